@@ -93,12 +93,12 @@ func (x *explainer) field(rank int, path []string, field, is, want string) {
 func (x *explainer) unknown(e *validator.ValidationError, path []string, field string) {
 	schema := x.at(e.SchemaURL)
 	for _, f := range x.formats {
-		if _, ok := object(schema["patternProperties"])[f.Pattern]; ok {
+		if _, ok := asObject(schema["patternProperties"])[f.Pattern]; ok {
 			x.field(0, path, field, "is no name for", f.Want)
 			return
 		}
 	}
-	x.field(0, path, field, "is not a field of", Choose(field, slices.Sorted(maps.Keys(object(schema["properties"])))))
+	x.field(0, path, field, "is not a field of", Choose(field, slices.Sorted(maps.Keys(asObject(schema["properties"])))))
 }
 
 // alternatives explains an anyOf or oneOf by the branch that the user most likely
@@ -119,7 +119,7 @@ func (x *explainer) alternatives(e *validator.ValidationError, path []string, ma
 			}
 		case *kind.Type:
 			if here {
-				types = append(types, x.typed(first, k))
+				types = append(types, x.describeType(first, k))
 				continue
 			}
 		}
@@ -136,7 +136,7 @@ func (x *explainer) alternatives(e *validator.ValidationError, path []string, ma
 	case len(missing) > 0:
 		x.add(1, x.Name(path...)+" lacks", x.BadInput(fmt.Sprintf("%s has none of %s", x.Name(path...), strings.Join(missing, ", ")), "want one of them", path...))
 	default:
-		x.add(1, x.Name(path...), x.BadInput(fmt.Sprintf("%s is %s", x.Name(path...), show(x.find(path))), "want "+strings.Join(slices.Compact(types), " or "), path...))
+		x.add(1, x.Name(path...), x.BadInput(fmt.Sprintf("%s is %s", x.Name(path...), describeValue(x.find(path))), "want "+strings.Join(slices.Compact(types), " or "), path...))
 	}
 }
 
@@ -145,8 +145,8 @@ func alternativeFields(oneOf any) []string {
 	var fields []string
 	branches, _ := oneOf.([]any)
 	for _, branch := range branches {
-		required, _ := object(branch)["required"].([]any)
-		fields = append(fields, texts(required)...)
+		required, _ := asObject(branch)["required"].([]any)
+		fields = append(fields, toStrings(required)...)
 	}
 	return fields
 }
@@ -167,65 +167,65 @@ func leaves(errs []*validator.ValidationError) []*validator.ValidationError {
 // leaf describes an error in a single value.
 func (x *explainer) leaf(e *validator.ValidationError, path []string) (found, want string) {
 	at := x.find(path)
-	found = fmt.Sprintf("%s is %s", x.Name(path...), show(at))
+	found = fmt.Sprintf("%s is %s", x.Name(path...), describeValue(at))
 	switch k := e.ErrorKind.(type) {
 	case *kind.Enum:
 		if at.Kind == 0 || len(at.Content) > 0 {
-			return found, Choose("", texts(k.Want))
+			return found, Choose("", toStrings(k.Want))
 		}
-		return found, Choose(at.Value, texts(k.Want))
+		return found, Choose(at.Value, toStrings(k.Want))
 	case *kind.UniqueItems:
 		list := x.Name(path...)
 		return fmt.Sprintf("%s[%d] repeats %s[%d]", list, k.Duplicates[1], list, k.Duplicates[0]), "give each once"
 	}
-	return found, x.wanted(e)
+	return found, x.describeLimit(e)
 }
 
-// wanted describes the values that a leaf of the schema allows.
-func (x *explainer) wanted(e *validator.ValidationError) string {
+// describeLimit describes the values that a leaf of the schema allows.
+func (x *explainer) describeLimit(e *validator.ValidationError) string {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Type:
-		return "want " + x.typed(e, k)
+		return "want " + x.describeType(e, k)
 	case *kind.Format:
 		return k.Err.Error()
 	case *kind.Pattern:
 		return "want text that matches " + k.Want
 	case *kind.Minimum:
-		return "want at least " + decimal(k.Want)
+		return "want at least " + formatDecimal(k.Want)
 	case *kind.Maximum:
-		return "want at most " + decimal(k.Want)
+		return "want at most " + formatDecimal(k.Want)
 	case *kind.ExclusiveMinimum:
-		return "want more than " + decimal(k.Want)
+		return "want more than " + formatDecimal(k.Want)
 	case *kind.ExclusiveMaximum:
-		return "want less than " + decimal(k.Want)
+		return "want less than " + formatDecimal(k.Want)
 	case *kind.MinItems:
 		return fmt.Sprintf("want at least %d in the list, not %d", k.Want, k.Got)
 	case *kind.MaxItems:
 		return fmt.Sprintf("want at most %d in the list, not %d", k.Want, k.Got)
 	case *kind.MinProperties:
-		return "want at least one of " + strings.Join(slices.Sorted(maps.Keys(object(x.at(e.SchemaURL)["properties"]))), ", ")
+		return "want at least one of " + strings.Join(slices.Sorted(maps.Keys(asObject(x.at(e.SchemaURL)["properties"]))), ", ")
 	case *kind.MinLength:
 		return "want text that is not empty"
 	}
-	return fmt.Sprintf("want what the schema says at %s", strings.TrimPrefix(e.SchemaURL, where))
+	return fmt.Sprintf("want what the schema says at %s", strings.TrimPrefix(e.SchemaURL, schemaURL))
 }
 
 // description asks for a missing field, with the description from its schema.
 func (x *explainer) description(e *validator.ValidationError, field string) string {
 	schema := x.at(e.SchemaURL)
-	text, _ := object(object(schema["properties"])[field])["description"].(string)
+	text, _ := asObject(asObject(schema["properties"])[field])["description"].(string)
 	if text == "" {
 		text, _ = schema["description"].(string)
 	}
 	return "add it: " + strings.TrimSuffix(text, ".")
 }
 
-// typed names the type that the schema wants. It lists the enum values or adds an
+// describeType names the type that the schema wants. It lists the enum values or adds an
 // example if the schema has them.
-func (x *explainer) typed(e *validator.ValidationError, k *kind.Type) string {
+func (x *explainer) describeType(e *validator.ValidationError, k *kind.Type) string {
 	schema := x.at(e.SchemaURL)
 	if values, _ := schema["enum"].([]any); len(values) > 0 {
-		return strings.Join(texts(values), " or ")
+		return strings.Join(toStrings(values), " or ")
 	}
 	words := map[string]string{"object": "a mapping", "array": "a list", "string": "text", "number": "a number",
 		"integer": "a whole number", "boolean": "true or false", "null": "nothing"}
@@ -240,7 +240,7 @@ func (x *explainer) typed(e *validator.ValidationError, k *kind.Type) string {
 	return want
 }
 
-func decimal(r *big.Rat) string {
+func formatDecimal(r *big.Rat) string {
 	if r.IsInt() {
 		return r.Num().String()
 	}
@@ -248,7 +248,7 @@ func decimal(r *big.Rat) string {
 	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
-func texts(values []any) []string {
+func toStrings(values []any) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
 		out[i] = fmt.Sprint(v)
@@ -256,20 +256,20 @@ func texts(values []any) []string {
 	return out
 }
 
-func object(v any) map[string]any {
+func asObject(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	return m
 }
 
-// step returns a member of a JSON object or list, or nil if it does not exist.
-func step(v any, token string) any {
+// member returns a member of a JSON object or list, or nil if it does not exist.
+func member(v any, token string) any {
 	if list, ok := v.([]any); ok {
 		if i, err := strconv.Atoi(token); err == nil && i < len(list) {
 			return list[i]
 		}
 		return nil
 	}
-	return object(v)[token]
+	return asObject(v)[token]
 }
 
 // unescape decodes a token of a JSON pointer in a URL (RFC 6901, section 6).

@@ -24,7 +24,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		checked, err := value(file.root.node)
+		checked, err := decodeValue(file.root.node)
 		if err != nil {
 			return // Decode refuses it before it decodes
 		}

@@ -34,8 +34,8 @@ func parse(file string, raw []byte, what string) (Node, error) {
 	if len(raw) > MaxFile {
 		return Node{}, whole("larger than 1 MiB", what+" file has a few kilobytes")
 	}
-	if at := notText(raw); at >= 0 {
-		return Node{}, atOffset(file, raw, at, "bytes that are no text", "want UTF-8 without control characters")
+	if at := invalidTextOffset(raw); at >= 0 {
+		return Node{}, errorAtOffset(file, raw, at, "bytes that are no text", "want UTF-8 without control characters")
 	}
 	if json.Valid(raw) {
 		raw = jsonEscapes(raw)
@@ -43,7 +43,7 @@ func parse(file string, raw []byte, what string) (Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(raw))
 	var document, second yaml.Node
 	err := decoder.Decode(&document)
-	if errors.Is(err, io.EOF) || err == nil && empty(&document) {
+	if errors.Is(err, io.EOF) || err == nil && isEmpty(&document) {
 		return Node{}, whole("empty", "write "+what+", in YAML or JSON")
 	}
 	if err != nil {
@@ -63,8 +63,8 @@ func parse(file string, raw []byte, what string) (Node, error) {
 	return Node{file: file, node: root}, nil
 }
 
-// empty reports whether the document has only comments.
-func empty(document *yaml.Node) bool {
+// isEmpty reports whether the document has only comments.
+func isEmpty(document *yaml.Node) bool {
 	return len(document.Content) == 0 ||
 		document.Content[0].Kind == yaml.ScalarNode && document.Content[0].ShortTag() == "!!null"
 }
@@ -87,9 +87,9 @@ func jsonEscapes(raw []byte) []byte {
 	})
 }
 
-// notText returns the offset of the first byte that is not UTF-8, or of the first
+// invalidTextOffset returns the offset of the first byte that is not UTF-8, or of the first
 // control character that YAML does not allow. It returns -1 if the text is valid.
-func notText(raw []byte) int {
+func invalidTextOffset(raw []byte) int {
 	for i := 0; i < len(raw); {
 		r, size := utf8.DecodeRune(raw[i:])
 		if r == utf8.RuneError && size < 2 || r < ' ' && !strings.ContainsRune("\t\n\r", r) || r == 0x7f {
@@ -100,8 +100,8 @@ func notText(raw []byte) int {
 	return -1
 }
 
-// atOffset returns an error at a byte offset of the file.
-func atOffset(file string, raw []byte, offset int, found, want string) *vitrine.BadInput {
+// errorAtOffset returns an error at a byte offset of the file.
+func errorAtOffset(file string, raw []byte, offset int, found, want string) *vitrine.BadInput {
 	before := raw[:offset]
 	line := bytes.Count(before, []byte{'\n'}) + 1
 	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
@@ -119,7 +119,7 @@ func syntaxError(file string, raw []byte, err error) error {
 	const want = "mend the YAML or JSON here"
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := unknownAnchor.FindStringSubmatch(text); m != nil {
-		return atOffset(file, raw, max(0, bytes.Index(raw, []byte("*"+m[1]))), text, want)
+		return errorAtOffset(file, raw, max(0, bytes.Index(raw, []byte("*"+m[1]))), text, want)
 	}
 	line := 1
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
@@ -139,7 +139,7 @@ type resolver struct {
 	stop  bool
 }
 
-func (r *resolver) bad(at *yaml.Node, found, want string) {
+func (r *resolver) report(at *yaml.Node, found, want string) {
 	r.errs = append(r.errs, &vitrine.BadInput{File: r.file, Line: at.Line, Column: at.Column, Found: found, Want: want})
 }
 
@@ -147,7 +147,7 @@ func (r *resolver) bad(at *yaml.Node, found, want string) {
 // many times.
 func (r *resolver) fatal(at *yaml.Node, found, want string) *yaml.Node {
 	if !r.stop {
-		r.bad(at, found, want)
+		r.report(at, found, want)
 	}
 	r.stop = true
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: at.Line, Column: at.Column}
@@ -199,14 +199,14 @@ func (r *resolver) mapping(out *yaml.Node, content []*yaml.Node, depth int) {
 		}
 		switch {
 		case key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge":
-			r.bad(key, "a merge key (<<)", "write the fields out, or use an alias for the whole value")
+			r.report(key, "a merge key (<<)", "write the fields out, or use an alias for the whole value")
 			continue
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
-			r.bad(key, show(key)+" as a name", "want text; in quotes when it looks like a number")
+			r.report(key, describeValue(key)+" as a name", "want text; in quotes when it looks like a number")
 			continue
 		}
 		if first := seen[key.Value]; first != nil {
-			r.bad(content[i], Word(key.Value)+" again", fmt.Sprintf("it is already given on line %d", first.Line))
+			r.report(content[i], Word(key.Value)+" again", fmt.Sprintf("it is already given on line %d", first.Line))
 			continue
 		}
 		seen[key.Value] = content[i]
@@ -224,27 +224,27 @@ func (r *resolver) scalar(n *yaml.Node) {
 		n.Tag = "!!str"
 	case "!!int":
 		if leadingZero.MatchString(n.Value) {
-			r.bad(n, n.Value, "a leading zero means base 8 to some readers: drop it, or quote it if it is text")
+			r.report(n, n.Value, "a leading zero means base 8 to some readers: drop it, or quote it if it is text")
 		}
 	case "!!float":
 		var f float64
 		if err := n.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-			r.bad(n, n.Value, "want a finite number")
+			r.report(n, n.Value, "want a finite number")
 		}
 	default:
-		r.bad(n, "the tag "+Word(n.Tag), "write the value without a tag")
+		r.report(n, "the tag "+Word(n.Tag), "write the value without a tag")
 		n.Tag = "!!str"
 	}
 }
 
-// value decodes the node as encoding/json would, except that numbers keep their
+// decodeValue decodes the node as encoding/json would, except that numbers keep their
 // YAML type.
-func value(n *yaml.Node) (any, error) {
+func decodeValue(n *yaml.Node) (any, error) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		m := make(map[string]any, len(n.Content)/2)
 		for i := 0; i < len(n.Content); i += 2 {
-			v, err := value(n.Content[i+1])
+			v, err := decodeValue(n.Content[i+1])
 			if err != nil {
 				return nil, err
 			}
@@ -254,7 +254,7 @@ func value(n *yaml.Node) (any, error) {
 	case yaml.SequenceNode:
 		s := make([]any, 0, len(n.Content))
 		for _, item := range n.Content {
-			v, err := value(item)
+			v, err := decodeValue(item)
 			if err != nil {
 				return nil, err
 			}

@@ -20,7 +20,7 @@ func TestParseJSON(t *testing.T) {
 			t.Errorf("%.60s: %v", text, err)
 			continue
 		}
-		got, err := value(n.node)
+		got, err := decodeValue(n.node)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestAliases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := value(n.node)
+	got, err := decodeValue(n.node)
 	if err != nil {
 		t.Fatal(err)
 	}

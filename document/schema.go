@@ -19,7 +19,7 @@ import (
 func SchemaOf(of any) *jsonschema.Schema {
 	r := reflector()
 	r.DoNotReference = true
-	s := formatted(r.ReflectFromType(reflect.TypeOf(of)), Formats())
+	s := addPatterns(r.ReflectFromType(reflect.TypeOf(of)), Formats())
 	s.Version = ""
 	return s
 }
@@ -31,7 +31,7 @@ func FileSchema(of any, title string, comments map[string]string, formats ...For
 	r := reflector()
 	r.ExpandedStruct = true
 	r.CommentMap = comments
-	s := formatted(r.ReflectFromType(reflect.TypeOf(of)), append(Formats(), formats...))
+	s := addPatterns(r.ReflectFromType(reflect.TypeOf(of)), append(Formats(), formats...))
 	s.Title = title
 	return s
 }
@@ -48,8 +48,8 @@ func Indent(s *jsonschema.Schema) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// A shaped type provides its own schema.
-type shaped interface{ JSONSchema() *jsonschema.Schema }
+// A schemaProvider is a type that provides its own schema.
+type schemaProvider interface{ JSONSchema() *jsonschema.Schema }
 
 func reflector() *jsonschema.Reflector {
 	return &jsonschema.Reflector{
@@ -61,7 +61,7 @@ func reflector() *jsonschema.Reflector {
 			if t.Name() == "Duration" && t.ConvertibleTo(reflect.TypeFor[time.Duration]()) { // time.Duration and the Duration types of back ends
 				return &jsonschema.Schema{Type: "string", Format: "whole-duration", Examples: []any{"3s"}}
 			}
-			if s, ok := reflect.Zero(t).Interface().(shaped); ok {
+			if s, ok := reflect.Zero(t).Interface().(schemaProvider); ok {
 				return s.JSONSchema()
 			}
 			if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
@@ -72,9 +72,9 @@ func reflector() *jsonschema.Reflector {
 	}
 }
 
-// formatted adds the pattern of every named format, for tools that do not know
+// addPatterns adds the pattern of every named format, for tools that do not know
 // the format's name.
-func formatted(s *jsonschema.Schema, formats []Format) *jsonschema.Schema {
+func addPatterns(s *jsonschema.Schema, formats []Format) *jsonschema.Schema {
 	if s == nil {
 		return nil
 	}
@@ -85,17 +85,17 @@ func formatted(s *jsonschema.Schema, formats []Format) *jsonschema.Schema {
 	}
 	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf} {
 		for _, each := range list {
-			formatted(each, formats)
+			addPatterns(each, formats)
 		}
 	}
 	for _, each := range s.Definitions {
-		formatted(each, formats)
+		addPatterns(each, formats)
 	}
 	for _, each := range []*jsonschema.Schema{s.Items, s.AdditionalProperties} {
-		formatted(each, formats)
+		addPatterns(each, formats)
 	}
 	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
-		formatted(p.Value, formats)
+		addPatterns(p.Value, formats)
 	}
 	return s
 }
@@ -108,8 +108,8 @@ type Schema struct {
 	formats []Format
 }
 
-// where is the URL under which a schema is compiled; the URL is never fetched.
-const where = "vitrine:///schema.json"
+// schemaURL is the URL under which a schema is compiled; the URL is never fetched.
+const schemaURL = "vitrine:///schema.json"
 
 // Compile prepares a schema for Decode. The schema may use the given formats in
 // addition to Formats.
@@ -128,10 +128,10 @@ func Compile(s *jsonschema.Schema, formats ...Format) (*Schema, error) {
 	for _, f := range formats {
 		c.RegisterFormat(f.validator())
 	}
-	if err := c.AddResource(where, value); err != nil {
+	if err := c.AddResource(schemaURL, value); err != nil {
 		return nil, fmt.Errorf("add schema: %w", err)
 	}
-	schema, err := c.Compile(where)
+	schema, err := c.Compile(schemaURL)
 	if err != nil {
 		return nil, fmt.Errorf("compile schema: %w", err)
 	}
@@ -141,7 +141,7 @@ func Compile(s *jsonschema.Schema, formats ...Format) (*Schema, error) {
 // Decode checks a part of a file against the schema, then reads it into a value.
 // Every schema violation is a *vitrine.BadInput with its position.
 func (s *Schema) Decode(n Node, into any) error {
-	v, err := value(n.node)
+	v, err := decodeValue(n.node)
 	if err != nil {
 		return n.BadInput(err.Error(), "")
 	}
@@ -167,7 +167,7 @@ func (s *Schema) at(location string) map[string]any {
 		if token == "" {
 			continue
 		}
-		at = step(at, unescape(token))
+		at = member(at, unescape(token))
 	}
 	m, _ := at.(map[string]any)
 	return m

@@ -26,8 +26,8 @@ func Quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// show describes the value of a node in a few words.
-func show(n *yaml.Node) string {
+// describeValue describes the value of a node in a few words.
+func describeValue(n *yaml.Node) string {
 	switch {
 	case n == nil:
 		return "nothing"
