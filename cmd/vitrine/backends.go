@@ -39,8 +39,8 @@ import (
 // know all back ends. A new back end is one line. store_engine.go and image.go
 // list engines and packers.
 
-// known returns what the back ends add to the files that users write.
-func known() spec.Known {
+// knownBackends returns what the back ends add to the files that users write.
+func knownBackends() spec.Known {
 	k := spec.Known{
 		Substrates: make(map[string]any), Fabrics: map[string]any{"auto": nil}, Servers: map[string]any{impairPart: impair.Config{}},
 		Generators: map[string]any{"http": http.Params{}, "simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
@@ -103,14 +103,14 @@ func generators() map[string]generator {
 // the reference functions, a simulated function, and tools for measurements.
 func references() map[string]program {
 	return map[string]program{
-		"bono": ofIMS(bono.Run), "sprout": ofIMS(sprout.Run), "homestead": ofIMS(homestead.Run), "homer": ofIMS(homer.Run), "ralf": ofIMS(ralf.Run),
+		"bono": imsProgram(bono.Run), "sprout": imsProgram(sprout.Run), "homestead": imsProgram(homestead.Run), "homer": imsProgram(homer.Run), "ralf": imsProgram(ralf.Run),
 		"simulated": simulated.Serve, "forwarder": forwarder.Run,
 		"send": packet.RunSend, "receive": packet.RunReceive, "echo": packet.RunEcho, "soak": cpu.RunSoak,
 	}
 }
 
-// ofIMS runs a component of the reference IMS with rare garbage collections.
-func ofIMS(run program) program {
+// imsProgram runs a component of the reference IMS with rare garbage collections.
+func imsProgram(run program) program {
 	return func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		ims.CollectRarely()
 		return run(ctx, args, stdout, stderr)

@@ -28,7 +28,7 @@ func (a *app) characterizeCommand() *cobra.Command {
 	var f characterizeFlags
 	c := &cobra.Command{
 		Use:   "characterize DEPLOYMENT WORKLOAD",
-		Short: "Deploy a function at the sizes asked for, drive it, find what each carries",
+		Short: "Deploy a function at different sizes, drive it and find the capacity of each size",
 		Example: "  vitrine characterize deployment.yaml workload.yaml --dry-run\n" +
 			"  vitrine characterize deployment.yaml workload.yaml --out runs/ims\n" +
 			"  vitrine characterize deployment.yaml workload.yaml --out runs/ims --resume",
@@ -44,8 +44,8 @@ func (a *app) characterizeCommand() *cobra.Command {
 // register adds the flags of a campaign; outcome is what --json prints.
 func (f *characterizeFlags) register(c *cobra.Command, outcome string) {
 	f.runFlags.register(c, "NAME", "trial", outcome)
-	c.Flags().StringVar(&f.substrate, "substrate", "", "run on this substrate, whatever the deployment says")
-	c.Flags().DurationVar(&f.maxTime, "max-time", 0, "begin no trial after this long; 0: no limit")
+	c.Flags().StringVar(&f.substrate, "substrate", "", "run on this substrate instead of the deployment's")
+	c.Flags().DurationVar(&f.maxTime, "max-time", 0, "begin no trial after this time; 0: no limit")
 	completeFlag(c, "substrate", substrateNames())
 }
 
@@ -72,13 +72,13 @@ func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath str
 type campaign struct {
 	*trial.Campaign
 	options *options
-	begun   func() error // see session
+	onBegin func() error // see session
 }
 
 // plan reads both files, assigns the CPUs and plans the campaign.
 func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c campaign, err error) {
-	d, derr := spec.LoadDeployment(deploymentPath, known())
-	w, werr := spec.LoadWorkload(workloadPath, known())
+	d, derr := spec.LoadDeployment(deploymentPath, knownBackends())
+	w, werr := spec.LoadWorkload(workloadPath, knownBackends())
 	if err := errors.Join(derr, werr); err != nil {
 		return c, err
 	}
@@ -101,7 +101,7 @@ func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c 
 
 // run runs the campaign in the run folder and writes the report.
 func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ result.Summary, err error) {
-	r, err := a.begin(ctx, session{dir: f.out, resume: f.resume, cpus: c.CPUs, told: c.options, begun: c.begun, cpuSharing: f.cpuSharing}, func(b *backends) (result.Manifest, error) {
+	r, err := a.begin(ctx, session{dir: f.out, resume: f.resume, cpus: c.CPUs, options: c.options, onBegin: c.onBegin, cpuSharing: f.cpuSharing}, func(b *backends) (result.Manifest, error) {
 		m := campaignManifest(ctx, &c.Config, b)
 		m.Specs = append(m.Specs, c.options.specs...)
 		if f.substrate != "" {
@@ -127,7 +127,7 @@ func (a *app) printPlan(c campaign, asJSON bool) error {
 		return json.NewEncoder(a.stdout).Encode(p)
 	}
 	printSizings(a.stdout, c)
-	_, err := fmt.Fprintf(a.stdout, "about %d trials of %s per sizing, about %s in all, deploying and invalid trials aside\n",
+	_, err := fmt.Fprintf(a.stdout, "about %d trials of %s per sizing, about %s in all, without deployment and invalid trials\n",
 		p.Trials, p.Trial, p.About.Round(time.Second))
 	return err
 }
@@ -145,6 +145,6 @@ func printSizings(w io.Writer, c campaign) {
 		fmt.Fprintf(w, "  %s\n", name)
 	}
 	if p.Open {
-		fmt.Fprintf(w, "  then as measured, at most %d sizings\n", p.MostSizings)
+		fmt.Fprintf(w, "  then sizings chosen from the results, at most %d\n", p.MostSizings)
 	}
 }

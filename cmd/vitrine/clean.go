@@ -15,8 +15,8 @@ import (
 func (a *app) cleanCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "clean",
-		Short: "Remove what runs that were killed left on this host",
-		Long:  "Remove what runs that were killed left on this host: only what carries the label of a\nrun that is no longer alive. Runs that go on are not touched.",
+		Short: "Remove what killed runs left on this host",
+		Long:  "Remove what killed runs left on this host: only objects with the label of a run that is\nno longer alive. Live runs are not touched.",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			run, err := runstate.New(runstate.DefaultRoot())

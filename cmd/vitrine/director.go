@@ -26,8 +26,8 @@ import (
 // themselves.
 func servingVerbs() []string { return []string{"director", "store"} }
 
-// A controlled holds the flags that all verbs that control a director share.
-type controlled struct {
+// A directorControl holds the flags that all verbs that control a director share.
+type directorControl struct {
 	*app
 	access    client.Access
 	tokenFile string
@@ -35,21 +35,21 @@ type controlled struct {
 }
 
 func (a *app) directorCommand() *cobra.Command {
-	k := &controlled{app: a}
+	k := &directorControl{app: a}
 	c := &cobra.Command{
 		Use:   "director",
-		Short: "Steer transactions to the instances of aggregates, and control who does",
+		Short: "Steer transactions to the instances of aggregates, and control a running director",
 		Long: "The director stands in front of aggregates of functions: it classifies each SIP or\n" +
 			"GTP-C message by its type of transaction, picks an instance of the aggregate that\n" +
 			"serves it and keeps the whole transaction there. See docs/director.md.",
-		Args: verb,
-		RunE: help,
+		Args: checkVerb,
+		RunE: showHelp,
 	}
 	f := c.PersistentFlags()
 	f.StringVar(&k.access.URL, "director", "", "the director's control address, or unix:SOCKET; without it, the one director that this\n"+
 		"user runs here, or else "+defaultControl)
-	f.StringVar(&k.tokenFile, "token-file", "", "file whose first line is the token to show")
-	f.StringVar(&k.access.Authorities, "ca", "", "PEM file of who certifies the director")
+	f.StringVar(&k.tokenFile, "token-file", "", "file with the token to show, on the first line that is not empty and not a # comment")
+	f.StringVar(&k.access.Authorities, "ca", "", "PEM file of the authorities that certify the director")
 	f.StringVar(&k.access.Certificate, "cert", "", "PEM file of the certificate to show")
 	f.StringVar(&k.access.Key, "key", "", "PEM file of the certificate's key")
 	f.BoolVar(&k.json, "json", false, "print JSON")
@@ -61,7 +61,7 @@ func (a *app) directorRun() *cobra.Command {
 	var pidFile string
 	c := &cobra.Command{
 		Use:   "run FILE",
-		Short: "Run a director by a configuration file; SIGHUP reloads it, SIGUSR2 hands over to a new process",
+		Short: "Run a director with a configuration file; SIGHUP reloads the file, SIGUSR2 hands over to a new process",
 		Args:  args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			clock, err := director.HostClock()
@@ -88,7 +88,7 @@ func (a *app) directorRun() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&pidFile, "pid-file", "", "file that has the number of the process that serves")
+	c.Flags().StringVar(&pidFile, "pid-file", "", "file for the PID of the serving process")
 	return c
 }
 
@@ -153,7 +153,7 @@ func (a *app) directorSchema() *cobra.Command {
 const defaultControl = "http://127.0.0.1:8090"
 
 // find returns the address of the director if the user named none.
-func (k *controlled) find(ctx context.Context) (string, error) {
+func (k *directorControl) find(ctx context.Context) (string, error) {
 	if k.tokenFile != "" || k.access.Certificate != "" {
 		return defaultControl, nil // credentials go to a named address only
 	}
@@ -168,7 +168,7 @@ func (k *controlled) find(ctx context.Context) (string, error) {
 }
 
 // client connects to the director.
-func (k *controlled) client(ctx context.Context) (*client.Client, error) {
+func (k *directorControl) client(ctx context.Context) (*client.Client, error) {
 	if k.access.URL == "" {
 		var err error
 		if k.access.URL, err = k.find(ctx); err != nil {
@@ -190,8 +190,8 @@ func (k *controlled) client(ctx context.Context) (*client.Client, error) {
 	return client.New(k.access)
 }
 
-// ask returns a command that sends a request to a director and shows the answer.
-func ask[T any](k *controlled, use, short string, count cobra.PositionalArgs, do func(context.Context, *client.Client, []string) (T, error), show func(io.Writer, T) error) *cobra.Command {
+// requestCommand returns a command that sends a request to a director and shows the answer.
+func requestCommand[T any](k *directorControl, use, short string, count cobra.PositionalArgs, do func(context.Context, *client.Client, []string) (T, error), show func(io.Writer, T) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: args(count),
 		RunE: func(c *cobra.Command, given []string) error {
@@ -213,8 +213,8 @@ func ask[T any](k *controlled, use, short string, count cobra.PositionalArgs, do
 	}
 }
 
-func (k *controlled) status() *cobra.Command {
-	return ask(k, "status", "Print a director's epoch, addresses and counts", cobra.NoArgs,
+func (k *directorControl) status() *cobra.Command {
+	return requestCommand(k, "status", "Print a director's epoch, addresses and counts", cobra.NoArgs,
 		func(ctx context.Context, c *client.Client, _ []string) (client.Status, error) { return c.Status(ctx) },
 		func(w io.Writer, s client.Status) error {
 			t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
@@ -233,9 +233,9 @@ func (k *controlled) status() *cobra.Command {
 		})
 }
 
-func (k *controlled) explain() *cobra.Command {
+func (k *directorControl) explain() *cobra.Command {
 	var q client.Question
-	c := ask(k, "explain [FILE|-]", "Say where a message would go and why: one from a file, or a type and a key", cobra.MaximumNArgs(1),
+	c := requestCommand(k, "explain [FILE|-]", "Explain where a message goes: a message from a file, or a type and a key", cobra.MaximumNArgs(1),
 		func(ctx context.Context, c *client.Client, given []string) (e client.Explanation, err error) {
 			if len(given) == 1 {
 				if q.Message, err = readMessage(given[0]); err != nil {
@@ -282,22 +282,22 @@ func readMessage(path string) (text []byte, err error) {
 	return text, nil
 }
 
-func (k *controlled) instances() *cobra.Command {
+func (k *directorControl) instances() *cobra.Command {
 	c := &cobra.Command{
 		Use: "instances", Aliases: []string{"instance"}, Short: "List and change the instances of aggregates",
-		Args: verb,
-		RunE: help,
+		Args: checkVerb,
+		RunE: showHelp,
 	}
-	list := ask(k, "list", "List the instances with their health and counts", cobra.NoArgs,
+	list := requestCommand(k, "list", "List the instances with their health and counts", cobra.NoArgs,
 		func(ctx context.Context, c *client.Client, _ []string) ([]client.Instance, error) {
 			return c.Instances(ctx)
-		}, table)
+		}, printInstances)
 	list.Aliases = []string{"ls"}
 	change := client.Change{}
 	var weight float64
 	var state, region string
 	var set *cobra.Command
-	set = ask(k, "set NAME", "Change an instance's weight, state or region", cobra.ExactArgs(1),
+	set = requestCommand(k, "set NAME", "Change an instance's weight, state or region", cobra.ExactArgs(1),
 		func(ctx context.Context, c *client.Client, given []string) (client.Instance, error) {
 			if set.Flags().Changed("weight") {
 				change.Weight = &weight
@@ -312,15 +312,15 @@ func (k *controlled) instances() *cobra.Command {
 				}
 			}
 			return c.Alter(ctx, given[0], change)
-		}, changed)
+		}, printInstance)
 	set.Flags().Float64Var(&weight, "weight", 0, "its capacity")
 	set.Flags().StringVar(&state, "state", "", "one of "+strings.Join(vitrine.States(), ", "))
 	set.Flags().StringVar(&region, "region", "", "where it is")
-	drain := ask(k, "drain NAME", "Have an instance finish what it has and take nothing new", cobra.ExactArgs(1),
+	drain := requestCommand(k, "drain NAME", "Drain an instance: it finishes its transactions and gets no new ones", cobra.ExactArgs(1),
 		func(ctx context.Context, c *client.Client, given []string) (client.Instance, error) {
 			return c.Drain(ctx, given[0])
-		}, changed)
-	remove := ask(k, "remove NAME", "Take an instance out of the table", cobra.ExactArgs(1),
+		}, printInstance)
+	remove := requestCommand(k, "remove NAME", "Take an instance out of the table", cobra.ExactArgs(1),
 		func(ctx context.Context, c *client.Client, given []string) (map[string]string, error) {
 			return map[string]string{"removed": given[0]}, c.Remove(ctx, given[0])
 		},
@@ -332,10 +332,10 @@ func (k *controlled) instances() *cobra.Command {
 	return c
 }
 
-func (k *controlled) add() *cobra.Command {
+func (k *directorControl) add() *cobra.Command {
 	var in vitrine.Instance
 	var state string
-	c := ask(k, "add NAME TYPE ADDRESS", "Add an instance, or replace the one of that name", cobra.ExactArgs(3),
+	c := requestCommand(k, "add NAME TYPE ADDRESS", "Add an instance, or replace the instance with that name", cobra.ExactArgs(3),
 		func(ctx context.Context, c *client.Client, given []string) (none client.Instance, err error) {
 			address, err := netip.ParseAddrPort(given[2])
 			if err != nil {
@@ -346,18 +346,20 @@ func (k *controlled) add() *cobra.Command {
 				return none, &vitrine.BadInput{File: "--state", Found: err.Error()}
 			}
 			return c.Put(ctx, in)
-		}, changed)
+		}, printInstance)
 	c.Flags().Float64Var(&in.Weight, "weight", 1, "its capacity")
 	c.Flags().StringVar(&state, "state", "active", "one of "+strings.Join(vitrine.States(), ", "))
 	c.Flags().StringVar(&in.Region, "region", "", "where it is")
-	c.Flags().Uint16Var(&in.ID, "id", 0, "its number within the type; 0: from its name")
+	c.Flags().Uint16Var(&in.ID, "id", 0, "its number within the type; 0: derive it from its name")
 	return c
 }
 
-func changed(w io.Writer, in client.Instance) error { return table(w, []client.Instance{in}) }
+func printInstance(w io.Writer, in client.Instance) error {
+	return printInstances(w, []client.Instance{in})
+}
 
-// table prints instances as a table.
-func table(w io.Writer, all []client.Instance) error {
+// printInstances prints instances as a table.
+func printInstances(w io.Writer, all []client.Instance) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tTYPE\tADDRESS\tWEIGHT\tSTATE\tHEALTH\tREGION\tID\tTRANSACTIONS\tIN FLIGHT\tLATENCY")
 	for _, in := range all {
@@ -371,8 +373,8 @@ func table(w io.Writer, all []client.Instance) error {
 	return t.Flush()
 }
 
-func (k *controlled) rules() *cobra.Command {
-	return ask(k, "rules", "List the rules", cobra.NoArgs,
+func (k *directorControl) rules() *cobra.Command {
+	return requestCommand(k, "rules", "List the rules", cobra.NoArgs,
 		func(ctx context.Context, c *client.Client, _ []string) ([]client.Rule, error) { return c.Rules(ctx) },
 		func(w io.Writer, rules []client.Rule) error {
 			t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
@@ -387,18 +389,18 @@ func (k *controlled) rules() *cobra.Command {
 		})
 }
 
-func (k *controlled) reload() *cobra.Command {
-	return order(k, "reload", "Read the configuration file again", "reloaded", (*client.Client).Reload)
+func (k *directorControl) reload() *cobra.Command {
+	return orderCommand(k, "reload", "Read the configuration file again", "reloaded", (*client.Client).Reload)
 }
 
-func (k *controlled) restart() *cobra.Command {
-	return order(k, "restart", "Hand over to a new process; no packet is refused", "handing over", (*client.Client).Restart)
+func (k *directorControl) restart() *cobra.Command {
+	return orderCommand(k, "restart", "Hand over to a new process; no packet is refused", "handing over", (*client.Client).Restart)
 }
 
-// order returns a command that makes a director do something and then prints
+// orderCommand returns a command that makes a director do something and then prints
 // state.
-func order(k *controlled, use, short, state string, do func(*client.Client, context.Context) error) *cobra.Command {
-	return ask(k, use, short, cobra.NoArgs,
+func orderCommand(k *directorControl, use, short, state string, do func(*client.Client, context.Context) error) *cobra.Command {
+	return requestCommand(k, use, short, cobra.NoArgs,
 		func(ctx context.Context, c *client.Client, _ []string) (map[string]string, error) {
 			return map[string]string{"state": state}, do(c, ctx)
 		}, func(w io.Writer, _ map[string]string) error {

@@ -13,7 +13,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this host can do, and what is missing for the rest",
+		Short: "Check what this host supports, and what is missing for the rest",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			b, err := newBackends(nil, "", a.log())

@@ -37,22 +37,22 @@ type fabricKind struct {
 func fabrics() map[string]fabricKind {
 	return map[string]fabricKind{
 		"loopback": {open: openLoopback, model: loopback.NetworkingModel, shared: true},
-		"host":     sharing(wiring(host.New, func(c *host.Config, b *backends) { c.Run = b.run }, host.Check, host.NetworkingModel)),
-		"direct":   wiring(direct.New, func(c *direct.Config, b *backends) { c.Run = b.run }, direct.Check, direct.NetworkingModel),
-		"bridge":   wiring(bridge.New, func(c *bridge.Config, b *backends) { c.Run = b.run }, bridge.Check, bridge.NetworkingModel),
-		"macvlan":  wiring(macvlan.New, func(c *macvlan.Config, b *backends) { c.Run = b.run }, macvlan.Check, macvlan.NetworkingModel),
-		"macvtap":  wiring(macvtap.New, func(c *macvtap.Config, b *backends) { c.Run = b.run }, macvtap.Check, macvtap.NetworkingModel),
-		"ipvlan":   wiring(ipvlan.New, func(c *ipvlan.Config, b *backends) { c.Run = b.run }, ipvlan.Check, ipvlan.NetworkingModel),
-		"sriov":    wiring(sriov.New, func(c *sriov.Config, b *backends) { c.Run = b.run }, sriov.Check, sriov.NetworkingModel),
-		"vxlan":    wiring(vxlan.New, func(c *vxlan.Config, b *backends) { c.Run = b.run }, vxlan.Check, vxlan.NetworkingModel),
+		"host":     withHostAddresses(newFabricKind(host.New, func(c *host.Config, b *backends) { c.Run = b.run }, host.Check, host.NetworkingModel)),
+		"direct":   newFabricKind(direct.New, func(c *direct.Config, b *backends) { c.Run = b.run }, direct.Check, direct.NetworkingModel),
+		"bridge":   newFabricKind(bridge.New, func(c *bridge.Config, b *backends) { c.Run = b.run }, bridge.Check, bridge.NetworkingModel),
+		"macvlan":  newFabricKind(macvlan.New, func(c *macvlan.Config, b *backends) { c.Run = b.run }, macvlan.Check, macvlan.NetworkingModel),
+		"macvtap":  newFabricKind(macvtap.New, func(c *macvtap.Config, b *backends) { c.Run = b.run }, macvtap.Check, macvtap.NetworkingModel),
+		"ipvlan":   newFabricKind(ipvlan.New, func(c *ipvlan.Config, b *backends) { c.Run = b.run }, ipvlan.Check, ipvlan.NetworkingModel),
+		"sriov":    newFabricKind(sriov.New, func(c *sriov.Config, b *backends) { c.Run = b.run }, sriov.Check, sriov.NetworkingModel),
+		"vxlan":    newFabricKind(vxlan.New, func(c *vxlan.Config, b *backends) { c.Run = b.run }, vxlan.Check, vxlan.NetworkingModel),
 		"ovs":      {config: ovs.Config{}, open: openOVS, check: ovs.Check, model: ovs.NetworkingModel, chains: true},
 	}
 }
 
-// wiring returns the kind of a fabric whose constructor needs only its
+// newFabricKind returns the kind of a fabric whose constructor needs only its
 // configuration. fill sets what the run defines; the user's options are decoded on
 // top.
-func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill func(*Config, *backends), check func(context.Context) []vitrine.Check, model string) fabricKind {
+func newFabricKind[Config any, F fabric.Fabric](construct func(Config) (F, error), fill func(*Config, *backends), check func(context.Context) []vitrine.Check, model string) fabricKind {
 	var none Config
 	return fabricKind{config: none, check: check, model: model, open: func(_ context.Context, b *backends, part document.Node) (fabric.Fabric, error) {
 		var c Config
@@ -68,8 +68,8 @@ func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill
 	}}
 }
 
-// sharing marks a kind as one that uses the host's addresses.
-func sharing(k fabricKind) fabricKind {
+// withHostAddresses marks a kind as one that uses the host's addresses.
+func withHostAddresses(k fabricKind) fabricKind {
 	k.shared = true
 	return k
 }
@@ -102,7 +102,7 @@ func networkingModels(names []string) map[string]string {
 	return models
 }
 
-func fabricNames() []string { return slices.Sorted(maps.Keys(known().Fabrics)) }
+func fabricNames() []string { return slices.Sorted(maps.Keys(knownBackends().Fabrics)) }
 
 // fabricName resolves auto. It returns bridge where instances can have their own
 // network namespaces, else loopback.

@@ -14,7 +14,7 @@ const guestVerb = "guest"
 func (a *app) guestCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    guestVerb + " VERB",
-		Short:  "Be the agent of a virtual machine, inside it",
+		Short:  "Run the agent inside a virtual machine",
 		Hidden: true,
 		Args:   args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {

@@ -67,7 +67,7 @@ const insideVerb = "inside"
 func (a *app) insideCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    insideVerb + " ROOT SHARED DIR COMMAND...",
-		Short:  "Become a command that has the files of an image for its root folder",
+		Short:  "Run a command with the files of an image as its root folder",
 		Hidden: true, DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, given []string) error { return application.Inside(given, os.Environ()) },
 	}
@@ -84,14 +84,14 @@ type images struct {
 func (a *app) imageCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "image",
-		Short: "Build and list the images of applications for all substrates, from one description each",
-		Long: "From one description of an application, application.yaml, come its images for all\n" +
-			"substrates: files for this host itself (process), an archive for docker, a disk for\n" +
-			"virtual machines (qemu) and a unikernel. All have the same program and the same\n" +
-			"configuration. A component whose image is the application's name runs in them.\n" +
+		Short: "Build and list the images of applications for all substrates",
+		Long: "One description, application.yaml, gives an application's images for all substrates:\n" +
+			"files for this host (process), an archive for docker, a disk for virtual machines\n" +
+			"(qemu) and a unikernel. All have the same program and the same configuration.\n" +
+			"A component whose image is the application's name runs in them.\n" +
 			"See docs/images.md, and vitrine schema application.",
-		Args: verb,
-		RunE: help,
+		Args: checkVerb,
+		RunE: showHelp,
 	}
 	c.AddCommand(a.imageBuild(), a.imageList(), a.imageSize(), a.imageRemove())
 	return c
@@ -100,10 +100,10 @@ func (a *app) imageCommand() *cobra.Command {
 // imageVerb adds the common flags to an image command and makes it call run.
 func (a *app) imageVerb(c *cobra.Command, run func(ctx context.Context, i *images, s image.Store, given []string) error) *cobra.Command {
 	i := &images{app: a, chosen: make(map[string]*bool)}
-	c.Flags().StringVar(&i.cache, "cache", "", "folder of images and of what they are made of (default: "+image.CacheEnv+", else the user's cache)")
+	c.Flags().StringVar(&i.cache, "cache", "", "folder of images and their build inputs (default: "+image.CacheEnv+", else the user's cache)")
 	c.Flags().BoolVar(&i.json, "json", false, "print JSON")
 	for name := range packers(image.Cache{}, nil) {
-		i.chosen[name] = c.Flags().Bool(name, false, "of "+name+"; none of these flags: all substrates")
+		i.chosen[name] = c.Flags().Bool(name, false, "select "+name+"; without these flags: all substrates")
 	}
 	c.RunE = func(c *cobra.Command, given []string) error {
 		cache, err := image.FindCache(i.cache, os.Getenv)
@@ -129,7 +129,7 @@ func (i *images) substrates() []string {
 func (i *images) named() bool { return len(i.substrates()) < len(i.chosen) }
 
 func (a *app) imageBuild() *cobra.Command {
-	c := &cobra.Command{Use: "build APPLICATION.YAML", Short: "Build an application's images; those that have not changed stay", Args: args(cobra.ExactArgs(1))}
+	c := &cobra.Command{Use: "build APPLICATION.YAML", Short: "Build an application's images that have changed", Args: args(cobra.ExactArgs(1))}
 	return a.imageVerb(c, func(ctx context.Context, i *images, s image.Store, given []string) error {
 		application, err := image.Load(given[0])
 		if err != nil {

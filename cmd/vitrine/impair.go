@@ -13,7 +13,7 @@ import (
 func (a *app) impairCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    impair.Verb,
-		Short:  "Move frames between interfaces of this network namespace, late, by the orders on standard input",
+		Short:  "Forward frames between interfaces of this network namespace with delay, controlled by standard input",
 		Args:   args(cobra.NoArgs),
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {

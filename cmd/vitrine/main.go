@@ -36,7 +36,7 @@ var errInterrupted = errors.New("interrupted")
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, endings(os.Args[1:])...)
+	signal.Notify(signals, endingSignals(os.Args[1:])...)
 	go func() {
 		<-signals
 		cancel(errInterrupted)
@@ -46,9 +46,9 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// endings returns the signals that end the program. A service takes SIGHUP to reload
+// endingSignals returns the signals that end the program. A service takes SIGHUP to reload
 // its configuration instead.
-func endings(args []string) []os.Signal {
+func endingSignals(args []string) []os.Signal {
 	if len(args) > 0 && slices.Contains(servingVerbs(), args[0]) {
 		return []os.Signal{os.Interrupt, syscall.SIGTERM}
 	}
@@ -101,16 +101,16 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "vitrine",
 		Short: "Characterise network functions: capacity, bottleneck, best size",
 		Long: "Vitrine deploys a network function at different sizes, drives it at rising rates,\n" +
-			"watches CPU, memory and network of every instance, and says what each size\n" +
-			"carries, which component is the bottleneck and which size is best.",
+			"watches CPU, memory and network of every instance, and reports the capacity of\n" +
+			"each size, the bottleneck component and the best size.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          verb,
-		RunE:          help,
+		Args:          checkVerb,
+		RunE:          showHelp,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log what is done to the host")
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log every change to the host")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &vitrine.BadInput{File: c.CommandPath(), Found: err.Error(), Want: "see " + c.CommandPath() + " --help"}
 	})
@@ -134,9 +134,9 @@ func (a *app) logFrom(level slog.Level) *slog.Logger {
 	return slog.New(repeat.Limit(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})))
 }
 
-// verb checks the arguments of a command that only has subcommands; help is its action
+// checkVerb checks the arguments of a command that only has subcommands; showHelp is its action
 // when no subcommand is given.
-func verb(c *cobra.Command, given []string) error {
+func checkVerb(c *cobra.Command, given []string) error {
 	if len(given) == 0 {
 		return nil
 	}
@@ -148,7 +148,7 @@ func verb(c *cobra.Command, given []string) error {
 	return &vitrine.BadInput{File: c.CommandPath(), Found: fmt.Sprintf("no verb %q", given[0]), Want: want}
 }
 
-func help(c *cobra.Command, _ []string) error { return c.Help() }
+func showHelp(c *cobra.Command, _ []string) error { return c.Help() }
 
 // args wraps cobra's argument check so that an error gives exit code 2.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {

@@ -31,7 +31,7 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 		Substrates: []string{"process"}, Fabrics: []string{"bridge"},
 		Also: []measure.Combination{{Substrate: "unikernel", Fabric: "macvtap"}, {Substrate: "unikernel", Fabric: "bridge"}},
 	}
-	m, err := networkManifest(t.Context(), b, s, measure.KernelCPU{}, session{cpus: testbed.CPUs{Function: []int{1}, Generator: []int{0}}, told: new(options)})
+	m, err := networkManifest(t.Context(), b, s, measure.KernelCPU{}, session{cpus: testbed.CPUs{Function: []int{1}, Generator: []int{0}}, options: new(options)})
 	if err != nil {
 		t.Fatal(err)
 	}

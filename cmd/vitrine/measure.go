@@ -22,8 +22,8 @@ func (a *app) measureCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "measure",
 		Short: "Measure networks packet by packet",
-		Args:  verb,
-		RunE:  help,
+		Args:  checkVerb,
+		RunE:  showHelp,
 	}
 	c.AddCommand(a.measureNetworkCommand(), a.measureChainCommand())
 	return c
@@ -56,8 +56,8 @@ func networkCommand(f *networkFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "network",
 		Short: "Measure latency, jitter and CPU time per packet of every substrate on every fabric",
-		Long: "Sends streams of numbered, time-stamped packets between two instances, on every\n" +
-			"substrate and fabric named, and says what they went through, beside what the\n" +
+		Long: "Sends streams of numbered, time-stamped packets between two instances, on every given\n" +
+			"substrate and fabric. Reports delay, loss and order of the packets, and what the\n" +
 			"instrument itself adds. Frame sizes are without the frame check sequence.",
 		Example: "  vitrine measure network --dry-run\n" +
 			"  vitrine measure network --fabric direct,bridge,macvlan --out runs/network\n" +
@@ -66,19 +66,19 @@ func networkCommand(f *networkFlags) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&f.substrates, "substrate", []string{"process"}, "where the receiver runs: "+strings.Join(substrateNames(), ", "))
-	flags.StringSliceVar(&f.fabrics, "fabric", []string{"direct", "bridge", "macvlan"}, "how the two are wired: "+strings.Join(fabricNames(), ", "))
+	flags.StringSliceVar(&f.fabrics, "fabric", []string{"direct", "bridge", "macvlan"}, "network between the two: "+strings.Join(fabricNames(), ", "))
 	flags.StringSliceVar(&f.metrics, "measure", measure.Metrics(), "what to measure: "+strings.Join(measure.Metrics(), ", "))
-	flags.IntSliceVar(&f.frames, "frames", packet.Sizes(), "sizes of latency's frames in bytes, without the frame check sequence; jitter and efficiency take the first")
-	flags.IntVar(&f.count, "count", measure.DefaultPackets, "packets of a stream")
-	flags.IntVar(&f.repeat, "repeat", measure.DefaultRepeat, "fresh deployments of each combination, from which intervals are")
-	flags.Float64Var(&f.rate, "rate", 0, "packets a second (default the paper's, scaled to this host)")
-	flags.IntVar(&f.head, "head", -1, "packets at a stream's beginning that are left out")
-	flags.IntVar(&f.tail, "tail", -1, "packets at its end that are left out")
+	flags.IntSliceVar(&f.frames, "frames", packet.Sizes(), "frame sizes for latency in bytes, without the frame check sequence; jitter and efficiency use the first")
+	flags.IntVar(&f.count, "count", measure.DefaultPackets, "packets per stream")
+	flags.IntVar(&f.repeat, "repeat", measure.DefaultRepeat, "fresh deployments of each combination; intervals come from their differences")
+	flags.Float64Var(&f.rate, "rate", 0, "packets per second (default the paper's, scaled to this host)")
+	flags.IntVar(&f.head, "head", -1, "packets to leave out at the beginning of a stream")
+	flags.IntVar(&f.tail, "tail", -1, "packets to leave out at the end of a stream")
 	flags.Lookup("head").DefValue, flags.Lookup("tail").DefValue = "1%", "1%"
-	flags.IntSliceVar(&f.cpus, "cpus", nil, "CPUs of the receiver (default all but the sender's)")
+	flags.IntSliceVar(&f.cpus, "cpus", nil, "CPUs of the receiver (default all except the sender's)")
 	flags.IntSliceVar(&f.generatorCPUs, "generator-cpus", nil, "CPUs of the sender (default the first)")
-	flags.StringVar(&f.kernelCPU, "kernel-cpu", measure.OwnCPU, "CPU of the kernel's receive work: a number, auto (one of its own, where there is one), none (the sender's)")
-	flags.BoolVar(&f.inside, "inside", false, "send from an instance of the substrate too, instead of from the host")
+	flags.StringVar(&f.kernelCPU, "kernel-cpu", measure.OwnCPU, "CPU of the kernel's receive work: a number, auto (a separate one, if available), none (the sender's)")
+	flags.BoolVar(&f.inside, "inside", false, "send from an instance on the substrate instead of from the host")
 	f.options.register(c, "")
 	f.register(c, "network", "stream", "what was measured")
 	completeFlag(c, "substrate", substrateNames())
@@ -133,7 +133,7 @@ func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool
 		return a.printNetworkPlan(s, cpus, f.kernelCPU, f.json)
 	}
 	dir := runFolder(f.out, "network")
-	if err := a.network(ctx, s, f.kernelCPU, session{dir: dir, resume: f.resume, cpus: cpus, told: &f.options, cpuSharing: f.cpuSharing}); err != nil {
+	if err := a.network(ctx, s, f.kernelCPU, session{dir: dir, resume: f.resume, cpus: cpus, options: &f.options, cpuSharing: f.cpuSharing}); err != nil {
 		return err
 	}
 	return presentAs(a, dir, f.json, measure.Read)
@@ -195,9 +195,9 @@ func networkManifest(ctx context.Context, b *backends, s measure.Settings, kerne
 	if err != nil {
 		return result.Manifest{}, err
 	}
-	m := b.manifest(ctx, in.cpus, s.AllSubstrates(), s.AllFabrics(), in.told.parts)
+	m := b.manifest(ctx, in.cpus, s.AllSubstrates(), s.AllFabrics(), in.options.parts)
 	m.VNF, m.Unit = "network", "packets/s"
-	m.Specs = append(slices.Clone(in.told.specs), result.NewSpec("measurement", "what was asked for", asked), cpuSpec(in.cpus, kernel))
+	m.Specs = append(slices.Clone(in.options.specs), result.NewSpec("measurement", "what was asked for", asked), cpuSpec(in.cpus, kernel))
 	m.Generator = result.Generator{Name: "vitrine reference send", Version: toolVersion()}
 	return m, nil
 }
@@ -243,8 +243,8 @@ func (a *app) printNetworkPlan(s measure.Settings, cpus testbed.CPUs, kernelCPU 
 		fmt.Fprintf(w, "  efficiency: frames of %d bytes without FCS, %.0f packets a second\n", s.SmallSize, s.Rates.Efficiency)
 	}
 	if s.Given == (measure.Given{}) {
-		fmt.Fprintln(w, "rates that this host does not hold are lowered before the first stream")
+		fmt.Fprintln(w, "rates that this host cannot hold are lowered before the first stream")
 	}
-	_, err = fmt.Fprintf(w, "%d streams of %d packets, %d repeats; %s of sending, deploying aside\n", p.Streams, s.Packets, s.Repeat, p.Sending.Round(time.Second))
+	_, err = fmt.Fprintf(w, "%d streams of %d packets, %d repeats; %s of sending, without deployment\n", p.Streams, s.Packets, s.Repeat, p.Sending.Round(time.Second))
 	return err
 }

@@ -35,14 +35,14 @@ func (a *app) measureChainCommand() *cobra.Command {
 	f := chainFlags{}
 	c := &cobra.Command{
 		Use:   "chain",
-		Short: "Round trip and delay variation through chains of forwarders, by their length",
+		Short: "Measure round trip and delay variation of chains of forwarders, by chain length",
 		Long: "Sends probes through 1 to N forwarders that rewrite MAC addresses; replies come\n" +
-			"straight back. Fits a line to what chains of each length take, and says what it\n" +
-			"leaves: R squared and residuals. Sender and receiver are on the host; a chain of\n" +
-			"length 0 is the two of them alone.\n\n" +
+			"straight back. Fits a line to the times over the chain length, and reports R squared\n" +
+			"and residuals. Sender and receiver are on the host; a chain of length 0 connects\n" +
+			"them directly.\n\n" +
 			"With --forwarder ovs, rules of Open vSwitch steer and rewrite, and a process at each\n" +
-			"hop sends back what it gets. With --forwarder script, the program of --script\n" +
-			"forwards, told by INTERFACE and NEXT_MAC in its environment.",
+			"hop sends back the frames that it receives. With --forwarder script, the program of\n" +
+			"--script forwards; its environment has INTERFACE and NEXT_MAC.",
 		Example: "  vitrine measure chain --fabric bridge,macvlan,ovs --length 0..4\n" +
 			"  vitrine measure chain --forwarder xdp --length 0..8 --inject 2:50us\n" +
 			"  vitrine measure chain --forwarder script --script ./click.sh --length 0..3",
@@ -50,19 +50,19 @@ func (a *app) measureChainCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return a.measureChain(c.Context(), f) },
 	}
 	s, flags := &f.settings, c.Flags()
-	flags.StringSliceVar(&s.Substrates, "substrate", []string{"process"}, "what the forwarders run in")
-	flags.StringSliceVar(&s.Fabrics, "fabric", []string{"bridge"}, "what they are wired by")
-	flags.StringSliceVar(&s.Forwarders, "forwarder", []string{chain.Packet}, "what forwards: "+strings.Join(chain.Forwarders(), ", "))
-	flags.StringVar(&f.script, "script", "", "program and arguments of --forwarder script, parted by blanks")
-	flags.StringVar(&s.Attach, "attach", "", "of --forwarder xdp: auto, native, generic")
+	flags.StringSliceVar(&s.Substrates, "substrate", []string{"process"}, "substrate of the forwarders")
+	flags.StringSliceVar(&s.Fabrics, "fabric", []string{"bridge"}, "fabric between them")
+	flags.StringSliceVar(&s.Forwarders, "forwarder", []string{chain.Packet}, "forwarding program: "+strings.Join(chain.Forwarders(), ", "))
+	flags.StringVar(&f.script, "script", "", "program and arguments for --forwarder script, separated by spaces")
+	flags.StringVar(&s.Attach, "attach", "", "mode of --forwarder xdp: auto, native, generic")
 	flags.StringVar(&f.lengths, "length", fmt.Sprintf("0..%d", chain.DefaultMost), "numbers of forwarders: 0..4 or 0,2,4")
-	flags.IntVar(&s.Size, "frame", 64, "size of frames in bytes, without the frame check sequence")
-	flags.IntVar(&s.Packets, "count", chain.DefaultPackets, "packets of each stream")
-	flags.Float64Var(&s.Rate, "rate", chain.DefaultRate, "packets a second")
+	flags.IntVar(&s.Size, "frame", 64, "frame size in bytes, without the frame check sequence")
+	flags.IntVar(&s.Packets, "count", chain.DefaultPackets, "packets per stream")
+	flags.Float64Var(&s.Rate, "rate", chain.DefaultRate, "packets per second")
 	flags.IntVar(&s.Repeat, "repeat", chain.DefaultRepeat, "fresh deployments")
-	flags.IntVar(&s.Cut.Head, "head", 0, "packets at a stream's beginning that are left out")
-	flags.IntVar(&s.Cut.Tail, "tail", 0, "packets at its end that are left out")
-	flags.StringVar(&f.inject, "inject", "", "have a hop, numbered from the receiver, hold frames, to find it again: 2:50us")
+	flags.IntVar(&s.Cut.Head, "head", 0, "packets to leave out at the beginning of a stream")
+	flags.IntVar(&s.Cut.Tail, "tail", 0, "packets to leave out at the end of a stream")
+	flags.StringVar(&f.inject, "inject", "", "delay frames at a hop, numbered from the receiver, to check that the result shows it: 2:50us")
 	f.options.register(c, "")
 	f.register(c, "chain", "stream", "the result")
 	completeFlag(c, "substrate", substrateNames())
@@ -100,7 +100,7 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 		return err
 	}
 	dir := runFolder(f.out, "chain")
-	if err := a.chain(ctx, plan, session{dir: dir, resume: f.resume, cpus: cpus, told: &f.options, cpuSharing: f.cpuSharing}); err != nil {
+	if err := a.chain(ctx, plan, session{dir: dir, resume: f.resume, cpus: cpus, options: &f.options, cpuSharing: f.cpuSharing}); err != nil {
 		if _, left := os.Stat(dir); left != nil || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // nothing began, or the user interrupted the run
 			return err
 		}
@@ -176,7 +176,7 @@ func (a *app) printChainPlan(p chain.Plan, asJSON bool) error {
 		fmt.Fprintln(a.stdout, path)
 	}
 	printOptions(a.stdout, p.Settings.Options)
-	_, err := fmt.Fprintf(a.stdout, "chains of %d forwarders, %d streams of %d packets, sent in %s, deploying aside\n",
+	_, err := fmt.Fprintf(a.stdout, "chains of %d forwarders, %d streams of %d packets, sent in %s, without deployment\n",
 		p.Settings.Lengths, p.Streams, p.Settings.Packets, p.Sending.Round(time.Second))
 	return err
 }
@@ -210,9 +210,9 @@ func chainManifest(ctx context.Context, b *backends, plan chain.Plan, in session
 	if err != nil {
 		return result.Manifest{}, err
 	}
-	m := b.manifest(ctx, in.cpus, plan.Settings.Substrates, plan.Settings.Fabrics, in.told.parts)
+	m := b.manifest(ctx, in.cpus, plan.Settings.Substrates, plan.Settings.Fabrics, in.options.parts)
 	m.VNF, m.Unit, m.Measurement = "chain of forwarders", "packets/s", measured
-	m.Specs = append(slices.Clone(in.told.specs), result.NewSpec("settings", "", settings), cpuSpec(in.cpus, measure.KernelCPU{}))
+	m.Specs = append(slices.Clone(in.options.specs), result.NewSpec("settings", "", settings), cpuSpec(in.cpus, measure.KernelCPU{}))
 	m.Generator = result.Generator{Name: "packet", Version: toolVersion()}
 	return m, nil
 }

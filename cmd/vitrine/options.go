@@ -27,7 +27,7 @@ type options struct {
 
 // register adds the --options flag. of is a prefix for its help text.
 func (o *options) register(c *cobra.Command, of string) {
-	c.Flags().StringVar(&o.path, "options", "", of+"a file with what substrates and fabrics are told, as under servers in a deployment: macvlan's parent, impair")
+	c.Flags().StringVar(&o.path, "options", "", of+"file with options of substrates and fabrics, as under servers in a deployment, such as macvlan's parent or impair")
 	_ = c.MarkFlagFilename("options", "yaml", "yml", "json")
 }
 
@@ -45,9 +45,9 @@ type runFlags struct {
 func (f *runFlags) register(c *cobra.Command, name, unit, outcome string) {
 	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/"+name+"-TIME)")
 	c.Flags().BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished "+unit+" is repeated")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
-	c.Flags().BoolVar(&f.wait, "wait", false, "wait while another run measures on the same CPUs, instead of ending with status 3")
-	c.Flags().BoolVar(&f.shared, "shared-cpus", false, "neither lock the CPUs nor check whether something else disturbs the run; the report says so")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and its estimated time, and start nothing")
+	c.Flags().BoolVar(&f.wait, "wait", false, "wait while another run uses the same CPUs, instead of exiting with status 3")
+	c.Flags().BoolVar(&f.shared, "shared-cpus", false, "do not lock the CPUs and do not check for disturbance by other work; the report mentions it")
 	c.MarkFlagsMutuallyExclusive("wait", "shared-cpus")
 	c.Flags().BoolVar(&f.json, "json", false, "print "+outcome+" (or the plan) as JSON")
 }
@@ -86,7 +86,7 @@ func (o *options) load(components []string) (measure.Options, error) {
 	}
 	var err error
 	var file document.File
-	if o.parts, file, err = spec.LoadOptions(o.path, known()); err != nil {
+	if o.parts, file, err = spec.LoadOptions(o.path, knownBackends()); err != nil {
 		return nil, err
 	}
 	o.folder, o.specs = file.Resolve("."), []result.Spec{result.NewSpec("options", file.Path, file.Raw)}

@@ -23,17 +23,17 @@ func (a *app) predictCommand() *cobra.Command {
 	var f predictFlags
 	c := &cobra.Command{
 		Use:   "predict PROFILE",
-		Short: "Say which size carries a rate, by a capacity profile",
-		Long: "Say which size carries a rate for sure with the fewest vCPUs, and which of its\n" +
-			"components saturates first. A size carries a rate for sure when the lower end of\n" +
-			"its capacity's interval does, whether it was measured or predicted.",
+		Short: "Find the size that carries a rate, from a capacity profile",
+		Long: "Print the size with the fewest vCPUs that carries a rate for sure, and the component\n" +
+			"that saturates first. A size carries a rate for sure if the lower end of its\n" +
+			"capacity's interval is at least the rate, whether it was measured or predicted.",
 		Example: "  vitrine predict runs/ims/profile.json --rate 300\n" +
 			"  vitrine predict runs/ims/profile.json --rate 300 --deployment deployment.yaml --json",
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, given []string) error { return a.predict(given[0], f) },
 	}
 	c.Flags().Float64Var(&f.rate, "rate", 0, "the rate to carry, in the profile's unit")
-	c.Flags().StringVar(&f.deployment, "deployment", "", "refuse a profile that is not of this deployment's function and sizes")
+	c.Flags().StringVar(&f.deployment, "deployment", "", "check that the profile is of this deployment's function and sizes")
 	c.Flags().BoolVar(&f.json, "json", false, "print as JSON")
 	return c
 }
@@ -62,7 +62,7 @@ func (a *app) predict(path string, f predictFlags) error {
 	}
 	var d *spec.Deployment
 	if f.deployment != "" {
-		if d, err = profiled(path, p, f.deployment); err != nil {
+		if d, err = loadProfiledDeployment(path, p, f.deployment); err != nil {
 			return err
 		}
 	}
@@ -104,10 +104,10 @@ func readProfile(path string) (*vitrine.Profile, error) {
 	return p, nil
 }
 
-// profiled reads the deployment and refuses it if the profile is of another
+// loadProfiledDeployment reads the deployment and refuses it if the profile is of another
 // function.
-func profiled(path string, p *vitrine.Profile, deployment string) (*spec.Deployment, error) {
-	d, err := spec.LoadDeployment(deployment, known())
+func loadProfiledDeployment(path string, p *vitrine.Profile, deployment string) (*spec.Deployment, error) {
+	d, err := spec.LoadDeployment(deployment, knownBackends())
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ func outcomeLine(e trial.Event, unit string) string {
 }
 
 func (p *progress) left(elapsed time.Duration) string {
-	return fmt.Sprintf("%s gone, about %s left", elapsed.Round(time.Second), max(0, p.about-elapsed).Round(time.Second))
+	return fmt.Sprintf("%s elapsed, about %s left", elapsed.Round(time.Second), max(0, p.about-elapsed).Round(time.Second))
 }
 
 // passing shows the current activity until the next line. In a pipe it prints

@@ -17,9 +17,9 @@ import (
 // A program is a command inside the binary that parses its own arguments.
 type program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
-// carried returns a command that runs one of the programs. Its first argument
+// programCommand returns a command that runs one of the programs. Its first argument
 // is the name of the program; the program gets the rest.
-func (a *app) carried(use, short string, programs map[string]program) *cobra.Command {
+func (a *app) programCommand(use, short string, programs map[string]program) *cobra.Command {
 	c := &cobra.Command{
 		Use:                use,
 		Short:              short,
@@ -48,7 +48,7 @@ func (a *app) carried(use, short string, programs map[string]program) *cobra.Com
 }
 
 func (a *app) referenceCommand() *cobra.Command {
-	return a.carried("reference NAME [FLAG...]", "Run a component of the reference functions", references())
+	return a.programCommand("reference NAME [FLAG...]", "Run a component of the reference functions", references())
 }
 
 func (a *app) generateCommand() *cobra.Command {
@@ -62,7 +62,7 @@ func (a *app) generateCommand() *cobra.Command {
 			return run(ctx, t, stdout, stderr)
 		}
 	}
-	c := a.carried("generate NAME [OPTION...]", "Run a built-in load generator for one trial, under the contract of users' scripts", programs)
+	c := a.programCommand("generate NAME [OPTION...]", "Run a built-in load generator for one trial, with the interface of generator scripts", programs)
 	c.Long += "\n\nOptions: --rate R --duration S --warmup S --targets ADDR:PORT,... --scratch DIR --seed N --param NAME=VALUE"
 	return c
 }

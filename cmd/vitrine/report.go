@@ -13,7 +13,7 @@ import (
 func (a *app) reportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "report DIR",
-		Short: "Write report.html and the figures of a run again",
+		Short: "Write the report and the figures of a run again",
 		Args:  args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, given []string) error {
 			if err := a.writeReport(given[0]); err != nil {

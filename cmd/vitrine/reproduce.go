@@ -34,10 +34,10 @@ func (a *app) reproduceCommand() *cobra.Command {
 	var f reproduceFlags
 	c := &cobra.Command{
 		Use:   "reproduce NAME...",
-		Short: "Measure tables or figures of a paper again, and judge what the paper states",
-		Long: "Measures tables or figures of a paper again by their committed plans, and says what\n" +
-			"of the paper's statements holds here. NAME is one of --list, or a paper: all of its\n" +
-			"exhibits. Exhibits that show one run share it. The rules are in docs/reproducing.md.",
+		Short: "Measure tables or figures of a paper again, and compare with the paper's statements",
+		Long: "Measures tables or figures of a paper again with their committed plans, and reports\n" +
+			"which of the paper's statements hold here. NAME is a name from --list, or a paper for\n" +
+			"all of its exhibits. Exhibits of the same run share it. See docs/reproducing.md.",
 		Example: "  vitrine reproduce papers/nfv-vital/table-2 --dry-run\n" +
 			"  vitrine reproduce papers/nfv-vital/table-2 --out runs/table-2\n" +
 			"  vitrine reproduce papers/nfv-vital/table-2 --from runs/table-2 --markdown\n" +
@@ -51,15 +51,15 @@ func (a *app) reproduceCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.BoolVar(&f.list, "list", false, "list the tables and figures")
-	flags.StringVar(&f.from, "from", "", "judge by the run in this folder instead of measuring; of several runs, by those in folders below it")
-	flags.BoolVar(&f.quick, "quick", false, "a short run to see that all works, of which nothing is judged")
-	flags.Bool("full", true, "measure by the plan")
-	_ = flags.MarkDeprecated("full", "it is what a run does")
-	flags.BoolVar(&f.markdown, "markdown", false, "with --from: write tables and verdicts into the page, and the run's record below --papers")
-	flags.StringVar(&f.page, "page", "", "of --markdown: the page (default docs/PAPER.md)")
-	flags.StringVar(&f.because, "because", "", "measure nothing: put the plans down below --papers, with what changed and why")
+	flags.StringVar(&f.from, "from", "", "judge the run in this folder instead of measuring; for several runs, those in its subfolders")
+	flags.BoolVar(&f.quick, "quick", false, "short run to check that everything works; it is not judged")
+	flags.Bool("full", true, "measure with the plan")
+	_ = flags.MarkDeprecated("full", "it is the default")
+	flags.BoolVar(&f.markdown, "markdown", false, "with --from: write tables and verdicts into the page, and the run's record into --papers")
+	flags.StringVar(&f.page, "page", "", "page for --markdown (default docs/PAPER.md)")
+	flags.StringVar(&f.because, "because", "", "measure nothing: put the plans down in --papers, with this reason for the change")
 	flags.StringVar(&f.papers, "papers", "papers", "folder of the committed plans, runs and records")
-	f.options.register(c, "of packets: ")
+	f.options.register(c, "exhibits of packets: ")
 	f.register(c, "the verdicts")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		exhibits, _ := papers.List()

@@ -100,7 +100,7 @@ func (a *app) measure(ctx context.Context, m *measurement, f reproduceFlags) err
 	}
 	if now := committed.Committed(); len(m.flags) == 0 && (now == nil || now.Digest != m.digest) {
 		return &vitrine.BadInput{File: papers.Prefix + m.exhibit.Name, Found: "plan " + m.digest + ", which is not the committed one",
-			Want: "put it down with --because TEXT, commit it and build again; or --quick, of which nothing is judged"}
+			Want: "put it down with --because TEXT, commit it and build again; or use --quick, which is not judged"}
 	}
 	m.options.specs = append(m.options.specs, m.spec)
 	if m.exhibit.Measured() {
@@ -131,7 +131,7 @@ func (a *app) runCapacities(ctx context.Context, m *measurement, f reproduceFlag
 		return err
 	}
 	c.options.specs = append(c.options.specs, m.options.specs...)
-	c.begun = func() error { return a.count(m, f.papers) }
+	c.onBegin = func() error { return a.count(m, f.papers) }
 	run := f.characterizeFlags
 	run.out = m.dir
 	_, err = a.run(ctx, c, run)
@@ -163,8 +163,8 @@ func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) 
 	if _, err := os.Stat(m.dir); err != nil { // of several runs, some may not have begun: they cannot be resumed
 		resume = false
 	}
-	in := session{dir: m.dir, resume: resume, cpus: cpus, told: &m.options, cpuSharing: f.cpuSharing,
-		begun: func() error { return a.count(m, f.papers) }}
+	in := session{dir: m.dir, resume: resume, cpus: cpus, options: &m.options, cpuSharing: f.cpuSharing,
+		onBegin: func() error { return a.count(m, f.papers) }}
 	if m.exhibit.Chain != nil {
 		plan, err := m.chain()
 		if err != nil {
@@ -238,6 +238,6 @@ func (a *app) printPaperPlan(m *measurement, f reproduceFlags) (time.Duration, e
 		wall = min(wall, f.maxTime)
 	}
 	printSizings(a.stdout, c)
-	_, err = fmt.Fprintf(a.stdout, "about %d sizings of %d trials of %s, and %s for deploying and longer windows each\n", x.Sizings, x.Trials, c.Plan.Trial, x.Overhead)
+	_, err = fmt.Fprintf(a.stdout, "about %d sizings of %d trials of %s, and %s each for deployment and longer windows\n", x.Sizings, x.Trials, c.Plan.Trial, x.Overhead)
 	return wall, err
 }

@@ -13,8 +13,8 @@ import (
 	"vitrine/papers"
 )
 
-// A shown is an exhibit with its verdicts.
-type shown struct {
+// An exhibitResult is an exhibit with its verdicts.
+type exhibitResult struct {
 	Name     string           `json:"name"`
 	Title    string           `json:"title"`
 	Plan     string           `json:"plan"`
@@ -25,9 +25,9 @@ type shown struct {
 // show prints the exhibits and writes the verdicts beside each new run. With
 // --markdown, it also writes the page.
 func (a *app) show(exhibits []papers.Exhibit, list []*measurement, f reproduceFlags) error {
-	var all []shown
+	var all []exhibitResult
 	var text bytes.Buffer
-	of := map[*measurement][]shown{}
+	of := map[*measurement][]exhibitResult{}
 	for _, e := range exhibits {
 		i := slices.IndexFunc(list, func(m *measurement) bool { return m.exhibit.Name == e.Base() })
 		if i < 0 { // without a result; its error is already recorded
@@ -46,7 +46,7 @@ func (a *app) show(exhibits []papers.Exhibit, list []*measurement, f reproduceFl
 			}
 		}
 		if f.markdown {
-			if err := a.enter(m, f); err != nil {
+			if err := a.addRecord(m, f); err != nil {
 				return err
 			}
 		}
@@ -64,8 +64,8 @@ func (a *app) show(exhibits []papers.Exhibit, list []*measurement, f reproduceFl
 }
 
 // judge compares the statements of an exhibit's paper with the run.
-func (m *measurement) judge(e papers.Exhibit, dir string, text *bytes.Buffer) (shown, error) {
-	s := shown{Name: papers.Prefix + e.Name, Title: e.Title}
+func (m *measurement) judge(e papers.Exhibit, dir string, text *bytes.Buffer) (exhibitResult, error) {
+	s := exhibitResult{Name: papers.Prefix + e.Name, Title: e.Title}
 	h, err := history(e.Base(), dir)
 	if err != nil {
 		return s, err
@@ -102,9 +102,9 @@ func saveVerdicts(path string, verdicts any) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// enter adds the run to the committed records and the page. It accepts only a
+// addRecord adds the run to the committed records and the page. It accepts only a
 // finished run of the committed plan.
-func (a *app) enter(m *measurement, f reproduceFlags) error {
+func (a *app) addRecord(m *measurement, f reproduceFlags) error {
 	from := os.DirFS(f.papers)
 	h, err := papers.ReadHistory(from, m.exhibit.Name)
 	if err != nil {

@@ -67,11 +67,11 @@ func TestCountsRuns(t *testing.T) {
 	}
 }
 
-// TestRunBegins checks that begun is called when the folder of a new run exists,
+// TestRunBegins checks that onBegin is called when the folder of a new run exists,
 // but not when the folder is refused or the run is resumed.
 func TestRunBegins(t *testing.T) {
 	begun := 0
-	s := session{dir: filepath.Join(t.TempDir(), "run"), begun: func() error { begun++; return nil }}
+	s := session{dir: filepath.Join(t.TempDir(), "run"), onBegin: func() error { begun++; return nil }}
 	resumed := s
 	resumed.resume = true
 	for i, c := range []struct {

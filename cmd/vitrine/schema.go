@@ -13,7 +13,7 @@ const kindApplication = "application"
 func (a *app) schemaCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:       "schema deployment|workload|application|profile",
-		Short:     "Print the JSON Schema of a file that users write, back ends' parts included, or of a capacity profile",
+		Short:     "Print the JSON Schema of an input file, including the options of back ends, or of a capacity profile",
 		Args:      args(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
 		ValidArgs: []string{spec.KindDeployment, spec.KindWorkload, kindApplication, spec.KindProfile},
 		RunE: func(_ *cobra.Command, given []string) error {
@@ -31,5 +31,5 @@ func schemaOf(kind string) ([]byte, error) {
 	if kind == kindApplication {
 		return image.Schema(), nil
 	}
-	return spec.Schema(kind, known())
+	return spec.Schema(kind, knownBackends())
 }

@@ -18,12 +18,12 @@ import (
 
 // A session describes a run before it begins, whatever the run measures.
 type session struct {
-	dir    string // run folder
-	resume bool
-	cpus   testbed.CPUs
-	kernel []int // additional CPUs, for the kernel's receive work
-	told   *options
-	begun  func() error // called when a new run has its CPUs and its folder, before the first measurement; may be nil
+	dir     string // run folder
+	resume  bool
+	cpus    testbed.CPUs
+	kernel  []int // additional CPUs, for the kernel's receive work
+	options *options
+	onBegin func() error // called when a new run has its CPUs and its folder, before the first measurement; may be nil
 	cpuSharing
 }
 
@@ -57,16 +57,16 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 			err = errors.Join(err, a.leave(ctx, r.label, err), r.locks.Close())
 		}
 	}()
-	if r.locks, err = a.lock(ctx, s, r.label.ID); err != nil {
+	if r.locks, err = a.lockCPUs(ctx, s, r.label.ID); err != nil {
 		return nil, err
 	}
 	if err := a.cleanUp(ctx, r.label, a.stderr); err != nil { // removes what killed runs left behind
 		a.log().Warn("cleaning up after earlier runs", "error", err)
 	}
-	if r.backends, err = newBackends(r.label, s.told.folder, a.log()); err != nil {
+	if r.backends, err = newBackends(r.label, s.options.folder, a.log()); err != nil {
 		return nil, err
 	}
-	r.backends.impair = s.told.impair
+	r.backends.impair = s.options.impair
 	m, err := manifest(r.backends)
 	if err != nil {
 		return nil, err
@@ -109,18 +109,18 @@ func (a *app) leave(ctx context.Context, label *runstate.Run, failed error) erro
 
 // stage returns the stage for a measurement of packets. It reads the idle host.
 func (r *recording) stage(ctx context.Context) (s measure.Stage, err error) {
-	s = measure.Stage{Testbed: r.backends.testbed(r.told.parts), CPUs: r.cpus, Results: r.results, Observe: r.app.packetProgress()}
+	s = measure.Stage{Testbed: r.backends.testbed(r.options.parts), CPUs: r.cpus, Results: r.results, Observe: r.app.packetProgress()}
 	s.Watch, err = r.watcher(ctx)
 	return s, err
 }
 
-// openResults opens the session's run folder. For a new run it then calls begun.
+// openResults opens the session's run folder. For a new run it then calls onBegin.
 func (s session) openResults(m result.Manifest) (*result.Run, error) {
 	results, err := openResults(s.dir, s.resume, m)
-	if err != nil || s.resume || s.begun == nil {
+	if err != nil || s.resume || s.onBegin == nil {
 		return results, err
 	}
-	if err := s.begun(); err != nil {
+	if err := s.onBegin(); err != nil {
 		return nil, errors.Join(err, results.Close())
 	}
 	return results, nil

@@ -21,8 +21,8 @@ type cpuSharing struct {
 	shared bool // neither lock the CPUs nor check for disturbance
 }
 
-// lock locks the CPUs of the session, so that two runs do not disturb each other.
-func (a *app) lock(ctx context.Context, s session, run string) (*runstate.CPULocks, error) {
+// lockCPUs locks the CPUs of the session, so that two runs do not disturb each other.
+func (a *app) lockCPUs(ctx context.Context, s session, run string) (*runstate.CPULocks, error) {
 	if s.shared {
 		return nil, nil
 	}

@@ -103,7 +103,7 @@ func TestWaitForCPUs(t *testing.T) {
 	dir, cpus, first := holdCPUs(t)
 	said := &onWrite{do: func() { _ = first.Close() }}
 	a := &app{stderr: said, cpuLocks: dir}
-	locks, err := a.lock(t.Context(), session{cpus: cpus, cpuSharing: cpuSharing{wait: true}}, "second")
+	locks, err := a.lockCPUs(t.Context(), session{cpus: cpus, cpuSharing: cpuSharing{wait: true}}, "second")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestWaitForCPUs(t *testing.T) {
 func TestSharedCPUsAreNotLocked(t *testing.T) {
 	dir, cpus, _ := holdCPUs(t)
 	a := &app{stderr: io.Discard, cpuLocks: dir}
-	locks, err := a.lock(t.Context(), session{cpus: cpus, cpuSharing: cpuSharing{shared: true}}, "second")
+	locks, err := a.lockCPUs(t.Context(), session{cpus: cpus, cpuSharing: cpuSharing{shared: true}}, "second")
 	if locks != nil || err != nil {
 		t.Errorf("locks %v, error %v, want neither", locks, err)
 	}

@@ -45,20 +45,20 @@ type simulateFlags struct {
 	figure    string
 }
 
-// mostSimulated limits --functions, so that a typing error does not start a run
+// maxFunctions limits --functions, so that a typing error does not start a run
 // of a day.
-const mostSimulated = 100_000
+const maxFunctions = 100_000
 
 func (a *app) simulateCommand() *cobra.Command {
 	var f simulateFlags
 	c := &cobra.Command{
 		Use:   "simulate",
-		Short: "Try searches of rates on simulated functions, in simulated time",
-		Long: "Simulate runs searches of rates on functions whose capacity is known, in simulated\n" +
-			"time, and says what each search spent and how near it came. The functions are drawn\n" +
-			"at random, or replayed from the recorded trials of a run (--trace).\n\n" +
-			"Shapes: saturating (past capacity the goodput stays), collapsing (it falls as 1/rate),\n" +
-			"rounded (calls come at random, so that success falls before the CPU is used up),\n" +
+		Short: "Compare rate searches on simulated functions, in simulated time",
+		Long: "Simulate runs rate searches on functions with known capacities, in simulated time.\n" +
+			"It reports the cost and the error of each search. The functions are drawn at random,\n" +
+			"or replayed from the recorded trials of a run (--trace).\n\n" +
+			"Shapes: saturating (beyond capacity the goodput stays), collapsing (it falls as 1/rate),\n" +
+			"rounded (calls arrive at random, so success falls before the CPU is saturated),\n" +
 			"slow-to-fill (a queue of seconds hides the overload), slow-to-heal (an overload lingers).",
 		Example: "  vitrine simulate\n" +
 			"  vitrine simulate --search adaptive,mlr --shape collapsing --functions 2000 --overhead 5s\n" +
@@ -68,26 +68,26 @@ func (a *app) simulateCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&f.searches, "search", rate.Names(), "searches to try")
-	flags.IntVar(&f.functions, "functions", 200, "how many functions to try them on")
-	flags.Uint64Var(&f.seed, "seed", 1, "of the functions and their noise")
-	flags.StringVar(&f.shape, "shape", sim.Saturating, "of the functions: "+strings.Join(sim.Shapes(), ", "))
-	flags.Float64Var(&f.noise, "noise", 0.02, "deviation of the capacity from second to second, as a share of it")
-	flags.Float64Var(&f.luck, "luck", 0, "deviation of the capacity from deployment to deployment, as a share of it")
-	flags.Float64Var(&f.drift, "drift", 0, "what the capacity gains in an hour, as a share of it")
+	flags.IntVar(&f.functions, "functions", 200, "number of functions")
+	flags.Uint64Var(&f.seed, "seed", 1, "random seed of the functions and their noise")
+	flags.StringVar(&f.shape, "shape", sim.Saturating, "shape of the functions: "+strings.Join(sim.Shapes(), ", "))
+	flags.Float64Var(&f.noise, "noise", 0.02, "standard deviation of the capacity between seconds, as a share of the capacity")
+	flags.Float64Var(&f.luck, "luck", 0, "standard deviation of the capacity between deployments, as a share of the capacity")
+	flags.Float64Var(&f.drift, "drift", 0, "growth of the capacity per hour, as a share of the capacity")
 	flags.BoolVar(&f.memory, "memory", true, "an overload lingers for seconds, and calls queue")
 	flags.StringVar(&f.trace, "trace", "", "replay the recorded trials of this run folder instead")
 	flags.Float64SliceVar(&f.rates, "range", nil, "lowest and highest rate offered")
 	flags.Lookup("range").DefValue = "100,11500; with --trace those recorded"
 	flags.Float64Var(&f.increase, "increase", 0, "step of the ramp (default 1% of the highest rate)")
-	flags.DurationVar(&f.duration, "duration", 10*time.Second, "of a trial's window, the longest one")
-	flags.DurationVar(&f.overhead, "overhead", 5*time.Second, "of starting a trial, in which the function rests")
-	flags.DurationVar(&f.restart, "restart", 0, "of a fresh deployment")
+	flags.DurationVar(&f.duration, "duration", 10*time.Second, "length of a trial's window, at most")
+	flags.DurationVar(&f.overhead, "overhead", 5*time.Second, "time to start a trial, in which the function rests")
+	flags.DurationVar(&f.restart, "restart", 0, "time of a fresh deployment")
 	flags.IntVar(&f.repeat, "repeat", 1, "fresh deployments; the ramp's repeats")
-	flags.Float64Var(&f.precision, "precision", 0.05, "how wide the interval may be, as a share of the capacity")
-	flags.Float64Var(&f.threshold, "threshold", 0.9, "success ratio at which the capacity is wanted")
-	flags.BoolVar(&f.stateful, "stateful", false, "never begin at the highest rate, and deploy afresh after an overload")
+	flags.Float64Var(&f.precision, "precision", 0.05, "largest width of the interval, as a share of the capacity")
+	flags.Float64Var(&f.threshold, "threshold", 0.9, "success ratio that defines the capacity")
+	flags.BoolVar(&f.stateful, "stateful", false, "do not begin at the highest rate, and deploy afresh after an overload")
 	flags.BoolVar(&f.json, "json", false, "print as JSON")
-	flags.StringVar(&f.figure, "figure", "", "also draw the spread of error and time into this file, .svg or .png")
+	flags.StringVar(&f.figure, "figure", "", "also draw the distributions of error and time into this file, .svg or .png")
 	completeFlag(c, "search", rate.Names())
 	completeFlag(c, "shape", sim.Shapes())
 	_ = c.MarkFlagDirname("trace")
@@ -113,8 +113,8 @@ func (f simulateFlags) check() error {
 	}
 	positive := func(v float64) bool { return v > 0 && !math.IsInf(v, 1) }
 	switch {
-	case f.functions < 1 || f.functions > mostSimulated:
-		return bad("functions", f.functions, fmt.Sprintf("want 1 to %d", mostSimulated))
+	case f.functions < 1 || f.functions > maxFunctions:
+		return bad("functions", f.functions, fmt.Sprintf("want 1 to %d", maxFunctions))
 	case !(f.noise >= 0 && f.noise < 1):
 		return bad("noise", f.noise, "want a share from 0 to below 1")
 	case !(f.luck >= 0 && f.luck < 1):
@@ -205,7 +205,7 @@ func (a *app) simulate(ctx context.Context, f simulateFlags) error {
 		return err
 	}
 	for _, name := range f.searches {
-		scores, err := f.try(ctx, name, stages)
+		scores, err := f.runSearch(ctx, name, stages)
 		if err != nil {
 			return err
 		}
@@ -222,8 +222,8 @@ func (a *app) simulate(ctx context.Context, f simulateFlags) error {
 	return a.printSimulation(s, f)
 }
 
-// try runs the search on all stages, in parallel on all CPUs.
-func (f simulateFlags) try(ctx context.Context, name string, stages []stage) (sim.Scores, error) {
+// runSearch runs the search on all stages, in parallel on all CPUs.
+func (f simulateFlags) runSearch(ctx context.Context, name string, stages []stage) (sim.Scores, error) {
 	scores := make(sim.Scores, len(stages))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))

@@ -44,8 +44,8 @@ func (a *app) storeCommand() *cobra.Command {
 		Short: "Run the shared state store",
 		Long: "Run the shared state store: records that outlive a transaction, kept outside the\n" +
 			"instances, behind a plain API (/kv) and the standard one (Nudsf). See docs/store.md.",
-		Args: verb,
-		RunE: help,
+		Args: checkVerb,
+		RunE: showHelp,
 	}
 	c.AddCommand(a.storeRunCommand())
 	return c
@@ -60,20 +60,20 @@ func (a *app) storeRunCommand() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return a.runStore(c.Context(), f) },
 	}
 	flags := c.Flags()
-	flags.StringSliceVar(&f.listen, "listen", []string{"127.0.0.1:8070"}, "addresses to listen on; beyond loopback only with TLS, and tokens or client certificates")
-	flags.StringVar(&f.tokens, "token-file", "", "file with the tokens that may ask, one a line")
-	flags.StringVar(&f.cert, "tls-cert", "", "certificate of this server, PEM")
-	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
-	flags.StringVar(&f.clientCA, "client-ca", "", "clients must show a certificate signed by this one, PEM")
-	flags.IntVar(&f.inFlight, "max-requests", 1024, "requests in work at once; others are answered 503")
-	flags.Int64Var(&f.bodies, "max-bodies", 64<<20, "bytes of bodies in work at once; others are answered 503")
-	flags.IntVar(&f.connections, "max-connections", 4096, "connections at once; others wait")
-	flags.IntVar(&f.perSource, "max-connections-per-source", 1024, "of them, from one address (IPv6: /64); others are closed")
-	flags.IntVar(&f.watches, "max-watches", 1024, "watches at once; others are answered 429")
-	flags.DurationVar(&f.slow, "slow", 50*time.Millisecond, "an operation is slow beyond this")
-	flags.Float64Var(&f.share, "slow-share", 0.01, "share of slow ones in a window that is past the threshold")
-	flags.DurationVar(&f.window, "slow-window", 10*time.Second, "the window")
-	flags.StringVar(&f.log, "log", "info", "what is logged: debug, info, warn, error")
+	flags.StringSliceVar(&f.listen, "listen", []string{"127.0.0.1:8070"}, "addresses to listen on; addresses other than loopback need TLS, and tokens or client certificates")
+	flags.StringVar(&f.tokens, "token-file", "", "file with the accepted tokens, one per line")
+	flags.StringVar(&f.cert, "tls-cert", "", "PEM file of the server certificate")
+	flags.StringVar(&f.key, "tls-key", "", "PEM file of the server certificate's key")
+	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file of the authorities that must sign client certificates")
+	flags.IntVar(&f.inFlight, "max-requests", 1024, "concurrent requests; further ones are answered 503")
+	flags.Int64Var(&f.bodies, "max-bodies", 64<<20, "bytes of request bodies in memory; further requests are answered 503")
+	flags.IntVar(&f.connections, "max-connections", 4096, "concurrent connections; further ones wait")
+	flags.IntVar(&f.perSource, "max-connections-per-source", 1024, "concurrent connections from one address (IPv6: /64); further ones are closed")
+	flags.IntVar(&f.watches, "max-watches", 1024, "concurrent watches; further ones are answered 429")
+	flags.DurationVar(&f.slow, "slow", 50*time.Millisecond, "an operation that takes longer counts as slow")
+	flags.Float64Var(&f.share, "slow-share", 0.01, "share of slow operations in a window above which /health reports the operation")
+	flags.DurationVar(&f.window, "slow-window", 10*time.Second, "length of the window for --slow-share")
+	flags.StringVar(&f.log, "log", "info", "log level: debug, info, warn, error")
 	f.engine.register(flags)
 	f.nudsf.register(flags)
 	return c

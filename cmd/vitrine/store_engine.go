@@ -36,22 +36,22 @@ type engineFlags struct {
 func engineNames() []string { return []string{"embedded", "redis", "etcd"} }
 
 func (f *engineFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.name, "engine", "embedded", "who keeps the records: embedded, redis, etcd")
+	flags.StringVar(&f.name, "engine", "embedded", "storage engine: embedded, redis, etcd")
 	flags.StringVar(&f.embedded.Dir, "dir", "vitrine-store", "embedded: folder of the records")
 	flags.StringVar(&f.sync, "sync", "always", "embedded: when a write is answered: always (after it is synced to disk), interval, never")
 	flags.DurationVar(&f.embedded.Every, "sync-every", 100*time.Millisecond, "embedded: how often --sync interval syncs")
 	flags.Int64Var(&f.embedded.CacheBytes, "cache", 64<<20, "embedded: bytes of blocks kept in memory")
-	flags.Uint64Var(&f.embedded.ReserveBytes, "reserve", 256<<20, "embedded: bytes of disk kept free: below it puts are answered 507")
-	flags.Int64Var(&f.embedded.MaxRecords, "max-records", 100_000_000, "embedded: records at most: beyond it puts of new ones are answered 507")
-	flags.StringSliceVar(&f.servers, "engine-server", nil, "redis, etcd: ADDRESS:PORT of a server, or of members of the cluster")
+	flags.Uint64Var(&f.embedded.ReserveBytes, "reserve", 256<<20, "embedded: bytes of disk to keep free; with less, puts are answered 507")
+	flags.Int64Var(&f.embedded.MaxRecords, "max-records", 100_000_000, "embedded: largest number of records; beyond it, puts of new records are answered 507")
+	flags.StringSliceVar(&f.servers, "engine-server", nil, "redis, etcd: ADDRESS:PORT of the server, or of members of the cluster")
 	flags.BoolVar(&f.cluster, "engine-cluster", false, "redis: the servers are nodes of a cluster")
 	flags.StringVar(&f.user, "engine-user", "", "redis, etcd: user name")
 	flags.StringVar(&f.password, "engine-password-file", "", "redis, etcd: file with the password")
-	flags.BoolVar(&f.tls, "engine-tls", false, "redis, etcd: speak TLS")
-	flags.StringVar(&f.ca, "engine-ca", "", "redis, etcd: certificates that sign the servers', PEM; implies --engine-tls")
-	flags.StringVar(&f.cert, "engine-cert", "", "redis, etcd: certificate to show, PEM")
-	flags.StringVar(&f.key, "engine-key", "", "redis, etcd: its key, PEM")
-	flags.StringVar(&f.prefix, "engine-prefix", "", "redis, etcd: what all keys start with (default vitrine)")
+	flags.BoolVar(&f.tls, "engine-tls", false, "redis, etcd: use TLS")
+	flags.StringVar(&f.ca, "engine-ca", "", "redis, etcd: PEM file of the authorities that sign the servers' certificates; implies --engine-tls")
+	flags.StringVar(&f.cert, "engine-cert", "", "redis, etcd: PEM file of the client certificate")
+	flags.StringVar(&f.key, "engine-key", "", "redis, etcd: PEM file of the client certificate's key")
+	flags.StringVar(&f.prefix, "engine-prefix", "", "redis, etcd: prefix of all keys (default vitrine)")
 }
 
 // open opens the chosen engine.
@@ -100,7 +100,7 @@ func (f *engineFlags) openEmbedded(log *slog.Logger) (store.Engine, error) {
 	// not go on. To exit is safe: with --sync always, no answered write is
 	// lost.
 	c.Fatal = func(err error) {
-		log.Error("the store ends: its disk failed; mend it and start the store again", "error", err)
+		log.Error("the disk failed and the store exits; repair the disk and start the store again", "error", err)
 		os.Exit(exitFailed)
 	}
 	return embedded.Open(c)

@@ -24,11 +24,11 @@ type nudsfFlags struct {
 }
 
 func (f *nudsfFlags) register(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.storages, "storage", nil, "realm/storage that Nudsf serves; without it, all")
-	flags.StringSliceVar(&f.callbacks, "allow-callback", nil, "where callbacks may go: host, host:port, *.domain, *, or prefix like 10.0.0.0/8; without it, every host;\n"+
-		"loopback, link-local and multicast addresses only if they are named here as addresses")
-	flags.StringVar(&f.root, "api-root", "", "scheme, host and port in URIs that Nudsf gives; without it, they are paths")
-	flags.IntVar(&f.subscriptions, "max-subscriptions", 1000, "subscriptions of one storage")
+	flags.StringSliceVar(&f.storages, "storage", nil, "realm/storage that Nudsf serves (default all)")
+	flags.StringSliceVar(&f.callbacks, "allow-callback", nil, "allowed callback targets: host, host:port, *.domain, *, or a prefix such as 10.0.0.0/8 (default every host);\n"+
+		"loopback, link-local and multicast addresses must be listed as addresses")
+	flags.StringVar(&f.root, "api-root", "", "scheme, host and port of URIs in responses; without it, the URIs are paths")
+	flags.IntVar(&f.subscriptions, "max-subscriptions", 1000, "largest number of subscriptions per storage")
 }
 
 // function creates the standard APIs on top of an engine. own are the addresses that the

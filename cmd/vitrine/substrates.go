@@ -205,7 +205,7 @@ func (b *backends) cleaners(ctx context.Context) ([]vitrine.Cleaner, error) {
 			continue
 		}
 		if err != nil {
-			list = append(list, silent{fmt.Errorf("cleaning %s: %w", name, err)})
+			list = append(list, failedCleaner{fmt.Errorf("cleaning %s: %w", name, err)})
 			continue
 		}
 		list = append(list, p)
@@ -213,7 +213,7 @@ func (b *backends) cleaners(ctx context.Context) ([]vitrine.Cleaner, error) {
 	return append(list, application.Cleaner{Root: b.run.Root}), context.Cause(ctx) // last, when nothing uses the files any more
 }
 
-// silent is the cleaner of a back end that cannot be asked; it returns the reason.
-type silent struct{ err error }
+// failedCleaner is the cleaner of a back end that cannot be asked; it returns the reason.
+type failedCleaner struct{ err error }
 
-func (s silent) Clean(context.Context) (removed []string, err error) { return nil, s.err }
+func (s failedCleaner) Clean(context.Context) (removed []string, err error) { return nil, s.err }

@@ -37,10 +37,10 @@ func validate(file string) (kind string, err error) {
 		return "", err
 	}
 	if kind == spec.KindWorkload {
-		_, err = spec.LoadWorkload(file, known())
+		_, err = spec.LoadWorkload(file, knownBackends())
 		return kind, err
 	}
-	d, err := spec.LoadDeployment(file, known())
+	d, err := spec.LoadDeployment(file, knownBackends())
 	if err == nil {
 		_, err = deploymentOptions(d)
 	}
