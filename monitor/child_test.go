@@ -228,9 +228,9 @@ func skipUnsupported(t *testing.T, err error) {
 	hosttest.Need(t, err)
 }
 
-// manual returns a monitor that samples only when the test calls sample, and writes a row for each
+// newManual returns a monitor that samples only when the test calls sample, and writes a row for each
 // sample.
-func manual(t *testing.T, vantages ...vitrine.Vantage) *Monitor {
+func newManual(t *testing.T, vantages ...vitrine.Vantage) *Monitor {
 	t.Helper()
 	m, err := prepare(Config{}, vantages, &bytes.Buffer{}, "/proc")
 	if err != nil {
@@ -241,9 +241,9 @@ func manual(t *testing.T, vantages ...vitrine.Vantage) *Monitor {
 	return m
 }
 
-// between returns the use of the only instance between its last two samples, and the time between
+// lastUse returns the use of the only instance between its last two samples, and the time between
 // them.
-func between(t *testing.T, m *Monitor) (vitrine.Use, time.Duration) {
+func lastUse(t *testing.T, m *Monitor) (vitrine.Use, time.Duration) {
 	t.Helper()
 	samples := m.instances[0].use.samples
 	if len(samples) < 2 {

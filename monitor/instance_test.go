@@ -29,11 +29,11 @@ func TestCPUOfCgroup(t *testing.T) {
 // countsCPU compares the CPU time of a child's cgroup with the child's own figure.
 func countsCPU(t *testing.T, c *child, v vitrine.Vantage) {
 	t.Helper()
-	m := manual(t, v)
+	m := newManual(t, v)
 	m.sample()
 	spent := c.spin(t, "spin")
 	m.sample()
-	use, window := between(t, m)
+	use, window := lastUse(t, m)
 	if use.CPU == nil {
 		t.Fatalf("no CPU: %v", use.Missing)
 	}
@@ -76,7 +76,7 @@ func TestCPUOfCgroupV2(t *testing.T) {
 // are read.
 func TestCPUOfProcesses(t *testing.T) {
 	c := startChild(t, 0, nil)
-	m := manual(t, vitrine.Vantage{Instance: "child-1", PID: c.pid(), Missing: map[string]string{
+	m := newManual(t, vitrine.Vantage{Instance: "child-1", PID: c.pid(), Missing: map[string]string{
 		"cpu": "no cgroup here", "memory": "no cgroup here", "throttled": "no quota was set"}})
 	p := m.instances[0].sources[0].(*processes)
 	for _, how := range []string{"spin", "spin-in-child"} {
@@ -84,7 +84,7 @@ func TestCPUOfProcesses(t *testing.T) {
 		spent := c.spin(t, how)
 		p.countdown = 0 // look for descendants now
 		m.sample()
-		use, window := between(t, m)
+		use, window := lastUse(t, m)
 		if use.CPU == nil || use.Memory == nil {
 			t.Fatalf("%s: missing %v", how, use.Missing)
 		}
@@ -111,7 +111,7 @@ func TestCPUOfProcesses(t *testing.T) {
 // ends.
 func TestEndedDescendantStaysCounted(t *testing.T) {
 	c := startChild(t, 0, nil)
-	m := manual(t, vitrine.Vantage{Instance: "child-1", PID: c.pid()})
+	m := newManual(t, vitrine.Vantage{Instance: "child-1", PID: c.pid()})
 	c.spin(t, "spin-in-child")
 	m.sample()
 	p := m.instances[0].sources[0].(*processes)
@@ -142,7 +142,7 @@ func TestMemoryOfCgroup(t *testing.T) {
 	if v.CgroupMemory == "" && v.CgroupV2 == "" {
 		t.Skip(&vitrine.Unsupported{What: "memory of a cgroup", Missing: "the memory controller"})
 	}
-	m := manual(t, v)
+	m := newManual(t, v)
 	w := m.instances[0].sources[len(m.instances[0].sources)-1].(*workingSet)
 	read := func() float64 {
 		w.countdown = 0 // read the cache as well
@@ -162,7 +162,7 @@ func TestMemoryOfCgroup(t *testing.T) {
 		t.Errorf("32 MiB of file cache, which the kernel gives back, count as %.1f MiB", grown)
 	}
 	m.sample()
-	use, _ := between(t, m)
+	use, _ := lastUse(t, m)
 	if use.Memory == nil || !near(*use.Memory, m.instances[0].total[memory], 0.05) {
 		t.Errorf("mean memory %v at rest, the samples say %.0f", use.Memory, m.instances[0].total[memory])
 	}
@@ -171,7 +171,7 @@ func TestMemoryOfCgroup(t *testing.T) {
 func TestThrottledOfCgroup(t *testing.T) {
 	limits := cgroup.Limits{VCPUs: 0.25, Period: 20 * time.Millisecond}
 	c, v := startInCgroup(t, limits)
-	m := manual(t, v)
+	m := newManual(t, v)
 	own := func() time.Duration { // the kernel's count, read by other code
 		file, key, unit := filepath.Join(v.CgroupCPU, "cpu.stat"), "throttled_time ", time.Nanosecond
 		if v.CgroupCPU == "" {
@@ -193,7 +193,7 @@ func TestThrottledOfCgroup(t *testing.T) {
 	c.spin(t, "spin")
 	m.sample()
 	want := own() - before
-	use, window := between(t, m)
+	use, window := lastUse(t, m)
 	if use.Throttled == nil {
 		t.Fatalf("throttled: %v", use.Missing)
 	}
@@ -206,7 +206,7 @@ func TestThrottledOfCgroup(t *testing.T) {
 // TestDeathOfInstance kills an instance. Its samples end with a reason, and those of others go on.
 func TestDeathOfInstance(t *testing.T) {
 	dies, lives := startChild(t, 0, nil), startChild(t, 0, nil)
-	m := manual(t,
+	m := newManual(t,
 		vitrine.Vantage{Instance: "dies-1", PID: dies.pid()},
 		vitrine.Vantage{Instance: "lives-1", PID: lives.pid()})
 	m.sample()
@@ -236,10 +236,10 @@ func TestDeathOfInstance(t *testing.T) {
 func TestDeadBeforeStart(t *testing.T) {
 	c := startChild(t, 0, nil)
 	c.end()
-	m := manual(t, vitrine.Vantage{Instance: "dead-1", PID: c.pid(), CgroupV2: filepath.Join(t.TempDir(), "gone")})
+	m := newManual(t, vitrine.Vantage{Instance: "dead-1", PID: c.pid(), CgroupV2: filepath.Join(t.TempDir(), "gone")})
 	m.sample()
 	m.sample()
-	use, _ := between(t, m)
+	use, _ := lastUse(t, m)
 	for _, name := range []string{"cpu", "memory", "network", "throttled"} {
 		if use.Missing[name] == "" {
 			t.Errorf("no reason why %s is missing: %+v", name, use)
@@ -251,7 +251,7 @@ func TestDeadBeforeStart(t *testing.T) {
 func TestRemovedCgroup(t *testing.T) {
 	c, v := startInCgroup(t, cgroup.Limits{})
 	v.PID = 0 // so that only the files show the end
-	m := manual(t, v)
+	m := newManual(t, v)
 	m.sample()
 	m.sample()
 	c.end()
@@ -264,7 +264,7 @@ func TestRemovedCgroup(t *testing.T) {
 	}
 	m.sample()
 	m.sample()
-	use, _ := between(t, m)
+	use, _ := lastUse(t, m)
 	if use.CPU != nil || !strings.Contains(use.Missing["cpu"], "removed") {
 		t.Errorf("CPU of a removed cgroup is %v, missing %q", use.CPU, use.Missing["cpu"])
 	}
@@ -273,7 +273,7 @@ func TestRemovedCgroup(t *testing.T) {
 func TestSampleAllocatesNothing(t *testing.T) {
 	_, v := startInCgroup(t, cgroup.Limits{})
 	v.NetNS = "/proc/thread-self/ns/net"
-	m := manual(t, v)
+	m := newManual(t, v)
 	var written count
 	m.out = &written
 	m.sample()

@@ -189,10 +189,10 @@ func TestCgroupV2WithoutControllers(t *testing.T) {
 	if err := os.Remove(filepath.Join(f.cgroup, "memory.current")); err != nil {
 		t.Fatal(err)
 	}
-	m := manual(t, vitrine.Vantage{Instance: "a-1", PID: os.Getpid(), CgroupV2: f.cgroup})
+	m := newManual(t, vitrine.Vantage{Instance: "a-1", PID: os.Getpid(), CgroupV2: f.cgroup})
 	m.sample()
 	m.sample()
-	use, _ := between(t, m)
+	use, _ := lastUse(t, m)
 	if use.CPU == nil || *use.CPU != 0 {
 		t.Errorf("CPU is %v, want the cgroup's: 0", value(use.CPU))
 	}
@@ -208,13 +208,13 @@ func TestCgroupV2WithoutControllers(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	f := newFake(t)
 	f.set(0, 0, 5000, 0, 0, 0, 0)
-	m := manual(t, vitrine.Vantage{Instance: "a-1", CgroupV2: f.cgroup})
+	m := newManual(t, vitrine.Vantage{Instance: "a-1", CgroupV2: f.cgroup})
 	m.sample()
 	f.write(f.cgroup, "cpu.stat", "usage_usec x\nthrottled_usec 1\n")
 	m.sample()
 	f.set(0, 0, 5000, 0, 0, 0, 0)
 	m.sample()
-	use, _ := between(t, m)
+	use, _ := lastUse(t, m)
 	if use.CPU != nil || use.Throttled != nil || use.Memory == nil || !strings.Contains(use.Missing["cpu"], "cpu.stat") {
 		t.Errorf("use is %+v", use)
 	}

@@ -52,7 +52,7 @@ func TestNetworkBetweenNetNS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := manual(t,
+	m := newManual(t,
 		vitrine.Vantage{Instance: "a-1", PID: a.pid(), NetNS: aNS},
 		vitrine.Vantage{Instance: "b-1", PID: b.pid(), NetNS: bNS},
 		vitrine.Vantage{Instance: "c-1", PID: b.pid()})
@@ -122,10 +122,10 @@ func sendOverLoopback() error {
 
 func TestNetNSThatIsNotThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gone")
-	m := manual(t, vitrine.Vantage{Instance: "a-1", PID: os.Getpid(), NetNS: path})
+	m := newManual(t, vitrine.Vantage{Instance: "a-1", PID: os.Getpid(), NetNS: path})
 	m.sample()
 	m.sample()
-	use, _ := between(t, m)
+	use, _ := lastUse(t, m)
 	if use.RxBytes != nil || !strings.Contains(use.Missing["network"], path) {
 		t.Errorf("use is %+v", use)
 	}
