@@ -118,7 +118,7 @@ func Open(c Config) (*Engine, error) {
 	e.groups.New = func() any { return &group{seen: map[store.Key]*state{}} }
 	e.durable.init()
 	e.cache = pebble.NewCache(c.CacheBytes)
-	err := private(c)
+	err := restrictFolder(c)
 	if err != nil {
 		e.cache.Unref()
 		return nil, err
@@ -137,10 +137,10 @@ func Open(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// private creates the folder and gives it mode 0700, so that only this user can open it, whatever
+// restrictFolder creates the folder and gives it mode 0700, so that only this user can open it, whatever
 // the modes of the files in it. A folder that holds other files or belongs to another user, for
 // example a mounted volume, keeps its mode.
-func private(c Config) error {
+func restrictFolder(c Config) error {
 	if err := c.FS.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("make the folder of records %s: %w", c.Dir, err)
 	}

@@ -35,7 +35,7 @@ func TestPrivate(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		if err := private(Config{Dir: dir, FS: vfs.Default, Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+		if err := restrictFolder(Config{Dir: dir, FS: vfs.Default, Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		is, err := os.Stat(dir)

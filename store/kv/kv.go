@@ -98,7 +98,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, Root), "/")
 	space, err := spaceOf(r)
 	if err == nil {
-		err = text("a key", name)
+		err = checkText("a key", name)
 	}
 	if err != nil {
 		return err
@@ -137,19 +137,19 @@ func spaceOf(r *http.Request) (string, error) {
 	if name == "" {
 		return "kv", nil
 	}
-	if err := text("space", name); err != nil {
+	if err := checkText("space", name); err != nil {
 		return "", err
 	}
 	space := "kv/" + name
 	return space, store.ValidSpace(space)
 }
 
-// text rejects text that is not UTF-8, because a list in JSON could not return it.
-func text(what, s string) error {
+// checkText rejects text that is not UTF-8, because a list in JSON could not return it.
+func checkText(what, s string) error {
 	if utf8.ValidString(s) {
 		return nil
 	}
-	return bad(what + " must be UTF-8")
+	return badRequest(what + " must be UTF-8")
 }
 
 // An Error is a failure in the form that the client gets.
@@ -163,7 +163,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Title }
 
-func bad(title string) error { return &Error{Status: http.StatusBadRequest, Title: title} }
+func badRequest(title string) error { return &Error{Status: http.StatusBadRequest, Title: title} }
 
 func notAllowed(w http.ResponseWriter, methods string) error {
 	w.Header().Set("Allow", methods)
@@ -235,7 +235,7 @@ func etag(version uint64) string {
 // API did not make gets math.MaxUint64, which no record has.
 func parseETag(s string) (uint64, error) {
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' || strings.ContainsAny(s[1:len(s)-1], `",`) {
-		return 0, bad("a condition takes * or one strong ETag in double quotes")
+		return 0, badRequest("a condition takes * or one strong ETag in double quotes")
 	}
 	if v, err := strconv.ParseUint(s[1:len(s)-1], 10, 64); err == nil && v != 0 {
 		return v, nil
@@ -243,8 +243,8 @@ func parseETag(s string) (uint64, error) {
 	return math.MaxUint64, nil
 }
 
-// condition parses If-Match and If-None-Match.
-func condition(match, noneMatch string) (c store.Condition, err error) {
+// parseCondition parses If-Match and If-None-Match.
+func parseCondition(match, noneMatch string) (c store.Condition, err error) {
 	switch match {
 	case "":
 	case "*":
@@ -259,13 +259,13 @@ func condition(match, noneMatch string) (c store.Condition, err error) {
 	case "*":
 		c.Absent = true
 	default:
-		return c, bad("If-None-Match takes * alone where something is changed")
+		return c, badRequest("If-None-Match takes * alone where something is changed")
 	}
 	return c, nil
 }
 
-// expiry parses a time to live: seconds, or a duration like 90s or 12h.
-func (a *API) expiry(ttl string) (time.Time, error) {
+// parseExpiry parses a time to live: seconds, or a duration like 90s or 12h.
+func (a *API) parseExpiry(ttl string) (time.Time, error) {
 	if ttl == "" {
 		return time.Time{}, nil
 	}
@@ -274,7 +274,7 @@ func (a *API) expiry(ttl string) (time.Time, error) {
 		d, err = time.Duration(seconds)*time.Second, nil
 	}
 	if err != nil || d < time.Millisecond || d > a.config.MaxTTL {
-		return time.Time{}, bad("ttl takes seconds, or a duration like 90s or 12h, up to " + a.config.MaxTTL.String())
+		return time.Time{}, badRequest("ttl takes seconds, or a duration like 90s or 12h, up to " + a.config.MaxTTL.String())
 	}
 	return a.config.Now().Add(d), nil
 }

@@ -52,16 +52,16 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, space string) error {
 	if s := given.Get("limit"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 || n > listRecords {
-			return bad("limit takes 1 to " + strconv.Itoa(listRecords))
+			return badRequest("limit takes 1 to " + strconv.Itoa(listRecords))
 		}
 		limit = n
 	}
-	values, err := flag(given.Get("values"))
+	values, err := parseFlag(given.Get("values"))
 	if err != nil {
 		return err
 	}
 	q := store.Query{Space: space, Prefix: given.Get("prefix"), After: given.Get("after"), Limit: limit + 1}
-	if err := errors.Join(text("prefix", q.Prefix), text("after", q.After)); err != nil {
+	if err := errors.Join(checkText("prefix", q.Prefix), checkText("after", q.After)); err != nil {
 		return err
 	}
 	l := List{Records: []Entry{}}
@@ -84,13 +84,13 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, space string) error {
 	return answer(w, http.StatusOK, l)
 }
 
-func flag(s string) (bool, error) {
+func parseFlag(s string) (bool, error) {
 	if s == "" {
 		return false, nil
 	}
 	v, err := strconv.ParseBool(s)
 	if err != nil {
-		return false, bad("a flag takes true or false")
+		return false, badRequest("a flag takes true or false")
 	}
 	return v, nil
 }
@@ -142,11 +142,11 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, space string) error 
 	}
 	defer bodies.Put(body)
 	if !utf8.Valid(*body) { // else decoding would change a key
-		return bad("the body must be UTF-8")
+		return badRequest("the body must be UTF-8")
 	}
 	var b Batch
 	if err := json.Unmarshal(*body, &b); err != nil {
-		return bad("the body is not a batch: " + err.Error())
+		return badRequest("the body is not a batch: " + err.Error())
 	}
 	if len(b.Ops) > store.MaxOps {
 		return &store.TooLarge{What: "ops", Size: len(b.Ops), Limit: store.MaxOps}
@@ -179,7 +179,7 @@ func (a *API) batchOp(o *store.Op, b *BatchOp) (err error) {
 	case "check":
 		o.Action = store.Check
 	default:
-		return bad("op takes put, delete or check")
+		return badRequest("op takes put, delete or check")
 	}
 	if len(b.Value) > a.config.MaxValue {
 		return &store.TooLarge{What: "value", Size: len(b.Value), Limit: a.config.MaxValue}
@@ -188,9 +188,9 @@ func (a *API) batchOp(o *store.Op, b *BatchOp) (err error) {
 		return &store.TooLarge{What: "content_type", Size: len(b.ContentType), Limit: maxType}
 	}
 	o.Name, o.Value, o.Meta = b.Key, b.Value, []byte(b.ContentType)
-	if o.Expires, err = a.expiry(b.TTL); err != nil {
+	if o.Expires, err = a.parseExpiry(b.TTL); err != nil {
 		return err
 	}
-	o.If, err = condition(b.IfMatch, b.IfNoneMatch)
+	o.If, err = parseCondition(b.IfMatch, b.IfNoneMatch)
 	return err
 }

@@ -35,11 +35,11 @@ func (a *API) get(w http.ResponseWriter, r *http.Request, key store.Key) error {
 	if !record.Expires.IsZero() {
 		h.Set("Expires", record.Expires.UTC().Format(http.TimeFormat))
 	}
-	if none := r.Header.Get("If-None-Match"); none != "" && listed(none, tag) {
+	if none := r.Header.Get("If-None-Match"); none != "" && containsTag(none, tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	if match := r.Header.Get("If-Match"); match != "" && !listed(match, tag) {
+	if match := r.Header.Get("If-Match"); match != "" && !containsTag(match, tag) {
 		return &Error{Status: http.StatusPreconditionFailed, Title: "the condition does not hold", ETag: tag}
 	}
 	h["Content-Type"] = []string{contentType(record)}
@@ -58,9 +58,9 @@ func contentType(r *store.Record) string {
 	return string(r.Meta)
 }
 
-// listed reports whether a list of entity tags contains this one, by weak comparison (RFC 9110
+// containsTag reports whether a list of entity tags contains this one, by weak comparison (RFC 9110
 // section 13.1.2).
-func listed(list, tag string) bool {
+func containsTag(list, tag string) bool {
 	for one := range strings.SplitSeq(list, ",") {
 		one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
 		if one == "*" || one == tag {
@@ -78,15 +78,15 @@ func (a *API) put(w http.ResponseWriter, r *http.Request, key store.Key) error {
 	}
 	o := store.Op{Action: store.Put, Name: key.Name}
 	var err error
-	if o.Expires, err = a.expiry(ttl); err != nil {
+	if o.Expires, err = a.parseExpiry(ttl); err != nil {
 		return err
 	}
-	if o.If, err = condition(r.Header.Get("If-Match"), r.Header.Get("If-None-Match")); err != nil {
+	if o.If, err = parseCondition(r.Header.Get("If-Match"), r.Header.Get("If-None-Match")); err != nil {
 		return err
 	}
 	if kind := r.Header.Get("Content-Type"); kind != "" && kind != "application/octet-stream" {
 		if len(kind) > maxType {
-			return bad("Content-Type is over " + strconv.Itoa(maxType) + " bytes")
+			return badRequest("Content-Type is over " + strconv.Itoa(maxType) + " bytes")
 		}
 		o.Meta = []byte(kind)
 	}
@@ -145,12 +145,12 @@ func cutShort(err error) error {
 	if errors.As(err, &large) {
 		return err
 	}
-	return bad("the body ended early")
+	return badRequest("the body ended early")
 }
 
 // remove answers DELETE of a key.
 func (a *API) remove(w http.ResponseWriter, r *http.Request, key store.Key) error {
-	c, err := condition(r.Header.Get("If-Match"), r.Header.Get("If-None-Match"))
+	c, err := parseCondition(r.Header.Get("If-Match"), r.Header.Get("If-None-Match"))
 	if err != nil {
 		return err
 	}

@@ -30,16 +30,16 @@ var eventNames = map[store.Change]string{
 // https://html.spec.whatwg.org/multipage/server-sent-events.html
 func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error {
 	given := r.URL.Query()
-	from, err := version(r.Header.Get("Last-Event-ID"), given.Get("from"))
+	from, err := parseVersion(r.Header.Get("Last-Event-ID"), given.Get("from"))
 	if err != nil {
 		return err
 	}
-	values, err := flag(given.Get("values"))
+	values, err := parseFlag(given.Get("values"))
 	if err != nil {
 		return err
 	}
 	prefix := given.Get("prefix")
-	if err := text("prefix", prefix); err != nil {
+	if err := checkText("prefix", prefix); err != nil {
 		return err
 	}
 	select {
@@ -69,14 +69,14 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error 
 	return nil
 }
 
-func version(given ...string) (uint64, error) {
+func parseVersion(given ...string) (uint64, error) {
 	for _, s := range given {
 		if s == "" {
 			continue
 		}
 		v, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
-			return 0, bad("a watch begins from a version: a number")
+			return 0, badRequest("a watch begins from a version: a number")
 		}
 		return v, nil
 	}

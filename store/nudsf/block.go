@@ -59,7 +59,7 @@ func (a *API) getBlock(w http.ResponseWriter, r *http.Request) error {
 		return noBlock(at, id)
 	}
 	blockValidators(w, e, i)
-	if notSent(w, wire.ReadPrecondition(r.Header).Status(e.blockTag(i), blockModified(e, i))) {
+	if answeredByStatus(w, wire.ReadPrecondition(r.Header).Status(e.blockTag(i), blockModified(e, i))) {
 		return nil
 	}
 	sendBlock(w, http.StatusOK, e.Blocks[i])
@@ -164,11 +164,11 @@ func blockUnmet(w http.ResponseWriter, e *entry, id string, whole bool) error {
 		i = e.block(id)
 	}
 	if i < 0 {
-		return unmet()
+		return unmetProblem()
 	}
 	blockValidators(w, e, i)
 	if !whole {
-		return unmet()
+		return unmetProblem()
 	}
 	sendBlock(w, http.StatusPreconditionFailed, e.Blocks[i])
 	return nil

@@ -69,23 +69,23 @@ func (a *API) getRecord(w http.ResponseWriter, r *http.Request) error {
 // it did.
 func conditional(w http.ResponseWriter, r *http.Request, e *entry) bool {
 	wire.Validators(w.Header(), e.etag(), e.modified())
-	return notSent(w, wire.ReadPrecondition(r.Header).Status(e.etag(), e.modified()))
+	return answeredByStatus(w, wire.ReadPrecondition(r.Header).Status(e.etag(), e.modified()))
 }
 
-// notSent answers with 304 or 412 and reports whether it did. It ignores other statuses.
-func notSent(w http.ResponseWriter, status int) bool {
+// answeredByStatus answers with 304 or 412 and reports whether it did. It ignores other statuses.
+func answeredByStatus(w http.ResponseWriter, status int) bool {
 	switch status {
 	case http.StatusNotModified:
 		w.WriteHeader(status)
 	case http.StatusPreconditionFailed:
-		unmet().Write(w)
+		unmetProblem().Write(w)
 	default:
 		return false
 	}
 	return true
 }
 
-func unmet() *wire.Problem {
+func unmetProblem() *wire.Problem {
 	return wire.NewProblem(http.StatusPreconditionFailed, "", "a condition of the request does not hold; the ETag header has the present tag")
 }
 
@@ -171,11 +171,11 @@ var errUnmet = errors.New("nudsf: precondition not met")
 // recordUnmet answers with 412, and with the current record if whole.
 func recordUnmet(w http.ResponseWriter, e *entry, whole bool) error {
 	if e == nil {
-		return unmet()
+		return unmetProblem()
 	}
 	wire.Validators(w.Header(), e.etag(), e.modified())
 	if !whole {
-		return unmet()
+		return unmetProblem()
 	}
 	return sendRecord(w, http.StatusPreconditionFailed, e)
 }

@@ -13,26 +13,26 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// one is an engine that holds one record and keeps the ops written to it.
-type one struct {
+// recordingEngine is an engine that holds one record and keeps the ops written to it.
+type recordingEngine struct {
 	store.Engine
 	record  store.Record
 	written []store.Op
 }
 
-func (o *one) Promises() store.Promises { return store.Promises{} }
+func (o *recordingEngine) Promises() store.Promises { return store.Promises{} }
 
-func (o *one) Get(_ context.Context, _ store.Key, r *store.Record) error {
+func (o *recordingEngine) Get(_ context.Context, _ store.Key, r *store.Record) error {
 	*r = o.record
 	return nil
 }
 
-func (o *one) Write(_ context.Context, _ string, ops ...store.Op) error {
+func (o *recordingEngine) Write(_ context.Context, _ string, ops ...store.Op) error {
 	o.written = ops
 	return nil
 }
 
-func (o *one) Scan(context.Context, store.Query) iter.Seq2[*store.Record, error] {
+func (o *recordingEngine) Scan(context.Context, store.Query) iter.Seq2[*store.Record, error] {
 	return func(func(*store.Record, error) bool) {}
 }
 
@@ -44,7 +44,7 @@ func TestBlindAtExpiry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &one{record: store.Record{Version: 7, Meta: kept.Meta, Tags: kept.Tags}}
+	e := &recordingEngine{record: store.Record{Version: 7, Meta: kept.Meta, Tags: kept.Tags}}
 	now := ttl.Add(-time.Millisecond)
 	clock := func() time.Time {
 		defer func() { now = ttl }()

@@ -117,7 +117,7 @@ func (a *API) getSubscription(w http.ResponseWriter, r *http.Request) error {
 		return noSubscription(id)
 	}
 	wire.Validators(w.Header(), s.etag(), s.modified)
-	if notSent(w, wire.ReadPrecondition(r.Header).Status(s.etag(), s.modified)) {
+	if answeredByStatus(w, wire.ReadPrecondition(r.Header).Status(s.etag(), s.modified)) {
 		return nil
 	}
 	return rest.JSON(w, http.StatusOK, s.Subscription)
@@ -189,7 +189,7 @@ func (a *API) putSubscription(w http.ResponseWriter, r *http.Request) error {
 		return &subscription{Subscription: wanted}, nil
 	})
 	if errors.Is(err, errUnmet) {
-		return unmet()
+		return unmetProblem()
 	}
 	if err != nil {
 		return err
@@ -343,7 +343,7 @@ func (a *API) patchSubscription(w http.ResponseWriter, r *http.Request) error {
 		return &subscription{Subscription: patched}, err
 	})
 	if errors.Is(err, errUnmet) {
-		return unmet()
+		return unmetProblem()
 	}
 	if err != nil {
 		return err
@@ -395,7 +395,7 @@ func (a *API) deleteSubscription(w http.ResponseWriter, r *http.Request) error {
 	})
 	if errors.Is(err, errUnmet) {
 		if !previous || before == nil {
-			return unmet()
+			return unmetProblem()
 		}
 		return rest.JSON(w, http.StatusPreconditionFailed, before.Subscription)
 	}

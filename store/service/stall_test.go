@@ -85,8 +85,8 @@ func piped(t *testing.T, h http.Handler, test func(t *testing.T, s *Service, c *
 
 var large http.HandlerFunc = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 16<<20)) }
 
-// forAMinute checks that one request is being served, and none a minute later.
-func forAMinute(t *testing.T, s *Service) {
+// wantDoneInAMinute checks that one request is being served, and none a minute later.
+func wantDoneInAMinute(t *testing.T, s *Service) {
 	t.Helper()
 	synctest.Wait()
 	if n := s.inFlight.Load(); n != 1 {
@@ -108,7 +108,7 @@ func TestStall(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer got.Body.Close()
-		forAMinute(t, s)
+		wantDoneInAMinute(t, s)
 	})
 }
 
@@ -122,7 +122,7 @@ func TestDeaf(t *testing.T) {
 		if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+headers); err != nil {
 			t.Fatal(err)
 		}
-		forAMinute(t, s)
+		wantDoneInAMinute(t, s)
 		c.Close()
 		stop()
 	})

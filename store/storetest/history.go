@@ -117,7 +117,7 @@ func (d Drive) Run(ctx context.Context) (*History, error) {
 			if done.Add(1) == int64(d.Workers*d.Each/3) && d.Disturb != nil {
 				d.Disturb()
 			}
-			if err := d.one(ctx, h, began, w, randomOp(random, fmt.Sprintf("%d.%d", w, i))); err != nil {
+			if err := d.runAndRecord(ctx, h, began, w, randomOp(random, fmt.Sprintf("%d.%d", w, i))); err != nil {
 				return err
 			}
 		}
@@ -134,10 +134,10 @@ func (d Drive) Run(ctx context.Context) (*History, error) {
 	return h, failed
 }
 
-// one performs one operation and records it.
-func (d Drive) one(ctx context.Context, h *History, began time.Time, w int, in registerOp) error {
+// runAndRecord performs one operation and records it.
+func (d Drive) runAndRecord(ctx context.Context, h *History, began time.Time, w int, in registerOp) error {
 	call := time.Since(began)
-	out, err := perform(ctx, d.Engine, &in)
+	out, err := runOp(ctx, d.Engine, &in)
 	o := porcupine.Operation{ClientId: w, Input: in, Call: int64(call), Output: out, Return: int64(time.Since(began))}
 	var busy *store.Busy
 	switch {
@@ -179,16 +179,16 @@ func randomOp(random *rand.Rand, value string) registerOp {
 	case n < 7:
 		in.action, in.value = store.Put, value
 	case n < 9:
-		in.action, in.value, in.expect = store.Put, value, "?" // perform sets it to the value it reads
+		in.action, in.value, in.expect = store.Put, value, "?" // runOp sets it to the value it reads
 	default:
 		in.action = store.Delete
 	}
 	return in
 }
 
-// perform performs one operation. A compare-and-set reads first and replaces the value it read.
-// perform updates in accordingly.
-func perform(ctx context.Context, e store.Engine, in *registerOp) (registerResult, error) {
+// runOp performs one operation. A compare-and-set reads first and replaces the value it read.
+// runOp updates in accordingly.
+func runOp(ctx context.Context, e store.Engine, in *registerOp) (registerResult, error) {
 	var r store.Record
 	key := store.Key{Space: "s", Name: in.name}
 	if in.action == 0 || in.expect != "" {

@@ -87,7 +87,7 @@ func (t *Targets) addHost(host string) {
 		at = at.Unmap()
 		t.prefixes = append(t.prefixes, netip.PrefixFrom(at, at.BitLen()))
 	} else if at, err := netip.ParseAddrPort(host); err == nil {
-		t.sockets = append(t.sockets, plain(at))
+		t.sockets = append(t.sockets, normalize(at))
 	}
 }
 
@@ -96,7 +96,7 @@ func (t *Targets) addHost(host string) {
 func (t Targets) Without(own ...netip.AddrPort) Targets {
 	t.own = slices.Clone(t.own)
 	for _, o := range own {
-		t.own = append(t.own, plain(o))
+		t.own = append(t.own, normalize(o))
 	}
 	return t
 }
@@ -165,7 +165,7 @@ func (t Targets) within(a netip.Addr) bool {
 
 // Dial returns nil or a *Denied: whether a connection to an address is allowed.
 func (t Targets) Dial(to netip.AddrPort) error {
-	to = plain(to)
+	to = normalize(to)
 	if t.isOwn(to) {
 		return &Denied{to, "this store listens on"}
 	}
@@ -232,7 +232,7 @@ func (t Targets) control(_, address string, _ syscall.RawConn) error {
 	return t.Dial(to)
 }
 
-// plain removes the zone and maps an IPv4-mapped address to IPv4.
-func plain(a netip.AddrPort) netip.AddrPort {
+// normalize removes the zone and maps an IPv4-mapped address to IPv4.
+func normalize(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }

@@ -146,12 +146,12 @@ func (a *Agenda) Register(ctx context.Context, space string) error {
 	if err != nil && !errors.As(err, &conflict) {
 		return fmt.Errorf("register storage %s: %w", space, err)
 	}
-	a.learn(space)
-	a.rouse()
+	a.addSpace(space)
+	a.wakeUp()
 	return nil
 }
 
-func (a *Agenda) learn(space string) {
+func (a *Agenda) addSpace(space string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, known := a.spaces[space]; !known {
@@ -169,10 +169,10 @@ func (a *Agenda) Planned(space string, at time.Time) {
 	}
 	a.spaces[space] = at
 	a.mu.Unlock()
-	a.rouse()
+	a.wakeUp()
 }
 
-func (a *Agenda) rouse() {
+func (a *Agenda) wakeUp() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
@@ -190,7 +190,7 @@ func (a *Agenda) Run(ctx context.Context) error {
 	looked, loaded := a.Clock(), a.Clock()
 	back := rewind{wall: a.began.Round(0)}
 	for ctx.Err() == nil {
-		if back.look(a) {
+		if back.mustLook(a) {
 			a.lookAgain()
 			first = true
 		}
@@ -228,9 +228,9 @@ type rewind struct {
 	again   time.Time // when to look for such letters next
 }
 
-// look reports whether to look now for letters that were stamped by the clock before it was set
+// mustLook reports whether to look now for letters that were stamped by the clock before it was set
 // back.
-func (r *rewind) look(a *Agenda) bool {
+func (r *rewind) mustLook(a *Agenda) bool {
 	wall, now := a.Clock().Round(0), time.Now()
 	if wall.Before(r.wall.Add(-time.Second)) {
 		a.Log.Warn("the clock was set back: waiting notifications are sent now", "by", r.wall.Sub(wall))
@@ -253,7 +253,7 @@ func (a *Agenda) load(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the storages with something due: %w", err)
 		}
-		a.learn(r.Key.Name)
+		a.addSpace(r.Key.Name)
 	}
 	return nil
 }
