@@ -18,43 +18,43 @@ import (
 
 // A sending holds the sender's records of one stream. Efficiency sends its stream
 // twice beside a soaker; BPF counts the second.
-type sending struct {
+type sentStream struct {
 	record  *packet.Record
 	ports   []PortFacts    // during the stream
 	counted *packet.Record // of the second stream; nil: BPF cannot count here, or the metric is not efficiency
 	why     error          // why BPF cannot count
 }
 
-// second is the bit in a stream's number that marks the stream counted by BPF.
-const second = 1 << 15
+// countedBit is the bit in a stream's number that marks the stream counted by BPF.
+const countedBit = 1 << 15
 
-// measured sends a stream. For efficiency it also measures the CPU time.
-func (s *site) measured(ctx context.Context, run uint32, x stream) (sending, error) {
+// measureStream sends a stream. For efficiency it also measures the CPU time.
+func (s *site) measureStream(ctx context.Context, run uint32, x stream) (sentStream, error) {
 	s.receiveOn(x.metric == Efficiency)
-	out := sending{ports: s.facts()}
+	out := sentStream{ports: s.portFacts()}
 	if x.metric != Efficiency {
 		var err error
 		out.record, err = s.send(ctx, run, x)
 		return out, err
 	}
-	file, err := s.soak(ctx)
+	file, err := s.startSoaker(ctx)
 	if err != nil {
 		return out, err
 	}
 	if out.record, err = s.send(ctx, run, x, "--soaked", file); err != nil {
-		return out, errors.Join(err, s.unsoak(ctx))
+		return out, errors.Join(err, s.stopSoaker(ctx))
 	}
-	x.id |= second
+	x.id |= countedBit
 	out.counted, out.why = s.send(ctx, run, x, "--soaked", file, "--count")
-	err = s.unsoak(ctx)
+	err = s.stopSoaker(ctx)
 	if ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}
 	return out, err
 }
 
-// soak starts a soaker on the receiver's CPU and returns the file of its progress.
-func (s *site) soak(ctx context.Context) (string, error) {
+// startSoaker starts a soaker on the receiver's CPU and returns the file of its progress.
+func (s *site) startSoaker(ctx context.Context) (string, error) {
 	const name = "soaker-1"
 	if s.soaker == nil {
 		placed, err := s.Place(ctx, s.dir, testbed.Spec{OnHost: true, Unwired: true, Spec: substrate.Spec{
@@ -70,10 +70,10 @@ func (s *site) soak(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return file, awaitWord(ctx, s.soaker)
+	return file, awaitReady(ctx, s.soaker)
 }
 
-func (s *site) unsoak(ctx context.Context) error {
+func (s *site) stopSoaker(ctx context.Context) error {
 	return s.soaker.Stop(context.WithoutCancel(ctx), time.Second)
 }
 
@@ -96,7 +96,7 @@ type received struct {
 }
 
 // newDetail returns what is known of a stream before its packets are analysed.
-func newDetail(s *site, x stream, out sending) Detail {
+func newDetail(s *site, x stream, out sentStream) Detail {
 	d := Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Accelerator: s.Accelerator, Ports: out.ports}
 	if sent := out.record.Sent; sent != nil {
 		d.Sent = *sent
@@ -104,21 +104,21 @@ func newDetail(s *site, x stream, out sending) Detail {
 	return d
 }
 
-// backDetail returns the Detail of a stream whose packets came back to the sender.
-func backDetail(s *site, x stream, out sending) Detail {
+// roundTripDetail returns the Detail of a stream whose packets came back to the sender.
+func roundTripDetail(s *site, x stream, out sentStream) Detail {
 	d, record := newDetail(s, x, out), out.record
 	d.Dropped, d.Foreign, d.Drift, d.OneClock = record.Dropped, record.Foreign, record.Drift, true
-	d.look(x, s.config.Plan.Settings.Cut, record.Receptions)
+	d.analyze(x, s.config.Plan.Settings.Cut, record.Receptions)
 	return d
 }
 
-// wayDetail returns the Detail of a one-way stream, which got received.
-func wayDetail(s *site, x stream, out sending, got *received) Detail {
+// oneWayDetail returns the Detail of a one-way stream, which got received.
+func oneWayDetail(s *site, x stream, out sentStream, got *received) Detail {
 	d := newDetail(s, x, out)
 	d.Dropped, d.Foreign, d.Drift = got.Dropped, got.Foreign, got.Drift
 	d.OneClock = out.record.Boot != "" && out.record.Boot == got.Boot
 	list := got.streams[x.id]
-	d.look(x, s.config.Plan.Settings.Cut, list)
+	d.analyze(x, s.config.Plan.Settings.Cut, list)
 	late := make([]delay.Packet, len(list))
 	for i, p := range list {
 		late[i] = delay.Packet{Sequence: p.Sequence, Sent: p.Sent, Received: p.Read}
@@ -134,9 +134,9 @@ func wayDetail(s *site, x stream, out sending, got *received) Detail {
 	return d
 }
 
-// look analyses the packets by the kernel's stamps, or by the program's if the
+// analyze analyses the packets by the kernel's stamps, or by the program's if the
 // kernel did not stamp every packet.
-func (d *Detail) look(x stream, cut delay.Cut, list []packet.Reception) {
+func (d *Detail) analyze(x stream, cut delay.Cut, list []packet.Reception) {
 	arrivals := make([]delay.Packet, len(list))
 	d.Stamps = "kernel"
 	for i, p := range list {
@@ -159,11 +159,11 @@ func (d *Detail) look(x stream, cut delay.Cut, list []packet.Reception) {
 }
 
 // perPacket divides the CPU time by the packets, both the soaker's and BPF's.
-func perPacket(out sending, cpus []int) *cpu.PerPacket {
+func perPacket(out sentStream, cpus []int) *cpu.PerPacket {
 	if out.record.Sent.Packets == 0 {
 		return &cpu.PerPacket{Why: "no packet was sent"}
 	}
-	total, background := soaked(out.record)
+	total, background := soakedTime(out.record)
 	var split *cpu.Split
 	why := ""
 	switch {
@@ -172,23 +172,23 @@ func perPacket(out sending, cpus []int) *cpu.PerPacket {
 	case out.counted.Sent.Held() != nil:
 		why = "while BPF counted, " + out.counted.Sent.Held().Error()
 	default:
-		split = counted(out.counted, cpus)
+		split = countedTime(out.counted, cpus)
 	}
 	p := cpu.Judge(total, background, split, why)
 	return &p
 }
 
-// soaked returns the CPU time per packet that the sender's waiting loop and the
+// soakedTime returns the CPU time per packet that the sender's waiting loop and the
 // soaker did not get, and the background that it leaves out; ns.
-func soaked(r *packet.Record) (total, background float64) {
+func soakedTime(r *packet.Record) (total, background float64) {
 	n := float64(r.Sent.Packets)
 	idle := float64(r.Background.Busy+r.Background.Missed) / float64(r.Background.Span)
 	background = idle * float64(r.Used.Span) / n
 	return float64(r.Used.Busy+r.Used.Missed)/n - background, background
 }
 
-// counted returns the CPU time per packet by BPF, less the background; ns.
-func counted(r *packet.Record, cpus []int) *cpu.Split {
+// countedTime returns the CPU time per packet by BPF, less the background; ns.
+func countedTime(r *packet.Record, cpus []int) *cpu.Split {
 	n := float64(r.Sent.Packets)
 	sum := func(u *packet.Usage) (t cpu.Reading) {
 		for _, i := range cpus {
@@ -208,7 +208,7 @@ func counted(r *packet.Record, cpus []int) *cpu.Split {
 // cpus returns the CPUs whose time is measured: the sender's and the receiver's.
 func (s *site) cpus() []int { return []int{s.config.CPUs.Generator[0], s.config.CPUs.Function[0]} }
 
-func (s *site) facts() []PortFacts {
+func (s *site) portFacts() []PortFacts {
 	if s.sender == s.receiver {
 		return []PortFacts{s.sender.facts}
 	}
@@ -246,9 +246,9 @@ func (d *Detail) valid() error {
 	case d.Network.Received == 0:
 		return errors.New("no packet arrived")
 	case d.Dropped > 0 && d.Network.Lost > 0:
-		return fmt.Errorf("the receiving program did not keep up: the kernel dropped %d packets for want of room in its socket's buffer; choose a lower --rate", d.Dropped)
+		return fmt.Errorf("the receiving program did not keep up: the kernel dropped %d packets because its socket's buffer was full; choose a lower --rate", d.Dropped)
 	case d.CPU != nil && !(d.CPU.Total > 0):
-		return fmt.Errorf("the packets took %.0f ns of CPU time each, the background taken off: the host was busy with something else", d.CPU.Total)
+		return fmt.Errorf("the packets took %.0f ns of CPU time each, less the background: the host was busy with something else", d.CPU.Total)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func ChooseKernelCPU(asked string, cpus testbed.CPUs) (KernelCPU, testbed.CPUs, 
 	case asked == SendingCPU:
 		return KernelCPU{Why: "it was not asked for"}, cpus, nil
 	case asked == OwnCPU && len(spare) == 0:
-		return KernelCPU{Why: fmt.Sprintf("beside CPU %d of the sender and CPU %d of the receiver there is none", sender, receiver)}, cpus, nil
+		return KernelCPU{Why: fmt.Sprintf("no CPU is left besides CPU %d of the sender and CPU %d of the receiver", sender, receiver)}, cpus, nil
 	case asked == OwnCPU:
 		cpu = spare[len(spare)-1]
 	case err == nil && cpu == sender:
@@ -76,13 +76,13 @@ func (s *site) receiveOn(counted bool) {
 	case !on.On:
 	case counted:
 		on = KernelCPU{Why: "the CPU time of the sender's and the receiver's CPUs is counted"}
-	case s.dialed():
+	case s.sharesHostNetwork():
 		on = KernelCPU{Why: "the interface is the host's own"}
 	}
 	for _, p := range []*port{s.sender, s.receiver} {
 		p.facts.Receiving = on.String()
 		switch {
-		case !s.config.KernelCPU.On || s.dialed():
+		case !s.config.KernelCPU.On || s.sharesHostNetwork():
 			continue
 		case p != s.sender && s.guest:
 			p.facts.Receiving = "in the guest; could not be isolated: its kernel is its own"

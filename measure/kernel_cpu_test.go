@@ -22,7 +22,7 @@ func TestSteer(t *testing.T) {
 		function string // CPUs left
 		says     string
 	}{
-		{OwnCPU, few, -1, "[1]", "on the sender's CPU, where virtual links hand packets over; could not be isolated: beside CPU 0 of the sender and CPU 1 of the receiver there is none"},
+		{OwnCPU, few, -1, "[1]", "on the sender's CPU, where virtual links hand packets over; could not be isolated: no CPU is left besides CPU 0 of the sender and CPU 1 of the receiver"},
 		{OwnCPU, enough, 40, "[1 2]", "on CPU 40, by receive packet steering"},
 		{"2", enough, 2, "[1 40]", "on CPU 2, by receive packet steering"},
 		{"1", enough, 1, "[1 2 40]", "on CPU 1, by receive packet steering; could not be isolated: it is the receiver's too"},

@@ -140,8 +140,8 @@ func (s *Settings) all(names []string, of func(Combination) string) []string {
 // measures reports whether the metric is asked for.
 func (s *Settings) measures(metric string) bool { return slices.Contains(s.Metrics, metric) }
 
-// oneWay returns how many streams one receiver takes at most. Efficiency sends two.
-func (s *Settings) oneWay() (streams int) {
+// mostOneWay returns how many streams one receiver takes at most. Efficiency sends two.
+func (s *Settings) mostOneWay() (streams int) {
 	if s.measures(Latency) {
 		streams += len(s.Sizes)
 	}
@@ -166,7 +166,7 @@ func (s *Settings) Check() error {
 	}
 	for _, m := range s.Metrics {
 		if !slices.Contains(Metrics(), m) {
-			return bad("--measure", m, "want of "+strings.Join(Metrics(), ", "))
+			return bad("--measure", m, "want some of "+strings.Join(Metrics(), ", "))
 		}
 	}
 	if twice := cmp.Or(repeated(s.Metrics), repeated(s.Substrates), repeated(s.Fabrics), repeated(s.Sizes)); twice != "" {
@@ -182,9 +182,9 @@ func (s *Settings) Check() error {
 		return bad("the plan", "nothing to measure", "name at least one measurement, substrate, fabric and frame size")
 	case s.Packets < 100 || s.Packets > 1<<22:
 		return bad("--count", s.Packets, "want 100 to 4194304")
-	case s.oneWay()*s.Packets > packet.MostReceived:
-		return bad("--count", fmt.Sprintf("%d packets in %d streams", s.Packets, s.oneWay()),
-			fmt.Sprintf("want at most %d, which one receiver takes: fewer packets, or fewer frame sizes", packet.MostReceived))
+	case s.mostOneWay()*s.Packets > packet.MostReceived:
+		return bad("--count", fmt.Sprintf("%d packets in %d streams", s.Packets, s.mostOneWay()),
+			fmt.Sprintf("want at most %d for one receiver: send fewer packets, or choose fewer frame sizes", packet.MostReceived))
 	case s.Repeat < 1 || s.Repeat > 1000:
 		return bad("--repeat", s.Repeat, "want 1 to 1000")
 	case s.Cut.Head < 0 || s.Cut.Tail < 0 || s.Cut.Head > s.Packets || s.Cut.Tail > s.Packets || s.Cut.Head+s.Cut.Tail > s.Packets/2:
@@ -287,7 +287,7 @@ type PortFacts struct {
 func ReadDetail(o vitrine.Outcome) (Detail, error) {
 	var d Detail
 	if err := json.Unmarshal(o.Measured, &d); err != nil {
-		return d, fmt.Errorf("trial %d attempt %d is no stream of packets: %w", o.Seq, o.Attempt, err)
+		return d, fmt.Errorf("trial %d attempt %d is not a stream of packets: %w", o.Seq, o.Attempt, err)
 	}
 	return d, nil
 }
@@ -308,7 +308,7 @@ func ReadSettings(m result.Manifest) (s Settings, ok bool, err error) {
 		return s, false, nil
 	}
 	if err := json.Unmarshal(m.Measurement, &s); err != nil {
-		return s, false, fmt.Errorf("the measurement of the manifest: %w", err)
+		return s, false, fmt.Errorf("the manifest's measurement: %w", err)
 	}
 	return s, s.Kind == Kind, nil
 }

@@ -22,7 +22,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	if err := unfit(c.Results.Outcomes(), c.Plan.Settings.Sizes); err != nil {
+	if err := checkSizes(c.Results.Outcomes(), c.Plan.Settings.Sizes); err != nil {
 		return err
 	}
 	return r.Verdict()
@@ -44,28 +44,28 @@ func measureVisit(ctx context.Context, c *Config, r *Runner, open []stream) (err
 	}
 	defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(ctx))) }()
 	v := visit{Runner: r, site: s, label: c.Label()}
-	if open, err = v.fitting(open); err != nil {
+	if open, err = v.dropOversized(open); err != nil {
 		return err
 	}
-	echoed, oneWay := split(open)
-	err = v.echoed(ctx, echoed)
+	echoed, oneWay := splitByWay(open)
+	err = v.measureRoundTrips(ctx, echoed)
 	for err == nil && len(oneWay) > 0 {
-		oneWay, err = v.oneWay(ctx, oneWay)
+		oneWay, err = v.measureOneWay(ctx, oneWay)
 	}
 	return err
 }
 
-// watched measures one stream while the host is watched.
-func (v *visit) watched(ctx context.Context, x stream) (out sending, seen Disturbance, err error) {
+// measureWatched measures one stream while the host is watched.
+func (v *visit) measureWatched(ctx context.Context, x stream) (out sentStream, seen Disturbance, err error) {
 	seen, err = v.Watched(ctx, func() (err error) {
-		out, err = v.measured(ctx, v.label, x)
+		out, err = v.measureStream(ctx, v.label, x)
 		return err
 	})
 	return out, seen, err
 }
 
-// split separates the streams that an echo sends back from those to a receiver.
-func split(list []stream) (echoed, oneWay []stream) {
+// splitByWay separates the streams that an echo sends back from those to a receiver.
+func splitByWay(list []stream) (echoed, oneWay []stream) {
 	for _, x := range list {
 		if x.way == RoundTrip {
 			echoed = append(echoed, x)
@@ -76,18 +76,18 @@ func split(list []stream) (echoed, oneWay []stream) {
 	return echoed, oneWay
 }
 
-// fitting returns the streams whose frames fit the path's MTU. It records invalid
+// dropOversized returns the streams whose frames fit the path's MTU. It records invalid
 // outcomes for the others.
-func (v *visit) fitting(list []stream) (fit []stream, err error) {
+func (v *visit) dropOversized(list []stream) (fit []stream, err error) {
 	for _, x := range list {
 		if x.size <= v.largest() {
 			fit = append(fit, x)
 			continue
 		}
 		for finished := false; !finished; { // use up the attempts: the frame never fits
-			o := outcome(x, v.Next(x), Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Ports: v.facts()})
+			o := outcome(x, v.Next(x), Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Ports: v.portFacts()})
 			o.Offered, o.Valid = 0, false
-			o.Reason = fmt.Sprintf("%s: %d bytes, and the path's MTU lets frames of at most %d pass", overMTU, x.size, v.largest())
+			o.Reason = fmt.Sprintf("%s: %d bytes, and the path's MTU allows frames of at most %d", overMTU, x.size, v.largest())
 			if finished, err = v.Keep(o); err != nil {
 				return nil, err
 			}
@@ -99,21 +99,21 @@ func (v *visit) fitting(list []stream) (fit []stream, err error) {
 // overMTU begins the reason of a stream whose frames are too large.
 const overMTU = "over the MTU"
 
-// echoed measures round trips, one stream after the other.
-func (v *visit) echoed(ctx context.Context, list []stream) error {
+// measureRoundTrips measures round trips, one stream after the other.
+func (v *visit) measureRoundTrips(ctx context.Context, list []stream) error {
 	if len(list) == 0 {
 		return nil
 	}
-	if err := v.start(ctx, "echo", "--listen", v.to().String()); err != nil {
+	if err := v.start(ctx, "echo", "--listen", v.receiverAddr().String()); err != nil {
 		return err
 	}
 	for _, x := range list {
 		for finished := false; !finished; {
-			out, seen, err := v.watched(ctx, x)
+			out, seen, err := v.measureWatched(ctx, x)
 			if err != nil {
 				return fmt.Errorf("%s of %d bytes, round trip: %w", x.metric, x.size, err)
 			}
-			o := outcome(x, v.Next(x), backDetail(v.site, x, out))
+			o := outcome(x, v.Next(x), roundTripDetail(v.site, x, out))
 			seen.Mark(&o)
 			if finished, err = v.Keep(o); err != nil {
 				return err
@@ -124,18 +124,18 @@ func (v *visit) echoed(ctx context.Context, list []stream) error {
 	return err
 }
 
-// oneWay measures streams with one receiver and returns those to measure again.
-func (v *visit) oneWay(ctx context.Context, list []stream) (again []stream, err error) {
-	args := []string{"receive", "--listen", v.to().String(), "--run", fmt.Sprint(v.label), "--most", fmt.Sprint(most(list))}
+// measureOneWay measures streams with one receiver and returns those to measure again.
+func (v *visit) measureOneWay(ctx context.Context, list []stream) (again []stream, err error) {
+	args := []string{"receive", "--listen", v.receiverAddr().String(), "--run", fmt.Sprint(v.label), "--most", fmt.Sprint(mostProbes(list))}
 	if !v.guest { // a guest has CPUs of its own
 		args = append(args, "--cpu", fmt.Sprint(v.CPUs.Function[0]))
 	}
 	if err := v.start(ctx, args...); err != nil {
 		return nil, err
 	}
-	sent, seen := make([]sending, len(list)), make([]Disturbance, len(list))
+	sent, seen := make([]sentStream, len(list)), make([]Disturbance, len(list))
 	for i, x := range list {
-		if sent[i], seen[i], err = v.watched(ctx, x); err != nil {
+		if sent[i], seen[i], err = v.measureWatched(ctx, x); err != nil {
 			return nil, fmt.Errorf("%s of %d bytes: %w", x.metric, x.size, err)
 		}
 	}
@@ -145,10 +145,10 @@ func (v *visit) oneWay(ctx context.Context, list []stream) (again []stream, err 
 	}
 	got, err := readReceived(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s says: %w", v.receiver.Name, err)
+		return nil, fmt.Errorf("the record of %s: %w", v.receiver.Name, err)
 	}
 	for i, x := range list {
-		o := outcome(x, v.Next(x), wayDetail(v.site, x, sent[i], got))
+		o := outcome(x, v.Next(x), oneWayDetail(v.site, x, sent[i], got))
 		seen[i].Mark(&o)
 		finished, err := v.Keep(o)
 		if err != nil {
@@ -161,16 +161,16 @@ func (v *visit) oneWay(ctx context.Context, list []stream) (again []stream, err 
 	return again, nil
 }
 
-// most returns how many probes the receiver takes at most.
-func most(list []stream) (probes int) {
+// mostProbes returns how many probes the receiver takes at most.
+func mostProbes(list []stream) (probes int) {
 	for _, x := range list {
 		probes += 4 * x.packets // twice for duplicates, and efficiency sends two streams
 	}
 	return min(probes, packet.MostReceived)
 }
 
-// unfit returns an error if frames of a size fit only the loopback interface.
-func unfit(outcomes []vitrine.Outcome, sizes []int) error {
+// checkSizes returns an error if frames of a size fit only the loopback interface.
+func checkSizes(outcomes []vitrine.Outcome, sizes []int) error {
 	why := map[int]string{}
 	taken := map[int]bool{}
 	for _, o := range outcomes {

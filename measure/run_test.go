@@ -300,7 +300,7 @@ func TestPerPacketTakesTheBackgroundOff(t *testing.T) {
 	idle := []cpu.Reading{{User: 1e3, Kernel: 1e3}, {Kernel: 2e3}, {User: 9e9}}
 	busy := []cpu.Reading{{User: 2e3, Kernel: 3e5, Interrupt: 3.6e5}, {User: 1e5, Kernel: 3.06e5}, {User: 9e9}}
 	counted := &packet.Record{Sent: sent, Background: usage(1e6, 0, 0, idle...), Used: usage(2e6, 0, 0, busy...)}
-	p := perPacket(sending{record: plain, counted: counted}, []int{0, 1})
+	p := perPacket(sentStream{record: plain, counted: counted}, []int{0, 1})
 	if p.Total != 1100 || p.Background != 100 {
 		t.Errorf("%+v", p)
 	}
@@ -308,7 +308,7 @@ func TestPerPacketTakesTheBackgroundOff(t *testing.T) {
 	if p.Split == nil || *p.Split != want {
 		t.Errorf("split %+v, want %+v: %s", p.Split, want, p.Why)
 	}
-	if p := perPacket(sending{record: plain, why: errors.New("no BPF")}, []int{0}); p.Split != nil || p.Why != "no BPF" {
+	if p := perPacket(sentStream{record: plain, why: errors.New("no BPF")}, []int{0}); p.Split != nil || p.Why != "no BPF" {
 		t.Errorf("%+v", p)
 	}
 }
@@ -320,7 +320,7 @@ func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
 		Background: &packet.Usage{Span: 1e6, Busy: 1e4}, Used: &packet.Usage{Span: 1e6, Busy: 7e5},
 	}
 	x := stream{metric: Efficiency, way: OneWay, size: 64, rate: 1000, packets: 10}
-	d := Detail{Sent: *record.Sent, CPU: perPacket(sending{record: record, counted: record}, []int{0})}
+	d := Detail{Sent: *record.Sent, CPU: perPacket(sentStream{record: record, counted: record}, []int{0})}
 	if o := outcome(x, x.Key(1), d); o.Valid || !strings.Contains(o.Reason, "no room for 10 of 10") || d.CPU.Why == "" {
 		t.Errorf("%+v", o)
 	}
@@ -379,8 +379,8 @@ func TestTheLargestCountIsOneThatAReceiverTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, oneWay := split(p.visits[0].Trials)
-	if n := most(oneWay); n != packet.MostReceived || n != s.oneWay()*s.Packets {
+	_, oneWay := splitByWay(p.visits[0].Trials)
+	if n := mostProbes(oneWay); n != packet.MostReceived || n != s.mostOneWay()*s.Packets {
 		t.Errorf("a receiver is to take %d probes", n)
 	}
 }

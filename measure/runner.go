@@ -34,7 +34,7 @@ type Runner struct {
 	done    int      // finished, on record or left out
 	// left has the places that were left out and why: the host cannot do them, or
 	// they failed.
-	left      map[string]error
+	leftOut   map[string]error
 	disturbed quiet.Row
 }
 
@@ -43,7 +43,7 @@ type Runner struct {
 // the next visit, and does not visit that place again. It returns only errors of
 // the run folder and the context, and quiet.ErrTooNoisy.
 func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], measure func(ctx context.Context, r *Runner, open []T) error) (*Runner, error) {
-	r := &Runner{Stage: stage, left: map[string]error{}}
+	r := &Runner{Stage: stage, leftOut: map[string]error{}}
 	for _, v := range visits {
 		r.streams += len(v.Trials)
 		if !slices.Contains(r.places, v.Where) {
@@ -54,16 +54,16 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 		return r, err
 	}
 	for _, v := range visits {
-		open := unrecorded(r, v.Trials)
+		open := openTrials(r, v.Trials)
 		if len(open) == 0 {
 			continue
 		}
 		after := r.done + len(open)
-		if r.left[v.Where] != nil {
+		if r.leftOut[v.Where] != nil {
 			r.done = after
 			continue
 		}
-		r.tell(Event{Doing: v.Doing})
+		r.emit(Event{Doing: v.Doing})
 		err := measure(ctx, r, open)
 		if ctx.Err() != nil {
 			return r, errors.Join(context.Cause(ctx), err)
@@ -74,8 +74,8 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 		if err == nil {
 			continue
 		}
-		r.done, r.left[v.Where] = after, err
-		r.tell(Event{Doing: fmt.Sprintf("%s was left out: %v", v.Where, err)})
+		r.done, r.leftOut[v.Where] = after, err
+		r.emit(Event{Doing: fmt.Sprintf("%s was left out: %v", v.Where, err)})
 		if err := r.note(); err != nil {
 			return r, err
 		}
@@ -83,8 +83,8 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 	return r, nil
 }
 
-// unrecorded returns the trials that are not finished.
-func unrecorded[T Trial](r *Runner, trials []T) (open []T) {
+// openTrials returns the trials that are not finished.
+func openTrials[T Trial](r *Runner, trials []T) (open []T) {
 	for _, t := range trials {
 		_, o, done := r.Results.Attempts(t.Key(1), attempts)
 		if !done {
@@ -92,7 +92,7 @@ func unrecorded[T Trial](r *Runner, trials []T) (open []T) {
 			continue
 		}
 		r.done++
-		r.tell(Event{Outcome: &o, Recorded: true})
+		r.emit(Event{Outcome: &o, Recorded: true})
 	}
 	return open
 }
@@ -113,7 +113,7 @@ func (r *Runner) Keep(o vitrine.Outcome) (finished bool, err error) {
 	if _, _, finished = r.Results.Attempts(o.Key, attempts); finished {
 		r.done++
 	}
-	r.tell(Event{Outcome: &o})
+	r.emit(Event{Outcome: &o})
 	return finished, r.disturbed.Add(o, "streams", fmt.Sprintf("%s at %g packets/s", o.Subject, o.Rate))
 }
 
@@ -121,7 +121,7 @@ func (r *Runner) Keep(o vitrine.Outcome) (finished bool, err error) {
 func (r *Runner) note() error {
 	m := r.Results.Manifest()
 	m.Unsupported = nil
-	for where, err := range r.left {
+	for where, err := range r.leftOut {
 		if m.Unsupported == nil {
 			m.Unsupported = map[string]string{}
 		}
@@ -130,7 +130,7 @@ func (r *Runner) note() error {
 	return r.Results.SaveManifest(m)
 }
 
-func (r *Runner) tell(e Event) {
+func (r *Runner) emit(e Event) {
 	if r.Observe != nil {
 		e.Done, e.Of = r.done, r.streams
 		r.Observe(e)
@@ -144,7 +144,7 @@ func (r *Runner) Verdict() error {
 	var unsupported, failed []error
 	measured := false
 	for _, where := range r.places {
-		err := r.left[where]
+		err := r.leftOut[where]
 		switch {
 		case err == nil:
 			measured = measured || where != floor().String()

@@ -41,7 +41,7 @@ func Scale(ctx context.Context, c Config, s Settings, dir string) (_ Settings, e
 		for *r.rate > held && *r.rate > lowest {
 			sent, ok, err := site.holds(ctx, *r.rate*headroom, s.SmallSize)
 			if err != nil {
-				return s, fmt.Errorf("find out what rate this host holds: %w", err)
+				return s, fmt.Errorf("find the rate that this host holds: %w", err)
 			}
 			if ok {
 				held = *r.rate
@@ -50,7 +50,7 @@ func Scale(ctx context.Context, c Config, s Settings, dir string) (_ Settings, e
 			*r.rate = max(round(step*min(*r.rate, sent/headroom)), lowest)
 		}
 		if *r.rate < asked {
-			s.Scaled = append(s.Scaled, fmt.Sprintf("%s: %.0f packets a second instead of %.0f (%s): sender and receiver do not hold more here with room to spare",
+			s.Scaled = append(s.Scaled, fmt.Sprintf("%s: %.0f packets a second instead of %.0f (%s): sender and receiver on this host do not hold more with headroom",
 				r.metric, *r.rate, asked, r.source))
 		}
 	}
@@ -99,7 +99,7 @@ func (s *site) holds(ctx context.Context, rate float64, size int) (best float64,
 
 // try sends a stream and returns how many of its packets arrive.
 func (s *site) try(ctx context.Context, x stream) (packet.Sent, int, error) {
-	err := s.start(ctx, "receive", "--listen", s.to().String(), "--run", "1", "--most", fmt.Sprint(2*probed), "--cpu", fmt.Sprint(s.config.CPUs.Function[0]))
+	err := s.start(ctx, "receive", "--listen", s.receiverAddr().String(), "--run", "1", "--most", fmt.Sprint(2*probed), "--cpu", fmt.Sprint(s.config.CPUs.Function[0]))
 	if err != nil {
 		return packet.Sent{}, 0, err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // unitNote is in the caption of every table of frames.
-const unitNote = "Frame sizes in bytes, without the frame check sequence. Intervals are 95%, of the repeats. " +
+const unitNote = "Frame sizes in bytes, without the frame check sequence. Intervals are 95%, over the repeats. " +
 	"Floor: the same stream over the loopback interface of an idle network namespace, which is the instrument's own part."
 
 // Sections returns the report's sections on a run.
@@ -41,8 +41,8 @@ func (s *Summary) rows(metric, way string) []Row {
 	})
 }
 
-// floored returns the floor's figure for a row.
-func (s *Summary) floored(r Row, value func(Row) float64) result.Cell {
+// floorCell returns the floor's figure for a row.
+func (s *Summary) floorCell(r Row, value func(Row) float64) result.Cell {
 	f := s.Floor(r)
 	if f == nil {
 		return result.Cell{Text: "–"}
@@ -84,7 +84,7 @@ func (s *Summary) spreads(caption string, rows []Row, of func(Row) *Spread) resu
 			if x == nil {
 				return nil
 			}
-			return append(spreadCells(*x), s.floored(r, func(f Row) float64 {
+			return append(spreadCells(*x), s.floorCell(r, func(f Row) float64 {
 				if x := of(f); x != nil {
 					return x.Mean.Mean
 				}
@@ -92,7 +92,7 @@ func (s *Summary) spreads(caption string, rows []Row, of func(Row) *Spread) resu
 			}))
 		}))
 		if last := &t.Rows[len(t.Rows)-1]; len(last.Cells) < len(t.Columns) && last.Instead == "" {
-			last.Instead = "not one kernel's clock at both ends"
+			last.Instead = "the two ends have no common clock"
 		}
 	}
 	t.Rows = append(t.Rows, LeftOut(s.Unsupported)...)
@@ -101,8 +101,8 @@ func (s *Summary) spreads(caption string, rows []Row, of func(Row) *Spread) resu
 
 func (s *Summary) latency() result.Section {
 	x := result.Section{Name: Latency, Title: "Latency", Text: []string{
-		"Round trips are from just before the send call to the sender's kernel receiving what an echo sent back; one way is to the " +
-			"receiver's kernel receiving, where the two kernels are one.",
+		"A round trip lasts from just before the send call until the sender's kernel receives the echoed packet. One way lasts until the " +
+			"receiver's kernel has the packet; it is measured only if both ends share one kernel.",
 	}}
 	delays := func(r Row) *Spread { return r.Delay }
 	for _, way := range []string{RoundTrip, OneWay} {
@@ -208,7 +208,7 @@ func (s *Summary) lateness() result.Section {
 		}},
 		Tables: []result.Table{
 			s.spreads("Lateness by the kernel's receive stamps, in microseconds. "+unitNote, s.rows(Jitter, ""), late),
-			s.spreads("Lateness by when the receiving program had the packets, in microseconds. "+unitNote, s.rows(Jitter, ""), application),
+			s.spreads("Lateness until the receiving program had the packets, in microseconds. "+unitNote, s.rows(Jitter, ""), application),
 		},
 	}
 }
@@ -226,7 +226,7 @@ func (s *Summary) variation() result.Section {
 
 func (s *Summary) order() result.Section {
 	t := result.Table{
-		Caption: "What became of the packets of all valid repeats, within the cut. Lost: RFC 7680. Reordered: RFC 4737, section 3.3, and how far (4.2). Duplicates: RFC 5560.",
+		Caption: "The packets of all valid repeats, within the cut. Lost: RFC 7680. Reordered: RFC 4737, section 3.3; extent: section 4.2. Duplicates: RFC 5560.",
 		Columns: Columns(1, "where", "stream", "size", "sent", "lost", "%", "reordered", "%", "extent", "duplicates"),
 	}
 	t.Columns[1].Number = false

@@ -11,13 +11,13 @@ func (s *Summary) efficiency() result.Section {
 	x := result.Section{
 		Name: Efficiency, Title: "CPU time per packet",
 		Text: []string{
-			"The paper's figure 5. Total: what the sender's waiting and a soaker of idle priority on the receiver's CPU did not get done, the background taken off. " +
-				"Counted: the same by BPF, in a stream of its own, event by event; waiting of the sender counts in neither.",
-			fmt.Sprintf("User, kernel and interrupt time are BPF's, and given only where the two differ by at most %.0f%% in most repeats.", cpu.AgreeWithin*100),
+			"The paper's figure 5. Total: the work that the sender's waiting loop, and a soaker of idle priority on the receiver's CPU, did not get done, less the background. " +
+				"Counted: the same by BPF, event by event, in a second stream. Neither counts the sender's waiting.",
+			fmt.Sprintf("User, kernel and interrupt time are BPF's. They are given only if the two totals differ by at most %.0f%% in most repeats.", cpu.AgreeWithin*100),
 		},
 	}
 	t := result.Table{
-		Caption: "CPU time of a packet on the sender's and the receiver's CPUs, in nanoseconds. Relative: to direct on the same substrate, repeat by repeat. " + unitNote,
+		Caption: "CPU time per packet on the sender's and the receiver's CPUs, in nanoseconds. Relative: to direct on the same substrate, repeat by repeat. " + unitNote,
 		Columns: Columns(1, "where", "size", "packets/s", "total", "relative", "user", "kernel", "interrupt", "counted", "background", "floor total", "split"),
 	}
 	t.Columns[len(t.Columns)-1].Number = false
@@ -29,7 +29,7 @@ func (s *Summary) efficiency() result.Section {
 	x.Tables = []result.Table{t}
 	x.Charts = []result.Chart{{
 		Name: Efficiency, Title: "CPU time per packet", Y: "CPU time per packet, ns", Parts: []string{"user", "kernel", "interrupt"},
-		Caption: "By who took it, as BPF counted; of those without a split, the total alone. The bar's line is the 95% interval of the total.",
+		Caption: "Split as BPF counted; without a split, only the total. The line on a bar is the 95% interval of the total.",
 		Bars: s.bars(Efficiency, func(r Row) (b result.Bar, ok bool) {
 			if r.CPU == nil {
 				return b, false
@@ -57,9 +57,9 @@ func (s *Summary) useCells(r Row) []result.Cell {
 	split := "not given: " + u.Why
 	if p := u.Split; p != nil {
 		cells[2], cells[3], cells[4] = Number(p.User), Number(p.Kernel), Number(p.Interrupt)
-		split = fmt.Sprintf("given, of %d of %d repeats", u.Agreed, r.Repeats)
+		split = fmt.Sprintf("given: %d of %d repeats", u.Agreed, r.Repeats)
 	}
-	floor := s.floored(r, func(f Row) float64 {
+	floor := s.floorCell(r, func(f Row) float64 {
 		if f.CPU == nil {
 			return 0
 		}

@@ -12,7 +12,7 @@ import (
 // instrument shows how well the streams kept their schedules, and the ports.
 func (s *Summary) instrument() result.Section {
 	sent := result.Table{
-		Caption: "How the streams were sent: how long after its time the 99th percentile of packets left, and the latest of all, in microseconds; how far the time of day moved against the steady clock in one stream; by how many millionths the clocks of two kernels ran apart, which was taken out; whose the receive stamps are.",
+		Caption: "How the streams were sent. Late: how long after their times packets left, in microseconds. Drift: how far the time of day moved against the steady clock in one stream, in microseconds. Skew: between the clocks of two kernels, in parts per million; it was removed. Stamps: source of the receive stamps.",
 		Columns: Columns(1, "where", "stream", "size", "packets/s", "late, p99", "late, max", "drift", "skew", "stamps"),
 	}
 	sent.Columns[1].Number, sent.Columns[8].Number = false, false
@@ -23,7 +23,7 @@ func (s *Summary) instrument() result.Section {
 		}))
 	}
 	ports := result.Table{
-		Caption: "The ports, as they were: link type, MTU in bytes, IPv6, how neighbours were known, where the kernel did its receive work, and the offloads that were on.",
+		Caption: "The ports during the streams: link type, MTU in bytes, IPv6, how neighbours were known, where the kernel did its receive work, and the enabled offloads.",
 		Columns: Columns(1, "where", "instance", "interface", "link", "MTU", "IPv6", "neighbours", "receive work", "offloads on"),
 	}
 	for i := range ports.Columns {
@@ -44,14 +44,14 @@ func (s *Summary) instrument() result.Section {
 // that ask for them.
 func (s *Summary) provenance(m result.Manifest) result.Section {
 	t := result.Table{
-		Caption: "What the results were taken with, in the words of RFC 2544, RFC 8172, ETSI GS NFV-TST 009 and draft-ietf-bmwg-containerized-infra.",
-		Columns: []result.Column{{Name: "what"}, {Name: "here"}, {Name: "whose word"}},
+		Caption: "The conditions of the results, in the terms of RFC 2544, RFC 8172, ETSI GS NFV-TST 009 and draft-ietf-bmwg-containerized-infra.",
+		Columns: []result.Column{{Name: "what"}, {Name: "here"}, {Name: "source"}},
 	}
 	add := func(what, here, whose string) {
 		t.Rows = append(t.Rows, result.Line{Cells: []result.Cell{{Text: what}, {Text: here}, {Text: whose}}})
 	}
 	x := s.Settings
-	add("frame sizes", fmt.Sprintf("%s bytes, without the frame check sequence (with it 4 more)", joined(x.Sizes)), "RFC 2544, section 9.1")
+	add("frame sizes", fmt.Sprintf("%s bytes, without the frame check sequence (4 more with it)", joinInts(x.Sizes)), "RFC 2544, section 9.1")
 	add("trial", fmt.Sprintf("one stream of %d packets at a fixed rate; the first %d and the last %d are left out", x.Packets, x.Cut.Head, x.Cut.Tail), "NFV-TST 009; RFC 2544, section 24")
 	add("repeats", fmt.Sprintf("%d, each a fresh deployment, all combinations in turn", x.Repeat), "NFV-TST 009: a set of trials")
 	add("loss and order", "counted, never a reason to leave a trial out", "NFV-TST 009")
@@ -70,7 +70,7 @@ func (s *Summary) provenance(m result.Manifest) result.Section {
 	add("CPU pinning", fmt.Sprintf("sender on CPU %d, receiver on CPU %d; the kernel's receive work: %s", first(m.CPUs.Generator), first(m.CPUs.Function), x.Platform.ReceiveCPU), "RFC 8172, section 3.2")
 	isolated := "none (isolcpus)"
 	if len(m.Host.IsolatedCPUs) > 0 {
-		isolated = joined(m.Host.IsolatedCPUs)
+		isolated = joinInts(m.Host.IsolatedCPUs)
 	}
 	add("CPU isolation", isolated, "containerized-infra: CPU cores")
 	add("NUMA node", fmt.Sprintf("sender %s, receiver %s", x.Platform.SenderNode, x.Platform.ReceiverNode), "containerized-infra: NUMA affinity")
@@ -80,10 +80,10 @@ func (s *Summary) provenance(m result.Manifest) result.Section {
 	for _, why := range x.Scaled {
 		add("scaled to this host", why, "")
 	}
-	return result.Section{Name: "taken-with", Title: "What this was taken with", Tables: []result.Table{t}}
+	return result.Section{Name: "taken-with", Title: "Conditions", Tables: []result.Table{t}}
 }
 
-func joined(list []int) string {
+func joinInts(list []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
 }
 

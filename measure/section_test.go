@@ -35,7 +35,7 @@ func synthetic(t *testing.T) *result.Data {
 		Rates: measure.Rates{Latency: 10000, Jitter: 190000, Efficiency: 64000},
 		Platform: measure.Platform{SenderNode: "0", ReceiverNode: "0", Hugepages: "0 reserved, 0 free, of 2048 kB", THP: "madvise", ReceiveCPU: "on CPU 2, by receive packet steering",
 			NetworkingModels: map[string]string{"direct": direct.NetworkingModel, "bridge": bridge.NetworkingModel}},
-		Scaled: []string{"jitter: 190000 packets a second instead of 253906 (the paper's 130 Mb/s): sender and receiver do not hold more here with room to spare"},
+		Scaled: []string{"jitter: 190000 packets a second instead of 253906 (the paper's 130 Mb/s): sender and receiver on this host do not hold more with headroom"},
 	}
 	text, err := json.Marshal(s)
 	if err != nil {

@@ -84,7 +84,7 @@ func openSite(ctx context.Context, c *Config, where Combination, dir string) (_ 
 	if err != nil {
 		return nil, err
 	}
-	return s, s.look()
+	return s, s.readPorts()
 }
 
 // place places sender and receiver. The sender is on the host unless
@@ -93,7 +93,7 @@ func (s *site) place(ctx context.Context) error {
 	s.guest = substrate.OwnKernel(s.Substrate())
 	inside := s.config.Plan.Settings.Inside
 	if inside && s.guest {
-		return &vitrine.Unsupported{What: "a sender inside a virtual machine", Missing: "a clock that is the host's", Do: "measure from the host"}
+		return &vitrine.Unsupported{What: "a sender inside a virtual machine", Missing: "a clock that it shares with the host", Do: "measure from the host"}
 	}
 	receiver := substrate.Spec{Name: receiverName, Component: receiverName, CPUs: s.config.CPUs.Function}
 	if s.guest {
@@ -140,33 +140,33 @@ func (s *site) placeFloor(ctx context.Context) error {
 		return netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: floorAddress().AsSlice(), Mask: net.CIDRMask(32, 32)}})
 	})
 	if err != nil {
-		return fmt.Errorf("set the loopback interface up: %w", err)
+		return fmt.Errorf("set up the loopback interface: %w", err)
 	}
 	return nil
 }
 
-// dialed reports whether the instances share the host's network. Frames that the
+// sharesHostNetwork reports whether the instances share the host's network. Frames that the
 // sender builds itself would not pass there.
-func (s *site) dialed() bool {
+func (s *site) sharesHostNetwork() bool {
 	return s.sender.NetNS() == "" || s.where.Fabric != Floor && s.sender.Endpoint.Interface == floorLink
 }
 
-// look reads the state of both ports and tells each port the other's MAC address.
-func (s *site) look() error {
+// readPorts reads the state of both ports and tells each port the other's MAC address.
+func (s *site) readPorts() error {
 	for _, p := range []*port{s.sender, s.receiver} {
 		if err := p.Inside(p.read); err != nil {
-			return fmt.Errorf("look at the interface of %s: %w", p.Name, err)
+			return fmt.Errorf("read the interface of %s: %w", p.Name, err)
 		}
 	}
 	for _, of := range [][2]*port{{s.sender, s.receiver}, {s.receiver, s.sender}} {
 		switch {
-		case s.dialed() || of[0].Endpoint.Interface == floorLink:
+		case s.sharesHostNetwork() || of[0].Endpoint.Interface == floorLink:
 			of[0].facts.Neighbour = "none needed"
 		case s.guest && of[0] == s.receiver:
 			of[0].facts.Neighbour = "the guest's own, by ARP"
 		default:
 			if err := of[0].AddNeighbour(of[1].Endpoint.Addr, of[1].mac); err != nil {
-				return fmt.Errorf("make %s known to %s: %w", of[1].Name, of[0].Name, err)
+				return fmt.Errorf("add %s as a neighbour of %s: %w", of[1].Name, of[0].Name, err)
 			}
 			of[0].facts.Neighbour = "static"
 		}
@@ -217,11 +217,11 @@ func (s *site) largest() int {
 // measure, by preemption signals or by garbage collection.
 func environment() []string { return []string{"GODEBUG=asyncpreemptoff=1", "GOGC=off"} }
 
-func (s *site) to() netip.AddrPort {
+func (s *site) receiverAddr() netip.AddrPort {
 	return s.receiver.At(receiverPort)
 }
 
-func (s *site) from() netip.AddrPort {
+func (s *site) senderAddr() netip.AddrPort {
 	return s.sender.At(senderPort)
 }
 
@@ -236,11 +236,11 @@ func (s *site) start(ctx context.Context, args ...string) error {
 	if err != nil {
 		return err
 	}
-	return awaitWord(ctx, s.receiver.Instance)
+	return awaitReady(ctx, s.receiver.Instance)
 }
 
-// awaitWord waits until the instance logs that it is ready.
-func awaitWord(ctx context.Context, in *testbed.Instance) error {
+// awaitReady waits until the instance logs that it is ready.
+func awaitReady(ctx context.Context, in *testbed.Instance) error {
 	return in.Await(ctx, readyWithin, func(context.Context) error {
 		if !slices.Contains(strings.Fields(in.Log()), "ready") {
 			return errors.New("it has not logged that it is ready")
@@ -255,15 +255,15 @@ func (s *site) stop(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	<-s.receiver.Done()
-	text, err := take(s.output)
+	text, err := readAndRemove(s.output)
 	if err != nil {
-		return nil, fmt.Errorf("read what %s received: %w", s.receiver.Name, err)
+		return nil, fmt.Errorf("read the record of %s: %w", s.receiver.Name, err)
 	}
 	return text, nil
 }
 
-// take reads a file and removes it.
-func take(path string) ([]byte, error) {
+// readAndRemove reads a file and removes it.
+func readAndRemove(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -275,7 +275,7 @@ func take(path string) ([]byte, error) {
 func (s *site) send(ctx context.Context, run uint32, x stream, more ...string) (*packet.Record, error) {
 	args := []string{
 		s.config.Testbed.Self, "reference", "send", "--interface", s.sender.Endpoint.Interface,
-		"--from", s.from().String(), "--to", s.to().String(), "--mac", s.mac(),
+		"--from", s.senderAddr().String(), "--to", s.receiverAddr().String(), "--mac", s.mac(),
 		"--run", strconv.FormatUint(uint64(run), 10), "--stream", strconv.Itoa(int(x.id)), "--size", strconv.Itoa(x.size),
 		"--packets", strconv.Itoa(x.packets), "--rate", strconv.FormatFloat(x.rate, 'f', -1, 64),
 		"--cpu", strconv.Itoa(s.config.CPUs.Generator[0]),
@@ -283,7 +283,7 @@ func (s *site) send(ctx context.Context, run uint32, x stream, more ...string) (
 	if x.way == RoundTrip {
 		args = append(args, "--back")
 	}
-	if s.dialed() {
+	if s.sharesHostNetwork() {
 		args = append(args, "--dial")
 	}
 	out := filepath.Join(s.sender.Scratch(), "sent")
@@ -291,9 +291,9 @@ func (s *site) send(ctx context.Context, run uint32, x stream, more ...string) (
 	if err := s.sender.Run(ctx, command); err != nil {
 		return nil, fmt.Errorf("send: %w", err)
 	}
-	text, err := take(out)
+	text, err := readAndRemove(out)
 	if err != nil {
-		return nil, fmt.Errorf("read what the sender says: %w", err)
+		return nil, fmt.Errorf("read the sender's record: %w", err)
 	}
 	return packet.ReadRecord(text)
 }

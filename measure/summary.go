@@ -102,7 +102,7 @@ func Read(d *result.Data) (Summary, error) {
 		return Summary{}, err
 	}
 	if !ok {
-		return Summary{}, &vitrine.BadInput{File: d.Dir, Found: "a run that measured no network", Want: "one of vitrine measure network"}
+		return Summary{}, &vitrine.BadInput{File: d.Dir, Found: "a run that measured no network", Want: "want a run of vitrine measure network"}
 	}
 	return Summarize(s, d.Outcomes, d.Manifest.Unsupported)
 }
@@ -149,7 +149,7 @@ func Summarize(s Settings, outcomes []vitrine.Outcome, unsupported map[string]st
 			out.Ports = append(out.Ports, Wiring{where, ports})
 		}
 	}
-	out.relate()
+	out.compareWithDirect()
 	return out, nil
 }
 
@@ -211,7 +211,7 @@ func (g *group) row() Row {
 		r.Application = &s
 	}
 	if g.all(func(d Detail) bool { return d.CPU != nil }) {
-		r.CPU = g.use()
+		r.CPU = g.cpuUse()
 	}
 	return r
 }
@@ -278,9 +278,9 @@ func (g *group) spread(of func(Detail) delay.Distribution) Spread {
 	return s
 }
 
-// use sums up the CPU time of the repeats. It gives the split only if soaker and
+// cpuUse sums up the CPU time of the repeats. It gives the split only if soaker and
 // BPF agreed in most repeats, as the mean of those.
-func (g *group) use() *Use {
+func (g *group) cpuUse() *Use {
 	u := &Use{
 		Total:      g.interval(func(d Detail) float64 { return d.CPU.Total }),
 		Background: g.interval(func(d Detail) float64 { return d.CPU.Background }),
@@ -313,8 +313,8 @@ func (g *group) use() *Use {
 // Direct is the fabric that others are compared with (the paper's figure 5).
 const Direct = "direct"
 
-// relate divides each CPU time by that of direct on the same substrate.
-func (s *Summary) relate() {
+// compareWithDirect divides each CPU time by that of direct on the same substrate.
+func (s *Summary) compareWithDirect() {
 	for i := range s.Rows {
 		r := &s.Rows[i]
 		direct := s.find(Combination{r.Substrate, Direct}, *r)
