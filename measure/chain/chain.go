@@ -116,7 +116,7 @@ func (s *Settings) Check() error {
 	}
 	for _, f := range s.Forwarders {
 		if !slices.Contains(Forwarders(), f) {
-			return bad("--forwarder", fmt.Sprintf("%q", f), "want of "+strings.Join(Forwarders(), ", "))
+			return bad("--forwarder", fmt.Sprintf("%q", f), "want some of "+strings.Join(Forwarders(), ", "))
 		}
 	}
 	switch {
@@ -124,7 +124,7 @@ func (s *Settings) Check() error {
 		return bad("the plan", "nothing to measure", "name at least one substrate, fabric and forwarder")
 	case slices.Contains(s.Forwarders, Script) != (len(s.Program) > 0):
 		return bad("--script", fmt.Sprintf("%q", s.Program), "want a program with --forwarder script, and only with it")
-	case len(s.Lengths) == 0 || s.Lengths[0] < 0 || s.most() > MaxLength:
+	case len(s.Lengths) == 0 || s.Lengths[0] < 0 || s.mostHops() > MaxLength:
 		return bad("--length", s.Lengths, fmt.Sprintf("want 0 to %d hops, such as 1..4", MaxLength))
 	case !slices.IsSorted(s.Lengths) || len(slices.Compact(slices.Clone(s.Lengths))) < len(s.Lengths):
 		return bad("--length", s.Lengths, "want each length once, rising")
@@ -151,19 +151,19 @@ func (s *Settings) checkInjection() error {
 	case i.Hop == 0 && i.Delay == 0:
 		return nil
 	case slices.Contains(s.Forwarders, Script):
-		return bad("a delay", "one of our forwarders: what a script does is its own")
-	case i.Hop < 1 || i.Hop > s.most():
-		return bad(fmt.Sprintf("hop %d", i.Hop), fmt.Sprintf("one of the chain's, 1 to %d", s.most()))
+		return bad("a delay with --forwarder script", "want a forwarder of vitrine, which can add the delay")
+	case i.Hop < 1 || i.Hop > s.mostHops():
+		return bad(fmt.Sprintf("hop %d", i.Hop), fmt.Sprintf("want a hop of the chain, 1 to %d", s.mostHops()))
 	case i.Delay <= 0 || i.Delay > time.Millisecond:
-		return bad(i.Delay.String(), "more than 0, at most 1ms")
+		return bad(i.Delay.String(), "want more than 0, at most 1ms")
 	case s.Lengths[0] >= i.Hop:
-		return bad(fmt.Sprintf("hop %d, which all lengths pass", i.Hop), "a length below it, such as --length 0..4")
+		return bad(fmt.Sprintf("hop %d, which all lengths pass", i.Hop), "want also a length below it, such as --length 0..4")
 	}
 	return nil
 }
 
 // most returns how many hops are needed.
-func (s *Settings) most() int { return s.Lengths[len(s.Lengths)-1] }
+func (s *Settings) mostHops() int { return s.Lengths[len(s.Lengths)-1] }
 
 // A Config is a measurement to run.
 type Config struct {
@@ -188,7 +188,7 @@ type Stream struct {
 func ReadStream(o vitrine.Outcome) (Stream, error) {
 	var s Stream
 	if err := json.Unmarshal(o.Measured, &s); err != nil {
-		return s, fmt.Errorf("trial %d attempt %d is no stream through a chain: %w", o.Seq, o.Attempt, err)
+		return s, fmt.Errorf("trial %d attempt %d is not a stream through a chain: %w", o.Seq, o.Attempt, err)
 	}
 	return s, nil
 }
@@ -200,7 +200,7 @@ func ReadSettings(m result.Manifest) (s Settings, ok bool, err error) {
 		return s, false, nil
 	}
 	if err := json.Unmarshal(m.Measurement, &s); err != nil {
-		return s, false, fmt.Errorf("the measurement of the manifest: %w", err)
+		return s, false, fmt.Errorf("the manifest's measurement: %w", err)
 	}
 	return s, s.Kind == Kind, nil
 }

@@ -76,7 +76,7 @@ func (d *deployment) place(ctx context.Context, dir string) error {
 		}}
 	}
 	specs := []testbed.Spec{spec(vitrine.Generator, 1, d.config.CPUs.Generator), spec(Receiver, 1, d.config.CPUs.Function)}
-	for number := 1; number <= d.config.Plan.Settings.most(); number++ {
+	for number := 1; number <= d.config.Plan.Settings.mostHops(); number++ {
 		specs = append(specs, spec(Hop, number, d.config.CPUs.Function))
 	}
 	placed, err := d.Place(ctx, dir, specs...)
@@ -95,7 +95,7 @@ func (d *deployment) place(ctx context.Context, dir string) error {
 		nodes = append(nodes, n)
 	}
 	d.sender, d.receiver, d.hops = nodes[0], nodes[1], nodes[2:]
-	return d.distinct(nodes)
+	return d.checkMACs(nodes)
 }
 
 // prepare reads the node's link-layer address and turns routing off.
@@ -105,13 +105,13 @@ func (n *node) prepare() error {
 		return fmt.Errorf("%s of %s: %w", n.Endpoint.Interface, n.Name, err)
 	}
 	n.mac = i.HardwareAddr
-	return noRouter()
+	return disableRouting()
 }
 
-// noRouter turns IP forwarding off in the thread's namespace. The forwarder already
+// disableRouting turns IP forwarding off in the thread's namespace. The forwarder already
 // forwards each packet; a router in the kernel would forward it a second time. A
 // new namespace starts with the host's setting.
-func noRouter() error {
+func disableRouting() error {
 	err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0)
 	if err != nil {
 		return fmt.Errorf("turning routing off: %w", err)
@@ -119,9 +119,9 @@ func noRouter() error {
 	return nil
 }
 
-// distinct checks that every instance has its own link-layer address, because
+// checkMACs checks that every instance has its own link-layer address, because
 // frames find their way by it.
-func (d *deployment) distinct(nodes []*node) error {
+func (d *deployment) checkMACs(nodes []*node) error {
 	has := map[string]string{}
 	for _, n := range nodes {
 		if other := has[n.mac.String()]; other != "" || len(n.mac) != 6 {
@@ -136,13 +136,13 @@ func (d *deployment) distinct(nodes []*node) error {
 func (d *deployment) start(ctx context.Context) error {
 	// A static neighbour, so that no packet waits for ARP and no reply goes astray.
 	if err := d.receiver.AddNeighbour(d.sender.Endpoint.Addr, d.sender.mac); err != nil {
-		return fmt.Errorf("make the sender known to the receiver: %w", err)
+		return fmt.Errorf("add the sender as a neighbour of the receiver: %w", err)
 	}
-	if err := d.echo(); err != nil {
+	if err := d.startEcho(); err != nil {
 		return err
 	}
 	for number := range d.hops {
-		if err := d.forward(ctx, number+1, 0); err != nil {
+		if err := d.startForwarder(ctx, number+1, 0); err != nil {
 			return err
 		}
 	}
@@ -153,8 +153,8 @@ func (d *deployment) start(ctx context.Context) error {
 	return err
 }
 
-// echo starts the receiver's echo.
-func (d *deployment) echo() error {
+// startEcho starts the receiver's echo.
+func (d *deployment) startEcho() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stopEcho, d.echoed = cancel, make(chan error, 1)
 	ready := make(chan struct{})
@@ -168,31 +168,31 @@ func (d *deployment) echo() error {
 		return nil
 	case err := <-d.echoed:
 		d.echoed <- nil
-		return errors.Join(err, errors.New("the receiver ended"))
+		return errors.Join(err, errors.New("the receiver's echo ended"))
 	}
 }
 
 func (d *deployment) source() netip.AddrPort { return d.sender.At(port) }
 func (d *deployment) dest() netip.AddrPort   { return d.receiver.At(port) }
 
-// after returns the node that the hop sends to.
-func (d *deployment) after(number int) *node {
+// nextHop returns the node that the hop sends to.
+func (d *deployment) nextHop(number int) *node {
 	if number == 1 {
 		return d.receiver
 	}
 	return d.hops[number-2]
 }
 
-// entry returns the node where a chain of that length begins.
-func (d *deployment) entry(length int) *node { return d.after(length + 1) }
+// entryHop returns the node where a chain of that length begins.
+func (d *deployment) entryHop(length int) *node { return d.nextHop(length + 1) }
 
-// forward starts the hop's forwarder, after it stops one that runs there.
-func (d *deployment) forward(ctx context.Context, number int, hold time.Duration) error {
+// startForwarder starts the hop's forwarder, after it stops one that runs there.
+func (d *deployment) startForwarder(ctx context.Context, number int, hold time.Duration) error {
 	hop := d.hops[number-1]
 	if err := hop.Stop(ctx, stopGrace); err != nil {
 		return err
 	}
-	next := d.after(number).mac.String()
+	next := d.nextHop(number).mac.String()
 	s := d.config.Plan.Settings
 	command := vitrine.Command{Env: []string{
 		"INTERFACE=" + hop.Endpoint.Interface, "NEXT_MAC=" + next, "ADDRESS=" + hop.Endpoint.Addr.String(),
@@ -217,8 +217,8 @@ func (d *deployment) forward(ctx context.Context, number int, hold time.Duration
 	return hop.Start(ctx, command)
 }
 
-// forwarding returns the modes that the hops of a chain of that length logged.
-func (d *deployment) forwarding(length int) []string {
+// forwardingModes returns the modes that the hops of a chain of that length logged.
+func (d *deployment) forwardingModes(length int) []string {
 	var list []string
 	for _, p := range d.hops[:length] {
 		for line := range strings.Lines(p.Log()) {

@@ -139,9 +139,9 @@ type Finding struct {
 	Residuals []Residual `json:"residuals"`
 }
 
-// find compares the series with and without the delay, repeat by repeat, because
+// findInjected compares the series with and without the delay, repeat by repeat, because
 // the two sides of a repeat ran one after the other.
-func find(of string, hop int, without, with series) Finding {
+func findInjected(of string, hop int, without, with series) Finding {
 	f := Finding{Of: of}
 	var added []float64
 	for repeat := range min(len(without.values), len(with.values)) {

@@ -55,7 +55,7 @@ func TestFitWithMissingStreams(t *testing.T) {
 func TestFindIsWhatWasAdded(t *testing.T) {
 	without := series{lengths: []int{0, 1, 2, 3}, values: [][]float64{{10, 20, 30, 40}, {110, 120, 130, 140}}}
 	with := series{lengths: without.lengths, values: [][]float64{{15, 25, 85, 95}, {100, 110, 170, 180}}}
-	f := find(RoundTrip, 2, without, with)
+	f := findInjected(RoundTrip, 2, without, with)
 	near(t, "added", f.Added.Mean, 50)
 	near(t, "residual before", f.Residuals[1].Value.Mean, -2.5)
 	near(t, "residual past", f.Residuals[2].Value.Mean, 47.5)

@@ -52,12 +52,12 @@ func MakePlan(s Settings, chains func(fabric string) bool) (Plan, error) {
 	p := Plan{Settings: s, Paths: s.Paths()}
 	p.Paths = slices.DeleteFunc(p.Paths, func(path Path) bool { return path.Forwarder == OVS && !chains(path.Fabric) })
 	if len(p.Paths) == 0 {
-		return Plan{}, &vitrine.BadInput{File: "--forwarder ovs", Found: "fabrics " + strings.Join(s.Fabrics, ", "), Want: "want --fabric ovs: it is its rules that forward"}
+		return Plan{}, &vitrine.BadInput{File: "--forwarder ovs", Found: "fabrics " + strings.Join(s.Fabrics, ", "), Want: "want --fabric ovs, whose rules can forward"}
 	}
 	for repeat := 1; repeat <= s.Repeat; repeat++ {
 		for _, path := range p.Paths {
-			v := measure.Visit[leg]{Where: path.String(), Doing: fmt.Sprintf("deploying %d hops, %s", s.most(), path)}
-			for _, injected := range s.sides(repeat) {
+			v := measure.Visit[leg]{Where: path.String(), Doing: fmt.Sprintf("deploying %d hops, %s", s.mostHops(), path)}
+			for _, injected := range s.injectionOrder(repeat) {
 				// Each repeat begins with another length, so that no length is always
 				// the first of a deployment.
 				for i := range s.Lengths {
@@ -73,9 +73,9 @@ func MakePlan(s Settings, chains func(fabric string) bool) (Plan, error) {
 	return p, nil
 }
 
-// sides returns, for each side of a repeat, whether it has the injection. The order
+// injectionOrder returns, for each side of a repeat, whether it has the injection. The order
 // alternates, so that a drift of the host favours neither side.
-func (s *Settings) sides(repeat int) []bool {
+func (s *Settings) injectionOrder(repeat int) []bool {
 	switch {
 	case s.Inject.Hop == 0:
 		return []bool{false}

@@ -80,7 +80,7 @@ func Read(d *result.Data) (Report, error) {
 		return Report{}, err
 	}
 	if !ok {
-		return Report{}, &vitrine.BadInput{File: d.Dir, Found: "a run that measured no chain", Want: "one of vitrine measure chain"}
+		return Report{}, &vitrine.BadInput{File: d.Dir, Found: "a run that measured no chain", Want: "want a run of vitrine measure chain"}
 	}
 	return Summarize(s, d.Outcomes, d.Manifest.Unsupported)
 }
@@ -146,7 +146,7 @@ func (c *Chain) summarize(hop int) {
 			c.Fits = append(c.Fits, f)
 		}
 		if with != nil && of != Variation {
-			c.Found = append(c.Found, find(of, hop, without[of], with[of]))
+			c.Found = append(c.Found, findInjected(of, hop, without[of], with[of]))
 		}
 	}
 }

@@ -45,7 +45,7 @@ func measureVisit(ctx context.Context, c *Config, r *measure.Runner, open []leg)
 	defer func() { err = errors.Join(err, d.close(context.WithoutCancel(ctx))) }()
 	m := &measurement{deployment: d, runner: r}
 	for _, l := range open {
-		if err := m.leg(ctx, l); err != nil {
+		if err := m.measureLeg(ctx, l); err != nil {
 			return fmt.Errorf("a chain of %d hops: %w", l.length, err)
 		}
 	}
@@ -71,11 +71,11 @@ func (m *measurement) inject(ctx context.Context, injected bool) error {
 		return nil
 	}
 	m.held = hold
-	return m.forward(ctx, i.Hop, hold)
+	return m.startForwarder(ctx, i.Hop, hold)
 }
 
-// leg measures one stream, and again while its outcome is not valid.
-func (m *measurement) leg(ctx context.Context, l leg) error {
+// measureLeg measures one stream, and again while its outcome is not valid.
+func (m *measurement) measureLeg(ctx context.Context, l leg) error {
 	if err := m.inject(ctx, l.injected); err != nil {
 		return err
 	}
@@ -123,11 +123,11 @@ func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
 	case err != nil:
 		o.Valid, o.Reason = false, err.Error()
 	case s.Dropped > 0:
-		o.Valid, o.Reason = false, fmt.Sprintf("the receiving socket had no room for %d replies", s.Dropped)
+		o.Valid, o.Reason = false, fmt.Sprintf("the receiving socket's buffer was full: %d replies were dropped", s.Dropped)
 	case n.Duplicates > 0:
-		o.Valid, o.Reason = false, fmt.Sprintf("%d replies came twice: something beside the chain forwards", n.Duplicates)
+		o.Valid, o.Reason = false, fmt.Sprintf("%d duplicate replies: something besides the chain forwards packets", n.Duplicates)
 	case n.Received == 0:
-		o.Valid, o.Reason = false, "no reply came"
+		o.Valid, o.Reason = false, "no reply arrived"
 	}
 	var err error
 	if o.Measured, err = json.Marshal(s); err != nil {
@@ -154,7 +154,7 @@ func (m *measurement) route(ctx context.Context, length int) error {
 // await returns once the chain answers. Its links may be slow, so each try waits
 // longer than the last.
 func (m *measurement) await(ctx context.Context, length int) error {
-	wait, silence := m.wait(), warmQuiet
+	wait, silence := m.answerLimit(), warmQuiet
 	for end := time.Now().Add(wait); ; silence = min(2*silence, quiet) {
 		stream, err := m.stream(ctx, length, warmSize, DefaultRate, silence, delay.Cut{})
 		if err != nil {
@@ -169,14 +169,14 @@ func (m *measurement) await(ctx context.Context, length int) error {
 			}
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%d of %d probes came back within %s; hop %d says: %s", stream.Network.Received, warmSize,
-				wait, length, m.entry(length).Log())
+			return fmt.Errorf("%d of %d probes came back within %s; the log of hop %d: %s", stream.Network.Received, warmSize,
+				wait, length, m.entryHop(length).Log())
 		}
 	}
 }
 
-// wait returns how long a chain may take to begin to answer.
-func (m *measurement) wait() time.Duration {
+// answerLimit returns how long a chain may take to begin to answer.
+func (m *measurement) answerLimit() time.Duration {
 	switch {
 	case m.config.Wait > 0:
 		return m.config.Wait
@@ -191,7 +191,7 @@ func (m *measurement) stream(ctx context.Context, length, packets int, rate floa
 	m.number++
 	out := packet.Stream{
 		Run: m.label, ID: m.number, Size: m.config.Plan.Settings.Size, Packets: packets, Rate: rate,
-		Ends: packet.Ends{SourceMAC: m.sender.mac, DestMAC: m.entry(length).mac, Source: m.source(), Dest: m.dest()},
+		Ends: packet.Ends{SourceMAC: m.sender.mac, DestMAC: m.entryHop(length).mac, Source: m.source(), Dest: m.dest()},
 	}
 	in, err := packet.OpenReceiver(packet.ReceiverConfig{
 		NetNS: m.sender.NetNS(), Address: m.source(), CPU: -1, Run: m.label, Stream: m.number, Room: out.Room(),
@@ -214,6 +214,6 @@ func (m *measurement) stream(ctx context.Context, length, packets int, rate floa
 		arrivals[i] = delay.Packet{Sequence: x.Sequence, Sent: x.Sent, Received: x.Kernel}
 	}
 	return Stream{
-		Path: m.path, Length: length, Forwarding: m.forwarding(length), Accelerator: m.Accelerator, Sent: sent, Dropped: got.Dropped, Network: delay.Analyze(packets, arrivals, cut),
+		Path: m.path, Length: length, Forwarding: m.forwardingModes(length), Accelerator: m.Accelerator, Sent: sent, Dropped: got.Dropped, Network: delay.Analyze(packets, arrivals, cut),
 	}, nil
 }

@@ -26,12 +26,12 @@ func Sections(d *result.Data) ([]result.Section, error) {
 
 // note returns the sentences that end every table's caption.
 func (r *Report) note() string {
-	return fmt.Sprintf("Frames of %d bytes without the frame check sequence, %.0f a second. Intervals are 95%%, of the repeats.", r.Settings.Size, r.Settings.Rate)
+	return fmt.Sprintf("Frames of %d bytes without the frame check sequence, %.0f a second. Intervals are 95%%, over the repeats.", r.Settings.Size, r.Settings.Rate)
 }
 
 func (r *Report) roundTrip() result.Section {
 	t := result.Table{
-		Caption: "Round trip through chains of so many hops, in microseconds. " + r.note(),
+		Caption: "Round trip by number of hops, in microseconds. " + r.note(),
 		Columns: measure.Columns(1, "chain", "hops", "least", "median", "mean", "p99", "sent", "lost", "reordered"),
 	}
 	for _, c := range r.Chains {
@@ -116,7 +116,7 @@ func (r *Report) linearity() result.Section {
 		Columns: measure.Columns(2, "chain", "of", "at 0 hops, µs", "per hop, µs", "R squared"),
 	}
 	rest := result.Table{
-		Caption: "What was measured less what the line says, in microseconds. " + r.note(),
+		Caption: "Residuals: the measured value less that of the line, in microseconds. " + r.note(),
 		Columns: measure.Columns(2, "chain", "of"),
 	}
 	for _, length := range r.Settings.Lengths {
@@ -133,7 +133,7 @@ func (r *Report) linearity() result.Section {
 	}
 	lines.Rows = append(lines.Rows, measure.LeftOut(r.Unsupported)...)
 	return result.Section{
-		Name: "chain-fit", Title: "How linear", Text: []string{"The paper's Table III. A hop that takes more than the others shows in what the line leaves."},
+		Name: "chain-fit", Title: "Linearity", Text: []string{"The paper's Table III. A hop that takes more than the others shows in the residuals."},
 		Tables: []result.Table{lines, rest},
 	}
 }
@@ -155,8 +155,8 @@ func residuals(lengths []int, list []Residual) []result.Cell {
 func (r *Report) injection() result.Section {
 	i := r.Settings.Inject
 	t := result.Table{
-		Caption: "Added: by how much chains that pass the hop took longer with the delay than without, less the same of those that do not pass it. " +
-			"By length: what was measured with the delay, less the line of what was measured without. Microseconds.",
+		Caption: "Added: how much longer chains that pass the hop took with the delay than without, less the same for chains that do not pass it. " +
+			"By length: the value with the delay, less the line of the values without it. Microseconds.",
 		Columns: measure.Columns(2, "chain", "of", "added"),
 	}
 	for _, length := range r.Settings.Lengths {
@@ -169,7 +169,7 @@ func (r *Report) injection() result.Section {
 		}
 	}
 	return result.Section{
-		Name: "chain-injected", Title: "The injected delay, found again",
+		Name: "chain-injected", Title: "The injected delay as measured",
 		Text:   []string{fmt.Sprintf("Hop %d, counted from the receiver, held every frame for %s.", i.Hop, i.Delay)},
 		Tables: []result.Table{t},
 	}
@@ -178,12 +178,12 @@ func (r *Report) injection() result.Section {
 // settings shows the conditions of the results, in the terms of the documents that
 // ask for them (RFC 8172, draft-ietf-bmwg-containerized-infra).
 func (r *Report) settings(m result.Manifest) result.Section {
-	t := result.Table{Caption: "What the results were taken with, in the words of RFC 2544, RFC 8172 and draft-ietf-bmwg-containerized-infra.", Columns: measure.Columns(2, "what", "here")}
+	t := result.Table{Caption: "The conditions of the results, in the terms of RFC 2544, RFC 8172 and draft-ietf-bmwg-containerized-infra.", Columns: measure.Columns(2, "what", "here")}
 	say := func(name, format string, v ...any) {
 		t.Rows = append(t.Rows, result.Line{Cells: []result.Cell{{Text: name}, measure.Text(format, v...)}})
 	}
 	s := r.Settings
-	say("frame size", "%d bytes, without the frame check sequence (with it 4 more)", s.Size)
+	say("frame size", "%d bytes, without the frame check sequence (4 more with it)", s.Size)
 	say("trial", "one stream of %d packets at %.0f a second; the first %d and the last %d are left out", s.Packets, s.Rate, s.Cut.Head, s.Cut.Tail)
 	say("repeats", "%d, each a fresh deployment, all chains in turn", s.Repeat)
 	for _, name := range s.Substrates {
@@ -213,5 +213,5 @@ func (r *Report) settings(m result.Manifest) result.Section {
 	for _, note := range r.Notes {
 		say("left out", "%s", note)
 	}
-	return result.Section{Name: "chain-settings", Title: "What this was taken with", Tables: []result.Table{t}}
+	return result.Section{Name: "chain-settings", Title: "Conditions", Tables: []result.Table{t}}
 }
