@@ -70,7 +70,7 @@ func OpenMeter() (_ *Meter, err error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	plain := callNothing()
+	unmetered := callNothing()
 	// Attach the end of each kind of work before its beginning (off_ sorts before
 	// on_). Otherwise the Meter could see work begin and miss its end.
 	for _, name := range slices.Sorted(maps.Keys(m.objects.Programs)) {
@@ -80,7 +80,7 @@ func OpenMeter() (_ *Meter, err error) {
 		}
 		m.links = append(m.links, l)
 	}
-	return m, m.probe(plain)
+	return m, m.probe(unmetered)
 }
 
 // load loads the programs whose events this kernel has. Other architectures lack the

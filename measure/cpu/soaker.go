@@ -47,7 +47,7 @@ func (s Soaked) Spent(since Soaked) time.Duration {
 func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	flags := pflag.NewFlagSet("soak", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
-	path := flags.String("file", "", "to keep what was done in")
+	path := flags.String("file", "", "file to keep the progress in")
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
@@ -138,10 +138,10 @@ func lap() {
 func ReadSoaked(path string) (Soaked, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return Soaked{}, fmt.Errorf("read what a soaker did: %w", err)
+		return Soaked{}, fmt.Errorf("read a soaker's progress: %w", err)
 	}
 	if len(b) < soakSize || binary.NativeEndian.Uint64(b[8:]) == 0 {
-		return Soaked{}, fmt.Errorf("read what a soaker did: %s: it has not begun", path)
+		return Soaked{}, fmt.Errorf("read a soaker's progress: %s: it has not started", path)
 	}
 	return Soaked{Laps: binary.NativeEndian.Uint64(b), Lap: time.Duration(binary.NativeEndian.Uint64(b[8:]))}, nil
 }

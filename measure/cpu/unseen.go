@@ -36,14 +36,14 @@ const (
 //     existed (plain, ns); the events themselves report a part of that.
 //
 // The goroutine must be locked to its thread.
-func (m *Meter) probe(plain int64) error {
+func (m *Meter) probe(unmetered int64) error {
 	v := m.objects.Variables
-	said, err := m.median(handlings, func() error {
+	reported, err := m.median(handlings, func() error {
 		callNothing()
 		return nil
 	})
 	if err == nil {
-		err = v["unclear"].Set(max((callNothing()-plain)/2-said, 0))
+		err = v["unclear"].Set(max((callNothing()-unmetered)/2-reported, 0))
 	}
 	var unseen int64
 	if err == nil {
@@ -53,7 +53,7 @@ func (m *Meter) probe(plain int64) error {
 		err = v["unseen"].Set(unseen)
 	}
 	if err != nil {
-		return fmt.Errorf("measure what the events do not see: %w", err)
+		return fmt.Errorf("measure the time that events do not see: %w", err)
 	}
 	return nil
 }

@@ -35,11 +35,11 @@ const (
 // kernel reuses, without a system call or a socket buffer per packet, and waits
 // for their times.
 type Bulk struct {
-	config  SenderConfig
-	objects bulkObjects
-	counter link.Link // the program that counts the frames that the port takes
-	port    *net.Interface
-	here    *os.File // the port's network namespace
+	config    SenderConfig
+	objects   bulkObjects
+	counter   link.Link // the program that counts the frames that the port takes
+	port      *net.Interface
+	namespace *os.File // the port's network namespace
 }
 
 // OpenBulk loads the program. It ignores config.Qdisc: frames go straight to the
@@ -57,7 +57,7 @@ func OpenBulk(config SenderConfig) (b *Bulk, err error) {
 		if b.port, err = findInterface(config.Interface); err != nil {
 			return err
 		}
-		b.here, err = os.Open("/proc/thread-self/ns/net")
+		b.namespace, err = os.Open("/proc/thread-self/ns/net")
 		return err
 	})
 	if err != nil {
@@ -92,9 +92,9 @@ func (b *Bulk) Close() (err error) {
 		err = b.counter.Close()
 		b.counter = nil
 	}
-	if b.here != nil {
-		err = errors.Join(err, b.here.Close())
-		b.here = nil
+	if b.namespace != nil {
+		err = errors.Join(err, b.namespace.Close())
+		b.namespace = nil
 	}
 	if err := errors.Join(err, b.objects.Close()); err != nil {
 		return fmt.Errorf("close the bulk sender on %s: %w", b.config.Interface, err)
@@ -122,7 +122,7 @@ func (b *Bulk) Send(ctx context.Context, stream Stream) (Sent, error) {
 		runtime.LockOSThread() // and never unlocked: the thread, with its affinity, ends with the goroutine
 		err := errors.Join(thread.Pin(b.config.CPU), thread.Name(thread.Sender))
 		if err == nil {
-			err = unix.Setns(int(b.here.Fd()), unix.CLONE_NEWNET) // the program looks for the interface here
+			err = unix.Setns(int(b.namespace.Fd()), unix.CLONE_NEWNET) // the program looks for the interface here
 		}
 		if err == nil {
 			sent, err = b.run(ctx, frame, stream)
@@ -146,7 +146,7 @@ func (b *Bulk) frame(stream Stream) ([]byte, error) {
 	}
 	switch {
 	case stream.Size > bulkSize || int64(stream.Packets) > math.MaxUint32:
-		return nil, &vitrine.BadInput{File: "stream", Found: fmt.Sprintf("%d packets of %d bytes", stream.Packets, stream.Size), Want: fmt.Sprintf("want frames of at most %d bytes, and less than 2^32", bulkSize)}
+		return nil, &vitrine.BadInput{File: "stream", Found: fmt.Sprintf("%d packets of %d bytes", stream.Packets, stream.Size), Want: fmt.Sprintf("want frames of at most %d bytes, and fewer than 2^32", bulkSize)}
 	case stream.Rate != 0 && stream.Rate < bulkSlowest:
 		return nil, &vitrine.BadInput{File: "rate", Found: fmt.Sprintf("%g packets a second in bulk", stream.Rate), Want: fmt.Sprintf("want at least %d", bulkSlowest)}
 	}
@@ -164,7 +164,7 @@ func (b *Bulk) frame(stream Stream) ([]byte, error) {
 // run runs the program on this thread until everything is sent.
 func (b *Bulk) run(ctx context.Context, frame []byte, stream Stream) (sent Sent, err error) {
 	if err := b.prepare(frame, stream); err != nil {
-		return sent, fmt.Errorf("set the program up: %w", err)
+		return sent, fmt.Errorf("set up the program: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = b.objects.Most.Set(uint32(0)) })() // the program then drops the rest, which is fast
 	batch, turn := uint32(bulkBatch), bulkTurn
@@ -184,7 +184,7 @@ func (b *Bulk) run(ctx context.Context, frame []byte, stream Stream) (sent Sent,
 			return sent, err
 		}
 		if sent.Packets == 0 && ctx.Err() == nil {
-			return sent, &vitrine.Unsupported{What: "sending in bulk", Missing: "an interface that takes what XDP programs send: it had no room for any frame",
+			return sent, &vitrine.Unsupported{What: "sending in bulk", Missing: "an interface that sends the frames of XDP programs: it took none",
 				Do: "turn generic receive offload on at the other end of a veth (ethtool -K NAME gro on), or do not send in bulk"}
 		}
 	}
@@ -205,7 +205,7 @@ func (b *Bulk) prepare(frame []byte, stream Stream) error {
 		interval = uint64(math.Round(stream.Interval() * (1 << 16)))
 	}
 	var namespace unix.Stat_t
-	if err := unix.Fstat(int(b.here.Fd()), &namespace); err != nil {
+	if err := unix.Fstat(int(b.namespace.Fd()), &namespace); err != nil {
 		return err
 	}
 	o := &b.objects

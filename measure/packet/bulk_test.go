@@ -26,8 +26,8 @@ func (p pair) bulk(t *testing.T) *Bulk {
 	return b
 }
 
-// takes makes the far end receive by NAPI.
-func (p pair) takes(t *testing.T) {
+// enableNAPI makes the far end receive by NAPI.
+func (p pair) enableNAPI(t *testing.T) {
 	t.Helper()
 	err := netns.Do(p.far, func() error {
 		e, err := ethtool.NewEthtool()
@@ -61,7 +61,7 @@ func (p pair) received(t *testing.T) (n uint64) {
 // Every probe of a bulk arrives once, in order, and is stamped after it was sent.
 func TestBulkArrives(t *testing.T) {
 	p := newPair(t)
-	p.takes(t)
+	p.enableNAPI(t)
 	b := p.bulk(t)
 	const n = 3001 // not a whole number of batches
 	for _, size := range []int{64, 65, 1514} {
@@ -110,7 +110,7 @@ func (p pair) bulkOf(t *testing.T, b *Bulk, stream Stream) (Sent, []Reception) {
 // late they are.
 func TestBulkKeepsTheSchedule(t *testing.T) {
 	p := newPair(t)
-	p.takes(t)
+	p.enableNAPI(t)
 	const n, rate = 4000, 70_000
 	sent, got := p.bulkOf(t, p.bulk(t), p.stream(n, rate, 64))
 	late := make([]int64, n)
@@ -135,7 +135,7 @@ func TestBulkKeepsTheSchedule(t *testing.T) {
 // RunSend with --bulk sends as Bulk does.
 func TestBulkOfTheProgram(t *testing.T) {
 	p := newPair(t)
-	p.takes(t)
+	p.enableNAPI(t)
 	r := receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest, Room: 256 << 20})
 	args := []string{"--bulk", "--rate", "0", "--packets", "500", "--run", fmt.Sprint(0xC0FFEE), "--stream", "3",
 		"--from", p.source.String(), "--to", p.dest.String(), "--mac", p.farMAC.String()}
@@ -154,7 +154,7 @@ func TestBulkOfTheProgram(t *testing.T) {
 // Bulk reports as many packets taken as the far end counts as received.
 func TestBulkIsCountedAtThePeer(t *testing.T) {
 	p := newPair(t)
-	p.takes(t)
+	p.enableNAPI(t)
 	// Without IPv6 nobody else sends.
 	if err := netns.Do(p.near, func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0) }); err != nil {
 		t.Fatal(err)

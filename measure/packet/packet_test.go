@@ -45,7 +45,7 @@ func newPair(t *testing.T) pair {
 	}
 	p.nearMAC = raise(t, p.near, p.source)
 	p.farMAC = raise(t, p.far, p.dest)
-	know(t, p.far, p.source.Addr(), p.nearMAC)
+	addNeighbour(t, p.far, p.source.Addr(), p.nearMAC)
 	return p
 }
 
@@ -69,8 +69,8 @@ func raise(t *testing.T, ns string, at netip.AddrPort) (mac net.HardwareAddr) {
 	return mac
 }
 
-// know adds a static neighbour.
-func know(t *testing.T, ns string, addr netip.Addr, mac net.HardwareAddr) {
+// addNeighbour adds a static neighbour.
+func addNeighbour(t *testing.T, ns string, addr netip.Addr, mac net.HardwareAddr) {
 	t.Helper()
 	err := netns.Do(ns, func() error {
 		link, err := netlink.LinkByName("eth0")
@@ -247,7 +247,7 @@ func TestRoundTripsOfEverySize(t *testing.T) {
 func TestDialedSenderKeepsTheSchedule(t *testing.T) {
 	p := newPair(t)
 	r := receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest})
-	know(t, p.near, p.dest.Addr(), p.farMAC)
+	addNeighbour(t, p.near, p.dest.Addr(), p.farMAC)
 	s, err := DialSender(SenderConfig{NetNS: p.near, Interface: "eth0", CPU: -1}, p.source, p.dest)
 	if err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func ReadRecord(text []byte) (*Record, error) {
 	}
 	head, rest, whole := bytes.Cut(text[i:], []byte("\n"))
 	if !whole {
-		return nil, errors.New("a record that was cut short")
+		return nil, errors.New("the record is cut short")
 	}
 	body, _, _ := bytes.Cut(rest, []byte("\n"))
 	var r Record
@@ -95,7 +95,7 @@ func ReadRecord(text []byte) (*Record, error) {
 		return nil, fmt.Errorf("not a record of a sender or receiver: %w", err)
 	}
 	if len(packed) != r.Count*receptionSize {
-		return nil, fmt.Errorf("a record of %d receptions has %d bytes of them: it was cut short", r.Count, len(packed))
+		return nil, fmt.Errorf("the record is cut short: %d receptions in %d bytes", r.Count, len(packed))
 	}
 	for ; len(packed) > 0; packed = packed[receptionSize:] {
 		at := func(i int) int64 { return int64(binary.BigEndian.Uint64(packed[10+8*i:])) }
@@ -136,9 +136,9 @@ func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	flags.SetOutput(stderr)
 	listen := flags.String("listen", "", "address and port, IPv4")
 	link := flags.String("interface", "", "receive frames to that port on this interface, whatever their addresses are")
-	run := flags.Uint32("run", 0, "of the probes")
-	most := flags.Int("most", 1_000_000, "probes to receive at most")
-	cpu := flags.Int("cpu", -1, "to receive on")
+	run := flags.Uint32("run", 0, "run label of the probes")
+	most := flags.Int("most", 1_000_000, "most probes to receive")
+	cpu := flags.Int("cpu", -1, "CPU to receive on; below 0: any")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return err
 	}
 	if left := *most - len(got.Receptions); left > 0 { // packets in flight
-		late := got.late()
+		late := got.lateLimit()
 		rest, err := r.drain(context.WithoutCancel(ctx), left, late, late)
 		if err != nil {
 			return err
@@ -184,20 +184,20 @@ type sendFlags struct {
 }
 
 func (f *sendFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.link, "interface", "eth0", "to send on")
-	flags.StringVar(&f.from, "from", "", "address and port, IPv4")
-	flags.StringVar(&f.to, "to", "", "address and port, IPv4")
-	flags.StringVar(&f.mac, "mac", "00:00:00:00:00:00", "of the next hop")
-	flags.Uint32Var(&f.run, "run", 0, "of the probes")
-	flags.Uint16Var(&f.stream, "stream", 1, "of the probes")
-	flags.IntVar(&f.size, "size", MinSize, "of a frame in bytes, without the frame check sequence")
-	flags.IntVar(&f.packets, "packets", 50_000, "to send")
-	flags.IntVar(&f.cpu, "cpu", -1, "to send from")
+	flags.StringVar(&f.link, "interface", "eth0", "interface to send on")
+	flags.StringVar(&f.from, "from", "", "source address and port, IPv4")
+	flags.StringVar(&f.to, "to", "", "destination address and port, IPv4")
+	flags.StringVar(&f.mac, "mac", "00:00:00:00:00:00", "MAC address of the next hop")
+	flags.Uint32Var(&f.run, "run", 0, "run label of the probes")
+	flags.Uint16Var(&f.stream, "stream", 1, "stream number of the probes")
+	flags.IntVar(&f.size, "size", MinSize, "frame size in bytes, without the frame check sequence")
+	flags.IntVar(&f.packets, "packets", 50_000, "number of packets")
+	flags.IntVar(&f.cpu, "cpu", -1, "CPU to send from; below 0: any")
 	flags.Float64Var(&f.rate, "rate", 10_000, "packets a second")
-	flags.BoolVar(&f.back, "back", false, "take what an echo sends back")
+	flags.BoolVar(&f.back, "back", false, "receive the packets that an echo sends back")
 	flags.BoolVar(&f.dial, "dial", false, "send by a UDP socket instead of a packet socket")
-	flags.BoolVar(&f.bulk, "bulk", false, "send in the kernel, by XDP: each packet at its own time, or with --rate 0 as fast as can be")
-	flags.StringVar(&f.soaked, "soaked", "", "file of a soaker: say what CPU time the stream took")
+	flags.BoolVar(&f.bulk, "bulk", false, "send in the kernel, by XDP: each packet at its own time, or with --rate 0 as fast as possible")
+	flags.StringVar(&f.soaked, "soaked", "", "file of a soaker: also measure the stream's CPU time")
 	flags.BoolVar(&f.count, "count", false, "count the CPU time by BPF")
 }
 
@@ -253,10 +253,10 @@ func (f *sendFlags) send(ctx context.Context, s *Sender, stream Stream) (*Record
 		if err != nil {
 			return nil, err
 		}
-		record, err := s.gauged(ctx, stream, &gauge{soaked: f.soaked, meter: meter})
+		record, err := s.sendGauged(ctx, stream, &gauge{soaked: f.soaked, meter: meter})
 		return record, errors.Join(err, meter.Close())
 	case f.soaked != "":
-		return s.gauged(ctx, stream, &gauge{soaked: f.soaked})
+		return s.sendGauged(ctx, stream, &gauge{soaked: f.soaked})
 	}
 	sent, err := s.Send(ctx, stream)
 	if err != nil {
@@ -302,15 +302,15 @@ func (s *Sender) RoundTrip(ctx context.Context, stream Stream, back netip.AddrPo
 // drain takes packets that have arrived or still arrive. It waits at most first for
 // the first one, and then until none has arrived for quiet.
 func (r *Receiver) drain(ctx context.Context, most int, first, quiet time.Duration) (Received, error) {
-	if !r.waiting(first) {
+	if !r.awaitPacket(first) {
 		return Received{}, nil
 	}
 	return r.Receive(ctx, most, quiet)
 }
 
-// late returns how long packets in flight may still take: as long as the slowest so
+// lateLimit returns how long packets in flight may still take: as long as the slowest so
 // far, within lateNext and lateFirst.
-func (r *Received) late() time.Duration {
+func (r *Received) lateLimit() time.Duration {
 	if len(r.Receptions) == 0 {
 		return lateFirst
 	}
@@ -321,8 +321,8 @@ func (r *Received) late() time.Duration {
 	return min(most, lateFirst)
 }
 
-// waiting reports whether a packet is there or arrives within the time.
-func (r *Receiver) waiting(within time.Duration) bool {
+// awaitPacket reports whether a packet is there or arrives within the time.
+func (r *Receiver) awaitPacket(within time.Duration) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}, int(within.Milliseconds()))
 		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {

@@ -107,7 +107,7 @@ func (s *Sender) open() error {
 	}
 	if !s.config.Qdisc {
 		if err := unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
-			return fmt.Errorf("go around the queueing discipline: %w", err)
+			return fmt.Errorf("bypass the queueing discipline: %w", err)
 		}
 	}
 	// More bytes than are ever in flight: a full buffer would delay the schedule.
@@ -123,9 +123,9 @@ func findInterface(name string) (*net.Interface, error) {
 	link, err := net.InterfaceByName(name)
 	switch {
 	case err != nil && name == "":
-		return nil, &vitrine.BadInput{File: "interface", Found: "no name", Want: "name one, see ip link"}
+		return nil, &vitrine.BadInput{File: "interface", Found: "no name", Want: "name an interface; ip link lists them"}
 	case err != nil:
-		return nil, &vitrine.BadInput{File: "interface", Found: fmt.Sprintf("%q: %v", name, err), Want: "see ip link for those that there are"}
+		return nil, &vitrine.BadInput{File: "interface", Found: fmt.Sprintf("%q: %v", name, err), Want: "ip link lists the interfaces"}
 	case link.Flags&net.FlagUp == 0:
 		return nil, &vitrine.BadInput{File: "interface", Found: fmt.Sprintf("%q is down", name), Want: "bring it up with ip link set"}
 	}
@@ -178,11 +178,11 @@ func (s Stream) Room() int {
 func (s Stream) check(mtu int) error {
 	switch {
 	case s.Size-etherSize > mtu:
-		return &vitrine.BadInput{File: "frame size", Found: fmt.Sprintf("%d bytes, which carry %d", s.Size, s.Size-etherSize), Want: fmt.Sprintf("the interface's MTU is %d: choose frames of at most %d bytes", mtu, mtu+etherSize)}
+		return &vitrine.BadInput{File: "frame size", Found: fmt.Sprintf("%d bytes, %d without the Ethernet header", s.Size, s.Size-etherSize), Want: fmt.Sprintf("the interface's MTU is %d: choose frames of at most %d bytes", mtu, mtu+etherSize)}
 	case s.Packets < 1:
 		return &vitrine.BadInput{File: "packets", Found: fmt.Sprint(s.Packets), Want: "want at least 1"}
 	case !(s.Rate > 0 && s.Rate <= 1e9):
-		return &vitrine.BadInput{File: "rate", Found: fmt.Sprintf("%g packets a second", s.Rate), Want: "want more than none, and at most 1e9"}
+		return &vitrine.BadInput{File: "rate", Found: fmt.Sprintf("%g packets a second", s.Rate), Want: "want more than 0 and at most 1e9"}
 	}
 	return nil
 }
@@ -417,7 +417,7 @@ func sleep(ns int64) {
 func sendError(errno unix.Errno) error {
 	switch errno {
 	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
-		return fmt.Errorf("the interface went away or down while sending: %w", errno)
+		return fmt.Errorf("the interface was removed or went down while sending: %w", errno)
 	case unix.EMSGSIZE:
 		return fmt.Errorf("the frame is larger than the interface's MTU: %w", errno)
 	}

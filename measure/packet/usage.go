@@ -67,9 +67,9 @@ func (g *gauge) usage(sent Sent) (*Usage, error) {
 // idleSpan is how long the CPU time without packets is measured.
 const idleSpan = 300 * time.Millisecond
 
-// gauged sends the stream and measures its CPU time. Before, it measures the CPU
+// sendGauged sends the stream and measures its CPU time. Before, it measures the CPU
 // time of a span without packets.
-func (s *Sender) gauged(ctx context.Context, stream Stream, g *gauge) (*Record, error) {
+func (s *Sender) sendGauged(ctx context.Context, stream Stream, g *gauge) (*Record, error) {
 	stream.Around = g.read
 	idle, err := s.Idle(ctx, stream, idleSpan)
 	if err != nil {
