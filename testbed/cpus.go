@@ -30,7 +30,7 @@ func ShareCPUs(function, generator []int) (CPUs, error) {
 	if len(allowed) < 2 {
 		return CPUs{}, &vitrine.Unsupported{
 			What:    "a CPU for the generator and one for the function",
-			Missing: fmt.Sprintf("this process may run on CPU %v alone", allowed),
+			Missing: fmt.Sprintf("this process may run only on CPU %v", allowed),
 			Do:      "run on a host with two CPUs, or widen the CPU affinity",
 		}
 	}
@@ -40,12 +40,12 @@ func ShareCPUs(function, generator []int) (CPUs, error) {
 			return c, &vitrine.Unsupported{
 				What:    fmt.Sprintf("CPU %d, which the deployment names", cpu),
 				Missing: fmt.Sprintf("this process may run on CPUs %v", allowed),
-				Do:      "mend servers.cpus or servers.generator_cpus",
+				Do:      "change servers.cpus or servers.generator_cpus",
 			}
 		}
 	}
 	if len(c.Generator) == 0 {
-		c.Generator = firstNot(allowed, c.Function)
+		c.Generator = firstFree(allowed, c.Function)
 	}
 	if len(c.Function) == 0 {
 		c.Function = slices.DeleteFunc(slices.Clone(allowed), func(cpu int) bool { return slices.Contains(c.Generator, cpu) })
@@ -55,22 +55,22 @@ func ShareCPUs(function, generator []int) (CPUs, error) {
 			return c, &vitrine.Unsupported{
 				What:    fmt.Sprintf("CPU %d for both generator and function", cpu),
 				Missing: "the generator needs a CPU of its own, or it would measure itself",
-				Do:      "keep servers.cpus and servers.generator_cpus apart",
+				Do:      "give servers.cpus and servers.generator_cpus different CPUs",
 			}
 		}
 	}
 	if len(c.Function) == 0 || len(c.Generator) == 0 {
 		return c, &vitrine.Unsupported{
 			What:    "a CPU for the generator and one for the function",
-			Missing: fmt.Sprintf("of CPUs %v, function %v and generator %v leave none to the other", allowed, c.Function, c.Generator),
-			Do:      "mend servers.cpus or servers.generator_cpus",
+			Missing: fmt.Sprintf("of CPUs %v the function has %v and the generator %v", allowed, c.Function, c.Generator),
+			Do:      "change servers.cpus or servers.generator_cpus",
 		}
 	}
 	return c, nil
 }
 
-// firstNot returns the first CPU that is not taken.
-func firstNot(allowed, taken []int) []int {
+// firstFree returns the first CPU that is not taken.
+func firstFree(allowed, taken []int) []int {
 	for _, cpu := range allowed {
 		if !slices.Contains(taken, cpu) {
 			return []int{cpu}

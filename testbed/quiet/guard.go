@@ -68,7 +68,7 @@ func New(ctx context.Context, cpus ...int) (*Guard, error) {
 			return g, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: the host should be idle before the run starts, and of %d readings none was; the last: %s", ErrTooNoisy, baseTries, strings.Join(seen, "; "))
+	return nil, fmt.Errorf("%w: the host must be idle before the run starts, but it was busy in all %d readings; the last: %s", ErrTooNoisy, baseTries, strings.Join(seen, "; "))
 }
 
 // readIdle takes the baseline. seen says why the host was not idle; empty: it was.
@@ -77,7 +77,7 @@ func (g *Guard) readIdle(ctx context.Context) (seen []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	together, err := g.everywhere(func() ([]pace, error) { return take(ctx, togetherBursts, 0) })
+	together, err := g.onEveryCPU(func() ([]pace, error) { return timeBursts(ctx, togetherBursts, 0) })
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (g *Guard) readAlone(ctx context.Context) (use, [][]pace, error) {
 	if err != nil {
 		return use{}, nil, err
 	}
-	bursts, err := g.everywhere(func() ([]pace, error) { return take(ctx, baseBursts, basePause) })
+	bursts, err := g.onEveryCPU(func() ([]pace, error) { return timeBursts(ctx, baseBursts, basePause) })
 	if err != nil {
 		return use{}, nil, err
 	}
@@ -103,8 +103,8 @@ func (g *Guard) readAlone(ctx context.Context) (use, [][]pace, error) {
 	return after.since(before, g.cpus, 0), bursts, err
 }
 
-// everywhere calls read once on each CPU, all at the same time.
-func (g *Guard) everywhere(read func() ([]pace, error)) ([][]pace, error) {
+// onEveryCPU calls read once on each CPU, all at the same time.
+func (g *Guard) onEveryCPU(read func() ([]pace, error)) ([][]pace, error) {
 	all := make([][]pace, len(g.cpus))
 	var group errgroup.Group
 	for i, cpu := range g.cpus {
@@ -120,8 +120,8 @@ func (g *Guard) everywhere(read func() ([]pace, error)) ([][]pace, error) {
 	return all, group.Wait()
 }
 
-// take times that many bursts.
-func take(ctx context.Context, bursts int, pause time.Duration) ([]pace, error) {
+// timeBursts times that many bursts.
+func timeBursts(ctx context.Context, bursts int, pause time.Duration) ([]pace, error) {
 	all := make([]pace, 0, bursts)
 	for range bursts {
 		if err := context.Cause(ctx); err != nil {
@@ -178,7 +178,7 @@ func (g *Guard) Watch(ctx context.Context) (_ Watch, err error) {
 		}
 	}
 	w := &hostWatch{guard: g}
-	if w.reading.before, err = g.around(ctx); err != nil {
+	if w.reading.before, err = g.readAround(ctx); err != nil {
 		return nil, err
 	}
 	if w.first, err = readCount(g.fs); err != nil {
@@ -187,18 +187,18 @@ func (g *Guard) Watch(ctx context.Context) (_ Watch, err error) {
 	over, stop := context.WithCancel(ctx)
 	w.stop = stop
 	w.done.Go(func() {
-		w.reading.during, w.failed = g.everywhere(func() ([]pace, error) { return until(over) })
+		w.reading.during, w.failed = g.onEveryCPU(func() ([]pace, error) { return timeBurstsUntil(over) })
 	})
 	return w, nil
 }
 
-// around reads the CPUs before or after a trial.
-func (g *Guard) around(ctx context.Context) ([][]pace, error) {
-	return g.everywhere(func() ([]pace, error) { return take(ctx, aroundBursts, aroundPause) })
+// readAround reads the CPUs before or after a trial.
+func (g *Guard) readAround(ctx context.Context) ([][]pace, error) {
+	return g.onEveryCPU(func() ([]pace, error) { return timeBursts(ctx, aroundBursts, aroundPause) })
 }
 
-// until times a burst every duringPause until the context ends.
-func until(ctx context.Context) (all []pace, err error) {
+// timeBurstsUntil times a burst every duringPause until the context ends.
+func timeBurstsUntil(ctx context.Context) (all []pace, err error) {
 	ticker := time.NewTicker(duringPause)
 	defer ticker.Stop()
 	for {
@@ -225,7 +225,7 @@ func (w *hostWatch) End(ctx context.Context) (from, to time.Time, err error) {
 	if w.last, err = readCount(w.guard.fs); err != nil {
 		return from, to, err
 	}
-	if w.reading.after, err = w.guard.around(ctx); err != nil {
+	if w.reading.after, err = w.guard.readAround(ctx); err != nil {
 		return from, to, err
 	}
 	return w.first.at, w.last.at, nil

@@ -20,9 +20,9 @@ const mostNamed = 2
 // kthreadd is the process that all threads of the kernel descend from.
 const kthreadd = 2
 
-// serves reports whether a daemon works for runs without being their child: switches
+// servesRuns reports whether a daemon works for runs without being their child: switches
 // in user space, and daemons that start containers.
-func serves(name string) bool {
+func servesRuns(name string) bool {
 	return slices.Contains([]string{"ovs-vswitchd", "dockerd", "containerd", "containerd-shim"}, name)
 }
 
@@ -61,7 +61,7 @@ func readCount(fs procfs.FS) (count, error) {
 			continue
 		}
 		parents[p.PID] = s.PPID
-		c.processes[p.PID] = process{name: s.Comm, started: s.Starttime, cpu: s.CPUTime(), counted: inInstance(p), ours: serves(s.Comm)}
+		c.processes[p.PID] = process{name: s.Comm, started: s.Starttime, cpu: s.CPUTime(), counted: inInstance(p), ours: servesRuns(s.Comm)}
 	}
 	for pid, p := range c.processes {
 		p.ours = !p.counted && (p.ours || descends(parents, pid, os.Getpid()) || descends(parents, pid, kthreadd))

@@ -58,8 +58,8 @@ type reading struct {
 	use                   use
 }
 
-// parts returns the times of one CPU's bursts, each part of the work in ascending order.
-func parts(bursts []pace) (chain, wide []float64) {
+// sortedTimes returns the times of one CPU's bursts, each part of the work in ascending order.
+func sortedTimes(bursts []pace) (chain, wide []float64) {
 	for _, b := range bursts {
 		chain, wide = append(chain, b.chain), append(wide, b.wide)
 	}
@@ -79,13 +79,13 @@ func mean(bursts []pace) pace {
 		}
 		return sum / float64(len(keep))
 	}
-	chain, wide := parts(bursts)
+	chain, wide := sortedTimes(bursts)
 	return pace{trimmed(chain), trimmed(wide)}
 }
 
 // bestOf returns the best quantile of the bursts, of which there must be at least one.
 func bestOf(bursts []pace) pace {
-	chain, wide := parts(bursts)
+	chain, wide := sortedTimes(bursts)
 	i := int(best * float64(len(bursts)-1))
 	return pace{chain[i], wide[i]}
 }
@@ -180,7 +180,7 @@ func (u use) beyond(cpus []int, idle use) (seen []string) {
 		usual = idle.other
 	}
 	if u.other-usual > otherLimit { // false for NaN
-		text := fmt.Sprintf("other processes used %.2f CPUs of the run's", u.other)
+		text := fmt.Sprintf("other processes used %.2f of the run's CPUs", u.other)
 		if len(u.busiest) > 0 {
 			text += " (the busiest on the host: " + strings.Join(u.busiest, ", ") + ")"
 		}

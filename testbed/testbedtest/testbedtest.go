@@ -113,8 +113,8 @@ func (s *suite) check(err error) {
 	}
 }
 
-// refused checks that the error contains all words.
-func (s *suite) refused(err error, words ...string) {
+// wantError checks that the error contains all words.
+func (s *suite) wantError(err error, words ...string) {
 	s.Helper()
 	for _, word := range words {
 		if err == nil || !strings.Contains(err.Error(), word) {
@@ -219,13 +219,13 @@ func testNotReady(s *suite) {
 	never := func(context.Context) error { return errors.New("nobody at the door") }
 	s.start(in, "serve", "a-mark")
 	s.ready(in)
-	s.refused(in.Await(s.ctx, 50*time.Millisecond, never), "slow-1 was not ready within 50ms", "nobody at the door", "ready")
+	s.wantError(in.Await(s.ctx, 50*time.Millisecond, never), "slow-1 was not ready within 50ms", "nobody at the door", "ready")
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	cancel(errors.New("called off"))
-	s.refused(in.Await(ctx, time.Minute, never), "called off")
+	s.wantError(in.Await(ctx, time.Minute, never), "called off")
 	s.check(in.Stop(s.ctx, 10*time.Second))
 	s.start(in, "print", "last", "words", "7")
-	s.refused(in.Await(s.ctx, time.Minute, never), "slow-1 ended before it was ready", "7", "words")
+	s.wantError(in.Await(s.ctx, time.Minute, never), "slow-1 ended before it was ready", "7", "words")
 }
 
 // testEnded: a placement says which of its instances has ended.
@@ -237,7 +237,7 @@ func testEnded(s *suite) {
 	s.start(placed.Instances[0], "serve", "a-mark")
 	s.start(placed.Instances[1], "print", "some", "words", "3")
 	<-placed.Instances[1].Done()
-	s.refused(placed.Ended(), "ends-1 ended", "3", "words")
+	s.wantError(placed.Ended(), "ends-1 ended", "3", "words")
 }
 
 // testFailureLeavesNothing: a placement that cannot be completed leaves nothing.
