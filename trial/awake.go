@@ -82,7 +82,7 @@ func (s *site) keepAwake(ctx context.Context) error {
 	if !substrate.OutranksIdle(s.bed.Substrate()) {
 		return &vitrine.Unsupported{
 			What:    "keep_awake on substrate " + s.choice.Substrate,
-			Missing: "what keeps the CPUs awake would compete with instances that are not in cgroups of ours",
+			Missing: "cgroups of vitrine for its instances: the processes that keep the CPUs awake would compete with them",
 			Do:      "use substrate " + spec.DefaultSubstrate + ", or turn keep_awake off",
 		}
 	}
@@ -112,11 +112,11 @@ func (s *site) keepAwake(ctx context.Context) error {
 
 func (a awake) spunFile() string { return filepath.Join(a.Scratch(), spunFile) }
 
-// asleep returns an error if one of the processes that keep CPUs awake has ended.
-func (s *site) asleep() error {
+// checkAwake returns an error if one of the processes that keep CPUs awake has ended.
+func (s *site) checkAwake() error {
 	for _, in := range s.awake {
 		if err := in.Ended(); err != nil {
-			return fmt.Errorf("a CPU is not kept awake any more: %w", err)
+			return fmt.Errorf("a CPU is no longer kept awake: %w", err)
 		}
 	}
 	return nil

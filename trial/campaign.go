@@ -86,7 +86,7 @@ func (c *Campaign) Run(ctx context.Context) (result.Summary, error) {
 	err := c.prepare()
 	for _, choice := range c.choices {
 		if err == nil {
-			err = c.choose(ctx, choice)
+			err = c.measureChoice(ctx, choice)
 		}
 	}
 	if err != nil {
@@ -133,9 +133,9 @@ func (c *Campaign) parameters() (map[string]string, error) {
 	return params, nil
 }
 
-// choose measures every sizing that the mode asks for under one choice of the
+// measureChoice measures every sizing that the mode asks for under one choice of the
 // options.
-func (c *Campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
+func (c *Campaign) measureChoice(ctx context.Context, choice spec.Choice) (err error) {
 	at := &site{Campaign: c, choice: choice}
 	defer func() { err = errors.Join(err, at.close(context.WithoutCancel(ctx))) }()
 	var history []vitrine.Measured
@@ -150,7 +150,7 @@ func (c *Campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
 			Sizing: step.Sizing.String(), Why: step.Why, Substrate: choice.Substrate, Options: choice.Options,
 			Predicted: c.predicted(step),
 		})
-		measured, err := c.sizing(ctx, at, step)
+		measured, err := c.measureSizing(ctx, at, step)
 		if err != nil {
 			return err
 		}
@@ -182,11 +182,11 @@ func (c *Campaign) stopped(choice spec.Choice, why string) {
 	c.summary.StoppedBecause = why
 }
 
-// sizing runs the rate search of one sizing. Recorded trials are not run again.
+// measureSizing runs the rate search of one sizing. Recorded trials are not run again.
 // Measured trials count even if the search cannot be completed.
-func (c *Campaign) sizing(ctx context.Context, at *site, chosen size.Step) (_ vitrine.Measured, err error) {
+func (c *Campaign) measureSizing(ctx context.Context, at *site, chosen size.Step) (_ vitrine.Measured, err error) {
 	sizing := chosen.Sizing
-	rates, err := c.seek(chosen)
+	rates, err := c.newSeeking(chosen)
 	if err != nil {
 		return vitrine.Measured{}, err
 	}
@@ -197,23 +197,23 @@ func (c *Campaign) sizing(ctx context.Context, at *site, chosen size.Step) (_ vi
 		step := rates.search.Next(undisturbed(history))
 		if step.Done {
 			c.emit(Event{Kind: RateDone, Choice: at.choice, Sizing: sizing, Why: step.Why})
-			return c.learn(at, rates, history), nil
+			return c.evaluate(at, rates, history), nil
 		}
-		outcome, recorded, err := c.trial(ctx, at, c.key(at, step, history), step)
+		outcome, recorded, err := c.findOrRun(ctx, at, c.key(at, step, history), step)
 		if err != nil {
 			if len(history) > 0 {
-				c.learn(at, rates, history)
+				c.evaluate(at, rates, history)
 			}
 			return vitrine.Measured{}, err
 		}
-		at.after(outcome.SuccessRatio() < c.Workload.Thresholds[0])
+		at.decideFresh(outcome.SuccessRatio() < c.Workload.Thresholds[0])
 		history = append(history, outcome)
 		c.emit(Event{Kind: TrialDone, Choice: at.choice, Sizing: sizing, Step: step, Outcome: &outcome, Recorded: recorded})
 		if recorded {
 			continue
 		}
 		if err := c.tooNoisy(outcome); err != nil {
-			c.learn(at, rates, history)
+			c.evaluate(at, rates, history)
 			return vitrine.Measured{}, err
 		}
 	}
@@ -238,8 +238,8 @@ func (c *Campaign) key(at *site, step rate.Step, history []vitrine.Outcome) vitr
 	}
 }
 
-// trial takes the trial from the record, or runs it and records it.
-func (c *Campaign) trial(ctx context.Context, at *site, key vitrine.Key, step rate.Step) (_ vitrine.Outcome, recorded bool, err error) {
+// findOrRun takes the trial from the record, or runs it and records it.
+func (c *Campaign) findOrRun(ctx context.Context, at *site, key vitrine.Key, step rate.Step) (_ vitrine.Outcome, recorded bool, err error) {
 	if outcome, ok := c.Results.Find(key); ok {
 		return outcome, true, nil
 	}
@@ -250,7 +250,7 @@ func (c *Campaign) trial(ctx context.Context, at *site, key vitrine.Key, step ra
 	if err := at.ready(ctx, step.Restart, max(c.Workload.Settle, step.Settle)); err != nil {
 		return vitrine.Outcome{}, false, fmt.Errorf("sizing %s: %w", at.sizing, err)
 	}
-	outcome, err := at.one(ctx, key, step.Duration)
+	outcome, err := at.runTrial(ctx, key, step.Duration)
 	if err != nil {
 		return outcome, false, err
 	}

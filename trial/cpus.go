@@ -16,8 +16,8 @@ type demand struct {
 	exclusive bool // the flavor asks for CPUs of its own
 }
 
-// whole returns how many CPUs the demand takes from the others. An exclusive one takes whole CPUs.
-func (d demand) whole() float64 {
+// wholeCPUs returns how many CPUs the demand takes from the others. An exclusive one takes whole CPUs.
+func (d demand) wholeCPUs() float64 {
 	if d.exclusive {
 		return math.Ceil(d.vcpus - floatSlack)
 	}
@@ -34,7 +34,7 @@ const floatSlack = 1e-9
 func assign(cpus []int, pinned bool, demands []demand) (map[string][]int, error) {
 	var sum float64
 	for _, d := range demands {
-		sum += d.whole()
+		sum += d.wholeCPUs()
 	}
 	if sum > float64(len(cpus))+floatSlack {
 		return nil, &vitrine.Unsupported{
@@ -82,7 +82,7 @@ func assign(cpus []int, pinned bool, demands []demand) (map[string][]int, error)
 // the fullest CPU that still has room for the fraction (best fit).
 func take(cpus []int, free map[int]float64, d demand) ([]int, error) {
 	var got []int
-	rest := d.whole()
+	rest := d.wholeCPUs()
 	for rest > floatSlack {
 		want := math.Min(rest, 1)
 		best := -1

@@ -61,14 +61,14 @@ func newDeployment(c *Config, sizing vitrine.Sizing, placed *testbed.Placement, 
 			"VITRINE_SIZING":   sizing.String(),
 			"VITRINE_SPEC":     c.Deployment.Resolve("."),
 		}
-		d.equip(in)
+		d.setVariables(in)
 	}
 	return d
 }
 
-// equip adds to the instance's variables the addresses of other components and the
+// setVariables adds to the instance's variables the addresses of other components and the
 // component's own environment.
-func (d *deployment) equip(in *instance) {
+func (d *deployment) setVariables(in *instance) {
 	c := in.component
 	for _, dep := range c.Dependencies {
 		if dep.As != "" {

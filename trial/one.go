@@ -19,9 +19,9 @@ import (
 // defaultGrace is how long after its trial's time a generator counts as hung.
 const defaultGrace = 60 * time.Second
 
-// one runs one trial on the deployed sizing. A fault of the generator or the function
+// runTrial runs one trial on the deployed sizing. A fault of the generator or the function
 // makes the outcome invalid; an error ends the campaign.
-func (s *site) one(ctx context.Context, key vitrine.Key, window time.Duration) (out vitrine.Outcome, err error) {
+func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Duration) (out vitrine.Outcome, err error) {
 	scratch := filepath.Join(s.generator.Dir, fmt.Sprintf("%d-%d", key.Seq, key.Attempt))
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
 		return out, err

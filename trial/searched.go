@@ -14,9 +14,9 @@ type seeking struct {
 	again  bool // the sizing was measured before, and this time counts
 }
 
-// seek makes the search for the sizing's rates. It begins at the capacity that the
+// newSeeking makes the search for the sizing's rates. It begins at the capacity that the
 // search for sizings expects.
-func (c *Campaign) seek(chosen size.Step) (seeking, error) {
+func (c *Campaign) newSeeking(chosen size.Step) (seeking, error) {
 	cfg := c.rateConfig()
 	const doubled = 2 // growth by one flavor or instance seldom more than doubles the capacity
 	switch p := chosen.Predicted; {
@@ -37,8 +37,8 @@ func (s seeking) estimate(history []vitrine.Outcome) []vitrine.Capacity {
 	return rate.Estimate(history, s.cfg)
 }
 
-// searched returns the configuration of a sizing's rate search, for the report.
-func searched(name string, cfg rate.Config) *result.Search {
+// searchConfig returns the configuration of a sizing's rate search, for the report.
+func searchConfig(name string, cfg rate.Config) *result.Search {
 	return &result.Search{
 		Name: name, Min: cfg.Min, Max: cfg.Max, Increase: cfg.Increase, Duration: cfg.Duration.Seconds(), Repeat: cfg.Repeat,
 		Precision: cfg.Precision, Confidence: cfg.Confidence, Overhead: cfg.Overhead.Seconds(), Stateful: cfg.Stateful,

@@ -55,7 +55,7 @@ func (s *site) ready(ctx context.Context, restart bool, settle time.Duration) er
 			return err
 		}
 	}
-	if err := s.asleep(); err != nil {
+	if err := s.checkAwake(); err != nil {
 		return err
 	}
 	if s.deployment != nil && !restart && !s.stale {
@@ -102,9 +102,9 @@ func (s *site) close(ctx context.Context) error {
 	return errors.Join(s.end(ctx), s.bed.Close(ctx))
 }
 
-// after decides whether the next trial needs a fresh deployment: a stateful function
+// decideFresh decides whether the next trial needs a fresh deployment: a stateful function
 // does after an overload, and every function does after it lost an instance.
-func (s *site) after(overloaded bool) {
+func (s *site) decideFresh(overloaded bool) {
 	stateful := s.Deployment.Stateful && overloaded
 	s.stale = stateful || (s.deployment != nil && s.deployment.Ended() != nil)
 }

@@ -15,9 +15,9 @@ type finding struct {
 	size.Profiled
 }
 
-// learn evaluates the trials of one sizing and enters the result in the summary. Of
+// evaluate evaluates the trials of one sizing and enters the result in the summary. Of
 // disturbed trials only the number and the time count.
-func (c *Campaign) learn(s *site, rates seeking, all []vitrine.Outcome) vitrine.Measured {
+func (c *Campaign) evaluate(s *site, rates seeking, all []vitrine.Outcome) vitrine.Measured {
 	choice, sizing, history := s.choice, s.sizing, undisturbed(all)
 	m := vitrine.Measured{
 		Again:      rates.again,
@@ -35,7 +35,7 @@ func (c *Campaign) learn(s *site, rates seeking, all []vitrine.Outcome) vitrine.
 		Substrate: choice.Substrate, Options: choice.Options, Again: m.Again,
 		Capacities: m.Capacities, Bottleneck: m.Bottleneck, Utilization: m.Utilization[c.Deployment.Mode.ScaleOn],
 		Trials: len(all), LoadSeconds: rate.LoadSeconds(all),
-		Search: searched(c.Workload.Search, rates.cfg),
+		Search: searchConfig(c.Workload.Search, rates.cfg),
 	})
 	for _, o := range all {
 		if !o.Valid {
