@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// largest is the maximum size of a message on a stream, in bytes: as in a datagram.
-	largest = datagram.Largest
+	// maxMessage is the maximum size of a message on a stream, in bytes: as in a datagram.
+	maxMessage = datagram.Largest
 	// dialTime is the time limit for making a connection.
 	dialTime = 5 * time.Second
 	// writeTime is how long a write may wait for the peer before the stream ends.
@@ -33,7 +33,7 @@ const (
 type stream struct {
 	peer     netip.AddrPort
 	known    bool // the peer is an instance
-	came     bool // the peer opened it
+	accepted bool // the peer opened it
 	listener int  // that the stream belongs to
 	queue    chan *[]byte
 	done     chan struct{} // closed when the stream has ended
@@ -75,14 +75,14 @@ func (c *stream) connect(conn *net.TCPConn) bool {
 	return !c.ended()
 }
 
-// allow sets the deadline of the next write. After end, the deadline of end stays.
-func (c *stream) allow(patience time.Duration) error {
+// setWriteDeadline sets the deadline of the next write. After end, the deadline of end stays.
+func (c *stream) setWriteDeadline(timeout time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended() {
 		return nil
 	}
-	return c.conn.SetWriteDeadline(time.Now().Add(patience))
+	return c.conn.SetWriteDeadline(time.Now().Add(timeout))
 }
 
 // dial makes the connection of a stream and serves it.
@@ -94,13 +94,13 @@ func (st *streams) dial(c *stream) {
 	if err != nil {
 		st.log.Debug("SIP over TCP: connect", "peer", c.peer, "error", err)
 		st.broken.Add(1)
-		st.leave(c)
+		st.remove(c)
 		return
 	}
 	st.dialed.Add(1)
 	if !c.connect(conn.(*net.TCPConn)) {
 		_ = conn.Close() // nothing was sent on it
-		st.leave(c)
+		st.remove(c)
 		return
 	}
 	st.serve(c)
@@ -130,7 +130,7 @@ func (st *streams) serve(c *stream) {
 		st.log.Debug("SIP over TCP: connection ended", "peer", c.peer, "error", err)
 	}
 	_ = c.conn.Close() // the stream has ended, so an error does not matter
-	st.leave(c)
+	st.remove(c)
 }
 
 // write sends the queue until the stream ends, and then ends the reading.
@@ -161,7 +161,7 @@ func (st *streams) write(c *stream) {
 
 func (st *streams) writeOne(c *stream, b *[]byte) bool {
 	defer st.release(c, b)
-	err := c.allow(st.patience)
+	err := c.setWriteDeadline(st.writeTimeout)
 	if err == nil {
 		_, err = c.conn.Write(*b)
 	}
@@ -176,9 +176,9 @@ func (st *streams) writeOne(c *stream, b *[]byte) bool {
 // read reads messages from a connection (RFC 3261 section 18.3) until it ends, is silent
 // for too long, or sends something that is not SIP.
 func (st *streams) read(c *stream) error {
-	buffer := make([]byte, 0, mostBuffer)
+	buffer := make([]byte, 0, maxBuffer)
 	deadline := time.Now().Add(st.idle)
-	if c.came && !c.known {
+	if c.accepted && !c.known {
 		deadline = time.Now().Add(st.first)
 	}
 	for {
@@ -208,7 +208,7 @@ func (st *streams) read(c *stream) error {
 // but not handled. next tells whether rest begins another message than before.
 func (st *streams) extend(c *stream, deadline time.Time, next bool, rest []byte) time.Time {
 	switch {
-	case c.handled == 0 && c.came && !c.known: // its first message is still to come
+	case c.handled == 0 && c.accepted && !c.known: // its first message is still to come
 		return deadline
 	case !hasBegun(rest):
 		return time.Now().Add(st.idle)
@@ -231,11 +231,11 @@ func (st *streams) take(c *stream, buffer []byte) ([]byte, error) {
 			st.send(&Outgoing{To: c.peer, Flow: c.peer, Listener: c.listener, Parts: [][]byte{pong}})
 			continue
 		}
-		n, err := sip.Frame(rest, largest)
+		n, err := sip.Frame(rest, maxMessage)
 		if err != nil {
 			// Framing is lost: answer this message, and end the stream.
 			st.handle(c, rest[:len(rest):len(rest)])
-			return nil, fmt.Errorf("%w; it ends", err)
+			return nil, fmt.Errorf("%w; the connection ends", err)
 		}
 		if n == 0 {
 			break
@@ -249,10 +249,10 @@ func (st *streams) take(c *stream, buffer []byte) ([]byte, error) {
 // trim returns the buffer's content in a small buffer once a large message has been
 // handled, because a connection may stay open for long.
 func trim(buffer []byte) []byte {
-	if cap(buffer) <= mostBuffer || len(buffer) > mostBuffer/2 {
+	if cap(buffer) <= maxBuffer || len(buffer) > maxBuffer/2 {
 		return buffer
 	}
-	return append(make([]byte, 0, mostBuffer), buffer...)
+	return append(make([]byte, 0, maxBuffer), buffer...)
 }
 
 var pong = []byte("\r\n")

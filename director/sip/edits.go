@@ -2,8 +2,8 @@ package sip
 
 import "bytes"
 
-// mostEdits is the maximum number of edits in one message.
-const mostEdits = 16
+// maxEdits is the maximum number of edits in one message.
+const maxEdits = 16
 
 // An edit replaces the bytes from at to end.
 type edit struct {
@@ -15,10 +15,10 @@ type edit struct {
 // of the message and of the inserted texts.
 type edits struct {
 	data  []byte
-	list  [mostEdits]edit
+	list  [maxEdits]edit
 	n     int
 	full  bool // an edit was refused
-	parts [2*mostEdits + 1][]byte
+	parts [2*maxEdits + 1][]byte
 }
 
 func (e *edits) reset(data []byte) { e.data, e.n, e.full = data, 0, false }
@@ -43,7 +43,7 @@ func (e *edits) lineStart(view []byte) int {
 func (e *edits) insert(at int, with []byte) { e.replace(at, at, with) }
 func (e *edits) cut(at, end int)            { e.replace(at, end, nil) }
 func (e *edits) replace(at, end int, with []byte) {
-	if e.n == mostEdits {
+	if e.n == maxEdits {
 		e.full = true
 		return
 	}

@@ -29,43 +29,43 @@ type loss struct {
 
 func lossKey(ty table.Type, id uint16) uint32 { return uint32(ty)<<16 | uint32(id) }
 
-// usualValidity is how long feedback without oc-validity counts (RFC 7339 section 4.3).
-const usualValidity = 500 * time.Millisecond
+// defaultValidity is how long feedback without oc-validity counts (RFC 7339 section 4.3).
+const defaultValidity = 500 * time.Millisecond
 
-// longestValidity limits how long feedback counts. A live instance repeats its feedback.
-const longestValidity = 10 * time.Second
+// maxValidity limits how long feedback counts. A live instance repeats its feedback.
+const maxValidity = 10 * time.Second
 
-// tell records the feedback in the director's own Via of a response.
-func (l *losses) tell(now time.Duration, ty table.Type, id uint16, v *sip.ViaHop) {
+// record stores the feedback in the director's own Via of a response.
+func (l *losses) record(now time.Duration, ty table.Type, id uint16, v *sip.ViaHop) {
 	percent, ok := sip.ParseNumber(v.OC)
 	if !ok || percent > 100 {
 		return
 	}
-	validity := usualValidity
+	validity := defaultValidity
 	if n, ok := sip.ParseNumber(v.OCValidity); ok && n <= 1<<24 {
-		validity = min(time.Duration(n)*time.Millisecond, longestValidity)
+		validity = min(time.Duration(n)*time.Millisecond, maxValidity)
 	}
-	one := l.find(ty, id)
-	if one == nil {
+	asked := l.find(ty, id)
+	if asked == nil {
 		if percent == 0 {
 			return
 		}
-		one = l.enter(ty, id)
+		asked = l.add(ty, id)
 	}
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	if sequence := v.OCSequence(); sequence >= one.sequence {
-		one.sequence = sequence
-		one.percent.Store(uint32(percent))
-		one.until.Store(int64(now + validity))
+	asked.mu.Lock()
+	defer asked.mu.Unlock()
+	if sequence := v.OCSequence(); sequence >= asked.sequence {
+		asked.sequence = sequence
+		asked.percent.Store(uint32(percent))
+		asked.until.Store(int64(now + validity))
 	}
 }
 
 // refuses reports whether to refuse a new transaction for an instance. It refuses the
 // share that the instance asks for, and always decides alike for one transaction.
 func (l *losses) refuses(now time.Duration, target *table.Target, transaction uint64) bool {
-	one := l.find(target.Type, target.ID)
-	return one != nil && int64(now) < one.until.Load() && transaction%100 < uint64(one.percent.Load())
+	asked := l.find(target.Type, target.ID)
+	return asked != nil && int64(now) < asked.until.Load() && transaction%100 < uint64(asked.percent.Load())
 }
 
 func (l *losses) find(ty table.Type, id uint16) *loss {
@@ -75,21 +75,21 @@ func (l *losses) find(ty table.Type, id uint16) *loss {
 	return nil
 }
 
-// enter adds an instance if it is missing, and returns its entry.
-func (l *losses) enter(ty table.Type, id uint16) *loss {
+// add adds an instance if it is missing, and returns its entry.
+func (l *losses) add(ty table.Type, id uint16) *loss {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if one := l.find(ty, id); one != nil {
-		return one
+	if asked := l.find(ty, id); asked != nil {
+		return asked
 	}
 	next := map[uint32]*loss{}
 	if m := l.of.Load(); m != nil {
 		next = maps.Clone(*m)
 	}
-	one := new(loss)
-	next[lossKey(ty, id)] = one
+	asked := new(loss)
+	next[lossKey(ty, id)] = asked
 	l.of.Store(&next)
-	return one
+	return asked
 }
 
 // feedback writes the gate's overload feedback into the Via of a client that asks for it

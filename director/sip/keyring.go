@@ -24,8 +24,8 @@ type SigningKey struct {
 // A Keyring is the set of keys in force. It is immutable. Directors side by side use the
 // same keys.
 type Keyring struct {
-	signs *signingKey
-	keys  [256]signingKey // by ID
+	signer *signingKey
+	keys   [256]signingKey // by ID
 	// Whether a Via, or a Record-Route and Path, without a MAC is accepted: directors of
 	// an earlier version wrote none.
 	oldVias, oldRoutes bool
@@ -53,7 +53,7 @@ func NewKeyring(keys []SigningKey, oldVias, oldRoutes bool) (*Keyring, error) {
 			via: k.Via, route: k.Route,
 		}
 	}
-	r.signs = &r.keys[keys[0].ID]
+	r.signer = &r.keys[keys[0].ID]
 	return r, nil
 }
 
@@ -115,9 +115,9 @@ type way struct {
 	begins bool // the request begins a counted dialog
 }
 
-// overVia returns the input of the MAC in Via. It consists of values, not of text,
+// viaInput returns the input of the MAC in Via. It consists of values, not of text,
 // because proxies may rewrite a Via.
-func (p *Proxy) overVia(s *stamp, w *way) []byte {
+func (p *Proxy) viaInput(s *stamp, w *way) []byte {
 	b := append(p.over[:0], viaKind, 0)
 	if w.begins {
 		b[1] = 1
@@ -128,10 +128,10 @@ func (p *Proxy) overVia(s *stamp, w *way) []byte {
 	return p.over
 }
 
-// overMark returns the input of the MAC in Record-Route and Path. An inward entry is
+// markInput returns the input of the MAC in Record-Route and Path. An inward entry is
 // valid for its own dialog only, which Call-ID identifies. An outward entry, as in Path,
 // is valid for any dialog, but counts only in requests from an instance.
-func (p *Proxy) overMark(k *signingKey, m *routeMark, callID []byte) []byte {
+func (p *Proxy) markInput(k *signingKey, m *routeMark, callID []byte) []byte {
 	b := append(p.over[:0], routeKind, 0)
 	if m.outward {
 		b[1] = 1
@@ -165,9 +165,9 @@ func replyOf(v *sip.ViaHop, from netip.AddrPort, stream bool) netip.AddrPort {
 	return netip.AddrPortFrom(from.Addr(), cmp.Or(v.Port, sip.DefaultPort))
 }
 
-// writtenReply returns the result of replyOf again, from what received wrote into the
+// readReply returns the result of replyOf again, from what received wrote into the
 // Via. ok is false if the Via does not contain it.
-func writtenReply(v *sip.ViaHop, stream bool) (a netip.AddrPort, ok bool) {
+func readReply(v *sip.ViaHop, stream bool) (a netip.AddrPort, ok bool) {
 	host := v.Host
 	if len(v.Received) > 0 {
 		host = v.Received

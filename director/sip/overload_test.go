@@ -107,7 +107,7 @@ func TestInstanceFeedback(t *testing.T) {
 		t.Errorf("%d refused for a stranger", n)
 	}
 	tell(`;oc=100;oc-validity=16000000;oc-seq=14`, six)
-	s.now += longestValidity - time.Millisecond
+	s.now += maxValidity - time.Millisecond
 	if n := refused(); n != 400 {
 		t.Errorf("%d of 400 refused", n)
 	}

@@ -186,9 +186,9 @@ func TestLength(t *testing.T) {
 	if string(m.Body) != body || strings.Count(r.text, "\r\nContent-Length: 26\r\n") != 1 || r.listener != tcp4 {
 		t.Errorf("by listener %d:\n%s", r.listener, r.text)
 	}
-	said, _ := s.must(strings.Replace(text, "\r\n", "\r\nl: 26\r\n", 1), client, udp4)
-	if strings.Contains(said.text, "Content-Length") || !strings.Contains(said.text, "\r\nl: 26\r\n") {
-		t.Errorf("said twice:\n%s", said.text)
+	given, _ := s.must(strings.Replace(text, "\r\n", "\r\nl: 26\r\n", 1), client, udp4)
+	if strings.Contains(given.text, "Content-Length") || !strings.Contains(given.text, "\r\nl: 26\r\n") {
+		t.Errorf("said twice:\n%s", given.text)
 	}
 	s.status(400, strings.Replace(text, "/UDP", "/TCP", 1), client, tcp4)
 	r, _ = s.must(strings.Replace(register, "/UDP", "/TCP", 1), client, tcp4)

@@ -39,7 +39,7 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 	}
 	// A strict router put the director's URI into the request line and the original
 	// request URI at the end of Route (section 16.4).
-	if !p.unstrict(m) {
+	if !p.undoStrictRouting(m) {
 		return p.answer(m, s, 400, "Bad Route", meter.Malformed)
 	}
 	s.routes = p.takeRoutes(m)
@@ -66,8 +66,8 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 	return p.inward(m, n, s)
 }
 
-// unstrict undoes the change of a strict router. It returns false if that is impossible.
-func (p *Proxy) unstrict(m *sip.Message) bool {
+// undoStrictRouting undoes the change of a strict router. It returns false if it cannot.
+func (p *Proxy) undoStrictRouting(m *sip.Message) bool {
 	if m.Route == nil || bytes.IndexByte(m.URI, '.') < 0 {
 		return true
 	}
@@ -306,8 +306,8 @@ func (p *Proxy) outward(m *sip.Message, n int, s *pass) bool {
 		return false
 	}
 	p.counts.Outward.Add(1)
-	if string(m.Method) == "BYE" && !s.passedOn(m) { // its response may never come, and anybody may send it
-		p.dialog(m, &s.stamp, false)
+	if string(m.Method) == "BYE" && !s.isForwarded(m) { // its response may never come, and anybody may send it
+		p.countDialog(m, &s.stamp, false)
 	}
 	return true
 }
@@ -319,7 +319,7 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) bool {
 	if at < 0 {
 		return p.answer(m, s, 502, "No Such Transport", meter.Unroutable)
 	}
-	place, came := &p.server.places[at], &p.server.places[p.in.Listener]
+	place, inbound := &p.server.places[at], &p.server.places[p.in.Listener]
 	p.out.Listener = at
 	p.received(&s.via)
 
@@ -327,16 +327,16 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) bool {
 	if p.rules.feedback && !s.stamp.outward {
 		b = append(b, `;oc;oc-algo="loss"`...)
 	}
-	w := way{flow: p.flow(came), reply: replyOf(&s.via, p.in.From, came.Stream), begins: s.begins(m)}
-	if came.Stream {
+	w := way{flow: p.flow(inbound), reply: replyOf(&s.via, p.in.From, inbound.Stream), begins: s.begins(m)}
+	if inbound.Stream {
 		b = appendFlow(append(append(append(b, ';'), flowName...), '='), w.flow)
 	}
 	if w.begins {
 		b = append(append(b, ';'), beginsName...)
 	}
-	b = p.keys.signs.append(append(append(append(b, ';'), macName...), '='), p.overVia(&s.stamp, &w))
+	b = p.keys.signer.append(append(append(append(b, ';'), macName...), '='), p.viaInput(&s.stamp, &w))
 	b = append(b, '\r', '\n')
-	b = p.appendRoute(b, m, s, place, came)
+	b = p.appendRoute(b, m, s, place, inbound)
 	if s.addHop {
 		b = append(b, startHops...)
 	}
@@ -354,24 +354,24 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) bool {
 // begins reports whether the request begins a dialog that is counted once it is
 // established.
 func (s *pass) begins(m *sip.Message) bool {
-	return string(m.Method) == "INVITE" && s.stamp.ty != noType && !hasTag(m.To) && !s.passedOn(m)
+	return string(m.Method) == "INVITE" && s.stamp.ty != noType && !hasTag(m.To) && !s.isForwarded(m)
 }
 
-// passedOn reports whether an instance only forwards the request. The request then came
+// isForwarded reports whether an instance only forwards the request. The request then came
 // inward before, through this director or one beside it, and was counted there.
-func (s *pass) passedOn(m *sip.Message) bool {
+func (s *pass) isForwarded(m *sip.Message) bool {
 	return s.stamp.outward && bytes.Contains(m.Header, ownBranch)
 }
 
 // appendRoute appends Record-Route to a request that may begin a dialog, and Path to an
 // inward REGISTER.
-func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, leaves, came *place) []byte {
+func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, outbound, inbound *place) []byte {
 	switch string(m.Method) {
 	case "REGISTER":
 		if s.stamp.outward {
 			return b
 		}
-		b = p.appendURI(append(b, "Path: "...), leaves, 'o', s.stamp.id, p.flow(came), p.rules.types[s.stamp.ty].name)
+		b = p.appendURI(append(b, "Path: "...), outbound, 'o', s.stamp.id, p.flow(inbound), p.rules.types[s.stamp.ty].name)
 		return append(b, '\r', '\n')
 	case "INVITE", "SUBSCRIBE", "REFER":
 	default:
@@ -385,19 +385,19 @@ func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, leaves, came *pla
 	// uses its own transport (RFC 5658 section 4.2).
 	b = append(b, "Record-Route: "...)
 	if !s.stamp.outward {
-		b = p.appendURI(b, leaves, 'o', id, p.flow(came), name)
-		b = p.appendURI(append(b, ", "...), came, 'i', id, netip.AddrPort{}, name)
+		b = p.appendURI(b, outbound, 'o', id, p.flow(inbound), name)
+		b = p.appendURI(append(b, ", "...), inbound, 'i', id, netip.AddrPort{}, name)
 	} else {
-		b = p.appendURI(b, leaves, 'i', id, netip.AddrPort{}, name)
-		b = p.appendURI(append(b, ", "...), came, 'o', id, p.out.Flow, name)
+		b = p.appendURI(b, outbound, 'i', id, netip.AddrPort{}, name)
+		b = p.appendURI(append(b, ", "...), inbound, 'o', id, p.out.Flow, name)
 	}
 	return append(b, '\r', '\n')
 }
 
 // flow returns the remote address of the TCP connection that a request came on, for later
 // requests in the other direction (RFC 5626 section 5.3). It is invalid for UDP.
-func (p *Proxy) flow(came *place) netip.AddrPort {
-	if came.Stream {
+func (p *Proxy) flow(inbound *place) netip.AddrPort {
+	if inbound.Stream {
 		return p.in.From
 	}
 	return netip.AddrPort{}

@@ -33,9 +33,9 @@ func (p *Proxy) response(m *sip.Message, n int) bool {
 	}
 	p.cutVia(m)
 	if s.ty != noType {
-		p.answered(m, &s, w.begins)
+		p.countResponse(m, &s, w.begins)
 		if !s.outward && len(own.OC) > 0 && p.rules.feedback && p.isInstance(&s) {
-			p.server.losses.tell(p.in.At, s.ty, s.id, &own)
+			p.server.losses.record(p.in.At, s.ty, s.id, &own)
 		}
 		if !s.outward {
 			p.feedback(&next, p.rules.types[s.ty].Gate)
@@ -70,7 +70,7 @@ func (p *Proxy) wayBack(own, next *sip.ViaHop) (s stamp, w way, stream, ok bool)
 		}
 	}
 	if mac == nil && p.keys.oldVias {
-		w.reply, ok = writtenReply(next, next.Stream)
+		w.reply, ok = readReply(next, next.Stream)
 		// Anybody could have written a Via without a MAC, so the instance's end must be
 		// trusted.
 		end := p.in.From.Addr()
@@ -84,11 +84,11 @@ func (p *Proxy) wayBack(own, next *sip.ViaHop) (s stamp, w way, stream, ok bool)
 			return s, w, false, false
 		}
 	}
-	if w.reply, ok = writtenReply(next, stream); !ok {
+	if w.reply, ok = readReply(next, stream); !ok {
 		return s, w, stream, false
 	}
 	k := p.keys.find(mac)
-	return s, w, stream, k != nil && k.via && k.verify(mac, p.overVia(&s, &w))
+	return s, w, stream, k != nil && k.via && k.verify(mac, p.viaInput(&s, &w))
 }
 
 // isInstance reports whether a response may come from the instance that the request went
@@ -106,9 +106,9 @@ func (p *Proxy) cutVia(m *sip.Message) {
 	p.edits.cut(start, end)
 }
 
-// answered counts a response. Anybody may answer a request from an instance. Only an
+// countResponse counts a response. Anybody may answer a request from an instance. Only an
 // instance or a trusted address may answer a request to an instance.
-func (p *Proxy) answered(m *sip.Message, s *stamp, begins bool) {
+func (p *Proxy) countResponse(m *sip.Message, s *stamp, begins bool) {
 	method := string(m.SequenceMethod)
 	if method == "CANCEL" || !s.outward && !p.isTrusted(p.in.From.Addr()) {
 		return
@@ -130,11 +130,11 @@ func (p *Proxy) answered(m *sip.Message, s *stamp, begins bool) {
 	switch method {
 	case "INVITE": // even if the meter has forgotten the INVITE after long ringing
 		if begins && m.Status < 300 && isRecorded(m) {
-			p.dialog(m, s, true)
+			p.countDialog(m, s, true)
 		}
 	case "BYE": // after 401 or 407 another BYE follows; an outward BYE was counted when it was sent
 		if !s.outward && m.Status != 401 && m.Status != 407 {
-			p.dialog(m, s, false)
+			p.countDialog(m, s, false)
 		}
 	}
 }
@@ -149,8 +149,8 @@ func isRecorded(m *sip.Message) bool {
 	return false
 }
 
-// dialog counts the begin or end of a dialog once, however many messages report it.
-func (p *Proxy) dialog(m *sip.Message, s *stamp, began bool) {
+// countDialog counts the begin or end of a dialog once, however many messages report it.
+func (p *Proxy) countDialog(m *sip.Message, s *stamp, began bool) {
 	target := p.server.epochs.View().Table.ByID(s.ty, s.id)
 	if target != nil && p.meter.First(p.in.At, dialogKey(m, s, began)) {
 		p.meter.Dialog(target, began)

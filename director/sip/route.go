@@ -43,15 +43,15 @@ func (p *Proxy) appendURI(b []byte, at *place, direction byte, id uint16, flow n
 		b = appendFlow(b, flow)
 	}
 	m := routeMark{outward: direction == 'o', id: id, flow: b[start:], typeName: typeName}
-	over := p.overMark(p.keys.signs, &m, p.message.CallID)
+	over := p.markInput(p.keys.signer, &m, p.message.CallID)
 	b = append(append(append(b, '.'), typeName...), '.')
-	return append(p.keys.signs.append(b, over), at.uri...)
+	return append(p.keys.signer.append(b, over), at.uri...)
 }
 
 // isSigned reports whether the mark has a MAC by a key that verifies Route entries.
 func (p *Proxy) isSigned(m *routeMark) bool {
 	k := p.keys.find(m.mac)
-	return k != nil && k.route && k.verify(m.mac, p.overMark(k, m, p.message.CallID))
+	return k != nil && k.route && k.verify(m.mac, p.markInput(k, m, p.message.CallID))
 }
 
 // routes is the result of reading a request's Route header.

@@ -103,7 +103,7 @@ func NewRules(c RulesConfig) (*Rules, error) {
 	r := &Rules{region: c.Region, trusted: slices.Clone(c.Trusted), feedback: c.Feedback}
 	for _, name := range c.Types {
 		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
-			return nil, fmt.Errorf("type %q: its name must be of letters, digits, '-' and '_', for it goes into Record-Route", name)
+			return nil, fmt.Errorf("type %q: its name must consist of letters, digits, '-' and '_', because it goes into Record-Route", name)
 		}
 		r.types = append(r.types, typeRules{c.Options[name], []byte(name)})
 	}
@@ -118,7 +118,7 @@ func NewRules(c RulesConfig) (*Rules, error) {
 			return nil, fmt.Errorf("rule %d: no type %q; there are %s", i+1, in.Type, strings.Join(c.Types, ", "))
 		}
 		if int(in.Key) >= len(keyNames) {
-			return nil, fmt.Errorf("rule %d: no key has the number %d", i+1, in.Key)
+			return nil, fmt.Errorf("rule %d: unknown key number %d", i+1, in.Key)
 		}
 		r.rules = append(r.rules, steeringRule{in.Method, in.Event, ty, in.Key})
 	}
@@ -155,7 +155,7 @@ func (r *Rules) find(m *sip.Message) (found *steeringRule, named bool) {
 		return found, named
 	}
 	for i := range r.rules {
-		if r.rules[i].method == "" && fits(r.rules[i].event, m.Event) {
+		if r.rules[i].method == "" && matchesEvent(r.rules[i].event, m.Event) {
 			return &r.rules[i], false
 		}
 	}
@@ -170,16 +170,16 @@ func (r *Rules) match(method, event []byte) (found *steeringRule, named bool) {
 			continue
 		}
 		named = true
-		if fits(r.rules[i].event, event) {
+		if matchesEvent(r.rules[i].event, event) {
 			return &r.rules[i], true
 		}
 	}
 	return nil, named
 }
 
-// fits reports whether an Event header names the package; the header's parameters do not
+// matchesEvent reports whether an Event header names the package; the header's parameters do not
 // count (RFC 6665 section 8.2.1).
-func fits(want string, event []byte) bool {
+func matchesEvent(want string, event []byte) bool {
 	if want == "" {
 		return true
 	}

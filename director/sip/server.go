@@ -57,8 +57,8 @@ type Server struct {
 // Listen opens or takes over the sockets. Messages wait in the sockets until Run. The
 // caller closes the Server.
 func Listen(c Config) (_ *Server, err error) {
-	if len(c.Listeners) == 0 || len(c.Listeners) > mostListeners {
-		return nil, fmt.Errorf("%d SIP listeners: there must be 1 to %d", len(c.Listeners), mostListeners)
+	if len(c.Listeners) == 0 || len(c.Listeners) > maxListeners {
+		return nil, fmt.Errorf("%d SIP listeners: there must be 1 to %d", len(c.Listeners), maxListeners)
 	}
 	if c.Epochs == nil || c.Rules == nil || c.Meter == nil || c.Now == nil || c.Log == nil {
 		return nil, errors.New("sip: a Config needs Epochs, Rules, Meter, Now and Log")

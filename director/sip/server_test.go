@@ -160,10 +160,10 @@ func TestEndOfStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	st := &streams{patience: time.Hour}
-	c := &stream{conn: conn, queue: make(chan *[]byte, waiting), done: make(chan struct{})}
-	for range waiting { // more than the kernel takes
-		b := make([]byte, largest)
+	st := &streams{writeTimeout: time.Hour}
+	c := &stream{conn: conn, queue: make(chan *[]byte, queueLength), done: make(chan struct{})}
+	for range queueLength { // more than the kernel takes
+		b := make([]byte, maxMessage)
 		c.queue <- &b
 	}
 	written := make(chan struct{})
@@ -171,7 +171,7 @@ func TestEndOfStream(t *testing.T) {
 		defer close(written)
 		st.write(c)
 	}()
-	if _, err := io.ReadFull(peer, make([]byte, largest)); err != nil {
+	if _, err := io.ReadFull(peer, make([]byte, maxMessage)); err != nil {
 		t.Fatal(err)
 	}
 	c.end()

@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// usualConnections, usualFirst and usualQueues are the defaults of Config.
-	usualConnections = 10_000
-	usualFirst       = 10 * time.Second
-	usualQueues      = 64 << 20
-	// leastSource is the lowest default of Config.PerSource, because several clients may
+	// defaultConnections, defaultFirst and defaultQueues are the defaults of Config.
+	defaultConnections = 10_000
+	defaultFirst       = 10 * time.Second
+	defaultQueues      = 64 << 20
+	// minPerSource is the lowest default of Config.PerSource, because several clients may
 	// share one address.
-	leastSource = 16
-	// mostBuffer is the size of the largest buffers that are reused, in bytes.
-	mostBuffer = 8 << 10
+	minPerSource = 16
+	// maxBuffer is the size of the largest buffers that are reused, in bytes.
+	maxBuffer = 8 << 10
 )
 
 // share sets the limits of connections and queues. They reserve a part for instances,
 // which no other peer can take.
 func (st *streams) share(c *Config) {
 	st.idle = cmp.Or(st.idle, 10*time.Minute)
-	st.first = min(cmp.Or(c.First, usualFirst), st.idle)
-	st.most = cmp.Or(c.Connections, usualConnections)
-	st.mostOthers = st.most - st.most/10
-	st.mostSource = cmp.Or(c.PerSource, max(st.most/10, leastSource))
-	st.room = cmp.Or(c.Queues, usualQueues)
+	st.first = min(cmp.Or(c.First, defaultFirst), st.idle)
+	st.maxConnections = cmp.Or(c.Connections, defaultConnections)
+	st.maxOthers = st.maxConnections - st.maxConnections/10
+	st.maxPerSource = cmp.Or(c.PerSource, max(st.maxConnections/10, minPerSource))
+	st.room = cmp.Or(c.Queues, defaultQueues)
 	st.others = map[netip.Addr]int{}
 }
 
@@ -41,19 +41,19 @@ func (st *streams) isInstance(a netip.Addr) bool {
 // hasRoom reports whether another connection with an address that is not an instance's is
 // allowed.
 func (st *streams) hasRoom(a netip.Addr) bool {
-	return st.count < st.mostOthers && st.others[source.Of(a)] < st.mostSource
+	return st.count < st.maxOthers && st.others[source.Of(a)] < st.maxPerSource
 }
 
-// remember counts a new stream.
-func (st *streams) remember(c *stream) {
+// addCount adds a new stream to the counts.
+func (st *streams) addCount(c *stream) {
 	if !c.known {
 		st.count++
 		st.others[source.Of(c.peer.Addr())]++
 	}
 }
 
-// forget uncounts a stream that ended.
-func (st *streams) forget(c *stream) {
+// dropCount removes a stream that ended from the counts.
+func (st *streams) dropCount(c *stream) {
 	if c.known {
 		return
 	}
@@ -87,7 +87,7 @@ func (st *streams) release(c *stream, b *[]byte) {
 // recycle keeps a buffer for reuse. It leaves a large buffer to the garbage collector,
 // because small messages would otherwise end up in large buffers.
 func (st *streams) recycle(b *[]byte) {
-	if cap(*b) <= mostBuffer {
+	if cap(*b) <= maxBuffer {
 		*b = (*b)[:0]
 		st.buffers.Put(b)
 	}

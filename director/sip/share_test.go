@@ -51,7 +51,7 @@ func TestSlotsForInstances(t *testing.T) {
 
 // TestSources: the addresses of one IPv6 network share one source's connections.
 func TestSources(t *testing.T) {
-	st := &streams{mostOthers: 100, mostSource: 2, others: map[netip.Addr]int{}}
+	st := &streams{maxOthers: 100, maxPerSource: 2, others: map[netip.Addr]int{}}
 	var all []*stream
 	enter := func(text string, want bool) {
 		t.Helper()
@@ -61,7 +61,7 @@ func TestSources(t *testing.T) {
 		}
 		if want {
 			all = append(all, &stream{peer: netip.AddrPortFrom(a, 1)})
-			st.remember(all[len(all)-1])
+			st.addCount(all[len(all)-1])
 		}
 	}
 	for _, a := range []string{"2001:db8::1", "2001:db8::2:1", "2001:db8:0:1::1", "192.0.2.1", "192.0.2.2", "192.0.2.1"} {
@@ -70,7 +70,7 @@ func TestSources(t *testing.T) {
 	enter("2001:db8::3", false)
 	enter("192.0.2.1", false)
 	for _, c := range all {
-		st.forget(c)
+		st.dropCount(c)
 	}
 	if st.count != 0 || len(st.others) != 0 {
 		t.Errorf("%d connections, %d sources left", st.count, len(st.others))
@@ -111,18 +111,18 @@ func TestLineEndsBeginNothing(t *testing.T) {
 		next   bool
 		idle   bool
 	}{
-		{&stream{came: true, handled: 1}, "", true, true},
-		{&stream{came: true, handled: 1}, "\r\n", true, true},
-		{&stream{came: true, handled: 1}, "\r", false, true},
+		{&stream{accepted: true, handled: 1}, "", true, true},
+		{&stream{accepted: true, handled: 1}, "\r\n", true, true},
+		{&stream{accepted: true, handled: 1}, "\r", false, true},
 		{&stream{known: true}, "\r\n", true, true},
-		{&stream{came: true, handled: 1}, "\r\nO", true, false},
+		{&stream{accepted: true, handled: 1}, "\r\nO", true, false},
 		{&stream{known: true}, "O", true, false},
 	} {
 		if got := st.extend(c.stream, late, c.next, []byte(c.rest)); got.After(soon) != c.idle || got.Equal(late) {
 			t.Errorf("%q: deadline in %v", c.rest, time.Until(got))
 		}
 	}
-	if got := st.extend(&stream{came: true}, late, true, []byte("\r\n")); !got.Equal(late) {
+	if got := st.extend(&stream{accepted: true}, late, true, []byte("\r\n")); !got.Equal(late) {
 		t.Error("line ends count as a client's first message")
 	}
 }
@@ -161,7 +161,7 @@ func TestQueuesCountWhatTheyHold(t *testing.T) {
 	st := &streams{room: room, conns: map[netip.AddrPort]*stream{}}
 	for port := range uint16(100) {
 		at := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)
-		st.conns[at] = &stream{peer: at, known: true, queue: make(chan *[]byte, waiting)}
+		st.conns[at] = &stream{peer: at, known: true, queue: make(chan *[]byte, queueLength)}
 		for held := make([]byte, 100, large); st.push(&Outgoing{Flow: at}, &held); held = make([]byte, 100, large) {
 		}
 	}
@@ -177,7 +177,7 @@ func TestQueuesCountWhatTheyHold(t *testing.T) {
 		t.Errorf("the queues held %d bytes, there is room for %d; %d are left", held, room, st.queued.Load())
 	}
 	st.buffers.New = func() any { b := make([]byte, 0, 100); return &b }
-	if b := st.buffers.Get().(*[]byte); cap(*b) > mostBuffer {
+	if b := st.buffers.Get().(*[]byte); cap(*b) > maxBuffer {
 		t.Errorf("a buffer of %d bytes is used again", cap(*b))
 	}
 }
@@ -185,14 +185,14 @@ func TestQueuesCountWhatTheyHold(t *testing.T) {
 // TestReadingRoom checks that trim frees the room of a large message and keeps the data.
 func TestReadingRoom(t *testing.T) {
 	large := append(make([]byte, 0, 64<<10), "OPTIONS"...)
-	if got := trim(large); string(got) != "OPTIONS" || cap(got) > 2*mostBuffer {
+	if got := trim(large); string(got) != "OPTIONS" || cap(got) > 2*maxBuffer {
 		t.Errorf("%q in %d bytes", got, cap(got))
 	}
-	full := append(large, make([]byte, mostBuffer)...)
+	full := append(large, make([]byte, maxBuffer)...)
 	if got := trim(full); len(got) != len(full) || &got[0] != &full[0] {
 		t.Errorf("%d of %d bytes, moved for nothing", len(got), len(full))
 	}
-	small := make([]byte, 10, mostBuffer)
+	small := make([]byte, 10, maxBuffer)
 	if got := trim(small); &got[0] != &small[0] {
 		t.Error("moved for nothing")
 	}

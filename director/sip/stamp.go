@@ -29,8 +29,8 @@ const (
 	stampSize = 2 + 2 + 4 + 16 + 16 // hexadecimal digits
 	loopAt    = 2 + 2 + 4 + 16
 	noType    = 0xff
-	// mostListeners is the maximum number of listeners: the stamp has six bits for them.
-	mostListeners = 64
+	// maxListeners is the maximum number of listeners: the stamp has six bits for them.
+	maxListeners = 64
 	// flowName is the Via parameter that names the connection of a request.
 	flowName = "vf"
 	// beginsName is the Via parameter that marks the begin of a counted dialog. It is not
@@ -62,7 +62,7 @@ func parseStamp(branch []byte) (s stamp, ok bool) {
 	transaction, ok2 := parseHex(branch[before+8 : before+loopAt])
 	loop, ok3 := parseHex(branch[before+loopAt:])
 	return stamp{
-		listener: uint8(head>>24) % mostListeners, outward: head&(1<<31) != 0,
+		listener: uint8(head>>24) % maxListeners, outward: head&(1<<31) != 0,
 		ty: table.Type(head >> 16), id: uint16(head), transaction: transaction, loop: loop,
 	}, ok1 && ok2 && ok3
 }

@@ -17,9 +17,9 @@ import (
 	"vitrine/director/datagram"
 )
 
-// waiting is how many messages may wait for one connection. Further messages are dropped,
+// queueLength is how many messages may wait for one connection. Further messages are dropped,
 // because a worker never waits.
-const waiting = 256
+const queueLength = 256
 
 // redialRate is how many connections for responses are made per second, and the burst.
 const redialRate = 100
@@ -37,20 +37,20 @@ type StreamCounters struct {
 
 // streams are the TCP listeners and connections.
 type streams struct {
-	server     *Server
-	log        *slog.Logger
-	now        func() time.Duration
-	idle       time.Duration
-	patience   time.Duration // write timeout
-	first      time.Duration // how long a client may take for its first message, and to complete any later one
-	most       int           // maximum number of connections
-	mostOthers int           // of those that are not an instance's
-	mostSource int           // of those from one source that is not an instance
-	room       int64         // bytes in all queues
-	listeners  []*net.TCPListener
-	indexes    []int // of the listeners
-	buffers    sync.Pool
-	goroutines sync.WaitGroup
+	server         *Server
+	log            *slog.Logger
+	now            func() time.Duration
+	idle           time.Duration
+	writeTimeout   time.Duration
+	first          time.Duration // how long a client may take for its first message, and to complete any later one
+	maxConnections int
+	maxOthers      int   // connections that are not an instance's
+	maxPerSource   int   // connections from one source that is not an instance
+	room           int64 // bytes in all queues
+	listeners      []*net.TCPListener
+	indexes        []int // of the listeners
+	buffers        sync.Pool
+	goroutines     sync.WaitGroup
 
 	handling sync.Mutex // guards proxy, sender and out
 	proxy    *Proxy
@@ -76,7 +76,7 @@ type streams struct {
 // either, because it has no address to name in Via.
 func (s *Server) listenStreams(c *Config) error {
 	st := &streams{
-		server: s, log: c.Log, now: c.Now, idle: c.Idle, patience: writeTime, most: c.Connections, conns: map[netip.AddrPort]*stream{},
+		server: s, log: c.Log, now: c.Now, idle: c.Idle, writeTimeout: writeTime, maxConnections: c.Connections, conns: map[netip.AddrPort]*stream{},
 		redials: rate.NewLimiter(redialRate, redialRate),
 		buffers: sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }},
 	}
@@ -159,7 +159,7 @@ func (st *streams) run(ctx context.Context) error {
 	<-ctx.Done()
 	for _, l := range st.listeners {
 		if err := l.SetDeadline(time.Unix(1, 0)); err != nil {
-			st.log.Warn("SIP over TCP: stop to accept", "error", err)
+			st.log.Warn("SIP over TCP: stop accepting", "error", err)
 		}
 	}
 	accepting.Wait() // so that a client that reconnects reaches the process that inherits the listeners
@@ -200,7 +200,7 @@ func (st *streams) accept(ctx context.Context, l *net.TCPListener, listener int)
 		}
 		peer := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 		peer = netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
-		if _, fresh := st.enter(peer, listener, conn); !fresh {
+		if _, fresh := st.open(peer, listener, conn); !fresh {
 			st.refused.Add(1)
 			_ = conn.Close()
 			continue
@@ -209,25 +209,25 @@ func (st *streams) accept(ctx context.Context, l *net.TCPListener, listener int)
 	}
 }
 
-// enter returns the stream of a peer and reports whether it is new. A new stream is
-// dialed if conn is nil. enter returns nil if no more connections are allowed.
-func (st *streams) enter(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
+// open returns the stream of a peer and reports whether it is new. A new stream is
+// dialed if conn is nil. open returns nil if no more connections are allowed.
+func (st *streams) open(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.enterLocked(peer, listener, conn)
+	return st.openLocked(peer, listener, conn)
 }
 
-func (st *streams) enterLocked(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
+func (st *streams) openLocked(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
 	if c := st.conns[peer]; c != nil {
 		return c, false
 	}
 	known := st.isInstance(peer.Addr())
-	if st.closed || st.ctx == nil || len(st.conns) >= st.most || !known && !st.hasRoom(peer.Addr()) {
+	if st.closed || st.ctx == nil || len(st.conns) >= st.maxConnections || !known && !st.hasRoom(peer.Addr()) {
 		return nil, false
 	}
-	c = &stream{peer: peer, known: known, came: conn != nil, listener: listener, conn: conn, queue: make(chan *[]byte, waiting), done: make(chan struct{})}
+	c = &stream{peer: peer, known: known, accepted: conn != nil, listener: listener, conn: conn, queue: make(chan *[]byte, queueLength), done: make(chan struct{})}
 	st.conns[peer] = c
-	st.remember(c)
+	st.addCount(c)
 	if conn == nil {
 		st.goroutines.Go(func() { st.dial(c) })
 	} else {
@@ -236,13 +236,13 @@ func (st *streams) enterLocked(peer netip.AddrPort, listener int, conn *net.TCPC
 	return c, true
 }
 
-// leave removes a stream and counts its unsent messages.
-func (st *streams) leave(c *stream) {
+// remove drops a stream and counts its unsent messages.
+func (st *streams) remove(c *stream) {
 	c.end()
 	st.mu.Lock()
 	if st.conns[c.peer] == c {
 		delete(st.conns, c.peer)
-		st.forget(c)
+		st.dropCount(c)
 	}
 	st.mu.Unlock()
 	for {
@@ -270,7 +270,7 @@ func (st *streams) send(out *Outgoing) {
 }
 
 // push queues a message. It returns false if there is no room for the message or its
-// connection. A removed stream gets no more messages, so leave counts all of them.
+// connection. A removed stream gets no more messages, so remove counts all of them.
 func (st *streams) push(out *Outgoing, b *[]byte) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -279,7 +279,7 @@ func (st *streams) push(out *Outgoing, b *[]byte) bool {
 		if out.Back && st.conns[out.To] == nil && !st.redials.AllowN(time.Now(), 1) {
 			return false
 		}
-		if c, _ = st.enterLocked(out.To, out.Listener, nil); c == nil {
+		if c, _ = st.openLocked(out.To, out.Listener, nil); c == nil {
 			return false
 		}
 	}
