@@ -94,7 +94,7 @@ func (x *exchanges) carry(now time.Duration, to io.Writer) error {
 	next := x.next.Load()
 	for i := range uint32(len(x.ring)) {
 		e := x.ring[(next+1+i)&uint32(len(x.ring)-1)]
-		if e.live && x.lives(e.began, now) {
+		if e.live && x.isLive(e.began, now) {
 			alive = append(alive, e)
 		}
 	}
@@ -124,7 +124,7 @@ func (x *exchanges) takeOver(from io.Reader, listeners []int) (n int, err error)
 		}
 		e := readExchange(in)
 		if e.number == 0 || e.number >= numbers {
-			return n, fmt.Errorf("number %d", e.number)
+			return n, fmt.Errorf("sequence number %d is out of range", e.number)
 		}
 		if int(e.listener) >= len(listeners) || listeners[e.listener] < 0 {
 			continue

@@ -75,9 +75,9 @@ func newExchanges(limit int, lifetime time.Duration, first uint32) *exchanges {
 
 func momentOf(now time.Duration) uint32 { return uint32(now / moment) }
 
-// lives reports whether an exchange that began then is still alive. It may have begun up
+// isLive reports whether an exchange that began then is still alive. It may have begun up
 // to a second after now, because one worker may lag behind another.
-func (x *exchanges) lives(began uint32, now time.Duration) bool {
+func (x *exchanges) isLive(began uint32, now time.Duration) bool {
 	const behind = uint32(time.Second / moment)
 	return momentOf(now)-began+behind <= x.lifetime+behind
 }
@@ -119,7 +119,7 @@ func (x *exchanges) get(now time.Duration, number uint32) (exchange, bool) {
 	lock.Lock()
 	e := x.ring[number&uint32(len(x.ring)-1)]
 	lock.Unlock()
-	return e, e.live && e.number == number && x.lives(e.began, now)
+	return e, e.live && e.number == number && x.isLive(e.began, now)
 }
 
 // answer returns the exchange that an answer from that address belongs to, by its number,
@@ -133,7 +133,7 @@ func (x *exchanges) answer(now time.Duration, number uint32, from netip.AddrPort
 	lock.Lock()
 	defer lock.Unlock()
 	at := &x.ring[number&uint32(len(x.ring)-1)]
-	if !at.live || at.number != number || at.to != p || !x.lives(at.began, now) {
+	if !at.live || at.number != number || at.to != p || !x.isLive(at.began, now) {
 		return e, false, false
 	}
 	first = !at.answered

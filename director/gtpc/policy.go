@@ -120,7 +120,7 @@ func NewPolicy(types []string, options []TypeOption, rules []Rule) (*Policy, err
 			return nil, fmt.Errorf("rule %d: no message %q: see the list in docs/director-gtpc.md", i+1, r.Message)
 		}
 		if r.Relocation && of != gtpc.CreateSessionRequest {
-			return nil, fmt.Errorf("rule %d: relocation is of create-session only", i+1)
+			return nil, fmt.Errorf("rule %d: relocation applies to create-session only", i+1)
 		}
 		for ty := range p.byType {
 			if r.Message == "" || of == gtpc.Type(ty) {

@@ -135,9 +135,9 @@ func (s *Server) Steerings() []*table.Steering {
 // Close closes the sockets; Run must have returned.
 func (s *Server) Close() error { return s.group.Close() }
 
-// via returns the listener to send from: at, if it has the address family of to, else the
+// listenerFor returns the listener to send from: at, if it has the address family of to, else the
 // first that has; -1: none.
-func (s *Server) via(at int, to netip.Addr) int {
+func (s *Server) listenerFor(at int, to netip.Addr) int {
 	if s.config.Addresses[at].Addr().Is4() == to.Is4() {
 		return at
 	}

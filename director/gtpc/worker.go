@@ -82,15 +82,15 @@ func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 	if !ok {
 		return
 	}
-	if to.via = w.server.via(int(to.listener), to.to.Addr()); to.via < 0 {
+	if to.via = w.server.listenerFor(int(to.listener), to.to.Addr()); to.via < 0 {
 		w.fail(meter.NoType, meter.Unroutable, &w.counts.unreachable)
 		return
 	}
-	w.restamp(m)
+	w.replaceCounter(m)
 	if second {
 		t.message = &w.carried
-		w.carry(&t, to)
-		w.restamp(&w.carried)
+		w.numberPiggybacked(&t, to)
+		w.replaceCounter(&w.carried)
 	}
 	w.counts.forwarded.Add(1)
 	out.Send(to.via, to.to, data)
@@ -111,42 +111,42 @@ func (w *worker) route(t *turn) (way, bool) {
 		w.fail(meter.NoType, meter.Unroutable, &w.counts.stray)
 		return way{}, false
 	case t.IsCommand() && t.Type.FollowsCommand():
-		return w.triggered(t)
+		return w.routeTriggered(t)
 	case t.Type.IsTriggered():
-		return w.answer(t)
+		return w.routeAnswer(t)
 	}
-	return w.request(t)
+	return w.routeRequest(t)
 }
 
-// answer routes an answer to a request.
-func (w *worker) answer(t *turn) (way, bool) {
+// routeAnswer routes an answer to a request.
+func (w *worker) routeAnswer(t *turn) (way, bool) {
 	x := w.server.exchanges
 	// The director preserves the command bit, even of a request that is not a command.
 	if e, first, ok := x.answer(t.now, t.Sequence&^gtpc.CommandSequence, t.in.From); ok {
-		return w.back(t, e, first), true
+		return w.routeBack(t, e, first), true
 	}
-	if to, ok := w.toPrefix(t); ok {
+	if to, ok := w.routeToPrefix(t); ok {
 		return to, true
 	}
 	// A third message of an exchange, such as Context Acknowledge.
 	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, 0); ok {
-		return w.onward(t, e), true
+		return w.routeOnward(t, e), true
 	}
 	w.fail(meter.NoType, meter.Unroutable, &w.counts.stray)
 	return way{}, false
 }
 
-// triggered routes a message that a command triggered: a failure indication, or a request
+// routeTriggered routes a message that a command triggered: a failure indication, or a request
 // and its response. All have the command's sequence number (clause 7.6).
-func (w *worker) triggered(t *turn) (way, bool) {
+func (w *worker) routeTriggered(t *turn) (way, bool) {
 	x := w.server.exchanges
 	if e, first, ok := x.answer(t.now, t.Sequence&^gtpc.CommandSequence, t.in.From); ok && e.kind.IsCommand() {
-		return w.back(t, e, first), true
+		return w.routeBack(t, e, first), true
 	}
 	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, 0); ok {
-		return w.onward(t, e), true
+		return w.routeOnward(t, e), true
 	}
-	if to, ok := w.toPrefix(t); ok {
+	if to, ok := w.routeToPrefix(t); ok {
 		return to, true
 	}
 	to, target, ok := w.destination(t)
@@ -167,14 +167,14 @@ func (w *worker) admit(t *turn, target *table.Target) bool {
 	return false
 }
 
-// onward routes a message to the receiver of its exchange.
-func (w *worker) onward(t *turn, e exchange) way {
+// routeOnward routes a message to the receiver of its exchange.
+func (w *worker) routeOnward(t *turn, e exchange) way {
 	t.SetSequence(e.number | e.sequence&gtpc.CommandSequence)
 	return way{to: e.to.addrPort(), listener: t.at, receiver: e.receiver, sender: e.sender, key: e.key, hasKey: e.hasKey}
 }
 
-// back routes an answer to the sender of the request.
-func (w *worker) back(t *turn, e exchange, first bool) way {
+// routeBack routes an answer to the sender of the request.
+func (w *worker) routeBack(t *turn, e exchange, first bool) way {
 	t.SetSequence(e.sequence)
 	to := way{to: e.from.addrPort(), listener: e.listener, receiver: e.sender, sender: e.receiver, key: e.key, hasKey: e.hasKey}
 	if e.receiver.id != 0 {
@@ -203,8 +203,8 @@ func (w *worker) countSession(t *turn, e exchange) {
 	}
 }
 
-// toPrefix routes an answer to the instance whose prefix is in its sequence number.
-func (w *worker) toPrefix(t *turn) (way, bool) {
+// routeToPrefix routes an answer to the instance whose prefix is in its sequence number.
+func (w *worker) routeToPrefix(t *turn) (way, bool) {
 	number, id := splitSequence(t.Sequence &^ gtpc.CommandSequence)
 	if number == 0 || !t.policy.has[number] {
 		return way{}, false
@@ -219,11 +219,11 @@ func (w *worker) toPrefix(t *turn) (way, bool) {
 	return to, true
 }
 
-// request routes a message that begins an exchange.
-func (w *worker) request(t *turn) (way, bool) {
+// routeRequest routes a message that begins an exchange.
+func (w *worker) routeRequest(t *turn) (way, bool) {
 	x := w.server.exchanges
 	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && e.teid == t.TEID {
-		if to, ok := w.again(t, e); ok {
+		if to, ok := w.routeRetransmission(t, e); ok {
 			return to, true
 		}
 	}
@@ -236,14 +236,14 @@ func (w *worker) request(t *turn) (way, bool) {
 			w.meter.Sent(target)
 		}
 	} else {
-		w.number(t, to, target)
+		w.assignNumber(t, to, target)
 	}
 	w.learn(t, to)
 	return to, true
 }
 
-// number gives a request a sequence number of the director and remembers the exchange.
-func (w *worker) number(t *turn, to way, target *table.Target) {
+// assignNumber gives a request a sequence number of the director and remembers the exchange.
+func (w *worker) assignNumber(t *turn, to way, target *table.Target) {
 	number := w.server.exchanges.add(t.now, exchange{
 		from: t.from, to: placeOf(to.to), sequence: t.Sequence, teid: t.TEID, key: to.key, hasKey: to.hasKey,
 		receiver: to.receiver, sender: t.origin, kind: t.Type, listener: t.at,
@@ -256,9 +256,9 @@ func (w *worker) number(t *turn, to way, target *table.Target) {
 	t.SetSequence(number | t.Sequence&gtpc.CommandSequence)
 }
 
-// again routes a retransmitted request to its first receiver, unless that instance has
+// routeRetransmission routes a retransmitted request to its first receiver, unless that instance has
 // gone.
-func (w *worker) again(t *turn, e exchange) (way, bool) {
+func (w *worker) routeRetransmission(t *turn, e exchange) (way, bool) {
 	if e.receiver.id != 0 {
 		target, ok := w.steering.Resume(t.now, e.receiver.ty, e.receiver.id, e.key, 0, true)
 		if !ok || target.ID != e.receiver.id || placeOf(target.Address) != e.to {
@@ -267,15 +267,15 @@ func (w *worker) again(t *turn, e exchange) (way, bool) {
 		w.meter.Sent(target)
 	}
 	w.counts.again.Add(1)
-	return w.onward(t, e), true
+	return w.routeOnward(t, e), true
 }
 
 // transaction returns the meter's hash of a request.
 func transaction(number uint32) uint64 { return mix(uint64(number) + 1) }
 
-// carry sets the sequence number of a piggybacked request, which goes where its carrier
+// numberPiggybacked sets the sequence number of a piggybacked request, which goes where its carrier
 // goes.
-func (w *worker) carry(t *turn, to way) {
+func (w *worker) numberPiggybacked(t *turn, to way) {
 	w.counts.piggybacked.Add(1)
 	if prefix, ok := t.policy.prefixOf(t.origin); t.origin.id != 0 && ok && t.Sequence&^(gtpc.CommandSequence|MaxCount) == prefix.Sequence {
 		return
@@ -288,7 +288,7 @@ func (w *worker) carry(t *turn, to way) {
 	if to.receiver.id != 0 {
 		target = t.view.Table.ByID(to.receiver.ty, to.receiver.id)
 	}
-	w.number(t, to, target)
+	w.assignNumber(t, to, target)
 }
 
 // learn remembers the owners of the TEIDs in a message: TEIDs that an instance without
@@ -327,9 +327,9 @@ func (w *worker) learnOwn(t *turn, o owner, f gtpc.Endpoint) {
 	w.server.sessions.put(t.now, directorSpace, f.TEID, o)
 }
 
-// restamp replaces the sender's restart counter by the shared one. All nodes behind the
+// replaceCounter replaces the sender's restart counter by the shared one. All nodes behind the
 // director are one node to those on the other side.
-func (w *worker) restamp(m *message) {
+func (w *worker) replaceCounter(m *message) {
 	if m.recovery != nil {
 		m.recovery[0] = w.server.config.Counter
 	}
