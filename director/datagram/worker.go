@@ -101,15 +101,15 @@ func (w *worker) run(now func() time.Duration, handler Handler, stopped func() b
 	}
 }
 
-// lingering is how long an idle worker keeps its place in the Go scheduler. Giving it up
+// lingerTime is how long an idle worker keeps its place in the Go scheduler. Giving it up
 // and taking it again costs a change of threads or two. Each is a delay of up to some
 // milliseconds on a busy core.
-const lingering = time.Millisecond
+const lingerTime = time.Millisecond
 
-// linger waits for a datagram or a wake-up for at most lingering, unseen by the Go
+// linger waits for a datagram or a wake-up for at most lingerTime, unseen by the Go
 // scheduler. It reports whether something may have come.
 func (w *worker) linger() bool {
-	wait := unix.NsecToTimespec(lingering.Nanoseconds()) // the kernel writes the rest of the time into it
+	wait := unix.NsecToTimespec(lingerTime.Nanoseconds()) // the kernel writes the rest of the time into it
 	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&w.fds[0])), uintptr(len(w.fds)),
 		uintptr(unsafe.Pointer(&wait)), 0, 0, 0)
 	return n > 0 || errno != 0

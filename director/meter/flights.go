@@ -96,8 +96,8 @@ func (f *flights) end(now time.Duration, transaction uint64) (slot uint16, laten
 	return 0, 0, false
 }
 
-// hear notes a response to a transaction in flight. first is false if one came before.
-func (f *flights) hear(now time.Duration, transaction uint64) (latency time.Duration, first bool) {
+// noteResponse notes a response to a transaction in flight. first is false if one came before.
+func (f *flights) noteResponse(now time.Duration, transaction uint64) (latency time.Duration, first bool) {
 	l := f.line(transaction)
 	for i := range l {
 		e := l[i].Load()

@@ -46,6 +46,7 @@ func (c Cause) String() string {
 // An Outcome tells how a transaction ended.
 type Outcome uint8
 
+// The outcomes.
 const (
 	Succeeded  Outcome = iota
 	Declined           // the function answered that it will not: 3xx to 6xx except those below
@@ -204,7 +205,7 @@ func (m *Meter) slot(o owner) (uint16, error) {
 			w.counts(slot).reset()
 		}
 	} else {
-		return 0, fmt.Errorf("count instance %s: %d instances are counted already, the most there may be at once", o.name, maxSlots-1)
+		return 0, fmt.Errorf("count instance %s: there are %d instances already, which is the maximum", o.name, maxSlots-1)
 	}
 	m.slots[o], m.owners[slot] = slot, o
 	return slot, nil
@@ -221,13 +222,13 @@ func (w *Worker) counts(slot uint16) *instanceCounts {
 
 // Probe returns counts that are part of no total, for a worker that only explains.
 func (m *Meter) Probe() *Worker {
-	apart := New(1, m.flights.lifetime)
+	separate := New(1, m.flights.lifetime)
 	for i := range m.typeOf {
-		apart.typeOf[i].Store(m.typeOf[i].Load())
+		separate.typeOf[i].Store(m.typeOf[i].Load())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w := &Worker{meter: apart}
+	w := &Worker{meter: separate}
 	for _, slot := range m.slots {
 		w.reserve(slot)
 	}
@@ -277,7 +278,7 @@ func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (la
 // transaction with a response does not count as timed out if it has no final answer
 // within a lifetime.
 func (w *Worker) Hear(now time.Duration, transaction uint64) (latency time.Duration, first bool) {
-	return w.meter.flights.hear(now, transaction)
+	return w.meter.flights.noteResponse(now, transaction)
 }
 
 // Sample gives the gate of a type the latency of one transaction.

@@ -5,6 +5,7 @@ import "vitrine"
 // A Condition is the condition of an instance as this director sees it.
 type Condition uint8
 
+// The conditions.
 const (
 	Up   Condition = iota
 	Full           // by bounded load: no new transactions for now

@@ -46,7 +46,7 @@ func newMaglev(own []Target, region string) maglev {
 	if len(turns) == 0 {
 		return maglev{}
 	}
-	share(turns, own)
+	assignShares(turns, own)
 	members := make([]uint16, len(turns))
 	offset, skip := make([]uint64, len(own)), make([]uint64, len(own))
 	for i := range turns {
@@ -79,9 +79,9 @@ func newMaglev(own []Target, region string) maglev {
 	return maglev{slots, members}
 }
 
-// share sets how many slots each instance takes: its weight's share, rounded by largest
+// assignShares sets how many slots each instance takes: its weight's share, rounded by largest
 // remainders (Hamilton's method), and at least one.
-func share(turns []turn, own []Target) {
+func assignShares(turns []turn, own []Target) {
 	total, given := 0.0, 0
 	for i := range turns {
 		total += own[turns[i].local].Weight

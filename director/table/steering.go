@@ -102,19 +102,19 @@ func (s *Steering) Choose(now time.Duration, ty Type, key uint64, region Region)
 	place, entry := s.find(now, h)
 	i, ok := v.Table.Pick(ty, key, region, v.Health)
 	if !ok {
-		return s.last(v, now, ty, h, place, entry)
+		return s.chooseOld(v, now, ty, h, place, entry)
 	}
 	target = &v.Table.targets[i]
 	switch {
 	case entry == 0:
-		target, generation := s.unknown(v, now, ty, key, region, target)
+		target, generation := s.chooseUnknown(v, now, ty, key, region, target)
 		s.put(place, now, h, target.ID, generation)
 		return target, true
 	case entryID(entry) == target.ID:
-	case !s.bound(v, now, entry):
+	case !s.isBound(v, now, entry):
 		s.counts.moved.Add(1)
 	default:
-		if kept := v.usable(ty, entryID(entry)); kept != nil {
+		if kept := v.findUsable(ty, entryID(entry)); kept != nil {
 			s.counts.kept.Add(1)
 			s.put(place, now, h, kept.ID, entryGeneration(entry))
 			return kept, true
@@ -132,7 +132,7 @@ func (s *Steering) Choose(now time.Duration, ty Type, key uint64, region Region)
 // (dialogs) or is known to have this key's transaction.
 func (s *Steering) Resume(now time.Duration, ty Type, id uint16, key uint64, region Region, dialogs bool) (target *Target, ok bool) {
 	v := s.epochs.view.Load()
-	target = v.usable(ty, id)
+	target = v.findUsable(ty, id)
 	if target == nil {
 		return s.Choose(now, ty, key, region)
 	}
@@ -142,7 +142,7 @@ func (s *Steering) Resume(now time.Duration, ty Type, id uint16, key uint64, reg
 		s.put(place, now, h, id, v.generation)
 		return target, true
 	}
-	if entry != 0 && entryID(entry) == id && s.bound(v, now, entry) && entryGeneration(entry) != v.generation {
+	if entry != 0 && entryID(entry) == id && s.isBound(v, now, entry) && entryGeneration(entry) != v.generation {
 		s.counts.kept.Add(1)
 		s.put(place, now, h, id, entryGeneration(entry))
 		return target, true
@@ -150,11 +150,11 @@ func (s *Steering) Resume(now time.Duration, ty Type, id uint16, key uint64, reg
 	return s.Choose(now, ty, key, region)
 }
 
-// last chooses when the table in force has no instance for new keys. A known key's old
+// chooseOld chooses when the table in force has no instance for new keys. A known key's old
 // instance may still be there.
-func (s *Steering) last(v *View, now time.Duration, ty Type, h uint64, place *uint64, entry uint64) (*Target, bool) {
-	if entry != 0 && s.bound(v, now, entry) {
-		if kept := v.usable(ty, entryID(entry)); kept != nil {
+func (s *Steering) chooseOld(v *View, now time.Duration, ty Type, h uint64, place *uint64, entry uint64) (*Target, bool) {
+	if entry != 0 && s.isBound(v, now, entry) {
+		if kept := v.findUsable(ty, entryID(entry)); kept != nil {
 			s.counts.kept.Add(1)
 			s.put(place, now, h, kept.ID, entryGeneration(entry))
 			return kept, true
@@ -164,10 +164,10 @@ func (s *Steering) last(v *View, now time.Duration, ty Type, h uint64, place *ui
 	return nil, false
 }
 
-// unknown chooses for a key that is not remembered, and returns the generation of the
+// chooseUnknown chooses for a key that is not remembered, and returns the generation of the
 // choice. target is the choice of the table in force. After a restart, the previous table
 // chooses until the transition is over.
-func (s *Steering) unknown(v *View, now time.Duration, ty Type, key uint64, region Region, target *Target) (*Target, uint8) {
+func (s *Steering) chooseUnknown(v *View, now time.Duration, ty Type, key uint64, region Region, target *Target) (*Target, uint8) {
 	if v.previous == nil || now >= v.until {
 		return target, v.generation
 	}
@@ -175,7 +175,7 @@ func (s *Steering) unknown(v *View, now time.Duration, ty Type, key uint64, regi
 	if !ok || v.previous.targets[i].ID == target.ID {
 		return target, v.generation
 	}
-	was := v.usable(ty, v.previous.targets[i].ID)
+	was := v.findUsable(ty, v.previous.targets[i].ID)
 	if was == nil {
 		return target, v.generation
 	}
@@ -183,9 +183,9 @@ func (s *Steering) unknown(v *View, now time.Duration, ty Type, key uint64, regi
 	return was, 0
 }
 
-// usable returns the instance with that ID in the table in force; nil if it is missing or
+// findUsable returns the instance with that ID in the table in force; nil if it is missing or
 // away.
-func (v *View) usable(ty Type, id uint16) *Target {
+func (v *View) findUsable(ty Type, id uint16) *Target {
 	t := v.Table.ByID(ty, id)
 	if t == nil || v.Health.away.has(t.Index) {
 		return nil
@@ -193,10 +193,10 @@ func (v *View) usable(ty Type, id uint16) *Target {
 	return t
 }
 
-// bound reports whether a key still belongs to the instance of its entry, which find
+// isBound reports whether a key still belongs to the instance of its entry, which find
 // returned. It does if there was no change since the table agreed with the entry, or if
 // the first such change was within a transition.
-func (s *Steering) bound(v *View, now time.Duration, entry uint64) bool {
+func (s *Steering) isBound(v *View, now time.Duration, entry uint64) bool {
 	g := entryGeneration(entry)
 	return g == v.generation || now < v.changed[g+1]+s.epochs.transition
 }
