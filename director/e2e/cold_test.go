@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// again kills the director's process and starts another from its state file.
-func (d *steward) again(name, dir string) (when time.Time) {
+// killAndStart kills the director's process and starts another from its state file.
+func (d *steward) killAndStart(name, dir string) (when time.Time) {
 	d.t.Helper()
 	when = time.Now()
 	d.kill()
@@ -30,7 +30,7 @@ func TestColdRestart(t *testing.T) {
 	if !before.InTransition {
 		t.Fatal("the transition is over before the director is killed: this shows nothing")
 	}
-	killed := d.again("director-1", m.dir)
+	killed := d.killAndStart("director-1", m.dir)
 	if after := d.status(); after.Epoch != before.Epoch || after.Digest != before.Digest || !after.Restarted {
 		t.Errorf("%+v after it was killed, %+v before", after, before)
 	}

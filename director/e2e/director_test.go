@@ -27,8 +27,8 @@ import (
 	"vitrine/reference/ims/sprout"
 )
 
-// asProgram makes the test binary run a program instead of the tests.
-const asProgram = "PROOF_PROGRAM"
+// programVariable makes the test binary run a program instead of the tests.
+const programVariable = "PROOF_PROGRAM"
 
 var programs = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"director": runDirector, "store": runStore, "gateway": runGateway,
@@ -36,7 +36,7 @@ var programs = map[string]func(ctx context.Context, args []string, stdout, stder
 }
 
 func TestMain(m *testing.M) {
-	name := os.Getenv(asProgram)
+	name := os.Getenv(programVariable)
 	if name == "" {
 		os.Exit(runTests(m))
 	}
@@ -82,7 +82,7 @@ func spawnSelf(t testing.TB, program, name, dir string, args ...string) *process
 	if err != nil {
 		t.Fatal(err)
 	}
-	return spawn(t, name, dir, []string{asProgram + "=" + program}, self, args...)
+	return spawn(t, name, dir, []string{programVariable + "=" + program}, self, args...)
 }
 
 // The aggregate types of these tests. registration serves REGISTER, and session serves

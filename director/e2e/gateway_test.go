@@ -54,7 +54,7 @@ type gateway struct {
 	prefix   director.Prefix
 	sessions *client.KV
 	serials  atomic.Uint32
-	said     io.Writer
+	output   io.Writer
 	ctx      context.Context //nolint:containedctx // go-gtp's handlers are given none
 }
 
@@ -68,7 +68,7 @@ type bearer struct {
 
 // runGateway runs a gateway until ctx is done.
 func runGateway(ctx context.Context, args []string, stdout, _ io.Writer) error {
-	g := &gateway{said: stdout, ctx: ctx}
+	g := &gateway{output: stdout, ctx: ctx}
 	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
 	listen, base := flags.String("listen", "", ""), flags.String("store", "", "")
 	prefix := flags.Uint64("prefix", 0, "")
@@ -191,6 +191,6 @@ func (g *gateway) context(b *bearer) *ie.IE {
 	return ie.NewBearerContext(ie.NewEPSBearerID(5), ie.NewFullyQualifiedTEID(gtpv2.IFTypeS1USGWGTPU, b.User, g.self, ""))
 }
 
-func (g *gateway) tell(imsi, what string) { fmt.Fprintf(g.said, "%s %s;\n", imsi, what) }
+func (g *gateway) tell(imsi, what string) { fmt.Fprintf(g.output, "%s %s;\n", imsi, what) }
 
 func key(teid uint32) string { return fmt.Sprintf("%08x", teid) }

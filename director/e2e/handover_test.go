@@ -83,7 +83,7 @@ func (s site) ready(p *process) *process {
 		if !p.running() {
 			s.t.Fatalf("%s ended: %v", p.name, p.err)
 		}
-		return strings.Contains(p.said(), "ready on")
+		return strings.Contains(p.output(), "ready on")
 	})
 	return p
 }
@@ -202,7 +202,7 @@ func (e *epc) detach(a *attached) (at string) {
 func (e *epc) count(imsi, what string) map[string]int {
 	n := map[string]int{}
 	for name, in := range e.gateways {
-		n[name] = strings.Count(in.said(), imsi+" "+what+";")
+		n[name] = strings.Count(in.output(), imsi+" "+what+";")
 	}
 	return n
 }

@@ -66,15 +66,15 @@ func spawn(t testing.TB, name, dir string, environ []string, program string, arg
 	}()
 	t.Cleanup(func() {
 		p.kill()
-		if said := p.said(); t.Failed() && program != "sipp" { // sipp draws screens
-			t.Logf("%s:\n%s", name, said[max(0, len(said)-4000):])
+		if output := p.output(); t.Failed() && program != "sipp" { // sipp draws screens
+			t.Logf("%s:\n%s", name, output[max(0, len(output)-4000):])
 		}
 	})
 	return p
 }
 
-// said returns the output of the process and its children.
-func (p *process) said() string {
+// output returns the output of the process and its children.
+func (p *process) output() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
 		p.t.Errorf("what %s wrote: %v", p.name, err)

@@ -16,7 +16,7 @@ func TestRestartChanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	in := &instance{name: "registration-1", ty: registration, address: s.at(firstInstance, sipPort)}
-	agree(t, in.address)
+	answerOK(t, in.address)
 	gone := `, "udp://` + s.at(firstDirector+1, gtpcPort)
 	d := s.director(firstDirector, options{
 		GTPC: s.at(firstDirector, gtpcPort) + `"` + gone, Transition: "30s",
@@ -50,7 +50,7 @@ func TestRestartChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.restart()
-	eventually(t, "the old process hands over", func() bool { return strings.Contains(d.said(), fmt.Sprintf(`msg="took over" keys=%d`, requests)) })
+	eventually(t, "the old process hands over", func() bool { return strings.Contains(d.output(), fmt.Sprintf(`msg="took over" keys=%d`, requests)) })
 	if !answered() {
 		t.Error("what was answered is not counted any more")
 	}
@@ -64,8 +64,8 @@ func TestRestartChanged(t *testing.T) {
 	})
 }
 
-// agree answers every SIP request at an address with 200.
-func agree(t *testing.T, address string) {
+// answerOK answers every SIP request at an address with 200.
+func answerOK(t *testing.T, address string) {
 	t.Helper()
 	directortest.Answer(t, address, func(request []byte) []byte { return directortest.Response(request, 200) })
 }
