@@ -30,21 +30,21 @@ func readTokens(path string) (all tokens, err error) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		if len(line) < leastToken {
-			return nil, &vitrine.BadInput{File: path, Line: n + 1, Column: 1, Found: fmt.Sprintf("a token of %d characters", len(line)), Want: fmt.Sprintf("want at least %d, such as from openssl rand -hex 32", leastToken)}
+		if len(line) < minTokenLength {
+			return nil, &vitrine.BadInput{File: path, Line: n + 1, Column: 1, Found: fmt.Sprintf("a token of %d characters", len(line)), Want: fmt.Sprintf("want at least %d, such as from openssl rand -hex 32", minTokenLength)}
 		}
 		all = append(all, sha256.Sum256([]byte(line)))
 	}
 	if len(all) == 0 {
-		return nil, &vitrine.BadInput{File: path, Found: "no token", Want: "want one token a line"}
+		return nil, &vitrine.BadInput{File: path, Found: "no token", Want: "want one token per line"}
 	}
 	return all, nil
 }
 
-const leastToken = 16
+const minTokenLength = 16
 
-// have reports whether a request carries one of the tokens (RFC 6750 section 2.1).
-func (t tokens) have(r *http.Request) bool {
+// accept reports whether a request carries one of the tokens (RFC 6750 section 2.1).
+func (t tokens) accept(r *http.Request) bool {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		return false
@@ -83,13 +83,13 @@ func (d *Director) guarded(next http.Handler) http.Handler {
 			d.deny(w, r, http.StatusMisdirectedRequest, "Host must be the control address: an IP address or localhost")
 		case crossed != nil:
 			d.deny(w, r, http.StatusForbidden, crossed.Error())
-		case len(t) > 0 && !t.have(r):
+		case len(t) > 0 && !t.accept(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="director"`)
 			d.deny(w, r, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
 		case len(t) == 0 && !certified && changes(r):
 			other := "; this director has no unix socket, as its log says"
 			if d.socket != "" {
-				other = ", or ask by the unix socket " + d.socket
+				other = ", or use the unix socket " + d.socket
 			}
 			d.deny(w, r, http.StatusForbidden, "changes over TCP need a token or a client certificate: set control.token_file or control.clients"+other)
 		default:

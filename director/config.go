@@ -36,23 +36,23 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 
 // Config is the director's configuration file.
 type Config struct {
-	Listen     Listen         `yaml:"listen" jsonschema:"required"`                       // Where it listens. The control address beyond loopback needs tokens or client certificates.
-	Workers    int            `yaml:"workers" jsonschema:"minimum=1,maximum=256"`         // Goroutines that steer; default: one a CPU.
-	Transition Duration       `yaml:"transition" jsonschema:"format=positive-duration"`   // How long a transaction may have messages after its table was replaced; default 64 x T1 = 32s. Longer for INVITEs that ring longer.
-	State      string         `yaml:"state"`                                              // File that outlives a restart: instances, epoch, the table before it. Default: the configuration file's name with .state.
-	Memory     Memory         `yaml:"memory"`                                             // Bounds of what is kept.
+	Listen     Listen         `yaml:"listen" jsonschema:"required"`                       // Listening addresses. Beyond loopback, the control address needs tokens or client certificates.
+	Workers    int            `yaml:"workers" jsonschema:"minimum=1,maximum=256"`         // Goroutines that steer; default: one per CPU.
+	Transition Duration       `yaml:"transition" jsonschema:"format=positive-duration"`   // How long a transaction may still have messages after its table was replaced; default 64 x T1 = 32s. Set it longer if INVITEs ring longer.
+	State      string         `yaml:"state"`                                              // File that outlives a restart: instances, epoch, and the previous table. Default: the configuration file's name with .state.
+	Memory     Memory         `yaml:"memory"`                                             // Bounds of the director's memory.
 	Types      []Type         `yaml:"types" jsonschema:"required,minItems=1,maxItems=64"` // The aggregate types.
-	Rules      []Rule         `yaml:"rules"`                                              // Which messages go to which type; the first that fits counts.
-	Instances  []Instance     `yaml:"instances"`                                          // The instances at the start; more come by REST.
-	Regions    []Region       `yaml:"regions"`                                            // Where clients are.
-	Trusted    []netip.Prefix `yaml:"trusted"`                                            // SIP: networks, such as 10.2.0.0/24, that instances also send from, beside their own IP addresses: what comes from there by the director's Path or Record-Route is sent outward.
-	Health     Health         `yaml:"health"`                                             // How instances are watched.
-	Overload   *Overload      `yaml:"overload"`                                           // The gate at the ingress of each type; left out: none.
+	Rules      []Rule         `yaml:"rules"`                                              // Which messages go to which type; the first rule that matches counts.
+	Instances  []Instance     `yaml:"instances"`                                          // The instances at the start; REST can add more.
+	Regions    []Region       `yaml:"regions"`                                            // The regions of clients.
+	Trusted    []netip.Prefix `yaml:"trusted"`                                            // SIP: networks, such as 10.2.0.0/24, that instances also send from, besides their own IP addresses. Requests from there by the director's Path or Record-Route go outward, and responses from there count.
+	Health     Health         `yaml:"health"`                                             // How instances are checked.
+	Overload   *Overload      `yaml:"overload"`                                           // The gate at the ingress of each type; left out: no gate.
 	Feedback   bool           `yaml:"feedback"`                                           // SIP: ask instances for overload feedback (RFC 7339).
-	Bounded    float64        `yaml:"bounded_load" jsonschema:"minimum=1"`                // Off when left out. No new keys for an instance with more than this many times its share of the transactions in flight.
-	Keys       Keys           `yaml:"keys"`                                               // SIP: what signs the director's entries in Via, Record-Route and Path.
+	Bounded    float64        `yaml:"bounded_load" jsonschema:"minimum=1"`                // An instance with more than this many times its share of the transactions in flight gets no new keys. Left out: off.
+	Keys       Keys           `yaml:"keys"`                                               // SIP: the keys that sign the director's entries in Via, Record-Route and Path.
 	Control    Control        `yaml:"control"`                                            // Who may use the control address.
-	GTPC       GTPOptions     `yaml:"gtpc"`                                               // Of GTP-C.
+	GTPC       GTPOptions     `yaml:"gtpc"`                                               // Options of GTP-C.
 
 	file document.File
 }
@@ -61,105 +61,105 @@ type Config struct {
 type Listen struct {
 	SIP       []string `yaml:"sip"`                                                  // Such as udp://127.0.0.1:5060 or tcp://[::1]:5060.
 	GTPC      []string `yaml:"gtpc"`                                                 // Such as udp://127.0.0.1:2123.
-	Advertise string   `yaml:"advertise"`                                            // SIP: the host that Via, Record-Route and Path name, when it is not the address; the same for directors side by side.
-	Names     []string `yaml:"names"`                                                // SIP: further hosts that Route and Request-URI may name the director by.
+	Advertise string   `yaml:"advertise"`                                            // SIP: the host in Via, Record-Route and Path, if it is not the address; the same for directors side by side.
+	Names     []string `yaml:"names"`                                                // SIP: further hosts that name the director in Route and Request-URI.
 	Control   string   `yaml:"control" jsonschema:"required,example=127.0.0.1:8090"` // REST API and /metrics.
 }
 
-// Memory bounds what is kept, whatever comes in.
+// Memory bounds the director's memory under any traffic.
 type Memory struct {
 	Keys         int `yaml:"keys" jsonschema:"minimum=8,maximum=100000000"`         // Keys that each worker remembers for a transition, 8 bytes each; default 262144.
 	Transactions int `yaml:"transactions" jsonschema:"minimum=8,maximum=100000000"` // Transactions in flight that are timed, 8 bytes each; default 262144.
-	Connections  int `yaml:"connections" jsonschema:"minimum=10,maximum=1000000"`   // SIP over TCP: connections in all; a tenth is kept for instances; default 10000.
-	PerSource    int `yaml:"connections_per_source" jsonschema:"minimum=1"`         // SIP over TCP: connections with one IP address (IPv6: one /64) that is no instance's; default a tenth of connections.
+	Connections  int `yaml:"connections" jsonschema:"minimum=10,maximum=1000000"`   // SIP over TCP: maximum number of connections; a tenth is reserved for instances; default 10000.
+	PerSource    int `yaml:"connections_per_source" jsonschema:"minimum=1"`         // SIP over TCP: maximum number of connections with one IP address (IPv6: one /64) that is not an instance's; default a tenth of connections, at least 16.
 }
 
 // A Type is an aggregate type.
 type Type struct {
 	Name      string    `yaml:"name" jsonschema:"required,format=name"`            // Such as registration.
-	Protocol  string    `yaml:"protocol" jsonschema:"required,enum=sip,enum=gtpc"` // What it speaks.
-	Transport string    `yaml:"transport" jsonschema:"enum=udp,enum=tcp"`          // SIP: how instances are spoken to; default udp.
+	Protocol  string    `yaml:"protocol" jsonschema:"required,enum=sip,enum=gtpc"` // The protocol of its messages.
+	Transport string    `yaml:"transport" jsonschema:"enum=udp,enum=tcp"`          // SIP: the transport to instances; default udp.
 	Drain     string    `yaml:"drain" jsonschema:"enum=transaction,enum=dialog"`   // What draining waits for; default transaction.
-	Number    uint8     `yaml:"number" jsonschema:"minimum=1,maximum=7"`           // GTP-C: its number in the TEIDs that its instances hand out; left out: they take no prefix, and TEIDs are learned.
+	Number    uint8     `yaml:"number" jsonschema:"minimum=1,maximum=7"`           // GTP-C: its number in the TEIDs that its instances hand out. Left out: the instances use no prefix, and the director learns their TEIDs.
 	Overload  *Overload `yaml:"overload"`                                          // Its own gate, instead of the file's.
-	Rooms     []Room    `yaml:"rooms"`                                             // Regions that have room for a share of their own traffic only.
+	Rooms     []Room    `yaml:"rooms"`                                             // Regions that keep only a share of their own traffic.
 }
 
-// A Room is how much of its own traffic a region has room for.
+// A Room says how much of its own traffic a region keeps.
 type Room struct {
-	Region string  `yaml:"region" jsonschema:"required,format=name"`        // Its name.
-	Share  float64 `yaml:"share" jsonschema:"required,minimum=0,maximum=1"` // 0 to 1 of the keys of its clients; the others go to all regions.
+	Region string  `yaml:"region" jsonschema:"required,format=name"`        // The region's name.
+	Share  float64 `yaml:"share" jsonschema:"required,minimum=0,maximum=1"` // The share of its clients' keys that stays in the region, 0 to 1; the others go to all regions.
 }
 
 // A Rule maps messages to an aggregate type.
 type Rule struct {
 	Method     string `yaml:"method" json:"method,omitempty"`                                                                       // SIP: the request's method, such as REGISTER; left out: any.
 	Event      string `yaml:"event" json:"event,omitempty"`                                                                         // SIP: the event package of SUBSCRIBE, NOTIFY and PUBLISH, such as reg.
-	Key        string `yaml:"key" json:"key,omitempty" jsonschema:"enum=call-id,enum=from,enum=to,enum=request-uri"`                // SIP: what is steered by; default call-id.
+	Key        string `yaml:"key" json:"key,omitempty" jsonschema:"enum=call-id,enum=from,enum=to,enum=request-uri"`                // SIP: the field to steer by; default call-id.
 	Message    string `yaml:"message" json:"message,omitempty"`                                                                     // GTP-C: the message's name, such as create-session; left out: any.
-	Interface  string `yaml:"interface" json:"interface,omitempty" jsonschema:"enum=s3,enum=s4,enum=s5,enum=s10,enum=s11,enum=s16"` // GTP-C: that of the sender's F-TEID; left out: any.
-	Relocation bool   `yaml:"relocation" json:"relocation,omitempty"`                                                               // GTP-C: of create-session, only those that move a session to another S-GW.
-	Type       string `yaml:"type" json:"type" jsonschema:"required,format=name"`                                                   // The aggregate type that serves them.
+	Interface  string `yaml:"interface" json:"interface,omitempty" jsonschema:"enum=s3,enum=s4,enum=s5,enum=s10,enum=s11,enum=s16"` // GTP-C: the interface of the sender's F-TEID; left out: any.
+	Relocation bool   `yaml:"relocation" json:"relocation,omitempty"`                                                               // GTP-C: only create-session messages that move a session to another S-GW.
+	Type       string `yaml:"type" json:"type" jsonschema:"required,format=name"`                                                   // The aggregate type that serves the messages.
 }
 
 // An Instance is one running copy of an aggregate.
 type Instance struct {
 	Name    string         `yaml:"name" jsonschema:"required,format=name"`                                              // Unique in the whole file.
 	Type    string         `yaml:"type" jsonschema:"required,format=name"`                                              // The aggregate type.
-	Address netip.AddrPort `yaml:"address" jsonschema:"required,example=127.0.0.1:5061"`                                // Where its ingress listens.
-	Weight  float64        `yaml:"weight" jsonschema:"exclusiveMinimum=0"`                                              // Its capacity, such as transactions a second; default 1.
-	Region  string         `yaml:"region" jsonschema:"format=name"`                                                     // Where it is.
+	Address netip.AddrPort `yaml:"address" jsonschema:"required,example=127.0.0.1:5061"`                                // The address of its ingress.
+	Weight  float64        `yaml:"weight" jsonschema:"exclusiveMinimum=0"`                                              // Its capacity, such as transactions per second; default 1.
+	Region  string         `yaml:"region" jsonschema:"format=name"`                                                     // The region of the instance.
 	State   vitrine.State  `yaml:"state" jsonschema:"enum=starting,enum=active,enum=draining,enum=down,default=active"` // Which transactions it gets.
-	ID      uint16         `yaml:"id" jsonschema:"minimum=1,maximum=65535"`                                             // Its number within the type; default: from its name. Directors side by side must agree on it.
+	ID      uint16         `yaml:"id" jsonschema:"minimum=1,maximum=65535"`                                             // Its number within the type; default: a hash of its name. Directors side by side must agree on it.
 }
 
-// A Region is where clients are.
+// A Region is a set of client networks.
 type Region struct {
-	Name     string         `yaml:"name" jsonschema:"required,format=name"` // As instances have it.
-	Networks []netip.Prefix `yaml:"networks" jsonschema:"required"`         // Such as 10.1.0.0/16: clients with these addresses are in it. The longest that fits counts.
+	Name     string         `yaml:"name" jsonschema:"required,format=name"` // The name that instances use.
+	Networks []netip.Prefix `yaml:"networks" jsonschema:"required"`         // Such as 10.1.0.0/16: clients with these addresses are in the region. The longest prefix that matches counts.
 }
 
-// Health is how instances are watched.
+// Health is how instances are checked.
 type Health struct {
-	Every   Duration `yaml:"every" jsonschema:"format=positive-duration"`     // Between two checks of one instance; default 1s.
-	Timeout Duration `yaml:"timeout" jsonschema:"format=positive-duration"`   // Of one check; default every.
-	SIP     string   `yaml:"sip" jsonschema:"enum=options,enum=tcp,enum=off"` // How SIP instances are asked; default options.
-	GTPC    string   `yaml:"gtpc" jsonschema:"enum=echo,enum=off"`            // How GTP-C instances are asked; default echo.
-	Fail    int      `yaml:"fail" jsonschema:"minimum=1,maximum=1000"`        // Checks that fail in a row until an instance counts as away; default 3.
-	Rise    int      `yaml:"rise" jsonschema:"minimum=1,maximum=1000"`        // Checks that succeed in a row until it is back; default 2.
+	Every   Duration `yaml:"every" jsonschema:"format=positive-duration"`     // Time between two checks of an instance; default 1s.
+	Timeout Duration `yaml:"timeout" jsonschema:"format=positive-duration"`   // Time limit of a check; default every.
+	SIP     string   `yaml:"sip" jsonschema:"enum=options,enum=tcp,enum=off"` // How SIP instances are checked; default options.
+	GTPC    string   `yaml:"gtpc" jsonschema:"enum=echo,enum=off"`            // How GTP-C instances are checked; default echo.
+	Fail    int      `yaml:"fail" jsonschema:"minimum=1,maximum=1000"`        // Failed checks in a row until an instance counts as away; default 3.
+	Rise    int      `yaml:"rise" jsonschema:"minimum=1,maximum=1000"`        // Successful checks in a row until it counts as up again; default 2.
 }
 
 // Overload is the gate at an aggregate's ingress.
 type Overload struct {
-	Target  Duration `yaml:"target" jsonschema:"required,format=positive-duration"` // Mean latency above which fewer transactions are let in.
-	Initial float64  `yaml:"initial" jsonschema:"exclusiveMinimum=0"`               // Transactions a second at the start; default: the weights of the type's active instances, added up.
-	Min     float64  `yaml:"min" jsonschema:"exclusiveMinimum=0"`                   // Never fewer than this; default 10.
-	Max     float64  `yaml:"max" jsonschema:"exclusiveMinimum=0"`                   // Never more.
-	Burst   float64  `yaml:"burst" jsonschema:"minimum=1"`                          // Let in at once; default a tenth of initial.
-	Invite  string   `yaml:"invite" jsonschema:"enum=provisional,enum=off"`         // SIP: provisional has the time from INVITE to its first response count, beside the latency of other requests; default off, since a function may wait for others before it responds.
+	Target  Duration `yaml:"target" jsonschema:"required,format=positive-duration"` // Mean latency above which the gate admits fewer transactions.
+	Initial float64  `yaml:"initial" jsonschema:"exclusiveMinimum=0"`               // Transactions per second at the start; default: the sum of the weights of the type's active instances.
+	Min     float64  `yaml:"min" jsonschema:"exclusiveMinimum=0"`                   // Lower bound of transactions per second; default 10.
+	Max     float64  `yaml:"max" jsonschema:"exclusiveMinimum=0"`                   // Upper bound of transactions per second; left out: none.
+	Burst   float64  `yaml:"burst" jsonschema:"minimum=1"`                          // Transactions admitted at once; default a tenth of initial.
+	Invite  string   `yaml:"invite" jsonschema:"enum=provisional,enum=off"`         // SIP: with provisional, the time from INVITE to its first response counts, besides the latency of other requests. Default off, because a function may wait for others before it responds.
 }
 
-// Keys are what signs the director's entries in Via, Record-Route and Path.
+// Keys are the keys that sign the director's entries in Via, Record-Route and Path.
 type Keys struct {
-	File    string   `yaml:"file"`                                          // File of keys, one a line: ID, 32 hexadecimal digits, since when it signs. Directors side by side need the same. Default: the state file's name with .keys, which is made if there is none.
-	Ringing Duration `yaml:"ringing" jsonschema:"format=positive-duration"` // How long a request may wait for its response: an old key verifies Via for that long; default 10m.
-	Dialogs Duration `yaml:"dialogs" jsonschema:"format=positive-duration"` // How long dialogs and registrations last: an old key verifies Record-Route and Path for that long; default 24h.
+	File    string   `yaml:"file"`                                          // File of keys, one per line: ID, 32 hexadecimal digits, and the time from which it signs. Directors side by side need the same file. Default: the state file's name with .keys, which is created if it is missing.
+	Ringing Duration `yaml:"ringing" jsonschema:"format=positive-duration"` // How long a request may wait for its response: an old key verifies Via for that time; default 10m.
+	Dialogs Duration `yaml:"dialogs" jsonschema:"format=positive-duration"` // How long dialogs and registrations last: an old key verifies Record-Route and Path for that time; default 24h.
 }
 
-// Control is who may use the control address. Changes over TCP need a token or a client
-// certificate. Beyond loopback everything does, and TLS.
+// Control says who may use the control address. Changes over TCP need a token or a
+// client certificate. Beyond loopback, all requests do, and TLS.
 type Control struct {
-	Socket      string `yaml:"socket"`      // Unix socket for this user, who needs no token there; default: one that vitrine director finds by the control address.
-	TokenFile   string `yaml:"token_file"`  // File of tokens, one a line; a request carries one as Authorization: Bearer.
+	Socket      string `yaml:"socket"`      // Unix socket for the director's own user, who needs no token there; default: a path that vitrine director finds by the control address.
+	TokenFile   string `yaml:"token_file"`  // File of tokens, one per line; a request carries one as Authorization: Bearer.
 	Certificate string `yaml:"certificate"` // PEM file: the director's certificate and chain.
 	Key         string `yaml:"key"`         // PEM file: the certificate's key.
 	Clients     string `yaml:"clients"`     // PEM file: certificate authorities of clients, who must then present a certificate.
 }
 
-// GTPOptions are options of GTP-C.
+// GTPOptions are the options of GTP-C.
 type GTPOptions struct {
-	RestartCounter uint8 `yaml:"restart_counter" jsonschema:"minimum=0,maximum=255"` // That all instances share; peers drop their sessions when it changes.
-	PeerPort       int   `yaml:"peer_port" jsonschema:"minimum=1,maximum=65535"`     // Where peers listen; default 2123.
+	RestartCounter uint8 `yaml:"restart_counter" jsonschema:"minimum=0,maximum=255"` // The restart counter that all instances share; peers drop their sessions when it changes.
+	PeerPort       int   `yaml:"peer_port" jsonschema:"minimum=1,maximum=65535"`     // The port that peers listen on; default 2123.
 }
 
 // Load reads and checks a configuration file, with defaults filled in.

@@ -172,7 +172,7 @@ func (d *Director) status() client.Status {
 	first := d.state.Previous == nil
 	published := d.published
 	d.publishing.Unlock()
-	version := d.roster.now()
+	version := d.roster.currentVersion()
 	s := client.Status{
 		Epoch: v.Table.Epoch(), Digest: digest, Pending: version != published, Changed: since.Seconds(), Transition: d.epochs.Transition().Seconds(),
 		InTransition: !first && since < d.epochs.Transition(), Restarted: v.Previous(now) != nil, Types: v.Table.Types(),
@@ -233,7 +233,7 @@ func (d *Director) postReload(w http.ResponseWriter, _ *http.Request) {
 
 func (d *Director) postRestart(w http.ResponseWriter, _ *http.Request) {
 	if d.options.Handover == nil {
-		refuse(w, http.StatusConflict, "this director was started without a way to hand over")
+		refuse(w, http.StatusConflict, "this director was started without support for hand-over")
 		return
 	}
 	select {

@@ -111,7 +111,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	if err := d.openLocal(c); err != nil {
 		return nil, err
 	}
-	return d, o.Handover.keep(d)
+	return d, o.Handover.registerSockets(d)
 }
 
 // restore publishes the first table: that of the state file. If the configuration file
@@ -239,7 +239,7 @@ func (d *Director) tick(ctx context.Context) error {
 		d.adjustGates()
 		if n%10 == 0 {
 			d.meter.Expire(d.now())
-			d.turnKeys()
+			d.updateKeyring()
 			d.boundLoad()
 		}
 	}

@@ -165,7 +165,7 @@ func TestBadFiles(t *testing.T) {
 		"protocol: sip}":                       {"protocol: sup}", `6:36: types[0].protocol is "sup"`},
 		"type: session}\ninstances":            {"type: sessions}\ninstances", "10:12: no type sessions: want one of registration, session"},
 		"127.0.0.1:15062":                      {"127.0.0.1:15061", "instance reg-1 of type registration has it already"},
-		"name: reg-2":                          {"name: reg-1", "13:12: reg-1 again"},
+		"name: reg-2":                          {"name: reg-1", "13:12: duplicate instance reg-1"},
 		"weight: 100}\n  - {name: reg-2":       {"weight: 0}\n  - {name: reg-2", "12:75: instances[0].weight is 0"},
 		"control: 127.0.0.1:0":                 {"control: 0.0.0.0:0", "beyond loopback the control address needs"},
 		`["udp://127.0.0.1:0"]`:                {`["upd://127.0.0.1:0"]`, "want udp:// or tcp://"},
@@ -267,7 +267,7 @@ func TestRefusals(t *testing.T) {
 		"all or none":                      r.client.AlterAll(ctx, map[string]client.Change{"reg-1": {Region: new(string)}, "reg-8": {}}),
 		"no type tea: want one of":         r.client.PutRules(ctx, []client.Rule{{Type: "tea"}}),
 		"a share outside":                  r.client.PutRooms(ctx, []client.Room{{Type: "session", Region: "eu", Share: 2}}),
-		"it is there twice":                r.client.PutAll(ctx, []vitrine.Instance{good, good}),
+		"duplicate name":                   r.client.PutAll(ctx, []vitrine.Instance{good, good}),
 		"409: this director was started":   r.client.Restart(ctx),
 	} {
 		if want == "all or none" {

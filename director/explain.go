@@ -67,9 +67,9 @@ func (d *Director) regionName(a netip.Addr) string {
 
 // explainPick adds the choices that the table has for a key.
 func (d *Director) explainPick(v *table.View, e *client.Explanation, ty table.Type, key uint64, region string) {
-	say := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
+	step := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
 	if region != "" {
-		say("the client is in region %s", region)
+		step("the client is in region %s", region)
 	}
 	for _, c := range v.Table.Choices(ty, key, table.RegionOf(region), v.Health) {
 		where := "of all regions"
@@ -79,30 +79,30 @@ func (d *Director) explainPick(v *table.View, e *client.Explanation, ty table.Ty
 		t := v.Table.Target(c.Index)
 		switch {
 		case c.Taken:
-			say("choice %d %s, slot %d: instance %s", c.Number, where, c.Slot, t.Name)
+			step("choice %d %s, slot %d: instance %s", c.Number, where, c.Slot, t.Name)
 		case d.watch.away(t.Name):
-			say("choice %d %s, slot %d: instance %s, which is away: %s", c.Number, where, c.Slot, t.Name, d.watch.reason(t.Name))
+			step("choice %d %s, slot %d: instance %s, which is away: %s", c.Number, where, c.Slot, t.Name, d.watch.reason(t.Name))
 		default:
-			say("choice %d %s, slot %d: instance %s, which is full", c.Number, where, c.Slot, t.Name)
+			step("choice %d %s, slot %d: instance %s, which is full", c.Number, where, c.Slot, t.Name)
 		}
 	}
 	i, ok := v.Table.Pick(ty, key, table.RegionOf(region), v.Health)
 	if !ok {
-		say("no instance of type %s is active and up: 503", v.Table.Types()[ty])
+		step("no instance of type %s is active and up: 503", v.Table.Types()[ty])
 		return
 	}
 	e.Instance, e.Address = v.Table.Instance(i).Name, v.Table.Instance(i).Address.String()
 	now := d.now()
 	if p := v.Previous(now); p != nil {
 		if j, ok := p.Pick(ty, key, table.RegionOf(region), nil); ok && p.Target(j).ID != v.Table.Target(i).ID {
-			say("since this director was started amid a transition, the key goes to %s as in epoch %d if it is not known", p.Instance(j).Name, p.Epoch())
+			step("this director was started during a transition: an unknown key goes to %s, as in epoch %d", p.Instance(j).Name, p.Epoch())
 		}
 	}
 	d.publishing.Lock()
 	since, first := now-d.state.Changed, d.state.Previous == nil
 	d.publishing.Unlock()
 	if !first && since < d.epochs.Transition() {
-		say("amid a transition, for %.1fs more: a key that a worker saw before the change stays where it was", (d.epochs.Transition() - since).Seconds())
+		step("in a transition for another %.1fs: a key that a worker saw before the change stays at its instance", (d.epochs.Transition() - since).Seconds())
 	}
 }
 
@@ -136,7 +136,7 @@ func isText(message []byte) bool {
 // rulesOf returns the rules of a protocol.
 func (d *Director) rulesOf(protocol string) (rules []Rule) {
 	c := d.config.Load()
-	all, _ := d.roster.rest()
+	all, _ := d.roster.rulesAndRooms()
 	for _, r := range all {
 		if t := c.Type(r.Type); t != nil && t.Protocol == protocol {
 			rules = append(rules, r)

@@ -72,16 +72,16 @@ func (d *Director) collectGTPC(s *gtpc.Server, e emitter) {
 	if err != nil {
 		d.log.Warn("metrics of GTP-C", "error", err)
 	}
-	e.count("received_total", "Messages that came.", t.Received, "protocol", GTPC, "kind", "any")
+	e.count("received_total", "Messages received.", t.Received, "protocol", GTPC, "kind", "any")
 	for what, n := range map[string]uint64{
 		"forwarded": t.Forwarded, "echo": t.Echoes, "version_refused": t.VersionsRefused, "malformed": t.Malformed, "stray": t.Stray,
 		"retransmitted": t.Retransmitted, "rejected": t.Rejected, "unruled": t.Unruled, "unreachable": t.Unreachable,
 		"unknown_teid": t.UnknownTEID, "keyless": t.Keyless, "piggybacked": t.Piggybacked,
 	} {
-		e.count("handled_total", "Messages by what was done with them.", n, "protocol", GTPC, "how", what)
+		e.count("handled_total", "Messages by what the director did with them.", n, "protocol", GTPC, "how", what)
 	}
-	e.count("exchanges_forgotten_total", "GTP-C requests forgotten for want of room, whose answer is lost.", t.ExchangesForgotten)
-	e.count("sessions_forgotten_total", "Learned TEIDs forgotten for want of room.", t.SessionsForgotten)
+	e.count("exchanges_forgotten_total", "GTP-C requests forgotten for lack of room; their answers are lost.", t.ExchangesForgotten)
+	e.count("sessions_forgotten_total", "Learned TEIDs forgotten for lack of room.", t.SessionsForgotten)
 	e.gauge("sessions_learned", "TEIDs learned.", float64(t.Sessions))
 	datagrams(e, GTPC, t.Datagrams)
 }
@@ -89,30 +89,30 @@ func (d *Director) collectGTPC(s *gtpc.Server, e emitter) {
 func (d *Director) explainGTPC(s *gtpc.Server, message []byte, from netip.AddrPort) (client.Explanation, error) {
 	v := d.epochs.View()
 	e := client.Explanation{Epoch: v.Table.Epoch()}
-	say := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
+	step := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
 	x, err := s.Explain(d.now(), d.meter.Probe(), from, message)
 	switch {
 	case err != nil:
-		say("it does not parse: %v", err)
+		step("the message does not parse: %v", err)
 		return e, nil
 	case !x.Initial:
-		say("message type %d begins no exchange: it is answered, or goes where the request it belongs to came from", x.Kind)
+		step("message type %d begins no exchange: the director answers it, or sends it along its exchange", x.Kind)
 		return e, nil
 	}
 	if x.Owner != 0 {
-		say("its TEID is that of instance %d of type %s", x.Owner, v.Table.Types()[x.OwnerOf])
+		step("its TEID belongs to instance %d of type %s", x.Owner, v.Table.Types()[x.OwnerOf])
 	}
 	if x.Rule < 0 {
-		say("no rule fits message type %d", x.Kind)
+		step("no rule matches message type %d", x.Kind)
 		return e, nil
 	}
 	rules := d.rulesOf(GTPC)
-	say("rule %d fits: %s", x.Rule+1, rules[x.Rule].text())
+	step("rule %d matches: %s", x.Rule+1, rules[x.Rule].text())
 	e.Type = v.Table.Types()[x.Type]
 	if x.Session {
-		say("its session's key is %016x", x.Key)
+		step("its session key is %016x", x.Key)
 	} else {
-		say("it carries no session's key; the hash %016x stands for one", x.Key)
+		step("it carries no session key; the hash %016x takes its place", x.Key)
 	}
 	if from.IsValid() {
 		e.Region = d.regionName(from.Addr())
@@ -121,10 +121,10 @@ func (d *Director) explainGTPC(s *gtpc.Server, message []byte, from netip.AddrPo
 	switch {
 	case x.Peer.IsValid():
 		e.Instance, e.Address = "", x.Peer.String()
-		say("an instance sends it to a TEID that the peer %s gave", x.Peer)
+		step("an instance sends it to a TEID from the peer %s", x.Peer)
 	case x.Instance != nil:
 		e.Instance, e.Address = x.Instance.Name, x.Instance.Address.String()
-		say("it goes to %s at %s", e.Instance, e.Address)
+		step("it goes to %s at %s", e.Instance, e.Address)
 	}
 	return e, nil
 }

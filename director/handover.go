@@ -118,8 +118,8 @@ func (h *Handover) listenLocal(path string, open func(network, path string) (net
 // isDone reports whether a new process has the sockets.
 func (h *Handover) isDone() bool { return h != nil && h.to != nil }
 
-// keep registers the sockets for the next process.
-func (h *Handover) keep(d *Director) error {
+// registerSockets registers the sockets for the next process.
+func (h *Handover) registerSockets(d *Director) error {
 	if h == nil {
 		return nil
 	}
@@ -157,10 +157,10 @@ func (h *Handover) ready(d *Director) error {
 	defer func() { h.memory = nil }()
 	defer h.memory.Close() // only read from
 	if err := h.memory.SetReadDeadline(time.Now().Add(takeOverTime)); err != nil {
-		d.log.Warn("the old process's memory cannot be waited for within bounds", "error", err)
+		d.log.Warn("cannot set a deadline for the old process's memory", "error", err)
 	}
 	if keys, err := d.takeOver(h.memory); err != nil {
-		d.log.Warn("not everything was taken over; keys that are not remembered go by the table before, as after any restart", "keys", keys, "error", err)
+		d.log.Warn("could not take over everything; unknown keys go by the previous table, as after any restart", "keys", keys, "error", err)
 	} else {
 		d.log.Info("took over", "keys", keys)
 	}
@@ -178,7 +178,7 @@ func (d *Director) listenToRestart(ctx context.Context, stop context.CancelCause
 		case <-d.restarts:
 		}
 		if err := d.restart(ctx); err != nil {
-			d.log.Error("no hand-over; this process goes on", "error", err)
+			d.log.Error("hand-over failed; this process continues", "error", err)
 			continue
 		}
 		stop(errHandedOver)
@@ -190,7 +190,7 @@ func (d *Director) listenToRestart(ctx context.Context, stop context.CancelCause
 func (d *Director) restart(ctx context.Context) error {
 	h := d.options.Handover
 	if h == nil {
-		return errors.New("this director was started without a way to hand over")
+		return errors.New("this director was started without support for hand-over")
 	}
 	// The previous process may not have ended yet.
 	if err := h.upgrader.WaitForParent(ctx); err != nil {
@@ -218,8 +218,8 @@ func (d *Director) restart(ctx context.Context) error {
 // freeze applies pending changes, because the new process reads the state file, and then
 // rejects further changes and publications. It first waits for a reload to end.
 func (d *Director) freeze(ctx context.Context) error {
-	d.reloads.one.Lock()
-	defer d.reloads.one.Unlock()
+	d.reloads.serial.Lock()
+	defer d.reloads.serial.Unlock()
 	for {
 		wait, err := d.publish()
 		if err != nil {
@@ -263,7 +263,7 @@ func (h *Handover) finish(d *Director) error {
 	err := h.to.SetWriteDeadline(time.Now().Add(takeOverTime))
 	err = errors.Join(err, d.handOver(h.to), h.to.Close())
 	if err != nil {
-		d.log.Error("not everything was handed over", "error", err)
+		d.log.Error("could not hand over everything", "error", err)
 	}
 	return err
 }

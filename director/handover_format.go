@@ -85,7 +85,7 @@ func (d *Director) takeOver(from io.Reader) (keys int, err error) {
 			_, cut = io.CopyN(&body, in, int64(s.Length))
 		}
 		if cut != nil {
-			return keys, errors.Join(err, fmt.Errorf("what is handed over ends too early: %w", cut))
+			return keys, errors.Join(err, fmt.Errorf("the handed-over data ends too early: %w", cut))
 		}
 		n, wrong := d.takeSection(s, body.Bytes())
 		keys, err = keys+n, errors.Join(err, wrong)

@@ -65,7 +65,7 @@ func (w *watch) follow(t *table.Table, c *Config) {
 			old.stop()
 		}
 		if old != nil && old.away {
-			w.tell()
+			w.notify()
 		}
 		w.watched[in.Name] = &watched{instance: in, how: how}
 	}
@@ -98,8 +98,8 @@ func (c *Config) howWatched(typeName string) string {
 	return c.Health.SIP
 }
 
-// tell requests a publication of the findings.
-func (w *watch) tell() {
+// notify requests a publication of the findings.
+func (w *watch) notify() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -174,12 +174,12 @@ func (w *watch) ask(ctx context.Context, in *watched, health Health) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.found(in, err, health)
+		w.record(in, err, health)
 	}
 }
 
-// found records the result of one check.
-func (w *watch) found(in *watched, err error, health Health) {
+// record stores the result of one check.
+func (w *watch) record(in *watched, err error, health Health) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := in.away
@@ -198,7 +198,7 @@ func (w *watch) found(in *watched, err error, health Health) {
 	} else {
 		w.log.Warn("instance is back", "instance", in.instance.Name, "type", in.instance.Type)
 	}
-	w.tell()
+	w.notify()
 }
 
 // askTCP checks that the instance accepts a TCP connection.

@@ -107,7 +107,7 @@ func TestHealthChanges(t *testing.T) {
 		}
 		return false
 	}
-	d.watch.found(d.watch.watched["reg-1"], io.EOF, Health{Fail: 1})
+	d.watch.record(d.watch.watched["reg-1"], io.EOF, Health{Fail: 1})
 	publish := func() {
 		t.Helper()
 		select {

@@ -64,7 +64,7 @@ func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	return out
 }
 
-func (d *Director) one(name string) (client.Instance, error) {
+func (d *Director) oneInstance(name string) (client.Instance, error) {
 	for _, in := range d.roster.list() {
 		if in.Name != name {
 			continue
@@ -80,7 +80,7 @@ func (d *Director) one(name string) (client.Instance, error) {
 }
 
 func (d *Director) getInstance(w http.ResponseWriter, r *http.Request) {
-	in, err := d.one(r.PathValue("name"))
+	in, err := d.oneInstance(r.PathValue("name"))
 	if err != nil {
 		fail(w, err)
 		return
@@ -88,8 +88,9 @@ func (d *Director) getInstance(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, in)
 }
 
-// settled refuses changes during a hand-over, because the new process would not see them.
-func (d *Director) settled(w http.ResponseWriter) bool {
+// acceptsChanges refuses changes during a hand-over, because the new process would not see
+// them.
+func (d *Director) acceptsChanges(w http.ResponseWriter) bool {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
 	if d.frozen {
@@ -111,7 +112,7 @@ func (d *Director) complete(in *vitrine.Instance, name string) error {
 		return bad("the body names "+in.Name, "want the name of the path, or none")
 	}
 	if !isName(name) {
-		return bad("its name", "want lower-case letters, digits and dashes, a letter first, at most 32")
+		return bad("invalid name", "want lower-case letters, digits and dashes, a letter first, at most 32")
 	}
 	if in.Region != "" && !isName(in.Region) {
 		return bad("region "+in.Region, "want lower-case letters, digits and dashes, a letter first, at most 32")
@@ -139,7 +140,7 @@ func isName(text string) bool {
 
 func (d *Director) putInstance(w http.ResponseWriter, r *http.Request) {
 	var in vitrine.Instance
-	if !d.settled(w) || !read(w, r, &in) {
+	if !d.acceptsChanges(w) || !read(w, r, &in) {
 		return
 	}
 	name := r.PathValue("name")
@@ -163,7 +164,7 @@ func (d *Director) answerInstance(w http.ResponseWriter, status int, name string
 		fail(w, err)
 		return
 	}
-	in, err := d.one(name)
+	in, err := d.oneInstance(name)
 	if err != nil {
 		fail(w, err)
 		return
@@ -173,7 +174,7 @@ func (d *Director) answerInstance(w http.ResponseWriter, status int, name string
 
 func (d *Director) putInstances(w http.ResponseWriter, r *http.Request) {
 	var all []vitrine.Instance
-	if !d.settled(w) || !read(w, r, &all) {
+	if !d.acceptsChanges(w) || !read(w, r, &all) {
 		return
 	}
 	err := d.roster.edit(func(draft *draft) error {
@@ -183,7 +184,7 @@ func (d *Director) putInstances(w http.ResponseWriter, r *http.Request) {
 				return err
 			}
 			if _, ok := draft.instances[all[i].Name]; ok {
-				return &vitrine.BadInput{File: "instance " + all[i].Name, Found: "it is there twice"}
+				return &vitrine.BadInput{File: "instance " + all[i].Name, Found: "duplicate name"}
 			}
 			draft.instances[all[i].Name] = all[i]
 		}
@@ -198,7 +199,7 @@ func (d *Director) putInstances(w http.ResponseWriter, r *http.Request) {
 
 func (d *Director) patchInstance(w http.ResponseWriter, r *http.Request) {
 	var c client.Change
-	if !d.settled(w) || !read(w, r, &c) {
+	if !d.acceptsChanges(w) || !read(w, r, &c) {
 		return
 	}
 	in, err := d.roster.alter(r.PathValue("name"), Change(c))
@@ -213,7 +214,7 @@ func (d *Director) patchInstance(w http.ResponseWriter, r *http.Request) {
 
 func (d *Director) patchInstances(w http.ResponseWriter, r *http.Request) {
 	var c map[string]client.Change
-	if !d.settled(w) || !read(w, r, &c) {
+	if !d.acceptsChanges(w) || !read(w, r, &c) {
 		return
 	}
 	changes := make(map[string]Change, len(c))
@@ -228,7 +229,7 @@ func (d *Director) patchInstances(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Director) deleteInstance(w http.ResponseWriter, r *http.Request) {
-	if !d.settled(w) {
+	if !d.acceptsChanges(w) {
 		return
 	}
 	name := r.PathValue("name")
@@ -247,7 +248,7 @@ func (d *Director) deleteInstance(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Director) getRules(w http.ResponseWriter, _ *http.Request) {
-	rules, _ := d.roster.rest()
+	rules, _ := d.roster.rulesAndRooms()
 	all := make([]client.Rule, len(rules))
 	for i, r := range rules {
 		all[i] = client.Rule(r)
@@ -257,7 +258,7 @@ func (d *Director) getRules(w http.ResponseWriter, _ *http.Request) {
 
 func (d *Director) putRules(w http.ResponseWriter, r *http.Request) {
 	var all []client.Rule
-	if !d.settled(w) || !read(w, r, &all) {
+	if !d.acceptsChanges(w) || !read(w, r, &all) {
 		return
 	}
 	rules := make([]Rule, len(all))
@@ -273,8 +274,8 @@ func (d *Director) putRules(w http.ResponseWriter, r *http.Request) {
 
 // changeRules puts rules from REST in force.
 func (d *Director) changeRules(rules []Rule) error {
-	d.reloads.one.Lock() // not during a reload, nor while a hand-over freezes changes
-	defer d.reloads.one.Unlock()
+	d.reloads.serial.Lock() // not during a reload, nor while a hand-over freezes changes
+	defer d.reloads.serial.Unlock()
 	c := d.config.Load()
 	for _, e := range validateRules(rules, c.Types) {
 		return &vitrine.BadInput{File: "rule " + index(e.rule+1), Found: e.found, Want: e.want}
@@ -297,7 +298,7 @@ func (d *Director) changeRules(rules []Rule) error {
 }
 
 func (d *Director) getRooms(w http.ResponseWriter, _ *http.Request) {
-	_, rooms := d.roster.rest()
+	_, rooms := d.roster.rulesAndRooms()
 	if rooms == nil {
 		rooms = []table.Room{}
 	}
@@ -306,7 +307,7 @@ func (d *Director) getRooms(w http.ResponseWriter, _ *http.Request) {
 
 func (d *Director) putRooms(w http.ResponseWriter, r *http.Request) {
 	var rooms []table.Room
-	if !d.settled(w) || !read(w, r, &rooms) {
+	if !d.acceptsChanges(w) || !read(w, r, &rooms) {
 		return
 	}
 	err := d.roster.edit(func(draft *draft) error {

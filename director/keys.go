@@ -26,7 +26,7 @@ type key struct {
 	since  time.Time
 }
 
-const keyWant = "want an ID from 1 to 255, 32 hexadecimal digits, and since when the key signs, such as 2 000102030405060708090a0b0c0d0e0f 2026-01-02T15:04:05Z"
+const keyWant = "want an ID from 1 to 255, 32 hexadecimal digits, and the time from which the key signs, such as 2 000102030405060708090a0b0c0d0e0f 2026-01-02T15:04:05Z"
 
 // readKeys reads a file of keys, one per line, and sorts them by since. It ignores empty
 // lines and lines that begin with #. Errors never contain a secret.
@@ -46,7 +46,7 @@ func readKeys(path string) (all []key, err error) {
 		case found != "":
 			return nil, &vitrine.BadInput{File: path, Line: n + 1, Column: 1, Found: found, Want: keyWant}
 		case seen[k.id]:
-			return nil, &vitrine.BadInput{File: path, Line: n + 1, Column: 1, Found: fmt.Sprintf("key %d again", k.id), Want: "each key has an ID of its own"}
+			return nil, &vitrine.BadInput{File: path, Line: n + 1, Column: 1, Found: fmt.Sprintf("duplicate key %d", k.id), Want: "key IDs must be unique"}
 		}
 		seen[k.id] = true
 		all = append(all, k)
@@ -92,20 +92,20 @@ func makeKeys(path string, now time.Time) (err error) {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // of mode 0600
 	if err != nil {
-		return fmt.Errorf("make the file of keys %s: %w", path, err)
+		return fmt.Errorf("create the file of keys %s: %w", path, err)
 	}
 	defer func() {
 		if wrong := os.Remove(f.Name()); err == nil {
 			err = wrong
 		}
 	}()
-	_, err = fmt.Fprintf(f, "# ID, secret, since when it signs. Directors side by side share this file.\n1 %x %s\n", secret, now.UTC().Format(time.RFC3339))
+	_, err = fmt.Fprintf(f, "# ID, secret, time from which it signs. Directors side by side share this file.\n1 %x %s\n", secret, now.UTC().Format(time.RFC3339))
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = os.Link(f.Name(), path)
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make the file of keys %s: %w", path, err)
+		return fmt.Errorf("create the file of keys %s: %w", path, err)
 	}
 	return nil
 }
@@ -159,8 +159,8 @@ func (d *Director) keyring(c *Config, keys []key) (*sip.Keyring, error) {
 	return sip.NewKeyring(signing(keys, c, now), upgraded && since < time.Duration(c.Transition), upgraded && since < time.Duration(c.Keys.Dialogs))
 }
 
-// turnKeys puts the keys for now in force.
-func (d *Director) turnKeys() {
+// updateKeyring puts the keys for now in force.
+func (d *Director) updateKeyring() {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
 	for _, p := range d.protocols {
@@ -169,7 +169,7 @@ func (d *Director) turnKeys() {
 		}
 		r, err := d.keyring(d.config.Load(), *d.keys.Load())
 		if err != nil { // the keys were checked when they were read
-			d.log.Error("the keys stay as they were", "error", err)
+			d.log.Error("cannot change the keys; the old ones stay in force", "error", err)
 			return
 		}
 		p.setKeys(r)

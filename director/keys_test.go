@@ -35,7 +35,7 @@ func TestBadKeys(t *testing.T) {
 		"256 " + secret + " 2026-01-01T00:00:00Z":                                        `the ID "256"`,
 		"1 " + secret[1:] + " 2026-01-01T00:00:00Z":                                      "a secret of 31 characters",
 		"1 " + secret + " yesterday":                                                     `the time "yesterday"`,
-		"1 " + secret + " 2026-01-01T00:00:00Z\n1 " + secret + " 2026-02-01T00:00:00Z\n": "key 1 again",
+		"1 " + secret + " 2026-01-01T00:00:00Z\n1 " + secret + " 2026-02-01T00:00:00Z\n": "duplicate key 1",
 	} {
 		_, err := readKeys(writeKeys(t, text))
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret[:8]) {

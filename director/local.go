@@ -80,13 +80,13 @@ func fits(path string) error {
 // replaces the socket of a dead director.
 func openSocket(network, path string) (net.Listener, error) {
 	if old, err := os.Lstat(path); err == nil && old.Mode().Type() != fs.ModeSocket {
-		return nil, fmt.Errorf("%s is there and no socket: remove it, or name another under control.socket", path)
+		return nil, fmt.Errorf("%s exists and is not a socket: remove it, or set another path under control.socket", path)
 	}
 	switch c, err := (&net.Dialer{Timeout: time.Second}).Dial(network, path); {
 	case err == nil:
-		return nil, errors.Join(fmt.Errorf("%s is another director's: name another under control.socket", path), c.Close())
+		return nil, errors.Join(fmt.Errorf("%s belongs to another director: set another path under control.socket", path), c.Close())
 	case !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist): // its queue is full, or it is another user's
-		return nil, fmt.Errorf("%s may be another director's: name another under control.socket: %w", path, err)
+		return nil, fmt.Errorf("%s may belong to another director: set another path under control.socket: %w", path, err)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".new-")
 	if err != nil {

@@ -135,7 +135,7 @@ func TestSocketPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "file"), "")
-	for name, want := range map[string]string{"c": "another director's", "file": "no socket"} {
+	for name, want := range map[string]string{"c": "another director", "file": "not a socket"} {
 		other := write(t, filepath.Join(dir, "other.yaml"), good+"control: {socket: "+name+"}\n")
 		if _, err := New(t.Context(), Options{Path: other, Clock: clock, Log: r.log.logger()}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)

@@ -70,12 +70,12 @@ func (c *collector) instances(e emitter) {
 		e.count("messages_total", "Requests sent to the instance, retransmissions included.", in.Messages, l...)
 		e.count("transactions_total", "Transactions begun.", in.Begun, l...)
 		e.gauge("transactions_in_flight", "Transactions without a final answer; add up over directors to drain.", float64(in.InFlight), l...)
-		e.count("transactions_untimed_total", "Transactions that were forgotten for want of room.", in.Untimed, l...)
+		e.count("transactions_untimed_total", "Transactions forgotten for lack of room.", in.Untimed, l...)
 		e.count("dialogs_begun_total", "Dialogs begun through this director.", in.DialogsBegun, l...)
 		e.count("dialogs_ended_total", "Dialogs ended through this director; only sums over directors balance.", in.DialogsEnded, l...)
-		e.send(prometheus.CounterValue, "latency_seconds_total", "Time from request to final answer, added up over the transactions that were answered.", in.Latency.Seconds(), l...)
+		e.send(prometheus.CounterValue, "latency_seconds_total", "Time from request to final answer, summed over the answered transactions.", in.Latency.Seconds(), l...)
 		for outcome, n := range in.Ended {
-			e.count("transactions_ended_total", "Transactions by how they ended.", n, with("outcome", outcome)...)
+			e.count("transactions_ended_total", "Transactions by outcome.", n, with("outcome", outcome)...)
 		}
 		up := 1.0
 		if c.d.watch.away(in.Name) {
@@ -119,10 +119,10 @@ func (c *collector) types(e emitter) {
 	defer c.d.publishing.Unlock()
 	for name, g := range c.d.gates {
 		now := g.Read()
-		e.gauge("gate_rate", "Transactions per second that the overload gate lets in.", now.Rate, "type", name)
-		e.count("gate_admitted_total", "Transactions let in.", now.Admitted, "type", name)
+		e.gauge("gate_rate", "Transactions per second that the overload gate admits.", now.Rate, "type", name)
+		e.count("gate_admitted_total", "Transactions admitted.", now.Admitted, "type", name)
 		e.count("gate_refused_total", "Transactions refused with 503.", now.Refused, "type", name)
-		e.gauge("gate_loss", "Share refused lately, 0 to 1: what RFC 7339 feedback asks for.", float64(now.Loss)/100, "type", name)
+		e.gauge("gate_loss", "Share refused recently, 0 to 1, as in RFC 7339 feedback.", float64(now.Loss)/100, "type", name)
 	}
 }
 
@@ -132,20 +132,20 @@ func (c *collector) service(e emitter) {
 	e.gauge("epoch", "Number of the table in force.", float64(v.Table.Epoch()))
 	e.count("epochs_total", "Changes of epoch since the start.", d.counts.epochs.Load())
 	e.count("publications_total", "Changes of epoch or health since the start.", d.counts.publications.Load())
-	e.count("state_failures_total", "Epochs that could not be noted on disk.", d.counts.stateFailures.Load())
+	e.count("state_failures_total", "Epochs that could not be written to disk.", d.counts.stateFailures.Load())
 	d.reloads.mu.Lock()
 	e.count("reloads_total", "Configurations put in force since the start.", d.reloads.done)
 	e.count("reloads_failed_total", "Configurations that were refused.", d.reloads.failed)
 	d.reloads.mu.Unlock()
 	s := d.steered()
 	for what, n := range map[string]uint64{"kept": s.Kept, "moved": s.Moved, "gone": s.Gone, "unknown": s.Unknown, "forgotten": s.Forgotten, "none": s.None} {
-		e.count("steered_total", "Messages steered otherwise than by the table in force alone: kept where they were; moved; of those, gone because the instance went; unknown after a restart; forgotten for want of memory; none to be had.", n, "how", what)
+		e.count("steered_total", "Messages not simply steered by the table in force: kept at the old instance; moved to the new one; of those, gone because the old instance went away; unknown after a restart; forgotten for lack of memory; none because no instance was available.", n, "how", what)
 	}
 }
 
 func datagrams(e emitter, protocol string, c datagram.Counters) {
 	e.count("datagrams_received_total", "Datagrams read.", c.Received, "protocol", protocol)
-	e.count("datagrams_sent_total", "Datagrams that the kernel took.", c.Sent, "protocol", protocol)
+	e.count("datagrams_sent_total", "Datagrams that the kernel accepted.", c.Sent, "protocol", protocol)
 	e.count("datagrams_dropped_total", "Datagrams lost because a socket's buffer was full.", c.Dropped, "protocol", protocol)
 	e.count("unsent_total", "Messages that could not be sent.", c.Unsent, "protocol", protocol, "transport", UDP)
 }

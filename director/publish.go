@@ -25,7 +25,7 @@ func (d *Director) publishChanges(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-d.roster.changed:
-			if !d.roster.hurry() {
+			if !d.roster.isUrgent() {
 				timer.Reset(max(0, last+gather-d.now()))
 				continue
 			}
@@ -35,7 +35,7 @@ func (d *Director) publishChanges(ctx context.Context) error {
 		wait, err := d.publish()
 		switch {
 		case err != nil:
-			d.log.Error("a new epoch could not be made; the one before stays in force", "error", err)
+			d.log.Error("cannot make a new epoch; the current one stays in force", "error", err)
 		case wait > 0:
 			timer.Reset(wait)
 		default:
@@ -70,7 +70,7 @@ func (d *Director) publish() (wait time.Duration, err error) {
 		return wait, nil
 	}
 	if next != v.Table {
-		d.remember(fresh, rules)
+		d.recordEpoch(fresh, rules)
 		d.watch.follow(next, d.config.Load())
 		d.counts.epochs.Add(1)
 	}
@@ -79,9 +79,9 @@ func (d *Director) publish() (wait time.Duration, err error) {
 	return d.epochs.Publish(d.now(), next, d.condition), nil
 }
 
-// remember writes the new epoch to disk before it is in force. The director continues if
+// recordEpoch writes the new epoch to disk before it is in force. The director continues if
 // that fails: only a restart would miss the change.
-func (d *Director) remember(fresh epochState, rules []Rule) {
+func (d *Director) recordEpoch(fresh epochState, rules []Rule) {
 	s := &d.state
 	before := s.Current
 	clock := d.options.Clock
@@ -93,7 +93,7 @@ func (d *Director) remember(fresh epochState, rules []Rule) {
 func (d *Director) save() {
 	if err := d.state.write(d.config.Load().State); err != nil {
 		d.counts.stateFailures.Add(1)
-		d.log.Error("a restart would not know of this epoch", "epoch", d.state.Current.Epoch, "error", err)
+		d.log.Error("cannot save the state; a restart would lose this epoch", "epoch", d.state.Current.Epoch, "error", err)
 	}
 }
 
@@ -108,9 +108,9 @@ func (d *Director) condition(t *table.Target) table.Condition {
 	return table.Up
 }
 
-// leastBounded is how many transactions in flight never make an instance full: with
+// minBounded is how many transactions in flight never make an instance full: with
 // fewer, shares are noise.
-const leastBounded = 16
+const minBounded = 16
 
 // boundLoad finds the instances that have more than their share of the transactions in
 // flight, if bounded_load is set.
@@ -128,7 +128,7 @@ func (d *Director) boundLoad() {
 	if was == nil && len(busy) == 0 || was != nil && maps.Equal(*was, busy) {
 		return
 	}
-	d.watch.tell()
+	d.watch.notify()
 }
 
 func beyondBound(t *table.Table, flights map[string]uint64, bound float64) map[string]bool {
@@ -142,7 +142,7 @@ func beyondBound(t *table.Table, flights map[string]uint64, bound float64) map[s
 	busy := map[string]bool{}
 	for i := range int32(t.Len()) {
 		at := t.Target(i)
-		most := max(leastBounded, bound*totals[at.Type]*at.Weight/weights[at.Type])
+		most := max(minBounded, bound*totals[at.Type]*at.Weight/weights[at.Type])
 		if at.State == vitrine.Active && float64(flights[at.Name]) > most {
 			busy[at.Name] = true
 		}

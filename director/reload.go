@@ -17,7 +17,7 @@ import (
 
 // reloads holds the results of reading the configuration file again.
 type reloads struct {
-	one sync.Mutex // serializes reloads, changes of rules, and freeze
+	serial sync.Mutex // serializes reloads, changes of rules, and freeze
 
 	mu     sync.Mutex
 	done   uint64
@@ -54,13 +54,13 @@ func (d *Director) listenToFile(ctx context.Context) error {
 			}
 			continue
 		case err := <-watcher.Errors:
-			d.log.Warn("changes of the configuration file may go unseen; send SIGHUP", "error", err)
+			d.log.Warn("changes of the configuration file may be missed; send SIGHUP to reload", "error", err)
 			continue
 		case <-d.options.Reload:
 		case <-timer.C:
 		}
 		if err := d.reload(); err != nil {
-			d.log.Error("the configuration stays as it was", "error", err)
+			d.log.Error("reload failed; the configuration is unchanged", "error", err)
 		}
 	}
 }
@@ -69,8 +69,8 @@ func (d *Director) listenToFile(ctx context.Context) error {
 // not changed, reload only reads the tokens and keys again, which are in other files.
 // Changes by REST then stay.
 func (d *Director) reload() error {
-	d.reloads.one.Lock()
-	defer d.reloads.one.Unlock()
+	d.reloads.serial.Lock()
+	defer d.reloads.serial.Unlock()
 	changed, err := d.load()
 	d.reloads.mu.Lock()
 	defer d.reloads.mu.Unlock()
@@ -102,10 +102,10 @@ func (d *Director) load() (changed bool, err error) {
 	}
 	if c.Digest() == old.Digest() {
 		was, had := d.tokens.Swap(&opening), d.keys.Swap(&keys)
-		d.turnKeys()
+		d.updateKeyring()
 		return !slices.Equal(*was, opening) || !slices.Equal(*had, keys), nil
 	}
-	if err := c.after(old); err != nil {
+	if err := c.checkChanges(old); err != nil {
 		return false, err
 	}
 	// Try everything that can fail before the first change.
@@ -121,7 +121,7 @@ func (d *Director) load() (changed bool, err error) {
 	}
 	d.tokens.Store(&opening)
 	d.keys.Store(&keys)
-	defer d.turnKeys()
+	defer d.updateKeyring()
 	return true, d.takeEffect(c)
 }
 
@@ -147,8 +147,8 @@ func (d *Director) takeEffect(c *Config) error {
 	return d.setRules(c, c.Rules)
 }
 
-// after returns an error if options changed that cannot change while the director runs.
-func (c *Config) after(old *Config) error {
+// checkChanges returns an error if options changed that cannot change while the director runs.
+func (c *Config) checkChanges(old *Config) error {
 	var errs []*vitrine.BadInput
 	fixed := func(same bool, path ...string) {
 		if !same {

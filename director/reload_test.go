@@ -28,7 +28,7 @@ func TestReload(t *testing.T) {
 		}
 		return s.Reload != nil && strings.Contains(s.Reload.Error, ":6:36: ")
 	})
-	if s := r.settle(t); s.Digest != before.Digest || s.Epoch != before.Epoch || !strings.Contains(r.log.String(), "stays as it was") {
+	if s := r.settle(t); s.Digest != before.Digest || s.Epoch != before.Epoch || !strings.Contains(r.log.String(), "the configuration is unchanged") {
 		t.Errorf("%+v after a broken file, %+v before; log %s", s, before, r.log)
 	}
 
@@ -70,9 +70,9 @@ func TestReloadBeforeHandOver(t *testing.T) {
 	d = newDirector(t, good, func(o *Options) {
 		now := o.Clock.Now
 		o.Clock.Now = func() time.Duration {
-			if freezing && d.reloads.one.TryLock() {
+			if freezing && d.reloads.serial.TryLock() {
 				apart = true
-				d.reloads.one.Unlock()
+				d.reloads.serial.Unlock()
 			}
 			return now()
 		}

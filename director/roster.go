@@ -97,7 +97,7 @@ func (r *roster) alterAll(changes map[string]Change) ([]vitrine.Instance, error)
 
 // errFrozen rejects a change during a hand-over, because the new process would not see
 // it.
-var errFrozen = errors.New("handing over to a new process: ask that one, in a second")
+var errFrozen = errors.New("handing over to a new process: try again in a second")
 
 // freeze rejects changes from now on, if the version is still the one given.
 func (r *roster) freeze(version uint64) bool {
@@ -201,15 +201,14 @@ func (r *roster) snapshot() (e epochState, rules []Rule, version uint64) {
 	return epochState{Types: names(r.types), Instances: sorted(r.instances), Rooms: slices.Clone(r.rooms)}, slices.Clone(r.rules), r.version
 }
 
-// now returns the current version.
-func (r *roster) now() uint64 {
+func (r *roster) currentVersion() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.version
 }
 
-// rest returns the latest rules and rooms.
-func (r *roster) rest() ([]Rule, []table.Room) {
+// rulesAndRooms returns the latest rules and rooms.
+func (r *roster) rulesAndRooms() ([]Rule, []table.Room) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.rules), slices.Clone(r.rooms)
@@ -222,8 +221,8 @@ func (r *roster) list() []vitrine.Instance {
 	return sorted(r.instances)
 }
 
-// hurry reports whether more than weights has changed since the last snapshot.
-func (r *roster) hurry() bool {
+// isUrgent reports whether more than weights has changed since the last snapshot.
+func (r *roster) isUrgent() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.urgent

@@ -88,29 +88,29 @@ func (d *Director) collectSIP(s *sip.Server, e emitter) {
 		d.log.Warn("metrics of SIP", "error", err)
 	}
 	for what, n := range map[string]uint64{"request": t.Requests, "response": t.Responses, "keepalive": t.KeepAlives} {
-		e.count("received_total", "Messages that came.", n, "protocol", SIP, "kind", what)
+		e.count("received_total", "Messages received.", n, "protocol", SIP, "kind", what)
 	}
 	for what, n := range map[string]uint64{"inward": t.Inward, "outward": t.Outward, "returned": t.Returned, "answered": t.Answered, "absorbed": t.Absorbed, "dropped": t.Dropped} {
-		e.count("handled_total", "Messages by what was done with them.", n, "protocol", SIP, "how", what)
+		e.count("handled_total", "Messages by what the director did with them.", n, "protocol", SIP, "how", what)
 	}
-	e.count("unsigned_routes_total", "Entries of the director's in Route that were passed over because they have no right MAC.", t.Unsigned, "protocol", SIP)
+	e.count("unsigned_routes_total", "The director's own Route entries that were ignored because they have no valid MAC.", t.Unsigned, "protocol", SIP)
 	datagrams(e, SIP, t.Datagrams)
 	e.gauge("connections", "TCP connections.", float64(t.Streams.Open), "protocol", SIP)
-	e.count("connections_refused_total", "TCP connections that there was no room for.", t.Streams.Refused, "protocol", SIP)
+	e.count("connections_refused_total", "TCP connections refused because of a limit.", t.Streams.Refused, "protocol", SIP)
 	e.count("unsent_total", "Messages that could not be sent.", t.Streams.Unsent, "protocol", SIP, "transport", TCP)
 }
 
 func (d *Director) explainSIP(s *sip.Server, message []byte, from netip.AddrPort) (client.Explanation, error) {
 	v := d.epochs.View()
 	e := client.Explanation{Epoch: v.Table.Epoch()}
-	say := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
+	step := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
 	x, err := s.Explain(d.now(), d.meter.Probe(), from, message)
 	if err != nil {
-		say("it does not parse: %v", err)
+		step("the message does not parse: %v", err)
 		return e, nil
 	}
 	if !x.Request {
-		say("a response goes back by the Via under the director's own")
+		step("a response goes back along the Via below the director's own")
 		if x.Sends {
 			e.Address = x.To.String()
 		}
@@ -124,16 +124,16 @@ func (d *Director) explainSIP(s *sip.Server, message []byte, from netip.AddrPort
 	e.Region = region
 	switch {
 	case x.Outward:
-		say("its Route or Path entry, which the director inserted, says that it comes from instance %d of type %s and goes to a client", x.ID, x.Route)
+		step("the director's own Route entry tells that it comes from instance %d of type %s and goes to a client", x.ID, x.Route)
 	case x.Route != "":
-		say("its Route or Path entry, which the director inserted, names instance %d of type %s", x.ID, x.Route)
+		step("the director's own Route entry names instance %d of type %s", x.ID, x.Route)
 		e.Type = x.Route
 	case x.Rule < 0:
-		say("no rule fits it")
+		step("no rule matches")
 	default:
-		say("rule %d fits: %s", x.Rule+1, rules[x.Rule].text())
+		step("rule %d matches: %s", x.Rule+1, rules[x.Rule].text())
 		e.Type = v.Table.Types()[x.Type]
-		say("its key has the hash %016x", x.Key)
+		step("its key has the hash %016x", x.Key)
 		d.explainPick(v, &e, x.Type, x.Key, region)
 	}
 	d.explainSent(v, &e, x.Sends, x.To, x.Message)
@@ -158,5 +158,5 @@ func (d *Director) explainSent(v *table.View, e *client.Explanation, sends bool,
 			}
 		}
 	}
-	e.Steps = append(e.Steps, fmt.Sprintf("to %s goes: %s", to, line))
+	e.Steps = append(e.Steps, fmt.Sprintf("sends to %s: %s", to, line))
 }

@@ -83,8 +83,8 @@ func TestTrusted(t *testing.T) {
 
 func TestTrustedMistakes(t *testing.T) {
 	for more, want := range map[string]string{
-		"trusted: [\"::/0\"]\n":    "everybody could send through the director",
-		"trusted: [0.0.0.0/0]\n":   "everybody could send through the director",
+		"trusted: [\"::/0\"]\n":    "anybody could send through the director",
+		"trusted: [0.0.0.0/0]\n":   "anybody could send through the director",
 		"trusted: [127.0.0.1]\n":   `netip.ParsePrefix("127.0.0.1"): no '/'`,
 		"trusted: [10.1.2.3/99]\n": "prefix length out of range",
 	} {

@@ -71,10 +71,10 @@ func (c *validator) listen() {
 	}
 	for protocol, list := range map[string][]string{SIP: c.Listen.SIP, GTPC: c.Listen.GTPC} {
 		if protocols[protocol] && len(list) == 0 {
-			c.bad("no listen."+protocol, "a type speaks it: say where it is listened to, such as udp://127.0.0.1:5060", "listen")
+			c.bad("no listen."+protocol, "a type uses this protocol: give a listening address, such as udp://127.0.0.1:5060", "listen")
 		}
 		if !protocols[protocol] && len(list) > 0 {
-			c.bad("listen."+protocol, "no type speaks it: leave it out, or add a type", "listen", protocol)
+			c.bad("listen."+protocol, "no type uses this protocol: remove the addresses, or add a type", "listen", protocol)
 		}
 		seen := map[string]bool{}
 		for i, text := range list {
@@ -83,11 +83,11 @@ func (c *validator) listen() {
 			case err != nil:
 				c.bad(err.Error(), "", "listen", protocol, index(i))
 			case protocol == GTPC && l.Network != UDP:
-				c.bad(text, "GTP-C is spoken over UDP only", "listen", protocol, index(i))
+				c.bad(text, "GTP-C uses UDP only", "listen", protocol, index(i))
 			case l.Address.Addr().IsUnspecified():
-				c.bad(text, "want one of the host's addresses, since messages carry it; list several to listen to several", "listen", protocol, index(i))
+				c.bad(text, "want one of the host's addresses, because messages carry it; list several addresses to listen on several", "listen", protocol, index(i))
 			case seen[text]:
-				c.bad(text+" again", "", "listen", protocol, index(i))
+				c.bad("duplicate address "+text, "", "listen", protocol, index(i))
 			}
 			seen[text] = true
 		}
@@ -100,7 +100,7 @@ func (c *validator) types() {
 	for i, t := range c.Types {
 		at := index(i)
 		if names[t.Name] {
-			c.bad(t.Name+" again", "each type has a name of its own", "types", at, "name")
+			c.bad("duplicate type "+t.Name, "type names must be unique", "types", at, "name")
 		}
 		names[t.Name] = true
 		if t.Number > 0 {
@@ -150,7 +150,7 @@ func validateRules(rules []Rule, types []Type) (errs []ruleError) {
 		}
 		for field, given := range fields {
 			if given {
-				errs = append(errs, ruleError{i, field, field, "is for types of protocol " + foreign + ", and type " + r.Type + " speaks " + of.Protocol})
+				errs = append(errs, ruleError{i, field, field, "is for types of protocol " + foreign + ", and type " + r.Type + " uses " + of.Protocol})
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func (c *validator) instances() {
 			continue
 		}
 		if names[in.Name] {
-			c.bad(in.Name+" again", "each instance has a name of its own", "instances", at, "name")
+			c.bad("duplicate instance "+in.Name, "instance names must be unique", "instances", at, "name")
 		}
 		names[in.Name] = true
 		p := place{in.Type, in.Address.String()}
@@ -189,7 +189,7 @@ func (c *validator) instances() {
 			ids[id] = in.Name
 		}
 		if in.ID > highestID(t) {
-			c.bad(fmt.Sprint(in.ID), fmt.Sprintf("want at most %d, which the TEIDs of type %s have room for", highestID(t), t.Name), "instances", at, "id")
+			c.bad(fmt.Sprint(in.ID), fmt.Sprintf("want at most %d, the highest ID in the TEIDs of type %s", highestID(t), t.Name), "instances", at, "id")
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (c *validator) regions() {
 	names := map[string]bool{}
 	for i, r := range c.Regions {
 		if names[r.Name] {
-			c.bad(r.Name+" again", "list all networks of a region in one place", "regions", index(i), "name")
+			c.bad("duplicate region "+r.Name, "list all networks of a region in one place", "regions", index(i), "name")
 		}
 		names[r.Name] = true
 		for j, n := range r.Networks {
@@ -232,11 +232,11 @@ func (c *validator) trusted() {
 		speaks = speaks || t.Protocol == SIP
 	}
 	if len(c.Trusted) > 0 && !speaks {
-		c.bad("trusted", "no type speaks SIP: leave it out", "trusted")
+		c.bad("trusted", "no type uses SIP: remove it", "trusted")
 	}
 	for i, n := range c.Trusted {
 		if n.Bits() == 0 {
-			c.bad(n.String(), "everybody could send through the director to where they like: name the networks that instances send from", "trusted", index(i))
+			c.bad(n.String(), "anybody could send through the director to any host: list only networks that instances send from", "trusted", index(i))
 		}
 	}
 }
@@ -262,6 +262,6 @@ func (c *validator) control() {
 	case o.TokenFile == "" && o.Clients == "":
 		c.bad(c.Listen.Control, "beyond loopback the control address needs control.token_file or control.clients", "listen", "control")
 	case !secure:
-		c.bad(c.Listen.Control, "beyond loopback the control address needs control.certificate and control.key, or tokens would go in clear", "listen", "control")
+		c.bad(c.Listen.Control, "beyond loopback the control address needs control.certificate and control.key, or tokens would be sent in clear", "listen", "control")
 	}
 }
