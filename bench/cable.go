@@ -102,7 +102,7 @@ func (e cableEnd) hardware() (mac net.HardwareAddr, err error) {
 // start starts a peer of our senders in their namespace, on their core and with
 // their scheduling.
 func (c *cable) start(cmd *exec.Cmd) error {
-	return (&stage{netns: c.near.netns, devices: -1, firm: true}).start(cmd, c.core)
+	return (&stage{netns: c.near.netns, devices: -1, realtime: true}).start(cmd, c.core)
 }
 
 // received returns the number of received frames that the end's interface has
@@ -118,9 +118,9 @@ func (e cableEnd) received() (n uint64, err error) {
 	return n, err
 }
 
-// drop makes the far end discard every frame on arrival, with an XDP program.
+// dropFrames makes the far end discard every frame on arrival, with an XDP program.
 // This is the lowest receive cost, and the same for every sender.
-func (c *cable) drop() (err error) {
+func (c *cable) dropFrames() (err error) {
 	const xdpDrop = 1
 	c.dropper, err = ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpDrop), asm.Return()}})
 	if err != nil {
@@ -136,8 +136,8 @@ func (c *cable) drop() (err error) {
 	})
 }
 
-// take makes the far end's stack receive frames that XDP programs send.
-func (c *cable) take() error {
+// receiveXDP makes the far end's stack receive frames that XDP programs send.
+func (c *cable) receiveXDP() error {
 	return netns.Do(c.far.netns, func() error {
 		e, err := ethtool.NewEthtool()
 		if err != nil {

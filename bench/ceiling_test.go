@@ -28,7 +28,7 @@ func simulated(capacity, most float64, calls *int) func(float64, time.Duration) 
 func TestHighestIsWhatTheDeviceCanTake(t *testing.T) {
 	for _, capacity := range []float64{900, 45_000, 333_333, 800_000} {
 		var calls int
-		got, err := highest(context.Background(), simulated(capacity, 1e6, &calls), 1e6)
+		got, err := findCeiling(context.Background(), simulated(capacity, 1e6, &calls), 1e6)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestHighestIsWhatTheDeviceCanTake(t *testing.T) {
 func TestHighestSaysWhenTheLoadIsTheLimit(t *testing.T) {
 	for _, capacity := range []float64{1e6, 2e6} {
 		var calls int
-		got, err := highest(context.Background(), simulated(capacity, 5e5, &calls), 6e5)
+		got, err := findCeiling(context.Background(), simulated(capacity, 5e5, &calls), 6e5)
 		if err != nil || !got.limited || got.rate > 5e5 {
 			t.Errorf("found %+v, %v; want it limited by the load", got, err)
 		}
@@ -53,7 +53,7 @@ func TestHighestSaysWhenTheLoadIsTheLimit(t *testing.T) {
 
 func TestHighestRefusesADeviceThatPassesNothing(t *testing.T) {
 	var calls int
-	if got, err := highest(context.Background(), simulated(1, 1e6, &calls), 1e6); err == nil {
+	if got, err := findCeiling(context.Background(), simulated(1, 1e6, &calls), 1e6); err == nil {
 		t.Errorf("found %+v", got)
 	}
 }
@@ -62,7 +62,7 @@ func TestHighestRefusesCopies(t *testing.T) {
 	twice := func(rate float64, lasting time.Duration) (flood, error) {
 		return flood{wanted: rate, sent: rate, arrived: 2 * rate, took: lasting}, nil
 	}
-	if got, err := highest(context.Background(), twice, 1e6); err == nil {
+	if got, err := findCeiling(context.Background(), twice, 1e6); err == nil {
 		t.Errorf("found %+v", got)
 	}
 }

@@ -164,7 +164,7 @@ func (s *stage) with(ctx context.Context, d device, use func() error) (err error
 // ceiling returns the device's highest rate under the corpus.
 func (s *stage) ceiling(ctx context.Context, d device, f floodPlan) (found ceiling, err error) {
 	err = s.under(ctx, d, f, func(l *udpLoad) (err error) {
-		found, err = s.beside(ctx, d, func() (ceiling, error) { return highest(ctx, l.send, f.most) })
+		found, err = s.beside(ctx, d, func() (ceiling, error) { return findCeiling(ctx, l.send, f.most) })
 		return err
 	})
 	return found, err

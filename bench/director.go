@@ -58,7 +58,7 @@ func (s *stage) compare(ctx context.Context, rivals []*rival, progress io.Writer
 			return c.rate, err
 		}
 	}
-	return turns(ctx, minRounds, sides, progress)
+	return runRounds(ctx, minRounds, sides, progress)
 }
 
 // rateRow compares two rivals. If the load tool limited one of them in any
@@ -131,7 +131,7 @@ func (s *stage) prove(ctx context.Context, d device, f floodPlan) error {
 		if err != nil {
 			return err
 		}
-		return proxied(f.messages, first, again)
+		return checkProxied(f.messages, first, again)
 	})
 }
 
@@ -210,7 +210,7 @@ const (
 	latencyWarm   = time.Second
 	latencyShare  = 0.5 // share of the director's highest rate
 	latencyTries  = 20
-	latest        = time.Millisecond // allowed lateness of the load tool; a burst that catches up would queue behind itself
+	maxLateness   = time.Millisecond // allowed lateness of the load tool; a burst that catches up would queue behind itself
 	p99           = 2                // index into flood.latency
 	samples       = 5_000            // of a trial: fifty beyond the 99th percentile
 )
@@ -232,7 +232,7 @@ func directorLatency(ctx context.Context, s *stage, progress io.Writer) (rows []
 		top[i] = c.rate
 	}
 	rate := latencyShare * median(top)
-	s.firm = true // else the result shows the longest time slices of other programs
+	s.realtime = true // else the result shows the longest time slices of other programs
 	stamped, err := s.plan(ctx, "stamped", f, true)
 	if err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func directorLatency(ctx context.Context, s *stage, progress io.Writer) (rows []
 	for i, d := range []device{director(instances), bareForwarder(instances)} {
 		sides[i] = func(ctx context.Context) (float64, error) { return s.latency(ctx, d, stamped, rate) }
 	}
-	took, err := turns(ctx, latencyRounds, sides, progress)
+	took, err := runRounds(ctx, latencyRounds, sides, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +272,7 @@ func (l *udpLoad) calmLatency(rate float64) (us float64, err error) {
 		if f, err = l.sample(rate, lasting); err != nil {
 			return 0, err
 		}
-		if !f.behind(lasting) && f.late <= latest && f.loss() <= lossAllowed && f.samples >= samples/2 {
+		if !f.behind(lasting) && f.late <= maxLateness && f.loss() <= lossAllowed && f.samples >= samples/2 {
 			return float64(f.latency[p99]) / float64(time.Microsecond), nil
 		}
 	}

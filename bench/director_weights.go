@@ -19,7 +19,7 @@ import (
 const reweighCommand = "reweigh"
 
 const (
-	crowd          = 1000   // instances
+	manyInstances  = 1000   // instances
 	weightChanges  = 10_000 // per minute
 	weightLowest   = 50
 	weightVariance = 100
@@ -33,12 +33,12 @@ func directorWeights(ctx context.Context, s *stage, progress io.Writer) (rows []
 	if err != nil {
 		return nil, err
 	}
-	many, all := few, ports{instances.first, crowd}
+	many, all := few, ports{instances.first, manyInstances}
 	many.sinks = all
 	changing := &rival{device: director(all), floodPlan: many}
 	changing.beside = func(ctx context.Context, s *stage) *exec.Cmd {
 		self, _ := os.Executable()
-		return exec.CommandContext(ctx, self, reweighCommand, fmt.Sprintf("127.0.0.1:%d", controlPort), strconv.Itoa(crowd))
+		return exec.CommandContext(ctx, self, reweighCommand, fmt.Sprintf("127.0.0.1:%d", controlPort), strconv.Itoa(manyInstances))
 	}
 	steady := &rival{device: director(instances), floodPlan: few}
 	rates, err := s.compare(ctx, []*rival{changing, steady, {device: bareForwarder(all), floodPlan: many}, {device: bareForwarder(instances), floodPlan: few}}, progress)
@@ -46,7 +46,7 @@ func directorWeights(ctx context.Context, s *stage, progress io.Writer) (rows []
 		return nil, err
 	}
 	row, err := rateRow("director/weights", ">= 0.9", changing, steady, Pairs{rates[0], rates[1]})
-	row.Against = fmt.Sprintf("four instances, weights that stay; the bare forwarder to %d ports has %.3g of its rate to four", crowd, median(rates[2])/median(rates[3]))
+	row.Against = fmt.Sprintf("four instances, weights that stay; the bare forwarder to %d ports has %.3g of its rate to four", manyInstances, median(rates[2])/median(rates[3]))
 	return []Row{row}, err
 }
 

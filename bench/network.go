@@ -78,7 +78,7 @@ func networkScheduled(ctx context.Context, progress io.Writer) (rows []Row, err 
 			return Row{}, err
 		}
 		defer func() { err = errors.Join(err, sender.Close()) }()
-		rates, err := turns(ctx, networkRounds, []side{c.held(bulk.Send), c.held(sender.Send), replay}, progress)
+		rates, err := runRounds(ctx, networkRounds, []side{c.highestHeldRate(bulk.Send), c.highestHeldRate(sender.Send), replay}, progress)
 		if err != nil {
 			return Row{}, err
 		}
@@ -103,9 +103,9 @@ func overCable(ctx context.Context, drop bool, use func(c *cable, replay side) (
 		return row, err
 	}
 	if drop {
-		err = c.drop()
+		err = c.dropFrames()
 	} else {
-		err = c.take()
+		err = c.receiveXDP()
 	}
 	if err != nil {
 		return row, err
@@ -128,10 +128,10 @@ func (c *cable) bulk(ctx context.Context, b *packet.Bulk) (float64, error) {
 	})
 }
 
-// held returns a side that measures the highest rate that a sender holds. It
+// highestHeldRate returns a side that measures the highest rate that a sender holds. It
 // starts from the rate reached under an excessive request and goes down to the
 // first rate on schedule.
-func (c *cable) held(send func(context.Context, packet.Stream) (packet.Sent, error)) side {
+func (c *cable) highestHeldRate(send func(context.Context, packet.Stream) (packet.Sent, error)) side {
 	const tooMuch = 1e8
 	return func(ctx context.Context) (float64, error) {
 		sent, err := send(ctx, c.stream(replayFrames*100, tooMuch))

@@ -31,7 +31,7 @@ func networkScheduleError(ctx context.Context, progress io.Writer) (rows []Row, 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.drop(); err != nil {
+	if err := c.dropFrames(); err != nil {
 		return nil, err
 	}
 	program, err := compileC(ctx, c.dir, "schedule", scheduleSource)

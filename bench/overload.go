@@ -208,7 +208,7 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		}
 		used = append(used, highest)
 	}
-	row, err := figure(m.name("bottleneck"), "of its quota", "1", ">= 0.9", median(used), 1, median(used),
+	row, err := newRow(m.name("bottleneck"), "of its quota", "1", ">= 0.9", median(used), 1, median(used),
 		[2]float64{slices.Min(used), slices.Max(used)}, len(used))
 	if err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 			return rows, err
 		}
 		ratio := capacity / other
-		row, err := figure(m.name(against.name), "calls/s", against.what, against.aim, capacity, other, ratio, [2]float64{ratio, ratio}, 1)
+		row, err := newRow(m.name(against.name), "calls/s", against.what, against.aim, capacity, other, ratio, [2]float64{ratio, ratio}, 1)
 		if err != nil {
 			return rows, err
 		}
@@ -263,7 +263,7 @@ func (m *overloadMeter) count(ctx context.Context, name string, load, success fl
 		}
 	}
 	total := float64(len(all))
-	row, err := figure(m.name(name), "deployments", fmt.Sprintf("all, at %g of the capacity; success from %g on counts", load, success), aim,
+	row, err := newRow(m.name(name), "deployments", fmt.Sprintf("all, at %g of the capacity; success from %g on counts", load, success), aim,
 		reached, total, reached/total, [2]float64{slices.Min(each), slices.Max(each)}, len(all))
 	return []Row{row}, err
 }

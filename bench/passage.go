@@ -21,11 +21,11 @@ type arrival struct {
 }
 
 const (
-	together  = 32                     // messages in flight at once
-	readiness = 10 * time.Second       // time limit for a device to start
-	patience  = 2 * time.Second        // time limit for a ready device to forward
-	knocking  = 20 * time.Millisecond  // between two readiness probes
-	silence   = 100 * time.Millisecond // after this, no more probes arrive
+	maxInFlight    = 32                     // messages in flight at once
+	startTimeout   = 10 * time.Second       // time limit for a device to start
+	forwardTimeout = 2 * time.Second        // time limit for a ready device to forward
+	probeEvery     = 20 * time.Millisecond  // between two readiness probes
+	quietTime      = 100 * time.Millisecond // after this, no more probes arrive
 )
 
 // A passage holds all sockets on both sides of a device.
@@ -47,7 +47,7 @@ func callID(data []byte) (string, error) {
 // plan and returns exactly one arrival for each.
 func (s *stage) pass(ctx context.Context, f floodPlan, first int) (all []arrival, err error) {
 	messages, sources, sinks := f.messages[:first], f.sources, f.sinks
-	p := &passage{key: f.key, sources: map[int]*net.UDPConn{}, arrived: make(chan arrival, 16*together)}
+	p := &passage{key: f.key, sources: map[int]*net.UDPConn{}, arrived: make(chan arrival, 16*maxInFlight)}
 	var readers sync.WaitGroup
 	defer func() {
 		for _, conn := range slices.AppendSeq(slices.Clone(p.sinks), maps.Values(p.sources)) {
@@ -73,7 +73,7 @@ func (s *stage) pass(ctx context.Context, f floodPlan, first int) (all []arrival
 	if err := p.await(ctx, messages[0], random); err != nil {
 		return nil, err
 	}
-	for group := range slices.Chunk(messages, together) {
+	for group := range slices.Chunk(messages, maxInFlight) {
 		got, err := p.group(ctx, group, random)
 		if err != nil {
 			return nil, err
@@ -106,22 +106,22 @@ func (p *passage) send(m message, random *rand.Rand) error {
 // await sends a message until it arrives, and then waits until no more copies
 // arrive.
 func (p *passage) await(ctx context.Context, m message, random *rand.Rand) error {
-	late := time.After(readiness)
-	for wait := knocking; ; {
-		if wait == knocking {
+	late := time.After(startTimeout)
+	for wait := probeEvery; ; {
+		if wait == probeEvery {
 			if err := p.send(m, random); err != nil {
 				return err
 			}
 		}
 		select {
 		case <-p.arrived:
-			wait = silence
+			wait = quietTime
 		case <-time.After(wait):
-			if wait == silence {
+			if wait == quietTime {
 				return nil
 			}
 		case <-late:
-			return fmt.Errorf("forwarded nothing in %v", readiness)
+			return fmt.Errorf("forwarded nothing in %v", startTimeout)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -142,7 +142,7 @@ func (p *passage) group(ctx context.Context, messages []message, random *rand.Ra
 		}
 	}
 	all := make([]arrival, len(messages))
-	late := time.After(patience)
+	late := time.After(forwardTimeout)
 	for range messages {
 		select {
 		case a := <-p.arrived:
@@ -156,7 +156,7 @@ func (p *passage) group(ctx context.Context, messages []message, random *rand.Ra
 			}
 			all[i] = a
 		case <-late:
-			return nil, fmt.Errorf("of %d messages some did not arrive in %v", len(messages), patience)
+			return nil, fmt.Errorf("of %d messages some did not arrive in %v", len(messages), forwardTimeout)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -181,10 +181,10 @@ func vias(data []byte) (all []string, err error) {
 	return all, nil
 }
 
-// proxied checks how a proxy forwarded requests. It must add one Via of its own
+// checkProxied checks how a proxy forwarded requests. It must add one Via of its own
 // on top, choose the same instance when asked again, and share the requests
 // among the instances.
-func proxied(sent []message, first, again []arrival) error {
+func checkProxied(sent []message, first, again []arrival) error {
 	share := map[int]int{}
 	for i, a := range first {
 		got, err := vias(slices.Clone(a.data))

@@ -76,9 +76,9 @@ func (v venv) start(ctx context.Context) (*dialogue, error) {
 
 func (b *dialogue) stop() error { return errors.Join(b.in.Close(), b.cmd.Wait()) }
 
-func (b *dialogue) say(message any) error { return json.NewEncoder(b.in).Encode(message) }
+func (b *dialogue) send(message any) error { return json.NewEncoder(b.in).Encode(message) }
 
-func (b *dialogue) hear(into any) error {
+func (b *dialogue) receive(into any) error {
 	if !b.out.Scan() {
 		return errors.Join(errors.New("it ended"), b.out.Err())
 	}

@@ -111,15 +111,15 @@ func (u realUnit) String() string {
 	return u.kind
 }
 
-// A realAsked describes a campaign on one size.
-type realAsked struct {
+// A campaignRequest describes a campaign on one size.
+type campaignRequest struct {
 	search    string  // empty: measure the block
 	precision float64 // 0: the search's default
 	block     *block
 }
 
-// A realGot is the result of a campaign.
-type realGot struct {
+// A campaignResult is the result of a campaign.
+type campaignResult struct {
 	outcomes []vitrine.Outcome // including disturbed ones
 	capacity *vitrine.Capacity // nil for a block
 	why      string
@@ -127,7 +127,7 @@ type realGot struct {
 }
 
 // A realDrive runs a campaign.
-type realDrive func(context.Context, realAsked) (realGot, error)
+type realDrive func(context.Context, campaignRequest) (campaignResult, error)
 
 // A realBench holds the blocks and runs of one function.
 type realBench struct {
@@ -296,7 +296,7 @@ func (b *realBench) measure(ctx context.Context) error {
 // do does one measurement.
 func (b *realBench) do(ctx context.Context, unit realUnit) (realRecord, error) {
 	r := realRecord{Plan: b.plan, Version: b.version, Session: b.session, Began: time.Now().UTC(), Kind: unit.kind, Search: unit.search, Number: unit.number}
-	asked := realAsked{search: unit.search, precision: b.counts.Precision}
+	asked := campaignRequest{search: unit.search, precision: b.counts.Precision}
 	switch unit.search {
 	case "":
 		r.Centre = b.centre()

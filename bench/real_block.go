@@ -59,7 +59,7 @@ func (b block) Next(history []vitrine.Outcome) rate.Step {
 // walk returns the trials in the history and the next step.
 func (b block) walk(history []vitrine.Outcome) (trials []realTrial, next rate.Step) {
 	for i, r := range b.rates {
-		window, fresh, invalid := b.lasts(r), true, 0
+		window, fresh, invalid := b.windowLength(r), true, 0
 		for extended := 0; ; {
 			if len(history) == 0 {
 				return trials, rate.Step{Rate: r, Duration: window, Repeat: i + 1, Restart: fresh,
@@ -87,9 +87,9 @@ func (b block) walk(history []vitrine.Outcome) (trials []realTrial, next rate.St
 	return trials, rate.Step{Done: true, Why: "all rates were offered"}
 }
 
-// lasts returns the length of a window at the rate. Its second half is long enough to detect the
+// windowLength returns the length of a window at the rate. Its second half is long enough to detect the
 // growth of a backlog of paced arrivals with the wanted precision.
-func (b block) lasts(r float64) time.Duration {
+func (b block) windowLength(r float64) time.Duration {
 	const calls, longest = 9, time.Minute
 	half := time.Duration(math.Ceil(calls/(b.precision*b.precision*r))) * time.Second
 	return max(b.window, min(2*half, longest))
@@ -112,16 +112,16 @@ func (b block) judge(o vitrine.Outcome) (t realTrial, ratio float64) {
 	}
 	ratio = float64(succeeded) / float64(scheduled)
 	t.Success = ratio
-	t.Growth = grown(half.InFlight) / o.Rate
+	t.Growth = backlogGrowth(half.InFlight) / o.Rate
 	if t.Steady = !rate.Grows(half, b.precision); !t.Steady {
 		t.Success = max(ratio-max(t.Growth, 0), 0)
 	}
 	return t, ratio
 }
 
-// grown returns the growth of the calls in flight, in calls per second, from the first quarter to
+// backlogGrowth returns the growth of the calls in flight, in calls per second, from the first quarter to
 // the last.
-func grown(inFlight []int64) float64 {
+func backlogGrowth(inFlight []int64) float64 {
 	n := len(inFlight) / 4
 	if n == 0 {
 		return 0

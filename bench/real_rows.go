@@ -114,7 +114,7 @@ func coverageRow(name string, runs []judged, holds func(judged) bool, against, a
 		}
 	}
 	p := queue.TooFew(held, len(runs), truthConfidence)
-	return figure(name, "share of runs", against, aim, float64(held)/float64(len(runs)), truthConfidence, p, [2]float64{p, p}, len(runs))
+	return newRow(name, "share of runs", against, aim, float64(held)/float64(len(runs)), truthConfidence, p, [2]float64{p, p}, len(runs))
 }
 
 // rows returns the function's figures.
@@ -158,7 +158,7 @@ func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows 
 	whole, _ := newReference(trials)
 	ratios := figures(ours, func(j judged) float64 { return j.Capacity.Rate / whole.Rate })
 	mean := stat.Mean(ratios, nil)
-	row, err := figure(name("mean"), b.workload.Unit, fmt.Sprintf("all blocks together, [%.4g, %.4g] with %d deployments", whole.Low, whole.High, whole.Deployments), "",
+	row, err := newRow(name("mean"), b.workload.Unit, fmt.Sprintf("all blocks together, [%.4g, %.4g] with %d deployments", whole.Low, whole.High, whole.Deployments), "",
 		mean*whole.Rate, whole.Rate, mean, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ours))
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows 
 	rows = append(rows, row)
 	asked := b.counts.Precision
 	errs := figures(ours, judged.error)
-	row, err = figure(name("error"), "|ln(estimate/blocks)|", "the precision asked for", "", median(errs), asked, median(errs)/asked,
+	row, err = newRow(name("error"), "|ln(estimate/blocks)|", "the precision asked for", "", median(errs), asked, median(errs)/asked,
 		[2]float64{slices.Min(errs) / asked, slices.Max(errs) / asked}, len(ours))
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows 
 	if len(ours) > 1 {
 		stated := median(figures(ours, func(j judged) float64 { return (j.Capacity.High - j.Capacity.Low) / j.Capacity.Rate / 2 / normal95 }))
 		sd := stat.StdDev(figures(ours, func(j judged) float64 { return math.Log(j.Capacity.Rate) }), nil)
-		row, err := figure(name("run-to-run"), "of the capacity", "the standard deviation that the runs' intervals state", "", sd, stated, sd/stated, [2]float64{sd / stated, sd / stated}, len(ours))
+		row, err := newRow(name("run-to-run"), "of the capacity", "the standard deviation that the runs' intervals state", "", sd, stated, sd/stated, [2]float64{sd / stated, sd / stated}, len(ours))
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +224,7 @@ func driftRow(name, unit string, each []reference) (Row, error) {
 		steps = append(steps, ref.Rate/each[i].Rate)
 	}
 	first, last := each[0].Rate, each[len(each)-1].Rate
-	return figure(name, unit, "the first block; the spread is of each block to the one before", "", last, first, last/first,
+	return newRow(name, unit, "the first block; the spread is of each block to the one before", "", last, first, last/first,
 		[2]float64{slices.Min(steps), slices.Max(steps)}, len(each))
 }
 

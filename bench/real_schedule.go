@@ -60,15 +60,15 @@ func readRealCounts(getenv func(string) string) (c realCounts, err error) {
 // session, so that the host has little time to change. A session begins and ends with a
 // block.
 func (b *realBench) next() realUnit {
-	if unit := b.wants(false); unit.kind == "" || b.leaves(unit) {
+	if unit := b.nextUnit(false); unit.kind == "" || b.hasTimeFor(unit) {
 		return unit
 	}
-	return b.wants(true)
+	return b.nextUnit(true)
 }
 
-// wants returns the next measurement, whatever time is left. If over is true, no
+// nextUnit returns the next measurement, whatever time is left. If over is true, no
 // further run may begin.
-func (b *realBench) wants(over bool) realUnit {
+func (b *realBench) nextUnit(over bool) realUnit {
 	last, since, missed, piloted := "", 0, 0, b.counts.Estimate > 0
 	for _, r := range b.all {
 		piloted = piloted || r.Kind == realPilot || r.Kind == realBlock
@@ -126,25 +126,25 @@ func (b *realBench) missing() realUnit {
 	return realUnit{}
 }
 
-// leaves reports whether there is time for the unit and for what must follow it.
-func (b *realBench) leaves(unit realUnit) bool {
+// hasTimeFor reports whether there is time for the unit and for what must follow it.
+func (b *realBench) hasTimeFor(unit realUnit) bool {
 	if b.counts.For == noLimit {
 		return true
 	}
-	block := b.expects(realUnit{kind: realBlock})
-	needed := b.expects(unit)
+	block := b.estimateDuration(realUnit{kind: realBlock})
+	needed := b.estimateDuration(unit)
 	if unit.kind != realBlock {
 		needed += block
 	}
 	begun := slices.ContainsFunc(b.all, func(r realRecord) bool { return r.Session == b.session && r.Kind == realBlock })
 	if !begun { // the first block is useless without a run and another block
-		needed += b.expects(b.missing()) + block
+		needed += b.estimateDuration(b.missing()) + block
 	}
 	return time.Since(b.began)+needed <= b.counts.For
 }
 
-// expects estimates how long the unit takes, from the records if possible.
-func (b *realBench) expects(unit realUnit) time.Duration {
+// estimateDuration estimates how long the unit takes, from the records if possible.
+func (b *realBench) estimateDuration(unit realUnit) time.Duration {
 	sum, n := 0.0, 0.0
 	for _, r := range b.all {
 		if (r.Kind == realBlock) == (unit.kind == realBlock) && r.Search == unit.search {
@@ -183,8 +183,8 @@ func (b *realBench) announce() {
 			done++
 		}
 	}
-	block, run := b.expects(realUnit{kind: realBlock}), b.expects(realUnit{realRun, rate.Adaptive, 1})
-	peers := b.expects(realUnit{realRun, rate.MLR, 1}) + b.expects(realUnit{realRun, mlrDefault, 1})
+	block, run := b.estimateDuration(realUnit{kind: realBlock}), b.estimateDuration(realUnit{realRun, rate.Adaptive, 1})
+	peers := b.estimateDuration(realUnit{realRun, rate.MLR, 1}) + b.estimateDuration(realUnit{realRun, mlrDefault, 1})
 	rounds := (b.counts.Runs + realPeered - 1) / realPeered
 	all := time.Duration(blocks)*block + time.Duration(b.counts.Runs)*run + time.Duration(rounds)*peers
 	fmt.Fprintf(b.progress, "  %s: plan %s: %d runs (about %s each) with %d of mlr (%s a pair) and %d blocks of %d trials (%s each): about %s in all, without disturbed trials; %d runs are in %s\n",

@@ -105,7 +105,7 @@ func (s *realSite) close() (err error) {
 }
 
 // drive runs one campaign.
-func (s *realSite) drive(ctx context.Context, asked realAsked) (got realGot, err error) {
+func (s *realSite) drive(ctx context.Context, asked campaignRequest) (got campaignResult, err error) {
 	if err := s.open(ctx); err != nil {
 		return got, err
 	}
@@ -140,7 +140,7 @@ func (s *realSite) drive(ctx context.Context, asked realAsked) (got realGot, err
 
 // config returns the configuration of a campaign. Each campaign draws another
 // seed.
-func (s *realSite) config(asked realAsked, bed testbed.Config, results *result.Run, why *string) trial.Config {
+func (s *realSite) config(asked campaignRequest, bed testbed.Config, results *result.Run, why *string) trial.Config {
 	bed.Self = s.vitrine
 	workload := *s.workload
 	cfg := trial.Config{

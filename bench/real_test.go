@@ -169,7 +169,7 @@ func TestBlockExtends(t *testing.T) {
 // alike; a search finds 99 to 101. It fails after the given number of campaigns.
 func drawn(after int) realDrive {
 	random := rand.New(rand.NewPCG(uint64(after), 1))
-	return func(_ context.Context, asked realAsked) (got realGot, err error) {
+	return func(_ context.Context, asked campaignRequest) (got campaignResult, err error) {
 		if after--; after < 0 {
 			return got, errors.New("interrupted")
 		}
@@ -291,7 +291,7 @@ func TestRealTimeIsLimited(t *testing.T) {
 	b := realBenchOf(t, folder, "1", counts, nil)
 	now := b.began
 	drive := drawn(100)
-	b.drive = func(ctx context.Context, asked realAsked) (realGot, error) {
+	b.drive = func(ctx context.Context, asked campaignRequest) (campaignResult, error) {
 		if len(b.all) == 3 {
 			b.began = now.Add(-counts.For) // the time is over
 		}

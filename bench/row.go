@@ -39,17 +39,17 @@ type Pairs struct{ Ours, Theirs []float64 }
 
 // interleave measures both sides alternately, at least minRounds times.
 func interleave(ctx context.Context, rounds int, ours, theirs side, progress io.Writer) (Pairs, error) {
-	all, err := turns(ctx, max(rounds, minRounds), []side{ours, theirs}, progress)
+	all, err := runRounds(ctx, max(rounds, minRounds), []side{ours, theirs}, progress)
 	if err != nil {
 		return Pairs{}, err
 	}
 	return Pairs{all[0], all[1]}, nil
 }
 
-// turns measures all sides in every round. The side that goes first rotates, so
-// that a drift of the host favours no side. The first side is ours. turns
+// runRounds measures all sides in every round. The side that goes first rotates, so
+// that a drift of the host favours no side. The first side is ours. runRounds
 // returns, for each side, the value of each round.
-func turns(ctx context.Context, rounds int, sides []side, progress io.Writer) ([][]float64, error) {
+func runRounds(ctx context.Context, rounds int, sides []side, progress io.Writer) ([][]float64, error) {
 	all := make([][]float64, len(sides))
 	for round := range rounds {
 		got := make([]float64, len(sides))
@@ -94,12 +94,12 @@ func (p Pairs) row(name, unit, against, aim string) (Row, error) {
 			return Row{}, fmt.Errorf("%s: round %d: %g over %g is no ratio", name, i+1, p.Ours[i], p.Theirs[i])
 		}
 	}
-	return figure(name, unit, against, aim, median(p.Ours), median(p.Theirs), median(ratios),
+	return newRow(name, unit, against, aim, median(p.Ours), median(p.Theirs), median(ratios),
 		[2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ratios))
 }
 
-// figure returns the row of one ratio.
-func figure(name, unit, against, aim string, ours, theirs, ratio float64, spread [2]float64, rounds int) (Row, error) {
+// newRow returns the row of one ratio.
+func newRow(name, unit, against, aim string, ours, theirs, ratio float64, spread [2]float64, rounds int) (Row, error) {
 	row := Row{
 		Name: name, Unit: unit, Against: against, Aim: aim, Ours: &ours, Theirs: &theirs, Ratio: &ratio, Spread: &spread, Rounds: rounds,
 	}

@@ -43,11 +43,11 @@ func (b bayes) search(c sim.Cluster, sizings []vitrine.Sizing, seed uint64, meas
 	}
 	var message any = map[string]any{"features": features(c, sizings), "start": start, "seed": seed}
 	for n := 1; n <= most; n++ {
-		if err := b.say(message); err != nil {
+		if err := b.send(message); err != nil {
 			return 0, fmt.Errorf("the Bayesian optimisation: %w", err)
 		}
 		var asked struct{ Next int }
-		if err := b.hear(&asked); err != nil {
+		if err := b.receive(&asked); err != nil {
 			return 0, fmt.Errorf("the Bayesian optimisation: %w", err)
 		}
 		if asked.Next < 0 || enough(sizings[asked.Next]) {

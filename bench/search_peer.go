@@ -41,13 +41,13 @@ func (p peer) search(f sim.Subject, sizing vitrine.Sizing, cfg rate.Config) (sim
 	if cfg.Precision > 0 {
 		asked["width"], asked["shortest"], asked["longest"] = cfg.Precision, 1, cfg.Duration.Seconds()
 	}
-	err := p.say(asked)
+	err := p.send(asked)
 	on := f.Deploy(sizing, 1, 0)
 	var load, wall time.Duration
 	attempts := map[float64]int{}
 	for trials := 0; err == nil; trials++ {
 		var ask request
-		if err = p.hear(&ask); err != nil {
+		if err = p.receive(&ask); err != nil {
 			break
 		}
 		if ask.Done {
@@ -66,7 +66,7 @@ func (p peer) search(f sim.Subject, sizing vitrine.Sizing, cfg rate.Config) (sim
 		o := on.Run(sim.Trial{Sizing: sizing, Rate: ask.Load, Duration: duration, Repeat: 1, Attempt: attempts[ask.Load]})
 		load += duration
 		wall += duration + cfg.Overhead
-		err = p.say(map[string]int64{"offered": o.Scheduled, "lost": o.Scheduled - o.Succeeded})
+		err = p.send(map[string]int64{"offered": o.Scheduled, "lost": o.Scheduled - o.Succeeded})
 	}
 	return sim.Score{}, fmt.Errorf("MLRsearch: %w", err)
 }

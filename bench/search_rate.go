@@ -269,5 +269,5 @@ func (c compared) interval(name, search, unit, against, aim string, theirs float
 	for _, g := range grounds() {
 		ratios = append(ratios, of(c[search][g])/theirs)
 	}
-	return figure(name, unit, against, aim, ours, theirs, ours/theirs, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ratios))
+	return newRow(name, unit, against, aim, ours, theirs, ours/theirs, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ratios))
 }

@@ -22,8 +22,8 @@ const (
 	sizeThreshold = 0.9
 )
 
-// A sized is the result on one function.
-type sized struct {
+// A sizeResult is the result on one function.
+type sizeResult struct {
 	sizings     int     // of the function; an exhaustive search deploys all of them
 	deployments int     // of the model search, until it ended
 	reached     float64 // true capacity of the chosen size, as a share of the best
@@ -47,7 +47,7 @@ func searchSize(ctx context.Context, dir string, progress io.Writer) (_ []Row, e
 		}
 		defer func() { err = errors.Join(err, theirs.stop()) }()
 	}
-	var all []sized
+	var all []sizeResult
 	for seed := range uint64(sizeFunctions) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -69,7 +69,7 @@ func searchSize(ctx context.Context, dir string, progress io.Writer) (_ []Row, e
 
 // sizeOne searches one function with the model, and with the peer if it is not
 // nil.
-func sizeOne(seed uint64, peer *bayes) (s sized, err error) {
+func sizeOne(seed uint64, peer *bayes) (s sizeResult, err error) {
 	c := sim.DrawCluster(seed)
 	sizings := c.Sizings()
 	s.sizings = len(sizings)
@@ -97,7 +97,7 @@ func sizeOne(seed uint64, peer *bayes) (s sized, err error) {
 		return s, errors.New(why)
 	}
 	s.reached = truth(history[chosen].Sizing) / best
-	if s.errors, err = untried(c.Space, history, truth); err != nil || peer == nil {
+	if s.errors, err = predictionErrors(c.Space, history, truth); err != nil || peer == nil {
 		return s, err
 	}
 	s.bayes, err = peer.search(c, sizings, seed,
@@ -118,9 +118,9 @@ func measureSize(c sim.Cluster, z vitrine.Sizing, again bool) vitrine.Measured {
 	return m
 }
 
-// untried returns the relative errors of the predictions for sizings that were not
+// predictionErrors returns the relative errors of the predictions for sizings that were not
 // measured.
-func untried(space size.Space, history []vitrine.Measured, truth func(vitrine.Sizing) float64) ([]float64, error) {
+func predictionErrors(space size.Space, history []vitrine.Measured, truth func(vitrine.Sizing) float64) ([]float64, error) {
 	fit, err := size.NewFit(space, history, 0, 1)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func untried(space size.Space, history []vitrine.Measured, truth func(vitrine.Si
 	return errs, nil
 }
 
-func sizeRows(all []sized, compared bool) (rows []Row, err error) {
+func sizeRows(all []sizeResult, compared bool) (rows []Row, err error) {
 	var within float64
 	var exhaustive, peer Pairs
 	var errs, middles []float64
@@ -149,7 +149,7 @@ func sizeRows(all []sized, compared bool) (rows []Row, err error) {
 	}
 	functions := float64(len(all))
 	share := within / functions
-	one, err := figure("search/size/within", "functions", "all functions", ">= 0.95", within, functions, share, [2]float64{share, share}, len(all))
+	one, err := newRow("search/size/within", "functions", "all functions", ">= 0.95", within, functions, share, [2]float64{share, share}, len(all))
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func sizeRows(all []sized, compared bool) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	off, err := figure("search/size/prediction", "median error", "the true capacity", "<= 0.10", median(errs), 1, median(errs),
+	off, err := newRow("search/size/prediction", "median error", "the true capacity", "<= 0.10", median(errs), 1, median(errs),
 		[2]float64{slices.Min(middles), slices.Max(middles)}, len(all))
 	rows = []Row{one, few, off}
 	if err != nil || !compared {

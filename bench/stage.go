@@ -37,10 +37,10 @@ type stage struct {
 	run       *runstate.Run
 	devices   int // the core of the device under test
 	loads     int // the core of load and sinks
-	// firm makes both sides keep their cores. The device gets SCHED_FIFO. The
+	// realtime makes both sides keep their cores. The device gets SCHED_FIFO. The
 	// load, which is never idle, gets the largest fair share, like everything
 	// that sends packets for a measurement.
-	firm bool
+	realtime bool
 }
 
 // newStage returns a partly built stage together with an error, so that the
@@ -135,7 +135,7 @@ func (s *stage) start(cmd *exec.Cmd, core int) error {
 // restores the old scheduling.
 func (s *stage) rank(core int) (back func(), err error) {
 	switch {
-	case !s.firm:
+	case !s.realtime:
 		return func() {}, nil
 	case core != s.devices:
 		return thread.Prefer(), nil

@@ -37,23 +37,23 @@ const (
 //go:embed wrk/keys.lua
 var keysScript string
 
-// A kept is the result of one trial of a store.
-type kept struct {
+// A storeResult is the result of one trial of a store.
+type storeResult struct {
 	rate float64 // operations a second
 	p99  float64 // ms
 }
 
-// A keeper is a store under test. command returns the command of a server with
+// A testedStore is a store under test. command returns the command of a server with
 // no data; measure drives the running server.
-type keeper struct {
+type testedStore struct {
 	name    string
 	port    int
 	command func(ctx context.Context, dir string) (*exec.Cmd, error)
-	measure func(ctx context.Context, s *stage) (kept, error)
+	measure func(ctx context.Context, s *stage) (storeResult, error)
 }
 
-// trial runs one round of a keeper, in a new folder on the same disk.
-func (s *stage) trial(ctx context.Context, k keeper) (got kept, err error) {
+// trial runs one round of a store, in a new folder on the same disk.
+func (s *stage) trial(ctx context.Context, k testedStore) (got storeResult, err error) {
 	dir, err := os.MkdirTemp(s.dir, "store-")
 	if err != nil {
 		return got, err
@@ -71,23 +71,23 @@ func (s *stage) trial(ctx context.Context, k keeper) (got kept, err error) {
 
 // awaitPort waits until the TCP port in the namespace accepts connections.
 func (s *stage) awaitPort(ctx context.Context, port int) error {
-	ctx, cancel := context.WithTimeout(ctx, readiness)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return netns.Do(s.netns, func() error { return awaitTCP(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) })
 }
 
-// storeRow compares two keepers. The row also names their 99th percentiles.
-func (s *stage) storeRow(ctx context.Context, name, unit, aim string, ours, theirs keeper, progress io.Writer) (Row, error) {
+// storeRow compares two stores. The row also names their 99th percentiles.
+func (s *stage) storeRow(ctx context.Context, name, unit, aim string, ours, theirs testedStore, progress io.Writer) (Row, error) {
 	var late [2][]float64
 	sides := make([]side, 2)
-	for i, k := range []keeper{ours, theirs} {
+	for i, k := range []testedStore{ours, theirs} {
 		sides[i] = func(ctx context.Context) (float64, error) {
 			got, err := s.trial(ctx, k)
 			late[i] = append(late[i], got.p99)
 			return got.rate, err
 		}
 	}
-	rates, err := turns(ctx, minRounds, sides, progress)
+	rates, err := runRounds(ctx, minRounds, sides, progress)
 	if err != nil {
 		return Row{}, err
 	}
@@ -142,19 +142,21 @@ const storePort = 8070
 
 // ourStore is the product with its default engine, which syncs a write before
 // it answers.
-func (s *stage) ourStore(measure func(context.Context, *stage) (kept, error)) keeper {
-	return keeper{"vitrine store", storePort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
+func (s *stage) ourStore(measure func(context.Context, *stage) (storeResult, error)) testedStore {
+	return testedStore{"vitrine store", storePort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
 		program, err := s.product(ctx)
 		return exec.CommandContext(ctx, program, "store", "run", "--listen", fmt.Sprintf("127.0.0.1:%d", storePort), "--dir", filepath.Join(dir, "data")), err
 	}, measure}
 }
 
-func putOverREST(ctx context.Context, s *stage) (kept, error) { return s.wrk(ctx, "PUT", storeTrial) }
+func putOverREST(ctx context.Context, s *stage) (storeResult, error) {
+	return s.wrk(ctx, "PUT", storeTrial)
+}
 
 // getOverREST reads keys after all keys are written.
-func getOverREST(ctx context.Context, s *stage) (kept, error) {
+func getOverREST(ctx context.Context, s *stage) (storeResult, error) {
 	if err := s.fill(ctx); err != nil {
-		return kept{}, err
+		return storeResult{}, err
 	}
 	return s.wrk(ctx, "GET", storeTrial)
 }
@@ -206,15 +208,15 @@ func postBatch(ctx context.Context, to *http.Client, b kv.Batch) error {
 }
 
 // wrk drives the REST API with wrk, with one request in flight per client.
-func (s *stage) wrk(ctx context.Context, method string, lasting time.Duration) (kept, error) {
+func (s *stage) wrk(ctx context.Context, method string, lasting time.Duration) (storeResult, error) {
 	script := filepath.Join(s.dir, "keys.lua")
 	if err := os.WriteFile(script, []byte(keysScript), 0o644); err != nil {
-		return kept{}, err
+		return storeResult{}, err
 	}
 	out, err := s.output(exec.CommandContext(ctx, "wrk", "-t", "1", "-c", strconv.Itoa(storeClients), "-d", fmt.Sprintf("%.0fs", lasting.Seconds()),
 		"--latency", "-s", script, fmt.Sprintf("http://127.0.0.1:%d", storePort), "--", method, strconv.Itoa(storeKeys), strconv.Itoa(storeValue)))
 	if err != nil {
-		return kept{}, err
+		return storeResult{}, err
 	}
 	return parseWrk(out)
 }
@@ -240,7 +242,7 @@ var (
 
 // parseWrk parses wrk's output. Unsuccessful responses make the result an
 // error.
-func parseWrk(out string) (got kept, err error) {
+func parseWrk(out string) (got storeResult, err error) {
 	rate, late := wrkRate.FindStringSubmatch(out), wrkP99.FindStringSubmatch(out)
 	if amiss := wrkAmiss.FindString(out); amiss != "" || rate == nil || late == nil {
 		return got, fmt.Errorf("wrk: not all went well: %s\n%s", strings.TrimSpace(amiss), out)
@@ -256,11 +258,11 @@ func parseWrk(out string) (got kept, err error) {
 const redisPort = 6379
 
 // redis is the peer for reads, entirely in memory.
-func redis(version string) keeper {
+func redis(version string) testedStore {
 	port := strconv.Itoa(redisPort)
-	return keeper{version + ", redis-benchmark -t get, no pipelining", redisPort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
+	return testedStore{version + ", redis-benchmark -t get, no pipelining", redisPort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
 		return exec.CommandContext(ctx, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no"), nil
-	}, func(ctx context.Context, s *stage) (got kept, err error) {
+	}, func(ctx context.Context, s *stage) (got storeResult, err error) {
 		for _, test := range []string{"set", "get"} {
 			out, err := s.output(exec.CommandContext(ctx, "redis-benchmark", "-p", port, "-t", test, "-c", strconv.Itoa(storeClients),
 				"-n", strconv.Itoa(redisReads), "-r", strconv.Itoa(storeKeys), "-d", strconv.Itoa(storeValue), "--csv"))
@@ -276,7 +278,7 @@ func redis(version string) keeper {
 }
 
 // parseRedisBenchmark parses the CSV of one test: a header and a line.
-func parseRedisBenchmark(out string) (got kept, err error) {
+func parseRedisBenchmark(out string) (got storeResult, err error) {
 	lines, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 	if err != nil || len(lines) != 2 {
 		return got, fmt.Errorf("redis-benchmark: want two lines of CSV: %w\n%s", err, out)

@@ -29,14 +29,14 @@ const (
 
 // etcd is the peer for durable writes: one member, which syncs its log before
 // it answers.
-func etcd(version string) keeper {
+func etcd(version string) testedStore {
 	at := func(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
-	return keeper{version, etcdPort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
+	return testedStore{version, etcdPort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
 		return exec.CommandContext(ctx, "etcd", "--data-dir", dir, "--log-level", "error",
 			"--listen-client-urls", at(etcdPort), "--advertise-client-urls", at(etcdPort),
 			"--listen-peer-urls", at(etcdPeerPort), "--initial-advertise-peer-urls", at(etcdPeerPort),
 			"--initial-cluster", "default="+at(etcdPeerPort), "--quota-backend-bytes", strconv.Itoa(8<<30)), nil
-	}, func(ctx context.Context, s *stage) (got kept, err error) {
+	}, func(ctx context.Context, s *stage) (got storeResult, err error) {
 		self, err := os.Executable()
 		if err != nil {
 			return got, err
@@ -58,7 +58,7 @@ func put(ctx context.Context, args []string, out io.Writer) error {
 	}
 	conns := make([]*clientv3.Client, etcdConnections)
 	for i := range conns {
-		c, err := clientv3.New(clientv3.Config{Endpoints: args, DialTimeout: readiness, Context: ctx})
+		c, err := clientv3.New(clientv3.Config{Endpoints: args, DialTimeout: startTimeout, Context: ctx})
 		if err != nil {
 			return err
 		}

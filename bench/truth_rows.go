@@ -24,8 +24,8 @@ func (t *truthBench) of(precision float64, search string) (all []truthRun) {
 	return all
 }
 
-// counted returns the number of runs for which holds is true.
-func counted(runs []truthRun, holds func(truthRun) bool) (n int) {
+// countRuns returns the number of runs for which holds is true.
+func countRuns(runs []truthRun, holds func(truthRun) bool) (n int) {
 	for _, r := range runs {
 		if holds(r) {
 			n++
@@ -49,15 +49,15 @@ func contradicted(r truthRun) bool { return r.Contradiction != "" }
 func (t *truthBench) rows(precision float64) ([]Row, error) {
 	name := func(what string) string { return fmt.Sprintf("truth/%s/%g/%s", t.family, precision, what) }
 	ours := t.of(precision, ourSearch)
-	held, against := counted(ours, covered), counted(ours, contradicted)
+	held, against := countRuns(ours, covered), countRuns(ours, contradicted)
 	p := queue.TooFew(held, len(ours), truthConfidence)
-	coverage, err := figure(name("coverage"), "share of runs", "0.95; the ratio is the probability of so few, by the exact binomial test", truthAim,
+	coverage, err := newRow(name("coverage"), "share of runs", "0.95; the ratio is the probability of so few, by the exact binomial test", truthAim,
 		float64(held)/float64(len(ours)), truthConfidence, p, [2]float64{p, p}, len(ours))
 	if err != nil {
 		return nil, err
 	}
 	n := float64(against)
-	contradictions, err := figure(name("contradictions"), "intervals", "none that excludes the bracket of its trials", "<= 0", n, 0, n, [2]float64{n, n}, len(ours))
+	contradictions, err := newRow(name("contradictions"), "intervals", "none that excludes the bracket of its trials", "<= 0", n, 0, n, [2]float64{n, n}, len(ours))
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func ratioOf(name, unit, against, aim string, ours, theirs []float64) (Row, erro
 	if len(ratios) == 0 {
 		ratios = []float64{all}
 	}
-	return figure(name, unit, against, aim, median(ours), median(theirs), all, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ours))
+	return newRow(name, unit, against, aim, median(ours), median(theirs), all, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ours))
 }
 
 // describe prints a summary of the runs at a precision.
@@ -145,9 +145,9 @@ func (t *truthBench) describe(precision float64) {
 		for _, r := range runs {
 			mean += math.Log(r.Rate/r.Truth) / float64(len(runs))
 		}
-		held := counted(runs, covered)
+		held := countRuns(runs, covered)
 		fmt.Fprintf(t.progress, "  %s, precision %g: %s: %d of %d intervals hold the truth (p %.2g), %d contradict their trials; medians: width %.3f, oracle's %.3f, error %.4f, %.0f trials, %.0f deployments, %.0f s of load, %.0f s in all; bias %+.4f\n",
-			t.family, precision, search, held, len(runs), queue.TooFew(held, len(runs), truthConfidence), counted(runs, contradicted),
+			t.family, precision, search, held, len(runs), queue.TooFew(held, len(runs), truthConfidence), countRuns(runs, contradicted),
 			middle(truthRun.width), middle(func(r truthRun) float64 { return r.Oracle }), middle(truthRun.error),
 			middle(func(r truthRun) float64 { return float64(r.Trials) }), middle(func(r truthRun) float64 { return float64(r.Deployments) }),
 			middle(func(r truthRun) float64 { return r.Load }), middle(func(r truthRun) float64 { return r.Wall }), mean)
