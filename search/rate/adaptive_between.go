@@ -119,14 +119,14 @@ func slopeOf(climbs []*deployment, threshold float64) float64 {
 // the trials near the bracket, cross the threshold.
 func (d *deployment) crossing(b bracket, threshold, slope, precision float64) float64 {
 	about := max(precision, b.high-b.low) / 2
-	sum, n := 0.0, 0.0
+	sum, weight := 0.0, 0.0
 	for _, r := range d.trials {
 		if r.x >= b.low-about-rounding && r.x <= b.high+about+rounding {
-			sum += r.x + (r.success-threshold)/slope
-			n++
+			sum += r.duration * (r.x + (r.success-threshold)/slope)
+			weight += r.duration
 		}
 	}
-	return min(max(sum/n, b.low-4*about), b.high+4*about)
+	return min(max(sum/weight, b.low-4*about), b.high+4*about)
 }
 
 // An estimate describes the capacity over deployments, in the unit of rates.

@@ -17,7 +17,8 @@ func (c *campaign) climb(d *deployment) bool {
 		if !more {
 			return true
 		}
-		r, ok := c.measure(d, c.round(math.Exp(want.x)), d.thorough && !want.recall, want.why)
+		long := d.thorough && !want.recall || !d.first.valid && c.shortForStalls(math.Exp(want.x))
+		r, ok := c.measure(d, c.round(math.Exp(want.x)), long, want.why)
 		if !ok {
 			return false
 		}

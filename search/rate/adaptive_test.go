@@ -88,14 +88,14 @@ func TestAdaptiveOverManyFunctions(t *testing.T) {
 		p.Remember = c.remember
 		s := studied(p, n, wanted(), rate.NewAdaptive)
 		t.Logf("%s %v: %s", c.shape, c.remember, s)
-		if s.share() < 0.9 || s.width() > 0.05 || s.error(0.9) > 0.02 || s.trials > 30 || s.load > 640 {
+		if s.share() < 0.9 || s.width() > 0.05 || s.error(0.9) > 0.02 || s.trials > 30 || s.load > 750 {
 			t.Errorf("%s, remembers %v: %s", c.shape, c.remember, s)
 		}
 	}
 }
 
-// TestAdaptiveAgainstRamp checks that the search has no larger error than the
-// ramp, for less load.
+// TestAdaptiveAgainstRamp checks that the search has less than half of the ramp's
+// error, for about the ramp's load.
 func TestAdaptiveAgainstRamp(t *testing.T) {
 	t.Parallel()
 	const n = 40
@@ -106,7 +106,7 @@ func TestAdaptiveAgainstRamp(t *testing.T) {
 		cfg.Increase, cfg.Repeat = 115, 3
 		cfg.Stop = func(o vitrine.Outcome) bool { return o.SuccessRatio() < 0.5 }
 		ours, ramp := studied(p, n, wanted(), rate.NewAdaptive), studied(p, n, cfg, rate.NewRamp)
-		if ours.load > ramp.load || ours.error(0.9) > ramp.error(0.9) {
+		if ours.load > 1.1*ramp.load || ours.error(0.9) > ramp.error(0.9)/2 {
 			t.Errorf("%s: %s; the ramp: %s", shape, ours, ramp)
 		}
 	}

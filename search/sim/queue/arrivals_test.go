@@ -43,8 +43,8 @@ func TestPacingFlatters(t *testing.T) {
 	text := strings.Join(strings.Fields(string(docs)), " ")
 	random, paced := capacity(0.1, true), capacity(0.1, false)
 	for _, want := range []string{
-		fmt.Sprintf("clients that give up after 100 ms, it carries %.0f calls a second at a success ratio of 0.9 when they come at random, and %.0f when they are paced: %.0f%% more", random, paced, 100*(paced/random-1)),
-		fmt.Sprintf("After 1 s it is %.0f against %.0f.", capacity(1, true), capacity(1, false)),
+		fmt.Sprintf("If clients give up after 100 ms, at a success ratio of 0.9 it carries %.0f calls a second with random arrivals and %.0f with paced ones: %.0f%% more", random, paced, 100*(paced/random-1)),
+		fmt.Sprintf("If they give up after 1 s, the figures are %.0f and %.0f.", capacity(1, true), capacity(1, false)),
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("docs/generators.md does not say %q", want)
