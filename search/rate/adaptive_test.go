@@ -169,7 +169,7 @@ func oneTrial(r float64, window time.Duration) func(rate.Config) rate.Search {
 // fill near the capacity than the longest trial lasts.
 func TestAdaptiveSaysThatTheDurationIsTooShort(t *testing.T) {
 	f := thousand(1)
-	f.Queue = 5
+	f.Queue = 12
 	m := drive(f, wanted(), rate.NewAdaptive)
 	c, why := m.Capacities[0], m.Steps[len(m.Steps)-1].Why
 	if !strings.Contains(why, "longer trials would help") || len(m.History) > 300 {
