@@ -42,9 +42,9 @@ type Measurement struct {
 	Wall    time.Duration // the load, warm-ups and all Costs
 }
 
-// Drive runs a search of rates on one sizing to its end, as a campaign does, with
-// at most most trials. Between trials the function rests for what a trial costs,
-// or for as long as the search asks. A stateful function that was overloaded is
+// Drive runs a search of rates on one sizing to its end, as a campaign does, but at
+// most the given number of trials. Between trials the function rests for what a trial
+// costs, or for as long as the search asks. A stateful function that was overloaded is
 // deployed afresh.
 func Drive(s Subject, sizing vitrine.Sizing, search rate.Search, cfg rate.Config, costs Costs, most int) Measurement {
 	m := Measurement{Measured: vitrine.Measured{Sizing: sizing, Resources: s.Resources(sizing)}}
