@@ -27,13 +27,13 @@ func (k *known) cheapest() (next, best int, why string) {
 		bound = k.costs[k.figures[best].sizing]
 	}
 	next = -1
-	worth, chance, likeliest := 0.0, 0.0, 0.0
+	worth, chance, highest := 0.0, 0.0, 0.0
 	for s := range k.sizings {
 		if k.tried[s] || k.costs[s] >= bound-1e-9 || k.tooSmall(s) {
 			continue
 		}
 		p := k.reaches(s, need)
-		likeliest = max(likeliest, p)
+		highest = max(highest, p)
 		if w := p * (bound - k.costs[s]); p >= plausible && w > worth {
 			next, worth, chance = s, w, p
 		}
@@ -55,7 +55,7 @@ func (k *known) cheapest() (next, best int, why string) {
 	if high := k.highest(); high >= 0 {
 		f := k.figures[high]
 		return -1, -1, fmt.Sprintf("no sizing within the limit can plausibly carry %s for sure (the likeliest has a chance of %.0f%%); the closest: %s carries %s",
-			k.rate(reach), 100*likeliest, k.sizings[f.sizing], k.rate(f.measured.Rate))
+			k.rate(reach), 100*highest, k.sizings[f.sizing], k.rate(f.measured.Rate))
 	}
 	return -1, -1, fmt.Sprintf("no sizing within the limit can plausibly carry %s", k.rate(reach))
 }

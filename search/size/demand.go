@@ -17,14 +17,13 @@ const (
 	params             // number of parameters
 )
 
-type belief struct{ middle, spread float64 }
+type prior struct{ mean, sd float64 }
 
-// beliefs returns the prior of each parameter: its mean (middle) and its standard
-// deviation (spread). Priors are wide where functions differ widely: contention
-// from none to more than an instance adds, threads from a quarter of the largest
-// flavor to no limit.
-func beliefs() [params]belief {
-	return [params]belief{
+// priors returns the prior of each parameter. Priors are wide where functions differ
+// widely: contention from none to more than an instance adds, threads from a quarter
+// of the largest flavor to no limit.
+func priors() [params]prior {
+	return [params]prior{
 		pWork:       {0, 1}, // around what the first trials show
 		pIdle:       {math.Log(0.03), 1.5},
 		pContention: {math.Log(0.1), 1.5},
@@ -54,12 +53,12 @@ type demand struct {
 // change from draw to draw.
 type costing struct {
 	place
-	work    float64 // logarithm of the demand at which pWork is zero
-	beliefs [params]belief
+	work   float64 // logarithm of the demand at which pWork is zero
+	priors [params]prior
 }
 
 func (c *costing) value(d *demand, p int) float64 {
-	return c.beliefs[p].middle + c.beliefs[p].spread*d.z[p]
+	return c.priors[p].mean + c.priors[p].sd*d.z[p]
 }
 
 // perCall returns the CPU seconds that a call of the function costs the busiest
@@ -105,8 +104,8 @@ func (r rating) carries() float64 {
 	return math.Log(max(r.usable-r.idle, left*r.usable) / r.perCall)
 }
 
-// likely returns the log-likelihood of the loads, up to an additive constant.
-func (r rating) likely(l *line) (like float64) {
+// logLikelihood returns the log-likelihood of the loads, up to an additive constant.
+func (r rating) logLikelihood(l *line) (like float64) {
 	if l.w > 0 {
 		a, b := r.idle, r.perCall
 		// The sum of w (y - a - b x)^2.

@@ -116,7 +116,7 @@ func outOfRange(sizing vitrine.Sizing, censored, rate string) string {
 	case vitrine.CensoredAbove:
 		return fmt.Sprintf("%s carries even the highest rate, %s: a larger one would look the same; raise the range to go on", sizing, rate)
 	case vitrine.CensoredGenerator:
-		return fmt.Sprintf("%s: its capacity is not known, let alone a larger one's, for no trial at a higher rate was valid: the trials say why", sizing)
+		return fmt.Sprintf("%s: its capacity is not known, because no trial at a higher rate was valid: the trials say why", sizing)
 	}
 	return ""
 }

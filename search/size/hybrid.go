@@ -61,11 +61,11 @@ func (h *hybrid) Next(history []vitrine.Measured) Step {
 			return Step{Done: true, Why: fmt.Sprintf("%s, but cannot grow: %s", found, stuck)}
 		}
 		better, next := h.measured(history, last, ways)
-		vain := better >= 0 && h.vain(history[ways[better].index], last)
-		if next >= 0 && (better < 0 || vain || h.unsure(history[:ways[better].index], last, ways, better)) {
+		useless := better >= 0 && h.gainedNothing(history[ways[better].index], last)
+		if next >= 0 && (better < 0 || useless || h.unsure(history[:ways[better].index], last, ways, better)) {
 			return h.choose(history, last, ways, next, found)
 		}
-		if vain {
+		if useless {
 			return Step{Done: true, Why: fmt.Sprintf("%s, but %s: no growth of it brought more", found, ways[better].how)}
 		}
 		at = ways[better].index
@@ -107,21 +107,21 @@ func (h *hybrid) measured(history []vitrine.Measured, last vitrine.Measured, way
 		switch {
 		case g.index < 0 && next < 0:
 			next = i
-		case g.index >= 0 && (better < 0 || h.brought(history, last, g) > h.brought(history, last, ways[better])):
+		case g.index >= 0 && (better < 0 || h.gainPerVCPU(history, last, g) > h.gainPerVCPU(history, last, ways[better])):
 			better = i
 		}
 	}
 	return better, next
 }
 
-// vain reports whether a growth brought nothing worthwhile.
-func (h *hybrid) vain(now, then vitrine.Measured) bool {
+// gainedNothing reports whether a growth brought nothing worthwhile.
+func (h *hybrid) gainedNothing(now, then vitrine.Measured) bool {
 	t := h.up.cfg.Threshold
 	return t >= len(now.Capacities) || !(now.Capacities[t].Rate > (1+worthwhile)*then.Capacities[t].Rate)
 }
 
-// brought returns the capacity that a measured growth added, per vCPU.
-func (h *hybrid) brought(history []vitrine.Measured, last vitrine.Measured, g growth) float64 {
+// gainPerVCPU returns the capacity that a measured growth added, per vCPU.
+func (h *hybrid) gainPerVCPU(history []vitrine.Measured, last vitrine.Measured, g growth) float64 {
 	now, then := history[g.index].Capacities, last.Capacities
 	t := h.up.cfg.Threshold
 	if t >= len(now) || t >= len(then) {

@@ -156,7 +156,7 @@ func (m *model) Next(history []vitrine.Measured) Step {
 		return Step{Done: true, Why: why}
 	}
 	return Step{Sizing: m.sizings[k.figures[best].sizing].Clone(), Again: true, Predicted: &k.figures[best].Prediction,
-		Why: why + "; measured once more, for the best of many is partly lucky"}
+		Why: why + "; measured once more, because the best of many is partly lucky"}
 }
 
 // Choose implements Chooser.

@@ -28,7 +28,7 @@ const (
 type draw struct {
 	demands   []demand // by place
 	threshold float64  // in standard deviations
-	other     float64  // likewise
+	other     float64  // in standard deviations
 }
 
 // A posterior samples the posterior distribution given the evidence, by
@@ -38,16 +38,16 @@ type posterior struct {
 	evidence
 	costings []costing
 	used     [][]int  // by place: the cells that were measured
-	shown    [][]line // by place and cell: the sum of its loads
+	loads    [][]line // by place and cell: the sum of its loads
 	random   *rand.Rand
 
 	draw
-	carried [][]float64 // by place and cell, for the used ones: logarithm of what it carries
-	shows   []float64   // by place: log-likelihood of its loads
-	others  []float64   // by measured size: what the places allow without the one being moved
-	before  []float64   // carried of the place being moved, before the move
-	steps   map[int]*step
-	adapt   bool
+	carried        [][]float64 // by place and cell, for the used ones: logarithm of what it carries
+	loadLikelihood []float64   // by place: log-likelihood of its loads
+	others         []float64   // by measured size: what the places allow without the one being moved
+	before         []float64   // carried of the place being moved, before the move
+	steps          map[int]*step
+	adapt          bool
 }
 
 // A step is how far a parameter is moved, learned from how often moves are
@@ -57,16 +57,16 @@ type step struct{ size float64 }
 func newPosterior(e evidence, seed uint64) *posterior {
 	p := &posterior{evidence: e, random: rand.New(rand.NewPCG(seed, uint64(len(e.sizes))))}
 	for i, at := range e.places {
-		p.costings = append(p.costings, costing{place: at, work: e.work(i), beliefs: beliefs()})
+		p.costings = append(p.costings, costing{place: at, work: e.work(i), priors: priors()})
 		var used []int
-		shown := make([]line, len(at.cells))
+		loads := make([]line, len(at.cells))
 		for _, s := range e.sizes {
 			if !slices.Contains(used, s.cells[i]) {
 				used = append(used, s.cells[i])
 			}
-			shown[s.cells[i]].add(s.lines[i])
+			loads[s.cells[i]].add(s.lines[i])
 		}
-		p.used, p.shown = append(p.used, used), append(p.shown, shown)
+		p.used, p.loads = append(p.used, used), append(p.loads, loads)
 	}
 	return p
 }
@@ -111,7 +111,7 @@ func (p *posterior) draws() []draw {
 func (p *posterior) begin() {
 	p.draw = draw{}
 	p.steps, p.adapt = map[int]*step{}, true
-	p.carried, p.shows = nil, make([]float64, len(p.costings))
+	p.carried, p.loadLikelihood = nil, make([]float64, len(p.costings))
 	for i, c := range p.costings {
 		d := demand{counts: make([]float64, c.largest()+1), cells: make([]float64, len(c.cells))}
 		for k := range params {
@@ -128,11 +128,11 @@ func (p *posterior) begin() {
 // of its loads.
 func (p *posterior) price(place int) {
 	c, d := &p.costings[place], &p.demands[place]
-	p.shows[place] = 0
+	p.loadLikelihood[place] = 0
 	for _, i := range p.used[place] {
 		r := c.rate(d, c.cells[i])
 		p.carried[place][i] = r.carries() + cellSpread*d.cells[i]
-		p.shows[place] += r.likely(&p.shown[place][i])
+		p.loadLikelihood[place] += r.logLikelihood(&p.loads[place][i])
 	}
 }
 
@@ -148,7 +148,7 @@ func (p *posterior) sweep() {
 	for i := range p.demands {
 		d := &p.demands[i]
 		p.leaveOut(i)
-		like := p.likely(i)
+		like := p.logLikelihood(i)
 		for k := range params {
 			like = p.move(i, k, &d.z[k], like, false)
 		}
@@ -162,7 +162,7 @@ func (p *posterior) sweep() {
 			}
 		}
 	}
-	like := p.capacities()
+	like := p.capacityLikelihood()
 	for k, z := range []*float64{&p.threshold, &p.other} {
 		like = p.moveShared(k, z, like)
 	}
@@ -183,15 +183,15 @@ func (p *posterior) move(place, k int, z *float64, like float64, fresh bool) flo
 		gain += (old*old - *z**z) / 2
 	}
 	p.before = append(p.before[:0], p.carried[place]...)
-	shows := p.shows[place]
+	likelihood := p.loadLikelihood[place]
 	p.price(place)
-	now := p.likely(place)
+	now := p.logLikelihood(place)
 	if p.accept(gain+now, s, fresh) {
 		return now
 	}
 	*z = old
 	copy(p.carried[place], p.before)
-	p.shows[place] = shows
+	p.loadLikelihood[place] = likelihood
 	return like
 }
 
@@ -200,7 +200,7 @@ func (p *posterior) moveShared(k int, z *float64, like float64) float64 {
 	old := *z
 	s := p.step(-1 - k)
 	*z += s.size * p.random.NormFloat64()
-	now := p.capacities()
+	now := p.capacityLikelihood()
 	if p.accept(now-like+(old*old-*z**z)/2, s, false) {
 		return now
 	}
@@ -243,30 +243,30 @@ func (p *posterior) leaveOut(place int) {
 	}
 }
 
-// likely returns the log-likelihood of all that depends on the place.
-func (p *posterior) likely(place int) float64 {
-	like := p.shows[place]
+// logLikelihood returns the log-likelihood of all that depends on the place.
+func (p *posterior) logLikelihood(place int) float64 {
+	like := p.loadLikelihood[place]
 	shift := thresholdSpread * p.threshold
 	for i := range p.sizes {
 		s := &p.sizes[i]
-		like += s.likely(min(p.others[i], shift+p.carried[place][s.cells[place]]))
+		like += s.logLikelihood(min(p.others[i], shift+p.carried[place][s.cells[place]]))
 	}
 	return like
 }
 
-// capacities returns the log-likelihood of the measured capacities.
-func (p *posterior) capacities() float64 {
+// capacityLikelihood returns the log-likelihood of the measured capacities.
+func (p *posterior) capacityLikelihood() float64 {
 	like := 0.0
 	for i := range p.sizes {
-		like += p.sizes[i].likely(p.limit(p.sizes[i].cells, none))
+		like += p.sizes[i].logLikelihood(p.limit(p.sizes[i].cells, none))
 	}
 	return like
 }
 
-// likely returns the log-likelihood of the measured capacity, up to a constant,
+// logLikelihood returns the log-likelihood of the measured capacity, up to a constant,
 // when log is the logarithm of the true one. It uses Student's t with four
 // degrees of freedom, which tolerates a few outliers.
-func (o *observed) likely(log float64) float64 {
+func (o *observed) logLikelihood(log float64) float64 {
 	miss := (log - o.capacity) / o.error
 	if o.least && miss > 0 || o.most && miss < 0 {
 		return 0

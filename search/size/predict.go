@@ -38,7 +38,7 @@ func fit(e evidence, seed uint64) *ensemble {
 		en.ceilings = append(en.ceilings, e.ceiling(d))
 		var table [][]float64
 		for k := range en.costings {
-			p.imagine(k, &d.demands[k])
+			p.drawUnmeasured(k, &d.demands[k])
 			table = append(table, en.costings[k].table(&d.demands[k], thresholdSpread*d.threshold))
 		}
 		en.allows = append(en.allows, table)
@@ -46,9 +46,9 @@ func fit(e evidence, seed uint64) *ensemble {
 	return en
 }
 
-// imagine draws from the prior how far unmeasured counts and cells depart from
+// drawUnmeasured draws from the prior how far unmeasured counts and cells depart from
 // the laws.
-func (p *posterior) imagine(place int, d *demand) {
+func (p *posterior) drawUnmeasured(place int, d *demand) {
 	counted := map[int]bool{}
 	for i, c := range p.places[place].cells {
 		counted[c.count] = counted[c.count] || slices.Contains(p.used[place], i)
