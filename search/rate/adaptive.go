@@ -13,13 +13,13 @@ import (
 
 // Limits of the adaptive search. docs/search.md gives the reasons.
 const (
-	leastDeployments = 5   // near the capacity, before the search may end
-	mostDeployments  = 24  // near the capacity
-	mostTrials       = 240 // in all
-	known            = 3   // deployments needed to tell whether success falls gently, overload shows late, or success rises with use
-	mostOnOne        = 14  // trials on one deployment
-	extensions       = 3   // of a trial that is not steady
-	longestWindow    = 16  // times Config.Duration
+	leastDeployments  = 5   // near the capacity, before the search may end
+	mostDeployments   = 24  // near the capacity
+	mostTrials        = 240 // in all
+	deploymentsToTell = 3   // deployments needed to tell whether success falls gently, overload shows late, or success rises with use
+	mostOnOne         = 14  // trials on one deployment
+	extensions        = 3   // of a trial that is not steady
+	longestWindow     = 16  // times Config.Duration
 )
 
 // adaptive finds the capacity at every threshold from samples, one from each
@@ -146,7 +146,7 @@ func (c *campaign) sample(climbs *[]*deployment, overloaded bool) (why string, o
 		if !c.confirm(d, *climbs) {
 			return "", false
 		}
-		if n := len(*climbs); n == known && !c.warmed && !overloaded && c.cold() {
+		if n := len(*climbs); n == deploymentsToTell && !c.warmed && !overloaded && c.cold() {
 			c.guess, c.warmed, *climbs = c.center(0), true, nil
 		}
 	}
@@ -159,7 +159,7 @@ func (c *campaign) enough(climbs []*deployment) string {
 	if n < leastDeployments || n < c.cfg.Repeat {
 		return ""
 	}
-	width, sd, torn := 0.0, 0.0, false
+	width, sd, undecided := 0.0, 0.0, false
 	ended := ""
 	for i := range c.cfg.Thresholds {
 		switch s := c.samples(climbs, i); {
@@ -169,7 +169,7 @@ func (c *campaign) enough(climbs []*deployment) string {
 			ended = fmt.Sprintf("the lowest rate fails on most of %d deployments", n)
 		default:
 			e := s.estimate(c.cfg.confidence())
-			torn = torn || e.torn
+			undecided = undecided || e.undecided
 			if w := pessimism(n) * (e.high - e.low) / e.rate; w > width {
 				width, sd = w, e.sd/e.rate
 			}
@@ -178,7 +178,7 @@ func (c *campaign) enough(climbs []*deployment) string {
 	precision := c.cfg.precision()
 	needed := float64(n) * width * width / (precision * precision)
 	switch {
-	case torn && n < mostDeployments && c.at < mostTrials:
+	case undecided && n < mostDeployments && c.at < mostTrials:
 		return ""
 	case ended != "" && width <= precision:
 		return ended
@@ -362,7 +362,7 @@ func (c *campaign) shown(number int, threshold float64) (pass, fail float64) {
 		switch {
 		case r.whole < threshold:
 			fail = min(fail, r.rate)
-		case r.wholly && !overruled:
+		case r.wholeSteady && !overruled:
 			pass = max(pass, r.rate)
 		}
 	}
@@ -380,7 +380,7 @@ type deployment struct {
 	gain     float64 // rise of success at the first rate from the start to the end of the climb
 	verified bool    // a rate that passed was offered again for longer
 	sag      float64 // fall of success in that longer trial
-	again    again   // result of the trial between two states
+	retry    retry   // result of the trial between two states
 }
 
 func (d *deployment) highestPass(threshold float64) (rate float64) {

@@ -13,7 +13,7 @@ import (
 // threshold.
 type samples struct {
 	values    []float64
-	again     []again // one per value
+	retries   []retry // one per value
 	stateful  bool    // deployments cannot be tried again
 	threshold float64
 	above     bool // most deployments pass at the highest rate
@@ -48,7 +48,7 @@ func (c *campaign) samples(climbs []*deployment, i int) samples {
 		if !b.passed && !b.failed {
 			continue
 		}
-		s.again = append(s.again, d.again)
+		s.retries = append(s.retries, d.retry)
 		switch {
 		case b.passed && b.failed && !s.steep:
 			s.values = append(s.values, d.crossing(b, threshold, slope, s.precision))
@@ -134,7 +134,7 @@ type estimate struct {
 	rate, low, high float64
 	sd, single      float64
 	states          *vitrine.TwoStates
-	torn            bool // there may be two states, but too few deployments were tried again to tell
+	undecided       bool // there may be two states, but too few deployments were tried again to tell
 }
 
 // sequential widens intervals, because the search looks at their width after
@@ -162,7 +162,7 @@ func (s samples) estimate(confidence float64) estimate {
 	var e estimate
 	if m, two := mixtureOf(s.values, s.precision); two {
 		var stay bool
-		if stay, e.torn = s.stay(m); stay {
+		if stay, e.undecided = s.stay(m); stay {
 			n, mean, sd = m.inLower, m.lower, m.sd
 			e.states = m.describe(len(s.values))
 		}

@@ -20,7 +20,7 @@ type ceiling struct {
 // offer.
 func findCeiling(cfg Config, history []vitrine.Outcome) ceiling {
 	const short = 0.985 // share of the schedule below which the generator is at fault
-	const below = 0.97  // share of what the generator could offer that is asked for
+	const below = 0.97  // share of the generator's limit that is offered
 	valid := 0.0
 	for _, o := range history {
 		if counts(o) {
@@ -28,7 +28,7 @@ func findCeiling(cfg Config, history []vitrine.Outcome) ceiling {
 		}
 	}
 	c := ceiling{rate: cfg.Max}
-	offers, said := math.Inf(1), 0
+	offers, reports := math.Inf(1), 0
 	for _, o := range history {
 		if counts(o) || o.Rate <= valid {
 			continue
@@ -38,15 +38,15 @@ func findCeiling(cfg Config, history []vitrine.Outcome) ceiling {
 			c.invalid = o.Rate
 		}
 		if share := float64(o.Offered) / float64(o.Scheduled); o.Scheduled > 0 && o.Offered > 0 && share < short {
-			offers, said = min(offers, below*share*o.Rate), said+1
+			offers, reports = min(offers, below*share*o.Rate), reports+1
 		}
 	}
 	if c.tries == 0 {
 		return c
 	}
-	c.final = c.tries >= cfg.attempts() || said >= 2
+	c.final = c.tries >= cfg.attempts() || reports >= 2
 	switch {
-	case said > 0 && offers > 1.03*valid:
+	case reports > 0 && offers > 1.03*valid:
 		c.rate = offers
 	case c.final && valid > 0:
 		c.rate = valid

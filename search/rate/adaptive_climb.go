@@ -65,7 +65,7 @@ func (d *deployment) learn(w want, r reading) {
 
 // recalls reports whether the climb ends with its first rate once more.
 func (c *campaign) recalls(d *deployment) bool {
-	return !c.cfg.Stateful && !c.warmed && !d.recalled && d.first.valid && len(c.climbs) < known && len(c.after) == 0
+	return !c.cfg.Stateful && !c.warmed && !d.recalled && d.first.valid && len(c.climbs) < deploymentsToTell && len(c.after) == 0
 }
 
 // A bracket is the highest rate that passed below the lowest rate that failed, on
@@ -133,13 +133,13 @@ func (c *campaign) crosses(d *deployment) (want, bool) {
 		case !d.near(c.center(i), step) && i == 0:
 			return want{x: min(max(c.begin(d, step), bottom), top), why: "a fresh deployment, near the capacity"}, true
 		case !b.passed && b.failed && b.high > bottom+rounding:
-			return want{x: max(b.high-max(step, d.first.x-b.high), bottom), why: "lower on this deployment, for it failed"}, true
+			return want{x: max(b.high-max(step, d.first.x-b.high), bottom), why: "lower on this deployment, because it failed"}, true
 		case !b.failed && b.passed && b.low < top-rounding:
 			next := b.low + max(step, b.low-d.first.x)
 			if i > 0 {
 				next = max(next, c.center(i)-step/2)
 			}
-			return want{x: min(next, top), why: "higher on this deployment, for it passed"}, true
+			return want{x: min(next, top), why: "higher on this deployment, because it passed"}, true
 		case b.passed && b.failed && !b.straight() && b.high-b.low > fine*(1+1e-6) && !c.gentle(threshold):
 			return want{x: (b.low + b.high) / 2, why: "between the rates that passed and failed on this deployment"}, true
 		}
@@ -150,7 +150,7 @@ func (c *campaign) crosses(d *deployment) (want, bool) {
 // gentle reports whether success is known to fall gently, so that a trial far off
 // the line is chance.
 func (c *campaign) gentle(threshold float64) bool {
-	return len(c.climbs) >= known && falls(c.climbs, threshold)
+	return len(c.climbs) >= deploymentsToTell && falls(c.climbs, threshold)
 }
 
 // near reports whether a trial is within two and a half steps of x.
@@ -226,7 +226,7 @@ func (c *campaign) slow() bool {
 func (c *campaign) matters(differences []float64) bool {
 	const share, sure = 0.1, 0.9 // of the precision; one-sided confidence
 	n := float64(len(differences))
-	if n < known {
+	if n < deploymentsToTell {
 		return false
 	}
 	mean, sd := stat.MeanStdDev(differences, nil)
@@ -282,9 +282,9 @@ func (c *campaign) contrast() (lingers, ok bool) {
 	lingers, ok = c.overloadLingers(safe)
 	for n := 0; ok && lingers && n < 2; n++ {
 		d := c.deploy()
-		before, told := c.measure(d, safe, false, "below the capacity, before an overload")
-		if !told || !before.passes(c.cfg.Thresholds[0]) {
-			return false, told
+		before, measured := c.measure(d, safe, false, "below the capacity, before an overload")
+		if !measured || !before.passes(c.cfg.Thresholds[0]) {
+			return false, measured
 		}
 		lingers, ok = c.overloadLingers(safe)
 	}

@@ -62,7 +62,7 @@ func (c *campaign) first() (rate float64, why string) {
 	if c.cfg.Stateful {
 		share = careful
 	}
-	return c.cfg.Min * math.Pow(c.cfg.Max/c.cfg.Min, share), "inside the range, for nothing is known"
+	return c.cfg.Min * math.Pow(c.cfg.Max/c.cfg.Min, share), "inside the range, because nothing is known"
 }
 
 // further returns the next rate to scout. If the function keeps its goodput, what
@@ -76,11 +76,11 @@ func (c *campaign) further(low, high float64, last reading) (rate float64, why s
 	goodput := last.rate * last.success / c.cfg.Thresholds[0]
 	switch {
 	case low == 0 && math.IsInf(high, 1): // nothing valid yet
-		return c.ceiling.rate, "lower, for the rate could not be offered"
+		return c.ceiling.rate, "lower, because the rate could not be offered"
 	case math.IsInf(high, 1):
-		return min(low*step, c.ceiling.rate), "higher, for all passed"
+		return min(low*step, c.ceiling.rate), "higher, because all passed"
 	case low == 0:
-		return max(min(goodput, high/1.1), high/down, c.cfg.Min), "lower, for all failed"
+		return max(min(goodput, high/1.1), high/down, c.cfg.Min), "lower, because all failed"
 	case last.valid && last.success < c.cfg.Thresholds[0] && goodput > apart*low && goodput < high/apart:
 		return goodput, "as much as succeeded in the overload"
 	}

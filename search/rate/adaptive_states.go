@@ -77,31 +77,31 @@ func (m mixture) fitted(values []float64, deviation float64) mixture {
 	return next
 }
 
-// An again is the result of one more trial of a deployment, at a rate between two
+// A retry is the result of one more trial of a deployment, at a rate between two
 // states.
-type again int
+type retry int
 
 const (
-	notAsked again = iota
-	passedAgain
-	failedAgain
+	notRetried retry = iota
+	retryPassed
+	retryFailed
 )
 
 // stay reports whether deployments of the lower state stay in it: tried again
 // between the states, at least two failed, and more than twice as many as passed.
 // A deployment that passes was only unlucky. Deployments of stateful functions
-// cannot be tried again, and count as staying. torn says that too few were tried
+// cannot be tried again, and count as staying. undecided says that too few were tried
 // again.
-func (s samples) stay(m mixture) (stay, torn bool) {
+func (s samples) stay(m mixture) (stay, undecided bool) {
 	failed, passed := 0, 0
 	for i, v := range s.values {
 		if v > (m.lower+m.upper)/2 {
 			continue
 		}
-		switch s.again[i] {
-		case failedAgain:
+		switch s.retries[i] {
+		case retryFailed:
 			failed++
-		case passedAgain:
+		case retryPassed:
 			passed++
 		}
 	}
@@ -123,9 +123,9 @@ func (c *campaign) confirm(d *deployment, climbs []*deployment) bool {
 	case !ok:
 		return false
 	case r.valid && r.passes(c.cfg.Thresholds[0]):
-		d.again = passedAgain
+		d.retry = retryPassed
 	case r.valid:
-		d.again = failedAgain
+		d.retry = retryFailed
 	}
 	return true
 }

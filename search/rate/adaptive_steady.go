@@ -19,8 +19,8 @@ type reading struct {
 	exact   bool    // the window has a steady part; else success is that of the whole window
 	steady  bool    // the backlog does not grow, to the precision
 
-	whole  float64 // success ratio of the whole window
-	wholly bool    // the backlog does not grow over the whole window
+	whole       float64 // success ratio of the whole window
+	wholeSteady bool    // the backlog does not grow over the whole window
 
 	scheduled, succeeded int64 // of the outcome, to tell it from others
 	duration             float64
@@ -43,12 +43,12 @@ func read(o vitrine.Outcome, precision float64) reading {
 		r.reason = reason(o)
 		return r
 	}
-	r.whole, r.wholly = r.success, !Grows(o, precision)
+	r.whole, r.wholeSteady = r.success, !Grows(o, precision)
 	for _, cut := range []float64{0, 1. / 3, 2. / 3} {
 		part := tail(o, cut)
 		if part.Scheduled > 0 && still(part.InFlight, sure*precision*o.Rate) {
 			r.success, r.exact = balanced(part), true
-			r.steady = r.wholly
+			r.steady = r.wholeSteady
 			if cut > 0 {
 				r.steady = !Grows(part, precision)
 			}

@@ -49,7 +49,7 @@ func (c *campaign) trial(rate float64, window time.Duration, why string) (readin
 		if tries >= c.cfg.attempts() || rate > c.ceiling.rate {
 			return r, true
 		}
-		why = fmt.Sprintf("attempt %d of %d, for the last was invalid: %s", tries+1, c.cfg.attempts(), r.reason)
+		why = fmt.Sprintf("attempt %d of %d, because the last was invalid: %s", tries+1, c.cfg.attempts(), r.reason)
 	}
 }
 

@@ -70,7 +70,7 @@ func (b *bisect) Next(history []vitrine.Outcome) Step {
 	}
 	now, _ := b.seen(history, b.cfg.Repeat)
 	return Step{Done: true, Repeat: b.cfg.Repeat,
-		Why: fmt.Sprintf("all %d repeats are done: in the last %s", b.cfg.Repeat, b.found(now))}
+		Why: fmt.Sprintf("all %d repeats are done: in the last %s", b.cfg.Repeat, b.resultText(now))}
 }
 
 // probe returns the index of the rate to try next for the threshold, and why. It
@@ -89,23 +89,23 @@ func (b *bisect) probe(now, before tallies, threshold float64) (k int, why strin
 	case lo < 0 && from < hi:
 		return from, "passed in earlier repeats: does it hold on this deployment?"
 	case lo < 0 && hi > 0:
-		return max(0, hi-max(1, from-hi)), fmt.Sprintf("lower, for %g did not pass", b.rates[hi])
+		return max(0, hi-max(1, from-hi)), fmt.Sprintf("lower, because %g did not pass", b.rates[hi])
 	case hi == n && to < n && to > lo:
 		return to, "failed in earlier repeats: does it fail on this deployment?"
 	case hi == n && to < n && lo < n-1:
-		return min(n-1, lo+lo-to+1), fmt.Sprintf("higher, for %g passed", b.rates[lo])
+		return min(n-1, lo+lo-to+1), fmt.Sprintf("higher, because %g passed", b.rates[lo])
 	case hi-lo > 1:
-		return (lo + hi) / 2, fmt.Sprintf("half-way, for %g passed and %s", b.rates[lo], b.above(now, hi))
-	case hi < n && b.once(now, hi) && !before.fails(hi, threshold):
+		return (lo + hi) / 2, fmt.Sprintf("half-way, because %g passed and %s", b.rates[lo], b.upperText(now, hi))
+	case hi < n && b.triedOnce(now, hi) && !before.fails(hi, threshold):
 		return hi, "again, to be sure that it fails"
-	case lo >= 0 && b.once(now, lo) && !before.passes(lo, threshold):
+	case lo >= 0 && b.triedOnce(now, lo) && !before.passes(lo, threshold):
 		return lo, "again, to be sure that it passes"
 	}
 	return 0, ""
 }
 
-// above returns what bounds the search from above.
-func (b *bisect) above(now tallies, hi int) string {
+// upperText returns what bounds the search from above.
+func (b *bisect) upperText(now tallies, hi int) string {
 	switch {
 	case hi == len(b.rates):
 		return "nothing failed yet"
@@ -116,8 +116,8 @@ func (b *bisect) above(now tallies, hi int) string {
 	}
 }
 
-// found returns what a finished repeat shows at each threshold.
-func (b *bisect) found(now tallies) string {
+// resultText returns what a finished repeat shows at each threshold.
+func (b *bisect) resultText(now tallies) string {
 	text := ""
 	for i, t := range b.cfg.Thresholds {
 		if i > 0 {
@@ -125,9 +125,9 @@ func (b *bisect) found(now tallies) string {
 		}
 		lo, hi := b.bracket(now, t)
 		if lo < 0 {
-			text += fmt.Sprintf("no rate passed, %s", b.above(now, hi))
+			text += fmt.Sprintf("no rate passed, %s", b.upperText(now, hi))
 		} else {
-			text += fmt.Sprintf("%g passed, %s", b.rates[lo], b.above(now, hi))
+			text += fmt.Sprintf("%g passed, %s", b.rates[lo], b.upperText(now, hi))
 		}
 		text += fmt.Sprintf(" (threshold %g)", t)
 	}
@@ -152,8 +152,8 @@ func (b *bisect) bracket(seen tallies, threshold float64) (lo, hi int) {
 	return lo, hi
 }
 
-// once reports whether the rate has one valid trial and may have another.
-func (b *bisect) once(now tallies, k int) bool {
+// triedOnce reports whether the rate has one valid trial and may have another.
+func (b *bisect) triedOnce(now tallies, k int) bool {
 	return now[k].valid == 1 && now[k].invalid < b.cfg.attempts()
 }
 

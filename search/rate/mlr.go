@@ -84,9 +84,9 @@ func (m *mlr) replay(history []vitrine.Outcome) (found []*mlrRun, next Step) {
 		}
 		run := newMLRRun(m, own)
 		found = append(found, run)
-		run.all(before)
-		if run.asked != nil {
-			next = *run.asked
+		run.walk(before)
+		if run.pending != nil {
+			next = *run.pending
 			next.Repeat, next.Restart = repeat, len(own) == 0
 			return found, next
 		}
@@ -171,7 +171,7 @@ const mlrSteps = 16
 func newMLRGrid(low, high, width float64) mlrGrid {
 	narrowest := -math.Log1p(-width) // distance of the lower bound below the upper one
 	span := math.Log(high / low)
-	top := max(mlrSteps, math.Ceil(span*mlrSteps/narrowest-steps))
+	top := max(mlrSteps, math.Ceil(span*mlrSteps/narrowest-stepTolerance))
 	return mlrGrid{lowest: low, highest: high, top: int(top), ratio: span / top}
 }
 
@@ -190,5 +190,5 @@ func (g mlrGrid) index(rate float64) int {
 	if rate <= g.lowest {
 		return 0
 	}
-	return min(g.top, int(math.Floor(math.Log(rate/g.lowest)/g.ratio+steps)))
+	return min(g.top, int(math.Floor(math.Log(rate/g.lowest)/g.ratio+stepTolerance)))
 }

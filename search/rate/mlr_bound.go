@@ -54,7 +54,7 @@ func (t mlrTarget) judge(trials []mlrTrial) verdict {
 	var passed, failed, shortPassed, shortFailed float64 // seconds
 	for _, trial := range trials {
 		seconds := trial.length.Seconds()
-		switch good := trial.loss <= t.loss+steps; {
+		switch good := trial.loss <= t.loss+stepTolerance; {
 		case trial.length >= t.trial && good:
 			passed += seconds
 		case trial.length >= t.trial:

@@ -16,7 +16,7 @@ type mlrRun struct {
 	tried   []int // rates with trials, ascending
 	blocked map[int]bool
 	count   int   // of trials
-	asked   *Step // the step that has no outcome yet
+	pending *Step // the step that has no outcome yet
 	seekers []*mlrSeeker
 	width   int    // smallest width at which the whole search works while it expands
 	ended   string // why the search gave up; empty: every goal was reached
@@ -26,8 +26,8 @@ func newMLRRun(m *mlr, outcomes []vitrine.Outcome) *mlrRun {
 	return &mlrRun{mlr: m, left: outcomes, trials: map[int][]mlrTrial{}, blocked: map[int]bool{}}
 }
 
-// all replays the outcomes so far; before is the previous repeat, if any.
-func (r *mlrRun) all(before *mlrRun) {
+// walk replays the outcomes so far; before is the previous repeat, if any.
+func (r *mlrRun) walk(before *mlrRun) {
 	low, high, ok := -1, -1, true
 	if before == nil {
 		low, high, ok = r.open()
@@ -67,7 +67,7 @@ func (r *mlrRun) loop() {
 		case best == nil:
 			return
 		case r.count >= most:
-			r.ended = fmt.Sprintf("gave up after %d trials, for their verdicts contradict each other", r.count)
+			r.ended = fmt.Sprintf("gave up after %d trials, because their verdicts contradict each other", r.count)
 			return
 		}
 		t := best.by.target()
@@ -77,7 +77,7 @@ func (r *mlrRun) loop() {
 		if best.width > 0 {
 			r.width = best.width
 		}
-		best.by.won(best)
+		best.by.adjust(best)
 	}
 }
 
@@ -100,11 +100,11 @@ func (r *mlrRun) open() (low, high int, ok bool) {
 	if !ok {
 		return 0, 0, false
 	}
-	second := r.pointed(top, loss, first)
+	second := r.goodputRate(top, loss, first)
 	if second >= top {
 		return top, top, true
 	}
-	second, far := r.apart(second, first.width, -1, top)
+	second, far := r.keepApart(second, first.width, -1, top)
 	if !far {
 		return top, top, true
 	}
@@ -113,11 +113,11 @@ func (r *mlrRun) open() (low, high int, ok bool) {
 	}
 	var third int
 	why := "where the goodput points now"
-	if loss > first.loss+steps {
-		third, far = r.apart(r.pointed(second, loss, first), first.width, -1, second)
+	if loss > first.loss+stepTolerance {
+		third, far = r.keepApart(r.goodputRate(second, loss, first), first.width, -1, second)
 	} else {
-		third, far = r.apart(second+first.width, first.width, second, top)
-		why = "the next higher, for that passed"
+		third, far = r.keepApart(second+first.width, first.width, second, top)
+		why = "the next higher, because that passed"
 	}
 	if !far {
 		return second, second, true
@@ -128,9 +128,9 @@ func (r *mlrRun) open() (low, high int, ok bool) {
 	return min(second, third), max(second, third), true
 }
 
-// pointed returns the rate at which the measured goodput would just be enough, if
+// goodputRate returns the rate at which the measured goodput would just be enough, if
 // it stayed the same.
-func (r *mlrRun) pointed(at int, loss float64, t mlrTarget) int {
+func (r *mlrRun) goodputRate(at int, loss float64, t mlrTarget) int {
 	return r.grid.index(r.grid.rate(at) * (1 - loss) / (1 - t.loss))
 }
 
@@ -144,9 +144,9 @@ func (r *mlrRun) measure(i int, length time.Duration, why string) (loss float64,
 		}
 		if len(r.left) == 0 {
 			if attempt > 1 {
-				why = fmt.Sprintf("attempt %d of %d, for the last was invalid", attempt, r.cfg.attempts())
+				why = fmt.Sprintf("attempt %d of %d, because the last was invalid", attempt, r.cfg.attempts())
 			}
-			r.asked = &Step{Rate: rate, Duration: length, Why: why}
+			r.pending = &Step{Rate: rate, Duration: length, Why: why}
 			return 0, false
 		}
 		o := r.left[0]
@@ -200,10 +200,10 @@ func (r *mlrRun) result() string {
 	return text
 }
 
-// apart moves a rate away from the bounds and from the ends of the grid, by at
+// keepApart moves a rate away from the bounds and from the ends of the grid, by at
 // least the width. It may return an end of the grid that is not a bound. false:
 // no rate between the bounds is far enough from both.
-func (r *mlrRun) apart(i, width, lo, hi int) (int, bool) {
+func (r *mlrRun) keepApart(i, width, lo, hi int) (int, bool) {
 	from, to := max(lo, 0), r.grid.top
 	if hi >= 0 {
 		to = hi

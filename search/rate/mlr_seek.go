@@ -105,21 +105,21 @@ func (s *mlrSeeker) near(i int, reason string) *nomination {
 }
 
 func (s *mlrSeeker) down(i, lo, hi int) *nomination {
-	i, ok := s.run.apart(i, s.target().width, lo, hi)
+	i, ok := s.run.keepApart(i, s.target().width, lo, hi)
 	if !ok || !s.worth(i, lo, hi) {
 		return nil
 	}
 	return &nomination{rate: i, width: s.step(), down: true,
-		reason: fmt.Sprintf("lower, for %g did not pass", s.run.grid.rate(hi))}
+		reason: fmt.Sprintf("lower, because %g did not pass", s.run.grid.rate(hi))}
 }
 
 func (s *mlrSeeker) up(i, lo, hi int) *nomination {
-	i, ok := s.run.apart(i, s.target().width, lo, hi)
+	i, ok := s.run.keepApart(i, s.target().width, lo, hi)
 	if !ok || !s.worth(i, lo, hi) {
 		return nil
 	}
 	return &nomination{rate: i, width: s.step(), up: true,
-		reason: fmt.Sprintf("higher, for %g passed", s.run.grid.rate(lo))}
+		reason: fmt.Sprintf("higher, because %g passed", s.run.grid.rate(lo))}
 }
 
 // between nominates a rate that splits the bounds, or a step outwards from the
@@ -138,7 +138,7 @@ func (s *mlrSeeker) between(lo, hi int) *nomination {
 	}
 	s.shorten(min(middle-lo, hi-middle))
 	return &nomination{rate: middle, width: min(middle-lo, hi-middle), reason: fmt.Sprintf(
-		"half-way, for %g passed and %g did not", s.run.grid.rate(lo), s.run.grid.rate(hi))}
+		"half-way, because %g passed and %g did not", s.run.grid.rate(lo), s.run.grid.rate(hi))}
 }
 
 // worth reports whether a trial at the rate could tell more about the target.
@@ -154,8 +154,8 @@ func (s *mlrSeeker) shorten(width int) {
 	s.next = max(width, s.target().width) * mlrExpansion
 }
 
-// won doubles the step when the trial did not find the bound that it looked for.
-func (s *mlrSeeker) won(n *nomination) {
+// adjust doubles the step when the trial did not find the bound that it looked for.
+func (s *mlrSeeker) adjust(n *nomination) {
 	lo, hi := s.run.relevant(s.target())
 	if n.up && lo == n.rate || n.down && hi == n.rate {
 		s.next *= mlrExpansion

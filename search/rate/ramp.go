@@ -41,7 +41,7 @@ func (r *ramp) Next(history []vitrine.Outcome) Step {
 	}
 	last := history[len(history)-1]
 	if tried := attemptsAt(history, last.Repeat, last.Rate); !counts(last) && tried < r.cfg.attempts() {
-		return r.step(last.Rate, last.Repeat, fmt.Sprintf("attempt %d of %d, for the last was invalid: %s",
+		return r.step(last.Rate, last.Repeat, fmt.Sprintf("attempt %d of %d, because the last was invalid: %s",
 			tried+1, r.cfg.attempts(), reason(last)))
 	}
 	next, ended := r.after(last)

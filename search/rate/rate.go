@@ -85,7 +85,7 @@ const (
 	defaultAttempts   = 3
 	defaultResolution = 0.02    // of the rate, when there is no Increase
 	mostRates         = 100_000 // far more than anyone has time to try
-	steps             = 1e-9    // of a step: tolerance for rounding at the last one
+	stepTolerance     = 1e-9    // of a step: tolerance for rounding at the last one
 )
 
 // Check returns an error that says what is wrong with the configuration, or nil.
@@ -131,7 +131,7 @@ func (c Config) count() float64 {
 	case c.Increase == 0:
 		return math.Ceil(math.Log(c.Max/c.Min)/math.Log1p(defaultResolution)) + 1
 	default:
-		return math.Floor((c.Max-c.Min)/c.Increase+steps) + 1
+		return math.Floor((c.Max-c.Min)/c.Increase+stepTolerance) + 1
 	}
 }
 
