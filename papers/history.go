@@ -113,7 +113,7 @@ func (h History) Refuses(plan string, started time.Time) string {
 	case plan != now.Digest:
 		return fmt.Sprintf("the run's plan %s is not the committed plan %s", plan, now.Digest)
 	case started.Before(now.Date):
-		return fmt.Sprintf("plan %s was put down after the run began", plan)
+		return fmt.Sprintf("plan %s was recorded after the run began", plan)
 	}
 	return ""
 }

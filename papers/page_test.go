@@ -38,7 +38,7 @@ func TestPlansArePutDown(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now := h.Committed(); now == nil || now.Digest != is {
-			t.Errorf("%s: plan %s is not put down. What measures or judges it has changed: say why with\n"+
+			t.Errorf("%s: plan %s is not recorded. What it measures or how it is judged has changed: say why with\n"+
 				"\tvitrine reproduce papers/%s --because TEXT && go test ./papers -update\nand commit papers/%s/history and the page",
 				e.Name, is, e.Paper(), e.Paper())
 		}
@@ -182,7 +182,7 @@ func TestHistoryRefuses(t *testing.T) {
 		{"new", date.Add(time.Second), ""},
 		{"old", date.Add(time.Second), "plan old is not the committed plan new"},
 		{"", date.Add(time.Second), "kept no plan"},
-		{"new", date.Add(-time.Second), "put down after the run began"},
+		{"new", date.Add(-time.Second), "recorded after the run began"},
 	} {
 		if got := h.Refuses(tt.plan, tt.started); got == "" != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s at %s: %q, want %q", tt.plan, tt.started, got, tt.want)

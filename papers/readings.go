@@ -167,7 +167,7 @@ func (r Readings) matching(pattern string) []string {
 	return list
 }
 
-// alone returns a value without an interval.
-func alone(v float64) delay.Interval {
+// withoutInterval returns a value without an interval.
+func withoutInterval(v float64) delay.Interval {
 	return delay.Interval{Mean: v, Low: v, High: v, Repeats: 1}
 }

@@ -84,10 +84,10 @@ func (r *Readings) capacity(x sized, c vitrine.Capacity) {
 	}
 	r.of[x.where+" capacity"+at] = reading
 	if c.Single > 0 {
-		r.of[x.where+" single"+at] = Reading{Interval: alone(c.Single)}
+		r.of[x.where+" single"+at] = Reading{Interval: withoutInterval(c.Single)}
 	}
 	if c.Deployments > 0 {
-		r.of[x.where+" sd"+at] = Reading{Interval: alone(c.SD)}
+		r.of[x.where+" sd"+at] = Reading{Interval: withoutInterval(c.SD)}
 	}
 }
 

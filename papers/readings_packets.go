@@ -32,7 +32,7 @@ func (r *Readings) network(s measure.Summary) {
 			continue
 		}
 		if worst, ok := r.of[where+" lost.percent"]; !ok || worst.Mean < lost {
-			put("lost.percent", alone(lost))
+			put("lost.percent", withoutInterval(lost))
 		}
 		switch row.Metric {
 		case measure.Latency:
@@ -66,7 +66,7 @@ func (r *Readings) splits(s measure.Summary) bool {
 
 // spread adds the readings of a distribution.
 func spread(put func(string, delay.Interval), name, size string, s measure.Spread) {
-	put(name+".least"+size, alone(s.Min))
+	put(name+".least"+size, withoutInterval(s.Min))
 	put(name+".min"+size, s.MinEach)
 	put(name+".max"+size, s.MaxEach)
 	put(name+".mean"+size, s.Mean)
@@ -85,9 +85,9 @@ func use(put func(string, delay.Interval), u *measure.Use, split bool) {
 		put("cpu.relative", *u.Relative)
 	}
 	if split && u.Split != nil {
-		put("cpu.user", alone(u.Split.User))
-		put("cpu.kernel", alone(u.Split.Kernel))
-		put("cpu.interrupt", alone(u.Split.Interrupt))
+		put("cpu.user", withoutInterval(u.Split.User))
+		put("cpu.kernel", withoutInterval(u.Split.Kernel))
+		put("cpu.interrupt", withoutInterval(u.Split.Interrupt))
 	}
 }
 
@@ -122,10 +122,10 @@ func (r *Readings) chains(report chain.Report) {
 			put("rtt.mean"+at, p.Mean, lost)
 			put("rtt.p50"+at, p.RoundTrip, lost)
 			put("rtt.p99"+at, p.P99, lost)
-			put("rtt.least"+at, alone(p.Least), lost)
+			put("rtt.least"+at, withoutInterval(p.Least), lost)
 			put("jitter.mean"+at, p.Jitter, lost)
 		}
-		put("lost.percent", alone(worst), worst)
+		put("lost.percent", withoutInterval(worst), worst)
 		for of, name := range map[string]string{chain.RoundTripMean: "rtt", chain.Variation: "jitter"} {
 			if f, ok := c.Fit(of); ok {
 				put(name+".r2", f.R2Each, worst)

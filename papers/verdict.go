@@ -152,7 +152,7 @@ func (v *Verdict) compare(less, more Reading) {
 	case v.Free:
 		v.Order = NoClaim
 	case v.Within > 0 && !ok:
-		v.Order, v.Why = NotJudged, "a ratio of what is not positive"
+		v.Order, v.Why = NotJudged, "a ratio of a quantity that is not positive"
 	case v.Within > 0:
 		v.Order = alike(x, v.Within)
 	case ok:
@@ -163,7 +163,7 @@ func (v *Verdict) compare(less, more Reading) {
 	switch {
 	case v.Paper == nil:
 	case !ok:
-		v.Quantity, v.Why = NotJudged, "a ratio of what is not positive"
+		v.Quantity, v.Why = NotJudged, "a ratio of a quantity that is not positive"
 	case less.Bound != "" || more.Bound != "":
 		v.Quantity, v.Why = NotJudged, "a quantity is only bounded"
 	default:

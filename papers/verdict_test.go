@@ -15,7 +15,7 @@ func reading(mean, low, high float64) Reading {
 
 func testReadings() Readings {
 	few, single, lost, marked := reading(20, 19, 21), reading(20, 20, 20), reading(20, 19, 21), reading(20, 19, 21)
-	few.Repeats, single.Interval, lost.Lost, marked.Mark = 4, alone(20), 0.11, "emulated (tcg)"
+	few.Repeats, single.Interval, lost.Lost, marked.Mark = 4, withoutInterval(20), 0.11, "emulated (tcg)"
 	above, below := reading(40, 40, 40), reading(5, 0, 5)
 	above.Bound, below.Bound = vitrine.CensoredAbove, vitrine.CensoredBelow
 	return Readings{
