@@ -141,7 +141,7 @@ func (s *set) drawDemand(c draw.Canvas, t *tips, panels []panel) error {
 	for i, x := range panels {
 		p, canvas := plots[i/columns][i%columns], canvases[i/columns][i%columns]
 		p.Draw(canvas)
-		s.pointOut(p, p.DataCanvas(canvas), x, t)
+		s.labelPanel(p, p.DataCanvas(canvas), x, t)
 	}
 	return nil
 }
@@ -179,9 +179,9 @@ func (s *set) demandMark(component string) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: s.componentTone(component).color(), Radius: 2.8, Shape: glyphs()[s.rank(component)%len(glyphs())]}
 }
 
-// pointOut writes the panel's name above it, and adds the numbers of its lines as
+// labelPanel writes the panel's name above it, and adds the numbers of its lines as
 // tips.
-func (s *set) pointOut(p *plot.Plot, area draw.Canvas, x panel, t *tips) {
+func (s *set) labelPanel(p *plot.Plot, area draw.Canvas, x panel, t *tips) {
 	style := sans(ink(), 12, false)
 	style.YAlign = draw.YBottom
 	name := []rune(x.name)

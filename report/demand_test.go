@@ -188,7 +188,7 @@ func TestCPUOverTimeIsOfWhatWasGiven(t *testing.T) {
 		}
 	}
 	page = pageOf(t, d)
-	for _, want := range []string{">CPU, % of one CPU</text>", "as a share of one CPU, for the instances have no limit"} {
+	for _, want := range []string{">CPU, % of one CPU</text>", "as a share of one CPU, because the instances have no limit"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("without limits the page does not say %q", want)
 		}

@@ -123,7 +123,7 @@ func (f *figure) forPage(svg string, t tips) (template.HTML, error) {
 	_, body, closed := strings.Cut(body, ">\n")
 	body, ended := strings.CutSuffix(strings.TrimSpace(body), "</svg>")
 	if !found || !closed || !ended {
-		return "", fmt.Errorf("the SVG has not the expected form")
+		return "", fmt.Errorf("the SVG does not have the expected form")
 	}
 	for _, tone := range tones() {
 		body = strings.ReplaceAll(body, tone.light, "var(--"+tone.name+")")

@@ -73,22 +73,22 @@ func (r *run) has(setting vitrine.Setting, sizing string) bool {
 	})
 }
 
-// A flock holds the sizes of one variant; the measured ones ascend by vCPUs.
-type flock struct {
+// variantSizes holds the sizes of one variant; the measured ones ascend by vCPUs.
+type variantSizes struct {
 	variant   string
 	measured  []*subject
 	predicted []untried
 }
 
-// flocks returns the sizes with known vCPUs by variant, in the order of the
+// sizesByVariant returns the sizes with known vCPUs by variant, in the order of the
 // report.
-func (s *set) flocks() []*flock {
+func (s *set) sizesByVariant() []*variantSizes {
 	var variants []string
-	var all []*flock
-	get := func(variant string) *flock {
+	var all []*variantSizes
+	get := func(variant string) *variantSizes {
 		i := index(&variants, variant)
 		if i == len(all) {
-			all = append(all, &flock{variant: variant})
+			all = append(all, &variantSizes{variant: variant})
 		}
 		return all[i]
 	}
@@ -111,7 +111,7 @@ func (s *set) flocks() []*flock {
 
 // best returns the measured sizes that carry more than every size with as many
 // vCPUs or fewer.
-func (f *flock) best() []*subject {
+func (f *variantSizes) best() []*subject {
 	var list []*subject
 	for _, x := range f.measured {
 		c := x.capacity()
@@ -135,10 +135,10 @@ func (f *flock) best() []*subject {
 // frontierFigures returns a figure of what the sizes carry for their vCPUs, or
 // none when there is nothing to compare.
 func (s *set) frontierFigures() []*figure {
-	flocks := s.flocks()
+	variants := s.sizesByVariant()
 	measured, predicted := 0, 0
 	var names []string
-	for _, f := range flocks {
+	for _, f := range variants {
 		measured, predicted = measured+len(f.measured), predicted+len(f.predicted)
 		for _, x := range f.best() {
 			names = append(names, fmt.Sprintf("%s carries %s %s with %s vCPUs", x.name, capacityText(x.capacity()), s.unit, tidy(x.summary.VCPUs)))
@@ -151,7 +151,7 @@ func (s *set) frontierFigures() []*figure {
 		Name: "frontier", title: "Capacity against vCPUs", section: sectionFrontier, width: figureWidth, height: 470,
 		alt:     "Capacity of every size against its vCPUs. Those that carry more than every one of no more vCPUs: " + strings.Join(names, "; ") + ".",
 		Caption: s.frontierCaption(predicted),
-		draw:    func(c draw.Canvas, t *tips) error { return s.drawFrontier(c, t, flocks) },
+		draw:    func(c draw.Canvas, t *tips) error { return s.drawFrontier(c, t, variants) },
 	}}
 }
 
@@ -171,11 +171,11 @@ func (s *set) frontierCaption(predicted int) string {
 	return text
 }
 
-func (s *set) drawFrontier(c draw.Canvas, t *tips, flocks []*flock) error {
+func (s *set) drawFrontier(c draw.Canvas, t *tips, variants []*variantSizes) error {
 	p := newPlot("vCPUs", "capacity, "+s.unit)
 	p.Add(thinGrid(true, true))
 	most, top, predicted := 0.0, 0.0, 0
-	for _, f := range flocks {
+	for _, f := range variants {
 		for _, x := range f.measured {
 			most, top = max(most, x.summary.VCPUs), max(top, x.capacity().Rate, x.capacity().High)
 		}
@@ -186,8 +186,8 @@ func (s *set) drawFrontier(c draw.Canvas, t *tips, flocks []*flock) error {
 	}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, most*1.08, 0, top*1.08
 	var keys []key
-	marks := &frontierPlotter{set: s, tips: t, flocks: flocks, bars: predicted <= mostBars, aside: aside(flocks)}
-	for i, f := range flocks {
+	marks := &frontierPlotter{set: s, tips: t, variants: variants, bars: predicted <= mostBars, aside: aside(variants)}
+	for i, f := range variants {
 		if len(f.measured) > 0 {
 			label := "measured, and the best of them"
 			if f.variant != "" {
@@ -212,19 +212,19 @@ func (s *set) drawFrontier(c draw.Canvas, t *tips, flocks []*flock) error {
 // A frontierPlotter draws the marks of sizes, their intervals and the names of
 // the best sizes.
 type frontierPlotter struct {
-	set    *set
-	tips   *tips
-	flocks []*flock
-	bars   bool // draw the intervals of predicted sizes too
-	aside  map[*subject]vg.Length
+	set      *set
+	tips     *tips
+	variants []*variantSizes
+	bars     bool // draw the intervals of predicted sizes too
+	aside    map[*subject]vg.Length
 }
 
 // aside returns how far each measured size is moved to the right of its vCPUs, so
 // that the intervals of sizes with equal vCPUs can be told apart.
-func aside(flocks []*flock) map[*subject]vg.Length {
+func aside(variants []*variantSizes) map[*subject]vg.Length {
 	const apart, most = 8, 48
 	alike := map[float64][]*subject{}
-	for _, f := range flocks {
+	for _, f := range variants {
 		for _, x := range f.measured {
 			alike[x.summary.VCPUs] = append(alike[x.summary.VCPUs], x)
 		}
@@ -241,7 +241,7 @@ func aside(flocks []*flock) map[*subject]vg.Length {
 }
 
 func (r *frontierPlotter) tone(i int) tone {
-	if len(r.flocks) == 1 {
+	if len(r.variants) == 1 {
 		return componentTones()[0] // as in the figure of capacities
 	}
 	return pick(sizeTones(), i)
@@ -261,7 +261,7 @@ func (r *frontierPlotter) optimal() draw.GlyphStyle {
 
 func (r *frontierPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	for i, f := range r.flocks {
+	for i, f := range r.variants {
 		for _, u := range f.predicted {
 			at := vg.Point{X: x(u.VCPUs), Y: y(clamp(u.Rate, p))}
 			if r.bars {
@@ -273,7 +273,7 @@ func (r *frontierPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 	}
 	var placed []vg.Rectangle
-	for i, f := range r.flocks {
+	for i, f := range r.variants {
 		best := f.best()
 		var joined []vg.Point
 		for _, m := range best {

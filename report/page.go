@@ -163,7 +163,7 @@ func (s *set) figures() []*figure {
 	all = append(all, s.predictionFigures()...)
 	all = append(all, s.useFigures()...)
 	all = append(all, s.demandFigures()...)
-	s.searched()
+	s.replaySearches()
 	all = append(all, s.searchFigures()...)
 	all = append(all, s.timeFigures()...)
 	taken := map[string]int{}
@@ -220,7 +220,7 @@ func (s *set) heading(r *run) heading {
 	c := x.capacity()
 	h.Optimal, h.Why = x.sizing, r.Summary.Optimal.Why
 	if r.Summary.Partial {
-		h.Why = "The best so far, for the search did not come to its end: " + h.Why
+		h.Why = "The best so far, because the search did not end: " + h.Why
 	}
 	h.Size = sizeText(x.summary)
 	h.Capacity = capacityText(c)

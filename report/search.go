@@ -28,8 +28,8 @@ type tried struct {
 	why    string            // empty: not known
 }
 
-// searched replays the searches of all subjects.
-func (s *set) searched() {
+// replaySearches replays the searches of all subjects.
+func (s *set) replaySearches() {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, x := range s.subjects() {
@@ -46,7 +46,7 @@ func (s *set) searched() {
 func (s *subject) search() []tried {
 	var all []tried
 	load := 0.0
-	for i, history := range s.measurings() {
+	for i, history := range s.splitMeasurements() {
 		search, cfg := s.searcher(i)
 		after := s.capacityAfter(search, cfg)
 		every := (len(history) + mostEstimates - 1) / mostEstimates
@@ -66,9 +66,9 @@ func (s *subject) search() []tried {
 	return all
 }
 
-// measurings splits the subject's trials by measurement. The last measurement may
+// splitMeasurements splits the subject's trials by measurement. The last measurement may
 // not have ended.
-func (s *subject) measurings() [][]vitrine.Outcome {
+func (s *subject) splitMeasurements() [][]vitrine.Outcome {
 	left := s.outcomes
 	var parts [][]vitrine.Outcome
 	for _, z := range s.entries {
@@ -89,21 +89,21 @@ func (s *subject) searcher(i int) (rate.Search, rate.Config) {
 	if i >= len(s.entries) || s.entries[i].Search == nil {
 		return nil, none
 	}
-	told := s.entries[i].Search
-	cfg := asked(told)
+	recorded := s.entries[i].Search
+	cfg := configOf(recorded)
 	cfg.Thresholds, cfg.Seed = s.run.thresholds(), s.run.Manifest.Seed
 	// A ramp has no stop condition here, because that is an expression; the rates
 	// tell where it held.
-	search, err := rate.New(told.Name, cfg)
+	search, err := rate.New(recorded.Name, cfg)
 	if err != nil {
 		return nil, none // a search of a later version
 	}
 	return search, cfg
 }
 
-// asked returns the recorded configuration of the search, without the fields that
+// configOf returns the recorded configuration of the search, without the fields that
 // the whole run shares.
-func asked(s *result.Search) rate.Config {
+func configOf(s *result.Search) rate.Config {
 	return rate.Config{
 		Min: s.Min, Max: s.Max, Increase: s.Increase, Duration: duration(s.Duration), Repeat: s.Repeat,
 		Precision: s.Precision, Confidence: s.Confidence, Overhead: duration(s.Overhead), Stateful: s.Stateful,

@@ -41,7 +41,7 @@ type subject struct {
 
 	summary    *result.Sizing     // nil: the run did not finish it
 	entries    []*result.Sizing   // one per measurement; summary is the last
-	trace      []tried            // set by set.searched
+	trace      []tried            // set by set.replaySearches
 	capacities []vitrine.Capacity // one per threshold of the run, then those that at added
 }
 

@@ -86,7 +86,7 @@ func cpuCaption(moments []moment) string {
 	case quota:
 		text += ", as a share of what the instance was given (its quota)."
 	case free:
-		text += ", as a share of one CPU, for the instances have no limit."
+		text += ", as a share of one CPU, because the instances have no limit."
 	default:
 		text += "."
 	}
@@ -274,11 +274,11 @@ func (m moment) mostCPU() float64 {
 // addCalls draws calls due and calls that succeeded, second by second.
 func (s *set) addCalls(p *plot.Plot, m moment) error {
 	if m.outcome == nil {
-		say(p, m.why)
+		writeNote(p, m.why)
 		return nil
 	}
 	if len(m.outcome.Seconds) == 0 {
-		say(p, "the generator gave no seconds")
+		writeNote(p, "the generator gave no seconds")
 		return nil
 	}
 	var due, succeeded plotter.XYs
@@ -304,7 +304,7 @@ func (s *set) addCPU(p *plot.Plot, m moment) error {
 		return nil // addCalls says why
 	}
 	if !m.watched() {
-		say(p, m.why)
+		writeNote(p, m.why)
 	}
 	if slices.ContainsFunc(m.series, func(x series) bool { return x.quota }) {
 		all, err := newLine(rule(), 0.9, []vg.Length{6, 3}, plotter.XYs{{X: p.X.Min, Y: 100}, {X: p.X.Max, Y: 100}})
@@ -345,8 +345,8 @@ func (m moment) watched() bool {
 	return slices.ContainsFunc(m.series, func(x series) bool { return !x.ofGenerator() })
 }
 
-// say writes a text in the middle of an empty plot, in as many lines as it takes.
-func say(p *plot.Plot, what string) {
+// writeNote writes a text in the middle of an empty plot, in as many lines as it takes.
+func writeNote(p *plot.Plot, what string) {
 	const width = 34
 	var lines []string
 	line := ""
