@@ -17,25 +17,25 @@ const (
 type Capacity struct {
 	Threshold float64 `json:"threshold"` // 0..1
 	Rate      float64 `json:"capacity"`
-	Low       float64 `json:"capacity_low"`  // confidence interval: 95%, or what the workload says
-	High      float64 `json:"capacity_high"` // of a ramp or a bisection never narrower than [last pass, first fail]
+	Low       float64 `json:"capacity_low"`  // confidence interval: 95%, or the workload's confidence
+	High      float64 `json:"capacity_high"` // of a ramp or a bisection, the interval is never narrower than [last pass, first fail]
 	Censored  string  `json:"capacity_censored"`
 
 	// Only searches that tell deployments apart set the fields below.
 
-	Deployments int        `json:"deployments,omitempty"`     // fresh ones that the interval rests on
+	Deployments int        `json:"deployments,omitempty"`     // fresh deployments that the interval rests on
 	SD          float64    `json:"deployment_sd,omitempty"`   // standard deviation between them, in the unit of Rate
-	Single      float64    `json:"capacity_single,omitempty"` // one new deployment carries it with 90% probability (lower tolerance bound); 0: not known
+	Single      float64    `json:"capacity_single,omitempty"` // one new deployment carries it with 90% probability (lower prediction bound); 0: not known
 	States      *TwoStates `json:"capacity_states,omitempty"` // nil: the deployments are of one kind
-	Fresh       float64    `json:"capacity_fresh,omitempty"`  // capacity before an overload, where that lowers it; Rate is the lower one; 0: no such effect
+	Fresh       float64    `json:"capacity_fresh,omitempty"`  // capacity before an overload, if an overload lowers it; Rate is then the lower one; 0: no such effect
 }
 
-// TwoStates describes deployments that come in two kinds, of which the lower
-// one decides: Capacity.Rate is Lower.
+// TwoStates describes deployments of two kinds, where the lower kind decides:
+// Capacity.Rate is Lower.
 type TwoStates struct {
 	Lower     float64 `json:"lower"`      // capacity of the lower kind
 	Upper     float64 `json:"upper"`      // capacity of the upper kind
-	Share     float64 `json:"share"`      // of deployments in the lower kind, 0..1
+	Share     float64 `json:"share"`      // share of deployments of the lower kind, 0..1
 	ShareLow  float64 `json:"share_low"`  // 95% interval of Share
 	ShareHigh float64 `json:"share_high"` // 95% interval of Share
 }

@@ -21,23 +21,23 @@ const (
 )
 
 // A Profile is what a network function carries at every size, measured or
-// predicted, and what it costs each component: what capacity is planned by.
+// predicted, and what that costs each component; capacity is planned with it.
 type Profile struct {
-	Version    int           `json:"profile" jsonschema:"required"`    // Version of this form.
+	Version    int           `json:"profile" jsonschema:"required"`    // Version of this format.
 	Function   string        `json:"function" jsonschema:"required"`   // The deployment's vnf_name.
-	Unit       string        `json:"unit" jsonschema:"required"`       // Of rates, such as calls/s.
-	Thresholds []float64     `json:"thresholds" jsonschema:"required"` // Of the success ratio, 0 to 1. Sizes' capacities are for the first; see also capacities.
-	Confidence float64       `json:"confidence" jsonschema:"required"` // How sure the intervals are, 0 to 1.
+	Unit       string        `json:"unit" jsonschema:"required"`       // Unit of rates, such as calls/s.
+	Thresholds []float64     `json:"thresholds" jsonschema:"required"` // Thresholds of the success ratio, 0 to 1. The capacities of sizes are for the first one; see also capacities.
+	Confidence float64       `json:"confidence" jsonschema:"required"` // Confidence of the intervals, 0 to 1.
 	Settings   []Setting     `json:"settings" jsonschema:"required"`   // One per combination of options.
 	Provenance ProfileSource `json:"provenance" jsonschema:"required"` // Where the figures come from.
 }
 
-// A Setting is what holds on one substrate with one set of options.
+// A Setting holds the results on one substrate with one set of options.
 type Setting struct {
 	Substrate   string             `json:"substrate"`                        // Such as process.
 	Options     string             `json:"options"`                          // Such as pinning=on; empty when none varies.
-	Accelerator string             `json:"accelerator,omitempty"`            // What virtual machines ran with; tcg is emulation, not comparable with hardware. Left out: there were none.
-	Unlimited   bool               `json:"boot_unlimited,omitempty"`         // Instances booted without their CPU quota, which held from their first command on; else boot_seconds is with it.
+	Accelerator string             `json:"accelerator,omitempty"`            // Accelerator of virtual machines; tcg is emulation, not comparable with hardware. Left out: no virtual machines.
+	Unlimited   bool               `json:"boot_unlimited,omitempty"`         // Instances booted without their CPU quota, which applied from their first command on; otherwise boot_seconds is with the quota.
 	Components  []ComponentProfile `json:"components" jsonschema:"required"` // What each component costs.
 	Sizes       []SizeProfile      `json:"sizes" jsonschema:"required"`      // Ascending by vCPUs.
 }
@@ -45,18 +45,18 @@ type Setting struct {
 // A SizeProfile is what one size carries.
 type SizeProfile struct {
 	Sizing     string  `json:"sizing" jsonschema:"required"`                                                  // Such as bn1s-sp2m-hs1l.
-	VCPUs      float64 `json:"vcpus" jsonschema:"required"`                                                   // Of the scalable components together.
-	Memory     int64   `json:"memory_bytes" jsonschema:"required"`                                            // Likewise.
-	Price      float64 `json:"price,omitempty"`                                                               // Likewise, when the flavors have one.
+	VCPUs      float64 `json:"vcpus" jsonschema:"required"`                                                   // vCPUs of the scalable components together.
+	Memory     int64   `json:"memory_bytes" jsonschema:"required"`                                            // Memory of the scalable components together.
+	Price      float64 `json:"price,omitempty"`                                                               // Price of the scalable components together, when the flavors have one.
 	Source     string  `json:"source" jsonschema:"required,enum=measured,enum=predicted"`                     // What the capacity rests on.
 	Rate       float64 `json:"capacity" jsonschema:"required"`                                                // Highest rate at which the success ratio is at least the first threshold.
-	Low        float64 `json:"capacity_low" jsonschema:"required"`                                            // Of the interval; what the size carries for sure.
-	High       float64 `json:"capacity_high" jsonschema:"required"`                                           // Of the interval.
-	Censored   string  `json:"capacity_censored" jsonschema:"enum=none,enum=below,enum=above,enum=generator"` // Where the capacity lies outside what could be seen.
+	Low        float64 `json:"capacity_low" jsonschema:"required"`                                            // Lower end of the interval: what the size carries for sure.
+	High       float64 `json:"capacity_high" jsonschema:"required"`                                           // Upper end of the interval.
+	Censored   string  `json:"capacity_censored" jsonschema:"enum=none,enum=below,enum=above,enum=generator"` // Where the capacity lies when it is outside the rates that were tried.
 	Bottleneck string  `json:"bottleneck"`                                                                    // The component that saturates first; empty: not known.
 
-	// Of measured sizes alone.
-	Capacities []Capacity     `json:"capacities,omitempty"`   // One per threshold.
+	// Only for measured sizes, like boot_seconds and latency: one capacity per threshold.
+	Capacities []Capacity     `json:"capacities,omitempty"`
 	Boot       float64        `json:"boot_seconds,omitempty"` // From the first install script or start until all instances were ready, the median over deployments; left out when not known.
 	Latency    []LatencyPoint `json:"latency,omitempty"`      // At rising shares of the capacity.
 }
@@ -71,10 +71,9 @@ type LatencyPoint struct {
 	P99      float64 `json:"p99_ms" jsonschema:"required"`   // 99th percentile.
 }
 
-// A ComponentProfile is what one component costs, as fitted to all that was
-// measured.
+// A ComponentProfile is what one component costs, fitted to all measurements.
 type ComponentProfile struct {
-	Name       string             `json:"name" jsonschema:"required"`           // Of the component.
+	Name       string             `json:"name" jsonschema:"required"`           // Name of the component.
 	Demand     Estimate           `json:"demand_seconds" jsonschema:"required"` // CPU seconds that a call costs a single instance of the smallest flavor.
 	Idle       Estimate           `json:"idle_vcpus" jsonschema:"required"`     // CPUs that an instance uses without load.
 	Saturation []FlavorSaturation `json:"saturation" jsonschema:"required"`     // By flavor.
@@ -83,28 +82,28 @@ type ComponentProfile struct {
 
 // A FlavorSaturation is the use at which an instance saturates.
 type FlavorSaturation struct {
-	VCPUs float64  `json:"vcpus" jsonschema:"required"` // Of the flavor.
-	Use   Estimate `json:"use" jsonschema:"required"`   // Share of them, 0 to 1, that the busiest instance uses when the component can do no more.
+	VCPUs float64  `json:"vcpus" jsonschema:"required"` // vCPUs of the flavor.
+	Use   Estimate `json:"use" jsonschema:"required"`   // Share of them, 0 to 1, that the busiest instance uses when the component is saturated.
 }
 
 // A ClusteringCost is the price of several instances: what a call costs all of
-// them, were they as busy as the busiest, over what it costs one alone.
+// them, if all were as busy as the busiest, divided by what it costs a single one.
 type ClusteringCost struct {
-	Instances int      `json:"instances" jsonschema:"required"`                           // How many.
-	Source    string   `json:"source" jsonschema:"required,enum=measured,enum=predicted"` // Whether so many were measured.
-	Factor    Estimate `json:"factor" jsonschema:"required"`                              // 1: clustering is free; as much as Instances: the further ones bring nothing.
+	Instances int      `json:"instances" jsonschema:"required"`                           // Number of instances.
+	Source    string   `json:"source" jsonschema:"required,enum=measured,enum=predicted"` // Whether this number of instances was measured.
+	Factor    Estimate `json:"factor" jsonschema:"required"`                              // 1: clustering is free; equal to instances: further instances bring nothing.
 }
 
 // An Estimate is a value with its interval.
 type Estimate struct {
-	Value float64 `json:"value" jsonschema:"required"` // The middle of what is believed.
-	Low   float64 `json:"low" jsonschema:"required"`   // Of the interval.
-	High  float64 `json:"high" jsonschema:"required"`  // Of the interval.
+	Value float64 `json:"value" jsonschema:"required"` // Median of the posterior.
+	Low   float64 `json:"low" jsonschema:"required"`   // Lower end of the interval.
+	High  float64 `json:"high" jsonschema:"required"`  // Upper end of the interval.
 }
 
 // A ProfileSource says where a profile's figures come from.
 type ProfileSource struct {
-	Tool     string            `json:"tool"`                           // What wrote it, and its version.
+	Tool     string            `json:"tool"`                           // Program that wrote the profile, and its version.
 	Specs    map[string]string `json:"specs" jsonschema:"required"`    // SHA-256 of the files that the user gave, by role.
 	Outcomes string            `json:"outcomes" jsonschema:"required"` // SHA-256 of the trials, one JSON object a line, in their order.
 }
