@@ -115,8 +115,8 @@ func slopeOf(climbs []*deployment, threshold float64) float64 {
 	return max(across/squares, least)
 }
 
-// crossing returns the mean of the points at which lines of the slope, through
-// the trials near the bracket, cross the threshold.
+// crossing returns the mean, weighted by duration, of the points at which lines of the
+// slope through the trials near the bracket cross the threshold.
 func (d *deployment) crossing(b bracket, threshold, slope, precision float64) float64 {
 	about := max(precision, b.high-b.low) / 2
 	sum, weight := 0.0, 0.0
