@@ -35,6 +35,7 @@ type guest struct {
 	console   string // file with the kernel's output
 
 	running chan struct{} // closed when the application runs
+	run     sync.Once     // closes running
 	done    chan struct{} // closed when the machine has ended and all its output is in files
 
 	mu          sync.Mutex
@@ -118,10 +119,7 @@ func (g *guest) follow(sinks []*os.File) {
 		})
 	}
 	if g.builtHere {
-		lines := bufio.NewScanner(g.machine.Port(portControl))
-		for lines.Scan() {
-			g.handleLine(lines.Text())
-		}
+		g.control(g.machine.Port(portControl))
 	}
 	all.Wait()
 	<-g.machine.Done()
@@ -139,10 +137,18 @@ func ignoreHangUp(err error) error {
 	return err
 }
 
+// control handles the lines from the first program until the port ends.
+func (g *guest) control(port io.Reader) {
+	lines := bufio.NewScanner(port)
+	for lines.Scan() {
+		g.handleLine(lines.Text())
+	}
+}
+
 // handleLine handles one line from the first program.
 func (g *guest) handleLine(line string) {
 	if line == "running" {
-		close(g.running)
+		g.run.Do(func() { close(g.running) }) // a guest may send the line again
 		return
 	}
 	g.mu.Lock()
