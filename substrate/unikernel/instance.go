@@ -31,9 +31,7 @@ type Instance struct {
 	removed bool
 	wired   bool
 	link    *machine.Link
-
-	mu    sync.Mutex
-	guest *guest // what Start started; nil before Start and after Stop
+	guest   *guest // what Start started; nil before Start and after Stop
 }
 
 // machineDir is the machine's folder in the instance's folder.
@@ -117,9 +115,7 @@ func (in *Instance) start(ctx context.Context, command vitrine.Command) (*guest,
 	if err != nil {
 		return nil, err
 	}
-	in.mu.Lock()
 	in.guest = g
-	in.mu.Unlock()
 	return g, nil
 }
 
@@ -265,9 +261,7 @@ func (in *Instance) halt(ctx context.Context, grace time.Duration) error {
 	if err := in.guest.switchOff(ctx); err != nil {
 		return err
 	}
-	in.mu.Lock()
 	in.guest = nil
-	in.mu.Unlock()
 	return nil
 }
 
