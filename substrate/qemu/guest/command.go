@@ -27,8 +27,9 @@ const groups = "/sys/fs/cgroup/guest"
 type command struct {
 	cmd   *exec.Cmd
 	group string
-	pipes []*os.File // read ends of its output
-	ended chan struct{}
+	pipes []*os.File    // read ends of its output
+	ended chan struct{} // closed when the command is reaped
+	mu    sync.Mutex    // held while the command is signaled or reaped
 }
 
 // start starts a command. The answer says that it started; its output and exit follow later.
@@ -134,8 +135,7 @@ func environment(env []string) []string {
 
 // wait reports how the command ended, after all its output has been sent.
 func (a *agent) wait(number uint32, r *command, outputs []*output) error {
-	err := r.cmd.Wait()
-	close(r.ended)
+	err := r.reap()
 	for _, o := range outputs {
 		err = errors.Join(err, o.flush())
 	}
@@ -149,6 +149,21 @@ func (a *agent) wait(number uint32, r *command, outputs []*output) error {
 		a.mu.Unlock()
 	}
 	return a.out.Value(KindExit, number, exit)
+}
+
+// reap waits for the command's end. It takes mu before it reaps the command, because after
+// that another process may have its number.
+func (r *command) reap() error {
+	for {
+		err := unix.Waitid(unix.P_PID, r.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer close(r.ended)
+	return r.cmd.Wait()
 }
 
 // outOfMemory reports whether the OOM killer killed one of the command's processes.
@@ -210,6 +225,8 @@ func (a *agent) signal(number uint32, sig unix.Signal) error {
 	if r == nil {
 		return nil
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	select {
 	case <-r.ended: // another process may have its number by now
 		return nil

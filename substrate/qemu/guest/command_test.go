@@ -1,8 +1,13 @@
 package guest
 
 import (
+	"io"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestEndOfWhatHasEnded: end succeeds for a command whose cgroup is already gone.
@@ -12,5 +17,35 @@ func TestEndOfWhatHasEnded(t *testing.T) {
 	a := &agent{commands: map[uint32]*command{7: r}}
 	if err := a.end(t.Context(), 7); err != nil || a.find(7) != nil {
 		t.Errorf("ending what has ended: %v", err)
+	}
+}
+
+// TestSignalBeforeReap: while signal holds the command, wait does not reap it, so no other
+// process can get its number.
+func TestSignalBeforeReap(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "/bin/true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := &command{cmd: cmd, group: filepath.Join(t.TempDir(), "gone"), ended: make(chan struct{})}
+	a := &agent{commands: map[uint32]*command{7: r}, out: NewWriter(io.Discard)}
+	r.mu.Lock()
+	waited := make(chan error, 1)
+	go func() { waited <- a.wait(7, r, nil) }()
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(-cmd.Process.Pid, 0); err != nil {
+		t.Errorf("the group of a command that signal holds: %v", err)
+	}
+	r.mu.Unlock()
+	if err := <-waited; err != nil {
+		t.Fatal(err)
+	}
+	a.commands[7] = r
+	cmd.Process.Pid = 1 << 30 // no process: a signal would fail
+	if err := a.signal(7, unix.Signal(1<<20)); err != nil {
+		t.Errorf("a signal to what has ended: %v", err)
 	}
 }
