@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,7 +39,10 @@ func takeReading(proc procfs.FS) (Reading, error) {
 		return Reading{}, fmt.Errorf("reading the use of processors: %w", err)
 	}
 	memory, err := proc.Meminfo()
-	if err != nil || memory.MemTotal == nil || memory.MemAvailable == nil {
+	if err == nil && (memory.MemTotal == nil || memory.MemAvailable == nil) {
+		err = errors.New("/proc/meminfo has no MemTotal or no MemAvailable")
+	}
+	if err != nil {
 		return Reading{}, fmt.Errorf("reading the use of memory: %w", err)
 	}
 	devices, err := proc.NetDev()
