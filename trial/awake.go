@@ -83,7 +83,7 @@ func (s *site) keepAwake(ctx context.Context) error {
 		return &vitrine.Unsupported{
 			What:    "keep_awake on substrate " + s.choice.Substrate,
 			Missing: "cgroups of vitrine for its instances: the processes that keep the CPUs awake would compete with them",
-			Do:      "use substrate " + spec.DefaultSubstrate + ", or turn keep_awake off",
+			Do:      "use substrate " + spec.DefaultSubstrate + " with the privilege for cgroups, or turn keep_awake off",
 		}
 	}
 	var specs []testbed.Spec
