@@ -108,7 +108,8 @@ type Segment struct {
 	claims *Claims // nil: not Outward
 
 	mu       sync.Mutex
-	closed   bool
+	closing  bool // Close was called: nothing can be attached any more
+	closed   bool // Close succeeded
 	pool     pool
 	number   int // number of ends made so far
 	attached map[string]*End
@@ -184,7 +185,7 @@ func (s *Segment) attach(ctx context.Context, p fabric.Port) (*End, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + s.Name, Found: p.Instance + " shares the host's network, which this fabric does not use",
 			Want: "an instance with a network namespace, or the fabric loopback or host"}
 	}
-	if s.closed {
+	if s.closing {
 		return nil, errors.New("the fabric is closed")
 	}
 	if _, has := s.attached[p.Instance]; has {
@@ -307,6 +308,7 @@ func (s *Segment) Close(context.Context) error {
 	if s.closed {
 		return nil
 	}
+	s.closing = true
 	if err := s.close(); err != nil {
 		return fmt.Errorf("closing the %s fabric: %w", s.Name, err)
 	}

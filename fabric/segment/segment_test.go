@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"vitrine/fabric"
@@ -31,7 +32,8 @@ func (w *stuck) Cut(s *segment.Segment, end *segment.End) error {
 }
 
 // TestCloseGoesOn checks a Close that cannot detach one instance: it removes
-// everything else, and the next call removes that instance too.
+// everything else, and the next call removes that instance too. No instance can
+// be attached in between.
 func TestCloseGoesOn(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	s, err := segment.New(segment.Config{Run: run, Kind: segment.Kind{Name: "stuck"}}, &stuck{on: "bono-1"})
@@ -41,12 +43,17 @@ func TestCloseGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	late := fabric.Port{Instance: "ellis-1", NetNS: fabrictest.Place(t, run.ID, "ellis-1")}
 	for _, want := range []error{errStuck, nil, nil} {
 		if err := s.Close(t.Context()); !errors.Is(err, want) {
 			t.Errorf("closing: %v, want %v", err, want)
 		}
 		if _, err := os.Stat(s.Path()); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the fabric's namespace is there: %v", err)
+		}
+		_, err := s.Attach(t.Context(), late)
+		if err == nil || !strings.Contains(err.Error(), "the fabric is closed") {
+			t.Errorf("attaching to a fabric whose Close returned %v: %v", want, err)
 		}
 	}
 	if left, err := fabrictest.Interfaces(netns.Path("vt-" + run.ID + "-bono-1")); err != nil || !slices.Equal(left, []string{"lo"}) {
