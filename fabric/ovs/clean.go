@@ -97,7 +97,11 @@ func daemonOf(p procfs.Proc, dir string) string {
 // the socket. If the switch does not run any more, only interfaces are left to
 // remove.
 func unbridge(ctx context.Context, run, socket string) (removed string, err error) {
-	if runsAt(ctx, socket) {
+	runs, err := runsAt(ctx, socket)
+	if err != nil {
+		return "", err
+	}
+	if runs {
 		client, err := newClient(socket)
 		if err != nil {
 			return "", err
@@ -120,12 +124,17 @@ func unbridge(ctx context.Context, run, socket string) (removed string, err erro
 }
 
 // runsAt reports whether a process listens at a socket.
-func runsAt(ctx context.Context, socket string) bool {
+func runsAt(ctx context.Context, socket string) (bool, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-	if err == nil {
-		_ = conn.Close()
+	switch {
+	case err == nil:
+		return true, conn.Close()
+	case errors.Is(err, unix.EAGAIN): // its backlog is full
+		return true, nil
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+		return false, nil
 	}
-	return !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
+	return false, fmt.Errorf("finding out whether Open vSwitch runs: %w", err)
 }
 
 // Check reports whether this host supports ovs fabrics, and with which
