@@ -81,9 +81,9 @@ func (e Exhibit) section(from fs.FS) (string, error) {
 
 // unrun returns the text for an exhibit without a run.
 func (e Exhibit) unrun(h History) string {
-	text := "Not run since these rules."
+	text := "Not run yet under these rules."
 	if p := h.Committed(); p != nil {
-		text += fmt.Sprintf(" Its plan is `%s`, with %d statements to judge.", p.Digest, len(e.Claims))
+		text += fmt.Sprintf(" Its plan is `%s`; statements to judge: %d.", p.Digest, len(e.Claims))
 	}
 	return text + "\n"
 }
