@@ -223,3 +223,24 @@ func TestDialogOfInstance(t *testing.T) {
 	c.must(respond(own.text, 200, ""), client, udp4)
 	c.dialogs("the instance's INVITE", 2, 1)
 }
+
+// TestRequestsNotSentDoNotCount checks that a request that the director answers, because no
+// listener has the transport, begins no transaction and ends no dialog.
+func TestRequestsNotSentDoNotCount(t *testing.T) {
+	config := rulesConfig()
+	config.Options = map[string]TypeOptions{"six": {Stream: true}} // the stage has no listener for TCP over IPv6
+	c := newCall(newStage(t, config))
+	c.answer(c.sent, 200)
+	inward, outward := c.proxy.counts.Inward.Load(), c.proxy.counts.Outward.Load()
+
+	c.status(502, lines("MESSAGE sip:b@example.com SIP/2.0", "Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bKmessage"), client, udp4)
+	if n := c.counted("six"); n.Begun != 0 || n.InFlight != 0 {
+		t.Errorf("%d transactions begun and %d in flight at an instance that got nothing", n.Begun, n.InFlight)
+	}
+	c.status(502, lines("BYE sip:a@[2001:db8::9];transport=tcp SIP/2.0", "Via: SIP/2.0/UDP "+c.target.Address.String()+";branch=z9hG4bKi",
+		"From: <sip:b@example.com>;tag=uas", "To: <sip:a@example.com>;tag=1"), c.target.Address, udp4)
+	c.dialogs("a BYE that is not sent", 1, 0)
+	if in, out := c.proxy.counts.Inward.Load()-inward, c.proxy.counts.Outward.Load()-outward; in != 0 || out != 0 {
+		t.Errorf("%d requests inward and %d outward were counted, none was sent", in, out)
+	}
+}

@@ -243,8 +243,8 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 	}
 	s.stamp.id = s.target.ID
 	p.out.To = s.target.Address
-	if !p.send(m, n, s, options.Stream) {
-		return false
+	if sent, answered := p.send(m, n, s, options.Stream); !sent {
+		return answered
 	}
 	p.counts.Inward.Add(1)
 	switch string(m.Method) {
@@ -302,8 +302,8 @@ func (p *Proxy) outward(m *sip.Message, n int, s *pass) bool {
 	} else if !ok {
 		p.out.To = p.out.Flow
 	}
-	if !p.send(m, n, s, stream) {
-		return false
+	if sent, answered := p.send(m, n, s, stream); !sent {
+		return answered
 	}
 	p.counts.Outward.Add(1)
 	if string(m.Method) == "BYE" && !s.isForwarded(m) { // its response may never come, and anybody may send it
@@ -312,12 +312,12 @@ func (p *Proxy) outward(m *sip.Message, n int, s *pass) bool {
 	return true
 }
 
-// send writes the request to p.out.To, or answers the request if it cannot. It reports
-// whether p.out has a message to send.
-func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) bool {
+// send writes the request to p.out.To. If it cannot, it answers the request. p.out has a
+// message to send if sent or answered is true.
+func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) (sent, answered bool) {
 	at := p.placeFor(p.in.Listener, stream, p.out.To.Addr().Is4())
 	if at < 0 {
-		return p.answer(m, s, 502, "No Such Transport", meter.Unroutable)
+		return false, p.answer(m, s, 502, "No Such Transport", meter.Unroutable)
 	}
 	place, inbound := &p.server.places[at], &p.server.places[p.in.Listener]
 	p.out.Listener = at
@@ -346,9 +346,9 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) bool {
 	p.edits.insert(p.edits.offset(m.Header), p.built(b))
 	p.out.Parts = p.edits.compose(p.edits.offset(m.Method), n)
 	if p.edits.full {
-		return p.answer(m, s, 400, "Too Many Routes", meter.Malformed)
+		return false, p.answer(m, s, 400, "Too Many Routes", meter.Malformed)
 	}
-	return true
+	return true, false
 }
 
 // begins reports whether the request begins a dialog that is counted once it is
