@@ -104,6 +104,9 @@ func makeKeys(path string, now time.Time) (err error) {
 	if err == nil {
 		err = os.Link(f.Name(), path)
 	}
+	if err == nil {
+		err = syncFolder(filepath.Dir(path)) // a lost key would void all that it signed
+	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("create the file of keys %s: %w", path, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"vitrine"
@@ -74,8 +75,9 @@ func readState(path string) (*state, error) {
 	return s, nil
 }
 
-// write replaces the file in one step, after it has synced the content. A restarted
-// director must know every epoch that workers have used.
+// write replaces the file in one step, after it has synced the content, and then syncs the
+// folder: a power loss must not bring back the old file. A restarted director must know
+// every epoch that workers have used.
 func (s *state) write(path string) (err error) {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -87,7 +89,8 @@ func (s *state) write(path string) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("write the director's state %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+			_ = os.Remove(f.Name()) // it is gone if only the folder's sync failed
+			err = fmt.Errorf("write the director's state %s: %w", path, err)
 		}
 	}()
 	if _, err := f.Write(text); err != nil {
@@ -99,5 +102,21 @@ func (s *state) write(path string) (err error) {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// syncFolder makes the names in a folder survive a power loss.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }() // opened for reading
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
+		return err // EINVAL: a file system that cannot sync folders
+	}
+	return nil
 }
