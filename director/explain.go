@@ -11,8 +11,7 @@ import (
 	"vitrine/director/table"
 )
 
-// postExplain answers where a message would go. It sends and remembers nothing. An
-// overload gate may lose a token.
+// postExplain answers where a message would go. It sends, counts and remembers nothing.
 func (d *Director) postExplain(w http.ResponseWriter, r *http.Request) {
 	var q client.Question
 	if !read(w, r, &q) {

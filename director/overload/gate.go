@@ -81,7 +81,7 @@ func (g *Gate) Admit(now time.Duration) bool {
 		return true
 	}
 	interval := g.interval.Load()
-	tolerance := int64(float64(interval) * max(g.config.Burst-1, 0))
+	tolerance := g.tolerance(interval)
 	for {
 		was := g.empty.Load()
 		from := max(was, int64(now))
@@ -94,6 +94,17 @@ func (g *Gate) Admit(now time.Duration) bool {
 			return true
 		}
 	}
+}
+
+// Open reports whether Admit would admit a transaction now. It takes no token and counts
+// nothing. A nil Gate is open.
+func (g *Gate) Open(now time.Duration) bool {
+	return g == nil || g.empty.Load()-int64(now) <= g.tolerance(g.interval.Load())
+}
+
+// tolerance returns how far GCRA's theoretical arrival time may lie ahead, in nanoseconds.
+func (g *Gate) tolerance(interval int64) int64 {
+	return int64(float64(interval) * max(g.config.Burst-1, 0))
 }
 
 // Totals are totals of the transactions since the start. They exclude time that a

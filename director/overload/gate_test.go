@@ -185,3 +185,22 @@ func TestNoAllocation(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestOpen checks that Open says what Admit would, and changes nothing.
+func TestOpen(t *testing.T) {
+	g := New(Config{Target: time.Second, Initial: 1, Min: 1, Burst: 1}, 0)
+	for range 3 {
+		if !g.Open(0) {
+			t.Fatal("a full bucket is not open")
+		}
+	}
+	if !g.Admit(0) || g.Open(0) || g.Admit(0) || g.Open(0) {
+		t.Error("Open differs from Admit")
+	}
+	if r := g.Read(); r.Admitted != 1 || r.Refused != 1 {
+		t.Errorf("Open counts: %+v", r)
+	}
+	if none := (*Gate)(nil); !none.Open(0) {
+		t.Error("a nil gate is not open")
+	}
+}

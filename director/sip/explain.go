@@ -30,7 +30,7 @@ type Explanation struct {
 
 // Explain handles a message from that address as a worker with an empty memory would, but
 // sends nothing. A worker that saw the key before a recent change of epoch may still send
-// the message to the earlier instance. Counts go to the probe. A gate's token is taken.
+// the message to the earlier instance. Counts go to the probe. No gate loses a token.
 //
 // Explain fails if the message does not parse.
 func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.AddrPort, message []byte) (Explanation, error) {
@@ -38,7 +38,7 @@ func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.Addr
 	if _, err := parsed.Parse(bytes.Clone(message)); err != nil {
 		return Explanation{}, fmt.Errorf("explain a SIP message: %w", err)
 	}
-	p := &Proxy{server: &s.core, steering: table.NewSteering(s.core.epochs, 8), meter: probe}
+	p := &Proxy{server: &s.core, steering: table.NewSteering(s.core.epochs, 8), meter: probe, explains: true}
 	listener := max(0, slices.IndexFunc(s.core.places, func(l place) bool {
 		return (!from.IsValid() || l.is4 == from.Addr().Is4()) && (!l.Stream || !parsed.NoLength)
 	}))

@@ -56,6 +56,7 @@ type Proxy struct {
 	steering *table.Steering
 	meter    *meter.Worker
 	counts   counts
+	explains bool // messages are not sent: they change nothing that other proxies share
 
 	rules   *Rules   // valid while a message is handled
 	keys    *Keyring // likewise

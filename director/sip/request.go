@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"vitrine/director/meter"
+	"vitrine/director/overload"
 	"vitrine/director/table"
 	"vitrine/wire/sip"
 )
@@ -237,7 +238,7 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 	}
 	options := &p.rules.types[ty]
 	if (options.Gate != nil || p.rules.feedback) && s.isGated(m) {
-		if p.rules.feedback && p.server.losses.refuses(p.in.At, s.target, s.stamp.transaction) || !options.Gate.Admit(p.in.At) {
+		if p.rules.feedback && p.server.losses.refuses(p.in.At, s.target, s.stamp.transaction) || !p.admit(options.Gate) {
 			return p.answer(m, s, 503, "Service Unavailable", meter.Overloaded)
 		}
 	}
@@ -254,6 +255,15 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 		p.meter.Begin(p.in.At, s.target, s.stamp.transaction)
 	}
 	return true
+}
+
+// admit takes a token of the gate. If the proxy only explains, admit reports whether there
+// is a token.
+func (p *Proxy) admit(gate *overload.Gate) bool {
+	if p.explains {
+		return gate.Open(p.in.At)
+	}
+	return gate.Admit(p.in.At)
 }
 
 // dialogOf returns the type and instance that the director's own Route entry names.

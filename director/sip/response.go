@@ -34,7 +34,7 @@ func (p *Proxy) response(m *sip.Message, n int) bool {
 	p.cutVia(m)
 	if s.ty != noType {
 		p.countResponse(m, &s, w.begins)
-		if !s.outward && len(own.OC) > 0 && p.rules.feedback && p.isInstance(&s) {
+		if !s.outward && len(own.OC) > 0 && p.rules.feedback && !p.explains && p.isInstance(&s) {
 			p.server.losses.record(p.in.At, s.ty, s.id, &own)
 		}
 		if !s.outward {

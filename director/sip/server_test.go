@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/director/overload"
 	"vitrine/director/table"
 )
 
@@ -384,6 +385,41 @@ func TestExplain(t *testing.T) {
 	}
 	if len(d.Steerings()) != 3 {
 		t.Errorf("%d memories of two workers and TCP", len(d.Steerings()))
+	}
+}
+
+// TestExplainChangesNothing checks that a question takes no token from the gate, and that
+// an explained response is no feedback of an instance.
+func TestExplainChangesNothing(t *testing.T) {
+	gate := overload.New(overload.Config{Target: time.Second, Initial: 1, Min: 1, Burst: 1}, 0)
+	c := rulesConfig()
+	c.Options = map[string]TypeOptions{"registration": {Gate: gate}}
+	c.Feedback = true
+	s := newStage(t, c)
+	d := &Server{core: core{places: s.proxy.server.places, epochs: s.epochs}}
+	d.core.rules.Store(s.proxy.server.rules.Load())
+	d.core.keys.Store(s.proxy.server.keys.Load())
+	var x Explanation
+	for range 3 {
+		var err error
+		if x, err = d.Explain(s.now, s.meter.Probe(), client, []byte(register)); err != nil || !bytes.HasPrefix(x.Message, []byte("REGISTER ")) {
+			t.Fatalf("%s %v", x.Message, err)
+		}
+	}
+	if r := gate.Read(); r.Admitted != 0 || r.Refused != 0 {
+		t.Errorf("the gate counts questions: %+v", r)
+	}
+	gate.Admit(s.now)
+	refused, err := d.Explain(s.now, s.meter.Probe(), client, []byte(register))
+	if err != nil || !bytes.HasPrefix(refused.Message, []byte("SIP/2.0 503 ")) || gate.Read().Refused != 0 {
+		t.Errorf("without a token: %s %v", refused.Message, err)
+	}
+	response := strings.Replace(respond(string(x.Message), 200, ""), `;oc;oc-algo="loss"`, ";oc=100;oc-seq=1", 1)
+	if back, err := d.Explain(s.now, s.meter.Probe(), x.To, []byte(response)); err != nil || !back.Sends {
+		t.Errorf("response: %+v %v", back, err)
+	}
+	if d.core.losses.of.Load() != nil {
+		t.Error("an explained response counts as feedback")
 	}
 }
 
