@@ -35,7 +35,7 @@ func (a *API) get(w http.ResponseWriter, r *http.Request, key store.Key) error {
 	if !record.Expires.IsZero() {
 		h.Set("Expires", record.Expires.UTC().Format(http.TimeFormat))
 	}
-	if none := r.Header.Get("If-None-Match"); none != "" && containsTag(none, tag) {
+	if none := r.Header.Get("If-None-Match"); none != "" && (containsTag(none, tag) || containsTag(none, "W/"+tag)) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -58,11 +58,12 @@ func contentType(r *store.Record) string {
 	return string(r.Meta)
 }
 
-// containsTag reports whether a list of entity tags contains this one, by weak comparison (RFC 9110
-// section 13.1.2).
+// containsTag reports whether a list of entity tags contains this one or is "*". With a strong tag
+// that is the strong comparison of If-Match (RFC 9110 section 13.1.1). The weak comparison of
+// If-None-Match (section 13.1.2) also accepts the tag's weak form.
 func containsTag(list, tag string) bool {
 	for one := range strings.SplitSeq(list, ",") {
-		one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
+		one = strings.TrimSpace(one)
 		if one == "*" || one == tag {
 			return true
 		}
