@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,4 +149,49 @@ func takeNothing(t *testing.T, e *etcd.Engine) (taken int) {
 		taken++
 	}
 	return taken
+}
+
+// TestUndecodable checks that a watch ends with an error at a record that does not decode, after
+// the changes before it. A watch of other names does not end.
+func TestUndecodable(t *testing.T) {
+	t.Parallel()
+	endpoint := serve(t)
+	e := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: time.Now})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	first := []store.Op{{Action: store.Put, Name: "a1"}}
+	if err := e.Write(t.Context(), "s", first...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Put(t.Context(), "vitrine/s/s\x00ra2", "\xffof another version"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a3", "b"} {
+		if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	follow := func(prefix string) (names []string, err error) {
+		for v, err := range e.Watch(t.Context(), "s", prefix, first[0].Version-1) {
+			switch {
+			case err != nil:
+				return names, err
+			case v.Change != store.Started:
+				names = append(names, v.Record.Key.Name)
+				if v.Record.Key.Name > "a2" {
+					return names, nil
+				}
+			}
+		}
+		return names, nil
+	}
+	if names, err := follow("a"); err == nil || !strings.Contains(err.Error(), `"a2"`) || len(names) != 1 {
+		t.Errorf("a watch of a record that does not decode: %q, %v", names, err)
+	}
+	if names, err := follow("b"); err != nil || len(names) != 1 {
+		t.Errorf("a watch of other names: %q, %v", names, err)
+	}
 }

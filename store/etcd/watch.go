@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 	"sync/atomic"
@@ -106,14 +107,15 @@ func (e *Engine) pump(ctx context.Context, source clientv3.WatchChan, space, pre
 		if err := e.watchError(ctx, &answer, ok); err != nil {
 			return err
 		}
-		for _, v := range e.events(space, answer.Events) {
-			if !strings.HasPrefix(v.Record.Key.Name, prefix) {
-				continue
-			}
+		all, err := e.events(space, prefix, answer.Events)
+		for _, v := range all {
 			if !q.put(v) {
 				return &store.Behind{Oldest: last}
 			}
 			last = v.Record.Version
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
@@ -134,8 +136,10 @@ func (e *Engine) watchError(ctx context.Context, answer *clientv3.WatchResponse,
 	return nil
 }
 
-// events converts the events of one response. A response holds every change of its revisions.
-func (e *Engine) events(space string, raw []*clientv3.Event) []*store.Event {
+// events converts the events of one response whose records have the prefix. A response holds every
+// change of its revisions. If a record does not decode, events returns the events before it and an
+// error.
+func (e *Engine) events(space, prefix string, raw []*clientv3.Event) ([]*store.Event, error) {
 	expired := map[int64]bool{}
 	for _, r := range raw {
 		if string(r.Kv.Key) == e.markerKey(space) {
@@ -145,26 +149,26 @@ func (e *Engine) events(space string, raw []*clientv3.Event) []*store.Event {
 	var all []*store.Event
 	for _, r := range raw {
 		name, ok := e.isRecord(space, r.Kv.Key)
-		if !ok {
+		if !ok || !strings.HasPrefix(name, prefix) {
 			continue
 		}
-		v := &store.Event{Change: store.Written, Existed: r.PrevKv != nil}
+		v := &store.Event{Change: store.Written, Existed: !r.IsCreate()}
 		v.Record.Key = store.Key{Space: space, Name: name}
 		what := r.Kv
 		if r.Type == mvccpb.DELETE {
-			v.Change, v.Existed = store.Deleted, true
+			v.Change = store.Deleted
 			if expired[r.Kv.ModRevision] {
 				v.Change = store.Expired
 			}
 			what = r.PrevKv // nil: the old value was compacted
-		} else {
-			v.Existed = !r.IsCreate()
 		}
-		if what != nil && v.Record.Decode(what.Value) != nil {
-			continue // written by another version; a read of the record returns the error
+		if what != nil {
+			if err := v.Record.Decode(what.Value); err != nil {
+				return all, fmt.Errorf("store: etcd: watch of record %q in space %q, version %d: %w", name, space, what.ModRevision, err)
+			}
 		}
 		v.Record.Version = uint64(r.Kv.ModRevision)
 		all = append(all, v)
 	}
-	return all
+	return all, nil
 }
