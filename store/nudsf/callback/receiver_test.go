@@ -1,6 +1,9 @@
 package callback
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestSuccessor ends a lane after its receiver was dropped and a new one took its place.
 func TestSuccessor(t *testing.T) {
@@ -10,5 +13,26 @@ func TestSuccessor(t *testing.T) {
 	s.receivers["http://a"] = after
 	if _, ok := s.take(before, &before.lanes[0]); ok || s.receivers["http://a"] != after {
 		t.Error("the end of a lane removed its receiver's successor")
+	}
+}
+
+// TestForgetsUpFirst checks that receivers keep their backoff while others can make room.
+func TestForgetsUpFirst(t *testing.T) {
+	s := New(Config{Receivers: 5})
+	now := time.Now()
+	for name, until := range map[string]time.Time{"up": {}, "past": now.Add(-time.Hour), "short": now.Add(time.Hour), "long": now.Add(2 * time.Hour)} {
+		s.receivers[name] = &receiver{authority: name, downUntil: until}
+	}
+	s.receivers["busy"] = &receiver{authority: "busy", waiting: 1}
+	for _, name := range []string{"up", "past", "short", "long"} {
+		if s.receivers[name] == nil {
+			t.Errorf("%s is forgotten too early", name)
+		}
+		if !s.forget() || s.receivers[name] != nil {
+			t.Errorf("%s is not forgotten next", name)
+		}
+	}
+	if s.forget() || s.receivers["busy"] == nil {
+		t.Error("a receiver with messages is forgotten")
 	}
 }

@@ -207,15 +207,20 @@ func (s *Sender) place(u *url.URL, key string, once bool, size int64) (*receiver
 	return r, index, nil
 }
 
-// forget drops a receiver without messages to make room, and reports whether it found one.
+// forget drops a receiver without messages to make room, and reports whether it found one. It drops
+// the receiver whose backoff ends first, because a dropped receiver counts as up again.
 func (s *Sender) forget() bool {
-	for name, r := range s.receivers {
-		if r.idle() {
-			delete(s.receivers, name)
-			return true
+	var first *receiver
+	for _, r := range s.receivers {
+		if r.idle() && (first == nil || r.downUntil.Before(first.downUntil)) {
+			first = r
 		}
 	}
-	return false
+	if first == nil {
+		return false
+	}
+	delete(s.receivers, first.authority)
+	return true
 }
 
 // Run sends until ctx ends and returns after the last try has ended. It may be called once.
