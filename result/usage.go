@@ -82,9 +82,11 @@ func (w *usageWriter) Close() error {
 }
 
 // ReadUsage calls each for every sample of a usage file, in order. It finds columns by name and
-// ignores unknown ones. It ignores an incomplete last line. Errors name the line.
+// ignores unknown ones. It ignores an incomplete last line: one without a line feed. Errors name the
+// line.
 func ReadUsage(r io.Reader, each func(Sample) error) error {
-	rows := csv.NewReader(r)
+	source := &endReader{from: r}
+	rows := csv.NewReader(source)
 	rows.ReuseRecord = true
 	header, err := rows.Read()
 	if errors.Is(err, io.EOF) {
@@ -108,6 +110,9 @@ func ReadUsage(r io.Reader, each func(Sample) error) error {
 			}
 			return err
 		}
+		if rows.InputOffset() == source.n && source.last != '\n' {
+			return nil // torn, perhaps within the last cell
+		}
 		line, _ := rows.FieldPos(0)
 		s, err := columns.sample(row)
 		if err != nil {
@@ -117,6 +122,21 @@ func ReadUsage(r io.Reader, each func(Sample) error) error {
 			return err
 		}
 	}
+}
+
+// An endReader knows how many bytes were read and the last of them.
+type endReader struct {
+	from io.Reader
+	n    int64
+	last byte
+}
+
+func (r *endReader) Read(b []byte) (int, error) {
+	n, err := r.from.Read(b)
+	if n > 0 {
+		r.n, r.last = r.n+int64(n), b[n-1]
+	}
+	return n, err
 }
 
 // usageIndex is the position of each column in a usage file; -1: absent.

@@ -53,9 +53,12 @@ func TestUsageIsRead(t *testing.T) {
 func TestTornUsageGivesItsWholeLines(t *testing.T) {
 	for cut := len(usageText) - 60; cut < len(usageText); cut++ {
 		got, err := samples(t, usageText[:cut])
-		if err != nil || len(got) < 1 {
-			t.Fatalf("cut at %d: %d samples, %v", cut, len(got), err)
+		if want := strings.Count(usageText[:cut], "\n") - 1; err != nil || len(got) != want { // less the header
+			t.Fatalf("cut at %d: %d samples, want %d: %v", cut, len(got), want, err)
 		}
+	}
+	if got, err := samples(t, usageText+"1,bono-1,bono,,,,,,,,no such"); err != nil || len(got) != 3 {
+		t.Errorf("cut in the last cell: %d samples, %v", len(got), err)
 	}
 	if got, err := samples(t, ""); err != nil || got != nil {
 		t.Errorf("an empty file gives %v, %v", got, err)
