@@ -25,8 +25,8 @@ type nudsfFlags struct {
 
 func (f *nudsfFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.storages, "storage", nil, "realm/storage that Nudsf serves (default all)")
-	flags.StringSliceVar(&f.callbacks, "allow-callback", nil, "allowed callback targets: host, host:port, *.domain, *, or a prefix such as 10.0.0.0/8 (default every host);\n"+
-		"loopback, link-local and multicast addresses must be listed as addresses")
+	flags.StringSliceVar(&f.callbacks, "allow-callback", nil, "allowed callback targets: host, host:port, *.domain, *, or a prefix such as 10.0.0.0/8 (default every host that is not denied);\n"+
+		"loopback, link-local, multicast, unspecified and broadcast addresses are denied unless listed as addresses, and the store's own listeners always")
 	flags.StringVar(&f.root, "api-root", "", "scheme, host and port of URIs in responses; without it, the URIs are paths")
 	flags.IntVar(&f.subscriptions, "max-subscriptions", 1000, "largest number of subscriptions per storage")
 }
