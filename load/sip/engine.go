@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"vitrine/internal/fifo"
 	"vitrine/internal/mmsg"
 	"vitrine/internal/thread"
@@ -37,7 +35,6 @@ type engine struct {
 
 	targets []*socket // one connected socket for each target
 	back    *socket   // socket for requests of the function; nil if the scenario has none
-	fds     []unix.PollFd
 
 	calls  []*call
 	idle   []*call
@@ -137,7 +134,6 @@ func (e *engine) open(targets []string) error {
 		}
 		e.targets = append(e.targets, s)
 		s.announce(s.local.Addr())
-		e.fds = append(e.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
 	}
 	if e.params.Scenario == RegDereg {
 		return nil
@@ -153,7 +149,6 @@ func (e *engine) open(targets []string) error {
 	}
 	e.back = back
 	back.announce(first)
-	e.fds = append(e.fds, unix.PollFd{Fd: int32(back.fd), Events: unix.POLLIN})
 	return nil
 }
 
