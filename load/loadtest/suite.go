@@ -355,7 +355,9 @@ func (s Subject) stops(t *testing.T) {
 			if _, parseErr := load.ParseReport(&stdout); err == nil || parseErr == nil {
 				t.Errorf("stopped, it ended with %v and printed a report", err)
 			}
-			s.noneLeft(t, trial.Scratch)
+			if left := processesIn(t, trial.Scratch); len(left) > 0 {
+				t.Errorf("%v still run in the scratch folder", left)
+			}
 			return
 		case <-time.After(10 * time.Millisecond):
 			if !signalled && r.Seen().Calls > 10 {
@@ -368,18 +370,20 @@ func (s Subject) stops(t *testing.T) {
 	}
 }
 
-// noneLeft checks that the trial's scratch folder is no process's working
-// directory.
-func (s Subject) noneLeft(t *testing.T, scratch string) {
+// processesIn returns the folders in /proc of the processes whose working directory
+// is the folder or in it.
+func processesIn(t *testing.T, folder string) (found []string) {
+	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, link := range links {
-		if target, err := os.Readlink(link); err == nil && target == scratch {
-			t.Errorf("%s still runs in the scratch folder", filepath.Dir(link))
+		if target, err := os.Readlink(link); err == nil && (target == folder || strings.HasPrefix(target, folder+"/")) {
+			found = append(found, filepath.Dir(link))
 		}
 	}
+	return found
 }
 
 // Main runs a test binary as a generator if its first argument is "generate";
