@@ -38,6 +38,7 @@
 // is a failed call, and the load does not grow when the function is slow. With
 // Params.Retransmit, requests are retransmitted by timers A and E of RFC 3261
 // section 17, and the callee's 200 by section 13.3.1.4, with T1 500 ms and T2 4 s.
+// Retransmission ends after 64 T1, but only Params.Timeout fails the call.
 //
 // All requests of a call go to one target. Calls take the targets in turn.
 // Dialogs honour Record-Route and Service-Route as headers; the next hop stays

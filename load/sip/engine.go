@@ -45,7 +45,7 @@ type engine struct {
 
 	timeouts        fifo.Queue[alarm]
 	holds           fifo.Queue[alarm]
-	retransmissions [7]fifo.Queue[alarm] // by interval: T1, 2 T1, 4 T1 ...
+	retransmissions [6]fifo.Queue[alarm] // by interval: T1, 2 T1, 4 T1 ... 32 T1
 
 	token       []byte
 	generation  uint32
@@ -68,8 +68,9 @@ type alarm struct {
 	at          time.Duration
 	generation  uint32
 	transaction uint8
-	interval    uint8 // index into engine.retransmissions
-	ofAnswer    bool  // retransmit the callee's 200
+	interval    uint8         // index into engine.retransmissions
+	ofAnswer    bool          // retransmit the callee's 200
+	first       time.Duration // when the message to retransmit was first sent
 }
 
 func (a *alarm) active() bool {

@@ -177,6 +177,31 @@ func TestRetransmission(t *testing.T) {
 	}
 }
 
+// TestRetransmissionEnds checks that nothing is retransmitted after 64 T1, even if
+// the call waits longer (RFC 3261 section 17.1: timers B and F).
+func TestRetransmissionEnds(t *testing.T) {
+	for method, want := range map[string]int{"REGISTER": 11, "INVITE": 7} {
+		b := newBench(t, load.Trial{Rate: 1, Duration: 1, Params: map[string]string{
+			"scenario": "reg-invite", "digest": "false", "retransmit": "true", "timeout": "100s",
+		}})
+		sent := 0
+		for now := time.Duration(0); now <= 99*time.Second; now += 50 * time.Millisecond {
+			b.at(now)
+			b.requests(func(m *sip.Message, source netip.AddrPort) {
+				switch string(m.Method) {
+				case method:
+					sent++
+				case "REGISTER":
+					b.reply(m, source, 200, "")
+				}
+			})
+		}
+		if sent != want {
+			t.Errorf("%s was sent %d times, want %d", method, sent, want)
+		}
+	}
+}
+
 // TestAnswers plays registrars that answer each request according to a script.
 func TestAnswers(t *testing.T) {
 	stale := strings.Replace(challengeLine, "84a4", "0000", 1)

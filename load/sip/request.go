@@ -25,7 +25,7 @@ func (e *engine) request(c *call, first bool) {
 	e.timeouts.Push(alarm{call: c, at: e.now + time.Duration(e.params.Timeout), generation: c.generation, transaction: c.transaction})
 	if e.params.Retransmit {
 		c.last = append(c.last[:0], b...)
-		e.sendAgain(alarm{call: c, generation: c.generation, transaction: c.transaction})
+		e.sendAgain(alarm{call: c, first: e.now, generation: c.generation, transaction: c.transaction})
 	}
 }
 

@@ -276,7 +276,7 @@ func (e *engine) reply(s *socket, source netip.AddrPort, c *call, status int, re
 	s.push(b, to, owner{})
 	if c != nil && status == 200 && e.params.Retransmit && len(c.answer) == 0 {
 		c.answer, c.from, c.reply = append(c.answer, b...), s, to
-		e.sendAgain(alarm{call: c, generation: c.generation, transaction: c.transaction, ofAnswer: true})
+		e.sendAgain(alarm{call: c, first: e.now, generation: c.generation, transaction: c.transaction, ofAnswer: true})
 	}
 }
 

@@ -9,12 +9,17 @@ const t1 = 500 * time.Millisecond
 // interval except for INVITE requests.
 const t2Index = 3
 
-// sendAgain sets the alarm to one interval from now.
+// lastsFor is how long a message is retransmitted: timers B and F (sections
+// 17.1.1.2 and 17.1.2.2), and the limit of section 13.3.1.4.
+const lastsFor = 64 * t1
+
+// sendAgain sets the alarm to one interval from now, but to no time lastsFor after
+// the message was first sent. So no interval is longer than 32 T1.
 func (e *engine) sendAgain(a alarm) {
-	if int(a.interval) >= len(e.retransmissions) {
-		return // no retransmission after an interval of 64 T1
-	}
 	a.at = e.now + t1<<a.interval
+	if a.at-a.first >= lastsFor {
+		return
+	}
 	e.retransmissions[a.interval].Push(a)
 }
 
