@@ -80,36 +80,48 @@ func NewClient(name string, addrs []netip.AddrPort, connections int, timeout tim
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Do sends the request to an instance chosen at random among those not set aside.
-// If that fails before the timeout, it tries another instance. An answer of any
-// status is a success. After a late answer Do does not try again, because the
-// first instance may still do the work.
+// If that fails before the timeout, it tries each other instance once, those set
+// aside last. An answer of any status is a success. Do does not try again if the
+// first instance may still do the work, which is after a late answer, or if it may
+// have done work that must not be done twice, which is after a POST was sent.
 func (c *Client) Do(ctx context.Context, method, path string, body []byte) (status int, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	first := rand.IntN(len(c.instances))
 	var failed error
-	// The first round skips the instances that are set aside; the second tries
-	// only those.
-	for round := range 2 {
-		now := time.Now().UnixNano()
-		for i := range c.instances {
-			in := c.instances[(first+i)%len(c.instances)]
-			if (in.aside.Load() > now) != (round == 1) {
-				continue
-			}
-			status, answer, err := c.ask(ctx, in, method, path, body)
-			if err == nil {
-				return status, answer, nil
-			}
-			in.aside.Store(time.Now().Add(setAside).UnixNano())
-			c.asides.Inc()
-			if ctx.Err() != nil {
-				return 0, nil, fmt.Errorf("%s at %s: %w after %s", c.name, in.base, ErrLate, c.timeout)
-			}
-			failed = err
+	for _, in := range c.inOrder() {
+		status, answer, err := c.ask(limited, in, method, path, body)
+		if err == nil {
+			return status, answer, nil
+		}
+		if ctx.Err() != nil { // the caller's, which says nothing about the instance
+			return 0, nil, fmt.Errorf("%s at %s: %w", c.name, in.base, context.Cause(ctx))
+		}
+		in.aside.Store(time.Now().Add(setAside).UnixNano())
+		c.asides.Inc()
+		if limited.Err() != nil {
+			return 0, nil, fmt.Errorf("%s at %s: %w after %s", c.name, in.base, ErrLate, c.timeout)
+		}
+		failed = err
+		if dial, ok := errors.AsType[*net.OpError](err); method == http.MethodPost && (!ok || dial.Op != "dial") {
+			break
 		}
 	}
 	return 0, nil, fmt.Errorf("%s: %w: %w", c.name, ErrUnreachable, failed)
+}
+
+// inOrder returns the instances from a random one on, those set aside last.
+func (c *Client) inOrder() []*instance {
+	now, first := time.Now().UnixNano(), rand.IntN(len(c.instances))
+	var usable, aside []*instance
+	for i := range c.instances {
+		in := c.instances[(first+i)%len(c.instances)]
+		if in.aside.Load() > now {
+			aside = append(aside, in)
+		} else {
+			usable = append(usable, in)
+		}
+	}
+	return append(usable, aside...)
 }
 
 func (c *Client) ask(ctx context.Context, in *instance, method, path string, body []byte) (int, []byte, error) {
@@ -120,6 +132,11 @@ func (c *Client) ask(ctx context.Context, in *instance, method, path string, bod
 	req, err := http.NewRequestWithContext(ctx, method, in.base+path, reader)
 	if err != nil {
 		return 0, nil, err
+	}
+	if method != http.MethodPost {
+		// An empty key is not sent. It lets the transport repeat a PUT on a new
+		// connection if an idle connection turns out to be closed.
+		req.Header["Idempotency-Key"] = nil
 	}
 	res, err := c.http.Do(req)
 	if err != nil {

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -72,5 +73,70 @@ func TestClientErrors(t *testing.T) {
 	c = NewClient("x", []netip.AddrPort{addrOf(hanging.Addr())}, 4, 50*time.Millisecond, loopback, prometheus.NewRegistry())
 	if _, _, err := c.Do(t.Context(), http.MethodGet, "/", nil); !errors.Is(err, ErrLate) {
 		t.Errorf("nobody answers: %v", err)
+	}
+}
+
+// resetting returns an address that resets each connection after it has read a
+// request, and the count of the requests.
+func resetting(t *testing.T) (netip.AddrPort, *atomic.Int32) {
+	t.Helper()
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		requests.Add(1)
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(server.Close)
+	return addrOf(server.Listener.Addr()), &requests
+}
+
+// TestClientAsksEachInstanceOnce checks that only requests that may be repeated go
+// to the next instance after one was lost on the way.
+func TestClientAsksEachInstanceOnce(t *testing.T) {
+	for method, want := range map[string]int32{http.MethodGet: 2, http.MethodPut: 2, http.MethodPost: 1} {
+		a, first := resetting(t)
+		b, second := resetting(t)
+		c := NewClient("x", []netip.AddrPort{a, b}, 4, 10*time.Second, loopback, prometheus.NewRegistry())
+		if _, _, err := c.Do(t.Context(), method, "/", []byte("b")); err == nil || errors.Is(err, ErrLate) {
+			t.Errorf("%s: error %v", method, err)
+		}
+		if got := first.Load() + second.Load(); got != want {
+			t.Errorf("%s: the instances were asked %d times, want %d", method, got, want)
+		}
+		c.Close()
+	}
+}
+
+func TestClientPostsToAnotherInstanceIfOneIsDown(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	for range 10 { // the first instance is random
+		c := NewClient("x", []netip.AddrPort{gone(t), addrOf(server.Listener.Addr())}, 4, 10*time.Second, loopback, prometheus.NewRegistry())
+		if status, _, err := c.Do(t.Context(), http.MethodPost, "/", []byte("b")); err != nil || status != http.StatusOK {
+			t.Fatalf("status %d, error %v", status, err)
+		}
+		c.Close()
+	}
+}
+
+func TestClientIsCancelled(t *testing.T) {
+	asked, end := make(chan bool), make(chan bool)
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- true
+		<-end
+	}))
+	defer server.Close()
+	defer close(end)
+	c := NewClient("x", []netip.AddrPort{addrOf(server.Listener.Addr())}, 4, time.Minute, loopback, prometheus.NewRegistry())
+	defer c.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	if _, _, err := c.Do(ctx, http.MethodGet, "/", nil); !errors.Is(err, context.Canceled) || errors.Is(err, ErrLate) {
+		t.Errorf("error %v, want that of the caller's context", err)
+	}
+	if c.instances[0].aside.Load() != 0 {
+		t.Error("the instance is set aside because its caller gave up")
 	}
 }
