@@ -66,8 +66,17 @@ func TestRegisterIsRefused(t *testing.T) {
 		if got := s.state(p.user); got != ims.StateNotRegistered {
 			t.Errorf("Homestead says %s", got)
 		}
-		if got := s.metric(11, "sprout_wrong_password_total"); got != 1 {
-			t.Errorf("%g wrong passwords counted, want 1", got)
+		if got := s.metric(11, "sprout_wrong_credentials_total"); got != 1 {
+			t.Errorf("%g wrong credentials counted, want 1", got)
+		}
+	})
+	t.Run("another's nonce", func(t *testing.T) {
+		p, other := s.phone(41, 7, bono), s.phone(41, 8, bono)
+		other.want(other.register(60), 401)
+		p.auth = other.auth
+		p.want(p.register(60), 403)
+		if got := s.metric(11, "sprout_wrong_credentials_total"); got != 2 {
+			t.Errorf("%g wrong credentials counted, want 2", got)
 		}
 	})
 	t.Run("unknown subscriber", func(t *testing.T) {
