@@ -82,6 +82,7 @@ func FuzzDeployment(f *testing.F) {
 // gives a valid workload.
 func FuzzWorkload(f *testing.F) {
 	seed(f, "good/calls.yaml", "bad/workload-*.yaml")
+	f.Add([]byte("generator: sip\nrange: [50, 400]\nduration: 3s\n")) // only what is required
 	schema, err := workloadSchema(known())
 	if err != nil {
 		f.Fatal(err)
@@ -103,7 +104,10 @@ func FuzzWorkload(f *testing.F) {
 			onlyBadInput(t, err)
 			return
 		}
-		if w.Range.Min() <= 0 || w.Range.Max() < w.Range.Min() || w.Increase <= 0 || w.Duration <= 0 || w.Repeat < 1 || len(w.Thresholds) == 0 {
+		if w.Increase < 0 || w.Search == Ramp && w.Increase == 0 {
+			t.Errorf("accepted increase %g for search %s", w.Increase, w.Search)
+		}
+		if w.Range.Min() <= 0 || w.Range.Max() < w.Range.Min() || w.Duration <= 0 || w.Repeat < 1 || len(w.Thresholds) == 0 {
 			t.Errorf("accepted %+v", w)
 		}
 		if holds := w.StopWhen(); holds != nil {
