@@ -112,18 +112,21 @@ func (t *truthBench) peerRows(precision float64, rows []Row) ([]Row, error) {
 
 // ratioOf returns a row with the ratio of the medians. The spread is over up to
 // ten rounds of equally many runs. Errors are infinite where nothing was found.
-// If the ratio is not finite, the row has a reason instead.
+// If a median or the ratio is not finite, the row has a reason instead.
 func ratioOf(name, unit, against, aim string, ours, theirs []float64) (Row, error) {
 	rounds := min(10, len(ours))
-	ratio := func(a, b []float64) float64 { return median(a) / median(b) }
-	all := ratio(ours, theirs)
-	if math.IsNaN(all) || math.IsInf(all, 0) {
+	ratio := func(a, b []float64) (r float64, finite bool) {
+		r = median(a) / median(b)
+		return r, !math.IsNaN(r) && !math.IsInf(r, 0) && !math.IsInf(median(b), 0)
+	}
+	all, finite := ratio(ours, theirs)
+	if !finite {
 		return Row{Name: name, Unit: unit, Aim: aim, Reason: fmt.Sprintf("median %g against %g", median(ours), median(theirs))}, nil
 	}
 	var ratios []float64
 	for k := range rounds {
 		from, to := k*len(ours)/rounds, (k+1)*len(ours)/rounds
-		if r := ratio(ours[from:to], theirs[from:to]); !math.IsNaN(r) && !math.IsInf(r, 0) {
+		if r, finite := ratio(ours[from:to], theirs[from:to]); finite {
 			ratios = append(ratios, r)
 		}
 	}

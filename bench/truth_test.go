@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,5 +113,28 @@ func TestTruthRows(t *testing.T) {
 				t.Errorf("%s: %s, want a ratio of 2 over 100 runs", name, encode(t, r))
 			}
 		}
+	}
+}
+
+// TestRatioOfInfiniteMedians checks that no ratio is made with a median that is
+// infinite, on either side. JSON has no infinity.
+func TestRatioOfInfiniteMedians(t *testing.T) {
+	none, some := []float64{math.Inf(1), math.Inf(1)}, []float64{1, 2}
+	for _, c := range [][2][]float64{{some, none}, {none, some}, {none, none}} {
+		row, err := ratioOf("x", "s", "y", "<= 1.5", c[0], c[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := encode(t, row); row.Ratio != nil || row.Holds != nil || row.Reason == "" {
+			t.Errorf("%v against %v: %s, want a reason and no figure", c[0], c[1], text)
+		}
+	}
+	// Rounds with an infinite median are left out of the spread.
+	row, err := ratioOf("x", "s", "y", "", []float64{2, 2, 2}, []float64{1, math.Inf(1), 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := encode(t, row); *row.Spread != [2]float64{2, 2} {
+		t.Errorf("%s, want a spread from 2 to 2", text)
 	}
 }
