@@ -248,9 +248,9 @@ func (l *lateness) percentiles(latest int64) ScheduleErrors {
 		all += uint64(n)
 	}
 	at := func(share float64) int64 {
-		rank, sum := uint64(share*float64(all)), uint64(0)
+		rank, sum := uint64(nearestRank(share, int(all))), uint64(0)
 		for step, n := range l {
-			if sum += uint64(n); sum > rank {
+			if sum += uint64(n); sum >= rank {
 				return min(l.of(step), latest)
 			}
 		}

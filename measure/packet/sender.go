@@ -443,12 +443,17 @@ func (l *loop) result() Sent {
 	return s
 }
 
-// percentiles sorts the errors. The percentile p of n errors is number int(p*n), from 0.
+// nearestRank returns the rank of the percentile among n values, from 1 to n.
+func nearestRank(share float64, n int) int {
+	return min(max(int(math.Ceil(share*float64(n))), 1), n)
+}
+
+// percentiles sorts the errors. Percentiles are by nearest rank, as in measure/delay.
 func percentiles(errors []int64) ScheduleErrors {
 	if len(errors) == 0 {
 		return ScheduleErrors{}
 	}
 	slices.Sort(errors)
-	at := func(share float64) int64 { return errors[min(int(share*float64(len(errors))), len(errors)-1)] }
+	at := func(share float64) int64 { return errors[nearestRank(share, len(errors))-1] }
 	return ScheduleErrors{P50: at(0.5), P90: at(0.9), P99: at(0.99), P999: at(0.999), Max: errors[len(errors)-1]}
 }

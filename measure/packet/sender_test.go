@@ -1,0 +1,22 @@
+package packet
+
+import "testing"
+
+// TestPercentilesAreByNearestRank checks percentiles of 1 to n: the least value that
+// the share of all values does not exceed.
+func TestPercentilesAreByNearestRank(t *testing.T) {
+	for n, want := range map[int]ScheduleErrors{
+		1:    {P50: 1, P90: 1, P99: 1, P999: 1, Max: 1},
+		5:    {P50: 3, P90: 5, P99: 5, P999: 5, Max: 5},
+		10:   {P50: 5, P90: 9, P99: 10, P999: 10, Max: 10},
+		1000: {P50: 500, P90: 900, P99: 990, P999: 999, Max: 1000},
+	} {
+		late := make([]int64, n)
+		for i := range late {
+			late[i] = int64(n - i)
+		}
+		if got := percentiles(late); got != want {
+			t.Errorf("of 1 to %d: %+v, want %+v", n, got, want)
+		}
+	}
+}
