@@ -345,9 +345,16 @@ func (l *loop) around() {
 	}
 }
 
-// idle spins for the span.
+// idle spins for the span, or until the context ends.
 func (l *loop) idle(ctx context.Context, span time.Duration) error {
-	for due, end := l.sent.Began, l.sent.Began+int64(span); due < end; due += int64(wakeEarly) {
+	look := l.sent.Began // the time of the next look at the context
+	for due, end := look, look+int64(span); due < end; due += int64(wakeEarly) {
+		if due >= look {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			look += int64(sleepAtMost)
+		}
 		l.wait(due)
 	}
 	return context.Cause(ctx)

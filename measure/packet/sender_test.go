@@ -1,6 +1,11 @@
 package packet
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
 
 // TestPercentilesAreByNearestRank checks percentiles of 1 to n: the least value that
 // the share of all values does not exceed.
@@ -18,5 +23,17 @@ func TestPercentilesAreByNearestRank(t *testing.T) {
 		if got := percentiles(late); got != want {
 			t.Errorf("of 1 to %d: %+v, want %+v", n, got, want)
 		}
+	}
+}
+
+// TestIdleEndsWithTheContext checks that the context is looked at during the span,
+// not only after it.
+func TestIdleEndsWithTheContext(t *testing.T) {
+	l := newLoop(-1, make([]byte, MinSize), 0, Stream{Rate: 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	l.sent.Began = l.clock.Now()
+	if err := l.idle(ctx, time.Millisecond); !errors.Is(err, context.Canceled) || l.sent.Spins > 0 {
+		t.Errorf("error %v after %d looks at the clock, want it before the first", err, l.sent.Spins)
 	}
 }
