@@ -48,6 +48,9 @@ type port struct {
 	link   Link
 	splice *splice // nil: its link is not impaired
 	netem  bool    // netem impairs the link, not the emulator
+	// finished says that Fabric.made has the link's counts. The emulator does not
+	// know the link any more.
+	finished bool
 }
 
 var (
@@ -146,6 +149,7 @@ func (f *Fabric) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, er
 // the emulator.
 func (f *Fabric) impair(ctx context.Context, made *port) error {
 	f.number++
+	made.finished = false
 	made.splice = &splice{
 		run: f.config.Run.ID, middle: netns.Path(f.middle), netns: made.at.NetNS, name: made.end.Interface,
 		outer: fmt.Sprintf("o%d", f.number), inner: fmt.Sprintf("i%d", f.number),
@@ -248,13 +252,17 @@ func (p *port) whole() error {
 }
 
 // finish ends an instance's link and keeps its counts. If the emulator has
-// ended, the counts are lost.
+// ended, the counts are lost. A second call does nothing.
 func (f *Fabric) finish(ctx context.Context, instance string, p *port) {
+	if p.finished {
+		return
+	}
 	made, err := f.counts(ctx, p, order{Remove: instance}, instance)
 	if err != nil {
 		f.config.Logger.Warn("the counts of an impaired link are lost", "instance", instance, "error", err)
 		return
 	}
+	p.finished = true
 	f.made = append(f.made, made...)
 	for _, m := range made {
 		level, says := slog.LevelInfo, "impaired link"
@@ -288,7 +296,7 @@ func (f *Fabric) Made(ctx context.Context) ([]Made, error) {
 	defer f.mu.Unlock()
 	all := slices.Clone(f.made)
 	for name, p := range f.attached {
-		if p.splice == nil {
+		if p.splice == nil || p.finished {
 			continue
 		}
 		made, err := f.counts(ctx, p, order{Result: name}, name)

@@ -1,9 +1,11 @@
 package impair
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -164,6 +166,38 @@ func TestImpairStays(t *testing.T) {
 				t.Errorf("its packets are cut into %d segments at most", segments)
 			}
 		})
+	}
+}
+
+// TestImpairDetachAgain checks a Detach that fails after the link has ended:
+// the next one succeeds, and the link's counts are kept once.
+func TestImpairDetachAgain(t *testing.T) {
+	var log bytes.Buffer
+	f, err := onBridge(fabrictest.NewRun(t, t.TempDir()+"/runs"), Config{
+		Link: Link{Delay: time.Millisecond}, By: Emulator, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	skipUnsupported(t, err)
+	hosttest.AtEnd(t, func() error { return f.Close(context.Background()) })
+	place := fabrictest.Place(t, f.config.Run.ID, "sprout-1")
+	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "sprout-1", NetNS: place}); err != nil {
+		t.Fatal(err)
+	}
+	splice := f.attached["sprout-1"].splice
+	splice.middle += "-absent"
+	if err := f.Detach(t.Context(), "sprout-1"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("detaching without the emulators' namespace: %v", err)
+	}
+	splice.middle = netns.Path(f.middle)
+	for range 2 {
+		if made, err := f.Made(t.Context()); err != nil || len(made) != 2 {
+			t.Errorf("the link has %d directions, %v", len(made), err)
+		}
+		if err := f.Detach(t.Context(), "sprout-1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if text := log.String(); strings.Contains(text, "counts of an impaired link are lost") || strings.Count(text, "instance=sprout-1") != 2 {
+		t.Errorf("the log says %s", text)
 	}
 }
 
