@@ -23,7 +23,11 @@ type direction struct {
 	ended    int64
 }
 
-// room returns how many bytes a direction may have to hold.
+// roomLimit is the most bytes that a direction holds.
+const roomLimit = 1 << 28
+
+// room returns how many bytes a lane of a direction may have to hold. The two
+// lanes of a direction that reorders share the limit.
 func (l Link) room() int {
 	const fastest = 10e9 / 8 // bytes per second, if no rate is set
 	rate := fastest
@@ -31,7 +35,11 @@ func (l Link) room() int {
 		rate = min(rate, float64(l.Rate)/8)
 	}
 	need := 2*rate*(l.Delay+l.Jitter).Seconds() + 2*float64(l.Queue)
-	return int(min(max(need, 1<<22), 1<<28))
+	limit := float64(roomLimit)
+	if l.Reorder > 0 {
+		limit /= 2
+	}
+	return int(min(max(need, 1<<22), limit))
 }
 
 func newDirection(from, to *socket, instance string, link Link, seed uint64) (*direction, error) {

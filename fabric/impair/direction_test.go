@@ -67,3 +67,21 @@ func sendOnLoopback(t *testing.T, place string) {
 		t.Fatal(err)
 	}
 }
+
+// TestImpairRoom checks the documented bound on the room of a direction.
+func TestImpairRoom(t *testing.T) {
+	for name, link := range map[string]Link{"ordered": {Delay: time.Second}, "reordered": {Delay: time.Second, Reorder: 0.1}} {
+		d, err := newDirection(nil, nil, "generator", link, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.close() })
+		room := len(d.ordered.bytes)
+		if d.express != nil {
+			room += len(d.express.bytes)
+		}
+		if room != 256<<20 {
+			t.Errorf("%s: room for %d bytes", name, room)
+		}
+	}
+}
