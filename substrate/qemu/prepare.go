@@ -180,14 +180,21 @@ func (s *Substrate) overlay(ctx context.Context, image, path string) error {
 	return run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", format, "-b", backing, path)
 }
 
-// imageFormat returns the format of an image.
+// imageFormat returns the format of an image. It rejects an image that refers to another file,
+// because such an image could make QEMU read any file of the host.
 func imageFormat(ctx context.Context, path string) (string, error) {
 	if _, err := os.Stat(path); err != nil {
 		return "", &vitrine.BadInput{File: path, Found: err.Error(), Want: "a disk image, raw or qcow2"}
 	}
 	out, err := exec.CommandContext(ctx, "qemu-img", "info", "--output=json", path).Output()
 	var info struct {
-		Format string `json:"format"`
+		Format   string `json:"format"`
+		Backing  string `json:"backing-filename"`
+		Specific struct {
+			Data struct {
+				File string `json:"data-file"`
+			} `json:"data"`
+		} `json:"format-specific"`
 	}
 	if err == nil {
 		err = json.Unmarshal(out, &info)
@@ -197,6 +204,11 @@ func imageFormat(ctx context.Context, path string) (string, error) {
 	}
 	if info.Format != "raw" && info.Format != "qcow2" {
 		return "", &vitrine.BadInput{File: path, Found: "a disk image of the format " + info.Format, Want: "raw or qcow2"}
+	}
+	for field, other := range map[string]string{"backing-filename": info.Backing, "data-file": info.Specific.Data.File} {
+		if other != "" {
+			return "", &vitrine.BadInput{File: path, Found: fmt.Sprintf("%s is %q", field, other), Want: "an image of one file: copy it with qemu-img convert -O qcow2"}
+		}
 	}
 	return info.Format, nil
 }
