@@ -82,6 +82,9 @@ func (e Exhibit) section(from fs.FS) (string, error) {
 // unrun returns the text for an exhibit without a run.
 func (e Exhibit) unrun(h History) string {
 	text := "Not run yet under these rules."
+	if n := len(h.Runs); n > 0 {
+		text = fmt.Sprintf("No run is published; runs under these rules: %d.", n)
+	}
 	if p := h.Committed(); p != nil {
 		text += fmt.Sprintf(" Its plan is `%s`; statements to judge: %d.", p.Digest, len(e.Claims))
 	}
