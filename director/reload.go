@@ -59,15 +59,13 @@ func (d *Director) listenToFile(ctx context.Context) error {
 		case <-d.options.Reload:
 		case <-timer.C:
 		}
-		if err := d.reload(); err != nil {
-			d.log.Error("reload failed; the configuration is unchanged", "error", err)
-		}
+		_ = d.reload() // logs why it fails
 	}
 }
 
 // reload puts the whole configuration file in force, or changes nothing. If the file has
 // not changed, reload only reads the tokens and keys again, which are in other files.
-// Changes by REST then stay.
+// Changes by REST then stay. It logs the outcome before the status shows it.
 func (d *Director) reload() error {
 	d.reloads.serial.Lock()
 	defer d.reloads.serial.Unlock()
@@ -77,6 +75,7 @@ func (d *Director) reload() error {
 	d.reloads.at, d.reloads.err = d.options.Clock.Wall(), err
 	if err != nil {
 		d.reloads.failed++
+		d.log.Error("reload failed; the configuration is unchanged", "error", err)
 		return err
 	}
 	if changed {
