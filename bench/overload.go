@@ -24,11 +24,12 @@ const (
 	overloadSuccess = 0.9
 	overloadSteady  = 0.05 // growth of the calls in flight, as a share of the rate, below which a window is steady
 	overloadStep    = 1.08 // factor between two rates of a search
+	overloadQuota   = 0.5  // of the flavor's: the instances share one CPU, which three large ones at their full quota would exhaust
 )
 
-// overloadGuess is the approximate capacity of each flavor on the author's
-// host, in calls/s. A search begins there.
-var overloadGuess = map[string]float64{"small": 120, "medium": 280, "large": 620}
+// overloadGuess is the approximate capacity of each flavor at its full quota,
+// in calls/s. A search begins there.
+var overloadGuess = map[string]float64{"small": 400, "medium": 800, "large": 1600}
 
 // An overloadPart returns rows about one flavor.
 type overloadPart func(ctx context.Context, m *overloadMeter) ([]Row, error)
@@ -125,12 +126,11 @@ func (m *overloadMeter) keep(w window) (err error) {
 // is 0.9 in steady windows. It interpolates between two rates one step apart:
 // one passes and one fails. at holds the windows of the rate that passes.
 func (m *overloadMeter) capacity(ctx context.Context, mode string, quota float64) (capacity float64, at []window, err error) {
-	probe, err := m.windows(ctx, mode, quota, 1.2*quota*overloadGuess[m.flavor], 1)
+	rate, err := m.start(ctx, mode, quota)
 	if err != nil {
 		return 0, nil, err
 	}
-	var low, high, lowSuccess, highSuccess float64
-	for rate := math.Round(probe[0].Goodput / overloadSuccess); ; {
+	for low, high, lowSuccess, highSuccess := 0.0, 0.0, 0.0, 0.0; ; {
 		all, err := m.windows(ctx, mode, quota, rate, overloadRepeats)
 		if err != nil {
 			return 0, nil, err
@@ -157,6 +157,20 @@ func (m *overloadMeter) capacity(ctx context.Context, mode string, quota float64
 	}
 }
 
+// start returns the rate at which a search begins: what the IMS carries in a
+// single window under overload.
+func (m *overloadMeter) start(ctx context.Context, mode string, quota float64) (float64, error) {
+	for rate := 1.2 * quota * overloadGuess[m.flavor]; ; rate *= 1.5 {
+		probe, err := m.windows(ctx, mode, quota, rate, 1)
+		if err != nil {
+			return 0, err
+		}
+		if probe[0].Success < overloadSuccess {
+			return math.Round(probe[0].Goodput / overloadSuccess), nil
+		}
+	}
+}
+
 // sumUp returns the mean success and whether the backlog was steady.
 func sumUp(all []window) (success float64, steady bool) {
 	var growth float64
@@ -171,12 +185,12 @@ func (m *overloadMeter) name(part string) string { return "ims/overload/" + m.fl
 
 // overloadGoodput compares the goodput under overload with the capacity.
 func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err error) {
-	capacity, _, err := m.capacity(ctx, overload.Graceful, 1)
+	capacity, _, err := m.capacity(ctx, overload.Graceful, overloadQuota)
 	if err != nil {
 		return nil, err
 	}
 	for _, load := range []float64{1.5, 2, 4} {
-		all, err := m.windows(ctx, overload.Graceful, 1, load*capacity, overloadRepeats)
+		all, err := m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, overloadRepeats)
 		if err != nil {
 			return rows, err
 		}
@@ -196,7 +210,7 @@ func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err err
 // overloadControl shows that a fixed cap cannot pass: the control costs no
 // capacity, the bottleneck is used, and a larger quota carries more.
 func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err error) {
-	capacity, at, err := m.capacity(ctx, overload.Graceful, 1)
+	capacity, at, err := m.capacity(ctx, overload.Graceful, overloadQuota)
 	if err != nil {
 		return nil, err
 	}
@@ -218,8 +232,8 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		name, mode, what, aim string
 		quota                 float64
 	}{
-		{"control", overload.Off, "the capacity without control", ">= 0.95", 1},
-		{"quota", overload.Graceful, "the capacity with 1.2 times the quota", "<= 0.91", 1.2},
+		{"control", overload.Off, "the capacity without control", ">= 0.95", overloadQuota},
+		{"quota", overload.Graceful, "the capacity with 1.2 times the quota", "<= 0.91", 1.2 * overloadQuota},
 	} {
 		other, _, err := m.capacity(ctx, against.mode, against.quota)
 		if err != nil {
@@ -246,11 +260,11 @@ func overloadAbove(ctx context.Context, m *overloadMeter) ([]Row, error) {
 }
 
 func (m *overloadMeter) count(ctx context.Context, name string, load, success float64, aim string) ([]Row, error) {
-	capacity, _, err := m.capacity(ctx, overload.Graceful, 1)
+	capacity, _, err := m.capacity(ctx, overload.Graceful, overloadQuota)
 	if err != nil {
 		return nil, err
 	}
-	all, err := m.windows(ctx, overload.Graceful, 1, load*capacity, overloadFresh)
+	all, err := m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, overloadFresh)
 	if err != nil {
 		return nil, err
 	}

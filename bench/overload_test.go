@@ -48,8 +48,8 @@ func TestOverloadRows(t *testing.T) {
 		if err := m.load(); err != nil {
 			t.Fatal(err)
 		}
-		capacity, _, err := m.capacity(t.Context(), overload.Graceful, 1)
-		if want := goodput / overloadSuccess; err != nil || capacity < 0.98*want || capacity > 1.02*want || driven != before {
+		capacity, _, err := m.capacity(t.Context(), overload.Graceful, overloadQuota)
+		if want := overloadQuota * goodput / overloadSuccess; err != nil || capacity < 0.98*want || capacity > 1.02*want || driven != before {
 			t.Errorf("capacity %g, %v, after %d windows more; want %g from the file alone", capacity, err, driven-before, want)
 		}
 	}
