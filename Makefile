@@ -10,8 +10,9 @@ LINTER  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 export CGO_ENABLED = 0
 
 PKG     ?= ./...
+TIME    ?= 10s
 
-.PHONY: build demo check test bench lint generate clean
+.PHONY: build demo check test fuzz bench lint generate clean
 
 build: ## the one static binary
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/vitrine
@@ -28,6 +29,9 @@ check: build ## the inner loop: vet, lint, and the tests that need neither root 
 test: ## install what the tests need, then run them under the race detector; PKG=./director/... for a part
 	./.ci/install
 	CGO_ENABLED=1 $(GO) run $(GOTESTSUM) --format pkgname --jsonfile $(TESTLOG) -- -race -timeout 30m $(PKG)
+
+fuzz: ## every fuzz target in turn for TIME; PKG="./wire/sip ./load" for those at or below some folders
+	GO=$(GO) ./.ci/fuzz $(TIME) $(PKG)
 
 bench: ## ratios against named peers; BENCH=NAME for one
 	$(GO) run ./bench $(BENCH)
