@@ -45,6 +45,9 @@ type Options struct {
 	Release string `yaml:"release,omitempty" json:"release,omitempty"`
 	// Mirror is the source of packages; empty: debootstrap's default.
 	Mirror string `yaml:"mirror,omitempty" json:"mirror,omitempty"`
+	// Keyring is a file of OpenPGP keys, in binary form. One of them must have signed the
+	// mirror's archive. Empty: the keys of Debian.
+	Keyring string `yaml:"keyring,omitempty" json:"keyring,omitempty"`
 	// Packages are installed in addition to the minimal system, such as redis-server.
 	Packages []string `yaml:"packages,omitempty" json:"packages,omitempty"`
 }
@@ -136,13 +139,13 @@ const (
 const diskSize = "8G"
 
 // Programs returns the programs of the host that building needs.
-func Programs() []string { return []string{"debootstrap", "chroot", "mkfs.ext4", "tar"} }
+func Programs() []string { return []string{"debootstrap", "gpgv", "chroot", "mkfs.ext4", "tar"} }
 
 // Possible returns nil if this host can build a guest, else a *vitrine.Unsupported.
 func Possible() error {
 	for _, p := range Programs() {
 		if _, err := exec.LookPath(p); err != nil {
-			return &vitrine.Unsupported{What: "building a Debian guest", Missing: "the program " + p, Do: "install debootstrap and e2fsprogs"}
+			return &vitrine.Unsupported{What: "building a Debian guest", Missing: "the program " + p, Do: "install debootstrap, gpgv and e2fsprogs"}
 		}
 	}
 	if os.Geteuid() != 0 {
@@ -158,11 +161,7 @@ func (b Builder) bootstrap(ctx context.Context, o Options, dir string) error {
 	}
 	b.Logger.Info("building a Debian guest: about a minute, once", "release", o.Release)
 	root := filepath.Join(dir, "root")
-	args := []string{"debootstrap", "--variant=minbase", "--include=" + strings.Join(included, ","), o.Release, root}
-	if o.Mirror != "" {
-		args = append(args, o.Mirror)
-	}
-	if err := b.run(ctx, args...); err != nil {
+	if err := b.debootstrap(ctx, o, root); err != nil {
 		return err
 	}
 	if err := b.chroot(ctx, root, kernelScript); err != nil {

@@ -113,6 +113,9 @@ func New(config Config) (*Substrate, error) {
 	if config.Memory == 0 {
 		config.Memory = defaultMemory
 	}
+	if keys := config.Debian.Keyring; keys != "" && !filepath.IsAbs(keys) {
+		config.Debian.Keyring = filepath.Join(config.Folder, keys)
+	}
 	places, err := process.New(process.Config{Network: process.NetworkNamespace, Run: config.Run, Logger: config.Logger, Environ: config.Environ})
 	if err != nil {
 		return nil, err
