@@ -32,7 +32,7 @@ func levels() []level {
 		{"place", []string{"testbed/..."}},
 		{"do", []string{"substrate/...", "fabric/...", "image/...", "load/...", "measure/...", "monitor", "reference/...", "director/...", "store/..."}},
 		{"reach the kernel", []string{"internal/..."}},
-		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/..."}},
+		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/...", "internal/durable"}},
 		{"nouns", []string{"vitrine"}},
 	}
 }
@@ -54,7 +54,7 @@ func rules() []rule {
 	return []rule{
 		{packages: []string{"document"}, only: []string{"vitrine"}, because: "it reads files of any kind"},
 		{packages: []string{"spec"}, only: []string{"vitrine", "document"}, because: "a deployment is checked without what runs it"},
-		{packages: []string{"result"}, only: []string{"vitrine"}, because: "a run folder is read where nothing runs"},
+		{packages: []string{"result"}, only: []string{"vitrine", "internal/durable"}, because: "a run folder is read where nothing runs"},
 		{packages: []string{"wire/..."}, only: []string{"wire/..."}, because: "message formats serve the director, generators and tests alike"},
 		{packages: []string{"internal/..."}, only: []string{"vitrine", "internal/..."}, because: "they serve all back ends and know none"},
 

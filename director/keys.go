@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/sip"
+	"vitrine/internal/durable"
 )
 
 // A key signs what the director writes into SIP messages for its own use, from since
@@ -82,7 +82,7 @@ func parseKey(line string) (k key, found string) {
 
 // makeKeys creates the file with one key, unless the file exists. The file appears
 // complete or not at all.
-func makeKeys(path string, now time.Time) (err error) {
+func makeKeys(path string, now time.Time) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return nil // readKeys reports what is wrong with the file
 	}
@@ -90,23 +90,8 @@ func makeKeys(path string, now time.Time) (err error) {
 	if _, err := rand.Read(secret[:]); err != nil {
 		return fmt.Errorf("make a key: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // of mode 0600
-	if err != nil {
-		return fmt.Errorf("create the file of keys %s: %w", path, err)
-	}
-	defer func() {
-		if wrong := os.Remove(f.Name()); err == nil {
-			err = wrong
-		}
-	}()
-	_, err = fmt.Fprintf(f, "# ID, secret, time from which it signs. Directors side by side share this file.\n1 %x %s\n", secret, now.UTC().Format(time.RFC3339))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Link(f.Name(), path)
-	}
-	if err == nil {
-		err = syncFolder(filepath.Dir(path)) // a lost key would void all that it signed
-	}
+	text := fmt.Sprintf("# ID, secret, time from which it signs. Directors side by side share this file.\n1 %x %s\n", secret, now.UTC().Format(time.RFC3339))
+	err := durable.Create(path, []byte(text), 0o600) // a lost key would void all that it signed
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("create the file of keys %s: %w", path, err)
 	}

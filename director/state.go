@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	"vitrine"
 	"vitrine/director/table"
+	"vitrine/internal/durable"
 )
 
 // stateVersion increases when older directors would misread the file.
@@ -75,48 +74,15 @@ func readState(path string) (*state, error) {
 	return s, nil
 }
 
-// write replaces the file in one step, after it has synced the content, and then syncs the
-// folder: a power loss must not bring back the old file. A restarted director must know
-// every epoch that workers have used.
-func (s *state) write(path string) (err error) {
+// write replaces the file durably: a restarted director must know every epoch that workers
+// have used.
+func (s *state) write(path string) error {
 	text, err := json.Marshal(s)
+	if err == nil {
+		err = durable.Replace(path, text, 0o600)
+	}
 	if err != nil {
-		return fmt.Errorf("write the director's state: %w", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write the director's state: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // it is gone if only the folder's sync failed
-			err = fmt.Errorf("write the director's state %s: %w", path, err)
-		}
-	}()
-	if _, err := f.Write(text); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := f.Sync(); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
-// syncFolder makes the names in a folder survive a power loss.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }() // opened for reading
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
-		return err // EINVAL: a file system that cannot sync folders
+		return fmt.Errorf("write the director's state %s: %w", path, err)
 	}
 	return nil
 }

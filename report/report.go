@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"vitrine/internal/durable"
 	"vitrine/result"
 )
 
@@ -44,10 +45,7 @@ func Write(dir string, datas ...*result.Data) error {
 		return fmt.Errorf("making the report: %w", err)
 	}
 	path := filepath.Join(dir, PageFile)
-	if err := os.WriteFile(path+".tmp", b.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	if err := os.Rename(path+".tmp", path); err != nil {
+	if err := durable.Replace(path, b.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package result
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -143,8 +144,8 @@ func joinUsage(dir string, key vitrine.Key, w *parquet.GenericWriter[usageRow]) 
 }
 
 func writeRows[T any](path string, write func(*parquet.GenericWriter[T]) error) error {
-	return replace(path, func(f *os.File) error {
-		w := parquet.NewGenericWriter[T](f, parquet.Compression(&parquet.Zstd))
+	return replace(path, func(out io.Writer) error {
+		w := parquet.NewGenericWriter[T](out, parquet.Compression(&parquet.Zstd))
 		if err := write(w); err != nil {
 			return err
 		}

@@ -18,10 +18,11 @@ package result
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"syscall"
+
+	"vitrine/internal/durable"
 )
 
 // Names of the files of a run folder.
@@ -56,55 +57,11 @@ func advise(action string, err error) error {
 	return fmt.Errorf("%s: %w%s", action, err, do)
 }
 
-// replace writes a file atomically: it writes a temporary file beside it, syncs that to disk, and
-// renames it over the old file.
-func replace(path string, write func(*os.File) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return advise("writing "+path, err)
-	}
-	defer func() {
-		if err != nil {
-			// The file may be closed already. Only its removal matters.
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-			err = advise("writing "+path, err)
-		}
-	}()
-	if err := write(f); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(path))
+// replace writes a file atomically and durably.
+func replace(path string, write func(io.Writer) error) error {
+	return advise("writing "+path, durable.ReplaceFrom(path, 0o644, write))
 }
 
 func replaceText(path string, text []byte) error {
-	return replace(path, func(f *os.File) error {
-		_, err := f.Write(text)
-		return err
-	})
-}
-
-// syncFolder makes the names in a folder survive a crash of the machine.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }() // opened for reading
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
-		return err // EINVAL: a file system that cannot sync folders
-	}
-	return nil
+	return advise("writing "+path, durable.Replace(path, text, 0o644))
 }

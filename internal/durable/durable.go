@@ -1,0 +1,76 @@
+// Package durable writes files that are complete or absent after a crash of the machine.
+package durable
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Replace writes the file in one step: readers see the old content or the new one. It syncs the
+// content before the rename and the folder after it, so that a power loss does not bring back the
+// old file once Replace has returned. If only the sync of the folder fails, the new file is there.
+func Replace(path string, data []byte, mode fs.FileMode) error {
+	return ReplaceFrom(path, mode, bytesWriter(data))
+}
+
+// ReplaceFrom is like Replace for content that write produces.
+func ReplaceFrom(path string, mode fs.FileMode, write func(io.Writer) error) error {
+	return put(path, mode, write, os.Rename)
+}
+
+// Create is like Replace, but never replaces a file: the error then is fs.ErrExist.
+func Create(path string, data []byte, mode fs.FileMode) error {
+	return put(path, mode, bytesWriter(data), os.Link)
+}
+
+func bytesWriter(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
+}
+
+// put writes a temporary file in the same folder and moves or links it to path. The temporary
+// name begins with a dot and ends in .tmp. A crash may leave such a file.
+func put(path string, mode fs.FileMode, write func(io.Writer) error, name func(from, to string) error) (err error) {
+	dir, base := filepath.Split(path)
+	if dir == "" {
+		dir = "."
+	}
+	f, err := os.CreateTemp(dir, "."+base+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if gone := os.Remove(f.Name()); err == nil && !errors.Is(gone, fs.ErrNotExist) {
+			err = gone
+		}
+	}()
+	if err := errors.Join(write(f), f.Chmod(mode)); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := name(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncFolder(dir)
+}
+
+// SyncFolder makes the names in a folder survive a crash of the machine.
+func SyncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }() // opened for reading
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
+		return err // EINVAL: a file system that cannot sync folders
+	}
+	return nil
+}
