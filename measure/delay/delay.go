@@ -188,9 +188,7 @@ func describe(ns []float64) Distribution {
 		mean += delta / float64(i+1)
 		squares += delta * (v - mean)
 	}
-	at := func(p float64) float64 {
-		return ns[min(max(int(math.Ceil(p*float64(len(ns))))-1, 0), len(ns)-1)] / 1e3
-	}
+	at := func(share float64) float64 { return ns[NearestRank(share, len(ns))-1] / 1e3 }
 	d := Distribution{
 		N: len(ns), Min: ns[0] / 1e3, Max: ns[len(ns)-1] / 1e3, Mean: mean / 1e3,
 		P50: at(0.5), P90: at(0.9), P95: at(0.95), P99: at(0.99), P999: at(0.999),
@@ -199,6 +197,12 @@ func describe(ns []float64) Distribution {
 		d.Deviation = math.Sqrt(squares/float64(len(ns)-1)) / 1e3
 	}
 	return d
+}
+
+// NearestRank returns the rank of a percentile among n sorted values, from 1 to n:
+// the least rank that at least that share of the values does not exceed.
+func NearestRank(share float64, n int) int {
+	return min(max(int(math.Ceil(share*float64(n))), 1), n)
 }
 
 // An Interval is the mean of repeats, and its confidence interval at the level

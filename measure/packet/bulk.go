@@ -19,6 +19,7 @@ import (
 	"vitrine"
 	"vitrine/internal/netns"
 	"vitrine/internal/thread"
+	"vitrine/measure/delay"
 )
 
 const (
@@ -248,7 +249,7 @@ func (l *lateness) percentiles(latest int64) ScheduleErrors {
 		all += uint64(n)
 	}
 	at := func(share float64) int64 {
-		rank, sum := uint64(nearestRank(share, int(all))), uint64(0)
+		rank, sum := uint64(delay.NearestRank(share, int(all))), uint64(0)
 		for step, n := range l {
 			if sum += uint64(n); sum >= rank {
 				return min(l.of(step), latest)

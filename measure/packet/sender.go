@@ -18,6 +18,7 @@ import (
 	"vitrine"
 	"vitrine/internal/netns"
 	"vitrine/internal/thread"
+	"vitrine/measure/delay"
 )
 
 const (
@@ -450,17 +451,12 @@ func (l *loop) result() Sent {
 	return s
 }
 
-// nearestRank returns the rank of the percentile among n values, from 1 to n.
-func nearestRank(share float64, n int) int {
-	return min(max(int(math.Ceil(share*float64(n))), 1), n)
-}
-
-// percentiles sorts the errors. Percentiles are by nearest rank, as in measure/delay.
+// percentiles sorts the errors. Percentiles are by nearest rank.
 func percentiles(errors []int64) ScheduleErrors {
 	if len(errors) == 0 {
 		return ScheduleErrors{}
 	}
 	slices.Sort(errors)
-	at := func(share float64) int64 { return errors[nearestRank(share, len(errors))-1] }
+	at := func(share float64) int64 { return errors[delay.NearestRank(share, len(errors))-1] }
 	return ScheduleErrors{P50: at(0.5), P90: at(0.9), P99: at(0.99), P999: at(0.999), Max: errors[len(errors)-1]}
 }
