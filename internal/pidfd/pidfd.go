@@ -1,4 +1,4 @@
-// Package pidfd ends processes through pidfds (pidfd_open(2), Linux 5.3). A pidfd never refers to
+// Package pidfd ends and awaits processes through pidfds (pidfd_open(2), Linux 5.3). A pidfd never refers to
 // another process, even if the PID is reused, and the end of its process can be awaited without
 // polling.
 package pidfd
@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
@@ -111,4 +112,31 @@ func (s Set) Wait(ctx context.Context) error {
 func (s Set) Alive(pid int) bool {
 	fd, has := s[pid]
 	return has && unix.PidfdSendSignal(fd, 0, nil, 0) == nil
+}
+
+// AwaitChild waits until a child of this process has ended. It does not reap the child, so that
+// the child's number stays its own. The caller must not reap it meanwhile. Go's poller does the
+// waiting where it can: a thread in waitid(2) would keep other threads of this process from
+// running for a while.
+func AwaitChild(pid int) {
+	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+		nonblocking := unix.SetNonblock(fd, true) == nil // else Go does not poll it
+		file := os.NewFile(uintptr(fd), "pidfd")
+		defer file.Close()
+		if conn, err := file.SyscallConn(); nonblocking && err == nil && conn.Read(ended) == nil {
+			return
+		}
+	}
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// ended reports whether the process of a pidfd has ended.
+func ended(pidfd uintptr) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+	return n > 0 && err == nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os/exec"
 	"testing"
+
+	"github.com/prometheus/procfs"
 )
 
 func sleeper(t *testing.T) *exec.Cmd {
@@ -66,5 +68,41 @@ func TestPidfdWaitIsBounded(t *testing.T) {
 	cancel()
 	if err := s.Wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("waiting for one that lives: %v", err)
+	}
+}
+
+// TestAwaitChildDoesNotReap checks that AwaitChild returns at the child's end, also if that was
+// before the call, and leaves the exit status to others.
+func TestAwaitChildDoesNotReap(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "read _; exit 7")
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	awaited := make(chan struct{})
+	go func() {
+		defer close(awaited)
+		AwaitChild(pid)
+	}()
+	select {
+	case <-awaited:
+		t.Error("a child that runs was not awaited")
+	default:
+	}
+	_ = in.Close()
+	<-awaited
+	AwaitChild(pid)
+	if p, err := procfs.NewProc(pid); err != nil {
+		t.Error(err)
+	} else if stat, err := p.Stat(); err != nil || stat.State != "Z" {
+		t.Errorf("the child's state is %q, %v, want Z", stat.State, err)
+	}
+	exit := new(exec.ExitError)
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		t.Errorf("exit %v, want 7", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"vitrine"
 	"vitrine/internal/cgroup"
 	"vitrine/internal/netns"
+	"vitrine/internal/pidfd"
 	"vitrine/internal/thread"
 	"vitrine/substrate"
 )
@@ -40,7 +41,6 @@ type holder interface {
 // A child is one started command.
 type child struct {
 	cmd     *exec.Cmd
-	pidfd   int // -1: the kernel has no pidfds
 	holder  holder
 	limited *cgroup.Group // the cgroup, if it has a memory limit; nil: none
 	killed  int           // the group's out-of-memory kills before the start
@@ -108,8 +108,7 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 	if in.removed {
 		return nil, errors.New("the instance was removed")
 	}
-	c := &child{cmd: cmd, pidfd: -1, done: make(chan struct{})}
-	cmd.SysProcAttr.PidFD = &c.pidfd
+	c := &child{cmd: cmd, done: make(chan struct{})}
 	if err := in.hold(c); err != nil {
 		return nil, err
 	}
@@ -168,7 +167,7 @@ func (in *Instance) fork(c *child) error {
 
 // wait reaps the command.
 func (c *child) wait() {
-	c.await()
+	pidfd.AwaitChild(c.pid()) // not reaped, so that signal never hits another process
 	looking := c.holder.ending()
 	c.mu.Lock()
 	err := errors.Join(c.cmd.Wait(), looking)
@@ -179,31 +178,6 @@ func (c *child) wait() {
 	}
 	c.err = err
 	close(c.done)
-}
-
-// await waits for the command's end without reaping it, so that signal never hits another
-// process. Go's poller does the waiting where it can: a thread in waitid(2) would keep
-// other threads of this process from running for a while.
-func (c *child) await() {
-	if c.pidfd >= 0 && unix.SetNonblock(c.pidfd, true) == nil {
-		file := os.NewFile(uintptr(c.pidfd), "pidfd")
-		defer file.Close()
-		if conn, err := file.SyscallConn(); err == nil && conn.Read(ready) == nil {
-			return
-		}
-	}
-	for {
-		err := unix.Waitid(unix.P_PID, c.pid(), nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
-}
-
-// ready reports whether the process of a pidfd has ended.
-func ready(pidfd uintptr) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
-	return n > 0 && err == nil
 }
 
 // onOwnThread calls f on its own thread, which ends with f. It never uses the process's first

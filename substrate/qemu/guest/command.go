@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/procfs"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/pidfd"
 )
 
 // groups holds a cgroup (version 2) for each command, which contains all its descendants.
@@ -154,12 +156,7 @@ func (a *agent) wait(number uint32, r *command, outputs []*output) error {
 // reap waits for the command's end. It takes mu before it reaps the command, because after
 // that another process may have its number.
 func (r *command) reap() error {
-	for {
-		err := unix.Waitid(unix.P_PID, r.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	pidfd.AwaitChild(r.cmd.Process.Pid)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer close(r.ended)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/pidfd"
 )
 
 // TestEndOfWhatHasEnded: end succeeds for a command whose cgroup is already gone.
@@ -33,9 +35,7 @@ func TestSignalBeforeReap(t *testing.T) {
 	r.mu.Lock()
 	waited := make(chan error, 1)
 	go func() { waited <- a.wait(7, r, nil) }()
-	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
+	pidfd.AwaitChild(cmd.Process.Pid)
 	if err := unix.Kill(-cmd.Process.Pid, 0); err != nil {
 		t.Errorf("the group of a command that signal holds: %v", err)
 	}
