@@ -17,8 +17,9 @@ func (c *campaign) climb(d *deployment) bool {
 		if !more {
 			return true
 		}
-		long := d.thorough && !want.recall || !d.first.valid && c.shortForStalls(math.Exp(want.x))
-		r, ok := c.measure(d, c.round(math.Exp(want.x)), long, want.why)
+		rate := c.round(math.Exp(want.x))
+		long := d.thorough && !want.recall || !d.first.valid && c.timeForBacklog(rate) < c.timeForStalls()
+		r, ok := c.measure(d, rate, long, want.why)
 		if !ok {
 			return false
 		}

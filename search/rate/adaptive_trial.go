@@ -70,7 +70,7 @@ func (c *campaign) rest(r reading) time.Duration {
 func (c *campaign) measure(d *deployment, rate float64, long bool, why string) (reading, bool) {
 	window := c.window(rate)
 	if long {
-		window = c.atMost(max(c.long(rate), c.stalls()))
+		window = c.long(rate)
 	}
 	for n := 0; ; n++ {
 		r, ok := c.trial(rate, window, why)
@@ -113,21 +113,23 @@ func (c *campaign) window(rate float64) time.Duration {
 	return min(max(c.cfg.Duration, c.needed(rate)), longest*c.cfg.Duration)
 }
 
-// long returns how long a trial lasts that verifies a rate.
+// long returns how long a trial lasts that shows slow backlogs and rare stalls.
 func (c *campaign) long(rate float64) time.Duration {
+	return c.atMost(max(c.timeForBacklog(rate), c.timeForStalls()))
+}
+
+// timeForBacklog returns how long a trial must be to show a backlog that grows slowly.
+func (c *campaign) timeForBacklog(rate float64) time.Duration {
 	const windows, needs = 3, 6
 	return max(windows*c.window(rate), needs*c.needed(rate))
 }
 
-// stalls returns how long a trial must be to see, more often than not, stalls of two
-// seconds that cost as much as the precision.
-func (c *campaign) stalls() time.Duration {
+// timeForStalls returns how long a trial must be to see, more often than not, stalls of
+// two seconds that cost as much as the precision.
+func (c *campaign) timeForStalls() time.Duration {
 	const stall = 2.4 // seconds
 	return time.Duration(stall / c.cfg.precision() * float64(time.Second)).Round(time.Second)
 }
-
-// shortForStalls reports whether even a long trial at the rate may miss such stalls.
-func (c *campaign) shortForStalls(rate float64) bool { return c.long(rate) < c.stalls() }
 
 // atMost limits how long a trial lasts.
 func (c *campaign) atMost(window time.Duration) time.Duration {
