@@ -1,8 +1,10 @@
 package runstate_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -16,11 +18,12 @@ import (
 
 const (
 	holderVariable = "VITRINE_RUNSTATE_TEST_HOLD"
+	held           = "the CPUs are locked"
 	limit          = time.Minute // far beyond what a busy host needs
 )
 
 // TestHoldCPUs is the code of another process: it locks CPUs 3 and 4 in the folder until its
-// standard input ends.
+// standard input ends. It prints held when it holds them.
 func TestHoldCPUs(t *testing.T) {
 	dir := os.Getenv(holderVariable)
 	if dir == "" {
@@ -30,9 +33,7 @@ func TestHoldCPUs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "held"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fmt.Println(held)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -45,7 +46,8 @@ func hold(t *testing.T, dir string) (pid int, stop io.Closer) {
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHoldCPUs$")
 	c.Env = append(os.Environ(), holderVariable+"="+dir)
 	in, err := c.StdinPipe()
-	if err == nil {
+	out, outErr := c.StdoutPipe()
+	if err = errors.Join(err, outErr); err == nil {
 		err = c.Start()
 	}
 	if err != nil {
@@ -55,14 +57,10 @@ func hold(t *testing.T, dir string) (pid int, stop io.Closer) {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	})
-	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(dir, "held")); err == nil {
-			return c.Process.Pid, in
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the other process did not lock its CPUs")
-		}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != held+"\n" {
+		t.Fatalf("the other process did not lock its CPUs: %q, %v", line, err)
 	}
+	return c.Process.Pid, in
 }
 
 func TestAnotherProcessHoldsCPU(t *testing.T) {
@@ -83,16 +81,16 @@ func TestAnotherProcessHoldsCPU(t *testing.T) {
 		t.Fatalf("CPU 2 should be free after a lock that failed: %v", err)
 	}
 
-	told := 0
+	calls := 0
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	l, err := runstate.WaitForCPUs(ctx, dir, []int{3, 4}, me, func(*runstate.CPUBusyError) {
-		if told++; told == 1 {
+		if calls++; calls == 1 {
 			_ = stop.Close()
 		}
 	})
-	if err != nil || told == 0 {
-		t.Fatalf("waiting: %v, told %d times", err, told)
+	if err != nil || calls == 0 {
+		t.Fatalf("waiting: %v, %d calls", err, calls)
 	}
 	if err := errors.Join(l.Close(), l.Close(), other.Close()); err != nil {
 		t.Error(err)
