@@ -100,6 +100,8 @@ func TestRecord(t *testing.T) {
 	h.want(t, 412, "GET", "/kv/a/b", "", "If-Match", "W/"+second) // a strong comparison, RFC 9110 section 13.1.1
 	h.want(t, 200, "GET", "/kv/a/b", "", "If-Match", `"x", `+second)
 	h.want(t, 200, "GET", "/kv/a/b", "", "If-Match", "*")
+	h.want(t, 412, "GET", "/kv/a/b", "", "If-Match", first, "If-None-Match", second) // If-Match first, RFC 9110 section 13.2.2
+	h.want(t, 304, "GET", "/kv/a/b", "", "If-Match", second, "If-None-Match", second)
 	h.want(t, 412, "PUT", "/kv/a/b", "three", "If-Match", first)
 	if r := h.want(t, 412, "PUT", "/kv/a/b", "three", "If-None-Match", "*"); r.header.Get("ETag") != second {
 		t.Errorf("412 tells ETag %s, it is %s", r.header.Get("ETag"), second)

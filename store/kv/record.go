@@ -35,12 +35,13 @@ func (a *API) get(w http.ResponseWriter, r *http.Request, key store.Key) error {
 	if !record.Expires.IsZero() {
 		h.Set("Expires", record.Expires.UTC().Format(http.TimeFormat))
 	}
+	// RFC 9110 section 13.2.2: If-Match comes first.
+	if match := r.Header.Get("If-Match"); match != "" && !containsTag(match, tag) {
+		return &Error{Status: http.StatusPreconditionFailed, Title: "the condition does not hold", ETag: tag}
+	}
 	if none := r.Header.Get("If-None-Match"); none != "" && (containsTag(none, tag) || containsTag(none, "W/"+tag)) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
-	}
-	if match := r.Header.Get("If-Match"); match != "" && !containsTag(match, tag) {
-		return &Error{Status: http.StatusPreconditionFailed, Title: "the condition does not hold", ETag: tag}
 	}
 	h["Content-Type"] = []string{contentType(record)}
 	h["Content-Length"] = []string{strconv.Itoa(len(record.Value))}
