@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -43,6 +44,7 @@ type Config struct {
 type Engine struct {
 	config   Config
 	client   *clientv3.Client
+	reader   pb.KVClient     // over the client's connection, with a bound of its own for answers
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	once     sync.Once
@@ -67,7 +69,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
 	}
-	e := &Engine{config: c, client: client}
+	e := &Engine{config: c, client: client, reader: clientv3.RetryKVClient(client)}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	first, cancel := context.WithTimeout(ctx, c.Dial)
 	defer cancel()

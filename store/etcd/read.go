@@ -3,10 +3,16 @@ package etcd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"iter"
 	"strings"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"vitrine/store"
 )
@@ -36,7 +42,11 @@ func (e *Engine) Get(ctx context.Context, key store.Key, r *store.Record) error 
 	return nil
 }
 
-const page = 128 // records or entries per request
+// Limits of one page of a scan: records or entries, and bytes.
+const (
+	page      = 128
+	pageBytes = 4 << 20
+)
 
 // Scan implements store.Engine. It reads page by page; each page is a view of its own instant.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
@@ -83,10 +93,11 @@ func (s *scan) run(ctx context.Context) error {
 }
 
 func (s *scan) pages(ctx context.Context, low, high string, do func(ctx context.Context, key string, value []byte, revision int64) error) error {
+	limit := int64(page)
 	for low < high {
-		answer, err := s.client.Get(ctx, low, clientv3.WithRange(high), clientv3.WithLimit(page))
+		answer, err := s.rangeOf(ctx, &pb.RangeRequest{Key: []byte(low), RangeEnd: []byte(high)}, &limit)
 		if err != nil {
-			return s.translate(err)
+			return err
 		}
 		for _, kv := range answer.Kvs {
 			if err := do(ctx, string(kv.Key), kv.Value, kv.ModRevision); err != nil || s.stopped {
@@ -97,8 +108,27 @@ func (s *scan) pages(ctx context.Context, low, high string, do func(ctx context.
 		if !answer.More {
 			return nil
 		}
+		limit = min(2*limit, page)
 	}
 	return nil
+}
+
+// rangeOf answers a range with at most limit keys. If the answer is over pageBytes, it halves limit
+// and asks again: the client library refuses a larger answer before it reads it. One record always
+// fits.
+func (e *Engine) rangeOf(ctx context.Context, r *pb.RangeRequest, limit *int64) (*pb.RangeResponse, error) {
+	for {
+		r.Limit = *limit
+		answer, err := e.reader.Range(ctx, r, grpc.MaxCallRecvMsgSize(pageBytes))
+		if err == nil {
+			return answer, nil
+		}
+		known := rpctypes.Error(err)
+		if status.Code(err) != codes.ResourceExhausted || errors.Is(known, rpctypes.ErrTooManyRequests) || *limit == 1 {
+			return nil, e.translate(known)
+		}
+		*limit /= 2
+	}
 }
 
 // follow passes on the record of an index entry if the record still has the tag.

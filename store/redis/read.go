@@ -51,7 +51,11 @@ func decode(r *store.Record, raw []byte) (err error) {
 	return r.Decode(raw[versionDigits:])
 }
 
-const page = 128 // names or entries per request
+// Limits of one page of a scan: names or entries, and bytes of records.
+const (
+	page      = 128
+	pageBytes = 4 << 20
+)
 
 // Scan implements store.Engine. It reads page by page; each page is a view of its own instant.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
@@ -128,30 +132,39 @@ func (s *scan) pages(ctx context.Context, key int, low, high string, name func(e
 	}
 }
 
-// fetch passes on the records of a page that still exist and still match.
+// fetch passes on the records of a page that still exist and still match. Each request answers with
+// at most pageBytes and one record.
 func (s *scan) fetch(ctx context.Context, names, entries []string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	values, err := s.client.HMGet(ctx, s.keys[keyRecords], names...).Result()
-	if err != nil {
-		return s.translate(err)
-	}
-	for i, v := range values {
-		raw, ok := v.(string)
-		if !ok {
-			continue
+	for len(names) > 0 {
+		args := make([]any, 0, 1+len(names))
+		args = append(args, pageBytes)
+		for _, name := range names {
+			args = append(args, name)
 		}
-		s.record.Key = store.Key{Space: s.query.Space, Name: names[i]}
-		if err := decode(&s.record, []byte(raw)); err != nil {
-			return err
+		values, err := s.scripts.read.Run(ctx, s.client, s.keys[:1], args...).Slice()
+		if err != nil {
+			return s.translate(err)
 		}
-		if s.query.Match != nil && !s.tagged(entries[i]) {
-			continue
+		if len(values) == 0 || len(values) > len(names) {
+			return fmt.Errorf("store: redis: the script answered %d records for %d names", len(values), len(names))
 		}
-		if s.stopped = !s.give(&s.record); s.stopped {
-			return nil
+		for i, v := range values {
+			raw, ok := v.(string)
+			if !ok {
+				continue
+			}
+			s.record.Key = store.Key{Space: s.query.Space, Name: names[i]}
+			if err := decode(&s.record, []byte(raw)); err != nil {
+				return err
+			}
+			if s.query.Match != nil && !s.tagged(entries[i]) {
+				continue
+			}
+			if s.stopped = !s.give(&s.record); s.stopped {
+				return nil
+			}
 		}
+		names, entries = names[len(values):], entries[len(values):]
 	}
 	return nil
 }
@@ -166,7 +179,10 @@ func (s *scan) tagged(entry string) bool {
 	return false
 }
 
-const watchBlock = 250 * time.Millisecond // how long one read of the log blocks
+const (
+	watchBlock = 250 * time.Millisecond // how long one read of the log blocks
+	watchCount = 8                      // changes in one read of the log, each with a record of up to 1 MiB
+)
 
 // Watch implements store.Engine.
 func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) iter.Seq2[*store.Event, error] {
@@ -243,7 +259,7 @@ func (e *Engine) readLog(ctx context.Context, space string, at uint64) ([]redis.
 		return nil, store.ErrClosed
 	}
 	got, err := e.watcher.XRead(ctx, &redis.XReadArgs{
-		Streams: []string{e.keys(space)[keyLog], strconv.FormatUint(at, 10) + "-0"}, Count: 64, Block: watchBlock,
+		Streams: []string{e.keys(space)[keyLog], strconv.FormatUint(at, 10) + "-0"}, Count: watchCount, Block: watchBlock,
 	}).Result()
 	switch {
 	case ctx.Err() != nil:

@@ -45,7 +45,7 @@ type Engine struct {
 	config   Config
 	client   redis.UniversalClient
 	watcher  redis.UniversalClient // blocking reads hold connections, so they have their own pool
-	scripts  struct{ write, sweep *redis.Script }
+	scripts  struct{ write, sweep, read *redis.Script }
 	promises atomic.Pointer[store.Promises]
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
@@ -80,7 +80,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	c.Check = cmp.Or(c.Check, 10*time.Second)
 	c.Sweep = cmp.Or(c.Sweep, 250*time.Millisecond)
 	e := &Engine{config: c, client: connect(c, c.Pool), watcher: connect(c, c.Watches), spaces: map[string]struct{}{}}
-	e.scripts.write, e.scripts.sweep = redis.NewScript(writeSource), redis.NewScript(sweepSource)
+	e.scripts.write, e.scripts.sweep, e.scripts.read = redis.NewScript(writeSource), redis.NewScript(sweepSource), redis.NewScript(readSource)
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p, err := e.ask(ctx)
 	if err != nil {

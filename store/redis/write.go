@@ -15,6 +15,9 @@ var writeSource string
 //go:embed sweep.lua
 var sweepSource string
 
+//go:embed read.lua
+var readSource string
+
 // Write implements store.Engine.
 func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error {
 	if err := store.ValidOps(space, ops); err != nil {

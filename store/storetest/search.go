@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -93,4 +95,37 @@ func testReindex(t *testing.T, s *suite) {
 	if got := by("5") + "|" + by("6"); got != "|r" {
 		t.Errorf("made again over an expired record: %q", got)
 	}
+}
+
+// testScanBytes scans records of 1 MiB. However many there are, the engine may hold a few at a time.
+func testScanBytes(t *testing.T, s *suite) {
+	const records, most = 48, 24 << 20
+	value := make([]byte, store.MaxValue)
+	for i := range records {
+		s.write(t, store.Op{Action: store.Put, Name: fmt.Sprintf("%02d", i), Value: value, Tags: tags("t", "v")})
+	}
+	for _, m := range []*store.Match{nil, {Tag: "t", Op: store.Equal, Value: "v"}} {
+		before, n := heap(), 0
+		for r, err := range s.Scan(t.Context(), store.Query{Space: "s", Match: m}) {
+			if err != nil || len(r.Value) != store.MaxValue || r.Key.Name != fmt.Sprintf("%02d", n) {
+				t.Fatalf("record %d: %s of %d bytes, %v", n, r.Key.Name, len(r.Value), err)
+			}
+			if n++; n == 1 {
+				if held := heap() - before; held > most {
+					t.Errorf("match %v: %d MiB are held at the first record", m, held>>20)
+				}
+			}
+		}
+		if n != records {
+			t.Errorf("match %v: %d records of %d", m, n, records)
+		}
+	}
+}
+
+// heap returns the bytes in use after a garbage collection.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

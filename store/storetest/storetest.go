@@ -47,6 +47,11 @@ type Open func(t *testing.T, clock *Clock) store.Engine
 // Run runs the suite on the engine. It skips what the engine does not promise.
 func Run(t *testing.T, open Open) {
 	promises := open(t, NewClock()).Promises()
+	// Before the parallel tests, because it measures the heap.
+	t.Run("scan within bytes", func(t *testing.T) {
+		clock := NewClock()
+		testScanBytes(t, &suite{Engine: open(t, clock), clock: clock})
+	})
 	for _, c := range []struct {
 		name string
 		test func(t *testing.T, s *suite)
