@@ -20,7 +20,6 @@ type Spec struct {
 	Memory    int64         // memory limit in bytes; 0: none
 	CPUs      []int         // CPUs the instance may run on; empty: any
 	CFSPeriod time.Duration // of the quota; 0: DefaultCFSPeriod
-	Idle      bool          // gets only the CPU time that nobody else wants; process only
 	Dir       string        // the instance's own folder on the host, for logs and scratch; must exist
 }
 
@@ -117,17 +116,4 @@ type Guest interface {
 func OwnKernel(s Substrate) bool {
 	g, ok := s.(Guest)
 	return ok && g.OwnKernel()
-}
-
-// An Outranker is a Substrate whose instances may share a CPU with an idle instance
-// (Spec.Idle) of the host.
-type Outranker interface {
-	// OutranksIdle reports whether an idle instance takes no CPU time from them.
-	OutranksIdle() bool
-}
-
-// OutranksIdle reports whether a substrate's instances lose no CPU time to idle instances.
-func OutranksIdle(s Substrate) bool {
-	o, ok := s.(Outranker)
-	return ok && o.OutranksIdle()
 }

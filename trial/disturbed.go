@@ -14,7 +14,6 @@ import (
 type lookout struct {
 	watch    quiet.Watch
 	from, to time.Time
-	spun     time.Duration // CPU time of the processes that keep CPUs awake: before the trial; after end, during it
 	ended    bool
 }
 
@@ -27,16 +26,15 @@ func (s *site) lookOut(ctx context.Context) (*lookout, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch the host: %w", err)
 	}
-	return &lookout{watch: watch, spun: s.spun()}, nil
+	return &lookout{watch: watch}, nil
 }
 
 // end ends the watching. It may be called more than once.
-func (l *lookout) end(ctx context.Context, s *site) (err error) {
+func (l *lookout) end(ctx context.Context) (err error) {
 	if l.watch == nil || l.ended {
 		return nil
 	}
 	l.ended = true
-	l.spun = s.spun() - l.spun
 	if l.from, l.to, err = l.watch.End(ctx); err != nil {
 		return fmt.Errorf("watch the host: %w", err)
 	}
@@ -49,13 +47,12 @@ func (l *lookout) judge(out *vitrine.Outcome, use map[string]vitrine.Use) {
 	if l.watch == nil {
 		return
 	}
-	host, why := l.watch.Judge(l.own(use))
+	host, why := l.watch.Judge(own(use))
 	quiet.Mark(out, host, why)
 }
 
-// own returns how many CPUs the instances and the processes that keep CPUs awake used;
-// NaN: one instance's use is not known.
-func (l *lookout) own(use map[string]vitrine.Use) float64 {
+// own returns how many CPUs the instances used; NaN: one instance's use is not known.
+func own(use map[string]vitrine.Use) float64 {
 	var sum float64
 	for _, u := range use {
 		if u.CPU == nil {
@@ -63,7 +60,7 @@ func (l *lookout) own(use map[string]vitrine.Use) float64 {
 		}
 		sum += *u.CPU
 	}
-	return sum + float64(l.spun)/float64(l.to.Sub(l.from))
+	return sum
 }
 
 // tooNoisy returns the error that ends the campaign after too many disturbed trials in a

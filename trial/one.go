@@ -35,7 +35,7 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 	if err != nil {
 		return out, err
 	}
-	defer func() { err = errors.Join(err, host.end(context.WithoutCancel(ctx), s)) }()
+	defer func() { err = errors.Join(err, host.end(context.WithoutCancel(ctx))) }()
 	warmup, started := s.Workload.Warmup, time.Now()
 	begin := started.Add(warmup)
 	watch, err := monitor.Start(ctx, monitor.Config{Origin: begin}, s.vantages(), usage)
@@ -57,7 +57,7 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 	if report.WindowStart > 0 {
 		begin = time.UnixMicro(int64(report.WindowStart * 1e6))
 	}
-	if err := errors.Join(host.end(ctx, s), watch.Stop()); err != nil {
+	if err := errors.Join(host.end(ctx), watch.Stop()); err != nil {
 		return out, err
 	}
 	if trialErr == nil {

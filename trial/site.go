@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"time"
 
@@ -21,7 +22,7 @@ type site struct {
 	choice    spec.Choice
 	bed       *testbed.Site // nil: no trial has run yet
 	generator *testbed.Instance
-	awake     []awake // the processes that keep the function's CPUs awake
+	awake     io.Closer // keeps the CPUs awake; nil: they may halt
 
 	sizing     vitrine.Sizing
 	deployment *deployment // nil: the sizing is not deployed
@@ -42,9 +43,9 @@ func (s *site) open(ctx context.Context) (err error) {
 	}
 	s.generator = placed.Instances[0]
 	if s.choice.KeepAwake {
-		return s.keepAwake(ctx)
+		s.awake, err = keepAwake()
 	}
-	return nil
+	return err
 }
 
 // ready prepares the sizing for the next trial: it deploys it afresh if asked or
@@ -54,9 +55,6 @@ func (s *site) ready(ctx context.Context, restart bool, settle time.Duration) er
 		if err := s.open(ctx); err != nil {
 			return err
 		}
-	}
-	if err := s.checkAwake(); err != nil {
-		return err
 	}
 	if s.deployment != nil && !restart && !s.stale {
 		return wait(ctx, settle)
@@ -99,7 +97,11 @@ func (s *site) close(ctx context.Context) error {
 	if s.bed == nil {
 		return nil
 	}
-	return errors.Join(s.end(ctx), s.bed.Close(ctx))
+	err := errors.Join(s.end(ctx), s.bed.Close(ctx))
+	if s.awake != nil {
+		err = errors.Join(err, s.awake.Close())
+	}
+	return err
 }
 
 // decideFresh decides whether the next trial needs a fresh deployment: a stateful function

@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/document"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/load"
@@ -46,11 +46,6 @@ func TestMain(m *testing.M) {
 			exit(call(os.Args[2]))
 		case "drive":
 			exit(drive(os.Args[2:]))
-		case trial.AwakeVerb:
-			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-			err := trial.Spin(ctx, os.Args[2])
-			stop()
-			exit(err)
 		case "deaf":
 			exit(deaf(os.Args[2:]))
 		}
@@ -550,85 +545,47 @@ func lines(t *testing.T, path string) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 }
 
-// While a trial runs, a process that takes only idle time keeps each of the function's
-// CPUs from going idle.
+// While a trial runs with keep_awake, no CPU of the function enters an idle state that has
+// to be left by waking up. Without keep_awake they do.
 func TestKeepAwake(t *testing.T) {
-	c := setUp(t, "", "[fr1s]", "")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.config.Testbed.Self = self
-	c.config.Deployment.Servers.KeepAwake = document.OneOrMany[document.Switch]{true}
-	spinning := map[int]bool{}
-	c.config.Observe = func(e trial.Event) {
-		if e.Kind != trial.TrialDone {
-			return
-		}
-		for _, pid := range running(t, self, trial.AwakeVerb) {
-			var on unix.CPUSet
-			if err := unix.SchedGetaffinity(pid, &on); err != nil {
-				t.Error(err)
-			}
-			for _, cpu := range c.config.CPUs.Function {
-				if on.IsSet(cpu) && on.Count() == 1 && idlePolicy(t, pid) {
-					spinning[cpu] = true
-				}
+	for _, awake := range []bool{true, false} {
+		c := setUp(t, "", "[fr1s]", "")
+		c.config.Deployment.Servers.KeepAwake = document.OneOrMany[document.Switch]{document.Switch(awake)}
+		var seen []int // at the end of each trial
+		c.config.Observe = func(e trial.Event) {
+			if e.Kind == trial.TrialDone {
+				seen = append(seen, halts(t, c.config.CPUs.Function))
 			}
 		}
-	}
-	if _, err := c.measure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, cpu := range c.config.CPUs.Function {
-		if !spinning[cpu] {
-			t.Errorf("nothing kept CPU %d awake", cpu)
+		_, err := c.measure(t.Context())
+		hosttest.Need(t, err)
+		if len(seen) < 2 || awake != (seen[0] == seen[len(seen)-1]) {
+			t.Errorf("keep_awake %v: at the ends of the trials the function's CPUs had halted %d times", awake, seen)
 		}
-	}
-	if left := running(t, self, trial.AwakeVerb); len(left) > 0 {
-		t.Errorf("processes %v still spin", left)
 	}
 }
 
-// running lists the processes whose arguments begin with args.
-func running(t *testing.T, args ...string) []int {
+// halts returns how often the CPUs have entered idle states other than the first, which polls.
+func halts(t *testing.T, cpus []int) (sum int) {
 	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pids []int
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil || !strings.HasPrefix(string(text), strings.Join(args, "\x00")+"\x00") {
-			continue // other processes may end meanwhile
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+	for _, cpu := range cpus {
+		files, err := filepath.Glob(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/cpuidle/state[1-9]*/usage", cpu))
 		if err != nil {
 			t.Fatal(err)
 		}
-		pids = append(pids, pid)
-	}
-	return pids
-}
-
-// idlePolicy reports whether a thread of the process has the scheduling policy SCHED_IDLE.
-func idlePolicy(t *testing.T, pid int) bool {
-	t.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, thread := range threads {
-		id, err := strconv.Atoi(filepath.Base(thread))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if attr, err := unix.SchedGetAttr(id, 0); err == nil && attr.Policy == unix.SCHED_IDLE {
-			return true
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			count, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += count
 		}
 	}
-	return false
+	return sum
 }
 
 func TestInterruptInsideATrial(t *testing.T) {

@@ -22,7 +22,6 @@ type Limits struct {
 	Period time.Duration // period of the quota
 	Memory int64         // bytes; 0: no limit
 	CPUs   []int         // CPUs to run on; empty: any
-	Idle   bool          // run only when no other group wants the CPU
 }
 
 // Limits that the kernel sets for quotas (kernel/sched/core.c, min_cfs_quota_period and
@@ -174,11 +173,6 @@ func (g *Group) limit(l Limits) error {
 			return err
 		}
 	}
-	if l.Idle {
-		if err := g.idle(); err != nil {
-			return err
-		}
-	}
 	if len(l.CPUs) > 0 && g.host.Has(CPUSet) {
 		if err := set(g.dir(g.host.tree(CPUSet)), "cpuset.cpus", list(l.CPUs)); err != nil {
 			return err
@@ -188,20 +182,6 @@ func (g *Group) limit(l Limits) error {
 		return g.memory(strconv.FormatInt(l.Memory, 10))
 	}
 	return nil
-}
-
-// idle gives the group only CPU time that other groups leave (Linux 5.15), or before that the
-// smallest weight.
-func (g *Group) idle() error {
-	dir := g.dir(g.host.tree(CPU))
-	err := set(dir, "cpu.idle", "1")
-	switch {
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	case g.host.Version == 2:
-		return set(dir, "cpu.weight", "1")
-	}
-	return set(dir, "cpu.shares", "2")
 }
 
 // SetQuota changes only the CPU quota to that of the limits.

@@ -60,9 +60,6 @@ func (s *Substrate) BootsUnlimited() bool { return substrate.BootsUnlimited(s.co
 // OwnKernel reports whether the substrate's instances have their own kernel.
 func (s *Substrate) OwnKernel() bool { return substrate.OwnKernel(s.config.Substrate) }
 
-// OutranksIdle reports whether idle instances take no CPU time from the substrate's.
-func (s *Substrate) OutranksIdle() bool { return substrate.OutranksIdle(s.config.Substrate) }
-
 // Create makes the instance with the image that was built for this substrate. The substrate
 // itself handles a Spec.Image that names no application.
 func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {

@@ -43,7 +43,7 @@ func (in *Instance) make() error {
 	s := in.substrate
 	if s.groups != nil {
 		group, err := s.groups.Create(in.spec.Run, in.spec.Name, cgroup.Limits{
-			VCPUs: in.spec.VCPUs, Period: in.spec.CFSPeriod, Memory: in.spec.Memory, CPUs: in.spec.CPUs, Idle: in.spec.Idle,
+			VCPUs: in.spec.VCPUs, Period: in.spec.CFSPeriod, Memory: in.spec.Memory, CPUs: in.spec.CPUs,
 		})
 		if err != nil {
 			return err

@@ -176,10 +176,6 @@ func (s *Substrate) forget(in *Instance) {
 	maps.DeleteFunc(s.bound, func(_ int, of *Instance) bool { return of == in })
 }
 
-// OutranksIdle reports whether this process may use cgroups: an idle instance runs in its own
-// cgroup, which has the lowest weight.
-func (s *Substrate) OutranksIdle() bool { return s.groups != nil }
-
 // Close removes all instances and the run's cgroup.
 func (s *Substrate) Close(ctx context.Context) error {
 	err := s.instances.Close(ctx)

@@ -102,13 +102,6 @@ func unlimited(t *testing.T) *Substrate {
 	return s
 }
 
-// TestProcessIdleWithoutCgroups: Spec.Idle needs a cgroup.
-func TestProcessIdleWithoutCgroups(t *testing.T) {
-	if unlimited(t).OutranksIdle() {
-		t.Error("without cgroups an idle instance takes no CPU time from others")
-	}
-}
-
 func TestProcessWholeCPUsWithoutCgroups(t *testing.T) {
 	s := unlimited(t)
 	create := func(name string, vcpus float64, cpus ...int) (*Instance, error) {
