@@ -87,7 +87,7 @@ func (d *Director) explainPick(v *table.View, e *client.Explanation, ty table.Ty
 	}
 	i, ok := v.Table.Pick(ty, key, table.RegionOf(region), v.Health)
 	if !ok {
-		step("no instance of type %s is active and up: 503", v.Table.Types()[ty])
+		step("no instance of type %s is active and up: the director refuses the request", v.Table.Types()[ty])
 		return
 	}
 	e.Instance, e.Address = v.Table.Instance(i).Name, v.Table.Instance(i).Address.String()

@@ -121,7 +121,7 @@ func (c *collector) types(e emitter) {
 		now := g.Read()
 		e.gauge("gate_rate", "Transactions per second that the overload gate admits.", now.Rate, "type", name)
 		e.count("gate_admitted_total", "Transactions admitted.", now.Admitted, "type", name)
-		e.count("gate_refused_total", "Transactions refused with 503.", now.Refused, "type", name)
+		e.count("gate_refused_total", "Transactions refused.", now.Refused, "type", name)
 		e.gauge("gate_loss", "Share refused recently, 0 to 1, as in RFC 7339 feedback.", float64(now.Loss)/100, "type", name)
 	}
 }

@@ -216,7 +216,7 @@ func (s site) ask(from, to string, message []byte) (status int, text string) {
 }
 
 // TestNoInstanceIs503 checks that without a live instance requests are answered 503 with
-// Retry-After, and counted. Tables with duplicates are refused and change nothing.
+// Retry-After, or 500 while another type has one, and counted. Tables with duplicates are refused and change nothing.
 func TestNoInstanceIs503(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio")
@@ -228,11 +228,11 @@ func TestNoInstanceIs503(t *testing.T) {
 	}
 	refused := func() float64 { return d.metric("vitrine_director_failures_total", `cause="no_instance"`) }
 	status, text := s.ask(s.at(firstPhone, 0), d.address, request("INVITE", "none-of-the-type", ""))
-	if status != 503 || !strings.Contains(text, "Retry-After:") {
+	if status != 500 || !strings.Contains(text, "Retry-After:") {
 		t.Errorf("with no instance of the type: %s", text)
 	}
 	if n := refused(); n == 0 {
-		t.Error("503 was not counted")
+		t.Error("500 was not counted")
 	}
 
 	other := entry(in, 0)

@@ -68,7 +68,7 @@ func TestNobodyThere(t *testing.T) {
 	peer.send(createSession("001010000000001", 5, peer.address, 1000))
 	m := peer.receive()
 	v, _ := m.Find(gtpc.Cause, 0)
-	if cause, _ := gtpc.ParseCause(v); m.Type != gtpc.CreateSessionResponse || m.Sequence != 5 || m.TEID != 1000 || cause != gtpc.NoResourcesAvailable {
+	if cause, _ := gtpc.ParseCause(v); m.Type != gtpc.CreateSessionResponse || m.Sequence != 5 || m.TEID != 1000 || cause != gtpc.PeerNotResponding {
 		t.Errorf("%+v, cause %d", m, cause)
 	}
 	peer.send(plain(gtpc.ModifyBearerCommand, 7, 5|gtpc.CommandSequence)) // a command has no such response

@@ -73,7 +73,7 @@ func (w *worker) destination(t *turn) (to way, target *table.Target, ok bool) {
 		w.fail(meter.NoType, meter.Unruled, &w.counts.unruled)
 		return way{}, nil, false
 	case x.target == nil:
-		w.reject(t, x.rule.ty, meter.NoInstance, gtpc.NoResourcesAvailable)
+		w.reject(t, x.rule.ty, meter.NoInstance, gtpc.PeerNotResponding)
 		return way{}, nil, false
 	}
 	to.to, to.receiver = x.target.Address, instanceOf(x.target)

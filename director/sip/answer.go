@@ -32,7 +32,7 @@ func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause
 				b = sip.AppendField(b, "Unsupported", f.Value)
 			}
 		}
-	case 503:
+	case 500, 503:
 		b = append(b, "Retry-After: "...)
 		b = strconv.AppendInt(b, int64(p.retryAfter(s)/time.Second), 10)
 		b = append(b, '\r', '\n')
@@ -43,6 +43,16 @@ func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause
 		b = p.withFeedback(b, p.rules.types[s.stamp.ty].Gate)
 	}
 	return p.reply(b, to)
+}
+
+// refuse answers a request that its type cannot serve now. 503 makes a client send nothing
+// at all for a while (RFC 3261 section 21.5.4), so while another type serves, the answer is
+// 500.
+func (p *Proxy) refuse(m *sip.Message, s *pass, cause meter.Cause) bool {
+	if p.server.epochs.View().Health.ServesOther(p.rules.all, s.stamp.ty) {
+		return p.answer(m, s, 500, "Server Internal Error", cause)
+	}
+	return p.answer(m, s, 503, "Service Unavailable", cause)
 }
 
 // withFeedback returns an answer with the gate's feedback in its Via.
@@ -61,7 +71,7 @@ func (p *Proxy) withFeedback(answer []byte, gate *overload.Gate) []byte {
 	return append(b, answer[at+len(v.Text):]...)
 }
 
-// retryAfter returns the Retry-After value of a 503, in whole seconds.
+// retryAfter returns the Retry-After value of a refusal, in whole seconds.
 func (p *Proxy) retryAfter(s *pass) time.Duration {
 	if s.stamp.ty != noType {
 		if gate := p.rules.types[s.stamp.ty].Gate; gate != nil {

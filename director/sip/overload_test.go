@@ -31,18 +31,18 @@ func TestOverload(t *testing.T) {
 	if want := `SIP/2.0/UDP 192.0.2.7:5060;rport=5060;received=192.0.2.7;branch=z9hG4bKclient;oc=0;oc-algo="loss";oc-validity=1000;oc-seq=0.0`; string(m.Via) != want {
 		t.Errorf("Via %s, want %s in\n%s", m.Via, want, back.text)
 	}
-	r, m = s.status(503, strings.Replace(text, "reg1", "reg2", 1), client, udp4)
+	r, m = s.status(500, strings.Replace(text, "reg1", "reg2", 1), client, udp4)
 	if !strings.Contains(r.text, "\r\nRetry-After: 1\r\n") || !strings.Contains(string(m.Via), ";oc=0;") {
 		t.Errorf("%s", r.text)
 	}
 	dialog := strings.Replace(register, "To: <sip:a@example.com>", "To: <sip:a@example.com>;tag=x", 1)
-	s.status(503, dialog, client, udp4) // anybody can write a To tag
+	s.status(500, dialog, client, udp4) // anybody can write a To tag
 	in := func(callID string) string {
 		route := s.route('i', s.targetOf(s.epochs.View().Table.ByName("reg-2").Address.String()), callID)
 		return strings.Replace(dialog, "\r\nMax-Forwards", "\r\nRoute: "+route+"\r\nMax-Forwards", 1)
 	}
-	s.status(503, in("another dialog's"), client, udp4)
-	s.status(503, strings.Replace(in("reg1"), "To: <sip:a@example.com>;tag=x", "To: <sip:a@example.com>", 1), client, udp4)
+	s.status(500, in("another dialog's"), client, udp4)
+	s.status(500, strings.Replace(in("reg1"), "To: <sip:a@example.com>;tag=x", "To: <sip:a@example.com>", 1), client, udp4)
 	if r, m := s.must(in("reg1"), client, udp4); !m.IsRequest() || r.to != "10.0.0.2:5060" {
 		t.Errorf("within the dialog:\n%s", r.text)
 	}
@@ -64,7 +64,7 @@ func TestInstanceFeedback(t *testing.T) {
 			if again, _ := s.must(text, client, udp4); again != r {
 				t.Errorf("a retransmission became\n%s", again.text)
 			}
-			if m.Status == 503 {
+			if m.Status == 500 {
 				n++
 			}
 		}
@@ -204,7 +204,7 @@ func TestRingingIsNoOverload(t *testing.T) {
 				}
 				id := fmt.Sprintf("Call-ID: ring%d", i)
 				r, m := s.must(lines("INVITE sip:b@example.com SIP/2.0", id), client, udp4)
-				if m.Status == 503 {
+				if m.Status == 500 {
 					refused++
 					continue
 				}

@@ -254,7 +254,7 @@ func TestRules(t *testing.T) {
 		{"BYE sip:a@x SIP/2.0", "", "session"},
 		{"UPDATE sip:a@x SIP/2.0", "", "session"},
 		{"MESSAGE tel:+1234 SIP/2.0", "", "six"},
-		{"PUBLISH sip:a@x SIP/2.0", "", "503"},
+		{"PUBLISH sip:a@x SIP/2.0", "", "500"},
 		{"invite sip:a@x SIP/2.0", "", "501"},
 		{"OPTIONS sip:a@x SIP/2.0", "", "501"},
 		{"OPTIONS sip:director.test SIP/2.0", "", "200"},

@@ -234,12 +234,12 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 	}
 	s.stamp.ty = ty
 	if !ok {
-		return p.answer(m, s, 503, "Service Unavailable", meter.NoInstance)
+		return p.refuse(m, s, meter.NoInstance)
 	}
 	options := &p.rules.types[ty]
 	if (options.Gate != nil || p.rules.feedback) && s.isGated(m) {
 		if p.rules.feedback && p.server.losses.refuses(p.in.At, s.target, s.stamp.transaction) || !p.admit(options.Gate) {
-			return p.answer(m, s, 503, "Service Unavailable", meter.Overloaded)
+			return p.refuse(m, s, meter.Overloaded)
 		}
 	}
 	s.stamp.id = s.target.ID

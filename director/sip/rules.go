@@ -84,6 +84,7 @@ type Rules struct {
 	region   func(netip.Addr) table.Region
 	trusted  []netip.Prefix
 	feedback bool
+	all      table.Types // that a rule names
 }
 
 type typeRules struct {
@@ -121,6 +122,7 @@ func NewRules(c RulesConfig) (*Rules, error) {
 			return nil, fmt.Errorf("rule %d: unknown key number %d", i+1, in.Key)
 		}
 		r.rules = append(r.rules, steeringRule{in.Method, in.Event, ty, in.Key})
+		r.all.Add(ty)
 	}
 	for _, name := range c.Names {
 		r.names = append(r.names, strings.ToLower(name))

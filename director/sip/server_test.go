@@ -411,7 +411,7 @@ func TestExplainChangesNothing(t *testing.T) {
 	}
 	gate.Admit(s.now)
 	refused, err := d.Explain(s.now, s.meter.Probe(), client, []byte(register))
-	if err != nil || !bytes.HasPrefix(refused.Message, []byte("SIP/2.0 503 ")) || gate.Read().Refused != 0 {
+	if err != nil || !bytes.HasPrefix(refused.Message, []byte("SIP/2.0 500 ")) || gate.Read().Refused != 0 {
 		t.Errorf("without a token: %s %v", refused.Message, err)
 	}
 	response := strings.Replace(respond(string(x.Message), 200, ""), `;oc;oc-algo="loss"`, ";oc=100;oc-seq=1", 1)

@@ -14,9 +14,20 @@ const (
 
 // Health is the local health of a table's instances. It is immutable.
 type Health struct {
-	avoid set // full or away: gets no key by Pick
-	away  set // away, or in state down or starting: gets nothing at all
+	avoid  set   // full or away: gets no key by Pick
+	away   set   // away, or in state down or starting: gets nothing at all
+	served Types // that have an active instance that is not away
 }
+
+// Types is a set of aggregate types.
+type Types uint64
+
+// Add adds a type.
+func (s *Types) Add(ty Type) { *s |= 1 << ty }
+
+// ServesOther reports whether a type of the set other than ty has an active instance that is
+// not away.
+func (h *Health) ServesOther(all Types, ty Type) bool { return h.served&all&^(1<<ty) != 0 }
 
 type set []uint64
 
@@ -27,7 +38,7 @@ func (s set) add(i int32)      { s[i>>6] |= 1 << (i & 63) }
 // up. If no active instance of a type is up, no instance of the type counts as full.
 func (t *Table) Health(condition func(*Target) Condition) *Health {
 	n := len(t.targets)/64 + 1
-	h := &Health{make(set, n), make(set, n)}
+	h := &Health{avoid: make(set, n), away: make(set, n)}
 	for ty := range t.parts {
 		p := &t.parts[ty]
 		open := false
@@ -43,6 +54,9 @@ func (t *Table) Health(condition func(*Target) Condition) *Health {
 				h.avoid.add(i)
 			}
 			open = open || (c == Up && t.targets[i].State == vitrine.Active)
+			if c != Away && t.targets[i].State == vitrine.Active {
+				h.served.Add(Type(ty))
+			}
 		}
 		if open {
 			continue
