@@ -47,6 +47,7 @@ type Config struct {
 	Regions    []Region       `yaml:"regions"`                                            // The regions of clients.
 	Trusted    []netip.Prefix `yaml:"trusted"`                                            // SIP: networks, such as 10.2.0.0/24, that instances also send from, besides their own IP addresses. Requests from there by the director's Path or Record-Route go outward, and responses from there count.
 	Health     Health         `yaml:"health"`                                             // How instances are checked.
+	Panic      Percent        `yaml:"panic" jsonschema:"format=percent,example=50%"`      // If more than this share of a type's active instances is away, or all of them, all count as up. Left out or off: instances that are away get nothing.
 	Overload   *Overload      `yaml:"overload"`                                           // The gate at the ingress of each type; left out: no gate.
 	Feedback   bool           `yaml:"feedback"`                                           // SIP: ask instances for overload feedback (RFC 7339).
 	Bounded    float64        `yaml:"bounded_load" jsonschema:"minimum=1"`                // An instance with more than this many times its share of the transactions in flight gets no new keys. Left out: off.
@@ -81,6 +82,7 @@ type Type struct {
 	Transport string    `yaml:"transport" jsonschema:"enum=udp,enum=tcp"`          // SIP: the transport to instances; default udp.
 	Drain     string    `yaml:"drain" jsonschema:"enum=transaction,enum=dialog"`   // What draining waits for; default transaction.
 	Number    uint8     `yaml:"number" jsonschema:"minimum=1,maximum=7"`           // GTP-C: its number in the TEIDs that its instances hand out. Left out: the instances use no prefix, and the director learns their TEIDs.
+	Panic     *Percent  `yaml:"panic" jsonschema:"format=percent"`                 // Its own share, instead of the file's.
 	Overload  *Overload `yaml:"overload"`                                          // Its own gate, instead of the file's.
 	Rooms     []Room    `yaml:"rooms"`                                             // Regions that keep only a share of their own traffic.
 }

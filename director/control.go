@@ -176,7 +176,7 @@ func (d *Director) status() client.Status {
 	s := client.Status{
 		Epoch: v.Table.Epoch(), Digest: digest, Pending: version != published, Changed: since.Seconds(), Transition: d.epochs.Transition().Seconds(),
 		InTransition: !first && since < d.epochs.Transition(), Restarted: v.Previous(now) != nil, Types: v.Table.Types(),
-		Begun: d.begun, PID: os.Getpid(), Steering: client.SteeringCounters(d.steered()),
+		Panic: d.panics(), Begun: d.begun, PID: os.Getpid(), Steering: client.SteeringCounters(d.steered()),
 	}
 	listen := d.config.Load().Listen
 	s.SIP, s.GTPC = d.listening(SIP, listen.SIP), d.listening(GTPC, listen.GTPC)

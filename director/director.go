@@ -69,6 +69,8 @@ type Director struct {
 	counts  struct{ epochs, publications, stateFailures atomic.Uint64 }
 	busy    atomic.Pointer[map[string]bool] // instances that count as full by bounded load
 
+	panicking atomic.Pointer[map[string]bool] // types in panic, as published
+
 	begun time.Time
 }
 

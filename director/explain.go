@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"vitrine"
@@ -69,6 +70,9 @@ func (d *Director) explainPick(v *table.View, e *client.Explanation, ty table.Ty
 	step := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
 	if region != "" {
 		step("the client is in region %s", region)
+	}
+	if name := v.Table.Types()[ty]; slices.Contains(d.panics(), name) {
+		step("type %s is in panic: its instances count as up although checks fail", name)
 	}
 	for _, c := range v.Table.Choices(ty, key, table.RegionOf(region), v.Health) {
 		where := "of all regions"

@@ -2,6 +2,7 @@ package director
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -103,6 +104,11 @@ func (c *collector) types(e emitter) {
 		if t.Name == "" {
 			continue
 		}
+		panics := 0.0
+		if slices.Contains(c.d.panics(), t.Name) {
+			panics = 1
+		}
+		e.gauge("panic", "1 while the type's instances count as up although checks fail.", panics, "type", t.Name)
 		desc, values := describe("latency_seconds", "Time from request to final answer.", []string{"type", t.Name})
 		buckets := make(map[float64]uint64, len(t.Latency))
 		total := uint64(0)

@@ -76,7 +76,17 @@ func (d *Director) publish() (wait time.Duration, err error) {
 	}
 	d.published = version
 	d.counts.publications.Add(1)
-	return d.epochs.Publish(d.now(), next, d.condition), nil
+	panicking := d.inPanic(next)
+	wait = d.epochs.Publish(d.now(), next, func(t *table.Target) table.Condition {
+		if panicking[t.TypeName()] {
+			return table.Up
+		}
+		return d.condition(t)
+	})
+	if wait == 0 {
+		d.notePanic(panicking)
+	}
+	return wait, nil
 }
 
 // recordEpoch writes the new epoch to disk before it is in force. The director continues if

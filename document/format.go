@@ -34,6 +34,7 @@ func Formats() []Format {
 			}
 			return nil
 		}},
+		{"percent", `^(off|100%|[1-9][0-9]?%)$`, `want "off", or a share from 1% to 100%`, nil},
 		{"byte-size", sizePattern.String(), `want bytes such as "256MiB" or "1.5GB", at most 1024 TiB`, func(s string) error {
 			_, err := ParseSize(s)
 			return err

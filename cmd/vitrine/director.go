@@ -223,6 +223,9 @@ func (k *directorControl) status() *cobra.Command {
 				fmt.Fprintf(t, "transition\tfor %.1fs more\n", s.Transition-s.Changed)
 			}
 			fmt.Fprintf(t, "types\t%s\n", strings.Join(s.Types, " "))
+			if len(s.Panic) > 0 {
+				fmt.Fprintf(t, "panic\t%s: all instances count as up, because checks of too many fail\n", strings.Join(s.Panic, " "))
+			}
 			fmt.Fprintf(t, "listens\t%s\n", strings.Join(append(s.SIP, s.GTPC...), " "))
 			n := s.Steering
 			fmt.Fprintf(t, "steered\tkept %d, moved %d (gone %d), unknown %d, forgotten %d, none %d\n", n.Kept, n.Moved, n.Gone, n.Unknown, n.Forgotten, n.None)

@@ -61,8 +61,9 @@ type Status struct {
 	InTransition bool             `json:"in_transition"`
 	Restarted    bool             `json:"restarted"` // Restarted during a transition: unknown keys that moved go by the epoch before.
 	Types        []string         `json:"types"`
-	SIP          []string         `json:"sip,omitempty"`  // Addresses.
-	GTPC         []string         `json:"gtpc,omitempty"` // Addresses.
+	Panic        []string         `json:"panic,omitempty"` // Types whose instances count as up although checks fail.
+	SIP          []string         `json:"sip,omitempty"`   // Addresses.
+	GTPC         []string         `json:"gtpc,omitempty"`  // Addresses.
 	Begun        time.Time        `json:"begun"`
 	PID          int              `json:"pid"`
 	Reload       *Reload          `json:"reload,omitempty"` // The last.
