@@ -12,10 +12,25 @@ export CGO_ENABLED = 0
 PKG     ?= ./...
 TIME    ?= 10s
 
-.PHONY: build demo check test fuzz bench lint generate clean
+PREFIX  ?= /usr/local
 
-build: ## the one static binary
+.PHONY: build install demo check test fuzz bench lint generate clean
+
+build: ## the one static binary, its manual pages and shell completions
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/vitrine
+	rm -rf bin/man bin/completions
+	mkdir -p bin/man bin/completions
+	$(BIN) man bin/man
+	$(BIN) completion bash > bin/completions/vitrine
+	$(BIN) completion zsh > bin/completions/_vitrine
+	$(BIN) completion fish > bin/completions/vitrine.fish
+
+install: ## what make build made, below PREFIX
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(BIN)
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 bin/man/*.1
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/bash-completion/completions bin/completions/vitrine
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions bin/completions/_vitrine
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d bin/completions/vitrine.fish
 
 demo: build ## a clustered IMS, deployed at several sizes and measured
 	$(BIN) characterize catalog/ims-reference/deployment.yaml catalog/ims-reference/workload.yaml \
