@@ -218,7 +218,7 @@ func (s *site) portFacts() []PortFacts {
 // outcome returns the outcome of the stream as a trial.
 func outcome(x stream, key vitrine.Key, d Detail) vitrine.Outcome {
 	o := vitrine.Outcome{
-		Key: key, Duration: x.span(), Scheduled: int64(x.packets), Offered: int64(d.Sent.Packets),
+		Key: key, Duration: x.Span(), Scheduled: int64(x.packets), Offered: int64(d.Sent.Packets),
 		Succeeded: int64(d.Network.Received), Failed: map[string]int64{}, Accelerator: d.Accelerator, Measured: marshal(d),
 	}
 	o.Scheduled = int64(d.Network.Sent)

@@ -20,6 +20,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"vitrine"
 	"vitrine/measure/cpu"
@@ -240,6 +241,11 @@ type Event struct {
 	Recorded bool             // Outcome is from an earlier session
 	Done     int              // finished streams
 	Of       int              // all streams
+
+	Sending time.Duration // of the streams that are not finished, without deployment
+	// Left is the estimated time until all streams are finished, at the pace of
+	// those that this session finished; 0: none yet.
+	Left time.Duration
 }
 
 // A Detail is the result of one stream.

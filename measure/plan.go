@@ -45,7 +45,8 @@ func (s stream) Key(attempt int) vitrine.Key {
 	}
 }
 
-func (s stream) span() time.Duration { return time.Duration(float64(s.packets) / s.rate * 1e9) }
+// Span returns the time of sending.
+func (s stream) Span() time.Duration { return time.Duration(float64(s.packets) / s.rate * 1e9) }
 
 // A Plan is what a measurement will do.
 type Plan struct {
@@ -73,7 +74,7 @@ func MakePlan(s Settings, ownKernel func(substrate string) bool) (Plan, error) {
 				p.Streams++
 				x := stream{p.Streams, where, repeat, metric, way, size, rate, uint16(len(v.Trials) + 1), s.Packets}
 				v.Trials = append(v.Trials, x)
-				p.Sending += x.span()
+				p.Sending += x.Span()
 			}
 			for _, metric := range s.Metrics {
 				switch metric {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"vitrine"
 	"vitrine/testbed/quiet"
@@ -17,6 +18,8 @@ const attempts = 3
 type Trial interface {
 	// Key returns the attempt's key in the run folder.
 	Key(attempt int) vitrine.Key
+	// Span returns the time of sending.
+	Span() time.Duration
 }
 
 // A Visit is one fresh deployment and the trials that it is made for.
@@ -32,6 +35,7 @@ type Runner struct {
 	places  []string // of all visits, each once
 	streams int      // of all visits
 	done    int      // finished, on record or left out
+	pace    pace
 	// left has the places that were left out and why: the host cannot do them, or
 	// they failed.
 	leftOut   map[string]error
@@ -43,9 +47,14 @@ type Runner struct {
 // the next visit, and does not visit that place again. It returns only errors of
 // the run folder and the context, and quiet.ErrTooNoisy.
 func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], measure func(ctx context.Context, r *Runner, open []T) error) (*Runner, error) {
-	r := &Runner{Stage: stage, leftOut: map[string]error{}}
+	r := &Runner{Stage: stage, leftOut: map[string]error{}, pace: pace{began: time.Now(), open: map[int]time.Duration{}}}
 	for _, v := range visits {
 		r.streams += len(v.Trials)
+		for _, t := range v.Trials {
+			if _, _, done := r.Results.Attempts(t.Key(1), attempts); !done {
+				r.pace.open[t.Key(1).Seq] = t.Span()
+			}
+		}
 		if !slices.Contains(r.places, v.Where) {
 			r.places = append(r.places, v.Where)
 		}
@@ -59,8 +68,14 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 			continue
 		}
 		after := r.done + len(open)
-		if r.leftOut[v.Where] != nil {
+		leaveOut := func() {
 			r.done = after
+			for _, t := range open {
+				delete(r.pace.open, t.Key(1).Seq)
+			}
+		}
+		if r.leftOut[v.Where] != nil {
+			leaveOut()
 			continue
 		}
 		r.emit(Event{Doing: v.Doing})
@@ -74,7 +89,8 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 		if err == nil {
 			continue
 		}
-		r.done, r.leftOut[v.Where] = after, err
+		r.leftOut[v.Where] = err
+		leaveOut()
 		r.emit(Event{Doing: fmt.Sprintf("%s was left out: %v", v.Where, err)})
 		if err := r.note(); err != nil {
 			return r, err
@@ -112,6 +128,7 @@ func (r *Runner) Keep(o vitrine.Outcome) (finished bool, err error) {
 	}
 	if _, _, finished = r.Results.Attempts(o.Key, attempts); finished {
 		r.done++
+		r.pace.finish(o)
 	}
 	r.emit(Event{Outcome: &o})
 	return finished, r.disturbed.Add(o, "streams", fmt.Sprintf("%s at %g packets/s", o.Subject, o.Rate))
@@ -133,8 +150,37 @@ func (r *Runner) note() error {
 func (r *Runner) emit(e Event) {
 	if r.Observe != nil {
 		e.Done, e.Of = r.done, r.streams
+		e.Sending, e.Left = r.pace.left(time.Since(r.pace.began))
 		r.Observe(e)
 	}
+}
+
+// A pace compares what a session has sent with the time that passed.
+type pace struct {
+	began time.Time
+	open  map[int]time.Duration // time of sending of the streams that are not finished, by sequence number
+	sent  time.Duration         // of those that this session finished
+}
+
+// finish counts a stream's last attempt. A stream that was never sent says nothing
+// about the pace.
+func (p *pace) finish(o vitrine.Outcome) {
+	if o.Offered > 0 {
+		p.sent += p.open[o.Seq]
+	}
+	delete(p.open, o.Seq)
+}
+
+// left returns how long the open streams take to send, and the estimated time until
+// they are finished; 0: no stream has shown the pace yet.
+func (p *pace) left(elapsed time.Duration) (sending, left time.Duration) {
+	for _, span := range p.open {
+		sending += span
+	}
+	if p.sent > 0 {
+		left = time.Duration(elapsed.Seconds() * sending.Seconds() / p.sent.Seconds() * float64(time.Second))
+	}
+	return sending, left
 }
 
 // Verdict returns the error that a run ends with: the places that failed and, if

@@ -40,7 +40,7 @@ func (a *app) packetProgress() func(measure.Event) {
 	p := &progress{out: a.stderr, terminal: isTerminal(a.stderr)}
 	return func(e measure.Event) {
 		if e.Outcome == nil {
-			p.line("%d/%d  %s", e.Done, e.Of, e.Doing)
+			p.line("%d/%d  %s  %s", e.Done, e.Of, e.Doing, packetsLeft(e))
 			return
 		}
 		o := e.Outcome
@@ -51,11 +51,20 @@ func (a *app) packetProgress() func(measure.Event) {
 		case !o.Valid:
 			p.line("%s  invalid: %s", text, o.Reason)
 		case o.Latency.P50 > 0:
-			p.passing("%s  median %.4g µs", text, o.Latency.P50*1e3)
+			p.passing("%s  median %.4g µs  %s", text, o.Latency.P50*1e3, packetsLeft(e))
 		default:
-			p.passing("%s", text)
+			p.passing("%s  %s", text, packetsLeft(e))
 		}
 	}
+}
+
+// packetsLeft returns how long a measurement still takes. Before a stream has shown
+// the pace, only the time of sending is known.
+func packetsLeft(e measure.Event) string {
+	if e.Left > 0 {
+		return fmt.Sprintf("about %s left", e.Left.Round(time.Second))
+	}
+	return fmt.Sprintf("%s of sending left", e.Sending.Round(time.Second))
 }
 
 func (p *progress) observe(e trial.Event) {
@@ -69,7 +78,11 @@ func (p *progress) observe(e trial.Event) {
 	case trial.TrialBegins:
 		p.passing("  %s  repeat %d  %g %s  %s", e.Sizing, e.Step.Repeat, e.Step.Rate, p.unit, p.left(e.Elapsed))
 	case trial.TrialDone:
-		p.line("  %s", outcomeLine(e, p.unit))
+		text := "  " + outcomeLine(e, p.unit)
+		if !p.terminal && !e.Recorded { // the next trial's line on a terminal says it
+			text += "  " + p.left(e.Elapsed)
+		}
+		p.line("%s", text)
 	case trial.RateDone:
 		p.line("  %s", e.Why)
 	case trial.SizingDone:

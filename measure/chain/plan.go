@@ -32,6 +32,11 @@ func (l leg) Key(attempt int) vitrine.Key {
 	}
 }
 
+// Span returns the time of sending.
+func (l leg) Span() time.Duration {
+	return time.Duration(float64(l.settings.Packets) / l.settings.Rate * 1e9)
+}
+
 // A Plan is what a measurement will do.
 type Plan struct {
 	Settings Settings      `json:"settings"`
@@ -63,8 +68,9 @@ func MakePlan(s Settings, chains func(fabric string) bool) (Plan, error) {
 				for i := range s.Lengths {
 					p.Streams++
 					length := s.Lengths[(i+repeat-1)%len(s.Lengths)]
-					v.Trials = append(v.Trials, leg{seq: p.Streams, path: path, repeat: repeat, length: length, injected: injected, settings: &p.Settings})
-					p.Sending += time.Duration(float64(s.Packets) / s.Rate * 1e9)
+					l := leg{seq: p.Streams, path: path, repeat: repeat, length: length, injected: injected, settings: &p.Settings}
+					v.Trials = append(v.Trials, l)
+					p.Sending += l.Span()
 				}
 			}
 			p.visits = append(p.visits, v)

@@ -1,0 +1,68 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"vitrine"
+	"vitrine/result"
+)
+
+// TestTimeLeft checks the estimates of a run whose streams take ten times as long as
+// their sending of one second, and of its second session.
+func TestTimeLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run, err := result.Create(t.TempDir(), result.Manifest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer run.Close()
+		visit := func(fabric string, seqs ...int) Visit[stream] {
+			where := Combination{"process", fabric}
+			v := Visit[stream]{Where: where.String(), Doing: fabric}
+			for _, seq := range seqs {
+				v.Trials = append(v.Trials, stream{seq: seq, where: where, repeat: 1, metric: Jitter, way: OneWay, size: 64, rate: 1000, packets: 1000})
+			}
+			return v
+		}
+		visits := []Visit[stream]{visit("bridge", 1, 2), visit("ovs", 3), visit("direct", 4)}
+		session := func() (events []string) {
+			stage := Stage{Results: run, Observe: func(e Event) {
+				events = append(events, fmt.Sprintf("%d/%d %s, %v left", e.Done, e.Of, e.Sending, e.Left))
+			}}
+			_, err := RunVisits(t.Context(), &stage, visits, func(_ context.Context, r *Runner, open []stream) error {
+				for _, x := range open {
+					time.Sleep(10 * time.Second)
+					if x.where.Fabric == "ovs" {
+						return errors.New("a failure")
+					}
+					if _, err := r.Keep(vitrine.Outcome{Key: r.Next(x), Valid: true, Scheduled: 1000, Offered: 1000, Succeeded: 1000}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return events
+		}
+		for _, want := range [][]string{
+			{
+				"0/4 4s, 0s left", "1/4 3s, 30s left", "2/4 2s, 20s left", // bridge
+				"2/4 2s, 20s left", "3/4 1s, 15s left", // ovs is left out after 10 s
+				"3/4 1s, 15s left", "4/4 0s, 0s left",
+			},
+			{"1/4 1s, 0s left", "2/4 1s, 0s left", "2/4 1s, 0s left", "3/4 0s, 0s left", "4/4 0s, 0s left"},
+		} {
+			if got := session(); !slices.Equal(got, want) {
+				t.Errorf("got  %q\nwant %q", got, want)
+			}
+		}
+	})
+}
