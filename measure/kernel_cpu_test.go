@@ -90,7 +90,7 @@ func TestReceiveWorkIsSteered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := steered(t, b.kernelCPU.CPU) - before; n < s.Packets/2 {
-		t.Errorf("CPU %d was told of %d packets, of %d that were sent four times", b.kernelCPU.CPU, n, s.Packets)
+		t.Errorf("CPU %d received %d packets, but %d were sent four times", b.kernelCPU.CPU, n, s.Packets)
 	}
 	data, err := result.Load(dir)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 const (
 	mostUntried = 300 // predicted sizes that a figure and a table show
-	mostBars    = 60  // predicted sizes whose intervals can still be told apart
+	mostBars    = 60  // predicted sizes whose intervals remain readable in the figure
 )
 
 // An untried size was predicted but not measured.
@@ -220,7 +220,7 @@ type frontierPlotter struct {
 }
 
 // aside returns how far each measured size is moved to the right of its vCPUs, so
-// that the intervals of sizes with equal vCPUs can be told apart.
+// that the intervals of sizes with equal vCPUs do not overlap.
 func aside(variants []*variantSizes) map[*subject]vg.Length {
 	const apart, most = 8, 48
 	alike := map[float64][]*subject{}

@@ -30,8 +30,8 @@ func (s *set) capacityFigures() []*figure {
 			Name: "capacity", title: "Capacity with " + s.sure() + "interval", section: sectionCapacity,
 			width: figureWidth, height: vg.Length(titleHeight + 74 + 26*len(rows)),
 			alt: "Capacity and its interval for every size; the table below has the same numbers.",
-			Caption: fmt.Sprintf("Filled marks: success ratio at least %s; hollow: the lower thresholds. Sizes whose bars overlap are not told apart "+
-				"by these trials. An arrow means that the capacity was not enclosed and lies further that way.", shortest(s.thresholds[0])),
+			Caption: fmt.Sprintf("Filled marks: success ratio at least %s; hollow: the lower thresholds. These trials do not distinguish sizes "+
+				"whose bars overlap. An arrow means that the capacity was not enclosed and lies further that way.", shortest(s.thresholds[0])),
 			draw: func(c draw.Canvas, t *tips) error { return s.drawCapacity(c, t, rows, most) },
 		}
 		if len(ranked) > mostRows {

@@ -169,7 +169,7 @@ func TestSearchMarksItsTrials(t *testing.T) {
 }
 
 // searched runs a real search on a simulated function.
-func searched(m simulation, search rate.Search, told result.Search, cfg rate.Config) *result.Data {
+func searched(m simulation, search rate.Search, recorded result.Search, cfg rate.Config) *result.Data {
 	const sizing = "bn1s-sp1m-hs1m"
 	size, _ := vitrine.ParseSizing(sizing)
 	limit, _ := m.limit(size)
@@ -185,7 +185,7 @@ func searched(m simulation, search rate.Search, told result.Search, cfg rate.Con
 		}
 		history = append(history, o)
 	}
-	z := result.Sizing{Name: sizing, Substrate: m.substrate, VCPUs: 0.5, Trials: len(history), Search: &told, Capacities: search.(rate.Estimator).Estimate(history)}
+	z := result.Sizing{Name: sizing, Substrate: m.substrate, VCPUs: 0.5, Trials: len(history), Search: &recorded, Capacities: search.(rate.Estimator).Estimate(history)}
 	z.Capacity = z.Capacities[0]
 	return &result.Data{Dir: "run", Manifest: m.manifest(), Outcomes: history,
 		Summary: &result.Summary{Unit: "calls/s", Thresholds: cfg.Thresholds, Sizings: []result.Sizing{z}, StoppedBecause: step.Why}}
@@ -196,10 +196,10 @@ func searched(m simulation, search rate.Search, told result.Search, cfg rate.Con
 func TestSearchIsShownByItsOwnEstimate(t *testing.T) {
 	m := directed()
 	cfg := rate.Config{Min: 20, Max: 2000, Duration: 20 * time.Second, Repeat: 1, Thresholds: []float64{0.9, 0.8}, Seed: m.seed, Precision: 0.02}
-	told := result.Search{Min: 20, Max: 2000, Duration: 20, Repeat: 1, Precision: 0.02}
+	recorded := result.Search{Min: 20, Max: 2000, Duration: 20, Repeat: 1, Precision: 0.02}
 	for name, search := range map[string]rate.Search{"adaptive": rate.NewAdaptive(cfg), "mlr": rate.NewMLR(cfg)} {
-		told.Name = name
-		d := searched(m, search, told, cfg)
+		recorded.Name = name
+		d := searched(m, search, recorded, cfg)
 		page := pageOf(t, d)
 		rows := searchOf(t, page, "bn1s-sp1m-hs1m")
 		if len(rows) != len(d.Outcomes) || len(rows) < 4 {

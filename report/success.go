@@ -15,7 +15,7 @@ import (
 	"vitrine/search/rate"
 )
 
-// mostCurves is the most curves that can be told apart in one figure.
+// mostCurves is how many curves of one figure a reader can distinguish.
 const mostCurves = 8
 
 // A curve is what one subject carried at each rate.

@@ -202,8 +202,8 @@ func (p *probe) readSys() {
 	p.host.Clocksource = sources[0].Current
 }
 
-// readGovernor reads one file per CPU. sysfs.SystemCpufreq needs a dozen other files, some of which
-// drivers lack.
+// readGovernor reads one file per CPU. sysfs.SystemCpufreq needs a dozen other files, and some
+// drivers do not have them all.
 func (p *probe) readGovernor() {
 	files, err := filepath.Glob(p.path("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"))
 	if err == nil && len(files) == 0 {

@@ -1,6 +1,6 @@
-/* The least that a UDP proxy can do: what comes in by recvmmsg goes out by
- * sendmmsg, unread and unchanged, to one destination after the other. What a
- * proxy takes beyond it is the price of its being one.
+/* The least work of a UDP proxy: it receives messages by recvmmsg and sends
+ * them unread and unchanged by sendmmsg, to the destinations in turn. What
+ * another proxy costs above this is the cost of its proxy logic.
  *
  * usage: forwarder PORT FIRST COUNT      from 127.0.0.1:PORT to COUNT ports from
  *                                        FIRST on; ends when its standard input does
@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
 		}
 		for (int done = 0; done < n; ) {
 			int sent = sendmmsg(fd, out + done, n - done, 0);
-			done += sent > 0 ? sent : 1; /* what cannot be sent is lost */
+			done += sent > 0 ? sent : 1; /* drop a message that cannot be sent */
 		}
 	}
 }

@@ -1,11 +1,11 @@
-/* Sends messages to a device under test at a rate that it is told, and counts
- * what comes out of it, all on 127.0.0.1.
+/* Sends messages to a device under test at a given rate and counts the messages
+ * that the device forwards, all on 127.0.0.1.
  *
- * It sends with UDP segmentation offload: one system call and one way through
- * the kernel for a burst of messages. The sinks read nothing: a filter has the
- * kernel drop and count what arrives, so that one core can send more than
- * another forwards. Only to measure latency do they let samples through, which
- * the kernel stamps as they arrive.
+ * It sends with UDP segmentation offload: a burst of messages takes one system
+ * call and passes the kernel once. The sinks read nothing: a filter makes the
+ * kernel drop and count the messages, so that one core can send more than
+ * another forwards. To measure latency, the filter lets samples pass, and the
+ * kernel stamps them on arrival.
  *
  * usage: load TARGET SOURCE+COUNT SINK+COUNT CORPUS     (ports; ends with its input)
  *
@@ -15,11 +15,11 @@
  *   rate MESSAGES SECONDS    evenly spaced bursts, MESSAGES a second
  *   latency MESSAGES SECONDS the same with random gaps, measuring latency
  *
- * Each is answered by a line: messages sent, seconds that took, messages that
- * arrived at the sinks; after latency also the most that a burst was late, the
- * number of samples, and the 50th, 90th, 99th and 99.9th percentile and the
- * greatest, all in nanoseconds. A message is a sample when the byte before its
- * last 20 is 'T'. The 16 bytes after it are overwritten with the time.
+ * The answer to each is one line: messages sent, seconds of sending, messages
+ * that arrived at the sinks. After latency the line also has the largest delay
+ * of a burst, the number of samples, and their 50th, 90th, 99th and 99.9th
+ * percentile and maximum, in nanoseconds. A message is a sample if the byte
+ * before its last 20 is 'T'. The time overwrites the 16 bytes after that byte.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -72,7 +72,7 @@ static struct sockaddr_in local(int port) {
 	return (struct sockaddr_in){AF_INET, htons(port), {htonl(INADDR_LOOPBACK)}, {0}};
 }
 
-/* filter has the kernel drop all that arrives, or all but the samples. */
+/* filter makes the kernel drop all messages, or all but the samples. */
 static void filter(int fd, int keep_samples) {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
@@ -89,7 +89,7 @@ static void filter(int fd, int keep_samples) {
 		fail("filter a sink");
 }
 
-/* open_ports binds the ports, and connects them when there is a target. */
+/* open_ports binds the ports, and connects them if there is a target. */
 static void open_ports(struct ports *p, const char *text, int target) {
 	if (sscanf(text, "%d+%d", &p->first, &p->count) != 2 || !(p->fds = calloc(p->count, sizeof(int))))
 		fail(text);
@@ -171,7 +171,7 @@ static void collect(int fd) {
 	}
 }
 
-/* arrivals is how many the kernel has dropped at the sinks, since ever. */
+/* arrivals returns how many messages the kernel has dropped at the sinks since they were opened. */
 static uint32_t arrivals(void) {
 	uint32_t info[SK_MEMINFO_VARS], sum = 0;
 	for (int i = 0; i < sinks.count; i++) {
@@ -183,7 +183,7 @@ static uint32_t arrivals(void) {
 	return sum;
 }
 
-/* waiting is how many bytes the kernel holds for the device. */
+/* waiting returns how many bytes the kernel holds for the device. */
 static unsigned long waiting(void) {
 	char line[256];
 	unsigned long sum = 0, bytes;
@@ -198,14 +198,14 @@ static unsigned long waiting(void) {
 	return sum;
 }
 
-/* drain waits until nothing arrives any more and nothing can, for what comes
- * later would count with the next messages. The device may be kept from its core
- * for long: it has nothing left when there was nothing for it to take, and no
- * arrival in the time that it then had. */
+/* drain waits until no message arrives and none can arrive later, because later
+ * ones would count with the next burst. The device may not get its core for a
+ * long time. It is empty when its queue was empty and no message arrived during
+ * the DRAINED nanoseconds after that. */
 static uint32_t drain(int collecting) {
 	uint32_t last = arrivals();
 	int64_t at = now(CLOCK_MONOTONIC), since = at, moved = at;
-	int none = 0; /* when nothing waited for the device at since */
+	int none = 0; /* the device's queue was empty at since */
 	for (;;) {
 		usleep(1000);
 		for (int i = 0; collecting && i < sinks.count; i++)
@@ -225,7 +225,7 @@ static uint32_t drain(int collecting) {
 	}
 }
 
-/* gap is how long after a burst the next is due, in ns. */
+/* gap returns the time from one burst to the next, in ns. */
 static double gap(double mean, int random) {
 	return random ? -log(drand48() + 1e-12) * mean : mean;
 }

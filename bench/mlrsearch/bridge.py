@@ -4,9 +4,9 @@ A line of JSON on standard input begins a search:
     {"min": 100, "max": 11500, "loss": 0.1, "width": 0.05, "shortest": 1, "longest": 10}
 or, with the package's own defaults for the rest:
     {"min": 100, "max": 11500, "loss": 0.1}
-It is answered by lines that ask for trials, each of which wants one line back:
+The answer is lines that ask for trials. Each wants one line back:
     {"load": 880.3, "duration": 1.0}    ->    {"offered": 880, "lost": 12}
-and at last by the relevant bounds, null for one that there is not:
+and at last the relevant bounds, null for a bound that does not exist:
     {"done": true, "low": 861.0, "high": 903.1}
 """
 

@@ -1,10 +1,10 @@
-/* Makes named network namespaces on a bridge that is in one of its own, and
- * removes them, by the system calls and netlink messages that this takes and
- * nothing else: what fabric/bridge and internal/netns come to.
+/* Makes named network namespaces on a bridge, which is in a namespace of its
+ * own, and removes them. It uses only the necessary system calls and netlink
+ * messages: the least work of fabric/bridge and internal/netns.
  *
  * usage: namespaces PREFIX COUNT
  *
- * It prints the seconds that making took, and removing.
+ * It prints the seconds of making and the seconds of removing.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -38,7 +38,7 @@ static double now(void)
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* A message of netlink's, as it is built. */
+/* A netlink message under construction. */
 struct message {
 	struct nlmsghdr head;
 	char body[1024];
@@ -130,7 +130,7 @@ static void make_bridge(int fd)
 	call(fd, &m, "bridge");
 }
 
-static const unsigned pairs = 1; /* the group of the outer ends, which is removed in one call */
+static const unsigned pairs = 1; /* interface group of the outer ends, to remove them in one call */
 
 static void make_pair(int fd, const char *name, int master, int namespace)
 {
@@ -205,7 +205,7 @@ static void set(const char *file, const char *value)
 	close(fd);
 }
 
-/* A namespace with a name, which the process is in afterwards, lo up. */
+/* Makes a named namespace with lo up, and enters it. */
 static void make_namespace(const char *path)
 {
 	int fd = open(path, O_CREAT | O_EXCL | O_RDONLY, 0444);

@@ -1,11 +1,11 @@
-/* Reads files at a fixed rate and does nothing with them: what watching costs
-   at the least. Standard input lists the files, one a line:
+/* Reads files at a fixed rate and drops what it read: the least cost of
+   monitoring. Standard input lists the files, one per line:
 
      every turn namespace path
 
-   path is read in each sample whose number modulo `every` is `turn`; it is
-   opened in the network namespace, "-" for this process's own. Arguments: the
-   interval in microseconds, and how many samples to take, which it prints. */
+   It reads path in each sample whose number modulo `every` is `turn`, and opens
+   it in the network namespace ("-": that of this process). Arguments: the
+   interval in microseconds, and the number of samples. It prints that number. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
-/* The least that can answer REGISTER over UDP: 401 with a challenge to one
- * without Authorization, 200 to one with, whatever the credentials say. It
- * keeps no state, so that two load generators can be compared against it.
+/* The least work of a registrar over UDP: it answers 401 with a challenge to a
+ * REGISTER without Authorization, and 200 to one with any credentials. It keeps
+ * no state, so that two load generators can be compared against it.
  *
  * usage: responder ADDRESS PORT      (ends when its standard input does)
  */
@@ -24,7 +24,7 @@ static struct mmsghdr inh[BATCH], outh[BATCH];
 
 static int starts(const char *line, const char *name) { return strncasecmp(line, name, strlen(name)) == 0; }
 
-/* answer writes the response to one request and says how long it is. */
+/* answer writes the response to one request and returns its length. */
 static size_t answer(char *request, size_t length, char *response) {
 	static const char *copied[] = {"Via:", "From:", "To:", "Call-ID:", "CSeq:"};
 	char lines[ROOM];

@@ -1,13 +1,12 @@
-/* Sends a frame again and again, each time at a time of its own, and says how
- * long after their times packets were sent: the least that a sender can do, with
- * the calls and the policy of measure/packet. It sleeps while a packet's time is
- * far and then spins; a packet that is late is sent at once, and the next keeps
- * its time.
+/* Sends a frame repeatedly on a schedule and reports how late the packets were:
+ * the least work of a sender, with the system calls and the policy of
+ * measure/packet. It sleeps until shortly before a packet's time and then spins.
+ * It sends a late packet at once. The schedule of later packets does not move.
  *
  * usage: schedule INTERFACE PACKETS RATE < FRAME     (packets a second)
  *
- * It prints the 50th, 90th, 99th and 99.9th percentile and the greatest, in
- * nanoseconds.
+ * It prints the 50th, 90th, 99th and 99.9th percentile and the maximum of the
+ * delay, in nanoseconds.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -81,7 +80,7 @@ static void transmit(int fd, const unsigned char *frame, size_t size)
 	}
 }
 
-/* put writes the probe: its sequence number, when it was due and how late it is. */
+/* put writes the probe: its sequence number, its scheduled time and its delay. */
 static void put(unsigned char *payload, uint32_t sequence, int64_t due, int64_t at)
 {
 	uint32_t number = htonl(sequence), late = htonl(at - due);

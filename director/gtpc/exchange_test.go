@@ -9,7 +9,7 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// TestSequenceNumbersPerPeer checks that equal numbers of different peers are told apart,
+// TestSequenceNumbersPerPeer checks that equal numbers of different peers do not collide,
 // that a retransmission is recognized, and that each answer reaches its peer.
 func TestSequenceNumbersPerPeer(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.each = 1 })

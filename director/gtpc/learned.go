@@ -17,7 +17,7 @@ type instance struct {
 
 func instanceOf(t *table.Target) instance { return instance{t.Type, t.ID} }
 
-// An owner is whom a TEID belongs to: an instance, with the session's key, or a peer,
+// An owner is the holder of a TEID: an instance, with the session's key, or a peer,
 // with its address.
 type owner struct {
 	instance

@@ -51,11 +51,11 @@ func TestOneRestartCounter(t *testing.T) {
 	peer.send(createSession("001010000000001", 1, peer.address, 1000))
 	at, request := s.whoGot("gateway")
 	if v, _ := request.Find(gtpc.Recovery, 0); v[0] != 9 {
-		t.Errorf("the instance is told %d", v[0])
+		t.Errorf("the instance receives restart counter %d", v[0])
 	}
 	at.send(created(request, 5, s.address.Addr()))
 	if v, _ := peer.receive().Find(gtpc.Recovery, 0); v[0] != 9 {
-		t.Errorf("the peer is told %d", v[0])
+		t.Errorf("the peer receives restart counter %d", v[0])
 	}
 }
 

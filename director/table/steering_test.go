@@ -288,7 +288,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		choose(t, s, start+Transition+2*second, k)
 	}
 	if n := s.Counters().Forgotten; n < 4000 || n > 4700 {
-		t.Errorf("%d forgotten, of which those past the transition do not count", n)
+		t.Errorf("%d forgotten; keys past the transition must not count", n)
 	}
 }
 

@@ -152,7 +152,7 @@ func TestKey(t *testing.T) {
 		}
 	}
 	if RegionOf("") != 0 || RegionOf("eu") == 0 || RegionOf("eu") == RegionOf("us") {
-		t.Error("regions are not told apart")
+		t.Error("regions have equal numbers, or the empty one has one")
 	}
 }
 

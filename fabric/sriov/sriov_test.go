@@ -31,8 +31,8 @@ type card struct {
 	sysfs string
 }
 
-// newCard makes eno1 a physical function with most virtual functions, of which
-// on are already switched on.
+// newCard makes eno1 a physical function with most virtual functions. The first on
+// of them are enabled.
 func newCard(t *testing.T, most, on int) card {
 	t.Helper()
 	c := card{fabrictest.NewHost(t), t.TempDir()}

@@ -51,7 +51,7 @@ func Best(measured []vitrine.Measured, objective Objective) (index int, why stri
 	if chosen.index == best.index {
 		return best.index, fmt.Sprintf("the highest capacity of %d sizings: %s", len(candidates), objective.carries(best))
 	}
-	return chosen.index, fmt.Sprintf("%s; %s, cannot be told apart from it: the fewer vCPUs win",
+	return chosen.index, fmt.Sprintf("%s; %s, does not differ significantly: the fewer vCPUs win",
 		objective.carries(chosen), objective.carries(best))
 }
 

@@ -22,7 +22,7 @@ func TestOptimal(t *testing.T) {
 		"highest": {[]vitrine.Measured{at("bn1s", 1, 350, 300, 400), at("bn1l", 4, 650, 600, 700), at("bn1m", 2, 550, 500, 590)},
 			size.Objective{Unit: "calls/s"}, "bn1l", "bn1l carries 650 calls/s [600, 700] with 4 vCPUs"},
 		"tie": {[]vitrine.Measured{at("bn1s", 1, 350, 300, 400), at("bn1l", 4, 650, 600, 700), at("bn1m", 2, 640, 600, 700)},
-			size.Objective{}, "bn1m", "cannot be told apart"},
+			size.Objective{}, "bn1m", "does not differ significantly"},
 		"a wide interval of its own is no tie": {[]vitrine.Measured{at("bn1s", 1, 350, 200, 700), at("bn1l", 4, 650, 600, 700)},
 			size.Objective{}, "bn1l", ""},
 		"nor is a wide one of the best's": {[]vitrine.Measured{at("bn1s", 1, 350, 300, 400), at("bn1l", 4, 650, 200, 900)},

@@ -27,8 +27,8 @@ type subscription struct {
 
 // subscriptionMeta is kept as JSON in the engine's meta.
 type subscriptionMeta struct {
-	Modified int64 `json:"modified"` // Unix seconds
-	Told     bool  `json:"told,omitempty"`
+	Modified int64 `json:"modified"`       // Unix seconds
+	Notified bool  `json:"told,omitempty"` // of the expiry
 }
 
 // maxSubscription bounds a subscription's body, in bytes.
@@ -40,13 +40,13 @@ func loadSubscription(r *store.Record) (*subscription, error) {
 	if err := rest.Load("subscription "+s.id, r, &s.Subscription, &meta); err != nil {
 		return nil, err
 	}
-	s.modified, s.notified = time.Unix(meta.Modified, 0), meta.Told
+	s.modified, s.notified = time.Unix(meta.Modified, 0), meta.Notified
 	return s, nil
 }
 
 // op returns the Op that stores the subscription.
 func (s *subscription) op() (store.Op, error) {
-	op, err := rest.Put("subscription "+s.id, kindSubscription+s.id, s.Subscription, subscriptionMeta{Modified: s.modified.Unix(), Told: s.notified})
+	op, err := rest.Put("subscription "+s.id, kindSubscription+s.id, s.Subscription, subscriptionMeta{Modified: s.modified.Unix(), Notified: s.notified})
 	if at := s.due(); !at.IsZero() {
 		op.Tags = []store.Tag{due.At(at)}
 	}

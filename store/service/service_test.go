@@ -275,7 +275,7 @@ func TestWatch(t *testing.T) {
 	}
 	window(0)
 	if len(w.Past()) != 0 || past() != 0 || log.count("below the threshold again") != 1 {
-		t.Error("below the threshold again, and not told")
+		t.Error("the log does not say that the latency is below the threshold again")
 	}
 	window(11)
 	w.judge()

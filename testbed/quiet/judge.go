@@ -83,7 +83,7 @@ func mean(bursts []pace) pace {
 	return pace{trimmed(chain), trimmed(wide)}
 }
 
-// bestOf returns the best quantile of the bursts, of which there must be at least one.
+// bestOf returns the best quantile of the bursts. It needs at least one burst.
 func bestOf(bursts []pace) pace {
 	chain, wide := sortedTimes(bursts)
 	i := int(best * float64(len(bursts)-1))

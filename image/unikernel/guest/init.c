@@ -1,21 +1,22 @@
 /*
- * The first and, but for the application, only program of a unikernel image.
+ * The init program of a unikernel image. The application is the only other
+ * program in the image.
  *
- * It mounts what programs expect, brings up lo and eth0 (the kernel parameter
- * ip=, Documentation/admin-guide/nfs/nfsroot.rst), runs the application, hands
- * its output to the host, ends it when the host says so, tells the host how it
- * ended, and powers the machine off.
+ * It mounts the usual file systems, brings up lo and eth0 (kernel parameter
+ * ip=, Documentation/admin-guide/nfs/nfsroot.rst), runs the application and
+ * sends its output to the host. It ends the application when the host asks for
+ * that, reports to the host how the application ended, and powers off.
  *
- * What to run is a list of records, each a letter, text and a NUL: d the
- * working folder, e an entry of the environment, a an argument. The image has
- * one in /vitrine/start, and the host may give another.
+ * A start list describes the application. Each record is a letter, text and a
+ * NUL: d the working folder, e an environment variable, a an argument. The
+ * image has a start list in /vitrine/start. The host may send another.
  *
- * The channels to the host are virtio ports, by name: vitrine.log takes what is
- * printed; vitrine.out, where there is one, standard output alone. By
- * vitrine.control the host sends "start BYTES", a line, and so many bytes of
- * records (0: the image's own), later perhaps "term", a line; back go lines,
- * "running", "failed WHY", "exit STATUS", "signal NUMBER" or "memory". Without
- * ports all goes to the console.
+ * The channels to the host are virtio ports, by name. vitrine.log carries the
+ * output, and vitrine.out, if present, standard output alone. On
+ * vitrine.control the host sends the line "start BYTES" and that many bytes of
+ * records (0: use the image's list), and later perhaps the line "term". The
+ * guest sends the lines "running", "failed WHY", "exit STATUS", "signal NUMBER"
+ * or "memory". Without ports, everything goes to the console.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -44,7 +45,7 @@ enum { MAX_RECORDS = 4096, PORTS_WAIT_MS = 10000 };
 
 static int control = -1; /* to the host; -1: none */
 
-/* tell sends the host one line, or prints it where there is no host. */
+/* tell sends one line to the host, or prints it if there is no control port. */
 static void tell(const char *format, ...)
 {
 	char line[1024];
@@ -62,7 +63,7 @@ static void tell(const char *format, ...)
 	fprintf(stderr, "vitrine init: %.*s", n, line);
 }
 
-/* off ends the machine: a reset, which the host takes for the end. */
+/* off ends the machine by a reset: the host runs it without reboot. */
 static void off(void)
 {
 	sync();
@@ -96,7 +97,7 @@ static void mounts(void)
 	(void)!symlink("/proc/self/fd/2", "/dev/stderr");
 }
 
-/* slurp reads a small file whole; NULL when it is not there. */
+/* slurp returns the content of a small file; NULL: no such file. */
 static char *slurp(const char *path, size_t *size)
 {
 	size_t room = 1 << 16, n = 0;
@@ -182,7 +183,7 @@ static void network(char *cmdline)
 	close(s);
 }
 
-/* port opens the virtio port of that name; -1 when there is none. */
+/* port opens the virtio port of that name; -1: there is none. */
 static int port(const char *name)
 {
 	const char *class = "/sys/class/virtio-ports";
@@ -206,8 +207,8 @@ static int port(const char *name)
 	return fd;
 }
 
-/* awaited is port for one that the host has said is there: it is announced
- * some time after the machine started. */
+/* awaited opens a virtio port that the kernel parameters announce. The device
+ * appears some time after the start of the machine. */
 static int awaited(const char *name)
 {
 	for (int ms = 0; ms < PORTS_WAIT_MS; ms++) {
@@ -225,7 +226,7 @@ struct start {
 	char *dir, *argv[MAX_RECORDS], *envp[MAX_RECORDS];
 };
 
-/* handed_over reads the records that the host sends; NULL when it sends none. */
+/* handed_over reads the records that the host sends; NULL: it sends none. */
 static char *handed_over(size_t *size)
 {
 	char line[32] = { 0 };
@@ -270,7 +271,7 @@ static void read_start(struct start *to)
 		fail("nothing to run");
 }
 
-/* enter makes the working folder, with those above it, and goes there. */
+/* enter makes the working folder and its parents, and changes to it. */
 static int enter(char *dir)
 {
 	for (char *slash = strchr(dir + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -282,8 +283,8 @@ static int enter(char *dir)
 	return chdir(dir);
 }
 
-/* run starts the application with these as its output; it does not return in
- * the child. */
+/* run starts the application with out and err as its output. It does not return
+ * in the child. */
 static pid_t run(struct start *start, int out, int err)
 {
 	int failed[2], why = 0;
@@ -320,7 +321,7 @@ static pid_t run(struct start *start, int out, int err)
 	_exit(127);
 }
 
-/* pass copies what there is; 0 at the end of it. */
+/* pass copies the available output; 0: end of file. */
 static int pass(int from, int to)
 {
 	static char buffer[1 << 16];
@@ -342,7 +343,7 @@ static int out_of_memory(void)
 	return at && atol(at + strlen("\noom_kill ")) > 0;
 }
 
-/* reap says how the application ended, once it has. */
+/* reap stores the status of the application and returns 1 if it has ended. */
 static int reap(pid_t child, int *status)
 {
 	int ended = 0, s;
@@ -355,7 +356,7 @@ static int reap(pid_t child, int *status)
 	return ended;
 }
 
-/* serve passes output on and obeys the host until the application ends. */
+/* serve copies output and handles commands of the host until the application ends. */
 static int serve(pid_t child, int children, struct pollfd *pipes, const int *sinks)
 {
 	int status = 0;
@@ -372,7 +373,7 @@ static int serve(pid_t child, int children, struct pollfd *pipes, const int *sin
 			if (strstr(words, "term"))
 				kill(child, SIGTERM);
 		} else if (fds[1].revents) {
-			fds[1].fd = -1; /* the host has hung up */
+			fds[1].fd = -1; /* the host closed the port */
 		}
 		for (int i = 0; i < 2; i++)
 			if (fds[2 + i].revents && !pass(fds[2 + i].fd, sinks[i]))
@@ -431,7 +432,7 @@ int main(void)
 	struct pollfd pipes[2] = { { o[0], POLLIN, 0 }, { e[0], POLLIN, 0 } };
 	int sinks[2] = { out, log };
 	int status = serve(child, children, pipes, sinks);
-	kill(-1, SIGKILL); /* what it left running */
+	kill(-1, SIGKILL); /* processes that outlive the application */
 	for (int i = 0; i < 2; i++)
 		for (struct pollfd p = pipes[i]; p.fd >= 0 && poll(&p, 1, 0) == 1 && p.revents & POLLIN && pass(p.fd, sinks[i]);)
 			;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-// Charges the time of every CPU to what it is spent on, to the nanosecond and
-// without ticks: each change from one kind of work to another is an event of the
-// kernel, at which the time since the last one is added up.
+// Charges the time of every CPU to kinds of work, in nanoseconds and without
+// ticks. A kernel event marks each change from one kind of work to another, and
+// its handler charges the time since the previous event.
 
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -21,29 +21,29 @@ struct task_struct {
 
 enum kind { IDLE, USER, KERNEL, SOFTIRQ, HARDIRQ, INSTRUMENT };
 
-// What befalls a CPU: the beginning of a hard interrupt and a switch of tasks are
-// told apart from the rest. HANDLED: the handling of an event itself.
+// Events of a CPU. INTERRUPT: the beginning of a hard interrupt. SWITCH: a switch
+// of tasks. HANDLED: the handling of an event itself.
 enum event { OTHER, INTERRUPT, SWITCH, HANDLED };
 
-// What these events do not see, in ns; measured when the Meter is opened.
-volatile __u64 unseen; // of an interrupt, before its first event: the CPU's way into the kernel, and out of a guest and back
-volatile __u64 unclear; // of the handling of an event, outside of its own looks at the clock
+// Time that these events do not show, in ns; measured when the Meter is opened.
+volatile __u64 unseen; // of an interrupt, before its first event: the entry into the kernel, and an exit to the hypervisor
+volatile __u64 unclear; // of the handling of an event, outside of its own clock readings
 
-// For that: what the thread probing meets of the kind wanted. It keeps when it last
-// looked at the clock at the address looked.
+// Samples for that, of events of the kind wanted in the thread probing. The thread
+// stores its latest clock reading at the address looked.
 #define SAMPLES 256
 volatile __u64 looked, samples[SAMPLES];
 volatile __u32 probing, wanted, taken;
 
-volatile _Bool ends = 1; // the end of a switch is an event here
+volatile _Bool ends = 1; // this kernel has the event at the end of a switch
 
 struct account {
-	__u64 last; // when the time was last charged; ns of CLOCK_MONOTONIC; 0: not begun
+	__u64 last; // when time was last charged; ns of CLOCK_MONOTONIC; 0: not started
 	__u32 mode; // of the task: IDLE, USER, KERNEL or INSTRUMENT
-	__u32 user; // what mode is once the task is in user mode
-	__u32 back; // it is on its way there from a switch
-	__u32 softirq, hardirq; // it serves one now
-	__u64 ns[8]; // KINDS, and two more: the verifier knows bounds by a mask
+	__u32 user; // the mode of the task in user mode
+	__u32 back; // the task returns to user mode after a switch
+	__u32 softirq, hardirq; // the CPU handles one now
+	__u64 ns[8]; // one per kind, and two more: a mask shows the bounds to the verifier
 };
 
 struct {
@@ -53,8 +53,8 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
-// The mode in which a task was switched out: in the middle of a system call it
-// comes back to the kernel, else to user mode.
+// Whether a task was in the kernel when it was switched out. In the middle of a
+// system call it resumes in the kernel, otherwise in user mode.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 32768);
@@ -62,8 +62,8 @@ struct {
 	__type(value, __u32);
 } modes SEC(".maps");
 
-// instrument says whether a task is part of the measuring: 1 in user mode, 2
-// altogether.
+// instrument returns whether a task belongs to the measurement: 1 in user mode
+// only, 2 always, 0 never.
 static __always_inline int instrument(struct task_struct *t)
 {
 	char name[8];
@@ -118,14 +118,14 @@ static __always_inline void charge(struct account *a, __u64 now, enum event what
 		before = took < unseen ? took : unseen;
 		a->ns[HARDIRQ] += before;
 	}
-	// A task leaves user mode only by a call or an interrupt. A switch comes at the
-	// end of it, in the kernel.
+	// A task leaves user mode only by a system call or an interrupt. A switch
+	// happens at its end, in the kernel.
 	if (what == SWITCH && (kind == USER || kind == INSTRUMENT))
 		kind = KERNEL;
 	a->ns[kind & 7] += took - before;
 }
 
-// begin charges the time until now; end leaves out what the handler itself took.
+// begin charges the time until now; end charges the handler's own time to INSTRUMENT.
 static __always_inline struct account *begin(enum event what)
 {
 	__u32 zero = 0;
@@ -178,7 +178,7 @@ int BPF_PROG(on_switch, _Bool preempt, struct task_struct *prev, struct task_str
 	return end(a);
 }
 
-// The end of a switch, in the task switched to. Kernels before 6.16 do not tell it.
+// The end of a switch, in the new task. Kernels before 6.16 lack this event.
 SEC("tp_btf/sched_exit_tp")
 int BPF_PROG(off_switch)
 {

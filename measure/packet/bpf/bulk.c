@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-// Writes probes into frames that the kernel hands it (BPF_PROG_TEST_RUN with
-// BPF_F_TEST_XDP_LIVE_FRAMES), sends them out of an interface, at once or each
-// at its own time, and counts how many that takes.
+// Writes probes into frames of the kernel (BPF_PROG_TEST_RUN with
+// BPF_F_TEST_XDP_LIVE_FRAMES), sends them on an interface, at once or on a
+// schedule, and counts the frames that the interface takes.
 
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -11,31 +11,31 @@
 
 char __license[] SEC("license") = "GPL";
 
-// A probe in a frame of the least size, as frame.go lays it out, in words: from
-// byte 48 on the sequence number, when it was scheduled, and how long after that
-// it was sent.
+// A probe in a frame of the smallest size, in words. frame.go has the layout: from
+// byte 48 on, the sequence number, the scheduled time, and the delay until it was
+// sent.
 #define WORDS 16
 #define SEQUENCE 12
 #define SCHEDULED 13
 #define LATE 15
 
-// How late frames were is counted in steps of 1 ns below 256, and then of the
-// power of two that leaves 8 bits.
+// A histogram counts the delays of frames in steps of 1 ns below 256 ns, and above
+// that in steps of the power of two that leaves 8 significant bits.
 #define STEPS (1 << 14)
 
 __u32 words[WORDS];    // of every frame
-__u32 out;             // index of the interface
-__u32 inode;           // of the network namespace that it is in
+__u32 out;             // index of the outgoing interface
+__u32 inode;           // of the interface's network namespace
 __u64 offset;          // of CLOCK_REALTIME from CLOCK_MONOTONIC; ns
 __u64 begin;           // when the first frame was due; ns of CLOCK_MONOTONIC
-__u64 interval;        // between frames, in 1/65536 ns; 0: none is due at any time
+__u64 interval;        // between frames, in 1/65536 ns; 0: there is no schedule
 __u32 most;            // frames to send
 __u32 sent;            // frames so far
-__u64 first, last;     // when those were; ns
-__u64 behind;          // how late the last was; ns
-__u64 latest;          // and that which was most; ns
-__u32 lateness[STEPS]; // frames, by how late they were
-__u64 taken;           // frames, by the interface
+__u64 first, last;     // when the first and the last frame were sent; ns
+__u64 behind;          // delay of the last frame; ns
+__u64 latest;          // largest delay; ns
+__u32 lateness[STEPS]; // frames, by delay
+__u64 taken;           // frames that the interface took
 
 static __always_inline __u32 step_of(__u64 late)
 {
@@ -66,10 +66,10 @@ int bulk(struct xdp_md *context)
 
 	if ((void *)(frame + WORDS) > (void *)(long)context->data_end)
 		return XDP_DROP;
-	// The kernel runs whole batches, and all again after a signal.
+	// The kernel runs whole batches, and repeats a batch after a signal.
 	if (sent >= most)
 		return XDP_DROP;
-	// All of it, for frames come back as those who had them left them.
+	// Write the whole frame, because the kernel reuses frames without clearing them.
 #pragma unroll
 	for (i = 0; i < WORDS; i++)
 		frame[i] = words[i];
@@ -80,13 +80,13 @@ int bulk(struct xdp_md *context)
 	if (interval) {
 		due = begin + (interval * sent >> 16);
 		if (now < due) {
-			// A turn takes tens of ns: these are more than the longest interval.
+			// A turn takes tens of ns, so this many turns exceed the longest interval.
 			bpf_loop(1 << 18, is_due, &due, 0);
 			now = bpf_ktime_get_ns();
 		}
 		late = now - due;
 		step = step_of(late);
-		barrier_var(step); // for the verifier to see the bound
+		barrier_var(step); // shows the bound to the verifier
 		lateness[step & (STEPS - 1)]++;
 		behind = late;
 		if (late > latest)
@@ -121,8 +121,8 @@ struct net_device {
 	possible_net_t nd_net;
 } __attribute__((preserve_access_index));
 
-// After each few frames: from which device, to which, how many it took, how many
-// not, and why.
+// The event follows each small batch of frames. Its arguments are the source and the
+// target device, how many frames the target took, how many it refused, and why.
 SEC("raw_tp/xdp_devmap_xmit")
 int transmitted(struct bpf_raw_tracepoint_args *context)
 {

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// The forwarder in the kernel: what it takes, and what it leaves to the host,
-// is what frame.go says.
+// The forwarder in the kernel. frame.go says which frames it forwards and which
+// ones it leaves to the host.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -25,7 +25,7 @@ struct {
 	__type(value, struct count);
 } counts SEC(".maps");
 
-// Of one entry: the interface to send on.
+// One entry: the interface to send on.
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);
@@ -37,10 +37,10 @@ struct mac {
 	__u16 part[3];
 };
 
-volatile const struct mac own;    // address of the interface that is read
-volatile const struct mac source; // address that what is sent comes from
-volatile const struct mac next;   // address that it goes to
-volatile const __u64 delay;       // ns that each frame is held
+volatile const struct mac own;    // address of the receiving interface
+volatile const struct mac source; // source address of sent frames
+volatile const struct mac next;   // destination address of sent frames
+volatile const __u64 delay;       // of each frame; ns
 
 struct tag {
 	__be16 control;
@@ -109,16 +109,16 @@ int forward(struct xdp_md *ctx)
 	}
 	if (delay) {
 		__u64 until = bpf_ktime_get_ns() + delay;
-		// A turn takes tens of ns: these are more than the longest delay.
+		// A turn takes tens of ns, so this many turns exceed the longest delay.
 		bpf_loop(1 << 20, is_due, &until, 0);
 	}
-	// Also where that is the interface that it came in by: XDP_TX on a veth
-	// wakes only another XDP program at the other end.
+	// Redirect even if the frame leaves by the interface that received it: XDP_TX
+	// on a veth wakes only another XDP program at the other end.
 	return bpf_redirect_map(&out, 0, XDP_DROP);
 }
 
-// bounce sends what it is run on out of its interface: it tells whether what
-// is at the other end takes frames that way.
+// bounce returns each frame on its own interface. It shows whether the other
+// end takes frames from XDP_TX.
 SEC("xdp")
 int bounce(struct xdp_md *ctx)
 {

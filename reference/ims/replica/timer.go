@@ -56,7 +56,7 @@ func (s *Store) fire(ctx context.Context) {
 	}
 }
 
-// resync sends a connected peer the records of which it is a replica. The peer
+// resync sends a connected peer the records that it replicates. The peer
 // keeps those that are newer than its own.
 func (s *Store) resync(ctx context.Context, l *link) {
 	theirs := s.table.all(func(key string) bool {

@@ -172,7 +172,7 @@ func (s *server) expire(ctx context.Context, _ string, value []byte) {
 	next, _ := r.expiry()
 	if next.IsZero() {
 		if _, err := s.assign(ctx, impu, ims.RequestDeregTimeout); err != nil {
-			s.log.Warn("Homestead was not told of an expired registration", "identity", impu, "error", err)
+			s.log.Warn("cannot report an expired registration to Homestead", "identity", impu, "error", err)
 		}
 	} else if err := s.store.Schedule(ctx, timerKey(impu), next, value); err != nil {
 		s.log.Warn("a timer was not set", "identity", impu, "error", err)

@@ -204,7 +204,7 @@ func TestEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		if closed.Load() != 5 {
-			t.Errorf("%d of 5 were told", closed.Load())
+			t.Errorf("%d of 5 receivers were notified", closed.Load())
 		}
 		if err := s.Send(callback.Message{Target: "http://a"}); !errors.Is(err, callback.ErrClosed) {
 			t.Errorf("after the end: %v", err)

@@ -94,7 +94,7 @@ func testClockJumps(t *testing.T, open func() store.Engine) {
 	r.wait(t, "/last", 1)
 	for _, path := range []string{"/hour", "/record", "/soon", "/day", "/last"} {
 		if n := len(r.at(path)); n != 1 {
-			t.Errorf("%s was told %d times", path, n)
+			t.Errorf("%s was notified %d times", path, n)
 		}
 	}
 	if got := s.timersFound(""); got != nil {

@@ -51,7 +51,7 @@ func testRestart(t *testing.T, open func() store.Engine) {
 	r.wait(t, "/changes", 1)
 	for _, path := range []string{"/due", "/expired", "/later"} {
 		if n := len(r.at(path)); n != 1 {
-			t.Errorf("%s was told %d times", path, n)
+			t.Errorf("%s was notified %d times", path, n)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func testSubscriptionExpiry(t *testing.T, s *server) {
 	s.jump(30*time.Minute, "nudsf-dr")
 	p := r.wait(t, "/ends", 1)[0]
 	if p.kind != "Nudsf_DataRepository_subscriptionExpiryNotification" {
-		t.Errorf("told by %s", p.kind)
+		t.Errorf("notified by %s", p.kind)
 	}
 	s.noted(1)
 	var info wire.NotificationInfo
@@ -154,8 +154,8 @@ func testRecordExpiry(t *testing.T, s *server) {
 	if time.Now().Before(ttl) {
 		t.Error("expired before its time")
 	}
-	told, err := wire.ReadRecord(p.contentType, bytes.NewReader(p.body), wire.DefaultLimits())
-	if err != nil || !same(told, record) || p.location != s.records("e") || p.kind != "Nudsf_DataRepository_recordExpired" {
+	notified, err := wire.ReadRecord(p.contentType, bytes.NewReader(p.body), wire.DefaultLimits())
+	if err != nil || !same(notified, record) || p.location != s.records("e") || p.kind != "Nudsf_DataRepository_recordExpired" {
 		t.Errorf("%v: %s %s: %s", err, p.kind, p.location, p.body)
 	}
 	s.do("GET", s.records("e"), nil).want(t, 404, wire.CauseRecordNotFound)

@@ -77,7 +77,7 @@ func testTimerExpiry(t *testing.T, s *server) {
 	keep := uint32(3600)
 	s.putJSON(s.timers("kept"), wire.Timer{
 		Expires: soon, MetaTags: wire.Tags{"supi": {"imsi-1"}}, CallbackReference: r.base + "/kept", DeleteAfter: &keep}).want(t, 201)
-	s.putJSON(s.timers("told"), wire.Timer{Expires: soon, CallbackReference: r.base + "/told"}).want(t, 201)
+	s.putJSON(s.timers("deleted"), wire.Timer{Expires: soon, CallbackReference: r.base + "/deleted"}).want(t, 201)
 	s.putJSON(s.timers("silent"), wire.Timer{Expires: soon}).want(t, 201)
 	s.putJSON(s.timers("stopped"), wire.Timer{Expires: soon, CallbackReference: r.base + "/stopped"}).want(t, 201)
 	s.do("DELETE", s.timers("stopped"), nil).want(t, 204)
@@ -88,13 +88,13 @@ func testTimerExpiry(t *testing.T, s *server) {
 	}
 	s.jump(10*time.Minute, "nudsf-timer")
 	p := r.wait(t, "/kept", 1)[0]
-	r.wait(t, "/told", 1)
+	r.wait(t, "/deleted", 1)
 	s.noted(2)
-	var told wire.Timer
-	if err := json.Unmarshal(p.body, &told); err != nil || told.TimerID != "kept" || told.MetaTags["supi"][0] != "imsi-1" || p.kind != "Nudsf_Timer_timerExpiry" {
+	var fired wire.Timer
+	if err := json.Unmarshal(p.body, &fired); err != nil || fired.TimerID != "kept" || fired.MetaTags["supi"][0] != "imsi-1" || p.kind != "Nudsf_Timer_timerExpiry" {
 		t.Errorf("%v %s: %s", err, p.kind, p.body)
 	}
-	if got := s.timersFound("?expired-filter=null"); !slices.Contains(got, "silent") || slices.Contains(got, "told") {
+	if got := s.timersFound("?expired-filter=null"); !slices.Contains(got, "silent") || slices.Contains(got, "deleted") {
 		t.Errorf("expired timers: %v", got)
 	}
 	s.do("GET", s.timers("kept"), nil).want(t, 200)
@@ -104,9 +104,9 @@ func testTimerExpiry(t *testing.T, s *server) {
 	if deleted := into[wire.TimerIDList](t, s.do("DELETE", s.timers()+"?expired-filter=null", nil).want(t, 200)); !slices.Equal(deleted.TimerIDs, []string{"silent"}) {
 		t.Errorf("deleted %v", deleted)
 	}
-	for _, path := range []string{"/kept", "/told"} {
+	for _, path := range []string{"/kept", "/deleted"} {
 		if n := len(r.at(path)); n != 1 {
-			t.Errorf("%s was told %d times", path, n)
+			t.Errorf("%s was notified %d times", path, n)
 		}
 	}
 	if n := len(r.at("/stopped")); n != 0 {
