@@ -47,6 +47,10 @@ type Outcome struct {
 	// generator does not report them.
 	InFlight []int64        `json:",omitempty"`
 	Use      map[string]Use // by instance, means over the window
+
+	// Sampling says how regularly the monitor sampled the window. Nil: not recorded.
+	Sampling *Sampling `json:",omitempty"`
+
 	Valid    bool           // false: never a verdict on the function
 	Reason   string         // why it is invalid, or a note on a valid one
 

@@ -15,6 +15,15 @@ type Use struct {
 	MemoryLimit int64   // given, bytes; 0: unlimited
 }
 
+// Sampling says how regularly the monitor took its samples over a trial's window. A gap
+// is a time without a sample of more than 0.5 s (of more than five intervals, if that
+// is longer). CPU, network and throttled time come from counters, so a gap does not
+// change their means. What happened inside a gap, such as a peak, is not known.
+type Sampling struct {
+	Gaps    int
+	Longest float64 // longest time without a sample, in s, gap or not
+}
+
 // Generator is the name and the component of the load generator's instance. The
 // monitor samples it like the others, but it is no part of the function.
 const Generator = "generator"

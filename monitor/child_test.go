@@ -229,14 +229,14 @@ func skipUnsupported(t *testing.T, err error) {
 }
 
 // newManual returns a monitor that samples only when the test calls sample, and writes a row for each
-// sample.
+// sample. It has no gaps.
 func newManual(t *testing.T, vantages ...vitrine.Vantage) *Monitor {
 	t.Helper()
 	m, err := prepare(Config{}, vantages, &bytes.Buffer{}, "/proc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.interval = 1
+	m.interval, m.longest = 1, time.Hour
 	t.Cleanup(m.close)
 	return m
 }

@@ -48,10 +48,11 @@ const Header = "t_s,instance,component,cpu,memory_bytes,rx_bytes_s,tx_bytes_s,th
 // disturb sampling, and frequent enough that a crash loses little.
 const flushAt = 1 << 16
 
-// A Monitor watches until Stop or the end of its context. It keeps about 50 bytes per sample and
+// A Monitor watches until Stop or the end of its context. It keeps about 60 bytes per sample and
 // instance for Use.
 type Monitor struct {
 	interval time.Duration
+	longest  time.Duration // between two samples without a gap
 	began    time.Time
 	offset   time.Duration // from the origin to began
 	cancel   context.CancelFunc
@@ -105,6 +106,7 @@ func prepare(config Config, vantages []vitrine.Vantage, csv io.Writer, proc stri
 	if m.interval == 0 {
 		m.interval = DefaultInterval
 	}
+	m.longest = max(leastGap, gapIntervals*m.interval)
 	if !config.Origin.IsZero() {
 		m.offset = m.began.Sub(config.Origin)
 	}
@@ -170,7 +172,7 @@ func (m *Monitor) sample() {
 	for _, s := range m.instances {
 		s.at = time.Since(m.began)
 		s.read(m.buf)
-		s.remember()
+		s.remember(m.longest)
 		m.row(s)
 	}
 	if len(m.rows) >= flushAt {

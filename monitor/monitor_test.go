@@ -180,6 +180,65 @@ func TestUseOutsideSamples(t *testing.T) {
 	})
 }
 
+// TestUseAcrossAGap holds the monitor up for 2 s, in which the instance uses more than before. The
+// means of counters stay right. The memory in the gap is not known.
+func TestUseAcrossAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.set(0, 0, 11_000, 0, 0, 0, 0)
+		m, err := prepare(Config{}, []vitrine.Vantage{{Instance: "a-1", CgroupV2: f.cgroup}}, io.Discard, f.proc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(m.close)
+		m.sample()
+		used := 0
+		pass := func(time100ms, micros, memory int) { // one sample after so many intervals
+			time.Sleep(time.Duration(time100ms) * 100 * time.Millisecond)
+			used += micros
+			f.set(used, 0, memory, 0, 0, 0, 0)
+			m.sample()
+		}
+		for range 10 { // 1 s at 0.5 CPUs
+			pass(1, 50_000, 11_000)
+		}
+		pass(20, 2_000_000, 91_000) // 2 s at 1 CPU, not sampled
+		for range 20 {              // 2 s at 0.5 CPUs
+			pass(1, 50_000, 11_000)
+		}
+		const gapFrom, gapTo = time.Second, 3 * time.Second
+		for _, c := range []struct {
+			from, to    time.Duration
+			cpu, memory float64 // 0: not known
+			longest     float64
+			gaps        int
+		}{
+			{0, gapFrom, 0.5, 10_000, 0.1, 0},
+			{0, 5 * time.Second, 3.5 / 5, 0, 2, 1},                // the counter is right, memory is known for 3 of 5 s
+			{500 * time.Millisecond, 2 * time.Second, 0, 0, 1, 1}, // the window ends in the gap
+			{2 * time.Second, 4 * time.Second, 0, 0, 1, 1},        // it begins in the gap
+			{gapFrom + 100*time.Millisecond, gapTo - 100*time.Millisecond, 0, 0, 1.8, 1},
+			{gapTo - 100*time.Millisecond, 5 * time.Second, 0.5, 12_000, 0.1, 0}, // 0.1 of 2.1 s is in the gap; memory falls from 90,000 after it
+		} {
+			use := m.Use(m.began.Add(c.from), m.began.Add(c.to))["a-1"]
+			for name, v := range map[string]struct {
+				got  *float64
+				want float64
+			}{"cpu": {use.CPU, c.cpu}, "memory": {use.Memory, c.memory}} {
+				switch {
+				case v.want == 0 && (v.got != nil || use.Missing[name] == ""):
+					t.Errorf("%v to %v: %s is %v, missing %q, want not known", c.from, c.to, name, value(v.got), use.Missing[name])
+				case v.want > 0 && (v.got == nil || math.Abs(*v.got/v.want-1) > 1e-9):
+					t.Errorf("%v to %v: %s is %v, want %v", c.from, c.to, name, value(v.got), v.want)
+				}
+			}
+			if got := m.Sampling(m.began.Add(c.from), m.began.Add(c.to)); got.Gaps != c.gaps || math.Abs(got.Longest-c.longest) > 1e-9 {
+				t.Errorf("%v to %v: sampling is %+v, want %d gaps, the longest of %g s", c.from, c.to, got, c.gaps, c.longest)
+			}
+		}
+	})
+}
+
 // TestCgroupV2WithoutControllers: without the cpu controller cpu.stat has no throttled_usec, and
 // without the memory controller there is no memory.current. The memory then comes from the process.
 func TestCgroupV2WithoutControllers(t *testing.T) {
@@ -342,6 +401,38 @@ func TestMissedTicks(t *testing.T) {
 	}
 	if err := m.Stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSamplingOfAMonitorHeldUp stops a running monitor for a moment.
+func TestSamplingOfAMonitorHeldUp(t *testing.T) {
+	m, err := Start(t.Context(), Config{Interval: 10 * time.Millisecond}, []vitrine.Vantage{{Instance: "a-1", PID: os.Getpid()}}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const held = 600 * time.Millisecond
+	from := time.Now()
+	m.mu.Lock()
+	for began := time.Now(); time.Since(began) < held; {
+	}
+	m.mu.Unlock()
+	sampled := func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.instances[0].at > from.Add(held).Sub(m.began)
+	}
+	for !sampled() {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("sampling stopped")
+		default:
+		}
+	}
+	if err := m.Stop(); err != nil {
+		t.Error(err)
+	}
+	if got := m.Sampling(from, time.Now()); got.Gaps == 0 || got.Longest < held.Seconds() {
+		t.Errorf("sampling is %+v, want a gap of at least %v", got, held)
 	}
 }
 

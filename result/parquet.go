@@ -44,6 +44,7 @@ type trialRow struct {
 	Reason       string   `parquet:"reason"`
 	Accelerator  string   `parquet:"accelerator,dict"`
 	hostCells
+	samplingCells
 }
 
 func newTrialRow(o vitrine.Outcome) trialRow {
@@ -56,7 +57,7 @@ func newTrialRow(o vitrine.Outcome) trialRow {
 		LatencyP95:   latency(o, o.Latency.P95),
 		LatencyP99:   latency(o, o.Latency.P99),
 		Valid:        o.Valid, Reason: o.Reason, Accelerator: o.Accelerator,
-		hostCells: newHostCells(o.Host),
+		hostCells: newHostCells(o.Host), samplingCells: newSamplingCells(o.Sampling),
 	}
 }
 

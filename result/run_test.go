@@ -49,7 +49,8 @@ func outcome(seq int) vitrine.Outcome {
 			Missing: map[string]string{"memory": "no controller"},
 		}},
 		Valid: true, Reason: `one "odd", call`, Accelerator: "kvm",
-		Host: &vitrine.HostReading{Before: 0.75, During: 0.5, Other: new(0.0123456)},
+		Host:     &vitrine.HostReading{Before: 0.75, During: 0.5, Other: new(0.0123456)},
+		Sampling: &vitrine.Sampling{Gaps: 1, Longest: 2.1},
 	}
 }
 
@@ -168,9 +169,9 @@ func TestTableHasTheContractsColumns(t *testing.T) {
 	}
 	want := []string{
 		"seq,attempt,substrate,options,sizing,repeat,rate,duration_s,scheduled,offered,succeeded,failed,success_ratio,latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason,accelerator," +
-			"host_steal_cpus,host_other_cpus,host_speed_before_ratio,host_speed_during_ratio,host_speed_after_ratio",
-		`1|1|process|pinning=on|bn1s-sp1s|1|50.5|3|150|150|149|1|0.993333|1.25|3|12.125|true|one "odd", call|kvm|0|0.012346|0.75|0.5|`,
-		"2|3|qemu||bn1s|2|1000000|0|0|0|0|0|||||false|the generator crashed:\nexit status 1|tcg|||||",
+			"host_steal_cpus,host_other_cpus,host_speed_before_ratio,host_speed_during_ratio,host_speed_after_ratio,sampling_longest_s,sampling_gaps",
+		`1|1|process|pinning=on|bn1s-sp1s|1|50.5|3|150|150|149|1|0.993333|1.25|3|12.125|true|one "odd", call|kvm|0|0.012346|0.75|0.5||2.1|1`,
+		"2|3|qemu||bn1s|2|1000000|0|0|0|0|0|||||false|the generator crashed:\nexit status 1|tcg|||||||",
 	}
 	got := []string{strings.Join(rows[0], ","), strings.Join(rows[1], "|"), strings.Join(rows[2], "|")}
 	if !slices.Equal(got, want) {

@@ -13,13 +13,14 @@ import (
 const TableHeader = "seq,attempt,substrate,options,sizing,repeat,rate,duration_s," +
 	"scheduled,offered,succeeded,failed,success_ratio," +
 	"latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason,accelerator," +
-	"host_steal_cpus,host_other_cpus,host_speed_before_ratio,host_speed_during_ratio,host_speed_after_ratio"
+	"host_steal_cpus,host_other_cpus,host_speed_before_ratio,host_speed_during_ratio,host_speed_after_ratio," +
+	"sampling_longest_s,sampling_gaps"
 
 // tableRow returns one outcome in the columns of TableHeader. Unknown values are empty: the ratio
 // if nothing was scheduled, a latency if nothing succeeded, the accelerator without virtual
-// machines, the host's columns if the host was not read.
+// machines, the host's columns if the host was not read, the monitor's if the trial was not watched.
 func tableRow(o vitrine.Outcome) []string {
-	host := newHostCells(o.Host)
+	host, sampling := newHostCells(o.Host), newSamplingCells(o.Sampling)
 	return []string{
 		strconv.Itoa(o.Seq), strconv.Itoa(o.Attempt),
 		o.Substrate, o.Options, o.Subject,
@@ -30,6 +31,7 @@ func tableRow(o vitrine.Outcome) []string {
 		optional(latency(o, o.Latency.P50)), optional(latency(o, o.Latency.P95)), optional(latency(o, o.Latency.P99)),
 		strconv.FormatBool(o.Valid), o.Reason, o.Accelerator,
 		optional(host.Steal), optional(host.Other), optional(host.Before), optional(host.During), optional(host.After),
+		optional(sampling.Longest), sampling.gaps(),
 	}
 }
 
@@ -68,6 +70,26 @@ func newHostCells(host *vitrine.HostReading) hostCells {
 		cells.Other = sixDigits(*host.Other)
 	}
 	return cells
+}
+
+// samplingCells are a vitrine.Sampling as columns; nil: not recorded.
+type samplingCells struct {
+	Longest *float64 `parquet:"sampling_longest_s,optional"`
+	Gaps    *int64   `parquet:"sampling_gaps,optional"`
+}
+
+func newSamplingCells(s *vitrine.Sampling) samplingCells {
+	if s == nil {
+		return samplingCells{}
+	}
+	return samplingCells{sixDigits(s.Longest), new(int64(s.Gaps))}
+}
+
+func (c samplingCells) gaps() string {
+	if c.Gaps == nil {
+		return ""
+	}
+	return strconv.FormatInt(*c.Gaps, 10)
 }
 
 // latency returns a quantile in milliseconds; nil if no call has one.

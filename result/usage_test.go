@@ -131,12 +131,14 @@ func TestParquetSaysWhatTheTablesSay(t *testing.T) {
 		Accelerator string   `parquet:"accelerator"`
 		Other       *float64 `parquet:"host_other_cpus,optional"`
 		After       *float64 `parquet:"host_speed_after_ratio,optional"`
+		Longest     *float64 `parquet:"sampling_longest_s,optional"`
+		Gaps        *int64   `parquet:"sampling_gaps,optional"`
 	}
 	trials, err := parquet.ReadFile[trial](filepath.Join(dir, "trials.parquet"))
 	if err != nil || len(trials) != 3 {
 		t.Fatalf("%v, %v", trials, err)
 	}
-	if trials[1].Seq != 2 || trials[1].Rate != 101 || *trials[1].Ratio != 0.993333 || !trials[1].Valid || trials[1].Accelerator != "kvm" || *trials[1].Other != 0.012346 || trials[1].After != nil || trials[2].Ratio != nil {
+	if trials[1].Seq != 2 || trials[1].Rate != 101 || *trials[1].Ratio != 0.993333 || !trials[1].Valid || trials[1].Accelerator != "kvm" || *trials[1].Other != 0.012346 || trials[1].After != nil || *trials[1].Longest != 2.1 || *trials[1].Gaps != 1 || trials[2].Ratio != nil {
 		t.Errorf("trials %+v", trials)
 	}
 	type usage struct {

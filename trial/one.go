@@ -68,7 +68,8 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 	}
 	out.Accelerator = s.bed.Accelerator
 	out.Overhead = max(took-out.Duration, 0)
-	out.Use = watch.Use(begin, begin.Add(out.Duration))
+	end := begin.Add(out.Duration)
+	out.Use, out.Sampling = watch.Use(begin, end), new(watch.Sampling(begin, end))
 	host.judge(&out, watch.Use(host.from, host.to))
 	return out, nil
 }

@@ -335,6 +335,9 @@ func TestCampaignFindsCapacity(t *testing.T) {
 				t.Errorf("trial %d: no CPU reading of %s: %v", o.Seq, instance, o.Use[instance].Missing)
 			}
 		}
+		if o.Sampling == nil || o.Sampling.Longest <= 0 {
+			t.Errorf("trial %d: sampling is %+v", o.Seq, o.Sampling)
+		}
 		if o.Rate > 30 {
 			t.Errorf("trial %d at %g: stop should have ended the ramp", o.Seq, o.Rate)
 		}
