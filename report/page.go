@@ -77,8 +77,7 @@ type runView struct {
 	Name     string
 	Warnings []string
 	Path     []pathView
-	Trials   []trialView
-	Invalid  int
+	Trials   trialTable
 	Facts    []fact
 	Isolated []string // what was not isolated
 	Specs    []result.Spec
@@ -94,13 +93,6 @@ type pathView struct {
 	Tone       string
 	Why        string
 	Optimal    bool
-}
-
-type trialView struct {
-	vitrine.Outcome
-	Name   string
-	Causes string
-	Class  string
 }
 
 // A fact is one line of provenance.
@@ -251,45 +243,8 @@ func (s *set) runView(r *run) runView {
 	if r.Summary != nil {
 		v.Path = s.path(r)
 	}
-	names := map[vitrine.Key]string{}
-	for _, x := range r.subjects {
-		for _, o := range x.outcomes {
-			names[o.Key] = x.name
-		}
-	}
-	for _, o := range r.Outcomes {
-		t := trialView{Outcome: o, Name: cmp.Or(names[o.Key], result.Label(o.Substrate, o.Options, o.Subject)), Causes: causes(o)}
-		if !o.Valid {
-			t.Class = "invalid"
-			v.Invalid++
-		}
-		v.Trials = append(v.Trials, t)
-	}
+	v.Trials = r.trialTable()
 	return v
-}
-
-// causes lists failures by cause, the most frequent first.
-func causes(o vitrine.Outcome) string {
-	list := slices.Sorted(maps.Keys(o.Failed))
-	slices.SortStableFunc(list, func(a, b string) int { return int(o.Failed[b] - o.Failed[a]) })
-	for i, cause := range list {
-		list[i] = fmt.Sprintf("%s %d", cause, o.Failed[cause])
-	}
-	return strings.Join(list, ", ")
-}
-
-func ratioText(o trialView) string {
-	if o.Scheduled == 0 {
-		return missing
-	}
-	return fmt.Sprintf("%.3f", o.SuccessRatio())
-}
-
-func latencyText(o trialView, ms float64) string {
-	if o.Succeeded == 0 || ms <= 0 {
-		return missing
-	}
-	return number(ms)
 }
 
 // mark returns which runs' figures cannot be compared with others, and why;
@@ -315,6 +270,7 @@ func (s *set) mark() string {
 func (s *set) warnings(r *run) []string {
 	list := slices.Clone(r.Warnings)
 	list = append(list, r.invalid()...)
+	list = append(list, r.heldUp()...)
 	for _, x := range r.subjects {
 		open := map[string][]string{} // why -> thresholds
 		for _, c := range x.capacities {

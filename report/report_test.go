@@ -408,6 +408,33 @@ func TestRunsAreCompared(t *testing.T) {
 	golden(t, "compared.html", withoutDrawings(page))
 }
 
+// TestTrialsSayWhatDisturbedThem checks the columns about the backlog, the host and
+// the monitor, and that a run without these readings has none of them.
+func TestTrialsSayWhatDisturbedThem(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	page := pageOf(t, d)
+	_, row, _ := strings.Cut(part(t, page, "trials"), `data-sort="14">14</td>`)
+	row, _, _ = strings.Cut(row, "</tr>")
+	for _, want := range []string{">1.00 0.53 0.99</td>", ">0.004</td>", `data-sort="-1">–</td>`, ">0.1</td>", "<strong>invalid</strong>: disturbed: a fixed amount of work took 1.9 times as long"} {
+		if !strings.Contains(row, want) {
+			t.Errorf("trial 14 lacks %q: %s", want, row)
+		}
+	}
+	if !strings.Contains(page, "the monitor was held up in 1 trial, for up to 1.30 s") {
+		t.Error("nothing warns of the gap")
+	}
+	for i := range d.Outcomes {
+		o := &d.Outcomes[i]
+		o.Host, o.Sampling, o.InFlight = nil, nil, nil
+	}
+	page = pageOf(t, d)
+	for _, gone := range []string{">Steal</th>", ">Speed</th>", ">Gap</th>", ">Backlog</th>", "held up"} {
+		if strings.Contains(page, gone) {
+			t.Errorf("a run without readings has %q", gone)
+		}
+	}
+}
+
 func TestRunsOfDifferentUnitsAreRefused(t *testing.T) {
 	runs := twoRuns(t)
 	runs[1].Summary.Unit = "kpps"

@@ -11,6 +11,7 @@ import (
 	"vitrine"
 	"vitrine/result"
 	"vitrine/search/rate"
+	"vitrine/spec"
 )
 
 // mostEstimates is the most estimates of the capacity in one search. In longer searches
@@ -24,6 +25,7 @@ type tried struct {
 	load   float64           // seconds of load so far, including this trial
 	fresh  bool              // of a fresh deployment
 	again  bool              // the first of another measurement of the size, which started from nothing
+	judged *rate.Judgement   // by the search adaptive; nil: another search, or the trial is invalid
 	after  *vitrine.Capacity // at the report's first threshold, by this trial and earlier ones; nil: not computed
 	why    string            // empty: not known
 }
@@ -55,6 +57,9 @@ func (s *subject) search() []tried {
 			t := tried{
 				Outcome: o, number: len(all) + 1, load: load, again: i > 0 && k == 0,
 				fresh: k == 0 || o.Repeat != history[k-1].Repeat, why: why(search, history[:k], o),
+			}
+			if s.adaptive(i) && !t.invalid() {
+				t.judged = new(rate.Judge(o, cfg.Precision))
 			}
 			if last := len(history) - 1; k == last || (last-k)%every == 0 {
 				c := after(history[:k+1])
@@ -101,6 +106,12 @@ func (s *subject) searcher(i int) (rate.Search, rate.Config) {
 	return search, cfg
 }
 
+// adaptive reports whether the i-th measurement was a search that judges trials
+// by their backlog as well.
+func (s *subject) adaptive(i int) bool {
+	return i < len(s.entries) && s.entries[i].Search != nil && s.entries[i].Search.Name == spec.Adaptive
+}
+
 // configOf returns the recorded configuration of the search, without the fields that
 // the whole run shares.
 func configOf(s *result.Search) rate.Config {
@@ -144,24 +155,49 @@ func why(search rate.Search, before []vitrine.Outcome, o vitrine.Outcome) string
 type verdict int
 
 const (
-	passed verdict = iota
+	passed   verdict = iota
+	unsteady         // success meets the threshold, but the backlog may grow
 	failed
 	invalid
 )
 
-func verdicts() []verdict { return []verdict{passed, failed, invalid} }
+func verdicts() []verdict { return []verdict{passed, unsteady, failed, invalid} }
 
-func (v verdict) String() string { return [...]string{"passed", "failed", "invalid"}[v] }
+func (v verdict) String() string { return [...]string{"passed", "not steady", "failed", "invalid"}[v] }
 
-// verdict judges by the threshold. A trial without due calls is invalid.
+// invalid reports whether the trial has no verdict. A trial without due calls has
+// none.
+func (t tried) invalid() bool { return !t.Valid || t.Scheduled == 0 }
+
+// verdict judges by the threshold, and as the search did: adaptive also judges the
+// backlog.
 func (t tried) verdict(threshold float64) verdict {
-	switch {
-	case !t.Valid || t.Scheduled == 0:
-		return invalid
-	case t.SuccessRatio() >= threshold:
-		return passed
+	success := t.SuccessRatio()
+	if t.judged != nil {
+		success = t.judged.Success
 	}
-	return failed
+	switch {
+	case t.invalid():
+		return invalid
+	case success < threshold:
+		return failed
+	case t.judged != nil && !t.judged.Steady:
+		return unsteady
+	}
+	return passed
+}
+
+// judgedText formats the success ratio that the search adaptive judged, and the
+// part of the window that it judged.
+func (t tried) judgedText() string {
+	if t.judged == nil {
+		return missing
+	}
+	text := fmt.Sprintf("%.3f", t.judged.Success)
+	if t.judged.Cut > 0 {
+		text += fmt.Sprintf(" (last %.0f s)", (1-t.judged.Cut)*t.Duration.Seconds())
+	}
+	return text
 }
 
 // A searchView is one size's search: its figure and a table of the same data.
@@ -172,6 +208,7 @@ type searchView struct {
 	Summary string
 	Rows    []searchRow
 	Reasons bool // at least one trial has a reason
+	Judged  bool // the search judges the backlog
 }
 
 type searchRow struct {
@@ -180,6 +217,7 @@ type searchRow struct {
 	Rate           float64
 	Seconds, Load  float64
 	Ratio, Verdict string
+	Judged         string
 	After          string // capacity and interval
 	Why            string
 }
@@ -192,7 +230,7 @@ func (s *set) searchView(f *figure) searchView {
 	for _, t := range x.trace {
 		r := searchRow{
 			Number: t.number, Repeat: t.Repeat, Seq: t.Seq, Attempt: t.Attempt, Rate: t.Rate, Seconds: t.Duration.Seconds(), Load: t.load,
-			Ratio: missing, Verdict: t.verdict(s.thresholds[0]).String(), Why: t.why,
+			Ratio: missing, Verdict: t.verdict(s.thresholds[0]).String(), Judged: t.judgedText(), Why: t.why,
 		}
 		if t.Scheduled > 0 {
 			r.Ratio = fmt.Sprintf("%.3f", t.SuccessRatio())
@@ -200,7 +238,7 @@ func (s *set) searchView(f *figure) searchView {
 		if t.after != nil {
 			r.After = knownText(*t.after)
 		}
-		v.Reasons = v.Reasons || t.why != ""
+		v.Reasons, v.Judged = v.Reasons || t.why != "", v.Judged || t.judged != nil
 		v.Rows = append(v.Rows, r)
 	}
 	return v

@@ -41,6 +41,9 @@ func (s *set) searchCaption(x *subject) string {
 	parts := []string{fmt.Sprintf("One mark per trial, at the rate that was offered; it passes with a success ratio of at least %s. "+
 		"The band is the %sinterval of the capacity by the trials so far, from one trial to the next, the line in it the capacity: "+
 		"what was known when the next rate was chosen.", shortest(s.thresholds[0]), s.sure())}
+	if slices.ContainsFunc(x.trace, func(t tried) bool { return t.judged != nil }) {
+		parts = append(parts, "A trial that meets the ratio while its backlog may grow is not steady: it does not pass, and is extended.")
+	}
 	if low, high := x.windows(); high > low {
 		parts = append(parts, fmt.Sprintf("The larger a mark, the longer its trial (%s to %s s).", shortest(low), shortest(high)))
 	}
@@ -188,6 +191,8 @@ func (r *trailPlotter) mark(v verdict) draw.GlyphStyle {
 	switch v {
 	case passed:
 		return draw.GlyphStyle{Color: tones[2].color(), Radius: 3.6, Shape: draw.CircleGlyph{}}
+	case unsteady:
+		return draw.GlyphStyle{Color: tones[2].color(), Radius: 3.6, Shape: draw.RingGlyph{}}
 	case failed:
 		return draw.GlyphStyle{Color: tones[1].color(), Radius: 3.8, Shape: draw.PyramidGlyph{}}
 	}
@@ -198,6 +203,9 @@ func (r *trailPlotter) tip(t tried) string {
 	parts := []string{fmt.Sprintf("trial %d: %s %s for %s s, %s", t.number, number(t.Rate), r.set.unit, shortest(t.Duration.Seconds()), t.verdict(r.set.thresholds[0]))}
 	if t.Scheduled > 0 {
 		parts[0] += fmt.Sprintf(", ratio %.3f", t.SuccessRatio())
+	}
+	if t.judged != nil {
+		parts[0] += ", judged as " + t.judgedText()
 	}
 	if t.why != "" {
 		parts = append(parts, "chosen: "+t.why)

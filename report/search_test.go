@@ -29,13 +29,13 @@ func part(t *testing.T, page, id string) string {
 
 // A known is a row of a search's table.
 type known struct {
-	rate, ratio, verdict, why string
-	capacity, low, high       float64 // high: +Inf where it is open
+	rate, ratio, judged, verdict, why string
+	capacity, low, high               float64 // high: +Inf where it is open
 }
 
 var (
 	searchRow = regexp.MustCompile(`<tr[^>]*><td class="n">\d+</td><td class="n">[\d.]+</td><td class="n">\d+</td><td class="n">([^<]*)</td><td class="n">[^<]*</td>` +
-		`<td class="n">[^<]*</td><td class="n">([^<]*)</td><td>([^<]*)</td><td>([^<]*)</td>(?:<td>([^<]*)</td>)?</tr>`)
+		`<td class="n">[^<]*</td><td class="n">([^<]*)</td>(?:<td class="n">([^<]*)</td>)?<td>([^<]*)</td><td>([^<]*)</td>(?:<td>([^<]*)</td>)?</tr>`)
 	knownCell = regexp.MustCompile(`^[<≥]? ?([\d.]+) \((?:from )?([\d.]+) (?:to ([\d.]+)|up)\)$`)
 )
 
@@ -49,8 +49,8 @@ func searchOf(t *testing.T, page, sizing string) []known {
 	}
 	var rows []known
 	for _, m := range searchRow.FindAllStringSubmatch(table, -1) {
-		r := known{rate: m[1], ratio: m[2], verdict: m[3], why: html.UnescapeString(m[5])}
-		if cell := knownCell.FindStringSubmatch(html.UnescapeString(m[4])); cell != nil {
+		r := known{rate: m[1], ratio: m[2], judged: m[3], verdict: m[4], why: html.UnescapeString(m[6])}
+		if cell := knownCell.FindStringSubmatch(html.UnescapeString(m[5])); cell != nil {
 			r.capacity, r.low, r.high = parse(t, cell[1]), parse(t, cell[2]), math.Inf(1)
 			if cell[3] != "" {
 				r.high = parse(t, cell[3])
@@ -224,6 +224,36 @@ func TestSearchIsShownByItsOwnEstimate(t *testing.T) {
 		if !strings.Contains(part(t, page, "search"), "The larger a mark, the longer its trial") {
 			t.Errorf("%s: trials of several lengths, and the caption does not say so", name)
 		}
+	}
+}
+
+// TestTrialsThatAreNotSteady checks that a trial that meets the ratio while its
+// backlog grows does not show as passed after a search that judges the backlog, and
+// that a ramp's does.
+func TestTrialsThatAreNotSteady(t *testing.T) {
+	m := directed()
+	cfg := rate.Config{Min: 20, Max: 2000, Duration: 20 * time.Second, Repeat: 1, Thresholds: []float64{0.9}, Seed: m.seed, Precision: 0.02}
+	told := result.Search{Name: "adaptive", Min: 20, Max: 2000, Duration: 20, Repeat: 1, Precision: 0.02}
+	d := searched(m, rate.NewAdaptive(cfg), told, cfg)
+	i := slices.IndexFunc(d.Outcomes, func(o vitrine.Outcome) bool { return o.Succeeded == o.Scheduled })
+	growing, lost := &d.Outcomes[i], slices.Clone(d.Outcomes)[i]
+	for k := range 200 { // by 5% of the rate
+		growing.InFlight = append(growing.InFlight, int64(0.05*growing.Rate*float64(k)/10))
+	}
+	rows := searchOf(t, pageOf(t, d), "bn1s-sp1m-hs1m")
+	if got := rows[i]; got.verdict != "not steady" || got.ratio != "1.000" || got.judged != "1.000" {
+		t.Errorf("a growing backlog: %+v", got)
+	}
+	// The backlog stands still, and a quarter of the calls is lost.
+	lost.InFlight = slices.Repeat([]int64{5}, 200)
+	lost.Succeeded -= lost.Scheduled / 4
+	d.Outcomes[i] = lost
+	if got := searchOf(t, pageOf(t, d), "bn1s-sp1m-hs1m")[i]; got.verdict != "failed" || got.judged != "0.750" {
+		t.Errorf("a steady trial that fails: %+v", got)
+	}
+	d.Summary.Sizings[0].Search.Name = "ramp"
+	if got := searchOf(t, pageOf(t, d), "bn1s-sp1m-hs1m")[i]; got.judged != "" {
+		t.Errorf("a ramp that judges the backlog: %+v", got)
 	}
 }
 

@@ -241,8 +241,26 @@ func (m simulation) trial(t *testing.T, r *result.Run, key vitrine.Key, sizing v
 		o.Valid, o.Reason = false, "generator: offered 0.97 of its schedule"
 		o.Offered = o.Scheduled * 97 / 100
 	}
+	m.disturb(&o, over)
 	m.watch(t, r, &o, sizing, limit, random)
 	return o
+}
+
+// disturb sets what a trial shows of its backlog, the host and the monitor.
+func (m simulation) disturb(o *vitrine.Outcome, over float64) {
+	for k := range 10 * m.seconds {
+		o.InFlight = append(o.InFlight, int64(o.Rate*(0.02+0.1*max(0, over-1)*float64(k)/10))+int64(k%3))
+	}
+	share := float64(o.Seq%5) / 100
+	o.Host = &vitrine.HostReading{Before: 1, During: 1 - share, After: 0.99, Steal: share / 10, Other: &share}
+	o.Sampling = &vitrine.Sampling{Longest: 0.1 + share}
+	switch o.Seq {
+	case 5:
+		o.Sampling = &vitrine.Sampling{Gaps: 2, Longest: 1.3}
+	case 14:
+		o.Valid, o.Disturbed, o.Reason = false, true, "disturbed: a fixed amount of work took 1.9 times as long"
+		o.Host.During, o.Host.Other = 0.53, nil
+	}
 }
 
 // watch writes the samples of a monitor and sets the trial's means.

@@ -90,16 +90,24 @@ func (s *set) optimal(t summary, x *subject) {
 	t.line("why", r.Summary.Optimal.Why)
 }
 
-// trials returns how many trials there were, and how many of them are invalid.
+// trials returns how many trials there were, how many of them are invalid, and how
+// many of those were disturbed.
 func (r *run) trials() string {
-	invalid := 0
+	invalid, disturbed := 0, 0
 	for _, o := range r.Outcomes {
 		if !o.Valid {
 			invalid++
 		}
+		if o.Disturbed {
+			disturbed++
+		}
 	}
+	text := fmt.Sprintf("%d of %d sizes, %d invalid", len(r.Outcomes), len(r.subjects), invalid)
 	if r.measured() {
-		return fmt.Sprintf("%d, %d invalid", len(r.Outcomes), invalid)
+		text = fmt.Sprintf("%d, %d invalid", len(r.Outcomes), invalid)
 	}
-	return fmt.Sprintf("%d of %d sizes, %d invalid", len(r.Outcomes), len(r.subjects), invalid)
+	if disturbed > 0 {
+		text += fmt.Sprintf(", %d of them disturbed", disturbed)
+	}
+	return text
 }

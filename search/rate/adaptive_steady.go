@@ -1,6 +1,7 @@
 package rate
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -17,6 +18,7 @@ type reading struct {
 	rate, x float64 // x is the logarithm of rate
 	success float64 // ratio in the steady part of the window
 	exact   bool    // the window has a steady part; else success is that of the whole window
+	cut     float64 // share of the window before the steady part
 	steady  bool    // the backlog does not grow, to the precision
 
 	whole       float64 // success ratio of the whole window
@@ -47,7 +49,7 @@ func read(o vitrine.Outcome, precision float64) reading {
 	for _, cut := range []float64{0, 1. / 3, 2. / 3} {
 		part := tail(o, cut)
 		if part.Scheduled > 0 && still(part.InFlight, sure*precision*o.Rate) {
-			r.success, r.exact = balanced(part), true
+			r.success, r.exact, r.cut = balanced(part), true, cut
 			r.steady = r.wholeSteady
 			if cut > 0 {
 				r.steady = !Grows(part, precision)
@@ -56,6 +58,27 @@ func read(o vitrine.Outcome, precision float64) reading {
 		}
 	}
 	return r
+}
+
+// A Judgement is how the adaptive search reads a valid trial.
+type Judgement struct {
+	Success float64 // success ratio of the judged part of the window, without the calls by which the backlog grew
+	Cut     float64 // share of the window before that part
+	Steady  bool    // the backlog does not grow, to the precision; if not, the trial cannot pass
+}
+
+// Judge returns how the adaptive search reads a valid outcome.
+func Judge(o vitrine.Outcome, precision float64) Judgement {
+	r := read(o, cmp.Or(precision, defaultPrecision))
+	return Judgement{r.success, r.cut, r.steady}
+}
+
+// Growth returns how fast the calls in flight grew over the window, and the
+// distance to the one-sided 95% bounds, as shares of the rate; false: there are
+// too few counts of calls in flight.
+func Growth(o vitrine.Outcome) (share, half float64, known bool) {
+	slope, half, known := growth(o.InFlight)
+	return slope / o.Rate, half / o.Rate, known && o.Rate > 0
 }
 
 // balanced returns the success ratio in steady state: it subtracts the growth of
