@@ -51,8 +51,8 @@ type Outcome struct {
 	// Sampling says how regularly the monitor sampled the window. Nil: not recorded.
 	Sampling *Sampling `json:",omitempty"`
 
-	Valid    bool           // false: never a verdict on the function
-	Reason   string         // why it is invalid, or a note on a valid one
+	Valid  bool   // false: never a verdict on the function
+	Reason string // why it is invalid, or a note on a valid one
 
 	// Disturbed says that something else on the host disturbed the trial. Such a trial
 	// is invalid, and says nothing about the function and the generator.
