@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"vitrine/load"
 	"vitrine/monitor"
 	"vitrine/testbed"
+	"vitrine/testbed/quiet"
 )
 
 // A window is one fresh deployment that was driven once. It is one line of the
@@ -40,9 +42,11 @@ type window struct {
 
 // An overloadSite runs the reference IMS with one instance of each component.
 type overloadSite struct {
-	bare  *bare
-	build string
-	usage string // file with the samples of the last window
+	bare      *bare
+	build     string
+	guard     *quiet.Guard
+	disturbed quiet.Row
+	progress  io.Writer
 }
 
 // onOverloadSite wraps a bench that needs a site.
@@ -62,7 +66,10 @@ func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite,
 			return nil, err
 		}
 		hash := sha256.Sum256(program)
-		s := &overloadSite{build: hex.EncodeToString(hash[:6]), usage: filepath.Join(dir, "usage.csv")}
+		s := &overloadSite{build: hex.EncodeToString(hash[:6]), progress: progress}
+		if s.guard, err = quiet.New(ctx, everywhere.Generator...); err != nil {
+			return nil, err
+		}
 		s.bare, err = newBare(ctx, f)
 		defer func() { err = errors.Join(err, s.bare.remove()) }()
 		if err != nil {
@@ -73,16 +80,43 @@ func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite,
 }
 
 // drive deploys the IMS afresh for the window, drives it and fills in the
-// results.
-func (s *overloadSite) drive(ctx context.Context, w window) (_ window, err error) {
+// results. It repeats a window that something else on the host disturbed.
+func (s *overloadSite) drive(ctx context.Context, w window) (window, error) {
+	for {
+		got, seen, err := s.try(ctx, w)
+		if err != nil {
+			return got, err
+		}
+		if err := s.disturbed.Add(seen, "windows", fmt.Sprintf("at %g calls/s", w.Rate)); err != nil || !seen.Disturbed {
+			return got, err
+		}
+		fmt.Fprintf(s.progress, "  repeated: %s\n", seen.Reason)
+	}
+}
+
+// try drives the window once. seen says whether the host was quiet.
+func (s *overloadSite) try(ctx context.Context, w window) (_ window, seen vitrine.Outcome, err error) {
 	if err := s.deploy(ctx, w); err != nil {
-		return w, err
+		return w, seen, err
 	}
 	defer func() { err = errors.Join(err, s.bare.stop()) }()
-	report, uses, err := s.generate(ctx, w)
+	watch, err := s.guard.Watch(ctx)
 	if err != nil {
-		return w, err
+		return w, seen, err
 	}
+	report, m, began, err := s.generate(ctx, w)
+	if err != nil {
+		_, _, failed := watch.End(ctx)
+		return w, seen, errors.Join(err, failed)
+	}
+	from, to, err := watch.End(ctx)
+	if err := errors.Join(err, m.Stop()); err != nil {
+		return w, seen, err
+	}
+	host, why := watch.Judge(cpus(m.Use(from, to)))
+	quiet.Mark(&seen, host, why)
+	uses := m.Use(began, began.Add(time.Duration(w.Seconds*float64(time.Second))))
+	delete(uses, vitrine.Generator)
 	w.Build = s.build
 	w.Success = float64(report.Succeeded) / float64(report.Scheduled)
 	w.Goodput = float64(report.Succeeded) / w.Seconds
@@ -91,11 +125,22 @@ func (s *overloadSite) drive(ctx context.Context, w window) (_ window, err error
 	w.Quotas, w.Throttled = map[string]float64{}, map[string]float64{}
 	for _, u := range uses {
 		if u.CPU == nil || u.Throttled == nil {
-			return w, fmt.Errorf("the use of %s cannot be read: %v", u.Component, u.Missing)
+			return w, seen, fmt.Errorf("the use of %s cannot be read: %v", u.Component, u.Missing)
 		}
 		w.Quotas[u.Component], w.Throttled[u.Component] = *u.CPU/u.VCPUs, *u.Throttled
 	}
-	return w, nil
+	return w, seen, nil
+}
+
+// cpus returns how many CPUs the instances used together; NaN: not known.
+func cpus(uses map[string]vitrine.Use) (sum float64) {
+	for _, u := range uses {
+		if u.CPU == nil {
+			return math.NaN()
+		}
+		sum += *u.CPU
+	}
+	return sum
 }
 
 // deploy starts fresh processes. They have no CPU quota until they are ready,
@@ -129,8 +174,9 @@ func (s *overloadSite) deploy(ctx context.Context, w window) error {
 // rate.
 const overloadWarmup = 2
 
-// generate drives the deployment and monitors it during the window.
-func (s *overloadSite) generate(ctx context.Context, w window) (report load.Report, uses map[string]vitrine.Use, err error) {
+// generate drives the deployment and monitors it. The window began at began. The
+// caller stops the monitor, unless there is an error.
+func (s *overloadSite) generate(ctx context.Context, w window) (report load.Report, m *monitor.Monitor, began time.Time, err error) {
 	b := s.bare
 	entry, _ := b.ims.deployment.Entry()
 	command := load.Command([]string{b.ims.vitrine, "generate", "sip"}, load.Trial{
@@ -140,40 +186,40 @@ func (s *overloadSite) generate(ctx context.Context, w window) (report load.Repo
 	b.generator.args, b.generator.env = command.Args, command.Env
 	out := filepath.Join(b.generator.dir, "report")
 	if err := os.Remove(out); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return report, nil, err
+		return report, nil, began, err
 	}
-	usage, err := os.Create(s.usage)
-	if err != nil {
-		return report, nil, err
-	}
-	defer func() { err = errors.Join(err, usage.Close()) }()
 	if err := b.generator.start(ctx, "report"); err != nil {
-		return report, nil, err
+		return report, nil, began, err
 	}
-	began := time.Now().Add(overloadWarmup * time.Second)
-	m, err := monitor.Start(ctx, monitor.Config{Origin: began}, b.vantages(), usage)
+	began = time.Now().Add(overloadWarmup * time.Second)
+	m, err = monitor.Start(ctx, monitor.Config{Origin: began}, b.vantages(), io.Discard)
 	if err != nil {
-		return report, nil, errors.Join(err, b.generator.command.Process.Kill(), b.generator.command.Wait())
+		return report, nil, began, errors.Join(err, b.generator.command.Process.Kill(), b.generator.command.Wait())
 	}
-	err = b.generator.command.Wait()
+	err = errors.Join(b.generator.command.Wait(), ctx.Err())
 	b.generator.command = nil
-	uses = m.Use(began, began.Add(time.Duration(w.Seconds*float64(time.Second))))
-	err = errors.Join(err, m.Stop(), ctx.Err())
-	if err != nil {
-		return report, nil, err
+	if err == nil {
+		report, err = readOverloadReport(out)
 	}
-	text, err := os.ReadFile(out)
 	if err != nil {
-		return report, nil, err
+		err = errors.Join(err, m.Stop())
+	}
+	return report, m, began, err
+}
+
+func readOverloadReport(path string) (report load.Report, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return report, err
 	}
 	report, err = load.ParseReport(bytes.NewReader(text))
 	if err == nil && report.Error != "" {
 		err = errors.New(report.Error)
 	}
 	if err != nil {
-		return report, nil, fmt.Errorf("the generator: %w", err)
+		return report, fmt.Errorf("the generator: %w", err)
 	}
-	return report, uses, nil
+	return report, nil
 }
 
 // inFlightGrowth returns the growth of the calls in flight, in calls per
@@ -191,9 +237,11 @@ func inFlightGrowth(each100ms []int64) float64 {
 	return float64(last-first) / second / (float64(len(each100ms)-second) / second)
 }
 
-// vantages returns the vantages of all instances of the function.
+// vantages returns the vantages of the generator and of all instances of the function.
 func (b *bare) vantages() []vitrine.Vantage {
-	var all []vitrine.Vantage
+	generator := vitrine.Vantage{Instance: b.generator.name, Component: b.generator.name}
+	b.generator.group.Vantage(&generator)
+	all := []vitrine.Vantage{generator}
 	for _, in := range b.functions {
 		v := vitrine.Vantage{Instance: in.name, Component: in.component.Name, VCPUs: in.limits.VCPUs, Memory: in.limits.Memory}
 		in.group.Vantage(&v)
