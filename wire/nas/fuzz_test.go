@@ -1,0 +1,69 @@
+package nas_test
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"vitrine/wire/nas"
+)
+
+// empties returns one message of every kind that may have a type.
+func empties() []message {
+	return []message{
+		&nas.AttachRequest{}, &nas.AttachAccept{}, &nas.AttachComplete{}, &nas.Reject{}, &nas.DetachRequest{}, &nas.NetworkDetach{},
+		&nas.UpdateRequest{}, &nas.UpdateAccept{}, &nas.AuthenticationRequest{}, &nas.AuthenticationResponse{}, &nas.Failure{},
+		&nas.IdentityRequest{}, &nas.IdentityResponse{}, &nas.SecurityModeCommand{}, &nas.SecurityModeComplete{}, &nas.Empty{},
+		&nas.ReallocationCommand{}, &nas.EMMInformation{}, &nas.ConnectivityRequest{}, &nas.DisconnectRequest{},
+		&nas.ESMInformationRequest{}, &nas.ESMInformationResponse{}, &nas.DefaultBearerRequest{}, &nas.DedicatedBearerRequest{},
+		&nas.ModifyBearerRequest{}, &nas.BearerAccept{}, &nas.Release{},
+	}
+}
+
+// FuzzParse checks that parsing does not panic or change the message, and that
+// the fields of a parsed message are appended and parsed back to the same fields.
+func FuzzParse(f *testing.F) {
+	for _, b := range golden(f) {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		before := bytes.Clone(data)
+		var p nas.PDU
+		if p.Parse(data) != nil {
+			return
+		}
+		if p.Security != nas.Plain && len(p.Covered()) < 2 {
+			t.Fatalf("%v covers %x", p.Security, p.Covered())
+		}
+		for _, m := range empties() {
+			if m.Parse(p.Body) != nil {
+				continue
+			}
+			values(m)
+			again := reflect.New(reflect.TypeOf(m).Elem()).Interface().(message)
+			b := m.Append(nil)
+			if err := again.Parse(b); err != nil || !reflect.DeepEqual(m, again) {
+				t.Fatalf("%+v is written as %x and read as %+v, %v", m, b, again, err)
+			}
+		}
+		if !bytes.Equal(data, before) {
+			t.Fatal("the message was changed")
+		}
+	})
+}
+
+// values parses all values inside a message.
+func values(m message) {
+	switch m := m.(type) {
+	case *nas.AttachAccept:
+		for l := nas.ParseTAIs(m.TAIs); l.Next(); {
+		}
+	case *nas.DefaultBearerRequest:
+		_, _ = nas.ParseQoS(m.QoS)
+		_, _ = nas.ParseAMBR(m.AMBR)
+		_, _ = nas.ParseAddress(m.Address)
+		_, _ = nas.AppendName(nil, m.APN)
+		for o := nas.ParseOptions(m.PCO); o.Next(); {
+		}
+	}
+}

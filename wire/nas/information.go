@@ -1,0 +1,94 @@
+package nas
+
+import "vitrine/wire/identity"
+
+// An Empty is an EMM message of a header alone: Detach Accept, Tracking Area
+// Update Complete, GUTI Reallocation Complete or Authentication Reject (clauses
+// 8.2.10, 8.2.27, 8.2.17, 8.2.6).
+type Empty struct {
+	Type Type
+}
+
+// Parse parses the body of a PDU.
+func (m *Empty) Parse(body []byte) error {
+	r, t := openEMM(body, DetachAcceptType, UpdateCompleteType, ReallocationCompleteType, AuthenticationRejectType)
+	*m = Empty{Type: t}
+	for iei, _, ok := r.element(); ok; iei, _, ok = r.element() {
+		r.skip(iei)
+	}
+	return r.err
+}
+
+// Append appends the message.
+func (m *Empty) Append(b []byte) []byte { return appendEMM(b, m.Type) }
+
+// A ReallocationCommand is a GUTI Reallocation Command (clause 8.2.16).
+type ReallocationCommand struct {
+	GUTI identity.GUTI
+	TAIs []byte // tracking area list: ParseTAIs
+}
+
+// Parse parses the body of a PDU.
+func (m *ReallocationCommand) Parse(body []byte) error {
+	r, _ := openEMM(body, ReallocationCommandType)
+	id := r.identity()
+	if r.err == nil && id.Kind != KindGUTI {
+		r.fail(ErrValue)
+	}
+	*m = ReallocationCommand{GUTI: id.GUTI}
+	for iei, v, ok := r.element(); ok; iei, v, ok = r.element() {
+		if iei == 0x54 {
+			m.TAIs = v
+			continue
+		}
+		r.skip(iei)
+	}
+	return r.err
+}
+
+// Append appends the message.
+func (m *ReallocationCommand) Append(b []byte) []byte {
+	id := Identity{Kind: KindGUTI, GUTI: m.GUTI}
+	return appendTLV(id.appendLV(appendEMM(b, ReallocationCommandType)), 0x54, m.TAIs)
+}
+
+// An EMMInformation gives a UE the network's name and time (clause 8.2.13).
+type EMMInformation struct {
+	FullName  []byte // network name (TS 24.008 clause 10.5.3.5a)
+	ShortName []byte
+	Zone      []byte // one octet: local time zone (TS 24.008 clause 10.5.3.8)
+	Time      []byte // seven octets: universal time and zone (TS 24.008 clause 10.5.3.9)
+	Daylight  []byte // one octet: daylight saving time (TS 24.008 clause 10.5.3.12)
+}
+
+// Parse parses the body of a PDU.
+func (m *EMMInformation) Parse(body []byte) error {
+	*m = EMMInformation{}
+	r, _ := openEMM(body, EMMInformationType)
+	for iei, v, ok := r.element(); ok; iei, v, ok = r.element() {
+		switch iei {
+		case 0x43:
+			m.FullName = v
+		case 0x45:
+			m.ShortName = v
+		case 0x46:
+			m.Zone = v
+		case 0x47:
+			m.Time = v
+		case 0x49:
+			m.Daylight = v
+		default:
+			r.skip(iei)
+		}
+	}
+	return r.err
+}
+
+// Append appends the message.
+func (m *EMMInformation) Append(b []byte) []byte {
+	b = appendTLV(appendEMM(b, EMMInformationType), 0x43, m.FullName)
+	b = appendTLV(b, 0x45, m.ShortName)
+	b = appendTV(b, 0x46, m.Zone)
+	b = appendTV(b, 0x47, m.Time)
+	return appendTLV(b, 0x49, m.Daylight)
+}

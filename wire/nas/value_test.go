@@ -1,0 +1,191 @@
+package nas_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"vitrine/wire/identity"
+	"vitrine/wire/nas"
+)
+
+const minute = time.Minute
+
+func TestTimer(t *testing.T) {
+	for _, c := range []struct {
+		octet nas.Timer
+		want  time.Duration
+		ok    bool
+	}{
+		{0x1f, 62 * time.Second, true}, {0x2c, 12 * minute, true}, {0x49, 54 * minute, true},
+		{0x65, 5 * minute, true}, // an unknown unit counts minutes
+		{nas.Deactivated, 0, false},
+	} {
+		if d, ok := c.octet.Duration(); d != c.want || ok != c.ok {
+			t.Errorf("%#x: %v, %v", uint8(c.octet), d, ok)
+		}
+	}
+	for d := time.Duration(0); d <= 4*time.Hour; d += 500 * time.Millisecond {
+		back, ok := nas.MakeTimer(d).Duration()
+		if !ok || back > d || back == 0 && d >= 2*time.Second {
+			t.Fatalf("%v is written as %v", d, back)
+		}
+	}
+}
+
+// TestTAIs parses the three kinds of partial list (clause 9.9.3.33), one after
+// another.
+func TestTAIs(t *testing.T) {
+	b := octets("0000f1103039" + "2200f1100001" + "4000f110ffff")
+	at := func(tac uint16) identity.TAI { return identity.TAI{PLMN: test, TAC: tac} }
+	var got []identity.TAI
+	l := nas.ParseTAIs(b)
+	for l.Next() {
+		got = append(got, l.TAI)
+	}
+	want := []identity.TAI{at(12345), at(1), at(2), at(3), at(0xffff)}
+	if l.Err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, l.Err, want)
+	}
+	for _, c := range []struct{ tais []identity.TAI }{
+		{want}, {[]identity.TAI{at(7), {PLMN: other.PLMN, TAC: 8}}},
+	} {
+		got, l := []identity.TAI(nil), nas.ParseTAIs(nas.AppendTAIs(nil, c.tais...))
+		for l.Next() {
+			got = append(got, l.TAI)
+		}
+		if l.Err != nil || !slices.Equal(got, c.tais) {
+			t.Errorf("%v, %v; want %v", got, l.Err, c.tais)
+		}
+	}
+	for _, s := range []string{"0000f110", "0100f1103039", "40", "2000f110", "6000f1103039", "1f00f110", "3000f1100001"} {
+		l := nas.ParseTAIs(octets(s))
+		for l.Next() {
+		}
+		if !errors.Is(l.Err, nas.ErrValue) {
+			t.Errorf("%s: %v", s, l.Err)
+		}
+	}
+}
+
+func TestAPN(t *testing.T) {
+	name, ok := nas.AppendName(nil, apn)
+	if !ok || string(name) != "internet.example" {
+		t.Errorf("%q, %v", name, ok)
+	}
+	for _, s := range []string{"", "00", "0361", "01610561"} {
+		if name, ok := nas.AppendName(nil, octets(s)); ok {
+			t.Errorf("%s is read as %q", s, name)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	b := nas.AppendOptions(nil)
+	b = nas.AppendOption(b, 0x000d, 8, 8, 8, 8)
+	b = nas.AppendOption(b, 0x0010)
+	o := nas.ParseOptions(b)
+	if !o.Next() || o.ID != 0x000d || !bytes.Equal(o.Value, []byte{8, 8, 8, 8}) || !o.Next() || o.ID != 0x0010 || len(o.Value) != 0 || o.Next() || o.Err != nil {
+		t.Errorf("%+v", o)
+	}
+	for _, s := range []string{"", "8000", "80000d0408"} {
+		o := nas.ParseOptions(octets(s))
+		if o.Next() || !errors.Is(o.Err, nas.ErrValue) {
+			t.Errorf("%q: %+v", s, o)
+		}
+	}
+}
+
+// TestRates uses values of tables 9.9.4.2.1 and 9.9.4.3.1, in kbit/s.
+func TestRates(t *testing.T) {
+	for _, c := range []struct {
+		octets string
+		want   nas.QoS
+	}{
+		{"09", nas.QoS{QCI: 9}},
+		{"01013f407f", nas.QoS{1, 1, 63, 64, 568}},
+		{"0180feff01", nas.QoS{1, 576, 8_640, 0, 1}},
+		{"01fefefefe014a4bba", nas.QoS{1, 8_700, 16_000, 17_000, 128_000}},
+		{"01fefe0505bbfa0000", nas.QoS{1, 130_000, 256_000, 5, 5}},
+		{"01fefefefefafafafa013d3ea1", nas.QoS{1, 260_000, 500_000, 510_000, 1_500_000}},
+		{"01fefeffFFfafa0000a2f60000", nas.QoS{1, 1_600_000, 10_000_000, 0, 0}},
+	} {
+		b := octets(c.octets)
+		if q, ok := nas.ParseQoS(b); !ok || q != c.want {
+			t.Errorf("%s: %+v, %v; want %+v", c.octets, q, ok, c.want)
+		}
+		if out := c.want.Append(nil); !bytes.Equal(out, b) {
+			t.Errorf("%+v is appended as %x; want %x", c.want, out, b)
+		}
+	}
+	for _, c := range []struct {
+		octets string
+		want   nas.AMBR
+	}{
+		{"4080", nas.AMBR{64, 576}},
+		{"fefefa6a", nas.AMBR{256_000, 48_000}},
+		{"fefedeba0300", nas.AMBR{968_000, 128_000}},
+	} {
+		b := octets(c.octets)
+		if a, ok := nas.ParseAMBR(b); !ok || a != c.want {
+			t.Errorf("%s: %+v, %v; want %+v", c.octets, a, ok, c.want)
+		}
+	}
+	for n := range 16 {
+		_, qos := nas.ParseQoS(make([]byte, n))
+		_, ambr := nas.ParseAMBR(make([]byte, n))
+		if qos != (n == 1 || n == 5 || n == 9 || n == 13) || ambr != (n == 2 || n == 4 || n == 6) {
+			t.Errorf("%d octets: QoS %v, AMBR %v", n, qos, ambr)
+		}
+	}
+}
+
+// TestRatesRoundDown checks for many rates that the encoded rate is at most the
+// given one, and close to it.
+func TestRatesRoundDown(t *testing.T) {
+	for rate := uint32(1); rate < 12_000_000; rate += 1 + rate/500 {
+		q, _ := nas.ParseQoS(nas.QoS{QCI: 1, MaxUp: rate}.Append(nil))
+		if q.MaxUp > rate || rate < 10_000_000 && q.MaxUp < rate-rate/5 || q.MaxDown != 0 {
+			t.Fatalf("QoS: %d is written as %+v", rate, q)
+		}
+	}
+	for rate := uint32(1); rate < 65_000_000; rate += 1 + rate/500 {
+		a, _ := nas.ParseAMBR(nas.AMBR{Down: rate, Up: 64}.Append(nil))
+		if a.Down > rate || a.Down < rate-rate/5 || a.Up != 64 {
+			t.Fatalf("AMBR: %d is written as %+v", rate, a)
+		}
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	for _, s := range []string{
+		"", "f600f110800103deadbe", "0600f110800103deadbeef", "f400000001", "07", "f9", "02", "a901", "090a", "0111", "0921f3",
+		"f6" + "00f110800103deadbeef00", "0901010101010101010101",
+	} {
+		if id, ok := nas.ParseIdentity(octets(s)); ok {
+			t.Errorf("%s is read as %+v", s, id)
+		}
+	}
+	for _, s := range []string{"1", "12", "123", "001010123456789", "3548020912345678"} {
+		id := nas.Identity{Kind: nas.KindIMEISV, Digits: digits(s)}
+		if back, ok := nas.ParseIdentity(id.Append(nil)); !ok || back != id {
+			t.Errorf("%s: %x is read as %+v", s, id.Append(nil), back)
+		}
+	}
+}
+
+func TestTypeNames(t *testing.T) {
+	names := map[string]nas.Type{}
+	for i := range 256 {
+		name := nas.Type(i).String()
+		if other, ok := names[name]; ok || name == "" {
+			t.Errorf("%#x and %#x have the name %q", i, uint8(other), name)
+		}
+		names[name] = nas.Type(i)
+	}
+	if names["attach-request"] != nas.AttachRequestType || names["message-77"] != 77 {
+		t.Error("names are wrong")
+	}
+}
