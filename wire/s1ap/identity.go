@@ -1,0 +1,266 @@
+package s1ap
+
+import (
+	"encoding/binary"
+
+	"vitrine/wire/identity"
+)
+
+// ParseMMEUEID parses an MME UE S1AP ID (clause 9.2.3.3).
+func ParseMMEUEID(v []byte) (uint32, bool) {
+	r := reader{b: v}
+	id := r.long(4)
+	return uint32(id), !r.bad
+}
+
+// AppendMMEUEID appends an element that holds an MME UE S1AP ID: MMEUEID or
+// SourceMMEUEID.
+func AppendMMEUEID(b []byte, id ID, c Criticality, ue uint32) []byte {
+	start := len(b)
+	w := writer{b: BeginElement(b, id, c)}
+	w.long(uint64(ue), 4)
+	return EndElement(w.b, start)
+}
+
+// ParseENBUEID parses an eNB UE S1AP ID of 24 bits (clause 9.2.3.4).
+func ParseENBUEID(v []byte) (uint32, bool) {
+	r := reader{b: v}
+	id := r.long(3)
+	return uint32(id), !r.bad
+}
+
+// AppendENBUEID appends the element ENBUEID.
+func AppendENBUEID(b []byte, c Criticality, ue uint32) []byte {
+	start := len(b)
+	w := writer{b: BeginElement(b, ENBUEID, c)}
+	w.long(uint64(ue&0xffffff), 3)
+	return EndElement(w.b, start)
+}
+
+// ParseUEIDs parses UE S1AP IDs: a pair, or that of the MME alone (clause
+// 9.2.3.18).
+func ParseUEIDs(v []byte) (mme, enb uint32, pair, ok bool) {
+	r := reader{b: v}
+	if r.bit() { // an alternative of the extension, which has none
+		return 0, 0, false, false
+	}
+	if r.bit() {
+		mme = uint32(r.long(4))
+		return mme, 0, false, !r.bad
+	}
+	p := r.sequence(1)
+	mme, enb = uint32(r.long(4)), uint32(r.long(3))
+	r.end(p)
+	return mme, enb, true, !r.bad
+}
+
+// AppendUEIDs appends the element UEIDs with a pair.
+func AppendUEIDs(b []byte, c Criticality, mme, enb uint32) []byte {
+	start := len(b)
+	w := writer{b: BeginElement(b, UEIDs, c)}
+	w.bits(0, 4) // alternative 0, no extension, no iE-Extensions
+	w.long(uint64(mme), 4)
+	w.long(uint64(enb&0xffffff), 3)
+	return EndElement(w.b, start)
+}
+
+// ParseNAS returns the NAS message of a NASPDU, or the octets of any other element
+// that is an octet string: RadioCapability, SourceToTarget, TargetToSource (clause
+// 9.2.3.5).
+func ParseNAS(v []byte) ([]byte, bool) {
+	r := reader{b: v}
+	return r.open(), !r.bad
+}
+
+// AppendNAS appends an element that is an octet string, such as NASPDU.
+func AppendNAS(b []byte, id ID, c Criticality, octets []byte) []byte {
+	start := len(b)
+	w := writer{b: BeginElement(b, id, c)}
+	w.open(octets)
+	return EndElement(w.b, start)
+}
+
+func (r *reader) plmn() (p identity.PLMN) {
+	copy(p[:], r.octets(len(p)))
+	return p
+}
+
+func (r *reader) tai() (t identity.TAI) {
+	p := r.sequence(1)
+	t.PLMN = r.plmn()
+	t.TAC = uint16(r.bits(16))
+	r.end(p)
+	return t
+}
+
+func (w *writer) tai(t identity.TAI) {
+	w.bits(0, 2)
+	w.octets(t.PLMN[:]...)
+	w.bits(uint32(t.TAC), 16)
+}
+
+// ParseTAI parses a tracking area identity (clause 9.2.3.16).
+func ParseTAI(v []byte) (identity.TAI, bool) {
+	r := reader{b: v}
+	t := r.tai()
+	return t, !r.bad
+}
+
+// AppendTAI appends the element TAI.
+func AppendTAI(b []byte, c Criticality, t identity.TAI) []byte {
+	start := len(b)
+	w := writer{b: BeginElement(b, TAI, c)}
+	w.tai(t)
+	return EndElement(w.b, start)
+}
+
+// ParseTAIItem parses an item of a TAIList (clause 9.1.6).
+func ParseTAIItem(v []byte) (identity.TAI, bool) {
+	r := reader{b: v}
+	p := r.sequence(1)
+	t := r.tai()
+	r.end(p)
+	return t, !r.bad
+}
+
+// AppendTAIItem appends an item of a TAIList.
+func AppendTAIItem(b []byte, c Criticality, t identity.TAI) []byte {
+	start := len(b)
+	w := writer{b: BeginElement(b, TAIItem, c)}
+	w.bits(0, 2)
+	w.tai(t)
+	return EndElement(w.b, start)
+}
+
+// ParseECGI parses a cell identity (clause 9.2.1.38).
+func ParseECGI(v []byte) (e identity.ECGI, ok bool) {
+	r := reader{b: v}
+	p := r.sequence(1)
+	e.PLMN = r.plmn()
+	e.Cell = binary.BigEndian.Uint32(r.four()) >> 4
+	r.at -= 4 // 28 bits
+	r.end(p)
+	return e, !r.bad
+}
+
+// AppendECGI appends the element ECGI.
+func AppendECGI(b []byte, c Criticality, e identity.ECGI) []byte {
+	start := len(b)
+	w := writer{b: BeginElement(b, ECGI, c)}
+	w.bits(0, 2)
+	w.octets(e.PLMN[:]...)
+	w.bits(e.Cell, 28)
+	return EndElement(w.b, start)
+}
+
+// four returns four octets from an octet boundary: zeros on an error.
+func (r *reader) four() []byte {
+	if v := r.octets(4); v != nil {
+		return v
+	}
+	return []byte{0, 0, 0, 0}
+}
+
+// ParseSTMSI parses an S-TMSI (clause 9.2.3.6).
+func ParseSTMSI(v []byte) (identity.STMSI, bool) {
+	r := reader{b: v}
+	s := r.stmsi()
+	return s, !r.bad
+}
+
+func (r *reader) stmsi() (s identity.STMSI) {
+	p := r.sequence(1)
+	s.Code = uint8(r.bits(8))
+	s.TMSI = binary.BigEndian.Uint32(r.four())
+	r.end(p)
+	return s
+}
+
+func (w *writer) stmsi(s identity.STMSI) {
+	w.bits(0, 2)
+	w.bits(uint32(s.Code), 8)
+	w.octets(byte(s.TMSI>>24), byte(s.TMSI>>16), byte(s.TMSI>>8), byte(s.TMSI))
+}
+
+// AppendSTMSI appends the element STMSI.
+func AppendSTMSI(b []byte, c Criticality, s identity.STMSI) []byte {
+	start := len(b)
+	w := writer{b: BeginElement(b, STMSI, c)}
+	w.stmsi(s)
+	return EndElement(w.b, start)
+}
+
+// ParseGUMMEI parses the identity of an MME (clause 9.2.3.9).
+func ParseGUMMEI(v []byte) (g identity.GUMMEI, ok bool) {
+	r := reader{b: v}
+	p := r.sequence(1)
+	g.PLMN = r.plmn()
+	g.Group, g.Code = uint16(r.bits(16)), uint8(r.bits(8))
+	r.end(p)
+	return g, !r.bad
+}
+
+// AppendGUMMEI appends the element GUMMEI.
+func AppendGUMMEI(b []byte, c Criticality, g identity.GUMMEI) []byte {
+	start := len(b)
+	w := writer{b: BeginElement(b, GUMMEI, c)}
+	w.bits(0, 2)
+	w.octets(g.PLMN[:]...)
+	w.bits(uint32(g.Group), 16)
+	w.bits(uint32(g.Code), 8)
+	return EndElement(w.b, start)
+}
+
+// An ENB is a global eNB identity (clause 9.2.1.37).
+type ENB struct {
+	PLMN identity.PLMN
+	ID   uint32
+	Home bool // a home eNodeB with 28 bits, otherwise a macro eNodeB with 20
+}
+
+func (r *reader) enb() (e ENB) {
+	p := r.sequence(1)
+	e.PLMN = r.plmn()
+	if r.bit() { // short and long macro eNodeBs are in the extension
+		r.bad = true
+	}
+	e.Home = r.bit()
+	size := 20
+	if e.Home {
+		size = 28
+	}
+	r.octets(0)
+	e.ID = r.bits(size)
+	r.end(p)
+	return e
+}
+
+func (w *writer) enb(e ENB) {
+	w.bits(0, 2)
+	w.octets(e.PLMN[:]...)
+	if e.Home {
+		w.bits(1, 2)
+		w.octets()
+		w.bits(e.ID, 28)
+		return
+	}
+	w.bits(0, 2)
+	w.octets()
+	w.bits(e.ID, 20)
+}
+
+// ParseENB parses a global eNB identity. It returns false for short and long macro
+// eNodeBs.
+func ParseENB(v []byte) (ENB, bool) {
+	r := reader{b: v}
+	e := r.enb()
+	return e, !r.bad
+}
+
+// AppendENB appends the element GlobalENBID.
+func AppendENB(b []byte, c Criticality, e ENB) []byte {
+	start := len(b)
+	w := writer{b: BeginElement(b, GlobalENBID, c)}
+	w.enb(e)
+	return EndElement(w.b, start)
+}

@@ -1,0 +1,194 @@
+package s1ap
+
+import (
+	"encoding/binary"
+
+	"vitrine/wire/identity"
+)
+
+// Areas iterates over supported tracking areas (clause 9.1.8.4). TAC and PLMNs
+// belong to the area that Next reached.
+type Areas struct {
+	TAC   uint16
+	PLMNs []byte // broadcast PLMNs: three octets each
+	Err   error  // ErrLength if Next stopped before the end
+
+	r    reader
+	left int
+}
+
+// ParseAreas returns an iterator over the value of SupportedTAs.
+func ParseAreas(v []byte) Areas {
+	a := Areas{r: reader{b: v}}
+	a.left = int(a.r.octet()) + 1
+	return a
+}
+
+// Next moves to the next area and reports whether there is one.
+func (a *Areas) Next() bool {
+	if a.left == 0 || a.Err != nil {
+		return false
+	}
+	p := a.r.sequence(1)
+	a.TAC = uint16(a.r.bits(16))
+	n := int(a.r.bits(3)) + 1
+	a.PLMNs = a.r.octets(3 * n)
+	a.r.end(p)
+	if a.r.bad || n > 6 {
+		a.Err = ErrLength
+		return false
+	}
+	a.left--
+	return true
+}
+
+// AppendAreas appends the element SupportedTAs with one PLMN for each area, of 1
+// to 256 areas.
+func AppendAreas(b []byte, c Criticality, areas ...identity.TAI) []byte {
+	start := len(b)
+	w := writer{b: BeginList(b, SupportedTAs, c, len(areas))}
+	for _, a := range areas {
+		w.bits(0, 2)
+		w.bits(uint32(a.TAC), 16)
+		w.bits(0, 3)
+		w.octets(a.PLMN[:]...)
+	}
+	return EndElement(w.b, start)
+}
+
+// Served iterates over served GUMMEIs (clause 9.1.8.5). PLMNs, Groups and Codes
+// belong to the item that Next reached, which serves each combination of them.
+type Served struct {
+	PLMNs  []byte // three octets each
+	Groups []byte // two octets each
+	Codes  []byte // one octet each
+	Err    error  // ErrLength if Next stopped before the end
+
+	r    reader
+	left int
+}
+
+// ParseServed returns an iterator over the value of ServedGUMMEIs.
+func ParseServed(v []byte) Served {
+	s := Served{r: reader{b: v}}
+	s.left = int(s.r.bits(3)) + 1
+	return s
+}
+
+// Next moves to the next item and reports whether there is one.
+func (s *Served) Next() bool {
+	if s.left == 0 || s.Err != nil {
+		return false
+	}
+	p := s.r.sequence(1)
+	s.PLMNs = s.r.octets(3 * (int(s.r.bits(5)) + 1))
+	s.Groups = s.r.octets(2 * (int(binary.BigEndian.Uint16(s.r.pair())) + 1))
+	s.Codes = s.r.octets(int(s.r.octet()) + 1)
+	s.r.end(p)
+	if s.r.bad {
+		s.Err = ErrLength
+		return false
+	}
+	s.left--
+	return true
+}
+
+// AppendServed appends the element ServedGUMMEIs with 1 to 8 items.
+func AppendServed(b []byte, c Criticality, served ...identity.GUMMEI) []byte {
+	if len(served) < 1 || len(served) > 8 {
+		panic("s1ap: an MME serves 1 to 8 GUMMEIs")
+	}
+	start := len(b)
+	w := writer{b: BeginElement(b, ServedGUMMEIs, c)}
+	w.bits(uint32(len(served)-1), 3)
+	for _, g := range served {
+		w.bits(0, 7) // preamble, one PLMN
+		w.octets(g.PLMN[:]...)
+		w.octets(0, 0, byte(g.Group>>8), byte(g.Group), 0, g.Code)
+	}
+	return EndElement(w.b, start)
+}
+
+// ParseName parses an ENBName or an MMEName (clauses 9.1.8.4 and 9.1.8.5), as a
+// view.
+func ParseName(v []byte) ([]byte, bool) {
+	r := reader{b: v}
+	if r.bit() { // longer than 150 characters
+		name := r.open()
+		return name, !r.bad
+	}
+	name := r.octets(int(r.bits(8)) + 1)
+	return name, !r.bad && len(name) <= 150
+}
+
+// AppendName appends the element ENBName or MMEName: 1 to 150 printable characters.
+func AppendName(b []byte, id ID, c Criticality, name string) []byte {
+	if len(name) < 1 || len(name) > 150 {
+		panic("s1ap: a name has 1 to 150 characters")
+	}
+	start := len(b)
+	w := writer{b: BeginElement(b, id, c)}
+	w.bits(uint32(len(name)-1), 9)
+	w.octets()
+	w.b = append(w.b, name...)
+	return EndElement(w.b, start)
+}
+
+// ParseOctet parses an integer of one octet: RelativeCapacity (clause 9.2.3.17).
+func ParseOctet(v []byte) (uint8, bool) {
+	if len(v) != 1 {
+		return 0, false
+	}
+	return v[0], true
+}
+
+// An enumeration has the bits and the number of root values, and whether it is
+// extensible.
+func (id ID) enumeration() (bits int, root uint8, extensible, ok bool) {
+	switch id {
+	case PagingDRX, DefaultPagingDRX: // v32, v64, v128, v256
+		return 2, 4, true, true
+	case EstablishmentCause: // emergency, high priority, mt access, mo signalling, mo data
+		return 3, 5, true, true
+	case HandoverType: // within LTE, LTE to UTRAN, LTE to GERAN, UTRAN to LTE, GERAN to LTE
+		return 3, 5, true, true
+	case TimeToWait: // 1, 2, 5, 10, 20, 60 s
+		return 3, 6, true, true
+	case CNDomain: // ps, cs
+		return 1, 2, false, true
+	}
+	return 0, 0, false, false
+}
+
+// ParseEnum parses an enumeration: PagingDRX, DefaultPagingDRX,
+// EstablishmentCause, HandoverType, TimeToWait or CNDomain. The value counts from
+// zero, in the order of clause 9.2. It returns false for other elements.
+func ParseEnum(id ID, v []byte) (uint8, bool) {
+	bits, root, extensible, ok := id.enumeration()
+	if !ok {
+		return 0, false
+	}
+	r := reader{b: v}
+	if !extensible {
+		value := uint8(r.bits(bits))
+		return value, !r.bad
+	}
+	value := r.enumerated(bits, root)
+	return value, !r.bad
+}
+
+// AppendEnum appends an enumeration. It panics for other elements.
+func AppendEnum(b []byte, id ID, c Criticality, value uint8) []byte {
+	bits, root, extensible, ok := id.enumeration()
+	if !ok {
+		panic("s1ap: not an enumeration")
+	}
+	start := len(b)
+	w := writer{b: BeginElement(b, id, c)}
+	if extensible {
+		w.enumerated(value, bits, root)
+	} else {
+		w.bits(uint32(value), bits)
+	}
+	return EndElement(w.b, start)
+}
