@@ -49,6 +49,7 @@ type Config struct {
 	Health     Health         `yaml:"health"`                                             // How instances are checked.
 	Panic      Percent        `yaml:"panic" jsonschema:"format=percent,example=50%"`      // If more than this share of a type's active instances is away, or all of them, all count as up. Left out or off: instances that are away get nothing.
 	Overload   *Overload      `yaml:"overload"`                                           // The gate at the ingress of each type; left out: no gate.
+	Quota      Quotas         `yaml:"quota"`                                              // A limit of the requests from each source; left out: none.
 	Feedback   bool           `yaml:"feedback"`                                           // SIP: ask instances for overload feedback (RFC 7339).
 	Bounded    float64        `yaml:"bounded_load" jsonschema:"minimum=1"`                // An instance with more than this many times its share of the transactions in flight gets no new keys. Left out: off.
 	Keys       Keys           `yaml:"keys"`                                               // SIP: the keys that sign the director's entries in Via, Record-Route and Path.
@@ -72,6 +73,7 @@ type Memory struct {
 	Keys         int `yaml:"keys" jsonschema:"minimum=8,maximum=100000000"`         // Keys that each worker remembers for a transition, 8 bytes each; default 262144.
 	Transactions int `yaml:"transactions" jsonschema:"minimum=8,maximum=100000000"` // Transactions in flight that are timed, 8 bytes each; default 262144.
 	Connections  int `yaml:"connections" jsonschema:"minimum=10,maximum=1000000"`   // SIP over TCP: maximum number of connections; a tenth is reserved for instances; default 10000.
+	Sources      int `yaml:"sources" jsonschema:"minimum=8,maximum=100000000"`      // Sources that a quota remembers, 26 bytes each; default 65536 for each protocol.
 	PerSource    int `yaml:"connections_per_source" jsonschema:"minimum=1"`         // SIP over TCP: maximum number of connections with one IP address (IPv6: one /64) that is not an instance's; default a tenth of connections, at least 16.
 }
 
@@ -139,6 +141,18 @@ type Overload struct {
 	Max     float64  `yaml:"max" jsonschema:"exclusiveMinimum=0"`                   // Upper bound of transactions per second; left out: none.
 	Burst   float64  `yaml:"burst" jsonschema:"minimum=1"`                          // Transactions admitted at once; default a tenth of initial.
 	Invite  string   `yaml:"invite" jsonschema:"enum=provisional,enum=off"`         // SIP: with provisional, the time from INVITE to its first response counts, besides the latency of other requests. Default off, because a function may wait for others before it responds.
+}
+
+// Quotas are the quotas of each protocol.
+type Quotas struct {
+	SIP  *Quota `yaml:"sip"`  // Limits requests that are neither ACK nor within a dialog. Instances and trusted networks have no quota.
+	GTPC *Quota `yaml:"gtpc"` // Limits messages that begin an exchange, except Echo. Instances have no quota.
+}
+
+// A Quota limits the requests from each source: an IPv4 address, or a /64 of IPv6.
+type Quota struct {
+	Rate  float64 `yaml:"rate" jsonschema:"required,exclusiveMinimum=0"` // Requests per second.
+	Burst float64 `yaml:"burst" jsonschema:"minimum=1"`                  // Requests at once; default rate, at least 1.
 }
 
 // Keys are the keys that sign the director's entries in Via, Record-Route and Path.

@@ -61,12 +61,14 @@ type Director struct {
 	state      state
 	published  uint64 // version of the roster
 	gates      map[string]*overload.Gate
-	frozen     bool // during a hand-over
+	quotas     map[string]*overload.Quota // by protocol
+	frozen     bool                       // during a hand-over
 
 	tokens  atomic.Pointer[tokens]
 	keys    atomic.Pointer[[]key]
 	reloads reloads
 	counts  struct{ epochs, publications, stateFailures atomic.Uint64 }
+	samples chan meter.Sample               // of dropped messages, for the log
 	busy    atomic.Pointer[map[string]bool] // instances that count as full by bounded load
 
 	panicking atomic.Pointer[map[string]bool] // types in panic, as published
@@ -81,7 +83,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Director{options: o, log: o.Log, now: o.Clock.Now, roster: newRoster(), gates: map[string]*overload.Gate{}, restarts: make(chan struct{}, 1), begun: o.Clock.Wall()}
+	d := &Director{options: o, log: o.Log, now: o.Clock.Now, roster: newRoster(), gates: map[string]*overload.Gate{}, restarts: make(chan struct{}, 1), samples: make(chan meter.Sample, 64), begun: o.Clock.Wall()}
 	d.config.Store(c)
 	defer func() {
 		if err != nil {
@@ -89,6 +91,12 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 		}
 	}()
 	d.meter = meter.New(c.Memory.Transactions, time.Duration(c.Transition))
+	d.meter.OnDrop(func(s meter.Sample) {
+		select {
+		case d.samples <- s:
+		default: // a worker never waits for the log
+		}
+	})
 	d.watch = newWatch(d.now, o.Log)
 	if err := d.restore(c); err != nil {
 		return nil, err
@@ -104,6 +112,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	}
 	d.keys.Store(&keys)
 	d.makeGates(c)
+	d.quotas = makeQuotas(nil, c, nil)
 	if err := d.openProtocols(c, inherited); err != nil {
 		return nil, err
 	}
@@ -193,6 +202,7 @@ func (d *Director) Run(ctx context.Context) error {
 	g.Go(func() error { return d.publishChanges(ctx) })
 	g.Go(func() error { return d.watch.run(ctx) })
 	g.Go(func() error { return d.tick(ctx) })
+	g.Go(func() error { return d.logDrops(ctx) })
 	g.Go(func() error { return d.listenToFile(ctx) })
 	g.Go(func() error { return d.listenToRestart(ctx, stop) })
 	if err := d.options.Handover.ready(d); err != nil {
@@ -243,6 +253,9 @@ func (d *Director) tick(ctx context.Context) error {
 			d.meter.Expire(d.now())
 			d.updateKeyring()
 			d.boundLoad()
+		}
+		if n%100 == 0 {
+			d.logLosses()
 		}
 	}
 }

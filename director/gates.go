@@ -20,6 +20,25 @@ func (d *Director) makeGates(c *Config) {
 	}
 }
 
+// makeQuotas makes the quotas of the protocols. It keeps those whose options are as in the old
+// configuration, if there is one.
+func makeQuotas(old, c *Config, were map[string]*overload.Quota) map[string]*overload.Quota {
+	all := map[string]*overload.Quota{}
+	for protocol, q := range c.Quota.all() {
+		if q == nil {
+			continue
+		}
+		if old != nil && old.Quota.all()[protocol] != nil && *old.Quota.all()[protocol] == *q {
+			all[protocol] = were[protocol]
+			continue
+		}
+		all[protocol] = overload.NewQuota(overload.QuotaConfig{Rate: q.Rate, Burst: q.Burst, Sources: c.Memory.Sources})
+	}
+	return all
+}
+
+func (q *Quotas) all() map[string]*Quota { return map[string]*Quota{SIP: q.SIP, GTPC: q.GTPC} }
+
 // adjustGates gives each gate the latencies of its type's instances.
 func (d *Director) adjustGates() {
 	d.publishing.Lock()

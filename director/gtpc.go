@@ -63,7 +63,11 @@ func (d *Director) gtpcPolicy(c *Config, rules []Rule) (*gtpc.Policy, error) {
 			own = append(own, gtpc.Rule{Message: r.Message, Interface: r.Interface, Relocation: r.Relocation, Type: r.Type})
 		}
 	}
-	return gtpc.NewPolicy(c.typeNames(), options, own)
+	policy, err := gtpc.NewPolicy(c.typeNames(), options, own)
+	if err == nil {
+		policy.Quota = d.quotas[GTPC]
+	}
+	return policy, err
 }
 
 // collectGTPC sends the counters of GTP-C.
@@ -76,14 +80,14 @@ func (d *Director) collectGTPC(s *gtpc.Server, e emitter) {
 	for what, n := range map[string]uint64{
 		"forwarded": t.Forwarded, "echo": t.Echoes, "version_refused": t.VersionsRefused, "malformed": t.Malformed, "stray": t.Stray,
 		"retransmitted": t.Retransmitted, "rejected": t.Rejected, "unruled": t.Unruled, "unreachable": t.Unreachable,
-		"unknown_teid": t.UnknownTEID, "keyless": t.Keyless, "piggybacked": t.Piggybacked,
+		"unknown_teid": t.UnknownTEID, "keyless": t.Keyless, "piggybacked": t.Piggybacked, "over_quota": t.OverQuota,
 	} {
 		e.count("handled_total", "Messages by what the director did with them.", n, "protocol", GTPC, "how", what)
 	}
 	e.count("exchanges_forgotten_total", "GTP-C requests forgotten for lack of room; their answers are lost.", t.ExchangesForgotten)
 	e.count("sessions_forgotten_total", "Learned TEIDs forgotten for lack of room.", t.SessionsForgotten)
 	e.gauge("sessions_learned", "TEIDs learned.", float64(t.Sessions))
-	datagrams(e, GTPC, t.Datagrams)
+	d.collectDatagrams(e, GTPC, t.Datagrams)
 }
 
 func (d *Director) explainGTPC(s *gtpc.Server, message []byte, from netip.AddrPort) (client.Explanation, error) {

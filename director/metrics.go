@@ -1,6 +1,7 @@
 package director
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"time"
@@ -123,6 +124,9 @@ func (c *collector) types(e emitter) {
 	}
 	c.d.publishing.Lock()
 	defer c.d.publishing.Unlock()
+	for protocol, q := range c.d.quotas {
+		e.count("quota_sources_forgotten_total", "Sources that made room for others while their bucket was not full.", q.Forgotten(), "protocol", protocol)
+	}
 	for name, g := range c.d.gates {
 		now := g.Read()
 		e.gauge("gate_rate", "Transactions per second that the overload gate admits.", now.Rate, "type", name)
@@ -149,9 +153,45 @@ func (c *collector) service(e emitter) {
 	}
 }
 
-func datagrams(e emitter, protocol string, c datagram.Counters) {
+// collectDatagrams sends the counters of a protocol's datagrams and of all its drops.
+func (d *Director) collectDatagrams(e emitter, protocol string, c datagram.Counters) {
 	e.count("datagrams_received_total", "Datagrams read.", c.Received, "protocol", protocol)
 	e.count("datagrams_sent_total", "Datagrams that the kernel accepted.", c.Sent, "protocol", protocol)
-	e.count("datagrams_dropped_total", "Datagrams lost because a socket's buffer was full.", c.Dropped, "protocol", protocol)
-	e.count("unsent_total", "Messages that could not be sent.", c.Unsent, "protocol", protocol, "transport", UDP)
+	drops := d.meter.Drops(protocol)
+	drops[meter.SocketFull.String()] += c.Dropped
+	drops[meter.Unsent.String()] += c.Unsent
+	for reason, n := range drops {
+		e.count("drops_total", "Messages that the director neither served nor answered, by reason.", n, "protocol", protocol, "reason", reason)
+	}
+}
+
+// logDrops logs samples of the dropped messages until ctx is done. Each reason has its own
+// limit in the log.
+func (d *Director) logDrops(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case s := <-d.samples:
+			d.log.Warn("message dropped: "+s.Cause.String(), "protocol", s.Protocol, "peer", s.Peer, "dropped_by_this_worker", s.Total)
+		}
+	}
+}
+
+// logLosses logs the datagrams that sockets lost since the last call.
+func (d *Director) logLosses() {
+	for _, p := range d.protocols {
+		c, err := p.Datagrams()
+		if err != nil {
+			d.log.Warn("counters of sockets", "protocol", p.name, "error", err)
+			continue
+		}
+		if n := c.Dropped - p.lost.Dropped; n > 0 {
+			d.log.Warn("messages dropped: "+meter.SocketFull.String(), "protocol", p.name, "messages", n)
+		}
+		if n := c.Unsent - p.lost.Unsent; n > 0 {
+			d.log.Warn("messages dropped: "+meter.Unsent.String(), "protocol", p.name, "messages", n)
+		}
+		p.lost = c
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/director/client"
+	"vitrine/director/datagram"
 	"vitrine/director/sip"
 	"vitrine/director/table"
 )
@@ -18,9 +19,10 @@ import (
 // A server owns the listening sockets of one protocol, from its package's Listen to
 // Close, and steers their messages. Messages wait in the sockets before Run and after it.
 type server interface {
-	Addresses() []netip.AddrPort  // in the order of the configuration
-	Run(context.Context) error    // once, until the context is done
-	Files() ([]*os.File, error)   // duplicates of the sockets, in a fixed order; the caller closes them
+	Addresses() []netip.AddrPort // in the order of the configuration
+	Run(context.Context) error   // once, until the context is done
+	Files() ([]*os.File, error)  // duplicates of the sockets, in a fixed order; the caller closes them
+	Datagrams() (datagram.Counters, error)
 	Steerings() []*table.Steering // memories of the workers, in a fixed order; not to be changed during Run
 	Close() error                 // after Run
 }
@@ -35,9 +37,10 @@ type carrier interface {
 // A protocol is a server and the functions that differ between protocols.
 type protocol struct {
 	server
-	name    string  // SIP or GTPC
-	section byte    // of the hand-over, for the memory of a worker
-	shared  carrier // nil: the workers share no memory
+	name    string            // SIP or GTPC
+	section byte              // of the hand-over, for the memory of a worker
+	shared  carrier           // nil: the workers share no memory
+	lost    datagram.Counters // when logLosses looked
 
 	// prepare checks rules and returns put, which puts them in force.
 	prepare func(c *Config, rules []Rule) (put func(), err error)

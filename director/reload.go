@@ -140,6 +140,7 @@ func (d *Director) takeEffect(c *Config) error {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
 	d.remakeGates(old, c)
+	d.quotas = makeQuotas(old, c, d.quotas)
 	d.state.Digest, d.state.Rules = c.Digest(), c.Rules
 	d.save()
 	d.watch.follow(d.epochs.View().Table, c)

@@ -57,7 +57,7 @@ func (d *Director) openSIP(c *Config, inherited []*os.File) (*protocol, error) {
 
 // sipRules returns the rules for the types that speak SIP.
 func (d *Director) sipRules(c *Config, rules []Rule) (*sip.Rules, error) {
-	all := sip.RulesConfig{Types: c.typeNames(), Options: map[string]sip.TypeOptions{}, Names: c.Listen.Names, Region: regionFinder(c), Feedback: c.Feedback, Trusted: c.Trusted}
+	all := sip.RulesConfig{Types: c.typeNames(), Options: map[string]sip.TypeOptions{}, Names: c.Listen.Names, Region: regionFinder(c), Feedback: c.Feedback, Trusted: c.Trusted, Quota: d.quotas[SIP]}
 	for i := range c.Types {
 		t := &c.Types[i]
 		if t.Protocol == SIP {
@@ -94,10 +94,9 @@ func (d *Director) collectSIP(s *sip.Server, e emitter) {
 		e.count("handled_total", "Messages by what the director did with them.", n, "protocol", SIP, "how", what)
 	}
 	e.count("unsigned_routes_total", "The director's own Route entries that were ignored because they have no valid MAC.", t.Unsigned, "protocol", SIP)
-	datagrams(e, SIP, t.Datagrams)
+	d.collectDatagrams(e, SIP, t.Datagrams)
 	e.gauge("connections", "TCP connections.", float64(t.Streams.Open), "protocol", SIP)
 	e.count("connections_refused_total", "TCP connections refused because of a limit.", t.Streams.Refused, "protocol", SIP)
-	e.count("unsent_total", "Messages that could not be sent.", t.Streams.Unsent, "protocol", SIP, "transport", TCP)
 }
 
 func (d *Director) explainSIP(s *sip.Server, message []byte, from netip.AddrPort) (client.Explanation, error) {

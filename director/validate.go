@@ -21,6 +21,12 @@ func (c *Config) setDefaults() {
 	c.Transition = cmp.Or(c.Transition, Duration(table.Transition))
 	c.Memory.Keys = cmp.Or(c.Memory.Keys, 1<<18)
 	c.Memory.Transactions = cmp.Or(c.Memory.Transactions, 1<<18)
+	c.Memory.Sources = cmp.Or(c.Memory.Sources, 1<<16)
+	for _, q := range []*Quota{c.Quota.SIP, c.Quota.GTPC} {
+		if q != nil {
+			q.Burst = cmp.Or(q.Burst, max(q.Rate, 1))
+		}
+	}
 	c.Health.Every = cmp.Or(c.Health.Every, Duration(time.Second))
 	c.Health.Timeout = cmp.Or(c.Health.Timeout, c.Health.Every)
 	c.Health.SIP = cmp.Or(c.Health.SIP, "options")

@@ -54,8 +54,10 @@ func TestTransportsInMotion(t *testing.T) {
 			m.ledger.close()
 			t.Logf("%d transactions, %d calls failed", sum.transactions, sum.failed)
 			for _, d := range m.fleet {
-				if n := d.metric("vitrine_director_unsent_total", `transport="tcp"`); n > 0 {
-					t.Errorf("%s could not send %g messages over TCP", d.name, n)
+				for _, reason := range []string{"unsent", "queue_full", "no_connection"} {
+					if n := d.metric("vitrine_director_drops_total", `reason="`+reason+`"`); n > 0 {
+						t.Errorf("%s could not send %g messages: %s", d.name, n, reason)
+					}
 				}
 			}
 			m.captured(sum)

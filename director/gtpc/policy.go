@@ -62,6 +62,8 @@ func DefaultRules(attachDetach, handoverSR, bearerCRT string) []Rule {
 
 // A Policy is the prepared form of a director's rules. It is immutable.
 type Policy struct {
+	Quota *overload.Quota // limits the requests of each peer; nil: no limit. Set it before the Policy is used.
+
 	rules    []Rule
 	byType   [256][]rule
 	options  [table.MaxTypes]TypeOption

@@ -101,6 +101,7 @@ func Listen(c Config) (*Server, error) {
 }
 
 func (s *Server) newWorker(keys int, m *meter.Worker) *worker {
+	m.Protocol = "gtpc"
 	return &worker{server: s, steering: table.NewSteering(s.config.Epochs, keys), meter: m, places: map[netip.AddrPort]instance{}}
 }
 
@@ -202,6 +203,7 @@ type Counters struct {
 	UnknownTEID     uint64 // requests to a TEID without a known owner, steered by a hash of the TEID
 	Keyless         uint64 // requests with neither TEID nor IMSI, steered by the sender's address
 	Piggybacked     uint64
+	OverQuota       uint64 // requests of peers over their quota, dropped
 
 	ExchangesForgotten uint64 // unanswered exchanges that made room: their answer is lost
 	SessionsForgotten  uint64 // learned TEIDs that made room
@@ -233,10 +235,14 @@ func (s *Server) Counters() (t Counters, err error) {
 		t.UnknownTEID += c.unknownTEID.Load()
 		t.Keyless += c.keyless.Load()
 		t.Piggybacked += c.piggybacked.Load()
+		t.OverQuota += c.overQuota.Load()
 	}
 	t.Datagrams, err = s.group.Counters()
 	return t, err
 }
+
+// Datagrams returns the counters of the sockets.
+func (s *Server) Datagrams() (datagram.Counters, error) { return s.group.Counters() }
 
 // outcome returns the meter's outcome of a request that was answered with that cause.
 func outcome(cause gtpc.CauseValue) meter.Outcome {

@@ -67,10 +67,10 @@ func (w *worker) destination(t *turn) (to way, target *table.Target, ok bool) {
 		to.to, to.key, to.hasKey = x.peer, t.key, t.hasKey
 		return to, nil, true
 	case x.lost:
-		w.fail(meter.NoType, meter.Unroutable, &w.counts.unreachable)
+		w.drop(t.in, meter.NoType, meter.Unroutable, &w.counts.unreachable)
 		return way{}, nil, false
 	case x.rule == nil:
-		w.fail(meter.NoType, meter.Unruled, &w.counts.unruled)
+		w.drop(t.in, meter.NoType, meter.Unruled, &w.counts.unruled)
 		return way{}, nil, false
 	case x.target == nil:
 		w.reject(t, x.rule.ty, meter.NoInstance, gtpc.PeerNotResponding)
@@ -100,11 +100,13 @@ func (w *worker) keyOf(t *turn, whose owner) (key uint64, isSession bool) {
 // reject answers a request in place of an instance. It drops a message that has no
 // response type.
 func (w *worker) reject(t *turn, ty table.Type, why meter.Cause, cause gtpc.CauseValue) {
-	w.fail(ty, why, &w.counts.rejected)
 	response, ok := t.Type.Response()
 	if !ok {
+		w.drop(t.in, ty, why, &w.counts.rejected)
 		return
 	}
+	w.counts.rejected.Add(1)
+	w.meter.Fail(ty, why)
 	var teid uint32 // 0 if the sender's TEID is not known (clause 5.5.2)
 	if t.hasSender {
 		teid = t.sender.TEID
@@ -120,10 +122,11 @@ func (w *worker) refuse(in *datagram.Datagram, out *datagram.Sender, err error) 
 	// Prime depends on the first octet alone, so it needs no error value, which errors.As
 	// would allocate.
 	if errors.Is(err, gtpc.ErrShort) || in.Data[0]>>5 == 2 || gtpc.VersionError(in.Data[0]).Prime() || gtpc.Type(in.Data[1]) == gtpc.VersionNotSupported {
-		w.fail(meter.NoType, meter.Malformed, &w.counts.malformed)
+		w.drop(in, meter.NoType, meter.Malformed, &w.counts.malformed)
 		return
 	}
-	w.fail(meter.NoType, meter.Malformed, &w.counts.versions)
+	w.counts.versions.Add(1)
+	w.meter.Fail(meter.NoType, meter.Malformed)
 	sequence, _ := gtpc.ForeignSequence(in.Data)
 	out.Send(in.Listener, in.From, gtpc.AppendVersionNotSupported(out.Room(), sequence))
 }

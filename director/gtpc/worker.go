@@ -7,6 +7,7 @@ import (
 
 	"vitrine/director/datagram"
 	"vitrine/director/meter"
+	"vitrine/director/overload"
 	"vitrine/director/table"
 	"vitrine/wire/gtpc"
 )
@@ -26,8 +27,8 @@ type worker struct {
 }
 
 type counts struct {
-	received, forwarded, echoes, versions, malformed, stray, again, rejected, unruled, unreachable, unknownTEID, keyless, piggybacked atomic.Uint64
-	_                                                                                                                                 [64]byte
+	received, forwarded, echoes, versions, malformed, stray, again, rejected, unruled, unreachable, unknownTEID, keyless, piggybacked, overQuota atomic.Uint64
+	_                                                                                                                                            [64]byte
 }
 
 // A turn is the state of one message while it is handled.
@@ -67,13 +68,13 @@ func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 	if m.Piggyback {
 		k, err := w.carried.read(in.Data[n:])
 		if err != nil || w.carried.Piggyback || w.carried.Type.IsTriggered() || w.carried.Type < gtpc.CreateSessionRequest {
-			w.fail(meter.NoType, meter.Malformed, &w.counts.malformed)
+			w.drop(in, meter.NoType, meter.Malformed, &w.counts.malformed)
 			return
 		}
 		data, second = in.Data[:n+k], true
 	}
 	if w.server.isOwn(in.From) {
-		w.fail(meter.NoType, meter.Looped, &w.counts.malformed)
+		w.drop(in, meter.NoType, meter.Looped, &w.counts.malformed)
 		return
 	}
 	t := turn{message: m, in: in, out: out, now: in.At, from: placeOf(in.From), at: uint8(in.Listener), view: w.server.config.Epochs.View(), policy: w.server.policy.Load()}
@@ -83,7 +84,7 @@ func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 		return
 	}
 	if to.via = w.server.listenerFor(int(to.listener), to.to.Addr()); to.via < 0 {
-		w.fail(meter.NoType, meter.Unroutable, &w.counts.unreachable)
+		w.drop(in, meter.NoType, meter.Unroutable, &w.counts.unreachable)
 		return
 	}
 	w.replaceCounter(m)
@@ -108,7 +109,7 @@ func (w *worker) route(t *turn) (way, bool) {
 	case t.Type < gtpc.CreateSessionRequest:
 		// Echo Responses, and indications, concern two neighbours, and the director sends
 		// no Echo Request.
-		w.fail(meter.NoType, meter.Unroutable, &w.counts.stray)
+		w.drop(t.in, meter.NoType, meter.Unroutable, &w.counts.stray)
 		return way{}, false
 	case t.IsCommand() && t.Type.FollowsCommand():
 		return w.routeTriggered(t)
@@ -132,7 +133,7 @@ func (w *worker) routeAnswer(t *turn) (way, bool) {
 	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, 0); ok {
 		return w.routeOnward(t, e), true
 	}
-	w.fail(meter.NoType, meter.Unroutable, &w.counts.stray)
+	w.drop(t.in, meter.NoType, meter.Unroutable, &w.counts.stray)
 	return way{}, false
 }
 
@@ -148,6 +149,9 @@ func (w *worker) routeTriggered(t *turn) (way, bool) {
 	}
 	if to, ok := w.routeToPrefix(t); ok {
 		return to, true
+	}
+	if !w.withinQuota(t) {
+		return way{}, false
 	}
 	to, target, ok := w.destination(t)
 	if !ok || !w.admit(t, target) {
@@ -221,6 +225,9 @@ func (w *worker) routeToPrefix(t *turn) (way, bool) {
 
 // routeRequest routes a message that begins an exchange.
 func (w *worker) routeRequest(t *turn) (way, bool) {
+	if !w.withinQuota(t) {
+		return way{}, false
+	}
 	x := w.server.exchanges
 	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && e.teid == t.TEID {
 		if to, ok := w.routeRetransmission(t, e); ok {
@@ -348,7 +355,18 @@ func (w *worker) instanceAt(v *table.View, from netip.AddrPort) instance {
 	return w.places[from]
 }
 
-func (w *worker) fail(ty table.Type, cause meter.Cause, count *atomic.Uint64) {
+// drop counts a message that is neither sent on nor answered.
+func (w *worker) drop(in *datagram.Datagram, ty table.Type, cause meter.Cause, count *atomic.Uint64) {
 	count.Add(1)
-	w.meter.Fail(ty, cause)
+	w.meter.Drop(in.At, ty, cause, in.From)
+}
+
+// withinQuota takes a token of the sender's quota for a message that begins an exchange. It
+// drops a message without a token. Instances have no quota.
+func (w *worker) withinQuota(t *turn) bool {
+	if t.origin.id != 0 || t.policy.Quota.Take(t.now, t.in.From.Addr()) == overload.Admitted {
+		return true
+	}
+	w.drop(t.in, meter.NoType, meter.OverQuota, &w.counts.overQuota)
+	return false
 }

@@ -28,13 +28,20 @@ const (
 	Unruled                 // no rule maps it to a type
 	TooManyHops
 	Looped
-	Unsent     // the kernel refused it, or the connection broke
-	Unroutable // a response or a request without a destination
-	Unverified // a response without a valid MAC, to nothing that a director sent
+	Unsent       // the kernel refused it, or the connection broke
+	Unroutable   // a response or a request without a destination
+	Unverified   // a response without a valid MAC, to nothing that a director sent
+	OverQuota    // its source is over the quota
+	SocketFull   // the kernel dropped it because the socket's buffer was full
+	QueueFull    // the queue of its connection, or all queues, had no room
+	NoConnection // there may be no further connection to its destination now
 	causes
 )
 
-var causeNames = [causes]string{"no_instance", "overloaded", "malformed", "unruled", "too_many_hops", "looped", "unsent", "unroutable", "unverified"}
+var causeNames = [causes]string{
+	"no_instance", "overloaded", "malformed", "unruled", "too_many_hops", "looped", "unsent", "unroutable", "unverified",
+	"over_quota", "socket_full", "queue_full", "no_connection",
+}
 
 func (c Cause) String() string {
 	if c < causes {
@@ -104,6 +111,7 @@ type chunk [chunkSize]instanceCounts
 // A Meter holds the counts of a director.
 type Meter struct {
 	flights *flights
+	onDrop  func(Sample) // nil: nobody wants samples
 
 	typeOf [maxSlots]atomic.Uint32 // of each slot
 
@@ -122,7 +130,10 @@ type owner struct{ ty, name string }
 
 // A Worker holds the counts of one worker. Only one goroutine may use it.
 type Worker struct {
+	Protocol string // of its messages; set it before the worker runs
+
 	meter  *Meter
+	drops  drops
 	chunks [maxSlots / chunkSize]atomic.Pointer[chunk]
 	types  [table.MaxTypes + 1]typeCounts // the last is for messages without a type
 }

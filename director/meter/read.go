@@ -24,7 +24,7 @@ type Instance struct {
 // type.
 type Type struct {
 	Name     string
-	Failures map[string]uint64 // messages, by the Cause's name
+	Failures map[string]uint64 // messages that were not served, by the Cause's name; without transport
 	Latency  []uint64          // answers in each bucket of Bounds, and above
 	Total    time.Duration     // sum of all latencies
 }
@@ -148,7 +148,10 @@ func (m *Meter) Types() []Type {
 			t.Name, at = m.types[i], i
 		}
 		for _, w := range m.workers {
-			for c := range causes {
+			for _, c := range Causes() {
+				if c.isTransport() {
+					continue
+				}
 				t.Failures[c.String()] += w.types[at].failures[c].Load()
 			}
 			t.Total += time.Duration(w.types[at].microseconds.Load()) * time.Microsecond

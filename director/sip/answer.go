@@ -14,12 +14,11 @@ import (
 // answer builds the director's own answer to a request, except to an ACK. The same
 // request always gets the same answer (RFC 3261 section 8.2.7).
 func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause meter.Cause) bool {
+	if string(m.Method) == "ACK" {
+		return p.drop(s.stamp.ty, cause)
+	}
 	if status >= 300 {
 		p.fail(s.stamp.ty, cause)
-	}
-	if string(m.Method) == "ACK" {
-		p.counts.Dropped.Add(1)
-		return false
 	}
 	var tag [len(ownTag) + 16]byte
 	b := sip.AppendResponse(p.build(), m, status, reason, appendHex(append(tag[:0], ownTag...), s.stamp.transaction, 16), p.in.From)
@@ -34,7 +33,7 @@ func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause
 		}
 	case 500, 503:
 		b = append(b, "Retry-After: "...)
-		b = strconv.AppendInt(b, int64(p.retryAfter(s)/time.Second), 10)
+		b = strconv.AppendInt(b, int64(p.retryAfter(s, cause)/time.Second), 10)
 		b = append(b, '\r', '\n')
 	}
 	b = sip.AppendEnd(b, nil)
@@ -43,16 +42,6 @@ func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause
 		b = p.withFeedback(b, p.rules.types[s.stamp.ty].Gate)
 	}
 	return p.reply(b, to)
-}
-
-// refuse answers a request that its type cannot serve now. 503 makes a client send nothing
-// at all for a while (RFC 3261 section 21.5.4), so while another type serves, the answer is
-// 500.
-func (p *Proxy) refuse(m *sip.Message, s *pass, cause meter.Cause) bool {
-	if p.server.epochs.View().Health.ServesOther(p.rules.all, s.stamp.ty) {
-		return p.answer(m, s, 500, "Server Internal Error", cause)
-	}
-	return p.answer(m, s, 503, "Service Unavailable", cause)
 }
 
 // withFeedback returns an answer with the gate's feedback in its Via.
@@ -72,7 +61,10 @@ func (p *Proxy) withFeedback(answer []byte, gate *overload.Gate) []byte {
 }
 
 // retryAfter returns the Retry-After value of a refusal, in whole seconds.
-func (p *Proxy) retryAfter(s *pass) time.Duration {
+func (p *Proxy) retryAfter(s *pass, cause meter.Cause) time.Duration {
+	if cause == meter.OverQuota {
+		return time.Second
+	}
 	if s.stamp.ty != noType {
 		if gate := p.rules.types[s.stamp.ty].Gate; gate != nil {
 			return max(gate.RetryAfter(), time.Second)
@@ -109,6 +101,9 @@ func (p *Proxy) malformed(err error) bool {
 		return p.drop(noType, meter.Malformed)
 	}
 	p.counts.Requests.Add(1)
+	if p.takeQuota() != overload.Admitted {
+		return p.drop(noType, meter.OverQuota)
+	}
 	p.fail(noType, meter.Malformed)
 	status, reason := 400, "Bad Request"
 	if errors.Is(err, sip.ErrVersion) {

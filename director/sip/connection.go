@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"vitrine/director/datagram"
+	"vitrine/director/meter"
 	"vitrine/wire/sip"
 )
 
@@ -166,7 +167,7 @@ func (st *streams) writeOne(c *stream, b *[]byte) bool {
 		_, err = c.conn.Write(*b)
 	}
 	if err != nil {
-		st.unsent.Add(1)
+		st.drop(meter.Unsent, c.peer)
 		return false
 	}
 	st.sent.Add(1)

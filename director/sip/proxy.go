@@ -114,7 +114,10 @@ func (p *Proxy) fail(ty table.Type, cause meter.Cause) {
 
 // drop counts a message that is neither sent on nor answered.
 func (p *Proxy) drop(ty table.Type, cause meter.Cause) bool {
-	p.fail(ty, cause)
+	if ty == noType {
+		ty = meter.NoType
+	}
+	p.meter.Drop(p.in.At, ty, cause, p.in.From)
 	p.counts.Dropped.Add(1)
 	return false
 }

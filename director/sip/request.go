@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"vitrine/director/meter"
-	"vitrine/director/overload"
 	"vitrine/director/table"
 	"vitrine/wire/sip"
 )
@@ -40,10 +39,16 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 	}
 	// A strict router put the director's URI into the request line and the original
 	// request URI at the end of Route (section 16.4).
-	if !p.undoStrictRouting(m) {
+	routable := p.undoStrictRouting(m)
+	if routable {
+		s.routes = p.takeRoutes(m)
+	}
+	if over, answered := p.exceedsQuota(m, s); over {
+		return answered
+	}
+	if !routable {
 		return p.answer(m, s, 400, "Bad Route", meter.Malformed)
 	}
-	s.routes = p.takeRoutes(m)
 	hops, ok := p.forwards(m)
 	switch {
 	case !ok:
@@ -257,32 +262,12 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 	return true
 }
 
-// admit takes a token of the gate. If the proxy only explains, admit reports whether there
-// is a token.
-func (p *Proxy) admit(gate *overload.Gate) bool {
-	if p.explains {
-		return gate.Open(p.in.At)
-	}
-	return gate.Admit(p.in.At)
-}
-
 // dialogOf returns the type and instance that the director's own Route entry names.
 func (p *Proxy) dialogOf(s *pass) (table.Type, uint16) {
 	if !s.routes.known || s.routes.mark.outward {
 		return noType, 0
 	}
 	return p.rules.typeOf(s.routes.mark.typeName), s.routes.mark.id
-}
-
-// isGated reports whether the gate may refuse the request. It may not refuse ACK, CANCEL,
-// or a request within a dialog. A request is within a dialog if it has a To tag and the
-// director's signed Route entry. Anybody can write a To tag, so the tag alone is not
-// enough.
-func (s *pass) isGated(m *sip.Message) bool {
-	if method := string(m.Method); method == "ACK" || method == "CANCEL" {
-		return false
-	}
-	return !hasTag(m.To) || !s.routes.signed || s.routes.mark.outward
 }
 
 func hasTag(value []byte) bool {

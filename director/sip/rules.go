@@ -74,6 +74,9 @@ type RulesConfig struct {
 	// Feedback makes the director ask instances for overload feedback (RFC 7339) in its
 	// Via. Clients that ask for feedback get the gate's in any case.
 	Feedback bool
+	// Quota limits the requests of each source that is neither an instance nor trusted; nil:
+	// no limit.
+	Quota *overload.Quota
 }
 
 // Rules is an immutable set of steering rules.
@@ -84,6 +87,7 @@ type Rules struct {
 	region   func(netip.Addr) table.Region
 	trusted  []netip.Prefix
 	feedback bool
+	quota    *overload.Quota
 	all      table.Types // that a rule names
 }
 
@@ -101,7 +105,7 @@ type steeringRule struct {
 // NewRules checks and prepares rules. A type's name goes into URIs, so it must consist of
 // letters, digits, '-' and '_'.
 func NewRules(c RulesConfig) (*Rules, error) {
-	r := &Rules{region: c.Region, trusted: slices.Clone(c.Trusted), feedback: c.Feedback}
+	r := &Rules{region: c.Region, trusted: slices.Clone(c.Trusted), feedback: c.Feedback, quota: c.Quota}
 	for _, name := range c.Types {
 		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
 			return nil, fmt.Errorf("type %q: its name must consist of letters, digits, '-' and '_', because it goes into Record-Route", name)

@@ -117,6 +117,7 @@ func (s *Server) listenDatagrams(c *Config) (err error) {
 
 func (s *Server) newProxy(c *Config) *Proxy {
 	p := &Proxy{server: &s.core, steering: table.NewSteering(c.Epochs, c.Keys), meter: c.Meter.Worker()}
+	p.meter.Protocol = "sip"
 	s.proxies = append(s.proxies, p)
 	return p
 }
@@ -252,13 +253,17 @@ func (s *Server) Counters() (t Counters, err error) {
 		t.Dropped += c.Dropped.Load()
 		t.Unsigned += c.Unsigned.Load()
 	}
-	if s.group != nil {
-		if t.Datagrams, err = s.group.Counters(); err != nil {
-			return t, err
-		}
-	}
 	if s.streams != nil {
 		t.Streams = s.streams.counters()
 	}
-	return t, nil
+	t.Datagrams, err = s.Datagrams()
+	return t, err
+}
+
+// Datagrams returns the counters of the UDP sockets.
+func (s *Server) Datagrams() (datagram.Counters, error) {
+	if s.group == nil {
+		return datagram.Counters{}, nil
+	}
+	return s.group.Counters()
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/director/meter"
 	"vitrine/director/overload"
 	"vitrine/director/table"
 )
@@ -161,7 +162,7 @@ func TestEndOfStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	st := &streams{writeTimeout: time.Hour}
+	st := &streams{writeTimeout: time.Hour, now: func() time.Duration { return 0 }, proxy: &Proxy{meter: meter.New(8, time.Hour).Worker()}}
 	c := &stream{conn: conn, queue: make(chan *[]byte, queueLength), done: make(chan struct{})}
 	for range queueLength { // more than the kernel takes
 		b := make([]byte, maxMessage)

@@ -162,7 +162,9 @@ func TestQueuesCountWhatTheyHold(t *testing.T) {
 	for port := range uint16(100) {
 		at := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)
 		st.conns[at] = &stream{peer: at, known: true, queue: make(chan *[]byte, queueLength)}
-		for held := make([]byte, 100, large); st.push(&Outgoing{Flow: at}, &held); held = make([]byte, 100, large) {
+		for ok := true; ok; {
+			held := make([]byte, 100, large)
+			_, ok = st.push(&Outgoing{Flow: at}, &held)
 		}
 	}
 	held := 0

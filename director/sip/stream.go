@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"vitrine/director/datagram"
+	"vitrine/director/meter"
 )
 
 // queueLength is how many messages may wait for one connection. Further messages are dropped,
@@ -248,7 +249,7 @@ func (st *streams) remove(c *stream) {
 	for {
 		select {
 		case b := <-c.queue:
-			st.unsent.Add(1)
+			st.drop(meter.Unsent, c.peer)
 			st.release(c, b)
 		default:
 			return
@@ -263,37 +264,43 @@ func (st *streams) send(out *Outgoing) {
 	for _, part := range out.Parts {
 		*b = append(*b, part...)
 	}
-	if !st.push(out, b) {
-		st.unsent.Add(1)
+	if cause, ok := st.push(out, b); !ok {
+		st.drop(cause, out.To)
 		st.recycle(b)
 	}
 }
 
-// push queues a message. It returns false if there is no room for the message or its
-// connection. A removed stream gets no more messages, so remove counts all of them.
-func (st *streams) push(out *Outgoing, b *[]byte) bool {
+// drop counts a message that cannot be sent.
+func (st *streams) drop(cause meter.Cause, to netip.AddrPort) {
+	st.unsent.Add(1)
+	st.proxy.meter.Drop(st.now(), meter.NoType, cause, to)
+}
+
+// push queues a message. If there is no room for the message or its connection, push returns
+// the cause. A removed stream gets no more messages, so remove counts all of them.
+func (st *streams) push(out *Outgoing, b *[]byte) (cause meter.Cause, ok bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	c := st.conns[out.Flow]
 	if c == nil {
 		if out.Back && st.conns[out.To] == nil && !st.redials.AllowN(time.Now(), 1) {
-			return false
+			return meter.NoConnection, false
 		}
 		if c, _ = st.openLocked(out.To, out.Listener, nil); c == nil {
-			return false
+			return meter.NoConnection, false
 		}
 	}
 	size := cap(*b) // the capacity, because the queue holds the whole buffer
 	if !st.mayQueue(c, size) {
-		return false
+		return meter.QueueFull, false
 	}
 	select {
 	case c.queue <- b:
 		c.queued.Add(int64(size))
 		st.queued.Add(int64(size))
-		return true
+		return 0, true
 	default:
-		return false
+		return meter.QueueFull, false
 	}
 }
 

@@ -7,8 +7,9 @@ import "net/netip"
 // because one host may use all addresses of its /64.
 func Of(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
-	if p, err := a.Prefix(64); err == nil && a.Is6() {
-		return p.Addr()
+	if !a.Is6() {
+		return a
 	}
-	return a
+	p, _ := a.Prefix(64) // never fails for IPv6
+	return p.Addr()
 }

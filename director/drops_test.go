@@ -1,0 +1,102 @@
+package director
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine/director/meter"
+)
+
+// TestDropsAreShown checks that each reason for a drop is in /metrics for both protocols and
+// in the documentation.
+func TestDropsAreShown(t *testing.T) {
+	d := newDirector(t, both+"quota: {sip: {rate: 10}, gtpc: {rate: 100, burst: 500}}\n")
+	w := httptest.NewRecorder()
+	d.metricsHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "director.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reason := range meter.Causes() {
+		for _, protocol := range []string{SIP, GTPC} {
+			if want := fmt.Sprintf("vitrine_director_drops_total{protocol=%q,reason=%q} 0\n", protocol, reason); !strings.Contains(w.Body.String(), want) {
+				t.Errorf("no %s", want)
+			}
+		}
+		if !strings.Contains(string(page), "\n| `"+reason.String()+"` | ") {
+			t.Errorf("docs/director.md lists no reason %s", reason)
+		}
+	}
+	for _, protocol := range []string{SIP, GTPC} {
+		if want := fmt.Sprintf("vitrine_director_quota_sources_forgotten_total{protocol=%q} 0\n", protocol); !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+const both = `
+listen: {sip: ["udp://127.0.0.1:0"], gtpc: ["udp://127.0.0.1:0"], control: "127.0.0.1:0"}
+types: [{name: registration, protocol: sip}, {name: gateway, protocol: gtpc}]
+rules: [{type: registration}, {type: gateway}]
+instances:
+  - {name: reg-1, type: registration, address: "127.0.0.9:15061"}
+  - {name: gw-1, type: gateway, address: "127.0.0.9:15062"}
+transition: 2s
+health: {sip: "off", gtpc: "off"}
+`
+
+// TestQuotaOfTheFile checks that the quotas of the file are in force, that a reload keeps the
+// buckets of a quota that stays, and that drops are logged as samples.
+func TestQuotaOfTheFile(t *testing.T) {
+	const strict = "quota: {sip: {rate: 0.0001, burst: 2}, gtpc: {rate: 0.0001}}\n"
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), both+strict))
+	drops := func(protocol string) uint64 { return r.meter.Drops(protocol)["over_quota"] }
+	phone, err := net.Dial("udp", r.protocols[0].Addresses()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer phone.Close()
+	send := func() {
+		if _, err := phone.Write(request("REGISTER", "one")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "requests are dropped", func() bool { send(); return drops(SIP) > 100 })
+	lines := func() int { return strings.Count(r.log.String(), `msg="message dropped: over_quota"`) }
+	until(t, "a drop is logged", func() bool { return lines() > 0 })
+	if n := lines(); n > 20 {
+		t.Errorf("%d lines in the log about some 100 drops", n)
+	}
+	reload := func(text string) {
+		t.Helper()
+		write(t, r.options.Path, both+text)
+		if err := r.Director.reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passed := func() uint64 {
+		for _, in := range r.meter.Instances() {
+			if in.Name == "reg-1" {
+				return in.Messages
+			}
+		}
+		return 0
+	}
+	if n := passed(); n != 2 {
+		t.Errorf("%d requests passed, want the burst", n)
+	}
+	reload(strict + "bounded_load: 2\n")
+	was := drops(SIP)
+	until(t, "a request is dropped after the reload", func() bool { send(); return drops(SIP) > was })
+	if n := passed(); n != 2 {
+		t.Errorf("%d requests passed after a reload with the same quota", n)
+	}
+	reload("")
+	until(t, "requests pass without a quota", func() bool { send(); return passed() > 10 })
+}

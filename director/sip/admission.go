@@ -1,0 +1,68 @@
+package sip
+
+import (
+	"vitrine/director/meter"
+	"vitrine/director/overload"
+	"vitrine/wire/sip"
+)
+
+// isLimited reports whether the quota of its source may refuse the request: if the gate may,
+// or if it is a CANCEL, which is a transaction of its own.
+func (s *pass) isLimited(m *sip.Message) bool {
+	return string(m.Method) == "CANCEL" || s.isGated(m)
+}
+
+// exceedsQuota takes a token of the sender's quota for a request that begins a transaction. A
+// request without a token is answered or dropped. CANCEL is only dropped, because the client
+// repeats it.
+func (p *Proxy) exceedsQuota(m *sip.Message, s *pass) (over, answered bool) {
+	if !s.isLimited(m) {
+		return false, false
+	}
+	switch verdict := p.takeQuota(); {
+	case verdict == overload.Admitted:
+		return false, false
+	case verdict == overload.Refused && string(m.Method) != "CANCEL":
+		return true, p.answer(m, s, 503, "Service Unavailable", meter.OverQuota)
+	}
+	return true, p.drop(noType, meter.OverQuota)
+}
+
+// takeQuota takes a token of the sender's quota. Instances and trusted networks have no
+// quota. If the proxy only explains, there is none either.
+func (p *Proxy) takeQuota() overload.Verdict {
+	if p.rules.quota == nil || p.explains || p.isTrusted(p.in.From.Addr()) {
+		return overload.Admitted
+	}
+	return p.rules.quota.Take(p.in.At, p.in.From.Addr())
+}
+
+// admit takes a token of the gate. If the proxy only explains, admit reports whether there
+// is a token.
+func (p *Proxy) admit(gate *overload.Gate) bool {
+	if p.explains {
+		return gate.Open(p.in.At)
+	}
+	return gate.Admit(p.in.At)
+}
+
+// isGated reports whether the gate may refuse the request. It may not refuse ACK, CANCEL,
+// or a request within a dialog. A request is within a dialog if it has a To tag and the
+// director's signed Route entry. Anybody can write a To tag, so the tag alone is not
+// enough.
+func (s *pass) isGated(m *sip.Message) bool {
+	if method := string(m.Method); method == "ACK" || method == "CANCEL" {
+		return false
+	}
+	return !hasTag(m.To) || !s.routes.signed || s.routes.mark.outward
+}
+
+// refuse answers a request that its type cannot serve now. 503 makes a client send nothing
+// at all for a while (RFC 3261 section 21.5.4), so while another type serves, the answer is
+// 500.
+func (p *Proxy) refuse(m *sip.Message, s *pass, cause meter.Cause) bool {
+	if p.server.epochs.View().Health.ServesOther(p.rules.all, s.stamp.ty) {
+		return p.answer(m, s, 500, "Server Internal Error", cause)
+	}
+	return p.answer(m, s, 503, "Service Unavailable", cause)
+}
