@@ -38,6 +38,9 @@ type Component struct {
 	Dependencies []Dependency     `yaml:"dependencies"`                                  // Components that start before it, and the variables with their addresses.
 	Cluster      *Cluster         `yaml:"cluster"`                                       // How its instances learn each other's addresses; without it, they do not.
 	Ready        *Ready           `yaml:"ready"`                                         // Check that an instance is ready; without it, an instance is ready as soon as its command runs.
+	User         string           `yaml:"user" jsonschema:"format=user"`                 // User that the command, the readiness check and install scripts run as: USER or USER:GROUP, by name or number. With an image it is a user of the image, else of the host. By default the image's user, or the user of vitrine.
+
+	AllowPrivilegeEscalation bool `yaml:"allow_privilege_escalation" jsonschema:"default=false"` // If true, programs with the setuid bit or file capabilities, such as ping and sudo, may gain privileges. In virtual machines they always may.
 }
 
 // UnmarshalYAML decodes the component on top of its defaults.

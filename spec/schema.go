@@ -128,6 +128,7 @@ func formats() []document.Format {
 	return []document.Format{
 		{Name: "vnf-name", Pattern: `^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$`, Want: "want letters, digits, spaces, dots, dashes and underscores, at most 64"},
 		{Name: "short-name", Pattern: `^[a-z]{1,8}$`, Want: "want one to eight lower-case letters, such as sp"},
+		{Name: "user", Pattern: `^([A-Za-z_][A-Za-z0-9_.-]{0,30}\$?|[0-9]{1,10})(:([A-Za-z_][A-Za-z0-9_.-]{0,30}|[0-9]{1,10}))?$`, Want: "want USER or USER:GROUP, by name or number, such as nobody or 1000:1000"},
 		{Name: "variable", Pattern: `^[A-Z_][A-Z0-9_]*$`, Want: "want capital letters, digits and underscores, such as SPROUT"},
 		{Name: "environment-name", Pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, Want: "want letters, digits and underscores, no digit first"},
 		{Name: "unit", Pattern: `^[^\x00-\x20"',;][^\x00-\x1f"',;]{0,31}$`, Want: "want a unit such as calls/s, without quotes, commas and semicolons"},

@@ -33,6 +33,8 @@ type Workload struct {
 	Precision  float64       `yaml:"precision" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1"`                      // Searches adaptive and mlr: largest width of a capacity's interval, as a share of the capacity; by default 0.05.
 	Confidence float64       `yaml:"confidence" jsonschema:"exclusiveMinimum=0.5,exclusiveMaximum=1"`                   // Search adaptive: probability that the interval contains the capacity; by default 0.95.
 
+	AllowPrivilegeEscalation bool `yaml:"allow_privilege_escalation" jsonschema:"default=false"` // If true, programs with the setuid bit or file capabilities that the generator starts may gain privileges.
+
 	// Program is the generator's absolute path, or "" for a built-in generator.
 	Program string `yaml:"-"`
 

@@ -21,6 +21,13 @@ type Spec struct {
 	CPUs      []int         // CPUs the instance may run on; empty: any
 	CFSPeriod time.Duration // of the quota; 0: DefaultCFSPeriod
 	Dir       string        // the instance's own folder on the host, for logs and scratch; must exist
+
+	// User is the user that commands run as, USER or USER:GROUP, by name or number; empty:
+	// the substrate's own. On the host it is a user of the host, in an image one of the image.
+	User string
+	// AllowPrivilegeEscalation lets commands gain privileges by programs with the setuid bit
+	// or file capabilities, as in Kubernetes. A virtual machine's own kernel always does.
+	AllowPrivilegeEscalation bool
 }
 
 // DefaultCFSPeriod is shorter than 100 ms, the default of Docker and the kernel. With 100
@@ -74,6 +81,20 @@ type Process interface {
 	Done() <-chan struct{}
 	// Err returns how the process ended, once Done is closed: nil for exit status 0.
 	Err() error
+}
+
+// An Owner is an Instance whose commands may run as another user than this process.
+type Owner interface {
+	// Own gives a file or folder of the host, without what is in it, to that user.
+	Own(path string) error
+}
+
+// Own gives a file or folder of the host to the user that the instance's commands run as.
+func Own(in Instance, path string) error {
+	if o, ok := in.(Owner); ok {
+		return o.Own(path)
+	}
+	return nil
 }
 
 // An Accelerated is a Substrate whose instances may be virtual machines.

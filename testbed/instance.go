@@ -59,6 +59,9 @@ func (in *Instance) create(ctx context.Context, s *Site) error {
 		return fmt.Errorf("create %s: %w", in.Name, err)
 	}
 	in.place = place
+	if err := substrate.Own(place, in.Scratch()); err != nil {
+		return fmt.Errorf("create %s: %w", in.Name, err)
+	}
 	return nil
 }
 
@@ -68,7 +71,7 @@ func (in *Instance) Scratch() string { return filepath.Join(in.Dir, "scratch") }
 
 // ClearScratch empties the scratch folder.
 func (in *Instance) ClearScratch() error {
-	if err := errors.Join(os.RemoveAll(in.Scratch()), os.MkdirAll(in.Scratch(), 0o755)); err != nil {
+	if err := errors.Join(os.RemoveAll(in.Scratch()), os.MkdirAll(in.Scratch(), 0o755), substrate.Own(in.place, in.Scratch())); err != nil {
 		return fmt.Errorf("empty %s's folder: %w", in.Name, err)
 	}
 	return nil

@@ -92,6 +92,7 @@ func (c *Campaign) place(sizing vitrine.Sizing, choice spec.Choice) ([]planned, 
 			demands = append(demands, demand{name, flavor.VCPUs, flavor.Pin})
 			all = append(all, planned{component: comp, index: i, Spec: testbed.Spec{Spec: substrate.Spec{
 				Name: name, Component: comp.Name, Image: comp.Image, VCPUs: flavor.VCPUs, Memory: flavor.Memory,
+				User: comp.User, AllowPrivilegeEscalation: comp.AllowPrivilegeEscalation,
 			}}})
 		}
 	}

@@ -37,6 +37,7 @@ func (s *site) open(ctx context.Context) (err error) {
 	}
 	placed, err := s.bed.Place(ctx, s.Results.LogDir(), testbed.Spec{OnHost: true, Spec: substrate.Spec{
 		Name: vitrine.Generator, Component: vitrine.Generator, CPUs: s.CPUs.Generator,
+		AllowPrivilegeEscalation: s.Workload.AllowPrivilegeEscalation,
 	}})
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ const insideVerb = "inside"
 
 func (a *app) insideCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    insideVerb + " ROOT SHARED DIR COMMAND...",
+		Use:    insideVerb + " ROOT SHARED USER DIR COMMAND...",
 		Short:  "Run a command with the files of an image as its root folder",
 		Hidden: true, DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, given []string) error { return application.Inside(given, os.Environ()) },

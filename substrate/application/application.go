@@ -135,19 +135,26 @@ func (s *Substrate) unpacked(ctx context.Context, spec substrate.Spec, built ima
 			What: "running the image " + built.Name + " directly on the host", Missing: "the privilege to change the root folder (chroot)", Do: "run as root, or use the substrate docker, qemu or unikernel",
 		})
 	}
+	var account *substrate.Account
+	if spec.User != "" {
+		var err error
+		if account, err = substrate.FindAccount(spec.User); err != nil {
+			return nil, fmt.Errorf("creating instance %s: %w", spec.Name, err)
+		}
+	}
 	dir, err := filepath.Abs(spec.Dir)
 	if err != nil {
 		return nil, err
 	}
 	root := filepath.Join(dir, rootDir)
-	in := &instance{content: content, remove: func() error { return s.discard(spec.Name, root) }}
-	in.inside = slices.Concat(s.config.Inside, []string{root, dir})
+	in := &instance{content: content, account: account, remove: func() error { return s.discard(spec.Name, root) }}
+	in.inside = slices.Concat(s.config.Inside, []string{root, dir, account.String()})
 	err = s.config.Run.Record(recordKind, spec.Name, []byte(root))
 	if err == nil {
 		err = image.Unpack(built.File, root)
 	}
 	if err == nil {
-		spec.Image = ""
+		spec.Image, spec.User = "", "" // only root may enter the image, which then changes to the user
 		in.Instance, err = s.config.Substrate.Create(ctx, spec)
 	}
 	if err != nil {

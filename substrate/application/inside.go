@@ -12,23 +12,29 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/substrate"
 )
 
 // Inside replaces this process with a command whose root folder is an unpacked image. args
 // are the image's folder, the instance's folder (which the command sees under the same
-// path), the working folder (empty: the instance's), and the command. Inside returns only
-// on failure. Its mounts are private and end with the command.
+// path), the user's UID:GID (empty: root), the working folder (empty: the instance's), and the
+// command. Inside returns only on failure. Its mounts are private and end with the command.
 func Inside(args, env []string) error {
-	if len(args) < 4 {
-		return &vitrine.BadInput{File: "inside", Found: fmt.Sprintf("%d words", len(args)), Want: "ROOT SHARED DIR COMMAND..."}
+	if len(args) < 5 {
+		return &vitrine.BadInput{File: "inside", Found: fmt.Sprintf("%d words", len(args)), Want: "ROOT SHARED USER DIR COMMAND..."}
 	}
-	root, shared, dir, command := args[0], args[1], args[2], args[3:]
+	root, shared, user, dir, command := args[0], args[1], args[2], args[3], args[4:]
 	if dir == "" {
 		dir = shared
 	}
 	runtime.LockOSThread() // the namespace belongs to this thread, and so to the command
 	if err := enter(root, shared); err != nil {
 		return fmt.Errorf("entering the image in %s: %w", root, err)
+	}
+	if user != "" {
+		if err := become(user); err != nil {
+			return fmt.Errorf("becoming user %s: %w", user, err)
+		}
 	}
 	if err := os.Chdir(dir); err != nil {
 		return err
@@ -39,6 +45,15 @@ func Inside(args, env []string) error {
 	}
 	err = syscall.Exec(program, command, env)
 	return fmt.Errorf("running %s: %w", program, err)
+}
+
+// become changes to a user. The group's and the user's numbers are changed on all threads.
+func become(user string) error {
+	account, err := substrate.FindAccount(user)
+	if err != nil {
+		return err
+	}
+	return errors.Join(syscall.Setgroups(nil), syscall.Setgid(int(account.GID)), syscall.Setuid(int(account.UID)))
 }
 
 func enter(root, shared string) error {

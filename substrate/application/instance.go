@@ -13,8 +13,9 @@ import (
 type instance struct {
 	substrate.Instance
 	content image.Content
-	inside  []string     // words before a command; empty: none
-	remove  func() error // removes the unpacked image; nil: none
+	account *substrate.Account // that commands in an unpacked image run as; nil: the substrate knows
+	inside  []string           // words before a command; empty: none
+	remove  func() error       // removes the unpacked image; nil: none
 }
 
 // Start runs the command, or the image's own command when c has none.
@@ -39,6 +40,14 @@ func (in *instance) command(c vitrine.Command) vitrine.Command {
 		c.Dir = ""
 	}
 	return c
+}
+
+// Own gives a file or folder to the user that commands run as.
+func (in *instance) Own(path string) error {
+	if in.account != nil {
+		return in.account.Own(path)
+	}
+	return substrate.Own(in.Instance, path)
 }
 
 // Remove removes the instance, then its unpacked image.

@@ -124,6 +124,9 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 		return nil, fmt.Errorf("docker: create %s: %w", spec.Name, err)
 	}
 	i := &Instance{s: s, spec: spec, limits: limits}
+	if i.user, err = userOf(spec); err != nil {
+		return nil, fmt.Errorf("docker: create %s: %w", spec.Name, err)
+	}
 	if err := s.instances.Admit(i.name(), i); err != nil {
 		return nil, fmt.Errorf("docker: create %s: %w", spec.Name, err)
 	}

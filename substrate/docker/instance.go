@@ -26,6 +26,7 @@ type Instance struct {
 	s       *Substrate
 	spec    substrate.Spec
 	limits  container.Resources
+	user    string // that commands run as, in the engine's format; empty: the image's
 	sandbox string // container id
 	netns   string
 

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,7 +183,7 @@ func (i *Instance) container(command vitrine.Command) (*container.Config, *conta
 	config := &container.Config{
 		Labels: i.labels(), AttachStdout: true, AttachStderr: true,
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // the image's health check would use the instance's CPU
-		WorkingDir:  command.Dir, User: i.image.user,
+		WorkingDir:  command.Dir, User: cmp.Or(i.user, i.image.user),
 	}
 	if config.WorkingDir == "" {
 		config.WorkingDir = i.spec.Dir
@@ -193,6 +194,9 @@ func (i *Instance) container(command vitrine.Command) (*container.Config, *conta
 		LogConfig:   container.LogConfig{Type: "none"},
 		Runtime:     i.s.config.Runtime,
 		SecurityOpt: []string{"label=disable"}, // SELinux would block the instance's folder
+	}
+	if !i.spec.AllowPrivilegeEscalation {
+		host.SecurityOpt = append(host.SecurityOpt, noNewPrivileges)
 	}
 	if !i.s.namespaces {
 		host.NetworkMode = "host"
@@ -207,7 +211,7 @@ func (i *Instance) container(command vitrine.Command) (*container.Config, *conta
 			return nil, nil, nil, err
 		}
 		program, config.Cmd = &s, args[1:]
-		if uid := os.Geteuid(); uid != 0 {
+		if uid := os.Geteuid(); uid != 0 && i.user == "" {
 			config.User = fmt.Sprintf("%d:%d", uid, os.Getegid()) // the user then owns the files that the container writes
 		}
 	case len(args) > 0:

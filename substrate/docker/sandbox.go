@@ -32,7 +32,7 @@ func (i *Instance) makeSandbox(ctx context.Context) error {
 	config := &container.Config{Hostname: i.spec.Name, Labels: i.labels(), NetworkDisabled: true}
 	host := &container.HostConfig{
 		NetworkMode: "none", IpcMode: "none", ReadonlyRootfs: true, CapDrop: []string{"ALL"},
-		SecurityOpt: []string{"no-new-privileges"}, LogConfig: container.LogConfig{Type: "none"},
+		SecurityOpt: []string{noNewPrivileges}, LogConfig: container.LogConfig{Type: "none"},
 		Runtime: i.s.sandboxRuntime(),
 	}
 	id, err := i.createFrom(ctx, &i.s.pause, localImage{}, i.containerName("sandbox"), config, host)

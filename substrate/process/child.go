@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,7 +86,7 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 	}
 	// The context bounds the start, not how long the command runs.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), command.Args[0], command.Args[1:]...)
-	cmd.Env = in.substrate.environment(command)
+	cmd.Env = in.environment(command)
 	cmd.Dir = command.Dir
 	if cmd.Dir == "" {
 		cmd.Dir = in.spec.Dir
@@ -99,9 +100,12 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 		defer out.Close()
 		cmd.Stdout = out
 	}
+	if err := in.giveOutput(cmd); err != nil {
+		return nil, err
+	}
 	// The kernel sends SIGKILL when the thread that forked the command ends. That thread
 	// waits for the command, so it ends only when this process dies.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: in.account.Credential()}
 
 	in.mu.Lock() // a later Remove finds the child
 	defer in.mu.Unlock()
@@ -125,6 +129,9 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 	if err := <-started; err != nil {
 		in.running.Done()
 		_, removing := c.holder.remove()
+		if in.account != nil && errors.Is(err, fs.ErrPermission) {
+			err = in.noAccess(cmd, err)
+		}
 		return nil, errors.Join(err, removing)
 	}
 	in.children[c] = struct{}{}
@@ -150,8 +157,14 @@ func (in *Instance) hold(c *child) error {
 	return nil
 }
 
-// fork starts the child from a thread that has entered the child's namespace and CPUs.
+// fork starts the child from a thread that has entered the child's namespace and CPUs, and from
+// which the child inherits that no program gives it more privileges (no_new_privs, prctl(2)).
 func (in *Instance) fork(c *child) error {
+	if !in.spec.AllowPrivilegeEscalation {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("forbidding the command to gain privileges: %w", err)
+		}
+	}
 	if in.netns != "" {
 		if err := netns.Enter(in.netns); err != nil {
 			return err

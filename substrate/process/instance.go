@@ -24,8 +24,9 @@ import (
 type Instance struct {
 	substrate *Substrate
 	spec      substrate.Spec
-	group     *cgroup.Group // nil: none
-	netns     string        // path; empty: the host's
+	account   *substrate.Account // that commands run as; nil: this process's own
+	group     *cgroup.Group      // nil: none
+	netns     string             // path; empty: the host's
 
 	life sync.Mutex // held by Start, Stop and Remove from beginning to end
 

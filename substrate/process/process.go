@@ -106,7 +106,14 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 	if spec.CFSPeriod == 0 {
 		spec.CFSPeriod = substrate.DefaultCFSPeriod
 	}
+	account, err := accountOf(spec.User)
+	if err != nil {
+		return nil, fmt.Errorf("creating instance %s: %w", spec.Name, err)
+	}
 	in, err := s.admit(spec)
+	if err == nil {
+		in.account = account
+	}
 	if err != nil {
 		return nil, fmt.Errorf("creating instance %s: %w", spec.Name, err)
 	}
@@ -188,12 +195,17 @@ func (s *Substrate) Close(ctx context.Context) error {
 }
 
 // environment returns the command's variables, plus our PATH and HOME where it sets none.
-func (s *Substrate) environment(command vitrine.Command) []string {
+// Another user has its own HOME.
+func (in *Instance) environment(command vitrine.Command) []string {
+	from := in.substrate.config.Environ
+	if in.account != nil && in.account.Home != "" {
+		from = append([]string{"HOME=" + in.account.Home}, from...)
+	}
 	env := make([]string, 0, len(command.Env)+2)
 	for _, name := range []string{"PATH=", "HOME="} {
 		has := func(entry string) bool { return strings.HasPrefix(entry, name) }
-		if i := slices.IndexFunc(s.config.Environ, has); i >= 0 && !slices.ContainsFunc(command.Env, has) {
-			env = append(env, s.config.Environ[i])
+		if i := slices.IndexFunc(from, has); i >= 0 && !slices.ContainsFunc(command.Env, has) {
+			env = append(env, from[i])
 		}
 	}
 	return append(env, command.Env...)

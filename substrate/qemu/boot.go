@@ -61,7 +61,7 @@ func (in *Instance) begin(ctx context.Context, c vitrine.Command) (*command, err
 		dir = in.spec.Dir
 	}
 	r := &command{client: g.agent, done: make(chan struct{}), stdout: out, stderr: log}
-	request := guest.Request{Op: guest.OpStart, Command: &guest.Command{Args: c.Args, Env: c.Env, Dir: dir}}
+	request := guest.Request{Op: guest.OpStart, Command: &guest.Command{Args: c.Args, Env: c.Env, Dir: dir, User: in.spec.User}}
 	if err := g.agent.request(ctx, request, r, nil); err != nil {
 		if ctx.Err() != nil {
 			err = errors.Join(err, in.end(ctx, r))

@@ -55,7 +55,7 @@ func (in *Instance) make(ctx context.Context) error {
 		return err
 	}
 	spec := in.spec
-	spec.Image, spec.Dir, spec.Memory = "", dir, spec.Memory+overheadMemory
+	spec.Image, spec.Dir, spec.Memory, spec.User, spec.AllowPrivilegeEscalation = "", dir, spec.Memory+overheadMemory, "", false
 	place, err := s.places.Create(ctx, spec)
 	if err != nil {
 		return err

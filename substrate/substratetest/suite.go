@@ -31,6 +31,8 @@ func Run(t *testing.T, open Open) {
 		{"Environment", testEnvironment},
 		{"Folder", testFolder},
 		{"Logs", testLogs},
+		{"Privileges", testPrivileges},
+		{"User", testUser},
 		{"RunBesideStart", testRunBesideStart},
 		{"RunFailure", testRunFailure},
 		{"RunCancelled", testRunCancelled},

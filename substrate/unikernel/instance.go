@@ -54,7 +54,7 @@ func (in *Instance) make(ctx context.Context) (err error) {
 		return err
 	}
 	place := in.spec
-	place.Image, place.Dir, place.Memory = "", in.dir, in.spec.Memory+overheadMemory
+	place.Image, place.Dir, place.Memory, place.AllowPrivilegeEscalation = "", in.dir, in.spec.Memory+overheadMemory, false
 	in.place, err = s.places.Create(ctx, place)
 	return err
 }

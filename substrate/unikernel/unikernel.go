@@ -132,6 +132,9 @@ func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance,
 	if spec.Memory < minMemory {
 		return nil, &vitrine.BadInput{File: Name, Found: fmt.Sprintf("%d MiB of memory", spec.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a machine", minMemory>>20)}
 	}
+	if spec.User != "" {
+		return nil, &vitrine.Unsupported{What: "the user " + spec.User + " in a unikernel", Missing: "users: its application is its only program", Do: "leave user away"}
+	}
 	var err error
 	if spec.Dir, err = filepath.Abs(spec.Dir); err != nil {
 		return nil, err

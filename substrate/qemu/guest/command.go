@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine/internal/pidfd"
+	"vitrine/substrate"
 )
 
 // groups holds a cgroup (version 2) for each command, which contains all its descendants.
@@ -53,8 +54,12 @@ func (a *agent) start(number uint32, c Command) error {
 	defer dir.Close()
 	// The command outlives the agent's context: it ends when the host asks for that.
 	cmd := exec.CommandContext(context.Background(), c.Args[0], c.Args[1:]...)
-	cmd.Dir, cmd.Env = c.Dir, environment(c.Env)
+	cmd.Dir, cmd.Env = c.Dir, environment("/root", c.Env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	account, err := runAs(cmd, c)
+	if err != nil {
+		return errors.Join(err, unix.Rmdir(group))
+	}
 	r := &command{cmd: cmd, group: group, ended: make(chan struct{})}
 	var outputs []*output
 	for _, to := range []Kind{KindStdout, KindStderr} {
@@ -69,6 +74,11 @@ func (a *agent) start(number uint32, c Command) error {
 			cmd.Stdout = write
 		} else {
 			cmd.Stderr = write
+		}
+		if account != nil { // it may open /dev/stdout
+			if err := write.Chown(int(account.UID), int(account.GID)); err != nil {
+				return errors.Join(err, r.forget())
+			}
 		}
 	}
 	if err := startKillable(cmd.Start); err != nil {
@@ -86,6 +96,22 @@ func (a *agent) start(number uint32, c Command) error {
 	})
 	a.work.Go(func() error { return a.wait(number, r, outputs) })
 	return nil
+}
+
+// runAs makes the command run as its user, who gets the command's folder; nil: root.
+func runAs(cmd *exec.Cmd, c Command) (*substrate.Account, error) {
+	if c.User == "" {
+		return nil, nil
+	}
+	account, err := substrate.FindAccount(c.User)
+	if err != nil {
+		return nil, err
+	}
+	cmd.SysProcAttr.Credential = account.Credential()
+	if account.Home != "" {
+		cmd.Env = environment(account.Home, c.Env)
+	}
+	return account, account.Own(c.Dir)
 }
 
 // agentKiB is the page cache of the agent's and the commands' programs. The kernel counts
@@ -130,8 +156,8 @@ func startKillable(start func() error) error {
 }
 
 // environment returns the command's variables, with a PATH and a HOME if it sets none.
-func environment(env []string) []string {
-	full := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+func environment(home string, env []string) []string {
+	full := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home}
 	return append(full, env...) // the later one of two with the same name wins
 }
 

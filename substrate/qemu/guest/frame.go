@@ -144,7 +144,8 @@ type Route struct {
 type Command struct {
 	Args []string `json:"args"`
 	Env  []string `json:"env"`
-	Dir  string   `json:"dir"` // made if it does not exist
+	Dir  string   `json:"dir"`            // made if it does not exist
+	User string   `json:"user,omitempty"` // USER or USER:GROUP of the guest; empty: root
 }
 
 // An Exit is how a command ended.

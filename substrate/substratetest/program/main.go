@@ -37,8 +37,12 @@ func main() {
 			fail(err.Error())
 		}
 		fmt.Println(dir)
+	case "status": // FIELD
+		fmt.Println(status(args[0]))
+	case "user": // FILE
+		user(args[0])
 	case "cpus":
-		fmt.Println(allowedCPUs())
+		fmt.Println(status("Cpus_allowed_list"))
 	case "spin":
 		spin(time.Duration(number(args[0])) * time.Millisecond)
 	case "allocate":
@@ -208,16 +212,29 @@ func allocate(mib int) {
 	runtime.KeepAlive(held)
 }
 
-func allowedCPUs() string {
+// user writes a file, and prints its user and group to standard output, which it opens again.
+func user(file string) {
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		fail(err.Error())
+	}
+	out, err := os.OpenFile("/proc/self/fd/1", os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		fail(err.Error())
+	}
+	fmt.Fprintln(out, os.Getuid(), os.Getgid())
+}
+
+// status returns a field of the kernel's status of this process (proc(5)).
+func status(field string) string {
 	status, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
 		fail(err.Error())
 	}
 	for line := range strings.Lines(string(status)) {
-		if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
-			return strings.TrimSpace(list)
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value)
 		}
 	}
-	fail("no Cpus_allowed_list in /proc/thread-self/status")
+	fail("no " + field + " in /proc/thread-self/status")
 	return ""
 }
