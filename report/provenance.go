@@ -56,6 +56,9 @@ func (r *run) facts() []fact {
 	}
 	add("fabric", strings.Join(m.Fabrics, ", "))
 	add("accelerator", m.Accelerator)
+	for _, what := range slices.Sorted(maps.Keys(m.Unconfined)) {
+		add("went without "+what, m.Unconfined[what])
+	}
 	add("CFS period", strings.Join(m.CFSPeriods, ", "))
 	add("generator", strings.TrimSpace(m.Generator.Name+" "+m.Generator.Version))
 	for _, s := range m.Specs {

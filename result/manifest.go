@@ -45,6 +45,7 @@ type Manifest struct {
 	NotIsolated  []string          `json:"not_isolated"`           // see NotIsolated
 	IdleHost     []string          `json:"idle_host,omitempty"`    // the limits that trials were checked against, at each start; empty: no check for disturbance
 	Unsupported  map[string]string `json:"unsupported,omitempty"`  // requested and left out -> why
+	Unconfined   map[string]string `json:"unconfined,omitempty"`   // protection of the host from its virtual machines that the run went without -> what the host lacks for it
 
 	// Measurement holds the settings of a run that measures something other than a function's
 	// capacity, in the format of the measuring package: for packet streams, measure.Settings.

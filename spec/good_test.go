@@ -105,10 +105,13 @@ func TestDeploymentFields(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	d, err := ParseDeployment("d.yaml", []byte(`{vnf_name: f, components: [{name: a, short: a, image: x, ports: {p: 1}, entry: p}],
-flavors: [{name: small, vcpus: 1, memory: 1GB}], mode: {name: custom, sizes: [a1s]}}`), known())
+	d, err := ParseDeployment("d.yaml", []byte(`{vnf_name: f, components: [{name: a, short: a, image: x, ports: {p: 1}, entry: p}, {name: b, short: b, command: [b], user: "nobody:1000", allow_privilege_escalation: true}],
+flavors: [{name: small, vcpus: 1, memory: 1GB}], mode: {name: custom, sizes: [a1s-b1s]}}`), known())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if a, b := d.Components[0], d.Components[1]; a.User != "" || a.AllowPrivilegeEscalation || b.User != "nobody:1000" || !b.AllowPrivilegeEscalation {
+		t.Errorf("users and their privileges: %+v, %+v", a, b)
 	}
 	want := Servers{Substrate: []string{"process"}, Fabric: []string{"auto"}, Pinning: []document.Switch{false}, CFSPeriod: []time.Duration{20 * time.Millisecond}, KeepAwake: []document.Switch{false}}
 	if diff := cmp.Diff(want, d.Servers); diff != "" {

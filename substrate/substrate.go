@@ -114,6 +114,20 @@ func AcceleratorOf(ctx context.Context, s Substrate) (string, error) {
 	return "", nil
 }
 
+// A Confined is a Substrate that keeps its instances from the host as far as the host can.
+type Confined interface {
+	// Unconfined returns what this host lacks for that.
+	Unconfined(ctx context.Context) ([]*vitrine.Unsupported, error)
+}
+
+// Unconfined returns what the host lacks to keep a substrate's instances from it.
+func Unconfined(ctx context.Context, s Substrate) ([]*vitrine.Unsupported, error) {
+	if c, ok := s.(Confined); ok {
+		return c.Unconfined(ctx)
+	}
+	return nil, nil
+}
+
 // A Booter is a Substrate whose instances boot before anything runs in them.
 type Booter interface {
 	// BootsUnlimited reports whether they boot without their CPU quota, which then holds

@@ -21,8 +21,9 @@ func (b *backends) manifest(ctx context.Context, cpus testbed.CPUs, substrates, 
 	m := result.Manifest{
 		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
 		Host: result.ReadHost("/"), CPUs: result.Reservation(cpus),
-		Substrates: map[string]string{}, Accelerator: "none", Accelerators: b.accelerators(ctx, substrates, parts),
+		Substrates: map[string]string{}, Accelerator: "none",
 	}
+	m.Accelerators, m.Unconfined = b.accelerators(ctx, substrates, parts)
 	for _, name := range substrates {
 		m.Substrates[name] = b.substrateVersion(ctx, name)
 	}

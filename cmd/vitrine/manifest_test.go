@@ -25,7 +25,7 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accelerator, err := b.acceleratorOf(t.Context(), "unikernel", document.Node{})
+	accelerator, _, err := b.acceleratorOf(t.Context(), "unikernel", document.Node{})
 	hosttest.Need(t, err)
 	s := measure.Settings{
 		Substrates: []string{"process"}, Fabrics: []string{"bridge"},

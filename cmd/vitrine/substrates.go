@@ -129,12 +129,16 @@ func openUnikernel(_ context.Context, b *backends, _ string, part document.Node)
 	return unikernel.New(c)
 }
 
-// accelerators returns the accelerators of virtual machines, by substrate. If the
-// accelerator cannot be determined, machines do not start, and the trials report why.
-func (b *backends) accelerators(ctx context.Context, substrates []string, parts map[string]document.Node) map[string]string {
-	found := map[string]string{}
+// accelerators returns the accelerators of virtual machines, by substrate, and the protections
+// of the host that are missing. If the accelerator cannot be determined, machines do not start,
+// and the trials report why.
+func (b *backends) accelerators(ctx context.Context, substrates []string, parts map[string]document.Node) (found, unconfined map[string]string) {
+	found, unconfined = map[string]string{}, map[string]string{}
 	for _, of := range substrates {
-		name, err := b.acceleratorOf(ctx, of, parts[of])
+		name, missing, err := b.acceleratorOf(ctx, of, parts[of])
+		for _, m := range missing {
+			unconfined[of+": "+m.What] = m.Missing
+		}
 		if err != nil {
 			b.log.Warn("looking for the accelerator of virtual machines", "substrate", of, "error", err)
 		}
@@ -142,21 +146,25 @@ func (b *backends) accelerators(ctx context.Context, substrates []string, parts 
 			found[of] = name
 		}
 	}
-	return found
+	return found, unconfined
 }
 
 // acceleratorOf returns the accelerator of one substrate, or "" if its instances are
-// not virtual machines.
-func (b *backends) acceleratorOf(ctx context.Context, of string, part document.Node) (name string, err error) {
+// not virtual machines, and what the host lacks to confine the machines.
+func (b *backends) acceleratorOf(ctx context.Context, of string, part document.Node) (name string, unconfined []*vitrine.Unsupported, err error) {
 	if !machines(of) {
-		return "", nil
+		return "", nil, nil
 	}
 	s, err := b.substrate(ctx, spec.Choice{Substrate: of}, part)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close(ctx)) }()
-	return substrate.AcceleratorOf(ctx, s)
+	if name, err = substrate.AcceleratorOf(ctx, s); err != nil {
+		return "", nil, err
+	}
+	unconfined, err = substrate.Unconfined(ctx, s)
+	return name, unconfined, err
 }
 
 // place opens a substrate for checks or cleaning, not for a deployment. If this host

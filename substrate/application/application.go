@@ -54,6 +54,11 @@ func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
 	return substrate.AcceleratorOf(ctx, s.config.Substrate)
 }
 
+// Unconfined returns what this host lacks to keep the substrate's instances from it.
+func (s *Substrate) Unconfined(ctx context.Context) ([]*vitrine.Unsupported, error) {
+	return substrate.Unconfined(ctx, s.config.Substrate)
+}
+
 // BootsUnlimited reports whether the substrate's instances boot without their quota.
 func (s *Substrate) BootsUnlimited() bool { return substrate.BootsUnlimited(s.config.Substrate) }
 

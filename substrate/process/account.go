@@ -32,22 +32,22 @@ func (in *Instance) Own(path string) error { return in.account.Own(path) }
 
 // giveOutput gives the output's files to the command's user, so that it can open them again as
 // /dev/stdout and /dev/stderr.
-func (in *Instance) giveOutput(cmd *exec.Cmd) error {
-	if in.account == nil {
+func giveOutput(cmd *exec.Cmd, account *substrate.Account) error {
+	if account == nil {
 		return nil
 	}
 	for _, to := range []io.Writer{cmd.Stdout, cmd.Stderr} {
-		if err := to.(*os.File).Chown(int(in.account.UID), int(in.account.GID)); err != nil {
-			return fmt.Errorf("giving the output to user %s: %w", in.spec.User, err)
+		if err := to.(*os.File).Chown(int(account.UID), int(account.GID)); err != nil {
+			return fmt.Errorf("giving the output to user %s: %w", account, err)
 		}
 	}
 	return nil
 }
 
 // noAccess explains why the command's user could not start it.
-func (in *Instance) noAccess(cmd *exec.Cmd, err error) error {
+func noAccess(cmd *exec.Cmd, account *substrate.Account, err error) error {
 	return errors.Join(&vitrine.BadInput{
-		File: "user " + in.spec.User, Found: fmt.Sprintf("it may not enter %s or not execute %s", cmd.Dir, cmd.Path),
+		File: "user " + account.String(), Found: fmt.Sprintf("it may not enter %s or not execute %s", cmd.Dir, cmd.Path),
 		Want: "folders that it may enter: give the run another folder (--out), and keep the program where every user may read it",
 	}, err)
 }

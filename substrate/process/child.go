@@ -76,8 +76,8 @@ func (c *child) signal(sig unix.Signal) error {
 }
 
 // spawn starts a command whose standard output and error go to the log. With
-// command.Stdout, standard output goes to that file instead.
-func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.File) (*child, error) {
+// command.Stdout, standard output goes to that file instead. The command inherits the files.
+func (in *Instance) spawn(ctx context.Context, command vitrine.Command, account *substrate.Account, log *os.File, files ...*os.File) (*child, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 	}
 	// The context bounds the start, not how long the command runs.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), command.Args[0], command.Args[1:]...)
-	cmd.Env = in.environment(command)
+	cmd.Env, cmd.ExtraFiles = in.substrate.environment(command, account), files
 	cmd.Dir = command.Dir
 	if cmd.Dir == "" {
 		cmd.Dir = in.spec.Dir
@@ -100,12 +100,12 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 		defer out.Close()
 		cmd.Stdout = out
 	}
-	if err := in.giveOutput(cmd); err != nil {
+	if err := giveOutput(cmd, account); err != nil {
 		return nil, err
 	}
 	// The kernel sends SIGKILL when the thread that forked the command ends. That thread
 	// waits for the command, so it ends only when this process dies.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: in.account.Credential()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: account.Credential()}
 
 	in.mu.Lock() // a later Remove finds the child
 	defer in.mu.Unlock()
@@ -129,8 +129,8 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 	if err := <-started; err != nil {
 		in.running.Done()
 		_, removing := c.holder.remove()
-		if in.account != nil && errors.Is(err, fs.ErrPermission) {
-			err = in.noAccess(cmd, err)
+		if account != nil && errors.Is(err, fs.ErrPermission) {
+			err = noAccess(cmd, account, err)
 		}
 		return nil, errors.Join(err, removing)
 	}

@@ -79,6 +79,12 @@ func (in *Instance) NetNS() string { return in.netns }
 // Start starts the command. It runs in the instance's cgroup and namespace from its first
 // instruction, and the kernel kills it when this process dies.
 func (in *Instance) Start(ctx context.Context, command vitrine.Command) (substrate.Process, error) {
+	return in.StartAs(ctx, command, in.account)
+}
+
+// StartAs is Start, but the command runs as the account, and inherits the files as descriptors
+// 3, 4 and so on.
+func (in *Instance) StartAs(ctx context.Context, command vitrine.Command, account *substrate.Account, files ...*os.File) (substrate.Process, error) {
 	in.life.Lock()
 	defer in.life.Unlock()
 	if in.main != nil && !substrate.Ended(in.main) {
@@ -92,7 +98,7 @@ func (in *Instance) Start(ctx context.Context, command vitrine.Command) (substra
 		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
 	}
 	defer log.Close()
-	c, err := in.spawn(ctx, command, log)
+	c, err := in.spawn(ctx, command, account, log, files...)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
 	}
@@ -114,7 +120,7 @@ func (in *Instance) Run(ctx context.Context, command vitrine.Command) error {
 	if err := os.Remove(output.Name()); err != nil {
 		return fmt.Errorf("running %s in %s: %w", command.Args, in.spec.Name, err)
 	}
-	c, err := in.spawn(ctx, command, output)
+	c, err := in.spawn(ctx, command, in.account, output)
 	if err != nil {
 		return fmt.Errorf("running %s in %s: %w", command.Args, in.spec.Name, err)
 	}

@@ -196,10 +196,10 @@ func (s *Substrate) Close(ctx context.Context) error {
 
 // environment returns the command's variables, plus our PATH and HOME where it sets none.
 // Another user has its own HOME.
-func (in *Instance) environment(command vitrine.Command) []string {
-	from := in.substrate.config.Environ
-	if in.account != nil && in.account.Home != "" {
-		from = append([]string{"HOME=" + in.account.Home}, from...)
+func (s *Substrate) environment(command vitrine.Command, account *substrate.Account) []string {
+	from := s.config.Environ
+	if account != nil && account.Home != "" {
+		from = append([]string{"HOME=" + account.Home}, from...)
 	}
 	env := make([]string, 0, len(command.Env)+2)
 	for _, name := range []string{"PATH=", "HOME="} {

@@ -141,9 +141,13 @@ func TestProcessWholeCPUsWithoutCgroups(t *testing.T) {
 
 func TestProcessEnvironment(t *testing.T) {
 	s := &Substrate{config: Config{Environ: []string{"HOME=/home/x", "LANG=C", "PATH=/bin"}}}
-	got := s.environment(vitrine.Command{Env: []string{"A=1", "PATH=/own"}})
+	got := s.environment(vitrine.Command{Env: []string{"A=1", "PATH=/own"}}, nil)
 	if want := []string{"HOME=/home/x", "A=1", "PATH=/own"}; !slices.Equal(got, want) {
 		t.Errorf("environment %q, want %q", got, want)
+	}
+	got = s.environment(vitrine.Command{}, &substrate.Account{Home: "/home/other"})
+	if want := []string{"PATH=/bin", "HOME=/home/other"}; !slices.Equal(got, want) {
+		t.Errorf("environment of another user %q, want %q", got, want)
 	}
 }
 

@@ -165,10 +165,11 @@ func (in *Instance) machineSpec() machine.Spec {
 		// A busy host may delay the machine. The kernel must not take that for a broken timer.
 		Append: "console=ttyS0 quiet panic=-1 net.ifnames=0 random.trust_cpu=on nowatchdog no_timer_check vitrine.init=" + strings.Join(words, ","),
 		Disks: []machine.Disk{
-			{Path: filepath.Join(dir, overlayFile), Format: "qcow2"},
+			in.disk,
 			{Path: in.files.agent, Format: "raw", ReadOnly: true},
 		},
 		Ports: []string{guest.PortName}, Console: filepath.Join(in.spec.Dir, consoleFile), Link: in.link, Dir: dir,
+		Confinement: in.confinement,
 	}
 	for _, address := range s.config.VFIO[in.spec.Name] {
 		spec.Devices = append(spec.Devices, "vfio-pci,host="+address)

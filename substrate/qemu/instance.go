@@ -24,6 +24,9 @@ type Instance struct {
 	spec      substrate.Spec
 	files     *guestFiles
 	place     *process.Instance // QEMU's place
+	disk      machine.Disk
+
+	confinement machine.Confinement // QEMU's
 
 	life sync.Mutex // held by Start, Stop and Remove from beginning to end
 	main *command   // what Start started; nil before Start and after Stop
@@ -61,7 +64,8 @@ func (in *Instance) make(ctx context.Context) error {
 		return err
 	}
 	in.place = place.(*process.Instance)
-	return s.overlay(ctx, in.spec.Image, filepath.Join(dir, overlayFile))
+	in.disk, err = s.overlay(ctx, in.spec.Image, filepath.Join(dir, overlayFile))
+	return err
 }
 
 // NetNS returns the path of the network namespace that the machine is wired in.

@@ -58,12 +58,15 @@ func (s *Substrate) prepare(ctx context.Context) (*guestFiles, error) {
 	return s.prepared, nil
 }
 
-// warn logs, once, that machines are emulated.
-func (s *Substrate) warn(files *guestFiles) {
-	if vitrine.NotComparable(files.accelerator) == "" {
-		return
-	}
+// warn logs, once, that machines are emulated, and how QEMU is not confined.
+func (s *Substrate) warn(files *guestFiles, c machine.Confinement) {
 	s.warned.Do(func() {
+		for _, missing := range c.Missing {
+			s.config.Logger.Warn("virtual machines are less confined", "error", missing)
+		}
+		if vitrine.NotComparable(files.accelerator) == "" {
+			return
+		}
 		s.config.Logger.Warn("virtual machines are emulated: their results cannot be compared with others", "accelerator", files.accelerator, "why", files.why)
 	})
 }
@@ -76,6 +79,21 @@ func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return files.accelerator, nil
+}
+
+// confine returns how QEMU is confined, with or without devices of the host.
+func (s *Substrate) confine(ctx context.Context, files *guestFiles, devices bool) (machine.Confinement, error) {
+	return s.config.Prober.Confine(ctx, s.config.User, files.accelerator, devices)
+}
+
+// Unconfined returns what this host lacks to confine QEMU.
+func (s *Substrate) Unconfined(ctx context.Context) ([]*vitrine.Unsupported, error) {
+	files, err := s.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.confine(ctx, files, len(s.config.VFIO) > 0)
+	return c.Missing, err
 }
 
 // agentKind is the kind of agent disks in the cache.
@@ -162,8 +180,8 @@ func run(ctx context.Context, args ...string) error {
 
 // overlay makes one machine's disk: an overlay for its writes, over an image
 // that it does not change.
-func (s *Substrate) overlay(ctx context.Context, image, path string) error {
-	backing, format := s.prepared.base.Disk, "raw"
+func (s *Substrate) overlay(ctx context.Context, image, path string) (machine.Disk, error) {
+	disk := machine.Disk{Path: path, Format: "qcow2", Backing: s.prepared.base.Disk, BackingFormat: "raw"}
 	if image == "" && s.config.Image != "" {
 		image = s.config.Image
 	}
@@ -172,12 +190,12 @@ func (s *Substrate) overlay(ctx context.Context, image, path string) error {
 			image = filepath.Join(s.config.Folder, image)
 		}
 		var err error
-		if format, err = imageFormat(ctx, image); err != nil {
-			return err
+		if disk.BackingFormat, err = imageFormat(ctx, image); err != nil {
+			return disk, err
 		}
-		backing = image
+		disk.Backing = image
 	}
-	return run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", format, "-b", backing, path)
+	return disk, run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", disk.BackingFormat, "-b", disk.Backing, path)
 }
 
 // imageFormat returns the format of an image. It rejects an image that refers to another file,

@@ -47,6 +47,8 @@ type Config struct {
 	// Boot sets the CPU limit of a machine until it is up: full, all CPUs that it may run
 	// on, or flavor, its quota, which then holds from its first instruction. Empty: full.
 	Boot string `yaml:"boot" json:"boot,omitempty" jsonschema:"enum=full,enum=flavor"`
+	// User is the user that QEMU runs as, by name or number: nobody if empty, or root.
+	User string `yaml:"user" json:"user,omitempty"`
 	// Memory is a machine's memory if its flavor sets none, in bytes; 0: 512 MiB.
 	Memory int64 `yaml:"memory" json:"memory,omitempty"`
 
@@ -77,6 +79,7 @@ var (
 	_ vitrine.Checker       = (*Substrate)(nil)
 	_ substrate.Accelerated = (*Substrate)(nil)
 	_ substrate.Booter      = (*Substrate)(nil)
+	_ substrate.Confined    = (*Substrate)(nil)
 	_ substrate.Instance    = (*Instance)(nil)
 	_ substrate.Process     = (*command)(nil)
 )
@@ -165,8 +168,11 @@ func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance,
 	if err != nil {
 		return nil, err
 	}
-	s.warn(files)
 	in := &Instance{substrate: s, spec: spec, files: files}
+	if in.confinement, err = s.confine(ctx, files, len(s.config.VFIO[spec.Name]) > 0); err != nil {
+		return nil, err
+	}
+	s.warn(files, in.confinement)
 	if err := s.instances.Admit(spec.Name, in); err != nil {
 		return nil, err
 	}

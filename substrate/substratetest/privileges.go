@@ -2,6 +2,7 @@ package substratetest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,10 +12,14 @@ import (
 	"vitrine/substrate"
 )
 
-// testPrivileges: a command can gain no privileges unless the Spec allows it.
+// testPrivileges: a command can gain no privileges unless the Spec allows it. Nor can a machine's
+// process, which has none to begin with.
 func testPrivileges(s *suite) {
 	if s.h.Machine != nil {
-		return // a machine's kernel is its own
+		in := s.create(s.spec("sprout-1"))
+		s.start(in, "serve", s.mark())
+		s.confined(in.Vantage().PID)
+		return
 	}
 	for allowed, want := range map[bool]string{false: "1", true: "0"} {
 		spec := s.spec("sprout-1")
@@ -41,6 +46,24 @@ func testPrivileges(s *suite) {
 	}
 }
 
+// confined checks a machine's process on the host.
+func (s *suite) confined(pid int) {
+	s.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		s.Fatal(err)
+	}
+	user := fmt.Sprint(Nobody)
+	for _, want := range []string{
+		"Uid:\t" + strings.Join([]string{user, user, user, user}, "\t"), "CapEff:\t0000000000000000", "CapPrm:\t0000000000000000",
+		"NoNewPrivs:\t1", "Seccomp:\t2", // 2: a filter (proc(5))
+	} {
+		if !strings.Contains(string(status), "\n"+want+"\n") {
+			s.Errorf("the machine's process has no %q:\n%s", want, status)
+		}
+	}
+}
+
 // testUser: commands run as the Spec's user, may write to a folder that is given to them, and may
 // open their output again.
 func testUser(s *suite) {
@@ -54,7 +77,7 @@ func testUser(s *suite) {
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(scratch, 0o755)); err != nil {
 		s.Fatal(err)
 	}
-	if s.h.Program == Build(s) {
+	if s.h.Image == "" {
 		if err := copyFile(s.h.Program, program); err != nil {
 			s.Fatal(err)
 		}

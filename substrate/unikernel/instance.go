@@ -15,6 +15,7 @@ import (
 	"vitrine/image"
 	packed "vitrine/image/unikernel"
 	"vitrine/substrate"
+	"vitrine/substrate/process"
 	"vitrine/substrate/qemu/machine"
 )
 
@@ -24,7 +25,8 @@ type Instance struct {
 	spec        substrate.Spec
 	origin      origin
 	accelerator string
-	place       substrate.Instance
+	confinement machine.Confinement
+	place       *process.Instance
 	dir         string // the machine's folder: its sockets, its kernel and files
 
 	life    sync.Mutex // held by Start, Stop and Remove from beginning to end
@@ -46,6 +48,9 @@ func (in *Instance) make(ctx context.Context) (err error) {
 	if in.accelerator, err = in.accelerate(ctx); err != nil {
 		return err
 	}
+	if in.confinement, err = s.config.Prober.Confine(ctx, s.config.User, in.accelerator, false); err != nil {
+		return err
+	}
 	in.dir = filepath.Join(in.spec.Dir, machineDir)
 	if err := s.config.Run.Record(recordKind, in.spec.Name, []byte(in.dir)); err != nil {
 		return err
@@ -55,8 +60,12 @@ func (in *Instance) make(ctx context.Context) (err error) {
 	}
 	place := in.spec
 	place.Image, place.Dir, place.Memory, place.AllowPrivilegeEscalation = "", in.dir, in.spec.Memory+overheadMemory, false
-	in.place, err = s.places.Create(ctx, place)
-	return err
+	made, err := s.places.Create(ctx, place)
+	if err != nil {
+		return err
+	}
+	in.place = made.(*process.Instance)
+	return nil
 }
 
 // accelerate probes the accelerator with the kernel alone, because an image would start its
@@ -129,6 +138,7 @@ func (in *Instance) machine(command vitrine.Command) (machine.Spec, *packed.Star
 	spec := machine.Spec{
 		Name: "vt-" + in.spec.Run + "-" + in.spec.Name, Accelerator: in.accelerator, Model: in.model(),
 		VCPUs: machine.Processors(in.spec), Memory: in.spec.Memory, CPUs: in.spec.CPUs, Link: in.link, Dir: in.dir,
+		Confinement: in.confinement,
 	}
 	if !in.origin.builtHere {
 		spec.Kernel, spec.Append, spec.Console = in.origin.file, in.foreign(command), filepath.Join(in.spec.Dir, "log")

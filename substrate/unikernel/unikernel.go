@@ -42,6 +42,8 @@ type Config struct {
 	Machine string `yaml:"machine" json:"machine,omitempty" jsonschema:"enum=auto,enum=microvm,enum=q35"`
 	// Memory is a machine's memory if its flavor sets none, in bytes; 0: 256 MiB.
 	Memory int64 `yaml:"memory" json:"memory,omitempty"`
+	// User is the user that QEMU runs as, by name or number: nobody if empty, or root.
+	User string `yaml:"user" json:"user,omitempty"`
 	// Append comes before an instance's arguments on the command line of an image
 	// that was not built here.
 	Append string `yaml:"append" json:"append,omitempty"`
@@ -75,6 +77,7 @@ var (
 	_ substrate.Substrate = (*Substrate)(nil)
 	_ vitrine.Cleaner     = (*Substrate)(nil)
 	_ vitrine.Checker     = (*Substrate)(nil)
+	_ substrate.Confined  = (*Substrate)(nil)
 	_ substrate.Instance  = (*Instance)(nil)
 	_ substrate.Process   = (*guest)(nil)
 )
@@ -159,6 +162,16 @@ func (s *Substrate) accelerator(ctx context.Context, kernel string) (string, err
 		s.config.Logger.Debug("machines are emulated: their results cannot be compared with others", "accelerator", found, "why", why)
 	}
 	return found, nil
+}
+
+// Unconfined returns what this host lacks to confine QEMU.
+func (s *Substrate) Unconfined(ctx context.Context) ([]*vitrine.Unsupported, error) {
+	accelerator, err := s.Accelerator(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.config.Prober.Confine(ctx, s.config.User, accelerator, false)
+	return c.Missing, err
 }
 
 // OwnKernel returns true: each instance is a machine.

@@ -24,7 +24,7 @@ const (
 // Accelerators returns the values that a user may request.
 func Accelerators() []string { return []string{Auto, KVM, TCG} }
 
-// A Prober finds out, once, which accelerator works on this host. It boots a kernel with
+// A Prober finds out, once, which accelerator works on this host and how QEMU can be confined. It boots a kernel with
 // it, because /dev/kvm may exist and not work. Use one Prober for the whole process.
 type Prober struct {
 	mu     sync.Mutex
@@ -32,6 +32,10 @@ type Prober struct {
 	found  string
 	why    string
 	err    error
+
+	triedSandbox bool
+	sandbox      string
+	noSandbox    error
 }
 
 // A kernel without a disk gives up after a second or two. Emulation is the last resort, so

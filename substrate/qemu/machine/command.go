@@ -4,16 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 const (
-	monitorSocket = "monitor"
-	serialBus     = "ports"
+	monitorPort = "monitor"
+	serialBus   = "ports"
 )
 
-// command returns QEMU's command line. The machine is paused until the monitor's cont.
-func (s Spec) command() ([]string, error) {
+// command returns QEMU's command line. The machine is paused until the monitor's cont. number has
+// the descriptors that QEMU inherits.
+func (s Spec) command(number map[string]int) ([]string, error) {
 	if s.VCPUs < 1 || s.Memory < 1 {
 		return nil, errors.New("a machine needs processors and memory")
 	}
@@ -31,39 +31,39 @@ func (s Spec) command() ([]string, error) {
 		Program, "-name", s.Name, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S",
 		"-machine", model + ",accel=" + s.Accelerator, "-cpu", s.processor(),
 		"-smp", strconv.Itoa(s.VCPUs), "-m", fmt.Sprintf("size=%dk", s.Memory>>10),
-		"-chardev", chardev(monitorSocket), "-mon", "chardev=" + monitorSocket + ",mode=control",
+		"-chardev", chardev(monitorPort, number), "-mon", "chardev=" + monitorPort + ",mode=control",
+	}
+	if s.Confinement.Sandbox != "" {
+		args = append(args, "-sandbox", s.Confinement.Sandbox)
 	}
 	if s.Kernel != "" {
-		args = append(args, "-kernel", s.Kernel)
+		args = append(args, "-kernel", fmt.Sprintf("/proc/self/fd/%d", number[kernelFile]))
 	}
 	if s.Initrd != "" {
-		args = append(args, "-initrd", s.Initrd)
+		args = append(args, "-initrd", fmt.Sprintf("/proc/self/fd/%d", number[initrdFile]))
 	}
 	if s.Append != "" {
 		args = append(args, "-append", s.Append)
 	}
 	if s.Console != "" {
-		args = append(args, "-chardev", "file,id=console,append=on,path="+escape(s.Console), "-serial", "chardev:console")
+		set, path := fileSet(number[consoleFile])
+		args = append(args, "-add-fd", set, "-chardev", "file,id=console,append=on,path="+path, "-serial", "chardev:console")
 	}
 	for i, d := range s.Disks {
-		drive := fmt.Sprintf("if=none,id=disk%d,format=%s,file=%s,readonly=%s", i, d.Format, escape(d.Path), onOff(d.ReadOnly))
-		args = append(args, "-drive", drive, "-device", fmt.Sprintf("virtio-blk-%s,drive=disk%d", bus, i))
+		args = append(args, d.arguments(i, number)...)
+		args = append(args, "-device", fmt.Sprintf("virtio-blk-%s,drive=disk%d", bus, i))
 	}
 	if len(s.Ports) > 0 {
 		args = append(args, "-device", "virtio-serial-"+bus+",id="+serialBus)
 	}
 	for _, name := range s.Ports {
-		args = append(args, "-chardev", chardev(name), "-device", fmt.Sprintf("virtserialport,bus=%s.0,chardev=%s,name=%s", serialBus, name, name))
+		args = append(args, "-chardev", chardev(name, number), "-device", fmt.Sprintf("virtserialport,bus=%s.0,chardev=%s,name=%s", serialBus, name, name))
 	}
 	if s.Link != nil {
-		args = append(args, "-netdev", s.Link.backend(), "-device", fmt.Sprintf("virtio-net-%s,netdev=net0,mac=%s,host_mtu=%d", bus, s.Link.MAC, s.Link.MTU))
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=net0,fd=%d,vhost=off", number[linkFile]), "-device", fmt.Sprintf("virtio-net-%s,netdev=net0,mac=%s,host_mtu=%d", bus, s.Link.MAC, s.Link.MTU))
 	}
 	for _, d := range s.Devices {
 		args = append(args, "-device", d)
-	}
-	if s.Link != nil && s.Link.Device != "" {
-		// The shell opens the macvtap's descriptor.
-		args = append([]string{"/bin/sh", "-c", fmt.Sprintf(`d=$1; shift; exec "$@" %d<>"$d"`, linkFD), "sh", s.Link.Device}, args...)
 	}
 	return args, nil
 }
@@ -80,13 +80,29 @@ func (s Spec) processor() string {
 	return "max"
 }
 
-// chardev returns a connection to a socket in QEMU's working folder.
-func chardev(name string) string {
-	return "socket,id=" + name + ",server=off,path=" + name + socketSuffix
+// chardev returns a connection that QEMU inherits.
+func chardev(name string, number map[string]int) string {
+	return fmt.Sprintf("socket,id=%s,fd=%d", name, number[name])
 }
 
-// escape escapes a value in QEMU's comma-separated options.
-func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }
+// fileSet returns the argument of -add-fd for a descriptor, and the path under which QEMU opens
+// it. The kernel does not check that path, so QEMU's user needs no right to the file.
+func fileSet(number int) (set, path string) {
+	return fmt.Sprintf("fd=%d,set=%d", number, number), fmt.Sprintf("/dev/fdset/%d", number)
+}
+
+// arguments returns QEMU's arguments for a disk.
+func (d Disk) arguments(i int, number map[string]int) []string {
+	set, path := fileSet(number[diskFile(i)])
+	args := []string{"-add-fd", set}
+	node := fmt.Sprintf("driver=%s,node-name=disk%d,read-only=%s,file.driver=file,file.filename=%s", d.Format, i, onOff(d.ReadOnly), path)
+	if d.Backing != "" {
+		set, path := fileSet(number[backingFile(i)])
+		args = append(args, "-add-fd", set)
+		node += fmt.Sprintf(",backing.driver=%s,backing.read-only=on,backing.file.driver=file,backing.file.filename=%s", d.BackingFormat, path)
+	}
+	return append(args, "-blockdev", node)
+}
 
 func onOff(on bool) string {
 	if on {

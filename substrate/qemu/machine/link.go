@@ -36,10 +36,7 @@ type Route struct {
 	Via netip.Addr   `json:"via"` // invalid: no gateway, all addresses are on-link
 }
 
-const (
-	tapName = "tap0"
-	linkFD  = 5 // QEMU's descriptor of the macvtap's device
-)
+const tapName = "tap0"
 
 // Wire takes over the interface of that name in the namespace for a machine. It returns nil
 // if there is no such interface. Call it once in a namespace's life, because a restarted
@@ -184,12 +181,4 @@ func (l *Link) device(index int, dir string) error {
 		return fmt.Errorf("making the device of a macvtap: %w", err)
 	}
 	return nil
-}
-
-// backend returns QEMU's -netdev argument.
-func (l *Link) backend() string {
-	if l.Device != "" {
-		return fmt.Sprintf("tap,id=net0,fd=%d,vhost=off", linkFD)
-	}
-	return "tap,id=net0,ifname=" + l.Tap + ",script=no,downscript=no,vhost=off"
 }

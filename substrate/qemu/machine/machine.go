@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -67,9 +68,19 @@ type Spec struct {
 	Link    *Link    // nil: no network
 	Devices []string // further -device arguments
 
-	// Dir is the machine's own folder, and must be the place's folder. It has the sockets,
-	// and a file log with QEMU's own output.
+	Confinement Confinement // how QEMU is kept from the host
+
+	// Dir is the machine's own folder, and must be the place's folder. It has a file log with
+	// QEMU's own output.
 	Dir string
+}
+
+// A Place is an instance of package process, in which QEMU runs.
+type Place interface {
+	substrate.Instance
+	// StartAs is Start, but the command runs as the account, and inherits the files as
+	// descriptors 3, 4 and so on.
+	StartAs(ctx context.Context, command vitrine.Command, account *substrate.Account, files ...*os.File) (substrate.Process, error)
 }
 
 // A Disk is a file that the machine uses as a disk.
@@ -77,6 +88,9 @@ type Disk struct {
 	Path     string
 	Format   string // "raw", "qcow2"
 	ReadOnly bool   // false: no other process may have it open
+
+	Backing       string // file below an overlay, whatever the overlay names; empty: none
+	BackingFormat string
 }
 
 // Processors returns the number of a machine's vCPUs: its flavor's, rounded up, or the
@@ -91,7 +105,7 @@ func Processors(of substrate.Spec) int {
 // A Machine is a running machine.
 type Machine struct {
 	process substrate.Process
-	place   substrate.Instance
+	place   Place
 	monitor *Monitor
 	ports   map[string]net.Conn
 }
@@ -102,7 +116,7 @@ const startLimit = 2 * time.Minute
 
 // Start starts a machine in the place and returns when it executes. On failure it
 // leaves only files in Dir.
-func Start(ctx context.Context, place substrate.Instance, spec Spec) (*Machine, error) {
+func Start(ctx context.Context, place Place, spec Spec) (*Machine, error) {
 	m, err := start(ctx, place, spec)
 	if err != nil {
 		return nil, fmt.Errorf("starting machine %s: %w", spec.Name, err)
@@ -110,39 +124,41 @@ func Start(ctx context.Context, place substrate.Instance, spec Spec) (*Machine, 
 	return m, nil
 }
 
-func start(ctx context.Context, place substrate.Instance, spec Spec) (_ *Machine, err error) {
+func start(ctx context.Context, place Place, spec Spec) (_ *Machine, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	sockets, err := listen(spec.Dir, append([]string{monitorSocket}, spec.Ports...))
+	var inherited descriptors
+	defer inherited.close()
+	if err := inherited.open(spec, place.NetNS()); err != nil {
+		return nil, err
+	}
+	conns, err := inherited.connect(append([]string{monitorPort}, spec.Ports...))
 	if err != nil {
 		return nil, err
 	}
-	defer sockets.close()
-	args, err := spec.command()
+	defer func() {
+		if err != nil {
+			hangUp(conns)
+		}
+	}()
+	args, err := spec.command(inherited.number)
 	if err != nil {
 		return nil, err
 	}
-	env := []string{"LC_ALL=C"}
-	process, err := place.Start(ctx, vitrine.Command{Args: args, Env: env, Dir: spec.Dir})
+	// QEMU's user may not be allowed to enter the machine's folder.
+	command := vitrine.Command{Args: args, Env: []string{"LC_ALL=C"}, Dir: "/"}
+	process, err := place.StartAs(ctx, command, spec.Confinement.Account, inherited.files...)
 	if err != nil {
 		return nil, err
 	}
+	inherited.close() // so that the monitor's end is QEMU's end
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, outputError(spec.Dir), place.Stop(context.WithoutCancel(ctx), 0))
 		}
 	}()
-	conns, err := sockets.accept(ctx, process)
-	if err != nil {
-		return nil, err
-	}
 	m := &Machine{process: process, place: place, ports: conns}
-	defer func() {
-		if err != nil {
-			m.hangUp()
-		}
-	}()
-	m.monitor, err = newMonitor(ctx, conns[monitorSocket])
+	m.monitor, err = newMonitor(ctx, conns[monitorPort])
 	if err != nil {
 		return nil, err
 	}
@@ -189,14 +205,23 @@ func (m *Machine) PowerDown(ctx context.Context, grace time.Duration) error {
 // Stop ends the machine at once and waits until it has ended. It is idempotent.
 func (m *Machine) Stop(ctx context.Context) error {
 	err := m.place.Stop(ctx, 0)
-	m.hangUp()
+	hangUp(m.ports)
 	return err
 }
 
-func (m *Machine) hangUp() {
-	for _, conn := range m.ports {
+func hangUp(conns map[string]net.Conn) {
+	for _, conn := range conns {
 		_ = conn.Close() // the other end is closed
 	}
+}
+
+// outputError returns an error with the last of QEMU's own output; nil: no output.
+func outputError(dir string) error {
+	last := substrate.LastOutput(Log(dir), 1000)
+	if last == "" {
+		return nil
+	}
+	return fmt.Errorf("%s printed: %s", Program, last)
 }
 
 // Log returns the file with QEMU's own output.
