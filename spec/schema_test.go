@@ -72,6 +72,7 @@ func TestPublishedDefaults(t *testing.T) {
 	}
 	want := []string{
 		fmt.Sprintf("Component.scalable=%v", component.Scalable),
+		fmt.Sprintf("Component.allow_privilege_escalation=%v", component.AllowPrivilegeEscalation),
 		"Flavor.pin=false",
 		"Install.time_limit=" + seconds(install.TimeLimit),
 		"Mode.scaling=" + mode.Scaling, "Mode.scale_on=" + mode.ScaleOn, "Mode.objective=" + mode.Objective,
@@ -81,6 +82,7 @@ func TestPublishedDefaults(t *testing.T) {
 		"Servers.keep_awake=" + s.KeepAwake[0].String(),
 		".stateful=false",
 		".unit=" + w.Unit, fmt.Sprintf(".repeat=%d", w.Repeat), ".warmup=" + seconds(w.Warmup), ".settle=" + seconds(w.Settle), ".search=" + w.Search,
+		fmt.Sprintf(".allow_privilege_escalation=%v", w.AllowPrivilegeEscalation),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("published defaults (-loaded +published):\n%s", diff)
