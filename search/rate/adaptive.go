@@ -17,6 +17,7 @@ const (
 	mostDeployments   = 24  // near the capacity
 	mostTrials        = 240 // in all
 	deploymentsToTell = 3   // deployments needed to tell whether success falls gently, overload shows late, or success rises with use
+	mostToTell        = 8   // deployments on which the first rate is offered once more
 	mostOnOne         = 14  // trials on one deployment
 	extensions        = 3   // of a trial that is not steady
 	longestWindow     = 16  // times Config.Duration
@@ -146,7 +147,7 @@ func (c *campaign) sample(climbs *[]*deployment, overloaded bool) (why string, o
 		if !c.confirm(d, *climbs) {
 			return "", false
 		}
-		if n := len(*climbs); n == deploymentsToTell && !c.warmed && !overloaded && c.cold() {
+		if cold, _ := c.cold(); cold && !c.warmed && !overloaded {
 			c.guess, c.warmed, *climbs = c.center(0), true, nil
 		}
 	}

@@ -64,9 +64,14 @@ func (d *deployment) learn(w want, r reading) {
 	}
 }
 
-// recalls reports whether the climb ends with its first rate once more.
+// recalls reports whether the climb ends with its first rate once more: until it is
+// decided whether deployments get better with use.
 func (c *campaign) recalls(d *deployment) bool {
-	return !c.cfg.Stateful && !c.warmed && !d.recalled && d.first.valid && len(c.climbs) < deploymentsToTell && len(c.after) == 0
+	if c.cfg.Stateful || c.warmed || d.recalled || !d.first.valid || len(c.climbs) >= mostToTell || len(c.after) > 0 {
+		return false
+	}
+	_, decided := c.cold()
+	return !decided
 }
 
 // A bracket is the highest rate that passed below the lowest rate that failed, on
@@ -197,15 +202,29 @@ func (c *campaign) center(i int) float64 {
 }
 
 // cold reports whether deployments get better with use, as caches and compilers
-// do: the first rates succeeded better the second time.
-func (c *campaign) cold() bool {
+// do: the first rates succeeded better the second time. decided says that more
+// deployments need not tell: they do, or not by enough to matter.
+func (c *campaign) cold() (cold, decided bool) {
+	const (
+		later     = 0.98 // one-sided confidence after the first three deployments, because the search looks after each
+		tolerable = 0.4  // gain in success, as a share of the precision
+	)
 	var gains []float64
 	for _, d := range c.climbs {
 		if d.recalled {
 			gains = append(gains, d.gain)
 		}
 	}
-	return c.matters(gains)
+	n, sure := len(gains), likely
+	if n < deploymentsToTell {
+		return false, false
+	}
+	if n > deploymentsToTell {
+		sure = later
+	}
+	mean, chance := meanWithin(gains, likely)
+	cold = c.matters(gains, sure)
+	return cold, cold || mean+chance < tolerable*c.cfg.precision()
 }
 
 // slow reports whether overload shows late although success falls gently: longer
@@ -217,22 +236,30 @@ func (c *campaign) slow() bool {
 			sags = append(sags, d.sag)
 		}
 	}
-	return c.gentle(c.cfg.Thresholds[0]) && c.matters(sags)
+	return c.gentle(c.cfg.Thresholds[0]) && c.matters(sags, likely)
 }
 
 // matters reports whether differences of success between trials, one from each
-// deployment, exceed zero by more than chance and, in the mean, a tenth of the
-// precision. Success falls about as fast as rates rise, so the precision of rates
-// serves as scale.
-func (c *campaign) matters(differences []float64) bool {
-	const share, sure = 0.1, 0.9 // of the precision; one-sided confidence
-	n := float64(len(differences))
-	if n < deploymentsToTell {
+// deployment, exceed zero by more than chance (with the one-sided confidence) and,
+// in the mean, a tenth of the precision. Success falls about as fast as rates rise,
+// so the precision of rates serves as scale.
+func (c *campaign) matters(differences []float64, sure float64) bool {
+	const share = 0.1 // of the precision
+	if len(differences) < deploymentsToTell {
 		return false
 	}
-	mean, sd := stat.MeanStdDev(differences, nil)
-	chance := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(sure) * sd / math.Sqrt(n)
+	mean, chance := meanWithin(differences, sure)
 	return mean > max(share*c.cfg.precision(), chance)
+}
+
+// likely is the one-sided confidence of what the first deployments show.
+const likely = 0.9
+
+// meanWithin returns the mean and the distance to its one-sided bound.
+func meanWithin(values []float64, sure float64) (mean, chance float64) {
+	n := float64(len(values))
+	mean, sd := stat.MeanStdDev(values, nil)
+	return mean, distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(sure) * sd / math.Sqrt(n)
 }
 
 // warm gives a deployment load before its climb.

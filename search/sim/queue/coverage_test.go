@@ -78,6 +78,20 @@ func TestAdaptiveHoldsTheTruth(t *testing.T) {
 	}
 }
 
+// TestColdServerIsWarmed checks a server whose cold deployments the first three
+// climbs do not always reveal. A search that stops looking after them reports up to
+// 6% too little.
+func TestColdServerIsWarmed(t *testing.T) {
+	const server, searches = 10, 7
+	cfg := queue.Config(0.05)
+	for k := range searches {
+		r := queue.Tuning.Run(queue.Warm, server+k*queue.Size).Search(rate.NewAdaptive(cfg), cfg)
+		if !r.Covered || r.Bias < -0.03 {
+			t.Errorf("search %d: truth %.1f, found %.1f [%.1f, %.1f]: %s", k, r.Truth, r.Found.Rate, r.Found.Low, r.Found.High, r.Why)
+		}
+	}
+}
+
 func TestTooFew(t *testing.T) {
 	// P(X <= 37) of 40 at 0.95 is 1 - P(38) - P(39) - P(40).
 	want := 1 - (780*math.Pow(0.95, 38)*0.0025 + 40*math.Pow(0.95, 39)*0.05 + math.Pow(0.95, 40))
