@@ -83,15 +83,15 @@ func truthBenches() (all []bench) {
 					return nil, fmt.Errorf("RUNS %q: want a positive number", text)
 				}
 			}
-			return benchTruth(ctx, dir, truthFile, family, runs, progress)
+			return benchTruth(ctx, dir, truthFile, truthRecordFile, family, runs, progress)
 		})})
 	}
 	return all
 }
 
-// benchTruth runs the missing searches of one family and returns the rows of all
-// its runs.
-func benchTruth(ctx context.Context, dir, file, family string, runs int, progress io.Writer) (rows []Row, err error) {
+// benchTruth runs the missing searches of one family, writes its record and returns
+// the rows of all its runs.
+func benchTruth(ctx context.Context, dir, file, record, family string, runs int, progress io.Writer) (rows []Row, err error) {
 	peer, unsupported := mlrsearchPeer().install(ctx, dir)
 	if unsupported != nil && !vitrine.IsUnsupported(unsupported) {
 		return nil, unsupported
@@ -107,6 +107,11 @@ func benchTruth(ctx context.Context, dir, file, family string, runs int, progres
 	}
 	defer func() { err = errors.Join(err, t.file.Close()) }()
 	if err := t.all(ctx); err != nil {
+		return nil, err
+	}
+	kept := t.summarize()
+	kept.from(ctx, time.Now())
+	if err := keepTruth(record, kept); err != nil {
 		return nil, err
 	}
 	for _, precision := range truthPrecisions() {

@@ -10,7 +10,22 @@ import (
 
 // marks returns the lines of a page between which an exhibit stands.
 func marks(name string) (begin, end string) {
-	return "<!-- " + Prefix + name + ": begin -->", "<!-- " + Prefix + name + ": end -->"
+	return "<!-- " + name + ": begin -->", "<!-- " + name + ": end -->"
+}
+
+// Replace writes the section between the page's marks of the name. found is false if
+// the page has none. path names the page in errors.
+func Replace(path, page, name, section string) (filled string, found bool, err error) {
+	begin, end := marks(name)
+	before, rest, found := strings.Cut(page, begin)
+	if !found {
+		return page, false, nil
+	}
+	_, after, ended := strings.Cut(rest, end)
+	if !ended {
+		return "", true, &vitrine.BadInput{File: path, Found: begin + " without its end", Want: end}
+	}
+	return before + begin + "\n\n" + strings.TrimSpace(section) + "\n\n" + end + after, true, nil
 }
 
 // Fill writes every exhibit that the page has marks for between those marks, from
@@ -22,24 +37,20 @@ func Fill(path, page string, from fs.FS) (string, error) {
 	}
 	filled := 0
 	for _, e := range exhibits {
-		begin, end := marks(e.Name)
-		before, rest, ok := strings.Cut(page, begin)
-		if !ok {
+		if !e.Shows(page) {
 			continue
-		}
-		_, after, ended := strings.Cut(rest, end)
-		if !ended {
-			return "", &vitrine.BadInput{File: path, Found: begin + " without its end", Want: end}
 		}
 		section, err := e.section(from)
 		if err != nil {
 			return "", err
 		}
-		page = before + begin + "\n\n" + strings.TrimSpace(section) + "\n\n" + end + after
+		if page, _, err = Replace(path, page, Prefix+e.Name, section); err != nil {
+			return "", err
+		}
 		filled++
 	}
 	if filled == 0 {
-		begin, end := marks(exhibits[0].Name)
+		begin, end := marks(Prefix + exhibits[0].Name)
 		return "", &vitrine.BadInput{File: path, Found: "a page without marks", Want: "put two such as " + begin + " and " + end + " where an exhibit is to stand"}
 	}
 	return page, nil
@@ -47,7 +58,7 @@ func Fill(path, page string, from fs.FS) (string, error) {
 
 // Shows reports whether the page has marks for the exhibit.
 func (e Exhibit) Shows(page string) bool {
-	begin, _ := marks(e.Name)
+	begin, _ := marks(Prefix + e.Name)
 	return strings.Contains(page, begin)
 }
 
@@ -69,12 +80,12 @@ func (e Exhibit) section(from fs.FS) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text += record.circumstances(h) + "\n" + e.legend() + "\n\n" + markdown(e.Table.grid(r))
+	text += record.circumstances(h) + "\n" + e.legend() + "\n\n" + Markdown(e.Table.grid(r))
 	for _, n := range r.Notes {
 		text += "\n" + n + "\n"
 	}
 	if len(e.Claims) > 0 {
-		text += "\n" + markdown(verdictGrid(e.Judge(r, h.Refuses(record.Plan, record.Started))))
+		text += "\n" + Markdown(verdictGrid(e.Judge(r, h.Refuses(record.Plan, record.Started))))
 	}
 	return text, nil
 }

@@ -139,7 +139,7 @@ func TestGoldenPage(t *testing.T) {
 	if _, kept := record.Readings["bn1s-sp1m-hs1s not.shown"]; kept || record.Readings["bn1s-sp1m-hs1m capacity@0.9"].Mean != 80.123 {
 		t.Errorf("kept %v", record.Readings)
 	}
-	begin, end := marks(e.Name)
+	begin, end := marks(Prefix + e.Name)
 	got, err := Fill("page.md", "# Before\n\n"+begin+"\nold\n"+end+"\n\n# After\n", from)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestGoldenPage(t *testing.T) {
 }
 
 func TestFillRefuses(t *testing.T) {
-	begin, _ := marks("nfv-vital/table-2")
+	begin, _ := marks(Prefix + "nfv-vital/table-2")
 	for _, page := range []string{"no marks\n", begin + "\n"} {
 		if _, err := Fill("page.md", page, Files()); err == nil || !strings.Contains(err.Error(), "page.md") {
 			t.Errorf("%q: %v", page, err)

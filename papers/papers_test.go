@@ -206,7 +206,7 @@ func TestSplitForAllOrNone(t *testing.T) {
 	} {
 		r := newReadings()
 		r.network(measure.Summary{Rows: tt.rows})
-		text := markdown(e.Table.grid(r)) + strings.Join(r.Notes, "\n")
+		text := Markdown(e.Table.grid(r)) + strings.Join(r.Notes, "\n")
 		if got := strings.Contains(text, "cpu.user"); got != tt.want {
 			t.Errorf("split shown: %v, want %v:\n%s", got, tt.want, text)
 		}

@@ -179,8 +179,8 @@ func (e Exhibit) Text(out io.Writer, r Readings, found []Verdict) error {
 	return w.Flush()
 }
 
-// markdown formats a grid as a Markdown table.
-func markdown(grid [][]string) string {
+// Markdown formats a grid as a Markdown table.
+func Markdown(grid [][]string) string {
 	var b strings.Builder
 	for i, line := range grid {
 		for _, cell := range line {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"vitrine/papers"
+)
+
+// A truthPage is a page with a table that is made of the committed records.
+type truthPage struct {
+	path    string // from the module's root
+	name    string // of the marks
+	section func([]truthRecord) string
+}
+
+func truthPages() []truthPage {
+	return []truthPage{
+		{"docs/simulate.md", "bench/truth", judgedSection},
+		{"docs/search.md", "bench/truth/cost", costSection},
+	}
+}
+
+// fill returns the page with its section made of the records.
+func (p truthPage) fill(page string, records []truthRecord) (string, error) {
+	section := "Not run yet."
+	if len(records) > 0 {
+		section = p.section(records)
+	}
+	filled, found, err := papers.Replace(p.path, page, p.name, section)
+	if err == nil && !found {
+		err = fmt.Errorf("%s: there are no marks of %s", p.path, p.name)
+	}
+	return filled, err
+}
+
+// judgedSection returns how often the intervals hold the truth, and how wide they
+// are.
+func judgedSection(records []truthRecord) string {
+	grid := [][]string{{"family", "precision", "runs", "coverage", "p", "contradictions", "median width", "over the oracle's", "median error"}}
+	held, runs := 0, 0
+	for _, r := range records {
+		for _, f := range r.Figures {
+			if f.Search != ourSearch {
+				continue
+			}
+			held, runs = held+f.Held, runs+f.Runs
+			grid = append(grid, []string{
+				"`" + r.Family + "`", fmt.Sprint(f.Precision), fmt.Sprint(f.Runs),
+				fmt.Sprintf("%.3f (%.3f to %.3f)", f.Coverage, f.CoverageLow, f.CoverageHigh), fmt.Sprintf("%.2g", f.P), fmt.Sprint(f.Contradictions),
+				figureText(f.Width, "%.3f"), fmt.Sprintf("%.2f", f.overOracle()), figureText(f.Error, "%.4f"),
+			})
+		}
+	}
+	return origin(records) + "\n\n" + papers.Markdown(grid) +
+		fmt.Sprintf("\nOf all %d intervals, %d hold the truth (%.3f). Coverage has its exact 95%% interval; p is the probability of so few.\n", runs, held, float64(held)/float64(max(runs, 1)))
+}
+
+// costSection returns what searches cost.
+func costSection(records []truthRecord) string {
+	grid := [][]string{{"family"}}
+	for _, precision := range truthPrecisions() {
+		for _, what := range []string{"trials", "deployments", "load"} {
+			grid[0] = append(grid[0], fmt.Sprintf("%s at %g", what, precision))
+		}
+	}
+	for _, r := range records {
+		row := []string{"`" + r.Family + "`"}
+		for _, precision := range truthPrecisions() {
+			i := slices.IndexFunc(r.Figures, func(f truthFigure) bool { return f.Search == ourSearch && f.Precision == precision })
+			if i < 0 {
+				row = append(row, "–", "–", "–")
+				continue
+			}
+			f := r.Figures[i]
+			row = append(row, fmt.Sprintf("%.0f", f.Trials), fmt.Sprintf("%.0f", f.Deployments), fmt.Sprintf("%.0f min", f.Load/60))
+		}
+		grid = append(grid, row)
+	}
+	return "Medians. " + origin(records) + "\n\n" + papers.Markdown(grid)
+}
+
+// origin says where the records come from. Families of one run share a sentence.
+func origin(records []truthRecord) string {
+	var texts []string
+	families := map[string][]string{}
+	all := true
+	for _, r := range records {
+		text := fmt.Sprintf("%d searches of each family and precision on the servers `%s`, %s, on %s, by commit `%s`.", r.Runs, r.Servers, r.Date, r.Host, r.Commit)
+		if families[text] == nil {
+			texts = append(texts, text)
+		}
+		families[text] = append(families[text], "`"+r.Family+"`")
+		all = all && r.Runs >= truthRuns
+	}
+	if len(texts) > 1 {
+		for i, text := range texts {
+			texts[i] = strings.Join(families[text], ", ") + ": " + text
+		}
+	}
+	if !all {
+		texts = append(texts, fmt.Sprintf("The full bench, %d searches of each, has not been run yet.", truthRuns))
+	}
+	return strings.Join(texts, " ")
+}
+
+func figureText(v *float64, format string) string {
+	if v == nil {
+		return "–"
+	}
+	return fmt.Sprintf(format, *v)
+}

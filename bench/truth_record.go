@@ -1,0 +1,171 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"vitrine/result"
+	"vitrine/search/sim/queue"
+)
+
+// truthRecordFile is committed. The tables of the pages are made of it.
+const truthRecordFile = "bench/results/truth.json"
+
+// A truthRecord holds the figures of one family, with where they come from. A truth
+// record file is a list of them, in the order of queue.Families.
+type truthRecord struct {
+	Family  string        `json:"family"`
+	Servers queue.Set     `json:"servers"` // of which set; their seeds follow from its name
+	Seed    uint64        `json:"seed"`    // of the searches
+	Version string        `json:"version"` // hash of the search's behaviour on the servers
+	Runs    int           `json:"runs"`    // of our search at each precision
+	Date    string        `json:"date"`    // of the record
+	Commit  string        `json:"commit"`
+	Host    string        `json:"host"`
+	Figures []truthFigure `json:"figures"`
+}
+
+// A truthFigure sums up the runs of one search at one precision. Figures are
+// medians over the runs. A median that is not finite is missing.
+type truthFigure struct {
+	Precision      float64  `json:"precision"`
+	Search         string   `json:"search"`
+	Runs           int      `json:"runs"`
+	Held           int      `json:"held"` // intervals that hold the truth
+	Coverage       float64  `json:"coverage"`
+	CoverageLow    float64  `json:"coverage_low"` // exact 95% interval (Clopper and Pearson)
+	CoverageHigh   float64  `json:"coverage_high"`
+	P              float64  `json:"p"` // probability of so few, if each interval held with 0.95
+	Contradictions int      `json:"contradictions"`
+	Width          *float64 `json:"width,omitempty"`  // of the interval, as a share of the estimate
+	Oracle         *float64 `json:"oracle,omitempty"` // width of the oracle's; only for our search
+	Error          *float64 `json:"error,omitempty"`  // |ln(estimate/truth)|
+	Trials         float64  `json:"trials"`
+	Deployments    float64  `json:"deployments"`
+	Load           float64  `json:"load_s"`
+	Wall           float64  `json:"wall_s"`
+}
+
+// overOracle returns the width as a multiple of the oracle's.
+func (f truthFigure) overOracle() float64 {
+	if f.Width == nil || f.Oracle == nil {
+		return math.NaN()
+	}
+	return *f.Width / *f.Oracle
+}
+
+// summarize returns the figures of the family.
+func (t *truthBench) summarize() truthRecord {
+	r := truthRecord{Family: t.family, Servers: queue.HeldOut, Seed: queue.Config(0).Seed, Version: t.version, Runs: t.runs}
+	for _, precision := range truthPrecisions() {
+		for _, search := range []string{ourSearch, mlrSearch, peerSearch, defaultPeerSearch} {
+			if runs := t.of(precision, search); len(runs) > 0 {
+				r.Figures = append(r.Figures, figureOf(precision, search, runs))
+			}
+		}
+	}
+	return r
+}
+
+func figureOf(precision float64, search string, runs []truthRun) truthFigure {
+	n, held := len(runs), countRuns(runs, covered)
+	middle := func(figure func(truthRun) float64) float64 {
+		v, _ := strconv.ParseFloat(strconv.FormatFloat(median(values(runs, figure)), 'g', 5, 64), 64)
+		return v
+	}
+	finite := func(v float64) *float64 {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil
+		}
+		return &v
+	}
+	f := truthFigure{
+		Precision: precision, Search: search, Runs: n, Held: held, Coverage: float64(held) / float64(n),
+		CoverageHigh: 1, P: queue.TooFew(held, n, truthConfidence), Contradictions: countRuns(runs, contradicted),
+		Width: finite(middle(truthRun.width)), Error: finite(middle(truthRun.error)),
+		Trials:      middle(func(r truthRun) float64 { return float64(r.Trials) }),
+		Deployments: middle(func(r truthRun) float64 { return float64(r.Deployments) }),
+		Load:        middle(func(r truthRun) float64 { return r.Load }),
+		Wall:        middle(func(r truthRun) float64 { return r.Wall }),
+	}
+	const tail = (1 - 0.95) / 2
+	if held > 0 {
+		f.CoverageLow = distuv.Beta{Alpha: float64(held), Beta: float64(n - held + 1)}.Quantile(tail)
+	}
+	if held < n {
+		f.CoverageHigh = distuv.Beta{Alpha: float64(held + 1), Beta: float64(n - held)}.Quantile(1 - tail)
+	}
+	if oracle := middle(func(r truthRun) float64 { return r.Oracle }); oracle > 0 {
+		f.Oracle = finite(oracle)
+	}
+	return f
+}
+
+// readTruth returns the records of the file; none if there is no file.
+func readTruth(file string) (records []truthRecord, err error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &records)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return records, nil
+}
+
+// keepTruth replaces the family's record in the file.
+func keepTruth(file string, r truthRecord) error {
+	records, err := readTruth(file)
+	if err != nil {
+		return err
+	}
+	records = slices.DeleteFunc(records, func(old truthRecord) bool { return old.Family == r.Family })
+	records = append(records, r)
+	order := queue.Families()
+	slices.SortStableFunc(records, func(a, b truthRecord) int {
+		return cmp.Compare(slices.Index(order, a.Family), slices.Index(order, b.Family))
+	})
+	text, err := json.MarshalIndent(records, "", " ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// from sets the date, the host and the commit of the record.
+func (r *truthRecord) from(ctx context.Context, now time.Time) {
+	h := result.ReadHost("/")
+	r.Date = now.UTC().Format(time.DateOnly)
+	r.Host = fmt.Sprintf("%s with %d CPUs, Linux %s", cmp.Or(h.CPUModel, "a host"), h.CPUs, h.Kernel)
+	git := func(args ...string) string {
+		out, err := exec.CommandContext(ctx, "git", args...).Output()
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(out))
+	}
+	r.Commit = cmp.Or(git("rev-parse", "--short=12", "HEAD"), "not known")
+	if git("status", "--porcelain", "--", "*.go") != "" {
+		r.Commit += ", with changes"
+	}
+}
