@@ -96,7 +96,7 @@ func (p *Proxy) undoStrictRouting(m *sip.Message) bool {
 		}
 	}
 	address := sip.Address(last)
-	if len(address) == 0 {
+	if !sip.IsRequestURI(address) {
 		return false
 	}
 	uri := p.edits.offset(m.URI)

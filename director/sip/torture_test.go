@@ -143,6 +143,7 @@ func FuzzHandle(f *testing.F) {
 	f.Add([]byte(lines("BYE sip:b@10.9.9.9 SIP/2.0", "Route: <sip:o.0011.0a0000011234.session@198.51.100.1>,<sip:i.0011..session@director.test;lr> , <sip:x;lr>", "To: <sip:b@x>;tag=2")), uint16(9), uint8(0))
 	f.Add([]byte(lines("SUBSCRIBE sip:b@example.com SIP/2.0", "v: SIP / 2.0 / UDP [::1] : 5 ; rport ; received = x ; oc ; oc-algo=\"loss;\\\"\" ; branch = 1, SIP/2.0/TCP b")), uint16(9), uint8(0))
 	f.Add([]byte("SIP/2.0 200 OK\r\nv: SIP/2.0/UDP 198.51.100.1:5060;branch=z9hG4bK-vd00010011000000000000000100000000000000ff;vf=0a0000011234, SIP/2.0/TCP 192.0.2.7;rport=3;received=192.0.2.8;oc\r\nf: a\r\nt: b\r\ni: 1\r\nCSeq: 1 INVITE\r\n\r\n"), uint16(1), uint8(0))
+	f.Add([]byte("BYE sip:i.0000..0@198.51.100.1 SIP/2.0\r\nRoute:0 0\r\nV://0 0\r\nF:0\r\nT:0\r\nCAll-ID:0\r\nCSeq:0 BYE\r\n\r\n"), uint16(9), uint8(0))
 	f.Add([]byte("OPTIONS  sip:x SIP/2.0\r\n"+usual+"CSeq: 1 OPTIONS\r\n\r\n"), uint16(1), uint8(0))
 	f.Fuzz(func(t *testing.T, data []byte, port uint16, listener uint8) {
 		rules := rulesConfig()

@@ -87,6 +87,18 @@ const (
 	rateOctets = 5
 )
 
+// rate returns a bit rate. A larger one than maxRate is an error.
+func (r *reader) rate() uint64 {
+	v := r.long(rateOctets)
+	if v > maxRate {
+		r.bad = true
+	}
+	return v
+}
+
+// rate appends a bit rate, at most maxRate.
+func (w *writer) rate(v uint64) { w.long(min(v, maxRate), rateOctets) }
+
 func (r *reader) qos() (q QoS) {
 	p := r.sequence(2)
 	q.QCI = r.octet()
@@ -97,7 +109,7 @@ func (r *reader) qos() (q QoS) {
 	if q.GBR = p.optional&2 != 0; q.GBR {
 		gbr := r.sequence(1)
 		for _, rate := range [...]*uint64{&q.MaxDown, &q.MaxUp, &q.GuaranteedDown, &q.GuaranteedUp} {
-			*rate = r.long(rateOctets)
+			*rate = r.rate()
 		}
 		r.end(gbr)
 	}
@@ -114,7 +126,7 @@ func (w *writer) qos(q QoS) {
 	if q.GBR {
 		w.bits(0, 2)
 		for _, rate := range [...]uint64{q.MaxDown, q.MaxUp, q.GuaranteedDown, q.GuaranteedUp} {
-			w.long(min(rate, maxRate), rateOctets)
+			w.rate(rate)
 		}
 	}
 }
@@ -281,7 +293,7 @@ func AppendERAB(b []byte, id ID, c Criticality, e ERAB) []byte {
 func ParseBitRates(v []byte) (down, up uint64, ok bool) {
 	r := reader{b: v}
 	p := r.sequence(1)
-	down, up = r.long(rateOctets), r.long(rateOctets)
+	down, up = r.rate(), r.rate()
 	r.end(p)
 	return down, up, !r.bad
 }
@@ -292,7 +304,7 @@ func AppendBitRates(b []byte, c Criticality, down, up uint64) []byte {
 	start := len(b)
 	w := writer{b: BeginElement(b, AggregateMaxBitRate, c)}
 	w.bits(0, 2)
-	w.long(min(down, maxRate), rateOctets)
-	w.long(min(up, maxRate), rateOctets)
+	w.rate(down)
+	w.rate(up)
 	return EndElement(w.b, start)
 }

@@ -112,7 +112,7 @@ func (m *Message) parseStartLine(line []byte) error {
 		return m.parseStatusLine(first, rest)
 	}
 	uri, v, ok := bytes.Cut(rest, space)
-	if !ok || !isToken(first) || len(uri) == 0 || uri[0] == '<' || bytes.IndexByte(v, ' ') >= 0 {
+	if !ok || !isToken(first) || !IsRequestURI(uri) || bytes.IndexByte(v, ' ') >= 0 {
 		return fmt.Errorf("%w: %.40q", ErrStartLine, line)
 	}
 	if !EqualFold(v, "sip/2.0") {

@@ -32,6 +32,13 @@ func Address(value []byte) []byte {
 	return trim(value)
 }
 
+// IsRequestURI reports whether uri may stand in a request line: it is not empty and has
+// neither brackets around it nor a space in it (RFC 3261 section 25.1; RFC 4475
+// sections 3.1.2.7 and 3.1.2.8).
+func IsRequestURI(uri []byte) bool {
+	return len(uri) > 0 && uri[0] != '<' && bytes.IndexByte(uri, ' ') < 0
+}
+
 var semicolon, colon, at = []byte(";"), []byte(":"), []byte("@")
 
 // A URI is a parsed SIP URI (RFC 3261 section 19.1). Its slices are views.
