@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -108,7 +109,8 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 func run(ctx context.Context, args []string, file string, out, progress io.Writer) int {
 	all := benches()
 	if len(args) > 0 && args[0] != "" {
-		all = append(append(all, truthBenches()...), realBenches()...) // these take long, so they run only by name
+		// These take long, so they run only by name.
+		all = slices.Concat(all, truthBenches(), realBenches(), []bench{{"search/ablation", inFolder(searchAblation)}})
 	}
 	chosen, err := choose(all, args)
 	if err != nil {

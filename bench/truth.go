@@ -110,7 +110,7 @@ func benchTruth(ctx context.Context, dir, file, record, family string, runs int,
 		return nil, err
 	}
 	kept := t.summarize()
-	kept.from(ctx, time.Now())
+	kept.source = sourceAt(ctx, time.Now())
 	if err := keepTruth(record, kept); err != nil {
 		return nil, err
 	}

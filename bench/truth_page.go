@@ -2,37 +2,22 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"vitrine/papers"
 )
 
-// A truthPage is a page with a table that is made of the committed records.
-type truthPage struct {
-	path    string // from the module's root
-	name    string // of the marks
-	section func([]truthRecord) string
-}
-
-func truthPages() []truthPage {
-	return []truthPage{
-		{"docs/simulate.md", "bench/truth", judgedSection},
-		{"docs/search.md", "bench/truth/cost", costSection},
+// ofTruth returns the section that is made of the truth records below the root.
+func ofTruth(section func([]truthRecord) string) func(root string) (string, error) {
+	return func(root string) (string, error) {
+		records, err := readTruth(filepath.Join(root, truthRecordFile))
+		if err != nil || len(records) == 0 {
+			return notRun, err
+		}
+		return section(records), nil
 	}
-}
-
-// fill returns the page with its section made of the records.
-func (p truthPage) fill(page string, records []truthRecord) (string, error) {
-	section := "Not run yet."
-	if len(records) > 0 {
-		section = p.section(records)
-	}
-	filled, found, err := papers.Replace(p.path, page, p.name, section)
-	if err == nil && !found {
-		err = fmt.Errorf("%s: there are no marks of %s", p.path, p.name)
-	}
-	return filled, err
 }
 
 // judgedSection returns how often the intervals hold the truth, and how wide they

@@ -2,23 +2,12 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"vitrine/result"
 	"vitrine/search/sim/queue"
 )
 
@@ -29,13 +18,11 @@ const truthRecordFile = "bench/results/truth.json"
 // record file is a list of them, in the order of queue.Families.
 type truthRecord struct {
 	Family  string        `json:"family"`
-	Servers queue.Set     `json:"servers"` // of which set; their seeds follow from its name
+	Servers queue.Set     `json:"servers"` // the set; the seeds of its servers follow from its name
 	Seed    uint64        `json:"seed"`    // of the searches
 	Version string        `json:"version"` // hash of the search's behaviour on the servers
 	Runs    int           `json:"runs"`    // of our search at each precision
-	Date    string        `json:"date"`    // of the record
-	Commit  string        `json:"commit"`
-	Host    string        `json:"host"`
+	source
 	Figures []truthFigure `json:"figures"`
 }
 
@@ -117,17 +104,7 @@ func figureOf(precision float64, search string, runs []truthRun) truthFigure {
 
 // readTruth returns the records of the file; none if there is no file.
 func readTruth(file string) (records []truthRecord, err error) {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &records)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return records, nil
+	return records, readRecord(file, &records)
 }
 
 // keepTruth replaces the family's record in the file.
@@ -142,30 +119,5 @@ func keepTruth(file string, r truthRecord) error {
 	slices.SortStableFunc(records, func(a, b truthRecord) int {
 		return cmp.Compare(slices.Index(order, a.Family), slices.Index(order, b.Family))
 	})
-	text, err := json.MarshalIndent(records, "", " ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
-}
-
-// from sets the date, the host and the commit of the record.
-func (r *truthRecord) from(ctx context.Context, now time.Time) {
-	h := result.ReadHost("/")
-	r.Date = now.UTC().Format(time.DateOnly)
-	r.Host = fmt.Sprintf("%s with %d CPUs, Linux %s", cmp.Or(h.CPUModel, "a host"), h.CPUs, h.Kernel)
-	git := func(args ...string) string {
-		out, err := exec.CommandContext(ctx, "git", args...).Output()
-		if err != nil {
-			return ""
-		}
-		return strings.TrimSpace(string(out))
-	}
-	r.Commit = cmp.Or(git("rev-parse", "--short=12", "HEAD"), "not known")
-	if git("status", "--porcelain", "--", "*.go") != "" {
-		r.Commit += ", with changes"
-	}
+	return writeRecord(file, records)
 }

@@ -73,8 +73,8 @@ func takers(d *Director, ty table.Type) string {
 	return strings.Join(names, " ")
 }
 
-// TestPanic checks that a type of which more than the share is away is steered as if all
-// were up, and that other types are not.
+// TestPanic checks that a type with more than the share of its instances away is steered
+// as if all were up, and that other types are not.
 func TestPanic(t *testing.T) {
 	const everybody = "reg-1 reg-2 reg-3 reg-4"
 	for _, c := range []struct {

@@ -122,7 +122,7 @@ func TestSearchShowsWhatWasKnown(t *testing.T) {
 				t.Errorf("%s, trial %d at %s: %s, want %s", z.Name, i+1, r.rate, r.verdict, want)
 			}
 			if r.why != "" {
-				t.Errorf("%s, trial %d: a reason, %q, that nobody recorded", z.Name, i+1, r.why)
+				t.Errorf("%s, trial %d: a reason, %q, that no search gave", z.Name, i+1, r.why)
 			}
 		}
 		last := rows[len(rows)-1]
@@ -233,8 +233,8 @@ func TestSearchIsShownByItsOwnEstimate(t *testing.T) {
 func TestTrialsThatAreNotSteady(t *testing.T) {
 	m := directed()
 	cfg := rate.Config{Min: 20, Max: 2000, Duration: 20 * time.Second, Repeat: 1, Thresholds: []float64{0.9}, Seed: m.seed, Precision: 0.02}
-	told := result.Search{Name: "adaptive", Min: 20, Max: 2000, Duration: 20, Repeat: 1, Precision: 0.02}
-	d := searched(m, rate.NewAdaptive(cfg), told, cfg)
+	recorded := result.Search{Name: "adaptive", Min: 20, Max: 2000, Duration: 20, Repeat: 1, Precision: 0.02}
+	d := searched(m, rate.NewAdaptive(cfg), recorded, cfg)
 	i := slices.IndexFunc(d.Outcomes, func(o vitrine.Outcome) bool { return o.Succeeded == o.Scheduled })
 	growing, lost := &d.Outcomes[i], slices.Clone(d.Outcomes)[i]
 	for k := range 200 { // by 5% of the rate

@@ -11,7 +11,7 @@ import (
 	"vitrine"
 )
 
-// Limits of the adaptive search. docs/search.md gives the reasons.
+// Limits of the adaptive search. docs/decisions/0016-adaptive-search.md gives the reasons.
 const (
 	leastDeployments  = 5   // near the capacity, before the search may end
 	mostDeployments   = 24  // near the capacity

@@ -138,7 +138,8 @@ type estimate struct {
 }
 
 // sequential widens intervals, because the search looks at their width after
-// each deployment and ends when it happens to be small. See docs/search.md.
+// each deployment and ends when it happens to be small. See
+// docs/decisions/0016-adaptive-search.md.
 const sequential = 1.25
 
 // unseen is the error that all samples may share, as a share of the precision. A

@@ -10,7 +10,7 @@ import (
 )
 
 // The limits up to which a trial may differ from the idle host. The measurements behind
-// them are in docs/decisions/0011-disturbed-trials.md.
+// them are in docs/decisions/0015-disturbed-trials.md.
 const (
 	// chainLimit is how much longer the dependent work may take than at the CPU's best
 	// speed. Clocks that follow the load and the temperature stay within it.

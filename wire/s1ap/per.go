@@ -125,8 +125,8 @@ type preamble struct {
 	optional  uint32 // the last bit is that of iE-Extensions
 }
 
-// sequence reads the preamble of a sequence with optional components, of which
-// iE-Extensions is the last.
+// sequence reads the preamble of a sequence with optional components. The last of
+// them is iE-Extensions.
 func (r *reader) sequence(optional int) preamble {
 	additions := r.bit()
 	return preamble{additions, r.bits(optional)}

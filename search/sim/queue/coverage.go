@@ -12,6 +12,30 @@ import (
 // A Tally holds the results of one search on one family.
 type Tally []Result
 
+// A FamilyFigure sums up the results of one search on one family. Width, trials,
+// deployments and load are medians.
+type FamilyFigure struct {
+	Family         string  `json:"family"`
+	Runs           int     `json:"runs"`
+	Held           int     `json:"held"` // intervals that hold the truth
+	Contradictions int     `json:"contradictions"`
+	Bias           float64 `json:"-"`     // mean of ln(estimate/truth)
+	Width          float64 `json:"width"` // of the interval, as a share of the estimate
+	Trials         float64 `json:"trials"`
+	Deployments    float64 `json:"deployments"`
+	Load           float64 `json:"load_s"`
+	Wall           float64 `json:"wall_s"`
+}
+
+// Figure sums up the tally.
+func (t Tally) Figure(family string) FamilyFigure {
+	return FamilyFigure{
+		Family: family, Runs: len(t), Held: t.Held(), Contradictions: t.Contradictions(),
+		Bias: t.Mean(func(r Result) float64 { return r.Bias }), Width: t.Median(sim.Width), Trials: t.Median(sim.Trials),
+		Deployments: t.Median(sim.Restarts), Load: t.Median(sim.Load), Wall: t.Median(sim.Wall),
+	}
+}
+
 // Held returns how many intervals hold the truth.
 func (t Tally) Held() int {
 	n := 0

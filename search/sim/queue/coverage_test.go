@@ -1,15 +1,16 @@
 package queue_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
 
 	"vitrine/search/rate"
-	"vitrine/search/sim"
 	"vitrine/search/sim/queue"
 )
 
@@ -17,6 +18,7 @@ var (
 	runs      = flag.Int("runs", 0, "searches of a family; 0: as many as fit into a test")
 	precision = flag.Float64("precision", 0.1, "that searches are asked for")
 	family    = flag.String("family", "", "the only family; empty: all")
+	figures   = flag.String("figures", "", "write the figures of each family to this file")
 	verbose   = flag.Bool("each", false, "print every run")
 )
 
@@ -49,6 +51,7 @@ func TestAdaptiveHoldsTheTruth(t *testing.T) {
 	}
 	cfg := queue.Config(*precision)
 	held := 0
+	var all []queue.FamilyFigure
 	families := queue.Families()
 	if *family != "" {
 		families = []string{*family}
@@ -57,10 +60,10 @@ func TestAdaptiveHoldsTheTruth(t *testing.T) {
 		results := tally(family, n, cfg)
 		held += results.Held()
 		p := queue.TooFew(results.Held(), n, 0.95)
+		f := results.Figure(family)
+		all = append(all, f)
 		line := fmt.Sprintf("%-9s %d of %d hold the truth (p %.2g), %d contradict; bias %+.4f, median width %.3f, %.1f trials, %.1f deployments, %.0f s of load, %.0f s in all",
-			family, results.Held(), n, p, results.Contradictions(),
-			results.Mean(func(r queue.Result) float64 { return r.Bias }), results.Median(sim.Width), results.Median(sim.Trials),
-			results.Median(sim.Restarts), results.Median(sim.Load), results.Median(sim.Wall))
+			family, f.Held, n, p, f.Contradictions, f.Bias, f.Width, f.Trials, f.Deployments, f.Load, f.Wall)
 		t.Log(line)
 		if *verbose {
 			for k, r := range results {
@@ -72,9 +75,17 @@ func TestAdaptiveHoldsTheTruth(t *testing.T) {
 			t.Error(line)
 		}
 	}
-	all := n * len(families)
-	if p := queue.TooFew(held, all, 0.95); p < 0.001 {
-		t.Errorf("all families: %d of %d hold the truth (p %.2g)", held, all, p)
+	if p := queue.TooFew(held, n*len(families), 0.95); p < 0.001 {
+		t.Errorf("all families: %d of %d hold the truth (p %.2g)", held, n*len(families), p)
+	}
+	if *figures != "" {
+		text, err := json.Marshal(all)
+		if err == nil {
+			err = os.WriteFile(*figures, text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"vitrine/papers"
+	"vitrine/result"
+)
+
+// A source says where the figures of a committed record come from.
+type source struct {
+	Date   string `json:"date"`
+	Commit string `json:"commit"`
+	Host   string `json:"host"`
+}
+
+// sourceAt returns the source of a record that is made now on this host.
+func sourceAt(ctx context.Context, now time.Time) source {
+	h := result.ReadHost("/")
+	git := func(args ...string) string {
+		out, err := exec.CommandContext(ctx, "git", args...).Output()
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(out))
+	}
+	s := source{
+		Date:   now.UTC().Format(time.DateOnly),
+		Host:   fmt.Sprintf("%s with %d CPUs, Linux %s", cmp.Or(h.CPUModel, "a host"), h.CPUs, h.Kernel),
+		Commit: cmp.Or(git("rev-parse", "--short=12", "HEAD"), "not known"),
+	}
+	if git("status", "--porcelain", "--", "*.go") != "" {
+		s.Commit += ", with changes"
+	}
+	return s
+}
+
+// readRecord reads a committed record. It leaves into as it is if there is no file.
+func readRecord(file string, into any) error {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+func writeRecord(file string, record any) error {
+	text, err := json.MarshalIndent(record, "", " ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// A page is a page with a table that is made of a committed record.
+type page struct {
+	path    string // from the module's root
+	name    string // of the marks
+	section func(root string) (string, error)
+}
+
+func pages() []page {
+	return []page{
+		{"docs/simulate.md", "bench/truth", ofTruth(judgedSection)},
+		{"docs/search.md", "bench/truth/cost", ofTruth(costSection)},
+		{"docs/decisions/0016-adaptive-search.md", "bench/ablation", ablationSection},
+	}
+}
+
+// notRun stands on a page until there is a record.
+const notRun = "Not run yet."
+
+// fill returns the page's text with its section made of the records below root.
+func (p page) fill(root, text string) (string, error) {
+	section, err := p.section(root)
+	if err != nil {
+		return "", err
+	}
+	filled, found, err := papers.Replace(p.path, text, p.name, section)
+	if err == nil && !found {
+		err = fmt.Errorf("%s: there are no marks of %s", p.path, p.name)
+	}
+	return filled, err
+}

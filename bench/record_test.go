@@ -1,0 +1,36 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the tables of pages from the committed records")
+
+// TestPages checks that the tables of pages are made of the committed records.
+func TestPages(t *testing.T) {
+	const root = ".."
+	for _, p := range pages() {
+		path := filepath.Join(root, p.path)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := p.fill(root, string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *update {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		} else if string(text) != want {
+			t.Errorf("%s is not what the committed record makes of it: go test ./bench -run TestPages -update", p.path)
+		}
+		if _, err := p.fill(root, "no marks"); err == nil {
+			t.Errorf("%s: a page without marks is filled", p.path)
+		}
+	}
+}
