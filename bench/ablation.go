@@ -73,8 +73,8 @@ func (a ablation) patch(source []byte) ([]byte, error) {
 // An ablationRecord holds what every ablation changed, with where the figures come
 // from.
 type ablationRecord struct {
-	Servers queue.Set       `json:"servers"`
-	Runs    int             `json:"runs"` // per family and precision
+	Servers queue.Set `json:"servers"`
+	Runs    int       `json:"runs"` // per family and precision
 	source
 	Results []ablationFound `json:"results"`
 }

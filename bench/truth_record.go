@@ -17,11 +17,11 @@ const truthRecordFile = "bench/results/truth.json"
 // A truthRecord holds the figures of one family, with where they come from. A truth
 // record file is a list of them, in the order of queue.Families.
 type truthRecord struct {
-	Family  string        `json:"family"`
-	Servers queue.Set     `json:"servers"` // the set; the seeds of its servers follow from its name
-	Seed    uint64        `json:"seed"`    // of the searches
-	Version string        `json:"version"` // hash of the search's behaviour on the servers
-	Runs    int           `json:"runs"`    // of our search at each precision
+	Family  string    `json:"family"`
+	Servers queue.Set `json:"servers"` // the set; the seeds of its servers follow from its name
+	Seed    uint64    `json:"seed"`    // of the searches
+	Version string    `json:"version"` // hash of the search's behaviour on the servers
+	Runs    int       `json:"runs"`    // of our search at each precision
 	source
 	Figures []truthFigure `json:"figures"`
 }
