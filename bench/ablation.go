@@ -40,7 +40,6 @@ const untouched = "the search as it is"
 func ablations() []ablation {
 	return []ablation{
 		{name: untouched},
-		{"ends after three deployments", "adaptive.go", "leastDeployments  = 5", "leastDeployments  = 3"},
 		{"judges the end by the width itself", "adaptive.go", "return math.Sqrt(freedom / ", "return 1 + 0*math.Sqrt(freedom / "},
 		{"extends no trial", "adaptive.go", "extensions        = 3", "extensions        = 0"},
 		{"does not widen for looking repeatedly", "adaptive_between.go", "const sequential = 1.25", "const sequential = 1.0"},
@@ -97,13 +96,25 @@ func (r ablationRecord) find(name string, precision float64) *ablationFound {
 	return nil
 }
 
+// keep adds what was found now. If the untouched search finds something else than it did,
+// the record is of another search and begins anew.
+func (r *ablationRecord) keep(ctx context.Context, runs int, fresh ablationFound) error {
+	if found := r.find(fresh.Name, fresh.Precision); found != nil {
+		if reflect.DeepEqual(*found, fresh) {
+			return nil
+		}
+		r.Results = nil
+	}
+	r.Servers, r.Runs, r.source = queue.Tuning, runs, sourceAt(ctx, time.Now())
+	r.Results = append(r.Results, fresh)
+	return writeRecord(ablationRecordFile, *r)
+}
+
 // searchAblation runs every ablation that the record lacks, and keeps the record after
-// each. A record of another search begins anew: it is one whose untouched search found
-// something else.
-func searchAblation(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
+// each.
+func searchAblation(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	runs := ablationRuns
 	if text := os.Getenv("RUNS"); text != "" {
-		var err error
 		if runs, err = strconv.Atoi(text); err != nil || runs < 1 {
 			return nil, fmt.Errorf("RUNS %q: want a positive number", text)
 		}
@@ -112,27 +123,21 @@ func searchAblation(ctx context.Context, dir string, progress io.Writer) ([]Row,
 	if err := readRecord(ablationRecordFile, &record); err != nil {
 		return nil, err
 	}
-	var rows []Row
+	if record.Runs != runs {
+		record.Results = nil
+	}
 	for _, precision := range truthPrecisions() {
 		for _, a := range ablations() {
-			found := record.find(a.name, precision)
-			if found == nil || a.name == untouched || record.Runs != runs {
+			if a.name == untouched || record.find(a.name, precision) == nil {
 				fresh, err := a.run(ctx, dir, precision, runs)
+				if err == nil {
+					err = record.keep(ctx, runs, fresh)
+				}
 				if err != nil {
 					return nil, err
 				}
-				if found != nil && (record.Runs != runs || !reflect.DeepEqual(*found, fresh)) {
-					record.Results, found = nil, nil
-				}
-				if found == nil {
-					record.Servers, record.Runs, record.source = queue.Tuning, runs, sourceAt(ctx, time.Now())
-					record.Results = append(record.Results, fresh)
-					if err := writeRecord(ablationRecordFile, record); err != nil {
-						return nil, err
-					}
-				}
-				found = record.find(a.name, precision)
 			}
+			found := record.find(a.name, precision)
 			fmt.Fprintf(progress, "  precision %g, %s: coverage %.3f\n", precision, a.name, found.coverage())
 			rows = append(rows, found.row(record.find(untouched, precision)))
 		}
@@ -229,7 +234,7 @@ func (f ablationFound) row(whole *ablationFound) Row {
 	ratio := ours / theirs
 	return Row{
 		Name: fmt.Sprintf("search/ablation/%g/%s", f.Precision, f.Name), Ours: &ours, Theirs: &theirs, Unit: "share of runs",
-		Against: untouched, Ratio: &ratio, Rounds: 1,
+		Against: untouched, Ratio: &ratio, Spread: &[2]float64{ratio, ratio}, Rounds: 1,
 	}
 }
 

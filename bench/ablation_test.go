@@ -60,6 +60,11 @@ func TestAblationSection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var table strings.Builder
+	printTable(&table, []Row{record.Results[1].row(&record.Results[0])})
+	if !strings.Contains(table.String(), "search/ablation/0.1/"+ablations()[1].name) {
+		t.Errorf("no row in\n%s", table.String())
+	}
 	for _, want := range []string{
 		"100 searches of each family", "| " + untouched + " | 0.1 | 0.970 | 0.960 (`gc`) | 2 | 1.00 | 1.00 |",
 		"| " + ablations()[1].name + " | 0.1 | 0.840 | 0.700 (`gc`) | 2 | 0.50 | 1.00 |",
