@@ -35,6 +35,9 @@ func End(b []byte, start int) []byte {
 // piggybacked message itself.
 func SetPiggyback(b []byte, start int) { b[start] |= flagPiggyback }
 
+// ClearPiggyback marks the message that begins at start as followed by none.
+func ClearPiggyback(b []byte, start int) { b[start] &^= flagPiggyback }
+
 // AppendElement appends an information element.
 func AppendElement(b []byte, t Element, instance uint8, value ...byte) []byte {
 	b = append(b, byte(t), byte(len(value)>>8), byte(len(value)), instance&0x0f)
@@ -59,7 +62,7 @@ func EndGroup(b []byte, start int) []byte {
 }
 
 // AppendDigits appends an IMSI, MSISDN or MEI with its digits as TBCD.
-func AppendDigits(b []byte, t Element, digits string) []byte {
+func AppendDigits[T string | []byte](b []byte, t Element, digits T) []byte {
 	n := (len(digits) + 1) / 2
 	b = append(b, byte(t), byte(n>>8), byte(n), 0)
 	for i := 0; i < len(digits); i += 2 {

@@ -2,6 +2,7 @@ package gtpc_test
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"vitrine/wire/gtpc"
@@ -37,7 +38,13 @@ func FuzzParse(f *testing.F) {
 		total, e := 0, m.Elements()
 		for e.Next() {
 			total += 4 + len(e.Value)
-			_, _ = gtpc.ParseFTEID(e.Value)
+			if f, ok := gtpc.ParseFTEID(e.Value); ok {
+				gtpc.SetFTEID(e.Value, ^f.TEID)
+				if again, ok := gtpc.ParseFTEID(e.Value); !ok || again.TEID != ^f.TEID || again.Addr() != f.Addr() {
+					t.Fatalf("%+v became %+v", f, again)
+				}
+				gtpc.SetFTEID(e.Value, f.TEID)
+			}
 			_, _ = gtpc.ParseCause(e.Value)
 			if d, ok := gtpc.ParseDigits(e.Value); ok {
 				back := gtpc.AppendDigits(nil, e.Type, d.String())
@@ -53,8 +60,82 @@ func FuzzParse(f *testing.F) {
 		old := m.Sequence
 		m.SetSequence(^old)
 		m.SetSequence(old)
+		teid := m.TEID
+		m.SetTEID(^teid)
+		if m.HasTEID != (m.TEID == ^teid) {
+			t.Fatalf("the TEID %#x became %#x", teid, m.TEID)
+		}
+		m.SetTEID(teid)
 		if !bytes.Equal(data, before) {
 			t.Fatal("the message was changed")
 		}
 	})
+}
+
+// FuzzMessage checks that a message that is read is built again to one that is
+// read the same, and that what is refused has a cause.
+func FuzzMessage(f *testing.F) {
+	for _, m := range samples() {
+		f.Add(m.Append(nil, 1, 2))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		before := bytes.Clone(data)
+		var header gtpc.Message
+		if _, err := header.Parse(data); err != nil {
+			return
+		}
+		m := reader(header.Type)
+		if m == nil {
+			return
+		}
+		err := m.Parse(&header)
+		if !bytes.Equal(data, before) {
+			t.Fatal("the message was changed")
+		}
+		if err != nil {
+			var r gtpc.Result
+			if !errors.As(err, &r) || r.Cause == 0 {
+				t.Fatalf("%v has no cause", err)
+			}
+			return
+		}
+		first := m.Append(nil, header.TEID, header.Sequence)
+		again := fresh(m)
+		var back gtpc.Message
+		if _, err := back.Parse(first); err != nil {
+			t.Fatalf("%x: %v", first, err)
+		}
+		if err := again.Parse(&back); err != nil {
+			t.Fatalf("%+v is written as %x and refused: %v", m, first, err)
+		}
+		if second := again.Append(nil, header.TEID, header.Sequence); !bytes.Equal(first, second) {
+			t.Fatalf("%+v is written as %x and then %x", m, first, second)
+		}
+	})
+}
+
+// reader returns the message that reads a type.
+func reader(t gtpc.Type) sample {
+	switch t {
+	case gtpc.CreateSessionRequest:
+		return &gtpc.CreateSession{}
+	case gtpc.CreateSessionResponse:
+		return &gtpc.CreateSessionAnswer{}
+	case gtpc.ModifyBearerRequest:
+		return &gtpc.ModifyBearer{}
+	case gtpc.DeleteSessionRequest:
+		return &gtpc.DeleteSession{}
+	case gtpc.ReleaseAccessBearersRequest:
+		return &gtpc.ReleaseAccessBearers{}
+	case gtpc.CreateBearerRequest:
+		return &gtpc.CreateBearer{}
+	case gtpc.DeleteBearerRequest:
+		return &gtpc.DeleteBearer{}
+	case gtpc.DownlinkData:
+		return &gtpc.DownlinkDataNotification{}
+	}
+	if t.IsTriggered() && t != gtpc.EchoResponse && t != gtpc.VersionNotSupported {
+		return &gtpc.Answer{}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package gtpc_test
 import (
 	"bytes"
 	"net/netip"
+	"reflect"
 	"testing"
 	"time"
 
@@ -121,4 +122,30 @@ func one(t *testing.T, b []byte) *ie.IE {
 		t.Fatal(err)
 	}
 	return i
+}
+
+// TestGoGTPRoundTrip checks that messages keep their values when go-gtp reads and
+// writes them.
+func TestGoGTPRoundTrip(t *testing.T) {
+	for name, m := range samples() {
+		b, _ := built(t, m)
+		theirs, err := message.Parse(b)
+		if err != nil {
+			t.Errorf("%s: go-gtp: %v", name, err)
+			continue
+		}
+		again := make([]byte, theirs.MarshalLen())
+		if err := theirs.MarshalTo(again); err != nil {
+			t.Errorf("%s: go-gtp: %v", name, err)
+			continue
+		}
+		var header gtpc.Message
+		back := fresh(m)
+		if _, err := header.Parse(again); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := back.Parse(&header); err != nil || !reflect.DeepEqual(m, back) {
+			t.Errorf("%s: go-gtp writes %+v, %v; want %+v", name, back, err, m)
+		}
+	}
 }

@@ -114,6 +114,14 @@ func (m *Message) SetSequence(sequence uint32) {
 	m.Sequence = sequence & MaxSequence
 }
 
+// SetTEID overwrites the TEID in the octets of a message that has one.
+func (m *Message) SetTEID(teid uint32) {
+	if m.HasTEID {
+		binary.BigEndian.PutUint32(m.Octets[4:], teid)
+		m.TEID = teid
+	}
+}
+
 // IsCommand reports whether the sequence number is that of a command or of a
 // message triggered by a command.
 func (m *Message) IsCommand() bool { return m.Sequence&CommandSequence != 0 }
@@ -126,4 +134,17 @@ func ForeignSequence(data []byte) (uint32, bool) {
 		return 0, false
 	}
 	return uint32(binary.BigEndian.Uint16(data[8:])), true
+}
+
+// PeekHeader returns type and sequence number of a message that Parse refused
+// with ErrLength. It returns false if the header is incomplete.
+func PeekHeader(data []byte) (t Type, sequence uint32, ok bool) {
+	at := headerPlain
+	if len(data) > 0 && data[0]&flagTEID != 0 {
+		at = headerTEID
+	}
+	if len(data) < at || data[0]>>5 != version>>5 {
+		return 0, 0, false
+	}
+	return Type(data[1]), binary.BigEndian.Uint32(data[at-4:]) >> 8, true
 }

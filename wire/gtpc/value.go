@@ -3,6 +3,8 @@ package gtpc
 import (
 	"encoding/binary"
 	"net/netip"
+
+	"vitrine/wire/identity"
 )
 
 // An Interface is the interface type of an F-TEID (clause 8.22).
@@ -64,42 +66,26 @@ func ParseFTEID(v []byte) (f Endpoint, ok bool) {
 	return f, true
 }
 
-// Digits holds the digits of an IMSI, an MSISDN or an MEI: at most 16.
-type Digits struct {
-	digits [16]byte
-	length uint8
-}
+// SetFTEID overwrites the TEID in the value of an F-TEID that ParseFTEID parsed.
+func SetFTEID(v []byte, teid uint32) { binary.BigEndian.PutUint32(v[1:], teid) }
 
-// ParseDigits parses TBCD (clause 8.3): the low half of an octet first, filled
-// with 0xf. It rejects an empty value, more than 16 digits and halves that are
-// not digits.
-func ParseDigits(v []byte) (d Digits, ok bool) {
-	if len(v) == 0 || len(v) > len(d.digits)/2 {
-		return d, false
-	}
+// ParseDigits parses the digits of an IMSI, an MSISDN or an MEI: TBCD (clause
+// 8.3), the low half of an octet first, filled with 0xf. It rejects an empty value,
+// more than 16 digits and halves that are not digits.
+func ParseDigits(v []byte) (d identity.Digits, ok bool) {
 	for i, b := range v {
-		low, high := b&0x0f, b>>4
-		if low > 9 {
-			return d, false
+		if !d.Add(b & 0x0f) {
+			return identity.Digits{}, false
 		}
-		d.digits[d.length] = '0' + low
-		d.length++
-		if high == 0x0f && i == len(v)-1 {
+		if b>>4 == 0x0f && i == len(v)-1 {
 			break
 		}
-		if high > 9 {
-			return d, false
+		if !d.Add(b >> 4) {
+			return identity.Digits{}, false
 		}
-		d.digits[d.length] = '0' + high
-		d.length++
 	}
-	return d, true
+	return d, len(v) > 0
 }
-
-// Bytes returns the digits in ASCII as a view.
-func (d *Digits) Bytes() []byte { return d.digits[:d.length] }
-
-func (d Digits) String() string { return string(d.digits[:d.length]) }
 
 // ParseCause parses the value of a Cause (clause 8.4).
 func ParseCause(v []byte) (CauseValue, bool) {
@@ -114,10 +100,30 @@ type CauseValue uint8
 
 // The causes used here.
 const (
+	LocalDetach          CauseValue = 2
+	ReactivationAsked    CauseValue = 8
 	RequestAccepted      CauseValue = 16
+	AcceptedPartially    CauseValue = 17
+	NewPDNTypePreferred  CauseValue = 18 // new PDN type due to network preference
 	ContextNotFound      CauseValue = 64
+	InvalidLength        CauseValue = 67
+	ServiceNotSupported  CauseValue = 68
+	MandatoryIncorrect   CauseValue = 69 // mandatory IE incorrect
+	MandatoryMissing     CauseValue = 70 // mandatory IE missing
+	SystemFailure        CauseValue = 72
 	NoResourcesAvailable CauseValue = 73
+	UnknownAPN           CauseValue = 78 // missing or unknown APN
+	PDNTypeNotSupported  CauseValue = 83 // preferred PDN type not supported
+	AddressesOccupied    CauseValue = 84 // all dynamic addresses are occupied
+	UENotResponding      CauseValue = 87
+	UERefuses            CauseValue = 88
+	ServiceDenied        CauseValue = 89
+	UnableToPage         CauseValue = 90
+	AuthenticationFailed CauseValue = 92 // user authentication failed
+	RequestRejected      CauseValue = 94 // reason not specified
 	PeerNotResponding    CauseValue = 100
+	ConditionalMissing   CauseValue = 103 // conditional IE missing
+	InvalidReply         CauseValue = 107 // invalid reply from remote peer
 	EntityCongestion     CauseValue = 120 // GTP-C Entity Congestion
 )
 

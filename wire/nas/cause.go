@@ -7,7 +7,9 @@ type Cause uint8
 const (
 	CauseIMSIUnknown        Cause = 2 // in HSS
 	CauseIllegalUE          Cause = 3
+	CauseIMEINotAccepted    Cause = 5
 	CauseNotAllowed         Cause = 7  // EPS services
+	CauseServicesNotAllowed Cause = 8  // EPS services and non-EPS services
 	CauseIdentityUnderived  Cause = 9  // the network cannot derive the UE's identity
 	CauseImplicitlyDetached Cause = 10 //
 	CausePLMNNotAllowed     Cause = 11

@@ -51,6 +51,8 @@ var (
 	CauseAuthentication     = Cause{NAS, 1}
 	CauseDetach             = Cause{NAS, 2}
 	CauseTransferSyntax     = Cause{Protocol, 0}
+	CauseAbstractSyntax     = Cause{Protocol, 1} // reject
+	CauseIncompatible       = Cause{Protocol, 3} // message not compatible with receiver state
 	CauseSemantic           = Cause{Protocol, 4}
 	CauseOverload           = Cause{Misc, 0}
 	CauseUnknownPLMN        = Cause{Misc, 5}
