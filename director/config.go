@@ -174,8 +174,9 @@ type Control struct {
 
 // GTPOptions are the options of GTP-C.
 type GTPOptions struct {
-	RestartCounter uint8 `yaml:"restart_counter" jsonschema:"minimum=0,maximum=255"` // The restart counter that all instances share; peers drop their sessions when it changes.
-	PeerPort       int   `yaml:"peer_port" jsonschema:"minimum=1,maximum=65535"`     // The port that peers listen on; default 2123.
+	RestartCounter uint8          `yaml:"restart_counter" jsonschema:"minimum=0,maximum=255"` // The restart counter that all instances share; peers drop their sessions when it changes.
+	PeerPort       int            `yaml:"peer_port" jsonschema:"minimum=1,maximum=65535"`     // The port that peers listen on; default 2123.
+	Peers          []netip.Prefix `yaml:"peers" jsonschema:"minItems=1"`                      // Networks of peers, such as 10.3.0.0/16: those that they send from, and those of the addresses in their F-TEIDs. Others get no answer. Left out: everybody is a peer.
 }
 
 // Load reads and checks a configuration file, with defaults filled in.

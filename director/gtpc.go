@@ -65,7 +65,7 @@ func (d *Director) gtpcPolicy(c *Config, rules []Rule) (*gtpc.Policy, error) {
 	}
 	policy, err := gtpc.NewPolicy(c.typeNames(), options, own)
 	if err == nil {
-		policy.Quota = d.quotas[GTPC]
+		policy.Quota, policy.Peers = d.quotas[GTPC], c.GTPC.Peers
 	}
 	return policy, err
 }
@@ -81,12 +81,15 @@ func (d *Director) collectGTPC(s *gtpc.Server, e emitter) {
 		"forwarded": t.Forwarded, "echo": t.Echoes, "version_refused": t.VersionsRefused, "malformed": t.Malformed, "stray": t.Stray,
 		"retransmitted": t.Retransmitted, "rejected": t.Rejected, "unruled": t.Unruled, "unreachable": t.Unreachable,
 		"unknown_teid": t.UnknownTEID, "keyless": t.Keyless, "piggybacked": t.Piggybacked, "over_quota": t.OverQuota,
+		"stranger": t.Strangers, "aliased": t.Aliased,
 	} {
 		e.count("handled_total", "Messages by what the director did with them.", n, "protocol", GTPC, "how", what)
 	}
 	e.count("exchanges_forgotten_total", "GTP-C requests forgotten for lack of room; their answers are lost.", t.ExchangesForgotten)
 	e.count("sessions_forgotten_total", "Learned TEIDs forgotten for lack of room.", t.SessionsForgotten)
 	e.gauge("sessions_learned", "TEIDs learned.", float64(t.Sessions))
+	e.count("peers_forgotten_total", "TEIDs of GTP-C peers forgotten for lack of room, or not learned because another peer has them; instances cannot send requests to them.", t.PeersForgotten)
+	e.gauge("peers_learned", "TEIDs of GTP-C peers learned.", float64(t.Peers))
 	d.collectDatagrams(e, GTPC, t.Datagrams)
 }
 
@@ -99,8 +102,18 @@ func (d *Director) explainGTPC(s *gtpc.Server, message []byte, from netip.AddrPo
 	case err != nil:
 		step("the message does not parse: %v", err)
 		return e, nil
+	case x.Stranger:
+		step("%s is neither an instance's address nor in gtpc.peers: the message is dropped", from)
+		return e, nil
 	case !x.Initial:
 		step("message type %d begins no exchange: the director answers it, or sends it along its exchange", x.Kind)
+		return e, nil
+	case x.Peer.IsValid():
+		e.Address = x.Peer.String()
+		step("an instance sends it to a TEID from the peer %s", x.Peer)
+		return e, nil
+	case x.Lost:
+		step("an instance sends it to a TEID that the director has from nobody: it is dropped")
 		return e, nil
 	}
 	if x.Owner != 0 {
@@ -122,11 +135,7 @@ func (d *Director) explainGTPC(s *gtpc.Server, message []byte, from netip.AddrPo
 		e.Region = d.regionName(from.Addr())
 	}
 	d.explainPick(v, &e, x.Type, x.Key, e.Region)
-	switch {
-	case x.Peer.IsValid():
-		e.Instance, e.Address = "", x.Peer.String()
-		step("an instance sends it to a TEID from the peer %s", x.Peer)
-	case x.Instance != nil:
+	if x.Instance != nil {
 		e.Instance, e.Address = x.Instance.Name, x.Instance.Address.String()
 		step("it goes to %s at %s", e.Instance, e.Address)
 	}

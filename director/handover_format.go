@@ -20,8 +20,9 @@ const (
 	epochsSection    byte = iota // table.Epochs
 	sipSection                   // the table.Steering of one SIP worker
 	gtpcSection                  // the table.Steering of one GTP-C worker
-	exchangesSection             // the exchanges and learned TEIDs of GTP-C
+	_                            // exchanges of versions without claims of TEIDs; skipped
 	countsSection                // meter.Meter; the last section
+	exchangesSection             // the exchanges, learned TEIDs and claims of GTP-C
 )
 
 // A section is the header of one section.

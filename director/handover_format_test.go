@@ -2,7 +2,9 @@ package director
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -99,5 +101,30 @@ func TestSections(t *testing.T) {
 				t.Error("all but a byte is enough")
 			}
 		})
+	}
+}
+
+// TestUnknownSection checks that a section of another version, such as the exchanges as they
+// were before TEIDs were claimed, is skipped, and that all others are taken over.
+func TestUnknownSection(t *testing.T) {
+	const before = 3 // the kind of that section
+	old, next := newDirector(t, both), newDirector(t, both)
+	old.protocols[0].Steerings()[0].Choose(old.now(), 0, 1<<48, 0)
+	var stream, unknown bytes.Buffer
+	body := []byte("\x00\x00\x00\x07\x01exchanges")
+	if err := binary.Write(&unknown, binary.BigEndian, section{Kind: before, Length: uint64(len(body))}); err != nil {
+		t.Fatal(err)
+	}
+	unknown.Write(body)
+	if err := old.handOver(&stream); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range old.parts() {
+		if s.Kind == before {
+			t.Fatal("a section of this version has the kind of an earlier one")
+		}
+	}
+	if n, err := next.takeOver(io.MultiReader(&unknown, &stream)); err != nil || n != 1 {
+		t.Errorf("%d keys are taken over: %v", n, err)
 	}
 }

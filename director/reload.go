@@ -161,7 +161,7 @@ func (c *Config) checkChanges(old *Config) error {
 	fixed(c.Transition == old.Transition, "transition")
 	fixed(c.Memory == old.Memory, "memory")
 	fixed(c.State == old.State, "state")
-	fixed(c.GTPC == old.GTPC, "gtpc")
+	fixed(c.GTPC.RestartCounter == old.GTPC.RestartCounter && c.GTPC.PeerPort == old.GTPC.PeerPort, "gtpc")
 	fixed(slices.Equal(regionNetworks(c), regionNetworks(old)) || len(c.Listen.GTPC) == 0, "regions")
 	fixed(c.Control.Socket == old.Control.Socket && c.Control.Certificate == old.Control.Certificate && c.Control.Key == old.Control.Key && c.Control.Clients == old.Control.Clients, "control")
 	if !sameTypes(c, old.typeNames()) {

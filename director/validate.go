@@ -66,6 +66,7 @@ func (c *Config) validate() error {
 	v.instances()
 	v.regions()
 	v.trusted()
+	v.peers()
 	v.control()
 	return join(v.errs)
 }
@@ -243,6 +244,14 @@ func (c *validator) trusted() {
 	for i, n := range c.Trusted {
 		if n.Bits() == 0 {
 			c.bad(n.String(), "anybody could send through the director to any host: list only networks that instances send from", "trusted", index(i))
+		}
+	}
+}
+
+func (c *validator) peers() {
+	for i, n := range c.GTPC.Peers {
+		if n.Addr().Is4In6() {
+			c.bad(n.String(), "no peer's address is in it: write it as IPv4, such as 10.3.0.0/16", "gtpc", "peers", index(i))
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (s *Server) takeListeners(from io.Reader) ([]int, error) {
 
 const (
 	placeSize    = 16 + 2 + 1
-	exchangeSize = 2*placeSize + 4*4 + 8 + 2*3 + 3
+	exchangeSize = 3*placeSize + 6*4 + 8 + 2*3 + 3
 	learnedSize  = 3*4 + 3 + 8 + 1 + placeSize
 	carryChunk   = 1 << 16
 )
@@ -142,7 +142,7 @@ func (l *learned) carry(now time.Duration, to io.Writer) error {
 	each := func(do func(*learnedEntry)) {
 		for i := range l.buckets {
 			for k := range l.buckets[i] {
-				if e := &l.buckets[i][k]; e.space != 0 && e.age(seconds) <= l.idle {
+				if e := &l.buckets[i][k]; l.live(e, seconds) {
 					do(e)
 				}
 			}
@@ -175,7 +175,10 @@ func (l *learned) takeOver(from io.Reader) (n int, err error) {
 			return n, err
 		}
 		e := readLearned(in)
-		l.put(time.Duration(e.seconds)*time.Second, e.space, e.teid, e.owner)
+		b, lock := l.bucket(e.teid)
+		lock.Lock()
+		l.enter(b, e)
+		lock.Unlock()
 		n++
 	}
 	return n, nil
@@ -198,8 +201,8 @@ func readInstance(b []byte) instance {
 }
 
 func (e *exchange) append(b []byte) []byte {
-	b = e.to.append(e.from.append(b))
-	for _, v := range []uint32{e.began, e.sequence, e.number, e.teid} {
+	b = e.claim.address.append(e.to.append(e.from.append(b)))
+	for _, v := range []uint32{e.began, e.sequence, e.number, e.teid, e.claim.given, e.claim.alias} {
 		b = binary.BigEndian.AppendUint32(b, v)
 	}
 	b = e.sender.append(e.receiver.append(binary.BigEndian.AppendUint64(b, e.key)))
@@ -208,27 +211,31 @@ func (e *exchange) append(b []byte) []byte {
 
 func readExchange(b []byte) exchange {
 	e := exchange{from: readPlace(b), to: readPlace(b[placeSize:]), live: true}
-	b = b[2*placeSize:]
-	e.began, e.sequence = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
-	e.number, e.teid = binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])
-	e.key, e.receiver, e.sender = binary.BigEndian.Uint64(b[16:]), readInstance(b[24:]), readInstance(b[27:])
-	e.listener, e.kind = b[30], gtpc.Type(b[31])
-	e.answered, e.hasKey = b[32]&1 != 0, b[32]&2 != 0
+	e.claim.address = readPlace(b[2*placeSize:])
+	b = b[3*placeSize:]
+	for i, v := range []*uint32{&e.began, &e.sequence, &e.number, &e.teid, &e.claim.given, &e.claim.alias} {
+		*v = binary.BigEndian.Uint32(b[4*i:])
+	}
+	b = b[6*4:]
+	e.key, e.receiver, e.sender = binary.BigEndian.Uint64(b), readInstance(b[8:]), readInstance(b[11:])
+	e.listener, e.kind = b[14], gtpc.Type(b[15])
+	e.answered, e.hasKey = b[16]&1 != 0, b[16]&2 != 0
 	return e
 }
 
 func (e *learnedEntry) append(b []byte) []byte {
-	for _, v := range []uint32{e.space, e.teid, e.seconds} {
+	for _, v := range []uint32{e.teid, e.seconds, e.given} {
 		b = binary.BigEndian.AppendUint32(b, v)
 	}
 	b = binary.BigEndian.AppendUint64(e.instance.append(b), e.key)
-	return e.address.append(append(b, flags(e.hasKey)))
+	return e.address.append(append(b, flags(e.hasKey, e.claimed)))
 }
 
 func readLearned(b []byte) (e learnedEntry) {
-	e.space, e.teid, e.seconds = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
-	e.instance, e.key = readInstance(b[12:]), binary.BigEndian.Uint64(b[15:])
-	e.hasKey, e.address = b[23]&1 != 0, readPlace(b[24:])
+	e.teid, e.seconds, e.given = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
+	b = b[3*4:]
+	e.instance, e.key = readInstance(b), binary.BigEndian.Uint64(b[3:])
+	e.hasKey, e.claimed, e.address = b[11]&1 != 0, b[11]&2 != 0, readPlace(b[12:])
 	return e
 }
 

@@ -42,3 +42,39 @@ func TestListenersCarried(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimsCarried checks that the next process knows the claims of requests under way, and
+// the TEIDs that were learned.
+func TestClaimsCarried(t *testing.T) {
+	here := netip.MustParseAddrPort("192.0.2.1:2123")
+	listening := func() *Server {
+		return &Server{config: Config{Addresses: []netip.AddrPort{here}, Now: func() time.Duration { return time.Second }}, exchanges: newExchanges(64, time.Minute, 1),
+			sessions: newLearned(ways, time.Hour), peers: newLearned(ways, time.Hour)}
+	}
+	old, next := listening(), listening()
+	at := instance{1, 7}
+	waiting, accepted := claim{placeOf(somebody), 1, 0xa11a5}, claim{placeOf(here), 2, 2}
+	old.peers.claim(time.Second, waiting, at)
+	old.peers.accept(time.Second, accepted, at)
+	number := old.exchanges.add(time.Second, exchange{from: placeOf(somebody), to: placeOf(here), sequence: 5, kind: gtpc.ModifyBearerRequest, key: 3, hasKey: true, claim: waiting, receiver: at, teid: 9})
+	var carried bytes.Buffer
+	if err := old.Carry(&carried); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := next.TakeOver(&carried); n != 3 || err != nil || carried.Len() != 0 {
+		t.Fatalf("%d were taken over, and %d octets are left: %v", n, carried.Len(), err)
+	}
+	was, _ := old.exchanges.get(time.Second, number)
+	if e, ok := next.exchanges.get(time.Second, number); !ok || e != was {
+		t.Errorf("the exchange is %+v, want %+v", e, was)
+	}
+	if o, ok := next.peers.find(time.Second, 2); !ok || o.given != 2 || o.address != accepted.address || o.instance != at {
+		t.Errorf("the learned TEID: %+v, %v", o, ok)
+	}
+	if _, ok := next.peers.find(time.Second, waiting.alias); ok {
+		t.Error("a claim became learned")
+	}
+	if next.peers.claim(time.Second, claim{placeOf(here), 1, waiting.alias}, at) {
+		t.Error("another peer can claim a TEID that is claimed")
+	}
+}

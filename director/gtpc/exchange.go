@@ -20,6 +20,7 @@ type exchange struct {
 	number   uint32 // the director's, without the command bit
 	teid     uint32 // of the request
 	key      uint64
+	claim    claim    // of the sender's TEID, at the receiver
 	receiver instance // of the request, if it is an instance
 	sender   instance // of the request, if it is an instance
 	listener uint8    // that received the request

@@ -17,6 +17,7 @@ type Explanation struct {
 	// Initial: the message begins an exchange. The director answers other messages itself
 	// (Echo), or routes them by their exchange. The fields below do not apply to them.
 	Initial  bool
+	Stranger bool           // neither an instance nor a peer may send from there: dropped, and the fields below do not apply
 	Again    bool           // a retransmission, which goes where the first message went
 	Owner    uint16         // the ID of the instance whose TEID the message carries; 0: none
 	OwnerOf  table.Type     // and that instance's type
@@ -44,11 +45,14 @@ func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.Addr
 	t := &turn{message: m, in: &datagram.Datagram{From: from}, now: now, from: placeOf(from), view: s.config.Epochs.View(), policy: s.policy.Load()}
 	t.origin = w.instanceAt(t.view, from)
 	x := Explanation{Kind: m.Type, Rule: -1}
+	if x.Stranger = from.IsValid() && t.origin.id == 0 && !t.policy.admits(from.Addr()); x.Stranger {
+		return x, nil
+	}
 	if m.Type < gtpc.CreateSessionRequest || m.Type.IsTriggered() || m.IsCommand() && m.Type.FollowsCommand() {
 		return x, nil
 	}
 	x.Initial = true
-	if e, ok := s.exchanges.find(now, t.from, t.at, m.Sequence, m.Type); ok && e.teid == m.TEID {
+	if e, ok := s.exchanges.find(now, t.from, t.at, m.Sequence, m.Type); ok && w.repeats(t, &e) {
 		if target := t.view.Table.ByID(e.receiver.ty, e.receiver.id); e.receiver.id != 0 && target != nil {
 			x.Again, x.Instance, x.Type = true, target, target.Type
 		}

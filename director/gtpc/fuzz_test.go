@@ -1,8 +1,10 @@
 package gtpc_test
 
 import (
+	"bytes"
 	"net/netip"
 	"testing"
+	"time"
 
 	director "vitrine/director/gtpc"
 	"vitrine/wire/gtpc"
@@ -10,8 +12,8 @@ import (
 )
 
 // FuzzHandle gives a worker any input, from a peer and from a possible instance. Nothing
-// may panic, memories must stay within their bounds, and each message counts as one
-// thing.
+// may panic, memories must stay within their bounds, each message counts as one thing, and
+// no message moves the TEID of another peer.
 func FuzzHandle(f *testing.F) {
 	mix := gtpctest.NewMix(gtpctest.Config{Sessions: 64})
 	for i := range 64 * gtpctest.Kinds {
@@ -27,9 +29,18 @@ func FuzzHandle(f *testing.F) {
 	f.Add(createSession("001010000000001", 1, peer, 5), uint16(2123), piggyback, uint16(0))
 	f.Add(plain(gtpc.ModifyBearerCommand, 5, 6|gtpc.CommandSequence), uint16(1), plain(gtpc.UpdateBearerRequest, 7, 6|gtpc.CommandSequence), uint16(0))
 	f.Add([]byte{0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0}, uint16(9), gtpc.AppendEchoRequest(nil, 1, 1), uint16(9))
+	for teid := range uint32(3) { // of the attached peer, too
+		e := gtpc.Endpoint{Interface: gtpc.S11MME, TEID: victim - 1 + teid, V4: another.Addr()}
+		f.Add(with(gtpc.ModifyBearerRequest, 0x20400001, 3, e), uint16(2123), answered(&gtpc.Message{Type: gtpc.ModifyBearerRequest}, e.TEID), uint16(0))
+		f.Add(with(gtpc.BearerResourceCommand, 0x20400001, 3|gtpc.CommandSequence, e), uint16(2123), plain(gtpc.UpdateBearerRequest, e.TEID, 2|gtpc.CommandSequence), uint16(0))
+	}
 	b := newBench(f, 1, 64) // it remembers earlier inputs, on purpose
 	probe := b.meter.Worker()
+	attaches := uint32(0)
 	f.Fuzz(func(t *testing.T, first []byte, firstPort uint16, second []byte, secondPort uint16) {
+		attaches++
+		b.now += time.Second // so that the peer is used later than all before
+		instance, known := b.attach(t, "001010000000001", attaches&0xffff, victimAddress, victim, 0x20400001)
 		before := done(b.counters(t))
 		at := func(port uint16) netip.AddrPort {
 			if int(port) < b.of.Len() { // an instance
@@ -37,15 +48,23 @@ func FuzzHandle(f *testing.F) {
 			}
 			return netip.AddrPortFrom(peer.Addr(), port)
 		}
-		for range 2 { // again: retransmissions
-			for _, m := range []struct {
+		for round := range 2 { // again: retransmissions
+			var sent gtpc.Message // the first, as it left
+			for i, m := range []struct {
 				data []byte
 				port uint16
-			}{{first, firstPort}, {second, secondPort}} {
+			}{{bytes.Clone(first), firstPort}, {bytes.Clone(second), secondPort}} {
+				var answer gtpc.Message
+				if _, err := answer.Parse(m.data); err == nil && i == 1 && round == 1 && sent.Type > 0 {
+					answer.SetSequence(sent.Sequence) // so that the second may answer the first
+				}
 				if x, err := b.d.Explain(b.now, probe, at(m.port), m.data); err == nil && x.Initial && x.Rule >= 0 && x.Instance == nil {
 					t.Fatalf("%x goes nowhere: %+v", m.data, x)
 				}
-				b.handle(append([]byte(nil), m.data...), at(m.port))
+				b.handle(m.data, at(m.port))
+				if i == 0 {
+					_, _ = sent.Parse(m.data)
+				}
 			}
 		}
 		b.sender.Flush()
@@ -53,10 +72,19 @@ func FuzzHandle(f *testing.F) {
 		if done(n) != before+4 || done(n) != n.Received || n.Sessions > 64 || n.Peers > 64 {
 			t.Fatalf("%+v", n)
 		}
+		// The peer may have been forgotten, for lack of room.
+		if to := b.goesTo(t, instance, known); to.IsValid() && to != listens(victimAddress.Addr()) {
+			t.Fatalf("requests to the peer go to %v", to)
+		}
 	})
 }
 
+// The peer that attaches before each input, and its TEID.
+const victim = 0x5eed
+
+var victimAddress = netip.MustParseAddrPort("127.0.0.77:2123")
+
 // done returns how many messages were handled.
 func done(n director.Counters) uint64 {
-	return n.Forwarded + n.Echoes + n.VersionsRefused + n.Malformed + n.Stray + n.Rejected + n.Unruled + n.Unreachable
+	return n.Strangers + n.Forwarded + n.Echoes + n.VersionsRefused + n.Malformed + n.Stray + n.Rejected + n.Unruled + n.Unreachable
 }

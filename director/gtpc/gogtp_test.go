@@ -35,11 +35,11 @@ func TestGoGTPPrograms(t *testing.T) {
 		t.Fatalf("sessions of the first %d subscribers: %v", first, before)
 	}
 
-	// Another MME, of go-gtp's library, whose sessions outlive the changes.
-	own := n.ownMME(13, d)
+	// Two other MMEs, of go-gtp's library, with equal TEIDs. Their sessions outlive the changes.
+	own := []*ownMME{n.ownMME(13, d), n.ownMME(15, d)}
 	var sessions []*gtpv2.Session
-	for i := 100; i < 110; i++ {
-		sessions = append(sessions, own.attach(imsi(i)))
+	for i := range 10 {
+		sessions = append(sessions, own[i%2].attach(imsi(100+i)))
 	}
 	n.change(func(in *vitrine.Instance) {
 		if in.Name == "sgw-2" || in.Name == "pgw-1" {
@@ -64,9 +64,9 @@ func TestGoGTPPrograms(t *testing.T) {
 			t.Errorf("subscriber %d was attached at %s and at %s", i, before[imsi(i)], at[imsi(i)])
 		}
 	}
-	for _, s := range sessions {
-		own.modify(s)
-		own.detach(s)
+	for i, s := range sessions {
+		own[i%2].modify(s)
+		own[i%2].detach(s)
 	}
 	end := n.places(sgws, ended, len(sessions))
 	drained := 0
@@ -82,7 +82,7 @@ func TestGoGTPPrograms(t *testing.T) {
 		t.Error("no session was at the S-GW that drained")
 	}
 	counters, err := d.Counters()
-	if err != nil || counters.Stray+counters.Malformed+counters.Rejected+counters.Unruled+counters.UnknownTEID+counters.Keyless+counters.ExchangesForgotten != 0 {
+	if err != nil || counters.Stray+counters.Malformed+counters.Rejected+counters.Unruled+counters.UnknownTEID+counters.Keyless+counters.ExchangesForgotten != 0 || counters.Aliased != uint64(len(sessions)/2) {
 		t.Errorf("%+v, %v", counters, err)
 	}
 	t.Logf("%d sessions at %v; %+v", len(at), sgws, counters)

@@ -20,10 +20,11 @@ func instanceOf(t *table.Target) instance { return instance{t.Type, t.ID} }
 // An owner is the holder of a TEID: an instance, with the session's key, or a peer,
 // with its address.
 type owner struct {
-	instance
-	key     uint64
-	hasKey  bool // key is set
-	address place
+	instance        // of a peer: the one that accepted the TEID
+	given    uint32 // of a peer: the TEID in its F-TEID
+	key      uint64
+	hasKey   bool // key is set
+	address  place
 }
 
 // A place is a netip.AddrPort without pointers.
@@ -45,12 +46,13 @@ func (p place) addrPort() netip.AddrPort {
 	return netip.AddrPortFrom(a, p.port)
 }
 
-// learned remembers the owners of TEIDs, for functions that cannot use a prefix. Its size
-// is fixed; in a full bucket, the least recently used TEID makes room. All workers share
-// it.
+// learned remembers the owners of TEIDs: those of functions that cannot use a prefix, and
+// those of peers. Its size is fixed; in a full bucket, the least recently used TEID makes
+// room. All workers share it.
 type learned struct {
 	buckets  []learnedBucket
 	idle     uint32 // seconds without use after which a TEID is forgotten
+	wait     uint32 // seconds after which a claim that was not accepted is forgotten
 	locks    [stripes]lock
 	overflow atomic.Uint64 // forgotten for lack of room
 }
@@ -70,9 +72,9 @@ type learnedBucket [ways]learnedEntry
 
 type learnedEntry struct {
 	owner
-	space   uint32 // within which the TEID is unique; 0 in an unused entry
-	teid    uint32
+	teid    uint32 // 0 in an unused entry
 	seconds uint32 // when it was last used
+	claimed bool   // by a peer; the instance has not accepted it yet
 }
 
 // age returns how many seconds the TEID has not been used. It is 0 if the last use is
@@ -80,79 +82,103 @@ type learnedEntry struct {
 // taken over.
 func (e *learnedEntry) age(seconds uint32) uint32 { return uint32(max(0, int32(seconds-e.seconds))) }
 
-// directorSpace is the space of the TEIDs that peers send to. The TEIDs that an instance
-// sends to are in the instance's own space, a hash of its address.
-const directorSpace = 1
-
-func spaceOf(instance netip.AddrPort) uint32 {
-	p := placeOf(instance)
-	return 1<<31 | uint32(hashSender(&p, 0, 0)>>33)
-}
-
 func newLearned(limit int, idle time.Duration) *learned {
 	n := 1
 	for n*ways < limit {
 		n *= 2
 	}
-	return &learned{buckets: make([]learnedBucket, n), idle: max(1, uint32(idle/time.Second))}
+	seconds := max(1, uint32(idle/time.Second))
+	return &learned{buckets: make([]learnedBucket, n), idle: seconds, wait: seconds}
 }
 
-func (l *learned) bucket(space, teid uint32) (*learnedBucket, *lock) {
-	at := mix(uint64(space)<<32|uint64(teid)) & uint64(len(l.buckets)-1)
+func (l *learned) bucket(teid uint32) (*learnedBucket, *lock) {
+	at := mix(uint64(teid)) & uint64(len(l.buckets)-1)
 	return &l.buckets[at], &l.locks[at%stripes]
 }
 
 // find returns the owner of a TEID and notes that the TEID was used.
-func (l *learned) find(now time.Duration, space, teid uint32) (owner, bool) {
-	b, lock := l.bucket(space, teid)
+func (l *learned) find(now time.Duration, teid uint32) (owner, bool) {
+	b, lock := l.bucket(teid)
 	seconds := uint32(now / time.Second)
 	lock.Lock()
 	defer lock.Unlock()
-	for i := range b {
-		e := &b[i]
-		if e.teid == teid && e.space == space && e.age(seconds) <= l.idle {
-			e.seconds = seconds
-			return e.owner, true
-		}
+	if e := l.entry(b, seconds, teid); e != nil && !e.claimed {
+		e.seconds = seconds
+		return e.owner, true
 	}
 	return owner{}, false
 }
 
+// live reports whether an entry counts.
+func (l *learned) live(e *learnedEntry, seconds uint32) bool {
+	limit := l.idle
+	if e.claimed {
+		limit = l.wait
+	}
+	return e.teid != 0 && e.age(seconds) <= limit
+}
+
+// entry returns the entry of a TEID; nil: there is none. The caller holds the lock.
+func (l *learned) entry(b *learnedBucket, seconds, teid uint32) *learnedEntry {
+	for i := range b {
+		if e := &b[i]; e.teid == teid && l.live(e, seconds) {
+			return e
+		}
+	}
+	return nil
+}
+
+// victim returns the entry of a full bucket that makes room, and whether it is a learned
+// one. Unused entries go first, then the oldest claim, then the least recently used TEID.
+// The caller holds the lock.
+func (l *learned) victim(b *learnedBucket, seconds uint32) (victim *learnedEntry, isLearned bool) {
+	const unused, claimed = 1 << 34, 1 << 33 // above every age
+	most := uint64(0)
+	for i := range b {
+		e := &b[i]
+		rank := uint64(e.age(seconds))
+		switch {
+		case !l.live(e, seconds):
+			rank = unused
+		case e.claimed:
+			rank += claimed
+		}
+		if victim == nil || rank > most {
+			victim, most = e, rank
+		}
+	}
+	return victim, most < claimed
+}
+
 // put remembers the owner of a TEID, in place of an earlier owner.
-func (l *learned) put(now time.Duration, space, teid uint32, whose owner) {
-	b, lock := l.bucket(space, teid)
+func (l *learned) put(now time.Duration, teid uint32, whose owner) {
+	b, lock := l.bucket(teid)
 	seconds := uint32(now / time.Second)
 	lock.Lock()
 	defer lock.Unlock()
-	var victim *learnedEntry
-	oldest := uint32(0)
-	for i := range b {
-		e := &b[i]
-		age := e.age(seconds)
-		if e.space == space && e.teid == teid {
-			victim, oldest = e, ^uint32(0)
-			break
-		}
-		if e.space == 0 || age > l.idle {
-			age = ^uint32(0)
-		}
-		if victim == nil || age > oldest {
-			victim, oldest = e, age
+	l.enter(b, learnedEntry{owner: whose, teid: teid, seconds: seconds})
+}
+
+// enter puts an entry in place of an earlier one of its TEID, or where there is room. The
+// caller holds the lock.
+func (l *learned) enter(b *learnedBucket, e learnedEntry) {
+	at := l.entry(b, e.seconds, e.teid)
+	if at == nil {
+		var isLearned bool
+		if at, isLearned = l.victim(b, e.seconds); isLearned {
+			l.overflow.Add(1)
 		}
 	}
-	if oldest != ^uint32(0) {
-		l.overflow.Add(1)
-	}
-	*victim = learnedEntry{whose, space, teid, seconds}
+	*at = e
 }
 
 // forget removes a TEID.
-func (l *learned) forget(space, teid uint32) {
-	b, lock := l.bucket(space, teid)
+func (l *learned) forget(teid uint32) {
+	b, lock := l.bucket(teid)
 	lock.Lock()
 	defer lock.Unlock()
 	for i := range b {
-		if b[i].teid == teid && b[i].space == space {
+		if b[i].teid == teid {
 			b[i] = learnedEntry{}
 		}
 	}
@@ -165,7 +191,7 @@ func (l *learned) len(now time.Duration) (n int) {
 		lock := &l.locks[i%stripes]
 		lock.Lock()
 		for k := range l.buckets[i] {
-			if e := &l.buckets[i][k]; e.space != 0 && e.age(seconds) <= l.idle {
+			if e := &l.buckets[i][k]; l.live(e, seconds) && !e.claimed {
 				n++
 			}
 		}

@@ -17,7 +17,7 @@ func TestLearnedKeepsWhatFits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			here, there := newLearned(ways, time.Hour), newLearned(ways, time.Hour) // one bucket
 			for i := range ways {
-				here.put(at(i), directorSpace, uint32(i+1), owner{key: uint64(i)})
+				here.put(at(i), uint32(i+1), owner{key: uint64(i)})
 			}
 			var carried bytes.Buffer
 			if err := here.carry(at(0), &carried); err != nil {
@@ -28,7 +28,7 @@ func TestLearnedKeepsWhatFits(t *testing.T) {
 			}
 			for which, l := range map[string]*learned{"here": here, "there": there} {
 				for i := range ways {
-					if o, ok := l.find(at(i), directorSpace, uint32(i+1)); !ok || o.key != uint64(i) {
+					if o, ok := l.find(at(i), uint32(i+1)); !ok || o.key != uint64(i) {
 						t.Errorf("%s TEID %d is not known", which, i+1)
 					}
 				}

@@ -17,31 +17,28 @@ func TestLearnedIsBounded(t *testing.T) {
 	l := newLearned(limit, time.Hour)
 	at := instance{1, 7}
 	for i := range uint32(10 * limit) {
-		l.put(time.Duration(i)*time.Second, directorSpace, i+1, owner{instance: at, key: uint64(i), hasKey: true})
+		l.put(time.Duration(i)*time.Second, i+1, owner{instance: at, key: uint64(i), hasKey: true})
 	}
 	now := 10 * limit * time.Second
 	if n, lost := l.len(now), l.overflow.Load(); n != limit || lost != 9*limit {
 		t.Errorf("%d are remembered, %d were forgotten", n, lost)
 	}
-	if o, ok := l.find(now, directorSpace, 10*limit); !ok || o.instance != at || o.key != 10*limit-1 {
+	if o, ok := l.find(now, 10*limit); !ok || o.instance != at || o.key != 10*limit-1 {
 		t.Errorf("the last one: %+v, %v", o, ok)
 	}
-	if _, ok := l.find(now, directorSpace+1, 10*limit); ok {
-		t.Error("it is found in another space")
-	}
-	if _, ok := l.find(now+2*time.Hour, directorSpace, 10*limit); ok || l.len(now+2*time.Hour) != 0 {
+	if _, ok := l.find(now+2*time.Hour, 10*limit); ok || l.len(now+2*time.Hour) != 0 {
 		t.Error("one is found after two hours without use")
 	}
 	lost := l.overflow.Load()
 	for i := range uint32(limit) {
-		l.put(now+2*time.Hour, directorSpace, 1_000_000+i, owner{instance: at})
+		l.put(now+2*time.Hour, 1_000_000+i, owner{instance: at})
 	}
 	if full := l.overflow.Load() - lost; full > limit/2 { // chance fills some buckets, never all
 		t.Errorf("%d of %d idle places made no room", full, limit)
 	}
-	l.put(now+2*time.Hour, directorSpace, 5, owner{instance: at})
-	l.forget(directorSpace, 5)
-	if _, ok := l.find(now+2*time.Hour, directorSpace, 5); ok {
+	l.put(now+2*time.Hour, 5, owner{instance: at})
+	l.forget(5)
+	if _, ok := l.find(now+2*time.Hour, 5); ok {
 		t.Error("it was to be forgotten")
 	}
 }
@@ -96,5 +93,80 @@ func TestExchangesAreBounded(t *testing.T) {
 	}
 	if x.overflow.Load() != 2*limit {
 		t.Error("one that was too old is counted as forgotten")
+	}
+}
+
+// TestClaimsAreBounded checks that claims of TEIDs take the room of other claims alone, and
+// only for as long as the instance may still answer.
+func TestClaimsAreBounded(t *testing.T) {
+	const limit = 64
+	peer, stranger := placeOf(somebody), placeOf(netip.MustParseAddrPort("192.0.2.66:2123"))
+	at := instance{1, 7}
+	l := newLearned(limit, time.Hour)
+	l.wait = 16
+	now := time.Second
+	for i := range uint32(limit / 2) {
+		l.accept(now, claim{peer, i + 1, i + 1}, at)
+	}
+	kept := l.len(now)
+	for i := range uint32(100 * limit) { // a flood
+		if c := (claim{stranger, 5, 1000 + i}); !l.claim(now, c, at) {
+			t.Fatalf("the TEID %d is taken", c.alias)
+		}
+	}
+	if n := l.len(now); n != kept || kept < limit/3 {
+		t.Errorf("%d of %d learned TEIDs are left after a flood of claims", n, kept)
+	}
+	for i := range uint32(limit / 2) {
+		if o, ok := l.find(now, i+1); ok && (o.address != peer || o.instance != at) {
+			t.Errorf("TEID %d belongs to %+v", i+1, o)
+		}
+	}
+	overflow := l.overflow.Load()
+	for i := range uint32(limit / 4) { // among claims there is room for what is accepted
+		l.accept(now, claim{peer, 5000 + i, 5000 + i}, at)
+	}
+	if n := l.len(now); n-kept+int(l.overflow.Load()-overflow) != limit/4 || n < kept+limit/8 {
+		t.Errorf("%d TEIDs are learned, and %d were before", n, kept)
+	}
+	l = newLearned(limit, time.Hour)
+	l.wait = 16
+	one := claim{peer, 1 << 30, 1 << 30}
+	other := claim{stranger, 1 << 30, 1 << 30}
+	if l.claim(now, one, at); l.claim(now+16*time.Second, other, at) {
+		t.Error("a claim is lost before its answer may come")
+	}
+	if !l.claim(now+17*time.Second, other, at) {
+		t.Error("a claim without an answer stays")
+	}
+	if l.accept(now+17*time.Second, other, at); l.claim(now+30*time.Minute, one, at) {
+		t.Error("a learned TEID is claimed by another peer")
+	}
+	if !l.claim(now+40*time.Minute, other, at) || l.claim(now+90*time.Minute, one, at) {
+		t.Error("a claim by its own peer is no use of a TEID")
+	}
+	if !l.claim(now+3*time.Hour, one, at) {
+		t.Error("a learned TEID that is not used stays")
+	}
+}
+
+// TestFirstToBeAcceptedStays checks that, of two peers whose claims found no room, the first
+// that is accepted keeps the TEID.
+func TestFirstToBeAcceptedStays(t *testing.T) {
+	l := newLearned(ways, time.Hour)
+	for i := range uint32(ways) {
+		l.accept(time.Second, claim{placeOf(somebody), i + 1, i + 1}, instance{1, 7})
+	}
+	one, other := claim{placeOf(somebody), 99, 99}, claim{placeOf(netip.MustParseAddrPort("192.0.2.66:2123")), 99, 99}
+	if !l.claim(time.Second, one, instance{1, 7}) || !l.claim(time.Second, other, instance{1, 7}) {
+		t.Error("a TEID is taken that nobody has")
+	}
+	l.accept(time.Second, one, instance{1, 7})
+	l.accept(time.Second, other, instance{1, 7})
+	if o, ok := l.find(time.Second, 99); !ok || o.address != one.address {
+		t.Errorf("%+v, %v", o, ok)
+	}
+	if n := l.overflow.Load(); n != 2 { // one made room, and one is not learned
+		t.Errorf("%d are counted", n)
 	}
 }

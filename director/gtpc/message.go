@@ -12,6 +12,8 @@ type message struct {
 	hasKey    bool
 	sender    gtpc.Endpoint // the sender's F-TEID: instance 0
 	hasSender bool
+	senderIE  []byte        // its value
+	badSender bool          // it does not parse, has no address or is not the only one
 	pgw       gtpc.Endpoint // F-TEID of instance 1: the P-GW's in Create Session
 	hasPGW    bool
 	cause     gtpc.CauseValue // 0: none
@@ -20,7 +22,7 @@ type message struct {
 
 // read parses the message at the begin of data and returns its length.
 func (m *message) read(data []byte) (int, error) {
-	m.key, m.hasKey, m.hasSender, m.hasPGW, m.cause, m.recovery = 0, false, false, false, 0, nil
+	*m = message{}
 	n, err := m.Parse(data)
 	if err != nil {
 		return 0, err
@@ -32,8 +34,8 @@ func (m *message) read(data []byte) (int, error) {
 			if d, ok := gtpc.ParseDigits(e.Value); ok {
 				m.key, m.hasKey = table.Key(d.Bytes()), true
 			}
-		case e.Type == gtpc.FTEID && e.Instance == 0 && !m.hasSender:
-			m.sender, m.hasSender = gtpc.ParseFTEID(e.Value)
+		case e.Type == gtpc.FTEID && e.Instance == 0:
+			m.readSender(e.Value)
 		case e.Type == gtpc.FTEID && e.Instance == 1 && !m.hasPGW:
 			m.pgw, m.hasPGW = gtpc.ParseFTEID(e.Value)
 		case e.Type == gtpc.Cause && m.cause == 0:
@@ -44,6 +46,19 @@ func (m *message) read(data []byte) (int, error) {
 	}
 	return n, e.Err
 }
+
+// readSender reads an F-TEID of instance 0. The first counts (TS 29.274 clause 7.7.10). But
+// functions differ in that, so the message is marked if there is another.
+func (m *message) readSender(value []byte) {
+	f, ok := gtpc.ParseFTEID(value)
+	m.badSender = m.badSender || m.hasSender || !ok || !f.Addr().IsValid()
+	if ok && !m.hasSender {
+		m.sender, m.hasSender, m.senderIE = f, true, value
+	}
+}
+
+// renumberSender puts another TEID into the sender's F-TEID. The field sender stays.
+func (m *message) renumberSender(teid uint32) { gtpc.SetFTEID(m.senderIE, teid) }
 
 // relocates reports whether the message is a Create Session Request that moves a session
 // to another S-GW.

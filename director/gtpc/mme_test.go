@@ -13,7 +13,7 @@ import (
 	director "vitrine/director/gtpc"
 )
 
-// An ownMME is an MME built on go-gtp's library.
+// An ownMME is an MME built on go-gtp's library. It counts its TEIDs from 1.
 type ownMME struct {
 	n        *network
 	through  *side
@@ -21,6 +21,7 @@ type ownMME struct {
 	conn     *gtpv2.Conn
 	director *net.UDPAddr
 	answers  chan message.Message
+	teid     uint32 // the last
 }
 
 func (n *network) ownMME(host byte, through *side) *ownMME {
@@ -50,8 +51,8 @@ func (m *ownMME) answer(kind uint8, sequence uint32) message.Message {
 	m.n.t.Helper()
 	select {
 	case a := <-m.answers:
-		if a.MessageType() != kind || a.Sequence() != sequence {
-			m.n.t.Fatalf("%s, %#x, instead of %d, %#x", a.MessageTypeName(), a.Sequence(), kind, sequence)
+		if a.MessageType() != kind || a.Sequence() != sequence || a.TEID() == 0 || a.TEID() > m.teid {
+			m.n.t.Fatalf("%s, %#x, to TEID %#x, instead of %d, %#x", a.MessageTypeName(), a.Sequence(), a.TEID(), kind, sequence)
 		}
 		return a
 	case <-time.After(20 * time.Second):
@@ -63,10 +64,11 @@ func (m *ownMME) answer(kind uint8, sequence uint32) message.Message {
 func (m *ownMME) attach(imsi string) *gtpv2.Session {
 	m.n.t.Helper()
 	before := m.n.registered(imsi)
+	m.teid++
 	s, sequence, err := m.conn.CreateSession(m.director,
 		ie.NewIMSI(imsi), ie.NewMSISDN("819012345678"), ie.NewMobileEquipmentIdentity("3548020912345678"),
 		ie.NewServingNetwork("001", "01"), ie.NewRATType(gtpv2.RATTypeEUTRAN), ie.NewIndicationFromOctets(0, 0, 0, 0, 0, 0, 0),
-		m.conn.NewSenderFTEID(m.n.ip(m.host).String(), ""),
+		ie.NewFullyQualifiedTEID(gtpv2.IFTypeS11MMEGTPC, m.teid, m.n.ip(m.host).String(), ""),
 		ie.NewFullyQualifiedTEID(gtpv2.IFTypeS5S8PGWGTPC, 0, m.through.s5.String(), "").WithInstance(1),
 		ie.NewAccessPointName("internet.example"), ie.NewSelectionMode(0), ie.NewPDNType(gtpv2.PDNTypeIPv4),
 		ie.NewPDNAddressAllocation("192.0.2.77"), ie.NewAPNRestriction(0), ie.NewAggregateMaximumBitRate(0, 0),

@@ -2,6 +2,7 @@ package gtpc
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"vitrine/director/overload"
@@ -63,6 +64,7 @@ func DefaultRules(attachDetach, handoverSR, bearerCRT string) []Rule {
 // A Policy is the prepared form of a director's rules. It is immutable.
 type Policy struct {
 	Quota *overload.Quota // limits the requests of each peer; nil: no limit. Set it before the Policy is used.
+	Peers []netip.Prefix  // the networks of peers; empty: any. Set it before the Policy is used.
 
 	rules    []Rule
 	byType   [256][]rule

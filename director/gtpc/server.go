@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net/netip"
 	"os"
 	"slices"
@@ -48,7 +49,7 @@ type Config struct {
 	// Region returns the region of a client; nil: no regions.
 	Region func(netip.Addr) table.Region
 
-	Exchanges int           // requests whose answer may still come; 262,144, of 96 bytes each
+	Exchanges int           // requests whose answer may still come; 262,144, of 120 bytes each
 	Sessions  int           // learned TEIDs, of instances and of peers; 262,144 of each, of 56 bytes
 	Keys      int           // keys that each worker remembers; 131,072, of table.EntrySize each
 	Lifetime  time.Duration // of an exchange: T3-RESPONSE times N3-REQUESTS and a margin; 15 s
@@ -65,8 +66,9 @@ type Server struct {
 	workers   []*worker
 	policy    atomic.Pointer[Policy]
 	exchanges *exchanges
-	sessions  *learned // TEIDs that instances gave out
-	peers     *learned // TEIDs that peers gave to an instance
+	sessions  *learned     // TEIDs that instances gave out
+	peers     *learned     // TEIDs of peers, by the TEIDs that instances know
+	seed      maphash.Seed // of aliases
 }
 
 // Listen opens or takes over the sockets. Messages wait in the sockets until Run. The
@@ -92,7 +94,9 @@ func Listen(c Config) (*Server, error) {
 		exchanges: newExchanges(c.Exchanges, c.Lifetime, c.First),
 		sessions:  newLearned(c.Sessions, c.Idle),
 		peers:     newLearned(c.Sessions, c.Idle),
+		seed:      maphash.MakeSeed(),
 	}
+	s.peers.wait = uint32(c.Lifetime/time.Second) + 1
 	s.policy.Store(c.Policy)
 	for range max(c.Workers, 1) {
 		s.workers = append(s.workers, s.newWorker(c.Keys, c.Meter.Worker()))
@@ -172,7 +176,7 @@ func (s *Server) ownerOf(p *Policy, now time.Duration, teid uint32) owner {
 	}
 	// A function without prefixes may have chosen a TEID that looks like one with a
 	// prefix.
-	if o, ok := s.sessions.find(now, directorSpace, teid); ok {
+	if o, ok := s.sessions.find(now, teid); ok {
 		return o
 	}
 	return prefixed
@@ -204,6 +208,8 @@ type Counters struct {
 	Keyless         uint64 // requests with neither TEID nor IMSI, steered by the sender's address
 	Piggybacked     uint64
 	OverQuota       uint64 // requests of peers over their quota, dropped
+	Strangers       uint64 // messages from, and F-TEIDs of, networks that are not Policy.Peers, dropped
+	Aliased         uint64 // F-TEIDs sent on with an alias, because another peer has the TEID
 
 	ExchangesForgotten uint64 // unanswered exchanges that made room: their answer is lost
 	SessionsForgotten  uint64 // learned TEIDs that made room
@@ -236,6 +242,8 @@ func (s *Server) Counters() (t Counters, err error) {
 		t.Keyless += c.keyless.Load()
 		t.Piggybacked += c.piggybacked.Load()
 		t.OverQuota += c.overQuota.Load()
+		t.Strangers += c.strangers.Load()
+		t.Aliased += c.aliased.Load()
 	}
 	t.Datagrams, err = s.group.Counters()
 	return t, err

@@ -12,7 +12,8 @@ import (
 
 // A decision tells where a request goes, and why.
 type decision struct {
-	peer    netip.AddrPort // valid: the request goes to a peer, and the fields below do not count
+	peer    netip.AddrPort // valid: the request goes to a peer, and only given counts besides
+	given   uint32         // the TEID that the peer gave
 	owner   owner          // of the TEID; id 0: no owner
 	lost    bool           // an instance sent it to a TEID without an owner here
 	rule    *rule          // nil: no rule matches
@@ -26,13 +27,19 @@ type decision struct {
 // to the instance of the session.
 func (w *worker) decide(t *turn) (x decision) {
 	s := w.server
-	if t.origin.id != 0 && t.TEID != 0 {
-		if o, ok := s.peers.find(t.now, spaceOf(t.in.From), t.TEID); ok {
-			x.peer = o.address.addrPort()
+	teid := t.TEID
+	if t.origin.id != 0 && teid != 0 {
+		o, ok := s.peers.find(t.now, teid)
+		at := o.address.addrPort()
+		switch {
+		case ok && s.own(at.Addr()): // an instance's, that sends from another port
+			teid = o.given
+		case ok && (o.instance == t.origin || !w.isAnothers(t, t.origin, teid)):
+			x.peer, x.given = at, o.given
 			return x
 		}
 	}
-	x.owner = s.ownerOf(t.policy, t.now, t.TEID)
+	x.owner = s.ownerOf(t.policy, t.now, teid)
 	if x.lost = t.origin.id != 0 && t.TEID != 0 && x.owner.id == 0; x.lost {
 		return x
 	}
@@ -64,7 +71,7 @@ func (w *worker) destination(t *turn) (to way, target *table.Target, ok bool) {
 	to = way{listener: t.at, sender: t.origin, key: x.key, hasKey: x.session}
 	switch {
 	case x.peer.IsValid():
-		to.to, to.key, to.hasKey = x.peer, t.key, t.hasKey
+		to.to, to.given, to.key, to.hasKey = x.peer, x.given, t.key, t.hasKey
 		return to, nil, true
 	case x.lost:
 		w.drop(t.in, meter.NoType, meter.Unroutable, &w.counts.unreachable)

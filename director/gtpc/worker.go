@@ -27,8 +27,8 @@ type worker struct {
 }
 
 type counts struct {
-	received, forwarded, echoes, versions, malformed, stray, again, rejected, unruled, unreachable, unknownTEID, keyless, piggybacked, overQuota atomic.Uint64
-	_                                                                                                                                            [64]byte
+	received, forwarded, echoes, versions, malformed, stray, again, rejected, unruled, unreachable, unknownTEID, keyless, piggybacked, overQuota, strangers, aliased atomic.Uint64
+	_                                                                                                                                                                [64]byte
 }
 
 // A turn is the state of one message while it is handled.
@@ -51,6 +51,8 @@ type way struct {
 	via      int      // the listener that is used
 	receiver instance // zero if the receiver is not an instance
 	sender   instance
+	claim    claim  // of the sender's TEID
+	given    uint32 // the TEID that the receiver gave; 0: it has to be found
 	key      uint64
 	hasKey   bool
 }
@@ -58,27 +60,32 @@ type way struct {
 // Handle steers one datagram.
 func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 	w.counts.received.Add(1)
+	view, policy := w.server.config.Epochs.View(), w.server.policy.Load()
+	origin := w.instanceAt(view, in.From)
+	switch {
+	case w.server.isOwn(in.From):
+		w.drop(in, meter.NoType, meter.Looped, &w.counts.malformed)
+		return
+	case origin.id == 0 && !policy.admits(in.From.Addr()):
+		w.drop(in, meter.NoType, meter.Stranger, &w.counts.strangers)
+		return
+	}
 	m := &w.message
 	n, err := m.read(in.Data)
 	if err != nil {
 		w.refuse(in, out, err)
 		return
 	}
-	data, second := in.Data[:n], false
+	second := false
 	if m.Piggyback {
 		k, err := w.carried.read(in.Data[n:])
 		if err != nil || w.carried.Piggyback || w.carried.Type.IsTriggered() || w.carried.Type < gtpc.CreateSessionRequest {
 			w.drop(in, meter.NoType, meter.Malformed, &w.counts.malformed)
 			return
 		}
-		data, second = in.Data[:n+k], true
+		n, second = n+k, true
 	}
-	if w.server.isOwn(in.From) {
-		w.drop(in, meter.NoType, meter.Looped, &w.counts.malformed)
-		return
-	}
-	t := turn{message: m, in: in, out: out, now: in.At, from: placeOf(in.From), at: uint8(in.Listener), view: w.server.config.Epochs.View(), policy: w.server.policy.Load()}
-	t.origin = w.instanceAt(t.view, in.From)
+	t := turn{message: m, in: in, out: out, now: in.At, from: placeOf(in.From), at: uint8(in.Listener), view: view, policy: policy, origin: origin}
 	to, ok := w.route(&t)
 	if !ok {
 		return
@@ -87,14 +94,27 @@ func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 		w.drop(in, meter.NoType, meter.Unroutable, &w.counts.unreachable)
 		return
 	}
-	w.replaceCounter(m)
+	w.finish(&t, to)
 	if second {
-		t.message = &w.carried
-		w.numberPiggybacked(&t, to)
-		w.replaceCounter(&w.carried)
+		t.message, to.given, to.claim = &w.carried, 0, claim{}
+		switch {
+		case w.withinQuota(&t) && w.numberPiggybacked(&t, to):
+			w.finish(&t, to)
+		default: // its carrier goes alone
+			n -= len(w.carried.Octets)
+			gtpc.ClearPiggyback(in.Data, 0)
+		}
 	}
 	w.counts.forwarded.Add(1)
-	out.Send(to.via, to.to, data)
+	out.Send(to.via, to.to, in.Data[:n])
+}
+
+// finish makes the changes that every message gets.
+func (w *worker) finish(t *turn, to way) {
+	if t.origin.id != 0 {
+		w.restore(t, to)
+	}
+	w.replaceCounter(t.message)
 }
 
 // route returns where a message goes. It also sets the sequence number that the message
@@ -181,6 +201,9 @@ func (w *worker) routeOnward(t *turn, e exchange) way {
 func (w *worker) routeBack(t *turn, e exchange, first bool) way {
 	t.SetSequence(e.sequence)
 	to := way{to: e.from.addrPort(), listener: e.listener, receiver: e.sender, sender: e.receiver, key: e.key, hasKey: e.hasKey}
+	if t.TEID == e.claim.alias {
+		to.given = e.claim.given
+	}
 	if e.receiver.id != 0 {
 		t.origin = e.receiver // several instances may share the address
 	}
@@ -191,8 +214,9 @@ func (w *worker) routeBack(t *turn, e exchange, first bool) way {
 		w.countSession(t, e)
 	}
 	w.learn(t, to)
+	w.learnPeer(t, &e)
 	if e.kind == gtpc.DeleteSessionRequest && t.cause.Accepted() && e.receiver.id != 0 {
-		w.server.sessions.forget(directorSpace, e.teid)
+		w.server.sessions.forget(e.teid)
 	}
 	return to
 }
@@ -229,13 +253,13 @@ func (w *worker) routeRequest(t *turn) (way, bool) {
 		return way{}, false
 	}
 	x := w.server.exchanges
-	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && e.teid == t.TEID {
+	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && w.repeats(t, &e) {
 		if to, ok := w.routeRetransmission(t, e); ok {
 			return to, true
 		}
 	}
 	to, target, ok := w.destination(t)
-	if !ok || !w.admit(t, target) {
+	if !ok || !w.admit(t, target) || !w.claim(t, &to) {
 		return way{}, false
 	}
 	if prefix, ok := t.policy.prefixOf(t.origin); t.origin.id != 0 && ok && t.Sequence&^(gtpc.CommandSequence|MaxCount) == prefix.Sequence {
@@ -252,7 +276,7 @@ func (w *worker) routeRequest(t *turn) (way, bool) {
 // assignNumber gives a request a sequence number of the director and remembers the exchange.
 func (w *worker) assignNumber(t *turn, to way, target *table.Target) {
 	number := w.server.exchanges.add(t.now, exchange{
-		from: t.from, to: placeOf(to.to), sequence: t.Sequence, teid: t.TEID, key: to.key, hasKey: to.hasKey,
+		from: t.from, to: placeOf(to.to), sequence: t.Sequence, teid: t.TEID, key: to.key, hasKey: to.hasKey, claim: to.claim,
 		receiver: to.receiver, sender: t.origin, kind: t.Type, listener: t.at,
 	})
 	if _, awaits := t.Type.Response(); target != nil && (awaits || t.Type.IsCommand()) {
@@ -274,56 +298,48 @@ func (w *worker) routeRetransmission(t *turn, e exchange) (way, bool) {
 		w.meter.Sent(target)
 	}
 	w.counts.again.Add(1)
+	w.repeatClaim(t, &e)
 	return w.routeOnward(t, e), true
 }
 
 // transaction returns the meter's hash of a request.
 func transaction(number uint32) uint64 { return mix(uint64(number) + 1) }
 
-// numberPiggybacked sets the sequence number of a piggybacked request, which goes where its carrier
-// goes.
-func (w *worker) numberPiggybacked(t *turn, to way) {
+// numberPiggybacked sets the sequence number of a piggybacked request, which goes where its
+// carrier goes. It returns false if it must not go there; that has been counted.
+func (w *worker) numberPiggybacked(t *turn, to way) bool {
 	w.counts.piggybacked.Add(1)
 	if prefix, ok := t.policy.prefixOf(t.origin); t.origin.id != 0 && ok && t.Sequence&^(gtpc.CommandSequence|MaxCount) == prefix.Sequence {
-		return
+		return true
 	}
-	if e, ok := w.server.exchanges.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && e.teid == t.TEID && e.to == placeOf(to.to) {
+	if e, ok := w.server.exchanges.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && w.repeats(t, &e) && e.to == placeOf(to.to) {
 		t.SetSequence(e.number | e.sequence&gtpc.CommandSequence)
-		return
+		w.repeatClaim(t, &e)
+		return true
+	}
+	if !w.claim(t, &to) {
+		return false
 	}
 	var target *table.Target
 	if to.receiver.id != 0 {
 		target = t.view.Table.ByID(to.receiver.ty, to.receiver.id)
 	}
 	w.assignNumber(t, to, target)
+	return true
 }
 
-// learn remembers the owners of the TEIDs in a message: TEIDs that an instance without
-// prefix hands out, and TEIDs that a peer gives to an instance.
+// learn remembers the owners of the TEIDs that an instance without prefix hands out.
 func (w *worker) learn(t *turn, to way) {
-	if !t.hasSender && !t.hasPGW {
+	if t.origin.id == 0 || !t.hasSender && !t.hasPGW {
 		return
 	}
-	s := w.server
-	if t.origin.id != 0 {
-		o := owner{instance: t.origin, key: to.key, hasKey: to.hasKey}
-		if t.hasSender {
-			w.learnOwn(t, o, t.sender)
-		}
-		// Here a P-GW that answers puts its own F-TEID, and an S-GW puts its P-GW's.
-		if t.Type == gtpc.CreateSessionResponse && t.hasPGW && (!t.hasSender || t.pgw.Addr() == t.in.From.Addr()) {
-			w.learnOwn(t, o, t.pgw)
-		}
+	o := owner{instance: t.origin, key: to.key, hasKey: to.hasKey}
+	if t.hasSender {
+		w.learnOwn(t, o, t.sender)
 	}
-	if to.receiver.id == 0 || t.origin.id != 0 {
-		return
-	}
-	f, ok := t.sender, t.hasSender
-	if !ok && t.Type == gtpc.CreateSessionResponse {
-		f, ok = t.pgw, t.hasPGW
-	}
-	if a := f.Addr(); ok && f.TEID != 0 && a.IsValid() && !s.own(a) {
-		s.peers.put(t.now, spaceOf(to.to), f.TEID, owner{address: placeOf(netip.AddrPortFrom(a, s.config.PeerPort))})
+	// Here a P-GW that answers puts its own F-TEID, and an S-GW puts its P-GW's.
+	if t.Type == gtpc.CreateSessionResponse && t.hasPGW && (!t.hasSender || t.pgw.Addr() == t.in.From.Addr()) {
+		w.learnOwn(t, o, t.pgw)
 	}
 }
 
@@ -331,7 +347,7 @@ func (w *worker) learnOwn(t *turn, o owner, f gtpc.Endpoint) {
 	if prefix, ok := t.policy.prefixOf(o.instance); f.TEID == 0 || ok && f.TEID>>(keyBits+serialBits) == prefix.TEID>>(keyBits+serialBits) {
 		return
 	}
-	w.server.sessions.put(t.now, directorSpace, f.TEID, o)
+	w.server.sessions.put(t.now, f.TEID, o)
 }
 
 // replaceCounter replaces the sender's restart counter by the shared one. All nodes behind the

@@ -131,7 +131,7 @@ func (c *typeCounts) all() []*atomic.Uint64 {
 		all = append(all, &c.latency[i])
 	}
 	// A process of another version may know only the counts above.
-	return append(all, &c.samples, &c.sampleMicroseconds, &c.timeouts, &c.failures[Unverified], &c.failures[OverQuota])
+	return append(all, &c.samples, &c.sampleMicroseconds, &c.timeouts, &c.failures[Unverified], &c.failures[OverQuota], &c.failures[Stranger])
 }
 
 func sum(to []uint64, counts []*atomic.Uint64) []uint64 {

@@ -35,12 +35,13 @@ const (
 	SocketFull   // the kernel dropped it because the socket's buffer was full
 	QueueFull    // the queue of its connection, or all queues, had no room
 	NoConnection // there may be no further connection to its destination now
+	Stranger     // its source may not send here
 	causes
 )
 
 var causeNames = [causes]string{
 	"no_instance", "overloaded", "malformed", "unruled", "too_many_hops", "looped", "unsent", "unroutable", "unverified",
-	"over_quota", "socket_full", "queue_full", "no_connection",
+	"over_quota", "socket_full", "queue_full", "no_connection", "stranger",
 }
 
 func (c Cause) String() string {

@@ -1,0 +1,211 @@
+package gtpc
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"time"
+
+	"vitrine/director/meter"
+	"vitrine/wire/gtpc"
+)
+
+// A peer's request with an F-TEID tells an instance where to send later requests. The
+// instance sends them to the director, and only their TEID tells the peer. So each TEID that
+// the instances know must be of one peer, and no other peer may take it. It may be known to
+// several instances, because they may share sessions.
+//
+// The director therefore claims the TEID for the peer before the request goes to the
+// instance. If the TEID belongs to another peer, the instance gets an alias in its place, and
+// the director translates the TEIDs in the instances' messages back. The claim becomes
+// learned when the instance accepts the request. Until then it leads nowhere.
+
+// A claim is what a peer's F-TEID says, and the TEID by which the instances know it.
+type claim struct {
+	address place  // of the F-TEID, with the port of peers
+	given   uint32 // the TEID of the F-TEID
+	alias   uint32 // the TEID that the instances know: usually the same; 0: there is no claim
+}
+
+// isOf reports whether an entry belongs to the claim's peer.
+func (c *claim) isOf(e *learnedEntry) bool { return e.given == c.given && e.address == c.address }
+
+// claim reserves the claim's alias until the instance answers. It returns false if the alias
+// belongs to another peer. A claim never displaces a learned TEID: without room, it only
+// checks.
+func (l *learned) claim(now time.Duration, c claim, at instance) bool {
+	b, lock := l.bucket(c.alias)
+	seconds := uint32(now / time.Second)
+	lock.Lock()
+	defer lock.Unlock()
+	if e := l.entry(b, seconds, c.alias); e != nil {
+		if !c.isOf(e) {
+			return false
+		}
+		e.seconds = seconds
+		return true
+	}
+	if e, isLearned := l.victim(b, seconds); !isLearned {
+		*e = learnedEntry{owner: owner{instance: at, given: c.given, address: c.address}, teid: c.alias, seconds: seconds, claimed: true}
+	}
+	return true
+}
+
+// accept learns the TEID of a claim, or of an answer to an instance's request. If another peer's
+// has been learned, that one stays, and this one counts as forgotten. A claim meets that only if
+// there was no room for it.
+func (l *learned) accept(now time.Duration, c claim, by instance) {
+	b, lock := l.bucket(c.alias)
+	seconds := uint32(now / time.Second)
+	lock.Lock()
+	defer lock.Unlock()
+	if e := l.entry(b, seconds, c.alias); e != nil && !e.claimed && !c.isOf(e) {
+		l.overflow.Add(1)
+		return
+	}
+	l.enter(b, learnedEntry{owner: owner{instance: by, given: c.given, address: c.address}, teid: c.alias, seconds: seconds})
+}
+
+// aliases is how many TEIDs are tried for one F-TEID. All but the first are random, so the
+// third is hardly ever needed.
+const aliases = 4
+
+// alias returns the n-th TEID by which instances may know a peer's TEID. The first is that
+// TEID. Nobody can choose TEIDs that meet the others, because they depend on a secret.
+func (s *Server) alias(n uint32, address place, given uint32) uint32 {
+	if n == 0 {
+		return given
+	}
+	return uint32(maphash.Comparable(s.seed, claim{address, given, n}))
+}
+
+// claim claims the TEID of a peer's request to an instance. It puts the alias, if there is
+// one, into the message. It returns false if the message must not go to the instance; that
+// has been counted.
+func (w *worker) claim(t *turn, to *way) bool {
+	if t.origin.id != 0 || to.receiver.id == 0 || !t.hasSender && !t.badSender {
+		return true
+	}
+	s, c := w.server, w.asked(t)
+	inside := s.own(t.sender.Addr().Unmap())
+	switch {
+	case t.badSender:
+		w.drop(t.in, to.receiver.ty, meter.Malformed, &w.counts.malformed)
+		return false
+	case !inside && !t.policy.admits(t.sender.Addr()):
+		w.drop(t.in, to.receiver.ty, meter.Stranger, &w.counts.strangers)
+		return false
+	case c.given == 0: // no instance sends to it
+		return true
+	}
+	for n := range uint32(aliases) {
+		c.alias = s.alias(n, c.address, c.given)
+		if c.alias == 0 || !inside && w.isAnothers(t, to.receiver, c.alias) || !s.peers.claim(t.now, c, to.receiver) {
+			continue
+		}
+		if n > 0 {
+			w.counts.aliased.Add(1)
+			t.renumberSender(c.alias)
+		}
+		to.claim = c
+		return true
+	}
+	w.reject(t, to.receiver.ty, meter.Unroutable, gtpc.NoResourcesAvailable)
+	return false
+}
+
+// asked returns what the F-TEID of a peer's request asks for: a claim that has no alias yet.
+func (w *worker) asked(t *turn) claim {
+	if t.origin.id != 0 || !t.hasSender || t.sender.TEID == 0 {
+		return claim{}
+	}
+	return claim{address: placeOf(netip.AddrPortFrom(t.sender.Addr(), w.server.config.PeerPort)), given: t.sender.TEID}
+}
+
+// repeats reports whether a request has the TEID and the F-TEID of the exchange. If not, the
+// sender uses the sequence number for another request.
+func (w *worker) repeats(t *turn, e *exchange) bool {
+	c := w.asked(t)
+	return e.teid == t.TEID && c.given == e.claim.given && c.address == e.claim.address && (t.origin.id != 0 || !t.badSender)
+}
+
+// repeatClaim puts the alias into a retransmitted request that the first one left with.
+func (w *worker) repeatClaim(t *turn, e *exchange) {
+	if e.claim.alias != e.claim.given {
+		t.renumberSender(e.claim.alias)
+	}
+}
+
+// isAnothers reports whether a TEID belongs to an instance other than the one given, which
+// may send requests to it.
+func (w *worker) isAnothers(t *turn, of instance, teid uint32) bool {
+	o := w.server.ownerOf(t.policy, t.now, teid)
+	return o.id != 0 && o.instance != of && t.view.Table.ByID(o.ty, o.id) != nil
+}
+
+// isAcceptedBy reports whether an instance's message accepts the request that began the
+// exchange, so that the instance will use the F-TEID of the request. The end of a session
+// leaves nothing to use it for.
+func (e *exchange) isAcceptedBy(m *message) bool {
+	if e.kind.IsCommand() {
+		return !m.Type.IsTriggered() // a failure indication refuses it
+	}
+	response, ok := e.kind.Response()
+	return ok && m.Type == response && m.cause.Accepted() && e.kind != gtpc.DeleteSessionRequest
+}
+
+// learnPeer remembers the peer's TEID that an answer makes valid: that of the request which an
+// instance accepts, or that of the answer to an instance's request.
+func (w *worker) learnPeer(t *turn, e *exchange) {
+	s := w.server
+	if e.receiver.id != 0 {
+		if e.claim.alias != 0 && e.isAcceptedBy(t.message) {
+			s.peers.accept(t.now, e.claim, e.receiver)
+		}
+		return
+	}
+	if e.sender.id == 0 || !t.cause.Accepted() {
+		return
+	}
+	f, ok := t.sender, t.hasSender
+	if !ok && t.Type == gtpc.CreateSessionResponse {
+		f, ok = t.pgw, t.hasPGW
+	}
+	// There is no alias here, because an S-GW also gives its P-GW's F-TEID to others.
+	if a := f.Addr().Unmap(); ok && f.TEID != 0 && a.IsValid() && !s.own(a) && t.policy.admits(a) && !w.isAnothers(t, e.sender, f.TEID) {
+		s.peers.accept(t.now, claim{placeOf(netip.AddrPortFrom(a, s.config.PeerPort)), f.TEID, f.TEID}, e.sender)
+	}
+}
+
+// restore gives an instance's message the TEID that its receiver gave, if instances know that
+// one by an alias.
+func (w *worker) restore(t *turn, to way) {
+	if t.TEID == 0 {
+		return
+	}
+	if to.given == 0 {
+		// The search also notes the use of the TEID, so that it stays learned while its
+		// session lives.
+		o, ok := w.server.peers.find(t.now, t.TEID)
+		if !ok || w.server.own(o.address.addrPort().Addr()) != (to.receiver.id != 0) {
+			return
+		}
+		to.given = o.given
+	}
+	if to.given != t.TEID {
+		t.SetTEID(to.given)
+	}
+}
+
+// admits reports whether peers may send from an address, and name it in an F-TEID.
+func (p *Policy) admits(a netip.Addr) bool {
+	if len(p.Peers) == 0 {
+		return true
+	}
+	a = a.Unmap()
+	for _, network := range p.Peers {
+		if network.Contains(a) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,270 @@
+package gtpc_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	director "vitrine/director/gtpc"
+	"vitrine/wire/gtpc"
+)
+
+// fteid returns the sender's F-TEID in a message.
+func fteid(t *testing.T, m *gtpc.Message) gtpc.Endpoint {
+	t.Helper()
+	v, _ := m.Find(gtpc.FTEID, 0)
+	f, ok := gtpc.ParseFTEID(v)
+	if !ok {
+		t.Fatalf("%v has no F-TEID", m.Type)
+	}
+	return f
+}
+
+// refused returns a response that rejects a request.
+func refused(request *gtpc.Message, teid uint32) []byte {
+	kind, _ := request.Type.Response()
+	return gtpc.End(gtpc.AppendCause(gtpc.AppendHeader(nil, kind, teid, request.Sequence), gtpc.NoResourcesAvailable), 0)
+}
+
+// with returns a message with the sender's F-TEID.
+func with(kind gtpc.Type, teid, sequence uint32, f gtpc.Endpoint) []byte {
+	return gtpc.End(gtpc.AppendFTEID(gtpc.AppendHeader(nil, kind, teid, sequence), 0, f), 0)
+}
+
+func (n *node) endpoint(over gtpc.Interface, teid uint32) gtpc.Endpoint {
+	return gtpc.Endpoint{Interface: over, TEID: teid, V4: n.address.Addr()}
+}
+
+// attached is a session as its instance knows it.
+type attached struct {
+	at        *node
+	own, peer uint32 // TEIDs of the instance, and of the peer as the instance knows it
+}
+
+// attachAs creates a session of a peer that gives the TEID. The instance's own TEID is own.
+func attachAs(t *testing.T, s *stage, peer *node, imsi string, sequence, teid, own uint32) attached {
+	t.Helper()
+	peer.send(createSession(imsi, sequence, peer.address, teid))
+	at, request := s.whoGot(s.types[0])
+	at.send(created(request, own, s.address.Addr()))
+	if m := peer.receive(); m.Type != gtpc.CreateSessionResponse || m.TEID != teid || m.Sequence != sequence {
+		t.Fatalf("the peer got %v, sequence %d, TEID %#x", m.Type, m.Sequence, m.TEID)
+	}
+	return attached{at, own, fteid(t, request).TEID}
+}
+
+// reaches checks that a request of the session's instance reaches the peer with the TEID that
+// the peer gave, and that its answer comes back.
+func (a attached) reaches(t *testing.T, peer *node, teid, sequence uint32) {
+	t.Helper()
+	a.at.send(plain(gtpc.CreateBearerRequest, a.peer, sequence))
+	m := peer.receive()
+	if m.Type != gtpc.CreateBearerRequest || m.TEID != teid {
+		t.Fatalf("the peer got %v to TEID %#x, want %#x", m.Type, m.TEID, teid)
+	}
+	peer.send(answered(m, a.own))
+	if m := a.at.receive(); m.Type != gtpc.CreateBearerResponse || m.Sequence != sequence || m.TEID != a.own {
+		t.Fatalf("the instance got %+v", m)
+	}
+}
+
+// TestPeerIsNotTakenOver checks that a stranger who uses a peer's TEID gets none of its
+// messages: not while its request waits, not after it is rejected, not after it is accepted.
+func TestPeerIsNotTakenOver(t *testing.T) {
+	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.each = 1 })
+	peer, stranger := s.peer(), s.peer()
+	session := attachAs(t, s, peer, "001010000000001", 1, 1000, 0x90000001)
+	n := session.at
+
+	stranger.send(createSession("001010000000002", 1, stranger.address, 1000))
+	request := n.receive()
+	session.reaches(t, peer, 1000, 10)
+	n.send(refused(request, fteid(t, request).TEID))
+	if m := stranger.receive(); m.Type != gtpc.CreateSessionResponse || m.TEID != 1000 {
+		t.Fatalf("the stranger got %+v", m)
+	}
+	session.reaches(t, peer, 1000, 11)
+
+	attachAs(t, s, stranger, "001010000000002", 2, 1000, 0x90000002)
+	session.reaches(t, peer, 1000, 12)
+	stranger.send(with(gtpc.ModifyBearerRequest, 0x90000002, 3, stranger.endpoint(gtpc.S11MME, 1000)))
+	request = n.receive()
+	n.send(answered(request, fteid(t, request).TEID))
+	if m := stranger.receive(); m.Type != gtpc.ModifyBearerResponse || m.TEID != 1000 {
+		t.Fatalf("the stranger got %+v", m)
+	}
+	session.reaches(t, peer, 1000, 13)
+	stranger.quiet()
+}
+
+// TestEqualTEIDs checks that two MMEs that count their TEIDs from 1 get their own messages,
+// through a hand-over, at instances that share sessions, and with functions that use prefixes
+// or do not.
+func TestEqualTEIDs(t *testing.T) {
+	for name, way := range ways() {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, []string{"gateway", "bearer"}, way.option, func(c *stageConfig) {
+				c.rules = []director.Rule{{Message: "bearer-resource-command", Type: "bearer"}, {Type: "gateway"}}
+			})
+			peers := []*node{s.peer(), s.peer()}
+			const each = 6
+			var sessions [2 * each]attached
+			for i := range sessions {
+				imsi := fmt.Sprintf("00101%010d", i)
+				peer, teid := peers[i%2], uint32(i/2+1)
+				peer.send(createSession(imsi, uint32(i+1), peer.address, teid))
+				at, request := s.whoGot("gateway")
+				known := fteid(t, request)
+				if known.V4 != peer.address.Addr() {
+					t.Errorf("the address of the F-TEID became %v", known.V4)
+				}
+				peer.send(createSession(imsi, uint32(i+1), peer.address, teid)) // a retransmission
+				if again := at.receive(); fteid(t, again) != known || again.Sequence != request.Sequence {
+					t.Errorf("the retransmission has %+v, not %+v", fteid(t, again), known)
+				}
+				sessions[i] = attached{at, way.teid(imsi, uint32(i))(at), known.TEID}
+				at.send(created(request, sessions[i].own, s.address.Addr()))
+				if m := peer.receive(); m.TEID != teid || m.Sequence != uint32(i+1) {
+					t.Fatalf("the peer got %+v", m)
+				}
+			}
+			check := func(base uint32) {
+				t.Helper()
+				for i, x := range sessions {
+					peer, teid := peers[i%2], uint32(i/2+1)
+					x.reaches(t, peer, teid, base+uint32(i))
+					peer.send(plain(gtpc.ModifyBearerRequest, x.own, base+uint32(i)))
+					x.at.send(answered(x.at.receive(), x.peer))
+					if m := peer.receive(); m.Type != gtpc.ModifyBearerResponse || m.TEID != teid {
+						t.Fatalf("the peer got %v to TEID %#x, want %#x", m.Type, m.TEID, teid)
+					}
+					// Another instance has read the session from a store.
+					peer.send(plain(gtpc.BearerResourceCommand, x.own, base+uint32(i)|gtpc.CommandSequence))
+					at, command := s.whoGot("bearer")
+					at.send(plain(gtpc.UpdateBearerRequest, x.peer, command.Sequence))
+					if m := peer.receive(); m.Type != gtpc.UpdateBearerRequest || m.TEID != teid {
+						t.Fatalf("the peer got %v to TEID %#x, want %#x", m.Type, m.TEID, teid)
+					}
+					attached{at, x.own, x.peer}.reaches(t, peer, teid, base+1000+uint32(i))
+				}
+			}
+			check(100)
+			if n := s.counters(); n.Aliased != each || n.Peers != 2*each || n.PeersForgotten != 0 {
+				t.Errorf("%+v", n)
+			}
+			s.restart(true)
+			check(200)
+		})
+	}
+}
+
+// TestMMERelocation moves a session to another MME: a tracking area update or handover without
+// change of the S-GW (TS 29.274 clause 7.2.7). The old MME gets the instance's requests until
+// the S-GW accepts the new one.
+func TestMMERelocation(t *testing.T) {
+	for name, next := range map[string]uint32{"another TEID": 77, "an equal TEID": 1000} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, []string{"gateway"})
+			source, target := s.peer(), s.peer()
+			session := attachAs(t, s, source, "001010000000001", 1, 1000, 0x90000001)
+			move := func(sequence uint32) (*gtpc.Message, attached) {
+				t.Helper()
+				target.send(with(gtpc.ModifyBearerRequest, session.own, sequence, target.endpoint(gtpc.S11MME, next)))
+				m := session.at.receive()
+				moved := session
+				moved.peer = fteid(t, m).TEID
+				return m, moved
+			}
+			request, moved := move(5)
+			session.reaches(t, source, 1000, 10)
+			session.at.send(plain(gtpc.CreateBearerRequest, moved.peer, 11)) // before it has accepted
+			session.at.quiet()
+			session.at.send(refused(request, moved.peer))
+			if m := target.receive(); m.TEID != next || m.Sequence != 5 {
+				t.Fatalf("the new MME got %+v", m)
+			}
+			session.at.send(plain(gtpc.CreateBearerRequest, moved.peer, 12))
+			session.at.quiet()
+			target.quiet()
+			session.reaches(t, source, 1000, 13)
+
+			request, moved = move(6)
+			session.at.send(answered(request, moved.peer))
+			if m := target.receive(); m.TEID != next || m.Sequence != 6 {
+				t.Fatalf("the new MME got %+v", m)
+			}
+			moved.reaches(t, target, next, 14)
+			source.quiet()
+			target.send(plain(gtpc.DeleteSessionRequest, session.own, 7))
+			session.at.send(answered(session.at.receive(), moved.peer))
+			if m := target.receive(); m.Type != gtpc.DeleteSessionResponse || m.TEID != next {
+				t.Fatalf("the new MME got %+v", m)
+			}
+			if n := s.counters(); n.Unreachable != 2 {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+// TestSGWRelocation moves a session at a P-GW to another S-GW: first by the new S-GW's Modify
+// Bearer Request, which comes from another address than that of its F-TEID. On S11, a Create
+// Session Request with the P-GW's TEID moves it to a new S-GW.
+func TestSGWRelocation(t *testing.T) {
+	s := newStage(t, []string{"pgw"})
+	source, target := s.peer(), s.peer()
+	b := gtpc.AppendDigits(gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, 1), gtpc.IMSI, "001010000000001")
+	source.send(gtpc.End(gtpc.AppendFTEID(b, 0, source.endpoint(gtpc.S5SGW, 1)), 0))
+	at, request := s.whoGot("pgw")
+	session := attached{at, 0x90000001, fteid(t, request).TEID}
+	b = gtpc.AppendCause(gtpc.AppendHeader(nil, gtpc.CreateSessionResponse, session.peer, request.Sequence), gtpc.RequestAccepted)
+	at.send(gtpc.End(gtpc.AppendFTEID(b, 1, gtpc.Endpoint{Interface: gtpc.S5PGW, TEID: session.own, V4: s.address.Addr()}), 0))
+	source.receive()
+	session.reaches(t, source, 1, 10)
+
+	sender := s.listen(netip.AddrPortFrom(loopback(99), 0))
+	sender.send(with(gtpc.ModifyBearerRequest, session.own, 1, target.endpoint(gtpc.S5SGW, 1)))
+	request = at.receive()
+	session.peer = fteid(t, request).TEID
+	at.send(answered(request, session.peer))
+	if m := sender.receive(); m.Type != gtpc.ModifyBearerResponse || m.TEID != 1 {
+		t.Fatalf("the new S-GW got %+v", m)
+	}
+	session.reaches(t, target, 1, 11)
+	source.quiet()
+	sender.quiet()
+
+	mme := s.peer()
+	b = gtpc.AppendDigits(gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, 1), gtpc.IMSI, "001010000000001")
+	b = gtpc.AppendFTEID(b, 0, mme.endpoint(gtpc.S11MME, 1))
+	b = gtpc.AppendFTEID(b, 1, gtpc.Endpoint{Interface: gtpc.S5PGW, TEID: session.own, V4: s.address.Addr()})
+	mme.send(gtpc.End(b, 0))
+	sgw, request := s.whoGot("pgw")
+	if v, _ := request.Find(gtpc.FTEID, 1); len(v) < 5 || v[1] != 0x90 {
+		t.Errorf("the P-GW's F-TEID became %x", v)
+	}
+	moved := attached{sgw, 0x90000002, fteid(t, request).TEID}
+	sgw.send(created(request, moved.own, s.address.Addr()))
+	mme.receive()
+	moved.reaches(t, mme, 1, 12)
+	session.reaches(t, target, 1, 13)
+}
+
+// TestAttachAgainThroughAnotherMME checks that a subscriber that attaches through another MME
+// is reached there, and that the first MME's TEID stays the first one's.
+func TestAttachAgainThroughAnotherMME(t *testing.T) {
+	s := newStage(t, []string{"gateway"})
+	one, two := s.peer(), s.peer()
+	first := attachAs(t, s, one, "001010000000001", 1, 5, 0x90000001)
+	second := attachAs(t, s, two, "001010000000001", 1, 5, 0x90000002)
+	if first.at != second.at {
+		t.Fatal("the subscriber attached at another instance")
+	}
+	second.reaches(t, two, 5, 10)
+	first.reaches(t, one, 5, 11) // the S-GW deletes the first session there
+	third := attachAs(t, s, one, "001010000000001", 2, 5, 0x90000003)
+	if third.peer != first.peer {
+		t.Errorf("the first MME's TEID became %#x", third.peer)
+	}
+	third.reaches(t, one, 5, 12)
+}

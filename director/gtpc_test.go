@@ -1,0 +1,70 @@
+package director
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/wire/gtpc"
+)
+
+// TestPeersOfTheFile checks that gtpc.peers is in force, and that a reload changes it.
+func TestPeersOfTheFile(t *testing.T) {
+	file := strings.Replace(both, "transition: 2s\n", "transition: 2s\ngtpc: {restart_counter: 3, peers: [NETWORK]}\n", 1)
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), strings.Replace(file, "NETWORK", "127.0.9.0/24", 1)))
+	to := net.UDPAddrFromAddrPort(r.protocols[1].Addresses()[0])
+	listed, other := newAgent(t, "127.0.9.9"), newAgent(t, "127.0.8.8")
+	echo := func(a agent) {
+		t.Helper()
+		if _, err := a.WriteTo(gtpc.AppendEchoRequest(nil, 1, 1), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dropped := func(want uint64) {
+		t.Helper()
+		until(t, "a stranger's message is dropped", func() bool { return r.meter.Drops(GTPC)["stranger"] == want })
+	}
+	echo(other)
+	dropped(1)
+	echo(listed)
+	if got := listed.receive(); got[1] != byte(gtpc.EchoResponse) {
+		t.Errorf("the answer is %x", got)
+	}
+	x, err := r.client.Explain(t.Context(), client.Question{Message: gtpc.AppendEchoRequest(nil, 1, 1), From: "127.0.8.8:2123"})
+	if err != nil || !strings.Contains(strings.Join(x.Steps, "\n"), "gtpc.peers") {
+		t.Errorf("%+v, %v", x, err)
+	}
+	// An instance may send, too; but nobody gave it this TEID.
+	lost := gtpc.End(gtpc.AppendHeader(nil, gtpc.CreateBearerRequest, 99, 1), 0)
+	x, err = r.client.Explain(t.Context(), client.Question{Message: lost, From: "127.0.0.9:15062"})
+	if err != nil || !strings.Contains(strings.Join(x.Steps, "\n"), "from nobody") {
+		t.Errorf("%+v, %v", x, err)
+	}
+	write(t, r.options.Path, strings.Replace(file, "NETWORK", "127.0.8.0/24", 1))
+	if err := r.client.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	echo(other)
+	if got := other.receive(); got[1] != byte(gtpc.EchoResponse) {
+		t.Errorf("the answer is %x", got)
+	}
+	echo(listed)
+	dropped(2)
+}
+
+func TestPeersMistakes(t *testing.T) {
+	for more, want := range map[string]string{
+		"gtpc: {peers: []}\n":                        "peers",
+		"gtpc: {peers: [127.0.0.1]}\n":               `netip.ParsePrefix("127.0.0.1"): no '/'`,
+		"gtpc: {peers: [10.1.2.3/99]}\n":             "prefix length out of range",
+		"gtpc: {peers: [\"::ffff:10.3.0.0/112\"]}\n": "write it as IPv4",
+	} {
+		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), both+more)
+		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", more, err, want)
+		}
+	}
+}
