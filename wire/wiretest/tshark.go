@@ -16,19 +16,51 @@ import (
 // is skipped without tshark, and fails if tshark finds a message malformed.
 func Fields(t testing.TB, dissector string, messages [][]byte, fields ...string) [][]string {
 	t.Helper()
+	return compare(t, userLink, messages, messages, fields,
+		"-o", `uat:user_dlts:"User 0 (DLT=147)","`+dissector+`","0","","0",""`,
+		"-o", "s1ap.dissect_container:FALSE") // samples have other octets in there
+}
+
+// TCPFields is like Fields, for a protocol that tshark knows by its TCP port alone.
+// Each message begins a connection of its own. It has at most 65,495 octets.
+func TCPFields(t testing.TB, port uint16, messages [][]byte, fields ...string) [][]string {
+	t.Helper()
+	packets := make([][]byte, len(messages))
+	for i, m := range messages {
+		packets[i] = segment(uint16(20000+i), port, m)
+	}
+	return compare(t, ipLink, messages, packets, fields)
+}
+
+// compare shows packets of a link type, which have one message each, to tshark.
+func compare(t testing.TB, link uint32, messages, packets [][]byte, fields []string, options ...string) [][]string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "messages.pcap")
+	if err := os.WriteFile(file, capture(link, packets), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	values := dissect(t, append([]string{"-r", file}, options...), append([]string{"_ws.malformed", "_ws.expert.message"}, fields...))
+	if len(values) != len(messages) {
+		t.Fatalf("tshark shows %d of %d messages", len(values), len(messages))
+	}
+	for i := range values {
+		if malformed, expert := values[i][0], values[i][1]; malformed != "" || strings.Contains(expert, "Malformed") {
+			t.Errorf("tshark finds message %d malformed: %x: %s %s", i, messages[i], malformed, expert)
+		}
+		values[i] = values[i][2:]
+	}
+	return values
+}
+
+// dissect runs tshark and returns the fields of each packet that it shows. The
+// test is skipped without tshark.
+func dissect(t testing.TB, arguments, fields []string) [][]string {
+	t.Helper()
 	program, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("this test needs tshark: ", err)
 	}
-	file := filepath.Join(t.TempDir(), "messages.pcap")
-	if err := os.WriteFile(file, capture(messages), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	arguments := []string{
-		"-n", "-r", file, "-o", `uat:user_dlts:"User 0 (DLT=147)","` + dissector + `","0","","0",""`,
-		"-o", "s1ap.dissect_container:FALSE", // samples have other octets in there
-		"-T", "fields", "-E", "separator=|", "-e", "_ws.malformed", "-e", "_ws.expert.message",
-	}
+	arguments = append([]string{"-n", "-T", "fields", "-E", "separator=|"}, arguments...)
 	for _, f := range fields {
 		arguments = append(arguments, "-e", f)
 	}
@@ -39,36 +71,46 @@ func Fields(t testing.TB, dissector string, messages [][]byte, fields ...string)
 	if err != nil {
 		t.Fatalf("tshark: %v: %s", err, stderr.String())
 	}
-	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	if len(lines) != len(messages) {
-		t.Fatalf("tshark shows %d of %d messages: %s", len(lines), len(messages), stderr.String())
-	}
-	values := make([][]string, len(lines))
-	for i, line := range lines {
-		values[i] = strings.Split(line, "|")
-		if malformed, expert := values[i][0], values[i][1]; malformed != "" || strings.Contains(expert, "Malformed") {
-			t.Errorf("tshark finds message %d malformed: %x: %s %s", i, messages[i], malformed, expert)
-		}
-		values[i] = values[i][2:]
+	var values [][]string
+	for line := range strings.Lines(string(out)) {
+		values = append(values, strings.Split(strings.TrimSuffix(line, "\n"), "|"))
 	}
 	return values
 }
 
-// capture returns a capture file with a packet for each message, of the link type
-// that is reserved for private use.
-func capture(messages [][]byte) []byte {
-	const linkType, snapshot = 147, 1 << 18
+// The link types of captures: one that is reserved for private use, and one of IP
+// packets.
+const (
+	userLink = 147
+	ipLink   = 101
+)
+
+// capture returns a capture file with packets of a link type.
+func capture(link uint32, packets [][]byte) []byte {
+	const snapshot = 1 << 18
 	b := binary.LittleEndian.AppendUint32(nil, 0xa1b2c3d4)
 	b = binary.LittleEndian.AppendUint32(b, 2|4<<16) // version 2.4
 	b = append(b, make([]byte, 8)...)                // time zone and accuracy
 	b = binary.LittleEndian.AppendUint32(b, snapshot)
-	b = binary.LittleEndian.AppendUint32(b, linkType)
-	for i, m := range messages {
+	b = binary.LittleEndian.AppendUint32(b, link)
+	for i, p := range packets {
 		b = binary.LittleEndian.AppendUint32(b, uint32(i)) // seconds
 		b = binary.LittleEndian.AppendUint32(b, 0)
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(m)))
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(m)))
-		b = append(b, m...)
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(p)))
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(p)))
+		b = append(b, p...)
 	}
 	return b
+}
+
+// segment returns an IPv4 packet with the first TCP segment of a connection,
+// without checksums, which tshark does not check.
+func segment(from, to uint16, payload []byte) []byte {
+	const headers, tcp = 40, 6
+	b := binary.BigEndian.AppendUint16([]byte{0x45, 0}, uint16(headers+len(payload)))
+	b = append(b, 0, 0, 0, 0, 64, tcp, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2)
+	b = binary.BigEndian.AppendUint16(b, from)
+	b = binary.BigEndian.AppendUint16(b, to)
+	b = append(b, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0) // sequence numbers, PSH and ACK, window
+	return append(b, payload...)
 }
