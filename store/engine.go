@@ -147,7 +147,7 @@ type Event struct {
 }
 
 // An Engine keeps records. All methods may be called from any goroutine. Errors: ErrNotFound,
-// *Conflict, *Behind, *Busy, *TooLarge, *Invalid, ErrFull, ErrClosed. After any other error the
+// *Conflict, *Behind, *Busy, *Late, *TooLarge, *Invalid, ErrFull, ErrClosed. After any other error the
 // outcome of a Write is unknown.
 type Engine interface {
 	// Promises returns what this engine guarantees as configured.
@@ -165,7 +165,7 @@ type Engine interface {
 
 	// Scan yields the records that q selects, ordered by name. With Match the order is by value,
 	// then name, and a record comes once for each matching value. A record is valid until the next
-	// one. An error is the last item.
+	// one. An error is the last item: the cause of ctx's end, or *Late after ScanTime.
 	Scan(ctx context.Context, q Query) iter.Seq2[*Record, error]
 
 	// Watch yields the changes of records whose name starts with prefix, after version from; 0
@@ -204,6 +204,21 @@ const (
 // Measured is an optional interface of engines that have gauges.
 type Measured interface {
 	Gauges(ctx context.Context) (Gauges, error)
+}
+
+// Clocked is an optional interface of engines that have a clock for all services over their records.
+type Clocked interface {
+	// Now returns the time by which records expire.
+	Now() time.Time
+}
+
+// ClockOf returns the clock by which the records of an engine expire: the engine's own, or the
+// host's. An API counts times to live from it.
+func ClockOf(e Engine, host func() time.Time) func() time.Time {
+	if own, ok := e.(Clocked); ok {
+		return own.Now
+	}
+	return host
 }
 
 // Gauges are current values of an engine; -1: unknown.

@@ -48,6 +48,15 @@ func (e *Busy) Error() string {
 	return fmt.Sprintf("store: busy: %s: try again after %s", e.What, e.RetryAfter)
 }
 
+// Late is the error of a scan that took too long.
+type Late struct {
+	After time.Duration
+}
+
+func (e *Late) Error() string {
+	return fmt.Sprintf("store: the scan did not end within %s: select fewer records", e.After)
+}
+
 // TooLarge is the error of a request that exceeds a limit. Nothing was done.
 type TooLarge struct {
 	What        string // "name", "value", "tags", "ops", ...

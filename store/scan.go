@@ -7,22 +7,34 @@ import (
 	"time"
 )
 
+// ScanTime is the longest duration of a scan, with the work of its receiver. A scan holds a snapshot
+// or pages of records, and an endless one would hold them for ever.
+const ScanTime = 2 * time.Minute
+
 // Scanned implements an engine's Scan. run calls give for each matching record and stops when give
-// returns false. A record is valid during the call of give.
-func Scanned(q Query, now func() time.Time, run func(give func(*Record) bool) error) iter.Seq2[*Record, error] {
+// returns false, or when its context ends. A record is valid during the call of give.
+func Scanned(ctx context.Context, q Query, now func() time.Time, run func(ctx context.Context, give func(*Record) bool) error) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		if err := q.Valid(); err != nil {
 			yield(nil, err)
 			return
 		}
-		given, more := 0, true
-		err := run(func(r *Record) bool {
+		ctx, cancel := context.WithTimeoutCause(ctx, ScanTime, &Late{After: ScanTime})
+		defer cancel()
+		given, more, ended := 0, true, false
+		err := run(ctx, func(r *Record) bool {
+			if ended = ctx.Err() != nil; ended {
+				return false
+			}
 			if !r.Expired(now()) {
 				given++
 				more = yield(r, nil) && given != q.Limit
 			}
 			return more
 		})
+		if (ended || err != nil) && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		if err != nil && more {
 			yield(nil, err)
 		}

@@ -31,7 +31,7 @@ type storeFlags struct {
 	cert, key, clientCA    string
 	inFlight               int
 	connections, perSource int
-	bodies                 int64
+	bodies, answers        int64
 	watches                int
 	slow, window           time.Duration
 	share                  float64
@@ -67,6 +67,7 @@ func (a *app) storeRunCommand() *cobra.Command {
 	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file of the authorities that must sign client certificates")
 	flags.IntVar(&f.inFlight, "max-requests", 1024, "concurrent requests; further ones are answered 503")
 	flags.Int64Var(&f.bodies, "max-bodies", 64<<20, "bytes of request bodies in memory; further requests are answered 503")
+	flags.Int64Var(&f.answers, "max-answers", 256<<20, "bytes of large answers in memory (searches that retrieve records, lists with values); further requests are answered 503")
 	flags.IntVar(&f.connections, "max-connections", 4096, "concurrent connections; further ones wait")
 	flags.IntVar(&f.perSource, "max-connections-per-source", 1024, "concurrent connections from one address (IPv6: /64); further ones are closed")
 	flags.IntVar(&f.watches, "max-watches", 1024, "concurrent watches; further ones are answered 429")
@@ -129,9 +130,9 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	c.Registry.MustRegister(function.Collector())
 	var s *service.Service
 	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { storeHealth(w, engine, s.Past()) })
-	plain := kv.New(kv.Config{Engine: engine, Now: time.Now, Watches: f.watches})
+	plain := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now), Watches: f.watches})
 	c.Routes = []service.Route{
-		{Path: kv.Root, Handler: plain, Operation: kv.Operation},
+		{Path: kv.Root, Handler: plain, Operation: kv.Operation, Answer: kv.Answer},
 		{Path: "/openapi/kv.yaml", Handler: yaml(kv.OpenAPI), Open: true},
 		{Path: "/metrics", Handler: promhttp.HandlerFor(c.Registry, promhttp.HandlerOpts{})},
 		{Path: "/health", Handler: health, Open: true},
@@ -151,7 +152,7 @@ func (f *storeFlags) service(log *slog.Logger) (*service.Config, error) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	c := &service.Config{
 		Registry: registry, Logger: log,
-		InFlight: f.inFlight, Bodies: f.bodies, Connections: f.connections, PerSource: f.perSource,
+		InFlight: f.inFlight, Bodies: f.bodies, Answers: f.answers, Connections: f.connections, PerSource: f.perSource,
 		Slow: f.slow, Share: f.share, Every: f.window,
 	}
 	var err error

@@ -30,6 +30,7 @@ type engineFlags struct {
 	tls            bool
 	cert, key, ca  string
 	prefix         string
+	unchecked      bool
 }
 
 // engineNames returns the names of all engines.
@@ -52,6 +53,7 @@ func (f *engineFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.cert, "engine-cert", "", "redis, etcd: PEM file of the client certificate")
 	flags.StringVar(&f.key, "engine-key", "", "redis, etcd: PEM file of the client certificate's key")
 	flags.StringVar(&f.prefix, "engine-prefix", "", "redis, etcd: prefix of all keys (default vitrine)")
+	flags.BoolVar(&f.unchecked, "engine-unchecked-clock", false, "etcd: trust this host's clock, and do not correct it by those of the servers")
 }
 
 // open opens the chosen engine.
@@ -89,7 +91,7 @@ func (f *engineFlags) open(ctx context.Context, log *slog.Logger) (store.Engine,
 	}
 	return etcd.Open(ctx, etcd.Config{
 		Endpoints: f.servers, User: f.user, Password: password, TLS: secure, Prefix: f.prefix,
-		Now: time.Now, Logger: log,
+		Unchecked: f.unchecked, Now: time.Now, Logger: log,
 	})
 }
 

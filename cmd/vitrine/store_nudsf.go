@@ -21,6 +21,8 @@ type nudsfFlags struct {
 	callbacks     []string
 	root          string
 	subscriptions int
+	searchTime    time.Duration
+	searchBytes   int64
 }
 
 func (f *nudsfFlags) register(flags *pflag.FlagSet) {
@@ -28,6 +30,8 @@ func (f *nudsfFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.callbacks, "allow-callback", nil, "allowed callback targets: host, host:port, *.domain, *, or a prefix such as 10.0.0.0/8 (default every host that is not denied);\n"+
 		"loopback, link-local, multicast, unspecified and broadcast addresses are denied unless listed as addresses, and the store's own listeners always")
 	flags.StringVar(&f.root, "api-root", "", "scheme, host and port of URIs in responses; without it, the URIs are paths")
+	flags.DurationVar(&f.searchTime, "search-time", time.Minute, "longest duration of a search or a deletion by filter")
+	flags.Int64Var(&f.searchBytes, "max-search-bytes", 256<<20, "bytes that searches and deletions by filter hold in memory; further ones are answered 503")
 	flags.IntVar(&f.subscriptions, "max-subscriptions", 1000, "largest number of subscriptions per storage")
 }
 
@@ -35,7 +39,7 @@ func (f *nudsfFlags) register(flags *pflag.FlagSet) {
 // store listens on.
 func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger, own []netip.AddrPort) (*nudsf.Function, error) {
 	function, err := nudsf.New(nudsf.Config{
-		Engine: engine, Clock: time.Now, Log: log,
+		Engine: engine, Clock: store.ClockOf(engine, time.Now), Log: log, SearchTime: f.searchTime, SearchBytes: f.searchBytes,
 		Storages: f.storages, Allow: f.callbacks, Own: own, APIRoot: f.root, Subscriptions: f.subscriptions,
 	})
 	if err != nil {
@@ -47,7 +51,7 @@ func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger, own []netip
 // nudsfRoutes returns the routes of the standard APIs and their descriptions.
 func nudsfRoutes(f *nudsf.Function) []service.Route {
 	return []service.Route{
-		{Path: nudsf.Root, Handler: f.Records, Operation: nudsf.Operation},
+		{Path: nudsf.Root, Handler: f.Records, Operation: nudsf.Operation, Answer: nudsf.Answer},
 		{Path: timer.Root, Handler: f.Timers, Operation: timer.Operation},
 		{Path: "/openapi/nudsf-dr.yaml", Handler: yaml(nudsf.OpenAPI), Open: true},
 		{Path: "/openapi/nudsf-timer.yaml", Handler: yaml(timer.OpenAPI), Open: true},

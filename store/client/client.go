@@ -34,6 +34,11 @@ type Client struct {
 	http        *http.Client
 }
 
+// deadAfter is the time without a frame after which an HTTP/2 connection is pinged, and the time
+// that the ping's answer may take. Without pings, requests would wait for TCP's retransmissions on a
+// connection that the network has lost.
+const deadAfter = 5 * time.Second
+
 // New returns a client. It connects on the first request.
 func New(c Config) (*Client, error) {
 	u, err := url.Parse(c.Base)
@@ -58,6 +63,7 @@ func New(c Config) (*Client, error) {
 		http: &http.Client{Transport: &http.Transport{
 			Protocols: protocols, TLSClientConfig: c.TLS, DisableCompression: true,
 			MaxIdleConns: c.Conns, MaxIdleConnsPerHost: c.Conns, IdleConnTimeout: 90 * time.Second,
+			HTTP2: &http.HTTP2Config{SendPingTimeout: deadAfter, PingTimeout: deadAfter},
 		}},
 	}, nil
 }

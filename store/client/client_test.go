@@ -109,6 +109,13 @@ func TestPlain(t *testing.T) {
 		if !slices.Equal(keys, []string{"x=1"}) {
 			t.Errorf("list %v", keys)
 		}
+		for _, key := range []string{"y", "z"} {
+			must[string](t)(k.Put(ctx, key, []byte("1"), "text/plain", 0, client.Conditions{}))
+		}
+		page := must[client.Page](t)(k.Page(ctx, "", "x", 1, false))
+		if len(page.Records) != 1 || page.Records[0].Key != "y" || page.Records[0].Value != nil || page.Next != "y" {
+			t.Errorf("page %+v", page)
+		}
 		if err := k.Delete(ctx, "x", client.Conditions{}); err != nil {
 			t.Error(err)
 		}

@@ -122,20 +122,34 @@ func (k *KV) Batch(ctx context.Context, changes ...Change) ([]Result, error) {
 	return answer.Results, err
 }
 
+// A Page is a part of a list.
+type Page struct {
+	Records []Entry `json:"records"`
+	Next    string  `json:"next"` // where the next page begins; "": there is none
+}
+
+// Page reads the first keys after the key after that begin with prefix, in order: limit of them, or
+// fewer. limit 0 means the store's default.
+func (k *KV) Page(ctx context.Context, prefix, after string, limit int, values bool) (Page, error) {
+	query := url.Values{"prefix": {prefix}, "values": {strconv.FormatBool(values)}}
+	if after != "" {
+		query.Set("after", after)
+	}
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	r, err := k.client.do(ctx, request{method: "GET", path: k.path("", query)})
+	if err != nil {
+		return Page{}, err
+	}
+	return parse[Page](r)
+}
+
 // List yields the keys that begin with prefix, in order. It reads page by page.
 func (k *KV) List(ctx context.Context, prefix string, values bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		query := url.Values{"prefix": {prefix}, "values": {strconv.FormatBool(values)}}
-		for {
-			r, err := k.client.do(ctx, request{method: "GET", path: k.path("", query)})
-			if err != nil {
-				yield(Entry{}, err)
-				return
-			}
-			page, err := parse[struct {
-				Records []Entry `json:"records"`
-				Next    string  `json:"next"`
-			}](r)
+		for after := ""; ; {
+			page, err := k.Page(ctx, prefix, after, 0, values)
 			if err != nil {
 				yield(Entry{}, err)
 				return
@@ -148,7 +162,7 @@ func (k *KV) List(ctx context.Context, prefix string, values bool) iter.Seq2[Ent
 			if page.Next == "" {
 				return
 			}
-			query.Set("after", page.Next)
+			after = page.Next
 		}
 	}
 }

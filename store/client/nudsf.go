@@ -166,18 +166,25 @@ func filterQuery(f wire.Filter) (url.Values, error) {
 	return url.Values{"filter": {string(text)}}, err
 }
 
-// DeleteMatching deletes the records that match a filter and returns their IDs.
-func (s *Storage) DeleteMatching(ctx context.Context, f wire.Filter) ([]string, error) {
+// DeleteMatching deletes the records that match a filter and returns their IDs. It repeats its
+// request until the store has looked at all records. After an error it returns the IDs of the
+// requests before that.
+func (s *Storage) DeleteMatching(ctx context.Context, f wire.Filter) (deleted []string, err error) {
 	query, err := filterQuery(f)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.client.do(ctx, request{method: "DELETE", path: s.records() + "?" + query.Encode()})
-	if err != nil || r.status == http.StatusNoContent {
-		return nil, err
+	for {
+		r, err := s.client.do(ctx, request{method: "DELETE", path: s.records() + "?" + query.Encode()})
+		if err != nil || r.status == http.StatusNoContent {
+			return deleted, err
+		}
+		list, err := parse[wire.RecordIDList](r)
+		deleted = append(deleted, list.RecordIDList...)
+		if err != nil || !list.Incomplete {
+			return deleted, err
+		}
 	}
-	list, err := parse[wire.RecordIDList](r)
-	return list.RecordIDList, err
 }
 
 func (s *Storage) subscription(id string) string { return s.path("nudsf-dr", "subs-to-notify", id) }

@@ -11,12 +11,17 @@ import (
 	"testing"
 
 	"vitrine/store/client"
+	"vitrine/store/storetest"
 )
+
+// killsVariable is the environment variable that sets how often TestStoreKilled kills the store, for
+// the proof at full size (docs/proofs.md).
+const killsVariable = "VITRINE_PROOF_KILLS"
 
 // A store is killed this often while so many writers write.
 const (
-	kills   = 20
-	writers = 8
+	usualKills = 20
+	writers    = 8
 )
 
 // A counter is a key. One writer increments its value by one.
@@ -67,6 +72,7 @@ func TestStoreKilled(t *testing.T) {
 		counters[i].key = fmt.Sprintf("counter-%d", i)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
+	kills, acknowledged := storetest.Number(t, killsVariable, usualKills), int64(0)
 	for range kills {
 		s := start(t, "--dir", dir, "--listen", "127.0.0.1:0", "--log", "warn")
 		c, err := client.New(client.Config{Base: "http://" + s.address})
@@ -91,6 +97,7 @@ func TestStoreKilled(t *testing.T) {
 		s.kill(t)
 		all.Wait()
 		c.Close()
+		acknowledged += answers.Load()
 	}
 	s := start(t, "--dir", dir, "--listen", "127.0.0.1:0")
 	c, err := client.New(client.Config{Base: "http://" + s.address})
@@ -107,4 +114,5 @@ func TestStoreKilled(t *testing.T) {
 	if code := s.end(t, syscall.SIGTERM); code != 0 {
 		t.Errorf("SIGTERM: exit code %d", code)
 	}
+	t.Logf("%d kills, %d acknowledged writes", kills, acknowledged)
 }

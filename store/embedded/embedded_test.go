@@ -22,11 +22,10 @@ func open(t *testing.T, c embedded.Config) *embedded.Engine {
 	return e
 }
 
+// TestSuite is not parallel, because the suite measures the heap.
 func TestSuite(t *testing.T) {
-	t.Parallel()
 	for _, mode := range []embedded.SyncMode{embedded.SyncAlways, embedded.SyncInterval, embedded.SyncNever} {
 		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
 			storetest.Run(t, func(t *testing.T, clock *storetest.Clock) store.Engine {
 				return open(t, embedded.Config{Dir: t.TempDir(), Sync: mode, Now: clock.Now})
 			})

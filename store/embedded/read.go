@@ -66,7 +66,7 @@ func (e *Engine) synced(ctx context.Context, revision uint64) error {
 // Scan implements store.Engine. It reads one snapshot, and expiry counts at one time.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
 	var now time.Time
-	return store.Scanned(q, func() time.Time { return now }, func(give func(*store.Record) bool) error {
+	return store.Scanned(ctx, q, func() time.Time { return now }, func(ctx context.Context, give func(*store.Record) bool) error {
 		if !e.readers.enter() {
 			return store.ErrClosed
 		}

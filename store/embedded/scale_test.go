@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,57 +28,18 @@ func heap() uint64 {
 }
 
 // TestMillionExpire checks that a million records all expire, and none early. With the race
-// detector it uses 128,000.
+// detector it uses 128,000. It is not parallel, because other tests measure the heap.
 func TestMillionExpire(t *testing.T) {
-	t.Parallel()
 	if testing.Short() {
 		t.Skip("a million records")
 	}
-	const writers = 8
 	records := 1_000_000
 	if raced {
 		records = 128_000
 	}
 	clock := storetest.NewClock()
 	e := open(t, embedded.Config{Dir: "store", FS: vfs.NewMem(), Sync: embedded.SyncNever, Now: clock.Now, ReserveBytes: 1})
-	var all sync.WaitGroup
-	for w := range writers {
-		all.Go(func() {
-			ops := make([]store.Op, store.MaxOps)
-			for first := w * len(ops); first < records; first += writers * len(ops) {
-				for i := range ops {
-					n := first + i
-					at := clock.Now().Add(time.Duration(1+n%2) * time.Hour)
-					ops[i] = store.Op{Action: store.Put, Name: fmt.Sprintf("%07d", n), Value: []byte("v"), Expires: at}
-				}
-				if err := e.Write(context.Background(), "s", ops...); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	count := func() int64 {
-		s, err := e.Gauges(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s.Records
-	}
-	if n := count(); n != int64(records) {
-		t.Fatalf("%d records of %d", n, records)
-	}
-	for hour, left := range []int64{int64(records / 2), 0} {
-		clock.Advance(time.Hour)
-		within(t, 5*time.Minute, fmt.Sprintf("expiry in hour %d", hour+1), func() bool { return count() <= left })
-		if n := count(); n != left {
-			t.Fatalf("hour %d: %d records, want %d", hour+1, n, left)
-		}
-	}
-	for r, err := range e.Scan(t.Context(), store.Query{Space: "s"}) {
-		t.Fatalf("left: %+v, %v", r, err)
-	}
+	storetest.Expire(t, e, clock, records)
 }
 
 // TestSlowWatchers checks that a hundred watchers that read nothing cost no memory, however much is

@@ -33,10 +33,12 @@ type Config struct {
 	Prefix    string        // prefix of all keys; default "vitrine/"
 	Dial      time.Duration // timeout of the first connection; default 5 s
 	Sweep     time.Duration // interval of sweeps; default 250 ms
+	Check     time.Duration // interval of the checks of the clock; default 700 ms, so that they see all parts of a second
+	Unchecked bool          // Now is right: do not correct it by the members' clocks
 	Behind    int           // events queued for a slow receiver, at most; default 1024
 	Bytes     int64         // bytes of those events, at most; default 16 MiB
 
-	Now    func() time.Time // the clock that expires records; required
+	Now    func() time.Time // this host's clock; required
 	Logger *slog.Logger     // required
 }
 
@@ -44,12 +46,14 @@ type Config struct {
 type Engine struct {
 	config   Config
 	client   *clientv3.Client
+	clock    *clock
 	reader   pb.KVClient     // over the client's connection, with a bound of its own for answers
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	once     sync.Once
 	loops    sync.WaitGroup
 	closeErr error
+	swept    swept
 }
 
 // Open connects to the cluster.
@@ -60,8 +64,13 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	c.Prefix = cmp.Or(c.Prefix, "vitrine/")
 	c.Dial = cmp.Or(c.Dial, 5*time.Second)
 	c.Sweep = cmp.Or(c.Sweep, 250*time.Millisecond)
+	c.Check = cmp.Or(c.Check, 700*time.Millisecond)
 	c.Behind = cmp.Or(c.Behind, 1024)
 	c.Bytes = cmp.Or(c.Bytes, 16<<20)
+	k, err := newClock(&c)
+	if err != nil {
+		return nil, err
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, Username: c.User, Password: c.Password, TLS: c.TLS, DialTimeout: c.Dial,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, Logger: zap.NewNop(),
@@ -69,7 +78,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
 	}
-	e := &Engine{config: c, client: client, reader: clientv3.RetryKVClient(client)}
+	e := &Engine{config: c, clock: k, client: client, reader: clientv3.RetryKVClient(client)}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	first, cancel := context.WithTimeout(ctx, c.Dial)
 	defer cancel()
@@ -77,9 +86,19 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		e.cancel()
 		return nil, errors.Join(fmt.Errorf("reach etcd at %s: %w", strings.Join(c.Endpoints, ", "), err), client.Close())
 	}
+	if err := k.check(first); err != nil {
+		e.cancel()
+		return nil, errors.Join(fmt.Errorf("%w: let them answer HTTP at their client URLs, or keep all clocks right and do not check them", err), client.Close())
+	}
+	if !c.Unchecked {
+		e.loops.Go(func() { k.run(e.ctx, c.Check) })
+	}
 	e.loops.Go(func() { store.SweepEvery(e.ctx, c.Sweep, c.Logger, e.sweep) })
 	return e, nil
 }
+
+// Now implements store.Clocked: the host's time, corrected by the clocks of etcd's members.
+func (e *Engine) Now() time.Time { return e.clock.now() }
 
 // Promises implements store.Engine.
 func (e *Engine) Promises() store.Promises {
@@ -94,6 +113,9 @@ func (e *Engine) Close() error {
 	e.once.Do(func() {
 		e.cancel()
 		e.loops.Wait()
+		if e.clock.client != nil {
+			e.clock.client.CloseIdleConnections()
+		}
 		e.closeErr = e.client.Close()
 		if errors.Is(e.closeErr, context.Canceled) {
 			e.closeErr = nil

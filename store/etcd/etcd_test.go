@@ -39,8 +39,16 @@ func TestSuite(t *testing.T) {
 	t.Parallel()
 	endpoint := serve(t)
 	storetest.Run(t, func(t *testing.T, clock *storetest.Clock) store.Engine {
-		return open(t, etcd.Config{Endpoints: []string{endpoint}, Prefix: t.Name() + "/", Now: clock.Now})
+		return open(t, etcd.Config{Endpoints: []string{endpoint}, Prefix: t.Name() + "/", Now: clock.Now, Unchecked: true})
 	})
+}
+
+// TestManyExpire checks that many records all expire, and none early. It is not parallel, because
+// the suite measures the heap.
+func TestManyExpire(t *testing.T) {
+	endpoint := storetest.Etcd(t, 1, "--quota-backend-bytes", "8589934592")[0].Endpoint // the most that etcd suggests
+	clock := storetest.NewClock()
+	storetest.Expire(t, open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now, Unchecked: true}), clock, 20_000)
 }
 
 // TestTwoStores checks that two stores over one etcd each report an expiry once.
@@ -48,8 +56,8 @@ func TestTwoStores(t *testing.T) {
 	t.Parallel()
 	endpoint := serve(t)
 	clock := storetest.NewClock()
-	one := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now})
-	two := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now})
+	one := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now, Unchecked: true})
+	two := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now, Unchecked: true})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for _, e := range []*etcd.Engine{one, two} {

@@ -36,7 +36,7 @@ func (e *Engine) Get(ctx context.Context, key store.Key, r *store.Record) error 
 	if err := r.Decode(answer.Kvs[0].Value); err != nil {
 		return err
 	}
-	if r.Expired(e.config.Now()) {
+	if r.Expired(e.Now()) {
 		return store.ErrNotFound
 	}
 	return nil
@@ -50,7 +50,7 @@ const (
 
 // Scan implements store.Engine. It reads page by page; each page is a view of its own instant.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
-	return store.Scanned(q, e.config.Now, func(give func(*store.Record) bool) error {
+	return store.Scanned(ctx, q, e.Now, func(ctx context.Context, give func(*store.Record) bool) error {
 		if e.ctx.Err() != nil {
 			return store.ErrClosed
 		}

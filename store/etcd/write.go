@@ -3,10 +3,9 @@ package etcd
 import (
 	"context"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"vitrine/store"
@@ -55,7 +54,7 @@ func (e *Engine) attempt(ctx context.Context, space string, ops []store.Op) (don
 	if err != nil {
 		return false, err
 	}
-	now := e.config.Now()
+	now := e.Now()
 	for i := range ops {
 		if stored[i].revision != 0 && stored[i].record.Expired(now) {
 			if err := e.expire(ctx, &stored[i]); err != nil {
@@ -80,6 +79,11 @@ func (e *Engine) attempt(ctx context.Context, space string, ops []store.Op) (don
 		return false, &store.TooLarge{What: "ops with their tags", Size: len(changes), Limit: maxTxn}
 	}
 	answer, err := e.client.Txn(ctx).If(guards...).Then(changes...).Commit()
+	for i := range ops { // also after an error, because the write may have been done
+		if ops[i].Action == store.Put && !ops[i].Expires.IsZero() {
+			e.swept.note(ops[i].Expires)
+		}
+	}
 	if err != nil {
 		return false, e.translate(err)
 	}
@@ -96,19 +100,25 @@ func (e *Engine) attempt(ctx context.Context, space string, ops []store.Op) (don
 
 // read returns the records of the ops, all at one revision.
 func (e *Engine) read(ctx context.Context, space string, ops []store.Op) ([]storedRecord, error) {
-	gets := make([]clientv3.Op, len(ops))
+	gets, keys := make([]clientv3.Op, len(ops)), make([]store.Key, len(ops))
 	for i := range ops {
+		keys[i] = store.Key{Space: space, Name: ops[i].Name}
 		gets[i] = clientv3.OpGet(e.recordKey(space, ops[i].Name))
 	}
 	answer, err := e.client.Txn(ctx).Then(gets...).Commit()
 	if err != nil {
 		return nil, e.translate(err)
 	}
-	stored := make([]storedRecord, len(ops))
-	for i, r := range answer.Responses {
+	return decodeStored(keys, answer.Responses)
+}
+
+// decodeStored returns the records that a transaction read, one for each key.
+func decodeStored(keys []store.Key, responses []*pb.ResponseOp) ([]storedRecord, error) {
+	stored := make([]storedRecord, len(keys))
+	for i, r := range responses {
 		for _, kv := range r.GetResponseRange().Kvs {
 			stored[i].revision = kv.ModRevision
-			stored[i].record.Key = store.Key{Space: space, Name: ops[i].Name}
+			stored[i].record.Key = keys[i]
 			stored[i].record.Version = uint64(kv.ModRevision)
 			if err := stored[i].record.Decode(kv.Value); err != nil {
 				return nil, err
@@ -160,39 +170,4 @@ func (e *Engine) expire(ctx context.Context, was *storedRecord) error {
 		If(clientv3.Compare(clientv3.ModRevision(e.recordKey(key.Space, key.Name)), "=", was.revision)).
 		Then(changes...).Commit()
 	return e.translate(err)
-}
-
-// sweep deletes expired records. Several stores may sweep at once; the first one deletes the
-// record.
-func (e *Engine) sweep() error {
-	base := e.config.Prefix + "x/"
-	for {
-		end := e.expiryKey(e.config.Now().Add(time.Millisecond), "", "")[:len(base)+16]
-		due, err := e.client.Get(e.ctx, base, clientv3.WithRange(end), clientv3.WithLimit(maxTxn), clientv3.WithKeysOnly())
-		if err != nil || len(due.Kvs) == 0 {
-			return e.translate(err)
-		}
-		for _, kv := range due.Kvs {
-			if err := e.sweepOne(string(kv.Key[len(base):]), string(kv.Key)); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-func (e *Engine) sweepOne(entry, key string) error {
-	ms, err := strconv.ParseInt(entry[:16], 16, 64)
-	if err != nil {
-		return err
-	}
-	space, name, _ := strings.Cut(entry[16:], "\x00")
-	stored, err := e.read(e.ctx, space, []store.Op{{Name: name}})
-	if err != nil {
-		return err
-	}
-	if stored[0].revision == 0 || store.Milliseconds(stored[0].record.Expires) != ms {
-		_, err := e.client.Delete(e.ctx, key) // another store was faster: the entry is stale
-		return e.translate(err)
-	}
-	return e.expire(e.ctx, &stored[0])
 }

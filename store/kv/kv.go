@@ -31,6 +31,7 @@ type Config struct {
 	Now      func() time.Time // ttl counts from this time
 	MaxValue int              // bytes of a value; 0: store.MaxValue less room for its content type
 	MaxTTL   time.Duration    // 0: 10 years
+	ListTime time.Duration    // the longest duration of a list; 0: 30 s
 	Watches  int              // at the same time; 0: 1024
 	Silence  time.Duration    // interval of comments in a watch, which detect a lost client; 0: 15 s
 	Stall    time.Duration    // a watch ends if its client reads nothing for this time; 0: 30 s
@@ -52,6 +53,9 @@ func New(c Config) *API {
 	}
 	if c.MaxTTL <= 0 {
 		c.MaxTTL = 10 * 365 * 24 * time.Hour
+	}
+	if c.ListTime <= 0 {
+		c.ListTime = 30 * time.Second
 	}
 	if c.Watches <= 0 {
 		c.Watches = 1024
@@ -85,6 +89,19 @@ func Operation(r *http.Request) string {
 		return "kv batch"
 	}
 	return "kv other"
+}
+
+// Answer returns how many bytes of memory a large answer may take: that of a list with values. It has
+// the values, their base64 in a buffer that doubles as it grows, and a copy of that. Other answers are
+// small: 0.
+func Answer(r *http.Request) int64 {
+	if Operation(r) != "kv list" || r.URL.RawQuery == "" {
+		return 0
+	}
+	if values, _ := parseFlag(r.URL.Query().Get("values")); !values {
+		return 0
+	}
+	return 6 * listBytes
 }
 
 // ServeHTTP serves a request below Root.
@@ -190,6 +207,7 @@ func describe(err error) *Error {
 		own      *Error
 		conflict *store.Conflict
 		busy     *store.Busy
+		late     *store.Late
 		large    *store.TooLarge
 		invalid  *store.Invalid
 		behind   *store.Behind
@@ -208,6 +226,8 @@ func describe(err error) *Error {
 		return e
 	case errors.As(err, &busy):
 		return &Error{Status: http.StatusServiceUnavailable, Title: err.Error(), retry: busy.RetryAfter}
+	case errors.As(err, &late):
+		return &Error{Status: http.StatusServiceUnavailable, Title: err.Error(), retry: time.Second}
 	case errors.As(err, &large):
 		return &Error{Status: http.StatusRequestEntityTooLarge, Title: err.Error()}
 	case errors.As(err, &body):

@@ -301,3 +301,14 @@ func TestClosing(t *testing.T) {
 		t.Error("no Retry-After")
 	}
 }
+
+// TestAnswersThatAreLarge checks that a list with values counts as a large answer, and nothing else.
+func TestAnswersThatAreLarge(t *testing.T) {
+	for target, large := range map[string]bool{
+		"/kv?values=true": true, "/kv/?prefix=a&values=1": true, "/kv": false, "/kv?values=false": false, "/kv/key?values=true": false,
+	} {
+		if got := kv.Answer(httptest.NewRequest(http.MethodGet, target, nil)); (got > 0) != large {
+			t.Errorf("%s: %d bytes", target, got)
+		}
+	}
+}

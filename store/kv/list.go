@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -64,13 +65,15 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, space string) error {
 	if err := errors.Join(checkText("prefix", q.Prefix), checkText("after", q.After)); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), a.config.ListTime, &store.Late{After: a.config.ListTime})
+	defer cancel()
 	l := List{Records: []Entry{}}
 	room := listBytes
-	for record, err := range a.config.Engine.Scan(r.Context(), q) {
-		if err != nil {
+	for record, err := range a.config.Engine.Scan(ctx, q) {
+		if err != nil && (len(l.Records) == 0 || !isLate(err)) {
 			return err
 		}
-		if len(l.Records) == limit || room <= 0 {
+		if err != nil || len(l.Records) == limit || room <= 0 {
 			l.Next = l.Records[len(l.Records)-1].Key
 			break
 		}
@@ -82,6 +85,11 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, space string) error {
 		l.Records = append(l.Records, e)
 	}
 	return answer(w, http.StatusOK, l)
+}
+
+func isLate(err error) bool {
+	var late *store.Late
+	return errors.As(err, &late)
 }
 
 func parseFlag(s string) (bool, error) {

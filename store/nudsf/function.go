@@ -4,6 +4,7 @@
 package nudsf
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,8 @@ type Config struct {
 	Limits        wire.Limits      // zero: wire.DefaultLimits
 	Storages      []string         // "realm/storage"; none: every storage exists
 	Subscriptions int              // per storage, at most; default 1000
+	SearchTime    time.Duration    // the longest duration of a search or a deletion by filter; default 1 min
+	SearchBytes   int64            // bytes that all searches and deletions by filter hold at the same time; default 256 MiB
 	APIRoot       string           // "https://store.example:8443"; empty: URIs in answers and notifications are paths
 	Allow         []string         // allowed hosts of callbacks, see callback.ParseTargets; none: every host that is not denied
 	Own           []netip.AddrPort // this product's own listeners, which never get callbacks
@@ -67,9 +70,9 @@ func New(c Config) (*Function, error) {
 	if c.Limits == (wire.Limits{}) {
 		c.Limits = wire.DefaultLimits()
 	}
-	if c.Subscriptions == 0 {
-		c.Subscriptions = 1000
-	}
+	c.Subscriptions = cmp.Or(c.Subscriptions, 1000)
+	c.SearchTime = cmp.Or(c.SearchTime, time.Minute)
+	c.SearchBytes = cmp.Or(c.SearchBytes, 256<<20)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -81,6 +84,7 @@ func New(c Config) (*Function, error) {
 	shared := rest.Config{
 		Engine: c.Engine, Agenda: f.Agenda, Sender: f.Sender, Clock: c.Clock, Log: c.Log,
 		Limits: c.Limits, Storages: storages, APIRoot: c.APIRoot,
+		SearchTime: c.SearchTime, Room: rest.NewRoom(c.SearchBytes),
 	}
 	f.Records, f.Timers = newAPI(shared, c.Subscriptions), timer.New(shared)
 	return f, nil

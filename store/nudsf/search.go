@@ -1,10 +1,11 @@
 package nudsf
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
 
@@ -19,11 +20,35 @@ const (
 	metaAndBlocks = "META_AND_BLOCKS"
 )
 
-// Limits of the results of one search. The count continues beyond them.
+// Limits of the results of one search, besides rest.MaxAnswer. The count continues beyond them.
 const (
 	maxReferences = 10_000
-	maxPayload    = 16 << 20 // bytes of records
+	maxPayload    = rest.MaxAnswer // bytes of records
 )
+
+// Answer returns how many bytes of memory a large answer may take: the records of a search and their
+// JSON, or all subscriptions of a storage. Other answers are small: 0.
+func Answer(r *http.Request) int64 {
+	switch {
+	case rest.Method(r) != "get":
+		return 0
+	case strings.HasSuffix(r.URL.Path, "/subs-to-notify"):
+		return maxPayload
+	case r.URL.RawQuery == "" || Operation(r) != "nudsf search get":
+		return 0
+	}
+	q := rest.ReadQuery(r)
+	if !q.Has("retrieve-records") {
+		return 0
+	}
+	return 3 * payloadOf(q)
+}
+
+// payloadOf returns how many bytes of records a search may return at most. The parameter is in
+// kilo-octets.
+func payloadOf(q *rest.Query) int64 {
+	return int64(min(q.Count("max-payload-size", maxPayload>>10), maxPayload>>10)) << 10
+}
 
 // A searchRequest is the query of a search.
 type searchRequest struct {
@@ -42,8 +67,7 @@ func (a *API) readSearch(r *http.Request) (searchRequest, error) {
 		limit:  min(q.Count("limit-range", maxReferences), maxReferences),
 		count:  q.Bool("count-indicator"),
 	}
-	payload := q.Count("max-payload-size", maxPayload>>10) // kilo-octets
-	s.payload = min(payload, maxPayload>>10) << 10
+	s.payload = int(payloadOf(q))
 	s.retrieve, _ = q.Text("retrieve-records")
 	if err := q.Err(); err != nil {
 		return s, err
@@ -69,7 +93,9 @@ func (a *API) searchRecords(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	result, err := rest.Long(w, func() (wire.SearchResult, error) { return a.search(r.Context(), at.Space(), s) })
+	ctx, hold, end := a.Begin(r)
+	defer end()
+	result, err := rest.Long(w, func() (searchResult, error) { return a.search(ctx, hold, at.Space(), s) })
 	if err != nil {
 		return err
 	}
@@ -80,11 +106,21 @@ func (a *API) searchRecords(w http.ResponseWriter, r *http.Request) error {
 	return rest.JSON(w, http.StatusOK, result)
 }
 
-func (a *API) search(ctx context.Context, space string, s searchRequest) (wire.SearchResult, error) {
-	var result wire.SearchResult
+// A searchResult is a wire.SearchResult with records that are encoded already.
+type searchResult struct {
+	Count           int                        `json:"count"`
+	References      []string                   `json:"references,omitempty"`
+	MatchingRecords map[string]json.RawMessage `json:"matchingRecords,omitempty"`
+}
+
+// search returns the records that match. The answer holds results up to the first one that has no
+// room, so that it keeps the order. The count continues.
+func (a *API) search(ctx context.Context, hold *rest.Hold, space string, s searchRequest) (searchResult, error) {
+	result := searchResult{MatchingRecords: map[string]json.RawMessage{}}
+	references := rest.NewIDs(hold)
 	now := a.Clock()
-	size := 0
-	for r, err := range rest.Records(ctx, a.Engine, space, kindRecord, s.filter) {
+	left, full := s.payload, s.count
+	for r, err := range rest.Records(ctx, a.Engine, hold, space, kindRecord, s.filter) {
 		if err != nil {
 			return result, fmt.Errorf("search %s: %w", space, err)
 		}
@@ -96,45 +132,44 @@ func (a *API) search(ctx context.Context, space string, s searchRequest) (wire.S
 			continue
 		}
 		result.Count++
-		if s.count || result.Count > s.limit {
+		if full = full || result.Count > s.limit; full {
 			continue
 		}
 		id := strings.TrimPrefix(r.Key.Name, kindRecord)
 		if s.retrieve == "" {
-			result.References = append(result.References, a.uri(space, "records", id))
+			uri := a.uri(space, "records", id)
+			if err := references.Reserve(uri); err == nil {
+				references.Add(uri)
+			} else if full = errors.Is(err, rest.ErrEnough); !full {
+				return result, err
+			}
 			continue
 		}
-		found, n := retrieved(e, s.retrieve, len(r.Meta))
-		if size += n; size > s.payload {
-			size = math.MaxInt32 // skip all later records, so that the answer keeps the order
+		text, err := retrieved(e, s.retrieve)
+		if err != nil {
+			return result, fmt.Errorf("write record %s: %w", id, err)
+		}
+		size := rest.TextSize(id) + len(text) + len(":")
+		if left -= size; left < 0 {
+			full = true
 			continue
 		}
-		if result.MatchingRecords == nil {
-			result.MatchingRecords = map[string]wire.Record{}
+		if err := hold.Take(2 * size); err != nil { // the answer is encoded once more
+			return result, err
 		}
-		result.MatchingRecords[id] = found
+		result.MatchingRecords[id] = text
 	}
+	result.References = references.List
 	return result, nil
 }
 
-// retrieved returns the requested part of a record, in its own memory, and about how many bytes it
-// takes in the answer.
-func retrieved(e *entry, what string, header int) (wire.Record, int) {
-	size := header + 64
-	for name, values := range e.Meta.Tags {
-		for _, v := range values {
-			size += len(name) + len(v) + 8
-		}
-	}
+// retrieved returns the requested part of a record, encoded.
+func retrieved(e *entry, what string) (json.RawMessage, error) {
 	r := wire.Record{Meta: e.Meta}
 	if what == metaAndBlocks {
-		for _, b := range e.Blocks {
-			b.Content = append([]byte(nil), b.Content...)
-			r.Blocks = append(r.Blocks, b)
-			size += len(b.Content)*4/3 + 128 // base64
-		}
+		r.Blocks = e.Blocks
 	}
-	return r, size
+	return json.Marshal(r)
 }
 
 // deleteRecords deletes the records that a filter matches, TS 29.598 clause 5.2.2.5.5.
@@ -151,33 +186,63 @@ func (a *API) deleteRecords(w http.ResponseWriter, r *http.Request) error {
 	if filter == nil {
 		return wire.BadParam(wire.CauseQueryMissing, "filter", "is needed; GTE of the empty tag and value matches everything")
 	}
-	deleted, err := rest.Long(w, func() ([]string, error) { return a.deleteMatching(r.Context(), at.Space(), filter) })
+	ctx, hold, end := a.Begin(r)
+	defer end()
+	deleted, err := rest.Long(w, func() (wire.RecordIDList, error) { return a.deleteMatching(ctx, hold, at.Space(), filter) })
 	if err != nil {
 		return err
 	}
-	if len(deleted) == 0 {
+	if len(deleted.RecordIDList) == 0 {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return rest.JSON(w, http.StatusOK, wire.RecordIDList{RecordIDList: deleted})
+	return rest.JSON(w, http.StatusOK, deleted)
 }
 
-// deleteMatching deletes the records that match. It checks a record again if it changes meanwhile.
-func (a *API) deleteMatching(ctx context.Context, space string, f *wire.Filter) ([]string, error) {
-	var deleted []string
-	batch := newBatch(a, space)
-	for r, err := range rest.Records(ctx, a.Engine, space, kindRecord, f) {
-		if err != nil {
-			return deleted, fmt.Errorf("search %s: %w", space, err)
+// deleteMatching deletes the records that match, until it reaches a bound.
+func (a *API) deleteMatching(ctx context.Context, hold *rest.Hold, space string, f *wire.Filter) (wire.RecordIDList, error) {
+	deleted := rest.NewIDs(hold)
+	err := a.deleteEach(ctx, hold, space, f, deleted)
+	incomplete, err := rest.Ended(deleted, rest.Cut(ctx, err))
+	return wire.RecordIDList{RecordIDList: deleted.List, Incomplete: incomplete}, err
+}
+
+// deleteEach deletes the records that match, and adds their IDs to deleted. It checks a record again
+// if it changes meanwhile.
+func (a *API) deleteEach(ctx context.Context, hold *rest.Hold, space string, f *wire.Filter, deleted *rest.IDs) error {
+	batch, held := newBatch(a, space), 0
+	for r, err := range rest.Records(ctx, a.Engine, hold, space, kindRecord, f) {
+		if err == nil {
+			err = deleted.Reserve(strings.TrimPrefix(r.Key.Name, kindRecord))
 		}
-		done, err := batch.add(ctx, r, f)
-		deleted = append(deleted, done...)
+		if errors.Is(err, rest.ErrEnough) {
+			done, failed := batch.flush(ctx, f)
+			deleted.Add(done...)
+			if failed != nil {
+				return failed
+			}
+			return err
+		}
+		if err == nil {
+			err = hold.Take(r.Held())
+		}
 		if err != nil {
-			return deleted, err
+			return fmt.Errorf("search %s: %w", space, err)
+		}
+		held += r.Held()
+		done, err := batch.add(ctx, r, f)
+		deleted.Add(done...)
+		if err != nil {
+			return err
+		}
+		if len(batch.ops) == 0 {
+			hold.Give(held)
+			held = 0
 		}
 	}
 	done, err := batch.flush(ctx, f)
-	return append(deleted, done...), err
+	deleted.Add(done...)
+	return err
 }
 
 // A batch deletes several records with one write.
@@ -206,7 +271,9 @@ func (b *batch) add(ctx context.Context, r *store.Record, f *wire.Filter) ([]str
 	if e.expired(b.api.Clock()) {
 		return nil, nil // consumers do not see it, and the agenda deletes it
 	}
-	e.Record, _ = retrieved(e, metaAndBlocks, 0) // the memory of r belongs to the scan
+	for i, b := range e.Blocks { // the memory of r belongs to the scan
+		e.Blocks[i].Content = bytes.Clone(b.Content)
+	}
 	b.bytes += len(r.Value)
 	b.ids = append(b.ids, strings.TrimPrefix(r.Key.Name, kindRecord))
 	b.ops = append(b.ops, store.Op{Action: store.Delete, Name: r.Key.Name, If: store.Condition{Version: r.Version}})

@@ -1,6 +1,8 @@
 package nudsf
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -24,5 +26,25 @@ func TestBatchOwns(t *testing.T) {
 	copy(r.Value, "new")
 	if got := string(b.entries[0].Blocks[0].Content); got != "old" {
 		t.Errorf("the record to delete holds %q", got)
+	}
+}
+
+// TestAnswersThatAreLarge checks which requests count as ones with a large answer.
+func TestAnswersThatAreLarge(t *testing.T) {
+	const records = "/nudsf-dr/v1/Realm/Storage/records"
+	for target, want := range map[string]int64{
+		records: 0, records + "?limit-range=10": 0, records + "/one?retrieve-records=META_AND_BLOCKS": 0,
+		records + "?retrieve-records=META_AND_BLOCKS":                       3 * maxPayload,
+		records + "?retrieve%2Drecords=ONLY_META&max-payload-size=10":       3 * 10 << 10,
+		records + "?retrieve-records=ONLY_META&max-payload-size=2000000000": 3 * maxPayload,
+		"/nudsf-dr/v1/Realm/Storage/subs-to-notify":                         maxPayload,
+		"/nudsf-dr/v1/Realm/Storage/subs-to-notify/one":                     0,
+	} {
+		if got := Answer(httptest.NewRequest(http.MethodGet, target, nil)); got != want {
+			t.Errorf("%s: %d bytes, want %d", target, got, want)
+		}
+	}
+	if got := Answer(httptest.NewRequest(http.MethodDelete, records+"?retrieve-records=ONLY_META", nil)); got != 0 {
+		t.Errorf("a deletion: %d bytes", got)
 	}
 }

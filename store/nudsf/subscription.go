@@ -133,9 +133,11 @@ func (a *API) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
+	ctx, hold, end := a.Begin(r)
+	defer end()
 	list := []wire.Subscription{}
 	now := a.Clock()
-	for record, err := range a.Engine.Scan(r.Context(), store.Query{Space: at.Space(), Prefix: kindSubscription}) {
+	for record, err := range a.Engine.Scan(ctx, store.Query{Space: at.Space(), Prefix: kindSubscription}) {
 		if err != nil {
 			return fmt.Errorf("read subscriptions: %w", err)
 		}
@@ -146,9 +148,13 @@ func (a *API) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
 		if len(list) >= limit {
 			break
 		}
-		if !s.expired(now) {
-			list = append(list, s.Subscription)
+		if s.expired(now) {
+			continue
 		}
+		if err := hold.Take(2 * record.Held()); err != nil { // the list, and the answer
+			return err
+		}
+		list = append(list, s.Subscription)
 	}
 	return rest.JSON(w, http.StatusOK, list)
 }

@@ -59,7 +59,7 @@ const (
 
 // Scan implements store.Engine. It reads page by page; each page is a view of its own instant.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
-	return store.Scanned(q, e.config.Now, func(give func(*store.Record) bool) error {
+	return store.Scanned(ctx, q, e.config.Now, func(ctx context.Context, give func(*store.Record) bool) error {
 		if e.ctx.Err() != nil {
 			return store.ErrClosed
 		}
@@ -303,16 +303,10 @@ func (e *Engine) Gauges(ctx context.Context) (store.Gauges, error) {
 	if e.ctx.Err() != nil {
 		return s, store.ErrClosed
 	}
-	spaces, err := e.client.SMembers(ctx, e.spacesKey()).Result()
-	if err != nil {
-		return s, e.translate(err)
-	}
-	for _, space := range spaces {
+	err := e.eachSpace(ctx, func(space string) error {
 		n, err := e.client.HLen(ctx, e.keys(space)[keyRecords]).Result()
-		if err != nil {
-			return s, e.translate(err)
-		}
 		s.Records += n
-	}
-	return s, nil
+		return err
+	})
+	return s, e.translate(err)
 }

@@ -8,8 +8,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,9 +54,6 @@ type Engine struct {
 	once     sync.Once
 	loops    sync.WaitGroup
 	closeErr error
-
-	mu     sync.Mutex
-	spaces map[string]struct{} // spaces known to be in the list of spaces
 }
 
 // LogTo sends the log of the Redis client library to log, for the whole process. Call it before
@@ -79,7 +78,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	c.Watches = cmp.Or(c.Watches, 256)
 	c.Check = cmp.Or(c.Check, 10*time.Second)
 	c.Sweep = cmp.Or(c.Sweep, 250*time.Millisecond)
-	e := &Engine{config: c, client: connect(c, c.Pool), watcher: connect(c, c.Watches), spaces: map[string]struct{}{}}
+	e := &Engine{config: c, client: connect(c, c.Pool), watcher: connect(c, c.Watches)}
 	e.scripts.write, e.scripts.sweep, e.scripts.read = redis.NewScript(writeSource), redis.NewScript(sweepSource), redis.NewScript(readSource)
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p, err := e.ask(ctx)
@@ -198,6 +197,8 @@ func (e *Engine) Close() error {
 }
 
 // keys are the keys of one space, in the order that the scripts expect. All lie in one hash slot.
+// When a space has lost its last record, keyRevision stays, so that no version comes back, and
+// keyLog stays until it expires.
 type keys []string
 
 const (
@@ -208,15 +209,57 @@ const (
 	keyExpiry          // sorted set: names, scored by expiry in Unix milliseconds
 	keyRevision        // counter
 	keyLog             // stream of changes; the entry IDs are revisions
+	keySpaces          // set of the group's spaces that have records
 )
 
-// keys returns the names of a space's keys. Escaping keeps braces out of the hash tag.
+// groups is the number of groups of spaces. A script may change a space and the set of spaces only
+// if both lie in one hash slot. So each group has a slot and a set.
+const groups = 64
+
+// keys returns the names of a space's keys. Escaping makes a key of one space unlike those of
+// others.
 func (e *Engine) keys(space string) keys {
-	base := e.config.Prefix + ":{" + url.QueryEscape(space) + "}:"
-	return keys{base + "r", base + "n", base + "t", base + "i", base + "x", base + "v", base + "l"}
+	group := crc32.ChecksumIEEE([]byte(space)) % groups
+	base := e.groupKey(group) + url.QueryEscape(space) + ":"
+	return keys{base + "r", base + "n", base + "t", base + "i", base + "x", base + "v", base + "l", e.spacesKey(group)}
 }
 
-func (e *Engine) spacesKey() string { return e.config.Prefix + ":spaces" }
+// groupKey returns the beginning of a group's keys. The braces hold what Redis hashes to a slot.
+func (e *Engine) groupKey(group uint32) string {
+	return e.config.Prefix + ":{" + strconv.FormatUint(uint64(group), 10) + "}:"
+}
+
+// spacesKey returns the key of a group's set of spaces. A space's own keys have one more colon.
+func (e *Engine) spacesKey(group uint32) string { return e.groupKey(group) + "spaces" }
+
+// eachSpace calls do for each space that has records.
+func (e *Engine) eachSpace(ctx context.Context, do func(space string) error) error {
+	var sizes [groups]*redis.IntCmd
+	_, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for g := range sizes {
+			sizes[g] = p.SCard(ctx, e.spacesKey(uint32(g)))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for g, size := range sizes {
+		if size.Val() == 0 {
+			continue
+		}
+		spaces := e.client.SScan(ctx, e.spacesKey(uint32(g)), 0, "", page).Iterator()
+		for spaces.Next(ctx) {
+			if err := do(spaces.Val()); err != nil {
+				return fmt.Errorf("space %s: %w", spaces.Val(), err)
+			}
+		}
+		if err := spaces.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // translate maps errors of Redis to errors of store.Engine.
 func (e *Engine) translate(err error) error {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -129,6 +130,14 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestManyExpire checks that many records all expire, and none early. It is not parallel, because
+// the suite measures the heap.
+func TestManyExpire(t *testing.T) {
+	clock := storetest.NewClock()
+	e := open(t, redis.Config{Addresses: []string{storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")}, Now: clock.Now})
+	storetest.Expire(t, e, clock, 20_000)
+}
+
 // TestPromisesChange checks that the promises change when the server gets a replica or is
 // reconfigured.
 func TestPromisesChange(t *testing.T) {
@@ -172,7 +181,7 @@ func TestLogBytes(t *testing.T) {
 	}
 	server := goredis.NewClient(&goredis.Options{Addr: address})
 	defer server.Close()
-	const log = "vitrine:{s}:l"
+	log := server.Keys(t.Context(), "vitrine:{*}:s:l").Val()[0]
 	if n := server.XLen(t.Context(), log).Val(); n < 16 || n > 40 {
 		t.Errorf("%d changes of 512 KiB are kept; want about 32, which are 16 MiB", n)
 	}
@@ -203,6 +212,83 @@ func TestLogBytes(t *testing.T) {
 	}
 	if err := from(writes); err != nil {
 		t.Errorf("from the last change but one: %v", err)
+	}
+}
+
+// A roll asks a server whether a space is in the set of spaces, and whether it has records.
+type roll struct {
+	server *goredis.Client
+	keys   string // prefix of the group's keys
+}
+
+// differs reports whether only one of both is so, at one instant.
+func (r *roll) differs(t *testing.T, space string) bool {
+	t.Helper()
+	var listed *goredis.BoolCmd
+	var records *goredis.IntCmd
+	_, err := r.server.TxPipelined(t.Context(), func(p goredis.Pipeliner) error {
+		listed, records = p.SIsMember(t.Context(), r.keys+"spaces", space), p.HLen(t.Context(), r.keys+space+":r")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listed.Val() != (records.Val() > 0)
+}
+
+// TestSpaces checks that the set of spaces has a space as long as it has records, at every instant
+// of writes, deletions and expiries by two stores, and that it is empty in the end.
+func TestSpaces(t *testing.T) {
+	t.Parallel()
+	address := storetest.Redis(t)
+	server := goredis.NewClient(&goredis.Options{Addr: address})
+	defer server.Close()
+	stores := []*redis.Engine{open(t, redis.Config{Addresses: []string{address}, Now: time.Now}), open(t, redis.Config{Addresses: []string{address}, Now: time.Now})}
+	put := store.Op{Action: store.Put, Name: "a"}
+	remove := store.Op{Action: store.Delete, Name: "a"}
+	if err := stores[0].Write(t.Context(), "s", put); err != nil {
+		t.Fatal(err)
+	}
+	r := &roll{server: server, keys: strings.TrimSuffix(server.Keys(t.Context(), "vitrine:{*}:s:r").Val()[0], "s:r")}
+	var writers sync.WaitGroup
+	done := make(chan struct{})
+	for i := range 4 {
+		writers.Go(func() {
+			for n := range 500 {
+				op := []store.Op{put, remove, put}[n%3]
+				if n%3 == 2 {
+					op.Expires = time.Now().Add(time.Millisecond)
+				}
+				if err := stores[i%2].Write(t.Context(), "s", op); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	go func() { writers.Wait(); close(done) }()
+	defer writers.Wait()
+	for looking := true; looking; {
+		select {
+		case <-done:
+			looking = false
+		default:
+		}
+		if r.differs(t, "s") {
+			t.Fatal("the set of spaces has a space without records, or lacks one with records")
+		}
+	}
+	if err := stores[0].Write(t.Context(), "s", remove); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Await(t, "empty set of spaces", func() bool { return server.Exists(t.Context(), r.keys+"spaces").Val() == 0 })
+	put.Expires = time.Now().Add(time.Millisecond)
+	if err := stores[1].Write(t.Context(), "s", put); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Await(t, "expiry in a space that was empty", func() bool { return server.Exists(t.Context(), r.keys+"s:r").Val() == 0 })
+	if r.differs(t, "s") {
+		t.Error("the set has a space whose last record expired")
 	}
 }
 

@@ -1,7 +1,7 @@
 -- Removes what is due. KEYS as in redis.go; ARGV: now (Unix ms), length of the
--- log, how many at most. Answers how many it removed.
-local R, N, T, I, X, V, L = unpack(KEYS)
-local due = redis.call('ZRANGEBYSCORE', X, '-inf', ARGV[1], 'LIMIT', 0, ARGV[3])
+-- log, space, how many at most. Answers how many it removed.
+local R, N, T, I, X, V, L, S = unpack(KEYS)
+local due = redis.call('ZRANGEBYSCORE', X, '-inf', ARGV[1], 'LIMIT', 0, ARGV[4])
 for _, name in ipairs(due) do
   local raw = redis.call('HGET', R, name)
   local packed = redis.call('HGET', I, name)
@@ -20,4 +20,5 @@ for _, name in ipairs(due) do
     redis.call('EXPIRE', L, 3600)
   end
 end
+if redis.call('HLEN', R) == 0 then redis.call('SREM', S, ARGV[3]) end
 return #due

@@ -26,11 +26,8 @@ func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error
 	if e.ctx.Err() != nil {
 		return store.ErrClosed
 	}
-	if err := e.enlist(ctx, space); err != nil {
-		return err
-	}
-	args := make([]any, 0, 2+8*len(ops))
-	args = append(args, e.config.Now().UnixMilli(), e.config.History)
+	args := make([]any, 0, 3+8*len(ops))
+	args = append(args, e.config.Now().UnixMilli(), e.config.History, space)
 	for i := range ops {
 		args = appendOp(args, &ops[i])
 	}
@@ -76,41 +73,17 @@ func appendOp(args []any, o *store.Op) []any {
 	return args
 }
 
-// enlist adds a space to the list of spaces to sweep, once.
-func (e *Engine) enlist(ctx context.Context, space string) error {
-	e.mu.Lock()
-	_, known := e.spaces[space]
-	e.mu.Unlock()
-	if known {
-		return nil
-	}
-	if err := e.client.SAdd(ctx, e.spacesKey(), space).Err(); err != nil {
-		return e.translate(err)
-	}
-	e.mu.Lock()
-	e.spaces[space] = struct{}{}
-	e.mu.Unlock()
-	return nil
-}
-
 const sweepRecords = 256 // per script, so that a sweep does not block other requests for long
 
+// sweep removes expired records of all spaces.
 func (e *Engine) sweep() error {
-	spaces, err := e.client.SMembers(e.ctx, e.spacesKey()).Result()
-	if err != nil {
-		return err
-	}
-	for _, space := range spaces {
+	return e.eachSpace(e.ctx, func(space string) error {
 		for {
 			now := strconv.FormatInt(e.config.Now().UnixMilli(), 10)
-			n, err := e.scripts.sweep.Run(e.ctx, e.client, e.keys(space), now, e.config.History, sweepRecords).Int()
-			if err != nil {
-				return fmt.Errorf("space %s: %w", space, err)
-			}
-			if n < sweepRecords {
-				break
+			n, err := e.scripts.sweep.Run(e.ctx, e.client, e.keys(space), now, e.config.History, space, sweepRecords).Int()
+			if err != nil || n < sweepRecords {
+				return err
 			}
 		}
-	}
-	return nil
+	})
 }

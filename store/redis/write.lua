@@ -1,9 +1,9 @@
--- One Write. KEYS as in redis.go: records, names, tags, indexed, expiry, revision, log.
--- ARGV: now (Unix ms), length of the log, then for each op: action, name,
+-- One Write. KEYS as in redis.go: records, names, tags, indexed, expiry, revision, log, spaces.
+-- ARGV: now (Unix ms), length of the log, space, then for each op: action, name,
 -- condition, version (16 hex digits or ""), record, expiry (Unix ms, 0 never),
 -- count of tags, tags. Answers version and existed (0 or 1) for each op, or
 -- -1, index of the op, version it has, when a condition does not hold.
-local R, N, T, I, X, V, L = unpack(KEYS)
+local R, N, T, I, X, V, L, S = unpack(KEYS)
 local now, length = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local function log(change, name, raw, existed)
@@ -31,7 +31,7 @@ local function remove(change, name, raw)
   return log(change, name, raw, 1)
 end
 
-local ops, at = {}, 3
+local ops, at = {}, 4
 while at <= #ARGV do
   local o = {action = ARGV[at], name = ARGV[at + 1], condition = ARGV[at + 2], version = ARGV[at + 3],
     record = ARGV[at + 4], expires = tonumber(ARGV[at + 5]), tags = {}}
@@ -64,11 +64,12 @@ for _, o in ipairs(ops) do
   end
 end
 
-local results = {}
+local results, changed = {}, false
 for _, o in ipairs(ops) do
   local existed = o.has ~= '' and 1 or 0
   local version = existed == 1 and tonumber(o.has, 16) or 0
   if o.action == 'p' then
+    changed = true
     if o.lapsed then remove('x', o.name, o.old) else unindex(o.name) end
     local raw = string.format('%016x', tonumber(redis.call('GET', V) or '0') + 1) .. o.record
     redis.call('HSET', R, o.name, raw)
@@ -80,9 +81,15 @@ for _, o in ipairs(ops) do
     if o.expires ~= 0 then redis.call('ZADD', X, o.expires, o.name) end
     version = log('w', o.name, raw, existed)
   elseif o.action == 'd' and existed == 1 then
+    changed = true
     version = remove('d', o.name, o.old)
   end
   results[#results + 1] = version
   results[#results + 1] = existed
+end
+-- The set has the spaces that have records. A script is atomic, so no other
+-- write comes between the last deletion and this.
+if changed then
+  if redis.call('HLEN', R) == 0 then redis.call('SREM', S, ARGV[3]) else redis.call('SADD', S, ARGV[3]) end
 end
 return results

@@ -1,10 +1,14 @@
 package service
 
 import (
+	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -45,7 +49,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		}
 		from := sourceOf(c.RemoteAddr())
 		if l.sources.take(from) {
-			return &counted{Conn: c, free: func() { l.sources.free(from); <-l.slots }}, nil
+			return &counted{Conn: c, from: from, free: func(used bool) { l.sources.free(from, used); <-l.slots }}, nil
 		}
 		_ = c.Close() // nothing was read or written
 		<-l.slots
@@ -60,19 +64,54 @@ func (l *limited) Close() error {
 // counted releases its slot once, when it is closed.
 type counted struct {
 	net.Conn
-	free func()
+	from netip.Addr
+	used atomic.Bool // had a complete request
+	free func(used bool)
 	once sync.Once
 }
 
 func (c *counted) Close() error {
-	c.once.Do(c.free)
+	c.once.Do(func() { c.free(c.used.Load()) })
 	return c.Conn.Close()
+}
+
+// connectionKey is the key of a request's connection in its context.
+type connectionKey struct{}
+
+// withConnection is for http.Server.ConnContext.
+func withConnection(ctx context.Context, c net.Conn) context.Context {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+// connectionOf returns the connection of a request; nil if it did not come through a listener.
+func connectionOf(r *http.Request) *counted {
+	c, _ := r.Context().Value(connectionKey{}).(*counted)
+	return c
+}
+
+// noteRequest notes that the connection has had a complete request.
+func noteRequest(r *http.Request) {
+	if c := connectionOf(r); c != nil && !c.used.Load() {
+		c.used.Store(true)
+	}
+}
+
+// clientOf returns the source of a request.
+func clientOf(r *http.Request) netip.Addr {
+	if c := connectionOf(r); c != nil {
+		return c.from
+	}
+	return netip.Addr{}
 }
 
 // sources counts the connections from each source.
 type sources struct {
 	most    int
 	refused prometheus.Counter
+	unused  prometheus.Counter // connections that ended without a request
 	log     *slog.Logger
 
 	mu    sync.Mutex
@@ -100,7 +139,10 @@ func (s *sources) take(from netip.Addr) bool {
 	return true
 }
 
-func (s *sources) free(from netip.Addr) {
+func (s *sources) free(from netip.Addr, used bool) {
+	if !used {
+		s.unused.Inc()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.count[from]--; s.count[from] == 0 {

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,6 +32,7 @@ type Config struct {
 
 	InFlight    int           // requests at the same time; beyond it 503; default 1024
 	Bodies      int64         // bytes of request bodies at the same time; beyond it 503; default 64 MiB
+	Answers     int64         // bytes of large answers at the same time, see Route.Answer; beyond it 503; default 256 MiB
 	Connections int           // at the same time; more wait to be accepted; default 4096
 	PerSource   int           // connections from one address (IPv6: /64); more are closed; default 1024
 	Grace       time.Duration // how long requests may take to finish at shutdown; default 5 s
@@ -48,13 +48,23 @@ type Route struct {
 	Handler   http.Handler
 	Operation func(*http.Request) string // operation name for metrics; "": not measured and not limited
 	Open      bool                       // needs no token
+	Answer    func(*http.Request) int64  // bytes of memory that a large answer may take; 0: it is small; nil: all are
+}
+
+// answer returns how many bytes the answer to a request may take, if it is a large one.
+func (r *Route) answer(request *http.Request) int64 {
+	if r.Answer == nil {
+		return 0
+	}
+	return r.Answer(request)
 }
 
 // Service is an http.Handler with limits, access control and metrics.
 type Service struct {
 	config   Config
-	inFlight atomic.Int64
-	bodies   atomic.Int64
+	requests *budget
+	bodies   *budget
+	answers  *budget
 	refused  *prometheus.CounterVec
 	watch    *Watch
 }
@@ -63,6 +73,7 @@ type Service struct {
 func New(c Config) *Service {
 	c.InFlight = cmp.Or(c.InFlight, 1024)
 	c.Bodies = cmp.Or(c.Bodies, 64<<20)
+	c.Answers = cmp.Or(c.Answers, 256<<20)
 	c.Connections = cmp.Or(c.Connections, 4096)
 	c.PerSource = cmp.Or(c.PerSource, 1024)
 	c.Grace = cmp.Or(c.Grace, 5*time.Second)
@@ -70,17 +81,18 @@ func New(c Config) *Service {
 	c.Share = cmp.Or(c.Share, 0.01)
 	c.Every = cmp.Or(c.Every, 10*time.Second)
 	s := &Service{
-		config: c,
-		watch:  newWatch(c.Slow, c.Share, c.Every, c.Logger),
+		config:   c,
+		requests: newBudget(int64(c.InFlight)), bodies: newBudget(c.Bodies), answers: newBudget(c.Answers),
+		watch: newWatch(c.Slow, c.Share, c.Every, c.Logger),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, requests, bodies; connections, by cause source.",
+			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, size, requests, bodies, answers; connections, by cause: source, or head if they ended without a request.",
 		}, []string{"cause"}),
 	}
 	c.Registry.MustRegister(s.refused, s.watch,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "vitrine_store_requests_in_flight", Help: "Requests in progress.",
-		}, func() float64 { return float64(s.inFlight.Load()) }))
-	for _, cause := range []string{"token", "requests", "bodies", "source"} {
+		}, func() float64 { return float64(s.requests.taken()) }))
+	for _, cause := range []string{"token", "size", "requests", "bodies", "answers", "source", "head"} {
 		s.refused.WithLabelValues(cause)
 	}
 	return s
@@ -93,6 +105,7 @@ func (s *Service) Past() []string { return s.watch.Past() }
 // ServeHTTP passes a request to its route, or refuses it.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route := s.route(r.URL.Path)
+	noteRequest(r)
 	if route == nil {
 		refuse(w, http.StatusNotFound, "no such path")
 		return
@@ -126,24 +139,39 @@ func (s *Service) route(path string) *Route {
 	return nil
 }
 
+// maxBody is the length of the longest body that any route takes, in bytes, with its framing.
+const maxBody = 5 << 20
+
 // measured serves a request within the limits and measures its duration.
 func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route, operation string) {
 	began := time.Now()
-	defer s.inFlight.Add(-1)
-	if s.inFlight.Add(1) > int64(s.config.InFlight) {
+	if r.ContentLength > maxBody {
+		s.refused.WithLabelValues("size").Inc()
+		refuse(w, http.StatusRequestEntityTooLarge, "the body is too long")
+		return
+	}
+	from := clientOf(r)
+	if !s.requests.take(from, 1) {
 		s.overload(w, "requests")
 		return
 	}
-	if r.ContentLength != 0 {
-		size := r.ContentLength
+	defer s.requests.free(from, 1)
+	if size := r.ContentLength; size != 0 {
 		if size < 0 {
-			size = 1 << 20 // length unknown: assume the largest body
+			size = 1 << 20 // length unknown: assume the largest value
 		}
-		defer s.bodies.Add(-size)
-		if s.bodies.Add(size) > s.config.Bodies {
+		if !s.bodies.take(from, size) {
 			s.overload(w, "bodies")
 			return
 		}
+		defer s.bodies.free(from, size)
+	}
+	if size := route.answer(r); size > 0 {
+		if !s.answers.take(from, size) {
+			s.overload(w, "answers")
+			return
+		}
+		defer s.answers.free(from, size)
 	}
 	route.Handler.ServeHTTP(w, r)
 	s.watch.Observe(operation, time.Since(began))
@@ -188,7 +216,7 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 	server := s.server()
 	work, ctx := errgroup.WithContext(ctx)
 	limit := make(chan struct{}, s.config.Connections)
-	sources := &sources{most: s.config.PerSource, refused: s.refused.WithLabelValues("source"), log: s.config.Logger, count: map[netip.Addr]int{}}
+	sources := &sources{most: s.config.PerSource, refused: s.refused.WithLabelValues("source"), unused: s.refused.WithLabelValues("head"), log: s.config.Logger, count: map[netip.Addr]int{}}
 	for _, l := range listeners {
 		l = &limited{Listener: l, slots: limit, sources: sources}
 		work.Go(func() error {
@@ -273,6 +301,7 @@ func (s *Service) server() *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		Protocols:         protocols,
+		ConnContext:       withConnection,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 250, WriteByteTimeout: 30 * time.Second},
 		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
 	}

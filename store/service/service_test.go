@@ -170,7 +170,7 @@ func TestLimits(t *testing.T) {
 	if got.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a body beyond the limit: %d", got.StatusCode)
 	}
-	if f, b := s.inFlight.Load(), s.bodies.Load(); f != 0 || b != 0 {
+	if f, b := s.requests.taken(), s.bodies.taken(); f != 0 || b != 0 {
 		t.Errorf("at rest %d requests and %d bytes are counted", f, b)
 	}
 }

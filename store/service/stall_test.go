@@ -89,12 +89,12 @@ var large http.HandlerFunc = func(w http.ResponseWriter, _ *http.Request) { _, _
 func wantDoneInAMinute(t *testing.T, s *Service) {
 	t.Helper()
 	synctest.Wait()
-	if n := s.inFlight.Load(); n != 1 {
+	if n := s.requests.taken(); n != 1 {
 		t.Fatalf("%d requests in work", n)
 	}
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	if n := s.inFlight.Load(); n != 0 {
+	if n := s.requests.taken(); n != 0 {
 		t.Errorf("%d requests in work after a minute", n)
 	}
 }
@@ -151,7 +151,7 @@ func TestLongWork(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := s.inFlight.Load(); n != 0 {
+		if n := s.requests.taken(); n != 0 {
 			t.Errorf("%d requests in work after a minute", n)
 		}
 	})

@@ -73,8 +73,8 @@ type Member struct {
 }
 
 // Etcd starts the members of a cluster, one or more, which end with the test. They may not answer
-// yet.
-func Etcd(t *testing.T, members int) []*Member {
+// yet. settings are further arguments of each member.
+func Etcd(t *testing.T, members int, settings ...string) []*Member {
 	t.Helper()
 	var all []*Member
 	var cluster []string
@@ -88,7 +88,7 @@ func Etcd(t *testing.T, members int) []*Member {
 		all, cluster = append(all, m), append(cluster, name+"="+peer)
 	}
 	for _, m := range all {
-		m.args = append(m.args, "--initial-cluster", strings.Join(cluster, ","))
+		m.args = append(append(m.args, "--initial-cluster", strings.Join(cluster, ",")), settings...)
 		m.Start(t)
 	}
 	return all

@@ -328,4 +328,16 @@ func testScan(t *testing.T, s *suite) {
 			t.Fatal("a scan went on after its context ended")
 		}
 	}
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	n := 0
+	for _, err := range s.Scan(ctx, store.Query{Space: "s"}) {
+		if n++; (err != nil) != (n == 2) {
+			t.Fatalf("item %d of a scan whose context ended at the first: %v", n, err)
+		}
+		cancel()
+	}
+	if n != 2 {
+		t.Fatalf("%d items of a scan whose context ended at the first; want one, and an error", n)
+	}
 }

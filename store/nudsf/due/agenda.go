@@ -349,6 +349,11 @@ func (a *Agenda) do(ctx context.Context, q store.Query) error {
 	everything := q.Match == nil
 	for r, err := range a.Engine.Scan(ctx, q) {
 		if err != nil {
+			var late *store.Late
+			if errors.As(err, &late) { // so many are due that the rest needs another look
+				a.Planned(q.Space, time.Time{})
+				break
+			}
 			_ = group.Wait()
 			return err
 		}

@@ -181,6 +181,12 @@ func (q *Query) Text(name string) (string, bool) {
 	return values[0], true
 }
 
+// Has reports whether a parameter is present.
+func (q *Query) Has(name string) bool {
+	_, ok := q.values[name]
+	return ok
+}
+
 // Bool returns a parameter that must be true or false; false if it is absent.
 func (q *Query) Bool(name string) bool {
 	text, ok := q.Text(name)

@@ -27,6 +27,9 @@ type Config struct {
 	Limits   wire.Limits
 	Storages Storages // nil: every realm and storage exists
 	APIRoot  string   // "https://store.example:8443", prefix of URIs; empty: URIs are paths
+
+	SearchTime time.Duration // the longest duration of a search or a deletion by filter
+	Room       *Room         // for all of them
 }
 
 // A Handler answers a request or returns an error to answer with: a *wire.Problem or an error of
@@ -82,15 +85,22 @@ func serve(h Handler, log *slog.Logger) http.Handler {
 
 // Problem returns the problem details for an error.
 func Problem(err error) *wire.Problem {
+	var partial *Partial
 	var problem *wire.Problem
 	var busy *store.Busy
+	var late *store.Late
+	var over *overtime
 	var large *store.TooLarge
 	var invalid *store.Invalid
 	var conflict *store.Conflict
 	var body *http.MaxBytesError
 	switch {
+	case errors.As(err, &partial):
+		return partial.problem()
 	case errors.As(err, &problem):
 		return problem
+	case errors.As(err, &late), errors.As(err, &over): // an answer with a part would have a wrong count
+		return wire.NewProblem(http.StatusServiceUnavailable, wire.CauseCongestion, "%v", err)
 	case errors.As(err, &busy):
 		p := wire.NewProblem(http.StatusServiceUnavailable, wire.CauseCongestion, "%v", err)
 		p.RetryAfter = busy.RetryAfter

@@ -4,20 +4,20 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"net/http"
 	"strings"
 
 	"vitrine/store"
 	"vitrine/store/nudsf/wire"
 )
 
-// maxFound bounds the records that a search over several ranges remembers to avoid duplicates.
-const maxFound = 1 << 20
+// seenBytes is the memory of a record in the set of records that were found, besides its name.
+const seenBytes = 48
 
 // Records yields the records of a space whose names begin with prefix and that match the filter,
-// each once. It uses the engine's tag index where the filter allows. A record is valid until the
-// next one. Errors may be *wire.Problem.
-func Records(ctx context.Context, e store.Engine, space, prefix string, f *wire.Filter) iter.Seq2[*store.Record, error] {
+// each once. It uses the engine's tag index where the filter allows. A search over several ranges
+// remembers the records that it found; their memory counts in hold. A record is valid until the next
+// one. Errors may be *wire.Problem.
+func Records(ctx context.Context, e store.Engine, hold *Hold, space, prefix string, f *wire.Filter) iter.Seq2[*store.Record, error] {
 	return func(yield func(*store.Record, error) bool) {
 		sources, ok := plan(f)
 		if !ok {
@@ -29,18 +29,18 @@ func Records(ctx context.Context, e store.Engine, space, prefix string, f *wire.
 		}
 		for r, err := range all(ctx, e, space, prefix, sources) {
 			if err != nil {
-				yield(nil, err)
+				yield(nil, Cut(ctx, err))
 				return
 			}
 			id, mine := strings.CutPrefix(r.Key.Name, prefix)
 			if _, twice := seen[id]; twice || !mine || !f.Matches(id, Tags(r)) {
 				continue
 			}
-			if len(seen) >= maxFound {
-				yield(nil, wire.NewProblem(http.StatusForbidden, wire.CauseQueryIncorrect, "the filter matches more than %d records: narrow it", maxFound))
-				return
-			}
 			if seen != nil {
+				if err := hold.Take(len(r.Key.Name) + seenBytes); err != nil {
+					yield(nil, err)
+					return
+				}
 				seen[id] = struct{}{}
 			}
 			if !yield(r, nil) {

@@ -11,7 +11,7 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// maxFound bounds the timers of one search or one deletion.
+// maxFound bounds the timers of one search.
 const maxFound = 100_000
 
 // A choice selects timers: those that match the filter, or only the expired ones among them.
@@ -46,39 +46,47 @@ func (a *API) searchTimers(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ids, err := rest.Long(w, func() ([]string, error) { return a.found(r.Context(), at.Space(), &c) })
+	ctx, hold, end := a.Begin(r)
+	defer end()
+	list, err := rest.Long(w, func() (wire.TimerIDList, error) { return a.found(ctx, hold, at.Space(), &c) })
 	if err != nil {
 		return err
 	}
-	return sendIDs(w, ids)
+	return sendIDs(w, list)
 }
 
-// found returns the IDs of the selected timers.
-func (a *API) found(ctx context.Context, space string, c *choice) (ids []string, err error) {
-	for t, err := range a.timers(ctx, space, c) {
+// found returns the IDs of the selected timers, or an error if there are too many for an answer.
+func (a *API) found(ctx context.Context, hold *rest.Hold, space string, c *choice) (wire.TimerIDList, error) {
+	ids := rest.NewIDs(hold)
+	for t, err := range a.timers(ctx, hold, space, c) {
 		if err != nil {
-			return nil, err
+			return wire.TimerIDList{}, err
 		}
-		if len(ids) == maxFound {
-			return nil, wire.NewProblem(http.StatusForbidden, wire.CauseQueryIncorrect, "more than %d timers: narrow the filter", maxFound)
+		full := ids.Reserve(t.id)
+		if len(ids.List) == maxFound || errors.Is(full, rest.ErrEnough) {
+			return wire.TimerIDList{}, wire.NewProblem(http.StatusForbidden, wire.CauseQueryIncorrect,
+				"more than %d timers, or their IDs take more than %d MiB: narrow the filter", maxFound, rest.MaxAnswer>>20)
 		}
-		ids = append(ids, t.id)
+		if full != nil {
+			return wire.TimerIDList{}, full
+		}
+		ids.Add(t.id)
 	}
-	return ids, nil
+	return wire.TimerIDList{TimerIDs: ids.List}, nil
 }
 
-func sendIDs(w http.ResponseWriter, ids []string) error {
-	if len(ids) == 0 {
+func sendIDs(w http.ResponseWriter, list wire.TimerIDList) error {
+	if len(list.TimerIDs) == 0 {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return rest.JSON(w, http.StatusOK, wire.TimerIDList{TimerIDs: ids})
+	return rest.JSON(w, http.StatusOK, list)
 }
 
 // timers yields the selected timers of a storage.
-func (a *API) timers(ctx context.Context, space string, c *choice) func(yield func(*timer, error) bool) {
+func (a *API) timers(ctx context.Context, hold *rest.Hold, space string, c *choice) func(yield func(*timer, error) bool) {
 	return func(yield func(*timer, error) bool) {
-		for r, err := range rest.Records(ctx, a.Engine, space, kindTimer, &c.filter) {
+		for r, err := range rest.Records(ctx, a.Engine, hold, space, kindTimer, &c.filter) {
 			if err != nil {
 				yield(nil, fmt.Errorf("search %s: %w", space, err))
 				return
@@ -106,40 +114,53 @@ func (a *API) deleteTimers(w http.ResponseWriter, r *http.Request) error {
 	if !chosen {
 		return wire.BadParam(wire.CauseQueryMissing, "filter", "or expired-filter is needed; GTE of the empty tag and value matches everything")
 	}
-	ids, err := rest.Long(w, func() ([]string, error) { return a.deleteChosen(r.Context(), at.Space(), &c) })
+	ctx, hold, end := a.Begin(r)
+	defer end()
+	list, err := rest.Long(w, func() (wire.TimerIDList, error) { return a.deleteChosen(ctx, hold, at.Space(), &c) })
 	if err != nil {
 		return err
 	}
-	return sendIDs(w, ids)
+	return sendIDs(w, list)
 }
 
-// deleteChosen deletes the selected timers, several per write where possible. It checks a timer
-// again if it changes meanwhile.
-func (a *API) deleteChosen(ctx context.Context, space string, c *choice) (deleted []string, err error) {
+// deleteChosen deletes the selected timers, until it reaches a bound.
+func (a *API) deleteChosen(ctx context.Context, hold *rest.Hold, space string, c *choice) (wire.TimerIDList, error) {
+	deleted := rest.NewIDs(hold)
+	err := a.deleteEach(ctx, hold, space, c, deleted)
+	incomplete, err := rest.Ended(deleted, rest.Cut(ctx, err))
+	return wire.TimerIDList{TimerIDs: deleted.List, Incomplete: incomplete}, err
+}
+
+// deleteEach deletes the selected timers, several per write where possible, and adds their IDs to
+// deleted. It checks a timer again if it changes meanwhile.
+func (a *API) deleteEach(ctx context.Context, hold *rest.Hold, space string, c *choice, deleted *rest.IDs) error {
 	var ids []string
 	var ops []store.Op
 	flush := func() error {
 		done, err := a.deleteBatch(ctx, space, c, ids, ops)
-		deleted = append(deleted, done...)
-		ids, ops = nil, nil
+		deleted.Add(done...)
+		ids, ops = ids[:0], ops[:0]
 		return err
 	}
-	for t, err := range a.timers(ctx, space, c) {
+	for t, err := range a.timers(ctx, hold, space, c) {
 		if err != nil {
-			return deleted, err
+			return err
+		}
+		if full := deleted.Reserve(t.id); full != nil {
+			if err := flush(); err != nil {
+				return err
+			}
+			return full
 		}
 		ids = append(ids, t.id)
 		ops = append(ops, store.Op{Action: store.Delete, Name: kindTimer + t.id, If: store.Condition{Version: t.version}})
 		if len(ops) == store.MaxOps {
 			if err := flush(); err != nil {
-				return deleted, err
+				return err
 			}
 		}
-		if len(deleted) >= maxFound {
-			break
-		}
 	}
-	return deleted, flush()
+	return flush()
 }
 
 // errKept means that the timer is no longer selected.

@@ -194,4 +194,5 @@ type SearchResult struct {
 // A RecordIDList lists the IDs of the records that a bulk deletion deleted.
 type RecordIDList struct {
 	RecordIDList []string `json:"recordIdList"`
+	Incomplete   bool     `json:"incomplete,omitempty"` // more records may match; not in TS 29.598, whose consumers ignore it (TS 29.500 clause 6.6.2)
 }

@@ -13,9 +13,10 @@ type Timer struct {
 	DeleteAfter       *uint32   `json:"deleteAfter,omitempty"`       // seconds to keep the timer after the expiry
 }
 
-// A TimerIDList is the result of a search of timers.
+// A TimerIDList is the result of a search or a bulk deletion of timers.
 type TimerIDList struct {
-	TimerIDs []string `json:"timerIds"`
+	TimerIDs   []string `json:"timerIds"`
+	Incomplete bool     `json:"incomplete,omitempty"` // of a deletion: more timers may match
 }
 
 // ParseTimer parses and checks a timer. The error is a *Problem.

@@ -1,0 +1,197 @@
+package hosttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine"
+)
+
+// Pace calls do at a rate per second until ctx ends or do fails. It returns how many calls there
+// were.
+func Pace(ctx context.Context, rate float64, do func(n int) error) (done int, err error) {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for start := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return done, nil
+		case <-tick.C:
+		}
+		for due := int(rate * time.Since(start).Seconds()); done < due && ctx.Err() == nil; done++ {
+			if err := do(done); err != nil {
+				return done, err
+			}
+		}
+	}
+}
+
+// OpenFiles lets this process have n open files. It skips the test if the host does not allow
+// that.
+func OpenFiles(t testing.TB, n uint64) {
+	t.Helper()
+	var have syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have); err != nil {
+		t.Fatal(err)
+	}
+	if have.Cur >= n {
+		return
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: max(have.Max, n)}); err != nil {
+		Need(t, &vitrine.Unsupported{What: "many connections", Missing: fmt.Sprintf("%d open files: %v", n, err), Do: "raise ulimit -n"})
+	}
+}
+
+// Resident returns the resident memory of a process, now and at most since ForgetPeak, in bytes.
+func Resident(t testing.TB, pid int) (now, peak int64) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		for name, size := range map[string]*int64{"VmRSS": &now, "VmHWM": &peak} {
+			var kB int64
+			if n, _ := fmt.Sscanf(line, name+": %d kB", &kB); n == 1 {
+				*size = kB << 10
+			}
+		}
+	}
+	if now == 0 || peak == 0 {
+		t.Fatalf("no resident memory in %s", text)
+	}
+	return now, peak
+}
+
+// ForgetPeak makes the peak of a process's resident memory begin again (proc(5), clear_refs).
+func ForgetPeak(t testing.TB, pid int) {
+	t.Helper()
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Metric returns the sum of the series in a text of Prometheus's format that have a name and
+// whose labels contain all the given ones.
+func Metric(t testing.TB, text, name string, labels ...string) (sum float64) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, name) || line[len(name)] != '{' && line[len(name)] != ' ' {
+			continue
+		}
+		fits := true
+		for _, l := range labels {
+			fits = fits && strings.Contains(line, l)
+		}
+		var v float64
+		if _, err := fmt.Sscan(line[strings.LastIndexByte(strings.TrimSpace(line), ' ')+1:], &v); err != nil {
+			t.Fatalf("metrics have %q: %v", line, err)
+		}
+		if fits {
+			sum += v
+		}
+	}
+	return sum
+}
+
+// Strangers are hosts that open TCP connections to a server.
+type Strangers struct {
+	Address string   // of the server
+	Sources []string // IP addresses of this host, used in turn
+}
+
+// Dial opens connection n. control may set options of its socket; nil: none.
+func (s Strangers) Dial(ctx context.Context, n int, control func(network, address string, c syscall.RawConn) error) (net.Conn, error) {
+	from := net.ParseIP(s.Sources[n%len(s.Sources)])
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: time.Minute, Control: control}
+	return d.DialContext(ctx, "tcp", s.Address)
+}
+
+// Crowd opens connections and calls act for each once a second until ctx ends. Then it waits until
+// the server has ended all of them. It fails if one is still open after the limit.
+func (s Strangers) Crowd(ctx context.Context, size int, limit time.Duration, act func(c net.Conn, second int)) error {
+	all := make([]net.Conn, size)
+	defer func() {
+		for _, c := range all {
+			if c != nil {
+				_ = c.Close() // the server has ended it, or the test fails
+			}
+		}
+	}()
+	var gathering errgroup.Group
+	gathering.SetLimit(16)
+	for i := range all {
+		gathering.Go(func() error {
+			c, err := s.Dial(context.WithoutCancel(ctx), i, nil) // an attack that has begun is made
+			if err == nil {
+				all[i] = c
+			}
+			return err
+		})
+	}
+	if err := gathering.Wait(); err != nil {
+		return err
+	}
+	if _, err := Pace(ctx, float64(size), func(n int) error {
+		act(all[n%size], n/size)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return awaitEnds(all, limit)
+}
+
+// awaitEnds waits until the peer has ended all connections.
+func awaitEnds(all []net.Conn, limit time.Duration) error {
+	deadline, rest := time.Now().Add(limit), make([]byte, 4096)
+	for i, c := range all {
+		if err := c.SetReadDeadline(deadline); err != nil {
+			return err
+		}
+		for err := error(nil); err == nil; {
+			if _, err = c.Read(rest); errors.Is(err, os.ErrDeadlineExceeded) {
+				return fmt.Errorf("connection %d of %d is still open after %s", i, len(all), limit)
+			}
+		}
+	}
+	return nil
+}
+
+// Burst opens connections at a rate, at least two a second, until ctx ends. On each it writes what
+// text returns, waits for an answer of one byte, and closes. The server may end a connection before
+// that. Burst returns how many connections it began to open.
+func (s Strangers) Burst(ctx context.Context, rate float64, control func(network, address string, c syscall.RawConn) error, text func(n int) [][]byte) (begun int, err error) {
+	var g errgroup.Group
+	g.SetLimit(64)
+	begun, err = Pace(ctx, max(rate, 2), func(n int) error {
+		g.Go(func() error {
+			c, err := s.Dial(ctx, n, control)
+			if err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return err
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+			for _, piece := range text(n) {
+				if _, err := c.Write(piece); err != nil {
+					return nil // the server has ended the connection
+				}
+			}
+			_, _ = c.Read(make([]byte, 1))
+			return nil
+		})
+		return nil
+	})
+	return begun, errors.Join(err, g.Wait())
+}

@@ -1,0 +1,107 @@
+package etcd
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// member serves HTTP as etcd does, with a clock that is ahead.
+func member(t *testing.T, ahead time.Duration) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// hostClock returns the clock of a host that is ahead, unchecked.
+func hostClock(t *testing.T, ahead time.Duration, members ...*httptest.Server) *clock {
+	t.Helper()
+	c := &Config{Now: func() time.Time { return time.Now().Add(ahead) }, Logger: slog.New(slog.DiscardHandler)}
+	for _, m := range members {
+		c.Endpoints = append(c.Endpoints, m.URL)
+	}
+	k, err := newClock(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.client.CloseIdleConnections)
+	return k
+}
+
+// TestClock checks that a host's wrong clock is corrected by the members' clocks, that one wrong
+// member of three does not matter, and that a right clock is not changed.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range []time.Duration{time.Hour, -time.Hour} {
+		right, other, bad := member(t, 0), member(t, 0), member(t, wrong)
+		for _, ahead := range []time.Duration{0, time.Minute, -time.Minute} {
+			k := hostClock(t, ahead, right, bad, other)
+			if err := k.check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if off := time.Until(k.now()); off.Abs() > time.Second {
+				t.Errorf("the clock of a host ahead by %s is off by %s", ahead, off)
+			}
+			if shift := time.Duration(k.shift.Load()); ahead == 0 && shift.Abs() > time.Second {
+				t.Errorf("a right clock was shifted by %s", shift)
+			}
+		}
+	}
+}
+
+// TestClockWithoutMembers checks that a check without an answer fails and keeps the correction.
+func TestClockWithoutMembers(t *testing.T) {
+	t.Parallel()
+	m := member(t, 0)
+	k := hostClock(t, time.Minute, m)
+	if err := k.check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	if err := k.check(t.Context()); err == nil {
+		t.Error("a check without members succeeds")
+	}
+	if off := time.Until(k.now()); off.Abs() > time.Second {
+		t.Errorf("the clock is off by %s after that", off)
+	}
+	undated := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Date"] = nil }))
+	defer undated.Close()
+	if err := hostClock(t, 0, undated).check(t.Context()); err == nil {
+		t.Error("an answer without Date is taken for a clock")
+	}
+}
+
+// TestAgree checks the bounds that members agree on: a minority with wrong clocks cannot exclude the
+// right time, which is 0 here.
+func TestAgree(t *testing.T) {
+	at := func(seconds float64) bounds {
+		low := time.Duration(seconds * float64(time.Second))
+		return bounds{low: low, high: low + time.Second}
+	}
+	right := []float64{-0.9, -0.1, -0.5, -0.3}
+	for members := 1; members <= 7; members++ {
+		for bad := 0; 2*bad < members; bad++ {
+			for _, sign := range []float64{1, -1} {
+				var all []bounds
+				for i := range members {
+					if i < bad {
+						all = append(all, at(sign*float64(60*(i+1))))
+						continue
+					}
+					all = append(all, at(right[i%len(right)]))
+				}
+				if got := agree(all); got.low > 0 || got.high < 0 || got.high < got.low {
+					t.Errorf("%d of %d members are wrong: the right time is not within %v", bad, members, got)
+				}
+				if got := agree(all); members%2 == 1 && got.high-got.low > 2*time.Second {
+					t.Errorf("%d of %d members are wrong: the bounds %v are wide", bad, members, got)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package etcd
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"vitrine/store"
+)
+
+// sweepEntries bounds the entries that a sweep looks at together. A record without tags takes two
+// changes of a transaction, and the marker of its space one.
+const sweepEntries = (maxTxn - 1) / 2
+
+// sweepListed bounds the entries of one list. etcd 3.4 walks over all entries that are due for each
+// list, also beyond its limit.
+const sweepListed = 4096
+
+// A sweep begins at the time of the last one, because etcd walks over deleted keys until it is
+// compacted. It begins earlier if this store wrote a record that expires earlier. Another store may
+// have done so, too: the margin is for its clock, and every sweepWhole a sweep begins at the first
+// entry.
+const (
+	sweepMargin = 10 * time.Second
+	sweepWhole  = time.Minute
+)
+
+// swept is how far sweeps came.
+type swept struct {
+	to    time.Time    // by the clock that expires records; of the goroutine that sweeps
+	whole time.Time    // when a sweep of all entries ended, by the host's clock; of the same goroutine
+	put   atomic.Int64 // Unix milliseconds: no record that this store wrote since then expires earlier
+}
+
+// note notes that a record was written that expires.
+func (s *swept) note(expires time.Time) {
+	ms := store.Milliseconds(expires)
+	for {
+		was := s.put.Load()
+		if ms >= was || s.put.CompareAndSwap(was, ms) {
+			return
+		}
+	}
+}
+
+// An expiry is an entry of the index of expiries.
+type expiry struct {
+	key    string
+	ms     int64 // Unix milliseconds
+	record store.Key
+}
+
+// sweep deletes expired records. Several stores may sweep at once; the first one deletes the
+// record.
+func (e *Engine) sweep() error {
+	s, now := &e.swept, e.Now()
+	from := min(s.put.Swap(math.MaxInt64), store.Milliseconds(s.to.Add(-sweepMargin)))
+	whole := time.Since(s.whole) >= sweepWhole || now.Before(s.to)
+	if whole {
+		from = 0
+	}
+	if err := e.sweepFrom(time.UnixMilli(max(from, 1)), now); err != nil {
+		s.whole = time.Time{} // so that the next sweep looks at all entries
+		return err
+	}
+	if whole {
+		s.whole = time.Now()
+	}
+	s.to = now
+	return nil
+}
+
+// sweepFrom deletes the records that expire from a time to another.
+func (e *Engine) sweepFrom(from, to time.Time) error {
+	base, listed, limit := e.config.Prefix+"x/", int64(sweepListed), sweepEntries
+	low, end := e.expiryKey(from, "", "")[:len(base)+16], e.expiryKey(to.Add(time.Millisecond), "", "")[:len(base)+16]
+	for low < end {
+		due, err := e.rangeOf(e.ctx, &pb.RangeRequest{Key: []byte(low), RangeEnd: []byte(end), KeysOnly: true}, &listed)
+		if err != nil || len(due.Kvs) == 0 {
+			return err
+		}
+		entries, err := expiries(base, due.Kvs)
+		if err != nil {
+			return err
+		}
+		for len(entries) > 0 {
+			some := entries[:min(limit, len(entries))]
+			stored, err := e.readDue(some)
+			if status.Code(err) == codes.ResourceExhausted && limit > 1 { // too large together, or too much to do
+				limit /= 2
+				continue
+			}
+			if err != nil {
+				return e.translate(rpctypes.Error(err))
+			}
+			done, err := e.expireAll(some, stored)
+			if err != nil {
+				return err
+			}
+			if done == 0 { // the entries have changed
+				break
+			}
+			low = some[done-1].key + "\x00"
+			entries = entries[done:]
+			limit = min(2*limit, sweepEntries)
+		}
+	}
+	return nil
+}
+
+// expiries parses entries.
+func expiries(base string, entries []*mvccpb.KeyValue) ([]expiry, error) {
+	var all []expiry
+	for _, kv := range entries {
+		x := expiry{key: string(kv.Key)}
+		at, record := "", ""
+		if rest := x.key[len(base):]; len(rest) >= 16 {
+			at, record = rest[:16], rest[16:]
+		}
+		var err error
+		if x.ms, err = strconv.ParseInt(at, 16, 64); err != nil {
+			return nil, fmt.Errorf("store: etcd: key %q: %w", x.key, err)
+		}
+		x.record.Space, x.record.Name, _ = strings.Cut(record, "\x00")
+		all = append(all, x)
+	}
+	return all, nil
+}
+
+// readDue reads the records of entries, all at one revision. The answer is at most pageBytes, or one
+// record.
+func (e *Engine) readDue(entries []expiry) ([]storedRecord, error) {
+	var get pb.TxnRequest
+	var keys []store.Key
+	for _, x := range entries {
+		keys = append(keys, x.record)
+		r := &pb.RangeRequest{Key: []byte(e.recordKey(x.record.Space, x.record.Name))}
+		get.Success = append(get.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}})
+	}
+	answer, err := e.reader.Txn(e.ctx, &get, grpc.MaxCallRecvMsgSize(pageBytes))
+	if err != nil {
+		return nil, err
+	}
+	return decodeStored(keys, answer.Responses)
+}
+
+// expireAll deletes expired records in one transaction, as many as fit, and returns how many entries
+// it handled. If one of the records has changed meanwhile, it handles none, and the next look at the
+// entries finds what is still due.
+func (e *Engine) expireAll(entries []expiry, stored []storedRecord) (handled int, err error) {
+	var changes []clientv3.Op
+	var guards []clientv3.Cmp
+	marked := map[string]bool{}
+	for i, x := range entries {
+		was, space := &stored[i], x.record.Space
+		next := []clientv3.Op{clientv3.OpDelete(x.key)} // alone if another store was faster
+		if was.revision != 0 && store.Milliseconds(was.record.Expires) == x.ms {
+			next = e.change(nil, space, &store.Op{Action: store.Delete, Name: x.record.Name}, was)
+			if !marked[space] {
+				next = append(next, clientv3.OpPut(e.markerKey(space), ""))
+			}
+		}
+		if len(changes)+len(next) > maxTxn {
+			break
+		}
+		handled++
+		marked[space] = marked[space] || len(next) > 1
+		changes = append(changes, next...)
+		guards = append(guards, clientv3.Compare(clientv3.ModRevision(e.recordKey(space, x.record.Name)), "=", was.revision))
+	}
+	answer, err := e.client.Txn(e.ctx).If(guards...).Then(changes...).Commit()
+	if err != nil {
+		return 0, e.translate(err)
+	}
+	if !answer.Succeeded {
+		return 0, nil
+	}
+	return handled, nil
+}

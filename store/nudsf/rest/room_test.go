@@ -1,0 +1,92 @@
+package rest
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/wire"
+)
+
+// TestRoom checks that requests share a room, that each gives its part back, and that none takes
+// more than its bound.
+func TestRoom(t *testing.T) {
+	c := &Config{SearchTime: time.Minute, Room: NewRoom(3 * maxHold / 2)}
+	request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	_, one, endOne := c.Begin(request)
+	_, two, endTwo := c.Begin(request)
+	if err := one.Take(maxHold); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Take(1); !errors.Is(err, errHold) {
+		t.Errorf("one request over its bound: %v", err)
+	}
+	var busy *store.Busy
+	if err := two.Take(maxHold); !errors.As(err, &busy) {
+		t.Errorf("two requests over the room: %v", err)
+	}
+	if err := two.Take(maxHold / 2); err != nil {
+		t.Errorf("two requests within the room: %v", err)
+	}
+	endOne()
+	if err := two.Take(maxHold / 2); err != nil {
+		t.Errorf("after the other's end: %v", err)
+	}
+	endTwo()
+	if n := c.Room.taken.Load(); n != 0 {
+		t.Errorf("%d bytes are taken after the end of all requests", n)
+	}
+}
+
+// TestAnswerBytes checks that the text of the IDs in an answer stays within MaxAnswer, whatever
+// characters they hold.
+func TestAnswerBytes(t *testing.T) {
+	for _, character := range []string{"a", "<", "ü"} {
+		c := &Config{SearchTime: time.Minute, Room: NewRoom(1 << 30)}
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		_, hold, end := c.Begin(request)
+		list, id := NewIDs(hold), strings.Repeat(character, 1000)
+		var err error
+		for err == nil {
+			if err = list.Reserve(id); err == nil {
+				list.Add(id)
+			}
+		}
+		end()
+		if !errors.Is(err, ErrEnough) {
+			t.Fatalf("%s: %v", character, err)
+		}
+		text := 0
+		for _, id := range list.List {
+			text += TextSize(id)
+		}
+		if text > MaxAnswer || text < MaxAnswer-10_000 {
+			t.Errorf("%s: an answer of %d bytes", character, text)
+		}
+	}
+}
+
+// TestEnded checks how a deletion by filter ends: with an answer at a bound, else with an error that
+// says how many were deleted.
+func TestEnded(t *testing.T) {
+	some := &IDs{List: []string{"a", "b"}}
+	for _, bound := range []error{ErrEnough, errHold, &store.Late{}, &overtime{time.Second}} {
+		if incomplete, err := Ended(some, bound); !incomplete || err != nil {
+			t.Errorf("%v after deletions: %v, %v", bound, incomplete, err)
+		}
+		if incomplete, err := Ended(&IDs{}, bound); incomplete || !errors.Is(err, bound) {
+			t.Errorf("%v before any deletion: %v, %v", bound, incomplete, err)
+		}
+	}
+	if incomplete, err := Ended(some, nil); incomplete || err != nil {
+		t.Errorf("without an error: %v, %v", incomplete, err)
+	}
+	_, err := Ended(some, &store.Busy{What: "the disk", RetryAfter: time.Second})
+	p := Problem(err)
+	if p.Status != http.StatusServiceUnavailable || p.Cause != wire.CauseCongestion || p.RetryAfter != time.Second || !strings.HasPrefix(p.Detail, "2 were deleted") {
+		t.Errorf("an engine that is busy after 2 deletions: %+v", p)
+	}
+}

@@ -1,0 +1,147 @@
+package service
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/internal/hosttest"
+)
+
+// TestBudgetLeavesRoomForOthers checks that sources that take all they get leave a part for the next
+// one, and that nothing is held in the end.
+func TestBudgetLeavesRoomForOthers(t *testing.T) {
+	const most = 64 << 20
+	b := newBudget(most)
+	source := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}) }
+	held := make([]int64, 10)
+	const piece = 64 << 10
+	for i := range held {
+		for b.take(source(i), piece) {
+			held[i] += piece
+		}
+		if held[i] == 0 {
+			t.Errorf("source %d gets nothing", i)
+		}
+	}
+	if want := int64(most - most/reserve); held[0] != want {
+		t.Errorf("the first source holds %d of %d, want %d", held[0], most, want)
+	}
+	if !b.take(source(99), 1000) {
+		t.Error("nothing is left")
+	}
+	b.free(source(99), 1000)
+	for i, n := range held {
+		b.free(source(i), n)
+	}
+	if b.taken() != 0 || len(b.by) != 0 {
+		t.Errorf("at rest %d are held by %d sources", b.taken(), len(b.by))
+	}
+}
+
+// TestAnswersShareABudget checks that requests for large answers are refused while others are being
+// answered, and accepted afterwards.
+func TestAnswersShareABudget(t *testing.T) {
+	release, inside := make(chan struct{}), make(chan struct{}, 10)
+	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside <- struct{}{}; <-release })
+	answer := func(r *http.Request) int64 { return int64(len(r.URL.RawQuery)) }
+	s, url := running(t, Config{Answers: 10, Routes: []Route{{Path: "/kv", Handler: slow, Operation: named, Answer: answer}}}, io.Discard)
+	done := make(chan int, 1)
+	go func() { done <- get(t, url+"/kv?12345678").StatusCode }()
+	<-inside
+	if got := get(t, url+"/kv?123"); got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
+		t.Errorf("beyond the budget: %d", got.StatusCode)
+	}
+	close(release)
+	if status := <-done; status != http.StatusOK {
+		t.Errorf("within the budget: %d", status)
+	}
+	if got := get(t, url+"/kv?123"); got.StatusCode != http.StatusOK {
+		t.Errorf("within the budget again: %d", got.StatusCode)
+	}
+	if n := value(s.refused.WithLabelValues("answers")); n != 1 || s.answers.taken() != 0 {
+		t.Errorf("%v refused, %d bytes held at rest", n, s.answers.taken())
+	}
+}
+
+// TestOneSourceLeavesRequestsToOthers checks that a source whose requests do not end leaves a part
+// of the requests, and of the bytes of bodies, to another.
+func TestOneSourceLeavesRequestsToOthers(t *testing.T) {
+	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	s, url := running(t, Config{InFlight: 10, Bodies: 1000, Routes: []Route{{Path: "/kv", Handler: slow, Operation: named}}}, io.Discard)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	for range 20 {
+		c, err := dialer.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "PUT /kv HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx")
+	}
+	refused := func() float64 {
+		return value(s.refused.WithLabelValues("requests")) + value(s.refused.WithLabelValues("bodies"))
+	}
+	hosttest.Until(t, time.Minute, "all have come", func() bool { return refused()+float64(s.requests.taken()) == 20 })
+	if n := s.requests.taken(); n < 5 || n > 8 {
+		t.Errorf("one source has %d of 10 requests", n)
+	}
+	got, err := http.Post(url+"/kv", "", strings.NewReader("small"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Body.Close()
+	if got.StatusCode != http.StatusOK {
+		t.Errorf("another source: %d", got.StatusCode)
+	}
+}
+
+// TestLongBodiesAreRefusedAtOnce checks that a body that is longer than any may be takes nothing of
+// the budget.
+func TestLongBodiesAreRefusedAtOnce(t *testing.T) {
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler is called") })
+	s, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: handler, Operation: named}}}, io.Discard)
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "PUT /kv HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", maxBody+1)
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 413 ") {
+		t.Errorf("%q, %v", line, err)
+	}
+	if n := value(s.refused.WithLabelValues("size")); n != 1 {
+		t.Errorf("%v refused", n)
+	}
+}
+
+// TestConnectionsWithoutRequestAreCounted checks that connections that end before their first
+// request is complete are counted, and others are not.
+func TestConnectionsWithoutRequestAreCounted(t *testing.T) {
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	s, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: ok}}}, io.Discard)
+	address := strings.TrimPrefix(url, "http://")
+	for _, text := range []string{
+		"GET /kv HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", // a whole request
+		"GET /kv HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10),
+		"nonsense\r\n\r\n",
+	} {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Write([]byte(text)) // the service may end the connection
+		_, _ = io.Copy(io.Discard, c)
+		c.Close()
+	}
+	hosttest.Until(t, time.Minute, "both are counted", func() bool { return value(s.refused.WithLabelValues("head")) >= 2 })
+	if n := value(s.refused.WithLabelValues("head")); n != 2 {
+		t.Errorf("%v connections without a request, want 2", n)
+	}
+}
