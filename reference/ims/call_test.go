@@ -62,7 +62,10 @@ func talk(t *testing.T, a, b *phone, hangUp *phone) {
 
 func TestCall(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	forEachKeeper(t, testCall)
+}
+
+func testCall(t *testing.T, s site) {
 	cdr := filepath.Join(t.TempDir(), "cdr.csv")
 	start(t, "ralf", "--listen", s.at(32, 10888), "--records", cdr, "--metrics", s.at(32, 9090))
 	bono := s.single("--ralf", s.at(32, 10888))
@@ -104,7 +107,10 @@ func TestCall(t *testing.T) {
 
 func TestCallIsCancelled(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	forEachKeeper(t, testCallIsCancelled)
+}
+
+func testCallIsCancelled(t *testing.T, s site) {
 	bono := s.single()
 	a, b := s.phone(41, 12, bono), s.phone(42, 13, bono)
 	a.signIn(60)
@@ -133,7 +139,10 @@ func TestCallIsCancelled(t *testing.T) {
 
 func TestBarredCallsAreDeclined(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	forEachKeeper(t, testBarredCallsAreDeclined)
+}
+
+func testBarredCallsAreDeclined(t *testing.T, s site) {
 	bono := s.single()
 	a, b := s.phone(41, 14, bono), s.phone(42, 15, bono)
 	a.signIn(60)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
 	"github.com/spf13/pflag"
 
 	"vitrine"
@@ -27,8 +28,13 @@ type Command struct {
 	Registry *prometheus.Registry // counters that --metrics serves
 	Metrics  netip.AddrPort       // zero if the counters are not served
 
+	// Connected says whether the component is connected to those that it cannot work
+	// without; nil: it needs no connection.
+	Connected func() bool
+
 	name   string
 	stdout io.Writer
+	print  bool           // print the counters at the end
 	checks []func() error // checks of the flags' values
 }
 
@@ -50,7 +56,8 @@ func NewCommand(name, about string, stdout, stderr io.Writer) *Command {
 // Parse parses and checks the arguments. help is true if it has printed the help.
 // The error is a *vitrine.BadInput.
 func (c *Command) Parse(args []string) (help bool, err error) {
-	c.Addr(&c.Metrics, "metrics", false, "serve counters over HTTP at IP:PORT/metrics")
+	c.Addr(&c.Metrics, "metrics", false, "serve counters over HTTP at IP:PORT/metrics, and at /ready whether it is connected to what it needs")
+	c.BoolVar(&c.print, "print-counters", false, "print the counters at the end")
 	err = c.FlagSet.Parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
@@ -75,6 +82,24 @@ func (c *Command) Bad(found, want string) error {
 
 // Ready prints on standard output that the component serves the address.
 func (c *Command) Ready(at fmt.Stringer) { fmt.Fprintf(c.stdout, "%s: ready on %s\n", c.name, at) }
+
+// End prints the counters on standard output, in the Prometheus text format, if
+// --print-counters is set.
+func (c *Command) End() error {
+	if !c.print {
+		return nil
+	}
+	families, err := c.Registry.Gather()
+	if err != nil {
+		return fmt.Errorf("gather the counters: %w", err)
+	}
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(c.stdout, f); err != nil {
+			return fmt.Errorf("print the counters: %w", err)
+		}
+	}
+	return nil
+}
 
 // Addr declares a flag for an address. If the flag is optional and empty, the
 // address stays zero.

@@ -31,6 +31,14 @@ var components = map[string]run{
 	"bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run, "homer": homer.Run, "ralf": ralf.Run,
 }
 
+// processes are the components, and the store beside them.
+func processes(name string) run {
+	if name == "store" {
+		return runStore
+	}
+	return components[name]
+}
+
 // asComponent is the environment variable that makes the test binary run a
 // component instead of the tests. So a test can stop and kill a real process.
 const asComponent = "IMS_TEST_COMPONENT"
@@ -42,7 +50,7 @@ func TestMain(m *testing.M) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := components[name](ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+	if err := processes(name)(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -81,7 +89,7 @@ func start(t testing.TB, name string, args ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var out, errs output
 	done := make(chan error, 1)
-	go func() { done <- components[name](ctx, args, &out, &errs) }()
+	go func() { done <- processes(name)(ctx, args, &out, &errs) }()
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
@@ -136,6 +144,7 @@ func spawn(t testing.TB, name string, args ...string) *os.Process {
 type site struct {
 	t      testing.TB
 	prefix string
+	store  string // URL of the Sprouts' store; empty: they replicate
 }
 
 var sites = struct {
@@ -147,14 +156,25 @@ func newSite(t testing.TB) site {
 	sites.Lock()
 	defer sites.Unlock()
 	sites.n++
-	return site{t, fmt.Sprintf("127.%d.%d.", 100+os.Getpid()%100, sites.n)}
+	return site{t: t, prefix: fmt.Sprintf("127.%d.%d.", 100+os.Getpid()%100, sites.n)}
+}
+
+// forEachKeeper runs a test with Sprouts that replicate, and with Sprouts that
+// have a store.
+func forEachKeeper(t *testing.T, test func(*testing.T, site)) {
+	t.Run("replicas", func(t *testing.T) { test(t, newSite(t)) })
+	t.Run("store", func(t *testing.T) {
+		s := newSite(t).withStore()
+		start(t, "store", s.storeArgs(t.TempDir())...)
+		test(t, s)
+	})
 }
 
 func (s site) at(host, port int) string { return fmt.Sprintf("%s%d:%d", s.prefix, host, port) }
 
 // list returns n addresses with consecutive hosts. The hosts of a site are: bono
 // 1, 2; sprout 11, 12, ...; homestead 21, 22, ...; homer 31; ralf 32; phones 41
-// and up.
+// and up; store 251.
 func (s site) list(first, n, port int) string {
 	addrs := make([]string, n)
 	for i := range n {
@@ -182,7 +202,10 @@ func (s site) sprout(i, n, homesteads int) []string {
 		"--listen", s.at(11+i, 5060), "--homestead", s.list(21, homesteads, 8888), "--metrics", s.at(11+i, 9090),
 		"--initial-rate", "5000", "--target-latency", "5s", // a slow test host must not count as overload
 	}
-	if n > 1 {
+	switch {
+	case s.store != "":
+		args = append(args, "--store", s.store)
+	case n > 1:
 		args = append(args, "--self", s.at(11+i, 7000), "--peers", s.list(11, n, 7000))
 	}
 	return args
@@ -200,6 +223,9 @@ func (s site) sprouts(n, homesteads int, extra ...string) {
 // whole waits until the n members of a cluster, from host first, see each other.
 func (s site) whole(first, n int) {
 	s.t.Helper()
+	if s.store != "" {
+		return // they do not know each other
+	}
 	eventually(s.t, "the Sprouts see each other", func() bool {
 		for i := range n {
 			if s.metric(first+i, "sprout_living") != float64(n) {

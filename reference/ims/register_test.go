@@ -20,7 +20,10 @@ func (s site) single(extra ...string) string {
 
 func TestRegisterAndDeregister(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	forEachKeeper(t, testRegisterAndDeregister)
+}
+
+func testRegisterAndDeregister(t *testing.T, s site) {
 	p := s.phone(41, 7, s.single())
 
 	p.want(p.register(60), 401)
@@ -55,7 +58,10 @@ func TestRegisterAndDeregister(t *testing.T) {
 
 func TestRegisterIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	forEachKeeper(t, testRegisterIsRefused)
+}
+
+func testRegisterIsRefused(t *testing.T, s site) {
 	bono := s.single()
 
 	t.Run("wrong password", func(t *testing.T) {
@@ -120,7 +126,10 @@ func TestRegisterIsRefused(t *testing.T) {
 
 func TestSubscriptionIsNotified(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	forEachKeeper(t, testSubscriptionIsNotified)
+}
+
+func testSubscriptionIsNotified(t *testing.T, s site) {
 	bono := s.single()
 	p := s.phone(41, 8, bono)
 	subscribe := func() int {

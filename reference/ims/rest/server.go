@@ -37,8 +37,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 }
 
 // Wait serves the component's counters in group, in the Prometheus text format at
-// /metrics, and prints that the component is ready at its address. It returns
-// when the group has ended.
+// /metrics, and its readiness at /ready. It prints that the component is ready at
+// its address. When the group has ended, it prints the counters if they are asked
+// for, and returns.
 func Wait(ctx context.Context, group *errgroup.Group, c *ims.Command, at fmt.Stringer) error {
 	metrics, err := ims.Listen(ctx, "metrics", c.Metrics)
 	if err != nil {
@@ -48,8 +49,13 @@ func Wait(ctx context.Context, group *errgroup.Group, c *ims.Command, at fmt.Str
 	if metrics != nil {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", promhttp.HandlerFor(c.Registry, promhttp.HandlerOpts{}))
+		mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+			if c.Connected != nil && !c.Connected() {
+				http.Error(w, "not connected yet", http.StatusServiceUnavailable)
+			}
+		})
 		group.Go(func() error { return Serve(ctx, metrics, mux, c.Log) })
 	}
 	c.Ready(at)
-	return group.Wait()
+	return errors.Join(group.Wait(), c.End())
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/icholy/digest"
 
 	"vitrine/reference/ims"
-	"vitrine/reference/ims/replica"
 )
 
 // nonceLife is how long a challenge may stay unanswered.
@@ -62,15 +61,15 @@ func (s *server) authenticate(ctx context.Context, method string, c digest.Crede
 	if c.Nonce == "" || c.Response == "" {
 		return unknown, nil
 	}
-	record, err := s.store.Get(ctx, challengeKey(c.Nonce))
+	have, err := s.records.Get(ctx, challengeKey(c.Nonce))
 	if err != nil {
 		return unknown, err
 	}
-	if len(record.Value) == 0 {
+	if len(have.value) == 0 {
 		return stale, nil
 	}
 	var known challenge
-	if err := json.Unmarshal(record.Value, &known); err != nil {
+	if err := json.Unmarshal(have.value, &known); err != nil {
 		return unknown, fmt.Errorf("challenge %s: %w", c.Nonce, err)
 	}
 	want := digestResponse(known.HA1, method, c)
@@ -90,8 +89,8 @@ func (s *server) authenticate(ctx context.Context, method string, c digest.Crede
 	if err != nil {
 		return unknown, err
 	}
-	_, err = s.store.Put(ctx, challengeKey(c.Nonce), replica.Record{Value: value, Expires: until.Add(nonceLife)}, record.Version)
-	if errors.Is(err, replica.ErrConflict) {
+	err = s.records.Put(ctx, challengeKey(c.Nonce), record{value, have.tag, until.Add(nonceLife)}, move{})
+	if errors.Is(err, errChanged) {
 		return stale, nil // the same answer arrived twice
 	}
 	return accepted, err
@@ -125,7 +124,7 @@ func (s *server) challenge(ctx context.Context, impi, impu string, isStale bool)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.store.Put(ctx, challengeKey(nonce), replica.Record{Value: value, Expires: time.Now().Add(nonceLife)}, 0); err != nil {
+	if err := s.records.Put(ctx, challengeKey(nonce), record{value: value, expires: time.Now().Add(nonceLife)}, move{}); err != nil {
 		return nil, err
 	}
 	c := digest.Challenge{Realm: vector.Digest.Realm, Nonce: nonce, Stale: isStale, Algorithm: "MD5", QOP: []string{vector.Digest.QoP}}

@@ -5,20 +5,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/emiago/sipgo/sip"
+
 	"vitrine/reference/ims"
-	"vitrine/reference/ims/replica"
 )
 
 // A registration is the cluster's state of one public identity: its contacts and
-// the subscriptions to its changes. It is a JSON record of the replicated store.
+// the subscriptions to its changes. It is a JSON record of the keeper.
 type registration struct {
 	Identities    []string       `json:"identities"` // the implicit registration set, the default first
 	Bindings      []binding      `json:"bindings"`
 	Subscriptions []subscription `json:"subscriptions,omitempty"`
-	Version       int            `json:"version"` // version of the reg event document
+	Version       int            `json:"version"`           // version of the reg event document
+	Due           int64          `json:"due"`               // when the timer is due, Unix milliseconds
+	Claimed       bool           `json:"claimed,omitempty"` // a Sprout notifies an expiry
 }
 
 // A binding is a contact with the path to it.
@@ -45,8 +50,9 @@ type subscription struct {
 // still finds it.
 const keepAfter = time.Minute
 
-func registrationKey(impu string) string { return "reg/" + impu }
-func timerKey(impu string) string        { return "timer/" + impu }
+const registrationPrefix = "reg/"
+
+func registrationKey(impu string) string { return registrationPrefix + impu }
 
 // parseRegistration parses a record.
 func parseRegistration(value []byte) (registration, error) {
@@ -103,81 +109,136 @@ func (r *registration) update(b binding, now time.Time) error {
 	return nil
 }
 
-// registered returns an identity's registration and the version of its record.
+// registered returns an identity's registration and the tag of its record.
 // Without bindings the identity is not registered.
-func (s *server) registered(ctx context.Context, impu string) (registration, uint64, error) {
-	record, err := s.store.Get(ctx, registrationKey(impu))
+func (s *server) registered(ctx context.Context, impu string) (registration, string, error) {
+	have, err := s.records.Get(ctx, registrationKey(impu))
 	if err != nil {
-		return registration{}, 0, err
+		return registration{}, "", err
 	}
-	r, err := parseRegistration(record.Value)
+	r, err := parseRegistration(have.value)
 	if err != nil {
-		return r, record.Version, err
+		return r, have.tag, err
 	}
 	r.prune(time.Now())
-	return r, record.Version, nil
+	return r, have.tag, nil
 }
 
-// updateRegistration reads, edits and writes an identity's registration, and sets its timer.
-// It starts again, up to ten times, if the record has changed in the meantime.
+const (
+	updateWithin = 5 * time.Second       // for all tries
+	updateAfter  = 50 * time.Millisecond // longest pause between two tries
+)
+
+// updateRegistration reads, edits and writes an identity's registration, and moves its timer. It
+// starts again if the record has changed in the meantime, after a random pause that grows, so that
+// requests of one user at the same time do not keep disturbing each other.
 func (s *server) updateRegistration(ctx context.Context, impu string, edit func(*registration, time.Time) error) (registration, error) {
-	for range 10 {
-		r, version, err := s.registered(ctx, impu)
+	ctx, cancel := context.WithTimeout(ctx, updateWithin)
+	defer cancel()
+	for pause := time.Millisecond; ; pause = min(2*pause, updateAfter) {
+		r, tag, err := s.registered(ctx, impu)
 		if err != nil {
 			return r, err
 		}
-		before, _ := r.expiry()
-		if err := edit(&r, time.Now()); err != nil {
+		timer := move{from: r.timer()}
+		now := time.Now()
+		if err := edit(&r, now); err != nil {
 			return r, err
 		}
-		next, last := r.expiry()
-		if next.IsZero() {
-			err = s.store.Delete(ctx, registrationKey(impu), version)
+		last := r.schedule(now)
+		if timer.to = r.timer(); timer.to.IsZero() {
+			err = s.records.Delete(ctx, registrationKey(impu), tag, timer)
 		} else {
 			r.Version++
 			var value []byte
 			if value, err = json.Marshal(r); err == nil {
-				_, err = s.store.Put(ctx, registrationKey(impu), replica.Record{Value: value, Expires: last.Add(keepAfter)}, version)
+				err = s.records.Put(ctx, registrationKey(impu), record{value, tag, last.Add(keepAfter)}, timer)
 			}
 		}
-		switch {
-		case errors.Is(err, replica.ErrConflict):
-			continue
-		case err != nil:
+		if !errors.Is(err, errChanged) {
 			return r, err
-		case next.IsZero() && !before.IsZero():
-			return r, s.store.Cancel(ctx, timerKey(impu))
-		case !next.Equal(before):
-			return r, s.store.Schedule(ctx, timerKey(impu), next, []byte(impu))
 		}
-		return r, nil
+		select {
+		case <-time.After(rand.N(pause)):
+		case <-ctx.Done():
+			return r, refuse(sip.StatusServiceUnavailable, "Too Many Changes")
+		}
 	}
-	return registration{}, fmt.Errorf("registration of %s: too many conflicting changes", impu)
 }
 
-// expire is called when an identity's timer is due, on one Sprout only.
-func (s *server) expire(ctx context.Context, _ string, value []byte) {
-	impu := string(value)
-	s.counts.expired.Inc()
+// timer returns when the registration's timer is due, or a zero time.
+func (r *registration) timer() time.Time {
+	if r.Due == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(r.Due)
+}
+
+// schedule sets when the timer is due: at the next expiry, or, after a claim, when
+// it ends. It returns when the registration is of no more use.
+func (r *registration) schedule(now time.Time) time.Time {
+	next, last := r.expiry()
+	if r.Claimed {
+		next = now.Add(claimFor)
+	}
+	r.Due = 0
+	if !next.IsZero() {
+		r.Due = next.UnixMilli()
+	}
+	if last.Before(next) {
+		last = next
+	}
+	return last
+}
+
+// claimFor is how long a Sprout may take to notify an expiry before another one
+// does. It exceeds the time for Homestead's answer.
+const claimFor = 10 * time.Second
+
+// errMoved is the error for a timer that is no longer due.
+var errMoved = errors.New("the timer has moved")
+
+// expire handles a registration's timer. It first claims the expiry in the record:
+// only one Sprout can, and if that one ends before it has sent the NOTIFYs, the
+// timer is due again after claimFor.
+func (s *server) expire(ctx context.Context, key string, at time.Time) {
+	impu := strings.TrimPrefix(key, registrationPrefix)
 	var watchers []subscription
 	r, err := s.updateRegistration(ctx, impu, func(r *registration, _ time.Time) error {
+		if r.Due != at.UnixMilli() {
+			return errMoved
+		}
+		r.Claimed = true
 		r.advance()
 		watchers = slices.Clone(r.Subscriptions)
 		return nil
 	})
 	if err != nil {
-		s.log.Warn("an expired registration was not cleared", "identity", impu, "error", err)
+		s.failedExpiry(impu, err)
 		return
 	}
-	next, _ := r.expiry()
-	if next.IsZero() {
+	s.counts.expired.Inc()
+	if len(r.Bindings) == 0 {
 		if _, err := s.assign(ctx, impu, ims.RequestDeregTimeout); err != nil {
 			s.log.Warn("cannot report an expired registration to Homestead", "identity", impu, "error", err)
 		}
-	} else if err := s.store.Schedule(ctx, timerKey(impu), next, value); err != nil {
-		s.log.Warn("a timer was not set", "identity", impu, "error", err)
 	}
 	s.notify(impu, r, watchers)
+	if _, err := s.updateRegistration(ctx, impu, func(r *registration, _ time.Time) error {
+		if !r.Claimed {
+			return errMoved // a REGISTER was faster
+		}
+		r.Claimed = false
+		return nil
+	}); err != nil {
+		s.failedExpiry(impu, err)
+	}
+}
+
+func (s *server) failedExpiry(impu string, err error) {
+	if !errors.Is(err, errMoved) {
+		s.log.Warn("an expired registration was not cleared", "identity", impu, "error", err)
+	}
 }
 
 // advance increments the CSeq of every subscription for the next NOTIFY.

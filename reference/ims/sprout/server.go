@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vitrine/reference/ims/overload"
-	"vitrine/reference/ims/replica"
 	"vitrine/reference/ims/rest"
 	"vitrine/reference/ims/sipudp"
 )
@@ -27,7 +26,7 @@ type server struct {
 	transactions *sipudp.Transactions
 	load         *overload.Monitor // nil except in mode clearwater
 	queue        chan *sipudp.Transaction
-	store        *replica.Store
+	records      keeper
 	home         *rest.Client
 	homer, ralf  *rest.Client // nil if there is none
 	charges      chan chargeable
@@ -79,12 +78,16 @@ func (s *server) request(req *sip.Request, a sipudp.Arrival) {
 			s.reject(tx)
 			return
 		}
+		if !s.records.Ready() {
+			s.answer(tx, errAway)
+			return
+		}
 		if req.Method == sip.INVITE {
 			s.respond(tx, sipudp.Reply(req, sip.StatusTrying, "Trying"))
 		}
 		s.enqueue(tx)
 	case req.Method == sip.SUBSCRIBE:
-		s.enqueue(tx)
+		s.enqueue(tx) // the worker finds out whether the store answers
 	default:
 		s.answer(tx, s.inDialog(tx))
 	}
@@ -111,7 +114,11 @@ func (s *server) enqueue(tx *sipudp.Transaction) {
 
 func (s *server) reject(tx *sipudp.Transaction) {
 	s.counts.shed.Inc()
-	s.respond(tx, sipudp.Reply(tx.Request, sip.StatusServiceUnavailable, "Overloaded", sip.NewHeader("Retry-After", "1")))
+	s.unavailable(tx, "Overloaded")
+}
+
+func (s *server) unavailable(tx *sipudp.Transaction, reason string) {
+	s.respond(tx, sipudp.Reply(tx.Request, sip.StatusServiceUnavailable, reason, sip.NewHeader("Retry-After", "1")))
 }
 
 // work serves the queue until ctx is done. It measures the time from the kernel's
@@ -146,7 +153,12 @@ func (s *server) serve(ctx context.Context, tx *sipudp.Transaction) error {
 // answer answers a request that could not be served. It does nothing if err is
 // nil.
 func (s *server) answer(tx *sipudp.Transaction, err error) {
-	if err == nil {
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, errAway):
+		s.counts.away.Inc()
+		s.unavailable(tx, "Store Is Unreachable")
 		return
 	}
 	r := &refusal{sip.StatusInternalServerError, "Internal Error"}
@@ -183,7 +195,7 @@ func (s *server) uri(param string) string {
 type counts struct {
 	requests, registered                                                       *prometheus.CounterVec
 	shed, refused, late, challenges, wrong, subscriptions, notifies, forwarded prometheus.Counter
-	timeouts, garbage, expired, homerFailed, unchargeable                      prometheus.Counter
+	timeouts, garbage, expired, homerFailed, unchargeable, away                prometheus.Counter
 	waited                                                                     prometheus.Histogram
 }
 
@@ -209,8 +221,9 @@ func newCounts(registry *prometheus.Registry) counts {
 		forwarded:     counter("forwarded", "Requests forwarded."),
 		timeouts:      counter("timeouts", "Forwarded requests that nobody answered in time."),
 		garbage:       counter("garbage", "Datagrams that were no usable SIP message."),
-		expired:       counter("expired", "Expiry timers that fired here."),
+		expired:       counter("expired", "Expired registrations claimed here."),
 		homerFailed:   counter("homer_failed", "Telephony settings that could not be fetched."),
+		away:          counter("store_refused", "Requests refused with 503 because the store did not answer."),
 		unchargeable:  counter("charging_lost", "Charging records that were lost."),
 	}
 }

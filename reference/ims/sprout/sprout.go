@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"vitrine"
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/overload"
-	"vitrine/reference/ims/replica"
 	"vitrine/reference/ims/rest"
 	"vitrine/reference/ims/sipudp"
 )
@@ -26,6 +26,7 @@ type config struct {
 	listen                 netip.AddrPort
 	homestead, homer, ralf []netip.AddrPort
 	cluster                ims.Cluster
+	store                  storeConfig
 	homesteadConnections   int
 	homesteadTimeout       time.Duration
 	copies                 int
@@ -45,6 +46,7 @@ func (k *config) flags(c *ims.Command) {
 	c.Addrs(&k.homer, "homer", false, "Homer: IP:PORT; empty: every user has the default telephony settings")
 	c.Addrs(&k.ralf, "ralf", false, "Ralf: IP:PORT; empty: nothing is charged")
 	c.Cluster(&k.cluster, "Sprouts")
+	k.store.flags(c)
 	c.IntVar(&k.copies, "copies", 2, "copies of each registration, challenge and timer")
 	c.DurationVar(&k.peerTimeout, "peer-timeout", 500*time.Millisecond, "how long another Sprout's answer may take")
 	c.IntVar(&k.homesteadConnections, "homestead-connections", 50, "connections kept to each Homestead")
@@ -70,6 +72,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
+	if err := k.store.check(c, k.cluster); err != nil {
+		return err
+	}
 	peers, err := ims.Listen(ctx, "self", k.cluster.Self)
 	if err != nil {
 		return err
@@ -81,17 +86,34 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return ims.ListenError("listen", k.listen, err)
 	}
-	s := newServer(k, socket, c.Log, c.Registry)
-	return s.run(ctx, k, peers, c)
+	records, err := k.keeper(peers, c)
+	if err != nil {
+		socket.Close()
+		return err
+	}
+	s := newServer(k, socket, records, c.Log, c.Registry)
+	return s.run(ctx, k, c)
 }
 
-func newServer(k config, socket *sipudp.Socket, log *slog.Logger, registry *prometheus.Registry) *server {
+// keeper returns the keeper that the flags choose.
+func (k *config) keeper(peers net.Listener, c *ims.Command) (keeper, error) {
+	if k.store.access.URL == "" {
+		return newReplicas(*k, peers, c.Log, c.Registry), nil
+	}
+	s, err := newStore(k.store, c.Log, c.Registry)
+	if err != nil && !vitrine.IsBadInput(err) {
+		err = c.Bad("--store: "+err.Error(), "give the URL of a store")
+	}
+	return s, err
+}
+
+func newServer(k config, socket *sipudp.Socket, records keeper, log *slog.Logger, registry *prometheus.Registry) *server {
 	local := k.listen.Addr()
 	s := &server{
 		socket: socket, ours: map[netip.AddrPort]bool{socket.Local(): true}, parser: sip.NewParser(),
 		queue: make(chan *sipudp.Transaction, k.queue), charges: make(chan chargeable, 1000),
-		home:       rest.NewClient("homestead", k.homestead, k.homesteadConnections, k.homesteadTimeout, local, registry),
-		maxExpires: k.maxExpires, log: log, counts: newCounts(registry),
+		home:    rest.NewClient("homestead", k.homestead, k.homesteadConnections, k.homesteadTimeout, local, registry),
+		records: records, maxExpires: k.maxExpires, log: log, counts: newCounts(registry),
 	}
 	if len(k.homer) > 0 {
 		s.homer = rest.NewClient("homer", k.homer, k.homesteadConnections, k.homesteadTimeout, local, registry)
@@ -100,26 +122,21 @@ func newServer(k config, socket *sipudp.Socket, log *slog.Logger, registry *prom
 		s.ralf = rest.NewClient("ralf", k.ralf, 4, k.homesteadTimeout, local, registry)
 	}
 	s.transactions = sipudp.NewTransactions(k.timeout, s.timedOut)
-	s.store = replica.New(replica.Config{
-		Self: k.cluster.Self, Peers: k.cluster.Peers, Copies: k.copies, Read: replica.One, Ask: k.peerTimeout,
-		OnTimer: s.expire, Log: log, Metrics: registry,
-	})
-	gauge := func(name, help string, value func() float64) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sprout_" + name, Help: help}, value))
-	}
 	if k.overload == overload.Clearwater {
 		s.load = overload.New(overload.Config{Target: k.target, Initial: k.initialRate, Min: 10, Bucket: 200}, time.Now())
-		gauge("token_rate", "Requests/s admitted at present.", s.load.Rate)
-		gauge("latency_seconds", "Moving average of the latency of requests.", func() float64 { return s.load.Latency().Seconds() })
+		addGauge(registry, "token_rate", "Requests/s admitted at present.", s.load.Rate)
+		addGauge(registry, "latency_seconds", "Moving average of the latency of requests.", func() float64 { return s.load.Latency().Seconds() })
 	}
-	gauge("records", "Records held here.", func() float64 { return float64(s.store.Held()) })
-	gauge("living", "Sprouts that can be reached, including this one.", func() float64 { return float64(s.store.Living()) })
 	return s
 }
 
-func (s *server) run(ctx context.Context, k config, peers net.Listener, c *ims.Command) error {
+func addGauge(registry *prometheus.Registry, name, help string, value func() float64) {
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sprout_" + name, Help: help}, value))
+}
+
+func (s *server) run(ctx context.Context, k config, c *ims.Command) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.store.Run(ctx, peers) })
+	group.Go(func() error { return s.records.Run(ctx, s.expire) })
 	group.Go(func() error { s.transactions.Run(ctx); return nil })
 	for range k.workers {
 		group.Go(func() error { s.work(ctx); return nil })
