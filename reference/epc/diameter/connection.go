@@ -1,0 +1,130 @@
+package diameter
+
+import (
+	"encoding/binary"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The limits of a connection. go-diameter reads nested groups in a time that grows
+// with the square of their octets: 64 KiB take 2 s, 8 KiB some 20 ms. A subscription
+// with two APNs has 0.7 KiB.
+const (
+	maxMessage   = 1 << 13 // octets of a message
+	headerSize   = 20      // octets of a header (RFC 6733 clause 3)
+	writeTimeout = 5 * time.Second
+)
+
+// errFraming ends a connection that carries no Diameter, or too long messages.
+var errFraming = errors.New("diameter: not a message of version 1 and of 20 to 8,192 octets")
+
+// A connection checks the lengths of messages before go-diameter allocates for
+// them, limits the time of writes, and reports its end.
+type connection struct {
+	net.Conn
+	framing framing
+	once    sync.Once
+	ended   chan struct{} // closed with the connection
+}
+
+func newConnection(conn net.Conn) *connection {
+	return &connection{Conn: conn, ended: make(chan struct{})}
+}
+
+// Read reads from the connection. Only one goroutine may read.
+func (c *connection) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if !c.framing.check(b[:n]) {
+		return 0, errFraming
+	}
+	return n, err
+}
+
+// Write writes to the connection.
+func (c *connection) Write(b []byte) (int, error) {
+	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout))
+	return c.Conn.Write(b)
+}
+
+// Close closes the connection.
+func (c *connection) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { close(c.ended) })
+	return err
+}
+
+// framing follows the messages of a stream.
+type framing struct {
+	header [4]byte // version and length
+	have   int     // octets of it
+	left   int     // octets of the message behind it
+}
+
+// check reports whether the next octets of the stream belong to messages of the
+// right version and length.
+func (f *framing) check(b []byte) bool {
+	for len(b) > 0 {
+		if f.left > 0 {
+			n := min(f.left, len(b))
+			f.left -= n
+			b = b[n:]
+			continue
+		}
+		n := copy(f.header[f.have:], b)
+		f.have += n
+		b = b[n:]
+		if f.have < len(f.header) {
+			return true
+		}
+		f.have = 0
+		length := int(binary.BigEndian.Uint32(f.header[:]) & 0xffffff)
+		if f.header[0] != 1 || length < headerSize || length > maxMessage {
+			return false
+		}
+		f.left = length - len(f.header)
+	}
+	return true
+}
+
+// maxConnections limits the connections of a server.
+const maxConnections = 256
+
+// A roster holds the open connections of a server.
+type roster struct {
+	ends sync.WaitGroup
+
+	mu   sync.Mutex
+	open map[*connection]bool
+}
+
+// add adds a connection until it ends. It returns false if there is no room.
+func (r *roster) add(c *connection) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.open) >= maxConnections {
+		return false
+	}
+	r.open[c] = true
+	r.ends.Go(func() {
+		<-c.ended
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.open, c)
+	})
+	return true
+}
+
+// close closes all connections. None may be added any more.
+func (r *roster) close() {
+	r.mu.Lock()
+	open := slices.Collect(maps.Keys(r.open))
+	r.mu.Unlock()
+	for _, c := range open {
+		c.Close()
+	}
+	r.ends.Wait()
+}

@@ -1,0 +1,287 @@
+package diameter
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/fiorix/go-diameter/v4/diam"
+	"github.com/fiorix/go-diameter/v4/diam/avp"
+	"github.com/fiorix/go-diameter/v4/diam/datatype"
+	"github.com/fiorix/go-diameter/v4/diam/dict"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/internal/hosttest"
+)
+
+// patience limits every wait of these tests. Reaching it is a failure.
+const patience = 30 * time.Second
+
+// TestFraming checks that lengths are followed however the stream is cut.
+func TestFraming(t *testing.T) {
+	header := func(version byte, length uint32) []byte {
+		b := binary.BigEndian.AppendUint32(nil, length)
+		b[0] = version
+		return append(b, make([]byte, 16)...)
+	}
+	good := append(header(1, 24), 0, 0, 0, 0)
+	good = append(append(good, header(1, 20)...), good...)
+	for _, c := range []struct {
+		name   string
+		stream []byte
+		want   bool
+	}{
+		{"messages", good, true},
+		{"a length below the header's", append(bytes.Clone(good), header(1, 19)...), false},
+		{"no length", header(1, 0), false},
+		{"a length above the limit", header(1, maxMessage+1), false},
+		{"another version", header(2, 20), false},
+	} {
+		for cut := 1; cut <= len(c.stream); cut++ {
+			var f framing
+			ok := true
+			for rest := c.stream; len(rest) > 0 && ok; rest = rest[min(cut, len(rest)):] {
+				ok = f.check(rest[:min(cut, len(rest))])
+			}
+			if ok != c.want {
+				t.Errorf("%s, cut into %d octets: %v", c.name, cut, ok)
+			}
+		}
+	}
+}
+
+// nobody is a database without subscribers.
+type nobody struct{ Database }
+
+// serve runs an HSS without subscribers until the test ends.
+func serve(t *testing.T) (at netip.AddrPort, stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := NewHSS("hss.epc.test", nobody{}, prometheus.NewRegistry())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Serve(ctx, l) }()
+	stop = func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			done <- nil
+		case <-time.After(patience):
+			t.Error("the HSS does not end")
+		}
+	}
+	t.Cleanup(stop)
+	return l.Addr().(*net.TCPAddr).AddrPort(), stop
+}
+
+// TestStreamsThatAreNotDiameterEnd checks that a server closes connections with
+// impossible lengths, and serves the others.
+func TestStreamsThatAreNotDiameterEnd(t *testing.T) {
+	at, _ := serve(t)
+	for _, stream := range []string{"GET / HTTP/1.1\r\n\r\n", "\x01\x00\x00\x00" + string(make([]byte, 16)), "\x01\xff\xff\xff" + string(make([]byte, 16))} {
+		conn, err := net.Dial("tcp", at.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		if _, err := conn.Write([]byte(stream)); err != nil {
+			t.Error(err)
+		}
+		if n, err := conn.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
+			t.Errorf("%q: %d octets, %v", stream, n, err)
+		}
+		conn.Close()
+	}
+}
+
+// TestConnectionsAreLimited checks that a server closes the connections over the
+// limit.
+func TestConnectionsAreLimited(t *testing.T) {
+	at, _ := serve(t)
+	for n := range maxConnections + 3 {
+		conn, err := net.Dial("tcp", at.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if n < maxConnections {
+			continue
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("connection %d: %v", n, err)
+		}
+	}
+}
+
+// dial returns a client of the server, and what ends it.
+func dial(t *testing.T, at netip.AddrPort, c ClientConfig) *MME {
+	t.Helper()
+	c.Peer, c.Host, c.Log, c.Registry = at, "mme.epc.test", slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	m := NewMME(MMEConfig{ClientConfig: c, Cancelled: func(string) {}})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(patience):
+			t.Error("the client does not end")
+		}
+	})
+	return m
+}
+
+// TestUnknownCommands checks that a server answers a command of another
+// application, which it has no handler for.
+func TestUnknownCommands(t *testing.T) {
+	at, _ := serve(t)
+	m := dial(t, at, ClientConfig{})
+	hosttest.Until(t, patience, "a connection", m.Connected)
+	_, err := m.call(t.Context(), cancelLocation, m.newSession(), []*diam.AVP{base(avp.UserName, datatype.UTF8String("1"))})
+	if !errors.Is(err, CommandUnsupported) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRequestsEndWithTheConnection checks that a request does not wait for its
+// time limit when the server is gone.
+func TestRequestsEndWithTheConnection(t *testing.T) {
+	silent := newSilent(t)
+	m := dial(t, silent.at, ClientConfig{Timeout: time.Hour})
+	hosttest.Until(t, patience, "a connection", m.Connected)
+	done := make(chan error, 1)
+	go func() { done <- m.Purge(t.Context(), "1") }()
+	silent.close(<-silent.requests)
+	if err := <-done; !errors.Is(err, ErrUnreachable) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRequestsEnd checks the time limit of a request, and its context.
+func TestRequestsEnd(t *testing.T) {
+	silent := newSilent(t)
+	m := dial(t, silent.at, ClientConfig{Timeout: 500 * time.Millisecond})
+	hosttest.Until(t, patience, "a connection", m.Connected)
+	if err := m.Purge(t.Context(), "1"); !errors.Is(err, ErrTimeout) {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.Purge(ctx, "1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestUnansweredWatchdogEndsTheConnection checks that a client leaves a server that
+// does not answer watchdogs.
+func TestUnansweredWatchdogEndsTheConnection(t *testing.T) {
+	silent := newSilent(t)
+	dial(t, silent.at, ClientConfig{Watchdog: 20 * time.Millisecond})
+	for range 2 { // it comes back, and leaves again
+		first := <-silent.requests
+		if first.m.Header.CommandCode != diam.DeviceWatchdog {
+			t.Errorf("command %d", first.m.Header.CommandCode)
+		}
+	}
+}
+
+// TestAnsweredWatchdogKeepsTheConnection checks that a client stays with a server
+// that answers watchdogs. The test answers, so nothing is due before the next one.
+func TestAnsweredWatchdogKeepsTheConnection(t *testing.T) {
+	silent := newSilent(t)
+	m := dial(t, silent.at, ClientConfig{Watchdog: 2 * time.Second})
+	watchdog := <-silent.requests
+	m.mu.Lock()
+	l := m.conn
+	m.mu.Unlock()
+	if watchdog.m.Header.CommandCode != diam.DeviceWatchdog || l.alive.Load() {
+		t.Errorf("command %d, answered before the answer: %v", watchdog.m.Header.CommandCode, l.alive.Load())
+	}
+	answer := watchdog.m.Answer(diam.Success)
+	answer.AddAVP(base(avp.OriginHost, datatype.DiameterIdentity("silent.epc.test")))
+	answer.AddAVP(base(avp.OriginRealm, datatype.DiameterIdentity("epc.test")))
+	if _, err := answer.WriteTo(watchdog.conn); err != nil {
+		t.Fatal(err)
+	}
+	hosttest.Until(t, patience, "it is answered", l.alive.Load)
+	select {
+	case <-l.ended:
+		t.Error("the client left a server that answers")
+	default:
+	}
+}
+
+// A silentServer exchanges capabilities and answers nothing else.
+type silentServer struct {
+	at       netip.AddrPort
+	requests chan received
+}
+
+type received struct {
+	conn net.Conn
+	m    *diam.Message
+}
+
+// close closes the connection of a request.
+func (silentServer) close(r received) { r.conn.Close() }
+
+func newSilent(t *testing.T) silentServer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	s := silentServer{l.Addr().(*net.TCPAddr).AddrPort(), make(chan received, 16)}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.exchange(conn)
+		}
+	}()
+	return s
+}
+
+// exchange answers the first message, a Capabilities-Exchange-Request.
+func (s silentServer) exchange(conn net.Conn) {
+	defer conn.Close()
+	for {
+		m, err := diam.ReadMessage(conn, dict.Default)
+		if err != nil {
+			return
+		}
+		if m.Header.CommandCode != diam.CapabilitiesExchange {
+			s.requests <- received{conn, m}
+			continue
+		}
+		answer := m.Answer(diam.Success)
+		for _, a := range []*diam.AVP{
+			base(avp.OriginHost, datatype.DiameterIdentity("silent.epc.test")), base(avp.OriginRealm, datatype.DiameterIdentity("epc.test")),
+			base(avp.HostIPAddress, datatype.Address(net.IPv4(127, 0, 0, 1))), base(avp.VendorID, number(uint32(vendor3GPP))),
+			diam.NewAVP(avp.ProductName, 0, 0, datatype.UTF8String("silent")), applicationAVP(s6aApplication),
+		} {
+			answer.AddAVP(a)
+		}
+		if _, err := answer.WriteTo(conn); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package diameter
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/fiorix/go-diameter/v4/diam"
+	"github.com/fiorix/go-diameter/v4/diam/avp"
+	"github.com/fiorix/go-diameter/v4/diam/datatype"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/reference/epc/aka"
+)
+
+// A Database answers MMEs. mme is the Diameter identity of the one that asks. An
+// error is a Result, or another error for DIAMETER_UNABLE_TO_COMPLY.
+type Database interface {
+	Authenticate(mme string, r AuthenticationRequest) ([]aka.Vector, error)
+	UpdateLocation(mme string, r LocationRequest) (Subscription, error)
+	// Purge reports whether the MME was the one that served the subscriber.
+	Purge(mme, imsi string) (served bool, err error)
+}
+
+// An HSS is the server of S6a in an HSS.
+type HSS struct {
+	*server
+	cancelled *prometheus.CounterVec
+
+	mu    sync.Mutex
+	conns map[string]diam.Conn // by identity of the MME, the last one that it used
+	next  uint32
+}
+
+// freezeTMSI is the PUA-Flag that makes an MME keep the M-TMSI from reuse (TS 29.272
+// clause 7.3.48).
+const freezeTMSI = 1
+
+// NewHSS returns an HSS.
+func NewHSS(host string, d Database, registry prometheus.Registerer) *HSS {
+	h := &HSS{
+		server: newServer(host, s6aApplication, registry, "hss"), conns: map[string]diam.Conn{}, next: firstID(),
+		cancelled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hss_cancellations_total", Help: "Cancel-Location-Requests, by what became of them."}, []string{"outcome"}),
+	}
+	registry.MustRegister(h.cancelled)
+	h.handle(authenticationInformation, "authentication-information", func(conn diam.Conn, mme string, s set) ([]*diam.AVP, error) {
+		var r AuthenticationRequest
+		if err := r.parse(s); err != nil {
+			return nil, err
+		}
+		vectors, err := d.Authenticate(mme, r)
+		if err != nil {
+			return nil, err
+		}
+		return vectorAVPs(vectors), nil
+	})
+	h.handle(updateLocation, "update-location", func(conn diam.Conn, mme string, s set) ([]*diam.AVP, error) {
+		var r LocationRequest
+		if err := r.parse(s); err != nil {
+			return nil, err
+		}
+		h.note(mme, conn)
+		subscription, err := d.UpdateLocation(mme, r)
+		if err != nil {
+			return nil, err
+		}
+		return subscription.avps(), nil
+	})
+	h.handle(purgeUE, "purge-ue", func(_ diam.Conn, mme string, s set) ([]*diam.AVP, error) {
+		var imsi string
+		if err := subscriber(s, &imsi); err != nil {
+			return nil, err
+		}
+		served, err := d.Purge(mme, imsi)
+		if err != nil || !served {
+			return nil, err
+		}
+		return []*diam.AVP{vendor(avp.PUAFlags, number(freezeTMSI))}, nil
+	})
+	h.machine.HandleIdx(diam.CommandIndex{AppID: s6aApplication, Code: cancelLocation}, diam.HandlerFunc(func(_ diam.Conn, m *diam.Message) {
+		if set(m.AVP).result() != nil {
+			h.cancelled.WithLabelValues("refused").Inc()
+			return
+		}
+		h.cancelled.WithLabelValues("done").Inc()
+	}))
+	return h
+}
+
+// note keeps the connection of an MME, for Cancel.
+func (h *HSS) note(mme string, conn diam.Conn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, known := h.conns[mme]; !known && len(h.conns) >= maxConnections {
+		clear(h.conns) // of MMEs that are gone; those that are here are noted again
+	}
+	h.conns[mme] = conn
+}
+
+// Serve serves a listener until ctx is done.
+func (h *HSS) Serve(ctx context.Context, l net.Listener) error { return h.serve(ctx, l) }
+
+// mmeUpdate is the Cancellation-Type for a subscriber that another MME has now (TS
+// 29.272 clause 7.3.24).
+const mmeUpdate = 0
+
+// Cancel makes an MME forget a subscriber that another MME has now
+// (Cancel-Location, clause 5.2.1.2). It does not wait for the answer.
+func (h *HSS) Cancel(mme, imsi string) {
+	h.mu.Lock()
+	conn := h.conns[mme]
+	h.next++
+	id := h.next
+	h.mu.Unlock()
+	if conn == nil {
+		h.cancelled.WithLabelValues("unreachable").Inc()
+		return
+	}
+	m := diam.NewMessage(cancelLocation, diam.RequestFlag|diam.ProxiableFlag, s6aApplication, id, id, nil)
+	for _, a := range []*diam.AVP{
+		base(avp.SessionID, datatype.UTF8String(fmt.Sprintf("%s;cancel;%d", h.host, id))),
+		applicationAVP(s6aApplication),
+		base(avp.AuthSessionState, datatype.Enumerated(noStateMaintained)),
+		base(avp.OriginHost, datatype.DiameterIdentity(h.host)),
+		base(avp.OriginRealm, datatype.DiameterIdentity(h.realm)),
+		base(avp.DestinationHost, datatype.DiameterIdentity(mme)),
+		base(avp.DestinationRealm, datatype.DiameterIdentity(h.realm)),
+		base(avp.UserName, datatype.UTF8String(imsi)),
+		vendor(avp.CancellationType, datatype.Enumerated(mmeUpdate)),
+	} {
+		m.AddAVP(a)
+	}
+	if _, err := m.WriteTo(conn); err != nil {
+		h.cancelled.WithLabelValues("unreachable").Inc()
+		return
+	}
+	h.cancelled.WithLabelValues("sent").Inc()
+}

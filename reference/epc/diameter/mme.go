@@ -1,0 +1,91 @@
+package diameter
+
+import (
+	"context"
+
+	"github.com/fiorix/go-diameter/v4/diam"
+	"github.com/fiorix/go-diameter/v4/diam/avp"
+	"github.com/fiorix/go-diameter/v4/diam/datatype"
+
+	"vitrine/reference/epc/aka"
+	"vitrine/wire/identity"
+)
+
+// An MME is the client of S6a in an MME (TS 29.272 clause 5). Run keeps its
+// connection to the HSS.
+//
+// Its methods block until the HSS answers. Their errors are a Result if the HSS
+// refuses the request, ErrUnreachable, ErrTimeout or ErrAnswer, or the error of
+// the context.
+type MME struct{ *client }
+
+// An MMEConfig sets an MME.
+type MMEConfig struct {
+	ClientConfig
+	// Cancelled is called when the HSS cancels the location of a subscriber,
+	// because another MME has it now. It must not block.
+	Cancelled func(imsi string)
+}
+
+// NewMME returns an MME. The caller runs Run.
+func NewMME(c MMEConfig) *MME {
+	m := &MME{newClient(c.ClientConfig, s6aApplication, "s6a")}
+	m.handlers[cancelLocation] = func(conn diam.Conn, request *diam.Message) {
+		answer := m.answer(request)
+		var imsi string
+		if err := subscriber(request.AVP, &imsi); err != nil {
+			appendResult(answer, resultOf(err))
+		} else {
+			appendResult(answer, Success)
+			c.Cancelled(imsi)
+		}
+		_, _ = answer.WriteTo(conn) // a connection that is lost is noticed by run
+	}
+	return m
+}
+
+// answer begins the answer to a request of the HSS.
+func (m *MME) answer(request *diam.Message) *diam.Message {
+	return beginAnswer(request, m.config.Host, m.realm)
+}
+
+// Run connects to the HSS, again whenever the connection is lost, until ctx is
+// done.
+func (m *MME) Run(ctx context.Context) error { return m.run(ctx) }
+
+// Connected reports whether there is a connection to the HSS.
+func (m *MME) Connected() bool { return m.isConnected() }
+
+// Authenticate returns an authentication vector (Authentication-Information,
+// clause 5.2.3.1). plmn is the MME's. resync is nil unless the USIM answered the
+// last challenge with AUTS.
+func (m *MME) Authenticate(ctx context.Context, imsi string, plmn identity.PLMN, resync *Resync) (aka.Vector, error) {
+	request := AuthenticationRequest{IMSI: imsi, PLMN: plmn, Vectors: 1, Resync: resync}
+	answer, err := m.call(ctx, authenticationInformation, m.newSession(), request.avps())
+	if err != nil {
+		return aka.Vector{}, err
+	}
+	return parseVector(answer)
+}
+
+// UpdateLocation makes this MME the one that serves the subscriber, and returns
+// the subscription (Update-Location, clause 5.2.1.1).
+func (m *MME) UpdateLocation(ctx context.Context, imsi string, plmn identity.PLMN) (Subscription, error) {
+	request := LocationRequest{IMSI: imsi, PLMN: plmn, RAT: EUTRAN}
+	answer, err := m.call(ctx, updateLocation, m.newSession(), request.avps())
+	if err != nil {
+		return Subscription{}, err
+	}
+	var s Subscription
+	if err := s.parse(answer); err != nil {
+		return Subscription{}, err
+	}
+	return s, nil
+}
+
+// Purge reports that this MME has deleted the subscriber (Purge-UE, clause
+// 5.2.1.3).
+func (m *MME) Purge(ctx context.Context, imsi string) error {
+	_, err := m.call(ctx, purgeUE, m.newSession(), []*diam.AVP{base(avp.UserName, datatype.UTF8String(imsi))})
+	return err
+}

@@ -1,0 +1,54 @@
+package diameter
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A Result is the result code of an answer that reports a failure, as an error. A
+// vendor's code has the vendor in the high half: the base protocol's 5001 is not
+// 3GPP's (RFC 6733 clauses 7.1 and 7.6).
+type Result uint64
+
+// vendor3GPP is the vendor identity of 3GPP.
+const vendor3GPP = 10415
+
+// The results used here: of RFC 6733 clause 7.1, and of TS 29.272 clause 7.4.
+const (
+	Success            Result = 2001
+	CommandUnsupported Result = 3001
+	UnableToDeliver    Result = 3002
+	TooBusy            Result = 3004
+	UnknownSession     Result = 5002
+	InvalidAVPValue    Result = 5004
+	MissingAVP         Result = 5005
+	UnableToComply     Result = 5012
+
+	UserUnknown                   Result = vendor3GPP<<32 | 5001
+	RoamingNotAllowed             Result = vendor3GPP<<32 | 5004
+	UnknownEPSSubscription        Result = vendor3GPP<<32 | 5420
+	RATNotAllowed                 Result = vendor3GPP<<32 | 5421
+	EquipmentUnknown              Result = vendor3GPP<<32 | 5422
+	UnknownServingNode            Result = vendor3GPP<<32 | 5423
+	AuthenticationDataUnavailable Result = vendor3GPP<<32 | 4181
+)
+
+// Code returns the code without its vendor.
+func (r Result) Code() uint32 { return uint32(r) }
+
+// Vendor returns the vendor of an experimental result; 0 for the base protocol.
+func (r Result) Vendor() uint32 { return uint32(r >> 32) }
+
+func (r Result) Error() string {
+	if r.Vendor() != 0 {
+		return fmt.Sprintf("diameter: experimental result %d of vendor %d", r.Code(), r.Vendor())
+	}
+	return fmt.Sprintf("diameter: result %d", r.Code())
+}
+
+// The errors of requests that got no answer.
+var (
+	ErrUnreachable = errors.New("diameter: no connection to the peer")
+	ErrTimeout     = errors.New("diameter: the peer does not answer")
+	ErrAnswer      = errors.New("diameter: the answer lacks what it must have")
+)

@@ -1,0 +1,138 @@
+package diameter
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/fiorix/go-diameter/v4/diam"
+	"github.com/fiorix/go-diameter/v4/diam/avp"
+	"github.com/fiorix/go-diameter/v4/diam/datatype"
+	"github.com/fiorix/go-diameter/v4/diam/sm"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/reference/ims"
+)
+
+// A handler answers a request. It returns the AVPs of the answer. The error is a
+// Result, or another error for DIAMETER_UNABLE_TO_COMPLY.
+type handler func(conn diam.Conn, origin string, request set) ([]*diam.AVP, error)
+
+// A server answers clients.
+type server struct {
+	host, realm string
+	application uint32
+	machine     *sm.StateMachine
+	requests    *prometheus.CounterVec
+}
+
+// newServer returns a server. name is that of the node, for the counter.
+func newServer(host string, application uint32, registry prometheus.Registerer, name string) *server {
+	_, realm, _ := strings.Cut(host, ".")
+	s := &server{
+		host: host, realm: realm, application: application,
+		machine: sm.New(&sm.Settings{
+			OriginHost: datatype.DiameterIdentity(host), OriginRealm: datatype.DiameterIdentity(realm),
+			VendorID: vendor3GPP, ProductName: product,
+		}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: name + "_procedures_total", Help: "Requests answered, by command and result.",
+		}, []string{"procedure", "result"}),
+	}
+	registry.MustRegister(s.requests)
+	s.machine.HandleFunc("ALL", s.unknown)
+	return s
+}
+
+// handle sets the handler of a command.
+func (s *server) handle(command uint32, name string, h handler) {
+	s.machine.HandleIdx(diam.CommandIndex{AppID: s.application, Code: command, Request: true}, diam.HandlerFunc(func(conn diam.Conn, m *diam.Message) {
+		origin, ok := set(m.AVP).text(avp.OriginHost)
+		var avps []*diam.AVP
+		var err error = MissingAVP
+		if ok && origin != "" {
+			avps, err = h(conn, origin, m.AVP)
+		}
+		result := Success
+		if err != nil {
+			result, avps = resultOf(err), nil
+		}
+		answer := beginAnswer(m, s.host, s.realm)
+		appendResult(answer, result)
+		for _, a := range avps {
+			answer.AddAVP(a)
+		}
+		s.requests.WithLabelValues(name, strconv.Itoa(int(result.Code()))).Inc()
+		_, _ = answer.WriteTo(conn) // the client notices that the connection is lost
+	}))
+}
+
+// unknown answers a request of another command.
+func (s *server) unknown(conn diam.Conn, m *diam.Message) {
+	if m.Header.CommandFlags&diam.RequestFlag == 0 {
+		return
+	}
+	answer := beginAnswer(m, s.host, s.realm)
+	answer.Header.CommandFlags |= diam.ErrorFlag
+	appendResult(answer, CommandUnsupported)
+	s.requests.WithLabelValues("unknown", strconv.Itoa(int(CommandUnsupported.Code()))).Inc()
+	_, _ = answer.WriteTo(conn)
+}
+
+// resultOf returns the result for an error.
+func resultOf(err error) Result {
+	var r Result
+	if errors.As(err, &r) {
+		return r
+	}
+	return UnableToComply
+}
+
+// beginAnswer begins the answer to a request: identifiers, session, application
+// and origin.
+func beginAnswer(request *diam.Message, host, realm string) *diam.Message {
+	answer := diam.NewMessage(request.Header.CommandCode, request.Header.CommandFlags&^diam.RequestFlag, request.Header.ApplicationID,
+		request.Header.HopByHopID, request.Header.EndToEndID, request.Dictionary())
+	from := set(request.AVP)
+	if session := from.find(avp.SessionID); session != nil {
+		answer.AddAVP(session)
+	}
+	if request.Header.ApplicationID == gxApplication { // TS 29.212 clause 5.6.3
+		answer.AddAVP(base(avp.AuthApplicationID, number(request.Header.ApplicationID)))
+		for _, code := range [...]uint32{avp.CCRequestType, avp.CCRequestNumber} {
+			if a := from.find(code); a != nil {
+				answer.AddAVP(a)
+			}
+		}
+	} else {
+		answer.AddAVP(applicationAVP(request.Header.ApplicationID))
+		answer.AddAVP(base(avp.AuthSessionState, datatype.Enumerated(noStateMaintained)))
+	}
+	answer.AddAVP(base(avp.OriginHost, datatype.DiameterIdentity(host)))
+	answer.AddAVP(base(avp.OriginRealm, datatype.DiameterIdentity(realm)))
+	return answer
+}
+
+// serve serves a listener until ctx is done. Then it closes all connections.
+func (s *server) serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	all := roster{open: map[*connection]bool{}}
+	defer all.close()
+	for {
+		socket, err := ims.Accept(ctx, l)
+		if err != nil || socket == nil {
+			return err
+		}
+		c := newConnection(socket)
+		if !all.add(c) {
+			c.Close()
+			continue
+		}
+		if _, err := diam.NewConn(c, socket.RemoteAddr().String(), s.machine, nil); err != nil {
+			c.Close()
+		}
+	}
+}

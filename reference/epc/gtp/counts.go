@@ -1,0 +1,66 @@
+package gtp
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/wire/gtpc"
+)
+
+// The reasons for which messages are dropped.
+const (
+	dropMalformed = "malformed"
+	dropVersion   = "version"
+	dropStray     = "no_request" // a response without a request
+	dropRoom      = "no_room"    // too many requests are being handled
+	dropSocket    = "socket"
+)
+
+// counts are the endpoint's counters.
+type counts struct {
+	sent, received                                              [256]prometheus.Counter // by type
+	retransmitted, duplicates, timeouts, busy, restarts, unsent prometheus.Counter
+	dropped                                                     *prometheus.CounterVec
+}
+
+func newCounts(registry prometheus.Registerer) *counts {
+	one := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		registry.MustRegister(c)
+		return c
+	}
+	messages := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gtpc_messages_total", Help: "Messages, by direction and type. Retransmissions count."}, []string{"direction", "type"})
+	c := &counts{
+		retransmitted: one("gtpc_retransmissions_total", "Requests sent again."),
+		duplicates:    one("gtpc_duplicates_total", "Requests that a peer sent again."),
+		timeouts:      one("gtpc_timeouts_total", "Requests without an answer."),
+		busy:          one("gtpc_busy_total", "Requests not sent because too many wait for answers."),
+		restarts:      one("gtpc_peer_restarts_total", "Changes of a peer's restart counter."),
+		unsent:        one("gtpc_unsent_total", "Messages that the socket did not take."),
+		dropped:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gtpc_dropped_total", Help: "Messages dropped or refused unread, by reason."}, []string{"reason"}),
+	}
+	registry.MustRegister(messages, c.dropped)
+	for _, name := range []string{dropMalformed, dropVersion, dropStray, dropRoom, dropSocket} {
+		c.dropped.WithLabelValues(name)
+	}
+	other := [2]prometheus.Counter{messages.WithLabelValues("sent", other), messages.WithLabelValues("received", other)}
+	for i := range c.sent {
+		c.sent[i], c.received[i] = other[0], other[1]
+	}
+	for _, t := range counted {
+		name := t.String()
+		c.sent[t], c.received[t] = messages.WithLabelValues("sent", name), messages.WithLabelValues("received", name)
+	}
+	return c
+}
+
+// other is the name of the types that the counters do not tell apart.
+const other = "other"
+
+// counted are the types that the counters tell apart.
+var counted = [...]gtpc.Type{
+	gtpc.EchoRequest, gtpc.EchoResponse, gtpc.VersionNotSupported,
+	gtpc.CreateSessionRequest, gtpc.CreateSessionResponse, gtpc.ModifyBearerRequest, gtpc.ModifyBearerResponse,
+	gtpc.DeleteSessionRequest, gtpc.DeleteSessionResponse, gtpc.ReleaseAccessBearersRequest, gtpc.ReleaseAccessBearersResponse,
+	gtpc.CreateBearerRequest, gtpc.CreateBearerResponse, gtpc.DeleteBearerRequest, gtpc.DeleteBearerResponse,
+	gtpc.DownlinkData, gtpc.DownlinkDataAcknowledge,
+}

@@ -1,0 +1,176 @@
+package gtp
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"vitrine/wire/gtpc"
+)
+
+// An exchange is a request of this endpoint that waits for its answer.
+type exchange struct {
+	octets   []byte // the request; the slice is reused
+	to       netip.AddrPort
+	sequence uint32
+	answer   gtpc.Type
+	sent     int // how often
+	serial   uint64
+	done     func(*gtpc.Message, error)
+}
+
+// A deadline is when an exchange is sent again. It is void if the serial has
+// changed, because the exchange ended.
+type deadline struct {
+	x      *exchange
+	serial uint64
+	at     time.Time
+}
+
+// Send sends a request. done is called once, with the answer or an error
+// (ErrTimeout, ErrBusy, ErrClosed). It must not block, and the answer lives until
+// it returns. It may be called before Send returns.
+func (e *Endpoint) Send(to netip.AddrPort, teid uint32, request Message, done func(answer *gtpc.Message, err error)) {
+	if err := e.begin(to, teid, request, done); err != nil {
+		done(nil, err)
+	}
+}
+
+func (e *Endpoint) begin(to netip.AddrPort, teid uint32, request Message, done func(*gtpc.Message, error)) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.closed:
+		return ErrClosed
+	case len(e.pending) >= e.config.Pending:
+		e.counts.busy.Inc()
+		return ErrBusy
+	}
+	x := e.take()
+	x.sequence, x.to, x.done, x.sent = e.sequence(), to, done, 0
+	x.octets = request.Append(x.octets[:0], teid, x.sequence)
+	x.answer, _ = gtpc.Type(x.octets[1]).Response()
+	e.pending[x.sequence] = x
+	e.transmit(x, time.Now())
+	return nil
+}
+
+// take returns an exchange to use. The caller holds mu.
+func (e *Endpoint) take() *exchange {
+	if n := len(e.free); n > 0 {
+		x := e.free[n-1]
+		e.free = e.free[:n-1]
+		return x
+	}
+	return new(exchange)
+}
+
+// sequence returns a sequence number that no exchange has. The highest bit is
+// that of commands (clause 7.6). The caller holds mu.
+func (e *Endpoint) sequence() uint32 {
+	for {
+		e.next = (e.next + 1) & (gtpc.CommandSequence - 1)
+		if _, taken := e.pending[e.next]; !taken {
+			return e.next
+		}
+	}
+}
+
+// transmit sends the request of an exchange, and again after T3. The caller holds
+// mu.
+func (e *Endpoint) transmit(x *exchange, now time.Time) {
+	x.sent++
+	e.write(x.octets, x.to)
+	e.due.Push(deadline{x: x, serial: x.serial, at: now.Add(e.config.T3)})
+}
+
+// end forgets an exchange and returns its callback. The caller holds mu.
+func (e *Endpoint) end(x *exchange) func(*gtpc.Message, error) {
+	done := x.done
+	delete(e.pending, x.sequence)
+	x.done = nil
+	x.serial++
+	e.free = append(e.free, x)
+	return done
+}
+
+// write sends a message. Errors are counted, as UDP may lose the message anyway.
+func (e *Endpoint) write(b []byte, to netip.AddrPort) {
+	if _, err := e.socket.WriteToUDPAddrPort(b, to); err != nil {
+		e.counts.unsent.Inc()
+		return
+	}
+	e.counts.sent[b[1]].Inc()
+}
+
+// answered ends the exchange that a response belongs to.
+func (e *Endpoint) answered(m *gtpc.Message, from netip.AddrPort) {
+	e.mu.Lock()
+	x, ok := e.pending[m.Sequence]
+	if !ok || x.to != from || m.Type != x.answer {
+		e.mu.Unlock()
+		e.counts.dropped.WithLabelValues(dropStray).Inc()
+		return
+	}
+	done := e.end(x)
+	e.mu.Unlock()
+	done(m, nil)
+}
+
+// retransmit sends requests again whose answers are late, until ctx is done.
+func (e *Endpoint) retransmit(ctx context.Context) {
+	timer := time.NewTimer(e.config.T3)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			timer.Reset(e.expire(time.Now()))
+		}
+	}
+}
+
+// expire handles the deadlines until now, and returns the time until the next one.
+func (e *Endpoint) expire(now time.Time) time.Duration {
+	var late []func(*gtpc.Message, error)
+	next := e.config.T3
+	e.mu.Lock()
+	for e.due.Len() > 0 {
+		d := e.due.Front()
+		if wait := d.at.Sub(now); wait > 0 {
+			next = wait
+			break
+		}
+		x, valid := d.x, d.serial == d.x.serial
+		e.due.Pop()
+		switch {
+		case !valid:
+		case x.sent < e.config.N3:
+			e.counts.retransmitted.Inc()
+			e.transmit(x, now)
+		default:
+			e.counts.timeouts.Inc()
+			late = append(late, e.end(x))
+		}
+	}
+	e.mu.Unlock()
+	for _, done := range late {
+		done(nil, ErrTimeout)
+	}
+	return next
+}
+
+// shut ends all exchanges, and begins no more.
+func (e *Endpoint) shut() {
+	e.mu.Lock()
+	e.closed = true
+	var left []func(*gtpc.Message, error)
+	for _, x := range e.pending {
+		left = append(left, e.end(x))
+	}
+	e.mu.Unlock()
+	for _, done := range left {
+		done(nil, ErrClosed)
+	}
+}

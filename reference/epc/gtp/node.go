@@ -1,0 +1,66 @@
+package gtp
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"vitrine/reference/ims"
+)
+
+// A Node is what the gateways' command lines have in common.
+type Node struct {
+	Prefix   Prefix
+	Sessions int // most of them
+
+	listen  netip.AddrPort
+	address string
+	restart int
+	t3      time.Duration
+	n3      int
+}
+
+// Flags declares the flags.
+func (n *Node) Flags(c *ims.Command) {
+	c.Addr(&n.listen, "listen", true, "address for GTP-C, UDP: IP:2123")
+	c.StringVar(&n.address, "advertise", "", "IP address in F-TEIDs, such as a director's; that of --listen if empty")
+	c.Uint8Var(&n.Prefix.Instance, "instance", 0, "number of this instance in its TEIDs, 1 to 127, for a director; 0: none")
+	c.Uint8Var(&n.Prefix.Type, "type", 1, "number of the instance's type in its TEIDs, 1 to 7, as in the director's configuration")
+	c.IntVar(&n.restart, "restart-counter", -1, "restart counter, 0 to 255; -1: another one at each start, from the clock")
+	c.IntVar(&n.Sessions, "sessions", 1_000_000, "sessions at most")
+	c.DurationVar(&n.t3, "t3", 3*time.Second, "time after which a request is sent again (T3-RESPONSE)")
+	c.IntVar(&n.n3, "n3", 3, "how often a request is sent (N3-REQUESTS)")
+	c.Positive("sessions", "t3", "n3")
+}
+
+// Listen opens the endpoint that the flags describe.
+func (n *Node) Listen(ctx context.Context, c *ims.Command, handle func(context.Context, *Request), restarted func(context.Context, netip.Addr)) (*Endpoint, error) {
+	config := Config{
+		Listen: n.listen, Restart: uint8(n.restart), T3: n.t3, N3: n.n3,
+		Handle: handle, Restarted: restarted, Registry: c.Registry,
+	}
+	if n.Prefix.Instance > MaxInstance {
+		return nil, c.Bad(fmt.Sprintf("--instance %d", n.Prefix.Instance), fmt.Sprintf("want 0 to %d", MaxInstance))
+	}
+	if n.Prefix.Type < 1 || n.Prefix.Type > MaxType {
+		return nil, c.Bad(fmt.Sprintf("--type %d", n.Prefix.Type), fmt.Sprintf("want 1 to %d", MaxType))
+	}
+	switch {
+	case n.restart < -1 || n.restart > 255:
+		return nil, c.Bad(fmt.Sprintf("--restart-counter %d", n.restart), "want -1 to 255")
+	case n.restart == -1: // seconds
+		config.Restart = uint8(time.Now().Unix())
+	}
+	if n.address != "" {
+		var err error
+		if config.Address, err = netip.ParseAddr(n.address); err != nil {
+			return nil, c.Bad(fmt.Sprintf("--advertise %q", n.address), "want an IP address")
+		}
+	}
+	endpoint, err := Listen(ctx, config)
+	if err != nil {
+		return nil, ims.ListenError("listen", n.listen, err)
+	}
+	return endpoint, nil
+}

@@ -1,0 +1,60 @@
+package gtp
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/wire/gtpc"
+)
+
+// Procedures counts the procedures of a node by the cause that ended them.
+type Procedures struct {
+	counts *prometheus.CounterVec
+	names  [256]string // of types
+}
+
+// NewProcedures registers the counter NODE_procedures_total.
+func NewProcedures(registry prometheus.Registerer, node string) *Procedures {
+	p := &Procedures{counts: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: node + "_procedures_total", Help: "Procedures, by request and the cause of the answer (TS 29.274 table 8.4-1); 0: no answer.",
+	}, []string{"procedure", "cause"})}
+	for i := range p.names {
+		p.names[i] = other
+	}
+	for _, t := range counted {
+		p.names[t] = t.String()
+	}
+	registry.MustRegister(p.counts)
+	return p
+}
+
+// Count counts a procedure that ended.
+func (p *Procedures) Count(request gtpc.Type, cause gtpc.CauseValue) {
+	p.counts.WithLabelValues(p.names[request], strconv.Itoa(int(cause))).Inc()
+}
+
+// Answer counts a request and then answers it. teid is the peer's; 0 if it is not
+// known.
+func (p *Procedures) Answer(r *Request, teid uint32, m Message, cause gtpc.CauseValue) {
+	p.Count(r.Type, cause)
+	r.Answer(teid, m)
+}
+
+// Refuse refuses a request like Answer, with the cause of a gtpc.Result.
+func (p *Procedures) Refuse(r *Request, teid uint32, err error) {
+	a := gtpc.Refuse(r.Type, err)
+	p.Answer(r, teid, a, a.Result.Cause)
+}
+
+// Sum returns the cause of an answer about several bearers, some of which may not
+// exist (TS 29.274 clause 7.2.8).
+func Sum(bearers, unknown int) gtpc.CauseValue {
+	switch unknown {
+	case 0:
+		return gtpc.RequestAccepted
+	case bearers:
+		return gtpc.ContextNotFound
+	}
+	return gtpc.AcceptedPartially
+}

@@ -1,0 +1,158 @@
+package gtp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"vitrine/wire/gtpc"
+)
+
+// A Request is a request of a peer.
+type Request struct {
+	gtpc.Message
+	From netip.AddrPort
+
+	endpoint *Endpoint
+	key      exchangeKey
+	buffer   []byte // the message's octets; reused
+}
+
+// Answer sends the answer, and again whenever the peer sends the request again.
+func (r *Request) Answer(teid uint32, m Message) { r.endpoint.reply(r.key, teid, m) }
+
+// reply sends an answer to a request and keeps it.
+func (e *Endpoint) reply(key exchangeKey, teid uint32, m Message) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	entry := e.answers.find(key, time.Now())
+	if entry == nil { // younger requests have displaced it
+		e.write(m.Append(nil, teid, key.sequence), key.peer)
+		return
+	}
+	entry.octets = m.Append(entry.octets[:0], teid, key.sequence)
+	e.write(entry.octets, key.peer)
+}
+
+// receive receives datagrams until the socket is closed.
+func (e *Endpoint) receive(ctx context.Context) error {
+	buffer := make([]byte, maxDatagram)
+	for {
+		n, from, err := e.socket.ReadFromUDPAddrPort(buffer)
+		switch {
+		case err == nil:
+			e.datagram(ctx, buffer[:n], netip.AddrPortFrom(from.Addr().Unmap(), from.Port()))
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		default: // an ICMP error, about a datagram that was sent
+			e.counts.dropped.WithLabelValues(dropSocket).Inc()
+		}
+	}
+}
+
+// maxDatagram is the most octets of a UDP datagram.
+const maxDatagram = 1<<16 - 1
+
+// datagram handles the messages of a datagram (clause 5.5.1: piggybacked ones
+// follow).
+func (e *Endpoint) datagram(ctx context.Context, data []byte, from netip.AddrPort) {
+	for len(data) > 0 {
+		var m gtpc.Message
+		n, err := m.Parse(data)
+		if err != nil {
+			e.malformed(data, from, err)
+			return
+		}
+		e.counts.received[m.Type].Inc()
+		e.message(ctx, &m, from)
+		if !m.Piggyback {
+			return
+		}
+		data = data[n:]
+	}
+}
+
+// malformed answers a message that cannot be read (clauses 7.7.2 and 7.7.3), or
+// drops it.
+func (e *Endpoint) malformed(data []byte, from netip.AddrPort, err error) {
+	var version gtpc.VersionError
+	switch {
+	case errors.As(err, &version) && !version.Prime():
+		sequence, _ := gtpc.ForeignSequence(data)
+		e.write(gtpc.AppendVersionNotSupported(nil, sequence), from)
+		e.counts.dropped.WithLabelValues(dropVersion).Inc()
+		return
+	case errors.Is(err, gtpc.ErrLength):
+		if kind, sequence, ok := gtpc.PeekHeader(data); ok {
+			if _, ok := kind.Response(); ok {
+				e.write(gtpc.Refuse(kind, gtpc.Result{Cause: gtpc.InvalidLength}).Append(nil, 0, sequence), from)
+			}
+		}
+	}
+	e.counts.dropped.WithLabelValues(dropMalformed).Inc()
+}
+
+// message handles one message.
+func (e *Endpoint) message(ctx context.Context, m *gtpc.Message, from netip.AddrPort) {
+	if v, ok := m.Find(gtpc.Recovery, 0); ok && len(v) > 0 && e.peers.restarted(from.Addr(), v[0]) {
+		e.counts.restarts.Inc()
+		if e.config.Restarted != nil {
+			e.config.Restarted(ctx, from.Addr())
+		}
+	}
+	switch {
+	case m.Type == gtpc.EchoRequest:
+		e.write(gtpc.AppendEchoResponse(nil, m.Sequence, e.config.Restart), from)
+	case m.Type.IsTriggered():
+		e.answered(m, from)
+	default:
+		e.request(ctx, m, from)
+	}
+}
+
+// request hands a request to the handler, or answers it again.
+func (e *Endpoint) request(ctx context.Context, m *gtpc.Message, from netip.AddrPort) {
+	key := exchangeKey{peer: from, sequence: m.Sequence}
+	e.mu.Lock()
+	entry := e.answers.find(key, time.Now())
+	if entry != nil {
+		e.counts.duplicates.Inc()
+		if len(entry.octets) > 0 { // else it is being handled
+			e.write(entry.octets, from)
+		}
+		e.mu.Unlock()
+		return
+	}
+	select {
+	case e.room <- struct{}{}:
+		e.answers.add(key, time.Now())
+	default:
+		e.mu.Unlock()
+		e.refuse(m, from)
+		return
+	}
+	e.mu.Unlock()
+	r := e.retired.Get().(*Request)
+	r.buffer = append(r.buffer[:0], m.Octets...)
+	r.From, r.endpoint, r.key = from, e, key
+	if _, err := r.Parse(r.buffer); err != nil {
+		panic(err) // the same octets were parsed before
+	}
+	e.tasks.Add(1)
+	go func() {
+		defer e.tasks.Done()
+		e.config.Handle(ctx, r)
+		e.retired.Put(r)
+		<-e.room
+	}()
+}
+
+// refuse answers a request for which there is no room.
+func (e *Endpoint) refuse(m *gtpc.Message, from netip.AddrPort) {
+	e.counts.dropped.WithLabelValues(dropRoom).Inc()
+	if _, ok := m.Type.Response(); ok {
+		e.write(gtpc.Refuse(m.Type, gtpc.Result{Cause: gtpc.EntityCongestion}).Append(nil, 0, m.Sequence), from)
+	}
+}

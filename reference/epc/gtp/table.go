@@ -1,0 +1,87 @@
+package gtp
+
+import "github.com/cespare/xxhash/v2"
+
+// A Prefix is the part of a TEID that names the instance that gave it. A director
+// steers messages by it (docs/director-gtpc.md): 3 bits of the number of the
+// instance's type, 7 bits of the instance, 12 bits of a hash of the IMSI, 10 bits
+// that the instance chooses. The zero Prefix is for an instance that stands alone:
+// it uses all bits.
+type Prefix struct {
+	Type     uint8 // 1 to 7
+	Instance uint8 // 1 to 127; 0: no prefix
+}
+
+// The highest parts of a Prefix.
+const (
+	MaxType     = 7
+	MaxInstance = 127
+)
+
+const (
+	keyBits    = 12
+	serialBits = 10
+)
+
+// A Table holds a node's sessions by the TEIDs that it gave them, at most a
+// number of them. It is not for use by several goroutines at once.
+type Table[T any] struct {
+	limit    int
+	prefix   Prefix
+	serial   uint32
+	sessions map[uint32]T
+}
+
+// NewTable returns a table for at most limit sessions.
+func NewTable[T any](limit int, prefix Prefix) *Table[T] {
+	return &Table[T]{limit: limit, prefix: prefix, sessions: map[uint32]T{}}
+}
+
+// Add gives a session of the subscriber a TEID. It returns false if the table is
+// full, or if all TEIDs with the subscriber's key are taken.
+func (t *Table[T]) Add(imsi []byte, session T) (teid uint32, ok bool) {
+	if len(t.sessions) >= t.limit {
+		return 0, false
+	}
+	for range 1 << serialBits {
+		t.serial++
+		teid = t.serial
+		if t.prefix.Instance != 0 {
+			key := uint32(xxhash.Sum64(imsi)) & (1<<keyBits - 1)
+			teid = uint32(t.prefix.Type)<<29 | uint32(t.prefix.Instance)<<22 | key<<serialBits | t.serial&(1<<serialBits-1)
+		}
+		if _, taken := t.sessions[teid]; teid != 0 && !taken {
+			t.sessions[teid] = session
+			return teid, true
+		}
+	}
+	return 0, false
+}
+
+// Set changes the session of a TEID that Add gave.
+func (t *Table[T]) Set(teid uint32, session T) {
+	if _, ok := t.sessions[teid]; ok {
+		t.sessions[teid] = session
+	}
+}
+
+// Get returns a session.
+func (t *Table[T]) Get(teid uint32) (session T, ok bool) {
+	session, ok = t.sessions[teid]
+	return session, ok
+}
+
+// Remove removes a session.
+func (t *Table[T]) Remove(teid uint32) { delete(t.sessions, teid) }
+
+// Len returns how many sessions there are.
+func (t *Table[T]) Len() int { return len(t.sessions) }
+
+// All iterates over the sessions. Sessions may be removed meanwhile.
+func (t *Table[T]) All(yield func(teid uint32, session T) bool) {
+	for teid, session := range t.sessions {
+		if !yield(teid, session) {
+			return
+		}
+	}
+}

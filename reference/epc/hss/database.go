@@ -1,0 +1,124 @@
+package hss
+
+import (
+	"crypto/rand"
+	"errors"
+	"sync"
+
+	"vitrine/reference/epc/aka"
+	"vitrine/reference/epc/diameter"
+)
+
+// A database answers MMEs. It keeps a state for each subscriber that was
+// authenticated or registered, and so for at most all subscribers.
+type database struct {
+	subscribers *subscribers
+	// cancel makes an MME forget a subscriber that another MME has now.
+	cancel func(mme, imsi string)
+
+	mu     sync.Mutex
+	states map[string]*state // by IMSI
+	served int               // states with an MME
+}
+
+// A state is what changes about a subscriber.
+type state struct {
+	sqn uint64 // the last sequence number
+	mme string // Diameter identity of the MME that serves the subscriber; empty for none
+}
+
+// sequenceStep is the step between sequence numbers: the low five bits are the
+// index of TS 33.102 annex C.1.1.1, which is always 0 here.
+const sequenceStep = 1 << 5
+
+// state returns the state of a known subscriber. The caller holds mu.
+func (d *database) state(imsi string) *state {
+	s := d.states[imsi]
+	if s == nil {
+		s = new(state)
+		d.states[imsi] = s
+	}
+	return s
+}
+
+// Authenticate makes authentication vectors (TS 29.272 clause 5.2.3.1.3).
+func (d *database) Authenticate(_ string, r diameter.AuthenticationRequest) ([]aka.Vector, error) {
+	secret, ok := d.subscribers.secret(r.IMSI)
+	if !ok {
+		return nil, diameter.UserUnknown
+	}
+	if r.Resync != nil {
+		sqn, err := secret.Resynchronise(r.Resync.RAND, r.Resync.AUTS)
+		if errors.Is(err, aka.ErrAUTS) {
+			return nil, diameter.AuthenticationDataUnavailable
+		} else if err != nil {
+			return nil, err
+		}
+		d.mu.Lock()
+		d.state(r.IMSI).sqn = sqn &^ (sequenceStep - 1)
+		d.mu.Unlock()
+	}
+	vectors := make([]aka.Vector, min(max(r.Vectors, 1), maxVectors))
+	for i := range vectors {
+		var challenge [16]byte
+		_, _ = rand.Read(challenge[:]) // never fails
+		var err error
+		if vectors[i], err = secret.Vector(challenge, d.nextSQN(r.IMSI), r.PLMN); err != nil {
+			return nil, err
+		}
+	}
+	return vectors, nil
+}
+
+// maxVectors is the most vectors of an answer (TS 29.272 clause 7.3.14: the HSS may
+// give fewer than are asked for).
+const maxVectors = 5
+
+// nextSQN returns a sequence number that the subscriber never had.
+func (d *database) nextSQN(imsi string) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.state(imsi)
+	s.sqn += sequenceStep
+	return s.sqn
+}
+
+// UpdateLocation registers the MME of a subscriber, and cancels the one before (TS
+// 29.272 clause 5.2.1.1.3).
+func (d *database) UpdateLocation(mme string, r diameter.LocationRequest) (diameter.Subscription, error) {
+	if _, ok := d.subscribers.secret(r.IMSI); !ok {
+		return diameter.Subscription{}, diameter.UserUnknown
+	}
+	if r.RAT != diameter.EUTRAN {
+		return diameter.Subscription{}, diameter.RATNotAllowed
+	}
+	d.mu.Lock()
+	s := d.state(r.IMSI)
+	before := s.mme
+	if before == "" {
+		d.served++
+	}
+	s.mme = mme
+	d.mu.Unlock()
+	if before != "" && before != mme {
+		d.cancel(before, r.IMSI)
+	}
+	return d.subscribers.subscription(r.IMSI), nil
+}
+
+// Purge forgets the MME of a subscriber (TS 29.272 clause 5.2.1.3.3). It reports
+// whether the MME was the one that served the subscriber.
+func (d *database) Purge(mme, imsi string) (served bool, err error) {
+	if _, ok := d.subscribers.secret(imsi); !ok {
+		return false, diameter.UserUnknown
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.state(imsi)
+	if mme == "" || s.mme != mme {
+		return false, nil
+	}
+	s.mme = ""
+	d.served--
+	return true, nil
+}

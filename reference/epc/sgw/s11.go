@@ -1,0 +1,318 @@
+package sgw
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"vitrine/reference/epc/gtp"
+	"vitrine/wire/gtpc"
+)
+
+// handle handles a request of an MME or a P-GW. Requests of other types are
+// dropped (TS 29.274 clause 7.7.4).
+func (s *server) handle(ctx context.Context, r *gtp.Request) {
+	switch r.Type {
+	case gtpc.CreateSessionRequest:
+		s.create(ctx, r)
+	case gtpc.ModifyBearerRequest:
+		s.modify(r)
+	case gtpc.DeleteSessionRequest:
+		s.remove(ctx, r)
+	case gtpc.ReleaseAccessBearersRequest:
+		s.release(r)
+	case gtpc.CreateBearerRequest:
+		s.createBearer(ctx, r)
+	case gtpc.DeleteBearerRequest:
+		s.deleteBearer(ctx, r)
+	default:
+		s.procedures.Count(r.Type, 0)
+	}
+}
+
+// create handles a Create Session Request (clause 7.2.1): it passes it on to the
+// P-GW, and the answer back.
+func (s *server) create(ctx context.Context, r *gtp.Request) {
+	var m gtpc.CreateSession
+	err := m.Parse(&r.Message)
+	if err == nil {
+		err = check(&m, r.TEID)
+	}
+	var c *connection
+	if err == nil {
+		var stale []*connection
+		c, stale, err = s.open(r.TEID, &m)
+		s.abandon(stale)
+	}
+	if err != nil {
+		s.procedures.Refuse(r, m.Sender.TEID, err)
+		return
+	}
+	var answer gtpc.CreateSessionAnswer
+	if m.PGW.TEID != 0 {
+		err = s.relocate(ctx, c, &m, &answer)
+	} else {
+		err = s.connect(ctx, c, &m, &answer)
+	}
+	if err == nil {
+		err = s.settle(c, &m, &answer)
+	}
+	if err != nil {
+		s.close(c)
+		s.procedures.Refuse(r, m.Sender.TEID, err)
+		return
+	}
+	s.procedures.Answer(r, m.Sender.TEID, &answer, answer.Result.Cause)
+}
+
+// check checks a Create Session Request on S11. The error is a gtpc.Result.
+func check(m *gtpc.CreateSession, teid uint32) error {
+	switch {
+	case m.Sender.Interface != gtpc.S11MME || !m.Sender.Addr().IsValid():
+		return gtpc.Result{Cause: gtpc.MandatoryIncorrect, Offending: gtpc.FTEID}
+	case m.IMSI.Len() == 0 && teid == 0:
+		return gtpc.Result{Cause: gtpc.ConditionalMissing, Offending: gtpc.IMSI}
+	case !m.PGW.Addr().IsValid():
+		return gtpc.Result{Cause: gtpc.ConditionalMissing, Offending: gtpc.FTEID, Instance: 1}
+	case m.Bearers[0].QoS.QCI == 0:
+		return gtpc.Result{Cause: gtpc.MandatoryMissing, Offending: gtpc.BearerQoS}
+	}
+	return nil
+}
+
+// connect asks the P-GW for a connection. The error is a gtpc.Result.
+func (s *server) connect(ctx context.Context, c *connection, m *gtpc.CreateSession, answer *gtpc.CreateSessionAnswer) error {
+	request := *m
+	request.Sender, request.PGW, request.Recovery = s.endpoint.Own(gtpc.S5SGW, c.teid), gtpc.Endpoint{}, s.endpoint.Restart()
+	request.Bearers = make([]gtpc.Bearer, len(m.Bearers))
+	for i, b := range m.Bearers {
+		b.ENB, b.S5SGW = gtpc.Endpoint{}, s.endpoint.Own(gtpc.S5USGW, c.teid)
+		request.Bearers[i] = b
+	}
+	if err := s.endpoint.Do(ctx, control(c.pgw), m.PGW.TEID, &request, answer); err != nil {
+		return replyError(err)
+	}
+	switch {
+	case !answer.Result.Cause.Accepted():
+		return answer.Result
+	case !answer.PGW.Addr().IsValid():
+		return gtpc.Result{Cause: gtpc.InvalidReply, Offending: gtpc.FTEID, Instance: 1}
+	case len(answer.Bearers) == 0:
+		return gtpc.Result{Cause: gtpc.InvalidReply, Offending: gtpc.BearerContext}
+	}
+	return nil
+}
+
+// relocate reports to the P-GW of a connection that this S-GW has it now (TS
+// 23.401 clause 5.3.3.1). The error is a gtpc.Result.
+func (s *server) relocate(ctx context.Context, c *connection, m *gtpc.CreateSession, answer *gtpc.CreateSessionAnswer) error {
+	request := gtpc.ModifyBearer{
+		Location: m.Location, Serving: m.Serving, RAT: m.RAT,
+		Sender: s.endpoint.Own(gtpc.S5SGW, c.teid), Recovery: s.endpoint.Restart(),
+	}
+	for _, b := range m.Bearers {
+		request.Bearers = append(request.Bearers, gtpc.Bearer{EBI: b.EBI, S5SGW: s.endpoint.Own(gtpc.S5USGW, c.teid)})
+	}
+	var modified gtpc.Answer
+	if err := s.endpoint.Do(ctx, control(c.pgw), m.PGW.TEID, &request, &modified); err != nil {
+		return replyError(err)
+	}
+	if !modified.Result.Cause.Accepted() {
+		return modified.Result
+	}
+	*answer = gtpc.CreateSessionAnswer{Result: modified.Result, PGW: m.PGW, AMBR: m.AMBR}
+	for _, b := range m.Bearers {
+		b.Result = gtpc.Result{Cause: gtpc.ContextNotFound}
+		for i := range modified.Bearers {
+			if modified.Bearers[i].EBI == b.EBI {
+				b.Result = modified.Bearers[i].Result
+			}
+		}
+		answer.Bearers = append(answer.Bearers, b)
+	}
+	return nil
+}
+
+// replyError returns the cause for a P-GW or MME that does not answer as it must.
+func replyError(err error) gtpc.Result {
+	var r gtpc.Result
+	switch {
+	case errors.As(err, &r):
+		return gtpc.Result{Cause: gtpc.InvalidReply, Offending: r.Offending, Instance: r.Instance}
+	case errors.Is(err, gtp.ErrTimeout):
+		return gtpc.Result{Cause: gtpc.PeerNotResponding}
+	}
+	return gtpc.Result{Cause: gtpc.NoResourcesAvailable}
+}
+
+// settle completes a connection, and the answer for the MME. The error is a
+// gtpc.Result: the connection was removed meanwhile.
+func (s *server) settle(c *connection, m *gtpc.CreateSession, answer *gtpc.CreateSessionAnswer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.has(c) {
+		return gtpc.Result{Cause: gtpc.RequestRejected}
+	}
+	c.pgw = answer.PGW
+	for i := range answer.Bearers {
+		b := &answer.Bearers[i]
+		b.SGW = s.endpoint.Own(gtpc.S1USGW, c.teid)
+		kept := gtpc.Bearer{EBI: b.EBI, QoS: b.QoS, SGW: b.SGW, S5PGW: b.S5PGW, ChargingID: b.ChargingID}
+		for _, asked := range m.Bearers {
+			if asked.EBI == b.EBI {
+				kept.ENB = asked.ENB
+			}
+		}
+		if b.Result.Cause.Accepted() {
+			c.bearers = append(c.bearers, kept)
+		}
+	}
+	answer.Sender, answer.Recovery = s.endpoint.Own(gtpc.S11SGW, c.of.teid), s.endpoint.Restart()
+	return nil
+}
+
+// s11 returns the UE of a request on S11, and the TEID of its MME. The UE is nil
+// if there is none.
+func (s *server) s11(teid uint32) (of *ue, peer uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.teids.Get(teid)
+	if !ok || known.on != nil {
+		return nil, 0
+	}
+	return known.of, known.of.mme.TEID
+}
+
+// modify handles a Modify Bearer Request (clause 7.2.7): the eNodeB of a UE, or
+// its MME, is another one. The P-GW does not learn of it, because nothing that it
+// knows changes.
+func (s *server) modify(r *gtp.Request) {
+	var m gtpc.ModifyBearer
+	of, peer := s.s11(r.TEID)
+	switch err := m.Parse(&r.Message); {
+	case of == nil:
+		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
+		return
+	case err != nil:
+		s.procedures.Refuse(r, peer, err)
+		return
+	}
+	s.mu.Lock()
+	if m.Sender.Addr().IsValid() {
+		of.mme = m.Sender
+	}
+	answer := gtpc.Answer{Type: gtpc.ModifyBearerResponse, Recovery: s.endpoint.Restart(), Bearers: make([]gtpc.Bearer, 0, len(m.Bearers))}
+	unknown := 0
+	for i := range m.Bearers {
+		b := gtpc.Bearer{EBI: m.Bearers[i].EBI, Result: gtpc.Result{Cause: gtpc.RequestAccepted}}
+		if _, own := of.find(b.EBI); own != nil {
+			own.ENB, b.SGW = m.Bearers[i].ENB, own.SGW
+		} else {
+			b.Result.Cause = gtpc.ContextNotFound
+			unknown++
+		}
+		answer.Bearers = append(answer.Bearers, b)
+	}
+	for _, b := range m.Removed {
+		if c, own := of.find(b.EBI); own != nil && b.EBI != c.ebi {
+			c.remove(b.EBI)
+		}
+	}
+	peer = of.mme.TEID
+	s.mu.Unlock()
+	answer.Result.Cause = gtp.Sum(len(m.Bearers), unknown)
+	s.procedures.Answer(r, peer, &answer, answer.Result.Cause)
+}
+
+// release handles a Release Access Bearers Request (clause 7.2.21): the UE is idle.
+func (s *server) release(r *gtp.Request) {
+	var m gtpc.ReleaseAccessBearers
+	of, peer := s.s11(r.TEID)
+	switch err := m.Parse(&r.Message); {
+	case of == nil:
+		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
+		return
+	case err != nil:
+		s.procedures.Refuse(r, peer, err)
+		return
+	}
+	s.mu.Lock()
+	for _, c := range of.connections {
+		for i := range c.bearers {
+			c.bearers[i].ENB = gtpc.Endpoint{}
+		}
+	}
+	s.mu.Unlock()
+	s.procedures.Answer(r, peer, &gtpc.Answer{Type: gtpc.ReleaseAccessBearersResponse, Result: gtpc.Result{Cause: gtpc.RequestAccepted}}, gtpc.RequestAccepted)
+}
+
+// remove handles a Delete Session Request (clause 7.2.9.1): of one connection, or
+// of all if none is named. It asks the P-GW if the MME wants it, and then removes
+// the connection, whatever the P-GW answers.
+func (s *server) remove(ctx context.Context, r *gtp.Request) {
+	var m gtpc.DeleteSession
+	err := m.Parse(&r.Message)
+	of, peer := s.s11(r.TEID)
+	if of == nil {
+		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
+		return
+	}
+	if err != nil {
+		s.procedures.Refuse(r, peer, err)
+		return
+	}
+	named := s.named(of, m.Linked)
+	result := gtpc.Result{Cause: gtpc.RequestAccepted}
+	if len(named) == 0 {
+		result.Cause = gtpc.ContextNotFound
+	}
+	for _, c := range named {
+		if m.Flags&gtpc.Operation != 0 {
+			if failed := s.disconnect(ctx, c, &m); failed.Cause != gtpc.RequestAccepted {
+				result = failed
+			}
+		}
+		s.close(c)
+	}
+	s.procedures.Answer(r, peer, &gtpc.Answer{Type: gtpc.DeleteSessionResponse, Result: result}, result.Cause)
+}
+
+// named returns the connection with a default bearer, or all of the UE for 0.
+func (s *server) named(of *ue, linked uint8) (named []*connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range of.connections {
+		if linked == 0 || c.ebi == linked {
+			named = append(named, c)
+		}
+	}
+	return named
+}
+
+// disconnect asks the P-GW to remove a connection.
+func (s *server) disconnect(ctx context.Context, c *connection, m *gtpc.DeleteSession) gtpc.Result {
+	s.mu.Lock()
+	to := c.pgw
+	s.mu.Unlock()
+	request := gtpc.DeleteSession{Linked: c.ebi, Location: m.Location, PCO: m.PCO}
+	var answer gtpc.Answer
+	if err := s.endpoint.Do(ctx, control(to), to.TEID, &request, &answer); err != nil {
+		return replyError(err)
+	}
+	return answer.Result
+}
+
+// restarted removes the connections of a peer that restarted, and asks P-GWs to
+// remove those of an MME (TS 23.007 clause 14.1.1.1).
+func (s *server) restarted(_ context.Context, peer netip.Addr) {
+	s.abandon(s.lose(peer))
+}
+
+// abandon asks P-GWs to remove connections that were removed here. It does not wait
+// for the answers.
+func (s *server) abandon(gone []*connection) {
+	for _, c := range gone {
+		request := gtpc.DeleteSession{Linked: c.ebi}
+		s.endpoint.Send(control(c.pgw), c.pgw.TEID, &request, func(*gtpc.Message, error) {})
+	}
+}

@@ -1,0 +1,93 @@
+package sgw
+
+import (
+	"context"
+	"slices"
+
+	"vitrine/reference/epc/gtp"
+	"vitrine/wire/gtpc"
+)
+
+// remove removes a bearer. The caller holds the server's mu.
+func (c *connection) remove(ebi uint8) {
+	c.bearers = slices.DeleteFunc(c.bearers, func(b gtpc.Bearer) bool { return b.EBI == ebi })
+}
+
+// s5 returns the connection of a request on S5, and copies of the F-TEIDs of its
+// peers. The connection is nil if there is none.
+func (s *server) s5(teid uint32) (c *connection, mme, pgw gtpc.Endpoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.teids.Get(teid)
+	if !ok || known.on == nil {
+		return nil, mme, pgw
+	}
+	return known.on, known.of.mme, known.on.pgw
+}
+
+// createBearer handles a Create Bearer Request (clause 7.2.3): it passes it on to
+// the MME, and the answer back.
+func (s *server) createBearer(ctx context.Context, r *gtp.Request) {
+	var m gtpc.CreateBearer
+	c, mme, pgw := s.s5(r.TEID)
+	switch err := m.Parse(&r.Message); {
+	case c == nil:
+		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
+		return
+	case err != nil:
+		s.procedures.Refuse(r, pgw.TEID, err)
+		return
+	}
+	for i := range m.Bearers {
+		m.Bearers[i].SGW = s.endpoint.Own(gtpc.S1USGW, c.teid)
+	}
+	answer := gtpc.Answer{}
+	if err := s.endpoint.Do(ctx, control(mme), mme.TEID, &m, &answer); err != nil {
+		s.procedures.Refuse(r, pgw.TEID, replyError(err))
+		return
+	}
+	answer.Type, answer.Recovery = gtpc.CreateBearerResponse, gtpc.Restart{}
+	s.mu.Lock()
+	for i := range answer.Bearers {
+		b := &answer.Bearers[i]
+		if b.Result.Cause.Accepted() && i < len(m.Bearers) {
+			asked := m.Bearers[i]
+			c.bearers = append(c.bearers, gtpc.Bearer{EBI: b.EBI, QoS: asked.QoS, ENB: b.ENB, SGW: asked.SGW, S5PGW: asked.S5PGW, ChargingID: asked.ChargingID})
+			b.S5SGW, b.S5PGW = s.endpoint.Own(gtpc.S5USGW, c.teid), asked.S5PGW
+		}
+		b.ENB, b.SGW = gtpc.Endpoint{}, gtpc.Endpoint{}
+	}
+	s.mu.Unlock()
+	s.procedures.Answer(r, pgw.TEID, &answer, answer.Result.Cause)
+}
+
+// deleteBearer handles a Delete Bearer Request (clause 7.2.9.2): it passes it on
+// to the MME, and the answer back. The bearers are gone, whatever the MME answers.
+func (s *server) deleteBearer(ctx context.Context, r *gtp.Request) {
+	var m gtpc.DeleteBearer
+	c, mme, pgw := s.s5(r.TEID)
+	switch err := m.Parse(&r.Message); {
+	case c == nil:
+		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
+		return
+	case err != nil:
+		s.procedures.Refuse(r, pgw.TEID, err)
+		return
+	}
+	var answer gtpc.Answer
+	if err := s.endpoint.Do(ctx, control(mme), mme.TEID, &m, &answer); err != nil {
+		answer = *gtpc.Refuse(r.Type, replyError(err))
+	}
+	s.mu.Lock()
+	if m.Linked == c.ebi {
+		s.drop(c)
+	}
+	for _, ebi := range m.Bearers {
+		if ebi != c.ebi { // a default bearer goes with its connection
+			c.remove(ebi)
+		}
+	}
+	s.mu.Unlock()
+	answer.Type, answer.Recovery = gtpc.DeleteBearerResponse, gtpc.Restart{}
+	s.procedures.Answer(r, pgw.TEID, &answer, answer.Result.Cause)
+}
