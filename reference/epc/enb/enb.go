@@ -1,0 +1,259 @@
+// Package enb has the messages of an eNodeB (3GPP TS 36.413): it builds what an
+// eNodeB sends and reads what an MME sends. It keeps no state and allocates nothing.
+// The S1AP generator and the tests of the MME use it.
+package enb
+
+import (
+	"errors"
+	"net/netip"
+
+	"vitrine/wire/identity"
+	"vitrine/wire/s1ap"
+)
+
+// A Cell is an eNodeB with one cell.
+type Cell struct {
+	ID      s1ap.ENB
+	Name    string
+	TAI     identity.TAI
+	Address netip.Addr // IPv4, of its S1-U tunnels
+}
+
+// ecgi returns the identity of the eNodeB's only cell.
+func (c *Cell) ecgi() identity.ECGI {
+	return identity.ECGI{PLMN: c.ID.PLMN, Cell: c.ID.ID<<8 | 1}
+}
+
+// tunnel returns the eNodeB's end of a UE's bearer.
+func (c *Cell) tunnel(ue uint32) s1ap.Tunnel { return s1ap.Tunnel{V4: c.Address, TEID: ue} }
+
+// An IDs is the pair that names a UE's connection.
+type IDs struct {
+	MME, ENB uint32
+}
+
+// AppendSetup appends an S1 Setup Request.
+func (c *Cell) AppendSetup(b []byte) []byte {
+	start := len(b)
+	b = s1ap.AppendHeader(b, s1ap.Initiating, s1ap.S1Setup, s1ap.Reject)
+	b = s1ap.AppendENB(b, s1ap.Reject, c.ID)
+	b = s1ap.AppendName(b, s1ap.ENBName, s1ap.Ignore, c.Name)
+	b = s1ap.AppendAreas(b, s1ap.Reject, c.TAI)
+	const v64 = 1
+	return s1ap.End(s1ap.AppendEnum(b, s1ap.DefaultPagingDRX, s1ap.Ignore, v64), start)
+}
+
+// AppendInitial appends an Initial UE Message. s is nil unless the UE has given its
+// S-TMSI.
+func (c *Cell) AppendInitial(b []byte, ue uint32, pdu []byte, s *identity.STMSI) []byte {
+	start := len(b)
+	b = s1ap.AppendHeader(b, s1ap.Initiating, s1ap.InitialUEMessage, s1ap.Ignore)
+	b = s1ap.AppendENBUEID(b, s1ap.Reject, ue)
+	b = s1ap.AppendNAS(b, s1ap.NASPDU, s1ap.Reject, pdu)
+	b = s1ap.AppendTAI(b, s1ap.Reject, c.TAI)
+	b = s1ap.AppendECGI(b, s1ap.Ignore, c.ecgi())
+	const signalling, data = 3, 4
+	cause := uint8(signalling)
+	if s != nil {
+		cause = data
+	}
+	b = s1ap.AppendEnum(b, s1ap.EstablishmentCause, s1ap.Ignore, cause)
+	if s != nil {
+		b = s1ap.AppendSTMSI(b, s1ap.Reject, *s)
+	}
+	return s1ap.End(b, start)
+}
+
+// AppendUplink appends an Uplink NAS Transport.
+func (c *Cell) AppendUplink(b []byte, ids IDs, pdu []byte) []byte {
+	start := len(b)
+	b = begin(b, s1ap.Initiating, s1ap.UplinkNASTransport, s1ap.Ignore, ids)
+	b = s1ap.AppendNAS(b, s1ap.NASPDU, s1ap.Reject, pdu)
+	b = s1ap.AppendECGI(b, s1ap.Ignore, c.ecgi())
+	return s1ap.End(s1ap.AppendTAI(b, s1ap.Ignore, c.TAI), start)
+}
+
+// begin begins a message about a UE.
+func begin(b []byte, k s1ap.Kind, p s1ap.Procedure, c s1ap.Criticality, ids IDs) []byte {
+	element := s1ap.Reject
+	if k != s1ap.Initiating {
+		element = s1ap.Ignore
+	}
+	b = s1ap.AppendHeader(b, k, p, c)
+	b = s1ap.AppendMMEUEID(b, s1ap.MMEUEID, element, ids.MME)
+	return s1ap.AppendENBUEID(b, element, ids.ENB)
+}
+
+// bearer appends a list of one E-RAB.
+func bearer(b []byte, list, item s1ap.ID, c s1ap.Criticality, e s1ap.ERAB) []byte {
+	start := len(b)
+	b = s1ap.BeginList(b, list, c, 1)
+	return s1ap.EndElement(s1ap.AppendERAB(b, item, c, e), start)
+}
+
+// AppendContextSetUp appends an Initial Context Setup Response for a bearer.
+func (c *Cell) AppendContextSetUp(b []byte, ids IDs, of uint8) []byte {
+	start := len(b)
+	b = begin(b, s1ap.Successful, s1ap.InitialContextSetup, s1ap.Reject, ids)
+	b = bearer(b, s1ap.SetupListContext, s1ap.SetupItemContext, s1ap.Ignore, s1ap.ERAB{ID: of, Tunnel: c.tunnel(ids.ENB)})
+	return s1ap.End(b, start)
+}
+
+// AppendContextFailure appends an Initial Context Setup Failure.
+func (c *Cell) AppendContextFailure(b []byte, ids IDs, cause s1ap.Cause) []byte {
+	start := len(b)
+	b = begin(b, s1ap.Unsuccessful, s1ap.InitialContextSetup, s1ap.Reject, ids)
+	return s1ap.End(s1ap.AppendCause(b, s1ap.Ignore, cause), start)
+}
+
+// AppendReleaseRequest appends a UE Context Release Request.
+func (c *Cell) AppendReleaseRequest(b []byte, ids IDs, cause s1ap.Cause) []byte {
+	start := len(b)
+	b = begin(b, s1ap.Initiating, s1ap.UEContextReleaseRequest, s1ap.Ignore, ids)
+	return s1ap.End(s1ap.AppendCause(b, s1ap.Ignore, cause), start)
+}
+
+// AppendReleased appends a UE Context Release Complete.
+func (c *Cell) AppendReleased(b []byte, ids IDs) []byte {
+	start := len(b)
+	return s1ap.End(begin(b, s1ap.Successful, s1ap.UEContextRelease, s1ap.Reject, ids), start)
+}
+
+// AppendPathSwitch appends a Path Switch Request: the UE with the identifiers has
+// come to this eNodeB by X2.
+func (c *Cell) AppendPathSwitch(b []byte, ids IDs, of uint8) []byte {
+	start := len(b)
+	b = s1ap.AppendHeader(b, s1ap.Initiating, s1ap.PathSwitchRequest, s1ap.Reject)
+	b = s1ap.AppendENBUEID(b, s1ap.Reject, ids.ENB)
+	b = bearer(b, s1ap.ToBeSwitchedDL, s1ap.ToBeSwitchedItemDL, s1ap.Reject, s1ap.ERAB{ID: of, Tunnel: c.tunnel(ids.ENB)})
+	b = s1ap.AppendMMEUEID(b, s1ap.SourceMMEUEID, s1ap.Reject, ids.MME)
+	b = s1ap.AppendECGI(b, s1ap.Ignore, c.ecgi())
+	b = s1ap.AppendTAI(b, s1ap.Ignore, c.TAI)
+	const algorithms = 0x4000 // EEA2 and EIA2
+	return s1ap.End(s1ap.AppendCapabilities(b, s1ap.Ignore, algorithms, algorithms), start)
+}
+
+// AppendHandoverRequired appends a Handover Required to another eNodeB.
+func (c *Cell) AppendHandoverRequired(b []byte, ids IDs, to *Cell, container []byte) []byte {
+	start := len(b)
+	b = begin(b, s1ap.Initiating, s1ap.HandoverPreparation, s1ap.Reject, ids)
+	b = s1ap.AppendEnum(b, s1ap.HandoverType, s1ap.Reject, 0)
+	b = s1ap.AppendCause(b, s1ap.Ignore, s1ap.CauseHandoverDesirable)
+	b = s1ap.AppendTarget(b, s1ap.Reject, to.ID, to.TAI)
+	return s1ap.End(s1ap.AppendNAS(b, s1ap.SourceToTarget, s1ap.Reject, container), start)
+}
+
+// AppendHandoverAdmitted appends a Handover Request Acknowledge.
+func (c *Cell) AppendHandoverAdmitted(b []byte, ids IDs, of uint8, container []byte) []byte {
+	start := len(b)
+	b = begin(b, s1ap.Successful, s1ap.HandoverResourceAllocation, s1ap.Reject, ids)
+	b = bearer(b, s1ap.AdmittedList, s1ap.AdmittedItem, s1ap.Ignore, s1ap.ERAB{ID: of, Tunnel: c.tunnel(ids.ENB)})
+	return s1ap.End(s1ap.AppendNAS(b, s1ap.TargetToSource, s1ap.Reject, container), start)
+}
+
+// AppendHandoverRefused appends a Handover Failure.
+func (c *Cell) AppendHandoverRefused(b []byte, mme uint32, cause s1ap.Cause) []byte {
+	start := len(b)
+	b = s1ap.AppendHeader(b, s1ap.Unsuccessful, s1ap.HandoverResourceAllocation, s1ap.Reject)
+	b = s1ap.AppendMMEUEID(b, s1ap.MMEUEID, s1ap.Ignore, mme)
+	return s1ap.End(s1ap.AppendCause(b, s1ap.Ignore, cause), start)
+}
+
+// AppendHandoverCancel appends a Handover Cancel.
+func (c *Cell) AppendHandoverCancel(b []byte, ids IDs) []byte {
+	start := len(b)
+	b = begin(b, s1ap.Initiating, s1ap.HandoverCancel, s1ap.Reject, ids)
+	return s1ap.End(s1ap.AppendCause(b, s1ap.Ignore, s1ap.CauseHandoverCancelled), start)
+}
+
+// AppendHandoverNotify appends a Handover Notify: the UE has come to this eNodeB.
+func (c *Cell) AppendHandoverNotify(b []byte, ids IDs) []byte {
+	start := len(b)
+	b = begin(b, s1ap.Initiating, s1ap.HandoverNotification, s1ap.Ignore, ids)
+	b = s1ap.AppendECGI(b, s1ap.Ignore, c.ecgi())
+	return s1ap.End(s1ap.AppendTAI(b, s1ap.Ignore, c.TAI), start)
+}
+
+// A Message is a message of an MME. Slices are views into it.
+type Message struct {
+	Kind      s1ap.Kind
+	Procedure s1ap.Procedure
+	HasMME    bool
+	HasENB    bool
+	IDs       IDs
+	NAS       []byte      // of the message, or of its E-RAB; nil for none
+	Bearer    uint8       // identity of the E-RAB to set up; 0 for none
+	Uplink    s1ap.Tunnel // the gateway's end of it
+	Cause     s1ap.Cause
+	Paged     identity.STMSI // the UE that is paged
+	Container []byte         // Source to Target, or Target to Source
+	Chain     uint8          // next hop chaining counter
+	Key       [32]byte       // the eNodeB's key, or the next hop
+}
+
+// ErrElement is the error for an element that is malformed.
+var ErrElement = errors.New("enb: information element is malformed")
+
+// Parse parses a message of an MME.
+func (m *Message) Parse(data []byte) error {
+	*m = Message{}
+	var s s1ap.Message
+	if err := s.Parse(data); err != nil {
+		return err
+	}
+	m.Kind, m.Procedure = s.Kind, s.Procedure
+	it := s.Elements()
+	for it.Next() {
+		if !m.element(it.ID, it.Value) {
+			return ErrElement
+		}
+	}
+	return it.Err
+}
+
+func (m *Message) element(id s1ap.ID, v []byte) (ok bool) {
+	switch id {
+	case s1ap.MMEUEID:
+		m.IDs.MME, ok = s1ap.ParseMMEUEID(v)
+		m.HasMME = true
+	case s1ap.ENBUEID:
+		m.IDs.ENB, ok = s1ap.ParseENBUEID(v)
+		m.HasENB = true
+	case s1ap.UEIDs:
+		m.IDs.MME, m.IDs.ENB, m.HasENB, ok = s1ap.ParseUEIDs(v)
+		m.HasMME = true
+	case s1ap.NASPDU:
+		m.NAS, ok = s1ap.ParseNAS(v)
+	case s1ap.ToBeSetupContext:
+		return m.bearer(v, s1ap.ToBeSetupItemContext)
+	case s1ap.ToBeSetupHO:
+		return m.bearer(v, s1ap.ToBeSetupItemHO)
+	case s1ap.UEPagingID:
+		m.Paged, _, ok = s1ap.ParsePaged(v)
+	case s1ap.CauseID:
+		m.Cause, ok = s1ap.ParseCause(v)
+	case s1ap.SourceToTarget, s1ap.TargetToSource:
+		m.Container, ok = s1ap.ParseNAS(v)
+	case s1ap.SecurityKey:
+		m.Key, ok = s1ap.ParseKey(v)
+	case s1ap.SecurityContext:
+		m.Chain, m.Key, ok = s1ap.ParseNextHop(v)
+	default:
+		return true
+	}
+	return ok
+}
+
+// bearer reads the first E-RAB of a list.
+func (m *Message) bearer(list []byte, item s1ap.ID) bool {
+	it := s1ap.List(list)
+	if !it.Next() || it.ID != item {
+		return false
+	}
+	e, ok := s1ap.ParseERAB(item, it.Value)
+	m.Bearer, m.Uplink = e.ID, e.Tunnel
+	if e.NAS != nil {
+		m.NAS = e.NAS
+	}
+	return ok
+}

@@ -1,0 +1,72 @@
+package enb_test
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+
+	"vitrine/reference/epc/enb"
+	"vitrine/wire/identity"
+	"vitrine/wire/s1ap"
+)
+
+func cell() *enb.Cell {
+	plmn, _ := identity.MakePLMN("001", "01")
+	return &enb.Cell{
+		ID: s1ap.ENB{PLMN: plmn, ID: 1}, Name: "enb", TAI: identity.TAI{PLMN: plmn, TAC: 1}, Address: netip.AddrFrom4([4]byte{192, 0, 2, 1}),
+	}
+}
+
+// messages returns what an eNodeB sends.
+func messages() [][]byte {
+	c, ids := cell(), enb.IDs{MME: 0x01020304, ENB: 0x050607}
+	return [][]byte{
+		c.AppendSetup(nil), c.AppendInitial(nil, 7, []byte{7, 0x41}, &identity.STMSI{Code: 1, TMSI: 2}),
+		c.AppendUplink(nil, ids, []byte{7, 0x43}), c.AppendContextSetUp(nil, ids, 5), c.AppendContextFailure(nil, ids, s1ap.CauseUnknownERAB),
+		c.AppendReleaseRequest(nil, ids, s1ap.CauseUserInactivity), c.AppendReleased(nil, ids), c.AppendPathSwitch(nil, ids, 5),
+		c.AppendHandoverRequired(nil, ids, c, []byte{1}), c.AppendHandoverAdmitted(nil, ids, 5, []byte{2}),
+		c.AppendHandoverRefused(nil, ids.MME, s1ap.CauseUnknownERAB), c.AppendHandoverCancel(nil, ids), c.AppendHandoverNotify(nil, ids),
+	}
+}
+
+// TestMessagesAreWellFormed checks each message behind another one, as buffers are
+// used.
+func TestMessagesAreWellFormed(t *testing.T) {
+	for i, m := range messages() {
+		var s s1ap.Message
+		if err := s.Parse(m); err != nil || s.Check() != nil {
+			t.Errorf("message %d does not parse: %v, %v", i, err, s.Check())
+		}
+	}
+	c := cell()
+	before := c.AppendSetup(nil)
+	after := c.AppendReleased(bytes.Clone(before), enb.IDs{MME: 1, ENB: 2})
+	if !bytes.Equal(after[:len(before)], before) || !bytes.Equal(after[len(before):], c.AppendReleased(nil, enb.IDs{MME: 1, ENB: 2})) {
+		t.Error("a message that is appended is another one")
+	}
+}
+
+// FuzzParse checks that any octets are read or refused, and not changed.
+func FuzzParse(f *testing.F) {
+	for _, m := range messages() {
+		f.Add(m)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		before := bytes.Clone(data)
+		var m enb.Message
+		_ = m.Parse(data)
+		if !bytes.Equal(before, data) {
+			t.Fatal("the message was changed")
+		}
+	})
+}
+
+func BenchmarkUplink(b *testing.B) {
+	c := cell()
+	pdu := make([]byte, 40)
+	var out []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		out = c.AppendUplink(out[:0], enb.IDs{MME: 0x01020304, ENB: 7}, pdu)
+	}
+}

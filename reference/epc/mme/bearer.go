@@ -1,0 +1,119 @@
+package mme
+
+import (
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+)
+
+// setUpContext sends an Initial Context Setup Request (TS 36.413 clause 8.3.1) with
+// the default bearer and, unless it is nil, a NAS message.
+func (w *worker) setUpContext(u *ue, pdu []byte) {
+	s := &u.subscription
+	b := w.about(u, s1ap.Initiating, s1ap.InitialContextSetup, s1ap.Reject)
+	b = s1ap.AppendBitRates(b, s1ap.Reject, s.Down, s.Up)
+	start := len(b)
+	b = s1ap.BeginList(b, s1ap.ToBeSetupContext, s1ap.Reject, 1)
+	b = s1ap.AppendERAB(b, s1ap.ToBeSetupItemContext, s1ap.Reject, s1ap.ERAB{
+		ID: u.session.Bearer, QoS: u.qos(), Tunnel: u.session.Uplink, NAS: pdu,
+	})
+	b = s1ap.EndElement(b, start)
+	ciphering, integrity := u.algorithms()
+	b = s1ap.AppendCapabilities(b, s1ap.Reject, ciphering, integrity)
+	key := u.startChain()
+	b = s1ap.AppendElement(b, s1ap.SecurityKey, s1ap.Reject, key[:])
+	if len(u.radio) > 0 {
+		b = s1ap.AppendNAS(b, s1ap.RadioCapability, s1ap.Ignore, u.radio)
+	}
+	w.finish(u.enb, b)
+}
+
+func (u *ue) qos() s1ap.QoS {
+	return s1ap.QoS{QCI: u.subscription.QCI, Priority: u.subscription.Priority, Preemptable: true}
+}
+
+// contextSetUp handles the answer to an Initial Context Setup Request.
+func (w *worker) contextSetUp(u *ue, accepted bool) {
+	if u.gone || u.phase != accepting && u.phase != serving || u.phase == accepting && u.gotSetup {
+		w.mme.counts.unexpected.Inc()
+		return
+	}
+	tunnel, ok := tunnelOf(w.in.list, s1ap.SetupItemContext, u.session.Bearer)
+	if !accepted || !ok {
+		w.timers.stop(u)
+		w.end(u, radioFailed)
+		if u.attached {
+			w.begin(u, release)
+			u.phase, u.cause = idling, s1ap.CauseNormalRelease
+			w.call(u, callRelease)
+			return
+		}
+		w.discard(u, s1ap.CauseNormalRelease)
+		return
+	}
+	u.tunnel = tunnel
+	if u.phase == accepting {
+		u.gotSetup = true
+		w.complete(u)
+		return
+	}
+	w.timers.stop(u)
+	u.phase = modifying
+	w.call(u, callModify)
+}
+
+// tunnelOf returns the tunnel of a bearer in a list of E-RABs.
+func tunnelOf(list []byte, item s1ap.ID, bearer uint8) (s1ap.Tunnel, bool) {
+	for it := s1ap.List(list); it.Next(); {
+		if it.ID != item {
+			continue
+		}
+		if e, ok := s1ap.ParseERAB(item, it.Value); ok && e.ID == bearer {
+			return e.Tunnel, true
+		}
+	}
+	return s1ap.Tunnel{}, false
+}
+
+// modified goes on when the gateway has the eNodeB's end of the bearer, or has
+// failed to take it.
+func (w *worker) modified(u *ue, err error) {
+	if u.phase == switching {
+		w.switched(u, err)
+		return
+	}
+	if u.enb == nil { // the association was lost meanwhile: resume follows
+		w.end(u, outcomeOf(err))
+		return
+	}
+	w.rest(u)
+	switch {
+	case err == nil:
+		w.end(u, succeeded)
+	case u.kind == attach: // without a bearer there is no attach
+		w.mme.config.Log.Debug("the gateway did not take the eNodeB's end of a bearer", "error", err)
+		w.end(u, networkFailure)
+		w.networkDetach(u)
+	default:
+		w.mme.config.Log.Debug("the gateway did not take the eNodeB's end of a bearer", "error", err)
+		w.end(u, outcomeOf(err))
+		u.cause = s1ap.CauseNormalRelease
+		w.begin(u, release)
+		u.phase = idling
+		w.call(u, callRelease)
+	}
+}
+
+func outcomeOf(err error) outcome {
+	if err != nil {
+		return networkFailure
+	}
+	return succeeded
+}
+
+// networkDetach detaches a UE and asks it to attach again (TS 24.301 clause
+// 5.5.2.3).
+func (w *worker) networkDetach(u *ue) {
+	w.body = (&nas.NetworkDetach{Detach: 1}).Append(w.body[:0])
+	w.download(u, nas.Ciphered, w.body)
+	w.discard(u, s1ap.CauseDetach)
+}

@@ -1,0 +1,118 @@
+package mme_test
+
+import (
+	"context"
+	"testing"
+
+	"vitrine/reference/epc/mme"
+	"vitrine/reference/epc/ue"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+)
+
+// A slowGateway holds the requests that release bearers or delete sessions until the
+// gate is closed.
+type slowGateway struct {
+	mme.Gateway
+	held chan struct{} // a token for each request that waits
+	gate chan struct{}
+}
+
+func (g *slowGateway) wait(ctx context.Context) {
+	g.held <- struct{}{}
+	select {
+	case <-g.gate:
+	case <-ctx.Done():
+	}
+}
+
+func (g *slowGateway) ReleaseAccessBearers(ctx context.Context, s mme.Session) error {
+	g.wait(ctx)
+	return g.Gateway.ReleaseAccessBearers(ctx, s)
+}
+
+func (g *slowGateway) DeleteSession(ctx context.Context, s mme.Session) error {
+	g.wait(ctx)
+	return g.Gateway.DeleteSession(ctx, s)
+}
+
+// startSlow starts an MME with a slow gateway.
+func startSlow(t *testing.T) (*bed, *slowGateway) {
+	t.Helper()
+	g := &slowGateway{held: make(chan struct{}, 16), gate: make(chan struct{})}
+	return start(t, func(c *mme.Config) { g.Gateway, c.Gateway, c.CallTime = c.Gateway, g, patience }), g
+}
+
+// TestRequestsOfABusyUEAreRefusedForNow requests service and an update while the
+// gateway releases the UE's bearer. The UE keeps its identity, and is served later.
+func TestRequestsOfABusyUEAreRefusedForNow(t *testing.T) {
+	b, g := startSlow(t)
+	e := b.enodeb(1)
+	p := e.phone(1)
+	p.attach()
+	ids := p.ids
+	e.send(e.AppendReleaseRequest(nil, ids, s1ap.CauseUserInactivity))
+	<-g.held
+	p.begin(p.AppendService(nil))
+	p.rejected(nas.CauseCongestion)
+	p.Connect()
+	p.begin(p.AppendUpdate(nil, false))
+	p.rejected(nas.CauseCongestion)
+	if b.ended("service-request", "congestion") != 1 || b.ended("tracking-area-update", "congestion") != 1 {
+		t.Error("the refusals are not counted")
+	}
+	close(g.gate)
+	p.ids = ids
+	p.hangUp()
+	b.until("the UE is idle", func() bool { return b.ended("release", "success") == 1 })
+	p.serve()
+}
+
+// TestBusyUEIsDetached detaches while the gateway releases the UE's bearer.
+func TestBusyUEIsDetached(t *testing.T) {
+	b, g := startSlow(t)
+	e := b.enodeb(1)
+	p := e.phone(1)
+	p.attach()
+	ids := p.ids
+	e.send(e.AppendReleaseRequest(nil, ids, s1ap.CauseUserInactivity))
+	<-g.held
+	p.Connect()
+	p.begin(p.AppendDetach(nil, false))
+	if m := e.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs != ids {
+		t.Errorf("the MME releases %+v, want the old connection %+v", m.IDs, ids)
+	}
+	e.send(e.AppendReleased(nil, ids))
+	p.download(ue.Detached)
+	p.hangUp()
+	close(g.gate)
+	b.until("the UE is gone", func() bool {
+		return b.count("contexts") == 0 && b.gateway.Len() == 0 && b.hss.Located() == 0
+	})
+}
+
+// TestSubscriberThatAttachesAgainIsNotPurged attaches while the gateway deletes the
+// session of the detached context, whose location is purged after that.
+func TestSubscriberThatAttachesAgainIsNotPurged(t *testing.T) {
+	b, g := startSlow(t)
+	e := b.enodeb(1)
+	p := e.phone(1)
+	p.attach()
+	p.uplink(p.AppendDetach(nil, false))
+	p.download(ue.Detached)
+	p.hangUp()
+	<-g.held
+	p.Forget()
+	p.Connect()
+	p.begin(p.AppendAttach(nil))
+	p.answerChallenge()
+	complete := p.take(e.expect(s1ap.Initiating, s1ap.InitialContextSetup), ue.Accepted)
+	e.send(e.AppendContextSetUp(nil, p.ids, e.message.Bearer))
+	p.uplink(complete)
+	b.until("the UE has attached again", func() bool { return b.ended("attach", "success") == 2 })
+	close(g.gate)
+	b.until("the old context is gone", func() bool { return b.count("contexts") == 1 })
+	if b.hss.Located() != 1 || b.gateway.Len() != 1 {
+		t.Errorf("%d located, %d sessions", b.hss.Located(), b.gateway.Len())
+	}
+}

@@ -1,0 +1,129 @@
+package mme
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/reference/epc/aka"
+	"vitrine/reference/epc/diameter"
+	"vitrine/reference/epc/gtp"
+	"vitrine/reference/epc/s1"
+	"vitrine/reference/ims"
+	"vitrine/reference/ims/overload"
+	"vitrine/reference/ims/rest"
+	"vitrine/wire/gtpc"
+	"vitrine/wire/identity"
+)
+
+// A line holds the values of the command line.
+type line struct {
+	node         gtp.Node
+	config       Config
+	s1, hss, sgw netip.AddrPort
+	pgw          netip.AddrPort
+	network      string
+	group        uint16
+	cipher, shed string
+	diameterHost string
+	delay        time.Duration
+}
+
+// flags declares the command line.
+func (l *line) flags(c *ims.Command) {
+	c.Addr(&l.s1, "s1", true, "address for eNodeBs, "+s1.Transport+": IP:PORT")
+	l.node.Flags(c)
+	c.Addr(&l.hss, "hss", true, "HSS, Diameter over TCP: IP:3868")
+	c.Addr(&l.sgw, "sgw", true, "S-GW, GTP-C over UDP: IP:2123")
+	c.Addr(&l.pgw, "pgw", true, "P-GW that the S-GW shall use: IP:2123")
+	c.StringVar(&l.network, "network", "00101", "country and network code, five or six digits")
+	c.Uint16Var(&l.group, "group", 1, "MME group; the MME code is the instance")
+	c.StringVar(&l.config.Name, "name", "vitrine-mme", "name that eNodeBs see")
+	c.StringVar(&l.diameterHost, "diameter-host", "mme.epc.test", "Diameter identity, in the realm after the first dot")
+	c.OneOf(&l.cipher, "ciphering", []string{"eea0", "eea2"}, "ciphering of NAS messages, for UEs that support it")
+	c.IntVar(&l.config.Workers, "workers", 1, "goroutines that share the UEs")
+	c.IntVar(&l.config.ENodeBs, "enodebs", 1024, "eNodeBs at most")
+	c.IntVar(&l.config.Contexts, "contexts", 1<<20, "UE contexts at most")
+	c.IntVar(&l.config.Calls, "calls", 256, "requests of a worker to HSS and S-GW at the same time; more wait")
+	c.DurationVar(&l.config.CallTime, "call-timeout", 10*time.Second, "longest time of a request to the HSS or the S-GW")
+	c.OneOf(&l.shed, "overload", []string{overload.Graceful, overload.Off}, "load control")
+	c.DurationVar(&l.delay, "target-delay", 200*time.Millisecond, "graceful: refuse attaches when even the quickest one takes longer than this from its first message to the Attach Accept; with real UEs, add the time that they take to answer")
+	c.DurationVar(&l.config.BackOff, "back-off", 10*time.Second, "T3346 of refused attaches")
+	c.DurationVar(&l.config.Timers.NAS, "nas-timer", 6*time.Second, "time after which a NAS message is sent again (T3450, T3460, T3470)")
+	c.DurationVar(&l.config.Timers.Update, "t3412", 54*time.Minute, "periodic tracking area update; a silent UE is detached 8 minutes later")
+	c.Positive("workers", "enodebs", "contexts", "calls", "call-timeout", "target-delay", "back-off", "nas-timer", "t3412")
+}
+
+// Run runs an MME until ctx is done. The error is a *vitrine.BadInput for wrong
+// arguments.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c := ims.NewCommand("mme", "The MME of the reference EPC: S1AP, NAS, S6a and S11.", stdout, stderr)
+	var l line
+	l.flags(c)
+	if help, err := c.Parse(args); help || err != nil {
+		return err
+	}
+	if err := l.fill(c); err != nil {
+		return err
+	}
+	gateway := &s11{sgw: l.sgw, pgw: gtpc.Endpoint{Interface: gtpc.S5PGW}, teids: gtp.NewTable[leg](l.node.Sessions, l.node.Prefix)}
+	if addr := l.pgw.Addr().Unmap(); addr.Is4() {
+		gateway.pgw.V4 = addr
+	} else {
+		gateway.pgw.V6 = addr
+	}
+	var m *MME
+	hss := diameter.NewMME(diameter.MMEConfig{
+		ClientConfig: diameter.ClientConfig{Peer: l.hss, Host: l.diameterHost, Log: c.Log, Registry: c.Registry},
+		Cancelled: func(imsi string) {
+			if digits, ok := identity.MakeDigits(imsi); ok {
+				m.Cancel(digits)
+			}
+		},
+	})
+	l.config.Subscribers, l.config.Gateway = s6a{hss}, gateway
+	c.Connected = hss.Connected
+	m = New(l.config)
+	gateway.page = m.Page
+	listener, err := ims.Listen(ctx, "s1", l.s1)
+	if err != nil {
+		return err
+	}
+	if gateway.endpoint, err = l.node.Listen(ctx, c, gateway.request, nil); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return gateway.endpoint.Serve(ctx) })
+	group.Go(func() error { return hss.Run(ctx) })
+	group.Go(func() error { return m.Serve(ctx, listener) })
+	return rest.Wait(ctx, group, c, listener.Addr())
+}
+
+// fill sets what flags give as text.
+func (l *line) fill(c *ims.Command) error {
+	digits := l.network
+	if len(digits) != 5 && len(digits) != 6 {
+		digits = "     "
+	}
+	network, ok := identity.MakePLMN(digits[:3], digits[3:])
+	if !ok {
+		return c.Bad(fmt.Sprintf("--network %q", l.network), "want five or six digits, such as 00101")
+	}
+	if len(l.config.Name) < 1 || len(l.config.Name) > 150 {
+		return c.Bad(fmt.Sprintf("--name %q", l.config.Name), "want 1 to 150 characters")
+	}
+	l.config.GUMMEI, l.config.Instance = identity.GUMMEI{PLMN: network, Group: l.group}, l.node.Prefix.Instance
+	if l.cipher == "eea2" {
+		l.config.Cipher = aka.AES
+	}
+	if l.shed == overload.Graceful {
+		l.config.TargetDelay = l.delay
+	}
+	l.config.Log, l.config.Registry = c.Log, c.Registry
+	return nil
+}

@@ -1,0 +1,154 @@
+package mme_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/internal/hosttest"
+	"vitrine/reference/epc/hss"
+	"vitrine/reference/epc/mme"
+	"vitrine/reference/epc/pgw"
+	"vitrine/reference/epc/sgw"
+	"vitrine/reference/epc/ue"
+	"vitrine/wire/s1ap"
+)
+
+// addresses are the flags that an MME needs. Nobody is at them.
+const addresses = "--s1 127.0.0.1:1 --listen 127.0.0.1:1 --hss 127.0.0.1:1 --sgw 127.0.0.1:1 --pgw 127.0.0.1:1 "
+
+func TestCommandLine(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                `--s1 ""`,
+		"--s1 127.0.0.1:1":                `--listen ""`,
+		addresses + "--network 0010":      `--network "0010"`,
+		addresses + "--network 00x01":     `--network "00x01"`,
+		addresses + "--ciphering snow":    `--ciphering "snow"`,
+		addresses + "--overload maybe":    `--overload "maybe"`,
+		addresses + "--workers 0":         "--workers 0",
+		addresses + "--target-delay 0s":   "--target-delay 0s",
+		addresses + "--instance 128":      "--instance 128",
+		addresses + "--instance nothing":  "instance",
+		addresses + "--name=":             `--name ""`,
+		addresses + "extra":               `argument "extra"`,
+		addresses + "--hss 127.0.0.1":     `--hss "127.0.0.1"`,
+		addresses + "--sgw localhost:123": `--sgw "localhost:123"`,
+	} {
+		var out, errs bytes.Buffer
+		err := mme.Run(t.Context(), strings.Fields(args), &out, &errs)
+		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want a bad input about %s", args, err, want)
+		}
+	}
+}
+
+func TestHelpNamesTheTransport(t *testing.T) {
+	var out, errs bytes.Buffer
+	if err := mme.Run(t.Context(), []string{"--help"}, &out, &errs); err != nil || !strings.Contains(out.String(), "not SCTP") {
+		t.Errorf("%v, printed %q", err, out.String())
+	}
+}
+
+func TestPortsInUse(t *testing.T) {
+	taken, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	packets, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	for flag, at := range map[string]string{"s1": taken.Addr().String(), "listen": packets.LocalAddr().String()} {
+		var out, errs bytes.Buffer
+		args := strings.Fields(addresses + "--s1 127.0.0.1:0 --listen 127.0.0.1:0 --" + flag + " " + at)
+		if err := mme.Run(t.Context(), args, &out, &errs); err == nil || !strings.Contains(err.Error(), at+": the port is in use") {
+			t.Errorf("--%s: %v", flag, err)
+		}
+	}
+}
+
+// run runs a component of the EPC until the test ends.
+func run(t *testing.T, component func(context.Context, []string, io.Writer, io.Writer) error, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- component(ctx, args, out, io.Discard); out.Close() }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+	})
+	if line, err := bufio.NewReader(ready).ReadString('\n'); err != nil || !strings.Contains(line, "ready on") {
+		t.Fatalf("%v: %q, %v", args, line, err)
+	}
+}
+
+// TestDownlinkPacketPagesTheUE attaches a UE to the whole EPC, by its own protocols,
+// lets it become idle, and sends it a packet.
+func TestDownlinkPacketPagesTheUE(t *testing.T) {
+	at := func(host, port int) string { return fmt.Sprintf("127.%d.9.%d:%d", 100+os.Getpid()%100, host, port) }
+	run(t, hss.Run, "--listen", at(41, 3868))
+	run(t, pgw.Run, "--listen", at(21, 2123))
+	run(t, sgw.Run, "--listen", at(11, 2123), "--downlink", at(11, 8080))
+	run(t, mme.Run, "--s1", at(1, 36412), "--listen", at(1, 2123), "--metrics", at(1, 9090), "--hss", at(41, 3868), "--sgw", at(11, 2123), "--pgw", at(21, 2123))
+	packet := func() string {
+		res, err := http.Post("http://"+at(11, 8080)+"/downlink/001010000000005", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	hosttest.Until(t, patience, "the MME has a connection to the HSS", func() bool {
+		res, err := http.Get("http://" + at(1, 9090) + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		return err == nil && strings.Contains(string(body), "s6a_connected 1")
+	})
+	b := &bed{t: t, addr: at(1, 36412)}
+	e := b.enodeb(1)
+	p := e.phone(5)
+	p.begin(p.AppendAttach(nil))
+	p.answerChallenge()
+	complete := p.take(e.expect(s1ap.Initiating, s1ap.InitialContextSetup), ue.Accepted)
+	e.send(e.AppendContextSetUp(nil, p.ids, 5))
+	p.uplink(complete)
+	hosttest.Until(t, patience, "the S-GW has the eNodeB's end", func() bool { return strings.Contains(packet(), `"paged":false`) })
+	e.send(e.AppendReleaseRequest(nil, p.ids, s1ap.CauseUserInactivity))
+	p.hangUp()
+	hosttest.Until(t, patience, "the UE is paged", func() bool { return strings.Contains(packet(), `"paged":true`) })
+	if m := e.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
+		t.Errorf("paged is %+v, want %+v", m.Paged, p.GUTI.STMSI())
+	}
+	p.begin(p.AppendService(nil))
+	e.expect(s1ap.Initiating, s1ap.InitialContextSetup)
+}
+
+func TestMMEEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	args := strings.Fields(addresses + "--s1 127.0.0.1:0 --listen 127.0.0.1:0")
+	if err := mme.Run(ctx, args, &out, &errs); err != nil && !strings.Contains(err.Error(), "canceled") {
+		t.Error(err)
+	}
+}

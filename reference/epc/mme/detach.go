@@ -1,0 +1,77 @@
+package mme
+
+import (
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+)
+
+// detachRequest handles a Detach Request that begins a connection. Without the
+// right integrity it detaches nobody. With it the UE is detached even if it is busy:
+// bury waits for the answer of the call.
+func (w *worker) detachRequest(e *enodeb) {
+	var m nas.DetachRequest
+	if m.Parse(w.pdu.Body) != nil {
+		w.mme.counts.malformedNAS.Inc()
+		return
+	}
+	u := w.byGUTI(m.Identity)
+	if u == nil || !w.verify(u) {
+		w.mme.counts.procedures[detach][identityUnknown].Inc()
+		if m.SwitchOff { // it waits for no answer (TS 24.301 clause 5.5.2.2.2)
+			w.releaseIDs(e, w.newID(), w.in.enb, s1ap.CauseNormalRelease)
+			return
+		}
+		w.body = (&nas.Empty{Type: nas.DetachAcceptType}).Append(w.body[:0])
+		w.turnAway(e, w.body)
+		return
+	}
+	w.cancelTarget(u)
+	w.adopt(u, e)
+	u.secured = true
+	w.detached(u, w.pdu.Body)
+}
+
+// detached detaches a UE that asks for it (TS 23.401 clause 5.3.8.2.1).
+func (w *worker) detached(u *ue, body []byte) {
+	var m nas.DetachRequest
+	if m.Parse(body) != nil {
+		w.mme.counts.malformedNAS.Inc()
+		return
+	}
+	if u.phase == modifying { // the UE has what it asked for
+		w.end(u, succeeded)
+	}
+	w.begin(u, detach)
+	if !m.SwitchOff {
+		w.body = (&nas.Empty{Type: nas.DetachAcceptType}).Append(w.body[:0])
+		w.download(u, nas.Ciphered, w.body)
+	}
+	w.end(u, succeeded)
+	w.discard(u, s1ap.CauseDetach)
+}
+
+// supersede detaches a UE without telling it: its IMSI has attached with another
+// context, whose location the HSS has by now.
+func (w *worker) supersede(u *ue) {
+	u.subscribed = false
+	w.begin(u, detach)
+	w.end(u, implicitlyDetached)
+	w.discard(u, s1ap.CauseNormalRelease)
+}
+
+// discard removes a UE: it cannot be found by its identities any more, its
+// connection is released, and its session and its location follow.
+func (w *worker) discard(u *ue, cause s1ap.Cause) {
+	if u.gone {
+		return
+	}
+	w.end(u, interrupted)
+	u.gone = true
+	u.attached = false
+	w.forget(u)
+	w.cancelTarget(u)
+	if u.enb != nil && u.phase != releasing {
+		w.sendRelease(u, cause)
+	}
+	w.bury(u)
+}

@@ -1,0 +1,192 @@
+package mme_test
+
+import (
+	"net"
+	"testing"
+
+	"vitrine/reference/epc/aka"
+	"vitrine/reference/epc/enb"
+	"vitrine/reference/epc/epctest"
+	"vitrine/reference/epc/mme"
+	"vitrine/reference/epc/s1"
+	"vitrine/reference/epc/ue"
+	"vitrine/wire/identity"
+	"vitrine/wire/s1ap"
+)
+
+// A driven MME is one without goroutines, and an eNodeB that is set up.
+type driven struct {
+	t       testing.TB
+	driver  *mme.Driver
+	gateway *epctest.Gateway
+	cell    enb.Cell
+	in      enb.Message
+	out     []byte
+	pdu     []byte
+	last    uint32
+}
+
+func drive(t testing.TB, cipher aka.Algorithm) *driven {
+	t.Helper()
+	home := plmn(t)
+	d := &driven{t: t, gateway: epctest.NewGateway()}
+	m := mme.New(mme.Config{
+		GUMMEI: identity.GUMMEI{PLMN: home, Group: 1}, Instance: 7, Cipher: cipher,
+		Subscribers: epctest.NewHSS(home), Gateway: d.gateway,
+	})
+	conn, other := net.Pipe()
+	t.Cleanup(func() { conn.Close(); other.Close() })
+	d.driver = mme.NewDriver(m, conn)
+	b := &base{t: t}
+	d.cell = b.cell(1)
+	d.handle(d.cell.AppendSetup(nil))
+	d.driver.Sent()
+	return d
+}
+
+func (d *driven) handle(message []byte) { d.driver.Handle(d.t.Context(), message) }
+
+// attach plays an attach of the UE.
+func (d *driven) attach(u *ue.UE) enb.IDs {
+	d.last++
+	ids := enb.IDs{ENB: d.last}
+	d.pdu = u.AppendAttach(d.pdu[:0])
+	d.out = d.cell.AppendInitial(d.out[:0], ids.ENB, d.pdu, nil)
+	for d.handle(d.out); ; d.handle(d.out) {
+		event := d.take(u)
+		ids.MME = d.in.IDs.MME
+		switch event {
+		case ue.Asked:
+			d.out = d.cell.AppendUplink(d.out[:0], ids, d.pdu)
+		case ue.Accepted:
+			d.out = d.cell.AppendContextSetUp(d.out[:0], ids, d.in.Bearer)
+			d.handle(d.out)
+			d.out = d.cell.AppendUplink(d.out[:0], ids, d.pdu)
+			d.handle(d.out)
+			return ids
+		default:
+			d.t.Fatalf("event %d: %+v", event, d.in)
+		}
+	}
+}
+
+// take gives the UE the message that the MME sent. The reply is in pdu.
+func (d *driven) take(u *ue.UE) ue.Event {
+	message, _, err := s1.Cut(d.driver.Sent())
+	if err != nil || message == nil {
+		d.t.Fatalf("the MME sent nothing: %v", err)
+	}
+	if err := d.in.Parse(message); err != nil {
+		d.t.Fatal(err)
+	}
+	reply, event, err := u.Receive(d.pdu[:0], d.in.NAS)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.pdu = reply
+	return event
+}
+
+// detach plays a detach of the UE.
+func (d *driven) detach(u *ue.UE, ids enb.IDs) {
+	d.pdu = u.AppendDetach(d.pdu[:0], false)
+	d.out = d.cell.AppendUplink(d.out[:0], ids, d.pdu)
+	d.handle(d.out)
+	if event := d.take(u); event != ue.Detached {
+		d.t.Fatalf("event %d", event)
+	}
+	d.out = d.cell.AppendReleased(d.out[:0], ids)
+	d.handle(d.out)
+}
+
+// TestContextsAreUsedAgain attaches and detaches more UEs than there are contexts.
+func TestContextsAreUsedAgain(t *testing.T) {
+	d := drive(t, aka.AES)
+	for n := range 100 {
+		p := (&base{t: t}).phone(n % 3)
+		d.detach(&p.UE, d.attach(&p.UE))
+		d.driver.Sent()
+	}
+	if d.gateway.Len() != 0 {
+		t.Errorf("%d sessions are left", d.gateway.Len())
+	}
+}
+
+// BenchmarkAttach is the work of an MME, an HSS, a gateway, an eNodeB and a UE for
+// one attach and detach, without transport.
+func BenchmarkAttach(b *testing.B) {
+	for _, cipher := range []aka.Algorithm{aka.Null, aka.AES} {
+		b.Run(map[aka.Algorithm]string{aka.Null: "EEA0", aka.AES: "EEA2"}[cipher], func(b *testing.B) {
+			d := drive(b, cipher)
+			p := (&base{t: b}).phone(1)
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Forget()
+				d.detach(&p.UE, d.attach(&p.UE))
+				d.driver.Sent()
+			}
+		})
+	}
+}
+
+// BenchmarkServiceRequest is the same for a service request and the release.
+func BenchmarkServiceRequest(b *testing.B) {
+	d := drive(b, aka.Null)
+	p := (&base{t: b}).phone(1)
+	ids := d.attach(&p.UE)
+	d.driver.Sent()
+	short := p.GUTI.STMSI()
+	b.ReportAllocs()
+	for b.Loop() {
+		d.out = d.cell.AppendReleaseRequest(d.out[:0], ids, s1ap.CauseUserInactivity)
+		d.handle(d.out)
+		d.out = d.cell.AppendReleased(d.out[:0], ids)
+		d.handle(d.out)
+		d.driver.Sent()
+		d.last++
+		d.pdu = p.AppendService(d.pdu[:0])
+		d.out = d.cell.AppendInitial(d.out[:0], d.last, d.pdu, &short)
+		d.handle(d.out)
+		message, _, _ := s1.Cut(d.driver.Sent())
+		if d.in.Parse(message) != nil || d.in.Procedure != s1ap.InitialContextSetup {
+			b.Fatalf("no bearer: %+v", d.in)
+		}
+		ids = d.in.IDs
+		d.out = d.cell.AppendContextSetUp(d.out[:0], ids, 5)
+		d.handle(d.out)
+	}
+}
+
+// FuzzHandle gives the MME messages that follow an attach, and lets timers expire.
+// It must not panic, whatever they are.
+func FuzzHandle(f *testing.F) {
+	b := &base{t: f}
+	cell, ids := b.cell(1), enb.IDs{MME: 0x07000001, ENB: 1}
+	p := b.phone(1)
+	p.HasGUTI = true
+	for _, m := range [][]byte{
+		cell.AppendInitial(nil, 1, p.AppendAttach(nil), nil),
+		cell.AppendInitial(nil, 2, p.AppendUpdate(nil, true), &identity.STMSI{Code: 7, TMSI: 1}),
+		cell.AppendUplink(nil, ids, p.AppendDetach(nil, true)),
+		cell.AppendReleaseRequest(nil, ids, s1ap.CauseUserInactivity),
+		cell.AppendReleased(nil, ids),
+		cell.AppendContextSetUp(nil, ids, 5),
+		cell.AppendPathSwitch(nil, ids, 5),
+		cell.AppendHandoverRequired(nil, ids, &cell, []byte{1}),
+		cell.AppendHandoverAdmitted(nil, ids, 5, []byte{1}),
+		cell.AppendHandoverNotify(nil, ids),
+		cell.AppendHandoverCancel(nil, ids),
+		cell.AppendSetup(nil),
+	} {
+		f.Add(m, m)
+	}
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		d := drive(t, aka.Null)
+		fresh := (&base{t: t}).phone(2)
+		d.attach(&fresh.UE)
+		d.handle(one)
+		d.handle(two)
+		d.driver.Expire()
+		d.handle(one)
+	})
+}

@@ -1,0 +1,207 @@
+package mme
+
+import (
+	"errors"
+
+	"vitrine/wire/identity"
+	"vitrine/wire/s1ap"
+)
+
+// present is a set of information elements.
+type present uint32
+
+const (
+	hasMME present = 1 << iota
+	hasENB
+	hasNAS
+	hasTAI
+	hasECGI
+	hasSTMSI
+	hasCause
+	hasList
+	hasENodeB
+	hasAreas
+	hasTarget
+	hasSource
+	hasHandover
+	hasContainer
+	hasStatus
+	hasRadio
+)
+
+// statusContainer is the identifier of the eNB Status Transfer Transparent
+// Container (TS 36.413 clause 9.3.6), which is only passed on.
+const statusContainer s1ap.ID = 90
+
+// elements are the values of a message. Slices are views into it.
+type elements struct {
+	has       present
+	mme, enb  uint32
+	source    uint32 // MME UE S1AP ID of a path switch
+	nas       []byte
+	tai       identity.TAI
+	ecgi      identity.ECGI
+	stmsi     identity.STMSI
+	cause     s1ap.Cause
+	list      []byte // of E-RABs
+	enodeb    s1ap.ENB
+	areas     []byte
+	target    s1ap.ENB
+	handover  uint8
+	container []byte // Source to Target, or Target to Source
+	status    []byte
+	radio     []byte
+}
+
+// The errors of elements.
+var (
+	errElement = errors.New("mme: information element is malformed or missing")
+	errUnknown = errors.New("mme: procedure is unknown")
+)
+
+// parse reads the elements that the MME uses, and checks that those are there which
+// the procedure needs.
+func (e *elements) parse(m *s1ap.Message) error {
+	*e = elements{}
+	need, known := required(m.Kind, m.Procedure)
+	if !known {
+		return errUnknown
+	}
+	it := m.Elements()
+	for it.Next() {
+		if !e.element(it.ID, it.Value) {
+			return errElement
+		}
+	}
+	if it.Err != nil {
+		return it.Err
+	}
+	if e.has&need != need {
+		return errElement
+	}
+	return nil
+}
+
+// element reads one element. It returns false if the element is malformed.
+func (e *elements) element(id s1ap.ID, v []byte) (ok bool) {
+	var which present
+	switch id {
+	case s1ap.MMEUEID:
+		which = hasMME
+		e.mme, ok = s1ap.ParseMMEUEID(v)
+	case s1ap.ENBUEID:
+		which = hasENB
+		e.enb, ok = s1ap.ParseENBUEID(v)
+	case s1ap.NASPDU:
+		which = hasNAS
+		e.nas, ok = s1ap.ParseNAS(v)
+	case s1ap.TAI:
+		which = hasTAI
+		e.tai, ok = s1ap.ParseTAI(v)
+	case s1ap.ECGI:
+		which = hasECGI
+		e.ecgi, ok = s1ap.ParseECGI(v)
+	case s1ap.STMSI:
+		which = hasSTMSI
+		e.stmsi, ok = s1ap.ParseSTMSI(v)
+	case s1ap.CauseID:
+		which = hasCause
+		e.cause, ok = s1ap.ParseCause(v)
+	case s1ap.SetupListContext, s1ap.ToBeSwitchedDL, s1ap.AdmittedList:
+		which, e.list, ok = hasList, v, true
+	default:
+		return e.rare(id, v)
+	}
+	e.has |= which
+	return ok
+}
+
+// rare reads an element of the procedures between eNodeB and MME.
+func (e *elements) rare(id s1ap.ID, v []byte) (ok bool) {
+	var which present
+	switch id {
+	case s1ap.GlobalENBID:
+		which = hasENodeB
+		e.enodeb, ok = s1ap.ParseENB(v)
+	case s1ap.SupportedTAs:
+		which, e.areas, ok = hasAreas, v, true
+	case s1ap.TargetID:
+		which = hasTarget
+		e.target, _, ok = s1ap.ParseTarget(v)
+		if !ok { // of another system: the handover fails, the message is sound
+			return true
+		}
+	case s1ap.SourceMMEUEID:
+		which = hasSource
+		e.source, ok = s1ap.ParseMMEUEID(v)
+	case s1ap.HandoverType:
+		which = hasHandover
+		e.handover, ok = s1ap.ParseEnum(id, v)
+	case s1ap.SourceToTarget, s1ap.TargetToSource:
+		which = hasContainer
+		e.container, ok = s1ap.ParseNAS(v)
+	case s1ap.RadioCapability:
+		which = hasRadio
+		e.radio, ok = s1ap.ParseNAS(v)
+	case statusContainer:
+		which, e.status, ok = hasStatus, v, true
+	default:
+		return true // not used here
+	}
+	e.has |= which
+	return ok
+}
+
+// required returns the elements that a message must have for the MME to handle it
+// (TS 36.413 clause 9.1).
+func required(k s1ap.Kind, p s1ap.Procedure) (need present, known bool) {
+	switch k {
+	case s1ap.Initiating:
+		return requiredOfRequest(p)
+	case s1ap.Successful:
+		switch p {
+		case s1ap.InitialContextSetup:
+			return hasMME | hasENB | hasList, true
+		case s1ap.UEContextRelease:
+			return hasMME | hasENB, true
+		case s1ap.HandoverResourceAllocation:
+			return hasMME | hasENB | hasList | hasContainer, true
+		}
+	case s1ap.Unsuccessful:
+		switch p {
+		case s1ap.InitialContextSetup:
+			return hasMME | hasENB | hasCause, true
+		case s1ap.HandoverResourceAllocation:
+			return hasMME | hasCause, true
+		}
+	}
+	return 0, false
+}
+
+func requiredOfRequest(p s1ap.Procedure) (need present, known bool) {
+	switch p {
+	case s1ap.S1Setup:
+		return hasENodeB | hasAreas, true
+	case s1ap.InitialUEMessage:
+		return hasENB | hasNAS | hasTAI | hasECGI, true
+	case s1ap.UplinkNASTransport:
+		return hasMME | hasENB | hasNAS | hasTAI | hasECGI, true
+	case s1ap.NASNonDelivery:
+		return hasMME | hasENB | hasNAS | hasCause, true
+	case s1ap.UEContextReleaseRequest, s1ap.HandoverCancel:
+		return hasMME | hasENB | hasCause, true
+	case s1ap.UECapabilityIndication:
+		return hasMME | hasENB | hasRadio, true
+	case s1ap.PathSwitchRequest:
+		return hasENB | hasList | hasSource | hasECGI | hasTAI, true
+	case s1ap.HandoverPreparation:
+		return hasMME | hasENB | hasHandover | hasCause | hasContainer, true
+	case s1ap.HandoverNotification:
+		return hasMME | hasENB | hasECGI | hasTAI, true
+	case s1ap.ENBStatusTransfer:
+		return hasMME | hasENB | hasStatus, true
+	case s1ap.ErrorIndication:
+		return 0, true
+	}
+	return 0, false
+}

@@ -1,0 +1,185 @@
+package mme
+
+import "vitrine/wire/s1ap"
+
+// pathSwitch begins the end of an X2 handover (TS 23.401 clause 5.5.1.1.2, TS 36.413
+// clause 8.4.4): the UE is at another eNodeB, and the gateway must learn it.
+func (w *worker) pathSwitch(e *enodeb) {
+	in := &w.in
+	u := w.byID[in.source]
+	if u == nil {
+		w.mme.counts.unexpected.Inc()
+		w.failSwitch(e, in.source, in.enb, s1ap.CauseUnknownMMEUEID)
+		return
+	}
+	tunnel, ok := tunnelOf(in.list, s1ap.ToBeSwitchedItemDL, u.session.Bearer)
+	if !ok || u.enb == nil || !u.ready() {
+		w.mme.counts.procedures[pathSwitch][refused].Inc()
+		w.failSwitch(e, in.source, in.enb, s1ap.CauseUnknownERAB)
+		return
+	}
+	w.begin(u, pathSwitch)
+	w.unlink(u) // the old eNodeB has released the UE by X2
+	w.link(u, e, in.enb)
+	u.tai, u.ecgi, u.tunnel = in.tai, in.ecgi, tunnel
+	u.phase = switching
+	w.call(u, callModify)
+}
+
+// switched answers a Path Switch Request.
+func (w *worker) switched(u *ue, err error) {
+	if u.enb == nil { // the association was lost meanwhile: resume follows
+		w.end(u, outcomeOf(err))
+		return
+	}
+	w.rest(u)
+	if err != nil {
+		w.end(u, networkFailure)
+		w.failSwitch(u.enb, u.mmeID, u.enbID, s1ap.CauseUnknownERAB)
+		w.begin(u, release)
+		w.sendRelease(u, s1ap.CauseUnknownERAB)
+		return
+	}
+	u.advanceChain()
+	b := w.about(u, s1ap.Successful, s1ap.PathSwitchRequest, s1ap.Reject)
+	b = s1ap.AppendNextHop(b, s1ap.Reject, u.chain, u.nextHop)
+	w.finish(u.enb, b)
+	w.end(u, succeeded)
+}
+
+func (w *worker) failSwitch(e *enodeb, mmeID, enbID uint32, cause s1ap.Cause) {
+	b := w.aboutIDs(s1ap.Unsuccessful, s1ap.PathSwitchRequest, s1ap.Reject, mmeID, enbID)
+	w.finish(e, s1ap.AppendCause(b, s1ap.Ignore, cause))
+}
+
+// handoverRequired begins an S1 handover (TS 23.401 clause 5.5.1.2.2, TS 36.413
+// clause 8.4.1): the target eNodeB is asked for resources.
+func (w *worker) handoverRequired(u *ue) {
+	in := &w.in
+	var target *enodeb
+	if in.has&hasTarget != 0 {
+		target = w.mme.find(in.target)
+	}
+	const withinLTE = 0
+	if u.gone || !u.ready() || target == nil || target == u.enb || in.handover != withinLTE {
+		w.mme.counts.procedures[handover][refused].Inc()
+		w.failPreparation(u, s1ap.CauseUnknownTarget)
+		return
+	}
+	w.begin(u, handover)
+	u.phase, u.target, u.targetID = preparing, target, 0
+	w.timers.set(u, w.now+w.mme.config.Timers.S1)
+	u.advanceChain()
+
+	b := s1ap.AppendHeader(w.out[:0], s1ap.Initiating, s1ap.HandoverResourceAllocation, s1ap.Reject)
+	b = s1ap.AppendMMEUEID(b, s1ap.MMEUEID, s1ap.Reject, u.mmeID)
+	b = s1ap.AppendEnum(b, s1ap.HandoverType, s1ap.Reject, withinLTE)
+	b = s1ap.AppendCause(b, s1ap.Ignore, in.cause)
+	b = s1ap.AppendBitRates(b, s1ap.Reject, u.subscription.Down, u.subscription.Up)
+	start := len(b)
+	b = s1ap.BeginList(b, s1ap.ToBeSetupHO, s1ap.Reject, 1)
+	b = s1ap.AppendERAB(b, s1ap.ToBeSetupItemHO, s1ap.Reject, s1ap.ERAB{ID: u.session.Bearer, Tunnel: u.session.Uplink, QoS: u.qos()})
+	b = s1ap.EndElement(b, start)
+	b = s1ap.AppendNAS(b, s1ap.SourceToTarget, s1ap.Reject, in.container)
+	ciphering, integrity := u.algorithms()
+	b = s1ap.AppendCapabilities(b, s1ap.Reject, ciphering, integrity)
+	w.finish(target, s1ap.AppendNextHop(b, s1ap.Reject, u.chain, u.nextHop))
+}
+
+func (w *worker) failPreparation(u *ue, cause s1ap.Cause) {
+	b := w.about(u, s1ap.Unsuccessful, s1ap.HandoverPreparation, s1ap.Reject)
+	w.finish(u.enb, s1ap.AppendCause(b, s1ap.Ignore, cause))
+}
+
+// handleTarget handles a message of the target of a handover. It returns false if
+// the message is not one that the target sends.
+func (w *worker) handleTarget(u *ue, e *enodeb) bool {
+	m, in := &w.s1, &w.in
+	switch {
+	case m.Procedure == s1ap.HandoverResourceAllocation && u.phase == preparing:
+		w.targetAnswered(u, m.Kind == s1ap.Successful)
+	case m.Procedure == s1ap.HandoverNotification && u.phase == executing && in.enb == u.targetID:
+		w.arrive(u, e)
+	default:
+		return false
+	}
+	return true
+}
+
+// targetAnswered tells the source eNodeB what the target has answered.
+func (w *worker) targetAnswered(u *ue, admitted bool) {
+	in := &w.in
+	tunnel, ok := tunnelOf(in.list, s1ap.AdmittedItem, u.session.Bearer)
+	if !admitted || !ok {
+		if admitted {
+			w.releaseIDs(u.target, u.mmeID, in.enb, s1ap.CauseUnknownERAB)
+		}
+		u.target = nil
+		w.rest(u)
+		w.end(u, radioFailed)
+		w.failPreparation(u, s1ap.CauseUnknownTarget)
+		return
+	}
+	u.targetID, u.newTunnel, u.phase = in.enb, tunnel, executing
+	w.timers.set(u, w.now+w.mme.config.Timers.S1)
+	b := w.about(u, s1ap.Successful, s1ap.HandoverPreparation, s1ap.Reject)
+	b = s1ap.AppendEnum(b, s1ap.HandoverType, s1ap.Reject, 0)
+	w.finish(u.enb, s1ap.AppendNAS(b, s1ap.TargetToSource, s1ap.Reject, in.container))
+}
+
+// statusTransfer passes the state of the source's radio bearers on to the target
+// (TS 36.413 clauses 8.4.6 and 8.4.7).
+func (w *worker) statusTransfer(u *ue) {
+	if u.phase != executing {
+		w.mme.counts.unexpected.Inc()
+		return
+	}
+	b := w.aboutIDs(s1ap.Initiating, s1ap.MMEStatusTransfer, s1ap.Ignore, u.mmeID, u.targetID)
+	w.finish(u.target, s1ap.AppendElement(b, statusContainer, s1ap.Reject, w.in.status))
+}
+
+// arrive handles a Handover Notify: the UE is at the target. The source's resources
+// are released, and the gateway learns the new end of the bearer.
+func (w *worker) arrive(u *ue, e *enodeb) {
+	w.releaseIDs(u.enb, u.mmeID, u.enbID, s1ap.CauseSuccessfulHandover)
+	w.unlink(u)
+	w.link(u, e, u.targetID)
+	u.target = nil
+	u.tai, u.ecgi, u.tunnel = w.in.tai, w.in.ecgi, u.newTunnel
+	w.timers.stop(u)
+	u.phase = modifying
+	w.call(u, callModify)
+}
+
+// handoverCancel handles a Handover Cancel of the source (TS 36.413 clause 8.4.5).
+func (w *worker) handoverCancel(u *ue) {
+	if u.phase == preparing || u.phase == executing {
+		w.end(u, interrupted)
+		w.cancelTarget(u)
+		w.rest(u)
+	}
+	b := w.about(u, s1ap.Successful, s1ap.HandoverCancel, s1ap.Reject)
+	w.finish(u.enb, b)
+}
+
+// cancelTarget releases what the target of a handover has set up.
+func (w *worker) cancelTarget(u *ue) {
+	if u.target == nil {
+		return
+	}
+	if u.phase == executing {
+		w.releaseIDs(u.target, u.mmeID, u.targetID, s1ap.CauseHandoverCancelled)
+	}
+	u.target = nil
+}
+
+// handoverExpired ends a handover whose target is silent.
+func (w *worker) handoverExpired(u *ue) {
+	before := u.phase
+	w.end(u, timedOut)
+	w.cancelTarget(u)
+	w.rest(u)
+	if before == preparing {
+		w.failPreparation(u, s1ap.CauseUnknownTarget)
+	}
+}

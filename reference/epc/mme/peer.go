@@ -1,0 +1,226 @@
+package mme
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"vitrine/reference/epc/aka"
+	"vitrine/wire/identity"
+	"vitrine/wire/s1ap"
+)
+
+// ErrUnknown is the error of Subscribers for an IMSI that the HSS does not have
+// (TS 29.272: DIAMETER_ERROR_USER_UNKNOWN).
+var ErrUnknown = errors.New("mme: the HSS does not know the subscriber")
+
+// Subscribers is the HSS as the MME sees it (S6a, TS 29.272). Its methods are
+// called concurrently, wait for the answer, and return when ctx ends. An error
+// other than ErrUnknown means that the HSS cannot be used.
+type Subscribers interface {
+	// Vector returns a vector for a challenge in the serving network. failed is nil,
+	// or the challenge that the UE found out of sequence, and its answer.
+	Vector(ctx context.Context, imsi identity.Digits, serving identity.PLMN, failed *Resynchronisation) (aka.Vector, error)
+	// UpdateLocation says that this MME serves the subscriber from now on, and returns
+	// the subscription.
+	UpdateLocation(ctx context.Context, imsi identity.Digits, serving identity.PLMN) (Subscription, error)
+	// Purge says that this MME has removed the subscriber's context.
+	Purge(ctx context.Context, imsi identity.Digits) error
+}
+
+// A Resynchronisation is a challenge and the AUTS that answered it (TS 33.102
+// clause 6.3.5).
+type Resynchronisation struct {
+	RAND [16]byte
+	AUTS [14]byte
+}
+
+// A Subscription is what the HSS says about a subscriber's default bearer. Rates
+// are in bit/s.
+type Subscription struct {
+	APN            string // of the default PDN connection, such as "internet"
+	QCI            uint8
+	Priority       uint8  // allocation and retention priority, 1 (highest) to 15
+	Up, Down       uint64 // UE-AMBR
+	APNUp, APNDown uint64 // APN-AMBR
+}
+
+// A Gateway is the S-GW as the MME sees it (S11, TS 29.274), and the P-GW behind
+// it. Its methods are called concurrently, wait for the answer, and return when ctx
+// ends. The methods after CreateSession take the session that it returned.
+type Gateway interface {
+	// CreateSession makes a PDN connection with a default bearer.
+	CreateSession(ctx context.Context, request SessionRequest) (Session, error)
+	// ModifyBearer sends downlink packets of the default bearer to an eNodeB.
+	ModifyBearer(ctx context.Context, s Session, enodeb s1ap.Tunnel) error
+	// ReleaseAccessBearers forgets the eNodeB's end: the UE is idle.
+	ReleaseAccessBearers(ctx context.Context, s Session) error
+	// DeleteSession removes the PDN connection.
+	DeleteSession(ctx context.Context, s Session) error
+}
+
+// A SessionRequest asks for a PDN connection.
+type SessionRequest struct {
+	IMSI         identity.Digits
+	TAI          identity.TAI
+	ECGI         identity.ECGI
+	Bearer       uint8 // identity of the default bearer
+	Subscription Subscription
+}
+
+// A Session is a PDN connection.
+type Session struct {
+	Peer    netip.AddrPort // S-GW's address for S11
+	Control uint32         // S-GW's TEID for S11
+	Own     uint32         // this MME's TEID for S11
+	Uplink  s1ap.Tunnel    // S-GW's end of the default bearer's S1-U tunnel
+	Address netip.Addr     // the UE's IPv4 address
+	Bearer  uint8          // identity of the default bearer
+}
+
+// A call is a request to the HSS or the gateway.
+type call uint8
+
+const (
+	callVector call = iota
+	callLocation
+	callPurge
+	callCreate
+	callModify
+	callRelease
+	callDelete
+)
+
+// A job is one call for one UE: first what is asked, then the answer. Only its
+// worker uses the UE.
+type job struct {
+	what   call
+	worker *worker
+	ue     *ue
+
+	request SessionRequest // and the IMSI of all calls to the HSS
+	failed  Resynchronisation
+	resync  bool // failed is valid
+	session Session
+	enodeb  s1ap.Tunnel
+
+	vector       aka.Vector
+	subscription Subscription
+	err          error
+}
+
+// perform makes calls until ctx ends.
+func (m *MME) perform(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case j := <-m.jobs:
+			m.make(ctx, j)
+			j.worker.results <- j // has room for all jobs
+		}
+	}
+}
+
+// make makes one call.
+func (m *MME) make(ctx context.Context, j *job) {
+	ctx, cancel := context.WithTimeout(ctx, m.config.CallTime)
+	defer cancel()
+	begun := time.Now()
+	hss, gateway, serving := m.config.Subscribers, m.config.Gateway, m.config.GUMMEI.PLMN
+	switch j.what {
+	case callVector:
+		var failed *Resynchronisation
+		if j.resync {
+			failed = &j.failed
+		}
+		j.vector, j.err = hss.Vector(ctx, j.request.IMSI, serving, failed)
+	case callLocation:
+		j.subscription, j.err = hss.UpdateLocation(ctx, j.request.IMSI, serving)
+	case callPurge:
+		j.err = hss.Purge(ctx, j.request.IMSI)
+	case callCreate:
+		j.session, j.err = gateway.CreateSession(ctx, j.request)
+	case callModify:
+		j.err = gateway.ModifyBearer(ctx, j.session, j.enodeb)
+	case callRelease:
+		j.err = gateway.ReleaseAccessBearers(ctx, j.session)
+	case callDelete:
+		j.err = gateway.DeleteSession(ctx, j.session)
+	}
+	m.counts.called(j.what, time.Since(begun), j.err)
+}
+
+// call begins a call for a UE that has none. Its answer comes to answered.
+func (w *worker) call(u *ue, what call) {
+	j := w.newJob()
+	j.what, j.worker, j.ue = what, w, u
+	j.request = SessionRequest{IMSI: u.imsi, TAI: u.tai, ECGI: u.ecgi, Bearer: defaultBearer, Subscription: u.subscription}
+	j.session, j.enodeb = u.session, u.tunnel
+	u.busy = true
+	w.submit(j)
+}
+
+// submit hands a job to those who make calls, or lets it wait for its turn. So a
+// procedure that was admitted is carried through. A UE has at most one job, so no
+// more jobs wait than there are contexts.
+func (w *worker) submit(j *job) {
+	if w.calls == cap(w.results) {
+		w.waiting.Push(j)
+		return
+	}
+	w.calls++
+	w.mme.jobs <- j // has room for the jobs of all workers
+}
+
+func (w *worker) newJob() *job {
+	if len(w.idleJobs) == 0 {
+		return new(job)
+	}
+	j := w.idleJobs[len(w.idleJobs)-1]
+	w.idleJobs = w.idleJobs[:len(w.idleJobs)-1]
+	return j
+}
+
+// answered handles the answer of a call, and what had to wait for it.
+func (w *worker) answered(j *job) {
+	w.calls--
+	if w.waiting.Len() > 0 {
+		w.submit(w.waiting.Pop())
+	}
+	u := j.ue
+	u.busy = false
+	if u.gone {
+		if j.what == callCreate && j.err == nil {
+			u.session, u.hasSession = j.session, true
+		}
+		w.bury(u)
+	} else {
+		w.proceed(u, j)
+	}
+	*j = job{}
+	w.idleJobs = append(w.idleJobs, j)
+	if !u.gone && !u.busy && u.deferred != nothing {
+		w.resume(u)
+	}
+}
+
+// proceed takes the next step of a UE's procedure after the answer of a call.
+func (w *worker) proceed(u *ue, j *job) {
+	switch j.what {
+	case callVector:
+		w.challenge(u, &j.vector, j.err)
+	case callLocation:
+		w.located(u, &j.subscription, j.err)
+	case callCreate:
+		w.created(u, &j.session, j.err)
+	case callModify:
+		w.modified(u, j.err)
+	case callRelease:
+		w.idled(u) // an S-GW that does not answer does not keep the UE connected
+	case callDelete:
+		w.create(u) // the UE attaches again
+	case callPurge: // contexts that are gone alone have it
+	}
+}

@@ -1,0 +1,150 @@
+package mme
+
+import "vitrine/wire/s1ap"
+
+// releaseRequest handles a UE Context Release Request: the UE shall become idle (TS
+// 23.401 clause 5.3.5). A request that comes during another procedure waits for its
+// end; one that comes before the UE has attached ends the attach.
+func (w *worker) releaseRequest(u *ue) {
+	u.cause = w.in.cause
+	switch {
+	case u.gone || u.phase == releasing || u.phase == idling:
+		return
+	case u.phase.attaching():
+		w.end(u, radioFailed)
+		w.discard(u, u.cause)
+	case u.busy:
+		u.deferred = deferRelease
+	default:
+		w.toIdle(u)
+	}
+}
+
+// resume does what had to wait for the answer of a call.
+func (w *worker) resume(u *ue) {
+	u.deferred = nothing
+	if u.phase != releasing {
+		w.toIdle(u)
+	}
+}
+
+// toIdle releases a UE's access bearers and then its connection, if it has one.
+func (w *worker) toIdle(u *ue) {
+	w.cancelTarget(u)
+	w.end(u, radioFailed)
+	w.begin(u, release)
+	u.phase = idling
+	w.timers.stop(u)
+	w.call(u, callRelease)
+}
+
+// idled releases the connection of a UE whose access bearers are released.
+func (w *worker) idled(u *ue) {
+	if u.enb != nil {
+		w.sendRelease(u, u.cause)
+		return
+	}
+	w.end(u, succeeded)
+	w.rest(u)
+}
+
+// sendRelease sends a UE Context Release Command (TS 36.413 clause 8.3.3) and waits
+// for the answer.
+func (w *worker) sendRelease(u *ue, cause s1ap.Cause) {
+	u.phase = releasing
+	w.timers.set(u, w.now+w.mme.config.Timers.S1)
+	w.releaseIDs(u.enb, u.mmeID, u.enbID, cause)
+}
+
+// releaseIDs sends a UE Context Release Command.
+func (w *worker) releaseIDs(e *enodeb, mmeID, enbID uint32, cause s1ap.Cause) {
+	b := s1ap.AppendHeader(w.out[:0], s1ap.Initiating, s1ap.UEContextRelease, s1ap.Reject)
+	b = s1ap.AppendUEIDs(b, s1ap.Reject, mmeID, enbID)
+	w.finish(e, s1ap.AppendCause(b, s1ap.Ignore, cause))
+}
+
+// released handles a UE Context Release Complete.
+func (w *worker) released(u *ue) {
+	if u.phase != releasing {
+		w.mme.counts.unexpected.Inc()
+		return
+	}
+	w.hangUp(u)
+}
+
+// hangUp ends the connection of a UE.
+func (w *worker) hangUp(u *ue) {
+	w.disconnect(u)
+	if u.gone {
+		w.timers.stop(u)
+		w.bury(u)
+		return
+	}
+	if u.kind == release {
+		w.end(u, succeeded)
+	}
+	w.rest(u)
+}
+
+// lostConnection handles the end of the association that a UE is connected through.
+// A UE that has attached becomes idle.
+func (w *worker) lostConnection(u *ue) {
+	w.cancelTarget(u)
+	switch {
+	case u.gone:
+		w.timers.stop(u)
+		w.disconnect(u)
+		w.bury(u)
+	case u.phase == releasing:
+		w.hangUp(u)
+	case !u.attached:
+		w.end(u, radioFailed)
+		w.disconnect(u)
+		w.discard(u, s1ap.CauseConnectionLost)
+	case u.busy:
+		w.disconnect(u)
+		u.deferred = deferRelease
+	default:
+		w.disconnect(u)
+		w.toIdle(u)
+	}
+}
+
+// expired handles the expiry of a UE's timer.
+func (w *worker) expired(u *ue) {
+	switch u.phase {
+	case identifying, challenged, securing, informing, accepting:
+		w.repeat(u)
+	case releasing: // the eNodeB does not answer: the connection counts as released
+		w.hangUp(u)
+	case serving:
+		w.end(u, timedOut)
+		w.begin(u, release)
+		u.phase = idling
+		w.call(u, callRelease)
+	case preparing, executing:
+		w.handoverExpired(u)
+	case registered: // idle, and silent for too long
+		if u.paged() {
+			w.pagedInVain(u)
+			return
+		}
+		w.begin(u, detach)
+		w.end(u, implicitlyDetached)
+		w.discard(u, s1ap.CauseNormalRelease)
+	default: // the phases that wait for a call have no timer
+	}
+}
+
+// repeat sends a NAS message again, or gives up.
+func (w *worker) repeat(u *ue) {
+	if u.tries == 0 {
+		w.end(u, timedOut)
+		w.discard(u, s1ap.CauseNormalRelease)
+		return
+	}
+	u.tries--
+	w.mme.counts.retransmits.Inc()
+	w.timers.set(u, w.now+w.mme.config.Timers.NAS)
+	w.download(u, u.lastAs, u.last)
+}

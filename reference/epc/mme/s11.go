@@ -1,0 +1,141 @@
+package mme
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+
+	"vitrine/reference/epc/gtp"
+	"vitrine/wire/gtpc"
+	"vitrine/wire/identity"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+)
+
+// s11 is a Gateway by GTPv2-C: one S-GW, and one P-GW behind it.
+type s11 struct {
+	endpoint *gtp.Endpoint
+	sgw      netip.AddrPort
+	pgw      gtpc.Endpoint
+
+	page func(identity.Digits) bool // pages a subscriber, if there is one
+
+	mu    sync.Mutex
+	teids *gtp.Table[leg] // by this MME's TEID
+}
+
+// A leg is a session on S11.
+type leg struct {
+	imsi identity.Digits
+	sgw  uint32 // TEID of the S-GW; 0 until it is known
+}
+
+var errTEIDs = errors.New("mme: all TEIDs for S11 are taken")
+
+// errBearer is the error of an S-GW that accepts a session without a bearer.
+var errBearer = errors.New("mme: the S-GW gave no bearer")
+
+// CreateSession sends a Create Session Request.
+func (s *s11) CreateSession(ctx context.Context, r SessionRequest) (Session, error) {
+	s.mu.Lock()
+	teid, ok := s.teids.Add(r.IMSI.Bytes(), leg{imsi: r.IMSI})
+	s.mu.Unlock()
+	if !ok {
+		return Session{}, errTEIDs
+	}
+	created, err := s.create(ctx, r, teid)
+	if err != nil {
+		s.forget(teid)
+		return created, err
+	}
+	s.mu.Lock()
+	s.teids.Set(teid, leg{r.IMSI, created.Control})
+	s.mu.Unlock()
+	return created, nil
+}
+
+func (s *s11) create(ctx context.Context, r SessionRequest, teid uint32) (Session, error) {
+	of := &r.Subscription
+	request := gtpc.CreateSession{
+		IMSI: r.IMSI, Location: gtpc.Location{TAI: r.TAI, ECGI: r.ECGI, HasTAI: true, HasECGI: true}, Serving: r.TAI.PLMN, RAT: gtpc.RATEUTRAN,
+		Sender: s.endpoint.Own(gtpc.S11MME, teid), PGW: s.pgw, APN: nas.AppendAPN(nil, of.APN), PDN: gtpc.PDNv4,
+		Address: gtpc.Address{Type: gtpc.PDNv4}, AMBR: gtpc.Rates{Up: uint32(of.APNUp / 1000), Down: uint32(of.APNDown / 1000)},
+		Bearers:  []gtpc.Bearer{{EBI: r.Bearer, QoS: gtpc.QoS{QCI: of.QCI, Priority: of.Priority, Preemptable: true}}},
+		Recovery: s.endpoint.Restart(),
+	}
+	var answer gtpc.CreateSessionAnswer
+	if err := s.endpoint.Do(ctx, s.sgw, 0, &request, &answer); err != nil {
+		return Session{}, err
+	}
+	if !accepted(answer.Result) && answer.Result.Cause != gtpc.NewPDNTypePreferred {
+		return Session{}, answer.Result
+	}
+	if len(answer.Bearers) != 1 || answer.Bearers[0].EBI != r.Bearer || !answer.Bearers[0].SGW.Addr().IsValid() || !answer.Address.V4.IsValid() {
+		return Session{}, errBearer
+	}
+	up := answer.Bearers[0].SGW
+	return Session{
+		Peer: netip.AddrPortFrom(answer.Sender.Addr(), s.sgw.Port()), Control: answer.Sender.TEID, Own: teid,
+		Uplink: s1ap.Tunnel{V4: up.V4, V6: up.V6, TEID: up.TEID}, Address: answer.Address.V4, Bearer: r.Bearer,
+	}, nil
+}
+
+// ModifyBearer sends a Modify Bearer Request.
+func (s *s11) ModifyBearer(ctx context.Context, of Session, enodeb s1ap.Tunnel) error {
+	end := gtpc.Endpoint{TEID: enodeb.TEID, V4: enodeb.V4, V6: enodeb.V6}
+	return s.ask(ctx, of, &gtpc.ModifyBearer{Bearers: []gtpc.Bearer{{EBI: of.Bearer, ENB: end}}})
+}
+
+// ReleaseAccessBearers sends a Release Access Bearers Request.
+func (s *s11) ReleaseAccessBearers(ctx context.Context, of Session) error {
+	return s.ask(ctx, of, &gtpc.ReleaseAccessBearers{})
+}
+
+// DeleteSession sends a Delete Session Request, which the S-GW passes on.
+func (s *s11) DeleteSession(ctx context.Context, of Session) error {
+	defer s.forget(of.Own)
+	return s.ask(ctx, of, &gtpc.DeleteSession{Linked: of.Bearer, Flags: gtpc.Operation})
+}
+
+// ask sends a request about a session.
+func (s *s11) ask(ctx context.Context, of Session, request gtp.Message) error {
+	var answer gtpc.Answer
+	if err := s.endpoint.Do(ctx, of.Peer, of.Control, request, &answer); err != nil {
+		return err
+	}
+	if !accepted(answer.Result) {
+		return answer.Result
+	}
+	return nil
+}
+
+func accepted(r gtpc.Result) bool { return r.Cause == gtpc.RequestAccepted }
+
+func (s *s11) forget(teid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.teids.Remove(teid)
+}
+
+// request handles a request of the S-GW. A Downlink Data Notification pages the UE.
+// Others are refused, because there is no bearer but the default one.
+func (s *s11) request(_ context.Context, r *gtp.Request) {
+	kind, ok := r.Type.Response()
+	if !ok { // nothing answers it
+		return
+	}
+	s.mu.Lock()
+	of, ok := s.teids.Get(r.TEID)
+	s.mu.Unlock()
+	answer := gtpc.Answer{Type: kind, Result: gtpc.Result{Cause: gtpc.RequestAccepted}}
+	switch {
+	case !ok:
+		answer.Result.Cause = gtpc.ContextNotFound
+	case r.Type != gtpc.DownlinkData:
+		answer.Result.Cause = gtpc.ServiceNotSupported
+	case !s.page(of.imsi):
+		answer.Result.Cause = gtpc.UnableToPage
+	}
+	r.Answer(of.sgw, &answer)
+}

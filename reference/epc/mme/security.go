@@ -1,0 +1,106 @@
+package mme
+
+import (
+	"vitrine/reference/epc/aka"
+	"vitrine/wire/nas"
+)
+
+// Bits of a UE network capability (TS 24.301 clause 9.9.3.34).
+const (
+	capabilityEEA2 = 0x20 // in the first octet
+	capabilityEIA2 = 0x20 // in the second octet
+)
+
+// verify checks the integrity of the present NAS message by the context's keys, and
+// deciphers it in place. A message that was received before does not pass: its
+// sequence number stands for the next cycle of the count (TS 24.301 clause 4.4.3.2).
+func (w *worker) verify(u *ue) bool {
+	p := &w.pdu
+	if u.protection == nil || p.Security == nas.Plain {
+		return false
+	}
+	cycle := uint32(1 << 8)
+	if p.Security == nas.ServiceRequestHeader {
+		cycle = 1 << 5
+	}
+	count := u.up&^(cycle-1) | uint32(p.Sequence)
+	if count < u.up {
+		count += cycle
+	}
+	mac, err := u.protection.MAC(count, aka.Uplink, p.Covered())
+	if err != nil {
+		return false
+	}
+	if p.Security == nas.ServiceRequestHeader {
+		if uint16(mac) != p.ShortMAC {
+			return false
+		}
+	} else if mac != p.MAC {
+		return false
+	}
+	u.up = count + 1
+	if p.Security.IsCiphered() {
+		u.protection.Cipher(count, aka.Uplink, p.Body)
+	}
+	return true
+}
+
+// protect returns a NAS message with a security header, built in the worker's
+// buffer. body must not be in that buffer.
+func (w *worker) protect(u *ue, s nas.Security, body []byte) []byte {
+	if s == nas.Plain {
+		return body
+	}
+	b := nas.AppendFrame(w.pack[:0], s, uint8(u.down))
+	b = append(b, body...)
+	if s.IsCiphered() {
+		u.protection.Cipher(u.down, aka.Downlink, nas.FrameBody(b, 0))
+	}
+	mac, err := u.protection.MAC(u.down, aka.Downlink, nas.FrameCovered(b, 0))
+	if err != nil { // the key has the right size, so this does not happen
+		w.mme.config.Log.Error("a NAS message was not protected", "error", err)
+	}
+	nas.SetMAC(b, 0, mac)
+	u.down++
+	w.pack = b
+	return b
+}
+
+// chosenCipher returns the ciphering algorithm for a UE.
+func (w *worker) chosenCipher(u *ue) aka.Algorithm {
+	if w.mme.config.Cipher == aka.AES && u.capability[0]&capabilityEEA2 != 0 {
+		return aka.AES
+	}
+	return aka.Null
+}
+
+// appendCapability appends the UE security capability that answers the UE's network
+// capability: the algorithms of EPS, and those of UMTS if it has them (TS 24.301
+// clause 9.9.3.36).
+func (u *ue) appendCapability(b []byte) []byte {
+	b = append(b, u.capability[0], u.capability[1])
+	if u.capLength >= 4 {
+		b = append(b, u.capability[2], u.capability[3]&0x7f) // without the bit for UCS2
+	}
+	return b
+}
+
+// keys returns the security capabilities for an eNodeB: 16 bits each, without those
+// of EEA0 and EIA0 (TS 36.413 clause 9.2.1.40).
+func (u *ue) algorithms() (ciphering, integrity uint16) {
+	return uint16(u.capability[0]&0x7f) << 9, uint16(u.capability[1]&0x7f) << 9
+}
+
+// startChain derives the first keys of a chain of handovers (TS 33.401 annexes A.3
+// and A.4) and returns the eNodeB's key.
+func (u *ue) startChain() [32]byte {
+	key := aka.KeNB(u.kasme, u.keyCount)
+	u.nextHop, u.chain = key, 0
+	return key
+}
+
+// advanceChain derives the next hop for a handover.
+func (u *ue) advanceChain() {
+	u.nextHop = aka.NextHop(u.kasme, u.nextHop)
+	u.chain = (u.chain + 1) & 7
+}

@@ -1,0 +1,85 @@
+package mme
+
+import (
+	"vitrine/wire/identity"
+	"vitrine/wire/s1ap"
+)
+
+// The relative capacity of every MME (TS 36.413 clause 9.2.3.17).
+const relativeCapacity = 255
+
+// setUp answers an S1 Setup Request (TS 36.413 clause 8.7.3). An eNodeB that sends
+// one again has lost its UEs.
+func (w *worker) setUp(e *enodeb) {
+	in := &w.in
+	areas, served, err := w.areas(in.areas)
+	if err != nil {
+		w.mme.counts.malformedS1AP.Inc()
+		w.indicate(e, 0, s1ap.CauseAbstractSyntax)
+		return
+	}
+	if !served {
+		w.mme.counts.setupFailures.Inc()
+		b := s1ap.AppendHeader(w.out[:0], s1ap.Unsuccessful, s1ap.S1Setup, s1ap.Reject)
+		b = s1ap.End(s1ap.AppendCause(b, s1ap.Ignore, s1ap.CauseUnknownPLMN), 0)
+		w.out = b
+		w.send(e, streamCommon, b)
+		return
+	}
+	w.register(e, areas)
+	w.mme.counts.setups.Inc()
+	b := s1ap.AppendHeader(w.out[:0], s1ap.Successful, s1ap.S1Setup, s1ap.Reject)
+	b = s1ap.AppendName(b, s1ap.MMEName, s1ap.Ignore, w.mme.config.Name)
+	b = s1ap.AppendServed(b, s1ap.Reject, w.mme.config.GUMMEI)
+	start := len(b)
+	b = append(s1ap.BeginElement(b, s1ap.RelativeCapacity, s1ap.Ignore), relativeCapacity)
+	b = s1ap.End(s1ap.EndElement(b, start), 0)
+	w.out = b
+	w.send(e, streamCommon, b)
+}
+
+// areas returns the tracking areas that are in the MME's network, and whether there
+// is one.
+func (w *worker) areas(list []byte) (areas []identity.TAI, served bool, err error) {
+	it := s1ap.ParseAreas(list)
+	for it.Next() {
+		for rest := it.PLMNs; len(rest) >= 3; rest = rest[3:] {
+			if p := identity.PLMN(rest[:3]); p == w.mme.config.GUMMEI.PLMN {
+				areas = append(areas, identity.TAI{PLMN: p, TAC: it.TAC})
+			}
+		}
+	}
+	return areas, len(areas) > 0, it.Err
+}
+
+// register makes the eNodeB known. An older association of the same eNodeB ends.
+func (w *worker) register(e *enodeb, areas []identity.TAI) {
+	w.mme.mu.Lock()
+	if w.mme.enodebs[e.id] == e {
+		delete(w.mme.enodebs, e.id)
+	}
+	old := w.mme.enodebs[w.in.enodeb]
+	e.id, e.areas = w.in.enodeb, areas
+	again := e.up.Swap(true)
+	w.mme.enodebs[e.id] = e
+	w.mme.mu.Unlock()
+	if old != nil {
+		old.Abort()
+	}
+	if again {
+		for _, other := range w.mme.workers {
+			other.reset(w, e)
+		}
+	}
+}
+
+// reset makes the UEs of an eNodeB idle. by is the worker that asks for it.
+func (w *worker) reset(by *worker, e *enodeb) {
+	if w != by {
+		w.order(holder{enodeb: e})
+		return
+	}
+	for u := e.perWork[w.number].head; u != nil; u = e.perWork[w.number].head {
+		w.lostConnection(u)
+	}
+}

@@ -1,0 +1,79 @@
+package mme
+
+import "vitrine/wire/nas"
+
+// uplink handles the NAS message of an Uplink NAS Transport.
+func (w *worker) uplink(u *ue) {
+	if w.pdu.Parse(w.in.nas) != nil {
+		w.mme.counts.malformedNAS.Inc()
+		return
+	}
+	if u.gone || u.phase == releasing {
+		w.mme.counts.unexpected.Inc()
+		return
+	}
+	switch {
+	case w.pdu.Security == nas.ServiceRequestHeader:
+		w.mme.counts.unexpected.Inc()
+		return
+	case w.pdu.Security == nas.Plain:
+		if u.secured { // TS 24.301 clause 4.4.4.3
+			w.mme.counts.unprotected.Inc()
+			return
+		}
+	case w.pdu.Security == nas.ProtectedNewContext || (w.pdu.Security == nas.CipheredNewContext) != (u.phase == securing):
+		// Security Mode Complete alone has this header, and nothing else comes before it.
+		w.mme.counts.unexpected.Inc()
+		return
+	case !w.verify(u):
+		w.mme.counts.unprotected.Inc()
+		return
+	}
+	h, err := nas.ParseHeader(w.pdu.Body)
+	if err != nil {
+		w.mme.counts.malformedNAS.Inc()
+		return
+	}
+	if w.pdu.Security == nas.Plain {
+		w.plain(u, h.Type)
+		return
+	}
+	w.protected(u, h.Type)
+}
+
+// plain handles a message of a UE whose messages are not protected yet (TS 24.301
+// clause 4.4.4.3).
+func (w *worker) plain(u *ue, t nas.Type) {
+	body := w.pdu.Body
+	switch {
+	case t == nas.IdentityResponseType && u.phase == identifying:
+		w.identified(u, body)
+	case t == nas.AuthenticationResponseType && u.phase == challenged:
+		w.responded(u, body)
+	case t == nas.AuthenticationFailureType && u.phase == challenged:
+		w.keysRefused(u, body)
+	case t == nas.SecurityModeRejectType && u.phase == securing:
+		w.securityRefused(u)
+	default:
+		w.mme.counts.unexpected.Inc()
+	}
+}
+
+// protected handles a message whose integrity is right.
+func (w *worker) protected(u *ue, t nas.Type) {
+	body := w.pdu.Body
+	switch {
+	case t == nas.SecurityModeCompleteType && u.phase == securing:
+		w.securityDone(u)
+	case t == nas.ESMInformationResponseType && u.phase == informing:
+		w.informed(u, body)
+	case t == nas.AttachCompleteType && u.phase == accepting && !u.gotAccept:
+		w.completed(u, body)
+	case t == nas.DetachRequestType && u.secured:
+		w.detached(u, body)
+	case t == nas.UpdateRequestType && u.phase == registered:
+		w.updated(u, body)
+	default:
+		w.mme.counts.unexpected.Inc()
+	}
+}

@@ -1,0 +1,182 @@
+package mme
+
+import (
+	"context"
+	cryptorand "crypto/rand"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"vitrine/internal/fifo"
+	"vitrine/reference/epc/s1"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+)
+
+// backlog is how many batches may wait for a worker. A batch is what one read of
+// an association gave, at most 64 KiB. If all are taken, readers wait, and with
+// them the eNodeBs.
+const backlog = 128
+
+// A batch is what one read of an association gave for one worker.
+type batch struct {
+	enodeb  *enodeb
+	arrived time.Time
+	frames  []byte // whole frames
+	lost    bool   // the association has ended
+}
+
+// A worker owns UE contexts. Only its goroutine uses it, except for batches,
+// results and orders.
+type worker struct {
+	mme     *MME
+	number  int
+	batches chan *batch
+	results chan *job
+
+	mu     sync.Mutex
+	orders []holder // contexts to detach, because their IMSI attached elsewhere, and eNodeBs to reset
+	poke   chan struct{}
+
+	now     time.Duration // since the start of the MME
+	arrived time.Time     // of the present message
+	calls   int           // jobs whose results are to come
+
+	lastID   uint32
+	byID     map[uint32]*ue // by MME UE S1AP ID: those with a connection
+	byTMSI   map[uint32]*ue
+	timers   timers
+	idle     []*ue // contexts for reuse
+	idleJobs []*job
+	waiting  fifo.Queue[*job] // jobs beyond the calls at the same time
+	touched  []*enodeb
+	random   *rand.ChaCha8
+	live     int // contexts in use
+
+	// The present message and the buffers that answers are built in.
+	in   elements
+	pdu  nas.PDU
+	s1   s1ap.Message
+	out  []byte
+	body []byte
+	pack []byte
+	esm  []byte
+	text []byte
+}
+
+func newWorker(m *MME, number int) *worker {
+	var seed [32]byte
+	_, _ = cryptorand.Read(seed[:]) // never fails (crypto/rand)
+	return &worker{
+		mme: m, number: number, batches: make(chan *batch, backlog), results: make(chan *job, m.config.Calls),
+		poke: make(chan struct{}, 1), byID: map[uint32]*ue{}, byTMSI: map[uint32]*ue{}, random: rand.NewChaCha8(seed),
+	}
+}
+
+// run handles messages, answers of calls, orders and timers until ctx ends.
+func (w *worker) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		w.now = time.Since(w.mme.start)
+		timer.Reset(w.timers.next(w.now))
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-w.batches:
+			w.now = time.Since(w.mme.start)
+			w.handleBatch(b)
+		case j := <-w.results:
+			w.now = time.Since(w.mme.start)
+			w.answered(j)
+		case <-w.poke:
+			w.obey()
+		case <-timer.C:
+			w.now = time.Since(w.mme.start)
+		}
+		for u := w.timers.due(w.now); u != nil; u = w.timers.due(w.now) {
+			w.expired(u)
+		}
+		w.flush()
+	}
+}
+
+// handleBatch handles the messages of a batch.
+func (w *worker) handleBatch(b *batch) {
+	if b.lost {
+		w.disconnected(b.enodeb)
+		return
+	}
+	w.arrived = b.arrived
+	for frames := b.frames; ; {
+		message, rest, err := s1.Cut(frames)
+		if err != nil || message == nil { // distribute has checked the frames
+			break
+		}
+		w.handle(b.enodeb, message)
+		frames = rest
+	}
+	b.enodeb, b.frames = nil, b.frames[:0]
+	w.mme.free.Put(b)
+}
+
+// disconnected makes the UEs of an association that ended idle.
+func (w *worker) disconnected(e *enodeb) {
+	for u := e.perWork[w.number].head; u != nil; u = e.perWork[w.number].head {
+		w.lostConnection(u)
+	}
+}
+
+// order tells the worker, from any goroutine, to detach a context or to reset an
+// eNodeB.
+func (w *worker) order(h holder) {
+	w.mu.Lock()
+	w.orders = append(w.orders, h)
+	w.mu.Unlock()
+	select {
+	case w.poke <- struct{}{}:
+	default:
+	}
+}
+
+// obey carries out the orders.
+func (w *worker) obey() {
+	w.mu.Lock()
+	orders := w.orders
+	w.orders = nil
+	w.mu.Unlock()
+	for _, h := range orders {
+		switch {
+		case h.enodeb != nil:
+			w.reset(w, h.enodeb)
+		case h.ue.serial != h.serial || h.ue.gone: // it is another one by now
+		case h.page:
+			w.page(h.ue)
+		default:
+			w.supersede(h.ue)
+		}
+	}
+}
+
+// send queues a message to an eNodeB.
+func (w *worker) send(e *enodeb, stream uint16, message []byte) {
+	if err := e.Send(stream, message); err != nil {
+		w.mme.counts.unsent.Inc()
+		return
+	}
+	w.mme.counts.sent.Inc()
+	if of := &e.perWork[w.number]; !of.touched {
+		of.touched = true
+		w.touched = append(w.touched, e)
+	}
+}
+
+// flush sends what was queued.
+func (w *worker) flush() {
+	for i, e := range w.touched {
+		e.Flush()
+		e.perWork[w.number].touched = false
+		w.touched[i] = nil
+	}
+	w.touched = w.touched[:0]
+}

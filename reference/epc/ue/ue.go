@@ -1,0 +1,353 @@
+// Package ue is the UE's side of NAS (3GPP TS 24.301): it attaches, answers
+// challenges, protects its messages, and asks for service, updates and detaches. It
+// has no timers, no transport and no state but that of its subscriber: the caller
+// carries messages. The S1AP generator and the tests of the MME use it.
+package ue
+
+import (
+	"errors"
+	"net/netip"
+
+	"vitrine/reference/epc/aka"
+	"vitrine/wire/identity"
+	"vitrine/wire/nas"
+)
+
+// An Event is what a message from the network means to the UE.
+type Event uint8
+
+// The events.
+const (
+	None      Event = iota // nothing that ends or advances a procedure
+	Asked                  // the network asks something, and the reply answers
+	Accepted               // the UE has attached
+	Updated                // the tracking area update is accepted
+	Rejected               // the network refuses; Cause says why
+	Forbidden              // Authentication Reject: the keys are wrong
+	Detached               // Detach Accept
+	Dismissed              // the network detaches the UE
+	Untrusted              // the network failed its authentication
+)
+
+// ErrIntegrity is the error for a message of the network whose message
+// authentication code is wrong or missing.
+var ErrIntegrity = errors.New("ue: message of the network is not protected as it must be")
+
+// A UE is one subscriber's equipment. It is not for use by several goroutines at
+// once.
+type UE struct {
+	IMSI   identity.Digits
+	Secret aka.Secret
+	Home   identity.PLMN
+
+	// What the network has given.
+	HasGUTI bool
+	GUTI    identity.GUTI
+	Address netip.Addr
+	Bearer  uint8
+	Cause   nas.Cause // of the last rejection
+	BackOff nas.Timer // of the last rejection; 0 for none
+
+	protection *aka.Protection // nil: no keys
+	kasme      [32]byte        // of the last challenge
+	ksi        uint8
+	up, down   uint32 // next NAS COUNT of each direction
+	secured    bool   // on this connection
+	sqn        uint64 // the highest sequence number of a challenge
+	body       []byte
+	esm        []byte
+}
+
+// noKey is the key set identifier that stands for no key.
+const noKey = 7
+
+// transaction is the procedure transaction identity of the only PDN connection.
+const transaction = 1
+
+// New returns the UE of a subscriber of the reference EPC.
+func New(imsi identity.Digits, home identity.PLMN) UE {
+	return UE{IMSI: imsi, Secret: aka.SecretOf(imsi.String()), Home: home, ksi: noKey}
+}
+
+// HasKeys reports whether the UE shares keys with a network.
+func (u *UE) HasKeys() bool { return u.protection != nil }
+
+// Forget removes GUTI and keys, as a USIM without power loses them.
+func (u *UE) Forget() { u.HasGUTI, u.protection, u.ksi = false, nil, noKey }
+
+// Connect begins a connection: messages are not ciphered until the network has
+// answered.
+func (u *UE) Connect() { u.secured = false }
+
+// capability has EEA0, 128-EEA2 and 128-EIA2.
+const (
+	capabilityEEA = 0xa0
+	capabilityEIA = 0x20
+)
+
+// AppendAttach appends an Attach Request: by GUTI and protected if the UE has both,
+// otherwise by IMSI.
+func (u *UE) AppendAttach(b []byte) []byte {
+	u.Connect()
+	request := nas.ConnectivityRequest{Header: nas.Bearer(0, transaction), Request: 1, PDN: nas.PDNv4}
+	u.esm = request.Append(u.esm[:0])
+	m := nas.AttachRequest{Attach: 1, KSI: u.ksi, Identity: u.identity(), Capability: capabilities(), ESM: u.esm}
+	u.body = m.Append(u.body[:0])
+	return u.appendInitial(b, u.body)
+}
+
+// capabilities returns the UE network capability.
+func capabilities() []byte { return []byte{capabilityEEA, capabilityEIA} }
+
+// identity returns the GUTI, or the IMSI if the UE has none.
+func (u *UE) identity() nas.Identity {
+	if u.HasGUTI {
+		return nas.Identity{Kind: nas.KindGUTI, GUTI: u.GUTI}
+	}
+	return nas.Identity{Kind: nas.KindIMSI, Digits: u.IMSI}
+}
+
+// AppendUpdate appends a Tracking Area Update Request. active asks for bearers.
+func (u *UE) AppendUpdate(b []byte, active bool) []byte {
+	m := nas.UpdateRequest{Active: active, KSI: u.ksi, GUTI: u.identity()}
+	u.body = m.Append(u.body[:0])
+	return u.appendInitial(b, u.body)
+}
+
+// AppendDetach appends a Detach Request. If the UE switches off, no answer follows.
+func (u *UE) AppendDetach(b []byte, switchOff bool) []byte {
+	m := nas.DetachRequest{Detach: 1, SwitchOff: switchOff, KSI: u.ksi, Identity: u.identity()}
+	u.body = m.Append(u.body[:0])
+	return u.appendInitial(b, u.body)
+}
+
+// appendInitial appends a message that may begin a connection: protected but not
+// ciphered until the connection is secured (TS 24.301 clause 4.4.5), and plain
+// without keys.
+func (u *UE) appendInitial(b, body []byte) []byte {
+	switch {
+	case u.protection == nil:
+		return append(b, body...)
+	case u.secured:
+		return u.protect(b, nas.Ciphered, body)
+	}
+	return u.protect(b, nas.Protected, body)
+}
+
+// AppendService appends a Service Request (TS 24.301 clause 8.2.25). The UE must
+// have keys.
+func (u *UE) AppendService(b []byte) []byte {
+	u.Connect()
+	start := len(b)
+	b = nas.AppendServiceRequest(b, u.ksi, uint8(u.up))
+	mac, err := u.protection.MAC(u.up, aka.Uplink, b[start:start+2])
+	if err != nil { // the key has the right size, so this does not happen
+		return b[:start]
+	}
+	nas.SetShortMAC(b, start, mac)
+	u.up++
+	return b
+}
+
+// protect appends a message with a security header.
+func (u *UE) protect(b []byte, s nas.Security, body []byte) []byte {
+	start := len(b)
+	b = append(nas.AppendFrame(b, s, uint8(u.up)), body...)
+	if s.IsCiphered() {
+		u.protection.Cipher(u.up, aka.Uplink, nas.FrameBody(b, start))
+	}
+	mac, err := u.protection.MAC(u.up, aka.Uplink, nas.FrameCovered(b, start))
+	if err != nil { // the key has the right size, so this does not happen
+		return b[:start]
+	}
+	nas.SetMAC(b, start, mac)
+	u.up++
+	return b
+}
+
+// Serve says that the network has set up the bearers of the connection: its keys are
+// in use (TS 24.301 clause 5.6.1.4).
+func (u *UE) Serve() { u.secured = true }
+
+// Receive handles a message of the network and appends the reply to b, if there is
+// one. It deciphers the message in place.
+func (u *UE) Receive(b, message []byte) (reply []byte, e Event, err error) {
+	var p nas.PDU
+	if err := p.Parse(message); err != nil {
+		return b, None, err
+	}
+	if p.Security == nas.ProtectedNewContext {
+		return u.secure(b, &p)
+	}
+	if p.Security != nas.Plain && !u.open(&p) {
+		return b, None, ErrIntegrity
+	}
+	h, err := nas.ParseHeader(p.Body)
+	if err != nil {
+		return b, None, err
+	}
+	if p.Security == nas.Plain {
+		return u.plain(b, h.Type, p.Body)
+	}
+	u.secured = true
+	return u.protected(b, h.Type, p.Body)
+}
+
+// open checks and deciphers a protected message.
+func (u *UE) open(p *nas.PDU) bool {
+	if u.protection == nil {
+		return false
+	}
+	count := u.down&^0xff | uint32(p.Sequence)
+	if count < u.down {
+		count += 0x100
+	}
+	mac, err := u.protection.MAC(count, aka.Downlink, p.Covered())
+	if err != nil || mac != p.MAC {
+		return false
+	}
+	u.down = count + 1
+	if p.Security.IsCiphered() {
+		u.protection.Cipher(count, aka.Downlink, p.Body)
+	}
+	return true
+}
+
+// plain handles a message without protection (TS 24.301 clause 4.4.4.2).
+func (u *UE) plain(b []byte, t nas.Type, body []byte) ([]byte, Event, error) {
+	switch t {
+	case nas.AuthenticationRequestType:
+		return u.answer(b, body)
+	case nas.IdentityRequestType:
+		m := nas.IdentityResponse{Identity: nas.Identity{Kind: nas.KindIMSI, Digits: u.IMSI}}
+		return m.Append(b), Asked, nil
+	case nas.AuthenticationRejectType:
+		u.Forget()
+		return b, Forbidden, nil
+	case nas.AttachRejectType, nas.UpdateRejectType, nas.ServiceRejectType:
+		return b, Rejected, u.rejected(body)
+	case nas.DetachAcceptType:
+		return b, Detached, nil
+	}
+	return b, None, ErrIntegrity
+}
+
+// rejected keeps the cause of a rejection. If the network does not know the UE, the
+// GUTI and the keys are of no use (TS 24.301 clauses 5.5.3.2.5 and 5.6.1.5).
+func (u *UE) rejected(body []byte) error {
+	var m nas.Reject
+	if err := m.Parse(body); err != nil {
+		return err
+	}
+	u.Cause, u.BackOff = m.Cause, 0
+	if len(m.T3346) == 1 {
+		u.BackOff = nas.Timer(m.T3346[0])
+	}
+	switch m.Cause {
+	case nas.CauseIdentityUnderived, nas.CauseImplicitlyDetached, nas.CauseServicesNotAllowed, nas.CauseIllegalUE:
+		u.Forget()
+	}
+	return nil
+}
+
+// answer answers a challenge.
+func (u *UE) answer(b, body []byte) ([]byte, Event, error) {
+	var m nas.AuthenticationRequest
+	if err := m.Parse(body); err != nil {
+		return b, None, err
+	}
+	random := [16]byte(m.RAND)
+	a, err := u.Secret.Answer(random, [16]byte(m.AUTN), u.Home)
+	switch {
+	case errors.Is(err, aka.ErrMAC), errors.Is(err, aka.ErrBit):
+		failure := nas.Failure{Type: nas.AuthenticationFailureType, Cause: nas.CauseMAC}
+		return failure.Append(b), Untrusted, nil
+	case err != nil:
+		return b, None, err
+	}
+	if a.SQN <= u.sqn && (m.KSI != u.ksi || a.KASME != u.kasme) { // not the last challenge once more
+		auts, err := u.Secret.AUTS(random, u.sqn)
+		if err != nil {
+			return b, None, err
+		}
+		failure := nas.Failure{Type: nas.AuthenticationFailureType, Cause: nas.CauseSynch, AUTS: auts[:]}
+		return failure.Append(b), Asked, nil
+	}
+	u.sqn, u.kasme, u.ksi = a.SQN, a.KASME, m.KSI
+	response := nas.AuthenticationResponse{RES: a.RES[:]}
+	return response.Append(b), Asked, nil
+}
+
+// secure handles a Security Mode Command (TS 24.301 clause 5.4.3.3).
+func (u *UE) secure(b []byte, p *nas.PDU) ([]byte, Event, error) {
+	var m nas.SecurityModeCommand
+	if err := m.Parse(p.Body); err != nil {
+		return b, None, err
+	}
+	protection, err := aka.NewProtection(u.kasme, aka.Algorithm(m.Cipher), aka.Algorithm(m.Integrity))
+	if err != nil { // algorithms that the UE does not have
+		return b, None, err
+	}
+	old, down := u.protection, u.down
+	u.protection, u.down = protection, 0
+	if !u.open(p) {
+		u.protection, u.down = old, down
+		return b, None, ErrIntegrity
+	}
+	if len(m.Capability) < 2 || m.Capability[0] != capabilityEEA || m.Capability[1] != capabilityEIA {
+		failure := nas.Failure{Type: nas.SecurityModeRejectType, Cause: nas.CauseCapabilityMismatch}
+		return failure.Append(b), Untrusted, nil
+	}
+	u.up, u.secured = 0, true
+	u.body = (&nas.SecurityModeComplete{}).Append(u.body[:0])
+	return u.protect(b, nas.CipheredNewContext, u.body), Asked, nil
+}
+
+// protected handles a message whose integrity is right.
+func (u *UE) protected(b []byte, t nas.Type, body []byte) ([]byte, Event, error) {
+	switch t {
+	case nas.AttachAcceptType:
+		return u.accepted(b, body)
+	case nas.UpdateAcceptType:
+		return b, Updated, nil
+	case nas.DetachAcceptType:
+		return b, Detached, nil
+	case nas.DetachRequestType:
+		u.body = (&nas.Empty{Type: nas.DetachAcceptType}).Append(u.body[:0])
+		return u.protect(b, nas.Ciphered, u.body), Dismissed, nil
+	case nas.ESMInformationRequestType:
+		m := nas.ESMInformationResponse{Header: nas.Bearer(0, transaction)}
+		u.body = m.Append(u.body[:0])
+		return u.protect(b, nas.Ciphered, u.body), Asked, nil
+	case nas.AttachRejectType, nas.UpdateRejectType, nas.ServiceRejectType:
+		return b, Rejected, u.rejected(body)
+	case nas.AuthenticationRequestType:
+		return u.answer(b, body)
+	}
+	return b, None, nil
+}
+
+// accepted handles an Attach Accept and completes the attach.
+func (u *UE) accepted(b, body []byte) ([]byte, Event, error) {
+	var m nas.AttachAccept
+	if err := m.Parse(body); err != nil {
+		return b, None, err
+	}
+	var bearer nas.DefaultBearerRequest
+	if err := bearer.Parse(m.ESM); err != nil {
+		return b, None, err
+	}
+	address, ok := nas.ParseAddress(bearer.Address)
+	if !ok {
+		return b, None, nas.ErrValue
+	}
+	u.Address, u.Bearer = address.V4, bearer.EBI
+	if m.HasGUTI {
+		u.GUTI, u.HasGUTI = m.GUTI, true
+	}
+	accept := nas.BearerAccept{Header: nas.Bearer(bearer.EBI, 0)}
+	accept.Type = nas.DefaultBearerAcceptType
+	u.esm = accept.Append(u.esm[:0])
+	u.body = (&nas.AttachComplete{ESM: u.esm}).Append(u.body[:0])
+	return u.protect(b, nas.Ciphered, u.body), Accepted, nil
+}
