@@ -145,6 +145,8 @@ func (r *Responder) handle(data []byte, source netip.AddrPort) {
 	case "INVITE":
 		r.answer(&m, source, 100, "Trying", "")
 		r.forward(&m, r.contacts[string(sip.Address(m.To))], r.uris[string(sip.Address(m.To))])
+	case "OPTIONS": // a health check
+		r.answer(&m, source, 200, "OK", "")
 	case "ACK", "BYE":
 		if m.Method[0] == 'B' {
 			r.seen.Finished++

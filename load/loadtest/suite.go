@@ -28,7 +28,7 @@ import (
 type Subject struct {
 	Program   []string          // executable and the arguments before load.Command's
 	Params    map[string]string // parameters of every trial
-	Protocol  Protocol          // SIP() or HTTP()
+	Protocol  Protocol          // SIP(), HTTP() or S1AP()
 	Scenarios []string          // scenarios of the protocol that the generator supports
 	Scratch   bool              // the generator writes files to its scratch folder
 	Steady    bool              // the rate of the warm-up does not rise (load.Trial.Steady)
@@ -42,6 +42,7 @@ type Protocol struct {
 	Messages map[string]int // messages of a complete call, by scenario
 	Delayed  int            // number of answers of a call that Behaviour.Delay delays
 	Closed   string         // cause of failure of a call to a closed port
+	Refused  string         // cause of failure of a call that Behaviour.Refuse refuses; default 503
 	Wrong    [][2]string    // parameters and values that the generator must reject
 }
 
@@ -234,13 +235,14 @@ func (s Subject) refusals(t *testing.T) {
 	t.Parallel()
 	res := s.run(t, Behaviour{Refuse: 30}, func(trial *load.Trial) { trial.Warmup = 0 })
 	res.whole(t)
-	if res.report.Failed["503"] != int64(res.seen.Refused) || res.seen.Refused != 30 {
+	refused := cmp.Or(s.Protocol.Refused, "503")
+	if res.report.Failed[refused] != int64(res.seen.Refused) || res.seen.Refused != 30 {
 		t.Errorf("failed %v, but the responder refused %d, want 30", res.report.Failed, res.seen.Refused)
 	}
 	if res.report.Succeeded != 70 || res.seen.Finished != 70 {
 		t.Errorf("succeeded %d, the responder finished %d, want 70", res.report.Succeeded, res.seen.Finished)
 	}
-	if got := res.report.Seconds.Failed["503"]; len(got) != 2 || got[0] != 30 {
+	if got := res.report.Seconds.Failed[refused]; len(got) != 2 || got[0] != 30 {
 		t.Errorf("failed by second: %v, want the 30 in the first", got)
 	}
 }

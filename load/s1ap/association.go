@@ -1,0 +1,235 @@
+package s1ap
+
+import (
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/reference/epc/enb"
+	"vitrine/reference/epc/s1"
+	"vitrine/wire/s1ap"
+)
+
+// A state is the state of an association.
+type state uint8
+
+const (
+	down       state = iota
+	connecting       // the connection is being made
+	settingUp        // S1 Setup Request is sent
+	ready
+)
+
+const (
+	// retry is how long an eNodeB without an association waits before it tries again.
+	retry = time.Second
+	// maxQueued is how many octets wait for an MME that does not read, before the
+	// association ends.
+	maxQueued = 4 << 20
+	// stream is the SCTP stream of messages about UEs.
+	stream = 1
+)
+
+// An association is one of an eNodeB with an MME.
+type association struct {
+	index  int
+	cell   enb.Cell
+	target netip.AddrPort
+	number int // of the target
+
+	fd     int
+	state  state
+	again  time.Duration // when to try again, if down
+	reader s1.Reader
+	out    []byte // frames to send
+	sent   int    // octets of out that were sent
+}
+
+// connect starts the association.
+func (e *engine) connect(a *association) {
+	fd, err := open(a.target)
+	if err != nil {
+		a.again = e.now + retry
+		return
+	}
+	a.fd, a.state, a.out, a.sent, a.reader = fd, connecting, a.out[:0], 0, s1.Reader{}
+	// Edge-triggered: one registration lasts until the connection closes.
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(a.index)}
+	if err := unix.EpollCtl(e.poll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+		e.drop(a)
+	}
+}
+
+// drop ends an association, and with it the calls of its UEs.
+func (e *engine) drop(a *association) {
+	if a.state == down {
+		return
+	}
+	_ = abort(a.fd) // close(2) closes the descriptor even when it fails
+	was := a.state
+	a.state, a.again = down, e.now+retry
+	if was != ready {
+		return
+	}
+	e.lost++
+	for i := range e.users {
+		if u := &e.users[i]; u.at == a {
+			u.at = nil
+			if u.alive {
+				e.fail(u, "reset")
+			}
+		}
+	}
+}
+
+// handleEvents handles the epoll events of an association.
+func (e *engine) handleEvents(a *association, events uint32) {
+	if a.state == connecting && events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		if !connected(a.fd) {
+			e.drop(a)
+			return
+		}
+		a.state = settingUp
+		e.out = a.cell.AppendSetup(e.out[:0])
+		a.out = s1.AppendFrame(a.out, 0, e.out)
+	}
+	e.flush(a)
+	if a.state >= settingUp && events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		e.read(a)
+	}
+}
+
+// read handles all received messages.
+func (e *engine) read(a *association) {
+	for {
+		n, errno := receive(a.fd, a.reader.Room())
+		switch {
+		case errno == unix.EAGAIN:
+			return
+		case errno == unix.EINTR:
+			continue
+		case errno != 0 || n == 0:
+			e.drop(a)
+			return
+		}
+		a.reader.Received(n)
+		for {
+			message, err := a.reader.Next()
+			if err != nil {
+				e.drop(a)
+				return
+			}
+			if message == nil {
+				break
+			}
+			e.message(a, message)
+			if a.state == down {
+				return
+			}
+		}
+	}
+}
+
+// queue queues a message, which flush sends.
+func (e *engine) queue(a *association, message []byte) {
+	a.out = s1.AppendFrame(a.out, stream, message)
+}
+
+// flush sends what is queued, or as much of it as the socket's buffer takes.
+func (e *engine) flush(a *association) {
+	if a.state != settingUp && a.state != ready {
+		return
+	}
+	for a.sent < len(a.out) {
+		n, errno := send(a.fd, a.out[a.sent:])
+		switch errno {
+		case 0:
+			a.sent += n
+		case unix.EAGAIN:
+			if len(a.out)-a.sent > maxQueued {
+				e.drop(a)
+				return
+			}
+			a.out, a.sent = a.out[:copy(a.out, a.out[a.sent:])], 0
+			return
+		case unix.EINTR:
+		default:
+			e.drop(a)
+			return
+		}
+	}
+	a.out, a.sent = a.out[:0], 0
+}
+
+// setUp handles the answer to an S1 Setup Request.
+func (e *engine) setUp(a *association, m *enb.Message) {
+	if m.Kind == s1ap.Successful {
+		a.state = ready
+		return
+	}
+	e.refused = a.target.String() + " refuses the eNodeBs: check the parameters network and tac"
+	e.drop(a)
+}
+
+// prepare sets the associations up, for at most the timeout.
+func (e *engine) prepare() {
+	begun := time.Now()
+	e.clock = func() time.Duration { return time.Since(begun) }
+	for _, a := range e.associations {
+		e.connect(a)
+	}
+	for !e.stopped.Load() && e.refused == "" && e.now < time.Duration(e.params.Timeout) {
+		e.handleReady()
+		settled := true
+		for _, a := range e.associations {
+			settled = settled && (a.state == ready || a.state == down)
+		}
+		if settled {
+			break
+		}
+		time.Sleep(time.Duration(e.params.Tick))
+	}
+}
+
+// reconnect starts the associations again that are down.
+func (e *engine) reconnect() {
+	for _, a := range e.associations {
+		if a.state == down && a.again <= e.now {
+			e.connect(a)
+		}
+	}
+}
+
+// closing is how long the MMEs have to read what was sent, at the end.
+const closing = 2 * time.Second
+
+// close shuts the associations down in order, unless the trial was stopped.
+func (e *engine) close() error {
+	for _, a := range e.associations {
+		if a.state == ready {
+			e.flush(a)
+		}
+		if a.state == ready {
+			shutdown(a.fd)
+		}
+	}
+	for begun := time.Now(); !e.stopped.Load() && time.Since(begun) < closing; time.Sleep(time.Millisecond) {
+		e.handleReady()
+		open := 0
+		for _, a := range e.associations {
+			if a.state == ready {
+				open++
+			}
+		}
+		if open == 0 {
+			break
+		}
+	}
+	for _, a := range e.associations {
+		if a.state != down {
+			_ = abort(a.fd) // close(2) closes the descriptor even when it fails
+		}
+	}
+	return unix.Close(e.poll)
+}

@@ -1,0 +1,41 @@
+// Package s1ap is the built-in generator for MMEs. It plays eNodeBs and UEs that
+// attach, authenticate, request service and detach, in an open loop on a fixed
+// schedule. One thread sends and receives by epoll. What it allocates is the keys of
+// a new security context.
+//
+// The transport is package s1: S1AP frames over TCP, because most kernels of test
+// hosts lack SCTP. It is not S1AP's own, and a report of figures says so.
+//
+// A call is one procedure of one UE, or several in a row:
+//
+//	attach           Attach by IMSI with authentication, security mode and default
+//	                 bearer. The UE stays attached and connected.       8 messages
+//	attach-detach    The same, then detach and release.                12 messages
+//	service-request  Service request of an idle UE, then release to idle.
+//	                                                                    6 messages
+//	mix              Of ten calls on average: six service requests, two tracking area
+//	                 updates, an attach and a detach, all of idle UEs.
+//
+// In service-request and mix the calls of the warm-up attach the UEs until all are
+// attached, each followed by a release to idle. In the window a call whose UE would
+// have to be idle attaches one if none is.
+//
+// A call succeeds when its last message from the MME arrives. Its failures are:
+//
+//	emm-N             the MME rejects with EMM cause N (TS 24.301 clause 9.9.3.9)
+//	authentication    Authentication Reject
+//	untrusted         the network fails its own authentication
+//	released          the MME releases the connection before the procedure ends
+//	error-indication  the MME answers with Error Indication
+//	detached          the network detaches the UE
+//	malformed         a message that does not parse, or whose integrity is wrong
+//	timeout           the call is not over within Params.Timeout
+//	connect           the eNodeB has no association with the MME
+//	reset             its association ended during the call
+//
+// Each eNodeB has an association with each target. Calls take the targets in turn,
+// and the eNodeBs. A UE stays with the MME that it attached to.
+//
+// At the end the eNodeBs shut their associations down in order: the MME gets all
+// that was sent.
+package s1ap

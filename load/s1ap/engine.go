@@ -1,0 +1,288 @@
+package s1ap
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/fifo"
+	"vitrine/internal/thread"
+	"vitrine/load"
+	"vitrine/reference/epc/enb"
+	"vitrine/reference/epc/ue"
+	"vitrine/wire/identity"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+)
+
+const (
+	// burst is how many calls begin before the engine reads answers again.
+	burst = 256
+	// nap limits a wait, so that the Go runtime can do its own work in between.
+	nap = 20 * time.Millisecond
+	// batch is the number of events that one epoll call returns at most.
+	batch = 128
+)
+
+// An engine runs one trial. Only one goroutine uses it, except for stopped.
+type engine struct {
+	params  Params
+	agenda  *load.Agenda
+	record  *load.Recorder
+	random  *rand.Rand
+	first   time.Time // start of the window
+	now     time.Duration
+	clock   func() time.Duration
+	stopped atomic.Bool
+
+	poll         int // epoll instance
+	associations []*association
+	targets      int
+	events       [batch]unix.EpollEvent
+	refused      string // why an MME refuses the eNodeBs
+
+	users    []user
+	detached fifo.Queue[uint32] // UEs without a call that are not attached, or connected
+	attached fifo.Queue[uint32] // UEs without a call that are attached and idle
+	timeouts fifo.Queue[alarm]
+	open     int // calls that have begun and not ended
+	window   int // open calls that were due in the window
+
+	in  enb.Message
+	out []byte
+	pdu []byte
+
+	causes [256]string
+	counts [procedures]struct{ begun, succeeded, failed int64 }
+
+	stray, malformed, lost int64
+}
+
+// An alarm goes off for a user's call unless the call has ended.
+type alarm struct {
+	user   uint32
+	serial uint32
+	at     time.Duration
+}
+
+func newEngine(t load.Trial, p Params) (_ *engine, err error) {
+	pool, err := p.pool(t)
+	if err != nil {
+		return nil, err
+	}
+	const stream = 0x73316170 // "s1ap"
+	e := &engine{params: p, record: load.NewRecorder(t.Duration), random: rand.New(rand.NewPCG(t.Seed, stream))}
+	e.agenda = load.NewAgenda(t.Schedule(p.Arrivals), e.record)
+	e.users = make([]user, pool)
+	e.detached.Grow(pool)
+	for i := range e.users {
+		e.users[i].UE, e.users[i].index = ue.New(p.imsi(i), p.network), uint32(i)
+		e.detached.Push(uint32(i))
+	}
+	e.timeouts.Grow(int(min(t.Rate*time.Duration(p.Timeout).Seconds(), 1<<24)) + burst)
+	var targets []netip.AddrPort
+	for _, name := range t.Targets {
+		resolved, err := net.ResolveTCPAddr("tcp", name)
+		if err != nil {
+			return nil, bad("target "+name, err.Error())
+		}
+		addr := resolved.AddrPort()
+		targets = append(targets, netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()))
+	}
+	e.targets = len(targets)
+	for i := range p.ENodeBs {
+		for n, target := range targets {
+			e.associations = append(e.associations, &association{
+				index: len(e.associations), cell: p.cell(i), target: target, number: n,
+			})
+		}
+	}
+	if e.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("make an epoll instance: %w", err)
+	}
+	return e, nil
+}
+
+// cell returns an eNodeB. Its S1-U address is one of those for benchmarks (RFC 2544
+// appendix C), because no user plane follows.
+func (p *Params) cell(n int) enb.Cell {
+	id := uint32(p.FirstENodeB + n)
+	return enb.Cell{
+		ID: s1ap.ENB{PLMN: p.network, ID: id}, Name: "vitrine-" + strconv.Itoa(int(id)),
+		TAI:     identity.TAI{PLMN: p.network, TAC: uint16(p.TAC)},
+		Address: netip.AddrFrom4([4]byte{198, 18, byte(id >> 8), byte(id)}),
+	}
+}
+
+// run plays the trial until each call of the window has ended or stopped is set.
+func (e *engine) run(start time.Time) {
+	e.first = start
+	e.clock = func() time.Duration { return time.Since(e.first) }
+	e.now = e.clock()
+	for _, a := range e.associations {
+		a.again = e.now + retry
+	}
+	for !e.stopped.Load() && e.refused == "" {
+		e.now = e.clock()
+		e.begin()
+		e.alarms()
+		e.reconnect()
+		for _, a := range e.associations {
+			e.flush(a)
+		}
+		if _, more := e.agenda.Next(); !more && e.window == 0 {
+			return
+		}
+		thread.Sleep(e.idleTime())
+		e.handleReady()
+	}
+}
+
+// begin starts the calls that are due, as long as UEs are free, up to a burst.
+func (e *engine) begin() {
+	if e.agenda.Expire(e.now) {
+		return
+	}
+	for range burst {
+		if e.detached.Len() == 0 && e.attached.Len() == 0 {
+			return
+		}
+		n := e.agenda.Begun()
+		due, ok := e.agenda.Begin(e.now)
+		if !ok {
+			return
+		}
+		u, kind := e.choose(due < 0)
+		a := e.associations[n%len(e.associations)]
+		if kind > attachIdle && a.number != u.target { // the same eNodeB's association with the UE's MME
+			a = e.associations[a.index-a.number+u.target]
+		}
+		e.call(u, kind, a, due)
+	}
+}
+
+// choose takes a free UE, and says what its call does.
+func (e *engine) choose(warm bool) (*user, procedure) {
+	switch {
+	case e.params.Scenario == Attach:
+		return e.take(&e.detached), attach
+	case e.params.Scenario == AttachDetach:
+		return e.take(&e.detached), attachDetach
+	case warm && e.detached.Len() > 0, e.attached.Len() == 0:
+		return e.take(&e.detached), attachIdle
+	case e.params.Scenario == ServiceRequest:
+		return e.take(&e.attached), service
+	}
+	switch n := e.random.IntN(10); {
+	case n < 6:
+		return e.take(&e.attached), service
+	case n < 8:
+		return e.take(&e.attached), update
+	case n < 9 && e.detached.Len() > 0:
+		return e.take(&e.detached), attachIdle
+	}
+	return e.take(&e.attached), detach
+}
+
+func (e *engine) take(from *fifo.Queue[uint32]) *user { return &e.users[from.Pop()] }
+
+// call begins a call.
+func (e *engine) call(u *user, kind procedure, a *association, due time.Duration) {
+	u.alive, u.due, u.kind = true, due, kind
+	u.serial++
+	e.counts[kind].begun++
+	e.open++
+	if due >= 0 {
+		e.window++
+	}
+	e.record.Offered(due, e.now)
+	if a.state != ready {
+		e.fail(u, "connect")
+		return
+	}
+	e.start(u, a)
+	e.timeouts.Push(alarm{user: u.index, serial: u.serial, at: e.now + time.Duration(e.params.Timeout)})
+}
+
+// idleTime returns how long to sleep: a tick while answers are expected, so that
+// they are handled in batches, or else until the next call.
+func (e *engine) idleTime() time.Duration {
+	if e.open > 0 {
+		return time.Duration(e.params.Tick)
+	}
+	at := e.now + nap
+	if due, more := e.agenda.Next(); more {
+		at = min(at, due)
+	}
+	return at - e.clock()
+}
+
+// alarms ends the calls that have timed out.
+func (e *engine) alarms() {
+	for e.timeouts.Len() > 0 && e.timeouts.Front().at <= e.now {
+		a := e.timeouts.Pop()
+		if u := &e.users[a.user]; u.alive && u.serial == a.serial {
+			e.fail(u, "timeout")
+		}
+	}
+}
+
+// handleReady handles all pending epoll events.
+func (e *engine) handleReady() {
+	for {
+		n := pollEvents(e.poll, e.events[:])
+		e.now = e.clock()
+		for i := range n {
+			event := &e.events[i]
+			if a := e.associations[event.Fd]; a.state != down {
+				e.handleEvents(a, event.Events)
+			}
+		}
+		if n < len(e.events) {
+			return
+		}
+	}
+}
+
+func (e *engine) succeed(u *user) {
+	e.record.Succeeded(u.due, e.now-u.due)
+	e.counts[u.kind].succeeded++
+	e.end(u)
+}
+
+// fail ends a call. What the MME knows of the UE is not certain any more, so the
+// next call of the UE attaches by IMSI.
+func (e *engine) fail(u *user, cause string) {
+	e.record.Failed(u.due, e.now, cause)
+	e.counts[u.kind].failed++
+	u.attached = false
+	e.end(u)
+}
+
+// end frees the UE of a call.
+func (e *engine) end(u *user) {
+	u.alive = false
+	e.open--
+	if u.due >= 0 {
+		e.window--
+	}
+	if u.attached {
+		e.attached.Push(u.index)
+	} else {
+		e.detached.Push(u.index)
+	}
+}
+
+// causeText returns an EMM cause as a cause of failure.
+func (e *engine) causeText(c nas.Cause) string {
+	if e.causes[c] == "" {
+		e.causes[c] = "emm-" + strconv.Itoa(int(c))
+	}
+	return e.causes[c]
+}

@@ -1,0 +1,177 @@
+package s1ap
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/internal/hosttest"
+	"vitrine/load"
+	"vitrine/load/loadtest"
+	"vitrine/reference/epc/hss"
+	"vitrine/reference/epc/mme"
+)
+
+func TestDecodeRefusesWrongParameters(t *testing.T) {
+	loadtest.Refuses(t, Decode, map[string][]string{
+		"scenario": {"", "detach"}, "arrivals": {"bursty"}, "timeout": {"0s", "2h", "soon"}, "tick": {"0s"},
+		"enodebs": {"0", "1025", "x"}, "first_enodeb": {"-1", "1048576"}, "users": {"-1", "1048577"}, "tac": {"65536"},
+		"subscribers": {"", "00101", "00101000000000x", "0010100000000011"}, "network": {"", "0010", "0010x", "0010100", "26201"},
+	})
+}
+
+func TestIMSIsAreConsecutive(t *testing.T) {
+	p, err := Decode(map[string]string{"subscribers": "001010000000098"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]string{0: "001010000000098", 1: "001010000000099", 2: "001010000000100", 1 << 19: "001010000524386"} {
+		if d := p.imsi(n); d.String() != want {
+			t.Errorf("subscriber %d has IMSI %v, want %s", n, d, want)
+		}
+	}
+}
+
+// TestPoolHasAUserForEachOpenCall checks the number of subscribers.
+func TestPoolHasAUserForEachOpenCall(t *testing.T) {
+	trial := load.Trial{Rate: 10, Duration: 20, Warmup: 10, Targets: []string{"127.0.0.1:1"}}
+	for _, c := range []struct {
+		params map[string]string
+		want   int // 0: refused
+	}{
+		{map[string]string{"scenario": AttachDetach}, 101},
+		{map[string]string{"scenario": ServiceRequest, "timeout": "1s"}, 11},
+		{map[string]string{"scenario": AttachDetach, "users": "500"}, 500},
+		{map[string]string{"scenario": AttachDetach, "users": "100"}, 0},
+		{map[string]string{"scenario": Attach}, 275}, // 200 in the window, 75 in the warm-up
+		{map[string]string{"scenario": Attach, "users": "50"}, 50},
+	} {
+		p, err := Decode(c.params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.pool(trial)
+		if (err != nil) != (c.want == 0) || got != c.want {
+			t.Errorf("%v: %d users, %v; want %d", c.params, got, err, c.want)
+		}
+	}
+}
+
+// run plays a trial whose calls may fail.
+func (e *epc) run(trial load.Trial) load.Report {
+	e.t.Helper()
+	trial.Seed, trial.Targets = 1, []string{e.at(1, 36412)}
+	var stdout, stderr bytes.Buffer
+	if err := Run(e.t.Context(), trial, &stdout, &stderr); err != nil {
+		e.t.Fatal(err)
+	}
+	report, err := load.ParseReport(&stdout)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Log(stderr.String())
+	return report
+}
+
+// TestFailuresHaveTheirCause provokes each rejection.
+func TestFailuresHaveTheirCause(t *testing.T) {
+	e := startEPC(t, 2, 0)
+	e.start("hss", hss.Run, "--listen", e.at(42, 3868), "--subscribers", "20", "--wrong-key-every", "2")
+	stop := e.mme("--hss", e.at(42, 3868))
+	e.connected(1)
+	trial := load.Trial{Rate: 20, Duration: 2, Params: map[string]string{"scenario": Attach}}
+	report := e.run(trial)
+	// On a busy host some of the 40 calls are not offered.
+	if wrong, unknown := report.Failed["untrusted"], report.Failed["emm-8"]; report.Succeeded == 0 || report.Succeeded > 10 ||
+		wrong == 0 || wrong > 10 || report.Succeeded+wrong+unknown != report.Offered {
+		t.Errorf("%d succeeded, failed %v; want 10, 10 with wrong keys, 20 unknown", report.Succeeded, report.Failed)
+	}
+	stop()
+	stop = e.mme("--hss", e.at(99, 3868)) // nobody is there
+	report = e.run(trial)
+	if report.Failed["emm-17"] != report.Offered || report.Offered == 0 {
+		t.Errorf("without an HSS, failed %v", report.Failed)
+	}
+	stop()
+	stop = e.mme("--contexts", "5")
+	e.connected(1)
+	report = e.run(trial)
+	if report.Succeeded != 5 || report.Failed["emm-22"] != report.Offered-5 {
+		t.Errorf("beyond 5 contexts, %d succeeded, failed %v", report.Succeeded, report.Failed)
+	}
+	trial.Params = map[string]string{"network": "99970", "subscribers": "999700000000001"}
+	if report = e.run(trial); !strings.Contains(report.Error, "refuses the eNodeBs") {
+		t.Errorf("of another network: %q", report.Error)
+	}
+	stop()
+	if report = e.run(load.Trial{Rate: 20, Duration: 1}); report.Failed["connect"] != report.Offered || report.Offered == 0 {
+		t.Errorf("without an MME, failed %v", report.Failed)
+	}
+}
+
+// TestENodeBsConnectAgain ends the MME in the middle of a trial, and starts another.
+func TestENodeBsConnectAgain(t *testing.T) {
+	e := startEPC(t, 3, 0)
+	stop := e.mme()
+	e.connected(1)
+	restarted := make(chan struct{})
+	go func() {
+		defer close(restarted)
+		hosttest.Until(t, patience, "UEs have attached", func() bool {
+			return e.metric(1, "mme_procedures_total", `procedure="attach"`, `outcome="success"`) > 20
+		})
+		stop()
+		e.mme()
+	}()
+	report := e.run(load.Trial{Rate: 20, Duration: 8, Params: map[string]string{"scenario": AttachDetach}})
+	<-restarted
+	last := report.Seconds.Succeeded[len(report.Seconds.Succeeded)-1]
+	if report.Failed["connect"] == 0 || last == 0 {
+		t.Errorf("%v succeeded by second, failed %v", report.Seconds.Succeeded, report.Failed)
+	}
+	for cause := range report.Failed {
+		if cause != "connect" && cause != "reset" && cause != "emm-17" { // #17: no HSS yet
+			t.Errorf("failed %v", report.Failed)
+		}
+	}
+}
+
+// TestStopEndsATrialAtOnce stops a trial that would take an hour.
+func TestStopEndsATrialAtOnce(t *testing.T) {
+	e := startEPC(t, 4, 1)
+	p, err := Decode(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := newEngine(load.Trial{Rate: 50, Duration: 3600, Targets: []string{e.at(1, 36412)}}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine.prepare()
+	time.AfterFunc(200*time.Millisecond, func() { engine.stopped.Store(true) })
+	begun := time.Now()
+	engine.run(begun)
+	if err := engine.close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > patience {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// connected waits until an MME has a connection to the HSS.
+func (e *epc) connected(host int) {
+	e.t.Helper()
+	hosttest.Until(e.t, patience, "the MME has a connection to the HSS", func() bool { return e.metric(host, "s6a_connected") == 1 })
+}
+
+// mme starts an MME. Later arguments replace earlier ones.
+func (e *epc) mme(args ...string) (stop func()) {
+	e.t.Helper()
+	return e.start("mme", mme.Run, append([]string{
+		"--s1", e.at(1, 36412), "--listen", e.at(1, 2123), "--metrics", e.at(1, 9090),
+		"--hss", e.at(41, 3868), "--sgw", e.at(11, 2123), "--pgw", e.at(21, 2123),
+		"--overload", "off", // on a busy host attaches may be slow
+	}, args...)...)
+}

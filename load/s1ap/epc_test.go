@@ -1,0 +1,179 @@
+package s1ap
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vitrine/internal/hosttest"
+	"vitrine/load"
+	"vitrine/reference/epc/hss"
+	"vitrine/reference/epc/pcrf"
+	"vitrine/reference/epc/pgw"
+	"vitrine/reference/epc/sgw"
+)
+
+// patience is how long tests wait for what must come.
+const patience = 30 * time.Second
+
+// output collects what a component prints.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// An epc is the reference EPC: all of its components, with their real protocols.
+type epc struct {
+	t      testing.TB
+	prefix string
+}
+
+func (e *epc) at(host, port int) string {
+	return net.JoinHostPort(e.prefix+strconv.Itoa(host), strconv.Itoa(port))
+}
+
+// start runs a component until the test ends or stop is called.
+func (e *epc) start(name string, run func(context.Context, []string, io.Writer, io.Writer) error, args ...string) (stop func()) {
+	e.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var out, errs output
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, args, &out, &errs) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			e.t.Errorf("%s: %v\n%s", name, err, errs.String())
+		}
+	})
+	e.t.Cleanup(stop)
+	hosttest.Until(e.t, patience, name+" is ready", func() bool {
+		if len(done) > 0 {
+			e.t.Errorf("%s has ended", name)
+		}
+		return strings.Contains(out.String(), "ready on")
+	})
+	return stop
+}
+
+// startEPC starts the reference EPC with MMEs 1 to mmes. number makes its addresses.
+func startEPC(t testing.TB, number, mmes int) *epc {
+	t.Helper()
+	e := &epc{t: t, prefix: fmt.Sprintf("127.%d.%d.", 100+os.Getpid()%100, number)}
+	e.start("hss", hss.Run, "--listen", e.at(41, 3868), "--metrics", e.at(41, 9090))
+	e.start("pcrf", pcrf.Run, "--listen", e.at(31, 3868))
+	e.start("pgw", pgw.Run, "--listen", e.at(21, 2123), "--pcrf", e.at(31, 3868), "--metrics", e.at(21, 9090))
+	e.start("sgw", sgw.Run, "--listen", e.at(11, 2123), "--metrics", e.at(11, 9090))
+	for n := 1; n <= mmes; n++ {
+		e.mme("--s1", e.at(n, 36412), "--listen", e.at(n, 2123), "--metrics", e.at(n, 9090), "--instance", strconv.Itoa(n), "--diameter-host", fmt.Sprintf("mme%d.epc.test", n), "--ciphering", "eea2", "--workers", "2")
+		e.connected(n)
+	}
+	return e
+}
+
+// metric returns the value of a counter of a host, summed over the series whose
+// labels contain all the texts.
+func (e *epc) metric(host int, name string, labels ...string) (sum int) {
+	e.t.Helper()
+	res, err := http.Get("http://" + e.at(host, 9090) + "/metrics")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+series:
+	for _, m := range regexp.MustCompile(`(?m)^`+name+`(\{[^}]*\})? (\S+)$`).FindAllSubmatch(body, -1) {
+		for _, l := range labels {
+			if !bytes.Contains(m[1], []byte(l)) {
+				continue series
+			}
+		}
+		v, err := strconv.ParseFloat(string(m[2]), 64)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		sum += int(v)
+	}
+	return sum
+}
+
+// play plays a trial against the MMEs and returns its report.
+func (e *epc) play(rate, duration, warmup float64, mmes int, params map[string]string) load.Report {
+	e.t.Helper()
+	trial := load.Trial{Rate: rate, Duration: duration, Warmup: warmup, Seed: 1, Params: params}
+	for n := 1; n <= mmes; n++ {
+		trial.Targets = append(trial.Targets, e.at(n, 36412))
+	}
+	var stdout, stderr bytes.Buffer
+	if err := Run(e.t.Context(), trial, &stdout, &stderr); err != nil {
+		e.t.Fatal(err)
+	}
+	report, err := load.ParseReport(&stdout)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Log(stderr.String())
+	if report.Error != "" || report.Offered == 0 || report.Succeeded != report.Offered {
+		e.t.Fatalf("%d of %d succeeded: %v, %s", report.Succeeded, report.Offered, report.Failed, report.Error)
+	}
+	return report
+}
+
+// TestScenariosAgainstTheReferenceEPC plays each scenario with two MMEs and compares
+// the counts with those of the EPC.
+func TestScenariosAgainstTheReferenceEPC(t *testing.T) {
+	const mmes = 2
+	e := startEPC(t, 1, mmes)
+	sum := func(procedure string) (n int) {
+		for host := 1; host <= mmes; host++ {
+			n += e.metric(host, "mme_procedures_total", `procedure="`+procedure+`"`, `outcome="success"`)
+			for _, outcome := range []string{"network-failure", "timeout", "radio-failure", "unknown-identity", "authentication"} {
+				if bad := e.metric(host, "mme_procedures_total", `outcome="`+outcome+`"`); bad > 0 {
+					t.Errorf("MME %d: %d procedures ended with %s", host, bad, outcome)
+				}
+			}
+		}
+		return n
+	}
+	report := e.play(50, 2, 0, mmes, map[string]string{"scenario": Attach, "enodebs": "2"})
+	hosttest.Until(t, patience, "all attaches are counted", func() bool { return sum("attach") == int(report.Offered) })
+	if got := e.metric(11, "sgw_ues"); got != int(report.Offered) {
+		t.Errorf("%d UEs at the S-GW, want %d", got, report.Offered)
+	}
+
+	detached := e.play(50, 1, 0, mmes, map[string]string{"scenario": AttachDetach, "subscribers": "001010000010001"})
+	hosttest.Until(t, patience, "all detaches are counted", func() bool { return sum("detach") == int(detached.Offered) })
+	hosttest.Until(t, patience, "the sessions of those are gone", func() bool { return e.metric(11, "sgw_ues") == int(report.Offered) })
+
+	services := e.play(50, 2, 4, mmes, map[string]string{"scenario": ServiceRequest, "subscribers": "001010000020001", "timeout": "2s"})
+	hosttest.Until(t, patience, "the services are counted", func() bool { return sum("service-request") >= int(services.Offered)/2 })
+
+	e.play(50, 2, 4, mmes, map[string]string{"scenario": Mix, "subscribers": "001010000030001", "timeout": "2s", "enodebs": "3", "arrivals": "poisson"})
+	if sum("tracking-area-update") == 0 {
+		t.Error("the mix has no tracking area update")
+	}
+}

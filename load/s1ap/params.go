@@ -1,0 +1,151 @@
+package s1ap
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"vitrine"
+	"vitrine/load"
+	"vitrine/load/param"
+	"vitrine/wire/identity"
+)
+
+// The scenarios.
+const (
+	Attach         = "attach"
+	AttachDetach   = "attach-detach"
+	ServiceRequest = "service-request"
+	Mix            = "mix"
+)
+
+// name is the generator's name in errors.
+const name = "generator s1ap"
+
+// maxUsers is the most UEs of a trial: their number has 20 bits of an eNB UE S1AP
+// ID.
+const maxUsers = 1 << 20
+
+// Params are the generator's parameters.
+type Params struct {
+	Scenario    string         `json:"scenario" yaml:"scenario" jsonschema:"enum=attach,enum=attach-detach,enum=service-request,enum=mix,default=attach-detach"`
+	Arrivals    string         `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls arrive evenly or at random"`
+	Timeout     param.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a call fails if it is not over within this time"`
+	ENodeBs     int            `json:"enodebs" yaml:"enodebs" jsonschema:"default=1,description=eNodeBs; each has an association with each target"`
+	FirstENodeB int            `json:"first_enodeb" yaml:"first_enodeb" jsonschema:"default=1,description=identity of the first eNodeB"`
+	Users       int            `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers; 0: as many as the rate needs (for attach: one for each call)"`
+	Subscribers string         `json:"subscribers" yaml:"subscribers" jsonschema:"default=001010000000001,description=IMSI of the first subscriber; their keys derive from the IMSI"`
+	Network     string         `json:"network" yaml:"network" jsonschema:"default=00101,description=country and network code of the MMEs and the subscribers"`
+	TAC         int            `json:"tac" yaml:"tac" jsonschema:"default=1,description=tracking area code of all eNodeBs"`
+	Tick        param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=interval at which messages are handled; adds up to this time to the latency of each exchange"`
+
+	first   uint64 // the first IMSI as a number
+	network identity.PLMN
+}
+
+// Defaults returns the default parameters.
+func Defaults() Params {
+	p := Params{
+		Scenario: AttachDetach, Arrivals: load.Paced, Timeout: param.Duration(10 * time.Second), ENodeBs: 1, FirstENodeB: 1,
+		TAC: 1, Tick: param.Duration(time.Millisecond),
+	}
+	_ = p.setFirst("001010000000001") // both are valid
+	_ = p.setNetwork("00101")
+	return p
+}
+
+// Decode parses the parameters of a trial; those that are missing keep their
+// defaults. Its errors are *vitrine.BadInput and name the parameter.
+func Decode(given map[string]string) (Params, error) {
+	p := Defaults()
+	err := param.Decode(name, given, map[string]param.Setter{
+		"scenario": param.OneOf(&p.Scenario, Attach, AttachDetach, ServiceRequest, Mix),
+		"arrivals": param.OneOf(&p.Arrivals, load.Paced, load.Poisson),
+		"timeout":  param.Time(&p.Timeout, time.Millisecond), "tick": param.Time(&p.Tick, time.Microsecond),
+		"enodebs": param.Whole(&p.ENodeBs, 1, 1024), "first_enodeb": param.Whole(&p.FirstENodeB, 0, 1<<20-1024),
+		"users": param.Whole(&p.Users, 0, maxUsers), "tac": param.Whole(&p.TAC, 0, 0xffff),
+		"subscribers": p.setFirst, "network": p.setNetwork,
+	})
+	if err != nil {
+		return p, err
+	}
+	if p.Subscribers[:len(p.Network)] != p.Network {
+		return p, bad("parameter network is "+p.Network, "want the first digits of the subscribers' IMSIs, which are "+p.Subscribers)
+	}
+	return p, nil
+}
+
+func bad(found, want string) error {
+	return &vitrine.BadInput{File: name, Found: found, Want: want}
+}
+
+// setFirst accepts an IMSI of 15 digits.
+func (p *Params) setFirst(s string) error {
+	d, ok := identity.MakeDigits(s)
+	if !ok || d.Len() != imsiDigits {
+		return fmt.Errorf("want an IMSI of %d digits", imsiDigits)
+	}
+	p.Subscribers, p.first = s, 0
+	for _, c := range d.Bytes() {
+		p.first = p.first*10 + uint64(c-'0')
+	}
+	return nil
+}
+
+const imsiDigits = 15
+
+// setNetwork accepts a country code of three digits and a network code of two or
+// three.
+func (p *Params) setNetwork(s string) error {
+	if len(s) != 5 && len(s) != 6 {
+		return fmt.Errorf("want five or six digits")
+	}
+	network, ok := identity.MakePLMN(s[:3], s[3:])
+	if !ok {
+		return fmt.Errorf("want five or six digits")
+	}
+	p.Network, p.network = s, network
+	return nil
+}
+
+// imsi returns the IMSI of a subscriber.
+func (p *Params) imsi(n int) (d identity.Digits) {
+	v := p.first + uint64(n)
+	divisor := uint64(1)
+	for range imsiDigits - 1 {
+		divisor *= 10
+	}
+	for ; divisor > 0; divisor /= 10 {
+		d.Add(byte(v / divisor % 10))
+	}
+	return d
+}
+
+// pool returns the number of UEs of a trial. A call keeps its UE for at most the
+// timeout.
+func (p *Params) pool(t load.Trial) (int, error) {
+	open := t.Rate * time.Duration(p.Timeout).Seconds() // open calls if none is answered
+	need := math.Ceil(open) + 1
+	if p.Arrivals == load.Poisson {
+		const deviations = 5 // exceeded in about one second of three million
+		need += math.Ceil(deviations * math.Sqrt(open))
+	}
+	if p.Scenario == Attach {
+		calls := 0
+		s := t.Schedule(p.Arrivals)
+		for _, ok := s.Next(); ok; _, ok = s.Next() {
+			calls++
+		}
+		need = max(need, float64(min(calls, maxUsers)))
+	}
+	switch {
+	case need > maxUsers:
+		return 0, bad(fmt.Sprintf("%.0f subscribers", need), fmt.Sprintf("at most %d: lower the rate or the timeout", maxUsers))
+	case p.Users == 0:
+		return int(need), nil
+	case p.Scenario != Attach && float64(p.Users) < need:
+		return 0, bad(fmt.Sprintf("parameter users is %d", p.Users),
+			fmt.Sprintf("%v calls a second of up to %v each take %.0f subscribers; provision them, or lower timeout", t.Rate, time.Duration(p.Timeout), need))
+	}
+	return p.Users, nil
+}

@@ -1,0 +1,26 @@
+package s1ap
+
+import (
+	"os"
+	"testing"
+
+	"vitrine/load/loadtest"
+)
+
+func TestMain(m *testing.M) {
+	loadtest.Main(Run)
+	os.Exit(m.Run())
+}
+
+func TestGenerator(t *testing.T) {
+	for _, scenario := range []string{Attach, AttachDetach} {
+		t.Run(scenario, func(t *testing.T) {
+			loadtest.Run(t, loadtest.Subject{
+				Program:   []string{os.Args[0], "generate"},
+				Protocol:  loadtest.S1AP(),
+				Params:    map[string]string{"scenario": scenario, "enodebs": "3"},
+				Scenarios: []string{scenario},
+			})
+		})
+	}
+}

@@ -1,0 +1,247 @@
+package s1ap
+
+import (
+	"time"
+
+	"vitrine/reference/epc/enb"
+	"vitrine/reference/epc/ue"
+	"vitrine/wire/s1ap"
+)
+
+// A procedure is what a call does.
+type procedure uint8
+
+const (
+	attach       procedure = iota
+	attachDetach           // attach, then detach
+	attachIdle             // attach, then release to idle
+	service                // service request, then release to idle
+	update                 // tracking area update, then the MME releases
+	detach                 // detach from idle
+	procedures
+)
+
+func (p procedure) String() string {
+	return [...]string{"attach", "attach-detach", "attach-idle", "service-request", "tracking-area-update", "detach"}[p]
+}
+
+// A step is what a call waits for.
+type step uint8
+
+const (
+	toAttach  step = iota // Attach Accept, and what comes before it
+	toServe               // Initial Context Setup Request
+	toUpdate              // Tracking Area Update Accept
+	toDetach              // Detach Accept
+	toRelease             // UE Context Release Command
+)
+
+// A user is a subscriber's UE, which is in one call at a time.
+type user struct {
+	ue.UE
+	index      uint32
+	generation uint32 // counts the UE's connections; part of the eNB UE S1AP ID
+	at         *association
+	ids        enb.IDs
+	target     int  // number of the MME that the UE is attached to
+	attached   bool // and idle, between calls
+
+	alive  bool // in a call
+	serial uint32
+	due    time.Duration // relative to the start of the window
+	kind   procedure
+	step   step
+}
+
+// The parts of an eNB UE S1AP ID: 20 bits of the user and four of the generation, so
+// that messages of an earlier connection are told apart.
+const (
+	indexBits      = 20
+	generationBits = 4
+)
+
+// newConnection gives the UE a new connection at an eNodeB.
+func (u *user) newConnection(a *association) {
+	u.generation = (u.generation + 1) & (1<<generationBits - 1)
+	u.at, u.ids = a, enb.IDs{ENB: u.generation<<indexBits | u.index}
+}
+
+// find returns the UE of a connection that is not over, or nil.
+func (e *engine) find(a *association, enbID uint32) *user {
+	i := enbID & (1<<indexBits - 1)
+	if int(i) >= len(e.users) {
+		return nil
+	}
+	if u := &e.users[i]; u.at == a && u.ids.ENB == enbID {
+		return u
+	}
+	return nil
+}
+
+// start sends the first message of a call.
+func (e *engine) start(u *user, a *association) {
+	if u.kind <= attachIdle {
+		u.Forget() // by IMSI
+		u.target = a.number
+	}
+	u.newConnection(a)
+	var pdu []byte
+	short := u.GUTI.STMSI()
+	given := &short
+	switch u.kind {
+	case service:
+		u.step, pdu = toServe, u.AppendService(e.pdu[:0])
+	case update:
+		u.Connect()
+		u.step, pdu = toUpdate, u.AppendUpdate(e.pdu[:0], false)
+	case detach:
+		u.Connect()
+		u.step, pdu = toDetach, u.AppendDetach(e.pdu[:0], false)
+	default:
+		u.step, pdu, given = toAttach, u.AppendAttach(e.pdu[:0]), nil
+	}
+	e.pdu = pdu
+	e.out = a.cell.AppendInitial(e.out[:0], u.ids.ENB, pdu, given)
+	e.queue(a, e.out)
+}
+
+// uplink sends a NAS message.
+func (e *engine) uplink(u *user, pdu []byte) {
+	e.out = u.at.cell.AppendUplink(e.out[:0], u.ids, pdu)
+	e.queue(u.at, e.out)
+}
+
+// message handles a message of an MME.
+func (e *engine) message(a *association, data []byte) {
+	m := &e.in
+	if err := m.Parse(data); err != nil {
+		e.malformed++
+		return
+	}
+	switch m.Procedure {
+	case s1ap.S1Setup:
+		e.setUp(a, m)
+		return
+	case s1ap.UEContextRelease:
+		e.release(a, m)
+		return
+	}
+	var u *user
+	if m.HasENB {
+		u = e.find(a, m.IDs.ENB)
+	}
+	if u == nil || !u.alive {
+		e.stray++ // after the end of its call, such as after a timeout
+		return
+	}
+	u.ids.MME = m.IDs.MME
+	switch m.Procedure {
+	case s1ap.DownlinkNASTransport:
+		e.download(u, m)
+	case s1ap.InitialContextSetup:
+		e.bearer(u, m)
+	case s1ap.ErrorIndication:
+		e.fail(u, "error-indication")
+	default:
+		e.stray++
+	}
+}
+
+// release confirms the release of a connection, whether its call lives or not.
+func (e *engine) release(a *association, m *enb.Message) {
+	e.out = a.cell.AppendReleased(e.out[:0], m.IDs)
+	e.queue(a, e.out)
+	u := e.find(a, m.IDs.ENB)
+	if u == nil {
+		return
+	}
+	u.at = nil
+	switch {
+	case !u.alive:
+	case u.step == toRelease:
+		u.attached = u.kind != detach && u.kind != attachDetach
+		e.succeed(u)
+	default:
+		e.fail(u, "released")
+	}
+}
+
+// bearer confirms the set-up of a bearer and goes on with the call.
+func (e *engine) bearer(u *user, m *enb.Message) {
+	cell := &u.at.cell
+	switch u.step {
+	case toServe:
+		u.Serve()
+		e.out = cell.AppendContextSetUp(e.out[:0], u.ids, m.Bearer)
+		e.queue(u.at, e.out)
+		e.toIdle(u)
+	case toAttach:
+		reply, event, err := u.Receive(e.pdu[:0], m.NAS)
+		e.pdu = reply
+		if err != nil || event != ue.Accepted {
+			e.malformed++
+			e.fail(u, "malformed")
+			return
+		}
+		e.out = cell.AppendContextSetUp(e.out[:0], u.ids, m.Bearer)
+		e.queue(u.at, e.out)
+		e.uplink(u, reply)
+		e.accepted(u)
+	default:
+		e.stray++
+	}
+}
+
+// accepted goes on with a call whose UE has attached.
+func (e *engine) accepted(u *user) {
+	switch u.kind {
+	case attachDetach:
+		e.pdu = u.AppendDetach(e.pdu[:0], false)
+		e.uplink(u, e.pdu)
+		u.step = toDetach
+	case attachIdle:
+		e.toIdle(u)
+	default:
+		e.succeed(u)
+	}
+}
+
+// toIdle asks for the release of the UE's connection.
+func (e *engine) toIdle(u *user) {
+	e.out = u.at.cell.AppendReleaseRequest(e.out[:0], u.ids, s1ap.CauseUserInactivity)
+	e.queue(u.at, e.out)
+	u.step = toRelease
+}
+
+// download handles a NAS message.
+func (e *engine) download(u *user, m *enb.Message) {
+	reply, event, err := u.Receive(e.pdu[:0], m.NAS)
+	e.pdu = reply
+	if err != nil {
+		e.malformed++
+		e.fail(u, "malformed")
+		return
+	}
+	if len(reply) > 0 {
+		e.uplink(u, reply)
+	}
+	switch event {
+	case ue.Updated:
+		if u.step == toUpdate {
+			u.step = toRelease
+		}
+	case ue.Detached:
+		if u.step == toDetach {
+			u.step = toRelease
+		}
+	case ue.Rejected:
+		e.fail(u, e.causeText(u.Cause))
+	case ue.Forbidden:
+		e.fail(u, "authentication")
+	case ue.Untrusted:
+		e.fail(u, "untrusted")
+	case ue.Dismissed:
+		e.fail(u, "detached")
+	case ue.None, ue.Asked, ue.Accepted: // the call goes on
+	}
+}
