@@ -16,12 +16,18 @@ import (
 	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/load/http"
+	"vitrine/load/s1ap"
 	"vitrine/load/simulated"
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
 	"vitrine/measure/cpu"
 	"vitrine/measure/packet"
 	"vitrine/monitor"
+	"vitrine/reference/epc/hss"
+	"vitrine/reference/epc/mme"
+	"vitrine/reference/epc/pcrf"
+	"vitrine/reference/epc/pgw"
+	"vitrine/reference/epc/sgw"
 	"vitrine/reference/forwarder"
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/bono"
@@ -43,7 +49,7 @@ import (
 func knownBackends() spec.Known {
 	k := spec.Known{
 		Substrates: make(map[string]any), Fabrics: map[string]any{"auto": nil}, Servers: map[string]any{impairPart: impair.Config{}},
-		Generators: map[string]any{"http": http.Params{}, "simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
+		Generators: map[string]any{"http": http.Params{}, "s1ap": s1ap.Params{}, "simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
 	}
 	for name, kind := range substrates() {
 		k.Substrates[name] = kind.config
@@ -96,21 +102,23 @@ type generator func(ctx context.Context, t load.Trial, stdout, stderr io.Writer)
 
 // generators returns the built-in generators, run as `vitrine generate NAME`.
 func generators() map[string]generator {
-	return map[string]generator{"http": http.Run, "simulated": simulated.Run, "sip": sip.Run, "sipp": sipp.Run}
+	return map[string]generator{"http": http.Run, "s1ap": s1ap.Run, "simulated": simulated.Run, "sip": sip.Run, "sipp": sipp.Run}
 }
 
 // references returns the programs of `vitrine reference NAME`: components of
 // the reference functions, a simulated function, and tools for measurements.
 func references() map[string]program {
 	return map[string]program{
-		"bono": imsProgram(bono.Run), "sprout": imsProgram(sprout.Run), "homestead": imsProgram(homestead.Run), "homer": imsProgram(homer.Run), "ralf": imsProgram(ralf.Run),
+		"bono": referenceProgram(bono.Run), "sprout": referenceProgram(sprout.Run), "homestead": referenceProgram(homestead.Run), "homer": referenceProgram(homer.Run), "ralf": referenceProgram(ralf.Run),
+		"mme": referenceProgram(mme.Run), "hss": referenceProgram(hss.Run), "pcrf": referenceProgram(pcrf.Run), "sgw": referenceProgram(sgw.Run), "pgw": referenceProgram(pgw.Run),
 		"simulated": simulated.Serve, "forwarder": forwarder.Run,
 		"send": packet.RunSend, "receive": packet.RunReceive, "echo": packet.RunEcho, "soak": cpu.RunSoak,
 	}
 }
 
-// imsProgram runs a component of the reference IMS with rare garbage collections.
-func imsProgram(run program) program {
+// referenceProgram runs a component of the reference IMS or EPC with rare garbage
+// collections.
+func referenceProgram(run program) program {
 	return func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		ims.CollectRarely()
 		return run(ctx, args, stdout, stderr)
@@ -136,7 +144,7 @@ func (b *backends) checks(ctx context.Context) []vitrine.Check {
 // unknown.
 func generatorVersion(ctx context.Context, w *spec.Workload) string {
 	switch w.Generator {
-	case "http", "sip", "simulated":
+	case "http", "s1ap", "sip", "simulated":
 		return toolVersion()
 	case "sipp":
 		version, _ := sipp.Version(ctx)
