@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"vitrine/load/http"
+	"vitrine/load/s1ap"
 	"vitrine/load/simulated"
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
@@ -18,7 +19,7 @@ func known() spec.Known {
 	return spec.Known{
 		Substrates: map[string]any{"process": process.Config{}, "docker": docker.Config{}},
 		Fabrics:    map[string]any{"auto": nil, "loopback": nil, "bridge": nil},
-		Generators: map[string]any{"http": http.Params{}, "simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
+		Generators: map[string]any{"http": http.Params{}, "s1ap": s1ap.Params{}, "simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
 	}
 }
 
@@ -54,18 +55,22 @@ func checkWorkload(t *testing.T, path string) {
 		t.Error(err)
 		return
 	}
-	if w.Generator != "sip" {
-		return
-	}
 	given, err := w.Parameters.Strings()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := sip.Decode(given)
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	if _, err := p.Pool(w.Range.Max()); err != nil {
-		t.Errorf("%s: %v", path, err)
+	switch w.Generator {
+	case "s1ap":
+		if _, err := s1ap.Decode(given); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	case "sip":
+		p, err := sip.Decode(given)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if _, err := p.Pool(w.Range.Max()); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }

@@ -149,6 +149,7 @@ type campaign struct {
 	t      *testing.T
 	dir    string
 	label  *runstate.Run
+	entry  string // component whose instances are captured
 	engine string // address of the Docker engine
 	config trial.Config
 	wiring *tapped
@@ -156,7 +157,7 @@ type campaign struct {
 
 func newCampaign(t *testing.T, folder, substrate, sizing, workload string) *campaign {
 	t.Helper()
-	c := &campaign{t: t, dir: t.TempDir()}
+	c := &campaign{t: t, dir: t.TempDir(), entry: "edge"}
 	var err error
 	c.config = trial.Config{Log: slog.New(slog.DiscardHandler), Seed: 1}
 	if c.config.Deployment, err = spec.LoadDeployment(filepath.Join(folder, "deployment.yaml"), known()); err != nil {
@@ -220,7 +221,7 @@ func (c *campaign) useTestbed() {
 		},
 		Fabric: func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
 			inner, err := bridge.New(bridge.Config{Run: c.label})
-			c.wiring = &tapped{Fabric: inner, component: "edge", dir: c.dir, taps: map[string]*tapping{}, inside: map[netip.Addr]bool{}}
+			c.wiring = &tapped{Fabric: inner, component: c.entry, dir: c.dir, taps: map[string]*tapping{}, inside: map[netip.Addr]bool{}}
 			return c.wiring, err
 		},
 	}
@@ -293,23 +294,29 @@ func (c *campaign) compare() {
 // trials returns the sums of the columns of trials.csv over all rows.
 func (c *campaign) trials() map[string]int64 {
 	c.t.Helper()
-	f, err := os.Open(filepath.Join(c.dir, "run", "trials.csv"))
+	return trialSums(c.t, filepath.Join(c.dir, "run"))
+}
+
+// trialSums returns the sums of the columns of a run's trials.csv over all rows.
+func trialSums(t *testing.T, run string) map[string]int64 {
+	t.Helper()
+	f, err := os.Open(filepath.Join(run, "trials.csv"))
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	sums := map[string]int64{}
 	for _, row := range rows[1:] {
-		c.t.Log(strings.Join(row, ","))
+		t.Log(strings.Join(row, ","))
 		for i, column := range rows[0] {
 			if slices.Contains([]string{"scheduled", "offered", "succeeded", "failed"}, column) {
 				n, err := strconv.ParseInt(row[i], 10, 64)
 				if err != nil {
-					c.t.Fatal(err)
+					t.Fatal(err)
 				}
 				sums[column] += n
 			}

@@ -1,0 +1,42 @@
+package catalog
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestReferenceStoreCountsAgree runs the reference IMS with a store and compares
+// trials.csv with a capture at Bono. With two Sprouts, the answer to a challenge
+// often reaches the Sprout that did not give it, so calls succeed only if the
+// Sprouts share a store.
+func TestReferenceStoreCountsAgree(t *testing.T) {
+	requirePrograms(t, "ims-reference-store", "openssl", "tcpdump", "tshark")
+	c := newCampaign(t, "ims-reference-store", "process", "bn1s-sp2s-hs1s", "workload.yaml")
+	c.entry = "bono"
+	c.config.Testbed.Self = buildVitrine(t)
+	c.run()
+	calls, seen := c.trials(), c.captured()
+	t.Logf("trials.csv: %v; captured at Bono: %+v", calls, seen)
+	if calls["offered"] == 0 || calls["offered"] != seen.calls || calls["succeeded"] != seen.complete {
+		t.Errorf("offered %d, succeeded %d; captured %d calls, %d complete", calls["offered"], calls["succeeded"], seen.calls, seen.complete)
+	}
+	if calls["succeeded"] != calls["offered"] {
+		t.Errorf("%d of %d calls succeeded", calls["succeeded"], calls["offered"])
+	}
+	stores, err := filepath.Glob(filepath.Join(c.dir, "run", "logs", "*", "*", "store-*", "log"))
+	if err != nil || len(stores) == 0 {
+		t.Errorf("no log of the store: %v", err)
+	}
+}
+
+// buildVitrine builds the program that the instances run.
+func buildVitrine(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "vitrine")
+	build := exec.Command("go", "build", "-o", program, "vitrine/cmd/vitrine")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build vitrine: %v:\n%s", err, out)
+	}
+	return program
+}
