@@ -97,6 +97,20 @@ func Own(in Instance, path string) error {
 	return nil
 }
 
+// A Verbose is an Instance with other logs than Dir/log.
+type Verbose interface {
+	// Logs returns the files that grow with what the instance prints. They need not exist.
+	Logs() []string
+}
+
+// Logs returns the logs of an instance besides Dir/log.
+func Logs(in Instance) []string {
+	if v, ok := in.(Verbose); ok {
+		return v.Logs()
+	}
+	return nil
+}
+
 // An Accelerated is a Substrate whose instances may be virtual machines.
 type Accelerated interface {
 	// Accelerator returns "kvm", or "tcg" (emulation); empty: the instances are not virtual

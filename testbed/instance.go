@@ -199,7 +199,11 @@ func (in *Instance) Log() string {
 	}
 	defer f.Close()
 	if end, err := f.Seek(0, io.SeekEnd); err == nil {
-		_, _ = f.Seek(max(in.logBegins, end-tailBytes), io.SeekStart)
+		begins := in.logBegins
+		if begins > end {
+			begins = 0 // the log was shortened
+		}
+		_, _ = f.Seek(max(begins, end-tailBytes), io.SeekStart)
 	}
 	tail, _ := io.ReadAll(io.LimitReader(f, tailBytes))
 	return strings.TrimSpace(string(tail))

@@ -26,7 +26,8 @@ type Spec struct {
 type Placement struct {
 	Instances []*Instance // in the order of the specs
 
-	site *Site
+	site    *Site
+	endLogs func() error // nil: the logs are not bounded
 }
 
 // Place creates all instances at once and then attaches them to the fabric in
@@ -61,6 +62,7 @@ func (s *Site) Place(ctx context.Context, dir string, specs ...Spec) (_ *Placeme
 			return nil, fmt.Errorf("attach %s: %w", in.Name, err)
 		}
 	}
+	p.endLogs = p.boundLogs()
 	return p, nil
 }
 
@@ -84,9 +86,13 @@ func (p *Placement) Stop(ctx context.Context, grace time.Duration) error {
 // remove one, it still removes the others. It is idempotent.
 func (p *Placement) Remove(ctx context.Context) error {
 	err := p.each(func(in *Instance) error { return in.remove(ctx, p.site.fabric) })
-	if err == nil {
-		p.site.forget(p)
+	if err != nil {
+		return err
 	}
+	if p.endLogs != nil {
+		err, p.endLogs = p.endLogs(), nil
+	}
+	p.site.forget(p)
 	return err
 }
 

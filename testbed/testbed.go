@@ -27,4 +27,8 @@ type Config struct {
 	CPUs  CPUs                     // who may run where
 	Run   string                   // the run's label: everything on a site carries it
 	Self  string                   // path of this executable, which instances may run
+
+	// LogLimit is how many bytes a log of an instance keeps on the disk; 0: 64 MiB. When a log
+	// is longer, its middle is dropped, and the log says how many bytes.
+	LogLimit int64
 }

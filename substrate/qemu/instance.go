@@ -48,6 +48,11 @@ const (
 	overlayFile = "disk.qcow2" // in machineDir
 )
 
+// Logs returns the output of the guest's kernel and QEMU's own.
+func (in *Instance) Logs() []string {
+	return []string{filepath.Join(in.spec.Dir, consoleFile), machine.Log(filepath.Join(in.spec.Dir, machineDir))}
+}
+
 // make makes the instance's place. When it fails, Remove removes what it has made.
 func (in *Instance) make(ctx context.Context) error {
 	s, dir := in.substrate, filepath.Join(in.spec.Dir, machineDir)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/substrate"
 )
 
 // Run runs the suite. It runs the calling test's binary again as a run that gets killed, so
@@ -208,6 +209,11 @@ func testLogs(s *suite) {
 	}
 	if err := s.ended(p); err != nil {
 		s.Fatal(err)
+	}
+	for _, path := range substrate.Logs(in) { // which are bounded, as the log is
+		if rel, err := filepath.Rel(spec.Dir, path); err != nil || !filepath.IsLocal(rel) || path == log {
+			s.Errorf("a further log is %s, and the instance's folder is %s", path, spec.Dir)
+		}
 	}
 	// All output is written when Done is closed.
 	b, err := os.ReadFile(log)

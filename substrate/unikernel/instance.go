@@ -132,6 +132,9 @@ func (in *Instance) start(ctx context.Context, command vitrine.Command) (*guest,
 // application has its own ports.
 func (in *Instance) console() string { return filepath.Join(in.dir, "console") }
 
+// Logs returns the kernel's output and QEMU's own.
+func (in *Instance) Logs() []string { return []string{in.console(), machine.Log(in.dir)} }
+
 // machine returns the machine's Spec for QEMU, and what runs in it; nil for an image
 // that was not built here.
 func (in *Instance) machine(command vitrine.Command) (machine.Spec, *packed.Start, error) {

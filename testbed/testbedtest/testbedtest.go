@@ -60,6 +60,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Addresses", testAddresses},
 		{"NotReady", testNotReady},
 		{"Ended", testEnded},
+		{"LogIsBounded", testLogIsBounded},
 		{"FailureLeavesNothing", testFailureLeavesNothing},
 		{"CloseRemovesAll", testCloseRemovesAll},
 		{"HostAlone", testHostAlone},
@@ -77,10 +78,14 @@ type suite struct {
 	site    *testbed.Site
 }
 
+// logLimit is the bound of logs in the suite, in bytes.
+const logLimit = 1 << 20
+
 // begin opens a site. At the test's end it closes the site; nothing of the run may be left.
 func begin(t *testing.T, h Harness, program string) *suite {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
+	h.Config.LogLimit = logLimit
 	s := &suite{T: t, Harness: h, ctx: ctx, dir: t.TempDir(), program: program}
 	s.site = s.open(h.Choice)
 	t.Cleanup(func() {
@@ -185,6 +190,50 @@ func testLife(s *suite) {
 		s.Errorf("the scratch folder stays: %v", err)
 	}
 	s.place(instance("life-1")) // the name is free again
+}
+
+// testLogIsBounded: a log keeps its begin and its end, and says what it has not kept. The bound
+// holds for all starts of an instance together.
+func testLogIsBounded(s *suite) {
+	const lines = 200_000
+	placed := s.place(instance("loud-1"))
+	in := placed.Instances[0]
+	s.start(in, "print", "first", "words", "0")
+	<-in.Done()
+	for range 2 {
+		s.start(in, "flood", fmt.Sprint(lines))
+		<-in.Done()
+		s.check(in.Err())
+	}
+	s.start(in, "print", "last", "words", "0")
+	<-in.Done()
+	s.check(placed.Remove(s.ctx))
+	text, err := os.ReadFile(filepath.Join(in.Dir, "log"))
+	s.check(err)
+	log := string(text)
+	if len(log) > logLimit || len(log) < logLimit/4 || strings.Contains(log, "\x00") {
+		s.Errorf("the log has %d bytes", len(log))
+	}
+	if !strings.HasPrefix(log, "first\n") && !strings.HasPrefix(log, "words\n") || !strings.Contains(log[len(log)-20:], "last") {
+		s.Errorf("the log begins with %q and ends with %q", log[:20], log[len(log)-20:])
+	}
+	each := 0
+	for i := range lines {
+		each += len(fmt.Sprintf("line %d\n", i))
+	}
+	written := len("first\nwords\n") + 2*each + len("last\nwords\n")
+	before, rest, _ := strings.Cut(log, "\n[vitrine: ")
+	var dropped, bound int
+	if _, err := fmt.Sscanf(rest, "%d bytes are dropped here, because this log has more than %d]", &dropped, &bound); err != nil || bound != logLimit {
+		s.Fatalf("no note of what was dropped: %v", err)
+	}
+	_, after, _ := strings.Cut(rest, "]\n")
+	if n := len(before) + dropped + len(after); n != written {
+		s.Errorf("%d bytes were kept or dropped, and %d were written", n, written)
+	}
+	if !strings.Contains(in.Log(), "last") {
+		s.Errorf("the end of the log is %q", in.Log())
+	}
 }
 
 // testAddresses: every wired instance has its own address, in the order of placement,

@@ -31,6 +31,12 @@ func main() {
 		fmt.Println(args[0])
 		fmt.Fprintln(os.Stderr, args[1])
 		os.Exit(number(args[2]))
+	case "flood": // LINES
+		out := bufio.NewWriter(os.Stdout)
+		for i := range number(args[0]) {
+			fmt.Fprintf(out, "line %d\n", i)
+		}
+		_ = out.Flush()
 	case "where":
 		dir, err := os.Getwd()
 		if err != nil {

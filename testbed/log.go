@@ -1,0 +1,178 @@
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/substrate"
+)
+
+const (
+	logMost  = 64 << 20    // bytes that a log may have on the disk, by default
+	logEvery = time.Second // between two looks at the logs
+)
+
+// A boundedLog is a log whose middle is dropped when it is too long. Functions and QEMU write
+// to the file themselves, at full speed and at offsets of their own, so a log cannot be
+// truncated or moved while they run. Instead, the kernel frees the middle of the file, which
+// then reads as zeros, and the file is shortened when nothing writes to it anymore. Between
+// two looks, a log can exceed its bound by what is written in that time.
+type boundedLog struct {
+	path  string
+	most  int64
+	until int64 // the bytes from keep to here are freed; 0: none are
+
+	earlier int64 // bytes that the note of an earlier deployment, now freed, was about, less its own
+}
+
+// droppedNote says in a log how many bytes are dropped, and what the bound is.
+const droppedNote = "\n[vitrine: %d bytes are dropped here, because this log has more than %d]\n"
+
+// noted returns how many bytes the note at the begin of the part to free is about, less its
+// own length; 0: there is none. Deployments of one sizing append to the same log.
+func (l *boundedLog) noted(f *os.File) int64 {
+	text := make([]byte, 160)
+	n, _ := f.ReadAt(text, l.keep()) // a short read has no note
+	text, _, found := bytes.Cut(text[:n], []byte("]\n"))
+	var dropped, most int64
+	note := string(text) + "]\n"
+	if _, err := fmt.Sscanf(note, droppedNote, &dropped, &most); err != nil || !found {
+		return 0
+	}
+	return dropped - int64(len(note))
+}
+
+// keep is how many bytes stay at the begin of a log, and at its end after a look. So a log is
+// trimmed at most once for each half of its bound that is written.
+func (l *boundedLog) keep() int64 { return l.most / 4 }
+
+// trim frees the middle of the log if it is over the bound.
+func (l *boundedLog) trim() error {
+	f, size, err := l.open()
+	if f == nil {
+		return err
+	}
+	defer f.Close() // nothing was written
+	if size < l.until {
+		l.until = 0 // the log was begun anew
+	}
+	from := max(l.until, l.keep())
+	if to := size - l.keep(); l.keep()+size-from > l.most && to > from {
+		if l.until == 0 {
+			l.earlier = l.noted(f)
+		}
+		if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from); err != nil {
+			return fmt.Errorf("bound the log %s: free its middle: %w", l.path, err)
+		}
+		l.until = to
+	}
+	return nil
+}
+
+// open returns the file and its size; nil: there is no regular file.
+func (l *boundedLog) open() (*os.File, int64, error) {
+	f, err := os.OpenFile(l.path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+		return nil, 0, nil
+	} else if err != nil {
+		return nil, 0, fmt.Errorf("bound a log: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// shorten replaces a log whose middle was freed by one that says how many bytes were dropped.
+// Nothing may write to the log.
+func (l *boundedLog) shorten() error {
+	if err := l.trim(); err != nil || l.until == 0 {
+		return err
+	}
+	f, size, err := l.open()
+	if f == nil {
+		return err
+	}
+	defer f.Close() // nothing was written
+	note := fmt.Sprintf(droppedNote, l.until-l.keep()+l.earlier, l.most)
+	next := l.path + ".short"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a run that was killed here
+		return fmt.Errorf("shorten the log %s: %w", l.path, err)
+	}
+	out, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fmt.Errorf("shorten the log %s: %w", l.path, err)
+	}
+	_, err = io.Copy(out, io.NewSectionReader(f, 0, l.keep()))
+	if err == nil {
+		_, err = out.WriteString(note)
+	}
+	if err == nil {
+		_, err = io.Copy(out, io.NewSectionReader(f, l.until, size-l.until))
+	}
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = os.Rename(next, l.path)
+	}
+	if err != nil {
+		return fmt.Errorf("shorten the log %s: %w", l.path, errors.Join(err, os.Remove(next)))
+	}
+	l.until, l.earlier = 0, 0
+	return nil
+}
+
+// boundLogs trims the placement's logs until the returned function is called, which also
+// shortens them. Nothing may run in the instances then.
+func (p *Placement) boundLogs() (end func() error) {
+	most := p.site.config.LogLimit
+	if most == 0 {
+		most = logMost
+	}
+	var logs []*boundedLog
+	for _, in := range p.Instances {
+		for _, path := range append([]string{in.logFile()}, substrate.Logs(in.place)...) {
+			logs = append(logs, &boundedLog{path: path, most: most})
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	trimmed := make(chan error, 1)
+	go func() { trimmed <- trimLogs(ctx, logs) }()
+	return func() error {
+		cancel()
+		err := <-trimmed
+		for _, l := range logs {
+			err = errors.Join(err, l.shorten())
+		}
+		return err
+	}
+}
+
+// trimLogs trims the logs at intervals until ctx ends. It gives up a log that it cannot trim.
+func trimLogs(ctx context.Context, logs []*boundedLog) (failed error) {
+	tick := time.NewTicker(logEvery)
+	defer tick.Stop()
+	given := map[*boundedLog]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return failed
+		case <-tick.C:
+		}
+		for _, l := range logs {
+			if given[l] {
+				continue
+			}
+			if err := l.trim(); err != nil {
+				given[l], failed = true, errors.Join(failed, err)
+			}
+		}
+	}
+}

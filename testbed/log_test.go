@@ -1,0 +1,158 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// onDisk returns how many bytes of a file the disk holds.
+func onDisk(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t).Blocks * 512
+}
+
+func grow(t *testing.T, f *os.File, bytes int) {
+	t.Helper()
+	if _, err := f.WriteString(strings.Repeat("0123456789abcde\n", bytes/16)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLogsAreTrimmedWhileTheyGrow checks that the disk holds little of a log that is still
+// written, and that nothing is lost uncounted.
+func TestLogsAreTrimmedWhileTheyGrow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const most, step = 1 << 20, 3 << 20
+	l := &boundedLog{path: path, most: most}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- trimLogs(ctx, []*boundedLog{{path: path + "-none", most: most}, l}) }()
+		for range 4 {
+			grow(t, f, step)
+			time.Sleep(2 * logEvery)
+			synctest.Wait()
+			if n := onDisk(t, path); n > most {
+				t.Errorf("the disk holds %d bytes", n)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	grow(t, f, 16)
+	for range 2 {
+		if err := l.shorten(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(droppedNote, 4*step+16-(len(text)-len(note(string(text)))), most)
+	if note(string(text)) != want || strings.Contains(string(text), "\x00") {
+		t.Errorf("the log says %q, want %q", note(string(text)), want)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
+		t.Errorf("the folder holds %v, %v", entries, err)
+	}
+}
+
+// TestDroppedBytesAddUp checks that the note counts what was dropped in all deployments that wrote
+// to the log, and that a file which a killed run left behind does no harm.
+func TestDroppedBytesAddUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	const most, each, deployments = 1 << 20, 3 << 20, 3
+	for range deployments {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grow(t, f, each)
+		if err := errors.Join(f.Close(), os.WriteFile(path+".short", []byte("left"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if err := (&boundedLog{path: path, most: most}).shorten(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf(droppedNote, deployments*each-(len(text)-len(note(string(text)))), most); note(string(text)) != want {
+		t.Errorf("the log says %q, want %q", note(string(text)), want)
+	}
+}
+
+// note returns the note in a log, with its line breaks.
+func note(log string) string {
+	begin, end := strings.Index(log, "\n[vitrine: "), strings.Index(log, "]\n")
+	if begin < 0 || end < begin {
+		return ""
+	}
+	return log[begin : end+2]
+}
+
+// TestShortLogsStay checks that a log within its bound is not touched, nor one that was begun
+// anew, nor what is not a regular file.
+func TestShortLogsStay(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name string, bytes int) {
+		t.Helper()
+		if err := os.WriteFile(in(name), []byte(strings.Repeat("x", bytes)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("log", 4096)
+	write("other", 1<<20)
+	if err := errors.Join(os.Symlink(in("other"), in("link")), os.Mkdir(in("folder"), 0o700), syscall.Mkfifo(in("pipe"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"log", "link", "pipe", "none"} {
+		if err := (&boundedLog{path: in(name), most: 8192}).shorten(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, want := range map[string]int64{"log": 4096, "other": 1 << 20} {
+		if info, err := os.Lstat(in(name)); err != nil || info.Size() != want {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if info, err := os.Lstat(in("link")); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		t.Errorf("the link is %v, %v", info, err)
+	}
+
+	l := &boundedLog{path: in("other"), most: 8192}
+	if err := l.trim(); err != nil {
+		t.Fatal(err)
+	}
+	write("other", 5000) // begun anew
+	if err := l.shorten(); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(in("other")); err != nil || string(text) != strings.Repeat("x", 5000) {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
