@@ -30,7 +30,7 @@ const (
 
 // Write makes report.html in dir, one file that opens offline, and its figures as
 // SVG and PNG in dir/figures. Several runs are shown and compared in one page;
-// they must have the same unit.
+// they must have the same unit. Write refuses a folder that result.CheckLinks refuses.
 func Write(dir string, datas ...*result.Data) error {
 	set, err := newSet(datas)
 	if err != nil {
@@ -71,6 +71,9 @@ func Page(w io.Writer, datas ...*result.Data) error {
 
 // writeFigures draws each figure for the page and writes both its files.
 func writeFigures(dir string, figures []*figure) error {
+	if err := result.CheckLinks(dir); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making a folder for figures: %w", err)
 	}

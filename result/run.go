@@ -37,8 +37,11 @@ type Run struct {
 type trial struct{ seq, attempt int }
 
 // Create begins a run in a new or empty folder. It refuses a folder that holds a run or anything
-// else, and leaves it unchanged.
+// else, or that CheckLinks refuses, and leaves it unchanged.
 func Create(dir string, m Manifest) (*Run, error) {
+	if err := CheckLinks(dir); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, advise("making the run folder", err)
 	}
@@ -96,8 +99,11 @@ func (r *Run) begin(m Manifest) error {
 
 // Open continues a run. It repairs what a killed process left half written; Repairs lists the
 // repairs. The error is ErrLocked if another process is writing the run. Open refuses a manifest
-// with another schema.
+// with another schema, and a folder that CheckLinks refuses.
 func Open(dir string) (*Run, error) {
+	if err := CheckLinks(dir); err != nil {
+		return nil, err
+	}
 	m, err := readManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s holds no run to continue (no %s in it): start it without --resume", dir, manifestFile)
@@ -124,7 +130,7 @@ func newRun(dir string) *Run {
 // process ends.
 func (r *Run) lock() error {
 	path := filepath.Join(r.dir, journalFile)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return advise("opening "+path, err)
 	}
@@ -212,7 +218,7 @@ func (r *Run) openTable() error {
 		_ = r.table.file.Close() // replaced; all of it is on disk
 	}
 	path := filepath.Join(r.dir, tableFile)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return advise("opening "+path, err)
 	}

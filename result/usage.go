@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"vitrine"
 )
 
@@ -55,7 +57,7 @@ func (r *Run) CreateUsage(key vitrine.Key) (io.WriteCloser, string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, "", advise("making a folder for usage", err)
 	}
-	f, err := os.Create(path)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return nil, "", advise("creating "+path, err)
 	}

@@ -1,0 +1,93 @@
+package result
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"vitrine"
+)
+
+// maxLinks is how many symbolic links the kernel follows in a path (path_resolution(7)).
+const maxLinks = 40
+
+// scratch is the folder that an instance may write to. Vitrine only makes and removes it.
+const scratch = "scratch"
+
+// CheckLinks returns an error if a folder that is to be written to, which need not exist,
+// lies behind a symbolic link of another user, or holds one. Through such a link, that user
+// would choose what Vitrine, which often runs as root, writes. Links of root are followed.
+func CheckLinks(dir string) error { return checkLinks(dir, os.Geteuid()) }
+
+func checkLinks(dir string, self int) error {
+	found, err := resolve(dir, self)
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(found, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission): // nobody writes there
+			return nil
+		case err != nil:
+			return advise("looking for links", err)
+		case d.IsDir() && d.Name() == scratch && path != found:
+			return fs.SkipDir
+		case d.Type()&fs.ModeSymlink == 0:
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return advise("looking for links", err)
+		}
+		return checkOwner(path, info, self)
+	})
+}
+
+// resolve returns the path without symbolic links, as far as it exists.
+func resolve(path string, self int) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	at, links := "/", 0
+	for rest := strings.Split(path, "/"); len(rest) > 0; {
+		next := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		info, err := os.Lstat(next)
+		if err != nil { // if there should be something, whoever opens it says so
+			return filepath.Join(append([]string{next}, rest...)...), nil //nolint:nilerr // see above
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		if err := checkOwner(next, info, self); err != nil {
+			return "", err
+		}
+		target, err := os.Readlink(next)
+		if links++; err != nil || links > maxLinks {
+			return "", advise("following "+next, errors.Join(err, syscall.ELOOP))
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return at, nil
+}
+
+// checkOwner returns an error if the link belongs to neither this user nor root.
+func checkOwner(path string, link fs.FileInfo, self int) error {
+	owner := int(link.Sys().(*syscall.Stat_t).Uid)
+	if owner == self || owner == 0 {
+		return nil
+	}
+	return &vitrine.BadInput{
+		File: path, Found: fmt.Sprintf("a symbolic link of another user (%d)", owner),
+		Want: "choose a folder of your own, by a path without links (--out)",
+	}
+}
