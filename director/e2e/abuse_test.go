@@ -23,18 +23,8 @@ import (
 // memory returns the resident set of the serving process, in bytes.
 func (d *steward) memory() int64 {
 	d.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.status().PID))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		var kB int64
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kB); n == 1 {
-			return kB << 10
-		}
-	}
-	d.t.Fatalf("no VmRSS in %s", text)
-	return 0
+	now, _ := hosttest.Resident(d.t, d.status().PID)
+	return now
 }
 
 // request returns a request for the director.

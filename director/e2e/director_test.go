@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"text/template"
@@ -22,6 +21,7 @@ import (
 	"vitrine"
 	"vitrine/director"
 	"vitrine/director/client"
+	"vitrine/internal/hosttest"
 	"vitrine/reference/ims/bono"
 	"vitrine/reference/ims/homestead"
 	"vitrine/reference/ims/sprout"
@@ -100,7 +100,7 @@ var configuration = template.Must(template.New("director").Parse(`listen:
 {{end}}keys: {file: shared.keys}
 workers: 2
 transition: {{.Transition}}
-memory: {keys: 524288, transactions: 524288}
+memory: {keys: 524288, transactions: 524288{{.Memory}}}
 types:
 - {name: registration, protocol: sip{{.Registration}}}
 - {name: session, protocol: sip{{.Session}}}
@@ -126,6 +126,7 @@ type options struct {
 	Fail                  int    // failed checks; default 3
 	GTPC                  string // address, if GTP-C is used
 	Types, Rules          string // additional ones
+	Memory                string // further bounds, after a comma
 	More                  string // appended to the file
 	Instances             []vitrine.Instance
 }
@@ -292,25 +293,9 @@ func (f fleet) agree() {
 
 // metric returns the sum of the director's series with that name whose labels contain all
 // the given ones.
-func (d *steward) metric(name string, labels ...string) (sum float64) {
+func (d *steward) metric(name string, labels ...string) float64 {
 	d.t.Helper()
-	for line := range strings.Lines(d.metrics()) {
-		if !strings.HasPrefix(line, name) || line[len(name)] != '{' && line[len(name)] != ' ' {
-			continue
-		}
-		fits := true
-		for _, l := range labels {
-			fits = fits && strings.Contains(line, l)
-		}
-		var v float64
-		if _, err := fmt.Sscan(line[strings.LastIndexByte(strings.TrimSpace(line), ' ')+1:], &v); err != nil {
-			d.t.Fatalf("%s: metrics have %q: %v", d.name, line, err)
-		}
-		if fits {
-			sum += v
-		}
-	}
-	return sum
+	return hosttest.Metric(d.t, d.metrics(), name, labels...)
 }
 
 // metrics returns the director's /metrics.

@@ -107,6 +107,9 @@ func runGateway(ctx context.Context, args []string, stdout, _ io.Writer) error {
 // create attaches. The session is in the store before the answer is sent.
 func (g *gateway) create(c *gtpv2.Conn, from net.Addr, m message.Message) error {
 	request := m.(*message.CreateSessionRequest)
+	if request.SenderFTEIDC == nil || request.IMSI == nil {
+		return c.RespondTo(from, m, message.NewCreateSessionResponse(0, 0, ie.NewCause(gtpv2.CauseMandatoryIEMissing, 0, 0, 0, nil)))
+	}
 	mme, err := request.SenderFTEIDC.TEID()
 	if err != nil {
 		return err
@@ -133,7 +136,7 @@ func (g *gateway) create(c *gtpv2.Conn, from net.Addr, m message.Message) error 
 func (g *gateway) modify(c *gtpv2.Conn, from net.Addr, m message.Message) error {
 	request := m.(*message.ModifyBearerRequest)
 	b, tag, cause := g.find(m.TEID(), handoverSR)
-	if cause == gtpv2.CauseRequestAccepted {
+	if cause == gtpv2.CauseRequestAccepted && len(request.BearerContextsToBeModified) > 0 {
 		ends, err := request.BearerContextsToBeModified[0].BearerContext()
 		if err != nil {
 			return err

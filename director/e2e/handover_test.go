@@ -41,7 +41,7 @@ type epc struct {
 
 const storeHost, mmeHost = 20, 31
 
-func newEPC(t *testing.T) *epc {
+func newEPC(t *testing.T, changes ...func(*options)) *epc {
 	t.Helper()
 	e := &epc{site: newSite(t), gateways: map[string]*instance{}, answers: make(chan message.Message, 16)}
 	e.store = "http://" + e.at(storeHost, 8070)
@@ -52,11 +52,15 @@ func newEPC(t *testing.T) *epc {
 	}
 	t.Cleanup(c.Close)
 	e.kept = c.KV("sessions")
-	e.behind = e.director(firstDirector, options{
+	o := options{
 		Transition: "2s", GTPC: e.at(firstDirector, gtpcPort),
 		Types: fmt.Sprintf("- {name: %s, protocol: gtpc, number: 1}\n- {name: %s, protocol: gtpc, number: 2}", attachDetach, handoverSR),
 		Rules: fmt.Sprintf("- {message: modify-bearer, type: %s}\n- {type: %s}", handoverSR, attachDetach),
-	})
+	}
+	for _, change := range changes {
+		change(&o)
+	}
+	e.behind = e.director(firstDirector, o)
 	for i, ty := range []string{attachDetach, attachDetach, handoverSR, handoverSR} {
 		e.gateway(firstInstance+i, fmt.Sprintf("%s-%d", ty, i), ty)
 	}
