@@ -13,9 +13,9 @@ import (
 
 // The load on devices under test.
 const (
-	callIDs   = 50_000
+	callIDs   = 20_000
 	burstSize = 8 // messages per system call
-	padding   = "User-Agent: \r\n"
+	padding   = "X-Pad: \r\n"
 	stampTail = "0000000000000000" // load.c writes the send time here
 	sampled   = 8                  // one of this many messages is a latency sample
 )
@@ -27,7 +27,8 @@ var (
 
 const devicePort = 5060
 
-var methods = []string{"REGISTER", "INVITE", "SUBSCRIBE", "MESSAGE"}
+// methods are those of the corpus that need a rule; ACK, CANCEL and BYE follow INVITE.
+var methods = []string{"REGISTER", "INVITE", "OPTIONS"}
 
 // A message is an element of a corpus. It can be padded, because all messages
 // of one system call must have the same size.
@@ -42,65 +43,180 @@ type sipMessage struct {
 	port  int
 	start string
 	lines []string // header lines, without line ends
+	body  string
 }
 
 func (m sipMessage) source() int { return m.port }
 
 func (m sipMessage) length() int {
-	n := len(m.start) + 4 + len(padding) + 1
+	n := len(m.start) + 4 + len(padding) + 1 + len(m.body)
 	for _, l := range m.lines {
 		n += len(l) + 2
 	}
 	return n
 }
 
-// bytes returns the message, padded to a size. The padding is the last header
-// if it holds a stamp; otherwise its position is random.
+// bytes returns the message, padded to a size. A stamp is at the end of the
+// last header, and there is no body then. Otherwise the position of the padding
+// is random.
 func (m sipMessage) bytes(size int, stamp string, random *rand.Rand) []byte {
 	line := strings.TrimSuffix(padding, "\r\n") + strings.Repeat(".", size-m.length()-len(stamp)+1) + stamp
-	at := len(m.lines)
+	at, lines, body := len(m.lines), slices.Clone(m.lines), m.body
 	if stamp == "" {
 		at = random.IntN(at + 1)
+	} else if body != "" { // the padding takes its place
+		for i, l := range lines {
+			if strings.HasPrefix(l, "Content-Length: ") {
+				lines[i] = fmt.Sprintf("Content-Length: %*d", len(l)-len("Content-Length: "), 0)
+			}
+		}
+		line = strings.TrimSuffix(padding, "\r\n") + strings.Repeat(".", size-m.length()-len(stamp)+1+len(body)) + stamp
+		body = ""
 	}
-	lines := slices.Insert(slices.Clone(m.lines), at, line)
-	return []byte(m.start + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n")
+	lines = slices.Insert(lines, at, line)
+	return []byte(m.start + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n" + body)
 }
 
-// requests returns callIDs requests, each with its own Call-ID. They use four
-// methods and come from all clients in turn. Header order is random, and some
-// headers have the compact form.
-func requests(random *rand.Rand) []message {
-	all := make([]message, callIDs)
-	for i := range all {
-		method := methods[random.IntN(len(methods))]
-		all[i] = newRequest(method, i, clients.first+i/burstSize%clients.count, random)
-	}
-	return all
+// A plot is what one Call-ID is used for: its requests, and its share of the
+// Call-IDs.
+//
+// The plots, their shares, the headers and the sizes are those of the SIP
+// requests in two captures of the public project nDPI (tests/pcap): phones at
+// an operator in sip.pcap, and the calls of a gateway in
+// FAX-Call-t38-CA-TDM-SIP-FB-1.pcap. They have 18 REGISTER (half of them with
+// credentials), 27 INVITE, 23 ACK, 11 CANCEL, 8 OPTIONS and 4 BYE. Keep-alives
+// that are not SIP are left out, because only a proxy knows not to forward them.
+type plot struct {
+	share    int
+	requests []string
 }
 
-func newRequest(method string, user, port int, random *rand.Rand) sipMessage {
-	m := sipMessage{port: port, start: fmt.Sprintf("%s sip:u%05d@bench.test SIP/2.0", method, user)}
+func plots() []plot {
+	return []plot{
+		{9, []string{"REGISTER", "REGISTER with credentials"}},
+		{11, []string{"INVITE", "CANCEL", "ACK"}},
+		{8, []string{"INVITE with credentials", "ACK"}},
+		{4, []string{"INVITE", "ACK in a dialog", "OPTIONS in a dialog", "OPTIONS in a dialog", "BYE in a dialog"}},
+		{4, []string{"INVITE"}},
+	}
+}
+
+// A caller is one Call-ID with its phone.
+type caller struct {
+	number, port             int
+	tag, branch, id, toTag   string
+	response, nonce, contact string
+	route                    string // of the dialog; empty: none
+}
+
+// requests returns the requests of callIDs Call-IDs from all clients. Those of
+// one system call are from one client and of one kind, so that they hardly need
+// padding. Header order differs between phones, and some use the compact form.
+// routes are the Route headers of dialogs by Call-ID, which only the director
+// knows: nil leaves them out.
+func requests(random *rand.Rand, routes map[string]string) []message {
+	// Identities do not depend on the routes.
+	identities := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
+	var groups [][]message
+	var order []plot
+	for _, p := range plots() {
+		for range p.share {
+			order = append(order, p)
+		}
+	}
+	for first := 0; first < callIDs; first += burstSize {
+		p := order[identities.IntN(len(order))]
+		group := make([]caller, burstSize)
+		for i := range group {
+			group[i] = newCaller(first+i, clients.first+first/burstSize%clients.count, identities)
+			group[i].route = routes[group[i].id]
+		}
+		for sequence, kind := range p.requests {
+			var all []message
+			for i := range group {
+				all = append(all, group[i].request(kind, sequence+1, random))
+			}
+			groups = append(groups, all)
+		}
+	}
+	random.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
+	return slices.Concat(groups...)
+}
+
+func newCaller(number, port int, random *rand.Rand) caller {
+	hex := func(digits int) string { return fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64())[:digits] }
+	return caller{
+		number: number, port: port, tag: hex(7), branch: "z9hG4bKnp" + hex(20) + "127.0.0.1", id: fmt.Sprintf("%05x", number) + hex(13) + "@" + hex(18),
+		toTag: "SD" + hex(7) + "-" + hex(9) + "-" + hex(9) + "-" + hex(8) + "-" + hex(9), response: hex(32), nonce: hex(31), contact: hex(16),
+	}
+}
+
+const agent = "User-Agent: Nero SIPPS IP Phone Version 2.0.51.16"
+
+// session is a body of 272 bytes with five codecs.
+const session = "v=0\r\no=SIPPS 105015165 105015162 IN IP4 127.0.0.1\r\ns=SIP call\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n" +
+	"m=audio 30000 RTP/AVP 0 8 97 2 3\r\na=rtpmap:0 pcmu/8000\r\na=rtpmap:8 pcma/8000\r\na=rtpmap:97 iLBC/8000\r\n" +
+	"a=rtpmap:2 G726-32/8000\r\na=rtpmap:3 GSM/8000\r\na=fmtp:97 mode=20\r\na=sendrecv\r\n"
+
+// request returns a request of a kind. sequence is its place among those of the
+// Call-ID.
+func (c *caller) request(kind string, sequence int, random *rand.Rand) sipMessage {
+	method, with, _ := strings.Cut(kind, " ")
+	target := fmt.Sprintf("sip:9723928%04d@bench.test", c.number)
+	m := sipMessage{port: c.port}
 	add := func(long, compact, format string, args ...any) {
 		name := long
-		if compact != "" && random.IntN(3) == 0 {
+		if compact != "" && random.IntN(10) == 0 {
 			name = compact
 		}
 		m.lines = append(m.lines, name+": "+fmt.Sprintf(format, args...))
 	}
-	add("Via", "v", "SIP/2.0/UDP 127.0.0.1:%d;branch=z9hG4bK%08x;rport", port, random.Uint32())
+	branch, to := c.branch, ""
+	switch {
+	case with == "in a dialog":
+		branch, to = fmt.Sprintf("%s%d", c.branch, sequence), ";tag="+c.toTag
+	case method == "REGISTER":
+		target = "sip:bench.test"
+		branch = fmt.Sprintf("%s%d", c.branch, sequence)
+	case method == "ACK":
+		to = ";tag=" + c.toTag
+	}
+	cseq := sequence
+	if method == "CANCEL" || method == "ACK" {
+		cseq = 1
+	}
+	add("Via", "v", "SIP/2.0/UDP 127.0.0.1:%d;branch=%s;rport", c.port, branch)
+	add("From", "f", "<sip:voi%05d@bench.test>;tag=%s", c.number, c.tag)
+	add("To", "t", "<%s>%s", target, to)
+	add("Call-ID", "i", "%s", c.id)
+	add("CSeq", "", "%d %s", cseq, method)
 	add("Max-Forwards", "", "70")
-	add("From", "f", "<sip:u%05d@bench.test>;tag=%08x", user, random.Uint32())
-	add("To", "t", "<sip:u%05d@bench.test>", user)
-	add("Call-ID", "i", "%05x%011x@127.0.0.1", user, random.Uint64()>>20)
-	add("CSeq", "", "%d %s", random.IntN(1000)+1, method)
-	if method != "MESSAGE" {
-		add("Contact", "m", "<sip:u%05d@127.0.0.1:%d>", user, port)
+	if to != "" && c.route != "" && with == "in a dialog" {
+		add("Route", "", "%s", c.route)
 	}
-	if method == "SUBSCRIBE" {
-		add("Event", "o", "reg")
+	if with == "with credentials" {
+		name := map[string]string{"REGISTER": "Authorization", "INVITE": "Proxy-Authorization"}[method]
+		add(name, "", `Digest username="voi%05d",realm="bench.test",uri="sip:127.0.0.1",nonce="%s",opaque="1701a1351f70795",nc="00000001",response="%s"`, c.number, c.nonce, c.response)
 	}
-	add("Content-Length", "l", "0")
-	random.Shuffle(len(m.lines), func(i, j int) { m.lines[i], m.lines[j] = m.lines[j], m.lines[i] })
+	switch method {
+	case "REGISTER":
+		add("Contact", "m", "<sip:voi%05d@127.0.0.1:%d;line=%s>;expires=1200;q=0.500", c.number, c.port, c.contact)
+		add("Expires", "", "1200")
+		m.lines = append(m.lines, agent)
+	case "INVITE":
+		add("Contact", "m", "<sip:voi%05d@127.0.0.1:%d>", c.number, c.port)
+		m.lines = append(m.lines, agent, "Expires: 120", "Accept: application/sdp", "Content-Type: application/sdp",
+			"Allow: INVITE, ACK, CANCEL, BYE, REFER, OPTIONS, NOTIFY, INFO")
+		m.body = session
+	case "CANCEL":
+		m.lines = append(m.lines, agent)
+	}
+	m.lines = append(m.lines, fmt.Sprintf("Content-Length: %d", len(m.body)))
+	m.start = method + " " + target + " SIP/2.0"
+	// Header order by phone: half of them begin with Via, as in the captures.
+	if c.number/burstSize%2 == 1 {
+		random.Shuffle(len(m.lines), func(i, j int) { m.lines[i], m.lines[j] = m.lines[j], m.lines[i] })
+	}
 	return m
 }
 
@@ -144,6 +260,30 @@ func writeCorpus(file string, messages []message, sources ports, stamps bool, ra
 		}
 	}
 	return w.Flush()
+}
+
+// alike orders messages so that bursts have similar sizes.
+func alike(all []message, random *rand.Rand) []message {
+	const step = 32 // bytes
+	classes := map[[2]int][]message{}
+	var order [][2]int
+	var groups [][]message
+	for _, m := range all {
+		class := [2]int{m.source(), m.length() / step}
+		if classes[class] == nil {
+			order = append(order, class)
+		}
+		classes[class] = append(classes[class], m)
+	}
+	for _, class := range order {
+		for group := range slices.Chunk(classes[class], burstSize) {
+			if len(group) == burstSize {
+				groups = append(groups, group)
+			}
+		}
+	}
+	random.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
+	return slices.Concat(groups...)
 }
 
 // bursts groups the messages by source port, at most that many per group.

@@ -8,7 +8,10 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+
+	"vitrine/wire/sip"
 )
 
 // A floodPlan is the load for a device.
@@ -112,8 +115,62 @@ func directorSIP(ctx context.Context, s *stage, progress io.Writer) (rows []Row,
 }
 
 func (s *stage) requestPlan(ctx context.Context) (floodPlan, error) {
-	all := requests(rand.New(rand.NewPCG(3, 3)))
-	return s.plan(ctx, "requests", floodPlan{messages: all, key: callID, sources: clients, sinks: instances}, false)
+	all, err := s.requests(ctx)
+	if err != nil {
+		return floodPlan{}, err
+	}
+	return s.plan(ctx, "requests", floodPlan{messages: all, key: sipKey, sources: clients, sinks: instances}, false)
+}
+
+// requests returns the requests of the corpus. Those in a dialog have the Route
+// that the director gave to their INVITE: it is signed, and only the director
+// knows the key. Other devices ignore it.
+func (s *stage) requests(ctx context.Context) ([]message, error) {
+	var invites []message
+	for _, m := range requests(rand.New(rand.NewPCG(3, 3)), nil) {
+		if strings.HasPrefix(m.(sipMessage).start, "INVITE ") {
+			invites = append(invites, m)
+		}
+	}
+	routes := map[string]string{}
+	f := floodPlan{messages: invites, key: sipKey, sources: clients, sinks: instances}
+	err := s.with(ctx, director(instances), func() error {
+		arrived, err := s.pass(ctx, f, len(invites))
+		if err != nil {
+			return err
+		}
+		for _, a := range arrived {
+			id, route, err := routeOf(a.data)
+			if err != nil {
+				return err
+			}
+			routes[id] = route
+		}
+		return nil
+	})
+	return requests(rand.New(rand.NewPCG(3, 3)), routes), err
+}
+
+// routeOf returns the Call-ID of a forwarded INVITE, and the client's Route for
+// later requests: the Record-Route in reverse (RFC 3261 section 12.1.2).
+func routeOf(data []byte) (id, route string, err error) {
+	var m sip.Message
+	if _, err := m.Parse(data); err != nil {
+		return "", "", err
+	}
+	var elements []string
+	for f := m.Fields(); f.Next(); {
+		for rest := f.Value; f.Kind == sip.RecordRoute && len(rest) > 0; {
+			var element []byte
+			element, rest = sip.CutElement(rest)
+			elements = append(elements, string(element))
+		}
+	}
+	if len(elements) != 2 {
+		return "", "", fmt.Errorf("%d Record-Route entries instead of 2 in %q", len(elements), data)
+	}
+	slices.Reverse(elements)
+	return string(m.CallID), strings.Join(elements, ", "), nil
 }
 
 // proofs is the number of requests with which a device must prove that it
@@ -167,16 +224,21 @@ func directorResponses(ctx context.Context, s *stage, progress io.Writer) (rows 
 // responder makes the device forward all requests, and returns it with the
 // responses to them.
 func (s *stage) responder(ctx context.Context, name string, d device) (*rival, error) {
-	f := floodPlan{messages: requests(rand.New(rand.NewPCG(3, 3))), key: callID, sources: clients, sinks: instances}
+	all, err := s.requests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(m message) bool { return strings.HasPrefix(m.(sipMessage).start, "ACK ") })
+	f := floodPlan{messages: all, key: sipKey, sources: clients, sinks: instances}
 	var arrived []arrival
-	err := s.with(ctx, d, func() (err error) {
+	err = s.with(ctx, d, func() (err error) {
 		arrived, err = s.pass(ctx, f, len(f.messages))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	back := floodPlan{key: callID, sources: instances, sinks: clients}
+	back := floodPlan{key: sipKey, sources: instances, sinks: clients}
 	if back.messages, err = responses(arrived, rand.New(rand.NewPCG(4, 4))); err != nil {
 		return nil, err
 	}
@@ -193,12 +255,25 @@ func (s *stage) proveResponses(ctx context.Context, back, forth floodPlan) error
 	if err != nil {
 		return err
 	}
-	for i, a := range arrived {
+	clientOf := map[string]int{}
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, m := range forth.messages {
+		key, err := sipKey(m.bytes(m.length(), "", random))
+		if err != nil {
+			return err
+		}
+		clientOf[key] = m.source()
+	}
+	for _, a := range arrived {
 		got, err := vias(slices.Clone(a.data))
 		if err != nil {
 			return err
 		}
-		if want := forth.messages[i].source(); len(got) != 1 || viaPort(got[0]) != want || a.port != want {
+		key, err := sipKey(a.data)
+		if err != nil {
+			return err
+		}
+		if want := clientOf[key]; len(got) != 1 || viaPort(got[0]) != want || a.port != want {
 			return fmt.Errorf("to %d, which is not what the client %d should get: %q", a.port, want, a.data)
 		}
 	}

@@ -36,11 +36,11 @@ type passage struct {
 	arrived chan arrival
 }
 
-// callID returns the Call-ID, which identifies a SIP message within a corpus.
-func callID(data []byte) (string, error) {
+// sipKey returns Call-ID and CSeq, which identify a SIP message within a corpus.
+func sipKey(data []byte) (string, error) {
 	var m sip.Message
 	_, err := m.Parse(slices.Clone(data))
-	return string(m.CallID), err
+	return fmt.Sprintf("%s %d %s", m.CallID, m.Sequence, m.SequenceMethod), err
 }
 
 // pass waits until the device forwards. It then sends the first messages of a
@@ -230,7 +230,7 @@ func responses(arrived []arrival, random *rand.Rand) ([]message, error) {
 		}
 		all[i] = m
 	}
-	return all, nil
+	return alike(all, random), nil
 }
 
 func response(a arrival, random *rand.Rand) (sipMessage, error) {
@@ -239,6 +239,10 @@ func response(a arrival, random *rand.Rand) (sipMessage, error) {
 		return sipMessage{}, err
 	}
 	r := sipMessage{port: a.port, start: "SIP/2.0 200 OK"}
+	method := string(m.SequenceMethod)
+	if method == "REGISTER" && m.Authorization == nil {
+		r.start = "SIP/2.0 401 Unauthorized"
+	}
 	add := func(long, compact string, value []byte, more string) {
 		if random.IntN(3) == 0 && compact != "" {
 			long = compact
@@ -256,14 +260,26 @@ func response(a arrival, random *rand.Rand) (sipMessage, error) {
 		case sip.From:
 			add("From", "f", f.Value, "")
 		case sip.To:
-			add("To", "t", f.Value, fmt.Sprintf(";tag=%08x", random.Uint32()))
+			tag := ""
+			if _, has := sip.Param(f.Value, "tag"); !has {
+				tag = fmt.Sprintf(";tag=%08x", random.Uint32())
+			}
+			add("To", "t", f.Value, tag)
 		case sip.CallID:
 			add("Call-ID", "i", f.Value, "")
 		case sip.CSeq:
 			add("CSeq", "", f.Value, "")
 		}
 	}
-	add("Content-Length", "l", []byte("0"), "")
+	switch {
+	case method == "INVITE":
+		r.body = session
+		r.lines = append(r.lines, "Content-Type: application/sdp")
+		add("Contact", "m", []byte("<sip:97239287044@127.0.0.1>"), "")
+	case r.start == "SIP/2.0 401 Unauthorized":
+		add("WWW-Authenticate", "", []byte(`Digest realm="bench.test",nonce="1701af566be182070084c6f740706bb",opaque="1701a1351f70795",stale=false,algorithm=MD5`), "")
+	}
+	add("Content-Length", "l", fmt.Append(nil, len(r.body)), "")
 	random.Shuffle(len(r.lines), func(i, j int) { r.lines[i], r.lines[j] = r.lines[j], r.lines[i] })
 	for i, line := range r.lines { // Via headers keep their order in the shuffled lines
 		if name := line[:2]; name == "v:" || name == "Vi" {
