@@ -54,7 +54,7 @@ type user struct {
 }
 
 // The parts of an eNB UE S1AP ID: 20 bits of the user and four of the generation, so
-// that messages of an earlier connection are told apart.
+// that messages of an earlier connection do not pass for those of this one.
 const (
 	indexBits      = 20
 	generationBits = 4

@@ -47,8 +47,8 @@ func (p *Procedures) Refuse(r *Request, teid uint32, err error) {
 	p.Answer(r, teid, a, a.Result.Cause)
 }
 
-// Sum returns the cause of an answer about several bearers, some of which may not
-// exist (TS 29.274 clause 7.2.8).
+// Sum returns the cause of an answer about several bearers. unknown is how many of
+// them do not exist (TS 29.274 clause 7.2.8).
 func Sum(bearers, unknown int) gtpc.CauseValue {
 	switch unknown {
 	case 0:

@@ -225,7 +225,7 @@ func TestS1Handover(t *testing.T) {
 	ids := handOver(t, p, other)
 	other.send(other.AppendHandoverNotify(nil, ids))
 	if m := e.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs != p.ids || m.Cause != s1ap.CauseSuccessfulHandover {
-		t.Errorf("the source is told to release %+v, cause %+v", m.IDs, m.Cause)
+		t.Errorf("the source is asked to release %+v, cause %+v", m.IDs, m.Cause)
 	}
 	e.send(e.AppendReleased(nil, p.ids))
 	p.at, p.ids = other, ids
@@ -352,7 +352,7 @@ func TestHandoverWhoseSourceIsLostReleasesTheTarget(t *testing.T) {
 		ids := handOver(t, p, other)
 		lose(p)
 		if m := other.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs != ids || m.Cause != s1ap.CauseHandoverCancelled {
-			t.Errorf("%s: the target is told to release %+v, cause %+v", name, m.IDs, m.Cause)
+			t.Errorf("%s: the target is asked to release %+v, cause %+v", name, m.IDs, m.Cause)
 		}
 		b.until("the UE is idle", func() bool { return b.ended("release", "success") == 1 })
 		p.at, p.ids.MME = other, 0
