@@ -34,17 +34,25 @@ func (n *Node) Flags(c *ims.Command) {
 	c.Positive("sessions", "t3", "n3")
 }
 
+// CheckPrefix checks the flags of the prefix.
+func (n *Node) CheckPrefix(c *ims.Command) error {
+	if n.Prefix.Instance > MaxInstance {
+		return c.Bad(fmt.Sprintf("--instance %d", n.Prefix.Instance), fmt.Sprintf("want 0 to %d", MaxInstance))
+	}
+	if n.Prefix.Type < 1 || n.Prefix.Type > MaxType {
+		return c.Bad(fmt.Sprintf("--type %d", n.Prefix.Type), fmt.Sprintf("want 1 to %d", MaxType))
+	}
+	return nil
+}
+
 // Listen opens the endpoint that the flags describe.
 func (n *Node) Listen(ctx context.Context, c *ims.Command, handle func(context.Context, *Request), restarted func(context.Context, netip.Addr)) (*Endpoint, error) {
 	config := Config{
 		Listen: n.listen, Restart: uint8(n.restart), T3: n.t3, N3: n.n3,
 		Handle: handle, Restarted: restarted, Registry: c.Registry,
 	}
-	if n.Prefix.Instance > MaxInstance {
-		return nil, c.Bad(fmt.Sprintf("--instance %d", n.Prefix.Instance), fmt.Sprintf("want 0 to %d", MaxInstance))
-	}
-	if n.Prefix.Type < 1 || n.Prefix.Type > MaxType {
-		return nil, c.Bad(fmt.Sprintf("--type %d", n.Prefix.Type), fmt.Sprintf("want 1 to %d", MaxType))
+	if err := n.CheckPrefix(c); err != nil {
+		return nil, err
 	}
 	switch {
 	case n.restart < -1 || n.restart > 255:

@@ -106,6 +106,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // fill sets what flags give as text.
 func (l *line) fill(c *ims.Command) error {
+	if err := l.node.CheckPrefix(c); err != nil {
+		return err
+	}
 	digits := l.network
 	if len(digits) != 5 && len(digits) != 6 {
 		digits = "     "
