@@ -97,6 +97,7 @@ func streams() []stream {
 		{"length with a sign", "", "PUT / HTTP/1.1\r\nContent-Length: +2\r\n\r\nab", nil, http1.ErrLength},
 		{"length without a number", "", "PUT / HTTP/1.1\r\nContent-Length: \r\n\r\nab", nil, http1.ErrLength},
 		{"length above all", "", "PUT / HTTP/1.1\r\nContent-Length: 18446744073709551618\r\n\r\nab", nil, http1.ErrLength},
+		{"length above an int64", "", "PUT / HTTP/1.1\r\nContent-Length: 10000000000000000000\r\n\r\nab", nil, http1.ErrLength},
 		{"length folded into two", "", "PUT / HTTP/1.1\r\nContent-Length: 1\r\n 2\r\n\r\nab", nil, http1.ErrLength},
 		{"coding in HTTP/1.0", "", "PUT / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", nil, http1.ErrTransfer},
 		{"coding without chunked in a request", "", "PUT / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", nil, http1.ErrTransfer},

@@ -213,9 +213,11 @@ func parseLength(text []byte) (v int64, ok bool) {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
-		if v = v*10 + int64(c-'0'); v > most {
+		digit := int64(c - '0')
+		if v > (most-digit)/10 {
 			return 0, false
 		}
+		v = v*10 + digit
 	}
 	return v, len(text) > 0
 }
