@@ -12,33 +12,36 @@ import (
 )
 
 // TestAblations checks that every changed line is in the source once and stays Go
-// without it, and that the names of the table differ.
+// without it, and that the names of the tables differ.
 func TestAblations(t *testing.T) {
-	names := map[string]bool{}
-	for _, a := range ablations() {
-		if names[a.name] {
-			t.Errorf("%s: there are two", a.name)
-		}
-		names[a.name] = true
-		if a.name == untouched {
-			continue
-		}
-		source, err := os.ReadFile(filepath.Join("..", "search", "rate", a.file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		patched, err := a.patch(source)
-		if err != nil {
-			t.Errorf("%s: %v", a.name, err)
-			continue
-		}
-		if _, err := parser.ParseFile(token.NewFileSet(), a.file, patched, 0); err != nil {
-			t.Errorf("%s: %v", a.name, err)
+	for _, precision := range truthPrecisions() {
+		names := map[string]bool{}
+		for _, a := range ablations(precision) {
+			name := string(a.in) + "/" + a.name
+			if names[name] {
+				t.Errorf("%s: there are two", name)
+			}
+			names[name] = true
+			for _, c := range a.changes() {
+				source, err := os.ReadFile(filepath.Join("..", "search", c.File))
+				if err != nil {
+					t.Fatal(err)
+				}
+				patched, err := c.patch(source)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					continue
+				}
+				if _, err := parser.ParseFile(token.NewFileSet(), c.File, patched, 0); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
 		}
 	}
 }
 
-// TestAblationSection checks that the table compares each search with the untouched one.
+// TestAblationSection checks that the tables compare each search with the untouched one of
+// its setting, and leave out results of another change.
 func TestAblationSection(t *testing.T) {
 	root := t.TempDir()
 	families := func(held int, width float64) []queue.FamilyFigure {
@@ -47,13 +50,23 @@ func TestAblationSection(t *testing.T) {
 			{Family: queue.GC, Runs: 100, Held: held, Width: width, Load: 100, Contradictions: 2},
 		}
 	}
-	record := ablationRecord{Servers: queue.Tuning, Runs: 100, Results: []ablationFound{
-		{untouched, 0.1, families(96, 0.08)}, {ablations()[1].name, 0.1, families(70, 0.02)},
-	}}
 	if text, err := ablationSection(root); err != nil || text != notRun {
 		t.Errorf("without a record: %q, %v", text, err)
 	}
-	if err := writeRecord(filepath.Join(root, ablationRecordFile), record); err != nil {
+	found := func(a ablation, families []queue.FamilyFigure) ablationFound {
+		return ablationFound{Name: a.name, Setting: a.in, Precision: 0.1, Runs: 100, Changes: a.changes(), Families: families}
+	}
+	rule, tried := rules()[1], constants()[0]
+	record := ablationRecord{
+		found(rules()[0], families(96, 0.08)), found(rule, families(70, 0.02)),
+		found(tried.at(tried.lower), families(80, 0.08)), found(tried.at(tried.higher), families(90, 0.08)),
+	}
+	record[3].Changes = record[2].Changes
+	file := filepath.Join(root, ablationRecordFile)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := record.write(file); err != nil {
 		t.Fatal(err)
 	}
 	text, err := ablationSection(root)
@@ -61,16 +74,20 @@ func TestAblationSection(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table strings.Builder
-	printTable(&table, []Row{record.Results[1].row(&record.Results[0])})
-	if !strings.Contains(table.String(), "search/ablation/0.1/"+ablations()[1].name) {
+	printTable(&table, []Row{record[1].row(&record[0])})
+	if !strings.Contains(table.String(), "search/ablation/0.1/"+rule.name) {
 		t.Errorf("no row in\n%s", table.String())
 	}
 	for _, want := range []string{
 		"100 searches of each family", "| " + untouched + " | 0.1 | 0.970 | 0.960 (`gc`) | 2 | 1.00 | 1.00 |",
-		"| " + ablations()[1].name + " | 0.1 | 0.840 | 0.700 (`gc`) | 2 | 0.50 | 1.00 |",
+		"| " + rule.name + " | 0.1 | 0.840 | 0.700 (`gc`) | 2 | 0.50 | 1.00 |",
+		"| `" + tried.name + "` | `" + tried.value + "` | `" + tried.lower + "` | 0.890 | 0.800 (`gc`) | 2 | 1.00 | 1.00 |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+	if unwanted := "`" + tried.higher + "` | 0.9"; strings.Contains(text, unwanted) {
+		t.Errorf("%q in\n%s", unwanted, text)
 	}
 }

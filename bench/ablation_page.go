@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"vitrine/papers"
+	"vitrine/search/sim/queue"
+)
+
+// figures returns what the tables of the page show of the result. Width and load are those
+// of the untouched search times the number.
+func (f ablationFound) figures(whole *ablationFound) []string {
+	worst, width, load := f.worst(), f.width(whole), f.load(whole)
+	return []string{
+		fmt.Sprintf("%.3f", f.coverage()), fmt.Sprintf("%.3f (`%s`)", float64(worst.Held)/float64(worst.Runs), worst.Family),
+		fmt.Sprint(f.contradictions()), fmt.Sprintf("%.2f", width), fmt.Sprintf("%.2f", load),
+	}
+}
+
+// figureNames are the headings of what figures returns.
+func figureNames() []string {
+	return []string{"coverage", "the lowest family's", "contradictions", "width", "load"}
+}
+
+func (f ablationFound) width(whole *ablationFound) float64 {
+	return f.times(whole, func(f queue.FamilyFigure) float64 { return f.Width })
+}
+
+func (f ablationFound) load(whole *ablationFound) float64 {
+	return f.times(whole, func(f queue.FamilyFigure) float64 { return f.Load })
+}
+
+// ablationSection returns the tables of the committed record.
+func ablationSection(root string) (string, error) {
+	record, err := readAblations(filepath.Join(root, ablationRecordFile))
+	if err != nil || len(record) == 0 {
+		return notRun, err
+	}
+	parts := []string{record.origin(), record.rulesTable()}
+	for _, in := range settings() {
+		parts = append(parts, record.constantsTable(in)...)
+	}
+	return strings.Join(append(parts, record.effects()...), "\n\n"), nil
+}
+
+// origin says where the results come from.
+func (r ablationRecord) origin() string {
+	var runs, commits, searches, dates, hosts []string
+	add := func(to *[]string, text string) {
+		if !slices.Contains(*to, text) {
+			*to = append(*to, text)
+		}
+	}
+	for _, f := range r {
+		add(&runs, fmt.Sprint(f.Runs))
+		add(&commits, "`"+f.Commit+"`")
+		add(&searches, "`"+f.Search+"`")
+		add(&dates, f.Date)
+		add(&hosts, f.Host)
+	}
+	list := func(texts []string) string { return strings.Join(texts, ", ") }
+	return fmt.Sprintf("%s searches of each family and precision on the servers `%s`, %s, on %s, by %s, with `search/` in the state %s. Width and load are medians of a family, as multiples of those of the search as it is; the geometric mean over families.",
+		list(runs), queue.Tuning, list(dates), list(hosts), list(commits), list(searches))
+}
+
+func (r ablationRecord) rulesTable() string {
+	grid := [][]string{append([]string{"the search", "precision"}, figureNames()...)}
+	for _, precision := range truthPrecisions() {
+		for _, a := range rules() {
+			f, whole := r.find(a, precision), r.find(rules()[0], precision)
+			if f != nil && whole != nil {
+				grid = append(grid, append([]string{f.Name, fmt.Sprint(precision)}, f.figures(whole)...))
+			}
+		}
+	}
+	return papers.Markdown(grid)
+}
+
+// constantsTable returns a title and the table of the constants that are tried in the
+// setting; empty: there is no result.
+func (r ablationRecord) constantsTable(in setting) []string {
+	whole := r.find(ablation{name: untouched, in: in}, constantsPrecision)
+	if whole == nil {
+		return nil
+	}
+	grid := [][]string{append([]string{"constant", "is", "tried"}, figureNames()...)}
+	for _, c := range constants() {
+		for _, value := range []string{c.lower, c.higher} {
+			if f := r.find(c.at(value), constantsPrecision); c.in == in && f != nil {
+				grid = append(grid, append([]string{c.title(), code(c.value), code(value)}, f.figures(whole)...))
+			}
+		}
+	}
+	if len(grid) == 1 {
+		return nil
+	}
+	title := fmt.Sprintf("Constants at a lower and at a higher value, precision %g", constantsPrecision)
+	if in != ordinary {
+		title += fmt.Sprintf(", %s (the search as it is: coverage %.3f)", in.explained(), whole.coverage())
+	}
+	return []string{title + ":", papers.Markdown(grid)}
+}
+
+// title returns the name as the page has it: in the type of code if it is one of the source.
+func (c constant) title() string {
+	if strings.Contains(c.name, " ") {
+		return c.name
+	}
+	return code(c.name)
+}
+
+func code(text string) string { return "`" + strings.TrimSpace(text) + "`" }
+
+// most of what still counts as no effect: of coverage, and of width and load.
+const littleCoverage, littleElse = 0.01, 0.03
+
+// effects names the constants that change nothing, and those that change little.
+func (r ablationRecord) effects() (texts []string) {
+	var none, little []string
+	for _, c := range constants() {
+		whole := r.find(ablation{name: untouched, in: c.in}, constantsPrecision)
+		lower, higher := r.find(c.at(c.lower), constantsPrecision), r.find(c.at(c.higher), constantsPrecision)
+		switch {
+		case whole == nil || lower == nil || higher == nil:
+		case slices.Equal(lower.Families, whole.Families) && slices.Equal(higher.Families, whole.Families):
+			none = append(none, c.title())
+		case lower.like(whole) && higher.like(whole):
+			little = append(little, c.title())
+		}
+	}
+	if len(none) > 0 {
+		texts = append(texts, "Every figure of every family is the same at both values of "+strings.Join(none, ", ")+
+			". Their values are arbitrary in the range tried: the results do not depend on them.")
+	}
+	if len(little) > 0 {
+		texts = append(texts, fmt.Sprintf("Both values change coverage by at most %g, and width and load by at most %g%%, for %s. Their values are arbitrary in the range tried, too.",
+			littleCoverage, 100*littleElse, strings.Join(little, ", ")))
+	}
+	return texts
+}
+
+// like reports whether the result differs little from the untouched search's.
+func (f ablationFound) like(whole *ablationFound) bool {
+	const rounded = 1e-9
+	return math.Abs(f.coverage()-whole.coverage()) <= littleCoverage+rounded && f.contradictions() == whole.contradictions() &&
+		math.Abs(f.width(whole)-1) <= littleElse && math.Abs(f.load(whole)-1) <= littleElse
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"vitrine/search/sim/queue"
+)
+
+// ablationRecordFile is committed, one result a line. The tables of the decision about the
+// adaptive search are made of it.
+const ablationRecordFile = "bench/results/ablation.jsonl"
+
+// An ablationSource says where a result comes from.
+type ablationSource struct {
+	source
+	Search string `json:"search"` // git's hash of the folder search/ in the commit
+}
+
+// ablationSourceAt returns the source of a result that is made now. It refuses changes
+// that are not committed, because the commit would not say what was run.
+func ablationSourceAt(ctx context.Context, now time.Time) (ablationSource, error) {
+	from := ablationSource{source: sourceAt(ctx, now)}
+	if strings.Contains(from.Commit, " ") {
+		return from, fmt.Errorf("commit %s: commit first, because the record names the commit of each result", from.Commit)
+	}
+	tree, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", from.Commit+":search").Output()
+	if err != nil {
+		return from, fmt.Errorf("commit %s: hash of search/: %w", from.Commit, err)
+	}
+	from.Search = strings.TrimSpace(string(tree))
+	return from, nil
+}
+
+// An ablationFound is what the search found on the tuning servers at one precision with one
+// rule or constant changed.
+type ablationFound struct {
+	Name      string  `json:"name"`
+	Setting   setting `json:"setting,omitempty"`
+	Precision float64 `json:"precision"`
+	Runs      int     `json:"runs"` // per family
+	ablationSource
+	Changes  []change             `json:"changes"`
+	Families []queue.FamilyFigure `json:"families"`
+}
+
+// An ablationRecord holds all results.
+type ablationRecord []ablationFound
+
+// of returns the results of one state of search/ with so many searches a family.
+func (r ablationRecord) of(search string, runs int) (of ablationRecord) {
+	for _, f := range r {
+		if f.Search == search && f.Runs == runs {
+			of = append(of, f)
+		}
+	}
+	return of
+}
+
+// find returns what the ablation as it is now found, or nil.
+func (r ablationRecord) find(a ablation, precision float64) *ablationFound {
+	for i, f := range r {
+		if f.Name == a.name && f.Setting == a.in && f.Precision == precision && slices.Equal(f.Changes, a.changes()) {
+			return &r[i]
+		}
+	}
+	return nil
+}
+
+func readAblations(file string) (record ablationRecord, err error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(text) {
+		var f ablationFound
+		if err := json.Unmarshal(line, &f); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		record = append(record, f)
+	}
+	return record, nil
+}
+
+func (r ablationRecord) write(file string) error {
+	var text bytes.Buffer
+	lines := json.NewEncoder(&text)
+	lines.SetEscapeHTML(false)
+	for _, f := range r {
+		if err := lines.Encode(f); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(file, text.Bytes(), 0o644)
+}
+
+// title returns the precision, the setting and the name.
+func (f ablationFound) title() string {
+	return strings.Join(slices.DeleteFunc([]string{fmt.Sprint(f.Precision), string(f.Setting), f.Name}, func(s string) bool { return s == "" }), "/")
+}
+
+// coverage returns the share of all intervals that hold the truth.
+func (f ablationFound) coverage() float64 {
+	held, runs := 0, 0
+	for _, family := range f.Families {
+		held, runs = held+family.Held, runs+family.Runs
+	}
+	return float64(held) / float64(max(runs, 1))
+}
+
+// worst returns the family whose intervals hold the truth least often.
+func (f ablationFound) worst() queue.FamilyFigure {
+	worst := f.Families[0]
+	for _, family := range f.Families {
+		if family.Held*worst.Runs < worst.Held*family.Runs {
+			worst = family
+		}
+	}
+	return worst
+}
+
+// times returns the geometric mean over families of a figure as a multiple of that of
+// another search.
+func (f ablationFound) times(other *ablationFound, figure func(queue.FamilyFigure) float64) float64 {
+	sum := 0.0
+	for i, family := range f.Families {
+		sum += math.Log(figure(family) / figure(other.Families[i]))
+	}
+	return math.Exp(sum / float64(len(f.Families)))
+}
+
+// contradictions returns how many intervals contradict their trials.
+func (f ablationFound) contradictions() int {
+	n := 0
+	for _, family := range f.Families {
+		n += family.Contradictions
+	}
+	return n
+}
+
+func (f ablationFound) row(whole *ablationFound) Row {
+	ours, theirs := f.coverage(), whole.coverage()
+	ratio := ours / theirs
+	return Row{
+		Name: "search/ablation/" + f.title(), Ours: &ours, Theirs: &theirs, Unit: "share of runs",
+		Against: untouched, Ratio: &ratio, Spread: &[2]float64{ratio, ratio}, Rounds: 1,
+	}
+}
