@@ -4,20 +4,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
-	"vitrine/search/sim/queue"
+	"golang.org/x/sync/errgroup"
 )
 
-// ablationRuns is the number of searches per family, unless RUNS is set.
-const ablationRuns = 20
+// Searches of each family: of the rules, and of the constants, of which there are many.
+const rulesRuns, constantsRuns = 20, 10
 
 // constantsPrecision is the only precision at which constants are tried at other values.
 const constantsPrecision = 0.1
@@ -29,6 +30,7 @@ type ablation struct {
 	file     string // in search/rate
 	old, new string
 	in       setting
+	runs     int // searches of each family
 }
 
 // A change replaces one piece of source text.
@@ -41,42 +43,42 @@ type change struct {
 // untouched is the search as it is.
 const untouched = "the search as it is"
 
+// A rule is what the adaptive search does by one piece of its source text.
+type rule struct{ without, file, old, new string }
+
 // rules returns the search as it is, and the searches without one rule each.
-func rules() []ablation {
-	return []ablation{
-		{name: untouched},
-		{"judges the end by the width itself", "adaptive.go", "return math.Sqrt(freedom / ", "return 1 + 0*math.Sqrt(freedom / ", ordinary},
-		{"extends no trial", "adaptive.go", "extensions        = 3", "extensions        = 0", ordinary},
-		{"does not widen for looking repeatedly", "adaptive_between.go", "const sequential = 1.25", "const sequential = 1.0", ordinary},
-		{"allows for no error that all samples share", "adaptive_between.go", "const unseen = 0.2", "const unseen = 0.0", ordinary},
-		{"takes the mean deployment where success falls steeply", "adaptive_between.go", "return max(0, distuv.UnitNormal", "return 0 * max(0, distuv.UnitNormal", ordinary},
-		{"takes every function as steep", "adaptive_between.go", "return all > 0 && 2*gently >= all", "return all < 0 && 2*gently >= all", ordinary},
-		{"takes only small falls as gentle", "adaptive_climb.go", "const least, chance = 0.2, 1.5", "const least, chance = 0.0, 1.0", ordinary},
-		{"starts each climb at the same place", "adaptive_climb.go", "_, share := math.Modf(golden * float64(d.number))", "share := 0.5 + 0*golden", ordinary},
-		{"leaves steep brackets as wide as the precision", "adaptive_climb.go", "return min(max(p, sd), widest), max(p, sd) / 4", "return min(max(p, sd), widest), max(p, sd)", ordinary},
-		{"repeats no rate in a long trial", "adaptive_climb.go", "if b.passed && b.failed && !b.pass.verified", "if false && b.passed && b.failed && !b.pass.verified", ordinary},
-		{"looks for no rare stalls", "adaptive_trial.go", "const stall = 2.4", "const stall = 0.0", ordinary},
-		{"looks for no cold deployments", "adaptive_climb.go", "if c.cfg.Stateful || c.warmed || d.recalled", "if true || c.cfg.Stateful || c.warmed || d.recalled", ordinary},
-		{"knows one state", "adaptive_states.go", "if n < 2*fewestOfState {", "if true || n < 2*fewestOfState {", ordinary},
-		{"tries no deployment again between two states", "adaptive_states.go", "return s.stateful || failed >= fewestOfState", "return true || failed >= fewestOfState", ordinary},
-		{"does not subtract the growth of the backlog", "adaptive_steady.go", "if n < 4*ends {", "if true || n < 4*ends {", ordinary},
-		{"never cuts the start of a window", "adaptive_steady.go", "range []float64{0, 1. / 3, 2. / 3} {", "range []float64{0} {", ordinary},
-		{"accepts any growth below the precision", "adaptive_steady.go", "const sure = 0.1", "const sure = 1.0", ordinary},
-		{"does not rest after failures", "adaptive_trial.go", "return min(time.Duration(left*float64(time.Second))", "return 0 * min(time.Duration(left*float64(time.Second))", ordinary},
+func rules() (all []ablation) {
+	for _, r := range []rule{
+		{without: untouched},
+		{"judges the end by the width itself", "adaptive.go", "return math.Sqrt(freedom / ", "return 1 + 0*math.Sqrt(freedom / "},
+		{"extends no trial", "adaptive.go", "extensions        = 3", "extensions        = 0"},
+		{"does not widen for looking repeatedly", "adaptive_between.go", "const sequential = 1.25", "const sequential = 1.0"},
+		{"allows for no error that all samples share", "adaptive_between.go", "const unseen = 0.2", "const unseen = 0.0"},
+		{"takes the mean deployment where success falls steeply", "adaptive_between.go", "return max(0, distuv.UnitNormal", "return 0 * max(0, distuv.UnitNormal"},
+		{"takes every function as steep", "adaptive_between.go", "return all > 0 && 2*gently >= all", "return all < 0 && 2*gently >= all"},
+		{"takes only small falls as gentle", "adaptive_climb.go", "const least, chance = 0.2, 1.5", "const least, chance = 0.0, 1.0"},
+		{"starts each climb at the same place", "adaptive_climb.go", "_, share := math.Modf(golden * float64(d.number))", "share := 0.5 + 0*golden"},
+		{"leaves steep brackets as wide as the precision", "adaptive_climb.go", "return min(max(p, sd), widest), max(p, sd) / 4", "return min(max(p, sd), widest), max(p, sd)"},
+		{"repeats no rate in a long trial", "adaptive_climb.go", "if b.passed && b.failed && !b.pass.verified", "if false && b.passed && b.failed && !b.pass.verified"},
+		{"looks for no rare stalls", "adaptive_trial.go", "const stall = 2.4", "const stall = 0.0"},
+		{"looks for no cold deployments", "adaptive_climb.go", "if c.cfg.Stateful || c.warmed || d.recalled", "if true || c.cfg.Stateful || c.warmed || d.recalled"},
+		{"knows one state", "adaptive_states.go", "if n < 2*fewestOfState {", "if true || n < 2*fewestOfState {"},
+		{"tries no deployment again between two states", "adaptive_states.go", "return s.stateful || failed >= fewestOfState", "return true || failed >= fewestOfState"},
+		{"does not subtract the growth of the backlog", "adaptive_steady.go", "if n < 4*ends {", "if true || n < 4*ends {"},
+		{"never cuts the start of a window", "adaptive_steady.go", "range []float64{0, 1. / 3, 2. / 3} {", "range []float64{0} {"},
+		{"accepts any growth below the precision", "adaptive_steady.go", "const sure = 0.1", "const sure = 1.0"},
+		{"does not rest after failures", "adaptive_trial.go", "return min(time.Duration(left*float64(time.Second))", "return 0 * min(time.Duration(left*float64(time.Second))"},
+	} {
+		all = append(all, ablation{name: r.without, file: r.file, old: r.old, new: r.new, runs: rulesRuns})
 	}
+	return all
 }
 
-// ablations returns all searches that are compared at the precision, each setting's
-// untouched one first.
-func ablations(precision float64) []ablation {
-	all := rules()
-	if precision != constantsPrecision {
-		return all
-	}
+// tried returns the searches with one constant at another value each, and before them the
+// search as it is in each setting.
+func tried() (all []ablation) {
 	for _, in := range settings() {
-		if in != ordinary {
-			all = append(all, ablation{name: untouched, in: in})
-		}
+		all = append(all, in.whole())
 		for _, c := range constants() {
 			if c.in == in {
 				all = append(all, c.at(c.lower), c.at(c.higher))
@@ -85,6 +87,17 @@ func ablations(precision float64) []ablation {
 	}
 	return all
 }
+
+// ablations returns all searches at the precision.
+func ablations(precision float64) []ablation {
+	if precision == constantsPrecision {
+		return append(tried(), rules()...)
+	}
+	return rules()
+}
+
+// whole returns the search as it is, with which the ablation is compared.
+func (a ablation) whole() ablation { return ablation{name: untouched, in: a.in, runs: a.runs} }
 
 // changes returns what the ablation replaces, with what its setting replaces.
 func (a ablation) changes() []change {
@@ -103,73 +116,83 @@ func (c change) patch(source []byte) ([]byte, error) {
 	return bytes.Replace(source, []byte(c.Old), []byte(c.New), 1), nil
 }
 
-// searchAblation runs every ablation that the record lacks, and keeps the record after
-// each.
+// searchAblation runs every ablation that the record lacks, one on each CPU, and keeps the
+// record after each.
 func searchAblation(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
-	runs := ablationRuns
-	if text := os.Getenv("RUNS"); text != "" {
-		if runs, err = strconv.Atoi(text); err != nil || runs < 1 {
-			return nil, fmt.Errorf("RUNS %q: want a positive number", text)
-		}
-	}
 	record, err := readAblations(ablationRecordFile)
 	if err != nil {
 		return nil, err
 	}
+	from, err := ablationSourceAt(ctx, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	record = record.of(from.Search)
+	var lock sync.Mutex
+	group, limited := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, precision := range truthPrecisions() {
+		for i, a := range ablations(precision) {
+			if record.find(a, precision) != nil {
+				continue
+			}
+			own := filepath.Join(dir, fmt.Sprintf("%g-%d", precision, i))
+			group.Go(func() error {
+				found, err := a.run(limited, own, precision)
+				if err != nil {
+					return err
+				}
+				lock.Lock()
+				defer lock.Unlock()
+				fmt.Fprintf(progress, "  %s: coverage %.3f\n", found.title(), found.coverage())
+				record = append(record, found)
+				return record.write(ablationRecordFile)
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
 	for _, precision := range truthPrecisions() {
 		for _, a := range ablations(precision) {
-			from, err := ablationSourceAt(ctx, time.Now())
-			if err != nil {
-				return nil, err
-			}
-			record = record.of(from.Search, runs)
-			found := record.find(a, precision)
-			if found == nil {
-				families, err := a.run(ctx, dir, precision, runs)
-				if err != nil {
-					return nil, err
-				}
-				found = &ablationFound{Name: a.name, Setting: a.in, Precision: precision, Runs: runs, ablationSource: from,
-					Changes: a.changes(), Families: families}
-				record = append(record, *found)
-				if err := record.write(ablationRecordFile); err != nil {
-					return nil, err
-				}
-				fmt.Fprintf(progress, "  %s: coverage %.3f\n", found.title(), found.coverage())
-			}
-			rows = append(rows, found.row(record.find(ablation{name: untouched, in: a.in}, precision)))
+			rows = append(rows, record.find(a, precision).row(record.find(a.whole(), precision)))
 		}
 	}
 	return rows, nil
 }
 
-// run searches the tuning servers with the changed search.
-func (a ablation) run(ctx context.Context, dir string, precision float64, runs int) (families []queue.FamilyFigure, err error) {
+// run searches the tuning servers with the changed search. It needs a folder of its own.
+func (a ablation) run(ctx context.Context, dir string, precision float64) (found ablationFound, err error) {
+	found = ablationFound{Name: a.name, Setting: a.in, Precision: precision, Runs: a.runs, Changes: a.changes()}
+	if found.ablationSource, err = ablationSourceAt(ctx, time.Now()); err != nil {
+		return found, err
+	}
 	overlay, err := a.overlay(dir)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	figures := filepath.Join(dir, "figures.json")
-	if err := os.Remove(figures); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
 	c := exec.CommandContext(ctx, "go", "test", "-count", "1", "-vet", "off", "-timeout", "0", "-overlay", overlay, "./search/sim/queue",
-		"-run", "^TestAdaptiveHoldsTheTruth$", "-runs", strconv.Itoa(runs), "-precision", fmt.Sprint(precision), "-figures", figures)
+		"-run", "^TestAdaptiveHoldsTheTruth$", "-runs", strconv.Itoa(a.runs), "-precision", fmt.Sprint(precision), "-figures", figures)
+	c.Env = append(os.Environ(), "GOMAXPROCS=1")
 	// The test fails where coverage is too low, which is a result here.
 	out, failed := c.CombinedOutput()
 	text, err := os.ReadFile(figures)
 	if err == nil {
-		err = json.Unmarshal(text, &families)
+		err = json.Unmarshal(text, &found.Families)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w\n%s", a.name, failed, err, out)
+		return found, fmt.Errorf("%s: %w: %w\n%s", a.name, failed, err, out)
 	}
-	return families, nil
+	return found, nil
 }
 
 // overlay writes the changed sources and the file that lets the go command use them in
 // place of the committed ones.
 func (a ablation) overlay(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
 	replace := map[string]string{}
 	for i, c := range a.changes() {
 		path, err := filepath.Abs(filepath.Join("search", c.File))

@@ -67,10 +67,13 @@ func (s setting) explained() string {
 // at returns the ablation that gives the constant another value.
 func (c constant) at(value string) ablation {
 	return ablation{
-		name: c.name + " " + strings.TrimSpace(value), in: c.in,
+		name: c.name + " " + strings.TrimSpace(value), in: c.in, runs: constantsRuns,
 		file: c.file, old: fmt.Sprintf(c.text, c.value), new: fmt.Sprintf(c.text, value),
 	}
 }
+
+// whole returns the search as it is in the setting.
+func (s setting) whole() ablation { return ablation{name: untouched, in: s, runs: constantsRuns} }
 
 // constants returns the constants that are tried at other values.
 func constants() []constant {

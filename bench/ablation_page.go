@@ -49,29 +49,28 @@ func ablationSection(root string) (string, error) {
 
 // origin says where the results come from.
 func (r ablationRecord) origin() string {
-	var runs, commits, searches, dates, hosts []string
+	var commits, searches, dates, hosts []string
 	add := func(to *[]string, text string) {
 		if !slices.Contains(*to, text) {
 			*to = append(*to, text)
 		}
 	}
 	for _, f := range r {
-		add(&runs, fmt.Sprint(f.Runs))
 		add(&commits, "`"+f.Commit+"`")
 		add(&searches, "`"+f.Search+"`")
 		add(&dates, f.Date)
 		add(&hosts, f.Host)
 	}
 	list := func(texts []string) string { return strings.Join(texts, ", ") }
-	return fmt.Sprintf("%s searches of each family and precision on the servers `%s`, %s, on %s, by %s, with `search/` in the state %s. Width and load are medians of a family, as multiples of those of the search as it is; the geometric mean over families.",
-		list(runs), queue.Tuning, list(dates), list(hosts), list(commits), list(searches))
+	return fmt.Sprintf("%d searches of each family and precision for a rule and %d for a constant, on the servers `%s`, %s, on %s, by %s, with `search/` in the state %s. Width and load are medians of a family, as multiples of those of the search as it is; the geometric mean over families.",
+		rulesRuns, constantsRuns, queue.Tuning, list(dates), list(hosts), list(commits), list(searches))
 }
 
 func (r ablationRecord) rulesTable() string {
 	grid := [][]string{append([]string{"the search", "precision"}, figureNames()...)}
 	for _, precision := range truthPrecisions() {
 		for _, a := range rules() {
-			f, whole := r.find(a, precision), r.find(rules()[0], precision)
+			f, whole := r.find(a, precision), r.find(a.whole(), precision)
 			if f != nil && whole != nil {
 				grid = append(grid, append([]string{f.Name, fmt.Sprint(precision)}, f.figures(whole)...))
 			}
@@ -83,7 +82,7 @@ func (r ablationRecord) rulesTable() string {
 // constantsTable returns a title and the table of the constants that are tried in the
 // setting; empty: there is no result.
 func (r ablationRecord) constantsTable(in setting) []string {
-	whole := r.find(ablation{name: untouched, in: in}, constantsPrecision)
+	whole := r.find(in.whole(), constantsPrecision)
 	if whole == nil {
 		return nil
 	}
@@ -122,7 +121,7 @@ const littleCoverage, littleElse = 0.01, 0.03
 func (r ablationRecord) effects() (texts []string) {
 	var none, little []string
 	for _, c := range constants() {
-		whole := r.find(ablation{name: untouched, in: c.in}, constantsPrecision)
+		whole := r.find(c.in.whole(), constantsPrecision)
 		lower, higher := r.find(c.at(c.lower), constantsPrecision), r.find(c.at(c.higher), constantsPrecision)
 		switch {
 		case whole == nil || lower == nil || higher == nil:

@@ -57,10 +57,10 @@ type ablationFound struct {
 // An ablationRecord holds all results.
 type ablationRecord []ablationFound
 
-// of returns the results of one state of search/ with so many searches a family.
-func (r ablationRecord) of(search string, runs int) (of ablationRecord) {
+// of returns the results of one state of search/.
+func (r ablationRecord) of(search string) (of ablationRecord) {
 	for _, f := range r {
-		if f.Search == search && f.Runs == runs {
+		if f.Search == search {
 			of = append(of, f)
 		}
 	}
@@ -70,7 +70,7 @@ func (r ablationRecord) of(search string, runs int) (of ablationRecord) {
 // find returns what the ablation as it is now found, or nil.
 func (r ablationRecord) find(a ablation, precision float64) *ablationFound {
 	for i, f := range r {
-		if f.Name == a.name && f.Setting == a.in && f.Precision == precision && slices.Equal(f.Changes, a.changes()) {
+		if f.Name == a.name && f.Setting == a.in && f.Precision == precision && f.Runs == a.runs && slices.Equal(f.Changes, a.changes()) {
 			return &r[i]
 		}
 	}
