@@ -9,8 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -99,6 +102,12 @@ func ablations(precision float64) []ablation {
 // whole returns the search as it is, with which the ablation is compared.
 func (a ablation) whole() ablation { return ablation{name: untouched, in: a.in, runs: a.runs} }
 
+// title returns the precision, the setting and the name.
+func (a ablation) title(precision float64) string {
+	parts := []string{fmt.Sprint(precision), string(a.in), a.name}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "/")
+}
+
 // changes returns what the ablation replaces, with what its setting replaces.
 func (a ablation) changes() []change {
 	all := a.in.changes()
@@ -117,8 +126,12 @@ func (c change) patch(source []byte) ([]byte, error) {
 }
 
 // searchAblation runs every ablation that the record lacks, one on each CPU, and keeps the
-// record after each.
+// record after each. ONLY is a regular expression that limits them by their title.
 func searchAblation(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
+	only, err := regexp.Compile(os.Getenv("ONLY"))
+	if err != nil {
+		return nil, fmt.Errorf("ONLY: %w", err)
+	}
 	record, err := readAblations(ablationRecordFile)
 	if err != nil {
 		return nil, err
@@ -133,7 +146,7 @@ func searchAblation(ctx context.Context, dir string, progress io.Writer) (rows [
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, precision := range truthPrecisions() {
 		for i, a := range ablations(precision) {
-			if record.find(a, precision) != nil {
+			if record.find(a, precision) != nil || !only.MatchString(a.title(precision)) {
 				continue
 			}
 			own := filepath.Join(dir, fmt.Sprintf("%g-%d", precision, i))
@@ -144,7 +157,7 @@ func searchAblation(ctx context.Context, dir string, progress io.Writer) (rows [
 				}
 				lock.Lock()
 				defer lock.Unlock()
-				fmt.Fprintf(progress, "  %s: coverage %.3f\n", found.title(), found.coverage())
+				fmt.Fprintf(progress, "  %s: coverage %.3f\n", a.title(precision), found.coverage())
 				record = append(record, found)
 				return record.write(ablationRecordFile)
 			})
@@ -155,7 +168,9 @@ func searchAblation(ctx context.Context, dir string, progress io.Writer) (rows [
 	}
 	for _, precision := range truthPrecisions() {
 		for _, a := range ablations(precision) {
-			rows = append(rows, record.find(a, precision).row(record.find(a.whole(), precision)))
+			if f, whole := record.find(a, precision), record.find(a.whole(), precision); f != nil && whole != nil {
+				rows = append(rows, f.row(a.title(precision), whole))
+			}
 		}
 	}
 	return rows, nil

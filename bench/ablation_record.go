@@ -107,11 +107,6 @@ func (r ablationRecord) write(file string) error {
 	return os.WriteFile(file, text.Bytes(), 0o644)
 }
 
-// title returns the precision, the setting and the name.
-func (f ablationFound) title() string {
-	return strings.Join(slices.DeleteFunc([]string{fmt.Sprint(f.Precision), string(f.Setting), f.Name}, func(s string) bool { return s == "" }), "/")
-}
-
 // coverage returns the share of all intervals that hold the truth.
 func (f ablationFound) coverage() float64 {
 	held, runs := 0, 0
@@ -151,11 +146,11 @@ func (f ablationFound) contradictions() int {
 	return n
 }
 
-func (f ablationFound) row(whole *ablationFound) Row {
+func (f ablationFound) row(title string, whole *ablationFound) Row {
 	ours, theirs := f.coverage(), whole.coverage()
 	ratio := ours / theirs
 	return Row{
-		Name: "search/ablation/" + f.title(), Ours: &ours, Theirs: &theirs, Unit: "share of runs",
+		Name: "search/ablation/" + title, Ours: &ours, Theirs: &theirs, Unit: "share of runs",
 		Against: untouched, Ratio: &ratio, Spread: &[2]float64{ratio, ratio}, Rounds: 1,
 	}
 }

@@ -75,7 +75,7 @@ func TestAblationSection(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table strings.Builder
-	printTable(&table, []Row{record[1].row(&record[0])})
+	printTable(&table, []Row{record[1].row(rule.title(0.1), &record[0])})
 	if !strings.Contains(table.String(), "search/ablation/0.1/"+rule.name) {
 		t.Errorf("no row in\n%s", table.String())
 	}
