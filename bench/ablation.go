@@ -33,7 +33,8 @@ type ablation struct {
 	file     string // in search/rate
 	old, new string
 	in       setting
-	runs     int // searches of each family
+	under    []change // what the setting changes
+	runs     int      // searches of each family
 }
 
 // A change replaces one piece of source text.
@@ -100,7 +101,9 @@ func ablations(precision float64) []ablation {
 }
 
 // whole returns the search as it is, with which the ablation is compared.
-func (a ablation) whole() ablation { return ablation{name: untouched, in: a.in, runs: a.runs} }
+func (a ablation) whole() ablation {
+	return ablation{name: untouched, in: a.in, under: a.under, runs: a.runs}
+}
 
 // title returns the precision, the setting and the name.
 func (a ablation) title(precision float64) string {
@@ -110,11 +113,10 @@ func (a ablation) title(precision float64) string {
 
 // changes returns what the ablation replaces, with what its setting replaces.
 func (a ablation) changes() []change {
-	all := a.in.changes()
-	if a.file != "" {
-		all = append(all, change{"rate/" + a.file, a.old, a.new})
+	if a.file == "" {
+		return a.under
 	}
-	return all
+	return append(slices.Clone(a.under), change{"rate/" + a.file, a.old, a.new})
 }
 
 // patch returns the source text with the change.

@@ -29,8 +29,8 @@ const (
 // settings returns the settings in the order of the page.
 func settings() []setting { return []setting{ordinary, stateful, weak, neighbours, twoMeasured} }
 
-// changes returns what the setting changes in search/sim/queue. In all of them, a search
-// need not sample more deployments than leastDeployments, which Config.Repeat would hide.
+// changes returns what the setting changes in search/sim/queue for searches with other
+// constants. In all of them, Config.Repeat is 1, because 5 would hide leastDeployments.
 func (s setting) changes() []change {
 	const ground, config = "sim/queue/ground.go", "Repeat: 5, Thresholds: []float64{0.9},"
 	const repeat = "Repeat: 1, Thresholds: []float64{0.9},"
@@ -67,13 +67,15 @@ func (s setting) explained() string {
 // at returns the ablation that gives the constant another value.
 func (c constant) at(value string) ablation {
 	return ablation{
-		name: c.name + " " + strings.TrimSpace(value), in: c.in, runs: constantsRuns,
+		name: c.name + " " + strings.TrimSpace(value), in: c.in, under: c.in.changes(), runs: constantsRuns,
 		file: c.file, old: fmt.Sprintf(c.text, c.value), new: fmt.Sprintf(c.text, value),
 	}
 }
 
 // whole returns the search as it is in the setting.
-func (s setting) whole() ablation { return ablation{name: untouched, in: s, runs: constantsRuns} }
+func (s setting) whole() ablation {
+	return ablation{name: untouched, in: s, under: s.changes(), runs: constantsRuns}
+}
 
 // constants returns the constants that are tried at other values.
 func constants() []constant {
