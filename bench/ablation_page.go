@@ -133,10 +133,10 @@ func (r ablationRecord) effects() (texts []string) {
 	}
 	if len(none) > 0 {
 		texts = append(texts, "Every figure of every family is the same at both values of "+strings.Join(none, ", ")+
-			". Their values are arbitrary in the range tried: the results do not depend on them.")
+			". Where they have no source above, their values are arbitrary in the range tried: the results do not depend on them.")
 	}
 	if len(little) > 0 {
-		texts = append(texts, fmt.Sprintf("Both values change coverage by at most %g, and width and load by at most %g%%, for %s. Their values are arbitrary in the range tried, too.",
+		texts = append(texts, fmt.Sprintf("Both values change coverage by at most %g, and width and load by at most %g%%, for %s. That is within chance. Where they have no source above, their values are arbitrary in the range tried, too.",
 			littleCoverage, 100*littleElse, strings.Join(little, ", ")))
 	}
 	return texts
