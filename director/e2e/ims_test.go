@@ -5,10 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,7 +30,10 @@ const (
 // Sprouts share registrations, and Homestead the subscribers.
 type ims struct {
 	site
-	instances []*instance
+	fleet     fleet
+	ledger    *ledger
+	instances []*instance // serving, the oldest first
+	stopped   []*instance
 }
 
 func (s site) sprouts(port int) string {
@@ -44,15 +44,24 @@ func (s site) sprouts(port int) string {
 	return strings.Join(all, ",")
 }
 
-// newIMS starts the shared parts and the Sprouts of all aggregates.
-func newIMS(t *testing.T) *ims {
+// newIMS starts the shared parts, the Sprouts of all aggregates, two aggregates of each
+// type and two directors.
+func newIMS(t *testing.T, transition time.Duration) *ims {
 	t.Helper()
 	m := &ims{site: newSite(t)}
-	m.component("homestead", homesteadHost, "--listen", m.at(homesteadHost, 8888), "--subscribers", "200000")
+	m.component("homestead", homesteadHost, "--listen", m.at(homesteadHost, 8888), "--subscribers", "100000000")
 	for i := range sprouts {
 		m.component("sprout", firstSprout+i, "--listen", m.at(firstSprout+i, 5060), "--homestead", m.at(homesteadHost, 8888),
 			"--self", m.at(firstSprout+i, 7000), "--peers", m.sprouts(7000), "--initial-rate", "5000", "--target-latency", "5s")
 	}
+	var table []vitrine.Instance
+	for _, ty := range []string{registration, session, registration, session} {
+		table = append(table, entry(m.aggregate(ty), uint16(len(table)+1)))
+	}
+	for i := range 2 {
+		m.fleet = append(m.fleet, m.director(firstDirector+i, options{Instances: table, Transition: transition.String(), Fail: 10}))
+	}
+	m.ledger = m.follow(m.fleet...)
 	return m
 }
 
@@ -62,69 +71,61 @@ func (m *ims) component(name string, host int, args ...string) *process {
 	return m.ready(spawnSelf(m.t, name, fmt.Sprintf("%s-%d", name, host), m.dir, args...))
 }
 
-// aggregate starts the ingress of the next aggregate.
+// aggregate starts the ingress of the next aggregate. Its Sprout may have served an
+// aggregate before.
 func (m *ims) aggregate(ty string) *instance {
 	m.t.Helper()
-	n := len(m.instances)
-	address := m.at(firstInstance+n, 5060)
+	n := len(m.stopped) + len(m.instances)
+	host := firstInstance + n%60
+	address := m.at(host, 5060)
 	in := &instance{name: fmt.Sprintf("%s-%d", ty, n), ty: ty, address: address}
-	in.process = m.component("bono", firstInstance+n, "--listen", address, "--sprout", m.at(firstSprout+n, 5060), "--target-latency", "5s")
+	in.process = m.component("bono", host, "--listen", address, "--sprout", m.at(firstSprout+n%sprouts, 5060), "--target-latency", "5s")
 	m.instances = append(m.instances, in)
 	return in
 }
 
-// TestIMSThroughDirectors lets SIPp register, subscribe and call through two directors to
-// aggregates of the reference IMS. Meanwhile aggregates are added and drained, and both
-// directors restart. Every call must succeed, and each transaction must stay on one
-// aggregate.
-func TestIMSThroughDirectors(t *testing.T) {
-	requirePrograms(t, "sipp", "tcpdump")
-	const transition = 6 * time.Second
-	m := newIMS(t)
-	var table []vitrine.Instance
-	for _, ty := range []string{registration, session, registration, session} {
-		table = append(table, entry(m.aggregate(ty), uint16(len(table)+1)))
-	}
-	var f fleet
-	for i := range 2 {
-		f = append(f, m.director(firstDirector+i, options{Instances: table, Transition: transition.String(), Fail: 10}))
-	}
-	l := m.follow(f...)
+// scenarios are the calls to the IMS.
+var scenarios = []string{"reg-dereg", "reg-subscribe", "reg-invite"}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	g, ctx := errgroup.WithContext(ctx)
-	var changed atomic.Bool // all changes have been made
-	reports := make([][]load.Report, 3)
-	rate, users := 40.0, 10_000 // calls per second; a trial of 5 s with a timeout of 20 s needs 240 users per call/s
-	if raced {
-		rate, users = 8, 4000
+// callers call the IMS through its directors by SIPp.
+type callers struct {
+	m     *ims
+	rate  float64      // calls per second of each scenario
+	users atomic.Int64 // users of the trials so far
+}
+
+// trial runs the nth trial of a scenario. It has new users at new addresses, because the
+// earlier ones have subscribed to notifications about themselves.
+func (c *callers) trial(ctx context.Context, scenario, n int) (load.Report, error) {
+	users := int64(c.rate*240) + 400 // 5 s of calls, each with a timeout of 20 s per transaction
+	t := load.Trial{
+		Rate: c.rate, Duration: 5, Seed: uint64(n), Scratch: c.m.t.TempDir(),
+		Params: map[string]string{
+			"scenario": scenarios[scenario], "retransmit": "true", "timeout": "20s", "port": "0",
+			"users": fmt.Sprint(users), "first_user": fmt.Sprint(1 + c.users.Add(users) - users),
+			"local": c.m.host(129 + len(scenarios)*(n%40) + scenario),
+		},
 	}
-	for i, scenario := range []string{"reg-dereg", "reg-subscribe", "reg-invite"} {
-		folder := t.TempDir()
-		trial := load.Trial{
-			Rate: rate, Duration: 5, Targets: []string{f[0].address, f[1].address},
-			Params: map[string]string{
-				"scenario": scenario, "retransmit": "true", "timeout": "20s", "port": "0",
-				"users": strconv.Itoa(users),
-			},
-		}
+	for _, d := range c.m.fleet {
+		t.Targets = append(t.Targets, d.address)
+	}
+	var out, errs bytes.Buffer
+	if err := sipp.Run(ctx, t, &out, &errs); err != nil {
+		return load.Report{}, fmt.Errorf("%s: %w: %s", scenarios[scenario], err, errs.String())
+	}
+	return load.ParseReport(&out)
+}
+
+// run repeats trials of all scenarios at the same time until one of each began after done
+// was set. It returns all reports.
+func (c *callers) run(ctx context.Context, from int, done *atomic.Bool) ([]load.Report, error) {
+	g, ctx := errgroup.WithContext(ctx)
+	reports := make([][]load.Report, len(scenarios))
+	for i := range scenarios {
 		g.Go(func() error {
-			for last := false; !last; trial.Seed++ {
-				last = changed.Load()
-				// Use new users at new addresses, because the earlier ones have
-				// subscribed to notifications about themselves.
-				trial.Params["local"] = m.host(129 + 3*(int(trial.Seed)%40) + i)
-				trial.Params["first_user"] = fmt.Sprint(1 + users*(3*int(trial.Seed)+i))
-				trial.Scratch = filepath.Join(folder, fmt.Sprint(trial.Seed))
-				if err := os.Mkdir(trial.Scratch, 0o700); err != nil {
-					return err
-				}
-				var out, errs bytes.Buffer
-				if err := sipp.Run(ctx, trial, &out, &errs); err != nil {
-					return fmt.Errorf("%s: %w: %s", scenario, err, errs.String())
-				}
-				r, err := load.ParseReport(&out)
+			for n, last := from, false; !last; n++ {
+				last = done.Load()
+				r, err := c.trial(ctx, i, n)
 				if err != nil {
 					return err
 				}
@@ -133,46 +134,121 @@ func TestIMSThroughDirectors(t *testing.T) {
 			return nil
 		})
 	}
-	after := func(n int64) {
-		until := l.over.Load() + n
-		eventually(t, "more transactions", func() bool { return l.over.Load() >= until || ctx.Err() != nil })
-	}
-	after(30)
-	for _, ty := range []string{registration, session} {
-		f.put(entry(m.aggregate(ty), 0))
-	}
-	f.agree()
-	after(30)
-	for _, d := range f {
-		d.restart()
-	}
-	after(30)
-	for _, in := range m.instances[:2] {
-		f.drain(in.name)
-		f.remove(in.name)
-	}
-	changed.Store(true)
-	if err := g.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	l.close()
-	var calls int64
-	for _, r := range slices.Concat(reports...) {
-		calls += r.Succeeded
-		if r.Scheduled != r.Succeeded {
-			t.Errorf("of %d calls %d were made and %d succeeded; failures: %v", r.Scheduled, r.Offered, r.Succeeded, slices.Collect(maps.Keys(r.Failed)))
+	err := g.Wait()
+	return slices.Concat(reports...), err
+}
+
+// halfLoad sets the rate to half of the highest one at which all calls of a trial succeed,
+// of rates that double. It returns the number of trials of each scenario.
+func (c *callers) halfLoad(ctx context.Context) (trials int) {
+	c.m.t.Helper()
+	var once atomic.Bool
+	once.Store(true)
+	for ; ; c.rate *= 2 {
+		reports, err := c.run(ctx, trials, &once)
+		if err != nil {
+			c.m.t.Fatal(err)
+		}
+		trials++
+		if slices.ContainsFunc(reports, func(r load.Report) bool { return r.Scheduled != r.Succeeded }) {
+			break
 		}
 	}
-	t.Logf("%d calls, %d transactions, %d messages between directors and aggregates", calls, l.over.Load(), l.messages)
-	for _, stray := range l.strayedBut(func(r *record) bool { return r.longer(transition) }) {
-		t.Errorf("a transaction changed aggregates: %s", stray)
+	c.rate /= 4
+	c.m.t.Logf("calls of each scenario: all succeed at %.0f/s; the load is %.0f/s", 2*c.rate, c.rate)
+	return trials
+}
+
+// keepChanging adds and drains aggregates and restarts directors until n more transactions
+// have ended, at least once.
+func (m *ims) keepChanging(ctx context.Context, n int64) (rounds int) {
+	m.t.Helper()
+	after := func(n int64) {
+		until := m.ledger.over.Load() + n
+		eventually(m.t, "more transactions", func() bool { return m.ledger.over.Load() >= until || ctx.Err() != nil })
 	}
-	if l.refused > 0 {
-		t.Errorf("directors refused %d packets", l.refused)
+	for until := m.ledger.over.Load() + n; rounds == 0 || m.ledger.over.Load() < until && ctx.Err() == nil; rounds++ {
+		after(30)
+		for _, ty := range []string{registration, session} {
+			m.fleet.put(entry(m.aggregate(ty), 0))
+		}
+		m.fleet.agree()
+		after(30)
+		for _, d := range m.fleet {
+			d.restart()
+		}
+		after(30)
+		for _, in := range m.instances[:2] {
+			m.fleet.drain(in.name)
+			m.fleet.remove(in.name)
+			in.stop()
+		}
+		m.stopped, m.instances = append(m.stopped, m.instances[:2]...), m.instances[2:]
 	}
-	for _, in := range m.instances {
-		if l.began(in) == 0 {
-			t.Errorf("%s had no transaction", in.name)
+	return rounds
+}
+
+// TestIMSThroughDirectors lets SIPp register, subscribe and call through two directors to
+// aggregates of the reference IMS. Meanwhile aggregates are added and drained, and both
+// directors restart. Every call must succeed, and each transaction must stay on one
+// aggregate. At the length of a proof the load is half of the capacity.
+func TestIMSThroughDirectors(t *testing.T) {
+	requirePrograms(t, "sipp", "tcpdump")
+	transactions, full := proofLength(t)
+	transition := 6 * time.Second
+	if full {
+		transition = 32 * time.Second
+	}
+	m := newIMS(t, transition)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := &callers{m: m, rate: 40}
+	if raced {
+		c.rate = 8
+	}
+	begun := 0
+	if full {
+		begun = c.halfLoad(ctx)
+	}
+	var changed atomic.Bool
+	var reports []load.Report
+	called := make(chan error, 1)
+	go func() {
+		defer cancel()
+		var err error
+		reports, err = c.run(ctx, begun, &changed)
+		called <- err
+	}()
+	rounds := m.keepChanging(ctx, transactions)
+	changed.Store(true)
+	if err := <-called; err != nil {
+		t.Fatal(err)
+	}
+	m.judge(reports, transition, rounds)
+}
+
+// judge fails the test unless every call succeeded, every transaction stayed on one
+// aggregate, and every aggregate had some.
+func (m *ims) judge(reports []load.Report, transition time.Duration, rounds int) {
+	m.t.Helper()
+	m.ledger.close()
+	var calls int64
+	for _, r := range reports {
+		calls += r.Succeeded
+		if r.Scheduled != r.Succeeded {
+			m.t.Errorf("of %d calls %d were made and %d succeeded; failures: %v", r.Scheduled, r.Offered, r.Succeeded, slices.Collect(maps.Keys(r.Failed)))
+		}
+	}
+	m.t.Logf("%d calls, %d transactions, %d messages between directors and aggregates; %d rounds of changes", calls, m.ledger.over.Load(), m.ledger.messages, rounds)
+	for _, stray := range m.ledger.strayedBut(func(r *record) bool { return r.longer(transition) }) {
+		m.t.Errorf("a transaction changed aggregates: %s", stray)
+	}
+	if m.ledger.refused > 0 {
+		m.t.Errorf("directors refused %d packets", m.ledger.refused)
+	}
+	for _, in := range append(m.stopped, m.instances...) {
+		if m.ledger.began(in) == 0 {
+			m.t.Errorf("%s had no transaction", in.name)
 		}
 	}
 }

@@ -14,10 +14,23 @@ import (
 	"vitrine/director/client"
 )
 
-// howMany is the environment variable that sets the length of the proof in motion, with
-// the transition of RFC 3261. It is the number of transactions, half of them through one
-// director and half through two.
+// howMany is the environment variable that sets the length of the proofs in motion, with
+// the transition of RFC 3261. It is the number of transactions.
 const howMany = "VITRINE_PROOF_TRANSACTIONS"
+
+// proofLength returns the value of howMany, and whether it is set.
+func proofLength(t *testing.T) (transactions int64, full bool) {
+	t.Helper()
+	text := os.Getenv(howMany)
+	if text == "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", howMany, err)
+	}
+	return n, true
+}
 
 // A motion is a set of instances and directors under load, and the changes to it.
 type motion struct {
@@ -231,11 +244,7 @@ func TestKamailioThroughDirectors(t *testing.T) {
 	if raced {
 		transactions, transition = 4000, "3s"
 	}
-	if text := os.Getenv(howMany); text != "" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", howMany, err)
-		}
+	if n, full := proofLength(t); full {
 		transactions, transition = (n+1)/2, "32s"
 	}
 	var all count
