@@ -83,10 +83,11 @@ func TestTrusted(t *testing.T) {
 
 func TestTrustedMistakes(t *testing.T) {
 	for more, want := range map[string]string{
-		"trusted: [\"::/0\"]\n":    "anybody could send through the director",
-		"trusted: [0.0.0.0/0]\n":   "anybody could send through the director",
-		"trusted: [127.0.0.1]\n":   `netip.ParsePrefix("127.0.0.1"): no '/'`,
-		"trusted: [10.1.2.3/99]\n": "prefix length out of range",
+		"trusted: [\"::/0\"]\n":                "anybody could send through the director",
+		"trusted: [0.0.0.0/0]\n":               "anybody could send through the director",
+		"trusted: [\"::ffff:10.0.0.0/104\"]\n": "write it as IPv4",
+		"trusted: [127.0.0.1]\n":               `netip.ParsePrefix("127.0.0.1"): no '/'`,
+		"trusted: [10.1.2.3/99]\n":             "prefix length out of range",
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), good+more)
 		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {

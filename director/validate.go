@@ -218,6 +218,7 @@ func (c *validator) regions() {
 		}
 		names[r.Name] = true
 		for j, n := range r.Networks {
+			c.network(n, "regions", index(i), "networks", index(j))
 			if other := networks[n.Masked()]; other != "" {
 				c.bad(n.String(), "region "+other+" has it already", "regions", index(i), "networks", index(j))
 			}
@@ -242,6 +243,7 @@ func (c *validator) trusted() {
 		c.bad("trusted", "no type uses SIP: remove it", "trusted")
 	}
 	for i, n := range c.Trusted {
+		c.network(n, "trusted", index(i))
 		if n.Bits() == 0 {
 			c.bad(n.String(), "anybody could send through the director to any host: list only networks that instances send from", "trusted", index(i))
 		}
@@ -250,9 +252,15 @@ func (c *validator) trusted() {
 
 func (c *validator) peers() {
 	for i, n := range c.GTPC.Peers {
-		if n.Addr().Is4In6() {
-			c.bad(n.String(), "no peer's address is in it: write it as IPv4, such as 10.3.0.0/16", "gtpc", "peers", index(i))
-		}
+		c.network(n, "gtpc", "peers", index(i))
+	}
+}
+
+// network checks that a packet's address may be in n. IPv4 addresses are not in the
+// IPv4-mapped form.
+func (c *validator) network(n netip.Prefix, path ...string) {
+	if n.Addr().Is4In6() {
+		c.bad(n.String(), "no packet's address is in it: write it as IPv4, such as 10.3.0.0/16", path...)
 	}
 }
 
