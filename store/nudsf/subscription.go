@@ -27,8 +27,8 @@ type subscription struct {
 
 // subscriptionMeta is kept as JSON in the engine's meta.
 type subscriptionMeta struct {
-	Modified int64 `json:"modified"`       // Unix seconds
-	Notified bool  `json:"told,omitempty"` // of the expiry
+	Modified int64 `json:"modified"`           // Unix seconds
+	Notified bool  `json:"notified,omitempty"` // of the expiry
 }
 
 // maxSubscription bounds a subscription's body, in bytes.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"vitrine/reference/ims"
 )
 
 // serve answers peers until the listener is closed.
@@ -19,12 +21,9 @@ func (s *Store) serve(ctx context.Context, listener net.Listener) error {
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("accept peers on %s: %w", listener.Addr(), err)
+		conn, err := ims.Accept(ctx, listener)
+		if conn == nil || err != nil {
+			return err
 		}
 		wg.Go(func() {
 			stop := context.AfterFunc(serving, func() { conn.Close() })
