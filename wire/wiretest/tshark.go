@@ -4,6 +4,7 @@ package wiretest
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,9 +28,33 @@ func TCPFields(t testing.TB, port uint16, messages [][]byte, fields ...string) [
 	t.Helper()
 	packets := make([][]byte, len(messages))
 	for i, m := range messages {
-		packets[i] = segment(uint16(20000+i), port, m)
+		packets[i] = segment(endpoint{1, uint16(20000 + i)}, endpoint{2, port}, 1, m)
 	}
 	return compare(t, ipLink, messages, packets, fields)
+}
+
+// A Segment is a part of a TCP connection. It has at most 65,495 octets.
+type Segment struct {
+	FromServer bool
+	Octets     []byte
+}
+
+// Connection is like Fields, for the segments of one TCP connection, which are whole
+// messages of a dissector.
+func Connection(t testing.TB, dissector string, segments []Segment, fields ...string) [][]string {
+	t.Helper()
+	client, server := endpoint{1, 20000}, endpoint{2, 20001}
+	var messages, packets [][]byte
+	next := map[bool]uint32{false: 1, true: 1}
+	for _, s := range segments {
+		from, to := client, server
+		if s.FromServer {
+			from, to = server, client
+		}
+		messages, packets = append(messages, s.Octets), append(packets, segment(from, to, next[s.FromServer], s.Octets))
+		next[s.FromServer] += uint32(len(s.Octets))
+	}
+	return compare(t, ipLink, messages, packets, fields, "-d", fmt.Sprintf("tcp.port==%d,%s", server.port, dissector))
 }
 
 // compare shows packets of a link type, which have one message each, to tshark.
@@ -103,14 +128,21 @@ func capture(link uint32, packets [][]byte) []byte {
 	return b
 }
 
-// segment returns an IPv4 packet with the first TCP segment of a connection,
+// An endpoint is an end of a connection.
+type endpoint struct {
+	host byte // the last octet of its address in 192.0.2.0/24
+	port uint16
+}
+
+// segment returns an IPv4 packet with a TCP segment whose first octet has a number,
 // without checksums, which tshark does not check.
-func segment(from, to uint16, payload []byte) []byte {
+func segment(from, to endpoint, number uint32, payload []byte) []byte {
 	const headers, tcp = 40, 6
 	b := binary.BigEndian.AppendUint16([]byte{0x45, 0}, uint16(headers+len(payload)))
-	b = append(b, 0, 0, 0, 0, 64, tcp, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2)
-	b = binary.BigEndian.AppendUint16(b, from)
-	b = binary.BigEndian.AppendUint16(b, to)
-	b = append(b, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0) // sequence numbers, PSH and ACK, window
+	b = append(b, 0, 0, 0, 0, 64, tcp, 0, 0, 192, 0, 2, from.host, 192, 0, 2, to.host)
+	b = binary.BigEndian.AppendUint16(b, from.port)
+	b = binary.BigEndian.AppendUint16(b, to.port)
+	b = binary.BigEndian.AppendUint32(b, number)
+	b = append(b, 0, 0, 0, 1, 0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0) // acknowledged number, PSH and ACK, window
 	return append(b, payload...)
 }

@@ -1,0 +1,90 @@
+package http2
+
+// huffmanLengths has the number of bits of each octet's code (RFC 7541 appendix B).
+// The codes follow from it: of two codes the shorter one comes first, and of two
+// that are equally long that of the smaller octet. It is never written to.
+var huffmanLengths = [256]uint8{
+	13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
+	6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10,
+	13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6,
+	15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5, 6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28,
+	20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23, 24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24,
+	22, 21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23, 21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23,
+	26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25, 19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27,
+	20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
+}
+
+const (
+	longest   = 30 // bits of a code; the one of 30 ones ends a string, and no string may have it
+	shortBits = 8  // codes of up to so many bits are found by one look-up
+)
+
+// A short is the code that the first bits of a string begin with: of no bits if it
+// is a longer one.
+type short struct{ octet, bits uint8 }
+
+// huffmanCodes are the codes by their length. It is never written to.
+type huffmanCodes struct {
+	short  [1 << shortBits]short
+	first  [longest + 1]uint32 // the first code of a length
+	count  [longest + 1]uint32 // how many codes have it
+	offset [longest + 1]uint32 // where in octets these begin
+	octets [256]byte           // in the order of their codes
+}
+
+var huffman = func() (h huffmanCodes) {
+	code, n := uint32(0), uint32(0)
+	for bits := uint8(1); bits <= longest; bits++ {
+		code <<= 1
+		h.first[bits], h.offset[bits] = code, n
+		for octet, of := range huffmanLengths {
+			if of != bits {
+				continue
+			}
+			h.octets[n] = byte(octet)
+			if bits <= shortBits {
+				free := shortBits - bits
+				for rest := range uint32(1) << free {
+					h.short[code<<free|rest] = short{byte(octet), bits}
+				}
+			}
+			code, n = code+1, n+1
+		}
+		h.count[bits] = n - h.offset[bits]
+	}
+	return h
+}()
+
+// appendHuffman appends a string in its Huffman code (RFC 7541 section 5.2) to dst.
+// It returns false for a code that ends a string, and for padding that is longer
+// than 7 bits or has a zero.
+func appendHuffman(dst, src []byte) ([]byte, bool) {
+	var bits uint64 // the first one is the most significant
+	n := uint8(0)   // how many there are
+	for {
+		for n <= 56 && len(src) > 0 {
+			bits |= uint64(src[0]) << (56 - n)
+			src, n = src[1:], n+8
+		}
+		c := huffman.short[bits>>(64-shortBits)]
+		if c.bits == 0 {
+			c = longCode(bits)
+		}
+		if c.bits > n || c.bits == 0 {
+			break
+		}
+		dst, bits, n = append(dst, c.octet), bits<<c.bits, n-c.bits
+	}
+	return dst, n < 8 && bits>>(64-n) == 1<<n-1
+}
+
+// longCode finds a code that is longer than shortBits: one of no bits for that
+// which ends a string.
+func longCode(bits uint64) short {
+	for length := shortBits + 1; length <= longest; length++ {
+		if i := uint32(bits>>(64-length)) - huffman.first[length]; i < huffman.count[length] {
+			return short{huffman.octets[huffman.offset[length]+i], uint8(length)}
+		}
+	}
+	return short{}
+}

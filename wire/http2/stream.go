@@ -1,0 +1,71 @@
+package http2
+
+// maxStreams bounds the streams of a direction that are remembered. Servers allow
+// 100 to 256 at once (SETTINGS_MAX_CONCURRENT_STREAMS). Of more, those that began
+// first are forgotten.
+const maxStreams = 1 << 10
+
+// A stream is what is known of a message that has begun, but not ended.
+type stream struct {
+	id      uint32 // zero if the place is free
+	gap     uint64 // the number of gaps at its head
+	isWhole bool   // nothing of it is missing, except in later gaps
+}
+
+// streams are the streams of one direction, each in the place that its number
+// tells. Numbers go up, so that a stream takes the place of an older one.
+type streams struct {
+	places []stream // none, or a power of two
+}
+
+func (s *streams) place(id uint32) *stream { return &s.places[int(id>>1)&(len(s.places)-1)] }
+
+// find returns a stream, nil for none.
+func (s *streams) find(id uint32) *stream {
+	if len(s.places) == 0 {
+		return nil
+	}
+	if at := s.place(id); at.id == id {
+		return at
+	}
+	return nil
+}
+
+// open returns a stream that may be new, and reports whether another one is
+// forgotten.
+func (s *streams) open(id uint32) (of *stream, forgot bool) {
+	for len(s.places) == 0 || !s.fits(id) && len(s.places) < maxStreams {
+		old := s.places
+		s.places = make([]stream, max(16, 2*len(old)))
+		for _, of := range old {
+			if of.id != 0 {
+				*s.place(of.id) = of
+			}
+		}
+	}
+	of = s.place(id)
+	forgot = !s.fits(id)
+	if of.id != id {
+		*of = stream{id: id}
+	}
+	return of, forgot
+}
+
+func (s *streams) fits(id uint32) bool {
+	at := s.place(id)
+	return at.id == 0 || at.id == id
+}
+
+// close removes a stream.
+func (s *streams) close(id uint32) {
+	if of := s.find(id); of != nil {
+		*of = stream{}
+	}
+}
+
+// cut says that a part of a stream is missing.
+func (s *streams) cut(id uint32) {
+	if of := s.find(id); of != nil {
+		of.isWhole = false
+	}
+}
