@@ -2,6 +2,7 @@ package http2
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -39,7 +40,12 @@ func (d *Decoder) fragment(data []byte) (n int, e Event, err error) {
 	if b.isOpen {
 		return n, again, nil
 	}
-	if err := d.message(part); err != nil {
+	err = d.message(part)
+	switch {
+	case errors.Is(err, errCopied):
+		d.state = inRest
+		return n, again, nil
+	case err != nil:
 		return 0, More, err
 	}
 	return n, Head, nil

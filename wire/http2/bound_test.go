@@ -54,6 +54,9 @@ func TestHostileStreamsAreBounded(t *testing.T) {
 		"references to a name": func(i int) []byte {
 			return head(typeHeaders, flagEndHeaders, 1, append(append([]byte{0x3f, 0xe1, 0xff, 0x03}, name...), bytes.Repeat([]byte{0xbe}, 9000)...))
 		},
+		"copies of a name": func(int) []byte {
+			return head(typeHeaders, flagEndHeaders, 1, append(append([]byte{0x3f, 0xe1, 0xff, 0x03}, name...), bytes.Repeat([]byte{0x7e, 0}, 5000)...))
+		},
 		"small entries": func(int) []byte {
 			return head(typeHeaders, flagEndHeaders, 1, append([]byte{0x3f, 0xe1, 0xff, 0x03}, bytes.Repeat([]byte{0x40, 0, 0}, 9000)...))
 		},

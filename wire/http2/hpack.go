@@ -14,11 +14,12 @@ type Field struct {
 }
 
 // Bounds of a header block after it is decoded. One octet of a block may stand for
-// a field of thousands of octets. Fields above a bound change the dynamic table,
-// but are not reported.
+// a field of thousands of octets. Fields above the first two bounds change the
+// dynamic table, but are not reported. A block above the third one is given up.
 const (
 	maxFields = 1 << 10   // real heads have less than 100
 	maxText   = 128 << 10 // octets that are decoded or copied: twice defaultHead
+	maxCopied = 1 << 20   // octets, also of names that are copied within the table
 )
 
 // Errors in header blocks, which are wrapped into ErrBlock.
@@ -28,6 +29,7 @@ var (
 	errCode    = errors.New("invalid Huffman code")        // section 5.2
 	errIndex   = errors.New("index without an entry")      // section 2.3.3
 	errUpdate  = errors.New("size update behind a field")  // section 4.2
+	errCopied  = errors.New("text above the bound")
 )
 
 // A blockDecoder decodes the header blocks of one direction (RFC 7541).
@@ -36,8 +38,9 @@ type blockDecoder struct {
 	fields  []Field // of the last block
 	dropped int     // fields of it above the bounds
 
-	rest  []byte // of the block
-	arena []byte // text of fields that is not in the block as it is
+	rest   []byte // of the block
+	arena  []byte // text of fields that is not in the block as it is
+	copied int    // octets of the block so far
 }
 
 func newBlockDecoder() blockDecoder { return blockDecoder{table: newTable()} }
@@ -47,7 +50,7 @@ func (d *blockDecoder) decode(block []byte) error {
 	if d.arena == nil {
 		d.arena = make([]byte, 0, 512)
 	}
-	d.fields, d.arena, d.dropped, d.rest = d.fields[:0], d.arena[:0], 0, block
+	d.fields, d.arena, d.dropped, d.copied, d.rest = d.fields[:0], d.arena[:0], 0, 0, block
 	for isFirst := true; len(d.rest) > 0; {
 		c := d.rest[0]
 		if c&0xe0 == 0x20 {
@@ -65,6 +68,9 @@ func (d *blockDecoder) decode(block []byte) error {
 		if err := d.field(c); err != nil {
 			return err
 		}
+		if d.copied > maxCopied {
+			return errCopied
+		}
 	}
 	return nil
 }
@@ -72,11 +78,12 @@ func (d *blockDecoder) decode(block []byte) error {
 // field reads one field (RFC 7541 sections 6.1 and 6.2), which begins with c.
 func (d *blockDecoder) field(c byte) error {
 	before := len(d.arena)
+	isFull := len(d.fields) == maxFields || before > maxText
 	var f Field
 	var err error
 	switch {
 	case c&0x80 != 0:
-		f.Name, f.Value, err = d.indexed(7, true)
+		f.Name, f.Value, err = d.indexed(7, !isFull, !isFull)
 	case c&0x40 != 0:
 		f, err = d.literal(6)
 		if err == nil {
@@ -89,7 +96,7 @@ func (d *blockDecoder) field(c byte) error {
 	if err != nil {
 		return err
 	}
-	if len(d.fields) == maxFields || len(d.arena) > maxText {
+	if isFull || len(d.arena) > maxText {
 		d.arena = d.arena[:before]
 		d.dropped++
 		return nil
@@ -101,7 +108,7 @@ func (d *blockDecoder) field(c byte) error {
 // literal reads a field with a value of its own, whose name may be that of an entry.
 func (d *blockDecoder) literal(prefix int) (f Field, err error) {
 	if d.rest[0]&(1<<prefix-1) != 0 {
-		f.Name, _, err = d.indexed(prefix, false)
+		f.Name, _, err = d.indexed(prefix, true, false)
 	} else {
 		d.rest = d.rest[1:]
 		f.Name, err = d.text()
@@ -113,10 +120,10 @@ func (d *blockDecoder) literal(prefix int) (f Field, err error) {
 	return f, err
 }
 
-// indexed reads an index and returns the name, and if it is asked for the value,
-// of the entry. Text of the dynamic table is copied, because an entry that this
-// block inserts may move it.
-func (d *blockDecoder) indexed(prefix int, valued bool) (name, value []byte, err error) {
+// indexed reads an index and returns the name and the value of the entry, if they
+// are wanted. Text of the dynamic table is copied, because an entry that this block
+// inserts may move it.
+func (d *blockDecoder) indexed(prefix int, named, valued bool) (name, value []byte, err error) {
 	i, err := d.integer(prefix)
 	if err != nil {
 		return nil, nil, err
@@ -132,7 +139,7 @@ func (d *blockDecoder) indexed(prefix int, valued bool) (name, value []byte, err
 	if !ok {
 		return nil, nil, errIndex
 	}
-	if name != nil {
+	if named && name != nil {
 		name = d.keep(name)
 	}
 	if valued && value != nil {
@@ -144,6 +151,7 @@ func (d *blockDecoder) indexed(prefix int, valued bool) (name, value []byte, err
 func (d *blockDecoder) keep(text []byte) []byte {
 	at := len(d.arena)
 	d.arena = append(d.arena, text...)
+	d.copied += len(text)
 	return d.arena[at:len(d.arena):len(d.arena)]
 }
 

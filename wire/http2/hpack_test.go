@@ -71,6 +71,9 @@ func (p *pairing) decode(t *testing.T, block []byte) bool {
 	if closed := p.theirs.Close(); theirs == nil {
 		theirs = closed
 	}
+	if errors.Is(err, errCopied) {
+		return false
+	}
 	if errors.Is(err, errUpdate) || theirs != nil && strings.Contains(theirs.Error(), "size update MUST") {
 		return false // x/net accepts a late one while the table is empty, and no two of them while it is not
 	}
@@ -84,7 +87,9 @@ func (p *pairing) decode(t *testing.T, block []byte) bool {
 		if p.forget == -1 {
 			p.late.table.forget()
 		}
-		if err := p.late.decode(block); err != nil {
+		if err := p.late.decode(block); errors.Is(err, errCopied) {
+			return false
+		} else if err != nil {
 			t.Fatalf("%x, behind a gap: %v", block, err)
 		}
 		if p.late.dropped == 0 {
@@ -135,9 +140,9 @@ func encoded(random *rand.Rand, count int) (all [][]byte) {
 // TestHeaderBlocks compares what the encoder of x/net makes, which refers to entries
 // of tables of all sizes.
 func TestHeaderBlocks(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		p := newPairing(int(seed))
-		for i, b := range encoded(rand.New(rand.NewPCG(seed, 0)), 400) {
+		for i, b := range encoded(rand.New(rand.NewPCG(seed, 0)), 200) {
 			if !p.decode(t, b) {
 				t.Fatalf("seed %d, block %d is refused", seed, i)
 			}
@@ -258,6 +263,9 @@ func FuzzHeaderBlocks(f *testing.F) {
 		f.Add(all, uint8(seed/2))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, forget uint8) {
+		if len(data) > 1<<12 {
+			return
+		}
 		before := bytes.Clone(data)
 		p := newPairing(int(forget % 16))
 		for rest := data; len(rest) > 0; {
