@@ -3,6 +3,7 @@ package http2
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 	"unsafe"
 )
@@ -131,7 +132,7 @@ func conversation() (b []byte) {
 // begun returns a decoder behind the preface of a client.
 func begun(t testing.TB) *Decoder {
 	d := &Decoder{}
-	octets := append([]byte(clientPreface), head(typeSettings, 0, 0, nil)...)
+	octets := slices.Concat(clientPreface, head(typeSettings, 0, 0, nil))
 	for len(octets) > 0 {
 		n, _, err := d.Next(octets)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	nethttp2 "golang.org/x/net/http2"
-	"golang.org/x/net/http2/h2c"
+	"golang.org/x/net/http2/h2c" //nolint:staticcheck // net/http has no upgrade to h2c
 
 	"vitrine/wire/http1"
 	"vitrine/wire/http2"
@@ -55,7 +55,7 @@ func TestReadsCurl(t *testing.T) {
 			_, _ = io.Copy(io.Discard, r.Body) // net/http resets the stream of a body that is not read
 			_, _ = w.Write([]byte("response"))
 		})
-		server := &http.Server{Handler: h2c.NewHandler(handler, &nethttp2.Server{})}
+		server := &http.Server{Handler: h2c.NewHandler(handler, &nethttp2.Server{})} //nolint:staticcheck // as above
 		served := make(chan error)
 		go func() { served <- server.Serve(recordedListener{l, r}) }()
 		arguments := append(of.options, "--silent", "--show-error", "--noproxy", "*", "--header", "Host: example")

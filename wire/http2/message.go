@@ -132,7 +132,7 @@ var connect = []byte("CONNECT")
 // lacks reports whether a field that every request has, except a path that CONNECT
 // has not, is missing because it is not known.
 func (m *Message) lacks(value []byte, isPath bool) bool {
-	return m.Kind == Request && m.IsPartial() && value == nil && !(isPath && bytes.Equal(m.Method, connect))
+	return m.Kind == Request && m.IsPartial() && value == nil && (!isPath || !bytes.Equal(m.Method, connect))
 }
 
 // parseStatus parses a status of three digits.
