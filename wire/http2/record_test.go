@@ -29,6 +29,8 @@ func (r *recording) add(fromServer bool, octets []byte) {
 
 // direction returns all octets of one direction.
 func (r *recording) direction(fromServer bool) (octets []byte) {
+	r.mu.Lock() // the client may still read the server's farewell
+	defer r.mu.Unlock()
 	for _, p := range r.pieces {
 		if p.FromServer == fromServer {
 			octets = append(octets, p.Octets...)
@@ -40,6 +42,8 @@ func (r *recording) direction(fromServer bool) (octets []byte) {
 // frames returns the frames of the recording, each at the place of its last octet.
 // The preface of the client precedes its first one.
 func (r *recording) frames() (all []wiretest.Segment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	rest := map[bool][]byte{}
 	isFirst := true
 	for _, p := range r.pieces {
@@ -106,7 +110,7 @@ func exchanges() (all []exchange) {
 	return all
 }
 
-// ServeHTTP answers as the path of the exchange says, with a field of many values.
+// serve answers as the path of the exchange says, with a field of many values.
 func serve(all []exchange) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var i int
