@@ -1,0 +1,90 @@
+package capture
+
+import (
+	"testing"
+	"time"
+)
+
+// sighted returns what a Finder says about a packet with some payload.
+func sighted(f *Finder, milliseconds int64, where Where, payload string) Sighting {
+	return f.Find(&Packet{Time: milliseconds * int64(time.Millisecond), Where: where, Payload: []byte(payload)})
+}
+
+// TestFinder checks which packets count as new, as copies and as retransmissions.
+func TestFinder(t *testing.T) {
+	sender, router, receiver := Where{}, Where{Interface: 1}, Where{File: 1}
+	f := NewFinder(50*time.Millisecond, 100)
+	steps := []struct {
+		at      int64 // milliseconds
+		where   Where
+		payload string
+		want    Sighting
+	}{
+		{0, sender, "a", Sighting{Kind: New, First: sender}},
+		{1, router, "a", Sighting{Kind: Copy, First: sender, Delay: time.Millisecond}},
+		{2, sender, "b", Sighting{Kind: New, First: sender}},
+		{5, receiver, "a", Sighting{Kind: Copy, First: sender, Delay: 5 * time.Millisecond}},
+		{6, receiver, "a", Sighting{Kind: Retransmission, First: sender, Delay: 6 * time.Millisecond}},
+		{20, sender, "a", Sighting{Kind: Retransmission, First: sender, Delay: 20 * time.Millisecond}},
+		{21, router, "a", Sighting{Kind: Copy, First: sender, Delay: time.Millisecond}},
+		{53, receiver, "b", Sighting{Kind: New, First: receiver}}, // after the window
+		{69, receiver, "a", Sighting{Kind: Copy, First: sender, Delay: 49 * time.Millisecond}},
+	}
+	for _, s := range steps {
+		if got := sighted(f, s.at, s.where, s.payload); got != s.want {
+			t.Errorf("%q at %d ms: got %+v, want %+v", s.payload, s.at, got, s.want)
+		}
+	}
+}
+
+// TestFinderIgnoresWhatRoutersChange checks which differences make another packet.
+func TestFinderIgnoresWhatRoutersChange(t *testing.T) {
+	frame := framed(udp4(t, "hi"), etherIPv4)
+	edited := func(at int) []byte {
+		b := join(frame)
+		b[at] ^= 0x11
+		return b
+	}
+	tests := []struct {
+		name  string
+		frame []byte
+		want  Kind
+	}{
+		{"MAC address", edited(3), Copy},
+		{"TTL", edited(14 + 8), Copy},
+		{"checksum of IP", edited(14 + 10), Copy},
+		{"VLAN", framed(udp4(t, "hi"), etherVLAN, etherIPv4), Copy},
+		{"tunnel", framed(vxlan(t, frame), etherIPv4), Copy},
+		{"identification", edited(14 + 5), New},
+		{"address", edited(14 + 15), New},
+		{"port", edited(14 + 21), New},
+		{"payload", edited(len(frame) - 1), New},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w, f := NewWalker(Options{}), NewFinder(50*time.Millisecond, 100)
+			w.Walk(Ethernet, 0, Where{}, frame)
+			f.Find(w.Next())
+			w.Walk(Ethernet, 1, Where{File: 1}, test.frame)
+			if got := f.Find(w.Next()).Kind; got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// TestFinderIsBounded checks that a Finder forgets the oldest packets when there are
+// too many, and old ones even if the clock jumps back.
+func TestFinderIsBounded(t *testing.T) {
+	f := NewFinder(time.Second, 10)
+	for i := range 100 {
+		sighted(f, 0, Where{}, string(rune('a'+i)))
+	}
+	if len(f.seen) != 10 || f.order.Len() != 10 || f.GivenUp() != 90 {
+		t.Errorf("%d packets, %d arrivals, %d given up", len(f.seen), f.order.Len(), f.GivenUp())
+	}
+	sighted(f, -5000, Where{}, "x")
+	if len(f.seen) != 1 {
+		t.Errorf("%d packets after the clock jumped back", len(f.seen))
+	}
+}

@@ -1,0 +1,176 @@
+package capture
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"vitrine"
+)
+
+const (
+	readAhead = 256 << 10 // bytes of a file
+	maxWindow = 32 << 20  // bytes that zstd may refer back to; zstd -19 needs 8 MiB
+)
+
+// A file is a capture file, of which one frame at a time is in memory.
+type file struct {
+	name   string
+	index  uint16
+	source io.Closer // nil if the caller closes it
+	zstd   *zstd.Decoder
+	guard  guard
+	frames interface {
+		ZeroCopyReadPacketData() ([]byte, gopacket.CaptureInfo, error)
+	}
+	link LinkType // of all frames of a pcap file
+
+	// The current frame. data is valid until the next one.
+	data  []byte
+	at    int64 // nanoseconds since 1970, corrected
+	read  int64 // the same, as the file has it
+	from  LinkType
+	where Where
+}
+
+// openFile opens a capture file.
+func openFile(name string) (*file, error) {
+	source, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := newFile(name, source)
+	if err != nil {
+		_ = source.Close()
+		return nil, err
+	}
+	f.source = source
+	return f, nil
+}
+
+// newFile reads the header of a capture from in.
+func newFile(name string, in io.Reader) (*file, error) {
+	f := &file{name: name}
+	if err := f.decompress(bufio.NewReaderSize(in, readAhead)); err != nil {
+		return nil, err
+	}
+	magic, err := f.guard.in.Peek(4)
+	switch {
+	case err == io.EOF && len(magic) == 0: //nolint:errorlint // bufio returns io.EOF itself
+		return nil, &vitrine.BadInput{File: name, Found: "the file is empty", Want: "a pcap or pcapng capture"}
+	case err != nil && err != io.EOF: //nolint:errorlint // as above
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	switch {
+	case len(magic) == 4 && binary.LittleEndian.Uint32(magic) == sectionHeader:
+		f.guard.next = f.guard.pcapng
+		f.frames, err = pcapgo.NewNgReader(&f.guard, pcapgo.NgReaderOptions{WantMixedLinkType: true})
+	case len(magic) == 4 && isPcap(binary.LittleEndian.Uint32(magic)):
+		f.guard.next = f.guard.pcap
+		var r *pcapgo.Reader
+		if r, err = pcapgo.NewReader(&f.guard); err == nil {
+			f.link, f.frames = LinkType(r.LinkType()), r
+		}
+	default:
+		return nil, &vitrine.BadInput{File: name, Found: "not a capture", Want: "a pcap or pcapng file, which may be compressed by gzip or zstd"}
+	}
+	if err != nil {
+		return nil, f.damage(err)
+	}
+	return f, nil
+}
+
+// isPcap reports whether the first word of a file is that of pcap: of either byte
+// order, with times in microseconds or nanoseconds.
+func isPcap(magic uint32) bool {
+	return magic == 0xa1b2c3d4 || magic == 0xd4c3b2a1 || magic == 0xa1b23c4d || magic == 0x4d3cb2a1
+}
+
+// decompress makes the guard read in, or what in holds in compressed form.
+func (f *file) decompress(in *bufio.Reader) error {
+	magic, _ := in.Peek(4)
+	var err error
+	var plain io.Reader
+	switch {
+	case len(magic) >= 2 && magic[0] == 0x1f && magic[1] == 0x8b: // RFC 1952
+		plain, err = gzip.NewReader(in)
+	case len(magic) == 4 && binary.LittleEndian.Uint32(magic) == 0xfd2fb528: // RFC 8878
+		f.zstd, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		plain = f.zstd
+	default:
+		f.guard.in = in
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("decompress %s: %w", f.name, err)
+	}
+	f.guard.in = bufio.NewReaderSize(plain, readAhead)
+	return nil
+}
+
+// next reads the next frame. The error is io.EOF at the end of the file.
+func (f *file) next() error {
+	data, info, err := f.frames.ZeroCopyReadPacketData()
+	if err != nil {
+		f.data = nil
+		return f.damage(err)
+	}
+	f.data, f.from, f.where = data, f.link, Where{File: f.index}
+	if f.guard.links != nil {
+		f.from = f.guard.links[info.InterfaceIndex]
+		f.where.Interface = uint16(f.guard.base + info.InterfaceIndex)
+	}
+	if !info.Timestamp.IsZero() { // simple packets have no time: they take the one before
+		f.read = nanoseconds(info.Timestamp)
+	}
+	f.at = f.read
+	return nil
+}
+
+// damage returns io.EOF at the end of the file, and else what is wrong with it.
+func (f *file) damage(err error) error {
+	if f.guard.err != nil {
+		err = f.guard.err // pcapgo may have wrapped or replaced it
+	}
+	if err == io.EOF { //nolint:errorlint // the guard returns io.EOF itself
+		return err
+	}
+	return &Damage{File: f.name, Offset: f.guard.start, What: err}
+}
+
+// nanoseconds returns a time in nanoseconds since 1970. Times outside the years 1678
+// to 2262, which do not fit, become the closest that does.
+func nanoseconds(t time.Time) int64 {
+	const last = (1<<63-1)/1_000_000_000 - 1 // seconds
+	switch seconds := t.Unix(); {
+	case seconds > last:
+		return last * 1_000_000_000
+	case seconds < -last:
+		return -last * 1_000_000_000
+	}
+	return t.UnixNano()
+}
+
+// close releases what the file holds.
+func (f *file) close() error {
+	if f.zstd != nil {
+		f.zstd.Close()
+	}
+	if f.source == nil {
+		return nil
+	}
+	err := f.source.Close()
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}

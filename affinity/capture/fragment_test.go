@@ -1,0 +1,167 @@
+package capture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFragmentsOfIP checks reassembly of datagrams whose fragments arrive in any
+// order, repeated, overlapping or not at all.
+func TestFragmentsOfIP(t *testing.T) {
+	text := strings.Repeat("0123456789abcdef", 20)
+	want := func(version int) []string {
+		ends := map[int]string{4: "192.0.2.1:5060>192.0.2.2:5062", 6: "[2001:db8::1]:5060>[2001:db8::2]:5062"}
+		return []string{fmt.Sprintf("UDP %s %q", ends[version], text)}
+	}
+	for version, all := range map[int][][]byte{4: fragments4(udp4(t, text), 64), 6: fragments6(udp6(t, text), 64)} {
+		reversed := slices.Clone(all)
+		slices.Reverse(reversed)
+		overlapping := slices.Clone(all)
+		if version == 4 {
+			overlapping[1] = fragments4(udp4(t, text), 72)[1] // bytes 72 to 144
+		} else {
+			overlapping[1] = fragments6(udp6(t, text), 72)[1]
+		}
+		changed := slices.Clone(all[0])
+		changed[len(changed)-1] ^= 1
+		tests := []struct {
+			name   string
+			frames [][]byte
+			want   []string
+			counts Reassembly
+		}{
+			{"in order", all, want(version), Reassembly{Fragments: 6, Complete: 1}},
+			{"reversed", reversed, want(version), Reassembly{Fragments: 6, Complete: 1}},
+			{"repeated", slices.Concat(all[:3], all[:3], all[3:]), want(version), Reassembly{Fragments: 9, Complete: 1, Repeated: 3}},
+			{"one is missing", all[1:], nil, Reassembly{Fragments: 5}},
+			{"overlapping", overlapping, nil, Reassembly{Fragments: 6, Overlapped: 1}},
+			{"repeated with other bytes", slices.Concat(all[:1], [][]byte{changed}, all[1:]), nil, Reassembly{Fragments: 7, Overlapped: 1}},
+		}
+		for _, test := range tests {
+			t.Run(fmt.Sprintf("IPv%d %s", version, test.name), func(t *testing.T) {
+				w := NewWalker(Options{})
+				if got := walk(w, Raw, test.frames...); !slices.Equal(got, test.want) {
+					t.Errorf("got %v, want %v", got, test.want)
+				}
+				if got := w.Counts().IP; got != test.counts {
+					t.Errorf("got %+v, want %+v", got, test.counts)
+				}
+			})
+		}
+	}
+}
+
+// TestFragmentsOfEachPlaceAreTheirOwn checks that copies of fragments from two
+// interfaces give two datagrams.
+func TestFragmentsOfEachPlaceAreTheirOwn(t *testing.T) {
+	w := NewWalker(Options{})
+	n := 0
+	for _, f := range fragments4(udp4(t, strings.Repeat("x", 100)), 64) {
+		for place := range uint16(2) {
+			w.Walk(Raw, 0, Where{Interface: place}, f)
+			if p := w.Next(); p != nil {
+				n++
+			}
+		}
+	}
+	if c := w.Counts().IP; n != 2 || c.Overlapped+c.Repeated > 0 {
+		t.Errorf("%d datagrams, %+v", n, c)
+	}
+}
+
+// TestFragmentsWaitWithinBounds checks the limits in time and memory.
+func TestFragmentsWaitWithinBounds(t *testing.T) {
+	first := func(id byte) []byte {
+		f := fragments4(udp4(t, strings.Repeat("x", 3000)), 1400)[0]
+		f[5] = id
+		return f
+	}
+	t.Run("time", func(t *testing.T) {
+		w := NewWalker(Options{FragmentTimeout: 10 * time.Second})
+		all := fragments4(udp4(t, strings.Repeat("x", 100)), 64)
+		w.Walk(Raw, 0, Where{}, all[0])
+		w.Walk(Raw, int64(11*time.Second), Where{}, all[1])
+		if p := w.Next(); p != nil || w.Counts().IP.Expired != 1 {
+			t.Errorf("%+v, %+v", p, w.Counts().IP)
+		}
+	})
+	t.Run("memory", func(t *testing.T) {
+		const limit = 64 << 10
+		w := NewWalker(Options{MaxMemory: 2 * limit})
+		for i := range 200 {
+			w.Walk(Raw, 0, Where{}, first(byte(i)))
+			if w.fragments.memory > limit {
+				t.Fatalf("%d bytes", w.fragments.memory)
+			}
+		}
+		held := 0
+		for e := w.fragments.ends.next; e != &w.fragments.ends; e = e.next {
+			held++
+		}
+		if c := w.Counts().IP; held == 0 || int(c.GivenUp) != 200-held {
+			t.Errorf("%d are held, %+v", held, c)
+		}
+	})
+	t.Run("one datagram is larger than the bound", func(t *testing.T) {
+		w := NewWalker(Options{MaxMemory: 1000})
+		w.Walk(Raw, 0, Where{}, first(1))
+		if c := w.Counts().IP; c.GivenUp != 1 || w.fragments.memory != 0 {
+			t.Errorf("%+v, %d bytes", c, w.fragments.memory)
+		}
+	})
+}
+
+// TestFragmentsOfMessages checks reassembly of SCTP user messages.
+func TestFragmentsOfMessages(t *testing.T) {
+	const first, last, unordered = 2, 1, 4
+	chunk := func(flags byte, tsn uint32, stream, number uint16, payload string) []byte {
+		return sctp4(t, dataChunk(flags, tsn, stream, number, 46, payload))
+	}
+	message := func(text string, stream int, tsn uint32) string {
+		return fmt.Sprintf(`SCTP 192.0.2.1:5060>192.0.2.2:5062 %q stream %d ppid 46 tsn %d`, text, stream, tsn)
+	}
+	begin, middle, end := chunk(first, 0xffffffff, 1, 5, "ab"), chunk(0, 0, 1, 5, "cd"), chunk(last, 1, 1, 5, "e")
+	whole := message("abcde", 1, 0xffffffff)
+	tests := []struct {
+		name   string
+		frames [][]byte
+		want   []string
+	}{
+		{"in order, over the wrap of TSNs", [][]byte{begin, middle, end}, []string{whole}},
+		{"reversed", [][]byte{end, middle, begin}, []string{whole}},
+		{"repeated", [][]byte{begin, begin, middle, middle, end}, []string{whole}},
+		{"in one packet", [][]byte{sctp4(t, dataChunk(first, 8, 1, 5, 46, "ab"), dataChunk(last, 9, 1, 5, 46, "c"))}, []string{message("abc", 1, 8)}},
+		{"the middle is missing", [][]byte{begin, end}, nil},
+		{"the start is missing", [][]byte{middle, end}, nil},
+		{"two streams", [][]byte{begin, chunk(first, 7, 2, 5, "x"), end, chunk(last, 8, 2, 5, "y"), middle}, []string{message("xy", 2, 7), whole}},
+		{"unordered messages of one stream", [][]byte{
+			chunk(first|unordered, 20, 1, 0, "a"), chunk(first|unordered, 22, 1, 0, "c"), chunk(last|unordered, 23, 1, 0, "d"), chunk(last|unordered, 21, 1, 0, "b"),
+		}, []string{message("cd", 1, 22), message("ab", 1, 20)}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := NewWalker(Options{})
+			if got := walk(w, Raw, test.frames...); !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+			if c := w.Counts().Messages; int(c.Complete) != len(test.want) {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+	t.Run("an endless message", func(t *testing.T) {
+		w := NewWalker(Options{})
+		for i := range uint32(3 * maxParts) {
+			w.Walk(Raw, 0, Where{}, chunk(0, i, 1, 5, "ab"))
+			if w.Next() != nil {
+				t.Fatal("a message")
+			}
+		}
+		if c := w.Counts().Messages; c.GivenUp == 0 {
+			t.Errorf("%+v", c)
+		}
+	})
+}

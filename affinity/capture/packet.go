@@ -1,0 +1,105 @@
+// Package capture reads packet captures and gives the messages of their
+// transports: UDP datagrams, TCP segments and SCTP user messages.
+//
+// It reads pcap and pcapng files, also compressed by gzip or zstd, and merges
+// several files by time in one pass. It takes off link layers, VLAN tags, VXLAN
+// and GTP-U, and reassembles the fragments of IP and SCTP. It does not verify
+// checksums: with checksum offload, a sender's capture has wrong ones.
+//
+// Memory is bounded by Options, whatever the files hold. What is given up for that
+// is counted.
+package capture
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// A Packet is one message of a transport: a UDP datagram, a TCP segment or an SCTP
+// user message. One frame can carry several SCTP messages.
+type Packet struct {
+	Time      int64 // nanoseconds since 1970 UTC, after Options.Correct; of the last fragment
+	Where     Where
+	Transport Transport
+	Src, Dst  netip.AddrPort // of the innermost IP header
+	ID        uint16         // identification of the innermost IPv4 header; zero for IPv6
+
+	Payload []byte // valid until the next packet
+	Missing int    // bytes of the payload that the capture cut off after Payload
+
+	Seq, Ack uint32 // TCP
+	Flags    Flags  // TCP
+
+	Tag    uint32 // SCTP: verification tag
+	TSN    uint32 // SCTP: of the message's first fragment
+	PPID   uint32 // SCTP: payload protocol identifier
+	Stream uint16 // SCTP: stream identifier
+}
+
+// Where is the place where a packet was captured.
+type Where struct {
+	File      uint16 // index in the list that Open received
+	Interface uint16 // in the file, in the order of its interface descriptions over all sections
+	Link      uint32 // index of the interface on its host, if the link type is LINUX_SLL2
+}
+
+// A Transport is the protocol number of a transport.
+type Transport uint8
+
+// The transports of packets.
+const (
+	TCP  Transport = 6
+	UDP  Transport = 17
+	SCTP Transport = 132
+)
+
+func (t Transport) String() string {
+	switch t {
+	case TCP:
+		return "TCP"
+	case UDP:
+		return "UDP"
+	case SCTP:
+		return "SCTP"
+	}
+	return fmt.Sprintf("protocol %d", uint8(t))
+}
+
+// Flags are the control bits of a TCP segment (RFC 9293 section 3.1).
+type Flags uint8
+
+// The control bits that matter to reassembly.
+const (
+	FIN Flags = 1
+	SYN Flags = 2
+	RST Flags = 4
+	ACK Flags = 16
+)
+
+// Counts says what was in the captures, and what was given up.
+type Counts struct {
+	Frames uint64 // read from the files
+	Bytes  uint64 // captured bytes of those frames
+
+	UDP, TCP, SCTP uint64 // packets delivered
+
+	Cut          uint64 // packets delivered with bytes missing
+	Malformed    uint64 // frames with a header that contradicts itself or ends too early
+	NotIP        uint64 // frames of other network layers, such as ARP
+	NotTransport uint64 // packets of other transports, such as ICMP
+
+	IP       Reassembly // fragments of IPv4 and IPv6
+	Messages Reassembly // fragments of SCTP user messages
+
+	Unknown map[LinkType]uint64 // frames of link types that cannot be read
+}
+
+// Reassembly counts fragments, and what became of them.
+type Reassembly struct {
+	Fragments  uint64
+	Complete   uint64 // datagrams or messages
+	Repeated   uint64 // fragments that repeat an earlier one
+	Overlapped uint64 // datagrams dropped because two fragments overlap (RFC 5722, RFC 8200 section 4.5)
+	Expired    uint64 // datagrams or messages of which a fragment did not arrive in time
+	GivenUp    uint64 // datagrams or messages dropped for lack of memory, or because they are too large
+}

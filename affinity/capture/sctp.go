@@ -1,0 +1,149 @@
+package capture
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// A messageKey says which fragments may belong to one user message. It has no
+// addresses, because an association may use several.
+type messageKey struct {
+	where          Where
+	ports          uint32
+	tag            uint32
+	stream, number uint16
+	unordered      bool
+}
+
+// maxMessage is the longest user message that is reassembled.
+const maxMessage = 1 << 20
+
+// sctp reads the common header of an SCTP packet (RFC 9260 section 3.1). Next reads
+// the chunks.
+func (w *Walker) sctp(b []byte, missing int) {
+	const header = 12
+	if len(b) < header {
+		w.counts.Malformed++
+		return
+	}
+	w.packet.Tag = binary.BigEndian.Uint32(b[4:])
+	w.endpoints(SCTP, b)
+	w.chunks, w.cut = b[header:], missing > 0
+}
+
+// chunk reads chunks up to one that completes a user message, and reports whether
+// there is one. Only DATA is read: not I-DATA (RFC 8260).
+func (w *Walker) chunk() bool {
+	const header = 4
+	for len(w.chunks) >= header {
+		b := w.chunks
+		length := int(binary.BigEndian.Uint16(b[2:]))
+		if length < header || length > len(b) && !w.cut {
+			w.counts.Malformed++
+			w.chunks = nil
+			return false
+		}
+		w.chunks = b[min(length+padding(length), len(b)):]
+		if b[0] == 0 && w.data(b[:min(length, len(b))], length) {
+			w.ready = true
+			w.counts.SCTP++
+			return true
+		}
+	}
+	w.chunks = nil
+	return false
+}
+
+// data reads a DATA chunk of some length (RFC 9260 section 3.3.1), and reports
+// whether it completes a user message.
+func (w *Walker) data(b []byte, length int) bool {
+	const header, last, first, unordered = 16, 1, 2, 4
+	if length <= header || len(b) < header {
+		w.counts.Malformed++
+		return false
+	}
+	p := &w.packet
+	p.TSN = binary.BigEndian.Uint32(b[4:])
+	p.Stream = binary.BigEndian.Uint16(b[8:])
+	p.PPID = binary.BigEndian.Uint32(b[12:])
+	p.Payload, p.Missing = b[header:], length-len(b)
+	edges := b[1] & (first | last)
+	if edges == first|last {
+		return true
+	}
+	if p.Missing > 0 { // the message will expire
+		w.counts.Cut++
+		return false
+	}
+	key := messageKey{where: p.Where, ports: uint32(p.Src.Port())<<16 | uint32(p.Dst.Port()), tag: p.Tag, stream: p.Stream, unordered: b[1]&unordered != 0}
+	if !key.unordered { // else the number says nothing
+		key.number = binary.BigEndian.Uint16(b[10:])
+	}
+	return w.reassemble(key, edges)
+}
+
+// reassemble adds the packet's payload to the fragments of its stream, and reports
+// whether that completes a message. The packet then has the whole of it. Fragments
+// of a message have consecutive TSNs (RFC 9260 section 6.9).
+func (w *Walker) reassemble(key messageKey, edges uint8) bool {
+	p, counts := &w.packet, &w.counts.Messages
+	counts.Fragments++
+	e := w.messages.entry(key, p.Time)
+	if !e.held() {
+		return false
+	}
+	at := len(e.parts) // of the first part with a later TSN
+	for at > 0 && int32(e.parts[at-1].tsn-p.TSN) > 0 {
+		at--
+	}
+	if at > 0 && e.parts[at-1].tsn == p.TSN {
+		counts.Repeated++
+		return false
+	}
+	from := len(e.octets)
+	to := from + len(p.Payload)
+	if len(e.parts) == maxParts || to > maxMessage {
+		counts.GivenUp++
+		w.messages.remove(e)
+		return false
+	}
+	if w.messages.grow(e, to); !e.held() {
+		return false
+	}
+	e.octets = append(e.octets, p.Payload...)
+	e.parts = slices.Insert(e.parts, at, part{from: from, to: to, tsn: p.TSN, edges: edges})
+	begin, end, whole := e.run(at)
+	if !whole {
+		return false
+	}
+	w.assembled = w.assembled[:0]
+	for _, part := range e.parts[begin:end] {
+		w.assembled = append(w.assembled, e.octets[part.from:part.to]...)
+	}
+	p.TSN, p.Payload = e.parts[begin].tsn, w.assembled
+	counts.Complete++
+	if e.parts = slices.Delete(e.parts, begin, end); len(e.parts) == 0 {
+		w.messages.remove(e)
+	}
+	return true
+}
+
+// run returns the parts of consecutive TSNs around one, from the start to the end of
+// a message, and whether that is all of it.
+func (e *entry[K]) run(at int) (begin, end int, whole bool) {
+	const last, first = 1, 2
+	begin, end = at, at
+	for e.parts[begin].edges != first {
+		if begin == 0 || e.parts[begin-1].tsn != e.parts[begin].tsn-1 {
+			return 0, 0, false
+		}
+		begin--
+	}
+	for e.parts[end].edges != last {
+		if end+1 == len(e.parts) || e.parts[end+1].tsn != e.parts[end].tsn+1 {
+			return 0, 0, false
+		}
+		end++
+	}
+	return begin, end + 1, true
+}

@@ -1,0 +1,133 @@
+package capture
+
+import "time"
+
+// entryOverhead is what an entry takes beside its bytes and parts.
+const entryOverhead = 256
+
+// maxParts is how many fragments may wait in one entry.
+const maxParts = 1024
+
+// A table holds fragments that wait for others, in entries from the oldest to the
+// newest. It drops entries that are too old, and the oldest ones when its memory is
+// used up.
+type table[K comparable] struct {
+	entries map[K]*entry[K]
+	ends    entry[K] // of the list: ends.next is the oldest, ends.prev the newest
+	free    []*entry[K]
+	spent   []*entry[K] // removed, but a packet may still point into them
+	memory  int         // bytes of the entries
+	limit   int
+	timeout int64
+	counts  *Reassembly
+}
+
+// An entry holds the fragments of one datagram, or of messages of one stream.
+type entry[K comparable] struct {
+	key        K
+	since      int64 // time of the first fragment
+	octets     []byte
+	parts      []part
+	memory     int
+	total      int   // length of the datagram; negative while unknown
+	protocol   uint8 // of the datagram
+	overlapped bool  // what arrives is dropped
+	next, prev *entry[K]
+}
+
+// A part is a run of bytes in an entry.
+type part struct {
+	from, to int    // in octets
+	tsn      uint32 // SCTP
+	edges    uint8  // SCTP: whether it begins or ends a message
+}
+
+func (t *table[K]) init(limit int, timeout time.Duration, counts *Reassembly) {
+	t.entries = map[K]*entry[K]{}
+	t.ends.next, t.ends.prev = &t.ends, &t.ends
+	t.limit, t.timeout, t.counts = limit, int64(timeout), counts
+}
+
+// entry returns the entry of a key. It makes one if there is none.
+func (t *table[K]) entry(key K, now int64) *entry[K] {
+	// A clock that jumps back must not keep entries for ever.
+	for old := t.ends.next; old != &t.ends && (now-old.since > t.timeout || old.since-now > t.timeout); old = t.ends.next {
+		if !old.overlapped {
+			t.counts.Expired++
+		}
+		t.remove(old)
+	}
+	if e := t.entries[key]; e != nil {
+		return e
+	}
+	var e *entry[K]
+	if n := len(t.free); n > 0 {
+		e, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		e = &entry[K]{}
+	}
+	e.key, e.since, e.total, e.overlapped = key, now, -1, false
+	e.octets, e.parts = e.octets[:0], e.parts[:0]
+	e.next, e.prev = &t.ends, t.ends.prev
+	e.next.prev, e.prev.next = e, e
+	t.entries[key] = e
+	t.charge(e)
+	return e
+}
+
+// grow makes room for n bytes in an entry.
+func (t *table[K]) grow(e *entry[K], n int) {
+	if cap(e.octets) < n {
+		octets := make([]byte, len(e.octets), max(n, 2*cap(e.octets), 2048))
+		copy(octets, e.octets)
+		e.octets = octets
+	}
+	t.charge(e)
+}
+
+// charge accounts for the memory of an entry, and drops the oldest others if all
+// together take too much. It drops the entry itself if it alone takes too much.
+func (t *table[K]) charge(e *entry[K]) {
+	memory := cap(e.octets) + entryOverhead
+	t.memory += memory - e.memory
+	e.memory = memory
+	for t.memory > t.limit {
+		old := t.ends.next
+		if old == e && e.next != &t.ends {
+			old = e.next
+		}
+		if !old.overlapped {
+			t.counts.GivenUp++
+		}
+		t.remove(old)
+		if old == e {
+			return
+		}
+	}
+}
+
+// held reports whether an entry is in the table.
+func (e *entry[K]) held() bool { return e.next != nil }
+
+// remove takes an entry out of the table. Its bytes stay as they are up to recycle.
+func (t *table[K]) remove(e *entry[K]) {
+	delete(t.entries, e.key)
+	e.next.prev, e.prev.next = e.prev, e.next
+	e.next, e.prev = nil, nil
+	t.memory -= e.memory
+	e.memory = 0
+	t.spent = append(t.spent, e)
+}
+
+// recycle lets removed entries be used again. It keeps few, because they count
+// nowhere.
+func (t *table[K]) recycle() {
+	for i, e := range t.spent {
+		const keep, largest = 16, 64 << 10
+		if len(t.free) < keep && cap(e.octets) <= largest {
+			t.free = append(t.free, e)
+		}
+		t.spent[i] = nil
+	}
+	t.spent = t.spent[:0]
+}

@@ -1,0 +1,152 @@
+package capture
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+)
+
+// maxTunnels is how deep packets may be inside others.
+const maxTunnels = 8
+
+// A Walker takes frames apart. The zero value is not valid: use NewWalker.
+type Walker struct {
+	counts Counts
+	packet Packet
+	ready  bool // packet has to be returned
+
+	src, dst  netip.Addr // of the innermost IP header up to now
+	tunnels   int        // around it
+	fragments table[datagramKey]
+
+	// The rest of an SCTP packet.
+	chunks    []byte
+	cut       bool // the packet's end is missing
+	messages  table[messageKey]
+	assembled []byte
+}
+
+// NewWalker returns a Walker.
+func NewWalker(o Options) *Walker {
+	w := &Walker{}
+	w.init(o)
+	return w
+}
+
+func (w *Walker) init(o Options) {
+	if o.MaxMemory == 0 {
+		o.MaxMemory = 64 << 20
+	}
+	if o.FragmentTimeout == 0 {
+		o.FragmentTimeout = 30 * time.Second
+	}
+	w.counts.Unknown = map[LinkType]uint64{}
+	w.fragments.init(o.MaxMemory/2, o.FragmentTimeout, &w.counts.IP)
+	w.messages.init(o.MaxMemory/2, o.FragmentTimeout, &w.counts.Messages)
+}
+
+// Walk starts on a frame. Next returns its packets.
+func (w *Walker) Walk(link LinkType, at int64, where Where, frame []byte) {
+	w.ready, w.chunks, w.tunnels = false, nil, 0
+	w.fragments.recycle()
+	w.messages.recycle()
+	w.packet = Packet{Time: at, Where: where}
+	w.counts.Frames++
+	w.counts.Bytes += uint64(len(frame))
+	w.link(link, frame)
+}
+
+// Next returns the next packet of the frame, or nil. The packet is valid until the
+// next call of Next or Walk.
+func (w *Walker) Next() *Packet {
+	if !w.ready && !w.chunk() {
+		return nil
+	}
+	w.ready = false
+	if w.packet.Missing > 0 {
+		w.counts.Cut++
+	}
+	return &w.packet
+}
+
+// Counts returns the counts up to now. The caller must not change them.
+func (w *Walker) Counts() *Counts { return &w.counts }
+
+// transport takes a transport's packet apart. missing is the number of bytes of it
+// that the capture cut off.
+func (w *Walker) transport(protocol uint8, b []byte, missing int) {
+	switch Transport(protocol) {
+	case UDP:
+		w.udp(b, missing)
+	case TCP:
+		w.tcp(b, missing)
+	case SCTP:
+		w.sctp(b, missing)
+	default:
+		w.counts.NotTransport++
+	}
+}
+
+// udp takes a UDP datagram apart (RFC 768), and the packet inside it if it is a
+// tunnel's.
+func (w *Walker) udp(b []byte, missing int) {
+	const header = 8
+	if len(b) < header {
+		w.counts.Malformed++
+		return
+	}
+	// Zero is a jumbogram (RFC 2675), or a packet that the network card divides.
+	length := int(binary.BigEndian.Uint16(b[4:]))
+	if length == 0 || length > len(b)+missing {
+		length = len(b) + missing
+	}
+	if length < header {
+		w.counts.Malformed++
+		return
+	}
+	payload := b[header:min(length, len(b))]
+	if w.tunnel(binary.BigEndian.Uint16(b[2:]), payload) {
+		return
+	}
+	w.counts.UDP++
+	w.deliver(UDP, b, payload, length-header-len(payload))
+}
+
+// tcp takes a TCP segment apart (RFC 9293 section 3.1).
+func (w *Walker) tcp(b []byte, missing int) {
+	const header = 20
+	if len(b) < header {
+		w.counts.Malformed++
+		return
+	}
+	length := int(b[12]>>4) * 4
+	if length < header || length > len(b)+missing {
+		w.counts.Malformed++
+		return
+	}
+	if length > len(b) { // in the options
+		missing -= length - len(b)
+		length = len(b)
+	}
+	w.packet.Seq = binary.BigEndian.Uint32(b[4:])
+	w.packet.Ack = binary.BigEndian.Uint32(b[8:])
+	w.packet.Flags = Flags(b[13])
+	w.counts.TCP++
+	w.deliver(TCP, b, b[length:], missing)
+}
+
+// deliver makes the packet ready for Next. b begins with the ports.
+func (w *Walker) deliver(t Transport, b, payload []byte, missing int) {
+	w.endpoints(t, b)
+	w.packet.Payload, w.packet.Missing = payload, missing
+	w.ready = true
+}
+
+// endpoints sets the transport and the endpoints of the packet. b begins with the
+// ports.
+func (w *Walker) endpoints(t Transport, b []byte) {
+	p := &w.packet
+	p.Transport = t
+	p.Src = netip.AddrPortFrom(w.src, binary.BigEndian.Uint16(b))
+	p.Dst = netip.AddrPortFrom(w.dst, binary.BigEndian.Uint16(b[2:]))
+}

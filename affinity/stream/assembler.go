@@ -1,0 +1,286 @@
+package stream
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"vitrine/affinity/capture"
+)
+
+// An Assembler reassembles the connections of the segments that it receives.
+type Assembler struct {
+	handler Handler
+	options Options
+	counts  Counts
+
+	connections map[key]*connection
+	open        list // from the one whose last segment is the oldest
+	ended       list // from the one that ended first
+	waiting     Half // list of halves: waiting.succ waits longest
+	memory      int  // bytes of connections and chunks
+	free        []*connection
+	chunks      pool
+}
+
+// NewAssembler returns an Assembler that hands the streams to h.
+func NewAssembler(h Handler, o Options) *Assembler {
+	a := &Assembler{handler: h, options: o.withDefaults(), connections: map[key]*connection{}}
+	a.open.init()
+	a.ended.init()
+	a.waiting.prev, a.waiting.succ = &a.waiting, &a.waiting
+	return a
+}
+
+// Counts returns the counts up to now. The caller must not change them.
+func (a *Assembler) Counts() *Counts { return &a.counts }
+
+// Add adds a TCP segment. Segments arrive in the order of the capture. Copies of a
+// segment do no harm.
+func (a *Assembler) Add(p *capture.Packet) {
+	a.counts.Segments++
+	a.expire(p.Time)
+	h := a.find(p)
+	if h == nil {
+		return
+	}
+	c := h.connection
+	c.at = p.Time
+	if !c.ended {
+		a.open.touch(c)
+	}
+	seq, n := p.Seq, len(p.Payload)+p.Missing
+	if p.Flags&capture.SYN != 0 {
+		seq++ // SYN takes a sequence number
+		a.begin(h, seq)
+		if p.Flags&capture.ACK != 0 {
+			a.begin(h.Peer, p.Ack) // the SYN that it answers may be missing
+		}
+	}
+	if n > 0 {
+		a.data(h, seq, p)
+	}
+	if p.Flags&capture.FIN != 0 {
+		a.finish(h, seq+uint32(n), p.Time)
+	}
+	if p.Flags&capture.RST != 0 {
+		a.end(c, p.Time, Reset)
+	}
+}
+
+// Flush ends all connections. The captures are over.
+func (a *Assembler) Flush() {
+	for c := a.open.first(); c != nil; c = a.open.first() {
+		a.remove(c, c.at, Flushed)
+	}
+	for c := a.ended.first(); c != nil; c = a.ended.first() {
+		a.remove(c, c.at, Flushed)
+	}
+}
+
+// find returns the half that a segment belongs to. It makes a connection for a SYN
+// and for data, and returns nil if there is none.
+func (a *Assembler) find(p *capture.Packet) *Half {
+	k, side := keyOf(p)
+	c := a.connections[k]
+	if c != nil && p.Flags&capture.SYN != 0 && c.halves[side].renewed(p) {
+		a.remove(c, p.Time, Reused)
+		c = nil
+	}
+	if c == nil {
+		if p.Flags&capture.RST != 0 || p.Flags&capture.SYN == 0 && len(p.Payload)+p.Missing == 0 {
+			return nil
+		}
+		c = a.connect(k, side, p)
+	}
+	return &c.halves[side]
+}
+
+// renewed reports whether a SYN of the half begins a new connection.
+func (h *Half) renewed(p *capture.Packet) bool {
+	if h.started {
+		return p.Seq+1 != h.start
+	}
+	// Data or a SYN of the peer that this SYN does not answer are of an older
+	// connection.
+	return h.connection.ended || h.Peer.started && p.Flags&capture.ACK == 0
+}
+
+// connect makes the connection of a segment.
+func (a *Assembler) connect(k key, side int, p *capture.Packet) *connection {
+	for a.memory+connectionSize > a.options.MaxMemory && a.giveUp(nil) {
+	}
+	var c *connection
+	if n := len(a.free); n > 0 {
+		c, a.free = a.free[n-1], a.free[:n-1]
+	} else {
+		c = &connection{}
+	}
+	*c = connection{key: k, at: p.Time}
+	for i := range c.halves {
+		c.halves[i].connection, c.halves[i].Peer = c, &c.halves[1-i]
+	}
+	h := &c.halves[side]
+	h.Src, h.Dst = p.Src, p.Dst
+	h.Peer.Src, h.Peer.Dst = p.Dst, p.Src
+	a.connections[k] = c
+	a.open.push(c)
+	a.memory += connectionSize
+	a.counts.Connections++
+	return c
+}
+
+// begin notes the sequence number of a half's first byte.
+func (a *Assembler) begin(h *Half, seq uint32) {
+	if !h.started && !h.ended {
+		h.started, h.start, h.next = true, seq, seq
+	}
+}
+
+// expire reports the gaps of halves that waited too long, and ends connections that
+// are idle. A clock that jumps back must not keep anything for ever.
+func (a *Assembler) expire(now int64) {
+	for h := a.waiting.succ; h != &a.waiting && apart(now, h.since) > int64(a.options.GapTimeout); h = a.waiting.succ {
+		a.skip(h, now, &a.counts.Lost.Timeout)
+	}
+	for c := a.open.first(); c != nil && apart(now, c.at) > int64(a.options.Idle); c = a.open.first() {
+		a.remove(c, c.at, Idle)
+	}
+	for c := a.ended.first(); c != nil && apart(now, c.since) > int64(a.options.Linger); c = a.ended.first() {
+		a.remove(c, c.at, Idle)
+	}
+}
+
+// apart returns the distance between two times.
+func apart(a, b int64) int64 { return max(a-b, b-a) }
+
+// giveUp makes room: by reporting the gap of the half that waits longest, or else by
+// ending the connection whose last segment is the oldest. It reports false if there
+// is nothing to give up but the connection keep.
+func (a *Assembler) giveUp(keep *connection) bool {
+	if h := a.waiting.succ; h != &a.waiting {
+		a.skip(h, h.connection.at, &a.counts.Lost.Memory)
+		return true
+	}
+	c := a.ended.first()
+	if c == nil {
+		c = a.open.first()
+	}
+	if c == nil || c == keep {
+		return false
+	}
+	if !c.ended {
+		a.counts.Evicted++
+	}
+	a.remove(c, c.at, Evicted)
+	return true
+}
+
+// end ends both directions of a connection. The connection lingers.
+func (a *Assembler) end(c *connection, at int64, why Reason) {
+	for i := range c.halves {
+		a.drainAll(&c.halves[i], at, why)
+	}
+}
+
+// remove ends a connection and forgets it.
+func (a *Assembler) remove(c *connection, at int64, why Reason) {
+	a.end(c, at, why)
+	c.list.unlink(c)
+	delete(a.connections, c.key)
+	a.memory -= connectionSize
+	const keep = 1024
+	if len(a.free) < keep {
+		for i := range c.halves {
+			c.halves[i].State = nil
+		}
+		a.free = append(a.free, c)
+	}
+}
+
+// drainAll delivers what a half holds, reports what is missing, and ends it.
+func (a *Assembler) drainAll(h *Half, at int64, why Reason) {
+	if h.ended {
+		return
+	}
+	for h.waiting {
+		a.skip(h, at, &a.counts.Lost.End)
+	}
+	if !h.ended { // a FIN may have ended it
+		a.close(h, at, why)
+	}
+}
+
+// close ends one direction, and its connection with the second one.
+func (a *Assembler) close(h *Half, at int64, why Reason) {
+	c := h.connection
+	h.ended = true
+	if h.started {
+		a.handler.End(h, at, why)
+	}
+	if h.Peer.ended && !c.ended {
+		c.ended, c.since = true, at
+		a.open.unlink(c)
+		a.ended.push(c)
+	}
+}
+
+// A connection is in the list of open ones or of ended ones.
+type connection struct {
+	key        key
+	halves     [2]Half
+	at         int64 // time of the last segment
+	ended      bool
+	since      int64 // it ended
+	held       int   // bytes of chunks
+	list       *list
+	prev, next *connection
+}
+
+// connectionSize is the memory of a connection and its entry in the map.
+const connectionSize = int(unsafe.Sizeof(connection{})+unsafe.Sizeof(key{})) + 32
+
+// A key has the addresses and ports of a connection, those of the lesser endpoint
+// first.
+type key [36]byte
+
+// keyOf returns the key of a segment's connection and which side sent it.
+func keyOf(p *capture.Packet) (k key, side int) {
+	const address, port, half = 16, 16, 18
+	src, dst := p.Src, p.Dst
+	if dst.Compare(src) < 0 {
+		src, dst, side = dst, src, 1
+	}
+	a, b := src.Addr().As16(), dst.Addr().As16()
+	copy(k[:address], a[:])
+	binary.BigEndian.PutUint16(k[port:], src.Port())
+	copy(k[half:], b[:])
+	binary.BigEndian.PutUint16(k[half+port:], dst.Port())
+	return k, side
+}
+
+// A list holds connections in the order in which they joined it.
+type list struct{ head connection }
+
+func (l *list) init() { l.head.prev, l.head.next = &l.head, &l.head }
+
+func (l *list) first() *connection {
+	if l.head.next == &l.head {
+		return nil
+	}
+	return l.head.next
+}
+
+func (l *list) push(c *connection) {
+	c.list, c.next, c.prev = l, &l.head, l.head.prev
+	c.prev.next, c.next.prev = c, c
+}
+
+func (l *list) unlink(c *connection) { c.prev.next, c.next.prev = c.next, c.prev }
+
+// touch makes c the last.
+func (l *list) touch(c *connection) {
+	if l.head.prev != c {
+		l.unlink(c)
+		l.push(c)
+	}
+}

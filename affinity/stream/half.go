@@ -1,0 +1,216 @@
+package stream
+
+import "vitrine/affinity/capture"
+
+// data delivers the bytes of a segment, or holds them if others before them are
+// missing.
+func (a *Assembler) data(h *Half, seq uint32, p *capture.Packet) {
+	b, missing := p.Payload, p.Missing
+	if h.ended {
+		a.counts.Late += uint64(len(b))
+		return
+	}
+	if !h.started {
+		h.started, h.Midway, h.start, h.next = true, true, seq, seq
+	}
+	for {
+		if old := int(int32(h.next - seq)); old > 0 {
+			old = min(old, len(b)+missing)
+			repeated := min(old, len(b))
+			a.counts.Repeated += uint64(repeated)
+			b, missing, seq = b[repeated:], missing-(old-repeated), seq+uint32(old)
+		}
+		if len(b)+missing == 0 {
+			return
+		}
+		if seq == h.next {
+			a.deliver(h, p.Time, b)
+			a.drain(h, p.Time)
+			a.cut(h, p.Time, seq+uint32(len(b)+missing))
+			return
+		}
+		if len(b) == 0 || a.hold(h, seq, p.Time, b) {
+			return
+		}
+		// The half has no early bytes, or gave some up. What is missing may be less now.
+		if h.ended {
+			a.counts.Late += uint64(len(b))
+			return
+		}
+		if h.early == nil && int32(seq-h.next) > 0 {
+			a.gap(h, p.Time, int(seq-h.next), &a.counts.Lost.Memory)
+		}
+	}
+}
+
+// deliver hands on the next bytes.
+func (a *Assembler) deliver(h *Half, at int64, b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	h.next += uint32(len(b))
+	a.counts.Bytes += uint64(len(b))
+	a.handler.Data(h, at, b)
+}
+
+// cut reports bytes up to a sequence number as lost, except those that are held,
+// because the capture cut them off.
+func (a *Assembler) cut(h *Half, at int64, end uint32) {
+	for !h.ended && int32(end-h.next) > 0 {
+		to := end
+		if h.early != nil && int32(to-h.early.seq) > 0 {
+			to = h.early.seq
+		}
+		a.gap(h, at, int(to-h.next), &a.counts.Lost.Cut)
+		a.drain(h, at)
+	}
+}
+
+// gap reports the next n bytes as lost.
+func (a *Assembler) gap(h *Half, at int64, n int, cause *uint64) {
+	h.next += uint32(n)
+	*cause += uint64(n)
+	a.handler.Gap(h, at, n)
+}
+
+// skip reports the bytes that a half waits for as lost, and delivers what follows.
+func (a *Assembler) skip(h *Half, at int64, cause *uint64) {
+	to := h.fin
+	if h.early != nil && !(h.finished && int32(h.early.seq-h.fin) >= 0) {
+		to = h.early.seq
+	}
+	a.gap(h, at, int(to-h.next), cause)
+	a.drain(h, at)
+}
+
+// drain delivers held bytes that are next, and ends the half after its last byte.
+func (a *Assembler) drain(h *Half, at int64) {
+	for c := h.early; c != nil && int32(c.seq-h.next) <= 0; c = h.early {
+		h.early = c.next
+		if h.early == nil {
+			h.last = nil
+		}
+		old := min(int(h.next-c.seq), len(c.octets))
+		a.counts.Repeated += uint64(old)
+		a.deliver(h, c.at, c.octets[old:])
+		a.release(h.connection, c)
+	}
+	h.stop()
+	if h.finished && int32(h.fin-h.next) <= 0 {
+		for h.early != nil { // after the end
+			c := h.early
+			h.early = c.next
+			a.counts.Late += uint64(len(c.octets))
+			a.release(h.connection, c)
+		}
+		h.last = nil
+		a.close(h, at, Finished)
+		return
+	}
+	if h.early != nil || h.finished {
+		a.wait(h, at)
+	}
+}
+
+// finish notes that a half ends before a sequence number.
+func (a *Assembler) finish(h *Half, fin uint32, at int64) {
+	if h.ended || h.finished {
+		return
+	}
+	if !h.started {
+		h.started, h.Midway, h.start, h.next = true, true, fin, fin
+	}
+	if int32(fin-h.next) < 0 { // of an older connection, or wrong
+		return
+	}
+	h.finished, h.fin = true, fin
+	a.drain(h, at)
+}
+
+// hold keeps bytes that are early. It reports false if there is no room, after
+// having given up what the connection held.
+func (a *Assembler) hold(h *Half, seq uint32, at int64, b []byte) bool {
+	c := h.connection
+	cost := chunkSize(len(b))
+	for c.held+cost > a.options.MaxConnection {
+		switch {
+		case h.early != nil:
+			a.skip(h, at, &a.counts.Lost.Connection)
+			return false
+		case h.Peer.early != nil:
+			a.skip(h.Peer, at, &a.counts.Lost.Connection)
+		default:
+			return false
+		}
+	}
+	for a.memory+cost > a.options.MaxMemory {
+		early := h.early
+		if !a.giveUp(c) {
+			return false
+		}
+		if h.early != early || h.ended {
+			return false
+		}
+	}
+	a.insert(h, seq, at, b)
+	if !h.waiting {
+		a.wait(h, at)
+	}
+	return true
+}
+
+// insert puts those of the bytes that are not held yet among those that are.
+func (a *Assembler) insert(h *Half, seq uint32, at int64, b []byte) {
+	before := h.last // the last chunk that begins at or before seq
+	for before != nil && int32(before.seq-seq) > 0 {
+		before = before.prev
+	}
+	a.counts.Early += uint64(len(b))
+	for len(b) > 0 {
+		next := h.early
+		if before != nil {
+			next = before.next
+			if covered := int(int32(before.seq + uint32(len(before.octets)) - seq)); covered > 0 {
+				covered = min(covered, len(b))
+				a.counts.Repeated += uint64(covered)
+				b, seq = b[covered:], seq+uint32(covered)
+			}
+		}
+		free := len(b)
+		if next != nil {
+			free = min(free, int(next.seq-seq))
+		}
+		if free > 0 {
+			c := a.keep(h.connection, seq, at, b[:free])
+			c.prev, c.next = before, next
+			if before == nil {
+				h.early = c
+			} else {
+				before.next = c
+			}
+			if next == nil {
+				h.last = c
+			} else {
+				next.prev = c
+			}
+			b, seq = b[free:], seq+uint32(free)
+		}
+		before = next
+	}
+}
+
+// wait puts a half last into the list of those that wait.
+func (a *Assembler) wait(h *Half, at int64) {
+	h.stop()
+	h.waiting, h.since = true, at
+	h.succ, h.prev = &a.waiting, a.waiting.prev
+	h.prev.succ, h.succ.prev = h, h
+}
+
+// stop takes a half out of the list of those that wait.
+func (h *Half) stop() {
+	if h.waiting {
+		h.waiting = false
+		h.prev.succ, h.succ.prev = h.succ, h.prev
+	}
+}

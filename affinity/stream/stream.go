@@ -1,0 +1,146 @@
+// Package stream reassembles the byte streams of TCP connections from captured
+// segments, which may be lost, repeated, in another order, or begin in the middle of
+// a connection.
+//
+// It hands on bytes in order, without copying those that arrive in order. It holds
+// those that arrive early, within bounds. If the bytes before them do not arrive in
+// time, or a bound is hit, it reports how many are lost and goes on after them; the
+// decoder above has to find the start of a message again.
+package stream
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// A Handler receives the streams. Its methods must not call the Assembler.
+type Handler interface {
+	// Data receives the next bytes of a direction. at is the time of the segment that
+	// carried them, in nanoseconds since 1970; it may be earlier than that of another
+	// call before. b is valid until Data returns.
+	Data(h *Half, at int64, b []byte)
+	// Gap says that the next n bytes of a direction are lost. n may be wrong by a
+	// multiple of 2^32.
+	Gap(h *Half, at int64, n int)
+	// End says that nothing follows in a direction. It is called once for each
+	// direction that Data, Gap or a SYN began. After the second End of a connection,
+	// its halves are used for others.
+	End(h *Half, at int64, why Reason)
+}
+
+// A Half is one direction of a connection.
+type Half struct {
+	Src, Dst netip.AddrPort
+	Peer     *Half // the other direction
+	Midway   bool  // its start is not in the capture
+	State    any   // for the Handler. It is nil at first.
+
+	connection *connection
+	started    bool   // start and next are known
+	ended      bool   // End was called
+	finished   bool   // fin is known
+	start      uint32 // sequence number of the first byte
+	next       uint32 // sequence number of the byte that Data or Gap begins with next
+	fin        uint32 // sequence number after the last byte
+	early      *chunk // bytes after next, in order and disjoint
+	last       *chunk // of early
+
+	// The list of halves that wait for bytes, from the one that waits longest.
+	waiting    bool
+	since      int64
+	prev, succ *Half
+}
+
+// A Reason says why a direction ended.
+type Reason uint8
+
+// Reasons of an end.
+const (
+	Finished Reason = iota // FIN, after all bytes
+	Reset                  // RST of either side
+	Reused                 // another connection has the same ports
+	Idle                   // no segment for Options.Idle
+	Evicted                // Options.MaxMemory is used up
+	Flushed                // the captures ended
+)
+
+func (r Reason) String() string {
+	switch r {
+	case Finished:
+		return "finished"
+	case Reset:
+		return "reset"
+	case Reused:
+		return "reused"
+	case Idle:
+		return "idle"
+	case Evicted:
+		return "evicted"
+	case Flushed:
+		return "flushed"
+	}
+	return fmt.Sprintf("reason %d", uint8(r))
+}
+
+// Options configure an Assembler. The zero value has the defaults. Times are those of
+// the capture.
+type Options struct {
+	// MaxMemory is how many bytes early segments and connections may take. Zero means
+	// 256 MiB.
+	MaxMemory int
+	// MaxConnection is how many bytes the early segments of one connection may take.
+	// Zero means 4 MiB.
+	MaxConnection int
+	// GapTimeout is how long early bytes wait for those before them. Zero means 3 s.
+	GapTimeout time.Duration
+	// Idle is how long a connection without a segment is kept. Zero means 15 min.
+	Idle time.Duration
+	// Linger is how long an ended connection is kept, so that its late segments do not
+	// begin a new one. Zero means 10 s.
+	Linger time.Duration
+}
+
+// withDefaults returns the options with defaults in place of zeros.
+func (o Options) withDefaults() Options {
+	if o.MaxMemory == 0 {
+		o.MaxMemory = 256 << 20
+	}
+	if o.MaxConnection == 0 {
+		o.MaxConnection = 4 << 20
+	}
+	if o.GapTimeout == 0 {
+		o.GapTimeout = 3 * time.Second
+	}
+	if o.Idle == 0 {
+		o.Idle = 15 * time.Minute
+	}
+	if o.Linger == 0 {
+		o.Linger = 10 * time.Second
+	}
+	return o
+}
+
+// Counts says what was delivered, and what was not.
+type Counts struct {
+	Segments    uint64
+	Connections uint64
+
+	Bytes    uint64 // delivered
+	Early    uint64 // bytes of segments that were held because others before them were missing
+	Repeated uint64 // bytes that had been delivered or held before
+	Late     uint64 // bytes after the end of their direction
+
+	Lost Lost
+
+	Evicted uint64 // connections ended because memory was used up
+}
+
+// Lost counts bytes that Gap reported, by the cause.
+type Lost struct {
+	Timeout    uint64 // they did not arrive in time
+	Connection uint64 // the connection held as much as it may
+	Memory     uint64 // all connections together held as much as they may
+	Cut        uint64 // the capture cut them off
+	End        uint64 // the connection or the capture ended
+}
