@@ -51,10 +51,10 @@ func (a *Assembler) Add(p *capture.Packet) {
 	seq, n := p.Seq, len(p.Payload)+p.Missing
 	if p.Flags&capture.SYN != 0 {
 		seq++ // SYN takes a sequence number
-		a.begin(h, seq)
-		if p.Flags&capture.ACK != 0 {
-			a.begin(h.Peer, p.Ack) // the SYN that it answers may be missing
-		}
+		a.begin(h, seq, false)
+	}
+	if p.Flags&capture.ACK != 0 { // what it acknowledges may be missing
+		a.begin(h.Peer, p.Ack, p.Flags&capture.SYN == 0)
 	}
 	if n > 0 {
 		a.data(h, seq, p)
@@ -130,9 +130,9 @@ func (a *Assembler) connect(k key, side int, p *capture.Packet) *connection {
 }
 
 // begin notes the sequence number of a half's first byte.
-func (a *Assembler) begin(h *Half, seq uint32) {
+func (a *Assembler) begin(h *Half, seq uint32, midway bool) {
 	if !h.started && !h.ended {
-		h.started, h.start, h.next = true, seq, seq
+		h.started, h.Midway, h.start, h.next = true, midway, seq, seq
 	}
 }
 

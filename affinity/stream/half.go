@@ -10,9 +10,7 @@ func (a *Assembler) data(h *Half, seq uint32, p *capture.Packet) {
 		a.counts.Late += uint64(len(b))
 		return
 	}
-	if !h.started {
-		h.started, h.Midway, h.start, h.next = true, true, seq, seq
-	}
+	a.begin(h, seq, true)
 	for {
 		if old := int(int32(h.next - seq)); old > 0 {
 			old = min(old, len(b)+missing)
@@ -117,9 +115,7 @@ func (a *Assembler) finish(h *Half, fin uint32, at int64) {
 	if h.ended || h.finished {
 		return
 	}
-	if !h.started {
-		h.started, h.Midway, h.start, h.next = true, true, fin, fin
-	}
+	a.begin(h, fin, true)
 	if int32(fin-h.next) < 0 { // of an older connection, or wrong
 		return
 	}

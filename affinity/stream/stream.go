@@ -24,8 +24,8 @@ type Handler interface {
 	// multiple of 2^32.
 	Gap(h *Half, at int64, n int)
 	// End says that nothing follows in a direction. It is called once for each
-	// direction that Data, Gap or a SYN began. After the second End of a connection,
-	// its halves are used for others.
+	// direction in which something was sent or acknowledged. After the second End of a
+	// connection, its halves are used for others.
 	End(h *Half, at int64, why Reason)
 }
 

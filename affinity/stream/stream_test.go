@@ -23,8 +23,7 @@ var (
 type recorder struct {
 	bytes map[netip.AddrPort][]byte
 	lost  map[netip.AddrPort]int
-	log   []string // what each call said, without the bytes
-	ended []string
+	log   []string // what each call said
 }
 
 func newRecorder() *recorder {
@@ -33,7 +32,9 @@ func newRecorder() *recorder {
 
 func (r *recorder) Data(h *stream.Half, at int64, b []byte) {
 	r.bytes[h.Src] = append(r.bytes[h.Src], b...)
-	r.log = append(r.log, fmt.Sprintf("%s@%d", b, at/int64(time.Second)))
+	if len(b) < 100 {
+		r.log = append(r.log, fmt.Sprintf("%s@%d", b, at/int64(time.Second)))
+	}
 }
 
 func (r *recorder) Gap(h *stream.Half, _ int64, n int) {
@@ -53,7 +54,7 @@ func (r *recorder) End(h *stream.Half, _ int64, why stream.Reason) {
 func segment(seconds float64, flags capture.Flags, seq uint32, payload string) *capture.Packet {
 	return &capture.Packet{
 		Time: int64(seconds * float64(time.Second)), Transport: capture.TCP, Src: client, Dst: server,
-		Flags: flags, Seq: seq, Payload: []byte(payload),
+		Flags: flags, Seq: seq, Ack: 500, Payload: []byte(payload),
 	}
 }
 
@@ -121,11 +122,14 @@ func TestAssembler(t *testing.T) {
 		}, want: "gap 2, c@2, client reset, server reset"},
 		{name: "the same ports are used again", segments: []*capture.Packet{
 			segment(1, syn, 99, ""), segment(2, ack, 100, "ab"), segment(3, syn, 7999, ""), segment(4, ack, 8000, "cd"),
-		}, want: "ab@2, client reused, cd@4", flushed: "client flushed"},
+		}, want: "ab@2, client reused, server reused, cd@4", flushed: "client flushed, server flushed"},
 		{name: "the same ports after FIN", segments: []*capture.Packet{
 			segment(1, syn, 99, ""), reply(1, syn|ack, 499, 100, ""), segment(2, fin|ack, 100, "a"), reply(2, fin|ack, 500, 102, ""),
 			segment(3, syn, 79, ""), reply(3, syn|ack, 599, 80, ""), segment(4, ack, 80, "b"),
 		}, want: "a@2, client finished, server finished, b@4", flushed: "client flushed, server flushed"},
+		{name: "bytes that were acknowledged before the capture began", segments: []*capture.Packet{
+			segment(1, ack, 100, "ab"), reply(2, ack, 507, 102, "xy"), reply(3, ack, 500, 102, "1234567"),
+		}, want: "ab@1, 1234567@3, xy@2", flushed: "client flushed, server flushed"},
 		{name: "SYN is repeated, and arrives after the bytes", segments: []*capture.Packet{
 			segment(1, ack, 100, "ab"), segment(2, syn, 99, ""), segment(2, syn, 99, ""), segment(3, ack, 102, "c"),
 		}, want: "ab@1, c@3", flushed: "client flushed"},
@@ -140,7 +144,7 @@ func TestAssembler(t *testing.T) {
 		}, want: "client reset, b@30", flushed: "client flushed"},
 		{name: "idle", options: stream.Options{Idle: time.Minute}, segments: []*capture.Packet{
 			segment(1, syn, 99, ""), segment(2, ack, 100, "a"), segment(90, ack, 300, "b"),
-		}, want: "a@2, client idle, b@90", flushed: "client flushed"},
+		}, want: "a@2, client idle, server idle, b@90", flushed: "client flushed, server flushed"},
 		{name: "the capture cut bytes off", segments: []*capture.Packet{
 			segment(1, syn, 99, ""), cutOff(segment(2, ack, 100, "ab"), 3), segment(3, ack, 105, "f"),
 			segment(4, ack, 108, "i"), cutOff(segment(5, ack, 106, ""), 4),
@@ -189,7 +193,7 @@ func (f handler) End(*stream.Half, int64, stream.Reason) {}
 // TestAnyArrivalGivesTheSameBytes checks that any split, order and repetition of a
 // stream gives the same bytes, and that loss gives gaps of the right size.
 func TestAnyArrivalGivesTheSameBytes(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		sent := make([]byte, 1+random.IntN(20_000))
 		for i := range sent {
