@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -284,6 +285,32 @@ func TestDamagedFilesAreReadUpToTheDamage(t *testing.T) {
 			payloads, _, _, err := read(t, whole[:len(whole)-10])
 			if !errors.Is(err, io.ErrUnexpectedEOF) || len(payloads) < 100 {
 				t.Errorf("read %d, %v", len(payloads), err)
+			}
+		})
+	}
+}
+
+// TestHugeLengthsDoNotAllocate checks that lengths in a small file do not decide how
+// much memory reading takes.
+func TestHugeLengthsDoNotAllocate(t *testing.T) {
+	le := binary.LittleEndian
+	huge := le.AppendUint32(nil, 0xfffffff0)
+	head := join(section(le), description(le, Raw))
+	for name, content := range map[string][]byte{
+		"snap length and frame of pcap": join(pcapFile(le, false, Raw)[:16], huge, make([]byte, 12), huge, huge),
+		"block":                         join(head, le.AppendUint32(nil, enhancedPacket), huge, make([]byte, 12), huge, huge),
+		"frame in a block":              join(head, block(le, enhancedPacket, make([]byte, 12), huge, huge)),
+		"name records":                  join(head, le.AppendUint32(nil, 4), huge, bytes.Repeat([]byte{1, 0, 0xff, 0xff}, 1000)),
+		"secrets":                       join(head, le.AppendUint32(nil, 10), huge, huge, huge),
+		"section":                       join(le.AppendUint32(nil, sectionHeader), huge, le.AppendUint32(nil, byteOrderMagic), make([]byte, 12)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, _, _, err := read(t, content)
+			runtime.ReadMemStats(&after)
+			if used := after.TotalAlloc - before.TotalAlloc; err == nil || used > 4*readAhead {
+				t.Errorf("%d bytes, %v", used, err)
 			}
 		})
 	}

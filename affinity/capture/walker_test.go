@@ -34,9 +34,17 @@ func describe(p *Packet) string {
 	return s
 }
 
-// TestEncapsulations checks that the payload is found behind each link layer, tag,
-// tunnel and extension header.
-func TestEncapsulations(t *testing.T) {
+// An encapsulation is a frame with one UDP datagram.
+type encapsulation struct {
+	name  string
+	link  LinkType
+	frame []byte
+	want  string
+}
+
+// encapsulations returns a frame for each link layer, tag, tunnel and extension
+// header.
+func encapsulations(t testing.TB) []encapsulation {
 	hi4, hi6 := udp4(t, "hi"), udp6(t, "hi")
 	const want4 = `UDP 192.0.2.1:5060>192.0.2.2:5062 "hi"`
 	const want6 = `UDP [2001:db8::1]:5060>[2001:db8::2]:5062 "hi"`
@@ -46,12 +54,7 @@ func TestEncapsulations(t *testing.T) {
 	}
 	options := ip4Layer(layers.IPProtocolUDP)
 	options.Options = []layers.IPv4Option{{OptionType: 148, OptionLength: 4, OptionData: []byte{0, 0}}}
-	tests := []struct {
-		name  string
-		link  LinkType
-		frame []byte
-		want  string
-	}{
+	return []encapsulation{
 		{"Ethernet", Ethernet, framed(hi4, etherIPv4), want4},
 		{"Ethernet with padding", Ethernet, join(framed(hi4, etherIPv4), make([]byte, 20)), want4},
 		{"Ethernet IPv6", Ethernet, framed(hi6, etherIPv6), want6},
@@ -83,7 +86,11 @@ func TestEncapsulations(t *testing.T) {
 		{"GTP-U with extension headers", Raw, gtpu(t, 0x34, 255, join([]byte{0, 0, 0, 0x85, 1, 0x10, 1, 0x40, 2, 0, 0, 0, 0, 0, 0, 0}, hi4)), want4},
 		{"GTP-U echo request", Raw, gtpu(t, 0x30, 1, nil), `UDP 192.0.2.1:2152>192.0.2.2:2152 "0\x01\x00\x00\x00\x00\x124"`},
 	}
-	for _, test := range tests {
+}
+
+// TestEncapsulations checks that the payload is found.
+func TestEncapsulations(t *testing.T) {
+	for _, test := range encapsulations(t) {
 		t.Run(test.name, func(t *testing.T) {
 			w := NewWalker(Options{})
 			if got := walk(w, test.link, test.frame); len(got) != 1 || got[0] != test.want {

@@ -12,8 +12,8 @@ func (a *Assembler) data(h *Half, seq uint32, p *capture.Packet) {
 	}
 	a.begin(h, seq, true)
 	for {
-		if old := int(int32(h.next - seq)); old > 0 {
-			old = min(old, len(b)+missing)
+		if ahead := int(int32(seq - h.next)); ahead < 0 {
+			old := min(-ahead, len(b)+missing)
 			repeated := min(old, len(b))
 			a.counts.Repeated += uint64(repeated)
 			b, missing, seq = b[repeated:], missing-(old-repeated), seq+uint32(old)

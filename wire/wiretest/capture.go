@@ -24,9 +24,15 @@ func Capture(t testing.TB, name, filter string, fields ...string) [][]string {
 	if _, err := os.Stat(file); err != nil {
 		t.Skip("no shared captures here: ", err)
 	}
+	return File(t, file, filter, fields...)
+}
+
+// File is like Capture, for any capture file.
+func File(t testing.TB, file, filter string, fields ...string) [][]string {
+	t.Helper()
 	rows := dissect(t, []string{"-r", file, "-Y", filter}, fields)
 	if len(rows) == 0 {
-		t.Fatalf("no packet of %s passes %s", name, filter)
+		t.Fatalf("no packet of %s passes %s", file, filter)
 	}
 	return rows
 }
