@@ -3,7 +3,6 @@ package capture
 import (
 	"bytes"
 	"encoding/binary"
-	"net"
 	"net/netip"
 	"testing"
 
@@ -30,10 +29,6 @@ func build(t testing.TB, all ...gopacket.SerializableLayer) []byte {
 		t.Fatal(err)
 	}
 	return bytes.Clone(b.Bytes())
-}
-
-func etherLayer(kind layers.EthernetType) *layers.Ethernet {
-	return &layers.Ethernet{SrcMAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, DstMAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}, EthernetType: kind}
 }
 
 func ip4Layer(protocol layers.IPProtocol) *layers.IPv4 {

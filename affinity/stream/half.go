@@ -74,7 +74,7 @@ func (a *Assembler) gap(h *Half, at int64, n int, cause *uint64) {
 // skip reports the bytes that a half waits for as lost, and delivers what follows.
 func (a *Assembler) skip(h *Half, at int64, cause *uint64) {
 	to := h.fin
-	if h.early != nil && !(h.finished && int32(h.early.seq-h.fin) >= 0) {
+	if h.early != nil && (!h.finished || int32(h.early.seq-h.fin) < 0) {
 		to = h.early.seq
 	}
 	a.gap(h, at, int(to-h.next), cause)
