@@ -1,0 +1,88 @@
+package flow
+
+// A Hop is a message of a transaction as the search for paths sees it: functions are
+// numbers from 0.
+type Hop struct {
+	From, To int
+	Async    bool
+}
+
+// Hops returns the messages with functions as indexes into Functions.
+func (t *Transaction) Hops() []Hop {
+	index := map[string]int{}
+	for i, name := range t.Functions() {
+		index[name] = i
+	}
+	hops := make([]Hop, len(t.Messages))
+	for i, m := range t.Messages {
+		hops[i] = Hop{index[m.From], index[m.To], m.Async}
+	}
+	return hops
+}
+
+// Critical marks the messages on the critical path: the longest chain of messages
+// in which each waits for the one before, up to the end of the transaction. Of
+// chains of equal length it takes the one whose messages are the latest.
+func (t *Transaction) Critical() []bool {
+	on := make([]bool, len(t.Messages))
+	depth := map[string]int{} // of the longest chain that a function has received
+	last := map[string]int{}  // the message that ends it
+	before := make([]int, len(t.Messages))
+	end := -1
+	for i, m := range t.Messages {
+		before[i] = -1
+		if at, ok := last[m.From]; ok {
+			before[i] = at
+		}
+		if m.Async {
+			continue
+		}
+		end = i
+		if d := depth[m.From] + 1; d >= depth[m.To] {
+			depth[m.To], last[m.To] = d, i
+		}
+	}
+	for at := end; at >= 0; at = before[at] {
+		on[at] = true
+	}
+	return on
+}
+
+// Length returns the length of the longest chain up to the end of the transaction,
+// where a message counts as much as weight says. ready is scratch of the caller,
+// with a place for each function.
+func Length(hops []Hop, ready []int, weight func(Hop) int) int {
+	clear(ready)
+	length := 0
+	for _, h := range hops {
+		if h.Async {
+			continue
+		}
+		length = ready[h.From] + weight(h)
+		ready[h.To] = max(ready[h.To], length)
+	}
+	return length
+}
+
+// Causes returns for each message the index of the message that made its sender send
+// it, or -1: the latest that the sender had received. What is not asynchronous is
+// never caused by what is.
+func Causes(hops []Hop) []int {
+	causes := make([]int, len(hops))
+	latest, waited := map[int]int{}, map[int]int{}
+	for i, h := range hops {
+		causes[i] = -1
+		from := waited
+		if h.Async {
+			from = latest
+		}
+		if at, ok := from[h.From]; ok {
+			causes[i] = at
+		}
+		latest[h.To] = i
+		if !h.Async {
+			waited[h.To] = i
+		}
+	}
+	return causes
+}

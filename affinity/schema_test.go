@@ -1,0 +1,75 @@
+package affinity
+
+import (
+	"encoding/json"
+	"flag"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/invopop/jsonschema"
+
+	"vitrine/affinity/flow"
+	"vitrine/document"
+	"vitrine/document/schematest"
+)
+
+var update = flag.Bool("update", false, "write published schemas anew")
+
+// TestPublishedSchemas checks that the published schemas match the types and their
+// comments.
+func TestPublishedSchemas(t *testing.T) {
+	comments := schematest.Comments(t, "vitrine/affinity", ".")
+	for _, below := range []string{"flow", "graph", "aggregate"} {
+		maps.Copy(comments, schematest.Comments(t, "vitrine/affinity", below))
+	}
+	names := document.FileSchema(Names{}, "Vitrine names of functions", comments)
+	schematest.Published(t, *update, "schema/names.schema.json", names, "What the function is called in results.")
+	schematest.Published(t, *update, "schema/affinity.schema.json", analysisSchema(comments), "In the order in which they take part.")
+}
+
+func analysisSchema(comments map[string]string) *jsonschema.Schema {
+	r := &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, RequiredFromJSONSchemaTags: true, CommentMap: comments}
+	s := r.Reflect(Analysis{})
+	s.Title = "Vitrine affinity"
+	version, _ := s.Properties.Get("affinity")
+	version.Const = Version
+	return s
+}
+
+// TestAnalysesFitTheSchema: what Analyse returns is valid under the published
+// schema.
+func TestAnalysesFitTheSchema(t *testing.T) {
+	schema := new(jsonschema.Schema)
+	if err := json.Unmarshal(Schema(), schema); err != nil {
+		t.Fatal(err)
+	}
+	compiled, err := document.Compile(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range flow.Groups() {
+		flows, err := flow.Find(group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flows[0].Duration = &flow.Times{P50: 20, P95: 31}
+		flows[0].Messages[1].After = &flow.Times{P50: 1, P95: 2}
+		a, err := Analyse(flows, Options{Delay: 5 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := a.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := document.Parse("affinity.json", text, "an analysis")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read any
+		if err := compiled.Decode(file.Root(), &read); err != nil {
+			t.Errorf("%s: %v", group, err)
+		}
+	}
+}
