@@ -28,11 +28,11 @@ type level struct {
 func levels() []level {
 	return []level{
 		{"edge", []string{"cmd/vitrine", "bench"}},
-		{"compose", []string{"trial", "measure", "measure/chain", "report", "papers"}},
+		{"compose", []string{"trial", "measure", "measure/chain", "report/...", "papers"}},
 		{"place", []string{"testbed/..."}},
 		{"do", []string{"affinity/...", "substrate/...", "fabric/...", "image/...", "load/...", "measure/...", "monitor", "reference/...", "director/...", "store/..."}},
 		{"reach the kernel", []string{"internal/..."}},
-		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/...", "internal/durable"}},
+		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/...", "affinity/...", "internal/durable"}},
 		{"nouns", []string{"vitrine"}},
 	}
 }
@@ -63,7 +63,9 @@ func rules() []rule {
 		{packages: []string{"search/..."}, outside: clock, because: "a step depends on the history, the configuration and the seed alone: --resume asks the same questions again"},
 		{packages: []string{"measure/delay", "director/table"}, only: []string{"vitrine"}, outside: clock, because: "it decides: callers hand it times and packets"},
 
-		{packages: []string{"report"}, never: append([]string{"trial", "measure/...", "testbed"}, instances...), because: "a report is made from a run folder alone, on any host"},
+		{packages: []string{"affinity/..."}, only: []string{"vitrine", "document", "spec", "wire/...", "affinity/..."}, because: "it reads files and messages, on any host"},
+		{packages: []string{"affinity/graph", "affinity/aggregate"}, outside: clock, because: "they decide: callers hand them transactions"},
+		{packages: []string{"report/..."}, never: append([]string{"trial", "measure/...", "testbed"}, instances...), because: "a report is made from a run folder alone, on any host"},
 		{packages: []string{"trial", "measure", "measure/chain", "testbed", "papers"}, never: backEnds, because: "they know back ends by the contract alone: cmd/vitrine lists which there are"},
 		{packages: []string{"fabric/..."}, never: []string{"substrate/...", "image/...", "load/...", "monitor"}, because: "a fabric puts an interface into a network namespace, whatever runs there"},
 		{packages: []string{"substrate/...", "image/..."}, never: []string{"load/...", "monitor"}, because: "a substrate runs any command"},

@@ -62,9 +62,7 @@ func Parse(path string, text []byte) (*Transaction, error) {
 	}
 	for i, line := range strings.Split(string(text), "\n") {
 		p.line = i + 1
-		if text, _, found := strings.Cut(line, "#"); found {
-			line = text
-		}
+		line = withoutComment(line)
 		p.column = 1 + len(line) - len(strings.TrimLeftFunc(line, unicode.IsSpace))
 		if line = strings.TrimSpace(line); line != "" {
 			p.read(line)
@@ -78,6 +76,18 @@ func Parse(path string, text []byte) (*Transaction, error) {
 		return nil, err
 	}
 	return p.t, nil
+}
+
+// withoutComment cuts a line at a # that begins it or follows a space; MO#1 has none.
+func withoutComment(line string) string {
+	after := ' '
+	for i, r := range line {
+		if r == '#' && unicode.IsSpace(after) {
+			return line[:i]
+		}
+		after = r
+	}
+	return line
 }
 
 // A parser reads one file.

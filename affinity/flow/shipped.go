@@ -56,8 +56,11 @@ func Find(name string) ([]*Transaction, error) {
 		found = append(found, t)
 	}
 	if found == nil {
-		return nil, &vitrine.BadInput{File: name, Found: "no such file, and no built-in call flow",
-			Want: document.Choose(name, append(Groups(), Shipped()...))}
+		known := Shipped()
+		if !strings.Contains(name, "/") {
+			known = append(Groups(), known...)
+		}
+		return nil, &vitrine.BadInput{File: name, Found: "no such file, and no built-in call flow", Want: document.Choose(name, known)}
 	}
 	return found, nil
 }

@@ -3,19 +3,24 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"vitrine/affinity"
 	"vitrine/image"
 	"vitrine/spec"
 )
 
-// kindApplication is the kind of file that images are built from.
-const kindApplication = "application"
+// The kinds of files beside those of package spec.
+const (
+	kindApplication = "application" // images are built from it
+	kindAffinity    = "affinity"    // affinity.json
+	kindNames       = "names"       // --names of affinity
+)
 
 func (a *app) schemaCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:       "schema deployment|workload|application|profile",
-		Short:     "Print the JSON Schema of an input file, including the options of back ends, or of a capacity profile",
+		Use:       "schema deployment|workload|application|names|profile|affinity",
+		Short:     "Print the JSON Schema of an input file, including the options of back ends, of a capacity profile or of affinity.json",
 		Args:      args(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
-		ValidArgs: []string{spec.KindDeployment, spec.KindWorkload, kindApplication, spec.KindProfile},
+		ValidArgs: []string{spec.KindDeployment, spec.KindWorkload, kindApplication, kindNames, spec.KindProfile, kindAffinity},
 		RunE: func(_ *cobra.Command, given []string) error {
 			text, err := schemaOf(given[0])
 			if err == nil {
@@ -28,8 +33,13 @@ func (a *app) schemaCommand() *cobra.Command {
 }
 
 func schemaOf(kind string) ([]byte, error) {
-	if kind == kindApplication {
+	switch kind {
+	case kindApplication:
 		return image.Schema(), nil
+	case kindNames:
+		return affinity.NamesSchema(), nil
+	case kindAffinity:
+		return affinity.Schema(), nil
 	}
 	return spec.Schema(kind, knownBackends())
 }

@@ -1,0 +1,149 @@
+package affinity
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/affinity/aggregate"
+	"vitrine/affinity/flow"
+	"vitrine/document"
+)
+
+func names(t *testing.T, text string) (*Names, error) {
+	t.Helper()
+	file, err := document.Parse("names.yaml", []byte(text), "a names")
+	if err != nil {
+		return nil, err
+	}
+	return parseNames(file)
+}
+
+func analyse(t *testing.T, group, text string) (*Analysis, error) {
+	t.Helper()
+	flows, err := flow.Find(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := names(t, text)
+	if err != nil {
+		return nil, err
+	}
+	return Analyse(flows, Options{Names: n, Delay: 10 * time.Millisecond})
+}
+
+func TestNamesMergeFunctionsAndGiveRoles(t *testing.T) {
+	a, err := analyse(t, "ims/register", `
+functions:
+  - {name: Bono, also: [P-CSCF]}
+  - {name: Sprout, also: [I-CSCF, S-CSCF]}
+  - {name: Homestead, also: [HSS], role: database}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := a.Types[0]
+	if got := strings.Join(x.Members, " "); got != "Bono Sprout" || strings.Join(x.Outside, " ") != "Homestead" {
+		t.Errorf("members %s, outside %s", got, x.Outside)
+	}
+	// The four messages between I-CSCF and S-CSCF are inside Sprout.
+	if n := len(x.Flows[0].Messages); n != 16 || x.Messages != (aggregate.Change{Before: 16, After: 12}) {
+		t.Errorf("%d messages, %+v", n, x.Messages)
+	}
+	if want := x.Path.Saved() * 10; x.Saved != want || want != 40 {
+		t.Errorf("saved %g ms, want %g", x.Saved, want)
+	}
+}
+
+func TestAggregatesFitTheHost(t *testing.T) {
+	a, err := analyse(t, "epc/attach", `
+host: {vcpus: 6, memory: 8GiB}
+functions:
+  - {name: MME, vcpus: 2, memory: 2GiB}
+  - {name: HSS, vcpus: 2, memory: 6GiB}
+  - {name: S-GW, vcpus: 2, memory: 1GiB}
+  - {name: P-GW, vcpus: 2, memory: 1GiB}
+  - {name: PCRF, vcpus: 1, memory: 1GiB}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := a.Types[0]
+	if got := strings.Join(x.Members, " "); got != "MME S-GW P-GW" || x.Needs.VCPUs != 6 || a.Host.VCPUs != 6 {
+		t.Errorf("members %s, needs %+v, host %+v", got, x.Needs, a.Host)
+	}
+	if got := strings.Join(x.Outside, " "); got != "HSS PCRF" {
+		t.Errorf("outside %s", got)
+	}
+}
+
+const profile = `{"profile": 1, "function": "mme", "unit": "calls/s", "thresholds": [0.9], "confidence": 0.95,
+ "settings": [{"substrate": "process", "options": "", "components": [], "sizes": [
+  {"sizing": "me1s", "vcpus": 3, "memory_bytes": 1073741824, "source": "measured", "capacity": 350, "capacity_low": 330,
+   "capacity_high": 370, "capacity_censored": "none", "bottleneck": ""}]}], "provenance": {"tool": "", "specs": {}, "outcomes": ""}}`
+
+func TestACapacityProfileSaysWhatAFunctionNeeds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "profile.json")
+	if err := os.WriteFile(path, []byte(profile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n, err := names(t, "functions: [{name: MME, profile: "+path+", rate: 300}]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits, err := n.Limits()
+	if err != nil || limits.Needs["MME"] != (aggregate.Resources{VCPUs: 3, Memory: 1 << 30}) {
+		t.Errorf("%+v, %v", limits, err)
+	}
+	n, err = names(t, "functions: [{name: MME, profile: "+path+", rate: 340}]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Limits(); err == nil || !strings.Contains(err.Error(), "no size in it carries 340 calls/s for sure") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestNamesSayWhatIsWrongAndWhere(t *testing.T) {
+	for text, want := range map[string]string{
+		"functions: [{name: A, also: [B]}, {name: B}]":                           "names.yaml:1:35: B is a name of A already: give each name once",
+		"functions: [{name: A, role: db}]":                                       `functions[0].role is "db": allowed: function, front-end`,
+		"functions: [{name: A, profile: p.json}]":                                "a profile without rate: add the rate to carry",
+		"functions: [{name: A, rate: 5}]":                                        "a rate without profile",
+		"functions: [{name: A, rate: 5, vcpus: 1, profile: p}]":                  "a profile, and vcpus or memory: give one of them",
+		"functions: [{name: A, rate: 5, profile: nowhere.json}]":                 "nowhere.json: no such file or directory: name a capacity profile",
+		"{host: {vcpus: 4}, functions: [{name: MME, memory: 1}]}":                "MME has no vcpus, and the host has: add it",
+		"{host: {vcpus: 4}}":                                                     "it is not known what MME needs",
+		"functions: [{name: X, also: [UE, eNodeB, MME, HSS, S-GW, P-GW, PCRF]}]": "it gives all functions of epc/attach one name",
+		"function: []": "function is not a field of the file: did you mean functions?",
+	} {
+		_, err := analyse(t, "epc/attach", text)
+		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestFlowsOfOneTypeMustAgreeAboutRoles(t *testing.T) {
+	var flows []*flow.Transaction
+	for _, text := range []string{"database: B\nA -> B: x", "A -> B: x\nB -> A: y"} {
+		f, err := flow.Parse("x.flow", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		flows = append(flows, f)
+	}
+	if _, err := Analyse(flows, Options{}); !vitrine.IsBadInput(err) {
+		t.Errorf("%v", err)
+	}
+	n, err := names(t, "functions: [{name: B, role: database}]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Analyse(flows, Options{Names: n}); err != nil {
+		t.Errorf("the file of names decides: %v", err)
+	}
+}

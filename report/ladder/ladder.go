@@ -1,0 +1,139 @@
+// Package ladder shows an affinity analysis: as one self-contained page, with a ladder
+// of each call flow and a graph of each type of transaction, and as a few tables for a
+// terminal.
+package ladder
+
+import (
+	"bytes"
+	_ "embed" // the page's template
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"vitrine/affinity"
+	"vitrine/affinity/graph"
+	"vitrine/internal/durable"
+	"vitrine/report"
+	"vitrine/result"
+)
+
+// The names of what Write makes in its folder.
+const (
+	JSONFile     = "affinity.json"
+	PageFile     = "affinity.html"
+	figureFolder = "figures"
+)
+
+//go:embed page.html
+var pageTemplate string
+
+// A page is what the template shows.
+type page struct {
+	*affinity.Analysis
+	Style  template.CSS
+	Script template.JS
+	Types  []typeView
+}
+
+type typeView struct {
+	affinity.Type
+	ID, File string
+	Network  template.HTML
+	Ladders  []ladderView
+}
+
+type ladderView struct {
+	affinity.Flow
+	File    string
+	Drawing template.HTML
+}
+
+// Write makes affinity.json, affinity.html, which opens offline, and the figures as SVG
+// and DOT in the folder. It refuses a folder that result.CheckLinks refuses, and
+// replaces what an earlier Write made there.
+func Write(dir string, a *affinity.Analysis) error {
+	figures := filepath.Join(dir, figureFolder)
+	if err := os.MkdirAll(figures, 0o755); err != nil {
+		return fmt.Errorf("making a folder for figures: %w", err)
+	}
+	if err := result.CheckLinks(dir); err != nil {
+		return err
+	}
+	if err := prune(figures); err != nil {
+		return fmt.Errorf("removing the figures of an earlier analysis: %w", err)
+	}
+	text, err := a.JSON()
+	if err != nil {
+		return err
+	}
+	html, files, err := draw(a)
+	if err != nil {
+		return fmt.Errorf("making %s: %w", PageFile, err)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(figures, name), []byte(content), 0o644); err != nil {
+			return fmt.Errorf("writing a figure: %w", err)
+		}
+	}
+	for name, content := range map[string][]byte{JSONFile: text, PageFile: html} {
+		if err := durable.Replace(filepath.Join(dir, name), content, 0o644); err != nil {
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// ours matches the names of figures' files.
+var ours = regexp.MustCompile(`^affinity-[0-9]+(-graph|-[0-9]+)?\.(svg|dot)$`)
+
+// prune removes the figures of an earlier analysis, because this one may have fewer.
+func prune(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !ours.MatchString(e.Name()) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// draw returns the page, and the figures by the names of their files.
+func draw(a *affinity.Analysis) (html []byte, files map[string]string, err error) {
+	p := page{Analysis: a, Style: report.Style(), Script: report.Script()}
+	files = map[string]string{}
+	for i, t := range a.Types {
+		v := typeView{Type: t, ID: fmt.Sprintf("type-%d", i+1), File: fmt.Sprintf("affinity-%d", i+1)}
+		svg := network(t)
+		v.Network = report.Themed(svg)
+		files[v.File+"-graph.svg"] = svg
+		files[v.File+".dot"] = graph.DOT(t.Type, t.Pairs, t.Members)
+		for k, f := range t.Flows {
+			l := ladderView{Flow: f, File: fmt.Sprintf("%s-%d", v.File, k+1)}
+			svg := steps(f, t.Members)
+			files[l.File+".svg"] = svg
+			// The page has several drawings, and names of arrow heads must be unique in it.
+			l.Drawing = report.Themed(strings.ReplaceAll(svg, "arrow-", l.File+"-arrow-"))
+			v.Ladders = append(v.Ladders, l)
+		}
+		p.Types = append(p.Types, v)
+	}
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"number": number, "percent": percent, "join": join,
+		"mebibytes": func(bytes int64) string { return number(float64(bytes)/(1<<20)) + " MiB" },
+	}).Parse(pageTemplate)
+	if err != nil {
+		return nil, nil, err
+	}
+	var b bytes.Buffer
+	err = t.Execute(&b, p)
+	return b.Bytes(), files, err
+}

@@ -1,0 +1,161 @@
+package ladder
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/affinity"
+	"vitrine/affinity/flow"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// analyse returns the analysis of a small flow that has everything a drawing shows.
+func analyse(t *testing.T) *affinity.Analysis {
+	t.Helper()
+	f, err := flow.Parse("example.flow", []byte(`title: Example <of> "everything"
+type: EXAMPLE
+clause: RFC 3261 section 24.2
+outside: UE
+database: UDR
+UE -> A: request & more [10]
+A -> B: question [10]
+A -> UDR: read [10]
+UDR -> A: row [10]
+B -> A: answer [10]
+A -> UE: response [10]
+A ~> B: record [10]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Duration = &flow.Times{P50: 12.345, P95: 20}
+	a, err := affinity.Analyse([]*flow.Transaction{f}, affinity.Options{Delay: 5 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs: go test ./report/ladder -update, and read the diff\n%s", path, got)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	stale := filepath.Join(dir, figureFolder, "affinity-9-2.svg")
+	if err := os.MkdirAll(filepath.Dir(stale), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{stale, filepath.Join(dir, figureFolder, "mine.svg")} {
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Write(dir, analyse(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"affinity.json", "affinity.html", "figures/affinity-1-1.svg", "figures/affinity-1-graph.svg", "figures/affinity-1.dot", "figures/mine.svg"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(stale); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a figure of an earlier analysis is left: %v", err)
+	}
+	for _, name := range []string{"affinity-1-1.svg", "affinity-1-graph.svg", "affinity-1.dot"} {
+		text, err := os.ReadFile(filepath.Join(dir, "figures", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, text)
+	}
+}
+
+func TestText(t *testing.T) {
+	var b bytes.Buffer
+	if err := Text(&b, analyse(t)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "text.txt", b.Bytes())
+}
+
+// TestPageOpensOffline checks that the page of all built-in flows loads nothing and
+// that its drawings are well-formed.
+func TestPageOpensOffline(t *testing.T) {
+	var flows []*flow.Transaction
+	for _, group := range []string{"epc", "ims"} {
+		found, err := flow.Find(group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flows = append(flows, found...)
+	}
+	a, err := affinity.Analyse(flows, affinity.Options{Delay: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	html, files, err := draw(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.ReplaceAll(string(html), `xmlns="http://www.w3.org/2000/svg"`, "")
+	for _, loads := range []string{"http://", "https://", "<link", "@import", "<img", " src="} {
+		if strings.Contains(page, loads) {
+			t.Errorf("the page has %s", loads)
+		}
+	}
+	for _, shows := range []string{"ATTACH-DETACH", "HANDOVER-SR", "Initial Context Setup Request (Attach Accept)", `id="affinity-1-1-arrow-c1"`, "S-GW 40%", "13 → 3", `marker-end="url(#affinity-2-1-arrow-`} {
+		if !strings.Contains(page, shows) {
+			t.Errorf("the page lacks %q", shows)
+		}
+	}
+	for name, text := range files {
+		if !strings.HasSuffix(name, ".svg") {
+			continue
+		}
+		d := xml.NewDecoder(strings.NewReader(text))
+		for err = nil; err == nil; {
+			_, err = d.Token()
+		}
+		if !errors.Is(err, io.EOF) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNamesFromOutsideAreEscaped(t *testing.T) {
+	a := analyse(t)
+	a.Types[0].Flows[0].Messages[0].Name = "<script>\x00\u2028"
+	a.Types[0].Members[0] = "<b>"
+	html, files, err := draw(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(html), files["affinity-1-1.svg"]} {
+		if strings.Contains(text, "<script>\x00") || strings.Contains(text, "<script>?") || !strings.Contains(text, "&lt;script&gt;??") || strings.Contains(text, "<b>") {
+			t.Errorf("a name is not escaped:\n%s", text)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package ladder
+
+import (
+	"fmt"
+	"html"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"vitrine/report"
+)
+
+// A drawing collects the elements of an SVG. Lengths are pixels, from the upper left
+// corner.
+type drawing struct {
+	b       strings.Builder
+	markers map[string]bool // tones of arrow heads
+}
+
+// A pen is how a line is drawn.
+type pen struct {
+	tone  string
+	width float64
+	dash  string
+	arrow bool
+}
+
+func (d *drawing) line(x1, y1, x2, y2 float64, p pen) {
+	more := ""
+	if p.dash != "" {
+		more = ` stroke-dasharray="` + p.dash + `"`
+	}
+	if p.arrow {
+		if d.markers == nil {
+			d.markers = map[string]bool{}
+		}
+		d.markers[p.tone] = true
+		more += ` marker-end="url(#arrow-` + p.tone + `)"`
+	}
+	fmt.Fprintf(&d.b, `<line x1="%s" y1="%s" x2="%s" y2="%s" stroke="%s" stroke-width="%s"%s/>`+"\n",
+		pixels(x1), pixels(y1), pixels(x2), pixels(y2), report.Color(p.tone), pixels(p.width), more)
+}
+
+// box draws a box with rounded corners; fill and border are tones.
+func (d *drawing) box(x, y, width, height float64, fill string, p pen) {
+	dash := ""
+	if p.dash != "" {
+		dash = ` stroke-dasharray="` + p.dash + `"`
+	}
+	fmt.Fprintf(&d.b, `<rect x="%s" y="%s" width="%s" height="%s" rx="6" fill="%s" stroke="%s" stroke-width="%s"%s/>`+"\n",
+		pixels(x), pixels(y), pixels(width), pixels(height), report.Color(fill), report.Color(p.tone), pixels(p.width), dash)
+}
+
+// A hand is how text is written.
+type hand struct {
+	tone   string
+	size   float64
+	bold   bool
+	anchor string // start, middle or end
+	halo   bool   // on top of lines
+}
+
+func (d *drawing) text(x, y float64, h hand, text string) {
+	more := ""
+	if h.bold {
+		more = ` font-weight="bold"`
+	}
+	if h.halo {
+		more += ` paint-order="stroke" stroke="` + report.Color("card") + `" stroke-width="5" stroke-linejoin="round"`
+	}
+	fmt.Fprintf(&d.b, `<text x="%s" y="%s" fill="%s" font-size="%s" text-anchor="%s"%s>%s</text>`+"\n",
+		pixels(x), pixels(y), report.Color(h.tone), pixels(h.size), h.anchor, more, html.EscapeString(strings.Map(shown, text)))
+}
+
+// svg returns the whole picture. alt is for readers who cannot see it.
+func (d *drawing) svg(width, height float64, alt string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" role="img" aria-label="%s" font-family="'Liberation Sans',Arial,Helvetica,sans-serif">`+"\n",
+		pixels(width), pixels(height), pixels(width), pixels(height), html.EscapeString(strings.Map(shown, alt)))
+	if len(d.markers) > 0 {
+		b.WriteString("<defs>")
+		for _, tone := range []string{critical, plain} {
+			if d.markers[tone] {
+				fmt.Fprintf(&b, `<marker id="arrow-%s" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto-start-reverse"><path d="M0 0L8 4L0 8z" fill="%s"/></marker>`, tone, report.Color(tone))
+			}
+		}
+		b.WriteString("</defs>\n")
+	}
+	fmt.Fprintf(&b, `<rect width="%s" height="%s" fill="%s"/>`+"\n", pixels(width), pixels(height), report.Color("card"))
+	b.WriteString(d.b.String())
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+// shown replaces characters that XML cannot hold, in names from outside.
+func shown(r rune) rune {
+	if !unicode.IsPrint(r) {
+		return '?'
+	}
+	return r
+}
+
+func pixels(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// textWidth estimates the width of text: the mean width of a letter of Liberation
+// Sans is 0.54 of its size.
+func textWidth(text string, size float64) float64 {
+	return float64(int(0.54*size*float64(len([]rune(text))) + 0.5))
+}
