@@ -83,8 +83,9 @@ func (c contracted) draw(d *drawing, x, y float64, members []string) {
 	if len(around) < len(c.names) {
 		nodes[""] = newNode(members, x, y, "band")
 	}
+	places := len(around) | 1 // odd: no two are opposite, with the aggregate on the line between them
 	for i, name := range around {
-		angle := 2*math.Pi*float64(i)/float64(len(around)) - math.Pi/2
+		angle := 2*math.Pi*float64(i)/float64(places) - math.Pi/2
 		fill := "card"
 		if slices.Contains(members, name) {
 			fill = "band"

@@ -31,7 +31,7 @@ func steps(f affinity.Flow, members []string) string {
 		if slices.Contains(members, name) {
 			fill = "band"
 		}
-		width := textWidth(name, 13) + 22
+		width := textWidth(name, 13) + 26
 		d.line(x[i], 46, x[i], bottom, pen{tone: "rule", width: 1.2})
 		d.box(x[i]-width/2, 18, width, 28, fill, pen{tone: "rule", width: 1.2})
 		d.text(x[i], 37, hand{tone: "ink", size: 13, bold: true, anchor: "middle"}, name)
@@ -47,7 +47,7 @@ func steps(f affinity.Flow, members []string) string {
 			p.dash, h.tone = "5 4", plain
 		}
 		d.line(from, y, to, y, p)
-		d.text((from+to)/2, y-5, h, m.Name)
+		d.text((from+to)/2, y-7, h, m.Name)
 		d.text(8, y+4, hand{tone: plain, size: 10, anchor: "start"}, fmt.Sprint(i+1))
 	}
 	last := len(f.Functions) - 1

@@ -66,7 +66,7 @@ func (d *drawing) text(x, y float64, h hand, text string) {
 		more = ` font-weight="bold"`
 	}
 	if h.halo {
-		more += ` paint-order="stroke" stroke="` + report.Color("card") + `" stroke-width="5" stroke-linejoin="round"`
+		more += ` paint-order="stroke" stroke="` + report.Color("card") + `" stroke-width="4" stroke-linejoin="round"`
 	}
 	fmt.Fprintf(&d.b, `<text x="%s" y="%s" fill="%s" font-size="%s" text-anchor="%s"%s>%s</text>`+"\n",
 		pixels(x), pixels(y), report.Color(h.tone), pixels(h.size), h.anchor, more, html.EscapeString(strings.Map(shown, text)))
@@ -103,7 +103,7 @@ func shown(r rune) rune {
 func pixels(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // textWidth estimates the width of text: the mean width of a letter of Liberation
-// Sans is 0.54 of its size.
+// Sans is 0.54 of its size; that of the fonts in its place may be 0.58.
 func textWidth(text string, size float64) float64 {
-	return float64(int(0.54*size*float64(len([]rune(text))) + 0.5))
+	return float64(int(0.58*size*float64(len([]rune(text))) + 0.5))
 }
