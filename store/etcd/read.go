@@ -42,10 +42,13 @@ func (e *Engine) Get(ctx context.Context, key store.Key, r *store.Record) error 
 	return nil
 }
 
-// Limits of one page of a scan: records or entries, and bytes.
+// Limits of one page of a scan: bytes, and records or entries. The next page has twice as many while
+// they are small. The first page has few, because etcd makes the whole answer before the client can
+// refuse it.
 const (
-	page      = 128
 	pageBytes = 4 << 20
+	firstPage = 128
+	mostPage  = 4096
 )
 
 // Scan implements store.Engine. It reads page by page; each page is a view of its own instant.
@@ -93,22 +96,39 @@ func (s *scan) run(ctx context.Context) error {
 }
 
 func (s *scan) pages(ctx context.Context, low, high string, do func(ctx context.Context, key string, value []byte, revision int64) error) error {
-	limit := int64(page)
+	limit, end, next := int64(firstPage), high, ahead{}
 	for low < high {
-		answer, err := s.rangeOf(ctx, &pb.RangeRequest{Key: []byte(low), RangeEnd: []byte(high)}, &limit)
+		answer, err := s.rangeOf(ctx, &pb.RangeRequest{Key: []byte(low), RangeEnd: []byte(end)}, &limit)
 		if err != nil {
 			return err
 		}
+		bytes := 0
 		for _, kv := range answer.Kvs {
 			if err := do(ctx, string(kv.Key), kv.Value, kv.ModRevision); err != nil || s.stopped {
 				return err
 			}
-			low = string(kv.Key) + "\x00"
+			bytes += len(kv.Key) + len(kv.Value)
 		}
-		if !answer.More {
+		bounded := end != high || answer.Count > walkKeys
+		switch n := len(answer.Kvs); {
+		case answer.More:
+			last := string(answer.Kvs[n-1].Key)
+			next.saw(string(answer.Kvs[0].Key), last)
+			low = last + "\x00"
+		case end == high:
 			return nil
+		default:
+			low = end
+			if n < int(limit)/2 {
+				next.few()
+			}
 		}
-		limit = min(2*limit, page)
+		if bytes <= pageBytes/4 {
+			limit = min(2*limit, mostPage)
+		}
+		if bounded {
+			end = next.bound(low, high)
+		}
 	}
 	return nil
 }
