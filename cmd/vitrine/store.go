@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vitrine/store"
+	"vitrine/store/embedded"
 	"vitrine/store/kv"
 	"vitrine/store/service"
 )
@@ -132,7 +133,7 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { storeHealth(w, engine, s.Past()) })
 	plain := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now), Watches: f.watches})
 	c.Routes = []service.Route{
-		{Path: kv.Root, Handler: plain, Operation: kv.Operation, Answer: kv.Answer},
+		{Path: kv.Root, Handler: plain, Operation: kv.Operation, Answer: kv.Answer, Quick: quickOn(engine)},
 		{Path: "/openapi/kv.yaml", Handler: yaml(kv.OpenAPI), Open: true},
 		{Path: "/metrics", Handler: promhttp.HandlerFor(c.Registry, promhttp.HandlerOpts{})},
 		{Path: "/health", Handler: health, Open: true},
@@ -144,6 +145,15 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	}
 	log.Info("store runs", "engine", engine.Promises().Engine, "durability", engine.Promises().Durability, "pid", os.Getpid())
 	return serveWith(ctx, function, func(ctx context.Context) error { return s.Serve(ctx, listeners...) })
+}
+
+// quickOn returns which requests of the plain API are quick. On an engine whose records are on other
+// hosts, none is: it may be away, and then only net/http notices that the client leaves.
+func quickOn(engine store.Engine) func(*http.Request) bool {
+	if _, local := engine.(*embedded.Engine); !local {
+		return nil
+	}
+	return kv.Quick
 }
 
 // service returns the service configuration from the flags, without routes.

@@ -91,6 +91,12 @@ func Operation(r *http.Request) string {
 	return "kv other"
 }
 
+// Quick reports whether a request has a short answer soon, if the engine's records are on this host:
+// one that reads or changes one key.
+func Quick(r *http.Request) bool {
+	return len(r.URL.Path) > len(Root)+1 && !watches(r)
+}
+
 // Answer returns how many bytes of memory a large answer may take: that of a list with values. It has
 // the values, their base64 in a buffer that doubles as it grows, and a copy of that. Other answers are
 // small: 0.

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
@@ -80,8 +79,8 @@ type connectionKey struct{}
 
 // withConnection is for http.Server.ConnContext.
 func withConnection(ctx context.Context, c net.Conn) context.Context {
-	if secure, ok := c.(*tls.Conn); ok {
-		c = secure.NetConn()
+	if outer, ok := c.(interface{ NetConn() net.Conn }); ok { // *tls.Conn, *quick.Conn
+		c = outer.NetConn()
 	}
 	return context.WithValue(ctx, connectionKey{}, c)
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine"
+	"vitrine/store/service/quick"
 )
 
 // Config of a Service. The zero value of a number means its default.
@@ -49,6 +50,7 @@ type Route struct {
 	Operation func(*http.Request) string // operation name for metrics; "": not measured and not limited
 	Open      bool                       // needs no token
 	Answer    func(*http.Request) int64  // bytes of memory that a large answer may take; 0: it is small; nil: all are
+	Quick     func(*http.Request) bool   // the answer is short and comes soon, see quick.Config; nil: none is
 }
 
 // answer returns how many bytes the answer to a request may take, if it is a large one.
@@ -139,6 +141,12 @@ func (s *Service) route(path string) *Route {
 	return nil
 }
 
+// isQuick reports whether package quick may serve a request.
+func (s *Service) isQuick(r *http.Request) bool {
+	route := s.route(r.URL.Path)
+	return route != nil && route.Quick != nil && route.Quick(r)
+}
+
 // maxBody is the length of the longest body that any route takes, in bytes, with its framing.
 const maxBody = 5 << 20
 
@@ -217,13 +225,16 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 	work, ctx := errgroup.WithContext(ctx)
 	limit := make(chan struct{}, s.config.Connections)
 	sources := &sources{most: s.config.PerSource, refused: s.refused.WithLabelValues("source"), unused: s.refused.WithLabelValues("head"), log: s.config.Logger, count: map[netip.Addr]int{}}
+	var quicks []*quick.Listener
 	for _, l := range listeners {
 		l = &limited{Listener: l, slots: limit, sources: sources}
+		serve := func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+		if s.config.TLS == nil {
+			q := s.quick(l)
+			quicks = append(quicks, q)
+			l, serve = q, server.Serve
+		}
 		work.Go(func() error {
-			serve := server.Serve
-			if s.config.TLS != nil {
-				serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
-			}
 			if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve %s: %w", l.Addr(), err)
 			}
@@ -243,12 +254,24 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 		//nolint:contextcheck // ctx has ended: this is what comes after it
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Grace)
 		defer cancel()
-		if err := server.Shutdown(grace); err != nil {
+		err := server.Shutdown(grace)
+		for _, q := range quicks {
+			err = errors.Join(err, q.Shutdown(grace))
+		}
+		if err != nil {
 			return server.Close() // a watch lasts as long as its client wants
 		}
 		return nil
 	})
 	return work.Wait()
+}
+
+// quick returns a listener that serves quick requests itself, with the timeouts of server.
+func (s *Service) quick(l net.Listener) *quick.Listener {
+	return quick.Listen(l, quick.Config{
+		Handler: s, Quick: s.isQuick, Context: withConnection, Logger: s.config.Logger,
+		First: headTimeout, Idle: idleTimeout, Write: writeTimeout,
+	})
 }
 
 // rereadEvery bounds how long a change of tokens or certificates goes unnoticed.
@@ -286,6 +309,13 @@ func (s *Service) reload(ctx context.Context) {
 	}
 }
 
+// Timeouts of a client that sends or reads nothing.
+const (
+	headTimeout  = 5 * time.Second
+	idleTimeout  = 2 * time.Minute
+	writeTimeout = time.Minute
+)
+
 // server returns a server for HTTP/1.1 and HTTP/2, with and without TLS. Its timeouts stop clients
 // that send or read nothing. Watches and long requests set their own write deadline.
 func (s *Service) server() *http.Server {
@@ -295,10 +325,10 @@ func (s *Service) server() *http.Server {
 	protocols.SetUnencryptedHTTP2(true)
 	server := &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: 5 * time.Second,
+		ReadHeaderTimeout: headTimeout,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      time.Minute,
-		IdleTimeout:       2 * time.Minute,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    16 << 10,
 		Protocols:         protocols,
 		ConnContext:       withConnection,
