@@ -283,3 +283,39 @@ func TestWatch(t *testing.T) {
 		t.Error("past the threshold without a request")
 	}
 }
+
+// TestQuick checks that quick requests are answered without net/http, and that access and limits are
+// the same for them.
+func TestQuick(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := ReadTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s *Service
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, byNetHTTP := w.(http.Flusher); byNetHTTP != (r.URL.Path == "/kv") {
+			t.Errorf("%s: answered by net/http: %t", r.URL.Path, byNetHTTP)
+		}
+		if n, from := s.requests.taken(), clientOf(r); n != 1 || !from.IsValid() {
+			t.Errorf("%s: %d requests in work, from %s", r.URL.Path, n, from)
+		}
+	})
+	s, url := running(t, Config{Tokens: tokens, Routes: []Route{
+		{Path: "/kv", Handler: h, Operation: named, Quick: func(r *http.Request) bool { return r.URL.Path != "/kv" }},
+	}}, io.Discard)
+	for _, at := range []string{"/kv/a", "/kv/b", "/kv"} { // the last one's connection stays with net/http
+		if got := get(t, url+at); got.StatusCode != http.StatusUnauthorized || got.Header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%s without a token: %s", at, got.Status)
+		}
+		if got := get(t, url+at, "Authorization", "Bearer "+token); got.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", at, got.Status)
+		}
+	}
+	if n := value(s.refused.WithLabelValues("token")); n != 3 {
+		t.Errorf("%g requests were refused for their token", n)
+	}
+}
