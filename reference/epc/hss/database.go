@@ -7,12 +7,13 @@ import (
 
 	"vitrine/reference/epc/aka"
 	"vitrine/reference/epc/diameter"
+	"vitrine/reference/epc/subscriber"
 )
 
 // A database answers MMEs. It keeps a state for each subscriber that was
 // authenticated or registered, and so for at most all subscribers.
 type database struct {
-	subscribers *subscribers
+	subscribers *subscriber.Set
 	// cancel makes an MME forget a subscriber that another MME has now.
 	cancel func(mme, imsi string)
 
@@ -43,7 +44,7 @@ func (d *database) state(imsi string) *state {
 
 // Authenticate makes authentication vectors (TS 29.272 clause 5.2.3.1.3).
 func (d *database) Authenticate(_ string, r diameter.AuthenticationRequest) ([]aka.Vector, error) {
-	secret, ok := d.subscribers.secret(r.IMSI)
+	secret, ok := d.subscribers.Secret(r.IMSI)
 	if !ok {
 		return nil, diameter.UserUnknown
 	}
@@ -86,7 +87,7 @@ func (d *database) nextSQN(imsi string) uint64 {
 // UpdateLocation registers the MME of a subscriber, and cancels the one before (TS
 // 29.272 clause 5.2.1.1.3).
 func (d *database) UpdateLocation(mme string, r diameter.LocationRequest) (diameter.Subscription, error) {
-	if _, ok := d.subscribers.secret(r.IMSI); !ok {
+	if _, ok := d.subscribers.Secret(r.IMSI); !ok {
 		return diameter.Subscription{}, diameter.UserUnknown
 	}
 	if r.RAT != diameter.EUTRAN {
@@ -103,13 +104,13 @@ func (d *database) UpdateLocation(mme string, r diameter.LocationRequest) (diame
 	if before != "" && before != mme {
 		d.cancel(before, r.IMSI)
 	}
-	return d.subscribers.subscription(r.IMSI), nil
+	return d.subscribers.Subscription(r.IMSI), nil
 }
 
 // Purge forgets the MME of a subscriber (TS 29.272 clause 5.2.1.3.3). It reports
 // whether the MME was the one that served the subscriber.
 func (d *database) Purge(mme, imsi string) (served bool, err error) {
-	if _, ok := d.subscribers.secret(imsi); !ok {
+	if _, ok := d.subscribers.Secret(imsi); !ok {
 		return false, diameter.UserUnknown
 	}
 	d.mu.Lock()

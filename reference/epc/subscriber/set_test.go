@@ -1,4 +1,4 @@
-package hss
+package subscriber
 
 import (
 	"encoding/hex"
@@ -9,12 +9,12 @@ import (
 )
 
 func TestRanges(t *testing.T) {
-	s := subscribers{first: 1010000000001, digits: 15, count: 3, wrong: 2}
+	s := Set{first: 1010000000001, digits: 15, count: 3, wrong: 2}
 	for imsi, want := range map[string]bool{
 		"001010000000000": false, "001010000000001": true, "001010000000003": true, "001010000000004": false,
 		"1010000000001": false, "0001010000000001": false, "+01010000000001": false, "": false,
 	} {
-		secret, ok := s.secret(imsi)
+		secret, ok := s.Secret(imsi)
 		if ok != want {
 			t.Errorf("%s is known: %v", imsi, ok)
 		}
@@ -22,7 +22,7 @@ func TestRanges(t *testing.T) {
 			t.Errorf("%s has another secret", imsi)
 		}
 	}
-	if secret, ok := s.secret("001010000000002"); !ok || secret == aka.SecretOf("001010000000002") {
+	if secret, ok := s.Secret("001010000000002"); !ok || secret == aka.SecretOf("001010000000002") {
 		t.Error("the second subscriber has the right key")
 	}
 }

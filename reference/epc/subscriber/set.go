@@ -1,4 +1,6 @@
-package hss
+// Package subscriber holds the keys and the subscription data of the reference EPC's
+// subscribers. Most are computed on request.
+package subscriber
 
 import (
 	"encoding/csv"
@@ -6,17 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
 	"vitrine/reference/epc/aka"
 	"vitrine/reference/epc/diameter"
+	"vitrine/reference/ims"
 	"vitrine/wire/gtpc"
 )
 
-// subscribers are those that an HSS knows: a range of IMSIs with secrets that
-// follow from the IMSI, and those of a file.
-type subscribers struct {
+// A Set is a range of IMSIs with secrets that follow from the IMSI, and the
+// subscribers of a file. It does not change, so several goroutines may use it.
+type Set struct {
 	first  uint64 // IMSI
 	digits int    // of the first IMSI
 	count  uint64
@@ -26,9 +30,60 @@ type subscribers struct {
 	ambr   diameter.Rates
 }
 
-// secret returns what the HSS shares with the subscriber's USIM. It returns false
+// Flags declares the flags of a set. The caller calls parsed after it has parsed
+// the command line.
+func Flags(c *ims.Command) (parsed func() (*Set, error)) {
+	s := &Set{}
+	c.Uint64Var(&s.count, "subscribers", 100_000, "subscribers whose keys follow from the IMSI")
+	first := c.String("first", "001010000000001", "IMSI of the first of them")
+	c.Uint64Var(&s.wrong, "wrong-key-every", 0, "every so many of them have another key here than in their USIM; 0: none")
+	file := c.String("file", "", "file of further subscribers: lines of IMSI,K,OPc, keys in hexadecimal")
+	apns := c.String("apn", "internet,ims", "access point names of all subscribers, comma-separated, the default first")
+	c.Uint32Var(&s.ambr.Up, "ambr-up", 50_000_000, "aggregate maximum bit rate uplink, bit/s")
+	c.Uint32Var(&s.ambr.Down, "ambr-down", 150_000_000, "aggregate maximum bit rate downlink, bit/s")
+	return func() (*Set, error) { return s, s.fill(c, *first, *file, *apns) }
+}
+
+// The limits of a subscription: it must fit into a message. A name has at most 100
+// octets, the first of them a length (TS 23.003 clause 9.1).
+const (
+	maxAPN  = 99
+	maxAPNs = 16
+)
+
+// fill sets what flags give as text.
+func (s *Set) fill(c *ims.Command, first, file, apns string) error {
+	var err error
+	if s.first, err = strconv.ParseUint(first, 10, 64); err != nil || !isIMSI(first) {
+		return c.Bad(fmt.Sprintf("--first %q", first), "want an IMSI of 6 to 15 digits")
+	}
+	s.digits, s.apns = len(first), strings.Split(apns, ",")
+	for _, apn := range s.apns {
+		if apn == "" || len(apn) > maxAPN || len(s.apns) > maxAPNs {
+			return c.Bad(fmt.Sprintf("--apn %q", apns), fmt.Sprintf("want 1 to %d names of 1 to %d characters", maxAPNs, maxAPN))
+		}
+	}
+	if last := s.first + s.count; s.count > 0 && len(strconv.FormatUint(last-1, 10)) > s.digits {
+		return c.Bad(fmt.Sprintf("--subscribers %d from --first %s", s.count, first), "want IMSIs of as many digits as the first")
+	}
+	s.file = map[string]aka.Secret{}
+	if file == "" {
+		return nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return c.Bad(fmt.Sprintf("--file %q: %v", file, err), "want a file that can be read")
+	}
+	defer f.Close()
+	if s.file, err = readFile(f); err != nil {
+		return c.Bad(fmt.Sprintf("--file %s: %v", file, err), "want lines of IMSI,K,OPc")
+	}
+	return nil
+}
+
+// Secret returns what the HSS shares with the subscriber's USIM. It returns false
 // for an unknown subscriber.
-func (s *subscribers) secret(imsi string) (aka.Secret, bool) {
+func (s *Set) Secret(imsi string) (aka.Secret, bool) {
 	if secret, ok := s.file[imsi]; ok {
 		return secret, true
 	}
@@ -43,8 +98,8 @@ func (s *subscribers) secret(imsi string) (aka.Secret, bool) {
 	return secret, true
 }
 
-// subscription returns the subscription data: all subscribers have the same APNs.
-func (s *subscribers) subscription(imsi string) diameter.Subscription {
+// Subscription returns the subscription data: all subscribers have the same APNs.
+func (s *Set) Subscription(imsi string) diameter.Subscription {
 	sub := diameter.Subscription{MSISDN: "1" + imsi[len(imsi)-min(len(imsi), 10):], AMBR: s.ambr, Default: 1}
 	for i, name := range s.apns {
 		sub.APNs = append(sub.APNs, diameter.APN{
