@@ -28,6 +28,7 @@ import (
 	"vitrine/reference/epc/pcrf"
 	"vitrine/reference/epc/pgw"
 	"vitrine/reference/epc/sgw"
+	"vitrine/reference/epc/subscriberdb"
 	"vitrine/reference/forwarder"
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/bono"
@@ -111,7 +112,8 @@ func references() map[string]program {
 	return map[string]program{
 		"bono": referenceProgram(bono.Run), "sprout": referenceProgram(sprout.Run), "homestead": referenceProgram(homestead.Run), "homer": referenceProgram(homer.Run), "ralf": referenceProgram(ralf.Run),
 		"mme": referenceProgram(mme.Run), "hss": referenceProgram(hss.Run), "pcrf": referenceProgram(pcrf.Run), "sgw": referenceProgram(sgw.Run), "pgw": referenceProgram(pgw.Run),
-		"simulated": simulated.Serve, "forwarder": forwarder.Run,
+		"subscribers": referenceProgram(subscriberdb.Run),
+		"simulated":   simulated.Serve, "forwarder": forwarder.Run,
 		"send": packet.RunSend, "receive": packet.RunReceive, "echo": packet.RunEcho, "soak": cpu.RunSoak,
 	}
 }

@@ -1,0 +1,166 @@
+// Package subscriberdb is a stand-in for the MongoDB of NextEPC's HSS and PCRF: it
+// answers the few commands that they send, about the subscribers of the reference
+// EPC. It stores nothing on disk, and has no authentication: give it an address that
+// only they can reach.
+package subscriberdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/reference/epc/subscriber"
+	"vitrine/reference/ims"
+	"vitrine/reference/ims/rest"
+	"vitrine/wire/mongo"
+)
+
+const (
+	// maxConnections is the most connections at a time. NextEPC opens two for each
+	// process.
+	maxConnections = 64
+	// patience is how long the rest of a message, or a write, may take.
+	patience = 10 * time.Second
+)
+
+// Run serves until ctx is done. The error is a *vitrine.BadInput for wrong arguments.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c := ims.NewCommand("subscribers", "The subscribers of the reference EPC, as NextEPC's HSS and PCRF read them from MongoDB.", stdout, stderr)
+	var listen netip.AddrPort
+	c.Addr(&listen, "listen", true, "address for HSS and PCRF, MongoDB's wire protocol: IP:27017")
+	parsed := subscriber.Flags(c)
+	if help, err := c.Parse(args); help || err != nil {
+		return err
+	}
+	subscribers, err := parsed()
+	if err != nil {
+		return err
+	}
+	listener, err := ims.Listen(ctx, "listen", listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	s := newServer(subscribers)
+	c.Registry.MustRegister(s.commands, s.malformed)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.serve(ctx, listener) })
+	return rest.Wait(ctx, group, c, listener.Addr())
+}
+
+// A server answers the commands of its connections.
+type server struct {
+	database  database
+	commands  *prometheus.CounterVec
+	malformed prometheus.Counter
+}
+
+func newServer(subscribers *subscriber.Set) *server {
+	return &server{
+		database: database{subscribers: subscribers, states: map[string]*state{}},
+		commands: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "subscribers_commands_total", Help: "Commands, by name.",
+		}, []string{"command"}),
+		malformed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "subscribers_malformed_total", Help: "Connections that ended with a malformed message.",
+		}),
+	}
+}
+
+// serve serves a listener until ctx is done. Then it closes all connections.
+func (s *server) serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	places := make(chan struct{}, maxConnections)
+	var open sync.WaitGroup
+	defer open.Wait()
+	for {
+		conn, err := ims.Accept(ctx, l)
+		if err != nil || conn == nil {
+			return err
+		}
+		select {
+		case places <- struct{}{}:
+		default:
+			_ = conn.Close() // nothing was read or written
+			continue
+		}
+		open.Go(func() {
+			defer func() { <-places }()
+			if err := s.answer(ctx, conn); isMalformed(err) {
+				s.malformed.Inc()
+			}
+		})
+	}
+}
+
+// isMalformed reports whether an error is about the octets of a message, not about
+// their connection.
+func isMalformed(err error) bool {
+	return errors.Is(err, mongo.ErrLength) || errors.Is(err, mongo.ErrOp) || errors.Is(err, mongo.ErrBody)
+}
+
+// answer answers the requests of a connection until it ends, and closes it.
+func (s *server) answer(ctx context.Context, conn net.Conn) error {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	var header [mongo.HeaderSize]byte
+	var body, out []byte
+	for id := uint32(1); ; id++ {
+		if err := conn.SetDeadline(time.Time{}); err != nil {
+			return fmt.Errorf("clear the deadline: %w", err)
+		}
+		if _, err := io.ReadFull(conn, header[:1]); err != nil {
+			return fmt.Errorf("wait for a request: %w", err)
+		}
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			return fmt.Errorf("set a deadline: %w", err)
+		}
+		if _, err := io.ReadFull(conn, header[1:]); err != nil {
+			return fmt.Errorf("read a header: %w", err)
+		}
+		h, err := mongo.ParseHeader(header[:])
+		if err != nil {
+			return err
+		}
+		body = append(body[:0], make([]byte, h.Length-mongo.HeaderSize)...)
+		if _, err := io.ReadFull(conn, body); err != nil {
+			return fmt.Errorf("read a request: %w", err)
+		}
+		if out, err = s.reply(out[:0], id, h, body); err != nil {
+			return err
+		}
+		if _, err := conn.Write(out); err != nil {
+			return fmt.Errorf("write a reply: %w", err)
+		}
+	}
+}
+
+// reply executes a request and appends its reply to b, unless the client expects
+// none.
+func (s *server) reply(b []byte, id uint32, h mongo.Header, body []byte) ([]byte, error) {
+	var r mongo.Request
+	if err := r.Parse(h, body); err != nil {
+		return b, err
+	}
+	document, name := s.database.execute(&r)
+	s.commands.WithLabelValues(name).Inc()
+	if r.Silent {
+		return b, nil
+	}
+	encoded, err := bson.Marshal(document)
+	if err != nil {
+		return b, fmt.Errorf("encode the reply to %s: %w", name, err)
+	}
+	return r.AppendReply(b, id, encoded), nil
+}
