@@ -143,6 +143,32 @@ func TestLostRequestsAreSentAgain(t *testing.T) {
 	}
 }
 
+// TestAnswersMayComeFromAnotherPort answers a request from another port of the same
+// address, as NextEPC does, after an answer from another address that does not count.
+func TestAnswersMayComeFromAnotherPort(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	e := start(t, gtp.Config{Registry: registry})
+	p, sibling := newPeer(t), newPeer(t)
+	socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.2:0")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	done := make(chan error, 1)
+	var answer gtpc.Answer
+	go func() { done <- e.Do(t.Context(), p.addr(), 7, &gtpc.ReleaseAccessBearers{}, &answer) }()
+	_, m := p.read()
+	refusal := gtpc.Result{Cause: gtpc.ContextNotFound}
+	(peer{socket, t}).send((&gtpc.Answer{Type: gtpc.ReleaseAccessBearersResponse, Result: refusal}).Append(nil, 1, m.Sequence), e)
+	sibling.send((&gtpc.Answer{Type: gtpc.ReleaseAccessBearersResponse, Result: accepted}).Append(nil, 1, m.Sequence), e)
+	if err := <-done; err != nil || answer.Result != accepted {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	if stray := value(t, registry, "gtpc_dropped_total", "no_request"); stray != 1 {
+		t.Errorf("%v answers were dropped, want that of the other address", stray)
+	}
+}
+
 // TestRequestsEnd checks that a request fails after N3 attempts, and that a late
 // answer is dropped.
 func TestRequestsEnd(t *testing.T) {

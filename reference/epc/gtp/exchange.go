@@ -103,11 +103,12 @@ func (e *Endpoint) write(b []byte, to netip.AddrPort) {
 	e.counts.sent[b[1]].Inc()
 }
 
-// answered ends the exchange that a response belongs to.
+// answered ends the exchange that a response belongs to. The peer may answer from
+// another port than it was asked at: clause 4.2.2.2 does not let it, but NextEPC does.
 func (e *Endpoint) answered(m *gtpc.Message, from netip.AddrPort) {
 	e.mu.Lock()
 	x, ok := e.pending[m.Sequence]
-	if !ok || x.to != from || m.Type != x.answer {
+	if !ok || x.to.Addr() != from.Addr() || m.Type != x.answer {
 		e.mu.Unlock()
 		e.counts.dropped.WithLabelValues(dropStray).Inc()
 		return
