@@ -20,6 +20,9 @@
 // attached, each followed by a release to idle. In the window a call whose UE would
 // have to be idle attaches one if none is.
 //
+// A UE may stay connected for a while (Params.Stay) before it is released or detaches,
+// as UEs of real networks do. That time is not part of the latency.
+//
 // A call succeeds when its last message from the MME arrives. Its failures are:
 //
 //	emm-N             the MME rejects with EMM cause N (TS 24.301 clause 9.9.3.9)

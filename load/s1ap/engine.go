@@ -51,8 +51,9 @@ type engine struct {
 	detached fifo.Queue[uint32] // UEs without a call that are not attached, or connected
 	attached fifo.Queue[uint32] // UEs without a call that are attached and idle
 	timeouts fifo.Queue[alarm]
-	open     int // calls that have begun and not ended
-	window   int // open calls that were due in the window
+	staying  fifo.Queue[alarm] // UEs that stay connected for a while
+	open     int               // calls that have begun and not ended
+	window   int               // open calls that were due in the window
 
 	in  enb.Message
 	out []byte
@@ -85,7 +86,7 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 		e.users[i].UE, e.users[i].index = ue.New(p.imsi(i), p.network), uint32(i)
 		e.detached.Push(uint32(i))
 	}
-	e.timeouts.Grow(int(min(t.Rate*time.Duration(p.Timeout).Seconds(), 1<<24)) + burst)
+	e.timeouts.Grow(int(min(t.Rate*p.limit().Seconds(), 1<<24)) + burst)
 	var targets []netip.AddrPort
 	for _, name := range t.Targets {
 		resolved, err := net.ResolveTCPAddr("tcp", name)
@@ -132,6 +133,7 @@ func (e *engine) run(start time.Time) {
 		e.now = e.clock()
 		e.begin()
 		e.alarms()
+		e.leave()
 		e.reconnect()
 		for _, a := range e.associations {
 			e.flush(a)
@@ -194,7 +196,7 @@ func (e *engine) take(from *fifo.Queue[uint32]) *user { return &e.users[from.Pop
 
 // call begins a call.
 func (e *engine) call(u *user, kind procedure, a *association, due time.Duration) {
-	u.alive, u.due, u.kind = true, due, kind
+	u.alive, u.due, u.kind, u.stayed = true, due, kind, 0
 	u.serial++
 	e.counts[kind].begun++
 	e.open++
@@ -207,7 +209,7 @@ func (e *engine) call(u *user, kind procedure, a *association, due time.Duration
 		return
 	}
 	e.start(u, a)
-	e.timeouts.Push(alarm{user: u.index, serial: u.serial, at: e.now + time.Duration(e.params.Timeout)})
+	e.timeouts.Push(alarm{user: u.index, serial: u.serial, at: e.now + e.params.limit()})
 }
 
 // idleTime returns how long to sleep: a tick while answers are expected, so that
@@ -251,7 +253,7 @@ func (e *engine) handleReady() {
 }
 
 func (e *engine) succeed(u *user) {
-	e.record.Succeeded(u.due, e.now-u.due)
+	e.record.Succeeded(u.due, e.now-u.due-u.stayed)
 	e.counts[u.kind].succeeded++
 	e.end(u)
 }

@@ -15,7 +15,7 @@ import (
 
 func TestDecodeRefusesWrongParameters(t *testing.T) {
 	loadtest.Refuses(t, Decode, map[string][]string{
-		"scenario": {"", "detach"}, "arrivals": {"bursty"}, "timeout": {"0s", "2h", "soon"}, "tick": {"0s"},
+		"scenario": {"", "detach"}, "arrivals": {"bursty"}, "timeout": {"0s", "2h", "soon"}, "tick": {"0s"}, "stay": {"-1s", "2h"},
 		"enodebs": {"0", "1025", "x"}, "first_enodeb": {"-1", "1048576"}, "users": {"-1", "1048577"}, "tac": {"65536"},
 		"subscribers": {"", "00101", "00101000000000x", "0010100000000011"}, "network": {"", "0010", "0010x", "0010100", "26201"},
 	})
@@ -42,6 +42,7 @@ func TestPoolHasAUserForEachOpenCall(t *testing.T) {
 	}{
 		{map[string]string{"scenario": AttachDetach}, 101},
 		{map[string]string{"scenario": ServiceRequest, "timeout": "1s"}, 11},
+		{map[string]string{"scenario": ServiceRequest, "timeout": "1s", "stay": "2s"}, 31},
 		{map[string]string{"scenario": AttachDetach, "users": "500"}, 500},
 		{map[string]string{"scenario": AttachDetach, "users": "100"}, 0},
 		{map[string]string{"scenario": Attach}, 275}, // 200 in the window, 75 in the warm-up
@@ -133,6 +134,30 @@ func TestENodeBsConnectAgain(t *testing.T) {
 	for cause := range report.Failed {
 		if cause != "connect" && cause != "reset" && cause != "emm-17" { // #17: no HSS yet
 			t.Errorf("failed %v", report.Failed)
+		}
+	}
+}
+
+// TestStaysAreNotPartOfTheLatency lets UEs stay connected for much longer than their
+// procedures take.
+func TestStaysAreNotPartOfTheLatency(t *testing.T) {
+	const stay = 4 * time.Second
+	e := startEPC(t, 5, 1)
+	for _, scenario := range []string{AttachDetach, Mix} {
+		begun := time.Now()
+		report := e.run(load.Trial{Rate: 10, Duration: 1, Params: map[string]string{"scenario": scenario, "stay": stay.String()}})
+		if report.Offered == 0 || report.Succeeded != report.Offered {
+			t.Errorf("%s: %d of %d succeeded, failed %v", scenario, report.Succeeded, report.Offered, report.Failed)
+		}
+		if took := time.Since(begun); took < stay {
+			t.Errorf("%s: the trial took %v", scenario, took)
+		}
+		latency, err := report.Histogram()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p50 := time.Duration(latency.ValueAtQuantile(50)); p50 <= 0 || p50 >= stay {
+			t.Errorf("%s: the median latency is %v", scenario, p50)
 		}
 	}
 }

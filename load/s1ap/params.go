@@ -31,6 +31,7 @@ type Params struct {
 	Scenario    string         `json:"scenario" yaml:"scenario" jsonschema:"enum=attach,enum=attach-detach,enum=service-request,enum=mix,default=attach-detach"`
 	Arrivals    string         `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls arrive evenly or at random"`
 	Timeout     param.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a call fails if it is not over within this time"`
+	Stay        param.Duration `json:"stay" yaml:"stay" jsonschema:"default=0s,description=how long a UE stays connected before it is released or detaches; not part of the latency"`
 	ENodeBs     int            `json:"enodebs" yaml:"enodebs" jsonschema:"default=1,description=eNodeBs; each has an association with each target"`
 	FirstENodeB int            `json:"first_enodeb" yaml:"first_enodeb" jsonschema:"default=1,description=identity of the first eNodeB"`
 	Users       int            `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers; 0: as many as the rate needs (for attach: one for each call)"`
@@ -61,7 +62,7 @@ func Decode(given map[string]string) (Params, error) {
 	err := param.Decode(name, given, map[string]param.Setter{
 		"scenario": param.OneOf(&p.Scenario, Attach, AttachDetach, ServiceRequest, Mix),
 		"arrivals": param.OneOf(&p.Arrivals, load.Paced, load.Poisson),
-		"timeout":  param.Time(&p.Timeout, time.Millisecond), "tick": param.Time(&p.Tick, time.Microsecond),
+		"timeout":  param.Time(&p.Timeout, time.Millisecond), "tick": param.Time(&p.Tick, time.Microsecond), "stay": param.Time(&p.Stay, 0),
 		"enodebs": param.Whole(&p.ENodeBs, 1, 1024), "first_enodeb": param.Whole(&p.FirstENodeB, 0, 1<<20-1024),
 		"users": param.Whole(&p.Users, 0, maxUsers), "tac": param.Whole(&p.TAC, 0, 0xffff),
 		"subscribers": p.setFirst, "network": p.setNetwork,
@@ -121,10 +122,18 @@ func (p *Params) imsi(n int) (d identity.Digits) {
 	return d
 }
 
-// pool returns the number of UEs of a trial. A call keeps its UE for at most the
-// timeout.
+// limit returns how long a call may take, with the stay of its UE.
+func (p *Params) limit() time.Duration {
+	if p.Scenario == Attach {
+		return time.Duration(p.Timeout)
+	}
+	return time.Duration(p.Timeout + p.Stay)
+}
+
+// pool returns the number of UEs of a trial. A call keeps its UE for at most its
+// limit.
 func (p *Params) pool(t load.Trial) (int, error) {
-	open := t.Rate * time.Duration(p.Timeout).Seconds() // open calls if none is answered
+	open := t.Rate * p.limit().Seconds() // open calls if none is answered
 	need := math.Ceil(open) + 1
 	if p.Arrivals == load.Poisson {
 		const deviations = 5 // exceeded in about one second of three million
@@ -140,12 +149,12 @@ func (p *Params) pool(t load.Trial) (int, error) {
 	}
 	switch {
 	case need > maxUsers:
-		return 0, bad(fmt.Sprintf("%.0f subscribers", need), fmt.Sprintf("at most %d: lower the rate or the timeout", maxUsers))
+		return 0, bad(fmt.Sprintf("%.0f subscribers", need), fmt.Sprintf("at most %d: lower the rate, timeout or stay", maxUsers))
 	case p.Users == 0:
 		return int(need), nil
 	case p.Scenario != Attach && float64(p.Users) < need:
 		return 0, bad(fmt.Sprintf("parameter users is %d", p.Users),
-			fmt.Sprintf("%v calls a second of up to %v each take %.0f subscribers; provision them, or lower timeout", t.Rate, time.Duration(p.Timeout), need))
+			fmt.Sprintf("%v calls a second of up to %v each take %.0f subscribers; provision them, or lower timeout or stay", t.Rate, p.limit(), need))
 	}
 	return p.Users, nil
 }

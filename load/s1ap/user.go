@@ -34,6 +34,7 @@ const (
 	toUpdate              // Tracking Area Update Accept
 	toDetach              // Detach Accept
 	toRelease             // UE Context Release Command
+	toLeave               // the end of its stay
 )
 
 // A user is a subscriber's UE, which is in one call at a time.
@@ -51,6 +52,7 @@ type user struct {
 	due    time.Duration // relative to the start of the window
 	kind   procedure
 	step   step
+	stayed time.Duration // connected, of the parameter's choice
 }
 
 // The parts of an eNB UE S1AP ID: 20 bits of the user and four of the generation, so
@@ -174,7 +176,7 @@ func (e *engine) bearer(u *user, m *enb.Message) {
 		u.Serve()
 		e.out = cell.AppendContextSetUp(e.out[:0], u.ids, m.Bearer)
 		e.queue(u.at, e.out)
-		e.toIdle(u)
+		e.stay(u)
 	case toAttach:
 		reply, event, err := u.Receive(e.pdu[:0], m.NAS)
 		e.pdu = reply
@@ -194,16 +196,43 @@ func (e *engine) bearer(u *user, m *enb.Message) {
 
 // accepted goes on with a call whose UE has attached.
 func (e *engine) accepted(u *user) {
-	switch u.kind {
-	case attachDetach:
-		e.pdu = u.AppendDetach(e.pdu[:0], false)
-		e.uplink(u, e.pdu)
-		u.step = toDetach
-	case attachIdle:
-		e.toIdle(u)
-	default:
+	if u.kind == attach {
 		e.succeed(u)
+		return
 	}
+	e.stay(u)
+}
+
+// stay keeps a UE connected for a while.
+func (e *engine) stay(u *user) {
+	if e.params.Stay == 0 {
+		e.endStay(u)
+		return
+	}
+	u.step = toLeave
+	e.staying.Push(alarm{user: u.index, serial: u.serial, at: e.now + time.Duration(e.params.Stay)})
+}
+
+// leave ends the stays that are over.
+func (e *engine) leave() {
+	for e.staying.Len() > 0 && e.staying.Front().at <= e.now {
+		a := e.staying.Pop()
+		if u := &e.users[a.user]; u.alive && u.serial == a.serial && u.step == toLeave {
+			u.stayed = e.now - a.at + time.Duration(e.params.Stay)
+			e.endStay(u)
+		}
+	}
+}
+
+// endStay detaches a connected UE or releases its connection.
+func (e *engine) endStay(u *user) {
+	if u.kind != attachDetach {
+		e.toIdle(u)
+		return
+	}
+	e.pdu = u.AppendDetach(e.pdu[:0], false)
+	e.uplink(u, e.pdu)
+	u.step = toDetach
 }
 
 // toIdle asks for the release of the UE's connection.
