@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -15,19 +16,20 @@ import (
 	"vitrine/internal/capturetest"
 )
 
-// A tapped fabric captures the traffic of the instances of one component, from
+// A tapped fabric captures the traffic of the instances of some components, from
 // Attach to Detach.
 type tapped struct {
 	fabric.Fabric
-	component string
-	dir       string // folder of the captures
+	components []string
+	filter     string // of the packets (pcap-filter(7))
+	dir        string // folder of the captures
 
 	mu     sync.Mutex
 	taps   map[string]*tapping // by instance
 	inside map[netip.Addr]bool // addresses of the function, not of the generator
 }
 
-// Attach wires the instance. If the instance is of the component, Attach also
+// Attach wires the instance. If the instance is of one of the components, Attach also
 // starts its capture.
 func (f *tapped) Attach(ctx context.Context, port fabric.Port) (fabric.Endpoint, error) {
 	end, err := f.Fabric.Attach(ctx, port)
@@ -37,11 +39,11 @@ func (f *tapped) Attach(ctx context.Context, port fabric.Port) (fabric.Endpoint,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inside[end.Addr] = true
-	if !strings.HasPrefix(port.Instance, f.component+"-") {
+	if !slices.ContainsFunc(f.components, func(c string) bool { return strings.HasPrefix(port.Instance, c+"-") }) {
 		return end, nil
 	}
 	file := filepath.Join(f.dir, port.Instance+".pcap")
-	capture, err := capturetest.Start(port.NetNS, end.Interface, "udp", file)
+	capture, err := capturetest.Start(port.NetNS, end.Interface, f.filter, file)
 	if err != nil {
 		return end, errors.Join(err, f.Fabric.Detach(context.WithoutCancel(ctx), port.Instance))
 	}

@@ -32,6 +32,7 @@ import (
 	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/load/http"
+	"vitrine/load/s1ap"
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
 	"vitrine/result"
@@ -55,6 +56,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[2] {
 		case "http":
 			err = http.Run(context.Background(), t, os.Stdout, os.Stderr)
+		case "s1ap":
+			err = s1ap.Run(context.Background(), t, os.Stdout, os.Stderr)
 		case "sip":
 			err = sip.Run(context.Background(), t, os.Stdout, os.Stderr)
 		case "sipp":
@@ -146,18 +149,19 @@ var timeout = regexp.MustCompile(`timeout: \d+s`)
 
 // A campaign measures one sizing of the package, with a capture at each edge.
 type campaign struct {
-	t      *testing.T
-	dir    string
-	label  *runstate.Run
-	entry  string // component whose instances are captured
-	engine string // address of the Docker engine
-	config trial.Config
-	wiring *tapped
+	t       *testing.T
+	dir     string
+	label   *runstate.Run
+	capture []string // components whose instances are captured
+	filter  string   // of the packets that are captured
+	engine  string   // address of the Docker engine
+	config  trial.Config
+	wiring  *tapped
 }
 
 func newCampaign(t *testing.T, folder, substrate, sizing, workload string) *campaign {
 	t.Helper()
-	c := &campaign{t: t, dir: t.TempDir(), entry: "edge"}
+	c := &campaign{t: t, dir: t.TempDir(), capture: []string{"edge"}, filter: "udp"}
 	var err error
 	c.config = trial.Config{Log: slog.New(slog.DiscardHandler), Seed: 1}
 	if c.config.Deployment, err = spec.LoadDeployment(filepath.Join(folder, "deployment.yaml"), known()); err != nil {
@@ -221,7 +225,7 @@ func (c *campaign) useTestbed() {
 		},
 		Fabric: func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
 			inner, err := bridge.New(bridge.Config{Run: c.label})
-			c.wiring = &tapped{Fabric: inner, component: c.entry, dir: c.dir, taps: map[string]*tapping{}, inside: map[netip.Addr]bool{}}
+			c.wiring = &tapped{Fabric: inner, components: c.capture, filter: c.filter, dir: c.dir, taps: map[string]*tapping{}, inside: map[netip.Addr]bool{}}
 			return c.wiring, err
 		},
 	}

@@ -13,7 +13,7 @@ import (
 func TestReferenceStoreCountsAgree(t *testing.T) {
 	requirePrograms(t, "ims-reference-store", "openssl", "tcpdump", "tshark")
 	c := newCampaign(t, "ims-reference-store", "process", "bn1s-sp2s-hs1s", "workload.yaml")
-	c.entry = "bono"
+	c.capture = []string{"bono"}
 	c.config.Testbed.Self = buildVitrine(t)
 	c.run()
 	calls, seen := c.trials(), c.captured()
