@@ -15,6 +15,7 @@ import (
 	"github.com/icholy/digest"
 
 	"vitrine/reference/ims"
+	"vitrine/reference/keep"
 )
 
 // nonceLife is how long a challenge may stay unanswered.
@@ -65,11 +66,11 @@ func (s *server) authenticate(ctx context.Context, method string, c digest.Crede
 	if err != nil {
 		return unknown, err
 	}
-	if len(have.value) == 0 {
+	if len(have.Value) == 0 {
 		return stale, nil
 	}
 	var known challenge
-	if err := json.Unmarshal(have.value, &known); err != nil {
+	if err := json.Unmarshal(have.Value, &known); err != nil {
 		return unknown, fmt.Errorf("challenge %s: %w", c.Nonce, err)
 	}
 	want := digestResponse(known.HA1, method, c)
@@ -89,8 +90,8 @@ func (s *server) authenticate(ctx context.Context, method string, c digest.Crede
 	if err != nil {
 		return unknown, err
 	}
-	err = s.records.Put(ctx, challengeKey(c.Nonce), record{value, have.tag, until.Add(nonceLife)}, move{})
-	if errors.Is(err, errChanged) {
+	err = s.records.Put(ctx, challengeKey(c.Nonce), keep.Record{Value: value, Tag: have.Tag, Expires: until.Add(nonceLife)}, keep.Move{})
+	if errors.Is(err, keep.ErrChanged) {
 		return stale, nil // the same answer arrived twice
 	}
 	return accepted, err
@@ -124,7 +125,7 @@ func (s *server) challenge(ctx context.Context, impi, impu string, isStale bool)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.records.Put(ctx, challengeKey(nonce), record{value: value, expires: time.Now().Add(nonceLife)}, move{}); err != nil {
+	if err := s.records.Put(ctx, challengeKey(nonce), keep.Record{Value: value, Expires: time.Now().Add(nonceLife)}, keep.Move{}); err != nil {
 		return nil, err
 	}
 	c := digest.Challenge{Realm: vector.Digest.Realm, Nonce: nonce, Stale: isStale, Algorithm: "MD5", QOP: []string{vector.Digest.QoP}}

@@ -13,6 +13,7 @@ import (
 	"github.com/emiago/sipgo/sip"
 
 	"vitrine/reference/ims"
+	"vitrine/reference/keep"
 )
 
 // A registration is the cluster's state of one public identity: its contacts and
@@ -116,12 +117,12 @@ func (s *server) registered(ctx context.Context, impu string) (registration, str
 	if err != nil {
 		return registration{}, "", err
 	}
-	r, err := parseRegistration(have.value)
+	r, err := parseRegistration(have.Value)
 	if err != nil {
-		return r, have.tag, err
+		return r, have.Tag, err
 	}
 	r.prune(time.Now())
-	return r, have.tag, nil
+	return r, have.Tag, nil
 }
 
 const (
@@ -140,22 +141,22 @@ func (s *server) updateRegistration(ctx context.Context, impu string, edit func(
 		if err != nil {
 			return r, err
 		}
-		timer := move{from: r.timer()}
+		timer := keep.Move{From: r.timer()}
 		now := time.Now()
 		if err := edit(&r, now); err != nil {
 			return r, err
 		}
 		last := r.schedule(now)
-		if timer.to = r.timer(); timer.to.IsZero() {
+		if timer.To = r.timer(); timer.To.IsZero() {
 			err = s.records.Delete(ctx, registrationKey(impu), tag, timer)
 		} else {
 			r.Version++
 			var value []byte
 			if value, err = json.Marshal(r); err == nil {
-				err = s.records.Put(ctx, registrationKey(impu), record{value, tag, last.Add(keepAfter)}, timer)
+				err = s.records.Put(ctx, registrationKey(impu), keep.Record{Value: value, Tag: tag, Expires: last.Add(keepAfter)}, timer)
 			}
 		}
-		if !errors.Is(err, errChanged) {
+		if !errors.Is(err, keep.ErrChanged) {
 			return r, err
 		}
 		select {

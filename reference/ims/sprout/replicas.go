@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vitrine/reference/ims/replica"
+	"vitrine/reference/keep"
 )
 
 // replicas is the keeper that replicates records among the Sprouts. A timer is
@@ -48,19 +49,19 @@ func (r *replicas) Run(ctx context.Context, due func(ctx context.Context, key st
 func (r *replicas) Ready() bool { return true }
 
 // Get asks the first live replica that has the record.
-func (r *replicas) Get(ctx context.Context, key string) (record, error) {
+func (r *replicas) Get(ctx context.Context, key string) (keep.Record, error) {
 	got, err := r.store.Get(ctx, key)
-	return record{value: got.Value, tag: strconv.FormatUint(got.Version, 10)}, err
+	return keep.Record{Value: got.Value, Tag: strconv.FormatUint(got.Version, 10)}, err
 }
 
 // Put writes all replicas.
-func (r *replicas) Put(ctx context.Context, key string, rec record, timer move) error {
-	_, err := r.store.Put(ctx, key, replica.Record{Value: rec.value, Expires: rec.expires}, version(rec.tag))
+func (r *replicas) Put(ctx context.Context, key string, rec keep.Record, timer keep.Move) error {
+	_, err := r.store.Put(ctx, key, replica.Record{Value: rec.Value, Expires: rec.Expires}, version(rec.Tag))
 	return r.moveTimer(ctx, key, timer, err)
 }
 
 // Delete removes the record from all replicas.
-func (r *replicas) Delete(ctx context.Context, key, tag string, timer move) error {
+func (r *replicas) Delete(ctx context.Context, key, tag string, timer keep.Move) error {
 	return r.moveTimer(ctx, key, timer, r.store.Delete(ctx, key, version(tag)))
 }
 
@@ -73,16 +74,16 @@ func version(tag string) uint64 {
 const timerPrefix = "timer/"
 
 // moveTimer moves a timer after its record was written with the result err.
-func (r *replicas) moveTimer(ctx context.Context, key string, timer move, err error) error {
+func (r *replicas) moveTimer(ctx context.Context, key string, timer keep.Move, err error) error {
 	switch {
 	case errors.Is(err, replica.ErrConflict):
-		return errChanged
-	case err != nil || timer.to.Equal(timer.from):
+		return keep.ErrChanged
+	case err != nil || timer.To.Equal(timer.From):
 		return err
-	case timer.to.IsZero():
+	case timer.To.IsZero():
 		return r.store.Cancel(ctx, timerPrefix+key)
 	}
-	return r.store.Schedule(ctx, timerPrefix+key, timer.to, dueAt(timer.to))
+	return r.store.Schedule(ctx, timerPrefix+key, timer.To, dueAt(timer.To))
 }
 
 // dueAt returns the value of a timer.

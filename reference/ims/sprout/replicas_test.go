@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/reference/keep"
 )
 
 // TestTimersInTheWrongOrderAreSetAgain writes the timers of two registrations of one user in
@@ -36,10 +38,10 @@ func TestTimersInTheWrongOrderAreSetAgain(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := r.Put(ctx, key, record{value: value, expires: began.Add(time.Hour)}, move{to: reg.timer()}); err != nil {
+				if err := r.Put(ctx, key, keep.Record{Value: value, Expires: began.Add(time.Hour)}, keep.Move{To: reg.timer()}); err != nil {
 					t.Fatal(err)
 				}
-				if err := r.moveTimer(ctx, key, move{to: began.Add(c.last)}, nil); err != nil {
+				if err := r.moveTimer(ctx, key, keep.Move{To: began.Add(c.last)}, nil); err != nil {
 					t.Fatal(err)
 				}
 				fired := make(chan time.Time, 10)
@@ -55,7 +57,7 @@ func TestTimersInTheWrongOrderAreSetAgain(t *testing.T) {
 						}
 						have, err := r.Get(ctx, key)
 						if err == nil {
-							err = r.Delete(ctx, key, have.tag, move{from: at}) // as expire does
+							err = r.Delete(ctx, key, have.Tag, keep.Move{From: at}) // as expire does
 						}
 						if err != nil {
 							t.Error(err)

@@ -14,6 +14,7 @@ import (
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/rest"
 	"vitrine/reference/ims/sipudp"
+	"vitrine/reference/keep"
 )
 
 // A server is Sprout's logic. One goroutine reads and parses. It handles requests
@@ -79,7 +80,7 @@ func (s *server) request(req *sip.Request, a sipudp.Arrival) {
 			return
 		}
 		if !s.records.Ready() {
-			s.answer(tx, errAway)
+			s.answer(tx, keep.ErrAway)
 			return
 		}
 		if req.Method == sip.INVITE {
@@ -156,7 +157,7 @@ func (s *server) answer(tx *sipudp.Transaction, err error) {
 	switch {
 	case err == nil:
 		return
-	case errors.Is(err, errAway):
+	case errors.Is(err, keep.ErrAway):
 		s.counts.away.Inc()
 		s.unavailable(tx, "Store Is Unreachable")
 		return

@@ -14,11 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"vitrine"
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/rest"
 	"vitrine/reference/ims/sipudp"
+	"vitrine/reference/keep"
 )
 
 // A config holds the values of Sprout's command line.
@@ -26,7 +26,7 @@ type config struct {
 	listen                 netip.AddrPort
 	homestead, homer, ralf []netip.AddrPort
 	cluster                ims.Cluster
-	store                  storeConfig
+	store                  keep.Config
 	homesteadConnections   int
 	homesteadTimeout       time.Duration
 	copies                 int
@@ -46,7 +46,7 @@ func (k *config) flags(c *ims.Command) {
 	c.Addrs(&k.homer, "homer", false, "Homer: IP:PORT; empty: every user has the default telephony settings")
 	c.Addrs(&k.ralf, "ralf", false, "Ralf: IP:PORT; empty: nothing is charged")
 	c.Cluster(&k.cluster, "Sprouts")
-	k.store.flags(c)
+	k.store.Flags(c, "registrations, challenges and timers, in place of --peers,", "sprout")
 	c.IntVar(&k.copies, "copies", 2, "copies of each registration, challenge and timer")
 	c.DurationVar(&k.peerTimeout, "peer-timeout", 500*time.Millisecond, "how long another Sprout's answer may take")
 	c.IntVar(&k.homesteadConnections, "homestead-connections", 50, "connections kept to each Homestead")
@@ -72,8 +72,11 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
-	if err := k.store.check(c, k.cluster); err != nil {
+	if err := k.store.Check(c); err != nil {
 		return err
+	}
+	if k.store.Given() && len(k.cluster.Peers) > 0 {
+		return c.Bad("--store and --peers", "give one of them: with a store, Sprouts do not know each other")
 	}
 	peers, err := ims.Listen(ctx, "self", k.cluster.Self)
 	if err != nil {
@@ -97,14 +100,10 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // keeper returns the keeper that the flags choose.
 func (k *config) keeper(peers net.Listener, c *ims.Command) (keeper, error) {
-	if k.store.access.URL == "" {
+	if !k.store.Given() {
 		return newReplicas(*k, peers, c.Log, c.Registry), nil
 	}
-	s, err := newStore(k.store, c.Log, c.Registry)
-	if err != nil && !vitrine.IsBadInput(err) {
-		err = c.Bad("--store: "+err.Error(), "give the URL of a store")
-	}
-	return s, err
+	return keep.New(k.store, "sprout", c.Log, c.Registry)
 }
 
 func newServer(k config, socket *sipudp.Socket, records keeper, log *slog.Logger, registry *prometheus.Registry) *server {

@@ -1,4 +1,7 @@
-package sprout
+// Package keep keeps the state of reference functions in a store (docs/store.md), so
+// that any instance serves the next transaction. Writes are versioned. A record may
+// have a timer, which one of the instances handles.
+package keep
 
 import (
 	"context"
@@ -16,40 +19,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
-	"vitrine/reference/ims"
+	"vitrine"
 	"vitrine/store/client"
 )
 
-// A storeConfig holds the flags of the store.
-type storeConfig struct {
-	access  client.Access
-	space   string
-	timeout time.Duration
-	calls   int
+// A Record is a value that all instances share.
+type Record struct {
+	Value   []byte
+	Tag     string    // of the version that was read; empty: there is no record
+	Expires time.Time // after it the record is gone; Get does not return it
 }
 
-func (k *storeConfig) flags(c *ims.Command) {
-	c.StringVar(&k.access.URL, "store", "", "keep registrations, challenges and timers in the store at http://HOST:PORT or https://HOST:PORT, in place of --peers")
-	c.StringVar(&k.access.TokenFile, "store-token-file", "", "file with the token for the store, on the first line that is not empty and not a # comment")
-	c.StringVar(&k.access.Authorities, "store-ca", "", "PEM file of the authorities that certify the store")
-	c.StringVar(&k.access.Certificate, "store-cert", "", "PEM file of the certificate to show to the store")
-	c.StringVar(&k.access.Key, "store-key", "", "PEM file of the certificate's key")
-	c.StringVar(&k.space, "store-space", "sprout", "namespace of the keys; Sprouts with the same one serve the same users")
-	c.DurationVar(&k.timeout, "store-timeout", time.Second, "how long the store's answer may take")
-	c.IntVar(&k.calls, "store-calls", 64, "calls to the store at the same time; others wait")
-	c.Positive("store-timeout", "store-calls")
-}
+// A Move changes the timer of a record. A zero time means no timer.
+type Move struct{ From, To time.Time }
 
-// check returns an error for flags that contradict each other.
-func (k *storeConfig) check(c *ims.Command, cluster ims.Cluster) error {
-	switch {
-	case k.access.URL != "" && len(cluster.Peers) > 0:
-		return c.Bad("--store and --peers", "give one of them: with a store, Sprouts do not know each other")
-	case k.access.URL == "" && (k.access != client.Access{}):
-		return c.Bad("--store-token-file, --store-ca, --store-cert or --store-key without --store", "give the URL of the store")
-	}
-	return nil
-}
+// The errors of writes and reads.
+var (
+	ErrChanged = errors.New("the record has changed since it was read")
+	ErrAway    = errors.New("the store does not answer")
+)
 
 const (
 	probeEvery = 100 * time.Millisecond // while the store does not answer
@@ -61,14 +49,15 @@ const (
 	keepOverdue = time.Hour
 )
 
-// A store is the keeper that has its records in a store (docs/store.md).
+// A Store has its records in a store. Its methods may be called concurrently. None
+// takes longer than the timeout.
 //
 // A timer is a key due/TIME/KEY, written in one atomic batch with its record, and
-// every Sprout reads the keys that are due. So a timer is there exactly while its
+// every instance reads the keys that are due. So a timer is there exactly while its
 // record needs it, whatever ends between two calls. Neither of the store's own
 // timers can do that: a timer of Nudsf_Timer cannot be changed together with a
 // record, and an expiry that is watched is lost if nobody watches.
-type store struct {
+type Store struct {
 	client  *client.Client
 	kv      *client.KV
 	timeout time.Duration
@@ -82,7 +71,9 @@ type store struct {
 	seconds                   *prometheus.HistogramVec
 }
 
-func newStore(k storeConfig, log *slog.Logger, registry *prometheus.Registry) (*store, error) {
+// New returns a store whose counters have the prefix. Run runs it. The error is a
+// *vitrine.BadInput if a file or the URL is wrong.
+func New(k Config, prefix string, log *slog.Logger, registry *prometheus.Registry) (*Store, error) {
 	config, err := k.access.Config()
 	if err != nil {
 		return nil, err
@@ -90,111 +81,145 @@ func newStore(k storeConfig, log *slog.Logger, registry *prometheus.Registry) (*
 	config.Conns = k.calls
 	c, err := client.New(config)
 	if err != nil {
-		return nil, err
+		return nil, &vitrine.BadInput{File: "--store", Found: err.Error(), Want: "the URL of a store"}
 	}
 	counter := func(name, help string) prometheus.Counter {
-		return promauto.With(registry).NewCounter(prometheus.CounterOpts{Name: "sprout_store_" + name + "_total", Help: help})
+		return promauto.With(registry).NewCounter(prometheus.CounterOpts{Name: prefix + "_store_" + name + "_total", Help: help})
 	}
-	s := &store{
+	s := &Store{
 		client: c, kv: c.KV(k.space), timeout: k.timeout, slots: make(chan struct{}, k.calls), log: log,
 		failed:    counter("failed", "Calls to the store that failed."),
 		conflicts: counter("conflicts", "Writes refused by the store because the record had changed."),
-		timers:    counter("timers", "Due timers read from the store; every Sprout reads them."),
+		timers:    counter("timers", "Due timers read from the store; every instance reads them."),
 		seconds: promauto.With(registry).NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sprout_store_seconds", Help: "How long calls to the store took.",
+			Name: prefix + "_store_seconds", Help: "How long calls to the store took.",
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1},
 		}, []string{"call"}),
 	}
-	addGauge(registry, "store_up", "1 while the store answers.", func() float64 {
+	gauge := func(name, help string, value func() float64) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "_store_" + name, Help: help}, value))
+	}
+	gauge("up", "1 while the store answers.", func() float64 {
 		if s.Ready() {
 			return 1
 		}
 		return 0
 	})
-	addGauge(registry, "store_calls", "Calls to the store at present.", func() float64 { return float64(len(s.slots)) })
+	gauge("calls", "Calls to the store at present.", func() float64 { return float64(len(s.slots)) })
 	return s, nil
 }
 
-// Ready reports whether the store answers.
-func (s *store) Ready() bool { return !s.away.Load() }
+// Ready reports whether the store answers. While it returns false, the other methods
+// fail at once.
+func (s *Store) Ready() bool { return !s.away.Load() }
 
-// Get reads the record.
-func (s *store) Get(ctx context.Context, key string) (record, error) {
-	var r record
+// Get returns a record. If there is none, its value is nil.
+func (s *Store) Get(ctx context.Context, key string) (Record, error) {
+	var r Record
 	err := s.call(ctx, "get", func(ctx context.Context) error {
 		v, err := s.kv.Get(ctx, key, client.Conditions{})
 		if err == nil {
-			r = record{value: v.Data, tag: v.ETag}
+			r = Record{Value: v.Data, Tag: v.ETag}
 		}
 		return err
 	})
 	if client.NotFound(err) {
-		return record{}, nil
+		return Record{}, nil
 	}
 	return r, err
 }
 
 const contentType = "application/json"
 
-// Put writes the record, and its timer if that moves.
-func (s *store) Put(ctx context.Context, key string, r record, timer move) error {
-	life := time.Until(r.expires)
-	if !timer.to.IsZero() {
+// Put writes a record and moves its timer. The error is ErrChanged, and nothing is
+// written, if the record no longer has the tag of r. After any other error the write
+// may have been made, or may be made later.
+func (s *Store) Put(ctx context.Context, key string, r Record, timer Move) error {
+	_, err := s.Write(ctx, key, r, timer)
+	return err
+}
+
+// Write is like Put, and makes further changes, or none of all. They have the record's
+// time to live. It returns the record's new tag.
+func (s *Store) Write(ctx context.Context, key string, r Record, timer Move, further ...client.Change) (tag string, err error) {
+	life := time.Until(r.Expires)
+	if !timer.To.IsZero() {
 		life += keepOverdue
 	}
 	life = max(life, time.Millisecond)
-	if timer.to.Equal(timer.from) {
-		return s.call(ctx, "put", func(ctx context.Context) error {
-			when := client.Conditions{IfMatch: r.tag}
-			if r.tag == "" {
-				when.IfNoneMatch = "*"
-			}
-			_, err := s.kv.Put(ctx, key, r.value, contentType, life, when)
-			return err
-		})
-	}
-	change := client.Change{Op: "put", Key: key, Value: r.value, ContentType: contentType, TTL: life.String(), IfMatch: r.tag}
-	if r.tag == "" {
+	change := client.Change{Op: "put", Key: key, Value: r.Value, ContentType: contentType, IfMatch: r.Tag}
+	if r.Tag == "" {
 		change.IfNoneMatch = "*"
 	}
-	return s.batch(ctx, key, change, timer, life)
+	changes := withTimer(append([]client.Change{change}, further...), key, timer)
+	if len(changes) > 1 {
+		return s.batch(ctx, changes, life)
+	}
+	err = s.call(ctx, "put", func(ctx context.Context) (err error) {
+		tag, err = s.kv.Put(ctx, key, r.Value, contentType, life, client.Conditions{IfMatch: change.IfMatch, IfNoneMatch: change.IfNoneMatch})
+		return err
+	})
+	return tag, err
 }
 
-// Delete removes the record and its timer.
-func (s *store) Delete(ctx context.Context, key, tag string, timer move) error {
+// Delete removes a record and its timer; the tag is as for Put.
+func (s *Store) Delete(ctx context.Context, key, tag string, timer Move) error {
+	return s.Remove(ctx, key, tag, timer)
+}
+
+// Remove is like Delete, and makes further changes, as Write does.
+func (s *Store) Remove(ctx context.Context, key, tag string, timer Move, further ...client.Change) error {
 	if tag == "" {
 		return nil // there is no record
 	}
-	return s.batch(ctx, key, client.Change{Op: "delete", Key: key, IfMatch: tag}, timer, 0)
+	changes := append([]client.Change{{Op: "delete", Key: key, IfMatch: tag}}, further...)
+	_, err := s.batch(ctx, withTimer(changes, key, timer), 0)
+	return err
 }
 
-// batch changes a record and its timer, or neither. The keys of both live for
-// life.
-func (s *store) batch(ctx context.Context, key string, change client.Change, timer move, life time.Duration) error {
-	changes := []client.Change{change}
-	if !timer.from.IsZero() {
-		changes = append(changes, client.Change{Op: "delete", Key: dueKey(key, timer.from)})
+// withTimer appends the changes that move the timer of a record.
+func withTimer(changes []client.Change, key string, timer Move) []client.Change {
+	if timer.To.Equal(timer.From) {
+		return changes
 	}
-	if !timer.to.IsZero() {
-		changes = append(changes, client.Change{Op: "put", Key: dueKey(key, timer.to), ContentType: contentType, TTL: life.String()})
+	if !timer.From.IsZero() {
+		changes = append(changes, client.Change{Op: "delete", Key: dueKey(key, timer.From)})
 	}
-	return s.call(ctx, "batch", func(ctx context.Context) error {
-		_, err := s.kv.Batch(ctx, changes...)
+	if !timer.To.IsZero() {
+		changes = append(changes, client.Change{Op: "put", Key: dueKey(key, timer.To), ContentType: contentType})
+	}
+	return changes
+}
+
+// batch makes all changes or none. What is written lives for life. It returns the tag
+// of the first.
+func (s *Store) batch(ctx context.Context, changes []client.Change, life time.Duration) (tag string, err error) {
+	for i := range changes {
+		if changes[i].Op == "put" {
+			changes[i].TTL = life.String()
+		}
+	}
+	err = s.call(ctx, "batch", func(ctx context.Context) error {
+		results, err := s.kv.Batch(ctx, changes...)
+		if err == nil && len(results) > 0 {
+			tag = results[0].ETag
+		}
 		return err
 	})
+	return tag, err
 }
 
 // call makes one call to the store, unless the store is unreachable.
-func (s *store) call(ctx context.Context, name string, do func(context.Context) error) error {
+func (s *Store) call(ctx context.Context, name string, do func(context.Context) error) error {
 	if s.away.Load() {
-		return errAway
+		return ErrAway
 	}
 	return s.try(ctx, name, do)
 }
 
 // try makes one call to the store within the deadline. The store is unreachable
 // if a call fails and no other was answered meanwhile, until a call is answered.
-func (s *store) try(caller context.Context, name string, do func(context.Context) error) error {
+func (s *Store) try(caller context.Context, name string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(caller, s.timeout)
 	defer cancel()
 	answered, began := s.answered.Load(), time.Now()
@@ -216,17 +241,17 @@ func (s *store) try(caller context.Context, name string, do func(context.Context
 		}
 		if unmet {
 			s.conflicts.Inc()
-			return errChanged
+			return ErrChanged
 		}
 		return err
 	case caller.Err() != nil: // says nothing about the store
-		return fmt.Errorf("%w: %s: %w", errAway, name, err)
+		return fmt.Errorf("%w: %s: %w", ErrAway, name, err)
 	}
 	s.failed.Inc()
 	if s.answered.Load() == answered && !s.away.Swap(true) {
 		s.log.Warn("the store does not answer: requests are refused until it does", "error", err)
 	}
-	return fmt.Errorf("%w: %s: %w", errAway, name, err)
+	return fmt.Errorf("%w: %s: %w", ErrAway, name, err)
 }
 
 // answers reports whether err is the store's answer to this one call, such as an
@@ -239,8 +264,10 @@ func answers(err error) bool {
 	return e.Status != http.StatusUnauthorized && e.Status != http.StatusForbidden && e.Status != http.StatusTooManyRequests
 }
 
-// Run calls due for due timers, and probes the store while it is unreachable.
-func (s *store) Run(ctx context.Context, due func(ctx context.Context, key string, at time.Time)) error {
+// Run works until ctx is done: it calls due for the timers that are due, and probes the
+// store while it is unreachable. A timer may be due on several instances, and again
+// until it is moved.
+func (s *Store) Run(ctx context.Context, due func(ctx context.Context, key string, at time.Time)) error {
 	defer s.client.Close()
 	var group sync.WaitGroup
 	group.Go(func() { every(ctx, probeEvery, func() { s.probe(ctx) }) })
@@ -263,7 +290,7 @@ func every(ctx context.Context, period time.Duration, do func()) {
 	}
 }
 
-func (s *store) probe(ctx context.Context) {
+func (s *Store) probe(ctx context.Context) {
 	if s.Ready() {
 		return
 	}
@@ -289,7 +316,7 @@ func parseDueKey(due string) (key string, at time.Time, ok bool) {
 }
 
 // fire reads all timers that are due and calls due for each.
-func (s *store) fire(ctx context.Context, due func(ctx context.Context, key string, at time.Time)) {
+func (s *Store) fire(ctx context.Context, due func(ctx context.Context, key string, at time.Time)) {
 	var group errgroup.Group
 	group.SetLimit(dueWorkers)
 	defer func() { _ = group.Wait() }()

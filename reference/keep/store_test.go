@@ -1,4 +1,4 @@
-package sprout
+package keep
 
 import (
 	"slices"
