@@ -77,7 +77,7 @@ func (e *engine) drop(a *association) {
 		if u := &e.users[i]; u.at == a {
 			u.at = nil
 			if u.alive {
-				e.fail(u, "reset")
+				e.retry(u, a)
 			}
 		}
 	}

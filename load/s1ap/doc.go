@@ -37,7 +37,9 @@
 //	reset             its association ended during the call
 //
 // Each eNodeB has an association with each target. Calls take the targets in turn,
-// and the eNodeBs. A UE stays with the MME that it attached to.
+// and the eNodeBs. A UE stays with the MME that it attached to. With Params.Retries it goes to
+// another one when the eNodeB has lost its association with that: a call that was
+// in progress begins again, with the same NAS security context unless it attaches.
 //
 // At the end the eNodeBs shut their associations down in order: the MME gets all
 // that was sent.

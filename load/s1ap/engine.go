@@ -62,7 +62,7 @@ type engine struct {
 	causes [256]string
 	counts [procedures]struct{ begun, succeeded, failed int64 }
 
-	stray, malformed, lost int64
+	stray, malformed, lost, retried int64
 }
 
 // An alarm goes off for a user's call unless the call has ended.
@@ -204,12 +204,38 @@ func (e *engine) call(u *user, kind procedure, a *association, due time.Duration
 		e.window++
 	}
 	e.record.Offered(due, e.now)
+	u.retries = e.params.Retries
+	if a.state != ready && u.retries > 0 {
+		a = e.elsewhere(a)
+	}
 	if a.state != ready {
 		e.fail(u, "connect")
 		return
 	}
 	e.start(u, a)
 	e.timeouts.Push(alarm{user: u.index, serial: u.serial, at: e.now + e.params.limit()})
+}
+
+// retry begins the call of a UE whose association has ended at another MME, or fails it.
+func (e *engine) retry(u *user, a *association) {
+	if other := e.elsewhere(a); u.retries > 0 && other.state == ready {
+		u.retries--
+		e.retried++
+		e.start(u, other)
+		return
+	}
+	e.fail(u, "reset")
+}
+
+// elsewhere returns an association of the same eNodeB that is ready, or else a.
+func (e *engine) elsewhere(a *association) *association {
+	first := a.index - a.number
+	for n := 1; n < e.targets; n++ {
+		if other := e.associations[first+(a.number+n)%e.targets]; other.state == ready {
+			return other
+		}
+	}
+	return a
 }
 
 // idleTime returns how long to sleep: a tick while answers are expected, so that

@@ -38,6 +38,7 @@ type Params struct {
 	Subscribers string         `json:"subscribers" yaml:"subscribers" jsonschema:"default=001010000000001,description=IMSI of the first subscriber; their keys derive from the IMSI"`
 	Network     string         `json:"network" yaml:"network" jsonschema:"default=00101,description=country and network code of the MMEs and the subscribers"`
 	TAC         int            `json:"tac" yaml:"tac" jsonschema:"default=1,description=tracking area code of all eNodeBs"`
+	Retries     int            `json:"retries" yaml:"retries" jsonschema:"default=0,description=how often a call begins again at another MME because its association ended; for MMEs that share their UEs"`
 	Tick        param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=interval at which messages are handled; adds up to this time to the latency of each exchange"`
 
 	first   uint64 // the first IMSI as a number
@@ -65,6 +66,7 @@ func Decode(given map[string]string) (Params, error) {
 		"timeout":  param.Time(&p.Timeout, time.Millisecond), "tick": param.Time(&p.Tick, time.Microsecond), "stay": param.Time(&p.Stay, 0),
 		"enodebs": param.Whole(&p.ENodeBs, 1, 1024), "first_enodeb": param.Whole(&p.FirstENodeB, 0, 1<<20-1024),
 		"users": param.Whole(&p.Users, 0, maxUsers), "tac": param.Whole(&p.TAC, 0, 0xffff),
+		"retries":     param.Whole(&p.Retries, 0, 100),
 		"subscribers": p.setFirst, "network": p.setNetwork,
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	runMME()
 	loadtest.Main(Run)
 	os.Exit(m.Run())
 }

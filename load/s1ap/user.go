@@ -47,12 +47,13 @@ type user struct {
 	target     int  // number of the MME that the UE is attached to
 	attached   bool // and idle, between calls
 
-	alive  bool // in a call
-	serial uint32
-	due    time.Duration // relative to the start of the window
-	kind   procedure
-	step   step
-	stayed time.Duration // connected, of the parameter's choice
+	alive   bool // in a call
+	retries int  // left
+	serial  uint32
+	due     time.Duration // relative to the start of the window
+	kind    procedure
+	step    step
+	stayed  time.Duration // connected, of the parameter's choice
 }
 
 // The parts of an eNB UE S1AP ID: 20 bits of the user and four of the generation, so
@@ -84,8 +85,8 @@ func (e *engine) find(a *association, enbID uint32) *user {
 func (e *engine) start(u *user, a *association) {
 	if u.kind <= attachIdle {
 		u.Forget() // by IMSI
-		u.target = a.number
 	}
+	u.target = a.number
 	u.newConnection(a)
 	var pdu []byte
 	short := u.GUTI.STMSI()

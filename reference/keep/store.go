@@ -74,11 +74,11 @@ type Store struct {
 // New returns a store whose counters have the prefix. Run runs it. The error is a
 // *vitrine.BadInput if a file or the URL is wrong.
 func New(k Config, prefix string, log *slog.Logger, registry *prometheus.Registry) (*Store, error) {
-	config, err := k.access.Config()
+	config, err := k.Access.Config()
 	if err != nil {
 		return nil, err
 	}
-	config.Conns = k.calls
+	config.Conns = k.Calls
 	c, err := client.New(config)
 	if err != nil {
 		return nil, &vitrine.BadInput{File: "--store", Found: err.Error(), Want: "the URL of a store"}
@@ -87,7 +87,7 @@ func New(k Config, prefix string, log *slog.Logger, registry *prometheus.Registr
 		return promauto.With(registry).NewCounter(prometheus.CounterOpts{Name: prefix + "_store_" + name + "_total", Help: help})
 	}
 	s := &Store{
-		client: c, kv: c.KV(k.space), timeout: k.timeout, slots: make(chan struct{}, k.calls), log: log,
+		client: c, kv: c.KV(k.Space), timeout: k.Timeout, slots: make(chan struct{}, k.Calls), log: log,
 		failed:    counter("failed", "Calls to the store that failed."),
 		conflicts: counter("conflicts", "Writes refused by the store because the record had changed."),
 		timers:    counter("timers", "Due timers read from the store; every instance reads them."),

@@ -45,6 +45,10 @@ func (n *Node) CheckPrefix(c *ims.Command) error {
 	return nil
 }
 
+// KeepsState says that the node's sessions outlive it, so that its restart counter does
+// not change (TS 23.007 clause 18), unless it is given.
+func (n *Node) KeepsState() { n.restart = max(n.restart, 0) }
+
 // Listen opens the endpoint that the flags describe.
 func (n *Node) Listen(ctx context.Context, c *ims.Command, handle func(context.Context, *Request), restarted func(context.Context, netip.Addr)) (*Endpoint, error) {
 	config := Config{

@@ -10,11 +10,20 @@ import (
 )
 
 // initial handles the first message of a UE's connection (TS 36.413 clause 8.6.2.1).
+// With a store, it waits for the UE's context.
 func (w *worker) initial(e *enodeb) {
 	if w.pdu.Parse(w.in.nas) != nil {
 		w.mme.counts.malformedNAS.Inc()
 		return
 	}
+	if w.mme.config.Store == nil || !w.fetch(e) {
+		w.dispatch(e)
+	}
+}
+
+// dispatch handles the present initial message, whose context is there if the UE has
+// one.
+func (w *worker) dispatch(e *enodeb) {
 	if w.pdu.Security == nas.ServiceRequestHeader {
 		w.serviceRequest(e)
 		return
@@ -55,6 +64,10 @@ func (w *worker) turnAway(e *enodeb, body []byte) {
 func (w *worker) attachRequest(e *enodeb) {
 	if w.mme.window != nil && w.mme.window.Full(w.mme.start.Add(w.now), w.arrived) {
 		w.congestion(e)
+		return
+	}
+	if w.mme.config.Store != nil && !w.mme.config.Store.Ready() {
+		w.turnDown(e)
 		return
 	}
 	var m nas.AttachRequest
@@ -105,8 +118,12 @@ func (w *worker) attachRequest(e *enodeb) {
 
 // congestion refuses an attach with a back-off timer (TS 24.301 clause 5.5.1.2.5).
 func (w *worker) congestion(e *enodeb) {
-	backOff := [1]byte{byte(nas.MakeTimer(max(w.mme.config.BackOff, 2*time.Second)))}
-	w.refuse(e, attach, congested, nas.Reject{Type: nas.AttachRejectType, Cause: nas.CauseCongestion, T3346: backOff[:]})
+	w.refuse(e, attach, congested, nas.Reject{Type: nas.AttachRejectType, Cause: nas.CauseCongestion, T3346: w.backOff()})
+}
+
+// backOff returns the value of T3346.
+func (w *worker) backOff() []byte {
+	return []byte{byte(nas.MakeTimer(max(w.mme.config.BackOff, 2*time.Second)))}
 }
 
 // unsupported returns why an attach is refused whoever asks for it, or 0.
@@ -138,38 +155,41 @@ func (w *worker) keepRequest(u *ue, esm []byte) bool {
 	return true
 }
 
-// byGUTI returns the context of a GUTI that this MME gave, or nil.
+// byGUTI returns the context of a GUTI that this MME gave, or one that shares its
+// store, or nil.
 func (w *worker) byGUTI(id nas.Identity) *ue {
-	if id.Kind != nas.KindGUTI || id.GUTI.GUMMEI != w.mme.config.GUMMEI {
+	if of := w.mme.config.GUMMEI; id.Kind != nas.KindGUTI || id.GUTI.PLMN != of.PLMN || id.GUTI.Group != of.Group {
 		return nil
 	}
-	return w.byTMSI[id.GUTI.TMSI]
-}
-
-// bySTMSI is like byGUTI for the short form.
-func (w *worker) bySTMSI(s identity.STMSI) *ue {
-	if s.Code != w.mme.config.GUMMEI.Code {
-		return nil
-	}
-	return w.byTMSI[s.TMSI]
+	return w.byTMSI[id.GUTI.STMSI()]
 }
 
 // adopt gives a context that has proved its identity the connection of the present
 // message. Its old connection, if it has one, is released.
 func (w *worker) adopt(u *ue, e *enodeb) {
+	w.leaveConnection(u)
+	w.connect(u, e, w.in.enb)
+	u.tai, u.ecgi = w.in.tai, w.in.ecgi
+}
+
+// leaveConnection ends the old connection of a UE that begins a new one, and what was
+// done there.
+func (w *worker) leaveConnection(u *ue) {
 	if u.paged() {
 		w.end(u, succeeded)
 	}
-	switch {
-	case u.phase == releasing: // it comes back before the old eNodeB has answered
-		w.hangUp(u)
-	case u.enb != nil:
-		w.releaseIDs(u.enb, u.mmeID, u.enbID, s1ap.CauseNormalRelease)
+	if u.enb != nil {
+		if u.phase == releasing { // it comes back before the old eNodeB has answered
+			if u.kind == release {
+				w.end(u, succeeded)
+			}
+			u.phase = registered
+		} else {
+			w.releaseIDs(u.enb, u.mmeID, u.enbID, s1ap.CauseNormalRelease)
+		}
 		w.disconnect(u)
 	}
-	w.connect(u, e, w.in.enb)
 	w.timers.stop(u)
-	u.tai, u.ecgi = w.in.tai, w.in.ecgi
 }
 
 // fail ends an attach that cannot go on, and removes the context.
@@ -256,6 +276,12 @@ func (w *worker) located(u *ue, s *Subscription, err error) {
 		return
 	}
 	u.subscription, u.subscribed = *s, true
+	w.hold(u)
+	w.connectPDN(u)
+}
+
+// hold makes a context the one of its IMSI. An older one is detached.
+func (w *worker) hold(u *ue) {
 	if before, had := w.mme.claim(u); had {
 		w.mme.counts.again.Inc()
 		if of := before.ue.worker; of == w {
@@ -267,7 +293,6 @@ func (w *worker) located(u *ue, s *Subscription, err error) {
 		}
 	}
 	u.holding = true
-	w.connectPDN(u)
 }
 
 // connectPDN asks the gateway for a session to the APN. The session of an earlier
@@ -290,11 +315,13 @@ func (w *worker) connectPDN(u *ue) {
 }
 
 func (w *worker) create(u *ue) {
+	w.newTMSI(u)
 	u.phase = creating
 	w.call(u, callCreate)
 }
 
-// created accepts the attach.
+// created goes on when the gateway has made a session: with a store, the UE's context is
+// written before the UE is told that it is attached.
 func (w *worker) created(u *ue, s *Session, err error) {
 	if err != nil {
 		w.mme.config.Log.Debug("the gateway made no session", "error", err)
@@ -302,7 +329,27 @@ func (w *worker) created(u *ue, s *Session, err error) {
 		return
 	}
 	u.session, u.hasSession = *s, true
-	w.newTMSI(u)
+	if w.mme.config.Store != nil {
+		u.phase = keeping
+		w.save(u, callCommit, reserve)
+		return
+	}
+	w.accept(u)
+}
+
+// committed accepts the attach of a UE whose context is in the store, or refuses it.
+func (w *worker) committed(u *ue, j *job) {
+	if j.err != nil {
+		w.mme.counts.turnedDown.Inc()
+		w.fail(u, congested, nas.Reject{Cause: nas.CauseCongestion, T3346: w.backOff()})
+		return
+	}
+	u.keep(j.kept, j.tag)
+	w.accept(u)
+}
+
+// accept accepts the attach.
+func (w *worker) accept(u *ue) {
 	w.leave(u, true)
 	w.body = w.appendAccept(w.body[:0], u)
 	u.phase, u.tries = accepting, retransmissions
@@ -330,7 +377,7 @@ func (w *worker) appendAccept(b []byte, u *ue) []byte {
 	w.esm = bearer.Append(w.esm[:0])
 	accept := nas.AttachAccept{
 		Result: 1, T3412: nas.MakeTimer(w.mme.config.Timers.Update), TAIs: nas.AppendTAIs(areas[:0], u.tai),
-		ESM: w.esm, HasGUTI: true, GUTI: identity.GUTI{GUMMEI: w.mme.config.GUMMEI, TMSI: u.tmsi},
+		ESM: w.esm, HasGUTI: true, GUTI: identity.GUTI{GUMMEI: w.mme.config.GUMMEI, TMSI: u.stmsi.TMSI},
 	}
 	return accept.Append(b)
 }

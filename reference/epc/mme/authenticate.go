@@ -49,7 +49,7 @@ func (w *worker) responded(u *ue, body []byte) {
 		w.failCall(u, err)
 		return
 	}
-	u.protection, u.kasme, u.vector = protection, u.vector.KASME, aka.Vector{}
+	u.protection, u.cipher, u.kasme, u.vector = protection, cipher, u.vector.KASME, aka.Vector{}
 	u.up, u.down = 0, 0
 	var replayed [4]byte
 	command := nas.SecurityModeCommand{
@@ -84,11 +84,8 @@ func (w *worker) keysRefused(u *ue, body []byte) {
 	u.resynced = true
 	w.mme.counts.resynchronised.Inc()
 	u.phase = vectoring
-	j := w.newJob()
-	j.what, j.worker, j.ue = callVector, w, u
-	j.request.IMSI = u.imsi
+	j := w.job(u, callVector)
 	j.resync, j.failed = true, Resynchronisation{RAND: u.vector.RAND, AUTS: [14]byte(m.AUTS)}
-	u.busy = true
 	w.submit(j)
 }
 

@@ -42,9 +42,8 @@ func (w *worker) contextSetUp(u *ue, accepted bool) {
 		w.timers.stop(u)
 		w.end(u, radioFailed)
 		if u.attached {
-			w.begin(u, release)
-			u.phase, u.cause = idling, s1ap.CauseNormalRelease
-			w.call(u, callRelease)
+			u.cause = s1ap.CauseNormalRelease
+			w.releaseBearers(u)
 			return
 		}
 		w.discard(u, s1ap.CauseNormalRelease)
@@ -97,9 +96,7 @@ func (w *worker) modified(u *ue, err error) {
 		w.mme.config.Log.Debug("the gateway did not take the eNodeB's end of a bearer", "error", err)
 		w.end(u, outcomeOf(err))
 		u.cause = s1ap.CauseNormalRelease
-		w.begin(u, release)
-		u.phase = idling
-		w.call(u, callRelease)
+		w.releaseBearers(u)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/rest"
+	"vitrine/reference/keep"
 	"vitrine/wire/gtpc"
 	"vitrine/wire/identity"
 )
@@ -32,6 +33,7 @@ type line struct {
 	cipher, shed string
 	diameterHost string
 	delay        time.Duration
+	store        keep.Config
 }
 
 // flags declares the command line.
@@ -56,6 +58,7 @@ func (l *line) flags(c *ims.Command) {
 	c.DurationVar(&l.config.BackOff, "back-off", 10*time.Second, "T3346 of refused attaches")
 	c.DurationVar(&l.config.Timers.NAS, "nas-timer", 6*time.Second, "time after which a NAS message is sent again (T3450, T3460, T3470)")
 	c.DurationVar(&l.config.Timers.Update, "t3412", 54*time.Minute, "periodic tracking area update; a silent UE is detached 8 minutes later")
+	l.store.Flags(c, "UE contexts, for all MMEs of the group,", "mme")
 	c.Positive("workers", "enodebs", "contexts", "calls", "call-timeout", "target-delay", "back-off", "nas-timer", "t3412")
 }
 
@@ -68,7 +71,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
-	if err := l.fill(c); err != nil {
+	err := l.fill(c)
+	if err != nil {
 		return err
 	}
 	gateway := &s11{sgw: l.sgw, pgw: gtpc.Endpoint{Interface: gtpc.S5PGW}, teids: gtp.NewTable[leg](l.node.Sessions, l.node.Prefix)}
@@ -88,7 +92,16 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	})
 	l.config.Subscribers, l.config.Gateway = s6a{hss}, gateway
 	c.Connected = hss.Connected
+	if l.store.Given() {
+		if l.config.Store, err = keep.New(l.store, "mme", c.Log, c.Registry); err != nil {
+			return err
+		}
+		c.Connected = func() bool { return hss.Connected() && l.config.Store.Ready() }
+	}
 	m = New(l.config)
+	if l.config.Store != nil {
+		gateway.find = m.findLeg
+	}
 	gateway.page = m.Page
 	listener, err := ims.Listen(ctx, "s1", l.s1)
 	if err != nil {
@@ -108,6 +121,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func (l *line) fill(c *ims.Command) error {
 	if err := l.node.CheckPrefix(c); err != nil {
 		return err
+	}
+	if err := l.store.Check(c); err != nil {
+		return err
+	}
+	if l.store.Given() {
+		l.node.KeepsState()
 	}
 	digits := l.network
 	if len(digits) != 5 && len(digits) != 6 {

@@ -54,7 +54,7 @@ func (o outcome) String() string {
 // counts are the MME's counters.
 type counts struct {
 	procedures [procedures][outcomes]prometheus.Counter
-	calls      [callDelete + 1][2]prometheus.Counter
+	calls      [calls][2]prometheus.Counter
 	callTime   prometheus.Counter
 
 	received, sent, unsent       prometheus.Counter
@@ -65,6 +65,7 @@ type counts struct {
 	resynchronised, reusedKeys   prometheus.Counter
 	contexts                     prometheus.Gauge
 	setups, setupFailures, again prometheus.Counter
+	turnedDown, takenOver        prometheus.Counter
 }
 
 func newCounts(registry *prometheus.Registry) *counts {
@@ -89,6 +90,8 @@ func newCounts(registry *prometheus.Registry) *counts {
 		setups:         counter("s1_setups", "eNodeBs set up."),
 		setupFailures:  counter("s1_setup_failures", "eNodeBs refused, because they serve no tracking area of the network."),
 		again:          counter("attached_again", "Contexts removed because their IMSI attached again."),
+		turnedDown:     counter("store_refused", "Procedures refused because the store did not answer, or another MME had the UE."),
+		takenOver:      counter("taken_over", "UEs that came from another MME through the store."),
 		contexts:       with.NewGauge(prometheus.GaugeOpts{Name: "mme_contexts", Help: "UE contexts."}),
 		callTime:       counter("call_seconds", "Time that calls to the HSS and the gateway took together."),
 	}
@@ -100,11 +103,11 @@ func newCounts(registry *prometheus.Registry) *counts {
 			c.procedures[p][o] = ended.WithLabelValues(p.String(), o.String())
 		}
 	}
-	calls := with.NewCounterVec(prometheus.CounterOpts{
-		Name: "mme_calls_total", Help: "Calls to the HSS and the gateway.",
+	made := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "mme_calls_total", Help: "Calls to the HSS, the gateway and the store.",
 	}, []string{"call", "result"})
-	for i, name := range [...]string{"vector", "update-location", "purge", "create-session", "modify-bearer", "release-access-bearers", "delete-session"} {
-		c.calls[i] = [2]prometheus.Counter{calls.WithLabelValues(name, "ok"), calls.WithLabelValues(name, "error")}
+	for i, name := range [...]string{"vector", "update-location", "purge", "create-session", "modify-bearer", "release-access-bearers", "delete-session", "load", "claim", "keep", "commit", "leave", "drop"} {
+		c.calls[i] = [2]prometheus.Counter{made.WithLabelValues(name, "ok"), made.WithLabelValues(name, "error")}
 	}
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vitrine/reference/epc/s1"
+	"vitrine/wire/identity"
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
 )
@@ -72,8 +73,11 @@ func ownerOf(message []byte, workers int) int {
 			return int(s.TMSI % n)
 		case s1ap.NASPDU:
 			pdu, _ := s1ap.ParseNAS(e.Value)
-			if tmsi, ok := tmsiOf(pdu); ok {
-				return int(tmsi % n)
+			var p nas.PDU
+			if p.Parse(pdu) == nil {
+				if guti, ok := gutiOf(&p); ok {
+					return int(guti.TMSI % n)
+				}
 			}
 		case s1ap.ENBUEID:
 			fresh, _ = s1ap.ParseENBUEID(e.Value)
@@ -82,15 +86,14 @@ func ownerOf(message []byte, workers int) int {
 	return int(fresh % n)
 }
 
-// tmsiOf returns the M-TMSI of an initial NAS message.
-func tmsiOf(pdu []byte) (uint32, bool) {
-	var p nas.PDU
-	if p.Parse(pdu) != nil || p.Body == nil || p.Security.IsCiphered() {
-		return 0, false
+// gutiOf returns the GUTI that an initial NAS message names.
+func gutiOf(p *nas.PDU) (identity.GUTI, bool) {
+	if p.Body == nil || p.Security.IsCiphered() {
+		return identity.GUTI{}, false
 	}
 	h, err := nas.ParseHeader(p.Body)
 	if err != nil {
-		return 0, false
+		return identity.GUTI{}, false
 	}
 	var id nas.Identity
 	switch h.Type {
@@ -107,7 +110,7 @@ func tmsiOf(pdu []byte) (uint32, bool) {
 		err = m.Parse(p.Body)
 		id = m.Identity
 	}
-	return id.GUTI.TMSI, err == nil && id.Kind == nas.KindGUTI
+	return id.GUTI, err == nil && id.Kind == nas.KindGUTI
 }
 
 // handle handles one message.
@@ -144,6 +147,7 @@ func (w *worker) handle(e *enodeb, message []byte) {
 		w.mme.counts.unexpected.Inc()
 		w.indicate(e, in.has&(hasMME|hasENB), s1ap.CauseIncompatible)
 	case m.Procedure == s1ap.InitialUEMessage:
+		w.message = append(w.message[:0], message...)
 		w.initial(e)
 	case m.Procedure == s1ap.PathSwitchRequest:
 		w.pathSwitch(e)

@@ -38,6 +38,12 @@
 // A malformed S1AP message is answered with Error Indication, and a malformed NAS
 // message with the cause that TS 24.301 names, or not at all. Each kind of refusal
 // is counted.
+//
+// # Store
+//
+// With a store, UE contexts are kept there, and any MME of the group serves a UE's next
+// connection (fetch.go). A write claims the UE for each connection; of two MMEs one
+// succeeds.
 package mme
 
 import (
@@ -57,6 +63,7 @@ import (
 	"vitrine/reference/epc/s1"
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/overload"
+	"vitrine/reference/keep"
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
 )
@@ -79,6 +86,7 @@ type Config struct {
 	Calls       int           // calls of a worker to HSS and gateway at the same time, default 256
 	CallTime    time.Duration // longest time of one call, default 3 s
 	Timers      Timers
+	Store       *keep.Store // of UE contexts, shared with other MMEs; nil: they are in memory
 
 	Log      *slog.Logger         // default: nothing is logged
 	Registry *prometheus.Registry // default: the counters are not registered
@@ -143,6 +151,10 @@ type holder struct {
 	serial uint32  // of the context when it got the IMSI
 	page   bool    // as an order: page the context
 	enodeb *enodeb // as an order: reset the eNodeB
+
+	// As an order about a context that is in the store.
+	imsi  identity.Digits
+	stmsi identity.STMSI
 }
 
 // New returns an MME. Serve runs it.
@@ -174,6 +186,9 @@ func (m *MME) Serve(ctx context.Context, listener net.Listener) error {
 		group.Go(func() error { w.run(ctx); return nil })
 	}
 	group.Go(func() error { <-ctx.Done(); return listener.Close() })
+	if m.config.Store != nil {
+		group.Go(func() error { return m.config.Store.Run(ctx, m.overdue) })
+	}
 	group.Go(func() error {
 		for {
 			conn, err := ims.Accept(ctx, listener)
@@ -239,6 +254,7 @@ type enodeb struct {
 type work struct {
 	head    *ue  // UEs that are connected through the eNodeB
 	touched bool // messages wait to be flushed
+	lost    bool // the association has ended
 }
 
 func newENodeB(conn net.Conn, workers int) *enodeb {

@@ -1,6 +1,8 @@
 package mme
 
 import (
+	"context"
+
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
 )
@@ -11,8 +13,8 @@ const pagings = 1
 
 // Page pages an idle subscriber: the S-GW has a downlink packet for it (TS 23.401
 // clause 5.3.4.3). It returns false if the MME has no such subscriber. It may be
-// called from any goroutine, and does not wait.
-func (m *MME) Page(imsi identity.Digits) bool {
+// called from any goroutine, and waits for the store alone.
+func (m *MME) Page(ctx context.Context, imsi identity.Digits) bool {
 	m.mu.Lock()
 	h, ok := m.holders[imsi]
 	m.mu.Unlock()
@@ -20,7 +22,15 @@ func (m *MME) Page(imsi identity.Digits) bool {
 		h.page = true
 		h.ue.worker.order(h)
 	}
-	return ok
+	if ok || m.config.Store == nil {
+		return ok
+	}
+	k, _, err := m.read(ctx, imsi.String())
+	if err != nil || k == nil {
+		return false
+	}
+	m.orderKept(k, true)
+	return true
 }
 
 // page pages a UE, unless it is connected or paged already.
@@ -47,7 +57,7 @@ func (w *worker) sendPaging(u *ue) {
 	const packets = 0
 	b := s1ap.AppendHeader(w.out[:0], s1ap.Initiating, s1ap.Paging, s1ap.Ignore)
 	b = s1ap.AppendIndex(b, s1ap.Ignore, uint16(number%1024))
-	b = s1ap.AppendPaged(b, s1ap.Ignore, identity.STMSI{Code: w.mme.config.GUMMEI.Code, TMSI: u.tmsi})
+	b = s1ap.AppendPaged(b, s1ap.Ignore, u.stmsi)
 	b = s1ap.AppendEnum(b, s1ap.CNDomain, s1ap.Ignore, packets)
 	start := len(b)
 	b = s1ap.BeginList(b, s1ap.TAIList, s1ap.Ignore, 1)
@@ -68,6 +78,10 @@ func (w *worker) pagedInVain(u *ue) {
 		return
 	}
 	w.end(u, timedOut)
+	if w.mme.config.Store != nil {
+		w.evict(u)
+		return
+	}
 	w.timers.set(u, u.silent)
 }
 

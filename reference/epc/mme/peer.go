@@ -52,7 +52,8 @@ type Subscription struct {
 type Gateway interface {
 	// CreateSession makes a PDN connection with a default bearer.
 	CreateSession(ctx context.Context, request SessionRequest) (Session, error)
-	// ModifyBearer sends downlink packets of the default bearer to an eNodeB.
+	// ModifyBearer sends downlink packets of the default bearer to an eNodeB. Without
+	// one, it says that the session is this MME's now.
 	ModifyBearer(ctx context.Context, s Session, enodeb s1ap.Tunnel) error
 	// ReleaseAccessBearers forgets the eNodeB's end: the UE is idle.
 	ReleaseAccessBearers(ctx context.Context, s Session) error
@@ -67,6 +68,7 @@ type SessionRequest struct {
 	ECGI         identity.ECGI
 	Bearer       uint8 // identity of the default bearer
 	Subscription Subscription
+	TEID         uint32 // for S11, of this MME; 0: the gateway chooses it
 }
 
 // A Session is a PDN connection.
@@ -79,7 +81,7 @@ type Session struct {
 	Bearer  uint8          // identity of the default bearer
 }
 
-// A call is a request to the HSS or the gateway.
+// A call is a request to the HSS, the gateway or the store.
 type call uint8
 
 const (
@@ -90,6 +92,13 @@ const (
 	callModify
 	callRelease
 	callDelete
+	callLoad   // the store: read a context
+	callClaim  // write it at the start of a connection
+	callKeep   // write it
+	callCommit // write that of an attach
+	callLeave  // write that of a UE that is detached
+	callDrop   // remove it
+	calls
 )
 
 // A job is one call for one UE: first what is asked, then the answer. Only its
@@ -104,6 +113,13 @@ type job struct {
 	resync  bool // failed is valid
 	session Session
 	enodeb  s1ap.Tunnel
+
+	// Of calls to the store.
+	stmsi identity.STMSI
+	kept  *kept
+	tag   string
+	due   time.Time
+	moved bool
 
 	vector       aka.Vector
 	subscription Subscription
@@ -148,18 +164,35 @@ func (m *MME) make(ctx context.Context, j *job) {
 		j.err = gateway.ReleaseAccessBearers(ctx, j.session)
 	case callDelete:
 		j.err = gateway.DeleteSession(ctx, j.session)
+	case callLoad:
+		j.err = m.load(ctx, j)
+	case callClaim:
+		j.err = m.acquire(ctx, j)
+	case callKeep, callLeave:
+		j.err = m.write(ctx, j, j.due, false)
+	case callCommit:
+		j.err = m.commit(ctx, j)
+	case callDrop:
+		j.err = m.drop(ctx, j)
 	}
 	m.counts.called(j.what, time.Since(begun), j.err)
 }
 
 // call begins a call for a UE that has none. Its answer comes to answered.
-func (w *worker) call(u *ue, what call) {
+func (w *worker) call(u *ue, what call) { w.submit(w.job(u, what)) }
+
+// job returns a call to submit.
+func (w *worker) job(u *ue, what call) *job {
 	j := w.newJob()
 	j.what, j.worker, j.ue = what, w, u
 	j.request = SessionRequest{IMSI: u.imsi, TAI: u.tai, ECGI: u.ecgi, Bearer: defaultBearer, Subscription: u.subscription}
+	if w.mme.config.Store != nil {
+		j.request.TEID = u.stmsi.TMSI
+	}
 	j.session, j.enodeb = u.session, u.tunnel
+	j.stmsi, j.tag, j.due, j.moved = u.stmsi, u.tag, u.due, u.moved
 	u.busy = true
-	w.submit(j)
+	return j
 }
 
 // submit hands a job to those who make calls, or lets it wait for its turn. So a
@@ -192,9 +225,7 @@ func (w *worker) answered(j *job) {
 	u := j.ue
 	u.busy = false
 	if u.gone {
-		if j.what == callCreate && j.err == nil {
-			u.session, u.hasSession = j.session, true
-		}
+		w.missed(u, j)
 		w.bury(u)
 	} else {
 		w.proceed(u, j)
@@ -203,6 +234,21 @@ func (w *worker) answered(j *job) {
 	w.idleJobs = append(w.idleJobs, j)
 	if !u.gone && !u.busy && u.deferred != nothing {
 		w.resume(u)
+	}
+}
+
+// missed notes the answer of a call that a context was removed during.
+func (w *worker) missed(u *ue, j *job) {
+	switch {
+	case j.what == callLeave && j.err != nil: // another MME has the UE; or it is not known, and the record's timer removes all
+		u.hasSession, u.subscribed, u.leaving = false, false, false
+	case j.err != nil:
+	case j.what == callCreate:
+		u.session, u.hasSession = j.session, true
+	case j.what == callCommit:
+		u.keep(j.kept, j.tag)
+	case j.what == callKeep || j.what == callClaim || j.what == callLeave:
+		u.tag, u.due = j.tag, j.kept.due()
 	}
 }
 
@@ -221,6 +267,12 @@ func (w *worker) proceed(u *ue, j *job) {
 		w.idled(u) // an S-GW that does not answer does not keep the UE connected
 	case callDelete:
 		w.create(u) // the UE attaches again
-	case callPurge: // contexts that are gone alone have it
+	case callLoad:
+		w.loaded(u, j)
+	case callClaim, callKeep:
+		w.saved(u, j)
+	case callCommit:
+		w.committed(u, j)
+	case callPurge, callLeave, callDrop: // contexts that are gone alone have it
 	}
 }

@@ -310,13 +310,13 @@ func TestPagingReachesTheIdleUE(t *testing.T) {
 	b := start(t, func(c *mme.Config) { c.Timers.NAS = 100 * time.Millisecond })
 	e, other := b.enodeb(1), b.enodeb(2) // of another tracking area
 	p := e.phone(1)
-	if b.mme.Page(p.IMSI) {
+	if b.mme.Page(t.Context(), p.IMSI) {
 		t.Error("a subscriber that is nowhere is paged")
 	}
 	p.attach()
-	b.mme.Page(p.IMSI) // it is connected
+	b.mme.Page(t.Context(), p.IMSI) // it is connected
 	p.idle()
-	if !b.mme.Page(p.IMSI) {
+	if !b.mme.Page(t.Context(), p.IMSI) {
 		t.Error("the subscriber is not paged")
 	}
 	if m := e.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
@@ -327,8 +327,8 @@ func TestPagingReachesTheIdleUE(t *testing.T) {
 		t.Error("the answer is not counted")
 	}
 	p.idle()
-	b.mme.Page(p.IMSI)
-	b.mme.Page(p.IMSI) // once is enough
+	b.mme.Page(t.Context(), p.IMSI)
+	b.mme.Page(t.Context(), p.IMSI) // once is enough
 	e.expect(s1ap.Initiating, s1ap.Paging)
 	e.expect(s1ap.Initiating, s1ap.Paging)
 	b.until("the MME gives up", func() bool { return b.ended("paging", "timeout") == 1 })

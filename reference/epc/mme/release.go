@@ -32,9 +32,19 @@ func (w *worker) resume(u *ue) {
 func (w *worker) toIdle(u *ue) {
 	w.cancelTarget(u)
 	w.end(u, radioFailed)
+	w.releaseBearers(u)
+}
+
+// releaseBearers begins to make a UE idle. With a store, only the MME that the record
+// says the UE is at may do so.
+func (w *worker) releaseBearers(u *ue) {
 	w.begin(u, release)
 	u.phase = idling
 	w.timers.stop(u)
+	if u.stored {
+		w.save(u, callKeep, 0)
+		return
+	}
 	w.call(u, callRelease)
 }
 
@@ -119,9 +129,7 @@ func (w *worker) expired(u *ue) {
 		w.hangUp(u)
 	case serving:
 		w.end(u, timedOut)
-		w.begin(u, release)
-		u.phase = idling
-		w.call(u, callRelease)
+		w.releaseBearers(u)
 	case preparing, executing:
 		w.handoverExpired(u)
 	case registered: // idle, and silent for too long

@@ -19,7 +19,8 @@ type s11 struct {
 	sgw      netip.AddrPort
 	pgw      gtpc.Endpoint
 
-	page func(identity.Digits) bool // pages a subscriber, if there is one
+	page func(context.Context, identity.Digits) bool        // pages a subscriber, if there is one
+	find func(ctx context.Context, teid uint32) (leg, bool) // nil unless sessions are in a store
 
 	mu    sync.Mutex
 	teids *gtp.Table[leg] // by this MME's TEID
@@ -38,6 +39,9 @@ var errBearer = errors.New("mme: the S-GW gave no bearer")
 
 // CreateSession sends a Create Session Request.
 func (s *s11) CreateSession(ctx context.Context, r SessionRequest) (Session, error) {
+	if r.TEID != 0 {
+		return s.create(ctx, r, r.TEID)
+	}
 	s.mu.Lock()
 	teid, ok := s.teids.Add(r.IMSI.Bytes(), leg{imsi: r.IMSI})
 	s.mu.Unlock()
@@ -83,8 +87,14 @@ func (s *s11) create(ctx context.Context, r SessionRequest, teid uint32) (Sessio
 
 // ModifyBearer sends a Modify Bearer Request.
 func (s *s11) ModifyBearer(ctx context.Context, of Session, enodeb s1ap.Tunnel) error {
-	end := gtpc.Endpoint{TEID: enodeb.TEID, V4: enodeb.V4, V6: enodeb.V6}
-	return s.ask(ctx, of, &gtpc.ModifyBearer{Bearers: []gtpc.Bearer{{EBI: of.Bearer, ENB: end}}})
+	var request gtpc.ModifyBearer
+	if end := (gtpc.Endpoint{TEID: enodeb.TEID, V4: enodeb.V4, V6: enodeb.V6}); end.Addr().IsValid() {
+		request.Bearers = []gtpc.Bearer{{EBI: of.Bearer, ENB: end}}
+	}
+	if s.find != nil { // the S-GW may know another MME
+		request.Sender = s.endpoint.Own(gtpc.S11MME, of.Own)
+	}
+	return s.ask(ctx, of, &request)
 }
 
 // ReleaseAccessBearers sends a Release Access Bearers Request.
@@ -110,6 +120,16 @@ func (s *s11) ask(ctx context.Context, of Session, request gtp.Message) error {
 	return nil
 }
 
+// leg returns the session with a TEID.
+func (s *s11) leg(ctx context.Context, teid uint32) (leg, bool) {
+	if s.find != nil {
+		return s.find(ctx, teid)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.teids.Get(teid)
+}
+
 func accepted(r gtpc.Result) bool { return r.Cause == gtpc.RequestAccepted }
 
 func (s *s11) forget(teid uint32) {
@@ -120,21 +140,19 @@ func (s *s11) forget(teid uint32) {
 
 // request handles a request of the S-GW. A Downlink Data Notification pages the UE.
 // Others are refused, because there is no bearer but the default one.
-func (s *s11) request(_ context.Context, r *gtp.Request) {
+func (s *s11) request(ctx context.Context, r *gtp.Request) {
 	kind, ok := r.Type.Response()
 	if !ok { // nothing answers it
 		return
 	}
-	s.mu.Lock()
-	of, ok := s.teids.Get(r.TEID)
-	s.mu.Unlock()
+	of, ok := s.leg(ctx, r.TEID)
 	answer := gtpc.Answer{Type: kind, Result: gtpc.Result{Cause: gtpc.RequestAccepted}}
 	switch {
 	case !ok:
 		answer.Result.Cause = gtpc.ContextNotFound
 	case r.Type != gtpc.DownlinkData:
 		answer.Result.Cause = gtpc.ServiceNotSupported
-	case !s.page(of.imsi):
+	case !s.page(ctx, of.imsi):
 		answer.Result.Cause = gtpc.UnableToPage
 	}
 	r.Answer(of.sgw, &answer)

@@ -16,6 +16,10 @@ const (
 // sequence number stands for the next cycle of the count (TS 24.301 clause 4.4.3.2).
 func (w *worker) verify(u *ue) bool {
 	p := &w.pdu
+	if u.verified { // before the message waited for the store
+		u.verified = false
+		return true
+	}
 	if u.protection == nil || p.Security == nas.Plain {
 		return false
 	}

@@ -10,7 +10,7 @@ import (
 func (w *worker) serviceRequest(e *enodeb) {
 	var u *ue
 	if w.in.has&hasSTMSI != 0 {
-		u = w.bySTMSI(w.in.stmsi)
+		u = w.byTMSI[w.in.stmsi]
 	}
 	if u == nil || w.pdu.KSI != u.ksi || !w.verify(u) {
 		w.refuse(e, service, identityUnknown, nas.Reject{Type: nas.ServiceRejectType, Cause: nas.CauseIdentityUnderived})
@@ -84,6 +84,7 @@ func (w *worker) updated(u *ue, body []byte) {
 	w.body = w.appendUpdateAccept(w.body[:0], u)
 	w.download(u, nas.Ciphered, w.body)
 	w.end(u, succeeded)
+	w.refresh(u)
 }
 
 // appendUpdateAccept appends a Tracking Area Update Accept. The GUTI stays.

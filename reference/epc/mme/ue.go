@@ -22,6 +22,7 @@ const (
 	locating                 // the HSS: the subscription
 	replacing                // the gateway: the session of an earlier attach is deleted
 	creating                 // the gateway: a session
+	keeping                  // the store: the context of an attach
 	accepting                // Initial Context Setup Response and Attach Complete
 	serving                  // Initial Context Setup Response
 	modifying                // the gateway: the eNodeB's end of the bearer
@@ -30,6 +31,7 @@ const (
 	executing                // Handover Notify
 	idling                   // the gateway: access bearers are released
 	releasing                // UE Context Release Complete
+	fetching                 // the store: the UE's context, for a message that waits
 )
 
 // attaching reports whether the UE has not attached yet.
@@ -55,8 +57,8 @@ type ue struct {
 	busy   bool // a call to the HSS or the gateway has no answer yet
 
 	imsi     identity.Digits
-	tmsi     uint32 // M-TMSI, if hasTMSI
-	oldTMSI  uint32 // until the UE has confirmed the new one, if hasOld
+	stmsi    identity.STMSI // if hasTMSI
+	oldTMSI  identity.STMSI // until the UE has confirmed the new one, if hasOld
 	hasTMSI  bool
 	hasOld   bool
 	holding  bool // the context is the one of its IMSI
@@ -74,8 +76,9 @@ type ue struct {
 
 	// Security.
 	protection *aka.Protection // nil: no security context
-	secured    bool            // secure exchange on this connection (TS 24.301 clause 4.4.2.3)
-	vector     aka.Vector      // of the present challenge
+	cipher     aka.Algorithm
+	secured    bool       // secure exchange on this connection (TS 24.301 clause 4.4.2.3)
+	vector     aka.Vector // of the present challenge
 	kasme      [32]byte
 	ksi        uint8
 	up, down   uint32 // next NAS COUNT of each direction
@@ -98,6 +101,17 @@ type ue struct {
 	hasSession   bool
 	tunnel       s1ap.Tunnel // the eNodeB's end of the default bearer
 	newTunnel    s1ap.Tunnel // of the target of a handover
+
+	// The record in the store, if there is a store.
+	stored           bool      // the store has a record that this context wrote or read
+	tag              string    // of the record's version
+	due              time.Time // when the record's timer is due
+	keptUp, keptDown uint32    // counts of the record
+	leaving          bool      // the UE is detached, and its record is to be removed
+	moved            bool      // another MME wrote the record
+	verified         bool      // the message that waits is the UE's
+	parked           parked
+	summons          bool // read to page the UE, and not because it was silent
 
 	// The present procedure.
 	phase     phase
@@ -140,6 +154,13 @@ func (w *worker) bury(u *ue) {
 	switch {
 	case u.busy:
 		return
+	case u.stored: // first: the rest is another MME's if the record has changed
+		u.stored, u.leaving = false, true
+		j := w.job(u, callLeave)
+		j.kept = w.snapshot(u, 0)
+		j.kept.Due, j.kept.Leaving = w.mme.start.Add(w.now).Add(leaveWithin).UnixMilli(), true
+		w.submit(j)
+		return
 	case u.hasSession:
 		u.hasSession = false
 		w.call(u, callDelete)
@@ -152,13 +173,17 @@ func (w *worker) bury(u *ue) {
 		}
 		w.call(u, callPurge)
 		return
+	case u.leaving: // last: until then the timer of the record removes the rest if this MME ends
+		u.leaving = false
+		w.call(u, callDrop)
+		return
 	case u.enb != nil:
 		return
 	}
 	w.timers.stop(u)
 	w.live--
 	w.mme.counts.contexts.Dec()
-	*u = ue{worker: w, serial: u.serial + 1, last: u.last[:0], radio: u.radio[:0]}
+	*u = ue{worker: w, serial: u.serial + 1, last: u.last[:0], radio: u.radio[:0], parked: parked{octets: u.parked.octets[:0]}}
 	w.idle = append(w.idle, u)
 }
 
@@ -185,7 +210,7 @@ func (w *worker) newTMSI(u *ue) {
 	if u.hasOld {
 		delete(w.byTMSI, u.oldTMSI)
 	}
-	u.oldTMSI, u.hasOld = u.tmsi, u.hasTMSI
+	u.oldTMSI, u.hasOld = u.stmsi, u.hasTMSI
 	n := uint32(len(w.mme.workers))
 	for {
 		tmsi := uint32(w.random.Uint64())
@@ -194,9 +219,10 @@ func (w *worker) newTMSI(u *ue) {
 			continue
 		}
 		tmsi += uint32(w.number)
-		if _, used := w.byTMSI[tmsi]; !used {
-			u.tmsi, u.hasTMSI = tmsi, true
-			w.byTMSI[tmsi] = u
+		s := identity.STMSI{Code: w.mme.config.GUMMEI.Code, TMSI: tmsi}
+		if _, used := w.byTMSI[s]; !used && tmsi != 0 { // it is a TEID too, which is not 0
+			u.stmsi, u.hasTMSI = s, true
+			w.byTMSI[s] = u
 			return
 		}
 	}
@@ -214,7 +240,7 @@ func (w *worker) confirmTMSI(u *ue) {
 func (w *worker) forget(u *ue) {
 	w.confirmTMSI(u)
 	if u.hasTMSI {
-		delete(w.byTMSI, u.tmsi)
+		delete(w.byTMSI, u.stmsi)
 		u.hasTMSI = false
 	}
 	if u.holding {
@@ -266,11 +292,16 @@ func (w *worker) disconnect(u *ue) {
 }
 
 // rest ends what the UE did and waits for it to do something: for a time, if it is
-// idle (TS 24.301 clause 5.3.5).
+// idle (TS 24.301 clause 5.3.5). With a store, the context of an idle UE is there alone.
 func (w *worker) rest(u *ue) {
 	u.phase = registered
 	if u.enb != nil {
 		w.timers.stop(u)
+		w.refresh(u)
+		return
+	}
+	if w.mme.config.Store != nil {
+		w.evict(u)
 		return
 	}
 	u.silent = w.now + w.mme.config.Timers.Reachable

@@ -9,6 +9,7 @@ import (
 
 	"vitrine/internal/fifo"
 	"vitrine/reference/epc/s1"
+	"vitrine/wire/identity"
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
 )
@@ -44,7 +45,7 @@ type worker struct {
 
 	lastID   uint32
 	byID     map[uint32]*ue // by MME UE S1AP ID: those with a connection
-	byTMSI   map[uint32]*ue
+	byTMSI   map[identity.STMSI]*ue
 	timers   timers
 	idle     []*ue // contexts for reuse
 	idleJobs []*job
@@ -54,14 +55,15 @@ type worker struct {
 	live     int // contexts in use
 
 	// The present message and the buffers that answers are built in.
-	in   elements
-	pdu  nas.PDU
-	s1   s1ap.Message
-	out  []byte
-	body []byte
-	pack []byte
-	esm  []byte
-	text []byte
+	message []byte
+	in      elements
+	pdu     nas.PDU
+	s1      s1ap.Message
+	out     []byte
+	body    []byte
+	pack    []byte
+	esm     []byte
+	text    []byte
 }
 
 func newWorker(m *MME, number int) *worker {
@@ -69,7 +71,7 @@ func newWorker(m *MME, number int) *worker {
 	_, _ = cryptorand.Read(seed[:]) // never fails (crypto/rand)
 	return &worker{
 		mme: m, number: number, batches: make(chan *batch, backlog), results: make(chan *job, m.config.Calls),
-		poke: make(chan struct{}, 1), byID: map[uint32]*ue{}, byTMSI: map[uint32]*ue{}, random: rand.NewChaCha8(seed),
+		poke: make(chan struct{}, 1), byID: map[uint32]*ue{}, byTMSI: map[identity.STMSI]*ue{}, random: rand.NewChaCha8(seed),
 	}
 }
 
@@ -122,6 +124,7 @@ func (w *worker) handleBatch(b *batch) {
 
 // disconnected makes the UEs of an association that ended idle.
 func (w *worker) disconnected(e *enodeb) {
+	e.perWork[w.number].lost = true
 	for u := e.perWork[w.number].head; u != nil; u = e.perWork[w.number].head {
 		w.lostConnection(u)
 	}
@@ -149,6 +152,8 @@ func (w *worker) obey() {
 		switch {
 		case h.enodeb != nil:
 			w.reset(w, h.enodeb)
+		case h.ue == nil:
+			w.summon(h)
 		case h.ue.serial != h.serial || h.ue.gone: // it is another one by now
 		case h.page:
 			w.page(h.ue)

@@ -1,0 +1,282 @@
+package s1ap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/internal/hosttest"
+	"vitrine/load"
+	"vitrine/reference/epc/hss"
+	"vitrine/reference/epc/mme"
+	"vitrine/reference/epc/pgw"
+	"vitrine/reference/epc/sgw"
+	"vitrine/store"
+	"vitrine/store/client"
+	"vitrine/store/embedded"
+	"vitrine/store/etcd"
+	"vitrine/store/kv"
+	"vitrine/store/redis"
+	storeservice "vitrine/store/service"
+	"vitrine/store/storetest"
+)
+
+// asMME is the environment variable that makes the test binary run an MME instead of
+// the tests. So a test can kill a real process.
+const asMME = "S1AP_TEST_MME"
+
+// runMME runs an MME if the test binary is one.
+func runMME() {
+	if os.Getenv(asMME) == "" {
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := mme.Run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// engines are the engines of stores.
+func engines() map[string]func(*testing.T) (store.Engine, error) {
+	log := slog.New(slog.DiscardHandler)
+	return map[string]func(*testing.T) (store.Engine, error){
+		"embedded": func(t *testing.T) (store.Engine, error) {
+			return embedded.Open(embedded.Config{Dir: t.TempDir(), Now: time.Now, Logger: log})
+		},
+		"redis": func(t *testing.T) (store.Engine, error) {
+			at := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+			return redis.Open(t.Context(), redis.Config{Addresses: []string{at}, Now: time.Now, Logger: log})
+		},
+		"etcd": func(t *testing.T) (store.Engine, error) {
+			at := storetest.Etcd(t, 1)[0].Endpoint
+			return etcd.Open(t.Context(), etcd.Config{Endpoints: []string{at}, Now: time.Now, Logger: log})
+		},
+	}
+}
+
+// A vault is a store that can be made to answer 503.
+type vault struct {
+	url    string
+	away   chan bool // a value is in it while the store is away
+	engine store.Engine
+}
+
+func (v *vault) setAway(away bool) {
+	if away {
+		v.away <- true
+	} else {
+		<-v.away
+	}
+}
+
+// startStore serves the plain API of a store with an engine.
+func startStore(t *testing.T, open func(*testing.T) (store.Engine, error)) *vault {
+	t.Helper()
+	engine, err := open(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &vault{away: make(chan bool, 1), engine: engine}
+	handler := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now)})
+	server := storeservice.New(storeservice.Config{
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Routes: []storeservice.Route{{Path: kv.Root, Operation: kv.Operation, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if len(v.away) > 0 {
+				http.Error(w, "away", http.StatusServiceUnavailable)
+				return
+			}
+			handler.ServeHTTP(w, r)
+		})}},
+	})
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.url = "http://" + listener.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, engine.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return v
+}
+
+// keys returns how many keys with a prefix the store has.
+func (v *vault) keys(t *testing.T, prefix string) (n int) {
+	t.Helper()
+	c, err := client.New(client.Config{Base: v.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, err := range c.KV("mme").List(t.Context(), prefix, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+// startStoreEPC starts the reference EPC with MMEs 1 to mmes, each in a process of its
+// own, that share a store.
+func startStoreEPC(t *testing.T, number, mmes int, url string, flags ...string) (*epc, []*os.Process) {
+	t.Helper()
+	e := &epc{t: t, prefix: fmt.Sprintf("127.%d.%d.", 100+os.Getpid()%100, number)}
+	e.start("hss", hss.Run, "--listen", e.at(41, 3868), "--metrics", e.at(41, 9090))
+	e.start("pgw", pgw.Run, "--listen", e.at(21, 2123), "--metrics", e.at(21, 9090))
+	e.start("sgw", sgw.Run, "--listen", e.at(11, 2123), "--metrics", e.at(11, 9090), "--downlink", e.at(11, 8080))
+	var processes []*os.Process
+	for n := 1; n <= mmes; n++ {
+		processes = append(processes, e.spawn(n, url, flags...))
+	}
+	return e, processes
+}
+
+// spawn runs MME n in a process.
+func (e *epc) spawn(n int, url string, flags ...string) *os.Process {
+	e.t.Helper()
+	var out output
+	cmd := exec.Command(os.Args[0], append([]string{
+		"--s1", e.at(n, 36412), "--listen", e.at(n, 2123), "--metrics", e.at(n, 9090), "--instance", strconv.Itoa(n),
+		"--diameter-host", fmt.Sprintf("mme%d.epc.test", n), "--hss", e.at(41, 3868), "--sgw", e.at(11, 2123), "--pgw", e.at(21, 2123),
+		"--ciphering", "eea2", "--workers", strconv.Itoa(n), "--overload", "off", "--store", url, "--store-timeout", "20s", // on a busy host disks are slow
+	}, flags...)...)
+	cmd.Env = append(os.Environ(), asMME+"=1")
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+		if e.t.Failed() {
+			e.t.Logf("MME %d:\n%s", n, out.String())
+		}
+	})
+	hosttest.Until(e.t, patience, "the MME is ready", func() bool { return strings.Contains(out.String(), "ready on") })
+	e.connected(n)
+	return cmd.Process
+}
+
+// TestKilledMMELosesNoUE kills one of two MMEs under load. The UEs that attached there
+// are served by the other without attaching again, and what was in progress begins again.
+func TestKilledMMELosesNoUE(t *testing.T) {
+	for name, open := range engines() {
+		t.Run(name, func(t *testing.T) {
+			const mmes = 2
+			v := startStore(t, open)
+			e, processes := startStoreEPC(t, 60+len(name), mmes, v.url)
+			var load sync.WaitGroup
+			load.Go(func() {
+				e.play(25, 4, 3, mmes, map[string]string{"scenario": ServiceRequest, "retries": "3", "enodebs": "2", "timeout": patience.String()})
+			})
+			services := func(host int) int {
+				return e.metric(host, "mme_procedures_total", `procedure="service-request"`, `outcome="success"`)
+			}
+			hosttest.Until(t, patience, "both MMEs serve UEs", func() bool { return services(1) > 5 && services(2) > 5 })
+			if err := processes[0].Kill(); err != nil {
+				t.Fatal(err)
+			}
+			load.Wait()
+			if got := e.metric(2, "mme_taken_over_total"); got == 0 {
+				t.Error("no UE was taken over")
+			}
+			if n := e.metric(2, "mme_procedures_total", `outcome="unknown-identity"`); n > 0 {
+				t.Errorf("%d UEs were not known", n)
+			}
+			agree(t, e, v)
+		})
+	}
+}
+
+// TestEveryProcedureMovesBetweenMMEs plays the mix and kills an MME, so that attaches,
+// updates and detaches of UEs come to an MME that did not attach them.
+func TestEveryProcedureMovesBetweenMMEs(t *testing.T) {
+	const mmes = 2
+	v := startStore(t, engines()["embedded"])
+	e, processes := startStoreEPC(t, 70, mmes, v.url)
+	params := map[string]string{"scenario": Mix, "timeout": patience.String(), "retries": "3", "enodebs": "2", "arrivals": "poisson"}
+	ended := func(host int, procedure string) int {
+		return e.metric(host, "mme_procedures_total", `procedure="`+procedure+`"`, `outcome="success"`)
+	}
+	var load sync.WaitGroup
+	load.Go(func() { e.play(30, 6, 5, mmes, params) })
+	hosttest.Until(t, patience, "both MMEs detach UEs", func() bool { return ended(1, "detach") > 2 && ended(2, "detach") > 2 })
+	if err := processes[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	load.Wait()
+	for _, procedure := range []string{"service-request", "tracking-area-update", "detach", "attach"} {
+		if ended(2, procedure) == 0 {
+			t.Errorf("no %s", procedure)
+		}
+	}
+	agree(t, e, v)
+}
+
+// agree waits until the store and the S-GW have the same number of UEs.
+func agree(t *testing.T, e *epc, v *vault) {
+	t.Helper()
+	last := ""
+	hosttest.Until(t, patience, "the store and the S-GW have the same UEs", func() bool {
+		n := v.keys(t, "ue/")
+		at := e.metric(11, "sgw_ues")
+		if now := fmt.Sprintf("%d UEs in the store, %d at the S-GW, %d M-TMSIs, %d timers", n, at, v.keys(t, "tmsi/"), v.keys(t, "due/")); now != last {
+			last = now
+			t.Log(now)
+		}
+		return n > 0 && n == at && n == v.keys(t, "tmsi/") && n == v.keys(t, "due/")
+	})
+}
+
+// TestStoreAway refuses with congestion while the store is away, and serves again when it
+// is back.
+func TestStoreAway(t *testing.T) {
+	v := startStore(t, engines()["embedded"])
+	e, _ := startStoreEPC(t, 80, 1, v.url)
+	params := map[string]string{"scenario": ServiceRequest, "timeout": patience.String()}
+	e.play(20, 1, 3, 1, params)
+	v.setAway(true)
+	var stdout, stderr bytes.Buffer
+	away := load.Trial{Rate: 20, Duration: 1, Seed: 1, Targets: []string{e.at(1, 36412)}, Params: map[string]string{"scenario": Attach, "subscribers": "001010000040001"}}
+	if err := Run(t.Context(), away, &stdout, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	report, err := load.ParseReport(&stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Succeeded != 0 || report.Failed["emm-22"] != report.Offered {
+		t.Errorf("%d of %d succeeded, %v", report.Succeeded, report.Offered, report.Failed)
+	}
+	if got := e.metric(1, "mme_store_refused_total"); got != int(report.Offered) {
+		t.Errorf("%d refusals are counted, want %d", got, report.Offered)
+	}
+	v.setAway(false)
+	hosttest.Until(t, patience, "the store is back", func() bool { return e.metric(1, "mme_store_up") == 1 })
+	away.Params["subscribers"] = "001010000050001"
+	e.play(20, 1, 0, 1, away.Params)
+}

@@ -1,0 +1,280 @@
+package mme
+
+import (
+	"errors"
+	"time"
+
+	"vitrine/reference/keep"
+	"vitrine/wire/identity"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+)
+
+// With a store, an MME has only the contexts of UEs that are connected or that it pages.
+// The first message of a connection waits in its context, while the context is read from
+// the store, the message is verified, and the record is claimed by a write. Then the
+// message is handled as by an MME without a store.
+
+// A parked is a message that waits for its UE's context.
+type parked struct {
+	enodeb *enodeb // nil: no message waits
+	octets []byte
+	began  time.Time
+	again  bool // the context was read once more, because it had changed
+}
+
+// fetch gets the context of the present message, unless it names none. It returns true
+// if the message waits or is refused.
+func (w *worker) fetch(e *enodeb) bool {
+	s, ok := w.named()
+	if !ok {
+		return false
+	}
+	u := w.byTMSI[s]
+	switch {
+	case u == nil:
+		if u = w.placeholder(s); u == nil {
+			w.turnDown(e)
+			return true
+		}
+		w.park(u, e)
+		w.load(u)
+	case u.phase == fetching:
+		w.turnDown(e)
+	case !u.free() || !w.verify(u): // it is refused
+		return false
+	default:
+		u.verified = true
+		w.leaveConnection(u)
+		w.park(u, e)
+		w.claim(u)
+	}
+	return true
+}
+
+// named returns the S-TMSI that the present message names, if it is of this group of
+// MMEs.
+func (w *worker) named() (identity.STMSI, bool) {
+	if w.pdu.Security == nas.ServiceRequestHeader {
+		return w.in.stmsi, w.in.has&hasSTMSI != 0
+	}
+	g, ok := gutiOf(&w.pdu)
+	of := w.mme.config.GUMMEI
+	return g.STMSI(), ok && g.PLMN == of.PLMN && g.Group == of.Group
+}
+
+// placeholder returns a context that is read from the store, or nil if there is no room
+// or no store.
+func (w *worker) placeholder(s identity.STMSI) *ue {
+	if !w.mme.config.Store.Ready() {
+		return nil
+	}
+	u := w.newUE()
+	if u != nil {
+		u.stmsi, u.hasTMSI = s, true
+		w.byTMSI[s] = u
+	}
+	return u
+}
+
+// park keeps the present message until the context is there.
+func (w *worker) park(u *ue, e *enodeb) {
+	u.parked = parked{enodeb: e, octets: append(u.parked.octets[:0], w.message...), began: w.arrived}
+}
+
+// load reads a context.
+func (w *worker) load(u *ue) {
+	u.phase = fetching
+	j := w.job(u, callLoad)
+	j.stmsi = u.stmsi
+	w.submit(j)
+}
+
+// claim writes the record of a UE that begins a transaction.
+func (w *worker) claim(u *ue) {
+	u.phase = fetching
+	w.save(u, callClaim, reserve)
+}
+
+// save writes the record of a context. skip is how many downlink counts it skips.
+func (w *worker) save(u *ue, what call, skip uint32) {
+	j := w.job(u, what)
+	j.kept = w.snapshot(u, skip)
+	w.submit(j)
+}
+
+// loaded goes on with a context that was read, or has no record.
+func (w *worker) loaded(u *ue, j *job) {
+	err := j.err
+	if err == nil && j.kept != nil {
+		err = w.restore(u, j.kept, j.tag)
+	}
+	switch {
+	case err != nil:
+		w.mme.config.Log.Debug("the context of a UE was not read", "error", err)
+		w.handleParked(u, unavailable)
+	case j.kept == nil:
+		w.handleParked(u, absent)
+	case u.parked.enodeb == nil:
+		w.hold(u)
+		u.phase = registered
+		w.summoned(u)
+	default:
+		w.hold(u)
+		w.unpark(u)
+		if !w.verify(u) {
+			w.handleParked(u, absent)
+			return
+		}
+		u.verified, u.tai, u.ecgi = true, w.in.tai, w.in.ecgi
+		w.claim(u)
+	}
+}
+
+// A found says what became of the context of a message that waits.
+type found uint8
+
+const (
+	claimed     found = iota
+	absent            // there is none, or the message is not of its UE
+	unavailable       // the store does not answer
+)
+
+// unpark makes the message that waits for a context the present one.
+func (w *worker) unpark(u *ue) {
+	w.message = append(w.message[:0], u.parked.octets...)
+	w.arrived = u.parked.began
+	// The message was parsed before it was parked.
+	_ = w.s1.Parse(w.message)
+	_ = w.in.parse(&w.s1)
+	_ = w.pdu.Parse(w.in.nas)
+}
+
+// handleParked handles the message that waits for a context. The context is kept only if
+// it was claimed and the message needs it.
+func (w *worker) handleParked(u *ue, f found) {
+	e, serial := u.parked.enodeb, u.serial
+	if e != nil {
+		w.unpark(u)
+	}
+	u.parked.enodeb, u.parked.again = nil, false
+	if f == claimed {
+		u.phase = registered
+	} else {
+		w.evict(u)
+	}
+	switch {
+	case e == nil || e.perWork[w.number].lost: // nobody waits for an answer any more
+	case f == unavailable:
+		w.turnDown(e)
+	default:
+		w.dispatch(e)
+	}
+	if f == claimed && u.serial == serial && !u.gone && !u.busy && u.enb == nil {
+		w.evict(u)
+	}
+}
+
+// saved goes on after a record was written, or was not.
+func (w *worker) saved(u *ue, j *job) {
+	if j.err == nil {
+		u.keep(j.kept, j.tag)
+		u.moved = false
+	}
+	changed := errors.Is(j.err, keep.ErrChanged)
+	switch {
+	case u.phase == fetching && j.err == nil:
+		w.handleParked(u, claimed)
+	case u.phase == fetching && changed && !u.parked.again: // another MME has the UE, or has had it
+		w.fetchAgain(u)
+	case u.phase == fetching:
+		w.handleParked(u, unavailable)
+	case changed: // another MME has the UE
+		w.evict(u)
+	case u.phase == idling: // if the store does not answer, the record has the last claim, which is enough
+		w.call(u, callRelease)
+	}
+}
+
+// refresh writes the record of a connected UE again if the counts have got far.
+func (w *worker) refresh(u *ue) {
+	if u.stored && !u.busy && (u.up > u.keptUp+maxDrift || u.down+reserve > u.keptDown+maxDrift) {
+		w.save(u, callKeep, reserve)
+	}
+}
+
+// fetchAgain reads the context of a message again.
+func (w *worker) fetchAgain(u *ue) {
+	was, s := u.parked, u.stmsi
+	was.octets = append([]byte(nil), was.octets...)
+	w.evict(u)
+	if u = w.placeholder(s); u == nil {
+		w.turnDown(was.enodeb)
+		return
+	}
+	was.again = true
+	u.parked = was
+	w.load(u)
+}
+
+// evict removes a context without any change to the UE's record, session or location:
+// they are another MME's, or the UE is idle.
+func (w *worker) evict(u *ue) {
+	u.stored, u.hasSession, u.subscribed = false, false, false
+	w.discard(u, s1ap.CauseNormalRelease)
+}
+
+// turnDown refuses the present initial message because its UE's context cannot be used
+// now. A detach has no answer for that; the UE asks again (TS 24.301 clause 5.5.2.2.6).
+func (w *worker) turnDown(e *enodeb) {
+	if e == nil || e.perWork[w.number].lost {
+		return
+	}
+	w.mme.counts.turnedDown.Inc()
+	if w.pdu.Security == nas.ServiceRequestHeader {
+		w.refuse(e, service, congested, nas.Reject{Type: nas.ServiceRejectType, Cause: nas.CauseCongestion})
+		return
+	}
+	h, _ := nas.ParseHeader(w.pdu.Body) // gutiOf has parsed it
+	switch h.Type {
+	case nas.AttachRequestType:
+		w.congestion(e)
+	case nas.UpdateRequestType:
+		w.refuse(e, update, congested, nas.Reject{Type: nas.UpdateRejectType, Cause: nas.CauseCongestion})
+	default:
+		w.mme.counts.procedures[detach][congested].Inc()
+		w.releaseIDs(e, w.newID(), w.in.enb, s1ap.CauseNormalRelease)
+	}
+}
+
+// summon gets the context of a UE that shall be paged, or that was silent for too long.
+func (w *worker) summon(h holder) {
+	u := w.byTMSI[h.stmsi]
+	if u == nil {
+		if u = w.placeholder(h.stmsi); u != nil {
+			u.imsi, u.summons = h.imsi, h.page
+			w.load(u)
+		}
+		return
+	}
+	switch {
+	case h.page:
+		w.page(u)
+	case u.enb != nil && u.ready(): // it was connected all the time
+		w.save(u, callKeep, reserve)
+	}
+}
+
+// summoned pages a UE whose context was read, or detaches it because it was silent.
+func (w *worker) summoned(u *ue) {
+	switch {
+	case u.summons:
+		w.page(u)
+	case w.mme.start.Add(w.now).Before(u.due): // it has been heard of
+		w.evict(u)
+	default:
+		w.begin(u, detach)
+		w.end(u, implicitlyDetached)
+		w.discard(u, s1ap.CauseNormalRelease)
+	}
+}

@@ -1,0 +1,116 @@
+package mme
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"vitrine/reference/epc/aka"
+	"vitrine/wire/identity"
+)
+
+// A kept is a UE context as the store has it, in JSON. It has what an attached UE
+// needs at another MME; it has no connection.
+type kept struct {
+	IMSI string `json:"imsi"`
+	// The S-TMSI. The M-TMSI is also the MME's TEID on S11. So it names one UE among all
+	// MMEs that share the store.
+	Code  uint8  `json:"code"`
+	TMSI  uint32 `json:"tmsi"`
+	Owner uint8  `json:"owner"` // the instance that the UE was at last
+	Due   int64  `json:"due"`   // Unix milliseconds: when the UE is detached if it stays silent
+
+	Leaving bool `json:"leaving,omitempty"` // the owner is detaching the UE
+
+	// The security context (TS 33.401 clause 7.2.6). Down exceeds the count that was used
+	// last: see reserve.
+	KASME      []byte `json:"kasme"`
+	Cipher     uint8  `json:"cipher"`
+	KSI        uint8  `json:"ksi"`
+	Up         uint32 `json:"up"`
+	Down       uint32 `json:"down"`
+	Capability []byte `json:"capability"`
+	Radio      []byte `json:"radio,omitempty"`
+
+	TAI          identity.TAI  `json:"tai"`
+	ECGI         identity.ECGI `json:"ecgi"`
+	Subscription Subscription  `json:"subscription"`
+	Session      Session       `json:"session"`
+}
+
+// reserve is how many downlink NAS COUNTs a record skips while the UE is connected. So
+// an MME that takes the UE over uses none a second time. It is less than a cycle of the
+// sequence number, so that the UE follows (TS 24.301 clause 4.4.3.1).
+const reserve = 64
+
+// maxDrift is how far a count may get beyond that of the record before the record is
+// written again. It is below the cycle of a service request, of 32 (TS 24.301 clause
+// 9.9.3.19).
+const maxDrift = 16
+
+// leaveWithin is how long the MME that detaches a UE may take, before the record's timer
+// has the rest done.
+const leaveWithin = 10 * time.Second
+
+var errKept = errors.New("mme: the record of a UE is malformed")
+
+// parseKept parses a record.
+func parseKept(value []byte) (*kept, error) {
+	var k kept
+	if err := json.Unmarshal(value, &k); err != nil {
+		return nil, fmt.Errorf("%w: %w", errKept, err)
+	}
+	_, ok := identity.MakeDigits(k.IMSI)
+	if !ok || k.IMSI == "" || len(k.KASME) != 32 || len(k.Capability) < 2 || len(k.Capability) > len(ue{}.capability) || len(k.Radio) > maxRadio ||
+		k.KSI >= noKey || k.Cipher != uint8(aka.Null) && k.Cipher != uint8(aka.AES) {
+		return nil, errKept
+	}
+	return &k, nil
+}
+
+func (k *kept) stmsi() identity.STMSI { return identity.STMSI{Code: k.Code, TMSI: k.TMSI} }
+
+// due returns when the UE is detached, or a zero time if there is no record.
+func (k *kept) due() time.Time {
+	if k == nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(k.Due)
+}
+
+// snapshot returns the record of a context. skip is how many downlink counts it skips.
+func (w *worker) snapshot(u *ue, skip uint32) *kept {
+	return &kept{
+		IMSI: u.imsi.String(), Code: u.stmsi.Code, TMSI: u.stmsi.TMSI, Owner: w.mme.config.Instance,
+		Due:   w.mme.start.Add(w.now).Add(w.mme.config.Timers.Reachable).UnixMilli(),
+		KASME: append([]byte(nil), u.kasme[:]...), Cipher: uint8(u.cipher), KSI: u.ksi, Up: u.up, Down: u.down + skip,
+		Capability: append([]byte(nil), u.capability[:u.capLength]...), Radio: append([]byte(nil), u.radio...),
+		TAI: u.tai, ECGI: u.ecgi, Subscription: u.subscription, Session: u.session,
+	}
+}
+
+// restore makes a context that of a record with a tag.
+func (w *worker) restore(u *ue, k *kept, tag string) error {
+	protection, err := aka.NewProtection([32]byte(k.KASME), aka.Algorithm(k.Cipher), aka.AES)
+	if err != nil {
+		return err
+	}
+	u.protection, u.cipher, u.ksi, u.up, u.down = protection, aka.Algorithm(k.Cipher), k.KSI, k.Up, k.Down
+	u.kasme = [32]byte(k.KASME)
+	u.imsi, _ = identity.MakeDigits(k.IMSI) // parseKept has checked it
+	u.capLength = uint8(copy(u.capability[:], k.Capability))
+	u.radio = append(u.radio[:0], k.Radio...)
+	u.tai, u.ecgi = k.TAI, k.ECGI
+	u.subscription, u.subscribed = k.Subscription, true
+	u.session, u.hasSession = k.Session, true
+	u.attached = true
+	u.keep(k, tag)
+	u.moved = k.Owner != w.mme.config.Instance
+	return nil
+}
+
+// keep notes that the store has a record of the context.
+func (u *ue) keep(k *kept, tag string) {
+	u.stored, u.tag, u.due, u.keptUp, u.keptDown = true, tag, k.due(), k.Up, k.Down
+}

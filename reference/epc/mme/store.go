@@ -1,0 +1,155 @@
+package mme
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"vitrine/reference/keep"
+	"vitrine/store/client"
+	"vitrine/wire/identity"
+)
+
+// The keys of the store: a UE context by its IMSI, and the IMSI by the M-TMSI.
+const contextPrefix = "ue/"
+
+func contextKey(imsi string) string { return contextPrefix + imsi }
+
+func tmsiKey(tmsi uint32) string { return fmt.Sprintf("tmsi/%08x", tmsi) }
+
+// load reads the context that a job names, by its IMSI or its S-TMSI. Without a
+// record, kept is nil.
+func (m *MME) load(ctx context.Context, j *job) error {
+	imsi := j.request.IMSI.String()
+	if imsi == "" {
+		index, err := m.config.Store.Get(ctx, tmsiKey(j.stmsi.TMSI))
+		if err != nil || index.Value == nil {
+			return err
+		}
+		imsi = string(index.Value)
+	}
+	k, tag, err := m.read(ctx, imsi)
+	if err == nil && k != nil && k.stmsi() == j.stmsi {
+		j.kept, j.tag = k, tag
+	}
+	return err
+}
+
+// read reads the context of an IMSI; nil if there is none.
+func (m *MME) read(ctx context.Context, imsi string) (k *kept, tag string, err error) {
+	r, err := m.config.Store.Get(ctx, contextKey(imsi))
+	if err != nil || r.Value == nil {
+		return nil, "", err
+	}
+	k, err = parseKept(r.Value)
+	return k, r.Tag, err
+}
+
+// write writes a job's context over the record with the tag, whose timer was due at
+// before. fresh says that the M-TMSI is new.
+func (m *MME) write(ctx context.Context, j *job, before time.Time, fresh bool, further ...client.Change) error {
+	value, err := json.Marshal(j.kept)
+	if err != nil {
+		return fmt.Errorf("mme: write the record of a UE: %w", err)
+	}
+	index := client.Change{Op: "put", Key: tmsiKey(j.kept.TMSI), Value: []byte(j.kept.IMSI), ContentType: "text/plain"}
+	if fresh {
+		index.IfNoneMatch = "*"
+	}
+	record := keep.Record{Value: value, Tag: j.tag, Expires: j.kept.due()}
+	tag, err := m.config.Store.Write(ctx, contextKey(j.kept.IMSI), record, keep.Move{From: before, To: j.kept.due()}, append(further, index)...)
+	if err == nil {
+		j.tag = tag
+	}
+	return err
+}
+
+// commits is how often the record of an attach is written again because another MME has
+// changed it in between.
+const commits = 3
+
+// commit writes the context of an attach in place of the one that the IMSI had, wherever
+// that was: the last attach wins.
+func (m *MME) commit(ctx context.Context, j *job) (err error) {
+	for range commits {
+		var old *kept
+		if old, j.tag, err = m.read(ctx, j.kept.IMSI); err != nil {
+			return err
+		}
+		var further []client.Change
+		if old != nil && old.TMSI != j.kept.TMSI {
+			further = append(further, client.Change{Op: "delete", Key: tmsiKey(old.TMSI)})
+		}
+		err = m.write(ctx, j, old.due(), old == nil || old.TMSI != j.kept.TMSI, further...)
+		if !errors.Is(err, keep.ErrChanged) {
+			return err
+		}
+	}
+	return err
+}
+
+// acquire writes the context of a UE that begins a transaction. Of two MMEs one wins. If
+// the UE was at another MME, the HSS and the gateway learn that it is here now; if they
+// do not answer, the transaction goes on and meets that itself.
+func (m *MME) acquire(ctx context.Context, j *job) error {
+	if err := m.write(ctx, j, j.due, false); err != nil {
+		return err
+	}
+	if !j.moved {
+		return nil
+	}
+	m.counts.takenOver.Inc()
+	if _, err := m.config.Subscribers.UpdateLocation(ctx, j.request.IMSI, m.config.GUMMEI.PLMN); err != nil {
+		m.config.Log.Debug("the HSS did not learn that a UE has come", "error", err)
+	}
+	if err := m.config.Gateway.ModifyBearer(ctx, j.session, j.enodeb); err != nil {
+		m.config.Log.Debug("the gateway did not learn that a UE has come", "error", err)
+	}
+	return nil
+}
+
+// drop removes the record of a UE that is detached.
+func (m *MME) drop(ctx context.Context, j *job) error {
+	return m.config.Store.Remove(ctx, contextKey(j.request.IMSI.String()), j.tag, keep.Move{From: j.due},
+		client.Change{Op: "delete", Key: tmsiKey(j.stmsi.TMSI)})
+}
+
+// orphaned is how long after its time a UE is detached by an MME that it was not at,
+// because its own has ended.
+const orphaned = time.Minute
+
+// overdue handles the timer of a record: the UE has been silent for too long, or it has
+// been connected all that time.
+func (m *MME) overdue(ctx context.Context, key string, at time.Time) {
+	k, _, err := m.read(ctx, strings.TrimPrefix(key, contextPrefix))
+	switch {
+	case err != nil:
+		m.config.Log.Warn("the record of a silent UE was not read", "key", key, "error", err)
+	case k == nil || !k.due().Equal(at) || k.Owner != m.config.Instance && !k.Leaving && time.Since(at) < orphaned:
+	default:
+		m.orderKept(k, false)
+	}
+}
+
+// orderKept orders a worker to page the UE of a record, or to detach it.
+func (m *MME) orderKept(k *kept, page bool) {
+	imsi, _ := identity.MakeDigits(k.IMSI) // parseKept has checked it
+	m.workers[int(k.TMSI%uint32(len(m.workers)))].order(holder{imsi: imsi, stmsi: k.stmsi(), page: page})
+}
+
+// findLeg returns the session with one of this MME's TEIDs.
+func (m *MME) findLeg(ctx context.Context, teid uint32) (leg, bool) {
+	index, err := m.config.Store.Get(ctx, tmsiKey(teid))
+	if err != nil || index.Value == nil {
+		return leg{}, false
+	}
+	k, _, err := m.read(ctx, string(index.Value))
+	if err != nil || k == nil || k.TMSI != teid {
+		return leg{}, false
+	}
+	imsi, _ := identity.MakeDigits(k.IMSI)
+	return leg{imsi: imsi, sgw: k.Session.Control}, true
+}

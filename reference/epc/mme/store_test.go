@@ -1,0 +1,268 @@
+package mme_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/reference/epc/mme"
+	"vitrine/reference/epc/ue"
+	"vitrine/reference/keep"
+	"vitrine/store/client"
+	"vitrine/store/embedded"
+	"vitrine/store/kv"
+	"vitrine/store/service"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+)
+
+// A shared is a store for the MMEs of a test.
+type shared struct {
+	url    string
+	broken atomic.Bool // it answers 503
+}
+
+func newShared(t *testing.T) *shared {
+	t.Helper()
+	engine, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := new(shared)
+	handler := kv.New(kv.Config{Engine: engine, Now: time.Now})
+	server := service.New(service.Config{
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Routes: []service.Route{{Path: kv.Root, Operation: kv.Operation, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if s.broken.Load() {
+				http.Error(w, "broken", http.StatusServiceUnavailable)
+				return
+			}
+			handler.ServeHTTP(w, r)
+		})}},
+	})
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url = "http://" + listener.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, engine.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// pair returns two MMEs with one store, one HSS and one gateway.
+func (s *shared) pair(t *testing.T, change func(*mme.Config)) (one, two *bed) {
+	t.Helper()
+	join := func(instance uint8, before *bed) *bed {
+		b := start(t, func(c *mme.Config) {
+			c.Instance, c.Workers = instance, int(instance)
+			var err error
+			c.Store, err = keep.New(keep.Config{
+				Access: client.Access{URL: s.url}, Space: "mme", Timeout: patience, Calls: 16,
+			}, "mme", slog.New(slog.DiscardHandler), c.Registry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before != nil {
+				c.Subscribers, c.Gateway = before.hss, before.gateway
+			}
+			if change != nil {
+				change(c)
+			}
+		})
+		if before != nil {
+			b.hss, b.gateway = before.hss, before.gateway
+		}
+		return b
+	}
+	one = join(1, nil)
+	return one, join(2, one)
+}
+
+// goTo moves an idle UE to another eNodeB.
+func (p *phone) goTo(e *base) { p.at = e }
+
+// TestUEMovesBetweenMMEs attaches a UE at one MME and has all procedures served by the
+// other, and back.
+func TestUEMovesBetweenMMEs(t *testing.T) {
+	one, two := newShared(t).pair(t, nil)
+	a, b := one.enodeb(1), two.enodeb(2)
+	p := a.phone(1)
+	p.attach()
+	p.idle()
+	one.until("the context is in the store alone", func() bool { return one.count("contexts") == 0 })
+
+	p.goTo(b)
+	p.serve()
+	p.idle()
+	p.goTo(a)
+	p.serve()
+	p.idle()
+
+	p.goTo(b)
+	p.Connect()
+	p.begin(p.AppendUpdate(nil, false))
+	p.download(ue.Updated)
+	p.hangUp()
+
+	p.goTo(a)
+	p.begin(p.AppendAttach(nil)) // with the keys that it has
+	p.accept()
+	p.idle()
+	if got := one.count("attaches_with_known_keys_total"); got != 1 {
+		t.Errorf("%d attaches with known keys, want 1", got)
+	}
+
+	p.goTo(b)
+	p.Connect()
+	p.begin(p.AppendDetach(nil, false))
+	p.download(ue.Detached)
+	p.hangUp()
+	two.until("nothing is left", func() bool {
+		return two.gateway.Len() == 0 && two.hss.Located() == 0 && one.count("contexts") == 0 && two.count("contexts") == 0
+	})
+	p.begin(p.AppendService(nil))
+	p.rejected(nas.CauseIdentityUnderived)
+	if one.count("taken_over_total") != 2 || two.count("taken_over_total") != 3 {
+		t.Errorf("%d and %d take-overs", one.count("taken_over_total"), two.count("taken_over_total"))
+	}
+}
+
+// TestOneOfTwoMMEsWins sends a service request to two MMEs at the same time.
+func TestOneOfTwoMMEsWins(t *testing.T) {
+	one, two := newShared(t).pair(t, nil)
+	a, b := one.enodeb(1), two.enodeb(2)
+	p := a.phone(1)
+	p.attach()
+	p.idle()
+	for range 10 {
+		request := p.AppendService(nil)
+		short := p.GUTI.STMSI()
+		won := 0
+		for _, e := range []*base{a, b} {
+			e.last++
+			e.send(e.AppendInitial(nil, e.last, request, &short))
+		}
+		for _, e := range []*base{a, b} {
+			if !e.receive() {
+				t.Fatal("the association ended")
+			}
+			if e.message.Procedure == s1ap.InitialContextSetup {
+				won++
+				p.at, p.ids = e, e.message.IDs
+				p.Serve()
+				e.send(e.AppendContextSetUp(nil, p.ids, e.message.Bearer))
+				continue
+			}
+			e.expect(s1ap.Initiating, s1ap.UEContextRelease) // after the rejection
+			e.send(e.AppendReleased(nil, e.message.IDs))
+		}
+		if won != 1 {
+			t.Fatalf("%d MMEs serve the UE", won)
+		}
+		p.reached(p.at)
+		p.idle()
+	}
+}
+
+// TestStaleMMEChangesNothing leaves a UE connected at one MME, while it comes to the
+// other. What the first still does for it changes nothing.
+func TestStaleMMEChangesNothing(t *testing.T) {
+	one, two := newShared(t).pair(t, nil)
+	a, b := one.enodeb(1), two.enodeb(2)
+	p := a.phone(1)
+	p.attach()
+	stale := p.ids
+	p.goTo(b)
+	p.serve()
+	a.send(a.AppendReleaseRequest(nil, stale, s1ap.CauseUserInactivity))
+	a.expect(s1ap.Initiating, s1ap.UEContextRelease)
+	a.send(a.AppendReleased(nil, stale))
+	one.until("the first MME has no context", func() bool { return one.count("contexts") == 0 })
+	p.reached(b) // still
+	p.idle()
+}
+
+// TestSilentUEIsDetachedByTheStoresTimer lets a UE stay silent.
+func TestSilentUEIsDetachedByTheStoresTimer(t *testing.T) {
+	one, _ := newShared(t).pair(t, func(c *mme.Config) { c.Timers.Reachable = time.Second })
+	a := one.enodeb(1)
+	p := a.phone(1)
+	p.attach()
+	q := a.phone(2)
+	q.attach()
+	p.idle()
+	one.until("the silent UE is detached", func() bool { return one.ended("detach", "implicit") == 1 && one.hss.Located() == 1 })
+	if of := one.gateway.Sessions(q.IMSI); len(of) != 1 {
+		t.Errorf("a connected UE has %d sessions", len(of))
+	}
+}
+
+// TestStoredUEIsPaged pages a UE whose context is in the store alone.
+func TestStoredUEIsPaged(t *testing.T) {
+	one, two := newShared(t).pair(t, nil)
+	a := one.enodeb(1)
+	p := a.phone(1)
+	p.attach()
+	p.idle()
+	b := two.enodeb(1)
+	if !two.mme.Page(t.Context(), p.IMSI) {
+		t.Fatal("the UE is not known")
+	}
+	if m := b.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
+		t.Errorf("paged is %+v", m.Paged)
+	}
+	p.goTo(b)
+	p.serve()
+	if got := two.ended("paging", "success"); got != 1 {
+		t.Errorf("%d pagings succeeded", got)
+	}
+}
+
+// TestProceduresAreRefusedWithoutTheStore breaks the store. Procedures are refused with
+// congestion, and the UE is served when the store is back.
+func TestProceduresAreRefusedWithoutTheStore(t *testing.T) {
+	s := newShared(t)
+	one, two := s.pair(t, nil)
+	a, b := one.enodeb(1), two.enodeb(2)
+	p := a.phone(1)
+	p.attach()
+	p.idle()
+	s.broken.Store(true)
+	p.goTo(b)
+	p.begin(p.AppendService(nil))
+	p.rejected(nas.CauseCongestion)
+	p.Connect()
+	p.begin(p.AppendUpdate(nil, false))
+	p.rejected(nas.CauseCongestion)
+	p.begin(p.AppendDetach(nil, false))
+	p.hangUp()
+	q := b.phone(2)
+	q.begin(q.AppendAttach(nil))
+	q.rejected(nas.CauseCongestion)
+	for _, procedure := range []string{"service-request", "tracking-area-update", "detach", "attach"} {
+		if got := two.ended(procedure, "congestion"); got != 1 {
+			t.Errorf("%d of %s refused, want 1", got, procedure)
+		}
+	}
+	if got := two.count("store_refused_total"); got != 4 {
+		t.Errorf("%d refusals are counted", got)
+	}
+	s.broken.Store(false)
+	two.until("the store is back", func() bool { return two.count("store_up") == 1 })
+	p.serve()
+}
