@@ -142,8 +142,8 @@ const (
 
 // unpark makes the message that waits for a context the present one.
 func (w *worker) unpark(u *ue) {
-	w.message = append(w.message[:0], u.parked.octets...)
-	w.arrived = u.parked.began
+	w.waited = append(w.waited[:0], u.parked.octets...)
+	w.message, w.arrived = w.waited, u.parked.began
 	// The message was parsed before it was parked.
 	_ = w.s1.Parse(w.message)
 	_ = w.in.parse(&w.s1)
@@ -205,6 +205,7 @@ func (w *worker) refresh(u *ue) {
 
 // fetchAgain reads the context of a message again.
 func (w *worker) fetchAgain(u *ue) {
+	w.unpark(u) // it is refused if there is no room
 	was, s := u.parked, u.stmsi
 	was.octets = append([]byte(nil), was.octets...)
 	w.evict(u)

@@ -147,7 +147,7 @@ func (w *worker) handle(e *enodeb, message []byte) {
 		w.mme.counts.unexpected.Inc()
 		w.indicate(e, in.has&(hasMME|hasENB), s1ap.CauseIncompatible)
 	case m.Procedure == s1ap.InitialUEMessage:
-		w.message = append(w.message[:0], message...)
+		w.message = message
 		w.initial(e)
 	case m.Procedure == s1ap.PathSwitchRequest:
 		w.pathSwitch(e)

@@ -16,13 +16,13 @@ func FuzzRecord(f *testing.F) {
 	f.Add(value)
 	f.Add([]byte(`{"imsi":"1","kasme":"AA=="}`))
 	f.Add([]byte(`null`))
+	w := newWorker(New(Config{}), 0)
 	f.Fuzz(func(t *testing.T, value []byte) {
 		k, err := parseKept(value)
 		if err != nil {
 			return
 		}
-		w := newWorker(New(Config{}), 0)
-		u := w.newUE()
+		u := &ue{worker: w}
 		if err := w.restore(u, k, "1"); err != nil {
 			t.Fatal(err)
 		}

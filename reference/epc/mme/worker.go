@@ -55,7 +55,8 @@ type worker struct {
 	live     int // contexts in use
 
 	// The present message and the buffers that answers are built in.
-	message []byte
+	message []byte // valid while it is handled
+	waited  []byte // the buffer of a message that waited for its context
 	in      elements
 	pdu     nas.PDU
 	s1      s1ap.Message
