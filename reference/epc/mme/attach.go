@@ -218,8 +218,11 @@ func (w *worker) rejectSession(u *ue, cause nas.ESMCause) {
 	reject.Type = nas.ConnectivityRejectType
 	w.esm = reject.Append(w.esm[:0])
 	o := refused
-	if cause == nas.ESMCauseNetworkFailure {
+	switch cause {
+	case nas.ESMCauseNetworkFailure:
 		o = networkFailure
+	case nas.ESMCauseResources:
+		o = noResources
 	}
 	w.fail(u, o, nas.Reject{Cause: nas.CauseESMFailure, ESM: w.esm})
 }
@@ -325,7 +328,7 @@ func (w *worker) create(u *ue) {
 func (w *worker) created(u *ue, s *Session, err error) {
 	if err != nil {
 		w.mme.config.Log.Debug("the gateway made no session", "error", err)
-		w.rejectSession(u, nas.ESMCauseNetworkFailure)
+		w.rejectSession(u, esmCause(err))
 		return
 	}
 	u.session, u.hasSession = *s, true

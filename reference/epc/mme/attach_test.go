@@ -11,6 +11,7 @@ import (
 	"vitrine/reference/epc/epctest"
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/ue"
+	"vitrine/wire/gtpc"
 	"vitrine/wire/identity"
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
@@ -220,12 +221,17 @@ func TestAttachFailsWithItsNeighbours(t *testing.T) {
 		failing failing
 		secured bool // the rejection comes after the security mode
 		cause   nas.Cause
+		esm     nas.ESMCause
+		outcome string
 	}{
-		"vector":              {failing{vector: away}, false, nas.CauseNetworkFailure},
-		"HSS silent":          {failing{hang: true}, false, nas.CauseNetworkFailure},
-		"location":            {failing{location: away}, true, nas.CauseNetworkFailure},
-		"subscription is new": {failing{location: mme.ErrUnknown}, true, nas.CauseServicesNotAllowed},
-		"session":             {failing{create: away}, true, nas.CauseESMFailure},
+		"vector":              {failing{vector: away}, false, nas.CauseNetworkFailure, 0, "network-failure"},
+		"HSS silent":          {failing{hang: true}, false, nas.CauseNetworkFailure, 0, "network-failure"},
+		"location":            {failing{location: away}, true, nas.CauseNetworkFailure, 0, "network-failure"},
+		"subscription is new": {failing{location: mme.ErrUnknown}, true, nas.CauseServicesNotAllowed, 0, "unknown-subscriber"},
+		"session":             {failing{create: away}, true, nas.CauseESMFailure, nas.ESMCauseNetworkFailure, "network-failure"},
+		"no address left":     {failing{create: gtpc.Result{Cause: gtpc.AddressesOccupied}}, true, nas.CauseESMFailure, nas.ESMCauseResources, "no-resources"},
+		"unknown APN":         {failing{create: gtpc.Result{Cause: gtpc.UnknownAPN}}, true, nas.CauseESMFailure, nas.ESMCauseUnknownAPN, "refused"},
+		"PCRF refuses":        {failing{create: gtpc.Result{Cause: gtpc.RequestRejected}}, true, nas.CauseESMFailure, nas.ESMCauseGateway, "refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := start(t, func(config *mme.Config) {
@@ -239,6 +245,12 @@ func TestAttachFailsWithItsNeighbours(t *testing.T) {
 				p.answerChallenge()
 			}
 			p.rejected(c.cause)
+			if p.ESM != c.esm {
+				t.Errorf("ESM cause %d, want %d", p.ESM, c.esm)
+			}
+			if got := b.ended("attach", c.outcome); got != 1 {
+				t.Errorf("%d attaches ended with %s, want 1", got, c.outcome)
+			}
 			b.until("the context is gone", func() bool { return b.count("contexts") == 0 })
 			if b.gateway.Len() != 0 {
 				t.Errorf("%d sessions are left", b.gateway.Len())

@@ -36,6 +36,7 @@ const (
 	unauthenticated            // wrong keys
 	identityUnknown            // the GUTI or S-TMSI is not known, or the keys or the integrity are wrong
 	refused                    // for what it asked
+	noResources                // the gateway has no address or room left
 	networkFailure             // the HSS or the gateway cannot be used
 	timedOut                   // the UE or the eNodeB did not answer
 	radioFailed                // the eNodeB refused or gave up
@@ -47,7 +48,7 @@ const (
 func (o outcome) String() string {
 	return [...]string{
 		"success", "congestion", "unknown-subscriber", "authentication", "unknown-identity", "refused",
-		"network-failure", "timeout", "radio-failure", "interrupted", "implicit",
+		"no-resources", "network-failure", "timeout", "radio-failure", "interrupted", "implicit",
 	}[o]
 }
 

@@ -130,6 +130,24 @@ func (s *s11) leg(ctx context.Context, teid uint32) (leg, bool) {
 	return s.teids.Get(teid)
 }
 
+// esmCause returns the cause for a UE whose session the gateway refused (TS 24.301
+// clause 6.5.1.4).
+func esmCause(err error) nas.ESMCause {
+	var refused gtpc.Result
+	if !errors.As(err, &refused) {
+		return nas.ESMCauseNetworkFailure
+	}
+	switch refused.Cause {
+	case gtpc.AddressesOccupied, gtpc.NoResourcesAvailable, gtpc.EntityCongestion:
+		return nas.ESMCauseResources
+	case gtpc.UnknownAPN:
+		return nas.ESMCauseUnknownAPN
+	case gtpc.RequestRejected:
+		return nas.ESMCauseGateway
+	}
+	return nas.ESMCauseNetworkFailure
+}
+
 func accepted(r gtpc.Result) bool { return r.Cause == gtpc.RequestAccepted }
 
 func (s *s11) forget(teid uint32) {

@@ -45,8 +45,9 @@ type UE struct {
 	GUTI    identity.GUTI
 	Address netip.Addr
 	Bearer  uint8
-	Cause   nas.Cause // of the last rejection
-	BackOff nas.Timer // of the last rejection; 0 for none
+	Cause   nas.Cause    // of the last rejection
+	ESM     nas.ESMCause // of the last rejection; 0 for none
+	BackOff nas.Timer    // of the last rejection; 0 for none
 
 	protection *aka.Protection // nil: no keys
 	kasme      [32]byte        // of the last challenge
@@ -239,7 +240,11 @@ func (u *UE) rejected(body []byte) error {
 	if err := m.Parse(body); err != nil {
 		return err
 	}
-	u.Cause, u.BackOff = m.Cause, 0
+	u.Cause, u.BackOff, u.ESM = m.Cause, 0, 0
+	var session nas.Release
+	if m.ESM != nil && session.Parse(m.ESM) == nil {
+		u.ESM = session.Cause
+	}
 	if len(m.T3346) == 1 {
 		u.BackOff = nas.Timer(m.T3346[0])
 	}
