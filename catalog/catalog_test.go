@@ -31,11 +31,17 @@ func TestFilesAreValid(t *testing.T) {
 	if err != nil || len(packages) == 0 {
 		t.Fatalf("no packages: %v", err)
 	}
-	for _, deployment := range packages {
-		folder := filepath.Dir(deployment)
+	for _, of := range packages {
+		folder := filepath.Dir(of)
 		t.Run(folder, func(t *testing.T) {
-			if _, err := spec.LoadDeployment(deployment, known()); err != nil {
-				t.Error(err)
+			deployments, err := filepath.Glob(filepath.Join(folder, "deployment*.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, deployment := range deployments {
+				if _, err := spec.LoadDeployment(deployment, known()); err != nil {
+					t.Error(err)
+				}
 			}
 			workloads, err := filepath.Glob(filepath.Join(folder, "workload*.yaml"))
 			if err != nil || len(workloads) == 0 {

@@ -32,23 +32,32 @@ func TestEPCCountsAgree(t *testing.T) {
 			if c.substrate == "docker" {
 				environ = append(environ, "DOCKER_HOST="+dockertest.Start(t))
 			}
-			run := characterizeEPC(t, program, c.substrate, c.rate, environ)
-			calls := trialSums(t, run)
-			if calls["offered"] == 0 || calls["succeeded"] != calls["offered"] {
-				t.Errorf("%d calls scheduled, %d offered, %d succeeded", calls["scheduled"], calls["offered"], calls["succeeded"])
-			}
-			for _, counter := range []struct{ instance, name string }{
-				{"mme-1", `mme_procedures_total{outcome="success",procedure="attach"}`},
-				{"mme-1", `mme_procedures_total{outcome="success",procedure="detach"}`},
-				{"sgw-1", `sgw_procedures_total{cause="16",procedure="create-session"}`}, // 16: request accepted
-				{"pgw-1", `pgw_procedures_total{cause="16",procedure="create-session"}`},
-				{"hss-1", `hss_procedures_total{procedure="update-location",result="2001"}`}, // 2001: success
-			} {
-				if got := printed(t, run, counter.instance, counter.name); got != calls["succeeded"] {
-					t.Errorf("%s of %s is %d, and %d calls succeeded", counter.name, counter.instance, got, calls["succeeded"])
-				}
-			}
+			compareCounts(t, characterizeEPC(t, program, "deployment.yaml", "mm1l", c.substrate, c.rate, environ), "mme-1", "sgw-1", "pgw-1")
 		})
+	}
+	t.Run("one process", func(t *testing.T) {
+		compareCounts(t, characterizeEPC(t, program, "deployment-one-process.yaml", "ep1l", "process", 20, nil), "epc-1", "epc-1", "epc-1")
+	})
+}
+
+// compareCounts compares the calls of a run with the counters of the instances that have
+// the MME, the S-GW and the P-GW.
+func compareCounts(t *testing.T, run, mme, sgw, pgw string) {
+	t.Helper()
+	calls := trialSums(t, run)
+	if calls["offered"] == 0 || calls["succeeded"] != calls["offered"] {
+		t.Errorf("%d calls scheduled, %d offered, %d succeeded", calls["scheduled"], calls["offered"], calls["succeeded"])
+	}
+	for _, counter := range []struct{ instance, name string }{
+		{mme, `mme_procedures_total{outcome="success",procedure="attach"}`},
+		{mme, `mme_procedures_total{outcome="success",procedure="detach"}`},
+		{sgw, `sgw_procedures_total{cause="16",procedure="create-session"}`}, // 16: request accepted
+		{pgw, `pgw_procedures_total{cause="16",procedure="create-session"}`},
+		{"hss-1", `hss_procedures_total{procedure="update-location",result="2001"}`}, // 2001: success
+	} {
+		if got := printed(t, run, counter.instance, counter.name); got != calls["succeeded"] {
+			t.Errorf("%s of %s is %d, and %d calls succeeded", counter.name, counter.instance, got, calls["succeeded"])
+		}
 	}
 }
 
@@ -69,14 +78,14 @@ var sizes = regexp.MustCompile(`sizes: \[.*\]`)
 
 // characterizeEPC measures one size at one rate and returns the run folder. It skips
 // the test if the host does not support the substrate.
-func characterizeEPC(t *testing.T, program, substrate string, rate int, environ []string) string {
+func characterizeEPC(t *testing.T, program, file, size, substrate string, rate int, environ []string) string {
 	t.Helper()
 	dir := t.TempDir()
-	text, err := os.ReadFile("epc-reference/deployment.yaml")
+	text, err := os.ReadFile("epc-reference/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sized := sizes.ReplaceAll(text, []byte("sizes: [mm1l]"))
+	sized := sizes.ReplaceAll(text, []byte("sizes: ["+size+"]"))
 	if bytes.Equal(sized, text) {
 		t.Fatal("the deployment has no sizes to replace")
 	}

@@ -23,6 +23,7 @@ import (
 	"vitrine/measure/cpu"
 	"vitrine/measure/packet"
 	"vitrine/monitor"
+	"vitrine/reference/epc"
 	"vitrine/reference/epc/hss"
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/pcrf"
@@ -111,7 +112,7 @@ func generators() map[string]generator {
 func references() map[string]program {
 	return map[string]program{
 		"bono": referenceProgram(bono.Run), "sprout": referenceProgram(sprout.Run), "homestead": referenceProgram(homestead.Run), "homer": referenceProgram(homer.Run), "ralf": referenceProgram(ralf.Run),
-		"mme": referenceProgram(mme.Run), "hss": referenceProgram(hss.Run), "pcrf": referenceProgram(pcrf.Run), "sgw": referenceProgram(sgw.Run), "pgw": referenceProgram(pgw.Run),
+		"epc": referenceProgram(epc.Run), "mme": referenceProgram(mme.Run), "hss": referenceProgram(hss.Run), "pcrf": referenceProgram(pcrf.Run), "sgw": referenceProgram(sgw.Run), "pgw": referenceProgram(pgw.Run),
 		"subscribers": referenceProgram(subscriberdb.Run),
 		"simulated":   simulated.Serve, "forwarder": forwarder.Run,
 		"send": packet.RunSend, "receive": packet.RunReceive, "echo": packet.RunEcho, "soak": cpu.RunSoak,

@@ -1,7 +1,7 @@
 // Package gtp is the GTPv2-C endpoint of the reference EPC (TS 29.274 clause 7.6):
 // requests with retransmission, answers that are sent again for a retransmitted
-// request, Echo, and the restart counters of peers. It uses one UDP socket. It has
-// no user plane.
+// request, Echo, and the restart counters of peers. It uses one UDP socket, or a queue
+// if its peers are in this process. It has no user plane.
 package gtp
 
 import (
@@ -61,13 +61,14 @@ type Config struct {
 	Restarted func(ctx context.Context, peer netip.Addr)
 
 	Registry prometheus.Registerer
+	Queues   *Queues // carries messages within this process, in place of UDP; may be nil
 }
 
 // An Endpoint sends and receives GTPv2-C messages. Listen makes one, Serve runs
 // it.
 type Endpoint struct {
 	config  Config
-	socket  *net.UDPConn
+	socket  conn
 	counts  *counts
 	peers   peers
 	room    chan struct{} // a token for each request that is handled
@@ -86,14 +87,10 @@ type Endpoint struct {
 // Listen opens the endpoint's socket. The caller runs Serve, which closes it.
 func Listen(ctx context.Context, c Config) (*Endpoint, error) {
 	c.setDefaults()
-	packets, err := new(net.ListenConfig).ListenPacket(ctx, "udp", c.Listen.String())
+	socket, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	socket := packets.(*net.UDPConn)
-	_ = socket.SetReadBuffer(socketBuffer) // the kernel may allow less
-	_ = socket.SetWriteBuffer(socketBuffer)
-	c.Listen = socket.LocalAddr().(*net.UDPAddr).AddrPort()
 	if !c.Address.IsValid() {
 		c.Address = c.Listen.Addr()
 	}
@@ -107,6 +104,22 @@ func Listen(ctx context.Context, c Config) (*Endpoint, error) {
 		next:    rand.Uint32N(gtpc.CommandSequence),
 		answers: memory{limit: c.Remember, life: c.T3 * time.Duration(c.N3), index: map[exchangeKey]int{}},
 	}, nil
+}
+
+// open opens the queue or the socket. It sets Listen to the address.
+func (c *Config) open(ctx context.Context) (conn, error) {
+	if c.Queues != nil {
+		return c.Queues.listen(c.Listen)
+	}
+	packets, err := new(net.ListenConfig).ListenPacket(ctx, "udp", c.Listen.String())
+	if err != nil {
+		return nil, err
+	}
+	socket := packets.(*net.UDPConn)
+	_ = socket.SetReadBuffer(socketBuffer) // the kernel may allow less
+	_ = socket.SetWriteBuffer(socketBuffer)
+	c.Listen = socket.LocalAddr().(*net.UDPAddr).AddrPort()
+	return socket, nil
 }
 
 // socketBuffer holds bursts of requests, in bytes.

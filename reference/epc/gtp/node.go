@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"vitrine/reference/ims"
 )
 
@@ -15,11 +17,32 @@ type Node struct {
 	Sessions int // most of them
 
 	listen  netip.AddrPort
+	queues  *Queues // in place of UDP
+	name    string  // in the counters; empty: the node is alone in its process
 	address string
 	restart int
 	t3      time.Duration
 	n3      int
 }
+
+// InProcess returns a node whose peers are in the same process, at an address that
+// they alone know it by.
+func InProcess(q *Queues, name string, address netip.Addr) Node {
+	return Node{
+		Prefix: Prefix{Type: 1}, Sessions: sessions, listen: netip.AddrPortFrom(address, Port), queues: q, name: name,
+		restart: -1, t3: t3, n3: n3,
+	}
+}
+
+// The defaults.
+const (
+	sessions = 1_000_000
+	t3       = 3 * time.Second
+	n3       = 3
+)
+
+// Addr returns the address that the node is to listen on.
+func (n *Node) Addr() netip.AddrPort { return n.listen }
 
 // Flags declares the flags.
 func (n *Node) Flags(c *ims.Command) {
@@ -28,9 +51,9 @@ func (n *Node) Flags(c *ims.Command) {
 	c.Uint8Var(&n.Prefix.Instance, "instance", 0, "number of this instance in its TEIDs, 1 to 127, for a director; 0: none")
 	c.Uint8Var(&n.Prefix.Type, "type", 1, "number of the instance's type in its TEIDs, 1 to 7, as in the director's configuration")
 	c.IntVar(&n.restart, "restart-counter", -1, "restart counter, 0 to 255; -1: another one at each start, from the clock")
-	c.IntVar(&n.Sessions, "sessions", 1_000_000, "sessions at most")
-	c.DurationVar(&n.t3, "t3", 3*time.Second, "time after which a request is sent again (T3-RESPONSE)")
-	c.IntVar(&n.n3, "n3", 3, "how often a request is sent (N3-REQUESTS)")
+	c.IntVar(&n.Sessions, "sessions", sessions, "sessions at most")
+	c.DurationVar(&n.t3, "t3", t3, "time after which a request is sent again (T3-RESPONSE)")
+	c.IntVar(&n.n3, "n3", n3, "how often a request is sent (N3-REQUESTS)")
 	c.Positive("sessions", "t3", "n3")
 }
 
@@ -53,7 +76,10 @@ func (n *Node) KeepsState() { n.restart = max(n.restart, 0) }
 func (n *Node) Listen(ctx context.Context, c *ims.Command, handle func(context.Context, *Request), restarted func(context.Context, netip.Addr)) (*Endpoint, error) {
 	config := Config{
 		Listen: n.listen, Restart: uint8(n.restart), T3: n.t3, N3: n.n3,
-		Handle: handle, Restarted: restarted, Registry: c.Registry,
+		Handle: handle, Restarted: restarted, Registry: c.Registry, Queues: n.queues,
+	}
+	if n.name != "" {
+		config.Registry = prometheus.WrapRegistererWith(prometheus.Labels{"node": n.name}, c.Registry)
 	}
 	if err := n.CheckPrefix(c); err != nil {
 		return nil, err

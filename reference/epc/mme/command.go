@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"time"
 
@@ -22,12 +23,14 @@ import (
 	"vitrine/wire/identity"
 )
 
-// A line holds the values of the command line.
-type line struct {
-	node         gtp.Node
+// Options holds the values of the command line. If Node is set, it, SGW and PGW have no
+// flags: they are in this process.
+type Options struct {
+	Node     gtp.Node
+	SGW, PGW netip.AddrPort
+
 	config       Config
-	s1, hss, sgw netip.AddrPort
-	pgw          netip.AddrPort
+	s1, hss      netip.AddrPort
 	network      string
 	group        uint16
 	cipher, shed string
@@ -36,13 +39,18 @@ type line struct {
 	store        keep.Config
 }
 
-// flags declares the command line.
-func (l *line) flags(c *ims.Command) {
+// Flags declares the flags.
+func (l *Options) Flags(c *ims.Command) {
+	apart := !l.Node.Addr().IsValid()
 	c.Addr(&l.s1, "s1", true, "address for eNodeBs, "+s1.Transport+": IP:PORT")
-	l.node.Flags(c)
+	if apart {
+		l.Node.Flags(c)
+	}
 	c.Addr(&l.hss, "hss", true, "HSS, Diameter over TCP: IP:3868")
-	c.Addr(&l.sgw, "sgw", true, "S-GW, GTP-C over UDP: IP:2123")
-	c.Addr(&l.pgw, "pgw", true, "P-GW that the S-GW shall use: IP:2123")
+	if apart {
+		c.Addr(&l.SGW, "sgw", true, "S-GW, GTP-C over UDP: IP:2123")
+		c.Addr(&l.PGW, "pgw", true, "P-GW that the S-GW shall use: IP:2123")
+	}
 	c.StringVar(&l.network, "network", "00101", "country and network code, five or six digits")
 	c.Uint16Var(&l.group, "group", 1, "MME group; the MME code is the instance")
 	c.StringVar(&l.config.Name, "name", "vitrine-mme", "name that eNodeBs see")
@@ -66,17 +74,29 @@ func (l *line) flags(c *ims.Command) {
 // arguments.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("mme", "The MME of the reference EPC: S1AP, NAS, S6a and S11.", stdout, stderr)
-	var l line
-	l.flags(c)
+	var l Options
+	l.Flags(c)
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
-	err := l.fill(c)
+	group, ctx := errgroup.WithContext(ctx)
+	at, err := l.Start(ctx, group, c)
 	if err != nil {
 		return err
 	}
-	gateway := &s11{sgw: l.sgw, pgw: gtpc.Endpoint{Interface: gtpc.S5PGW}, teids: gtp.NewTable[leg](l.node.Sessions, l.node.Prefix)}
-	if addr := l.pgw.Addr().Unmap(); addr.Is4() {
+	return rest.Wait(ctx, group, c, at)
+}
+
+// Start runs an MME in a group until ctx is done. It returns the address for eNodeBs,
+// and sets what the command is connected to. The error is a *vitrine.BadInput for wrong
+// flags.
+func (l *Options) Start(ctx context.Context, group *errgroup.Group, c *ims.Command) (net.Addr, error) {
+	err := l.fill(c)
+	if err != nil {
+		return nil, err
+	}
+	gateway := &s11{sgw: l.SGW, pgw: gtpc.Endpoint{Interface: gtpc.S5PGW}, teids: gtp.NewTable[leg](l.Node.Sessions, l.Node.Prefix)}
+	if addr := l.PGW.Addr().Unmap(); addr.Is4() {
 		gateway.pgw.V4 = addr
 	} else {
 		gateway.pgw.V6 = addr
@@ -94,39 +114,38 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.Connected = hss.Connected
 	if l.store.Given() {
 		if l.config.Store, err = keep.New(l.store, "mme", c.Log, c.Registry); err != nil {
-			return err
+			return nil, err
 		}
 		c.Connected = func() bool { return hss.Connected() && l.config.Store.Ready() }
 	}
 	m = New(l.config)
+	gateway.page = m.Page
 	if l.config.Store != nil {
 		gateway.find = m.findLeg
 	}
-	gateway.page = m.Page
 	listener, err := ims.Listen(ctx, "s1", l.s1)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if gateway.endpoint, err = l.node.Listen(ctx, c, gateway.request, nil); err != nil {
-		return errors.Join(err, listener.Close())
+	if gateway.endpoint, err = l.Node.Listen(ctx, c, gateway.request, nil); err != nil {
+		return nil, errors.Join(err, listener.Close())
 	}
-	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return gateway.endpoint.Serve(ctx) })
 	group.Go(func() error { return hss.Run(ctx) })
 	group.Go(func() error { return m.Serve(ctx, listener) })
-	return rest.Wait(ctx, group, c, listener.Addr())
+	return listener.Addr(), nil
 }
 
 // fill sets what flags give as text.
-func (l *line) fill(c *ims.Command) error {
-	if err := l.node.CheckPrefix(c); err != nil {
+func (l *Options) fill(c *ims.Command) error {
+	if err := l.Node.CheckPrefix(c); err != nil {
 		return err
 	}
 	if err := l.store.Check(c); err != nil {
 		return err
 	}
 	if l.store.Given() {
-		l.node.KeepsState()
+		l.Node.KeepsState()
 	}
 	digits := l.network
 	if len(digits) != 5 && len(digits) != 6 {
@@ -139,7 +158,7 @@ func (l *line) fill(c *ims.Command) error {
 	if len(l.config.Name) < 1 || len(l.config.Name) > 150 {
 		return c.Bad(fmt.Sprintf("--name %q", l.config.Name), "want 1 to 150 characters")
 	}
-	l.config.GUMMEI, l.config.Instance = identity.GUMMEI{PLMN: network, Group: l.group}, l.node.Prefix.Instance
+	l.config.GUMMEI, l.config.Instance = identity.GUMMEI{PLMN: network, Group: l.group}, l.Node.Prefix.Instance
 	if l.cipher == "eea2" {
 		l.config.Cipher = aka.AES
 	}

@@ -38,47 +38,74 @@ type server struct {
 	charging uint32 // the last charging identity
 }
 
+// A Config configures a P-GW.
+type Config struct {
+	Node gtp.Node
+	PCRF netip.AddrPort // zero: none
+	Host string         // Diameter identity
+	apns string
+	pool string
+}
+
+// host is the default Diameter identity.
+const host = "pgw.epc.test"
+
+// Flags declares the flags, but those of the node and the Diameter identity.
+func (k *Config) Flags(c *ims.Command) {
+	k.Host = host
+	c.Addr(&k.PCRF, "pcrf", false, "PCRF, Diameter over TCP: IP:PORT; none if empty")
+	c.StringVar(&k.apns, "apn", "internet,ims", "access point names served, comma-separated")
+	c.StringVar(&k.pool, "pool", "10.45.0.0/16", "addresses for UEs: an IPv4 prefix of 8 to 30 bits")
+}
+
 // Run runs a P-GW until ctx is done. The error is a *vitrine.BadInput for wrong
 // arguments.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("pgw", "The P-GW of the reference EPC: S5 and Gx, without a user plane.", stdout, stderr)
-	var node gtp.Node
-	node.Flags(c)
-	var pcrf netip.AddrPort
-	c.Addr(&pcrf, "pcrf", false, "PCRF, Diameter over TCP: IP:PORT; none if empty")
-	apns := c.String("apn", "internet,ims", "access point names served, comma-separated")
-	prefix := c.String("pool", "10.45.0.0/16", "addresses for UEs: an IPv4 prefix of 8 to 30 bits")
-	name := c.String("diameter-host", "pgw.epc.test", "Diameter identity, in the realm after the first dot")
+	var k Config
+	k.Node.Flags(c)
+	k.Flags(c)
+	c.StringVar(&k.Host, "diameter-host", host, "Diameter identity, in the realm after the first dot")
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
-	network, err := netip.ParsePrefix(*prefix)
+	group, ctx := errgroup.WithContext(ctx)
+	endpoint, err := k.Start(ctx, group, c)
 	if err != nil {
-		return c.Bad(fmt.Sprintf("--pool %q", *prefix), "want a prefix, such as 10.45.0.0/16")
+		return err
+	}
+	return rest.Wait(ctx, group, c, endpoint.Addr())
+}
+
+// Start runs a P-GW in a group until ctx is done. It sets what the command is connected
+// to. The error is a *vitrine.BadInput for wrong flags.
+func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Command) (*gtp.Endpoint, error) {
+	network, err := netip.ParsePrefix(k.pool)
+	if err != nil {
+		return nil, c.Bad(fmt.Sprintf("--pool %q", k.pool), "want a prefix, such as 10.45.0.0/16")
 	}
 	addresses, err := newPool(network)
 	if err != nil {
-		return c.Bad(fmt.Sprintf("--pool %q", *prefix), "want an IPv4 prefix of 8 to 30 bits")
+		return nil, c.Bad(fmt.Sprintf("--pool %q", k.pool), "want an IPv4 prefix of 8 to 30 bits")
 	}
 	s := &server{
-		apns: strings.Split(*apns, ","), procedures: gtp.NewProcedures(c.Registry, "pgw"),
+		apns: strings.Split(k.apns, ","), procedures: gtp.NewProcedures(c.Registry, "pgw"),
 		gxFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "pgw_gx_unterminated_total", Help: "Gx sessions whose end did not reach the PCRF."}),
 		lost:     prometheus.NewCounter(prometheus.CounterOpts{Name: "pgw_sessions_lost_total", Help: "PDN connections removed because their S-GW restarted."}),
-		sessions: gtp.NewTable[*session](node.Sessions, node.Prefix), keys: map[sessionKey]*session{}, pool: addresses,
+		sessions: gtp.NewTable[*session](k.Node.Sessions, k.Node.Prefix), keys: map[sessionKey]*session{}, pool: addresses,
+		tasks: group,
 	}
 	c.Registry.MustRegister(s.gxFailed, s.lost, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pgw_sessions", Help: "PDN connections."}, s.count))
-	if s.endpoint, err = node.Listen(ctx, c, s.handle, s.peerRestarted); err != nil {
-		return err
+	if s.endpoint, err = k.Node.Listen(ctx, c, s.handle, s.peerRestarted); err != nil {
+		return nil, err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	s.tasks = group
-	if pcrf.IsValid() {
-		s.pcef = diameter.NewPCEF(diameter.ClientConfig{Peer: pcrf, Host: *name, Log: c.Log, Registry: c.Registry})
+	if k.PCRF.IsValid() {
+		s.pcef = diameter.NewPCEF(diameter.ClientConfig{Peer: k.PCRF, Host: k.Host, Log: c.Log, Registry: c.Registry})
 		c.Connected = s.pcef.Connected
 		group.Go(func() error { return s.pcef.Run(ctx) })
 	}
 	group.Go(func() error { return s.endpoint.Serve(ctx) })
-	return rest.Wait(ctx, group, c, s.endpoint.Addr())
+	return s.endpoint, nil
 }
 
 // count returns the number of sessions.

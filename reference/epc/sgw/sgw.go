@@ -6,6 +6,7 @@ package sgw
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/netip"
 	"sync"
@@ -30,40 +31,59 @@ type server struct {
 	ues   map[identity.Digits]*ue // by IMSI
 }
 
+// A Config configures an S-GW.
+type Config struct {
+	Node     gtp.Node
+	Downlink netip.AddrPort // for POST /downlink/IMSI; zero: none
+}
+
+// Flags declares the flags, but those of the node.
+func (k *Config) Flags(c *ims.Command) {
+	c.Addr(&k.Downlink, "downlink", false, "address for POST /downlink/IMSI, which stands for a downlink packet, HTTP: IP:PORT; none if empty")
+}
+
 // Run runs an S-GW until ctx is done. The error is a *vitrine.BadInput for wrong
 // arguments.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("sgw", "The S-GW of the reference EPC: S11 and S5, without a user plane.", stdout, stderr)
-	var node gtp.Node
-	node.Flags(c)
-	var downlink netip.AddrPort
-	c.Addr(&downlink, "downlink", false, "address for POST /downlink/IMSI, which stands for a downlink packet, HTTP: IP:PORT; none if empty")
+	var k Config
+	k.Node.Flags(c)
+	k.Flags(c)
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
-	packets, err := ims.Listen(ctx, "downlink", downlink)
+	group, ctx := errgroup.WithContext(ctx)
+	endpoint, err := k.Start(ctx, group, c)
 	if err != nil {
 		return err
 	}
-	if packets != nil {
-		defer packets.Close()
+	return rest.Wait(ctx, group, c, endpoint.Addr())
+}
+
+// Start runs an S-GW in a group until ctx is done.
+func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Command) (*gtp.Endpoint, error) {
+	packets, err := ims.Listen(ctx, "downlink", k.Downlink)
+	if err != nil {
+		return nil, err
 	}
 	s := &server{
 		procedures: gtp.NewProcedures(c.Registry, "sgw"),
 		lost:       prometheus.NewCounter(prometheus.CounterOpts{Name: "sgw_sessions_lost_total", Help: "PDN connections removed because their MME or P-GW restarted."}),
-		teids:      gtp.NewTable[entry](2*node.Sessions, node.Prefix), // a UE and its connection have one each
+		teids:      gtp.NewTable[entry](2*k.Node.Sessions, k.Node.Prefix), // a UE and its connection have one each
 		ues:        map[identity.Digits]*ue{},
 	}
 	c.Registry.MustRegister(s.lost, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sgw_ues", Help: "UEs with a PDN connection."}, s.count))
-	if s.endpoint, err = node.Listen(ctx, c, s.handle, s.restarted); err != nil {
-		return err
+	if s.endpoint, err = k.Node.Listen(ctx, c, s.handle, s.restarted); err != nil {
+		if packets != nil {
+			err = errors.Join(err, packets.Close())
+		}
+		return nil, err
 	}
-	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.endpoint.Serve(ctx) })
 	if packets != nil {
 		group.Go(func() error { return rest.Serve(ctx, packets, s.downlinks(), c.Log) })
 	}
-	return rest.Wait(ctx, group, c, s.endpoint.Addr())
+	return s.endpoint, nil
 }
 
 // count returns the number of UEs.

@@ -1,0 +1,85 @@
+package gtp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/wire/gtpc"
+)
+
+// TestQueuesCarryMessages sends a request between two endpoints of one process.
+func TestQueuesCarryMessages(t *testing.T) {
+	var queues Queues
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	listen := func(host byte, handle func(context.Context, *Request)) *Endpoint {
+		e, err := Listen(ctx, Config{
+			Listen: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, host}), Port), Queues: &queues, Handle: handle, Registry: prometheus.NewRegistry(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { ended <- e.Serve(ctx) }()
+		return e
+	}
+	asks := listen(1, nil)
+	answers := listen(2, func(_ context.Context, r *Request) {
+		r.Answer(7, &gtpc.Answer{Type: gtpc.ReleaseAccessBearersResponse, Result: gtpc.Result{Cause: gtpc.RequestAccepted}})
+	})
+	for range 1000 {
+		var answer gtpc.Answer
+		if err := asks.Do(ctx, answers.Addr(), 1, &gtpc.ReleaseAccessBearers{}, &answer); err != nil || answer.Result.Cause != gtpc.RequestAccepted {
+			t.Fatalf("%v, cause %d", err, answer.Result.Cause)
+		}
+	}
+	if _, err := Listen(ctx, Config{Listen: answers.Addr(), Queues: &queues, Registry: prometheus.NewRegistry()}); err == nil {
+		t.Error("two endpoints have one address")
+	}
+	cancel()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestFullQueueLosesMessages fills a queue that nobody reads.
+func TestFullQueueLosesMessages(t *testing.T) {
+	var queues Queues
+	var ends [2]*queue
+	for i := range ends {
+		end, err := queues.listen(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i)}), Port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends[i] = end
+	}
+	message := []byte{1, 2, 3}
+	for range queueLength {
+		if _, err := ends[0].WriteToUDPAddrPort(message, ends[1].own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ends[0].WriteToUDPAddrPort(message, ends[1].own); err == nil {
+		t.Error("a full queue takes a message")
+	}
+	message[0] = 9 // the queue has copies
+	b := make([]byte, 10)
+	if n, from, err := ends[1].ReadFromUDPAddrPort(b); err != nil || n != 3 || b[0] != 1 || from != ends[0].own {
+		t.Errorf("% x from %v, %v", b[:n], from, err)
+	}
+	if err := ends[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ends[0].ReadFromUDPAddrPort(b); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a closed queue: %v", err)
+	}
+	if _, err := ends[1].WriteToUDPAddrPort(message, ends[0].own); err == nil {
+		t.Error("a closed queue takes a message")
+	}
+}
