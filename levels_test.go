@@ -32,7 +32,7 @@ func levels() []level {
 		{"place", []string{"testbed/..."}},
 		{"do", []string{"affinity/...", "substrate/...", "fabric/...", "image/...", "load/...", "measure/...", "monitor", "reference/...", "director/...", "store/..."}},
 		{"reach the kernel", []string{"internal/..."}},
-		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/...", "affinity/...", "internal/durable"}},
+		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/...", "internal/durable"}},
 		{"nouns", []string{"vitrine"}},
 	}
 }
@@ -63,7 +63,6 @@ func rules() []rule {
 		{packages: []string{"search/..."}, outside: clock, because: "a step depends on the history, the configuration and the seed alone: --resume asks the same questions again"},
 		{packages: []string{"measure/delay", "director/table"}, only: []string{"vitrine"}, outside: clock, because: "it decides: callers hand it times and packets"},
 
-		{packages: []string{"affinity/..."}, only: []string{"vitrine", "document", "spec", "wire/...", "affinity/..."}, because: "it reads files and messages, on any host"},
 		{packages: []string{"affinity/graph", "affinity/aggregate"}, outside: clock, because: "they decide: callers hand them transactions"},
 		{packages: []string{"report/..."}, never: append([]string{"trial", "measure/...", "testbed"}, instances...), because: "a report is made from a run folder alone, on any host"},
 		{packages: []string{"trial", "measure", "measure/chain", "testbed", "papers"}, never: backEnds, because: "they know back ends by the contract alone: cmd/vitrine lists which there are"},
@@ -72,7 +71,7 @@ func rules() []rule {
 		{packages: []string{"load/..."}, never: []string{"substrate/...", "fabric/...", "image/...", "monitor"}, because: "a generator is an executable under a contract, wherever it runs"},
 		{packages: []string{"monitor"}, never: []string{"substrate/...", "fabric/...", "load/...", "image/..."}, because: "a Vantage says where use can be read, whatever made the instance"},
 		{packages: []string{"reference/..."}, never: append([]string{"director/...", "store/..."}, instances...), except: []string{"store/client"}, because: "a function that is measured knows nothing of what steers, drives or deploys it; its state may be in a store, behind the client"},
-		{packages: []string{"affinity/..."}, only: []string{"vitrine", "affinity/...", "wire/...", "document", "internal/..."}, outside: []string{"net", "net/http/...", "syscall", "os/exec", "golang.org/x/sys/..."}, because: "it reads captures and call-flow files alone: on any host, without what was captured"},
+		{packages: []string{"affinity/..."}, only: []string{"vitrine", "affinity/...", "wire/...", "document", "spec", "internal/..."}, outside: []string{"net", "net/http/...", "syscall", "os/exec", "golang.org/x/sys/..."}, because: "it reads captures and call-flow files alone: on any host, without what was captured"},
 		{packages: []string{"director/..."}, never: append([]string{"store/...", "reference/...", "image/..."}, instances...), because: "the director runs for years, without the laboratory and the store"},
 		{packages: []string{"store/..."}, never: append([]string{"director/...", "reference/...", "image/..."}, instances...), because: "the store runs for years, without the laboratory and the director"},
 		{packages: []string{"fabric/...", "substrate/...", "image/...", "load/...", "monitor", "reference/...", "director/...", "store/..."}, never: []string{"spec"}, because: "options are read with document: deployments are of those who compose"},
