@@ -213,7 +213,7 @@ func Conflict(flows []*flow.Transaction) error {
 				continue
 			}
 			a, b := t.Role(name), before.Role(name)
-			if a != b && !(a.Joins() && b.Joins()) {
+			if a != b && (!a.Joins() || !b.Joins()) {
 				return &vitrine.BadInput{File: t.Source, Found: fmt.Sprintf("%s is %s here, and %s in %s", name, a, b, before.Source),
 					Want: "give it the same role in all files, or in the file of --names"}
 			}

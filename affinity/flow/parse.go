@@ -273,7 +273,6 @@ func (p *parser) printable(what, text string) bool {
 
 // isName reports whether the text names a function or a type.
 func isName(text string) bool {
-	return text != "" && len(text) <= maxName && !strings.ContainsFunc(text, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./+", r))
-	})
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./+"
+	return text != "" && len(text) <= maxName && strings.Trim(text, allowed) == ""
 }
