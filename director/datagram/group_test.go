@@ -289,7 +289,8 @@ func TestNoAllocation(t *testing.T) {
 	n := testing.AllocsPerRun(rounds, func() {
 		w.turn(&w.sockets[0], in, g.now, e)
 		receive.receive(fd)
-		copy(answer, receive.data(0))
+		near, _ := receive.data(0, len(message))
+		copy(answer, near)
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)

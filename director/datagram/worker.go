@@ -51,9 +51,10 @@ func (b *inbox) reset(i int) {
 	b.messages[i].SetControl(b.controls[i][:])
 }
 
-// segment returns the size of the datagrams in the i-th piece of n bytes; the last
-// datagram may be shorter.
-func (b *inbox) segment(i, n int) int {
+// segment returns the size of the datagrams in the i-th piece, at least 1; the last datagram
+// may be shorter.
+func (b *inbox) segment(i int) int {
+	n := max(int(b.messages[i].Length), 1)
 	data := mmsg.Control(b.controls[i][:b.messages[i].Header.Controllen], unix.SOL_UDP, unix.UDP_GRO)
 	if len(data) < 4 {
 		return n
@@ -67,15 +68,21 @@ func (b *inbox) segment(i, n int) int {
 // receive reads up to batch datagrams and returns their number.
 func (b *inbox) receive(fd int) int { return mmsg.Receive(fd, b.messages[:]) }
 
-// data returns the i-th datagram in one piece.
-func (b *inbox) data(i int) []byte {
+// data returns the i-th piece, of datagrams of that size, in one or two parts: each datagram is
+// in one of them. far is empty if near has all.
+func (b *inbox) data(i, size int) (near, far []byte) {
 	n := int(b.messages[i].Length)
+	near = b.fronts[i*spread : i*spread+min(n, front)]
 	if n <= front {
-		return b.fronts[i*spread : i*spread+n : i*spread+n]
+		return near, nil
 	}
-	whole := b.tails[i*tail : i*tail+n : i*tail+n]
-	copy(whole, b.fronts[i*spread:i*spread+front])
-	return whole
+	whole := front / size * size // the datagrams that fit into the front
+	far = b.tails[i*tail+whole : i*tail+n]
+	copy(far, near[whole:]) // the beginning of the datagram that does not fit
+	if whole == 0 {
+		return far, nil
+	}
+	return near[:whole], far
 }
 
 // A worker reads its sockets and passes the datagrams to its handler.
@@ -126,20 +133,28 @@ func (w *worker) turn(s *socket, in *Datagram, now func() time.Duration, handler
 	in.At, in.Listener = now(), s.listener
 	received := 0
 	for i := range n {
-		data := w.inbox.data(i)
 		in.From = w.inbox.names[i].AddrPort()
-		size := w.inbox.segment(i, len(data))
-		for len(data) > size {
-			in.Data, data = data[:size:size], data[size:]
-			handler.Handle(in, w.out)
-			received++
+		size := w.inbox.segment(i)
+		near, far := w.inbox.data(i, size)
+		received += w.handle(in, near, size, handler)
+		if len(far) > 0 {
+			received += w.handle(in, far, size, handler)
 		}
-		in.Data = data
-		handler.Handle(in, w.out)
-		received++
 		w.inbox.reset(i)
 	}
 	w.count.received.Add(uint64(received))
 	w.out.Flush()
+	return n
+}
+
+// handle hands datagrams of a size to the handler, and returns their number. The last may be
+// shorter, even empty.
+func (w *worker) handle(in *Datagram, data []byte, size int, handler Handler) (n int) {
+	for n = 1; len(data) > size; n++ {
+		in.Data, data = data[:size:size], data[size:]
+		handler.Handle(in, w.out)
+	}
+	in.Data = data[:len(data):len(data)]
+	handler.Handle(in, w.out)
 	return n
 }

@@ -54,7 +54,7 @@ func (s *pass) isGated(m *sip.Message) bool {
 	if method := string(m.Method); method == "ACK" || method == "CANCEL" {
 		return false
 	}
-	return !hasTag(m.To) || !s.routes.signed || s.routes.mark.outward
+	return !s.tagged || !s.routes.signed || s.routes.mark.outward
 }
 
 // refuse answers a request that its type cannot serve now. 503 makes a client send nothing

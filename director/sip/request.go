@@ -21,6 +21,10 @@ type pass struct {
 	stamp  stamp
 	target *table.Target // inward: the instance; outward: the instance that sent it; nil: not known
 	addHop bool          // Max-Forwards is to be added
+	toTag  []byte
+	tagged bool // To has a tag, even an empty one
+	rule   *steeringRule
+	named  bool // a rule names the method
 }
 
 // request handles a request of n bytes (RFC 3261 section 16.3 to 16.6).
@@ -33,7 +37,8 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 	}
 	s.callID = table.Key(m.CallID)
 	s.stamp = stamp{listener: uint8(p.in.Listener), ty: noType, transaction: transactionOf(m, &s.via, s.callID)}
-	if string(m.Method) == "ACK" && p.isOwnTag(m, s.stamp.transaction) {
+	s.toTag, s.tagged = sip.Param(m.To, "tag")
+	if string(m.Method) == "ACK" && s.isOwnTag() {
 		p.counts.Absorbed.Add(1)
 		return false
 	}
@@ -43,6 +48,7 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 	if routable {
 		s.routes = p.takeRoutes(m)
 	}
+	s.rule, s.named = p.rules.find(m)
 	if over, answered := p.exceedsQuota(m, s); over {
 		return answered
 	}
@@ -70,6 +76,14 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 		return p.outward(m, n, s)
 	}
 	return p.inward(m, n, s)
+}
+
+// keyIn returns the key that a request to a type is steered by.
+func (s *pass) keyIn(m *sip.Message, ty table.Type) uint64 {
+	if s.rule != nil && s.rule.ty == ty {
+		return s.rule.hash(m, s.callID)
+	}
+	return s.callID
 }
 
 // undoStrictRouting undoes the change of a strict router. It returns false if it cannot.
@@ -217,22 +231,17 @@ func (c *core) trusts(r *Rules, a netip.Addr) bool {
 // inward sends a request to an instance.
 func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 	region := p.rules.regionOf(p.in.From.Addr())
-	rule, named := p.rules.find(m)
 	ty, id := p.dialogOf(s)
 	var ok bool
 	switch {
 	case ty != noType:
-		key := s.callID
-		if rule != nil && rule.ty == ty {
-			key = rule.hash(m, s.callID)
-		}
 		// The ACK of a success goes to the INVITE's instance even if that instance
 		// drains.
-		s.target, ok = p.steering.Resume(p.in.At, ty, id, key, region, p.rules.types[ty].Dialogs || string(m.Method) == "ACK")
-	case rule != nil:
-		ty = rule.ty
-		s.target, ok = p.steering.Choose(p.in.At, ty, rule.hash(m, s.callID), region)
-	case named:
+		s.target, ok = p.steering.Resume(p.in.At, ty, id, s.keyIn(m, ty), region, p.rules.types[ty].Dialogs || string(m.Method) == "ACK")
+	case s.rule != nil:
+		ty = s.rule.ty
+		s.target, ok = p.steering.Choose(p.in.At, ty, s.keyIn(m, ty), region)
+	case s.named:
 		return p.answer(m, s, 489, "Bad Event", meter.Unruled)
 	default:
 		return p.answer(m, s, 501, "Not Implemented", meter.Unruled)
@@ -270,16 +279,11 @@ func (p *Proxy) dialogOf(s *pass) (table.Type, uint16) {
 	return p.rules.typeOf(s.routes.mark.typeName), s.routes.mark.id
 }
 
-func hasTag(value []byte) bool {
-	_, has := sip.Param(value, "tag")
-	return has
-}
-
 // outward sends a request from an instance to the destination in the flow, Route or the
 // request line.
 func (p *Proxy) outward(m *sip.Message, n int, s *pass) bool {
 	s.stamp.outward = true
-	s.stamp.ty, s.stamp.id = p.owner(m, s)
+	s.stamp.ty, s.stamp.id = p.owner(s)
 	next := sip.Address(s.routes.next)
 	if next == nil {
 		next = m.URI
@@ -349,7 +353,7 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) (sent, answere
 // begins reports whether the request begins a dialog that is counted once it is
 // established.
 func (s *pass) begins(m *sip.Message) bool {
-	return string(m.Method) == "INVITE" && s.stamp.ty != noType && !hasTag(m.To) && !s.isForwarded(m)
+	return string(m.Method) == "INVITE" && s.stamp.ty != noType && !s.tagged && !s.isForwarded(m)
 }
 
 // isForwarded reports whether an instance only forwards the request. The request then came
@@ -372,7 +376,7 @@ func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, outbound, inbound
 	default:
 		return b
 	}
-	if s.stamp.ty == noType || hasTag(m.To) {
+	if s.stamp.ty == noType || s.tagged {
 		return b
 	}
 	id, name := s.stamp.id, p.rules.types[s.stamp.ty].name
@@ -402,18 +406,17 @@ func (p *Proxy) flow(inbound *place) netip.AddrPort {
 // source address decides first. Otherwise the director's own Route entry decides, unless
 // the rules give the method to another type. Then owner returns that type and ID 0, which
 // leaves the instance to the key.
-func (p *Proxy) owner(m *sip.Message, s *pass) (table.Type, uint16) {
+func (p *Proxy) owner(s *pass) (table.Type, uint16) {
 	if s.target == nil {
 		s.target = p.server.sources().find(p.in.From)
 	}
 	if s.target != nil && int(s.target.Type) < len(p.rules.types) {
 		return s.target.Type, s.target.ID
 	}
-	rule, _ := p.rules.find(m)
 	ty := p.rules.typeOf(s.routes.mark.typeName)
 	switch {
-	case rule != nil && rule.ty != ty:
-		return rule.ty, 0
+	case s.rule != nil && s.rule.ty != ty:
+		return s.rule.ty, 0
 	case ty != noType:
 		return ty, s.routes.mark.id
 	}
@@ -423,9 +426,10 @@ func (p *Proxy) owner(m *sip.Message, s *pass) (table.Type, uint16) {
 // received writes the source address into the request's own Via (RFC 3261 section 18.2.1,
 // RFC 3581 section 4), so that the response goes there.
 func (p *Proxy) received(v *sip.ViaHop) {
-	addr, isIP := sip.ParseHost(v.Host)
-	if v.RPort == nil && v.Received == nil && isIP && addr == p.in.From.Addr() {
-		return
+	if v.RPort == nil && v.Received == nil {
+		if addr, isIP := sip.ParseHost(v.Host); isIP && addr == p.in.From.Addr() {
+			return
+		}
 	}
 	if v.RPort != nil {
 		b := strconv.AppendUint(append(p.build(), '='), uint64(p.in.From.Port()), 10)
@@ -457,10 +461,9 @@ func (p *Proxy) setParam(value, text []byte) {
 
 // isOwnTag reports whether To has the tag of the director's own answer to the
 // transaction.
-func (p *Proxy) isOwnTag(m *sip.Message, transaction uint64) bool {
-	tag, _ := sip.Param(m.To, "tag")
+func (s *pass) isOwnTag() bool {
 	var own [len(ownTag) + 16]byte
-	return len(tag) == len(own) && bytes.Equal(tag, appendHex(append(own[:0], ownTag...), transaction, 16))
+	return len(s.toTag) == len(own) && bytes.Equal(s.toTag, appendHex(append(own[:0], ownTag...), s.stamp.transaction, 16))
 }
 
 // ownTag begins the To tag of the director's own answers.

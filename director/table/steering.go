@@ -29,6 +29,9 @@ type Steering struct {
 	buckets []bucket
 	tick    time.Duration
 	counts  counts
+
+	now   time.Duration // of the last message
+	since uint64        // now in ticks; a division less for the other messages of a batch
 }
 
 // A bucket is one cache line of entries. An entry has, from the high bits:
@@ -216,25 +219,40 @@ func entryGeneration(e uint64) uint8 { return uint8(e >> generationShift) }
 // find looks a hash up. It returns the place of its entry and the entry. For a key not
 // seen within a transition, it returns the place to put the key, and 0.
 func (s *Steering) find(now time.Duration, h uint64) (place *uint64, entry uint64) {
-	n, _ := bits.Mul64(h, uint64(len(s.buckets)))
-	b := &s.buckets[n]
-	tick := uint64(now / s.tick)
+	b := s.bucket(h)
+	tick := s.tickOf(now)
+	for i, e := range b {
+		if e>>hashShift == h&(1<<28-1) && e != 0 {
+			if ageOf(e, tick) > ticks {
+				return &b[i], 0
+			}
+			return &b[i], e
+		}
+	}
 	var oldest uint64
 	for i, e := range b {
 		age := ageOf(e, tick)
 		if e == 0 {
 			age = tickMask + 1
-		} else if e>>hashShift == h&(1<<28-1) {
-			if age > ticks {
-				return &b[i], 0
-			}
-			return &b[i], e
 		}
 		if place == nil || age > oldest {
 			place, oldest = &b[i], age
 		}
 	}
 	return place, 0
+}
+
+func (s *Steering) bucket(h uint64) *bucket {
+	n, _ := bits.Mul64(h, uint64(len(s.buckets)))
+	return &s.buckets[n]
+}
+
+// tickOf returns the time in ticks.
+func (s *Steering) tickOf(now time.Duration) uint64 {
+	if now != s.now {
+		s.now, s.since = now, uint64(now/s.tick)
+	}
+	return s.since
 }
 
 // ageOf returns how many ticks ago an entry's key was seen. If the time has gone back a
@@ -249,7 +267,7 @@ func ageOf(entry, tick uint64) uint64 {
 
 // put remembers a key in the place that find returned.
 func (s *Steering) put(place *uint64, now time.Duration, h uint64, id uint16, generation uint8) {
-	tick := uint64(now/s.tick) & tickMask
+	tick := s.tickOf(now) & tickMask
 	fresh := h<<hashShift | uint64(id)<<idShift | uint64(generation)<<generationShift | tick
 	if old := *place; old != 0 && (old^fresh)>>hashShift != 0 && ageOf(old, tick) <= ticks {
 		s.counts.forgotten.Add(1)

@@ -63,6 +63,58 @@ func kindOf(name []byte) Kind {
 	return kindOfLong(name)
 }
 
+// frequent recognizes the names that nearly every message has, in their usual spelling and
+// with the colon right after. n is the length of the name; 0: another name, or no colon there.
+func frequent(line []byte) (kind Kind, n int) {
+	if len(line) == 0 {
+		return Other, 0
+	}
+	switch line[0] {
+	case 'V':
+		if begins(line, "Via:") {
+			return Via, 3
+		}
+	case 'F':
+		if begins(line, "From:") {
+			return From, 4
+		}
+	case 'T':
+		if begins(line, "To:") {
+			return To, 2
+		}
+	case 'M':
+		if begins(line, "Max-Forwards:") {
+			return MaxForwards, 12
+		}
+	case 'U':
+		if begins(line, "User-Agent:") {
+			return Other, 10
+		}
+	case 'C':
+		return frequentC(line)
+	}
+	return Other, 0
+}
+
+// frequentC is frequent for the names with C.
+func frequentC(line []byte) (kind Kind, n int) {
+	switch {
+	case begins(line, "Call-ID:"):
+		return CallID, 7
+	case begins(line, "CSeq:"):
+		return CSeq, 4
+	case begins(line, "Contact:"):
+		return Contact, 7
+	case begins(line, "Content-Length:"):
+		return ContentLength, 14
+	}
+	return Other, 0
+}
+
+func begins(line []byte, name string) bool {
+	return len(line) >= len(name) && string(line[:len(name)]) == name
+}
+
 func kindOfLong(name []byte) Kind {
 	switch len(name) {
 	case 7:
@@ -174,6 +226,13 @@ func (f *Fields) next() (ok, end bool) {
 	}
 	if f.unfold && len(line) == 0 {
 		return false, true
+	}
+	if kind, n := frequent(line); n > 0 {
+		f.Name, f.Kind, f.Value = line[:n], kind, trim(line[n+1:])
+		if f.salvage && f.again() {
+			return false, false
+		}
+		return true, false
 	}
 	n := 0
 	for n < len(line) && isTokenByte[line[n]] {

@@ -279,3 +279,26 @@ func FuzzParam(f *testing.F) {
 		_ = AuthParam(value, "realm")
 	})
 }
+
+// TestFrequent checks that the frequent names are recognized as all names are, and no others.
+func TestFrequent(t *testing.T) {
+	recognized := 0
+	for _, name := range []string{
+		"Via", "From", "To", "Call-ID", "CSeq", "Contact", "Content-Length", "Max-Forwards", "User-Agent",
+		"via", "FROM", "Route", "Contact-X", "Vi", "V", "Call-Id", "C", "X", "Content-Type", "",
+	} {
+		for _, after := range []string{":", ": ", ":x", " :", "", "x:"} {
+			kind, n := frequent([]byte(name + after))
+			if n == 0 {
+				continue
+			}
+			recognized++
+			if n != len(name) || after[0] != ':' || kind != kindOf([]byte(name)) {
+				t.Errorf("%q is kind %d with a name of %d bytes, want %d", name+after, kind, n, kindOf([]byte(name)))
+			}
+		}
+	}
+	if recognized != 9*3 {
+		t.Errorf("%d lines are recognized, want three of each of nine names", recognized)
+	}
+}

@@ -59,7 +59,7 @@ func Unquote(value []byte) []byte {
 func CutParam(params []byte) (name, value, rest []byte) {
 	start := skipSpaces(params, 1)
 	at := start
-	for at < len(params) && params[at] != ';' && params[at] != '=' && !isSpace(params[at]) {
+	for at < len(params) && !endsName[params[at]] {
 		at++
 	}
 	name, value = params[start:at], params[at:at]
@@ -70,7 +70,7 @@ func CutParam(params []byte) (name, value, rest []byte) {
 		if at < len(params) && params[at] == '"' {
 			at = min(skipQuoted(params, at), len(params))
 		}
-		for at < len(params) && params[at] != ';' && !isSpace(params[at]) {
+		for at < len(params) && (!endsName[params[at]] || params[at] == '=') {
 			at++
 		}
 		value = params[start:at]
@@ -80,6 +80,9 @@ func CutParam(params []byte) (name, value, rest []byte) {
 	}
 	return name, value, params[at:]
 }
+
+// endsName is the set of bytes that end a parameter's name. It is never written to.
+var endsName = [256]bool{';': true, '=': true, ' ': true, '\t': true}
 
 // Param returns a parameter of a header's value, such as Via's branch or To's
 // tag. It skips parameters inside angle brackets, which belong to the address
