@@ -15,8 +15,8 @@ type Part struct {
 	Initial byte   // the flavor's initial
 }
 
-// A Sizing says how many instances of which flavor each scalable component
-// has, in the order of the deployment's components. It is written as in
+// A Sizing says the number and the flavor of instances of each scalable component,
+// in the order of the deployment's components. It is written as in
 // NFV-VITAL's Table II: bn1s-sp2m-hs1l.
 type Sizing []Part
 

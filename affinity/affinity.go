@@ -38,7 +38,7 @@ type Type struct {
 	Saved     float64       `json:"saved_ms" jsonschema:"required"`  // Time that the aggregate takes off the critical path, at delay_ms for each message.
 	Flows     []Flow        `json:"flows" jsonschema:"required"`     // The different courses of such transactions.
 	Pairs     []graph.Pair  `json:"pairs" jsonschema:"required"`     // The affinity graph.
-	Reach     []graph.Reach `json:"reach" jsonschema:"required"`     // For each function, whom its messages reach.
+	Reach     []graph.Reach `json:"reach" jsonschema:"required"`     // For each function, the functions that its messages reach.
 }
 
 // A Flow is one course of a transaction.

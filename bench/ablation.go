@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Searches of each family: of the rules, and of the constants, of which there are many.
+// Searches of each family: of the rules, and of the constants, because these are many.
 const rulesRuns, constantsRuns = 20, 10
 
 // constantsPrecision is the only precision at which constants are tried at other values.

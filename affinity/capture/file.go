@@ -22,7 +22,7 @@ const (
 	maxWindow = 32 << 20  // bytes that zstd may refer back to; zstd -19 needs 8 MiB
 )
 
-// A file is a capture file, of which one frame at a time is in memory.
+// A file is a capture file. One of its frames at a time is in memory.
 type file struct {
 	name   string
 	index  uint16

@@ -100,6 +100,6 @@ type Reassembly struct {
 	Complete   uint64 // datagrams or messages
 	Repeated   uint64 // fragments that repeat an earlier one
 	Overlapped uint64 // datagrams dropped because two fragments overlap (RFC 5722, RFC 8200 section 4.5)
-	Expired    uint64 // datagrams or messages of which a fragment did not arrive in time
+	Expired    uint64 // datagrams or messages that lacked a fragment for too long
 	GivenUp    uint64 // datagrams or messages dropped for lack of memory, or because they are too large
 }

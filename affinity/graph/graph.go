@@ -73,8 +73,8 @@ func Pairs(flows []*flow.Transaction) []Pair {
 //
 // A message reaches the function at its other end. A message that a function sends
 // also reaches those that receive what it makes others send, until something comes
-// back; one that it receives also reaches those whom its sender had to wait for, back
-// to what the function itself had sent.
+// back; one that it receives also reaches the functions that its sender had to wait
+// for, back to what the function itself had sent.
 func Reaches(flows []*flow.Transaction) []Reach {
 	incident := map[string]float64{}
 	reached := map[string]map[string]float64{}

@@ -10,7 +10,7 @@ import (
 )
 
 // traffic makes segments of many connections. Each connection begins, sends 20
-// segments of which every fourth arrives after the next one, and ends.
+// segments, and ends. Each fourth segment arrives after the next one.
 type traffic struct {
 	packet capture.Packet
 	n      int

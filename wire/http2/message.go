@@ -7,8 +7,7 @@ type Kind uint8
 
 // The kinds of header blocks.
 const (
-	// Unclear is a block with fields that are not known, of which one may tell what
-	// it is.
+	// Unclear is a block with unknown fields, and one of them may say what it is.
 	Unclear Kind = iota
 	Request
 	Response

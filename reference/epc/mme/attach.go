@@ -323,8 +323,8 @@ func (w *worker) create(u *ue) {
 	w.call(u, callCreate)
 }
 
-// created goes on when the gateway has made a session: with a store, the UE's context is
-// written before the UE is told that it is attached.
+// created goes on when the gateway has made a session. With a store, the UE's context is
+// written before the Attach Accept is sent.
 func (w *worker) created(u *ue, s *Session, err error) {
 	if err != nil {
 		w.mme.config.Log.Debug("the gateway made no session", "error", err)
