@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"vitrine/wire/wiretest"
@@ -157,15 +158,14 @@ func record(t testing.TB, all []exchange) *recording {
 	served := make(chan error)
 	go func() { served <- server.Serve(l) }()
 	r := &recording{}
-	dials := 0
-	transport := &http.Transport{Protocols: plain(), DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		if dials++; dials > 1 {
-			return nil, fmt.Errorf("%d connections", dials)
+	var dials atomic.Int32
+	transport := &http.Transport{Protocols: plain(), MaxConnsPerHost: 1, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		if n := dials.Add(1); n > 1 {
+			return nil, fmt.Errorf("%d connections", n)
 		}
 		c, err := (&net.Dialer{}).DialContext(ctx, network, l.Addr().String())
 		return &recorder{Conn: c, to: r}, err
 	}}
-	exchangeOne(t, transport, all[0]) // so that later ones share its connection
 	var clients sync.WaitGroup
 	next := make(chan exchange)
 	for range 8 {
@@ -175,7 +175,7 @@ func record(t testing.TB, all []exchange) *recording {
 			}
 		})
 	}
-	for _, x := range all[1:] {
+	for _, x := range all {
 		next <- x
 	}
 	close(next)
