@@ -1,6 +1,10 @@
 package http
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/tcpfd"
+)
 
 // A state is the state of a connection.
 type state uint8
@@ -29,7 +33,7 @@ type conn struct {
 // connect starts a connection. The caller must assign a call to it at once. A nil
 // result means that it failed; own reports whether this host lacks a resource.
 func (e *engine) connect(t *target) (c *conn, own bool) {
-	fd, own, err := open(t.addr)
+	fd, own, err := tcpfd.Connect(t.addr)
 	if err != nil {
 		return nil, own
 	}
@@ -61,7 +65,7 @@ func (e *engine) drop(c *conn) {
 			}
 		}
 	}
-	_ = abort(c.fd) // close(2) closes the descriptor even when it fails
+	_ = tcpfd.Abort(c.fd) // closes the descriptor even when it fails
 	c.generation++
 	c.serial++
 	c.state = free
@@ -86,7 +90,7 @@ func (e *engine) assign(c *conn, of call) {
 func (e *engine) write(c *conn) {
 	request := c.target.request
 	for c.sent < len(request) {
-		n, errno := send(c.fd, request[c.sent:])
+		n, errno := tcpfd.Send(c.fd, request[c.sent:])
 		switch errno {
 		case 0:
 			c.sent += n
@@ -117,7 +121,7 @@ func (e *engine) handleEvents(c *conn, events uint32) {
 // read reads all received bytes. ending reports that the peer sends no more.
 func (e *engine) read(c *conn, ending bool) {
 	for generation := c.generation; c.generation == generation; {
-		n, errno := receive(c.fd, e.buffer)
+		n, errno := tcpfd.Receive(c.fd, e.buffer)
 		switch {
 		case errno == unix.EAGAIN:
 			return

@@ -3,7 +3,6 @@ package http
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strconv"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/fifo"
+	"vitrine/internal/tcpfd"
 	"vitrine/internal/thread"
 	"vitrine/load"
 )
@@ -87,17 +87,16 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 		return nil, err
 	}
 	for _, name := range t.Targets {
-		resolved, err := net.ResolveTCPAddr("tcp", name)
+		addr, err := tcpfd.Resolve(name)
 		if err != nil {
 			return nil, &vitrine.BadInput{File: "generator http", Found: "target " + name, Want: err.Error()}
 		}
-		addr := resolved.AddrPort()
 		host := name
 		if p.Host != "" {
 			host = p.Host
 		}
 		e.targets = append(e.targets, &target{
-			addr:    netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()),
+			addr:    addr,
 			request: []byte("GET " + p.Path + " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: vitrine\r\nAccept: */*\r\n\r\n"),
 		})
 	}
@@ -111,7 +110,7 @@ func (e *engine) close() error {
 	var err error
 	for _, c := range e.conns {
 		if c.state != free {
-			err = errors.Join(err, abort(c.fd))
+			err = errors.Join(err, tcpfd.Abort(c.fd))
 		}
 	}
 	return errors.Join(err, unix.Close(e.poll))
@@ -227,7 +226,7 @@ func (e *engine) alarms() {
 // handleReady handles all pending epoll events.
 func (e *engine) handleReady() {
 	for {
-		n := pollEvents(e.poll, e.events[:])
+		n := tcpfd.Events(e.poll, e.events[:])
 		e.now = e.clock()
 		for i := range n {
 			event := &e.events[i]

@@ -11,6 +11,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/mmsg"
+	"vitrine/internal/tcpfd"
 	"vitrine/load"
 	"vitrine/load/loadtest"
 )
@@ -107,7 +108,7 @@ func (b *bench) request(fd int) []byte {
 	b.t.Helper()
 	for n := 0; ; {
 		b.await(fd)
-		got, errno := receive(fd, b.buffer[n:])
+		got, errno := tcpfd.Receive(fd, b.buffer[n:])
 		if errno != 0 || got == 0 {
 			b.t.Fatalf("read a request: %d bytes, %v", got, errno)
 		}
@@ -120,7 +121,7 @@ func (b *bench) request(fd int) []byte {
 
 func (b *bench) answer(fd int, text []byte) {
 	b.t.Helper()
-	if n, errno := send(fd, text); errno != 0 || n != len(text) {
+	if n, errno := tcpfd.Send(fd, text); errno != 0 || n != len(text) {
 		b.t.Fatalf("answer: %d of %d bytes, %v", n, len(text), errno)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/internal/tcpfd"
 	"vitrine/reference/epc/enb"
 	"vitrine/reference/epc/s1"
 	"vitrine/wire/s1ap"
@@ -48,7 +49,7 @@ type association struct {
 
 // connect starts the association.
 func (e *engine) connect(a *association) {
-	fd, err := open(a.target)
+	fd, _, err := tcpfd.Connect(a.target)
 	if err != nil {
 		a.again = e.now + retry
 		return
@@ -66,7 +67,7 @@ func (e *engine) drop(a *association) {
 	if a.state == down {
 		return
 	}
-	_ = abort(a.fd) // close(2) closes the descriptor even when it fails
+	_ = tcpfd.Abort(a.fd) // closes the descriptor even when it fails
 	was := a.state
 	a.state, a.again = down, e.now+retry
 	if was != ready {
@@ -103,7 +104,7 @@ func (e *engine) handleEvents(a *association, events uint32) {
 // read handles all received messages.
 func (e *engine) read(a *association) {
 	for {
-		n, errno := receive(a.fd, a.reader.Room())
+		n, errno := tcpfd.Receive(a.fd, a.reader.Room())
 		switch {
 		case errno == unix.EAGAIN:
 			return
@@ -142,7 +143,7 @@ func (e *engine) flush(a *association) {
 		return
 	}
 	for a.sent < len(a.out) {
-		n, errno := send(a.fd, a.out[a.sent:])
+		n, errno := tcpfd.Send(a.fd, a.out[a.sent:])
 		switch errno {
 		case 0:
 			a.sent += n
@@ -228,7 +229,7 @@ func (e *engine) close() error {
 	}
 	for _, a := range e.associations {
 		if a.state != down {
-			_ = abort(a.fd) // close(2) closes the descriptor even when it fails
+			_ = tcpfd.Abort(a.fd) // closes the descriptor even when it fails
 		}
 	}
 	return unix.Close(e.poll)

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/internal/tcpfd"
 	"vitrine/reference/epc/s1"
 )
 
@@ -28,7 +29,7 @@ func TestSentOctetsAreNotKept(t *testing.T) {
 			e.queue(a, message)
 		}
 		e.flush(a)
-		n, errno := receive(fds[1], reader.Room())
+		n, errno := tcpfd.Receive(fds[1], reader.Room())
 		if errno != 0 || a.state != ready {
 			t.Fatalf("%v, state %d", errno, a.state)
 		}

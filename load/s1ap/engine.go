@@ -3,7 +3,6 @@ package s1ap
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"strconv"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine/internal/fifo"
+	"vitrine/internal/tcpfd"
 	"vitrine/internal/thread"
 	"vitrine/load"
 	"vitrine/reference/epc/enb"
@@ -89,12 +89,11 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 	e.timeouts.Grow(int(min(t.Rate*p.limit().Seconds(), 1<<24)) + burst)
 	var targets []netip.AddrPort
 	for _, name := range t.Targets {
-		resolved, err := net.ResolveTCPAddr("tcp", name)
+		target, err := tcpfd.Resolve(name)
 		if err != nil {
 			return nil, bad("target "+name, err.Error())
 		}
-		addr := resolved.AddrPort()
-		targets = append(targets, netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()))
+		targets = append(targets, target)
 	}
 	e.targets = len(targets)
 	for i := range p.ENodeBs {
@@ -264,7 +263,7 @@ func (e *engine) alarms() {
 // handleReady handles all pending epoll events.
 func (e *engine) handleReady() {
 	for {
-		n := pollEvents(e.poll, e.events[:])
+		n := tcpfd.Events(e.poll, e.events[:])
 		e.now = e.clock()
 		for i := range n {
 			event := &e.events[i]
