@@ -47,6 +47,26 @@ func (p *Procedures) Refuse(r *Request, teid uint32, err error) {
 	p.Answer(r, teid, a, a.Result.Cause)
 }
 
+// A Body is the body of a request.
+type Body interface {
+	Parse(from *gtpc.Message) error // the error is a gtpc.Result
+}
+
+// Take parses a request about a session into m. It refuses the request, and returns false, if the
+// session does not exist here or if the request is malformed. teid is the peer's.
+func (p *Procedures) Take(r *Request, m Body, exists bool, teid uint32) bool {
+	err := m.Parse(&r.Message)
+	switch {
+	case !exists:
+		p.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
+	case err != nil:
+		p.Refuse(r, teid, err)
+	default:
+		return true
+	}
+	return false
+}
+
 // Sum returns the cause of an answer about several bearers. unknown is how many of
 // them do not exist (TS 29.274 clause 7.2.8).
 func Sum(bearers, unknown int) gtpc.CauseValue {

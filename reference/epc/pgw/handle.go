@@ -132,12 +132,7 @@ func (s *server) chargingID() uint32 {
 func (s *server) modify(r *gtp.Request) {
 	var m gtpc.ModifyBearer
 	found, peer := s.get(r.TEID)
-	switch err := m.Parse(&r.Message); {
-	case found == nil:
-		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
-		return
-	case err != nil:
-		s.procedures.Refuse(r, peer, err)
+	if !s.procedures.Take(r, &m, found != nil, peer) {
 		return
 	}
 	s.mu.Lock()
@@ -167,16 +162,11 @@ func (s *server) modify(r *gtp.Request) {
 // after the answer (TS 23.401 clause 5.3.8.2.1).
 func (s *server) remove(ctx context.Context, r *gtp.Request) {
 	var m gtpc.DeleteSession
-	err := m.Parse(&r.Message)
 	found, peer := s.get(r.TEID)
-	switch {
-	case found == nil || err == nil && m.Linked != 0 && m.Linked != found.key.ebi:
-		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
+	if !s.procedures.Take(r, &m, found != nil, peer) {
 		return
-	case err != nil:
-		s.procedures.Refuse(r, peer, err)
-		return
-	case !s.close(found):
+	}
+	if m.Linked != 0 && m.Linked != found.key.ebi || !s.close(found) {
 		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
 		return
 	}

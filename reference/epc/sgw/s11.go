@@ -189,12 +189,7 @@ func (s *server) s11(teid uint32) (of *ue, peer uint32) {
 func (s *server) modify(r *gtp.Request) {
 	var m gtpc.ModifyBearer
 	of, peer := s.s11(r.TEID)
-	switch err := m.Parse(&r.Message); {
-	case of == nil:
-		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
-		return
-	case err != nil:
-		s.procedures.Refuse(r, peer, err)
+	if !s.procedures.Take(r, &m, of != nil, peer) {
 		return
 	}
 	s.mu.Lock()
@@ -228,12 +223,7 @@ func (s *server) modify(r *gtp.Request) {
 func (s *server) release(r *gtp.Request) {
 	var m gtpc.ReleaseAccessBearers
 	of, peer := s.s11(r.TEID)
-	switch err := m.Parse(&r.Message); {
-	case of == nil:
-		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
-		return
-	case err != nil:
-		s.procedures.Refuse(r, peer, err)
+	if !s.procedures.Take(r, &m, of != nil, peer) {
 		return
 	}
 	s.mu.Lock()
@@ -251,14 +241,8 @@ func (s *server) release(r *gtp.Request) {
 // the connection, whatever the P-GW answers.
 func (s *server) remove(ctx context.Context, r *gtp.Request) {
 	var m gtpc.DeleteSession
-	err := m.Parse(&r.Message)
 	of, peer := s.s11(r.TEID)
-	if of == nil {
-		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
-		return
-	}
-	if err != nil {
-		s.procedures.Refuse(r, peer, err)
+	if !s.procedures.Take(r, &m, of != nil, peer) {
 		return
 	}
 	named := s.named(of, m.Linked)

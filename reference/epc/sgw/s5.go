@@ -30,12 +30,7 @@ func (s *server) s5(teid uint32) (c *connection, mme, pgw gtpc.Endpoint) {
 func (s *server) createBearer(ctx context.Context, r *gtp.Request) {
 	var m gtpc.CreateBearer
 	c, mme, pgw := s.s5(r.TEID)
-	switch err := m.Parse(&r.Message); {
-	case c == nil:
-		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
-		return
-	case err != nil:
-		s.procedures.Refuse(r, pgw.TEID, err)
+	if !s.procedures.Take(r, &m, c != nil, pgw.TEID) {
 		return
 	}
 	for i := range m.Bearers {
@@ -66,12 +61,7 @@ func (s *server) createBearer(ctx context.Context, r *gtp.Request) {
 func (s *server) deleteBearer(ctx context.Context, r *gtp.Request) {
 	var m gtpc.DeleteBearer
 	c, mme, pgw := s.s5(r.TEID)
-	switch err := m.Parse(&r.Message); {
-	case c == nil:
-		s.procedures.Refuse(r, 0, gtpc.Result{Cause: gtpc.ContextNotFound})
-		return
-	case err != nil:
-		s.procedures.Refuse(r, pgw.TEID, err)
+	if !s.procedures.Take(r, &m, c != nil, pgw.TEID) {
 		return
 	}
 	var answer gtpc.Answer
