@@ -2,7 +2,6 @@ package s1ap
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -10,8 +9,6 @@ import (
 	"os"
 	"regexp"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,24 +23,6 @@ import (
 // patience is how long tests wait for what must come.
 const patience = 30 * time.Second
 
-// output collects what a component prints.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 // An epc is the reference EPC: all of its components, with their real protocols.
 type epc struct {
 	t      testing.TB
@@ -55,26 +34,9 @@ func (e *epc) at(host, port int) string {
 }
 
 // start runs a component until the test ends or stop is called.
-func (e *epc) start(name string, run func(context.Context, []string, io.Writer, io.Writer) error, args ...string) (stop func()) {
+func (e *epc) start(name string, run hosttest.Program, args ...string) (stop func()) {
 	e.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var out, errs output
-	done := make(chan error, 1)
-	go func() { done <- run(ctx, args, &out, &errs) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			e.t.Errorf("%s: %v\n%s", name, err, errs.String())
-		}
-	})
-	e.t.Cleanup(stop)
-	hosttest.Until(e.t, patience, name+" is ready", func() bool {
-		if len(done) > 0 {
-			e.t.Errorf("%s has ended", name)
-		}
-		return strings.Contains(out.String(), "ready on")
-	})
-	return stop
+	return hosttest.Start(e.t, patience, name, run, args...)
 }
 
 // startEPC starts the reference EPC with MMEs 1 to mmes. number makes its addresses.

@@ -3,22 +3,16 @@ package s1ap
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"vitrine/internal/hosttest"
 	"vitrine/load"
@@ -30,9 +24,8 @@ import (
 	"vitrine/store/client"
 	"vitrine/store/embedded"
 	"vitrine/store/etcd"
-	"vitrine/store/kv"
 	"vitrine/store/redis"
-	storeservice "vitrine/store/service"
+	"vitrine/store/service/servicetest"
 	"vitrine/store/storetest"
 )
 
@@ -72,61 +65,20 @@ func engines() map[string]func(*testing.T) (store.Engine, error) {
 	}
 }
 
-// A vault is a store that can be made to answer 503.
-type vault struct {
-	url    string
-	away   chan bool // a value is in it while the store is away
-	engine store.Engine
-}
-
-func (v *vault) setAway(away bool) {
-	if away {
-		v.away <- true
-	} else {
-		<-v.away
-	}
-}
-
-// startStore serves the plain API of a store with an engine.
-func startStore(t *testing.T, open func(*testing.T) (store.Engine, error)) *vault {
+// startStore serves a store with an engine.
+func startStore(t *testing.T, open func(*testing.T) (store.Engine, error)) *servicetest.Store {
 	t.Helper()
 	engine, err := open(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &vault{away: make(chan bool, 1), engine: engine}
-	handler := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now)})
-	server := storeservice.New(storeservice.Config{
-		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		Routes: []storeservice.Route{{Path: kv.Root, Operation: kv.Operation, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if len(v.away) > 0 {
-				http.Error(w, "away", http.StatusServiceUnavailable)
-				return
-			}
-			handler.ServeHTTP(w, r)
-		})}},
-	})
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.url = "http://" + listener.Addr().String()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ctx, listener) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-ended, engine.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return v
+	return servicetest.Serve(t, engine)
 }
 
 // keys returns how many keys with a prefix the store has.
-func (v *vault) keys(t *testing.T, prefix string) (n int) {
+func keys(t *testing.T, v *servicetest.Store, prefix string) (n int) {
 	t.Helper()
-	c, err := client.New(client.Config{Base: v.url})
+	c, err := client.New(client.Config{Base: v.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,25 +110,13 @@ func startStoreEPC(t *testing.T, number, mmes int, url string, flags ...string) 
 // spawn runs MME n in a process.
 func (e *epc) spawn(n int, url string, flags ...string) *os.Process {
 	e.t.Helper()
-	var out output
 	cmd := exec.Command(os.Args[0], append([]string{
 		"--s1", e.at(n, 36412), "--listen", e.at(n, 2123), "--metrics", e.at(n, 9090), "--instance", strconv.Itoa(n),
 		"--diameter-host", fmt.Sprintf("mme%d.epc.test", n), "--hss", e.at(41, 3868), "--sgw", e.at(11, 2123), "--pgw", e.at(21, 2123),
 		"--ciphering", "eea2", "--workers", strconv.Itoa(n), "--overload", "off", "--store", url, "--store-timeout", "20s", // on a busy host disks are slow
 	}, flags...)...)
 	cmd.Env = append(os.Environ(), asMME+"=1")
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		e.t.Fatal(err)
-	}
-	e.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
-		if e.t.Failed() {
-			e.t.Logf("MME %d:\n%s", n, out.String())
-		}
-	})
-	hosttest.Until(e.t, patience, "the MME is ready", func() bool { return strings.Contains(out.String(), "ready on") })
+	hosttest.Spawn(e.t, patience, fmt.Sprint("MME ", n), cmd)
 	e.connected(n)
 	return cmd.Process
 }
@@ -188,7 +128,7 @@ func TestKilledMMELosesNoUE(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const mmes = 2
 			v := startStore(t, open)
-			e, processes := startStoreEPC(t, 60+len(name), mmes, v.url)
+			e, processes := startStoreEPC(t, 60+len(name), mmes, v.URL)
 			var load sync.WaitGroup
 			load.Go(func() {
 				e.play(25, 4, 3, mmes, map[string]string{"scenario": ServiceRequest, "retries": "3", "enodebs": "2", "timeout": patience.String()})
@@ -217,7 +157,7 @@ func TestKilledMMELosesNoUE(t *testing.T) {
 func TestEveryProcedureMovesBetweenMMEs(t *testing.T) {
 	const mmes = 2
 	v := startStore(t, engines()["embedded"])
-	e, processes := startStoreEPC(t, 70, mmes, v.url)
+	e, processes := startStoreEPC(t, 70, mmes, v.URL)
 	params := map[string]string{"scenario": Mix, "timeout": patience.String(), "retries": "3", "enodebs": "2", "arrivals": "poisson"}
 	ended := func(host int, procedure string) int {
 		return e.metric(host, "mme_procedures_total", `procedure="`+procedure+`"`, `outcome="success"`)
@@ -238,17 +178,17 @@ func TestEveryProcedureMovesBetweenMMEs(t *testing.T) {
 }
 
 // agree waits until the store and the S-GW have the same number of UEs.
-func agree(t *testing.T, e *epc, v *vault) {
+func agree(t *testing.T, e *epc, v *servicetest.Store) {
 	t.Helper()
 	last := ""
 	hosttest.Until(t, patience, "the store and the S-GW have the same UEs", func() bool {
-		n := v.keys(t, "ue/")
+		n := keys(t, v, "ue/")
 		at := e.metric(11, "sgw_ues")
-		if now := fmt.Sprintf("%d UEs in the store, %d at the S-GW, %d M-TMSIs, %d timers", n, at, v.keys(t, "tmsi/"), v.keys(t, "due/")); now != last {
+		if now := fmt.Sprintf("%d UEs in the store, %d at the S-GW, %d M-TMSIs, %d timers", n, at, keys(t, v, "tmsi/"), keys(t, v, "due/")); now != last {
 			last = now
 			t.Log(now)
 		}
-		return n > 0 && n == at && n == v.keys(t, "tmsi/") && n == v.keys(t, "due/")
+		return n > 0 && n == at && n == keys(t, v, "tmsi/") && n == keys(t, v, "due/")
 	})
 }
 
@@ -256,10 +196,10 @@ func agree(t *testing.T, e *epc, v *vault) {
 // is back.
 func TestStoreAway(t *testing.T) {
 	v := startStore(t, engines()["embedded"])
-	e, _ := startStoreEPC(t, 80, 1, v.url)
+	e, _ := startStoreEPC(t, 80, 1, v.URL)
 	params := map[string]string{"scenario": ServiceRequest, "timeout": patience.String()}
 	e.play(20, 1, 3, 1, params)
-	v.setAway(true)
+	v.Away.Store(true)
 	var stdout, stderr bytes.Buffer
 	away := load.Trial{Rate: 20, Duration: 1, Seed: 1, Targets: []string{e.at(1, 36412)}, Params: map[string]string{"scenario": Attach, "subscribers": "001010000040001"}}
 	if err := Run(t.Context(), away, &stdout, &stderr); err != nil {
@@ -275,7 +215,7 @@ func TestStoreAway(t *testing.T) {
 	if got := e.metric(1, "mme_store_refused_total"); got != int(report.Offered) {
 		t.Errorf("%d refusals are counted, want %d", got, report.Offered)
 	}
-	v.setAway(false)
+	v.Away.Store(false)
 	hosttest.Until(t, patience, "the store is back", func() bool { return e.metric(1, "mme_store_up") == 1 })
 	away.Params["subscribers"] = "001010000050001"
 	e.play(20, 1, 0, 1, away.Params)

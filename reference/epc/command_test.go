@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/reference/epc/diameter"
 	"vitrine/reference/epc/gtp"
 	"vitrine/reference/epc/pgw"
@@ -34,7 +35,7 @@ func TestCommandLines(t *testing.T) {
 		{"pgw", at + "--pool 2001:db8::/64", `--pool "2001:db8::/64"`},
 		{"pgw", at + "--pcrf x", `--pcrf "x"`},
 	} {
-		var out, errs output
+		var out, errs hosttest.Output
 		err := components[c.name](t.Context(), strings.Fields(c.args), &out, &errs)
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "vitrine reference "+c.name) {
 			t.Errorf("%s %s: %v; want a bad input about %s", c.name, c.args, err, c.want)
@@ -44,7 +45,7 @@ func TestCommandLines(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for name, run := range components {
-		var out, errs output
+		var out, errs hosttest.Output
 		if err := run(t.Context(), []string{"--help"}, &out, &errs); err != nil || !strings.Contains(out.String(), "--listen") {
 			t.Errorf("%s --help: %v, printed %q", name, err, out.String())
 		}
@@ -64,7 +65,7 @@ func TestPortInUse(t *testing.T) {
 	}
 	defer udp.Close()
 	for name, port := range map[string]int{"hss": diameter.Port, "pcrf": diameter.Port, "sgw": gtp.Port, "pgw": gtp.Port} {
-		var out, errs output
+		var out, errs hosttest.Output
 		at := s.at(1, port)
 		err := components[name](t.Context(), []string{"--listen", at}, &out, &errs)
 		if err == nil || !strings.Contains(err.Error(), at+": the port is in use") {
@@ -82,7 +83,7 @@ func TestComponentsEndWithTheirContext(t *testing.T) {
 		"sgw": "--listen " + s.at(3, gtp.Port) + " --downlink " + s.at(3, 8080),
 		"pgw": "--listen " + s.at(4, gtp.Port) + " --pcrf " + s.at(5, diameter.Port),
 	} {
-		var out, errs output
+		var out, errs hosttest.Output
 		if err := components[name](ctx, strings.Fields(args), &out, &errs); err != nil && !strings.Contains(err.Error(), "canceled") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -95,7 +96,7 @@ func TestReadyWhenConnected(t *testing.T) {
 	s := newSite(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var out, errs output
+	var out, errs hosttest.Output
 	done := make(chan error, 1)
 	go func() {
 		done <- pgw.Run(ctx, []string{

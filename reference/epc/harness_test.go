@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,30 +31,10 @@ import (
 	"vitrine/wire/nas"
 )
 
-type run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
-
-var components = map[string]run{"hss": hss.Run, "pcrf": pcrf.Run, "sgw": sgw.Run, "pgw": pgw.Run}
+var components = map[string]hosttest.Program{"hss": hss.Run, "pcrf": pcrf.Run, "sgw": sgw.Run, "pgw": pgw.Run}
 
 // patience limits every wait of these tests. Reaching it is a failure.
 const patience = 30 * time.Second
-
-// output collects the output of a component.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
 
 // A site holds the addresses of one test's EPC. Tests do not share addresses. The
 // hosts are: MMEs 1 and 2, S-GWs 11 and 12, P-GW 21, PCRF 31, HSS 41.
@@ -87,37 +66,7 @@ func (s site) at(host, port int) string { return s.addr(host, port).String() }
 func (s site) start(name string, host, port int, args ...string) (stop func()) {
 	s.t.Helper()
 	args = append([]string{"--listen", s.at(host, port), "--metrics", s.at(host, 9090)}, args...)
-	ctx, cancel := context.WithCancel(context.Background())
-	var out, errs output
-	done := make(chan error, 1)
-	go func() { done <- components[name](ctx, args, &out, &errs) }()
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			cancel()
-			select {
-			case err := <-done:
-				if err != nil {
-					s.t.Errorf("%s ended with %v", name, err)
-				}
-			case <-time.After(patience):
-				s.t.Errorf("%s does not end", name)
-			}
-			if s.t.Failed() {
-				s.t.Logf("%s %s:\n%s", name, strings.Join(args, " "), errs.String())
-			}
-		})
-	}
-	s.t.Cleanup(stop)
-	s.until(name+" is ready", func() bool {
-		select {
-		case err := <-done:
-			s.t.Fatalf("%s ended at once: %v", name, err)
-		default:
-		}
-		return strings.Contains(out.String(), "ready on")
-	})
-	return stop
+	return hosttest.Start(s.t, patience, name, components[name], args...)
 }
 
 func (s site) until(what string, ok func() bool) {

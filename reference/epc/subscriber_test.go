@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/reference/epc/aka"
 	"vitrine/reference/epc/diameter"
 	"vitrine/wire/gtpc"
@@ -193,7 +194,7 @@ func TestSubscribersOfAFile(t *testing.T) {
 		"999990000000001": "wrong number of fields",
 	} {
 		write(text)
-		var out, errs output
+		var out, errs hosttest.Output
 		err := components["hss"](t.Context(), []string{"--listen", s.at(42, diameter.Port), "--file", file}, &out, &errs)
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %s", text, err, want)

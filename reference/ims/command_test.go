@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 )
 
 func TestCommandLines(t *testing.T) {
@@ -30,7 +31,7 @@ func TestCommandLines(t *testing.T) {
 		{"homer", "--listen 127.0.0.1:x", `--listen "127.0.0.1:x"`},
 		{"ralf", "--listen", "--listen"},
 	} {
-		var out, errs output
+		var out, errs hosttest.Output
 		err := components[c.name](t.Context(), strings.Fields(c.args), &out, &errs)
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "vitrine reference "+c.name) {
 			t.Errorf("%s %s: %v, want a bad input about %s", c.name, c.args, err, c.want)
@@ -43,7 +44,7 @@ func TestCommandLines(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for name, run := range components {
-		var out, errs output
+		var out, errs hosttest.Output
 		if err := run(t.Context(), []string{"--help"}, &out, &errs); err != nil || !strings.Contains(out.String(), "--listen") {
 			t.Errorf("%s --help: %v, printed %q", name, err, out.String())
 		}
@@ -73,7 +74,7 @@ func TestPortInUse(t *testing.T) {
 		{"homer", "--listen " + at, "--listen"},
 		{"ralf", "--listen " + at, "--listen"},
 	} {
-		var out, errs output
+		var out, errs hosttest.Output
 		err := components[c.name](t.Context(), strings.Fields(c.args), &out, &errs)
 		if err == nil || !strings.Contains(err.Error(), at+": the port is in use") || !strings.Contains(err.Error(), c.flag) {
 			t.Errorf("%s %s: %v, want that the port is in use", c.name, c.args, err)
@@ -92,7 +93,7 @@ func TestComponentsEndWhenTold(t *testing.T) {
 		"homer":     "--listen " + s.at(31, 7888),
 		"ralf":      "--listen " + s.at(32, 10888),
 	} {
-		var out, errs output
+		var out, errs hosttest.Output
 		if err := components[name](ctx, strings.Fields(args), &out, &errs); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

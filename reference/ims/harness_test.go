@@ -1,7 +1,6 @@
 package ims_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -25,14 +24,12 @@ import (
 	"vitrine/reference/ims/sprout"
 )
 
-type run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
-
-var components = map[string]run{
+var components = map[string]hosttest.Program{
 	"bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run, "homer": homer.Run, "ralf": ralf.Run,
 }
 
 // processes are the components, and the store beside them.
-func processes(name string) run {
+func processes(name string) hosttest.Program {
 	if name == "store" {
 		return runStore
 	}
@@ -59,24 +56,6 @@ func TestMain(m *testing.M) {
 // patience limits every wait of these tests. Reaching it is a failure.
 const patience = 30 * time.Second
 
-// output collects the output of a component.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 // eventually polls until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
@@ -86,57 +65,15 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // start runs a component in this process until the test ends or stop is called.
 func start(t testing.TB, name string, args ...string) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var out, errs output
-	done := make(chan error, 1)
-	go func() { done <- processes(name)(ctx, args, &out, &errs) }()
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			cancel()
-			select {
-			case err := <-done:
-				if err != nil {
-					t.Errorf("%s ended with %v", name, err)
-				}
-			case <-time.After(patience):
-				t.Errorf("%s does not end", name)
-			}
-			if t.Failed() {
-				t.Logf("%s %s:\n%s", name, strings.Join(args, " "), errs.String())
-			}
-		})
-	}
-	t.Cleanup(stop)
-	eventually(t, name+" is ready", func() bool {
-		select {
-		case err := <-done:
-			t.Fatalf("%s ended at once: %v", name, err)
-		default:
-		}
-		return strings.Contains(out.String(), "ready on")
-	})
-	return stop
+	return hosttest.Start(t, patience, name, processes(name), args...)
 }
 
 // spawn runs a component in a separate process.
 func spawn(t testing.TB, name string, args ...string) *os.Process {
 	t.Helper()
-	var out output
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asComponent+"="+name)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // the process may have ended
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s:\n%s", name, out.String())
-		}
-	})
-	eventually(t, name+" is ready", func() bool { return strings.Contains(out.String(), "ready on") })
+	hosttest.Spawn(t, patience, name, cmd)
 	return cmd.Process
 }
 

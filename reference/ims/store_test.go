@@ -24,6 +24,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/certtest"
+	"vitrine/internal/hosttest"
 	"vitrine/reference/ims"
 	"vitrine/store"
 	"vitrine/store/embedded"
@@ -365,7 +366,7 @@ func TestStoreFlags(t *testing.T) {
 		"--store https://127.0.0.1:1 --store-token-file none": "none",
 		"--store http://127.0.0.1:1 --store-calls 0":          "--store-calls 0",
 	} {
-		var out, errs output
+		var out, errs hosttest.Output
 		err := components["sprout"](t.Context(), strings.Fields("--listen 127.0.0.1:0 --homestead 127.0.0.1:1 "+args), &out, &errs)
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want a bad input about %s", args, err, want)

@@ -1,78 +1,41 @@
 package mme_test
 
 import (
-	"context"
-	"errors"
 	"log/slog"
-	"net"
-	"net/http"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/ue"
 	"vitrine/reference/keep"
 	"vitrine/store/client"
 	"vitrine/store/embedded"
-	"vitrine/store/kv"
-	"vitrine/store/service"
+	"vitrine/store/service/servicetest"
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
 )
 
 // A shared is a store for the MMEs of a test.
-type shared struct {
-	url    string
-	broken atomic.Bool // it answers 503
-}
+type shared struct{ *servicetest.Store }
 
-func newShared(t *testing.T) *shared {
+func newShared(t *testing.T) shared {
 	t.Helper()
 	engine, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := new(shared)
-	handler := kv.New(kv.Config{Engine: engine, Now: time.Now})
-	server := service.New(service.Config{
-		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		Routes: []service.Route{{Path: kv.Root, Operation: kv.Operation, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if s.broken.Load() {
-				http.Error(w, "broken", http.StatusServiceUnavailable)
-				return
-			}
-			handler.ServeHTTP(w, r)
-		})}},
-	})
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.url = "http://" + listener.Addr().String()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ctx, listener) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-ended, engine.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return shared{servicetest.Serve(t, engine)}
 }
 
 // pair returns two MMEs with one store, one HSS and one gateway.
-func (s *shared) pair(t *testing.T, change func(*mme.Config)) (one, two *bed) {
+func (s shared) pair(t *testing.T, change func(*mme.Config)) (one, two *bed) {
 	t.Helper()
 	join := func(instance uint8, before *bed) *bed {
 		b := start(t, func(c *mme.Config) {
 			c.Instance, c.Workers = instance, int(instance)
 			var err error
 			c.Store, err = keep.New(keep.Config{
-				Access: client.Access{URL: s.url}, Space: "mme", Timeout: patience, Calls: 16,
+				Access: client.Access{URL: s.URL}, Space: "mme", Timeout: patience, Calls: 16,
 			}, "mme", slog.New(slog.DiscardHandler), c.Registry)
 			if err != nil {
 				t.Fatal(err)
@@ -242,7 +205,7 @@ func TestProceduresAreRefusedWithoutTheStore(t *testing.T) {
 	p := a.phone(1)
 	p.attach()
 	p.idle()
-	s.broken.Store(true)
+	s.Away.Store(true)
 	p.goTo(b)
 	p.begin(p.AppendService(nil))
 	p.rejected(nas.CauseCongestion)
@@ -262,7 +225,7 @@ func TestProceduresAreRefusedWithoutTheStore(t *testing.T) {
 	if got := two.count("store_refused_total"); got != 4 {
 		t.Errorf("%d refusals are counted", got)
 	}
-	s.broken.Store(false)
+	s.Away.Store(false)
 	two.until("the store is back", func() bool { return two.count("store_up") == 1 })
 	p.serve()
 }

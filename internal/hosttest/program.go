@@ -1,0 +1,94 @@
+package hosttest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// An Output collects what a program prints. It can be read while the program runs.
+type Output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+// String returns what was printed so far.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func (o *Output) isReady() bool { return strings.Contains(o.String(), "ready on") }
+
+// A Program runs until ctx is done. It prints a line with "ready on" on stdout when it serves.
+type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+
+// Start runs a program in this process until the test ends or stop is called, and waits until it is
+// ready. The limit is for the program to be ready, and for it to end. A program that fails, or does
+// not end, fails the test.
+func Start(t testing.TB, limit time.Duration, name string, run Program, args ...string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var out, errs Output
+	var failed error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		failed = run(ctx, args, &out, &errs)
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case <-ended:
+			if failed != nil {
+				t.Errorf("%s ended with %v", name, failed)
+			}
+		case <-time.After(limit):
+			t.Errorf("%s does not end", name)
+		}
+		if t.Failed() {
+			t.Logf("%s %s:\n%s", name, strings.Join(args, " "), errs.String())
+		}
+	})
+	t.Cleanup(stop)
+	Until(t, limit, name+" is ready", func() bool {
+		select {
+		case <-ended:
+			t.Fatalf("%s ended at once: %v", name, failed)
+		default:
+		}
+		return out.isReady()
+	})
+	return stop
+}
+
+// Spawn runs a command, which is a Program, until the test ends, and waits until it is ready.
+func Spawn(t testing.TB, limit time.Duration, name string, cmd *exec.Cmd) {
+	t.Helper()
+	var out Output
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // the process may have ended
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s:\n%s", name, out.String())
+		}
+	})
+	Until(t, limit, name+" is ready", out.isReady)
+}
