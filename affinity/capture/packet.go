@@ -6,8 +6,8 @@
 // and GTP-U, and reassembles the fragments of IP and SCTP. It does not verify
 // checksums: with checksum offload, a sender's capture has wrong ones.
 //
-// Memory is bounded by Options, whatever the files hold. What is given up for that
-// is counted.
+// Options bounds the memory. Counts has the number of datagrams and messages that were
+// dropped to stay within it.
 package capture
 
 import (
@@ -76,7 +76,7 @@ const (
 	ACK Flags = 16
 )
 
-// Counts says what was in the captures, and what was given up.
+// Counts has numbers of what the captures contained and of what was dropped.
 type Counts struct {
 	Frames uint64 // read from the files
 	Bytes  uint64 // captured bytes of those frames
@@ -94,7 +94,7 @@ type Counts struct {
 	Unknown map[LinkType]uint64 // frames of link types that cannot be read
 }
 
-// Reassembly counts fragments, and what became of them.
+// Reassembly counts fragments, and the datagrams or messages that they belong to.
 type Reassembly struct {
 	Fragments  uint64
 	Complete   uint64 // datagrams or messages

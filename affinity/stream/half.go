@@ -123,8 +123,9 @@ func (a *Assembler) finish(h *Half, fin uint32, at int64) {
 	a.drain(h, at)
 }
 
-// hold keeps bytes that are early. It reports false if there is no room, after
-// having given up what the connection held.
+// hold keeps bytes that are early. To make room, it skips gaps of the connection, and
+// then of others. It reports false if there is still no room, or if a gap of h was
+// skipped, so that the bytes may not be early any more.
 func (a *Assembler) hold(h *Half, seq uint32, at int64, b []byte) bool {
 	c := h.connection
 	cost := chunkSize(len(b))

@@ -259,8 +259,7 @@ func arrival(random *rand.Rand, sent []byte, first uint32) (segments []*capture.
 	return segments, arrived
 }
 
-// TestMemoryIsBounded checks that early bytes are given up, with their count, when a
-// bound is hit.
+// TestMemoryIsBounded checks that early bytes above a bound are dropped and counted.
 func TestMemoryIsBounded(t *testing.T) {
 	payload := strings.Repeat("x", 1000)
 	t.Run("of a connection", func(t *testing.T) {

@@ -15,7 +15,7 @@ type Field struct {
 
 // Bounds of a header block after it is decoded. One octet of a block may stand for
 // a field of thousands of octets. Fields above the first two bounds change the
-// dynamic table, but are not reported. A block above the third one is given up.
+// dynamic table, but are not reported. The decoder rejects a block above the third one.
 const (
 	maxFields = 1 << 10   // real heads have less than 100
 	maxText   = 128 << 10 // octets that are decoded or copied: twice defaultHead

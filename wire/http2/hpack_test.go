@@ -250,8 +250,8 @@ func TestInvalidBlocks(t *testing.T) {
 	}
 }
 
-// FuzzHeaderBlocks compares blocks with x/net, and what is known behind a gap with
-// what is there. Each block begins with its length.
+// FuzzHeaderBlocks compares decoded blocks with those of x/net. Behind a gap it compares
+// the known fields alone. In the input, each block begins with its length.
 func FuzzHeaderBlocks(f *testing.F) {
 	for seed := range uint64(20) {
 		var all []byte
