@@ -125,14 +125,11 @@ func (f *figure) forPage(svg string, t tips) (template.HTML, error) {
 	if !found || !closed || !ended {
 		return "", fmt.Errorf("the SVG does not have the expected form")
 	}
-	for _, tone := range tones() {
-		body = strings.ReplaceAll(body, tone.light, "var(--"+tone.name+")")
-	}
 	var b strings.Builder
 	// The page has its own headings, so the figure's title is left out.
 	fmt.Fprintf(&b, `<svg viewBox="0 %v %v %v" role="img" aria-label="%s" xmlns="http://www.w3.org/2000/svg">`+"\n",
 		titleHeight, f.width.Points(), f.height.Points()-titleHeight, html.EscapeString(plain(f.alt)))
-	b.WriteString(body)
+	b.WriteString(string(Themed(body)))
 	for _, tip := range t.at {
 		fmt.Fprintf(&b, `<circle class="tip" cx="%.5g" cy="%.5g" r="8"><title>%s</title></circle>`+"\n",
 			tip.x.Points(), (f.height - tip.y).Points(), html.EscapeString(plain(tip.text)))

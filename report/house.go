@@ -11,7 +11,7 @@ import (
 func Style() template.CSS {
 	light := variables(func(t tone) string { return t.light })
 	dark := variables(func(t tone) string { return t.dark })
-	return template.CSS(":root{" + light + "}\n@media (prefers-color-scheme:dark){:root{" + dark + "}}\n@media print{:root{" + light + "}}\n" + pageStyle)
+	return template.CSS(":root{ " + light + " }\n@media (prefers-color-scheme: dark){:root{ " + dark + " }}\n@media print{:root{ " + light + " }}\n" + pageStyle)
 }
 
 // Script returns the script of such a page: tables of the class sortable are sorted by

@@ -29,8 +29,6 @@ var pageScript string
 type page struct {
 	Title     string
 	Unit      string
-	Light     template.CSS
-	Dark      template.CSS
 	Style     template.CSS
 	Script    template.JS
 	Several   bool
@@ -111,10 +109,8 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 	}
 	p := page{ // CSS and JS are this package's own, not from outside
 		Unit: s.unit, Several: len(s.runs) > 1, Table: s.capacityTable(), Pairs: s.pairs(),
-		Light:   template.CSS(variables(func(t tone) string { return t.light })),
-		Dark:    template.CSS(variables(func(t tone) string { return t.dark })),
-		Style:   template.CSS(pageStyle),
-		Script:  template.JS(pageScript),
+		Style:   Style(),
+		Script:  Script(),
 		Figures: map[string][]*figure{}, Mark: s.mark(), Sure: s.sure(),
 	}
 	names := make([]string, len(s.runs))
