@@ -65,7 +65,7 @@ func rules() (all []ablation) {
 		{"leaves steep brackets as wide as the precision", "adaptive_climb.go", "return min(max(p, sd), widest), max(p, sd) / 4", "return min(max(p, sd), widest), max(p, sd)"},
 		{"repeats no rate in a long trial", "adaptive_climb.go", "if b.passed && b.failed && !b.pass.verified", "if false && b.passed && b.failed && !b.pass.verified"},
 		{"looks for no rare stalls", "adaptive_trial.go", "const stall = 2.4", "const stall = 0.0"},
-		{"looks for no cold deployments", "adaptive_climb.go", "if c.cfg.Stateful || c.warmed || d.recalled", "if true || c.cfg.Stateful || c.warmed || d.recalled"},
+		{"looks for no cold deployments", "adaptive_climb.go", "if c.warmed || d.recalled", "if true || c.warmed || d.recalled"},
 		{"knows one state", "adaptive_states.go", "if n < 2*fewestOfState {", "if true || n < 2*fewestOfState {"},
 		{"tries no deployment again between two states", "adaptive_states.go", "return s.stateful || failed >= fewestOfState", "return true || failed >= fewestOfState"},
 		{"does not subtract the growth of the backlog", "adaptive_steady.go", "if n < 4*ends {", "if true || n < 4*ends {"},

@@ -146,7 +146,12 @@ type realBench struct {
 
 // searchVersion returns a string that changes with the behaviour of the adaptive
 // search.
-func searchVersion() string { return truthVersion(queue.Refusal) + truthVersion(queue.Luck) }
+func searchVersion() (version string) {
+	for _, kind := range truthKinds() {
+		version += kind.version(queue.Refusal) + kind.version(queue.Luck)
+	}
+	return version
+}
 
 // newRealBench reads the records made with this version of the search.
 func newRealBench(f realFunction, counts realCounts, search string, drive realDrive, progress io.Writer) (*realBench, error) {

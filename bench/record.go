@@ -80,8 +80,10 @@ type page struct {
 
 func pages() []page {
 	return []page{
-		{"docs/simulate.md", "bench/truth", ofTruth(judgedSection)},
-		{"docs/search.md", "bench/truth/cost", ofTruth(costSection)},
+		{"docs/simulate.md", "bench/truth", ofTruth(truthRecordFile, judgedSection)},
+		{"docs/search.md", "bench/truth/cost", ofTruth(truthRecordFile, costSection)},
+		{"docs/simulate.md", "bench/truth-stateful", ofTruth(truthStatefulFile, judgedSection)},
+		{"docs/search.md", "bench/truth-stateful/cost", ofTruth(truthStatefulFile, costSection)},
 		{"docs/decisions/0016-adaptive-search.md", "bench/ablation", ablationSection},
 	}
 }

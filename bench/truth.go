@@ -71,11 +71,41 @@ func (r truthRun) width() float64 {
 	return (r.High - r.Low) / r.Rate
 }
 
-// truthBenches returns one bench per family. It measures how often our intervals
+// A truthKind says how the servers are searched, and where the results are kept.
+type truthKind struct {
+	name     string // of its benches, before the family
+	stateful bool   // each overload needs a fresh deployment
+	file     string // the runs, so that a stopped bench can resume
+	record   string // the figures; committed
+}
+
+// truthKinds returns the ways in which servers are searched.
+func truthKinds() []truthKind {
+	return []truthKind{
+		{name: "truth", file: truthFile, record: truthRecordFile},
+		{name: "truth-stateful", stateful: true, file: "truth-stateful.jsonl", record: truthStatefulFile},
+	}
+}
+
+// config returns the configuration of a search at the precision.
+func (k truthKind) config(precision float64) rate.Config {
+	cfg := queue.Config(precision)
+	cfg.Stateful = k.stateful
+	return cfg
+}
+
+// truthBenches returns one bench per family and kind. It measures how often our intervals
 // contain the true capacities of servers that the search was not tuned on.
 func truthBenches() (all []bench) {
+	for _, kind := range truthKinds() {
+		all = append(all, kind.benches()...)
+	}
+	return all
+}
+
+func (k truthKind) benches() (all []bench) {
 	for _, family := range queue.Families() {
-		all = append(all, bench{"truth/" + family, inFolder(func(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
+		all = append(all, bench{k.name + "/" + family, inFolder(func(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
 			runs := truthRuns
 			if text := os.Getenv("RUNS"); text != "" {
 				var err error
@@ -83,26 +113,27 @@ func truthBenches() (all []bench) {
 					return nil, fmt.Errorf("RUNS %q: want a positive number", text)
 				}
 			}
-			return benchTruth(ctx, dir, truthFile, truthRecordFile, family, runs, progress)
+			return k.bench(ctx, dir, family, runs, progress)
 		})})
 	}
 	return all
 }
 
-// benchTruth runs the missing searches of one family, writes its record and returns
+// bench runs the missing searches of one family, writes its record and returns
 // the rows of all its runs.
-func benchTruth(ctx context.Context, dir, file, record, family string, runs int, progress io.Writer) (rows []Row, err error) {
-	peer, unsupported := mlrsearchPeer().install(ctx, dir)
-	if unsupported != nil && !vitrine.IsUnsupported(unsupported) {
-		return nil, unsupported
-	}
+func (k truthKind) bench(ctx context.Context, dir, family string, runs int, progress io.Writer) (rows []Row, err error) {
 	oracle := sync.OnceValue(func() *queue.Oracle { return queue.NewOracle(family, queue.Config(0).Thresholds[0]) })
-	t := &truthBench{family: family, runs: runs, version: truthVersion(family), progress: progress}
+	t := &truthBench{kind: k, family: family, runs: runs, version: k.version(family), progress: progress}
 	t.oracle = func(s *queue.Server) width { return oracle().On(s).Width }
-	if unsupported == nil {
-		t.peer = &peer
+	if !k.stateful {
+		peer, err := mlrsearchPeer().install(ctx, dir)
+		if err == nil {
+			t.peer = &peer
+		} else if !vitrine.IsUnsupported(err) {
+			return nil, err
+		}
 	}
-	if err := t.open(file); err != nil {
+	if err := t.open(k.file); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.file.Close()) }()
@@ -111,7 +142,7 @@ func benchTruth(ctx context.Context, dir, file, record, family string, runs int,
 	}
 	kept := t.summarize()
 	kept.source = sourceAt(ctx, time.Now())
-	if err := keepTruth(record, kept); err != nil {
+	if err := keepTruth(k.record, kept); err != nil {
 		return nil, err
 	}
 	for _, precision := range truthPrecisions() {
@@ -124,17 +155,18 @@ func benchTruth(ctx context.Context, dir, file, record, family string, runs int,
 	return rows, nil
 }
 
-// truthVersion returns a hash that changes with the behaviour of the search on a
+// version returns a hash that changes with the behaviour of the search on a
 // server of the family.
-func truthVersion(family string) string {
+func (k truthKind) version(family string) string {
 	h := fnv.New64a()
 	for _, precision := range truthPrecisions() {
-		cfg := queue.Config(precision)
+		cfg := k.config(precision)
 		r := queue.Tuning.Run(family, 0).Search(rate.NewAdaptive(cfg), cfg)
 		for _, o := range r.History {
 			o.Use = nil // pointers print as addresses, which differ between processes
 			fmt.Fprintf(h, "%v", o)
 		}
+		r.Found.States = nil // a pointer, too
 		fmt.Fprintf(h, "%v", r.Score)
 	}
 	return fmt.Sprintf("%016x", h.Sum64())
@@ -153,6 +185,7 @@ type width func(deployments int, load float64) float64
 
 // A truthBench holds the runs of one family.
 type truthBench struct {
+	kind     truthKind
 	family   string
 	runs     int
 	version  string
@@ -251,7 +284,7 @@ func (t *truthBench) work(ctx context.Context, precision float64, remainder, of 
 					return err
 				}
 			}
-			if run/queue.Size%truthPeered == 0 {
+			if !t.kind.stateful && run/queue.Size%truthPeered == 0 {
 				if err := t.peers(precision, run, theirs); err != nil {
 					return err
 				}
@@ -264,7 +297,7 @@ func (t *truthBench) work(ctx context.Context, precision float64, remainder, of 
 
 // ours runs our search once.
 func (t *truthBench) ours(precision float64, run int, oracle width) error {
-	cfg := queue.Config(precision)
+	cfg := t.kind.config(precision)
 	result := queue.HeldOut.Run(t.family, run).Search(rate.NewAdaptive(cfg), cfg)
 	r := t.record(precision, run, ourSearch, result.Score)
 	r.Oracle = oracle(r.Deployments, r.Load)
@@ -274,7 +307,7 @@ func (t *truthBench) ours(precision float64, run int, oracle width) error {
 
 // peers runs the searches that claim no confidence.
 func (t *truthBench) peers(precision float64, run int, theirs *peer) error {
-	cfg := queue.Config(precision)
+	cfg := t.kind.config(precision)
 	server := queue.HeldOut.Run(t.family, run)
 	if t.missing(precision, run, mlrSearch) {
 		result := server.Search(rate.NewMLR(cfg), cfg)

@@ -9,10 +9,10 @@ import (
 	"vitrine/papers"
 )
 
-// ofTruth returns the section that is made of the truth records below the root.
-func ofTruth(section func([]truthRecord) string) func(root string) (string, error) {
+// ofTruth returns the section that is made of the records in the file below the root.
+func ofTruth(file string, section func([]truthRecord) string) func(root string) (string, error) {
 	return func(root string) (string, error) {
-		records, err := readTruth(filepath.Join(root, truthRecordFile))
+		records, err := readTruth(filepath.Join(root, file))
 		if err != nil || len(records) == 0 {
 			return notRun, err
 		}

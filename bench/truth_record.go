@@ -11,8 +11,11 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// truthRecordFile is committed. The tables of the pages are made of it.
-const truthRecordFile = "bench/results/truth.json"
+// These files are committed. The tables of the pages are made of them.
+const (
+	truthRecordFile   = "bench/results/truth.json"
+	truthStatefulFile = "bench/results/truth-stateful.json"
+)
 
 // A truthRecord holds the figures of one family, with where they come from. A truth
 // record file is a list of them, in the order of queue.Families.

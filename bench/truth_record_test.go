@@ -12,7 +12,7 @@ import (
 // TestTruthRecord checks that a record has the figures of its runs, that it replaces
 // only the record of its own family, and that a page shows it.
 func TestTruthRecord(t *testing.T) {
-	b := &truthBench{family: queue.GC, runs: 100, version: "a", done: map[truthKey]truthRun{}}
+	b := &truthBench{kind: truthKinds()[0], family: queue.GC, runs: 100, version: "a", done: map[truthKey]truthRun{}}
 	for run := range b.runs {
 		r := truthRun{Precision: 0.1, Run: run, Truth: 100, Rate: 100, Low: 98, High: 104, Covered: run < 90, Oracle: 0.05, Trials: 30, Deployments: 8, Load: 600, Wall: 900}
 		b.done[truthKey{0.1, run, ourSearch}] = r

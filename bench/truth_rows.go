@@ -47,7 +47,7 @@ func contradicted(r truthRun) bool { return r.Contradiction != "" }
 
 // rows returns the figures of one precision.
 func (t *truthBench) rows(precision float64) ([]Row, error) {
-	name := func(what string) string { return fmt.Sprintf("truth/%s/%g/%s", t.family, precision, what) }
+	name := func(what string) string { return fmt.Sprintf("%s/%s/%g/%s", t.kind.name, t.family, precision, what) }
 	ours := t.of(precision, ourSearch)
 	held, against := countRuns(ours, covered), countRuns(ours, contradicted)
 	p := queue.TooFew(held, len(ours), truthConfidence)
@@ -99,7 +99,7 @@ func (t *truthBench) peerRows(precision float64, rows []Row) ([]Row, error) {
 			{"wall", "wall-s", func(r truthRun) float64 { return r.Wall }},
 			{"error", "|ln(estimate/truth)|", truthRun.error},
 		} {
-			name := fmt.Sprintf("truth/%s/%g/%s/%s", t.family, precision, []string{"mlr", "mlrsearch", "mlrsearch-defaults"}[i], f.name)
+			name := fmt.Sprintf("%s/%s/%g/%s/%s", t.kind.name, t.family, precision, []string{"mlr", "mlrsearch", "mlrsearch-defaults"}[i], f.name)
 			row, err := ratioOf(name, f.unit, search, "", values(ours, f.of), values(theirs, f.of))
 			if err != nil {
 				return nil, err

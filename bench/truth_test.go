@@ -13,7 +13,7 @@ import (
 
 // truthBenchOf returns a bench of a few runs, with no peer and a simple oracle.
 func truthBenchOf(t *testing.T, file, version string) *truthBench {
-	b := &truthBench{family: queue.Refusal, runs: 3, version: version, progress: io.Discard}
+	b := &truthBench{kind: truthKinds()[0], family: queue.Refusal, runs: 3, version: version, progress: io.Discard}
 	b.oracle = func(*queue.Server) width { return func(int, float64) float64 { return 0.05 } }
 	if err := b.open(file); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestTruthResumes(t *testing.T) {
 // TestTruthVersionStays checks that the version does not change between calls. If
 // it did, a bench could not resume.
 func TestTruthVersionStays(t *testing.T) {
-	if first, again := truthVersion(queue.Refusal), truthVersion(queue.Refusal); first != again {
+	if first, again := truthKinds()[0].version(queue.Refusal), truthKinds()[0].version(queue.Refusal); first != again {
 		t.Errorf("version %s, then %s, of one search", first, again)
 	}
 }
@@ -74,7 +74,7 @@ func TestTruthVersionStays(t *testing.T) {
 // TestTruthRows checks that rows fail by the binomial test, by a single
 // contradiction, and by the oracle's width.
 func TestTruthRows(t *testing.T) {
-	b := &truthBench{family: queue.GC, runs: 1000, done: map[truthKey]truthRun{}}
+	b := &truthBench{kind: truthKinds()[0], family: queue.GC, runs: 1000, done: map[truthKey]truthRun{}}
 	fill := func(covered, contradicted int, wide float64) {
 		for run := range b.runs {
 			r := truthRun{Precision: 0.1, Run: run, Truth: 100, Rate: 100, Low: 100, High: 100 * (1 + wide), Covered: run < covered, Oracle: 0.05, Load: 100, Wall: 200}

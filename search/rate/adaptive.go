@@ -106,6 +106,7 @@ type campaign struct {
 	after       []*deployment // those that do so after an overload
 	warmed      bool          // deployments are warmed up before their climb, because they get better with use
 	guess       float64       // where scouting puts the capacity, as a logarithm
+	lead        float64       // how much lower ascents start than without surprises, as a logarithm
 	drained     time.Duration // rest before the next trial, after one that failed
 }
 
@@ -142,6 +143,11 @@ func (c *campaign) sample(climbs *[]*deployment, overloaded bool) (why string, o
 		d := c.deploy()
 		if c.warmed && !c.warm() || overloaded && !c.overload() || !c.climb(d) {
 			return "", false
+		}
+		if c.tooHigh(d) {
+			step := c.ascentStep()
+			c.guess, c.lead, *climbs = c.center(0), 2*c.lead+step, nil
+			continue
 		}
 		*climbs = append(*climbs, d)
 		if !c.confirm(d, *climbs) {
@@ -266,15 +272,7 @@ func (c *campaign) capacity(climbs []*deployment, i int) vitrine.Capacity {
 	case s.below:
 		return vitrine.Capacity{Rate: c.cfg.Min, High: c.cfg.Min, Censored: vitrine.CensoredBelow, Deployments: len(climbs)}
 	case s.above:
-		top := c.ceiling.rate
-		for _, d := range climbs {
-			top = min(top, max(d.highestPass(c.cfg.Thresholds[i]), c.cfg.Min))
-		}
-		found := vitrine.Capacity{Rate: top, Low: top, High: top, Censored: vitrine.CensoredAbove, Deployments: len(climbs)}
-		if c.ceiling.tries > 0 {
-			found.Censored = vitrine.CensoredGenerator
-		}
-		return found
+		return c.atLeast(climbs, s, c.cfg.Thresholds[i])
 	}
 	e := s.estimate(c.cfg.confidence())
 	if c.late(climbs, c.cfg.Thresholds[i]) {
@@ -287,6 +285,26 @@ func (c *campaign) capacity(climbs []*deployment, i int) vitrine.Capacity {
 	found.Rate = min(max(e.rate, c.cfg.Min), found.High)
 	found.Low = min(max(e.low, 0), found.Rate)
 	found.Single = min(max(e.single, 0), found.Rate)
+	return found
+}
+
+// atLeast returns the capacity where most deployments pass at the highest rate. Those
+// that fail lower the mean success: the capacity is at least what the samples say if
+// the others crossed the threshold at the highest rate.
+func (c *campaign) atLeast(climbs []*deployment, s samples, threshold float64) vitrine.Capacity {
+	top, failed := c.ceiling.rate, false
+	for _, d := range climbs {
+		top = min(top, max(d.highestPass(threshold), c.cfg.Min))
+		failed = failed || d.bracket(threshold).failed
+	}
+	found := vitrine.Capacity{Rate: top, Low: top, High: top, Censored: vitrine.CensoredAbove, Deployments: len(climbs)}
+	if failed {
+		found.Low = min(top, max(s.estimate(c.cfg.confidence()).low, c.cfg.Min))
+		found.Rate = found.Low
+	}
+	if c.ceiling.tries > 0 {
+		found.Censored = vitrine.CensoredGenerator
+	}
 	return found
 }
 

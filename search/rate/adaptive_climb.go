@@ -8,9 +8,11 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// climb closes in on the rates at which one deployment crosses each threshold. A
-// climb of a function in which overloads linger ends with its first overload.
+// climb closes in on the rates at which one deployment crosses each threshold.
 func (c *campaign) climb(d *deployment) bool {
+	if c.cfg.Stateful {
+		return c.ascend(d)
+	}
 	d.thorough = c.slow()
 	for range mostOnOne {
 		want, more := c.wants(d)
@@ -23,7 +25,7 @@ func (c *campaign) climb(d *deployment) bool {
 		if !ok {
 			return false
 		}
-		if !r.valid || c.cfg.Stateful && r.success < c.lowest() {
+		if !r.valid {
 			return true
 		}
 		d.learn(want, r)
@@ -67,7 +69,7 @@ func (d *deployment) learn(w want, r reading) {
 // recalls reports whether the climb ends with its first rate once more: until it is
 // decided whether deployments get better with use.
 func (c *campaign) recalls(d *deployment) bool {
-	if c.cfg.Stateful || c.warmed || d.recalled || !d.first.valid || len(c.climbs) >= mostToTell || len(c.after) > 0 {
+	if c.warmed || d.recalled || !d.first.valid || len(c.climbs) >= mostToTell || len(c.after) > 0 {
 		return false
 	}
 	_, decided := c.cold()
@@ -113,9 +115,6 @@ func (b bracket) straight() bool {
 // high for calls that wait: only a long trial shows their backlog. Where it falls
 // gently, the first deployments tell whether long trials show the same.
 func (c *campaign) verifies(d *deployment) (want, bool) {
-	if c.cfg.Stateful {
-		return want{}, false
-	}
 	for _, threshold := range c.cfg.Thresholds {
 		b := d.bracket(threshold)
 		if b.passed && b.failed && !b.pass.verified && !c.gentle(threshold) {
@@ -164,17 +163,15 @@ func (d *deployment) near(x, step float64) bool {
 	return slices.ContainsFunc(d.trials, func(r reading) bool { return math.Abs(r.x-x) < 2.5*step })
 }
 
-// begin returns where a climb starts: at most a step below the center, or one to
-// two steps on a stateful function. The place differs between deployments, so
-// that the grid of rates does not bias their mean.
-func (c *campaign) begin(d *deployment, step float64) float64 {
+// begin returns where a climb starts: at most a step below the center.
+func (c *campaign) begin(d *deployment, step float64) float64 { return c.center(0) - d.shift()*step }
+
+// shift returns by which part of a step the deployment's rates are moved. It
+// differs between deployments, so that the grid of rates does not bias their mean.
+func (d *deployment) shift() float64 {
 	const golden = 0.6180339887498949
 	_, share := math.Modf(golden * float64(d.number))
-	below := share
-	if c.cfg.Stateful {
-		below++
-	}
-	return c.center(0) - below*step
+	return share
 }
 
 // steps returns the distance between the rates of a climb (step). It also returns

@@ -356,7 +356,7 @@ func TestAdaptiveDoesNotInsist(t *testing.T) {
 		}
 		trials += len(history)
 	}
-	if trials > 90*seeds {
+	if trials > 100*seeds {
 		t.Errorf("%d trials of %d functions", trials, seeds)
 	}
 }

@@ -20,7 +20,7 @@ type Score struct {
 	Found    vitrine.Capacity
 	Error    float64 // |ln(estimate/truth)|; infinite where nothing was found
 	Width    float64 // of the interval, as a share of the estimate
-	Covered  bool    // the interval holds the truth
+	Covered  bool    // the interval holds the truth; one that is censored from above has no upper end
 	Why      string  // why the search ended
 }
 
@@ -57,7 +57,8 @@ func (s Score) found(capacities []vitrine.Capacity) Score {
 		s.Error = math.Abs(math.Log(s.Found.Rate / s.Truth))
 		s.Width = (s.Found.High - s.Found.Low) / s.Found.Rate
 	}
-	s.Covered = s.Found.Low <= s.Truth && s.Truth <= s.Found.High
+	open := s.Found.Censored == vitrine.CensoredAbove || s.Found.Censored == vitrine.CensoredGenerator
+	s.Covered = s.Found.Low <= s.Truth && (open || s.Truth <= s.Found.High)
 	return s
 }
 

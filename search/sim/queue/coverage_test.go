@@ -45,11 +45,22 @@ func tally(family string, n int, cfg rate.Config) queue.Tally {
 // intervals of each family hold the truth about as often as they say, and none
 // contradicts its trials.
 func TestAdaptiveHoldsTheTruth(t *testing.T) {
-	n := *runs
-	if n == 0 {
-		n = fewRuns
-	}
+	holdTheTruth(t, fewRuns, queue.Config(*precision))
+}
+
+// TestAdaptiveHoldsTheTruthOfStatefulServers checks the same where each overload
+// needs a fresh deployment.
+func TestAdaptiveHoldsTheTruthOfStatefulServers(t *testing.T) {
 	cfg := queue.Config(*precision)
+	cfg.Stateful = true
+	holdTheTruth(t, fewRuns/2, cfg)
+}
+
+// holdTheTruth runs n searches of each family, unless flags ask for others.
+func holdTheTruth(t *testing.T, n int, cfg rate.Config) {
+	if *runs > 0 {
+		n = *runs
+	}
 	held := 0
 	var all []queue.FamilyFigure
 	families := queue.Families()
