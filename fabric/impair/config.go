@@ -21,7 +21,7 @@ import (
 type Config struct {
 	Link  `yaml:",inline"`
 	Links map[string]Link `yaml:"links" json:"links,omitempty"`                                                                            // By generator, component or instance (sprout-1): its link instead of the inline one; {} impairs nothing.
-	By    string          `yaml:"by" json:"by,omitempty" jsonschema:"enum=auto,enum=netem,enum=emulator" jsonschema_extras:"default=auto"` // What impairs links: the kernel's netem, or a process of this program. auto: netem if the kernel has it and the link has neither jitter nor rate.
+	By    string          `yaml:"by" json:"by,omitempty" jsonschema:"enum=auto,enum=netem,enum=emulator" jsonschema_extras:"default=auto"` // What impairs links: the kernel's netem, or a process of this program. auto: netem if the kernel has it and the link has no jitter, rate or peers.
 	CPU   *int            `yaml:"cpu" json:"cpu,omitempty" jsonschema:"minimum=0"`                                                         // The emulator's own CPU; the default is the scheduler's choice.
 	Seed  uint64          `yaml:"seed" json:"seed,omitempty"`                                                                              // For the emulator's loss, jitter and reordering; the same seed loses the same packets.
 
@@ -48,9 +48,25 @@ func Read(part document.Node, components []string) (Config, error) {
 	if err := c.check(part); err != nil {
 		return c, err
 	}
+	known := func(name string) bool {
+		return slices.ContainsFunc(append(components, vitrine.Generator), func(c string) bool { return c == name || c == component(name) })
+	}
+	bad := func(name string, path ...string) error {
+		return part.BadInput("no component or instance "+name, "want generator, or one of "+strings.Join(components, ", "), path...)
+	}
+	for _, peer := range c.Peers {
+		if !known(peer) {
+			return c, bad(peer, "peers")
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Links)) {
-		if !slices.ContainsFunc(append(components, vitrine.Generator), func(c string) bool { return c == name || c == component(name) }) {
-			return c, part.BadInput("no component or instance "+name, "want generator, or one of "+strings.Join(components, ", "), "links", name)
+		if !known(name) {
+			return c, bad(name, "links", name)
+		}
+		for _, peer := range c.Links[name].Peers {
+			if !known(peer) {
+				return c, bad(peer, "links", name, "peers")
+			}
 		}
 	}
 	return c, nil
@@ -78,21 +94,21 @@ func (c *Config) check(part document.Node) error {
 		}
 		c.Links[name] = link
 		if c.By == Netem && !link.suitsNetem() {
-			return at("links", name)("by", "netem with jitter or rate", netemWant)
+			return at("links", name)("by", "netem with jitter, rate or peers", netemWant)
 		}
 	}
 	switch {
 	case c.By == "":
 		c.By = Auto
 	case c.By == Netem && !c.suitsNetem():
-		return at()("by", "netem with jitter or rate", netemWant)
+		return at()("by", "netem with jitter, rate or peers", netemWant)
 	case c.By != Auto && c.By != Netem && c.By != Emulator:
 		return at()("by", fmt.Sprintf("%q", c.By), "want auto, netem or emulator")
 	}
 	return c.checkCPU(at())
 }
 
-const netemWant = "want auto or emulator: netem reorders packets by jitter and counts its queue in packets"
+const netemWant = "want auto or emulator: netem reorders packets by jitter, counts its queue in packets, and does not tell peers apart"
 
 // checkCPU checks that this process may run on the emulator's CPU.
 func (c *Config) checkCPU(bad func(field, found, want string) error) error {

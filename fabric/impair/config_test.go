@@ -38,19 +38,21 @@ links:
   generator: {delay: 20ms, reorder: 0.1, way: out}
   sprout: {rate: 100mbit, queue: 64kiB}
   bono-2: {}
+  bono: {delay: 1ms, peers: [sprout-2, generator]}
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := Link{Delay: 5 * time.Millisecond, Jitter: time.Millisecond, Loss: 0.01, Rate: 1.5e6, Queue: minQueue, Way: Both}
 	for instance, want := range map[string]Link{
-		"bono-1":    all,
+		"bono-1":    {Delay: time.Millisecond, Peers: []string{"sprout-2", "generator"}, Way: Both},
+		"homer-1":   all,
 		"bono-2":    {Way: Both},
 		"generator": {Delay: 20 * time.Millisecond, Reorder: 0.1, Way: Out},
 		"sprout-1":  {Rate: 100e6, Queue: 65536, Way: Both},
 		"sprout-12": {Rate: 100e6, Queue: 65536, Way: Both},
 	} {
-		if got := c.linkOf(instance); got != want {
+		if got := c.linkOf(instance); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", instance, got, want)
 		}
 	}
@@ -79,7 +81,9 @@ func TestImpairBadInput(t *testing.T) {
 		"links:\n  bono-1: {loss: 2}":        "deployment.yaml:2:18",
 		"links:\n  bono: {jitter: 1ms}":      "deployment.yaml:2:18: jitter: 1ms of a delay of 0s",
 		"by: tc":                             "deployment.yaml:1:5",
-		"delay: 1ms\njitter: 1ms\nby: netem": "deployment.yaml:3:5: by: netem with jitter or rate",
+		"delay: 1ms\njitter: 1ms\nby: netem": "deployment.yaml:3:5: by: netem with jitter, rate or peers",
+		"peers: [bonno]":                     "deployment.yaml:1:8: no component or instance bonno: want generator, or one of bono, sprout",
+		"links: {bono: {peers: [spr-1]}}":    "deployment.yaml:1:23: no component or instance spr-1",
 		"cpu: 100000":                        "deployment.yaml:1:6: cpu: 100000",
 	} {
 		if _, err := read(t, text); !vitrine.IsBadInput(err) || !strings.HasPrefix(err.Error(), want) {

@@ -12,9 +12,11 @@ import (
 type direction struct {
 	from, to *socket
 	line     *line
+	peers    peers
 
 	ordered  *lane
 	express  *lane // for packets that overtake; nil: none do
+	aside    *lane // for packets of other peers; nil: there are none
 	latest   int64 // latest arrival so far
 	batch    batch
 	made     Made
@@ -57,13 +59,26 @@ func newDirection(from, to *socket, instance string, link Link, seed uint64) (*d
 			return nil, errors.Join(err, d.ordered.close())
 		}
 	}
+	if len(link.Peers) > 0 {
+		d.peers = peers{} // until they are known
+		if d.aside, err = newLane(asideRoom); err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+	}
 	return d, nil
 }
 
-func (d *direction) close() error {
-	err := d.ordered.close()
-	if d.express != nil {
-		err = errors.Join(err, d.express.close())
+// asideRoom is how many bytes of packets that are not impaired wait to be sent.
+const asideRoom = 1 << 22
+
+// lanes returns the lanes that the direction may have; some are nil.
+func (d *direction) lanes() [3]*lane { return [...]*lane{d.ordered, d.express, d.aside} }
+
+func (d *direction) close() (err error) {
+	for _, l := range d.lanes() {
+		if l != nil {
+			err = errors.Join(err, l.close())
+		}
 	}
 	return err
 }
@@ -109,6 +124,11 @@ func (d *direction) take(now, behind int64, clock func() int64, limit int) (took
 // sent.
 func (d *direction) impair(f *frame, arrived int64) {
 	d.latest = max(d.latest, arrived)
+	if !d.peers.impairs(f.Bytes[vnetSize:], d.made.Way) {
+		d.made.Aside++
+		d.store(d.aside, f, d.latest)
+		return
+	}
 	leaves, what := d.line.offer(d.latest, lineSize(f.Bytes))
 	to := d.ordered
 	switch what {
@@ -123,6 +143,10 @@ func (d *direction) impair(f *frame, arrived int64) {
 		to = d.express
 	case kept:
 	}
+	d.store(to, f, leaves)
+}
+
+func (d *direction) store(to *lane, f *frame, leaves int64) {
 	room := to.reserve(f.length())
 	if room == nil {
 		d.made.Missed++
@@ -135,9 +159,10 @@ func (d *direction) impair(f *frame, arrived int64) {
 // give sends the packets that are due, at most one batch of each lane. It
 // reports whether there were any.
 func (d *direction) give(now int64, clock func() int64) (gave bool) {
-	gave = d.giveFrom(d.ordered, now, clock)
-	if d.express != nil {
-		gave = d.giveFrom(d.express, now, clock) || gave
+	for _, l := range d.lanes() {
+		if l != nil {
+			gave = d.giveFrom(l, now, clock) || gave
+		}
 	}
 	return gave
 }
@@ -159,7 +184,9 @@ func (d *direction) giveFrom(l *lane, now int64, clock func() int64) bool {
 	for i := range n {
 		p := l.peek(i)
 		d.made.Bytes += int64(lineSize(l.bytes[p.at : p.at+p.length]))
-		_ = d.lateness.RecordValue(min(max(sent-p.leaves, 0), maxLateness))
+		if l != d.aside {
+			_ = d.lateness.RecordValue(min(max(sent-p.leaves, 0), maxLateness))
+		}
 	}
 	d.made.Sent += int64(n - refused)
 	d.made.Refused += int64(refused)
@@ -171,11 +198,11 @@ func (d *direction) giveFrom(l *lane, now int64, clock func() int64) bool {
 // due returns when the next packet leaves, or math.MaxInt64 if there is none.
 func (d *direction) due() int64 {
 	due := int64(math.MaxInt64)
-	if p := d.ordered.peek(0); p != nil {
-		due = p.leaves
-	}
-	if d.express != nil {
-		if p := d.express.peek(0); p != nil {
+	for _, l := range d.lanes() {
+		if l == nil {
+			continue
+		}
+		if p := l.peek(0); p != nil {
 			due = min(due, p.leaves)
 		}
 	}

@@ -138,6 +138,9 @@ func (f *Fabric) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, er
 	if err == nil && !made.link.isPlain() {
 		err = f.impair(ctx, made)
 	}
+	if err == nil {
+		err = f.introduce(ctx)
+	}
 	if err != nil {
 		ctx := context.WithoutCancel(ctx)
 		return fail(errors.Join(err, f.detach(ctx, p.Instance), f.redoReplaced(ctx)))
@@ -193,7 +196,7 @@ func (f *Fabric) Detach(ctx context.Context, instance string) error {
 	if f.attached[instance] == nil {
 		return nil
 	}
-	if err := errors.Join(f.detach(ctx, instance), f.redoReplaced(ctx)); err != nil {
+	if err := errors.Join(f.detach(ctx, instance), f.redoReplaced(ctx), f.introduce(ctx)); err != nil {
 		return fmt.Errorf("detaching %s from an impaired fabric: %w", instance, err)
 	}
 	return nil

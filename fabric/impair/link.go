@@ -21,6 +21,7 @@ type Link struct {
 	Reorder float64       `yaml:"reorder" json:"reorder,omitempty" jsonschema:"minimum=0,maximum=1"`                                 // Share of packets that skip the delay and so overtake others.
 	Rate    Rate          `yaml:"rate" json:"rate,omitempty" jsonschema:"pattern=^[0-9]+([.][0-9]+)?[kmg]?bit$"`                     // Bits of frames per second, such as 100mbit; frames count from the Ethernet header to the end of the data, without FCS.
 	Queue   document.Size `yaml:"queue" json:"queue,omitempty"`                                                                      // Bytes that may wait for the rate, including the packet being sent; more are dropped at its tail. The default is 50 ms of the rate, and at least 15140.
+	Peers   []string      `yaml:"peers" json:"peers,omitempty"`                                                                      // Generator, components or instances: only packets to and from these are impaired, the rest passes at once. Left out: all are.
 	Way     string        `yaml:"way" json:"way,omitempty" jsonschema:"enum=both,enum=out,enum=in" jsonschema_extras:"default=both"` // Which packets: out are those that leave the instance, in are those that arrive at it.
 }
 
@@ -145,6 +146,9 @@ func (l Link) String() string {
 	}
 	if len(says) == 0 {
 		return "nothing"
+	}
+	if len(l.Peers) > 0 {
+		add("only with %s", strings.Join(l.Peers, " and "))
 	}
 	return strings.Join(says, ", ")
 }

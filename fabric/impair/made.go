@@ -21,6 +21,7 @@ type Made struct {
 	// Only the emulator counts these.
 	Dropped  int64 `json:"dropped"`  // at the tail of the queue
 	Overtook int64 `json:"overtook"` // skipped the delay
+	Aside    int64 `json:"aside"`    // were to or from others than Link.Peers
 	Missed   int64 `json:"missed"`   // the emulator had no room for them: it was too slow, or its CPU was busy
 	Refused  int64 `json:"refused"`  // the kernel refused to send them
 	Rate     Rate  `json:"rate"`     // from the first packet sent to the last

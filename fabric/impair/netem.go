@@ -16,8 +16,9 @@ import (
 
 // suitsNetem reports whether tc-netem(8) can do what the link asks for and keep
 // packets in order. netem's jitter reorders packets. Its queue for a rate
-// counts packets, including those that only travel.
-func (l Link) suitsNetem() bool { return l.Jitter == 0 && l.Rate == 0 }
+// counts packets, including those that only travel. It impairs all packets of an
+// interface, whoever sends them.
+func (l Link) suitsNetem() bool { return l.Jitter == 0 && l.Rate == 0 && len(l.Peers) == 0 }
 
 // netemLimit bounds the packets that travel at once: 10 s of 50,000 packets a
 // second.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -18,6 +19,7 @@ const Verb = "impair-link"
 type order struct {
 	Start  *start    `json:"start,omitempty"` // the first order
 	Add    *addition `json:"add,omitempty"`
+	Meet   *meeting  `json:"meet,omitempty"`
 	Result string    `json:"result,omitempty"` // instance: return the counts of its link so far
 	Remove string    `json:"remove,omitempty"` // instance: remove its link and return the counts
 }
@@ -33,6 +35,12 @@ type addition struct {
 	Inner    string `json:"inner"` // towards the instance
 	Link     Link   `json:"link"`
 	Seed     uint64 `json:"seed"`
+}
+
+// A meeting says at which addresses the peers of an instance's link are.
+type meeting struct {
+	Instance  string       `json:"instance"`
+	Addresses []netip.Addr `json:"addresses"`
 }
 
 // An answer is the result of an order.
@@ -113,6 +121,9 @@ func (e *emulator) do(o order) (made []Made, err error) {
 		}
 		return nil, e.change(func() { e.wires = append(e.wires, w) })
 	}
+	if o.Meet != nil {
+		return nil, e.meet(*o.Meet)
+	}
 	var w *wire
 	found := e.change(func() {
 		at := slices.IndexFunc(e.wires, func(w *wire) bool { return w.name == o.Result+o.Remove })
@@ -130,4 +141,18 @@ func (e *emulator) do(o order) (made []Made, err error) {
 		err = errors.Join(err, w.close())
 	}
 	return made, errors.Join(found, err)
+}
+
+// meet sets the peers of a link. The link is impaired for packets that arrive
+// from now on.
+func (e *emulator) meet(m meeting) (err error) {
+	found := e.change(func() {
+		at := slices.IndexFunc(e.wires, func(w *wire) bool { return w.name == m.Instance })
+		if at < 0 {
+			err = fmt.Errorf("no link of instance %q", m.Instance)
+			return
+		}
+		e.wires[at].out.peers, e.wires[at].in.peers = peersOf(m.Addresses), peersOf(m.Addresses)
+	})
+	return errors.Join(found, err)
 }
