@@ -112,6 +112,7 @@ type Servers struct {
 	Pinning       document.OneOrMany[document.Switch] `yaml:"pinning" jsonschema_extras:"default=off"`       // On: each instance is pinned to its own CPUs. Off: it may run on all of the function's CPUs.
 	CFSPeriod     document.OneOrMany[time.Duration]   `yaml:"cfs_period" jsonschema_extras:"default=20ms"`   // Period of the CPU quota, 1ms to 1s. An instance that has used up its quota stalls until the period ends.
 	KeepAwake     document.OneOrMany[document.Switch] `yaml:"keep_awake" jsonschema_extras:"default=off"`    // On: idle CPUs of the host poll, as with idle=poll. Otherwise a function under low load uses more CPU time per call, because an idle (virtual) CPU must wake up.
+	Impairment    document.OneOrMany[string]          `yaml:"impairment"`                                    // Name of one of impair.variants, which then holds instead of the links beside it; with several names, each is measured.
 	CPUs          document.CPUs                       `yaml:"cpus"`                                          // CPUs reserved for the function; by default all except the generator's.
 	GeneratorCPUs document.CPUs                       `yaml:"generator_cpus"`                                // CPUs of the load generator; by default the first CPU.
 

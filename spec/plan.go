@@ -14,6 +14,8 @@ type Choice struct {
 	Pinning   bool
 	CFSPeriod time.Duration
 	KeepAwake bool
+	// Impairment names a variant of the impaired links; empty: there are none.
+	Impairment string
 	// Options lists the values of options that have several values in the file,
 	// for example "fabric=bridge,pinning=on,cfs_period=20ms". It omits the
 	// substrate, because every result names it. It is empty when no option
@@ -31,15 +33,25 @@ func (s Servers) Choices() []Choice {
 			for _, pinning := range s.Pinning {
 				for _, period := range s.CFSPeriod {
 					for _, awake := range s.KeepAwake {
-						c := Choice{Substrate: substrate, Fabric: fabric, Pinning: bool(pinning), CFSPeriod: period, KeepAwake: bool(awake)}
-						c.Options = s.describeOptions(c)
-						choices = append(choices, c)
+						for _, impairment := range s.impairments() {
+							c := Choice{Substrate: substrate, Fabric: fabric, Pinning: bool(pinning), CFSPeriod: period, KeepAwake: bool(awake), Impairment: impairment}
+							c.Options = s.describeOptions(c)
+							choices = append(choices, c)
+						}
 					}
 				}
 			}
 		}
 	}
 	return choices
+}
+
+// impairments returns the names of the variants to measure, or one empty name.
+func (s Servers) impairments() []string {
+	if len(s.Impairment) == 0 {
+		return []string{""}
+	}
+	return s.Impairment
 }
 
 // describeOptions returns Choice.Options for the choice.
@@ -54,6 +66,7 @@ func (s Servers) describeOptions(c Choice) string {
 		{"pinning", len(s.Pinning), document.Switch(c.Pinning).String()},
 		{"cfs_period", len(s.CFSPeriod), c.CFSPeriod.String()},
 		{"keep_awake", len(s.KeepAwake), document.Switch(c.KeepAwake).String()},
+		{"impairment", len(s.Impairment), c.Impairment},
 	} {
 		if o.values > 1 {
 			options = append(options, o.name+"="+o.value)

@@ -217,6 +217,7 @@ func (v *validator) servers(s Servers) {
 		}
 		seen[period] = true
 	}
+	v.Unique("impairment", s.Impairment, func(i int) []any { return []any{"servers", "impairment", i} })
 	for _, cpu := range s.GeneratorCPUs {
 		if slices.Contains(s.CPUs, cpu) {
 			v.Bad(fmt.Sprintf("CPU %d is the generator's and the function's", cpu), "they must not share a CPU: the generator would slow what it measures", "servers", "generator_cpus")

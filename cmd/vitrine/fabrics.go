@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"vitrine"
 	"vitrine/document"
@@ -126,7 +128,7 @@ func (b *backends) fabric(ctx context.Context, o spec.Choice, part document.Node
 	if err != nil || b.impair == nil {
 		return f, err
 	}
-	c := *b.impair
+	c := b.impair.Of(o.Impairment)
 	c.Run, c.Command, c.Logger = b.run, []string{b.self, impair.Verb}, b.log
 	return impair.Wrap(ctx, f, c)
 }
@@ -143,4 +145,18 @@ func impairment(parts map[string]document.Node, components []string) (*impair.Co
 	}
 	c, err := impair.Read(part, components)
 	return &c, err
+}
+
+// checkImpairment checks that the variants that the deployment chooses exist.
+func checkImpairment(d *spec.Deployment, c *impair.Config) error {
+	for i, name := range d.Servers.Impairment {
+		var known []string
+		if c != nil {
+			known = slices.Sorted(maps.Keys(c.Variants))
+		}
+		if !slices.Contains(known, name) {
+			return d.Root().BadInput("no variant "+document.Word(name)+" in servers.impair", "want one of its variants: "+strings.Join(known, ", "), "servers", "impairment", strconv.Itoa(i))
+		}
+	}
+	return nil
 }

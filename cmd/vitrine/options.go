@@ -113,6 +113,9 @@ func deploymentOptions(d *spec.Deployment) (*options, error) {
 		components = append(components, c.Name)
 	}
 	links, err := impairment(d.Servers.Parts, components)
+	if err == nil {
+		err = checkImpairment(d, links)
+	}
 	return &options{parts: d.Servers.Parts, folder: d.Resolve("."), impair: links}, err
 }
 

@@ -19,15 +19,34 @@ import (
 // Config is the part servers.impair of a deployment: what links do to packets,
 // on any fabric. The inline Link is for every instance's link.
 type Config struct {
-	Link  `yaml:",inline"`
-	Links map[string]Link `yaml:"links" json:"links,omitempty"`                                                                            // By generator, component or instance (sprout-1): its link instead of the inline one; {} impairs nothing.
-	By    string          `yaml:"by" json:"by,omitempty" jsonschema:"enum=auto,enum=netem,enum=emulator" jsonschema_extras:"default=auto"` // What impairs links: the kernel's netem, or a process of this program. auto: netem if the kernel has it and the link has no jitter, rate or peers.
-	CPU   *int            `yaml:"cpu" json:"cpu,omitempty" jsonschema:"minimum=0"`                                                         // The emulator's own CPU; the default is the scheduler's choice.
-	Seed  uint64          `yaml:"seed" json:"seed,omitempty"`                                                                              // For the emulator's loss, jitter and reordering; the same seed loses the same packets.
+	Link     `yaml:",inline"`
+	Links    map[string]Link    `yaml:"links" json:"links,omitempty"`                                                                            // By generator, component or instance (sprout-1): its link instead of the inline one; {} impairs nothing.
+	Variants map[string]Variant `yaml:"variants" json:"variants,omitempty"`                                                                      // Other links by a name that servers.impairment gives.
+	By       string             `yaml:"by" json:"by,omitempty" jsonschema:"enum=auto,enum=netem,enum=emulator" jsonschema_extras:"default=auto"` // What impairs links: the kernel's netem, or a process of this program. auto: netem if the kernel has it and the link has no jitter, rate or peers.
+	CPU      *int               `yaml:"cpu" json:"cpu,omitempty" jsonschema:"minimum=0"`                                                         // The emulator's own CPU; the default is the scheduler's choice.
+	Seed     uint64             `yaml:"seed" json:"seed,omitempty"`                                                                              // For the emulator's loss, jitter and reordering; the same seed loses the same packets.
 
 	Run     *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
 	Command []string      `yaml:"-" json:"-"` // the program that runs the verb Verb, and the verb
 	Logger  *slog.Logger  `yaml:"-" json:"-"` // may be nil
+}
+
+// A Variant holds links to measure in place of those of the Config.
+type Variant struct {
+	Link  `yaml:",inline"`
+	Links map[string]Link `yaml:"links" json:"links,omitempty"` // As in Config.
+}
+
+// variant returns the links that hold if servers.impairment names no variant.
+func (c Config) variant() Variant { return Variant{c.Link, c.Links} }
+
+// Of returns the config with the links of the variant of that name; an empty name is
+// the config itself.
+func (c Config) Of(variant string) Config {
+	if variant != "" {
+		c.Link, c.Links = c.Variants[variant].Link, c.Variants[variant].Links
+	}
+	return c
 }
 
 // Values of Config.By.
@@ -48,28 +67,43 @@ func Read(part document.Node, components []string) (Config, error) {
 	if err := c.check(part); err != nil {
 		return c, err
 	}
-	known := func(name string) bool {
-		return slices.ContainsFunc(append(components, vitrine.Generator), func(c string) bool { return c == name || c == component(name) })
+	if err := c.variant().checkNames(part, components); err != nil {
+		return c, err
 	}
-	bad := func(name string, path ...string) error {
-		return part.BadInput("no component or instance "+name, "want generator, or one of "+strings.Join(components, ", "), path...)
-	}
-	for _, peer := range c.Peers {
-		if !known(peer) {
-			return c, bad(peer, "peers")
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Links)) {
-		if !known(name) {
-			return c, bad(name, "links", name)
-		}
-		for _, peer := range c.Links[name].Peers {
-			if !known(peer) {
-				return c, bad(peer, "links", name, "peers")
-			}
+	for _, name := range slices.Sorted(maps.Keys(c.Variants)) {
+		if err := c.Variants[name].checkNames(part, components, "variants", name); err != nil {
+			return c, err
 		}
 	}
 	return c, nil
+}
+
+// checkNames checks that the links are those of the components. path leads to the
+// variant in part.
+func (v Variant) checkNames(part document.Node, components []string, path ...string) error {
+	check := func(name string, path ...string) error {
+		if slices.ContainsFunc(append(components, vitrine.Generator), func(c string) bool { return c == name || c == component(name) }) {
+			return nil
+		}
+		return part.BadInput("no component or instance "+name, "want generator, or one of "+strings.Join(components, ", "), path...)
+	}
+	for _, peer := range v.Peers {
+		if err := check(peer, slices.Concat(path, []string{"peers"})...); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Links)) {
+		at := slices.Concat(path, []string{"links", name})
+		if err := check(name, at...); err != nil {
+			return err
+		}
+		for _, peer := range v.Links[name].Peers {
+			if err := check(peer, append(at, "peers")...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // check checks the options and fills in the defaults. part is their source, for
@@ -77,38 +111,59 @@ func Read(part document.Node, components []string) (Config, error) {
 func (c *Config) check(part document.Node) error {
 	at := func(path ...string) func(field, found, want string) error {
 		return func(field, found, want string) error {
-			err := part.BadInput(field+": "+found, want, append(path, field)...)
+			err := part.BadInput(field+": "+found, want, slices.Concat(path, []string{field})...)
 			if part.IsZero() {
 				err.File = "impair"
 			}
 			return err
 		}
 	}
-	if err := c.Link.check(at()); err != nil {
+	own := c.variant()
+	if err := own.check(c.By, at); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Links)) {
-		link := c.Links[name]
-		if err := link.check(at("links", name)); err != nil {
+	c.Link, c.Links = own.Link, own.Links
+	for _, name := range slices.Sorted(maps.Keys(c.Variants)) {
+		v := c.Variants[name]
+		if err := v.check(c.By, at, "variants", name); err != nil {
 			return err
 		}
-		c.Links[name] = link
-		if c.By == Netem && !link.suitsNetem() {
-			return at("links", name)("by", "netem with jitter, rate or peers", netemWant)
-		}
+		c.Variants[name] = v
 	}
 	switch {
 	case c.By == "":
 		c.By = Auto
-	case c.By == Netem && !c.suitsNetem():
-		return at()("by", "netem with jitter, rate or peers", netemWant)
 	case c.By != Auto && c.By != Netem && c.By != Emulator:
 		return at()("by", fmt.Sprintf("%q", c.By), "want auto, netem or emulator")
 	}
 	return c.checkCPU(at())
 }
 
-const netemWant = "want auto or emulator: netem reorders packets by jitter, counts its queue in packets, and does not tell peers apart"
+// check checks the links and fills in their defaults. at makes the errors of fields
+// below a path; path leads to the variant.
+func (v *Variant) check(by string, at func(path ...string) func(field, found, want string) error, path ...string) error {
+	const want = "want auto or emulator: netem reorders packets by jitter, counts its queue in packets, and does not tell peers apart"
+	check := func(l *Link, bad func(field, found, want string) error) error {
+		if err := l.check(bad); err != nil {
+			return err
+		}
+		if by == Netem && !l.suitsNetem() {
+			return bad("by", "netem with jitter, rate or peers", want)
+		}
+		return nil
+	}
+	if err := check(&v.Link, at(path...)); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Links)) {
+		link := v.Links[name]
+		if err := check(&link, at(slices.Concat(path, []string{"links", name})...)); err != nil {
+			return err
+		}
+		v.Links[name] = link
+	}
+	return nil
+}
 
 // checkCPU checks that this process may run on the emulator's CPU.
 func (c *Config) checkCPU(bad func(field, found, want string) error) error {

@@ -61,6 +61,26 @@ links:
 	}
 }
 
+// TestImpairVariants checks that a variant replaces all links.
+func TestImpairVariants(t *testing.T) {
+	c, err := read(t, `
+delay: 5ms
+links: {bono: {}}
+variants:
+  near: {}
+  far: {delay: 1ms, links: {sprout: {delay: 30ms, way: in}}}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for variant, want := range map[string][2]time.Duration{"": {0, 5 * time.Millisecond}, "near": {0, 0}, "far": {time.Millisecond, 30 * time.Millisecond}} {
+		of := c.Of(variant)
+		if got := [2]time.Duration{of.linkOf("bono-1").Delay, of.linkOf("sprout-1").Delay}; got != want {
+			t.Errorf("%q: %v, want %v", variant, got, want)
+		}
+	}
+}
+
 func TestImpairBadInput(t *testing.T) {
 	for text, want := range map[string]string{
 		"delay: -5ms":                        "deployment.yaml:1:8",
@@ -84,7 +104,12 @@ func TestImpairBadInput(t *testing.T) {
 		"delay: 1ms\njitter: 1ms\nby: netem": "deployment.yaml:3:5: by: netem with jitter, rate or peers",
 		"peers: [bonno]":                     "deployment.yaml:1:8: no component or instance bonno: want generator, or one of bono, sprout",
 		"links: {bono: {peers: [spr-1]}}":    "deployment.yaml:1:23: no component or instance spr-1",
-		"cpu: 100000":                        "deployment.yaml:1:6: cpu: 100000",
+		"variants: {far: {loss: 2}}":         "deployment.yaml:1:24",
+		"variants: {far: {jitter: 1ms}}":     "deployment.yaml:1:26: jitter: 1ms of a delay of 0s",
+		"variants: {far: {links: {x: {}}}}":  "deployment.yaml:1:29: no component or instance x",
+		"variants: {far: {peers: [x]}}":      "deployment.yaml:1:25: no component or instance x",
+		"by: netem\nvariants: {f: {delay: 1ms, jitter: 1ms}}": "deployment.yaml:2:15: by: netem with jitter",
+		"cpu: 100000": "deployment.yaml:1:6: cpu: 100000",
 	} {
 		if _, err := read(t, text); !vitrine.IsBadInput(err) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
