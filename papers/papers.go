@@ -20,7 +20,7 @@ import (
 	"vitrine"
 )
 
-//go:embed nfv-vital container-networking
+//go:embed nfv-vital container-networking contain-ed
 var files embed.FS
 
 // Files returns the committed exhibits, histories and records, in the layout of
@@ -41,6 +41,7 @@ type Exhibit struct {
 	// Of capacities:
 	Deployment map[string]any `yaml:"deployment"` // laid over the paper's deployment.yaml, field by field; null removes a field
 	Workload   map[string]any `yaml:"workload"`   // likewise
+	Files      []string       `yaml:"files"`      // scripts of the paper's folder that the deployment names
 	Expect     *Expect        `yaml:"expect"`
 
 	// Of packets, instead:
@@ -105,7 +106,7 @@ func Find(name string) (Exhibit, error) {
 	if err != nil {
 		return e, fmt.Errorf("%s: %w", name, err)
 	}
-	e.Network, e.Chain, e.Deployment, e.Workload, e.Expect = base.Network, base.Chain, base.Deployment, base.Workload, base.Expect
+	e.Network, e.Chain, e.Deployment, e.Workload, e.Files, e.Expect = base.Network, base.Chain, base.Deployment, base.Workload, base.Files, base.Expect
 	return e, nil
 }
 
@@ -152,7 +153,32 @@ func (e Exhibit) Unpack(dir string, scale Scale) (deployment, workload string, e
 	if err := os.WriteFile(deployment, d, 0o644); err != nil {
 		return "", "", err
 	}
+	scripts, err := e.scripts()
+	if err != nil {
+		return "", "", err
+	}
+	for name, text := range scripts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil { //nolint:gosec // a script that the run executes
+			return "", "", err
+		}
+	}
 	return deployment, workload, os.WriteFile(workload, w, 0o644)
+}
+
+// scripts returns the texts of Files by name; nil: there are none.
+func (e Exhibit) scripts() (map[string]string, error) {
+	if len(e.Files) == 0 {
+		return nil, nil
+	}
+	texts := map[string]string{}
+	for _, name := range e.Files {
+		text, err := files.ReadFile(path.Join(e.Paper(), name))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Name, err)
+		}
+		texts[name] = string(text)
+	}
+	return texts, nil
 }
 
 // specs returns the texts of the deployment and the workload.

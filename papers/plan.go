@@ -16,6 +16,7 @@ type Plan struct {
 	Exhibit    string            `json:"exhibit"` // whose run it is
 	Deployment string            `json:"deployment,omitempty"`
 	Workload   string            `json:"workload,omitempty"`
+	Files      map[string]string `json:"files,omitempty"` // scripts of the deployment, by name
 	Network    *measure.Settings `json:"network,omitempty"`
 	Chain      *chain.Settings   `json:"chain,omitempty"`
 	Shown      []Shown           `json:"shown"`                // one per exhibit that shows the run
@@ -56,6 +57,9 @@ func (e Exhibit) Plan(scale Scale, deviations ...string) (Plan, error) {
 			return p, err
 		}
 		p.Deployment, p.Workload = string(d), string(w)
+		if p.Files, err = e.scripts(); err != nil {
+			return p, err
+		}
 	}
 	return p, nil
 }

@@ -51,6 +51,7 @@ func (r *Readings) capacities(d *result.Data) error {
 			continue
 		}
 		r.use(x)
+		r.goodput(x)
 		r.past(x)
 		if err := r.swings(x, d); err != nil {
 			return err
@@ -155,6 +156,23 @@ func utilization(o vitrine.Outcome) map[string]float64 {
 		used[name] /= given[name]
 	}
 	return used
+}
+
+// goodput reads how many calls a second succeeded at each rate that was offered: the
+// mean over deployments, the least and the most.
+func (r *Readings) goodput(x sized) {
+	values := map[string][]float64{}
+	for _, trials := range x.each() {
+		for _, o := range trials {
+			name := fmt.Sprintf("goodput@%g/s", o.Rate)
+			values[name] = append(values[name], o.Rate*o.SuccessRatio())
+		}
+	}
+	r.putEach(x.where, values)
+	for name, list := range values {
+		r.of[x.where+" least "+name] = Reading{Interval: withoutInterval(slices.Min(list))}
+		r.of[x.where+" most "+name] = Reading{Interval: withoutInterval(slices.Max(list))}
+	}
 }
 
 // past reads the success ratio beyond the capacity. Each deployment was driven at

@@ -143,13 +143,18 @@ func TestImpairDelayIsReadBack(t *testing.T) {
 	within(t, "latest, µs", r.Delay.Max-20000, float64(made.Lateness.Most.Microseconds())/2-drift, math.Inf(1))
 }
 
-// TestImpairPeers checks that a link with peers delays their packets, and no others.
+// TestImpairPeers checks that a link with peers delays their packets, and no others,
+// and that the other way stays as it is.
 func TestImpairPeers(t *testing.T) {
-	for peer, want := range map[string]float64{"sprout": 20000, "bono": 0} {
-		r, _, made := newPath(t, Link{Delay: 20 * time.Millisecond, Peers: []string{peer}}).calm(t, 500, 4000, want+1000)
-		within(t, peer+": least delay, µs", r.Delay.Min, want-drift, want+1000)
-		if aside := made.Aside >= 500; aside != (want == 0) || made.Sent != made.Packets {
-			t.Errorf("%s: %d of %d packets are of others; %d were sent", peer, made.Aside, made.Packets, made.Sent)
+	for _, c := range []struct {
+		peer, way string
+		want      float64
+	}{{"sprout", Both, 20000}, {"sprout", Out, 20000}, {"bono", Both, 0}, {"sprout", In, 0}} {
+		r, _, made := newPath(t, Link{Delay: 20 * time.Millisecond, Peers: []string{c.peer}, Way: c.way}).calm(t, 500, 4000, c.want+1000)
+		name := c.peer + " " + c.way
+		within(t, name+": least delay, µs", r.Delay.Min, c.want-drift, c.want+1000)
+		if aside := made.Aside >= 500; aside != (c.peer == "bono") || made.Sent != made.Packets {
+			t.Errorf("%s: %d of %d packets are of others; %d were sent", name, made.Aside, made.Packets, made.Sent)
 		}
 	}
 }

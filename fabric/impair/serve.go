@@ -152,7 +152,11 @@ func (e *emulator) meet(m meeting) (err error) {
 			err = fmt.Errorf("no link of instance %q", m.Instance)
 			return
 		}
-		e.wires[at].out.peers, e.wires[at].in.peers = peersOf(m.Addresses), peersOf(m.Addresses)
+		for _, d := range []*direction{e.wires[at].out, e.wires[at].in} {
+			if d.peers != nil { // the link may have peers one way only
+				d.peers = peersOf(m.Addresses)
+			}
+		}
 	})
 	return errors.Join(found, err)
 }
