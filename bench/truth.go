@@ -28,7 +28,7 @@ import (
 const truthFile = "truth.jsonl"
 
 const (
-	truthRuns   = 2000 // runs per family and precision, unless RUNS is set
+	truthRuns   = 1000 // runs per family and precision, unless RUNS is set: 2,000 a family
 	truthPeered = 10   // MLRsearch runs on one of this many runs per server
 )
 

@@ -44,7 +44,7 @@ func TestTruthRecord(t *testing.T) {
 	for _, p := range pages()[:2] {
 		text, err := p.fill(root, "# Page\n\n<!-- "+p.name+": begin -->\nSTALE\n<!-- "+p.name+": end -->\n\nafter\n")
 		if err != nil || strings.Contains(text, "STALE") || !strings.Contains(text, "after") ||
-			!strings.Contains(text, "`queue`: 7 searches") || !strings.Contains(text, "2026-01-02") || !strings.Contains(text, "2000 searches of each, has not been run yet") {
+			!strings.Contains(text, "`queue`: 7 searches") || !strings.Contains(text, "2026-01-02") || !strings.Contains(text, "1000 searches of each, has not been run yet") {
 			t.Errorf("%s: %v\n%s", p.path, err, text)
 		}
 		if want := map[string]string{"docs/simulate.md": "| 0.900 (0.824 to 0.951) |", "docs/search.md": "| 30 | 8 | 10 min | – | – | – |"}[p.path]; !strings.Contains(text, want) {
