@@ -31,11 +31,43 @@ func ParseQoS(v []byte) (q QoS, ok bool) {
 		QCI: v[1], Priority: v[0] >> 2 & 0x0f,
 		MayPreempt: v[0]&qosMayNotPreempt == 0, Preemptable: v[0]&qosNotPreemptable == 0,
 	}
+	q.parseRates(v[2:])
+	return q, true
+}
+
+// parseRates parses the rates, of five octets each.
+func (q *QoS) parseRates(v []byte) {
 	for i, rate := range q.rates() {
-		at := v[2+5*i:]
+		at := v[5*i:]
 		*rate = uint64(at[0])<<32 | uint64(binary.BigEndian.Uint32(at[1:]))
 	}
+}
+
+// appendRates appends the rates.
+func (q *QoS) appendRates(b []byte) []byte {
+	for _, rate := range q.rates() {
+		b = append(b, byte(*rate>>32))
+		b = binary.BigEndian.AppendUint32(b, uint32(*rate))
+	}
+	return b
+}
+
+// ParseFlowQoS parses the value of a Flow QoS (clause 8.16): a QoS without priority
+// and pre-emption.
+func ParseFlowQoS(v []byte) (q QoS, ok bool) {
+	if len(v) < qosSize-1 {
+		return q, false
+	}
+	q.QCI = v[0]
+	q.parseRates(v[1:])
 	return q, true
+}
+
+// AppendFlowQoS appends a Flow QoS.
+func AppendFlowQoS(b []byte, q QoS) []byte {
+	start := len(b)
+	b = append(BeginGroup(b, FlowQoS, 0), q.QCI)
+	return EndGroup(q.appendRates(b), start)
 }
 
 // rates returns the rates in the order of octets.
@@ -54,11 +86,7 @@ func AppendQoS(b []byte, q QoS) []byte {
 	}
 	start := len(b)
 	b = append(BeginGroup(b, BearerQoS, 0), first, q.QCI)
-	for _, rate := range q.rates() {
-		b = append(b, byte(*rate>>32))
-		b = binary.BigEndian.AppendUint32(b, uint32(*rate))
-	}
-	return EndGroup(b, start)
+	return EndGroup(q.appendRates(b), start)
 }
 
 // Rates are an aggregate maximum bit rate of an APN, in kbit/s (clause 8.7). Both

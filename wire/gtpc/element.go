@@ -20,9 +20,11 @@ const (
 	PCO            Element = 78
 	PAA            Element = 79
 	BearerQoS      Element = 80
+	FlowQoS        Element = 81
 	RATType        Element = 82
 	ServingNetwork Element = 83
 	BearerTFT      Element = 84
+	TAD            Element = 85 // traffic aggregate description
 	ULI            Element = 86
 	FTEID          Element = 87
 	BearerContext  Element = 93

@@ -133,6 +133,10 @@ func reader(t gtpc.Type) sample {
 		return &gtpc.DeleteBearer{}
 	case gtpc.DownlinkData:
 		return &gtpc.DownlinkDataNotification{}
+	case gtpc.BearerResourceCommand:
+		return &gtpc.BearerResource{}
+	case gtpc.BearerResourceFailure:
+		return &gtpc.BearerFailure{}
 	}
 	if t.IsTriggered() && t != gtpc.EchoResponse && t != gtpc.VersionNotSupported {
 		return &gtpc.Answer{}

@@ -38,6 +38,7 @@ func samples() map[string]sample {
 	apn := []byte("\x08internet\x07example")
 	quality := gtpc.QoS{QCI: 9, Priority: 8, MayPreempt: true}
 	voice := gtpc.QoS{QCI: 1, Priority: 2, Preemptable: true, MaxUp: 128, MaxDown: 128, GuaranteedUp: 64, GuaranteedDown: 1 << 33}
+	flow := gtpc.QoS{QCI: 1, MaxUp: 128, MaxDown: 128, GuaranteedUp: 64, GuaranteedDown: 64}
 	rates := gtpc.Rates{Up: 50_000, Down: 150_000}
 	pco := []byte{0x80, 0, 0x0d, 0}
 	accepted := gtpc.Result{Cause: gtpc.RequestAccepted}
@@ -85,6 +86,11 @@ func samples() map[string]sample {
 		"delete-bearer-response": &gtpc.Answer{
 			Type: gtpc.DeleteBearerResponse, Result: accepted, Linked: 5, Bearers: []gtpc.Bearer{{EBI: 6, Result: accepted}},
 		},
+		"bearer-resource": &gtpc.BearerResource{
+			Linked: 5, PTI: 3, QoS: flow, TAD: []byte{0x20}, Sender: endpoint(gtpc.S11MME, 8, "192.0.2.5"),
+		},
+		"bearer-resource-of-a-bearer":         &gtpc.BearerResource{Linked: 5, PTI: 4, TAD: []byte{0xa1, 1}, Bearer: 6},
+		"bearer-resource-failure":             &gtpc.BearerFailure{Result: gtpc.Result{Cause: gtpc.NoResourcesAvailable}, Linked: 5, PTI: 3},
 		"downlink-data-notification":          &gtpc.DownlinkDataNotification{EBI: 5, Priority: 8, IMSI: digits("00101012345678"), Result: gtpc.Result{Cause: gtpc.LocalDetach}},
 		"downlink-data-notification-response": &gtpc.Answer{Type: gtpc.DownlinkDataAcknowledge, Result: gtpc.Result{Cause: gtpc.UnableToPage}, Recovery: restart},
 	}

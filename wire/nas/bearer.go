@@ -129,7 +129,7 @@ func (m *BearerAccept) Append(b []byte) []byte {
 
 // A Release is an ESM message with a cause: the types that end in Reject, which
 // refuse a request, Deactivate EPS Bearer Context Request, and ESM Status (clauses
-// 8.3.2, 8.3.5, 8.3.11, 8.3.12, 8.3.15, 8.3.17, 8.3.19, 8.3.21). Its Header has
+// 8.3.2, 8.3.5, 8.3.7, 8.3.9, 8.3.11, 8.3.12, 8.3.15, 8.3.17, 8.3.19, 8.3.21). Its Header has
 // the type.
 type Release struct {
 	Header
@@ -140,7 +140,7 @@ type Release struct {
 // Parse parses the body of a PDU, or an ESM message container.
 func (m *Release) Parse(body []byte) error {
 	r, h := openESM(body, DefaultBearerRejectType, DedicatedBearerRejectType, ModifyBearerRejectType,
-		ConnectivityRejectType, DisconnectRejectType, DeactivateRequestType, ESMStatusType)
+		ConnectivityRejectType, DisconnectRejectType, AllocationRejectType, ModificationRejectType, DeactivateRequestType, ESMStatusType)
 	*m = Release{Header: h, Cause: ESMCause(r.octet())}
 	m.PCO = r.options()
 	return r.err
@@ -149,4 +149,53 @@ func (m *Release) Parse(body []byte) error {
 // Append appends the message.
 func (m *Release) Append(b []byte) []byte {
 	return appendTLV(append(appendESM(b, m.Header, m.Type), byte(m.Cause)), 0x27, m.PCO)
+}
+
+// A ResourceRequest is a Bearer Resource Allocation Request or a Bearer Resource
+// Modification Request (clauses 8.3.8 and 8.3.10). Its Header has the type.
+type ResourceRequest struct {
+	Header
+	Bearer    uint8    // identity of the default bearer, or of the bearer to modify
+	Aggregate []byte   // traffic flow aggregate: ParseTFT
+	QoS       []byte   // of the flow: ParseQoS; nil for none, in a modification
+	Cause     ESMCause // 0 for none; in a modification
+	PCO       []byte
+}
+
+// Parse parses the body of a PDU.
+func (m *ResourceRequest) Parse(body []byte) error {
+	r, h := openESM(body, AllocationRequestType, ModificationRequestType)
+	*m = ResourceRequest{Header: h, Bearer: r.octet() & 0x0f}
+	m.Aggregate = r.lv(1, 255)
+	if h.Type == AllocationRequestType {
+		m.QoS = r.lv(1, 13)
+		m.PCO = r.options()
+		return r.err
+	}
+	for iei, v, ok := r.element(); ok; iei, v, ok = r.element() {
+		switch iei {
+		case 0x5b:
+			m.QoS = v
+		case 0x58:
+			m.Cause = ESMCause(v[0])
+		case 0x27:
+			m.PCO = v
+		default:
+			r.skip(iei)
+		}
+	}
+	return r.err
+}
+
+// Append appends the message.
+func (m *ResourceRequest) Append(b []byte) []byte {
+	b = appendLV(append(appendESM(b, m.Header, m.Type), m.Bearer&0x0f), m.Aggregate)
+	if m.Type == AllocationRequestType {
+		return appendTLV(appendLV(b, m.QoS), 0x27, m.PCO)
+	}
+	b = appendTLV(b, 0x5b, m.QoS)
+	if m.Cause != 0 {
+		b = append(b, 0x58, byte(m.Cause))
+	}
+	return appendTLV(b, 0x27, m.PCO)
 }

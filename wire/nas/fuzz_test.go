@@ -16,7 +16,7 @@ func empties() []message {
 		&nas.IdentityRequest{}, &nas.IdentityResponse{}, &nas.SecurityModeCommand{}, &nas.SecurityModeComplete{}, &nas.Empty{},
 		&nas.ReallocationCommand{}, &nas.EMMInformation{}, &nas.ConnectivityRequest{}, &nas.DisconnectRequest{},
 		&nas.ESMInformationRequest{}, &nas.ESMInformationResponse{}, &nas.DefaultBearerRequest{}, &nas.DedicatedBearerRequest{},
-		&nas.ModifyBearerRequest{}, &nas.BearerAccept{}, &nas.Release{},
+		&nas.ModifyBearerRequest{}, &nas.BearerAccept{}, &nas.Release{}, &nas.ResourceRequest{},
 	}
 }
 
@@ -58,12 +58,42 @@ func values(m message) {
 	case *nas.AttachAccept:
 		for l := nas.ParseTAIs(m.TAIs); l.Next(); {
 		}
+	case *nas.ResourceRequest:
+		_, _ = nas.ParseQoS(m.QoS)
+		filters(m.Aggregate)
+	case *nas.DedicatedBearerRequest:
+		filters(m.TFT)
 	case *nas.DefaultBearerRequest:
 		_, _ = nas.ParseQoS(m.QoS)
 		_, _ = nas.ParseAMBR(m.AMBR)
 		_, _ = nas.ParseAddress(m.Address)
 		_, _ = nas.AppendName(nil, m.APN)
 		for o := nas.ParseOptions(m.PCO); o.Next(); {
+		}
+	}
+}
+
+// filters walks over the packet filters of a template. Those of a sound one are written
+// back to the same octets.
+func filters(v []byte) {
+	t, ok := nas.ParseTFT(v)
+	if !ok {
+		return
+	}
+	var all []nas.Filter
+	for t.Next() {
+		all = append(all, t.Filter)
+	}
+	if t.Malformed {
+		return
+	}
+	again, ok := nas.ParseTFT(nas.AppendTFT(nil, t.Operation, all...))
+	if !ok || again.Operation != t.Operation {
+		panic("a template changed")
+	}
+	for _, f := range all {
+		if !again.Next() || !reflect.DeepEqual(again.Filter, f) {
+			panic("a packet filter changed")
 		}
 	}
 }

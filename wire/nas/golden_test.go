@@ -33,7 +33,7 @@ func golden(t testing.TB) map[string][]byte {
 			t.Fatal(err)
 		}
 	}
-	if len(messages) < 40 {
+	if len(messages) < 44 {
 		t.Fatalf("%d messages", len(messages))
 	}
 	return messages
@@ -149,10 +149,18 @@ func esmMessages() map[string]message {
 		"modify-bearer-accept":      &nas.BearerAccept{Header: esm(6, 0, nas.ModifyBearerAcceptType)},
 		"deactivate-bearer-request": &nas.Release{Header: esm(6, 3, nas.DeactivateRequestType), Cause: nas.ESMCauseRegular},
 		"deactivate-bearer-accept":  &nas.BearerAccept{Header: esm(6, 0, nas.DeactivateAcceptType)},
-		"pdn-disconnect-request":    &nas.DisconnectRequest{Header: esm(0, 4, nas.DisconnectRequestType), Linked: 5},
-		"esm-information-request":   &nas.ESMInformationRequest{Header: esm(0, 1, nas.ESMInformationRequestType)},
-		"esm-information-response":  &nas.ESMInformationResponse{Header: esm(0, 1, nas.ESMInformationResponseType), APN: apn, PCO: pco},
-		"esm-status":                &nas.Release{Header: esm(5, 0, nas.ESMStatusType), Cause: nas.ESMCauseUnknownBearer},
+		"bearer-resource-allocation-request": &nas.ResourceRequest{
+			Header: esm(0, 2, nas.AllocationRequestType), Bearer: 5, Aggregate: tft, QoS: voice, PCO: pco,
+		},
+		"bearer-resource-allocation-reject": &nas.Release{Header: esm(0, 2, nas.AllocationRejectType), Cause: nas.ESMCauseResources},
+		"bearer-resource-modification-request": &nas.ResourceRequest{
+			Header: esm(0, 3, nas.ModificationRequestType), Bearer: 6, Aggregate: octets("a101"), Cause: nas.ESMCauseRegular,
+		},
+		"bearer-resource-modification-reject": &nas.Release{Header: esm(0, 3, nas.ModificationRejectType), Cause: nas.ESMCauseUnknownBearer},
+		"pdn-disconnect-request":              &nas.DisconnectRequest{Header: esm(0, 4, nas.DisconnectRequestType), Linked: 5},
+		"esm-information-request":             &nas.ESMInformationRequest{Header: esm(0, 1, nas.ESMInformationRequestType)},
+		"esm-information-response":            &nas.ESMInformationResponse{Header: esm(0, 1, nas.ESMInformationResponseType), APN: apn, PCO: pco},
+		"esm-status":                          &nas.Release{Header: esm(5, 0, nas.ESMStatusType), Cause: nas.ESMCauseUnknownBearer},
 	}
 }
 

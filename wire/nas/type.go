@@ -48,6 +48,10 @@ const (
 	ConnectivityRejectType     Type = 0xd1
 	DisconnectRequestType      Type = 0xd2 // PDN Disconnect Request
 	DisconnectRejectType       Type = 0xd3
+	AllocationRequestType      Type = 0xd4 // Bearer Resource Allocation Request
+	AllocationRejectType       Type = 0xd5
+	ModificationRequestType    Type = 0xd6 // Bearer Resource Modification Request
+	ModificationRejectType     Type = 0xd7
 	ESMInformationRequestType  Type = 0xd9
 	ESMInformationResponseType Type = 0xda
 	ESMStatusType              Type = 0xe8
@@ -148,6 +152,14 @@ func sessionName(t Type) string {
 		return "pdn-disconnect-request"
 	case DisconnectRejectType:
 		return "pdn-disconnect-reject"
+	case AllocationRequestType:
+		return "bearer-resource-allocation-request"
+	case AllocationRejectType:
+		return "bearer-resource-allocation-reject"
+	case ModificationRequestType:
+		return "bearer-resource-modification-request"
+	case ModificationRejectType:
+		return "bearer-resource-modification-reject"
 	case ESMInformationRequestType:
 		return "esm-information-request"
 	case ESMInformationResponseType:

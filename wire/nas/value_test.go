@@ -3,6 +3,7 @@ package nas_test
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -187,5 +188,35 @@ func TestTypeNames(t *testing.T) {
 	}
 	if names["attach-request"] != nas.AttachRequestType || names["message-77"] != 77 {
 		t.Error("names are wrong")
+	}
+}
+
+// TestTrafficFlowTemplates builds and reads the templates of a dedicated bearer.
+func TestTrafficFlowTemplates(t *testing.T) {
+	want := nas.Filter{ID: 1, Direction: 3, Precedence: 7, Components: nas.AppendFlow(nil, 17, [4]byte{192, 0, 2, 1}, 5004)}
+	b := nas.AppendTFT(nil, nas.CreateTFT, want, nas.Filter{ID: 2, Components: []byte{}})
+	template, ok := nas.ParseTFT(b)
+	if !ok || template.Operation != nas.CreateTFT || !template.Next() || !reflect.DeepEqual(template.Filter, want) || !template.Next() || template.ID != 2 || template.Next() || template.Malformed {
+		t.Errorf("%x is read as %+v, %v", b, template, ok)
+	}
+	if b = nas.AppendTFT(nil, nas.DeleteFilters, want); !bytes.Equal(b, []byte{0xa1, 1}) {
+		t.Errorf("a deletion is written as %x", b)
+	}
+	if template, ok = nas.ParseTFT(b); !ok || !template.Next() || template.ID != 1 || template.Next() {
+		t.Errorf("a deletion is read as %+v", template)
+	}
+	for _, bad := range []string{"22310703110000", "21", "2131", "a1", "213107ff"} {
+		v := octets(bad)
+		template, _ := nas.ParseTFT(v)
+		for template.Next() {
+		}
+		if !template.Malformed {
+			t.Errorf("%s is read", bad)
+		}
+	}
+	for _, bad := range [][]byte{nil, {0x01}, {0xe0}} {
+		if _, ok := nas.ParseTFT(bad); ok {
+			t.Errorf("%x is read", bad)
+		}
 	}
 }

@@ -46,6 +46,7 @@ var (
 	CauseHandoverDesirable  = Cause{RadioNetwork, 16}
 	CauseUserInactivity     = Cause{RadioNetwork, 20}
 	CauseConnectionLost     = Cause{RadioNetwork, 21}
+	CauseNoRadioResources   = Cause{RadioNetwork, 25}
 	CauseUnknownERAB        = Cause{RadioNetwork, 30}
 	CauseNormalRelease      = Cause{NAS, 0}
 	CauseAuthentication     = Cause{NAS, 1}
@@ -55,6 +56,7 @@ var (
 	CauseIncompatible       = Cause{Protocol, 3} // message not compatible with receiver state
 	CauseSemantic           = Cause{Protocol, 4}
 	CauseOverload           = Cause{Misc, 0}
+	CauseIntervention       = Cause{Misc, 3} // operation and maintenance
 	CauseUnknownPLMN        = Cause{Misc, 5}
 )
 

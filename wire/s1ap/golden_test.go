@@ -31,7 +31,7 @@ func golden(t testing.TB) map[string][]byte {
 			t.Fatal(err)
 		}
 	}
-	if len(messages) < 29 {
+	if len(messages) < 36 {
 		t.Fatalf("%d messages", len(messages))
 	}
 	return messages
@@ -149,6 +149,33 @@ func managementSamples() []sample {
 		{"e-rab-setup-response", s1ap.Successful, s1ap.ERABSetup, reject, func(b []byte) []byte {
 			return list(ids(b, ignore, 1, 2), s1ap.SetupListBearer, ignore, s1ap.SetupItemBearer, s1ap.ERAB{ID: 6, Tunnel: tunnel})
 		}},
+		{"e-rab-setup-response-failed", s1ap.Successful, s1ap.ERABSetup, reject, func(b []byte) []byte {
+			return list(ids(b, ignore, 1, 2), s1ap.FailedToSetupBearer, ignore, s1ap.ERABItem, s1ap.ERAB{ID: 6, Cause: s1ap.CauseNoRadioResources})
+		}},
+		{"e-rab-release-command", s1ap.Initiating, s1ap.ERABRelease, reject, func(b []byte) []byte {
+			b = s1ap.AppendBitRates(ids(b, reject, 1, 2), reject, 256_000_000, 48_000_000)
+			b = list(b, s1ap.ToBeReleased, ignore, s1ap.ERABItem, s1ap.ERAB{ID: 6, Cause: s1ap.CauseNormalRelease})
+			return s1ap.AppendNAS(b, s1ap.NASPDU, ignore, nas)
+		}},
+		{"e-rab-release-response", s1ap.Successful, s1ap.ERABRelease, reject, func(b []byte) []byte {
+			return list(ids(b, ignore, 1, 2), s1ap.ReleasedBearer, ignore, s1ap.ReleaseItemBearerRel, s1ap.ERAB{ID: 6})
+		}},
+		{"reset", s1ap.Initiating, s1ap.Reset, reject, func(b []byte) []byte {
+			return s1ap.AppendReset(s1ap.AppendCause(b, ignore, s1ap.CauseIntervention))
+		}},
+		{"reset-part", s1ap.Initiating, s1ap.Reset, reject, func(b []byte) []byte {
+			b = s1ap.AppendCause(b, ignore, s1ap.Cause{Group: s1ap.RadioNetwork, Value: 3})
+			return s1ap.AppendReset(b, someConnections...)
+		}},
+		{"reset-acknowledge", s1ap.Successful, s1ap.Reset, reject, func(b []byte) []byte { return b }},
+		{"reset-acknowledge-part", s1ap.Successful, s1ap.Reset, reject, func(b []byte) []byte {
+			start := len(b)
+			b = s1ap.BeginList(b, s1ap.ResetConnections, ignore, 2)
+			for _, c := range someConnections[:2] {
+				b = s1ap.AppendConnection(b, ignore, c)
+			}
+			return s1ap.EndElement(b, start)
+		}},
 		{"paging-imsi", s1ap.Initiating, s1ap.Paging, ignore, nil},
 		{"error-indication", s1ap.Initiating, s1ap.ErrorIndication, ignore, func(b []byte) []byte {
 			return s1ap.AppendCause(ids(b, ignore, 1, 2), ignore, s1ap.CauseTransferSyntax)
@@ -219,6 +246,11 @@ func bearerSamples() []sample {
 			return s1ap.AppendTAI(s1ap.AppendECGI(ids(b, reject, 9, 4), ignore, ecgi), ignore, tai)
 		}},
 	}
+}
+
+// someConnections are those of the golden Reset.
+var someConnections = []s1ap.Connection{
+	{MME: 70000, ENB: 2, HasMME: true, HasENB: true}, {ENB: 0xffffff, HasENB: true}, {MME: 1, HasMME: true},
 }
 
 // TestGolden checks the header of every message of pycrate, and that its values

@@ -113,6 +113,7 @@ const (
 	SetupListBearer        ID = 28
 	FailedToSetupBearer    ID = 29
 	ToBeReleased           ID = 33
+	FailedToRelease        ID = 34
 	ERABItem               ID = 35
 	SetupItemBearer        ID = 39
 	SecurityContext        ID = 40
@@ -133,6 +134,7 @@ const (
 	TimeToWait             ID = 65
 	AggregateMaxBitRate    ID = 66
 	TAI                    ID = 67
+	ReleasedBearer         ID = 69 // E-RABs of an E-RAB Release Response
 	SecurityKey            ID = 73
 	RadioCapability        ID = 74
 	GUMMEI                 ID = 75
@@ -141,6 +143,9 @@ const (
 	SourceMMEUEID          ID = 88
 	ToBeSwitchedUL         ID = 95
 	ToBeSwitchedItemUL     ID = 94
+	ConnectionItem         ID = 91 // UE-associated logical S1-connection item
+	ResetType              ID = 92
+	ResetConnections       ID = 93 // of a Reset Acknowledge
 	STMSI                  ID = 96
 	UEIDs                  ID = 99
 	ECGI                   ID = 100

@@ -72,6 +72,20 @@ func fields(add func(int, uint64), id s1ap.ID, x any) {
 			add(3, uint64(x))
 		}
 	case []any:
+		if id == s1ap.ResetType || id == s1ap.ResetConnections {
+			for _, item := range x {
+				c := item.(s1ap.Connection)
+				add(2, uint64(s1ap.ConnectionItem))
+				for range 2 { // tshark repeats them in a summary
+					if c.HasMME {
+						add(3, uint64(c.MME))
+					}
+					if c.HasENB {
+						add(4, uint64(c.ENB))
+					}
+				}
+			}
+		}
 		if id == s1ap.UEIDs {
 			for range 2 { // tshark repeats them in a summary
 				add(3, uint64(x[0].(uint32)))

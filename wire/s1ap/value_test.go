@@ -98,14 +98,35 @@ func more(id s1ap.ID, v []byte) (any, bool) {
 		}
 		return all, s.Err == nil
 	}
-	return lists(id, v)
+	return resets(id, v)
+}
+
+func resets(id s1ap.ID, v []byte) (any, bool) {
+	var all []any
+	var some s1ap.Connections
+	switch id {
+	case s1ap.ResetType:
+		whole, of, ok := s1ap.ParseReset(v)
+		if whole || !ok {
+			return whole, ok
+		}
+		some = of
+	case s1ap.ResetConnections:
+		some = s1ap.ParseConnections(v)
+	default:
+		return lists(id, v)
+	}
+	for some.Next() {
+		all = append(all, some.Connection)
+	}
+	return all, !some.Malformed
 }
 
 func lists(id s1ap.ID, v []byte) (any, bool) {
 	switch id {
 	case s1ap.ToBeSetupContext, s1ap.SetupListContext, s1ap.FailedToSetupContext, s1ap.ToBeSetupBearer, s1ap.SetupListBearer,
 		s1ap.ToBeSwitchedDL, s1ap.ToBeSwitchedUL, s1ap.ToBeSetupHO, s1ap.AdmittedList, s1ap.FailedToSetupHO,
-		s1ap.SubjectToForwarding, s1ap.TAIList, s1ap.ToReleaseHO, s1ap.ToBeReleased, s1ap.FailedToSetupBearer:
+		s1ap.SubjectToForwarding, s1ap.TAIList, s1ap.ToReleaseHO, s1ap.ToBeReleased, s1ap.FailedToSetupBearer, s1ap.FailedToRelease, s1ap.ReleasedBearer:
 		var all []any
 		items := s1ap.List(v)
 		for items.Next() {

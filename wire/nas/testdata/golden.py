@@ -105,6 +105,13 @@ put('modify-bearer-request', esm.ESMModifyEPSBearerCtxtRequest(val={
 put('modify-bearer-accept', esm.ESMModifyEPSBearerCtxtAccept(val={'ESMHeader': bearer(6, 0)}))
 put('deactivate-bearer-request', esm.ESMDeactEPSBearerCtxtRequest(val={'ESMHeader': bearer(6, 3), 'ESMCause': b'\x24'}))
 put('deactivate-bearer-accept', esm.ESMDeactEPSBearerCtxtAccept(val={'ESMHeader': bearer(6, 0)}))
+put('bearer-resource-allocation-request', esm.ESMBearerResourceAllocRequest(val={
+    'ESMHeader': bearer(0, 2), 'LinkedEPSBearerId': 5, 'TFAggregate': bytes.fromhex('2121000530115013c4'),
+    'EPSQoS': bytes.fromhex('0180804040'), 'ProtConfig': PCO}))
+put('bearer-resource-allocation-reject', esm.ESMBearerResourceAllocReject(val={'ESMHeader': bearer(0, 2), 'ESMCause': b'\x1a'}))
+put('bearer-resource-modification-request', esm.ESMBearerResourceModifRequest(val={
+    'ESMHeader': bearer(0, 3), 'LinkedEPSBearerId': 6, 'TFAggregate': b'\xa1\x01', 'ESMCause': b'\x24'}))
+put('bearer-resource-modification-reject', esm.ESMBearerResourceModifReject(val={'ESMHeader': bearer(0, 3), 'ESMCause': b'\x2b'}))
 put('pdn-disconnect-request', esm.ESMPDNDisconnectRequest(val={'ESMHeader': bearer(0, 4), 'LinkedEPSBearerId': 5}))
 put('esm-information-request', esm.ESMInformationRequest(val={'ESMHeader': bearer(0, 1)}))
 put('esm-information-response', esm.ESMInformationResponse(val={

@@ -154,6 +154,28 @@ def write():
     message('e-rab-setup-response', good, 5, 'reject', 'E-RABSetupResponse', ids(1, 2, 'ignore') + [
         (28, 'ignore', ('E-RABSetupListBearerSURes', items(
             (39, 'ignore', 'E-RABSetupItemBearerSURes', {'e-RAB-ID': 6, 'transportLayerAddress': V4, 'gTP-TEID': TEID}))))])
+    message('e-rab-setup-response-failed', good, 5, 'reject', 'E-RABSetupResponse', ids(1, 2, 'ignore') + [
+        (29, 'ignore', ('E-RABList', items((35, 'ignore', 'E-RABItem', {'e-RAB-ID': 6, 'cause': ('radioNetwork', 'radio-resources-not-available')}))))])
+    message('e-rab-release-command', first, 7, 'reject', 'E-RABReleaseCommand', ids(1, 2) + [
+        (66, 'reject', ('UEAggregateMaximumBitrate', AMBR)),
+        (33, 'ignore', ('E-RABList', items((35, 'ignore', 'E-RABItem', {'e-RAB-ID': 6, 'cause': ('nas', 'normal-release')})))),
+        (26, 'ignore', ('NAS-PDU', NAS))])
+    message('e-rab-release-response', good, 7, 'reject', 'E-RABReleaseResponse', ids(1, 2, 'ignore') + [
+        (69, 'ignore', ('E-RABReleaseListBearerRelComp', items(
+            (15, 'ignore', 'E-RABReleaseItemBearerRelComp', {'e-RAB-ID': 6}))))])
+    message('reset', first, 14, 'reject', 'Reset', [
+        (2, 'ignore', ('Cause', ('misc', 'om-intervention'))), (92, 'reject', ('ResetType', ('s1-Interface', 'reset-all')))])
+    message('reset-part', first, 14, 'reject', 'Reset', [
+        (2, 'ignore', ('Cause', ('radioNetwork', 'release-due-to-eutran-generated-reason'))),
+        (92, 'reject', ('ResetType', ('partOfS1-Interface', items(
+            (91, 'reject', 'UE-associatedLogicalS1-ConnectionItem', {'mME-UE-S1AP-ID': 70000, 'eNB-UE-S1AP-ID': 2}),
+            (91, 'reject', 'UE-associatedLogicalS1-ConnectionItem', {'eNB-UE-S1AP-ID': 0xffffff}),
+            (91, 'reject', 'UE-associatedLogicalS1-ConnectionItem', {'mME-UE-S1AP-ID': 1})))))])
+    message('reset-acknowledge', good, 14, 'reject', 'ResetAcknowledge', [])
+    message('reset-acknowledge-part', good, 14, 'reject', 'ResetAcknowledge', [
+        (93, 'ignore', ('UE-associatedLogicalS1-ConnectionListResAck', items(
+            (91, 'ignore', 'UE-associatedLogicalS1-ConnectionItem', {'mME-UE-S1AP-ID': 70000, 'eNB-UE-S1AP-ID': 2}),
+            (91, 'ignore', 'UE-associatedLogicalS1-ConnectionItem', {'eNB-UE-S1AP-ID': 0xffffff}))))])
     message('paging', first, 10, 'ignore', 'Paging', [
         (80, 'ignore', ('UEIdentityIndexValue', (777, 10))), (43, 'ignore', ('UEPagingID', ('s-TMSI', STMSI))),
         (109, 'ignore', ('CNDomain', 'ps')),

@@ -1,0 +1,95 @@
+package s1ap
+
+// A Connection names a UE's connection by the identifiers that are given (clause
+// 9.1.8.1, UE-associated logical S1-connection item).
+type Connection struct {
+	MME, ENB       uint32
+	HasMME, HasENB bool
+}
+
+// ParseReset parses a reset type (clause 9.1.8.1). all says that the whole interface
+// is reset. Otherwise the connections to reset are returned.
+func ParseReset(v []byte) (all bool, some Connections, ok bool) {
+	r := reader{b: v}
+	if r.bit() { // an alternative of the extension, which has none
+		return false, some, false
+	}
+	if !r.bit() {
+		resetAll := r.enumerated(0, 1)
+		return true, some, !r.bad && resetAll == 0
+	}
+	count := int(r.octet()) + 1
+	if r.bad {
+		return false, some, false
+	}
+	return false, Connections{items: Elements{rest: v[r.at/8:], left: count}}, true
+}
+
+// ParseConnections returns an iterator over the value of the element ResetConnections.
+func ParseConnections(v []byte) Connections { return Connections{items: List(v)} }
+
+// Connections iterates over a list of 1 to 256 connections. Connection belongs to the
+// item that Next reached.
+type Connections struct {
+	Connection
+	Malformed bool // Next stopped before the end
+
+	items Elements
+}
+
+// Next moves to the next connection and reports whether there is one.
+func (c *Connections) Next() bool {
+	if c.Malformed || !c.items.Next() {
+		c.Malformed = c.Malformed || c.items.Err != nil
+		return false
+	}
+	var ok bool
+	c.Connection, ok = parseConnection(c.items.Value)
+	c.Malformed = !ok || c.items.ID != ConnectionItem
+	return !c.Malformed
+}
+
+func parseConnection(v []byte) (c Connection, ok bool) {
+	r := reader{b: v}
+	p := r.sequence(3)
+	if c.HasMME = p.optional&4 != 0; c.HasMME {
+		c.MME = uint32(r.long(4))
+	}
+	if c.HasENB = p.optional&2 != 0; c.HasENB {
+		c.ENB = uint32(r.long(3))
+	}
+	r.end(p)
+	return c, !r.bad
+}
+
+// AppendConnection appends an item of a list of connections.
+func AppendConnection(b []byte, criticality Criticality, c Connection) []byte {
+	start := len(b)
+	w := writer{b: BeginElement(b, ConnectionItem, criticality)}
+	w.flags(false, c.HasMME, c.HasENB, false)
+	if c.HasMME {
+		w.long(uint64(c.MME), 4)
+	}
+	if c.HasENB {
+		w.long(uint64(c.ENB&0xffffff), 3)
+	}
+	return EndElement(w.b, start)
+}
+
+// AppendReset appends the element ResetType: of the whole interface without
+// connections, otherwise of at most 256 of them.
+func AppendReset(b []byte, some ...Connection) []byte {
+	start := len(b)
+	b = BeginElement(b, ResetType, Reject)
+	if len(some) == 0 {
+		return EndElement(append(b, 0), start)
+	}
+	if len(some) > 256 {
+		panic("s1ap: a list has 1 to 256 items")
+	}
+	b = append(b, 0x40, byte(len(some)-1))
+	for _, c := range some {
+		b = AppendConnection(b, Reject, c)
+	}
+	return EndElement(b, start)
+}
