@@ -133,6 +133,7 @@ type mme struct {
 	s6a       *diameter.MME
 	cancelled chan string
 	handle    atomic.Pointer[func(*gtp.Request)] // for requests of an S-GW; dropped without one
+	sgwTEID   atomic.Uint32                      // of the S-GW, for answers to them
 }
 
 // mme starts an MME, 1 or 2, and connects it to the HSS at host 41 if there is

@@ -112,6 +112,10 @@ const (
 	MandatoryMissing     CauseValue = 70 // mandatory IE missing
 	SystemFailure        CauseValue = 72
 	NoResourcesAvailable CauseValue = 73
+	TFTSemantic          CauseValue = 74 // semantic error in the TFT operation
+	TFTSyntactic         CauseValue = 75
+	FiltersSemantic      CauseValue = 76 // semantic errors in packet filters
+	FiltersSyntactic     CauseValue = 77
 	UnknownAPN           CauseValue = 78 // missing or unknown APN
 	PDNTypeNotSupported  CauseValue = 83 // preferred PDN type not supported
 	AddressesOccupied    CauseValue = 84 // all dynamic addresses are occupied

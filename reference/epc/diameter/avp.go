@@ -57,6 +57,8 @@ func (s set) text(code uint32) (string, bool) {
 		return string(v), true
 	case datatype.DiameterIdentity:
 		return string(v), true
+	case datatype.IPFilterRule:
+		return string(v), true
 	}
 	return "", false
 }

@@ -309,7 +309,7 @@ func applicationAVP(application uint32) *diam.AVP {
 // commands returns the commands of an application.
 func commands(application uint32) []uint32 {
 	if application == gxApplication {
-		return []uint32{creditControl}
+		return []uint32{creditControl, reAuth}
 	}
 	return []uint32{updateLocation, cancelLocation, authenticationInformation, purgeUE}
 }

@@ -8,12 +8,17 @@ import (
 	"github.com/fiorix/go-diameter/v4/diam/datatype"
 )
 
-// creditControl is the command of Gx (RFC 4006 clause 3).
-const creditControl = 272
+// The commands of Gx: Credit-Control (RFC 4006 clause 3), and Re-Auth, which the PCRF
+// sends (RFC 6733 clause 8.3).
+const (
+	creditControl = 272
+	reAuth        = 258
+)
 
 // The types of a request (RFC 4006 clause 8.3).
 const (
 	initialRequest     = 1
+	updateRequest      = 2
 	terminationRequest = 3
 )
 
@@ -27,7 +32,6 @@ const (
 	diameterLogout    = 1
 	maximumRules      = 16
 	requestNumberInit = 0
-	requestNumberEnd  = 1
 )
 
 // A GxRequest is what a P-GW asks about a session.
@@ -69,10 +73,10 @@ func (r *GxRequest) avps() []*diam.AVP {
 }
 
 // terminationAVPs returns the AVPs of the last request about a session.
-func terminationAVPs(imsi string) []*diam.AVP {
+func terminationAVPs(imsi string, requestNumber uint32) []*diam.AVP {
 	return []*diam.AVP{
 		base(avp.CCRequestType, datatype.Enumerated(terminationRequest)),
-		base(avp.CCRequestNumber, number(requestNumberEnd)),
+		base(avp.CCRequestNumber, number(requestNumber)),
 		subscriptionID(endUserIMSI, imsi),
 		base(avp.TerminationCause, datatype.Enumerated(diameterLogout)),
 	}

@@ -34,8 +34,13 @@ var (
 			{Context: 8, Name: "ims", PDN: 3, QoS: QoS{QCI: 5, Priority: 1, MayPreempt: true}, AMBR: Rates{Up: 5, Down: 6}},
 		},
 	}
-	session = GxRequest{IMSI: "001010000000001", MSISDN: "819012345", APN: "internet", Address: netip.MustParseAddr("10.45.0.2"), QoS: quality, AMBR: Rates{Up: 3, Down: 4}}
-	policy  = Policy{QoS: quality, AMBR: Rates{Up: 3, Down: 4}, Rules: []string{"default"}}
+	session   = GxRequest{IMSI: "001010000000001", MSISDN: "819012345", APN: "internet", Address: netip.MustParseAddr("10.45.0.2"), QoS: quality, AMBR: Rates{Up: 3, Down: 4}}
+	policy    = Policy{QoS: quality, AMBR: Rates{Up: 3, Down: 4}, Rules: []string{"default"}}
+	asking    = ResourceRequest{IMSI: "001010000000001", Flow: "permit out 17 from 192.0.2.1 5004 to assigned", QCI: 1, UpRate: 64_000, DownRate: 32_000}
+	releasing = ResourceRequest{IMSI: "001010000000001", Release: "voice"}
+	change    = Change{Remove: []string{"old"}, Install: []Rule{{
+		Name: "voice", QoS: quality, MaxUp: 128_000, MaxDown: 128_000, GuaranteedUp: 64_000, GuaranteedDown: 32_000, Flows: []string{asking.Flow},
+	}}}
 	vectors = []aka.Vector{{RAND: [16]byte{1}, AUTN: [16]byte{2}, XRES: [8]byte{3}, KASME: [32]byte{4}}}
 )
 
@@ -62,6 +67,10 @@ func samples() map[string]struct {
 		"ULA": {build(updateLocation, 0, s6aApplication, known.avps()), &known},
 		"CCR": {build(creditControl, diam.RequestFlag, gxApplication, session.avps()), &session},
 		"CCA": {build(creditControl, 0, gxApplication, policy.avps()), &policy},
+
+		"asking":    {build(creditControl, diam.RequestFlag, gxApplication, asking.avps(1)), &asking},
+		"releasing": {build(creditControl, diam.RequestFlag, gxApplication, releasing.avps(2)), &releasing},
+		"RAR":       {build(reAuth, diam.RequestFlag, gxApplication, change.avps()), &change},
 	}
 }
 
@@ -107,7 +116,7 @@ func TestMissingAVPs(t *testing.T) {
 	}
 	for name, s := range samples() {
 		want := error(MissingAVP)
-		if name[2] == 'A' {
+		if name[2] == 'A' { // an answer
 			want = ErrAnswer
 		}
 		for _, code := range mandatory[name] {

@@ -1,17 +1,71 @@
 package diameter
 
-import "context"
+import (
+	"context"
+	"sync"
+
+	"github.com/fiorix/go-diameter/v4/diam"
+	"github.com/fiorix/go-diameter/v4/diam/avp"
+)
 
 // A PCEF is the client of Gx in a P-GW (TS 29.212 clause 4.5). Run keeps its
 // connection to the PCRF. The errors of its methods are those of an MME's.
-type PCEF struct{ *client }
+type PCEF struct {
+	*client
+	changed func(ctx context.Context, session string, c Change) error
 
-// NewPCEF returns a PCEF. The caller runs Run.
-func NewPCEF(c ClientConfig) *PCEF { return &PCEF{newClient(c, gxApplication, "gx")} }
+	room  chan struct{} // a token for each change that is made
+	tasks sync.WaitGroup
+}
+
+// maxChanges limits the changes of the PCRF's that are made at the same time. More are
+// refused with DIAMETER_TOO_BUSY.
+const maxChanges = 1 << 10
+
+// NewPCEF returns a PCEF. The caller runs Run. changed makes a change that the PCRF
+// asks for (Re-Auth-Request), in a goroutine of its own, until the context of Run is
+// done. Its error is a Result, or another error for DIAMETER_UNABLE_TO_COMPLY.
+func NewPCEF(c ClientConfig, changed func(ctx context.Context, session string, c Change) error) *PCEF {
+	return &PCEF{client: newClient(c, gxApplication, "gx"), changed: changed, room: make(chan struct{}, maxChanges)}
+}
 
 // Run connects to the PCRF, again whenever the connection is lost, until ctx is
 // done.
-func (p *PCEF) Run(ctx context.Context) error { return p.run(ctx) }
+func (p *PCEF) Run(ctx context.Context) error {
+	defer p.tasks.Wait()
+	p.handlers[reAuth] = func(conn diam.Conn, request *diam.Message) { p.reauthorize(ctx, conn, request) }
+	return p.run(ctx)
+}
+
+// reauthorize handles a Re-Auth-Request (clause 4.5.12). The answer waits until the
+// bearers have changed (TS 23.401 clause 5.4.1 step 12).
+func (p *PCEF) reauthorize(ctx context.Context, conn diam.Conn, request *diam.Message) {
+	answer := beginAnswer(request, p.config.Host, p.realm)
+	var change Change
+	session, ok := set(request.AVP).text(avp.SessionID)
+	err := change.parse(request.AVP)
+	if !ok || err != nil {
+		appendResult(answer, MissingAVP)
+		_, _ = answer.WriteTo(conn) // a connection that is lost is noticed by run
+		return
+	}
+	select {
+	case p.room <- struct{}{}:
+	default:
+		appendResult(answer, TooBusy)
+		_, _ = answer.WriteTo(conn)
+		return
+	}
+	p.tasks.Go(func() {
+		defer func() { <-p.room }()
+		result := Success
+		if err := p.changed(ctx, session, change); err != nil {
+			result = resultOf(err)
+		}
+		appendResult(answer, result)
+		_, _ = answer.WriteTo(conn)
+	})
+}
 
 // Connected reports whether there is a connection to the PCRF.
 func (p *PCEF) Connected() bool { return p.isConnected() }
@@ -30,8 +84,19 @@ func (p *PCEF) Begin(ctx context.Context, r GxRequest) (session string, policy P
 	return session, policy, nil
 }
 
+// Update asks for a change of a session's rules (CC-Request-Type UPDATE_REQUEST).
+// Requests about a session are numbered from 1.
+func (p *PCEF) Update(ctx context.Context, session string, requestNumber uint32, r ResourceRequest) (Change, error) {
+	answer, err := p.call(ctx, creditControl, session, r.avps(requestNumber))
+	if err != nil {
+		return Change{}, err
+	}
+	var c Change
+	return c, c.parse(answer)
+}
+
 // End ends a Gx session (CC-Request-Type TERMINATION_REQUEST).
-func (p *PCEF) End(ctx context.Context, session, imsi string) error {
-	_, err := p.call(ctx, creditControl, session, terminationAVPs(imsi))
+func (p *PCEF) End(ctx context.Context, session, imsi string, requestNumber uint32) error {
+	_, err := p.call(ctx, creditControl, session, terminationAVPs(imsi, requestNumber))
 	return err
 }

@@ -2,48 +2,161 @@ package diameter
 
 import (
 	"context"
+	"errors"
 	"net"
+	"strconv"
+	"sync"
+	"time"
 
 	"github.com/fiorix/go-diameter/v4/diam"
 	"github.com/fiorix/go-diameter/v4/diam/avp"
+	"github.com/fiorix/go-diameter/v4/diam/datatype"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Rules decide about sessions. An error is a Result, or another error for
 // DIAMETER_UNABLE_TO_COMPLY.
 type Rules interface {
-	Begin(session string, r GxRequest) (Policy, error)
+	// Begin allows a session. at is where its P-GW is reached.
+	Begin(session string, at Peer, r GxRequest) (Policy, error)
+	// Update decides what a UE's request for bearer resources changes.
+	Update(session string, r ResourceRequest) (Change, error)
 	End(session string) error
 }
 
+// A Peer is a P-GW as PCRF.Change finds it.
+type Peer struct {
+	host string
+	conn diam.Conn
+}
+
 // A PCRF is the server of Gx in a PCRF.
-type PCRF struct{ *server }
+type PCRF struct {
+	*server
+	changes *prometheus.CounterVec
+
+	mu      sync.Mutex
+	waiting map[uint32]chan *diam.Message
+	next    uint32
+}
+
+// changeTime limits the time of a change, in which a UE may be paged.
+const changeTime = 30 * time.Second
 
 // NewPCRF returns a PCRF.
 func NewPCRF(host string, rules Rules, registry prometheus.Registerer) *PCRF {
-	p := &PCRF{newServer(host, gxApplication, registry, "pcrf")}
-	p.handle(creditControl, "credit-control", func(_ diam.Conn, _ string, s set) ([]*diam.AVP, error) {
+	p := &PCRF{
+		server: newServer(host, gxApplication, registry, "pcrf"), waiting: map[uint32]chan *diam.Message{}, next: firstID(),
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pcrf_changes_total", Help: "Re-Auth-Requests, by result. A result of 0 is no answer.",
+		}, []string{"result"}),
+	}
+	registry.MustRegister(p.changes)
+	p.handle(creditControl, "credit-control", func(conn diam.Conn, origin string, s set) ([]*diam.AVP, error) {
 		session, ok := s.text(avp.SessionID)
 		if !ok {
 			return nil, MissingAVP
 		}
-		switch kind, _ := s.number(avp.CCRequestType); kind {
-		case initialRequest:
-			var r GxRequest
-			if err := r.parse(s); err != nil {
-				return nil, err
-			}
-			policy, err := rules.Begin(session, r)
-			if err != nil {
-				return nil, err
-			}
-			return policy.avps(), nil
-		case terminationRequest:
-			return nil, rules.End(session)
-		}
-		return nil, wrong(s, avp.CCRequestType)
+		return decide(rules, session, Peer{origin, conn}, s)
 	})
+	p.machine.HandleIdx(diam.CommandIndex{AppID: gxApplication, Code: reAuth}, diam.HandlerFunc(p.changed))
 	return p
+}
+
+// decide answers a Credit-Control-Request.
+func decide(rules Rules, session string, from Peer, s set) ([]*diam.AVP, error) {
+	switch kind, _ := s.number(avp.CCRequestType); kind {
+	case initialRequest:
+		var r GxRequest
+		if err := r.parse(s); err != nil {
+			return nil, err
+		}
+		policy, err := rules.Begin(session, from, r)
+		if err != nil {
+			return nil, err
+		}
+		return policy.avps(), nil
+	case updateRequest:
+		var r ResourceRequest
+		if err := r.parse(s); err != nil {
+			return nil, err
+		}
+		change, err := rules.Update(session, r)
+		if err != nil {
+			return nil, err
+		}
+		return change.avps(), nil
+	case terminationRequest:
+		return nil, rules.End(session)
+	}
+	return nil, wrong(s, avp.CCRequestType)
+}
+
+// Change makes a P-GW change the rules of a session (Re-Auth-Request, TS 29.212 clause
+// 4.5.12), and waits until it has. The error is a Result if the P-GW refuses,
+// ErrUnreachable, ErrTimeout or that of the context.
+func (p *PCRF) Change(ctx context.Context, session string, at Peer, c Change) error {
+	err := p.change(ctx, session, at, c)
+	code, refused := 0, Result(0)
+	if err == nil {
+		code = int(Success.Code())
+	} else if errors.As(err, &refused) {
+		code = int(refused.Code())
+	}
+	p.changes.WithLabelValues(strconv.Itoa(code)).Inc()
+	return err
+}
+
+func (p *PCRF) change(ctx context.Context, session string, at Peer, c Change) error {
+	p.mu.Lock()
+	if len(p.waiting) >= maxWaiting {
+		p.mu.Unlock()
+		return ErrUnreachable
+	}
+	p.next++
+	id, wait := p.next, make(chan *diam.Message, 1)
+	p.waiting[id] = wait
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.waiting, id)
+		p.mu.Unlock()
+	}()
+	m := diam.NewMessage(reAuth, diam.RequestFlag|diam.ProxiableFlag, gxApplication, id, id, nil)
+	for _, a := range append([]*diam.AVP{
+		base(avp.SessionID, datatype.UTF8String(session)),
+		base(avp.AuthApplicationID, number(uint32(gxApplication))),
+		base(avp.OriginHost, datatype.DiameterIdentity(p.host)),
+		base(avp.OriginRealm, datatype.DiameterIdentity(p.realm)),
+		base(avp.DestinationRealm, datatype.DiameterIdentity(p.realm)),
+		base(avp.DestinationHost, datatype.DiameterIdentity(at.host)),
+		base(avp.ReAuthRequestType, datatype.Enumerated(authorizeOnly)),
+	}, c.avps()...) {
+		m.AddAVP(a)
+	}
+	if _, err := m.WriteTo(at.conn); err != nil {
+		return ErrUnreachable
+	}
+	timer := time.NewTimer(changeTime)
+	defer timer.Stop()
+	select {
+	case answer := <-wait:
+		return set(answer.AVP).result()
+	case <-timer.C:
+		return ErrTimeout
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// changed hands a Re-Auth-Answer to the change that waits for it.
+func (p *PCRF) changed(_ diam.Conn, m *diam.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if wait, ok := p.waiting[m.Header.HopByHopID]; ok {
+		delete(p.waiting, m.Header.HopByHopID)
+		wait <- m
+	}
 }
 
 // Serve serves a listener until ctx is done.

@@ -84,19 +84,57 @@ func begin(b []byte, k s1ap.Kind, p s1ap.Procedure, c s1ap.Criticality, ids IDs)
 	return s1ap.AppendENBUEID(b, element, ids.ENB)
 }
 
-// bearer appends a list of one E-RAB.
-func bearer(b []byte, list, item s1ap.ID, c s1ap.Criticality, e s1ap.ERAB) []byte {
+// bearers appends a list of E-RABs with the eNodeB's end of their tunnel.
+func (c *Cell) bearers(b []byte, list, item s1ap.ID, criticality s1ap.Criticality, ue uint32, of []uint8) []byte {
 	start := len(b)
-	b = s1ap.BeginList(b, list, c, 1)
-	return s1ap.EndElement(s1ap.AppendERAB(b, item, c, e), start)
+	b = s1ap.BeginList(b, list, criticality, len(of))
+	for _, id := range of {
+		b = s1ap.AppendERAB(b, item, criticality, s1ap.ERAB{ID: id, Tunnel: c.tunnel(ue)})
+	}
+	return s1ap.EndElement(b, start)
 }
 
-// AppendContextSetUp appends an Initial Context Setup Response for a bearer.
-func (c *Cell) AppendContextSetUp(b []byte, ids IDs, of uint8) []byte {
+// AppendContextSetUp appends an Initial Context Setup Response for bearers.
+func (c *Cell) AppendContextSetUp(b []byte, ids IDs, of ...uint8) []byte {
 	start := len(b)
 	b = begin(b, s1ap.Successful, s1ap.InitialContextSetup, s1ap.Reject, ids)
-	b = bearer(b, s1ap.SetupListContext, s1ap.SetupItemContext, s1ap.Ignore, s1ap.ERAB{ID: of, Tunnel: c.tunnel(ids.ENB)})
+	b = c.bearers(b, s1ap.SetupListContext, s1ap.SetupItemContext, s1ap.Ignore, ids.ENB, of)
 	return s1ap.End(b, start)
+}
+
+// AppendBearerSetUp appends an E-RAB Setup Response for a bearer.
+func (c *Cell) AppendBearerSetUp(b []byte, ids IDs, of ...uint8) []byte {
+	start := len(b)
+	b = begin(b, s1ap.Successful, s1ap.ERABSetup, s1ap.Reject, ids)
+	b = c.bearers(b, s1ap.SetupListBearer, s1ap.SetupItemBearer, s1ap.Ignore, ids.ENB, of)
+	return s1ap.End(b, start)
+}
+
+// AppendBearerRefused appends an E-RAB Setup Response that refuses a bearer.
+func (c *Cell) AppendBearerRefused(b []byte, ids IDs, of uint8, cause s1ap.Cause) []byte {
+	return item(b, s1ap.ERABSetup, ids, s1ap.FailedToSetupBearer, s1ap.ERABItem, s1ap.ERAB{ID: of, Cause: cause})
+}
+
+// AppendBearerReleased appends an E-RAB Release Response for a bearer.
+func (c *Cell) AppendBearerReleased(b []byte, ids IDs, of uint8) []byte {
+	return item(b, s1ap.ERABRelease, ids, s1ap.ReleasedBearer, s1ap.ReleaseItemBearerRel, s1ap.ERAB{ID: of})
+}
+
+// item appends an answer with a list of one E-RAB.
+func item(b []byte, p s1ap.Procedure, ids IDs, list, id s1ap.ID, e s1ap.ERAB) []byte {
+	start := len(b)
+	b = begin(b, s1ap.Successful, p, s1ap.Reject, ids)
+	at := len(b)
+	b = s1ap.AppendERAB(s1ap.BeginList(b, list, s1ap.Ignore, 1), id, s1ap.Ignore, e)
+	return s1ap.End(s1ap.EndElement(b, at), start)
+}
+
+// AppendReset appends a Reset (TS 36.413 clause 8.7.1.2.2): of all connections of the
+// eNodeB, or of some.
+func (c *Cell) AppendReset(b []byte, cause s1ap.Cause, some ...s1ap.Connection) []byte {
+	start := len(b)
+	b = s1ap.AppendHeader(b, s1ap.Initiating, s1ap.Reset, s1ap.Reject)
+	return s1ap.End(s1ap.AppendReset(s1ap.AppendCause(b, s1ap.Ignore, cause), some...), start)
 }
 
 // AppendContextFailure appends an Initial Context Setup Failure.
@@ -121,11 +159,11 @@ func (c *Cell) AppendReleased(b []byte, ids IDs) []byte {
 
 // AppendPathSwitch appends a Path Switch Request: the UE with the identifiers has
 // come to this eNodeB by X2.
-func (c *Cell) AppendPathSwitch(b []byte, ids IDs, of uint8) []byte {
+func (c *Cell) AppendPathSwitch(b []byte, ids IDs, of ...uint8) []byte {
 	start := len(b)
 	b = s1ap.AppendHeader(b, s1ap.Initiating, s1ap.PathSwitchRequest, s1ap.Reject)
 	b = s1ap.AppendENBUEID(b, s1ap.Reject, ids.ENB)
-	b = bearer(b, s1ap.ToBeSwitchedDL, s1ap.ToBeSwitchedItemDL, s1ap.Reject, s1ap.ERAB{ID: of, Tunnel: c.tunnel(ids.ENB)})
+	b = c.bearers(b, s1ap.ToBeSwitchedDL, s1ap.ToBeSwitchedItemDL, s1ap.Reject, ids.ENB, of)
 	b = s1ap.AppendMMEUEID(b, s1ap.SourceMMEUEID, s1ap.Reject, ids.MME)
 	b = s1ap.AppendECGI(b, s1ap.Ignore, c.ecgi())
 	b = s1ap.AppendTAI(b, s1ap.Ignore, c.TAI)
@@ -144,10 +182,10 @@ func (c *Cell) AppendHandoverRequired(b []byte, ids IDs, to *Cell, container []b
 }
 
 // AppendHandoverAdmitted appends a Handover Request Acknowledge.
-func (c *Cell) AppendHandoverAdmitted(b []byte, ids IDs, of uint8, container []byte) []byte {
+func (c *Cell) AppendHandoverAdmitted(b []byte, ids IDs, container []byte, of ...uint8) []byte {
 	start := len(b)
 	b = begin(b, s1ap.Successful, s1ap.HandoverResourceAllocation, s1ap.Reject, ids)
-	b = bearer(b, s1ap.AdmittedList, s1ap.AdmittedItem, s1ap.Ignore, s1ap.ERAB{ID: of, Tunnel: c.tunnel(ids.ENB)})
+	b = c.bearers(b, s1ap.AdmittedList, s1ap.AdmittedItem, s1ap.Ignore, ids.ENB, of)
 	return s1ap.End(s1ap.AppendNAS(b, s1ap.TargetToSource, s1ap.Reject, container), start)
 }
 
@@ -182,14 +220,22 @@ type Message struct {
 	HasENB    bool
 	IDs       IDs
 	NAS       []byte      // of the message, or of its E-RAB; nil for none
-	Bearer    uint8       // identity of the E-RAB to set up; 0 for none
+	Bearer    uint8       // identity of the first E-RAB to set up or to release; 0 for none
 	Uplink    s1ap.Tunnel // the gateway's end of it
+	bearers   [maxBearers]uint8
+	count     int
 	Cause     s1ap.Cause
 	Paged     identity.STMSI // the UE that is paged
 	Container []byte         // Source to Target, or Target to Source
 	Chain     uint8          // next hop chaining counter
 	Key       [32]byte       // the eNodeB's key, or the next hop
 }
+
+// maxBearers is how many bearers a UE can have: the identities 5 to 15.
+const maxBearers = 11
+
+// Bearers returns the identities of all E-RABs of the message.
+func (m *Message) Bearers() []uint8 { return m.bearers[:m.count] }
 
 // ErrElement is the error for an element that is malformed.
 var ErrElement = errors.New("enb: information element is malformed")
@@ -228,6 +274,10 @@ func (m *Message) element(id s1ap.ID, v []byte) (ok bool) {
 		return m.bearer(v, s1ap.ToBeSetupItemContext)
 	case s1ap.ToBeSetupHO:
 		return m.bearer(v, s1ap.ToBeSetupItemHO)
+	case s1ap.ToBeSetupBearer:
+		return m.bearer(v, s1ap.ToBeSetupItemBearer)
+	case s1ap.ToBeReleased:
+		return m.bearer(v, s1ap.ERABItem)
 	case s1ap.UEPagingID:
 		m.Paged, _, ok = s1ap.ParsePaged(v)
 	case s1ap.CauseID:
@@ -244,16 +294,21 @@ func (m *Message) element(id s1ap.ID, v []byte) (ok bool) {
 	return ok
 }
 
-// bearer reads the first E-RAB of a list.
+// bearer reads a list of E-RABs. Tunnel and NAS message are those of the first one.
 func (m *Message) bearer(list []byte, item s1ap.ID) bool {
-	it := s1ap.List(list)
-	if !it.Next() || it.ID != item {
-		return false
+	for it := s1ap.List(list); it.Next(); {
+		e, ok := s1ap.ParseERAB(item, it.Value)
+		if !ok || it.ID != item || m.count == maxBearers {
+			return false
+		}
+		if m.count == 0 {
+			m.Bearer, m.Uplink = e.ID, e.Tunnel
+			if e.NAS != nil {
+				m.NAS = e.NAS
+			}
+		}
+		m.bearers[m.count] = e.ID
+		m.count++
 	}
-	e, ok := s1ap.ParseERAB(item, it.Value)
-	m.Bearer, m.Uplink = e.ID, e.Tunnel
-	if e.NAS != nil {
-		m.NAS = e.NAS
-	}
-	return ok
+	return m.count > 0
 }

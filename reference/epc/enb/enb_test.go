@@ -24,7 +24,7 @@ func messages() [][]byte {
 		c.AppendSetup(nil), c.AppendInitial(nil, 7, []byte{7, 0x41}, &identity.STMSI{Code: 1, TMSI: 2}),
 		c.AppendUplink(nil, ids, []byte{7, 0x43}), c.AppendContextSetUp(nil, ids, 5), c.AppendContextFailure(nil, ids, s1ap.CauseUnknownERAB),
 		c.AppendReleaseRequest(nil, ids, s1ap.CauseUserInactivity), c.AppendReleased(nil, ids), c.AppendPathSwitch(nil, ids, 5),
-		c.AppendHandoverRequired(nil, ids, c, []byte{1}), c.AppendHandoverAdmitted(nil, ids, 5, []byte{2}),
+		c.AppendHandoverRequired(nil, ids, c, []byte{1}), c.AppendHandoverAdmitted(nil, ids, []byte{2}, 5),
 		c.AppendHandoverRefused(nil, ids.MME, s1ap.CauseUnknownERAB), c.AppendHandoverCancel(nil, ids), c.AppendHandoverNotify(nil, ids),
 	}
 }

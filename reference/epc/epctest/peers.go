@@ -121,6 +121,8 @@ func NewGateway() *Gateway { return &Gateway{sessions: map[uint32]Bearer{}} }
 
 var errSession = errors.New("epctest: the gateway has no such session")
 
+var errBearers = errors.New("epctest: the gateway has no dedicated bearers")
+
 // CreateSession makes a session.
 func (g *Gateway) CreateSession(_ context.Context, r mme.SessionRequest) (mme.Session, error) {
 	g.mu.Lock()
@@ -155,6 +157,11 @@ func (g *Gateway) change(s mme.Session, change func(*Bearer)) error {
 	change(&b)
 	g.sessions[s.Control] = b
 	return nil
+}
+
+// RequestBearer refuses bearers: tests of the MME make them by themselves.
+func (g *Gateway) RequestBearer(context.Context, mme.Session, mme.ResourceRequest) error {
+	return errBearers
 }
 
 // DeleteSession removes a session.

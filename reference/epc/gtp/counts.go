@@ -62,5 +62,5 @@ var counted = [...]gtpc.Type{
 	gtpc.CreateSessionRequest, gtpc.CreateSessionResponse, gtpc.ModifyBearerRequest, gtpc.ModifyBearerResponse,
 	gtpc.DeleteSessionRequest, gtpc.DeleteSessionResponse, gtpc.ReleaseAccessBearersRequest, gtpc.ReleaseAccessBearersResponse,
 	gtpc.CreateBearerRequest, gtpc.CreateBearerResponse, gtpc.DeleteBearerRequest, gtpc.DeleteBearerResponse,
-	gtpc.DownlinkData, gtpc.DownlinkDataAcknowledge,
+	gtpc.DownlinkData, gtpc.DownlinkDataAcknowledge, gtpc.BearerResourceCommand, gtpc.BearerResourceFailure,
 }

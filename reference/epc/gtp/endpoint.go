@@ -78,7 +78,7 @@ type Endpoint struct {
 	mu      sync.Mutex
 	closed  bool
 	next    uint32
-	pending map[uint32]*exchange // by sequence number
+	pending map[exchangeKey]*exchange
 	due     fifo.Queue[deadline] // all wait for T3, so that they are in order
 	free    []*exchange
 	answers memory
@@ -98,7 +98,7 @@ func Listen(ctx context.Context, c Config) (*Endpoint, error) {
 		config: c, socket: socket, counts: newCounts(c.Registry),
 		room:    make(chan struct{}, c.Handling),
 		retired: sync.Pool{New: func() any { return new(Request) }},
-		pending: map[uint32]*exchange{},
+		pending: map[exchangeKey]*exchange{},
 		// At random: a peer may remember the sequence numbers of an earlier process at
 		// this address, and would send the old answers again.
 		next:    rand.Uint32N(gtpc.CommandSequence),
@@ -180,12 +180,17 @@ func (e *Endpoint) Serve(ctx context.Context) error {
 // malformed, the error is a gtpc.Result. A cause that refuses the request is no
 // error.
 func (e *Endpoint) Do(ctx context.Context, to netip.AddrPort, teid uint32, request Message, answer Answer) error {
+	return e.wait(ctx, answer, func(done func(*gtpc.Message, error)) { e.Send(to, teid, request, done) })
+}
+
+// wait waits for the answer of what send sends.
+func (e *Endpoint) wait(ctx context.Context, answer Answer, send func(done func(*gtpc.Message, error))) error {
 	type outcome struct {
 		octets []byte
 		err    error
 	}
 	done := make(chan outcome, 1)
-	e.Send(to, teid, request, func(m *gtpc.Message, err error) {
+	send(func(m *gtpc.Message, err error) {
 		if err != nil {
 			done <- outcome{err: err}
 			return

@@ -13,6 +13,7 @@ type exchange struct {
 	octets   []byte // the request; the slice is reused
 	to       netip.AddrPort
 	sequence uint32
+	origin   uint32 // see order
 	answer   gtpc.Type
 	sent     int // how often
 	serial   uint64
@@ -31,12 +32,12 @@ type deadline struct {
 // (ErrTimeout, ErrBusy, ErrClosed). It must not block, and the answer lives until
 // it returns. It may be called before Send returns.
 func (e *Endpoint) Send(to netip.AddrPort, teid uint32, request Message, done func(answer *gtpc.Message, err error)) {
-	if err := e.begin(to, teid, request, done); err != nil {
+	if err := e.begin(to, teid, order{}, request, done); err != nil {
 		done(nil, err)
 	}
 }
 
-func (e *Endpoint) begin(to netip.AddrPort, teid uint32, request Message, done func(*gtpc.Message, error)) error {
+func (e *Endpoint) begin(to netip.AddrPort, teid uint32, o order, request Message, done func(*gtpc.Message, error)) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -46,11 +47,21 @@ func (e *Endpoint) begin(to netip.AddrPort, teid uint32, request Message, done f
 		e.counts.busy.Inc()
 		return ErrBusy
 	}
+	if o.sequence != 0 && e.pending[pendingKey(to.Addr(), o.sequence)] != nil {
+		return ErrBusy // the peer has used the number twice
+	}
 	x := e.take()
-	x.sequence, x.to, x.done, x.sent = e.sequence(), to, done, 0
+	x.to, x.done, x.sent, x.origin = to, done, 0, o.origin
+	x.sequence = o.sequence
+	if x.sequence == 0 {
+		x.sequence = e.sequence(to.Addr(), o.command)
+	}
 	x.octets = request.Append(x.octets[:0], teid, x.sequence)
-	x.answer, _ = gtpc.Type(x.octets[1]).Response()
-	e.pending[x.sequence] = x
+	kind := gtpc.Type(x.octets[1])
+	if x.answer, _ = kind.Response(); kind.IsCommand() {
+		x.answer = failureOf(kind)
+	}
+	e.pending[pendingKey(to.Addr(), x.sequence)] = x
 	e.transmit(x, time.Now())
 	return nil
 }
@@ -65,13 +76,17 @@ func (e *Endpoint) take() *exchange {
 	return new(exchange)
 }
 
-// sequence returns a sequence number that no exchange has. The highest bit is
-// that of commands (clause 7.6). The caller holds mu.
-func (e *Endpoint) sequence() uint32 {
+// sequence returns a sequence number that no exchange with a peer has. The highest bit
+// is that of commands (clause 7.6). The caller holds mu.
+func (e *Endpoint) sequence(to netip.Addr, command bool) uint32 {
+	bit := uint32(0)
+	if command {
+		bit = gtpc.CommandSequence
+	}
 	for {
 		e.next = (e.next + 1) & (gtpc.CommandSequence - 1)
-		if _, taken := e.pending[e.next]; !taken {
-			return e.next
+		if _, taken := e.pending[pendingKey(to, e.next|bit)]; !taken {
+			return e.next | bit
 		}
 	}
 }
@@ -87,7 +102,7 @@ func (e *Endpoint) transmit(x *exchange, now time.Time) {
 // end forgets an exchange and returns its callback. The caller holds mu.
 func (e *Endpoint) end(x *exchange) func(*gtpc.Message, error) {
 	done := x.done
-	delete(e.pending, x.sequence)
+	delete(e.pending, pendingKey(x.to.Addr(), x.sequence))
 	x.done = nil
 	x.serial++
 	e.free = append(e.free, x)
@@ -107,8 +122,8 @@ func (e *Endpoint) write(b []byte, to netip.AddrPort) {
 // another port than it was asked at: clause 4.2.2.2 does not let it, but NextEPC does.
 func (e *Endpoint) answered(m *gtpc.Message, from netip.AddrPort) {
 	e.mu.Lock()
-	x, ok := e.pending[m.Sequence]
-	if !ok || x.to.Addr() != from.Addr() || m.Type != x.answer {
+	x, ok := e.pending[pendingKey(from.Addr(), m.Sequence)]
+	if !ok || m.Type != x.answer {
 		e.mu.Unlock()
 		e.counts.dropped.WithLabelValues(dropStray).Inc()
 		return

@@ -14,6 +14,9 @@ import (
 type Request struct {
 	gtpc.Message
 	From netip.AddrPort
+	// Origin is the sequence number of a command, if this endpoint passed that command
+	// on to the peer, and it triggered this request; otherwise 0. See Command.
+	Origin uint32
 
 	endpoint *Endpoint
 	key      exchangeKey
@@ -133,10 +136,14 @@ func (e *Endpoint) request(ctx context.Context, m *gtpc.Message, from netip.Addr
 		e.refuse(m, from)
 		return
 	}
+	origin, done := e.follow(m, from)
 	e.mu.Unlock()
+	if done != nil {
+		done(m, nil)
+	}
 	r := e.retired.Get().(*Request)
 	r.buffer = append(r.buffer[:0], m.Octets...)
-	r.From, r.endpoint, r.key = from, e, key
+	r.From, r.endpoint, r.key, r.Origin = from, e, key, origin
 	if _, err := r.Parse(r.buffer); err != nil {
 		panic(err) // the same octets were parsed before
 	}

@@ -292,7 +292,7 @@ func (w *worker) hold(u *ue) {
 				w.supersede(before.ue)
 			}
 		} else {
-			of.order(before)
+			of.order(order{holder: before})
 		}
 	}
 	u.holding = true

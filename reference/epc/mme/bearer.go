@@ -6,17 +6,12 @@ import (
 )
 
 // setUpContext sends an Initial Context Setup Request (TS 36.413 clause 8.3.1) with
-// the default bearer and, unless it is nil, a NAS message.
+// the UE's bearers and, unless it is nil, a NAS message.
 func (w *worker) setUpContext(u *ue, pdu []byte) {
 	s := &u.subscription
 	b := w.about(u, s1ap.Initiating, s1ap.InitialContextSetup, s1ap.Reject)
 	b = s1ap.AppendBitRates(b, s1ap.Reject, s.Down, s.Up)
-	start := len(b)
-	b = s1ap.BeginList(b, s1ap.ToBeSetupContext, s1ap.Reject, 1)
-	b = s1ap.AppendERAB(b, s1ap.ToBeSetupItemContext, s1ap.Reject, s1ap.ERAB{
-		ID: u.session.Bearer, QoS: u.qos(), Tunnel: u.session.Uplink, NAS: pdu,
-	})
-	b = s1ap.EndElement(b, start)
+	b = u.appendBearers(b, s1ap.ToBeSetupContext, s1ap.ToBeSetupItemContext, pdu)
 	ciphering, integrity := u.algorithms()
 	b = s1ap.AppendCapabilities(b, s1ap.Reject, ciphering, integrity)
 	key := u.startChain()
@@ -49,7 +44,7 @@ func (w *worker) contextSetUp(u *ue, accepted bool) {
 		w.discard(u, s1ap.CauseNormalRelease)
 		return
 	}
-	u.tunnel = tunnel
+	u.tunnel, u.session.Dedicated = tunnel, u.admitted(w.in.list, s1ap.SetupItemContext)
 	if u.phase == accepting {
 		u.gotSetup = true
 		w.complete(u)
@@ -73,9 +68,12 @@ func tunnelOf(list []byte, item s1ap.ID, bearer uint8) (s1ap.Tunnel, bool) {
 	return s1ap.Tunnel{}, false
 }
 
-// modified goes on when the gateway has the eNodeB's end of the bearer, or has
-// failed to take it.
+// modified goes on when the gateway has the eNodeB's ends of the bearers, or has
+// failed to take them.
 func (w *worker) modified(u *ue, err error) {
+	if err == nil && len(u.session.Dedicated) > 0 {
+		u.prune()
+	}
 	if u.phase == switching {
 		w.switched(u, err)
 		return

@@ -119,7 +119,7 @@ func (l *Options) Start(ctx context.Context, group *errgroup.Group, c *ims.Comma
 		c.Connected = func() bool { return hss.Connected() && l.config.Store.Ready() }
 	}
 	m = New(l.config)
-	gateway.page = m.Page
+	gateway.page, gateway.bearers = m.Page, m
 	if l.config.Store != nil {
 		gateway.find = m.findLeg
 	}

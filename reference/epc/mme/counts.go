@@ -19,11 +19,13 @@ const (
 	pathSwitch
 	handover
 	paging
+	dedicated    // activation of a dedicated bearer
+	deactivation // of a dedicated bearer
 	procedures
 )
 
 func (p procedure) String() string {
-	return [...]string{"attach", "detach", "service-request", "tracking-area-update", "release", "path-switch", "handover", "paging"}[p]
+	return [...]string{"attach", "detach", "service-request", "tracking-area-update", "release", "path-switch", "handover", "paging", "dedicated-bearer", "bearer-deactivation"}[p]
 }
 
 // An outcome is how a procedure ended.
@@ -67,6 +69,7 @@ type counts struct {
 	contexts                     prometheus.Gauge
 	setups, setupFailures, again prometheus.Counter
 	turnedDown, takenOver        prometheus.Counter
+	resets                       prometheus.Counter
 }
 
 func newCounts(registry *prometheus.Registry) *counts {
@@ -92,6 +95,7 @@ func newCounts(registry *prometheus.Registry) *counts {
 		setupFailures:  counter("s1_setup_failures", "eNodeBs refused, because they serve no tracking area of the network."),
 		again:          counter("attached_again", "Contexts removed because their IMSI attached again."),
 		turnedDown:     counter("store_refused", "Procedures refused because the store did not answer, or another MME had the UE."),
+		resets:         counter("resets", "Resets of eNodeBs."),
 		takenOver:      counter("taken_over", "UEs that came from another MME through the store."),
 		contexts:       with.NewGauge(prometheus.GaugeOpts{Name: "mme_contexts", Help: "UE contexts."}),
 		callTime:       counter("call_seconds", "Time that calls to the HSS and the gateway took together."),
@@ -107,7 +111,7 @@ func newCounts(registry *prometheus.Registry) *counts {
 	made := with.NewCounterVec(prometheus.CounterOpts{
 		Name: "mme_calls_total", Help: "Calls to the HSS, the gateway and the store.",
 	}, []string{"call", "result"})
-	for i, name := range [...]string{"vector", "update-location", "purge", "create-session", "modify-bearer", "release-access-bearers", "delete-session", "load", "claim", "keep", "commit", "leave", "drop"} {
+	for i, name := range [...]string{"vector", "update-location", "purge", "create-session", "modify-bearer", "release-access-bearers", "delete-session", "load", "claim", "keep", "commit", "leave", "drop", "bearer-resource"} {
 		c.calls[i] = [2]prometheus.Counter{made.WithLabelValues(name, "ok"), made.WithLabelValues(name, "error")}
 	}
 	return c

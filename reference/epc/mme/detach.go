@@ -70,6 +70,9 @@ func (w *worker) discard(u *ue, cause s1ap.Cause) {
 	u.attached = false
 	w.forget(u)
 	w.cancelTarget(u)
+	if u.change != nil {
+		w.endChange(u, errNoContext)
+	}
 	if u.enb != nil && u.phase != releasing {
 		w.sendRelease(u, cause)
 	}

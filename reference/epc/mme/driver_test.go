@@ -173,7 +173,7 @@ func FuzzHandle(f *testing.F) {
 		cell.AppendContextSetUp(nil, ids, 5),
 		cell.AppendPathSwitch(nil, ids, 5),
 		cell.AppendHandoverRequired(nil, ids, &cell, []byte{1}),
-		cell.AppendHandoverAdmitted(nil, ids, 5, []byte{1}),
+		cell.AppendHandoverAdmitted(nil, ids, []byte{1}, 5),
 		cell.AppendHandoverNotify(nil, ids),
 		cell.AppendHandoverCancel(nil, ids),
 		cell.AppendSetup(nil),

@@ -27,6 +27,7 @@ const (
 	hasContainer
 	hasStatus
 	hasRadio
+	hasReset
 )
 
 // statusContainer is the identifier of the eNB Status Transfer Transparent
@@ -51,6 +52,7 @@ type elements struct {
 	container []byte // Source to Target, or Target to Source
 	status    []byte
 	radio     []byte
+	reset     []byte
 }
 
 // The errors of elements.
@@ -107,7 +109,7 @@ func (e *elements) element(id s1ap.ID, v []byte) (ok bool) {
 	case s1ap.CauseID:
 		which = hasCause
 		e.cause, ok = s1ap.ParseCause(v)
-	case s1ap.SetupListContext, s1ap.ToBeSwitchedDL, s1ap.AdmittedList:
+	case s1ap.SetupListContext, s1ap.SetupListBearer, s1ap.ToBeSwitchedDL, s1ap.AdmittedList:
 		which, e.list, ok = hasList, v, true
 	default:
 		return e.rare(id, v)
@@ -143,6 +145,8 @@ func (e *elements) rare(id s1ap.ID, v []byte) (ok bool) {
 	case s1ap.RadioCapability:
 		which = hasRadio
 		e.radio, ok = s1ap.ParseNAS(v)
+	case s1ap.ResetType:
+		which, e.reset, ok = hasReset, v, true
 	case statusContainer:
 		which, e.status, ok = hasStatus, v, true
 	default:
@@ -162,7 +166,7 @@ func required(k s1ap.Kind, p s1ap.Procedure) (need present, known bool) {
 		switch p {
 		case s1ap.InitialContextSetup:
 			return hasMME | hasENB | hasList, true
-		case s1ap.UEContextRelease:
+		case s1ap.UEContextRelease, s1ap.ERABSetup, s1ap.ERABRelease:
 			return hasMME | hasENB, true
 		case s1ap.HandoverResourceAllocation:
 			return hasMME | hasENB | hasList | hasContainer, true
@@ -200,6 +204,8 @@ func requiredOfRequest(p s1ap.Procedure) (need present, known bool) {
 		return hasMME | hasENB | hasECGI | hasTAI, true
 	case s1ap.ENBStatusTransfer:
 		return hasMME | hasENB | hasStatus, true
+	case s1ap.Reset:
+		return hasCause | hasReset, true
 	case s1ap.ErrorIndication:
 		return 0, true
 	}

@@ -21,6 +21,8 @@ type parked struct {
 	octets []byte
 	began  time.Time
 	again  bool // the context was read once more, because it had changed
+
+	verified bool // its integrity was right, and it is deciphered
 }
 
 // fetch gets the context of the present message, unless it names none. It returns true
@@ -249,16 +251,20 @@ func (w *worker) turnDown(e *enodeb) {
 }
 
 // summon gets the context of a UE that shall be paged, or that was silent for too long.
-func (w *worker) summon(h holder) {
+func (w *worker) summon(h order) {
 	u := w.byTMSI[h.stmsi]
 	if u == nil {
 		if u = w.placeholder(h.stmsi); u != nil {
-			u.imsi, u.summons = h.imsi, h.page
+			u.imsi, u.summons, u.change = h.imsi, h.page, h.change
 			w.load(u)
+		} else if h.change != nil {
+			h.change.done <- changed{err: errNoContext}
 		}
 		return
 	}
 	switch {
+	case h.change != nil:
+		w.want(u, h.change)
 	case h.page:
 		w.page(u)
 	case u.enb != nil && u.ready(): // it was connected all the time
@@ -269,6 +275,8 @@ func (w *worker) summon(h holder) {
 // summoned pages a UE whose context was read, or detaches it because it was silent.
 func (w *worker) summoned(u *ue) {
 	switch {
+	case u.change != nil:
+		w.pursue(u)
 	case u.summons:
 		w.page(u)
 	case w.mme.start.Add(w.now).Before(u.due): // it has been heard of

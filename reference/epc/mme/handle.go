@@ -116,6 +116,12 @@ func gutiOf(p *nas.PDU) (identity.GUTI, bool) {
 // handle handles one message.
 func (w *worker) handle(e *enodeb, message []byte) {
 	w.mme.counts.received.Inc()
+	w.process(e, message)
+}
+
+// process handles a message that came now, or that had to wait.
+func (w *worker) process(e *enodeb, message []byte) {
+	w.message = message
 	m, in := &w.s1, &w.in
 	if err := m.Parse(message); err != nil {
 		w.mme.counts.malformedS1AP.Inc()
@@ -146,8 +152,9 @@ func (w *worker) handle(e *enodeb, message []byte) {
 	case !e.up.Load():
 		w.mme.counts.unexpected.Inc()
 		w.indicate(e, in.has&(hasMME|hasENB), s1ap.CauseIncompatible)
+	case m.Procedure == s1ap.Reset:
+		w.resetRequested(e)
 	case m.Procedure == s1ap.InitialUEMessage:
-		w.message = message
 		w.initial(e)
 	case m.Procedure == s1ap.PathSwitchRequest:
 		w.pathSwitch(e)
@@ -200,6 +207,10 @@ func (w *worker) handleUE(e *enodeb) {
 		w.handoverCancel(u)
 	case s1ap.ENBStatusTransfer:
 		w.statusTransfer(u)
+	case s1ap.ERABSetup:
+		w.bearerSetUp(u)
+	case s1ap.ERABRelease:
+		w.bearerReleased(u, false)
 	case s1ap.NASNonDelivery: // the NAS timers repeat what has to be
 	default:
 		w.mme.counts.unexpected.Inc()

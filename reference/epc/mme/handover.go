@@ -12,6 +12,9 @@ func (w *worker) pathSwitch(e *enodeb) {
 		w.failSwitch(e, in.source, in.enb, s1ap.CauseUnknownMMEUEID)
 		return
 	}
+	if w.later(u, e) {
+		return
+	}
 	tunnel, ok := tunnelOf(in.list, s1ap.ToBeSwitchedItemDL, u.session.Bearer)
 	if !ok || u.enb == nil || !u.ready() {
 		w.mme.counts.procedures[pathSwitch][refused].Inc()
@@ -22,6 +25,7 @@ func (w *worker) pathSwitch(e *enodeb) {
 	w.unlink(u) // the old eNodeB has released the UE by X2
 	w.link(u, e, in.enb)
 	u.tai, u.ecgi, u.tunnel = in.tai, in.ecgi, tunnel
+	u.session.Dedicated = u.admitted(in.list, s1ap.ToBeSwitchedItemDL)
 	u.phase = switching
 	w.call(u, callModify)
 }
@@ -56,6 +60,9 @@ func (w *worker) failSwitch(e *enodeb, mmeID, enbID uint32, cause s1ap.Cause) {
 // clause 8.4.1): the target eNodeB is asked for resources.
 func (w *worker) handoverRequired(u *ue) {
 	in := &w.in
+	if w.later(u, u.enb) {
+		return
+	}
 	var target *enodeb
 	if in.has&hasTarget != 0 {
 		target = w.mme.find(in.target)
@@ -76,10 +83,7 @@ func (w *worker) handoverRequired(u *ue) {
 	b = s1ap.AppendEnum(b, s1ap.HandoverType, s1ap.Reject, withinLTE)
 	b = s1ap.AppendCause(b, s1ap.Ignore, in.cause)
 	b = s1ap.AppendBitRates(b, s1ap.Reject, u.subscription.Down, u.subscription.Up)
-	start := len(b)
-	b = s1ap.BeginList(b, s1ap.ToBeSetupHO, s1ap.Reject, 1)
-	b = s1ap.AppendERAB(b, s1ap.ToBeSetupItemHO, s1ap.Reject, s1ap.ERAB{ID: u.session.Bearer, Tunnel: u.session.Uplink, QoS: u.qos()})
-	b = s1ap.EndElement(b, start)
+	b = u.appendBearers(b, s1ap.ToBeSetupHO, s1ap.ToBeSetupItemHO, nil)
 	b = s1ap.AppendNAS(b, s1ap.SourceToTarget, s1ap.Reject, in.container)
 	ciphering, integrity := u.algorithms()
 	b = s1ap.AppendCapabilities(b, s1ap.Reject, ciphering, integrity)
@@ -121,6 +125,7 @@ func (w *worker) targetAnswered(u *ue, admitted bool) {
 		return
 	}
 	u.targetID, u.newTunnel, u.phase = in.enb, tunnel, executing
+	u.newDedicated = u.admitted(in.list, s1ap.AdmittedItem)
 	w.timers.set(u, w.now+w.mme.config.Timers.S1)
 	b := w.about(u, s1ap.Successful, s1ap.HandoverPreparation, s1ap.Reject)
 	b = s1ap.AppendEnum(b, s1ap.HandoverType, s1ap.Reject, 0)
@@ -146,6 +151,7 @@ func (w *worker) arrive(u *ue, e *enodeb) {
 	w.link(u, e, u.targetID)
 	u.target = nil
 	u.tai, u.ecgi, u.tunnel = w.in.tai, w.in.ecgi, u.newTunnel
+	u.session.Dedicated, u.newDedicated = u.newDedicated, nil
 	w.timers.stop(u)
 	u.phase = modifying
 	w.call(u, callModify)

@@ -21,9 +21,9 @@
 // S1 Setup; attach by IMSI and GUTI with authentication, security mode (128-EIA2
 // with EEA0 or 128-EEA2) and a default bearer; detach by the UE; UE context release
 // to idle; service request; tracking area update; X2 handover (path switch) and S1
-// handover within the MME; paging of an idle UE in its tracking area. A UE has one PDN
-// connection, for IPv4. There is no dedicated bearer, no handover between MMEs and no
-// emergency service.
+// handover within the MME; paging of an idle UE in its tracking area; dedicated bearers,
+// which the UE or the network asks for. A UE has one PDN connection, for IPv4. There is no
+// handover between MMEs and no emergency service.
 //
 // An attach whose GUTI and NAS count are known and whose message authentication
 // code is right keeps its keys: it has no authentication and no security mode
@@ -144,17 +144,10 @@ type MME struct {
 	holders map[identity.Digits]holder
 }
 
-// A holder is the UE context of an IMSI. As an order to a worker it is a context to
-// detach or to page, or an eNodeB to reset.
+// A holder is the UE context of an IMSI.
 type holder struct {
 	ue     *ue
-	serial uint32  // of the context when it got the IMSI
-	page   bool    // as an order: page the context
-	enodeb *enodeb // as an order: reset the eNodeB
-
-	// As an order about a context that is in the store.
-	imsi  identity.Digits
-	stmsi identity.STMSI
+	serial uint32 // of the context when it got the IMSI
 }
 
 // New returns an MME. Serve runs it.
@@ -294,7 +287,7 @@ func (m *MME) Cancel(imsi identity.Digits) {
 	h, ok := m.holders[imsi]
 	m.mu.Unlock()
 	if ok {
-		h.ue.worker.order(h)
+		h.ue.worker.order(order{holder: h})
 	}
 }
 

@@ -19,8 +19,7 @@ func (m *MME) Page(ctx context.Context, imsi identity.Digits) bool {
 	h, ok := m.holders[imsi]
 	m.mu.Unlock()
 	if ok {
-		h.page = true
-		h.ue.worker.order(h)
+		h.ue.worker.order(order{holder: h, page: true})
 	}
 	if ok || m.config.Store == nil {
 		return ok
@@ -78,6 +77,9 @@ func (w *worker) pagedInVain(u *ue) {
 		return
 	}
 	w.end(u, timedOut)
+	if u.change != nil {
+		w.endChange(u, errPaged)
+	}
 	if w.mme.config.Store != nil {
 		w.evict(u)
 		return

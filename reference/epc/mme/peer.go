@@ -59,6 +59,9 @@ type Gateway interface {
 	ReleaseAccessBearers(ctx context.Context, s Session) error
 	// DeleteSession removes the PDN connection.
 	DeleteSession(ctx context.Context, s Session) error
+	// RequestBearer asks for the resources of a dedicated bearer, or for its release. If
+	// they are granted, the gateway calls CreateBearer or DeleteBearer.
+	RequestBearer(ctx context.Context, s Session, r ResourceRequest) error
 }
 
 // A SessionRequest asks for a PDN connection.
@@ -79,6 +82,8 @@ type Session struct {
 	Uplink  s1ap.Tunnel    // S-GW's end of the default bearer's S1-U tunnel
 	Address netip.Addr     // the UE's IPv4 address
 	Bearer  uint8          // identity of the default bearer
+
+	Dedicated []DedicatedBearer `json:",omitempty"` // replaced as a whole, because calls may read it
 }
 
 // A call is a request to the HSS, the gateway or the store.
@@ -98,6 +103,7 @@ const (
 	callCommit // write that of an attach
 	callLeave  // write that of a UE that is detached
 	callDrop   // remove it
+	callResource
 	calls
 )
 
@@ -113,6 +119,7 @@ type job struct {
 	resync  bool // failed is valid
 	session Session
 	enodeb  s1ap.Tunnel
+	asked   ResourceRequest
 
 	// Of calls to the store.
 	stmsi identity.STMSI
@@ -174,6 +181,8 @@ func (m *MME) make(ctx context.Context, j *job) {
 		j.err = m.commit(ctx, j)
 	case callDrop:
 		j.err = m.drop(ctx, j)
+	case callResource:
+		j.err = gateway.RequestBearer(ctx, j.session, j.asked)
 	}
 	m.counts.called(j.what, time.Since(begun), j.err)
 }
@@ -189,7 +198,7 @@ func (w *worker) job(u *ue, what call) *job {
 	if w.mme.config.Store != nil {
 		j.request.TEID = u.stmsi.TMSI
 	}
-	j.session, j.enodeb = u.session, u.tunnel
+	j.session, j.enodeb, j.asked = u.session, u.tunnel, u.asked
 	j.stmsi, j.tag, j.due, j.moved = u.stmsi, u.tag, u.due, u.moved
 	u.busy = true
 	return j
@@ -235,6 +244,9 @@ func (w *worker) answered(j *job) {
 	if !u.gone && !u.busy && u.deferred != nothing {
 		w.resume(u)
 	}
+	if !u.gone && !u.busy && u.phase != fetching && u.parked.enodeb != nil {
+		w.replay(u)
+	}
 }
 
 // missed notes the answer of a call that a context was removed during.
@@ -273,6 +285,8 @@ func (w *worker) proceed(u *ue, j *job) {
 		w.saved(u, j)
 	case callCommit:
 		w.committed(u, j)
+	case callResource:
+		w.resourced(u, j.err)
 	case callPurge, callLeave, callDrop: // contexts that are gone alone have it
 	}
 }

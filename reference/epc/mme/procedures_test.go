@@ -210,7 +210,7 @@ func handOver(t *testing.T, p *phone, to *base) enb.IDs {
 	}
 	to.last++
 	ids := enb.IDs{MME: p.ids.MME, ENB: to.last}
-	to.send(to.AppendHandoverAdmitted(nil, ids, p.Bearer, []byte("target")))
+	to.send(to.AppendHandoverAdmitted(nil, ids, []byte("target"), p.Bearer))
 	if m := p.at.expect(s1ap.Successful, s1ap.HandoverPreparation); m.IDs != p.ids || !bytes.Equal(m.Container, []byte("target")) {
 		t.Fatalf("the source is commanded %+v", m)
 	}

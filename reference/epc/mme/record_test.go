@@ -3,6 +3,7 @@ package mme
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"testing"
 )
 
@@ -27,7 +28,7 @@ func FuzzRecord(f *testing.F) {
 			t.Fatal(err)
 		}
 		again := w.snapshot(u, 0)
-		if again.IMSI != k.IMSI || !bytes.Equal(again.KASME, k.KASME) || again.Up != k.Up || again.Down != k.Down || again.Session != k.Session {
+		if again.IMSI != k.IMSI || !bytes.Equal(again.KASME, k.KASME) || again.Up != k.Up || again.Down != k.Down || !reflect.DeepEqual(again.Session, k.Session) {
 			t.Errorf("%+v becomes %+v", k, again)
 		}
 	})

@@ -31,6 +31,7 @@ func (w *worker) resume(u *ue) {
 // toIdle releases a UE's access bearers and then its connection, if it has one.
 func (w *worker) toIdle(u *ue) {
 	w.cancelTarget(u)
+	w.stopChange(u)
 	w.end(u, radioFailed)
 	w.releaseBearers(u)
 }
@@ -132,6 +133,8 @@ func (w *worker) expired(u *ue) {
 		w.releaseBearers(u)
 	case preparing, executing:
 		w.handoverExpired(u)
+	case activating, deactivating:
+		w.changeExpired(u)
 	case registered: // idle, and silent for too long
 		if u.paged() {
 			w.pagedInVain(u)

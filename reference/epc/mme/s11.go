@@ -19,8 +19,9 @@ type s11 struct {
 	sgw      netip.AddrPort
 	pgw      gtpc.Endpoint
 
-	page func(context.Context, identity.Digits) bool        // pages a subscriber, if there is one
-	find func(ctx context.Context, teid uint32) (leg, bool) // nil unless sessions are in a store
+	bearers *MME                                               // changes the bearers of UEs
+	page    func(context.Context, identity.Digits) bool        // pages a subscriber, if there is one
+	find    func(ctx context.Context, teid uint32) (leg, bool) // nil unless sessions are in a store
 
 	mu    sync.Mutex
 	teids *gtp.Table[leg] // by this MME's TEID
@@ -85,11 +86,20 @@ func (s *s11) create(ctx context.Context, r SessionRequest, teid uint32) (Sessio
 	}, nil
 }
 
-// ModifyBearer sends a Modify Bearer Request.
+// ModifyBearer sends a Modify Bearer Request. The eNodeB has not admitted the dedicated
+// bearers that lack its tunnel.
 func (s *s11) ModifyBearer(ctx context.Context, of Session, enodeb s1ap.Tunnel) error {
 	var request gtpc.ModifyBearer
 	if end := (gtpc.Endpoint{TEID: enodeb.TEID, V4: enodeb.V4, V6: enodeb.V6}); end.Addr().IsValid() {
 		request.Bearers = []gtpc.Bearer{{EBI: of.Bearer, ENB: end}}
+		for _, b := range of.Dedicated {
+			own := gtpc.Bearer{EBI: b.ID, ENB: gtpc.Endpoint{TEID: b.Downlink.TEID, V4: b.Downlink.V4, V6: b.Downlink.V6}}
+			if own.ENB.Addr().IsValid() {
+				request.Bearers = append(request.Bearers, own)
+			} else {
+				request.Removed = append(request.Removed, own)
+			}
+		}
 	}
 	if s.find != nil { // the S-GW may know another MME
 		request.Sender = s.endpoint.Own(gtpc.S11MME, of.Own)
@@ -157,21 +167,24 @@ func (s *s11) forget(teid uint32) {
 }
 
 // request handles a request of the S-GW. A Downlink Data Notification pages the UE.
-// Others are refused, because there is no bearer but the default one.
 func (s *s11) request(ctx context.Context, r *gtp.Request) {
 	kind, ok := r.Type.Response()
 	if !ok { // nothing answers it
 		return
 	}
 	of, ok := s.leg(ctx, r.TEID)
-	answer := gtpc.Answer{Type: kind, Result: gtpc.Result{Cause: gtpc.RequestAccepted}}
+	answer := &gtpc.Answer{Type: kind, Result: gtpc.Result{Cause: gtpc.RequestAccepted}}
 	switch {
 	case !ok:
 		answer.Result.Cause = gtpc.ContextNotFound
+	case r.Type == gtpc.CreateBearerRequest:
+		answer = s.createBearer(ctx, r, of)
+	case r.Type == gtpc.DeleteBearerRequest:
+		answer = s.deleteBearer(ctx, r, of)
 	case r.Type != gtpc.DownlinkData:
 		answer.Result.Cause = gtpc.ServiceNotSupported
 	case !s.page(ctx, of.imsi):
 		answer.Result.Cause = gtpc.UnableToPage
 	}
-	r.Answer(of.sgw, &answer)
+	r.Answer(of.sgw, answer)
 }

@@ -92,6 +92,9 @@ func (w *worker) appendUpdateAccept(b []byte, u *ue) []byte {
 	var areas [16]byte
 	timer := [1]byte{byte(nas.MakeTimer(w.mme.config.Timers.Update))}
 	bearers := [2]byte{1 << defaultBearer, 0} // EPS bearer context status (TS 24.301 clause 9.9.2.1)
+	for _, b := range u.session.Dedicated {
+		bearers[b.ID/8] |= 1 << (b.ID % 8)
+	}
 	accept := nas.UpdateAccept{T3412: timer[:], TAIs: nas.AppendTAIs(areas[:0], u.tai), Bearers: bearers[:]}
 	return accept.Append(b)
 }

@@ -68,18 +68,7 @@ func (w *worker) register(e *enodeb, areas []identity.TAI) {
 	}
 	if again {
 		for _, other := range w.mme.workers {
-			other.reset(w, e)
+			other.clear(w, e)
 		}
-	}
-}
-
-// reset makes the UEs of an eNodeB idle. by is the worker that asks for it.
-func (w *worker) reset(by *worker, e *enodeb) {
-	if w != by {
-		w.order(holder{enodeb: e})
-		return
-	}
-	for u := e.perWork[w.number].head; u != nil; u = e.perWork[w.number].head {
-		w.lostConnection(u)
 	}
 }

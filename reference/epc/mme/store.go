@@ -137,7 +137,7 @@ func (m *MME) overdue(ctx context.Context, key string, at time.Time) {
 // orderKept orders a worker to page the UE of a record, or to detach it.
 func (m *MME) orderKept(k *kept, page bool) {
 	imsi, _ := identity.MakeDigits(k.IMSI) // parseKept has checked it
-	m.workers[int(k.TMSI%uint32(len(m.workers)))].order(holder{imsi: imsi, stmsi: k.stmsi(), page: page})
+	m.workers[int(k.TMSI%uint32(len(m.workers)))].order(order{imsi: imsi, stmsi: k.stmsi(), page: page})
 }
 
 // findLeg returns the session with one of this MME's TEIDs.

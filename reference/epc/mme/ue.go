@@ -13,25 +13,28 @@ import (
 type phase uint8
 
 const (
-	registered  phase = iota // nothing: the UE is idle or connected
-	identifying              // Identity Response
-	vectoring                // the HSS: a vector
-	challenged               // Authentication Response
-	securing                 // Security Mode Complete
-	informing                // ESM Information Response
-	locating                 // the HSS: the subscription
-	replacing                // the gateway: the session of an earlier attach is deleted
-	creating                 // the gateway: a session
-	keeping                  // the store: the context of an attach
-	accepting                // Initial Context Setup Response and Attach Complete
-	serving                  // Initial Context Setup Response
-	modifying                // the gateway: the eNodeB's end of the bearer
-	switching                // the same, for a path switch
-	preparing                // Handover Request Acknowledge
-	executing                // Handover Notify
-	idling                   // the gateway: access bearers are released
-	releasing                // UE Context Release Complete
-	fetching                 // the store: the UE's context, for a message that waits
+	registered   phase = iota // nothing: the UE is idle or connected
+	identifying               // Identity Response
+	vectoring                 // the HSS: a vector
+	challenged                // Authentication Response
+	securing                  // Security Mode Complete
+	informing                 // ESM Information Response
+	locating                  // the HSS: the subscription
+	replacing                 // the gateway: the session of an earlier attach is deleted
+	creating                  // the gateway: a session
+	keeping                   // the store: the context of an attach
+	accepting                 // Initial Context Setup Response and Attach Complete
+	serving                   // Initial Context Setup Response
+	modifying                 // the gateway: the eNodeB's end of the bearer
+	switching                 // the same, for a path switch
+	preparing                 // Handover Request Acknowledge
+	executing                 // Handover Notify
+	idling                    // the gateway: access bearers are released
+	releasing                 // UE Context Release Complete
+	fetching                  // the store: the UE's context, for a message that waits
+	requesting                // the gateway: bearer resources
+	activating                // E-RAB Setup Response, and the UE's answer
+	deactivating              // E-RAB Release Response, and the UE's answer
 )
 
 // attaching reports whether the UE has not attached yet.
@@ -101,6 +104,9 @@ type ue struct {
 	hasSession   bool
 	tunnel       s1ap.Tunnel // the eNodeB's end of the default bearer
 	newTunnel    s1ap.Tunnel // of the target of a handover
+	newDedicated []DedicatedBearer
+	change       *change         // of its dedicated bearers, which waits or is being made
+	asked        ResourceRequest // of the UE
 
 	// The record in the store, if there is a store.
 	stored           bool      // the store has a record that this context wrote or read
@@ -120,8 +126,8 @@ type ue struct {
 	counted   bool // it is in the overload window
 	began     time.Time
 	tries     uint8 // retransmissions left
-	gotSetup  bool  // accepting: Initial Context Setup Response
-	gotAccept bool  // accepting: Attach Complete
+	gotSetup  bool  // accepting, activating, deactivating: the answer of the eNodeB
+	gotAccept bool  // the same: Attach Complete, or the answer of the UE
 	deferred  deferred
 	cause     s1ap.Cause   // of the release to come
 	last      []byte       // the NAS message to retransmit
@@ -295,12 +301,16 @@ func (w *worker) disconnect(u *ue) {
 // idle (TS 24.301 clause 5.3.5). With a store, the context of an idle UE is there alone.
 func (w *worker) rest(u *ue) {
 	u.phase = registered
+	waits := u.change != nil && !u.change.begun
+	if waits {
+		w.resumable = append(w.resumable, u)
+	}
 	if u.enb != nil {
 		w.timers.stop(u)
 		w.refresh(u)
 		return
 	}
-	if w.mme.config.Store != nil {
+	if w.mme.config.Store != nil && !waits {
 		w.evict(u)
 		return
 	}

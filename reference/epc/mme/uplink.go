@@ -38,7 +38,7 @@ func (w *worker) uplink(u *ue) {
 		w.plain(u, h.Type)
 		return
 	}
-	w.protected(u, h.Type)
+	w.protected(u, h)
 }
 
 // plain handles a message of a UE whose messages are not protected yet (TS 24.301
@@ -60,8 +60,8 @@ func (w *worker) plain(u *ue, t nas.Type) {
 }
 
 // protected handles a message whose integrity is right.
-func (w *worker) protected(u *ue, t nas.Type) {
-	body := w.pdu.Body
+func (w *worker) protected(u *ue, h nas.Header) {
+	t, body := h.Type, w.pdu.Body
 	switch {
 	case t == nas.SecurityModeCompleteType && u.phase == securing:
 		w.securityDone(u)
@@ -73,6 +73,16 @@ func (w *worker) protected(u *ue, t nas.Type) {
 		w.detached(u, body)
 	case t == nas.UpdateRequestType && u.phase == registered:
 		w.updated(u, body)
+	case t == nas.AllocationRequestType || t == nas.ModificationRequestType:
+		if w.later(u, u.enb) {
+			u.parked.verified = true
+			return
+		}
+		w.resourceRequested(u, body)
+	case (t == nas.DedicatedBearerAcceptType || t == nas.DedicatedBearerRejectType) && u.phase == activating:
+		w.bearerAnswered(u, h)
+	case t == nas.DeactivateAcceptType && u.phase == deactivating && h.EBI == u.change.remove:
+		w.bearerReleased(u, true)
 	default:
 		w.mme.counts.unexpected.Inc()
 	}

@@ -36,23 +36,24 @@ type worker struct {
 	results chan *job
 
 	mu     sync.Mutex
-	orders []holder // contexts to detach, because their IMSI attached elsewhere, and eNodeBs to reset
+	orders []order
 	poke   chan struct{}
 
 	now     time.Duration // since the start of the MME
 	arrived time.Time     // of the present message
 	calls   int           // jobs whose results are to come
 
-	lastID   uint32
-	byID     map[uint32]*ue // by MME UE S1AP ID: those with a connection
-	byTMSI   map[identity.STMSI]*ue
-	timers   timers
-	idle     []*ue // contexts for reuse
-	idleJobs []*job
-	waiting  fifo.Queue[*job] // jobs beyond the calls at the same time
-	touched  []*enodeb
-	random   *rand.ChaCha8
-	live     int // contexts in use
+	lastID    uint32
+	byID      map[uint32]*ue // by MME UE S1AP ID: those with a connection
+	byTMSI    map[identity.STMSI]*ue
+	timers    timers
+	idle      []*ue // contexts for reuse
+	idleJobs  []*job
+	waiting   fifo.Queue[*job] // jobs beyond the calls at the same time
+	resumable []*ue            // at rest, with a change of bearers that waits
+	touched   []*enodeb
+	random    *rand.ChaCha8
+	live      int // contexts in use
 
 	// The present message and the buffers that answers are built in.
 	message []byte // valid while it is handled
@@ -100,6 +101,10 @@ func (w *worker) run(ctx context.Context) {
 		for u := w.timers.due(w.now); u != nil; u = w.timers.due(w.now) {
 			w.expired(u)
 		}
+		for i := 0; i < len(w.resumable); i++ {
+			w.pursue(w.resumable[i])
+		}
+		w.resumable = w.resumable[:0]
 		w.flush()
 	}
 }
@@ -128,39 +133,6 @@ func (w *worker) disconnected(e *enodeb) {
 	e.perWork[w.number].lost = true
 	for u := e.perWork[w.number].head; u != nil; u = e.perWork[w.number].head {
 		w.lostConnection(u)
-	}
-}
-
-// order tells the worker, from any goroutine, to detach a context or to reset an
-// eNodeB.
-func (w *worker) order(h holder) {
-	w.mu.Lock()
-	w.orders = append(w.orders, h)
-	w.mu.Unlock()
-	select {
-	case w.poke <- struct{}{}:
-	default:
-	}
-}
-
-// obey carries out the orders.
-func (w *worker) obey() {
-	w.mu.Lock()
-	orders := w.orders
-	w.orders = nil
-	w.mu.Unlock()
-	for _, h := range orders {
-		switch {
-		case h.enodeb != nil:
-			w.reset(w, h.enodeb)
-		case h.ue == nil:
-			w.summon(h)
-		case h.ue.serial != h.serial || h.ue.gone: // it is another one by now
-		case h.page:
-			w.page(h.ue)
-		default:
-			w.supersede(h.ue)
-		}
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package pcrf is the PCRF of the reference EPC: the default QoS of sessions over
-// Gx (TS 29.212). It starts no change of its own: there is no Re-Auth-Request.
+// Gx (TS 29.212), and rules for dedicated bearers, which UEs or applications ask for.
 package pcrf
 
 import (
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -21,9 +20,10 @@ import (
 // arguments.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("pcrf", "The PCRF of the reference EPC: Gx, Diameter over TCP.", stdout, stderr)
-	var listen netip.AddrPort
+	var listen, applications netip.AddrPort
 	c.Addr(&listen, "listen", true, "address for P-GWs, Diameter over TCP: IP:3868")
-	r := &rules{sessions: map[string]string{}}
+	c.Addr(&applications, "rules", false, "address for PUT and DELETE /rules/IMSI/NAME, which stand for an application's request for a dedicated bearer, HTTP: IP:PORT; none if empty")
+	r := newRules()
 	c.Uint8Var(&r.qos.QCI, "qci", 9, "QoS class of default bearers, but for the APN ims, which has 5")
 	c.Uint8Var(&r.qos.Priority, "priority", 8, "priority of default bearers, 1 to 15, but for the APN ims, which has 1")
 	c.IntVar(&r.limit, "sessions", 1_000_000, "sessions at most")
@@ -42,50 +42,14 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer listener.Close()
 	c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pcrf_sessions", Help: "Gx sessions."}, r.count))
 	server := diameter.NewPCRF(*name, r, c.Registry)
+	changes, err := ims.Listen(ctx, "rules", applications)
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
+	if changes != nil {
+		group.Go(func() error { return rest.Serve(ctx, changes, r.handler(server.Change), c.Log) })
+	}
 	group.Go(func() error { return server.Serve(ctx, listener) })
 	return rest.Wait(ctx, group, c, listener.Addr())
-}
-
-// rules decide by the access point name.
-type rules struct {
-	qos   diameter.QoS
-	limit int
-
-	mu       sync.Mutex
-	sessions map[string]string // IMSIs by Gx session
-}
-
-// Begin allows a session: with the QoS of its APN, the rates that the P-GW asks
-// for, and one predefined rule.
-func (r *rules) Begin(session string, request diameter.GxRequest) (diameter.Policy, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, known := r.sessions[session]; !known && len(r.sessions) >= r.limit {
-		return diameter.Policy{}, diameter.TooBusy
-	}
-	r.sessions[session] = request.IMSI
-	policy := diameter.Policy{QoS: r.qos, AMBR: request.AMBR, Rules: []string{"default"}}
-	if request.APN == "ims" { // signalling (TS 23.203 table 6.1.7)
-		policy.QoS.QCI, policy.QoS.Priority = 5, 1
-	}
-	return policy, nil
-}
-
-// End ends a session.
-func (r *rules) End(session string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, known := r.sessions[session]; !known {
-		return diameter.UnknownSession
-	}
-	delete(r.sessions, session)
-	return nil
-}
-
-// count returns the number of sessions.
-func (r *rules) count() float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return float64(len(r.sessions))
 }

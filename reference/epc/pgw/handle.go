@@ -23,6 +23,8 @@ func (s *server) handle(ctx context.Context, r *gtp.Request) {
 		s.modify(r)
 	case gtpc.DeleteSessionRequest:
 		s.remove(ctx, r)
+	case gtpc.BearerResourceCommand:
+		s.resource(ctx, r)
 	default:
 		s.procedures.Count(r.Type, 0)
 	}
@@ -42,7 +44,7 @@ func (s *server) create(ctx context.Context, r *gtp.Request) {
 	}
 	made, over, err := s.open(sessionKey{m.IMSI, m.Bearers[0].EBI}, m.Sender)
 	if over != nil {
-		s.endGx(ctx, over.key, over.gx)
+		s.endGx(ctx, over)
 	}
 	if err != nil {
 		s.procedures.Refuse(r, m.Sender.TEID, err)
@@ -92,12 +94,12 @@ func (s *server) accept(ctx context.Context, made *session, m *gtpc.CreateSessio
 		qos.QCI, qos.Priority, qos.MayPreempt, qos.Preemptable = policy.QoS.QCI, policy.QoS.Priority, policy.QoS.MayPreempt, policy.QoS.Preemptable
 		ambr = gtpc.Rates{Up: policy.AMBR.Up / 1000, Down: policy.AMBR.Down / 1000}
 	}
-	bearer := gtpc.Bearer{
+	own := gtpc.Bearer{
 		EBI: made.key.ebi, Result: gtpc.Result{Cause: gtpc.RequestAccepted},
 		S5PGW: s.endpoint.Own(gtpc.S5UPGW, made.teid), QoS: qos, ChargingID: s.chargingID(),
 	}
-	if !s.settle(made, gx, bearer) {
-		s.endGx(ctx, made.key, gx)
+	if !s.settle(made, gx, own) {
+		s.endGx(ctx, &session{key: made.key, gx: gx}) // made stays as it is
 		return nil, gtpc.Result{Cause: gtpc.RequestRejected}
 	}
 	cause := gtpc.RequestAccepted
@@ -107,7 +109,7 @@ func (s *server) accept(ctx context.Context, made *session, m *gtpc.CreateSessio
 	return &gtpc.CreateSessionAnswer{
 		Result: gtpc.Result{Cause: cause}, PGW: s.endpoint.Own(gtpc.S5PGW, made.teid),
 		Address: gtpc.Address{Type: gtpc.PDNv4, V4: made.address}, AMBR: ambr,
-		Bearers: []gtpc.Bearer{bearer}, Recovery: s.endpoint.Restart(),
+		Bearers: []gtpc.Bearer{own}, Recovery: s.endpoint.Restart(),
 	}, nil
 }
 
@@ -171,15 +173,15 @@ func (s *server) remove(ctx context.Context, r *gtp.Request) {
 		return
 	}
 	s.procedures.Answer(r, peer, &gtpc.Answer{Type: gtpc.DeleteSessionResponse, Result: gtpc.Result{Cause: gtpc.RequestAccepted}}, gtpc.RequestAccepted)
-	s.endGx(ctx, found.key, found.gx)
+	s.endGx(ctx, found)
 }
 
-// endGx ends the Gx session of a session that is gone; an empty gx is none.
-func (s *server) endGx(ctx context.Context, of sessionKey, gx string) {
-	if s.pcef == nil || gx == "" {
+// endGx ends the Gx session of a session that is gone, if it has one.
+func (s *server) endGx(ctx context.Context, gone *session) {
+	if s.pcef == nil || gone.gx == "" {
 		return
 	}
-	if err := s.pcef.End(ctx, gx, of.imsi.String()); err != nil {
+	if err := s.pcef.End(ctx, gone.gx, gone.key.imsi.String(), s.nextRequest(gone)); err != nil {
 		s.gxFailed.Inc()
 	}
 }
@@ -193,7 +195,7 @@ func (s *server) peerRestarted(ctx context.Context, peer netip.Addr) {
 	}
 	s.tasks.Go(func() error {
 		for _, gone := range lost {
-			s.endGx(ctx, gone.key, gone.gx)
+			s.endGx(ctx, gone)
 		}
 		return nil
 	})

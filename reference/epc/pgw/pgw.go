@@ -19,6 +19,7 @@ import (
 	"vitrine/reference/epc/gtp"
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/rest"
+	"vitrine/wire/gtpc"
 )
 
 // A server is a P-GW.
@@ -34,6 +35,7 @@ type server struct {
 	mu       sync.Mutex
 	sessions *gtp.Table[*session]
 	keys     map[sessionKey]*session
+	byGx     map[string]*session // by Gx session
 	pool     *pool
 	charging uint32 // the last charging identity
 }
@@ -92,7 +94,7 @@ func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Comman
 		apns: strings.Split(k.apns, ","), procedures: gtp.NewProcedures(c.Registry, "pgw"),
 		gxFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "pgw_gx_unterminated_total", Help: "Gx sessions whose end did not reach the PCRF."}),
 		lost:     prometheus.NewCounter(prometheus.CounterOpts{Name: "pgw_sessions_lost_total", Help: "PDN connections removed because their S-GW restarted."}),
-		sessions: gtp.NewTable[*session](k.Node.Sessions, k.Node.Prefix), keys: map[sessionKey]*session{}, pool: addresses,
+		sessions: gtp.NewTable[*session](k.Node.Sessions, k.Node.Prefix), keys: map[sessionKey]*session{}, byGx: map[string]*session{}, pool: addresses,
 		tasks: group,
 	}
 	c.Registry.MustRegister(s.gxFailed, s.lost, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pgw_sessions", Help: "PDN connections."}, s.count))
@@ -100,13 +102,16 @@ func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Comman
 		return nil, err
 	}
 	if k.PCRF.IsValid() {
-		s.pcef = diameter.NewPCEF(diameter.ClientConfig{Peer: k.PCRF, Host: k.Host, Log: c.Log, Registry: c.Registry})
+		s.pcef = diameter.NewPCEF(diameter.ClientConfig{Peer: k.PCRF, Host: k.Host, Log: c.Log, Registry: c.Registry}, s.changed)
 		c.Connected = s.pcef.Connected
 		group.Go(func() error { return s.pcef.Run(ctx) })
 	}
 	group.Go(func() error { return s.endpoint.Serve(ctx) })
 	return s.endpoint, nil
 }
+
+// control returns the address for requests to an S-GW.
+func control(f gtpc.Endpoint) netip.AddrPort { return netip.AddrPortFrom(f.Addr(), gtp.Port) }
 
 // count returns the number of sessions.
 func (s *server) count() float64 {

@@ -2,6 +2,7 @@ package pgw
 
 import (
 	"net/netip"
+	"slices"
 
 	"vitrine/reference/epc/diameter"
 	"vitrine/wire/gtpc"
@@ -16,7 +17,10 @@ type session struct {
 	sgw     gtpc.Endpoint // for the control plane
 	address netip.Addr
 	gx      string // the Gx session; empty without a PCRF
-	bearers []gtpc.Bearer
+	asked   uint32 // the number of the last request about the Gx session
+	bearers []bearer
+	named   int           // rules made without a PCRF
+	turn    chan struct{} // of the procedure that changes the bearers
 }
 
 // A sessionKey identifies a PDN connection: a subscriber and its default bearer
@@ -27,13 +31,33 @@ type sessionKey struct {
 }
 
 // find returns the bearer with an identity; nil if there is none.
-func (s *session) find(ebi uint8) *gtpc.Bearer {
+func (s *session) find(ebi uint8) *bearer {
 	for i := range s.bearers {
 		if s.bearers[i].EBI == ebi {
 			return &s.bearers[i]
 		}
 	}
 	return nil
+}
+
+// drop removes the dedicated bearer of a rule, and returns its identity; 0 if there is
+// none.
+func (s *session) drop(rule string) uint8 {
+	for i, b := range s.bearers {
+		if b.rule == rule && rule != "" {
+			s.bearers = slices.Delete(s.bearers, i, i+1)
+			return b.EBI
+		}
+	}
+	return 0
+}
+
+// nextRequest returns the number of the next request about a Gx session.
+func (s *server) nextRequest(of *session) uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of.asked++
+	return of.asked
 }
 
 // open makes a session and gives it a TEID and an address. A session with the
@@ -49,7 +73,7 @@ func (s *server) open(key sessionKey, sgw gtpc.Endpoint) (made *session, over *s
 	if !ok {
 		return nil, over, gtpc.Result{Cause: gtpc.AddressesOccupied}
 	}
-	made = &session{key: key, sgw: sgw, address: address}
+	made = &session{key: key, sgw: sgw, address: address, turn: make(chan struct{}, 1)}
 	if made.teid, ok = s.sessions.Add(key.imsi.Bytes(), made); !ok {
 		s.pool.give(address)
 		return nil, over, gtpc.Result{Cause: gtpc.NoResourcesAvailable}
@@ -72,13 +96,16 @@ func (s *server) get(teid uint32) (found *session, peer uint32) {
 // settle completes a session. It returns false if the session was removed while
 // the PCRF was asked. The session stays as it is then: whoever removed it may be
 // reading it.
-func (s *server) settle(made *session, gx string, bearer gtpc.Bearer) bool {
+func (s *server) settle(made *session, gx string, b gtpc.Bearer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found, _ := s.sessions.Get(made.teid); found != made {
 		return false
 	}
-	made.gx, made.bearers = gx, append(made.bearers, bearer)
+	made.gx, made.bearers = gx, append(made.bearers, bearer{Bearer: b})
+	if s.pcef != nil {
+		s.byGx[gx] = made
+	}
 	return true
 }
 
@@ -99,6 +126,7 @@ func (s *server) drop(old *session) {
 	if s.keys[old.key] == old {
 		delete(s.keys, old.key)
 	}
+	delete(s.byGx, old.gx)
 	s.pool.give(old.address)
 }
 

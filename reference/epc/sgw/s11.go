@@ -21,6 +21,8 @@ func (s *server) handle(ctx context.Context, r *gtp.Request) {
 		s.remove(ctx, r)
 	case gtpc.ReleaseAccessBearersRequest:
 		s.release(r)
+	case gtpc.BearerResourceCommand:
+		s.resource(ctx, r)
 	case gtpc.CreateBearerRequest:
 		s.createBearer(ctx, r)
 	case gtpc.DeleteBearerRequest:

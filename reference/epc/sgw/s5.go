@@ -2,6 +2,7 @@ package sgw
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"vitrine/reference/epc/gtp"
@@ -25,6 +26,73 @@ func (s *server) s5(teid uint32) (c *connection, mme, pgw gtpc.Endpoint) {
 	return known.on, known.of.mme, known.on.pgw
 }
 
+// pass passes a request of a P-GW on to the MME. If a command of the MME triggered it,
+// it has the sequence number of that command (clause 7.6).
+func (s *server) pass(ctx context.Context, r *gtp.Request, mme gtpc.Endpoint, m gtp.Message, answer gtp.Answer) error {
+	if r.Origin != 0 {
+		return s.endpoint.DoTriggered(ctx, control(mme), mme.TEID, r.Origin, m, answer)
+	}
+	return s.endpoint.Do(ctx, control(mme), mme.TEID, m, answer)
+}
+
+// resource handles a Bearer Resource Command of an MME (clause 7.2.5): it passes it on to
+// the P-GW, and a refusal back. What the P-GW changes comes as a request of its own.
+func (s *server) resource(ctx context.Context, r *gtp.Request) {
+	var m gtpc.BearerResource
+	err := m.Parse(&r.Message)
+	of, peer := s.s11(r.TEID)
+	var to gtpc.Endpoint
+	if err == nil {
+		to, err = s.pgwOf(of, m.Linked)
+	}
+	failure := gtpc.BearerFailure{Linked: m.Linked, PTI: m.PTI}
+	if err == nil {
+		m.Sender = gtpc.Endpoint{}
+		err = s.command(ctx, to, r.Sequence, &m, &failure)
+	}
+	if err == nil && failure.Result.Cause == 0 {
+		s.procedures.Count(r.Type, gtpc.RequestAccepted)
+		return
+	}
+	if err != nil && !errors.As(err, &failure.Result) {
+		failure.Result = replyError(err)
+	}
+	s.procedures.Answer(r, peer, &failure, failure.Result.Cause)
+}
+
+// pgwOf returns the P-GW of a UE's connection. The error is a gtpc.Result.
+func (s *server) pgwOf(of *ue, linked uint8) (gtpc.Endpoint, error) {
+	if of == nil {
+		return gtpc.Endpoint{}, gtpc.Result{Cause: gtpc.ContextNotFound}
+	}
+	for _, c := range s.named(of, linked) {
+		if c.ebi == linked {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return c.pgw, nil
+		}
+	}
+	return gtpc.Endpoint{}, gtpc.Result{Cause: gtpc.ContextNotFound, Offending: gtpc.EBI}
+}
+
+// command passes a command on to a P-GW, and waits until the P-GW has refused it or asks
+// for a change of bearers. failure has a cause if it was refused.
+func (s *server) command(ctx context.Context, to gtpc.Endpoint, origin uint32, m *gtpc.BearerResource, failure *gtpc.BearerFailure) error {
+	done := make(chan error, 1)
+	s.endpoint.Command(control(to), to.TEID, origin, m, func(answer *gtpc.Message, err error) {
+		if err == nil && answer.Type == gtpc.BearerResourceFailure {
+			err = failure.Parse(answer)
+		}
+		done <- err
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // createBearer handles a Create Bearer Request (clause 7.2.3): it passes it on to
 // the MME, and the answer back.
 func (s *server) createBearer(ctx context.Context, r *gtp.Request) {
@@ -37,7 +105,7 @@ func (s *server) createBearer(ctx context.Context, r *gtp.Request) {
 		m.Bearers[i].SGW = s.endpoint.Own(gtpc.S1USGW, c.teid)
 	}
 	answer := gtpc.Answer{}
-	if err := s.endpoint.Do(ctx, control(mme), mme.TEID, &m, &answer); err != nil {
+	if err := s.pass(ctx, r, mme, &m, &answer); err != nil {
 		s.procedures.Refuse(r, pgw.TEID, replyError(err))
 		return
 	}
@@ -65,7 +133,7 @@ func (s *server) deleteBearer(ctx context.Context, r *gtp.Request) {
 		return
 	}
 	var answer gtpc.Answer
-	if err := s.endpoint.Do(ctx, control(mme), mme.TEID, &m, &answer); err != nil {
+	if err := s.pass(ctx, r, mme, &m, &answer); err != nil {
 		answer = *gtpc.Refuse(r.Type, replyError(err))
 	}
 	s.mu.Lock()

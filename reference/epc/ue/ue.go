@@ -18,15 +18,18 @@ type Event uint8
 
 // The events.
 const (
-	None      Event = iota // nothing that ends or advances a procedure
-	Asked                  // the network asks something, and the reply answers
-	Accepted               // the UE has attached
-	Updated                // the tracking area update is accepted
-	Rejected               // the network refuses; Cause says why
-	Forbidden              // Authentication Reject: the keys are wrong
-	Detached               // Detach Accept
-	Dismissed              // the network detaches the UE
-	Untrusted              // the network failed its authentication
+	None        Event = iota // nothing that ends or advances a procedure
+	Asked                    // the network asks something, and the reply answers
+	Accepted                 // the UE has attached
+	Updated                  // the tracking area update is accepted
+	Rejected                 // the network refuses; Cause says why
+	Forbidden                // Authentication Reject: the keys are wrong
+	Detached                 // Detach Accept
+	Dismissed                // the network detaches the UE
+	Untrusted                // the network failed its authentication
+	Activated                // a dedicated bearer is activated: Dedicated
+	Deactivated              // a dedicated bearer is deactivated: Dedicated
+	Refused                  // bearer resources are refused: ESM says why
 )
 
 // ErrIntegrity is the error for a message of the network whose message
@@ -45,9 +48,12 @@ type UE struct {
 	GUTI    identity.GUTI
 	Address netip.Addr
 	Bearer  uint8
-	Cause   nas.Cause    // of the last rejection
-	ESM     nas.ESMCause // of the last rejection; 0 for none
-	BackOff nas.Timer    // of the last rejection; 0 for none
+	// Dedicated is the identity of the dedicated bearer that the network activated or
+	// deactivated last; 0 for none.
+	Dedicated uint8
+	Cause     nas.Cause    // of the last rejection
+	ESM       nas.ESMCause // of the last rejection; 0 for none
+	BackOff   nas.Timer    // of the last rejection; 0 for none
 
 	protection *aka.Protection // nil: no keys
 	kasme      [32]byte        // of the last challenge
@@ -64,6 +70,12 @@ const noKey = 7
 
 // transaction is the procedure transaction identity of the only PDN connection.
 const transaction = 1
+
+// resources is the procedure transaction identity of a request for bearer resources.
+const resources = 2
+
+// bidirectional is the direction of a packet filter (TS 24.008 table 10.5.162).
+const bidirectional = 3
 
 // New returns the UE of a subscriber of the reference EPC.
 func New(imsi identity.Digits, home identity.PLMN) UE {
@@ -133,6 +145,33 @@ func (u *UE) appendInitial(b, body []byte) []byte {
 		return u.protect(b, nas.Ciphered, body)
 	}
 	return u.protect(b, nas.Protected, body)
+}
+
+// AppendAllocation appends a Bearer Resource Allocation Request: for packets of an IP
+// protocol to and from a port of an IPv4 address (TS 24.301 clause 6.5.3.2).
+func (u *UE) AppendAllocation(b []byte, q nas.QoS, protocol uint8, remote [4]byte, port uint16) []byte {
+	var aggregate, components, qos [32]byte
+	flow := nas.Filter{Direction: bidirectional, Components: nas.AppendFlow(components[:0], protocol, remote, port)}
+	m := nas.ResourceRequest{
+		Header: nas.Bearer(0, resources), Bearer: u.Bearer, QoS: q.Append(qos[:0]),
+		Aggregate: nas.AppendTFT(aggregate[:0], nas.CreateTFT, flow),
+	}
+	m.Type = nas.AllocationRequestType
+	u.body = m.Append(u.body[:0])
+	return u.protect(b, nas.Ciphered, u.body)
+}
+
+// AppendRelease appends a Bearer Resource Modification Request that releases a dedicated
+// bearer, which has one packet filter (TS 24.301 clause 6.5.4.2).
+func (u *UE) AppendRelease(b []byte, bearer uint8) []byte {
+	var aggregate [2]byte
+	m := nas.ResourceRequest{
+		Header: nas.Bearer(0, resources), Bearer: bearer, Cause: nas.ESMCauseRegular,
+		Aggregate: nas.AppendTFT(aggregate[:0], nas.DeleteFilters, nas.Filter{}),
+	}
+	m.Type = nas.ModificationRequestType
+	u.body = m.Append(u.body[:0])
+	return u.protect(b, nas.Ciphered, u.body)
 }
 
 // AppendService appends a Service Request (TS 24.301 clause 8.2.25). The UE must
@@ -329,7 +368,41 @@ func (u *UE) protected(b []byte, t nas.Type, body []byte) ([]byte, Event, error)
 	case nas.AuthenticationRequestType:
 		return u.answer(b, body)
 	}
-	return b, None, nil
+	return u.session(b, t, body)
+}
+
+// session handles a message about a dedicated bearer.
+func (u *UE) session(b []byte, t nas.Type, body []byte) ([]byte, Event, error) {
+	accept := nas.BearerAccept{}
+	event := None
+	switch t {
+	case nas.DedicatedBearerRequestType:
+		var m nas.DedicatedBearerRequest
+		if err := m.Parse(body); err != nil {
+			return b, None, err
+		}
+		event, accept.Header = Activated, nas.Bearer(m.EBI, 0)
+		accept.Type = nas.DedicatedBearerAcceptType
+	case nas.DeactivateRequestType:
+		var m nas.Release
+		if err := m.Parse(body); err != nil {
+			return b, None, err
+		}
+		event, accept.Header = Deactivated, nas.Bearer(m.EBI, 0)
+		accept.Type = nas.DeactivateAcceptType
+	case nas.AllocationRejectType, nas.ModificationRejectType:
+		var m nas.Release
+		if err := m.Parse(body); err != nil {
+			return b, None, err
+		}
+		u.ESM = m.Cause
+		return b, Refused, nil
+	default:
+		return b, None, nil
+	}
+	u.Dedicated = accept.EBI
+	u.body = accept.Append(u.body[:0])
+	return u.protect(b, nas.Ciphered, u.body), event, nil
 }
 
 // accepted handles an Attach Accept and completes the attach.

@@ -1,0 +1,59 @@
+package gtp
+
+import (
+	"context"
+	"net/netip"
+
+	"vitrine/wire/gtpc"
+)
+
+// Command sends a command (clause 7.6). done is called once: with the failure
+// indication that refuses it, with the request that it triggered, or with an error. It
+// must not block. A triggered request is also handled as a request. Its Origin is
+// origin: the sequence number of the command that this one passes on, or 0.
+func (e *Endpoint) Command(to netip.AddrPort, teid, origin uint32, command Message, done func(*gtpc.Message, error)) {
+	if err := e.begin(to, teid, order{command: true, origin: origin}, command, done); err != nil {
+		done(nil, err)
+	}
+}
+
+// DoTriggered is like Do, for a request that a command triggered. It has the sequence
+// number of the command.
+func (e *Endpoint) DoTriggered(ctx context.Context, to netip.AddrPort, teid, sequence uint32, request Message, answer Answer) error {
+	return e.wait(ctx, answer, func(done func(*gtpc.Message, error)) {
+		if err := e.begin(to, teid, order{sequence: sequence}, request, done); err != nil {
+			done(nil, err)
+		}
+	})
+}
+
+// An order says how the sequence number of a request is found. The zero order is for a
+// request of this endpoint's own.
+type order struct {
+	sequence uint32 // of the command that triggered the request; 0: none
+	command  bool
+	origin   uint32 // of the command that this command passes on; 0: none
+}
+
+// failureOf returns the type that refuses a command (table 6.1-1).
+func failureOf(command gtpc.Type) gtpc.Type { return command + 1 }
+
+// follow ends the command that triggered a request, if this endpoint sent it. The caller
+// holds mu. done is nil if there is none.
+func (e *Endpoint) follow(m *gtpc.Message, from netip.AddrPort) (origin uint32, done func(*gtpc.Message, error)) {
+	if m.Sequence&gtpc.CommandSequence == 0 || !m.Type.FollowsCommand() {
+		return 0, nil
+	}
+	x, ok := e.pending[pendingKey(from.Addr(), m.Sequence)]
+	if !ok || !gtpc.Type(x.octets[1]).IsCommand() {
+		return 0, nil
+	}
+	return x.origin, e.end(x)
+}
+
+// pendingKey returns the key of a request that waits for an answer. The port is left
+// out: see answered. Peers choose the numbers of triggered requests, so that the peer
+// is part of the key.
+func pendingKey(peer netip.Addr, sequence uint32) exchangeKey {
+	return exchangeKey{peer: netip.AddrPortFrom(peer, 0), sequence: sequence}
+}

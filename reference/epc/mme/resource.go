@@ -1,0 +1,190 @@
+package mme
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"vitrine/wire/identity"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+)
+
+// A ResourceRequest is a UE's request for the resources of a dedicated bearer, or for
+// the release of one (TS 23.401 clause 5.4.5).
+type ResourceRequest struct {
+	PTI       uint8
+	Bearer    uint8 // identity of the bearer to release; 0: a new one
+	QoS       nas.QoS
+	Aggregate []byte // traffic flow aggregate (TS 24.008 clause 10.5.6.12)
+}
+
+// resourceRequested handles a Bearer Resource Allocation or Modification Request (TS
+// 24.301 clauses 6.5.3 and 6.5.4). What the network grants comes from the gateway, as a
+// change of the UE's bearers.
+func (w *worker) resourceRequested(u *ue, body []byte) {
+	if !u.ready() {
+		w.mme.counts.unexpected.Inc()
+		return
+	}
+	var m nas.ResourceRequest
+	if m.Parse(body) != nil || m.PTI == 0 {
+		w.mme.counts.malformedNAS.Inc()
+		return
+	}
+	u.asked = ResourceRequest{PTI: m.PTI, Aggregate: bytes.Clone(m.Aggregate)}
+	kind, known := dedicated, m.Bearer == u.session.Bearer
+	if m.Type == nas.ModificationRequestType {
+		kind, known, u.asked.Bearer = deactivation, u.has(m.Bearer), m.Bearer
+	}
+	if m.QoS != nil {
+		u.asked.QoS, _ = nas.ParseQoS(m.QoS) // a QCI of 0 is refused by the network
+	}
+	w.begin(u, kind)
+	if !known {
+		w.refuseResource(u, refused, nas.ESMCauseUnknownBearer)
+		return
+	}
+	u.phase = requesting
+	w.call(u, callResource)
+}
+
+// later keeps the present message of a connected UE until its service request is over, or
+// another call is answered. Messages of two eNodeBs may overtake each other. A UE has
+// room for one message. later returns false if the message need not wait, or cannot.
+func (w *worker) later(u *ue, e *enodeb) bool {
+	calls := u.busy && (u.phase == modifying || u.phase == switching || u.phase == registered)
+	if u.gone || u.parked.enodeb != nil || !calls && u.phase != serving {
+		return false
+	}
+	w.park(u, e)
+	return true
+}
+
+// replay handles the message that later kept. It is dropped if the UE's connection ends.
+func (w *worker) replay(u *ue) {
+	e := u.parked.enodeb
+	u.parked.enodeb = nil
+	if u.phase != registered || u.enb == nil || e.perWork[w.number].lost {
+		w.mme.counts.unexpected.Inc()
+		return
+	}
+	u.verified = u.parked.verified
+	w.waited = append(w.waited[:0], u.parked.octets...)
+	w.arrived = u.parked.began
+	w.process(e, w.waited)
+}
+
+// resourced goes on when the gateway has an answer to a UE's request. If it is granted,
+// the change of bearers is here or follows.
+func (w *worker) resourced(u *ue, err error) {
+	if u.enb == nil { // the association was lost meanwhile: resume follows
+		w.end(u, radioFailed)
+		return
+	}
+	if err == nil {
+		w.rest(u)
+		return
+	}
+	w.mme.config.Log.Debug("the gateway refused bearer resources", "error", err)
+	cause, o := esmCause(err), refused
+	switch cause {
+	case nas.ESMCauseNetworkFailure:
+		o = networkFailure
+	case nas.ESMCauseResources:
+		o = noResources
+	}
+	w.refuseResource(u, o, cause)
+}
+
+// refuseResource refuses a UE's request for bearer resources.
+func (w *worker) refuseResource(u *ue, o outcome, cause nas.ESMCause) {
+	m := nas.Release{Header: nas.Bearer(0, u.asked.PTI), Cause: cause}
+	if m.Type = nas.AllocationRejectType; u.kind == deactivation {
+		m.Type = nas.ModificationRejectType
+	}
+	w.body = m.Append(w.body[:0])
+	w.download(u, nas.Ciphered, w.body)
+	w.rest(u)
+	w.end(u, o)
+}
+
+// CreateBearer makes a dedicated bearer for a subscriber, and returns it. pti is that of
+// the UE's request, or 0. It may be called from any goroutine, and waits for the UE.
+func (m *MME) CreateBearer(ctx context.Context, imsi identity.Digits, pti uint8, b DedicatedBearer, tft []byte) (DedicatedBearer, error) {
+	return m.change(ctx, imsi, &change{bearer: b, tft: tft, pti: pti})
+}
+
+// DeleteBearer removes a dedicated bearer of a subscriber, as CreateBearer makes it.
+func (m *MME) DeleteBearer(ctx context.Context, imsi identity.Digits, pti, id uint8) error {
+	_, err := m.change(ctx, imsi, &change{remove: id, pti: pti})
+	return err
+}
+
+// change hands a change to the worker of a subscriber, and waits for its end. With a
+// store, an idle UE's context is read there.
+func (m *MME) change(ctx context.Context, imsi identity.Digits, c *change) (DedicatedBearer, error) {
+	c.until, c.done = time.Now().Add(changeTime), make(chan changed, 1)
+	m.mu.Lock()
+	h, ok := m.holders[imsi]
+	m.mu.Unlock()
+	o := order{holder: h, change: c}
+	if !ok {
+		if m.config.Store == nil {
+			return DedicatedBearer{}, errNoContext
+		}
+		k, _, err := m.read(ctx, imsi.String())
+		if err != nil || k == nil {
+			return DedicatedBearer{}, errNoContext
+		}
+		o.imsi, o.stmsi = imsi, k.stmsi()
+		m.workers[k.TMSI%uint32(len(m.workers))].order(o)
+	} else {
+		h.ue.worker.order(o)
+	}
+	select {
+	case r := <-c.done:
+		return r.bearer, r.err
+	case <-ctx.Done():
+		return DedicatedBearer{}, ctx.Err()
+	}
+}
+
+// appendBearers appends a list of the UE's E-RABs. pdu is for the default one; nil for
+// none.
+func (u *ue) appendBearers(b []byte, list, item s1ap.ID, pdu []byte) []byte {
+	start := len(b)
+	b = s1ap.BeginList(b, list, s1ap.Reject, 1+len(u.session.Dedicated))
+	b = s1ap.AppendERAB(b, item, s1ap.Reject, s1ap.ERAB{ID: u.session.Bearer, QoS: u.qos(), Tunnel: u.session.Uplink, NAS: pdu})
+	for i := range u.session.Dedicated {
+		d := &u.session.Dedicated[i]
+		b = s1ap.AppendERAB(b, item, s1ap.Reject, s1ap.ERAB{ID: d.ID, QoS: d.QoS, Tunnel: d.Uplink})
+	}
+	return s1ap.EndElement(b, start)
+}
+
+// admitted returns the dedicated bearers with the tunnels of a list that an eNodeB sends.
+// Those that it did not admit are without a tunnel.
+func (u *ue) admitted(list []byte, item s1ap.ID) []DedicatedBearer {
+	if len(u.session.Dedicated) == 0 {
+		return nil
+	}
+	all := make([]DedicatedBearer, len(u.session.Dedicated))
+	for i, b := range u.session.Dedicated {
+		b.Downlink, _ = tunnelOf(list, item, b.ID)
+		all[i] = b
+	}
+	return all
+}
+
+// prune removes the dedicated bearers without a tunnel, after the gateway has learnt of
+// them.
+func (u *ue) prune() {
+	kept := u.session.Dedicated[:0:0]
+	for _, b := range u.session.Dedicated {
+		if b.Downlink.V4.IsValid() || b.Downlink.V6.IsValid() {
+			kept = append(kept, b)
+		}
+	}
+	u.session.Dedicated = kept
+}
