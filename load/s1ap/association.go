@@ -75,8 +75,8 @@ func (e *engine) drop(a *association) {
 	}
 	e.lost++
 	for i := range e.users {
-		if u := &e.users[i]; u.at == a {
-			u.at = nil
+		if u := &e.users[i]; u.at == a || u.next != nil && u.next == a {
+			u.at, u.next = nil, nil
 			if u.alive {
 				e.retry(u, a)
 			}

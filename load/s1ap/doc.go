@@ -13,8 +13,18 @@
 //	attach-detach    The same, then detach and release.                12 messages
 //	service-request  Service request of an idle UE, then release to idle.
 //	                                                                    6 messages
-//	mix              Of ten calls on average: six service requests, two tracking area
-//	                 updates, an attach and a detach, all of idle UEs.
+//	mix              Procedures of idle UEs, by the weights of Params.Mix. By default, of
+//	                 ten calls on average: six service requests, two tracking area
+//	                 updates, an attach and a detach.
+//
+// A mix may also have these, each after a service request and followed by a release to
+// idle:
+//
+//	dedicated-bearer The UE asks for a dedicated bearer, and then for its release.
+//	                                                                   14 messages
+//	x2-handover      The UE is at another eNodeB; the path is switched. 8 messages
+//	s1-handover      The MME prepares the other eNodeB, and the UE moves there.
+//	                                                                   13 messages
 //
 // In service-request and mix the calls of the warm-up attach the UEs until all are
 // attached, each followed by a release to idle. In the window a call whose UE would
@@ -26,11 +36,15 @@
 // A call succeeds when its last message from the MME arrives. Its failures are:
 //
 //	emm-N             the MME rejects with EMM cause N (TS 24.301 clause 9.9.3.9)
+//	esm-N             the MME refuses a bearer with ESM cause N (TS 24.301 clause 9.9.4.4)
 //	authentication    Authentication Reject
 //	untrusted         the network fails its own authentication
 //	released          the MME releases the connection before the procedure ends
 //	error-indication  the MME answers with Error Indication
 //	detached          the network detaches the UE
+//	path-switch       the MME refuses a path switch
+//	handover-preparation
+//	                  the MME refuses to prepare a handover
 //	malformed         a message that does not parse, or whose integrity is wrong
 //	timeout           the call is not over within Params.Timeout
 //	connect           the eNodeB has no association with the MME

@@ -59,8 +59,8 @@ type engine struct {
 	out []byte
 	pdu []byte
 
-	causes [256]string
-	counts [procedures]struct{ begun, succeeded, failed int64 }
+	causes, esmCauses [256]string
+	counts            [procedures]struct{ begun, succeeded, failed int64 }
 
 	stray, malformed, lost, retried int64
 }
@@ -180,15 +180,17 @@ func (e *engine) choose(warm bool) (*user, procedure) {
 	case e.params.Scenario == ServiceRequest:
 		return e.take(&e.attached), service
 	}
-	switch n := e.random.IntN(10); {
-	case n < 6:
-		return e.take(&e.attached), service
-	case n < 8:
-		return e.take(&e.attached), update
-	case n < 9 && e.detached.Len() > 0:
+	w := &e.params.weights
+	kind := w.draw(e.random.IntN(w.total()))
+	switch {
+	case kind != attachIdle:
+		return e.take(&e.attached), kind
+	case e.detached.Len() > 0:
 		return e.take(&e.detached), attachIdle
+	case w[detach] > 0:
+		return e.take(&e.attached), detach
 	}
-	return e.take(&e.attached), detach
+	return e.take(&e.attached), service
 }
 
 func (e *engine) take(from *fifo.Queue[uint32]) *user { return &e.users[from.Pop()] }
@@ -304,6 +306,14 @@ func (e *engine) end(u *user) {
 	} else {
 		e.detached.Push(u.index)
 	}
+}
+
+// esmText returns an ESM cause as a cause of failure.
+func (e *engine) esmText(c nas.ESMCause) string {
+	if e.esmCauses[c] == "" {
+		e.esmCauses[c] = "esm-" + strconv.Itoa(int(c))
+	}
+	return e.esmCauses[c]
 }
 
 // causeText returns an EMM cause as a cause of failure.

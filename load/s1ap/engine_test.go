@@ -11,6 +11,7 @@ import (
 	"vitrine/load/loadtest"
 	"vitrine/reference/epc/hss"
 	"vitrine/reference/epc/mme"
+	"vitrine/reference/epc/pgw"
 )
 
 func TestDecodeRefusesWrongParameters(t *testing.T) {
@@ -18,6 +19,7 @@ func TestDecodeRefusesWrongParameters(t *testing.T) {
 		"scenario": {"", "detach"}, "arrivals": {"bursty"}, "timeout": {"0s", "2h", "soon"}, "tick": {"0s"}, "stay": {"-1s", "2h"},
 		"enodebs": {"0", "1025", "x"}, "first_enodeb": {"-1", "1048576"}, "users": {"-1", "1048577"}, "tac": {"65536"},
 		"subscribers": {"", "00101", "00101000000000x", "0010100000000011"}, "network": {"", "0010", "0010x", "0010100", "26201"},
+		"mix": {"", "attach", "attach=-1", "attach=1001", "attach=0", "attach=1,attach=2", "paging=1", "attach=1,", "attach=1"},
 	})
 }
 
@@ -111,6 +113,50 @@ func TestFailuresHaveTheirCause(t *testing.T) {
 	}
 }
 
+// TestAddressesRunOut attaches more UEs than the P-GW has addresses. The cause of the P-GW
+// reaches the UEs (TS 29.274: all dynamic addresses are occupied; TS 24.301: insufficient
+// resources), and each node counts it.
+func TestAddressesRunOut(t *testing.T) {
+	const addresses = 6 // of a prefix of 29 bits, without the first and the last
+	e := startEPC(t, 7, 0)
+	e.start("pgw", pgw.Run, "--listen", e.at(22, 2123), "--metrics", e.at(22, 9090), "--pool", "10.45.0.0/29")
+	e.mme("--pgw", e.at(22, 2123))
+	e.connected(1)
+	report := e.run(load.Trial{Rate: 20, Duration: 1, Params: map[string]string{"scenario": Attach}})
+	refused := report.Failed["emm-19"]
+	if report.Succeeded != addresses || refused == 0 || refused+addresses != report.Offered {
+		t.Errorf("%d of %d succeeded, failed %v; want %d", report.Succeeded, report.Offered, report.Failed, addresses)
+	}
+	if n := e.metric(1, "mme_procedures_total", `procedure="attach"`, `outcome="no-resources"`); n != int(refused) {
+		t.Errorf("the MME counts %d, %d were refused", n, refused)
+	}
+	for host, name := range map[int]string{11: "sgw_procedures_total", 22: "pgw_procedures_total"} {
+		if n := e.metric(host, name, `procedure="create-session"`, `cause="84"`); n != int(refused) {
+			t.Errorf("%s counts %d, %d were refused", name, n, refused)
+		}
+	}
+	if n := e.metric(22, "pgw_sessions"); n != addresses {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+// TestIMSIsAttachTwice has each of a few UEs attach again and again by IMSI, as two
+// devices with one IMSI would: the last one has the session, and the others are removed.
+func TestIMSIsAttachTwice(t *testing.T) {
+	const users = 5
+	e := startEPC(t, 8, 1)
+	report := e.run(load.Trial{Rate: 10, Duration: 2, Params: map[string]string{"scenario": Attach, "users": "5"}})
+	if report.Succeeded <= users || report.Succeeded != report.Offered {
+		t.Fatalf("%d of %d succeeded, failed %v", report.Succeeded, report.Offered, report.Failed)
+	}
+	hosttest.Until(t, patience, "the older contexts are removed", func() bool {
+		return e.metric(1, "mme_attached_again_total") == int(report.Succeeded)-users && e.metric(1, "mme_contexts") == users
+	})
+	if n := e.metric(21, "pgw_sessions"); n != users {
+		t.Errorf("%d sessions of %d subscribers", n, users)
+	}
+}
+
 // TestENodeBsConnectAgain ends the MME in the middle of a trial, and starts another.
 func TestENodeBsConnectAgain(t *testing.T) {
 	e := startEPC(t, 3, 0)
@@ -199,4 +245,24 @@ func (e *epc) mme(args ...string) (stop func()) {
 		"--hss", e.at(41, 3868), "--sgw", e.at(11, 2123), "--pgw", e.at(21, 2123),
 		"--overload", "off", // on a busy host attaches may be slow
 	}, args...)...)
+}
+
+// TestHandoversNeedTwoENodeBs refuses a mix with handovers at one eNodeB.
+func TestHandoversNeedTwoENodeBs(t *testing.T) {
+	given := map[string]string{"scenario": Mix, "mix": "x2-handover=1,attach=2"}
+	if _, err := Decode(given); err == nil || !strings.Contains(err.Error(), "enodebs") {
+		t.Errorf("one eNodeB: %v", err)
+	}
+	given["enodebs"] = "2"
+	p, err := Decode(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[procedure]int{}
+	for n := range p.weights.total() {
+		drawn[p.weights.draw(n)]++
+	}
+	if len(drawn) != 2 || drawn[handoverX2] != 1 || drawn[attachIdle] != 2 {
+		t.Errorf("drawn %v", drawn)
+	}
 }

@@ -139,3 +139,36 @@ func TestScenariosAgainstTheReferenceEPC(t *testing.T) {
 		t.Error("the mix has no tracking area update")
 	}
 }
+
+// TestBearersAndHandovers plays a mix with dedicated bearers and handovers, with two MMEs
+// and three eNodeBs, and compares the counts with those of the EPC.
+func TestBearersAndHandovers(t *testing.T) {
+	const mmes = 2
+	e := startEPC(t, 6, mmes)
+	e.play(40, 3, 3, mmes, map[string]string{
+		"scenario": Mix, "timeout": "5s", "enodebs": "3", "mix": "service-request=1,dedicated-bearer=3,x2-handover=3,s1-handover=3",
+	})
+	sum := func(procedure, outcome string) (n int) {
+		for host := 1; host <= mmes; host++ {
+			n += e.metric(host, "mme_procedures_total", `procedure="`+procedure+`"`, `outcome="`+outcome+`"`)
+		}
+		return n
+	}
+	for _, procedure := range []string{"dedicated-bearer", "bearer-deactivation", "path-switch", "handover"} {
+		if sum(procedure, "success") == 0 {
+			t.Errorf("no %s", procedure)
+		}
+		for _, bad := range []string{"refused", "network-failure", "timeout", "radio-failure", "no-resources", "interrupted"} {
+			if n := sum(procedure, bad); n > 0 {
+				t.Errorf("%d of %s ended with %s", n, procedure, bad)
+			}
+		}
+	}
+	made := sum("dedicated-bearer", "success")
+	if n := e.metric(21, "pgw_procedures_total", `procedure="create-bearer"`, `cause="16"`); n != made {
+		t.Errorf("the P-GW made %d dedicated bearers, the MMEs %d", n, made)
+	}
+	hosttest.Until(t, patience, "all dedicated bearers are removed", func() bool {
+		return e.metric(21, "pgw_procedures_total", `procedure="delete-bearer"`, `cause="16"`) == made
+	})
+}

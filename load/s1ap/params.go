@@ -29,6 +29,7 @@ const maxUsers = 1 << 20
 // Params are the generator's parameters.
 type Params struct {
 	Scenario    string         `json:"scenario" yaml:"scenario" jsonschema:"enum=attach,enum=attach-detach,enum=service-request,enum=mix,default=attach-detach"`
+	Mix         string         `json:"mix" yaml:"mix" jsonschema:"description=procedures of the scenario mix and how often each is played"`
 	Arrivals    string         `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls arrive evenly or at random"`
 	Timeout     param.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a call fails if it is not over within this time"`
 	Stay        param.Duration `json:"stay" yaml:"stay" jsonschema:"default=0s,description=how long a UE stays connected before it is released or detaches; not part of the latency"`
@@ -43,6 +44,7 @@ type Params struct {
 
 	first   uint64 // the first IMSI as a number
 	network identity.PLMN
+	weights weights
 }
 
 // Defaults returns the default parameters.
@@ -53,6 +55,7 @@ func Defaults() Params {
 	}
 	_ = p.setFirst("001010000000001") // both are valid
 	_ = p.setNetwork("00101")
+	_ = p.setMix(defaultMix)
 	return p
 }
 
@@ -67,7 +70,7 @@ func Decode(given map[string]string) (Params, error) {
 		"enodebs": param.Whole(&p.ENodeBs, 1, 1024), "first_enodeb": param.Whole(&p.FirstENodeB, 0, 1<<20-1024),
 		"users": param.Whole(&p.Users, 0, maxUsers), "tac": param.Whole(&p.TAC, 0, 0xffff),
 		"retries":     param.Whole(&p.Retries, 0, 100),
-		"subscribers": p.setFirst, "network": p.setNetwork,
+		"subscribers": p.setFirst, "network": p.setNetwork, "mix": p.setMix,
 	})
 	if err != nil {
 		return p, err
@@ -75,7 +78,20 @@ func Decode(given map[string]string) (Params, error) {
 	if p.Subscribers[:len(p.Network)] != p.Network {
 		return p, bad("parameter network is "+p.Network, "want the first digits of the subscribers' IMSIs, which are "+p.Subscribers)
 	}
+	if _, given := given["mix"]; given && p.Scenario != Mix {
+		return p, bad("parameter mix", "it is for the scenario mix, and this is "+p.Scenario)
+	}
+	if p.Scenario == Mix && p.weights.hands() && p.ENodeBs < 2 {
+		return p, bad("parameter enodebs is 1", "want at least 2, because the mix has handovers")
+	}
 	return p, nil
+}
+
+// setMix accepts the weights of a mix.
+func (p *Params) setMix(s string) (err error) {
+	p.Mix = s
+	p.weights, err = parseMix(s)
+	return err
 }
 
 func bad(found, want string) error {

@@ -18,23 +18,31 @@ const (
 	service                // service request, then release to idle
 	update                 // tracking area update, then the MME releases
 	detach                 // detach from idle
+	dedicated              // service request, activate and deactivate a dedicated bearer, then release to idle
+	handoverX2             // service request, X2 handover, then release to idle
+	handoverS1             // service request, S1 handover, then release to idle
 	procedures
 )
 
 func (p procedure) String() string {
-	return [...]string{"attach", "attach-detach", "attach-idle", "service-request", "tracking-area-update", "detach"}[p]
+	return [...]string{"attach", "attach-detach", "attach-idle", "service-request", "tracking-area-update", "detach", "dedicated-bearer", "x2-handover", "s1-handover"}[p]
 }
 
 // A step is what a call waits for.
 type step uint8
 
 const (
-	toAttach  step = iota // Attach Accept, and what comes before it
-	toServe               // Initial Context Setup Request
-	toUpdate              // Tracking Area Update Accept
-	toDetach              // Detach Accept
-	toRelease             // UE Context Release Command
-	toLeave               // the end of its stay
+	toAttach     step = iota // Attach Accept, and what comes before it
+	toServe                  // Initial Context Setup Request
+	toUpdate                 // Tracking Area Update Accept
+	toDetach                 // Detach Accept
+	toRelease                // UE Context Release Command
+	toLeave                  // the end of its stay
+	toActivate               // E-RAB Setup Request, with the NAS request to activate a bearer
+	toDeactivate             // E-RAB Release Command, with the NAS request to deactivate it
+	toSwitch                 // Path Switch Request Acknowledge
+	toMove                   // Handover Request at the target, and then Handover Command
+	toArrive                 // UE Context Release Command at the source
 )
 
 // A user is a subscriber's UE, which is in one call at a time.
@@ -44,6 +52,10 @@ type user struct {
 	generation uint32 // counts the UE's connections; part of the eNB UE S1AP ID
 	at         *association
 	ids        enb.IDs
+	next       *association // the target of a handover
+	nextIDs    enb.IDs
+	bearers    [maxBearers]uint8 // of the connection
+	count      int
 	target     int  // number of the MME that the UE is attached to
 	attached   bool // and idle, between calls
 
@@ -63,19 +75,29 @@ const (
 	generationBits = 4
 )
 
+// maxBearers is how many bearers a UE can have: the identities 5 to 15.
+const maxBearers = 11
+
 // newConnection gives the UE a new connection at an eNodeB.
 func (u *user) newConnection(a *association) {
-	u.generation = (u.generation + 1) & (1<<generationBits - 1)
-	u.at, u.ids = a, enb.IDs{ENB: u.generation<<indexBits | u.index}
+	u.at, u.ids, u.next = a, u.newIDs(), nil
 }
 
-// find returns the UE of a connection that is not over, or nil.
+// newIDs returns the identifiers of a new connection.
+func (u *user) newIDs() enb.IDs {
+	u.generation = (u.generation + 1) & (1<<generationBits - 1)
+	return enb.IDs{ENB: u.generation<<indexBits | u.index}
+}
+
+// find returns the UE of a connection that is not over, or nil. A UE in a handover has
+// two connections.
 func (e *engine) find(a *association, enbID uint32) *user {
 	i := enbID & (1<<indexBits - 1)
 	if int(i) >= len(e.users) {
 		return nil
 	}
-	if u := &e.users[i]; u.at == a && u.ids.ENB == enbID {
+	u := &e.users[i]
+	if u.at == a && u.ids.ENB == enbID || u.next != nil && u.next == a && u.nextIDs.ENB == enbID {
 		return u
 	}
 	return nil
@@ -92,7 +114,7 @@ func (e *engine) start(u *user, a *association) {
 	short := u.GUTI.STMSI()
 	given := &short
 	switch u.kind {
-	case service:
+	case service, dedicated, handoverX2, handoverS1:
 		u.step, pdu = toServe, u.AppendService(e.pdu[:0])
 	case update:
 		u.Connect()
@@ -128,6 +150,9 @@ func (e *engine) message(a *association, data []byte) {
 	case s1ap.UEContextRelease:
 		e.release(a, m)
 		return
+	case s1ap.HandoverResourceAllocation:
+		e.admit(a, m)
+		return
 	}
 	var u *user
 	if m.HasENB {
@@ -143,6 +168,12 @@ func (e *engine) message(a *association, data []byte) {
 		e.download(u, m)
 	case s1ap.InitialContextSetup:
 		e.bearer(u, m)
+	case s1ap.ERABSetup, s1ap.ERABRelease:
+		e.changeBearer(u, m)
+	case s1ap.PathSwitchRequest:
+		e.switched(u, m)
+	case s1ap.HandoverPreparation:
+		e.commanded(u, m)
 	case s1ap.ErrorIndication:
 		e.fail(u, "error-indication")
 	default:
@@ -156,6 +187,10 @@ func (e *engine) release(a *association, m *enb.Message) {
 	e.queue(a, e.out)
 	u := e.find(a, m.IDs.ENB)
 	if u == nil {
+		return
+	}
+	if u.next != nil {
+		e.left(u, a, m)
 		return
 	}
 	u.at = nil
@@ -175,9 +210,10 @@ func (e *engine) bearer(u *user, m *enb.Message) {
 	switch u.step {
 	case toServe:
 		u.Serve()
-		e.out = cell.AppendContextSetUp(e.out[:0], u.ids, m.Bearer)
+		e.out = cell.AppendContextSetUp(e.out[:0], u.ids, m.Bearers()...)
 		e.queue(u.at, e.out)
-		e.stay(u)
+		u.count = copy(u.bearers[:], m.Bearers())
+		e.served(u)
 	case toAttach:
 		reply, event, err := u.Receive(e.pdu[:0], m.NAS)
 		e.pdu = reply
@@ -186,7 +222,7 @@ func (e *engine) bearer(u *user, m *enb.Message) {
 			e.fail(u, "malformed")
 			return
 		}
-		e.out = cell.AppendContextSetUp(e.out[:0], u.ids, m.Bearer)
+		e.out = cell.AppendContextSetUp(e.out[:0], u.ids, m.Bearers()...)
 		e.queue(u.at, e.out)
 		e.uplink(u, reply)
 		e.accepted(u)
@@ -272,6 +308,8 @@ func (e *engine) download(u *user, m *enb.Message) {
 		e.fail(u, "untrusted")
 	case ue.Dismissed:
 		e.fail(u, "detached")
-	case ue.None, ue.Asked, ue.Accepted: // the call goes on
+	case ue.Refused:
+		e.failConnected(u, e.esmText(u.ESM))
+	case ue.None, ue.Asked, ue.Accepted, ue.Activated, ue.Deactivated: // the call goes on
 	}
 }
