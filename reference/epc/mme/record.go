@@ -63,10 +63,23 @@ func parseKept(value []byte) (*kept, error) {
 	}
 	_, ok := identity.MakeDigits(k.IMSI)
 	if !ok || k.IMSI == "" || len(k.KASME) != 32 || len(k.Capability) < 2 || len(k.Capability) > len(ue{}.capability) || len(k.Radio) > maxRadio ||
-		k.KSI >= noKey || k.Cipher != uint8(aka.Null) && k.Cipher != uint8(aka.AES) {
+		k.KSI >= noKey || !areSound(k.Session.Dedicated) || k.Cipher != uint8(aka.Null) && k.Cipher != uint8(aka.AES) {
 		return nil, errKept
 	}
 	return &k, nil
+}
+
+// areSound reports whether dedicated bearers can be sent to an eNodeB.
+func areSound(bearers []DedicatedBearer) bool {
+	seen := uint16(0)
+	for _, b := range bearers {
+		bit := uint16(1) << (b.ID & 0x0f)
+		if b.ID <= defaultBearer || b.ID > lastBearer || seen&bit != 0 || !b.Uplink.V4.Is4() && !b.Uplink.V6.Is6() {
+			return false
+		}
+		seen |= bit
+	}
+	return true
 }
 
 func (k *kept) stmsi() identity.STMSI { return identity.STMSI{Code: k.Code, TMSI: k.TMSI} }

@@ -3,8 +3,11 @@ package mme
 import (
 	"bytes"
 	"encoding/json"
+	"net/netip"
 	"reflect"
 	"testing"
+
+	"vitrine/wire/s1ap"
 )
 
 // FuzzRecord parses records of a store. One that is accepted can be restored.
@@ -17,6 +20,11 @@ func FuzzRecord(f *testing.F) {
 	f.Add(value)
 	f.Add([]byte(`{"imsi":"1","kasme":"AA=="}`))
 	f.Add([]byte(`null`))
+	k.Session.Dedicated = []DedicatedBearer{{ID: 6, Uplink: s1ap.Tunnel{V4: netip.AddrFrom4([4]byte{127, 0, 0, 1})}}, {ID: 16}}
+	if value, err = json.Marshal(k); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(value)
 	w := newWorker(New(Config{}), 0)
 	f.Fuzz(func(t *testing.T, value []byte) {
 		k, err := parseKept(value)
@@ -26,6 +34,9 @@ func FuzzRecord(f *testing.F) {
 		u := &ue{worker: w}
 		if err := w.restore(u, k, "1"); err != nil {
 			t.Fatal(err)
+		}
+		if k.Session.Uplink.V4.Is4() { // as that of every session is
+			u.appendBearers(nil, s1ap.ToBeSetupContext, s1ap.ToBeSetupItemContext, nil)
 		}
 		again := w.snapshot(u, 0)
 		if again.IMSI != k.IMSI || !bytes.Equal(again.KASME, k.KASME) || again.Up != k.Up || again.Down != k.Down || !reflect.DeepEqual(again.Session, k.Session) {

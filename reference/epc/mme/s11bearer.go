@@ -52,7 +52,7 @@ func (s *s11) createBearer(ctx context.Context, r *gtp.Request, of leg) *gtpc.An
 	case !b.SGW.Addr().IsValid():
 		return gtpc.Refuse(r.Type, gtpc.Result{Cause: gtpc.MandatoryMissing, Offending: gtpc.FTEID})
 	}
-	made, err := s.create11(ctx, of, m.PTI, b)
+	made, err := s.makeBearer(ctx, of, m.PTI, b)
 	result := changeResult(err)
 	answered := gtpc.Bearer{EBI: made.ID, Result: result, SGW: b.SGW}
 	if d := made.Downlink; err == nil {
@@ -61,7 +61,7 @@ func (s *s11) createBearer(ctx context.Context, r *gtp.Request, of leg) *gtpc.An
 	return &gtpc.Answer{Type: gtpc.CreateBearerResponse, Result: result, Bearers: []gtpc.Bearer{answered}}
 }
 
-func (s *s11) create11(ctx context.Context, of leg, pti uint8, b *gtpc.Bearer) (DedicatedBearer, error) {
+func (s *s11) makeBearer(ctx context.Context, of leg, pti uint8, b *gtpc.Bearer) (DedicatedBearer, error) {
 	const kilo = 1000
 	return s.bearers.CreateBearer(ctx, of.imsi, pti, DedicatedBearer{
 		Uplink: s1ap.Tunnel{V4: b.SGW.V4, V6: b.SGW.V6, TEID: b.SGW.TEID},

@@ -229,3 +229,36 @@ func TestProceduresAreRefusedWithoutTheStore(t *testing.T) {
 	two.until("the store is back", func() bool { return two.count("store_up") == 1 })
 	p.serve()
 }
+
+// TestDedicatedBearersMoveBetweenMMEs makes a dedicated bearer at one MME. The UE gets it at
+// the other one, which removes it. An idle UE is paged for one by the MME that has not seen
+// it.
+func TestDedicatedBearersMoveBetweenMMEs(t *testing.T) {
+	one, two := newShared(t).pair(t, nil)
+	e, f := one.enodeb(1), two.enodeb(1)
+	p := e.phone(1)
+	p.attach()
+	done := p.wanted()
+	p.activate()
+	if got := await(t, "the bearer", done); got.err != nil {
+		t.Fatal(got.err)
+	}
+	p.idle()
+	p.goTo(f)
+	second := p.wanted()
+	if m := f.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
+		t.Fatalf("paged %v", m.Paged)
+	}
+	p.begin(p.AppendService(nil))
+	m := f.expect(s1ap.Initiating, s1ap.InitialContextSetup)
+	if got := m.Bearers(); string(got) != string([]byte{5, 6}) {
+		t.Errorf("the context has the bearers %v", got)
+	}
+	p.ids.MME = m.IDs.MME
+	p.Serve()
+	f.send(f.AppendContextSetUp(nil, p.ids, m.Bearers()...))
+	p.activate()
+	if got := await(t, "the second bearer", second); got.err != nil || got.bearer.ID != 7 {
+		t.Errorf("%+v", got)
+	}
+}

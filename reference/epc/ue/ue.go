@@ -373,8 +373,8 @@ func (u *UE) protected(b []byte, t nas.Type, body []byte) ([]byte, Event, error)
 
 // session handles a message about a dedicated bearer.
 func (u *UE) session(b []byte, t nas.Type, body []byte) ([]byte, Event, error) {
-	accept := nas.BearerAccept{}
-	event := None
+	var accept nas.BearerAccept
+	var event Event
 	switch t {
 	case nas.DedicatedBearerRequestType:
 		var m nas.DedicatedBearerRequest
