@@ -118,6 +118,10 @@ func (c *instanceCounts) all() []*atomic.Uint64 {
 	for o := range c.ended {
 		all = append(all, &c.ended[o])
 	}
+	// A process of another version may know only the counts above.
+	for i := range c.latency {
+		all = append(all, &c.latency[i])
+	}
 	return all
 }
 

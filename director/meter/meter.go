@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vitrine/director/latency"
 	"vitrine/director/table"
 )
 
@@ -73,7 +74,7 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// Bounds returns the upper bounds of the latency histogram's buckets, in microseconds.
+// Bounds returns the upper bounds of the buckets of a type's latency histogram, in microseconds.
 // One more bucket holds all above the last.
 func Bounds() []uint64 { return bounds[:] }
 
@@ -88,6 +89,8 @@ type instanceCounts struct {
 	dialogsBegun atomic.Uint64
 	dialogsEnded atomic.Uint64
 	untimed      atomic.Uint64 // begun, and forgotten for lack of room
+
+	latency [latency.Buckets]atomic.Uint64 // answered transactions
 }
 
 // typeCounts are the counts of one worker for one type.
@@ -269,20 +272,21 @@ func (w *Worker) Begin(now time.Duration, target *table.Target, transaction uint
 
 // End counts the final answer to a transaction in flight, and returns how long the
 // transaction took. ok is false if the transaction has ended or is unknown.
-func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (latency time.Duration, ok bool) {
-	slot, latency, ok := w.meter.flights.end(now, transaction)
+func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (took time.Duration, ok bool) {
+	slot, took, ok := w.meter.flights.end(now, transaction)
 	if !ok {
 		return 0, false
 	}
-	microseconds := uint64(latency / time.Microsecond)
+	microseconds := uint64(took / time.Microsecond)
 	c := w.counts(slot)
 	c.ended[outcome].Add(1)
 	c.microseconds.Add(microseconds)
+	c.latency[latency.Bucket(microseconds)].Add(1)
 	i, _ := slices.BinarySearch(bounds[:], microseconds)
 	t := &w.types[w.meter.typeOf[slot].Load()]
 	t.latency[i].Add(1)
 	t.microseconds.Add(microseconds)
-	return latency, true
+	return took, true
 }
 
 // Hear notes a response to a transaction in flight, and returns the time since Begin.

@@ -84,6 +84,9 @@ func TestLife(t *testing.T) {
 	if len(types) != 3 || types[1].Failures["overloaded"] != 1 || types[2].Failures["malformed"] != 1 || types[2].Name != "" || types[1].Total != latency {
 		t.Errorf("%+v", types)
 	}
+	if got.Latencies.Count() != 1 || got.Latencies.Quantile(1) < latency || got.Latencies.Quantile(1) > latency*9/8 {
+		t.Errorf("the histogram has %d latencies up to %s, want one of %s", got.Latencies.Count(), got.Latencies.Quantile(1), latency)
+	}
 	for i, n := range types[1].Latency {
 		if want := uint64(0); i == 11 { // up to 1 s
 			if n != 1 {
@@ -345,7 +348,7 @@ func TestCarry(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := of(next, "b")
-	if got.InFlight != 99 || got.Begun != 100 || got.Ended["declined"] != 1 || of(next, "a").DialogsBegun != 1 || next.Types()[0].Failures["no_instance"] != 1 {
+	if got.InFlight != 99 || got.Begun != 100 || got.Ended["declined"] != 1 || got.Latencies.Count() != 1 || of(next, "a").DialogsBegun != 1 || next.Types()[0].Failures["no_instance"] != 1 {
 		t.Errorf("%+v", got)
 	}
 	if latency, ok := w.End(start+2*time.Second, hash(7), Succeeded); !ok || latency < 1999*time.Millisecond || latency > 2001*time.Millisecond {

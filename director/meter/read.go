@@ -3,6 +3,8 @@ package meter
 import (
 	"slices"
 	"time"
+
+	"vitrine/director/latency"
 )
 
 // An Instance holds the counts of one instance since the director's start, over all
@@ -15,6 +17,7 @@ type Instance struct {
 	InFlight     uint64            // transactions, now
 	Untimed      uint64            // transactions that were forgotten for lack of room; not in Ended
 	Latency      time.Duration     // sum over the answered transactions
+	Latencies    latency.Histogram // of the answered transactions
 	DialogsBegun uint64
 	DialogsEnded uint64
 	Quiet        bool // the last calls of Expire saw no request for a transaction's lifetime
@@ -103,28 +106,7 @@ func (m *Meter) Instances() []Instance {
 	defer m.mu.Unlock()
 	all := make([]Instance, 0, len(m.present))
 	for slot := range m.present {
-		o := m.owners[slot]
-		seen := m.looks[slot]
-		in := Instance{Type: o.ty, Name: o.name, Messages: m.messages(slot), Ended: make(map[string]uint64, outcomes)}
-		in.Quiet = seen.quiet && seen.messages == in.Messages
-		var ended uint64
-		for _, w := range m.workers {
-			c := w.counts(slot)
-			in.Untimed += c.untimed.Load()
-			in.DialogsBegun += c.dialogsBegun.Load()
-			in.DialogsEnded += c.dialogsEnded.Load()
-			in.Latency += time.Duration(c.microseconds.Load()) * time.Microsecond
-			for o := range outcomes {
-				n := c.ended[o].Load()
-				in.Ended[o.String()] += n
-				ended += n
-			}
-		}
-		for _, w := range m.workers { // after the ends, so that no end counts without its begin
-			in.Begun += w.counts(slot).begun.Load()
-		}
-		in.InFlight = in.Begun - min(in.Begun, ended+in.Untimed)
-		all = append(all, in)
+		all = append(all, m.read(slot))
 	}
 	slices.SortFunc(all, func(a, b Instance) int {
 		if a.Type < b.Type || a.Type == b.Type && a.Name < b.Name {
@@ -133,6 +115,45 @@ func (m *Meter) Instances() []Instance {
 		return 1
 	})
 	return all
+}
+
+// Instance returns the counts of one instance. They are 0 if it is not in the table.
+func (m *Meter) Instance(ty, name string) Instance {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slot, ok := m.slots[owner{ty, name}]; ok && m.present[slot] {
+		return m.read(slot)
+	}
+	return Instance{Type: ty, Name: name}
+}
+
+// read adds up the counts of one slot.
+func (m *Meter) read(slot uint16) Instance {
+	o := m.owners[slot]
+	seen := m.looks[slot]
+	in := Instance{Type: o.ty, Name: o.name, Messages: m.messages(slot), Ended: make(map[string]uint64, outcomes)}
+	in.Quiet = seen.quiet && seen.messages == in.Messages
+	var ended uint64
+	for _, w := range m.workers {
+		c := w.counts(slot)
+		in.Untimed += c.untimed.Load()
+		in.DialogsBegun += c.dialogsBegun.Load()
+		in.DialogsEnded += c.dialogsEnded.Load()
+		in.Latency += time.Duration(c.microseconds.Load()) * time.Microsecond
+		for b := range c.latency {
+			in.Latencies.Add(b, c.latency[b].Load())
+		}
+		for o := range outcomes {
+			n := c.ended[o].Load()
+			in.Ended[o.String()] += n
+			ended += n
+		}
+	}
+	for _, w := range m.workers { // after the ends, so that no end counts without its begin
+		in.Begun += w.counts(slot).begun.Load()
+	}
+	in.InFlight = in.Begun - min(in.Begun, ended+in.Untimed)
+	return in
 }
 
 // Types returns the counts of the types, in the table's order, and then those of messages
