@@ -98,6 +98,11 @@ func (d *Director) handler() http.Handler {
 	m.HandleFunc("PUT /v1/rules", d.putRules)
 	m.HandleFunc("GET /v1/rooms", d.getRooms)
 	m.HandleFunc("PUT /v1/rooms", d.putRooms)
+	m.HandleFunc("GET /v1/leases", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.roster.listLeases(d.now())) })
+	m.HandleFunc("GET /v1/leases/{type}", d.getLease)
+	m.HandleFunc("POST /v1/leases/{type}", d.postLease)
+	m.HandleFunc("PATCH /v1/leases/{type}/{token}", d.patchLease)
+	m.HandleFunc("DELETE /v1/leases/{type}/{token}", d.deleteLease)
 	m.HandleFunc("POST "+explainPath, d.postExplain)
 	m.HandleFunc("POST /v1/reload", d.postReload)
 	m.HandleFunc("POST /v1/restart", d.postRestart)
@@ -128,9 +133,12 @@ func refuse(w http.ResponseWriter, status int, message string) {
 // fail answers with the status for the kind of error.
 func fail(w http.ResponseWriter, err error) {
 	var absent *Absent
+	var conflict *Conflict
 	switch {
 	case errors.As(err, &absent):
 		refuse(w, http.StatusNotFound, err.Error())
+	case errors.As(err, &conflict):
+		refuse(w, http.StatusConflict, err.Error())
 	case vitrine.IsBadInput(err):
 		refuse(w, http.StatusBadRequest, explainError(err))
 	case errors.Is(err, errFrozen):

@@ -132,6 +132,9 @@ func (d *Director) restore(c *Config) error {
 	if err != nil {
 		return err
 	}
+	if old != nil {
+		d.roster.terms = old.termsFor(c, d.options.Clock)
+	}
 	err = d.roster.edit(func(draft *draft) error {
 		draft.apply(c)
 		if old == nil || !sameTypes(c, old.Current.Types) {
@@ -150,7 +153,7 @@ func (d *Director) restore(c *Config) error {
 	}
 	fresh, rules, version := d.roster.snapshot()
 	d.published = version
-	d.state = state{Version: stateVersion, Digest: c.Digest(), Rules: rules, Current: fresh, Starts: 1}
+	d.state = state{Version: stateVersion, Digest: c.Digest(), Rules: rules, Terms: d.roster.allTerms(), Current: fresh, Starts: 1}
 	if old != nil {
 		d.state.Starts = old.Starts + 1
 	}
@@ -251,6 +254,7 @@ func (d *Director) tick(ctx context.Context) error {
 		d.adjustGates()
 		if n%10 == 0 {
 			d.meter.Expire(d.now())
+			d.expireLeases()
 			d.updateKeyring()
 			d.boundLoad()
 		}

@@ -30,7 +30,8 @@ func (d *Director) instances() []client.Instance {
 func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	out := client.Instance{
 		Instance: in, Health: "up", Reason: d.watch.reason(in.Name),
-		Messages: c.Messages, Transactions: c.Begun, Ended: c.Ended, InFlight: c.InFlight, Dialogs: int64(c.DialogsBegun) - int64(c.DialogsEnded), Quiet: c.Quiet,
+		Messages: c.Messages, Transactions: c.Begun, Ended: c.Ended, InFlight: c.InFlight, Dialogs: int64(c.DialogsBegun) - int64(c.DialogsEnded), DialogsBegun: c.DialogsBegun, Quiet: c.Quiet,
+		Latencies: c.Latencies,
 	}
 	if out.Reason != "" {
 		out.Health = "away"
@@ -46,6 +47,7 @@ func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	if answered > 0 {
 		out.Latency = c.Latency.Seconds() / float64(answered)
 	}
+	out.Leased = d.roster.leasedWeight(&in)
 	ty := d.config.Load().Type(in.Type)
 	if ty != nil {
 		if p, ok := gtpc.PrefixOf(ty.Number, in.ID); ok {
@@ -69,12 +71,7 @@ func (d *Director) oneInstance(name string) (client.Instance, error) {
 		if in.Name != name {
 			continue
 		}
-		for _, c := range d.meter.Instances() {
-			if c.Name == name {
-				return d.view(in, c), nil
-			}
-		}
-		return d.view(in, meter.Instance{}), nil
+		return d.view(in, d.meter.Instance(in.Type, name)), nil
 	}
 	return client.Instance{}, &Absent{name}
 }

@@ -12,6 +12,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/datagram"
+	"vitrine/director/latency"
 	"vitrine/director/meter"
 )
 
@@ -79,6 +80,7 @@ func (c *collector) instances(e emitter) {
 		for outcome, n := range in.Ended {
 			e.count("transactions_ended_total", "Transactions by outcome.", n, with("outcome", outcome)...)
 		}
+		e.latencies(in.Latencies, in.Latency, l...)
 		up := 1.0
 		if c.d.watch.away(in.Name) {
 			up = 0
@@ -95,6 +97,26 @@ func (c *collector) instances(e emitter) {
 			}
 		}
 	}
+}
+
+// latencies sends the histogram of an instance, with one bucket for each doubling from 64 us.
+func (e emitter) latencies(h latency.Histogram, sum time.Duration, labels ...string) {
+	const first, last = 64, 64 << 20 // microseconds
+	desc, values := describe("instance_latency_seconds", "Time from request to final answer.", labels)
+	buckets, total := map[float64]uint64{}, uint64(0)
+	h.Each(func(bucket int, n uint64) {
+		total += n
+		_, below := latency.Limits(bucket)
+		for bound := uint64(first); bound <= last; bound *= 2 {
+			if below <= bound {
+				buckets[(time.Duration(bound) * time.Microsecond).Seconds()] += n
+			}
+		}
+	})
+	for bound := uint64(first); bound <= last; bound *= 2 {
+		buckets[(time.Duration(bound) * time.Microsecond).Seconds()] += 0
+	}
+	e.to <- prometheus.MustNewConstHistogram(desc, total, sum.Seconds(), buckets, values...)
 }
 
 func (c *collector) types(e emitter) {
@@ -139,6 +161,9 @@ func (c *collector) types(e emitter) {
 func (c *collector) service(e emitter) {
 	d := c.d
 	v := d.epochs.View()
+	for _, l := range d.roster.listLeases(d.now()) {
+		e.gauge("lease_left_seconds", "Time until the lease of the type's weights expires, unless it is renewed.", l.Left, "type", l.Type, "holder", l.Holder)
+	}
 	e.gauge("epoch", "Number of the table in force.", float64(v.Table.Epoch()))
 	e.count("epochs_total", "Changes of epoch since the start.", d.counts.epochs.Load())
 	e.count("publications_total", "Changes of epoch or health since the start.", d.counts.publications.Load())

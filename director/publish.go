@@ -95,7 +95,7 @@ func (d *Director) recordEpoch(fresh epochState, rules []Rule) {
 	s := &d.state
 	before := s.Current
 	clock := d.options.Clock
-	s.Previous, s.Current, s.Rules = &before, fresh, rules
+	s.Previous, s.Current, s.Rules, s.Terms = &before, fresh, rules, d.roster.allTerms()
 	s.Boot, s.Changed, s.Wall = clock.Boot, d.now(), clock.Wall()
 	d.save()
 }
@@ -161,7 +161,8 @@ func beyondBound(t *table.Table, flights map[string]uint64, bound float64) map[s
 }
 
 func (e *epochState) sameAs(o *epochState) bool {
-	return slices.Equal(e.Types, o.Types) && slices.Equal(e.Instances, o.Instances) && slices.Equal(e.Rooms, o.Rooms)
+	return slices.Equal(e.Types, o.Types) && slices.Equal(e.Instances, o.Instances) && slices.Equal(e.Rooms, o.Rooms) &&
+		slices.EqualFunc(e.Leases, o.Leases, lease.sameAs)
 }
 
 func (s *state) instances() map[string]vitrine.Instance {

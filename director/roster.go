@@ -21,14 +21,15 @@ type roster struct {
 	instances map[string]vitrine.Instance
 	rooms     []table.Room
 	rules     []Rule
-	version   uint64 // increases with each change
-	urgent    bool   // more than weights has changed
-	frozen    bool   // during a hand-over; rejects changes
+	terms     map[string]term // leases by type, in force or over
+	version   uint64          // increases with each change
+	urgent    bool            // more than weights has changed
+	frozen    bool            // during a hand-over; rejects changes
 	changed   chan struct{}
 }
 
 func newRoster() *roster {
-	return &roster{instances: map[string]vitrine.Instance{}, changed: make(chan struct{}, 1)}
+	return &roster{instances: map[string]vitrine.Instance{}, terms: map[string]term{}, changed: make(chan struct{}, 1)}
 }
 
 // An Absent is the error for an instance that does not exist.
@@ -198,7 +199,8 @@ func (r *roster) snapshot() (e epochState, rules []Rule, version uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.urgent = false
-	return epochState{Types: names(r.types), Instances: sorted(r.instances), Rooms: slices.Clone(r.rooms)}, slices.Clone(r.rules), r.version
+	e = epochState{Types: names(r.types), Instances: sorted(r.instances), Rooms: slices.Clone(r.rooms), Leases: r.leases()}
+	return e, slices.Clone(r.rules), r.version
 }
 
 func (r *roster) currentVersion() uint64 {

@@ -26,6 +26,8 @@ type state struct {
 	Previous *epochState `json:"previous,omitempty"`
 	Rules    []Rule      `json:"rules"`
 
+	Terms map[string]term `json:"terms,omitempty"` // the latest leases, by type
+
 	Signs    bool      `json:"signs"`             // the director writes MACs into SIP messages
 	Upgraded time.Time `json:"upgraded,omitzero"` // when it began to write MACs; zero: at its first start
 
@@ -40,10 +42,11 @@ type epochState struct {
 	Types     []string           `json:"types"`
 	Instances []vitrine.Instance `json:"instances"`
 	Rooms     []table.Room       `json:"rooms,omitempty"`
+	Leases    []lease            `json:"leases,omitempty"` // by type
 }
 
 func (e *epochState) table() (*table.Table, error) {
-	return table.New(e.Epoch, e.Types, e.Instances, e.Rooms...)
+	return table.New(e.Epoch, e.Types, e.overlaid(), e.Rooms...)
 }
 
 // age returns the time since the change to the current epoch. Within one boot, jumps of

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -186,6 +187,37 @@ func (c *Client) Drain(ctx context.Context, name string) (Instance, error) {
 func (c *Client) Remove(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/instances/"+url.PathEscape(name), nil, nil)
 }
+
+// Leases returns the leases that are held, by type.
+func (c *Client) Leases(ctx context.Context) (all []Lease, err error) {
+	return all, c.call(ctx, http.MethodGet, "/v1/leases", nil, &all)
+}
+
+// Lease returns the lease of a type, whether it is held or not.
+func (c *Client) Lease(ctx context.Context, typeName string) (l Lease, err error) {
+	return l, c.call(ctx, http.MethodGet, leasePath(typeName), nil, &l)
+}
+
+// Acquire takes the lease of a type. An *Error with status 409 says that another holder has
+// it, or that the token is stale. Give the token of the answer to the other directors beside
+// this one.
+func (c *Client) Acquire(ctx context.Context, typeName string, r LeaseRequest) (l Lease, err error) {
+	return l, c.call(ctx, http.MethodPost, leasePath(typeName), r, &l)
+}
+
+// Renew prolongs a lease and may change its weights. An *Error with status 409 says that the
+// token is stale: the lease is over, or another one has begun.
+func (c *Client) Renew(ctx context.Context, typeName string, token uint64, change LeaseChange) (l Lease, err error) {
+	return l, c.call(ctx, http.MethodPatch, leasePath(typeName)+"/"+strconv.FormatUint(token, 10), change, &l)
+}
+
+// Release ends a lease. If the director has not seen the token yet, an acquisition with it
+// that is still on its way will be refused.
+func (c *Client) Release(ctx context.Context, typeName string, token uint64) (l Lease, err error) {
+	return l, c.call(ctx, http.MethodDelete, leasePath(typeName)+"/"+strconv.FormatUint(token, 10), nil, &l)
+}
+
+func leasePath(typeName string) string { return "/v1/leases/" + url.PathEscape(typeName) }
 
 // Rules returns the rules in force.
 func (c *Client) Rules(ctx context.Context) (all []Rule, err error) {

@@ -6,23 +6,52 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/director/latency"
 )
 
 // An Instance is one instance as a director sees it.
 type Instance struct {
 	vitrine.Instance
-	Health       string            `json:"health"`                // up, full or away.
-	Reason       string            `json:"reason,omitempty"`      // Why it is not up.
-	Messages     uint64            `json:"messages"`              // Requests sent to it, since the director's start.
-	Transactions uint64            `json:"transactions"`          // Of those, transactions begun.
-	Ended        map[string]uint64 `json:"ended,omitempty"`       // Transactions, by outcome.
-	InFlight     uint64            `json:"in_flight"`             // Transactions, now; add it up over directors to drain.
-	Dialogs      int64             `json:"dialogs"`               // Begun less ended at this director; only the sum over directors is meaningful.
-	Quiet        bool              `json:"quiet"`                 // No request was sent to it for a transition.
-	Latency      float64           `json:"latency_seconds"`       // Mean, from request to final answer.
-	Drained      bool              `json:"drained"`               // It is draining and has nothing left to do here: no transactions in flight, and a transition in which old ones could come is over. With drain: dialog, that transition begins with the last request of a dialog.
-	TEIDPrefix   uint32            `json:"teid_prefix,omitempty"` // GTP-C: the high bits of the TEIDs that it must hand out.
+	Health       string            `json:"health"`                  // up, full or away.
+	Reason       string            `json:"reason,omitempty"`        // Why it is not up.
+	Messages     uint64            `json:"messages"`                // Requests sent to it, since the director's start.
+	Transactions uint64            `json:"transactions"`            // Of those, transactions begun.
+	Ended        map[string]uint64 `json:"ended,omitempty"`         // Transactions, by outcome.
+	InFlight     uint64            `json:"in_flight"`               // Transactions, now; add it up over directors to drain.
+	Dialogs      int64             `json:"dialogs"`                 // Begun less ended at this director; only the sum over directors is meaningful.
+	DialogsBegun uint64            `json:"dialogs_begun"`           // Dialogs begun at this director, since its start.
+	Quiet        bool              `json:"quiet"`                   // No request was sent to it for a transition.
+	Latency      float64           `json:"latency_seconds"`         // Mean, from request to final answer.
+	Latencies    latency.Histogram `json:"latencies"`               // From request to final answer, since the director's start: pairs of an upper bound in microseconds, and the number below it and above the bound before. Span makes quantiles of two readings.
+	Drained      bool              `json:"drained"`                 // It is draining and has nothing left to do here: no transactions in flight, and a transition in which old ones could come is over. With drain: dialog, that transition begins with the last request of a dialog.
+	Leased       *float64          `json:"leased_weight,omitempty"` // Its weight by the type's lease, in place of its own; 0: it gets no new work.
+	TEIDPrefix   uint32            `json:"teid_prefix,omitempty"`   // GTP-C: the high bits of the TEIDs that it must hand out.
 	Sequence     uint32            `json:"sequence_prefix,omitempty"`
+}
+
+// A Lease is the right to overlay the weights of a type's instances for a time. The base
+// weights come back when it ends.
+type Lease struct {
+	Type    string             `json:"type"`
+	Token   uint64             `json:"token"`                 // The highest so far of this type: that of the lease, if it is held.
+	Holder  string             `json:"holder,omitempty"`      // Who has it; empty: nobody.
+	Weights map[string]float64 `json:"weights,omitempty"`     // By instance, in place of its own weight; 0: no new work.
+	TTL     float64            `json:"ttl_seconds,omitempty"` // From each renewal.
+	Left    float64            `json:"left_seconds,omitempty"`
+}
+
+// A LeaseRequest asks for the lease of a type.
+type LeaseRequest struct {
+	Holder  string             `json:"holder"`          // Who asks.
+	TTL     float64            `json:"ttl_seconds"`     // 1 to 600.
+	Token   uint64             `json:"token,omitempty"` // Above all earlier ones of the type; 0: the next one.
+	Weights map[string]float64 `json:"weights,omitempty"`
+}
+
+// A LeaseChange prolongs a lease.
+type LeaseChange struct {
+	TTL     float64            `json:"ttl_seconds,omitempty"` // 0: as before.
+	Weights map[string]float64 `json:"weights,omitzero"`      // Nil: as before; empty: the base weights.
 }
 
 // A Change lists changes of an instance; nil fields stay.

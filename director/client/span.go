@@ -1,0 +1,106 @@
+package client
+
+import (
+	"time"
+
+	"vitrine/director/latency"
+)
+
+// The outcomes that count as failures of an instance. A declined transaction, such as one
+// that is challenged, is no failure.
+var failures = [...]string{"failed", "busy", "unanswered"}
+
+// A Reading holds the counts of an instance at a time, added up over directors side by side.
+type Reading struct {
+	At           time.Time
+	Begun        uint64            // transactions
+	Ended        map[string]uint64 // transactions, by outcome
+	InFlight     uint64            // transactions
+	Latencies    latency.Histogram
+	DialogsBegun uint64
+	Dialogs      int64 // now
+}
+
+// Read adds up what several directors say about one instance, or about several instances.
+func Read(at time.Time, all ...Instance) Reading {
+	r := Reading{At: at, Ended: map[string]uint64{}}
+	for i := range all {
+		r.Begun += all[i].Transactions
+		r.InFlight += all[i].InFlight
+		r.DialogsBegun += all[i].DialogsBegun
+		r.Dialogs += all[i].Dialogs
+		for outcome, n := range all[i].Ended {
+			r.Ended[outcome] += n
+		}
+		r.Latencies.Merge(all[i].Latencies)
+	}
+	return r
+}
+
+// A Span is what happened between two readings of the same directors.
+type Span struct {
+	Duration     time.Duration
+	Begun        uint64            // transactions
+	Ended        map[string]uint64 // transactions, by outcome
+	Latencies    latency.Histogram // of those that were answered
+	InFlight     uint64            // transactions, at the end
+	DialogsBegun uint64
+	Dialogs      int64 // at the end
+}
+
+// Since returns what happened since an earlier reading. A count that is below the earlier one
+// counts from 0, because a director has started again without its counts.
+func (r Reading) Since(before Reading) Span {
+	since := func(now, was uint64) uint64 {
+		if now < was {
+			return now
+		}
+		return now - was
+	}
+	s := Span{
+		Duration: r.At.Sub(before.At), Begun: since(r.Begun, before.Begun), Ended: map[string]uint64{}, InFlight: r.InFlight,
+		Latencies: r.Latencies.Since(before.Latencies), DialogsBegun: since(r.DialogsBegun, before.DialogsBegun), Dialogs: r.Dialogs,
+	}
+	for outcome, n := range r.Ended {
+		s.Ended[outcome] = since(n, before.Ended[outcome])
+	}
+	return s
+}
+
+// Rate returns the transactions begun per second.
+func (s Span) Rate() float64 {
+	if s.Duration <= 0 {
+		return 0
+	}
+	return float64(s.Begun) / s.Duration.Seconds()
+}
+
+// Completed returns how many transactions ended.
+func (s Span) Completed() (n uint64) {
+	for _, ended := range s.Ended {
+		n += ended
+	}
+	return n
+}
+
+// Failures returns how many transactions ended with a 5xx answer or without a final one.
+func (s Span) Failures() (n uint64) {
+	for _, outcome := range failures {
+		n += s.Ended[outcome]
+	}
+	return n
+}
+
+// Success returns the share of the ended transactions that were no failures, 0..1; 1 if none
+// ended.
+func (s Span) Success() float64 {
+	ended := s.Completed()
+	if ended == 0 {
+		return 1
+	}
+	return float64(ended-s.Failures()) / float64(ended)
+}
+
+// Quantile returns the latency that a share q of the answered transactions, 0..1, does not
+// exceed; 0 if none was answered.
+func (s Span) Quantile(q float64) time.Duration { return s.Latencies.Quantile(q) }

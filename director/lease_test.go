@@ -1,0 +1,296 @@
+package director
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+)
+
+// share returns the share of 4,000 keys that the table in force sends to an instance.
+func (r *running) share(name string) float64 {
+	t := r.epochs.View().Table
+	ty, _ := t.Type("registration")
+	n := 0
+	for key := range uint64(4000) {
+		if i, ok := t.Pick(ty, key*0x9e3779b97f4a7c15, 0, nil); ok && t.Instance(i).Name == name {
+			n++
+		}
+	}
+	return float64(n) / 4000
+}
+
+// refusal returns the status of an error of the director; 0: there is none.
+func refusal(err error) int {
+	var refused *client.Error
+	if errors.As(err, &refused) {
+		return refused.Status
+	}
+	return 0
+}
+
+func acquire(t *testing.T, r *running, q client.LeaseRequest) client.Lease {
+	t.Helper()
+	q.Holder = "test"
+	if q.TTL == 0 {
+		q.TTL = 60
+	}
+	l, err := r.client.Acquire(t.Context(), "registration", q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestLease checks a lease from its acquisition to its release: each change of weights is an
+// epoch, other holders and stale tokens are refused, and the base weights come back.
+func TestLease(t *testing.T) {
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good))
+	ctx := t.Context()
+	base := r.settle(t)
+	l := acquire(t, r, client.LeaseRequest{Weights: map[string]float64{"reg-1": 300}})
+	if l.Token != 1 || l.Holder != "test" || l.Left <= 0 || l.Left > 60 {
+		t.Errorf("%+v", l)
+	}
+	leased := r.settle(t)
+	if leased.Epoch != base.Epoch+1 || leased.Digest == base.Digest {
+		t.Errorf("epoch %d with digest %s, %d with %s before", leased.Epoch, leased.Digest, base.Epoch, base.Digest)
+	}
+	if s := r.share("reg-1"); s < 0.7 || s > 0.8 {
+		t.Errorf("the leased instance has %g of the keys, want 0.75", s)
+	}
+	in, err := r.client.Instance(ctx, "reg-1")
+	if err != nil || in.Weight != 100 || in.Leased == nil || *in.Leased != 300 {
+		t.Errorf("%+v, %v", in, err)
+	}
+	if _, err := r.client.Acquire(ctx, "registration", client.LeaseRequest{Holder: "other", TTL: 60}); refusal(err) != http.StatusConflict {
+		t.Errorf("a second holder: %v", err)
+	}
+	if l, err = r.client.Renew(ctx, "registration", l.Token, client.LeaseChange{Weights: map[string]float64{"reg-1": 0}}); err != nil {
+		t.Fatal(err)
+	}
+	r.settle(t)
+	if s := r.share("reg-1"); s != 0 {
+		t.Errorf("an instance with weight 0 gets %g of the new keys", s)
+	}
+	if in, err := r.client.Instance(ctx, "reg-1"); err != nil || in.State != vitrine.Active || in.Drained {
+		t.Errorf("%+v, %v", in, err)
+	}
+	if all, err := r.client.Leases(ctx); err != nil || len(all) != 1 || !maps.Equal(all[0].Weights, map[string]float64{"reg-1": 0}) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, err := r.client.Release(ctx, "registration", l.Token); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.settle(t); s.Digest != base.Digest || r.share("reg-1") < 0.45 {
+		t.Errorf("after the release: %+v, the instance has %g", s, r.share("reg-1"))
+	}
+	if _, err := r.client.Renew(ctx, "registration", l.Token, client.LeaseChange{}); refusal(err) != http.StatusConflict {
+		t.Errorf("a stale token renews: %v", err)
+	}
+	if _, err := r.client.Acquire(ctx, "registration", client.LeaseRequest{Holder: "test", TTL: 60, Token: l.Token}); refusal(err) != http.StatusConflict {
+		t.Errorf("a stale token acquires: %v", err)
+	}
+	if next := acquire(t, r, client.LeaseRequest{}); next.Token != l.Token+1 {
+		t.Errorf("token %d after %d", next.Token, l.Token)
+	}
+}
+
+// TestLeaseFencesAhead checks that the release of a token that never arrived refuses an
+// acquisition that comes late.
+func TestLeaseFencesAhead(t *testing.T) {
+	r := runGood(t)
+	ctx := t.Context()
+	if l, err := r.client.Release(ctx, "registration", 7); err != nil || l.Token != 7 || l.Holder != "" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if _, err := r.client.Acquire(ctx, "registration", client.LeaseRequest{Holder: "late", TTL: 60, Token: 7}); refusal(err) != http.StatusConflict {
+		t.Errorf("the late acquisition: %v", err)
+	}
+	acquire(t, r, client.LeaseRequest{Token: 9})
+	if _, err := r.client.Release(ctx, "registration", 10); refusal(err) != http.StatusConflict {
+		t.Errorf("a token that is not the lease's releases: %v", err)
+	}
+	if _, err := r.client.Release(ctx, "registration", 8); refusal(err) != http.StatusConflict {
+		t.Errorf("a stale token releases: %v", err)
+	}
+}
+
+// TestLeaseRefusesBadInput checks what a lease may not ask for.
+func TestLeaseRefusesBadInput(t *testing.T) {
+	r := runGood(t)
+	ctx := t.Context()
+	for name, q := range map[string]client.LeaseRequest{
+		"no holder":            {TTL: 60},
+		"long holder":          {Holder: strings.Repeat("x", 65), TTL: 60},
+		"holder in two lines":  {Holder: "a\nb", TTL: 60},
+		"no time":              {Holder: "test"},
+		"long time":            {Holder: "test", TTL: 601},
+		"large token":          {Holder: "test", TTL: 60, Token: 1 << 53},
+		"unknown instance":     {Holder: "test", TTL: 60, Weights: map[string]float64{"reg-9": 1}},
+		"another type's":       {Holder: "test", TTL: 60, Weights: map[string]float64{"ses-1": 1}},
+		"negative weight":      {Holder: "test", TTL: 60, Weights: map[string]float64{"reg-1": -1}},
+		"tiny weight":          {Holder: "test", TTL: 60, Weights: map[string]float64{"reg-1": 1e-10}},
+		"huge weight":          {Holder: "test", TTL: 60, Weights: map[string]float64{"reg-1": 1e13}},
+		"nobody gets new work": {Holder: "test", TTL: 60, Weights: map[string]float64{"reg-1": 0, "reg-2": 0}},
+	} {
+		if _, err := r.client.Acquire(ctx, "registration", q); refusal(err) != http.StatusBadRequest {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := r.client.Acquire(ctx, "nothing", client.LeaseRequest{Holder: "test", TTL: 60}); refusal(err) != http.StatusBadRequest {
+		t.Errorf("an unknown type: %v", err)
+	}
+	if _, err := r.client.Renew(ctx, "registration", 0, client.LeaseChange{}); refusal(err) != http.StatusBadRequest {
+		t.Errorf("token 0: %v", err)
+	}
+	if all, err := r.client.Leases(ctx); err != nil || len(all) != 0 {
+		t.Errorf("a refused lease is held: %+v, %v", all, err)
+	}
+}
+
+// TestLeaseExpires checks that a lease ends by an ordinary epoch when it is not renewed, and
+// not before.
+func TestLeaseExpires(t *testing.T) {
+	var clock skipper
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good), clock.options)
+	ctx := t.Context()
+	base := r.settle(t)
+	l := acquire(t, r, client.LeaseRequest{TTL: 600, Weights: map[string]float64{"reg-1": 500}})
+	leased := r.settle(t)
+	clock.skip(500 * time.Second)
+	if _, err := r.client.Renew(ctx, "registration", l.Token, client.LeaseChange{}); err != nil {
+		t.Fatal(err)
+	}
+	clock.skip(500 * time.Second)
+	if s := r.settle(t); s.Digest != leased.Digest {
+		t.Errorf("the renewed lease ended: %+v", s)
+	}
+	clock.skip(101 * time.Second)
+	until(t, "the lease is over", func() bool {
+		all, err := r.client.Leases(ctx)
+		return err == nil && len(all) == 0
+	})
+	if s := r.settle(t); s.Digest != base.Digest || s.Epoch != leased.Epoch+1 {
+		t.Errorf("%+v after the expiry, base %+v", s, base)
+	}
+	if _, err := r.client.Renew(ctx, "registration", l.Token, client.LeaseChange{}); refusal(err) != http.StatusConflict {
+		t.Errorf("an expired lease is renewed: %v", err)
+	}
+}
+
+// TestLeaseOutlivesRestart checks that a lease, its end and its token outlive the process, and
+// that one which ends meanwhile does so by an epoch.
+func TestLeaseOutlivesRestart(t *testing.T) {
+	var clock skipper
+	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
+	r := run(t, path, clock.options)
+	ctx := t.Context()
+	base := r.settle(t)
+	l := acquire(t, r, client.LeaseRequest{TTL: 300, Token: 40, Weights: map[string]float64{"reg-2": 400}})
+	before := r.settle(t)
+	r.stop()
+	clock.skip(100 * time.Second)
+
+	r = run(t, path, clock.options)
+	after, err := r.client.Status(ctx)
+	if err != nil || after.Epoch != before.Epoch || after.Digest != before.Digest {
+		t.Errorf("%+v after the restart, %+v before: %v", after, before, err)
+	}
+	if l, err = r.client.Lease(ctx, "registration"); err != nil || l.Token != 40 || l.Left < 150 || l.Left > 200 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if _, err := r.client.Renew(ctx, "registration", 40, client.LeaseChange{TTL: 30}); err != nil {
+		t.Error(err)
+	}
+	r.stop()
+	clock.skip(31 * time.Second)
+
+	r = run(t, path, clock.options)
+	if s := r.settle(t); s.Digest != base.Digest || s.Epoch <= before.Epoch {
+		t.Errorf("%+v after a restart that the lease did not outlive", s)
+	}
+	if next := acquire(t, r, client.LeaseRequest{}); next.Token != 41 {
+		t.Errorf("token %d after 40", next.Token)
+	}
+}
+
+// TestLeaseAfterBoot checks that the calendar clock bounds a lease after another boot, and that
+// a jump back does not prolong it beyond its TTL.
+func TestLeaseAfterBoot(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &state{Terms: map[string]term{"registration": {Token: 3, Holder: "x", TTL: time.Minute, Until: time.Hour, Boot: "one", Wall: at}, "gone": {Token: 1}}}
+	c, err := Load(write(t, filepath.Join(t.TempDir(), "director.yaml"), good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string]struct {
+		boot string
+		wall time.Time
+		want time.Duration
+	}{
+		"same boot":             {"one", at.Add(time.Hour), time.Hour - time.Second},
+		"another":               {"two", at.Add(-10 * time.Second), 10 * time.Second},
+		"another, clock back":   {"two", at.Add(-time.Hour), time.Minute},
+		"another, it was over":  {"two", at.Add(time.Second), 0},
+		"another, just at once": {"two", at, 0},
+	} {
+		got := s.termsFor(c, Clock{Now: func() time.Duration { return time.Second }, Boot: b.boot, Wall: func() time.Time { return b.wall }})
+		left := max(0, got["registration"].Until-time.Second)
+		if left != b.want || got["registration"].Token != 3 || got["registration"].isHeld() != (b.want > 0) || len(got) != 1 {
+			t.Errorf("%s: %s left, want %s: %+v", name, left, b.want, got)
+		}
+	}
+}
+
+// TestLeaseReachesAllDirectors checks that directors side by side have one digest with the same
+// lease, and other digests with another token.
+func TestLeaseReachesAllDirectors(t *testing.T) {
+	one, two := runGood(t), runGood(t)
+	weights := map[string]float64{"reg-1": 250, "reg-2": 50}
+	l := acquire(t, one, client.LeaseRequest{Weights: weights})
+	acquire(t, two, client.LeaseRequest{Weights: weights, Token: l.Token + 1})
+	if a, b := one.settle(t), two.settle(t); a.Digest == b.Digest {
+		t.Error("two tokens have one digest")
+	}
+	if _, err := two.client.Release(t.Context(), "registration", l.Token+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.client.Release(t.Context(), "registration", l.Token); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*running{one, two} {
+		acquire(t, r, client.LeaseRequest{Weights: weights, Token: 5})
+	}
+	if a, b := one.settle(t), two.settle(t); a.Digest != b.Digest {
+		t.Errorf("digests %s and %s with the same lease", a.Digest, b.Digest)
+	}
+}
+
+// TestLeaseLeavesAnActiveInstance checks that a weight of 0 does not count if it would leave no
+// active instance, and that a weight of an instance that is gone changes nothing.
+func TestLeaseLeavesAnActiveInstance(t *testing.T) {
+	r := runGood(t)
+	ctx := t.Context()
+	acquire(t, r, client.LeaseRequest{Weights: map[string]float64{"reg-1": 0}})
+	r.settle(t)
+	if _, err := r.client.Drain(ctx, "reg-2"); err != nil {
+		t.Fatal(err)
+	}
+	r.settle(t)
+	if s := r.share("reg-1"); s != 1 {
+		t.Errorf("the last active instance gets %g of the keys", s)
+	}
+	if err := r.client.Remove(ctx, "reg-1"); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.settle(t); s.Pending {
+		t.Error("the removal of a leased instance is not in force")
+	}
+}
