@@ -217,7 +217,9 @@ func (d *Director) Run(ctx context.Context) error {
 		// lets messages wait until then.
 		return errors.Join(d.runProtocols(ctx), d.options.Handover.finish(d))
 	})
-	if err := g.Wait(); !errors.Is(err, errHandedOver) && !errors.Is(err, context.Canceled) {
+	err := g.Wait()
+	d.saveTerms() // unless a new process has the state file
+	if !errors.Is(err, errHandedOver) && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
@@ -257,6 +259,9 @@ func (d *Director) tick(ctx context.Context) error {
 			d.expireLeases()
 			d.updateKeyring()
 			d.boundLoad()
+		}
+		if n%50 == 0 {
+			d.saveTerms()
 		}
 		if n%100 == 0 {
 			d.logLosses()

@@ -226,6 +226,7 @@ func (d *Director) freeze(ctx context.Context) error {
 			return err
 		}
 		d.publishing.Lock()
+		d.keepTerms()
 		d.frozen = wait == 0 && d.roster.freeze(d.published)
 		frozen := d.frozen
 		d.publishing.Unlock()

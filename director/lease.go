@@ -188,11 +188,8 @@ func (r *roster) release(typeName string, token uint64) error {
 	case token > t.Token && t.isHeld():
 		return &Conflict{fmt.Sprintf("token %d for type %s is not the lease's: that has token %d and is %s's", token, typeName, t.Token, t.Holder)}
 	}
-	held := t.isHeld()
 	r.terms[typeName] = term{Token: token}
-	if held {
-		r.touch(true)
-	}
+	r.touch(true)
 	return nil
 }
 
@@ -297,15 +294,22 @@ func (d *Director) expireLeases() {
 	}
 }
 
-// saveTerms writes the leases to disk, before they are answered. A hand-over that begins
-// meanwhile may lose a renewal, but no change: freeze has published that.
+// saveTerms writes the leases to disk if they have been renewed since. Changes of leases are
+// written with their epoch. So a process that dies may forget the last renewals, and a lease
+// may then end too early, but not too late.
 func (d *Director) saveTerms() {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
-	if d.frozen {
-		return // the next process writes the file now
+	d.keepTerms()
+}
+
+// keepTerms is saveTerms for a caller that holds the lock of publications.
+func (d *Director) keepTerms() {
+	terms := d.roster.allTerms()
+	if d.frozen || maps.EqualFunc(terms, d.state.Terms, func(a, b term) bool { return a.Token == b.Token && a.Until == b.Until }) {
+		return
 	}
-	d.state.Terms = d.roster.allTerms()
+	d.state.Terms = terms
 	d.save()
 }
 

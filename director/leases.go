@@ -1,10 +1,12 @@
 package director
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"vitrine"
 	"vitrine/director/client"
@@ -39,6 +41,10 @@ func badToken(typeName, token string) error {
 	return &vitrine.BadInput{File: "lease of type " + typeName, Found: "token " + token, Want: fmt.Sprintf("want a number from 1 to %d", uint64(maxToken))}
 }
 
+func (d *Director) getLeases(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, d.roster.listLeases(d.now()))
+}
+
 func (d *Director) getLease(w http.ResponseWriter, r *http.Request) {
 	if name, ok := d.leasedType(w, r); ok {
 		answer(w, http.StatusOK, d.roster.viewLease(name, d.now()))
@@ -59,7 +65,7 @@ func (d *Director) postLease(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		d.log.Info("lease begins", "type", name, "holder", q.Holder)
 	}
-	d.answerLease(w, http.StatusCreated, name, err)
+	d.answerLease(w, r, http.StatusCreated, name, err)
 }
 
 func checkRequest(typeName string, q client.LeaseRequest) error {
@@ -94,7 +100,7 @@ func (d *Director) patchLease(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	d.answerLease(w, http.StatusOK, name, d.roster.renew(d.options.Clock, name, token, c))
+	d.answerLease(w, r, http.StatusOK, name, d.roster.renew(d.options.Clock, name, token, c))
 }
 
 func (d *Director) deleteLease(w http.ResponseWriter, r *http.Request) {
@@ -106,15 +112,38 @@ func (d *Director) deleteLease(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		d.log.Info("lease ends", "type", name, "token", token)
 	}
-	d.answerLease(w, http.StatusOK, name, err)
+	d.answerLease(w, r, http.StatusOK, name, err)
 }
 
-// answerLease saves the leases and answers with that of the type.
-func (d *Director) answerLease(w http.ResponseWriter, status int, name string, err error) {
+// answerLease answers with the lease of the type, when it is on disk and in force.
+func (d *Director) answerLease(w http.ResponseWriter, r *http.Request, status int, name string, err error) {
+	if err == nil {
+		err = d.putInForce(r.Context())
+	}
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	d.saveTerms()
 	answer(w, status, d.roster.viewLease(name, d.now()))
+}
+
+// putInForce publishes the changes of the roster, and returns when that is done.
+func (d *Director) putInForce(ctx context.Context) error {
+	for {
+		d.publishing.Lock()
+		version := d.published
+		d.publishing.Unlock()
+		if d.roster.currentVersion() == version {
+			return nil
+		}
+		wait, err := d.publish()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
 }

@@ -69,7 +69,9 @@ func (d *Director) publish() (wait time.Duration, err error) {
 	if wait := d.epochs.Wait(d.now()); wait > 0 {
 		return wait, nil
 	}
-	if next != v.Table {
+	if next == v.Table {
+		d.keepTerms()
+	} else {
 		d.recordEpoch(fresh, rules)
 		d.watch.follow(next, d.config.Load())
 		d.counts.epochs.Add(1)
