@@ -28,7 +28,7 @@ type level struct {
 func levels() []level {
 	return []level{
 		{"edge", []string{"cmd/vitrine", "bench"}},
-		{"compose", []string{"trial", "measure", "measure/chain", "report/...", "papers"}},
+		{"compose", []string{"trial", "measure", "measure/chain", "report/...", "papers", "redline"}},
 		{"place", []string{"testbed/..."}},
 		{"do", []string{"affinity/...", "substrate/...", "fabric/...", "image/...", "load/...", "measure/...", "monitor", "reference/...", "director/...", "store/..."}},
 		{"reach the kernel", []string{"internal/..."}},
@@ -73,6 +73,7 @@ func rules() []rule {
 		{packages: []string{"reference/..."}, never: append([]string{"director/...", "store/..."}, instances...), except: []string{"store/client"}, because: "a function that is measured knows nothing of what steers, drives or deploys it; its state may be in a store, behind the client"},
 		{packages: []string{"affinity/..."}, only: []string{"vitrine", "affinity/...", "wire/...", "document", "spec", "internal/..."}, outside: []string{"net", "net/http/...", "syscall", "os/exec", "golang.org/x/sys/..."}, because: "it reads captures and call-flow files alone: on any host, without what was captured"},
 		{packages: []string{"director/..."}, never: append([]string{"store/...", "reference/...", "image/..."}, instances...), because: "the director runs for years, without the laboratory and the store"},
+		{packages: []string{"redline"}, only: []string{"vitrine", "search/rate", "director/client"}, because: "it measures through directors alone, whatever runs the instances"},
 		{packages: []string{"store/..."}, never: append([]string{"director/...", "reference/...", "image/..."}, instances...), because: "the store runs for years, without the laboratory and the director"},
 		{packages: []string{"fabric/...", "substrate/...", "image/...", "load/...", "monitor", "reference/...", "director/...", "store/..."}, never: []string{"spec"}, because: "options are read with document: deployments are of those who compose"},
 	}

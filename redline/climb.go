@@ -1,0 +1,326 @@
+package redline
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/search/rate"
+)
+
+// steps is how many mean holding times a step lasts at least. The load of calls that began
+// before has then mostly gone.
+const steps = 3
+
+// measured is what one step shows.
+type measured struct {
+	span       client.Span
+	tally      tally
+	others     float64 // rate of the type's other instances
+	neighbours float64 // rate of all instances on the same host
+	cpus       float64 // mean; 0: not known
+	holding    time.Duration
+	verdict    verdict
+	growing    bool // transactions in flight became ever more
+	restarted  bool // a director lost its counts meanwhile
+	seconds    []vitrine.Second
+}
+
+// unidentifiable ends a measurement whose steps would be too long.
+type unidentifiable struct{ why string }
+
+func (e *unidentifiable) Error() string { return e.why }
+
+// climb measures at the present rate, and then at ever higher ones. It returns nil when the
+// search is done, a *fault, an *unidentifiable, or ctx's cause.
+func (r *run) climb(ctx context.Context) error {
+	var err error
+	if r.base, err = r.measure(ctx); err != nil {
+		return err
+	}
+	r.result.begin(r)
+	r.note("instance %s at present: %s", r.fleet.instance, r.result.Steps[0].line())
+	if done, err := r.atBase(); done || err != nil {
+		return err
+	}
+	search, cfg := r.search()
+	r.result.Rates = plan(cfg)
+	if r.DryRun || cfg.Max <= cfg.Min {
+		return nil
+	}
+	first := search.Next(nil).Rate
+	history := []vitrine.Outcome{r.outcome(1, first, r.base)}
+	for {
+		step := search.Next(history)
+		if step.Done {
+			return nil
+		}
+		weight := r.weightFor(step.Rate)
+		if err := r.set(ctx, map[string]float64{r.fleet.instance: weight}); err != nil {
+			return r.lost(ctx, err)
+		}
+		m, err := r.step(ctx, step.Rate)
+		if err != nil {
+			return err
+		}
+		history = append(history, r.outcome(len(history)+1, step.Rate, m))
+		r.result.add(step.Rate, weight, weight/(weight+r.rest), m)
+		r.note("%s", r.result.Steps[len(r.result.Steps)-1].line())
+		if m.verdict == stalled {
+			return &fault{fmt.Sprintf("instance %s answers nothing", r.fleet.instance)}
+		}
+		if m.verdict == hot {
+			r.result.Why = r.hotText(m)
+			return nil
+		}
+		r.follow(weight, m)
+	}
+}
+
+func (r *run) hotText(m measured) string {
+	return fmt.Sprintf("stopped at %.2f of %.2f CPUs, before the objective breaks", m.cpus, r.CPULimit)
+}
+
+// lost makes a fault of a failure to change the weights.
+func (r *run) lost(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return &fault{err.Error()}
+}
+
+// atBase reports whether the present rate already decides.
+func (r *run) atBase() (done bool, err error) {
+	switch {
+	case r.base.verdict == stalled:
+		return true, &fault{fmt.Sprintf("instance %s answers nothing", r.fleet.instance)}
+	case !r.base.meets(r.objective):
+		r.result.Verdict, r.result.Why = Below, "the objective is not met at the present rate"
+		return true, nil
+	case r.base.verdict == hot:
+		r.result.Why = r.hotText(r.base)
+		return true, nil
+	}
+	return false, nil
+}
+
+// search returns a ramp from the present rate to the highest that the traffic allows.
+func (r *run) search() (rate.Search, rate.Config) {
+	least := r.base.span.Rate()
+	most := r.Share * (least + r.base.others)
+	if r.MaxRate > 0 {
+		most = min(most, r.MaxRate)
+	}
+	const part = 0.1 // of the present rate
+	increase := r.Increase
+	if increase == 0 {
+		increase = part * least
+	}
+	cfg := rate.Config{
+		Min: round(least), Max: round(most), Increase: round(increase), Duration: r.Step, Repeat: 1, Thresholds: []float64{threshold},
+		Stop: func(o vitrine.Outcome) bool { return o.SuccessRatio() < threshold },
+	}
+	return rate.NewRamp(cfg), cfg
+}
+
+// round keeps four digits, because nobody reads more.
+func round(x float64) float64 {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64)
+	if err != nil {
+		return x
+	}
+	return rounded
+}
+
+// plan returns the rates of a ramp.
+func plan(cfg rate.Config) (rates []float64) {
+	const most = 1000 // lines for people
+	for k := 0; len(rates) < most && cfg.Increase > 0; k++ {
+		at := cfg.Min + float64(k)*cfg.Increase
+		if at > cfg.Max*(1+1e-9) {
+			break
+		}
+		rates = append(rates, round(at))
+	}
+	return rates
+}
+
+// weightFor returns the weight that should bring the rate.
+func (r *run) weightFor(target float64) float64 {
+	total := r.base.span.Rate() + r.base.others
+	share := min(target/(total*r.lead), r.Share)
+	return share / (1 - share) * r.rest
+}
+
+// follow learns from a step what the traffic is now, and how the rate follows the weights.
+func (r *run) follow(weight float64, m measured) {
+	r.base.others, r.base.span.Begun, r.base.span.Duration = m.others, m.span.Begun, m.span.Duration
+	total := m.span.Rate() + m.others
+	if share := weight / (weight + r.rest); total > 0 && m.span.Rate() > 0 {
+		const most = 2 // in one step: the traffic may have changed meanwhile
+		r.lead = min(max(m.span.Rate()/(share*total), 1.0/most), most)
+	}
+}
+
+// step waits until the rate has moved, and measures.
+func (r *run) step(ctx context.Context, target float64) (measured, error) {
+	began := time.Now()
+	for {
+		if _, err := r.next(ctx); err != nil {
+			return measured{}, err
+		}
+		if v := r.judge(); v != good {
+			return r.stopped(began, v), nil
+		}
+		waited := time.Since(began)
+		s, _ := r.span(r.before(guardTime))
+		slack := 0.03*target + 2*math.Sqrt(target/guardTime.Seconds())
+		if waited >= r.transition || waited >= guardTime && waited >= r.base.holding && math.Abs(s.Rate()-target) < slack {
+			break
+		}
+	}
+	r.note("at %.4g/s after %.1fs", target, time.Since(began).Seconds())
+	return r.measure(ctx)
+}
+
+// stopped returns what was seen since a step began that a guard stopped.
+func (r *run) stopped(began time.Time, v verdict) measured {
+	first := r.before(min(guardTime, time.Since(began)))
+	return r.summarize(first, v)
+}
+
+// A sampler adds up the readings of a step.
+type sampler struct {
+	objective Objective
+	inFlight  []float64
+	dialogs   float64
+	restarted bool
+	second    reading // with which the present second began
+	seconds   []vitrine.Second
+}
+
+func (s *sampler) take(now reading) {
+	s.restarted = s.restarted || now.restarted
+	s.inFlight = append(s.inFlight, float64(now.own.InFlight))
+	s.dialogs += float64(now.own.Dialogs)
+	if now.own.At.Sub(s.second.own.At) < time.Second-tick/2 {
+		return
+	}
+	scheduled, succeeded := s.objective.passed(s.objective.tally(now.own.Since(s.second.own), 0))
+	s.seconds = append(s.seconds, vitrine.Second{Scheduled: scheduled, Offered: scheduled, Succeeded: succeeded, Failed: scheduled - succeeded})
+	s.second = now
+}
+
+// isGrowing reports whether the last third of the step had more transactions in flight than the
+// first, by more than chance gives when they are independent.
+func (s *sampler) isGrowing() bool {
+	const deviations = 3
+	third := len(s.inFlight) / 3
+	if third < 2 {
+		return false
+	}
+	first, last := stat.Mean(s.inFlight[:third], nil), stat.Mean(s.inFlight[len(s.inFlight)-third:], nil)
+	return last-first > deviations*math.Sqrt(max((first+last)/2, 1))
+}
+
+// extensions is how many times as long a step may last because the backlog grows. If it then
+// still does, the instance cannot keep up.
+const extensions = 4
+
+// measure watches the instance for a step: long enough for the options, for three holding times,
+// for transactions that show the objective, and for a slow backlog. A guard ends it early.
+func (r *run) measure(ctx context.Context) (measured, error) {
+	r.forget()
+	first := *r.last()
+	s := &sampler{objective: r.objective, second: first}
+	for {
+		now, err := r.next(ctx)
+		if err != nil {
+			return measured{}, err
+		}
+		s.take(now)
+		m := r.summarize(&first, r.judge())
+		n := float64(len(s.inFlight))
+		m.restarted, m.seconds, m.growing = s.restarted, s.seconds, s.isGrowing()
+		m.holding = r.holding(m.span, stat.Mean(s.inFlight, nil), s.dialogs/n)
+		if m.verdict != good {
+			return m, nil
+		}
+		elapsed, needed := m.span.Duration, max(r.Step, steps*m.holding)
+		switch {
+		case elapsed >= r.Step && m.span.Begun == 0:
+			return m, &unidentifiable{"the instance gets no transactions"}
+		case elapsed >= r.Step && needed > r.MaxStep:
+			return m, &unidentifiable{fmt.Sprintf("the mean holding time is %s, so a step would last %s: more than %s", m.holding.Round(time.Millisecond), needed.Round(time.Second), r.MaxStep)}
+		case elapsed >= needed && m.tally.ended >= r.objective.enough() && (!m.growing || elapsed >= min(extensions*needed, r.MaxStep)):
+			return m, nil
+		case elapsed >= r.MaxStep:
+			return m, &unidentifiable{fmt.Sprintf("%.0f transactions in %s are too few to see the objective: it takes %.0f", m.tally.ended, r.MaxStep, r.objective.enough())}
+		}
+	}
+}
+
+// summarize returns what happened since a reading.
+func (r *run) summarize(first *reading, v verdict) measured {
+	s, t := r.span(first)
+	now := r.last()
+	m := measured{span: s, tally: t, verdict: v, others: now.others.Since(first.others).Rate(), neighbours: now.neighbours.Since(first.neighbours).Rate()}
+	m.cpus, _ = r.used(first.own.At, now.own.At)
+	return m
+}
+
+// holding returns how long a call holds the instance, by Little's law: the mean number of
+// transactions and of dialogs over the rates at which they begin.
+func (r *run) holding(s client.Span, inFlight, dialogs float64) time.Duration {
+	if r.Holding > 0 {
+		return r.Holding
+	}
+	per := func(mean float64, begun uint64) time.Duration {
+		if mean <= 0 {
+			return 0
+		}
+		if begun == 0 {
+			return s.Duration // at least
+		}
+		return time.Duration(mean / float64(begun) * float64(s.Duration))
+	}
+	return max(per(inFlight, s.Begun), per(dialogs, s.DialogsBegun))
+}
+
+// meets reports whether a step met the objective, and can go on like that.
+func (m *measured) meets(o Objective) bool {
+	return m.verdict != broken && m.verdict != stalled && !m.growing && o.budget(m.tally) <= 1
+}
+
+// outcome writes a step as search/rate reads it.
+func (r *run) outcome(number int, target float64, m measured) vitrine.Outcome {
+	o := vitrine.Outcome{
+		Key: vitrine.Key{Seq: number, Attempt: 1, Repeat: 1, Rate: target}, Duration: m.span.Duration, Seconds: m.seconds,
+		Valid: !m.restarted,
+	}
+	if m.restarted {
+		o.Reason = "a director began to count again"
+	}
+	o.Scheduled, o.Succeeded = r.objective.passed(m.tally)
+	o.Offered = o.Scheduled
+	if !m.meets(r.objective) {
+		o.Succeeded = min(o.Succeeded, int64((2*threshold-1)*float64(o.Scheduled)))
+	}
+	return o
+}
+
+// estimate returns the highest rate that meets the objective, from the observed rates.
+func (r *run) estimate() vitrine.Capacity {
+	var history []vitrine.Outcome
+	for i := range r.result.Steps {
+		s := &r.result.Steps[i]
+		history = append(history, r.outcome(i+1, s.Rate, s.measured))
+	}
+	return rate.Estimate(history, rate.Config{Thresholds: []float64{threshold}})[0]
+}

@@ -1,0 +1,276 @@
+package redline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+)
+
+// A Director is one of the directors side by side. A *client.Client is one.
+type Director interface {
+	Status(ctx context.Context) (client.Status, error)
+	Instances(ctx context.Context) ([]client.Instance, error)
+	Lease(ctx context.Context, typeName string) (client.Lease, error)
+	Acquire(ctx context.Context, typeName string, r client.LeaseRequest) (client.Lease, error)
+	Renew(ctx context.Context, typeName string, token uint64, c client.LeaseChange) (client.Lease, error)
+	Release(ctx context.Context, typeName string, token uint64) (client.Lease, error)
+}
+
+const (
+	askTime    = 2 * time.Second        // for directors to say something
+	changeTime = 5 * time.Second        // for directors to write a change to disk and put it in force
+	againAfter = 100 * time.Millisecond // when a director refuses changes because it hands over
+	leaseTime  = 10 * time.Second       // of a lease from each renewal
+	leap       = 1 << 20                // tokens of two that ask at once differ
+)
+
+// A fleet is all directors in front of the type's instances, and the lease that they give.
+type fleet struct {
+	directors []Director
+	names     []string // of the directors, for errors
+	typeName  string
+	instance  string // the one that is measured
+
+	token   uint64 // of the lease; 0: none
+	renewed time.Time
+	begun   []uint64 // the instance's transactions by director, at the last reading
+}
+
+// each calls all directors at once and joins their errors.
+func (f *fleet) each(ctx context.Context, limit time.Duration, do func(ctx context.Context, i int, d Director) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	errs := make([]error, len(f.directors))
+	var calls sync.WaitGroup
+	for i, d := range f.directors {
+		calls.Go(func() {
+			for {
+				err := do(ctx, i, d)
+				if !isRefused(err, http.StatusServiceUnavailable) || ctx.Err() != nil {
+					if err != nil {
+						errs[i] = fmt.Errorf("director %s: %w", f.names[i], err)
+					}
+					return
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(againAfter):
+				}
+			}
+		})
+	}
+	calls.Wait()
+	return errors.Join(errs...)
+}
+
+func isRefused(err error, status int) bool {
+	var refused *client.Error
+	return errors.As(err, &refused) && refused.Status == status
+}
+
+// acquire takes the lease at all directors with one token, above all that any of them has
+// seen. If one refuses, the lease is taken back from all.
+func (f *fleet) acquire(ctx context.Context, holder string) error {
+	var mu sync.Mutex
+	last := uint64(0)
+	err := f.each(ctx, askTime, func(ctx context.Context, _ int, d Director) error {
+		l, err := d.Lease(ctx, f.typeName)
+		mu.Lock()
+		defer mu.Unlock()
+		last = max(last, l.Token)
+		if err == nil && l.Holder != "" {
+			return fmt.Errorf("%s has the lease of type %s for %.0f s more: only one instance of a type is measured at a time", l.Holder, f.typeName, l.Left)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("take the lease: %w", err)
+	}
+	f.token, f.renewed = last+1+rand.Uint64N(leap), time.Now()
+	err = f.each(ctx, changeTime, func(ctx context.Context, _ int, d Director) error {
+		_, err := d.Acquire(ctx, f.typeName, client.LeaseRequest{Holder: holder, TTL: leaseTime.Seconds(), Token: f.token})
+		return err
+	})
+	if err == nil {
+		err = f.await(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("take the lease: %w", errors.Join(err, f.release(ctx)))
+	}
+	return nil
+}
+
+// set changes the leased weights at all directors, and returns when all of them steer by them.
+func (f *fleet) set(ctx context.Context, weights map[string]float64) error {
+	if err := f.renew(ctx, client.LeaseChange{Weights: weights}); err != nil {
+		return err
+	}
+	return f.await(ctx)
+}
+
+// renew prolongs the lease at all directors.
+func (f *fleet) renew(ctx context.Context, change client.LeaseChange) error {
+	now := time.Now()
+	err := f.each(ctx, changeTime, func(ctx context.Context, _ int, d Director) error {
+		_, err := d.Renew(ctx, f.typeName, f.token, change)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("renew the lease: %w", err)
+	}
+	f.renewed = now
+	return nil
+}
+
+// release ends the lease at all directors. Where it cannot, the lease ends by itself.
+func (f *fleet) release(ctx context.Context) error {
+	if f.token == 0 {
+		return nil
+	}
+	token := f.token
+	f.token = 0
+	err := f.each(context.WithoutCancel(ctx), changeTime, func(ctx context.Context, _ int, d Director) error {
+		_, err := d.Release(ctx, f.typeName, token)
+		if isRefused(err, http.StatusConflict) {
+			return nil // it is over, or never began there
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("give the lease back; it ends within %s where that failed: %w", leaseTime, err)
+	}
+	return nil
+}
+
+// await returns when all directors steer alike and have no change pending.
+func (f *fleet) await(ctx context.Context) error {
+	const poll = 20 * time.Millisecond
+	end := time.Now().Add(changeTime)
+	for {
+		agree, err := f.agree(ctx)
+		switch {
+		case err != nil:
+			return err
+		case agree:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("the directors do not steer alike after %s: their digests differ", changeTime)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(poll):
+		}
+	}
+}
+
+// agree reports whether all directors have one digest and no change pending.
+func (f *fleet) agree(ctx context.Context) (bool, error) {
+	all := make([]client.Status, len(f.directors))
+	err := f.each(ctx, askTime, func(ctx context.Context, i int, d Director) (err error) {
+		all[i], err = d.Status(ctx)
+		return err
+	})
+	for _, s := range all {
+		if s.Pending || s.Digest != all[0].Digest {
+			return false, err
+		}
+	}
+	return err == nil, err
+}
+
+// A reading is what all directors say at one time.
+type reading struct {
+	own        client.Reading // the measured instance
+	others     client.Reading // the type's other instances
+	neighbours client.Reading // all instances of any type on the same host
+	healthy    int            // other active instances that are up at all directors
+	trouble    string         // why the measured instance is not fit; empty: it is
+	restarted  bool           // a director has fewer transactions than before
+}
+
+// read asks all directors.
+func (f *fleet) read(ctx context.Context) (r reading, err error) {
+	at := time.Now()
+	lists := make([][]client.Instance, len(f.directors))
+	err = f.each(ctx, askTime, func(ctx context.Context, i int, d Director) (err error) {
+		lists[i], err = d.Instances(ctx)
+		return err
+	})
+	if err != nil {
+		return r, err
+	}
+	own, others, neighbours := f.sort(lists)
+	r.own, r.others, r.neighbours = client.Read(at, own...), client.Read(at, others...), client.Read(at, neighbours...)
+	if len(own) < len(f.directors) {
+		r.trouble = "it is gone"
+	}
+	first := f.begun == nil
+	if first {
+		f.begun = make([]uint64, len(f.directors))
+	}
+	for i := range own {
+		switch {
+		case own[i].State != vitrine.Active:
+			r.trouble = "its state is " + own[i].State.String()
+		case own[i].Health != "up":
+			r.trouble = "its health is " + own[i].Health + " " + own[i].Reason
+		}
+		r.restarted = r.restarted || !first && own[i].Transactions < f.begun[i]
+		f.begun[i] = own[i].Transactions
+	}
+	r.healthy = countHealthy(others, len(f.directors))
+	return r, nil
+}
+
+// sort parts what the directors list into the measured instance, the others of its type, and
+// those of any type on its host.
+func (f *fleet) sort(lists [][]client.Instance) (own, others, neighbours []client.Instance) {
+	var host netip.Addr
+	for _, list := range lists {
+		for i := range list {
+			if list[i].Name == f.instance {
+				host = list[i].Address.Addr()
+			}
+		}
+	}
+	for _, list := range lists {
+		for i := range list {
+			if list[i].Name == f.instance {
+				own = append(own, list[i])
+				continue
+			}
+			if list[i].Type == f.typeName {
+				others = append(others, list[i])
+			}
+			if list[i].Address.Addr() == host {
+				neighbours = append(neighbours, list[i])
+			}
+		}
+	}
+	return own, others, neighbours
+}
+
+// countHealthy returns how many instances are active and up at all directors.
+func countHealthy(all []client.Instance, directors int) (n int) {
+	up := map[string]int{}
+	for i := range all {
+		if all[i].State == vitrine.Active && all[i].Health == "up" {
+			up[all[i].Name]++
+		}
+	}
+	for _, seen := range up {
+		if seen == directors {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,361 @@
+package redline_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"vitrine/director"
+	"vitrine/director/client"
+	"vitrine/director/directortest"
+	"vitrine/internal/hosttest"
+	"vitrine/load"
+	"vitrine/load/sip"
+	"vitrine/redline"
+)
+
+// serveVariable makes the test binary an instance that serves so many requests per second.
+const serveVariable = "REDLINE_SERVES"
+
+func TestMain(m *testing.M) {
+	capacity, err := strconv.ParseFloat(os.Getenv(serveVariable), 64)
+	if err != nil {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := serve(ctx, capacity, os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// serve answers SIP requests, one after the other, at most so many per second. It paces itself
+// instead of using up a CPU, so that its capacity does not depend on what else the host does.
+func serve(ctx context.Context, capacity float64, address string) error {
+	var l net.ListenConfig
+	c, err := l.ListenPacket(ctx, "udp", address)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	fmt.Println("ready on", address)
+	type job struct {
+		answer []byte
+		to     net.Addr
+	}
+	jobs := make(chan job, 1<<14)
+	go func() {
+		each := time.Duration(float64(time.Second) / capacity)
+		free := time.Now()
+		for j := range jobs {
+			if now := time.Now(); free.Before(now) {
+				free = now
+			}
+			free = free.Add(each)
+			time.Sleep(time.Until(free))
+			_, _ = c.WriteTo(j.answer, j.to) // a lost answer is a lost call, which the test counts
+		}
+	}()
+	defer close(jobs)
+	in := make([]byte, 65536)
+	for {
+		n, from, err := c.ReadFrom(in)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		jobs <- job{directortest.Response(bytes.Clone(in[:n]), 200), from}
+	}
+}
+
+// watchHost notes the longest time for which this process did not run although it wanted to.
+func watchHost(t *testing.T) (longest func() time.Duration) {
+	const every = 20 * time.Millisecond
+	var late atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			now := time.Now()
+			late.Store(max(late.Load(), int64(now.Sub(last)-every)))
+			last = now
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return func() time.Duration { return time.Duration(late.Load()) }
+}
+
+// skipIfStalled skips what a test says of times if the host did not let it run.
+func skipIfStalled(t *testing.T, stall time.Duration) {
+	t.Helper()
+	const most = 300 * time.Millisecond
+	if stall > most {
+		t.Skipf("the host is too busy: this process did not run for %s", stall)
+	}
+}
+
+// A site is a director in front of instances of one type.
+type site struct {
+	client   *client.Client
+	address  string // of SIP
+	commands map[string]*exec.Cmd
+}
+
+// newSite starts a director and instances with these capacities, in requests per second.
+func newSite(t *testing.T, capacities map[string]float64) *site {
+	t.Helper()
+	s := &site{commands: map[string]*exec.Cmd{}}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for name, capacity := range capacities {
+		address := freePort(t)
+		cmd := exec.Command(self, address)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%g", serveVariable, capacity))
+		s.commands[name] = cmd
+		hosttest.Spawn(t, 20*time.Second, name, cmd)
+		fmt.Fprintf(&text, "- {name: %s, type: registration, address: %q, weight: 100}\n", name, address)
+	}
+	s.address = freePort(t)
+	path := filepath.Join(memoryDir(t), "director.yaml")
+	file := fmt.Sprintf("listen: {sip: [\"udp://%s\"], control: \"127.0.0.1:0\"}\ntypes: [{name: registration, protocol: sip}]\nrules: [{type: registration}]\n"+
+		"transition: 4s\nhealth: {sip: \"off\"}\ninstances:\n%s", s.address, &text)
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clock, err := director.HostClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := director.New(t.Context(), director.Options{Path: path, Clock: clock, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	directortest.Serve(t, func(ctx context.Context) error {
+		if err := d.Run(ctx); err != nil {
+			return err
+		}
+		return context.Canceled
+	}, d.Close)
+	if s.client, err = client.New(client.Access{URL: d.Control()}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// memoryDir returns a folder in memory if there is one: the tests are not about the disk, to which
+// the director writes each epoch.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "redline-")
+	if err != nil {
+		return t.TempDir()
+	}
+	hosttest.AtEnd(t, func() error { return os.RemoveAll(dir) })
+	return dir
+}
+
+// freePort returns a UDP address that nothing listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return c.LocalAddr().String()
+}
+
+// offer sends registrations at a rate for some seconds, and returns the generator's report when
+// all have ended. Each call is two transactions.
+func (s *site) offer(t *testing.T, calls, seconds float64) (report func() load.Report) {
+	t.Helper()
+	var out bytes.Buffer
+	done := make(chan error, 1)
+	trial := load.Trial{
+		Rate: calls, Duration: seconds, Targets: []string{s.address}, Scratch: t.TempDir(), Seed: 1,
+		Params: map[string]string{"scenario": "reg-dereg", "digest": "false", "timeout": "20s", "port": "0"},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- sip.Run(ctx, trial, &out, io.Discard) }()
+	var err error
+	ended := false
+	wait := func() {
+		if !ended {
+			err, ended = <-done, true
+		}
+	}
+	t.Cleanup(func() {
+		cancel()
+		wait()
+	})
+	hosttest.Until(t, 20*time.Second, "traffic arrives", func() bool {
+		all, err := s.client.Instances(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := uint64(0)
+		for i := range all {
+			n += all[i].Ended["succeeded"]
+		}
+		return float64(n) > calls
+	})
+	return func() load.Report {
+		t.Helper()
+		wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := load.ParseReport(&out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+}
+
+// options have an objective that a busy host keeps.
+func (s *site) options(t *testing.T) redline.Options {
+	o := redline.Defaults()
+	o.Directors, o.Names = []redline.Director{s.client}, []string{"the director"}
+	o.Type, o.Instance, o.Holder = "registration", "small", t.Name()
+	o.Objective = redline.Objective{Success: 0.95, Latency: time.Second, Quantile: 0.95}
+	o.Step, o.MaxStep, o.Increase = 3*time.Second, time.Minute, 10
+	o.Progress = func(text string) { t.Log(text) }
+	return o
+}
+
+// TestLiveTraffic measures an instance that saturates while calls go on. None is lost, the
+// objective is broken for less than a step, and the base weights come back.
+func TestLiveTraffic(t *testing.T) {
+	t.Parallel()
+	stall := watchHost(t)
+	s := newSite(t, map[string]float64{"small": 70, "large-1": 400, "large-2": 400})
+	report := s.offer(t, 60, 65)
+	base, err := s.client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := redline.Run(t.Context(), s.options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(&r)
+	after, err := s.client.Status(t.Context())
+	if err != nil || after.Digest != base.Digest || after.Pending {
+		t.Errorf("the table is %s, and %s before: %v", after.Digest, base.Digest, err)
+	}
+	if got := report(); got.Succeeded != got.Scheduled || got.Scheduled == 0 {
+		t.Errorf("%d of %d calls succeeded: %v", got.Succeeded, got.Scheduled, got.Failed)
+	}
+	skipIfStalled(t, stall())
+	if r.Verdict != redline.Within || r.High < 50 || r.Low > 75 {
+		t.Errorf("an instance with a capacity of 70/s: %s", &r)
+	}
+	if r.Restored > 2 {
+		t.Errorf("the weights came back after %g s", r.Restored)
+	}
+	if last := r.Steps[len(r.Steps)-1]; r.Fell != nil && last.Seconds+*r.Fell > 20 {
+		t.Errorf("the last step lasted %g s, and its load fell after %g s", last.Seconds, *r.Fell)
+	}
+	for _, step := range r.Steps[:len(r.Steps)-1] {
+		if step.Budget > 1 || step.Stopped {
+			t.Errorf("a step before the last broke the objective: %+v", step)
+		}
+	}
+}
+
+// TestStoppedInstanceAborts stops the instance while it is measured. The measurement ends without
+// a capacity, and within 2 s the instance gets no new work and the others have their weights.
+func TestStoppedInstanceAborts(t *testing.T) {
+	t.Parallel()
+	stall := watchHost(t)
+	s := newSite(t, map[string]float64{"small": 400, "large-1": 400, "large-2": 400})
+	s.offer(t, 60, 600)
+	o := s.options(t)
+	o.Objective.Latency = 500 * time.Millisecond
+	type end struct {
+		redline.Result
+		error
+	}
+	done := make(chan end, 1)
+	ctx := t.Context()
+	go func() {
+		r, err := redline.Run(ctx, o)
+		done <- end{r, err}
+	}()
+	leased := func() float64 {
+		in, err := s.client.Instance(ctx, "small")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in.Leased == nil {
+			return -1
+		}
+		return *in.Leased
+	}
+	hosttest.Until(t, 60*time.Second, "weight is shifted", func() bool {
+		select {
+		case got := <-done:
+			skipIfStalled(t, stall())
+			t.Fatalf("%s, %v", &got.Result, got.error)
+		default:
+		}
+		return leased() > 100
+	})
+	process := s.commands["small"].Process
+	if err := process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	stopped := time.Now()
+	hosttest.Until(t, 60*time.Second, "the instance gets no new work", func() bool { return leased() <= 0 })
+	took := time.Since(stopped)
+	got := <-done
+	if err := process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s; no new work after %s", &got.Result, took)
+	if l, err := s.client.Lease(ctx, "registration"); err != nil || l.Holder != "" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if _, err := s.client.Renew(ctx, "registration", 1, client.LeaseChange{}); !errors.As(err, new(*client.Error)) {
+		t.Errorf("a stale token renews: %v", err)
+	}
+	skipIfStalled(t, stall())
+	if got.error != nil || got.Verdict != redline.Aborted || got.Rate != 0 {
+		t.Errorf("%s, %v", &got.Result, got.error)
+	}
+	if got.Restored > 2 || took > 4*time.Second {
+		t.Errorf("the weights came back after %g s, %s after the instance stopped", got.Restored, took)
+	}
+}

@@ -1,0 +1,93 @@
+package redline
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+)
+
+// An Objective is what an instance must keep: a share of its transactions without failure, and
+// a quantile of their latency.
+type Objective struct {
+	Success  float64       // least share of transactions without failure, above 0 and below 1
+	Latency  time.Duration // from request to final answer
+	Quantile float64       // share of the answered transactions that are at most that late, above 0 and below 1
+}
+
+func (o Objective) String() string {
+	return fmt.Sprintf("p%g at most %s, success at least %g", 100*o.Quantile, o.Latency, o.Success)
+}
+
+func (o Objective) check() error {
+	switch {
+	case !(o.Success > 0 && o.Success < 1):
+		return bad(fmt.Sprintf("success %g", o.Success), "want a share above 0 and below 1, such as 0.99")
+	case !(o.Quantile > 0 && o.Quantile < 1):
+		return bad(fmt.Sprintf("quantile %g", o.Quantile), "want a share above 0 and below 1, such as 0.99")
+	case o.Latency < time.Millisecond:
+		return bad(fmt.Sprintf("latency %s", o.Latency), "want at least 1ms")
+	}
+	return nil
+}
+
+// A tally is how the transactions of a span stand to an objective.
+type tally struct {
+	ended   float64 // transactions that ended, or are overdue
+	failed  float64
+	late    float64 // answered later than the objective, or overdue
+	overdue float64 // in flight for longer than the objective
+}
+
+// tally counts a span. Transactions that are overdue at its end count as ended and late.
+func (o Objective) tally(s client.Span, overdue uint64) tally {
+	return tally{
+		ended: float64(s.Completed() + overdue), failed: float64(s.Failures()),
+		late: s.Latencies.Above(o.Latency) + float64(overdue), overdue: float64(overdue),
+	}
+}
+
+// budget returns how much of what the objective allows is used: of the failures or of the late
+// transactions, whichever is more. Up to 1, the objective is met.
+func (o Objective) budget(t tally) float64 {
+	if t.ended == 0 {
+		return 0
+	}
+	return max(t.failed/t.ended/(1-o.Success), t.late/t.ended/(1-o.Quantile))
+}
+
+// isBroken reports whether a span shows that the objective does not hold: failures or late
+// transactions are more than chance gives when it holds just so.
+func (o Objective) isBroken(t tally) bool {
+	exceeds := func(n, share float64) bool {
+		const deviations, least = 3, 3
+		mean := t.ended * share
+		return n > mean+deviations*math.Sqrt(mean*(1-share))+least
+	}
+	return exceeds(t.failed, 1-o.Success) || exceeds(t.late, 1-o.Quantile)
+}
+
+// enough returns how many transactions show the objective: five that fail or are late when it
+// holds just so.
+func (o Objective) enough() float64 {
+	const seen = 5
+	return seen / min(1-o.Success, 1-o.Quantile)
+}
+
+// threshold is the success ratio that search/rate gets for a step that uses the whole budget.
+const threshold = 0.99
+
+// passed returns how many of the transactions pass, such that their share is at least threshold
+// if and only if the objective is met.
+func (o Objective) passed(t tally) (scheduled, succeeded int64) {
+	const rounding = 1e-6
+	scheduled = int64(math.Round(t.ended))
+	share := max(0, 1-(1-threshold)*o.budget(t))
+	return scheduled, int64(math.Floor(share*float64(scheduled) + rounding))
+}
+
+func bad(found, want string) error {
+	return &vitrine.BadInput{File: "redline", Found: found, Want: want}
+}

@@ -1,0 +1,179 @@
+// Package redline measures the capacity of one instance on live traffic: it shifts weight onto
+// the instance in steps, watches how it does, stops before the objective breaks, and restores
+// the weights.
+//
+// The shift is a lease at all directors in front of the instances: it ends by itself if this
+// process dies. Steps come from search/rate. The rate of a step is what the directors observe,
+// not what the step aims at.
+package redline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+)
+
+// Options configure a measurement.
+type Options struct {
+	Directors []Director
+	Names     []string // of the directors, such as their addresses
+	Type      string   // the aggregate type
+	Instance  string   // empty: the instance with the most weight, of those the first by name
+	Flavor    string   // of the instance, for the result; may be empty
+	Holder    string   // of the lease, for people
+	Objective Objective
+
+	Min      int           // other instances that must be healthy, at least 1
+	MaxRate  float64       // transactions per second; 0: as many as there are
+	Increase float64       // between steps, in transactions per second; 0: a tenth of the present rate
+	Share    float64       // largest share of the type's traffic, above 0 and below 1
+	Step     time.Duration // shortest measurement of a step
+	MaxStep  time.Duration // longest measurement of a step
+	Holding  time.Duration // mean time that a call holds the instance; 0: measured
+
+	// CPU returns how many CPUs the instance used on average between two times, if known. It
+	// may be nil.
+	CPU      func(from, to time.Time) (cpus float64, ok bool)
+	CPULimit float64 // CPUs that the instance has; 0: not known
+
+	DryRun   bool
+	Progress func(text string) // gets a line for each step; may be nil
+}
+
+// Defaults returns the options that users need not give.
+func Defaults() Options {
+	return Options{
+		Objective: Objective{Success: 0.99, Latency: 100 * time.Millisecond, Quantile: 0.99},
+		Min:       1, Share: 0.9, Step: 10 * time.Second, MaxStep: 5 * time.Minute,
+	}
+}
+
+func (o *Options) check() error {
+	if err := o.Objective.check(); err != nil {
+		return err
+	}
+	switch {
+	case len(o.Directors) == 0 || len(o.Names) != len(o.Directors):
+		return bad("no director", "name all directors in front of the instances")
+	case o.Min < 1:
+		return bad(fmt.Sprintf("at least %d other healthy instances", o.Min), "want at least 1, because the others take the traffic back")
+	case !(o.Share > 0 && o.Share < 1):
+		return bad(fmt.Sprintf("share %g", o.Share), "want a share above 0 and below 1")
+	case o.MaxRate < 0 || o.Increase < 0:
+		return bad(fmt.Sprintf("rate %g, increase %g", o.MaxRate, o.Increase), "want positive rates")
+	case o.Step < time.Second || o.MaxStep < o.Step:
+		return bad(fmt.Sprintf("steps of %s to %s", o.Step, o.MaxStep), "want at least 1s, the shorter one first")
+	case o.Holding < 0:
+		return bad(fmt.Sprintf("holding time %s", o.Holding), "want a positive time")
+	}
+	return nil
+}
+
+// A run is one measurement.
+type run struct {
+	Options
+	watch
+	result Result
+
+	weight     float64       // own weight without the lease
+	rest       float64       // sum of the other active instances' weights
+	transition time.Duration // of the directors
+	base       measured      // before any shift
+	lead       float64       // observed rate over what the weights alone would give
+}
+
+// Run measures. It returns a result with a verdict for everything that the traffic and the
+// instance can cause, with the base weights in force again. An error is a mistake in the options,
+// or says that the measurement could not begin or the weights not be restored; the lease then
+// ends by itself.
+func Run(ctx context.Context, o Options) (Result, error) {
+	if err := o.check(); err != nil {
+		return Result{}, err
+	}
+	r := &run{Options: o, lead: 1}
+	r.watch = watch{
+		fleet:     &fleet{directors: o.Directors, names: o.Names, typeName: o.Type, instance: o.Instance},
+		objective: o.Objective, min: o.Min, cpu: o.CPU, cpuLimit: o.CPULimit,
+	}
+	if err := r.survey(ctx); err != nil {
+		return Result{}, err
+	}
+	r.result = newResult(&r.Options, r.fleet.instance)
+	if !o.DryRun {
+		if err := r.acquire(ctx, o.Holder); err != nil {
+			return Result{}, err
+		}
+	}
+	err := r.climb(ctx)
+	return r.result, r.end(ctx, err)
+}
+
+// survey chooses the instance, and checks that the measurement may begin.
+func (r *run) survey(ctx context.Context) error {
+	agree, err := r.agree(ctx)
+	if err != nil {
+		return fmt.Errorf("survey: %w", err)
+	}
+	if !agree {
+		return errors.New("the directors do not steer alike: their digests differ, or a change is pending")
+	}
+	status, err := r.directors[0].Status(ctx)
+	if err != nil {
+		return fmt.Errorf("survey: %w", err)
+	}
+	r.transition = time.Duration(status.Transition * float64(time.Second))
+	if !slices.Contains(status.Types, r.Type) {
+		return bad("no type "+r.Type, "want one of "+strings.Join(status.Types, ", "))
+	}
+	all, err := r.directors[0].Instances(ctx)
+	if err != nil {
+		return fmt.Errorf("survey: %w", err)
+	}
+	if err := r.choose(all); err != nil {
+		return err
+	}
+	first, err := r.read(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("survey: %w", err)
+	case first.trouble != "":
+		return fmt.Errorf("instance %s cannot be measured: %s", r.instance, first.trouble)
+	case first.healthy < r.Min:
+		return fmt.Errorf("%d other healthy instances, want at least %d", first.healthy, r.Min)
+	}
+	r.all = []reading{first}
+	return nil
+}
+
+// choose picks the instance to measure, and adds up the weights.
+func (r *run) choose(all []client.Instance) error {
+	var own *client.Instance
+	for i := range all {
+		in := &all[i]
+		if in.Type != r.Type || in.State != vitrine.Active {
+			continue
+		}
+		r.rest += in.Weight
+		if in.Name == r.Instance || r.Instance == "" && (own == nil || in.Weight > own.Weight) {
+			own = in
+		}
+	}
+	if own == nil {
+		return bad(strings.TrimSpace("no active instance "+r.Instance)+" of type "+r.Type, "see vitrine director instances list")
+	}
+	r.fleet.instance, r.weight = own.Name, own.Weight
+	r.rest -= own.Weight
+	return nil
+}
+
+func (r *run) note(format string, args ...any) {
+	if r.Progress != nil {
+		r.Progress(fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,316 @@
+package redline
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"vitrine"
+)
+
+// TestFindsTheCapacity checks that the interval holds the capacity, that the objective is broken
+// for less than a step, and that the weights come back.
+func TestFindsTheCapacity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 2, three(160)...)
+		o := w.options()
+		r, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Verdict != Within || r.Low > 160 || r.High < 160 || r.Rate < 145 || r.Rate > 175 {
+			t.Errorf("%s", &r)
+		}
+		if w.broken == 0 || w.broken >= o.Step {
+			t.Errorf("the objective was broken for %s, a step lasts %s", w.broken, o.Step)
+		}
+		if r.Restored > 2 || r.Fell == nil || *r.Fell > 5 {
+			t.Errorf("weights restored in %gs, the load fell in %v", r.Restored, r.Fell)
+		}
+		if first := r.Steps[0]; first.Rate < 95 || first.Rate > 105 || first.Others < 190 || first.Neighbours < first.Others {
+			t.Errorf("the first step: %+v", first)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestSaysAtLeast checks the result when the traffic does not suffice, and that no step goes
+// beyond the share that is allowed.
+func TestSaysAtLeast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(2000)...)
+		o := w.options()
+		o.Share = 0.6
+		r, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Verdict != AtLeast || r.Rate < 160 || r.Rate > 185 || r.High != 0 || !strings.Contains(r.String(), "at least") {
+			t.Errorf("%s", &r)
+		}
+		for _, s := range r.Steps {
+			if s.Share > 0.6+1e-9 {
+				t.Errorf("a share of %g", s.Share)
+			}
+		}
+		if w.broken > 0 {
+			t.Errorf("the objective was broken for %s", w.broken)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestFaultAborts checks that an instance that stops gets its load taken away within 2 s and no
+// capacity, and that the weights are restored.
+func TestFaultAborts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 2, three(500)...)
+		var stopped, gated time.Time
+		begin := time.Now()
+		w.on = func(w *world) {
+			if w.at.Sub(begin) > 25*time.Second && stopped.IsZero() {
+				find(w, "a").stopped, stopped = true, w.at
+			}
+			if !stopped.IsZero() && gated.IsZero() && w.shares()["a"] == 0 {
+				gated = w.at
+			}
+		}
+		r, err := Run(t.Context(), w.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Verdict != Aborted || r.Rate != 0 || !strings.Contains(r.Why, "fault") {
+			t.Errorf("%s", &r)
+		}
+		if took := gated.Sub(stopped); gated.IsZero() || took > 3500*time.Millisecond {
+			t.Errorf("the instance got new work for %s after it stopped", took)
+		}
+		if r.Restored > 2 || r.Fell != nil {
+			t.Errorf("weights restored in %gs, the load fell in %v although the instance answers nothing", r.Restored, r.Fell)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestSlowInstanceIsNoCapacity checks that a delay that does not go away with the load gives no
+// capacity.
+func TestSlowInstanceIsNoCapacity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(500)...)
+		begin := time.Now()
+		w.on = func(w *world) {
+			if w.at.Sub(begin) > 30*time.Second {
+				find(w, "a").base = 300 * time.Millisecond
+			}
+		}
+		r, err := Run(t.Context(), w.options())
+		if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "fault") {
+			t.Errorf("%s, %v", &r, err)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestBelow checks that nothing is shifted when the objective is not met already.
+func TestBelow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(90)...)
+		time.Sleep(10 * time.Second)
+		r, err := Run(t.Context(), w.options())
+		if err != nil || r.Verdict != Below || len(r.Steps) != 1 {
+			t.Errorf("%s, %v", &r, err)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestNotIdentifiable checks that steps that would last too long are an answer: by the holding
+// time, and by the number of transactions.
+func TestNotIdentifiable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(500)...)
+		o := w.options()
+		o.Holding = 2 * time.Minute
+		r, err := Run(t.Context(), o)
+		if err != nil || r.Verdict != NotIdentifiable || !strings.Contains(r.Why, "holding time") {
+			t.Errorf("%s, %v", &r, err)
+		}
+		w.rate = 3
+		o = w.options()
+		o.MaxStep = time.Minute
+		r, err = Run(t.Context(), o)
+		if err != nil || r.Verdict != NotIdentifiable || !strings.Contains(r.Why, "too few") {
+			t.Errorf("%s, %v", &r, err)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestStepsLastThreeHoldingTimes checks the length of the steps.
+func TestStepsLastThreeHoldingTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(120)...)
+		o := w.options()
+		o.Holding = 20 * time.Second
+		r, err := Run(t.Context(), o)
+		if err != nil || r.Verdict != Within {
+			t.Fatalf("%s, %v", &r, err)
+		}
+		for _, s := range r.Steps {
+			if !s.Stopped && s.Seconds < 60 {
+				t.Errorf("a step of %g s", s.Seconds)
+			}
+		}
+	})
+}
+
+// TestStopsBeforeTheCPUIsUsedUp checks that the CPU ends a measurement before the objective
+// breaks.
+func TestStopsBeforeTheCPUIsUsedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(160)...)
+		o := w.options()
+		rate := 0.0
+		last, at := 0.0, time.Now()
+		w.on = func(w *world) {
+			if since := w.at.Sub(at); since >= time.Second {
+				a := find(w, "a")
+				rate, last, at = (a.answered-last)/since.Seconds(), a.answered, w.at
+			}
+		}
+		o.CPULimit = 1
+		o.CPU = func(_, _ time.Time) (float64, bool) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return rate / 150, true
+		}
+		r, err := Run(t.Context(), o)
+		if err != nil || r.Verdict != AtLeast || !strings.Contains(r.Why, "CPUs") || r.Rate < 120 || r.Rate > 150 || w.broken > 0 {
+			t.Errorf("%s, %v; broken for %s", &r, err, w.broken)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestInterruptRestores checks that the end of the context restores the weights.
+func TestInterruptRestores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 2, three(500)...)
+		why := errors.New("interrupted")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(30*time.Second, func() { cancel(why) })
+		r, err := Run(ctx, w.options())
+		if !errors.Is(err, why) || r.Verdict != Aborted || r.Restored > 2 || len(r.Steps) < 2 {
+			t.Errorf("%s, %v", &r, err)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestLeaseAtSomeDirectorsIsTakenBack checks that a director that refuses the lease ends the
+// measurement before it begins, at all directors.
+func TestLeaseAtSomeDirectorsIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 3, three(500)...)
+		w.directors[1].refuse = true
+		if r, err := Run(t.Context(), w.options()); err == nil || !strings.Contains(err.Error(), "director 1") {
+			t.Errorf("%s, %v", &r, err)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestLostLeaseAborts checks that a director that no longer renews the lease ends the
+// measurement at all of them.
+func TestLostLeaseAborts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 2, three(500)...)
+		begin := time.Now()
+		w.on = func(w *world) {
+			if d := w.directors[1]; w.at.Sub(begin) > 20*time.Second && !d.refuse {
+				d.refuse = true
+				d.until = time.Now()
+			}
+		}
+		r, err := Run(t.Context(), w.options())
+		if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "lease") && !strings.Contains(r.Why, "steer alike") {
+			t.Errorf("%s, %v", &r, err)
+		}
+		if d := w.directors[0]; d.lease.Holder != "" {
+			t.Error("the other director still has the lease")
+		}
+	})
+}
+
+// TestFewHealthyOthersAbort checks that other instances that go away end the measurement.
+func TestFewHealthyOthersAbort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(500)...)
+		begin := time.Now()
+		w.on = func(w *world) {
+			if w.at.Sub(begin) > 20*time.Second {
+				find(w, "b").health = "away"
+			}
+		}
+		o := w.options()
+		o.Min = 2
+		r, err := Run(t.Context(), o)
+		if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "1 other healthy") {
+			t.Errorf("%s, %v", &r, err)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestDoesNotBegin checks what is refused before any change.
+func TestDoesNotBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, change := range map[string]func(*world, *Options){
+			"unknown type":       func(_ *world, o *Options) { o.Type = "tea" },
+			"unknown instance":   func(_ *world, o *Options) { o.Instance = "z" },
+			"draining instance":  func(w *world, _ *Options) { find(w, "a").state = vitrine.Draining },
+			"instance away":      func(w *world, _ *Options) { find(w, "a").health = "away" },
+			"few others":         func(_ *world, o *Options) { o.Min = 3 },
+			"no minimum":         func(_ *world, o *Options) { o.Min = 0 },
+			"no director":        func(_ *world, o *Options) { o.Directors, o.Names = nil, nil },
+			"all of the traffic": func(_ *world, o *Options) { o.Share = 1 },
+			"perfect success":    func(_ *world, o *Options) { o.Objective.Success = 1 },
+			"no latency":         func(_ *world, o *Options) { o.Objective.Latency = 0 },
+			"percentile 100":     func(_ *world, o *Options) { o.Objective.Quantile = 1 },
+			"short steps":        func(_ *world, o *Options) { o.Step = time.Millisecond },
+			"another holder": func(w *world, _ *Options) {
+				w.directors[0].lease.Token, w.directors[0].lease.Holder, w.directors[0].until = 5, "x", time.Now().Add(time.Hour)
+				w.directors[1].lease, w.directors[1].until = w.directors[0].lease, w.directors[0].until
+			},
+			"directors that differ": func(w *world, _ *Options) {
+				w.directors[1].lease.Holder, w.directors[1].until = "x", time.Now().Add(time.Hour)
+			},
+		} {
+			w := newWorld(300, 2, three(500)...)
+			o := w.options()
+			change(w, &o)
+			if r, err := Run(t.Context(), o); err == nil {
+				t.Errorf("%s: %s", name, &r)
+			}
+			if l := w.directors[0].lease; l.Token != 0 && l.Holder != "x" {
+				t.Errorf("%s: the lease was taken", name)
+			}
+		}
+	})
+}
+
+// TestDryRunChangesNothing checks that a dry run plans without a lease.
+func TestDryRunChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(500)...)
+		o := w.options()
+		o.DryRun = true
+		r, err := Run(t.Context(), o)
+		if err != nil || r.Verdict != Planned || len(r.Rates) < 10 || r.Rates[0] < 95 || w.directors[0].lease.Token != 0 {
+			t.Errorf("%s, %v, token %d", &r, err, w.directors[0].lease.Token)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package redline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+const (
+	fallTime    = 15 * time.Second // that the load gets to fall before new work comes back anyway
+	recoverTime = 15 * time.Second // that the instance gets to meet the objective again
+)
+
+// end restores the weights after a measurement that ended with err, and concludes. The error that
+// it returns says that the weights could not be restored, or that ctx ended.
+func (r *run) end(ctx context.Context, err error) error {
+	var restoring error
+	if !r.DryRun {
+		restoring, err = r.restore(ctx, err)
+	}
+	if u, ok := errors.AsType[*unidentifiable](err); ok {
+		r.result.Verdict, r.result.Why = NotIdentifiable, u.why
+	} else if err != nil {
+		r.result.Verdict, r.result.Why = Aborted, err.Error()
+	}
+	r.conclude()
+	switch _, isFault := errors.AsType[*fault](err); {
+	case restoring != nil:
+		return fmt.Errorf("restore the weights: %w", restoring)
+	case err != nil && !isFault && ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// restore restores the weights after a measurement that ended with err. If load broke the
+// objective and the instance does not recover without it, the load was not the reason: then why is
+// a *fault, else it is err.
+func (r *run) restore(ctx context.Context, err error) (restoring, why error) {
+	free := context.WithoutCancel(ctx)
+	defer r.settle()
+	_, isFault := errors.AsType[*fault](err)
+	over := err == nil && r.endedOver()
+	if !isFault && !over {
+		return r.giveBack(free), err
+	}
+	restoring = r.shed(free)
+	if over && restoring == nil && ctx.Err() == nil && !r.recovers(ctx) {
+		err = &fault{"the objective stays broken at the present rate: it is a fault, not the load"}
+	}
+	return restoring, err
+}
+
+// endedOver reports whether the last step was at a higher rate and did not meet the objective.
+func (r *run) endedOver() bool {
+	last := len(r.result.Steps) - 1
+	return last > 0 && !r.result.Steps[last].measured.meets(r.objective)
+}
+
+// giveBack releases the lease, and returns when the base weights are in force.
+func (r *run) giveBack(ctx context.Context) error {
+	began := time.Now()
+	err := r.release(ctx)
+	if waiting := r.await(ctx); err == nil {
+		err = waiting
+	}
+	r.result.Restored = time.Since(began).Seconds()
+	return err
+}
+
+// shed restores the other instances' weights at once and lets the instance get no new work until
+// its load has fallen, because keys stay where they are for a transition. Then it releases the
+// lease.
+func (r *run) shed(ctx context.Context) error {
+	began := time.Now()
+	gated := r.set(ctx, map[string]float64{r.fleet.instance: 0})
+	if gated != nil {
+		r.note("cannot keep new work away: %v", gated)
+		return r.giveBack(ctx)
+	}
+	r.result.Restored = time.Since(began).Seconds()
+	r.note("weights restored in %.1fs; the instance gets no new work until its load has fallen", r.result.Restored)
+	r.awaitFall(ctx, began)
+	err := r.release(ctx)
+	if waiting := r.await(ctx); err == nil {
+		err = waiting
+	}
+	return err
+}
+
+// awaitFall waits until the instance has no more in flight than before the shift. A reading that
+// fails does not end the wait: the instance may be gone.
+func (r *run) awaitFall(ctx context.Context, began time.Time) {
+	const deviations = 3
+	usual := float64(r.base.span.InFlight)
+	usual += deviations * math.Sqrt(max(usual, 1))
+	for time.Since(began) < fallTime {
+		if now, err := r.read(ctx); err == nil {
+			r.all = append(r.all, now)
+			if float64(now.own.InFlight) <= usual && r.overdue() == 0 {
+				fell := time.Since(began).Seconds()
+				r.result.Fell = &fell
+				r.note("the load fell in %.1fs", fell)
+				return
+			}
+		}
+		_ = r.keepLease(ctx, time.Now()) // the release follows, or the lease ends by itself
+		time.Sleep(tick)
+	}
+	r.note("the load has not fallen in %s", fallTime)
+}
+
+// recovers reports whether the instance meets the objective again at its base weight.
+func (r *run) recovers(ctx context.Context) bool {
+	end := time.Now().Add(recoverTime)
+	for time.Now().Before(end) {
+		first := *r.last()
+		for r.last().own.At.Sub(first.own.At) < guardTime {
+			if _, err := r.next(ctx); err != nil {
+				return false
+			}
+		}
+		if s, t := r.span(&first); s.Completed() > 0 && !r.objective.isBroken(t) {
+			return true
+		}
+	}
+	return false
+}

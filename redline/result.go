@@ -1,0 +1,176 @@
+package redline
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"vitrine"
+)
+
+// ResultVersion is the version of the Result format.
+const ResultVersion = 1
+
+// A Verdict says what a measurement found.
+type Verdict string
+
+// The verdicts.
+const (
+	Within          Verdict = "within"           // the capacity lies within the interval
+	AtLeast         Verdict = "at-least"         // the highest rate met the objective: Rate is a lower bound
+	Below           Verdict = "below"            // the objective is not met at the present rate
+	NotIdentifiable Verdict = "not-identifiable" // steps would be too long
+	Aborted         Verdict = "aborted"          // a fault, or an interrupt; no capacity
+	Planned         Verdict = "planned"          // of a dry run
+)
+
+// A Result is what a measurement found, with what a reader needs to judge it.
+type Result struct {
+	Version   int             `json:"vitrine_redline"`
+	Type      string          `json:"type"`     // aggregate type
+	Instance  string          `json:"instance"` // that was measured
+	Flavor    string          `json:"flavor,omitempty"`
+	Unit      string          `json:"unit"` // of rates
+	Objective ResultObjective `json:"objective"`
+	Verdict   Verdict         `json:"verdict"`
+	Why       string          `json:"why,omitempty"`
+	Rate      float64         `json:"rate,omitempty"` // highest rate that meets the objective
+	Low       float64         `json:"low,omitempty"`  // 95% interval, at least from the last rate that passed
+	High      float64         `json:"high,omitempty"` // to the first that did not; 0: no upper bound
+
+	Transition float64   `json:"transition_seconds"`          // of the directors
+	Holding    float64   `json:"holding_seconds"`             // mean time that a call held the instance, at the present rate
+	Rates      []float64 `json:"planned_rates,omitempty"`     // of the steps
+	Steps      []Step    `json:"steps"`                       // in their order; the first is at the present rate
+	Restored   float64   `json:"restored_seconds"`            // until all directors steered by the base weights, or gave the instance nothing new
+	Fell       *float64  `json:"load_fell_seconds,omitempty"` // until the instance had no more in flight than before; left out: it did not fall, or nothing was shed
+
+	Directors []string  `json:"directors"`
+	Host      string    `json:"host"` // that measured
+	Begun     time.Time `json:"begun"`
+	Seconds   float64   `json:"seconds"`
+	Tool      string    `json:"tool"` // version and commit
+}
+
+// A ResultObjective is an Objective in a result file.
+type ResultObjective struct {
+	Success  float64 `json:"success"`
+	Latency  float64 `json:"latency_ms"`
+	Quantile float64 `json:"quantile"`
+}
+
+// A Step is what was seen at one weight.
+type Step struct {
+	Target     float64 `json:"target"` // rate that the weight should bring
+	Rate       float64 `json:"rate"`   // observed
+	Weight     float64 `json:"weight"`
+	Share      float64 `json:"share"` // of the weights, 0..1
+	Seconds    float64 `json:"seconds"`
+	Ended      float64 `json:"ended"` // transactions, overdue ones included
+	Success    float64 `json:"success"`
+	P50        float64 `json:"p50_ms"`
+	P90        float64 `json:"p90_ms"`
+	P99        float64 `json:"p99_ms"`
+	Budget     float64 `json:"budget"`            // share of the objective's failures or late transactions that were used; up to 1 the objective is met
+	CPU        float64 `json:"cpus,omitempty"`    // mean; left out: not known
+	Others     float64 `json:"others_rate"`       // of the type's other instances
+	Neighbours float64 `json:"neighbours_rate"`   // of all instances on the same host; if it falls, the result is flattered
+	Stopped    bool    `json:"stopped,omitempty"` // a guard ended the step early
+	Growing    bool    `json:"growing,omitempty"` // transactions in flight became ever more, so the instance does not keep up
+	Invalid    string  `json:"invalid,omitempty"` // why the step does not count
+
+	measured measured
+}
+
+func newResult(o *Options, instance string) Result {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return Result{
+		Version: ResultVersion, Type: o.Type, Instance: instance, Flavor: o.Flavor, Unit: "transactions/s",
+		Objective: ResultObjective{Success: o.Objective.Success, Latency: milliseconds(o.Objective.Latency), Quantile: o.Objective.Quantile},
+		Verdict:   AtLeast, Steps: []Step{}, Directors: o.Names, Host: host, Begun: time.Now().UTC(),
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// begin notes what the first measurement showed.
+func (s *Result) begin(r *run) {
+	s.Transition, s.Holding = r.transition.Seconds(), r.base.holding.Seconds()
+	s.add(r.base.span.Rate(), r.weight, r.weight/(r.weight+r.rest), r.base)
+	if r.DryRun {
+		s.Verdict = Planned
+	}
+}
+
+// add notes a step.
+func (s *Result) add(target, weight, share float64, m measured) {
+	step := Step{
+		Target: round(target), Rate: round(m.span.Rate()), Weight: round(weight), Share: round(share), Seconds: m.span.Duration.Seconds(),
+		Ended: m.tally.ended, Success: round(1 - m.tally.failed/max(m.tally.ended, 1)),
+		P50: milliseconds(m.span.Quantile(0.5)), P90: milliseconds(m.span.Quantile(0.9)), P99: milliseconds(m.span.Quantile(0.99)),
+		CPU: round(m.cpus), Others: round(m.others), Neighbours: round(m.neighbours), Stopped: m.verdict != good, Growing: m.growing, measured: m,
+	}
+	o := Objective{Success: s.Objective.Success, Quantile: s.Objective.Quantile}
+	step.Budget = round(o.budget(m.tally))
+	if m.restarted {
+		step.Invalid = "a director began to count again"
+	}
+	s.Steps = append(s.Steps, step)
+}
+
+// line describes a step to people.
+func (s *Step) line() string {
+	text := fmt.Sprintf("%.4g/s for %.0fs: success %.4g, p50 %.3gms, p99 %.3gms, %.0f%% of the budget", s.Rate, s.Seconds, s.Success, s.P50, s.P99, 100*s.Budget)
+	if s.CPU > 0 {
+		text += fmt.Sprintf(", %.2f CPUs", s.CPU)
+	}
+	if s.Stopped {
+		text += ", stopped"
+	}
+	if s.Growing {
+		text += ", backlog grows"
+	}
+	return text
+}
+
+// conclude writes the capacity, if there is one.
+func (r *run) conclude() {
+	s := &r.result
+	s.Seconds = time.Since(s.Begun).Seconds()
+	if s.Verdict != AtLeast || len(s.Steps) == 0 {
+		return
+	}
+	c := r.estimate()
+	s.Rate, s.Low = round(c.Rate), round(c.Low)
+	switch c.Censored {
+	case vitrine.CensoredNone:
+		s.Verdict, s.High = Within, round(c.High)
+	case vitrine.CensoredBelow:
+		s.Verdict, s.Rate, s.Low, s.High = Below, 0, 0, round(c.High)
+	default:
+		if s.Why == "" {
+			s.Why = "there is no more traffic to shift within the limits"
+		}
+	}
+}
+
+// String says what was found, in one line.
+func (s *Result) String() string {
+	name := s.Instance + " of type " + s.Type
+	switch s.Verdict {
+	case Within:
+		return fmt.Sprintf("%s: %.4g/s, between %.4g and %.4g", name, s.Rate, s.Low, s.High)
+	case AtLeast:
+		return fmt.Sprintf("%s: at least %.4g/s: %s", name, s.Rate, s.Why)
+	case Below:
+		return fmt.Sprintf("%s: less than the present rate: %s", name, s.Why)
+	case NotIdentifiable:
+		return fmt.Sprintf("%s: not identifiable: %s", name, s.Why)
+	case Planned:
+		return fmt.Sprintf("%s: would measure at %v/s", name, s.Rates)
+	}
+	return fmt.Sprintf("%s: aborted: %s", name, s.Why)
+}

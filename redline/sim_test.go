@@ -1,0 +1,234 @@
+package redline
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/director/latency"
+)
+
+// A server is a simulated instance: it serves at most so many transactions per second, one after
+// the other, and each of them takes at least base.
+type server struct {
+	name     string
+	weight   float64
+	capacity float64
+	base     time.Duration
+	state    vitrine.State
+	health   string
+	stopped  bool // answers nothing
+
+	backlog  float64 // waiting
+	begun    float64
+	answered float64
+	seen     latency.Histogram
+	part     float64 // of a transaction that is not in seen yet
+}
+
+// A world is a simulated type: its instances and the directors in front of them. Time is that of
+// the test's bubble.
+type world struct {
+	mu        sync.Mutex
+	rate      float64 // of all instances together
+	servers   []*server
+	directors []*simulated
+	at        time.Time
+	broken    time.Duration // for which any answer was later than limit
+	limit     time.Duration
+	on        func(*world) // runs at each step of time, if not nil
+}
+
+func newWorld(rate float64, directors int, servers ...*server) *world {
+	w := &world{rate: rate, servers: servers, at: time.Now(), limit: 100 * time.Millisecond}
+	for i := range directors {
+		w.directors = append(w.directors, &simulated{world: w, number: i})
+	}
+	return w
+}
+
+// shares returns the weight in force of each instance.
+func (w *world) shares() map[string]float64 {
+	all := map[string]float64{}
+	for _, s := range w.servers {
+		all[s.name] = s.weight
+	}
+	if d := w.directors[0]; d.isHeld() {
+		maps.Copy(all, d.lease.Weights)
+	}
+	return all
+}
+
+// advance brings the instances to the present.
+func (w *world) advance() {
+	const slice = 5 * time.Millisecond
+	for ; !w.at.After(time.Now().Add(-slice)); w.at = w.at.Add(slice) {
+		if w.on != nil {
+			w.on(w)
+		}
+		shares, sum := w.shares(), 0.0
+		for _, s := range w.servers {
+			sum += shares[s.name]
+		}
+		late := false
+		for _, s := range w.servers {
+			took := s.serve(w.rate*shares[s.name]/sum*slice.Seconds(), slice)
+			late = late || took > w.limit
+		}
+		if late {
+			w.broken += slice
+		}
+	}
+}
+
+// serve takes arrivals, serves for a slice of time, and returns the latency of what it answers.
+func (s *server) serve(arrivals float64, slice time.Duration) time.Duration {
+	s.begun += arrivals
+	s.backlog += arrivals
+	if s.stopped {
+		return 0
+	}
+	served := min(s.backlog, s.capacity*slice.Seconds())
+	wait := time.Duration(max(0, s.backlog-served) / s.capacity * float64(time.Second))
+	s.backlog -= served
+	s.answered += served
+	s.part += served
+	whole := math.Floor(s.part)
+	s.part -= whole
+	s.seen.Add(latency.Bucket(uint64((s.base + wait).Microseconds())), uint64(whole))
+	return s.base + wait
+}
+
+// simulated is one director of a world.
+type simulated struct {
+	*world
+	number int
+	lease  client.Lease
+	until  time.Time
+	refuse bool // refuses acquisitions and renewals
+	epochs int
+}
+
+func (d *simulated) isHeld() bool { return d.lease.Holder != "" && d.until.After(time.Now()) }
+
+func (d *simulated) Status(context.Context) (client.Status, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.advance()
+	digest := "base"
+	if d.isHeld() {
+		digest = fmt.Sprint(d.lease.Token, d.lease.Weights)
+	}
+	return client.Status{Digest: digest, Transition: 4, Types: []string{"session"}}, nil
+}
+
+func (d *simulated) Instances(context.Context) ([]client.Instance, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.advance()
+	var all []client.Instance
+	for i, s := range d.servers {
+		in := client.Instance{Instance: vitrine.Instance{
+			Name: s.name, Type: "session", Weight: s.weight, State: s.state, Address: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), uint16(5060+i)),
+		}, Health: s.health}
+		if in.Health == "" {
+			in.Health = "up"
+		}
+		if d.number == 0 { // all messages go by the first director
+			in.Transactions = uint64(s.begun)
+			in.InFlight = uint64(s.backlog)
+			in.Ended = map[string]uint64{"succeeded": s.seen.Count()}
+			in.Latencies.Merge(s.seen)
+		}
+		all = append(all, in)
+	}
+	return all, nil
+}
+
+func (d *simulated) Lease(context.Context, string) (client.Lease, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.isHeld() {
+		return client.Lease{Type: "session", Token: d.lease.Token}, nil
+	}
+	return d.lease, nil
+}
+
+func (d *simulated) Acquire(_ context.Context, _ string, r client.LeaseRequest) (client.Lease, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.advance()
+	if d.refuse || d.isHeld() || r.Token <= d.lease.Token {
+		return client.Lease{}, &client.Error{Status: http.StatusConflict, Message: "no"}
+	}
+	d.lease = client.Lease{Type: "session", Token: r.Token, Holder: r.Holder, Weights: r.Weights, TTL: r.TTL}
+	d.until = time.Now().Add(time.Duration(r.TTL * float64(time.Second)))
+	return d.lease, nil
+}
+
+func (d *simulated) Renew(_ context.Context, _ string, token uint64, c client.LeaseChange) (client.Lease, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.advance()
+	if d.refuse || !d.isHeld() || token != d.lease.Token {
+		return client.Lease{}, &client.Error{Status: http.StatusConflict, Message: "stale"}
+	}
+	if c.Weights != nil {
+		d.lease.Weights = maps.Clone(c.Weights)
+	}
+	d.until = time.Now().Add(time.Duration(d.lease.TTL * float64(time.Second)))
+	return d.lease, nil
+}
+
+func (d *simulated) Release(_ context.Context, _ string, token uint64) (client.Lease, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.advance()
+	if token < d.lease.Token {
+		return client.Lease{}, &client.Error{Status: http.StatusConflict, Message: "stale"}
+	}
+	d.lease = client.Lease{Type: "session", Token: token}
+	return d.lease, nil
+}
+
+// options returns the options for a world.
+func (w *world) options() Options {
+	o := Defaults()
+	o.Type, o.Instance, o.Holder = "session", "a", "test"
+	for _, d := range w.directors {
+		o.Directors, o.Names = append(o.Directors, d), append(o.Names, fmt.Sprint("director ", d.number))
+	}
+	return o
+}
+
+// checkRestored fails unless nobody holds the lease and the base weights are in force.
+func (w *world) checkRestored(t *testing.T) {
+	t.Helper()
+	for _, d := range w.directors {
+		if d.lease.Holder != "" {
+			t.Errorf("director %d still gives the lease to %s", d.number, d.lease.Holder)
+		}
+	}
+}
+
+func three(capacity float64) []*server {
+	return []*server{
+		{name: "a", weight: 100, capacity: capacity, base: 10 * time.Millisecond},
+		{name: "b", weight: 100, capacity: 1000, base: 10 * time.Millisecond},
+		{name: "c", weight: 100, capacity: 1000, base: 10 * time.Millisecond},
+	}
+}
+
+func find(w *world, name string) *server {
+	i := slices.IndexFunc(w.servers, func(s *server) bool { return s.name == name })
+	return w.servers[i]
+}

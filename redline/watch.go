@@ -1,0 +1,165 @@
+package redline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"vitrine/director/client"
+)
+
+const (
+	tick      = 250 * time.Millisecond
+	guardTime = 2 * time.Second // span that the guards judge
+	silence   = 3 * time.Second // without a reading
+	// headroom is the share of the CPU limit at which a measurement stops before the objective
+	// breaks.
+	headroom = 0.95
+)
+
+// A watch keeps the readings of a measurement, and judges the last seconds.
+type watch struct {
+	*fleet
+	objective Objective
+	min       int // healthy other instances
+	cpu       func(from, to time.Time) (cpus float64, ok bool)
+	cpuLimit  float64
+
+	all      []reading  // of the present step, and the guard's span before it
+	renewing chan error // gets the result of a renewal under way; nil: there is none
+	asked    time.Time  // when it began
+}
+
+// A Fault ends a measurement without a result, because it is not the load that ended it.
+type fault struct{ why string }
+
+func (e *fault) Error() string { return e.why }
+
+// next waits for a tick and takes a reading. It keeps the lease, and returns a *fault if the
+// measurement cannot go on.
+func (w *watch) next(ctx context.Context) (reading, error) {
+	select {
+	case <-ctx.Done():
+		return reading{}, context.Cause(ctx)
+	case <-time.After(tick):
+	}
+	r, err := w.read(ctx)
+	now := time.Now()
+	switch {
+	case ctx.Err() != nil:
+		return r, context.Cause(ctx)
+	case err != nil && len(w.all) > 0 && now.Sub(w.last().own.At) < silence:
+		return w.next(ctx)
+	case err != nil:
+		return r, &fault{"no reading for " + silence.String() + ": " + err.Error()}
+	case r.trouble != "":
+		return r, &fault{"instance " + w.instance + " cannot be measured: " + r.trouble}
+	case r.healthy < w.min:
+		return r, &fault{fmt.Sprintf("%d other healthy instances, want at least %d", r.healthy, w.min)}
+	}
+	w.all = append(w.all, r)
+	return r, w.keepLease(ctx, now)
+}
+
+// keepLease renews the lease in time, beside the readings, and returns a *fault if that failed for
+// too long. It never sends weights, so that a late renewal cannot undo a change.
+func (w *watch) keepLease(ctx context.Context, now time.Time) error {
+	select {
+	case err := <-w.renewing:
+		w.renewing = nil
+		if err == nil {
+			w.renewed = w.asked
+		} else if now.Sub(w.renewed) > leaseTime/2 {
+			return &fault{err.Error()}
+		}
+	default:
+	}
+	if w.token == 0 || w.renewing != nil || now.Sub(w.renewed) < leaseTime/4 {
+		return nil
+	}
+	done := make(chan error, 1)
+	w.renewing, w.asked = done, now
+	fleet := *w.fleet // its own time of renewal
+	go func() { done <- fleet.renew(ctx, client.LeaseChange{}) }()
+	return nil
+}
+
+// settle waits for a renewal that is under way.
+func (w *watch) settle() {
+	if w.renewing != nil {
+		<-w.renewing
+		w.renewing = nil
+	}
+}
+
+func (w *watch) last() *reading { return &w.all[len(w.all)-1] }
+
+// forget drops the readings that neither the guards nor the count of overdue transactions need.
+func (w *watch) forget() {
+	keep := w.last().own.At.Add(-guardTime - w.objective.Latency - tick)
+	for len(w.all) > 1 && w.all[1].own.At.Before(keep) {
+		w.all = w.all[1:]
+	}
+}
+
+// before returns the latest reading that is at least so old as age, or the oldest.
+func (w *watch) before(age time.Duration) *reading {
+	at := w.last().own.At.Add(-age)
+	for i := len(w.all) - 1; i > 0; i-- {
+		if !w.all[i].own.At.After(at) {
+			return &w.all[i]
+		}
+	}
+	return &w.all[0]
+}
+
+// overdue returns at least how many transactions have been in flight for longer than the
+// objective: those in flight less those begun since. It is 0 before readings span that time.
+func (w *watch) overdue() uint64 {
+	now, then := w.last(), w.before(w.objective.Latency)
+	if now.own.At.Sub(then.own.At) < w.objective.Latency || now.own.Begun < then.own.Begun {
+		return 0
+	}
+	return now.own.InFlight - min(now.own.InFlight, now.own.Begun-then.own.Begun)
+}
+
+// span returns what happened since a reading, with the transactions that are overdue.
+func (w *watch) span(since *reading) (client.Span, tally) {
+	s := w.last().own.Since(since.own)
+	return s, w.objective.tally(s, w.overdue())
+}
+
+// A verdict is what the guards say of the last seconds.
+type verdict int
+
+const (
+	good    verdict = iota
+	broken          // the objective does not hold
+	stalled         // nothing is answered
+	hot             // the CPU is nearly used up, and the objective holds
+)
+
+// judge looks at the last seconds.
+func (w *watch) judge() verdict {
+	then := w.before(guardTime)
+	s, t := w.span(then)
+	const few = 5
+	switch {
+	case s.Duration >= time.Second && s.Completed() == 0 && t.overdue >= few:
+		return stalled
+	case w.objective.isBroken(t):
+		return broken
+	}
+	if cpus, ok := w.used(then.own.At, w.last().own.At); ok && s.Duration >= guardTime && w.cpuLimit > 0 && cpus >= headroom*w.cpuLimit {
+		return hot
+	}
+	return good
+}
+
+// used returns the mean CPUs of the instance, if they are known.
+func (w *watch) used(from, to time.Time) (cpus float64, ok bool) {
+	if w.cpu == nil {
+		return 0, false
+	}
+	return w.cpu(from, to)
+}
