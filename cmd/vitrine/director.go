@@ -16,6 +16,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"vitrine"
 	"vitrine/director"
@@ -48,13 +49,18 @@ func (a *app) directorCommand() *cobra.Command {
 	f := c.PersistentFlags()
 	f.StringVar(&k.access.URL, "director", "", "the director's control address, or unix:SOCKET; without it, the one director that this\n"+
 		"user runs here, or else "+defaultControl)
+	k.credentials(f)
+	f.BoolVar(&k.json, "json", false, "print JSON")
+	c.AddCommand(a.directorRun(), a.directorCheck(), a.directorSchema(), k.status(), k.explain(), k.instances(), k.leases(), k.rules(), k.reload(), k.restart())
+	return c
+}
+
+// credentials adds the flags that say what to show to a director.
+func (k *directorControl) credentials(f *pflag.FlagSet) {
 	f.StringVar(&k.tokenFile, "token-file", "", "file with the token to show, on the first line that is not empty and not a # comment")
 	f.StringVar(&k.access.Authorities, "ca", "", "PEM file of the authorities that certify the director")
 	f.StringVar(&k.access.Certificate, "cert", "", "PEM file of the certificate to show")
 	f.StringVar(&k.access.Key, "key", "", "PEM file of the certificate's key")
-	f.BoolVar(&k.json, "json", false, "print JSON")
-	c.AddCommand(a.directorRun(), a.directorCheck(), a.directorSchema(), k.status(), k.explain(), k.instances(), k.rules(), k.reload(), k.restart())
-	return c
 }
 
 func (a *app) directorRun() *cobra.Command {
@@ -370,7 +376,11 @@ func printInstances(w io.Writer, all []client.Instance) error {
 		if in.Drained {
 			state = "drained"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.1fms\n", in.Name, in.Type, in.Address, strconv.FormatFloat(in.Weight, 'g', -1, 64),
+		weight := strconv.FormatFloat(in.Weight, 'g', -1, 64)
+		if in.Leased != nil {
+			weight += " leased:" + strconv.FormatFloat(*in.Leased, 'g', -1, 64)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.1fms\n", in.Name, in.Type, in.Address, weight,
 			state, in.Health, cmp.Or(in.Region, "-"), in.ID, in.Transactions, in.InFlight, in.Latency*1000)
 	}
 	return t.Flush()
