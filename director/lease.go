@@ -18,7 +18,7 @@ const (
 	maxHolder = 64        // bytes
 	maxToken  = 1<<53 - 1 // integers that all readers of JSON keep exactly
 	minWeight = 1e-9      // of a leased weight above 0
-	maxWeight = 1e12      //
+	maxWeight = 1e12
 )
 
 // A lease is the overlay of one type's weights in an epoch.
@@ -127,6 +127,8 @@ func (r *roster) acquire(c Clock, typeName string, q client.LeaseRequest) error 
 		return &Conflict{fmt.Sprintf("the lease of type %s is %s's, with token %d, for %.1f s more", typeName, old.Holder, old.Token, (old.Until - c.Now()).Seconds())}
 	case q.Token != 0 && q.Token <= old.Token:
 		return &Conflict{fmt.Sprintf("token %d for type %s is stale: the last one was %d", q.Token, typeName, old.Token)}
+	case q.Token == 0 && old.Token >= maxToken:
+		return &Conflict{fmt.Sprintf("the tokens of type %s are used up: stop the director and remove terms from its state file", typeName)}
 	}
 	fresh := term{Token: cmp.Or(q.Token, old.Token+1), Holder: q.Holder, Weights: maps.Clone(q.Weights)}
 	if err := r.checkWeights(typeName, fresh.Weights); err != nil {

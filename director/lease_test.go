@@ -193,7 +193,7 @@ func TestLeaseOutlivesRestart(t *testing.T) {
 	r := run(t, path, clock.options)
 	ctx := t.Context()
 	base := r.settle(t)
-	l := acquire(t, r, client.LeaseRequest{TTL: 300, Token: 40, Weights: map[string]float64{"reg-2": 400}})
+	acquire(t, r, client.LeaseRequest{TTL: 300, Token: 40, Weights: map[string]float64{"reg-2": 400}})
 	before := r.settle(t)
 	r.stop()
 	clock.skip(100 * time.Second)
@@ -203,7 +203,7 @@ func TestLeaseOutlivesRestart(t *testing.T) {
 	if err != nil || after.Epoch != before.Epoch || after.Digest != before.Digest {
 		t.Errorf("%+v after the restart, %+v before: %v", after, before, err)
 	}
-	if l, err = r.client.Lease(ctx, "registration"); err != nil || l.Token != 40 || l.Left < 150 || l.Left > 200 {
+	if l, err := r.client.Lease(ctx, "registration"); err != nil || l.Token != 40 || l.Left < 150 || l.Left > 200 {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if _, err := r.client.Renew(ctx, "registration", 40, client.LeaseChange{TTL: 30}); err != nil {

@@ -45,7 +45,7 @@ func (r *run) climb(ctx context.Context) error {
 		return err
 	}
 	r.result.begin(r)
-	r.note("instance %s at present: %s", r.fleet.instance, r.result.Steps[0].line())
+	r.note("instance %s at present: %s", r.instance, r.result.Steps[0].line())
 	if done, err := r.atBase(); done || err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (r *run) climb(ctx context.Context) error {
 			return nil
 		}
 		weight := r.weightFor(step.Rate)
-		if err := r.set(ctx, map[string]float64{r.fleet.instance: weight}); err != nil {
+		if err := r.set(ctx, map[string]float64{r.instance: weight}); err != nil {
 			return r.lost(ctx, err)
 		}
 		m, err := r.step(ctx, step.Rate)
@@ -73,7 +73,7 @@ func (r *run) climb(ctx context.Context) error {
 		r.result.add(step.Rate, weight, weight/(weight+r.rest), m)
 		r.note("%s", r.result.Steps[len(r.result.Steps)-1].line())
 		if m.verdict == stalled {
-			return &fault{fmt.Sprintf("instance %s answers nothing", r.fleet.instance)}
+			return &fault{fmt.Sprintf("instance %s answers nothing", r.instance)}
 		}
 		if m.verdict == hot {
 			r.result.Why = r.hotText(m)
@@ -99,7 +99,7 @@ func (r *run) lost(ctx context.Context, err error) error {
 func (r *run) atBase() (done bool, err error) {
 	switch {
 	case r.base.verdict == stalled:
-		return true, &fault{fmt.Sprintf("instance %s answers nothing", r.fleet.instance)}
+		return true, &fault{fmt.Sprintf("instance %s answers nothing", r.instance)}
 	case !r.base.meets(r.objective):
 		r.result.Verdict, r.result.Why = Below, "the objective is not met at the present rate"
 		return true, nil

@@ -104,7 +104,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := r.survey(ctx); err != nil {
 		return Result{}, err
 	}
-	r.result = newResult(&r.Options, r.fleet.instance)
+	r.result = newResult(&r.Options, r.instance)
 	if !o.DryRun {
 		if err := r.acquire(ctx, o.Holder); err != nil {
 			return Result{}, err
@@ -167,7 +167,7 @@ func (r *run) choose(all []client.Instance) error {
 	if own == nil {
 		return bad(strings.TrimSpace("no active instance "+r.Instance)+" of type "+r.Type, "see vitrine director instances list")
 	}
-	r.fleet.instance, r.weight = own.Name, own.Weight
+	r.instance, r.weight = own.Name, own.Weight
 	r.rest -= own.Weight
 	return nil
 }

@@ -75,7 +75,7 @@ func (r *run) giveBack(ctx context.Context) error {
 // lease.
 func (r *run) shed(ctx context.Context) error {
 	began := time.Now()
-	gated := r.set(ctx, map[string]float64{r.fleet.instance: 0})
+	gated := r.set(ctx, map[string]float64{r.instance: 0})
 	if gated != nil {
 		r.note("cannot keep new work away: %v", gated)
 		return r.giveBack(ctx)

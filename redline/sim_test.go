@@ -115,7 +115,6 @@ type simulated struct {
 	lease  client.Lease
 	until  time.Time
 	refuse bool // refuses acquisitions and renewals
-	epochs int
 }
 
 func (d *simulated) isHeld() bool { return d.lease.Holder != "" && d.until.After(time.Now()) }

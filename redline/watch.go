@@ -30,7 +30,7 @@ type watch struct {
 	asked    time.Time  // when it began
 }
 
-// A Fault ends a measurement without a result, because it is not the load that ended it.
+// A fault ends a measurement without a result, because it is not the load that ended it.
 type fault struct{ why string }
 
 func (e *fault) Error() string { return e.why }
@@ -87,7 +87,7 @@ func (w *watch) keepLease(ctx context.Context, now time.Time) error {
 // settle waits for a renewal that is under way.
 func (w *watch) settle() {
 	if w.renewing != nil {
-		<-w.renewing
+		_ = <-w.renewing // the lease is over, or ends by itself
 		w.renewing = nil
 	}
 }

@@ -54,8 +54,8 @@ func TestQuantile(t *testing.T) {
 			t.Errorf("quantile %g is %.0f us, want %.0f us", q, got, want)
 		}
 		above := h.Above(time.Duration(want * float64(time.Microsecond)))
-		if real := (1 - q) * float64(len(all)); math.Abs(above-real) > 0.1*real+1 {
-			t.Errorf("%.0f latencies are above quantile %g, want %.0f", above, q, real)
+		if beyond := (1 - q) * float64(len(all)); math.Abs(above-beyond) > 0.1*beyond+1 {
+			t.Errorf("%.0f latencies are above quantile %g, want %.0f", above, q, beyond)
 		}
 	}
 }
