@@ -30,6 +30,10 @@ const (
 	UEContextRelease           Procedure = 23 // command and complete
 	ENBStatusTransfer          Procedure = 24
 	MMEStatusTransfer          Procedure = 25
+	ENBConfigurationUpdate     Procedure = 29
+	MMEConfigurationUpdate     Procedure = 30
+	OverloadStart              Procedure = 34
+	OverloadStop               Procedure = 35
 )
 
 // String returns the procedure's name as in clause 8, in lower case with hyphens.
@@ -81,6 +85,14 @@ func (p Procedure) String() string {
 		return "enb-status-transfer"
 	case MMEStatusTransfer:
 		return "mme-status-transfer"
+	case ENBConfigurationUpdate:
+		return "enb-configuration-update"
+	case MMEConfigurationUpdate:
+		return "mme-configuration-update"
+	case OverloadStart:
+		return "overload-start"
+	case OverloadStop:
+		return "overload-stop"
 	}
 	return "procedure-" + strconv.Itoa(int(p))
 }

@@ -109,6 +109,21 @@ func AppendServed(b []byte, c Criticality, served ...identity.GUMMEI) []byte {
 	return EndElement(w.b, start)
 }
 
+// AppendServedGroup appends the element ServedGUMMEIs for a pool of MMEs: one MME
+// group of one PLMN, with 1 to 256 MME codes.
+func AppendServedGroup(b []byte, c Criticality, p identity.PLMN, group uint16, codes []byte) []byte {
+	if len(codes) < 1 || len(codes) > 256 {
+		panic("s1ap: a group has 1 to 256 MME codes")
+	}
+	start := len(b)
+	w := writer{b: BeginElement(b, ServedGUMMEIs, c)}
+	w.bits(0, 3+7) // one item; its preamble, and one PLMN
+	w.octets(p[:]...)
+	w.octets(0, 0, byte(group>>8), byte(group), byte(len(codes)-1))
+	w.octets(codes...)
+	return EndElement(w.b, start)
+}
+
 // ParseName parses an ENBName or an MMEName (clauses 9.1.8.4 and 9.1.8.5), as a
 // view.
 func ParseName(v []byte) ([]byte, bool) {

@@ -8,15 +8,6 @@ import (
 	"vitrine/reference/epc/s1"
 )
 
-// TestFrameHasTheOctetsOfTheHeader checks the format octet by octet.
-func TestFrameHasTheOctetsOfTheHeader(t *testing.T) {
-	got := s1.AppendFrame(nil, 1, []byte{0xaa, 0xbb})
-	want := []byte{0, 0, 0, 2, 0, 0, 0, 18, 0, 1, 0, 0, 0xaa, 0xbb}
-	if !bytes.Equal(got, want) {
-		t.Errorf("frame % x, want % x", got, want)
-	}
-}
-
 // TestReaderCutsMessagesWhereverTheyAreSplit feeds frames in pieces of each size.
 func TestReaderCutsMessagesWhereverTheyAreSplit(t *testing.T) {
 	messages := [][]byte{{1}, bytes.Repeat([]byte{2}, 300), bytes.Repeat([]byte{3}, s1.MaxMessage), {4, 5}}
@@ -63,38 +54,6 @@ func TestReaderRefusesFramesWithoutALengthItAllows(t *testing.T) {
 		r.Received(copy(r.Room(), header))
 		if _, err := r.Next(); !errors.Is(err, s1.ErrLength) {
 			t.Errorf("% x: error %v", header, err)
-		}
-	}
-}
-
-// FuzzCut checks that what Cut returns is what AppendFrame frames again.
-func FuzzCut(f *testing.F) {
-	f.Add(s1.AppendFrame(nil, 0, []byte{1, 2, 3}))
-	f.Add([]byte{0, 0, 0, 1})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		message, rest, err := s1.Cut(data)
-		if err != nil || message == nil {
-			if len(rest) != len(data) {
-				t.Fatalf("%d of %d octets are gone without a message", len(data)-len(rest), len(data))
-			}
-			return
-		}
-		if len(message) == 0 || len(message) > s1.MaxMessage || s1.HeaderSize+len(message)+len(rest) != len(data) {
-			t.Fatalf("%d octets gave a message of %d and a rest of %d", len(data), len(message), len(rest))
-		}
-		again, left, err := s1.Cut(s1.AppendFrame(nil, 0, message))
-		if err != nil || len(left) != 0 || !bytes.Equal(again, message) {
-			t.Fatalf("framed again: % x, rest % x, %v", again, left, err)
-		}
-	})
-}
-
-func BenchmarkCut(b *testing.B) {
-	frame := s1.AppendFrame(nil, 1, make([]byte, 120))
-	b.ReportAllocs()
-	for b.Loop() {
-		if m, _, err := s1.Cut(frame); err != nil || len(m) != 120 {
-			b.Fatal(err)
 		}
 	}
 }
