@@ -16,6 +16,7 @@ import (
 const (
 	SIP  = "sip"
 	GTPC = "gtpc"
+	S1AP = "s1ap"
 )
 
 // When a draining instance has done its work.
@@ -55,6 +56,7 @@ type Config struct {
 	Keys       Keys           `yaml:"keys"`                                               // SIP: the keys that sign the director's entries in Via, Record-Route and Path.
 	Control    Control        `yaml:"control"`                                            // Who may use the control address.
 	GTPC       GTPOptions     `yaml:"gtpc"`                                               // Options of GTP-C.
+	S1AP       S1APOptions    `yaml:"s1ap"`                                               // Options of S1AP: what eNodeBs see.
 
 	file document.File
 }
@@ -63,6 +65,7 @@ type Config struct {
 type Listen struct {
 	SIP       []string `yaml:"sip"`                                                  // Such as udp://127.0.0.1:5060 or tcp://[::1]:5060.
 	GTPC      []string `yaml:"gtpc"`                                                 // Such as udp://127.0.0.1:2123.
+	S1AP      []string `yaml:"s1ap"`                                                 // Such as tcp://127.0.0.1:36412.
 	Advertise string   `yaml:"advertise"`                                            // SIP: the host in Via, Record-Route and Path, if it is not the address; the same for directors side by side.
 	Names     []string `yaml:"names"`                                                // SIP: further hosts that name the director in Route and Request-URI.
 	Control   string   `yaml:"control" jsonschema:"required,example=127.0.0.1:8090"` // REST API and /metrics.
@@ -79,14 +82,14 @@ type Memory struct {
 
 // A Type is an aggregate type.
 type Type struct {
-	Name      string    `yaml:"name" jsonschema:"required,format=name"`            // Such as registration.
-	Protocol  string    `yaml:"protocol" jsonschema:"required,enum=sip,enum=gtpc"` // The protocol of its messages.
-	Transport string    `yaml:"transport" jsonschema:"enum=udp,enum=tcp"`          // SIP: the transport to instances; default udp.
-	Drain     string    `yaml:"drain" jsonschema:"enum=transaction,enum=dialog"`   // What draining waits for; default transaction.
-	Number    uint8     `yaml:"number" jsonschema:"minimum=1,maximum=7"`           // GTP-C: its number in the TEIDs that its instances hand out. Left out: the instances use no prefix, and the director learns their TEIDs.
-	Panic     *Percent  `yaml:"panic" jsonschema:"format=percent"`                 // Its own share, instead of the file's.
-	Overload  *Overload `yaml:"overload"`                                          // Its own gate, instead of the file's.
-	Rooms     []Room    `yaml:"rooms"`                                             // Regions that keep only a share of their own traffic.
+	Name      string    `yaml:"name" jsonschema:"required,format=name"`                      // Such as registration.
+	Protocol  string    `yaml:"protocol" jsonschema:"required,enum=sip,enum=gtpc,enum=s1ap"` // The protocol of its messages.
+	Transport string    `yaml:"transport" jsonschema:"enum=udp,enum=tcp"`                    // SIP: the transport to instances; default udp.
+	Drain     string    `yaml:"drain" jsonschema:"enum=transaction,enum=dialog"`             // What draining waits for; default transaction. S1AP: a draining instance always keeps its connections; with dialog, it also gets the new connections of its UEs.
+	Number    uint8     `yaml:"number" jsonschema:"minimum=1,maximum=7"`                     // GTP-C: its number in the TEIDs that its instances hand out. Left out: the instances use no prefix, and the director learns their TEIDs.
+	Panic     *Percent  `yaml:"panic" jsonschema:"format=percent"`                           // Its own share, instead of the file's.
+	Overload  *Overload `yaml:"overload"`                                                    // Its own gate, instead of the file's.
+	Rooms     []Room    `yaml:"rooms"`                                                       // Regions that keep only a share of their own traffic.
 }
 
 // A Room says how much of its own traffic a region keeps.
@@ -100,7 +103,7 @@ type Rule struct {
 	Method     string `yaml:"method" json:"method,omitempty"`                                                                       // SIP: the request's method, such as REGISTER; left out: any.
 	Event      string `yaml:"event" json:"event,omitempty"`                                                                         // SIP: the event package of SUBSCRIBE, NOTIFY and PUBLISH, such as reg.
 	Key        string `yaml:"key" json:"key,omitempty" jsonschema:"enum=call-id,enum=from,enum=to,enum=request-uri"`                // SIP: the field to steer by; default call-id.
-	Message    string `yaml:"message" json:"message,omitempty"`                                                                     // GTP-C: the message's name, such as create-session; left out: any.
+	Message    string `yaml:"message" json:"message,omitempty"`                                                                     // GTP-C: the message's name, such as create-session. S1AP: attach, detach, service-request, extended-service-request or tracking-area-update. Left out: any.
 	Interface  string `yaml:"interface" json:"interface,omitempty" jsonschema:"enum=s3,enum=s4,enum=s5,enum=s10,enum=s11,enum=s16"` // GTP-C: the interface of the sender's F-TEID; left out: any.
 	Relocation bool   `yaml:"relocation" json:"relocation,omitempty"`                                                               // GTP-C: only create-session messages that move a session to another S-GW.
 	Type       string `yaml:"type" json:"type" jsonschema:"required,format=name"`                                                   // The aggregate type that serves the messages.
@@ -129,6 +132,7 @@ type Health struct {
 	Timeout Duration `yaml:"timeout" jsonschema:"format=positive-duration"`   // Time limit of a check; default every.
 	SIP     string   `yaml:"sip" jsonschema:"enum=options,enum=tcp,enum=off"` // How SIP instances are checked; default options.
 	GTPC    string   `yaml:"gtpc" jsonschema:"enum=echo,enum=off"`            // How GTP-C instances are checked; default echo.
+	S1AP    string   `yaml:"s1ap" jsonschema:"enum=tcp,enum=off"`             // How S1AP instances are checked; default tcp.
 	Fail    int      `yaml:"fail" jsonschema:"minimum=1,maximum=1000"`        // Failed checks in a row until an instance counts as away; default 3.
 	Rise    int      `yaml:"rise" jsonschema:"minimum=1,maximum=1000"`        // Successful checks in a row until it counts as up again; default 2.
 }
@@ -147,6 +151,7 @@ type Overload struct {
 type Quotas struct {
 	SIP  *Quota `yaml:"sip"`  // Limits requests that are neither ACK nor within a dialog. Instances and trusted networks have no quota.
 	GTPC *Quota `yaml:"gtpc"` // Limits messages that begin an exchange, except Echo. Instances have no quota.
+	S1AP *Quota `yaml:"s1ap"` // Limits first messages of UEs and path switches.
 }
 
 // A Quota limits the requests from each source: an IPv4 address, or a /64 of IPv6.
@@ -177,6 +182,20 @@ type GTPOptions struct {
 	RestartCounter uint8          `yaml:"restart_counter" jsonschema:"minimum=0,maximum=255"` // The restart counter that all instances share; peers drop their sessions when it changes.
 	PeerPort       int            `yaml:"peer_port" jsonschema:"minimum=1,maximum=65535"`     // The port that peers listen on; default 2123.
 	Peers          []netip.Prefix `yaml:"peers" jsonschema:"minItems=1"`                      // Networks of peers, such as 10.3.0.0/16: those that they send from, and those of the addresses in their F-TEIDs. Others get no answer. Left out: everybody is a peer.
+}
+
+// S1APOptions are the options of S1AP: the MME that eNodeBs see, and limits.
+type S1APOptions struct {
+	Name      string         `yaml:"name" jsonschema:"maxLength=150"`                                // The MME name; default vitrine-pool.
+	Network   string         `yaml:"network" jsonschema:"example=00101"`                             // Country and network code, five or six digits; default 00101.
+	Group     uint16         `yaml:"group" jsonschema:"minimum=1,maximum=65535"`                     // The MME group of all instances; default 1.
+	Codes     []int          `yaml:"codes" jsonschema:"minItems=1,maxItems=256"`                     // The MME codes that eNodeBs send to this director; default all.
+	Capacity  *uint8         `yaml:"relative_capacity" jsonschema:"minimum=0,maximum=255"`           // The relative MME capacity among the pools that an eNodeB has; default 255.
+	ENodeBs   []netip.Prefix `yaml:"enodebs" jsonschema:"minItems=1"`                                // Networks that eNodeBs connect from, such as 10.4.0.0/16; left out: any.
+	Most      int            `yaml:"max_enodebs" jsonschema:"minimum=1,maximum=65536"`               // Maximum number of associations with eNodeBs; each has one more with each instance. Default 1024.
+	PerSource int            `yaml:"associations_per_source" jsonschema:"minimum=1"`                 // Maximum number of associations with one IP address (IPv6: one /64); default 64.
+	UEs       int            `yaml:"max_connections" jsonschema:"minimum=1,maximum=100000000"`       // Maximum number of connected UEs, 160 bytes each; default 1048576.
+	PerENodeB int            `yaml:"connections_per_enodeb" jsonschema:"minimum=1,maximum=16777216"` // Maximum number of connected UEs of one eNodeB; default 16384.
 }
 
 // Load reads and checks a configuration file, with defaults filled in.

@@ -206,7 +206,7 @@ func (d *Director) status() client.Status {
 		Panic: d.panics(), Begun: d.begun, PID: os.Getpid(), Steering: client.SteeringCounters(d.steered()),
 	}
 	listen := d.config.Load().Listen
-	s.SIP, s.GTPC = d.listening(SIP, listen.SIP), d.listening(GTPC, listen.GTPC)
+	s.SIP, s.GTPC, s.S1AP = d.listening(SIP, listen.SIP), d.listening(GTPC, listen.GTPC), d.listening(S1AP, listen.S1AP)
 	if at, err := d.lastReload(); !at.IsZero() {
 		s.Reload = &client.Reload{At: at, Error: explainError(err)}
 	}

@@ -116,6 +116,9 @@ func (d *Director) explainMessage(message []byte, from netip.AddrPort) (client.E
 	if message[0]>>5 == 2 && !isText(message) {
 		name = GTPC
 	}
+	if isS1AP(message) {
+		name = S1AP
+	}
 	spoken := d.protocols[0] // default if the message's own protocol is not configured
 	for _, p := range d.protocols {
 		if p.name == name {

@@ -37,7 +37,9 @@ func makeQuotas(old, c *Config, were map[string]*overload.Quota) map[string]*ove
 	return all
 }
 
-func (q *Quotas) all() map[string]*Quota { return map[string]*Quota{SIP: q.SIP, GTPC: q.GTPC} }
+func (q *Quotas) all() map[string]*Quota {
+	return map[string]*Quota{SIP: q.SIP, GTPC: q.GTPC, S1AP: q.S1AP}
+}
 
 // adjustGates gives each gate the latencies of its type's instances.
 func (d *Director) adjustGates() {

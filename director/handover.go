@@ -53,7 +53,7 @@ func (h *Handover) inherited(c *Config) (files []*os.File, err error) {
 	if h.memory, err = h.upgrader.File(memoryName); err != nil {
 		return nil, fmt.Errorf("take over: %w", err)
 	}
-	for _, text := range slices.Concat(c.Listen.SIP, c.Listen.GTPC) {
+	for _, text := range slices.Concat(c.Listen.SIP, c.Listen.GTPC, c.Listen.S1AP) {
 		more, err := h.sockets(text)
 		files = append(files, more...)
 		if err != nil {

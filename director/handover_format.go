@@ -23,6 +23,7 @@ const (
 	_                            // exchanges of versions without claims of TEIDs; skipped
 	countsSection                // meter.Meter; the last section
 	exchangesSection             // the exchanges, learned TEIDs and claims of GTP-C
+	s1apSection                  // the table.Steering of one S1AP worker
 )
 
 // A section is the header of one section.

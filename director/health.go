@@ -92,6 +92,8 @@ func (c *Config) howWatched(typeName string) string {
 		return "off"
 	case t.Protocol == GTPC:
 		return c.Health.GTPC
+	case t.Protocol == S1AP:
+		return c.Health.S1AP
 	case t.Transport == TCP && c.Health.SIP == "options":
 		return "tcp"
 	}

@@ -62,7 +62,7 @@ func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	over := d.now()-d.state.Changed >= d.epochs.Transition() && !d.epochs.Straggling(d.now())
 	d.publishing.Unlock()
 	out.Drained = t.State == vitrine.Draining && in.State == vitrine.Draining && over && out.InFlight == 0 &&
-		(ty == nil || ty.Drain == DrainTransactions || out.Dialogs <= 0 && out.Quiet) // quiet, because the last BYE may be retransmitted
+		(ty == nil || ty.Drain == DrainTransactions && ty.Protocol != S1AP || out.Dialogs <= 0 && out.Quiet) // quiet, because the last BYE may be retransmitted
 	return out
 }
 

@@ -182,6 +182,11 @@ func (c *collector) service(e emitter) {
 func (d *Director) collectDatagrams(e emitter, protocol string, c datagram.Counters) {
 	e.count("datagrams_received_total", "Datagrams read.", c.Received, "protocol", protocol)
 	e.count("datagrams_sent_total", "Datagrams that the kernel accepted.", c.Sent, "protocol", protocol)
+	d.collectDrops(e, protocol, c)
+}
+
+// collectDrops sends the counts of a protocol's messages that were dropped.
+func (d *Director) collectDrops(e emitter, protocol string, c datagram.Counters) {
 	drops := d.meter.Drops(protocol)
 	drops[meter.SocketFull.String()] += c.Dropped
 	drops[meter.Unsent.String()] += c.Unsent

@@ -37,7 +37,7 @@ type carrier interface {
 // A protocol is a server and the functions that differ between protocols.
 type protocol struct {
 	server
-	name    string            // SIP or GTPC
+	name    string            // SIP, GTPC or S1AP
 	section byte              // of the hand-over, for the memory of a worker
 	shared  carrier           // nil: the workers share no memory
 	lost    datagram.Counters // when logLosses looked
@@ -54,7 +54,7 @@ func (d *Director) openProtocols(c *Config, inherited []*os.File) error {
 	for _, of := range []struct {
 		listeners []string
 		open      func(*Config, []*os.File) (*protocol, error)
-	}{{c.Listen.SIP, d.openSIP}, {c.Listen.GTPC, d.openGTPC}} {
+	}{{c.Listen.SIP, d.openSIP}, {c.Listen.GTPC, d.openGTPC}, {c.Listen.S1AP, d.openS1AP}} {
 		if len(of.listeners) == 0 {
 			continue
 		}

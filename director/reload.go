@@ -155,14 +155,15 @@ func (c *Config) checkChanges(old *Config) error {
 			errs = append(errs, c.file.BadInput(path[0]+" has changed", "this needs a restart: vitrine director restart, or SIGUSR2", path...))
 		}
 	}
-	fixed(slices.Equal(c.Listen.SIP, old.Listen.SIP) && slices.Equal(c.Listen.GTPC, old.Listen.GTPC) &&
+	fixed(slices.Equal(c.Listen.SIP, old.Listen.SIP) && slices.Equal(c.Listen.GTPC, old.Listen.GTPC) && slices.Equal(c.Listen.S1AP, old.Listen.S1AP) &&
 		c.Listen.Control == old.Listen.Control && c.Listen.Advertise == old.Listen.Advertise, "listen")
 	fixed(c.Workers == old.Workers, "workers")
 	fixed(c.Transition == old.Transition, "transition")
 	fixed(c.Memory == old.Memory, "memory")
 	fixed(c.State == old.State, "state")
 	fixed(c.GTPC.RestartCounter == old.GTPC.RestartCounter && c.GTPC.PeerPort == old.GTPC.PeerPort, "gtpc")
-	fixed(slices.Equal(regionNetworks(c), regionNetworks(old)) || len(c.Listen.GTPC) == 0, "regions")
+	fixed(c.S1AP.sameIdentity(&old.S1AP), "s1ap")
+	fixed(slices.Equal(regionNetworks(c), regionNetworks(old)) || len(c.Listen.GTPC)+len(c.Listen.S1AP) == 0, "regions")
 	fixed(c.Control.Socket == old.Control.Socket && c.Control.Certificate == old.Control.Certificate && c.Control.Key == old.Control.Key && c.Control.Clients == old.Control.Clients, "control")
 	if !sameTypes(c, old.typeNames()) {
 		fixed(false, "types")

@@ -176,6 +176,9 @@ func (d *draft) finish(before map[string]vitrine.Instance) error {
 	if err := table.Check(names(d.types), list, d.rooms...); err != nil {
 		return &vitrine.BadInput{File: "instances", Found: err.Error()}
 	}
+	if err := checkNumbers(d.types, list); err != nil {
+		return err
+	}
 	for _, in := range list {
 		d.instances[in.Name] = in
 	}

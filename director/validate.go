@@ -11,6 +11,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/gtpc"
+	"vitrine/director/s1ap"
 	"vitrine/director/table"
 )
 
@@ -22,7 +23,7 @@ func (c *Config) setDefaults() {
 	c.Memory.Keys = cmp.Or(c.Memory.Keys, 1<<18)
 	c.Memory.Transactions = cmp.Or(c.Memory.Transactions, 1<<18)
 	c.Memory.Sources = cmp.Or(c.Memory.Sources, 1<<16)
-	for _, q := range []*Quota{c.Quota.SIP, c.Quota.GTPC} {
+	for _, q := range []*Quota{c.Quota.SIP, c.Quota.GTPC, c.Quota.S1AP} {
 		if q != nil {
 			q.Burst = cmp.Or(q.Burst, max(q.Rate, 1))
 		}
@@ -31,10 +32,12 @@ func (c *Config) setDefaults() {
 	c.Health.Timeout = cmp.Or(c.Health.Timeout, c.Health.Every)
 	c.Health.SIP = cmp.Or(c.Health.SIP, "options")
 	c.Health.GTPC = cmp.Or(c.Health.GTPC, "echo")
+	c.Health.S1AP = cmp.Or(c.Health.S1AP, "tcp")
 	c.Health.Fail = cmp.Or(c.Health.Fail, 3)
 	c.Health.Rise = cmp.Or(c.Health.Rise, 2)
 	c.Keys.setDefaults()
 	c.GTPC.PeerPort = cmp.Or(c.GTPC.PeerPort, gtpc.Port)
+	c.S1AP.setDefaults()
 	if c.State == "" {
 		c.State = strings.TrimSuffix(filepath.Base(c.file.Path), filepath.Ext(c.file.Path)) + ".state"
 	}
@@ -67,6 +70,7 @@ func (c *Config) validate() error {
 	v.regions()
 	v.trusted()
 	v.peers()
+	v.s1ap()
 	v.control()
 	return join(v.errs)
 }
@@ -76,7 +80,7 @@ func (c *validator) listen() {
 	for _, t := range c.Types {
 		protocols[t.Protocol] = true
 	}
-	for protocol, list := range map[string][]string{SIP: c.Listen.SIP, GTPC: c.Listen.GTPC} {
+	for protocol, list := range map[string][]string{SIP: c.Listen.SIP, GTPC: c.Listen.GTPC, S1AP: c.Listen.S1AP} {
 		if protocols[protocol] && len(list) == 0 {
 			c.bad("no listen."+protocol, "a type uses this protocol: give a listening address, such as udp://127.0.0.1:5060", "listen")
 		}
@@ -91,6 +95,8 @@ func (c *validator) listen() {
 				c.bad(err.Error(), "", "listen", protocol, index(i))
 			case protocol == GTPC && l.Network != UDP:
 				c.bad(text, "GTP-C uses UDP only", "listen", protocol, index(i))
+			case protocol == S1AP && l.Network != TCP:
+				c.bad(text, "S1AP uses TCP here", "listen", protocol, index(i))
 			case l.Address.Addr().IsUnspecified():
 				c.bad(text, "want one of the host's addresses, because messages carry it; list several addresses to listen on several", "listen", protocol, index(i))
 			case seen[text]:
@@ -151,9 +157,13 @@ func validateRules(rules []Rule, types []Type) (errs []ruleError) {
 		}
 		fields := map[string]bool{"method": r.Method != "", "event": r.Event != "", "key": r.Key != ""}
 		foreign := SIP
-		if of.Protocol == SIP {
+		switch of.Protocol {
+		case SIP:
 			foreign = GTPC
 			fields = map[string]bool{"message": r.Message != "", "interface": r.Interface != "", "relocation": r.Relocation}
+		case S1AP:
+			fields["interface"], fields["relocation"] = r.Interface != "", r.Relocation
+			foreign = SIP + " or " + GTPC
 		}
 		for field, given := range fields {
 			if given {
@@ -196,15 +206,18 @@ func (c *validator) instances() {
 			ids[id] = in.Name
 		}
 		if in.ID > highestID(t) {
-			c.bad(fmt.Sprint(in.ID), fmt.Sprintf("want at most %d, the highest ID in the TEIDs of type %s", highestID(t), t.Name), "instances", at, "id")
+			c.bad(fmt.Sprint(in.ID), fmt.Sprintf("want at most %d, the highest ID of an instance of type %s", highestID(t), t.Name), "instances", at, "id")
 		}
 	}
 }
 
 // highestID returns the highest ID that an instance of the type may have.
 func highestID(t *Type) uint16 {
-	if t.Protocol == GTPC && t.Number > 0 {
+	switch {
+	case t.Protocol == GTPC && t.Number > 0:
 		return gtpc.MaxID
+	case t.Protocol == S1AP:
+		return s1ap.MaxID
 	}
 	return 1<<16 - 1
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -232,7 +233,7 @@ func (k *directorControl) status() *cobra.Command {
 			if len(s.Panic) > 0 {
 				fmt.Fprintf(t, "panic\t%s: all instances count as up, because checks of too many fail\n", strings.Join(s.Panic, " "))
 			}
-			fmt.Fprintf(t, "listens\t%s\n", strings.Join(append(s.SIP, s.GTPC...), " "))
+			fmt.Fprintf(t, "listens\t%s\n", strings.Join(slices.Concat(s.SIP, s.GTPC, s.S1AP), " "))
 			n := s.Steering
 			fmt.Fprintf(t, "steered\tkept %d, moved %d (gone %d), unknown %d, forgotten %d, none %d\n", n.Kept, n.Moved, n.Gone, n.Unknown, n.Forgotten, n.None)
 			if s.Reload != nil && s.Reload.Error != "" {

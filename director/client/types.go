@@ -93,6 +93,7 @@ type Status struct {
 	Panic        []string         `json:"panic,omitempty"` // Types whose instances count as up although checks fail.
 	SIP          []string         `json:"sip,omitempty"`   // Addresses.
 	GTPC         []string         `json:"gtpc,omitempty"`  // Addresses.
+	S1AP         []string         `json:"s1ap,omitempty"`  // Addresses.
 	Begun        time.Time        `json:"begun"`
 	PID          int              `json:"pid"`
 	Reload       *Reload          `json:"reload,omitempty"` // The last.

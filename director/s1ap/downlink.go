@@ -1,0 +1,222 @@
+package s1ap
+
+import (
+	"vitrine/director/meter"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
+)
+
+// downlink handles a message of an instance.
+func (t *turn) downlink(l *link, whole, data []byte) {
+	c := &t.worker.counts
+	c.received.Add(1)
+	m := &t.message
+	if m.Parse(data) != nil {
+		c.malformed.Add(1)
+		t.worker.meter.Fail(l.target.Type, meter.Malformed)
+		t.indicate(l.association, 0, s1ap.CauseTransferSyntax)
+		return
+	}
+	if cause, ok := t.in.parse(m); !ok {
+		c.malformed.Add(1)
+		t.worker.meter.Fail(l.target.Type, meter.Malformed)
+		t.indicate(l.association, t.in.has&bothIDs, cause)
+		return
+	}
+	switch {
+	case m.Procedure == s1ap.S1Setup:
+		t.accepted(l)
+	case l.state != up || l.enodeb.state != up:
+		c.strayed.Add(1) // the eNodeB does not expect anything before its S1 Setup Response
+	case m.Kind == s1ap.Initiating:
+		t.command(l, whole)
+	default:
+		t.answered(l, whole)
+	}
+}
+
+// accepted handles an instance's answer to S1 Setup.
+func (t *turn) accepted(l *link) {
+	if l.state != settingUp {
+		return
+	}
+	if t.message.Kind != s1ap.Successful {
+		t.server.config.Log.Warn("an instance refuses an eNodeB", "instance", l.target.Name, "enodeb", l.enodeb.peer)
+		l.abort() // lost follows
+		return
+	}
+	l.state, l.settled = up, true
+	t.settle(l.enodeb)
+}
+
+// command handles an initiating message of an instance.
+func (t *turn) command(l *link, whole []byte) {
+	e := l.enodeb
+	switch t.message.Procedure {
+	case s1ap.HandoverResourceAllocation:
+		t.expect(l, whole)
+	case s1ap.UEContextRelease:
+		t.leave(l, whole)
+	case s1ap.Reset:
+		t.resetByInstance(l)
+	case s1ap.OverloadStart:
+		t.overload(l, whole, true)
+	case s1ap.OverloadStop:
+		t.overload(l, whole, false)
+	case s1ap.MMEConfigurationUpdate: // the pool's configuration is the director's
+		t.out = s1ap.AppendHeader(t.out[:0], s1ap.Successful, s1ap.MMEConfigurationUpdate, s1ap.Reject)
+		t.answer(l.association, frame.Common)
+	case s1ap.ErrorIndication:
+		if u, ok := e.ues[t.in.enb]; t.in.has&hasENB == 0 || !ok || u.number != l.number {
+			t.worker.counts.absorbed.Add(1)
+			return
+		}
+		t.pass(e.association, whole)
+	default:
+		if t.in.has&bothIDs == 0 { // Paging, for one
+			t.pass(e.association, whole)
+			return
+		}
+		t.down(l, whole)
+	}
+}
+
+// answered handles an answer of an instance.
+func (t *turn) answered(l *link, whole []byte) {
+	switch t.message.Procedure {
+	case s1ap.Reset, s1ap.ENBConfigurationUpdate: // the director has answered the eNodeB
+		t.worker.counts.absorbed.Add(1)
+	default:
+		if t.in.has&bothIDs == 0 {
+			t.worker.counts.absorbed.Add(1)
+			return
+		}
+		t.down(l, whole)
+	}
+}
+
+// down forwards a message about a connection to the eNodeB.
+func (t *turn) down(l *link, whole []byte) {
+	e, enb := l.enodeb, t.in.enb
+	u, ok := t.known(l)
+	if !ok {
+		return
+	}
+	t.pass(e.association, whole)
+	m := &t.message
+	switch {
+	case m.Procedure == s1ap.PathSwitchRequest && m.Kind == s1ap.Unsuccessful:
+		t.ended(e, enb, &u, meter.Declined)
+		t.remove(e, enb, u, meter.Declined)
+		return
+	case m.Procedure == s1ap.PathSwitchRequest, m.Procedure == s1ap.HandoverPreparation && m.Kind == s1ap.Successful,
+		m.Procedure == s1ap.InitialContextSetup:
+		t.ended(e, enb, &u, meter.Succeeded)
+	case m.Procedure == s1ap.HandoverPreparation:
+		t.ended(e, enb, &u, meter.Declined)
+	case m.Procedure == s1ap.DownlinkNASTransport && u.awaits != none:
+		switch cause, rejected := t.rejection(t.in.nas); {
+		case rejected && cause == nas.CauseCongestion:
+			t.ended(e, enb, &u, meter.Busy)
+		case rejected:
+			t.ended(e, enb, &u, meter.Declined)
+		}
+	}
+	e.ues[enb] = u
+}
+
+// known returns the connection that an instance's message is about. The first message has
+// the MME UE S1AP ID, which must carry the instance's number.
+func (t *turn) known(l *link) (u ue, ok bool) {
+	in, e := &t.in, l.enodeb
+	u, ok = e.ues[in.enb]
+	switch {
+	case in.has&bothIDs != bothIDs:
+		t.wrong(l, s1ap.CauseAbstractSyntax)
+		return u, false
+	case !ok || u.number != l.number:
+		t.wrong(l, s1ap.CauseUnknownENBUEID)
+		return u, false
+	case numberOf(in.mme) != l.number:
+		t.server.misnumbered.Add(1)
+		t.worker.meter.Drop(t.now, l.target.Type, meter.Unroutable, l.peer)
+		t.indicate(l.association, in.has&bothIDs, s1ap.CauseUnknownMMEUEID)
+		return u, false
+	case u.mme != 0 && u.mme != in.mme:
+		t.wrong(l, s1ap.CauseUnknownPair)
+		return u, false
+	}
+	if u.mme == 0 {
+		u.mme = in.mme
+		here := place{e, in.enb}
+		if was := t.server.holders.set(in.mme, here); was.enodeb != nil && was != here {
+			t.evicted = append(t.evicted, eviction{was, in.mme})
+		}
+		e.ues[in.enb] = u
+	}
+	return u, true
+}
+
+// wrong answers an instance's message about no connection of the eNodeB.
+func (t *turn) wrong(l *link, cause s1ap.Cause) {
+	t.worker.counts.unknown.Add(1)
+	t.indicate(l.association, t.in.has&bothIDs, cause)
+}
+
+// expect forwards a Handover Request to the target of a handover (TS 36.413 clause 8.4.2).
+func (t *turn) expect(l *link, whole []byte) {
+	if t.in.has&hasMME == 0 || numberOf(t.in.mme) != l.number {
+		t.server.misnumbered.Add(1)
+		t.wrong(l, s1ap.CauseUnknownMMEUEID)
+		return
+	}
+	l.enodeb.expect(t.in.mme)
+	t.pass(l.enodeb.association, whole)
+}
+
+// leave forwards a UE Context Release Command (TS 36.413 clause 8.3.3). It may name the UE
+// by its MME UE S1AP ID alone.
+func (t *turn) leave(l *link, whole []byte) {
+	in, e := &t.in, l.enodeb
+	if in.has&bothIDs == hasMME {
+		p, ok := t.server.holders.find(in.mme)
+		if !ok || p.enodeb != e {
+			t.wrong(l, s1ap.CauseUnknownENBUEID)
+			return
+		}
+		in.enb, in.has = p.enb, in.has|hasENB
+	}
+	u, ok := t.known(l)
+	if !ok {
+		return
+	}
+	switch u.awaits {
+	case detach, update:
+		t.ended(e, in.enb, &u, meter.Succeeded)
+	default:
+		t.ended(e, in.enb, &u, meter.Declined)
+	}
+	u.leaving = true
+	e.ues[in.enb] = u
+	t.pass(e.association, whole)
+}
+
+// overload notes that an instance is overloaded, or is no more. The eNodeB learns of it
+// when all instances are, because it would hold back the UEs of all.
+func (t *turn) overload(l *link, whole []byte, begins bool) {
+	e := l.enodeb
+	l.overloaded = begins
+	all := true
+	for _, other := range e.links {
+		if other != nil && other.state == up && other.isActive() {
+			all = all && other.overloaded
+		}
+	}
+	if all == e.overloaded || all != begins {
+		t.worker.counts.absorbed.Add(1)
+		return
+	}
+	e.overloaded = all
+	t.pass(e.association, whole)
+}

@@ -1,0 +1,120 @@
+package s1ap
+
+import (
+	"vitrine/wire/identity"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+)
+
+// present is a set of elements.
+type present uint16
+
+const (
+	hasMME present = 1 << iota
+	hasENB
+	hasPair // UEIDs
+	hasSource
+	hasNAS
+	hasSTMSI
+	hasCause
+	hasReset
+	hasENodeB
+	hasAreas
+)
+
+// elements are the elements that the director uses. Slices are views into the message.
+type elements struct {
+	has              present
+	mme, enb, source uint32
+	nas              []byte
+	stmsi            identity.STMSI
+	cause            s1ap.Cause
+	reset            []byte
+	enodeb           s1ap.ENB
+	areas            []byte
+}
+
+// parse reads the elements. It returns the cause of the error, if there is one. An
+// element that comes twice is an error, because director and instance might read
+// different ones.
+func (e *elements) parse(m *s1ap.Message) (cause s1ap.Cause, ok bool) {
+	*e = elements{}
+	it := m.Elements()
+	for it.Next() {
+		which, sound := e.element(it.ID, it.Value)
+		if !sound || e.has&which != 0 {
+			return s1ap.CauseAbstractSyntax, false
+		}
+		e.has |= which
+	}
+	if it.Err != nil {
+		return s1ap.CauseTransferSyntax, false
+	}
+	return s1ap.Cause{}, true
+}
+
+func (e *elements) element(id s1ap.ID, v []byte) (which present, ok bool) {
+	switch id {
+	case s1ap.MMEUEID:
+		e.mme, ok = s1ap.ParseMMEUEID(v)
+		return hasMME, ok
+	case s1ap.ENBUEID:
+		e.enb, ok = s1ap.ParseENBUEID(v)
+		return hasENB, ok
+	case s1ap.UEIDs:
+		var pair bool
+		if e.mme, e.enb, pair, ok = s1ap.ParseUEIDs(v); pair {
+			return hasMME | hasENB, ok
+		}
+		return hasMME, ok
+	case s1ap.SourceMMEUEID:
+		e.source, ok = s1ap.ParseMMEUEID(v)
+		return hasSource, ok
+	case s1ap.NASPDU:
+		e.nas, ok = s1ap.ParseNAS(v)
+		return hasNAS, ok
+	case s1ap.STMSI:
+		e.stmsi, ok = s1ap.ParseSTMSI(v)
+		return hasSTMSI, ok
+	case s1ap.CauseID:
+		e.cause, ok = s1ap.ParseCause(v)
+		if !ok { // of a later version
+			return 0, true
+		}
+		return hasCause, true
+	case s1ap.ResetType:
+		e.reset = v
+		return hasReset, true
+	case s1ap.GlobalENBID:
+		e.enodeb, ok = s1ap.ParseENB(v)
+		return hasENodeB, ok
+	case s1ap.SupportedTAs:
+		e.areas = v
+		return hasAreas, true
+	}
+	return 0, true
+}
+
+// serves reports whether one of an eNodeB's tracking areas is in the pool's network, and
+// whether the list is sound.
+func (p *Pool) serves(areas []byte) (served, sound bool) {
+	it := s1ap.ParseAreas(areas)
+	for it.Next() {
+		for rest := it.PLMNs; len(rest) >= 3; rest = rest[3:] {
+			served = served || identity.PLMN(rest[:3]) == p.PLMN
+		}
+	}
+	return served, it.Err == nil
+}
+
+// rejection returns the cause of a NAS message that rejects a UE's first message. Rejects
+// of UEs without keys are in clear; those that are ciphered look like other messages.
+func (t *turn) rejection(message []byte) (cause nas.Cause, ok bool) {
+	if t.pdu.Parse(message) != nil || t.pdu.Security != nas.Plain {
+		return 0, false
+	}
+	if t.rejected.Parse(t.pdu.Body) != nil {
+		return 0, false
+	}
+	return t.rejected.Cause, true
+}

@@ -1,0 +1,194 @@
+package s1ap
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"vitrine"
+	"vitrine/director/table"
+	"vitrine/wire/s1ap/frame"
+)
+
+const (
+	// setupTime is how long an instance may take to accept a connection, and to answer S1
+	// Setup.
+	setupTime = 2 * time.Second
+	// firstWait and lastWait bound the time between two attempts to reach an instance.
+	firstWait = 100 * time.Millisecond
+	lastWait  = 5 * time.Second
+)
+
+// A link is the association with an instance on behalf of an eNodeB. An MME knows an
+// eNodeB by its association (TS 36.412 clause 7), so each eNodeB has one with each
+// instance, and messages pass unchanged in both directions.
+type link struct {
+	enodeb  *enodeb
+	number  uint8
+	address netip.AddrPort
+	stop    context.CancelFunc
+
+	// Under the worker's lock.
+	*association // nil: there is no connection
+	target       *table.Target
+	state        state
+	settled      bool // the first attempt is over
+	gone         bool
+	overloaded   bool // the instance has sent Overload Start
+}
+
+// isActive reports whether new connections may go to the instance.
+func (l *link) isActive() bool { return l.target.State == vitrine.Active }
+
+// end ends a link for good.
+func (l *link) end() {
+	l.gone, l.state = true, down
+	l.stop()
+	if l.association != nil {
+		l.abort()
+	}
+}
+
+// reconcile gives an eNodeB that is set up, or about to be, one link with each instance of
+// the table in force that is active or draining.
+func (t *turn) reconcile(ctx context.Context, e *enodeb) {
+	if e.gone || e.state == down || e.table == t.view.Table {
+		return
+	}
+	table := t.view.Table
+	e.table = table
+	var wanted [MaxID + 1]bool
+	for i := range int32(table.Len()) {
+		target := table.Target(i)
+		if !t.policy.has(target.Type) || target.ID > MaxID || target.State != vitrine.Active && target.State != vitrine.Draining {
+			continue
+		}
+		wanted[target.ID] = true
+		l := e.links[target.ID]
+		if l != nil && l.address == target.Address && l.target.Name == target.Name && l.target.Type == target.Type {
+			l.target = target
+			continue
+		}
+		if l != nil {
+			t.drop(l)
+		}
+		t.start(ctx, e, target)
+	}
+	for n, l := range e.links {
+		if l != nil && !wanted[n] {
+			t.drop(l)
+		}
+	}
+	t.settle(e)
+}
+
+func (t *turn) start(ctx context.Context, e *enodeb, target *table.Target) {
+	ctx, stop := context.WithCancel(ctx)
+	l := &link{enodeb: e, number: uint8(target.ID), address: target.Address, stop: stop, target: target}
+	e.links[target.ID] = l
+	t.server.goroutines.Go(func() { l.run(ctx, t.server) })
+}
+
+// drop ends a link whose instance is gone, and the connections there.
+func (t *turn) drop(l *link) {
+	t.resetConnections(l)
+	l.end()
+	l.enodeb.links[l.number] = nil
+}
+
+// run keeps the association with the instance until ctx is done.
+func (l *link) run(ctx context.Context, s *Server) {
+	defer l.stop()
+	t := s.newTurn(l.enodeb.worker)
+	for wait := firstWait; ctx.Err() == nil; wait = min(2*wait, lastWait) {
+		was, err := l.connect(ctx, t)
+		if was {
+			wait = firstWait
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.config.Log.Debug("an eNodeB's association with an instance ended", "enodeb", l.enodeb.peer, "instance", l.address, "error", err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// connect makes an association with the instance and serves it to its end. was tells
+// whether it was set up.
+func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
+	defer func() {
+		t.begin()
+		t.lost(l)
+		t.end()
+	}()
+	dialer := net.Dialer{Timeout: setupTime, KeepAliveConfig: keepAlive}
+	conn, err := dialer.DialContext(ctx, "tcp", l.address.String())
+	if err != nil {
+		return false, err
+	}
+	a, err := newAssociation(t.server, conn.(*net.TCPConn), true)
+	if err != nil {
+		_ = conn.Close() // nothing was sent
+		return false, err
+	}
+	defer a.abort()
+	stop := context.AfterFunc(ctx, a.abort)
+	defer stop()
+	t.begin()
+	if !l.gone {
+		l.association, l.state = a, settingUp
+		if !a.send(frame.Common, l.enodeb.setup) {
+			err = fmt.Errorf("no room for S1 Setup")
+		}
+		t.touch(a)
+	}
+	t.end()
+	if err != nil {
+		return false, err
+	}
+	r := &reading{first: time.Now().Add(setupTime)}
+	err = a.read(r, func(frames []byte) {
+		t.begin()
+		t.each(frames, func(whole, message []byte) {
+			if !l.gone && l.association == a {
+				t.downlink(l, whole, message)
+			}
+		})
+		if was = was || l.state == up; was {
+			r.first = time.Time{}
+		}
+		t.end()
+	})
+	return was, err
+}
+
+// lost notes that a link has no association. The connections at the instance end.
+func (t *turn) lost(l *link) {
+	if l.gone {
+		return
+	}
+	if l.state == up {
+		t.resetConnections(l)
+		t.server.losses.Add(1)
+	}
+	l.association, l.state, l.settled, l.overloaded = nil, down, true, false
+	t.settle(l.enodeb)
+}
+
+// has reports whether a type's instances speak S1AP.
+func (p *Policy) has(ty table.Type) bool {
+	for _, own := range p.types {
+		if own == ty {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,237 @@
+package s1ap
+
+import (
+	"net/netip"
+	"testing"
+
+	"vitrine/reference/epc/enb"
+	"vitrine/wire/identity"
+	"vitrine/wire/s1ap"
+)
+
+func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+
+// TestHandoverStaysAtItsInstance hands a UE over by S1 from one eNodeB to another.
+func TestHandoverStaysAtItsInstance(t *testing.T) {
+	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
+	s := newSite(t, false, []*instance{a, b})
+	e, f := s.enodeb(5), s.enodeb(6)
+	_, ids := e.connection(1, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
+	there := enb.IDs{MME: ids.MME, ENB: 40}
+
+	// Without a Handover Request, the target may not answer one.
+	f.send(f.AppendHandoverAdmitted(nil, there, 5, []byte{1}))
+	if m, _ := f.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseUnknownMMEUEID {
+		t.Errorf("cause %v", m.Cause)
+	}
+	e.send(e.AppendHandoverRequired(nil, ids, &f.Cell, []byte{1}))
+	a.at(e.Cell).expect(s1ap.Initiating, s1ap.HandoverPreparation)
+	request := s1ap.AppendMMEUEID(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.HandoverResourceAllocation, s1ap.Reject), s1ap.MMEUEID, s1ap.Reject, ids.MME)
+	a.at(f.Cell).send(s1ap.End(request, 0))
+	f.expect(s1ap.Initiating, s1ap.HandoverResourceAllocation)
+	f.send(f.AppendHandoverAdmitted(nil, there, 5, []byte{1}))
+	a.at(f.Cell).expect(s1ap.Successful, s1ap.HandoverResourceAllocation)
+	a.at(e.Cell).send(about(s1ap.Successful, s1ap.HandoverPreparation, ids, nil))
+	e.expect(s1ap.Successful, s1ap.HandoverPreparation)
+	f.send(f.AppendHandoverNotify(nil, there))
+	a.at(f.Cell).expect(s1ap.Initiating, s1ap.HandoverNotification)
+	a.at(e.Cell).send(releaseCommand(ids))
+	e.expect(s1ap.Initiating, s1ap.UEContextRelease)
+	e.send(e.AppendReleased(nil, ids))
+	a.at(e.Cell).expect(s1ap.Successful, s1ap.UEContextRelease)
+	f.send(f.AppendUplink(nil, there, []byte{7, 0x55}))
+	a.at(f.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
+	if c := s.server.Counters(); c.UEs != 1 {
+		t.Errorf("%d connections", c.UEs)
+	}
+	if in := s.meter.Instances()[0]; in.Begun != 2 || in.Ended["succeeded"] != 1 {
+		t.Errorf("%+v", in)
+	}
+}
+
+func releaseCommand(ids enb.IDs) []byte {
+	b := s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.UEContextRelease, s1ap.Reject)
+	return s1ap.End(s1ap.AppendCause(s1ap.AppendUEIDs(b, s1ap.Reject, ids.MME, ids.ENB), s1ap.Ignore, s1ap.CauseNormalRelease), 0)
+}
+
+// TestPathSwitchEndsTheOldConnection hands a UE over by X2. The eNodeB that it leaves says
+// nothing.
+func TestPathSwitchEndsTheOldConnection(t *testing.T) {
+	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
+	s := newSite(t, false, []*instance{a, b})
+	e, f := s.enodeb(5), s.enodeb(6)
+	_, ids := e.connection(1, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
+	there := enb.IDs{MME: ids.MME, ENB: 40}
+	f.send(f.AppendPathSwitch(nil, there, 5))
+	a.at(f.Cell).expect(s1ap.Initiating, s1ap.PathSwitchRequest)
+	a.at(f.Cell).send(about(s1ap.Successful, s1ap.PathSwitchRequest, there, nil))
+	f.expect(s1ap.Successful, s1ap.PathSwitchRequest)
+	s.until("the old connection has ended", func() bool { return s.server.Counters().UEs == 1 })
+	f.send(f.AppendUplink(nil, there, []byte{7, 0x55}))
+	a.at(f.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
+	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
+	if m, _ := e.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseUnknownMMEUEID {
+		t.Errorf("cause %v", m.Cause)
+	}
+}
+
+func TestPathSwitchOfNoInstanceFails(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e := s.enodeb(5)
+	e.send(e.AppendPathSwitch(nil, enb.IDs{MME: 9<<24 | 1, ENB: 3}, 5))
+	if m, _ := e.expect(s1ap.Unsuccessful, s1ap.PathSwitchRequest); m.Cause != s1ap.CauseUnknownMMEUEID {
+		t.Errorf("cause %v", m.Cause)
+	}
+	e.send(e.AppendPathSwitch(nil, enb.IDs{MME: a.id(1), ENB: 3}, 5))
+	a.at(e.Cell).expect(s1ap.Initiating, s1ap.PathSwitchRequest)
+	a.at(e.Cell).send(about(s1ap.Unsuccessful, s1ap.PathSwitchRequest, enb.IDs{MME: a.id(1), ENB: 3}, nil))
+	e.expect(s1ap.Unsuccessful, s1ap.PathSwitchRequest)
+	s.until("nothing is left", func() bool { return s.server.Counters().UEs == 0 })
+}
+
+// TestResetOfAnEnodebReachesEachInstance resets three connections at two instances, and one
+// that does not exist.
+func TestResetOfAnEnodebReachesEachInstance(t *testing.T) {
+	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
+	s := newSite(t, false, []*instance{a, b})
+	e := s.enodeb(5)
+	var all []s1ap.Connection
+	for n := range uint32(4) {
+		of := []*instance{a, b}[n%2]
+		_, ids := e.connection(n, n+1, serviceRequest(), &identity.STMSI{Code: of.number, TMSI: n}, of)
+		all = append(all, s1ap.Connection{MME: ids.MME, ENB: ids.ENB, HasMME: true, HasENB: true})
+	}
+	some := []s1ap.Connection{all[0], {MME: all[1].MME, HasMME: true}, {ENB: 77, HasENB: true}, {ENB: all[2].ENB, HasENB: true}}
+	e.send(s1ap.End(s1ap.AppendReset(s1ap.AppendCause(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.Reset, s1ap.Reject), s1ap.Ignore, s1ap.CauseOverload), some...), 0))
+	_, raw := e.expect(s1ap.Successful, s1ap.Reset)
+	var m s1ap.Message
+	if err := m.Parse(raw); err != nil {
+		t.Fatal(err)
+	}
+	v, _ := m.Find(s1ap.ResetConnections)
+	acknowledged := 0
+	for it := s1ap.ParseConnections(v); it.Next(); acknowledged++ {
+		if it.Connection != some[acknowledged] {
+			t.Errorf("%+v is acknowledged, want %+v", it.Connection, some[acknowledged])
+		}
+	}
+	if acknowledged != len(some) {
+		t.Errorf("%d are acknowledged", acknowledged)
+	}
+	_, raw = a.at(e.Cell).expect(s1ap.Initiating, s1ap.Reset)
+	if got := connections(t, raw); len(got) != 2 || got[0] != some[0] || got[1] != some[3] {
+		t.Errorf("reset at the first: %+v", got)
+	}
+	_, raw = b.at(e.Cell).expect(s1ap.Initiating, s1ap.Reset)
+	if got := connections(t, raw); len(got) != 1 || got[0] != some[1] {
+		t.Errorf("reset at the second: %+v", got)
+	}
+	b.at(e.Cell).send(s1ap.End(s1ap.AppendHeader(nil, s1ap.Successful, s1ap.Reset, s1ap.Reject), 0)) // ends at the director
+	e.send(e.AppendUplink(nil, enb.IDs{MME: all[3].MME, ENB: all[3].ENB}, []byte{7, 0x55}))
+	b.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
+	if c := s.server.Counters(); c.UEs != 1 {
+		t.Errorf("%d connections", c.UEs)
+	}
+}
+
+// TestResetOfAnInstanceConcernsItsConnections resets all that an instance has.
+func TestResetOfAnInstanceConcernsItsConnections(t *testing.T) {
+	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
+	s := newSite(t, false, []*instance{a, b})
+	e := s.enodeb(5)
+	_, gone := e.connection(1, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
+	_, kept := e.connection(2, 1, serviceRequest(), &identity.STMSI{Code: 2, TMSI: 1}, b)
+	a.at(e.Cell).send(s1ap.End(s1ap.AppendReset(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.Reset, s1ap.Reject)), 0))
+	_, raw := e.expect(s1ap.Initiating, s1ap.Reset)
+	if got := connections(t, raw); len(got) != 1 || got[0].MME != gone.MME {
+		t.Errorf("reset of %+v", got)
+	}
+	a.at(e.Cell).expect(s1ap.Successful, s1ap.Reset)
+	e.send(e.AppendUplink(nil, kept, []byte{7, 0x55}))
+	b.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
+}
+
+func TestErrorIndicationOfAnEnodebEndsTheConnection(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e := s.enodeb(5)
+	_, ids := e.connection(1, 1, attachRequest(1), nil, a)
+	e.send(about(s1ap.Initiating, s1ap.ErrorIndication, ids, func(b []byte) []byte { return s1ap.AppendCause(b, s1ap.Ignore, s1ap.CauseUnknownENBUEID) }))
+	a.at(e.Cell).expect(s1ap.Initiating, s1ap.ErrorIndication)
+	s.until("it has ended", func() bool { return s.server.Counters().UEs == 0 })
+}
+
+func TestPagingReachesTheEnodebUnchanged(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e := s.enodeb(5)
+	paging := s1ap.End(s1ap.AppendPaged(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.Paging, s1ap.Ignore), s1ap.Ignore, identity.STMSI{Code: 1, TMSI: 7}), 0)
+	a.at(e.Cell).send(paging)
+	if _, raw := e.expect(s1ap.Initiating, s1ap.Paging); string(raw) != string(paging) {
+		t.Errorf("% x", raw)
+	}
+}
+
+// TestOverloadIsPassedOnWhenAllInstancesHaveIt keeps UEs of instances with room going.
+func TestOverloadIsPassedOnWhenAllInstancesHaveIt(t *testing.T) {
+	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
+	s := newSite(t, false, []*instance{a, b})
+	e := s.enodeb(5)
+	start := s1ap.End(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.OverloadStart, s1ap.Ignore), 0)
+	stop := s1ap.End(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.OverloadStop, s1ap.Ignore), 0)
+	a.at(e.Cell).send(start)
+	s.until("the first is absorbed", func() bool { return s.server.Counters().Absorbed == 1 })
+	b.at(e.Cell).send(start)
+	e.expect(s1ap.Initiating, s1ap.OverloadStart)
+	a.at(e.Cell).send(stop)
+	e.expect(s1ap.Initiating, s1ap.OverloadStop)
+}
+
+// TestConfigurationUpdateReachesInstancesOfNowAndLater changes an eNodeB's tracking area.
+func TestConfigurationUpdateReachesInstancesOfNowAndLater(t *testing.T) {
+	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
+	s := newSite(t, false, []*instance{a})
+	e := s.enodeb(5)
+	area := identity.TAI{PLMN: network(), TAC: 99}
+	update := s1ap.End(s1ap.AppendAreas(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.ENBConfigurationUpdate, s1ap.Reject), s1ap.Reject, area), 0)
+	e.send(update)
+	e.expect(s1ap.Successful, s1ap.ENBConfigurationUpdate)
+	if _, raw := a.at(e.Cell).expect(s1ap.Initiating, s1ap.ENBConfigurationUpdate); string(raw) != string(update) {
+		t.Errorf("% x", raw)
+	}
+	a.at(e.Cell).send(s1ap.End(s1ap.AppendHeader(nil, s1ap.Successful, s1ap.ENBConfigurationUpdate, s1ap.Reject), 0)) // ends at the director
+	s.publish(a.instance(), b.instance())
+	b.at(e.Cell)
+	for _, p := range s.server.associations() {
+		p.worker.mu.Lock()
+		setup := p.setup
+		p.worker.mu.Unlock()
+		var m s1ap.Message
+		if err := m.Parse(setup); err != nil {
+			t.Fatal(err)
+		}
+		v, _ := m.Find(s1ap.SupportedTAs)
+		areas := s1ap.ParseAreas(v)
+		name, _ := m.Find(s1ap.ENBName)
+		if got, _ := s1ap.ParseName(name); !areas.Next() || areas.TAC != 99 || string(got) != e.Name || m.Check() != nil {
+			t.Errorf("TAC %d, name %s", areas.TAC, got)
+		}
+	}
+}
+
+// TestUsedIdentifierEndsTheOldConnection begins a connection with the identifier of one
+// that has not ended.
+func TestUsedIdentifierEndsTheOldConnection(t *testing.T) {
+	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
+	s := newSite(t, false, []*instance{a, b})
+	e := s.enodeb(5)
+	_, ids := e.connection(1, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
+	e.begin(1, serviceRequest(), &identity.STMSI{Code: 2, TMSI: 1}, b)
+	if m, _ := a.at(e.Cell).expect(s1ap.Initiating, s1ap.ErrorIndication); m.IDs != ids || m.Cause != s1ap.CauseUnknownENBUEID {
+		t.Errorf("%+v", m)
+	}
+	if c := s.server.Counters(); c.UEs != 1 {
+		t.Errorf("%d connections", c.UEs)
+	}
+}

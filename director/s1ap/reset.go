@@ -1,0 +1,191 @@
+package s1ap
+
+import (
+	"vitrine/director/meter"
+	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
+)
+
+// A Reset (TS 36.413 clause 8.7.1) is answered by the director, and passed on as another
+// Reset to those that it concerns. Their acknowledgements end at the director.
+
+// maxReset is how many connections one Reset names (maxnoofIndividualS1ConnectionsToReset).
+const maxReset = 256
+
+// resetCause is the cause of the director's own Resets: "hardware failure", of an instance.
+var resetCause = s1ap.Cause{Group: s1ap.Misc, Value: 2}
+
+// resetByENodeB handles a Reset of an eNodeB: of all connections, or of some.
+func (t *turn) resetByENodeB(e *enodeb, whole []byte) {
+	all, some, ok := s1ap.ParseReset(t.in.reset)
+	if t.in.has&hasReset == 0 || !ok {
+		t.malformed(e, 0, s1ap.CauseAbstractSyntax)
+		return
+	}
+	t.worker.counts.resets.Add(1)
+	if all {
+		for enb, u := range e.ues {
+			t.remove(e, enb, u, meter.Failed)
+		}
+		t.broadcast(e, whole)
+		t.out = s1ap.AppendHeader(t.out[:0], s1ap.Successful, s1ap.Reset, s1ap.Reject)
+		t.answer(e.association, frame.Common)
+		return
+	}
+	t.items, t.numbers = t.items[:0], t.numbers[:0]
+	for some.Next() && len(t.items) < maxReset {
+		t.items, t.numbers = append(t.items, some.Connection), append(t.numbers, t.endItem(e, &some.Connection))
+	}
+	if some.Malformed {
+		t.malformed(e, 0, s1ap.CauseAbstractSyntax)
+		return
+	}
+	t.acknowledge(e.association)
+	for i, number := range t.numbers {
+		if number != 0 {
+			t.resetAt(e.links[number], i)
+		}
+	}
+}
+
+// endItem ends the connection that an eNodeB's Reset names and returns the number of its
+// instance; 0: the eNodeB has no such connection.
+func (t *turn) endItem(e *enodeb, c *s1ap.Connection) uint8 {
+	enb := c.ENB
+	if !c.HasENB {
+		p, ok := t.server.holders.find(c.MME)
+		if !c.HasMME || !ok || p.enodeb != e {
+			return 0
+		}
+		enb = p.enb
+	}
+	u, ok := e.ues[enb]
+	if !ok || c.HasMME && u.mme != c.MME {
+		return 0
+	}
+	t.remove(e, enb, u, meter.Failed)
+	return u.number
+}
+
+// resetAt sends an instance a Reset of its connections among t.items, from the i-th on,
+// and marks them as done.
+func (t *turn) resetAt(l *link, i int) {
+	number := t.numbers[i]
+	own := 0
+	for k := i; k < len(t.items); k++ {
+		if t.numbers[k] == number {
+			// Those before were sent, or are items of this instance.
+			t.items[i+own], t.items[k] = t.items[k], t.items[i+own]
+			t.numbers[i+own], t.numbers[k] = t.numbers[k], t.numbers[i+own]
+			t.numbers[i+own] = 0
+			own++
+		}
+	}
+	if l != nil {
+		t.reset(l.association, t.items[i:i+own])
+	}
+}
+
+// acknowledge sends a Reset Acknowledge for t.items.
+func (t *turn) acknowledge(to *association) {
+	b := s1ap.AppendHeader(t.out[:0], s1ap.Successful, s1ap.Reset, s1ap.Reject)
+	start := len(b)
+	if len(t.items) > 0 {
+		b = s1ap.BeginList(b, s1ap.ResetConnections, s1ap.Ignore, len(t.items))
+		for i := range t.items {
+			b = s1ap.AppendConnection(b, s1ap.Ignore, t.items[i])
+		}
+		b = s1ap.EndElement(b, start)
+	}
+	t.out = b
+	t.answer(to, frame.Common)
+}
+
+// reset sends a Reset of some connections.
+func (t *turn) reset(to *association, some []s1ap.Connection) {
+	b := s1ap.AppendHeader(t.out[:0], s1ap.Initiating, s1ap.Reset, s1ap.Reject)
+	b = s1ap.AppendCause(b, s1ap.Ignore, resetCause)
+	t.out = s1ap.AppendReset(b, some...)
+	t.answer(to, frame.Common)
+}
+
+// resetByInstance handles a Reset of an instance. The eNodeB sees one MME, so a Reset of
+// all connections becomes one of those at the instance.
+func (t *turn) resetByInstance(l *link) {
+	all, some, ok := s1ap.ParseReset(t.in.reset)
+	if t.in.has&hasReset == 0 || !ok {
+		t.worker.counts.malformed.Add(1)
+		t.indicate(l.association, 0, s1ap.CauseAbstractSyntax)
+		return
+	}
+	t.worker.counts.resets.Add(1)
+	t.items = t.items[:0]
+	if all {
+		t.acknowledge(l.association)
+		t.resetConnections(l)
+		return
+	}
+	e, kept := l.enodeb, t.numbers[:0]
+	for some.Next() && len(t.items) < maxReset {
+		c := some.Connection
+		enb, u, ok := t.connectionAt(l, &c)
+		t.items = append(t.items, c)
+		kept = append(kept, 0)
+		if ok {
+			kept[len(kept)-1] = l.number
+			t.remove(e, enb, u, meter.Failed)
+		}
+	}
+	t.numbers = kept
+	t.acknowledge(l.association)
+	n := 0
+	for i := range t.items {
+		if t.numbers[i] != 0 {
+			t.items[n] = t.items[i]
+			n++
+		}
+	}
+	if n > 0 {
+		t.reset(e.association, t.items[:n])
+	}
+}
+
+// connectionAt returns the connection at an instance that its Reset names.
+func (t *turn) connectionAt(l *link, c *s1ap.Connection) (enb uint32, u ue, ok bool) {
+	enb = c.ENB
+	if !c.HasENB {
+		p, found := t.server.holders.find(c.MME)
+		if !c.HasMME || !found || p.enodeb != l.enodeb {
+			return 0, ue{}, false
+		}
+		enb = p.enb
+	}
+	u, ok = l.enodeb.ues[enb]
+	return enb, u, ok && u.number == l.number && (!c.HasMME || u.mme == c.MME)
+}
+
+// resetConnections ends the connections at an instance that is lost. The eNodeB releases
+// their UEs, whose next message begins a connection at another instance.
+func (t *turn) resetConnections(l *link) {
+	e := l.enodeb
+	t.items = t.items[:0]
+	for enb, u := range e.ues {
+		if u.number != l.number {
+			continue
+		}
+		t.remove(e, enb, u, meter.Failed)
+		t.items = append(t.items, s1ap.Connection{MME: u.mme, ENB: enb, HasMME: u.mme != 0, HasENB: true})
+		if len(t.items) == maxReset {
+			t.reset(e.association, t.items)
+			t.items = t.items[:0]
+		}
+	}
+	if len(t.items) > 0 {
+		t.reset(e.association, t.items)
+	}
+	for i := range e.arrivals {
+		if numberOf(uint32(e.arrivals[i])) == l.number {
+			e.arrivals[i] = 0
+		}
+	}
+}

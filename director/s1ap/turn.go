@@ -1,0 +1,170 @@
+package s1ap
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vitrine/director/meter"
+	"vitrine/director/table"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
+)
+
+// A worker steers the messages of some eNodeBs, one at a time. Its lock guards its fields
+// and those eNodeBs.
+type worker struct {
+	mu       sync.Mutex
+	steering *table.Steering
+	meter    *meter.Worker
+	counts   counts
+}
+
+type counts struct {
+	received, forwarded, answered, absorbed, malformed, unexpected, refused, unknown, overQuota, unruled, strayed, resets atomic.Uint64
+	_                                                                                                                     [64]byte
+}
+
+// A turn is the state of one goroutine that reads an association, so that no message
+// allocates. Between begin and end it has the worker's lock.
+type turn struct {
+	server *Server
+	worker *worker
+
+	now     time.Duration
+	view    *table.View
+	policy  *Policy
+	touched []*association // with octets to write
+	evicted []eviction
+
+	message  s1ap.Message
+	in       elements
+	pdu      nas.PDU
+	attach   nas.AttachRequest
+	detach   nas.DetachRequest
+	update   nas.UpdateRequest
+	rejected nas.Reject
+	out      []byte
+	body     []byte
+	items    []s1ap.Connection
+	numbers  []uint8 // of the items' instances
+}
+
+// An eviction is a connection that another eNodeB has taken by an X2 handover.
+type eviction struct {
+	place
+	mme uint32
+}
+
+func (s *Server) newTurn(w *worker) *turn { return &turn{server: s, worker: w} }
+
+// begin takes the worker's lock.
+func (t *turn) begin() {
+	t.worker.mu.Lock()
+	t.now, t.view, t.policy = t.server.config.Now(), t.server.config.Epochs.View(), t.server.policy.Load()
+}
+
+// end gives the worker's lock back, and then does what must not be done under it.
+func (t *turn) end() {
+	t.worker.mu.Unlock()
+	for i, a := range t.touched {
+		a.flush()
+		t.touched[i] = nil
+	}
+	t.touched = t.touched[:0]
+	for i := range t.evicted {
+		t.evict(t.evicted[i])
+		t.evicted[i] = eviction{}
+	}
+	t.evicted = t.evicted[:0]
+}
+
+// evict ends the connection that a UE had before an X2 handover.
+func (t *turn) evict(v eviction) {
+	own := t.worker
+	t.worker = v.enodeb.worker
+	t.begin()
+	if u, ok := v.enodeb.ues[v.enb]; ok && u.mme == v.mme {
+		t.remove(v.enodeb, v.enb, u, meter.Succeeded)
+	}
+	t.worker.mu.Unlock()
+	t.worker = own
+}
+
+// each calls handle with each of some whole frames.
+func (t *turn) each(frames []byte, handle func(whole, message []byte)) {
+	for {
+		message, rest, err := frame.Cut(frames)
+		if err != nil || message == nil {
+			return
+		}
+		handle(frames[:len(frames)-len(rest)], message)
+		frames = rest
+	}
+}
+
+func (t *turn) touch(a *association) {
+	if !slices.Contains(t.touched, a) {
+		t.touched = append(t.touched, a)
+	}
+}
+
+// pass forwards a frame.
+func (t *turn) pass(to *association, whole []byte) {
+	if to == nil || !to.forward(whole) {
+		t.lose(to, meter.QueueFull)
+		return
+	}
+	t.worker.counts.forwarded.Add(1)
+	t.touch(to)
+}
+
+// lose counts a message whose association has ended or has no room.
+func (t *turn) lose(to *association, cause meter.Cause) {
+	if to != nil {
+		t.worker.meter.Drop(t.now, meter.NoType, cause, to.peer)
+	}
+}
+
+// answer sends a message of the director, which begins at the start of t.out and has no
+// length yet.
+func (t *turn) answer(to *association, stream uint16) {
+	t.out = s1ap.End(t.out, 0)
+	if to == nil || !to.send(stream, t.out) {
+		t.lose(to, meter.QueueFull)
+		return
+	}
+	t.worker.counts.answered.Add(1)
+	t.touch(to)
+}
+
+// indicate sends an Error Indication (TS 36.413 clause 8.7.2) with the identifiers of the
+// present message that ids names. An Error Indication is not answered with another.
+func (t *turn) indicate(to *association, ids present, cause s1ap.Cause) {
+	if t.message.Procedure == s1ap.ErrorIndication {
+		return
+	}
+	t.indicateIDs(to, ids, t.in.mme, t.in.enb, cause)
+}
+
+func (t *turn) indicateIDs(to *association, ids present, mme, enb uint32, cause s1ap.Cause) {
+	b := s1ap.AppendHeader(t.out[:0], s1ap.Initiating, s1ap.ErrorIndication, s1ap.Ignore)
+	if ids&hasMME != 0 {
+		b = s1ap.AppendMMEUEID(b, s1ap.MMEUEID, s1ap.Ignore, mme)
+	}
+	if ids&hasENB != 0 {
+		b = s1ap.AppendENBUEID(b, s1ap.Ignore, enb)
+	}
+	t.out = s1ap.AppendCause(b, s1ap.Ignore, cause)
+	t.answer(to, frame.Common)
+}
+
+// release sends a UE Context Release Command.
+func (t *turn) release(to *association, mme, enb uint32, cause s1ap.Cause) {
+	b := s1ap.AppendHeader(t.out[:0], s1ap.Initiating, s1ap.UEContextRelease, s1ap.Reject)
+	b = s1ap.AppendUEIDs(b, s1ap.Reject, mme, enb)
+	t.out = s1ap.AppendCause(b, s1ap.Ignore, cause)
+	t.answer(to, frame.UE)
+}

@@ -1,0 +1,358 @@
+package s1ap
+
+import (
+	"vitrine/director/meter"
+	"vitrine/director/overload"
+	"vitrine/director/table"
+	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
+)
+
+const bothIDs = hasMME | hasENB
+
+// uplink handles a message of an eNodeB.
+func (t *turn) uplink(e *enodeb, whole, data []byte) {
+	c := &t.worker.counts
+	c.received.Add(1)
+	m := &t.message
+	if m.Parse(data) != nil {
+		t.malformed(e, 0, s1ap.CauseTransferSyntax)
+		return
+	}
+	if cause, ok := t.in.parse(m); !ok {
+		t.malformed(e, t.in.has&bothIDs, cause)
+		return
+	}
+	switch {
+	case m.Procedure == s1ap.S1Setup && m.Kind == s1ap.Initiating:
+		t.setUp(e, data)
+	case e.state != up:
+		c.unexpected.Add(1)
+		t.indicate(e.association, t.in.has&bothIDs, s1ap.CauseIncompatible)
+	case m.Kind == s1ap.Initiating:
+		t.request(e, whole, data)
+	default:
+		t.outcome(e, whole)
+	}
+}
+
+// malformed answers a message that does not parse.
+func (t *turn) malformed(e *enodeb, ids present, cause s1ap.Cause) {
+	t.worker.counts.malformed.Add(1)
+	t.worker.meter.Fail(meter.NoType, meter.Malformed)
+	t.indicate(e.association, ids, cause)
+}
+
+// request handles an initiating message.
+func (t *turn) request(e *enodeb, whole, data []byte) {
+	switch t.message.Procedure {
+	case s1ap.InitialUEMessage:
+		t.initial(e, whole)
+	case s1ap.PathSwitchRequest:
+		t.pathSwitch(e, whole)
+	case s1ap.Reset:
+		t.resetByENodeB(e, whole)
+	case s1ap.ErrorIndication:
+		t.complaint(e, whole)
+	case s1ap.ENBConfigurationUpdate:
+		t.reconfigure(e, whole, data)
+	default:
+		if t.in.has&bothIDs != 0 {
+			t.about(e, whole)
+			return
+		}
+		t.common(e, whole)
+	}
+}
+
+// outcome handles an answer.
+func (t *turn) outcome(e *enodeb, whole []byte) {
+	switch t.message.Procedure {
+	case s1ap.HandoverResourceAllocation:
+		t.arrive(e, whole)
+	case s1ap.UEContextRelease:
+		t.released(e, whole)
+	default:
+		if t.in.has&bothIDs != 0 {
+			t.about(e, whole)
+			return
+		}
+		t.worker.counts.absorbed.Add(1) // of a Reset, which the director has answered for the eNodeB
+	}
+}
+
+// initial steers the first message of a UE's connection (TS 36.413 clause 8.6.2.1).
+func (t *turn) initial(e *enodeb, whole []byte) {
+	in := &t.in
+	if in.has&(hasENB|hasNAS) != hasENB|hasNAS {
+		t.malformed(e, in.has&bothIDs, s1ap.CauseAbstractSyntax)
+		return
+	}
+	if u, ok := e.ues[in.enb]; ok {
+		t.replaced(e, in.enb, u)
+	}
+	a := t.ask()
+	if !t.withinQuota(e, a.kind) {
+		return
+	}
+	r, ok := t.policy.classify(a.kind)
+	if !ok {
+		t.worker.counts.unruled.Add(1)
+		t.refuse(e, a.kind, meter.NoType, meter.Unruled)
+		return
+	}
+	target := t.choose(e, r.ty, &a)
+	switch {
+	case target == nil:
+		t.refuse(e, a.kind, r.ty, meter.NoInstance)
+		return
+	case !t.policy.options[r.ty].Gate.Admit(t.now):
+		t.refuse(e, a.kind, r.ty, meter.Overloaded)
+		return
+	}
+	u := ue{number: uint8(target.ID), awaits: none}
+	if !t.put(e, in.enb, u) {
+		t.refuse(e, a.kind, r.ty, meter.QueueFull)
+		return
+	}
+	t.began(e, in.enb, &u, a.kind)
+	e.ues[in.enb] = u
+	t.pass(e.links[u.number].association, whole)
+}
+
+// replaced ends a connection whose eNB UE S1AP ID the eNodeB uses for another UE.
+func (t *turn) replaced(e *enodeb, enb uint32, u ue) {
+	if l := e.links[u.number]; !u.leaving && u.mme != 0 && l != nil {
+		t.indicateIDs(l.association, bothIDs, u.mme, enb, s1ap.CauseUnknownENBUEID)
+	}
+	t.remove(e, enb, u, meter.Failed)
+}
+
+// withinQuota takes a token of the eNodeB's address for a new transaction.
+func (t *turn) withinQuota(e *enodeb, k kind) bool {
+	switch t.policy.Quota.Take(t.now, e.peer.Addr()) {
+	case overload.Admitted:
+		return true
+	case overload.Refused:
+		t.worker.counts.overQuota.Add(1)
+		t.refuse(e, k, meter.NoType, meter.OverQuota)
+	default:
+		t.worker.counts.overQuota.Add(1)
+		t.worker.meter.Drop(t.now, meter.NoType, meter.OverQuota, e.peer)
+	}
+	return false
+}
+
+// refuse answers the first message of a connection in place of an instance: with a reject
+// that lets the UE try again, and the release of the connection. The MME UE S1AP ID is one
+// of the director's own.
+func (t *turn) refuse(e *enodeb, k kind, ty table.Type, why meter.Cause) {
+	t.worker.counts.refused.Add(1)
+	t.worker.meter.Fail(ty, why)
+	if k == pathSwitch {
+		t.failSwitch(e, s1ap.CauseOverload)
+		return
+	}
+	enb := t.in.enb
+	e.refused = (e.refused + 1) & 0xffffff
+	if m, ok := k.reject(); ok {
+		t.body = m.Append(t.body[:0])
+		b := s1ap.AppendHeader(t.out[:0], s1ap.Initiating, s1ap.DownlinkNASTransport, s1ap.Ignore)
+		b = s1ap.AppendMMEUEID(b, s1ap.MMEUEID, s1ap.Reject, e.refused)
+		b = s1ap.AppendENBUEID(b, s1ap.Reject, enb)
+		t.out = s1ap.AppendNAS(b, s1ap.NASPDU, s1ap.Reject, t.body)
+		t.answer(e.association, frame.UE)
+	}
+	t.release(e.association, e.refused, enb, s1ap.CauseOverload)
+}
+
+// tries is how many other choices there are for a key whose instance has no association
+// with the eNodeB just now.
+const tries = 16
+
+// choose returns the instance for the first message of a connection; nil if the type has
+// none. An instance that has just been lost is passed over, before its health check finds
+// it away.
+func (t *turn) choose(e *enodeb, ty table.Type, a *asker) *table.Target {
+	key := e.keyFor(a, t.in.enb)
+	if target, ok := t.steer(e, ty, a, key); ok && e.reaches(target) {
+		return target
+	}
+	for n := range uint64(tries) {
+		if i, ok := t.view.Table.Pick(ty, mix(key+n), e.region, t.view.Health); ok && e.reaches(t.view.Table.Target(i)) {
+			return t.view.Table.Target(i)
+		}
+	}
+	return e.anyOf(ty)
+}
+
+// steer returns the instance of a UE: that of its S-TMSI if the type has it, otherwise the
+// one that the key chooses.
+func (t *turn) steer(e *enodeb, ty table.Type, a *asker, key uint64) (*table.Target, bool) {
+	if owner := t.policy.find(t.view.Table, a.number); owner != nil && owner.Type == ty {
+		return t.worker.steering.Resume(t.now, ty, owner.ID, key, e.region, t.policy.options[ty].Sessions)
+	}
+	return t.worker.steering.Choose(t.now, ty, key, e.region)
+}
+
+// keyFor returns the key of a UE. Without an identity, it is the eNodeB with its number
+// for the UE.
+func (e *enodeb) keyFor(a *asker, enb uint32) uint64 {
+	if a.identity == "" {
+		return mix(e.key ^ uint64(enb))
+	}
+	return a.key
+}
+
+// about forwards a message about a connection to its instance. The eNodeB must name the
+// connection by both identifiers, and the connection must be its own.
+func (t *turn) about(e *enodeb, whole []byte) {
+	in := &t.in
+	u, ok := e.ues[in.enb]
+	if in.has&bothIDs != bothIDs || !ok || u.mme != in.mme || u.mme == 0 {
+		t.worker.counts.unknown.Add(1)
+		t.worker.meter.Fail(meter.NoType, meter.Unroutable)
+		t.indicate(e.association, in.has&bothIDs, t.unknownOf(e))
+		return
+	}
+	l := e.links[u.number]
+	switch {
+	case t.message.Procedure == s1ap.HandoverPreparation && t.message.Kind == s1ap.Initiating:
+		t.ended(e, in.enb, &u, meter.Failed)
+		t.began(e, in.enb, &u, handover)
+		e.ues[in.enb] = u
+	case t.message.Procedure == s1ap.HandoverNotification:
+		t.server.holders.set(u.mme, place{e, in.enb})
+		t.worker.meter.Sent(l.target)
+	default:
+		t.worker.meter.Sent(l.target)
+	}
+	t.pass(l.association, whole)
+}
+
+// released ends a connection with a UE Context Release Complete. It is the last message,
+// so an unknown one is ignored (TS 36.413 clause 10.6).
+func (t *turn) released(e *enodeb, whole []byte) {
+	in := &t.in
+	u, ok := e.ues[in.enb]
+	if in.has&bothIDs != bothIDs || !ok || u.mme != in.mme {
+		t.worker.counts.absorbed.Add(1)
+		return
+	}
+	t.pass(e.links[u.number].association, whole)
+	t.remove(e, in.enb, u, meter.Failed)
+}
+
+// arrive handles the answer of the target of a handover: a Handover Request Acknowledge or
+// a Handover Failure (TS 36.413 clause 8.4.2). The instance must have asked.
+func (t *turn) arrive(e *enodeb, whole []byte) {
+	in := &t.in
+	if in.has&hasMME == 0 || !e.expects(in.mme) {
+		t.worker.counts.unknown.Add(1)
+		t.indicate(e.association, in.has&bothIDs, s1ap.CauseUnknownMMEUEID)
+		return
+	}
+	l := e.links[numberOf(in.mme)]
+	if l == nil {
+		return // it was lost, and the handover with it
+	}
+	if t.message.Kind == s1ap.Successful {
+		if in.has&hasENB == 0 {
+			t.malformed(e, in.has&bothIDs, s1ap.CauseAbstractSyntax)
+			return
+		}
+		if u, ok := e.ues[in.enb]; ok {
+			t.replaced(e, in.enb, u)
+		}
+		if !t.put(e, in.enb, ue{mme: in.mme, number: l.number, awaits: none}) {
+			t.failHandover(e, l)
+			return
+		}
+	}
+	t.worker.meter.Sent(l.target)
+	t.pass(l.association, whole)
+}
+
+// failHandover ends a handover to an eNodeB that has too many connections.
+func (t *turn) failHandover(e *enodeb, l *link) {
+	mme, enb := t.in.mme, t.in.enb
+	b := s1ap.AppendHeader(t.out[:0], s1ap.Unsuccessful, s1ap.HandoverResourceAllocation, s1ap.Reject)
+	b = s1ap.AppendMMEUEID(b, s1ap.MMEUEID, s1ap.Ignore, mme)
+	t.out = s1ap.AppendCause(b, s1ap.Ignore, s1ap.CauseOverload)
+	t.answer(l.association, frame.UE)
+	t.release(e.association, mme, enb, s1ap.CauseOverload)
+}
+
+// pathSwitch forwards a Path Switch Request, the end of an X2 handover (TS 36.413 clause
+// 8.4.4), to the instance that gave the MME UE S1AP ID. The instance decides whether the
+// UE is there.
+func (t *turn) pathSwitch(e *enodeb, whole []byte) {
+	in := &t.in
+	if in.has&(hasENB|hasSource) != hasENB|hasSource {
+		t.malformed(e, in.has&bothIDs, s1ap.CauseAbstractSyntax)
+		return
+	}
+	if u, ok := e.ues[in.enb]; ok {
+		t.replaced(e, in.enb, u)
+	}
+	if !t.withinQuota(e, pathSwitch) {
+		return
+	}
+	l := e.links[numberOf(in.source)]
+	if l == nil || l.state != up {
+		t.worker.counts.unknown.Add(1)
+		t.failSwitch(e, s1ap.CauseUnknownMMEUEID)
+		return
+	}
+	u := ue{number: l.number, awaits: none}
+	if !t.put(e, in.enb, u) {
+		t.refuse(e, pathSwitch, l.target.Type, meter.QueueFull)
+		return
+	}
+	t.began(e, in.enb, &u, pathSwitch)
+	e.ues[in.enb] = u
+	t.pass(l.association, whole)
+}
+
+func (t *turn) failSwitch(e *enodeb, cause s1ap.Cause) {
+	b := s1ap.AppendHeader(t.out[:0], s1ap.Unsuccessful, s1ap.PathSwitchRequest, s1ap.Reject)
+	b = s1ap.AppendMMEUEID(b, s1ap.MMEUEID, s1ap.Ignore, t.in.source)
+	b = s1ap.AppendENBUEID(b, s1ap.Ignore, t.in.enb)
+	t.out = s1ap.AppendCause(b, s1ap.Ignore, cause)
+	t.answer(e.association, frame.UE)
+}
+
+// complaint forwards an Error Indication about a connection to its instance. If the eNodeB
+// does not know the connection, the connection ends.
+func (t *turn) complaint(e *enodeb, whole []byte) {
+	in := &t.in
+	enb := in.enb
+	if in.has&bothIDs == hasMME {
+		if p, ok := t.server.holders.find(in.mme); ok && p.enodeb == e {
+			enb = p.enb
+		}
+	}
+	u, ok := e.ues[enb]
+	if in.has&bothIDs == 0 || !ok || in.has&hasMME != 0 && u.mme != in.mme {
+		t.worker.counts.absorbed.Add(1)
+		return
+	}
+	t.pass(e.links[u.number].association, whole)
+	if in.has&hasCause != 0 && (in.cause == s1ap.CauseUnknownENBUEID || in.cause == s1ap.CauseUnknownMMEUEID || in.cause == s1ap.CauseUnknownPair) {
+		t.remove(e, enb, u, meter.Failed)
+	}
+}
+
+// common forwards a message about no UE, such as an eNB Configuration Transfer, to one
+// instance, the same for all of an eNodeB's.
+func (t *turn) common(e *enodeb, whole []byte) {
+	n := len(e.links)
+	for i := range n {
+		if l := e.links[(int(e.key%uint64(n))+i)%n]; l != nil && l.state == up {
+			t.pass(l.association, whole)
+			return
+		}
+	}
+	t.worker.counts.strayed.Add(1)
+	t.worker.meter.Drop(t.now, meter.NoType, meter.NoInstance, e.peer)
+}
