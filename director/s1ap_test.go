@@ -1,0 +1,95 @@
+package director
+
+import (
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/reference/epc/enb"
+	"vitrine/wire/identity"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+)
+
+const goodS1AP = `
+listen:
+  s1ap: ["tcp://127.0.0.1:0"]
+  control: 127.0.0.1:0
+s1ap: {network: "00101", group: 3, codes: [1, 2], relative_capacity: 9, enodebs: [127.0.0.0/8]}
+types:
+  - {name: attach-detach, protocol: s1ap}
+  - {name: handover-sr, protocol: s1ap}
+rules:
+  - {message: service-request, type: handover-sr}
+  - {type: attach-detach}
+instances:
+  - {name: a1, id: 1, type: attach-detach, address: "127.0.0.1:15081"}
+  - {name: h1, id: 2, type: handover-sr, address: "127.0.0.1:15082"}
+health: {s1ap: "off"}
+quota: {s1ap: {rate: 5}}
+overload: {target: 100ms}
+`
+
+func TestBadS1APFiles(t *testing.T) {
+	for from, to := range map[string][2]string{
+		`"tcp://127.0.0.1:0"`:             {`"udp://127.0.0.1:0"`, "S1AP uses TCP here"},
+		`network: "00101"`:                {`network: "0010"`, "want five or six digits"},
+		"codes: [1, 2]":                   {"codes: [1, 256]", "want different numbers from 0 to 255"},
+		"message: service-request":        {"method: INVITE", "is for types of protocol sip"},
+		"id: 2":                           {"id: 256", "want at most 255"},
+		"name: handover-sr, protocol":     {"name: handover-sr, number: 1, protocol", "only types of protocol gtpc have one"},
+		"enodebs: [127.0.0.0/8]":          {"enodebs: [\"::ffff:10.0.0.0/104\"]", "write it as IPv4"},
+		"  s1ap: [\"tcp://127.0.0.1:0\"]": {"  sip: []", "no listen.s1ap"},
+	} {
+		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), strings.Replace(goodS1AP, from, to[0], 1))
+		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), to[1]) {
+			t.Errorf("%s: %v, want %q", to[0], err, to[1])
+		}
+	}
+}
+
+// TestNumbersOfMMEsAreUnique checks IDs among all types with S1AP, and names of messages.
+func TestNumbersOfMMEsAreUnique(t *testing.T) {
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), goodS1AP))
+	in := vitrine.Instance{Name: "h2", Type: "handover-sr", ID: 1, Weight: 1, Address: netip.MustParseAddrPort("127.0.0.1:15083")}
+	if _, err := r.client.Put(t.Context(), in); err == nil || !strings.Contains(err.Error(), "which instance a1 has already") {
+		t.Errorf("%v", err)
+	}
+	in.ID = 3
+	if _, err := r.client.Put(t.Context(), in); err != nil {
+		t.Error(err)
+	}
+	err := r.client.PutRules(t.Context(), []client.Rule{{Message: "register", Type: "attach-detach"}})
+	if err == nil || !strings.Contains(err.Error(), `no message "register"`) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestExplainS1AP explains first and later messages.
+func TestExplainS1AP(t *testing.T) {
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), goodS1AP))
+	plmn, _ := identity.MakePLMN("001", "01")
+	cell := enb.Cell{ID: s1ap.ENB{PLMN: plmn, ID: 1}, Name: "e", TAI: identity.TAI{PLMN: plmn, TAC: 1}}
+	for name, c := range map[string]struct {
+		message  []byte
+		from     string
+		instance string
+		says     string
+	}{
+		"service request": {cell.AppendInitial(nil, 1, nas.AppendServiceRequest(nil, 1, 2), &identity.STMSI{Code: 1, TMSI: 7}), "127.0.0.1:9", "h1", "rule 1 matches"},
+		"uplink":          {cell.AppendUplink(nil, enb.IDs{MME: 1<<24 | 5, ENB: 1}, []byte{7, 0x55}), "127.0.0.1:9", "a1", "begins no connection"},
+		"stranger":        {cell.AppendUplink(nil, enb.IDs{MME: 1<<24 | 5, ENB: 1}, []byte{7, 0x55}), "192.0.2.1:9", "", "none of the networks"},
+	} {
+		e, err := r.client.Explain(t.Context(), client.Question{Message: c.message, From: c.from})
+		if err != nil || e.Instance != c.instance || !strings.Contains(strings.Join(e.Steps, "\n"), c.says) {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+	}
+	s, err := r.client.Status(t.Context())
+	if err != nil || len(s.S1AP) != 1 || !strings.HasPrefix(s.S1AP[0], "tcp://127.0.0.1:") {
+		t.Errorf("%v, %v", s.S1AP, err)
+	}
+}
