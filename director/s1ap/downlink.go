@@ -46,8 +46,14 @@ func (t *turn) accepted(l *link) {
 		l.abort() // lost follows
 		return
 	}
+	e := l.enodeb
 	l.state, l.settled = up, true
-	t.settle(l.enodeb)
+	t.settle(e)
+	if e.overloaded { // this instance is not
+		e.overloaded = false
+		t.out = s1ap.AppendHeader(t.out[:0], s1ap.Initiating, s1ap.OverloadStop, s1ap.Ignore)
+		t.answer(e.association, frame.Common)
+	}
 }
 
 // command handles an initiating message of an instance.

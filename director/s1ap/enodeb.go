@@ -31,6 +31,7 @@ type enodeb struct {
 	state      state
 	gone       bool
 	until      time.Duration // when it has to be set up
+	last       time.Duration // when it was set up
 	id         s1ap.ENB
 	key        uint64 // of id
 	setup      []byte // the S1 Setup Request for instances
@@ -59,7 +60,7 @@ func (s *Server) serve(ctx context.Context, e *enodeb) {
 		t.end()
 	})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-		s.config.Log.Warn("an eNodeB's association ended", "enodeb", e.peer, "error", err)
+		s.config.Log.Debug("an eNodeB's association ended", "enodeb", e.peer, "error", err)
 	}
 	e.abort()
 	t.begin()

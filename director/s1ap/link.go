@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// setupTime is how long an instance may take to accept a connection, and to answer S1
-	// Setup.
-	setupTime = 2 * time.Second
 	// firstWait and lastWait bound the time between two attempts to reach an instance.
 	firstWait = 100 * time.Millisecond
 	lastWait  = 5 * time.Second
@@ -129,7 +126,7 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 		t.lost(l)
 		t.end()
 	}()
-	dialer := net.Dialer{Timeout: setupTime, KeepAliveConfig: keepAlive}
+	dialer := net.Dialer{Timeout: t.server.config.Setup, KeepAliveConfig: keepAlive}
 	conn, err := dialer.DialContext(ctx, "tcp", l.address.String())
 	if err != nil {
 		return false, err
@@ -154,7 +151,7 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r := &reading{first: time.Now().Add(setupTime)}
+	r := &reading{first: time.Now().Add(t.server.config.Setup)}
 	err = a.read(r, func(frames []byte) {
 		t.begin()
 		t.each(frames, func(whole, message []byte) {

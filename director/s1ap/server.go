@@ -58,6 +58,7 @@ type Config struct {
 	PerENodeB int           // connections of one eNodeB; 16,384
 	Queues    int64         // octets that may wait in all queues; 64 MiB
 	First     time.Duration // how long an eNodeB may take to be set up; 10 s
+	Setup     time.Duration // how long an instance may take to accept a connection, and to answer S1 Setup; 5 s
 }
 
 // keepAlive finds peers that have gone without a word, as the heartbeats of SCTP do.
@@ -116,6 +117,7 @@ func newServer(c Config) *Server {
 	c.PerENodeB = cmp.Or(c.PerENodeB, 1<<14)
 	c.Queues = cmp.Or(c.Queues, 64<<20)
 	c.First = cmp.Or(c.First, 10*time.Second)
+	c.Setup = cmp.Or(c.Setup, 5*time.Second)
 	c.Addresses = slices.Clone(c.Addresses)
 	s := &Server{config: c, enodebs: map[s1ap.ENB]*enodeb{}, open: map[*enodeb]struct{}{}, sources: map[netip.Addr]int{}}
 	s.policy.Store(c.Policy)

@@ -2,6 +2,7 @@ package s1ap
 
 import (
 	"bytes"
+	"time"
 
 	"vitrine/director/meter"
 	"vitrine/wire/s1ap"
@@ -11,6 +12,10 @@ import (
 // timeToWait is the value of Time To Wait that tells an eNodeB to try again after 1 s (TS
 // 36.413 clause 9.2.3.26).
 const timeToWait = 0
+
+// setupPause is how soon after its S1 Setup an eNodeB may begin another, because each
+// makes associations with all instances anew.
+const setupPause = time.Second
 
 // noResource is the cause "transport resource unavailable": there is no MME behind the
 // director.
@@ -26,8 +31,15 @@ func (t *turn) setUp(e *enodeb, data []byte) {
 	case in.has&(hasENodeB|hasAreas) != hasENodeB|hasAreas || !sound:
 		t.malformed(e, 0, s1ap.CauseAbstractSyntax)
 		return
+	case e.state == settingUp:
+		t.worker.counts.unexpected.Add(1)
+		t.indicate(e.association, 0, s1ap.CauseIncompatible)
+		return
 	case !served:
 		t.failSetup(e, s1ap.CauseUnknownPLMN, false)
+		return
+	case e.state == up && t.now < e.last+setupPause:
+		t.failSetup(e, s1ap.CauseIncompatible, true)
 		return
 	case !t.server.claim(e, in.enodeb):
 		t.worker.meter.Drop(t.now, meter.NoType, meter.Stranger, e.peer)
@@ -59,7 +71,7 @@ func (t *turn) settle(e *enodeb) {
 		t.failSetup(e, noResource, true)
 		return
 	}
-	e.state = up
+	e.state, e.last = up, t.now
 	t.server.setups.Add(1)
 	pool := &t.policy.Pool
 	b := s1ap.AppendHeader(t.out[:0], s1ap.Successful, s1ap.S1Setup, s1ap.Reject)

@@ -76,7 +76,7 @@ func newSite(t testing.TB, split bool, instances []*instance, change ...func(*Co
 	policy.Pool = Pool{Name: "pool", PLMN: network(), Group: 1, Capacity: 77}
 	c := Config{
 		Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Workers: 2, Now: s.now, Epochs: s.epochs, Meter: s.meter,
-		Policy: policy, Log: slog.New(slog.DiscardHandler),
+		Policy: policy, Log: slog.New(slog.DiscardHandler), Setup: patience,
 	}
 	for _, f := range change {
 		f(&c, policy)

@@ -59,6 +59,17 @@ func TestSetupFailsWithoutAnInstanceAndSucceedsLater(t *testing.T) {
 	e.expect(s1ap.Successful, s1ap.S1Setup)
 }
 
+func TestSetupCannotBeRepeatedAtOnce(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e := s.enodeb(5)
+	_, ids := e.connection(1, 1, attachRequest(1), nil, a)
+	e.send(e.AppendSetup(nil))
+	e.expect(s1ap.Unsuccessful, s1ap.S1Setup)
+	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
+	e.arrived(s1ap.UplinkNASTransport, a)
+}
+
 func TestSetupOfAnotherNetworkIsRefused(t *testing.T) {
 	s := newSite(t, false, []*instance{newInstance(t, attachType, 1)})
 	e := s.connect(5)

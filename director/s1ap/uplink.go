@@ -253,7 +253,7 @@ func (t *turn) arrive(e *enodeb, whole []byte) {
 		return
 	}
 	l := e.links[numberOf(in.mme)]
-	if l == nil {
+	if l == nil || l.state != up {
 		return // it was lost, and the handover with it
 	}
 	if t.message.Kind == s1ap.Successful {
