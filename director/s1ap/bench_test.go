@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"vitrine/wire/s1ap/frame"
 )
@@ -19,7 +20,11 @@ func BenchmarkThrough(b *testing.B) {
 	e := s.enodeb(5)
 	_, ids := e.connection(1, 1, attachRequest(1), nil, in)
 	message := frame.Append(nil, frame.UE, e.AppendUplink(nil, ids, make([]byte, 40)))
-	pump(b, message, e.conn, in.at(e.Cell).conn)
+	to := in.at(e.Cell).conn
+	if err := to.SetReadDeadline(time.Time{}); err != nil {
+		b.Fatal(err)
+	}
+	pump(b, message, e.conn, to)
 }
 
 // BenchmarkForwarder sends the same messages through a forwarder that only reads and

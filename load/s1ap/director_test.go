@@ -139,7 +139,7 @@ func TestMMEsComeAndGoBehindADirector(t *testing.T) {
 
 // TestKilledMMEBehindADirectorLosesNoUE kills one of two MMEs under load. The eNodeBs keep
 // their association. Only the calls that were under way there may fail; no other UE has to
-// attach again.
+// attach again. The kill comes when all UEs have attached, which they do in the warm-up.
 func TestKilledMMEBehindADirectorLosesNoUE(t *testing.T) {
 	t.Parallel()
 	v := startStore(t, engines()["embedded"])
@@ -148,20 +148,23 @@ func TestKilledMMEBehindADirectorLosesNoUE(t *testing.T) {
 	var report load.Report
 	var playing sync.WaitGroup
 	playing.Go(func() {
-		report = e.drive(25, 8, 4, map[string]string{"scenario": ServiceRequest, "timeout": "5s", "enodebs": "2"})
+		report = e.drive(25, 8, 7, map[string]string{"scenario": ServiceRequest, "timeout": "5s", "enodebs": "2"})
 	})
 	services := func(host int) int {
 		return e.metric(host, "mme_procedures_total", `procedure="service-request"`, `outcome="success"`)
 	}
-	hosttest.Until(t, patience, "both MMEs serve UEs", func() bool { return services(1) > 10 && services(2) > 10 })
+	const warmUp = 25*7 - 126 // service requests of the warm-up: its calls without one attach for each UE
+	hosttest.Until(t, patience, "both MMEs serve UEs after the warm-up", func() bool {
+		return services(1) > 10 && services(2) > 10 && services(1)+services(2) > warmUp+10
+	})
 	attached := e.metric(2, "mme_procedures_total", `procedure="attach"`)
 	served := services(2)
 	if err := processes[0].Kill(); err != nil {
 		t.Fatal(err)
 	}
 	playing.Wait()
-	// A call takes some milliseconds, so few are under way at once. 25 are those of a second.
-	if failed := report.Offered - report.Succeeded; report.Offered == 0 || failed > 25 {
+	// A call takes some milliseconds, on a busy host longer. 50 are those of two seconds.
+	if failed := report.Offered - report.Succeeded; report.Offered == 0 || failed > 50 {
 		t.Errorf("%d of %d failed: %v, %s", failed, report.Offered, report.Failed, report.Error)
 	} else if again := e.metric(2, "mme_procedures_total", `procedure="attach"`) - attached; again > int(failed) {
 		t.Errorf("%d UEs attached again, and %d calls failed", again, failed)
