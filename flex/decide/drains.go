@@ -1,0 +1,85 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	spare   = 0.1 // share of the capacity that must be left over after a drain, so that noise does not start what was drained
+	drains  = 6   // drains in a stable time, at most
+	busiest = 0.9 // CPU use that the remaining instances may reach
+)
+
+// shrink drains one instance if the type has carried its rates with one less for
+// the stable time, or has more than its maximum, and nothing speaks against it.
+func (d *decision) shrink(f *fleet) {
+	if f.started > 0 || f.serving() > f.states[Active] || f.serving() <= f.Min || !d.paced(f) {
+		return
+	}
+	if !f.Known || f.unknown > 0 {
+		return // explain has said so
+	}
+	excess := f.serving() > f.Max
+	victim := d.victim(f, excess)
+	if victim == nil {
+		return
+	}
+	after := f.usable(f.profile - f.Flavors[f.flavorOf(victim)].Capacity)
+	switch left := float64(f.states[Active] - 1); {
+	case f.Leased:
+		d.hold(f, CauseLease, "redline measures an instance: nothing is drained, although one less would do")
+		return
+	case f.ailment() != "":
+		d.hold(f, CauseObjective, "%s: nothing is drained, although one less would do by the profile", f.ailment())
+		return
+	case !f.Polling && f.cpu > busiest*left && !excess:
+		d.hold(f, CauseCPU, "one less would leave the others %.0f%% of their CPUs in use: nothing is drained, although it would do by the profile", 100*f.cpu/left)
+		return
+	}
+	a := Action{Kind: Drain, Type: f.Name, Instance: victim.Name, Cause: CauseIdle,
+		Reason: fmt.Sprintf("at most %.4g/s in %v, and the others carry %.4g/s; it has the fewest transactions in flight: %d", f.mem.Sight.Peak, f.stable(), after, victim.InFlight)}
+	if excess {
+		a.Cause, a.Reason = CauseMaximum, fmt.Sprintf("%d instances, above the maximum of %d; it has the fewest transactions in flight: %d", f.serving(), f.Max, victim.InFlight)
+	}
+	d.actions = append(d.actions, a)
+	f.mem.Drained = d.Now
+	f.profile -= f.Flavors[f.flavorOf(victim)].Capacity
+}
+
+// paced reports whether enough time has passed since the last drain. Instances go
+// one at a time; one that takes longer than the stable time, because of its
+// dialogs, does not keep others from going.
+func (d *decision) paced(f *fleet) bool {
+	pause := f.stable() / drains
+	if f.states[Draining]+f.states[Drained] > 0 {
+		pause = f.stable()
+	}
+	return d.Now.Sub(f.mem.Drained) >= pause
+}
+
+// victim returns the instance to drain: among those without which the rest carries
+// the highest rate of the stable time, with room to spare, one with the most CPUs;
+// within a flavor the one with the fewest transactions in flight. In excess any will do.
+func (d *decision) victim(f *fleet, excess bool) (best *Instance) {
+	known := !f.mem.Known.IsZero() && d.Now.Sub(f.mem.Known) >= f.stable()
+	var saved float64
+	for i := range f.kinds {
+		v, z := f.kinds[i].victim, &f.Flavors[i]
+		if v == nil || !excess && (!known || f.usable(f.profile-z.Capacity)*(1-spare) < f.mem.Sight.Peak) {
+			continue
+		}
+		if best == nil || z.CPUs > saved || z.CPUs == saved && v.InFlight < best.InFlight {
+			best, saved = v, z.CPUs
+		}
+	}
+	return best
+}
+
+// stable returns the time for which the rate must have been low.
+func (v *TypeView) stable() time.Duration {
+	if v.Stable > 0 {
+		return v.Stable
+	}
+	return DefaultStable
+}

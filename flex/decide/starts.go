@@ -1,0 +1,217 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// fill starts what is missing. What the limits leave is shared: the next start is
+// always for the type that is covered least.
+func (d *decision) fill(fleets []fleet) {
+	for i := range fleets {
+		d.revive(&fleets[i])
+		d.plan(&fleets[i])
+	}
+	for {
+		var next *fleet
+		for i := range fleets {
+			if f := &fleets[i]; f.left() > 0 && (next == nil || f.covered() < next.covered()) {
+				next = f
+			}
+		}
+		if next == nil {
+			return
+		}
+		d.start(next)
+	}
+}
+
+// left counts the starts that are planned and not yet done.
+func (f *fleet) left() (n int) {
+	for _, k := range f.plan {
+		n += k
+	}
+	return n
+}
+
+// covered returns the share of what is wanted that the type has. Types below their
+// minimum come first: their share is negative.
+func (f *fleet) covered() float64 {
+	if have := f.serving() + f.started; have < f.Min {
+		return float64(have)/float64(f.Min) - 1
+	}
+	return f.profile / (f.profile + f.shortfall)
+}
+
+// revive takes back the drain of an instance when capacity is missing: it is ready.
+func (d *decision) revive(f *fleet) {
+	in := f.revivable
+	if in == nil || f.Leased || f.shortfall == 0 && f.serving() >= f.Min {
+		return
+	}
+	d.actions = append(d.actions, Action{Kind: Resume, Type: f.Name, Instance: in.Name, Cause: CauseRate,
+		Reason: fmt.Sprintf("%.4g/s are expected and %.4g/s are carried: it has not gone yet, and a start takes %v", f.wanted(), f.usable(f.profile), f.boot.Round(tick/10))})
+	capacity := f.Flavors[f.flavorOf(in)].Capacity
+	f.states[Draining]--
+	f.states[Active]++
+	f.profile += capacity
+	f.shortfall = max(0, f.shortfall-capacity)
+}
+
+// plan chooses the starts of one type.
+func (d *decision) plan(f *fleet) {
+	below := f.Min - f.serving()
+	if f.shortfall == 0 && below <= 0 {
+		return
+	}
+	if f.Leased {
+		d.hold(f, CauseLease, "redline measures an instance: nothing is started, although %.4g/s are expected and %.4g/s are carried", f.wanted(), f.usable(f.profile))
+		return
+	}
+	room := f.Max - f.existing()
+	f.plan = cover(f.shortfall, f.Flavors, room)
+	if more := below - f.left(); more > 0 {
+		f.plan[f.cheapest()] += max(0, min(more, room-f.left()))
+	}
+	f.cause, f.reason = f.why()
+	missing := f.shortfall
+	for i, n := range f.plan {
+		missing -= float64(n) * f.Flavors[i].Capacity
+	}
+	if missing > 1e-9*f.shortfall && f.left() >= room {
+		d.hold(f, CauseMaximum, "%s; the maximum of %d instances is reached", f.reason, f.Max)
+	}
+	d.backOff(f)
+}
+
+// cheapest returns the flavor with the fewest CPUs, then the least capacity.
+func (f *fleet) cheapest() int {
+	best := 0
+	for i := range f.Flavors {
+		a, b := &f.Flavors[i], &f.Flavors[best]
+		if cmp.Or(cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.Capacity, b.Capacity)) < 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+// why says why instances are started.
+func (f *fleet) why() (Cause, string) {
+	s := &f.mem.Sight
+	switch carried := f.usable(f.profile); {
+	case f.shortfall == 0:
+		return CauseMinimum, fmt.Sprintf("%d instances, below the minimum of %d", f.serving(), f.Min)
+	case !f.Known:
+		return CauseFailed, "instances died, and the rate is not known: the capacity is kept as it was"
+	case f.mem.Faith < 1 && carried/f.mem.Faith >= f.wanted():
+		return CauseProfile, fmt.Sprintf("the objective did not hold at %.0f%% of the capacity in the profile, which is wrong for these instances: %.4g/s are expected, %.4g/s are trusted to be carried",
+			100*f.mem.Faith, f.wanted(), carried)
+	case s.Level > carried:
+		return CauseRate, fmt.Sprintf("%.4g/s arrive, %.4g/s are carried", s.Level, carried)
+	default:
+		return CauseForecast, fmt.Sprintf("%.4g/s arrive, %.4g/s are expected when a start of %v is over, %.4g/s are carried", s.Level, s.Forecast, f.boot.Round(tick/10), carried)
+	}
+}
+
+// backOff cuts the plan of a type whose instances die again and again: nothing
+// starts during the wait, and then a single one on trial.
+func (d *decision) backOff(f *fleet) {
+	if f.mem.Failures < 2 || f.left() == 0 {
+		return
+	}
+	until := f.mem.wait()
+	trial := !d.Now.Before(until) && f.states[Starting]+f.states[Warming] == 0
+	if trial {
+		keep := f.largestPlanned()
+		clear(f.plan)
+		f.plan[keep] = 1
+		f.reason += fmt.Sprintf("; one on trial after %d failures", f.mem.Failures)
+		return
+	}
+	clear(f.plan)
+	next := "when the one on trial has been active for a minute"
+	if d.Now.Before(until) {
+		next = "in " + until.Sub(d.Now).Round(time.Second).String()
+	}
+	d.hold(f, CauseBackOff, "instances died %d times in a row (%s): the next start is %s", f.mem.Failures, f.mem.Died, next)
+}
+
+// largestPlanned returns the planned flavor that carries most.
+func (f *fleet) largestPlanned() int {
+	best := -1
+	for i, n := range f.plan {
+		if n > 0 && (best < 0 || f.Flavors[i].Capacity > f.Flavors[best].Capacity) {
+			best = i
+		}
+	}
+	return best
+}
+
+// start starts one planned instance, or a smaller one if only that fits the host,
+// or gives the plan up.
+func (d *decision) start(f *fleet) {
+	planned := f.largestPlanned()
+	if full := d.full(); full != "" {
+		clear(f.plan)
+		cause := CauseTotal
+		if d.Limits.Starting > 0 && d.used.Starting >= d.Limits.Starting {
+			cause = CauseStarts
+		}
+		d.hold(f, cause, "%s; %s", f.reason, full)
+		return
+	}
+	flavor := d.fitting(f, planned)
+	if flavor < 0 {
+		clear(f.plan)
+		d.hold(f, CauseTotal, "%s; the host has %.4g of %.4g CPUs and %d of %d MiB left, too little for an instance", f.reason,
+			d.Limits.CPUs-d.used.CPUs, d.Limits.CPUs, (d.Limits.Memory-d.used.Memory)>>20, d.Limits.Memory>>20)
+		return
+	}
+	f.plan[planned]--
+	chosen := &f.Flavors[flavor]
+	d.used.Instances++
+	d.used.Starting++
+	d.used.CPUs += chosen.CPUs
+	d.used.Memory += chosen.Memory
+	f.started++
+	f.profile += chosen.Capacity
+	f.shortfall = max(0, f.shortfall-chosen.Capacity)
+	d.actions = append(d.actions, Action{Kind: Start, Type: f.Name, Flavor: chosen.Name, Cause: f.cause, Reason: f.reason})
+}
+
+// full says which limit on the number of instances is reached; empty: none.
+func (d *decision) full() string {
+	switch l := &d.Limits; {
+	case l.Instances > 0 && d.used.Instances >= l.Instances:
+		return fmt.Sprintf("all types together have reached the limit of %d instances", l.Instances)
+	case l.Starting > 0 && d.used.Starting >= l.Starting:
+		return fmt.Sprintf("%d instances start already", d.used.Starting)
+	}
+	return ""
+}
+
+// fitting returns the planned flavor, or else the one that carries most among the
+// smaller ones that fit the rest of the host; -1: none fits.
+func (d *decision) fitting(f *fleet, planned int) int {
+	fits := func(i int) bool {
+		z := &f.Flavors[i]
+		return (d.Limits.CPUs == 0 || d.used.CPUs+z.CPUs <= d.Limits.CPUs+1e-9) &&
+			(d.Limits.Memory == 0 || d.used.Memory+z.Memory <= d.Limits.Memory)
+	}
+	if fits(planned) {
+		return planned
+	}
+	order := make([]int, 0, len(f.Flavors))
+	for i := range f.Flavors {
+		if f.Flavors[i].Capacity < f.Flavors[planned].Capacity && fits(i) {
+			order = append(order, i)
+		}
+	}
+	if len(order) == 0 {
+		return -1
+	}
+	return slices.MaxFunc(order, func(a, b int) int { return cmp.Compare(f.Flavors[a].Capacity, f.Flavors[b].Capacity) })
+}
