@@ -62,7 +62,7 @@ type coverer struct {
 // exchanged is how many instances of a better flavor may give way to worse ones.
 // Small fleets are searched completely; in large ones the rest of a division by
 // the best flavor is all that other flavors can improve.
-const exchanged = 8
+const exchanged = 32
 
 // fill tries the counts of the flavors from order[at] on that carry the rest.
 func (c *coverer) fill(at int, need, spent float64, count int) {
@@ -80,6 +80,10 @@ func (c *coverer) fill(at int, need, spent float64, count int) {
 		return
 	}
 	i := c.order[at]
+	// The rest costs at least this much, because the next flavor is the cheapest per capacity.
+	if spent+need*c.cost(i)/c.flavors[i].Capacity > c.price {
+		return
+	}
 	whole := math.Ceil(need / c.flavors[i].Capacity)
 	if at == len(c.order)-1 {
 		if whole <= float64(c.most-count) {

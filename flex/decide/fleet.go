@@ -165,10 +165,12 @@ const (
 // objective is broken for some time although the active instances should have
 // carried the rate since before. Then capacity counts for less.
 func (f *fleet) judge() {
-	if f.usable(f.active) >= f.mem.Sight.Level && f.states[Active] > 0 {
+	carried := f.usable(f.active)
+	if carried >= f.mem.Sight.Level && carried >= f.Rate {
 		f.mem.Suffices++
 	} else {
-		f.mem.Suffices = 0
+		// A second above the capacity, even by noise, is an excuse.
+		f.mem.Suffices, f.mem.Broken = 0, 0
 	}
 	if !f.broken() {
 		f.mem.Broken = 0

@@ -26,7 +26,9 @@ func noise(rates []float64) float64 {
 		sum += rates[i]
 		steps = append(steps, math.Abs(rates[i]-rates[i-1]))
 	}
-	poisson := math.Sqrt(sum / float64(len(rates)))
+	// After a burst, the mean of all is too low for the noise of now.
+	recent := (rates[len(rates)-1] + rates[max(0, len(rates)-2)]) / 2
+	poisson := math.Sqrt(max(sum/float64(len(rates)), recent))
 	if len(steps) < 8 {
 		return max(poisson, 1)
 	}
@@ -62,31 +64,36 @@ type line struct {
 	slope float64 // per second
 }
 
-// shortest is the length of the shortest window that a trend is seen in.
-const shortest = 8
+// The shortest window that a trend is seen in, in seconds, and how many standard
+// errors of the slope make a rise. A forecast is tried every second, so a rise must
+// be more certain than a change of level.
+const (
+	shortest = 8
+	rising   = 4
+)
 
 // trend fits a line to the longest recent window whose slope agrees with those of
-// all shorter windows, and reports whether the rate rises: the slope is not noise,
-// and a line explains the window better than a step. A step is over: to extrapolate
-// it would ask for the same instances twice.
-func trend(rates []float64, deviation float64) (l line, rises bool) {
+// all shorter windows. sure is the slope, less its standard error; 0: there is
+// no rise, or a step explains the window better than a line. A step is over: to
+// extrapolate it would ask for the same instances twice.
+func trend(rates []float64, deviation float64) (l line, sure float64, window int) {
 	low, high := math.Inf(-1), math.Inf(1)
-	chosen, off := 0, 0.0
-	for window := shortest; window <= len(rates); window *= 2 {
-		n := float64(window)
-		fitted := fit(rates[len(rates)-window:])
+	off := 0.0
+	for wider := shortest; wider <= len(rates); wider *= 2 {
+		n := float64(wider)
+		fitted := fit(rates[len(rates)-wider:])
 		// The standard error of the slope over equidistant seconds.
-		o := certain * deviation * math.Sqrt(12/(n*n*n-n))
-		if fitted.slope-o > high || fitted.slope+o < low {
+		o := deviation * math.Sqrt(12/(n*n*n-n))
+		if fitted.slope-certain*o > high || fitted.slope+certain*o < low {
 			break
 		}
-		low, high = max(low, fitted.slope-o), min(high, fitted.slope+o)
-		l, chosen, off = fitted, window, o
+		low, high = max(low, fitted.slope-certain*o), min(high, fitted.slope+certain*o)
+		l, window, off = fitted, wider, o
 	}
-	if chosen == 0 || l.slope <= off {
-		return l, false
+	if window == 0 || l.slope <= rising*off || !l.beatsStep(rates[len(rates)-window:]) {
+		return l, 0, window
 	}
-	return l, l.beatsStep(rates[len(rates)-chosen:])
+	return l, l.slope - off, window
 }
 
 // fit returns the line of least squares through the rates.
@@ -125,12 +132,12 @@ func (l line) beatsStep(rates []float64) bool {
 }
 
 // forecast returns the rate expected after so many seconds: now, or more if the
-// rate rises. It is at most twice the rate now, because a trend of seconds says
-// little of a longer time.
+// rate rises. A rise is expected to last as long as it has been seen, and the rate
+// at most to double.
 func forecast(rates []float64, now, deviation, seconds float64) float64 {
-	l, rises := trend(rates, deviation)
-	if !rises {
+	l, sure, window := trend(rates, deviation)
+	if sure <= 0 {
 		return now
 	}
-	return max(now, min(l.end+l.slope*seconds, 2*max(now, l.end)))
+	return max(now, min(l.end+sure*min(seconds, float64(window)), 2*max(now, l.end)))
 }

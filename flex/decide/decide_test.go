@@ -1,0 +1,361 @@
+package decide_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"vitrine/flex/decide"
+)
+
+func TestABurstScalesInItsFirstSecond(t *testing.T) {
+	w := newWorld(t, 5*time.Second, burst(100, 500, 100), simple(1, 50, 50))
+	w.run(99)
+	before := w.count("register", serving...)
+	w.run(1)
+	if n := w.count("register", serving...); before > 3 || n < 10 {
+		t.Errorf("%d instances before the burst, %d in its first second, of 50/s each", before, n)
+	}
+}
+
+func TestDrainsOneAtATimeAfterTheStableTime(t *testing.T) {
+	w := newWorld(t, 5*time.Second, func(_ string, s int) float64 {
+		if s < 100 {
+			return 1000
+		}
+		return 100
+	}, simple(2, 50, 100))
+	w.run(158)
+	if n := w.drained["register"]; n > 0 {
+		t.Errorf("%d drains within 60 s after the load fell", n)
+	}
+	w.run(300)
+	if n := w.count("register", serving...); n != 2 {
+		t.Errorf("%d instances serve 100/s of 100/s each, the minimum is 2", n)
+	}
+}
+
+func TestTheVictimHasTheFewestTransactionsInFlight(t *testing.T) {
+	w := newWorld(t, time.Second, burst(500, 50, 50), simple(1, 50, 100))
+	w.alter = func(v *decide.View) {
+		for i := range v.Instances {
+			v.Instances[i].InFlight = 10 + i
+		}
+		if len(v.Instances) > 3 {
+			v.Instances[3].InFlight = 2
+		}
+	}
+	w.run(40)
+	want := w.instances[3].Name
+	for w.drained["register"] == 0 && w.second < 300 {
+		w.step()
+	}
+	for _, a := range w.log {
+		if a.Kind == decide.Drain {
+			if a.Instance != want {
+				t.Errorf("drained %s, and %s has the fewest transactions in flight", a.Instance, want)
+			}
+			return
+		}
+	}
+	t.Error("nothing was drained")
+}
+
+func TestADrainIsTakenBackWhenTheLoadReturns(t *testing.T) {
+	w := newWorld(t, 60*time.Second, burst(500, 50, 100), simple(1, 50, 100))
+	w.run(100)
+	for w.drained["register"] == 0 && w.second < 400 {
+		w.step()
+	}
+	w.load = constant(500)
+	w.step()
+	resumed := false
+	for _, a := range w.log {
+		resumed = resumed || a.Kind == decide.Resume
+	}
+	if !resumed {
+		t.Error("the draining instance was not taken back")
+	}
+}
+
+func TestNothingIsDrainedWhileTheObjectiveIsBroken(t *testing.T) {
+	w := newWorld(t, time.Second, burst(500, 50, 50), simple(1, 50, 100))
+	w.alter = func(v *decide.View) {
+		for i := range v.Instances {
+			v.Instances[i].P99 = time.Second
+		}
+	}
+	w.run(600)
+	if w.drained["register"] > 0 || w.holds[decide.CauseObjective] == 0 {
+		t.Errorf("%d drains, %d s reported as held for the objective", w.drained["register"], w.holds[decide.CauseObjective])
+	}
+}
+
+func TestAWrongProfileIsNotBelieved(t *testing.T) {
+	w := newWorld(t, 10*time.Second, constant(380), simple(1, 50, 100))
+	w.noise = rand.New(rand.NewPCG(7, 7))
+	w.truth = 0.7
+	w.run(300)
+	if n := w.count("register", serving...); n < 6 || n > 8 {
+		t.Errorf("%d instances that carry 70/s each serve 380/s", n)
+	}
+	found := false
+	for _, a := range w.log {
+		found = found || a.Kind == decide.Start && a.Cause == decide.CauseProfile
+	}
+	if !found {
+		t.Errorf("no start says that the profile is wrong: %+v", w.log)
+	}
+	before := len(w.log)
+	w.run(3600)
+	if len(w.log) > before {
+		t.Errorf("%d further actions, first %+v", len(w.log)-before, w.log[before])
+	}
+}
+
+func TestAnOutageElsewhereStartsNothing(t *testing.T) {
+	w := newWorld(t, 10*time.Second, constant(300), simple(4, 50, 100))
+	w.run(100)
+	before := len(w.log)
+	w.load = constant(150)
+	w.alter = func(v *decide.View) {
+		for i := range v.Instances {
+			v.Instances[i].Success = 0 // the store is away
+		}
+	}
+	w.run(600)
+	if len(w.log) > before || w.holds[decide.CauseElsewhere] == 0 {
+		t.Errorf("%d actions, %d s reported as trouble elsewhere", len(w.log)-before, w.holds[decide.CauseElsewhere])
+	}
+}
+
+func TestInstancesThatDieInALoopAreHeldBack(t *testing.T) {
+	for name, die := range map[string]func(in *decide.Instance, active time.Duration) bool{
+		"before they are ready": func(in *decide.Instance, _ time.Duration) bool { return in.State == decide.Starting },
+		"when they are ready": func(in *decide.Instance, active time.Duration) bool {
+			return in.State == decide.Active && active > 2*time.Second
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 5*time.Second, constant(500), simple(1, 50, 100))
+			w.die = die
+			w.run(3600)
+			if n := w.started["register"]; n > 40 {
+				t.Errorf("%d starts in an hour", n)
+			}
+			if w.holds[decide.CauseBackOff] < 3000 {
+				t.Errorf("%d of 3600 s reported as held back", w.holds[decide.CauseBackOff])
+			}
+			w.die = nil
+			w.run(600)
+			if n := w.count("register", decide.Active); n < 5 {
+				t.Errorf("%d of 5 instances ten minutes after the cause is gone", n)
+			}
+		})
+	}
+}
+
+func TestOneDeathIsReplacedAtOnce(t *testing.T) {
+	w := newWorld(t, 5*time.Second, constant(500), simple(1, 50, 100))
+	w.run(300)
+	killed := w.instances[0].Name
+	w.die = func(in *decide.Instance, _ time.Duration) bool { return in.Name == killed }
+	before := w.started["register"]
+	w.run(2)
+	if w.started["register"] != before+1 {
+		t.Errorf("%d starts after a death", w.started["register"]-before)
+	}
+}
+
+func TestALeasedTypeIsNotScaled(t *testing.T) {
+	w := newWorld(t, 5*time.Second, func(_ string, s int) float64 { return []float64{500, 50, 2000}[min(2, s/200)] }, simple(1, 50, 100))
+	w.run(150)
+	before := len(w.log)
+	w.types[0].Leased = true
+	w.run(450)
+	if len(w.log) > before || w.holds[decide.CauseLease] == 0 {
+		t.Errorf("%d actions while redline measures, %d s reported", len(w.log)-before, w.holds[decide.CauseLease])
+	}
+}
+
+func TestTypesShareALimitByWhatTheyNeed(t *testing.T) {
+	a, b := simple(1, 100, 100), simple(1, 100, 100)
+	a.Name, b.Name = "register", "invite"
+	w := newWorld(t, 5*time.Second, func(name string, _ int) float64 {
+		return map[string]float64{"register": 4000, "invite": 1000}[name]
+	}, a, b)
+	w.limits = decide.Limits{CPUs: 10}
+	w.run(100)
+	if x, y := w.count("register", serving...), w.count("invite", serving...); x != 8 || y != 2 {
+		t.Errorf("%d and %d instances of 10 for needs of 40 and 10", x, y)
+	}
+	if w.holds[decide.CauseTotal] == 0 {
+		t.Error("nothing says that the limit is reached")
+	}
+}
+
+func TestAMinimumComesBeforeOtherTypesLoad(t *testing.T) {
+	a, b := simple(1, 100, 100), simple(3, 100, 100)
+	a.Name, b.Name = "a", "b"
+	w := newWorld(t, 5*time.Second, func(name string, _ int) float64 { return map[string]float64{"a": 4000}[name] }, a, b)
+	w.limits = decide.Limits{Instances: 8}
+	w.run(20)
+	if x, y := w.count("a", serving...), w.count("b", serving...); x != 5 || y != 3 {
+		t.Errorf("%d and %d instances, want 5 and the minimum of 3", x, y)
+	}
+}
+
+func TestStartsAreLimited(t *testing.T) {
+	w := newWorld(t, 20*time.Second, constant(1000), simple(1, 100, 100))
+	w.limits = decide.Limits{Starting: 2}
+	for range 100 {
+		w.step()
+		if n := w.count("register", decide.Starting); n > 2 {
+			t.Fatalf("%d instances start at the same time", n)
+		}
+	}
+	if n := w.count("register", decide.Active); n < 8 {
+		t.Errorf("%d instances are active after 100 s", n)
+	}
+}
+
+func TestAJumpOfTheClockChangesNothing(t *testing.T) {
+	for _, jump := range []time.Duration{-time.Hour, -time.Second, time.Hour, 400 * 24 * time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			w := newWorld(t, 5*time.Second, burst(500, 50, 100), simple(1, 50, 100))
+			w.run(140)
+			w.now = w.now.Add(jump)
+			for i := range w.instances {
+				w.instances[i].Since = w.instances[i].Since.Add(jump)
+			}
+			w.run(50)
+			if w.drained["register"] > 0 && jump != -time.Second {
+				t.Error("a drain within the stable time after a jump of the clock")
+			}
+			w.run(300)
+			if n := w.count("register", serving...); n != 1 {
+				t.Errorf("%d instances, want the drains to go on", n)
+			}
+		})
+	}
+}
+
+func TestALowerMaximumDrainsTheRest(t *testing.T) {
+	w := newWorld(t, 5*time.Second, burst(900, 380, 100), simple(1, 50, 100))
+	w.run(300)
+	if n := w.count("register", serving...); n != 5 {
+		t.Errorf("%d instances serve 380/s of 100/s each, want one to spare", n)
+	}
+	w.types[0].Max = 4
+	w.run(300)
+	if n := w.count("register", serving...); n != 4 {
+		t.Errorf("%d instances, the maximum is 4", n)
+	}
+}
+
+func TestDrainingCountsAgainstTheMaximum(t *testing.T) {
+	w := newWorld(t, 5*time.Second, constant(5000), simple(1, 5, 100))
+	w.run(200)
+	if n := w.count("register", existing...); n != 5 || w.holds[decide.CauseMaximum] == 0 {
+		t.Errorf("%d instances of at most 5, %d s reported", n, w.holds[decide.CauseMaximum])
+	}
+}
+
+// Property: whatever happens, no limit is broken (world.check) and the minimum is
+// there again soon.
+func TestLimitsHoldUnderRandomEvents(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var types []decide.Type
+		for i := range 1 + r.IntN(3) {
+			z := simple(1+r.IntN(3), 0, 20+200*r.Float64())
+			z.Name, z.Max = fmt.Sprintf("t%d", i), z.Min+r.IntN(20)
+			z.Headroom = 0.3 * r.Float64()
+			for k := range r.IntN(3) {
+				z.Flavors = append(z.Flavors, decide.Flavor{Name: fmt.Sprintf("f%d", k), Capacity: 20 + 500*r.Float64(), CPUs: 0.5 + 3*r.Float64()})
+			}
+			types = append(types, z)
+		}
+		level := map[string]float64{}
+		w := newWorld(t, time.Duration(1+r.IntN(40))*time.Second, func(name string, s int) float64 {
+			if s%50 == 0 || level[name] == 0 {
+				level[name] = 3000 * r.Float64() * r.Float64()
+			}
+			return level[name]
+		}, types...)
+		w.noise, w.restart = r, seed%2 == 0
+		w.limits = decide.Limits{Instances: 12 + r.IntN(30), CPUs: 20 + 50*r.Float64()}
+		w.die = func(*decide.Instance, time.Duration) bool { return r.IntN(500) == 0 }
+		w.alter = func(v *decide.View) {
+			for i := range v.Types {
+				v.Types[i].Known = r.IntN(50) > 0
+			}
+		}
+		w.run(1500)
+		w.die = nil
+		w.run(400)
+		for _, z := range types {
+			if n := w.count(z.Name, serving...); n < z.Min {
+				t.Errorf("seed %d: %d instances of %s, the minimum is %d", seed, n, z.Name, z.Min)
+			}
+		}
+	}
+}
+
+// Property: under a constant load, with noise, there are no actions after a while.
+func TestAConstantLoadConverges(t *testing.T) {
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		capacity := 5 + 200*r.Float64()
+		rate := capacity * 12 * r.Float64()
+		w := newWorld(t, time.Duration(1+r.IntN(60))*time.Second, constant(rate), simple(1, 100, capacity))
+		w.types[0].Headroom = 0.1
+		w.noise = r
+		w.run(900)
+		before := len(w.log)
+		w.run(3600)
+		if n := len(w.log) - before; n > 0 {
+			t.Errorf("seed %d: %.4g/s of %.4g/s each: %d actions within an hour, first %+v", seed, rate, capacity, n, w.log[before])
+		}
+	}
+}
+
+// sized returns a view of so many instances of twenty types.
+func sized(n int) decide.View {
+	v := decide.View{Now: time.Unix(1_800_000_000, 0)}
+	for i := range 20 {
+		z := simple(1, 1000, 100)
+		z.Name = fmt.Sprintf("type-%02d", i)
+		v.Types = append(v.Types, decide.TypeView{Type: z, Known: true, Rate: float64(n) / 20 * 95})
+	}
+	for i := range n {
+		v.Instances = append(v.Instances, decide.Instance{Name: fmt.Sprintf("i-%d", i), Type: v.Types[i%20].Name, Flavor: "s",
+			State: decide.Active, Since: v.Now, Known: true, Rate: 95, InFlight: i % 7, Success: 1, CPU: 0.7})
+	}
+	return v
+}
+
+func TestDecideAllocatesNothingPerInstance(t *testing.T) {
+	allocations := func(n int) float64 {
+		v := sized(n)
+		var m decide.Memory
+		return testing.AllocsPerRun(100, func() {
+			v.Now = v.Now.Add(time.Second)
+			decide.Decide(v, &m)
+		})
+	}
+	if few, many := allocations(200), allocations(10_000); many > few+5 {
+		t.Errorf("%v allocations for 200 instances, %v for 10,000", few, many)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	v := sized(10_000)
+	var m decide.Memory
+	b.ReportAllocs()
+	for b.Loop() {
+		v.Now = v.Now.Add(time.Second)
+		decide.Decide(v, &m)
+	}
+}

@@ -1,0 +1,183 @@
+package decide_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"vitrine/flex/decide"
+)
+
+// The tests of this file are named for what users report of other autoscalers.
+
+// burst is a load that jumps at a second and stays.
+func burst(before, after float64, at int) func(string, int) float64 {
+	return func(_ string, second int) float64 {
+		if second < at {
+			return before
+		}
+		return after
+	}
+}
+
+// knative/serving#3153 and #9121: with few of the many instances ready, the
+// autoscaler left its panic mode and undid its own scale-up, and then began again.
+func TestTheEndOfABurstModeUndoesNothing(t *testing.T) {
+	w := newWorld(t, 90*time.Second, burst(100, 3000, 120), simple(1, 1000, 10))
+	w.noise = rand.New(rand.NewPCG(3153, 9121))
+	w.run(120 + 600)
+	if w.drained["register"] > 0 {
+		t.Errorf("%d instances were drained while the load stayed: %v", w.drained["register"], w.log[len(w.log)-1])
+	}
+	if n := w.count("register", decide.Active); n < 300 || n > 330 {
+		t.Errorf("%d instances are active for 3000/s of 10/s each", n)
+	}
+}
+
+// knative/serving#13284: the panic mode does not know that a start takes 30 s, and
+// asks for ever more instances meanwhile.
+func TestAStartOf30SecondsIsWaitedFor(t *testing.T) {
+	w := newWorld(t, 30*time.Second, burst(50, 500, 100), simple(1, 1000, 10))
+	w.run(100 + 29)
+	if n := w.started["register"]; n < 50 || n > 55 {
+		t.Errorf("%d instances were started for 500/s of 10/s each", n)
+	}
+	w.run(300)
+	if n := w.started["register"]; n > 55 {
+		t.Errorf("%d instances were started for 500/s of 10/s each", n)
+	}
+}
+
+// The other half of knative/serving#13284: when the load rises steadily, capacity is
+// there although starts take 30 s, because they begin 30 s before.
+func TestARampIsAnsweredBeforeItArrives(t *testing.T) {
+	ramp := func(_ string, second int) float64 { return 100 + 2*max(0, float64(min(second, 420)-120)) }
+	w := newWorld(t, 30*time.Second, ramp, simple(2, 100, 50))
+	w.noise = rand.New(rand.NewPCG(13284, 1))
+	w.run(180) // the ramp must be told from noise first
+	before := w.short
+	w.run(420)
+	// Without a forecast, the ramp is always 60/s ahead of instances of 50/s.
+	if late := w.short - before; late > 25 {
+		t.Errorf("the active instances were too few in %d of the last 240 s of a ramp", late)
+	}
+	if n := w.count("register", serving...); n > 17 {
+		t.Errorf("%d instances serve 700/s of 50/s each", n)
+	}
+}
+
+// knative/serving#15121: under a steady load the autoscaler cut back instances for no
+// reason after 10 to 15 minutes, the rest was overloaded, and then it asked for 54.
+func TestASteadyLoadIsLeftAlone(t *testing.T) {
+	w := newWorld(t, 20*time.Second, constant(6000), simple(1, 1000, 500))
+	w.noise = rand.New(rand.NewPCG(15121, 1))
+	w.run(300)
+	before := len(w.log)
+	w.run(3 * 3600)
+	if len(w.log) > before {
+		t.Errorf("%d actions under a steady load, first %+v", len(w.log)-before, w.log[before])
+	}
+}
+
+// Also knative/serving#15121: instances that report nothing, because they are
+// overloaded, must not look like a lower load.
+func TestSilentInstancesAreNotALowerLoad(t *testing.T) {
+	w := newWorld(t, 20*time.Second, constant(600), simple(1, 100, 100))
+	w.run(200)
+	before := w.count("register", decide.Active)
+	w.alter = func(v *decide.View) {
+		for i := range v.Instances[:3] {
+			v.Instances[i].Known, v.Instances[i].Rate = false, 0
+		}
+		v.Types[0].Rate = 300 // what the others report
+	}
+	w.run(600)
+	if n := w.count("register", decide.Active); n != before || w.drained["register"] > 0 {
+		t.Errorf("%d of %d instances are left although some report nothing", n, before)
+	}
+	if w.holds[decide.CauseMetrics] == 0 {
+		t.Error("nothing says that metrics are missing")
+	}
+}
+
+// knative/serving#4795: the autoscaler starts again, has no memory, and scales down
+// from 7 to 1.
+func TestARestartForgetsNothing(t *testing.T) {
+	load := func(_ string, second int) float64 {
+		if second%600 < 200 {
+			return 650
+		}
+		return 60
+	}
+	run := func(restart bool) *world {
+		w := newWorld(t, 10*time.Second, load, simple(1, 20, 100))
+		w.noise = rand.New(rand.NewPCG(4795, 1))
+		w.restart = restart
+		w.run(1500)
+		return w
+	}
+	a, b := run(false), run(true)
+	if len(a.log) != len(b.log) || len(a.log) == 0 {
+		t.Fatalf("%d actions, and %d with a restart in every second", len(a.log), len(b.log))
+	}
+	for i := range a.log {
+		if a.log[i] != b.log[i] {
+			t.Fatalf("action %d is %+v, and with a restart in every second %+v", i, a.log[i], b.log[i])
+		}
+	}
+}
+
+// The worse case of knative/serving#4795: the memory is lost.
+func TestALostMemoryDrainsNothingForTheStableTime(t *testing.T) {
+	w := newWorld(t, 10*time.Second, constant(650), simple(1, 20, 100))
+	w.run(200)
+	w.load = constant(10)
+	w.memory = decide.Memory{}
+	w.run(59)
+	if w.drained["register"] > 0 {
+		t.Error("an instance was drained within the stable time after the memory was lost")
+	}
+	w.run(600)
+	if n := w.count("register", serving...); n != 1 {
+		t.Errorf("%d instances serve 10/s of 100/s each", n)
+	}
+}
+
+// llm-d/llm-d-autoscaling#1019: instances that start were not counted, so that each
+// round asked for more, up to thousands.
+func TestStartingInstancesCount(t *testing.T) {
+	w := newWorld(t, 10*time.Minute, burst(10, 100, 60), simple(1, 10_000, 10))
+	w.run(60 + 599)
+	if n := w.count("register", decide.Starting); n > 12 {
+		t.Errorf("%d instances start for 100/s of 10/s each", n)
+	}
+	if n := w.started["register"]; n > 13 {
+		t.Errorf("%d instances were started for 100/s of 10/s each", n)
+	}
+}
+
+// Metrics vanish: everything stays as it is, and what dies is replaced.
+func TestHoldsWhileMetricsAreUnknown(t *testing.T) {
+	w := newWorld(t, 10*time.Second, constant(650), simple(1, 20, 100))
+	w.run(100)
+	before := w.count("register", decide.Active)
+	w.types[0].Known = false
+	w.load = constant(0)
+	w.run(1000)
+	if n := w.count("register", decide.Active); n != before || len(w.log) > before {
+		t.Errorf("%d of %d instances are left, %d actions", n, before, len(w.log))
+	}
+	if w.holds[decide.CauseMetrics] != 1000 {
+		t.Errorf("%d of 1000 s are reported as held", w.holds[decide.CauseMetrics])
+	}
+	w.instances[2].State = decide.Failed
+	w.run(30)
+	if n := w.count("register", decide.Active); n != before {
+		t.Errorf("%d of %d instances: the failed one was not replaced", n, before)
+	}
+	w.types[0].Known = true
+	w.run(59)
+	if w.drained["register"] > 0 {
+		t.Error("drained within the stable time after metrics came back")
+	}
+}
