@@ -1,0 +1,169 @@
+// Package profile finds in the run folder of a characterize run what one instance of an
+// aggregate carries.
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/result"
+)
+
+// A Question says of what the capacity is wanted.
+type Question struct {
+	Function  string        // the deployment's vnf_name
+	Size      string        // such as bn1s-sp1s-hs1s
+	Substrate string        // empty: any
+	Success   float64       // objective of the success ratio, 0..1; 0: the profile's first threshold
+	P99       time.Duration // objective of the 99th percentile of latency; 0: none
+	Host      result.Host   // where the instances will run
+}
+
+// An Answer is what one instance carries.
+type Answer struct {
+	Rate float64       // transactions/s, with 90% probability within the objective
+	Boot time.Duration // until an instance was ready, the median; 0: not known
+	Says string        // what the rate rests on, for people
+}
+
+// Read answers the question from a run folder, or from the profile.json in one. A profile
+// of another function, host or substrate, without the size, or that does not show that the
+// objective is met, is a *vitrine.BadInput.
+func Read(path string, q Question) (Answer, error) {
+	dir := path
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		dir = filepath.Dir(path)
+	}
+	refuse := func(found, want string) (Answer, error) {
+		return Answer{}, &vitrine.BadInput{File: path, Found: found, Want: want}
+	}
+	data, err := result.Load(dir)
+	if err != nil {
+		return refuse(err.Error(), "want the run folder of vitrine characterize, which says on which host it was measured; or give rate")
+	}
+	if data.Profile == nil {
+		return refuse("a run without a capacity profile", "want a finished run of vitrine characterize; or give rate")
+	}
+	if data.Profile.Function != q.Function {
+		return refuse("a profile of "+data.Profile.Function, "want one of "+q.Function+": characterize it, or give rate")
+	}
+	if differ := differences(data.Manifest.Host, q.Host); differ != "" {
+		return refuse("a profile of another host: "+differ, "characterize on this host, or give rate")
+	}
+	size, why := find(data.Profile, q)
+	if size == nil {
+		return refuse(why, "characterize this size, or give rate")
+	}
+	a, why := answer(data.Profile, size, q)
+	if why != "" {
+		return refuse(why, "choose another size, loosen the objective, or give rate")
+	}
+	return a, nil
+}
+
+// differences says in what the hosts differ that capacity depends on; empty: in nothing.
+func differences(then, now result.Host) string {
+	var all []string
+	compare := func(what string, then, now any) {
+		if then != now {
+			all = append(all, fmt.Sprintf("%s %v there, %v here", what, then, now))
+		}
+	}
+	compare("CPU model", then.CPUModel, now.CPUModel)
+	compare("CPUs", then.CPUs, now.CPUs)
+	compare("virtualization", then.Virtualization, now.Virtualization)
+	return strings.Join(all, "; ")
+}
+
+// find returns the size in the setting that fits. Among several settings, options such as
+// pinning, the one with the lowest capacity counts.
+func find(p *vitrine.Profile, q Question) (found *vitrine.SizeProfile, why string) {
+	var sizes, substrates []string
+	for i := range p.Settings {
+		s := &p.Settings[i]
+		substrates = append(substrates, s.Substrate)
+		if q.Substrate != "" && s.Substrate != q.Substrate {
+			continue
+		}
+		for k := range s.Sizes {
+			z := &s.Sizes[k]
+			sizes = append(sizes, z.Sizing)
+			if z.Sizing == q.Size && (found == nil || z.Low < found.Low) {
+				found = z
+			}
+		}
+	}
+	if found != nil {
+		return found, ""
+	}
+	if len(sizes) == 0 {
+		return nil, fmt.Sprintf("a profile on substrate %s, not on %s", strings.Join(substrates, ", "), q.Substrate)
+	}
+	return nil, fmt.Sprintf("a profile without size %s: it has %s", q.Size, strings.Join(sizes[:min(len(sizes), 8)], ", "))
+}
+
+// answer derives the rate. why says why there is none.
+func answer(p *vitrine.Profile, z *vitrine.SizeProfile, q Question) (a Answer, why string) {
+	a.Boot = time.Duration(z.Boot * float64(time.Second))
+	a.Rate, a.Says, why = carried(p, z, q.Success)
+	if why != "" || q.P99 == 0 || len(z.Latency) == 0 {
+		return a, why
+	}
+	points := slices.SortedFunc(slices.Values(z.Latency), func(x, y vitrine.LatencyPoint) int {
+		return cmp.Compare(x.Rate, y.Rate)
+	})
+	bound := float64(q.P99) / float64(time.Millisecond)
+	for i, x := range points {
+		if x.P99 <= bound {
+			continue
+		}
+		if i == 0 {
+			return a, fmt.Sprintf("size %s has a 99th percentile of %.4g ms at %.4g %s, the lowest rate that was measured", z.Sizing, x.P99, x.Rate, p.Unit)
+		}
+		if below := points[i-1].Rate; below < a.Rate {
+			a.Rate = below
+			a.Says = fmt.Sprintf("the 99th percentile is %.4g ms at %.4g %s, and %.4g ms at %.4g", points[i-1].P99, below, p.Unit, x.P99, x.Rate)
+		}
+		break
+	}
+	return a, ""
+}
+
+// carried returns the rate at which the success ratio is met with 90% probability by a new
+// deployment, or else the lower end of the capacity's interval.
+func carried(p *vitrine.Profile, z *vitrine.SizeProfile, success float64) (rate float64, says, why string) {
+	if z.Source == vitrine.SourceMeasured {
+		for _, c := range byThreshold(z.Capacities) {
+			if c.Threshold < success {
+				continue
+			}
+			switch {
+			case c.Censored == vitrine.CensoredBelow || c.Unmeasured():
+				return 0, "", fmt.Sprintf("size %s met a success ratio of %.4g at no rate", z.Sizing, c.Threshold)
+			case c.Single > 0:
+				return c.Single, fmt.Sprintf("a new deployment meets a success ratio of %.4g with 90%% probability", c.Threshold), ""
+			case c.Low > 0:
+				return c.Low, fmt.Sprintf("lower end of the interval of the capacity at a success ratio of %.4g", c.Threshold), ""
+			}
+		}
+	}
+	if p.Thresholds[0] < success {
+		return 0, "", fmt.Sprintf("a profile at a success ratio of %.4g, below the objective of %.4g", slices.Max(p.Thresholds), success)
+	}
+	if !(z.Low > 0) || z.Censored == vitrine.CensoredBelow {
+		return 0, "", fmt.Sprintf("size %s carries no rate for sure", z.Sizing)
+	}
+	return z.Low, fmt.Sprintf("lower end of the interval, %s, at a success ratio of %.4g", z.Source, p.Thresholds[0]), ""
+}
+
+func byThreshold(all []vitrine.Capacity) []vitrine.Capacity {
+	return slices.SortedFunc(slices.Values(all), func(a, b vitrine.Capacity) int {
+		return cmp.Compare(a.Threshold, b.Threshold)
+	})
+}

@@ -1,0 +1,72 @@
+package simulate
+
+import "fmt"
+
+// Compare replays the case with flex and with other scalers, by their names as in
+// Against. All see the same mean rates; the draws of arrivals are those of the same seed.
+func Compare(c Case, against []string) ([]Result, error) {
+	if len(c.Load) == 0 {
+		return nil, fmt.Errorf("an empty load")
+	}
+	all := []Result{Flex(c)}
+	for _, name := range against {
+		r, err := Against(name, c)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// A Total adds up a scaler's results over many loads.
+type Total struct {
+	Result
+	Loads int `json:"loads"`
+	Fewer int `json:"fewer_seconds_over"` // loads in which it broke the objective for fewer seconds than flex
+	Less  int `json:"less_instances"`     // loads in which it used fewer instance-seconds than flex
+	Both  int `json:"fewer_and_less"`     // loads with both
+}
+
+// Sweep compares on random loads.
+func Sweep(c Case, loads int, peak float64, against []string) ([]Total, error) {
+	var totals []Total
+	for i := range loads {
+		c.Seed, c.Load = uint64(i), Random(uint64(i), peak)
+		all, err := Compare(c, against)
+		if err != nil {
+			return nil, err
+		}
+		if totals == nil {
+			totals = make([]Total, len(all))
+		}
+		for k := range all {
+			totals[k].add(&all[k], &all[0])
+		}
+	}
+	return totals, nil
+}
+
+func (t *Total) add(r, flex *Result) {
+	t.Scaler = r.Scaler
+	t.Loads++
+	t.Seconds += r.Seconds
+	t.InstanceSeconds += r.InstanceSeconds
+	t.CPUSeconds += r.CPUSeconds
+	t.Broken += r.Broken
+	t.Arrived += r.Arrived
+	t.Lost += r.Lost
+	t.Starts += r.Starts
+	t.Drains += r.Drains
+	t.Undone += r.Undone
+	t.Most = max(t.Most, r.Most)
+	fewer, less := r.Broken < flex.Broken, r.InstanceSeconds < flex.InstanceSeconds
+	count := func(n *int, yes bool) {
+		if yes {
+			*n++
+		}
+	}
+	count(&t.Fewer, fewer)
+	count(&t.Less, less)
+	count(&t.Both, fewer && less)
+}

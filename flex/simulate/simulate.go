@@ -1,0 +1,290 @@
+// Package simulate replays a load against a type of aggregate, second by second, with
+// package decide or with the rules of another autoscaler. docs/flex.md describes the
+// model and its limits.
+package simulate
+
+import (
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"vitrine/flex/decide"
+)
+
+// A Case is what is simulated.
+type Case struct {
+	Type   decide.Type
+	Limits decide.Limits
+	Load   Load
+	Boot   time.Duration // median of a start; 0: the type's, or decide.DefaultBoot
+	Spread float64       // standard deviation of the logarithm of a start's time; 0: 0.2, below 0: none
+	Drain  time.Duration // of a drain; 0: 5 s
+	Queue  time.Duration // of work that waits at an instance, at most; 0: 1 s
+	Truth  float64       // share of the profile's capacity that instances carry; 0: 1
+	Seed   uint64        // of arrivals and starts
+	Every  int           // seconds from one point of the curve to the next; 0: no curve
+}
+
+func (c *Case) defaults() {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d <= 0 {
+			*d = to
+		}
+	}
+	set(&c.Boot, c.Type.Boot)
+	set(&c.Boot, decide.DefaultBoot)
+	set(&c.Drain, 5*time.Second)
+	set(&c.Queue, time.Second)
+	if c.Spread == 0 {
+		c.Spread = 0.2
+	}
+	if c.Truth <= 0 {
+		c.Truth = 1
+	}
+}
+
+// A Result is how one scaler did.
+type Result struct {
+	Scaler          string  `json:"scaler"`
+	Seconds         int     `json:"seconds"`
+	InstanceSeconds float64 `json:"instance_seconds"` // from the start to the end of the drain
+	CPUSeconds      float64 `json:"cpu_seconds"`      // of the CPUs given in that time
+	Broken          int     `json:"seconds_over"`     // seconds in which the objective was broken
+	Arrived         float64 `json:"arrived"`          // transactions
+	Lost            float64 `json:"lost"`             // transactions that were refused
+	Starts          int     `json:"starts"`
+	Drains          int     `json:"drains"`
+	Undone          int     `json:"undone"` // starts that a drain undid within two minutes
+	Most            int     `json:"most"`   // instances
+	Curve           []Point `json:"curve,omitempty"`
+}
+
+// A Point is one moment of a curve.
+type Point struct {
+	Second   int     `json:"second"`
+	Rate     float64 `json:"rate"`     // that arrives
+	Capacity float64 `json:"capacity"` // of the active instances
+	Exist    int     `json:"instances"`
+	Broken   bool    `json:"broken"`
+}
+
+// undoneWithin is the time within which a drain undoes a start.
+const undoneWithin = 120
+
+// A scaler changes a fleet once a second.
+type scaler interface {
+	name() string
+	scale(f *fleet)
+}
+
+// A fleet is the simulated instances of the type.
+type fleet struct {
+	*Case
+	random    *rand.Rand
+	second    int
+	now       time.Time
+	instances []decide.Instance
+	ready     []int // by instance: the second in which it is active, or drained
+	named     int
+	booted    []decide.Booted
+
+	rate     float64   // arrived in the last second
+	rates    []float64 // of all seconds so far
+	refused  float64
+	backlog  float64 // transactions that wait
+	starts   []int   // seconds of the starts that no drain has undone yet
+	capacity float64 // of the active instances, by the profile
+	result   Result
+}
+
+// run replays the case.
+func run(c Case, s scaler) Result {
+	c.defaults()
+	f := &fleet{Case: &c, random: rand.New(rand.NewPCG(c.Seed, 0x73696d)), now: time.Unix(0, 0).UTC()}
+	f.result.Scaler = s.name()
+	f.begin()
+	for second, mean := range c.Load {
+		f.second, f.now = second, f.now.Add(time.Second)
+		f.age()
+		f.serve(poisson(f.random, mean))
+		s.scale(f)
+		f.account(mean)
+	}
+	f.result.Seconds = len(c.Load)
+	return f.result
+}
+
+// begin starts with enough active instances for the first rate.
+func (f *fleet) begin() {
+	flavor := f.lean()
+	n := int(math.Ceil(f.Load[0] / (0.7 * flavor.Capacity)))
+	for range min(max(n, f.Type.Min), f.Type.Max) {
+		f.add(flavor.Name)
+		f.instances[len(f.instances)-1].State = decide.Active
+	}
+	f.starts, f.result.Starts = nil, 0
+	f.count()
+}
+
+// lean returns the flavor that carries most per CPU: the one that scalers use which
+// know only one.
+func (f *fleet) lean() *decide.Flavor {
+	best := &f.Type.Flavors[0]
+	for i := range f.Type.Flavors {
+		if z := &f.Type.Flavors[i]; z.Capacity*best.CPUs > best.Capacity*z.CPUs {
+			best = z
+		}
+	}
+	return best
+}
+
+func (f *fleet) flavor(name string) *decide.Flavor {
+	for i := range f.Type.Flavors {
+		if f.Type.Flavors[i].Name == name {
+			return &f.Type.Flavors[i]
+		}
+	}
+	return &f.Type.Flavors[0]
+}
+
+// add starts an instance.
+func (f *fleet) add(flavor string) {
+	f.named++
+	took := f.Boot.Seconds()
+	if f.Spread > 0 {
+		took *= math.Exp(f.Spread * f.random.NormFloat64())
+	}
+	f.instances = append(f.instances, decide.Instance{Name: "i-" + strconv.Itoa(f.named), Type: f.Type.Name, Flavor: flavor, State: decide.Starting, Since: f.now})
+	f.ready = append(f.ready, f.second+max(1, int(math.Ceil(took))))
+	f.starts = append(f.starts, f.second)
+	f.result.Starts++
+}
+
+// drain begins to drain an instance.
+func (f *fleet) drain(i int) {
+	f.instances[i].State, f.instances[i].Since = decide.Draining, f.now
+	f.ready[i] = f.second + int(math.Ceil(f.Drain.Seconds()))
+	f.result.Drains++
+	if n := len(f.starts); n > 0 {
+		if f.second-f.starts[n-1] <= undoneWithin {
+			f.result.Undone++
+		}
+		f.starts = f.starts[:n-1]
+	}
+}
+
+// resume takes a drain back.
+func (f *fleet) resume(i int) {
+	f.instances[i].State, f.instances[i].Since = decide.Active, f.now
+}
+
+// age moves instances on in their lives.
+func (f *fleet) age() {
+	kept := 0
+	for i := range f.instances {
+		in := f.instances[i]
+		if f.second >= f.ready[i] {
+			switch in.State {
+			case decide.Starting:
+				f.booted = append(f.booted, decide.Booted{Type: in.Type, Took: f.now.Sub(in.Since)})
+				in.State, in.Since = decide.Active, f.now
+			case decide.Draining, decide.Drained, decide.Stopping:
+				continue
+			}
+		}
+		f.instances[kept], f.ready[kept] = in, f.ready[i]
+		kept++
+	}
+	f.instances, f.ready = f.instances[:kept], f.ready[:kept]
+	f.count()
+}
+
+func (f *fleet) count() {
+	f.capacity = 0
+	for i := range f.instances {
+		if f.instances[i].State == decide.Active {
+			f.capacity += f.flavor(f.instances[i].Flavor).Capacity
+		}
+	}
+}
+
+// serve lets a second's arrivals queue at the active instances. What would wait
+// longer than the queue allows is refused at once.
+func (f *fleet) serve(arrived float64) {
+	f.rate = arrived
+	f.rates = append(f.rates, arrived)
+	carried := f.capacity * f.Truth
+	work := f.backlog + arrived
+	served := min(work, carried)
+	f.backlog = min(work-served, carried*f.Queue.Seconds())
+	f.refused = work - served - f.backlog
+	f.result.Arrived += arrived
+	f.result.Lost += f.refused
+}
+
+// wait is how long what arrives now waits.
+func (f *fleet) wait() time.Duration {
+	if f.capacity == 0 {
+		return 0
+	}
+	return time.Duration(f.backlog / (f.capacity * f.Truth) * float64(time.Second))
+}
+
+// service is the latency without a queue, as a share of the objective's.
+const service = 0.25
+
+// latency is the 99th percentile of this second.
+func (f *fleet) latency() time.Duration {
+	return time.Duration(service*float64(f.bound())) + f.wait()
+}
+
+func (f *fleet) bound() time.Duration {
+	if f.Type.Objective.P99 > 0 {
+		return f.Type.Objective.P99
+	}
+	return f.Queue
+}
+
+func (f *fleet) success() float64 {
+	if f.rate <= 0 {
+		return 1
+	}
+	return 1 - min(1, f.refused/f.rate)
+}
+
+func (f *fleet) broken() bool {
+	least := f.Type.Objective.Success
+	if least == 0 {
+		least = 1
+	}
+	return f.latency() > f.bound() || f.success() < least
+}
+
+func (f *fleet) account(mean float64) {
+	r := &f.result
+	r.InstanceSeconds += float64(len(f.instances))
+	for i := range f.instances {
+		r.CPUSeconds += f.flavor(f.instances[i].Flavor).CPUs
+	}
+	r.Most = max(r.Most, len(f.instances))
+	broken := f.broken()
+	if broken {
+		r.Broken++
+	}
+	if f.Every > 0 && f.second%f.Every == 0 {
+		r.Curve = append(r.Curve, Point{f.second, mean, f.capacity, len(f.instances), broken})
+	}
+}
+
+// poisson draws a number of arrivals.
+func poisson(r *rand.Rand, mean float64) float64 {
+	if mean > 100 {
+		return max(0, math.Round(mean+math.Sqrt(mean)*r.NormFloat64()))
+	}
+	n, p := 0, math.Exp(-mean)
+	for u := r.Float64(); u > p; n++ {
+		u *= r.Float64()
+	}
+	return float64(n)
+}
