@@ -127,7 +127,8 @@ const DefaultSubstrate = "process"
 // instance would wait for most of it.
 const DefaultCFSPeriod = 20 * time.Millisecond
 
-func defaultServers() Servers {
+// DefaultServers returns the options that apply where a file does not set them.
+func DefaultServers() Servers {
 	return Servers{
 		Substrate: document.OneOrMany[string]{DefaultSubstrate},
 		Fabric:    document.OneOrMany[string]{"auto"},
@@ -229,7 +230,7 @@ func readDeployment(file document.File, known Known) (*Deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := document.Compile(schema, formats()...)
+	compiled, err := document.Compile(schema, Formats()...)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +239,7 @@ func readDeployment(file document.File, known Known) (*Deployment, error) {
 
 func decodeDeployment(file document.File, schema *document.Schema) (*Deployment, error) {
 	root := file.Root()
-	d := &Deployment{File: file, Servers: defaultServers()}
+	d := &Deployment{File: file, Servers: DefaultServers()}
 	if err := schema.Decode(root, d); err != nil {
 		return nil, err
 	}

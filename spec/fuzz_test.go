@@ -33,7 +33,7 @@ func FuzzDeployment(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	c, err := document.Compile(schema, formats()...)
+	c, err := document.Compile(schema, Formats()...)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func FuzzWorkload(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	c, err := document.Compile(schema, formats()...)
+	c, err := document.Compile(schema, Formats()...)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func LoadOptions(path string, known Known) (map[string]document.Node, document.F
 	servers.Description = "Options of back ends, by their names."
 	whole := properties("servers", servers)
 	whole.Type, whole.Required, whole.AdditionalProperties = "object", []string{"servers"}, jsonschema.FalseSchema
-	compiled, err := document.Compile(whole, formats()...)
+	compiled, err := document.Compile(whole, Formats()...)
 	if err != nil {
 		return nil, file, err
 	}

@@ -13,7 +13,7 @@ import (
 
 // reflectFile returns the schema of a file of this package.
 func reflectFile(of any, title string, comments map[string]string) *jsonschema.Schema {
-	return refine(document.FileSchema(of, title, comments, formats()...))
+	return refine(document.FileSchema(of, title, comments, Formats()...))
 }
 
 // reflectProfile returns the schema of the input of vitrine.ParseProfile.
@@ -68,7 +68,7 @@ func required(fields ...string) (all []*jsonschema.Schema) {
 
 // restrictKeys makes s a mapping whose keys match the format.
 func restrictKeys(s *jsonschema.Schema, format string, values *jsonschema.Schema) {
-	for _, f := range append(document.Formats(), formats()...) {
+	for _, f := range append(document.Formats(), Formats()...) {
 		if f.Name == format {
 			s.PatternProperties = map[string]*jsonschema.Schema{f.Pattern: values}
 		}

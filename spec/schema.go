@@ -45,7 +45,13 @@ func deploymentSchema(known Known) (*jsonschema.Schema, error) {
 	if err := json.Unmarshal(publishedDeployment, s); err != nil {
 		return nil, fmt.Errorf("read the published schema: %w", err)
 	}
-	servers := s.Definitions["Servers"]
+	DescribeServers(s.Definitions["Servers"], known)
+	return s, nil
+}
+
+// DescribeServers adds the names and the parts of the back ends to the schema of
+// Servers.
+func DescribeServers(servers *jsonschema.Schema, known Known) {
 	for _, option := range []string{"substrate", "fabric"} {
 		back := known.Substrates
 		if option == "fabric" {
@@ -76,7 +82,6 @@ func deploymentSchema(known Known) (*jsonschema.Schema, error) {
 	if known.Substrates != nil && known.Fabrics != nil {
 		servers.AdditionalProperties = jsonschema.FalseSchema
 	}
-	return s, nil
 }
 
 func workloadSchema(known Known) (*jsonschema.Schema, error) {
@@ -123,8 +128,9 @@ func partSchema(of any, description string) *jsonschema.Schema {
 	return s
 }
 
-// formats returns the text formats that only deployments and workloads use.
-func formats() []document.Format {
+// Formats returns the text formats that deployments and workloads use besides those of
+// package document.
+func Formats() []document.Format {
 	return []document.Format{
 		{Name: "vnf-name", Pattern: `^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$`, Want: "want letters, digits, spaces, dots, dashes and underscores, at most 64"},
 		{Name: "short-name", Pattern: `^[a-z]{1,8}$`, Want: "want one to eight lower-case letters, such as sp"},

@@ -65,7 +65,7 @@ func TestPublishedDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := defaultServers()
+	s := DefaultServers()
 	w, err := ParseWorkload("w.yaml", []byte(`{generator: sip, range: [1, 2], duration: 1s}`), Known{})
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestFullSchemas(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), s); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := document.Compile(s, formats()...); err != nil {
+		if _, err := document.Compile(s, Formats()...); err != nil {
 			t.Error(err)
 		}
 	}

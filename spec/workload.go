@@ -97,7 +97,7 @@ func readWorkload(file document.File, known Known) (*Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := document.Compile(schema, formats()...)
+	compiled, err := document.Compile(schema, Formats()...)
 	if err != nil {
 		return nil, err
 	}

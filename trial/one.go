@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"vitrine"
@@ -18,6 +17,8 @@ import (
 
 // defaultGrace is how long after its trial's time a generator counts as hung.
 const defaultGrace = 60 * time.Second
+
+const stopGrace = 2 * time.Second
 
 // runTrial runs one trial on the deployed sizing. A fault of the generator or the function
 // makes the outcome invalid; an error ends the campaign.
@@ -78,7 +79,7 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 func (s *site) command(key vitrine.Key, window time.Duration, scratch string) (vitrine.Command, error) {
 	command := load.Command(s.program, load.Trial{
 		Rate: key.Rate, Duration: window.Seconds(), Warmup: s.Workload.Warmup.Seconds(),
-		Targets: s.deployment.targets(), Scratch: scratch, Seed: s.Seed + uint64(key.Seq), Params: s.params,
+		Targets: s.deployment.Targets(), Scratch: scratch, Seed: s.Seed + uint64(key.Seq), Params: s.params,
 	})
 	command.Dir = scratch
 	command.Stdout = filepath.Join(scratch, "report.json")
@@ -90,7 +91,7 @@ func (s *site) command(key vitrine.Key, window time.Duration, scratch string) (v
 func (s *site) drive(ctx context.Context, command vitrine.Command, limit time.Duration) (load.Report, error) {
 	tctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	dead := s.deployment.wait(tctx, s.generator.Done())
+	dead := s.deployment.Await(tctx, s.generator.Done())
 	if err := s.generator.Stop(context.WithoutCancel(ctx), stopGrace); err != nil {
 		return load.Report{}, err
 	}
@@ -105,30 +106,6 @@ func (s *site) drive(ctx context.Context, command vitrine.Command, limit time.Du
 		return load.Report{}, oneLine(fmt.Errorf("the %w", s.generator.Ended()))
 	}
 	return readReport(command.Stdout)
-}
-
-// wait returns once the generator has ended or the context is over. If an instance
-// dies before that, it returns the reason at once.
-func (d *deployment) wait(ctx context.Context, generator <-chan struct{}) error {
-	over, stop := context.WithCancel(ctx)
-	defer stop()
-	var watchers sync.WaitGroup
-	for _, in := range d.instances {
-		watchers.Go(func() {
-			select {
-			case <-in.Done():
-				stop()
-			case <-over.Done():
-			}
-		})
-	}
-	select {
-	case <-generator:
-	case <-over.Done():
-	}
-	stop()
-	watchers.Wait()
-	return d.Ended()
 }
 
 func readReport(path string) (load.Report, error) {

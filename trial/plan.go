@@ -9,8 +9,7 @@ import (
 	"vitrine/search/rate"
 	"vitrine/search/size"
 	"vitrine/spec"
-	"vitrine/substrate"
-	"vitrine/testbed"
+	"vitrine/testbed/deploy"
 )
 
 // A Plan is what a campaign will do, as far as that is known beforehand.
@@ -71,30 +70,14 @@ func (c *Campaign) located(err error) error {
 	return err
 }
 
-// A planned is one instance of a sizing: what to place, and which component runs
-// there.
-type planned struct {
-	testbed.Spec
-	component *spec.Component
-	index     int // 1, 2, ... among the component's instances
-}
-
 // place lists the instances of a sizing under one choice of the options, with their
 // CPUs, in the order in which components start. It returns a *vitrine.Unsupported if
 // the function's CPUs cannot hold the sizing.
-func (c *Campaign) place(sizing vitrine.Sizing, choice spec.Choice) ([]planned, error) {
-	var all []planned
-	var demands []demand
-	for _, comp := range c.Deployment.Order() {
-		count, flavor := c.Deployment.Given(comp, sizing)
-		for i := 1; i <= count; i++ {
-			name := fmt.Sprintf("%s-%d", comp.Name, i)
-			demands = append(demands, demand{name, flavor.VCPUs, flavor.Pin})
-			all = append(all, planned{component: comp, index: i, Spec: testbed.Spec{Spec: substrate.Spec{
-				Name: name, Component: comp.Name, Image: comp.Image, VCPUs: flavor.VCPUs, Memory: flavor.Memory,
-				User: comp.User, AllowPrivilegeEscalation: comp.AllowPrivilegeEscalation,
-			}}})
-		}
+func (c *Campaign) place(sizing vitrine.Sizing, choice spec.Choice) ([]deploy.Planned, error) {
+	all := c.function(sizing).Plan()
+	demands := make([]demand, len(all))
+	for i, p := range all {
+		demands[i] = demand{p.Name, p.Flavor.VCPUs, p.Flavor.Pin}
 	}
 	cpus, err := assign(c.CPUs.Function, choice.Pinning, demands)
 	if err != nil {
@@ -104,6 +87,11 @@ func (c *Campaign) place(sizing vitrine.Sizing, choice spec.Choice) ([]planned, 
 		all[i].CPUs = cpus[all[i].Name]
 	}
 	return all, nil
+}
+
+// function returns what to deploy at a sizing.
+func (c *Campaign) function(sizing vitrine.Sizing) deploy.Function {
+	return deploy.Function{Deployment: c.Deployment, Sizing: sizing}
 }
 
 // fits checks the sizing against the CPUs reserved for the function, under every

@@ -11,6 +11,7 @@ import (
 	"vitrine/spec"
 	"vitrine/substrate"
 	"vitrine/testbed"
+	"vitrine/testbed/deploy"
 )
 
 // A site is where one choice of the options is measured: the function, deployed at
@@ -25,8 +26,8 @@ type site struct {
 	awake     io.Closer // keeps the CPUs awake; nil: they may halt
 
 	sizing     vitrine.Sizing
-	deployment *deployment // nil: the sizing is not deployed
-	stale      bool        // the next trial needs a fresh deployment
+	deployment *deploy.Deployment // nil: the sizing is not deployed
+	stale      bool               // the next trial needs a fresh deployment
 	boots      []time.Duration
 }
 
@@ -65,15 +66,14 @@ func (s *site) ready(ctx context.Context, restart bool, settle time.Duration) er
 		if err != nil {
 			return err
 		}
-		placed, err := s.bed.Place(ctx, s.Results.LogDir(s.choice.Substrate, s.choice.Options, s.sizing.String()), specsOf(instances)...)
-		if err != nil {
+		dir := s.Results.LogDir(s.choice.Substrate, s.choice.Options, s.sizing.String())
+		if s.deployment, err = deploy.Place(ctx, s.bed, dir, s.Testbed.Self, s.function(s.sizing), instances); err != nil {
 			return err
 		}
-		s.deployment = newDeployment(&s.Config, s.sizing, placed, instances)
-	} else if err := s.deployment.clear(ctx); err != nil {
+	} else if err := s.deployment.Clear(ctx); err != nil {
 		return err
 	}
-	booted, err := s.deployment.boot(ctx, s.generator)
+	booted, err := s.deployment.Boot(ctx, s.generator)
 	if err != nil {
 		return errors.Join(err, s.end(context.WithoutCancel(ctx)))
 	}
@@ -130,11 +130,7 @@ func (s *site) unlimited() bool {
 
 // vantages lists where the resource use of the generator and the instances can be read.
 func (s *site) vantages() []vitrine.Vantage {
-	all := []vitrine.Vantage{s.generator.Vantage()}
-	for _, in := range s.deployment.instances {
-		all = append(all, in.Vantage())
-	}
-	return all
+	return append([]vitrine.Vantage{s.generator.Vantage()}, s.deployment.Vantages()...)
 }
 
 // wait waits for d, or until the context ends.

@@ -1,4 +1,7 @@
-package trial
+// Package deploy runs a deployment's components in the instances of a placement: it gives
+// each its environment and the addresses of the others, and starts them in the order of
+// their dependencies.
+package deploy
 
 import (
 	"context"
@@ -11,21 +14,59 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"vitrine"
 	"vitrine/spec"
+	"vitrine/substrate"
 	"vitrine/testbed"
 )
 
 const stopGrace = 2 * time.Second
 
-// A deployment is one sizing, placed.
-type deployment struct {
+// A Function is what to deploy: some components of a deployment, at one sizing.
+type Function struct {
+	Deployment  *spec.Deployment
+	Sizing      vitrine.Sizing
+	Members     []string          // components to deploy; nil: all
+	Prefix      string            // of the instances' names; empty: none
+	Environment map[string]string // replaces variables of every instance; values may refer to those that every instance gets
+}
+
+// A Planned is one instance to place, and which component runs there.
+type Planned struct {
+	testbed.Spec
+	Component *spec.Component
+	Flavor    vitrine.Flavor
+	Index     int // 1, 2, ... among the component's instances
+}
+
+// Plan lists the function's instances, in the order in which components start.
+func (f Function) Plan() []Planned {
+	var all []Planned
+	for _, c := range f.Deployment.Order() {
+		if f.Members != nil && !slices.Contains(f.Members, c.Name) {
+			continue
+		}
+		count, flavor := f.Deployment.Given(c, f.Sizing)
+		for i := 1; i <= count; i++ {
+			all = append(all, Planned{Component: c, Flavor: flavor, Index: i, Spec: testbed.Spec{Spec: substrate.Spec{
+				Name: fmt.Sprintf("%s%s-%d", f.Prefix, c.Name, i), Component: c.Name, Image: c.Image, VCPUs: flavor.VCPUs, Memory: flavor.Memory,
+				User: c.User, AllowPrivilegeEscalation: c.AllowPrivilegeEscalation,
+			}}})
+		}
+	}
+	return all
+}
+
+// A Deployment is a function, placed.
+type Deployment struct {
 	*testbed.Placement
-	config    *Config
+	function  Function
+	self      string
 	instances []*instance // in the order of placement
 }
 
@@ -37,39 +78,40 @@ type instance struct {
 	env       []string
 }
 
-func specsOf(all []planned) []testbed.Spec {
+// Place places the planned instances of a function on a site. self is the path of this
+// executable, which replaces the program "vitrine".
+func Place(ctx context.Context, site *testbed.Site, dir, self string, f Function, all []Planned) (*Deployment, error) {
 	specs := make([]testbed.Spec, len(all))
 	for i, p := range all {
 		specs[i] = p.Spec
 	}
-	return specs
-}
-
-// newDeployment gives each placed instance its environment, now that all
-// addresses are known.
-func newDeployment(c *Config, sizing vitrine.Sizing, placed *testbed.Placement, all []planned) *deployment {
-	d := &deployment{Placement: placed, config: c}
-	for i, p := range all {
-		d.instances = append(d.instances, &instance{Instance: placed.Instances[i], component: p.component})
+	placed, err := site.Place(ctx, dir, specs...)
+	if err != nil {
+		return nil, err
 	}
-	for i, in := range d.instances {
+	d := &Deployment{Placement: placed, function: f, self: self}
+	for i, p := range all {
+		d.instances = append(d.instances, &instance{Instance: placed.Instances[i], component: p.Component})
+	}
+	for i, in := range d.instances { // now that all addresses are known
 		in.vars = map[string]string{
 			"ADDRESS":          in.Endpoint.Addr.String(),
 			"VITRINE_INSTANCE": in.Name,
-			"VITRINE_INDEX":    strconv.Itoa(all[i].index),
+			"VITRINE_INDEX":    strconv.Itoa(all[i].Index),
 			"VITRINE_DIR":      in.Scratch(),
-			"VITRINE_SIZING":   sizing.String(),
-			"VITRINE_SPEC":     c.Deployment.Resolve("."),
+			"VITRINE_SIZING":   f.Sizing.String(),
+			"VITRINE_SPEC":     f.Deployment.Resolve("."),
 		}
 		d.setVariables(in)
 	}
-	return d
+	return d, nil
 }
 
-// setVariables adds to the instance's variables the addresses of other components and the
-// component's own environment.
-func (d *deployment) setVariables(in *instance) {
+// setVariables adds to the instance's variables the addresses of other components, the
+// component's own environment and the function's.
+func (d *Deployment) setVariables(in *instance) {
 	c := in.component
+	reserved := maps.Clone(in.vars)
 	for _, dep := range c.Dependencies {
 		if dep.As != "" {
 			in.vars[dep.As] = d.addresses(dep.Component, dep.Port)
@@ -82,6 +124,9 @@ func (d *deployment) setVariables(in *instance) {
 	for name, value := range c.Environment {
 		in.vars[name] = spec.Expand(value, given)
 	}
+	for name, value := range d.function.Environment {
+		in.vars[name] = spec.Expand(value, reserved)
+	}
 	for name, value := range in.vars {
 		in.env = append(in.env, name+"="+value)
 	}
@@ -89,7 +134,7 @@ func (d *deployment) setVariables(in *instance) {
 }
 
 // addresses lists addr:port of the component's instances, in their order.
-func (d *deployment) addresses(component, port string) string {
+func (d *Deployment) addresses(component, port string) string {
 	var all []string
 	for _, in := range d.instances {
 		if in.component.Name == component {
@@ -102,18 +147,26 @@ func (d *deployment) addresses(component, port string) string {
 // at is the address of one of the component's ports on this instance.
 func (in *instance) at(port string) netip.AddrPort { return in.At(uint16(in.component.Ports[port])) }
 
-// targets lists addr:port of the entry component's instances.
-func (d *deployment) targets() []string {
-	entry, _ := d.config.Deployment.Entry()
+// Targets lists addr:port of the entry component's instances.
+func (d *Deployment) Targets() []string {
+	entry, _ := d.function.Deployment.Entry()
 	return strings.Split(d.addresses(entry.Name, entry.Entry), ",")
 }
 
-// boot installs and starts the components in the order of their dependencies, each
+// Vantages lists where the instances' use can be read.
+func (d *Deployment) Vantages() (all []vitrine.Vantage) {
+	for _, in := range d.instances {
+		all = append(all, in.Vantage())
+	}
+	return all
+}
+
+// Boot installs and starts the components in the order of their dependencies, each
 // ready before those that need it, and returns how long that took. It probes
-// readiness from the generator's network namespace.
-func (d *deployment) boot(ctx context.Context, from *testbed.Instance) (took time.Duration, err error) {
+// readiness from the network namespace of from.
+func (d *Deployment) Boot(ctx context.Context, from *testbed.Instance) (took time.Duration, err error) {
 	began := time.Now()
-	for _, c := range d.config.Deployment.Order() {
+	for _, c := range d.function.Deployment.Order() {
 		group, gctx := errgroup.WithContext(ctx)
 		for _, in := range d.instances {
 			if in.component == c {
@@ -127,8 +180,8 @@ func (d *deployment) boot(ctx context.Context, from *testbed.Instance) (took tim
 	return time.Since(began), nil
 }
 
-func (d *deployment) bootInstance(ctx context.Context, in *instance, from *testbed.Instance) error {
-	for _, install := range d.config.Deployment.Install {
+func (d *Deployment) bootInstance(ctx context.Context, in *instance, from *testbed.Instance) error {
+	for _, install := range d.function.Deployment.Install {
 		if install.Component != in.component.Name {
 			continue
 		}
@@ -163,7 +216,7 @@ func (in *instance) install(ctx context.Context, i spec.Install) error {
 }
 
 // awaitReady probes the instance as its component specifies.
-func (d *deployment) awaitReady(ctx context.Context, in *instance, from *testbed.Instance) error {
+func (d *Deployment) awaitReady(ctx context.Context, in *instance, from *testbed.Instance) error {
 	r := in.component.Ready
 	if r == nil {
 		return nil
@@ -190,9 +243,9 @@ func (d *deployment) awaitReady(ctx context.Context, in *instance, from *testbed
 	})
 }
 
-// clear prepares a fresh deployment on the same places: it ends every process and
+// Clear prepares a fresh deployment on the same places: it ends every process and
 // deletes what the processes wrote.
-func (d *deployment) clear(ctx context.Context) error {
+func (d *Deployment) Clear(ctx context.Context) error {
 	if err := d.Stop(ctx, stopGrace); err != nil {
 		return err
 	}
@@ -203,12 +256,36 @@ func (d *deployment) clear(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// Await returns once done is closed or the context is over. If an instance ends before
+// that, it returns the reason at once.
+func (d *Deployment) Await(ctx context.Context, done <-chan struct{}) error {
+	over, stop := context.WithCancel(ctx)
+	defer stop()
+	var watchers sync.WaitGroup
+	for _, in := range d.instances {
+		watchers.Go(func() {
+			select {
+			case <-in.Done():
+				stop()
+			case <-over.Done():
+			}
+		})
+	}
+	select {
+	case <-done:
+	case <-over.Done():
+	}
+	stop()
+	watchers.Wait()
+	return d.Ended()
+}
+
 // expand replaces variables in a command's arguments by the instance's values. The
 // program "vitrine" is this executable. No arguments means the image's own command.
-func (d *deployment) expand(in *instance, args []string) []string {
+func (d *Deployment) expand(in *instance, args []string) []string {
 	out := spec.Args(args).Expand(in.vars)
 	if len(out) > 0 && out[0] == "vitrine" {
-		out[0] = d.config.Testbed.Self
+		out[0] = d.self
 	}
 	return out
 }

@@ -1,0 +1,154 @@
+package config
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+
+	"vitrine"
+	"vitrine/affinity"
+	"vitrine/document"
+	"vitrine/spec"
+)
+
+//go:generate go test -run ^TestPublishedSchema$ . -update
+
+// published is the schema that is made from the types here and their comments. It leaves
+// the parts of back ends open.
+//
+//go:embed schema/flex.schema.json
+var published []byte
+
+// Kind names the kind of file.
+const Kind = "flex"
+
+// Schema returns the JSON Schema (draft 2020-12) of the file, with the names and parts of
+// the back ends.
+func Schema(known spec.Known) ([]byte, error) {
+	s, err := schema(known)
+	if err != nil {
+		return nil, err
+	}
+	return document.Indent(s)
+}
+
+func schema(known spec.Known) (*jsonschema.Schema, error) {
+	s := new(jsonschema.Schema)
+	if err := json.Unmarshal(published, s); err != nil {
+		return nil, fmt.Errorf("read the published schema: %w", err)
+	}
+	spec.DescribeServers(s.Definitions["Servers"], known)
+	return s, nil
+}
+
+// formats returns the text formats that only this file uses.
+func formats() []document.Format {
+	return append(spec.Formats(), document.Format{Name: "url", Pattern: `^https?://[^/?#]+/?$`, Want: "want an address such as http://127.0.0.1:8070"})
+}
+
+// Load reads and checks the file at path, the deployments that it names and their sizes. A
+// mistake in a file is a *vitrine.BadInput, or several joined.
+func Load(path string, known spec.Known) (*Config, error) {
+	file, err := document.Read(path, "an orchestrator's")
+	if err != nil {
+		return nil, err
+	}
+	s, err := schema(known)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := document.Compile(s, formats()...)
+	if err != nil {
+		return nil, err
+	}
+	root := file.Root()
+	c := &Config{File: file, Servers: spec.DefaultServers(), Every: DefaultEvery, deployments: map[string]*spec.Deployment{}}
+	if err := compiled.Decode(root, c); err != nil {
+		return nil, err
+	}
+	for name := range c.Servers.Parts {
+		c.Servers.Parts[name] = root.Sub("servers", name)
+	}
+	if err := c.loadDeployments(known); err != nil {
+		return nil, err
+	}
+	if err := check(root, c); err != nil {
+		return nil, err
+	}
+	c.resolve()
+	return c, nil
+}
+
+// loadDeployments reads each deployment once.
+func (c *Config) loadDeployments(known spec.Known) error {
+	for i := range c.Types {
+		t := &c.Types[i]
+		if c.deployments[t.Deployment] != nil {
+			continue
+		}
+		d, err := spec.LoadDeployment(c.Resolve(t.Deployment), known)
+		if err != nil {
+			return errors.Join(c.BadInput("deployment "+document.Word(t.Deployment), "it must be a valid deployment; its errors follow", "types", fmt.Sprint(i), "deployment"), err)
+		}
+		c.deployments[t.Deployment] = d
+	}
+	return nil
+}
+
+// resolve makes the paths of the file absolute.
+func (c *Config) resolve() {
+	if c.State == "" {
+		c.State = filepath.Base(c.Path) + ".flex"
+	}
+	paths := []*string{&c.State, &c.Control.TokenFile, &c.Control.Certificate, &c.Control.Key, &c.Control.Clients}
+	for i := range c.Directors {
+		d := &c.Directors[i]
+		paths = append(paths, &d.TokenFile, &d.Authorities, &d.Certificate, &d.Key)
+	}
+	if c.Store != nil {
+		paths = append(paths, &c.Store.TokenFile, &c.Store.Authorities)
+	}
+	for i := range c.Types {
+		for k := range c.Types[i].Flavors {
+			paths = append(paths, &c.Types[i].Flavors[k].Profile)
+		}
+	}
+	for _, p := range paths {
+		if *p != "" {
+			*p = c.Resolve(*p)
+		}
+	}
+	for i := range c.Services {
+		if command := c.Services[i].Command; strings.ContainsRune(command[0], '/') && !strings.Contains(command[0], "${") {
+			command[0] = c.Resolve(command[0])
+		}
+	}
+}
+
+// membersOf reads the members of an aggregate from an analysis.
+func membersOf(path, name string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "want what vitrine affinity wrote"}
+	}
+	var a affinity.Analysis
+	if err := json.Unmarshal(text, &a); err != nil || a.Version != affinity.Version {
+		return nil, &vitrine.BadInput{File: path, Found: "not an analysis of this version", Want: "want what vitrine affinity --out wrote"}
+	}
+	var names []string
+	for _, g := range a.Aggregates {
+		for _, called := range append([]string{g.Name}, g.Types...) {
+			if strings.EqualFold(called, name) {
+				return g.Members, nil
+			}
+			names = append(names, called)
+		}
+	}
+	return nil, &vitrine.BadInput{File: path, Found: "no aggregate " + document.Word(name), Want: document.Choose(name, names)}
+}

@@ -1,0 +1,411 @@
+// Package hold runs units in a process of its own, the holder. The orchestrator that
+// decides may die and start again meanwhile: the holder is the parent of what runs, has the
+// run's label and lock, and answers on a unix socket. So whatever the substrate and the
+// fabric are, instances outlive the orchestrator, and cleaning does not take them for the
+// remains of a dead run. When the holder dies, its instances die with it.
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"vitrine"
+	"vitrine/flex/unit"
+	"vitrine/monitor"
+	"vitrine/spec"
+	"vitrine/substrate"
+	"vitrine/testbed"
+	"vitrine/testbed/deploy"
+)
+
+// A Config is what a holder runs units with.
+type Config struct {
+	Testbed testbed.Config
+	Choice  spec.Choice
+	CPUs    []int  // CPUs that instances may run on; empty: any
+	Dir     string // logs of the units, each in its folder
+	Digest  string // of the options of substrate and fabric
+	// Parse reads a deployment from the text of an order.
+	Parse func(path string, text []byte) (*spec.Deployment, error)
+	Log   *slog.Logger
+}
+
+// A Holder runs units. Its methods may be called from any goroutine.
+type Holder struct {
+	config Config
+	site   *testbed.Site
+	prober *testbed.Instance // probes readiness from its network namespace
+	ctx    context.Context   // of all units
+	group  sync.WaitGroup    // of the goroutines of units
+
+	mu    sync.Mutex
+	units map[string]*held
+	ended bool // no more orders
+}
+
+// proberName is the name of the instance that readiness is probed from.
+const proberName = "prober"
+
+// Open opens the site. The units run until Close or until ctx ends.
+func Open(ctx context.Context, c Config) (*Holder, error) {
+	site, err := testbed.Open(ctx, c.Testbed, c.Choice)
+	if err != nil {
+		return nil, err
+	}
+	h := &Holder{config: c, site: site, ctx: ctx, units: map[string]*held{}}
+	placed, err := site.Place(ctx, c.Dir, testbed.Spec{OnHost: true, Spec: substrate.Spec{Name: proberName, Component: proberName}})
+	if err != nil {
+		return nil, errors.Join(err, site.Close(context.WithoutCancel(ctx)))
+	}
+	h.prober = placed.Instances[0]
+	return h, nil
+}
+
+// Close removes all units and closes the site.
+func (h *Holder) Close(ctx context.Context) error {
+	h.mu.Lock()
+	h.ended = true
+	for _, u := range h.units {
+		u.remove()
+	}
+	h.mu.Unlock()
+	h.group.Wait()
+	return h.site.Close(ctx)
+}
+
+// The bounds of what a holder takes.
+const (
+	maxUnits = 20_000 // of all states
+	maxName  = 40
+)
+
+var namePattern = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+// Start carries out an order. It returns at once. Starting the same order again is no error;
+// another order of that name is.
+func (h *Holder) Start(o unit.Order) error {
+	if !namePattern.MatchString(o.Name) || len(o.Name) > maxName || o.Name == proberName {
+		return &vitrine.BadInput{File: "name " + o.Name, Found: "not a name of a unit", Want: "want lower-case letters, digits and dashes, a letter first"}
+	}
+	u := &held{order: o, digest: o.Digest(), began: time.Now(), state: unit.Starting}
+	if err := h.prepare(u); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	old := h.units[o.Name]
+	switch {
+	case h.ended:
+		return errors.New("the holder is ending")
+	case old != nil && old.digest == u.digest:
+		return nil
+	case old != nil:
+		return &vitrine.BadInput{File: "name " + o.Name, Found: "another unit has the name", Want: "remove it first"}
+	case len(h.units) >= maxUnits:
+		return fmt.Errorf("there are %d units: no more", maxUnits)
+	}
+	h.units[o.Name] = u
+	var ctx context.Context
+	ctx, u.cancel = context.WithCancel(h.ctx)
+	h.group.Go(func() { h.run(ctx, u) })
+	return nil
+}
+
+// prepare reads the order's deployment.
+func (h *Holder) prepare(u *held) error {
+	o := u.order
+	if o.Type == "" {
+		if len(o.Command) == 0 {
+			return &vitrine.BadInput{File: "service " + o.Name, Found: "no command"}
+		}
+		return nil
+	}
+	d, err := h.config.Parse(o.Path, []byte(o.Deployment))
+	if err != nil {
+		return err
+	}
+	sizing, err := vitrine.ParseSizing(o.Size)
+	if err == nil {
+		err = d.CheckSizing(sizing)
+	}
+	if err != nil {
+		return err
+	}
+	u.function = deploy.Function{Deployment: d, Sizing: sizing, Members: o.Members, Prefix: o.Name + "-", Environment: o.Environment}
+	return nil
+}
+
+// Remove stops a unit and forgets it. It returns at once; the unit is listed as long as
+// something of it is there. Removing a unit that does not exist is no error.
+func (h *Holder) Remove(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if u := h.units[name]; u != nil {
+		u.remove()
+	}
+}
+
+// Units lists the units by name.
+func (h *Holder) Units() []unit.Unit {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]unit.Unit, 0, len(h.units))
+	for _, name := range slices.Sorted(maps.Keys(h.units)) {
+		all = append(all, h.units[name].view())
+	}
+	return all
+}
+
+// A held is a unit in its holder.
+type held struct {
+	order    unit.Order
+	digest   string
+	function deploy.Function // of an instance
+	began    time.Time
+	cancel   context.CancelFunc
+
+	mu      sync.Mutex
+	state   unit.State
+	reason  string
+	removed bool // it is to be forgotten
+	address string
+	boot    time.Duration
+	members []unit.Member
+	gauge   *monitor.Gauge // nil: not ready
+	read    time.Time      // when the gauge was read last
+}
+
+// A placed is what runs of a unit.
+type placed interface {
+	Ended() error
+	Remove(context.Context) error
+}
+
+// remove asks for the unit's end.
+func (u *held) remove() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.removed = true
+	if u.state != unit.Failed {
+		u.state = unit.Removing
+	}
+	u.cancel()
+}
+
+// run runs a unit to its end. A unit that fails stays on the list, with the reason, until it
+// is removed.
+func (h *Holder) run(ctx context.Context, u *held) {
+	failed := h.live(ctx, u)
+	if failed != nil && ctx.Err() == nil {
+		u.fail(failed)
+		<-ctx.Done()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.units, u.order.Name)
+}
+
+// live starts the unit, waits for its end and removes what is left of it.
+func (h *Holder) live(ctx context.Context, u *held) error {
+	sctx, cancel := context.WithTimeoutCause(ctx, u.order.Deadline, fmt.Errorf("it was not ready within %s", u.order.Deadline))
+	defer cancel()
+	running, failed := h.start(sctx, u)
+	if failed != nil && ctx.Err() == nil && sctx.Err() != nil && !errors.Is(failed, context.Cause(sctx)) {
+		failed = errors.Join(context.Cause(sctx), failed)
+	}
+	if running == nil {
+		return failed
+	}
+	if failed == nil {
+		failed = u.await(ctx, running)
+	}
+	u.end()
+	h.takeDown(ctx, u, running)
+	return failed
+}
+
+// start places the unit and starts its members. If running is not nil, it must be removed.
+func (h *Holder) start(ctx context.Context, u *held) (running placed, err error) {
+	if u.order.Type == "" {
+		return h.startService(ctx, u)
+	}
+	plan := u.function.Plan()
+	for i := range plan {
+		plan[i].CPUs = h.config.CPUs
+	}
+	d, err := deploy.Place(ctx, h.site, filepath.Join(h.config.Dir, u.order.Name), h.config.Testbed.Self, u.function, plan)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.Boot(ctx, h.prober); err != nil {
+		return d, err
+	}
+	u.ready(d.Targets()[0], d.Vantages())
+	return d, nil
+}
+
+// startService starts a command on the host.
+func (h *Holder) startService(ctx context.Context, u *held) (running placed, err error) {
+	o := u.order
+	p, err := h.site.Place(ctx, h.config.Dir, testbed.Spec{OnHost: true, Spec: substrate.Spec{Name: o.Name, Component: o.Name}})
+	if err != nil {
+		return nil, err
+	}
+	in := p.Instances[0]
+	vars := map[string]string{"VITRINE_DIR": in.Scratch(), "VITRINE_SPEC": o.Folder}
+	command := vitrine.Command{Args: spec.Args(o.Command).Expand(vars), Dir: o.Folder}
+	if command.Args[0] == "vitrine" {
+		command.Args[0] = h.config.Testbed.Self
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Environment)) {
+		command.Env = append(command.Env, name+"="+spec.Expand(o.Environment[name], vars))
+	}
+	if err := in.Start(ctx, command); err != nil {
+		return p, err
+	}
+	if o.Ready != "" {
+		at, err := netip.ParseAddrPort(o.Ready)
+		if err != nil {
+			return p, err
+		}
+		err = in.Await(ctx, o.Deadline, func(ctx context.Context) error {
+			return in.Inside(func() error { return testbed.ProbeTCP(ctx, at) })
+		})
+		if err != nil {
+			return p, err
+		}
+	}
+	u.ready(o.Ready, []vitrine.Vantage{in.Vantage()})
+	return p, nil
+}
+
+// takeDown removes what is left of a unit, however often it takes: what is left has the
+// label of a live run, so nobody else would remove it.
+func (h *Holder) takeDown(ctx context.Context, u *held, running placed) {
+	ctx = context.WithoutCancel(ctx)
+	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+		err := running.Remove(ctx)
+		if err == nil {
+			return
+		}
+		h.config.Log.Error("remove a unit, which is tried again", "unit", u.order.Name, "error", err)
+		u.explain("it cannot be removed: " + err.Error())
+		select {
+		case <-time.After(pause):
+		case <-h.ctx.Done():
+			return // closing the site tries once more, and then cleaning does
+		}
+	}
+}
+
+// ready notes that all members are ready.
+func (u *held) ready(address string, vantages []vitrine.Vantage) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.address, u.boot, u.read = address, time.Since(u.began), time.Now()
+	for _, v := range vantages {
+		u.members = append(u.members, unit.Member{Name: v.Instance, Component: v.Component, PID: v.PID, VCPUs: v.VCPUs})
+	}
+	u.gauge = monitor.NewGauge(vantages)
+	if !u.removed {
+		u.state = unit.Ready
+	}
+}
+
+// await returns when ctx is over, or a member has ended: the error says which and why.
+func (u *held) await(ctx context.Context, running placed) error {
+	members := u.running(running)
+	over, stop := context.WithCancel(ctx)
+	defer stop()
+	var watchers sync.WaitGroup
+	for _, in := range members {
+		watchers.Go(func() {
+			select {
+			case <-in.Done():
+				stop()
+			case <-over.Done():
+			}
+		})
+	}
+	watchers.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return running.Ended()
+}
+
+func (u *held) running(p placed) []*testbed.Instance {
+	switch p := p.(type) {
+	case *deploy.Deployment:
+		return p.Instances
+	case *testbed.Placement:
+		return p.Instances
+	}
+	return nil
+}
+
+// end closes the gauge: from now on the numbers of processes may be reused.
+func (u *held) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.gauge != nil {
+		u.gauge.Close()
+		u.gauge = nil
+	}
+	for i := range u.members {
+		u.members[i].PID, u.members[i].CPU, u.members[i].Memory = 0, nil, nil
+	}
+}
+
+func (u *held) fail(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.state, u.address = unit.Failed, ""
+	u.reason = strings.TrimSpace(err.Error())
+}
+
+func (u *held) explain(reason string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.reason = reason
+}
+
+// gaugeEvery is the least time over which use is averaged.
+const gaugeEvery = 900 * time.Millisecond
+
+// view describes the unit.
+func (u *held) view() unit.Unit {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.gauge != nil && time.Since(u.read) >= gaugeEvery {
+		u.read = time.Now()
+		uses := u.gauge.Read()
+		for i := range u.members {
+			m := &u.members[i]
+			m.CPU, m.Memory = uses[m.Name].CPU, uses[m.Name].Memory
+		}
+	}
+	v := unit.Unit{
+		Name: u.order.Name, Type: u.order.Type, Size: u.order.Size, Digest: u.digest, State: u.state, Reason: u.reason,
+		Address: u.address, Age: time.Since(u.began).Seconds(), Boot: u.boot.Seconds(), Members: slices.Clone(u.members),
+	}
+	for _, m := range v.Members {
+		if m.CPU == nil || m.VCPUs == 0 {
+			continue
+		}
+		if use := *m.CPU / m.VCPUs; v.Use == nil || use > *v.Use {
+			v.Use = &use
+		}
+	}
+	return v
+}
