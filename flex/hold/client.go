@@ -1,0 +1,127 @@
+package hold
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"vitrine"
+	"vitrine/flex/unit"
+	"vitrine/internal/runstate"
+)
+
+// A Client controls a holder. It may be used by several goroutines.
+type Client struct {
+	About About
+	http  *http.Client
+}
+
+// callTimeout bounds each call.
+const callTimeout = 10 * time.Second
+
+// ErrNone is the error if a state folder has no holder that is alive.
+var ErrNone = errors.New("nothing runs")
+
+// Find connects to the holder of a state folder. Without one that is alive, the error is
+// ErrNone. A holder that is alive and does not answer is another error.
+func Find(ctx context.Context, folder string) (*Client, error) {
+	text, err := os.ReadFile(filepath.Join(folder, RecordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNone
+	}
+	var r Record
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read who runs the instances: %w", err)
+	}
+	if !runstate.Alive(r.Root, r.Run) {
+		return nil, ErrNone
+	}
+	c := dial(r.Socket)
+	if err := c.call(ctx, http.MethodGet, "/v1/holder", nil, &c.About); err != nil {
+		return nil, fmt.Errorf("run %s, pid %d, holds the instances and does not answer: %w", r.Run, r.PID, err)
+	}
+	if c.About.Version != Version {
+		return nil, &vitrine.BadInput{
+			File: folder, Found: fmt.Sprintf("run %s was started by another version of vitrine", r.Run),
+			Want: "control it by that version, or end it by kill " + fmt.Sprint(r.PID),
+		}
+	}
+	return c, nil
+}
+
+func dial(socket string) *Client {
+	return &Client{http: &http.Client{Timeout: callTimeout, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}}
+}
+
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://holder"+path, body)
+	if err != nil {
+		return err
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("ask the holder: %w", err)
+	}
+	defer response.Body.Close() // read to its end
+	text, err := io.ReadAll(io.LimitReader(response.Body, 256<<20))
+	if err != nil {
+		return fmt.Errorf("read the holder's answer: %w", err)
+	}
+	if response.StatusCode >= 300 {
+		var refusal struct{ Error string }
+		_ = json.Unmarshal(text, &refusal) // the status says enough
+		return fmt.Errorf("the holder answers %d: %s", response.StatusCode, refusal.Error)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("read the holder's answer: %w", err)
+	}
+	return nil
+}
+
+// Units lists the units by name.
+func (c *Client) Units(ctx context.Context) (all []unit.Unit, err error) {
+	return all, c.call(ctx, http.MethodGet, "/v1/units", nil, &all)
+}
+
+// Start carries out an order; see Holder.Start.
+func (c *Client) Start(ctx context.Context, o unit.Order) error {
+	return c.call(ctx, http.MethodPut, "/v1/units", o, nil)
+}
+
+// Remove stops a unit; see Holder.Remove.
+func (c *Client) Remove(ctx context.Context, name string) error {
+	return c.call(ctx, http.MethodDelete, "/v1/units/"+url.PathEscape(name), nil, nil)
+}
+
+// End asks the holder to remove everything and end. It returns when that has begun.
+func (c *Client) End(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/v1/end", nil, nil)
+}

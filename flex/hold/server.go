@@ -1,0 +1,143 @@
+package hold
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"vitrine"
+	"vitrine/flex/unit"
+	"vitrine/internal/durable"
+)
+
+// Version is the version of the holder's interface. An orchestrator controls only holders of
+// its own version.
+const Version = 1
+
+// About is what a holder says of itself.
+type About struct {
+	Version int    `json:"version"`
+	PID     int    `json:"pid"`
+	Run     string `json:"run"`    // Label of everything that it runs.
+	Digest  string `json:"digest"` // Of the options of substrate and fabric.
+}
+
+// A Record says where a state folder's holder is. The holder writes it into the folder.
+type Record struct {
+	Run    string `json:"run"`
+	Root   string `json:"root"` // Folder of the runs, by which cleaning knows that the run is alive.
+	Socket string `json:"socket"`
+	PID    int    `json:"pid"`
+}
+
+// RecordFile is the name of the record in a state folder.
+const RecordFile = "holder.json"
+
+// Save writes the record durably.
+func (r Record) Save(folder string) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := durable.Replace(filepath.Join(folder, RecordFile), append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("record the holder: %w", err)
+	}
+	return nil
+}
+
+// SocketName is the name of the socket in the folder of the holder's run, which is its
+// user's alone.
+const SocketName = "flex.sock"
+
+// Listen opens the socket in the run's folder.
+func Listen(ctx context.Context, folder string) (net.Listener, error) {
+	path := filepath.Join(folder, SocketName)
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the orchestrator: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// errAsked ends a holder that was asked to end.
+var errAsked = errors.New("asked to end")
+
+// maxOrder is the largest order, in bytes: a deployment file has at most 1 MiB.
+const maxOrder = 4 << 20
+
+// Serve answers the orchestrator until it asks the holder to end, or ctx ends. It then
+// removes everything.
+func (h *Holder) Serve(ctx context.Context, l net.Listener) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	server := &http.Server{
+		Handler: h.handler(func() { end(errAsked) }), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+	}
+	failed := h.Close(context.WithoutCancel(ctx)) // the units are listed meanwhile
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if server.Shutdown(closing) != nil {
+		_ = server.Close() // remaining clients have had their time
+	}
+	return errors.Join(err, failed)
+}
+
+func (h *Holder) handler(end func()) http.Handler {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /v1/holder", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, About{Version: Version, PID: os.Getpid(), Run: h.config.Testbed.Run, Digest: h.config.Digest})
+	})
+	m.HandleFunc("GET /v1/units", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.Units()) })
+	m.HandleFunc("PUT /v1/units", func(w http.ResponseWriter, r *http.Request) {
+		var o unit.Order
+		in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxOrder))
+		err := in.Decode(&o)
+		if err == nil {
+			err = h.Start(o)
+		}
+		switch {
+		case vitrine.IsBadInput(err):
+			refuse(w, http.StatusBadRequest, err)
+		case err != nil:
+			refuse(w, http.StatusConflict, err)
+		default:
+			answer(w, http.StatusAccepted, struct{}{})
+		}
+	})
+	m.HandleFunc("DELETE /v1/units/{name}", func(w http.ResponseWriter, r *http.Request) {
+		h.Remove(r.PathValue("name"))
+		answer(w, http.StatusAccepted, struct{}{})
+	})
+	m.HandleFunc("POST /v1/end", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusAccepted, struct{}{})
+		end()
+	})
+	return m
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has gone
+}
+
+func refuse(w http.ResponseWriter, status int, err error) {
+	answer(w, status, map[string]string{"error": err.Error()})
+}
