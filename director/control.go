@@ -19,6 +19,7 @@ import (
 	"vitrine"
 	"vitrine/director/client"
 	"vitrine/director/table"
+	"vitrine/internal/access"
 )
 
 // explainPath is the one POST that changes nothing.
@@ -87,9 +88,23 @@ func (d *Director) serveControl(ctx context.Context) error {
 
 func (d *Director) handler() http.Handler {
 	m := http.NewServeMux()
-	for pattern, serve := range d.routes() {
-		m.HandleFunc(pattern, serve)
-	}
+	m.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.status()) })
+	m.HandleFunc("GET /v1/types", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.types()) })
+	m.HandleFunc("GET /v1/instances", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.instances()) })
+	m.HandleFunc("PUT /v1/instances", d.putInstances)
+	m.HandleFunc("PATCH /v1/instances", d.patchInstances)
+	m.HandleFunc("GET /v1/instances/{name}", d.getInstance)
+	m.HandleFunc("PUT /v1/instances/{name}", d.putInstance)
+	m.HandleFunc("PATCH /v1/instances/{name}", d.patchInstance)
+	m.HandleFunc("DELETE /v1/instances/{name}", d.deleteInstance)
+	m.HandleFunc("GET /v1/rules", d.getRules)
+	m.HandleFunc("PUT /v1/rules", d.putRules)
+	m.HandleFunc("GET /v1/rooms", d.getRooms)
+	m.HandleFunc("PUT /v1/rooms", d.putRooms)
+	m.HandleFunc("POST "+explainPath, d.postExplain)
+	m.HandleFunc("POST /v1/reload", d.postReload)
+	m.HandleFunc("POST /v1/restart", d.postRestart)
+	m.Handle("GET /metrics", d.metricsHandler())
 	open := http.NewServeMux()
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]string{"state": "serving"})
@@ -102,52 +117,9 @@ func (d *Director) handler() http.Handler {
 	return open
 }
 
-// openAPI describes the routes: OpenAPI 3.1, YAML.
-//
-//go:embed openapi.yaml
-var openAPI []byte
+func answer(w http.ResponseWriter, status int, v any) { access.Answer(w, status, v) }
 
-// routes returns what serves each request, by pattern.
-func (d *Director) routes() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{
-		"GET /v1/status":                   func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.status()) },
-		"GET /v1/instances":                func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.instances()) },
-		"PUT /v1/instances":                d.putInstances,
-		"PATCH /v1/instances":              d.patchInstances,
-		"GET /v1/instances/{name}":         d.getInstance,
-		"PUT /v1/instances/{name}":         d.putInstance,
-		"PATCH /v1/instances/{name}":       d.patchInstance,
-		"DELETE /v1/instances/{name}":      d.deleteInstance,
-		"GET /v1/rules":                    d.getRules,
-		"PUT /v1/rules":                    d.putRules,
-		"GET /v1/rooms":                    d.getRooms,
-		"PUT /v1/rooms":                    d.putRooms,
-		"GET /v1/leases":                   d.getLeases,
-		"GET /v1/leases/{type}":            d.getLease,
-		"POST /v1/leases/{type}":           d.postLease,
-		"PATCH /v1/leases/{type}/{token}":  d.patchLease,
-		"DELETE /v1/leases/{type}/{token}": d.deleteLease,
-		"POST " + explainPath:              d.postExplain,
-		"POST /v1/reload":                  d.postReload,
-		"POST /v1/restart":                 d.postRestart,
-		"GET /metrics":                     d.metricsHandler().ServeHTTP,
-	}
-}
-
-func answer(w http.ResponseWriter, status int, v any) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		refuse(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // an error means that the client has gone
-}
-
-func refuse(w http.ResponseWriter, status int, message string) {
-	answer(w, status, map[string]string{"error": message})
-}
+func refuse(w http.ResponseWriter, status int, message string) { access.Refuse(w, status, message) }
 
 // fail answers with the status for the kind of error.
 func fail(w http.ResponseWriter, err error) {

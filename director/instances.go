@@ -26,6 +26,24 @@ func (d *Director) instances() []client.Instance {
 	return all
 }
 
+// types returns the counts of the types.
+func (d *Director) types() []client.Type {
+	all := []client.Type{}
+	for _, t := range d.meter.Types() {
+		if t.Name == "" { // messages without a type
+			continue
+		}
+		of := client.Type{Name: t.Name, Refused: map[string]uint64{}}
+		for cause, n := range t.Failures {
+			if n > 0 {
+				of.Refused[cause] = n
+			}
+		}
+		all = append(all, of)
+	}
+	return all
+}
+
 // view returns one instance with its health and counts.
 func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	out := client.Instance{

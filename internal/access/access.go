@@ -1,0 +1,199 @@
+// Package access decides who may use the control interface of a service: its own user by a
+// unix socket, and others by tokens or client certificates.
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+
+	"vitrine"
+)
+
+// Tokens are the SHA-256 digests of the accepted tokens.
+type Tokens [][sha256.Size]byte
+
+// ReadTokens reads a file of tokens, one per line. It ignores empty lines and lines that
+// begin with #. Without a path, it returns nil.
+func ReadTokens(path string) (all Tokens, err error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "control.token_file must be a file that can be read"}
+	}
+	for n, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if len(line) < minTokenLength {
+			return nil, &vitrine.BadInput{File: path, Line: n + 1, Column: 1, Found: fmt.Sprintf("a token of %d characters", len(line)), Want: fmt.Sprintf("want at least %d, such as from openssl rand -hex 32", minTokenLength)}
+		}
+		all = append(all, sha256.Sum256([]byte(line)))
+	}
+	if len(all) == 0 {
+		return nil, &vitrine.BadInput{File: path, Found: "no token", Want: "want one token per line"}
+	}
+	return all, nil
+}
+
+const minTokenLength = 16
+
+// accept reports whether a request carries one of the tokens (RFC 6750 section 2.1).
+func (t Tokens) accept(r *http.Request) bool {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		return false
+	}
+	given := sha256.Sum256([]byte(token))
+	found := 0
+	for i := range t {
+		found |= subtle.ConstantTimeCompare(t[i][:], given[:])
+	}
+	return found == 1
+}
+
+// A Guard admits requests by their origin. It admits all requests by the unix socket,
+// which is the service's own user's. If there are tokens, a TCP request needs one. Without
+// tokens, TCP requests may only read, unless the client presented a certificate.
+// Certificates are checked before a request is read.
+type Guard struct {
+	Service string        // "director"
+	Tokens  func() Tokens // those in force
+	Socket  string        // path of the unix socket; empty: there is none
+	Reads   []string      // paths of POSTs that change nothing
+	Log     *slog.Logger
+}
+
+// Wrap guards a handler.
+func (g Guard) Wrap(next http.Handler) http.Handler {
+	origins := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isLocal(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		t := g.Tokens()
+		certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+		switch crossed := origins.Check(r); {
+		case r.TLS == nil && r.Host != "" && !isAddress(r.Host): // a request without Host is not from a browser
+			g.deny(w, r, http.StatusMisdirectedRequest, "Host must be the control address: an IP address or localhost")
+		case crossed != nil:
+			g.deny(w, r, http.StatusForbidden, crossed.Error())
+		case len(t) > 0 && !t.accept(r):
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+g.Service+`"`)
+			g.deny(w, r, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
+		case len(t) == 0 && !certified && g.changes(r):
+			other := "; this " + g.Service + " has no unix socket, as its log says"
+			if g.Socket != "" {
+				other = ", or use the unix socket " + g.Socket
+			}
+			g.deny(w, r, http.StatusForbidden, "changes over TCP need a token or a client certificate: set control.token_file or control.clients"+other)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func (g Guard) deny(w http.ResponseWriter, r *http.Request, status int, why string) {
+	g.Log.Warn("control: access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "status", status)
+	Refuse(w, status, why)
+}
+
+// Answer writes a value as JSON.
+func Answer(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		Refuse(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // an error means that the client has gone
+}
+
+// Refuse writes an error as JSON.
+func Refuse(w http.ResponseWriter, status int, message string) {
+	Answer(w, status, map[string]string{"error": message})
+}
+
+// isLocal reports whether a request came by the unix socket.
+func isLocal(r *http.Request) bool {
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && at.Network() == "unix"
+}
+
+// changes reports whether a request may change anything.
+func (g Guard) changes(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	case http.MethodPost:
+		for _, path := range g.Reads {
+			if r.URL.Path == path {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isAddress reports whether a Host names an address or localhost. A web page whose name
+// was made to resolve to this host would send its own name.
+func isAddress(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || strings.EqualFold(host, "localhost")
+}
+
+// A TLSError says which of the files of TLS is wrong.
+type TLSError struct {
+	Option string // "certificate" or "clients"
+	Want   string
+	Err    error
+}
+
+func (e *TLSError) Error() string { return e.Err.Error() }
+func (e *TLSError) Unwrap() error { return e.Err }
+
+// TLS returns the configuration of a server with a certificate, its key, and the
+// authorities that must sign the certificates of clients, all PEM files. Without
+// authorities, clients need no certificate. Without a certificate it returns nil. The error
+// is a *TLSError.
+func TLS(certificate, key, clients string) (*tls.Config, error) {
+	if certificate == "" {
+		return nil, nil
+	}
+	own, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		return nil, &TLSError{"certificate", "want PEM files of a certificate and its key", err}
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if clients == "" {
+		return config, nil
+	}
+	const want = "want a PEM file of certificate authorities"
+	pem, err := os.ReadFile(clients)
+	if err != nil {
+		return nil, &TLSError{"clients", want, err}
+	}
+	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !config.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, &TLSError{"clients", want, errors.New("no certificate")}
+	}
+	return config, nil
+}

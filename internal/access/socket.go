@@ -1,0 +1,60 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const (
+	longestSocket = 107                  // bytes of a path, unix(7)
+	madeSocket    = "/.new-4294967295/s" // the longest temporary name of a socket in OpenSocket
+)
+
+// SocketFits returns an error if a path is too long for a unix socket.
+func SocketFits(path string) error {
+	if made := len(filepath.Dir(path)) + len(madeSocket); len(path) > longestSocket || made > longestSocket {
+		return fmt.Errorf("%s is too long for a unix socket: it may have %d bytes, and its folder %d", path, longestSocket, longestSocket-len(madeSocket))
+	}
+	return nil
+}
+
+// OpenSocket creates a unix socket that only its owner may use. It creates the socket in
+// a new folder and then moves it, so that nobody connects before its mode is set. It
+// replaces the socket of a dead service. service is what uses such a socket, and other says
+// what to do when another one has the path.
+func OpenSocket(network, path, service, other string) (net.Listener, error) {
+	if old, err := os.Lstat(path); err == nil && old.Mode().Type() != fs.ModeSocket {
+		return nil, fmt.Errorf("%s exists and is not a socket: remove it, or %s", path, other)
+	}
+	switch c, err := (&net.Dialer{Timeout: time.Second}).Dial(network, path); {
+	case err == nil:
+		return nil, errors.Join(fmt.Errorf("%s belongs to another %s: %s", path, service, other), c.Close())
+	case !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist): // its queue is full, or it is another user's
+		return nil, fmt.Errorf("%s may belong to another %s: %s: %w", path, service, other, err)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".new-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	made := filepath.Join(dir, "s")
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: made, Net: network})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // the socket is moved
+	err = os.Chmod(made, 0o600)
+	if err == nil {
+		err = os.Rename(made, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
