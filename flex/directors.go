@@ -1,0 +1,293 @@
+package flex
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/flex/decide"
+)
+
+// A reading is what a director said in this step.
+type reading struct {
+	err       error
+	types     []client.Type
+	instances map[string]*client.Instance
+}
+
+// A typeReading is what all directors together say of a type.
+type typeReading struct {
+	at      time.Time
+	refused uint64  // messages that no instance got, since the directors' start
+	rate    float64 // of them a second, between the last two readings
+	known   bool    // both are fresh
+	leased  bool
+}
+
+// window is the time over which latency and success are read.
+const window = 5 * time.Second
+
+// readDirectors asks all directors at once.
+func (o *Orchestrator) readDirectors(ctx context.Context, now time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	var group sync.WaitGroup
+	for i, d := range o.Directors {
+		group.Go(func() { o.directors[i] = readDirector(ctx, d) })
+	}
+	group.Wait()
+	for i := range o.directors {
+		o.note("director "+o.File.Directors[i].Control, o.directors[i].err)
+	}
+	for _, in := range o.instances {
+		o.readInstance(in, now)
+	}
+	for i := range o.File.Types {
+		o.readType(o.File.Types[i].Name, now)
+	}
+}
+
+func readDirector(ctx context.Context, d Director) (r reading) {
+	all, err := d.Instances(ctx)
+	if err == nil {
+		r.types, err = d.Types(ctx)
+	}
+	if err != nil {
+		return reading{err: err}
+	}
+	r.instances = make(map[string]*client.Instance, len(all))
+	for i := range all {
+		r.instances[all[i].Name] = &all[i]
+	}
+	return r
+}
+
+// allAnswered reports whether all directors answered in this step. Only then are sums over
+// them whole.
+func (o *Orchestrator) allAnswered() bool {
+	for _, r := range o.directors {
+		if r.err != nil || r.instances == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// readInstance adds a reading of an instance, if all directors answered.
+func (o *Orchestrator) readInstance(in *instance, now time.Time) {
+	in.views, in.known = make([]*client.Instance, len(o.directors)), false
+	var views []client.Instance
+	for i, r := range o.directors {
+		if v := r.instances[in.Name]; v != nil {
+			in.views[i] = v
+			views = append(views, *v)
+		}
+	}
+	if !o.allAnswered() || len(views) == 0 {
+		return
+	}
+	in.readings = append(in.readings, client.Read(now, views...))
+	for len(in.readings) > 2 && now.Sub(in.readings[1].At) >= window {
+		in.readings = in.readings[1:]
+	}
+	n := len(in.readings)
+	in.known = n >= 2 && now.Sub(in.readings[n-2].At) < 3*o.File.Every
+}
+
+// lastStep is what an instance did since the step before.
+func (in *instance) lastStep() client.Span {
+	n := len(in.readings)
+	if n < 2 {
+		return client.Span{}
+	}
+	return in.readings[n-1].Since(in.readings[n-2])
+}
+
+// lately is what an instance did in the window.
+func (in *instance) lately() client.Span {
+	n := len(in.readings)
+	if n < 2 {
+		return client.Span{}
+	}
+	return in.readings[n-1].Since(in.readings[0])
+}
+
+func (o *Orchestrator) readType(name string, now time.Time) {
+	t := o.types[name]
+	if t == nil {
+		t = &typeReading{}
+		o.types[name] = t
+	}
+	if !o.allAnswered() {
+		t.known = false
+		return
+	}
+	var refused uint64
+	t.leased = false
+	for _, r := range o.directors {
+		for _, c := range r.types {
+			if c.Name == name {
+				refused += c.Refused["no_instance"] + c.Refused["overloaded"]
+			}
+		}
+		for _, in := range r.instances {
+			t.leased = t.leased || in.Type == name && in.Leased != nil
+		}
+	}
+	elapsed := now.Sub(t.at)
+	t.known = !t.at.IsZero() && elapsed < 3*o.File.Every
+	t.rate = 0
+	if t.known && refused >= t.refused {
+		t.rate = float64(refused-t.refused) / elapsed.Seconds()
+	}
+	t.at, t.refused = now, refused
+}
+
+// register brings the directors' tables to what they are to be.
+func (o *Orchestrator) register(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	for i, d := range o.Directors {
+		if o.directors[i].err != nil {
+			continue
+		}
+		for _, in := range o.instances {
+			o.registerOne(ctx, i, d, in)
+		}
+		for name := range o.directors[i].instances {
+			if o.gone[name] {
+				o.drop(ctx, i, d, name)
+			}
+		}
+	}
+	o.forgetGone()
+}
+
+// registerOne brings one director's entry of an instance to what it is to be.
+func (o *Orchestrator) registerOne(ctx context.Context, i int, d Director, in *instance) {
+	has := o.directors[i].instances[in.Name]
+	want, ok := o.entry(in)
+	var got client.Instance
+	var err error
+	switch {
+	case !ok && has == nil:
+		return
+	case !ok:
+		o.drop(ctx, i, d, in.Name)
+		return
+	case has == nil || has.Address != want.Address || has.Type != want.Type || has.Region != want.Region || want.ID != 0 && has.ID != want.ID:
+		got, err = d.Put(ctx, want)
+	case has.State != want.State || has.Weight != want.Weight:
+		got, err = d.Alter(ctx, in.Name, client.Change{Weight: &want.Weight, State: &want.State})
+	default:
+		return
+	}
+	if err != nil {
+		o.Log.Warn("tell a director about an instance, which is tried again", "director", o.File.Directors[i].Control, "instance", in.Name, "error", err)
+		return
+	}
+	o.directors[i].instances[in.Name] = &got
+	if in.ID == 0 && got.ID != 0 { // the other directors get the same number
+		in.ID, o.changed = got.ID, true
+	}
+}
+
+// drop removes an instance from a director.
+func (o *Orchestrator) drop(ctx context.Context, i int, d Director, name string) {
+	err := d.Remove(ctx, name)
+	if refusal := (*client.Error)(nil); errors.As(err, &refusal) && refusal.Status == http.StatusNotFound {
+		err = nil
+	}
+	if err != nil {
+		o.Log.Warn("take an instance out of a director, which is tried again", "director", o.File.Directors[i].Control, "instance", name, "error", err)
+		return
+	}
+	delete(o.directors[i].instances, name)
+}
+
+// forgetGone forgets the names that no director has any more.
+func (o *Orchestrator) forgetGone() {
+	if !o.allAnswered() {
+		return
+	}
+	for name := range o.gone {
+		there := false
+		for _, r := range o.directors {
+			there = there || r.instances[name] != nil
+		}
+		if !there {
+			delete(o.gone, name)
+			o.changed = true
+		}
+	}
+}
+
+// Foreign returns the instances of the file's types that a director has and this
+// orchestrator did not start: those of another orchestrator, or of the director's file.
+func (o *Orchestrator) Foreign(ctx context.Context) (names []string, err error) {
+	units, err := o.Runner.Units(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own := map[string]bool{}
+	for _, u := range units {
+		own[u.Name] = true
+	}
+	for _, d := range o.Directors {
+		all, err := d.Instances(ctx)
+		if err != nil {
+			continue // it is away; nothing is known of it
+		}
+		for _, in := range all {
+			if o.File.Type(in.Type) != nil && !own[in.Name] && o.instances[in.Name] == nil && !o.gone[in.Name] {
+				names = append(names, in.Name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// Leave takes all instances out of the directors, before they are stopped.
+func (o *Orchestrator) Leave(ctx context.Context) {
+	for i, d := range o.Directors {
+		for name := range o.instances {
+			if o.directors[i].instances[name] != nil {
+				o.drop(ctx, i, d, name)
+			}
+		}
+	}
+}
+
+// view returns what decide sees.
+func (o *Orchestrator) view(now time.Time) decide.View {
+	v := decide.View{Now: now, Limits: o.Limits, Booted: o.booted, Died: o.died}
+	rates := map[string]float64{}
+	for _, in := range o.instances {
+		i := decide.Instance{Name: in.Name, Type: in.Type, Flavor: in.Size, State: in.State, Since: in.since, Known: in.known, Success: 1}
+		if in.Manual && in.State == decide.Draining {
+			i.State = decide.Stopping // so that it is not resumed
+		}
+		if in.known {
+			step, late := in.lastStep(), in.lately()
+			i.Rate, i.InFlight, i.Dialogs = step.Rate(), int(late.InFlight), int(max(late.Dialogs, 0))
+			i.P99, i.Success = late.Quantile(0.99), late.Success()
+			rates[in.Type] += i.Rate
+		}
+		if in.unit.Use != nil {
+			i.CPU = *in.unit.Use
+		}
+		v.Instances = append(v.Instances, i)
+	}
+	for _, t := range o.Types {
+		r := o.types[t.Name]
+		v.Types = append(v.Types, decide.TypeView{Type: t, Known: r.known, Rate: rates[t.Name] + r.rate, Refused: r.rate, Leased: r.leased})
+	}
+	return v
+}
+
+var _ Director = (*client.Client)(nil)
+

@@ -1,0 +1,208 @@
+package flex
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/flex/config"
+	"vitrine/flex/decide"
+	"vitrine/flex/unit"
+)
+
+// An instance is an instance of an aggregate. The exported fields outlive the orchestrator.
+type instance struct {
+	Name   string       `json:"name"`
+	Type   string       `json:"type"`
+	Size   string       `json:"size"`             // Its flavor.
+	ID     uint16       `json:"id,omitempty"`     // Its number in the directors; 0: none yet.
+	State  decide.State `json:"state"`            //
+	Manual bool         `json:"manual,omitempty"` // A user asked for its drain: it is not resumed.
+	InAge  float64      `json:"in_state_seconds"` // How long it was in the state when it was saved.
+
+	since   time.Time // when it entered the state
+	ordered time.Time // when its start was asked for; zero: by an earlier orchestrator
+	active  time.Time // when it became active; zero: it never was
+	address netip.AddrPort
+	unit    unit.Unit
+	reason  string // why it failed
+
+	views    []*client.Instance // by director, of this step; nil: the director does not have it
+	readings []client.Reading   // newest last
+	known    bool               // the newest two readings are of this step and of the one before
+}
+
+// enter changes the state.
+func (o *Orchestrator) enter(in *instance, s decide.State, now time.Time) {
+	in.State, in.since, o.changed = s, now, true
+	if s == decide.Active && in.active.IsZero() {
+		in.active = now
+	}
+}
+
+// observe takes over what the runner says: units that nobody here knows are adopted, and
+// units that are gone are forgotten.
+func (o *Orchestrator) observe(now time.Time, units map[string]unit.Unit) {
+	for name, u := range units {
+		if in := o.instances[name]; u.Type != "" && in == nil {
+			in = &instance{Name: name, Type: u.Type, Size: u.Size}
+			o.instances[name] = in
+			o.enter(in, decide.Starting, now.Add(-seconds(u.Age)))
+			o.event(in, EventAdopt, "", "it runs, and the state file does not have it")
+		}
+	}
+	for _, in := range o.instances {
+		u, there := units[in.Name]
+		in.unit = u
+		switch {
+		case !there && in.State == decide.Stopping:
+			o.event(in, EventStopped, "", "nothing of it is left")
+			o.forget(in)
+		case !there:
+			o.fail(in, now, "it does not run any more, and nobody stopped it: did the process that holds the instances end?")
+			o.forget(in)
+		case u.State == unit.Removing:
+			if in.State != decide.Stopping {
+				o.enter(in, decide.Stopping, now)
+			}
+		case u.State == unit.Failed && in.State != decide.Failed && in.State != decide.Stopping:
+			o.fail(in, now, u.Reason)
+		case u.State == unit.Ready && in.address == netip.AddrPort{}:
+			o.becomeReady(in, now)
+		}
+	}
+}
+
+// becomeReady takes the address of an instance that has become ready.
+func (o *Orchestrator) becomeReady(in *instance, now time.Time) {
+	at, err := netip.ParseAddrPort(in.unit.Address)
+	if err != nil {
+		o.fail(in, now, "its address: "+err.Error())
+		return
+	}
+	in.address = at
+	if in.State == decide.Starting {
+		o.enter(in, decide.Warming, now)
+		o.event(in, EventReady, "", fmt.Sprintf("it booted in %.1f s, at %s", in.unit.Boot, at))
+	}
+}
+
+// forget drops an instance. Its name is remembered until the directors have dropped it too.
+func (o *Orchestrator) forget(in *instance) {
+	delete(o.instances, in.Name)
+	o.gone[in.Name] = true
+	o.changed = true
+}
+
+// longestReason bounds the reasons of failures, which have the end of a log.
+const longestReason = 4 << 10
+
+// fail notes that an instance failed.
+func (o *Orchestrator) fail(in *instance, now time.Time, reason string) {
+	if len(reason) > longestReason {
+		reason = reason[:longestReason]
+	}
+	in.reason = reason
+	died := decide.Died{Type: in.Type, Reason: reason}
+	if !in.active.IsZero() {
+		died.Lived = now.Sub(in.active)
+	}
+	o.died = append(o.died, died)
+	o.counted.failed(in.Type)
+	o.enter(in, decide.Failed, now)
+	o.event(in, EventFail, "", reason)
+}
+
+// advance moves instances on whose time has come, or who have nothing left to do.
+func (o *Orchestrator) advance(now time.Time) {
+	for _, in := range o.instances {
+		t := o.File.Type(in.Type)
+		switch {
+		case t == nil && in.State < decide.Draining:
+			in.Manual = true
+			o.enter(in, decide.Draining, now)
+			o.event(in, EventDrain, "type", "the file has no type "+in.Type+" any more")
+		case in.State == decide.Warming && now.Sub(in.since) >= t.Warm:
+			o.enter(in, decide.Active, now)
+			if !in.ordered.IsZero() {
+				o.booted = append(o.booted, decide.Booted{Type: in.Type, Took: now.Sub(in.ordered)})
+			}
+			o.event(in, EventActive, "", "it gets transactions")
+		case in.State == decide.Draining:
+			o.awaitDrained(in, t, now)
+		}
+	}
+}
+
+// awaitDrained lets a draining instance go when all directors agree that it has nothing left
+// to do, or at the deadline. While a director is away, nobody can say so.
+func (o *Orchestrator) awaitDrained(in *instance, t *config.Type, now time.Time) {
+	deadline, dialogs := config.DefaultDrainDeadline, false
+	if t != nil {
+		deadline, dialogs = t.DrainDeadline, t.Drain == config.DrainDialogs
+	}
+	if !o.allAnswered() {
+		return
+	}
+	drained := true
+	var inFlight uint64
+	var open int64
+	for _, v := range in.views {
+		if v != nil {
+			drained = drained && v.Drained
+			inFlight += v.InFlight
+			open += v.Dialogs
+		}
+	}
+	drained = drained && (!dialogs || open <= 0)
+	switch {
+	case drained:
+		o.enter(in, decide.Drained, now)
+		o.event(in, EventDrained, "", "nothing is in flight")
+	case now.Sub(in.since) >= deadline:
+		o.enter(in, decide.Drained, now)
+		o.counted.lost(in.Type, inFlight)
+		o.event(in, EventLost, "deadline", fmt.Sprintf("after %s %d transactions are in flight and %d dialogs are open: they are lost", deadline, inFlight, max(open, 0)))
+	}
+}
+
+// seconds returns a duration.
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// capacity returns what an instance carries, in transactions per second.
+func (o *Orchestrator) capacity(in *instance) float64 {
+	for _, t := range o.Types {
+		if t.Name != in.Type {
+			continue
+		}
+		for _, f := range t.Flavors {
+			if f.Name == in.Size {
+				return f.Capacity
+			}
+		}
+	}
+	return 1
+}
+
+// entry returns what the directors are to know of an instance; ok is false if they are to
+// know nothing.
+func (o *Orchestrator) entry(in *instance) (e vitrine.Instance, ok bool) {
+	e = vitrine.Instance{Name: in.Name, Type: in.Type, Address: in.address, Weight: cmp.Or(o.capacity(in), 1), ID: in.ID}
+	if t := o.File.Type(in.Type); t != nil {
+		e.Region = t.Region
+	}
+	switch in.State {
+	case decide.Warming:
+		e.State = vitrine.Starting
+	case decide.Active:
+		e.State = vitrine.Active
+	case decide.Draining, decide.Drained:
+		e.State = vitrine.Draining
+	default:
+		return e, false
+	}
+	return e, in.address.IsValid()
+}
