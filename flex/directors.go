@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"vitrine"
 	"vitrine/director/client"
 	"vitrine/flex/decide"
 )

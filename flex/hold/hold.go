@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -68,6 +69,7 @@ func Open(ctx context.Context, c Config) (*Holder, error) {
 		return nil, errors.Join(err, site.Close(context.WithoutCancel(ctx)))
 	}
 	h.prober = placed.Instances[0]
+	h.prune()
 	return h, nil
 }
 
@@ -213,6 +215,36 @@ func (h *Holder) run(ctx context.Context, u *held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.units, u.order.Name)
+	h.prune()
+}
+
+// keptLogs is how many folders of logs of units that are gone stay.
+const keptLogs = 50
+
+// prune removes the oldest folders of logs of units that are gone. The caller holds the lock,
+// or nobody else has the Holder yet.
+func (h *Holder) prune() {
+	entries, err := os.ReadDir(h.config.Dir)
+	if err != nil {
+		return // no folder yet
+	}
+	type folder struct {
+		path string
+		at   time.Time
+	}
+	var old []folder
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && e.IsDir() && h.units[e.Name()] == nil && e.Name() != proberName {
+			old = append(old, folder{filepath.Join(h.config.Dir, e.Name()), info.ModTime()})
+		}
+	}
+	slices.SortFunc(old, func(a, b folder) int { return a.at.Compare(b.at) })
+	for _, f := range old[:max(0, len(old)-keptLogs)] {
+		if err := os.RemoveAll(f.path); err != nil {
+			h.config.Log.Warn("remove old logs", "folder", f.path, "error", err)
+		}
+	}
 }
 
 // live starts the unit, waits for its end and removes what is left of it.

@@ -1,0 +1,378 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vitrine"
+	"vitrine/flex"
+	"vitrine/flex/config"
+	"vitrine/flex/hold"
+	"vitrine/flex/unit"
+	"vitrine/internal/runstate"
+)
+
+func (a *app) flexCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "flex",
+		Short: "Run as many instances of aggregates as the load needs",
+		Long: "The orchestrator starts and stops instances of aggregates by what the directors see,\n" +
+			"what an instance carries, and how long a start takes. See docs/flex.md.",
+		Args: checkVerb,
+		RunE: showHelp,
+	}
+	c.AddCommand(a.flexRun(), a.flexHold(), a.flexStatus(), a.flexExplain(), a.flexDrain(), a.flexStop())
+	for _, verb := range c.Commands() {
+		verb.ValidArgsFunction = completeFlex
+	}
+	return c
+}
+
+// completeFlex completes the file, and then what runs by it.
+func completeFlex(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(given) == 0 {
+		return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
+	}
+	if len(given) > 1 || c.Name() != "drain" && c.Name() != "explain" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	k, err := dialFlex(given[0])
+	var s flex.Status
+	if err == nil {
+		err = k.call(c.Context(), http.MethodGet, "/v1/status", &s)
+	}
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, in := range s.Instances {
+		names = append(names, in.Name)
+	}
+	if c.Name() == "explain" {
+		for _, t := range s.Types {
+			names = append(names, t.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// flexSocket returns the unix socket of the orchestrator with that state folder.
+func flexSocket(state string) string {
+	sum := sha256.Sum256([]byte(state))
+	return filepath.Join(runstate.DefaultRoot(), "flex", hex.EncodeToString(sum[:8])+".sock")
+}
+
+// A flexClient asks the orchestrator of a file.
+type flexClient struct {
+	file *config.Config
+	http *http.Client
+}
+
+func dialFlex(path string) (*flexClient, error) {
+	c, err := config.Load(path, knownBackends())
+	if err != nil {
+		return nil, err
+	}
+	socket := flexSocket(c.State)
+	return &flexClient{file: c, http: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}}, nil
+}
+
+// errNoOrchestrator is the error if no orchestrator runs the file.
+var errNoOrchestrator = errors.New("no orchestrator runs it")
+
+// call sends a request and reads the answer into out, which may be nil.
+func (k *flexClient) call(ctx context.Context, method, path string, out any) error {
+	r, err := http.NewRequestWithContext(ctx, method, "http://flex"+path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := k.http.Do(r)
+	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+		return fmt.Errorf("%s: %w", k.file.Path, errNoOrchestrator)
+	}
+	if err != nil {
+		return fmt.Errorf("ask the orchestrator: %w", err)
+	}
+	defer response.Body.Close() // read to its end
+	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
+	if err != nil {
+		return fmt.Errorf("read the orchestrator's answer: %w", err)
+	}
+	if response.StatusCode >= 300 {
+		var refusal struct{ Error string }
+		_ = json.Unmarshal(text, &refusal) // the status says enough
+		return fmt.Errorf("the orchestrator answers %d: %s", response.StatusCode, refusal.Error)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(text, out)
+}
+
+func printJSON(w io.Writer, v any) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(v)
+}
+
+func jsonFlag(c *cobra.Command, into *bool) *cobra.Command {
+	c.Flags().BoolVar(into, "json", false, "print JSON")
+	return c
+}
+
+func (a *app) flexStatus() *cobra.Command {
+	asJSON := false
+	return jsonFlag(&cobra.Command{
+		Use:   "status FILE",
+		Short: "Print what runs, and what arrives for it",
+		Args:  args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			k, err := dialFlex(given[0])
+			if err != nil {
+				return err
+			}
+			var s flex.Status
+			err = k.call(c.Context(), http.MethodGet, "/v1/status", &s)
+			if errors.Is(err, errNoOrchestrator) {
+				return a.held(c.Context(), k.file, err, asJSON)
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.stdout, s)
+			}
+			return printFlex(a.stdout, s)
+		},
+	}, &asJSON)
+}
+
+// held prints what runs while no orchestrator does. missing says so.
+func (a *app) held(ctx context.Context, c *config.Config, missing error, asJSON bool) error {
+	h, err := hold.Find(ctx, c.State)
+	if errors.Is(err, hold.ErrNone) {
+		return fmt.Errorf("%w, and no instance of it runs: start it with vitrine flex run", missing)
+	}
+	if err != nil {
+		return err
+	}
+	all, err := h.Units(ctx)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(a.stdout, struct {
+			Holder hold.About  `json:"holder"`
+			Units  []unit.Unit `json:"units"`
+		}{h.About, all})
+	}
+	fmt.Fprintf(a.stdout, "%s: no orchestrator; run %s, pid %d, holds what runs, and nothing is scaled\n", c.Path, h.About.Run, h.About.PID)
+	t := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	for _, u := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", u.Name, u.Size, u.State, u.Address)
+	}
+	return t.Flush()
+}
+
+// printFlex prints a status as tables.
+func printFlex(w io.Writer, s flex.Status) error {
+	for _, what := range s.Away {
+		fmt.Fprintln(w, "away:", what)
+	}
+	if len(s.StorePast) > 0 {
+		fmt.Fprintln(w, "the store is past its threshold:", strings.Join(s.StorePast, ", "))
+	}
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for _, service := range s.Services {
+		fmt.Fprintf(t, "service %s\t%s\n", service.Name, service.State)
+	}
+	fmt.Fprintln(t, "TYPE\tRATE\tREFUSED\tCAPACITY\tP99\tSUCCESS\tACTIVE\tMIN-MAX")
+	for _, y := range s.Types {
+		rate := "unknown"
+		if y.Known {
+			rate = fmt.Sprintf("%.1f/s", y.Rate)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.1f/s\t%.1f/s\t%.1fms\t%.4f\t%d\t%d-%d\n", y.Name, rate, y.Refused, y.Capacity, y.P99*1000, y.Success, y.Instances["active"], y.Min, y.Max)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	t = tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "INSTANCE\tSIZE\tSTATE\tFOR\tADDRESS\tRATE\tIN FLIGHT\tCPU")
+	for _, in := range s.Instances {
+		cpu := "-"
+		if in.CPU != nil {
+			cpu = fmt.Sprintf("%.0f%%", *in.CPU*100)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.0fs\t%s\t%.1f/s\t%d\t%s\n", in.Name, in.Size, in.State, in.InState, in.Address, in.Rate, in.InFlight, cpu)
+	}
+	return t.Flush()
+}
+
+func (a *app) flexExplain() *cobra.Command {
+	asJSON := false
+	return jsonFlag(&cobra.Command{
+		Use:   "explain FILE TYPE|INSTANCE",
+		Short: "Explain why a type has the instances that it has, or why an instance is in its state",
+		Args:  args(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, given []string) error {
+			k, err := dialFlex(given[0])
+			if err != nil {
+				return err
+			}
+			var e flex.Explanation
+			if err := k.call(c.Context(), http.MethodGet, "/v1/explain/"+url.PathEscape(given[1]), &e); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.stdout, e)
+			}
+			return printExplanation(a.stdout, e)
+		},
+	}, &asJSON)
+}
+
+func printExplanation(w io.Writer, e flex.Explanation) error {
+	for _, what := range e.Away {
+		fmt.Fprintln(w, "away:", what)
+	}
+	if y := e.Type; y != nil {
+		fmt.Fprintf(w, "%s: %.1f/s arrive, active instances carry %.1f/s\n", y.Name, y.Rate, y.Capacity)
+		if len(y.Why) == 0 {
+			fmt.Fprintln(w, "- nothing to do")
+		}
+		for _, why := range y.Why {
+			fmt.Fprintln(w, "-", why)
+		}
+	}
+	if in := e.Instance; in != nil {
+		fmt.Fprintf(w, "%s: %s for %.0f s\n", in.Name, in.State, in.InState)
+		for _, m := range in.Members {
+			fmt.Fprintf(w, "- %s, pid %d\n", m.Name, m.PID)
+		}
+	}
+	for _, event := range e.Events {
+		if _, err := fmt.Fprintf(w, "%s  %-8s %s  %s\n", event.At.Local().Format("15:04:05"), event.Kind, event.Instance, event.Reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) flexDrain() *cobra.Command {
+	asJSON := false
+	return jsonFlag(&cobra.Command{
+		Use:   "drain FILE INSTANCE",
+		Short: "Drain an instance and then stop it; another one takes its place if it is needed",
+		Args:  args(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, given []string) error {
+			k, err := dialFlex(given[0])
+			if err != nil {
+				return err
+			}
+			var got map[string]string
+			if err := k.call(c.Context(), http.MethodPost, "/v1/instances/"+url.PathEscape(given[1])+"/drain", &got); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.stdout, got)
+			}
+			_, err = fmt.Fprintf(a.stdout, "%s: draining\n", given[1])
+			return err
+		},
+	}, &asJSON)
+}
+
+func (a *app) flexStop() *cobra.Command {
+	asJSON := false
+	return jsonFlag(&cobra.Command{
+		Use:   "stop FILE",
+		Short: "Stop the instances and services that run although no orchestrator does",
+		Long: "Stop the instances and services of a file that run although no orchestrator does: after it\n" +
+			"was killed, or was run with --keep. What they have in flight is lost.",
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			file, err := config.Load(given[0], knownBackends())
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(file.State); err != nil {
+				return fmt.Errorf("%s: nothing of it runs", file.Path)
+			}
+			lock, err := lockFlex(file)
+			if err != nil {
+				return err
+			}
+			defer lock.Close() // nothing was written
+			h, err := hold.Find(c.Context(), file.State)
+			if errors.Is(err, hold.ErrNone) {
+				return fmt.Errorf("%s: nothing of it runs", file.Path)
+			}
+			if err != nil {
+				return err
+			}
+			if err := endHolder(c.Context(), h); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.stdout, map[string]string{"stopped": h.About.Run})
+			}
+			_, err = fmt.Fprintf(a.stdout, "%s: stopped run %s\n", file.Path, h.About.Run)
+			return err
+		},
+	}, &asJSON)
+}
+
+// lockFlex makes the state folder and locks it, so that one orchestrator works with it.
+func lockFlex(c *config.Config) (*os.File, error) {
+	if err := os.MkdirAll(c.State, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state folder: %w", err)
+	}
+	lock, err := runstate.LockFile(filepath.Join(c.State, "lock"), runstate.Owner{PID: os.Getpid(), Command: os.Args})
+	if busy := (*runstate.BusyError)(nil); errors.As(err, &busy) {
+		return nil, &vitrine.Unsupported{
+			What: "a second orchestrator of " + c.Path, Missing: fmt.Sprintf("the first one works with it: pid %d, %q", busy.Owner.PID, busy.Owner.Command),
+			Do: "end it first, or give this one another file, with another state folder and other directors",
+		}
+	}
+	return lock, err
+}
+
+// holderEnds bounds how long a holder may take to remove everything.
+const holderEnds = 2 * time.Minute
+
+// endHolder asks a holder to end, and waits until it has.
+func endHolder(ctx context.Context, h *hold.Client) error {
+	if err := h.End(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, holderEnds)
+	defer cancel()
+	for runstate.Alive(runstate.DefaultRoot(), h.About.Run) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("run %s, pid %d, was asked to end and did not within %s", h.About.Run, h.About.PID, holderEnds)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vitrine"
+	"vitrine/flex"
+	"vitrine/flex/config"
+	"vitrine/flex/hold"
+	"vitrine/internal/runstate"
+	"vitrine/spec"
+	"vitrine/substrate"
+)
+
+// holdVerb starts this program as the holder of a file's instances.
+const holdVerb = "hold"
+
+// flexHold is the process that runs instances, whether the orchestrator lives or not.
+func (a *app) flexHold() *cobra.Command {
+	return &cobra.Command{
+		Use:    holdVerb + " FILE",
+		Short:  "Hold the instances of a file for an orchestrator",
+		Hidden: true,
+		Args:   args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			file, err := config.Load(given[0], knownBackends())
+			if err != nil {
+				return err
+			}
+			return a.hold(c.Context(), file)
+		},
+	}
+}
+
+// hold runs units until it is asked to end.
+func (a *app) hold(ctx context.Context, c *config.Config) (err error) {
+	log := a.logFrom(slog.LevelInfo)
+	label, err := runstate.New(runstate.DefaultRoot())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.leave(ctx, label, err)) }()
+	if err := a.cleanUp(ctx, label, a.stderr); err != nil {
+		log.Warn("cleaning up after earlier runs", "error", err)
+	}
+	b, err := newBackends(label, c.Resolve("."), log)
+	if err != nil {
+		return err
+	}
+	if b.impair, err = impairment(c.Servers.Parts, memberNames(c)); err != nil {
+		return err
+	}
+	h, err := hold.Open(ctx, hold.Config{
+		Testbed: b.testbed(c.Servers.Parts), Choice: c.Choice(), CPUs: c.Servers.CPUs, Dir: filepath.Join(c.State, "logs"), Digest: serversDigest(c), Log: log,
+		Parse: func(path string, text []byte) (*spec.Deployment, error) {
+			return spec.ParseDeployment(path, text, knownBackends())
+		},
+	})
+	if err != nil {
+		return err
+	}
+	l, err := hold.Listen(ctx, label.Dir())
+	if err == nil {
+		err = hold.Record{Run: label.ID, Root: label.Root, Socket: l.Addr().String(), PID: os.Getpid()}.Save(c.State)
+	}
+	if err != nil {
+		return errors.Join(err, h.Close(context.WithoutCancel(ctx)))
+	}
+	return h.Serve(ctx, l)
+}
+
+func memberNames(c *config.Config) (names []string) {
+	for i := range c.Types {
+		names = append(names, c.Types[i].Members...)
+	}
+	return names
+}
+
+// serversDigest identifies the options that a holder was started with.
+func serversDigest(c *config.Config) string {
+	parts := map[string]map[string]any{}
+	for name, part := range c.Servers.Parts {
+		var fields map[string]any
+		_ = part.Decode(&fields) // a loaded file has valid parts
+		parts[name] = fields
+	}
+	text, err := json.Marshal([]any{c.Choice(), c.Servers.CPUs, parts})
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// holderStarts bounds how long a holder may take until it answers.
+const holderStarts = time.Minute
+
+// startHolder starts a holder in a session of its own, so that no signal to the orchestrator
+// reaches it, and waits until it answers.
+func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program's own file: %w", err)
+	}
+	path := filepath.Join(c.State, "holder.log")
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	log, err := substrate.OpenOutput(path)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the holder has it
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, "flex", holdVerb, c.Path)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the holder of the instances: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // reaps it, whenever it ends
+	ctx, cancel := context.WithTimeoutCause(ctx, holderStarts, fmt.Errorf("the holder of the instances does not answer within %s", holderStarts))
+	defer cancel()
+	for {
+		h, err := hold.Find(ctx, c.State)
+		if err == nil && h.About.PID == cmd.Process.Pid {
+			return h, nil
+		}
+		select {
+		case err := <-ended:
+			return nil, holderEnded(path, err)
+		case <-ctx.Done():
+			_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+			<-ended
+			return nil, context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// holderEnded explains why a holder ended before it answered.
+func holderEnded(log string, err error) error {
+	text := substrate.LastOutput(log, 2048)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == exitUnsupported {
+		return &vitrine.Unsupported{What: "running the instances", Missing: text}
+	}
+	return fmt.Errorf("the holder of the instances ended: %w: %s", err, text)
+}
+
+// capacityOf returns what finds out what a flavor carries.
+func capacityOf(*config.Config) func(*config.Type, config.Flavor) (flex.Capacity, error) {
+	return func(_ *config.Type, f config.Flavor) (flex.Capacity, error) {
+		return flex.Capacity{Rate: f.Rate}, nil
+	}
+}
+
+// readToken reads a file's first line that is neither empty nor a comment; without a file,
+// it returns no token.
+func readToken(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", &vitrine.BadInput{File: path, Found: err.Error(), Want: "want a file with the token"}
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return line, nil
+		}
+	}
+	return "", &vitrine.BadInput{File: path, Found: "no token", Want: "want a file with the token"}
+}
+
+// readAuthorities reads a PEM file of certificate authorities.
+func readAuthorities(path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate authorities: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, &vitrine.BadInput{File: path, Found: "no certificate", Want: "want a PEM file"}
+	}
+	return pool, nil
+}

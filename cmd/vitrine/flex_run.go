@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/director/client"
+	"vitrine/flex"
+	"vitrine/flex/config"
+	"vitrine/flex/decide"
+	"vitrine/flex/hold"
+	"vitrine/flex/unit"
+	"vitrine/internal/access"
+	"vitrine/internal/runstate"
+	"vitrine/internal/thread"
+)
+
+func (a *app) flexRun() *cobra.Command {
+	var dryRun, keep, asJSON bool
+	c := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Run the aggregates of a file until interrupted, and then stop them",
+		Long: "Run the aggregates of a file until interrupted, and then stop them. After SIGKILL, or with\n" +
+			"--keep, what runs goes on running, and the next run of the same file takes it over.",
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			p, err := planFlex(given[0])
+			if err != nil {
+				return err
+			}
+			if dryRun {
+				return a.printFlexPlan(p, asJSON)
+			}
+			return a.runFlex(c.Context(), p, keep)
+		},
+	}
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would run, and start nothing")
+	c.Flags().BoolVar(&keep, "keep", false, "leave what runs running at the end, for the next run of the file")
+	return jsonFlag(c, &asJSON)
+}
+
+// A flexPlan is a checked file with what this host adds to it.
+type flexPlan struct {
+	file   *config.Config
+	types  []decide.Type
+	limits decide.Limits
+}
+
+// planFlex reads the file, and refuses one that does not fit this host.
+func planFlex(path string) (p flexPlan, err error) {
+	if p.file, err = config.Load(path, knownBackends()); err != nil {
+		return p, err
+	}
+	cpus := []int(p.file.Servers.CPUs)
+	if len(cpus) == 0 {
+		if cpus, err = thread.Allowed(); err != nil {
+			return p, err
+		}
+	}
+	memory, err := hostMemory()
+	if err == nil {
+		err = p.file.Fits(float64(len(cpus)), memory)
+	}
+	if err != nil {
+		return p, err
+	}
+	p.limits = flex.LimitsOf(p.file, float64(len(cpus)))
+	p.types, err = flex.Types(p.file, capacityOf(p.file))
+	return p, err
+}
+
+// hostMemory returns the memory of this host, in bytes.
+func hostMemory() (int64, error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, fmt.Errorf("read the host's memory: %w", err)
+	}
+	m, err := fs.Meminfo()
+	if err != nil || m.MemTotalBytes == nil {
+		return 0, errors.Join(errors.New("read the host's memory"), err)
+	}
+	return int64(*m.MemTotalBytes), nil
+}
+
+// printFlexPlan prints what would run.
+func (a *app) printFlexPlan(p flexPlan, asJSON bool) error {
+	if asJSON {
+		return printJSON(a.stdout, struct {
+			Types  []decide.Type `json:"types"`
+			Limits decide.Limits `json:"limits"`
+			State  string        `json:"state"`
+		}{p.types, p.limits, p.file.State})
+	}
+	choice := p.file.Choice()
+	fmt.Fprintf(a.stdout, "%s: %d types on substrate %s, fabric %s\n", p.file.Path, len(p.types), choice.Substrate, fabricName(choice.Fabric))
+	for _, s := range p.file.Services {
+		fmt.Fprintf(a.stdout, "service %s: %s\n", s.Name, strings.Join(s.Command, " "))
+	}
+	t := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "TYPE\tMIN-MAX\tSIZE\tCAPACITY\tVCPUS\tMEMBERS")
+	for i := range p.types {
+		y, of := p.types[i], &p.file.Types[i]
+		for _, f := range y.Flavors {
+			fmt.Fprintf(t, "%s\t%d-%d\t%s\t%.4g/s\t%.4g\t%s\n", y.Name, y.Min, y.Max, f.Name, f.Capacity, f.CPUs, strings.Join(of.Members, " "))
+		}
+	}
+	return t.Flush()
+}
+
+// runFlex runs the orchestrator until ctx ends.
+func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
+	log := a.logFrom(slog.LevelInfo)
+	lock, err := lockFlex(p.file)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // nothing is buffered
+	runner := &holderRunner{file: p.file, log: log}
+	if _, err := runner.connect(ctx); err != nil {
+		return err
+	}
+	directors, err := directorsOf(p.file)
+	if err != nil {
+		return err
+	}
+	o, err := flex.New(flex.Options{
+		File: p.file, Types: p.types, Limits: p.limits, Runner: runner, Directors: directors, Store: storeOf(p.file), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.Close()) }()
+	foreign, err := o.Foreign(ctx)
+	if err == nil && len(foreign) > 0 {
+		err = p.file.BadInput("a director has instances that this orchestrator did not start: "+strings.Join(foreign, ", "),
+			"another orchestrator may be at work; if not, remove them by vitrine director instances remove", "directors")
+	}
+	if err == nil {
+		err = a.serveFlex(ctx, p.file, o, log)
+	}
+	if keep {
+		return err
+	}
+	ending := context.WithoutCancel(ctx)
+	o.Leave(ending)
+	return errors.Join(err, runner.end(ending))
+}
+
+// serveFlex decides, and answers, until ctx ends.
+func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestrator, log *slog.Logger) error {
+	listeners, guard, err := listenFlex(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler: o.Handler(guard), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	fmt.Fprintf(a.stdout, "%s: running; vitrine flex status %s shows it\n", c.Path, c.Path)
+	group, gctx := errgroup.WithContext(ctx)
+	for _, l := range listeners {
+		group.Go(func() error {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve control: %w", err)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		defer server.Close()
+		return o.Run(gctx)
+	})
+	err = group.Wait()
+	if errors.Is(err, context.Cause(ctx)) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// listenFlex opens the unix socket, and the address of the file if it has one.
+func listenFlex(ctx context.Context, c *config.Config, log *slog.Logger) (all []net.Listener, guard access.Guard, err error) {
+	if err := runstate.MakeRoot(runstate.DefaultRoot()); err != nil {
+		return nil, guard, err
+	}
+	socket := flexSocket(c.State)
+	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+		return nil, guard, err
+	}
+	local, err := access.OpenSocket("unix", socket, "orchestrator", "give this one another state folder")
+	if err != nil {
+		return nil, guard, err
+	}
+	all = append(all, local)
+	tokens, err := access.ReadTokens(c.Control.TokenFile)
+	guard = access.Guard{Service: "orchestrator", Tokens: func() access.Tokens { return tokens }, Socket: socket, Log: log}
+	if err != nil || c.Control.Listen == "" {
+		return all, guard, err
+	}
+	secure, err := access.TLS(c.Control.Certificate, c.Control.Key, c.Control.Clients)
+	if bad := (*access.TLSError)(nil); errors.As(err, &bad) {
+		return all, guard, c.BadInput(bad.Error(), bad.Want, "control", bad.Option)
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Control.Listen)
+	if err != nil {
+		return all, guard, fmt.Errorf("listen for control: %w", err)
+	}
+	if secure != nil {
+		l = tls.NewListener(l, secure)
+	}
+	return append(all, l), guard, nil
+}
+
+// directorsOf returns clients of the file's directors.
+func directorsOf(c *config.Config) (all []flex.Director, err error) {
+	for _, d := range c.Directors {
+		token, err := readToken(d.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		k, err := client.New(client.Access{URL: d.Control, Token: token, Authorities: d.Authorities, Certificate: d.Certificate, Key: d.Key})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, k)
+	}
+	return all, nil
+}
+
+// storeOf returns how to ask the file's store what is past its threshold; nil: there is no
+// store.
+func storeOf(c *config.Config) func(context.Context) ([]string, error) {
+	if c.Store == nil {
+		return nil
+	}
+	return func(ctx context.Context) ([]string, error) {
+		transport := &http.Transport{DisableKeepAlives: true}
+		if c.Store.Authorities != "" {
+			roots, err := readAuthorities(c.Store.Authorities)
+			if err != nil {
+				return nil, err
+			}
+			transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(c.Store.URL, "/")+"/health", nil)
+		if err != nil {
+			return nil, err
+		}
+		response, err := (&http.Client{Transport: transport}).Do(r)
+		if err != nil {
+			return nil, err
+		}
+		defer response.Body.Close()
+		var health struct {
+			Past []string `json:"past_threshold"`
+		}
+		if response.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("GET /health: %s", response.Status)
+		}
+		return health.Past, json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&health)
+	}
+}
+
+// A holderRunner runs units by the holder of a state folder. It starts a holder if there is
+// none.
+type holderRunner struct {
+	file *config.Config
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	client *hold.Client
+}
+
+// connect returns the client of the holder, which it starts if there is none.
+func (r *holderRunner) connect(ctx context.Context) (*hold.Client, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.client != nil {
+		return r.client, nil
+	}
+	c, err := hold.Find(ctx, r.file.State)
+	if errors.Is(err, hold.ErrNone) {
+		c, err = startHolder(ctx, r.file)
+	} else if err == nil {
+		r.log.Info("taking over what runs", "run", c.About.Run, "pid", c.About.PID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.About.Digest != serversDigest(r.file) {
+		return nil, r.file.BadInput("other options than those that the instances run with", "end them first by vitrine flex stop "+r.file.Path, "servers")
+	}
+	r.client = c
+	return c, nil
+}
+
+// lose forgets a holder that does not answer, so that the next call looks for one.
+func (r *holderRunner) lose(err error) error {
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.client != nil && !runstate.Alive(runstate.DefaultRoot(), r.client.About.Run) {
+			r.client = nil
+		}
+	}
+	return err
+}
+
+// Units lists the units.
+func (r *holderRunner) Units(ctx context.Context) ([]unit.Unit, error) {
+	c, err := r.connect(context.WithoutCancel(ctx)) // a holder that starts must not be left half-started
+	if err != nil {
+		return nil, err
+	}
+	all, err := c.Units(ctx)
+	return all, r.lose(err)
+}
+
+// Start starts a unit.
+func (r *holderRunner) Start(ctx context.Context, o unit.Order) error {
+	c, err := r.connect(context.WithoutCancel(ctx)) // a holder that starts must not be left half-started
+	if err != nil {
+		return err
+	}
+	return r.lose(c.Start(ctx, o))
+}
+
+// Remove stops a unit.
+func (r *holderRunner) Remove(ctx context.Context, name string) error {
+	c, err := r.connect(context.WithoutCancel(ctx)) // a holder that starts must not be left half-started
+	if err != nil {
+		return err
+	}
+	return r.lose(c.Remove(ctx, name))
+}
+
+// end ends the holder with all that it runs.
+func (r *holderRunner) end(ctx context.Context) error {
+	h, err := hold.Find(ctx, r.file.State)
+	if errors.Is(err, hold.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return endHolder(ctx, h)
+}

@@ -1,0 +1,50 @@
+package flex
+
+import (
+	"fmt"
+	"time"
+
+	"vitrine/flex/config"
+	"vitrine/flex/decide"
+)
+
+// A Capacity is what one instance of a flavor carries.
+type Capacity struct {
+	Rate float64       // transactions per second
+	Boot time.Duration // until it is ready; 0: not known
+}
+
+// Types returns the file's types as deciding needs them. capacity finds out what a flavor
+// carries.
+func Types(c *config.Config, capacity func(*config.Type, config.Flavor) (Capacity, error)) ([]decide.Type, error) {
+	var all []decide.Type
+	for i := range c.Types {
+		t := &c.Types[i]
+		d := decide.Type{
+			Name: t.Name, Min: t.Min, Max: t.Max, Objective: decide.Objective{P99: t.Objective.P99, Success: t.Objective.Success},
+			Headroom: t.Headroom, Stable: t.Stable, Boot: t.Boot, Polling: t.Polling,
+		}
+		for _, f := range t.Flavors {
+			found, err := capacity(t, f)
+			if err != nil {
+				return nil, fmt.Errorf("the capacity of type %s, size %s: %w", t.Name, f.Size, err)
+			}
+			if t.Boot == 0 {
+				d.Boot = max(d.Boot, found.Boot)
+			}
+			d.Flavors = append(d.Flavors, decide.Flavor{Name: f.Size, Capacity: found.Rate, CPUs: c.Resources(t, f).VCPUs})
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// LimitsOf returns the limits of all types together. cpus are the CPUs that instances may
+// run on.
+func LimitsOf(c *config.Config, cpus float64) decide.Limits {
+	l := decide.Limits{Instances: c.Limits.Instances, CPUs: c.Limits.VCPUs, Starting: c.Limits.Starting}
+	if l.CPUs == 0 || l.CPUs > cpus {
+		l.CPUs = cpus
+	}
+	return l
+}
