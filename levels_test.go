@@ -28,7 +28,7 @@ type level struct {
 func levels() []level {
 	return []level{
 		{"edge", []string{"cmd/vitrine", "bench"}},
-		{"compose", []string{"trial", "measure", "measure/chain", "report/...", "papers", "redline"}},
+		{"compose", []string{"trial", "measure", "measure/chain", "flex/...", "report/...", "papers"}},
 		{"place", []string{"testbed/..."}},
 		{"do", []string{"affinity/...", "substrate/...", "fabric/...", "image/...", "load/...", "measure/...", "monitor", "reference/...", "director/...", "store/..."}},
 		{"reach the kernel", []string{"internal/..."}},
@@ -66,6 +66,8 @@ func rules() []rule {
 		{packages: []string{"affinity/graph", "affinity/aggregate"}, outside: clock, because: "they decide: callers hand them transactions"},
 		{packages: []string{"report/..."}, never: append([]string{"trial", "measure/...", "testbed"}, instances...), because: "a report is made from a run folder alone, on any host"},
 		{packages: []string{"trial", "measure", "measure/chain", "testbed", "papers"}, never: backEnds, because: "they know back ends by the contract alone: cmd/vitrine lists which there are"},
+		{packages: []string{"flex/hold", "testbed/deploy"}, never: backEnds, because: "they know back ends by the contract alone: cmd/vitrine lists which there are"},
+		{packages: []string{"flex"}, never: []string{"testbed/...", "flex/hold", "substrate/...", "fabric/...", "load/...", "monitor"}, because: "it runs instances by a Runner alone: a testbed is one, and Kubernetes may be another"},
 		{packages: []string{"fabric/..."}, never: []string{"substrate/...", "image/...", "load/...", "monitor"}, because: "a fabric puts an interface into a network namespace, whatever runs there"},
 		{packages: []string{"substrate/...", "image/..."}, never: []string{"load/...", "monitor"}, because: "a substrate runs any command"},
 		{packages: []string{"load/..."}, never: []string{"substrate/...", "fabric/...", "image/...", "monitor"}, because: "a generator is an executable under a contract, wherever it runs"},

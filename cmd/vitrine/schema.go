@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vitrine/affinity"
+	"vitrine/flex/config"
 	"vitrine/image"
 	"vitrine/spec"
 )
@@ -17,10 +18,10 @@ const (
 
 func (a *app) schemaCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:       "schema deployment|workload|application|names|profile|affinity",
+		Use:       "schema deployment|workload|application|names|profile|affinity|flex",
 		Short:     "Print the JSON Schema of an input file, including the options of back ends, of a capacity profile or of affinity.json",
 		Args:      args(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
-		ValidArgs: []string{spec.KindDeployment, spec.KindWorkload, kindApplication, kindNames, spec.KindProfile, kindAffinity},
+		ValidArgs: []string{spec.KindDeployment, spec.KindWorkload, kindApplication, kindNames, spec.KindProfile, kindAffinity, config.Kind},
 		RunE: func(_ *cobra.Command, given []string) error {
 			text, err := schemaOf(given[0])
 			if err == nil {
@@ -40,6 +41,8 @@ func schemaOf(kind string) ([]byte, error) {
 		return affinity.NamesSchema(), nil
 	case kindAffinity:
 		return affinity.Schema(), nil
+	case config.Kind:
+		return config.Schema(knownBackends())
 	}
 	return spec.Schema(kind, knownBackends())
 }

@@ -59,6 +59,10 @@ func Load(path string, known spec.Known) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	return load(file, known)
+}
+
+func load(file document.File, known spec.Known) (*Config, error) {
 	s, err := schema(known)
 	if err != nil {
 		return nil, err

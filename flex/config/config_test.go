@@ -1,0 +1,151 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vitrine"
+	"vitrine/document"
+	"vitrine/spec"
+)
+
+func loadGood(t *testing.T) *Config {
+	t.Helper()
+	c, err := Load("testdata/good.yaml", spec.Known{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestFieldsAndDefaults(t *testing.T) {
+	c := loadGood(t)
+	if len(c.Types) != 2 || c.Every != time.Second || filepath.Base(c.State) != "good.yaml.flex" || !filepath.IsAbs(c.State) {
+		t.Errorf("%+v", c)
+	}
+	r, s := c.Type("registration"), c.Type("session")
+	if r.Min != 2 || r.Drain != DrainDialogs || r.DrainDeadline != DefaultDrainDeadline || r.Objective.P99 != 50*time.Millisecond || r.Stable != 30*time.Second {
+		t.Errorf("%+v", r)
+	}
+	if s.Min != 1 || s.Drain != DrainTransactions || s.StartDeadline != DefaultStartDeadline {
+		t.Errorf("%+v", s)
+	}
+	if want := []string{"bono", "sprout", "homestead", "homer"}; !cmp.Equal(r.Members, want) {
+		t.Errorf("members %q, want all components", r.Members)
+	}
+	if want := []string{"sprout", "bono"}; !cmp.Equal(s.Members, want) {
+		t.Errorf("members %q, want those of the analysis", s.Members)
+	}
+	for _, path := range []string{c.Directors[0].TokenFile, r.Flavors[1].Profile} {
+		if !filepath.IsAbs(path) {
+			t.Errorf("path %q is relative", path)
+		}
+	}
+	if choice := c.Choice(); choice.Substrate != "process" || choice.Fabric != "loopback" {
+		t.Errorf("%+v", choice)
+	}
+}
+
+// TestResourcesAreThoseOfMembers checks that components that are no members do not count.
+func TestResourcesAreThoseOfMembers(t *testing.T) {
+	c := loadGood(t)
+	for name, want := range map[string]float64{"registration": 0.8, "session": 0.4} {
+		ty := c.Type(name)
+		if got := c.Resources(ty, c.Smallest(ty)).VCPUs; got < want-1e-9 || got > want+1e-9 {
+			t.Errorf("%s takes %g vCPUs, want %g", name, got, want)
+		}
+	}
+}
+
+func TestHostTooSmall(t *testing.T) {
+	c := loadGood(t)
+	if err := c.Fits(2, 4<<30); err != nil {
+		t.Error(err)
+	}
+	for _, host := range []struct {
+		cpu    float64
+		memory int64
+		says   string
+	}{{0.9, 4 << 30, "size bn1s-sp2s-hs1s-hm1s, of 1 vCPUs"}, {1.9, 4 << 30, "the min of all types together"}, {2, 1 << 30, "the min of all types together"}} {
+		err := c.Fits(host.cpu, host.memory)
+		if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), host.says) {
+			t.Errorf("%g CPUs, %d bytes: %v, want %q", host.cpu, host.memory, err, host.says)
+		}
+	}
+}
+
+// TestBadInput checks that every file in testdata/bad is refused with exactly the errors in
+// the golden file beside it, each with its position.
+func TestBadInput(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 12 {
+		t.Fatalf("only %d files (%v)", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			_, err := Load(file, spec.Known{})
+			if !vitrine.IsBadInput(err) {
+				t.Fatalf("%v, want bad input", err)
+			}
+			got := strings.ReplaceAll(err.Error(), "testdata/bad/", "") + "\n"
+			if here, err := filepath.Abs("testdata"); err == nil {
+				got = strings.ReplaceAll(got, here+"/", "")
+			}
+			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzLoad checks that no file breaks loading, and that every error has a position or a file.
+func FuzzLoad(f *testing.F) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range append(files, "testdata/good.yaml") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file, err := document.Parse("testdata/bad/fuzz.yaml", text, "an orchestrator's")
+		if err != nil {
+			return
+		}
+		c, err := load(file, spec.Known{})
+		var bad *vitrine.BadInput
+		switch {
+		case err == nil:
+			_ = c.Fits(1, 1<<30)
+			for i := range c.Types {
+				if ty := &c.Types[i]; len(ty.Members) == 0 || ty.Min > ty.Max || c.DeploymentOf(ty) == nil {
+					t.Errorf("accepted %+v", ty)
+				}
+			}
+		case !errors.As(err, &bad):
+			t.Errorf("not bad input: %v", err)
+		case bad.File == "" || bad.Found == "":
+			t.Errorf("says nothing of what was found: %#v", bad)
+		}
+	})
+}

@@ -1,0 +1,316 @@
+// Package e2e tests the orchestrator as users run it: with a director, a store and
+// aggregates of the reference IMS in processes, under SIP load.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"vitrine/flex"
+	"vitrine/internal/cgroup"
+	"vitrine/internal/hosttest"
+	"vitrine/load"
+)
+
+// limit is far beyond what a busy host needs for a step.
+const limit = 90 * time.Second
+
+// A system is a file that an orchestrator runs, with its director and its store.
+type system struct {
+	t       *testing.T
+	dir     string
+	vitrine string // program
+	file    string
+	sip     string // address of the director
+	control string // of the director
+}
+
+// newSystem writes the files of a system. Nothing runs yet. At the end of the test, what
+// still runs is stopped.
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	_, err := cgroup.Detect()
+	hosttest.Need(t, err)
+	s := &system{t: t, dir: t.TempDir(), sip: freePort(t, "udp"), control: freePort(t, "tcp")}
+	s.vitrine = filepath.Join(t.TempDir(), "vitrine")
+	s.mustRun(exec.CommandContext(t.Context(), "go", "build", "-o", s.vitrine, "vitrine/cmd/vitrine"))
+	s.file = filepath.Join(s.dir, "flex.yaml")
+	deployment, err := filepath.Abs("testdata/deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := freePort(t, "tcp")
+	s.write("director.yaml", `
+listen: {sip: ["udp://`+s.sip+`"], control: "`+s.control+`"}
+transition: 2s
+types: [{name: registration, protocol: sip}]
+rules: [{type: registration}]
+`)
+	s.write("flex.yaml", `
+directors: [{control: "`+s.control+`"}]
+store: {url: "http://`+store+`"}
+services:
+  - {name: store, command: [vitrine, store, run, --listen, "`+store+`", --dir, "${VITRINE_DIR}/records"], ready: "`+store+`"}
+  - {name: director, command: [vitrine, director, run, director.yaml], ready: "`+s.control+`"}
+types:
+  - name: registration
+    deployment: `+deployment+`
+    environment: {STORE: "http://`+store+`"}
+    flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: 20}]
+    max: 2
+    stable: 4s
+    boot: 3s
+servers: {substrate: process, fabric: loopback}
+`)
+	t.Cleanup(func() {
+		_, _ = exec.Command(s.vitrine, "flex", "stop", s.file).CombinedOutput() // most tests have stopped it
+		if t.Failed() {
+			for _, name := range []string{flex.EventsFile, "holder.log"} {
+				text, _ := os.ReadFile(filepath.Join(s.file+".flex", name)) // without a file, there is nothing to show
+				t.Logf("%s:\n%s", name, text)
+			}
+		}
+	})
+	return s
+}
+
+// freePort returns a loopback address with a port that is free now.
+func freePort(t *testing.T, network string) string {
+	t.Helper()
+	if network == "udp" {
+		c, err := net.ListenPacket(network, "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.LocalAddr().String()
+	}
+	l, err := net.Listen(network, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (s *system) write(name, text string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *system) mustRun(c *exec.Cmd) {
+	s.t.Helper()
+	if out, err := c.CombinedOutput(); err != nil {
+		s.t.Fatalf("%s: %v:\n%s", strings.Join(c.Args, " "), err, out)
+	}
+}
+
+// An orchestrator is a process of vitrine flex run.
+type orchestrator struct {
+	s      *system
+	cmd    *exec.Cmd
+	output *hosttest.Output
+	ended  chan struct{}
+}
+
+// run starts an orchestrator.
+func (s *system) run() *orchestrator {
+	s.t.Helper()
+	o := &orchestrator{s: s, cmd: exec.Command(s.vitrine, "flex", "run", s.file), output: &hosttest.Output{}, ended: make(chan struct{})}
+	o.cmd.Stdout, o.cmd.Stderr = o.output, o.output
+	if err := o.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		_ = o.cmd.Wait() // the tests look at what runs
+		close(o.ended)
+	}()
+	s.t.Cleanup(func() {
+		o.end(syscall.SIGTERM)
+		if s.t.Failed() {
+			s.t.Logf("vitrine flex run, pid %d:\n%s", o.cmd.Process.Pid, o.output)
+		}
+	})
+	return o
+}
+
+// end sends a signal and waits for the end.
+func (o *orchestrator) end(signal syscall.Signal) {
+	o.s.t.Helper()
+	_ = o.cmd.Process.Signal(signal) // an error means that it has ended
+	select {
+	case <-o.ended:
+	case <-time.After(limit):
+		o.s.t.Errorf("the orchestrator does not end on %s", signal)
+	}
+}
+
+// verb runs a verb of flex on the file. It returns the exit status.
+func (s *system) verb(name string, more ...string) (out string, status int) {
+	s.t.Helper()
+	c := exec.CommandContext(s.t.Context(), s.vitrine, append([]string{"flex", name, s.file}, more...)...)
+	text, err := c.CombinedOutput()
+	if c.ProcessState == nil {
+		s.t.Fatal(err)
+	}
+	return string(text), c.ProcessState.ExitCode()
+}
+
+// status asks the orchestrator; without one, it returns nil.
+func (s *system) status() *flex.Status {
+	s.t.Helper()
+	out, status := s.verb("status", "--json")
+	var got flex.Status
+	if status != 0 || json.Unmarshal([]byte(out), &got) != nil || got.PID == 0 {
+		return nil
+	}
+	return &got
+}
+
+// names returns the names of the instances in a state.
+func (s *system) names(state string) (names []string) {
+	s.t.Helper()
+	if got := s.status(); got != nil {
+		for _, in := range got.Instances {
+			if in.State == state {
+				names = append(names, in.Name)
+			}
+		}
+	}
+	return names
+}
+
+// awaitOnly waits until the instances are the active ones of these names, and no others.
+func (s *system) awaitOnly(names ...string) {
+	s.t.Helper()
+	hosttest.Until(s.t, limit, fmt.Sprintf("only %s run", names), func() bool {
+		got := s.status()
+		return got != nil && len(got.Instances) == len(names) && slices.Equal(s.names("active"), names)
+	})
+}
+
+// events returns the log of events.
+func (s *system) events() (all []flex.Event) {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.file+".flex", flex.EventsFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var e flex.Event
+		if err := json.Unmarshal(line, &e); err == nil {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// count counts events.
+func (s *system) count(kind string) (n int) {
+	s.t.Helper()
+	for _, e := range s.events() {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// A call is a running generator.
+type calls struct {
+	name string
+	done chan struct{}
+	out  bytes.Buffer
+	errs bytes.Buffer
+	err  error
+}
+
+// call starts a generator: each call registers a user of its own and deregisters it, in
+// three transactions.
+func (s *system) call(name string, rate, seconds float64, firstUser int) *calls {
+	s.t.Helper()
+	scratch := filepath.Join(s.dir, name)
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	command := load.Command([]string{s.vitrine, "generate", "sip"}, load.Trial{
+		Rate: rate, Duration: seconds, Targets: []string{s.sip}, Scratch: scratch, Seed: 1,
+		Params: map[string]string{"scenario": "reg-dereg", "retransmit": "true", "timeout": "30s", "first_user": fmt.Sprint(firstUser), "users": "20000", "local": "127.0.0.1", "port": "0"},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	s.t.Cleanup(cancel)
+	c := &calls{name: name, done: make(chan struct{})}
+	cmd := exec.CommandContext(ctx, command.Args[0], command.Args[1:]...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), command.Env...), &c.out, &c.errs
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		c.err = cmd.Wait()
+		close(c.done)
+	}()
+	return c
+}
+
+// allSucceed waits for the generator's end and checks that every call succeeded.
+func (c *calls) allSucceed(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(2 * limit):
+		t.Fatalf("the generator %s does not end", c.name)
+	}
+	if c.err != nil {
+		t.Fatalf("the generator %s: %v:\n%s", c.name, c.err, c.errs.String())
+	}
+	r, err := load.ParseReport(&c.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %d calls, %d succeeded, failed: %v", c.name, r.Scheduled, r.Succeeded, r.Failed)
+	if r.Succeeded != r.Scheduled || r.Scheduled == 0 {
+		t.Errorf("%s: %d of %d calls succeeded, failed: %v", c.name, r.Succeeded, r.Scheduled, r.Failed)
+	}
+}
+
+// awayNow reports whether something whose description contains the text does not answer.
+func (s *system) awayNow(text string) bool {
+	s.t.Helper()
+	got := s.status()
+	return got != nil && slices.ContainsFunc(got.Away, func(what string) bool { return strings.Contains(what, text) })
+}
+
+// directorPID returns the process of the director.
+func (s *system) directorPID() int {
+	s.t.Helper()
+	out, err := exec.CommandContext(s.t.Context(), s.vitrine, "director", "status", "--json", "--director", s.control).Output()
+	var got struct{ PID int }
+	if err == nil {
+		err = json.Unmarshal(out, &got)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got.PID
+}
+
+// kill kills a process.
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,372 @@
+package flex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/flex/config"
+	"vitrine/flex/decide"
+	"vitrine/flex/unit"
+	"vitrine/spec"
+)
+
+// The fakes stand for a runner and a director in tests of timing alone; flex/e2e has real
+// ones.
+
+// A fakeRunner runs units that are ready after a time, or fail.
+type fakeRunner struct {
+	units  map[string]unit.Unit
+	began  map[string]time.Time
+	boot   time.Duration
+	reason string // why new units fail; empty: they do not
+	err    error
+	starts []string
+}
+
+func newFakeRunner() *fakeRunner {
+	return &fakeRunner{units: map[string]unit.Unit{}, began: map[string]time.Time{}, boot: 2 * time.Second}
+}
+
+func (r *fakeRunner) Units(context.Context) ([]unit.Unit, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	for name, u := range r.units {
+		u.Age = time.Since(r.began[name]).Seconds()
+		if u.State == unit.Starting && time.Since(r.began[name]) >= r.boot {
+			u.State, u.Boot = unit.Ready, r.boot.Seconds()
+			u.Address = fmt.Sprintf("127.0.0.1:%d", 5000+len(name))
+		}
+		r.units[name] = u
+	}
+	return slices.Collect(maps.Values(r.units)), nil
+}
+
+func (r *fakeRunner) Start(_ context.Context, o unit.Order) error {
+	r.starts = append(r.starts, o.Name)
+	u := unit.Unit{Name: o.Name, Type: o.Type, Size: o.Size, Digest: o.Digest(), State: unit.Starting}
+	if r.reason != "" {
+		u.State, u.Reason = unit.Failed, r.reason
+	}
+	r.units[o.Name], r.began[o.Name] = u, time.Now()
+	return nil
+}
+
+func (r *fakeRunner) Remove(_ context.Context, name string) error {
+	delete(r.units, name)
+	return nil
+}
+
+// A fakeDirector has instances that say what the test wants.
+type fakeDirector struct {
+	all      map[string]*client.Instance
+	inFlight uint64
+	rate     float64 // transactions a second, to the first instance by name
+	err      error
+	asked    time.Time
+}
+
+func (d *fakeDirector) Types(context.Context) ([]client.Type, error) {
+	return []client.Type{{Name: "registration"}}, d.err
+}
+
+func (d *fakeDirector) Instances(context.Context) (list []client.Instance, err error) {
+	if d.err != nil {
+		return nil, d.err
+	}
+	for i, name := range slices.Sorted(maps.Keys(d.all)) {
+		in := d.all[name]
+		if i == 0 && !d.asked.IsZero() {
+			n := uint64(d.rate * time.Since(d.asked).Seconds())
+			in.Transactions += n
+			in.Ended = map[string]uint64{"succeeded": in.Transactions}
+		}
+		in.InFlight = d.inFlight
+		in.Drained = in.State == vitrine.Draining && d.inFlight == 0
+		list = append(list, *in)
+	}
+	d.asked = time.Now()
+	return list, nil
+}
+
+func (d *fakeDirector) Put(_ context.Context, in vitrine.Instance) (client.Instance, error) {
+	d.all[in.Name] = &client.Instance{Instance: in}
+	return *d.all[in.Name], d.err
+}
+
+func (d *fakeDirector) Alter(_ context.Context, name string, c client.Change) (client.Instance, error) {
+	d.all[name].State, d.all[name].Weight = *c.State, *c.Weight
+	return *d.all[name], d.err
+}
+
+func (d *fakeDirector) Remove(_ context.Context, name string) error {
+	if d.all[name] == nil {
+		return &client.Error{Status: http.StatusNotFound}
+	}
+	delete(d.all, name)
+	return d.err
+}
+
+// A rig is an orchestrator of one type on fakes.
+type rig struct {
+	*Orchestrator
+	t        *testing.T
+	runner   *fakeRunner
+	director *fakeDirector
+	file     string
+}
+
+func newRig(t *testing.T, more string) *rig {
+	t.Helper()
+	deployment, err := filepath.Abs("config/testdata/deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, runner: newFakeRunner(), director: &fakeDirector{all: map[string]*client.Instance{}}, file: filepath.Join(t.TempDir(), "flex.yaml")}
+	text := "directors: [{control: 127.0.0.1:8090}]\ntypes:\n  - name: registration\n    deployment: " + deployment +
+		"\n    flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: 20}]\n    max: 4\n    stable: 10s\n    drain_deadline: 30s\n" + more
+	if err := os.WriteFile(r.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.begin()
+	return r
+}
+
+// begin makes an orchestrator, as after a restart.
+func (r *rig) begin() {
+	r.t.Helper()
+	c, err := config.Load(r.file, spec.Known{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.MkdirAll(c.State, 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	types, err := Types(c, func(_ *config.Type, f config.Flavor) (Capacity, error) { return Capacity{Rate: f.Rate}, nil })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.Orchestrator, err = New(Options{File: c, Types: types, Limits: LimitsOf(c, 8), Runner: r.runner, Directors: []Director{r.director}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = r.Close() }) // a test may have closed it
+}
+
+// run runs the orchestrator for a time, at most.
+func (r *rig) run(d time.Duration) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), d)
+	defer cancel()
+	_ = r.Run(ctx) // it ends with the context
+}
+
+func (r *rig) has(kind, text string) bool {
+	return slices.ContainsFunc(r.Events(), func(e Event) bool { return e.Kind == kind && strings.Contains(e.Reason, text) })
+}
+
+func (r *rig) inState(s decide.State) (n int) {
+	for _, in := range r.instances {
+		if in.State == s {
+			n++
+		}
+	}
+	return n
+}
+
+func TestDirectorAwayChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.director.rate = 50
+		r.run(30 * time.Second)
+		if n := r.inState(decide.Active); n != 3 {
+			t.Fatalf("%d instances for 50/s at 20/s each: %+v", n, r.Events())
+		}
+		r.director.err, r.director.rate = errors.New("no route to host"), 0
+		starts := len(r.runner.starts)
+		r.run(5 * time.Minute)
+		if len(r.runner.starts) != starts || r.inState(decide.Active) != 3 || len(r.Status().Away) != 1 || !r.has(EventAway, "no route to host") {
+			t.Errorf("%d starts more, %d active, away: %q", len(r.runner.starts)-starts, r.inState(decide.Active), r.Status().Away)
+		}
+		r.director.err = nil
+		r.run(5 * time.Minute)
+		if r.inState(decide.Active) != 1 || len(r.runner.units) != 1 || len(r.director.all) != 1 || !r.has(EventBack, "director") {
+			t.Errorf("%d active, %d units, %d in the director after it is back without load", r.inState(decide.Active), len(r.runner.units), len(r.director.all))
+		}
+	})
+}
+
+func TestRunnerAwayChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.run(10 * time.Second)
+		r.runner.err = errors.New("connection refused")
+		r.run(time.Minute)
+		if len(r.director.all) != 1 || r.director.all["registration-1"].State != vitrine.Active || !r.has(EventAway, "connection refused") {
+			t.Errorf("%+v", r.director.all)
+		}
+	})
+}
+
+func TestDrainDeadlineReportsWhatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.run(10 * time.Second)
+		r.director.inFlight = 3
+		if err := r.Drain("registration-1"); err != nil {
+			t.Fatal(err)
+		}
+		r.run(25 * time.Second)
+		if _, there := r.runner.units["registration-1"]; !there || r.has(EventLost, "") {
+			t.Errorf("stopped before the deadline: %+v", r.Events())
+		}
+		r.run(15 * time.Second)
+		if _, there := r.runner.units["registration-1"]; there || !r.has(EventLost, "3 transactions are in flight") {
+			t.Errorf("not stopped at the deadline: %+v", r.Events())
+		}
+		if n := r.inState(decide.Active); n != 1 || r.instances["registration-2"] == nil {
+			t.Errorf("%d active: another one takes its place", n)
+		}
+		if err := r.Drain("registration-9"); err == nil {
+			t.Error("an instance that does not exist was drained")
+		}
+	})
+}
+
+// TestDeathLoopBacksOff checks that a type whose members end at once is not started each
+// second, and that the reason is shown.
+func TestDeathLoopBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.runner.reason = "sprout ended (exit status 1)"
+		r.run(5 * time.Minute)
+		if n := len(r.runner.starts); n < 2 || n > 30 {
+			t.Errorf("%d starts in 5 minutes", n)
+		}
+		e, err := r.Explain("registration")
+		if err != nil || !r.has(EventFail, "exit status 1") || e.Type == nil || !strings.Contains(strings.Join(e.Type.Why, "\n"), "back-off") {
+			t.Errorf("%+v, %v", e, err)
+		}
+	})
+}
+
+func TestRestartStartsNothingTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.director.rate = 50
+		r.run(30 * time.Second)
+		starts := len(r.runner.starts)
+		for _, lose := range []bool{false, true} { // with the state, and without it
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if lose {
+				if err := os.Remove(filepath.Join(r.File.State, StateFile)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.begin()
+			r.run(8 * time.Second)
+			if n := len(r.runner.starts); n != starts || r.inState(decide.Active) != 3 || len(r.director.all) != 3 {
+				t.Errorf("without state: %v: %d starts, %d active, %d in the director", lose, n-starts, r.inState(decide.Active), len(r.director.all))
+			}
+		}
+	})
+}
+
+// TestServicesComeFirst checks that instances wait for services, and that a service that
+// ends is started again with pauses.
+func TestServicesComeFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "services: [{name: store, command: [store]}, {name: director, command: [director]}]\n")
+		r.run(20 * time.Second)
+		if want := []string{"service-store", "service-director", "registration-1"}; !slices.Equal(r.runner.starts, want) {
+			t.Errorf("started %q, want %q", r.runner.starts, want)
+		}
+		r.runner.reason = "it cannot bind"
+		u := r.runner.units["service-store"]
+		u.State, u.Reason = unit.Failed, r.runner.reason
+		r.runner.units["service-store"] = u
+		r.run(5 * time.Minute)
+		if n := len(r.runner.starts) - 3; n < 3 || n > 12 || r.inState(decide.Active) != 1 || !r.has(EventService, "it cannot bind") {
+			t.Errorf("%d more starts, %d active", n, r.inState(decide.Active))
+		}
+	})
+}
+
+func TestStorePastThresholdIsAnAlert(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		past := []string{"put"}
+		r.Options.Store = func(context.Context) ([]string, error) { return past, nil }
+		r.run(10 * time.Second)
+		if !r.has(EventAlert, "past its threshold for put") || !slices.Equal(r.Status().StorePast, past) {
+			t.Errorf("%+v", r.Events())
+		}
+		past = nil
+		r.run(10 * time.Second)
+		if !r.has(EventBack, "within its threshold") {
+			t.Errorf("%+v", r.Events())
+		}
+	})
+}
+
+// TestEventsAreBounded checks that the log on the disk and in memory stays small, and that a
+// line that was cut off does no harm.
+func TestEventsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	e, err := openEvents(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 64<<10)
+	for range 300 {
+		e.add(Event{Kind: EventFail, Reason: long})
+	}
+	for range eventsInMemory {
+		e.add(Event{Kind: EventStart, Reason: "short"})
+	}
+	if err := errors.Join(e.failed, e.close()); err != nil {
+		t.Fatal(err)
+	}
+	var size int64
+	for _, name := range []string{EventsFile, EventsBefore} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	if size > 2*eventsOnDisk+1<<20 || len(e.all()) != eventsInMemory {
+		t.Errorf("%d bytes, %d in memory", size, len(e.all()))
+	}
+	f, err := os.OpenFile(filepath.Join(dir, EventsFile), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"kind":"sta`); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := openEvents(dir)
+	if err != nil || len(again.all()) == 0 || again.all()[0].Reason != "short" {
+		t.Errorf("%d events, %v", len(again.all()), err)
+	}
+	if err := again.close(); err != nil {
+		t.Error(err)
+	}
+}

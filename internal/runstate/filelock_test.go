@@ -1,0 +1,34 @@
+package runstate_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine/internal/runstate"
+)
+
+func TestFileIsLockedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first := runstate.Owner{PID: 7, Command: []string{"vitrine", "flex"}}
+	f, err := runstate.LockFile(path, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = runstate.LockFile(path, runstate.Owner{PID: 8})
+	busy := (*runstate.BusyError)(nil)
+	if !errors.As(err, &busy) || busy.Owner.PID != 7 || !strings.Contains(err.Error(), `"vitrine" "flex"`) {
+		t.Errorf("error %v, want one that names the first", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := runstate.LockFile(path, runstate.Owner{PID: 9})
+	if err != nil {
+		t.Fatalf("the lock outlives its file: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}
