@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -43,8 +44,7 @@ func newSystem(t *testing.T) *system {
 	_, err := cgroup.Detect()
 	hosttest.Need(t, err)
 	s := &system{t: t, dir: t.TempDir(), sip: freePort(t, "udp"), control: freePort(t, "tcp")}
-	s.vitrine = filepath.Join(t.TempDir(), "vitrine")
-	s.mustRun(exec.CommandContext(t.Context(), "go", "build", "-o", s.vitrine, "vitrine/cmd/vitrine"))
+	s.vitrine = program(t)
 	s.file = filepath.Join(s.dir, "flex.yaml")
 	deployment, err := filepath.Abs("testdata/deployment.yaml")
 	if err != nil {
@@ -111,11 +111,36 @@ func (s *system) write(name, text string) {
 	}
 }
 
-func (s *system) mustRun(c *exec.Cmd) {
-	s.t.Helper()
-	if out, err := c.CombinedOutput(); err != nil {
-		s.t.Fatalf("%s: %v:\n%s", strings.Join(c.Args, " "), err, out)
+// programs is the folder of the program, which is built once for all tests.
+var programs string
+
+var build = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(programs, "vitrine")
+	out, err := exec.Command("go", "build", "-o", path, "vitrine/cmd/vitrine").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build vitrine: %w:\n%s", err, out)
 	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	var err error
+	if programs, err = os.MkdirTemp("", "flex-e2e-"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(programs) // in the temporary folder
+	os.Exit(status)
+}
+
+// program returns the path of the program.
+func program(t *testing.T) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // An orchestrator is a process of vitrine flex run.

@@ -1,0 +1,117 @@
+package flex
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"vitrine/internal/access"
+)
+
+// served serves a rig's orchestrator over TCP without tokens, so that it may only be read.
+func served(t *testing.T) (*rig, func(method, path string) (status int, body string)) {
+	t.Helper()
+	r := newRig(t, "")
+	for range 4 {
+		r.step(t.Context())
+	}
+	server := httptest.NewServer(r.Handler(access.Guard{Service: "orchestrator", Tokens: func() access.Tokens { return nil }, Socket: "s", Log: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(server.Close)
+	return r, func(method, path string) (int, string) {
+		t.Helper()
+		q, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		body, err := io.ReadAll(a.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.StatusCode, string(body)
+	}
+}
+
+func TestAPIAnswers(t *testing.T) {
+	r, ask := served(t)
+	status, body := ask(http.MethodGet, "/v1/status")
+	var s Status
+	if err := json.Unmarshal([]byte(body), &s); err != nil || status != http.StatusOK || len(s.Instances) != 1 || s.Instances[0].Name != "registration-1" {
+		t.Errorf("%d: %s, %v", status, body, err)
+	}
+	for path, want := range map[string]string{
+		"/v1/events":                 `"kind":"start"`,
+		"/v1/explain/registration":   "below the minimum of 1",
+		"/v1/explain/registration-1": `"instance":{"name":"registration-1"`,
+		"/metrics":                   `vitrine_flex_instances{state="starting",type="registration"} 1`,
+		"/healthz":                   "serving",
+		"/openapi.yaml":              "openapi: 3.1.0",
+	} {
+		if status, body := ask(http.MethodGet, path); status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d: %s", path, status, body)
+		}
+	}
+	if status, body := ask(http.MethodGet, "/v1/explain/nobody"); status != http.StatusNotFound || !strings.Contains(body, "no instance nobody") {
+		t.Errorf("%d: %s", status, body)
+	}
+	if status, body := ask(http.MethodPost, "/v1/instances/registration-1/drain"); status != http.StatusForbidden || !strings.Contains(body, "unix socket s") {
+		t.Errorf("a drain without a token: %d: %s", status, body)
+	}
+	if r.instances["registration-1"].Manual {
+		t.Error("it is drained")
+	}
+}
+
+// TestOpenAPIHasAllPaths checks that the document describes exactly what is served, and the
+// fields of a status.
+func TestOpenAPIHasAllPaths(t *testing.T) {
+	_, ask := served(t)
+	var document struct {
+		Paths      map[string]map[string]any
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	if err := yaml.Unmarshal(OpenAPI, &document); err != nil {
+		t.Fatal(err)
+	}
+	for path, methods := range document.Paths {
+		at := strings.ReplaceAll(path, "{name}", "registration-1")
+		for method := range methods {
+			if status, body := ask(strings.ToUpper(method), at); status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
+				t.Errorf("%s %s: %d: %s", method, path, status, body)
+			}
+		}
+	}
+	now := time.Now()
+	for name, v := range map[string]any{
+		"Status":   Status{Away: []string{""}, StorePast: []string{""}, Services: []ServiceStatus{{}}},
+		"Instance": InstanceStatus{Address: "a", CPU: new(float64), Boot: 1, Reason: "r"},
+		"Event":    Event{At: now, Type: "t", Instance: "i", State: "s", Cause: "c"},
+	} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(text, &fields); err != nil {
+			t.Fatal(err)
+		}
+		for field := range fields {
+			if _, ok := document.Components.Schemas[name].Properties[field]; !ok {
+				t.Errorf("%s has %s, and the document does not", name, field)
+			}
+		}
+	}
+}

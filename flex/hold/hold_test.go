@@ -1,0 +1,255 @@
+package hold_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/document"
+	"vitrine/fabric"
+	"vitrine/fabric/fabrictest"
+	"vitrine/fabric/loopback"
+	"vitrine/flex/hold"
+	"vitrine/flex/unit"
+	"vitrine/internal/cgroup"
+	"vitrine/internal/hosttest"
+	"vitrine/internal/runstate"
+	"vitrine/spec"
+	"vitrine/substrate"
+	"vitrine/substrate/process"
+	"vitrine/substrate/substratetest"
+	"vitrine/testbed/testbedtest"
+)
+
+const limit = time.Minute // far beyond what a busy host needs
+
+// deployment is a front that starts after a back, and appends both to the file ORDER.
+const deployment = `
+vnf_name: pair
+components:
+  - name: front
+    short: fr
+    command: [sh, -c, 'echo "$VITRINE_INSTANCE $BACK" >>"$ORDER"; exec sleep 600']
+    environment: {ORDER: ""}
+    ports: {sip: 5060}
+    entry: sip
+    dependencies: [{component: back, as: BACK, port: http}]
+    ready: {command: [grep, -q, front, "${ORDER}"]}
+  - name: back
+    short: bk
+    command: [sh, -c, 'echo "$VITRINE_INSTANCE" >>"$ORDER"; exec sleep 600']
+    environment: {ORDER: ""}
+    ports: {http: 80}
+    ready: {command: [grep, -q, back, "${ORDER}"]}
+flavors: [{name: small, vcpus: 0.1, memory: 64MiB}]
+mode: {name: custom, sizes: [fr1s-bk1s]}
+`
+
+// A rig is a holder that serves on its socket, and a client of it.
+type rig struct {
+	t      *testing.T
+	run    *runstate.Run
+	state  string
+	order  string // file
+	client *hold.Client
+	ended  chan error
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	_, err := cgroup.Detect()
+	hosttest.Need(t, err)
+	root, err := os.MkdirTemp("", "vt") // short: a socket's path has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) }) // in the temporary folder
+	r := &rig{t: t, run: fabrictest.NewRun(t, root), state: t.TempDir(), ended: make(chan error, 1)}
+	r.order = filepath.Join(t.TempDir(), "order")
+	bed := testbedtest.Local(r.run)
+	bed.Host = func(context.Context, spec.Choice) (substrate.Substrate, error) {
+		return process.New(process.Config{Run: r.run, Environ: os.Environ(), Network: process.NetworkHost})
+	}
+	bed.Substrate = func(ctx context.Context, choice spec.Choice, _ document.Node) (substrate.Substrate, error) {
+		return bed.Host(ctx, choice)
+	}
+	bed.Fabric = func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
+		return loopback.New(loopback.Config{Run: r.run}), nil
+	}
+	h, err := hold.Open(t.Context(), hold.Config{
+		Testbed: bed, Choice: spec.Choice{Substrate: "process", Fabric: "loopback"}, Dir: filepath.Join(r.state, "logs"), Digest: "d",
+		Parse: func(path string, text []byte) (*spec.Deployment, error) {
+			return spec.ParseDeployment(path, text, spec.Known{})
+		},
+		Log: slog.New(slog.DiscardHandler),
+	})
+	hosttest.Need(t, err)
+	if _, err := hold.Find(t.Context(), r.state); !errors.Is(err, hold.ErrNone) {
+		t.Errorf("before there is a holder: %v", err)
+	}
+	l, err := hold.Listen(t.Context(), r.run.Dir())
+	if err == nil {
+		err = hold.Record{Run: r.run.ID, Root: root, Socket: l.Addr().String(), PID: os.Getpid()}.Save(r.state)
+	}
+	if err != nil {
+		t.Fatal(errors.Join(err, h.Close(t.Context())))
+	}
+	go func() { r.ended <- h.Serve(context.WithoutCancel(t.Context()), l) }()
+	if r.client, err = hold.Find(t.Context(), r.state); err != nil || r.client.About.Run != r.run.ID || r.client.About.Digest != "d" {
+		t.Fatalf("%+v, %v", r.client, err)
+	}
+	return r
+}
+
+// end asks the holder to end, and checks that nothing is left.
+func (r *rig) end() {
+	r.t.Helper()
+	if err := r.client.End(r.t.Context()); err != nil {
+		r.t.Error(err)
+	}
+	select {
+	case err := <-r.ended:
+		if err != nil {
+			r.t.Error(err)
+		}
+	case <-time.After(limit):
+		r.t.Fatal("the holder does not end")
+	}
+	if left, err := substratetest.Left(r.run.ID); err != nil || len(left) != 0 {
+		r.t.Errorf("left %v, %v", left, err)
+	}
+}
+
+func (r *rig) pair(name string) unit.Order {
+	return unit.Order{
+		Name: name, Type: "pair", Path: filepath.Join(r.state, "pair.yaml"), Deployment: deployment, Size: "fr1s-bk1s",
+		Members: []string{"front", "back"}, Environment: map[string]string{"ORDER": r.order}, Deadline: limit,
+	}
+}
+
+func (r *rig) start(o unit.Order) {
+	r.t.Helper()
+	if err := r.client.Start(r.t.Context(), o); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// await waits until a unit is in a state, and returns it. The empty state is that of a unit
+// that is gone.
+func (r *rig) await(name string, state unit.State) (u unit.Unit) {
+	r.t.Helper()
+	hosttest.Until(r.t, limit, name+" is "+string(state), func() bool {
+		all, err := r.client.Units(r.t.Context())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		u = unit.Unit{}
+		for _, each := range all {
+			if each.Name == name {
+				u = each
+			}
+		}
+		return u.State == state
+	})
+	return u
+}
+
+// TestMembersLiveAndStopTogether checks that members start in the order of their
+// dependencies, that one's death ends the others, and that the unit says why.
+func TestMembersLiveAndStopTogether(t *testing.T) {
+	r := newRig(t)
+	r.start(r.pair("pair-1"))
+	u := r.await("pair-1", unit.Ready)
+	if len(u.Members) != 2 || u.Boot <= 0 || !strings.HasSuffix(u.Address, ":5060") || u.Digest != r.pair("other").Digest() {
+		t.Errorf("%+v", u)
+	}
+	text, err := os.ReadFile(r.order)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if err != nil || len(lines) != 2 || lines[0] != "pair-1-back-1" || !strings.HasPrefix(lines[1], "pair-1-front-1 127.") {
+		t.Errorf("started %q, %v", lines, err)
+	}
+	r.start(r.pair("pair-1")) // the same order again
+	other := r.pair("pair-1")
+	other.Size = "fr2s-bk1s"
+	if err := r.client.Start(t.Context(), other); err == nil {
+		t.Error("another order of the name was accepted")
+	}
+
+	hosttest.Until(t, limit, "its use is known", func() bool { return r.await("pair-1", unit.Ready).Use != nil })
+	if err := syscall.Kill(u.Members[1].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	failed := r.await("pair-1", unit.Failed)
+	if !strings.Contains(failed.Reason, u.Members[1].Name+" ended (signal: killed)") {
+		t.Errorf("reason %q", failed.Reason)
+	}
+	if err := syscall.Kill(u.Members[0].PID, 0); err == nil {
+		t.Errorf("%s outlived the unit", u.Members[0].Name)
+	}
+	if err := r.client.Remove(t.Context(), "pair-1"); err != nil {
+		t.Error(err)
+	}
+	r.await("pair-1", "")
+	r.end()
+}
+
+// TestNotReadyInTime checks that a unit that never gets ready fails at its deadline, and
+// that nothing of it runs then.
+func TestNotReadyInTime(t *testing.T) {
+	r := newRig(t)
+	o := r.pair("slow-1")
+	o.Deployment = strings.Replace(deployment, "[grep, -q, front,", "[grep, -q, never,", 1)
+	o.Deadline = 2 * time.Second
+	r.start(o)
+	if u := r.await("slow-1", unit.Failed); !strings.Contains(u.Reason, "not ready within 2s") {
+		t.Errorf("reason %q", u.Reason)
+	}
+	r.end()
+}
+
+func TestServices(t *testing.T) {
+	r := newRig(t)
+	r.start(unit.Order{
+		Name: "service-a", Folder: r.state, Command: []string{"sh", "-c", `echo "$A" >>"$0"; exec sleep 600`, r.order},
+		Environment: map[string]string{"A": "${VITRINE_SPEC}"}, Deadline: limit,
+	})
+	r.await("service-a", unit.Ready)
+	hosttest.Until(t, limit, "it has run in its folder", func() bool {
+		text, err := os.ReadFile(r.order)
+		return err == nil && strings.TrimSpace(string(text)) == r.state
+	})
+	r.start(unit.Order{Name: "service-b", Command: []string{"false"}, Deadline: limit})
+	if u := r.await("service-b", unit.Failed); !strings.Contains(u.Reason, "exit status 1") {
+		t.Errorf("reason %q", u.Reason)
+	}
+	r.end()
+}
+
+// TestBadOrders checks that orders that cannot be carried out are refused at once.
+func TestBadOrders(t *testing.T) {
+	r := newRig(t)
+	for name, change := range map[string]func(*unit.Order){
+		"not a name":   func(o *unit.Order) { o.Name = "../x" },
+		"no command":   func(o *unit.Order) { *o = unit.Order{Name: "x"} },
+		"bad size":     func(o *unit.Order) { o.Size = "fr1x" },
+		"bad file":     func(o *unit.Order) { o.Deployment = "vnf_name: 7" },
+		"taken prober": func(o *unit.Order) { o.Name = "prober" },
+	} {
+		o := r.pair("pair-1")
+		change(&o)
+		if err := r.client.Start(t.Context(), o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	r.end()
+	if err := r.client.Start(t.Context(), r.pair("pair-1")); err == nil || vitrine.IsBadInput(err) {
+		t.Errorf("after the end: %v", err)
+	}
+}
