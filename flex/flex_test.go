@@ -208,6 +208,17 @@ func TestDirectorAwayChangesNothing(t *testing.T) {
 	})
 }
 
+func TestMemoryIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "limits: {memory: 1100MiB}\n") // two instances of 512 MiB
+		r.director.rate = 70
+		r.run(time.Minute)
+		if n := len(r.instances); n != 2 || !r.has("hold", "limits.memory is reached") {
+			t.Errorf("%d instances: %+v", n, r.Events())
+		}
+	})
+}
+
 func TestRunnerAwayChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")

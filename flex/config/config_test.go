@@ -93,10 +93,11 @@ func TestBadInput(t *testing.T) {
 			if !vitrine.IsBadInput(err) {
 				t.Fatalf("%v, want bad input", err)
 			}
-			got := strings.ReplaceAll(err.Error(), "testdata/bad/", "") + "\n"
-			if here, err := filepath.Abs("testdata"); err == nil {
-				got = strings.ReplaceAll(got, here+"/", "")
+			here, absErr := filepath.Abs("testdata")
+			if absErr != nil {
+				t.Fatal(absErr)
 			}
+			got := strings.NewReplacer(here+"/bad/", "", here+"/", "", "testdata/bad/", "").Replace(err.Error()) + "\n"
 			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
 			if *update {
 				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {

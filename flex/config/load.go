@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/invopop/jsonschema"
@@ -154,5 +155,6 @@ func membersOf(path, name string) ([]string, error) {
 			names = append(names, called)
 		}
 	}
-	return nil, &vitrine.BadInput{File: path, Found: "no aggregate " + document.Word(name), Want: document.Choose(name, names)}
+	slices.Sort(names)
+	return nil, &vitrine.BadInput{File: path, Found: "no aggregate " + document.Word(name), Want: document.Choose(name, slices.Compact(names))}
 }

@@ -1,0 +1,129 @@
+package flex
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"time"
+
+	"vitrine/flex/config"
+	"vitrine/flex/decide"
+	"vitrine/flex/unit"
+)
+
+// carryOut does what was decided.
+func (o *Orchestrator) carryOut(ctx context.Context, now time.Time, actions []decide.Action) {
+	holds := map[string]decide.Cause{}
+	clear(o.why)
+	for _, a := range actions {
+		o.why[a.Type] = append(o.why[a.Type], fmt.Sprintf("%s: %s: %s", a.Kind, a.Cause, a.Reason))
+		if a.Kind == decide.Hold {
+			holds[a.Type] = a.Cause
+			if o.holds[a.Type] != a.Cause {
+				o.events.add(Event{Kind: a.Kind.String(), Type: a.Type, Cause: a.Cause, Reason: a.Reason})
+			}
+			continue
+		}
+		if a.Kind == decide.Start {
+			if !o.hasMemory(a) {
+				holds[a.Type] = decide.CauseTotal
+				if o.holds[a.Type] != decide.CauseTotal {
+					o.events.add(Event{Kind: decide.Hold.String(), Type: a.Type, Cause: decide.CauseTotal, Reason: "limits.memory is reached, and another instance is needed: " + a.Reason})
+				}
+				continue
+			}
+			o.counted.acted(a)
+			o.start(ctx, now, a)
+			continue
+		}
+		o.counted.acted(a)
+		in := o.instances[a.Instance]
+		if in == nil {
+			continue
+		}
+		switch {
+		case a.Kind == decide.Drain && in.State == decide.Active:
+			o.enter(in, decide.Draining, now)
+		case a.Kind == decide.Resume && in.State == decide.Draining && !in.Manual:
+			o.enter(in, decide.Active, now)
+		case a.Kind == decide.Stop && in.State != decide.Stopping:
+			o.enter(in, decide.Stopping, now)
+		default:
+			continue
+		}
+		o.event(in, a.Kind.String(), a.Cause, a.Reason)
+	}
+	o.holds = holds
+	o.stop(ctx)
+	o.register(ctx)
+}
+
+// hasMemory reports whether the limit of memory leaves room for another instance.
+func (o *Orchestrator) hasMemory(a decide.Action) bool {
+	limit := int64(o.File.Limits.Memory)
+	if limit == 0 {
+		return true
+	}
+	needs := o.memoryOf(a.Type, a.Flavor)
+	for _, in := range o.instances {
+		needs += o.memoryOf(in.Type, in.Size)
+	}
+	return needs <= limit
+}
+
+// memoryOf returns the memory of an instance, in bytes.
+func (o *Orchestrator) memoryOf(typeName, size string) int64 {
+	t := o.File.Type(typeName)
+	if t == nil {
+		return 0
+	}
+	return o.File.Resources(t, config.Flavor{Size: size}).Memory
+}
+
+// start orders an instance. The state file has it before the runner does.
+func (o *Orchestrator) start(ctx context.Context, now time.Time, a decide.Action) {
+	t := o.File.Type(a.Type)
+	if t == nil {
+		return
+	}
+	o.next[a.Type]++
+	in := &instance{Name: fmt.Sprintf("%s-%d", a.Type, o.next[a.Type]), Type: a.Type, Size: a.Flavor, ordered: now}
+	o.instances[in.Name] = in
+	o.enter(in, decide.Starting, now)
+	o.event(in, EventStart, a.Cause, a.Reason)
+	o.save(now, true)
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	if err := o.Runner.Start(ctx, o.order(t, in)); err != nil {
+		o.fail(in, now, err.Error())
+		o.forget(in)
+	}
+}
+
+// order returns the order for an instance.
+func (o *Orchestrator) order(t *config.Type, in *instance) unit.Order {
+	d := o.File.DeploymentOf(t)
+	return unit.Order{
+		Name: in.Name, Type: t.Name, Path: d.Resolve(filepath.Base(d.Path)), Deployment: string(d.Raw), Size: in.Size, Members: t.Members,
+		Environment: maps.Clone(t.Environment), Deadline: t.StartDeadline,
+	}
+}
+
+// stop stops the instances that are to be stopped, once no director sends to them. It asks
+// again in each step until they are gone.
+func (o *Orchestrator) stop(ctx context.Context) {
+	for _, in := range o.instances {
+		if in.State != decide.Stopping || in.unit.State == unit.Removing {
+			continue
+		}
+		for i, d := range o.Directors {
+			if o.directors[i].instances[in.Name] != nil {
+				o.drop(ctx, i, d, in.Name)
+			}
+		}
+		if err := o.Runner.Remove(ctx, in.Name); err != nil {
+			o.Log.Warn("stop an instance, which is tried again", "instance", in.Name, "error", err)
+		}
+	}
+}
