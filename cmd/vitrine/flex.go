@@ -36,7 +36,7 @@ func (a *app) flexCommand() *cobra.Command {
 		Args: checkVerb,
 		RunE: showHelp,
 	}
-	c.AddCommand(a.flexRun(), a.flexHold(), a.flexStatus(), a.flexExplain(), a.flexDrain(), a.flexStop())
+	c.AddCommand(a.flexRun(), a.flexHold(), a.flexStatus(), a.flexExplain(), a.flexDrain(), a.flexStop(), a.flexSimulate())
 	for _, verb := range c.Commands() {
 		verb.ValidArgsFunction = completeFlex
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"vitrine"
-	"vitrine/flex"
 	"vitrine/flex/config"
 	"vitrine/flex/hold"
 	"vitrine/internal/runstate"
@@ -160,13 +159,6 @@ func holderEnded(log string, err error) error {
 		return &vitrine.Unsupported{What: "running the instances", Missing: text}
 	}
 	return fmt.Errorf("the holder of the instances ended: %w: %s", err, text)
-}
-
-// capacityOf returns what finds out what a flavor carries.
-func capacityOf(*config.Config) func(*config.Type, config.Flavor) (flex.Capacity, error) {
-	return func(_ *config.Type, f config.Flavor) (flex.Capacity, error) {
-		return flex.Capacity{Rate: f.Rate}, nil
-	}
 }
 
 // readToken reads a file's first line that is neither empty nor a comment; without a file,

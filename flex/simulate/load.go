@@ -183,9 +183,10 @@ func ramps(peak float64) Load {
 // random lengths.
 func Random(seed uint64, peak float64) Load {
 	r := rand.New(rand.NewPCG(seed, 0x6c6f6164))
-	l := make(Load, 0, 3600)
+	const length = 3600
+	var l Load
 	rate := peak * (0.1 + 0.4*r.Float64())
-	for len(l) < cap(l) {
+	for len(l) < length {
 		next := peak * (0.05 + 0.95*r.Float64()*r.Float64())
 		seconds := 1
 		switch r.IntN(3) {
@@ -203,5 +204,5 @@ func Random(seed uint64, peak float64) Load {
 			l = append(l, rate)
 		}
 	}
-	return l[:cap(l):cap(l)]
+	return l[:length:length]
 }

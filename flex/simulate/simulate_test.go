@@ -1,0 +1,153 @@
+package simulate_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/flex/decide"
+	"vitrine/flex/simulate"
+)
+
+func register(headroom float64) simulate.Case {
+	return simulate.Case{Boot: 5 * time.Second, Type: decide.Type{Name: "register", Min: 2, Max: 40, Headroom: headroom,
+		Objective: decide.Objective{P99: 100 * time.Millisecond, Success: 0.999},
+		Flavors:   []decide.Flavor{{Name: "s", Capacity: 100, CPUs: 1}}}}
+}
+
+func TestADayWithABurst(t *testing.T) {
+	c := register(0.1)
+	c.Load, _ = simulate.Shape("day", 2000)
+	all, err := simulate.Compare(c, []string{"fixed", "hpa", "knative"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flex := all[0]
+	if flex.Broken > 60 || flex.Undone > 0 || flex.Lost > flex.Arrived/10_000 {
+		t.Errorf("%+v", flex)
+	}
+	for _, r := range all[1:] {
+		if r.InstanceSeconds <= flex.InstanceSeconds {
+			t.Errorf("%s used %.0f instance-seconds, flex %.0f", r.Scaler, r.InstanceSeconds, flex.InstanceSeconds)
+		}
+	}
+}
+
+func TestTheSameSeedGivesTheSameResult(t *testing.T) {
+	c := register(0)
+	c.Load = simulate.Random(7, 2000)
+	for _, name := range []string{"fixed=9", "hpa=0.7", "knative=0.6"} {
+		a, errA := simulate.Against(name, c)
+		b, errB := simulate.Against(name, c)
+		if errA != nil || errB != nil || a.Lost != b.Lost || a.InstanceSeconds != b.InstanceSeconds || a.Scaler != name {
+			t.Errorf("%+v and %+v", a, b)
+		}
+	}
+}
+
+// The horizontal pod autoscaler doubles, or adds 4, in 15 s, and keeps the highest
+// recommendation of 300 s before it scales down.
+func TestTheRulesOfHPA(t *testing.T) {
+	c := register(0)
+	c.Every, c.Spread = 1, -1
+	c.Load = append(flat(60, 150), append(flat(120, 3000), flat(500, 150)...)...)
+	r, err := simulate.Against("hpa", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, first := r.Curve[59].Exist, r.Curve[74].Exist
+	if most := max(2*before, before+4); first > most || first <= before {
+		t.Errorf("%d instances before the burst, %d in its first 15 s, want at most %d", before, first, most)
+	}
+	// The last recommendation of the burst is at most 15 s after its end.
+	if held := r.Curve[180+280].Exist; held < r.Most {
+		t.Errorf("%d of %d instances are left 280 s after the burst", held, r.Most)
+	}
+	if late := r.Curve[len(r.Curve)-1].Exist; late > 4 {
+		t.Errorf("%d instances are left 500 s after the burst", late)
+	}
+}
+
+// The Knative pod autoscaler panics at twice the ready pods and does not scale down for
+// 60 s.
+func TestTheRulesOfKnative(t *testing.T) {
+	c := register(0)
+	c.Every, c.Spread = 1, -1
+	c.Load = append(flat(100, 150), append(flat(20, 2000), flat(300, 150)...)...)
+	r, err := simulate.Against("knative", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := r.Curve[108].Exist; n < 25 {
+		t.Errorf("%d instances 8 s after a burst to 2000/s of 70/s each", n)
+	}
+	if n := r.Curve[120+55].Exist; n < r.Most {
+		t.Errorf("%d of %d instances are left 55 s after the burst, in panic", n, r.Most)
+	}
+	if n := r.Curve[len(r.Curve)-1].Exist; n > 5 {
+		t.Errorf("%d instances are left 300 s after the burst", n)
+	}
+}
+
+func flat(seconds int, rate float64) simulate.Load {
+	l := make(simulate.Load, seconds)
+	for i := range l {
+		l[i] = rate
+	}
+	return l
+}
+
+func TestASweepCountsWhereOthersWin(t *testing.T) {
+	all, err := simulate.Sweep(register(0), 5, 2000, []string{"fixed=40"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := all[1]; f.Loads != 5 || f.Fewer != 5 || f.Less != 0 || f.Both != 0 || f.Seconds != 5*3600 {
+		t.Errorf("40 instances must break the objective less and cost more in each of 5 loads: %+v", f)
+	}
+}
+
+func TestUnknownScalersAreRefused(t *testing.T) {
+	c := register(0)
+	c.Load = flat(10, 100)
+	for _, name := range []string{"", "hpa=x", "hpa=1.5", "fixed=-1", "fixed=", "other"} {
+		if _, err := simulate.Against(name, c); err == nil {
+			t.Errorf("%q is accepted", name)
+		}
+	}
+}
+
+func TestALoadFile(t *testing.T) {
+	l, err := simulate.ReadLoad(strings.NewReader("time,rate\n# a comment\n0,10\n2,20\n\n4, 0\n"))
+	want := simulate.Load{10, 15, 20, 10}
+	if err != nil || len(l) != len(want) {
+		t.Fatalf("%v, %v; want %v", l, err, want)
+	}
+	for i := range want {
+		if l[i] != want[i] {
+			t.Fatalf("%v, want %v", l, want)
+		}
+	}
+	for _, bad := range []string{"", "0,1", "time,rate", "1,1\n2,2", "0,1\n0,1", "0,1\n2,-1", "0,1\n2,NaN", "0,1\n1e300,1", "0,1\nx", "0,1\n3,1e300"} {
+		if l, err := simulate.ReadLoad(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q is read as %v", bad, l)
+		}
+	}
+}
+
+func FuzzReadLoad(f *testing.F) {
+	for _, seed := range []string{"time,rate\n0,10\n2,20\n", "0,1\n604800,2", "0,1\n0.5,2\n1.5,3", "0,1\n1e-300,2\n3,4"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		l, err := simulate.ReadLoad(strings.NewReader(string(text)))
+		if err == nil && len(l) == 0 || len(l) > simulate.MaxSeconds {
+			t.Fatalf("%d seconds", len(l))
+		}
+		for i, r := range l {
+			if !(r >= 0) || r > 1e9 {
+				t.Fatalf("second %d: %g/s", i, r)
+			}
+		}
+	})
+}
