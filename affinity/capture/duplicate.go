@@ -75,7 +75,7 @@ func (f *Finder) GivenUp() uint64 { return f.given }
 // time.
 func (f *Finder) Find(p *Packet) Sighting {
 	f.expire(p.Time)
-	key := identity(p)
+	key := p.Identity()
 	s, known := f.seen[key]
 	if !known {
 		f.remember(key, p)
@@ -131,8 +131,8 @@ func (f *Finder) forget() {
 	}
 }
 
-// identity returns a hash of what all copies of a packet have in common.
-func identity(p *Packet) uint64 {
+// Identity returns a hash of what all copies of a packet have in common.
+func (p *Packet) Identity() uint64 {
 	var b [96]byte
 	src, dst := p.Src.Addr().As16(), p.Dst.Addr().As16()
 	copy(b[0:], src[:])

@@ -1,36 +1,150 @@
 package message
 
 import (
-	"context"
+	"cmp"
+	"maps"
+	"slices"
 	"time"
+
+	"vitrine/affinity/capture"
+	"vitrine/affinity/stream"
 )
 
 // Options configure Read. The zero value has the defaults.
 type Options struct {
 	// MaxMemory bounds the bytes of all tables together. Zero means 512 MiB.
 	MaxMemory int
-	// Name returns what to call a function, by its IP address, its address:port, or by
-	// a name that the default gives it. It returns "" for the default. Nil is the same.
+	// Name returns what to call a function, by its IP address or its address:port. It
+	// returns "" for the default, which is that text. Nil is the same.
 	Name func(text string) string
-	// Progress receives the bytes that were read, from time to time. Nil means nobody.
+	// Progress receives how many bytes of packets were read, from time to time. Nil
+	// means nobody.
 	Progress func(bytes uint64)
 	// Repeated is the longest time between a request and its retransmission, and
 	// between a request and its answer. Zero means 64 s, which is twice SIP's.
 	Repeated time.Duration
 }
 
-// Read reads captures as one, merged by time, and gives each message to handle. It
-// returns a Summary of what was read even if it also returns an error.
-//
-// An error of handle ends the reading and is returned. A file that is not a capture is
-// a *vitrine.BadInput. A file that cannot be read to its end is a *capture.Damage:
-// everything before the damage was handled.
-func Read(ctx context.Context, captures []string, o Options, handle func(*Message) error) (*Summary, error) {
-	return nil, nil
+// window is how far apart the copies of a message may be captured.
+const window = 50 * time.Millisecond
+
+func (o Options) withDefaults() Options {
+	if o.MaxMemory <= 0 {
+		o.MaxMemory = 512 << 20
+	}
+	if o.Repeated <= 0 {
+		o.Repeated = 64 * time.Second
+	}
+	return o
 }
 
 // A Summary says what captures contained, and what of it was not understood.
 type Summary struct {
-	Begin, End int64 // ns since 1970: first and last packet
-	Messages   uint64
+	Begin     int64          `json:"begin"` // ns since 1970: first packet
+	End       int64          `json:"end"`   // ns since 1970: last packet
+	Messages  uint64         `json:"messages"`
+	Copies    uint64         `json:"copies"` // packets that were captured at another place before
+	Protocols []Count        `json:"protocols"`
+	Functions []Function     `json:"functions"`
+	Unknown   []Edge         `json:"unknown"` // what was said in protocols that are not known
+	Clocks    []Clock        `json:"clocks"`  // one for each file, if there are several
+	GivenUp   GivenUp        `json:"given_up"`
+	Captures  capture.Counts `json:"captures"`
+	Streams   stream.Counts  `json:"streams"`
+}
+
+// A Count has the numbers of one protocol.
+type Count struct {
+	Protocol string `json:"protocol"`
+	Messages uint64 `json:"messages"`
+	Requests uint64 `json:"requests"`
+	Answers  uint64 `json:"answers"`
+	Notices  uint64 `json:"notices"`
+	Repeats  uint64 `json:"repeats"`
+	Failed   uint64 `json:"failed"`
+	Orphans  uint64 `json:"orphans"` // answers to requests that are not in the capture
+	Bytes    uint64 `json:"bytes"`
+	// Undecodable counts messages, or pieces of a stream, that were not understood, by
+	// the reason.
+	Undecodable map[string]uint64 `json:"undecodable,omitempty"`
+}
+
+// An Edge has what two functions said to each other in a protocol that is not known.
+type Edge struct {
+	Client     string `json:"client"`
+	Server     string `json:"server"`
+	Transport  string `json:"transport"`
+	Port       uint16 `json:"port"` // of the server
+	Packets    uint64 `json:"packets"`
+	Bytes      uint64 `json:"bytes"`
+	RoundTrips uint64 `json:"round_trips"` // times that data came back after data was sent
+}
+
+// GivenUp counts what was dropped to stay within Options.MaxMemory.
+type GivenUp struct {
+	Requests uint64 `json:"requests"` // forgotten before an answer
+	Copies   uint64 `json:"copies"`   // packets whose copies could not be found any more
+	Hurried  uint64 `json:"hurried"`  // messages delivered before their copies came
+	Streams  uint64 `json:"streams"`  // pieces of TCP connections that were not read
+	Edges    uint64 `json:"edges"`    // packets of unknown protocols that count for no edge
+}
+
+// total returns whether anything was given up.
+func (g GivenUp) total() uint64 { return g.Requests + g.Copies + g.Hurried + g.Streams + g.Edges }
+
+// counts has the numbers while they are counted.
+type counts struct {
+	protocols   [protocols]Count
+	undecodable [protocols]map[string]uint64
+}
+
+// bad counts something that could not be decoded.
+func (c *counts) bad(p Protocol, reason string) {
+	if c.undecodable[p] == nil {
+		c.undecodable[p] = map[string]uint64{}
+	}
+	c.undecodable[p][reason]++
+}
+
+// late counts the bytes of a connection before its protocol was recognised.
+func (c *counts) late(p Protocol, bytes uint64) {
+	if bytes > 0 {
+		c.bad(p, "before the protocol was recognised")
+	}
+}
+
+// add counts a message.
+func (c *counts) add(m *Message) {
+	n := &c.protocols[m.Protocol]
+	n.Messages++
+	n.Bytes += uint64(m.Bytes)
+	if m.Failed && m.Kind != Repeat {
+		n.Failed++
+	}
+	switch m.Kind {
+	case Request:
+		n.Requests++
+	case Answer:
+		n.Answers++
+		if m.Answers == 0 {
+			n.Orphans++
+		}
+	case Notice:
+		n.Notices++
+	case Repeat:
+		n.Repeats++
+	}
+}
+
+// list returns the numbers of the protocols that occur.
+func (c *counts) list() []Count {
+	all := []Count{}
+	for p, n := range c.protocols {
+		n.Protocol, n.Undecodable = Protocol(p).String(), maps.Clone(c.undecodable[p])
+		if n.Messages > 0 || len(n.Undecodable) > 0 {
+			all = append(all, n)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Count) int { return cmp.Compare(b.Messages, a.Messages) })
+	return all
 }

@@ -51,6 +51,7 @@ func (a *Assembler) Add(p *capture.Packet) {
 	seq, n := p.Seq, len(p.Payload)+p.Missing
 	if p.Flags&capture.SYN != 0 {
 		seq++ // SYN takes a sequence number
+		h.Opened = h.Opened || p.Flags&capture.ACK == 0
 		a.begin(h, seq, false)
 	}
 	if p.Flags&capture.ACK != 0 { // what it acknowledges may be missing

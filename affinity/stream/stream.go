@@ -34,6 +34,7 @@ type Half struct {
 	Src, Dst netip.AddrPort
 	Peer     *Half // the other direction
 	Midway   bool  // its start is not in the capture
+	Opened   bool  // its sender opened the connection
 	State    any   // for the Handler. It is nil at first.
 
 	connection *connection

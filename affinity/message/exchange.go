@@ -1,0 +1,114 @@
+package message
+
+import "vitrine/internal/fifo"
+
+// exchangeSize is what an exchange takes in memory, in bytes.
+const exchangeSize = 192
+
+// exchanges has the requests of late, to find their answers and retransmissions.
+type exchanges struct {
+	open    map[uint64]exchange
+	order   fifo.Queue[opening]
+	limit   int
+	timeout int64
+	given   uint64 // requests forgotten before their time, without an answer
+}
+
+// An exchange is a request with its answers.
+type exchange struct {
+	id      uint64
+	at      int64
+	hash    uint64    // of the request's transmission
+	answers [3]answer // the last ones
+	count   uint32    // of answers
+}
+
+type answer struct{ id, hash uint64 }
+
+type opening struct {
+	key uint64
+	at  int64
+}
+
+func (x *exchanges) init(limit int, timeout int64) {
+	x.open, x.limit, x.timeout = map[uint64]exchange{}, max(limit, 16), timeout
+}
+
+// A part says what a message does to an exchange.
+type part uint8
+
+const (
+	alone  part = iota // it is in no exchange
+	opens              // a request
+	closes             // an answer
+	only               // the only answer: the exchange is over
+)
+
+// settle relates a message, which has its ID, to the earlier ones of its exchange.
+func (x *exchanges) settle(s *slot) {
+	m := &s.m
+	x.expire(m.Time)
+	switch s.part {
+	case opens:
+		if e, ok := x.open[s.key]; ok && s.hash != 0 && e.hash == s.hash {
+			m.Kind, m.Answers = Repeat, e.id
+			return
+		}
+		x.put(s.key, exchange{id: m.ID, at: m.Time, hash: s.hash})
+	case closes, only:
+		key := s.key
+		e, ok := x.open[key]
+		if !ok && s.other != 0 {
+			key = s.other
+			e, ok = x.open[key]
+		}
+		if !ok {
+			return
+		}
+		for _, a := range e.answers[:min(e.count, uint32(len(e.answers)))] {
+			if s.hash != 0 && a.hash == s.hash {
+				m.Kind, m.Answers = Repeat, a.id
+				return
+			}
+		}
+		m.Answers = e.id
+		if s.part == only {
+			delete(x.open, key)
+			return
+		}
+		e.answers[e.count%uint32(len(e.answers))] = answer{m.ID, s.hash}
+		e.count++
+		x.open[key] = e
+	}
+}
+
+func (x *exchanges) put(key uint64, e exchange) {
+	for x.order.Len() >= x.limit {
+		x.forget(true)
+	}
+	x.open[key] = e
+	x.order.Push(opening{key, e.at})
+}
+
+// expire forgets old requests. A clock that jumps back must not keep them for ever.
+func (x *exchanges) expire(now int64) {
+	for x.order.Len() > 0 {
+		if age := now - x.order.Front().at; -x.timeout <= age && age <= x.timeout {
+			return
+		}
+		x.forget(false)
+	}
+}
+
+// forget forgets the oldest request, unless another one has its key since.
+func (x *exchanges) forget(early bool) {
+	oldest := x.order.Pop()
+	e, ok := x.open[oldest.key]
+	if !ok || e.at != oldest.at {
+		return
+	}
+	if early && e.count == 0 {
+		x.given++
+	}
+	delete(x.open, oldest.key)
+}

@@ -1,0 +1,210 @@
+package message
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+
+	"vitrine/wire/diameter"
+	"vitrine/wire/mongo"
+	"vitrine/wire/sip"
+)
+
+// S1AP over TCP is one message in a frame, as package reference/epc/s1 writes it: the
+// length of the message in 4 octets, the payload protocol identifier of SCTP in 4, a
+// stream in 2, and two zeros.
+const (
+	frameSize    = 12
+	maxFrameBody = 1<<14 + 64
+)
+
+var errFrame = errors.New("s1ap: frame is empty or longer than a message may be")
+
+// looksFrame says whether data begins with a frame of S1AP.
+func looksFrame(data []byte) verdict {
+	if len(data) < frameSize+1 {
+		if len(data) >= 8 && binary.BigEndian.Uint32(data[4:]) != ppidS1AP || data[0] != 0 {
+			return no
+		}
+		return more
+	}
+	n := binary.BigEndian.Uint32(data)
+	kind := data[frameSize] &^ 0x60
+	if n == 0 || n > maxFrameBody || binary.BigEndian.Uint32(data[4:]) != ppidS1AP || data[10]|data[11] != 0 || kind != 0 {
+		return no
+	}
+	return yes
+}
+
+// looksMongo says whether data begins with a header of MongoDB's protocol.
+func looksMongo(data []byte) verdict {
+	if len(data) < mongo.HeaderSize {
+		if len(data) >= 4 {
+			if n := binary.LittleEndian.Uint32(data); n < mongo.HeaderSize || n > mongo.MaxMessage {
+				return no
+			}
+		}
+		return more
+	}
+	h, err := mongo.ParseHeader(data)
+	if err != nil || h.Op != mongo.OpMsg && h.Op != mongo.OpQuery && h.Op != mongo.OpReply {
+		return no
+	}
+	return yes
+}
+
+// looksLike says which protocol a stream is in, by the bytes that a direction begins
+// with.
+func looksLike(data []byte, x *half) (Protocol, verdict) {
+	undecided := no
+	for _, p := range [...]Protocol{SIP, HTTP, Diameter, S1AP, HTTP2, Redis, Mongo} {
+		switch begins(p, data, x) {
+		case yes:
+			return p, yes
+		case more:
+			undecided = more
+		}
+	}
+	const enough = 64 // bytes that all binary protocols show themselves in
+	if undecided == more && len(data) >= enough && (data[0] < ' ' || data[0] > '~') {
+		return Unknown, no
+	}
+	return Unknown, undecided
+}
+
+// begins says whether data begins with a message of a protocol.
+func begins(p Protocol, data []byte, x *half) verdict {
+	switch p {
+	case SIP:
+		return looksText(bytes.TrimLeft(data, "\r\n"), sipVersion, 0)
+	case HTTP:
+		return looksText(data, httpVersion, 1)
+	case Diameter:
+		return looksDiameter(data)
+	case S1AP:
+		return looksFrame(data)
+	case Mongo:
+		return looksMongo(data)
+	case Redis:
+		return looksRedis(data, x)
+	case HTTP2:
+		return looksHTTP2(data)
+	}
+	return no
+}
+
+// resync looks for the beginning of a message behind lost bytes. It returns how many
+// bytes to drop.
+func (r *reading) resync(x *half, data []byte) (n int, found bool) {
+	p := x.conn.protocol
+	if p == HTTP2 { // its decoder does that
+		return 0, true
+	}
+	for n < len(data) {
+		switch begins(p, data[n:], x) {
+		case yes:
+			return n, true
+		case more:
+			if len(data)-n < maxLine {
+				return n, false
+			}
+		}
+		step := candidate(p, data[n+1:])
+		if step < 0 {
+			return len(data), false
+		}
+		n += 1 + step
+	}
+	return n, false
+}
+
+// candidate returns where the next message may begin in data, or -1.
+func candidate(p Protocol, data []byte) int {
+	switch p {
+	case SIP, HTTP, Redis:
+		if i := bytes.IndexByte(data, '\n'); i >= 0 {
+			return i + 1
+		}
+		return -1
+	case Diameter:
+		return bytes.IndexByte(data, 1)
+	case S1AP:
+		return bytes.IndexByte(data, 0)
+	}
+	if len(data) == 0 {
+		return -1
+	}
+	return 0
+}
+
+// readFramed reads messages of protocols that say the length of each at its beginning.
+func (r *reading) readFramed(x *half, data []byte) (n int, err error) {
+	for n < len(data) && err == nil {
+		k := 0
+		switch x.conn.protocol {
+		case SIP:
+			k, err = r.frameSIP(x, data[n:])
+		case Diameter:
+			k, err = r.frameDiameter(x, data[n:])
+		case S1AP:
+			k, err = r.frameS1AP(x, data[n:])
+		case Mongo:
+			k, err = r.frameMongo(x, data[n:])
+		}
+		if k == 0 {
+			break
+		}
+		n += k
+	}
+	return n, err
+}
+
+func (r *reading) frameSIP(x *half, data []byte) (int, error) {
+	if data[0] == '\r' || data[0] == '\n' { // keep-alives (RFC 5626 section 3.5.1)
+		return len(data) - len(bytes.TrimLeft(data, "\r\n")), nil
+	}
+	n, err := sip.Frame(data, maxFramed)
+	if n == 0 || err != nil {
+		return 0, err
+	}
+	m := &r.decoders.sip
+	if _, err := m.Parse(data[:n]); err != nil {
+		r.counts.bad(SIP, reason(err)) // its bounds are known all the same
+		return n, nil
+	}
+	o := r.origin(x)
+	o.hash = hashOf(data[:n]) // answers are repeated over TCP too (RFC 3261 section 13.3.1.4)
+	r.sip(&o, m, n)
+	return n, nil
+}
+
+func (r *reading) frameDiameter(x *half, data []byte) (int, error) {
+	n, err := diameter.Frame(data, maxFramed)
+	if n == 0 || err != nil {
+		return 0, err
+	}
+	m := &r.decoders.diameter
+	if _, err := m.Parse(data[:n]); err != nil {
+		return 0, err
+	}
+	o := r.origin(x)
+	r.diameter(&o, m)
+	return n, nil
+}
+
+func (r *reading) frameS1AP(x *half, data []byte) (int, error) {
+	if len(data) < frameSize {
+		return 0, nil
+	}
+	n := binary.BigEndian.Uint32(data)
+	if n == 0 || n > maxFrameBody || binary.BigEndian.Uint32(data[4:]) != ppidS1AP {
+		return 0, errFrame
+	}
+	end := frameSize + int(n)
+	if len(data) < end {
+		return 0, nil
+	}
+	o := r.origin(x)
+	r.s1ap(&o, data[frameSize:end])
+	return end, nil
+}

@@ -1,0 +1,124 @@
+package message
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// maxFunctions bounds how many functions have a name of their own.
+const maxFunctions = 1 << 16
+
+// others is the function of all addresses above the bound.
+const others = "others"
+
+// A Function is who sends and receives messages.
+type Function struct {
+	Name     string `json:"function"`
+	Sent     uint64 `json:"sent"`     // messages
+	Received uint64 `json:"received"` // messages
+	Bytes    uint64 `json:"bytes"`    // of messages sent and received
+}
+
+// functions gives addresses their functions.
+type functions struct {
+	name   func(string) string // may be nil
+	plain  map[netip.Addr]*Function
+	ports  map[netip.AddrPort]*Function
+	shared map[netip.Addr]bool // several functions have the address
+	named  map[string]*Function
+	last   [2]struct { // what was found last
+		addr netip.Addr
+		f    *Function
+	}
+}
+
+func (f *functions) init(name func(string) string) {
+	f.name = name
+	f.plain, f.ports = map[netip.Addr]*Function{}, map[netip.AddrPort]*Function{}
+	f.shared, f.named = map[netip.Addr]bool{}, map[string]*Function{}
+}
+
+// share notes that an address sends to itself: it has several functions.
+func (f *functions) share(a netip.Addr) {
+	if len(f.shared) < maxFunctions && !f.shared[a] {
+		f.shared[a] = true
+		f.last[0].f, f.last[1].f = nil, nil
+	}
+}
+
+// of returns the function at an address. port says whether its port is one that it
+// receives requests at, so that it can tell functions apart; i is a slot for what was found last.
+func (f *functions) of(a netip.AddrPort, port bool, i int) *Function {
+	if port && (f.name != nil || len(f.shared) > 0 || a.Addr().IsLoopback()) {
+		if found := f.at(a); found != nil {
+			return found
+		}
+	}
+	addr := a.Addr()
+	if last := &f.last[i]; last.f != nil && last.addr == addr {
+		return last.f
+	}
+	found := f.plain[addr]
+	if found == nil {
+		found = f.make(addr.Unmap().String())
+		if len(f.plain) < maxFunctions {
+			f.plain[addr] = found
+		}
+	}
+	f.last[i].addr, f.last[i].f = addr, found
+	return found
+}
+
+// at returns the function at an address and port, or nil if it goes by the address.
+func (f *functions) at(a netip.AddrPort) *Function {
+	split := a.Addr().IsLoopback() || f.shared[a.Addr()]
+	if !split && f.name == nil {
+		return nil
+	}
+	found, ok := f.ports[a]
+	if ok && (found != nil || !split) {
+		return found
+	}
+	text := netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
+	if split || f.name(text) != "" {
+		found = f.make(text)
+	}
+	if len(f.ports) < maxFunctions {
+		f.ports[a] = found
+	}
+	return found
+}
+
+// make returns the function that a text is the default name of.
+func (f *functions) make(text string) *Function {
+	if f.name != nil {
+		if name := f.name(text); name != "" {
+			text = name
+		}
+	}
+	if found := f.named[text]; found != nil {
+		return found
+	}
+	if len(f.named) >= maxFunctions {
+		text = others
+		if found := f.named[text]; found != nil {
+			return found
+		}
+	}
+	found := &Function{Name: text}
+	f.named[text] = found
+	return found
+}
+
+// list returns the functions that sent or received messages, by name.
+func (f *functions) list() []Function {
+	var all []Function
+	for _, one := range f.named {
+		if one.Sent+one.Received > 0 {
+			all = append(all, *one)
+		}
+	}
+	slices.SortFunc(all, func(a, b Function) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}

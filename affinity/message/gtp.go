@@ -1,0 +1,162 @@
+package message
+
+import (
+	"net/netip"
+
+	"vitrine/wire/gtpc"
+)
+
+// gtpRequests has the request of each type that answers one. Failure indications
+// answer commands, which all have the type zero here (TS 29.274 clause 7.6).
+var gtpRequests = func() (all [256]gtpc.Type) {
+	for t := range 256 {
+		if answer, ok := gtpc.Type(t).Response(); ok {
+			all[answer] = gtpc.Type(t)
+		}
+	}
+	return all
+}()
+
+// gtpNames has the names of messages, as in table 6.1-1 of TS 29.274: empty for types
+// that are not known.
+var gtpNames = func() (all [256]string) {
+	types := gtpc.Types()
+	types["echo"] = gtpc.EchoRequest
+	for name, t := range types {
+		all[t] = capitals(name)
+		answer, ok := t.Response()
+		if !ok {
+			continue
+		}
+		switch name := all[t]; t {
+		case gtpc.DownlinkData, gtpc.AlertMME, gtpc.UEActivity, gtpc.PGWRestart:
+			all[answer] = name + " Acknowledge"
+		case gtpc.DetachNotification, gtpc.SuspendNotification, gtpc.ResumeNotification:
+			all[t], all[answer] = name+" Notification", name+" Acknowledge"
+		case gtpc.ForwardRelocationComplete, gtpc.ForwardAccessContext:
+			all[t], all[answer] = name+" Notification", name+" Acknowledge"
+		default:
+			all[t], all[answer] = name+" Request", name+" Response"
+		}
+	}
+	all[gtpc.VersionNotSupported] = "Version Not Supported Indication"
+	all[gtpc.ModifyBearerFailure] = "Modify Bearer Failure Indication"
+	all[gtpc.DeleteBearerFailure] = "Delete Bearer Failure Indication"
+	all[gtpc.BearerResourceFailure] = "Bearer Resource Failure Indication"
+	all[gtpc.ContextAcknowledge] = "Context Acknowledge"
+	return all
+}()
+
+func gtpName(t gtpc.Type) string { return gtpNames[t] }
+
+// gtp reads the messages of a datagram.
+func (r *reading) gtp(o *origin, data []byte, missing int) {
+	m := &r.decoders.gtp
+	for len(data) > 0 {
+		n, err := m.Parse(data)
+		if err != nil {
+			if missing > 0 {
+				r.counts.bad(GTPv2, cutReason)
+			} else {
+				r.counts.bad(GTPv2, reason(err))
+			}
+			return
+		}
+		r.gtpMessage(o, m)
+		if !m.Piggyback {
+			return
+		}
+		data = data[n:]
+	}
+}
+
+func (r *reading) gtpMessage(o *origin, m *gtpc.Message) {
+	s := r.slot(o, GTPv2)
+	s.m.Bytes = len(m.Octets)
+	s.m.Name = gtpName(m.Type)
+	if s.m.Name == "" { // behind another message in the datagram
+		s.m.Name = r.words.number(GTPv2, uint64(m.Type), func(uint64) string { return capitals(m.Type.String()) })
+	}
+	request := gtpRequests[m.Type]
+	client, server := hashEnd(o.src), hashEnd(o.dst)
+	_, answered := m.Type.Response()
+	switch {
+	case m.Type == gtpc.ContextAcknowledge: // the third message of an exchange
+		s.m.Kind = Notice
+	case m.Type.IsTriggered():
+		client, server = server, client
+		s.part, s.m.Kind = closes, Answer
+	case answered:
+		s.part, request = opens, m.Type
+	case m.Type.IsCommand():
+		s.part = opens
+	default:
+		s.part, s.m.Kind, request = opens, Notice, m.Type
+	}
+	exchange := join(join(client, server), uint64(m.Sequence))
+	s.key = join(exchange, uint64(request))
+	s.number(Sequence, join(client, server), uint64(m.Sequence))
+	if m.HasTEID {
+		s.tunnel(o.dst.Addr(), m.TEID, false)
+	}
+	if err := r.gtpElements(s, m.Elements(), 0); err != nil {
+		r.counts.bad(GTPv2, reason(err))
+	}
+	r.commit(s)
+}
+
+// gtpElements adds what the elements identify.
+func (r *reading) gtpElements(s *slot, e gtpc.Elements, depth int) error {
+	for e.Next() {
+		switch e.Type {
+		case gtpc.IMSI:
+			if d, ok := gtpc.ParseDigits(e.Value); ok {
+				s.digits(IMSI, d)
+			}
+		case gtpc.MSISDN:
+			if d, ok := gtpc.ParseDigits(e.Value); ok {
+				s.digits(MSISDN, d)
+			}
+		case gtpc.FTEID:
+			if f, ok := gtpc.ParseFTEID(e.Value); ok {
+				s.tunnel(f.Addr(), f.TEID, userPlane(f.Interface))
+			}
+		case gtpc.PAA:
+			if a, ok := gtpc.ParseAddress(e.Value); ok {
+				s.address(a.V4)
+				s.address(a.V6)
+			}
+		case gtpc.EBI:
+			if len(e.Value) > 0 {
+				s.number(EBI, ebiScope(s.m.Dst.Addr(), s.m.Src.Addr()), uint64(e.Value[0]&0x0f))
+			}
+		case gtpc.Cause:
+			if c, ok := gtpc.ParseCause(e.Value); ok && depth == 0 && s.m.Kind == Answer {
+				s.m.Failed = !c.Accepted()
+				if s.m.Failed {
+					s.m.Cause = r.code(int(c))
+				}
+			}
+		case gtpc.BearerContext:
+			if depth == 0 {
+				if err := r.gtpElements(s, gtpc.Group(e.Value), depth+1); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return e.Err
+}
+
+// ebiScope is the scope of bearer identities between two functions. It does not tell
+// UEs apart: an EBI says something only beside another identifier.
+func ebiScope(a, b netip.Addr) uint64 { return hashPair(hashAddr(a), hashAddr(b)) }
+
+// userPlane reports whether an F-TEID is of the user plane (TS 29.274 clause 8.22).
+func userPlane(i gtpc.Interface) bool {
+	switch i {
+	case 0, 1, 2, 3, 4, 5, 15, 16, 19, 20, 21, 22, 23, 25, 26, 28, 31, 33, 34, 37:
+		return true
+	}
+	return false
+}

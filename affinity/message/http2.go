@@ -1,0 +1,212 @@
+package message
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"vitrine/wire/http2"
+)
+
+// The bounds of HTTP/2.
+const (
+	maxStreams    = 512       // of a connection that are remembered
+	decoderMemory = 192 << 10 // bytes that a decoder may take
+)
+
+// h2Stream is a stream of a connection.
+type h2Stream struct {
+	name    string
+	open    [2]*slot // messages in progress, by half
+	at      [2]int64
+	scanned [2]int
+	body    [2]int
+}
+
+var preface = []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+
+// looksHTTP2 says whether data begins with the preface of a client, or with the
+// SETTINGS of a server (RFC 9113 section 3.4).
+func looksHTTP2(data []byte) verdict {
+	if n := min(len(data), len(preface)); bytes.Equal(data[:n], preface[:n]) {
+		if n == len(preface) {
+			return yes
+		}
+		return more
+	}
+	const header, settings, entry = 9, 4, 6
+	if len(data) < header {
+		if data[0] != 0 || len(data) > 3 && data[3] != settings {
+			return no
+		}
+		return more
+	}
+	length := binary.BigEndian.Uint32(data) >> 8
+	if length%entry != 0 || length > 16*entry || data[3] != settings || data[4] > 1 || binary.BigEndian.Uint32(data[5:]) != 0 {
+		return no
+	}
+	return yes
+}
+
+// readHTTP2 reads frames of HTTP/2.
+func (r *reading) readHTTP2(x *half, data []byte) (n int, err error) {
+	if x.http2 == nil {
+		if (r.tcp.decoder+1)*decoderMemory > r.tcp.limit {
+			r.tcp.given++
+			x.conn.protocol, x.conn.tries = Unknown, maxTries
+			return len(data), nil
+		}
+		r.tcp.decoder++
+		x.http2 = &http2.Decoder{}
+		if looksHTTP2(data) == no {
+			x.http2.Lost(-1)
+		}
+	} else if x.lost {
+		x.http2.Lost(0)
+	}
+	d := x.http2
+	for {
+		k, event, err := d.Next(data[n:])
+		n += k
+		if err != nil {
+			return n, err
+		}
+		switch event {
+		case http2.More:
+			return n, nil
+		case http2.Head:
+			r.headHTTP2(x, d)
+		case http2.Body:
+			st := x.conn.streams[d.Stream]
+			bodyHTTP(st.open[x.side], &st.scanned[x.side], d.Data)
+			if st.open[x.side] != nil {
+				st.at[x.side] = x.at
+				st.body[x.side] += len(d.Data)
+				x.conn.streams[d.Stream] = st
+			}
+		case http2.End:
+			r.endHTTP2(x, d.Stream)
+		case http2.Reset:
+			r.resetHTTP2(x, d)
+		}
+	}
+}
+
+// forgetDecoder gives back what an HTTP/2 decoder takes.
+func (r *reading) forgetDecoder(x *half) {
+	if x.http2 != nil {
+		x.http2 = nil
+		r.tcp.decoder--
+	}
+}
+
+// headHTTP2 begins a message of a stream.
+func (r *reading) headHTTP2(x *half, d *http2.Decoder) {
+	m, c := &d.Message, x.conn
+	if c.streams == nil {
+		c.streams = map[uint32]h2Stream{}
+	}
+	if m.Kind == http2.Unclear {
+		r.counts.bad(HTTP2, "header fields lost")
+		return
+	}
+	if m.Kind == http2.Trailers || m.Kind == http2.Response && m.IsInterim() || m.Promised != 0 {
+		return
+	}
+	if len(c.streams) >= maxStreams {
+		r.forgetStreams(c)
+	}
+	st := c.streams[d.Stream]
+	c.client = x.side
+	if m.Kind == http2.Response {
+		c.client = 1 - x.side
+	}
+	if old := st.open[x.side]; old != nil {
+		r.commit(old)
+	}
+	o := r.origin(x)
+	s := r.slot(&o, HTTP2)
+	s.key = join(c.link, uint64(d.Stream))
+	s.number(StreamID, c.link, uint64(d.Stream))
+	for i := range m.Fields {
+		s.m.Bytes += len(m.Fields[i].Name) + len(m.Fields[i].Value)
+	}
+	if m.Kind == http2.Request {
+		s.part = opens
+		s.m.Name = "(path lost)"
+		if m.Method != nil && m.Path != nil {
+			s.m.Name = r.resource(s, m.Method, m.Path)
+			s.state(m.Method, m.Path)
+		}
+		st.name = s.m.Name
+	} else {
+		s.part, s.m.Kind = only, Answer
+		r.status(s, m.Status, st.name)
+	}
+	st.open[x.side], st.at[x.side], st.scanned[x.side], st.body[x.side] = s, x.at, 0, 0
+	c.streams[d.Stream] = st
+}
+
+// endHTTP2 delivers the message of a stream.
+func (r *reading) endHTTP2(x *half, stream uint32) {
+	c := x.conn
+	st, ok := c.streams[stream]
+	if !ok {
+		return
+	}
+	if s := st.open[x.side]; s != nil {
+		s.m.Time = max(st.at[x.side], x.at)
+		s.written(st.body[x.side])
+		r.commit(s)
+		st.open[x.side] = nil
+	}
+	if x.side != c.client && st.open[1-x.side] == nil { // answered
+		delete(c.streams, stream)
+		return
+	}
+	c.streams[stream] = st
+}
+
+// resetHTTP2 ends a stream in both directions.
+func (r *reading) resetHTTP2(x *half, d *http2.Decoder) {
+	c := x.conn
+	if peer := c.halves[1-x.side].http2; peer != nil {
+		peer.Forget(d.Stream)
+	}
+	st := c.streams[d.Stream]
+	for _, s := range st.open {
+		if s != nil {
+			s.m.Failed, s.m.Cause = s.m.Kind == Answer, r.words.number(HTTP2, uint64(d.Code), func(uint64) string { return d.Code.String() })
+			r.commit(s)
+		}
+	}
+	delete(c.streams, d.Stream)
+}
+
+// forgetStreams delivers all messages in progress of a connection.
+func (r *reading) forgetStreams(c *conn) {
+	for _, st := range c.streams {
+		for _, s := range st.open {
+			if s != nil {
+				r.commit(s)
+			}
+		}
+	}
+	clear(c.streams)
+}
+
+// closeHTTP2 ends a direction.
+func (r *reading) closeHTTP2(x *half) {
+	if x.http2 != nil && !x.lost {
+		if err := x.http2.Close(); err != nil {
+			r.counts.bad(HTTP2, reason(err))
+		}
+	}
+	for stream := range x.conn.streams {
+		st := x.conn.streams[stream]
+		if s := st.open[x.side]; s != nil {
+			r.commit(s)
+			st.open[x.side] = nil
+			x.conn.streams[stream] = st
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package message
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/cespare/xxhash/v2"
+
+	"vitrine/wire/identity"
+)
+
+// The bounds of what a message keeps of itself.
+const (
+	maxIdentifiers = 32
+	maxText        = 256 // bytes of an identifier's text; its hash is over all of it
+)
+
+// lasting has the kinds that name a user, or a session that outlives one exchange.
+var lasting = [identifierKinds]bool{IMPU: true, IMPI: true, IMSI: true, MSISDN: true, GUTI: true, TEID: true, SEID: true,
+	UserKey: true, Key: true, AddressUE: true}
+
+// mix spreads the bits of a number over all bits: the finalizer of MurmurHash3.
+func mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// join returns a hash of two hashes, in their order.
+func join(a, b uint64) uint64 { return mix(a*0x9e3779b97f4a7c15 + b) }
+
+// hashOf returns a hash of the bytes of a transmission, which is not zero.
+func hashOf(data []byte) uint64 { return xxhash.Sum64(data) | 1 }
+
+// hashAddr returns a hash of an address. An IPv4 address in IPv6 form is the same.
+func hashAddr(a netip.Addr) uint64 {
+	b := a.As16()
+	return join(binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:]))
+}
+
+// hashEnd returns a hash of an address and a port.
+func hashEnd(a netip.AddrPort) uint64 { return join(hashAddr(a.Addr()), uint64(a.Port())) }
+
+// hashPair returns a hash of two hashes in any order.
+func hashPair(a, b uint64) uint64 { return join(min(a, b), max(a, b)) }
+
+// identify adds an identifier. The value is what was appended to the text since from.
+func (s *slot) identify(kind IdentifierKind, scope uint64, from int) *Identifier {
+	value := s.text[from:]
+	if len(value) == 0 {
+		return nil
+	}
+	hash := join(xxhash.Sum64(value), scope+uint64(kind))
+	for i := range s.m.Identifiers {
+		if known := &s.m.Identifiers[i]; known.Hash == hash {
+			s.text = s.text[:from]
+			return known
+		}
+	}
+	if len(s.m.Identifiers) == maxIdentifiers {
+		s.text = s.text[:from]
+		return nil
+	}
+	end := min(len(s.text), from+maxText)
+	s.text = s.text[:end]
+	s.m.Identifiers = append(s.m.Identifiers, Identifier{Kind: kind, Hash: hash, Text: s.text[from:end:end], Lasting: lasting[kind]})
+	return &s.m.Identifiers[len(s.m.Identifiers)-1]
+}
+
+// add adds an identifier whose value is as it is.
+func (s *slot) add(kind IdentifierKind, scope uint64, value []byte) *Identifier {
+	from := len(s.text)
+	s.text = append(s.text, value...)
+	return s.identify(kind, scope, from)
+}
+
+// number adds an identifier that is a number.
+func (s *slot) number(kind IdentifierKind, scope, n uint64) *Identifier {
+	from := len(s.text)
+	s.text = append(s.text, "0x"...)
+	s.text = appendHex(s.text, n)
+	return s.identify(kind, scope, from)
+}
+
+// digits adds an IMSI or MSISDN.
+func (s *slot) digits(kind IdentifierKind, d identity.Digits) {
+	if d.Len() > 0 {
+		s.add(kind, 0, d.Bytes())
+	}
+}
+
+// guti adds a GUTI or S-TMSI. The S-TMSI is what both have.
+func (s *slot) guti(t identity.STMSI) {
+	from := len(s.text)
+	s.text = append(appendHex(s.text, uint64(t.Code)), '-')
+	s.text = appendHex(s.text, uint64(t.TMSI))
+	s.identify(GUTI, 0, from)
+}
+
+// address adds the IP address of a UE.
+func (s *slot) address(a netip.Addr) {
+	if !a.IsValid() || a.IsUnspecified() {
+		return
+	}
+	from := len(s.text)
+	s.text = a.Unmap().AppendTo(s.text)
+	s.identify(AddressUE, 0, from)
+}
+
+// tunnel adds a tunnel endpoint identifier, of the address that owns it. TEIDs of the
+// user plane and of the control plane are apart.
+func (s *slot) tunnel(owner netip.Addr, teid uint32, user bool) {
+	if teid == 0 || !owner.IsValid() {
+		return
+	}
+	scope := hashAddr(owner)
+	if user {
+		scope++
+	}
+	s.number(TEID, scope, uint64(teid))
+}
+
+// public adds a public identity: a SIP or tel URI, or what is left of one.
+func (s *slot) public(uri []byte) *Identifier { return s.person(IMPU, uri) }
+
+// person adds an identity of a user, in the form that it has in all protocols: without
+// scheme, parameters, port and percent-encoding, its domain in lower case.
+func (s *slot) person(kind IdentifierKind, uri []byte) *Identifier {
+	from := len(s.text)
+	s.text = appendPerson(s.text, uri)
+	id := s.identify(kind, 0, from)
+	if id == nil {
+		return nil
+	}
+	// The identities of a subscriber without an ISIM begin with the IMSI (TS 23.003
+	// clause 13.3).
+	if text := id.Text; len(text) > 16 && text[15] == '@' && isDigits(text[:15]) {
+		s.add(IMSI, 0, text[:15])
+	}
+	return id
+}
+
+// appendPerson appends the normal form of an identity.
+func appendPerson(b, uri []byte) []byte {
+	start := len(b)
+	number := false
+	if i := bytes.IndexByte(uri, ':'); i >= 2 && i <= 4 {
+		switch {
+		case foldEqual(uri[:i], "sip"), foldEqual(uri[:i], "sips"), foldEqual(uri[:i], "im"), foldEqual(uri[:i], "pres"):
+			uri = uri[i+1:]
+		case foldEqual(uri[:i], "tel"):
+			uri, number = uri[i+1:], true
+		}
+	}
+	domain := false
+	for i := 0; i < len(uri); i++ {
+		c := uri[i]
+		switch {
+		case c == ';' || c == '?' || domain && c == ':':
+			return b
+		case c == '%' && i+2 < len(uri) && isHex(uri[i+1]) && isHex(uri[i+2]):
+			c = unhex(uri[i+1])<<4 | unhex(uri[i+2])
+			i += 2
+		case number && (c == '-' || c == '.' || c == '(' || c == ')'): // RFC 3966 section 5
+			continue
+		}
+		if c == '@' {
+			domain = true
+			if colon := bytes.IndexByte(b[start:], ':'); colon >= 0 { // a password
+				b = b[:start+colon]
+			}
+		}
+		if domain && c >= 'A' && c <= 'Z' {
+			c |= 0x20
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+func foldEqual(text []byte, lower string) bool {
+	if len(text) != len(lower) {
+		return false
+	}
+	for i, c := range text {
+		if c >= 'A' && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func isDigits(text []byte) bool {
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(text) > 0
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c&^0x20 - 'A' + 10
+}
+
+func appendHex(b []byte, n uint64) []byte {
+	const figures = "0123456789abcdef"
+	var out [16]byte
+	i := len(out)
+	for {
+		i--
+		out[i] = figures[n&15]
+		if n >>= 4; n == 0 {
+			return append(b, out[i:]...)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package message
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"vitrine/wire/mongo"
+)
+
+// frameMongo reads a message of MongoDB's protocol.
+func (r *reading) frameMongo(x *half, data []byte) (int, error) {
+	if len(data) < mongo.HeaderSize {
+		return 0, nil
+	}
+	h, err := mongo.ParseHeader(data)
+	if err != nil {
+		return 0, err
+	}
+	if len(data) < h.Length {
+		return 0, nil
+	}
+	c := x.conn
+	if h.To == 0 && c.client < 0 {
+		c.client = x.side
+	}
+	o := r.origin(x)
+	s := r.slot(&o, Mongo)
+	s.m.Bytes = h.Length
+	document := mongoDocument(h, data[mongo.HeaderSize:h.Length])
+	if h.To != 0 {
+		s.part, s.key, s.m.Kind, s.m.Name = only, join(c.link, uint64(h.To)), Answer, "reply"
+		if ok, found := bsonNumber(document, "ok"); found && ok == 0 {
+			code, _ := bsonNumber(document, "code")
+			s.m.Failed, s.m.Cause = true, r.code(code)
+		}
+	} else {
+		s.part, s.key = opens, join(c.link, uint64(h.ID))
+		r.mongoCommand(s, document)
+	}
+	s.bson(document, 0)
+	r.commit(s)
+	return h.Length, nil
+}
+
+// mongoDocument returns the document of a message: the command or the reply. It is nil
+// if the message is malformed.
+func mongoDocument(h mongo.Header, body []byte) []byte {
+	switch h.Op {
+	case mongo.OpMsg:
+		const flags = 4
+		if len(body) > flags && body[flags] == 0 {
+			return cutDocument(body[flags+1:])
+		}
+	case mongo.OpQuery:
+		const flags, numbers = 4, 8
+		if len(body) > flags {
+			if _, rest, ok := bytes.Cut(body[flags:], []byte{0}); ok && len(rest) > numbers {
+				return cutDocument(rest[numbers:])
+			}
+		}
+	case mongo.OpReply:
+		const before = 20 // flags, cursor, first document, count
+		if len(body) > before {
+			return cutDocument(body[before:])
+		}
+	}
+	return nil
+}
+
+// cutDocument returns the document that b begins with.
+func cutDocument(b []byte) []byte {
+	if len(b) < 5 {
+		return nil
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n < 5 || uint64(n) > uint64(len(b)) {
+		return nil
+	}
+	return b[:n]
+}
+
+// bsonElements iterates over the elements of a document (bsonspec.org).
+type bsonElements struct {
+	rest  []byte
+	kind  byte
+	name  []byte
+	value []byte
+}
+
+// elementsOf returns an iterator over a document that cutDocument returned.
+func elementsOf(document []byte) bsonElements {
+	if len(document) < 5 {
+		return bsonElements{}
+	}
+	return bsonElements{rest: document[4 : len(document)-1]}
+}
+
+// next moves to the next element. It stops at types that commands do not have.
+func (e *bsonElements) next() bool {
+	if len(e.rest) < 2 {
+		return false
+	}
+	e.kind = e.rest[0]
+	name, rest, ok := bytes.Cut(e.rest[1:], []byte{0})
+	if !ok {
+		return false
+	}
+	size, known := 0, true
+	switch e.kind {
+	case 0x01, 0x09, 0x11, 0x12: // double, date, timestamp, int64
+		size = 8
+	case 0x02, 0x05, 0x0d: // string, binary, code
+		size, known = prefixed(rest, 4)
+		if e.kind == 0x05 {
+			size++
+		}
+	case 0x03, 0x04: // document, array
+		size, known = prefixed(rest, 0)
+	case 0x06, 0x0a: // undefined, null
+	case 0x07: // object id
+		size = 12
+	case 0x08: // boolean
+		size = 1
+	case 0x10: // int32
+		size = 4
+	default:
+		known = false
+	}
+	if !known || size > len(rest) {
+		return false
+	}
+	e.name, e.value, e.rest = name, rest[:size], rest[size:]
+	return true
+}
+
+// prefixed returns the size of a value that begins with its length, which counts from
+// behind the first octets.
+func prefixed(b []byte, from int) (int, bool) {
+	if len(b) < 4 {
+		return 0, false
+	}
+	n := uint64(binary.LittleEndian.Uint32(b)) + uint64(from)
+	return int(min(n, 1<<30)), n >= 4 && n <= uint64(len(b))
+}
+
+// bsonNumber returns the number of an element.
+func bsonNumber(document []byte, name string) (int, bool) {
+	for e := elementsOf(document); e.next(); {
+		if string(e.name) != name {
+			continue
+		}
+		switch e.kind {
+		case 0x10:
+			return int(int32(binary.LittleEndian.Uint32(e.value))), true
+		case 0x12:
+			return int(int64(binary.LittleEndian.Uint64(e.value))), true
+		case 0x01:
+			if binary.LittleEndian.Uint64(e.value) == 0 {
+				return 0, true
+			}
+			return 1, true
+		case 0x08:
+			return int(e.value[0]), true
+		}
+	}
+	return 0, false
+}
+
+// mongoCommand names a request by its command and collection, and says which state it
+// reads or writes: that of the collection, if no document is named.
+func (r *reading) mongoCommand(s *slot, document []byte) {
+	e := elementsOf(document)
+	if !e.next() {
+		s.m.Name = "(other)"
+		return
+	}
+	w := &r.words
+	w.scratch = append(w.scratch[:0], e.name...)
+	collection := bsonString(&e)
+	if collection != nil {
+		w.scratch = append(append(w.scratch, ' '), collection...)
+	}
+	s.m.Name = w.intern(w.scratch, "(other)")
+	write := false
+	switch string(e.name) {
+	case "insert", "update", "delete", "findAndModify", "findandmodify":
+		write = true
+	case "find", "aggregate", "count", "distinct":
+	default:
+		return
+	}
+	if collection == nil {
+		return
+	}
+	key := bsonFilter(document)
+	from := len(s.text)
+	s.text = append(s.text, collection...)
+	if key != nil {
+		s.text = append(append(s.text, '/'), key...)
+	}
+	if id := s.identify(Key, hashAddr(s.m.Dst.Addr()), from); id != nil {
+		s.m.Access = append(s.m.Access, Access{Store: s.m.To, Key: *id, Write: write, Bytes: s.m.Bytes})
+	}
+}
+
+// bsonString returns the text of an element that is a string, or nil.
+func bsonString(e *bsonElements) []byte {
+	if e.kind != 0x02 || len(e.value) < 5 {
+		return nil
+	}
+	return e.value[4 : len(e.value)-1]
+}
+
+// bsonFilter returns the first string that a command selects documents by.
+func bsonFilter(document []byte) []byte {
+	for e := elementsOf(document); e.next(); {
+		switch string(e.name) {
+		case "filter", "query", "q":
+			for inner := elementsOf(cutDocument(e.value)); inner.next(); {
+				if text := bsonString(&inner); text != nil {
+					return text
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// bson adds the identities in a document.
+func (s *slot) bson(document []byte, depth int) {
+	const deepest = 4
+	for e := elementsOf(document); e.next(); {
+		switch {
+		case (e.kind == 0x03 || e.kind == 0x04) && depth < deepest:
+			s.bson(cutDocument(e.value), depth+1)
+		case e.kind == 0x02:
+			if text := bsonString(&e); text != nil {
+				s.userKey(e.name, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package message
+
+import (
+	"strconv"
+
+	"vitrine/wire/nas"
+)
+
+// nasMessages are what a reading parses NAS messages into.
+type nasMessages struct {
+	attach     nas.AttachRequest
+	accept     nas.AttachAccept
+	update     nas.UpdateRequest
+	updated    nas.UpdateAccept
+	reallocate nas.ReallocationCommand
+	identity   nas.IdentityResponse
+	detach     nas.DetachRequest
+}
+
+// A nasName is a type of a NAS message. Zero is none.
+type nasName uint16
+
+// The messages that have no type that can be read.
+const (
+	serviceRequest nasName = 0x100
+	ciphered       nasName = 0x101
+)
+
+func (n nasName) String() string {
+	switch n {
+	case 0:
+		return ""
+	case serviceRequest:
+		return "Service Request"
+	case ciphered:
+		return "ciphered"
+	}
+	return capitals(nas.Type(n).String())
+}
+
+func decimal(n int) string { return strconv.Itoa(n) }
+
+// nas adds what a NAS message identifies, and returns its name. The body of a ciphered
+// message is read if it is plain all the same, as with EEA0: it begins with a header and
+// a type that are known.
+func (r *reading) nas(s *slot, octets []byte) nasName {
+	pdu := &r.decoders.pdu
+	if err := pdu.Parse(octets); err != nil {
+		r.counts.bad(S1AP, reason(err))
+		return 0
+	}
+	if pdu.Security == nas.ServiceRequestHeader {
+		return serviceRequest
+	}
+	h, err := nas.ParseHeader(pdu.Body)
+	if err != nil || h.Type.String() == "" {
+		if pdu.Security.IsCiphered() {
+			return ciphered
+		}
+		return 0
+	}
+	r.nasIdentities(s, pdu.Body, h.Type)
+	return nasName(h.Type)
+}
+
+// nasIdentities adds the identities in a plain message. A malformed message has none.
+func (r *reading) nasIdentities(s *slot, body []byte, t nas.Type) {
+	d := &r.decoders.nas
+	switch t {
+	case nas.AttachRequestType:
+		if d.attach.Parse(body) == nil {
+			s.mobile(&d.attach.Identity)
+			if d.attach.HasGUTI {
+				s.guti(d.attach.GUTI.STMSI())
+			}
+		}
+	case nas.AttachAcceptType:
+		if d.accept.Parse(body) == nil && d.accept.HasGUTI {
+			s.guti(d.accept.GUTI.STMSI())
+		}
+	case nas.UpdateRequestType:
+		if d.update.Parse(body) == nil {
+			s.mobile(&d.update.GUTI)
+			if d.update.HasNewGUTI {
+				s.guti(d.update.NewGUTI.STMSI())
+			}
+		}
+	case nas.UpdateAcceptType:
+		if d.updated.Parse(body) == nil && d.updated.HasGUTI {
+			s.guti(d.updated.GUTI.STMSI())
+		}
+	case nas.ReallocationCommandType:
+		if d.reallocate.Parse(body) == nil {
+			s.guti(d.reallocate.GUTI.STMSI())
+		}
+	case nas.IdentityResponseType:
+		if d.identity.Parse(body) == nil {
+			s.mobile(&d.identity.Identity)
+		}
+	case nas.DetachRequestType:
+		if d.detach.Parse(body) == nil {
+			s.mobile(&d.detach.Identity)
+		}
+	case nas.AttachRejectType, nas.UpdateRejectType, nas.ServiceRejectType, nas.AuthenticationRejectType, nas.ConnectivityRejectType:
+		s.m.Failed = true
+	}
+}
+
+// mobile adds a mobile identity.
+func (s *slot) mobile(id *nas.Identity) {
+	switch id.Kind {
+	case nas.KindIMSI:
+		s.digits(IMSI, id.Digits)
+	case nas.KindGUTI:
+		s.guti(id.GUTI.STMSI())
+	}
+}

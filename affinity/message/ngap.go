@@ -1,0 +1,72 @@
+package message
+
+import (
+	"strings"
+
+	"vitrine/wire/ngap"
+)
+
+// ngapAnswered reports whether a procedure has an outcome: class 1 of TS 38.413 clause
+// 8.1.
+func ngapAnswered(p ngap.Procedure) bool {
+	switch p {
+	case 0, 10, 20, 21, 25, 26, 27, 28, 29, 32, 35, 40, 41, 43, 51, 58, 59, ngap.HandoverPreparation, ngap.HandoverResourceAllocation, ngap.InitialContextSetup:
+		return true
+	}
+	return false
+}
+
+// ngapNames returns the names of a procedure's messages, without spaces as in TS
+// 38.413 clause 9.2.
+func ngapNames(p ngap.Procedure) [3]string {
+	name := p.String()
+	if !ngapAnswered(p) {
+		return [3]string{name}
+	}
+	base := strings.TrimSuffix(name, "Request")
+	return [3]string{base + "Request", base + "Response", base + "Failure"}
+}
+
+// ngap reads a message.
+func (r *reading) ngap(o *origin, data []byte) {
+	m := &r.decoders.ngap
+	if err := m.Parse(data); err != nil {
+		r.counts.bad(NGAP, reason(err))
+		return
+	}
+	s := r.slot(o, NGAP)
+	s.m.Bytes = len(data)
+	if err := m.Check(); err != nil {
+		r.counts.bad(NGAP, reason(err))
+	}
+	ue := m.UE()
+	about := subject{core: ue.AMF, radio: uint64(ue.RAN), hasCore: ue.HasAMF, hasRadio: ue.HasRAN}
+	if ue.HasAMF {
+		s.number(AMFUEID, o.link, ue.AMF)
+	}
+	if ue.HasRAN {
+		s.number(RANUEID, o.link, uint64(ue.RAN))
+	}
+	var kind uint64
+	text := ""
+	if ue.NAS != nil {
+		nas, err := ngap.ParseNAS(ue.NAS)
+		switch {
+		case err != nil:
+			r.counts.bad(NGAP, reason(err))
+		case nas.Type != 0:
+			kind, text = uint64(nas.Type), nas.Type.String()
+			s.m.Failed = nas.Type == ngap.RegistrationReject || nas.Type == ngap.ServiceReject
+		case nas.Security.IsCiphered():
+			kind, text = uint64(ciphered), ciphered.String()
+		}
+	}
+	if m.Procedure == ngap.PathSwitchRequest && m.Kind == ngap.Initiating {
+		about.hasCore = false // it is the one at the source
+	}
+	s.m.Name = r.words.number(NGAP, uint64(m.Procedure)<<32|uint64(m.Kind)<<24|kind, func(uint64) string {
+		return named(ngapNames(m.Procedure), int(m.Kind), text)
+	})
+	r.procedure(s, o, &about, uint64(m.Procedure), int(m.Kind), ngapAnswered(m.Procedure))
+	r.commit(s)
+}

@@ -1,0 +1,273 @@
+package message
+
+import (
+	"bytes"
+	"time"
+)
+
+// maxScan is how many bytes of a body are looked through for identities.
+const maxScan = 4 << 10
+
+// resource writes the name of a request, such as "GET /impu/{}/reg-data", and adds what
+// its path and query identify.
+func (r *reading) resource(s *slot, method, target []byte) string {
+	w := &r.words
+	w.scratch = append(append(w.scratch[:0], method...), ' ')
+	path, query, _ := bytes.Cut(target, []byte("?"))
+	if i := bytes.Index(path, []byte("://")); i > 0 { // the form for proxies (RFC 9112 section 3.2.2)
+		path = path[i+3:]
+		if i = bytes.IndexByte(path, '/'); i < 0 {
+			path = nil
+		} else {
+			path = path[i:]
+		}
+	}
+	var last []byte
+	for rest := path; len(rest) > 0; {
+		rest = rest[1:] // the slash
+		segment := rest
+		if i := bytes.IndexByte(rest, '/'); i >= 0 {
+			segment, rest = rest[:i], rest[i:]
+		} else {
+			rest = nil
+		}
+		w.scratch = append(w.scratch, '/')
+		if isVariable(last, segment) {
+			w.scratch = append(w.scratch, "{}"...)
+			s.userKey(last, segment)
+		} else {
+			w.scratch = append(w.scratch, segment...)
+		}
+		last = segment
+	}
+	if len(path) == 0 {
+		w.scratch = append(w.scratch, '/')
+	}
+	for len(query) > 0 {
+		var one []byte
+		one, query, _ = bytes.Cut(query, []byte("&"))
+		if name, value, ok := bytes.Cut(one, []byte("=")); ok && (personOf(name) != identifierNone || bytes.Contains(value, []byte("%40")) || bytes.IndexByte(value, '@') >= 0) {
+			s.userKey(name, value)
+		}
+	}
+	return w.intern(w.scratch, "(other)")
+}
+
+// isVariable reports whether a segment of a path is a value, rather than a part of the
+// interface: it is behind the name of a kind of user or record, or does not look like a
+// word.
+func isVariable(before, segment []byte) bool {
+	if len(segment) == 0 {
+		return false
+	}
+	if personOf(before) != identifierNone {
+		return true
+	}
+	switch string(before) {
+	case "kv", "records", "blocks", "users", "sessions", "timers", "subs-to-notify":
+		return true
+	}
+	const longest = 40
+	if len(segment) > longest {
+		return true
+	}
+	digits, hex := 0, 0
+	for _, c := range segment {
+		switch {
+		case c == '@' || c == '%' || c == ':' || c == '=' || c == '+':
+			return true
+		case c >= '0' && c <= '9':
+			digits++
+		}
+		if isHex(c) || c == '-' {
+			hex++
+		}
+	}
+	return digits >= 3 && (digits*2 >= len(segment) || hex == len(segment)) || digits >= 5
+}
+
+// identifierNone is no kind.
+const identifierNone IdentifierKind = 255
+
+// personOf returns the kind of identity that a segment, a query or a field of this name
+// has, or identifierNone.
+func personOf(name []byte) IdentifierKind {
+	const longest = 24
+	if len(name) == 0 || len(name) > longest {
+		return identifierNone
+	}
+	switch {
+	case foldEqual(name, "impu"), foldEqual(name, "aor"), foldEqual(name, "public_id"), foldEqual(name, "publicid"), foldEqual(name, "publicidentity"):
+		return IMPU
+	case foldEqual(name, "impi"), foldEqual(name, "private_id"), foldEqual(name, "username"), foldEqual(name, "privateid"):
+		return IMPI
+	case foldEqual(name, "imsi"), foldEqual(name, "supi"):
+		return IMSI
+	case foldEqual(name, "msisdn"), foldEqual(name, "gpsi"):
+		return MSISDN
+	case foldEqual(name, "call-id"), foldEqual(name, "callid"), foldEqual(name, "call_id"):
+		return CallID
+	case foldEqual(name, "session-id"), foldEqual(name, "sessionid"), foldEqual(name, "session_id"):
+		return SessionID
+	}
+	return identifierNone
+}
+
+// userKey adds the user that a value names, behind the name of its kind.
+func (s *slot) userKey(name, value []byte) {
+	if len(value) == 0 || len(value) > maxText {
+		return
+	}
+	kind := personOf(name)
+	switch kind {
+	case IMSI, MSISDN:
+		for _, prefix := range [...]string{"imsi-", "msisdn-"} {
+			value = bytes.TrimPrefix(value, []byte(prefix))
+		}
+		s.add(kind, 0, value)
+	case CallID, SessionID:
+		from := len(s.text)
+		s.text = appendDecoded(s.text, value)
+		s.identify(kind, 0, from)
+	case IMPI, IMPU:
+		s.person(kind, value)
+	default:
+		s.token(value)
+	}
+}
+
+// token adds the identity that a value has by its form, if any.
+func (s *slot) token(value []byte) {
+	switch {
+	case bytes.HasPrefix(value, []byte("imsi-")) && isDigits(value[5:]):
+		s.add(IMSI, 0, value[5:])
+	case bytes.HasPrefix(value, []byte("msisdn-")) && isDigits(value[7:]):
+		s.add(MSISDN, 0, value[7:])
+	case len(value) == 15 && isDigits(value):
+		s.add(IMSI, 0, value)
+	case bytes.HasPrefix(value, []byte("tel:")), bytes.HasPrefix(value, []byte("tel%3A")), isPerson(value):
+		from := len(s.text)
+		s.text = appendDecoded(s.text, value)
+		text := s.text[from:]
+		s.text = s.text[:from]
+		s.public(text)
+	}
+}
+
+// isPerson reports whether a value is user@domain, perhaps with a scheme.
+func isPerson(value []byte) bool {
+	at := bytes.IndexByte(value, '@')
+	size := 1
+	if at < 0 {
+		at, size = bytes.Index(value, []byte("%40")), 3
+	}
+	return at > 0 && at+size < len(value)
+}
+
+// appendDecoded appends text without percent-encoding.
+func appendDecoded(b, text []byte) []byte {
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == '%' && i+2 < len(text) && isHex(text[i+1]) && isHex(text[i+2]) {
+			c = unhex(text[i+1])<<4 | unhex(text[i+2])
+			i += 2
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+// scan adds the identities in a text such as JSON or XML: values that are named as
+// identities, and those that look like one.
+func (s *slot) scan(text []byte) {
+	var name []byte // the value before, which may be the name of a field
+	for i := 0; i < len(text); {
+		if isDelimiter(text[i]) {
+			i++
+			continue
+		}
+		from := i
+		for i < len(text) && !isDelimiter(text[i]) {
+			i++
+		}
+		value := bytes.TrimSuffix(text[from:i], []byte(":"))
+		switch {
+		case personOf(name) != identifierNone && len(value) > 1:
+			s.userKey(name, value)
+		case len(value) >= 6:
+			s.token(value)
+		}
+		if len(value) > 0 {
+			name = value
+		}
+	}
+}
+
+// isDelimiter reports whether a byte is around values in JSON, XML and forms.
+func isDelimiter(c byte) bool {
+	switch c {
+	case ' ', '\t', '\r', '\n', '"', '\'', '<', '>', ',', '{', '}', '[', ']', '(', ')', '&', '=', ';':
+		return true
+	}
+	return c < ' '
+}
+
+// state adds the access of a request to a store: the APIs of Vitrine's own store and
+// Nudsf_DataRepository (TS 29.598).
+func (s *slot) state(method, target []byte) {
+	path, query, _ := bytes.Cut(target, []byte("?"))
+	var key []byte
+	if rest, ok := bytes.CutPrefix(path, []byte("/kv/")); ok {
+		key = rest
+	} else if rest, ok := bytes.CutPrefix(path, []byte("/nudsf-dr/")); ok {
+		if i := bytes.Index(rest, []byte("/records/")); i >= 0 {
+			key = rest[i+len("/records/"):]
+			if i := bytes.IndexByte(key, '/'); i >= 0 { // its meta data or a block of it
+				key = key[:i]
+			}
+		}
+	}
+	if len(key) == 0 {
+		return
+	}
+	from := len(s.text)
+	s.text = appendDecoded(s.text, key)
+	id := s.identify(Key, hashAddr(s.m.Dst.Addr()), from)
+	if id == nil {
+		return
+	}
+	a := Access{Store: s.m.To, Key: *id}
+	switch string(method) {
+	case "GET", "HEAD", "OPTIONS":
+	default:
+		a.Write = true
+	}
+	if i := bytes.Index(query, []byte("ttl=")); i >= 0 {
+		a.Lifetime = lifetime(query[i+4:])
+	}
+	s.m.Access = append(s.m.Access, a)
+	s.scan(id.Text)
+}
+
+// lifetime reads a number with a unit, such as 90s.
+func lifetime(text []byte) time.Duration {
+	n := 0
+	for i, c := range text {
+		if c >= '0' && c <= '9' && n < 1<<30 {
+			n = n*10 + int(c-'0')
+			continue
+		}
+		switch {
+		case c == 'm' && i+1 < len(text) && text[i+1] == 's':
+			return time.Duration(n) * time.Millisecond
+		case c == 's':
+			return time.Duration(n) * time.Second
+		case c == 'm':
+			return time.Duration(n) * time.Minute
+		case c == 'h':
+			return time.Duration(n) * time.Hour
+		}
+		break
+	}
+	return time.Duration(n) * time.Second
+}

@@ -1,0 +1,198 @@
+package message
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"vitrine/affinity/capture"
+	"vitrine/affinity/stream"
+)
+
+// Read reads captures as one, merged by time, and gives each message to handle. It
+// returns a Summary of what was read even if it also returns an error.
+//
+// Messages come in the order of time, but for those that waited for lost bytes of
+// their TCP connection. An error of handle ends the reading and is returned. A file that
+// is not a capture is a *vitrine.BadInput. A file that cannot be read to its end is a
+// *capture.Damage: everything before the damage was handled.
+func Read(ctx context.Context, captures []string, o Options, handle func(*Message) error) (*Summary, error) {
+	r := newReading(o, handle)
+	clocks, err := findClocks(ctx, captures)
+	if err != nil {
+		return r.summarise(nil), err
+	}
+	source, err := capture.Open(captures, capture.Options{MaxMemory: r.o.MaxMemory / 16, Correct: clocks.correct()})
+	if err != nil {
+		return r.summarise(nil), err
+	}
+	defer source.Close() // opened read-only
+	const often = 1 << 12
+	for n := 0; ; n++ {
+		p := source.Next()
+		if p == nil {
+			break
+		}
+		if n%often == 0 {
+			if err := ctx.Err(); err != nil {
+				return r.summarise(source.Counts()), err
+			}
+			if r.o.Progress != nil {
+				r.o.Progress(source.Counts().Bytes)
+			}
+		}
+		if r.packet(p); r.err != nil {
+			return r.summarise(source.Counts()), r.err
+		}
+	}
+	r.finish()
+	summary := r.summarise(source.Counts())
+	summary.Clocks = clocks.list()
+	return summary, errors.Join(r.err, source.Err())
+}
+
+// A reading reads packets. Its decoders are in the files of their protocols.
+type reading struct {
+	o       Options
+	handle  func(*Message) error
+	err     error // of handle
+	id      uint64
+	begin   int64
+	end     int64
+	copies  uint64
+	packets uint64
+
+	finder    *capture.Finder
+	assembler *stream.Assembler
+	tcp       tcp
+	where     capture.Where // of the current packet
+
+	functions functions
+	words     words
+	exchanges exchanges
+	hold      hold
+	edges     edges
+	counts    counts
+	decoders  decoders
+}
+
+func newReading(o Options, handle func(*Message) error) *reading {
+	o = o.withDefaults()
+	r := &reading{o: o, handle: handle}
+	const seen = 160 // bytes of a packet that a Finder remembers
+	r.finder = capture.NewFinder(window, o.MaxMemory/16/seen)
+	r.assembler = stream.NewAssembler(&tcpHandler{r}, stream.Options{MaxMemory: o.MaxMemory / 4})
+	r.tcp.limit = o.MaxMemory / 8
+	r.exchanges.init(o.MaxMemory/4/exchangeSize, int64(o.Repeated))
+	r.hold.window, r.hold.limit = int64(window), max(o.MaxMemory/8/slotSize, 64)
+	r.functions.init(o.Name)
+	r.words.init()
+	r.edges.init()
+	return r
+}
+
+// An origin says where a message comes from.
+type origin struct {
+	at       int64
+	where    capture.Where
+	src, dst netip.AddrPort
+	ports    [2]bool // whether the port of src, and that of dst, is one that receives requests
+	link     uint64  // the association or connection, for both directions
+	hash     uint64  // of the transmission; 0: the transport hides retransmissions
+	repeated bool    // the same packet was captured at the same place before
+}
+
+// packet reads one packet.
+func (r *reading) packet(p *capture.Packet) {
+	if r.packets++; r.packets == 1 {
+		r.begin = p.Time
+	}
+	r.begin, r.end = min(r.begin, p.Time), max(r.end, p.Time)
+	r.release(p.Time)
+	seen := r.finder.Find(p)
+	if seen.Kind == capture.Copy {
+		r.copies++
+		r.hold.arrived(p.Src, p.Dst, p.Time-int64(seen.Delay), p.Time)
+		return
+	}
+	if p.Src.Addr() == p.Dst.Addr() {
+		r.functions.share(p.Src.Addr())
+	}
+	r.where = p.Where
+	if p.Transport == capture.TCP {
+		r.assembler.Add(p)
+		return
+	}
+	if len(p.Payload) == 0 {
+		return
+	}
+	o := origin{at: p.Time, where: p.Where, src: p.Src, dst: p.Dst, ports: [2]bool{true, true}, repeated: seen.Kind == capture.Retransmission}
+	if p.Transport == capture.SCTP {
+		o.hash = join(uint64(p.Tag), uint64(p.TSN)) | 1
+		r.chunk(&o, p)
+		return
+	}
+	o.hash = hashOf(p.Payload)
+	r.datagram(&o, p)
+}
+
+// linkOf returns the hash of the association or connection between two ends.
+func linkOf(o *origin) uint64 { return hashPair(hashEnd(o.src), hashEnd(o.dst)) }
+
+// slot begins a message.
+func (r *reading) slot(o *origin, p Protocol) *slot {
+	s := r.hold.take()
+	m := &s.m
+	m.Time, m.Where, m.Src, m.Dst, m.Protocol = o.at, o.where, o.src, o.dst, p
+	s.from, s.to = r.functions.of(o.src, o.ports[0], 0), r.functions.of(o.dst, o.ports[1], 1)
+	m.From, m.To = s.from.Name, s.to.Name
+	s.hash = o.hash
+	return s
+}
+
+// commit hands a message over, to be delivered once its copies are in.
+func (r *reading) commit(s *slot) { r.hold.push(s) }
+
+// release delivers the messages that have waited long enough.
+func (r *reading) release(now int64) {
+	for s := r.hold.pop(now); s != nil; s = r.hold.pop(now) {
+		r.deliver(s)
+	}
+}
+
+// deliver gives a message to the handler.
+func (r *reading) deliver(s *slot) {
+	m := &s.m
+	r.id++
+	m.ID = r.id
+	r.exchanges.settle(s)
+	r.counts.add(m)
+	if m.Kind != Repeat {
+		s.from.Sent++
+		s.to.Received++
+		s.from.Bytes += uint64(m.Bytes)
+		s.to.Bytes += uint64(m.Bytes)
+	}
+	if r.err == nil {
+		r.err = r.handle(m)
+	}
+	r.hold.recycle(s)
+}
+
+// finish delivers everything: the captures are over.
+func (r *reading) finish() {
+	r.assembler.Flush()
+	for r.hold.head < len(r.hold.waiting) {
+		r.deliver(r.hold.remove())
+	}
+}
+
+func (r *reading) summarise(c *capture.Counts) *Summary {
+	s := &Summary{Begin: r.begin, End: r.end, Messages: r.id, Copies: r.copies, Protocols: r.counts.list(), Functions: r.functions.list(),
+		Unknown: r.edges.list(), Streams: *r.assembler.Counts(), Clocks: []Clock{}}
+	if c != nil {
+		s.Captures = *c
+	}
+	s.GivenUp = GivenUp{Requests: r.exchanges.given, Copies: r.finder.GivenUp(), Hurried: r.hold.hurried, Streams: r.tcp.given, Edges: r.edges.dropped}
+	return s
+}

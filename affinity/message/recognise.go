@@ -1,0 +1,217 @@
+package message
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+
+	"vitrine/affinity/capture"
+	"vitrine/wire/diameter"
+	"vitrine/wire/gtpc"
+	"vitrine/wire/nas"
+	"vitrine/wire/ngap"
+	"vitrine/wire/pfcp"
+	"vitrine/wire/s1ap"
+	"vitrine/wire/sip"
+)
+
+// decoders are the messages of wire/ that a reading parses into.
+type decoders struct {
+	sip      sip.Message
+	diameter diameter.Message
+	gtp      gtpc.Message
+	pfcp     pfcp.Message
+	s1ap     s1ap.Message
+	ngap     ngap.Message
+	pdu      nas.PDU
+	nas      nasMessages
+}
+
+// The payload protocol identifiers of SCTP that are read
+// (iana.org/assignments/sctp-parameters).
+const (
+	ppidS1AP         = 18
+	ppidDiameter     = 46
+	ppidDiameterDTLS = 47
+	ppidNGAP         = 60
+)
+
+// datagram reads a UDP datagram.
+func (r *reading) datagram(o *origin, p *capture.Packet) {
+	data := p.Payload
+	switch data[0] >> 4 {
+	case 4, 5:
+		if looksGTP(data, p.Missing) {
+			r.gtp(o, data, p.Missing)
+			return
+		}
+	case 2:
+		if looksPFCP(data, p.Missing) {
+			r.pfcp(o, data, p.Missing)
+			return
+		}
+	}
+	if looksSIP(data) {
+		r.sipDatagram(o, data, p.Missing)
+		return
+	}
+	r.edges.datagram(r, o, p.Transport, len(data)+p.Missing)
+}
+
+// chunk reads an SCTP user message.
+func (r *reading) chunk(o *origin, p *capture.Packet) {
+	o.link = linkOf(o)
+	data := p.Payload
+	known := p.PPID == ppidS1AP || p.PPID == ppidNGAP || p.PPID == ppidDiameter
+	switch {
+	case known && p.Missing > 0:
+		r.counts.bad(map[uint32]Protocol{ppidS1AP: S1AP, ppidNGAP: NGAP, ppidDiameter: Diameter}[p.PPID], cutReason)
+	case p.PPID == ppidS1AP:
+		r.s1ap(o, data)
+	case p.PPID == ppidNGAP:
+		r.ngap(o, data)
+	case p.PPID == ppidDiameter, p.Missing == 0 && looksDiameter(data) == yes:
+		r.diameterMessages(o, data)
+	default:
+		r.edges.datagram(r, o, p.Transport, len(data)+p.Missing)
+	}
+}
+
+// cutReason is the reason for what the capture cut off.
+const cutReason = "cut off by the capture"
+
+// A verdict says whether bytes begin a message of a protocol.
+type verdict uint8
+
+const (
+	no verdict = iota
+	yes
+	more // of them are needed
+)
+
+var (
+	sipVersion  = []byte("SIP/2.0")
+	httpVersion = []byte("HTTP/1.")
+	lineEnd     = []byte("\r\n")
+)
+
+// maxLine is the longest start line of a text protocol, in bytes.
+const maxLine = 8 << 10
+
+// startLine returns the first line of a text message.
+func startLine(data []byte) (line []byte, v verdict) {
+	const shown = 256 // a line that is no text shows it early
+	for _, c := range data[:min(len(data), 4)] {
+		if c < ' ' || c > '~' {
+			return nil, no
+		}
+	}
+	i := bytes.IndexByte(data[:min(len(data), maxLine)], '\n')
+	if i < 0 {
+		for _, c := range data[:min(len(data), shown)] {
+			if c < ' ' && c != '\r' || c > '~' {
+				return nil, no
+			}
+		}
+		if len(data) >= maxLine {
+			return nil, no
+		}
+		return nil, more
+	}
+	return bytes.TrimSuffix(data[:i], []byte("\r")), yes
+}
+
+// looksText says whether data begins with a request line or a status line of a
+// version.
+func looksText(data, version []byte, digits int) verdict {
+	line, v := startLine(data)
+	if v != yes {
+		return v
+	}
+	if bytes.HasPrefix(line, version) {
+		return yes
+	}
+	if n := len(line) - len(version) - digits; n > 4 && bytes.HasPrefix(line[n:], version) && line[n-1] == ' ' && line[0] >= 'A' && line[0] <= 'z' {
+		if i := bytes.IndexByte(line, ' '); i > 0 && i < n-1 {
+			return yes
+		}
+	}
+	return no
+}
+
+// looksSIP reports whether a datagram begins like a SIP message.
+func looksSIP(data []byte) bool { return looksText(data, sipVersion, 0) == yes }
+
+// looksDiameter says whether data begins with a Diameter header, and with a header of
+// an AVP if it has more (RFC 6733 sections 3 and 4.1).
+func looksDiameter(data []byte) verdict {
+	const header, longest = 20, 1 << 20
+	if data[0] != 1 {
+		return no
+	}
+	if len(data) < header+8 {
+		if len(data) >= 4 {
+			if n := binary.BigEndian.Uint32(data) & 0xffffff; n < header || n%4 != 0 || n > longest {
+				return no
+			} else if n == header && len(data) >= header {
+				return yes
+			}
+		}
+		return more
+	}
+	length := int(binary.BigEndian.Uint32(data) & 0xffffff)
+	command := binary.BigEndian.Uint32(data[4:]) & 0xffffff
+	if length < header || length%4 != 0 || length > longest || data[4]&0x0f != 0 || command == 0 {
+		return no
+	}
+	if length == header {
+		return yes
+	}
+	avp := binary.BigEndian.Uint32(data[header:])
+	size := int(binary.BigEndian.Uint32(data[header+4:]) & 0xffffff)
+	if avp == 0 || data[header+4]&0x1f != 0 || size < 8 || size > length-header {
+		return no
+	}
+	return yes
+}
+
+// looksGTP reports whether a datagram begins with a GTPv2-C message that fits into it
+// (TS 29.274 clause 5.1).
+func looksGTP(data []byte, missing int) bool {
+	if len(data) < 8 || data[0]&0x03 != 0 {
+		return false
+	}
+	whole := len(data) + missing
+	length := int(binary.BigEndian.Uint16(data[2:])) + 4
+	if length > whole || data[0]&0x10 == 0 && length != whole {
+		return false
+	}
+	t := gtpc.Type(data[1])
+	return gtpName(t) != ""
+}
+
+// looksPFCP reports whether a datagram begins with a PFCP message that fits into it
+// (TS 29.244 clause 7.2.2).
+func looksPFCP(data []byte, missing int) bool {
+	if len(data) < 8 || data[0]&0x18 != 0 {
+		return false
+	}
+	whole := len(data) + missing
+	length := int(binary.BigEndian.Uint16(data[2:])) + 4
+	if length > whole || data[0]&0x04 == 0 && length != whole {
+		return false
+	}
+	t := pfcp.Type(data[1])
+	return t >= pfcp.HeartbeatRequest && t <= pfcp.SessionSetModificationResponse || t >= pfcp.SessionEstablishmentRequest && t <= pfcp.SessionReportResponse
+}
+
+// reason returns the innermost error's text: that without details.
+func reason(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}

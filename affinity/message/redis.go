@@ -1,0 +1,258 @@
+package message
+
+import (
+	"strings"
+	"time"
+
+	"vitrine/wire/resp"
+)
+
+// redisPort is the port of Redis, a hint for replies in the middle of a connection.
+const redisPort = 6379
+
+// looksRedis says whether data begins with a request of Redis: an array of strings. Of
+// replies, the port has to say that they are of Redis.
+func looksRedis(data []byte, x *half) verdict {
+	const longest = 16
+	switch data[0] {
+	case '*':
+	case '+', '-', ':', '$', '_', '#', ',', '(', '!', '=', '%', '~', '>':
+		if x.conn.protocol == Redis || x.src.Port() == redisPort {
+			return yes
+		}
+		return no
+	default:
+		return no
+	}
+	i, digits := 1, 0
+	for ; i < len(data) && data[i] >= '0' && data[i] <= '9'; i++ {
+		digits++
+	}
+	switch {
+	case i < len(data) && (digits == 0 || digits > longest || data[i] != '\r'):
+		return no
+	case len(data) < i+3:
+		return more
+	case data[i+1] != '\n' || data[i+2] != '$':
+		if x.conn.protocol == Redis && data[i+1] == '\n' { // an array of others is a reply
+			return yes
+		}
+		return no
+	}
+	return yes
+}
+
+// redisValues is what of a request is read while its arguments come.
+type redisValues struct {
+	count   int // values seen, of a reply
+	bytes   int
+	failed  bool
+	push    bool
+	write   bool
+	seconds int64 // lifetime
+	unit    time.Duration
+	option  redisOption
+}
+
+// A redisOption is an argument whose next one is a lifetime.
+type redisOption uint8
+
+const (
+	noOption redisOption = iota
+	inSeconds
+	inMillis
+)
+
+// readRedis reads requests or replies. The client is who sends arrays of strings first.
+func (r *reading) readRedis(x *half, data []byte) (n int, err error) {
+	c := x.conn
+	if c.client < 0 {
+		c.client = x.side
+		if x.src.Port() == redisPort {
+			c.client = 1 - x.side
+		}
+	}
+	requests := c.client == x.side
+	d := &x.redis
+	d.Requests = requests
+	for {
+		k, event, err := d.Next(data[n:])
+		n += k
+		if err != nil {
+			return n, err
+		}
+		switch event {
+		case resp.More:
+			return n, nil
+		case resp.Found:
+			if requests {
+				r.redisArgument(x, &d.Value)
+			} else {
+				r.redisReply(x, &d.Value)
+			}
+		case resp.End:
+			if x.slot != nil {
+				x.slot.m.Time = x.at
+			}
+			if requests {
+				r.redisAsked(x)
+			} else {
+				r.redisAnswered(x)
+			}
+			if n == len(data) {
+				return n, nil
+			}
+		}
+	}
+}
+
+// redisSlot begins a message.
+func (r *reading) redisSlot(x *half) *slot {
+	o := r.origin(x)
+	x.slot = r.slot(&o, Redis)
+	x.values = redisValues{}
+	return x.slot
+}
+
+// redisArgument reads an argument of a request.
+func (r *reading) redisArgument(x *half, v *resp.Value) {
+	s := x.slot
+	if v.Depth == 0 && v.Type != resp.Inline {
+		s = r.redisSlot(x)
+		s.m.Bytes = len("*1\r\n")
+		x.command.Argument(v)
+		return
+	}
+	if s == nil {
+		s = r.redisSlot(x)
+	}
+	size := int(max(v.Size, int64(len(v.Text))))
+	s.m.Bytes += size + len("$1\r\n\r\n")
+	isKey := x.command.Argument(v)
+	values := &x.values
+	if v.Index == 0 {
+		values.write = !redisReads(x.command.Command.Name)
+		return
+	}
+	name := x.command.Command.Name
+	switch {
+	case isKey:
+		if id := s.add(Key, hashAddr(x.dst.Addr()), v.Text); id != nil && len(s.m.Access) < maxIdentifiers {
+			s.m.Access = append(s.m.Access, Access{Store: s.m.To, Key: *id, Write: values.write})
+			s.scan(id.Text)
+		}
+	case values.option != noOption, v.Index == 2 && isExpiry(name):
+		if n, ok := parseDigits(v.Text); ok {
+			unit := time.Second
+			if values.option == inMillis || values.option == noOption && (name == "psetex" || name == "pexpire") {
+				unit = time.Millisecond
+			}
+			values.seconds, values.unit = n, unit
+		}
+		values.option = noOption
+	case name == "set" && v.Index > 2 && foldEqual(v.Text, "ex"):
+		values.option = inSeconds
+	case name == "set" && v.Index > 2 && foldEqual(v.Text, "px"):
+		values.option = inMillis
+	default:
+		values.bytes += size
+		s.scan(v.Text[:min(len(v.Text), maxScan)])
+	}
+}
+
+func isExpiry(name string) bool {
+	return name == "setex" || name == "psetex" || name == "expire" || name == "pexpire"
+}
+
+func parseDigits(text []byte) (n int64, ok bool) {
+	const longest = 12
+	if len(text) > longest || !isDigits(text) {
+		return 0, false
+	}
+	for _, c := range text {
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+// redisAsked delivers a request.
+func (r *reading) redisAsked(x *half) {
+	s, c := x.slot, x.conn
+	if s == nil {
+		return
+	}
+	x.slot = nil
+	command := x.command.Command.Name
+	x.command = resp.Request{}
+	s.m.Name = r.words.number(Redis, uint64(len(command))<<48|hashOf([]byte(command))>>16, func(uint64) string {
+		if command == "" {
+			return "(other)"
+		}
+		return strings.ToUpper(command)
+	})
+	for i := range s.m.Access {
+		if a := &s.m.Access[i]; a.Write {
+			a.Lifetime = time.Duration(x.values.seconds) * x.values.unit
+			a.Bytes = x.values.bytes
+		}
+	}
+	switch command {
+	case "subscribe", "psubscribe", "ssubscribe", "monitor", "psync", "sync":
+		c.loose = true
+	}
+	s.part, s.key = opens, join(c.link, c.requests)
+	r.ask(c, s.m.Name, false)
+	r.commit(s)
+}
+
+// redisReply reads a value of a reply.
+func (r *reading) redisReply(x *half, v *resp.Value) {
+	s := x.slot
+	if v.Depth == 0 && v.Type != resp.Attribute || s == nil {
+		s = r.redisSlot(x)
+		s.m.Kind = Answer
+		x.values.push = v.Type == resp.Push
+		if v.IsError() {
+			s.m.Failed = true
+			s.m.Cause = r.words.intern(v.Code(), "(other)")
+		}
+	}
+	s.m.Bytes += int(max(v.Size, int64(len(v.Text)), 0)) + len("+\r\n")
+	if v.Type == resp.Bulk && x.scanned < maxScan {
+		s.scan(v.Text)
+	}
+}
+
+// redisAnswered delivers a reply.
+func (r *reading) redisAnswered(x *half) {
+	s, c := x.slot, x.conn
+	if s == nil {
+		return
+	}
+	x.slot = nil
+	if c.loose || x.values.push {
+		s.m.Kind, s.m.Name = Notice, "push"
+		r.commit(s)
+		return
+	}
+	s.m.Name = "reply"
+	if a, number, ok := c.answer(); ok {
+		s.part, s.key = only, join(c.link, number)
+		w := &r.words
+		w.scratch = append(append(w.scratch[:0], a.name...), " reply"...)
+		s.m.Name = w.intern(w.scratch, "reply")
+	}
+	r.commit(s)
+}
+
+// redisReads reports whether a command leaves its keys as they are.
+func redisReads(name string) bool {
+	switch name {
+	case "get", "mget", "exists", "hget", "hgetall", "hmget", "hkeys", "hvals", "hlen", "hexists", "hscan", "hstrlen", "lrange", "llen", "lindex",
+		"scard", "sismember", "smembers", "smismember", "sscan", "sinter", "sunion", "sdiff", "zrange", "zrangebyscore", "zscore", "zcard", "zcount", "zrank",
+		"zscan", "strlen", "ttl", "pttl", "type", "getrange", "bitcount", "dump", "expiretime", "pexpiretime", "object", "xrange", "xlen", "xread",
+		"watch", "pfcount", "touch", "memory":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,138 @@
+package message
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+
+	"vitrine/wire/sip"
+)
+
+// sipDatagram reads a SIP message that fills a datagram. Of one that the capture cut,
+// the header is enough.
+func (r *reading) sipDatagram(o *origin, data []byte, missing int) {
+	m := &r.decoders.sip
+	_, err := m.Parse(data)
+	if missing > 0 && errors.Is(err, sip.ErrLength) && bytes.Contains(data, []byte("\r\n\r\n")) {
+		// The body is shorter than Content-Length says; the header is whole.
+		if m.Salvage(data) {
+			err = nil
+			m.SequenceMethod = m.Method
+		}
+	}
+	switch {
+	case errors.Is(err, sip.ErrEmpty):
+	case err != nil && missing > 0:
+		r.counts.bad(SIP, cutReason)
+	case err != nil:
+		r.counts.bad(SIP, reason(err))
+	default:
+		r.sip(o, m, len(data)+missing)
+	}
+}
+
+// sip delivers a parsed message.
+func (r *reading) sip(o *origin, m *sip.Message, size int) {
+	s := r.slot(o, SIP)
+	s.m.Bytes = size
+	branch, _ := sip.Param(m.Via, "branch")
+	call := xxhash.Sum64(m.CallID)
+	s.part, s.key = closes, sipKey(o, m, branch, call)
+	method := r.words.intern(m.SequenceMethod, "(other)")
+	if m.IsRequest() {
+		s.part, s.m.Name = opens, method
+		if method == "ACK" {
+			s.m.Kind = Notice
+			s.key = join(s.key, s.hash)
+		}
+	} else {
+		s.m.Kind = Answer
+		s.m.Name = r.answerName(m.Status, method)
+		if m.Status >= 300 {
+			s.m.Cause = r.code(m.Status)
+		}
+		s.m.Failed = m.Status >= 400 && m.Status != 401 && m.Status != 407 // a challenge asks for another round
+	}
+	r.sipIdentifiers(s, m, branch, call)
+	r.commit(s)
+}
+
+// sipKey returns what a request and its answers at one hop have in common (RFC 3261
+// section 17.1.3; section 17.2.3 for branches of RFC 2543).
+func sipKey(o *origin, m *sip.Message, branch []byte, call uint64) uint64 {
+	ends := hashPair(hashAddr(o.src.Addr()), hashAddr(o.dst.Addr()))
+	key := join(ends, xxhash.Sum64(m.SequenceMethod))
+	if bytes.HasPrefix(branch, []byte(sip.BranchCookie)) {
+		return join(key, xxhash.Sum64(branch))
+	}
+	tag, _ := sip.Param(m.From, "tag")
+	return join(join(key, call), join(xxhash.Sum64(tag), uint64(m.Sequence)))
+}
+
+// answerName returns the name of an answer, such as "200 REGISTER".
+func (r *reading) answerName(status int, request string) string {
+	w := &r.words
+	w.scratch = strconv.AppendInt(w.scratch[:0], int64(status), 10)
+	w.scratch = append(append(w.scratch, ' '), request...)
+	return w.intern(w.scratch, "(other)")
+}
+
+// code returns the text of a status or cause.
+func (r *reading) code(n int) string {
+	w := &r.words
+	w.scratch = strconv.AppendInt(w.scratch[:0], int64(n), 10)
+	return w.intern(w.scratch, "(other)")
+}
+
+var (
+	asserted  = []byte("\nP-Asserted-Identity:")
+	preferred = []byte("\nP-Preferred-Identity:")
+	service   = []byte("\nP-Served-User:")
+	vendor    = []byte("\nP-")
+)
+
+func (r *reading) sipIdentifiers(s *slot, m *sip.Message, branch []byte, call uint64) {
+	s.add(CallID, 0, m.CallID)
+	if len(branch) > 0 {
+		s.add(Branch, 0, branch)
+	}
+	s.user(m.From)
+	s.user(m.To)
+	if tag, ok := sip.Param(m.From, "tag"); ok {
+		s.add(Tag, call, tag)
+	}
+	tag, dialog := sip.Param(m.To, "tag")
+	if dialog {
+		s.add(Tag, call, tag)
+	}
+	if m.IsRequest() && !dialog && bytes.IndexByte(m.URI, '@') > 0 { // in a dialog it is a contact
+		s.public(m.URI)
+	}
+	if m.Authorization != nil {
+		if name := sip.Unquote(sip.AuthParam(m.Authorization, "username")); len(name) > 0 {
+			s.person(IMPI, name)
+		}
+	}
+	if bytes.Contains(m.Header, vendor) {
+		for _, name := range [...][]byte{asserted, preferred, service} {
+			if i := bytes.Index(m.Header, name); i >= 0 {
+				value := m.Header[i+len(name):]
+				if end := bytes.IndexByte(value, '\r'); end >= 0 {
+					value = value[:end]
+				}
+				first, _ := sip.CutElement(bytes.TrimLeft(value, " \t"))
+				s.user(first)
+			}
+		}
+	}
+}
+
+// user adds the user of a From, To or similar value.
+func (s *slot) user(value []byte) {
+	uri := sip.Address(value)
+	if bytes.IndexByte(uri, '@') > 0 || bytes.HasPrefix(uri, []byte("tel:")) {
+		s.public(uri)
+	}
+}

@@ -1,0 +1,400 @@
+package message
+
+import (
+	"net/netip"
+
+	"vitrine/affinity/capture"
+	"vitrine/affinity/stream"
+	"vitrine/wire/http1"
+	"vitrine/wire/http2"
+	"vitrine/wire/resp"
+)
+
+// The bounds of a connection.
+const (
+	maxTries  = 32      // pieces that may be of no known protocol before a connection is given up
+	maxFramed = 1 << 20 // bytes of a message
+	pending   = 32      // requests whose names wait for their answers
+)
+
+// tcp has what all connections share.
+type tcp struct {
+	limit   int // bytes of all buffers
+	held    int
+	given   uint64
+	serial  uint64
+	free    []*conn
+	decoder int // HTTP/2 decoders in use
+}
+
+// A conn is a TCP connection.
+type conn struct {
+	protocol Protocol
+	tries    int
+	link     uint64
+	client   int // index of the half that the client sends; -1: not known
+	halves   [2]half
+	ended    int
+
+	// Requests and answers in the order of a connection (HTTP/1, Redis).
+	requests, answers uint64
+	names             [pending]asked
+	loose             bool // answers do not follow requests: publish and subscribe
+
+	streams map[uint32]h2Stream // HTTP/2
+
+	// While the protocol is not known.
+	packets, bytes, turns uint64
+	speaker               int // half that spoke last, plus one
+}
+
+// asked is a request that waits for its answer.
+type asked struct {
+	name string
+	head bool // HTTP: HEAD
+}
+
+// A half is one direction of a connection.
+type half struct {
+	conn     *conn
+	side     int
+	src, dst netip.AddrPort
+	buffer   []byte // the beginning of a message, or what is not recognised yet
+	at       int64  // time of the bytes in the buffer
+	begun    bool   // its messages are being read
+	lost     bool   // the bounds of messages are not known
+	opened   bool   // it sent the first SYN
+
+	slot    *slot // message in progress
+	scanned int   // bytes of its body that were looked through
+	body    int   // bytes of its body
+
+	http1   http1.Decoder
+	http2   *http2.Decoder
+	redis   resp.Decoder
+	command resp.Request
+	values  redisValues
+}
+
+// tcpHandler receives the streams.
+type tcpHandler struct{ r *reading }
+
+// half returns the state of a direction.
+func (t *tcp) half(h *stream.Half) *half {
+	if x, ok := h.State.(*half); ok {
+		return x
+	}
+	var c *conn
+	if n := len(t.free); n > 0 {
+		c, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		c = &conn{}
+	}
+	streams := c.streams
+	clear(streams)
+	*c = conn{client: -1, streams: streams}
+	t.serial++
+	c.link = mix(t.serial)
+	for i, h := range [2]*stream.Half{h, h.Peer} {
+		c.halves[i] = half{conn: c, side: i, src: h.Src, dst: h.Dst, opened: h.Opened}
+		h.State = &c.halves[i]
+	}
+	return &c.halves[0]
+}
+
+// Data receives the next bytes of a direction.
+func (t *tcpHandler) Data(h *stream.Half, at int64, b []byte) {
+	r := t.r
+	x := r.tcp.half(h)
+	if len(x.buffer) == 0 && x.slot == nil {
+		x.at = at
+	}
+	x.at = max(x.at, at)
+	if x.conn.protocol == Unknown {
+		b = r.recognise(x, b)
+	}
+	if len(b) > 0 {
+		r.feed(x, b)
+	}
+}
+
+// Gap says that bytes of a direction are lost.
+func (t *tcpHandler) Gap(h *stream.Half, at int64, n int) {
+	r := t.r
+	x := r.tcp.half(h)
+	x.at = at
+	c := x.conn
+	if c.protocol == Unknown || !x.begun {
+		r.drop(x)
+		return
+	}
+	if r.skip(x, n) {
+		return
+	}
+	r.counts.bad(c.protocol, "bytes lost")
+	r.lose(x)
+}
+
+// End says that nothing follows in a direction.
+func (t *tcpHandler) End(h *stream.Half, _ int64, _ stream.Reason) {
+	x, ok := h.State.(*half)
+	if !ok {
+		return
+	}
+	r, c := t.r, x.conn
+	if c.protocol != Unknown && x.begun {
+		r.closeHalf(x)
+	}
+	r.abandon(x)
+	r.tcp.held -= cap(x.buffer)
+	x.buffer = nil
+	r.forgetDecoder(x)
+	r.countEdge(c)
+	if c.ended++; c.ended == 2 {
+		const keep = 1024
+		if len(r.tcp.free) < keep {
+			r.tcp.free = append(r.tcp.free, c)
+		}
+	}
+}
+
+// recognise finds the protocol of a connection. It returns the bytes to read: none as
+// long as the protocol is not known.
+func (r *reading) recognise(x *half, b []byte) []byte {
+	c := x.conn
+	data := b
+	if len(x.buffer) > 0 {
+		if !r.keep(x, b) {
+			return nil
+		}
+		data = x.buffer
+	}
+	p, v := Unknown, no
+	if c.tries < maxTries {
+		p, v = looksLike(data, x)
+	}
+	switch v {
+	case yes:
+		c.protocol, x.begun = p, true
+		r.counts.late(p, c.bytes)
+		c.packets, c.bytes, c.turns, c.speaker = 0, 0, 0, 0
+		if len(x.buffer) > 0 { // feed reads it from there
+			whole := x.buffer
+			r.tcp.held -= cap(x.buffer)
+			x.buffer = nil
+			return whole
+		}
+		return b
+	case more:
+		if len(x.buffer) == 0 {
+			r.keep(x, b)
+		}
+		return nil
+	}
+	c.tries++
+	c.packets++
+	c.bytes += uint64(len(data))
+	if c.speaker == 2-x.side {
+		c.turns++
+	}
+	c.speaker = x.side + 1
+	r.drop(x)
+	return nil
+}
+
+// countEdge counts what a connection of an unknown protocol carried.
+func (r *reading) countEdge(c *conn) {
+	if c.packets == 0 {
+		return
+	}
+	client := r.clientOf(c)
+	x := &c.halves[client]
+	edge := r.edges.of(r.functions.of(x.src, false, 0), r.functions.of(x.dst, true, 1), capture.TCP, x.dst.Port())
+	if edge == nil {
+		r.edges.dropped += c.packets
+	} else {
+		edge.Packets += c.packets
+		edge.Bytes += c.bytes
+		edge.RoundTrips += c.turns / 2
+		if c.turns%2 == 1 {
+			edge.RoundTrips++
+		}
+	}
+	c.packets, c.bytes, c.turns = 0, 0, 0
+}
+
+// clientOf returns which half the client sends: that of the first SYN or of requests, or
+// the one from the port that looks less like a server's.
+func (r *reading) clientOf(c *conn) int {
+	switch {
+	case c.halves[0].opened:
+		return 0
+	case c.halves[1].opened:
+		return 1
+	case c.client >= 0:
+		return c.client
+	case serves(c.halves[0].src, c.halves[1].src):
+		return 1
+	}
+	return 0
+}
+
+// origin returns where a message of a half comes from.
+func (r *reading) origin(x *half) origin {
+	client := r.clientOf(x.conn)
+	return origin{at: x.at, where: r.where, src: x.src, dst: x.dst, ports: [2]bool{x.side != client, x.side == client}, link: x.conn.link}
+}
+
+// feed reads the next bytes of a direction.
+func (r *reading) feed(x *half, b []byte) {
+	data := b
+	if len(x.buffer) > 0 {
+		if !r.keep(x, b) {
+			return
+		}
+		data = x.buffer
+	}
+	if !x.begun {
+		x.begun = true
+		x.lost = begins(x.conn.protocol, data, x) == no
+	}
+	for len(data) > 0 && x.conn.protocol != Unknown {
+		if x.lost {
+			n, found := r.resync(x, data)
+			if data = data[n:]; !found {
+				break
+			}
+			x.lost = false
+		}
+		n, err := r.decode(x, data)
+		data = data[n:]
+		if err != nil {
+			r.counts.bad(x.conn.protocol, reason(err))
+			r.lose(x)
+			data = data[min(1, len(data)):]
+			continue
+		}
+		if n == 0 {
+			break
+		}
+	}
+	r.store(x, data)
+}
+
+// decode reads whole messages, and returns how many bytes it is done with.
+func (r *reading) decode(x *half, data []byte) (int, error) {
+	switch x.conn.protocol {
+	case HTTP:
+		return r.readHTTP1(x, data)
+	case HTTP2:
+		return r.readHTTP2(x, data)
+	case Redis:
+		return r.readRedis(x, data)
+	}
+	return r.readFramed(x, data)
+}
+
+// skip goes on behind lost bytes if they are within the body of one message.
+func (r *reading) skip(x *half, n int) bool {
+	if x.lost {
+		return false
+	}
+	switch x.conn.protocol {
+	case HTTP:
+		if len(x.buffer) == 0 && x.http1.Skip(int64(n)) {
+			x.body += n
+			return true
+		}
+	case Redis:
+		return len(x.buffer) == 0 && x.redis.Skip(int64(n))
+	case HTTP2:
+		if x.http2 != nil {
+			missing := n + len(x.buffer)
+			r.drop(x)
+			x.http2.Lost(int64(missing))
+			return true
+		}
+	}
+	return false
+}
+
+// lose gives up the message in progress. Its end is not known.
+func (r *reading) lose(x *half) {
+	r.drop(x)
+	r.abandon(x)
+	x.lost = true
+	x.http1, x.redis, x.command = http1.Decoder{}, resp.Decoder{}, resp.Request{}
+	x.conn.answers = x.conn.requests // what was asked before is not matched any more
+}
+
+// abandon delivers the message in progress as far as it was read.
+func (r *reading) abandon(x *half) {
+	if x.slot != nil {
+		r.commit(x.slot)
+		x.slot = nil
+	}
+}
+
+// closeHalf reads what the end of a direction completes.
+func (r *reading) closeHalf(x *half) {
+	switch x.conn.protocol {
+	case HTTP:
+		if x.lost {
+			return
+		}
+		if complete, err := x.http1.Close(); complete {
+			r.endHTTP(x)
+		} else if err != nil {
+			r.counts.bad(HTTP, reason(err))
+		}
+	case HTTP2:
+		r.closeHTTP2(x)
+	default:
+		if len(x.buffer) > 0 && !x.lost {
+			r.counts.bad(x.conn.protocol, "connection ended within a message")
+		}
+	}
+}
+
+// keep appends bytes to a buffer. It reports false, and gives the buffer up, if there is
+// no room for them.
+func (r *reading) keep(x *half, b []byte) bool {
+	need := len(x.buffer) + len(b)
+	before := cap(x.buffer)
+	if need > maxFramed+maxLine || r.tcp.held+max(need-before, 0) > r.tcp.limit {
+		r.tcp.given++
+		if x.conn.protocol != Unknown {
+			r.lose(x)
+		} else {
+			r.drop(x)
+		}
+		return false
+	}
+	x.buffer = append(x.buffer, b...)
+	r.tcp.held += cap(x.buffer) - before
+	return true
+}
+
+// store keeps the rest of the bytes, which may be those of the buffer itself.
+func (r *reading) store(x *half, rest []byte) {
+	if len(rest) == 0 {
+		r.drop(x)
+		return
+	}
+	if len(x.buffer) > 0 { // rest is its end
+		n := copy(x.buffer, rest)
+		x.buffer = x.buffer[:n]
+		return
+	}
+	r.keep(x, rest)
+}
+
+// drop empties a buffer. A large one is not kept.
+func (r *reading) drop(x *half) {
+	const largest = 16 << 10
+	if cap(x.buffer) > largest {
+		r.tcp.held -= cap(x.buffer)
+		x.buffer = nil
+	}
+	x.buffer = x.buffer[:0]
+}

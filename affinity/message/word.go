@@ -1,0 +1,66 @@
+package message
+
+// maxWords bounds how many names of messages there are.
+const maxWords = 1 << 14
+
+// words interns the names of messages and their causes.
+type words struct {
+	texts   map[string]string
+	numbers map[uint64]string // by protocol and codes
+	scratch []byte
+}
+
+func (w *words) init() { w.texts, w.numbers = map[string]string{}, map[uint64]string{} }
+
+// intern returns the string of a text. Beyond the bound it returns other.
+func (w *words) intern(text []byte, other string) string {
+	if word, ok := w.texts[string(text)]; ok {
+		return word
+	}
+	if len(w.texts) >= maxWords {
+		return other
+	}
+	word := string(text)
+	w.texts[word] = word
+	return word
+}
+
+// number returns the word of a code, which make makes when it is first asked for.
+func (w *words) number(p Protocol, code uint64, make func(uint64) string) string {
+	key := uint64(p)<<56 | code
+	if word, ok := w.numbers[key]; ok {
+		return word
+	}
+	word := make(code)
+	if len(w.numbers) < maxWords {
+		w.numbers[key] = word
+	}
+	return word
+}
+
+// capitals writes a name of lower-case words with hyphens between them as its
+// specification does.
+func capitals(name string) string {
+	b := []byte(name)
+	start := 0
+	for i := 0; i <= len(b); i++ {
+		if i < len(b) && b[i] != '-' {
+			continue
+		}
+		switch word := string(b[start:i]); word {
+		case "ue", "nas", "s1", "pdn", "mme", "enb", "guti", "esm", "emm", "eps", "pgw", "sgw", "cs", "isr", "pfcp", "ran":
+			for j := start; j < i; j++ {
+				b[j] -= 'a' - 'A'
+			}
+		default:
+			if len(word) > 0 && word[0] >= 'a' && word[0] <= 'z' {
+				b[start] -= 'a' - 'A'
+			}
+		}
+		if i < len(b) {
+			b[i] = ' '
+		}
+		start = i + 1
+	}
+	return string(b)
+}
