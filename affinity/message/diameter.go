@@ -40,6 +40,7 @@ func (r *reading) diameter(o *origin, m *diameter.Message) {
 		code |= 1 << 24
 	}
 	s.number(HopByHop, o.link, uint64(m.HopByHop))
+	s.number(EndToEnd, uint64(m.Command)<<8, uint64(m.EndToEnd)) // answers have another Origin-Host
 	var kind diameter.RequestType
 	var result diameter.Result
 	avps := m.Each()
@@ -83,8 +84,6 @@ func (s *slot) avp(a *diameter.AVPs, m *diameter.Message) {
 			// Sessions of charging and policy last; others are one exchange.
 			id.Lasting = m.Application == diameter.Gx || m.Application == diameter.Rx || m.Application == diameter.CreditCharging
 		}
-	case diameter.OriginHost:
-		s.number(EndToEnd, 0, uint64(m.EndToEnd)<<24^uint64(m.Command))
 	case diameter.UserName:
 		if isDigits(a.Value) && len(a.Value) >= 6 {
 			s.add(IMSI, 0, a.Value)

@@ -42,7 +42,7 @@ func (e *edges) of(client, server *Function, t capture.Transport, port uint16) *
 // datagram counts a datagram.
 func (e *edges) datagram(r *reading, o *origin, t capture.Transport, n int) {
 	client, server := o.src, o.dst
-	forth := !serves(o.src, o.dst)
+	forth := !e.answers(r, o, t)
 	if !forth {
 		client, server = o.dst, o.src
 	}
@@ -65,13 +65,26 @@ func (e *edges) datagram(r *reading, o *origin, t capture.Transport, n int) {
 	}
 }
 
+// answers reports whether a datagram comes from the server. Of two equal ports, the server
+// is who received first.
+func (e *edges) answers(r *reading, o *origin, t capture.Transport) bool {
+	switch {
+	case o.dst.Addr().IsMulticast(), o.dst.Addr() == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return false
+	case o.src.Port() != o.dst.Port():
+		return serves(o.src, o.dst)
+	}
+	_, known := e.all[edgeKey{r.functions.of(o.dst, false, 1), r.functions.of(o.src, true, 0), t, o.src.Port()}]
+	return known
+}
+
 // serves reports whether the first of two ends looks more like the server: it has a
 // well-known port and the other one has not, or the lower port.
 func serves(a, b netip.AddrPort) bool {
 	if known := wellKnown(a.Port()); known != wellKnown(b.Port()) {
 		return known
 	}
-	return cmp.Or(cmp.Compare(a.Port(), b.Port()), a.Addr().Compare(b.Addr())) < 0
+	return a.Port() < b.Port()
 }
 
 // wellKnown reports whether servers of signalling protocols have the port by default.

@@ -101,7 +101,7 @@ const (
 	IMPI                                  // private identity: user@realm
 	SessionID                             // Diameter: Session-Id
 	HopByHop                              // Diameter, on its connection
-	EndToEnd                              // Diameter, of the Origin-Host
+	EndToEnd                              // Diameter, of the command: the same on all hops
 	IMSI                                  // digits
 	MSISDN                                // digits
 	GUTI                                  // GUTI or S-TMSI, by MME code and M-TMSI

@@ -71,19 +71,17 @@ func isVariable(before, segment []byte) bool {
 	if len(segment) > longest {
 		return true
 	}
-	digits, hex := 0, 0
+	const most = 2 // digits of a word, such as a version
+	digits := 0
 	for _, c := range segment {
 		switch {
-		case c == '@' || c == '%' || c == ':' || c == '=' || c == '+':
+		case c == '@' || c == '%' || c == ':' || c == '=' || c == '+' || c < ' ' || c > '~':
 			return true
 		case c >= '0' && c <= '9':
 			digits++
 		}
-		if isHex(c) || c == '-' {
-			hex++
-		}
 	}
-	return digits >= 3 && (digits*2 >= len(segment) || hex == len(segment)) || digits >= 5
+	return digits > most
 }
 
 // identifierNone is no kind.
@@ -156,12 +154,30 @@ func (s *slot) token(value []byte) {
 
 // isPerson reports whether a value is user@domain, perhaps with a scheme.
 func isPerson(value []byte) bool {
-	at := bytes.IndexByte(value, '@')
-	size := 1
+	at, size := bytes.IndexByte(value, '@'), 1
 	if at < 0 {
 		at, size = bytes.Index(value, []byte("%40")), 3
 	}
-	return at > 0 && at+size < len(value)
+	const shortest = 3 // bytes of a domain
+	if at <= 0 || at+size+shortest > len(value) {
+		return false
+	}
+	for _, c := range value[:at] {
+		if c <= ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	for i, c := range value[at+size:] {
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
+		switch {
+		case letter, i > 0 && (c == '.' || c == '-'):
+		case i >= shortest && (c == ':' || c == ';' || c == '?' || c == '%'): // port, parameters
+			return true
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // appendDecoded appends text without percent-encoding.
@@ -178,10 +194,14 @@ func appendDecoded(b, text []byte) []byte {
 }
 
 // scan adds the identities in a text such as JSON or XML: values that are named as
-// identities, and those that look like one.
+// identities, and those that look like one. It stops where the text is binary.
 func (s *slot) scan(text []byte) {
 	var name []byte // the value before, which may be the name of a field
+	end := 0        // of name
 	for i := 0; i < len(text); {
+		if text[i] < '\t' {
+			return
+		}
 		if isDelimiter(text[i]) {
 			i++
 			continue
@@ -190,16 +210,16 @@ func (s *slot) scan(text []byte) {
 		for i < len(text) && !isDelimiter(text[i]) {
 			i++
 		}
-		value := bytes.TrimSuffix(text[from:i], []byte(":"))
+		value := bytes.TrimRight(text[from:i], ":")
 		switch {
-		case personOf(name) != identifierNone && len(value) > 1:
+		case len(value) == 0:
+			continue
+		case len(value) > 1 && personOf(name) != identifierNone && bytes.ContainsAny(text[end:from], ":=>"):
 			s.userKey(name, value)
 		case len(value) >= 6:
 			s.token(value)
 		}
-		if len(value) > 0 {
-			name = value
-		}
+		name, end = value, from+len(value)
 	}
 }
 

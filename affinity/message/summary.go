@@ -89,9 +89,6 @@ type GivenUp struct {
 	Edges    uint64 `json:"edges"`    // packets of unknown protocols that count for no edge
 }
 
-// total returns whether anything was given up.
-func (g GivenUp) total() uint64 { return g.Requests + g.Copies + g.Hurried + g.Streams + g.Edges }
-
 // counts has the numbers while they are counted.
 type counts struct {
 	protocols   [protocols]Count

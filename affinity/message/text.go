@@ -1,0 +1,97 @@
+package message
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// shown is how many edges of unknown protocols Text has.
+const shown = 20
+
+// Text writes a summary for people.
+func (s *Summary) Text(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%d messages in %v, from %d packets\n", s.Messages, time.Duration(s.End-s.Begin).Round(time.Millisecond), s.Captures.Frames)
+	fmt.Fprint(w, "\nprotocol\tmessages\trequests\tanswers\tnotices\trepeats\tfailed\tanswers to requests not seen\n")
+	for _, p := range s.Protocols {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", p.Protocol, p.Messages, p.Requests, p.Answers, p.Notices, p.Repeats, p.Failed, p.Orphans)
+	}
+	fmt.Fprint(w, "\nfunction\tsent\treceived\tbytes\n")
+	for _, f := range s.Functions {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", f.Name, f.Sent, f.Received, f.Bytes)
+	}
+	s.clocks(w)
+	s.gaps(w)
+	if len(s.Unknown) > 0 {
+		fmt.Fprint(w, "\nin protocols that are not known\n\nclient\tserver\ttransport\tport\tpackets\tbytes\tround trips\n")
+		for _, e := range s.Unknown[:min(len(s.Unknown), shown)] {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\n", e.Client, e.Server, e.Transport, e.Port, e.Packets, e.Bytes, e.RoundTrips)
+		}
+		if more := len(s.Unknown) - shown; more > 0 {
+			fmt.Fprintf(w, "and %d more\n", more)
+		}
+	}
+	return w.Flush()
+}
+
+// clocks writes how the clocks of several files differ.
+func (s *Summary) clocks(w io.Writer) {
+	if len(s.Clocks) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\nclock of\tcompared with\tpackets\tahead by\tdrift\tresidual\tcorrected\n")
+	for _, c := range s.Clocks {
+		if c.Reference == "" {
+			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\tno\n", c.File)
+			continue
+		}
+		ahead, corrected := fmt.Sprintf("%.6f s", c.Offset), "yes"
+		if !c.Corrected {
+			ahead, corrected = fmt.Sprintf("%.6f to %.6f s", c.Least, c.Most), "no"
+		}
+		if c.OneWay {
+			corrected += ", one direction only"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%.3g ppm\t%.6f s\t%s\n", c.File, c.Reference, c.Packets, ahead, c.Drift, c.Residual, corrected)
+	}
+}
+
+// gaps writes what was not understood and what was given up.
+func (s *Summary) gaps(w io.Writer) {
+	type gap struct {
+		what string
+		n    uint64
+	}
+	var all []gap
+	for _, p := range s.Protocols {
+		for _, why := range slices.Sorted(maps.Keys(p.Undecodable)) {
+			all = append(all, gap{p.Protocol + ": " + why, p.Undecodable[why]})
+		}
+	}
+	c, l := &s.Captures, &s.Streams.Lost
+	all = append(all, gap{"packets of one message captured at several places", s.Copies}, gap{"malformed frames", c.Malformed}, gap{"frames that are not IP", c.NotIP},
+		gap{"packets that are neither UDP, TCP nor SCTP", c.NotTransport}, gap{"packets cut off by the capture", c.Cut},
+		gap{"bytes of TCP missing", l.Timeout + l.Connection + l.Memory + l.Cut + l.End},
+		gap{"IP fragments without the rest", c.IP.Expired}, gap{"for memory: fragments", c.IP.GivenUp + c.Messages.GivenUp},
+		gap{"for memory: requests whose answers are not found", s.GivenUp.Requests}, gap{"for memory: packets whose copies are not found", s.GivenUp.Copies},
+		gap{"for memory: messages delivered before their copies", s.GivenUp.Hurried}, gap{"for memory: pieces of connections", s.GivenUp.Streams + s.Streams.Evicted},
+		gap{"for memory: packets of unknown protocols without an edge", s.GivenUp.Edges})
+	for _, link := range slices.Sorted(maps.Keys(c.Unknown)) {
+		all = append(all, gap{"frames of link type " + link.String(), c.Unknown[link]})
+	}
+	first := true
+	for _, g := range all {
+		if g.n == 0 {
+			continue
+		}
+		if first {
+			fmt.Fprint(w, "\nnot understood, or told apart\tcount\n")
+			first = false
+		}
+		fmt.Fprintf(w, "%s\t%d\n", g.what, g.n)
+	}
+}
