@@ -3,6 +3,7 @@ package affinity
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"vitrine"
 	"vitrine/affinity/aggregate"
@@ -102,6 +103,17 @@ func (n *Names) Apply(flows []*flow.Transaction) error {
 		}
 	}
 	return nil
+}
+
+// Called returns what a function is called that flows or captures have another name for,
+// such as its address. It returns "" if the file does not say.
+func (n *Names) Called(text string) string {
+	for _, f := range n.Functions {
+		if f.Name == text || slices.Contains(f.Also, text) {
+			return f.Name
+		}
+	}
+	return ""
 }
 
 // Limits returns what the functions need and what the host has.

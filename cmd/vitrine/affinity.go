@@ -26,6 +26,9 @@ type affinityFlags struct {
 	delay   time.Duration
 	noMerge bool
 	json    bool
+
+	messages bool
+	memory   string
 }
 
 func (a *app) affinityCommand() *cobra.Command {
@@ -36,12 +39,19 @@ func (a *app) affinityCommand() *cobra.Command {
 		Long: "Reads call flows, says how many messages functions exchange in each type of\n" +
 			"transaction and which of them are on the critical path, and decides which functions\n" +
 			"share a host. FLOW is a call-flow file, or the name of a built-in flow or of a group\n" +
-			"of them (see vitrine affinity flows). See docs/affinity.md.",
+			"of them (see vitrine affinity flows). See docs/affinity.md.\n\n" +
+			"With --messages it prints which messages packet captures have.",
 		Example: "  vitrine affinity epc\n" +
 			"  vitrine affinity ims-reference --no-merge --delay 10ms\n" +
-			"  vitrine affinity epc/attach my.flow --names names.yaml --out runs/affinity",
+			"  vitrine affinity epc/attach my.flow --names names.yaml --out runs/affinity\n" +
+			"  vitrine affinity mme.pcap sgw.pcap.gz --messages",
 		Args: args(cobra.MinimumNArgs(1)),
-		RunE: func(_ *cobra.Command, given []string) error { return a.affinity(given, f) },
+		RunE: func(c *cobra.Command, given []string) error {
+			if f.messages {
+				return a.messages(c.Context(), given, f)
+			}
+			return a.affinity(given, f)
+		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.names, "names", "", "file with the names, roles and needs of functions, and the host that an aggregate must fit into")
@@ -49,6 +59,8 @@ func (a *app) affinityCommand() *cobra.Command {
 	flags.DurationVar(&f.delay, "delay", 5*time.Millisecond, "delay of a message between two sites, one way")
 	flags.BoolVar(&f.noMerge, "no-merge", false, "an aggregate for each type, even if types have the same members")
 	flags.BoolVar(&f.json, "json", false, "print as JSON")
+	flags.BoolVar(&f.messages, "messages", false, "print the messages in captures (pcap, pcapng), in place of an analysis")
+	flags.StringVar(&f.memory, "max-memory", "", "bound of the memory for reading captures, such as 1GiB (default 512MiB)")
 	_ = c.MarkFlagFilename("names", "yaml", "yml", "json")
 	_ = c.MarkFlagDirname("out")
 	c.ValidArgsFunction = completeFlows(cobra.ShellCompDirectiveDefault)
@@ -185,7 +197,7 @@ func readSource(name string) ([]*flow.Transaction, error) {
 	case err != nil:
 		return nil, &vitrine.BadInput{File: name, Found: err.Error(), Want: "name a call-flow file that can be read"}
 	case kind != "":
-		return nil, &vitrine.BadInput{File: name, Found: "a " + kind + " capture", Want: "captures are not read yet; name call-flow files (docs/affinity.md) or built-in flows: " + strings.Join(flow.Groups(), ", ")}
+		return nil, &vitrine.BadInput{File: name, Found: "a " + kind + " capture", Want: "captures are not analysed yet: see what is in it with --messages; or name call-flow files (docs/affinity.md) or built-in flows: " + strings.Join(flow.Groups(), ", ")}
 	}
 	t, err := flow.Read(name)
 	if err != nil {

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"vitrine"
+	"vitrine/affinity"
+	"vitrine/affinity/message"
+	"vitrine/document"
+)
+
+// messages prints the messages in captures, and a summary of what else is in them.
+func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) error {
+	o, err := f.reading()
+	if err != nil {
+		return err
+	}
+	for _, name := range captures {
+		if info, err := os.Stat(name); err != nil {
+			return &vitrine.BadInput{File: name, Found: "no file: " + err.Error(), Want: "name captures: pcap or pcapng files"}
+		} else if info.IsDir() {
+			return &vitrine.BadInput{File: name, Found: "a folder", Want: "name the captures in it"}
+		}
+	}
+	o.Progress = a.readProgress()
+	out := bufio.NewWriter(a.stdout)
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	begin := int64(-1)
+	summary, err := message.Read(ctx, captures, o, func(m *message.Message) error {
+		if f.json {
+			return e.Encode(m)
+		}
+		if begin < 0 {
+			begin = m.Time
+		}
+		return printMessage(out, m, begin)
+	})
+	var bad *vitrine.BadInput
+	switch {
+	case errors.As(err, &bad): // nothing was read
+	case f.json:
+		err = errors.Join(err, e.Encode(map[string]*message.Summary{"summary": summary}))
+	default:
+		fmt.Fprintln(out)
+		err = errors.Join(err, summary.Text(out))
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// reading returns the options of reading captures.
+func (f *affinityFlags) reading() (message.Options, error) {
+	var o message.Options
+	if f.memory != "" {
+		size, err := document.ParseSize(f.memory)
+		if err != nil {
+			return o, &vitrine.BadInput{File: "--max-memory", Found: f.memory, Want: err.Error()}
+		}
+		const least = 1 << 20
+		if size < least {
+			return o, &vitrine.BadInput{File: "--max-memory", Found: f.memory, Want: "at least 1MiB"}
+		}
+		o.MaxMemory = int(size)
+	}
+	if f.names != "" {
+		names, err := affinity.LoadNames(f.names)
+		if err != nil {
+			return o, err
+		}
+		o.Name = names.Called
+	}
+	return o, nil
+}
+
+// printMessage prints a message on one line. Times are seconds since the first message.
+func printMessage(out io.Writer, m *message.Message, begin int64) error {
+	_, err := fmt.Fprintf(out, "%d %.6f %s > %s %s %s", m.ID, time.Duration(m.Time-begin).Seconds(), m.From, m.To, m.Protocol, m.Name)
+	if m.Kind == message.Repeat {
+		fmt.Fprint(out, " (repeat)")
+	}
+	if m.Answers != 0 {
+		fmt.Fprintf(out, " of %d", m.Answers)
+	}
+	if m.Failed {
+		fmt.Fprint(out, " failed")
+	}
+	if m.Cause != "" {
+		fmt.Fprintf(out, " cause %s", m.Cause)
+	}
+	if m.Arrived != 0 {
+		fmt.Fprintf(out, " after %v", time.Duration(m.Arrived-m.Time))
+	}
+	fmt.Fprintf(out, " [%d B]", m.Bytes)
+	for _, id := range m.Identifiers {
+		fmt.Fprintf(out, " %s=%q", id.Kind, id.Text)
+	}
+	fmt.Fprintln(out)
+	return err
+}
+
+// readProgress shows on a terminal how much of the captures is read.
+func (a *app) readProgress() func(uint64) {
+	p := &progress{out: a.stderr, terminal: isTerminal(a.stderr)}
+	if !p.terminal {
+		return nil
+	}
+	next := uint64(0)
+	return func(bytes uint64) {
+		const step = 16 << 20
+		if bytes >= next {
+			next = bytes + step
+			p.line("%d MiB of packets read", bytes>>20)
+		}
+	}
+}
