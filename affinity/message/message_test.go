@@ -76,6 +76,14 @@ func read(t testing.TB, o Options, files ...string) ([]string, *Summary) {
 	return lines, s
 }
 
+// each gives the messages of a capture to see.
+func each(t testing.TB, file string, see func(m *Message)) {
+	t.Helper()
+	if _, err := Read(context.Background(), []string{file}, Options{}, func(m *Message) error { see(m); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // built writes a capture and returns its name.
 func built(t testing.TB, write func(f *capturetest.File)) string {
 	t.Helper()

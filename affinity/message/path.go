@@ -128,7 +128,7 @@ func (s *slot) userKey(name, value []byte) {
 		s.text = appendDecoded(s.text, value)
 		s.identify(kind, 0, from)
 	case IMPI, IMPU:
-		s.person(kind, value)
+		s.encoded(kind, value)
 	default:
 		s.token(value)
 	}
@@ -144,12 +144,17 @@ func (s *slot) token(value []byte) {
 	case len(value) == 15 && isDigits(value):
 		s.add(IMSI, 0, value)
 	case bytes.HasPrefix(value, []byte("tel:")), bytes.HasPrefix(value, []byte("tel%3A")), isPerson(value):
-		from := len(s.text)
-		s.text = appendDecoded(s.text, value)
-		text := s.text[from:]
-		s.text = s.text[:from]
-		s.public(text)
+		s.encoded(IMPU, value)
 	}
+}
+
+// encoded adds an identity of a user that may be percent-encoded.
+func (s *slot) encoded(kind IdentifierKind, value []byte) {
+	from := len(s.text)
+	s.text = appendDecoded(s.text, value)
+	text := s.text[from:]
+	s.text = s.text[:from]
+	s.person(kind, text) // what it appends is no longer, and behind what it has read
 }
 
 // isPerson reports whether a value is user@domain, perhaps with a scheme.

@@ -1,0 +1,242 @@
+package message
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"vitrine/internal/capturetest"
+)
+
+// The functions of built captures.
+var (
+	ue     = end("192.0.2.1:5060")
+	proxy  = end("192.0.2.2:5060")
+	client = end("192.0.2.3:40000")
+	server = end("192.0.2.4:3868")
+)
+
+// sipRequest returns a request of a user, one of a number of calls.
+func sipRequest(method, user string, n int) []byte {
+	return fmt.Appendf(nil, "%s sip:ims.test SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bK-%d-%s\r\nMax-Forwards: 70\r\n"+
+		"From: <sip:%s@IMS.test>;tag=f%d\r\nTo: <sip:%s@ims.test>\r\nCall-ID: call-%d@192.0.2.1\r\nCSeq: 1 %s\r\n"+
+		"Authorization: Digest username=\"%s@ims.test\", realm=\"ims.test\", nonce=\"\", uri=\"sip:ims.test\", response=\"\"\r\nContent-Length: 0\r\n\r\n",
+		method, n, method, user, n, user, n, method, user)
+}
+
+// sipAnswer returns the answer to sipRequest.
+func sipAnswer(status int, method, user string, n int) []byte {
+	return fmt.Appendf(nil, "SIP/2.0 %d Fine\r\nVia: SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bK-%d-%s\r\n"+
+		"From: <sip:%s@IMS.test>;tag=f%d\r\nTo: <sip:%s@ims.test>;tag=t%d\r\nCall-ID: call-%d@192.0.2.1\r\nCSeq: 1 %s\r\nContent-Length: 0\r\n\r\n",
+		status, n, method, user, n, user, n, n, method)
+}
+
+// avp appends an AVP.
+func avp(b []byte, code, vendor uint32, value string) []byte {
+	b = binary.BigEndian.AppendUint32(b, code)
+	size, flags := uint32(8), uint32(0x40)
+	if vendor != 0 {
+		size, flags = 12, 0xc0
+	}
+	b = binary.BigEndian.AppendUint32(b, flags<<24|size+uint32(len(value)))
+	if vendor != 0 {
+		b = binary.BigEndian.AppendUint32(b, vendor)
+	}
+	b = append(b, value...)
+	return append(b, make([]byte, -len(value)&3)...)
+}
+
+// diameterMessage returns a message of Cx about a user.
+func diameterMessage(command uint32, request bool, n uint32, user string) []byte {
+	b := []byte{1, 0, 0, 0}
+	flags := uint32(0x40)
+	if request {
+		flags = 0xc0
+	}
+	b = binary.BigEndian.AppendUint32(b, flags<<24|command)
+	b = binary.BigEndian.AppendUint32(b, 16777216)
+	b = binary.BigEndian.AppendUint32(b, n)
+	b = binary.BigEndian.AppendUint32(b, n+7)
+	b = avp(b, 263, 0, fmt.Sprintf("cscf.test;1;%d", n))
+	b = avp(b, 264, 0, "cscf.test")
+	if request {
+		b = avp(b, 1, 0, user+"@ims.test")
+		b = avp(b, 601, 10415, "sip:"+user+"@ims.test")
+	} else {
+		b = avp(b, 268, 0, "\x00\x00\x07\xd1")
+	}
+	b[1], b[2], b[3] = byte(len(b)>>16), byte(len(b)>>8), byte(len(b))
+	return b
+}
+
+// connection returns a capture of one TCP connection. Each piece begins with > if the client
+// sends it, with < if the server does.
+func connection(t testing.TB, c, s string, pieces ...string) string {
+	return built(t, func(f *capturetest.File) {
+		at := start
+		add := func(frame []byte) {
+			at += 1e6
+			f.Add(at, frame)
+		}
+		conn := capturetest.Conn{Client: end(c), Server: end(s), Frames: &capturetest.Frames{}}
+		conn.Open(add)
+		for _, p := range pieces {
+			add(conn.Send(p[0] == '<', []byte(p[1:])))
+		}
+	})
+}
+
+// expect compares lines of messages, each of which has to have some words.
+func expect(t *testing.T, lines []string, words ...string) {
+	t.Helper()
+	if len(lines) != len(words) {
+		t.Errorf("%d messages, want %d:\n%s", len(lines), len(words), strings.Join(lines, "\n"))
+		return
+	}
+	for i, all := range words {
+		for _, w := range strings.Split(all, "|") {
+			if !strings.Contains(lines[i], w) {
+				t.Errorf("message %d lacks %q:\n%s", i+1, w, lines[i])
+			}
+		}
+	}
+}
+
+// hashes returns the identifiers of a capture by kind and text.
+func hashes(t *testing.T, file string) map[string]uint64 {
+	t.Helper()
+	found := map[string]uint64{}
+	each(t, file, func(m *Message) {
+		for _, id := range m.Identifiers {
+			found[id.Kind.String()+" "+string(id.Text)] = id.Hash
+		}
+	})
+	return found
+}
+
+// TestOneUserIsTheSameInAllProtocols checks that identifiers are normalised.
+func TestOneUserIsTheSameInAllProtocols(t *testing.T) {
+	sip := hashes(t, built(t, func(f *capturetest.File) {
+		f.Add(start, (&capturetest.Frames{}).UDP(ue, proxy, sipRequest("REGISTER", "alice", 1)))
+	}))
+	diameter := hashes(t, connection(t, client.String(), server.String(), ">"+string(diameterMessage(302, true, 1, "alice"))))
+	http := hashes(t, connection(t, client.String(), "192.0.2.4:8888", ">GET /impi/alice%40ims.test/av?impu=sip%3Aalice%40ims.test HTTP/1.1\r\nHost: h\r\n\r\n"))
+	json := hashes(t, connection(t, client.String(), "192.0.2.4:8888", ">PUT /x HTTP/1.1\r\nContent-Length: 46\r\n\r\n"+`{"impi":"alice@ims.test","a":"sip:alice@ims.test"}`[:46]))
+	redis := hashes(t, connection(t, client.String(), "192.0.2.4:6379", ">*2\r\n$3\r\nGET\r\n$22\r\nreg:sip:alice@ims.test\r\n"))
+	for _, id := range []string{"IMPU alice@ims.test", "IMPI alice@ims.test"} {
+		want := sip[id]
+		if want == 0 {
+			t.Errorf("SIP has no %s: %v", id, sip)
+		}
+		for name, other := range map[string]map[string]uint64{"Diameter": diameter, "HTTP": http} {
+			if other[id] != want {
+				t.Errorf("%s has %s as %x, SIP as %x: %v", name, id, other[id], want, other)
+			}
+		}
+	}
+	if json["IMPI alice@ims.test"] != sip["IMPI alice@ims.test"] {
+		t.Errorf("JSON has %v", json)
+	}
+	if redis["key reg:sip:alice@ims.test"] == 0 {
+		t.Errorf("Redis has %v", redis)
+	}
+}
+
+// TestDatagramsAndAnswers checks SIP over UDP: answers, retransmissions, and ACK.
+func TestDatagramsAndAnswers(t *testing.T) {
+	file := built(t, func(f *capturetest.File) {
+		var b capturetest.Frames
+		at := start
+		for _, p := range []struct {
+			back bool
+			text []byte
+		}{
+			{false, sipRequest("INVITE", "bob", 1)}, {false, sipRequest("INVITE", "bob", 1)}, {true, sipAnswer(100, "INVITE", "bob", 1)},
+			{true, sipAnswer(486, "INVITE", "bob", 1)}, {true, sipAnswer(486, "INVITE", "bob", 1)}, {false, sipRequest("ACK", "bob", 1)},
+			{false, sipRequest("ACK", "bob", 1)}, {false, sipRequest("INVITE", "bob", 2)}, {false, []byte("\r\n\r\n")},
+		} {
+			at += 500e6
+			if p.back {
+				f.Add(at, b.UDP(proxy, ue, p.text))
+			} else {
+				f.Add(at, b.UDP(ue, proxy, p.text))
+			}
+		}
+	})
+	lines, s := read(t, Options{}, file)
+	expect(t, lines, "1 0.000000 192.0.2.1 > 192.0.2.2 SIP request \"INVITE\"", "repeat \"INVITE\"| of 1", "answer \"100 INVITE\"| of 1", "answer \"486 INVITE\"| of 1 failed cause 486",
+		"repeat| of 4", "notice \"ACK\"", "repeat \"ACK\"| of 6", "request \"INVITE\"")
+	if n := s.Protocols[0]; n.Repeats != 3 || n.Requests != 2 || n.Answers != 2 || n.Orphans != 0 || n.Failed != 1 {
+		t.Errorf("counts: %+v", n)
+	}
+}
+
+// TestStreamsOfEachProtocol checks recognition, framing and answers over TCP.
+func TestStreamsOfEachProtocol(t *testing.T) {
+	cea := string(diameterMessage(257, false, 5, ""))
+	tests := map[string]struct {
+		server string
+		pieces []string
+		want   []string
+	}{
+		"Diameter": {"192.0.2.4:9999", []string{">" + string(diameterMessage(257, true, 5, "x")), "<" + cea[:30], "<" + cea[30:]},
+			[]string{"Diameter request \"Capabilities-Exchange-Request\"", "Diameter answer \"Capabilities-Exchange-Answer\"| of 1"}},
+		"SIP": {"192.0.2.4:9999", []string{">" + string(sipRequest("MESSAGE", "a", 1)) + string(sipRequest("MESSAGE", "a", 2)), "<" + string(sipAnswer(200, "MESSAGE", "a", 1)), "<\r\n\r\n", "<" + string(sipAnswer(200, "MESSAGE", "a", 2))},
+			[]string{"SIP request \"MESSAGE\"", "SIP request \"MESSAGE\"", "answer \"200 MESSAGE\"| of 1", "answer \"200 MESSAGE\"| of 2"}},
+		"HTTP": {"192.0.2.4:9999", []string{">PUT /kv/reg%2Falice?ttl=90s HTTP/1.1\r\nContent-Length: 5\r\n\r\n", ">hello", ">HEAD /x HTTP/1.1\r\n\r\n", "<HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n", "<HTTP/1.1 404 No\r\nContent-Length: 700\r\n\r\n"},
+			[]string{"HTTP request \"PUT /kv/{}\"|writes reg/alice of 192.0.2.4 5 B 1m30s", "HTTP request \"HEAD /x\"", "answer \"201 PUT /kv/{}\"| of 1", "answer \"404 HEAD /x\"| of 2 failed cause 404"}},
+		"Redis": {"192.0.2.4:9999", []string{">*5\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n$2\r\nEX\r\n$2\r\n60\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "<+OK\r\n$5\r\nvalue\r\n", ">*1\r\n$5\r\nWRONG\r\n", "<-ERR unknown\r\n"},
+			[]string{"Redis request \"SET\"|writes k of 192.0.2.4 5 B 1m0s", "request \"GET\"|reads k", "answer \"SET reply\"| of 1", "answer \"GET reply\"| of 2", "request \"(other)\"", "of 5 failed cause ERR"}},
+		"S1AP": {"192.0.2.4:9999", []string{">" + frame(s1Setup), "<" + frame(s1SetupResponse)},
+			[]string{"S1AP request \"S1 Setup Request\"", "S1AP answer \"S1 Setup Response\"| of 1"}},
+		"MongoDB": {"192.0.2.4:9999", []string{">" + mongoFind, "<" + mongoReply},
+			[]string{"MongoDB request \"find subscribers\"|reads subscribers/001010000000001|IMSI*=001010000000001", "answer \"reply\"| of 1"}},
+		"HTTP/2": {"192.0.2.4:9999", []string{">PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x03\x01\x05\x00\x00\x00\x01\x82\x84\x86", "<\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88"},
+			[]string{"HTTP2 request \"GET /\"", "HTTP2 answer \"200 GET /\"| of 1"}},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			lines, s := read(t, Options{}, connection(t, "192.0.2.3:50000", c.server, c.pieces...))
+			expect(t, lines, c.want...)
+			if len(s.Unknown) != 0 || len(s.Protocols) != 1 || len(s.Protocols[0].Undecodable) != 0 {
+				t.Errorf("not understood: %+v %+v", s.Unknown, s.Protocols)
+			}
+		})
+	}
+}
+
+// The messages of protocols that are tedious to build: S1 Setup Request of eNodeB 1 and its
+// response (TS 36.413 clause 9.1.8), and a command of MongoDB with its reply.
+const (
+	s1Setup         = "\x00\x11\x00\x08\x00\x00\x01\x00\x89\x40\x01\x00"
+	s1SetupResponse = "\x20\x11\x00\x09\x00\x00\x01\x00\x57\x40\x02\x00\xff"
+)
+
+func frame(message string) string {
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(message)))
+	b = binary.BigEndian.AppendUint32(b, 18)
+	return string(append(b, 0, 0, 0, 0)) + message
+}
+
+var (
+	mongoFind = opMsg(7, 0, bson("\x02find\x00"+bsonText("subscribers")+"\x03filter\x00"+bson("\x02imsi\x00"+bsonText("001010000000001"))+"\x02$db\x00"+bsonText("nextepc")))
+	// A reply without documents.
+	mongoReply = opMsg(9, 7, bson("\x01ok\x00\x00\x00\x00\x00\x00\x00\xf0\x3f"))
+)
+
+func bsonText(s string) string {
+	return string(binary.LittleEndian.AppendUint32(nil, uint32(len(s)+1))) + s + "\x00"
+}
+
+func bson(elements string) string {
+	return string(binary.LittleEndian.AppendUint32(nil, uint32(len(elements)+5))) + elements + "\x00"
+}
+
+func opMsg(id, to uint32, document string) string {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(16+5+len(document)))
+	b = binary.LittleEndian.AppendUint32(b, id)
+	b = binary.LittleEndian.AppendUint32(b, to)
+	b = binary.LittleEndian.AppendUint32(b, 2013)
+	return string(append(b, 0, 0, 0, 0, 0)) + document
+}
