@@ -188,7 +188,7 @@ func TestLostSegmentsCostTheirMessagesOnly(t *testing.T) {
 				t.Fatalf("protocols: %+v", s.Protocols)
 			}
 			c := s.Protocols[0]
-			if c.Protocol != name || c.Requests < n-2 || c.Requests > n-1 || c.Answers != n || c.Answers-c.Orphans < n-4 {
+			if c.Protocol != name || c.Requests < n-2 || c.Requests > n-1 || c.Answers != n || c.Answers-c.Orphans < n-2 {
 				t.Errorf("counts: %+v", c)
 			}
 			if c.Undecodable["bytes lost"] == 0 {
@@ -278,7 +278,7 @@ func TestBadCaptures(t *testing.T) {
 			if errors.As(err, &bad) != c.bad || errors.As(err, &damage) != c.damaged {
 				t.Errorf("error %v", err)
 			}
-			if s == nil || s.Messages < c.messages-1 || s.Messages > c.messages {
+			if s == nil || s.Messages+1 < c.messages || s.Messages > c.messages {
 				t.Errorf("summary %+v, want %d messages", s, c.messages)
 			}
 			if name == "unknown link" && s.Captures.Unknown[147] != 40 {

@@ -3,7 +3,7 @@ package message
 import "vitrine/internal/fifo"
 
 // exchangeSize is what an exchange takes in memory, in bytes.
-const exchangeSize = 192
+const exchangeSize = 224
 
 // exchanges has the requests of late, to find their answers and retransmissions.
 type exchanges struct {
@@ -18,7 +18,8 @@ type exchanges struct {
 type exchange struct {
 	id      uint64
 	at      int64
-	hash    uint64    // of the request's transmission
+	hash    uint64 // of the request's transmission
+	name    string
 	answers [3]answer // the last ones
 	count   uint32    // of answers
 }
@@ -44,17 +45,18 @@ const (
 	only               // the only answer: the exchange is over
 )
 
-// settle relates a message, which has its ID, to the earlier ones of its exchange.
-func (x *exchanges) settle(s *slot) {
+// settle relates a message, which has its ID, to the earlier ones of its exchange. It
+// returns the name of the request that an answer answers.
+func (x *exchanges) settle(s *slot) (request string) {
 	m := &s.m
 	x.expire(m.Time)
 	switch s.part {
 	case opens:
 		if e, ok := x.open[s.key]; ok && s.hash != 0 && e.hash == s.hash {
 			m.Kind, m.Answers = Repeat, e.id
-			return
+			return ""
 		}
-		x.put(s.key, exchange{id: m.ID, at: m.Time, hash: s.hash})
+		x.put(s.key, exchange{id: m.ID, at: m.Time, hash: s.hash, name: m.Name})
 	case closes, only:
 		key := s.key
 		e, ok := x.open[key]
@@ -63,23 +65,25 @@ func (x *exchanges) settle(s *slot) {
 			e, ok = x.open[key]
 		}
 		if !ok {
-			return
+			return ""
 		}
 		for _, a := range e.answers[:min(e.count, uint32(len(e.answers)))] {
 			if s.hash != 0 && a.hash == s.hash {
 				m.Kind, m.Answers = Repeat, a.id
-				return
+				return e.name
 			}
 		}
 		m.Answers = e.id
 		if s.part == only {
 			delete(x.open, key)
-			return
+			return e.name
 		}
 		e.answers[e.count%uint32(len(e.answers))] = answer{m.ID, s.hash}
 		e.count++
 		x.open[key] = e
+		return e.name
 	}
+	return ""
 }
 
 func (x *exchanges) put(key uint64, e exchange) {

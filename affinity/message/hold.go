@@ -16,6 +16,7 @@ type slot struct {
 	part     part
 	key      uint64 // of the exchange
 	other    uint64 // where else its request may be; 0: nowhere
+	status   int    // of an answer that is named after its request: HTTP's, or plain
 	hash     uint64 // equal in retransmissions; 0: the transport hides them
 }
 

@@ -58,52 +58,63 @@ func (r *reading) headHTTP(x *half, d *http1.Decoder) {
 	s.m.Bytes = len(m.Octets)
 	x.slot = s
 	if m.Request {
-		s.part, s.key = opens, join(c.link, c.requests)
 		s.m.Name = r.resource(s, m.Method, m.Target)
 		s.state(m.Method, m.Target)
-		r.ask(c, s.m.Name, string(m.Method) == "HEAD" || string(m.Method) == "CONNECT")
-		if string(m.Method) == "CONNECT" {
-			c.names[(c.requests-1)%pending].head = false
-		}
+		s.part, s.key = opens, c.ask(x.at, string(m.Method) == "HEAD")
 		return
 	}
-	s.m.Kind = Answer
-	r.status(s, m.Status, "")
-	if asked, number, ok := c.answer(); ok {
-		s.part, s.key = only, join(c.link, number)
-		r.status(s, m.Status, asked.name)
-		if asked.head {
-			d.Answer([]byte("HEAD"))
-		}
+	status(r, s, m.Status)
+	bodiless := false
+	if s.key, bodiless = c.answer(x.at); bodiless {
+		d.Answer([]byte("HEAD"))
 	}
 }
 
-// status sets the name of an answer and whether it failed.
-func (r *reading) status(s *slot, status int, request string) {
-	s.m.Name = r.answerName(status, request)
+// status begins an answer of HTTP.
+func status(r *reading, s *slot, status int) {
+	s.part, s.m.Kind, s.status = only, Answer, status
 	s.m.Failed = status >= 400 && status != 401 // a challenge asks for another round
 	if status >= 400 {
 		s.m.Cause = r.code(status)
 	}
 }
 
-// ask notes a request, which the answer of the same number answers.
-func (r *reading) ask(c *conn, name string, head bool) {
+// ask notes a request, and returns the key of its exchange. A request that comes late,
+// behind a gap, was answered by the first stray answer after it.
+func (c *conn) ask(at int64, bodiless bool) uint64 {
+	for i, s := range c.strays[:c.stray] {
+		if s.at >= at {
+			c.stray = copy(c.strays[:], c.strays[i+1:c.stray])
+			return s.key
+		}
+	}
+	c.stray = 0
 	if c.requests-c.answers >= pending {
 		c.answers++ // the oldest is forgotten
 	}
-	c.names[c.requests%pending] = asked{name, head}
+	bit := uint64(1) << (c.requests % pending)
+	c.bodiless &^= bit
+	if bodiless {
+		c.bodiless |= bit
+	}
 	c.requests++
+	return join(c.link, c.requests)
 }
 
-// answer returns the request that the next answer answers. ok is false if there is none.
-func (c *conn) answer() (a asked, number uint64, ok bool) {
-	if c.answers == c.requests {
-		return asked{}, 0, false
+// answer returns the key of the exchange of the next answer, and whether it has no body
+// whatever its head says.
+func (c *conn) answer(at int64) (key uint64, bodiless bool) {
+	if c.answers == c.requests { // its request is lost, or comes late
+		key = join(c.link, uint64(at)|1<<63)
+		if c.stray < maxStray {
+			c.strays[c.stray] = stray{at, key}
+			c.stray++
+		}
+		return key, false
 	}
-	number = c.answers
+	bodiless = c.bodiless>>(c.answers%pending)&1 != 0
 	c.answers++
-	return c.names[number%pending], number, true
+	return join(c.link, c.answers), bodiless
 }
 
 // bodyHTTP looks through the next bytes of a body.

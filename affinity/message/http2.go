@@ -15,7 +15,6 @@ const (
 
 // h2Stream is a stream of a connection.
 type h2Stream struct {
-	name    string
 	open    [2]*slot // messages in progress, by half
 	at      [2]int64
 	scanned [2]int
@@ -137,10 +136,8 @@ func (r *reading) headHTTP2(x *half, d *http2.Decoder) {
 			s.m.Name = r.resource(s, m.Method, m.Path)
 			s.state(m.Method, m.Path)
 		}
-		st.name = s.m.Name
 	} else {
-		s.part, s.m.Kind = only, Answer
-		r.status(s, m.Status, st.name)
+		status(r, s, m.Status)
 	}
 	st.open[x.side], st.at[x.side], st.scanned[x.side], st.body[x.side] = s, x.at, 0, 0
 	c.streams[d.Stream] = st

@@ -28,7 +28,7 @@ func (r *reading) frameMongo(x *half, data []byte) (int, error) {
 	s.m.Bytes = h.Length
 	document := mongoDocument(h, data[mongo.HeaderSize:h.Length])
 	if h.To != 0 {
-		s.part, s.key, s.m.Kind, s.m.Name = only, join(c.link, uint64(h.To)), Answer, "reply"
+		s.part, s.key, s.m.Kind, s.status = only, join(c.link, uint64(h.To)), Answer, plain
 		if ok, found := bsonNumber(document, "ok"); found && ok == 0 {
 			code, _ := bsonNumber(document, "code")
 			s.m.Failed, s.m.Cause = true, r.code(code)

@@ -191,7 +191,7 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 		"S1AP": {"192.0.2.4:9999", []string{">" + frame(s1Setup), "<" + frame(s1SetupResponse)},
 			[]string{"S1AP request \"S1 Setup Request\"", "S1AP answer \"S1 Setup Response\"| of 1"}},
 		"MongoDB": {"192.0.2.4:9999", []string{">" + mongoFind, "<" + mongoReply},
-			[]string{"MongoDB request \"find subscribers\"|reads subscribers/001010000000001|IMSI*=001010000000001", "answer \"reply\"| of 1"}},
+			[]string{"MongoDB request \"find subscribers\"|reads subscribers/001010000000001|IMSI*=001010000000001", "answer \"find subscribers reply\"| of 1"}},
 		"HTTP/2": {"192.0.2.4:9999", []string{">PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x03\x01\x05\x00\x00\x00\x01\x82\x84\x86", "<\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88"},
 			[]string{"HTTP2 request \"GET /\"", "HTTP2 answer \"200 GET /\"| of 1"}},
 	}

@@ -102,13 +102,17 @@ type origin struct {
 	repeated bool    // the same packet was captured at the same place before
 }
 
-// packet reads one packet.
+// packet reads one packet, and delivers the messages that have waited long enough.
 func (r *reading) packet(p *capture.Packet) {
+	r.take(p)
+	r.release(p.Time)
+}
+
+func (r *reading) take(p *capture.Packet) {
 	if r.packets++; r.packets == 1 {
 		r.begin = p.Time
 	}
 	r.begin, r.end = min(r.begin, p.Time), max(r.end, p.Time)
-	r.release(p.Time)
 	seen := r.finder.Find(p)
 	if seen.Kind == capture.Copy {
 		r.copies++
@@ -165,7 +169,10 @@ func (r *reading) deliver(s *slot) {
 	m := &s.m
 	r.id++
 	m.ID = r.id
-	r.exchanges.settle(s)
+	request := r.exchanges.settle(s)
+	if s.status != 0 {
+		m.Name = r.answerName(s.status, request)
+	}
 	r.counts.add(m)
 	if m.Kind != Repeat {
 		s.from.Sent++

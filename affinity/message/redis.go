@@ -200,8 +200,7 @@ func (r *reading) redisAsked(x *half) {
 	case "subscribe", "psubscribe", "ssubscribe", "monitor", "psync", "sync":
 		c.loose = true
 	}
-	s.part, s.key = opens, join(c.link, c.requests)
-	r.ask(c, s.m.Name, false)
+	s.part, s.key = opens, c.ask(x.at, false)
 	r.commit(s)
 }
 
@@ -235,13 +234,8 @@ func (r *reading) redisAnswered(x *half) {
 		r.commit(s)
 		return
 	}
-	s.m.Name = "reply"
-	if a, number, ok := c.answer(); ok {
-		s.part, s.key = only, join(c.link, number)
-		w := &r.words
-		w.scratch = append(append(w.scratch[:0], a.name...), " reply"...)
-		s.m.Name = w.intern(w.scratch, "reply")
-	}
+	s.part, s.status = only, plain
+	s.key, _ = c.answer(x.at)
 	r.commit(s)
 }
 

@@ -71,12 +71,23 @@ func sipKey(o *origin, m *sip.Message, branch []byte, call uint64) uint64 {
 	return join(join(key, call), join(xxhash.Sum64(tag), uint64(m.Sequence)))
 }
 
-// answerName returns the name of an answer, such as "200 REGISTER".
+// plain is the status of answers that have none.
+const plain = -1
+
+// answerName returns the name of an answer, such as "200 REGISTER" or "GET reply".
 func (r *reading) answerName(status int, request string) string {
 	w := &r.words
-	w.scratch = strconv.AppendInt(w.scratch[:0], int64(status), 10)
-	w.scratch = append(append(w.scratch, ' '), request...)
-	return w.intern(w.scratch, "(other)")
+	w.scratch = w.scratch[:0]
+	if status != plain {
+		w.scratch = strconv.AppendInt(w.scratch, int64(status), 10)
+	}
+	if request != "" {
+		w.scratch = append(append(w.scratch, ' '), request...)
+	}
+	if status == plain {
+		w.scratch = append(w.scratch, " reply"...)
+	}
+	return w.intern(bytes.TrimLeft(w.scratch, " "), "(other)")
 }
 
 // code returns the text of a status or cause.

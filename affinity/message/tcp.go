@@ -14,7 +14,8 @@ import (
 const (
 	maxTries  = 32      // pieces that may be of no known protocol before a connection is given up
 	maxFramed = 1 << 20 // bytes of a message
-	pending   = 32      // requests whose names wait for their answers
+	pending   = 64      // requests of a connection that wait for their answers
+	maxStray  = 8       // answers of a connection that came before their requests were read
 )
 
 // tcp has what all connections share.
@@ -38,7 +39,9 @@ type conn struct {
 
 	// Requests and answers in the order of a connection (HTTP/1, Redis).
 	requests, answers uint64
-	names             [pending]asked
+	bodiless          uint64 // requests for which answers have no body: HEAD; a bit for each of the last ones
+	strays            [maxStray]stray
+	stray             int  // strays in use
 	loose             bool // answers do not follow requests: publish and subscribe
 
 	streams map[uint32]h2Stream // HTTP/2
@@ -48,10 +51,11 @@ type conn struct {
 	speaker               int // half that spoke last, plus one
 }
 
-// asked is a request that waits for its answer.
-type asked struct {
-	name string
-	head bool // HTTP: HEAD
+// A stray is an answer that came when no request was waiting, because its request was
+// lost, or comes late behind a gap.
+type stray struct {
+	at  int64
+	key uint64
 }
 
 // A half is one direction of a connection.

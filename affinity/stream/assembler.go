@@ -56,6 +56,7 @@ func (a *Assembler) Add(p *capture.Packet) {
 	}
 	if p.Flags&capture.ACK != 0 { // what it acknowledges may be missing
 		a.begin(h.Peer, p.Ack, p.Flags&capture.SYN == 0)
+		a.acknowledged(h.Peer, p.Ack, p.Time)
 	}
 	if n > 0 {
 		a.data(h, seq, p)

@@ -196,10 +196,24 @@ func (a *Assembler) insert(h *Half, seq uint32, at int64, b []byte) {
 	}
 }
 
+// acknowledged notes that the receiver has all bytes of a half up to a sequence number.
+// If they include those that the half waits for, the capture lost them. They may still
+// come a little later, because captures of several places do not agree on the order.
+func (a *Assembler) acknowledged(h *Half, ack uint32, now int64) {
+	if !h.waiting || h.acked || h.early == nil || int32(ack-h.early.seq) < 0 {
+		return
+	}
+	h.stop()
+	h.waiting, h.acked = true, true
+	h.since = now - int64(a.options.GapTimeout) + int64(a.options.AckTimeout)
+	h.prev, h.succ = &a.waiting, a.waiting.succ
+	h.prev.succ, h.succ.prev = h, h
+}
+
 // wait puts a half last into the list of those that wait.
 func (a *Assembler) wait(h *Half, at int64) {
 	h.stop()
-	h.waiting, h.since = true, at
+	h.waiting, h.acked, h.since = true, false, at
 	h.succ, h.prev = &a.waiting, a.waiting.prev
 	h.prev.succ, h.succ.prev = h, h
 }

@@ -49,6 +49,7 @@ type Half struct {
 
 	// The list of halves that wait for bytes, from the one that waits longest.
 	waiting    bool
+	acked      bool // the receiver has what it waits for
 	since      int64
 	prev, succ *Half
 }
@@ -95,6 +96,9 @@ type Options struct {
 	MaxConnection int
 	// GapTimeout is how long early bytes wait for those before them. Zero means 3 s.
 	GapTimeout time.Duration
+	// AckTimeout is the same for bytes before them that the receiver has acknowledged.
+	// Zero means 10 ms.
+	AckTimeout time.Duration
 	// Idle is how long a connection without a segment is kept. Zero means 15 min.
 	Idle time.Duration
 	// Linger is how long an ended connection is kept, so that its late segments do not
@@ -112,6 +116,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.GapTimeout == 0 {
 		o.GapTimeout = 3 * time.Second
+	}
+	if o.AckTimeout == 0 {
+		o.AckTimeout = 10 * time.Millisecond
 	}
 	if o.Idle == 0 {
 		o.Idle = 15 * time.Minute
