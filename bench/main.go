@@ -67,6 +67,8 @@ func benches() []bench {
 		{"network/schedule-error", networkScheduleError},
 		{"network/namespaces", inFolder(networkNamespaces)},
 		{"network/impair", networkImpair},
+		{"affinity/fields", inFolder(affinityFields)},
+		{"affinity/memory", inFolder(affinityMemory)},
 	}, overloadBenches()...)
 }
 
@@ -93,6 +95,8 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 		return true, generate(ctx, args[1:])
 	case watchCommand:
 		return true, watch(ctx, args[1], os.Stdin, os.Stdout)
+	case fieldsCommand:
+		return true, printFields(ctx, args[1], os.Stdout, os.Stderr)
 	case putCommand:
 		return true, put(ctx, args[1:], os.Stdout)
 	case reweighCommand:

@@ -1,0 +1,48 @@
+package message
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine/wire/wiretest"
+)
+
+// TestTsharkFindsAsManyMessages compares the number of messages in the shared captures
+// with that of packets, or of values of a field, that tshark finds.
+func TestTsharkFindsAsManyMessages(t *testing.T) {
+	for _, c := range []struct {
+		file, filter, field string
+		protocol            Protocol
+		more                uint64 // that we find, for the reason beside it
+	}{
+		{"sip.pcap", "sip", "sip.CSeq", SIP, 0},
+		{"FAX-Call-t38-CA-TDM-SIP-FB-1.pcap", "sip", "sip.CSeq", SIP, 0},
+		{"diameter.pcap", "diameter", "diameter.cmd.code", Diameter, 0},
+		{"gtp_c.pcap", "gtpv2", "gtpv2.message_type", GTPv2, 0},
+		{"pfcp.pcapng", "pfcp", "pfcp.msg_type", PFCP, 0},
+		{"http_auth.pcap", "http && tcp", "http.request.method,http.response.code", HTTP, 0},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			rows := wiretest.Capture(t, c.file, c.filter, strings.Split(c.field, ",")...)
+			var want uint64
+			for _, row := range rows {
+				for _, values := range row {
+					if values != "" {
+						want += uint64(strings.Count(values, ",")) + 1
+					}
+				}
+			}
+			_, s := read(t, Options{}, filepath.Join(shared, c.file))
+			var got uint64
+			for _, p := range s.Protocols {
+				if p.Protocol == c.protocol.String() {
+					got = p.Messages
+				}
+			}
+			if got != want+c.more {
+				t.Errorf("%d messages, tshark has %d", got, want)
+			}
+		})
+	}
+}
