@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"os"
 	"slices"
 
 	"vitrine/affinity/capture"
@@ -56,6 +57,11 @@ type clocks []Clock
 func findClocks(ctx context.Context, files []string) (clocks, error) {
 	if len(files) < 2 {
 		return nil, nil
+	}
+	for _, name := range files {
+		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+			return nil, nil // a pipe, which cannot be read twice
+		}
 	}
 	all := make(clocks, len(files))
 	taken := make([][]sample, len(files))

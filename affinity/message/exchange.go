@@ -74,7 +74,7 @@ func (x *exchanges) settle(s *slot) (request string) {
 			}
 		}
 		m.Answers = e.id
-		if s.part == only {
+		if s.part == only && s.hash == 0 { // it is not repeated
 			delete(x.open, key)
 			return e.name
 		}

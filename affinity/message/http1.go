@@ -27,7 +27,7 @@ func (r *reading) readHTTP1(x *half, data []byte) (n int, err error) {
 			}
 		case http1.Tunnel: // another protocol follows: perhaps HTTP/2
 			r.retry(x.conn)
-			return n, nil
+			return n - k, nil
 		}
 	}
 }
@@ -36,7 +36,9 @@ func (r *reading) readHTTP1(x *half, data []byte) (n int, err error) {
 func (r *reading) retry(c *conn) {
 	c.protocol, c.tries = Unknown, 0
 	for i := range c.halves {
-		c.halves[i].begun, c.halves[i].lost = false, false
+		x := &c.halves[i]
+		r.abandon(x)
+		x.begun, x.lost, x.http1 = false, false, http1.Decoder{}
 	}
 }
 

@@ -59,8 +59,6 @@ func (r *reading) readHTTP2(x *half, data []byte) (n int, err error) {
 		if looksHTTP2(data) == no {
 			x.http2.Lost(-1)
 		}
-	} else if x.lost {
-		x.http2.Lost(0)
 	}
 	d := x.http2
 	for {

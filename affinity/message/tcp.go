@@ -146,7 +146,11 @@ func (t *tcpHandler) End(h *stream.Half, _ int64, _ stream.Reason) {
 		return
 	}
 	r, c := t.r, x.conn
-	if c.protocol != Unknown && x.begun {
+	switch {
+	case c.protocol == Unknown && len(x.buffer) > 0:
+		c.packets++
+		c.bytes += uint64(len(x.buffer))
+	case c.protocol != Unknown && x.begun:
 		r.closeHalf(x)
 	}
 	r.abandon(x)
@@ -327,6 +331,9 @@ func (r *reading) lose(x *half) {
 	r.drop(x)
 	r.abandon(x)
 	x.lost = true
+	if x.http2 != nil {
+		x.http2.Lost(-1)
+	}
 	x.http1, x.redis, x.command = http1.Decoder{}, resp.Decoder{}, resp.Request{}
 	x.conn.answers = x.conn.requests // what was asked before is not matched any more
 }
