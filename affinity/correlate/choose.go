@@ -1,0 +1,212 @@
+package correlate
+
+import (
+	"vitrine/affinity/message"
+)
+
+const (
+	trusted  = 0.7  // confidence from which identifiers are learned from a message
+	accepted = 0.3  // confidence from which a message belongs to a transaction that names the same
+	timeOnly = 0.5  // the same for one that names nothing
+	maxBusy  = 16   // transactions among which time alone may decide
+	soon     = 10e6 // ns in which functions mostly react
+)
+
+// A candidate is a transaction that may have caused a message.
+type candidate struct {
+	event   *Event
+	session bool    // the message names a dialog of it
+	tunnel  bool    // the message names a tunnel or association of it
+	user    bool    // the message names a user of it
+	learned float64 // confidence that its identifiers go with the transaction's
+	reason  Reason
+	quality float64 // confidence, if it is the only one
+	score   float64 // for comparison with others
+}
+
+// choose finds the transaction that caused a message. nil: none did, or it cannot be
+// decided.
+func (c *Correlator) choose(m *message.Message, name, from, to int32) (*Event, Link) {
+	c.found = c.found[:0]
+	for k := range m.Identifiers {
+		c.meets(&m.Identifiers[k])
+	}
+	sum, best := 0.0, -1
+	for k := range c.found {
+		c.judge(&c.found[k], m, name, from, to)
+		sum += c.found[k].score
+		if best < 0 || c.found[k].score > c.found[best].score {
+			best = k
+		}
+	}
+	if best < 0 || c.found[best].score == 0 {
+		return c.byTime(m, name, from)
+	}
+	x := &c.found[best]
+	confidence := x.quality * x.score / sum
+	if confidence < accepted {
+		return nil, Link{Reason: Ambiguous}
+	}
+	return x.event, Link{Confidence: confidence, Reason: x.reason}
+}
+
+// meets adds the open transactions that name the identifier, and those that name what
+// goes with it.
+func (c *Correlator) meets(id *message.Identifier) {
+	what := useOf(id.Kind)
+	if what == nothing {
+		return
+	}
+	i := c.ids.table[id.Hash]
+	if i == nil {
+		return
+	}
+	for _, e := range i.events[:i.open] {
+		x := c.candidate(e)
+		x.session = x.session || what == session
+		x.tunnel = x.tunnel || what == tunnel
+		x.user = x.user || what == user
+	}
+	for k := range i.links {
+		l := &i.links[k]
+		if l.weight == 0 {
+			continue
+		}
+		sure := i.confidence(l)
+		other := c.ids.table[l.to]
+		if sure < accepted || other == nil {
+			continue
+		}
+		for _, e := range other.events[:other.open] {
+			x := c.candidate(e)
+			x.learned = max(x.learned, sure)
+		}
+	}
+}
+
+func (c *Correlator) candidate(e *Event) *candidate {
+	for k := range c.found {
+		if c.found[k].event == e {
+			return &c.found[k]
+		}
+	}
+	c.found = append(c.found, candidate{event: e})
+	return &c.found[len(c.found)-1]
+}
+
+// judge says how likely a candidate caused a message that its function sent.
+func (c *Correlator) judge(x *candidate, m *message.Message, name, from, to int32) {
+	e, n := x.event, c.names.list[name]
+	x.score, x.quality = 0, 0
+	p := e.find(from)
+	named := x.session || x.tunnel || x.user
+	received := p != nil && p.lastIn >= 0
+	switch {
+	case p != nil && p.unanswered > 0 && (named || x.learned > 0):
+		x.reason, x.quality = Contained, 0.99
+	case (n.begins || n.renews) && !c.continues(x, p, name):
+		return
+	case received && (x.session || x.tunnel):
+		x.reason, x.quality = Session, 0.98
+	case received && from == e.Initiator() && e.Unanswered == 0:
+		return // its user does something new
+	case received:
+		x.reason, x.quality = Follows, 0.9
+	case from == e.Initiator() && (x.session || x.tunnel):
+		x.reason, x.quality = Session, 0.95
+	case x.session, named && e.Unanswered > 0 && from != e.Initiator():
+		x.reason, x.quality = Gap, 0.75
+	default:
+		return
+	}
+	x.score = x.quality
+	if !named {
+		x.reason = Learned
+		x.quality *= x.learned
+		x.score *= x.learned / 2
+	} else if x.session {
+		x.score *= 4
+	}
+	if received {
+		last := &e.Steps[p.lastIn]
+		x.score *= c.order.likely(last.Name, name) / (1 + float64(max(0, m.Time-last.At()))/soon)
+		if p.waiting > 0 && m.Kind == message.Request {
+			x.score *= 0.3 // it waits for something already
+		}
+	} else {
+		x.score *= 0.01
+	}
+}
+
+// continues reports whether a message that mostly begins a transaction goes on with
+// this one.
+func (c *Correlator) continues(x *candidate, sender *part, name int32) bool {
+	e, n := x.event, c.names.list[name]
+	switch {
+	case sender != nil && sender.challenged: // RFC 3261 section 22: the same registration, session ...
+		return n.renews && (x.session || x.user)
+	case n.renews && x.session: // within a dialog, or a hop that is not in the capture
+		return e.call || e.Unanswered > 0 || e.Steps[0].Name != name
+	case n.begins && sender != nil && sender.lastIn >= 0: // TS 23.401 clauses 5.3.4.3 and 5.4.1
+		root := &e.Steps[0]
+		return c.names.list[e.Steps[sender.lastIn].Name].pages ||
+			root.To == sender.function && root.Name != name && c.names.list[root.Name].begins && root.Kind == message.Request
+	}
+	return false
+}
+
+// byTime finds the transaction that caused a message which names nothing that is known:
+// the one in which its sender has a request to answer. It is taken if the sender sends
+// such messages then only, and if there is no other.
+func (c *Correlator) byTime(m *message.Message, name, from int32) (*Event, Link) {
+	busy := c.places[from].busy
+	n := &c.names.list[name]
+	if m.Kind == message.Answer || n.begins || n.renews {
+		return nil, Link{Confidence: 1, Reason: Begins}
+	}
+	sure := c.order.provoked(from, name, len(busy) > 0)
+	if len(busy) == 0 || len(busy) > maxBusy {
+		return nil, Link{Confidence: 1, Reason: Begins}
+	}
+	sum, best, most := 0.0, (*Event)(nil), 0.0
+	for _, e := range busy {
+		p := e.find(from)
+		last := &e.Steps[p.lastIn]
+		score := c.order.likely(last.Name, name) / (1 + float64(max(0, m.Time-last.At()))/soon)
+		if p.waiting > 0 {
+			score *= 0.3
+		}
+		sum += score
+		if score > most {
+			best, most = e, score
+		}
+	}
+	c.guess(m, busy, from)
+	if sure *= most / sum; sure < timeOnly {
+		return nil, Link{Confidence: 1 - sure, Reason: Begins}
+	}
+	return best, Link{Confidence: sure, Reason: TimeOnly}
+}
+
+// guess learns from a message that any of several transactions may have caused. What
+// belongs together is seen together again, the rest is not.
+func (c *Correlator) guess(m *message.Message, busy []*Event, from int32) {
+	for k := range m.Identifiers {
+		id := &m.Identifiers[k]
+		if useOf(id.Kind) <= session {
+			continue
+		}
+		i := c.ids.get(id)
+		for _, e := range busy {
+			p := e.find(from)
+			for _, with := range p.in[:p.ins] {
+				if with.kind != i.kind {
+					i.meet(with, 1/float32(len(busy)))
+				}
+			}
+		}
+		if i.open == 0 && !i.linked {
+			c.ids.rest(i)
+		}
+	}
+}

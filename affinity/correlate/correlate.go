@@ -1,0 +1,307 @@
+// Package correlate divides a stream of messages into transactions: the messages that
+// network functions exchange to handle one network event, across protocols and hops
+// (Sheoran et al., "Contain-ed", 2017, section 2). It works in one pass and in bounded
+// memory, and says for each message why it belongs to its transaction and how sure
+// that is.
+//
+// A transaction begins with a message that no other message caused. It ends when all
+// that it caused is over: every request is answered, no call is open, and nothing more
+// was seen for a while. A message belongs to a transaction if it answers one of its
+// messages, if it names its session, or if its sender received a message of it before,
+// which names the same user. Which identifiers mean the same user is learned.
+package correlate
+
+import (
+	"time"
+	"unsafe"
+
+	"vitrine/affinity/message"
+)
+
+// Options configure a Correlator. The zero value has the defaults.
+type Options struct {
+	// MaxMemory is how many bytes open transactions and identifiers may take. Zero
+	// means 256 MiB.
+	MaxMemory int
+	// Linger is how long a transaction that waits for nothing stays open. Zero means 2 s.
+	Linger time.Duration
+	// Wait is how long a request waits for its answer, and a challenge for the
+	// credentials. Zero means 40 s: more than the 32 s of a SIP transaction (RFC 3261
+	// section 17.1.1.2, timer B).
+	Wait time.Duration
+	// Session is how long a call may be silent. Zero means 1 h.
+	Session time.Duration
+	// Explain is the ID of a message that Explanation explains. Zero: none.
+	Explain uint64
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxMemory == 0 {
+		o.MaxMemory = 256 << 20
+	}
+	if o.Linger == 0 {
+		o.Linger = 2 * time.Second
+	}
+	if o.Wait == 0 {
+		o.Wait = 40 * time.Second
+	}
+	if o.Session == 0 {
+		o.Session = time.Hour
+	}
+	return o
+}
+
+// Counts is what a Correlator counts.
+type Counts struct {
+	Messages     uint64 // all
+	Transactions uint64 // begun
+	Repeats      uint64 // retransmissions
+	Orphans      uint64 // answers and retransmissions whose first message is not in the capture
+	Ambiguous    uint64 // messages that several transactions may have caused, equally likely
+	GivenUp      uint64 // transactions that were closed early, because memory was full
+	Truncated    uint64 // messages of transactions beyond MaxSteps
+}
+
+// A Correlator assigns messages to transactions. It is not safe for concurrent use.
+type Correlator struct {
+	options Options
+	closed  func(*Event)
+	counts  Counts
+
+	names     names
+	functions map[string]int32
+	places    []place // by function
+	events    [states]list
+	free      *Event
+	memory    int // bytes of events
+	messages  map[uint64]ref
+	ids       identities
+	order     orders
+	last      int64 // time of the last message
+	next      uint64
+
+	found       []candidate // scratch of Add
+	explanation *Explanation
+}
+
+// A ref is a message of an open transaction.
+type ref struct {
+	event *Event
+	step  int32
+}
+
+// A place is a function, and the transactions in which it has requests to answer.
+type place struct {
+	name string
+	busy []*Event
+}
+
+// A Link says to which transaction a message belongs.
+type Link struct {
+	Event      uint64  // the transaction's ID; 0: none
+	Type       string  // the transaction's type, as far as it is known
+	Confidence float64 // 0 to 1
+	Reason     Reason
+}
+
+// New returns a Correlator. closed receives each transaction when it is over; the Event
+// is valid only during the call.
+func New(o Options, closed func(*Event)) *Correlator {
+	c := &Correlator{options: o.withDefaults(), closed: closed, functions: map[string]int32{}, messages: map[uint64]ref{}}
+	c.names.index = map[nameKey]int32{}
+	c.ids.init()
+	c.order.init()
+	for i := range c.events {
+		c.events[i].init()
+	}
+	return c
+}
+
+// Counts returns the counts up to now.
+func (c *Correlator) Counts() Counts { return c.counts }
+
+// Memory returns the bytes of open transactions and identifiers.
+func (c *Correlator) Memory() int {
+	return c.memory + c.ids.memory() + len(c.messages)*refSize
+}
+
+// refSize is about what an entry of Correlator.messages takes.
+const refSize = 2 * int(unsafe.Sizeof(ref{})+8)
+
+// Add assigns a message to a transaction, or begins one. Messages arrive in the order
+// of time.
+func (c *Correlator) Add(m *message.Message) Link {
+	c.counts.Messages++
+	c.last = max(c.last, m.Time)
+	c.expire()
+	l, e := c.assign(m)
+	if e != nil {
+		l.Event, l.Type = e.ID, e.Type()
+	}
+	if m.ID == c.options.Explain && m.ID != 0 {
+		c.explain(m, l, e)
+	}
+	return l
+}
+
+// assign finds the transaction of a message.
+func (c *Correlator) assign(m *message.Message) (Link, *Event) {
+	first, known := c.messages[m.Answers]
+	known = known && m.Answers != 0
+	name := c.names.of(m)
+	from, to := c.function(m.From), c.function(m.To)
+	switch {
+	case m.Kind == message.Repeat:
+		if !known {
+			c.counts.Orphans++
+			return Link{Reason: Orphan}, nil
+		}
+		first.event.repeat(first.step, m)
+		c.counts.Repeats++
+		c.touch(first.event)
+		return Link{Confidence: 1, Reason: Repeats}, first.event
+	case known:
+		l := Link{Confidence: 1, Reason: Answers}
+		c.join(first.event, m, step{name, from, to, first.step}, l)
+		return l, first.event
+	}
+	best, l := c.choose(m, name, from, to)
+	if best != nil {
+		c.join(best, m, step{name, from, to, -1}, l)
+		return l, best
+	}
+	if m.Kind == message.Answer {
+		c.counts.Orphans++
+		return Link{Reason: Orphan}, nil
+	}
+	if l.Reason == Ambiguous {
+		c.counts.Ambiguous++
+	}
+	e := c.begin(m, l.Reason)
+	c.join(e, m, step{name, from, to, -1}, l)
+	return l, e
+}
+
+// A step is what join must know of a message beside the message.
+type step struct {
+	name, from, to int32
+	request        int32
+}
+
+// join adds a message to a transaction, and learns from it.
+func (c *Correlator) join(e *Event, m *message.Message, s step, l Link) {
+	if len(e.Steps) >= MaxSteps {
+		c.counts.Truncated++
+		c.touch(e)
+		return
+	}
+	before := e.size()
+	n := c.names.list[s.name]
+	cause := e.part(s.from).lastIn
+	e.part(s.to) // so that pointers to both stay valid
+	sender, receiver := e.part(s.from), e.part(s.to)
+	if cause >= 0 && l.Reason != Answers {
+		c.order.learn(e.Steps[cause].Name, s.name)
+	}
+	at := int32(len(e.Steps))
+	e.Steps = append(e.Steps, Step{Message: m.ID, From: s.from, To: s.to, Name: s.name, Protocol: m.Protocol, Kind: m.Kind,
+		Failed: m.Failed, Time: m.Time, Arrived: m.Arrived, Bytes: int32(min(m.Bytes, 1<<30)), Request: s.request, Cause: cause,
+		Reason: l.Reason, Confidence: uint8(l.Confidence*100 + 0.5)})
+	c.messages[m.ID] = ref{e, at}
+	if m.Failed {
+		e.Failures++
+	}
+	e.End = max(e.End, m.Time, m.Arrived)
+	c.open(e, at, n)
+	if s.request >= 0 {
+		sender.answered = true
+	}
+	receiver.lastIn = at
+	if n.challenge {
+		receiver.challenged = true
+	} else if m.Kind == message.Request {
+		sender.challenged = false
+	}
+	if l.Confidence >= trusted {
+		c.identify(e, m, sender, receiver)
+	}
+	c.memory += e.size() - before
+	c.touch(e)
+	c.bound()
+}
+
+// open counts the requests that wait for their answers, and follows calls.
+func (c *Correlator) open(e *Event, at int32, n name) {
+	s := &e.Steps[at]
+	switch {
+	case s.Kind == message.Request:
+		e.Unanswered++
+		e.part(s.From).waiting++
+		p := e.part(s.To)
+		p.unanswered++
+		if p.unanswered == 1 {
+			c.occupy(e, s.To)
+		}
+		if n.bye {
+			e.call = false
+		}
+	case s.Request >= 0 && !n.provisional && !e.Steps[s.Request].Answered:
+		r := &e.Steps[s.Request]
+		r.Answered = true
+		e.Unanswered--
+		if p := e.part(r.From); p.waiting > 0 {
+			p.waiting--
+		}
+		p := e.part(r.To)
+		p.unanswered--
+		if p.unanswered == 0 {
+			c.release(e, r.To)
+		}
+		if n.established {
+			e.call = true
+		}
+	}
+}
+
+// occupy enters a transaction among those in which the function has requests to answer.
+func (c *Correlator) occupy(e *Event, function int32) {
+	f := &c.places[function]
+	e.part(function).busyAt = int32(len(f.busy))
+	f.busy = append(f.busy, e)
+}
+
+func (c *Correlator) release(e *Event, function int32) {
+	f := &c.places[function]
+	p := e.part(function)
+	last := f.busy[len(f.busy)-1]
+	f.busy[p.busyAt] = last
+	last.part(function).busyAt = p.busyAt
+	f.busy[len(f.busy)-1] = nil
+	f.busy = f.busy[:len(f.busy)-1]
+	p.busyAt = -1
+}
+
+func (c *Correlator) function(name string) int32 {
+	at, ok := c.functions[name]
+	if !ok {
+		at = int32(len(c.places))
+		c.functions[name] = at
+		c.places = append(c.places, place{name: name})
+	}
+	return at
+}
+
+// Function returns the name of a function of a Step.
+func (c *Correlator) Function(of int32) string { return c.places[of].name }
+
+// Name returns the name of a Step.
+func (c *Correlator) Name(of int32) string { return c.names.list[of].text }
+
+// Close ends all transactions that are open.
+func (c *Correlator) Close() {
+	for i := range c.events {
+		for l := &c.events[i]; !l.empty(); {
+			c.end(l.next)
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package correlate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"vitrine/affinity/message"
+)
+
+// A script is what functions say in one network event. Its messages have the ID that a
+// message answers as the index of the request in the script.
+type line struct {
+	after    time.Duration // since the line before
+	from, to string
+	protocol message.Protocol
+	name     string
+	answers  int // index of the request, from 1; 0: it is a request
+	notice   bool
+	ids      []message.Identifier
+}
+
+func id(kind message.IdentifierKind, text string) message.Identifier {
+	h := uint64(14695981039346656037)
+	for _, c := range []byte(fmt.Sprint(kind) + text) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return message.Identifier{Kind: kind, Hash: h, Text: []byte(text), Lasting: kind >= message.IMSI || kind == message.IMPU || kind == message.IMPI}
+}
+
+const (
+	sip  = message.SIP
+	http = message.HTTP
+	ms   = time.Millisecond
+)
+
+// register is a registration of the reference IMS.
+func register(user string) []line {
+	call, impu, impi := id(message.CallID, "reg-"+user), id(message.IMPU, user+"@ims.test"), id(message.IMPI, user+"@ims.test")
+	both := []message.Identifier{call, impu, impi}
+	return []line{
+		{0, "UE", "Bono", sip, "REGISTER", 0, false, both},
+		{ms, "Bono", "Sprout", sip, "REGISTER", 0, false, both},
+		{ms, "Sprout", "Homestead", http, "GET /impi/{}/av", 0, false, []message.Identifier{impi}},
+		{ms, "Homestead", "Sprout", http, "200 GET /impi/{}/av", 3, false, nil},
+		{ms, "Sprout", "Bono", sip, "401 REGISTER", 2, false, both},
+		{ms, "Bono", "UE", sip, "401 REGISTER", 1, false, both},
+		{5 * ms, "UE", "Bono", sip, "REGISTER", 0, false, both},
+		{ms, "Bono", "Sprout", sip, "REGISTER", 0, false, both},
+		{ms, "Sprout", "Homestead", http, "PUT /impu/{}/reg-data", 0, false, []message.Identifier{impu}},
+		{ms, "Homestead", "Sprout", http, "200 PUT /impu/{}/reg-data", 9, false, nil},
+		{ms, "Sprout", "Bono", sip, "200 REGISTER", 8, false, both},
+		{ms, "Bono", "UE", sip, "200 REGISTER", 7, false, both},
+		{ms, "Sprout", "Ralf", http, "POST /call-id/{}", 0, false, []message.Identifier{call}},
+		{ms, "Ralf", "Sprout", http, "200 POST /call-id/{}", 13, false, nil},
+	}
+}
+
+func subscribe(user string) []line {
+	ids := []message.Identifier{id(message.CallID, "sub-"+user), id(message.IMPU, user+"@ims.test")}
+	return []line{
+		{0, "UE", "Bono", sip, "SUBSCRIBE", 0, false, ids},
+		{ms, "Bono", "Sprout", sip, "SUBSCRIBE", 0, false, ids},
+		{ms, "Sprout", "Bono", sip, "200 SUBSCRIBE", 2, false, ids},
+		{ms, "Bono", "UE", sip, "200 SUBSCRIBE", 1, false, ids},
+		{ms, "Sprout", "Bono", sip, "NOTIFY", 0, false, ids},
+		{ms, "Bono", "UE", sip, "NOTIFY", 0, false, ids},
+		{ms, "UE", "Bono", sip, "200 NOTIFY", 6, false, ids},
+		{ms, "Bono", "Sprout", sip, "200 NOTIFY", 5, false, ids},
+	}
+}
+
+// call is a call that lasts 5 s, between two users of the IMS.
+func call(a, b string) []line {
+	ids := []message.Identifier{id(message.CallID, "call-"+a), id(message.IMPU, a+"@ims.test"), id(message.IMPU, b+"@ims.test")}
+	return []line{
+		{0, "UE", "Bono", sip, "INVITE", 0, false, ids},
+		{ms, "Bono", "UE", sip, "100 INVITE", 1, false, ids},
+		{ms, "Bono", "Sprout", sip, "INVITE", 0, false, ids},
+		{ms, "Sprout", "Homestead", http, "PUT /impu/{}/reg-data", 0, false, ids[1:2]},
+		{ms, "Homestead", "Sprout", http, "200 PUT /impu/{}/reg-data", 4, false, nil},
+		{ms, "Sprout", "Bono", sip, "INVITE", 0, false, ids},
+		{ms, "Bono", "UE2", sip, "INVITE", 0, false, ids},
+		{90 * ms, "UE2", "Bono", sip, "200 INVITE", 7, false, ids},
+		{ms, "Bono", "Sprout", sip, "200 INVITE", 6, false, ids},
+		{ms, "Sprout", "Bono", sip, "200 INVITE", 3, false, ids},
+		{ms, "Bono", "UE", sip, "200 INVITE", 1, false, ids},
+		{ms, "UE", "Bono", sip, "ACK", 0, true, ids},
+		{ms, "Bono", "Sprout", sip, "ACK", 0, true, ids},
+		{ms, "Sprout", "Ralf", http, "POST /call-id/{}", 0, false, ids[:1]},
+		{ms, "Ralf", "Sprout", http, "200 POST /call-id/{}", 14, false, nil},
+		{5 * time.Second, "UE", "Bono", sip, "BYE", 0, false, ids},
+		{ms, "Bono", "UE2", sip, "BYE", 0, false, ids},
+		{ms, "UE2", "Bono", sip, "200 BYE", 17, false, ids},
+		{ms, "Bono", "UE", sip, "200 BYE", 16, false, ids},
+	}
+}
+
+// attach is an attach in which no identifier is on all messages, and a detach that
+// names the user by what the attach gave it.
+func attach(user string) []line {
+	imsi, guti := id(message.IMSI, user), id(message.GUTI, "guti-"+user)
+	enb, mme := id(message.ENBUEID, "enb-"+user), id(message.MMEUEID, "mme-"+user)
+	tunnel, gateway := id(message.TEID, "sgw-"+user), id(message.TEID, "pgw-"+user)
+	gx := id(message.SessionID, "gx-"+user)
+	s := func(ids ...message.Identifier) []message.Identifier { return ids }
+	return []line{
+		{0, "eNB", "MME", message.S1AP, "Initial UE Message: Attach Request", 0, true, s(enb, imsi)},
+		{ms, "MME", "HSS", message.Diameter, "Update-Location-Request", 0, false, s(imsi)},
+		{ms, "HSS", "MME", message.Diameter, "Update-Location-Answer", 2, false, nil},
+		{ms, "MME", "S-GW", message.GTPv2, "Create Session Request", 0, false, s(imsi)},
+		{ms, "S-GW", "P-GW", message.GTPv2, "Create Session Request", 0, false, s(imsi)},
+		{ms, "P-GW", "PCRF", message.Diameter, "Credit-Control-Request (initial)", 0, false, s(gx, imsi)},
+		{ms, "PCRF", "P-GW", message.Diameter, "Credit-Control-Answer (initial)", 6, false, s(gx)},
+		{ms, "P-GW", "S-GW", message.GTPv2, "Create Session Response", 5, false, s(gateway)},
+		{ms, "S-GW", "MME", message.GTPv2, "Create Session Response", 4, false, s(tunnel)},
+		{ms, "MME", "eNB", message.S1AP, "Initial Context Setup Request: Attach Accept", 0, false, s(enb, mme, guti)},
+		{ms, "eNB", "MME", message.S1AP, "Initial Context Setup Response", 10, false, s(enb, mme)},
+		{ms, "eNB", "MME", message.S1AP, "Uplink NAS Transport: Attach Complete", 0, true, s(enb, mme)},
+		{ms, "MME", "S-GW", message.GTPv2, "Modify Bearer Request", 0, false, s(tunnel)},
+		{ms, "S-GW", "MME", message.GTPv2, "Modify Bearer Response", 13, false, nil},
+	}
+}
+
+func detach(user string) []line {
+	guti, enb, mme := id(message.GUTI, "guti-"+user), id(message.ENBUEID, "enb2-"+user), id(message.MMEUEID, "mme2-"+user)
+	tunnel, gateway := id(message.TEID, "sgw-"+user), id(message.TEID, "pgw-"+user)
+	gx := id(message.SessionID, "gx-"+user)
+	s := func(ids ...message.Identifier) []message.Identifier { return ids }
+	return []line{
+		{0, "eNB", "MME", message.S1AP, "Initial UE Message: Detach Request", 0, true, s(enb, guti)},
+		{ms, "MME", "S-GW", message.GTPv2, "Delete Session Request", 0, false, s(tunnel)},
+		{ms, "S-GW", "P-GW", message.GTPv2, "Delete Session Request", 0, false, s(gateway)},
+		{ms, "P-GW", "PCRF", message.Diameter, "Credit-Control-Request (termination)", 0, false, s(gx)},
+		{ms, "PCRF", "P-GW", message.Diameter, "Credit-Control-Answer (termination)", 4, false, s(gx)},
+		{ms, "P-GW", "S-GW", message.GTPv2, "Delete Session Response", 3, false, nil},
+		{ms, "S-GW", "MME", message.GTPv2, "Delete Session Response", 2, false, nil},
+		{ms, "MME", "eNB", message.S1AP, "Downlink NAS Transport: Detach Accept", 0, true, s(enb, mme)},
+		{ms, "MME", "eNB", message.S1AP, "UE Context Release Command", 0, false, s(enb, mme)},
+		{ms, "eNB", "MME", message.S1AP, "UE Context Release Complete", 9, false, s(enb, mme)},
+	}
+}
+
+// A traffic is messages of many events, in the order of time.
+type traffic struct {
+	messages []spoken
+}
+
+type spoken struct {
+	message.Message
+	event int // the true one
+}
+
+// add adds an event that begins at a time. It returns when it ends.
+func (t *traffic) add(at time.Duration, event int, script []line) time.Duration {
+	base := uint64(event) * 1000
+	for i, l := range script {
+		at += l.after
+		m := message.Message{ID: base + uint64(i) + 1, Time: int64(at), From: l.from, To: l.to, Protocol: l.protocol, Name: l.name, Bytes: 100, Identifiers: l.ids}
+		switch {
+		case l.answers > 0:
+			m.Kind, m.Answers = message.Answer, base+uint64(l.answers)
+		case l.notice:
+			m.Kind = message.Notice
+		}
+		t.messages = append(t.messages, spoken{m, event})
+	}
+	return at
+}
+
+func (t *traffic) sort() {
+	slices.SortStableFunc(t.messages, func(a, b spoken) int { return int(a.Time - b.Time) })
+}
+
+// score returns B-cubed precision and recall of what the Correlator finds in the
+// traffic (Bagga and Baldwin, 1998).
+func (t *traffic) score(c *Correlator) (precision, recall float64) {
+	type pair struct {
+		found uint64
+		event int
+	}
+	found, truth, both := map[uint64]float64{}, map[int]float64{}, map[pair]float64{}
+	for i := range t.messages {
+		m := &t.messages[i]
+		l := c.Add(&m.Message)
+		if l.Event == 0 { // by itself
+			l.Event = 1<<40 + uint64(i)
+		}
+		found[l.Event]++
+		truth[m.event]++
+		both[pair{l.Event, m.event}]++
+	}
+	c.Close()
+	for p, n := range both {
+		precision += n * n / found[p.found]
+		recall += n * n / truth[p.event]
+	}
+	n := float64(len(t.messages))
+	return precision / n, recall / n
+}
+
+func mixed(rate, users int, seed uint64) *traffic {
+	r := rand.New(rand.NewPCG(seed, 1))
+	t := &traffic{}
+	event := 0
+	next := func() int { event++; return event }
+	for u := range users {
+		at := time.Duration(float64(u) / float64(rate) * 1e9)
+		at += time.Duration(r.IntN(int(20 * ms)))
+		a, b := fmt.Sprintf("a%d", u), fmt.Sprintf("b%d", u)
+		end := t.add(at, next(), register(a))
+		end = t.add(end-2*ms+time.Duration(r.IntN(int(ms))), next(), subscribe(a))
+		t.add(end+time.Duration(r.IntN(int(30*ms))), next(), call(a, b))
+		end = t.add(at, next(), attach("00101"+a))
+		t.add(end+time.Duration(1+r.IntN(int(40*ms))), next(), detach("00101"+a))
+	}
+	t.sort()
+	return t
+}
+
+func TestInterleavedUsersAreToldApart(t *testing.T) {
+	for _, rate := range []int{1, 300, 3000} {
+		traffic := mixed(rate, 300, 1)
+		types := map[string]int{}
+		c := New(Options{}, func(e *Event) { types[e.Type()]++ })
+		precision, recall := traffic.score(c)
+		if precision < 0.999 || recall < 0.999 {
+			t.Errorf("%d users/s: precision %.4f, recall %.4f; %v", rate, precision, recall, types)
+		}
+		for _, of := range []string{"REGISTER", "SUBSCRIBE", "INVITE", "ATTACH", "DETACH"} {
+			if types[of] != 300 {
+				t.Errorf("%d users/s: %d of %s, want 300: %v", rate, types[of], of, types)
+			}
+		}
+		if c.memory != 0 || len(c.messages) != 0 {
+			t.Errorf("%d users/s: %d bytes and %d messages are left open", rate, c.memory, len(c.messages))
+		}
+	}
+}
+
+func TestLostMessagesSplitFewTransactions(t *testing.T) {
+	traffic := mixed(300, 300, 2)
+	r := rand.New(rand.NewPCG(3, 3))
+	gone := map[uint64]bool{}
+	kept := traffic.messages[:0]
+	for _, m := range traffic.messages {
+		if r.IntN(100) == 0 {
+			gone[m.ID] = true
+			continue
+		}
+		if gone[m.Answers] {
+			m.Answers = 0
+		}
+		kept = append(kept, m)
+	}
+	traffic.messages = kept
+	precision, recall := traffic.score(New(Options{}, func(*Event) {}))
+	if precision < 0.98 || recall < 0.97 {
+		t.Errorf("precision %.4f, recall %.4f", precision, recall)
+	}
+}
+
+func TestRetransmissionsAreOneMessage(t *testing.T) {
+	traffic := &traffic{}
+	traffic.add(0, 1, register("u"))
+	again := traffic.messages[1]
+	again.ID, again.Kind, again.Answers, again.Time = 900, message.Repeat, again.ID, again.Time+int64(500*time.Microsecond)
+	traffic.messages = append(traffic.messages, again)
+	traffic.sort()
+	events := 0
+	c := New(Options{}, func(e *Event) {
+		events++
+		if len(e.Steps) != 14 || e.Repeats != 1 || e.Steps[1].Repeats != 1 {
+			t.Errorf("%d messages, %d repeats", len(e.Steps), e.Repeats)
+		}
+	})
+	traffic.score(c)
+	if events != 1 || c.Counts().Repeats != 1 {
+		t.Errorf("%d transactions, %+v", events, c.Counts())
+	}
+}
+
+func TestPollsBelongToNoTransaction(t *testing.T) {
+	traffic := &traffic{}
+	for i := range 400 {
+		traffic.add(time.Duration(i)*7*ms, 2*i+1, register(fmt.Sprint("u", i)))
+		traffic.add(time.Duration(i)*5*ms, 2*i+2, []line{
+			{0, "Sprout", "Store", http, "GET /kv", 0, false, nil},
+			{ms, "Store", "Sprout", http, "200 GET /kv", 1, false, nil},
+		})
+	}
+	traffic.sort()
+	precision, recall := traffic.score(New(Options{}, func(*Event) {}))
+	if precision < 0.99 || recall < 0.99 {
+		t.Errorf("precision %.4f, recall %.4f", precision, recall)
+	}
+}
+

@@ -1,0 +1,230 @@
+package correlate
+
+import (
+	"unsafe"
+
+	"vitrine/affinity/message"
+)
+
+// MaxSteps is how many messages of a transaction are kept. An attach has some dozens.
+const MaxSteps = 2000
+
+// An Event is a transaction: the messages of one network event.
+type Event struct {
+	ID         uint64
+	Begin, End int64 // ns since 1970: of the first and the last message
+	Steps      []Step
+	Unanswered int    // requests without an answer
+	Failures   int    // answers that report failure
+	Repeats    int    // retransmissions
+	Users      bool   // a message names a user, or a session of one
+	Reason     Reason // Begins, or why it is not known what caused it
+	GivenUp    bool   // closed because memory was full
+
+	kind    string // the type, so far
+	parts   []part
+	ids     []*identity
+	call    bool // an INVITE was accepted, and no BYE was seen
+	touched int64
+	state
+	prev, next *Event
+}
+
+// A Step is a message of an Event.
+type Step struct {
+	Message       uint64 // its ID
+	Time, Arrived int64  // as in message.Message
+	From, To      int32  // functions: see Correlator.Function
+	Name          int32  // see Correlator.Name
+	Bytes         int32
+	Request       int32 // index of the step that it answers; -1: none
+	Cause         int32 // index of the last step that its sender had received; -1: none
+	Repeats       int32 // how often it was sent again
+	Protocol      message.Protocol
+	Kind          message.Kind
+	Failed        bool
+	Answered      bool  // a request with a final answer
+	Confidence    uint8 // percent
+	Reason        Reason
+}
+
+// At returns when the message was at the last place that captured it.
+func (s *Step) At() int64 { return max(s.Time, s.Arrived) }
+
+// A part is what a function did in a transaction.
+type part struct {
+	function   int32
+	unanswered int32 // requests that it has to answer
+	waiting    int32 // requests that it waits for
+	lastIn     int32 // the last step that it received; -1: none
+	busyAt     int32 // in place.busy
+	answered   bool  // it answered a request
+	challenged bool  // it was asked for credentials and has not sent a request since
+	in         [4]*identity
+	ins        int8
+}
+
+// Type returns the name of the transaction's type.
+func (e *Event) Type() string { return e.kind }
+
+// Initiator returns the function that begins the transaction.
+func (e *Event) Initiator() int32 { return e.Steps[0].From }
+
+// part returns what the function did, and adds it if it is new. The pointer is valid
+// until the next call.
+func (e *Event) part(function int32) *part {
+	if p := e.find(function); p != nil {
+		return p
+	}
+	e.parts = append(e.parts, part{function: function, lastIn: -1, busyAt: -1})
+	return &e.parts[len(e.parts)-1]
+}
+
+func (e *Event) find(function int32) *part {
+	for i := range e.parts {
+		if e.parts[i].function == function {
+			return &e.parts[i]
+		}
+	}
+	return nil
+}
+
+// repeat counts a retransmission.
+func (e *Event) repeat(at int32, m *message.Message) {
+	e.Repeats++
+	e.Steps[at].Repeats++
+	e.End = max(e.End, m.Time)
+}
+
+func (e *Event) size() int {
+	return int(unsafe.Sizeof(*e)) + cap(e.Steps)*int(unsafe.Sizeof(Step{})) + cap(e.parts)*int(unsafe.Sizeof(part{})) + cap(e.ids)*8
+}
+
+// A state says what a transaction waits for, and so how long it stays open.
+type state int
+
+const (
+	quiet   state = iota // for nothing
+	waiting              // for an answer, or for credentials
+	calling              // for the end of a call
+	states  = iota
+)
+
+// now returns the state that the transaction is in.
+func (e *Event) now() state {
+	switch {
+	case e.call:
+		return calling
+	case e.Unanswered > 0:
+		return waiting
+	}
+	for i := range e.parts {
+		if e.parts[i].challenged {
+			return waiting
+		}
+	}
+	return quiet
+}
+
+// A list has the transactions of one state, from the one whose last message is the
+// oldest.
+type list struct{ Event }
+
+func (l *list) init()       { l.prev, l.next = &l.Event, &l.Event }
+func (l *list) empty() bool { return l.next == &l.Event }
+
+func (e *Event) unlink() { e.prev.next, e.next.prev = e.next, e.prev }
+
+func (l *list) push(e *Event) {
+	e.prev, e.next = l.prev, &l.Event
+	e.prev.next, l.prev = e, e
+}
+
+// begin begins a transaction with a message that join adds.
+func (c *Correlator) begin(m *message.Message, why Reason) *Event {
+	e := c.free
+	if e == nil {
+		e = &Event{}
+	} else {
+		c.free = e.next
+	}
+	c.next++
+	*e = Event{ID: c.next, Begin: m.Time, End: m.Time, Reason: why, kind: typeOf(m.Protocol, m.Name),
+		Steps: e.Steps[:0], parts: e.parts[:0], ids: e.ids[:0]}
+	c.counts.Transactions++
+	c.memory += e.size()
+	c.events[quiet].push(e)
+	return e
+}
+
+// touch moves a transaction to the end of the list of its state.
+func (c *Correlator) touch(e *Event) {
+	e.touched, e.state = c.last, e.now()
+	e.unlink()
+	c.events[e.state].push(e)
+}
+
+// expire ends the transactions that are over.
+func (c *Correlator) expire() {
+	for i, patience := range [states]int64{int64(c.options.Linger), int64(c.options.Wait), int64(c.options.Session)} {
+		for l := &c.events[i]; !l.empty() && l.next.touched < c.last-patience; {
+			c.end(l.next)
+		}
+	}
+}
+
+// bound frees memory until what is used is within the limit: first the identifiers that
+// are in no open transaction, then the transactions that are silent for longest.
+func (c *Correlator) bound() {
+	for c.Memory() > c.options.MaxMemory {
+		if c.ids.evict() {
+			continue
+		}
+		oldest := c.oldest()
+		if oldest == nil {
+			return
+		}
+		c.counts.GivenUp++
+		oldest.GivenUp = true
+		c.end(oldest)
+	}
+}
+
+func (c *Correlator) oldest() *Event {
+	var oldest *Event
+	for i := range c.events {
+		if l := &c.events[i]; !l.empty() && (oldest == nil || l.next.touched < oldest.touched) {
+			oldest = l.next
+		}
+	}
+	return oldest
+}
+
+// end closes a transaction.
+func (c *Correlator) end(e *Event) {
+	e.unlink()
+	if len(e.Steps) > 0 {
+		e.kind = final(c, e)
+		if x := c.explanation; x != nil && x.event == e.ID {
+			x.complete(c, e)
+		}
+		c.closed(e)
+	}
+	for i := range e.parts {
+		if e.parts[i].busyAt >= 0 {
+			c.release(e, e.parts[i].function)
+		}
+	}
+	for i := range e.Steps {
+		delete(c.messages, e.Steps[i].Message)
+	}
+	for _, id := range e.ids {
+		c.ids.leave(id, e)
+	}
+	clear(e.ids)
+	c.memory -= e.size()
+	if cap(e.Steps) > 128 { // few transactions are this long
+		e.Steps = nil
+	}
+	e.prev, e.next, c.free = nil, c.free, e
+}

@@ -1,0 +1,235 @@
+package correlate
+
+import (
+	"unsafe"
+
+	"vitrine/affinity/message"
+)
+
+const (
+	maxOpen  = 8 // open transactions that an identifier finds; one in more says little
+	maxLinks = 4 // identifiers of other kinds that are known to go with one
+)
+
+// An identity is an identifier that was seen, the open transactions that name it, and
+// the identifiers of other kinds that go with it.
+type identity struct {
+	hash       uint64
+	kind       message.IdentifierKind
+	lasting    bool
+	events     [maxOpen]*Event
+	open       uint8
+	crowded    bool // it is in more transactions than events has room for
+	links      [maxLinks]link
+	prev, next *identity // in order of use, if it is in no open transaction
+	linked     bool      // in that list
+}
+
+// A link is from an identifier to one that was seen with it: in a message, or in the
+// messages that a function received and then sent.
+type link struct {
+	to     uint64
+	kind   message.IdentifierKind
+	weight float32 // how often
+}
+
+// confidence says how sure it is that the two mean the same user: how often they were
+// seen together, and whether others of the same kind were, too.
+func (i *identity) confidence(l *link) float64 {
+	sum := float32(0)
+	for k := range i.links {
+		if i.links[k].weight > 0 && i.links[k].kind == l.kind {
+			sum += i.links[k].weight
+		}
+	}
+	const doubt = 0.25 // that once is chance
+	return float64(l.weight/sum) * float64(l.weight/(l.weight+doubt))
+}
+
+// meet notes that the identifier was seen with another one. Of the links that it has
+// room for, the weakest gives way.
+func (i *identity) meet(with *identity, weight float32) {
+	weakest := 0
+	for k := range i.links {
+		if i.links[k].weight > 0 && i.links[k].to == with.hash {
+			i.links[k].weight += weight
+			return
+		}
+		if i.links[k].weight < i.links[weakest].weight {
+			weakest = k
+		}
+	}
+	if l := &i.links[weakest]; l.weight > 1 { // the others were seen more often
+		l.weight--
+		return
+	}
+	i.links[weakest] = link{with.hash, with.kind, weight}
+}
+
+func (i *identity) in(e *Event) bool {
+	for _, open := range i.events[:i.open] {
+		if open == e {
+			return true
+		}
+	}
+	return false
+}
+
+// identities is the table of identifiers.
+type identities struct {
+	table map[uint64]*identity
+	idle  identity // list of those in no open transaction, from the one used longest ago
+	free  *identity
+	count int
+}
+
+func (t *identities) init() {
+	t.table = map[uint64]*identity{}
+	t.idle.prev, t.idle.next = &t.idle, &t.idle
+}
+
+// memory counts the entry of the map, too.
+func (t *identities) memory() int { return t.count * (int(unsafe.Sizeof(identity{})) + 32) }
+
+// get returns the identity of an identifier, and makes it if it is new.
+func (t *identities) get(id *message.Identifier) *identity {
+	i := t.table[id.Hash]
+	if i != nil {
+		return i
+	}
+	if i = t.free; i != nil {
+		t.free = i.next
+		*i = identity{}
+	} else {
+		i = &identity{}
+	}
+	i.hash, i.kind, i.lasting = id.Hash, id.Kind, useOf(id.Kind) > session
+	t.table[id.Hash] = i
+	t.count++
+	return i
+}
+
+// enter notes that an open transaction names the identifier. It reports whether it did not before.
+func (t *identities) enter(i *identity, e *Event) bool {
+	if i.in(e) {
+		return false
+	}
+	if i.open == maxOpen {
+		i.crowded = true
+		return false
+	}
+	if i.linked {
+		i.prev.next, i.next.prev = i.next, i.prev
+		i.linked = false
+	}
+	i.events[i.open] = e
+	i.open++
+	return true
+}
+
+// leave undoes enter. An identifier that does not last is then forgotten.
+func (t *identities) leave(i *identity, e *Event) {
+	for k, open := range i.events[:i.open] {
+		if open == e {
+			i.open--
+			i.events[k], i.events[i.open] = i.events[i.open], nil
+			break
+		}
+	}
+	if i.open > 0 {
+		return
+	}
+	i.crowded = false
+	if !i.lasting {
+		t.drop(i)
+		return
+	}
+	t.rest(i)
+}
+
+// rest enters an identifier that is in no open transaction among the idle ones.
+func (t *identities) rest(i *identity) {
+	i.prev, i.next = t.idle.prev, &t.idle
+	i.prev.next, t.idle.prev = i, i
+	i.linked = true
+}
+
+func (t *identities) drop(i *identity) {
+	delete(t.table, i.hash)
+	t.count--
+	i.next, t.free = t.free, i
+}
+
+// evict forgets the identifier that was in no transaction for longest.
+func (t *identities) evict() bool {
+	i := t.idle.next
+	if i == &t.idle {
+		return false
+	}
+	i.prev.next, i.next.prev = i.next, i.prev
+	i.linked = false
+	t.drop(i)
+	return true
+}
+
+// A use says what an identifier is good for.
+type use uint8
+
+const (
+	nothing use = iota // it only ties an answer to its request, or what it names is not unique
+	session            // it names a dialog or an exchange
+	tunnel             // it names what functions set up for a user: it outlives a transaction
+	user               // it names a user
+)
+
+func useOf(k message.IdentifierKind) use {
+	switch k {
+	case message.CallID, message.EndToEnd:
+		return session
+	case message.SessionID, message.MMEUEID, message.ENBUEID, message.AMFUEID, message.RANUEID, message.TEID, message.SEID:
+		return tunnel
+	case message.IMPU, message.IMPI, message.IMSI, message.MSISDN, message.GUTI, message.UserKey, message.AddressUE, message.Key:
+		return user
+	}
+	return nothing
+}
+
+// identify enters the identifiers of a message for its transaction, and links those
+// that last with each other and with those of the message that caused it.
+func (c *Correlator) identify(e *Event, m *message.Message, sender, receiver *part) {
+	var lasting [4]*identity
+	n := 0
+	for k := range m.Identifiers {
+		id := &m.Identifiers[k]
+		if useOf(id.Kind) == nothing {
+			continue
+		}
+		i := c.ids.get(id)
+		if c.ids.enter(i, e) {
+			e.ids = append(e.ids, i)
+		}
+		e.Users = true
+		if i.lasting && n < len(lasting) && i.in(e) {
+			lasting[n] = i
+			n++
+		}
+	}
+	for a := range n {
+		for b := range n {
+			c.together(lasting[a], lasting[b])
+		}
+		for _, before := range sender.in[:sender.ins] {
+			c.together(lasting[a], before)
+			c.together(before, lasting[a])
+		}
+	}
+	if n > 0 {
+		receiver.in, receiver.ins = lasting, int8(n)
+	}
+}
+
+func (c *Correlator) together(a, b *identity) {
+	if a != b && a.kind != b.kind {
+		a.meet(b, 1)
+	}
+}

@@ -1,0 +1,165 @@
+package correlate
+
+import (
+	"strings"
+
+	"vitrine/affinity/message"
+)
+
+// A name is what a message is called, and what the protocol says about messages that
+// are called so.
+type name struct {
+	text        string
+	begins      bool // it begins a transaction, unless its sender has a request to answer that caused it
+	renews      bool // as begins; but after a challenge it goes on with the transaction
+	challenge   bool // it asks for credentials
+	provisional bool // the answer proper follows
+	established bool // it accepts a call
+	bye         bool // it ends a call
+	pages       bool // it makes its receiver begin something
+}
+
+type nameKey struct {
+	protocol message.Protocol
+	text     string
+}
+
+// names has the names of messages.
+type names struct {
+	index map[nameKey]int32
+	list  []name
+}
+
+func (n *names) of(m *message.Message) int32 {
+	key := nameKey{m.Protocol, m.Name}
+	at, ok := n.index[key]
+	if !ok {
+		at = int32(len(n.list))
+		n.list = append(n.list, newName(m.Protocol, m.Name))
+		n.index[key] = at
+	}
+	return at
+}
+
+func newName(p message.Protocol, text string) name {
+	n := name{text: text}
+	if p == message.SIP {
+		n.sip(text)
+		return n
+	}
+	plain := simplify(text)
+	n.pages = plain == "paging"
+	for _, begin := range beginnings() {
+		n.begins = n.begins || strings.Contains(plain, begin)
+	}
+	return n
+}
+
+// sip reads a method, or a status and the method that it answers.
+func (n *name) sip(text string) {
+	status, method, _ := strings.Cut(text, " ")
+	if len(status) == 3 && status[0] >= '1' && status[0] <= '6' {
+		n.provisional = status[0] == '1'
+		n.challenge = status == "401" || status == "407" || status == "494" // RFC 3261 section 22, RFC 3329
+		n.established = status[0] == '2' && strings.HasPrefix(method, "INVITE")
+		return
+	}
+	switch status {
+	case "ACK", "PRACK", "UPDATE", "INFO", "CANCEL", "NOTIFY": // within what exists, or of it
+	case "BYE":
+		n.bye = true
+	default:
+		n.renews = true
+	}
+}
+
+// beginnings returns parts of the names of messages that begin a transaction by what
+// the protocols say, though they name a session: what a UE or eNodeB does of its own
+// accord (TS 24.301 clause 5, TS 36.413 clause 8), and what the network does without
+// being asked.
+func beginnings() []string {
+	return []string{
+		"initialuemessage", "attachrequest", "detachrequest", "servicerequest", "trackingareaupdaterequest",
+		"registrationrequest", "deregistrationrequest", // TS 24.501
+		"pathswitchrequest", "handoverrequired", "handoverpreparationrequest", "uecontextreleaserequest",
+		"reauthrequest", "abortsessionrequest", // Diameter, from the server
+		"insertsubscriberdatarequest", "cancellocationrequest", "pushprofilerequest", "registrationterminationrequest",
+		"createbearerrequest", "updatebearerrequest", "deletebearerrequest", // GTPv2, from the P-GW
+		"modifybearercommand", "deletebearercommand", "bearerresourcecommand", "downlinkdatanotification", "downlinkdata",
+	}
+}
+
+// simplify removes case and punctuation.
+func simplify(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			return r
+		}
+		return -1
+	}, text)
+}
+
+// typeOf names the type of a transaction by the message that begins it, as the built-in
+// call flows do.
+func typeOf(p message.Protocol, text string) string {
+	if p == message.SIP {
+		method, _, _ := strings.Cut(text, " ")
+		return label(method)
+	}
+	plain := simplify(text)
+	for _, known := range [][2]string{
+		{"deregistrationrequest", "DEREGISTRATION"}, {"registrationrequest", "REGISTRATION"},
+		{"attachrequest", "ATTACH"}, {"detachrequest", "DETACH"}, {"trackingareaupdaterequest", "TAU"}, {"servicerequest", "SR"},
+		{"pathswitchrequest", "HANDOVER"}, {"handoverrequired", "HANDOVER"}, {"handoverpreparation", "HANDOVER"},
+		{"uecontextreleaserequest", "S1-RELEASE"}, {"createbearerrequest", "BEARER-CRT"}, {"downlinkdatanotification", "PAGING"},
+	} {
+		if strings.Contains(plain, known[0]) {
+			return known[1]
+		}
+	}
+	return label(text)
+}
+
+// final names the type of a transaction that is over: a request that may begin several
+// kinds of things is named after what it made others do.
+func final(c *Correlator, e *Event) string {
+	if plain := simplify(c.Name(e.Steps[0].Name)); !strings.HasPrefix(plain, "reauth") {
+		return e.kind
+	}
+	for i := range e.Steps {
+		if simplify(c.Name(e.Steps[i].Name)) == "createbearerrequest" {
+			return "BEARER-CRT"
+		}
+	}
+	return e.kind
+}
+
+// label makes the name of a type from that of a message: letters, digits and -_./+, as
+// call-flow files have them.
+func label(text string) string {
+	const allowed, longest = "-_./+", 40
+	var b strings.Builder
+	gap := false
+	for _, r := range text {
+		ok := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(allowed, r)
+		if !ok {
+			gap = b.Len() > 0
+			continue
+		}
+		if gap && b.Len() < longest-1 {
+			b.WriteByte('-')
+		}
+		gap = false
+		if b.Len() == longest {
+			break
+		}
+		b.WriteRune(r)
+	}
+	if b.Len() == 0 {
+		return "OTHER"
+	}
+	return strings.ToUpper(strings.TrimRight(b.String(), "-/"))
+}

@@ -1,0 +1,61 @@
+package correlate
+
+// maxOrders bounds the pairs of names in orders.
+const maxOrders = 1 << 16
+
+// orders learns which message functions send after which: it tells apart transactions
+// of one user that are open side by side.
+type orders struct {
+	pairs map[[2]int32]float64 // by the name received last and the name sent
+	after map[int32]float64    // by the name received last
+	alone map[alone]*lonely
+}
+
+// An alone is a kind of message of one function.
+type alone struct{ function, name int32 }
+
+// lonely counts messages that name nothing which is known: those sent while the
+// function had a request to answer, and those sent while it had none.
+type lonely struct{ busy, idle float64 }
+
+func (o *orders) init() {
+	o.pairs, o.after, o.alone = map[[2]int32]float64{}, map[int32]float64{}, map[alone]*lonely{}
+}
+
+func (o *orders) learn(in, out int32) {
+	key := [2]int32{in, out}
+	if len(o.pairs) >= maxOrders {
+		if _, known := o.pairs[key]; !known {
+			return
+		}
+	}
+	o.pairs[key]++
+	o.after[in]++
+}
+
+// likely returns how likely it is that a function which received one name last sends
+// the other: never 0, because not everything was seen.
+func (o *orders) likely(in, out int32) float64 {
+	return (o.pairs[[2]int32{in, out}] + 0.1) / (o.after[in] + 1)
+}
+
+// provoked returns how sure it is that the function sends such messages only while it
+// has a request to answer, and counts one more.
+func (o *orders) provoked(function, name int32, busy bool) float64 {
+	l := o.alone[alone{function, name}]
+	if l == nil {
+		if len(o.alone) >= maxOrders {
+			return 0
+		}
+		l = &lonely{}
+		o.alone[alone{function, name}] = l
+	}
+	if !busy {
+		l.idle++
+		return 0
+	}
+	l.busy++
+	// A message that was once sent for no reason is likely sent so again, in the middle
+	// of anything.
+	return l.busy / (l.busy + 1 + 8*l.idle)
+}

@@ -1,0 +1,132 @@
+package course
+
+import (
+	"slices"
+
+	"vitrine/affinity/correlate"
+	"vitrine/affinity/flow"
+)
+
+// A course sums up transactions that took the same course. Its messages are in the
+// order of time of the first of them.
+type course struct {
+	count    int
+	first    uint64 // ID of the first transaction
+	duration sketch
+	steps    []coursed
+	place    []int32 // of the messages of a view.order in steps
+	critical []int32 // steps on the critical path
+	gaps     []sketch
+	ways     []sketch
+}
+
+// A coursed is a message of a course.
+type coursed struct {
+	edge
+	async bool
+	bytes float64
+	after sketch
+}
+
+// course adds a transaction to the transactions of the same course.
+func (k *kind) course(v *view, e *correlate.Event) {
+	c := k.courses[v.key]
+	if c == nil {
+		if len(k.courses) == maxCourses && !k.drop() {
+			k.dropped.Courses++
+			k.dropped.Transactions++
+			return
+		}
+		c = newCourse(v, e)
+		k.courses[v.key] = c
+	}
+	c.count++
+	c.duration.add(v.steps[v.end()].At() - e.Begin)
+	at := make([]int32, 0, 256) // on the stack: steps of this transaction by the place in the course
+	at = append(at, v.order...)
+	for i, place := range c.place {
+		s := &v.steps[v.order[i]]
+		at[place] = v.order[i]
+		c.steps[place].bytes += float64(s.Bytes)
+		c.steps[place].after.add(s.Time - e.Begin)
+	}
+	before := e.Begin
+	for i, place := range c.critical {
+		s := &v.steps[at[place]]
+		c.gaps[i].add(s.Time - before)
+		c.ways[i].add(s.At() - s.Time)
+		before = s.At()
+	}
+}
+
+// drop forgets a course that was seen once, to make room for another.
+func (k *kind) drop() bool {
+	for key, c := range k.courses {
+		if c.count == 1 {
+			delete(k.courses, key)
+			k.dropped.Courses++
+			k.dropped.Transactions++
+			return true
+		}
+	}
+	return false
+}
+
+func newCourse(v *view, e *correlate.Event) *course {
+	c := &course{first: e.ID, steps: make([]coursed, len(v.steps)), place: slices.Clone(v.order)}
+	t := &flow.Transaction{}
+	for i := range v.steps {
+		s := &v.steps[i]
+		c.steps[i] = coursed{edge: s.edge(), async: s.async}
+		t.Messages = append(t.Messages, flow.Message{From: label(s.from), To: label(s.to), Async: s.async})
+	}
+	for i, on := range t.Critical() {
+		if on {
+			c.critical = append(c.critical, int32(i))
+		}
+	}
+	c.gaps, c.ways = make([]sketch, len(c.critical)), make([]sketch, len(c.critical))
+	return c
+}
+
+// label makes a name for a search of paths, which needs no more.
+func label(of int32) string { return string(rune(of)) }
+
+// flow returns the course as the transaction of a call flow.
+func (c *course) flow(kind string, l *labels, n Names, database func(string) bool) *flow.Transaction {
+	t := &flow.Transaction{Type: kind, Count: c.count, Duration: c.duration.times(), Roles: map[string]flow.Role{}}
+	for i := range c.steps {
+		s := &c.steps[i]
+		t.Messages = append(t.Messages, flow.Message{From: l.list[s.from], To: l.list[s.to], Name: n.Name(s.name), Async: s.async,
+			Bytes: int(s.bytes/float64(c.count) + 0.5), After: s.after.times()})
+		for _, at := range []int32{s.from, s.to} {
+			switch {
+			case database(l.list[at]):
+				t.Roles[l.list[at]] = flow.Database
+			case l.isOutside(at):
+				t.Roles[l.list[at]] = flow.Outside
+			}
+		}
+	}
+	return t
+}
+
+// path returns the critical path with its times.
+func (c *course) path(l *labels, n Names) []Segment {
+	whole := 0.0
+	for i := range c.gaps {
+		whole += c.gaps[i].mean() + c.ways[i].mean()
+	}
+	list := make([]Segment, 0, len(c.critical))
+	in := ""
+	for i, at := range c.critical {
+		s := &c.steps[at]
+		g := Segment{Function: l.list[s.from], In: in, Out: n.Name(s.name), To: l.list[s.to], Mean: c.gaps[i].mean(), Times: c.gaps[i].times(), Way: c.ways[i].mean()}
+		if whole > 0 {
+			g.Share = (g.Mean + g.Way) / whole
+		}
+		list = append(list, g)
+		in = g.Out
+	}
+	return list
+}

@@ -1,0 +1,112 @@
+package course
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"vitrine/affinity/correlate"
+	"vitrine/affinity/message"
+)
+
+// labels names functions in results. Functions that only begin transactions, such as
+// UEs, are many, and each is called by what it is; in one transaction they are
+// numbered. The others keep their names, and so do all that have one of their own.
+type labels struct {
+	names  Names
+	begun  map[int32]int32 // transactions by the function that begins them
+	passed map[int32]int32 // messages that a function sent because of another function
+	what   map[int32]string
+	ids    map[string]int32
+	list   []string
+	used   map[int32]int32 // labels of functions that are called by their names
+}
+
+func newLabels(n Names) labels {
+	return labels{names: n, begun: map[int32]int32{}, passed: map[int32]int32{}, what: map[int32]string{}, ids: map[string]int32{}, used: map[int32]int32{}}
+}
+
+// learn notes what functions do in a transaction.
+func (l *labels) learn(e *correlate.Event) {
+	if len(l.begun) < 1<<20 {
+		l.begun[e.Initiator()]++
+		if _, known := l.what[e.Initiator()]; !known {
+			l.what[e.Initiator()] = sort(e.Steps[0].Protocol)
+		}
+	}
+	for i := range e.Steps {
+		s := &e.Steps[i]
+		if s.Cause >= 0 && e.Steps[s.Cause].From != s.To {
+			l.passed[s.From]++
+		}
+	}
+}
+
+func sort(p message.Protocol) string {
+	switch p {
+	case message.SIP:
+		return "UE"
+	case message.S1AP:
+		return "eNodeB"
+	case message.NGAP:
+		return "gNodeB"
+	}
+	return "client"
+}
+
+// outside reports whether a function only begins transactions. A few messages that were
+// put into a wrong transaction do not change that.
+func (l *labels) outside(function int32) bool {
+	return l.begun[function] > 0 && l.passed[function]*50 <= l.begun[function]
+}
+
+// of returns the label of a function as the n-th of its kind in a transaction, from 0.
+func (l *labels) of(function int32, nth func(string) int) int32 {
+	if at, ok := l.used[function]; ok && !(l.outside(function) && numeric(l.list[at])) {
+		return at
+	}
+	name := l.names.Function(function)
+	if !l.outside(function) || !numeric(name) {
+		at := l.intern(name)
+		l.used[function] = at
+		return at
+	}
+	what := l.what[function]
+	if n := nth(what); n > 0 {
+		what = fmt.Sprintf("%s-%d", what, n+1)
+	}
+	return l.intern(what)
+}
+
+func (l *labels) intern(name string) int32 {
+	at, ok := l.ids[name]
+	if !ok {
+		at = int32(len(l.list))
+		l.ids[name] = at
+		l.list = append(l.list, name)
+	}
+	return at
+}
+
+// isOutside reports whether a label is one of functions outside.
+func (l *labels) isOutside(label int32) bool {
+	kind, number, _ := strings.Cut(l.list[label], "-")
+	if strings.Trim(number, "0123456789") == "" && (kind == "UE" || kind == "eNodeB" || kind == "gNodeB" || kind == "client") {
+		return true
+	}
+	for function, at := range l.used {
+		if at == label && !l.outside(function) {
+			return false
+		}
+	}
+	return true
+}
+
+// numeric reports whether a name is an address.
+func numeric(name string) bool {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	_, err := netip.ParseAddrPort(name)
+	return err == nil
+}
