@@ -5,11 +5,12 @@ import (
 )
 
 const (
-	trusted  = 0.7  // confidence from which identifiers are learned from a message
+	trusted  = 0.5  // confidence from which identifiers are learned from a message
 	accepted = 0.3  // confidence from which a message belongs to a transaction that names the same
 	timeOnly = 0.5  // the same for one that names nothing
 	maxBusy  = 16   // transactions among which time alone may decide
 	soon     = 10e6 // ns in which functions mostly react
+	novel    = 0.2  // weight of an order of messages that was not seen yet
 )
 
 // A candidate is a transaction that may have caused a message.
@@ -26,16 +27,26 @@ type candidate struct {
 
 // choose finds the transaction that caused a message. nil: none did, or it cannot be
 // decided.
-func (c *Correlator) choose(m *message.Message, name, from, to int32) (*Event, Link) {
+func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link) {
 	c.found = c.found[:0]
 	for k := range m.Identifiers {
 		c.meets(&m.Identifiers[k])
 	}
+	newest := uint64(0)
+	for k := range c.found {
+		c.judge(&c.found[k], m, name, from)
+		if c.found[k].score > 0 {
+			newest = max(newest, c.found[k].event.ID)
+		}
+	}
 	sum, best := 0.0, -1
 	for k := range c.found {
-		c.judge(&c.found[k], m, name, from, to)
-		sum += c.found[k].score
-		if best < 0 || c.found[k].score > c.found[best].score {
+		x := &c.found[k]
+		if x.event.state == quiet && x.event.ID < newest {
+			x.score *= 0.3 // it seems to be over, and its user does something else by now
+		}
+		sum += x.score
+		if best < 0 || x.score > c.found[best].score {
 			best = k
 		}
 	}
@@ -95,7 +106,7 @@ func (c *Correlator) candidate(e *Event) *candidate {
 }
 
 // judge says how likely a candidate caused a message that its function sent.
-func (c *Correlator) judge(x *candidate, m *message.Message, name, from, to int32) {
+func (c *Correlator) judge(x *candidate, m *message.Message, name, from int32) {
 	e, n := x.event, c.names.list[name]
 	x.score, x.quality = 0, 0
 	p := e.find(from)
@@ -120,16 +131,19 @@ func (c *Correlator) judge(x *candidate, m *message.Message, name, from, to int3
 		return
 	}
 	x.score = x.quality
+	if x.reason == Contained {
+		x.score *= 4 // it works on this one, rather than on what is over
+	}
 	if !named {
 		x.reason = Learned
 		x.quality *= x.learned
-		x.score *= x.learned / 2
+		x.score *= x.learned
 	} else if x.session {
 		x.score *= 4
 	}
 	if received {
 		last := &e.Steps[p.lastIn]
-		x.score *= c.order.likely(last.Name, name) / (1 + float64(max(0, m.Time-last.At()))/soon)
+		x.score *= (novel + c.order.likely(last.Name, name)) / (1 + float64(max(0, m.Time-last.At()))/soon)
 		if p.waiting > 0 && m.Kind == message.Request {
 			x.score *= 0.3 // it waits for something already
 		}
@@ -200,7 +214,7 @@ func (c *Correlator) guess(m *message.Message, busy []*Event, from int32) {
 		for _, e := range busy {
 			p := e.find(from)
 			for _, with := range p.in[:p.ins] {
-				if with.kind != i.kind {
+				if with != i && different(with.kind, i.kind) {
 					i.meet(with, 1/float32(len(busy)))
 				}
 			}

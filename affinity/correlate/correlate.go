@@ -165,7 +165,7 @@ func (c *Correlator) assign(m *message.Message) (Link, *Event) {
 		c.join(first.event, m, step{name, from, to, first.step}, l)
 		return l, first.event
 	}
-	best, l := c.choose(m, name, from, to)
+	best, l := c.choose(m, name, from)
 	if best != nil {
 		c.join(best, m, step{name, from, to, -1}, l)
 		return l, best
@@ -200,7 +200,7 @@ func (c *Correlator) join(e *Event, m *message.Message, s step, l Link) {
 	cause := e.part(s.from).lastIn
 	e.part(s.to) // so that pointers to both stay valid
 	sender, receiver := e.part(s.from), e.part(s.to)
-	if cause >= 0 && l.Reason != Answers {
+	if cause >= 0 && l.Reason != Answers && l.Confidence >= trusted {
 		c.order.learn(e.Steps[cause].Name, s.name)
 	}
 	at := int32(len(e.Steps))

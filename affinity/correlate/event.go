@@ -211,8 +211,12 @@ func (c *Correlator) end(e *Event) {
 		c.closed(e)
 	}
 	for i := range e.parts {
-		if e.parts[i].busyAt >= 0 {
-			c.release(e, e.parts[i].function)
+		p := &e.parts[i]
+		if p.busyAt >= 0 {
+			c.release(e, p.function)
+		}
+		if p.lastIn >= 0 && !e.GivenUp {
+			c.order.nothing(e.Steps[p.lastIn].Name)
 		}
 	}
 	for i := range e.Steps {

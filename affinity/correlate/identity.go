@@ -8,11 +8,11 @@ import (
 
 const (
 	maxOpen  = 8 // open transactions that an identifier finds; one in more says little
-	maxLinks = 4 // identifiers of other kinds that are known to go with one
+	maxLinks = 6 // identifiers that are known to go with one
 )
 
 // An identity is an identifier that was seen, the open transactions that name it, and
-// the identifiers of other kinds that go with it.
+// the identifiers that go with it.
 type identity struct {
 	hash       uint64
 	kind       message.IdentifierKind
@@ -34,13 +34,18 @@ type link struct {
 }
 
 // confidence says how sure it is that the two mean the same user: how often they were
-// seen together, and whether others of the same kind were, too.
+// seen together, and whether others of the same kind were, too. A user has several
+// tunnels, one at each function: there the one seen most often counts.
 func (i *identity) confidence(l *link) float64 {
-	sum := float32(0)
+	sum, most := float32(0), float32(0)
 	for k := range i.links {
-		if i.links[k].weight > 0 && i.links[k].kind == l.kind {
-			sum += i.links[k].weight
+		if other := &i.links[k]; other.weight > 0 && other.kind == l.kind {
+			sum += other.weight
+			most = max(most, other.weight)
 		}
+	}
+	if useOf(l.kind) == tunnel {
+		sum = most
 	}
 	const doubt = 0.25 // that once is chance
 	return float64(l.weight/sum) * float64(l.weight/(l.weight+doubt))
@@ -229,7 +234,11 @@ func (c *Correlator) identify(e *Event, m *message.Message, sender, receiver *pa
 }
 
 func (c *Correlator) together(a, b *identity) {
-	if a != b && a.kind != b.kind {
+	if a != b && different(a.kind, b.kind) {
 		a.meet(b, 1)
 	}
 }
+
+// different reports whether identifiers of two kinds may mean the same user. Two of one
+// kind are two users; but each function has tunnels of its own for a user.
+func different(a, b message.IdentifierKind) bool { return a != b || useOf(a) == tunnel }

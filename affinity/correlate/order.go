@@ -33,6 +33,9 @@ func (o *orders) learn(in, out int32) {
 	o.after[in]++
 }
 
+// nothing notes that a function which received one name last sent nothing more.
+func (o *orders) nothing(in int32) { o.after[in]++ }
+
 // likely returns how likely it is that a function which received one name last sends
 // the other: never 0, because not everything was seen.
 func (o *orders) likely(in, out int32) float64 {
