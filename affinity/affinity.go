@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"vitrine/affinity/aggregate"
+	"vitrine/affinity/course"
 	"vitrine/affinity/flow"
 	"vitrine/affinity/graph"
 )
@@ -29,6 +30,7 @@ type Analysis struct {
 	Types      []Type                `json:"types" jsonschema:"required"`      // In the order in which they were read.
 	Reach      []graph.Reach         `json:"reach" jsonschema:"required"`      // Over all types, each flow as often as it happens.
 	Aggregates []aggregate.Aggregate `json:"aggregates" jsonschema:"required"` // What to deploy.
+	Captured   *Captured             `json:"captured,omitempty"`               // What packet captures have beside their transactions; left out: none was read.
 }
 
 // A Type is one type of transaction.
@@ -39,6 +41,8 @@ type Type struct {
 	Flows     []Flow        `json:"flows" jsonschema:"required"`     // The different courses of such transactions.
 	Pairs     []graph.Pair  `json:"pairs" jsonschema:"required"`     // The affinity graph.
 	Reach     []graph.Reach `json:"reach" jsonschema:"required"`     // For each function, the functions that its messages reach.
+
+	Measured *course.Measured `json:"measured,omitempty"` // What its transactions in captures did; left out: there are none.
 }
 
 // A Flow is one course of a transaction.
@@ -63,6 +67,8 @@ type Options struct {
 	Names *Names        // nil: functions are called and placed as the flows say
 	Delay time.Duration // between two sites, one way
 	Apart bool          // an aggregate for each type, even if their members are the same
+
+	Captured *Captured // nil: no capture was read; its flows are among those that are analysed
 }
 
 // Analyse finds the aggregates of the flows. It renames the functions of the flows in
@@ -81,7 +87,11 @@ func Analyse(flows []*flow.Transaction, o Options) (*Analysis, error) {
 	if err := aggregate.Conflict(flows); err != nil {
 		return nil, err
 	}
-	a := &Analysis{Version: Version, Delay: o.Delay.Seconds() * 1000, Reach: graph.Reaches(flows), Aggregates: []aggregate.Aggregate{}}
+	a := &Analysis{Version: Version, Delay: o.Delay.Seconds() * 1000, Types: []Type{}, Reach: graph.Reaches(flows),
+		Aggregates: []aggregate.Aggregate{}, Captured: o.Captured}
+	if a.Reach == nil {
+		a.Reach = []graph.Reach{}
+	}
 	if limits.Host != (aggregate.Resources{}) {
 		a.Host = &limits.Host
 	}
@@ -94,6 +104,9 @@ func Analyse(flows []*flow.Transaction, o Options) (*Analysis, error) {
 		outcomes = append(outcomes, out)
 		a.Types = append(a.Types, Type{Outcome: out, Saved: out.Path.Saved() * a.Delay, Flows: describe(t.Flows),
 			Pairs: graph.Pairs(t.Flows), Reach: graph.Reaches(t.Flows)})
+		if o.Captured != nil {
+			a.Types[len(a.Types)-1].Measured = o.Captured.Measured[t.Name]
+		}
 	}
 	a.Aggregates = append(a.Aggregates, aggregate.Merge(outcomes, o.Apart)...)
 	for _, g := range a.Aggregates {

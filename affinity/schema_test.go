@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write published schemas anew")
 // comments.
 func TestPublishedSchemas(t *testing.T) {
 	comments := schematest.Comments(t, "vitrine/affinity", ".")
-	for _, below := range []string{"flow", "graph", "aggregate"} {
+	for _, below := range []string{"flow", "graph", "aggregate", "correlate", "course", "state", "message", "capture", "stream"} {
 		maps.Copy(comments, schematest.Comments(t, "vitrine/affinity", below))
 	}
 	names := document.FileSchema(Names{}, "Vitrine names of functions", comments)

@@ -53,13 +53,13 @@ func (o Options) withDefaults() Options {
 
 // Counts is what a Correlator counts.
 type Counts struct {
-	Messages     uint64 // all
-	Transactions uint64 // begun
-	Repeats      uint64 // retransmissions
-	Orphans      uint64 // answers and retransmissions whose first message is not in the capture
-	Ambiguous    uint64 // messages that several transactions may have caused, equally likely
-	GivenUp      uint64 // transactions that were closed early, because memory was full
-	Truncated    uint64 // messages of transactions beyond MaxSteps
+	Messages     uint64 `json:"messages"`     // All.
+	Transactions uint64 `json:"transactions"` // Begun, with exchanges that belong to none.
+	Repeats      uint64 `json:"repeats"`      // Retransmissions.
+	Orphans      uint64 `json:"orphans"`      // Answers and retransmissions whose first message is not in the capture.
+	Ambiguous    uint64 `json:"ambiguous"`    // Messages that several transactions may have caused, equally likely.
+	GivenUp      uint64 `json:"given_up"`     // Transactions that were closed early, because memory was full.
+	Truncated    uint64 `json:"truncated"`    // Messages of transactions that have more than are kept.
 }
 
 // A Correlator assigns messages to transactions. It is not safe for concurrent use.

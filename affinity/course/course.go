@@ -108,6 +108,7 @@ func (c *course) flow(kind string, l *labels, n Names, database func(string) boo
 			}
 		}
 	}
+	t.Rename(func(name string) string { return name }) // leaves out messages between functions of one name
 	return t
 }
 

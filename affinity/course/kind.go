@@ -187,7 +187,9 @@ func (k *kind) result(l *labels, n Names, database func(string) bool) ([]*flow.T
 		t := c.flow(k.name, l, n, database)
 		t.Title = fmt.Sprintf("%s, course %d", k.name, i+1)
 		t.Source = fmt.Sprintf("capture/%s-%d", k.name, i+1)
-		flows = append(flows, t)
+		if len(t.Messages) > 0 {
+			flows = append(flows, t)
+		}
 	}
 	text := func(e edge) Message { return Message{l.list[e.from], l.list[e.to], n.Name(e.name)} }
 	m.Begins, m.Ends = text(most(k.begins)), text(most(k.ends))

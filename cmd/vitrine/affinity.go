@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"encoding/binary"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"vitrine"
 	"vitrine/affinity"
+	"vitrine/affinity/correlate"
 	"vitrine/affinity/flow"
 	"vitrine/report/ladder"
 )
@@ -29,28 +28,33 @@ type affinityFlags struct {
 
 	messages bool
 	memory   string
+	explain  uint64
 }
 
 func (a *app) affinityCommand() *cobra.Command {
 	var f affinityFlags
 	c := &cobra.Command{
-		Use:   "affinity FLOW...",
-		Short: "Find which functions belong together, from call flows",
-		Long: "Reads call flows, says how many messages functions exchange in each type of\n" +
-			"transaction and which of them are on the critical path, and decides which functions\n" +
-			"share a host. FLOW is a call-flow file, or the name of a built-in flow or of a group\n" +
-			"of them (see vitrine affinity flows). See docs/affinity.md.\n\n" +
+		Use:   "affinity SOURCE...",
+		Short: "Find which functions belong together, from captures and call flows",
+		Long: "Finds the transactions in packet captures, or reads them from call flows; says how many\n" +
+			"messages functions exchange in each type of transaction, which of them are on the\n" +
+			"critical path and what state they share; and decides which functions share a host.\n" +
+			"SOURCE is a capture (pcap, pcapng, also with gzip or zstd), a call-flow file, or the name\n" +
+			"of a built-in flow or of a group of them (see vitrine affinity flows). See\n" +
+			"docs/affinity.md.\n\n" +
 			"With --messages it prints which messages packet captures have.",
 		Example: "  vitrine affinity epc\n" +
 			"  vitrine affinity ims-reference --no-merge --delay 10ms\n" +
 			"  vitrine affinity epc/attach my.flow --names names.yaml --out runs/affinity\n" +
+			"  vitrine affinity mme.pcap sgw.pcap.gz --names names.yaml --out runs/affinity\n" +
+			"  vitrine affinity mme.pcap --explain 4711\n" +
 			"  vitrine affinity mme.pcap sgw.pcap.gz --messages",
 		Args: args(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			if f.messages {
 				return a.messages(c.Context(), given, f)
 			}
-			return a.affinity(given, f)
+			return a.affinity(c.Context(), given, f)
 		},
 	}
 	flags := c.Flags()
@@ -61,6 +65,7 @@ func (a *app) affinityCommand() *cobra.Command {
 	flags.BoolVar(&f.json, "json", false, "print as JSON")
 	flags.BoolVar(&f.messages, "messages", false, "print the messages in captures (pcap, pcapng), in place of an analysis")
 	flags.StringVar(&f.memory, "max-memory", "", "bound of the memory for reading captures, such as 1GiB (default 512MiB)")
+	flags.Uint64Var(&f.explain, "explain", 0, "print why the message of this number belongs to its transaction")
 	_ = c.MarkFlagFilename("names", "yaml", "yml", "json")
 	_ = c.MarkFlagDirname("out")
 	c.ValidArgsFunction = completeFlows(cobra.ShellCompDirectiveDefault)
@@ -122,19 +127,29 @@ func (a *app) listFlows() error {
 	return w.Flush()
 }
 
-func (a *app) affinity(given []string, f affinityFlags) error {
+func (a *app) affinity(ctx context.Context, given []string, f affinityFlags) error {
 	if f.delay < 0 || f.delay > time.Hour {
 		return &vitrine.BadInput{File: "--delay", Found: f.delay.String(), Want: "want 0s to 1h"}
 	}
-	flows, err := readFlows(given)
+	flows, captures, err := readSources(given)
 	if err != nil {
 		return err
+	}
+	if f.explain > 0 && len(captures) == 0 {
+		return &vitrine.BadInput{File: "--explain", Found: "no capture is named", Want: "name the captures that have the message: vitrine affinity CAPTURE --messages numbers them"}
 	}
 	o := affinity.Options{Delay: f.delay, Apart: f.noMerge}
 	if f.names != "" {
 		if o.Names, err = affinity.LoadNames(f.names); err != nil {
 			return err
 		}
+	}
+	var damage error // what was read before it is reported all the same
+	if len(captures) > 0 {
+		if o.Captured, damage = a.readCaptures(ctx, captures, f); o.Captured == nil {
+			return damage
+		}
+		flows = append(flows, o.Captured.Flows...)
 	}
 	analysis, err := affinity.Analyse(flows, o)
 	if err != nil {
@@ -145,7 +160,41 @@ func (a *app) affinity(given []string, f affinityFlags) error {
 			return err
 		}
 	}
-	if f.json {
+	return errors.Join(a.printAffinity(analysis, f), damage)
+}
+
+// readCaptures finds the transactions in captures. With an error it returns what was
+// read before that, if anything was.
+func (a *app) readCaptures(ctx context.Context, captures []string, f affinityFlags) (*affinity.Captured, error) {
+	read, err := f.reading()
+	if err != nil {
+		return nil, err
+	}
+	read.Progress = a.readProgress()
+	divide := correlate.Options{MaxMemory: read.MaxMemory / 2, Explain: f.explain}
+	read.MaxMemory /= 2
+	c, err := affinity.ReadCaptures(ctx, captures, read, divide)
+	var bad *vitrine.BadInput
+	switch {
+	case errors.As(err, &bad), ctx.Err() != nil:
+		return nil, err
+	case f.explain > 0 && c.Explanation == nil:
+		return nil, &vitrine.BadInput{File: "--explain", Found: fmt.Sprintf("no message %d", f.explain), Want: fmt.Sprintf("want 1 to %d: --messages numbers them", c.Read.Messages)}
+	}
+	return c, err
+}
+
+// printAffinity prints the analysis, or the explanation of a message.
+func (a *app) printAffinity(analysis *affinity.Analysis, f affinityFlags) error {
+	switch {
+	case f.explain > 0 && f.json:
+		e := json.NewEncoder(a.stdout)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(analysis.Captured.Explanation)
+	case f.explain > 0:
+		return ladder.Explain(a.stdout, analysis.Captured.Explanation)
+	case f.json:
 		text, err := analysis.JSON()
 		if err == nil {
 			_, err = a.stdout.Write(text)
@@ -153,83 +202,4 @@ func (a *app) affinity(given []string, f affinityFlags) error {
 		return err
 	}
 	return ladder.Text(a.stdout, analysis)
-}
-
-// readFlows reads all arguments. All errors are reported together.
-func readFlows(given []string) ([]*flow.Transaction, error) {
-	var flows []*flow.Transaction
-	var errs []error
-	for _, name := range given {
-		found, err := readSource(name)
-		errs = append(errs, err)
-		flows = append(flows, found...)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	seen := map[string]bool{}
-	for _, t := range flows {
-		if seen[t.Source] {
-			return nil, &vitrine.BadInput{File: t.Source, Found: "named twice", Want: "name each flow once; count in a flow says how often it happens"}
-		}
-		seen[t.Source] = true
-	}
-	return flows, nil
-}
-
-// readSource reads one argument: a file, or else the built-in flows of that name.
-func readSource(name string) ([]*flow.Transaction, error) {
-	info, err := os.Stat(name)
-	switch {
-	case err != nil:
-		return flow.Find(name)
-	case info.IsDir():
-		found, err := flow.Find(name)
-		if err != nil {
-			return nil, &vitrine.BadInput{File: name, Found: "a folder", Want: "name the call-flow files in it; built-in flows: " + strings.Join(flow.Groups(), ", ")}
-		}
-		return found, nil
-	case !info.Mode().IsRegular():
-		return nil, &vitrine.BadInput{File: name, Found: "no regular file", Want: "name a call-flow file"}
-	}
-	kind, err := captureKind(name)
-	switch {
-	case err != nil:
-		return nil, &vitrine.BadInput{File: name, Found: err.Error(), Want: "name a call-flow file that can be read"}
-	case kind != "":
-		return nil, &vitrine.BadInput{File: name, Found: "a " + kind + " capture", Want: "captures are not analysed yet: see what is in it with --messages; or name call-flow files (docs/affinity.md) or built-in flows: " + strings.Join(flow.Groups(), ", ")}
-	}
-	t, err := flow.Read(name)
-	if err != nil {
-		return nil, err
-	}
-	return []*flow.Transaction{t}, nil
-}
-
-// captureKind returns the kind of a capture of packets by its first octets, or "" if the file
-// is none: pcap (draft-ietf-opsawg-pcap), with time stamps in µs or ns, or pcapng
-// (draft-ietf-opsawg-pcapng).
-func captureKind(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close() // opened read-only
-	head := make([]byte, 4)
-	n, err := io.ReadFull(file, head)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return "", err
-	}
-	if n < len(head) {
-		return "", nil
-	}
-	if bytes.Equal(head, []byte{0x0a, 0x0d, 0x0d, 0x0a}) {
-		return "pcapng", nil
-	}
-	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
-		if magic := order.Uint32(head); magic == 0xa1b2c3d4 || magic == 0xa1b23c4d {
-			return "pcap", nil
-		}
-	}
-	return "", nil
 }

@@ -57,7 +57,7 @@ func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) 
 
 // reading returns the options of reading captures.
 func (f *affinityFlags) reading() (message.Options, error) {
-	var o message.Options
+	o := message.Options{MaxMemory: 512 << 20}
 	if f.memory != "" {
 		size, err := document.ParseSize(f.memory)
 		if err != nil {

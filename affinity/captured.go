@@ -1,0 +1,44 @@
+package affinity
+
+import (
+	"context"
+
+	"vitrine/affinity/correlate"
+	"vitrine/affinity/course"
+	"vitrine/affinity/flow"
+	"vitrine/affinity/message"
+	"vitrine/affinity/state"
+)
+
+// Captured is what packet captures have: transactions, and what belongs to none.
+type Captured struct {
+	Read        *message.Summary       `json:"read" jsonschema:"required"`       // Packets, messages, and what was not understood of them.
+	Correlated  correlate.Counts       `json:"correlated" jsonschema:"required"` // How messages were divided into transactions.
+	Others      []course.Other         `json:"others" jsonschema:"required"`     // What belongs to no transaction, the most frequent first.
+	Beyond      int                    `json:"beyond" jsonschema:"required"`     // Transactions of more types than are kept, and exchanges of more kinds that belong to none.
+	State       state.State            `json:"state" jsonschema:"required"`      // What functions share, and what they need not.
+	Explanation *correlate.Explanation `json:"explanation,omitempty"`            // Why the message that was asked for belongs to its transaction.
+
+	Flows    []*flow.Transaction         `json:"-"` // the courses of the transactions
+	Measured map[string]*course.Measured `json:"-"` // by type
+}
+
+// ReadCaptures finds the transactions in captures, in one pass. What was read before an
+// error is returned with it.
+func ReadCaptures(ctx context.Context, captures []string, read message.Options, divide correlate.Options) (*Captured, error) {
+	var courses *course.Collector
+	correlator := correlate.New(divide, func(e *correlate.Event) { courses.Add(e) })
+	courses = course.New(correlator)
+	kept := state.New(divide.MaxMemory / 4)
+	summary, err := message.Read(ctx, captures, read, func(m *message.Message) error {
+		link := correlator.Add(m)
+		if len(m.Access) > 0 {
+			kept.Add(m, link)
+		}
+		return nil
+	})
+	correlator.Close()
+	result := courses.Result(kept.IsStore)
+	return &Captured{Read: summary, Correlated: correlator.Counts(), Others: result.Others, Beyond: courses.Beyond + courses.Strays,
+		State: kept.State(), Explanation: correlator.Explanation(), Flows: result.Flows, Measured: result.Measured}, err
+}

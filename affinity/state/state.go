@@ -1,0 +1,273 @@
+// Package state says which state functions must share: keys that are written in one
+// transaction and read in a later one. State that only its own transaction reads is
+// private to it: an aggregate that keeps a transaction in one place needs no store for it
+// (Sheoran et al., "Contain-ed", 2017, section 6).
+package state
+
+import (
+	"cmp"
+	"container/list"
+	"slices"
+	"strings"
+	"time"
+
+	"vitrine/affinity/correlate"
+	"vitrine/affinity/message"
+)
+
+const (
+	maxForms = 512
+	maxTypes = 16      // types that write or read a form
+	keySize  = 300     // bytes that a key takes here, about
+	maxKeys  = 1 << 18 // without a limit of memory
+)
+
+// A Form is what a function keeps in a store under keys of one form.
+type Form struct {
+	Function   string   `json:"function" jsonschema:"required"`         // Who reads and writes.
+	Store      string   `json:"store" jsonschema:"required"`            // The function that keeps it.
+	Key        string   `json:"key" jsonschema:"required"`              // The form of the keys; {} is what differs.
+	Keys       int      `json:"keys" jsonschema:"required"`             // How many.
+	Shared     int      `json:"shared" jsonschema:"required"`           // Keys that are read in a later transaction than they are written in: to be published.
+	Private    int      `json:"private" jsonschema:"required"`          // Keys that are read in the transaction alone that writes them.
+	Unread     int      `json:"unread" jsonschema:"required"`           // Keys that nobody reads by their name; lists may have them.
+	Writes     int      `json:"writes" jsonschema:"required"`           // Operations.
+	Reads      int      `json:"reads" jsonschema:"required"`            // Operations.
+	Bytes      int64    `json:"bytes" jsonschema:"required"`            // Of values, written and read.
+	Saved      int      `json:"saved_operations" jsonschema:"required"` // Operations on private keys: not needed if the transaction stays in one place.
+	SavedBytes int64    `json:"saved_bytes" jsonschema:"required"`      // The same in bytes of values.
+	Shortest   float64  `json:"shortest_lifetime_s,omitempty"`          // Lifetime that was asked for; left out: none was.
+	Longest    float64  `json:"longest_lifetime_s,omitempty"`           // The same.
+	WrittenBy  []string `json:"written_by" jsonschema:"required"`       // Types of transactions.
+	ReadBy     []string `json:"read_by" jsonschema:"required"`          // Types of transactions.
+}
+
+// A State is what functions share, and what they need not.
+type State struct {
+	Forms    []Form `json:"forms" jsonschema:"required"`    // By function and form.
+	GivenUp  int    `json:"given_up" jsonschema:"required"` // Keys that were forgotten before the end, because memory was full.
+	Unformed int    `json:"unformed" jsonschema:"required"` // Operations on keys of more forms than are kept.
+}
+
+// A Collector sees the state in messages.
+type Collector struct {
+	limit    int
+	keys     map[uint64]*list.Element
+	recent   list.List // of *key, from the one used longest ago
+	forms    map[[3]string]*Form
+	givenUp  int
+	unformed int
+}
+
+// A key is one key of a store.
+type key struct {
+	hash       uint64
+	writer     uint64 // the last transaction that wrote it; 0: none was seen
+	read, lent bool   // read at all; read by a later transaction than its writer
+	uses       []use
+}
+
+// A use is what one function did with a key.
+type use struct {
+	form          *Form
+	writes, reads int
+	bytes         int64
+}
+
+// New returns a Collector that takes about as much memory. Zero means 64 MiB.
+func New(memory int) *Collector {
+	limit := maxKeys
+	if memory > 0 {
+		limit = max(16, memory/keySize)
+	}
+	return &Collector{limit: limit, keys: map[uint64]*list.Element{}, forms: map[[3]string]*Form{}}
+}
+
+// Add adds what a message does with state, and says to which transaction it belongs.
+func (c *Collector) Add(m *message.Message, of correlate.Link) {
+	if m.Kind == message.Repeat {
+		return
+	}
+	for i := range m.Access {
+		c.access(m, &m.Access[i], of)
+	}
+}
+
+func (c *Collector) access(m *message.Message, a *message.Access, of correlate.Link) {
+	function := m.From
+	if function == a.Store { // an answer
+		function = m.To
+	}
+	k := c.key(a.Key.Hash)
+	u := c.use(k, function, a)
+	if u == nil {
+		c.unformed++
+		return
+	}
+	u.bytes += int64(a.Bytes)
+	f := u.form
+	if m.Kind == message.Answer { // it has the value alone; the request was the operation
+		return
+	}
+	if !a.Write {
+		u.reads++
+		k.read = true
+		k.lent = k.lent || k.writer != of.Event
+		f.ReadBy = note(f.ReadBy, of.Type)
+		return
+	}
+	u.writes++
+	k.writer = of.Event
+	f.WrittenBy = note(f.WrittenBy, of.Type)
+	if seconds := a.Lifetime.Seconds(); a.Lifetime > 0 {
+		if f.Shortest == 0 || seconds < f.Shortest {
+			f.Shortest = seconds
+		}
+		f.Longest = max(f.Longest, seconds)
+	}
+}
+
+func (c *Collector) key(hash uint64) *key {
+	if at, ok := c.keys[hash]; ok {
+		c.recent.MoveToBack(at)
+		return at.Value.(*key)
+	}
+	if len(c.keys) >= c.limit {
+		c.givenUp++
+		c.settle(c.recent.Front())
+	}
+	k := &key{hash: hash}
+	c.keys[hash] = c.recent.PushBack(k)
+	return k
+}
+
+func (c *Collector) use(k *key, function string, a *message.Access) *use {
+	for i := range k.uses {
+		if u := &k.uses[i]; u.form.Function == function {
+			return u
+		}
+	}
+	name := [3]string{function, a.Store, FormOf(string(a.Key.Text))}
+	f := c.forms[name]
+	if f == nil {
+		if len(c.forms) == maxForms {
+			return nil
+		}
+		f = &Form{Function: name[0], Store: name[1], Key: name[2], WrittenBy: []string{}, ReadBy: []string{}}
+		c.forms[name] = f
+	}
+	k.uses = append(k.uses, use{form: f})
+	return &k.uses[len(k.uses)-1]
+}
+
+// settle adds a key, of which no more will be seen, to its forms.
+func (c *Collector) settle(at *list.Element) {
+	k := at.Value.(*key)
+	c.recent.Remove(at)
+	delete(c.keys, k.hash)
+	for _, u := range k.uses {
+		f := u.form
+		f.Keys++
+		f.Writes += u.writes
+		f.Reads += u.reads
+		f.Bytes += u.bytes
+		switch {
+		case k.lent:
+			f.Shared++
+		case k.read:
+			f.Private++
+			f.Saved += u.writes + u.reads
+			f.SavedBytes += u.bytes
+		default:
+			f.Unread++
+		}
+	}
+}
+
+// State returns what was found. Nothing may be added afterwards.
+func (c *Collector) State() State {
+	for c.recent.Len() > 0 {
+		c.settle(c.recent.Front())
+	}
+	s := State{Forms: []Form{}, GivenUp: c.givenUp, Unformed: c.unformed}
+	for _, f := range c.forms {
+		s.Forms = append(s.Forms, *f)
+	}
+	slices.SortFunc(s.Forms, func(a, b Form) int {
+		return cmp.Or(cmp.Compare(a.Function, b.Function), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Store, b.Store))
+	})
+	return s
+}
+
+// IsStore reports whether a function keeps state of others.
+func (c *Collector) IsStore(function string) bool {
+	for name := range c.forms {
+		if name[1] == function {
+			return true
+		}
+	}
+	return false
+}
+
+func note(types []string, name string) []string {
+	if name == "" || slices.Contains(types, name) || len(types) == maxTypes {
+		return types
+	}
+	return append(types, name)
+}
+
+// FormOf returns the form of a key: the parts that differ from user to user are {}.
+func FormOf(text string) string {
+	const longest = 80
+	var b strings.Builder
+	for len(text) > 0 {
+		end := strings.IndexAny(text, "/:")
+		part, separator := text, ""
+		if end >= 0 {
+			part, separator = text[:end], text[end:end+1]
+			text = text[end+1:]
+		} else {
+			text = ""
+		}
+		if differs(part) {
+			part = "{}"
+		}
+		if part == "{}" && strings.HasSuffix(b.String(), "{}:") { // sip:user
+			continue
+		}
+		b.WriteString(part + separator)
+		if b.Len() > longest {
+			return b.String()[:longest]
+		}
+	}
+	return b.String()
+}
+
+// differs reports whether a part of a key is a value, rather than a word.
+func differs(part string) bool {
+	const longest = 24
+	digits := 0
+	for _, c := range []byte(part) {
+		switch {
+		case c == '@' || c == '%' || c == '=' || c > '~' || c <= ' ':
+			return true
+		case c >= '0' && c <= '9':
+			digits++
+		}
+	}
+	return digits >= 3 || digits > 0 && digits*2 >= len(part) || len(part) > longest
+}
+
+// Lifetime returns the lifetimes of a form, for people.
+func (f *Form) Lifetime() string {
+	text := func(seconds float64) string {
+		return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+	}
+	switch {
+	case f.Longest == 0:
+		return "none given"
+	case text(f.Shortest) == text(f.Longest):
+		return text(f.Longest)
+	}
+	return text(f.Shortest) + " to " + text(f.Longest)
+}

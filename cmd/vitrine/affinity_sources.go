@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"vitrine"
+	"vitrine/affinity/flow"
+)
+
+// readSources reads all arguments that are call flows, and returns the names of those
+// that are captures. All errors are reported together.
+func readSources(given []string) (flows []*flow.Transaction, captures []string, err error) {
+	var errs []error
+	seen := map[string]bool{}
+	for _, name := range given {
+		found, capture, err := readSource(name)
+		if capture && seen[name] {
+			err = &vitrine.BadInput{File: name, Found: "named twice", Want: "name each capture once"}
+		}
+		if capture {
+			captures = append(captures, name)
+			seen[name] = true
+		}
+		errs = append(errs, err)
+		flows = append(flows, found...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	for _, t := range flows {
+		if seen[t.Source] {
+			return nil, nil, &vitrine.BadInput{File: t.Source, Found: "named twice", Want: "name each flow once; count in a flow says how often it happens"}
+		}
+		seen[t.Source] = true
+	}
+	return flows, captures, nil
+}
+
+// readSource reads one argument: a call-flow file, or else the built-in flows of that
+// name. A capture is not read.
+func readSource(name string) (flows []*flow.Transaction, capture bool, err error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		flows, err = flow.Find(name)
+		return flows, false, err
+	case info.IsDir():
+		if flows, err = flow.Find(name); err != nil {
+			err = &vitrine.BadInput{File: name, Found: "a folder", Want: "name the captures or call-flow files in it; built-in flows: " + strings.Join(flow.Groups(), ", ")}
+		}
+		return flows, false, err
+	case !info.Mode().IsRegular():
+		return nil, false, &vitrine.BadInput{File: name, Found: "no regular file", Want: "name a capture or a call-flow file"}
+	}
+	if capture, err = isCapture(name); err != nil {
+		return nil, false, &vitrine.BadInput{File: name, Found: err.Error(), Want: "name a capture or a call-flow file that can be read"}
+	}
+	if capture {
+		return nil, true, nil
+	}
+	t, err := flow.Read(name)
+	if err != nil {
+		return nil, false, err
+	}
+	return []*flow.Transaction{t}, false, nil
+}
+
+// isCapture reports whether a file is a capture of packets by its first octets: pcap
+// (draft-ietf-opsawg-pcap), with time stamps in µs or ns, pcapng (draft-ietf-opsawg-pcapng),
+// or what is compressed by gzip (RFC 1952) or zstd (RFC 8878). Call flows are text.
+func isCapture(path string) (bool, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close() // opened read-only
+	head := make([]byte, 4)
+	n, err := io.ReadFull(file, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, err
+	}
+	if n < len(head) {
+		return false, nil
+	}
+	switch binary.LittleEndian.Uint32(head) {
+	case 0x0a0d0d0a, 0xa1b2c3d4, 0xd4c3b2a1, 0xa1b23c4d, 0x4d3cb2a1, 0xfd2fb528:
+		return true, nil
+	}
+	return head[0] == 0x1f && head[1] == 0x8b, nil
+}
