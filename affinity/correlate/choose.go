@@ -68,7 +68,7 @@ func (c *Correlator) meets(id *message.Identifier) {
 	if what == nothing {
 		return
 	}
-	i := c.ids.table[id.Hash]
+	i := c.ids.table[hashOf(id)]
 	if i == nil {
 		return
 	}
@@ -198,6 +198,9 @@ func (c *Correlator) byTime(m *message.Message, name, from int32) (*Event, Link)
 	c.guess(m, busy, from)
 	if sure *= most / sum; sure < timeOnly {
 		return nil, Link{Confidence: 1 - sure, Reason: Begins}
+	}
+	if len(busy) > 1 { // it is no evidence for the next one
+		sure = min(sure, trusted-0.01)
 	}
 	return best, Link{Confidence: sure, Reason: TimeOnly}
 }

@@ -3,6 +3,8 @@ package correlate
 import (
 	"unsafe"
 
+	"github.com/cespare/xxhash/v2"
+
 	"vitrine/affinity/message"
 )
 
@@ -96,9 +98,19 @@ func (t *identities) init() {
 // memory counts the entry of the map, too.
 func (t *identities) memory() int { return t.count * (int(unsafe.Sizeof(identity{})) + 32) }
 
+// hashOf returns what finds an identifier. A private and a public identity of one text
+// mean one user (TS 23.003 clause 13.4B derives them from each other).
+func hashOf(id *message.Identifier) uint64 {
+	if id.Kind == message.IMPI || id.Kind == message.IMPU {
+		return xxhash.Sum64(id.Text)
+	}
+	return id.Hash
+}
+
 // get returns the identity of an identifier, and makes it if it is new.
 func (t *identities) get(id *message.Identifier) *identity {
-	i := t.table[id.Hash]
+	hash := hashOf(id)
+	i := t.table[hash]
 	if i != nil {
 		return i
 	}
@@ -108,7 +120,7 @@ func (t *identities) get(id *message.Identifier) *identity {
 	} else {
 		i = &identity{}
 	}
-	i.hash, i.kind, i.lasting = id.Hash, id.Kind, useOf(id.Kind) > session
+	i.hash, i.kind, i.lasting = hash, id.Kind, useOf(id.Kind) > session
 	t.table[id.Hash] = i
 	t.count++
 	return i

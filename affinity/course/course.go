@@ -1,20 +1,16 @@
 package course
 
 import (
-	"slices"
-
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/flow"
 )
 
-// A course sums up transactions that took the same course. Its messages are in the
-// order of time of the first of them.
+// A course sums up transactions that took the same course.
 type course struct {
 	count    int
 	first    uint64 // ID of the first transaction
 	duration sketch
 	steps    []coursed
-	place    []int32 // of the messages of a view.order in steps
 	critical []int32 // steps on the critical path
 	gaps     []sketch
 	ways     []sketch
@@ -42,17 +38,14 @@ func (k *kind) course(v *view, e *correlate.Event) {
 	}
 	c.count++
 	c.duration.add(v.steps[v.end()].At() - e.Begin)
-	at := make([]int32, 0, 256) // on the stack: steps of this transaction by the place in the course
-	at = append(at, v.order...)
-	for i, place := range c.place {
-		s := &v.steps[v.order[i]]
-		at[place] = v.order[i]
-		c.steps[place].bytes += float64(s.Bytes)
-		c.steps[place].after.add(s.Time - e.Begin)
+	for i, at := range v.order {
+		s := &v.steps[at]
+		c.steps[i].bytes += float64(s.Bytes)
+		c.steps[i].after.add(s.Time - e.Begin)
 	}
 	before := e.Begin
-	for i, place := range c.critical {
-		s := &v.steps[at[place]]
+	for i, at := range c.critical {
+		s := &v.steps[v.order[at]]
 		c.gaps[i].add(s.Time - before)
 		c.ways[i].add(s.At() - s.Time)
 		before = s.At()
@@ -73,10 +66,10 @@ func (k *kind) drop() bool {
 }
 
 func newCourse(v *view, e *correlate.Event) *course {
-	c := &course{first: e.ID, steps: make([]coursed, len(v.steps)), place: slices.Clone(v.order)}
+	c := &course{first: e.ID, steps: make([]coursed, len(v.steps))}
 	t := &flow.Transaction{}
-	for i := range v.steps {
-		s := &v.steps[i]
+	for i, at := range v.order {
+		s := &v.steps[at]
 		c.steps[i] = coursed{edge: s.edge(), async: s.async}
 		t.Messages = append(t.Messages, flow.Message{From: label(s.from), To: label(s.to), Async: s.async})
 	}

@@ -98,12 +98,12 @@ func (k *kind) step(v *view, i int) {
 	to.receives++
 	to.absorbs += int(s.Repeats)
 	var cause *viewed
-	if s.Cause >= 0 {
-		cause = &v.steps[s.Cause]
+	if s.cause >= 0 {
+		cause = &v.steps[s.cause]
 		k.process(cause, s)
 	}
 	switch {
-	case cause != nil && v.passes(i):
+	case cause != nil && cause.Name == s.Name:
 		from.passes++
 	case s.Kind == message.Answer:
 		from.decides++
@@ -122,20 +122,6 @@ func (k *kind) step(v *view, i int) {
 			h.way.add(s.Arrived - s.Time)
 		}
 	}
-}
-
-// passes reports whether a message was received from another function under the same
-// name before.
-func (v *view) passes(i int) bool {
-	s := &v.steps[i]
-	for k := i - 1; k >= 0 && k >= i-64; k-- {
-		if before := &v.steps[k]; before.to == s.from && before.from != s.to && before.Name == s.Name {
-			return true
-		} else if before.to == s.from && before.Name == s.Name && before.from == s.to && s.Kind != message.Answer {
-			return true // back to where it is from, as from Sprout to the Bono of the callee
-		}
-	}
-	return false
 }
 
 func (k *kind) process(cause, s *viewed) {

@@ -16,8 +16,8 @@ type view struct {
 	key    uint64
 	nth    map[string]int
 	local  map[int32]int32 // labels of the functions of this transaction
-	depth  map[int32]int32
-	served map[int32]served
+	served map[int32]int32 // by function: the last message that it received and that is no answer
+	stack  []int32
 	seed   maphash.Seed
 	hash   maphash.Hash
 }
@@ -27,18 +27,14 @@ type viewed struct {
 	*correlate.Step
 	from, to int32 // labels
 	async    bool
-	depth    int32
-}
-
-// served is what a function received last that is no answer.
-type served struct {
-	trigger int32 // the step; -1: nothing
+	passed   bool
+	cause    int32 // index of the step that made its sender send it; -1: none
 }
 
 // set makes the view of a transaction.
 func (v *view) set(e *correlate.Event, l *labels, n Names) {
 	if v.local == nil {
-		v.nth, v.local, v.depth, v.served = map[string]int{}, map[int32]int32{}, map[int32]int32{}, map[int32]served{}
+		v.nth, v.local, v.served = map[string]int{}, map[int32]int32{}, map[int32]int32{}
 		v.seed = maphash.MakeSeed()
 		v.hash.SetSeed(v.seed)
 	}
@@ -57,12 +53,31 @@ func (v *view) set(e *correlate.Event, l *labels, n Names) {
 		s := &e.Steps[i]
 		v.steps = append(v.steps, viewed{Step: s, from: label(s.From), to: label(s.To), async: provisional(s, n.Name(s.Name))})
 	}
+	v.causes()
 	v.tails()
 	v.sort()
 }
 
-// tails marks the messages that nobody waits for: what a function begins after it has
-// answered what made it begin that, and what follows from it. But a function that asks
+// causes finds for each message the one that made its sender send it. The last that it
+// had received need not be it, because messages cross: what has the same name, and was
+// not passed on yet, comes first.
+func (v *view) causes() {
+	for i := range v.steps {
+		s := &v.steps[i]
+		s.cause = s.Cause
+		for k := i - 1; k >= 0; k-- {
+			before := &v.steps[k]
+			if before.To == s.From && before.Name == s.Name && !before.passed && (s.Kind != message.Answer || before.Kind == message.Answer) {
+				before.passed = true
+				s.cause = int32(k)
+				break
+			}
+		}
+	}
+}
+
+// tails marks the messages that nobody waits for: what a function asks for although it
+// answers, without waiting, what made it ask; and what follows from that. But a function that asks
 // the same one several times in one transaction keeps a session there, in which each
 // request waits for the answer to the one before (RFC 6733 section 8.2); and whoever
 // began the transaction waits for what he receives.
@@ -71,14 +86,13 @@ func (v *view) tails() {
 	var roots []int32
 	for i := range v.steps {
 		s := &v.steps[i]
-		if i > 0 && s.Kind != message.Answer {
-			if at, ok := v.served[s.From]; ok && v.answered(at.trigger, int32(i)) && !v.steps[at.trigger].async {
-				roots = append(roots, int32(i))
-			}
+		if s.Kind == message.Answer {
+			continue
 		}
-		if s.Kind != message.Answer {
-			v.served[s.To] = served{int32(i)}
+		if trigger, ok := v.served[s.From]; ok && i > 0 && v.answered(trigger, v.settled(int32(i))) {
+			roots = append(roots, int32(i))
 		}
+		v.served[s.To] = int32(i)
 	}
 	for _, root := range roots {
 		if !v.session(roots, root) {
@@ -87,21 +101,32 @@ func (v *view) tails() {
 	}
 }
 
+// settled returns the step that is the final answer to a request. For what is no
+// request it returns the step itself, and for a request without an answer the end.
+func (v *view) settled(request int32) int32 {
+	if v.steps[request].Kind != message.Request {
+		return request
+	}
+	for i := request + 1; i < int32(len(v.steps)); i++ {
+		if v.steps[i].Request == request && !v.steps[i].async {
+			return i
+		}
+	}
+	return int32(len(v.steps))
+}
+
 // answered reports whether a step is a request with a final answer before another step.
 func (v *view) answered(request, before int32) bool {
 	if v.steps[request].Kind != message.Request {
 		return false
 	}
 	for i := request + 1; i < before; i++ {
-		if v.steps[i].Request == request && v.steps[i].From == v.steps[request].To && !v.steps[i].provisional() {
+		if v.steps[i].Request == request && v.steps[i].From == v.steps[request].To && !v.steps[i].async {
 			return true
 		}
 	}
 	return false
 }
-
-// provisional reports whether the answer proper follows.
-func (s *viewed) provisional() bool { return s.async }
 
 func (v *view) session(roots []int32, root int32) bool {
 	for _, r := range roots {
@@ -121,7 +146,7 @@ func (v *view) tail(root int32) {
 	back := v.steps[root].To == begins
 	for i := root + 1; i < int32(len(v.steps)) && !back; i++ {
 		s := &v.steps[i]
-		follows := s.Request >= 0 && in(s.Request) || s.Cause >= 0 && in(s.Cause) && s.From != v.steps[root].From
+		follows := s.Request >= 0 && in(s.Request) || s.cause >= 0 && in(s.cause) && s.From != v.steps[root].From
 		if !follows {
 			continue
 		}
@@ -136,31 +161,25 @@ func (v *view) tail(root int32) {
 	}
 }
 
-// sort brings the messages into the order of their course: messages of the same
-// functions in the order of time, and those that have no function in common in one that
-// does not depend on it (Foata's normal form: by the length of the longest chain that
-// leads to a message). Messages that nobody waits for come last.
+// sort brings the messages into the order of their course: behind each message, what it
+// caused. So it does not depend on how messages that have nothing to do with each other
+// cross. Messages that nobody waits for come last.
 func (v *view) sort() {
-	clear(v.depth)
-	v.order = v.order[:0]
+	v.order, v.stack = v.order[:0], v.stack[:0]
 	for i := range v.steps {
-		s := &v.steps[i]
-		v.order = append(v.order, int32(i))
-		if s.async {
-			continue
+		if v.steps[i].cause < 0 {
+			v.visit(int32(i))
 		}
-		s.depth = 1 + max(v.depth[s.from], v.depth[s.to])
-		v.depth[s.from], v.depth[s.to] = s.depth, s.depth
 	}
 	slices.SortStableFunc(v.order, func(a, b int32) int {
-		x, y := &v.steps[a], &v.steps[b]
-		if x.async != y.async {
-			if x.async {
-				return 1
-			}
-			return -1
+		x, y := v.steps[a].async, v.steps[b].async
+		switch {
+		case x == y:
+			return 0
+		case x:
+			return 1
 		}
-		return cmp.Or(cmp.Compare(x.depth, y.depth), cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to), cmp.Compare(x.Name, y.Name))
+		return -1
 	})
 	v.hash.Reset()
 	for _, i := range v.order {
@@ -175,4 +194,32 @@ func (v *view) sort() {
 		_ = v.hash.WriteByte(async)
 	}
 	v.key = v.hash.Sum64()
+}
+
+// visit appends a message, and what it caused, to the order.
+func (v *view) visit(i int32) {
+	v.stack = append(v.stack, i)
+	for len(v.stack) > 0 {
+		at := v.stack[len(v.stack)-1]
+		v.stack = v.stack[:len(v.stack)-1]
+		v.order = append(v.order, at)
+		below := len(v.stack)
+		for k := at + 1; k < int32(len(v.steps)); k++ {
+			if v.steps[k].cause == at {
+				v.stack = append(v.stack, k)
+			}
+		}
+		slices.SortStableFunc(v.stack[below:], func(a, b int32) int { // the last comes first
+			x, y := &v.steps[a], &v.steps[b]
+			return cmp.Or(cmp.Compare(y.rank(), x.rank()), cmp.Compare(y.to, x.to), cmp.Compare(y.Name, x.Name), cmp.Compare(b, a))
+		})
+	}
+}
+
+// rank orders what one message caused: answers before what else follows.
+func (s *viewed) rank() int {
+	if s.Kind == message.Answer {
+		return 0
+	}
+	return 1
 }

@@ -20,6 +20,9 @@ func captured(w io.Writer, a *affinity.Analysis) error {
 	if a.Captured == nil {
 		return nil
 	}
+	if len(a.Types) == 0 {
+		fmt.Fprintln(w, "\nThe captures have no transaction: no message names a user or a session. What is in them follows.")
+	}
 	for _, x := range a.Types {
 		if x.Measured != nil {
 			if err := measured(w, x.Measured); err != nil {

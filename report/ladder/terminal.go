@@ -42,7 +42,10 @@ func Text(w io.Writer, a *affinity.Analysis) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return notes(w, a)
+	if err := notes(w, a); err != nil {
+		return err
+	}
+	return captured(w, a)
 }
 
 // notes writes what a reader must know beside the tables.
