@@ -47,12 +47,21 @@ func steps(f affinity.Flow, members []string) string {
 			p.dash, h.tone = "5 4", plain
 		}
 		d.line(from, y, to, y, p)
-		d.text((from+to)/2, y-7, h, m.Name)
+		d.text((from+to)/2, y-7, h, caption(m))
 		d.text(8, y+4, hand{tone: plain, size: 10, anchor: "start"}, fmt.Sprint(i+1))
 	}
 	last := len(f.Functions) - 1
 	return d.svg(x[last]+max(margin, textWidth(f.Functions[last], 13)/2+22), bottom+8,
 		fmt.Sprintf("Ladder of %s: %d messages between %d functions", f.Title, len(f.Messages), len(f.Functions)))
+}
+
+// caption returns what is written on an arrow: the name, and the median and the 95th
+// percentile of the time since the first message.
+func caption(m affinity.Step) string {
+	if m.After == nil {
+		return m.Name
+	}
+	return fmt.Sprintf("%s (%s, %s ms)", m.Name, number(m.After.P50), number(m.After.P95))
 }
 
 // columns returns the positions of the functions, with room for the messages between
@@ -77,7 +86,7 @@ func columns(f affinity.Flow) []float64 {
 			if m.Critical {
 				size *= 1.08 // bold
 			}
-			if lack := textWidth(m.Name, size) + 22 - room; lack > 0 {
+			if lack := textWidth(caption(m), size) + 22 - room; lack > 0 {
 				for i := left; i < left+span; i++ {
 					gaps[i] += lack / float64(span)
 				}

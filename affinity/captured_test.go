@@ -1,0 +1,152 @@
+package affinity
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"vitrine/affinity/correlate"
+	"vitrine/affinity/course"
+	"vitrine/affinity/message"
+)
+
+// A recorder writes datagrams into a capture.
+type recorder struct {
+	t    *testing.T
+	file *pcapgo.Writer
+	at   time.Time
+	id   uint16
+}
+
+func (r *recorder) send(after time.Duration, from, to, payload string) {
+	r.t.Helper()
+	r.at = r.at.Add(after)
+	src, dst := netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)
+	r.id++
+	b := make([]byte, 28, 28+len(payload)) // RFC 791 section 3.1, RFC 768
+	b[0], b[8], b[9] = 0x45, 64, 17
+	binary.BigEndian.PutUint16(b[2:], uint16(28+len(payload)))
+	binary.BigEndian.PutUint16(b[4:], r.id)
+	copy(b[12:], src.Addr().AsSlice())
+	copy(b[16:], dst.Addr().AsSlice())
+	binary.BigEndian.PutUint16(b[20:], src.Port())
+	binary.BigEndian.PutUint16(b[22:], dst.Port())
+	binary.BigEndian.PutUint16(b[24:], uint16(8+len(payload)))
+	b = append(b, payload...)
+	if err := r.file.WritePacket(gopacket.CaptureInfo{Timestamp: r.at, CaptureLength: len(b), Length: len(b)}, b); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// register records a registration through a proxy that takes 1 ms for a message, at a
+// registrar that takes as long as the caller says.
+func (r *recorder) register(user int, registrar time.Duration) {
+	ue, proxy, server := fmt.Sprintf("192.0.2.%d:5060", 10+user), "198.51.100.1:5060", "198.51.100.2:5060"
+	text := func(first, via string, credentials bool) string {
+		s := fmt.Sprintf("%s\r\nVia: SIP/2.0/UDP %s;branch=z9hG4bK%s%d%t\r\nFrom: <sip:u%d@ims.test>;tag=a%d\r\nTo: <sip:u%d@ims.test>\r\nCall-ID: c%d\r\nCSeq: 1 REGISTER\r\n",
+			first, via, via, user, credentials, user, user, user, user)
+		if credentials {
+			s = strings.Replace(s, "CSeq: 1", "CSeq: 2", 1) + fmt.Sprintf("Authorization: Digest username=\"u%d@ims.test\", realm=\"ims.test\"\r\n", user)
+		}
+		return s + "Content-Length: 0\r\n\r\n"
+	}
+	for _, round := range []struct {
+		answer      string
+		credentials bool
+	}{{"SIP/2.0 401 Unauthorized", false}, {"SIP/2.0 200 OK", true}} {
+		const request = "REGISTER sip:ims.test SIP/2.0"
+		r.send(2*time.Millisecond, ue, proxy, text(request, ue, round.credentials))
+		r.send(time.Millisecond, proxy, server, text(request, proxy, round.credentials))
+		r.send(registrar, server, proxy, text(round.answer, proxy, round.credentials))
+		r.send(time.Millisecond, proxy, ue, text(round.answer, ue, round.credentials))
+	}
+}
+
+func record(t *testing.T, registrar time.Duration) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "sip.pcap")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() // the test reads it after each write is done
+	r := &recorder{t: t, file: pcapgo.NewWriterNanos(file), at: time.Unix(1_700_000_000, 0)}
+	if err := r.file.WriteFileHeader(1<<16, layers.LinkTypeRaw); err != nil {
+		t.Fatal(err)
+	}
+	for user := range 50 {
+		r.register(user, registrar)
+	}
+	return path
+}
+
+func TestCapturesBecomeTransactions(t *testing.T) {
+	path := record(t, 95*time.Millisecond)
+	n, err := names(t, "functions: [{name: Proxy, also: [198.51.100.1]}, {name: Registrar, also: [198.51.100.2]}]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ReadCaptures(context.Background(), []string{path}, message.Options{Name: n.Called}, correlate.Options{Explain: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := Analyse(c.Flows, Options{Names: n, Delay: 5 * time.Millisecond, Captured: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Types) != 1 || a.Types[0].Type != "REGISTER" || !slices.Equal(a.Types[0].Members, []string{"Proxy", "Registrar"}) {
+		t.Fatalf("%+v", a.Types)
+	}
+	x := a.Types[0]
+	if len(x.Flows) != 1 || x.Flows[0].Count != 50 || len(x.Flows[0].Messages) != 8 || !slices.Equal(x.Flows[0].Functions, []string{"UE", "Proxy", "Registrar"}) {
+		t.Errorf("%+v", x.Flows)
+	}
+	// 2*(1+95+1) ms, and 2 ms at the UE.
+	if d := x.Measured.Duration.P50; d < 195 || d > 197 {
+		t.Errorf("a registration takes %g ms", d)
+	}
+	at := slices.IndexFunc(x.Measured.Functions, func(f course.Function) bool { return f.Name == "Registrar" })
+	if f := x.Measured.Functions[at]; f.Time < 189.9 || f.Time > 190.1 || f.Passes != 0 || f.Decides != 2 {
+		t.Errorf("the registrar: %+v", f)
+	}
+	at = slices.IndexFunc(x.Measured.Functions, func(f course.Function) bool { return f.Name == "Proxy" })
+	if f := x.Measured.Functions[at]; f.Time < 3.9 || f.Time > 4.1 || f.Passes != 4 || f.Asks != 0 || f.Decides != 0 {
+		t.Errorf("the proxy: %+v", f)
+	}
+	if e := c.Explanation; e == nil || e.Type != "REGISTER" || e.Because != correlate.Contained.String() || len(e.Course) != 8 {
+		t.Errorf("%+v", e)
+	}
+	validate(t, a)
+}
+
+// TestTheSlowStepIsInThePath: 5 ms more in one function are there, and nowhere else.
+func TestTheSlowStepIsInThePath(t *testing.T) {
+	var paths [2][]course.Segment
+	for i, registrar := range []time.Duration{10 * time.Millisecond, 15 * time.Millisecond} {
+		c, err := ReadCaptures(context.Background(), []string{record(t, registrar)}, message.Options{}, correlate.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths[i] = c.Measured["REGISTER"].Path
+	}
+	for i, s := range paths[0] {
+		more, want := paths[1][i].Mean-s.Mean, 0.0
+		if s.Function == "198.51.100.2" {
+			want = 5
+		}
+		if more < want-0.01 || more > want+0.01 {
+			t.Errorf("%s %s: %g ms more, want %g", s.Function, s.Out, more, want)
+		}
+	}
+}
