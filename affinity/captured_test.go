@@ -54,8 +54,8 @@ func (r *recorder) send(after time.Duration, from, to, payload string) {
 func (r *recorder) register(user int, registrar time.Duration) {
 	ue, proxy, server := fmt.Sprintf("192.0.2.%d:5060", 10+user), "198.51.100.1:5060", "198.51.100.2:5060"
 	text := func(first, via string, credentials bool) string {
-		s := fmt.Sprintf("%s\r\nVia: SIP/2.0/UDP %s;branch=z9hG4bK%s%d%t\r\nFrom: <sip:u%d@ims.test>;tag=a%d\r\nTo: <sip:u%d@ims.test>\r\nCall-ID: c%d\r\nCSeq: 1 REGISTER\r\n",
-			first, via, via, user, credentials, user, user, user, user)
+		s := fmt.Sprintf("%s\r\nVia: SIP/2.0/UDP %s;branch=z9hG4bK%d-%d-%t\r\nFrom: <sip:u%d@ims.test>;tag=a%d\r\nTo: <sip:u%d@ims.test>\r\nCall-ID: c%d\r\nCSeq: 1 REGISTER\r\n",
+			first, via, len(via), user, credentials, user, user, user, user)
 		if credentials {
 			s = strings.Replace(s, "CSeq: 1", "CSeq: 2", 1) + fmt.Sprintf("Authorization: Digest username=\"u%d@ims.test\", realm=\"ims.test\"\r\n", user)
 		}

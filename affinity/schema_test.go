@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"flag"
 	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,12 +33,22 @@ func TestPublishedSchemas(t *testing.T) {
 }
 
 func analysisSchema(comments map[string]string) *jsonschema.Schema {
-	r := &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, RequiredFromJSONSchemaTags: true, CommentMap: comments}
+	r := &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, RequiredFromJSONSchemaTags: true, CommentMap: comments, Namer: definition}
 	s := r.Reflect(Analysis{})
 	s.Title = "Vitrine affinity"
 	version, _ := s.Properties.Get("affinity")
 	version.Const = Version
 	return s
+}
+
+// definition names the definition of a type. Packages that read captures have types of
+// equal names.
+func definition(t reflect.Type) string {
+	of := path.Base(t.PkgPath())
+	if slices.Contains([]string{"capture", "stream", "message", "correlate", "course", "state"}, of) {
+		return strings.ToUpper(of[:1]) + of[1:] + t.Name()
+	}
+	return t.Name()
 }
 
 // TestAnalysesFitTheSchema: what Analyse returns is valid under the published

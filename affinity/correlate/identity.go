@@ -121,7 +121,7 @@ func (t *identities) get(id *message.Identifier) *identity {
 		i = &identity{}
 	}
 	i.hash, i.kind, i.lasting = hash, id.Kind, useOf(id.Kind) > session
-	t.table[id.Hash] = i
+	t.table[hash] = i
 	t.count++
 	return i
 }

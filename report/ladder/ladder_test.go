@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"vitrine/affinity"
+	"vitrine/affinity/course"
 	"vitrine/affinity/flow"
+	messages "vitrine/affinity/message"
+	"vitrine/affinity/state"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -142,6 +145,45 @@ func TestPageOpensOffline(t *testing.T) {
 		if !errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// captures adds what captures have to an analysis.
+func captures(a *affinity.Analysis) {
+	message := course.Message{From: "A", To: "B", Name: "question"}
+	a.Types[0].Measured = &course.Measured{Type: "EXAMPLE", Transactions: 7, Messages: 7, Begins: message, Ends: message, Duration: &flow.Times{P50: 12, P95: 20},
+		Failures:   []course.Failure{{Message: message, Count: 3}},
+		Path:       []course.Segment{{Function: "A", In: "request & more", Out: "question", To: "B", Mean: 4.5, Times: &flow.Times{P50: 4, P95: 9}, Share: 0.75}},
+		Functions:  []course.Function{{Name: "A", Receives: 3, Sends: 4, Time: 4.5, Share: 0.75}},
+		Hops:       []course.Hop{{Message: message, Count: 7, Answer: &flow.Times{P50: 1.25, P95: 2}}},
+		Processing: []course.Process{{Function: "A", In: "request & more", Out: "question", Count: 7, Times: &flow.Times{P50: 4, P95: 9}}},
+		Rare:       course.Rare{Courses: 2, Transactions: 2}}
+	a.Types[0].Flows[0].Messages[1].After = &flow.Times{P50: 1.5, P95: 3}
+	a.Captured = &affinity.Captured{Read: &messages.Summary{Messages: 49, Unknown: []messages.Edge{{Client: "A", Server: "B", Transport: "UDP", Port: 53, Packets: 5}},
+		Protocols: []messages.Count{{Protocol: "SIP", Messages: 49}}},
+		Others: []course.Other{{Message: message, Exchanges: 2, Messages: 4, Because: "it names no user and no session"}},
+		State:  state.State{Forms: []state.Form{{Function: "A", Store: "UDR", Key: "reg/{}", Shared: 7, Longest: 40, Shortest: 40, WrittenBy: []string{"EXAMPLE"}, ReadBy: []string{"EXAMPLE"}}}}}
+}
+
+func TestCapturesAreShown(t *testing.T) {
+	a := analyse(t)
+	captures(a)
+	var b bytes.Buffer
+	if err := Text(&b, a); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "captured.txt", b.Bytes())
+	html, files, err := draw(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shows := range []string{"Where the time goes", "7 transactions of 7 messages", "<td class=\"n\">75%</td>", "reg/{}", "it names no user and no session", "<td>UDP</td>", "2 rare courses"} {
+		if !strings.Contains(string(html), shows) {
+			t.Errorf("the page lacks %q", shows)
+		}
+	}
+	if !strings.Contains(files["affinity-1-1.svg"], "question (1.5, 3 ms)") {
+		t.Error("the ladder has no times")
 	}
 }
 
