@@ -1,0 +1,169 @@
+package course
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"vitrine/affinity/correlate"
+	"vitrine/affinity/flow"
+	"vitrine/affinity/message"
+)
+
+// said is a message of a test: answers is the index of its request from 1, 0 for a
+// request.
+type said struct {
+	from, to, name string
+	answers        int
+}
+
+// feed gives the transactions to a Collector, each message 1 ms after the one before.
+func feed(transactions ...[]said) Result {
+	var c *Collector
+	correlator := correlate.New(correlate.Options{}, func(e *correlate.Event) { c.Add(e) })
+	c = New(correlator)
+	at, id := int64(0), uint64(0)
+	for n, t := range transactions {
+		base := id
+		at += int64(10 * time.Second)
+		for _, s := range t {
+			id++
+			at += int64(time.Millisecond)
+			m := message.Message{ID: id, Time: at, From: s.from, To: s.to, Protocol: message.SIP, Name: s.name, Bytes: 10,
+				Identifiers: []message.Identifier{{Kind: message.CallID, Hash: uint64(n) + 1, Text: fmt.Append(nil, n)}}}
+			if s.answers > 0 {
+				m.Kind, m.Answers = message.Answer, base+uint64(s.answers)
+			}
+			correlator.Add(&m)
+		}
+	}
+	correlator.Close()
+	return c.Result(func(name string) bool { return name == "Database" })
+}
+
+// subscribe is a subscription through a proxy. crossed: the notification overtakes the
+// answer on the way.
+func subscribe(crossed bool) []said {
+	t := []said{
+		{"UE", "Proxy", "SUBSCRIBE", 0}, {"Proxy", "Server", "SUBSCRIBE", 0}, {"Server", "Proxy", "200 SUBSCRIBE", 2},
+		{"Proxy", "UE", "200 SUBSCRIBE", 1}, {"Server", "Proxy", "NOTIFY", 0}, {"Proxy", "UE", "NOTIFY", 0},
+		{"UE", "Proxy", "200 NOTIFY", 6}, {"Proxy", "Server", "200 NOTIFY", 5},
+	}
+	if crossed {
+		t[3], t[4] = t[4], t[3]
+		t[7].answers = 4
+	}
+	return t
+}
+
+func TestMessagesThatCrossAreOneCourse(t *testing.T) {
+	r := feed(subscribe(false), subscribe(true), subscribe(true))
+	if len(r.Flows) != 1 || r.Flows[0].Count != 3 {
+		t.Fatalf("%d courses", len(r.Flows))
+	}
+	got := ""
+	for _, m := range r.Flows[0].Messages {
+		if m.Async {
+			t.Errorf("%s is asynchronous", m.Name)
+		}
+		got += fmt.Sprintf("%s>%s %s, ", m.From, m.To, m.Name)
+	}
+	want := "UE>Proxy SUBSCRIBE, Proxy>Server SUBSCRIBE, Server>Proxy 200 SUBSCRIBE, Proxy>UE 200 SUBSCRIBE, " +
+		"Server>Proxy NOTIFY, Proxy>UE NOTIFY, UE>Proxy 200 NOTIFY, Proxy>Server 200 NOTIFY, "
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// record is a request that the server charges for: after it has answered, or before
+// it does, but without waiting for it.
+func record(before bool) []said {
+	t := []said{
+		{"UE", "Server", "MESSAGE", 0}, {"Server", "Database", "GET", 0}, {"Database", "Server", "200 GET", 2},
+		{"Server", "UE", "200 MESSAGE", 1}, {"Server", "Ledger", "POST", 0}, {"Ledger", "Server", "200 POST", 5},
+	}
+	if before {
+		t[3], t[4] = t[4], t[3]
+		t[5].answers = 4
+	}
+	return t
+}
+
+func TestNobodyWaitsForARecord(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		r := feed(record(before))
+		async := ""
+		for _, m := range r.Flows[0].Messages {
+			if m.Async {
+				async += m.Name + ", "
+			}
+		}
+		if async != "POST, 200 POST, " {
+			t.Errorf("sent before the answer %t: asynchronous are %s", before, async)
+		}
+		if roles := r.Flows[0].Roles; roles["Database"] != "database" || roles["UE"] != "outside" || len(roles) != 2 {
+			t.Errorf("%v", roles)
+		}
+	}
+}
+
+func TestSessionsAreWaitedFor(t *testing.T) {
+	call := []said{
+		{"UE", "Server", "INVITE", 0}, {"Server", "UE", "200 INVITE", 1}, {"Server", "Ledger", "POST", 0}, {"Ledger", "Server", "200 POST", 3},
+		{"UE", "Server", "BYE", 0}, {"Server", "UE", "200 BYE", 5}, {"Server", "Ledger", "POST", 0}, {"Ledger", "Server", "200 POST", 7},
+	}
+	r := feed(call)
+	if len(r.Flows) != 1 || slices.ContainsFunc(r.Flows[0].Messages, func(m flow.Message) bool { return m.Async }) {
+		t.Errorf("%+v", r.Flows)
+	}
+}
+
+func TestRareCoursesAreSummedUp(t *testing.T) {
+	var all [][]said
+	for range 300 {
+		all = append(all, subscribe(false))
+	}
+	for n := range 100 {
+		t := subscribe(false)
+		t[2].name, t[3].name = fmt.Sprint(404+n, " SUBSCRIBE"), fmt.Sprint(404+n, " SUBSCRIBE")
+		all = append(all, t[:4])
+	}
+	r := feed(all...)
+	m := r.Measured["SUBSCRIBE"]
+	if len(r.Flows) != 1 || r.Flows[0].Count != 300 || m.Transactions != 400 || m.Rare.Transactions != 100 || m.Rare.Courses != 100 {
+		t.Errorf("%d courses of %d transactions, rare %+v", len(r.Flows), m.Transactions, m.Rare)
+	}
+}
+
+func TestTheMeansOfThePathAddUp(t *testing.T) {
+	m := feed(subscribe(false), subscribe(false)).Measured["SUBSCRIBE"]
+	sum, share := 0.0, 0.0
+	for _, s := range m.Path {
+		sum += s.Mean + s.Way
+		share += s.Share
+	}
+	if m.Duration.P50 != 7 || math.Abs(sum-7) > 0.01 || math.Abs(share-1) > 0.001 {
+		t.Errorf("%g ms, the path has %g ms in %+v", m.Duration.P50, sum, m.Path)
+	}
+}
+
+func TestQuantilesAreWithinHalfAPercent(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var s sketch
+	var all []int64
+	for range 20000 {
+		ns := int64(math.Exp(r.Float64()*12) * 1000)
+		s.add(ns)
+		all = append(all, ns)
+	}
+	slices.Sort(all)
+	for _, share := range []float64{0.5, 0.95, 0.999} {
+		want := float64(all[int(share*20000)]) / 1e6
+		if got := s.quantile(share); math.Abs(got/want-1) > 0.006 {
+			t.Errorf("%g: %g ms, want %g ms", share, got, want)
+		}
+	}
+}
