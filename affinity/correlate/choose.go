@@ -43,7 +43,7 @@ func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link)
 	for k := range c.found {
 		x := &c.found[k]
 		if x.event.state == quiet && x.event.ID < newest {
-			x.score *= 0.3 // it seems to be over, and its user does something else by now
+			x.score *= 0.1 // it seems to be over, and its user does something else by now
 		}
 		sum += x.score
 		if best < 0 || x.score > c.found[best].score {

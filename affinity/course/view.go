@@ -11,15 +11,16 @@ import (
 
 // A view is a transaction as its course sees it. It is reused.
 type view struct {
-	steps  []viewed
-	order  []int32 // of the messages in the course, as indexes into steps
-	key    uint64
-	nth    map[string]int
-	local  map[int32]int32 // labels of the functions of this transaction
-	served map[int32]int32 // by function: the last message that it received and that is no answer
-	stack  []int32
-	seed   maphash.Seed
-	hash   maphash.Hash
+	steps           []viewed
+	order           []int32 // of the messages in the course, as indexes into steps
+	key             uint64
+	nth             map[string]int
+	local           map[int32]int32 // labels of the functions of this transaction
+	served          map[int32]int32 // by function: the last message that it received and that is no answer
+	stack           []int32
+	roots, triggers []int32 // of tails: the steps that begin them, and what made them begin
+	seed            maphash.Seed
+	hash            maphash.Hash
 }
 
 // A viewed is a message.
@@ -83,19 +84,19 @@ func (v *view) causes() {
 // began the transaction waits for what he receives.
 func (v *view) tails() {
 	clear(v.served)
-	var roots []int32
+	v.roots, v.triggers = v.roots[:0], v.triggers[:0]
 	for i := range v.steps {
 		s := &v.steps[i]
 		if s.Kind == message.Answer {
 			continue
 		}
 		if trigger, ok := v.served[s.From]; ok && i > 0 && v.answered(trigger, v.settled(int32(i))) {
-			roots = append(roots, int32(i))
+			v.roots, v.triggers = append(v.roots, int32(i)), append(v.triggers, trigger)
 		}
 		v.served[s.To] = int32(i)
 	}
-	for _, root := range roots {
-		if !v.session(roots, root) {
+	for k, root := range v.roots {
+		if !v.session(k) {
 			v.tail(root)
 		}
 	}
@@ -128,9 +129,13 @@ func (v *view) answered(request, before int32) bool {
 	return false
 }
 
-func (v *view) session(roots []int32, root int32) bool {
-	for _, r := range roots {
-		if r != root && v.steps[r].From == v.steps[root].From && v.steps[r].To == v.steps[root].To && v.steps[r].Kind == message.Request {
+// session reports whether the function asks the same one again, because of something
+// else: a call begins and ends, but a request that is served twice is no session.
+func (v *view) session(k int) bool {
+	root, trigger := &v.steps[v.roots[k]], &v.steps[v.triggers[k]]
+	for i, other := range v.roots {
+		r := &v.steps[other]
+		if r.Kind == message.Request && r.From == root.From && r.To == root.To && v.steps[v.triggers[i]].Name != trigger.Name {
 			return true
 		}
 	}
