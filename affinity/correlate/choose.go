@@ -159,8 +159,10 @@ func (c *Correlator) continues(x *candidate, sender *part, name int32) bool {
 	switch {
 	case sender != nil && sender.challenged: // RFC 3261 section 22: the same registration, session ...
 		return n.renews && (x.session || x.user)
+	case n.renews && x.session && sender != nil && sender.function == e.Initiator(): // RFC 3261 section 10.2: REGISTER is in no dialog
+		return e.call && n.text != "REGISTER"
 	case n.renews && x.session: // within a dialog, or a hop that is not in the capture
-		return e.call || e.Unanswered > 0 || e.Steps[0].Name != name
+		return e.call || e.Unanswered > 0
 	case n.begins && sender != nil && sender.lastIn >= 0: // TS 23.401 clauses 5.3.4.3 and 5.4.1
 		root := &e.Steps[0]
 		return c.names.list[e.Steps[sender.lastIn].Name].pages ||

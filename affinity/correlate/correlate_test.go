@@ -240,6 +240,34 @@ func TestInterleavedUsersAreToldApart(t *testing.T) {
 	}
 }
 
+// TestOneCallIDIsNotOneTransaction: a client may use one Call-ID for all that it does.
+func TestOneCallIDIsNotOneTransaction(t *testing.T) {
+	traffic := &traffic{}
+	at := time.Duration(0)
+	for u := range 20 {
+		user := fmt.Sprint(u)
+		again := register(user)[6:12] // with credentials at once
+		again[3].answers, again[4].answers, again[5].answers = 3, 2, 1
+		for k, script := range [][]line{register(user), subscribe(user), again} {
+			for i := range script {
+				ids := slices.Clone(script[i].ids)
+				for n := range ids {
+					if ids[n].Kind == message.CallID {
+						ids[n] = id(message.CallID, user)
+					}
+				}
+				script[i].ids = ids
+			}
+			at = traffic.add(at+5*ms, 10*u+k, script)
+		}
+	}
+	types := map[string]int{}
+	precision, recall := traffic.score(New(Options{}, func(e *Event) { types[e.Type()]++ }))
+	if precision < 0.999 || recall < 0.999 || types["REGISTER"] != 40 || types["SUBSCRIBE"] != 20 {
+		t.Errorf("precision %.4f, recall %.4f, %v", precision, recall, types)
+	}
+}
+
 func TestLostMessagesSplitFewTransactions(t *testing.T) {
 	traffic := mixed(300, 300, 2)
 	r := rand.New(rand.NewPCG(3, 3))
