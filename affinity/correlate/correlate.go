@@ -177,7 +177,7 @@ func (c *Correlator) assign(m *message.Message) (Link, *Event) {
 	if l.Reason == Ambiguous {
 		c.counts.Ambiguous++
 	}
-	e := c.begin(m, l.Reason)
+	e := c.begin(m, name, l.Reason)
 	c.join(e, m, step{name, from, to, -1}, l)
 	return l, e
 }

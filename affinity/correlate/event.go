@@ -141,7 +141,7 @@ func (l *list) push(e *Event) {
 }
 
 // begin begins a transaction with a message that join adds.
-func (c *Correlator) begin(m *message.Message, why Reason) *Event {
+func (c *Correlator) begin(m *message.Message, name int32, why Reason) *Event {
 	e := c.free
 	if e == nil {
 		e = &Event{}
@@ -149,7 +149,7 @@ func (c *Correlator) begin(m *message.Message, why Reason) *Event {
 		c.free = e.next
 	}
 	c.next++
-	*e = Event{ID: c.next, Begin: m.Time, End: m.Time, Reason: why, kind: typeOf(m.Protocol, m.Name),
+	*e = Event{ID: c.next, Begin: m.Time, End: m.Time, Reason: why, kind: c.names.list[name].kind,
 		Steps: e.Steps[:0], parts: e.parts[:0], ids: e.ids[:0]}
 	c.counts.Transactions++
 	c.memory += e.size()

@@ -10,6 +10,9 @@ import (
 // are called so.
 type name struct {
 	text        string
+	kind        string // the type of a transaction that it begins
+	open        bool   // a transaction that it begins is named after what it makes others do
+	bearer      bool   // it makes a bearer
 	begins      bool // it begins a transaction, unless its sender has a request to answer that caused it
 	renews      bool // as begins; but after a challenge it goes on with the transaction
 	challenge   bool // it asks for credentials
@@ -42,13 +45,13 @@ func (n *names) of(m *message.Message) int32 {
 }
 
 func newName(p message.Protocol, text string) name {
-	n := name{text: text}
+	n := name{text: text, kind: typeOf(p, text)}
 	if p == message.SIP {
 		n.sip(text)
 		return n
 	}
 	plain := simplify(text)
-	n.pages = plain == "paging"
+	n.pages, n.bearer, n.open = plain == "paging", plain == "createbearerrequest", plain == "reauthrequest"
 	for _, begin := range beginnings() {
 		n.begins = n.begins || strings.Contains(plain, begin)
 	}
@@ -123,15 +126,14 @@ func typeOf(p message.Protocol, text string) string {
 	return label(text)
 }
 
-// final names the type of a transaction that is over: a request that may begin several
-// kinds of things is named after what it made others do.
+// final names the type of a transaction that is over.
 func final(c *Correlator, e *Event) string {
-	if plain := simplify(c.Name(e.Steps[0].Name)); !strings.HasPrefix(plain, "reauth") {
+	if !c.names.list[e.Steps[0].Name].open {
 		return e.kind
 	}
 	for i := range e.Steps {
-		if simplify(c.Name(e.Steps[i].Name)) == "createbearerrequest" {
-			return "BEARER-CRT"
+		if n := &c.names.list[e.Steps[i].Name]; n.bearer {
+			return typeOf(message.GTPv2, n.text)
 		}
 	}
 	return e.kind
