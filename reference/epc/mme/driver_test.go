@@ -174,6 +174,8 @@ func FuzzHandle(f *testing.F) {
 		cell.AppendPathSwitch(nil, ids, 5),
 		cell.AppendHandoverRequired(nil, ids, &cell, []byte{1}),
 		cell.AppendHandoverAdmitted(nil, ids, []byte{1}, 5),
+		cell.AppendBearerSetUp(nil, ids, 6), cell.AppendBearerRefused(nil, ids, 6, s1ap.CauseNoRadioResources), cell.AppendBearerReleased(nil, ids, 6),
+		cell.AppendReset(nil, s1ap.CauseIntervention), cell.AppendReset(nil, s1ap.CauseIntervention, s1ap.Connection{MME: ids.MME, HasMME: true}, s1ap.Connection{ENB: 2, HasENB: true}),
 		cell.AppendHandoverNotify(nil, ids),
 		cell.AppendHandoverCancel(nil, ids),
 		cell.AppendSetup(nil),
