@@ -87,7 +87,9 @@ func (w *watch) keepLease(ctx context.Context, now time.Time) error {
 // settle waits for a renewal that is under way.
 func (w *watch) settle() {
 	if w.renewing != nil {
-		_ = <-w.renewing // the lease is over, or ends by itself
+		if err := <-w.renewing; err == nil {
+			w.renewed = w.asked
+		}
 		w.renewing = nil
 	}
 }
