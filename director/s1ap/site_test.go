@@ -110,11 +110,9 @@ func (s *site) until(what string, ok func() bool) {
 
 // A peer is one end of an association.
 type peer struct {
-	t        testing.TB
-	conn     net.Conn
-	rest     []byte
-	messages []enb.Message // received and not yet expected
-	raw      [][]byte
+	t    testing.TB
+	conn net.Conn
+	rest []byte // octets received and not yet read
 }
 
 func (p *peer) send(message []byte) {

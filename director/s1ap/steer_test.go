@@ -1,7 +1,7 @@
 package s1ap
 
 import (
-	"fmt"
+	"errors"
 	"io"
 	"testing"
 	"time"
@@ -263,7 +263,7 @@ func (p *peer) ended() bool {
 	_ = p.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	buffer := make([]byte, 64<<10)
 	_, err := p.conn.Read(buffer)
-	return err == io.EOF
+	return errors.Is(err, io.EOF)
 }
 
 // dialogs returns the connections of an instance, as the meter has them.
@@ -404,6 +404,6 @@ func TestExplainSaysWhereAMessageGoes(t *testing.T) {
 		t.Errorf("%+v, %v", x, err)
 	}
 	if _, err := s.server.Explain(s.now(), s.meter.Probe(), s.server.Addresses()[0], []byte("INVITE")); err == nil {
-		t.Error(fmt.Sprint("no error for what is no message"))
+		t.Error("no error for what is no message")
 	}
 }

@@ -163,6 +163,7 @@ func TestKilledMMEBehindADirectorLosesNoUE(t *testing.T) {
 		t.Fatal(err)
 	}
 	playing.Wait()
+	t.Logf("%d of %d calls failed: %v", report.Offered-report.Succeeded, report.Offered, report.Failed)
 	// A call takes some milliseconds, on a busy host longer. 50 are those of two seconds.
 	if failed := report.Offered - report.Succeeded; report.Offered == 0 || failed > 50 {
 		t.Errorf("%d of %d failed: %v, %s", failed, report.Offered, report.Failed, report.Error)
