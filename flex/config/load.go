@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,7 +139,7 @@ func (c *Config) resolve() {
 
 // membersOf reads the members of an aggregate from an analysis.
 func membersOf(path, name string) ([]string, error) {
-	text, err := os.ReadFile(path)
+	text, err := readAnalysis(path)
 	if err != nil {
 		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "want what vitrine affinity wrote"}
 	}
@@ -157,4 +158,16 @@ func membersOf(path, name string) ([]string, error) {
 	}
 	slices.Sort(names)
 	return nil, &vitrine.BadInput{File: path, Found: "no aggregate " + document.Word(name), Want: document.Choose(name, slices.Compact(names))}
+}
+
+// mostAnalysis is the largest analysis, in bytes.
+const mostAnalysis = 64 << 20
+
+func readAnalysis(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // opened for reading
+	return io.ReadAll(io.LimitReader(f, mostAnalysis))
 }
