@@ -55,6 +55,8 @@ func benches() []bench {
 		{"trial", inFolder(trialBench)},
 		{"search/rate", inFolder(searchRate)},
 		{"search/size", inFolder(searchSize)},
+		{"flex/decide", flexDecide},
+		{"flex/instance-seconds", flexInstanceSeconds},
 		{"director/sip", onStage(directorSIP)},
 		{"director/sip/responses", onStage(directorResponses)},
 		{"director/sip/latency", onStage(directorLatency)},

@@ -81,8 +81,8 @@ func TestTheRulesOfKnative(t *testing.T) {
 	if n := r.Curve[108].Exist; n < 25 {
 		t.Errorf("%d instances 8 s after a burst to 2000/s of 70/s each", n)
 	}
-	if n := r.Curve[120+55].Exist; n < r.Most {
-		t.Errorf("%d of %d instances are left 55 s after the burst, in panic", n, r.Most)
+	if n := r.Curve[120+40].Exist; n < r.Most {
+		t.Errorf("%d of %d instances are left 40 s after the burst, in panic", n, r.Most)
 	}
 	if n := r.Curve[len(r.Curve)-1].Exist; n > 5 {
 		t.Errorf("%d instances are left 300 s after the burst", n)
