@@ -18,8 +18,7 @@ import (
 	"vitrine/internal/capturetest"
 )
 
-// registrations writes n registrations, with d between the messages. copies says at
-// which delays each packet is captured again, by files.
+// registrations adds n registrations: a REGISTER and its answer, 20 ms later.
 func registrations(n int, add func(at int64, frame []byte, back bool)) {
 	var b capturetest.Frames
 	at := start
