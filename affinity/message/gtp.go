@@ -131,11 +131,8 @@ func (r *reading) gtpElements(s *slot, e gtpc.Elements, depth int) error {
 				s.number(EBI, ebiScope(s.m.Dst.Addr(), s.m.Src.Addr()), uint64(e.Value[0]&0x0f))
 			}
 		case gtpc.Cause:
-			if c, ok := gtpc.ParseCause(e.Value); ok && depth == 0 && s.m.Kind == Answer {
-				s.m.Failed = !c.Accepted()
-				if s.m.Failed {
-					s.m.Cause = r.code(int(c))
-				}
+			if depth == 0 {
+				r.gtpCause(s, e.Value)
 			}
 		case gtpc.BearerContext:
 			if depth == 0 {
@@ -146,6 +143,13 @@ func (r *reading) gtpElements(s *slot, e gtpc.Elements, depth int) error {
 		}
 	}
 	return e.Err
+}
+
+// gtpCause says whether an answer failed.
+func (r *reading) gtpCause(s *slot, value []byte) {
+	if c, ok := gtpc.ParseCause(value); ok && s.m.Kind == Answer && !c.Accepted() {
+		s.m.Failed, s.m.Cause = true, r.code(int(c))
+	}
 }
 
 // ebiScope is the scope of bearer identities between two functions. It does not tell

@@ -66,8 +66,8 @@ func (r *reading) headHTTP(x *half, d *http1.Decoder) {
 		return
 	}
 	status(r, s, m.Status)
-	bodiless := false
-	if s.key, bodiless = c.answer(x.at); bodiless {
+	key, bodiless := c.answer(x.at)
+	if s.key = key; bodiless {
 		d.Answer([]byte("HEAD"))
 	}
 }

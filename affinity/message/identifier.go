@@ -76,11 +76,11 @@ func (s *slot) add(kind IdentifierKind, scope uint64, value []byte) *Identifier 
 }
 
 // number adds an identifier that is a number.
-func (s *slot) number(kind IdentifierKind, scope, n uint64) *Identifier {
+func (s *slot) number(kind IdentifierKind, scope, n uint64) {
 	from := len(s.text)
 	s.text = append(s.text, "0x"...)
 	s.text = appendHex(s.text, n)
-	return s.identify(kind, scope, from)
+	s.identify(kind, scope, from)
 }
 
 // digits adds an IMSI or MSISDN.
@@ -122,7 +122,7 @@ func (s *slot) tunnel(owner netip.Addr, teid uint32, user bool) {
 }
 
 // public adds a public identity: a SIP or tel URI, or what is left of one.
-func (s *slot) public(uri []byte) *Identifier { return s.person(IMPU, uri) }
+func (s *slot) public(uri []byte) { s.person(IMPU, uri) }
 
 // person adds an identity of a user, in the form that it has in all protocols: without
 // scheme, parameters, port and percent-encoding, its domain in lower case.

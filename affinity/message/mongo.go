@@ -180,7 +180,7 @@ func (r *reading) mongoCommand(s *slot, document []byte) {
 	if collection != nil {
 		w.scratch = append(append(w.scratch, ' '), collection...)
 	}
-	s.m.Name = w.intern(w.scratch, "(other)")
+	s.m.Name = w.intern(w.scratch)
 	write := false
 	switch string(e.name) {
 	case "insert", "update", "delete", "findAndModify", "findandmodify":

@@ -50,7 +50,7 @@ func (r *reading) resource(s *slot, method, target []byte) string {
 			s.userKey(name, value)
 		}
 	}
-	return w.intern(w.scratch, "(other)")
+	return w.intern(w.scratch)
 }
 
 // isVariable reports whether a segment of a path is a value, rather than a part of the

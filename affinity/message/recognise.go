@@ -92,7 +92,6 @@ const (
 var (
 	sipVersion  = []byte("SIP/2.0")
 	httpVersion = []byte("HTTP/1.")
-	lineEnd     = []byte("\r\n")
 )
 
 // maxLine is the longest start line of a text protocol, in bytes.

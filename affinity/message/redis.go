@@ -44,9 +44,7 @@ func looksRedis(data []byte, x *half) verdict {
 
 // redisValues is what of a request is read while its arguments come.
 type redisValues struct {
-	count   int // values seen, of a reply
 	bytes   int
-	failed  bool
 	push    bool
 	write   bool
 	seconds int64 // lifetime
@@ -213,7 +211,7 @@ func (r *reading) redisReply(x *half, v *resp.Value) {
 		x.values.push = v.Type == resp.Push
 		if v.IsError() {
 			s.m.Failed = true
-			s.m.Cause = r.words.intern(v.Code(), "(other)")
+			s.m.Cause = r.words.intern(v.Code())
 		}
 	}
 	s.m.Bytes += int(max(v.Size, int64(len(v.Text)), 0)) + len("+\r\n")

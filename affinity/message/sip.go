@@ -40,7 +40,7 @@ func (r *reading) sip(o *origin, m *sip.Message, size int) {
 	branch, _ := sip.Param(m.Via, "branch")
 	call := xxhash.Sum64(m.CallID)
 	s.part, s.key = closes, sipKey(o, m, branch, call)
-	method := r.words.intern(m.SequenceMethod, "(other)")
+	method := r.words.intern(m.SequenceMethod)
 	if m.IsRequest() {
 		s.part, s.m.Name = opens, method
 		if method == "ACK" {
@@ -87,14 +87,14 @@ func (r *reading) answerName(status int, request string) string {
 	if status == plain {
 		w.scratch = append(w.scratch, " reply"...)
 	}
-	return w.intern(bytes.TrimLeft(w.scratch, " "), "(other)")
+	return w.intern(bytes.TrimLeft(w.scratch, " "))
 }
 
 // code returns the text of a status or cause.
 func (r *reading) code(n int) string {
 	w := &r.words
 	w.scratch = strconv.AppendInt(w.scratch[:0], int64(n), 10)
-	return w.intern(w.scratch, "(other)")
+	return w.intern(w.scratch)
 }
 
 var (

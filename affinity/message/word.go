@@ -12,26 +12,26 @@ type words struct {
 
 func (w *words) init() { w.texts, w.numbers = map[string]string{}, map[uint64]string{} }
 
-// intern returns the string of a text. Beyond the bound it returns other.
-func (w *words) intern(text []byte, other string) string {
+// intern returns the string of a text. Beyond the bound it returns (other).
+func (w *words) intern(text []byte) string {
 	if word, ok := w.texts[string(text)]; ok {
 		return word
 	}
 	if len(w.texts) >= maxWords {
-		return other
+		return "(other)"
 	}
 	word := string(text)
 	w.texts[word] = word
 	return word
 }
 
-// number returns the word of a code, which make makes when it is first asked for.
-func (w *words) number(p Protocol, code uint64, make func(uint64) string) string {
+// number returns the word of a code, which create makes when it is first asked for.
+func (w *words) number(p Protocol, code uint64, create func(uint64) string) string {
 	key := uint64(p)<<56 | code
 	if word, ok := w.numbers[key]; ok {
 		return word
 	}
-	word := make(code)
+	word := create(code)
 	if len(w.numbers) < maxWords {
 		w.numbers[key] = word
 	}
