@@ -13,13 +13,13 @@ type name struct {
 	kind        string // the type of a transaction that it begins
 	open        bool   // a transaction that it begins is named after what it makes others do
 	bearer      bool   // it makes a bearer
-	begins      bool // it begins a transaction, unless its sender has a request to answer that caused it
-	renews      bool // as begins; but after a challenge it goes on with the transaction
-	challenge   bool // it asks for credentials
-	provisional bool // the answer proper follows
-	established bool // it accepts a call
-	bye         bool // it ends a call
-	pages       bool // it makes its receiver begin something
+	begins      bool   // it begins a transaction, unless its sender has a request to answer that caused it
+	renews      bool   // as begins; but after a challenge it goes on with the transaction
+	challenge   bool   // it asks for credentials
+	provisional bool   // the answer proper follows
+	established bool   // it accepts a call
+	bye         bool   // it ends a call
+	pages       bool   // it makes its receiver begin something
 }
 
 type nameKey struct {
