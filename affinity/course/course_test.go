@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,9 @@ func feed(transactions ...[]said) Result {
 			at += int64(time.Millisecond)
 			m := message.Message{ID: id, Time: at, From: s.from, To: s.to, Protocol: message.SIP, Name: s.name, Bytes: 10,
 				Identifiers: []message.Identifier{{Kind: message.CallID, Hash: uint64(n) + 1, Text: fmt.Append(nil, n)}}}
+			if strings.HasSuffix(s.name, "GET") || strings.HasSuffix(s.name, "POST") {
+				m.Protocol = message.HTTP
+			}
 			if s.answers > 0 {
 				m.Kind, m.Answers = message.Answer, base+uint64(s.answers)
 			}
