@@ -31,7 +31,8 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-func (o *Output) isReady() bool { return strings.Contains(o.String(), "ready on") }
+// Ready reports whether the program has printed that it serves.
+func (o *Output) Ready() bool { return strings.Contains(o.String(), "ready on") }
 
 // A Program runs until ctx is done. It prints a line with "ready on" on stdout when it serves.
 type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
@@ -70,7 +71,7 @@ func Start(t testing.TB, limit time.Duration, name string, run Program, args ...
 			t.Fatalf("%s ended at once: %v", name, failed)
 		default:
 		}
-		return out.isReady()
+		return out.Ready()
 	})
 	return stop
 }
@@ -90,5 +91,5 @@ func Spawn(t testing.TB, limit time.Duration, name string, cmd *exec.Cmd) {
 			t.Logf("%s:\n%s", name, out.String())
 		}
 	})
-	Until(t, limit, name+" is ready", out.isReady)
+	Until(t, limit, name+" is ready", out.Ready)
 }

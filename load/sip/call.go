@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/wire/sip"
 )
 
@@ -74,6 +75,8 @@ type call struct {
 	answered    bool  // subscribe, invite: the final answer has arrived
 	notified    bool  // subscribe: the NOTIFY has arrived
 	proceeding  bool  // a provisional answer has arrived
+
+	event       truth.Event // of the messages log: what the step belongs to
 
 	caller, callee party
 	sequence       uint32 // CSeq of the last request outside registrations

@@ -13,6 +13,7 @@ import (
 	"vitrine/internal/fifo"
 	"vitrine/internal/mmsg"
 	"vitrine/internal/thread"
+	"vitrine/internal/truth"
 	"vitrine/load"
 	"vitrine/wire/sip"
 )
@@ -57,6 +58,7 @@ type engine struct {
 	message     sip.Message
 	sentFunc    func(owner, error)
 	causes      [700]string
+	messages    *truth.Log // nil: nothing is logged
 
 	stray, malformed, unsent int64
 }
@@ -106,6 +108,9 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 		e.users.Push(int32(i))
 	}
 	e.timeouts.Grow(int(min(t.Rate*time.Duration(p.Timeout).Seconds()*float64(p.transactions()+1), 1<<24)) + batch)
+	if e.messages, err = truth.Open(p.Messages, "generator"); err != nil {
+		return nil, err
+	}
 	if err := e.open(t.Targets); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
@@ -161,7 +166,7 @@ func unspecified(like netip.Addr) netip.Addr {
 }
 
 func (e *engine) close() error {
-	var err error
+	err := e.messages.Close()
 	for _, s := range e.sockets() {
 		err = errors.Join(err, s.close())
 	}

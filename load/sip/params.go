@@ -47,6 +47,8 @@ type Params struct {
 	// reg-invite). It is fixed so that the registrations of a trial replace those
 	// left by an earlier trial; 0 means any port.
 	Port int `json:"port" yaml:"port" jsonschema:"default=5070"`
+
+	Messages string `json:"messages" yaml:"messages" jsonschema:"description=file for a line about each message sent or received, with the event that it belongs to (docs/affinity.md)"`
 }
 
 // Defaults returns the default parameters.
@@ -73,6 +75,7 @@ func Decode(given map[string]string) (Params, error) {
 		"expires": param.Whole(&p.Expires, 1, math.MaxInt32), "port": param.Whole(&p.Port, 0, 65535),
 		"user_format": text(&p.UserFormat, "d"), "password_format": text(&p.PasswordFormat, "s"),
 		"domain": text(&p.Domain, ""), "local": param.Address(&p.Local),
+		"messages": func(s string) error { p.Messages = s; return nil },
 	}
 	if err := param.Decode(name, given, setters); err != nil {
 		return p, err

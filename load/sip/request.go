@@ -21,6 +21,7 @@ func (e *engine) request(c *call, first bool) {
 	c.transaction++
 	c.proceeding, c.answered = false, false
 	b := e.appendRequest(s.next(), c)
+	e.logSent(s, b, netip.AddrPort{}, e.eventOf(c), c.step.eventType())
 	s.push(b, netip.AddrPort{}, owner{call: c, generation: c.generation, first: first})
 	e.timeouts.Push(alarm{call: c, at: e.now + time.Duration(e.params.Timeout), generation: c.generation, transaction: c.transaction})
 	if e.params.Retransmit {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/wire/sip"
 )
 
@@ -25,11 +26,14 @@ func (e *engine) receive(s *socket) {
 				}
 				continue
 			}
+			var of truth.Event
 			if e.message.IsRequest() {
-				e.handleRequest(s, i)
+				of = e.messages.Begin()
+				e.handleRequest(s, i, of)
 			} else {
-				e.handleResponse()
+				of = e.handleResponse()
 			}
+			e.logReceived(s, i, data, of)
 		}
 		if n < batch {
 			return
@@ -37,10 +41,14 @@ func (e *engine) receive(s *socket) {
 	}
 }
 
-// handleResponse handles the answer to one of our requests.
-func (e *engine) handleResponse() {
+// handleResponse handles the answer to one of our requests, and returns its event if it
+// is known.
+func (e *engine) handleResponse() (of truth.Event) {
 	m := &e.message
 	c, transaction := e.findByVia(m.Via)
+	if c != nil && c.transaction == transaction {
+		of = c.event
+	}
 	switch {
 	case c == nil:
 		e.stray++
@@ -55,10 +63,11 @@ func (e *engine) handleResponse() {
 			e.acknowledgeFailure(c)
 		}
 		if (m.Status == 401 || m.Status == 407) && e.answerChallenge(c) {
-			return
+			return of
 		}
 		e.fail(c, e.statusText(m.Status))
 	}
+	return of
 }
 
 // handleRepeated handles an answer to a request that was answered before. A repeated 200 to
@@ -187,7 +196,9 @@ func (e *engine) acknowledge(c *call) {
 		s.flush(e.sentFunc)
 	}
 	if c.alive {
-		s.push(e.appendInDialog(s.next(), c, "ACK", c.inviteSequence, false), netip.AddrPort{}, owner{})
+		b := e.appendInDialog(s.next(), c, "ACK", c.inviteSequence, false)
+		e.logSent(s, b, netip.AddrPort{}, c.event, "")
+		s.push(b, netip.AddrPort{}, owner{})
 	}
 }
 
@@ -205,12 +216,14 @@ func (e *engine) acknowledgeFailure(c *call) {
 	b = sip.AppendField(b, "To", e.message.To)
 	b = e.appendCallIDLine(b, c, 'i')
 	b = sip.AppendCSeq(b, c.inviteSequence, "ACK")
-	s.push(sip.AppendEnd(b, nil), netip.AddrPort{}, owner{})
+	b = sip.AppendEnd(b, nil)
+	e.logSent(s, b, netip.AddrPort{}, c.event, "")
+	s.push(b, netip.AddrPort{}, owner{})
 }
 
-// handleRequest handles a request from the function: the callee's side of a call, or a
+// handleRequest handles a request of an event from the function: the callee's side of a call, or a
 // notification.
-func (e *engine) handleRequest(s *socket, i int) {
+func (e *engine) handleRequest(s *socket, i int, of truth.Event) {
 	m := &e.message
 	var source netip.AddrPort
 	if !s.connected {
@@ -220,18 +233,18 @@ func (e *engine) handleRequest(s *socket, i int) {
 	switch string(m.Method) {
 	case "INVITE":
 		if c == nil || c.step != invite {
-			e.reply(s, source, nil, 404, "Not Found")
+			e.reply(s, source, of, nil, 404, "Not Found")
 			return
 		}
-		e.reply(s, source, c, 180, "Ringing")
-		e.reply(s, source, c, 200, "OK")
+		e.reply(s, source, of, c, 180, "Ringing")
+		e.reply(s, source, of, c, 200, "OK")
 	case "ACK":
 		if c != nil && c.step == invite && c.answered {
 			c.answer = c.answer[:0]
 			e.advance(c)
 		}
 	case "NOTIFY":
-		e.reply(s, source, nil, 200, "OK")
+		e.reply(s, source, of, nil, 200, "OK")
 		if c != nil && c.step == subscribe {
 			c.notified = true
 			if c.answered {
@@ -239,15 +252,15 @@ func (e *engine) handleRequest(s *socket, i int) {
 			}
 		}
 	case "BYE", "OPTIONS":
-		e.reply(s, source, nil, 200, "OK")
+		e.reply(s, source, of, nil, 200, "OK")
 	default:
-		e.reply(s, source, nil, 501, "Not Implemented")
+		e.reply(s, source, of, nil, 501, "Not Implemented")
 	}
 }
 
 // reply answers the request in e.message. c is the call whose callee answers an
 // INVITE, or nil.
-func (e *engine) reply(s *socket, source netip.AddrPort, c *call, status int, reason string) {
+func (e *engine) reply(s *socket, source netip.AddrPort, of truth.Event, c *call, status int, reason string) {
 	if s.full() {
 		s.flush(e.sentFunc)
 		if c != nil && !c.alive {
@@ -273,6 +286,7 @@ func (e *engine) reply(s *socket, source netip.AddrPort, c *call, status int, re
 		}
 	}
 	b = sip.AppendEnd(b, body)
+	e.logSent(s, b, to, of, "")
 	s.push(b, to, owner{})
 	if c != nil && status == 200 && e.params.Retransmit && len(c.answer) == 0 {
 		c.answer, c.from, c.reply = append(c.answer, b...), s, to

@@ -60,6 +60,7 @@ func (e *engine) retransmitOne(a alarm) {
 			return
 		}
 	}
+	e.logSent(socket, message, to, 0, "") // the octets are those of the first time
 	socket.push(append(socket.next(), message...), to, owner{})
 	a.interval = next
 	e.sendAgain(a)

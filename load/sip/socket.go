@@ -25,6 +25,7 @@ const (
 type socket struct {
 	fd    int
 	local netip.AddrPort // address in contacts: never the unspecified address
+	peer  netip.AddrPort // zero if not connected
 	via   []byte         // "Via: SIP/2.0/UDP local;branch=z9hG4bKv"
 	host  []byte         // local as text
 
@@ -80,7 +81,7 @@ func newSocket(local, peer netip.AddrPort) (_ *socket, err error) {
 	if local, err = mmsg.Local(fd); err != nil {
 		return nil, fmt.Errorf("read the address of a UDP socket: %w", err)
 	}
-	s := &socket{fd: fd, local: local, connected: peer.IsValid()}
+	s := &socket{fd: fd, local: local, peer: peer, connected: peer.IsValid()}
 	s.prepare()
 	return s, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"vitrine"
+	"vitrine/internal/truth"
 )
 
 // A Command is the command line of one component, with the logger and counters
@@ -27,6 +28,7 @@ type Command struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry // counters that --metrics serves
 	Metrics  netip.AddrPort       // zero if the counters are not served
+	Messages *truth.Log           // nil unless --messages is given
 
 	// Connected says whether the component is connected to those that it cannot work
 	// without; nil: it needs no connection.
@@ -84,10 +86,10 @@ func (c *Command) Bad(found, want string) error {
 func (c *Command) Ready(at fmt.Stringer) { fmt.Fprintf(c.stdout, "%s: ready on %s\n", c.name, at) }
 
 // End prints the counters on standard output, in the Prometheus text format, if
-// --print-counters is set.
+// --print-counters is set. It closes the log of messages.
 func (c *Command) End() error {
-	if !c.print {
-		return nil
+	if err := c.Messages.Close(); err != nil || !c.print {
+		return err
 	}
 	families, err := c.Registry.Gather()
 	if err != nil {
@@ -138,6 +140,15 @@ func (c *Command) Addrs(addrs *[]netip.AddrPort, flag string, required bool, usa
 			return c.Bad("--"+flag+" is empty", "want at least one IP:PORT")
 		}
 		return nil
+	})
+}
+
+// LogMessages declares --messages.
+func (c *Command) LogMessages() {
+	path := c.String("messages", "", "file for a line about each message sent or received, with the event that it belongs to (docs/affinity.md)")
+	c.checks = append(c.checks, func() (err error) {
+		c.Messages, err = truth.Open(*path, c.name)
+		return err
 	})
 }
 

@@ -3,6 +3,7 @@ package keep
 import (
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims"
 	"vitrine/store/client"
 )
@@ -13,6 +14,8 @@ type Config struct {
 	Space   string        // namespace of the keys
 	Timeout time.Duration // of a call
 	Calls   int           // at the same time
+
+	Messages *truth.Log // nil: messages are not logged
 }
 
 // Flags declares the flags. what is what the store keeps, and space the default

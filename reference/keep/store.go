@@ -78,7 +78,7 @@ func New(k Config, prefix string, log *slog.Logger, registry *prometheus.Registr
 	if err != nil {
 		return nil, err
 	}
-	config.Conns = k.Calls
+	config.Conns, config.Wrap = k.Calls, k.Messages.Mark
 	c, err := client.New(config)
 	if err != nil {
 		return nil, &vitrine.BadInput{File: "--store", Found: err.Error(), Want: "the URL of a store"}

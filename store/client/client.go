@@ -26,12 +26,15 @@ type Config struct {
 	TLS   *tls.Config // for https; nil: the host's roots
 	HTTP1 bool        // over http, use HTTP/1.1 instead of HTTP/2 with prior knowledge
 	Conns int         // idle connections to keep; 0: 64
+
+	Wrap func(http.RoundTripper) http.RoundTripper // may be nil; sees each request
 }
 
 // A Client may be used from any goroutine.
 type Client struct {
 	base, token string
 	http        *http.Client
+	idle        interface{ CloseIdleConnections() } // below Config.Wrap
 }
 
 // deadAfter is the time without a frame after which an HTTP/2 connection is pinged, and the time
@@ -58,18 +61,20 @@ func New(c Config) (*Client, error) {
 	if c.Conns == 0 {
 		c.Conns = 64
 	}
-	return &Client{
-		base: strings.TrimRight(c.Base, "/"), token: c.Token,
-		http: &http.Client{Transport: &http.Transport{
-			Protocols: protocols, TLSClientConfig: c.TLS, DisableCompression: true,
-			MaxIdleConns: c.Conns, MaxIdleConnsPerHost: c.Conns, IdleConnTimeout: 90 * time.Second,
-			HTTP2: &http.HTTP2Config{SendPingTimeout: deadAfter, PingTimeout: deadAfter},
-		}},
-	}, nil
+	var transport http.RoundTripper = &http.Transport{
+		Protocols: protocols, TLSClientConfig: c.TLS, DisableCompression: true,
+		MaxIdleConns: c.Conns, MaxIdleConnsPerHost: c.Conns, IdleConnTimeout: 90 * time.Second,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: deadAfter, PingTimeout: deadAfter},
+	}
+	idle := transport.(interface{ CloseIdleConnections() })
+	if c.Wrap != nil {
+		transport = c.Wrap(transport)
+	}
+	return &Client{base: strings.TrimRight(c.Base, "/"), token: c.Token, http: &http.Client{Transport: transport}, idle: idle}, nil
 }
 
 // Close closes idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.idle.CloseIdleConnections() }
 
 // Conditions of a request: entity tags, or "*". The zero value means no conditions.
 type Conditions struct {

@@ -23,6 +23,8 @@ import (
 	"github.com/fiorix/go-diameter/v4/diam/datatype"
 	"github.com/fiorix/go-diameter/v4/diam/sm"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/internal/truth"
 )
 
 // Port is the TCP port of Diameter (RFC 6733 clause 2.1).
@@ -36,6 +38,7 @@ type ClientConfig struct {
 	Watchdog time.Duration // between Device-Watchdog-Requests; 30 s
 	Log      *slog.Logger
 	Registry prometheus.Registerer
+	Messages *truth.Log // nil: messages are not logged
 }
 
 // maxWaiting limits the requests of a client that wait for answers.
@@ -247,6 +250,11 @@ func (c *client) exchange(ctx context.Context, command uint32, session string, a
 	if _, err := m.WriteTo(conn); err != nil {
 		return nil, ErrUnreachable
 	}
+	of := truth.From(ctx)
+	if of == 0 {
+		of = c.config.Messages.Begin()
+	}
+	logSent(c.config.Messages, conn, m, of)
 	timer := time.NewTimer(c.config.Timeout)
 	defer timer.Stop()
 	select {
@@ -254,6 +262,7 @@ func (c *client) exchange(ctx context.Context, command uint32, session string, a
 		if !ok {
 			return nil, ErrUnreachable
 		}
+		logReceived(c.config.Messages, conn, answer, of)
 		return answer, nil
 	case <-timer.C:
 		return nil, ErrTimeout

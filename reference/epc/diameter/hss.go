@@ -78,7 +78,8 @@ func NewHSS(host string, d Database, registry prometheus.Registerer) *HSS {
 		}
 		return []*diam.AVP{vendor(avp.PUAFlags, number(freezeTMSI))}, nil
 	})
-	h.machine.HandleIdx(diam.CommandIndex{AppID: s6aApplication, Code: cancelLocation}, diam.HandlerFunc(func(_ diam.Conn, m *diam.Message) {
+	h.machine.HandleIdx(diam.CommandIndex{AppID: s6aApplication, Code: cancelLocation}, diam.HandlerFunc(func(conn diam.Conn, m *diam.Message) {
+		logReceived(h.Messages, conn, m, 0)
 		if set(m.AVP).result() != nil {
 			h.cancelled.WithLabelValues("refused").Inc()
 			return
@@ -135,5 +136,6 @@ func (h *HSS) Cancel(mme, imsi string) {
 		h.cancelled.WithLabelValues("unreachable").Inc()
 		return
 	}
+	logSent(h.Messages, conn, m, 0)
 	h.cancelled.WithLabelValues("sent").Inc()
 }

@@ -31,6 +31,8 @@ type MMEConfig struct {
 func NewMME(c MMEConfig) *MME {
 	m := &MME{newClient(c.ClientConfig, s6aApplication, "s6a")}
 	m.handlers[cancelLocation] = func(conn diam.Conn, request *diam.Message) {
+		of := c.Messages.Begin()
+		logReceived(c.Messages, conn, request, of)
 		answer := m.answer(request)
 		var imsi string
 		if err := subscriber(request.AVP, &imsi); err != nil {
@@ -39,6 +41,7 @@ func NewMME(c MMEConfig) *MME {
 			appendResult(answer, Success)
 			c.Cancelled(imsi)
 		}
+		logSent(c.Messages, conn, answer, of)
 		_, _ = answer.WriteTo(conn) // a connection that is lost is noticed by run
 	}
 	return m

@@ -13,6 +13,7 @@ import (
 	"github.com/fiorix/go-diameter/v4/diam/sm"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims"
 )
 
@@ -26,6 +27,8 @@ type server struct {
 	application uint32
 	machine     *sm.StateMachine
 	requests    *prometheus.CounterVec
+
+	Messages *truth.Log // nil: messages are not logged. It is set before Serve.
 }
 
 // newServer returns a server. name is that of the node, for the counter.
@@ -49,6 +52,8 @@ func newServer(host string, application uint32, registry prometheus.Registerer, 
 // handle sets the handler of a command.
 func (s *server) handle(command uint32, name string, h handler) {
 	s.machine.HandleIdx(diam.CommandIndex{AppID: s.application, Code: command, Request: true}, diam.HandlerFunc(func(conn diam.Conn, m *diam.Message) {
+		of := s.Messages.Begin()
+		logReceived(s.Messages, conn, m, of)
 		origin, ok := set(m.AVP).text(avp.OriginHost)
 		var avps []*diam.AVP
 		var err error = MissingAVP
@@ -65,6 +70,7 @@ func (s *server) handle(command uint32, name string, h handler) {
 			answer.AddAVP(a)
 		}
 		s.requests.WithLabelValues(name, strconv.Itoa(int(result.Code()))).Inc()
+		logSent(s.Messages, conn, answer, of)
 		_, _ = answer.WriteTo(conn) // the client notices that the connection is lost
 	}))
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/internal/fifo"
+	"vitrine/internal/truth"
 	"vitrine/wire/gtpc"
 )
 
@@ -54,14 +55,15 @@ type Config struct {
 
 	// Handle handles a request of a peer, in a goroutine of its own. It never
 	// sees Echo. The request lives until Handle returns; an answer must be sent
-	// before.
+	// before. The context has the request's event, if messages are logged.
 	Handle func(context.Context, *Request)
 	// Restarted is called when a peer's restart counter changed, before the
 	// message that shows it is handled. It must not block. May be nil.
 	Restarted func(ctx context.Context, peer netip.Addr)
 
 	Registry prometheus.Registerer
-	Queues   *Queues // carries messages within this process, in place of UDP; may be nil
+	Queues   *Queues    // carries messages within this process, in place of UDP; may be nil
+	Messages *truth.Log // nil: messages are not logged
 }
 
 // An Endpoint sends and receives GTPv2-C messages. Listen makes one, Serve runs
@@ -190,7 +192,7 @@ func (e *Endpoint) wait(ctx context.Context, answer Answer, send func(done func(
 		err    error
 	}
 	done := make(chan outcome, 1)
-	send(func(m *gtpc.Message, err error) {
+	e.Send(ctx, to, teid, request, func(m *gtpc.Message, err error) {
 		if err != nil {
 			done <- outcome{err: err}
 			return

@@ -204,7 +204,7 @@ func TestRequestsEndWithTheEndpoint(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- e.Serve(ctx) }()
 	done := make(chan error, 1)
-	e.Send(p.addr(), 1, &gtpc.ReleaseAccessBearers{}, func(_ *gtpc.Message, err error) { done <- err })
+	e.Send(t.Context(), p.addr(), 1, &gtpc.ReleaseAccessBearers{}, func(_ *gtpc.Message, err error) { done <- err })
 	p.read()
 	cancel()
 	if err := <-done; !errors.Is(err, gtp.ErrClosed) {
@@ -213,7 +213,7 @@ func TestRequestsEndWithTheEndpoint(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	e.Send(p.addr(), 1, &gtpc.ReleaseAccessBearers{}, func(_ *gtpc.Message, err error) { done <- err })
+	e.Send(t.Context(), p.addr(), 1, &gtpc.ReleaseAccessBearers{}, func(_ *gtpc.Message, err error) { done <- err })
 	if err := <-done; !errors.Is(err, gtp.ErrClosed) {
 		t.Errorf("%v", err)
 	}
@@ -292,7 +292,7 @@ func TestFullEndpointsRefuse(t *testing.T) {
 	close(release)
 	errs := make(chan error, 2)
 	for range 2 {
-		e.Send(p.addr(), 1, &gtpc.ReleaseAccessBearers{}, func(_ *gtpc.Message, err error) { errs <- err })
+		e.Send(t.Context(), p.addr(), 1, &gtpc.ReleaseAccessBearers{}, func(_ *gtpc.Message, err error) { errs <- err })
 	}
 	if err := <-errs; !errors.Is(err, gtp.ErrBusy) {
 		t.Errorf("%v", err)
@@ -391,7 +391,7 @@ func BenchmarkExchange(b *testing.B) {
 	b.ReportAllocs()
 	done := make(chan struct{}, 1)
 	for b.Loop() {
-		client.Send(server.Addr(), 1, &gtpc.ReleaseAccessBearers{}, func(_ *gtpc.Message, err error) {
+		client.Send(b.Context(), server.Addr(), 1, &gtpc.ReleaseAccessBearers{}, func(_ *gtpc.Message, err error) {
 			if err != nil {
 				b.Error(err)
 			}

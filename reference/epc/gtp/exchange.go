@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/wire/gtpc"
 )
 
@@ -16,6 +17,7 @@ type exchange struct {
 	origin   uint32 // see order
 	answer   gtpc.Type
 	sent     int // how often
+	event    truth.Event
 	serial   uint64
 	done     func(*gtpc.Message, error)
 }
@@ -29,15 +31,15 @@ type deadline struct {
 }
 
 // Send sends a request. done is called once, with the answer or an error
-// (ErrTimeout, ErrBusy, ErrClosed). It must not block, and the answer lives until
+// (ErrTimeout, ErrBusy, ErrClosed). The context has the event alone. done must not block, and the answer lives until
 // it returns. It may be called before Send returns.
-func (e *Endpoint) Send(to netip.AddrPort, teid uint32, request Message, done func(answer *gtpc.Message, err error)) {
-	if err := e.begin(to, teid, order{}, request, done); err != nil {
+func (e *Endpoint) Send(ctx context.Context, to netip.AddrPort, teid uint32, request Message, done func(answer *gtpc.Message, err error)) {
+	if err := e.begin(truth.From(ctx), to, teid, request, done); err != nil {
 		done(nil, err)
 	}
 }
 
-func (e *Endpoint) begin(to netip.AddrPort, teid uint32, o order, request Message, done func(*gtpc.Message, error)) error {
+func (e *Endpoint) begin(of truth.Event, to netip.AddrPort, teid uint32, request Message, done func(*gtpc.Message, error)) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -51,11 +53,10 @@ func (e *Endpoint) begin(to netip.AddrPort, teid uint32, o order, request Messag
 		return ErrBusy // the peer has used the number twice
 	}
 	x := e.take()
-	x.to, x.done, x.sent, x.origin = to, done, 0, o.origin
-	x.sequence = o.sequence
-	if x.sequence == 0 {
-		x.sequence = e.sequence(to.Addr(), o.command)
+	if of == 0 {
+		of = e.config.Messages.Begin()
 	}
+	x.sequence, x.to, x.done, x.sent, x.event = e.sequence(), to, done, 0, of
 	x.octets = request.Append(x.octets[:0], teid, x.sequence)
 	kind := gtpc.Type(x.octets[1])
 	if x.answer, _ = kind.Response(); kind.IsCommand() {
@@ -95,7 +96,7 @@ func (e *Endpoint) sequence(to netip.Addr, command bool) uint32 {
 // mu.
 func (e *Endpoint) transmit(x *exchange, now time.Time) {
 	x.sent++
-	e.write(x.octets, x.to)
+	e.write(x.octets, x.to, x.event)
 	e.due.Push(deadline{x: x, serial: x.serial, at: now.Add(e.config.T3)})
 }
 
@@ -109,13 +110,28 @@ func (e *Endpoint) end(x *exchange) func(*gtpc.Message, error) {
 	return done
 }
 
-// write sends a message. Errors are counted, as UDP may lose the message anyway.
-func (e *Endpoint) write(b []byte, to netip.AddrPort) {
+// write sends a message of an event. Errors are counted, as UDP may lose the message
+// anyway.
+func (e *Endpoint) write(b []byte, to netip.AddrPort, of truth.Event) {
 	if _, err := e.socket.WriteToUDPAddrPort(b, to); err != nil {
 		e.counts.unsent.Inc()
 		return
 	}
 	e.counts.sent[b[1]].Inc()
+	if e.config.Messages != nil {
+		e.config.Messages.Write(truth.Line{
+			Src: e.config.Listen, Dst: to, Protocol: truth.GTP, Name: gtpc.Type(b[1]).String(), Event: of, Key: truth.Hash(b),
+		})
+	}
+}
+
+// logReceived logs a message that was received.
+func (e *Endpoint) logReceived(m *gtpc.Message, from netip.AddrPort, of truth.Event) {
+	if e.config.Messages != nil {
+		e.config.Messages.Write(truth.Line{
+			Src: from, Dst: e.config.Listen, Received: true, Protocol: truth.GTP, Name: m.Type.String(), Event: of, Key: truth.Hash(m.Octets),
+		})
+	}
 }
 
 // answered ends the exchange that a response belongs to. The peer may answer from
@@ -126,10 +142,12 @@ func (e *Endpoint) answered(m *gtpc.Message, from netip.AddrPort) {
 	if !ok || m.Type != x.answer {
 		e.mu.Unlock()
 		e.counts.dropped.WithLabelValues(dropStray).Inc()
+		e.logReceived(m, from, 0)
 		return
 	}
-	done := e.end(x)
+	of, done := x.event, e.end(x)
 	e.mu.Unlock()
+	e.logReceived(m, from, of)
 	done(m, nil)
 }
 

@@ -76,7 +76,7 @@ func (n *Node) KeepsState() { n.restart = max(n.restart, 0) }
 func (n *Node) Listen(ctx context.Context, c *ims.Command, handle func(context.Context, *Request), restarted func(context.Context, netip.Addr)) (*Endpoint, error) {
 	config := Config{
 		Listen: n.listen, Restart: uint8(n.restart), T3: n.t3, N3: n.n3,
-		Handle: handle, Restarted: restarted, Registry: c.Registry, Queues: n.queues,
+		Handle: handle, Restarted: restarted, Registry: c.Registry, Queues: n.queues, Messages: c.Messages,
 	}
 	if n.name != "" {
 		config.Registry = prometheus.WrapRegistererWith(prometheus.Labels{"node": n.name}, c.Registry)

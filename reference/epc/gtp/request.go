@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/wire/gtpc"
 )
 
@@ -19,24 +20,25 @@ type Request struct {
 	Origin uint32
 
 	endpoint *Endpoint
+	event    truth.Event
 	key      exchangeKey
 	buffer   []byte // the message's octets; reused
 }
 
 // Answer sends the answer, and again whenever the peer sends the request again.
-func (r *Request) Answer(teid uint32, m Message) { r.endpoint.reply(r.key, teid, m) }
+func (r *Request) Answer(teid uint32, m Message) { r.endpoint.reply(r.key, r.event, teid, m) }
 
 // reply sends an answer to a request and keeps it.
-func (e *Endpoint) reply(key exchangeKey, teid uint32, m Message) {
+func (e *Endpoint) reply(key exchangeKey, of truth.Event, teid uint32, m Message) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	entry := e.answers.find(key, time.Now())
 	if entry == nil { // younger requests have displaced it
-		e.write(m.Append(nil, teid, key.sequence), key.peer)
+		e.write(m.Append(nil, teid, key.sequence), key.peer, of)
 		return
 	}
 	entry.octets = m.Append(entry.octets[:0], teid, key.sequence)
-	e.write(entry.octets, key.peer)
+	e.write(entry.octets, key.peer, of)
 }
 
 // receive receives datagrams until the socket is closed.
@@ -84,13 +86,13 @@ func (e *Endpoint) malformed(data []byte, from netip.AddrPort, err error) {
 	switch {
 	case errors.As(err, &version) && !version.Prime():
 		sequence, _ := gtpc.ForeignSequence(data)
-		e.write(gtpc.AppendVersionNotSupported(nil, sequence), from)
+		e.write(gtpc.AppendVersionNotSupported(nil, sequence), from, 0)
 		e.counts.dropped.WithLabelValues(dropVersion).Inc()
 		return
 	case errors.Is(err, gtpc.ErrLength):
 		if kind, sequence, ok := gtpc.PeekHeader(data); ok {
 			if _, ok := kind.Response(); ok {
-				e.write(gtpc.Refuse(kind, gtpc.Result{Cause: gtpc.InvalidLength}).Append(nil, 0, sequence), from)
+				e.write(gtpc.Refuse(kind, gtpc.Result{Cause: gtpc.InvalidLength}).Append(nil, 0, sequence), from, 0)
 			}
 		}
 	}
@@ -107,7 +109,9 @@ func (e *Endpoint) message(ctx context.Context, m *gtpc.Message, from netip.Addr
 	}
 	switch {
 	case m.Type == gtpc.EchoRequest:
-		e.write(gtpc.AppendEchoResponse(nil, m.Sequence, e.config.Restart), from)
+		of := e.config.Messages.Begin()
+		e.logReceived(m, from, of)
+		e.write(gtpc.AppendEchoResponse(nil, m.Sequence, e.config.Restart), from, of)
 	case m.Type.IsTriggered():
 		e.answered(m, from)
 	default:
@@ -122,8 +126,9 @@ func (e *Endpoint) request(ctx context.Context, m *gtpc.Message, from netip.Addr
 	entry := e.answers.find(key, time.Now())
 	if entry != nil {
 		e.counts.duplicates.Inc()
+		e.logReceived(m, from, 0)  // the octets are those of the first time
 		if len(entry.octets) > 0 { // else it is being handled
-			e.write(entry.octets, from)
+			e.write(entry.octets, from, 0)
 		}
 		e.mu.Unlock()
 		return
@@ -143,14 +148,15 @@ func (e *Endpoint) request(ctx context.Context, m *gtpc.Message, from netip.Addr
 	}
 	r := e.retired.Get().(*Request)
 	r.buffer = append(r.buffer[:0], m.Octets...)
-	r.From, r.endpoint, r.key, r.Origin = from, e, key, origin
+	r.From, r.endpoint, r.key, r.event = from, e, key, e.config.Messages.Begin()
+	e.logReceived(m, from, r.event)
 	if _, err := r.Parse(r.buffer); err != nil {
 		panic(err) // the same octets were parsed before
 	}
 	e.tasks.Add(1)
 	go func() {
 		defer e.tasks.Done()
-		e.config.Handle(ctx, r)
+		e.config.Handle(truth.With(ctx, r.event), r)
 		e.retired.Put(r)
 		<-e.room
 	}()
@@ -159,7 +165,9 @@ func (e *Endpoint) request(ctx context.Context, m *gtpc.Message, from netip.Addr
 // refuse answers a request for which there is no room.
 func (e *Endpoint) refuse(m *gtpc.Message, from netip.AddrPort) {
 	e.counts.dropped.WithLabelValues(dropRoom).Inc()
+	of := e.config.Messages.Begin()
+	e.logReceived(m, from, of)
 	if _, ok := m.Type.Response(); ok {
-		e.write(gtpc.Refuse(m.Type, gtpc.Result{Cause: gtpc.EntityCongestion}).Append(nil, 0, m.Sequence), from)
+		e.write(gtpc.Refuse(m.Type, gtpc.Result{Cause: gtpc.EntityCongestion}).Append(nil, 0, m.Sequence), from, of)
 	}
 }

@@ -25,6 +25,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.Addr(&listen, "listen", true, "address for MMEs, Diameter over TCP: IP:3868")
 	parsed := subscriber.Flags(c)
 	name := c.String("diameter-host", "hss.epc.test", "Diameter identity, in the realm after the first dot")
+	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
@@ -39,6 +40,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer listener.Close()
 	d := &database{subscribers: subscribers, states: map[string]*state{}}
 	server := diameter.NewHSS(*name, d, c.Registry)
+	server.Messages = c.Messages
 	d.cancel = server.Cancel
 	c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hss_registered", Help: "Subscribers that an MME serves."}, d.registered))
 	group, ctx := errgroup.WithContext(ctx)

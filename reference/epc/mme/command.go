@@ -76,6 +76,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("mme", "The MME of the reference EPC: S1AP, NAS, S6a and S11.", stdout, stderr)
 	var l Options
 	l.Flags(c)
+	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (l *Options) Start(ctx context.Context, group *errgroup.Group, c *ims.Comma
 	}
 	var m *MME
 	hss := diameter.NewMME(diameter.MMEConfig{
-		ClientConfig: diameter.ClientConfig{Peer: l.hss, Host: l.diameterHost, Log: c.Log, Registry: c.Registry},
+		ClientConfig: diameter.ClientConfig{Peer: l.hss, Host: l.diameterHost, Log: c.Log, Registry: c.Registry, Messages: c.Messages},
 		Cancelled: func(imsi string) {
 			if digits, ok := identity.MakeDigits(imsi); ok {
 				m.Cancel(digits)
@@ -113,6 +114,7 @@ func (l *Options) Start(ctx context.Context, group *errgroup.Group, c *ims.Comma
 	l.config.Subscribers, l.config.Gateway = s6a{hss}, gateway
 	c.Connected = hss.Connected
 	if l.store.Given() {
+		l.store.Messages = c.Messages
 		if l.config.Store, err = keep.New(l.store, "mme", c.Log, c.Registry); err != nil {
 			return nil, err
 		}
@@ -165,6 +167,6 @@ func (l *Options) fill(c *ims.Command) error {
 	if l.shed == overload.Graceful {
 		l.config.TargetDelay = l.delay
 	}
-	l.config.Log, l.config.Registry = c.Log, c.Registry
+	l.config.Log, l.config.Registry, l.config.Messages = c.Log, c.Registry, c.Messages
 	return nil
 }

@@ -53,7 +53,7 @@ func (w *worker) detached(u *ue, body []byte) {
 // supersede detaches a UE without telling it: its IMSI has attached with another
 // context, whose location the HSS has by now.
 func (w *worker) supersede(u *ue) {
-	u.subscribed = false
+	u.subscribed, u.event = false, w.event
 	w.begin(u, detach)
 	w.end(u, implicitlyDetached)
 	w.discard(u, s1ap.CauseNormalRelease)

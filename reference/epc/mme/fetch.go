@@ -81,6 +81,7 @@ func (w *worker) placeholder(s identity.STMSI) *ue {
 
 // park keeps the present message until the context is there.
 func (w *worker) park(u *ue, e *enodeb) {
+	u.event = w.event
 	u.parked = parked{enodeb: e, octets: append(u.parked.octets[:0], w.message...), began: w.arrived}
 }
 
@@ -282,6 +283,7 @@ func (w *worker) summoned(u *ue) {
 	case w.mme.start.Add(w.now).Before(u.due): // it has been heard of
 		w.evict(u)
 	default:
+		w.renew(u)
 		w.begin(u, detach)
 		w.end(u, implicitlyDetached)
 		w.discard(u, s1ap.CauseNormalRelease)

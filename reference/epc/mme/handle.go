@@ -113,8 +113,15 @@ func gutiOf(p *nas.PDU) (identity.GUTI, bool) {
 	return id.GUTI, err == nil && id.Kind == nas.KindGUTI
 }
 
-// handle handles one message.
+// handle handles one message, and logs it as of the event that it belongs to.
 func (w *worker) handle(e *enodeb, message []byte) {
+	w.event = 0
+	w.process(e, message)
+	w.logReceived(e, message)
+}
+
+// process handles one message. It sets the worker's event.
+func (w *worker) process(e *enodeb, message []byte) {
 	w.mme.counts.received.Inc()
 	w.process(e, message)
 }
@@ -146,6 +153,7 @@ func (w *worker) process(e *enodeb, message []byte) {
 	}
 	switch {
 	case m.Procedure == s1ap.S1Setup:
+		w.event = w.mme.config.Messages.Begin()
 		w.setUp(e)
 	case m.Procedure == s1ap.ErrorIndication:
 		w.mme.counts.errorsReceived.Inc()
@@ -155,8 +163,10 @@ func (w *worker) process(e *enodeb, message []byte) {
 	case m.Procedure == s1ap.Reset:
 		w.resetRequested(e)
 	case m.Procedure == s1ap.InitialUEMessage:
+		w.message, w.event = message, w.mme.config.Messages.Begin()
 		w.initial(e)
 	case m.Procedure == s1ap.PathSwitchRequest:
+		w.event = w.mme.config.Messages.Begin()
 		w.pathSwitch(e)
 	default:
 		w.handleUE(e)
@@ -174,11 +184,15 @@ func (w *worker) handleUE(e *enodeb) {
 		w.mme.counts.unexpected.Inc()
 		w.indicate(e, in.has&(hasMME|hasENB), s1ap.CauseUnknownMMEUEID)
 		return
+	}
+	w.event = u.event
+	switch {
 	case u.target == e && w.handleTarget(u, e):
 		return
 	case u.enb != e || in.has&hasENB != 0 && u.enbID != in.enb:
 		if m.Procedure == s1ap.UEContextRelease {
-			return // of the source of a handover, or of a connection that was replaced
+			w.event = 0 // perhaps of an earlier one: the eNodeB knows
+			return      // of the source of a handover, or of a connection that was replaced
 		}
 		w.mme.counts.unexpected.Inc()
 		w.indicate(e, in.has&(hasMME|hasENB), s1ap.CauseUnknownPair)

@@ -21,6 +21,7 @@ func (w *worker) pathSwitch(e *enodeb) {
 		w.failSwitch(e, in.source, in.enb, s1ap.CauseUnknownERAB)
 		return
 	}
+	u.event = w.event
 	w.begin(u, pathSwitch)
 	w.unlink(u) // the old eNodeB has released the UE by X2
 	w.link(u, e, in.enb)
@@ -60,9 +61,7 @@ func (w *worker) failSwitch(e *enodeb, mmeID, enbID uint32, cause s1ap.Cause) {
 // clause 8.4.1): the target eNodeB is asked for resources.
 func (w *worker) handoverRequired(u *ue) {
 	in := &w.in
-	if w.later(u, u.enb) {
-		return
-	}
+	w.event = w.mme.config.Messages.Begin()
 	var target *enodeb
 	if in.has&hasTarget != 0 {
 		target = w.mme.find(in.target)
@@ -73,6 +72,7 @@ func (w *worker) handoverRequired(u *ue) {
 		w.failPreparation(u, s1ap.CauseUnknownTarget)
 		return
 	}
+	u.event = w.event
 	w.begin(u, handover)
 	u.phase, u.target, u.targetID = preparing, target, 0
 	w.timers.set(u, w.now+w.mme.config.Timers.S1)

@@ -59,6 +59,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/epc/aka"
 	"vitrine/reference/epc/s1"
 	"vitrine/reference/ims"
@@ -90,6 +91,7 @@ type Config struct {
 
 	Log      *slog.Logger         // default: nothing is logged
 	Registry *prometheus.Registry // default: the counters are not registered
+	Messages *truth.Log           // nil: messages are not logged
 }
 
 // Timers are those of TS 24.301 clause 10.2 and of S1AP. Zero values stand for the
@@ -147,7 +149,14 @@ type MME struct {
 // A holder is the UE context of an IMSI.
 type holder struct {
 	ue     *ue
-	serial uint32 // of the context when it got the IMSI
+	serial uint32      // of the context when it got the IMSI
+	page   bool        // as an order: page the context
+	enodeb *enodeb     // as an order: reset the eNodeB
+	event  truth.Event // as an order: what asks for it, or 0
+
+	// As an order about a context that is in the store.
+	imsi  identity.Digits
+	stmsi identity.STMSI
 }
 
 // New returns an MME. Serve runs it.

@@ -3,6 +3,7 @@ package mme
 import (
 	"context"
 
+	"vitrine/internal/truth"
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
 )
@@ -19,7 +20,8 @@ func (m *MME) Page(ctx context.Context, imsi identity.Digits) bool {
 	h, ok := m.holders[imsi]
 	m.mu.Unlock()
 	if ok {
-		h.ue.worker.order(order{holder: h, page: true})
+		h.page, h.event = true, truth.From(ctx)
+		h.ue.worker.order(h)
 	}
 	if ok || m.config.Store == nil {
 		return ok
@@ -37,6 +39,7 @@ func (w *worker) page(u *ue) {
 	if u.enb != nil || !u.ready() || u.paged() {
 		return
 	}
+	u.event = w.event
 	w.begin(u, paging)
 	u.tries = pagings
 	w.sendPaging(u)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/epc/aka"
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
@@ -113,6 +114,7 @@ type job struct {
 	what   call
 	worker *worker
 	ue     *ue
+	event  truth.Event
 
 	request SessionRequest // and the IMSI of all calls to the HSS
 	failed  Resynchronisation
@@ -148,7 +150,7 @@ func (m *MME) perform(ctx context.Context) {
 
 // make makes one call.
 func (m *MME) make(ctx context.Context, j *job) {
-	ctx, cancel := context.WithTimeout(ctx, m.config.CallTime)
+	ctx, cancel := context.WithTimeout(truth.With(ctx, j.event), m.config.CallTime)
 	defer cancel()
 	begun := time.Now()
 	hss, gateway, serving := m.config.Subscribers, m.config.Gateway, m.config.GUMMEI.PLMN
@@ -193,7 +195,7 @@ func (w *worker) call(u *ue, what call) { w.submit(w.job(u, what)) }
 // job returns a call to submit.
 func (w *worker) job(u *ue, what call) *job {
 	j := w.newJob()
-	j.what, j.worker, j.ue = what, w, u
+	j.what, j.worker, j.ue, j.event = what, w, u, u.event
 	j.request = SessionRequest{IMSI: u.imsi, TAI: u.tai, ECGI: u.ecgi, Bearer: defaultBearer, Subscription: u.subscription}
 	if w.mme.config.Store != nil {
 		j.request.TEID = u.stmsi.TMSI
@@ -232,7 +234,7 @@ func (w *worker) answered(j *job) {
 		w.submit(w.waiting.Pop())
 	}
 	u := j.ue
-	u.busy = false
+	u.busy, w.event = false, j.event
 	if u.gone {
 		w.missed(u, j)
 		w.bury(u)

@@ -7,15 +7,18 @@ import "vitrine/wire/s1ap"
 // end; one that comes before the UE has attached ends the attach.
 func (w *worker) releaseRequest(u *ue) {
 	u.cause = w.in.cause
+	w.event = w.mme.config.Messages.Begin()
 	switch {
 	case u.gone || u.phase == releasing || u.phase == idling:
 		return
 	case u.phase.attaching():
+		u.event = w.event
 		w.end(u, radioFailed)
 		w.discard(u, u.cause)
 	case u.busy:
-		u.deferred = deferRelease
+		u.deferred, u.awaiting = deferRelease, w.event
 	default:
+		u.event = w.event
 		w.toIdle(u)
 	}
 }
@@ -23,6 +26,9 @@ func (w *worker) releaseRequest(u *ue) {
 // resume does what had to wait for the answer of a call.
 func (w *worker) resume(u *ue) {
 	u.deferred = nothing
+	if u.awaiting != 0 {
+		u.event, w.event, u.awaiting = u.awaiting, u.awaiting, 0
+	}
 	if u.phase != releasing {
 		w.toIdle(u)
 	}
@@ -100,6 +106,7 @@ func (w *worker) hangUp(u *ue) {
 // lostConnection handles the end of the association that a UE is connected through.
 // A UE that has attached becomes idle.
 func (w *worker) lostConnection(u *ue) {
+	w.renew(u)
 	w.cancelTarget(u)
 	switch {
 	case u.gone:
@@ -123,6 +130,7 @@ func (w *worker) lostConnection(u *ue) {
 
 // expired handles the expiry of a UE's timer.
 func (w *worker) expired(u *ue) {
+	w.event = u.event
 	switch u.phase {
 	case identifying, challenged, securing, informing, accepting:
 		w.repeat(u)
@@ -140,6 +148,7 @@ func (w *worker) expired(u *ue) {
 			w.pagedInVain(u)
 			return
 		}
+		w.renew(u)
 		w.begin(u, detach)
 		w.end(u, implicitlyDetached)
 		w.discard(u, s1ap.CauseNormalRelease)

@@ -3,6 +3,7 @@ package mme
 import (
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/epc/aka"
 	"vitrine/wire/identity"
 	"vitrine/wire/nas"
@@ -122,13 +123,15 @@ type ue struct {
 	// The present procedure.
 	phase     phase
 	kind      procedure
-	running   bool // kind is counted and has not ended
-	counted   bool // it is in the overload window
+	event     truth.Event // of the MME, which the procedure belongs to
+	running   bool        // kind is counted and has not ended
+	counted   bool        // it is in the overload window
 	began     time.Time
 	tries     uint8 // retransmissions left
 	gotSetup  bool  // accepting, activating, deactivating: the answer of the eNodeB
 	gotAccept bool  // the same: Attach Complete, or the answer of the UE
 	deferred  deferred
+	awaiting  truth.Event  // the event of what is deferred
 	cause     s1ap.Cause   // of the release to come
 	last      []byte       // the NAS message to retransmit
 	lastAs    nas.Security // and its security
@@ -147,10 +150,11 @@ func (w *worker) newUE() *ue {
 	w.live++
 	w.mme.counts.contexts.Inc()
 	if len(w.idle) == 0 {
-		return &ue{worker: w}
+		return &ue{worker: w, event: w.event}
 	}
 	u := w.idle[len(w.idle)-1]
 	w.idle = w.idle[:len(w.idle)-1]
+	u.event = w.event
 	return u
 }
 
@@ -257,7 +261,7 @@ func (w *worker) forget(u *ue) {
 
 // connect gives the context a connection through an eNodeB.
 func (w *worker) connect(u *ue, e *enodeb, enbID uint32) {
-	u.mmeID = w.newID()
+	u.mmeID, u.event = w.newID(), w.event
 	w.byID[u.mmeID] = u
 	w.link(u, e, enbID)
 }

@@ -70,8 +70,10 @@ func (w *worker) protected(u *ue, h nas.Header) {
 	case t == nas.AttachCompleteType && u.phase == accepting && !u.gotAccept:
 		w.completed(u, body)
 	case t == nas.DetachRequestType && u.secured:
+		w.renew(u)
 		w.detached(u, body)
 	case t == nas.UpdateRequestType && u.phase == registered:
+		w.renew(u)
 		w.updated(u, body)
 	case t == nas.AllocationRequestType || t == nas.ModificationRequestType:
 		if w.later(u, u.enb) {

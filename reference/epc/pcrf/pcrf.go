@@ -29,6 +29,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.IntVar(&r.limit, "sessions", 1_000_000, "sessions at most")
 	name := c.String("diameter-host", "pcrf.epc.test", "Diameter identity, in the realm after the first dot")
 	c.Positive("qci", "priority", "sessions")
+	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
@@ -42,10 +43,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer listener.Close()
 	c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pcrf_sessions", Help: "Gx sessions."}, r.count))
 	server := diameter.NewPCRF(*name, r, c.Registry)
-	changes, err := ims.Listen(ctx, "rules", applications)
-	if err != nil {
-		return err
-	}
+	server.Messages = c.Messages
 	group, ctx := errgroup.WithContext(ctx)
 	if changes != nil {
 		group.Go(func() error { return rest.Serve(ctx, changes, r.handler(server.Change), c.Log) })

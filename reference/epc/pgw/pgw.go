@@ -68,6 +68,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	k.Node.Flags(c)
 	k.Flags(c)
 	c.StringVar(&k.Host, "diameter-host", host, "Diameter identity, in the realm after the first dot")
+	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Comman
 		return nil, err
 	}
 	if k.PCRF.IsValid() {
-		s.pcef = diameter.NewPCEF(diameter.ClientConfig{Peer: k.PCRF, Host: k.Host, Log: c.Log, Registry: c.Registry}, s.changed)
+		s.pcef = diameter.NewPCEF(diameter.ClientConfig{Peer: k.PCRF, Host: k.Host, Log: c.Log, Registry: c.Registry, Messages: c.Messages})
 		c.Connected = s.pcef.Connected
 		group.Go(func() error { return s.pcef.Run(ctx) })
 	}

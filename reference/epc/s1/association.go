@@ -42,6 +42,9 @@ func NewAssociation(conn net.Conn) *Association {
 // Remote returns the eNodeB's address.
 func (a *Association) Remote() net.Addr { return a.conn.RemoteAddr() }
 
+// Local returns the MME's address.
+func (a *Association) Local() net.Addr { return a.conn.LocalAddr() }
+
 // Send queues a message, which it copies. Flush sends it. After an error, which
 // ends the association, Send returns that error.
 func (a *Association) Send(stream uint16, message []byte) error {

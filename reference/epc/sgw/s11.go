@@ -44,7 +44,7 @@ func (s *server) create(ctx context.Context, r *gtp.Request) {
 	if err == nil {
 		var stale []*connection
 		c, stale, err = s.open(r.TEID, &m)
-		s.abandon(stale)
+		s.abandon(ctx, stale)
 	}
 	if err != nil {
 		s.procedures.Refuse(r, m.Sender.TEID, err)
@@ -290,15 +290,15 @@ func (s *server) disconnect(ctx context.Context, c *connection, m *gtpc.DeleteSe
 
 // restarted removes the connections of a peer that restarted, and asks P-GWs to
 // remove those of an MME (TS 23.007 clause 14.1.1.1).
-func (s *server) restarted(_ context.Context, peer netip.Addr) {
-	s.abandon(s.lose(peer))
+func (s *server) restarted(ctx context.Context, peer netip.Addr) {
+	s.abandon(ctx, s.lose(peer))
 }
 
 // abandon asks P-GWs to remove connections that were removed here. It does not wait
 // for the answers.
-func (s *server) abandon(gone []*connection) {
+func (s *server) abandon(ctx context.Context, gone []*connection) {
 	for _, c := range gone {
 		request := gtpc.DeleteSession{Linked: c.ebi}
-		s.endpoint.Send(control(c.pgw), c.pgw.TEID, &request, func(*gtpc.Message, error) {})
+		s.endpoint.Send(ctx, control(c.pgw), c.pgw.TEID, &request, func(*gtpc.Message, error) {})
 	}
 }

@@ -49,6 +49,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var k Config
 	k.Node.Flags(c)
 	k.Flags(c)
+	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}

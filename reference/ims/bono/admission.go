@@ -43,7 +43,9 @@ func (p *proxy) refuse(data []byte, a sipudp.Arrival) bool {
 	p.answer = append(p.answer, "Retry-After: 1\r\n"...)
 	p.answer = wiresip.AppendEnd(p.answer, nil)
 	peer := sipudp.Peer{Socket: p.socket, To: wiresip.ReplyTo(&m, a.From)}
-	if err := peer.Send(p.answer); err != nil {
+	of := p.transactions.Messages.Begin()
+	sipudp.Received(p.transactions.Messages, data, a, of)
+	if err := peer.Send(p.answer, of); err != nil {
 		p.log.Debug("an answer was not sent", "error", err)
 	}
 	return true

@@ -42,6 +42,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	rate := c.Float64("initial-rate", 5000, "clearwater: requests/s admitted at the start")
 	buffer := c.Int("receive-queue", 1<<20, "bytes requested for the kernel's receive queue")
 	c.Positive("connections", "refresh", "aside-after", "aside-for", "timeout", "target-delay", "target-latency", "initial-rate", "receive-queue")
+	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
@@ -50,6 +51,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return ims.ListenError("listen", listen, err)
 	}
+	socket.Messages = c.Messages
 	p := newProxy(socket, c.Log, c.Registry)
 	switch mode {
 	case overload.Graceful:
@@ -58,9 +60,10 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		p.load = overload.New(overload.Config{Target: *target, Initial: *rate, Min: 10, Bucket: 200}, time.Now())
 	}
 	p.transactions = sipudp.NewTransactions(*timeout, p.timedOut)
+	p.transactions.Messages = c.Messages
 	p.pool, err = newPool(poolConfig{
 		local: listen.Addr(), sprouts: sprouts, connections: *connections, refresh: *refresh,
-		asideAfter: *asideAfter, asideFor: *asideFor, buffer: *buffer, busyIsFailure: mode == overload.Clearwater,
+		asideAfter: *asideAfter, asideFor: *asideFor, buffer: *buffer, busyIsFailure: mode == overload.Clearwater, messages: c.Messages,
 	}, p.receive, c.Log, p.counts.asides)
 	if err != nil {
 		socket.Close()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims/sipudp"
 )
 
@@ -25,6 +26,7 @@ type poolConfig struct {
 	buffer      int // bytes of each connection's receive queue
 	// busyIsFailure makes a Sprout's 503 count as a failure, as in Clearwater.
 	busyIsFailure bool
+	messages      *truth.Log
 }
 
 // drain is how long a replaced connection still receives answers.
@@ -80,6 +82,7 @@ func (p *pool) connect() (*connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to Sprout %s from %s: %w", addr, p.config.local, err)
 	}
+	socket.Messages = p.config.messages
 	s := p.sprouts[addr]
 	p.wg.Go(func() {
 		if err := socket.Serve(p.receive, func() { p.recordFailure(s) }); err != nil {

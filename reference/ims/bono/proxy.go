@@ -7,6 +7,7 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/sipudp"
 )
@@ -41,32 +42,43 @@ func (p *proxy) receive(data []byte, a sipudp.Arrival) {
 		p.log.Debug("dropped a datagram", "from", a.From, "error", err)
 		return
 	}
+	var of truth.Event
 	switch m := msg.(type) {
 	case *sip.Request:
-		p.request(m, a)
+		of = p.request(m, a)
 	case *sip.Response:
-		p.response(m)
+		of = p.response(m)
 	}
+	sipudp.Received(p.transactions.Messages, data, a, of)
 }
 
-func (p *proxy) request(req *sip.Request, a sipudp.Arrival) {
+// request handles a request and returns its event.
+func (p *proxy) request(req *sip.Request, a sipudp.Arrival) truth.Event {
 	upstream := sipudp.Peer{Socket: p.socket, To: sipudp.ReturnPath(req, a.From)}
 	switch req.Method {
 	case sip.ACK:
-		if p.transactions.ReceiveAck(req) {
-			p.forwardAck(req, a.From)
+		forward, of := p.transactions.ReceiveAck(req)
+		if forward {
+			p.forwardAck(req, a.From, of)
 		}
-		return
+		return of
 	case sip.CANCEL:
-		if err := p.transactions.ReceiveCancel(req, upstream); err != nil {
+		of, err := p.transactions.ReceiveCancel(req, upstream)
+		if err != nil {
 			p.log.Debug("a CANCEL was not sent", "error", err)
 		}
-		return
+		return of
 	}
 	tx, fresh := p.transactions.Receive(req, upstream, a.At)
-	if !fresh {
-		return
+	if fresh {
+		p.begun(tx, a)
 	}
+	return tx.Event
+}
+
+// begun handles a request that is no retransmission.
+func (p *proxy) begun(tx *sipudp.Transaction, a sipudp.Arrival) {
+	req := tx.Request
 	p.counts.requests.Inc()
 	if req.Method == sip.OPTIONS && req.Recipient.User == "" && req.Route() == nil {
 		p.respond(tx, sipudp.Reply(req, sip.StatusOK, "OK"))
@@ -176,7 +188,7 @@ func (p *proxy) toSprout(tx *sipudp.Transaction, out *sip.Request, wanted netip.
 	p.respond(tx, sipudp.Reply(tx.Request, sip.StatusServiceUnavailable, "No Sprout", sip.NewHeader("Retry-After", "1")))
 }
 
-func (p *proxy) forwardAck(req *sip.Request, from netip.AddrPort) {
+func (p *proxy) forwardAck(req *sip.Request, from netip.AddrPort, of truth.Event) {
 	if !sipudp.HopsLeft(req) {
 		return
 	}
@@ -190,15 +202,16 @@ func (p *proxy) forwardAck(req *sip.Request, from netip.AddrPort) {
 		c := p.pool.choose(w.sprout, nil)
 		peer = sipudp.Peer{Socket: c.socket}
 	}
-	if err := sipudp.ForwardAck(req, peer); err != nil {
+	if err := sipudp.ForwardAck(req, peer, of); err != nil {
 		p.log.Debug("an ACK was not sent", "error", err)
 	}
 }
 
-func (p *proxy) response(res *sip.Response) {
+// response handles an answer and returns its event.
+func (p *proxy) response(res *sip.Response) truth.Event {
 	tx, pass, _ := p.transactions.Answered(res)
 	if tx == nil {
-		return
+		return 0
 	}
 	if s, ok := tx.Owner.(*sprout); ok {
 		if res.StatusCode == sip.StatusServiceUnavailable {
@@ -211,6 +224,7 @@ func (p *proxy) response(res *sip.Response) {
 	if pass {
 		p.respond(tx, res)
 	}
+	return tx.Event
 }
 
 // timedOut answers 408 for the next hop that did not answer.

@@ -26,6 +26,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.Addr(&listen, "listen", true, "address, HTTP: IP:PORT")
 	documents := c.Int("documents", 200_000, "documents that are kept at most, beside the default that every user has")
 	c.Positive("documents")
+	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s := newServer(*documents)
 	c.Registry.MustRegister(s.requests)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return rest.Serve(ctx, listener, s.handler(), c.Log) })
+	group.Go(func() error { return rest.Serve(ctx, listener, c.Messages.Server(s.handler()), c.Log) })
 	return rest.Wait(ctx, group, c, listener.Addr())
 }
 

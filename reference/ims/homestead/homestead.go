@@ -31,6 +31,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	ask := c.Duration("peer-timeout", 500*time.Millisecond, "how long another Homestead's answer may take")
 	charging := c.String("charging-function", "ralf."+ims.Domain, "charging function named in profiles, comma-separated")
 	c.Positive("subscribers", "copies", "peer-timeout")
+	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
@@ -54,6 +55,6 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.Registry.MustRegister(s.requests)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.rows.Run(ctx, peers) })
-	group.Go(func() error { return rest.Serve(ctx, listener, s.handler(), c.Log) })
+	group.Go(func() error { return rest.Serve(ctx, listener, c.Messages.Server(s.handler()), c.Log) })
 	return rest.Wait(ctx, group, c, listener.Addr())
 }

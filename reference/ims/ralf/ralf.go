@@ -29,6 +29,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	var listen netip.AddrPort
 	c.Addr(&listen, "listen", true, "address, HTTP: IP:PORT")
 	path := c.String("records", "", "file to append charging data records to, CSV; empty: they are only counted")
+	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	s := newServer(records)
 	c.Registry.MustRegister(s.taken)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return rest.Serve(ctx, listener, s.handler(), c.Log) })
+	group.Go(func() error { return rest.Serve(ctx, listener, c.Messages.Server(s.handler()), c.Log) })
 	return rest.Wait(ctx, group, c, listener.Addr())
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims/socket"
 )
 
@@ -40,6 +41,8 @@ type Client struct {
 	http      *http.Client
 	timeout   time.Duration
 	asides    prometheus.Counter
+
+	Messages *truth.Log // nil: messages are not logged
 }
 
 type instance struct {
@@ -85,7 +88,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // first instance may still do the work, which is after a late answer, or if it may
 // have done work that must not be done twice, which is after a POST was sent.
 func (c *Client) Do(ctx context.Context, method, path string, body []byte) (status int, answer []byte, err error) {
-	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	limited, cancel := context.WithTimeout(c.Messages.Client(ctx, method+" "+path), c.timeout)
 	defer cancel()
 	var failed error
 	for _, in := range c.inOrder() {

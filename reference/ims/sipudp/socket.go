@@ -6,12 +6,14 @@
 package sipudp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims/socket"
 )
 
@@ -25,6 +27,9 @@ type Socket struct {
 	raw    socket.Socket
 	local  netip.AddrPort
 	remote netip.AddrPort // zero if not connected
+
+	// Messages logs what is sent; nil: nothing does. It is set before anything is sent.
+	Messages *truth.Log
 }
 
 // Listen returns a socket bound to an address. buffer is the requested size of
@@ -76,8 +81,8 @@ func (s *Socket) Close() error { return s.conn.Close() }
 // which the kernel received the datagram, so that the time in the receive queue
 // can be measured. If the kernel does not report it, At is the time of the read.
 type Arrival struct {
-	From netip.AddrPort
-	At   time.Time
+	From, To netip.AddrPort
+	At       time.Time
 }
 
 // Serve calls handle for each datagram, one at a time, until the socket is
@@ -103,7 +108,7 @@ func (s *Socket) Serve(handle func(data []byte, a Arrival), refused func()) erro
 		if !ok {
 			at = time.Now()
 		}
-		handle(buf[:n], Arrival{From: from, At: at})
+		handle(buf[:n], Arrival{From: from, To: s.local, At: at})
 	}
 }
 
@@ -114,13 +119,31 @@ type Peer struct {
 	To     netip.AddrPort
 }
 
-// Send sends one datagram.
-func (p Peer) Send(data []byte) error {
+// Send sends one datagram, of an event of this node.
+func (p Peer) Send(data []byte, of truth.Event) error {
 	var err error
-	if p.To.IsValid() {
-		_, err = p.Socket.raw.WriteTo(data, p.To)
+	to := p.To
+	if to.IsValid() {
+		_, err = p.Socket.raw.WriteTo(data, to)
 	} else {
 		_, err = p.Socket.raw.Write(data)
+		to = p.Socket.remote
+	}
+	if log := p.Socket.Messages; log != nil && err == nil {
+		log.Write(truth.Line{Src: p.Socket.local, Dst: to, Protocol: truth.SIP, Name: name(data), Event: of, Key: truth.Hash(data)})
 	}
 	return err
+}
+
+// Received logs a datagram that was received, of an event of this node.
+func Received(log *truth.Log, data []byte, a Arrival, of truth.Event) {
+	if log != nil {
+		log.Write(truth.Line{Src: a.From, Dst: a.To, Received: true, Protocol: truth.SIP, Name: name(data), Event: of, Key: truth.Hash(data)})
+	}
+}
+
+// name returns the first line of a message.
+func name(data []byte) string {
+	line, _, _ := bytes.Cut(data, []byte("\r\n"))
+	return string(line)
 }

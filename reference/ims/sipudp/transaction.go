@@ -10,6 +10,7 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 
+	"vitrine/internal/truth"
 	wiresip "vitrine/wire/sip"
 )
 
@@ -28,12 +29,13 @@ const (
 
 // A Transaction is one request on its way through this node: the server
 // transaction that received it, if any, and the client transaction that forwarded
-// it, if any. Transactions guards its fields. Callers may read Request and
-// Arrived, which do not change, and Owner, which Forward sets.
+// it, if any. Transactions guards its fields. Callers may read Request, Arrived and
+// Event, which do not change, and Owner, which Forward sets.
 type Transaction struct {
 	Request *sip.Request // as received, or as sent if this node began the transaction
 	Arrived time.Time
-	Owner   any // set by the caller of Forward
+	Event   truth.Event // of this node
+	Owner   any         // set by the caller of Forward
 	// Counted belongs to the caller, which sets it while it counts the
 	// transaction as in flight.
 	Counted atomic.Bool
@@ -60,6 +62,9 @@ func (tx *Transaction) invite() bool { return tx.Request.Method == sip.INVITE }
 type Transactions struct {
 	timeout   time.Duration // for a forwarded request without an answer
 	onTimeout func(*Transaction)
+
+	// Messages numbers the events of transactions. It is set before the first one.
+	Messages *truth.Log
 
 	mu     sync.Mutex
 	server map[string]*Transaction // by serverKey
@@ -104,11 +109,11 @@ func (t *Transactions) Receive(req *sip.Request, upstream Peer, arrived time.Tim
 		reply, peer := tx.reply, tx.upstream
 		t.mu.Unlock()
 		if reply != nil {
-			_ = peer.Send(reply) // if it is lost, the client retransmits again
+			_ = peer.Send(reply, tx.Event) // if it is lost, the client retransmits again
 		}
 		return tx, false
 	}
-	tx := &Transaction{Request: req, Arrived: arrived, key: key, upstream: upstream, began: now}
+	tx := &Transaction{Request: req, Arrived: arrived, Event: t.Messages.Begin(), key: key, upstream: upstream, began: now}
 	t.server[key] = tx
 	t.schedule(tx, now.Add(t.timeout))
 	t.mu.Unlock()
@@ -129,29 +134,36 @@ func (t *Transactions) Holds(via *wiresip.ViaHop, method string) bool {
 }
 
 // ReceiveAck returns false for the ACK to an answer whose transaction ended here
-// (RFC 3261 section 17.1.1.3). Any other ACK is forwarded without a transaction.
-func (t *Transactions) ReceiveAck(req *sip.Request) bool {
+// (RFC 3261 section 17.1.1.3), and the transaction's event. Any other ACK is forwarded
+// without a transaction, in an event of its own.
+func (t *Transactions) ReceiveAck(req *sip.Request) (forward bool, of truth.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.server[serverKey(req)] == nil
+	if tx := t.server[serverKey(req)]; tx != nil {
+		return false, tx.Event
+	}
+	return true, t.Messages.Begin()
 }
 
 // ReceiveCancel answers a CANCEL, and cancels its INVITE downstream if the INVITE
-// is here.
-func (t *Transactions) ReceiveCancel(cancel *sip.Request, upstream Peer) error {
+// is here. It returns the event.
+func (t *Transactions) ReceiveCancel(cancel *sip.Request, upstream Peer) (truth.Event, error) {
 	t.mu.Lock()
 	invite := t.server[serverKey(cancel)]
 	t.mu.Unlock()
 	if invite == nil {
-		_ = upstream.Send(Bytes(Reply(cancel, sip.StatusCallTransactionDoesNotExists, "No Such Transaction")))
-		return nil
+		of := t.Messages.Begin()
+		_ = upstream.Send(Bytes(Reply(cancel, sip.StatusCallTransactionDoesNotExists, "No Such Transaction")), of)
+		return of, nil
 	}
-	_ = upstream.Send(Bytes(Reply(cancel, sip.StatusOK, "OK"))) // if it is lost, the client retransmits
-	return t.Cancel(invite)
+	_ = upstream.Send(Bytes(Reply(cancel, sip.StatusOK, "OK")), invite.Event) // if it is lost, the client retransmits
+	return invite.Event, t.Cancel(invite)
 }
 
-// Begin returns a transaction for a request from this node itself.
-func Begin(req *sip.Request) *Transaction { return &Transaction{Request: req} }
+// Begin returns a transaction for a request from this node itself, of an event.
+func Begin(req *sip.Request, of truth.Event) *Transaction {
+	return &Transaction{Request: req, Event: of}
+}
 
 // Forward sends out on the transaction, with this node's Via on top, and
 // retransmits it until there is an answer. The caller must not use out
@@ -171,7 +183,7 @@ func (t *Transactions) Forward(tx *Transaction, out *sip.Request, downstream Pee
 	t.client[branch] = tx
 	t.schedule(tx, now.Add(min(t1, t.timeout)))
 	t.mu.Unlock()
-	err := downstream.Send(data)
+	err := downstream.Send(data, tx.Event)
 	if err != nil {
 		t.mu.Lock()
 		delete(t.client, branch)
@@ -183,9 +195,9 @@ func (t *Transactions) Forward(tx *Transaction, out *sip.Request, downstream Pee
 }
 
 // ForwardAck forwards an ACK, which has no answer.
-func ForwardAck(out *sip.Request, downstream Peer) error {
+func ForwardAck(out *sip.Request, downstream Peer, of truth.Event) error {
 	pushVia(out, downstream.Socket.Local(), sip.RFC3261BranchMagicCookie+NewToken())
-	return downstream.Send(Bytes(out))
+	return downstream.Send(Bytes(out), of)
 }
 
 // Cancel sends a CANCEL to the next hop for an INVITE without a final answer (RFC
@@ -199,7 +211,7 @@ func (t *Transactions) Cancel(tx *Transaction) error {
 		return nil
 	}
 	cancel := hopByHop(out, sip.CANCEL, out.To())
-	ctx := &Transaction{Request: cancel, Owner: tx.Owner}
+	ctx := &Transaction{Request: cancel, Event: tx.Event, Owner: tx.Owner}
 	data := Bytes(cancel)
 	now := time.Now()
 	branch, _ := cancel.Via().Params.Get("branch")
@@ -209,7 +221,7 @@ func (t *Transactions) Cancel(tx *Transaction) error {
 	t.client[ctx.branch] = ctx
 	t.schedule(ctx, now.Add(t1))
 	t.mu.Unlock()
-	return downstream.Send(data)
+	return downstream.Send(data, tx.Event)
 }
 
 // hopByHop returns an ACK or CANCEL for the forwarded INVITE.
@@ -253,7 +265,7 @@ func (t *Transactions) Answered(res *sip.Response) (tx *Transaction, pass, first
 	t.mu.Unlock()
 
 	if res.StatusCode >= 300 && tx.invite() && out != nil {
-		_ = downstream.Send(Bytes(hopByHop(out, sip.ACK, res.To()))) // if it is lost, the next hop answers again
+		_ = downstream.Send(Bytes(hopByHop(out, sip.ACK, res.To())), tx.Event) // if it is lost, the next hop answers again
 	}
 	switch {
 	case res.StatusCode == sip.StatusTrying:
@@ -282,7 +294,7 @@ func (t *Transactions) Respond(tx *Transaction, res *sip.Response) error {
 		tx.finished = time.Now()
 	}
 	t.mu.Unlock()
-	return tx.upstream.Send(data)
+	return tx.upstream.Send(data, tx.Event)
 }
 
 // Own reports whether this node began the transaction, so that no answer goes
@@ -341,7 +353,7 @@ func (t *Transactions) expire(now time.Time) (next time.Time, some bool) {
 		case !tx.began.Add(t.timeout).After(now):
 			late = t.giveUp(tx, now, late)
 		default:
-			_ = tx.downstream.Send(tx.forwarded)
+			_ = tx.downstream.Send(tx.forwarded, tx.Event)
 			tx.interval = min(2*tx.interval, t2)
 			at := now.Add(tx.interval)
 			if end := tx.began.Add(t.timeout); end.Before(at) {

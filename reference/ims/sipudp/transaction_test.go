@@ -190,11 +190,11 @@ func TestInviteIsAcknowledgedHopByHop(t *testing.T) {
 	if !strings.HasPrefix(ack, "ACK sip:") || branch(ack) != branch(sent) || strings.Count(ack, "Via:") != 1 {
 		t.Errorf("acknowledged with %q", ack)
 	}
-	if r.table.ReceiveAck(parse(t, strings.ReplaceAll(register, "REGISTER", "ACK")).(*sip.Request)) {
+	if forward, _ := r.table.ReceiveAck(parse(t, strings.ReplaceAll(register, "REGISTER", "ACK")).(*sip.Request)); forward {
 		t.Error("the upstream's ACK of a 486 is to end here")
 	}
 	other := strings.Replace(strings.ReplaceAll(register, "REGISTER", "ACK"), "abc", "def", 1)
-	if !r.table.ReceiveAck(parse(t, other).(*sip.Request)) {
+	if forward, _ := r.table.ReceiveAck(parse(t, other).(*sip.Request)); !forward {
 		t.Error("the ACK of a 2xx is to go on")
 	}
 }
@@ -206,7 +206,7 @@ func TestArrivalIsTheKernels(t *testing.T) {
 	if oobSize == 0 {
 		t.Skip("this kernel does not tell")
 	}
-	if err := (Peer{Socket: from.Socket, To: to.Local()}).Send([]byte("x")); err != nil {
+	if err := (Peer{Socket: from.Socket, To: to.Local()}).Send([]byte("x"), 0); err != nil {
 		t.Fatal(err)
 	}
 	sent := time.Now()
@@ -240,7 +240,7 @@ func TestRefusalIsNoticed(t *testing.T) {
 			}
 		})
 	}()
-	if err := (Peer{Socket: socket}).Send([]byte("x")); err != nil {
+	if err := (Peer{Socket: socket}).Send([]byte("x"), 0); err != nil {
 		t.Fatal(err)
 	}
 	<-refused

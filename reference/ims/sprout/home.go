@@ -12,8 +12,10 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/rest"
+	"vitrine/reference/ims/sipudp"
 )
 
 // homestead sends a request to Homestead. It returns a refusal with 408 for a
@@ -149,11 +151,12 @@ func (s *server) services(ctx context.Context, impu string) ims.Services {
 
 // charge queues a record for Ralf. If the queue is full, the record is lost and
 // counted: charging is offline and must not delay calls.
-func (s *server) charge(req *sip.Request, kind, cause int) {
+func (s *server) charge(tx *sipudp.Transaction, kind, cause int) {
 	if s.ralf == nil {
 		return
 	}
-	r := chargeable{callID: string(*req.CallID()), record: ims.ChargingRecord{
+	req := tx.Request
+	r := chargeable{event: tx.Event, callID: string(*req.CallID()), record: ims.ChargingRecord{
 		Type: kind, Method: string(req.Method), Calling: req.From().Address.Addr(), Called: req.To().Address.Addr(),
 		Node: s.uri(""), Time: time.Now(), Cause: cause,
 	}}
@@ -168,6 +171,7 @@ func (s *server) charge(req *sip.Request, kind, cause int) {
 }
 
 type chargeable struct {
+	event  truth.Event
 	callID string
 	record ims.ChargingRecord
 }
@@ -182,7 +186,7 @@ func (s *server) sendCharges(ctx context.Context) {
 			body, err := json.Marshal(c.record)
 			if err == nil {
 				var status int
-				status, _, err = s.ralf.Do(ctx, http.MethodPost, "/call-id/"+url.PathEscape(c.callID), body)
+				status, _, err = s.ralf.Do(truth.With(ctx, c.event), http.MethodPost, "/call-id/"+url.PathEscape(c.callID), body)
 				if err == nil && status != http.StatusOK {
 					err = fmt.Errorf("status %d", status)
 				}

@@ -197,8 +197,8 @@ func (s *server) bind(ctx context.Context, tx *sipudp.Transaction, impu string, 
 	}
 	s.counts.registered.WithLabelValues(kind).Inc()
 	s.respond(tx, s.registeredReply(tx.Request, r))
-	s.notify(impu, r, watchers)
-	s.charge(tx.Request, ims.EventRecord, sip.StatusOK)
+	s.notify(impu, r, watchers, tx.Event)
+	s.charge(tx, ims.EventRecord, sip.StatusOK)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims"
 	"vitrine/reference/keep"
 )
@@ -203,6 +204,7 @@ var errMoved = errors.New("the timer has moved")
 // only one Sprout can, and if that one ends before it has sent the NOTIFYs, the
 // timer is due again after claimFor.
 func (s *server) expire(ctx context.Context, key string, at time.Time) {
+	ctx = truth.With(ctx, s.transactions.Messages.Begin())
 	impu := strings.TrimPrefix(key, registrationPrefix)
 	var watchers []subscription
 	r, err := s.updateRegistration(ctx, impu, func(r *registration, _ time.Time) error {
@@ -224,7 +226,7 @@ func (s *server) expire(ctx context.Context, key string, at time.Time) {
 			s.log.Warn("cannot report an expired registration to Homestead", "identity", impu, "error", err)
 		}
 	}
-	s.notify(impu, r, watchers)
+	s.notify(impu, r, watchers, truth.From(ctx))
 	if _, err := s.updateRegistration(ctx, impu, func(r *registration, _ time.Time) error {
 		if !r.Claimed {
 			return errMoved // a REGISTER was faster

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/rest"
 	"vitrine/reference/ims/sipudp"
@@ -44,32 +45,43 @@ func (s *server) receive(data []byte, a sipudp.Arrival) {
 		s.log.Debug("dropped a datagram", "from", a.From, "error", err)
 		return
 	}
+	var of truth.Event
 	switch m := msg.(type) {
 	case *sip.Request:
-		s.request(m, a)
+		of = s.request(m, a)
 	case *sip.Response:
-		s.response(m)
+		of = s.response(m)
 	}
+	sipudp.Received(s.transactions.Messages, data, a, of)
 }
 
-func (s *server) request(req *sip.Request, a sipudp.Arrival) {
+// request handles a request and returns its event.
+func (s *server) request(req *sip.Request, a sipudp.Arrival) truth.Event {
 	upstream := sipudp.Peer{Socket: s.socket, To: sipudp.ReturnPath(req, a.From)}
 	switch req.Method {
 	case sip.ACK:
-		if s.transactions.ReceiveAck(req) {
-			s.ack(req)
+		forward, of := s.transactions.ReceiveAck(req)
+		if forward {
+			s.ack(req, of)
 		}
-		return
+		return of
 	case sip.CANCEL:
-		if err := s.transactions.ReceiveCancel(req, upstream); err != nil {
+		of, err := s.transactions.ReceiveCancel(req, upstream)
+		if err != nil {
 			s.log.Debug("a CANCEL was not sent", "error", err)
 		}
-		return
+		return of
 	}
 	tx, fresh := s.transactions.Receive(req, upstream, a.At)
-	if !fresh {
-		return
+	if fresh {
+		s.begun(tx, a)
 	}
+	return tx.Event
+}
+
+// begun handles a request that is no retransmission.
+func (s *server) begun(tx *sipudp.Transaction, a sipudp.Arrival) {
+	req := tx.Request
 	s.counts.requests.WithLabelValues(method(req)).Inc()
 	switch {
 	case req.Method == sip.OPTIONS && req.Recipient.User == "":
@@ -132,7 +144,7 @@ func (s *server) work(ctx context.Context) {
 			return
 		case tx := <-s.queue:
 			s.counts.waited.Observe(time.Since(tx.Arrived).Seconds())
-			s.answer(tx, s.serve(ctx, tx))
+			s.answer(tx, s.serve(truth.With(ctx, tx.Event), tx))
 			if s.load != nil {
 				now := time.Now()
 				s.load.Done(now, now.Sub(tx.Arrived))

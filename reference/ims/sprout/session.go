@@ -7,6 +7,7 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/sipudp"
 )
@@ -139,32 +140,37 @@ func (s *server) inDialog(tx *sipudp.Transaction) error {
 	return s.send(tx, out)
 }
 
-func (s *server) ack(req *sip.Request) {
+func (s *server) ack(req *sip.Request, of truth.Event) {
 	if !sipudp.HopsLeft(req) {
 		return
 	}
 	s.dropOwnRoutes(req)
 	to, err := s.nextHop(req)
 	if err == nil {
-		err = sipudp.ForwardAck(req, to)
+		err = sipudp.ForwardAck(req, to, of)
 	}
 	if err != nil {
 		s.log.Debug("an ACK was dropped", "error", err)
 	}
 }
 
-// response forwards an answer, and starts or ends the charging of a call.
-func (s *server) response(res *sip.Response) {
+// response forwards an answer, and starts or ends the charging of a call. It returns the
+// answer's event.
+func (s *server) response(res *sip.Response) truth.Event {
 	tx, pass, first := s.transactions.Answered(res)
-	if tx == nil || !pass {
-		return
+	switch {
+	case tx == nil:
+		return 0
+	case !pass:
+		return tx.Event
 	}
 	s.respond(tx, res)
 	switch {
 	case !first:
 	case tx.Request.Method == sip.INVITE && res.IsSuccess() && sipudp.Initial(tx.Request):
-		s.charge(tx.Request, ims.StartRecord, res.StatusCode)
+		s.charge(tx, ims.StartRecord, res.StatusCode)
 	case tx.Request.Method == sip.BYE:
-		s.charge(tx.Request, ims.StopRecord, res.StatusCode)
+		s.charge(tx, ims.StopRecord, res.StatusCode)
 	}
+	return tx.Event
 }

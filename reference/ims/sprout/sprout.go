@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/rest"
@@ -69,6 +70,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("sprout", "Sprout is the registrar and router of the reference IMS.", stdout, stderr)
 	var k config
 	k.flags(c)
+	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
@@ -95,6 +97,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	s := newServer(k, socket, records, c.Log, c.Registry)
+	s.logMessages(c.Messages)
 	return s.run(ctx, k, c)
 }
 
@@ -103,6 +106,7 @@ func (k *config) keeper(peers net.Listener, c *ims.Command) (keeper, error) {
 	if !k.store.Given() {
 		return newReplicas(*k, peers, c.Log, c.Registry), nil
 	}
+	k.store.Messages = c.Messages
 	return keep.New(k.store, "sprout", c.Log, c.Registry)
 }
 
@@ -127,6 +131,16 @@ func newServer(k config, socket *sipudp.Socket, records keeper, log *slog.Logger
 		addGauge(registry, "latency_seconds", "Moving average of the latency of requests.", func() float64 { return s.load.Latency().Seconds() })
 	}
 	return s
+}
+
+// logMessages makes the server log its messages.
+func (s *server) logMessages(log *truth.Log) {
+	s.socket.Messages, s.transactions.Messages, s.home.Messages = log, log, log
+	for _, c := range []*rest.Client{s.homer, s.ralf} {
+		if c != nil {
+			c.Messages = log
+		}
+	}
 }
 
 func addGauge(registry *prometheus.Registry, name, help string, value func() float64) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/sipudp"
 	wiresip "vitrine/wire/sip"
@@ -56,7 +57,7 @@ func (s *server) subscribe(ctx context.Context, tx *sipudp.Transaction) error {
 	}
 	s.counts.subscriptions.Inc()
 	s.respond(tx, res)
-	s.notify(impu, r, []subscription{current})
+	s.notify(impu, r, []subscription{current}, tx.Event)
 	return nil
 }
 
@@ -117,9 +118,9 @@ func watch(r *registration, dialog subscription, refresh bool) error {
 }
 
 // notify sends the present registration to the watchers, whose CSeq has already
-// been incremented. A NOTIFY is retransmitted until it is answered, like any
+// been incremented, in an event of this Sprout. A NOTIFY is retransmitted until it is answered, like any
 // request.
-func (s *server) notify(impu string, r registration, watchers []subscription) {
+func (s *server) notify(impu string, r registration, watchers []subscription, of truth.Event) {
 	for _, w := range watchers {
 		state := fmt.Sprintf("active;expires=%d", seconds(w.Expires))
 		switch {
@@ -130,7 +131,7 @@ func (s *server) notify(impu string, r registration, watchers []subscription) {
 		}
 		req, to, err := s.notification(impu, r, w, state)
 		if err == nil {
-			err = s.transactions.Forward(sipudp.Begin(req), req, to, nil)
+			err = s.transactions.Forward(sipudp.Begin(req, of), req, to, nil)
 		}
 		if err != nil {
 			s.log.Warn("a NOTIFY was not sent", "identity", impu, "error", err)
