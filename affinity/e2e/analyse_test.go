@@ -1,0 +1,305 @@
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/affinity/bcubed"
+	"vitrine/affinity/correlate"
+	"vitrine/affinity/message"
+	"vitrine/internal/truth"
+)
+
+// A found is a message that the analysis found, and its transaction.
+type found struct {
+	message.Message
+	event uint64 // 0: none
+	kind  string // the transaction's type
+	truth *observed
+}
+
+// An analysis is what was found in captures.
+type analysis struct {
+	messages []found
+	kinds    map[uint64]string // of transactions
+	stray    int               // messages that are none of the truth's
+	strays   string            // some of them
+}
+
+// analyse analyses captures as a user does, without names.
+func analyse(t testing.TB, files ...string) *analysis {
+	t.Helper()
+	a := &analysis{kinds: map[uint64]string{}}
+	c := correlate.New(correlate.Options{}, func(e *correlate.Event) { a.kinds[e.ID] = e.Type() })
+	summary, err := message.Read(t.Context(), files, message.Options{}, func(m *message.Message) error {
+		l := c.Add(m)
+		kept := *m
+		kept.Identifiers, kept.Access = nil, nil // valid during the call alone
+		a.messages = append(a.messages, found{Message: kept, event: l.Event})
+		return nil
+	})
+	if err != nil {
+		t.Logf("the captures: %v", err)
+	}
+	if summary == nil {
+		t.Fatal("nothing was read")
+	}
+	c.Close()
+	for i := range a.messages {
+		a.messages[i].kind = a.kinds[a.messages[i].event]
+	}
+	return a
+}
+
+// protocolOf returns the truth's name of a protocol.
+func protocolOf(p message.Protocol) string {
+	switch p {
+	case message.SIP:
+		return truth.SIP
+	case message.HTTP, message.HTTP2:
+		return truth.HTTP
+	case message.Diameter:
+		return truth.Diameter
+	case message.GTPv2:
+		return truth.GTP
+	case message.S1AP:
+		return truth.S1AP
+	}
+	return ""
+}
+
+// match finds the truth of each message: the observed one of the same direction whose
+// time is nearest, within a tolerance, each once. It returns the observed messages
+// that the analysis has not found.
+func (a *analysis) match(messages []observed, tolerance time.Duration) (missed []*observed) {
+	type way struct {
+		src, dst netip.AddrPort
+		protocol string
+	}
+	by := map[way][]*observed{}
+	for i := range messages {
+		m := &messages[i]
+		of := way{m.src, m.dst, m.protocol}
+		by[of] = append(by[of], m)
+	}
+	mine := map[way][]*found{}
+	for i := range a.messages {
+		f := &a.messages[i]
+		if f.Kind == message.Repeat {
+			continue // folded
+		}
+		of := way{f.Src, f.Dst, protocolOf(f.Protocol)}
+		mine[of] = append(mine[of], f)
+	}
+	taken := map[*observed]bool{}
+	for of, list := range mine {
+		slices.SortStableFunc(list, func(x, y *found) int { return cmp.Compare(x.Time, y.Time) })
+		for _, f := range list {
+			f.truth = nearest(by[of], f.Time, tolerance, taken)
+			if f.truth == nil && isBase(f) {
+				continue
+			}
+			if f.truth == nil {
+				a.stray++
+				if a.stray <= 5 {
+					a.strays += fmt.Sprintf("\n%v %v -> %v %s at %d (message %d)", f.Protocol, f.Src, f.Dst, f.Name, f.Time, f.ID)
+				}
+				continue
+			}
+			taken[f.truth] = true
+		}
+	}
+	for i := range messages {
+		if m := &messages[i]; !taken[m] && !m.again {
+			missed = append(missed, m)
+		}
+	}
+	return missed
+}
+
+// isBase reports whether a message is of Diameter's base protocol, which go-diameter
+// speaks, so that the functions do not log it.
+func isBase(f *found) bool {
+	return strings.HasPrefix(f.Name, "Capabilities-Exchange") || strings.HasPrefix(f.Name, "Device-Watchdog")
+}
+
+// nearest returns the message that is not taken whose time is nearest.
+func nearest(list []*observed, at int64, tolerance time.Duration, taken map[*observed]bool) (best *observed) {
+	least := int64(tolerance)
+	from, _ := slices.BinarySearchFunc(list, at-least, func(m *observed, at int64) int { return cmp.Compare(m.at, at) })
+	for _, m := range list[from:] {
+		if m.began > at+int64(tolerance) {
+			break
+		}
+		away := min(max(m.at-at, at-m.at), max(m.began-at, at-m.began))
+		if !taken[m] && (away < least || best == nil && away <= least) {
+			best, least = m, away
+		}
+	}
+	return best
+}
+
+// items returns what is judged: each message once, retransmissions folded. missed are
+// those of the truth that were not found although they are in the capture.
+func (a *analysis) items(missed []*observed, kind func(*observed) string) (items []bcubed.Item) {
+	serves := map[uint64]bool{} // transactions with a message of a network event
+	for i := range a.messages {
+		if f := &a.messages[i]; f.truth != nil && f.truth.class != "" {
+			serves[f.event] = true
+		}
+	}
+	for i := range a.messages {
+		f := &a.messages[i]
+		if f.truth == nil || f.truth.again || f.truth.class == "" && !serves[f.event] {
+			continue
+		}
+		item := bcubed.Item{Class: f.truth.class, Type: kind(f.truth)}
+		if f.event != 0 {
+			item.Cluster = strconv.FormatUint(f.event, 10)
+		}
+		items = append(items, item)
+	}
+	for _, m := range missed {
+		if m.class != "" {
+			items = append(items, bcubed.Item{Class: m.class, Type: kind(m)})
+		}
+	}
+	return items
+}
+
+func byKind(m *observed) string     { return cmp.Or(m.kind, "none") }
+func byProtocol(m *observed) string { return m.protocol }
+
+// A verdict is how an analysis compares with the truth.
+type verdict struct {
+	kinds, protocols bcubed.Scores
+	stray, missed    int
+	examples         string
+}
+
+// judge compares an analysis with the truth. whole says that all messages of the truth
+// are in the captures.
+func judge(a *analysis, messages []observed, tolerance time.Duration, whole bool) verdict {
+	missed := a.match(messages, tolerance)
+	if !whole {
+		missed = nil
+	}
+	return verdict{
+		kinds: bcubed.Judge(a.items(missed, byKind)), protocols: bcubed.Judge(a.items(missed, byProtocol)),
+		stray: a.stray, missed: len(missed), examples: a.strays,
+	}
+}
+
+func (v verdict) String() string {
+	var b strings.Builder
+	row := func(name string, s bcubed.Score) {
+		fmt.Fprintf(&b, "\n%-14s %6d messages  precision %.4f  recall %.4f", name, s.Items, s.Precision, s.Recall)
+	}
+	row("all", v.kinds.Score)
+	for _, of := range []map[string]bcubed.Score{v.kinds.ByType, v.protocols.ByType} {
+		var names []string
+		for name := range of {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			row(name, of[name])
+		}
+	}
+	fmt.Fprintf(&b, "\n%d found messages are not of the truth, %d of the truth are not found%s", v.stray, v.missed, v.examples)
+	return b.String()
+}
+
+// reach checks that precision and recall are at least what was reached before, and says
+// by how much the aim is missed.
+func (v verdict) reach(t testing.TB, what string, s bcubed.Score, least, aim float64) {
+	t.Helper()
+	low := min(s.Precision, s.Recall)
+	if s.Items == 0 || low < least {
+		t.Errorf("%s: precision %.4f and recall %.4f over %d messages, want %.2f; the aim is %.2f", what, s.Precision, s.Recall, s.Items, least, aim)
+	} else if low < aim {
+		t.Logf("%s: %.4f is below the aim of %.2f", what, low, aim)
+	}
+}
+
+// mistakes lists the most frequent ways in which the analysis differs from the truth.
+func (a *analysis) mistakes(most int) string {
+	type way struct{ what, name string }
+	count, example := map[way]int{}, map[way]uint64{}
+	owner := a.owners()
+	for i := range a.messages {
+		f := &a.messages[i]
+		if f.truth == nil || f.truth.again {
+			continue
+		}
+		of := way{name: fmt.Sprintf("%v %s, truth %s, found in %s", f.Protocol, f.Name, cmp.Or(f.truth.kind, "none"), cmp.Or(f.kind, "none"))}
+		switch {
+		case f.truth.class == "" && owner[f.event] != "":
+			of.what = "intruder"
+		case f.truth.class == "" || owner[f.event] == f.truth.class && a.home(f.truth.class) == f.event:
+			continue
+		case owner[f.event] != f.truth.class:
+			of.what = "in another's transaction"
+		default:
+			of.what = "apart from most of its transaction"
+		}
+		count[of]++
+		if example[of] == 0 {
+			example[of] = f.ID
+		}
+	}
+	var ways []way
+	for w := range count {
+		ways = append(ways, w)
+	}
+	slices.SortFunc(ways, func(x, y way) int { return cmp.Or(count[y]-count[x], strings.Compare(x.name, y.name)) })
+	var b strings.Builder
+	for _, w := range ways[:min(most, len(ways))] {
+		fmt.Fprintf(&b, "\n%5d %s: %s (message %d)", count[w], w.what, w.name, example[w])
+	}
+	return b.String()
+}
+
+// owners returns the class of most messages of each transaction.
+func (a *analysis) owners() map[uint64]string {
+	count := map[uint64]map[string]int{}
+	for i := range a.messages {
+		f := &a.messages[i]
+		if f.truth == nil || f.event == 0 {
+			continue
+		}
+		if count[f.event] == nil {
+			count[f.event] = map[string]int{}
+		}
+		count[f.event][f.truth.class]++
+	}
+	owners := map[uint64]string{}
+	for event, classes := range count {
+		for class, n := range classes {
+			if best := owners[event]; n > classes[best] || n == classes[best] && class < best {
+				owners[event] = class
+			}
+		}
+	}
+	return owners
+}
+
+// home returns the transaction with most messages of a class.
+func (a *analysis) home(class string) (best uint64) {
+	count := map[uint64]int{}
+	for i := range a.messages {
+		if f := &a.messages[i]; f.truth != nil && f.truth.class == class {
+			count[f.event]++
+			if n := count[f.event]; n > count[best] || n == count[best] && f.event < best {
+				best = f.event
+			}
+		}
+	}
+	return best
+}
