@@ -76,7 +76,7 @@ type call struct {
 	notified    bool  // subscribe: the NOTIFY has arrived
 	proceeding  bool  // a provisional answer has arrived
 
-	event       truth.Event // of the messages log: what the step belongs to
+	event truth.Event // of the messages log: what the step belongs to
 
 	caller, callee party
 	sequence       uint32 // CSeq of the last request outside registrations
