@@ -321,7 +321,7 @@ func TestStorePastThresholdIsAnAlert(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")
 		past := []string{"put"}
-		r.Options.Store = func(context.Context) ([]string, error) { return past, nil }
+		r.Store = func(context.Context) ([]string, error) { return past, nil }
 		r.run(10 * time.Second)
 		if !r.has(EventAlert, "past its threshold for put") || !slices.Equal(r.Status().StorePast, past) {
 			t.Errorf("%+v", r.Events())

@@ -214,9 +214,10 @@ func (o *Orchestrator) obeyDrains(now time.Time) {
 			continue
 		}
 		in.Manual = true
-		if in.State == decide.Starting || in.State == decide.Warming {
+		switch in.State {
+		case decide.Starting, decide.Warming:
 			o.enter(in, decide.Drained, now)
-		} else if in.State == decide.Active {
+		case decide.Active:
 			o.enter(in, decide.Draining, now)
 		}
 		o.event(in, EventDrain, "asked", "a user asked for it")

@@ -1,0 +1,154 @@
+package flex
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"vitrine/flex/decide"
+	"vitrine/flex/unit"
+)
+
+// A Status is what an orchestrator knows, after a step.
+type Status struct {
+	At        time.Time        `json:"at"`
+	PID       int              `json:"pid"`
+	Away      []string         `json:"away,omitempty"`       // What does not answer, and why: while it lasts, nothing is scaled.
+	StorePast []string         `json:"store_past,omitempty"` // Operations of the store that are past their threshold.
+	Services  []ServiceStatus  `json:"services,omitempty"`
+	Types     []TypeStatus     `json:"types"`
+	Instances []InstanceStatus `json:"instances"`
+}
+
+// A ServiceStatus is a service beside the instances.
+type ServiceStatus struct {
+	Name   string     `json:"name"`
+	State  unit.State `json:"state"`
+	Reason string     `json:"reason,omitempty"` // Why it failed.
+}
+
+// A TypeStatus is an aggregate type.
+type TypeStatus struct {
+	Name      string         `json:"name"`
+	Min       int            `json:"min"`
+	Max       int            `json:"max"`
+	Known     bool           `json:"known"`              // The rate is fresh.
+	Rate      float64        `json:"rate"`               // Transactions that arrive, per second.
+	Refused   float64        `json:"refused"`            // Of those, refused or lost for lack of an instance.
+	Capacity  float64        `json:"capacity"`           // Of its active instances, per second.
+	P99       float64        `json:"p99_seconds"`        // Latency, over the last seconds.
+	Success   float64        `json:"success"`            // Success ratio, over the last seconds.
+	Instances map[string]int `json:"instances"`          // By state.
+	Leased    bool           `json:"leased,omitempty"`   // redline measures an instance of it: it is not scaled.
+	Why       []string       `json:"why,omitempty"`      // What the last step did about it, or held back, and why.
+	Memory    *decide.Track  `json:"memory,omitempty"`   // What deciding remembers of it.
+	Outdated  int            `json:"outdated,omitempty"` // Instances that were started from another version of the files.
+}
+
+// An InstanceStatus is an instance.
+type InstanceStatus struct {
+	Name     string        `json:"name"`
+	Type     string        `json:"type"`
+	Size     string        `json:"size"`
+	State    string        `json:"state"`
+	InState  float64       `json:"in_state_seconds"`
+	Address  string        `json:"address,omitempty"`
+	Known    bool          `json:"known"` // The figures of the director are fresh.
+	Rate     float64       `json:"rate"`  // Transactions per second.
+	InFlight uint64        `json:"in_flight"`
+	Dialogs  int64         `json:"dialogs"`
+	P99      float64       `json:"p99_seconds"`
+	Success  float64       `json:"success"`
+	CPU      *float64      `json:"cpu,omitempty"` // Share of its CPUs that the busiest member uses.
+	Boot     float64       `json:"boot_seconds,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Members  []unit.Member `json:"members,omitempty"`
+}
+
+// Status returns what the orchestrator knew after its last step.
+func (o *Orchestrator) Status() *Status { return o.status.Load() }
+
+// Events returns the last events, the oldest first.
+func (o *Orchestrator) Events() []Event { return o.events.all() }
+
+// publish makes the status of this step.
+func (o *Orchestrator) publish(now time.Time) {
+	s := &Status{At: now.UTC(), PID: os.Getpid(), StorePast: o.store.past, Types: []TypeStatus{}, Instances: []InstanceStatus{}}
+	for _, what := range slices.Sorted(maps.Keys(o.away)) {
+		s.Away = append(s.Away, fmt.Sprintf("%s: %s", what, o.away[what]))
+	}
+	for _, c := range o.File.Services {
+		if u := o.services[c.Name]; u != nil {
+			s.Services = append(s.Services, ServiceStatus{Name: c.Name, State: cmp.Or(u.unit.State, unit.Starting), Reason: u.unit.Reason})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
+		s.Instances = append(s.Instances, o.describe(o.instances[name], now))
+	}
+	slices.SortStableFunc(s.Instances, func(a, b InstanceStatus) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
+	for _, t := range o.Types {
+		s.Types = append(s.Types, o.describeType(t))
+	}
+	o.status.Store(s)
+}
+
+func (o *Orchestrator) describe(in *instance, now time.Time) InstanceStatus {
+	s := InstanceStatus{
+		Name: in.Name, Type: in.Type, Size: in.Size, State: stateName(in.State), InState: now.Sub(in.since).Seconds(), Known: in.known, Success: 1,
+		CPU: in.unit.Use, Boot: in.unit.Boot, Reason: in.reason, Members: in.unit.Members,
+	}
+	if in.address.IsValid() {
+		s.Address = in.address.String()
+	}
+	if in.known {
+		late := in.lately()
+		s.Rate, s.InFlight, s.Dialogs = in.lastStep().Rate(), late.InFlight, max(late.Dialogs, 0)
+		s.P99, s.Success = late.Quantile(0.99).Seconds(), late.Success()
+	}
+	return s
+}
+
+func (o *Orchestrator) describeType(t decide.Type) TypeStatus {
+	s := TypeStatus{Name: t.Name, Min: t.Min, Max: t.Max, Instances: map[string]int{}, Why: slices.Clone(o.why[t.Name]), Success: 1}
+	if m := o.memory.Types[t.Name]; m != nil {
+		track := *m
+		track.Rates, track.Boots = slices.Clone(m.Rates), slices.Clone(m.Boots)
+		s.Memory = &track
+	}
+	if r := o.types[t.Name]; r != nil {
+		s.Known, s.Refused, s.Leased, s.Rate = r.known, r.rate, r.leased, r.rate
+	}
+	for _, in := range o.instances {
+		if in.Type != t.Name {
+			continue
+		}
+		s.Instances[stateName(in.State)]++
+		if in.State == decide.Active {
+			s.Capacity += o.capacity(in)
+		}
+		if digest := o.orderDigest(in); in.unit.Digest != "" && digest != in.unit.Digest {
+			s.Outdated++
+		}
+		if !in.known {
+			continue
+		}
+		s.Rate += in.lastStep().Rate()
+		late := in.lately()
+		s.P99, s.Success = max(s.P99, late.Quantile(0.99).Seconds()), min(s.Success, late.Success())
+	}
+	return s
+}
+
+// orderDigest returns the digest that an order for the instance would have now.
+func (o *Orchestrator) orderDigest(in *instance) string {
+	t := o.File.Type(in.Type)
+	if t == nil {
+		return ""
+	}
+	return o.order(t, in).Digest()
+}
