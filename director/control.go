@@ -88,23 +88,9 @@ func (d *Director) serveControl(ctx context.Context) error {
 
 func (d *Director) handler() http.Handler {
 	m := http.NewServeMux()
-	m.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.status()) })
-	m.HandleFunc("GET /v1/types", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.types()) })
-	m.HandleFunc("GET /v1/instances", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.instances()) })
-	m.HandleFunc("PUT /v1/instances", d.putInstances)
-	m.HandleFunc("PATCH /v1/instances", d.patchInstances)
-	m.HandleFunc("GET /v1/instances/{name}", d.getInstance)
-	m.HandleFunc("PUT /v1/instances/{name}", d.putInstance)
-	m.HandleFunc("PATCH /v1/instances/{name}", d.patchInstance)
-	m.HandleFunc("DELETE /v1/instances/{name}", d.deleteInstance)
-	m.HandleFunc("GET /v1/rules", d.getRules)
-	m.HandleFunc("PUT /v1/rules", d.putRules)
-	m.HandleFunc("GET /v1/rooms", d.getRooms)
-	m.HandleFunc("PUT /v1/rooms", d.putRooms)
-	m.HandleFunc("POST "+explainPath, d.postExplain)
-	m.HandleFunc("POST /v1/reload", d.postReload)
-	m.HandleFunc("POST /v1/restart", d.postRestart)
-	m.Handle("GET /metrics", d.metricsHandler())
+	for pattern, serve := range d.routes() {
+		m.HandleFunc(pattern, serve)
+	}
 	open := http.NewServeMux()
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]string{"state": "serving"})
@@ -115,6 +101,39 @@ func (d *Director) handler() http.Handler {
 	})
 	open.Handle("/", d.guarded(m))
 	return open
+}
+
+// openAPI describes the routes: OpenAPI 3.1, YAML.
+//
+//go:embed openapi.yaml
+var openAPI []byte
+
+// routes returns what serves each request, by pattern.
+func (d *Director) routes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /v1/status":                   func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.status()) },
+		"GET /v1/types":                    func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.types()) },
+		"GET /v1/instances":                func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.instances()) },
+		"PUT /v1/instances":                d.putInstances,
+		"PATCH /v1/instances":              d.patchInstances,
+		"GET /v1/instances/{name}":         d.getInstance,
+		"PUT /v1/instances/{name}":         d.putInstance,
+		"PATCH /v1/instances/{name}":       d.patchInstance,
+		"DELETE /v1/instances/{name}":      d.deleteInstance,
+		"GET /v1/rules":                    d.getRules,
+		"PUT /v1/rules":                    d.putRules,
+		"GET /v1/rooms":                    d.getRooms,
+		"PUT /v1/rooms":                    d.putRooms,
+		"GET /v1/leases":                   d.getLeases,
+		"GET /v1/leases/{type}":            d.getLease,
+		"POST /v1/leases/{type}":           d.postLease,
+		"PATCH /v1/leases/{type}/{token}":  d.patchLease,
+		"DELETE /v1/leases/{type}/{token}": d.deleteLease,
+		"POST " + explainPath:              d.postExplain,
+		"POST /v1/reload":                  d.postReload,
+		"POST /v1/restart":                 d.postRestart,
+		"GET /metrics":                     d.metricsHandler().ServeHTTP,
+	}
 }
 
 func answer(w http.ResponseWriter, status int, v any) { access.Answer(w, status, v) }

@@ -289,4 +289,3 @@ func (o *Orchestrator) view(now time.Time) decide.View {
 }
 
 var _ Director = (*client.Client)(nil)
-

@@ -61,6 +61,10 @@ func (o *Orchestrator) observe(now time.Time, units map[string]unit.Unit) {
 		case !there && in.State == decide.Stopping:
 			o.event(in, EventStopped, "", "nothing of it is left")
 			o.forget(in)
+		case !there && in.ordered.IsZero(): // it ended while no orchestrator ran, which says nothing about it
+			o.enter(in, decide.Failed, now)
+			o.event(in, EventFail, "", "it ended while no orchestrator ran")
+			o.forget(in)
 		case !there:
 			o.fail(in, now, "it does not run any more, and nobody stopped it: did the process that holds the instances end?")
 			o.forget(in)

@@ -142,6 +142,11 @@ func TestChoices(t *testing.T) {
 	if last := choices[7]; !last.Pinning || last.CFSPeriod != 100*time.Millisecond || last.Fabric != "auto" {
 		t.Errorf("the last choice is %+v", last)
 	}
+	varied := DefaultServers()
+	varied.Impairment = []string{"near", "far"}
+	if two := varied.Choices(); len(two) != 2 || two[0].Options != "impairment=near" || two[1].Impairment != "far" {
+		t.Errorf("two impairments, but the choices are %+v", two)
+	}
 	if one := DefaultServers().Choices(); len(one) != 1 || one[0].Options != "" {
 		t.Errorf("nothing varies, but the choices are %+v", one)
 	}

@@ -1,6 +1,7 @@
 package course
 
 import (
+	"strconv"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/flow"
 )
@@ -83,7 +84,7 @@ func newCourse(v *view, e *correlate.Event) *course {
 }
 
 // label makes a name for a search of paths, which needs no more.
-func label(of int32) string { return string(rune(of)) }
+func label(of int32) string { return strconv.Itoa(int(of)) }
 
 // flow returns the course as the transaction of a call flow.
 func (c *course) flow(kind string, l *labels, n Names, database func(string) bool) *flow.Transaction {

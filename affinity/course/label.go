@@ -62,7 +62,7 @@ func (l *labels) outside(function int32) bool {
 
 // of returns the label of a function as the n-th of its kind in a transaction, from 0.
 func (l *labels) of(function int32, nth func(string) int) int32 {
-	if at, ok := l.used[function]; ok && !(l.outside(function) && numeric(l.list[at])) {
+	if at, ok := l.used[function]; ok && (!l.outside(function) || !numeric(l.list[at])) {
 		return at
 	}
 	name := l.names.Function(function)

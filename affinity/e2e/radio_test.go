@@ -352,7 +352,7 @@ func (p *phone) handover() error {
 		return err
 	}
 	p.at, p.ids = target, enb.IDs{MME: sourceIDs.MME, ENB: p.newID()}
-	p.send(target.AppendHandoverAdmitted(nil, p.ids, a.message.Bearer, []byte{2}))
+	p.send(target.AppendHandoverAdmitted(nil, p.ids, []byte{2}, a.message.Bearer))
 	if _, err := p.next(s1ap.HandoverPreparation); err != nil {
 		return err
 	}

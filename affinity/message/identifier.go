@@ -126,19 +126,18 @@ func (s *slot) public(uri []byte) { s.person(IMPU, uri) }
 
 // person adds an identity of a user, in the form that it has in all protocols: without
 // scheme, parameters, port and percent-encoding, its domain in lower case.
-func (s *slot) person(kind IdentifierKind, uri []byte) *Identifier {
+func (s *slot) person(kind IdentifierKind, uri []byte) {
 	from := len(s.text)
 	s.text = appendPerson(s.text, uri)
 	id := s.identify(kind, 0, from)
 	if id == nil {
-		return nil
+		return
 	}
 	// The identities of a subscriber without an ISIM begin with the IMSI (TS 23.003
 	// clause 13.3).
 	if text := id.Text; len(text) > 16 && text[15] == '@' && isDigits(text[:15]) {
 		s.add(IMSI, 0, text[:15])
 	}
-	return id
 }
 
 // appendPerson appends the normal form of an identity.

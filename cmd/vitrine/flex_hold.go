@@ -145,7 +145,7 @@ func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 			return nil, holderEnded(path, err)
 		case <-ctx.Done():
 			_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
-			_ = <-ended                             // it was asked to end
+			<-ended                                 //nolint:errcheck // it was asked to end
 			return nil, context.Cause(ctx)
 		case <-time.After(20 * time.Millisecond):
 		}

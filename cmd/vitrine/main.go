@@ -118,7 +118,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		a.characterizeCommand(), a.validateCommand(), a.reportCommand(), a.compareCommand(),
 		a.doctorCommand(), a.cleanCommand(), a.reproduceCommand(), a.referenceCommand(),
 		a.generateCommand(), a.simulateCommand(), a.predictCommand(), a.schemaCommand(), a.storeCommand(), a.versionCommand(), a.manCommand(),
-		a.directorCommand(), a.imageCommand(), a.insideCommand(), a.guestCommand(), a.impairCommand(), a.measureCommand(), a.affinityCommand(), a.flexCommand(),
+		a.directorCommand(), a.redlineCommand(), a.imageCommand(), a.insideCommand(), a.guestCommand(), a.impairCommand(), a.measureCommand(), a.affinityCommand(), a.flexCommand(),
 	)
 	return root
 }

@@ -143,7 +143,7 @@ func FuzzUplink(f *testing.F) {
 		cell.AppendSetup(nil), cell.AppendInitial(nil, 3, attachRequest(1), nil), cell.AppendInitial(nil, 100, serviceRequest(), &identity.STMSI{Code: 2, TMSI: 1}),
 		cell.AppendUplink(nil, one, []byte{7, 0x55}), cell.AppendUplink(nil, two, []byte{7, 0x55}), cell.AppendReleased(nil, two),
 		cell.AppendPathSwitch(nil, enb.IDs{MME: 1<<24 | 9, ENB: 4}, 5), cell.AppendHandoverRequired(nil, one, &cell, []byte{1}),
-		cell.AppendHandoverAdmitted(nil, one, 5, []byte{1}), cell.AppendHandoverRefused(nil, one.MME, s1ap.CauseOverload), cell.AppendHandoverNotify(nil, one),
+		cell.AppendHandoverAdmitted(nil, one, []byte{1}, 5), cell.AppendHandoverRefused(nil, one.MME, s1ap.CauseOverload), cell.AppendHandoverNotify(nil, one),
 		s1ap.End(s1ap.AppendReset(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.Reset, s1ap.Reject), s1ap.Connection{MME: one.MME, HasMME: true}, s1ap.Connection{ENB: two.ENB, HasENB: true}), 0),
 		s1ap.End(s1ap.AppendReset(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.Reset, s1ap.Reject)), 0),
 		s1ap.End(s1ap.AppendAreas(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.ENBConfigurationUpdate, s1ap.Reject), s1ap.Reject, cell.TAI), 0),

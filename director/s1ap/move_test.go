@@ -20,7 +20,7 @@ func TestHandoverStaysAtItsInstance(t *testing.T) {
 	there := enb.IDs{MME: ids.MME, ENB: 40}
 
 	// Without a Handover Request, the target may not answer one.
-	f.send(f.AppendHandoverAdmitted(nil, there, 5, []byte{1}))
+	f.send(f.AppendHandoverAdmitted(nil, there, []byte{1}, 5))
 	if m, _ := f.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseUnknownMMEUEID {
 		t.Errorf("cause %v", m.Cause)
 	}
@@ -29,7 +29,7 @@ func TestHandoverStaysAtItsInstance(t *testing.T) {
 	request := s1ap.AppendMMEUEID(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.HandoverResourceAllocation, s1ap.Reject), s1ap.MMEUEID, s1ap.Reject, ids.MME)
 	a.at(f.Cell).send(s1ap.End(request, 0))
 	f.expect(s1ap.Initiating, s1ap.HandoverResourceAllocation)
-	f.send(f.AppendHandoverAdmitted(nil, there, 5, []byte{1}))
+	f.send(f.AppendHandoverAdmitted(nil, there, []byte{1}, 5))
 	a.at(f.Cell).expect(s1ap.Successful, s1ap.HandoverResourceAllocation)
 	a.at(e.Cell).send(about(s1ap.Successful, s1ap.HandoverPreparation, ids, nil))
 	e.expect(s1ap.Successful, s1ap.HandoverPreparation)

@@ -88,6 +88,15 @@ type Flavor struct {
 	Size    string  `yaml:"size" jsonschema:"required,minLength=1,example=bn1s-sp1s-hs1s"` // Size of the deployment; its name is the flavor's.
 	Rate    float64 `yaml:"rate" jsonschema:"exclusiveMinimum=0"`                          // Transactions a second that an instance carries within the objective.
 	Profile string  `yaml:"profile" jsonschema:"minLength=1"`                              // Folder of vitrine characterize with this size, or its profile.json, instead of rate.
+
+	Transactions float64 `yaml:"transactions_per_call" jsonschema:"exclusiveMinimum=0,default=1"` // With profile: transactions at the director for each call of the profile's workload, such as 3 for a registration, its answer to the challenge and a deregistration.
+}
+
+// UnmarshalYAML decodes the flavor on top of its defaults.
+func (f *Flavor) UnmarshalYAML(n *yaml.Node) error {
+	type plain Flavor
+	*f = Flavor{Transactions: 1}
+	return n.Decode((*plain)(f))
 }
 
 // An Objective is what transactions must meet. Zero fields do not count.

@@ -106,7 +106,6 @@ func (w *world) reload() {
 func (w *world) age() {
 	kept := w.instances[:0]
 	for _, in := range w.instances {
-		in := in
 		age := w.now.Sub(in.Since)
 		switch in.State {
 		case decide.Starting:

@@ -21,7 +21,6 @@ const (
 type hpa struct {
 	target  float64
 	advised []int // recommendations of the last hpaStable seconds, oldest first
-	last    int
 	before  []int // replicas in each of the last hpaPeriod seconds
 }
 

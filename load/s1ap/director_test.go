@@ -279,7 +279,7 @@ func (p *phone) handOver(to *tower) {
 	to.receive(&p.in, wire.Initiating, wire.HandoverResourceAllocation)
 	p.last++
 	p.at, p.ids = to, enb.IDs{MME: p.in.IDs.MME, ENB: p.last}
-	to.send(to.AppendHandoverAdmitted(nil, p.ids, p.in.Bearer, []byte{2}))
+	to.send(to.AppendHandoverAdmitted(nil, p.ids, []byte{2}, p.in.Bearer))
 	from.receive(&p.in, wire.Successful, wire.HandoverPreparation)
 	to.send(to.AppendHandoverNotify(nil, p.ids))
 	from.receive(&p.in, wire.Initiating, wire.UEContextRelease)

@@ -116,7 +116,7 @@ func TestApplicationsGetDedicatedBearers(t *testing.T) {
 func (m *mme) resources(teid uint32, command gtpc.BearerResource) gtpc.CauseValue {
 	m.t.Helper()
 	done := make(chan gtpc.CauseValue, 1)
-	m.Command(m.addr(11, gtp.Port), teid, 0, &command, func(answer *gtpc.Message, err error) {
+	m.Command(m.t.Context(), m.addr(11, gtp.Port), teid, 0, &command, func(answer *gtpc.Message, err error) {
 		var failure gtpc.BearerFailure
 		switch {
 		case err != nil:

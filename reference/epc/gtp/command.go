@@ -4,15 +4,16 @@ import (
 	"context"
 	"net/netip"
 
+	"vitrine/internal/truth"
 	"vitrine/wire/gtpc"
 )
 
 // Command sends a command (clause 7.6). done is called once: with the failure
 // indication that refuses it, with the request that it triggered, or with an error. It
-// must not block. A triggered request is also handled as a request. Its Origin is
+// must not block. The context has the event alone. A triggered request is also handled as a request. Its Origin is
 // origin: the sequence number of the command that this one passes on, or 0.
-func (e *Endpoint) Command(to netip.AddrPort, teid, origin uint32, command Message, done func(*gtpc.Message, error)) {
-	if err := e.begin(to, teid, order{command: true, origin: origin}, command, done); err != nil {
+func (e *Endpoint) Command(ctx context.Context, to netip.AddrPort, teid, origin uint32, command Message, done func(*gtpc.Message, error)) {
+	if err := e.begin(truth.From(ctx), to, teid, order{command: true, origin: origin}, command, done); err != nil {
 		done(nil, err)
 	}
 }
@@ -21,7 +22,7 @@ func (e *Endpoint) Command(to netip.AddrPort, teid, origin uint32, command Messa
 // number of the command.
 func (e *Endpoint) DoTriggered(ctx context.Context, to netip.AddrPort, teid, sequence uint32, request Message, answer Answer) error {
 	return e.wait(ctx, answer, func(done func(*gtpc.Message, error)) {
-		if err := e.begin(to, teid, order{sequence: sequence}, request, done); err != nil {
+		if err := e.begin(truth.From(ctx), to, teid, order{sequence: sequence}, request, done); err != nil {
 			done(nil, err)
 		}
 	})

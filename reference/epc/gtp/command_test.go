@@ -22,7 +22,7 @@ func TestCommandsEndWithTheirRequest(t *testing.T) {
 	}})
 	p := newPeer(t)
 	done := make(chan gtpc.Type, 4)
-	e.Command(p.addr(), 5, origin, &gtpc.BearerResource{Linked: 5, PTI: 1}, func(m *gtpc.Message, err error) {
+	e.Command(t.Context(), p.addr(), 5, origin, &gtpc.BearerResource{Linked: 5, PTI: 1}, func(m *gtpc.Message, err error) {
 		if err != nil {
 			t.Error(err)
 			return

@@ -182,7 +182,7 @@ func (e *Endpoint) Serve(ctx context.Context) error {
 // malformed, the error is a gtpc.Result. A cause that refuses the request is no
 // error.
 func (e *Endpoint) Do(ctx context.Context, to netip.AddrPort, teid uint32, request Message, answer Answer) error {
-	return e.wait(ctx, answer, func(done func(*gtpc.Message, error)) { e.Send(to, teid, request, done) })
+	return e.wait(ctx, answer, func(done func(*gtpc.Message, error)) { e.Send(ctx, to, teid, request, done) })
 }
 
 // wait waits for the answer of what send sends.
@@ -192,7 +192,7 @@ func (e *Endpoint) wait(ctx context.Context, answer Answer, send func(done func(
 		err    error
 	}
 	done := make(chan outcome, 1)
-	e.Send(ctx, to, teid, request, func(m *gtpc.Message, err error) {
+	send(func(m *gtpc.Message, err error) {
 		if err != nil {
 			done <- outcome{err: err}
 			return

@@ -34,12 +34,12 @@ type deadline struct {
 // (ErrTimeout, ErrBusy, ErrClosed). The context has the event alone. done must not block, and the answer lives until
 // it returns. It may be called before Send returns.
 func (e *Endpoint) Send(ctx context.Context, to netip.AddrPort, teid uint32, request Message, done func(answer *gtpc.Message, err error)) {
-	if err := e.begin(truth.From(ctx), to, teid, request, done); err != nil {
+	if err := e.begin(truth.From(ctx), to, teid, order{}, request, done); err != nil {
 		done(nil, err)
 	}
 }
 
-func (e *Endpoint) begin(of truth.Event, to netip.AddrPort, teid uint32, request Message, done func(*gtpc.Message, error)) error {
+func (e *Endpoint) begin(of truth.Event, to netip.AddrPort, teid uint32, o order, request Message, done func(*gtpc.Message, error)) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -56,7 +56,11 @@ func (e *Endpoint) begin(of truth.Event, to netip.AddrPort, teid uint32, request
 	if of == 0 {
 		of = e.config.Messages.Begin()
 	}
-	x.sequence, x.to, x.done, x.sent, x.event = e.sequence(), to, done, 0, of
+	x.to, x.done, x.sent, x.origin, x.event = to, done, 0, o.origin, of
+	x.sequence = o.sequence
+	if x.sequence == 0 {
+		x.sequence = e.sequence(to.Addr(), o.command)
+	}
 	x.octets = request.Append(x.octets[:0], teid, x.sequence)
 	kind := gtpc.Type(x.octets[1])
 	if x.answer, _ = kind.Response(); kind.IsCommand() {

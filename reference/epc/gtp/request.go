@@ -148,7 +148,7 @@ func (e *Endpoint) request(ctx context.Context, m *gtpc.Message, from netip.Addr
 	}
 	r := e.retired.Get().(*Request)
 	r.buffer = append(r.buffer[:0], m.Octets...)
-	r.From, r.endpoint, r.key, r.event = from, e, key, e.config.Messages.Begin()
+	r.From, r.endpoint, r.key, r.Origin, r.event = from, e, key, origin, e.config.Messages.Begin()
 	e.logReceived(m, from, r.event)
 	if _, err := r.Parse(r.buffer); err != nil {
 		panic(err) // the same octets were parsed before

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/keep"
 	"vitrine/wire/identity"
 	"vitrine/wire/nas"
@@ -20,6 +21,7 @@ type parked struct {
 	enodeb *enodeb // nil: no message waits
 	octets []byte
 	began  time.Time
+	event  truth.Event
 	again  bool // the context was read once more, because it had changed
 
 	verified bool // its integrity was right, and it is deciphered
@@ -39,6 +41,7 @@ func (w *worker) fetch(e *enodeb) bool {
 			w.turnDown(e)
 			return true
 		}
+		u.event = w.event
 		w.park(u, e)
 		w.load(u)
 	case u.phase == fetching:
@@ -48,6 +51,7 @@ func (w *worker) fetch(e *enodeb) bool {
 	default:
 		u.verified = true
 		w.leaveConnection(u)
+		u.event = w.event
 		w.park(u, e)
 		w.claim(u)
 	}
@@ -81,8 +85,7 @@ func (w *worker) placeholder(s identity.STMSI) *ue {
 
 // park keeps the present message until the context is there.
 func (w *worker) park(u *ue, e *enodeb) {
-	u.event = w.event
-	u.parked = parked{enodeb: e, octets: append(u.parked.octets[:0], w.message...), began: w.arrived}
+	u.parked = parked{enodeb: e, octets: append(u.parked.octets[:0], w.message...), began: w.arrived, event: w.event}
 }
 
 // load reads a context.

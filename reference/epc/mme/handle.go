@@ -116,17 +116,12 @@ func gutiOf(p *nas.PDU) (identity.GUTI, bool) {
 // handle handles one message, and logs it as of the event that it belongs to.
 func (w *worker) handle(e *enodeb, message []byte) {
 	w.event = 0
+	w.mme.counts.received.Inc()
 	w.process(e, message)
 	w.logReceived(e, message)
 }
 
-// process handles one message. It sets the worker's event.
-func (w *worker) process(e *enodeb, message []byte) {
-	w.mme.counts.received.Inc()
-	w.process(e, message)
-}
-
-// process handles a message that came now, or that had to wait.
+// process handles a message that came now, or that had to wait. It sets the worker's event.
 func (w *worker) process(e *enodeb, message []byte) {
 	w.message = message
 	m, in := &w.s1, &w.in
@@ -163,10 +158,10 @@ func (w *worker) process(e *enodeb, message []byte) {
 	case m.Procedure == s1ap.Reset:
 		w.resetRequested(e)
 	case m.Procedure == s1ap.InitialUEMessage:
-		w.message, w.event = message, w.mme.config.Messages.Begin()
+		w.happen()
 		w.initial(e)
 	case m.Procedure == s1ap.PathSwitchRequest:
-		w.event = w.mme.config.Messages.Begin()
+		w.happen()
 		w.pathSwitch(e)
 	default:
 		w.handleUE(e)

@@ -61,7 +61,10 @@ func (w *worker) failSwitch(e *enodeb, mmeID, enbID uint32, cause s1ap.Cause) {
 // clause 8.4.1): the target eNodeB is asked for resources.
 func (w *worker) handoverRequired(u *ue) {
 	in := &w.in
-	w.event = w.mme.config.Messages.Begin()
+	w.happen()
+	if w.later(u, u.enb) {
+		return
+	}
 	var target *enodeb
 	if in.has&hasTarget != 0 {
 		target = w.mme.find(in.target)

@@ -149,14 +149,7 @@ type MME struct {
 // A holder is the UE context of an IMSI.
 type holder struct {
 	ue     *ue
-	serial uint32      // of the context when it got the IMSI
-	page   bool        // as an order: page the context
-	enodeb *enodeb     // as an order: reset the eNodeB
-	event  truth.Event // as an order: what asks for it, or 0
-
-	// As an order about a context that is in the store.
-	imsi  identity.Digits
-	stmsi identity.STMSI
+	serial uint32 // of the context when it got the IMSI
 }
 
 // New returns an MME. Serve runs it.

@@ -1,6 +1,7 @@
 package mme
 
 import (
+	"vitrine/internal/truth"
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
 )
@@ -15,6 +16,8 @@ type order struct {
 	change *change // change its bearers
 	enodeb *enodeb // make all UEs of an eNodeB idle that has set itself up again
 	reset  *reset  // carry out a Reset
+
+	event truth.Event // what asks for it, or 0
 }
 
 // order gives the worker an order.
@@ -35,6 +38,8 @@ func (w *worker) obey() {
 	w.orders = nil
 	w.mu.Unlock()
 	for _, o := range orders {
+		w.event = o.event
+		w.happen()
 		switch {
 		case o.enodeb != nil:
 			w.clear(w, o.enodeb)

@@ -20,8 +20,7 @@ func (m *MME) Page(ctx context.Context, imsi identity.Digits) bool {
 	h, ok := m.holders[imsi]
 	m.mu.Unlock()
 	if ok {
-		h.page, h.event = true, truth.From(ctx)
-		h.ue.worker.order(h)
+		h.ue.worker.order(order{holder: h, page: true, event: truth.From(ctx)})
 	}
 	if ok || m.config.Store == nil {
 		return ok

@@ -71,7 +71,7 @@ func (w *worker) replay(u *ue) {
 	}
 	u.verified = u.parked.verified
 	w.waited = append(w.waited[:0], u.parked.octets...)
-	w.arrived = u.parked.began
+	w.arrived, w.event = u.parked.began, u.parked.event
 	w.process(e, w.waited)
 }
 

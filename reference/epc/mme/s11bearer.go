@@ -17,7 +17,7 @@ func (s *s11) RequestBearer(ctx context.Context, of Session, r ResourceRequest) 
 		GuaranteedUp: uint64(r.QoS.GuaranteedUp), GuaranteedDown: uint64(r.QoS.GuaranteedDown),
 	}}
 	done := make(chan error, 1)
-	s.endpoint.Command(of.Peer, of.Control, 0, &command, func(m *gtpc.Message, err error) {
+	s.endpoint.Command(ctx, of.Peer, of.Control, 0, &command, func(m *gtpc.Message, err error) {
 		if err == nil && m.Type == gtpc.BearerResourceFailure {
 			var failure gtpc.BearerFailure
 			if err = failure.Parse(m); err == nil {

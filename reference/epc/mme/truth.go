@@ -5,6 +5,13 @@ import (
 	"vitrine/wire/s1ap"
 )
 
+// happen begins an event for the present message, unless it has one because it had to wait.
+func (w *worker) happen() {
+	if w.event == 0 {
+		w.event = w.mme.config.Messages.Begin()
+	}
+}
+
 // renew begins an event for the present message, and makes it the UE's.
 func (w *worker) renew(u *ue) {
 	w.event = w.mme.config.Messages.Begin()

@@ -138,42 +138,6 @@ func (w *worker) disconnected(e *enodeb) {
 	}
 }
 
-// order tells the worker, from any goroutine, to detach a context or to reset an
-// eNodeB.
-func (w *worker) order(h holder) {
-	w.mu.Lock()
-	w.orders = append(w.orders, h)
-	w.mu.Unlock()
-	select {
-	case w.poke <- struct{}{}:
-	default:
-	}
-}
-
-// obey carries out the orders.
-func (w *worker) obey() {
-	w.mu.Lock()
-	orders := w.orders
-	w.orders = nil
-	w.mu.Unlock()
-	for _, h := range orders {
-		if w.event = h.event; w.event == 0 {
-			w.event = w.mme.config.Messages.Begin()
-		}
-		switch {
-		case h.enodeb != nil:
-			w.reset(w, h.enodeb)
-		case h.ue == nil:
-			w.summon(h)
-		case h.ue.serial != h.serial || h.ue.gone: // it is another one by now
-		case h.page:
-			w.page(h.ue)
-		default:
-			w.supersede(h.ue)
-		}
-	}
-}
-
 // send queues a message to an eNodeB.
 func (w *worker) send(e *enodeb, stream uint16, message []byte) {
 	if err := e.Send(stream, message); err != nil {

@@ -44,6 +44,10 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pcrf_sessions", Help: "Gx sessions."}, r.count))
 	server := diameter.NewPCRF(*name, r, c.Registry)
 	server.Messages = c.Messages
+	changes, err := ims.Listen(ctx, "rules", applications)
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	if changes != nil {
 		group.Go(func() error { return rest.Serve(ctx, changes, r.handler(server.Change), c.Log) })

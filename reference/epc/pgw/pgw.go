@@ -103,7 +103,7 @@ func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Comman
 		return nil, err
 	}
 	if k.PCRF.IsValid() {
-		s.pcef = diameter.NewPCEF(diameter.ClientConfig{Peer: k.PCRF, Host: k.Host, Log: c.Log, Registry: c.Registry, Messages: c.Messages})
+		s.pcef = diameter.NewPCEF(diameter.ClientConfig{Peer: k.PCRF, Host: k.Host, Log: c.Log, Registry: c.Registry, Messages: c.Messages}, s.changed)
 		c.Connected = s.pcef.Connected
 		group.Go(func() error { return s.pcef.Run(ctx) })
 	}

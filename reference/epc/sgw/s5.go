@@ -79,7 +79,7 @@ func (s *server) pgwOf(of *ue, linked uint8) (gtpc.Endpoint, error) {
 // for a change of bearers. failure has a cause if it was refused.
 func (s *server) command(ctx context.Context, to gtpc.Endpoint, origin uint32, m *gtpc.BearerResource, failure *gtpc.BearerFailure) error {
 	done := make(chan error, 1)
-	s.endpoint.Command(control(to), to.TEID, origin, m, func(answer *gtpc.Message, err error) {
+	s.endpoint.Command(ctx, control(to), to.TEID, origin, m, func(answer *gtpc.Message, err error) {
 		if err == nil && answer.Type == gtpc.BearerResourceFailure {
 			err = failure.Parse(answer)
 		}

@@ -1,0 +1,100 @@
+package flex
+
+import (
+	_ "embed"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"vitrine/internal/access"
+)
+
+// OpenAPI describes the REST interface.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte
+
+// Handler returns the REST interface, behind the guard.
+func (o *Orchestrator) Handler(guard access.Guard) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&collector{o})
+	m := http.NewServeMux()
+	m.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusOK, o.Status()) })
+	m.HandleFunc("GET /v1/events", func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusOK, o.Events()) })
+	m.HandleFunc("GET /v1/explain/{name}", o.getExplanation)
+	m.HandleFunc("POST /v1/instances/{name}/drain", o.postDrain)
+	m.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	open := http.NewServeMux()
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		access.Answer(w, http.StatusOK, map[string]string{"state": "serving"})
+	})
+	open.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(OpenAPI) // an error means that the client has gone
+	})
+	open.Handle("/", guard.Wrap(m))
+	return open
+}
+
+func (o *Orchestrator) postDrain(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if err := o.Drain(name); err != nil {
+		fail(w, err)
+		return
+	}
+	access.Answer(w, http.StatusAccepted, map[string]string{"draining": name})
+}
+
+func (o *Orchestrator) getExplanation(w http.ResponseWriter, r *http.Request) {
+	e, err := o.Explain(r.PathValue("name"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	access.Answer(w, http.StatusOK, e)
+}
+
+func fail(w http.ResponseWriter, err error) {
+	if absent := (*Absent)(nil); errors.As(err, &absent) {
+		access.Refuse(w, http.StatusNotFound, err.Error())
+		return
+	}
+	access.Refuse(w, http.StatusInternalServerError, err.Error())
+}
+
+// An Explanation says why a type has the instances that it has, or why an instance is in its
+// state.
+type Explanation struct {
+	Type     *TypeStatus     `json:"type,omitempty"`
+	Instance *InstanceStatus `json:"instance,omitempty"`
+	Away     []string        `json:"away,omitempty"`
+	Events   []Event         `json:"events"` // The last, the oldest first.
+}
+
+// mostExplained is how many events an explanation has.
+const mostExplained = 20
+
+// Explain explains a type, an instance, or an instance that was there.
+func (o *Orchestrator) Explain(name string) (e Explanation, err error) {
+	s := o.Status()
+	e.Away = s.Away
+	for i := range s.Types {
+		if s.Types[i].Name == name {
+			e.Type = &s.Types[i]
+		}
+	}
+	for i := range s.Instances {
+		if s.Instances[i].Name == name {
+			e.Instance = &s.Instances[i]
+		}
+	}
+	e.Events = slices.DeleteFunc(o.Events(), func(event Event) bool { return event.Type != name && event.Instance != name })
+	e.Events = e.Events[max(0, len(e.Events)-mostExplained):]
+	if e.Type == nil && e.Instance == nil && len(e.Events) == 0 {
+		return e, &Absent{Instance: name}
+	}
+	return e, nil
+}

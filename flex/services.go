@@ -1,0 +1,105 @@
+package flex
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"vitrine/flex/config"
+	"vitrine/flex/unit"
+)
+
+// servicePrefix is before the names of services among units.
+const servicePrefix = "service-"
+
+// A service is a command beside the instances.
+type service struct {
+	unit  unit.Unit
+	pause time.Duration // before the next start
+	again time.Time     // when it is started again; zero: it is not to be
+	begun bool          // it was asked for
+}
+
+// The pauses before a service that ended is started again.
+const (
+	firstPause   = time.Second
+	longestPause = time.Minute
+)
+
+// runServices keeps the services running. It reports whether all of them have been ready, so
+// that instances may start: what a service ends for later is no reason to touch instances.
+func (o *Orchestrator) runServices(ctx context.Context, now time.Time, units map[string]unit.Unit) bool {
+	o.dropServices(ctx, units)
+	for i := range o.File.Services {
+		c := &o.File.Services[i]
+		s := o.services[c.Name]
+		if s == nil {
+			s = &service{}
+			o.services[c.Name] = s
+		}
+		u, there := units[servicePrefix+c.Name]
+		s.unit = u
+		switch {
+		case !there && (s.again.IsZero() || !now.Before(s.again)):
+			o.startService(ctx, c, s)
+		case !there:
+		case u.State == unit.Failed:
+			o.serviceFailed(ctx, c, s, now)
+		case u.State == unit.Ready:
+			if s.pause > 0 && u.Age > longestPause.Seconds() {
+				s.pause = 0
+			}
+			s.begun = true
+		}
+		if !s.begun {
+			return false // the next one may need it
+		}
+	}
+	return true
+}
+
+func (o *Orchestrator) startService(ctx context.Context, c *config.Service, s *service) {
+	s.again = time.Time{}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	err := o.Runner.Start(ctx, unit.Order{
+		Name: servicePrefix + c.Name, Folder: o.File.Resolve("."), Command: c.Command, Environment: c.Environment,
+		Ready: c.Ready, Deadline: config.DefaultStartDeadline,
+	})
+	reason := "started: " + strings.Join(c.Command, " ")
+	if err != nil {
+		reason = "it cannot be started: " + err.Error()
+	}
+	o.events.add(Event{Kind: EventService, Instance: c.Name, Reason: reason})
+}
+
+// serviceFailed removes what is left of a service, and has it started again after a pause.
+func (o *Orchestrator) serviceFailed(ctx context.Context, c *config.Service, s *service, now time.Time) {
+	if !s.again.IsZero() {
+		return // it is being removed
+	}
+	s.pause = min(max(2*s.pause, firstPause), longestPause)
+	s.again = now.Add(s.pause)
+	o.events.add(Event{Kind: EventService, Instance: c.Name, Reason: fmt.Sprintf("it ended and is started again in %s: %s", s.pause, s.unit.Reason)})
+	if err := o.Runner.Remove(ctx, servicePrefix+c.Name); err != nil {
+		o.Log.Warn("remove a service", "service", c.Name, "error", err)
+	}
+}
+
+// dropServices stops services that the file does not have any more.
+func (o *Orchestrator) dropServices(ctx context.Context, units map[string]unit.Unit) {
+	for _, name := range slices.Sorted(maps.Keys(units)) {
+		short, is := strings.CutPrefix(name, servicePrefix)
+		known := slices.ContainsFunc(o.File.Services, func(c config.Service) bool { return c.Name == short })
+		if u := units[name]; !is || u.Type != "" || known || u.State == unit.Removing {
+			continue
+		}
+		o.events.add(Event{Kind: EventService, Instance: short, Reason: "the file does not have it any more"})
+		if err := o.Runner.Remove(ctx, name); err != nil {
+			o.Log.Warn("remove a service", "service", short, "error", err)
+		}
+	}
+}
