@@ -38,8 +38,9 @@ func (w *worker) obey() {
 	w.orders = nil
 	w.mu.Unlock()
 	for _, o := range orders {
-		w.event = o.event
-		w.happen()
+		if w.event = o.event; w.event == 0 {
+			w.event = w.mme.config.Messages.Begin()
+		}
 		switch {
 		case o.enodeb != nil:
 			w.clear(w, o.enodeb)

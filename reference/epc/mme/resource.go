@@ -71,8 +71,9 @@ func (w *worker) replay(u *ue) {
 	}
 	u.verified = u.parked.verified
 	w.waited = append(w.waited[:0], u.parked.octets...)
-	w.arrived, w.event = u.parked.began, u.parked.event
+	w.arrived, w.kept = u.parked.began, u.parked.event
 	w.process(e, w.waited)
+	w.kept = 0
 }
 
 // resourced goes on when the gateway has an answer to a UE's request. If it is granted,

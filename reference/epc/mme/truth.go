@@ -5,9 +5,10 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// happen begins an event for the present message, unless it has one because it had to wait.
+// happen makes the present message an event of its own: a new one, or the one that the
+// message began when it had to wait.
 func (w *worker) happen() {
-	if w.event == 0 {
+	if w.event = w.kept; w.event == 0 {
 		w.event = w.mme.config.Messages.Begin()
 	}
 }

@@ -76,10 +76,12 @@ func (w *worker) protected(u *ue, h nas.Header) {
 		w.renew(u)
 		w.updated(u, body)
 	case t == nas.AllocationRequestType || t == nas.ModificationRequestType:
+		w.happen()
 		if w.later(u, u.enb) {
 			u.parked.verified = true
 			return
 		}
+		u.event = w.event
 		w.resourceRequested(u, body)
 	case (t == nas.DedicatedBearerAcceptType || t == nas.DedicatedBearerRejectType) && u.phase == activating:
 		w.bearerAnswered(u, h)

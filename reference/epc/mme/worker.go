@@ -43,6 +43,7 @@ type worker struct {
 	now     time.Duration // since the start of the MME
 	arrived time.Time     // of the present message
 	event   truth.Event   // of what the worker does at present
+	kept    truth.Event   // of the present message, if it had to wait; otherwise 0
 	calls   int           // jobs whose results are to come
 
 	lastID    uint32
