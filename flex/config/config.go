@@ -71,7 +71,7 @@ type Type struct {
 	StartDeadline time.Duration    `yaml:"start_deadline" jsonschema:"format=positive-duration"` // An instance that is not ready after this time is replaced; default 2m.
 	Warm          time.Duration    `yaml:"warm" jsonschema:"format=whole-duration"`              // Time from ready to active, in which the instance gets nothing; default 0s.
 	Boot          time.Duration    `yaml:"boot" jsonschema:"format=positive-duration"`           // How long an instance takes to become ready, until this orchestrator has started some itself; default: from the profile, or else 10s.
-	Headroom      float64          `yaml:"headroom" jsonschema:"minimum=0,maximum=0.9"`          // Share of the capacity to keep free; default 0.
+	Headroom      float64          `yaml:"headroom" jsonschema:"minimum=0,maximum=0.9"`          // Share of the capacity to keep free; default 0.1.
 	Stable        time.Duration    `yaml:"stable" jsonschema:"format=positive-duration"`         // How long fewer instances must suffice before one is drained; default 60s.
 	Polling       bool             `yaml:"polling"`                                              // If true, members poll, so that their CPU use says nothing about their load.
 	Region        string           `yaml:"region" jsonschema:"format=name"`                      // Where its instances are, for the director.
@@ -132,6 +132,8 @@ const (
 // The defaults of a type and of the file.
 const (
 	DefaultDrainDeadline = 5 * time.Minute
+	// DefaultHeadroom keeps noise of the rate from breaking the objective (docs/flex.md).
+	DefaultHeadroom      = 0.1
 	DefaultStartDeadline = 2 * time.Minute
 	DefaultEvery         = time.Second
 )
@@ -139,7 +141,7 @@ const (
 // UnmarshalYAML decodes the type on top of its defaults.
 func (t *Type) UnmarshalYAML(n *yaml.Node) error {
 	type plain Type
-	*t = Type{Min: 1, Drain: DrainTransactions, DrainDeadline: DefaultDrainDeadline, StartDeadline: DefaultStartDeadline}
+	*t = Type{Min: 1, Headroom: DefaultHeadroom, Drain: DrainTransactions, DrainDeadline: DefaultDrainDeadline, StartDeadline: DefaultStartDeadline}
 	return n.Decode((*plain)(t))
 }
 
