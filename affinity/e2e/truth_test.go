@@ -147,7 +147,8 @@ func (c *claims) label(messages []observed) {
 // UDP that are sent again. Over TCP the same octets may be sent in two events.
 func oneEvent(protocol string) bool { return protocol == truth.SIP || protocol == truth.GTP }
 
-// checkWhole checks that the captured messages are those of the logs.
+// checkWhole checks that the captured messages are those of the logs. A busy receiver's
+// socket may drop a copy of a message that is sent again over UDP.
 func (c *claims) checkWhole(captured map[mark]int) {
 	c.t.Helper()
 	missing, extra := map[string]int{}, map[string]int{}
@@ -158,7 +159,7 @@ func (c *claims) checkWhole(captured map[mark]int) {
 			sides[l.Received]++
 		}
 		for received, lines := range sides {
-			if lines != n {
+			if dropped := received && oneEvent(at.protocol) && lines < n; lines != n && !dropped {
 				what := fmt.Sprintf("%s, received: %t", at.protocol, received)
 				missing[what]++
 				example[what] = fmt.Sprintf("%+v: %d in the capture, %d lines", at, n, lines)
