@@ -147,7 +147,7 @@ func matches(reference, other []sample) []match {
 			j++
 		default:
 			ni, nj := run(reference, i), run(other, j)
-			if ni == 1 && nj == 1 { // retransmissions are not told apart
+			if ni == 1 && nj == 1 { // retransmissions look alike
 				found = append(found, match{at: a.at, ahead: b.at - a.at, pair: a.pair, back: a.back})
 			}
 			i, j = i+ni, j+nj

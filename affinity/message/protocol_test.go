@@ -87,7 +87,7 @@ func connection(t testing.TB, c, s string, pieces ...string) string {
 	})
 }
 
-// expect compares lines of messages, each of which has to have some words.
+// expect compares lines of messages. Each line has to have some words.
 func expect(t *testing.T, lines []string, words ...string) {
 	t.Helper()
 	if len(lines) != len(words) {

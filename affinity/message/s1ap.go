@@ -46,7 +46,7 @@ func s1apNames(p s1ap.Procedure) [3]string {
 	return [3]string{capitals(p.String())}
 }
 
-// A subject says whom a message of S1AP or NGAP is about, while it is read.
+// A subject holds the identities of the UE that a message of S1AP or NGAP names, while it is read.
 type subject struct {
 	core, radio       uint64 // identities of the UE at the MME or AMF, and at the eNodeB or gNodeB
 	hasCore, hasRadio bool

@@ -160,7 +160,7 @@ func (c *Collector) use(k *key, function string, a *message.Access) *use {
 	return &k.uses[len(k.uses)-1]
 }
 
-// settle adds a key, of which no more will be seen, to its forms.
+// settle forgets a key and adds it to its forms. Later uses count as another key.
 func (c *Collector) settle(at *list.Element) {
 	k := at.Value.(*key)
 	c.recent.Remove(at)

@@ -173,7 +173,7 @@ func (a *association) writeSome(fd uintptr) bool {
 	return true
 }
 
-// reuse empties the buffer, all of which is written.
+// reuse empties the buffer after all of its octets are written.
 func (a *association) reuse() {
 	a.out, a.sent = a.out[:0], 0
 	if cap(a.out) > keptBuffer {

@@ -54,7 +54,7 @@ func TestARampIsAnsweredBeforeItArrives(t *testing.T) {
 	ramp := func(_ string, second int) float64 { return 100 + 2*max(0, float64(min(second, 420)-120)) }
 	w := newWorld(t, 30*time.Second, ramp, simple(2, 100, 50))
 	w.noise = rand.New(rand.NewPCG(13284, 1))
-	w.run(180) // the ramp must be told from noise first
+	w.run(180) // the ramp must first stand out from noise
 	before := w.short
 	w.run(420)
 	// Without a forecast, the ramp is always 60/s ahead of instances of 50/s.

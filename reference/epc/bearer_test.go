@@ -17,7 +17,7 @@ func voice() []byte {
 }
 
 // bearers makes an MME answer Create and Delete Bearer Requests with a cause. It returns
-// what came.
+// the requests.
 func (m *mme) bearers(cause gtpc.CauseValue, ebi uint8) (created chan gtpc.CreateBearer, deleted chan gtpc.DeleteBearer) {
 	created, deleted = make(chan gtpc.CreateBearer, 4), make(chan gtpc.DeleteBearer, 4)
 	result := gtpc.Result{Cause: cause}
