@@ -22,7 +22,7 @@ import (
 	"vitrine/store/storetest"
 )
 
-// slow is an engine whose scans give a number of records and then wait for their context's end. Its
+// slow is an engine whose scans give a number of records and then end with their context. Its
 // scans of an index can end with Late.
 type slow struct {
 	store.Engine
@@ -36,6 +36,8 @@ func (s *slow) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record,
 		for r, err := range s.Engine.Scan(ctx, q) {
 			if after := s.after.Load(); after > 0 && n == after {
 				<-ctx.Done()
+				yield(nil, ctx.Err())
+				return
 			}
 			if late := s.late.Load(); late > 0 && n == late && q.Match != nil {
 				yield(nil, &store.Late{})
