@@ -21,11 +21,14 @@ type Event struct {
 	Reason     Reason // Begins, or why it is not known what caused it
 	GivenUp    bool   // closed because memory was full
 
-	kind    string // the type, so far
-	parts   []part
-	ids     []*identity
-	call    bool // an INVITE was accepted, and no BYE was seen
-	touched int64
+	kind     string // the type, so far
+	parts    []part
+	ids      []*identity
+	anchors  [maxAnchors]*identity // of ids: the users
+	anchored int8
+	several  bool // it has several users
+	call     bool // an INVITE was accepted, and no BYE was seen
+	touched  int64
 	state
 	prev, next *Event
 }

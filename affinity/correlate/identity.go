@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	maxOpen  = 8 // open transactions that an identifier finds; one in more says little
-	maxLinks = 6 // identifiers that are known to go with one
+	maxOpen    = 8   // open transactions that an identifier finds; one in more says little
+	maxLinks   = 8   // identifiers that are known to go with one
+	maxAnchors = 4   // users of a transaction that are linked with all that it names
+	inherited  = 0.5 // confidence from which a transaction takes over the user of what it names
 )
 
 // An identity is an identifier that was seen, the open transactions that name it, and
@@ -37,7 +39,8 @@ type link struct {
 
 // confidence says how sure it is that the two mean the same user: how often they were
 // seen together, and whether others of the same kind were, too. A user has several
-// tunnels, one at each function: there the one seen most often counts.
+// tunnels, one at each function and with each connection a new one: one that was seen
+// twice is as good as one that was seen more often.
 func (i *identity) confidence(l *link) float64 {
 	sum, most := float32(0), float32(0)
 	for k := range i.links {
@@ -47,30 +50,38 @@ func (i *identity) confidence(l *link) float64 {
 		}
 	}
 	if useOf(l.kind) == tunnel {
-		sum = most
+		sum = max(l.weight, min(most, 2))
 	}
 	const doubt = 0.25 // that once is chance
 	return float64(l.weight/sum) * float64(l.weight/(l.weight+doubt))
 }
 
-// meet notes that the identifier was seen with another one. Of the links that it has
-// room for, the weakest gives way.
+// meet notes that the identifier was seen with another one. If there is no room, the
+// tunnel that was met first gives way, because connections come and go, or else the
+// user that was seen least.
 func (i *identity) meet(with *identity, weight float32) {
-	weakest := 0
+	place, isTunnel := 0, false
 	for k := range i.links {
-		if i.links[k].weight > 0 && i.links[k].to == with.hash {
-			i.links[k].weight += weight
+		l := &i.links[k]
+		if l.weight > 0 && l.to == with.hash {
+			l.weight += weight
 			return
 		}
-		if i.links[k].weight < i.links[weakest].weight {
-			weakest = k
+		switch {
+		case l.weight == 0:
+			place, isTunnel = k, true
+		case useOf(l.kind) == tunnel: // the last is the oldest
+			place, isTunnel = k, true
+		case !isTunnel && l.weight < i.links[place].weight:
+			place = k
 		}
 	}
-	if l := &i.links[weakest]; l.weight > 1 { // the others were seen more often
+	if l := &i.links[place]; !isTunnel && l.weight > 1 { // the others were seen more often
 		l.weight--
 		return
 	}
-	i.links[weakest] = link{with.hash, with.kind, weight}
+	copy(i.links[1:place+1], i.links[:place])
+	i.links[0] = link{with.hash, with.kind, weight}
 }
 
 func (i *identity) in(e *Event) bool {
@@ -212,7 +223,8 @@ func useOf(k message.IdentifierKind) use {
 }
 
 // identify enters the identifiers of a message for its transaction, and links those
-// that last with each other and with those of the message that caused it.
+// that last with each other, with those of the message that caused it, and with the
+// transaction's user.
 func (c *Correlator) identify(e *Event, m *message.Message, sender, receiver *part) {
 	var lasting [4]*identity
 	n := 0
@@ -222,14 +234,15 @@ func (c *Correlator) identify(e *Event, m *message.Message, sender, receiver *pa
 			continue
 		}
 		i := c.ids.get(id)
-		if c.ids.enter(i, e) {
-			e.ids = append(e.ids, i)
-		}
+		c.enter(e, i)
 		e.Users = true
 		if i.lasting && n < len(lasting) && i.in(e) {
 			lasting[n] = i
 			n++
 		}
+	}
+	if e.anchored == 0 {
+		c.inherit(e, lasting[:n])
 	}
 	for a := range n {
 		for b := range n {
@@ -239,10 +252,57 @@ func (c *Correlator) identify(e *Event, m *message.Message, sender, receiver *pa
 			c.together(lasting[a], before)
 			c.together(before, lasting[a])
 		}
+		if !e.several {
+			for _, anchor := range e.anchors[:e.anchored] {
+				c.together(lasting[a], anchor)
+			}
+		}
 	}
 	if n > 0 {
 		receiver.in, receiver.ins = lasting, int8(n)
 	}
+}
+
+// enter notes that a transaction names an identifier.
+func (c *Correlator) enter(e *Event, i *identity) {
+	if !c.ids.enter(i, e) {
+		return
+	}
+	e.ids = append(e.ids, i)
+	if !isAnchor(i.kind) {
+		return
+	}
+	for _, other := range e.anchors[:e.anchored] {
+		e.several = e.several || other.kind == i.kind
+	}
+	if int(e.anchored) < len(e.anchors) {
+		e.anchors[e.anchored] = i
+		e.anchored++
+	}
+}
+
+// inherit enters the user of what a transaction names, if the transaction has named none.
+func (c *Correlator) inherit(e *Event, lasting []*identity) {
+	for _, i := range lasting {
+		for k := range i.links {
+			l := &i.links[k]
+			if l.weight == 0 || !isAnchor(l.kind) || i.confidence(l) < inherited {
+				continue
+			}
+			if user := c.ids.table[l.to]; user != nil {
+				c.enter(e, user)
+			}
+		}
+	}
+}
+
+// isAnchor reports whether identifiers of a kind name a user for longer than a session.
+func isAnchor(k message.IdentifierKind) bool {
+	switch k {
+	case message.IMPU, message.IMPI, message.IMSI, message.MSISDN, message.GUTI:
+		return true
+	}
+	return false
 }
 
 func (c *Correlator) together(a, b *identity) {

@@ -144,8 +144,22 @@ func (s *slot) token(value []byte) {
 	case len(value) == 15 && isDigits(value):
 		s.add(IMSI, 0, value)
 	case bytes.HasPrefix(value, []byte("tel:")), bytes.HasPrefix(value, []byte("tel%3A")), isPerson(value):
-		s.encoded(IMPU, value)
+		from := len(s.text)
+		s.text = appendDecoded(s.text, value)
+		text := s.text[from:]
+		s.text = s.text[:from]
+		s.public(withoutPath(text)) // what it appends is no longer, and not before what it has read
 	}
+}
+
+// withoutPath returns the user in the key of a record, such as reg/sip:alice@ims.test. A
+// URI may have a slash in its user (RFC 3261 section 25.1).
+func withoutPath(value []byte) []byte {
+	if bytes.HasPrefix(value, []byte("sip")) || bytes.HasPrefix(value, []byte("tel:")) {
+		return value
+	}
+	at := max(bytes.LastIndexByte(value, '@'), 0)
+	return value[bytes.LastIndexByte(value[:at], '/')+1:]
 }
 
 // encoded adds an identity of a user that may be percent-encoded.
