@@ -224,7 +224,7 @@ func (c *Correlator) guess(m *message.Message, busy []*Event, from int32) {
 				}
 			}
 		}
-		if i.open == 0 && !i.linked {
+		if i.held == 0 && !i.linked {
 			c.ids.rest(i)
 		}
 	}

@@ -23,7 +23,7 @@ type identity struct {
 	lasting    bool
 	events     [maxOpen]*Event
 	open       uint8
-	crowded    bool // it is in more transactions than events has room for
+	held       int32 // open transactions that name it, with those that events has no room for
 	links      [maxLinks]link
 	prev, next *identity // in order of use, if it is in no open transaction
 	linked     bool      // in that list
@@ -137,21 +137,31 @@ func (t *identities) get(id *message.Identifier) *identity {
 	return i
 }
 
-// enter notes that an open transaction names the identifier. It reports whether it did not before.
+// enter notes that an open transaction names the identifier. It reports whether it did
+// not before. If there is no room, the first transaction that waits for nothing gives way.
 func (t *identities) enter(i *identity, e *Event) bool {
 	if i.in(e) {
 		return false
 	}
-	if i.open == maxOpen {
-		i.crowded = true
-		return false
+	place := int(i.open)
+	if place == maxOpen {
+		for k, other := range i.events {
+			if other.state == quiet && (place == maxOpen || other.ID < i.events[place].ID) {
+				place = k
+			}
+		}
+		if place == maxOpen {
+			return false
+		}
+	} else {
+		i.open++
 	}
 	if i.linked {
 		i.prev.next, i.next.prev = i.next, i.prev
 		i.linked = false
 	}
-	i.events[i.open] = e
-	i.open++
+	i.events[place] = e
+	i.held++
 	return true
 }
 
@@ -164,10 +174,10 @@ func (t *identities) leave(i *identity, e *Event) {
 			break
 		}
 	}
-	if i.open > 0 {
+	i.held--
+	if i.held > 0 {
 		return
 	}
-	i.crowded = false
 	if !i.lasting {
 		t.drop(i)
 		return
