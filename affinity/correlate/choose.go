@@ -8,6 +8,7 @@ const (
 	trusted  = 0.5  // confidence from which identifiers are learned from a message
 	accepted = 0.3  // confidence from which a message belongs to a transaction that names the same
 	timeOnly = 0.5  // the same for one that names nothing
+	late     = 10   // times soon, after which it is as likely that nothing caused it
 	maxBusy  = 16   // transactions among which time alone may decide
 	soon     = 10e6 // ns in which functions mostly react
 	novel    = 0.2  // weight of an order of messages that was not seen yet
@@ -32,16 +33,21 @@ func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link)
 	for k := range m.Identifiers {
 		c.meets(&m.Identifiers[k])
 	}
-	newest := uint64(0)
+	newest, dialog := uint64(0), false
 	for k := range c.found {
-		c.judge(&c.found[k], m, name, from)
-		if c.found[k].score > 0 {
-			newest = max(newest, c.found[k].event.ID)
+		x := &c.found[k]
+		c.judge(x, m, name, from)
+		if x.score > 0 {
+			newest = max(newest, x.event.ID)
+			dialog = dialog || x.session
 		}
 	}
 	sum, best := 0.0, -1
 	for k := range c.found {
 		x := &c.found[k]
+		if dialog && !x.session { // a dialog names its messages (RFC 3261 section 12), a user does many things
+			x.score = 0
+		}
 		if x.event.state == quiet && x.event.ID < newest {
 			x.score *= 0.1 // it seems to be over, and its user does something else by now
 		}
@@ -113,6 +119,8 @@ func (c *Correlator) judge(x *candidate, m *message.Message, name, from int32) {
 	named := x.session || x.tunnel || x.user
 	received := p != nil && p.lastIn >= 0
 	switch {
+	case n.radio && !c.continues(x, p, name): // a request that is not answered was perhaps answered by a lost message
+		return
 	case p != nil && p.unanswered > 0 && (named || x.learned > 0):
 		x.reason, x.quality = Contained, 0.99
 	case (n.begins || n.renews) && !c.continues(x, p, name):
@@ -138,8 +146,6 @@ func (c *Correlator) judge(x *candidate, m *message.Message, name, from int32) {
 		x.reason = Learned
 		x.quality *= x.learned
 		x.score *= x.learned
-	} else if x.session {
-		x.score *= 4
 	}
 	if received {
 		last := &e.Steps[p.lastIn]
@@ -164,8 +170,8 @@ func (c *Correlator) continues(x *candidate, sender *part, name int32) bool {
 	case n.renews && x.session: // within a dialog, or a hop that is not in the capture
 		return e.call || e.Unanswered > 0
 	case n.begins && sender != nil && sender.lastIn >= 0: // TS 23.401 clauses 5.3.4.3 and 5.4.1
-		root := &e.Steps[0]
-		return c.names.list[e.Steps[sender.lastIn].Name].pages ||
+		root, last := &e.Steps[0], &e.Steps[sender.lastIn]
+		return c.names.list[last.Name].pages || last.Name == name ||
 			root.To == sender.function && root.Name != name && c.names.list[root.Name].begins && root.Kind == message.Request
 	}
 	return false
@@ -198,7 +204,9 @@ func (c *Correlator) byTime(m *message.Message, name, from int32) (*Event, Link)
 		}
 	}
 	c.guess(m, busy, from)
-	if sure *= most / sum; sure < timeOnly {
+	last := &best.Steps[best.find(from).lastIn]
+	sure *= most / sum / (1 + float64(max(0, m.Time-last.At()))/(late*soon))
+	if sure < timeOnly {
 		return nil, Link{Confidence: 1 - sure, Reason: Begins}
 	}
 	if len(busy) > 1 { // it is no evidence for the next one

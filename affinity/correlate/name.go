@@ -14,6 +14,7 @@ type name struct {
 	open        bool   // a transaction that it begins is named after what it makes others do
 	bearer      bool   // it makes a bearer
 	begins      bool   // it begins a transaction, unless its sender has a request to answer that caused it
+	radio       bool   // as begins; a UE or eNodeB sends it of its own accord, whatever it has to answer
 	renews      bool   // as begins; but after a challenge it goes on with the transaction
 	challenge   bool   // it asks for credentials
 	provisional bool   // the answer proper follows
@@ -52,6 +53,10 @@ func newName(p message.Protocol, text string) name {
 	}
 	plain := simplify(text)
 	n.pages, n.bearer, n.open = plain == "paging", plain == "createbearerrequest", plain == "reauthrequest"
+	for _, begin := range radioBeginnings() {
+		n.radio = n.radio || strings.Contains(plain, begin)
+	}
+	n.begins = n.radio
 	for _, begin := range beginnings() {
 		n.begins = n.begins || strings.Contains(plain, begin)
 	}
@@ -76,15 +81,21 @@ func (n *name) sip(text string) {
 	}
 }
 
-// beginnings returns parts of the names of messages that begin a transaction by what
-// the protocols say, though they name a session: what a UE or eNodeB does of its own
-// accord (TS 24.301 clause 5, TS 36.413 clause 8), and what the network does without
-// being asked.
-func beginnings() []string {
+// radioBeginnings returns parts of the names of messages by which a UE or eNodeB begins
+// something of its own accord (TS 24.301 clause 5, TS 24.501, TS 36.413 clause 8).
+func radioBeginnings() []string {
 	return []string{
 		"initialuemessage", "attachrequest", "detachrequest", "servicerequest", "trackingareaupdaterequest",
-		"registrationrequest", "deregistrationrequest", // TS 24.501
+		"registrationrequest", "deregistrationrequest",
 		"pathswitchrequest", "handoverrequired", "handoverpreparationrequest", "uecontextreleaserequest",
+	}
+}
+
+// beginnings returns parts of the names of messages that begin a transaction by what
+// the protocols say, though they name a session: what the network does without being
+// asked. A function that such a message has reached may send another one because of it.
+func beginnings() []string {
+	return []string{
 		"reauthrequest", "abortsessionrequest", // Diameter, from the server
 		"insertsubscriberdatarequest", "cancellocationrequest", "pushprofilerequest", "registrationterminationrequest",
 		"createbearerrequest", "updatebearerrequest", "deletebearerrequest", // GTPv2, from the P-GW
