@@ -437,3 +437,83 @@ func TestExplanationSaysWhy(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 }
+
+// connection is what a UE does in a connection that it begins: the n-th one of its user.
+// The connection has identifiers of its own, the tunnel stays.
+func connection(user string, n int) (service, release []line) {
+	of := fmt.Sprint(user, "-", n)
+	guti, tunnel := id(message.GUTI, "guti-"+user), id(message.TEID, "sgw-"+user)
+	enb, mme := id(message.ENBUEID, "enb-"+of), id(message.MMEUEID, "mme-"+of)
+	s := func(ids ...message.Identifier) []message.Identifier { return ids }
+	service = []line{
+		{0, "eNB", "MME", message.S1AP, "Initial UE Message: Service Request", 0, true, s(enb, guti)},
+		{ms, "MME", "eNB", message.S1AP, "Initial Context Setup Request", 0, false, s(enb, mme)},
+		{ms, "eNB", "MME", message.S1AP, "Initial Context Setup Response", 2, false, s(enb, mme)},
+		{ms, "MME", "S-GW", message.GTPv2, "Modify Bearer Request", 0, false, s(tunnel)},
+		{ms, "S-GW", "MME", message.GTPv2, "Modify Bearer Response", 4, false, nil},
+	}
+	release = []line{
+		{0, "eNB", "MME", message.S1AP, "UE Context Release Request", 0, true, s(enb, mme)},
+		{ms, "MME", "S-GW", message.GTPv2, "Release Access Bearers Request", 0, false, s(tunnel)},
+		{ms, "S-GW", "MME", message.GTPv2, "Release Access Bearers Response", 2, false, nil},
+		{ms, "MME", "eNB", message.S1AP, "UE Context Release Command", 0, false, s(enb, mme)},
+		{ms, "eNB", "MME", message.S1AP, "UE Context Release Complete", 4, false, s(enb, mme)},
+	}
+	return service, release
+}
+
+// TestProceduresOfOneUEAreToldApart: a UE does more than an identifier finds open
+// transactions, all before the first of them is closed.
+func TestProceduresOfOneUEAreToldApart(t *testing.T) {
+	traffic := &traffic{}
+	event := 0
+	for u := range 20 {
+		user := fmt.Sprint("00101", u)
+		at := time.Duration(u) * 3 * ms
+		add := func(script []line) {
+			event++
+			at = traffic.add(at, event, script) + 40*ms
+		}
+		add(attach(user))
+		for n := range maxOpen {
+			service, release := connection(user, n)
+			add(service)
+			add(release)
+		}
+		add(detach(user))
+	}
+	traffic.sort()
+	types := map[string]int{}
+	precision, recall := traffic.score(New(Options{}, func(e *Event) { types[e.Type()]++ }))
+	if precision < 0.999 || recall < 0.999 || types["S1-RELEASE"] != 20*maxOpen || types["SR"] != 20*maxOpen || types["DETACH"] != 20 {
+		t.Errorf("precision %.4f, recall %.4f, %v", precision, recall, types)
+	}
+}
+
+// TestLostAnswerDoesNotHoldAUser: the UE begins something new, though the eNodeB has
+// not answered, and a call ends in its dialog, though its user has not answered.
+func TestLostAnswerDoesNotHoldAUser(t *testing.T) {
+	traffic := &traffic{}
+	service, release := connection("u", 1)
+	again, _ := connection("u", 2)
+	traffic.add(0, 1, attach("u"))
+	traffic.add(50*ms, 2, service)
+	traffic.add(100*ms, 3, release[:4])
+	traffic.add(150*ms, 4, again)
+	traffic.add(0, 5, call("a", "b")[:18])
+	busy := register("b")[:10] // its answers are lost
+	for i := range busy {
+		if busy[i].from == "UE" {
+			busy[i].from = "UE3"
+		}
+		if busy[i].to == "UE" {
+			busy[i].to = "UE3"
+		}
+	}
+	traffic.add(3*time.Second, 6, busy)
+	traffic.sort()
+	precision, recall := traffic.score(New(Options{}, func(*Event) {}))
+	if precision < 0.999 || recall < 0.999 {
+		t.Errorf("precision %.4f, recall %.4f", precision, recall)
+	}
+}

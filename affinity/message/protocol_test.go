@@ -138,6 +138,13 @@ func TestOneUserIsTheSameInAllProtocols(t *testing.T) {
 	if json["IMPI alice@ims.test"] != sip["IMPI alice@ims.test"] {
 		t.Errorf("JSON has %v", json)
 	}
+	record := hashes(t, connection(t, client.String(), "192.0.2.4:9999", ">PUT /kv/reg%2Fsip%3Aalice%40ims.test HTTP/1.1\r\nContent-Length: 0\r\n\r\n"))
+	batch := hashes(t, connection(t, client.String(), "192.0.2.4:9999", ">POST /kv HTTP/1.1\r\nContent-Length: 32\r\n\r\n"+`{"key":"reg/sip:alice@ims.test"}`))
+	for name, got := range map[string]map[string]uint64{"the key of a record": record, "a key in a body": batch} {
+		if id := "IMPU alice@ims.test"; got[id] != sip[id] || len(got) > 2 {
+			t.Errorf("%s has %v", name, got)
+		}
+	}
 	if redis["key reg:sip:alice@ims.test"] == 0 {
 		t.Errorf("Redis has %v", redis)
 	}
