@@ -39,13 +39,15 @@ func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link)
 		c.judge(x, m, name, from)
 		if x.score > 0 {
 			newest = max(newest, x.event.ID)
-			dialog = dialog || x.session
+			dialog = dialog || x.session && (m.Protocol != message.SIP || x.event.state != quiet)
 		}
 	}
 	sum, best := 0.0, -1
 	for k := range c.found {
 		x := &c.found[k]
-		if dialog && !x.session { // a dialog names its messages (RFC 3261 section 12), a user does many things
+		// A user does many things; an open dialog has its messages (RFC 3261 section 12), and a record
+		// says which one it is about. But a change of state that is notified has a cause elsewhere.
+		if dialog && !x.session {
 			x.score = 0
 		}
 		if x.event.state == quiet && x.event.ID < newest {
