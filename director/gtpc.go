@@ -11,13 +11,9 @@ import (
 
 // openGTPC opens or takes over the GTP-C listeners.
 func (d *Director) openGTPC(c *Config, inherited []*os.File) (*protocol, error) {
-	var addresses []netip.AddrPort
-	for _, text := range c.Listen.GTPC {
-		l, err := ParseListener(text)
-		if err != nil {
-			return nil, err
-		}
-		addresses = append(addresses, l.Address)
+	addresses, err := addressesOf(c.Listen.GTPC)
+	if err != nil {
+		return nil, err
 	}
 	policy, err := d.gtpcPolicy(c, d.state.Rules)
 	if err != nil {

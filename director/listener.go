@@ -31,4 +31,16 @@ func ParseListener(text string) (Listener, error) {
 	return Listener{network, netip.AddrPortFrom(a.Addr().Unmap(), a.Port())}, nil
 }
 
+// addressesOf returns the addresses of listeners.
+func addressesOf(listeners []string) (all []netip.AddrPort, err error) {
+	for _, text := range listeners {
+		l, err := ParseListener(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, l.Address)
+	}
+	return all, nil
+}
+
 func (l Listener) String() string { return l.Network + "://" + l.Address.String() }

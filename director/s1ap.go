@@ -80,13 +80,9 @@ func checkNumbers(types []Type, list []vitrine.Instance) error {
 
 // openS1AP opens or takes over the S1AP listeners.
 func (d *Director) openS1AP(c *Config, inherited []*os.File) (*protocol, error) {
-	var addresses []netip.AddrPort
-	for _, text := range c.Listen.S1AP {
-		l, err := ParseListener(text)
-		if err != nil {
-			return nil, err
-		}
-		addresses = append(addresses, l.Address)
+	addresses, err := addressesOf(c.Listen.S1AP)
+	if err != nil {
+		return nil, err
 	}
 	policy, err := d.s1apPolicy(c, d.state.Rules)
 	if err != nil {

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"vitrine/director/datagram"
+	"vitrine/director/inherit"
 	"vitrine/director/meter"
 	"vitrine/director/table"
 	"vitrine/internal/source"
@@ -98,9 +99,9 @@ func Listen(c Config) (_ *Server, err error) {
 		}
 	}()
 	for i, at := range s.config.Addresses {
-		l, err := listen(at, c.Inherited)
+		l, err := inherit.ListenTCP(at, c.Inherited)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("listen for S1AP: %w", err)
 		}
 		s.listeners = append(s.listeners, l)
 		s.config.Addresses[i] = l.Addr().(*net.TCPAddr).AddrPort()
@@ -127,31 +128,6 @@ func newServer(c Config) *Server {
 		s.workers = append(s.workers, &worker{steering: table.NewSteering(c.Epochs, c.Keys), meter: m})
 	}
 	return s
-}
-
-// listen takes over the inherited listener of an address, or opens a new one.
-func listen(at netip.AddrPort, inherited []*os.File) (*net.TCPListener, error) {
-	for _, file := range inherited {
-		l, err := net.FileListener(file) // duplicates the descriptor; fails if the file is not a listener
-		if err != nil {
-			continue
-		}
-		if tcp, ok := l.(*net.TCPListener); ok && tcp.Addr().(*net.TCPAddr).AddrPort() == at {
-			return tcp, nil
-		}
-		if err := l.Close(); err != nil {
-			return nil, fmt.Errorf("close inherited listener %v: %w", l.Addr(), err)
-		}
-	}
-	network := "tcp6"
-	if at.Addr().Is4() {
-		network = "tcp4"
-	}
-	l, err := net.ListenTCP(network, net.TCPAddrFromAddrPort(at))
-	if err != nil {
-		return nil, fmt.Errorf("listen for S1AP: %w", err)
-	}
-	return l, nil
 }
 
 // SetPolicy replaces the rules, for the same types.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"vitrine/director/datagram"
+	"vitrine/director/inherit"
 	"vitrine/director/meter"
 )
 
@@ -86,9 +87,9 @@ func (s *Server) listenStreams(c *Config) error {
 			continue
 		}
 		s.streams = st
-		listener, err := listenTCP(l.Address, c.Inherited)
+		listener, err := inherit.ListenTCP(l.Address, c.Inherited)
 		if err != nil {
-			return err
+			return fmt.Errorf("listen for SIP over TCP: %w", err)
 		}
 		st.listeners = append(st.listeners, listener)
 		st.indexes = append(st.indexes, i)
@@ -105,31 +106,6 @@ func (s *Server) listenStreams(c *Config) error {
 		st.sender = s.group.NewSender()
 	}
 	return nil
-}
-
-// listenTCP takes over the inherited listener of an address, or opens a new one.
-func listenTCP(address netip.AddrPort, inherited []*os.File) (*net.TCPListener, error) {
-	for _, file := range inherited {
-		l, err := net.FileListener(file) // duplicates the descriptor; fails if the file is not a listener
-		if err != nil {
-			continue
-		}
-		if tcp, ok := l.(*net.TCPListener); ok && tcp.Addr().(*net.TCPAddr).AddrPort() == address {
-			return tcp, nil
-		}
-		if err := l.Close(); err != nil {
-			return nil, fmt.Errorf("close inherited listener %v: %w", l.Addr(), err)
-		}
-	}
-	network := "tcp6"
-	if address.Addr().Is4() {
-		network = "tcp4"
-	}
-	l, err := net.ListenTCP(network, net.TCPAddrFromAddrPort(address))
-	if err != nil {
-		return nil, fmt.Errorf("listen for SIP over TCP: %w", err)
-	}
-	return l, nil
 }
 
 func (st *streams) files() (files []*os.File, err error) {

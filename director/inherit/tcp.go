@@ -1,0 +1,32 @@
+// Package inherit takes over listening sockets from the process before, so that a restart
+// of the director loses no connection that waits in one.
+package inherit
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+)
+
+// ListenTCP takes over the inherited listener of an address, or opens a new one.
+// Descriptors of other sockets stay as they are.
+func ListenTCP(address netip.AddrPort, inherited []*os.File) (*net.TCPListener, error) {
+	for _, file := range inherited {
+		l, err := net.FileListener(file) // duplicates the descriptor; fails if the file is not a listener
+		if err != nil {
+			continue
+		}
+		if tcp, ok := l.(*net.TCPListener); ok && tcp.Addr().(*net.TCPAddr).AddrPort() == address {
+			return tcp, nil
+		}
+		if err := l.Close(); err != nil {
+			return nil, fmt.Errorf("close inherited listener %v: %w", l.Addr(), err)
+		}
+	}
+	network := "tcp6"
+	if address.Addr().Is4() {
+		network = "tcp4"
+	}
+	return net.ListenTCP(network, net.TCPAddrFromAddrPort(address))
+}
