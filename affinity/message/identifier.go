@@ -8,6 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"vitrine/wire/identity"
+	"vitrine/wire/sip"
 )
 
 // The bounds of what a message keeps of itself.
@@ -146,9 +147,9 @@ func appendPerson(b, uri []byte) []byte {
 	number := false
 	if i := bytes.IndexByte(uri, ':'); i >= 2 && i <= 4 {
 		switch {
-		case foldEqual(uri[:i], "sip"), foldEqual(uri[:i], "sips"), foldEqual(uri[:i], "im"), foldEqual(uri[:i], "pres"):
+		case sip.EqualFold(uri[:i], "sip"), sip.EqualFold(uri[:i], "sips"), sip.EqualFold(uri[:i], "im"), sip.EqualFold(uri[:i], "pres"):
 			uri = uri[i+1:]
-		case foldEqual(uri[:i], "tel"):
+		case sip.EqualFold(uri[:i], "tel"):
 			uri, number = uri[i+1:], true
 		}
 	}
@@ -176,21 +177,6 @@ func appendPerson(b, uri []byte) []byte {
 		b = append(b, c)
 	}
 	return b
-}
-
-func foldEqual(text []byte, lower string) bool {
-	if len(text) != len(lower) {
-		return false
-	}
-	for i, c := range text {
-		if c >= 'A' && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
 }
 
 func isDigits(text []byte) bool {

@@ -3,6 +3,8 @@ package message
 import (
 	"bytes"
 	"time"
+
+	"vitrine/wire/sip"
 )
 
 // maxScan is how many bytes of a body are looked through for identities.
@@ -95,17 +97,17 @@ func personOf(name []byte) IdentifierKind {
 		return identifierNone
 	}
 	switch {
-	case foldEqual(name, "impu"), foldEqual(name, "aor"), foldEqual(name, "public_id"), foldEqual(name, "publicid"), foldEqual(name, "publicidentity"):
+	case sip.EqualFold(name, "impu"), sip.EqualFold(name, "aor"), sip.EqualFold(name, "public_id"), sip.EqualFold(name, "publicid"), sip.EqualFold(name, "publicidentity"):
 		return IMPU
-	case foldEqual(name, "impi"), foldEqual(name, "private_id"), foldEqual(name, "username"), foldEqual(name, "privateid"):
+	case sip.EqualFold(name, "impi"), sip.EqualFold(name, "private_id"), sip.EqualFold(name, "username"), sip.EqualFold(name, "privateid"):
 		return IMPI
-	case foldEqual(name, "imsi"), foldEqual(name, "supi"):
+	case sip.EqualFold(name, "imsi"), sip.EqualFold(name, "supi"):
 		return IMSI
-	case foldEqual(name, "msisdn"), foldEqual(name, "gpsi"):
+	case sip.EqualFold(name, "msisdn"), sip.EqualFold(name, "gpsi"):
 		return MSISDN
-	case foldEqual(name, "call-id"), foldEqual(name, "callid"), foldEqual(name, "call_id"):
+	case sip.EqualFold(name, "call-id"), sip.EqualFold(name, "callid"), sip.EqualFold(name, "call_id"):
 		return CallID
-	case foldEqual(name, "session-id"), foldEqual(name, "sessionid"), foldEqual(name, "session_id"):
+	case sip.EqualFold(name, "session-id"), sip.EqualFold(name, "sessionid"), sip.EqualFold(name, "session_id"):
 		return SessionID
 	}
 	return identifierNone

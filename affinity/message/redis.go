@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"vitrine/wire/resp"
+	"vitrine/wire/sip"
 )
 
 // redisPort is the port of Redis, a hint for replies in the middle of a connection.
@@ -148,9 +149,9 @@ func (r *reading) redisArgument(x *half, v *resp.Value) {
 			values.seconds, values.unit = n, unit
 		}
 		values.option = noOption
-	case name == "set" && v.Index > 2 && foldEqual(v.Text, "ex"):
+	case name == "set" && v.Index > 2 && sip.EqualFold(v.Text, "ex"):
 		values.option = inSeconds
-	case name == "set" && v.Index > 2 && foldEqual(v.Text, "px"):
+	case name == "set" && v.Index > 2 && sip.EqualFold(v.Text, "px"):
 		values.option = inMillis
 	default:
 		values.bytes += size
