@@ -18,6 +18,29 @@ func (e *Endpoint) Command(ctx context.Context, to netip.AddrPort, teid, origin 
 	}
 }
 
+// DoCommand is like Command, but waits until the peer has refused the command, which
+// failure then describes, or has sent the request that it triggers.
+func (e *Endpoint) DoCommand(ctx context.Context, to netip.AddrPort, teid, origin uint32, command Message, failure *gtpc.BearerFailure) (refused bool, err error) {
+	type outcome struct {
+		refused bool
+		err     error
+	}
+	done := make(chan outcome, 1)
+	e.Command(ctx, to, teid, origin, command, func(m *gtpc.Message, err error) {
+		o := outcome{err: err}
+		if err == nil && m.Type == gtpc.BearerResourceFailure {
+			o.refused, o.err = true, failure.Parse(m)
+		}
+		done <- o
+	})
+	select {
+	case o := <-done:
+		return o.refused, o.err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
 // DoTriggered is like Do, for a request that a command triggered. It has the sequence
 // number of the command.
 func (e *Endpoint) DoTriggered(ctx context.Context, to netip.AddrPort, teid, sequence uint32, request Message, answer Answer) error {

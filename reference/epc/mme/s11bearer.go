@@ -16,22 +16,12 @@ func (s *s11) RequestBearer(ctx context.Context, of Session, r ResourceRequest) 
 		QCI: r.QoS.QCI, MaxUp: uint64(r.QoS.MaxUp), MaxDown: uint64(r.QoS.MaxDown),
 		GuaranteedUp: uint64(r.QoS.GuaranteedUp), GuaranteedDown: uint64(r.QoS.GuaranteedDown),
 	}}
-	done := make(chan error, 1)
-	s.endpoint.Command(ctx, of.Peer, of.Control, 0, &command, func(m *gtpc.Message, err error) {
-		if err == nil && m.Type == gtpc.BearerResourceFailure {
-			var failure gtpc.BearerFailure
-			if err = failure.Parse(m); err == nil {
-				err = failure.Result
-			}
-		}
-		done <- err
-	})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
+	var failure gtpc.BearerFailure
+	refused, err := s.endpoint.DoCommand(ctx, of.Peer, of.Control, 0, &command, &failure)
+	if err == nil && refused {
+		err = failure.Result
 	}
+	return err
 }
 
 // createBearer handles a Create Bearer Request (TS 29.274 clause 7.2.3) of one bearer.

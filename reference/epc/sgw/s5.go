@@ -46,11 +46,12 @@ func (s *server) resource(ctx context.Context, r *gtp.Request) {
 		to, err = s.pgwOf(of, m.Linked)
 	}
 	failure := gtpc.BearerFailure{Linked: m.Linked, PTI: m.PTI}
+	refused := false
 	if err == nil {
 		m.Sender = gtpc.Endpoint{}
-		err = s.command(ctx, to, r.Sequence, &m, &failure)
+		refused, err = s.endpoint.DoCommand(ctx, control(to), to.TEID, r.Sequence, &m, &failure)
 	}
-	if err == nil && failure.Result.Cause == 0 {
+	if err == nil && !refused {
 		s.procedures.Count(r.Type, gtpc.RequestAccepted)
 		return
 	}
@@ -73,24 +74,6 @@ func (s *server) pgwOf(of *ue, linked uint8) (gtpc.Endpoint, error) {
 		}
 	}
 	return gtpc.Endpoint{}, gtpc.Result{Cause: gtpc.ContextNotFound, Offending: gtpc.EBI}
-}
-
-// command passes a command on to a P-GW, and waits until the P-GW has refused it or asks
-// for a change of bearers. failure has a cause if it was refused.
-func (s *server) command(ctx context.Context, to gtpc.Endpoint, origin uint32, m *gtpc.BearerResource, failure *gtpc.BearerFailure) error {
-	done := make(chan error, 1)
-	s.endpoint.Command(ctx, control(to), to.TEID, origin, m, func(answer *gtpc.Message, err error) {
-		if err == nil && answer.Type == gtpc.BearerResourceFailure {
-			err = failure.Parse(answer)
-		}
-		done <- err
-	})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // createBearer handles a Create Bearer Request (clause 7.2.3): it passes it on to
