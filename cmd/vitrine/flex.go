@@ -24,6 +24,7 @@ import (
 	"vitrine/flex/config"
 	"vitrine/flex/hold"
 	"vitrine/flex/unit"
+	"vitrine/internal/access"
 	"vitrine/internal/runstate"
 )
 
@@ -79,8 +80,8 @@ func flexSocket(state string) string {
 
 // A flexClient asks the orchestrator of a file.
 type flexClient struct {
-	file *config.Config
-	http *http.Client
+	file   *config.Config
+	caller access.Caller
 }
 
 func dialFlex(path string) (*flexClient, error) {
@@ -88,12 +89,9 @@ func dialFlex(path string) (*flexClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket := flexSocket(c.State)
-	return &flexClient{file: c, http: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}}}, nil
+	return &flexClient{file: c, caller: access.Caller{
+		Service: "the orchestrator", HTTP: &http.Client{Timeout: 10 * time.Second, Transport: access.BySocket(flexSocket(c.State))}, Most: 64 << 20,
+	}}, nil
 }
 
 // errNoOrchestrator is the error if no orchestrator runs the file.
@@ -101,31 +99,11 @@ var errNoOrchestrator = errors.New("no orchestrator runs it")
 
 // call sends a request and reads the answer into out, which may be nil.
 func (k *flexClient) call(ctx context.Context, method, path string, out any) error {
-	r, err := http.NewRequestWithContext(ctx, method, "http://flex"+path, nil)
-	if err != nil {
-		return err
-	}
-	response, err := k.http.Do(r)
+	err := k.caller.Call(ctx, method, "http://flex"+path, nil, out)
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return fmt.Errorf("%s: %w", k.file.Path, errNoOrchestrator)
 	}
-	if err != nil {
-		return fmt.Errorf("ask the orchestrator: %w", err)
-	}
-	defer response.Body.Close() // read to its end
-	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
-	if err != nil {
-		return fmt.Errorf("read the orchestrator's answer: %w", err)
-	}
-	if response.StatusCode >= 300 {
-		var refusal struct{ Error string }
-		_ = json.Unmarshal(text, &refusal) // the status says enough
-		return fmt.Errorf("the orchestrator answers %d: %s", response.StatusCode, refusal.Error)
-	}
-	if out == nil {
-		return nil
-	}
-	return json.Unmarshal(text, out)
+	return err
 }
 
 func printJSON(w io.Writer, v any) error {

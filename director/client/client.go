@@ -1,13 +1,11 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +15,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/internal/access"
 )
 
 // An Access says where a director is and how to authenticate.
@@ -30,9 +29,8 @@ type Access struct {
 
 // A Client controls one director. It may be used by several goroutines.
 type Client struct {
-	base  *url.URL
-	token string
-	http  *http.Client
+	base   *url.URL
+	caller access.Caller
 }
 
 // An Error is the director's error response.
@@ -90,52 +88,18 @@ func New(a Access) (*Client, error) {
 		// looks for the socket again.
 		transport.DialContext, transport.DisableKeepAlives = dialControl, true
 	}
-	return &Client{base: base, token: a.Token, http: &http.Client{Timeout: timeout, Transport: transport}}, nil
+	return &Client{base: base, caller: access.Caller{
+		Service: "the director", HTTP: &http.Client{Timeout: timeout, Transport: transport}, Token: a.Token, Most: 64 << 20,
+	}}, nil
 }
 
 // call sends in as JSON and reads the answer into out; either may be nil.
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
-	var body io.Reader
-	if in != nil {
-		text, err := json.Marshal(in)
-		if err != nil {
-			return fmt.Errorf("ask the director: %w", err)
-		}
-		body = bytes.NewReader(text)
+	err := c.caller.Call(ctx, method, c.base.JoinPath(path).String(), in, out)
+	if refusal := (*access.Refusal)(nil); errors.As(err, &refusal) {
+		return &Error{refusal.Status, refusal.Message}
 	}
-	r, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath(path).String(), body)
-	if err != nil {
-		return fmt.Errorf("ask the director: %w", err)
-	}
-	if in != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if c.token != "" {
-		r.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	response, err := c.http.Do(r)
-	if err != nil {
-		return fmt.Errorf("ask the director: %w", err)
-	}
-	defer response.Body.Close() // read to its end
-	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
-	if err != nil {
-		return fmt.Errorf("read the director's answer: %w", err)
-	}
-	if response.StatusCode >= 300 {
-		var refusal struct{ Error string }
-		if err := json.Unmarshal(text, &refusal); err != nil || refusal.Error == "" {
-			refusal.Error = strings.TrimSpace(string(text))
-		}
-		return &Error{response.StatusCode, refusal.Error}
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("read the director's answer: %w", err)
-	}
-	return nil
+	return err
 }
 
 // Status returns the director's state.

@@ -1,14 +1,11 @@
 package hold
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,13 +14,14 @@ import (
 
 	"vitrine"
 	"vitrine/flex/unit"
+	"vitrine/internal/access"
 	"vitrine/internal/runstate"
 )
 
 // A Client controls a holder. It may be used by several goroutines.
 type Client struct {
-	About About
-	http  *http.Client
+	About  About
+	caller access.Caller
 }
 
 // callTimeout bounds each call.
@@ -63,47 +61,13 @@ func Find(ctx context.Context, folder string) (*Client, error) {
 }
 
 func dial(socket string) *Client {
-	return &Client{http: &http.Client{Timeout: callTimeout, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}}}
+	return &Client{caller: access.Caller{
+		Service: "the holder", HTTP: &http.Client{Timeout: callTimeout, Transport: access.BySocket(socket)}, Most: 256 << 20,
+	}}
 }
 
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
-	var body io.Reader
-	if in != nil {
-		text, err := json.Marshal(in)
-		if err != nil {
-			return err
-		}
-		body = bytes.NewReader(text)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://holder"+path, body)
-	if err != nil {
-		return err
-	}
-	response, err := c.http.Do(r)
-	if err != nil {
-		return fmt.Errorf("ask the holder: %w", err)
-	}
-	defer response.Body.Close() // read to its end
-	text, err := io.ReadAll(io.LimitReader(response.Body, 256<<20))
-	if err != nil {
-		return fmt.Errorf("read the holder's answer: %w", err)
-	}
-	if response.StatusCode >= 300 {
-		var refusal struct{ Error string }
-		_ = json.Unmarshal(text, &refusal) // the status says enough
-		return fmt.Errorf("the holder answers %d: %s", response.StatusCode, refusal.Error)
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("read the holder's answer: %w", err)
-	}
-	return nil
+	return c.caller.Call(ctx, method, "http://holder"+path, in, out)
 }
 
 // Units lists the units by name.

@@ -1,5 +1,6 @@
 // Package access decides who may use the control interface of a service: its own user by a
-// unix socket, and others by tokens or client certificates.
+// unix socket, and others by tokens or client certificates. Caller is the other side: it
+// calls such an interface.
 package access
 
 import (

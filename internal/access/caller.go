@@ -1,0 +1,87 @@
+package access
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// A Caller calls a service that answers by Answer and Refuse.
+type Caller struct {
+	Service string // "the director", in errors
+	HTTP    *http.Client
+	Token   string // bearer token; empty: none
+	Most    int64  // bytes of an answer that are read
+}
+
+// A Refusal is the answer of a service that did not do what it was asked for.
+type Refusal struct {
+	Service string
+	Status  int    // of HTTP
+	Message string // the reason
+}
+
+func (e *Refusal) Error() string {
+	return fmt.Sprintf("%s answers %d: %s", e.Service, e.Status, e.Message)
+}
+
+// Call sends in as JSON and reads the answer into out; either may be nil. If the service
+// refuses, the error is a *Refusal.
+func (c *Caller) Call(ctx context.Context, method, url string, in, out any) error {
+	ask := func(err error) error { return fmt.Errorf("ask %s: %w", c.Service, err) }
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return ask(err)
+		}
+		body = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return ask(err)
+	}
+	if in != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	response, err := c.HTTP.Do(r)
+	if err != nil {
+		return ask(err)
+	}
+	defer response.Body.Close() // read to its end
+	text, err := io.ReadAll(io.LimitReader(response.Body, c.Most))
+	if err == nil && response.StatusCode < 300 && out != nil {
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil {
+		return fmt.Errorf("read the answer of %s: %w", c.Service, err)
+	}
+	if response.StatusCode >= 300 {
+		return &Refusal{c.Service, response.StatusCode, reason(text)}
+	}
+	return nil
+}
+
+// reason returns the error in an answer of Refuse, or the text of another answer.
+func reason(text []byte) string {
+	var refusal struct{ Error string }
+	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Error == "" {
+		return strings.TrimSpace(string(text))
+	}
+	return refusal.Error
+}
+
+// BySocket returns a transport that reaches a service by its unix socket, whatever the URL.
+func BySocket(path string) *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}
+}
