@@ -46,7 +46,7 @@ type Summary struct {
 	Copies    uint64         `json:"copies"` // packets that were captured at another place before
 	Protocols []Count        `json:"protocols"`
 	Functions []Function     `json:"functions"`
-	Unknown   []Edge         `json:"unknown"` // what was said in protocols that are not known
+	Unknown   []Edge         `json:"unknown"` // exchanges in protocols that are not known
 	Clocks    []Clock        `json:"clocks"`  // one for each file, if there are several
 	GivenUp   GivenUp        `json:"given_up"`
 	Captures  capture.Counts `json:"captures"`

@@ -60,7 +60,7 @@ func (s *Summary) clocks(w io.Writer) {
 	}
 }
 
-// gaps writes what was not understood and what was given up.
+// gaps counts the messages that were not understood, and those that were dropped for lack of memory.
 func (s *Summary) gaps(w io.Writer) {
 	type gap struct {
 		what string
