@@ -121,15 +121,28 @@ func (g *gateway) create(c *gtpv2.Conn, from net.Addr, m message.Message) error 
 	if err != nil {
 		return err
 	}
-	serial := g.serials.Add(1)
-	teid := g.prefix.SessionTEID(director.SessionKey([]byte(imsi)), serial)
-	b := bearer{IMSI: imsi, MME: mme, User: 0x5a000000 | serial<<8 | g.prefix.TEID>>24}
-	if err := g.put(teid, &b, client.Conditions{IfNoneMatch: "*"}); err != nil {
+	teid, b, err := g.attach(imsi, mme)
+	if err != nil {
 		return c.RespondTo(from, m, message.NewCreateSessionResponse(mme, 0, ie.NewCause(gtpv2.CauseSystemFailure, 0, 0, 0, nil)))
 	}
 	g.tell(imsi, "attached")
 	return c.RespondTo(from, m, message.NewCreateSessionResponse(mme, 0,
-		ie.NewCause(gtpv2.CauseRequestAccepted, 0, 0, 0, nil), ie.NewFullyQualifiedTEID(gtpv2.IFTypeS11S4SGWGTPC, teid, g.self, ""), g.context(&b)))
+		ie.NewCause(gtpv2.CauseRequestAccepted, 0, 0, 0, nil), ie.NewFullyQualifiedTEID(gtpv2.IFTypeS11S4SGWGTPC, teid, g.self, ""), g.context(b)))
+}
+
+// attach puts a new session into the store, under a TEID that no session has: subscribers
+// whose IMSIs have the same key share their TEIDs, and some sessions stay for long.
+func (g *gateway) attach(imsi string, mme uint32) (teid uint32, b *bearer, err error) {
+	const tries = 16 // an attacker may attach too: each of its requests may cost no more
+	for range tries {
+		serial := g.serials.Add(1)
+		teid = g.prefix.SessionTEID(director.SessionKey([]byte(imsi)), serial)
+		b = &bearer{IMSI: imsi, MME: mme, User: 0x5a000000 | serial<<8 | g.prefix.TEID>>24}
+		if err = g.put(teid, b, client.Conditions{IfNoneMatch: "*"}); !client.Unmet(err) {
+			break
+		}
+	}
+	return teid, b, err
 }
 
 // modify hands over to the eNodeB whose TEID is in the request.
