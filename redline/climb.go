@@ -315,12 +315,18 @@ func (r *run) outcome(number int, target float64, m measured) vitrine.Outcome {
 	return o
 }
 
-// estimate returns the highest rate that meets the objective, from the observed rates.
+// estimate returns the highest rate that meets the objective, from the observed rates. A
+// step that met the objective shows the rate that was completed: a part of what began may
+// only have made the backlog longer, too slowly for the step to show that it grows.
 func (r *run) estimate() vitrine.Capacity {
 	var history []vitrine.Outcome
 	for i := range r.result.Steps {
 		s := &r.result.Steps[i]
-		history = append(history, r.outcome(i+1, s.Rate, s.measured))
+		at := s.Rate
+		if s.measured.meets(r.objective) {
+			at = round(float64(s.measured.span.Completed()) / s.Seconds)
+		}
+		history = append(history, r.outcome(i+1, at, s.measured))
 	}
 	return rate.Estimate(history, rate.Config{Thresholds: []float64{threshold}})[0]
 }
