@@ -33,8 +33,15 @@ func (m *MME) Page(ctx context.Context, imsi identity.Digits) bool {
 	return true
 }
 
-// page pages a UE, unless it is connected or paged already.
+// page pages a UE, unless it is connected or paged already. A UE that is becoming idle
+// is paged when it is: the S-GW notifies the MME as soon as the access bearers are
+// released, which may be before the UE Context Release Complete.
 func (w *worker) page(u *ue) {
+	if u.kind == release && u.running {
+		u.summons, u.summoner = true, w.event
+		return
+	}
+	u.summons = false
 	if u.enb != nil || !u.ready() || u.paged() {
 		return
 	}

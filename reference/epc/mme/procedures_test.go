@@ -338,6 +338,29 @@ func TestPagingReachesTheIdleUE(t *testing.T) {
 	other.expect(s1ap.Successful, s1ap.S1Setup)
 }
 
+// TestPagingWaitsUntilTheUEIsIdle pages a UE whose access bearers are released, but whose
+// connection is not.
+func TestPagingWaitsUntilTheUEIsIdle(t *testing.T) {
+	b := start(t, nil)
+	e := b.enodeb(1)
+	p := e.phone(1)
+	p.attach()
+	e.send(e.AppendReleaseRequest(nil, p.ids, s1ap.CauseUserInactivity))
+	m := e.expect(s1ap.Initiating, s1ap.UEContextRelease)
+	if !b.mme.Page(t.Context(), p.IMSI) {
+		t.Error("the subscriber is not paged")
+	}
+	e.send(e.AppendReleased(nil, m.IDs))
+	if m := e.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
+		t.Errorf("paged is %+v, want %+v", m.Paged, p.GUTI.STMSI())
+	}
+	p.serve()
+	p.idle()
+	if n := b.ended("paging", "success"); n != 1 {
+		t.Errorf("paged %v times, want once", n)
+	}
+}
+
 // TestHandoverWhoseSourceIsLostReleasesTheTarget ends the source's association, and
 // then its UE's connection, before the UE arrives.
 func TestHandoverWhoseSourceIsLostReleasesTheTarget(t *testing.T) {

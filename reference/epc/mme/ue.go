@@ -118,7 +118,8 @@ type ue struct {
 	moved            bool      // another MME wrote the record
 	verified         bool      // the message that waits is the UE's
 	parked           parked
-	summons          bool // read to page the UE, and not because it was silent
+	summons          bool        // the UE is paged once its context is read, or once it is idle
+	summoner         truth.Event // the event that asked to page a UE that is becoming idle
 
 	// The present procedure.
 	phase     phase
@@ -310,14 +311,19 @@ func (w *worker) rest(u *ue) {
 		w.resumable = append(w.resumable, u)
 	}
 	if u.enb != nil {
+		u.summons = false
 		w.timers.stop(u)
 		w.refresh(u)
 		return
 	}
-	if w.mme.config.Store != nil && !waits {
+	if w.mme.config.Store != nil && !waits && !u.summons {
 		w.evict(u)
 		return
 	}
 	u.silent = w.now + w.mme.config.Timers.Reachable
 	w.timers.set(u, u.silent)
+	if u.summons {
+		w.event = u.summoner
+		w.page(u)
+	}
 }
