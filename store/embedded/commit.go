@@ -157,7 +157,7 @@ func (e *Engine) add(g *group, r *request) {
 	var fresh int64
 	for i := range r.ops {
 		o := &r.ops[i]
-		s, err := e.current(g, r.space, o.Name)
+		s, err := e.current(g, r.space, o, now)
 		if err != nil {
 			r.err = err
 			return
@@ -197,14 +197,21 @@ func (e *Engine) room(ops []store.Op, fresh int64) error {
 	return nil
 }
 
-// current returns the record as the group so far leaves it.
-func (e *Engine) current(g *group, space, name string) (*state, error) {
-	key := store.Key{Space: space, Name: name}
+// current returns the record of o as the group so far leaves it. For a put it may have no value.
+func (e *Engine) current(g *group, space string, o *store.Op, now time.Time) (*state, error) {
+	key := store.Key{Space: space, Name: o.Name}
 	if s, ok := g.seen[key]; ok {
 		return s, nil
 	}
 	s := &state{}
-	g.key = appendRecordKey(g.key[:0], space, name)
+	if f, ok := e.heads.find(key); ok && o.Action == store.Put {
+		s.record = store.Record{Key: key, Version: f.version, Expires: store.AtMilliseconds(f.expires), Tags: f.tags}
+		s.exists = !s.record.Expired(now) // else its event needs the value
+	}
+	if s.exists {
+		return s, nil
+	}
+	g.key = appendRecordKey(g.key[:0], space, o.Name)
 	b, closer, err := e.db.Get(g.key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return s, nil
@@ -275,6 +282,7 @@ func (e *Engine) put(g *group, key store.Key, o *store.Op, s *state) {
 		s.record.Tags = slices.Clone(o.Tags)
 	}
 	g.seen[key] = s
+	e.heads.set(key, head{version: o.Version, expires: ms, tags: s.record.Tags})
 	g.bytes += len(raw)
 	g.events = append(g.events, store.Event{Change: store.Written, Existed: existed, Record: s.record})
 }
@@ -293,6 +301,7 @@ func (e *Engine) remove(g *group, s *state, why store.Change) uint64 {
 	g.events = append(g.events, store.Event{Change: why, Existed: true, Record: removed})
 	*s = state{}
 	g.seen[removed.Key] = s
+	e.heads.forget(removed.Key)
 	return revision
 }
 

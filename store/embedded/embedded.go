@@ -42,6 +42,7 @@ type Config struct {
 	Every         time.Duration // interval of SyncInterval; default 100 ms
 	CacheBytes    int64         // cache of blocks read; default 64 MiB
 	MemtableBytes uint64        // default 8 MiB: writes cost more when memtables exceed the processor's cache
+	HeadBytes     int           // memory for versions, expiry and tags of the records written last; default 32 MiB
 	ReserveBytes  uint64        // free disk space below which puts are refused; default 256 MiB
 	MaxRecords    int64         // beyond it, puts of new records are refused; default 100 million
 	QueueWrites   int           // writes in the queue, at most; beyond it: *Busy; default 4096
@@ -78,6 +79,7 @@ type Engine struct {
 	pool    sync.Pool // of *request
 	groups  sync.Pool // of *group
 	history *history
+	heads   *heads // of the committer
 
 	assigned atomic.Uint64 // revision of the last change
 	durable  durable
@@ -111,6 +113,7 @@ func Open(c Config) (*Engine, error) {
 		queue:   make(chan *request, c.QueueWrites),
 		inSync:  make(chan *group, 1),
 		history: newHistory(c.HistoryEvents, c.HistoryBytes),
+		heads:   newHeads(c.HeadBytes),
 		dueSoon: make(chan struct{}, 1),
 		closing: make(chan struct{}),
 	}
@@ -185,6 +188,7 @@ func (c *Config) complete() error {
 	c.Every = cmp.Or(c.Every, 100*time.Millisecond)
 	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
 	c.MemtableBytes = cmp.Or(c.MemtableBytes, 8<<20)
+	c.HeadBytes = cmp.Or(c.HeadBytes, 32<<20)
 	c.ReserveBytes = cmp.Or(c.ReserveBytes, 256<<20)
 	c.MaxRecords = cmp.Or(c.MaxRecords, 100_000_000)
 	c.QueueWrites = cmp.Or(c.QueueWrites, 4096)

@@ -31,4 +31,9 @@ func TestSuite(t *testing.T) {
 			})
 		})
 	}
+	t.Run("few heads", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T, clock *storetest.Clock) store.Engine {
+			return open(t, embedded.Config{Dir: t.TempDir(), Sync: embedded.SyncNever, HeadBytes: 1, Now: clock.Now})
+		})
+	})
 }
