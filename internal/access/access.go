@@ -32,7 +32,7 @@ func ReadTokens(path string) (all Tokens, err error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "control.token_file must be a file that can be read"}
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "want a file with one token per line"}
 	}
 	for n, line := range strings.Split(string(text), "\n") {
 		line = strings.TrimSpace(line)
@@ -52,13 +52,13 @@ func ReadTokens(path string) (all Tokens, err error) {
 
 const minTokenLength = 16
 
-// accept reports whether a request carries one of the tokens (RFC 6750 section 2.1).
-func (t Tokens) accept(r *http.Request) bool {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
+// Accept reports whether a request carries one of the tokens (RFC 6750 section 2.1).
+func (t Tokens) Accept(r *http.Request) bool {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
 		return false
 	}
-	given := sha256.Sum256([]byte(token))
+	given := sha256.Sum256([]byte(strings.TrimSpace(token)))
 	found := 0
 	for i := range t {
 		found |= subtle.ConstantTimeCompare(t[i][:], given[:])
@@ -93,7 +93,7 @@ func (g Guard) Wrap(next http.Handler) http.Handler {
 			g.deny(w, r, http.StatusMisdirectedRequest, "Host must be the control address: an IP address or localhost")
 		case crossed != nil:
 			g.deny(w, r, http.StatusForbidden, crossed.Error())
-		case len(t) > 0 && !t.accept(r):
+		case len(t) > 0 && !t.Accept(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="`+g.Service+`"`)
 			g.deny(w, r, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
 		case len(t) == 0 && !certified && g.changes(r):
@@ -187,14 +187,23 @@ func TLS(certificate, key, clients string) (*tls.Config, error) {
 	if clients == "" {
 		return config, nil
 	}
-	const want = "want a PEM file of certificate authorities"
-	pem, err := os.ReadFile(clients)
-	if err != nil {
-		return nil, &TLSError{"clients", want, err}
+	if config.ClientCAs, err = Authorities(clients); err != nil {
+		return nil, &TLSError{"clients", "want a PEM file of certificate authorities", err}
 	}
-	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !config.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, &TLSError{"clients", want, errors.New("no certificate")}
-	}
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	config.SessionTicketsDisabled = true // a ticket would outlive a change of authorities
 	return config, nil
+}
+
+// Authorities reads a PEM file of certificates.
+func Authorities(path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New("no certificate")
+	}
+	return pool, nil
 }

@@ -1,28 +1,20 @@
 package service
 
 import (
-	"bufio"
-	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"fmt"
+	"errors"
 	"log/slog"
 	"net/http"
-	"os"
-	"strings"
 	"sync/atomic"
 
 	"vitrine"
+	"vitrine/internal/access"
 )
 
-// minToken is the least length of a token in bytes, so that tokens cannot be guessed.
-const minToken = 16
-
-// Tokens are the accepted bearer tokens. Only their hashes are kept. The lookup is by hash, so its
-// duration reveals nothing about a token.
+// Tokens are the accepted bearer tokens of a file.
 type Tokens struct {
 	path  string
-	known atomic.Pointer[map[[sha256.Size]byte]struct{}]
+	known atomic.Pointer[access.Tokens]
 }
 
 // ReadTokens reads a file with one token per line. It skips empty lines and lines that start with
@@ -34,46 +26,15 @@ func ReadTokens(path string) (*Tokens, error) {
 
 // Reload reads the file again. After an error the tokens stay unchanged.
 func (t *Tokens) Reload() error {
-	f, err := os.Open(t.path)
-	if err != nil {
-		return &vitrine.BadInput{File: t.path, Found: err.Error(), Want: "a file with one token a line"}
+	known, err := access.ReadTokens(t.path)
+	if err == nil {
+		t.known.Store(&known)
 	}
-	defer f.Close()
-	known := map[[sha256.Size]byte]struct{}{}
-	lines := bufio.NewScanner(f)
-	for n := 1; lines.Scan(); n++ {
-		token := strings.TrimSpace(lines.Text())
-		if token == "" || token[0] == '#' {
-			continue
-		}
-		if len(token) < minToken {
-			return &vitrine.BadInput{File: t.path, Line: n, Column: 1, Found: "a token of fewer than 16 bytes", Want: "a longer random token"}
-		}
-		known[sha256.Sum256([]byte(token))] = struct{}{}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read %s: %w", t.path, err)
-	}
-	if len(known) == 0 {
-		return &vitrine.BadInput{File: t.path, Found: "no token", Want: "one a line"}
-	}
-	t.known.Store(&known)
-	return nil
+	return err
 }
 
-// allow reports whether the request carries an accepted token. RFC 6750 section 2.1.
-func (t *Tokens) allow(r *http.Request) bool {
-	if t == nil {
-		return true
-	}
-	const scheme = "bearer "
-	given := r.Header.Get("Authorization")
-	if len(given) <= len(scheme) || !strings.EqualFold(given[:len(scheme)], scheme) {
-		return false
-	}
-	_, ok := (*t.known.Load())[sha256.Sum256([]byte(strings.TrimSpace(given[len(scheme):])))]
-	return ok
-}
+// allow reports whether the request carries an accepted token.
+func (t *Tokens) allow(r *http.Request) bool { return t == nil || t.known.Load().Accept(r) }
 
 // noteDenied logs failed access.
 func noteDenied(log *slog.Logger, r *http.Request) {
@@ -103,20 +64,15 @@ func LoadTLS(cert, key, clientCA string) (*TLS, error) {
 // Reload reads the files again, for new connections. After an error the configuration stays
 // unchanged.
 func (t *TLS) Reload() error {
-	pair, err := tls.LoadX509KeyPair(t.cert, t.key)
-	if err != nil {
-		return &vitrine.BadInput{File: t.cert, Found: err.Error(), Want: "a certificate and its key, PEM"}
+	c, err := access.TLS(t.cert, t.key, t.clientCA)
+	if bad := (*access.TLSError)(nil); errors.As(err, &bad) {
+		file := map[string]string{"certificate": t.cert, "clients": t.clientCA}[bad.Option]
+		return &vitrine.BadInput{File: file, Found: bad.Error(), Want: bad.Want}
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-	if t.clientCA != "" {
-		if c.ClientCAs, err = loadCertificates(t.clientCA); err != nil {
-			return err
-		}
-		c.ClientAuth = tls.RequireAndVerifyClientCert
-		c.SessionTicketsDisabled = true // a ticket would outlive a change of authorities
+	if err == nil {
+		t.current.Store(c)
 	}
-	t.current.Store(c)
-	return nil
+	return err
 }
 
 // config returns a configuration that uses the last loaded files for each connection.
@@ -139,21 +95,12 @@ func LoadClientTLS(cert, key, ca string) (*tls.Config, error) {
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
+	if ca == "" {
+		return c, nil
+	}
 	var err error
-	if ca != "" {
-		c.RootCAs, err = loadCertificates(ca)
+	if c.RootCAs, err = access.Authorities(ca); err != nil {
+		return nil, &vitrine.BadInput{File: ca, Found: err.Error(), Want: "certificates, PEM"}
 	}
-	return c, err
-}
-
-func loadCertificates(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "certificates, PEM"}
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, &vitrine.BadInput{File: path, Found: "no certificate", Want: "certificates, PEM"}
-	}
-	return pool, nil
+	return c, nil
 }
