@@ -1,0 +1,183 @@
+package sctp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/mmsg"
+)
+
+// A Listener accepts associations. Package net takes its socket for one of TCP, because
+// both have the type SOCK_STREAM. So net's poller, deadlines and files serve here.
+type Listener struct{ *net.TCPListener }
+
+// Listen listens on an address. Without SCTP in the kernel the error is a
+// *vitrine.Unsupported.
+func Listen(at netip.AddrPort) (*Listener, error) {
+	fd, err := open(family(at))
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "SCTP")
+	defer f.Close() // net duplicates it
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if err == nil {
+		err = unix.Bind(fd, mmsg.Sockaddr(at))
+	}
+	if err == nil {
+		err = unix.Listen(fd, unix.SOMAXCONN)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen for SCTP: %w", err)
+	}
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("listen for SCTP: %w", err)
+	}
+	return &Listener{l.(*net.TCPListener)}, nil
+}
+
+// Dial makes an association with an address, until ctx ends.
+func Dial(ctx context.Context, to netip.AddrPort) (*Conn, error) {
+	fd, _, err := Connect(to)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "SCTP")
+	defer f.Close() // net duplicates it
+	if err := connected(ctx, f); err != nil {
+		return nil, fmt.Errorf("connect to %v by SCTP: %w", to, err)
+	}
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %v by SCTP: %w", to, err)
+	}
+	return newConn(conn.(*net.TCPConn))
+}
+
+// connected waits until an association that was begun is there.
+func connected(ctx context.Context, f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = f.SetWriteDeadline(time.Unix(1, 0)) }) // ends the wait below
+	defer stop()
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		code, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		if err == nil && code != 0 {
+			err = unix.Errno(code)
+		}
+		if err != nil {
+			failed = err
+			return true
+		}
+		_, err = unix.Getpeername(int(fd))
+		return err == nil // or there is no association yet
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.Join(err, failed)
+}
+
+// Accept returns a *Conn.
+func (l *Listener) Accept() (net.Conn, error) {
+	conn, err := l.AcceptTCP()
+	if err != nil {
+		return nil, err
+	}
+	return newConn(conn)
+}
+
+// A Conn is an association. Read returns records, and Write takes whole records. One
+// goroutine may read while another one writes. SCTP has no half-closed state: once a peer
+// has shut the association down, nothing can be sent to it, and Write returns
+// net.ErrClosed.
+type Conn struct {
+	net.Conn
+	raw     syscall.RawConn
+	records Records
+
+	// Of the Read and the Write under way. The functions are made once, because a closure
+	// allocates.
+	receive, send func(fd uintptr) bool
+	in, out       []byte
+	got           int
+	inErr, outErr unix.Errno
+}
+
+func newConn(conn *net.TCPConn) (*Conn, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("use an SCTP socket: %w", err), conn.Close())
+	}
+	c := &Conn{Conn: conn, raw: raw}
+	c.receive, c.send = c.receiveSome, c.sendSome
+	return c, nil
+}
+
+// receiveSome returns false if it has to be called again when the socket is readable.
+func (c *Conn) receiveSome(fd uintptr) bool {
+	c.got, c.inErr = c.records.Receive(int(fd), c.in)
+	return c.inErr != unix.EAGAIN
+}
+
+// sendSome sends until all is sent or the socket takes no more, because the poller tells
+// only once that a socket has become writable.
+func (c *Conn) sendSome(fd uintptr) bool {
+	for len(c.out) > 0 {
+		n, errno := c.records.Send(int(fd), c.out)
+		c.out, c.outErr = c.out[n:], errno
+		if errno != 0 {
+			return errno != unix.EAGAIN
+		}
+	}
+	return true
+}
+
+// Read reads records: whole ones, unless b has no room for one.
+func (c *Conn) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	c.in = b
+	err := c.raw.Read(c.receive)
+	c.in = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case c.inErr != 0:
+		return 0, os.NewSyscallError("recvmsg", c.inErr)
+	case c.got == 0:
+		return 0, io.EOF
+	}
+	return c.got, nil
+}
+
+// Write writes whole records.
+func (c *Conn) Write(b []byte) (int, error) {
+	c.out, c.outErr = b, 0
+	err := c.raw.Write(c.send)
+	n := len(b) - len(c.out)
+	c.out = nil
+	switch {
+	case err != nil:
+		return n, err
+	case c.outErr == unix.EPIPE || c.outErr == unix.ESHUTDOWN:
+		return n, fmt.Errorf("the peer has shut the association down: %w", net.ErrClosed)
+	case c.outErr != 0:
+		return n, os.NewSyscallError("sendmsg", c.outErr)
+	}
+	return n, nil
+}
