@@ -1,20 +1,15 @@
 package fabric_test
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"vitrine"
-	"vitrine/fabric/fabrictest"
-	"vitrine/image"
 	"vitrine/internal/hosttest"
 	"vitrine/substrate"
-	"vitrine/substrate/qemu"
-	"vitrine/substrate/qemu/machine"
+	"vitrine/substrate/qemu/qemutest"
 )
 
 // TestGuestKernel runs, in a virtual machine with Debian's kernel, the tests of
@@ -39,7 +34,7 @@ func TestGuestKernel(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			binary, output := build(t, "test", "-c", "vitrine/fabric/"+c.name), filepath.Join(t.TempDir(), "output")
+			binary, output := qemutest.Build(t, "test", "-c", "vitrine/fabric/"+c.name), filepath.Join(t.TempDir(), "output")
 			err := in.Run(t.Context(), vitrine.Command{Args: []string{binary, "-test.v", "-test.run=" + c.tests}, Stdout: output})
 			text, reading := os.ReadFile(output)
 			t.Logf("in the machine:\n%s", text)
@@ -55,33 +50,11 @@ func TestGuestKernel(t *testing.T) {
 	}
 }
 
-// build builds a static program of this module and returns its path.
-func build(t *testing.T, args ...string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "program")
-	build := exec.CommandContext(t.Context(), "go", append(args[:len(args)-1], "-o", path, args[len(args)-1])...)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go %q: %v\n%s", args, err, out)
-	}
-	return path
-}
-
 // boot makes a virtual machine for the test's duration. Its memory has room for
 // the rings of an emulator.
 func boot(t *testing.T) substrate.Instance {
 	t.Helper()
-	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
-	cache, err := image.FindCache("", os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := qemu.New(qemu.Config{
-		Run: run, Environ: os.Environ(), Cache: cache, Prober: new(machine.Prober),
-		Agent: []string{build(t, "build", "vitrine/substrate/qemu/guest/program")},
-	})
-	hosttest.Need(t, err)
-	hosttest.AtEnd(t, func() error { return s.Close(context.Background()) })
+	s, run := qemutest.New(t, qemutest.Build(t, "build", "vitrine/substrate/qemu/guest/program"))
 	in, err := s.Create(t.Context(), substrate.Spec{Run: run.ID, Name: "host-1", Component: "host", VCPUs: 1, Memory: 1 << 30, Dir: t.TempDir()})
 	hosttest.Need(t, err)
 	return in

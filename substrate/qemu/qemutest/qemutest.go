@@ -1,0 +1,46 @@
+// Package qemutest runs virtual machines for the tests of other packages: they have
+// Debian's kernel, which has features that the host's may lack.
+package qemutest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"vitrine/fabric/fabrictest"
+	"vitrine/image"
+	"vitrine/internal/hosttest"
+	"vitrine/internal/runstate"
+	"vitrine/substrate/qemu"
+	"vitrine/substrate/qemu/machine"
+)
+
+// Build builds a static program of this module with the arguments of the go command, such
+// as "build" or "test", "-c", and the package. It returns the program's path.
+func Build(t testing.TB, args ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	build := exec.CommandContext(t.Context(), "go", append(args[:len(args)-1:len(args)-1], "-o", path, args[len(args)-1])...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go %q: %v\n%s", args, err, out)
+	}
+	return path
+}
+
+// New makes a substrate of virtual machines that ends with the test. agent is the guest's
+// program with its first arguments. Without QEMU the test skips.
+func New(t testing.TB, agent ...string) (*qemu.Substrate, *runstate.Run) {
+	t.Helper()
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
+	cache, err := image.FindCache("", os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := qemu.New(qemu.Config{Run: run, Environ: os.Environ(), Cache: cache, Prober: new(machine.Prober), Agent: agent})
+	hosttest.Need(t, err)
+	hosttest.AtEnd(t, func() error { return s.Close(context.Background()) })
+	return s, run
+}
