@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/internal/sctp"
 	"vitrine/internal/tcpfd"
 	"vitrine/reference/epc/enb"
 	"vitrine/reference/epc/s1"
@@ -28,7 +29,7 @@ const (
 	// maxQueued is how many octets wait for an MME that does not read, before the
 	// association ends.
 	maxQueued = 4 << 20
-	// stream is the SCTP stream of messages about UEs.
+	// stream is the SCTP stream of messages about UEs (TS 36.412 clause 7).
 	stream = 1
 )
 
@@ -40,6 +41,7 @@ type association struct {
 	number int // of the target
 
 	fd     int
+	sctp   *sctp.Records // nil: frames over TCP
 	state  state
 	again  time.Duration // when to try again, if down
 	reader s1.Reader
@@ -49,7 +51,7 @@ type association struct {
 
 // connect starts the association.
 func (e *engine) connect(a *association) {
-	fd, _, err := tcpfd.Connect(a.target)
+	fd, err := a.open(e.params.Transport)
 	if err != nil {
 		a.again = e.now + retry
 		return
@@ -104,7 +106,7 @@ func (e *engine) handleEvents(a *association, events uint32) {
 // read handles all received messages.
 func (e *engine) read(a *association) {
 	for {
-		n, errno := tcpfd.Receive(a.fd, a.reader.Room())
+		n, errno := a.receive(a.reader.Room())
 		switch {
 		case errno == unix.EAGAIN:
 			return
@@ -143,7 +145,7 @@ func (e *engine) flush(a *association) {
 		return
 	}
 	for a.sent < len(a.out) {
-		n, errno := tcpfd.Send(a.fd, a.out[a.sent:])
+		n, errno := a.send(a.out[a.sent:])
 		switch errno {
 		case 0:
 			a.sent += n

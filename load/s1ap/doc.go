@@ -3,8 +3,9 @@
 // schedule. One thread sends and receives by epoll. What it allocates is the keys of
 // a new security context.
 //
-// The transport is package s1: S1AP frames over TCP, because most kernels of test
-// hosts lack SCTP. It is not S1AP's own, and a report of figures says so.
+// The transport is SCTP where Params say so and the kernel has it. Otherwise it is S1AP
+// frames over TCP (package s1), because most kernels of test hosts lack SCTP. That is not
+// S1AP's own, and a report of figures says so.
 //
 // A call is one procedure of one UE, or several in a row:
 //

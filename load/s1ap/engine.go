@@ -11,10 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine/internal/fifo"
+	"vitrine/internal/sctp"
 	"vitrine/internal/tcpfd"
 	"vitrine/internal/thread"
 	"vitrine/load"
 	"vitrine/reference/epc/enb"
+	"vitrine/reference/epc/s1"
 	"vitrine/reference/epc/ue"
 	"vitrine/wire/identity"
 	"vitrine/wire/nas"
@@ -73,6 +75,11 @@ type alarm struct {
 }
 
 func newEngine(t load.Trial, p Params) (_ *engine, err error) {
+	if p.Transport == s1.SCTP {
+		if err := sctp.Possible(); err != nil {
+			return nil, err
+		}
+	}
 	pool, err := p.pool(t)
 	if err != nil {
 		return nil, err

@@ -2,11 +2,14 @@ package s1ap
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"vitrine"
 	"vitrine/internal/hosttest"
+	"vitrine/internal/sctp"
 	"vitrine/load"
 	"vitrine/load/loadtest"
 	"vitrine/reference/epc/hss"
@@ -17,10 +20,22 @@ import (
 func TestDecodeRefusesWrongParameters(t *testing.T) {
 	loadtest.Refuses(t, Decode, map[string][]string{
 		"scenario": {"", "detach"}, "arrivals": {"bursty"}, "timeout": {"0s", "2h", "soon"}, "tick": {"0s"}, "stay": {"-1s", "2h"},
-		"enodebs": {"0", "1025", "x"}, "first_enodeb": {"-1", "1048576"}, "users": {"-1", "1048577"}, "tac": {"65536"},
+		"enodebs": {"0", "1025", "x"}, "first_enodeb": {"-1", "1048576"}, "users": {"-1", "1048577"}, "tac": {"65536"}, "transport": {"", "udp"},
 		"subscribers": {"", "00101", "00101000000000x", "0010100000000011"}, "network": {"", "0010", "0010x", "0010100", "26201"},
 		"mix": {"", "attach", "attach=-1", "attach=1001", "attach=0", "attach=1,attach=2", "paging=1", "attach=1,", "attach=1"},
 	})
+}
+
+// TestKernelWithoutSCTPIsNamed asks for SCTP where the kernel may have none.
+func TestKernelWithoutSCTPIsNamed(t *testing.T) {
+	trial := load.Trial{Rate: 1, Duration: 1, Targets: []string{"127.0.0.1:1"}, Params: map[string]string{"transport": "sctp"}}
+	err := Run(t.Context(), trial, io.Discard, io.Discard)
+	if sctp.Possible() != nil && (!vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "modprobe sctp")) {
+		t.Errorf("error %v", err)
+	}
+	if sctp.Possible() == nil && err != nil {
+		t.Errorf("the kernel has SCTP: %v", err)
+	}
 }
 
 func TestIMSIsAreConsecutive(t *testing.T) {

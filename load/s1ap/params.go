@@ -8,6 +8,7 @@ import (
 	"vitrine"
 	"vitrine/load"
 	"vitrine/load/param"
+	"vitrine/reference/epc/s1"
 	"vitrine/wire/identity"
 )
 
@@ -39,6 +40,7 @@ type Params struct {
 	Subscribers string         `json:"subscribers" yaml:"subscribers" jsonschema:"default=001010000000001,description=IMSI of the first subscriber; their keys derive from the IMSI"`
 	Network     string         `json:"network" yaml:"network" jsonschema:"default=00101,description=country and network code of the MMEs and the subscribers"`
 	TAC         int            `json:"tac" yaml:"tac" jsonschema:"default=1,description=tracking area code of all eNodeBs"`
+	Transport   string         `json:"transport" yaml:"transport" jsonschema:"enum=tcp,enum=sctp,default=tcp,description=transport of S1AP: SCTP where the kernel has it; or frames over TCP, which is not S1AP's transport"`
 	Retries     int            `json:"retries" yaml:"retries" jsonschema:"default=0,description=how often a call begins again at another MME because its association ended; for MMEs that share their UEs"`
 	Tick        param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=interval at which messages are handled; adds up to this time to the latency of each exchange"`
 
@@ -51,7 +53,7 @@ type Params struct {
 func Defaults() Params {
 	p := Params{
 		Scenario: AttachDetach, Arrivals: load.Paced, Timeout: param.Duration(10 * time.Second), ENodeBs: 1, FirstENodeB: 1,
-		TAC: 1, Tick: param.Duration(time.Millisecond),
+		TAC: 1, Transport: s1.TCP, Tick: param.Duration(time.Millisecond),
 	}
 	_ = p.setFirst("001010000000001") // both are valid
 	_ = p.setNetwork("00101")
@@ -69,6 +71,7 @@ func Decode(given map[string]string) (Params, error) {
 		"timeout":  param.Time(&p.Timeout, time.Millisecond), "tick": param.Time(&p.Tick, time.Microsecond), "stay": param.Time(&p.Stay, 0),
 		"enodebs": param.Whole(&p.ENodeBs, 1, 1024), "first_enodeb": param.Whole(&p.FirstENodeB, 0, 1<<20-1024),
 		"users": param.Whole(&p.Users, 0, maxUsers), "tac": param.Whole(&p.TAC, 0, 0xffff),
+		"transport":   param.OneOf(&p.Transport, s1.TCP, s1.SCTP),
 		"retries":     param.Whole(&p.Retries, 0, 100),
 		"subscribers": p.setFirst, "network": p.setNetwork, "mix": p.setMix,
 	})

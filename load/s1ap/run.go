@@ -44,7 +44,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 		return fmt.Errorf("generator s1ap: %w", err)
 	}
 	fmt.Fprintf(stderr, "s1ap: over %s; calls begun at most %v late; %d eNodeBs%s\n",
-		s1.Transport, e.agenda.Behind().Round(time.Microsecond), p.ENodeBs, outcome)
+		s1.Describe(p.Transport), e.agenda.Behind().Round(time.Microsecond), p.ENodeBs, outcome)
 	return report.Print(stdout)
 }
 

@@ -1,6 +1,40 @@
 package s1ap
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/sctp"
+	"vitrine/internal/tcpfd"
+	"vitrine/reference/epc/s1"
+)
+
+// open starts a connection to the MME and returns its socket.
+func (a *association) open(transport string) (fd int, err error) {
+	if transport == s1.SCTP {
+		a.sctp = new(sctp.Records)
+		fd, _, err = sctp.Connect(a.target)
+		return fd, err
+	}
+	a.sctp = nil
+	fd, _, err = tcpfd.Connect(a.target)
+	return fd, err
+}
+
+// send sends the frames, or as much of them as the socket takes.
+func (a *association) send(frames []byte) (int, unix.Errno) {
+	if a.sctp != nil {
+		return a.sctp.Send(a.fd, frames)
+	}
+	return tcpfd.Send(a.fd, frames)
+}
+
+// receive receives frames, or parts of them.
+func (a *association) receive(into []byte) (int, unix.Errno) {
+	if a.sctp != nil {
+		return a.sctp.Receive(a.fd, into)
+	}
+	return tcpfd.Receive(a.fd, into)
+}
 
 // connected reports whether a connection that was started has been made.
 func connected(fd int) bool {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"vitrine"
 	"vitrine/reference/epc/aka"
 	"vitrine/reference/epc/diameter"
 	"vitrine/reference/epc/gtp"
@@ -31,6 +32,7 @@ type Options struct {
 
 	config       Config
 	s1, hss      netip.AddrPort
+	transport    string // of S1AP
 	network      string
 	group        uint16
 	cipher, shed string
@@ -42,7 +44,8 @@ type Options struct {
 // Flags declares the flags.
 func (l *Options) Flags(c *ims.Command) {
 	apart := !l.Node.Addr().IsValid()
-	c.Addr(&l.s1, "s1", true, "address for eNodeBs, "+s1.Transport+": IP:PORT")
+	c.Addr(&l.s1, "s1", true, "address for eNodeBs: IP:PORT")
+	c.OneOf(&l.transport, "s1-transport", []string{s1.TCP, s1.SCTP}, "transport for eNodeBs; tcp is "+s1.Describe(s1.TCP))
 	if apart {
 		l.Node.Flags(c)
 	}
@@ -125,17 +128,30 @@ func (l *Options) Start(ctx context.Context, group *errgroup.Group, c *ims.Comma
 	if l.config.Store != nil {
 		gateway.find = m.findLeg
 	}
-	listener, err := ims.Listen(ctx, "s1", l.s1)
+	listener, err := l.listen(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if gateway.endpoint, err = l.Node.Listen(ctx, c, gateway.request, nil); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
+	c.Log.Info("serving eNodeBs", "transport", s1.Describe(l.transport), "at", listener.Addr())
 	group.Go(func() error { return gateway.endpoint.Serve(ctx) })
 	group.Go(func() error { return hss.Run(ctx) })
 	group.Go(func() error { return m.Serve(ctx, listener) })
 	return listener.Addr(), nil
+}
+
+// listen listens for eNodeBs.
+func (l *Options) listen(ctx context.Context) (net.Listener, error) {
+	if l.transport != s1.SCTP {
+		return ims.Listen(ctx, "s1", l.s1)
+	}
+	listener, err := s1.ListenSCTP(l.s1)
+	if err != nil && !vitrine.IsUnsupported(err) {
+		err = ims.ListenError("s1", l.s1, err)
+	}
+	return listener, err
 }
 
 // fill sets what flags give as text.

@@ -14,6 +14,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/hosttest"
+	"vitrine/internal/sctp"
 	"vitrine/reference/epc/hss"
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/pgw"
@@ -34,6 +35,7 @@ func TestCommandLine(t *testing.T) {
 		addresses + "--ciphering snow":    `--ciphering "snow"`,
 		addresses + "--overload maybe":    `--overload "maybe"`,
 		addresses + "--workers 0":         "--workers 0",
+		addresses + "--s1-transport udp":  `--s1-transport "udp"`,
 		addresses + "--target-delay 0s":   "--target-delay 0s",
 		addresses + "--instance 128":      "--instance 128",
 		addresses + "--instance nothing":  "instance",
@@ -54,6 +56,22 @@ func TestHelpNamesTheTransport(t *testing.T) {
 	var out, errs bytes.Buffer
 	if err := mme.Run(t.Context(), []string{"--help"}, &out, &errs); err != nil || !strings.Contains(out.String(), "not SCTP") {
 		t.Errorf("%v, printed %q", err, out.String())
+	}
+}
+
+// TestKernelDecidesWhetherThereIsSCTP starts an MME over SCTP. A kernel without it is named,
+// with what to do.
+func TestKernelDecidesWhetherThereIsSCTP(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	args := strings.Fields(addresses + "--s1 127.0.0.1:0 --listen 127.0.0.1:0 --s1-transport sctp")
+	err := mme.Run(ctx, args, io.Discard, io.Discard)
+	if sctp.Possible() == nil {
+		if err != nil {
+			t.Errorf("the kernel has SCTP: %v", err)
+		}
+	} else if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "modprobe sctp") {
+		t.Errorf("the kernel has no SCTP: %v", err)
 	}
 }
 

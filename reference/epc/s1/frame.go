@@ -1,12 +1,12 @@
-// Package s1 carries S1AP messages between eNodeBs and MMEs as frames over TCP, in
-// the format of package frame.
+// Package s1 carries S1AP messages between eNodeBs and MMEs over SCTP, or as frames over
+// TCP. Code above a connection sees frames in either case, in the format of package
+// frame: those of SCTP are made from its messages, and each is sent as one.
 package s1
 
 import "vitrine/wire/s1ap/frame"
 
 // What follows is the format's, so that users of the transport need one package.
 const (
-	Transport  = frame.Transport
 	HeaderSize = frame.HeaderSize
 	MaxMessage = frame.MaxMessage
 )

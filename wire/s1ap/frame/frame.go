@@ -13,7 +13,8 @@
 //	octets 10-11  zero
 //
 // All numbers are in network byte order. A library that carries another program's
-// SCTP sockets over TCP can use the same frames.
+// SCTP sockets over TCP can use the same frames. Package sctp in internal gives the
+// messages of real SCTP sockets the same header.
 package frame
 
 import (

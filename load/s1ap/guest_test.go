@@ -1,0 +1,171 @@
+package s1ap
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/bridge"
+	"vitrine/internal/hosttest"
+	"vitrine/load"
+	"vitrine/substrate"
+	"vitrine/substrate/qemu/qemutest"
+)
+
+// TestQemuGuestsAttachOverSCTP plays attaches from one virtual machine to the reference EPC
+// in another over SCTP, because the kernel of many hosts has none. It first runs the tests
+// of package sctp there.
+func TestQemuGuestsAttachOverSCTP(t *testing.T) {
+	program := qemutest.Build(t, "build", "vitrine/cmd/vitrine")
+	s, run := qemutest.New(t, program, "guest")
+	wires, err := bridge.New(bridge.Config{Run: run})
+	hosttest.Need(t, err)
+	hosttest.AtEnd(t, func() error { return wires.Close(context.Background()) })
+	core, eNodeBs := newGuest(t, run.ID, s, wires, "epc-1"), newGuest(t, run.ID, s, wires, "enb-1")
+	var booting errgroup.Group
+	for _, g := range []*guest{core, eNodeBs} {
+		booting.Go(func() error { return g.boot(program) })
+	}
+	if err := booting.Wait(); err != nil {
+		t.Fatal(err)
+	}
+
+	const rate, duration = 20, 5
+	core.start(`"$0" reference hss --listen 127.0.0.1:3868 &
+		"$0" reference pcrf --listen 127.0.0.2:3868 &
+		exec "$0" reference epc --s1 "$1:36412" --s1-transport sctp --hss 127.0.0.1:3868 --pcrf 127.0.0.2:3868 \
+			--instance 1 --overload off --metrics "$1:9090"`, program, core.address)
+	t.Run("package", func(t *testing.T) { eNodeBs.runTests(t, "vitrine/internal/sctp") })
+	eNodeBs.run(`for try in $(seq 3000); do busybox wget -q -O - "http://$0:9090/ready" && exit; sleep 0.1; done; exit 1`, core.address)
+	stdout := eNodeBs.run(`exec "$0" generate s1ap --rate "$1" --duration "$2" --targets "$3:36412" --param transport=sctp --param enodebs=2 --param timeout=1m`,
+		program, strconv.Itoa(rate), strconv.Itoa(duration), core.address)
+	report, err := load.ParseReport(strings.NewReader(stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Offered != rate*duration || report.Succeeded != report.Offered {
+		t.Errorf("%d attaches, %d succeeded: %v %s", report.Offered, report.Succeeded, report.Failed, report.Error)
+	}
+	if log := eNodeBs.log(); !strings.Contains(log, "s1ap: over SCTP;") {
+		t.Errorf("the generator does not name SCTP: %s", log)
+	}
+	if log := core.log(); !strings.Contains(log, "transport=SCTP") {
+		t.Errorf("the MME does not name SCTP: %s", log)
+	}
+	// The kernel of the EPC's machine counts: associations that were accepted, and chunks of
+	// data. Each attach and detach has twelve messages, seven from the eNodeB.
+	counts := core.run(`cat /proc/net/sctp/snmp`)
+	if n := count(t, counts, "SctpPassiveEstabs"); n != 2 {
+		t.Errorf("%d associations were accepted", n)
+	}
+	if n := count(t, counts, "SctpInOrderChunks"); n < 7*rate*duration {
+		t.Errorf("%d chunks of data were received", n)
+	}
+	if n := count(t, core.run(`busybox wget -q -O - "http://$0:9090/metrics"`, core.address), `mme_procedures_total{outcome="success",procedure="attach"}`); n != rate*duration {
+		t.Errorf("the MME counts %d attaches", n)
+	}
+}
+
+// count returns a number of a text with lines of a name and a number.
+func count(t *testing.T, text, name string) int {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `\s+(\d+)$`).FindStringSubmatch(text)
+	if m == nil {
+		t.Fatalf("no %s in:\n%s", name, text)
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A guest is a virtual machine whose kernel has SCTP.
+type guest struct {
+	substrate.Instance
+	t       *testing.T
+	dir     string
+	address string
+}
+
+func newGuest(t *testing.T, run string, s substrate.Substrate, wires fabric.Fabric, name string) *guest {
+	t.Helper()
+	component, _, _ := strings.Cut(name, "-")
+	g := &guest{t: t, dir: t.TempDir()}
+	in, err := s.Create(t.Context(), substrate.Spec{Run: run, Name: name, Component: component, Dir: g.dir})
+	hosttest.Need(t, err)
+	end, err := wires.Attach(t.Context(), fabric.Port{Instance: name, NetNS: in.NetNS()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Instance, g.address = in, end.Addr.String()
+	return g
+}
+
+// boot starts the machine with a program, and loads the kernel's module.
+func (g *guest) boot(program string) error {
+	return errors.Join(
+		g.Run(g.t.Context(), vitrine.Command{Args: []string{program, "version"}}),
+		g.Run(g.t.Context(), vitrine.Command{Args: []string{"/sbin/modprobe", "sctp"}}))
+}
+
+func script(text string, args ...string) []string {
+	return append([]string{"/bin/sh", "-euc", text}, args...)
+}
+
+// start starts a shell script whose $0 and later are args.
+func (g *guest) start(text string, args ...string) {
+	g.t.Helper()
+	if _, err := g.Start(g.t.Context(), vitrine.Command{Args: script(text, args...)}); err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() {
+		if g.t.Failed() {
+			g.t.Log(g.log())
+		}
+	})
+}
+
+// run runs a shell script whose $0 and later are args, and returns its standard output.
+func (g *guest) run(text string, args ...string) string {
+	g.t.Helper()
+	file := filepath.Join(g.t.TempDir(), "output")
+	if err := g.Run(g.t.Context(), vitrine.Command{Args: script(text, args...), Stdout: file}); err != nil {
+		g.t.Fatal(err)
+	}
+	return read(g.t, file)
+}
+
+func (g *guest) log() string { return read(g.t, filepath.Join(g.dir, "log")) }
+
+// runTests runs the tests of a package in the machine. Each must pass there, unless it is
+// for kernels without SCTP.
+func (g *guest) runTests(t *testing.T, name string) {
+	binary, output := qemutest.Build(t, "test", "-c", name), filepath.Join(t.TempDir(), "output")
+	begun := time.Now()
+	err := g.Run(t.Context(), vitrine.Command{Args: []string{binary, "-test.v", "-test.skip=WithoutSCTP"}, Stdout: output})
+	text := read(t, output)
+	t.Logf("in the machine, in %v:\n%s", time.Since(begun), text)
+	if err != nil || !strings.Contains(text, "--- PASS") || strings.Contains(text, "--- SKIP") {
+		t.Errorf("not all tests pass: %v", err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
