@@ -61,6 +61,9 @@ func (r *run) facts() []fact {
 	}
 	add("CFS period", strings.Join(m.CFSPeriods, ", "))
 	add("generator", strings.TrimSpace(m.Generator.Name+" "+m.Generator.Version))
+	if m.Generator.Transport != "" {
+		add("transport of the messages", m.Generator.Transport)
+	}
 	for _, s := range m.Specs {
 		add(s.Role, s.Path+", SHA-256 "+s.SHA256)
 	}

@@ -119,6 +119,8 @@ func (m Manifest) NotComparable() string {
 type Generator struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
+	// Transport names what carried the messages, if that was a choice: "SCTP".
+	Transport string `json:"transport,omitempty"`
 }
 
 // A Reservation lists the CPUs of the function and of the generator.

@@ -28,6 +28,7 @@ import (
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/pcrf"
 	"vitrine/reference/epc/pgw"
+	"vitrine/reference/epc/s1"
 	"vitrine/reference/epc/sgw"
 	"vitrine/reference/epc/subscriberdb"
 	"vitrine/reference/forwarder"
@@ -154,6 +155,18 @@ func generatorVersion(ctx context.Context, w *spec.Workload) string {
 		return version
 	}
 	return ""
+}
+
+// generatorTransport names the transport of a generator that has a choice of them.
+func generatorTransport(w *spec.Workload) string {
+	if w.Generator != "s1ap" {
+		return ""
+	}
+	given, err := w.Parameters.Strings()
+	if err != nil {
+		return "" // the generator refuses them
+	}
+	return s1.Describe(given["transport"])
 }
 
 // oneOf returns a BadInput if the name is not in the list.

@@ -46,7 +46,7 @@ func campaignManifest(ctx context.Context, cfg *trial.Config, b *backends) resul
 	d, w := cfg.Deployment, cfg.Workload
 	m := b.manifest(ctx, cfg.CPUs, d.Servers.Substrate, d.Servers.Fabric, d.Servers.Parts)
 	m.VNF, m.Unit, m.Thresholds, m.Seed = d.VNFName, w.Unit, w.Thresholds, cfg.Seed
-	m.Generator = result.Generator{Name: w.Generator, Version: generatorVersion(ctx, w)}
+	m.Generator = result.Generator{Name: w.Generator, Version: generatorVersion(ctx, w), Transport: generatorTransport(w)}
 	m.Specs = []result.Spec{
 		result.NewSpec("deployment", d.Path, d.Raw),
 		result.NewSpec("workload", w.Path, w.Raw),

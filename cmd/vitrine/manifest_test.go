@@ -9,6 +9,7 @@ import (
 	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/measure"
+	"vitrine/spec"
 	"vitrine/testbed"
 )
 
@@ -43,5 +44,24 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 	}
 	if len(m.Fabrics) != 2 || m.Fabrics[1] != "macvtap" {
 		t.Errorf("fabrics %v", m.Fabrics)
+	}
+}
+
+// TestManifestNamesTheTransport checks that a run says which transport carried S1AP, because
+// only one of them is S1AP's own.
+func TestManifestNamesTheTransport(t *testing.T) {
+	for text, want := range map[string]string{
+		"generator: s1ap\nrange: [1, 2]\nduration: 1s\n":                                   "S1AP frames over TCP (not SCTP)",
+		"generator: s1ap\nparameters: {transport: tcp}\nrange: [1, 2]\nduration: 1s\n":     "S1AP frames over TCP (not SCTP)",
+		"generator: s1ap\nparameters: {transport: sctp}\nrange: [1, 2]\nduration: 1s\n":    "SCTP",
+		"generator: sip\nparameters: {scenario: reg-dereg}\nrange: [1, 2]\nduration: 1s\n": "",
+	} {
+		w, err := spec.ParseWorkload("workload.yaml", []byte(text), knownBackends())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := generatorTransport(w); got != want {
+			t.Errorf("%q: the transport is %q, want %q", text, got, want)
+		}
 	}
 }
