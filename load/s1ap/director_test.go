@@ -32,10 +32,16 @@ const directorHost = 51
 // startDirector starts a director in front of MMEs. Types and rules are those given.
 func (e *epc) startDirector(types string, mmes ...vitrine.Instance) *client.Client {
 	e.t.Helper()
+	return e.direct(fmt.Sprintf("s1ap: [\"tcp://%s\"]", e.at(directorHost, 36412)), types+"\nhealth: {every: 200ms, fail: 2}", mmes...)
+}
+
+// direct starts a director that listens for a protocol.
+func (e *epc) direct(listen, types string, all ...vitrine.Instance) *client.Client {
+	e.t.Helper()
 	dir := e.t.TempDir()
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: {s1ap: [\"tcp://%s\"], control: \"%s\"}\n%s\ntransition: 2s\nhealth: {every: 200ms, fail: 2}\ninstances:\n", e.at(directorHost, 36412), e.at(directorHost, 8090), types)
-	for _, in := range mmes {
+	fmt.Fprintf(&b, "listen: {%s, control: \"%s\"}\n%s\ntransition: 2s\ninstances:\n", listen, e.at(directorHost, 8090), types)
+	for _, in := range all {
 		fmt.Fprintf(&b, "- {name: %s, id: %d, type: %s, address: \"%s\"}\n", in.Name, in.ID, in.Type, in.Address)
 	}
 	file := filepath.Join(dir, "director.yaml")
@@ -200,16 +206,15 @@ type tower struct {
 	reader s1.Reader
 }
 
-// tower connects an eNodeB to the director and sets it up.
-func (e *epc) tower(t *testing.T, n int) *tower {
+// tower connects an eNodeB to a host and sets it up.
+func (e *epc) tower(t *testing.T, host int, cell enb.Cell) *tower {
 	t.Helper()
-	conn, err := net.Dial("tcp4", e.at(directorHost, 36412))
+	conn, err := net.Dial("tcp4", e.at(host, 36412))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	p := Defaults()
-	w := &tower{Cell: p.cell(n), t: t, conn: conn}
+	w := &tower{Cell: cell, t: t, conn: conn}
 	w.send(w.AppendSetup(nil))
 	var m enb.Message
 	w.receive(&m, wire.Successful, wire.S1Setup)
@@ -312,8 +317,8 @@ func TestHandoversBehindADirector(t *testing.T) {
 	e := startEPC(t, 83, mmes)
 	c := e.startDirector("types: [{name: attach-detach, protocol: s1ap}, {name: handover-sr, protocol: s1ap}]\nrules: [{message: service-request, type: handover-sr}, {type: attach-detach}]",
 		e.entry(1, "attach-detach"), e.entry(2, "attach-detach"))
-	one, two := e.tower(t, 0), e.tower(t, 1)
 	params := Defaults()
+	one, two := e.tower(t, directorHost, params.cell(0)), e.tower(t, directorHost, params.cell(1))
 	var phones []*phone
 	for n := range ues {
 		p := &phone{UE: ue.New(params.imsi(n), params.network), t: t, last: uint32(n * 100)}

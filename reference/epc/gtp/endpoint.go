@@ -150,8 +150,19 @@ func (e *Endpoint) Addr() netip.AddrPort { return e.config.Listen }
 
 // Own returns an F-TEID of this endpoint.
 func (e *Endpoint) Own(i gtpc.Interface, teid uint32) gtpc.Endpoint {
+	return endpointAt(e.config.Address, i, teid)
+}
+
+// Direct returns an F-TEID of this endpoint for a peer that it sends requests to itself, not
+// through the director whose address it advertises. A request that a command triggers then
+// comes from the address that the command went to.
+func (e *Endpoint) Direct(i gtpc.Interface, teid uint32) gtpc.Endpoint {
+	return endpointAt(e.config.Listen.Addr(), i, teid)
+}
+
+func endpointAt(a netip.Addr, i gtpc.Interface, teid uint32) gtpc.Endpoint {
 	f := gtpc.Endpoint{Interface: i, TEID: teid}
-	if a := e.config.Address.Unmap(); a.Is4() {
+	if a = a.Unmap(); a.Is4() {
 		f.V4 = a
 	} else {
 		f.V6 = a

@@ -25,6 +25,24 @@ type Request struct {
 	buffer   []byte // the message's octets; reused
 }
 
+// A Peer is the other end of a session: the F-TEID that it gave, and the address for
+// requests to it.
+type Peer struct {
+	gtpc.Endpoint
+	At netip.AddrPort
+}
+
+// Peer returns the peer that gave an F-TEID in the request. An endpoint that advertises the
+// address of a director sends requests to the director that the F-TEID came from. Only that
+// director knows the peer by the TEID, and the numbers of the peer's commands.
+func (r *Request) Peer(f gtpc.Endpoint) Peer {
+	at := f.Addr()
+	if c := &r.endpoint.config; c.Address.Unmap() != c.Listen.Addr().Unmap() {
+		at = r.From.Addr()
+	}
+	return Peer{Endpoint: f, At: netip.AddrPortFrom(at, Port)}
+}
+
 // Answer sends the answer, and again whenever the peer sends the request again.
 func (r *Request) Answer(teid uint32, m Message) { r.endpoint.reply(r.key, r.event, teid, m) }
 

@@ -174,9 +174,9 @@ func (s *server) do(ctx context.Context, of *session, by *trigger, request gtp.M
 	s.mu.Unlock()
 	if by.sequence != 0 {
 		by.followed = true
-		err = s.endpoint.DoTriggered(ctx, control(to), to.TEID, by.sequence, request, &answer)
+		err = s.endpoint.DoTriggered(ctx, to.At, to.TEID, by.sequence, request, &answer)
 	} else {
-		err = s.endpoint.Do(ctx, control(to), to.TEID, request, &answer)
+		err = s.endpoint.Do(ctx, to.At, to.TEID, request, &answer)
 	}
 	return answer, err
 }

@@ -42,7 +42,7 @@ func (s *server) create(ctx context.Context, r *gtp.Request) {
 		s.procedures.Refuse(r, m.Sender.TEID, err)
 		return
 	}
-	made, over, err := s.open(sessionKey{m.IMSI, m.Bearers[0].EBI}, m.Sender)
+	made, over, err := s.open(sessionKey{m.IMSI, m.Bearers[0].EBI}, r.Peer(m.Sender))
 	if over != nil {
 		s.endGx(ctx, over)
 	}
@@ -139,7 +139,7 @@ func (s *server) modify(r *gtp.Request) {
 	}
 	s.mu.Lock()
 	if m.Sender.Addr().IsValid() {
-		found.sgw = m.Sender
+		found.sgw = r.Peer(m.Sender)
 	}
 	answer := gtpc.Answer{Type: gtpc.ModifyBearerResponse, Linked: found.key.ebi, Recovery: s.endpoint.Restart()}
 	failed := 0

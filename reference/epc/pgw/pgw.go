@@ -19,7 +19,6 @@ import (
 	"vitrine/reference/epc/gtp"
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/rest"
-	"vitrine/wire/gtpc"
 )
 
 // A server is a P-GW.
@@ -110,9 +109,6 @@ func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Comman
 	group.Go(func() error { return s.endpoint.Serve(ctx) })
 	return s.endpoint, nil
 }
-
-// control returns the address for requests to an S-GW.
-func control(f gtpc.Endpoint) netip.AddrPort { return netip.AddrPortFrom(f.Addr(), gtp.Port) }
 
 // count returns the number of sessions.
 func (s *server) count() float64 {

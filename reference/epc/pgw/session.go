@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"vitrine/reference/epc/diameter"
+	"vitrine/reference/epc/gtp"
 	"vitrine/wire/gtpc"
 	"vitrine/wire/identity"
 )
@@ -13,8 +14,8 @@ import (
 // that was removed does not change any more.
 type session struct {
 	key     sessionKey
-	teid    uint32        // of this P-GW
-	sgw     gtpc.Endpoint // for the control plane
+	teid    uint32   // of this P-GW
+	sgw     gtp.Peer // for the control plane
 	address netip.Addr
 	gx      string // the Gx session; empty without a PCRF
 	asked   uint32 // the number of the last request about the Gx session
@@ -63,7 +64,7 @@ func (s *server) nextRequest(of *session) uint32 {
 // open makes a session and gives it a TEID and an address. A session with the
 // same key is over: the S-GW and the UE have forgotten it. open returns it. The
 // error is a gtpc.Result.
-func (s *server) open(key sessionKey, sgw gtpc.Endpoint) (made *session, over *session, err error) {
+func (s *server) open(key sessionKey, sgw gtp.Peer) (made *session, over *session, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if over = s.keys[key]; over != nil {

@@ -22,11 +22,11 @@ func TestSettleLeavesARemovedSession(t *testing.T) {
 		t.Fatal("no IMSI")
 	}
 	key := sessionKey{imsi, 5}
-	first, _, err := s.open(key, gtpc.Endpoint{})
+	first, _, err := s.open(key, gtp.Peer{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, over, err := s.open(key, gtpc.Endpoint{})
+	second, over, err := s.open(key, gtp.Peer{})
 	if err != nil || over != first {
 		t.Fatalf("%+v is over, want %+v; %v", over, first, err)
 	}

@@ -52,7 +52,7 @@ func (s *server) packet(ctx context.Context, imsi identity.Digits) (notified, in
 	}
 	request := gtpc.DownlinkDataNotification{EBI: bearer.EBI, Priority: bearer.QoS.Priority}
 	var answer gtpc.Answer
-	if err := s.endpoint.Do(ctx, control(mme), mme.TEID, &request, &answer); err != nil {
+	if err := s.endpoint.Do(ctx, mme.At, mme.TEID, &request, &answer); err != nil {
 		result := replyError(err)
 		s.procedures.Count(gtpc.DownlinkData, result.Cause)
 		return notified{}, http.StatusGatewayTimeout

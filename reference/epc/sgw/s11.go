@@ -43,7 +43,7 @@ func (s *server) create(ctx context.Context, r *gtp.Request) {
 	var c *connection
 	if err == nil {
 		var stale []*connection
-		c, stale, err = s.open(r.TEID, &m)
+		c, stale, err = s.open(r, &m)
 		s.abandon(ctx, stale)
 	}
 	if err != nil {
@@ -85,10 +85,10 @@ func check(m *gtpc.CreateSession, teid uint32) error {
 // connect asks the P-GW for a connection. The error is a gtpc.Result.
 func (s *server) connect(ctx context.Context, c *connection, m *gtpc.CreateSession, answer *gtpc.CreateSessionAnswer) error {
 	request := *m
-	request.Sender, request.PGW, request.Recovery = s.endpoint.Own(gtpc.S5SGW, c.teid), gtpc.Endpoint{}, s.endpoint.Restart()
+	request.Sender, request.PGW, request.Recovery = s.endpoint.Direct(gtpc.S5SGW, c.teid), gtpc.Endpoint{}, s.endpoint.Restart()
 	request.Bearers = make([]gtpc.Bearer, len(m.Bearers))
 	for i, b := range m.Bearers {
-		b.ENB, b.S5SGW = gtpc.Endpoint{}, s.endpoint.Own(gtpc.S5USGW, c.teid)
+		b.ENB, b.S5SGW = gtpc.Endpoint{}, s.endpoint.Direct(gtpc.S5USGW, c.teid)
 		request.Bearers[i] = b
 	}
 	if err := s.endpoint.Do(ctx, control(c.pgw), m.PGW.TEID, &request, answer); err != nil {
@@ -110,10 +110,10 @@ func (s *server) connect(ctx context.Context, c *connection, m *gtpc.CreateSessi
 func (s *server) relocate(ctx context.Context, c *connection, m *gtpc.CreateSession, answer *gtpc.CreateSessionAnswer) error {
 	request := gtpc.ModifyBearer{
 		Location: m.Location, Serving: m.Serving, RAT: m.RAT,
-		Sender: s.endpoint.Own(gtpc.S5SGW, c.teid), Recovery: s.endpoint.Restart(),
+		Sender: s.endpoint.Direct(gtpc.S5SGW, c.teid), Recovery: s.endpoint.Restart(),
 	}
 	for _, b := range m.Bearers {
-		request.Bearers = append(request.Bearers, gtpc.Bearer{EBI: b.EBI, S5SGW: s.endpoint.Own(gtpc.S5USGW, c.teid)})
+		request.Bearers = append(request.Bearers, gtpc.Bearer{EBI: b.EBI, S5SGW: s.endpoint.Direct(gtpc.S5USGW, c.teid)})
 	}
 	var modified gtpc.Answer
 	if err := s.endpoint.Do(ctx, control(c.pgw), m.PGW.TEID, &request, &modified); err != nil {
@@ -196,7 +196,7 @@ func (s *server) modify(r *gtp.Request) {
 	}
 	s.mu.Lock()
 	if m.Sender.Addr().IsValid() {
-		of.mme = m.Sender
+		of.mme = r.Peer(m.Sender)
 	}
 	answer := gtpc.Answer{Type: gtpc.ModifyBearerResponse, Recovery: s.endpoint.Restart(), Bearers: make([]gtpc.Bearer, 0, len(m.Bearers))}
 	unknown := 0

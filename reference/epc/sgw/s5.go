@@ -16,7 +16,7 @@ func (c *connection) remove(ebi uint8) {
 
 // s5 returns the connection of a request on S5, and copies of the F-TEIDs of its
 // peers. The connection is nil if there is none.
-func (s *server) s5(teid uint32) (c *connection, mme, pgw gtpc.Endpoint) {
+func (s *server) s5(teid uint32) (c *connection, mme gtp.Peer, pgw gtpc.Endpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, ok := s.teids.Get(teid)
@@ -28,11 +28,11 @@ func (s *server) s5(teid uint32) (c *connection, mme, pgw gtpc.Endpoint) {
 
 // pass passes a request of a P-GW on to the MME. If a command of the MME triggered it,
 // it has the sequence number of that command (clause 7.6).
-func (s *server) pass(ctx context.Context, r *gtp.Request, mme gtpc.Endpoint, m gtp.Message, answer gtp.Answer) error {
+func (s *server) pass(ctx context.Context, r *gtp.Request, mme gtp.Peer, m gtp.Message, answer gtp.Answer) error {
 	if r.Origin != 0 {
-		return s.endpoint.DoTriggered(ctx, control(mme), mme.TEID, r.Origin, m, answer)
+		return s.endpoint.DoTriggered(ctx, mme.At, mme.TEID, r.Origin, m, answer)
 	}
-	return s.endpoint.Do(ctx, control(mme), mme.TEID, m, answer)
+	return s.endpoint.Do(ctx, mme.At, mme.TEID, m, answer)
 }
 
 // resource handles a Bearer Resource Command of an MME (clause 7.2.5): it passes it on to
@@ -99,7 +99,7 @@ func (s *server) createBearer(ctx context.Context, r *gtp.Request) {
 		if b.Result.Cause.Accepted() && i < len(m.Bearers) {
 			asked := m.Bearers[i]
 			c.bearers = append(c.bearers, gtpc.Bearer{EBI: b.EBI, QoS: asked.QoS, ENB: b.ENB, SGW: asked.SGW, S5PGW: asked.S5PGW, ChargingID: asked.ChargingID})
-			b.S5SGW, b.S5PGW = s.endpoint.Own(gtpc.S5USGW, c.teid), asked.S5PGW
+			b.S5SGW, b.S5PGW = s.endpoint.Direct(gtpc.S5USGW, c.teid), asked.S5PGW
 		}
 		b.ENB, b.SGW = gtpc.Endpoint{}, gtpc.Endpoint{}
 	}

@@ -14,8 +14,8 @@ import (
 // it.
 type ue struct {
 	imsi        identity.Digits
-	teid        uint32        // of this S-GW, on S11
-	mme         gtpc.Endpoint // for the control plane
+	teid        uint32   // of this S-GW, on S11
+	mme         gtp.Peer // for the control plane
 	connections []*connection
 }
 
@@ -34,7 +34,7 @@ type entry struct {
 	on *connection // nil on S11
 }
 
-// control returns the address for requests to a peer.
+// control returns the address for requests to a P-GW.
 func control(f gtpc.Endpoint) netip.AddrPort { return netip.AddrPortFrom(f.Addr(), gtp.Port) }
 
 // find returns the bearer with an identity; nil if there is none.
@@ -62,14 +62,14 @@ func (u *ue) find(ebi uint8) (*connection, *gtpc.Bearer) {
 // first one. It replaces a connection with the same default bearer. stale are the
 // connections that were removed here and that a P-GW still has. The error is a
 // gtpc.Result.
-func (s *server) open(teid uint32, m *gtpc.CreateSession) (made *connection, stale []*connection, err error) {
+func (s *server) open(r *gtp.Request, m *gtpc.CreateSession) (made *connection, stale []*connection, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of, stale, err := s.subscriber(teid, m)
+	of, stale, err := s.subscriber(r.TEID, m)
 	if err != nil {
 		return nil, stale, err
 	}
-	of.mme, m.IMSI = m.Sender, of.imsi // a request for a further connection may lack the IMSI
+	of.mme, m.IMSI = r.Peer(m.Sender), of.imsi // a request for a further connection may lack the IMSI
 	c := &connection{of: of, ebi: m.Bearers[0].EBI, pgw: m.PGW}
 	of.connections = append(of.connections, c)
 	var ok bool
