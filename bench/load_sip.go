@@ -18,6 +18,7 @@ import (
 
 	"vitrine/load"
 	"vitrine/load/http"
+	"vitrine/load/s1ap"
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
 )
@@ -175,8 +176,12 @@ func generate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if args[0] == "http" {
-		return http.Run(ctx, trial, os.Stdout, os.Stderr)
+	run := sip.Run
+	switch args[0] {
+	case "http":
+		run = http.Run
+	case "s1ap":
+		run = s1ap.Run
 	}
-	return sip.Run(ctx, trial, os.Stdout, os.Stderr)
+	return run(ctx, trial, os.Stdout, os.Stderr)
 }

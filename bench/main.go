@@ -51,6 +51,7 @@ func benches() []bench {
 	return append([]bench{
 		{"load/sip", inFolder(loadSIP)},
 		{"load/http", onStage(loadHTTP)},
+		{"load/s1ap", inFolder(loadS1AP)},
 		{"monitor", inFolder(monitorBench)},
 		{"trial", inFolder(trialBench)},
 		{"search/rate", inFolder(searchRate)},

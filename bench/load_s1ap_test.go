@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"vitrine/internal/hosttest"
+	"vitrine/load"
+	"vitrine/load/s1ap"
+)
+
+// TestReplayerSendsTheRecordedBytes records attaches and detaches and replays them. A
+// recording with another byte is refused.
+func TestReplayerSendsTheRecordedBytes(t *testing.T) {
+	replayer, err := compileC(t.Context(), t.TempDir(), "replayer", replayerSource)
+	hosttest.Need(t, err)
+	trial := load.Trial{Rate: 100, Duration: 0.3, Seed: 1, Params: map[string]string{"scenario": s1ap.AttachDetach}}
+	c, err := withMME(t.Context(), func(ctx context.Context, target string) (*conversation, error) {
+		c := &conversation{}
+		return c, withServer(ctx, func(client net.Conn) error { return c.relay(ctx, client, target) }, func(port int) error {
+			trial.Targets = []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+			return s1ap.Run(ctx, trial, new(bytes.Buffer), new(bytes.Buffer))
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	uplink, file := c.uplink(), filepath.Join(t.TempDir(), "uplink")
+	const least = 30 * 100 // bytes: those of 30 calls are far more
+	if len(uplink) < least || c.answers() < least {
+		t.Errorf("%d bytes from the eNodeB, %d from the MME", len(uplink), c.answers())
+	}
+	write := func() {
+		if err := os.WriteFile(file, uplink, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	if _, err := c.replay(t.Context(), replayer, file); err != nil {
+		t.Error(err)
+	}
+	uplink[len(uplink)-1] ^= 1
+	write()
+	if _, err := c.replay(t.Context(), replayer, file); err == nil {
+		t.Error("another byte is not noticed")
+	}
+}
