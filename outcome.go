@@ -45,8 +45,12 @@ type Outcome struct {
 	// InFlight counts the calls in flight, sent and not yet answered or timed
 	// out, at each InFlightEvery of the window, from its start. Nil: the
 	// generator does not report them.
-	InFlight []int64        `json:",omitempty"`
-	Use      map[string]Use // by instance, means over the window
+	InFlight []int64 `json:",omitempty"`
+	// Answered is the time from the start of the window to the end of the last call that
+	// was due in it. 0: the generator does not report it.
+	Answered time.Duration `json:",omitempty"`
+
+	Use map[string]Use // by instance, means over the window
 
 	// Sampling says how regularly the monitor sampled the window. Nil: not recorded.
 	Sampling *Sampling `json:",omitempty"`

@@ -105,6 +105,9 @@ func (r *Report) check() error {
 	if !(r.WindowStart >= 0) || math.IsInf(r.WindowStart, 0) {
 		return fmt.Errorf("window_start_unix_s is %v: want seconds since 1970", r.WindowStart)
 	}
+	if !(r.Answered >= 0) || r.Answered > maxSeconds {
+		return fmt.Errorf("answered_s is %v: want seconds, at most %d", r.Answered, maxSeconds)
+	}
 	if err := r.checkCounts(); err != nil {
 		return err
 	}
@@ -252,8 +255,8 @@ func (r *Report) Outcome(key vitrine.Key) (vitrine.Outcome, error) {
 		Duration:  time.Duration(r.Duration * float64(time.Second)),
 		Scheduled: r.Scheduled, Offered: r.Offered, Succeeded: r.Succeeded, Failed: r.Failed,
 		Seconds:  make([]vitrine.Second, len(r.Seconds.Scheduled)),
-		InFlight: r.InFlight,
-		Valid:    true,
+		InFlight: r.InFlight, Answered: time.Duration(r.Answered * float64(time.Second)),
+		Valid: true,
 	}
 	if h.TotalCount() > 0 {
 		const ms = 1e6 // nanoseconds

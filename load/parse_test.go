@@ -144,6 +144,7 @@ func TestParseReportRefuses(t *testing.T) {
 		{"unknown field", strings.Replace(good, `"offered"`, `"offerd"`, 1), "offerd"},
 		{"negative", change(func(r *Report) { r.Succeeded = -1 }), "below 0"},
 		{"negative cause", change(func(r *Report) { r.Failed["503"] = -1 }), "below 0"},
+		{"answered before the window", change(func(r *Report) { r.Answered = -1 }), "answered_s is -1"},
 		{"overflow", change(func(r *Report) { r.Failed["503"] = 1<<63 - 1 }), "too many"},
 		{"offered too much", change(func(r *Report) { r.Offered = 11 }), "more than scheduled"},
 		{"lost calls", change(func(r *Report) { r.Offered = 10 }), "add up to 9"},

@@ -31,6 +31,7 @@ type Recorder struct {
 	duration  time.Duration
 	report    Report
 	histogram *hdrhistogram.Histogram
+	answered  time.Duration // the end of the last call due in the window
 	// changes are the differences between the samples of Report.InFlight.
 	changes []int64
 }
@@ -96,6 +97,7 @@ func (r *Recorder) Succeeded(due, latency time.Duration) {
 	if !ok {
 		return
 	}
+	r.answered = max(r.answered, due+latency)
 	r.report.Succeeded++
 	r.report.Seconds.Succeeded[i]++
 	// RecordValue cannot fail within the histogram's range.
@@ -109,6 +111,7 @@ func (r *Recorder) Failed(due, ended time.Duration, cause string) {
 	if !ok {
 		return
 	}
+	r.answered = max(r.answered, ended)
 	series := r.report.Seconds.Failed[cause]
 	if series == nil {
 		series = make([]int64, len(r.report.Seconds.Scheduled))
@@ -125,7 +128,7 @@ func (r *Recorder) Report(windowStart time.Time) (Report, error) {
 		return Report{}, fmt.Errorf("encode latency: %w", err)
 	}
 	report := r.report
-	report.Latency = string(latency)
+	report.Latency, report.Answered = string(latency), r.answered.Seconds()
 	report.InFlight = make([]int64, len(r.changes))
 	var open int64
 	for i, change := range r.changes {

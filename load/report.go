@@ -39,6 +39,9 @@ type Report struct {
 	// out) at every 100 ms of the window, from its start. It shows whether the
 	// trial was steady. A user's own generator may omit it.
 	InFlight []int64 `json:"in_flight,omitempty"`
+	// Answered is the time from the start of the window to the end of the last call that
+	// was due in it, answered or failed. A user's own generator may omit it.
+	Answered float64 `json:"answered_s,omitempty"`
 	// Latency of the successful calls, from the scheduled time to the last
 	// answer, in nanoseconds: an HdrHistogram V2 (compressed), base64.
 	Latency string `json:"latency"`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"vitrine"
 	"vitrine/result"
@@ -14,8 +15,9 @@ import (
 func trialAt(sizing string, repeat int, rate, success, bono, sprout float64) vitrine.Outcome {
 	scheduled := int64(1000)
 	return vitrine.Outcome{
-		Key:   vitrine.Key{Seq: repeat, Attempt: 1, Substrate: "process", Subject: sizing, Repeat: repeat, Rate: rate},
-		Valid: true, Scheduled: scheduled, Succeeded: int64(success * float64(scheduled)),
+		Key:      vitrine.Key{Seq: repeat, Attempt: 1, Substrate: "process", Subject: sizing, Repeat: repeat, Rate: rate},
+		Answered: time.Duration((3 + 0.06*rate) * float64(time.Second)),
+		Valid:    true, Scheduled: scheduled, Succeeded: int64(success * float64(scheduled)),
 		Use: map[string]vitrine.Use{
 			"bono-1":      {Component: "bono", CPU: &bono, VCPUs: 1},
 			"sprout-1":    {Component: "sprout", CPU: &sprout, VCPUs: 1},
@@ -47,6 +49,7 @@ func TestCapacityReadings(t *testing.T) {
 		"bn1s capacity@0.9": 100, "bn1s single@0.9": 80, "bn1s sd@0.9": 5, "bn1m/pinning=on capacity@0.9": 900,
 		"bn1s cpu.bono": 0.4, "bn1s cpu.sprout": 0.8, "bn1s cpu.beside.bono": 0.8, "bn1s cpu.beside.sprout": 0.4,
 		"bn1s goodput@50/s": 50, "bn1s goodput@100/s": 95, "bn1s least goodput@150/s": 30,
+		"bn1s answered@50/s": 6, "bn1s answered@150/s": 12,
 		"bn1s success@1.25": 0.575, // half-way from 0.95 at 100 to 0.2 at 150
 	} {
 		if x, missing := r.read(name); missing != "" || math.Abs(x.Mean-want) > 1e-9 {

@@ -49,7 +49,7 @@ func TestPlansArePutDown(t *testing.T) {
 // histories.
 func TestPages(t *testing.T) {
 	var shown []string
-	for _, name := range []string{"nfv-vital", "container-networking", "contain-ed"} {
+	for _, name := range []string{"nfv-vital", "container-networking", "contain-ed", "resource-flexing"} {
 		path := filepath.Join("..", "docs", name+".md")
 		page, err := os.ReadFile(path)
 		if err != nil {

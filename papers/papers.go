@@ -20,7 +20,7 @@ import (
 	"vitrine"
 )
 
-//go:embed nfv-vital container-networking contain-ed
+//go:embed nfv-vital container-networking contain-ed resource-flexing
 var files embed.FS
 
 // Files returns the committed exhibits, histories and records, in the layout of

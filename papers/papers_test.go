@@ -66,7 +66,7 @@ func TestSpecsAreValid(t *testing.T) {
 			if err != nil {
 				t.Fatal(e.Name, err)
 			}
-			w, err := spec.LoadWorkload(workload, spec.Known{Generators: map[string]any{"sip": map[string]any{}}})
+			w, err := spec.LoadWorkload(workload, spec.Known{Generators: map[string]any{"sip": map[string]any{}, "s1ap": map[string]any{}}})
 			if err != nil {
 				t.Fatal(e.Name, err)
 			}
@@ -85,7 +85,7 @@ func TestSpecsAreValid(t *testing.T) {
 func checkSizing(t *testing.T, e Exhibit, d *spec.Deployment, name string) {
 	where, _, _ := strings.Cut(name, " ")
 	where, _, _ = strings.Cut(where, "/")
-	if !strings.HasPrefix(where, "bn") {
+	if !strings.HasPrefix(where, "bn") && !strings.HasPrefix(where, "ep") {
 		return // a number, a *, or a reading of another run
 	}
 	s, err := vitrine.ParseSizing(where)

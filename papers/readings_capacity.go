@@ -52,6 +52,7 @@ func (r *Readings) capacities(d *result.Data) error {
 		}
 		r.use(x)
 		r.goodput(x)
+		r.answered(x)
 		r.past(x)
 		if err := r.swings(x, d); err != nil {
 			return err
@@ -173,6 +174,21 @@ func (r *Readings) goodput(x sized) {
 		r.of[x.where+" least "+name] = Reading{Interval: withoutInterval(slices.Min(list))}
 		r.of[x.where+" most "+name] = Reading{Interval: withoutInterval(slices.Max(list))}
 	}
+}
+
+// answered reads how many seconds passed from the first call that was due at a rate until all
+// were answered or had failed: the mean over deployments.
+func (r *Readings) answered(x sized) {
+	values := map[string][]float64{}
+	for _, trials := range x.each() {
+		for _, o := range trials {
+			if o.Answered > 0 {
+				name := fmt.Sprintf("answered@%g/s", o.Rate)
+				values[name] = append(values[name], o.Answered.Seconds())
+			}
+		}
+	}
+	r.putEach(x.where, values)
 }
 
 // past reads the success ratio beyond the capacity. Each deployment was driven at

@@ -93,11 +93,12 @@ type ReadyHTTP struct {
 
 // A Flavor is a CPU and memory size for an instance (NFV-VITAL, Table I).
 type Flavor struct {
-	Name   string        `yaml:"name" jsonschema:"required,format=name"`                                    // Name with a unique initial, which stands for the flavor in a sizing's name.
-	VCPUs  float64       `yaml:"vcpus" jsonschema:"required,exclusiveMinimum=0,minimum=0.001,maximum=4096"` // CPUs, as a decimal: 0.1 is a tenth of one CPU.
-	Memory document.Size `yaml:"memory" jsonschema:"required"`                                              // Memory, such as 256MiB.
-	Pin    bool          `yaml:"pin" jsonschema:"default=false"`                                            // Pin each instance to its own CPUs, even if servers.pinning is off.
-	Price  float64       `yaml:"price" jsonschema:"exclusiveMinimum=0"`                                     // Price of one instance, in one currency and period for all flavors. Mode model with the objective price adds up the prices.
+	Name        string           `yaml:"name" jsonschema:"required,format=name"`                                    // Name with a unique initial, which stands for the flavor in a sizing's name.
+	VCPUs       float64          `yaml:"vcpus" jsonschema:"required,exclusiveMinimum=0,minimum=0.001,maximum=4096"` // CPUs, as a decimal: 0.1 is a tenth of one CPU.
+	Memory      document.Size    `yaml:"memory" jsonschema:"required"`                                              // Memory, such as 256MiB.
+	Pin         bool             `yaml:"pin" jsonschema:"default=false"`                                            // Pin each instance to its own CPUs, even if servers.pinning is off.
+	Environment document.Strings `yaml:"environment"`                                                               // In place of the values that a component gives to the same names, for its instances of this flavor: threads that fit its CPUs, for example. ${NAME} is replaced by a variable that every instance gets.
+	Price       float64          `yaml:"price" jsonschema:"exclusiveMinimum=0"`                                     // Price of one instance, in one currency and period for all flavors. Mode model with the objective price adds up the prices.
 }
 
 // vitrine converts the flavor to the type of the root package.

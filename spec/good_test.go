@@ -288,3 +288,18 @@ func TestKind(t *testing.T) {
 		}
 	}
 }
+
+// TestFlavorsReplaceVariables checks that a flavor changes the values of the variables that a
+// component has, and adds none.
+func TestFlavorsReplaceVariables(t *testing.T) {
+	d := &Deployment{Flavors: []Flavor{{Name: "small"}, {Name: "large", Environment: document.Strings{"WORKERS": "4", "OTHER": "5"}}}}
+	c := &Component{Environment: document.Strings{"WORKERS": "1", "GOGC": "200"}}
+	for flavor, want := range map[string]map[string]string{
+		"small": {"WORKERS": "1", "GOGC": "200"},
+		"large": {"WORKERS": "4", "GOGC": "200"},
+	} {
+		if diff := cmp.Diff(want, d.Environment(c, flavor)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", flavor, diff)
+		}
+	}
+}

@@ -35,8 +35,10 @@ func refine(s *jsonschema.Schema) *jsonschema.Schema {
 	component.AnyOf = required("command", "image")
 	ports, _ := component.Properties.Get("ports")
 	restrictKeys(ports, "name", &jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: "65535"})
-	environment, _ := component.Properties.Get("environment")
-	restrictKeys(environment, "environment-name", document.Strings{}.JSONSchema().AdditionalProperties)
+	for _, of := range []*jsonschema.Schema{component, s.Definitions["Flavor"]} {
+		environment, _ := of.Properties.Get("environment")
+		restrictKeys(environment, "environment-name", document.Strings{}.JSONSchema().AdditionalProperties)
+	}
 	s.Definitions["Dependency"].DependentRequired = map[string][]string{"as": {"port"}, "port": {"as"}}
 	s.Definitions["Ready"].OneOf = required("tcp", "sip", "http", "command")
 	s.Definitions["Servers"].AdditionalProperties = &jsonschema.Schema{Type: "object"}

@@ -51,6 +51,20 @@ func (d *Deployment) flavor(name string) (vitrine.Flavor, bool) {
 	return vitrine.Flavor{}, false
 }
 
+// Environment returns the environment of a component's instances of a flavor: the component's,
+// with the flavor's values in place of its own.
+func (d *Deployment) Environment(c *Component, flavor string) map[string]string {
+	at := slices.IndexFunc(d.Flavors, func(f Flavor) bool { return f.Name == flavor })
+	all := map[string]string{}
+	for name, value := range c.Environment {
+		all[name] = value
+		if given, ok := d.Flavors[at].Environment[name]; ok {
+			all[name] = given
+		}
+	}
+	return all
+}
+
 // A Space defines the sizings that a search may choose from.
 type Space struct {
 	Components []vitrine.Component // scalable components, in the order of the sizing's name

@@ -21,6 +21,7 @@ func checkDeployment(root document.Node, d *Deployment) error {
 	for i := range d.Components {
 		v.component(d, i)
 	}
+	v.flavors(d)
 	v.entry(d)
 	if _, cycle := d.order(); cycle != nil {
 		i := slices.IndexFunc(d.Components, func(c Component) bool { return c.Name == cycle[0] })
@@ -185,6 +186,19 @@ func (v *validator) variables(c Component, i int) {
 	if c.Ready != nil {
 		for j, argument := range c.Ready.Command {
 			v.references(argument, "the readiness check of "+c.Name, known, "components", i, "ready", "command", j)
+		}
+	}
+}
+
+// flavors reports variables of flavors that replace nothing, and references in their values to
+// variables that not every instance gets.
+func (v *validator) flavors(d *Deployment) {
+	for i, f := range d.Flavors {
+		for _, name := range slices.Sorted(maps.Keys(f.Environment)) {
+			if !slices.ContainsFunc(d.Components, func(c Component) bool { _, ok := c.Environment[name]; return ok }) {
+				v.Bad(fmt.Sprintf("variable %s, which no component has", name), "give it to a component's environment too: that is its value for other flavors", "flavors", i, "environment", name)
+			}
+			v.references(f.Environment[name], "the environment of "+f.Name, reservedVariables(), "flavors", i, "environment", name)
 		}
 	}
 }

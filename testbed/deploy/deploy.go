@@ -74,6 +74,7 @@ type Deployment struct {
 type instance struct {
 	*testbed.Instance
 	component *spec.Component
+	own       map[string]string // its environment, by the component and the flavor
 	vars      map[string]string // values of ${VAR} in its command
 	env       []string
 }
@@ -91,7 +92,7 @@ func Place(ctx context.Context, site *testbed.Site, dir, self string, f Function
 	}
 	d := &Deployment{Placement: placed, function: f, self: self}
 	for i, p := range all {
-		d.instances = append(d.instances, &instance{Instance: placed.Instances[i], component: p.Component})
+		d.instances = append(d.instances, &instance{Instance: placed.Instances[i], component: p.Component, own: f.Deployment.Environment(p.Component, p.Flavor.Name)})
 	}
 	for i, in := range d.instances { // now that all addresses are known
 		in.vars = map[string]string{
@@ -108,7 +109,7 @@ func Place(ctx context.Context, site *testbed.Site, dir, self string, f Function
 }
 
 // setVariables adds to the instance's variables the addresses of other components, the
-// component's own environment and the function's.
+// instance's own environment and the function's.
 func (d *Deployment) setVariables(in *instance) {
 	c := in.component
 	reserved := maps.Clone(in.vars)
@@ -121,7 +122,7 @@ func (d *Deployment) setVariables(in *instance) {
 		in.vars[c.Cluster.As] = d.addresses(c.Name, c.Cluster.Port)
 	}
 	given := maps.Clone(in.vars) // values refer to these, not to each other
-	for name, value := range c.Environment {
+	for name, value := range in.own {
 		in.vars[name] = spec.Expand(value, given)
 	}
 	for name, value := range d.function.Environment {
