@@ -7,6 +7,7 @@ import (
 	"vitrine/affinity/course"
 	"vitrine/affinity/flow"
 	"vitrine/affinity/message"
+	"vitrine/affinity/pseudonym"
 	"vitrine/affinity/state"
 )
 
@@ -17,6 +18,7 @@ type Captured struct {
 	Others      []course.Other         `json:"others" jsonschema:"required"`     // What belongs to no transaction, the most frequent first.
 	Beyond      int                    `json:"beyond" jsonschema:"required"`     // Transactions of more types than are kept, and exchanges of more kinds that belong to none.
 	State       state.State            `json:"state" jsonschema:"required"`      // What functions share, and what they need not.
+	Pseudonyms  string                 `json:"pseudonyms,omitempty"`             // Which key made the pseudonyms of identities; left out: identities are as they are in the captures.
 	Explanation *correlate.Explanation `json:"explanation,omitempty"`            // Why the message that was asked for belongs to its transaction.
 
 	Flows    []*flow.Transaction         `json:"-"` // the courses of the transactions
@@ -24,13 +26,19 @@ type Captured struct {
 }
 
 // ReadCaptures finds the transactions in captures, in one pass. What was read before an
-// error is returned with it.
-func ReadCaptures(ctx context.Context, captures []string, read message.Options, divide correlate.Options) (*Captured, error) {
+// error is returned with it. With a key, it has pseudonyms in place of identities.
+func ReadCaptures(ctx context.Context, captures []string, read message.Options, divide correlate.Options, key *pseudonym.Key) (*Captured, error) {
+	if key != nil {
+		read.Hide = key.Function
+	}
 	var courses *course.Collector
 	correlator := correlate.New(divide, func(e *correlate.Event) { courses.Add(e) })
 	courses = course.New(correlator)
 	kept := state.New(divide.MaxMemory / 4)
 	summary, err := message.Read(ctx, captures, read, func(m *message.Message) error {
+		if key != nil {
+			m.Name = key.Name(m.Protocol, m.Name)
+		}
 		link := correlator.Add(m)
 		if len(m.Access) > 0 {
 			kept.Add(m, link)
@@ -39,6 +47,25 @@ func ReadCaptures(ctx context.Context, captures []string, read message.Options, 
 	})
 	correlator.Close()
 	result := courses.Result(kept.IsStore)
-	return &Captured{Read: summary, Correlated: correlator.Counts(), Others: result.Others, Beyond: courses.Beyond + courses.Strays,
-		State: kept.State(), Explanation: correlator.Explanation(), Flows: result.Flows, Measured: result.Measured}, err
+	c := &Captured{Read: summary, Correlated: correlator.Counts(), Others: result.Others, Beyond: courses.Beyond + courses.Strays,
+		State: kept.State(), Explanation: correlator.Explanation(), Flows: result.Flows, Measured: result.Measured}
+	if key != nil {
+		c.hide(key)
+	}
+	return c, err
+}
+
+// hide replaces what may identify a user in what was found. Functions and messages had
+// their pseudonyms before; correlation and state need the identifiers themselves.
+func (c *Captured) hide(key *pseudonym.Key) {
+	c.Pseudonyms = key.ID()
+	for i := range c.State.Forms {
+		c.State.Forms[i].Key = key.Form(c.State.Forms[i].Key)
+	}
+	if c.Explanation == nil {
+		return
+	}
+	for i, text := range c.Explanation.Identifiers {
+		c.Explanation.Identifiers[i] = key.Named(text)
+	}
 }

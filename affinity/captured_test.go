@@ -97,7 +97,7 @@ func TestCapturesBecomeTransactions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := ReadCaptures(context.Background(), []string{path}, message.Options{Name: n.Called}, correlate.Options{Explain: 6})
+	c, err := ReadCaptures(context.Background(), []string{path}, message.Options{Name: n.Called}, correlate.Options{Explain: 6}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestCapturesBecomeTransactions(t *testing.T) {
 func TestTheSlowStepIsInThePath(t *testing.T) {
 	var paths [2][]course.Segment
 	for i, registrar := range []time.Duration{10 * time.Millisecond, 15 * time.Millisecond} {
-		c, err := ReadCaptures(context.Background(), []string{record(t, registrar)}, message.Options{}, correlate.Options{})
+		c, err := ReadCaptures(context.Background(), []string{record(t, registrar)}, message.Options{}, correlate.Options{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ type Function struct {
 // functions gives addresses their functions.
 type functions struct {
 	name   func(string) string // may be nil
+	hide   func(string) string // may be nil
 	plain  map[netip.Addr]*Function
 	ports  map[netip.AddrPort]*Function
 	shared map[netip.Addr]bool // several functions have the address
@@ -33,8 +34,8 @@ type functions struct {
 	}
 }
 
-func (f *functions) init(name func(string) string) {
-	f.name = name
+func (f *functions) init(name, hide func(string) string) {
+	f.name, f.hide = name, hide
 	f.plain, f.ports = map[netip.Addr]*Function{}, map[netip.AddrPort]*Function{}
 	f.shared, f.named = map[netip.Addr]bool{}, map[string]*Function{}
 }
@@ -92,10 +93,15 @@ func (f *functions) at(a netip.AddrPort) *Function {
 
 // make returns the function that a text is the default name of.
 func (f *functions) make(text string) *Function {
+	name := ""
 	if f.name != nil {
-		if name := f.name(text); name != "" {
-			text = name
-		}
+		name = f.name(text)
+	}
+	switch {
+	case name != "":
+		text = name
+	case f.hide != nil:
+		text = f.hide(text)
 	}
 	if found := f.named[text]; found != nil {
 		return found

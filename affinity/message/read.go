@@ -85,7 +85,7 @@ func newReading(o Options, handle func(*Message) error) *reading {
 	r.tcp.limit = o.MaxMemory / 8
 	r.exchanges.init(o.MaxMemory/4/exchangeSize, int64(o.Repeated))
 	r.hold.window, r.hold.limit = int64(window), max(o.MaxMemory/8/slotSize, 64)
-	r.functions.init(o.Name)
+	r.functions.init(o.Name, o.Hide)
 	r.words.init()
 	r.edges.init()
 	return r

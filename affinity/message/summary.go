@@ -17,6 +17,9 @@ type Options struct {
 	// Name returns what to call a function, by its IP address or its address:port. It
 	// returns "" for the default, which is that text. Nil is the same.
 	Name func(text string) string
+	// Hide returns what to call a function that has no name by Name, such as a pseudonym,
+	// by its IP address or its address:port. Nil means that text.
+	Hide func(text string) string
 	// Progress receives how many bytes of packets were read, from time to time. Nil
 	// means nobody.
 	Progress func(bytes uint64)

@@ -29,6 +29,8 @@ type affinityFlags struct {
 	messages bool
 	memory   string
 	explain  uint64
+
+	pseudonymise string
 }
 
 func (a *app) affinityCommand() *cobra.Command {
@@ -48,6 +50,7 @@ func (a *app) affinityCommand() *cobra.Command {
 			"  vitrine affinity epc/attach my.flow --names names.yaml --out runs/affinity\n" +
 			"  vitrine affinity mme.pcap sgw.pcap.gz --names names.yaml --out runs/affinity\n" +
 			"  vitrine affinity mme.pcap --explain 4711\n" +
+			"  vitrine affinity mme.pcap --pseudonymise pseudonyms.key --out runs/affinity\n" +
 			"  vitrine affinity mme.pcap sgw.pcap.gz --messages",
 		Args: args(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
@@ -66,6 +69,8 @@ func (a *app) affinityCommand() *cobra.Command {
 	flags.BoolVar(&f.messages, "messages", false, "print the messages in captures (pcap, pcapng), in place of an analysis")
 	flags.StringVar(&f.memory, "max-memory", "", "bound of the memory for reading captures, such as 1GiB (default 512MiB)")
 	flags.Uint64Var(&f.explain, "explain", 0, "print why the message of this number belongs to its transaction")
+	flags.StringVar(&f.pseudonymise, "pseudonymise", "", "replace the identities in captures by pseudonyms that the key in this file makes; a missing file is made")
+	_ = c.MarkFlagFilename("pseudonymise")
 	_ = c.MarkFlagFilename("names", "yaml", "yml", "json")
 	_ = c.MarkFlagDirname("out")
 	c.ValidArgsFunction = completeFlows(cobra.ShellCompDirectiveDefault)
@@ -138,6 +143,9 @@ func (a *app) affinity(ctx context.Context, given []string, f affinityFlags) err
 	if f.explain > 0 && len(captures) == 0 {
 		return &vitrine.BadInput{File: "--explain", Found: "no capture is named", Want: "name the captures that have the message: vitrine affinity CAPTURE --messages numbers them"}
 	}
+	if f.pseudonymise != "" && len(captures) == 0 {
+		return &vitrine.BadInput{File: "--pseudonymise", Found: "no capture is named", Want: "leave it out: call flows name no users"}
+	}
 	o := affinity.Options{Delay: f.delay, Apart: f.noMerge}
 	if f.names != "" {
 		if o.Names, err = affinity.LoadNames(f.names); err != nil {
@@ -173,7 +181,11 @@ func (a *app) readCaptures(ctx context.Context, captures []string, f affinityFla
 	read.Progress = a.readProgress()
 	divide := correlate.Options{MaxMemory: read.MaxMemory / 2, Explain: f.explain}
 	read.MaxMemory /= 2
-	c, err := affinity.ReadCaptures(ctx, captures, read, divide)
+	key, err := f.key()
+	if err != nil {
+		return nil, err
+	}
+	c, err := affinity.ReadCaptures(ctx, captures, read, divide, key)
 	var bad *vitrine.BadInput
 	switch {
 	case errors.As(err, &bad), ctx.Err() != nil:

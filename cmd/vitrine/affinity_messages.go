@@ -13,6 +13,7 @@ import (
 	"vitrine"
 	"vitrine/affinity"
 	"vitrine/affinity/message"
+	"vitrine/affinity/pseudonym"
 	"vitrine/document"
 )
 
@@ -29,12 +30,22 @@ func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) 
 			return &vitrine.BadInput{File: name, Found: "a folder", Want: "name the captures in it"}
 		}
 	}
+	key, err := f.key()
+	if err != nil {
+		return err
+	}
+	if key != nil {
+		o.Hide = key.Function
+	}
 	o.Progress = a.readProgress()
 	out := bufio.NewWriter(a.stdout)
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
 	begin := int64(-1)
 	summary, err := message.Read(ctx, captures, o, func(m *message.Message) error {
+		if key != nil {
+			key.Message(m)
+		}
 		if f.json {
 			return e.Encode(m)
 		}
@@ -77,6 +88,14 @@ func (f *affinityFlags) reading() (message.Options, error) {
 		o.Name = names.Called
 	}
 	return o, nil
+}
+
+// key returns the key of pseudonyms, or nil if identities stay as they are.
+func (f *affinityFlags) key() (*pseudonym.Key, error) {
+	if f.pseudonymise == "" {
+		return nil, nil
+	}
+	return pseudonym.Load(f.pseudonymise)
 }
 
 // printMessage prints a message on one line. Times are seconds since the first message.

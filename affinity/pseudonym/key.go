@@ -1,0 +1,119 @@
+// Package pseudonym replaces identities by keyed pseudonyms: who has the key gives an
+// identity the same pseudonym each time, and who has not cannot find the identity by
+// trying all of them.
+package pseudonym
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"vitrine"
+)
+
+// keySize is the size of a key in bytes: that of the hash (RFC 2104 section 3).
+const keySize = sha256.Size
+
+// A Key makes pseudonyms. It is not safe for concurrent use.
+type Key struct {
+	mac   hash.Hash
+	sum   [sha256.Size]byte
+	names map[string]string // see Name
+}
+
+// New returns the Key of a secret.
+func New(secret []byte) *Key {
+	return &Key{mac: hmac.New(sha256.New, secret), names: map[string]string{}}
+}
+
+// Load returns the key in a file, which has 64 hexadecimal digits. It makes a random key
+// and the file, with mode 0600, if there is none. A file that others may read is an error,
+// because they could reverse the pseudonyms.
+func Load(path string) (*Key, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		return create(file)
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return nil, &vitrine.BadInput{File: path, Found: "the file of the key cannot be made: " + err.Error(), Want: "name a file in a folder that you may write to"}
+	}
+	return read(path)
+}
+
+func create(file *os.File) (*Key, error) {
+	secret := make([]byte, keySize)
+	_, _ = rand.Read(secret) // never fails
+	_, err := fmt.Fprintln(file, hex.EncodeToString(secret))
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		_ = os.Remove(file.Name())
+		return nil, fmt.Errorf("write the key %s: %w", file.Name(), err)
+	}
+	return New(secret), nil
+}
+
+func read(path string) (*Key, error) {
+	bad := func(found, want string) (*Key, error) {
+		return nil, &vitrine.BadInput{File: path, Found: found, Want: want}
+	}
+	const want = "name a file with 64 hexadecimal digits, or one that does not exist yet: it is made"
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return bad(err.Error(), want)
+	case !info.Mode().IsRegular():
+		return bad("no regular file", want)
+	case info.Mode().Perm()&0o077 != 0:
+		return bad(fmt.Sprintf("others may use the key: its mode is %04o", info.Mode().Perm()), "chmod 600 "+path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return bad(err.Error(), want)
+	}
+	defer file.Close()                                            // opened read-only
+	text, err := io.ReadAll(io.LimitReader(file, 2*keySize+1024)) // with room for white space
+	if err != nil {
+		return bad(err.Error(), want)
+	}
+	secret, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(secret) != keySize {
+		return bad("no key", want)
+	}
+	return New(secret), nil
+}
+
+// ID says which key it is, without saying anything of the key.
+func (k *Key) ID() string { return k.text("key", "") }
+
+// digits are those of base 32 in the order of their values, in lower case
+// (RFC 4648 section 7).
+var digits = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// size is how many bytes of the hash a pseudonym has. Of a billion identities, two have
+// the same pseudonym with a probability of 4e-7.
+const size = 10
+
+// prefix begins each pseudonym that is text.
+const prefix = "p-"
+
+// text returns the pseudonym of a value of a class.
+func (k *Key) text(class, value string) string {
+	return prefix + digits.EncodeToString(k.hash(class, value)[:size])
+}
+
+// hash returns HMAC-SHA256 of class and value, valid until the next call.
+func (k *Key) hash(class, value string) []byte {
+	k.mac.Reset()
+	_, _ = io.WriteString(k.mac, class)
+	_, _ = k.mac.Write([]byte{0}) // no class has it
+	_, _ = io.WriteString(k.mac, value)
+	return k.mac.Sum(k.sum[:0])
+}

@@ -1,0 +1,125 @@
+package pseudonym
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/affinity/message"
+)
+
+func TestTheSameUserHasOnePseudonym(t *testing.T) {
+	k := New([]byte("secret"))
+	imsi := k.Identifier(message.IMSI, "001010000000001")
+	impi := k.Identifier(message.IMPI, "001010000000001@ims.mnc001.mcc001.3gppnetwork.org")
+	if name, domain, _ := strings.Cut(impi, "@"); name != imsi || !strings.HasPrefix(domain, "p-") {
+		t.Errorf("IMSI %s, IMPI %s", imsi, impi)
+	}
+	if a, b := k.Identifier(message.MSISDN, "4912345678"), k.Identifier(message.IMPU, "+4912345678"); a != b {
+		t.Errorf("MSISDN %s, IMPU %s", a, b)
+	}
+	if a, b := k.Identifier(message.IMSI, "1"), k.Identifier(message.TEID, "1"); a == b {
+		t.Errorf("an IMSI and a TEID are both %s", a)
+	}
+	again := New([]byte("secret"))
+	if got := again.Identifier(message.IMSI, "001010000000001"); got != imsi || again.ID() != k.ID() {
+		t.Errorf("%s with the same key, before %s", got, imsi)
+	}
+	other := New([]byte("another"))
+	if got := other.Identifier(message.IMSI, "001010000000001"); got == imsi || other.ID() == k.ID() {
+		t.Errorf("%s with another key, too", got)
+	}
+}
+
+func TestAddressesStayAddresses(t *testing.T) {
+	k := New([]byte("secret"))
+	at := k.Function("10.0.0.1:5060")
+	end, err := netip.ParseAddrPort(at)
+	if err != nil || end.Port() != 5060 || end.Addr() != k.Addr(netip.MustParseAddr("::ffff:10.0.0.1")) {
+		t.Errorf("%s: %v", at, err)
+	}
+	if !netip.MustParsePrefix("2001:db8::/32").Contains(end.Addr()) || k.Function("Bono") != "Bono" {
+		t.Errorf("%s, %s", at, k.Function("Bono"))
+	}
+	person := k.Identifier(message.IMPU, "alice@10.0.0.1")
+	if _, domain, _ := strings.Cut(person, "@"); domain != end.Addr().String() {
+		t.Errorf("%s is not at %v", person, end.Addr())
+	}
+}
+
+func TestNamesKeepKnownWordsAlone(t *testing.T) {
+	k := New([]byte("secret"))
+	hidden := k.text("word", "bob")
+	for name, want := range map[string]string{
+		"GET /impu/{}/reg-data":     "GET /impu/{}/reg-data",
+		"200 GET /impu/{}/reg-data": "200 GET /impu/{}/reg-data",
+		"GET /kv/bob":               "GET /kv/" + hidden,
+		"bob /":                     hidden + " /",
+		"GET /":                     "GET /",
+	} {
+		if got := k.Name(message.HTTP, name); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	if got := k.Name(message.S1AP, "Initial UE Message: Attach Request"); got != "Initial UE Message: Attach Request" {
+		t.Error(got)
+	}
+	if got := k.Form("reg/bob:{}"); got != "reg/"+hidden+":{}" {
+		t.Error(got)
+	}
+}
+
+func TestAMissingKeyIsMadeForItsOwnerAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	first, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", info.Mode(), err)
+	}
+	again, err := Load(path)
+	if err != nil || again.ID() != first.ID() {
+		t.Errorf("%v", err)
+	}
+	other, err := Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil || other.ID() == first.ID() {
+		t.Errorf("two keys are the same: %v", err)
+	}
+}
+
+func TestBadKeysAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := strings.Repeat("0a", keySize)
+	for found, path := range map[string]string{
+		"others may use the key": write("open", good, 0o644),
+		"no key":                 write("short", good[2:], 0o600),
+		"no regular file":        dir,
+		"cannot be made":         filepath.Join(dir, "none", "key"),
+	} {
+		_, err := Load(path)
+		var bad *vitrine.BadInput
+		if !errors.As(err, &bad) || !strings.Contains(bad.Found, found) || bytes.Contains([]byte(err.Error()), []byte("0a0a")) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := Load(write("good", " "+good+"\n", 0o600)); err != nil {
+		t.Error(err)
+	}
+}
