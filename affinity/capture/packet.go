@@ -2,7 +2,7 @@
 // transports: UDP datagrams, TCP segments and SCTP user messages.
 //
 // It reads pcap and pcapng files, also compressed by gzip or zstd, and merges
-// several files by time in one pass. It takes off link layers, VLAN tags, VXLAN
+// several files by time in one pass. Or it captures at network interfaces. It takes off link layers, VLAN tags, VXLAN
 // and GTP-U, and reassembles the fragments of IP and SCTP. It does not verify
 // checksums: with checksum offload, a sender's capture has wrong ones.
 //
@@ -78,8 +78,9 @@ const (
 
 // Counts has numbers of what the captures contained and of what was dropped.
 type Counts struct {
-	Frames uint64 // read from the files
+	Frames uint64 // read from files or interfaces
 	Bytes  uint64 // captured bytes of those frames
+	Lost   uint64 // frames at interfaces that the kernel dropped, because they were read too slowly
 
 	UDP, TCP, SCTP uint64 // packets delivered
 

@@ -30,31 +30,41 @@ type analysis struct {
 	kinds    map[uint64]string // of transactions
 	stray    int               // messages that are none of the truth's
 	strays   string            // some of them
+	summary  *message.Summary
 }
 
 // analyse analyses captures as a user does, without names.
 func analyse(t testing.TB, files ...string) *analysis {
 	t.Helper()
+	a, err := analyseBy(func(handle func(*message.Message) error) (*message.Summary, error) {
+		return message.Read(t.Context(), files, message.Options{}, handle)
+	})
+	if err != nil {
+		t.Logf("the captures: %v", err)
+	}
+	if a.summary == nil {
+		t.Fatal("nothing was read")
+	}
+	return a
+}
+
+// analyseBy analyses the messages that a function reads.
+func analyseBy(read func(func(*message.Message) error) (*message.Summary, error)) (*analysis, error) {
 	a := &analysis{kinds: map[uint64]string{}}
 	c := correlate.New(correlate.Options{}, func(e *correlate.Event) { a.kinds[e.ID] = e.Type() })
-	summary, err := message.Read(t.Context(), files, message.Options{}, func(m *message.Message) error {
+	var err error
+	a.summary, err = read(func(m *message.Message) error {
 		l := c.Add(m)
 		kept := *m
 		kept.Identifiers, kept.Access = nil, nil // valid during the call alone
 		a.messages = append(a.messages, found{Message: kept, event: l.Event})
 		return nil
 	})
-	if err != nil {
-		t.Logf("the captures: %v", err)
-	}
-	if summary == nil {
-		t.Fatal("nothing was read")
-	}
 	c.Close()
 	for i := range a.messages {
 		a.messages[i].kind = a.kinds[a.messages[i].event]
 	}
-	return a
+	return a, err
 }
 
 // protocolOf returns the truth's name of a protocol.

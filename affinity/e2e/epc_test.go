@@ -7,10 +7,15 @@ import (
 	"vitrine/internal/truth"
 )
 
-// startEPC starts the reference EPC.
-func (s *site) startEPC() {
+// placeEPC makes the places of the EPC and of three eNodeBs.
+func (s *site) placeEPC() {
 	s.t.Helper()
 	s.place("mme", "sgw", "pgw", "hss", "pcrf", "enodeb-1", "enodeb-2", "enodeb-3")
+}
+
+// startEPC starts the reference EPC at its places.
+func (s *site) startEPC() {
+	s.t.Helper()
 	at := func(name string, port int) string { return s.places[name].at(port) }
 	s.function("hss", "hss", "--listen", at("hss", 3868))
 	s.function("pcrf", "pcrf", "--listen", at("pcrf", 3868))
@@ -38,17 +43,21 @@ func (s *site) useEPC(ues int) {
 	}
 }
 
-// recordEPC returns a capture of an EPC, and its messages with the truth.
+// recordEPC returns a capture of an EPC, and its messages with the truth. Meanwhile the
+// interface of the MME is analysed.
 func recordEPC(t *testing.T, ues int) (s *site, file string, messages []observed) {
 	t.Helper()
 	s = newSite(t, nil)
 	var finish func()
 	file, finish = s.capture("epc") // before any connection is made
+	s.placeEPC()
+	compare := s.analyseLive("mme")
 	s.startEPC()
 	s.useEPC(ues)
 	s.settle(file)
 	s.stop()
 	finish()
+	compare()
 	messages = observe(t, file)
 	readLogs(t, s.logs).label(messages)
 	t.Log(summary(messages))

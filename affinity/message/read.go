@@ -22,33 +22,60 @@ func Read(ctx context.Context, captures []string, o Options, handle func(*Messag
 	if err != nil {
 		return r.summarise(nil), err
 	}
-	source, err := capture.Open(captures, capture.Options{MaxMemory: r.o.MaxMemory / 16, Correct: clocks.correct()})
+	source, err := capture.Open(captures, capture.Options{MaxMemory: r.o.fragments(), Correct: clocks.correct()})
 	if err != nil {
 		return r.summarise(nil), err
 	}
 	defer source.Close() // opened read-only
+	summary, err := r.read(ctx, source)
+	summary.Clocks = clocks.list()
+	return summary, err
+}
+
+// ReadLive is like Read, for interfaces. It ends when stop is done. heard is called once packets
+// are captured.
+func ReadLive(ctx, stop context.Context, live capture.LiveOptions, o Options, heard func(), handle func(*Message) error) (*Summary, error) {
+	r := newReading(o, handle)
+	live.MaxMemory, live.Ring = r.o.fragments(), r.o.MaxMemory/8
+	source, err := capture.Listen(stop, live)
+	if err != nil {
+		return r.summarise(nil), err
+	}
+	heard()
+	summary, err := r.read(ctx, source)
+	return summary, errors.Join(err, source.Close())
+}
+
+// A source is where packets are read.
+type source interface {
+	Next() *capture.Packet
+	Counts() *capture.Counts
+	Err() error // after Next returned nil
+}
+
+// read reads all packets.
+func (r *reading) read(ctx context.Context, s source) (*Summary, error) {
 	const often = 1 << 12
 	for n := 0; ; n++ {
-		p := source.Next()
+		p := s.Next()
 		if p == nil {
 			break
 		}
 		if n%often == 0 {
 			if err := ctx.Err(); err != nil {
-				return r.summarise(source.Counts()), err
+				return r.summarise(s.Counts()), err
 			}
 			if r.o.Progress != nil {
-				r.o.Progress(source.Counts().Bytes)
+				r.o.Progress(s.Counts().Bytes)
 			}
 		}
 		if r.packet(p); r.err != nil {
-			return r.summarise(source.Counts()), r.err
+			return r.summarise(s.Counts()), r.err
 		}
 	}
 	r.finish()
-	summary := r.summarise(source.Counts())
-	summary.Clocks = clocks.list()
-	return summary, errors.Join(r.err, source.Err())
+	summary := r.summarise(s.Counts())
+	return summary, errors.Join(r.err, s.Err())
 }
 
 // A reading reads packets. Its decoders are in the files of their protocols.

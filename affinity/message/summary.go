@@ -41,6 +41,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// fragments returns the bytes for fragments that wait for others.
+func (o Options) fragments() int { return o.MaxMemory / 16 }
+
 // A Summary says what captures contained, and what of it was not understood.
 type Summary struct {
 	Begin     int64          `json:"begin"` // ns since 1970: first packet

@@ -73,7 +73,8 @@ func (s *Summary) gaps(w io.Writer) {
 		}
 	}
 	c, l := &s.Captures, &s.Streams.Lost
-	all = append(all, gap{"packets of one message captured at several places", s.Copies}, gap{"malformed frames", c.Malformed}, gap{"frames that are not IP", c.NotIP},
+	all = append(all, gap{"packets of one message captured at several places", s.Copies}, gap{"frames that the kernel dropped, because they were read too slowly", c.Lost},
+		gap{"malformed frames", c.Malformed}, gap{"frames that are not IP", c.NotIP},
 		gap{"packets that are neither UDP, TCP nor SCTP", c.NotTransport}, gap{"packets cut off by the capture", c.Cut},
 		gap{"bytes of TCP missing", l.Timeout + l.Connection + l.Memory + l.Cut + l.End},
 		gap{"IP fragments without the rest", c.IP.Expired}, gap{"for memory: fragments", c.IP.GivenUp + c.Messages.GivenUp},

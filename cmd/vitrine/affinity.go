@@ -30,29 +30,36 @@ type affinityFlags struct {
 	memory   string
 	explain  uint64
 
-	pseudonymise string
+	live liveFlags
 }
 
 func (a *app) affinityCommand() *cobra.Command {
 	var f affinityFlags
 	c := &cobra.Command{
 		Use:   "affinity SOURCE...",
-		Short: "Find which functions belong together, from captures and call flows",
+		Short: "Find which functions belong together, from captures, interfaces and call flows",
 		Long: "Finds the transactions in packet captures, or reads them from call flows; says how many\n" +
 			"messages functions exchange in each type of transaction, which of them are on the\n" +
 			"critical path and what state they share; and decides which functions share a host.\n" +
 			"SOURCE is a capture (pcap, pcapng, also with gzip or zstd), a call-flow file, or the name\n" +
 			"of a built-in flow or of a group of them (see vitrine affinity flows). See\n" +
 			"docs/affinity.md.\n\n" +
-			"With --messages it prints which messages packet captures have.",
+			"With --interface it reads what passes network interfaces, until --duration is over or\n" +
+			"Ctrl-C. That needs the right CAP_NET_RAW.\n\n" +
+			"With --messages it prints which messages packet captures or interfaces have.",
 		Example: "  vitrine affinity epc\n" +
 			"  vitrine affinity ims-reference --no-merge --delay 10ms\n" +
 			"  vitrine affinity epc/attach my.flow --names names.yaml --out runs/affinity\n" +
 			"  vitrine affinity mme.pcap sgw.pcap.gz --names names.yaml --out runs/affinity\n" +
 			"  vitrine affinity mme.pcap --explain 4711\n" +
-			"  vitrine affinity mme.pcap --pseudonymise pseudonyms.key --out runs/affinity\n" +
-			"  vitrine affinity mme.pcap sgw.pcap.gz --messages",
-		Args: args(cobra.MinimumNArgs(1)),
+			"  vitrine affinity mme.pcap sgw.pcap.gz --messages\n" +
+			"  vitrine affinity -i eth0,eth1 --duration 10m --write mme.pcapng --out runs/affinity",
+		Args: args(func(c *cobra.Command, given []string) error {
+			if f.live.live() {
+				return nil
+			}
+			return cobra.MinimumNArgs(1)(c, given)
+		}),
 		RunE: func(c *cobra.Command, given []string) error {
 			if f.messages {
 				return a.messages(c.Context(), given, f)
@@ -69,8 +76,7 @@ func (a *app) affinityCommand() *cobra.Command {
 	flags.BoolVar(&f.messages, "messages", false, "print the messages in captures (pcap, pcapng), in place of an analysis")
 	flags.StringVar(&f.memory, "max-memory", "", "bound of the memory for reading captures, such as 1GiB (default 512MiB)")
 	flags.Uint64Var(&f.explain, "explain", 0, "print why the message of this number belongs to its transaction")
-	flags.StringVar(&f.pseudonymise, "pseudonymise", "", "replace the identities in captures by pseudonyms that the key in this file makes; a missing file is made")
-	_ = c.MarkFlagFilename("pseudonymise")
+	f.live.add(flags)
 	_ = c.MarkFlagFilename("names", "yaml", "yml", "json")
 	_ = c.MarkFlagDirname("out")
 	c.ValidArgsFunction = completeFlows(cobra.ShellCompDirectiveDefault)
@@ -140,6 +146,9 @@ func (a *app) affinity(ctx context.Context, given []string, f affinityFlags) err
 	if err != nil {
 		return err
 	}
+	if err := f.live.check(captures); err != nil {
+		return err
+	}
 	if f.explain > 0 && len(captures) == 0 {
 		return &vitrine.BadInput{File: "--explain", Found: "no capture is named", Want: "name the captures that have the message: vitrine affinity CAPTURE --messages numbers them"}
 	}
@@ -153,7 +162,7 @@ func (a *app) affinity(ctx context.Context, given []string, f affinityFlags) err
 		}
 	}
 	var damage error // what was read before it is reported all the same
-	if len(captures) > 0 {
+	if len(captures) > 0 || f.live.live() {
 		if o.Captured, damage = a.readCaptures(ctx, captures, f); o.Captured == nil {
 			return damage
 		}
@@ -181,11 +190,10 @@ func (a *app) readCaptures(ctx context.Context, captures []string, f affinityFla
 	read.Progress = a.readProgress()
 	divide := correlate.Options{MaxMemory: read.MaxMemory / 2, Explain: f.explain}
 	read.MaxMemory /= 2
-	key, err := f.key()
-	if err != nil {
-		return nil, err
+	if f.live.live() {
+		return a.readLive(ctx, f.live, read, divide)
 	}
-	c, err := affinity.ReadCaptures(ctx, captures, read, divide, key)
+	c, err := affinity.ReadCaptures(ctx, captures, read, divide)
 	var bad *vitrine.BadInput
 	switch {
 	case errors.As(err, &bad), ctx.Err() != nil:

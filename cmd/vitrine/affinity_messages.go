@@ -30,33 +30,30 @@ func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) 
 			return &vitrine.BadInput{File: name, Found: "a folder", Want: "name the captures in it"}
 		}
 	}
-	key, err := f.key()
-	if err != nil {
+	if err := f.live.check(captures); err != nil {
 		return err
-	}
-	if key != nil {
-		o.Hide = key.Function
 	}
 	o.Progress = a.readProgress()
 	out := bufio.NewWriter(a.stdout)
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
 	begin := int64(-1)
-	summary, err := message.Read(ctx, captures, o, func(m *message.Message) error {
-		if key != nil {
-			key.Message(m)
-		}
+	summary, err := a.readMessages(ctx, captures, f, o, func(m *message.Message) error {
 		if f.json {
 			return e.Encode(m)
 		}
 		if begin < 0 {
 			begin = m.Time
 		}
-		return printMessage(out, m, begin)
+		err := printMessage(out, m, begin)
+		if f.live.live() { // somebody waits for it
+			err = errors.Join(err, out.Flush())
+		}
+		return err
 	})
 	var bad *vitrine.BadInput
 	switch {
-	case errors.As(err, &bad): // nothing was read
+	case errors.As(err, &bad), vitrine.IsUnsupported(err): // nothing was read
 	case f.json:
 		err = errors.Join(err, e.Encode(map[string]*message.Summary{"summary": summary}))
 	default:
@@ -64,6 +61,16 @@ func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) 
 		err = errors.Join(err, summary.Text(out))
 	}
 	return errors.Join(err, out.Flush())
+}
+
+// readMessages reads the messages of captures, or of interfaces.
+func (a *app) readMessages(ctx context.Context, captures []string, f affinityFlags, o message.Options, handle func(*message.Message) error) (*message.Summary, error) {
+	if !f.live.live() {
+		return message.Read(ctx, captures, o, handle)
+	}
+	rest, stop, cancel := f.live.until(ctx)
+	defer cancel()
+	return message.ReadLive(rest, stop, f.live.options(), o, a.heard(f.live), handle)
 }
 
 // reading returns the options of reading captures.
@@ -74,9 +81,12 @@ func (f *affinityFlags) reading() (message.Options, error) {
 		if err != nil {
 			return o, &vitrine.BadInput{File: "--max-memory", Found: f.memory, Want: err.Error()}
 		}
-		const least = 1 << 20
-		if size < least {
-			return o, &vitrine.BadInput{File: "--max-memory", Found: f.memory, Want: "at least 1MiB"}
+		least := document.Size(1)
+		if f.live.live() {
+			least = leastLive
+		}
+		if size < least<<20 {
+			return o, &vitrine.BadInput{File: "--max-memory", Found: f.memory, Want: fmt.Sprintf("at least %dMiB", least)}
 		}
 		o.MaxMemory = int(size)
 	}

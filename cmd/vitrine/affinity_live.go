@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"vitrine"
+	"vitrine/affinity"
+	"vitrine/affinity/capture"
+	"vitrine/affinity/correlate"
+	"vitrine/affinity/message"
+)
+
+// leastLive is the least memory in MiB with which interfaces are read: a ring of the kernel's
+// takes a sixteenth of it, at least 256 KiB.
+const leastLive = 8
+
+// liveFlags are the flags of affinity for interfaces.
+type liveFlags struct {
+	interfaces  []string
+	duration    time.Duration
+	promiscuous bool
+	write       string
+}
+
+func (f *liveFlags) add(flags *pflag.FlagSet) {
+	flags.StringSliceVarP(&f.interfaces, "interface", "i", nil, "read what passes these network interfaces, until Ctrl-C; any: all that are up")
+	flags.DurationVar(&f.duration, "duration", 0, "read interfaces so long (default until Ctrl-C)")
+	flags.BoolVar(&f.promiscuous, "promiscuous", false, "also read frames for other hosts, as on a mirror port")
+	flags.StringVarP(&f.write, "write", "w", "", "keep what is read at interfaces in this pcapng file")
+}
+
+// check checks the flags. captures are the files that are named beside them.
+func (f *liveFlags) check(captures []string) error {
+	if !f.live() {
+		for flag, given := range map[string]bool{"--duration": f.duration != 0, "--promiscuous": f.promiscuous, "--write": f.write != ""} {
+			if given {
+				return &vitrine.BadInput{File: flag, Found: "no interface is named", Want: "name one with --interface"}
+			}
+		}
+		return nil
+	}
+	switch {
+	case len(captures) > 0:
+		return &vitrine.BadInput{File: captures[0], Found: "named beside an interface", Want: "analyse captures and interfaces apart: --write keeps a capture of an interface"}
+	case f.duration < 0:
+		return &vitrine.BadInput{File: "--duration", Found: f.duration.String(), Want: "want more than 0s"}
+	}
+	return nil
+}
+
+func (f *liveFlags) live() bool { return len(f.interfaces) > 0 }
+
+// options returns what is captured.
+func (f *liveFlags) options() capture.LiveOptions {
+	o := capture.LiveOptions{Interfaces: f.interfaces, Promiscuous: f.promiscuous}
+	if f.write != "" {
+		o.Keep = &capture.Recorder{Name: f.write}
+	}
+	return o
+}
+
+// until returns the contexts of reading interfaces: one that a signal or the duration ends, so
+// that nothing more is captured, and one in which the rest is read then.
+func (f *liveFlags) until(ctx context.Context) (rest, stop context.Context, cancel func()) {
+	stop, cancel = ctx, func() {}
+	if f.duration > 0 {
+		stop, cancel = context.WithTimeout(ctx, f.duration)
+	}
+	return context.WithoutCancel(ctx), stop, cancel
+}
+
+// heard says that the capture has begun.
+func (a *app) heard(f liveFlags) func() {
+	return func() {
+		until := "until Ctrl-C"
+		if f.duration > 0 {
+			until = fmt.Sprintf("for %v, or until Ctrl-C", f.duration)
+		}
+		fmt.Fprintf(a.stderr, "capturing at %s %s\n", strings.Join(f.interfaces, ", "), until)
+	}
+}
+
+// readLive finds the transactions in what passes interfaces.
+func (a *app) readLive(ctx context.Context, f liveFlags, read message.Options, divide correlate.Options) (*affinity.Captured, error) {
+	rest, stop, cancel := f.until(ctx)
+	defer cancel()
+	return affinity.ReadLive(rest, stop, f.options(), a.heard(f), read, divide)
+}
