@@ -113,7 +113,7 @@ func (b *bare) namespace(in *bareInstance) string { return "vt-" + b.run.ID + "-
 // equip sets the instance's command and environment.
 func (b *bare) equip(in *bareInstance) {
 	c := in.component
-	vars := map[string]string{"ADDRESS": in.addr.String(), "VITRINE_INSTANCE": in.name, "VITRINE_INDEX": "1", "VITRINE_DIR": in.dir}
+	vars := map[string]string{"ADDRESS": in.addr.String(), "VITRINE_INSTANCE": in.name, "VITRINE_INDEX": "1", "VITRINE_NUMBER": "1", "VITRINE_DIR": in.dir}
 	for _, on := range c.Dependencies {
 		vars[on.As] = b.at(on.Component, on.Port)
 	}

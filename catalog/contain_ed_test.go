@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"testing"
 
 	"vitrine/director"
@@ -8,21 +9,23 @@ import (
 	"vitrine/spec"
 )
 
-// TestContainedFilesAreValid checks the files of contain-ed-ims: every type of the
+// TestContainedFilesAreValid checks the files of both packages: every type of the
 // orchestrator is one of the director, and drains alike. Package flex/e2e runs them.
 func TestContainedFilesAreValid(t *testing.T) {
-	c, err := config.Load("contain-ed-ims/flex.yaml", spec.Known{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := director.Load("contain-ed-ims/director.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, ty := range c.Types {
-		of := d.Type(ty.Name)
-		if of == nil || of.Drain != ty.Drain {
-			t.Errorf("type %s: the director has %+v", ty.Name, of)
+	for _, dir := range []string{"contain-ed-ims", "contain-ed-epc"} {
+		c, err := config.Load(dir+"/flex.yaml", spec.Known{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := director.Load(dir + "/director.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ty := range c.Types {
+			of := d.Type(ty.Name)
+			if of == nil || cmp.Or(of.Drain, config.DrainTransactions) != cmp.Or(ty.Drain, config.DrainTransactions) {
+				t.Errorf("%s, type %s: the director has %+v", dir, ty.Name, of)
+			}
 		}
 	}
 }

@@ -100,13 +100,14 @@ type Room struct {
 
 // A Rule maps messages to an aggregate type.
 type Rule struct {
-	Method     string `yaml:"method" json:"method,omitempty"`                                                                       // SIP: the request's method, such as REGISTER; left out: any.
-	Event      string `yaml:"event" json:"event,omitempty"`                                                                         // SIP: the event package of SUBSCRIBE, NOTIFY and PUBLISH, such as reg.
-	Key        string `yaml:"key" json:"key,omitempty" jsonschema:"enum=call-id,enum=from,enum=to,enum=request-uri"`                // SIP: the field to steer by; default call-id.
-	Message    string `yaml:"message" json:"message,omitempty"`                                                                     // GTP-C: the message's name, such as create-session. S1AP: attach, detach, service-request, extended-service-request or tracking-area-update. Left out: any.
-	Interface  string `yaml:"interface" json:"interface,omitempty" jsonschema:"enum=s3,enum=s4,enum=s5,enum=s10,enum=s11,enum=s16"` // GTP-C: the interface of the sender's F-TEID; left out: any.
-	Relocation bool   `yaml:"relocation" json:"relocation,omitempty"`                                                               // GTP-C: only create-session messages that move a session to another S-GW.
-	Type       string `yaml:"type" json:"type" jsonschema:"required,format=name"`                                                   // The aggregate type that serves the messages.
+	Method     string `yaml:"method" json:"method,omitempty"`                                                                                                                                                                         // SIP: the request's method, such as REGISTER; left out: any.
+	Event      string `yaml:"event" json:"event,omitempty"`                                                                                                                                                                           // SIP: the event package of SUBSCRIBE, NOTIFY and PUBLISH, such as reg.
+	Key        string `yaml:"key" json:"key,omitempty" jsonschema:"enum=call-id,enum=from,enum=to,enum=request-uri"`                                                                                                                  // SIP: the field to steer by; default call-id.
+	Message    string `yaml:"message" json:"message,omitempty"`                                                                                                                                                                       // GTP-C: the message's name, such as create-session. S1AP: attach, detach, service-request, extended-service-request or tracking-area-update. Left out: any.
+	Cause      string `yaml:"cause" json:"cause,omitempty" jsonschema:"enum=emergency,enum=high-priority-access,enum=mt-access,enum=mo-signalling,enum=mo-data,enum=delay-tolerant-access,enum=mo-voice-call,enum=mo-exception-data"` // S1AP: why the UE connects, by the RRC establishment cause; left out: any.
+	Interface  string `yaml:"interface" json:"interface,omitempty" jsonschema:"enum=s3,enum=s4,enum=s5,enum=s10,enum=s11,enum=s16"`                                                                                                   // GTP-C: the interface of the sender's F-TEID; left out: any.
+	Relocation bool   `yaml:"relocation" json:"relocation,omitempty"`                                                                                                                                                                 // GTP-C: only create-session messages that move a session to another S-GW.
+	Type       string `yaml:"type" json:"type" jsonschema:"required,format=name"`                                                                                                                                                     // The aggregate type that serves the messages.
 }
 
 // An Instance is one running copy of an aggregate.

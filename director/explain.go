@@ -154,7 +154,7 @@ func (d *Director) rulesOf(protocol string) (rules []Rule) {
 // text returns a rule in the format of the configuration file.
 func (r Rule) text() string {
 	var parts []string
-	for _, p := range [][2]string{{"method", r.Method}, {"event", r.Event}, {"key", r.Key}, {"message", r.Message}, {"interface", r.Interface}, {"type", r.Type}} {
+	for _, p := range [][2]string{{"method", r.Method}, {"event", r.Event}, {"key", r.Key}, {"message", r.Message}, {"cause", r.Cause}, {"interface", r.Interface}, {"type", r.Type}} {
 		if p[1] != "" {
 			parts = append(parts, p[0]+": "+p[1])
 		}

@@ -120,7 +120,7 @@ func (d *Director) s1apPolicy(c *Config, rules []Rule) (*s1ap.Policy, error) {
 	var own []s1ap.Rule
 	for _, r := range rules {
 		if t := c.Type(r.Type); t != nil && t.Protocol == S1AP {
-			own = append(own, s1ap.Rule{Message: r.Message, Type: r.Type})
+			own = append(own, s1ap.Rule{Message: r.Message, Cause: r.Cause, Type: r.Type})
 		}
 	}
 	policy, err := s1ap.NewPolicy(c.typeNames(), options, own)
@@ -191,6 +191,9 @@ func (d *Director) explainS1AP(s *s1ap.Server, message []byte, from netip.AddrPo
 		return e, nil
 	}
 	step("NAS says in clear: %s", x.Message)
+	if x.Cause != "" {
+		step("its UE connects because of %s", x.Cause)
+	}
 	if x.Rule < 0 {
 		step("no rule matches")
 		return e, nil

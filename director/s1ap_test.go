@@ -39,6 +39,7 @@ func TestBadS1APFiles(t *testing.T) {
 		`network: "00101"`:                {`network: "0010"`, "want five or six digits"},
 		"codes: [1, 2]":                   {"codes: [1, 256]", "want different numbers from 0 to 255"},
 		"message: service-request":        {"method: INVITE", "is for types of protocol sip"},
+		"message: service-request, type":  {"message: service-request, cause: boredom, type", "mo-voice-call"},
 		"id: 2":                           {"id: 256", "want at most 255"},
 		"name: handover-sr, protocol":     {"name: handover-sr, number: 1, protocol", "only types of protocol gtpc have one"},
 		"enodebs: [127.0.0.0/8]":          {"enodebs: [\"::ffff:10.0.0.0/104\"]", "write it as IPv4"},

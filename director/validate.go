@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,19 +156,18 @@ func validateRules(rules []Rule, types []Type) (errs []ruleError) {
 			errs = append(errs, ruleError{i, "type", "no type " + r.Type, "want one of " + strings.Join(names(types), ", ")})
 			continue
 		}
-		fields := map[string]bool{"method": r.Method != "", "event": r.Event != "", "key": r.Key != ""}
-		foreign := SIP
-		switch of.Protocol {
-		case SIP:
-			foreign = GTPC
-			fields = map[string]bool{"message": r.Message != "", "interface": r.Interface != "", "relocation": r.Relocation}
-		case S1AP:
-			fields["interface"], fields["relocation"] = r.Interface != "", r.Relocation
-			foreign = SIP + " or " + GTPC
-		}
-		for field, given := range fields {
-			if given {
-				errs = append(errs, ruleError{i, field, field, "is for types of protocol " + foreign + ", and type " + r.Type + " uses " + of.Protocol})
+		for _, f := range []struct {
+			name      string
+			given     bool
+			protocols []string
+		}{
+			{"method", r.Method != "", []string{SIP}}, {"event", r.Event != "", []string{SIP}}, {"key", r.Key != "", []string{SIP}},
+			{"message", r.Message != "", []string{GTPC, S1AP}}, {"cause", r.Cause != "", []string{S1AP}},
+			{"interface", r.Interface != "", []string{GTPC}}, {"relocation", r.Relocation, []string{GTPC}},
+		} {
+			if f.given && !slices.Contains(f.protocols, of.Protocol) {
+				want := "is for types of protocol " + strings.Join(f.protocols, " or ") + ", and type " + r.Type + " uses " + of.Protocol
+				errs = append(errs, ruleError{i, f.name, f.name, want})
 			}
 		}
 	}

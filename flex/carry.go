@@ -88,7 +88,7 @@ func (o *Orchestrator) start(ctx context.Context, now time.Time, a decide.Action
 		return
 	}
 	o.next[a.Type]++
-	in := &instance{Name: fmt.Sprintf("%s-%d", a.Type, o.next[a.Type]), Type: a.Type, Size: a.Flavor, ordered: now}
+	in := &instance{Name: fmt.Sprintf("%s-%d", a.Type, o.next[a.Type]), Type: a.Type, Size: a.Flavor, ID: o.freeNumber(), ordered: now}
 	o.instances[in.Name] = in
 	o.enter(in, decide.Starting, now)
 	o.event(in, EventStart, a.Cause, a.Reason)
@@ -106,7 +106,7 @@ func (o *Orchestrator) order(t *config.Type, in *instance) unit.Order {
 	d := o.File.DeploymentOf(t)
 	return unit.Order{
 		Name: in.Name, Type: t.Name, Path: d.Resolve(filepath.Base(d.Path)), Deployment: string(d.Raw), Size: in.Size, Members: t.Members,
-		Environment: maps.Clone(t.Environment), Deadline: t.StartDeadline,
+		Number: in.ID, Environment: maps.Clone(t.Environment), Deadline: t.StartDeadline,
 	}
 }
 

@@ -57,7 +57,7 @@ func (r *fakeRunner) Units(context.Context) ([]unit.Unit, error) {
 
 func (r *fakeRunner) Start(_ context.Context, o unit.Order) error {
 	r.starts = append(r.starts, o.Name)
-	u := unit.Unit{Name: o.Name, Type: o.Type, Size: o.Size, Digest: o.Digest(), State: unit.Starting}
+	u := unit.Unit{Name: o.Name, Type: o.Type, Size: o.Size, Number: o.Number, Digest: o.Digest(), State: unit.Starting}
 	if r.reason != "" {
 		u.State, u.Reason = unit.Failed, r.reason
 	}
@@ -379,5 +379,57 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 	if err := again.close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEachInstanceHasANumberOfItsOwn starts instances beside one that is in the director's
+// file. An orchestrator without state learns their numbers from what runs.
+func TestEachInstanceHasANumberOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		other := vitrine.Instance{Name: "session-9", Type: "session", ID: 2}
+		r.director.all["session-9"] = &client.Instance{Instance: other}
+		r.run(10 * time.Second)
+		r.director.rate = 30
+		r.run(30 * time.Second)
+		numbers := func() map[string]uint16 {
+			all := map[string]uint16{}
+			for name, in := range r.instances {
+				all[name] = in.ID
+				if got := r.director.all[name]; got == nil || got.ID != in.ID || r.runner.units[name].Number != in.ID {
+					t.Errorf("%s has number %d, in the director %+v, in its order %d", name, in.ID, got, r.runner.units[name].Number)
+				}
+			}
+			return all
+		}
+		before := numbers()
+		if want := map[string]uint16{"registration-1": 1, "registration-2": 3}; !maps.Equal(before, want) {
+			t.Errorf("numbers %v, want %v", before, want)
+		}
+		if err := os.Remove(filepath.Join(r.File.State, StateFile)); err != nil {
+			t.Fatal(err)
+		}
+		r.begin()
+		r.run(5 * time.Second)
+		if after := numbers(); !maps.Equal(after, before) {
+			t.Errorf("numbers %v after a restart without state, and %v before", after, before)
+		}
+	})
+}
+
+// TestNumbersAreGivenInTurn checks that a number is used again only after all others, and
+// that more instances than that get higher ones.
+func TestNumbersAreGivenInTurn(t *testing.T) {
+	o := &Orchestrator{instances: map[string]*instance{}}
+	for n := range 300 {
+		id := o.freeNumber()
+		if id != uint16(n+1) {
+			t.Fatalf("instance %d has number %d", n+1, id)
+		}
+		o.instances[fmt.Sprint(n)] = &instance{ID: id}
+	}
+	delete(o.instances, "6")
+	if id := o.freeNumber(); id != 7 {
+		t.Errorf("the only free number is 7, and the next instance gets %d", id)
 	}
 }

@@ -18,7 +18,7 @@ type instance struct {
 	Name   string       `json:"name"`
 	Type   string       `json:"type"`
 	Size   string       `json:"size"`             // Its flavor.
-	ID     uint16       `json:"id,omitempty"`     // Its number in the directors; 0: none yet.
+	ID     uint16       `json:"id,omitempty"`     // Its number in the directors; 0: an earlier version started it, and the first director chooses.
 	State  decide.State `json:"state"`            //
 	Manual bool         `json:"manual,omitempty"` // A user asked for its drain: it is not resumed.
 	InAge  float64      `json:"in_state_seconds"` // How long it was in the state when it was saved.
@@ -48,7 +48,7 @@ func (o *Orchestrator) enter(in *instance, s decide.State, now time.Time) {
 func (o *Orchestrator) observe(now time.Time, units map[string]unit.Unit) {
 	for name, u := range units {
 		if in := o.instances[name]; u.Type != "" && in == nil {
-			in = &instance{Name: name, Type: u.Type, Size: u.Size}
+			in = &instance{Name: name, Type: u.Type, Size: u.Size, ID: u.Number}
 			o.instances[name] = in
 			o.enter(in, decide.Starting, now.Add(-seconds(u.Age)))
 			o.event(in, EventAdopt, "", "it runs, and the state file does not have it")
@@ -99,6 +99,36 @@ func (o *Orchestrator) forget(in *instance) {
 	delete(o.instances, in.Name)
 	o.gone[in.Name] = true
 	o.changed = true
+}
+
+// lastNumber is the highest number that instances of all protocols can carry: a TEID has
+// seven bits for it (docs/director-gtpc.md), an MME code eight.
+const lastNumber = 127
+
+// freeNumber returns the number for a new instance. Numbers are given in turn, because
+// messages may still name an instance that has gone. They are unique among all types, as
+// those with S1AP need it. Above lastNumber are those of instances beyond that many.
+func (o *Orchestrator) freeNumber() uint16 {
+	used := map[uint16]bool{0: true}
+	for _, in := range o.instances {
+		used[in.ID] = true
+	}
+	for _, r := range o.directors {
+		for _, in := range r.instances {
+			used[in.ID] = true
+		}
+	}
+	for range lastNumber {
+		o.number = o.number%lastNumber + 1
+		if !used[o.number] {
+			return o.number
+		}
+	}
+	n := uint16(lastNumber + 1)
+	for used[n] {
+		n++ // fewer instances run than there are numbers
+	}
+	return n
 }
 
 // longestReason bounds the reasons of failures, which have the end of a log.

@@ -68,6 +68,7 @@ type Orchestrator struct {
 
 	instances map[string]*instance
 	next      map[string]int // number of the next instance, by type
+	number    uint16         // the one given last
 	gone      map[string]bool
 	memory    decide.Memory
 	services  map[string]*service

@@ -26,8 +26,9 @@ const stateVersion = 1
 type state struct {
 	Version   int            `json:"version"`
 	Instances []*instance    `json:"instances"`
-	Next      map[string]int `json:"next"` // number of the last instance, by type
-	Gone      []string       `json:"gone"` // names that directors may still have
+	Next      map[string]int `json:"next"`   // number of the last instance, by type
+	Number    uint16         `json:"number"` // the one given last
+	Gone      []string       `json:"gone"`   // names that directors may still have
 	Memory    decide.Memory  `json:"memory"`
 }
 
@@ -47,7 +48,7 @@ func (o *Orchestrator) save(now time.Time, at bool) {
 	if !at && !o.changed && now.Sub(o.saved) < memoryEvery {
 		return
 	}
-	s := state{Version: stateVersion, Next: o.next, Gone: slices.Sorted(maps.Keys(o.gone)), Memory: o.memory}
+	s := state{Version: stateVersion, Next: o.next, Number: o.number, Gone: slices.Sorted(maps.Keys(o.gone)), Memory: o.memory}
 	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
 		in := o.instances[name]
 		in.InAge = now.Sub(in.since).Seconds()
@@ -88,6 +89,7 @@ func (o *Orchestrator) restore() error {
 	if s.Next != nil {
 		o.next = s.Next
 	}
+	o.number = s.Number
 	for _, name := range s.Gone {
 		o.gone[name] = true
 	}

@@ -115,7 +115,7 @@ func (v *validator) program(d *Deployment, c Component, command Args, path ...an
 
 // reservedVariables returns the variables that every instance gets.
 func reservedVariables() []string {
-	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE", "VITRINE_SIZING", "VITRINE_SPEC"}
+	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE", "VITRINE_NUMBER", "VITRINE_SIZING", "VITRINE_SPEC"}
 }
 
 // environment reports variables that are set more than once.

@@ -68,6 +68,7 @@ type Rule struct {
 	Event      string `json:"event,omitempty"`
 	Key        string `json:"key,omitempty"`
 	Message    string `json:"message,omitempty"`
+	Cause      string `json:"cause,omitempty"`
 	Interface  string `json:"interface,omitempty"`
 	Relocation bool   `json:"relocation,omitempty"`
 	Type       string `json:"type"`

@@ -20,6 +20,7 @@ const (
 	hasReset
 	hasENodeB
 	hasAreas
+	hasReason
 )
 
 // elements are the elements that the director uses. Slices are views into the message.
@@ -32,6 +33,7 @@ type elements struct {
 	reset            []byte
 	enodeb           s1ap.ENB
 	areas            []byte
+	reason           reason
 }
 
 // parse reads the elements. It returns the cause of the error, if there is one. An
@@ -88,6 +90,12 @@ func (e *elements) element(id s1ap.ID, v []byte) (which present, ok bool) {
 	case s1ap.GlobalENBID:
 		e.enodeb, ok = s1ap.ParseENB(v)
 		return hasENodeB, ok
+	case s1ap.EstablishmentCause:
+		v, sound := s1ap.ParseEnum(id, v)
+		if e.reason = reason(v) + 1; !sound || e.reason >= reasons { // of a later version
+			e.reason = unknown
+		}
+		return hasReason, true
 	case s1ap.SupportedTAs:
 		e.areas = v
 		return hasAreas, true

@@ -22,6 +22,7 @@ type Explanation struct {
 	// Initial: the message begins a connection. The fields below do not apply to others.
 	Initial  bool
 	Message  string        // as in rules; "other": NAS does not say
+	Cause    string        // as in rules; empty: the eNodeB does not say
 	Identity string        // what Key is of; empty: the eNodeB and its number for the UE
 	Key      uint64        // that the table chooses by
 	Rule     int           // the rule that matches, from 0; -1: none
@@ -56,9 +57,9 @@ func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.Addr
 		return x, nil
 	}
 	a := t.ask()
-	x.Message, x.Identity, x.Key, x.Number = a.kind.String(), a.identity, a.key, a.number
+	x.Message, x.Cause, x.Identity, x.Key, x.Number = a.kind.String(), in.reason.String(), a.identity, a.key, a.number
 	x.Named = t.policy.find(t.view.Table, a.number)
-	if r, ok := t.policy.classify(a.kind); ok {
+	if r, ok := t.policy.classify(a.kind, in.reason); ok {
 		e := &enodeb{association: &association{peer: from}}
 		if s.config.Region != nil && from.IsValid() {
 			e.region = s.config.Region(from.Addr())

@@ -54,10 +54,36 @@ func Messages() []string {
 	return all
 }
 
+// A reason is why a UE connects: the RRC Establishment Cause (TS 36.413 clause 9.2.1.3a),
+// counted from one.
+type reason uint8
+
+const (
+	unknown reason = 0
+	reasons reason = 9
+)
+
+// Causes returns the names of the RRC establishment causes that rules may use, in the order
+// of TS 36.413.
+func Causes() []string {
+	return []string{
+		"emergency", "high-priority-access", "mt-access", "mo-signalling", "mo-data", "delay-tolerant-access", "mo-voice-call", "mo-exception-data",
+	}
+}
+
+// String returns the name; empty: unknown.
+func (r reason) String() string {
+	if r == unknown || r >= reasons {
+		return ""
+	}
+	return Causes()[r-1]
+}
+
 // A Rule maps the first message of a UE's connection to an aggregate type. The first rule
 // that matches counts.
 type Rule struct {
 	Message string // one of Messages; empty: any
+	Cause   string // one of Causes; empty: any
 	Type    string // the name of the aggregate type
 }
 
@@ -71,11 +97,12 @@ type TypeOption struct {
 	Gate     *overload.Gate // admits new transactions; nil: all
 }
 
-// DefaultRules returns the rules of Table 1 of the Contain-ed paper for two aggregate
+// DefaultRules returns the rules of Table 1 of the Contain-ed paper for three aggregate
 // types that contain an MME. The handover of a UE stays at the instance that its
-// connection is at.
-func DefaultRules(attachDetach, handoverSR string) []Rule {
+// connection is at. A UE that calls connects for a dedicated bearer.
+func DefaultRules(attachDetach, handoverSR, bearerCRT string) []Rule {
 	return []Rule{
+		{Message: "service-request", Cause: "mo-voice-call", Type: bearerCRT},
 		{Message: "service-request", Type: handoverSR}, {Message: "extended-service-request", Type: handoverSR},
 		{Message: "tracking-area-update", Type: handoverSR}, {Type: attachDetach},
 	}
@@ -96,7 +123,7 @@ type Policy struct {
 	ENodeBs []netip.Prefix  // the networks of eNodeBs; empty: any. Set it before the Policy is used.
 	Pool    Pool            // Set it before the Policy is used.
 
-	rules   [kinds]rule
+	rules   [kinds][reasons]rule
 	options [table.MaxTypes]TypeOption
 	types   []table.Type // that have instances with S1AP
 }
@@ -128,17 +155,32 @@ func NewPolicy(types []string, options []TypeOption, rules []Rule) (*Policy, err
 		if r.Message != "" && !known {
 			return nil, fmt.Errorf("rule %d: no message %q: must be one of %v", i+1, r.Message, Messages())
 		}
-		for k := range p.rules {
-			if (r.Message == "" || kind(k) == of) && !p.rules[k].given {
-				p.rules[k] = rule{at: i, ty: table.Type(at), given: true}
-			}
+		if r.Cause != "" && !slices.Contains(Causes(), r.Cause) {
+			return nil, fmt.Errorf("rule %d: no cause %q: must be one of %v", i+1, r.Cause, Causes())
 		}
+		p.fill(r, of, rule{at: i, ty: table.Type(at), given: true})
 	}
 	return p, nil
 }
 
-// classify returns the rule that matches a kind of message.
-func (p *Policy) classify(k kind) (rule, bool) { return p.rules[k], p.rules[k].given }
+// fill enters a rule for all that it matches and no earlier rule does.
+func (p *Policy) fill(r Rule, of kind, entry rule) {
+	for k := range p.rules {
+		for why := range p.rules[k] {
+			matches := (r.Message == "" || kind(k) == of) && (r.Cause == "" || reason(why).String() == r.Cause)
+			if matches && !p.rules[k][why].given {
+				p.rules[k][why] = entry
+			}
+		}
+	}
+}
+
+// classify returns the rule that matches a kind of message of a UE that connects for a
+// reason.
+func (p *Policy) classify(k kind, why reason) (rule, bool) {
+	r := p.rules[k][why]
+	return r, r.given
+}
 
 // admits reports whether eNodeBs may connect from an address.
 func (p *Policy) admits(a netip.Addr) bool {

@@ -28,6 +28,7 @@ const patience = 20 * time.Second
 const (
 	attachType = "attach-detach"
 	srType     = "handover-sr"
+	callType   = "bearer-crt"
 )
 
 func network() identity.PLMN {
@@ -47,15 +48,15 @@ type site struct {
 	epoch     uint64
 }
 
-// newSite starts a director with one type, or with two if split.
+// newSite starts a director with one type, or with those of the default rules if split.
 func newSite(t testing.TB, split bool, instances []*instance, change ...func(*Config, *Policy)) *site {
 	t.Helper()
 	begun := time.Now()
 	s := &site{t: t, types: []string{attachType}, epoch: 1, now: func() time.Duration { return time.Since(begun) }}
 	rules, options := []Rule{{Type: attachType}}, []TypeOption{{Type: attachType}}
 	if split {
-		s.types = append(s.types, srType)
-		rules, options = DefaultRules(attachType, srType), append(options, TypeOption{Type: srType})
+		s.types = append(s.types, srType, callType)
+		rules, options = DefaultRules(attachType, srType, callType), append(options, TypeOption{Type: srType}, TypeOption{Type: callType})
 	}
 	for _, in := range instances {
 		s.instances = append(s.instances, in.instance())

@@ -391,12 +391,46 @@ func TestConnectionsCountAsTransactions(t *testing.T) {
 	})
 }
 
+func TestVoiceCallGoesToTheTypeOfItsBearer(t *testing.T) {
+	a, b, c := newInstance(t, attachType, 1), newInstance(t, srType, 2), newInstance(t, callType, 3)
+	s := newSite(t, true, []*instance{a, b, c})
+	e := s.enodeb(5)
+	if got := e.begin(1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 5}, a, b, c); got != b {
+		t.Errorf("a service request for data went to %s", got.name)
+	}
+	e.send(e.AppendCall(nil, 2, serviceRequest(), &identity.STMSI{Code: 2, TMSI: 6}))
+	if got := e.arrived(s1ap.InitialUEMessage, a, b, c); got != c {
+		t.Errorf("a service request for a call went to %s", got.name)
+	}
+	e.send(e.AppendCall(nil, 3, attachRequest(3), nil)) // the rule is about service requests
+	if got := e.arrived(s1ap.InitialUEMessage, a, b, c); got != a {
+		t.Errorf("an attach for a call went to %s", got.name)
+	}
+}
+
+func TestUnknownCausesMatchRulesWithoutCause(t *testing.T) {
+	p, err := NewPolicy([]string{attachType, srType}, []TypeOption{{Type: attachType}, {Type: srType}}, []Rule{{Cause: "mt-access", Type: srType}, {Type: attachType}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[uint8]int{2: 0, 3: 1, 7: 1, 8: 1, 63: 1} {
+		var e elements
+		e.element(s1ap.EstablishmentCause, s1ap.AppendEnum(nil, s1ap.EstablishmentCause, s1ap.Ignore, value)[4:])
+		if r, ok := p.classify(service, e.reason); !ok || r.at != want {
+			t.Errorf("cause %d matches rule %d, want %d", value, r.at, want)
+		}
+	}
+	if _, err := NewPolicy([]string{attachType}, []TypeOption{{Type: attachType}}, []Rule{{Cause: "boredom", Type: attachType}}); err == nil {
+		t.Error("a cause that does not exist is accepted")
+	}
+}
+
 func TestExplainSaysWhereAMessageGoes(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, srType, 2)
 	s := newSite(t, true, []*instance{a, b})
 	cell := newCell(5)
 	x, err := s.server.Explain(s.now(), s.meter.Probe(), s.server.Addresses()[0], cell.AppendInitial(nil, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 5}))
-	if err != nil || !x.Initial || x.Message != "service-request" || x.Identity != "S-TMSI" || x.Rule != 0 || x.Number != 1 || x.Instance == nil || x.Instance.Name != "m2" {
+	if err != nil || !x.Initial || x.Message != "service-request" || x.Cause != "mo-data" || x.Identity != "S-TMSI" || x.Rule != 1 || x.Number != 1 || x.Instance == nil || x.Instance.Name != "m2" {
 		t.Errorf("%+v, %v", x, err)
 	}
 	x, err = s.server.Explain(s.now(), s.meter.Probe(), s.server.Addresses()[0], cell.AppendUplink(nil, enb.IDs{MME: a.id(3), ENB: 1}, []byte{7, 0x55}))

@@ -95,7 +95,7 @@ func (t *turn) initial(e *enodeb, whole []byte) {
 	if !t.withinQuota(e, a.kind) {
 		return
 	}
-	r, ok := t.policy.classify(a.kind)
+	r, ok := t.policy.classify(a.kind, in.reason)
 	if !ok {
 		t.worker.counts.unruled.Add(1)
 		t.refuse(e, a.kind, meter.NoType, meter.Unruled)

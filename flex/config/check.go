@@ -138,7 +138,7 @@ func (v *validator) addresses(d *spec.Deployment, t *Type, at func(...any) []any
 
 // Reserved lists the variables that every member gets.
 func Reserved() []string {
-	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE", "VITRINE_SIZING", "VITRINE_SPEC"}
+	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE", "VITRINE_NUMBER", "VITRINE_SIZING", "VITRINE_SPEC"}
 }
 
 var (

@@ -1,10 +1,7 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,10 +10,7 @@ import (
 
 	"vitrine/flex"
 	"vitrine/flex/unit"
-	"vitrine/internal/cgroup"
 	"vitrine/internal/hosttest"
-	"vitrine/internal/netns"
-	"vitrine/load"
 )
 
 // TestLoadIsFollowedWithoutLoss lets the load rise and fall, and kills the orchestrator
@@ -108,35 +102,4 @@ func TestDeathsAreReplaced(t *testing.T) {
 		t.Errorf("drain: %d: %s", status, out)
 	}
 	s.awaitOnly("registration-3")
-}
-
-// TestContainedIMS runs the catalog's Contain-ed by its one command, in a network of its
-// own. Aggregates of three types start, and every call succeeds.
-func TestContainedIMS(t *testing.T) {
-	_, err := cgroup.Detect()
-	hosttest.Need(t, err)
-	hosttest.Need(t, netns.Possible())
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../../catalog/contain-ed-ims")); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
-	defer cancel()
-	c := exec.CommandContext(ctx, "unshare", "--net", "sh", "-c", "ip link set lo up && exec sh run.sh")
-	c.Dir, c.Env = dir, append(os.Environ(), "VITRINE="+program(t), "RATE=4", "SECONDS_OF_CALLS=5")
-	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(syscall.SIGTERM) }, limit
-	var out, errs bytes.Buffer
-	c.Stdout, c.Stderr = &out, &errs
-	if err := c.Run(); err != nil {
-		t.Fatalf("%v:\n%s", err, errs.String())
-	}
-	r, err := load.ParseReport(&out)
-	if err != nil || r.Succeeded != r.Scheduled || r.Scheduled == 0 {
-		t.Errorf("%d of %d calls succeeded, %v, failed: %v", r.Succeeded, r.Scheduled, err, r.Failed)
-	}
-	for _, name := range []string{"registration-1", "subscription-1", "session-1"} {
-		if !strings.Contains(errs.String(), name) {
-			t.Errorf("%s is not in the status:\n%s", name, errs.String())
-		}
-	}
 }

@@ -143,7 +143,7 @@ func (h *Holder) prepare(u *held) error {
 	if err != nil {
 		return err
 	}
-	u.function = deploy.Function{Deployment: d, Sizing: sizing, Members: o.Members, Prefix: o.Name + "-", Environment: o.Environment}
+	u.function = deploy.Function{Deployment: d, Sizing: sizing, Members: o.Members, Prefix: o.Name + "-", Number: o.Number, Environment: o.Environment}
 	return nil
 }
 
@@ -428,7 +428,7 @@ func (u *held) view() unit.Unit {
 		}
 	}
 	v := unit.Unit{
-		Name: u.order.Name, Type: u.order.Type, Size: u.order.Size, Digest: u.digest, State: u.state, Reason: u.reason,
+		Name: u.order.Name, Type: u.order.Type, Size: u.order.Size, Number: u.order.Number, Digest: u.digest, State: u.state, Reason: u.reason,
 		Address: u.address, Age: time.Since(u.began).Seconds(), Boot: u.boot.Seconds(), Members: slices.Clone(u.members),
 	}
 	for _, m := range v.Members {

@@ -21,6 +21,7 @@ type Order struct {
 	Deployment  string            `json:"deployment,omitempty"`  // Text of the deployment file.
 	Size        string            `json:"size,omitempty"`        // Sizing of the deployment.
 	Members     []string          `json:"members,omitempty"`     // Components that the instance has.
+	Number      uint16            `json:"number,omitempty"`      // Its ID in the directors, ${VITRINE_NUMBER}.
 	Environment map[string]string `json:"environment,omitempty"` // Variables of all members, or of the service.
 
 	// Of a service.
@@ -31,10 +32,10 @@ type Order struct {
 	Deadline time.Duration `json:"deadline_ns"` // For the start.
 }
 
-// Digest identifies an order but for its name: an instance whose order has another digest
-// was started from another version of the files.
+// Digest identifies an order but for its name and number: an instance whose order has
+// another digest was started from another version of the files.
 func (o Order) Digest() string {
-	o.Name = ""
+	o.Name, o.Number = "", 0
 	text, err := json.Marshal(o)
 	if err != nil {
 		return "" // it holds nothing that JSON cannot
@@ -59,7 +60,8 @@ type Unit struct {
 	Name    string   `json:"name"`
 	Type    string   `json:"type,omitempty"`
 	Size    string   `json:"size,omitempty"`
-	Digest  string   `json:"digest"` // Of its order.
+	Number  uint16   `json:"number,omitempty"` // As in its order.
+	Digest  string   `json:"digest"`           // Of its order.
 	State   State    `json:"state"`
 	Reason  string   `json:"reason,omitempty"`       // Why it failed, with the end of the log.
 	Address string   `json:"address,omitempty"`      // Of the entry, when it is ready.

@@ -126,7 +126,11 @@ func (e *engine) start(u *user, a *association) {
 		u.step, pdu, given = toAttach, u.AppendAttach(e.pdu[:0]), nil
 	}
 	e.pdu = pdu
-	e.out = a.cell.AppendInitial(e.out[:0], u.ids.ENB, pdu, given)
+	if u.kind == dedicated {
+		e.out = a.cell.AppendCall(e.out[:0], u.ids.ENB, pdu, given)
+	} else {
+		e.out = a.cell.AppendInitial(e.out[:0], u.ids.ENB, pdu, given)
+	}
 	e.queue(a, e.out)
 }
 

@@ -33,6 +33,7 @@ type Function struct {
 	Sizing      vitrine.Sizing
 	Members     []string          // components to deploy; nil: all
 	Prefix      string            // of the instances' names; empty: none
+	Number      uint16            // of the whole function, beside others; 0 counts as 1
 	Environment map[string]string // replaces variables of every instance; values may refer to those that every instance gets
 }
 
@@ -99,6 +100,7 @@ func Place(ctx context.Context, site *testbed.Site, dir, self string, f Function
 			"ADDRESS":          in.Endpoint.Addr.String(),
 			"VITRINE_INSTANCE": in.Name,
 			"VITRINE_INDEX":    strconv.Itoa(all[i].Index),
+			"VITRINE_NUMBER":   strconv.Itoa(int(max(f.Number, 1))),
 			"VITRINE_DIR":      in.Scratch(),
 			"VITRINE_SIZING":   f.Sizing.String(),
 			"VITRINE_SPEC":     f.Deployment.Resolve("."),

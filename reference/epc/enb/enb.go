@@ -43,20 +43,35 @@ func (c *Cell) AppendSetup(b []byte) []byte {
 	return s1ap.End(s1ap.AppendEnum(b, s1ap.DefaultPagingDRX, s1ap.Ignore, v64), start)
 }
 
+// RRC establishment causes (TS 36.413 clause 9.2.1.3a).
+const (
+	causeSignalling = 3
+	causeData       = 4
+	causeVoiceCall  = 6
+)
+
 // AppendInitial appends an Initial UE Message. s is nil unless the UE has given its
 // S-TMSI.
 func (c *Cell) AppendInitial(b []byte, ue uint32, pdu []byte, s *identity.STMSI) []byte {
+	cause := uint8(causeSignalling)
+	if s != nil {
+		cause = causeData
+	}
+	return c.appendInitial(b, ue, pdu, s, cause)
+}
+
+// AppendCall appends an Initial UE Message of a UE that begins a voice call.
+func (c *Cell) AppendCall(b []byte, ue uint32, pdu []byte, s *identity.STMSI) []byte {
+	return c.appendInitial(b, ue, pdu, s, causeVoiceCall)
+}
+
+func (c *Cell) appendInitial(b []byte, ue uint32, pdu []byte, s *identity.STMSI, cause uint8) []byte {
 	start := len(b)
 	b = s1ap.AppendHeader(b, s1ap.Initiating, s1ap.InitialUEMessage, s1ap.Ignore)
 	b = s1ap.AppendENBUEID(b, s1ap.Reject, ue)
 	b = s1ap.AppendNAS(b, s1ap.NASPDU, s1ap.Reject, pdu)
 	b = s1ap.AppendTAI(b, s1ap.Reject, c.TAI)
 	b = s1ap.AppendECGI(b, s1ap.Ignore, c.ecgi())
-	const signalling, data = 3, 4
-	cause := uint8(signalling)
-	if s != nil {
-		cause = data
-	}
 	b = s1ap.AppendEnum(b, s1ap.EstablishmentCause, s1ap.Ignore, cause)
 	if s != nil {
 		b = s1ap.AppendSTMSI(b, s1ap.Reject, *s)

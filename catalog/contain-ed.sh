@@ -1,0 +1,24 @@
+#!/bin/sh
+# Runs Contain-ed as a whole: contain-ed.sh TYPES GENERATOR TARGET [ARGUMENT]... starts
+# flex.yaml of the present folder, waits until the directors steer to an instance of each
+# of so many types, and plays calls. VITRINE: the program. RATE: calls a second.
+# SECONDS_OF_CALLS: how long. AFTER: shell commands to run after the calls. It prints the generator's report and then stops everything.
+set -eu
+types=$1 generator=$2 target=$3
+shift 3
+vitrine=${VITRINE:-vitrine}
+scratch=$(mktemp -d)
+"$vitrine" flex run flex.yaml >"$scratch/flex.log" 2>&1 &
+flex=$!
+trap 'kill $flex; wait $flex || true; rm -rf "$scratch"' EXIT
+until [ "$("$vitrine" flex status flex.yaml 2>/dev/null | grep -c ' active ')" -ge "$types" ]; do
+	kill -0 $flex || { cat "$scratch/flex.log" >&2; exit 1; }
+	sleep 0.2
+done
+# An instance gets requests from the director's next epoch on.
+while "$vitrine" director status --director http://127.0.0.1:8090 --json | grep -q '"pending": *true'; do
+	sleep 0.2
+done
+"$vitrine" generate "$generator" --rate "${RATE:-5}" --duration "${SECONDS_OF_CALLS:-20}" --targets "$target" --scratch "$scratch" "$@"
+eval "${AFTER:-}"
+"$vitrine" flex status flex.yaml >&2
