@@ -144,8 +144,8 @@ func TestMMEsComeAndGoBehindADirector(t *testing.T) {
 }
 
 // TestKilledMMEBehindADirectorLosesNoUE kills one of two MMEs under load. The eNodeBs keep
-// their association. Only the calls that were under way there may fail; no other UE has to
-// attach again. The kill comes when all UEs have attached, which they do in the warm-up.
+// their association. The director resets the connections that were there, and the calls
+// begin again at the other MME. No call fails, and no UE has to attach again. The kill comes when all UEs have attached, which they do in the warm-up.
 func TestKilledMMEBehindADirectorLosesNoUE(t *testing.T) {
 	t.Parallel()
 	v := startStore(t, engines()["embedded"])
@@ -154,7 +154,7 @@ func TestKilledMMEBehindADirectorLosesNoUE(t *testing.T) {
 	var report load.Report
 	var playing sync.WaitGroup
 	playing.Go(func() {
-		report = e.drive(25, 8, 7, map[string]string{"scenario": ServiceRequest, "timeout": "5s", "enodebs": "2"})
+		report = e.drive(25, 8, 7, map[string]string{"scenario": ServiceRequest, "timeout": "5s", "retries": "3", "enodebs": "2"})
 	})
 	services := func(host int) int {
 		return e.metric(host, "mme_procedures_total", `procedure="service-request"`, `outcome="success"`)
@@ -170,11 +170,11 @@ func TestKilledMMEBehindADirectorLosesNoUE(t *testing.T) {
 	}
 	playing.Wait()
 	t.Logf("%d of %d calls failed: %v", report.Offered-report.Succeeded, report.Offered, report.Failed)
-	// A call takes some milliseconds, on a busy host longer. 50 are those of two seconds.
-	if failed := report.Offered - report.Succeeded; report.Offered == 0 || failed > 50 {
+	if failed := report.Offered - report.Succeeded; report.Offered == 0 || failed > 0 {
 		t.Errorf("%d of %d failed: %v, %s", failed, report.Offered, report.Failed, report.Error)
-	} else if again := e.metric(2, "mme_procedures_total", `procedure="attach"`) - attached; again > int(failed) {
-		t.Errorf("%d UEs attached again, and %d calls failed", again, failed)
+	}
+	if again := e.metric(2, "mme_procedures_total", `procedure="attach"`) - attached; again > 0 {
+		t.Errorf("%d UEs attached again", again)
 	}
 	if n := e.metric(2, "mme_procedures_total", `outcome="unknown-identity"`); n > 0 {
 		t.Errorf("%d UEs were not known", n)

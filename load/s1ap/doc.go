@@ -49,12 +49,15 @@
 //	malformed         a message that does not parse, or whose integrity is wrong
 //	timeout           the call is not over within Params.Timeout
 //	connect           the eNodeB has no association with the MME
-//	reset             its association ended during the call
+//	reset             its association ended, or its connection was reset, during the call
 //
 // Each eNodeB has an association with each target. Calls take the targets in turn,
 // and the eNodeBs. A UE stays with the MME that it attached to. With Params.Retries it goes to
 // another one when the eNodeB has lost its association with that: a call that was
-// in progress begins again, with the same NAS security context unless it attaches.
+// in progress begins again, with the same NAS security context unless it attaches. So it
+// does when the MME, or a director, resets its connection (TS 36.413 clause 8.7.1). A UE
+// whose connection was reset stays attached, with and without Params.Retries: its next call
+// is a service request.
 //
 // At the end the eNodeBs shut their associations down in order: the MME gets all
 // that was sent.

@@ -61,10 +61,12 @@ type engine struct {
 	out []byte
 	pdu []byte
 
+	items []s1ap.Connection // of a Reset
+
 	causes, esmCauses [256]string
 	counts            [procedures]struct{ begun, succeeded, failed int64 }
 
-	stray, malformed, lost, retried int64
+	stray, malformed, lost, retried, resets int64
 }
 
 // An alarm goes off for a user's call unless the call has ended.
@@ -294,10 +296,13 @@ func (e *engine) succeed(u *user) {
 
 // fail ends a call. What the MME knows of the UE is not certain any more, so the
 // next call of the UE attaches by IMSI.
-func (e *engine) fail(u *user, cause string) {
+func (e *engine) fail(u *user, cause string) { e.failAs(u, cause, false) }
+
+// failAs fails a call of a UE that is idle and attached afterwards, or is not.
+func (e *engine) failAs(u *user, cause string, attached bool) {
 	e.record.Failed(u.due, e.now, cause)
 	e.counts[u.kind].failed++
-	u.attached = false
+	u.attached = attached
 	e.end(u)
 }
 

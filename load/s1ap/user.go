@@ -65,7 +65,7 @@ type user struct {
 	due     time.Duration // relative to the start of the window
 	kind    procedure
 	step    step
-	stayed  time.Duration // connected, of the parameter's choice
+	stayed  time.Duration // connected, of the parameter's choice; while it stays, since when
 }
 
 // The parts of an eNB UE S1AP ID: 20 bits of the user and four of the generation, so
@@ -153,6 +153,9 @@ func (e *engine) message(a *association, data []byte) {
 		return
 	case s1ap.UEContextRelease:
 		e.release(a, m)
+		return
+	case s1ap.Reset:
+		e.reset(a, m)
 		return
 	case s1ap.HandoverResourceAllocation:
 		e.admit(a, m)
@@ -250,7 +253,7 @@ func (e *engine) stay(u *user) {
 		e.endStay(u)
 		return
 	}
-	u.step = toLeave
+	u.step, u.stayed = toLeave, e.now
 	e.staying.Push(alarm{user: u.index, serial: u.serial, at: e.now + time.Duration(e.params.Stay)})
 }
 

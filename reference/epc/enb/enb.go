@@ -152,6 +152,22 @@ func (c *Cell) AppendReset(b []byte, cause s1ap.Cause, some ...s1ap.Connection) 
 	return s1ap.End(s1ap.AppendReset(s1ap.AppendCause(b, s1ap.Ignore, cause), some...), start)
 }
 
+// AppendResetAcknowledge appends a Reset Acknowledge (clause 8.7.1.2.1): of some connections,
+// or of all.
+func (c *Cell) AppendResetAcknowledge(b []byte, some ...s1ap.Connection) []byte {
+	start := len(b)
+	b = s1ap.AppendHeader(b, s1ap.Successful, s1ap.Reset, s1ap.Reject)
+	if len(some) > 0 {
+		at := len(b)
+		b = s1ap.BeginList(b, s1ap.ResetConnections, s1ap.Ignore, len(some))
+		for _, c := range some {
+			b = s1ap.AppendConnection(b, s1ap.Ignore, c)
+		}
+		b = s1ap.EndElement(b, at)
+	}
+	return s1ap.End(b, start)
+}
+
 // AppendContextFailure appends an Initial Context Setup Failure.
 func (c *Cell) AppendContextFailure(b []byte, ids IDs, cause s1ap.Cause) []byte {
 	start := len(b)
@@ -244,6 +260,8 @@ type Message struct {
 	Container []byte         // Source to Target, or Target to Source
 	Chain     uint8          // next hop chaining counter
 	Key       [32]byte       // the eNodeB's key, or the next hop
+
+	reset []byte // the value of its Reset Type
 }
 
 // maxBearers is how many bearers a UE can have: the identities 5 to 15.
@@ -299,6 +317,9 @@ func (m *Message) element(id s1ap.ID, v []byte) (ok bool) {
 		m.Cause, ok = s1ap.ParseCause(v)
 	case s1ap.SourceToTarget, s1ap.TargetToSource:
 		m.Container, ok = s1ap.ParseNAS(v)
+	case s1ap.ResetType:
+		m.reset = v
+		return true
 	case s1ap.SecurityKey:
 		m.Key, ok = s1ap.ParseKey(v)
 	case s1ap.SecurityContext:
@@ -308,6 +329,10 @@ func (m *Message) element(id s1ap.ID, v []byte) (ok bool) {
 	}
 	return ok
 }
+
+// Reset returns the connections that a Reset names, or all. It returns false if the message
+// has no Reset Type that parses.
+func (m *Message) Reset() (all bool, some s1ap.Connections, ok bool) { return s1ap.ParseReset(m.reset) }
 
 // bearer reads a list of E-RABs. Tunnel and NAS message are those of the first one.
 func (m *Message) bearer(list []byte, item s1ap.ID) bool {

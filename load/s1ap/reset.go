@@ -1,0 +1,83 @@
+package s1ap
+
+import (
+	"vitrine/reference/epc/enb"
+	"vitrine/wire/s1ap"
+)
+
+// maxReset is how many connections a Reset names (TS 36.413: maxnoofIndividualS1ConnectionsToReset).
+const maxReset = 256
+
+// reset handles a Reset of an MME or a director (TS 36.413 clause 8.7.1.2.1): the eNodeB
+// releases the connections and acknowledges them, in the same order. Their UEs become idle.
+func (e *engine) reset(a *association, m *enb.Message) {
+	all, some, ok := m.Reset()
+	if m.Kind != s1ap.Initiating || !ok {
+		e.malformed++
+		return
+	}
+	e.items = e.items[:0]
+	for !all && some.Next() && len(e.items) < maxReset {
+		e.items = append(e.items, some.Connection)
+	}
+	if some.Malformed {
+		e.malformed++
+		return
+	}
+	e.out = a.cell.AppendResetAcknowledge(e.out[:0], e.items...)
+	e.queue(a, e.out)
+	if all {
+		for i := range e.users {
+			if u := &e.users[i]; u.at == a || u.next != nil && u.next == a {
+				e.idle(u, a)
+			}
+		}
+		return
+	}
+	for _, c := range e.items {
+		if u := e.named(a, c); u != nil {
+			e.idle(u, a)
+		}
+	}
+}
+
+// named returns the UE of a connection that a Reset names by one identifier or both; nil
+// if there is none.
+func (e *engine) named(a *association, c s1ap.Connection) *user {
+	if c.HasENB {
+		return e.find(a, c.ENB)
+	}
+	for i := range e.users {
+		u := &e.users[i]
+		if c.HasMME && (u.at == a && u.ids.MME == c.MME || u.next != nil && u.next == a && u.nextIDs.MME == c.MME) {
+			return u
+		}
+	}
+	return nil
+}
+
+// idle ends the connection of a UE that is reset. The UE stays registered. A call that
+// would end with the release has ended; another one begins again on a new connection.
+func (e *engine) idle(u *user, a *association) {
+	u.at, u.next = nil, nil
+	e.resets++
+	if !u.alive {
+		return
+	}
+	leaving := u.step == toLeave && u.kind != attachDetach
+	switch {
+	case u.step == toRelease, leaving:
+		if leaving {
+			u.stayed = e.now - u.stayed
+		}
+		u.attached = u.kind != detach && u.kind != attachDetach
+		e.succeed(u)
+	case u.retries > 0:
+		u.retries--
+		e.retried++
+		e.start(u, a)
+	default:
+		registered := u.kind > attachIdle && u.kind != detach
+		e.failAs(u, "reset", registered)
+	}
+}

@@ -1,0 +1,218 @@
+package s1ap
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/tcpfd"
+	"vitrine/load"
+	"vitrine/reference/epc/aka"
+	"vitrine/reference/epc/enb"
+	"vitrine/reference/epc/s1"
+	"vitrine/reference/epc/ue"
+	"vitrine/wire/nas"
+	wire "vitrine/wire/s1ap"
+)
+
+// A desk is an engine whose only eNodeB has an association with the test.
+type desk struct {
+	*engine
+	t      *testing.T
+	at     *association
+	mme    int // the test's end
+	reader s1.Reader
+}
+
+func newDesk(t *testing.T, retries string) *desk {
+	t.Helper()
+	p, err := Decode(map[string]string{"scenario": ServiceRequest, "retries": retries, "users": "8", "timeout": "1s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEngine(load.Trial{Rate: 1, Duration: 10, Targets: []string{"127.0.0.1:1"}}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]); unix.Close(e.poll) })
+	d := &desk{engine: e, t: t, at: e.associations[0], mme: fds[1]}
+	d.at.fd, d.at.state = fds[0], ready
+	d.clock = func() time.Duration { return d.now }
+	return d
+}
+
+// begin begins a call of a UE, which has keys, and takes it to a step.
+func (d *desk) begin(n int, kind procedure, s step) *user {
+	d.t.Helper()
+	u := &d.users[n]
+	d.authenticate(u)
+	d.call(u, kind, d.at, 0)
+	u.ids.MME, u.step = uint32(100+n), s
+	return u
+}
+
+// authenticate gives a UE the keys of a challenge, as an MME does.
+func (d *desk) authenticate(u *user) {
+	d.t.Helper()
+	imsi := d.params.imsi(int(u.index))
+	v, err := aka.SecretOf(imsi.String()).Vector([16]byte{1}, 1, d.params.network)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if _, event, err := u.Receive(nil, (&nas.AuthenticationRequest{KSI: 1, RAND: v.RAND[:], AUTN: v.AUTN[:]}).Append(nil)); err != nil || event != ue.Asked {
+		d.t.Fatalf("event %d, %v", event, err)
+	}
+	keys, err := aka.NewProtection(v.KASME, aka.AES, aka.AES)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	command := nas.SecurityModeCommand{Cipher: 2, Integrity: 2, KSI: 1, Capability: []byte{0xa0, 0x20}}
+	b := command.Append(nas.AppendFrame(nil, nas.ProtectedNewContext, 0))
+	mac, err := keys.MAC(0, aka.Downlink, nas.FrameCovered(b, 0))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	nas.SetMAC(b, 0, mac)
+	if _, event, err := u.Receive(nil, b); err != nil || event != ue.None && event != ue.Asked {
+		d.t.Fatalf("event %d, %v", event, err)
+	}
+}
+
+// received returns the message that the eNodeB has sent, or none.
+func (d *desk) received() (*wire.Message, bool) {
+	d.t.Helper()
+	d.flush(d.at)
+	for {
+		raw, err := d.reader.Next()
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if raw != nil {
+			m := new(wire.Message)
+			if err := m.Parse(append([]byte(nil), raw...)); err != nil {
+				d.t.Fatal(err)
+			}
+			return m, true
+		}
+		n, errno := tcpfd.Receive(d.mme, d.reader.Room())
+		if errno != 0 {
+			return nil, false
+		}
+		d.reader.Received(n)
+	}
+}
+
+// skip takes what the eNodeB has sent so far.
+func (d *desk) skip() {
+	for {
+		if _, more := d.received(); !more {
+			return
+		}
+	}
+}
+
+// reset sends a Reset of connections, or of all.
+func (d *desk) reset(some ...wire.Connection) {
+	var cell enb.Cell
+	d.message(d.at, cell.AppendReset(nil, wire.CauseIntervention, some...))
+}
+
+// TestResetIsAcknowledgedInItsOrder resets connections by one identifier, by both, and one
+// that does not exist.
+func TestResetIsAcknowledgedInItsOrder(t *testing.T) {
+	d := newDesk(t, "0")
+	a, b, c := d.begin(0, service, toServe), d.begin(1, service, toServe), d.begin(2, service, toServe)
+	d.skip()
+	named := []wire.Connection{
+		{MME: b.ids.MME, HasMME: true}, {ENB: 77, HasENB: true}, {ENB: a.ids.ENB, MME: a.ids.MME, HasENB: true, HasMME: true},
+	}
+	d.reset(named...)
+	m, ok := d.received()
+	if !ok || m.Kind != wire.Successful || m.Procedure != wire.Reset {
+		t.Fatalf("%+v, %v", m, ok)
+	}
+	v, _ := m.Find(wire.ResetConnections)
+	it := wire.ParseConnections(v)
+	for i := 0; it.Next(); i++ {
+		if i >= len(named) || it.Connection != named[i] {
+			t.Errorf("connection %d is %+v", i, it.Connection)
+		}
+	}
+	if a.at != nil || b.at != nil || c.at != d.at || a.alive || b.alive || !c.alive || d.resets != 2 {
+		t.Errorf("%d connections are reset: %+v, %+v, %+v", d.resets, a.at, b.at, c.at)
+	}
+	d.reset()
+	if m, ok := d.received(); !ok || m.Procedure != wire.Reset || c.at != nil || d.resets != 3 {
+		t.Errorf("after a Reset of all: %+v, %d reset", m, d.resets)
+	}
+}
+
+// TestResetUEsAreIdleAndGoOn resets a UE in each step of each kind of call. The UE stays
+// attached unless it attaches or detaches. With retries its call begins again; a call that
+// would have ended with the release has succeeded.
+func TestResetUEsAreIdleAndGoOn(t *testing.T) {
+	for _, c := range []struct {
+		kind               procedure
+		step               step
+		succeeds, attached bool
+	}{
+		{attach, toAttach, false, false}, {attachDetach, toLeave, false, false}, {attachDetach, toDetach, false, false},
+		{attachDetach, toRelease, true, false}, {attachIdle, toAttach, false, false}, {attachIdle, toLeave, true, true},
+		{attachIdle, toRelease, true, true}, {service, toServe, false, true}, {service, toLeave, true, true}, {service, toRelease, true, true},
+		{update, toUpdate, false, true}, {update, toRelease, true, true}, {detach, toDetach, false, false}, {detach, toRelease, true, false},
+		{dedicated, toActivate, false, true}, {dedicated, toDeactivate, false, true}, {handoverX2, toSwitch, false, true},
+		{handoverS1, toMove, false, true}, {handoverS1, toArrive, false, true},
+	} {
+		for _, retries := range []string{"0", "1"} {
+			t.Run(fmt.Sprintf("%v in step %d with %s retries", c.kind, c.step, retries), func(t *testing.T) {
+				d := newDesk(t, retries)
+				u := d.begin(0, c.kind, c.step)
+				if c.step == toMove {
+					u.next, u.nextIDs = d.at, u.newIDs()
+				}
+				d.skip()
+				old := u.ids.ENB
+				d.reset(wire.Connection{ENB: old, HasENB: true})
+				d.received() // the acknowledgement
+				again, sent := d.received()
+				count := d.counts[c.kind]
+				switch {
+				case c.succeeds:
+					if u.alive || count.succeeded != 1 || u.attached != c.attached || sent {
+						t.Errorf("it did not succeed: %+v, attached %v", count, u.attached)
+					}
+				case retries == "0":
+					if u.alive || count.failed != 1 || u.attached != c.attached || sent {
+						t.Errorf("it did not fail: %+v, attached %v", count, u.attached)
+					}
+				default:
+					if !u.alive || !sent || again.Procedure != wire.InitialUEMessage || u.ids.ENB == old || d.retried != 1 {
+						t.Errorf("it did not begin again: %+v", again)
+					}
+				}
+				if u.next != nil || !u.alive && u.at != nil {
+					t.Error("the UE is connected")
+				}
+			})
+		}
+	}
+}
+
+// TestMalformedResetChangesNothing sends Resets without a type, and an acknowledgement.
+func TestMalformedResetChangesNothing(t *testing.T) {
+	d := newDesk(t, "0")
+	u := d.begin(0, service, toServe)
+	d.skip()
+	header := func(k wire.Kind) []byte { return wire.AppendHeader(nil, k, wire.Reset, wire.Reject) }
+	d.message(d.at, wire.End(header(wire.Initiating), 0))
+	d.message(d.at, wire.End(wire.AppendReset(header(wire.Successful)), 0))
+	if m, sent := d.received(); sent || !u.alive || d.malformed != 2 {
+		t.Errorf("%+v, %d malformed", m, d.malformed)
+	}
+}
