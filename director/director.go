@@ -98,6 +98,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 		}
 	})
 	d.watch = newWatch(d.now, o.Log)
+	d.roster.away = d.watch.away
 	if err := d.restore(c); err != nil {
 		return nil, err
 	}

@@ -164,7 +164,7 @@ func (d *Director) putInstance(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status := http.StatusOK
-	err := d.roster.edit(func(draft *draft) error {
+	err := d.roster.change(func(draft *draft) error {
 		if _, ok := draft.instances[name]; !ok {
 			status = http.StatusCreated
 		}
@@ -192,7 +192,7 @@ func (d *Director) putInstances(w http.ResponseWriter, r *http.Request) {
 	if !d.acceptsChanges(w) || !read(w, r, &all) {
 		return
 	}
-	err := d.roster.edit(func(draft *draft) error {
+	err := d.roster.change(func(draft *draft) error {
 		draft.instances = make(map[string]vitrine.Instance, len(all))
 		for i := range all {
 			if err := d.complete(&all[i], all[i].Name); err != nil {
@@ -248,7 +248,7 @@ func (d *Director) deleteInstance(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("name")
-	err := d.roster.edit(func(draft *draft) error {
+	err := d.roster.change(func(draft *draft) error {
 		if _, ok := draft.instances[name]; !ok {
 			return &Absent{name}
 		}

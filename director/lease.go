@@ -241,6 +241,27 @@ func (r *roster) checkWeights(typeName string, weights map[string]float64) error
 	return nil
 }
 
+// checkScaling refuses a change of an instance that adds an active one to a type whose lease
+// is held, or takes one away that is not lost. old is nil if the instance is new, now if it
+// is removed. The caller holds the lock.
+func (r *roster) checkScaling(old, now *vitrine.Instance) error {
+	wasActive, isActive := old != nil && old.State == vitrine.Active, now != nil && now.State == vitrine.Active
+	if wasActive && isActive && old.Type == now.Type && old.Address == now.Address {
+		return nil
+	}
+	refuse := func(in *vitrine.Instance, what string) error {
+		t := r.terms[in.Type]
+		return &Conflict{fmt.Sprintf("%s has the lease of type %s, with token %d: %s %s when the lease is over", t.Holder, in.Type, t.Token, in.Name, what)}
+	}
+	switch {
+	case isActive && r.terms[now.Type].isHeld():
+		return refuse(now, "can become active")
+	case wasActive && r.terms[old.Type].isHeld() && !r.away(old.Name):
+		return refuse(old, "can leave the active instances")
+	}
+	return nil
+}
+
 // listLeases returns the leases that are held, by type.
 func (r *roster) listLeases(now time.Duration) []client.Lease {
 	r.mu.Lock()

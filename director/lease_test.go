@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
+	"vitrine/internal/hosttest"
 )
 
 // share returns the share of 4,000 keys that the table in force sends to an instance.
@@ -277,20 +279,96 @@ func TestLeaseReachesAllDirectors(t *testing.T) {
 // active instance, and that a weight of an instance that is gone changes nothing.
 func TestLeaseLeavesAnActiveInstance(t *testing.T) {
 	r := runGood(t)
-	ctx := t.Context()
 	acquire(t, r, client.LeaseRequest{Weights: map[string]float64{"reg-1": 0}})
 	r.settle(t)
-	if _, err := r.client.Drain(ctx, "reg-2"); err != nil {
-		t.Fatal(err)
+	// A restart with another file may change the instances.
+	file := func(change func(*draft)) {
+		t.Helper()
+		err := r.roster.edit(func(d *draft) error {
+			change(d)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
+	file(func(d *draft) {
+		in := d.instances["reg-2"]
+		in.State = vitrine.Draining
+		d.instances["reg-2"] = in
+	})
 	r.settle(t)
 	if s := r.share("reg-1"); s != 1 {
 		t.Errorf("the last active instance gets %g of the keys", s)
 	}
-	if err := r.client.Remove(ctx, "reg-1"); err != nil {
-		t.Fatal(err)
-	}
+	file(func(d *draft) { delete(d.instances, "reg-1") })
 	if s := r.settle(t); s.Pending {
 		t.Error("the removal of a leased instance is not in force")
+	}
+}
+
+// TestLeasedTypeIsNotScaledByAnotherClient asks for changes of a leased type by a client
+// that knows nothing of the lease, and by a reload. Weights, other types, and instances
+// that get no work may change.
+func TestLeasedTypeIsNotScaledByAnotherClient(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
+	r := run(t, path)
+	ctx := t.Context()
+	base := r.settle(t)
+	l := acquire(t, r, client.LeaseRequest{})
+	other, err := client.New(client.Access{URL: r.Control()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := vitrine.Instance{Name: "reg-3", Type: "registration", Address: netip.MustParseAddrPort("127.0.0.1:15064")}
+	moved := vitrine.Instance{Name: "reg-1", Type: "registration", Address: netip.MustParseAddrPort("127.0.0.1:15065")}
+	active, weight := vitrine.Active, 7.0
+	put := func(in vitrine.Instance) error { _, err := other.Put(ctx, in); return err }
+	alter := func(name string, c client.Change) error { _, err := other.Alter(ctx, name, c); return err }
+	drain := func(name string) error { _, err := other.Drain(ctx, name); return err }
+	for what, refused := range map[string]error{
+		"an instance more": put(third), "another address": put(moved), "a drain": drain("reg-1"), "a removal": other.Remove(ctx, "reg-2"),
+	} {
+		if status := refusal(refused); status != http.StatusConflict || !strings.Contains(refused.Error(), "test has the lease of type registration") {
+			t.Errorf("%s: status %d, %v", what, status, refused)
+		}
+	}
+	third.State = vitrine.Starting
+	for what, err := range map[string]error{
+		"an instance that starts": put(third), "a weight": alter("reg-1", client.Change{Weight: &weight}), "another type": drain("ses-1"),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := alter("reg-3", client.Change{State: &active}); refusal(err) != http.StatusConflict {
+		t.Errorf("an instance that started: %v", err)
+	}
+	write(t, path, strings.Replace(good, "  - {name: reg-2, ", "  - {name: reg-4, ", 1))
+	if err := r.Director.reload(); err == nil || !strings.Contains(err.Error(), "has the lease") {
+		t.Errorf("a reload with another instance: %v", err)
+	}
+	if _, err := r.client.Release(ctx, "registration", l.Token); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(alter("reg-3", client.Change{State: &active}), drain("reg-1"), r.Director.reload()); err != nil {
+		t.Errorf("after the lease: %v", err)
+	}
+	if s := r.settle(t); s.Epoch <= base.Epoch {
+		t.Errorf("epoch %d", s.Epoch)
+	}
+}
+
+// TestLostInstanceOfALeasedTypeMayGo removes an instance that the health checks find away.
+func TestLostInstanceOfALeasedTypeMayGo(t *testing.T) {
+	text := strings.Replace(good, `health: {sip: "off"}`, "health: {every: 20ms, timeout: 500ms, fail: 2}", 1)
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), text))
+	acquire(t, r, client.LeaseRequest{})
+	hosttest.Until(t, 30*time.Second, "the instance is away", func() bool {
+		in, err := r.client.Instance(t.Context(), "reg-1")
+		return err == nil && in.Health == "away"
+	})
+	if err := r.client.Remove(t.Context(), "reg-1"); err != nil {
+		t.Error(err)
 	}
 }

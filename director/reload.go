@@ -111,7 +111,7 @@ func (d *Director) load() (changed bool, err error) {
 	if _, err := d.prepareRules(c, c.Rules); err != nil {
 		return false, err
 	}
-	err = d.roster.edit(func(draft *draft) error {
+	err = d.roster.change(func(draft *draft) error {
 		draft.apply(c)
 		return nil
 	})

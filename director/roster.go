@@ -26,10 +26,11 @@ type roster struct {
 	urgent    bool            // more than weights has changed
 	frozen    bool            // during a hand-over; rejects changes
 	changed   chan struct{}
+	away      func(name string) bool // by the health checks
 }
 
 func newRoster() *roster {
-	return &roster{instances: map[string]vitrine.Instance{}, terms: map[string]term{}, changed: make(chan struct{}, 1)}
+	return &roster{instances: map[string]vitrine.Instance{}, terms: map[string]term{}, changed: make(chan struct{}, 1), away: func(string) bool { return false }}
 }
 
 // An Absent is the error for an instance that does not exist.
@@ -82,6 +83,11 @@ func (r *roster) alterAll(changes map[string]Change) ([]vitrine.Instance, error)
 		if c.Region != nil {
 			urgent = urgent || in.Region != *c.Region
 			in.Region = *c.Region
+		}
+		if was := r.instances[name]; was.State != in.State {
+			if err := r.checkScaling(&was, &in); err != nil {
+				return nil, err
+			}
 		}
 		altered = append(altered, in)
 	}
@@ -145,6 +151,35 @@ func (r *roster) edit(to func(*draft) error) error {
 		r.touch(true)
 	}
 	return nil
+}
+
+// change is edit for what operators and orchestrators ask for. It does not scale a type
+// whose lease is held.
+func (r *roster) change(to func(*draft) error) error {
+	return r.edit(func(d *draft) error {
+		if err := to(d); err != nil {
+			return err
+		}
+		for _, now := range sorted(d.instances) {
+			was, known := r.instances[now.Name]
+			old := &was
+			if !known {
+				old = nil
+			}
+			if err := r.checkScaling(old, &now); err != nil {
+				return err
+			}
+		}
+		for _, old := range sorted(r.instances) {
+			if _, stays := d.instances[old.Name]; stays {
+				continue
+			}
+			if err := r.checkScaling(&old, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // A draft is a copy of a roster that is being changed.
