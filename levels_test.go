@@ -32,7 +32,7 @@ func levels() []level {
 		{"place", []string{"testbed/..."}},
 		{"do", []string{"affinity/...", "substrate/...", "fabric/...", "image/...", "load/...", "measure/...", "monitor", "reference/...", "director/...", "store/..."}},
 		{"reach the kernel", []string{"internal/..."}},
-		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/...", "internal/durable", "flex/decide", "flex/simulate", "flex/profile"}},
+		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/...", "internal/durable", "flex/decide", "flex/policy", "flex/simulate", "flex/profile"}},
 		{"nouns", []string{"vitrine"}},
 	}
 }
@@ -63,7 +63,7 @@ func rules() []rule {
 		{packages: []string{"search/..."}, outside: clock, because: "a step depends on the history, the configuration and the seed alone: --resume asks the same questions again"},
 		{packages: []string{"measure/delay", "director/table", "flex/decide"}, only: []string{"vitrine"}, outside: clock, because: "it decides: callers hand it times and packets"},
 
-		{packages: []string{"flex/simulate"}, only: []string{"flex/decide"}, outside: clock, because: "it replays decisions in simulated time"},
+		{packages: []string{"flex/policy", "flex/simulate"}, only: []string{"flex/decide", "flex/policy"}, outside: clock, because: "they decide, or replay decisions in simulated time"},
 		{packages: []string{"affinity/graph", "affinity/aggregate", "affinity/correlate", "affinity/course", "affinity/state"}, outside: clock, because: "they decide: callers hand them messages or transactions"},
 		{packages: []string{"report/..."}, never: append([]string{"trial", "measure/...", "testbed"}, instances...), because: "a report is made from a run folder alone, on any host"},
 		{packages: []string{"trial", "measure", "measure/chain", "testbed", "papers"}, never: backEnds, because: "they know back ends by the contract alone: cmd/vitrine lists which there are"},

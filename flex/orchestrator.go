@@ -1,6 +1,7 @@
 // Package flex is the orchestrator: it keeps as many instances of each aggregate type
 // running as the load needs (Contain-ed, section 2, "AA Flex Orchestrator"). Each second it
-// reads the directors and the instances, asks decide what to do, and does it. It starts and
+// reads the directors and the instances, asks a policy (package decide) what to do, and
+// does it. It starts and
 // stops instances by a Runner and never knows where they run.
 //
 // One goroutine owns all state; see step. Others read the Status that it publishes.
@@ -17,6 +18,7 @@ import (
 	"vitrine/director/client"
 	"vitrine/flex/config"
 	"vitrine/flex/decide"
+	"vitrine/flex/policy"
 	"vitrine/flex/unit"
 )
 
@@ -51,6 +53,10 @@ type Options struct {
 	// is no store.
 	Store func(ctx context.Context) ([]string, error)
 	Log   *slog.Logger
+	// Policy decides, and PolicyName is its name; nil: package decide. Others are for
+	// comparisons.
+	Policy     policy.Policy
+	PolicyName string
 }
 
 // An Orchestrator runs aggregates.
@@ -90,6 +96,9 @@ func New(o Options) (*Orchestrator, error) {
 		Options: o, instances: map[string]*instance{}, next: map[string]int{}, gone: map[string]bool{}, services: map[string]*service{},
 		directors: make([]reading, len(o.Directors)), types: map[string]*typeReading{}, holds: map[string]decide.Cause{},
 		why: map[string][]string{}, away: map[string]string{},
+	}
+	if f.Policy == nil {
+		f.Policy, f.PolicyName = decide.Decide, policy.Flex
 	}
 	var err error
 	if f.events, err = openEvents(o.File.State); err != nil {
@@ -144,7 +153,7 @@ func (o *Orchestrator) step(ctx context.Context) {
 	o.register(ctx)
 	view := o.view(now)
 	began := time.Now()
-	actions := decide.Decide(view, &o.memory)
+	actions := o.Policy(view, &o.memory)
 	o.counted.decided(time.Since(began))
 	o.booted, o.died = nil, nil
 	o.carryOut(ctx, now, actions)

@@ -16,6 +16,7 @@ import (
 type Status struct {
 	At        time.Time        `json:"at"`
 	PID       int              `json:"pid"`
+	Policy    string           `json:"policy"`               // What decides: flex, or another autoscaler's rules.
 	Away      []string         `json:"away,omitempty"`       // What does not answer, and why: while it lasts, nothing is scaled.
 	StorePast []string         `json:"store_past,omitempty"` // Operations of the store that are past their threshold.
 	Services  []ServiceStatus  `json:"services,omitempty"`
@@ -76,7 +77,7 @@ func (o *Orchestrator) Events() []Event { return o.events.all() }
 
 // publish makes the status of this step.
 func (o *Orchestrator) publish(now time.Time) {
-	s := &Status{At: now.UTC(), PID: os.Getpid(), StorePast: o.store.past, Types: []TypeStatus{}, Instances: []InstanceStatus{}}
+	s := &Status{At: now.UTC(), PID: os.Getpid(), Policy: o.PolicyName, StorePast: o.store.past, Types: []TypeStatus{}, Instances: []InstanceStatus{}}
 	for _, what := range slices.Sorted(maps.Keys(o.away)) {
 		s.Away = append(s.Away, fmt.Sprintf("%s: %s", what, o.away[what]))
 	}

@@ -23,6 +23,7 @@ import (
 	"vitrine/flex"
 	"vitrine/flex/config"
 	"vitrine/flex/hold"
+	"vitrine/flex/policy"
 	"vitrine/flex/unit"
 	"vitrine/internal/access"
 	"vitrine/internal/runstate"
@@ -173,6 +174,9 @@ func (a *app) held(ctx context.Context, c *config.Config, missing error, asJSON 
 
 // printFlex prints a status as tables.
 func printFlex(w io.Writer, s flex.Status) error {
+	if s.Policy != "" && s.Policy != policy.Flex {
+		fmt.Fprintf(w, "policy %s decides, for a comparison\n", s.Policy)
+	}
 	for _, what := range s.Away {
 		fmt.Fprintln(w, "away:", what)
 	}

@@ -21,11 +21,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"vitrine"
 	"vitrine/director/client"
 	"vitrine/flex"
 	"vitrine/flex/config"
 	"vitrine/flex/decide"
 	"vitrine/flex/hold"
+	"vitrine/flex/policy"
 	"vitrine/flex/unit"
 	"vitrine/internal/access"
 	"vitrine/internal/runstate"
@@ -34,6 +36,7 @@ import (
 
 func (a *app) flexRun() *cobra.Command {
 	var dryRun, keep, asJSON bool
+	var rules string
 	c := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run the aggregates of a file until interrupted, and then stop them",
@@ -45,6 +48,10 @@ func (a *app) flexRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if p.policy, err = policyOf(rules); err != nil {
+				return err
+			}
+			p.policyName = rules
 			if dryRun {
 				return a.printFlexPlan(p, asJSON)
 			}
@@ -53,7 +60,17 @@ func (a *app) flexRun() *cobra.Command {
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would run, and start nothing")
 	c.Flags().BoolVar(&keep, "keep", false, "leave what runs running at the end, for the next run of the file")
+	c.Flags().StringVar(&rules, "policy", policy.Flex, "for comparisons, the rules of another autoscaler: "+policy.Forms)
 	return jsonFlag(c, &asJSON)
+}
+
+// policyOf returns a policy by its name; fixed without a number is the type's maximum.
+func policyOf(name string) (policy.Policy, error) {
+	p, err := policy.New(name, func(t *decide.Type) int { return t.Max })
+	if err != nil {
+		return nil, &vitrine.BadInput{File: "--policy", Found: err.Error(), Want: "or " + policy.Flex}
+	}
+	return p, nil
 }
 
 // A flexPlan is a checked file with what this host adds to it.
@@ -61,6 +78,9 @@ type flexPlan struct {
 	file   *config.Config
 	types  []decide.Type
 	limits decide.Limits
+
+	policy     policy.Policy
+	policyName string
 }
 
 // planFlex reads the file, and refuses one that does not fit this host.
@@ -106,10 +126,14 @@ func (a *app) printFlexPlan(p flexPlan, asJSON bool) error {
 			Types  []decide.Type `json:"types"`
 			Limits decide.Limits `json:"limits"`
 			State  string        `json:"state"`
-		}{p.types, p.limits, p.file.State})
+			Policy string        `json:"policy"`
+		}{p.types, p.limits, p.file.State, p.policyName})
 	}
 	choice := p.file.Choice()
 	fmt.Fprintf(a.stdout, "%s: %d types on substrate %s, fabric %s\n", p.file.Path, len(p.types), choice.Substrate, fabricName(choice.Fabric))
+	if p.policyName != policy.Flex {
+		fmt.Fprintf(a.stdout, "policy %s: its rules decide instead of the orchestrator's own, for a comparison\n", p.policyName)
+	}
 	for _, s := range p.file.Services {
 		fmt.Fprintf(a.stdout, "service %s: %s\n", s.Name, strings.Join(s.Command, " "))
 	}
@@ -142,6 +166,7 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	}
 	o, err := flex.New(flex.Options{
 		File: p.file, Types: p.types, Limits: p.limits, Runner: runner, Directors: directors, Store: storeOf(p.file), Log: log,
+		Policy: p.policy, PolicyName: p.policyName,
 	})
 	if err != nil {
 		return err

@@ -16,9 +16,8 @@ import (
 // nothing of the view.
 func Decide(v View, m *Memory) []Action {
 	m.advance(&v)
-	fleets, used := gather(&v, m)
-	d := decision{View: &v, used: used}
-	d.clear()
+	fleets := gather(&v, m)
+	d := decision{View: &v, used: Used(&v), actions: Clear(&v)}
 	for i := range fleets {
 		f := &fleets[i]
 		f.settle(v.Now)
@@ -44,16 +43,18 @@ func (d *decision) hold(f *fleet, cause Cause, format string, args ...any) {
 	d.actions = append(d.actions, Action{Kind: Hold, Type: f.Name, Cause: cause, Reason: fmt.Sprintf(format, args...)})
 }
 
-// clear stops the instances that nothing needs any more.
-func (d *decision) clear() {
-	for i := range d.Instances {
-		switch in := &d.Instances[i]; in.State {
+// Clear stops the instances that nothing needs any more: those that are drained, and what
+// is left of those that failed.
+func Clear(v *View) (actions []Action) {
+	for i := range v.Instances {
+		switch in := &v.Instances[i]; in.State {
 		case Drained:
-			d.actions = append(d.actions, Action{Kind: Stop, Type: in.Type, Instance: in.Name, Cause: CauseDrained, Reason: "drained: nothing is in flight"})
+			actions = append(actions, Action{Kind: Stop, Type: in.Type, Instance: in.Name, Cause: CauseDrained, Reason: "drained: nothing is in flight"})
 		case Failed:
-			d.actions = append(d.actions, Action{Kind: Stop, Type: in.Type, Instance: in.Name, Cause: CauseFailed, Reason: "a member died or did not get ready: what is left of it is removed"})
+			actions = append(actions, Action{Kind: Stop, Type: in.Type, Instance: in.Name, Cause: CauseFailed, Reason: "a member died or did not get ready: what is left of it is removed"})
 		}
 	}
+	return actions
 }
 
 // settle takes in the metrics and judges the profile by them.

@@ -25,7 +25,7 @@ func (d *decision) shrink(f *fleet) {
 	if victim == nil {
 		return
 	}
-	after := f.usable(f.profile - f.Flavors[f.flavorOf(victim)].Capacity)
+	after := f.usable(f.profile - f.Flavors[f.flavorOf(victim.Flavor)].Capacity)
 	switch left := float64(f.states[Active] - 1); {
 	case f.Leased:
 		d.hold(f, CauseLease, "redline measures an instance: nothing is drained, although one less would do")
@@ -44,7 +44,7 @@ func (d *decision) shrink(f *fleet) {
 	}
 	d.actions = append(d.actions, a)
 	f.mem.Drained = d.Now
-	f.profile -= f.Flavors[f.flavorOf(victim)].Capacity
+	f.profile -= f.Flavors[f.flavorOf(victim.Flavor)].Capacity
 }
 
 // paced reports whether enough time has passed since the last drain. Instances go

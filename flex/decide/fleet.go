@@ -35,10 +35,8 @@ type kind struct {
 }
 
 // gather counts the instances of every type, in the order of the view's types.
-// Instances of other types only count against the limits. used is what all
-// instances take of the host.
-func gather(v *View, m *Memory) (fleets []fleet, used Limits) {
-	fleets = make([]fleet, len(v.Types))
+func gather(v *View, m *Memory) []fleet {
+	fleets := make([]fleet, len(v.Types))
 	index := make(map[string]int, len(v.Types))
 	for i := range v.Types {
 		t := &v.Types[i]
@@ -46,30 +44,18 @@ func gather(v *View, m *Memory) (fleets []fleet, used Limits) {
 		fleets[i] = fleet{TypeView: t, mem: mem, boot: mem.boot(t), kinds: make([]kind, len(t.Flavors))}
 		index[t.Name] = i
 	}
-	last, at := "", -1
 	for i := range v.Instances {
 		in := &v.Instances[i]
-		used.Instances++
-		if in.State <= Warming {
-			used.Starting++
+		if at, ok := index[in.Type]; ok {
+			fleets[at].add(in, v.Now)
 		}
-		if in.Type != last || at < 0 {
-			found, ok := index[in.Type]
-			if !ok {
-				continue
-			}
-			last, at = in.Type, found
-		}
-		flavor := fleets[at].add(in, v.Now)
-		used.CPUs += flavor.CPUs
-		used.Memory += flavor.Memory
 	}
-	return fleets, used
+	return fleets
 }
 
-// add counts one instance and returns its flavor.
-func (f *fleet) add(in *Instance, now time.Time) *Flavor {
-	index := f.flavorOf(in)
+// add counts one instance.
+func (f *fleet) add(in *Instance, now time.Time) {
+	index := f.flavorOf(in.Flavor)
 	flavor := &f.Flavors[index]
 	f.states[in.State]++
 	switch in.State {
@@ -84,7 +70,6 @@ func (f *fleet) add(in *Instance, now time.Time) *Flavor {
 			f.revivable, f.since = in, in.Since
 		}
 	}
-	return flavor
 }
 
 func (f *fleet) addActive(in *Instance, now time.Time, k *kind) {
@@ -107,21 +92,6 @@ func (f *fleet) addActive(in *Instance, now time.Time, k *kind) {
 			f.slowest = in
 		}
 	}
-}
-
-// flavorOf returns the index of the instance's flavor. One of a flavor that is no
-// longer declared counts as the flavor with the least capacity.
-func (f *fleet) flavorOf(in *Instance) int {
-	least := 0
-	for i := range f.Flavors {
-		if f.Flavors[i].Name == in.Flavor {
-			return i
-		}
-		if f.Flavors[i].Capacity < f.Flavors[least].Capacity {
-			least = i
-		}
-	}
-	return least
 }
 
 // existing counts the instances that count against the type's maximum.

@@ -53,7 +53,7 @@ func (d *decision) revive(f *fleet) {
 	}
 	d.actions = append(d.actions, Action{Kind: Resume, Type: f.Name, Instance: in.Name, Cause: CauseRate,
 		Reason: fmt.Sprintf("%.4g/s are expected and %.4g/s are carried: it has not gone yet, and a start takes %v", f.wanted(), f.usable(f.profile), f.boot.Round(tick/10))})
-	capacity := f.Flavors[f.flavorOf(in)].Capacity
+	capacity := f.Flavors[f.flavorOf(in.Flavor)].Capacity
 	f.states[Draining]--
 	f.states[Active]++
 	f.profile += capacity
@@ -172,10 +172,8 @@ func (d *decision) start(f *fleet) {
 	}
 	f.plan[planned]--
 	chosen := &f.Flavors[flavor]
-	d.used.Instances++
+	d.used.Add(chosen)
 	d.used.Starting++
-	d.used.CPUs += chosen.CPUs
-	d.used.Memory += chosen.Memory
 	f.started++
 	f.profile += chosen.Capacity
 	f.shortfall = max(0, f.shortfall-chosen.Capacity)
@@ -196,11 +194,7 @@ func (d *decision) full() string {
 // fitting returns the planned flavor, or else the one that carries most among the
 // smaller ones that fit the rest of the host; -1: none fits.
 func (d *decision) fitting(f *fleet, planned int) int {
-	fits := func(i int) bool {
-		z := &f.Flavors[i]
-		return (d.Limits.CPUs == 0 || d.used.CPUs+z.CPUs <= d.Limits.CPUs+1e-9) &&
-			(d.Limits.Memory == 0 || d.used.Memory+z.Memory <= d.Limits.Memory)
-	}
+	fits := func(i int) bool { return d.Limits.hold(d.used, &f.Flavors[i]) }
 	if fits(planned) {
 		return planned
 	}

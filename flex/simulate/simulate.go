@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vitrine/flex/decide"
+	"vitrine/flex/policy"
 )
 
 // A Case is what is simulated.
@@ -24,6 +25,7 @@ type Case struct {
 	Truth  float64       // share of the profile's capacity that instances carry; 0: 1
 	Seed   uint64        // of arrivals and starts
 	Every  int           // seconds from one point of the curve to the next; 0: no curve
+	Acts   bool          // keep what was done and why
 }
 
 func (c *Case) defaults() {
@@ -58,6 +60,7 @@ type Result struct {
 	Undone          int     `json:"undone"` // starts that a drain undid within two minutes
 	Most            int     `json:"most"`   // instances
 	Curve           []Point `json:"curve,omitempty"`
+	Acts            []Act   `json:"actions,omitempty"`
 }
 
 // A Point is one moment of a curve.
@@ -72,12 +75,6 @@ type Point struct {
 // undoneWithin is the time within which a drain undoes a start.
 const undoneWithin = 120
 
-// A scaler changes a fleet once a second.
-type scaler interface {
-	name() string
-	scale(f *fleet)
-}
-
 // A fleet is the simulated instances of the type.
 type fleet struct {
 	*Case
@@ -89,26 +86,27 @@ type fleet struct {
 	named     int
 	booted    []decide.Booted
 
-	rate     float64   // arrived in the last second
-	rates    []float64 // of all seconds so far
+	rate     float64 // arrived in the last second
 	refused  float64
 	backlog  float64 // transactions that wait
 	starts   []int   // seconds of the starts that no drain has undone yet
 	capacity float64 // of the active instances, by the profile
 	result   Result
+	memory   decide.Memory
+	held     decide.Cause // what the last second held for
 }
 
 // run replays the case.
-func run(c Case, s scaler) Result {
+func run(c Case, name string, p policy.Policy) Result {
 	c.defaults()
 	f := &fleet{Case: &c, random: rand.New(rand.NewPCG(c.Seed, 0x73696d)), now: time.Unix(0, 0).UTC()}
-	f.result.Scaler = s.name()
+	f.result.Scaler = name
 	f.begin()
 	for second, mean := range c.Load {
 		f.second, f.now = second, f.now.Add(time.Second)
 		f.age()
 		f.serve(poisson(f.random, mean))
-		s.scale(f)
+		f.scale(p)
 		f.account(mean)
 	}
 	f.result.Seconds = len(c.Load)
@@ -117,7 +115,7 @@ func run(c Case, s scaler) Result {
 
 // begin starts with enough active instances for the first rate.
 func (f *fleet) begin() {
-	flavor := f.lean()
+	flavor := f.Type.Lean()
 	n := int(math.Ceil(f.Load[0] / (0.7 * flavor.Capacity)))
 	for range min(max(n, f.Type.Min), f.Type.Max) {
 		f.add(flavor.Name)
@@ -125,18 +123,6 @@ func (f *fleet) begin() {
 	}
 	f.starts, f.result.Starts = nil, 0
 	f.count()
-}
-
-// lean returns the flavor that carries most per CPU: the one that scalers use which
-// know only one.
-func (f *fleet) lean() *decide.Flavor {
-	best := &f.Type.Flavors[0]
-	for i := range f.Type.Flavors {
-		if z := &f.Type.Flavors[i]; z.Capacity*best.CPUs > best.Capacity*z.CPUs {
-			best = z
-		}
-	}
-	return best
 }
 
 func (f *fleet) flavor(name string) *decide.Flavor {
@@ -213,7 +199,6 @@ func (f *fleet) count() {
 // longer than the queue allows is refused at once.
 func (f *fleet) serve(arrived float64) {
 	f.rate = arrived
-	f.rates = append(f.rates, arrived)
 	carried := f.capacity * f.Truth
 	work := f.backlog + arrived
 	served := min(work, carried)

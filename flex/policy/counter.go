@@ -1,0 +1,165 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"vitrine/flex/decide"
+)
+
+// A counter brings each type to the number of instances that rules want, as a Kubernetes
+// Deployment does. It uses one flavor: the one that carries most per CPU.
+type counter struct {
+	label string
+	of    func(t *decide.Type) rules
+	types map[string]*track
+}
+
+// A track is what a counter remembers of a type.
+type track struct {
+	rules
+	replicas int       // that there are to be; 0: nothing was decided yet
+	rates    window    // that arrived, of the last longestWindow
+	failures int       // deaths in a row
+	until    time.Time // no start before this time
+}
+
+// longestWindow is the longest window over which rules average.
+const longestWindow = kpaStable
+
+// Back-off of containers that end again and again
+// (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy).
+const (
+	firstBackOff = 10 * time.Second // doubles
+	mostBackOff  = 5 * time.Minute
+)
+
+// A sight is what rules see of a type in a second.
+type sight struct {
+	now    time.Time
+	known  bool    // the rate is fresh
+	rates  *window // that arrive, in transactions/s
+	have   int     // replicas: what was asked for last, or runs at the first time
+	active int
+	each   float64 // capacity of one instance, in transactions/s
+}
+
+// decide is the Policy.
+func (c *counter) decide(v decide.View, _ *decide.Memory) []decide.Action {
+	b := balance{View: &v, used: decide.Used(&v), actions: decide.Clear(&v)}
+	for i := range v.Types {
+		t := &v.Types[i]
+		k := c.types[t.Name]
+		if k == nil {
+			k = &track{rules: c.of(&t.Type)}
+			c.types[t.Name] = k
+		}
+		k.learn(&v, t)
+		c.scale(&b, t, k)
+	}
+	return b.actions
+}
+
+// learn takes in the rate, and the starts and deaths since the last view.
+func (k *track) learn(v *decide.View, t *decide.TypeView) {
+	if t.Known {
+		k.rates.add(v.Now, t.Rate, longestWindow)
+	}
+	for _, b := range v.Booted {
+		if b.Type == t.Name {
+			k.failures = 0
+		}
+	}
+	for _, d := range v.Died {
+		if d.Type == t.Name {
+			k.until = v.Now.Add(min(mostBackOff, firstBackOff<<min(k.failures, 10)))
+			k.failures++
+		}
+	}
+}
+
+// scale starts or takes away instances of a type.
+func (c *counter) scale(b *balance, t *decide.TypeView, k *track) {
+	flavor := t.Lean()
+	have, s := 0, sight{now: b.Now, known: t.Known, rates: &k.rates, have: k.replicas, each: flavor.Capacity}
+	for i := range b.Instances {
+		if in := &b.Instances[i]; in.Type == t.Name && in.State <= decide.Active {
+			have++
+			if in.State == decide.Active {
+				s.active++
+			}
+		}
+	}
+	if k.replicas == 0 {
+		s.have = have
+	}
+	want, why := k.wanted(&s)
+	n := min(max(want, t.Min), t.Max)
+	k.replicas = n
+	cause := decide.CauseRate
+	switch {
+	case n > want:
+		cause, why = decide.CauseMinimum, fmt.Sprintf("%s; the minimum is %d", why, t.Min)
+	case n < want:
+		cause, why = decide.CauseMaximum, fmt.Sprintf("%s; the maximum is %d", why, t.Max)
+	}
+	why = c.label + ": " + why
+	switch {
+	case t.Leased && n != have:
+		b.hold(t, decide.CauseLease, why+": redline measures an instance")
+	case have < n && b.Now.Before(k.until):
+		b.hold(t, decide.CauseBackOff, fmt.Sprintf("%s: instances died %d times in a row", why, k.failures))
+	case have < n:
+		b.start(t, flavor, n-have, cause, why)
+	case have > n:
+		b.take(t, have-n, why)
+	}
+}
+
+// A balance is the actions of one second.
+type balance struct {
+	*decide.View
+	used    decide.Limits
+	actions []decide.Action
+}
+
+func (b *balance) hold(t *decide.TypeView, cause decide.Cause, why string) {
+	b.actions = append(b.actions, decide.Action{Kind: decide.Hold, Type: t.Name, Cause: cause, Reason: why})
+}
+
+// start starts n instances, or as many as the host has room for: other pods would be
+// pending.
+func (b *balance) start(t *decide.TypeView, flavor *decide.Flavor, n int, cause decide.Cause, why string) {
+	for range n {
+		if !b.Limits.Allow(b.used, flavor) {
+			b.hold(t, decide.CauseTotal, why+": the limits of all types together, or of the host, are reached")
+			return
+		}
+		b.used.Add(flavor)
+		b.used.Starting++
+		b.actions = append(b.actions, decide.Action{Kind: decide.Start, Type: t.Name, Flavor: flavor.Name, Cause: cause, Reason: why})
+	}
+}
+
+// take takes n instances away: those that are not active first, then the newest
+// (https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#scaling-a-replicaset).
+func (b *balance) take(t *decide.TypeView, n int, why string) {
+	var all []*decide.Instance
+	for i := range b.Instances {
+		if in := &b.Instances[i]; in.Type == t.Name && in.State <= decide.Active {
+			all = append(all, in)
+		}
+	}
+	slices.SortStableFunc(all, func(x, y *decide.Instance) int {
+		return cmp.Or(cmp.Compare(x.State, y.State), y.Since.Compare(x.Since))
+	})
+	for _, in := range all[:n] {
+		kind := decide.Drain
+		if in.State != decide.Active {
+			kind = decide.Stop // it has done nothing yet
+		}
+		b.actions = append(b.actions, decide.Action{Kind: kind, Type: t.Name, Instance: in.Name, Cause: decide.CauseIdle, Reason: why})
+	}
+}

@@ -1,0 +1,72 @@
+// Package policy has the rules of other autoscalers, for comparisons with package decide.
+// The simulator and the orchestrator run the same rules. It is pure: callers hand it the
+// time and what they see.
+//
+// docs/flex.md says where the rules come from.
+package policy
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"vitrine/flex/decide"
+)
+
+// A Policy says what to do in each second; decide.Decide is one. It keeps nothing of the
+// view. All but Flex have a memory of their own, which ends with the process, and leave
+// the given one alone.
+type Policy func(v decide.View, m *decide.Memory) []decide.Action
+
+// Flex is the name of package decide among the policies.
+const Flex = "flex"
+
+// Forms describes the names that New takes.
+const Forms = "fixed, fixed=N, hpa, hpa=UTILIZATION, knative or knative=UTILIZATION"
+
+// New returns the policy with the name: Flex, or one of Forms. enough returns the size of
+// fixed without a number.
+func New(name string, enough func(t *decide.Type) int) (Policy, error) {
+	kind, value, given := strings.Cut(name, "=")
+	number := 0.0
+	if given {
+		var err error
+		if number, err = strconv.ParseFloat(value, 64); err != nil || !(number > 0) || number > 1e6 {
+			return nil, fmt.Errorf("%q: want a number above 0 behind =", name)
+		}
+	}
+	count := func(of func(t *decide.Type) rules) (Policy, error) {
+		return (&counter{label: name, of: of, types: map[string]*track{}}).decide, nil
+	}
+	switch {
+	case name == Flex:
+		return decide.Decide, nil
+	case kind == "fixed" && given && (number < 1 || number != math.Trunc(number)):
+		return nil, fmt.Errorf("%q: want a whole number of instances behind =", name)
+	case kind == "fixed" && given:
+		return count(func(*decide.Type) rules { return fixed(number) })
+	case kind == "fixed":
+		return count(func(t *decide.Type) rules { return fixed(enough(t)) })
+	case number > 1:
+		return nil, fmt.Errorf("%q: want a utilization above 0 and up to 1 behind =", name)
+	case kind == "hpa":
+		return count(func(*decide.Type) rules { return newHPA(number) })
+	case kind == "knative":
+		return count(func(*decide.Type) rules { return newKPA(number) })
+	}
+	return nil, fmt.Errorf("%q: want %s", name, Forms)
+}
+
+// rules say how many instances of one type there should be.
+type rules interface {
+	// wanted is called once a second. why has the figures, for people.
+	wanted(s *sight) (n int, why string)
+}
+
+// fixed keeps as many instances as it says.
+type fixed int
+
+func (n fixed) wanted(*sight) (int, string) {
+	return int(n), fmt.Sprintf("the size is fixed at %d instances", n)
+}

@@ -1,0 +1,63 @@
+package flex
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"vitrine/flex/decide"
+	"vitrine/flex/policy"
+)
+
+// TestAnotherPolicyDecides lets the rules of other autoscalers run instances, by their own
+// targets: 50/s at 20/s an instance. The tolerance of hpa lets three do at 16/s each.
+func TestAnotherPolicyDecides(t *testing.T) {
+	for name, want := range map[string]int{"fixed=2": 2, "hpa": 3, "hpa=0.6": 4, "knative=0.9": 3} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "")
+			var err error
+			if r.Policy, err = policy.New(name, nil); err != nil {
+				t.Fatal(err)
+			}
+			r.PolicyName = name
+			r.director.rate = 50
+			r.run(2 * time.Minute)
+			if n := r.inState(decide.Active); n != want {
+				t.Errorf("%s: %d active instances, want %d: %+v", name, n, want, r.Events())
+			}
+			if s := r.Status(); s.Policy != name {
+				t.Errorf("the status names policy %q", s.Policy)
+			}
+			if !r.has(EventStart, name+": ") {
+				t.Errorf("%s: no start gives its reason: %+v", name, r.Events())
+			}
+		})
+	}
+}
+
+// TestAPolicyStopsWhatHasNotStarted takes instances away that are not ready, at once.
+func TestAPolicyStopsWhatHasNotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.runner.boot = time.Hour
+		take := func(name string) {
+			var err error
+			if r.Policy, err = policy.New(name, nil); err != nil {
+				t.Fatal(err)
+			}
+			r.run(10 * time.Second)
+		}
+		take("fixed=4")
+		if n := r.inState(decide.Starting); n != 4 {
+			t.Fatalf("%d instances start, want 4", n)
+		}
+		take("fixed=1")
+		if n := r.inState(decide.Starting); n != 1 || len(r.runner.units) != 1 {
+			t.Errorf("%d instances start and %d units are left, want 1", n, len(r.runner.units))
+		}
+		if why := strings.Join(r.Status().Types[0].Why, " "); strings.Contains(why, "hold") {
+			t.Errorf("it holds: %s", why)
+		}
+	})
+}
