@@ -118,7 +118,7 @@ func Shapes() []string { return []string{"day", "steps", "ramps", "steady"} }
 func Shape(name string, peak float64) (Load, bool) {
 	switch name {
 	case "day":
-		return day(peak), true
+		return Day(86400, peak), true
 	case "steps":
 		return levels(3600, peak, 0.2, 0.6, 0.3, 1, 0.5, 0.1), true
 	case "ramps":
@@ -137,26 +137,30 @@ func levels(seconds int, peak float64, shares ...float64) Load {
 	return l
 }
 
-// day has its usual highest rate at 20:00, which is a third of the burst's.
-func day(peak float64) Load {
-	l := make(Load, 86400)
+// Day returns the load day, compressed to so many seconds. Its usual highest rate is at
+// 20:00, and a third of peak. The burst, to five times the rate, begins at noon. It rises in
+// two minutes, lasts ten and falls in five, in an hour or more; a shorter day compresses
+// it too.
+func Day(seconds int, peak float64) Load {
+	l := make(Load, seconds)
 	usual := peak / 3
 	for i := range l {
-		hour := float64(i) / 3600
+		hour := 24 * float64(i) / float64(seconds)
 		l[i] = usual * (0.6 - 0.4*math.Cos(2*math.Pi*(hour-8)/24))
 	}
-	const begin, rise, last, fall = 12 * 3600, 120, 600, 300
+	begin, part := seconds/2, min(3600, seconds)
+	rise, last, fall := max(1, part/30), part/6, max(1, part/12)
 	base := l[begin]
 	top := min(5*base, peak)
 	for i := range rise + last + fall {
 		at := &l[begin+i]
 		switch {
 		case i < rise:
-			*at = base + (top-base)*float64(i)/rise
+			*at = base + (top-base)*float64(i)/float64(rise)
 		case i < rise+last:
 			*at = top
 		default:
-			*at += (top - *at) * (1 - float64(i-rise-last)/fall)
+			*at += (top - *at) * (1 - float64(i-rise-last)/float64(fall))
 		}
 	}
 	return l

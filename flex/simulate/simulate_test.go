@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,19 @@ func TestUnknownScalersAreRefused(t *testing.T) {
 	for _, name := range []string{"", "hpa=x", "hpa=1.5", "fixed=-1", "fixed=", "other"} {
 		if _, err := simulate.Against(name, c); err == nil {
 			t.Errorf("%q is accepted", name)
+		}
+	}
+}
+
+func TestACompressedDayHasTheSameBurst(t *testing.T) {
+	for _, seconds := range []int{86400, 3600, 120} {
+		l := simulate.Day(seconds, 150)
+		noon := seconds / 2
+		if base, top := l[noon], l.Peak(); len(l) != seconds || math.Abs(top-5*base) > 1e-9 {
+			t.Errorf("%d s: %d seconds, %.4g/s at noon, at most %.4g/s", seconds, len(l), base, top)
+		}
+		if late := l[noon+min(3600, seconds)/3]; late > 50 { // the usual highest rate
+			t.Errorf("%d s: %.1f/s after the burst", seconds, late)
 		}
 	}
 }

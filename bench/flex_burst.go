@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+
+	"vitrine/flex/burst"
+	"vitrine/flex/policy"
+	"vitrine/flex/simulate"
+	"vitrine/internal/cgroup"
+)
+
+// burstFile keeps every day, so that an interrupted bench goes on. Days of another build
+// of the program or of another length are ignored.
+const burstFile = "bench-flex-burst.jsonl"
+
+// burstDay is the environment variable for the length of a day in seconds.
+const burstDay = "VITRINE_BURST_SECONDS"
+
+const (
+	burstSeconds = 3600  // a day; the burst then has its real length
+	burstPeak    = 150.0 // of simulate.Day, whose burst is two thirds of this: 100/s
+	burstMax     = 8     // instances: what Knative's rules want for the burst, at 70% of what an instance carries
+	burstFixed   = 5     // instances: enough for the burst, which nobody knows beforehand
+	burstReact   = 2.0   // seconds to see a burst and decide; the rest of the lag is the start
+)
+
+// burstPolicies returns ours, and then the others.
+func burstPolicies() []string {
+	return []string{policy.Flex, fmt.Sprintf("fixed=%d", burstFixed), "hpa", "knative"}
+}
+
+// A burstRecord is one day that ran.
+type burstRecord struct {
+	Build string `json:"build"` // hash of the program
+	burst.Result
+}
+
+// flexBurst runs a day with a burst under each policy, one after the other, with
+// aggregates of the reference IMS.
+func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
+	if _, err := cgroup.Detect(); err != nil {
+		return nil, err
+	}
+	seconds, err := burstLength(os.Getenv(burstDay))
+	if err != nil {
+		return nil, err
+	}
+	program := filepath.Join(dir, "vitrine")
+	if err := buildVitrine(ctx, program); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.Sum256(text)
+	build := hex.EncodeToString(hash[:6])
+	done, err := readBursts(burstFile, build, seconds)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(progress, "  a day of %d s, %d s each in real time: the slow change of the load is %.3g times as fast; windows, starts and drains are not\n",
+		86400, seconds, 86400/float64(seconds))
+	for _, name := range burstPolicies() {
+		if _, ok := done[name]; ok {
+			continue
+		}
+		folder := filepath.Join(dir, name)
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			return nil, err
+		}
+		r, err := burst.Run(ctx, burst.Plan{Program: program, Folder: folder, Policy: name, Load: simulate.Day(seconds, burstPeak), Max: burstMax})
+		if err != nil {
+			return nil, err
+		}
+		if err := keepBurst(burstFile, burstRecord{build, r}); err != nil {
+			return nil, err
+		}
+		done[name] = r
+		fmt.Fprintf(progress, "  %s: %.0f instance-s, %d s over, lag %d s\n", name, r.InstanceSeconds, r.Over, r.Lag)
+	}
+	printBursts(progress, done)
+	return burstRows(done)
+}
+
+// burstLength returns the length of a day.
+func burstLength(text string) (int, error) {
+	if text == "" {
+		return burstSeconds, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 60 || n > 86400 {
+		return 0, fmt.Errorf("%s is %q: want 60 to 86400 seconds", burstDay, text)
+	}
+	return n, nil
+}
+
+// readBursts reads the days of this build and length.
+func readBursts(path, build string, seconds int) (map[string]burst.Result, error) {
+	done := map[string]burst.Result{}
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return done, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // opened for reading
+	for lines := json.NewDecoder(file); ; {
+		var r burstRecord
+		switch err := lines.Decode(&r); {
+		case errors.Is(err, io.EOF):
+			return done, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", path, err)
+		case r.Build == build && r.Seconds == seconds:
+			done[r.Policy] = r.Result
+		}
+	}
+}
+
+func keepBurst(path string, r burstRecord) (err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return json.NewEncoder(file).Encode(r)
+}
+
+// printBursts prints all figures, also those that are no ratios.
+func printBursts(out io.Writer, done map[string]burst.Result) {
+	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "  POLICY\tINSTANCE-S\tOVER\tLAG\tCALLS\tFAILED\tLOST BY SCALING\tSTARTS\tDRAINS\tMOST\tBOOT")
+	for _, name := range burstPolicies() {
+		r := done[name]
+		fmt.Fprintf(t, "  %s\t%.0f\t%d s\t%d s\t%d\t%d\t%.0f\t%d\t%d\t%d\t%.1f s\n",
+			name, r.InstanceSeconds, r.Over, r.Lag, r.Calls, r.FailedCalls(), r.Lost, r.Starts, r.Drains, r.Most, r.Boot)
+	}
+	_ = t.Flush() // progress is for people
+}
+
+// burstRows returns the lag against its bound, and each figure against each other policy,
+// unless both are 0.
+func burstRows(done map[string]burst.Result) (rows []Row, err error) {
+	add := func(name, unit, against, aim string, a, b float64) {
+		row := Row{Name: name, Unit: unit, Aim: aim, Reason: fmt.Sprintf("%g against %g is no ratio (%s)", a, b, against)}
+		if b != 0 {
+			var failed error
+			row, failed = newRow(name, unit, against, aim, a, b, a/b, [2]float64{a / b, a / b}, 1)
+			err = errors.Join(err, failed)
+		}
+		rows = append(rows, row)
+	}
+	ours := done[policy.Flex]
+	add("flex/burst", "s from the burst to enough capacity", "2 s and the longest start", "<= 1", float64(ours.Lag), burstReact+math.Ceil(ours.Boot))
+	for _, name := range slices.DeleteFunc(burstPolicies(), func(name string) bool { return name == policy.Flex }) {
+		r := done[name]
+		against := "the rules of " + name + ", running"
+		add("flex/burst/instance-seconds/"+name, "instance-s a day", against, "<= 1", ours.InstanceSeconds, r.InstanceSeconds)
+		add("flex/burst/over/"+name, "s over the objective", against, "", float64(ours.Over), float64(r.Over))
+		add("flex/burst/lag/"+name, "s from the burst to enough capacity", against, "", float64(ours.Lag), float64(r.Lag))
+	}
+	return rows, err
+}

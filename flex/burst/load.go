@@ -1,0 +1,130 @@
+package burst
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/load"
+)
+
+// sliceSeconds is how long the rate stays the same: a generator has one rate.
+const sliceSeconds = 5
+
+// A slice has users of its own while calls of the slices before may still be open.
+const (
+	sliceUsers  = 20_000
+	sliceGroups = 8
+)
+
+// offer offers the load in slices, and returns the generators' reports.
+func (d *day) offer(ctx context.Context, start time.Time) ([]load.Report, error) {
+	reports := make([]load.Report, (len(d.Load)+sliceSeconds-1)/sliceSeconds)
+	group, gctx := errgroup.WithContext(ctx)
+	for i := range reports {
+		select {
+		case <-gctx.Done():
+		case <-time.After(time.Until(start.Add(time.Duration(i*sliceSeconds) * time.Second))):
+			group.Go(func() (err error) {
+				reports[i], err = d.generate(gctx, i)
+				return err
+			})
+		}
+	}
+	return reports, group.Wait()
+}
+
+// offered returns the mean rate of a slice, in transactions/s.
+func (d *day) offered(slice int) float64 {
+	part := d.Load[slice*sliceSeconds : min((slice+1)*sliceSeconds, len(d.Load))]
+	return part.Sum() / float64(len(part))
+}
+
+// generate runs the generator of a slice.
+func (d *day) generate(ctx context.Context, slice int) (r load.Report, err error) {
+	scratch := filepath.Join(d.Folder, "calls")
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		return r, err
+	}
+	seconds := min(sliceSeconds, len(d.Load)-slice*sliceSeconds)
+	command := load.Command([]string{d.Program, "generate", "sip"}, load.Trial{
+		Rate: d.offered(slice) / PerCall, Duration: float64(seconds), Targets: []string{d.sip}, Scratch: scratch, Seed: uint64(slice),
+		Params: map[string]string{
+			"scenario": "reg-dereg", "arrivals": load.Poisson, "retransmit": "true", "timeout": "10s", "local": "127.0.0.1", "port": "0",
+			"first_user": strconv.Itoa(1 + slice%sliceGroups*sliceUsers), "users": strconv.Itoa(sliceUsers),
+		},
+	})
+	c := exec.CommandContext(ctx, command.Args[0], command.Args[1:]...)
+	var out, log bytes.Buffer
+	c.Env, c.Stdout, c.Stderr = append(os.Environ(), command.Env...), &out, &log
+	if err := c.Run(); err != nil {
+		return r, fmt.Errorf("the generator of second %d: %w: %s", slice*sliceSeconds, err, log.Bytes())
+	}
+	return load.ParseReport(&out)
+}
+
+// judge compares what the calls of each slice saw with the objective.
+func (d *day) judge(reports []load.Report) error {
+	for i := range reports {
+		r, s := &reports[i], &d.result.Slices[i]
+		h, err := r.Histogram()
+		if err != nil {
+			return err
+		}
+		s.Success, s.P99 = 1, time.Duration(h.ValueAtQuantile(99)).Seconds()
+		if r.Scheduled > 0 {
+			s.Success = float64(r.Succeeded) / float64(r.Scheduled)
+		}
+		if s.Over = s.Success < Success || s.P99 > PerCall*Bound.Seconds(); s.Over {
+			d.result.Over += min(sliceSeconds, len(d.Load)-s.Second)
+		}
+		d.result.Calls += r.Scheduled
+		if late := r.Scheduled - r.Offered; late > 0 {
+			d.result.Failed["not offered in time"] += late
+		}
+		for cause, n := range r.Failed {
+			d.result.Failed[cause] += n
+		}
+	}
+	return nil
+}
+
+// watch reads what runs in each second of the day.
+func (d *day) watch(ctx context.Context, start time.Time) error {
+	d.result.Slices = make([]Slice, (len(d.Load)+sliceSeconds-1)/sliceSeconds)
+	short, before := 0, start
+	for second := range d.Load {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Until(start.Add(time.Duration(second+1) * time.Second))):
+		}
+		s, err := d.status(ctx)
+		if err != nil {
+			return err
+		}
+		now, r, slice := time.Now(), &d.result, second/sliceSeconds
+		n := len(s.Instances)
+		r.InstanceSeconds += float64(n) * now.Sub(before).Seconds()
+		before = now
+		r.Most = max(r.Most, n)
+		for _, in := range s.Instances {
+			r.Boot = max(r.Boot, in.Boot)
+		}
+		capacity, offered := s.Types[0].Capacity, d.offered(slice)
+		short++
+		if capacity >= offered {
+			short = 0
+		}
+		r.Lag = max(r.Lag, short)
+		r.Slices[slice] = Slice{Second: slice * sliceSeconds, Offered: offered, Capacity: capacity, Instances: n}
+	}
+	return nil
+}

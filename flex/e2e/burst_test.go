@@ -1,0 +1,55 @@
+package e2e
+
+import (
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/flex/burst"
+	"vitrine/flex/simulate"
+	"vitrine/internal/cgroup"
+	"vitrine/internal/hosttest"
+)
+
+// TestEachPolicyScalesForABurst runs the orchestrator and the rules of other autoscalers at
+// the same time, each with a system of its own, under a burst to five times the load.
+// flex/burst has the day.
+func TestEachPolicyScalesForABurst(t *testing.T) {
+	_, err := cgroup.Detect()
+	hosttest.Need(t, err)
+	var load simulate.Load
+	for second := range 22 { // the rules of hpa look every 15 s
+		rate := 6.0
+		if second >= 5 {
+			rate *= 5
+		}
+		load = append(load, rate)
+	}
+	vitrine := program(t)
+	policies := []string{"flex", "fixed=2", "hpa", "knative"}
+	results := make([]burst.Result, len(policies))
+	var group errgroup.Group
+	for i, policy := range policies {
+		plan := burst.Plan{Program: vitrine, Folder: t.TempDir(), Policy: policy, Load: load, Max: 2}
+		group.Go(func() (err error) {
+			results[i], err = burst.Run(t.Context(), plan)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range results {
+		r := &results[i]
+		t.Logf("%+v", *r)
+		if r.Starts < 2 || r.Most < 2 || r.InstanceSeconds < 22 {
+			t.Errorf("%s: %d starts, at most %d instances, %.0f instance-seconds: want 2 instances for the burst", r.Policy, r.Starts, r.Most, r.InstanceSeconds)
+		}
+		if due := load.Sum() / burst.PerCall; float64(r.Calls) < due/2 || r.Boot <= 0 {
+			t.Errorf("%s: %d of about %.0f calls, boot %.1f s", r.Policy, r.Calls, due, r.Boot)
+		}
+		if r.Policy == "fixed=2" && r.Lag > 0 {
+			t.Errorf("a fixed size lagged %d s behind", r.Lag)
+		}
+	}
+}
