@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"gonum.org/v1/gonum/stat"
-
 	"vitrine"
 	"vitrine/director/client"
 	"vitrine/search/rate"
@@ -27,7 +25,7 @@ type measured struct {
 	cpus       float64 // mean; 0: not known
 	holding    time.Duration
 	verdict    verdict
-	growing    bool // transactions in flight became ever more
+	unresolved bool // the backlog may grow, although the step met the objective and was extended
 	restarted  bool // a director lost its counts meanwhile
 	seconds    []vitrine.Second
 }
@@ -195,77 +193,6 @@ func (r *run) stopped(began time.Time, v verdict) measured {
 	return r.summarize(first, v)
 }
 
-// A sampler adds up the readings of a step.
-type sampler struct {
-	objective Objective
-	inFlight  []float64
-	dialogs   float64
-	restarted bool
-	second    reading // with which the present second began
-	seconds   []vitrine.Second
-}
-
-func (s *sampler) take(now reading) {
-	s.restarted = s.restarted || now.restarted
-	s.inFlight = append(s.inFlight, float64(now.own.InFlight))
-	s.dialogs += float64(now.own.Dialogs)
-	if now.own.At.Sub(s.second.own.At) < time.Second-tick/2 {
-		return
-	}
-	scheduled, succeeded := s.objective.passed(s.objective.tally(now.own.Since(s.second.own), 0))
-	s.seconds = append(s.seconds, vitrine.Second{Scheduled: scheduled, Offered: scheduled, Succeeded: succeeded, Failed: scheduled - succeeded})
-	s.second = now
-}
-
-// isGrowing reports whether the last third of the step had more transactions in flight than the
-// first, by more than chance gives when they are independent.
-func (s *sampler) isGrowing() bool {
-	const deviations = 3
-	third := len(s.inFlight) / 3
-	if third < 2 {
-		return false
-	}
-	first, last := stat.Mean(s.inFlight[:third], nil), stat.Mean(s.inFlight[len(s.inFlight)-third:], nil)
-	return last-first > deviations*math.Sqrt(max((first+last)/2, 1))
-}
-
-// extensions is how many times as long a step may last because the backlog grows. If it then
-// still does, the instance cannot keep up.
-const extensions = 4
-
-// measure watches the instance for a step: long enough for the options, for three holding times,
-// for transactions that show the objective, and for a slow backlog. A guard ends it early.
-func (r *run) measure(ctx context.Context) (measured, error) {
-	r.forget()
-	first := *r.last()
-	s := &sampler{objective: r.objective, second: first}
-	for {
-		now, err := r.next(ctx)
-		if err != nil {
-			return measured{}, err
-		}
-		s.take(now)
-		m := r.summarize(&first, r.judge())
-		n := float64(len(s.inFlight))
-		m.restarted, m.seconds, m.growing = s.restarted, s.seconds, s.isGrowing()
-		m.holding = r.holding(m.span, stat.Mean(s.inFlight, nil), s.dialogs/n)
-		if m.verdict != good {
-			return m, nil
-		}
-		elapsed, needed := m.span.Duration, max(r.Step, steps*m.holding)
-		switch {
-		case elapsed >= r.Step && m.span.Begun == 0:
-			return m, &unidentifiable{"the instance gets no transactions"}
-		case elapsed >= r.Step && needed > r.MaxStep:
-			return m, &unidentifiable{fmt.Sprintf("the mean holding time is %s, so a step would last %s: more than %s", m.holding.Round(time.Millisecond), needed.Round(time.Second), r.MaxStep)}
-		case elapsed >= needed && m.tally.ended >= r.objective.enough() && (!m.growing || elapsed >= min(extensions*needed, r.MaxStep)):
-			return m, nil
-		case elapsed >= r.MaxStep:
-			return m, &unidentifiable{fmt.Sprintf("%.0f transactions in %s are too few to see the objective: it takes %.0f", m.tally.ended, r.MaxStep, r.objective.enough())}
-		}
-	}
-}
-
 // summarize returns what happened since a reading.
 func (r *run) summarize(first *reading, v verdict) measured {
 	s, t := r.span(first)
@@ -277,10 +204,11 @@ func (r *run) summarize(first *reading, v verdict) measured {
 
 // holding returns how long a call holds the instance, by Little's law: the mean number of
 // transactions and of dialogs over the rates at which they begin.
-func (r *run) holding(s client.Span, inFlight, dialogs float64) time.Duration {
+func (r *run) holding(s client.Span, means func() (inFlight, dialogs float64)) time.Duration {
 	if r.Holding > 0 {
 		return r.Holding
 	}
+	inFlight, dialogs := means()
 	per := func(mean float64, begun uint64) time.Duration {
 		if mean <= 0 {
 			return 0
@@ -295,7 +223,7 @@ func (r *run) holding(s client.Span, inFlight, dialogs float64) time.Duration {
 
 // meets reports whether a step met the objective, and can go on like that.
 func (m *measured) meets(o Objective) bool {
-	return m.verdict != broken && m.verdict != stalled && !m.growing && o.budget(m.tally) <= 1
+	return m.verdict != broken && m.verdict != stalled && !m.unresolved && o.budget(m.tally) <= 1
 }
 
 // outcome writes a step as search/rate reads it.

@@ -250,7 +250,7 @@ func (s *site) options(t *testing.T) redline.Options {
 	o.Directors, o.Names = []redline.Director{s.client}, []string{"the director"}
 	o.Type, o.Instance, o.Holder = "registration", "small", t.Name()
 	o.Objective = redline.Objective{Success: 0.95, Latency: time.Second, Quantile: 0.95}
-	o.Step, o.MaxStep, o.Increase = 3*time.Second, time.Minute, 10
+	o.Step, o.MaxStep, o.Increase, o.Precision = 3*time.Second, time.Minute, 10, 0.3
 	o.Progress = func(text string) { t.Log(text) }
 	return o
 }

@@ -29,13 +29,14 @@ type Options struct {
 	Holder    string   // of the lease, for people
 	Objective Objective
 
-	Min      int           // other instances that must be healthy, at least 1
-	MaxRate  float64       // transactions per second; 0: as many as there are
-	Increase float64       // between steps, in transactions per second; 0: a tenth of the present rate
-	Share    float64       // largest share of the type's traffic, above 0 and below 1
-	Step     time.Duration // shortest measurement of a step
-	MaxStep  time.Duration // longest measurement of a step
-	Holding  time.Duration // mean time that a call holds the instance; 0: measured
+	Min       int           // other instances that must be healthy, at least 1
+	MaxRate   float64       // transactions per second; 0: as many as there are
+	Increase  float64       // between steps, in transactions per second; 0: a tenth of the present rate
+	Share     float64       // largest share of the type's traffic, above 0 and below 1
+	Step      time.Duration // shortest measurement of a step
+	MaxStep   time.Duration // longest measurement of a step
+	Precision float64       // to which the growth of a step's backlog is told, as a share of the rate
+	Holding   time.Duration // mean time that a call holds the instance; 0: measured
 
 	// CPU returns how many CPUs the instance used on average between two times, if known. It
 	// may be nil.
@@ -50,7 +51,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Objective: Objective{Success: 0.99, Latency: 100 * time.Millisecond, Quantile: 0.99},
-		Min:       1, Share: 0.9, Step: 10 * time.Second, MaxStep: 5 * time.Minute,
+		Min:       1, Share: 0.9, Step: 10 * time.Second, MaxStep: 5 * time.Minute, Precision: 0.05,
 	}
 }
 
@@ -69,6 +70,8 @@ func (o *Options) check() error {
 		return bad(fmt.Sprintf("rate %g, increase %g", o.MaxRate, o.Increase), "want positive rates")
 	case o.Step < time.Second || o.MaxStep < o.Step:
 		return bad(fmt.Sprintf("steps of %s to %s", o.Step, o.MaxStep), "want at least 1s, the shorter one first")
+	case !(o.Precision > 0 && o.Precision <= 0.5):
+		return bad(fmt.Sprintf("precision %g", o.Precision), "want a share above 0, at most 0.5")
 	case o.Holding < 0:
 		return bad(fmt.Sprintf("holding time %s", o.Holding), "want a positive time")
 	}

@@ -280,6 +280,7 @@ func TestDoesNotBegin(t *testing.T) {
 			"perfect success":    func(_ *world, o *Options) { o.Objective.Success = 1 },
 			"no latency":         func(_ *world, o *Options) { o.Objective.Latency = 0 },
 			"percentile 100":     func(_ *world, o *Options) { o.Objective.Quantile = 1 },
+			"no precision":       func(_ *world, o *Options) { o.Precision = 0 },
 			"short steps":        func(_ *world, o *Options) { o.Step = time.Millisecond },
 			"another holder": func(w *world, _ *Options) {
 				w.directors[0].lease.Token, w.directors[0].lease.Holder, w.directors[0].until = 5, "x", time.Now().Add(time.Hour)

@@ -71,13 +71,13 @@ type Step struct {
 	P50        float64 `json:"p50_ms"`
 	P90        float64 `json:"p90_ms"`
 	P99        float64 `json:"p99_ms"`
-	Budget     float64 `json:"budget"`            // share of the objective's failures or late transactions that were used; up to 1 the objective is met
-	CPU        float64 `json:"cpus,omitempty"`    // mean; left out: not known
-	Others     float64 `json:"others_rate"`       // of the type's other instances
-	Neighbours float64 `json:"neighbours_rate"`   // of all instances on the same host; if it falls, the result is flattered
-	Stopped    bool    `json:"stopped,omitempty"` // a guard ended the step early
-	Growing    bool    `json:"growing,omitempty"` // transactions in flight became ever more, so the instance does not keep up
-	Invalid    string  `json:"invalid,omitempty"` // why the step does not count
+	Budget     float64 `json:"budget"`               // share of the objective's failures or late transactions that were used; up to 1 the objective is met
+	CPU        float64 `json:"cpus,omitempty"`       // mean; left out: not known
+	Others     float64 `json:"others_rate"`          // of the type's other instances
+	Neighbours float64 `json:"neighbours_rate"`      // of all instances on the same host; if it falls, the result is flattered
+	Stopped    bool    `json:"stopped,omitempty"`    // a guard ended the step early
+	Unresolved bool    `json:"unresolved,omitempty"` // the backlog may grow, even after all extensions: the step does not pass
+	Invalid    string  `json:"invalid,omitempty"`    // why the step does not count
 
 	measured measured
 }
@@ -111,7 +111,7 @@ func (s *Result) add(target, weight, share float64, m measured) {
 		Target: round(target), Rate: round(m.span.Rate()), Weight: round(weight), Share: round(share), Seconds: m.span.Duration.Seconds(),
 		Ended: m.tally.ended, Success: round(1 - m.tally.failed/max(m.tally.ended, 1)),
 		P50: milliseconds(m.span.Quantile(0.5)), P90: milliseconds(m.span.Quantile(0.9)), P99: milliseconds(m.span.Quantile(0.99)),
-		CPU: round(m.cpus), Others: round(m.others), Neighbours: round(m.neighbours), Stopped: m.verdict != good, Growing: m.growing, measured: m,
+		CPU: round(m.cpus), Others: round(m.others), Neighbours: round(m.neighbours), Stopped: m.verdict != good, Unresolved: m.unresolved, measured: m,
 	}
 	o := Objective{Success: s.Objective.Success, Quantile: s.Objective.Quantile}
 	step.Budget = round(o.budget(m.tally))
@@ -130,8 +130,8 @@ func (s *Step) line() string {
 	if s.Stopped {
 		text += ", stopped"
 	}
-	if s.Growing {
-		text += ", backlog grows"
+	if s.Unresolved {
+		text += ", the backlog may grow"
 	}
 	return text
 }

@@ -202,6 +202,7 @@ func (d *simulated) Release(_ context.Context, _ string, token uint64) (client.L
 // options returns the options for a world.
 func (w *world) options() Options {
 	o := Defaults()
+	o.Precision = 0.1
 	o.Type, o.Instance, o.Holder = "session", "a", "test"
 	for _, d := range w.directors {
 		o.Directors, o.Names = append(o.Directors, d), append(o.Names, fmt.Sprint("director ", d.number))

@@ -1,0 +1,113 @@
+package redline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+
+	"vitrine"
+	"vitrine/search/rate"
+)
+
+// A sampler adds up the readings of a step.
+type sampler struct {
+	objective Objective
+	inFlight  []int64
+	dialogs   float64
+	restarted bool
+	second    reading // with which the present second began
+	seconds   []vitrine.Second
+}
+
+func (s *sampler) take(now reading) {
+	s.restarted = s.restarted || now.restarted
+	s.inFlight = append(s.inFlight, int64(now.own.InFlight))
+	s.dialogs += float64(now.own.Dialogs)
+	if now.own.At.Sub(s.second.own.At) < time.Second-tick/2 {
+		return
+	}
+	scheduled, succeeded := s.objective.passed(s.objective.tally(now.own.Since(s.second.own), 0))
+	s.seconds = append(s.seconds, vitrine.Second{Scheduled: scheduled, Offered: scheduled, Succeeded: succeeded, Failed: scheduled - succeeded})
+	s.second = now
+}
+
+// means returns the mean number of transactions and of dialogs.
+func (s *sampler) means() (inFlight, dialogs float64) {
+	all := make([]float64, len(s.inFlight))
+	for i, n := range s.inFlight {
+		all[i] = float64(n)
+	}
+	return stat.Mean(all, nil), s.dialogs / float64(len(all))
+}
+
+// isSteady reports whether the backlog does not grow, by the definition of a trial of
+// search/rate (docs/measuring.md). known is false for too few samples to tell.
+func (s *sampler) isSteady(m *measured, precision float64) (steady, known bool) {
+	const fewest = 12 // as in search/rate
+	n := len(s.inFlight)
+	if n < fewest || m.span.Begun == 0 {
+		return false, false
+	}
+	// search/rate takes samples as InFlightEvery apart, and compares growth with the rate. So
+	// the rate is that of a clock on which they are.
+	interval := m.span.Duration.Seconds() / float64(n)
+	o := vitrine.Outcome{Valid: true, Seconds: s.seconds, InFlight: s.inFlight}
+	o.Rate = m.span.Rate() * interval / vitrine.InFlightEvery.Seconds()
+	o.Scheduled, o.Succeeded = s.objective.passed(m.tally)
+	return rate.Judge(o, precision).Steady, true
+}
+
+// longest is how many times as long a step lasts at most because its backlog may grow: it is
+// doubled three times, as a trial of search/rate is. After that it is unresolved: it does not
+// pass, and its rate bounds the capacity from above.
+const longest = 8
+
+// timeForGrowth returns how long it takes to tell the growth of a backlog of paced arrivals to
+// the precision, as in search/rate.
+func timeForGrowth(rate, precision float64) time.Duration {
+	const transactions = 9
+	return time.Duration(transactions / (precision * precision * max(rate, 1)) * float64(time.Second))
+}
+
+// measure watches the instance for a step: long enough for the options, for three holding times,
+// for transactions that show the objective, and for the growth of the backlog. A guard ends it
+// early.
+func (r *run) measure(ctx context.Context) (measured, error) {
+	r.forget()
+	first := *r.last()
+	s := &sampler{objective: r.objective, second: first}
+	for factor := time.Duration(1); ; {
+		now, err := r.next(ctx)
+		if err != nil {
+			return measured{}, err
+		}
+		s.take(now)
+		m := r.summarize(&first, r.judge())
+		m.restarted, m.seconds = s.restarted, s.seconds
+		m.holding = r.holding(m.span, s.means)
+		steady, known := s.isSteady(&m, r.Precision)
+		if m.verdict != good {
+			m.unresolved = m.verdict == hot && known && !steady
+			return m, nil
+		}
+		elapsed, needed := m.span.Duration, max(r.Step, steps*m.holding)
+		window := max(needed, min(timeForGrowth(m.span.Rate(), r.Precision), longest*r.Step))
+		switch {
+		case elapsed >= r.Step && m.span.Begun == 0:
+			return m, &unidentifiable{"the instance gets no transactions"}
+		case elapsed >= r.Step && needed > r.MaxStep:
+			return m, &unidentifiable{fmt.Sprintf("the mean holding time is %s, so a step would last %s: more than %s", m.holding.Round(time.Millisecond), needed.Round(time.Second), r.MaxStep)}
+		case elapsed < r.MaxStep && (elapsed < factor*window || m.tally.ended < r.objective.enough()):
+			continue
+		case m.tally.ended < r.objective.enough():
+			return m, &unidentifiable{fmt.Sprintf("%.0f transactions in %s are too few to see the objective: it takes %.0f", m.tally.ended, r.MaxStep, r.objective.enough())}
+		}
+		m.unresolved = !steady && r.objective.budget(m.tally) <= 1
+		if !m.unresolved || factor >= longest || elapsed >= r.MaxStep {
+			return m, nil
+		}
+		factor *= 2
+	}
+}

@@ -1,0 +1,77 @@
+package redline
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+)
+
+// sampled returns a step at 100/s whose transactions in flight are those of a function of the
+// seconds since its begin.
+func sampled(length time.Duration, inFlight func(seconds float64) float64) (*sampler, *measured) {
+	s := &sampler{objective: Defaults().Objective}
+	for at := tick; at <= length; at += tick {
+		s.inFlight = append(s.inFlight, int64(inFlight(at.Seconds())))
+	}
+	n := int64(length.Seconds())
+	for range n {
+		s.seconds = append(s.seconds, vitrine.Second{Scheduled: 100, Offered: 100, Succeeded: 100})
+	}
+	return s, &measured{span: client.Span{Duration: length, Begun: uint64(100 * n)}, tally: tally{ended: float64(100 * n)}}
+}
+
+// TestSteadyIsThatOfATrial checks the bounds of search/rate, at a precision of 0.1 of 100/s, on
+// samples that are further apart than a generator's: certain growth of a tenth of the precision
+// is not steady, and a step is steady when what grows is over in its first two thirds.
+func TestSteadyIsThatOfATrial(t *testing.T) {
+	const length = 36 * time.Second
+	for name, c := range map[string]struct {
+		length   time.Duration
+		inFlight func(seconds float64) float64
+		steady   bool
+	}{
+		"flat":                             {length, func(float64) float64 { return 7 }, true},
+		"growth of half the sure bound":    {length, func(s float64) float64 { return 100 + 0.5*s }, true},
+		"growth of twice the sure bound":   {length, func(s float64) float64 { return 100 + 2*s }, false},
+		"a transient in the first third":   {length, func(s float64) float64 { return min(10*s, 100) }, true},
+		"growth that began in the middle":  {length, func(s float64) float64 { return max(0, 5*(s-18)) }, false},
+		"waves that hide growth of a rate": {6 * time.Second, func(s float64) float64 { return 200 * float64(int(s*0.7)%2) }, false},
+		"too short to tell":                {2 * time.Second, func(float64) float64 { return 7 }, false},
+	} {
+		s, m := sampled(c.length, c.inFlight)
+		if steady, _ := s.isSteady(m, 0.1); steady != c.steady {
+			t.Errorf("%s: steady %v, want %v", name, steady, c.steady)
+		}
+	}
+}
+
+// TestSlowGrowthBoundsFromAbove checks that a step whose backlog grows too slowly to break the
+// objective is extended, does not pass, and bounds the capacity from above.
+func TestSlowGrowthBoundsFromAbove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(128)...)
+		w.limit = 5 * time.Second
+		o := w.options()
+		o.Objective.Latency, o.Increase, o.MaxStep = w.limit, 10, time.Minute
+		r, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := r.Steps[len(r.Steps)-1]
+		if r.Verdict != Within || r.Low > 128 || r.High < 128 || r.High > 136 || w.broken > 0 {
+			t.Errorf("%s; the objective was broken for %s", &r, w.broken)
+		}
+		if !last.Unresolved || last.Stopped || last.Seconds < o.MaxStep.Seconds()-1 {
+			t.Errorf("the last step: %+v", last)
+		}
+		for _, s := range r.Steps[:len(r.Steps)-1] {
+			if s.Unresolved || s.Seconds > 2*o.Step.Seconds() {
+				t.Errorf("a step below the capacity: %+v", s)
+			}
+		}
+		w.checkRestored(t)
+	})
+}
