@@ -71,7 +71,8 @@ type Explanation struct {
 	Type     *TypeStatus     `json:"type,omitempty"`
 	Instance *InstanceStatus `json:"instance,omitempty"`
 	Away     []string        `json:"away,omitempty"`
-	Events   []Event         `json:"events"` // The last, the oldest first.
+	Measured []Measured      `json:"measured,omitempty"` // The type's capacity profile: what redline measured, the oldest first.
+	Events   []Event         `json:"events"`             // The last, the oldest first.
 }
 
 // mostExplained is how many events an explanation has.
@@ -84,6 +85,9 @@ func (o *Orchestrator) Explain(name string) (e Explanation, err error) {
 	for i := range s.Types {
 		if s.Types[i].Name == name {
 			e.Type = &s.Types[i]
+			if r := e.Type.Redline; r != nil {
+				e.Measured = r.history
+			}
 		}
 	}
 	for i := range s.Instances {

@@ -99,6 +99,8 @@ func TestOpenAPIHasAllPaths(t *testing.T) {
 		"Status":   Status{Away: []string{""}, StorePast: []string{""}, Services: []ServiceStatus{{}}},
 		"Instance": InstanceStatus{Address: "a", CPU: new(float64), Boot: 1, Reason: "r"},
 		"Event":    Event{At: now, Type: "t", Instance: "i", State: "s", Cause: "c"},
+		"Redline":  RedlineStatus{Under: &Measured{}, Last: &Measured{}, Next: &now, Waits: "w", Ratio: new(1.0)},
+		"Measured": Measured{Why: "w", Rate: 1, Low: 1, High: 1},
 	} {
 		text, err := json.Marshal(v)
 		if err != nil {

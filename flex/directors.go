@@ -126,7 +126,7 @@ func (o *Orchestrator) readType(name string, now time.Time) {
 		return
 	}
 	var refused uint64
-	t.leased = false
+	t.leased = o.isMeasured(name)
 	for _, r := range o.directors {
 		for _, c := range r.types {
 			if c.Name == name {
@@ -273,7 +273,9 @@ func (o *Orchestrator) view(now time.Time) decide.View {
 		if in.known {
 			step, late := in.lastStep(), in.lately()
 			i.Rate, i.InFlight, i.Dialogs = step.Rate(), int(late.InFlight), int(max(late.Dialogs, 0))
-			i.P99, i.Success = late.Quantile(0.99), late.Success()
+			if o.measuring == nil || o.measuring.entry.Instance != in.Name { // else its latency is redline's doing
+				i.P99, i.Success = late.Quantile(0.99), late.Success()
+			}
 			rates[in.Type] += i.Rate
 		}
 		if in.unit.Use != nil {

@@ -17,19 +17,21 @@ import (
 
 // The kinds of events, besides the kinds of actions.
 const (
-	EventAdopt   = "adopt"   // it runs since before this orchestrator
-	EventStart   = "start"   // it was ordered
-	EventReady   = "ready"   // all its members are
-	EventActive  = "active"  // it gets transactions
-	EventDrain   = "drain"   // it gets no new ones
-	EventDrained = "drained" // it has nothing left to do
-	EventLost    = "lost"    // it is stopped at its deadline although it has
-	EventFail    = "fail"    // it did not start, or a member ended
-	EventStopped = "stopped" // nothing of it is left
-	EventAway    = "away"    // a director, the store or the runner does not answer
-	EventBack    = "back"    // it answers again
-	EventAlert   = "alert"   // a user should do something
-	EventService = "service" // a service was started, or ended
+	EventAdopt    = "adopt"    // it runs since before this orchestrator
+	EventStart    = "start"    // it was ordered
+	EventReady    = "ready"    // all its members are
+	EventActive   = "active"   // it gets transactions
+	EventDrain    = "drain"    // it gets no new ones
+	EventDrained  = "drained"  // it has nothing left to do
+	EventLost     = "lost"     // it is stopped at its deadline although it has
+	EventFail     = "fail"     // it did not start, or a member ended
+	EventStopped  = "stopped"  // nothing of it is left
+	EventAway     = "away"     // a director, the store or the runner does not answer
+	EventBack     = "back"     // it answers again
+	EventAlert    = "alert"    // a user should do something
+	EventService  = "service"  // a service was started, or ended
+	EventMeasure  = "measure"  // redline begins to measure it
+	EventMeasured = "measured" // a measurement ended, or a capacity in the file replaced what was measured
 )
 
 // An Event is one thing that happened, and why.

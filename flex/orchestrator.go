@@ -10,6 +10,7 @@ package flex
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,11 +53,10 @@ type Options struct {
 	// Store returns the operations of the store that are past their threshold; nil: there
 	// is no store.
 	Store func(ctx context.Context) ([]string, error)
-	Log   *slog.Logger
-	// Policy decides, and PolicyName is its name; nil: package decide. Others are for
-	// comparisons.
-	Policy     policy.Policy
-	PolicyName string
+	// Redline measures instances of the types whose file says so; nil: nothing is measured.
+	Redline Measurer
+	Costs   map[string]map[string]Cost // CPU by the file's profiles, by type and size
+	Log     *slog.Logger
 }
 
 // An Orchestrator runs aggregates.
@@ -86,6 +86,8 @@ type Orchestrator struct {
 	why       map[string][]string     // by type: the reasons of the last step
 	away      map[string]string       // what is away, and why
 	store     storeWatch
+	profiles  map[string]*Profile // by type
+	measuring *measurement        // nil: none is under way
 	saved     time.Time
 	changed   bool // the state file is outdated
 }
@@ -95,7 +97,7 @@ func New(o Options) (*Orchestrator, error) {
 	f := &Orchestrator{
 		Options: o, instances: map[string]*instance{}, next: map[string]int{}, gone: map[string]bool{}, services: map[string]*service{},
 		directors: make([]reading, len(o.Directors)), types: map[string]*typeReading{}, holds: map[string]decide.Cause{},
-		why: map[string][]string{}, away: map[string]string{},
+		why: map[string][]string{}, away: map[string]string{}, profiles: map[string]*Profile{},
 	}
 	if f.Policy == nil {
 		f.Policy, f.PolicyName = decide.Decide, policy.Flex
@@ -104,7 +106,7 @@ func New(o Options) (*Orchestrator, error) {
 	if f.events, err = openEvents(o.File.State); err != nil {
 		return nil, err
 	}
-	f.kept = newStateFile(o.File.State)
+	f.kept, f.Types = newStateFile(o.File.State), slices.Clone(o.Types)
 	if err := f.restore(); err != nil {
 		return nil, err
 	}
@@ -123,6 +125,7 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 		o.step(ctx)
 		select {
 		case <-ctx.Done():
+			o.endRedline()
 			o.save(time.Now(), true)
 			return context.Cause(ctx)
 		case <-tick.C:
@@ -157,6 +160,7 @@ func (o *Orchestrator) step(ctx context.Context) {
 	o.counted.decided(time.Since(began))
 	o.booted, o.died = nil, nil
 	o.carryOut(ctx, now, actions)
+	o.runRedline(ctx, now, actions)
 	o.save(now, false)
 }
 

@@ -24,12 +24,12 @@ const stateVersion = 1
 
 // A state is what outlives the orchestrator.
 type state struct {
-	Version   int            `json:"version"`
-	Instances []*instance    `json:"instances"`
-	Next      map[string]int `json:"next"`   // number of the last instance, by type
-	Number    uint16         `json:"number"` // the one given last
-	Gone      []string       `json:"gone"`   // names that directors may still have
-	Memory    decide.Memory  `json:"memory"`
+	Version   int                 `json:"version"`
+	Instances []*instance         `json:"instances"`
+	Next      map[string]int      `json:"next"` // number of the last instance, by type
+	Gone      []string            `json:"gone"` // names that directors may still have
+	Memory    decide.Memory       `json:"memory"`
+	Profiles  map[string]*Profile `json:"profiles,omitempty"` // by type, what redline measured
 }
 
 // A stateFile writes the state.
@@ -48,7 +48,7 @@ func (o *Orchestrator) save(now time.Time, at bool) {
 	if !at && !o.changed && now.Sub(o.saved) < memoryEvery {
 		return
 	}
-	s := state{Version: stateVersion, Next: o.next, Number: o.number, Gone: slices.Sorted(maps.Keys(o.gone)), Memory: o.memory}
+	s := state{Version: stateVersion, Next: o.next, Gone: slices.Sorted(maps.Keys(o.gone)), Memory: o.memory, Profiles: o.profiles}
 	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
 		in := o.instances[name]
 		in.InAge = now.Sub(in.since).Seconds()
@@ -67,16 +67,13 @@ func (o *Orchestrator) save(now time.Time, at bool) {
 
 // restore reads the state of an earlier orchestrator.
 func (o *Orchestrator) restore() error {
-	text, err := os.ReadFile(o.kept.path)
+	s, err := readState(o.kept.path)
+	o.takeUpProfiles(s.Profiles)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the state: %w", err)
-	}
-	var s state
-	if err := json.Unmarshal(text, &s); err != nil || s.Version != stateVersion {
-		return &vitrine.BadInput{File: o.kept.path, Found: "not a state of this version", Want: "remove it: what runs is found without it"}
+		return err
 	}
 	now := time.Now()
 	for _, in := range s.Instances {
@@ -95,4 +92,29 @@ func (o *Orchestrator) restore() error {
 	}
 	o.memory = s.Memory
 	return nil
+}
+
+// readState reads a state file. The error of a file that does not exist is fs.ErrNotExist.
+func readState(path string) (s state, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return s, fmt.Errorf("read the state: %w", err)
+	}
+	if err := json.Unmarshal(text, &s); err != nil || s.Version != stateVersion {
+		return state{}, &vitrine.BadInput{File: path, Found: "not a state of this version", Want: "remove it: what runs is found without it"}
+	}
+	return s, nil
+}
+
+// Histories returns the measurements of all types that the orchestrator with this state folder
+// has kept, the oldest first. It need not run.
+func Histories(folder string) (map[string][]Measured, error) {
+	s, err := readState(filepath.Join(folder, StateFile))
+	all := map[string][]Measured{}
+	for name, p := range s.Profiles {
+		if p != nil {
+			all[name] = p.History
+		}
+	}
+	return all, err
 }

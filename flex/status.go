@@ -46,6 +46,7 @@ type TypeStatus struct {
 	Leased    bool           `json:"leased,omitempty"`   // redline measures an instance of it: it is not scaled.
 	Why       []string       `json:"why,omitempty"`      // What the last step did about it, or held back, and why.
 	Memory    *decide.Track  `json:"memory,omitempty"`   // What deciding remembers of it.
+	Redline   *RedlineStatus `json:"redline,omitempty"`  // How the type stands to redline; left out: its file does not ask for it.
 	Outdated  int            `json:"outdated,omitempty"` // Instances that were started from another version of the files.
 }
 
@@ -115,7 +116,7 @@ func (o *Orchestrator) describe(in *instance, now time.Time) InstanceStatus {
 }
 
 func (o *Orchestrator) describeType(t decide.Type) TypeStatus {
-	s := TypeStatus{Name: t.Name, Min: t.Min, Max: t.Max, Instances: map[string]int{}, Why: slices.Clone(o.why[t.Name]), Success: 1}
+	s := TypeStatus{Name: t.Name, Min: t.Min, Max: t.Max, Instances: map[string]int{}, Why: slices.Clone(o.why[t.Name]), Success: 1, Redline: o.describeRedline(t.Name)}
 	if m := o.memory.Types[t.Name]; m != nil {
 		track := *m
 		track.Rates, track.Boots = slices.Clone(m.Rates), slices.Clone(m.Boots)

@@ -12,6 +12,7 @@ import (
 type Capacity struct {
 	Rate float64       // transactions per second
 	Boot time.Duration // until it is ready; 0: not known
+	Cost Cost          // CPU by the profile; Each is 0: not known
 }
 
 // Types returns the file's types as deciding needs them. capacity finds out what a flavor

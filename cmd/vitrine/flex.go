@@ -38,7 +38,7 @@ func (a *app) flexCommand() *cobra.Command {
 		Args: checkVerb,
 		RunE: showHelp,
 	}
-	c.AddCommand(a.flexRun(), a.flexHold(), a.flexStatus(), a.flexExplain(), a.flexDrain(), a.flexStop(), a.flexSimulate())
+	c.AddCommand(a.flexRun(), a.flexHold(), a.flexStatus(), a.flexExplain(), a.flexDrain(), a.flexStop(), a.flexProfile(), a.flexSimulate())
 	for _, verb := range c.Commands() {
 		verb.ValidArgsFunction = completeFlex
 	}
@@ -187,13 +187,13 @@ func printFlex(w io.Writer, s flex.Status) error {
 	for _, service := range s.Services {
 		fmt.Fprintf(t, "service %s\t%s\n", service.Name, service.State)
 	}
-	fmt.Fprintln(t, "TYPE\tRATE\tREFUSED\tCAPACITY\tP99\tSUCCESS\tACTIVE\tMIN-MAX")
+	fmt.Fprintln(t, "TYPE\tRATE\tREFUSED\tCAPACITY\tP99\tSUCCESS\tACTIVE\tMIN-MAX\tREDLINE")
 	for _, y := range s.Types {
 		rate := "unknown"
 		if y.Known {
 			rate = fmt.Sprintf("%.1f/s", y.Rate)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.1f/s\t%.1f/s\t%.1fms\t%.4f\t%d\t%d-%d\n", y.Name, rate, y.Refused, y.Capacity, y.P99*1000, y.Success, y.Instances["active"], y.Min, y.Max)
+		fmt.Fprintf(t, "%s\t%s\t%.1f/s\t%.1f/s\t%.1fms\t%.4f\t%d\t%d-%d\t%s\n", y.Name, rate, y.Refused, y.Capacity, y.P99*1000, y.Success, y.Instances["active"], y.Min, y.Max, redlineCell(y.Redline))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -245,6 +245,7 @@ func printExplanation(w io.Writer, e flex.Explanation) error {
 		for _, why := range y.Why {
 			fmt.Fprintln(w, "-", why)
 		}
+		printRedline(w, y.Redline)
 	}
 	if in := e.Instance; in != nil {
 		fmt.Fprintf(w, "%s: %s for %.0f s\n", in.Name, in.State, in.InState)

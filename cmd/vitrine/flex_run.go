@@ -78,9 +78,7 @@ type flexPlan struct {
 	file   *config.Config
 	types  []decide.Type
 	limits decide.Limits
-
-	policy     policy.Policy
-	policyName string
+	costs  map[string]map[string]flex.Cost // CPU by the profiles, by type and size
 }
 
 // planFlex reads the file, and refuses one that does not fit this host.
@@ -102,7 +100,8 @@ func planFlex(path string) (p flexPlan, err error) {
 		return p, err
 	}
 	p.limits = flex.LimitsOf(p.file, float64(len(cpus)))
-	p.types, err = flex.Types(p.file, capacityOf(p.file))
+	p.costs = map[string]map[string]flex.Cost{}
+	p.types, err = flex.Types(p.file, keepCosts(capacityOf(p.file), p.costs))
 	return p, err
 }
 
@@ -160,13 +159,13 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	if _, err := runner.connect(ctx); err != nil {
 		return err
 	}
-	directors, err := directorsOf(p.file)
+	clients, err := directorsOf(p.file)
 	if err != nil {
 		return err
 	}
 	o, err := flex.New(flex.Options{
-		File: p.file, Types: p.types, Limits: p.limits, Runner: runner, Directors: directors, Store: storeOf(p.file), Log: log,
-		Policy: p.policy, PolicyName: p.policyName,
+		File: p.file, Types: p.types, Limits: p.limits, Runner: runner, Store: storeOf(p.file), Log: log,
+		Directors: steering(clients), Redline: measurerOf(p.file, clients), Costs: p.costs,
 	})
 	if err != nil {
 		return err
@@ -253,7 +252,7 @@ func listenFlex(ctx context.Context, c *config.Config, log *slog.Logger) (all []
 }
 
 // directorsOf returns clients of the file's directors.
-func directorsOf(c *config.Config) (all []flex.Director, err error) {
+func directorsOf(c *config.Config) (all []*client.Client, err error) {
 	for _, d := range c.Directors {
 		token, err := readToken(d.TokenFile)
 		if err != nil {
@@ -266,6 +265,14 @@ func directorsOf(c *config.Config) (all []flex.Director, err error) {
 		all = append(all, k)
 	}
 	return all, nil
+}
+
+// steering returns the clients as the orchestrator uses them to steer.
+func steering(clients []*client.Client) (all []flex.Director) {
+	for _, c := range clients {
+		all = append(all, c)
+	}
+	return all
 }
 
 // storeOf returns how to ask the file's store what is past its threshold; nil: there is no

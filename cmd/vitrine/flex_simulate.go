@@ -203,9 +203,27 @@ func capacityOf(c *config.Config) func(*config.Type, config.Flavor) (flex.Capaci
 		}
 		q := profile.Question{
 			Function: c.DeploymentOf(t).VNFName, Size: f.Size, Substrate: strings.ToLower(c.Choice().Substrate),
-			Success: t.Objective.Success, P99: t.Objective.P99, Host: result.ReadHost("/"),
+			Success: t.Objective.Success, P99: t.Objective.P99, Host: result.ReadHost("/"), Instances: instancesOf(c, t, f),
 		}
 		found, err := profile.Read(f.Profile, q)
-		return flex.Capacity{Rate: found.Rate, Boot: found.Boot}, err
+		return flex.Capacity{
+			Rate: found.Rate * f.Transactions, Boot: found.Boot, Cost: flex.Cost{Idle: found.Idle, Each: found.Each / f.Transactions},
+		}, err
 	}
+}
+
+// instancesOf returns how many instances of each member an aggregate of the flavor has.
+func instancesOf(c *config.Config, t *config.Type, f config.Flavor) map[string]int {
+	all := map[string]int{}
+	sizing, err := vitrine.ParseSizing(f.Size)
+	if err != nil {
+		return all // the check of the file has refused it
+	}
+	for _, name := range t.Members {
+		all[name] = 1
+		if p := sizing.Part(c.DeploymentOf(t).Component(name).Short); p != nil {
+			all[name] = p.Count
+		}
+	}
+	return all
 }

@@ -22,6 +22,7 @@ func check(root document.Node, c *Config) error {
 	v.names(c)
 	for i := range c.Types {
 		v.members(c, i)
+		v.redline(c, i)
 	}
 	v.servers(c.Servers)
 	v.services(c)

@@ -75,6 +75,7 @@ type Type struct {
 	Stable        time.Duration    `yaml:"stable" jsonschema:"format=positive-duration"`         // How long fewer instances must suffice before one is drained; default 60s.
 	Polling       bool             `yaml:"polling"`                                              // If true, members poll, so that their CPU use says nothing about their load.
 	Region        string           `yaml:"region" jsonschema:"format=name"`                      // Where its instances are, for the director.
+	Redline       *Redline         `yaml:"redline"`                                              // When redline measures on live traffic what an instance carries; left out: never.
 }
 
 // Affinity names the analysis of call flows that says which functions belong together.

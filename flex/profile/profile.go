@@ -17,12 +17,13 @@ import (
 
 // A Question says of what the capacity is wanted.
 type Question struct {
-	Function  string        // the deployment's vnf_name
-	Size      string        // such as bn1s-sp1s-hs1s
-	Substrate string        // empty: any
-	Success   float64       // objective of the success ratio, 0..1; 0: the profile's first threshold
-	P99       time.Duration // objective of the 99th percentile of latency; 0: none
-	Host      result.Host   // where the instances will run
+	Function  string         // the deployment's vnf_name
+	Size      string         // such as bn1s-sp1s-hs1s
+	Substrate string         // empty: any
+	Success   float64        // objective of the success ratio, 0..1; 0: the profile's first threshold
+	P99       time.Duration  // objective of the 99th percentile of latency; 0: none
+	Host      result.Host    // where the instances will run
+	Instances map[string]int // of each member of the aggregate, by component; empty: its CPU is not wanted
 }
 
 // An Answer is what one instance carries.
@@ -30,6 +31,8 @@ type Answer struct {
 	Rate float64       // transactions/s, with 90% probability within the objective
 	Boot time.Duration // until an instance was ready, the median; 0: not known
 	Says string        // what the rate rests on, for people
+	Idle float64       // CPUs that the members use together without load
+	Each float64       // CPU seconds of a transaction, of all members together; 0: not known
 }
 
 // Read answers the question from a run folder, or from the profile.json in one. A profile
@@ -63,6 +66,9 @@ func Read(path string, q Question) (Answer, error) {
 	a, why := answer(data.Profile, size, q)
 	if why != "" {
 		return refuse(why, "choose another size, loosen the objective, or give rate")
+	}
+	if len(q.Instances) > 0 {
+		a.Idle, a.Each = cost(data.Profile, size, q.Instances)
 	}
 	return a, nil
 }

@@ -1,0 +1,439 @@
+package flex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"vitrine/flex/config"
+	"vitrine/flex/decide"
+	"vitrine/redline"
+)
+
+// A Measurer measures the capacity of an instance on live traffic, through all directors of
+// the file: redline.Run does. Directors and Names of the options are empty.
+type Measurer func(ctx context.Context, o redline.Options) (redline.Result, error)
+
+// The causes of measurements.
+const (
+	causeFirst    = "first"    // the type was never measured
+	causeSchedule = "schedule" // the time has come
+	causeDrift    = "drift"    // the CPU time of transactions departs from the profile's
+)
+
+// calm is how long the instances of a type must have been as they are before one is measured.
+const calm = 10 * time.Second
+
+// A measurement is a measurement under way.
+type measurement struct {
+	entry    *Measured
+	typeName string
+	cancel   context.CancelCauseFunc
+	done     chan redline.Result // gets the result, once
+	cpus     cpuLog
+}
+
+// A cpuLog has the CPU use of an instance over the last steps.
+type cpuLog struct {
+	mu   sync.Mutex
+	at   []time.Time
+	cpus []float64
+}
+
+// mostCPUs bounds the log: it covers the longest step that is asked for.
+const mostCPUs = 4096
+
+func (l *cpuLog) add(at time.Time, cpus float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.at) >= mostCPUs {
+		l.at, l.cpus = slices.Delete(l.at, 0, mostCPUs/2), slices.Delete(l.cpus, 0, mostCPUs/2)
+	}
+	l.at, l.cpus = append(l.at, at), append(l.cpus, cpus)
+}
+
+// mean returns the mean use between two times.
+func (l *cpuLog) mean(from, to time.Time) (cpus float64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for i, at := range l.at {
+		if at.After(from) && !at.After(to) {
+			cpus, n = cpus+l.cpus[i], n+1
+		}
+	}
+	return cpus / float64(max(n, 1)), n > 0
+}
+
+// isMeasured reports whether this orchestrator measures the type.
+func (o *Orchestrator) isMeasured(typeName string) bool {
+	return o.measuring != nil && o.measuring.typeName == typeName
+}
+
+// runRedline takes in what a measurement found, ends one that must not go on, and begins one
+// that is due. actions are those of this step.
+func (o *Orchestrator) runRedline(ctx context.Context, now time.Time, actions []decide.Action) {
+	if o.Redline == nil {
+		return
+	}
+	if m := o.measuring; m != nil {
+		o.followMeasurement(m, now)
+	}
+	for i := range o.File.Types {
+		t := &o.File.Types[i]
+		if t.Redline == nil {
+			continue
+		}
+		p := o.profiles[t.Name]
+		o.watchCPU(t, p, now)
+		cause, reason := o.due(t, p, now)
+		if p.waits = ""; cause == "" || o.isMeasured(t.Name) {
+			continue
+		}
+		in, why := o.chooseMeasured(t, p, now, actions)
+		if in == nil {
+			p.waits = why
+			continue
+		}
+		o.measure(ctx, t, in, now, cause, reason)
+	}
+}
+
+// followMeasurement notes the CPU of the instance, and the end of its measurement.
+func (o *Orchestrator) followMeasurement(m *measurement, now time.Time) {
+	if in := o.instances[m.entry.Instance]; in != nil {
+		if cpus, ok := in.cpus(); ok {
+			m.cpus.add(now, cpus)
+		}
+	}
+	select {
+	case r := <-m.done:
+		o.finish(m, r, now)
+	default:
+		if why := o.mustEnd(m.typeName); why != "" {
+			m.cancel(errors.New(why))
+		}
+	}
+}
+
+// mustEnd says why a measurement of the type must not go on; empty: it may.
+func (o *Orchestrator) mustEnd(typeName string) string {
+	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
+		if in := o.instances[name]; in.Type == typeName && in.State != decide.Active {
+			return fmt.Sprintf("%s is %s", name, stateName(in.State))
+		}
+	}
+	if t := o.memory.Types[typeName]; t != nil {
+		if s := t.Sight; max(s.Level, s.Forecast) > s.Capacity {
+			return fmt.Sprintf("%.4g/s are expected and %.4g/s are carried: the type needs more instances", max(s.Level, s.Forecast), s.Capacity)
+		}
+	}
+	return ""
+}
+
+// cpus returns the CPUs that all members use. ok is false unless all are known.
+func (in *instance) cpus() (sum float64, ok bool) {
+	for _, m := range in.unit.Members {
+		if m.CPU == nil {
+			return 0, false
+		}
+		sum += *m.CPU
+	}
+	return sum, len(in.unit.Members) > 0
+}
+
+// limit returns the CPUs that all members have; 0: one has no limit.
+func (in *instance) limit() (sum float64) {
+	for _, m := range in.unit.Members {
+		if m.VCPUs == 0 {
+			return 0
+		}
+		sum += m.VCPUs
+	}
+	return sum
+}
+
+// costOfSize returns what the CPU of an instance is expected to be: what redline found, or
+// else the file's profile. Each is 0 if nobody knows.
+func (o *Orchestrator) costOfSize(p *Profile, typeName, size string) Cost {
+	if c, ok := p.Costs[size]; ok {
+		return c
+	}
+	return o.Costs[typeName][size]
+}
+
+// watchCPU compares the CPU use of the type's instances with the profile's. Seconds in which
+// the type is scaled or measured do not count.
+func (o *Orchestrator) watchCPU(t *config.Type, p *Profile, now time.Time) {
+	if r := o.types[t.Name]; t.Redline.Drift == 0 || r == nil || r.leased {
+		return
+	}
+	var used, transactions float64
+	var expected Cost
+	for _, in := range o.instances {
+		if in.Type != t.Name {
+			continue
+		}
+		cpus, ok := in.cpus()
+		cost := o.costOfSize(p, t.Name, in.Size)
+		if in.State != decide.Active || !in.known || !ok || cost.Each == 0 || now.Sub(in.since) < calm {
+			return
+		}
+		rate := in.lastStep().Rate()
+		used += cpus
+		transactions += rate
+		expected.Idle += cost.Idle
+		expected.Each += cost.Each * rate
+	}
+	if transactions > 0 {
+		p.drifts.add(now, used, transactions, expected)
+	}
+}
+
+// due says why a measurement is due; an empty cause: it is not.
+func (o *Orchestrator) due(t *config.Type, p *Profile, now time.Time) (cause, reason string) {
+	if most := now.Add(max(t.Redline.Every, longestRetry)); p.Next.After(most) { // the clock was set back
+		p.Next = most
+	}
+	every := t.Redline.Every
+	ratio, known := p.drifts.median()
+	drifted := t.Redline.Drift > 0 && p.drifts.departed(t.Redline.Drift) && known
+	switch {
+	case now.Before(p.Next) && (p.Failures > 0 || !drifted):
+		return "", ""
+	case drifted:
+		return causeDrift, fmt.Sprintf("a transaction takes %.0f%% of the CPU time in the profile, in the median of %d minutes: a release, a neighbour or the mix has changed", 100*ratio, len(p.drifts.ratios))
+	case !slices.ContainsFunc(p.History, func(m Measured) bool { return m.found() }) && (every > 0 || !o.isCostKnown(t, p)):
+		return causeFirst, "the type was not measured before"
+	case every > 0:
+		return causeSchedule, fmt.Sprintf("the last measurement was %s ago", now.Sub(p.last().At).Round(time.Second))
+	}
+	return "", ""
+}
+
+// isCostKnown reports whether the CPU time of transactions is known for a size of the type.
+func (o *Orchestrator) isCostKnown(t *config.Type, p *Profile) bool {
+	return slices.ContainsFunc(t.Flavors, func(f config.Flavor) bool { return o.costOfSize(p, t.Name, f.Size).Each > 0 })
+}
+
+// chooseMeasured returns the instance to measure, or why none may be measured now.
+func (o *Orchestrator) chooseMeasured(t *config.Type, p *Profile, now time.Time, actions []decide.Action) (chosen *instance, why string) {
+	if why := o.notNow(t, now, actions); why != "" {
+		return nil, why
+	}
+	healthy := map[string]*instance{}
+	var sizes []string
+	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
+		if in := o.instances[name]; in.Type == t.Name && in.isHealthy() {
+			healthy[name] = in
+			sizes = append(sizes, in.Size)
+		}
+	}
+	if others := len(healthy) - 1; others < t.Min {
+		return nil, fmt.Sprintf("%d healthy instances beside the one to measure, want at least min, which is %d", max(others, 0), t.Min)
+	}
+	size := p.oldest(sizes)
+	for _, name := range slices.Sorted(maps.Keys(healthy)) {
+		if in := healthy[name]; in.Size == size && (chosen == nil || in.since.Before(chosen.since)) {
+			chosen = in
+		}
+	}
+	return chosen, ""
+}
+
+// notNow says why no instance of the type may be measured now; empty: one may.
+func (o *Orchestrator) notNow(t *config.Type, now time.Time, actions []decide.Action) string {
+	r := o.types[t.Name]
+	switch {
+	case o.measuring != nil:
+		return "type " + o.measuring.typeName + " is being measured: one at a time"
+	case r == nil || !r.known:
+		return "the rate is not known"
+	case r.leased:
+		return "another measurement has the lease of the type"
+	}
+	for _, a := range actions {
+		if a.Type == t.Name && (a.Kind != decide.Hold || a.Cause != decide.CauseCPU) {
+			return fmt.Sprintf("scaling is under way: %s: %s", a.Kind, a.Reason)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
+		in := o.instances[name]
+		if in.Type != t.Name {
+			continue
+		}
+		late := in.lately()
+		switch {
+		case in.State != decide.Active:
+			return fmt.Sprintf("scaling is under way: %s is %s", name, stateName(in.State))
+		case now.Sub(in.since) < calm:
+			return fmt.Sprintf("scaling is under way: %s became active %.0f s ago", name, now.Sub(in.since).Seconds())
+		case !in.known:
+			return "the figures of " + name + " are not known"
+		case late.Quantile(0.99) > t.Objective.P99 || late.Success() < t.Objective.Success:
+			return "the objective is broken at " + name
+		case late.Begun == 0:
+			return name + " gets no transactions"
+		}
+	}
+	return ""
+}
+
+// isHealthy reports whether an active instance is up at all directors.
+func (in *instance) isHealthy() bool {
+	const up = "up"
+	for _, v := range in.views {
+		if v == nil || v.Health != up {
+			return false
+		}
+	}
+	return in.State == decide.Active && len(in.views) > 0
+}
+
+// measure begins a measurement. The state file has it before it begins.
+func (o *Orchestrator) measure(ctx context.Context, t *config.Type, in *instance, now time.Time, cause, reason string) {
+	p := o.profiles[t.Name]
+	capacity := o.capacity(in)
+	m := &measurement{typeName: t.Name, done: make(chan redline.Result, 1), entry: &Measured{
+		At: now.UTC(), Size: in.Size, Instance: in.Name, Cause: cause, Reason: reason, Before: capacity, After: capacity,
+	}}
+	p.Under = m.entry
+	o.measuring = m
+	o.types[t.Name].leased = true
+	o.event(in, EventMeasure, decide.Cause(cause), reason)
+	o.save(now, true)
+	options := redline.Defaults()
+	options.Type, options.Instance, options.Flavor = t.Name, in.Name, in.Size
+	options.Holder = fmt.Sprintf("flex, pid %d", os.Getpid())
+	options.Objective.Latency, options.Objective.Success = t.Objective.P99, t.Objective.Success
+	options.Min, options.Share, options.Step, options.MaxStep = t.Min, t.Redline.Share, t.Redline.Step, t.Redline.MaxStep
+	if !t.Polling {
+		options.CPU, options.CPULimit = m.cpus.mean, in.limit()
+	}
+	ctx, m.cancel = context.WithCancelCause(ctx)
+	measurer, log := o.Redline, o.Log
+	name := in.Name
+	options.Progress = func(text string) { log.Debug("redline", "instance", name, "text", text) }
+	go func() {
+		r, err := measurer(ctx, options)
+		if err != nil && r.Why == "" {
+			r.Verdict, r.Why = redline.Aborted, err.Error()
+		}
+		m.done <- r
+	}()
+}
+
+// finish notes what a measurement found, and lets deciding count with it.
+func (o *Orchestrator) finish(m *measurement, r redline.Result, now time.Time) {
+	m.cancel(nil)
+	o.measuring, o.changed = nil, true
+	p := o.profiles[m.typeName]
+	e := m.entry
+	e.Seconds = now.Sub(e.At).Seconds()
+	e.adopt(&r)
+	if in := o.instances[e.Instance]; in != nil {
+		in.readings = nil // what redline did to its latency is no evidence against the profile
+	}
+	var every time.Duration
+	if t := o.File.Type(m.typeName); t != nil && t.Redline != nil {
+		every = t.Redline.Every
+	}
+	p.add(e, now, every)
+	o.setCapacity(m.typeName, e.Size, e.After)
+	o.events.add(Event{Kind: EventMeasured, Type: m.typeName, Instance: e.Instance, Cause: decide.Cause(e.Verdict), Reason: e.String()})
+}
+
+// endRedline ends a measurement and waits until the weights are restored.
+func (o *Orchestrator) endRedline() {
+	if m := o.measuring; m != nil {
+		m.cancel(errors.New("the orchestrator ends"))
+		o.finish(m, <-m.done, time.Now())
+	}
+}
+
+// setCapacity changes what deciding counts an instance of the size with.
+func (o *Orchestrator) setCapacity(typeName, size string, rate float64) {
+	for i := range o.Types {
+		if o.Types[i].Name != typeName {
+			continue
+		}
+		for k := range o.Types[i].Flavors {
+			if f := &o.Types[i].Flavors[k]; f.Name == size {
+				f.Capacity = rate
+			}
+		}
+	}
+}
+
+// takeUpProfiles brings the profiles of an earlier orchestrator together with the file.
+func (o *Orchestrator) takeUpProfiles(kept map[string]*Profile) {
+	for i := range o.Types {
+		d := &o.Types[i]
+		d.Flavors = slices.Clone(d.Flavors) // the caller's stay as they are
+		p := kept[d.Name]
+		t := o.File.Type(d.Name)
+		if p == nil && (t == nil || t.Redline == nil) {
+			continue
+		}
+		if p == nil {
+			p = &Profile{}
+		}
+		o.profiles[d.Name] = p
+		given := map[string]float64{}
+		for _, f := range d.Flavors {
+			given[f.Name] = f.Capacity
+		}
+		for _, size := range p.meet(given) {
+			o.events.add(Event{Kind: EventMeasured, Type: d.Name, Cause: "file", Reason: fmt.Sprintf("the file has another capacity of size %s: %.4g/s count, not what was measured", size, given[size])})
+		}
+		for size, rate := range p.Measured {
+			if t != nil && t.Redline != nil { // without the section, the file's capacities count
+				o.setCapacity(d.Name, size, rate)
+			}
+		}
+		if e := p.Under; e != nil {
+			e.Verdict, e.Why = redline.Aborted, "the orchestrator was killed; the lease ended by itself"
+			p.add(e, time.Now(), 0)
+			o.events.add(Event{Kind: EventMeasured, Type: d.Name, Instance: e.Instance, Cause: decide.Cause(e.Verdict), Reason: e.String()})
+		}
+	}
+}
+
+// A RedlineStatus is how a type stands to redline.
+type RedlineStatus struct {
+	Under *Measured  `json:"under,omitempty"` // The measurement that is under way.
+	Last  *Measured  `json:"last,omitempty"`
+	Next  *time.Time `json:"next,omitempty"`      // When the next one is due by the clock, or after one that found nothing.
+	Waits string     `json:"waits,omitempty"`     // Why one that is due does not begin.
+	Ratio *float64   `json:"cpu_ratio,omitempty"` // CPU time of a transaction over the profile's, the median of the last minutes.
+
+	history []Measured
+}
+
+// describeRedline returns how a type stands to redline; nil: its file does not want redline.
+func (o *Orchestrator) describeRedline(typeName string) *RedlineStatus {
+	t, p := o.File.Type(typeName), o.profiles[typeName]
+	if o.Redline == nil || t == nil || t.Redline == nil || p == nil {
+		return nil
+	}
+	s := &RedlineStatus{Waits: p.waits, history: p.History}
+	if p.Under != nil {
+		under := *p.Under
+		s.Under = &under
+	}
+	if last := p.last(); last != nil {
+		s.Last = new(*last)
+	}
+	if !p.Next.IsZero() {
+		s.Next = new(p.Next)
+	}
+	if ratio, ok := p.drifts.median(); ok {
+		s.Ratio = new(ratio)
+	}
+	return s
+}

@@ -1,0 +1,335 @@
+package flex
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/flex/unit"
+	"vitrine/redline"
+)
+
+// A sharingDirector shares a type's rate among its active instances, and says that they are up.
+type sharingDirector struct {
+	*fakeDirector
+	rates map[string]float64 // by type
+	slow  bool
+	asked time.Time
+	begun map[string]float64
+}
+
+func (d *sharingDirector) Instances(ctx context.Context) ([]client.Instance, error) {
+	list, err := d.fakeDirector.Instances(ctx)
+	active := map[string]float64{}
+	for i := range list {
+		if list[i].State == vitrine.Active {
+			active[list[i].Type]++
+		}
+	}
+	passed := time.Since(d.asked).Seconds()
+	for i := range list {
+		in := &list[i]
+		in.Health = "up"
+		if in.State == vitrine.Active && !d.asked.IsZero() {
+			d.begun[in.Name] += d.rates[in.Type] / active[in.Type] * passed
+		}
+		in.Transactions = uint64(d.begun[in.Name])
+		in.Ended = map[string]uint64{"succeeded": in.Transactions}
+		if d.slow {
+			in.Ended = map[string]uint64{"failed": in.Transactions}
+		}
+	}
+	d.asked = time.Now()
+	return list, err
+}
+
+// A costlyRunner adds the members' CPU to what a runner says.
+type costlyRunner struct {
+	*fakeRunner
+	cpus float64
+}
+
+func (r *costlyRunner) Units(ctx context.Context) ([]unit.Unit, error) {
+	all, err := r.fakeRunner.Units(ctx)
+	for i := range all {
+		all[i].Members = []unit.Member{{Name: "sprout", VCPUs: 1, CPU: new(r.cpus)}}
+	}
+	return all, err
+}
+
+// A redlineRig is a rig whose types are measured.
+type redlineRig struct {
+	*rig
+	director *sharingDirector
+	runner   *costlyRunner
+	takes    time.Duration // of a measurement
+	result   redline.Result
+	options  []redline.Options // of the measurements that began
+	under    int
+	most     int // measurements at the same time
+}
+
+const redlineType = "    min: 2\n    objective: {p99: 100ms, success: 0.99}\n    redline: {every: 20m, drift: 0.2}\n"
+
+func newRedlineRig(t *testing.T, more string) *redlineRig {
+	r := &redlineRig{rig: newRig(t, more), takes: time.Minute}
+	r.director = &sharingDirector{fakeDirector: r.rig.director, rates: map[string]float64{"registration": 45}, begun: map[string]float64{}}
+	r.runner = &costlyRunner{fakeRunner: r.rig.runner, cpus: 0.15}
+	r.result = redline.Result{Verdict: redline.Within, Rate: 23, Low: 21, High: 25, Steps: []redline.Step{{Rate: 15, CPU: 0.15}, {Rate: 20, CPU: 0.2}}}
+	r.wire()
+	return r
+}
+
+// wire connects the orchestrator, as after a restart.
+func (r *redlineRig) wire() {
+	r.Directors, r.Runner = []Director{r.director}, r.runner
+	r.Redline = func(ctx context.Context, o redline.Options) (redline.Result, error) {
+		r.options = append(r.options, o)
+		r.under++
+		r.most = max(r.most, r.under)
+		defer func() { r.under-- }()
+		select {
+		case <-ctx.Done():
+			return redline.Result{Verdict: redline.Aborted, Why: context.Cause(ctx).Error()}, context.Cause(ctx)
+		case <-time.After(r.takes):
+			return r.result, nil
+		}
+	}
+}
+
+func (r *redlineRig) status() *RedlineStatus { return r.Status().Types[0].Redline }
+
+// TestMeasuredCapacityCounts checks that a type is measured as soon as it may be, that deciding
+// counts with the result, and that both survive a restart and give way to a change of the file.
+func TestMeasuredCapacityCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRedlineRig(t, redlineType)
+		r.run(5 * time.Minute)
+		if len(r.options) != 1 || r.options[0].Min != 2 || r.options[0].Type != "registration" || !r.has(EventMeasure, "not measured before") {
+			t.Fatalf("%d measurements: %+v", len(r.options), r.Events())
+		}
+		s := r.status()
+		if s.Last == nil || s.Last.After != 21 || s.Last.Cause != causeFirst || s.Next == nil || s.Last.Cost.Each == 0 {
+			t.Errorf("%+v", s)
+		}
+		if y := r.Status().Types[0]; y.Capacity != 3*21 || r.director.all["registration-1"].Weight != 21 {
+			t.Errorf("capacity %g, weight %g", y.Capacity, r.director.all["registration-1"].Weight)
+		}
+		again := func() {
+			t.Helper()
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+			r.begin()
+			r.wire()
+			r.run(20 * time.Second)
+		}
+		again()
+		if y := r.Status().Types[0]; y.Capacity != 3*21 || y.Redline.Last == nil || len(r.options) != 1 {
+			t.Errorf("after a restart: capacity %g, %+v, %d measurements", y.Capacity, y.Redline, len(r.options))
+		}
+		r.run(20 * time.Minute)
+		e, err := r.Explain("registration")
+		if err != nil || len(e.Measured) != 2 || e.Measured[1].Cause != causeSchedule {
+			t.Errorf("%+v, %v", e.Measured, err)
+		}
+		all, err := Histories(r.File.State)
+		if err != nil || len(all["registration"]) != 2 {
+			t.Errorf("%+v, %v", all, err)
+		}
+		text, err := os.ReadFile(r.file)
+		if err == nil {
+			err = os.WriteFile(r.file, bytes.Replace(text, []byte("rate: 20"), []byte("rate: 25"), 1), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		again()
+		if y := r.Status().Types[0]; y.Capacity != 3*25 || !r.has(EventMeasured, "the file has another capacity") {
+			t.Errorf("with another rate in the file: capacity %g", y.Capacity)
+		}
+	})
+}
+
+// TestAMeasurementWaits checks what a measurement waits for.
+func TestAMeasurementWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*redlineRig)
+		want   string
+	}{
+		"few healthy others":  {func(r *redlineRig) { r.director.rates["registration"] = 30 }, "1 healthy instances beside"},
+		"broken objective":    {func(r *redlineRig) { r.director.slow = true }, "objective"},
+		"scaling":             {func(r *redlineRig) { r.runner.boot = 90 * time.Second }, "scaling is under way"},
+		"unknown rate":        {func(r *redlineRig) { r.director.err = errors.New("no route to host") }, "not known"},
+		"more load than fits": {func(r *redlineRig) { r.director.rates["registration"] = 200 }, "scaling is under way"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRedlineRig(t, redlineType)
+				c.change(r)
+				r.run(80 * time.Second)
+				if s := r.status(); !strings.Contains(s.Waits, c.want) || len(r.options) > 0 {
+					t.Errorf("it waits for %q and has begun %d measurements", s.Waits, len(r.options))
+				}
+			})
+		})
+	}
+}
+
+// TestLoadEndsAMeasurement checks that a type that needs more instances gets them: the
+// measurement ends, and is tried again after a pause.
+func TestLoadEndsAMeasurement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRedlineRig(t, redlineType)
+		r.takes = 10 * time.Minute
+		r.orchestrate(time.Minute)
+		defer r.endRedline()
+		if s := r.status(); s.Under == nil || !r.Status().Types[0].Leased {
+			t.Fatalf("%+v", s)
+		}
+		starts := len(r.runner.starts)
+		r.director.rates["registration"] = 70
+		r.orchestrate(30 * time.Second)
+		if !r.has(EventMeasured, "the type needs more instances") || len(r.runner.starts) != starts+1 {
+			t.Errorf("%d starts: %+v", len(r.runner.starts)-starts, r.Events())
+		}
+		if s := r.status(); s.Under != nil || s.Last.Verdict != redline.Aborted || s.Last.After != 20 || s.Next == nil {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// orchestrate steps once a second without an end of the orchestrator afterwards.
+func (r *redlineRig) orchestrate(d time.Duration) {
+	for range int(d.Seconds()) {
+		r.step(r.t.Context())
+		time.Sleep(time.Second)
+	}
+}
+
+// TestAKilledOrchestratorsMeasurementIsOver checks that a measurement that was under way when
+// the orchestrator was killed is in the history, and is tried again after a pause.
+func TestAKilledOrchestratorsMeasurementIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRedlineRig(t, redlineType)
+		r.takes = time.Hour
+		r.orchestrate(time.Minute)
+		killed := r.Orchestrator
+		defer killed.endRedline()
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r.begin()
+		r.wire()
+		r.takes = time.Minute
+		r.run(time.Minute)
+		if s := r.status(); s.Under != nil || s.Last == nil || s.Last.Verdict != redline.Aborted || !r.has(EventMeasured, "was killed") || len(r.options) != 1 {
+			t.Errorf("%+v, %d measurements", s, len(r.options))
+		}
+		r.run(15 * time.Minute)
+		if s := r.status(); len(r.options) != 2 || s.Last.Verdict != redline.Within {
+			t.Errorf("%+v, %d measurements", s, len(r.options))
+		}
+	})
+}
+
+// TestTypesAreMeasuredOneAtATime checks that two types take turns, and that both are measured.
+func TestTypesAreMeasuredOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deployment := "config/testdata/deployment.yaml"
+		wd, err := os.Getwd()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRedlineRig(t, redlineType+"  - name: session\n    deployment: "+wd+"/"+deployment+"\n    flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: 20}]\n    max: 4\n"+redlineType)
+		r.director.rates["session"] = 45
+		r.run(10 * time.Minute)
+		if len(r.options) != 2 || r.most != 1 || r.options[0].Type == r.options[1].Type {
+			t.Errorf("%d measurements, %d at the same time", len(r.options), r.most)
+		}
+	})
+}
+
+// TestDriftCausesAMeasurement checks that CPU use that no longer follows the profile causes a
+// measurement before its time, and only one.
+func TestDriftCausesAMeasurement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRedlineRig(t, strings.Replace(redlineType, "every: 20m, ", "", 1))
+		r.run(30 * time.Minute)
+		if ratio := r.status().Ratio; len(r.options) != 1 || ratio == nil || *ratio < 0.9 || *ratio > 1.1 {
+			t.Fatalf("%d measurements, ratio %v", len(r.options), ratio)
+		}
+		r.runner.cpus = 0.3
+		for i := range r.result.Steps {
+			r.result.Steps[i].CPU *= 2
+		}
+		r.run(50 * time.Minute)
+		s := r.status()
+		if len(r.options) != 2 || s.Last.Cause != causeDrift || !strings.Contains(s.Last.Reason, "200%") {
+			t.Errorf("%d measurements: %+v", len(r.options), s.Last)
+		}
+	})
+}
+
+// TestWhatAResultDoesToTheCapacity checks what counts after each kind of result.
+func TestWhatAResultDoesToTheCapacity(t *testing.T) {
+	for name, c := range map[string]struct {
+		result redline.Result
+		want   float64
+	}{
+		"an interval":          {redline.Result{Verdict: redline.Within, Rate: 30, Low: 28, High: 33}, 28},
+		"a lower one":          {redline.Result{Verdict: redline.Within, Rate: 10, Low: 8, High: 12}, 8},
+		"a bound from below":   {redline.Result{Verdict: redline.AtLeast, Rate: 25, Low: 25}, 25},
+		"a bound that is low":  {redline.Result{Verdict: redline.AtLeast, Rate: 15, Low: 15}, 20},
+		"not identifiable":     {redline.Result{Verdict: redline.NotIdentifiable}, 20},
+		"a fault":              {redline.Result{Verdict: redline.Aborted, Rate: 9, Low: 9}, 20},
+		"below what it serves": {redline.Result{Verdict: redline.Below, High: 15}, 20},
+	} {
+		m := Measured{Before: 20, After: 20}
+		m.adopt(&c.result)
+		if m.After != c.want || m.String() == "" {
+			t.Errorf("%s: %g, want %g: %s", name, m.After, c.want, &m)
+		}
+	}
+}
+
+// TestHistoryIsBounded checks the bound, that old entries stay as they are for readers, and
+// that pauses after failures grow.
+func TestHistoryIsBounded(t *testing.T) {
+	var p Profile
+	p.meet(map[string]float64{"s": 20})
+	now := time.Unix(1e9, 0)
+	p.add(&Measured{Verdict: redline.Aborted, Why: "first"}, now, 0)
+	seen := p.History
+	pause := p.Next.Sub(now)
+	for range 2 * mostMeasured {
+		p.add(&Measured{Verdict: redline.Aborted}, now, 0)
+	}
+	if len(p.History) != mostMeasured || seen[0].Why != "first" || pause != firstRetry || p.Next.Sub(now) != longestRetry {
+		t.Errorf("%d entries, %+v, %s, %s", len(p.History), seen[0], pause, p.Next.Sub(now))
+	}
+}
+
+func TestProfilePageShowsEachMeasurement(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	var page bytes.Buffer
+	err := WriteProfilePage(&page, "flex.yaml", map[string][]Measured{"registration": {
+		{At: at, Size: "s", Instance: "registration-1", Verdict: redline.Within, Reason: "<first>", Rate: 30, Low: 28, High: 33, Before: 20, After: 28, Cost: Cost{Each: 0.01}},
+		{At: at.Add(time.Hour), Size: "s", Instance: "registration-2", Verdict: redline.Aborted, Why: "a fault", Before: 28, After: 28},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"registration-1", "&lt;first&gt;", "instead of 20/s", "a fault", "<polyline", "10 ms"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("no %q in %s", want, &page)
+		}
+	}
+}
