@@ -26,8 +26,9 @@ const stateVersion = 1
 type state struct {
 	Version   int                 `json:"version"`
 	Instances []*instance         `json:"instances"`
-	Next      map[string]int      `json:"next"` // number of the last instance, by type
-	Gone      []string            `json:"gone"` // names that directors may still have
+	Next      map[string]int      `json:"next"`   // number of the last instance, by type
+	Number    uint16              `json:"number"` // the one given last
+	Gone      []string            `json:"gone"`   // names that directors may still have
 	Memory    decide.Memory       `json:"memory"`
 	Profiles  map[string]*Profile `json:"profiles,omitempty"` // by type, what redline measured
 }
