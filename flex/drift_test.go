@@ -24,17 +24,14 @@ func (s series) alarms(share float64, runs, minutes int) (first []int) {
 	for range runs {
 		var d drift
 		state, at := random.NormFloat64(), 0
-		now := time.Unix(1e9, 0)
 		for minute := range minutes {
 			state = s.persistence*state + math.Sqrt(1-s.persistence*s.persistence)*random.NormFloat64()
 			ratio := max(s.level+s.noise*state, 0.05)
 			if random.Float64() < s.outliers {
 				ratio *= 3
 			}
-			for range 60 {
-				d.add(now, 0.4*ratio, 40, Cost{Idle: 0.05, Each: 0.35})
-				now = now.Add(time.Second)
-			}
+			d.seconds, d.begun, d.used, d.expected, d.moving = 60, 2400, 24*ratio, 24, 21
+			d.close()
 			if d.departed(share) {
 				at = minute + 1
 				break

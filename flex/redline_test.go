@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,9 +72,11 @@ type redlineRig struct {
 	runner   *costlyRunner
 	takes    time.Duration // of a measurement
 	result   redline.Result
-	options  []redline.Options // of the measurements that began
-	under    int
-	most     int // measurements at the same time
+
+	mu      sync.Mutex        // guards what follows from a measurement that a killed orchestrator left
+	options []redline.Options // of the measurements that began
+	under   int
+	most    int // measurements at the same time
 }
 
 const redlineType = "    min: 2\n    objective: {p99: 100ms, success: 0.99}\n    redline: {every: 20m, drift: 0.2}\n"
@@ -91,17 +94,34 @@ func newRedlineRig(t *testing.T, more string) *redlineRig {
 func (r *redlineRig) wire() {
 	r.Directors, r.Runner = []Director{r.director}, r.runner
 	r.Redline = func(ctx context.Context, o redline.Options) (redline.Result, error) {
-		r.options = append(r.options, o)
-		r.under++
-		r.most = max(r.most, r.under)
-		defer func() { r.under-- }()
+		defer r.change(-1, nil)
+		after := time.After(r.change(1, &o))
 		select {
 		case <-ctx.Done():
 			return redline.Result{Verdict: redline.Aborted, Why: context.Cause(ctx).Error()}, context.Cause(ctx)
-		case <-time.After(r.takes):
+		case <-after:
 			return r.result, nil
 		}
 	}
+}
+
+// change notes the begin or the end of a measurement, and returns how long one takes.
+func (r *redlineRig) change(by int, begun *redline.Options) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.under += by
+	r.most = max(r.most, r.under)
+	if begun != nil {
+		r.options = append(r.options, *begun)
+	}
+	return r.takes
+}
+
+// measurements returns how many measurements have begun.
+func (r *redlineRig) measurements() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.options)
 }
 
 func (r *redlineRig) status() *RedlineStatus { return r.Status().Types[0].Redline }
@@ -228,14 +248,16 @@ func TestAKilledOrchestratorsMeasurementIsOver(t *testing.T) {
 		}
 		r.begin()
 		r.wire()
+		r.mu.Lock()
 		r.takes = time.Minute
+		r.mu.Unlock()
 		r.run(time.Minute)
-		if s := r.status(); s.Under != nil || s.Last == nil || s.Last.Verdict != redline.Aborted || !r.has(EventMeasured, "was killed") || len(r.options) != 1 {
-			t.Errorf("%+v, %d measurements", s, len(r.options))
+		if s := r.status(); s.Under != nil || s.Last == nil || s.Last.Verdict != redline.Aborted || !r.has(EventMeasured, "was killed") || r.measurements() != 1 {
+			t.Errorf("%+v, %d measurements", s, r.measurements())
 		}
 		r.run(15 * time.Minute)
-		if s := r.status(); len(r.options) != 2 || s.Last.Verdict != redline.Within {
-			t.Errorf("%+v, %d measurements", s, len(r.options))
+		if s := r.status(); r.measurements() != 2 || s.Last.Verdict != redline.Within {
+			t.Errorf("%+v, %d measurements", s, r.measurements())
 		}
 	})
 }
