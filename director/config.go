@@ -65,7 +65,7 @@ type Config struct {
 type Listen struct {
 	SIP       []string `yaml:"sip"`                                                  // Such as udp://127.0.0.1:5060 or tcp://[::1]:5060.
 	GTPC      []string `yaml:"gtpc"`                                                 // Such as udp://127.0.0.1:2123.
-	S1AP      []string `yaml:"s1ap"`                                                 // Such as tcp://127.0.0.1:36412.
+	S1AP      []string `yaml:"s1ap"`                                                 // Such as tcp://127.0.0.1:36412, or sctp://127.0.0.1:36412 where the kernel has SCTP.
 	Advertise string   `yaml:"advertise"`                                            // SIP: the host in Via, Record-Route and Path, if it is not the address; the same for directors side by side.
 	Names     []string `yaml:"names"`                                                // SIP: further hosts that name the director in Route and Request-URI.
 	Control   string   `yaml:"control" jsonschema:"required,example=127.0.0.1:8090"` // REST API and /metrics.
@@ -84,7 +84,7 @@ type Memory struct {
 type Type struct {
 	Name      string    `yaml:"name" jsonschema:"required,format=name"`                      // Such as registration.
 	Protocol  string    `yaml:"protocol" jsonschema:"required,enum=sip,enum=gtpc,enum=s1ap"` // The protocol of its messages.
-	Transport string    `yaml:"transport" jsonschema:"enum=udp,enum=tcp"`                    // SIP: the transport to instances; default udp.
+	Transport string    `yaml:"transport" jsonschema:"enum=udp,enum=tcp,enum=sctp"`          // The transport to instances. SIP: udp or tcp; default udp. S1AP: tcp or sctp, which the kernel must have; default tcp.
 	Drain     string    `yaml:"drain" jsonschema:"enum=transaction,enum=dialog"`             // What draining waits for; default transaction. S1AP: a draining instance always keeps its connections; with dialog, it also gets the new connections of its UEs.
 	Number    uint8     `yaml:"number" jsonschema:"minimum=1,maximum=7"`                     // GTP-C: its number in the TEIDs that its instances hand out. Left out: the instances use no prefix, and the director learns their TEIDs.
 	Panic     *Percent  `yaml:"panic" jsonschema:"format=percent"`                           // Its own share, instead of the file's.
@@ -133,7 +133,7 @@ type Health struct {
 	Timeout Duration `yaml:"timeout" jsonschema:"format=positive-duration"`   // Time limit of a check; default every.
 	SIP     string   `yaml:"sip" jsonschema:"enum=options,enum=tcp,enum=off"` // How SIP instances are checked; default options.
 	GTPC    string   `yaml:"gtpc" jsonschema:"enum=echo,enum=off"`            // How GTP-C instances are checked; default echo.
-	S1AP    string   `yaml:"s1ap" jsonschema:"enum=tcp,enum=off"`             // How S1AP instances are checked; default tcp.
+	S1AP    string   `yaml:"s1ap" jsonschema:"enum=tcp,enum=off"`             // How S1AP instances are checked; default tcp: by a connection of the type's transport.
 	Fail    int      `yaml:"fail" jsonschema:"minimum=1,maximum=1000"`        // Failed checks in a row until an instance counts as away; default 3.
 	Rise    int      `yaml:"rise" jsonschema:"minimum=1,maximum=1000"`        // Successful checks in a row until it counts as up again; default 2.
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cloudflare/tableflip"
+
+	"vitrine/internal/sctp"
 )
 
 // errHandedOver ends a director whose sockets a new process serves.
@@ -88,7 +90,11 @@ func socketName(l Listener, i int) string {
 func listenerOf(f *os.File) (Listener, error) {
 	if l, err := net.FileListener(f); err == nil { // duplicates; fails if f is not a listener
 		defer l.Close()
-		return ParseListener(TCP + "://" + l.Addr().String())
+		network := TCP
+		if sctp.Is(f) {
+			network = SCTP
+		}
+		return ParseListener(network + "://" + l.Addr().String())
 	}
 	c, err := net.FilePacketConn(f)
 	if err != nil {

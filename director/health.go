@@ -15,6 +15,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/table"
+	"vitrine/internal/sctp"
 	"vitrine/wire/gtpc"
 )
 
@@ -92,6 +93,8 @@ func (c *Config) howWatched(typeName string) string {
 		return "off"
 	case t.Protocol == GTPC:
 		return c.Health.GTPC
+	case t.Protocol == S1AP && t.Transport == SCTP && c.Health.S1AP == "tcp":
+		return "sctp"
 	case t.Protocol == S1AP:
 		return c.Health.S1AP
 	case t.Transport == TCP && c.Health.SIP == "options":
@@ -158,7 +161,7 @@ func (w *watch) ask(ctx context.Context, in *watched, health Health) {
 	w.mu.Lock()
 	address, how, name := in.instance.Address, in.how, in.instance.Name
 	w.mu.Unlock()
-	check := map[string]func(context.Context, netip.AddrPort) error{"options": askOptions, "tcp": askTCP, "echo": askEcho}[how]
+	check := map[string]func(context.Context, netip.AddrPort) error{"options": askOptions, "tcp": askTCP, "sctp": askSCTP, "echo": askEcho}[how]
 	// Spread the checks of the instances over the period.
 	phase := time.Duration(table.Key([]byte(name)) % uint64(health.Every))
 	timer := time.NewTimer(phase)
@@ -207,6 +210,15 @@ func (w *watch) record(in *watched, err error, health Health) {
 func askTCP(ctx context.Context, to netip.AddrPort) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// askSCTP checks that the instance accepts an association.
+func askSCTP(ctx context.Context, to netip.AddrPort) error {
+	c, err := sctp.Dial(ctx, to)
 	if err != nil {
 		return err
 	}

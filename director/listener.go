@@ -8,8 +8,9 @@ import (
 
 // Networks of listeners.
 const (
-	UDP = "udp"
-	TCP = "tcp"
+	UDP  = "udp"
+	TCP  = "tcp"
+	SCTP = "sctp" // for S1AP
 )
 
 // A Listener is an address on which the director receives messages.
@@ -18,11 +19,11 @@ type Listener struct {
 	Address netip.AddrPort
 }
 
-// ParseListener reads udp://127.0.0.1:5060 or tcp://[::1]:5060.
+// ParseListener reads udp://127.0.0.1:5060, tcp://[::1]:5060 or sctp://127.0.0.1:36412.
 func ParseListener(text string) (Listener, error) {
 	network, rest, ok := strings.Cut(text, "://")
-	if !ok || (network != UDP && network != TCP) {
-		return Listener{}, fmt.Errorf("%q: want udp:// or tcp://, an IP address and a port", text)
+	if !ok || (network != UDP && network != TCP && network != SCTP) {
+		return Listener{}, fmt.Errorf("%q: want udp:// or tcp:// (S1AP: tcp:// or sctp://), an IP address and a port", text)
 	}
 	a, err := netip.ParseAddrPort(rest)
 	if err != nil || a.Addr().Zone() != "" {

@@ -6,11 +6,13 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	"vitrine"
 	"vitrine/director/client"
 	"vitrine/director/datagram"
 	"vitrine/director/s1ap"
+	"vitrine/internal/sctp"
 	"vitrine/wire/identity"
 	wire "vitrine/wire/s1ap"
 )
@@ -84,12 +86,16 @@ func (d *Director) openS1AP(c *Config, inherited []*os.File) (*protocol, error) 
 	if err != nil {
 		return nil, err
 	}
+	over, err := c.overSCTP()
+	if err != nil {
+		return nil, err
+	}
 	policy, err := d.s1apPolicy(c, d.state.Rules)
 	if err != nil {
 		return nil, err
 	}
 	s, err := s1ap.Listen(s1ap.Config{
-		Addresses: addresses, Workers: c.Workers, Inherited: inherited, Now: d.now, Epochs: d.epochs, Meter: d.meter, Policy: policy,
+		Addresses: addresses, SCTP: over, Workers: c.Workers, Inherited: inherited, Now: d.now, Epochs: d.epochs, Meter: d.meter, Policy: policy,
 		Log: d.log, Region: regionFinder(c), Keys: c.Memory.Keys,
 		ENodeBs: c.S1AP.Most, PerSource: c.S1AP.PerSource, UEs: c.S1AP.UEs, PerENodeB: c.S1AP.PerENodeB,
 	})
@@ -109,12 +115,26 @@ func (d *Director) openS1AP(c *Config, inherited []*os.File) (*protocol, error) 
 	}, nil
 }
 
+// overSCTP says which of the S1AP listeners are of SCTP. The error is a
+// *vitrine.Unsupported if a listener or a type needs it and the kernel has none.
+func (c *Config) overSCTP() (over []bool, err error) {
+	needed := slices.ContainsFunc(c.Types, func(t Type) bool { return t.Transport == SCTP })
+	for _, text := range c.Listen.S1AP {
+		over = append(over, strings.HasPrefix(text, SCTP+"://"))
+		needed = needed || over[len(over)-1]
+	}
+	if needed {
+		err = sctp.Possible()
+	}
+	return over, err
+}
+
 // s1apPolicy returns the policy for the types that speak S1AP.
 func (d *Director) s1apPolicy(c *Config, rules []Rule) (*s1ap.Policy, error) {
 	var options []s1ap.TypeOption
 	for i := range c.Types {
 		if t := &c.Types[i]; t.Protocol == S1AP {
-			options = append(options, s1ap.TypeOption{Type: t.Name, Sessions: t.Drain == DrainDialogs, Gate: d.gates[t.Name]})
+			options = append(options, s1ap.TypeOption{Type: t.Name, Sessions: t.Drain == DrainDialogs, SCTP: t.Transport == SCTP, Gate: d.gates[t.Name]})
 		}
 	}
 	var own []s1ap.Rule

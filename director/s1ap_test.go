@@ -8,6 +8,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
+	"vitrine/internal/sctp"
 	"vitrine/reference/epc/enb"
 	"vitrine/wire/identity"
 	"vitrine/wire/nas"
@@ -35,12 +36,13 @@ overload: {target: 100ms}
 
 func TestBadS1APFiles(t *testing.T) {
 	for from, to := range map[string][2]string{
-		`"tcp://127.0.0.1:0"`:             {`"udp://127.0.0.1:0"`, "S1AP uses TCP here"},
+		`"tcp://127.0.0.1:0"`:             {`"udp://127.0.0.1:0"`, "S1AP uses SCTP, or TCP in its place"},
 		`network: "00101"`:                {`network: "0010"`, "want five or six digits"},
 		"codes: [1, 2]":                   {"codes: [1, 256]", "want different numbers from 0 to 255"},
 		"message: service-request":        {"method: INVITE", "is for types of protocol sip"},
 		"message: service-request, type":  {"message: service-request, cause: boredom, type", "mo-voice-call"},
 		"id: 2":                           {"id: 256", "want at most 255"},
+		"name: attach-detach, protocol":   {"name: attach-detach, transport: udp, protocol", "tcp or sctp for S1AP"},
 		"name: handover-sr, protocol":     {"name: handover-sr, number: 1, protocol", "only types of protocol gtpc have one"},
 		"enodebs: [127.0.0.0/8]":          {"enodebs: [\"::ffff:10.0.0.0/104\"]", "write it as IPv4"},
 		"  s1ap: [\"tcp://127.0.0.1:0\"]": {"  sip: []", "no listen.s1ap"},
@@ -48,6 +50,24 @@ func TestBadS1APFiles(t *testing.T) {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), strings.Replace(goodS1AP, from, to[0], 1))
 		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), to[1]) {
 			t.Errorf("%s: %v, want %q", to[0], err, to[1])
+		}
+	}
+}
+
+// TestKernelDecidesWhetherThereIsSCTP asks for SCTP in a listener and in a type.
+func TestKernelDecidesWhetherThereIsSCTP(t *testing.T) {
+	for from, to := range map[string]string{"tcp://": "sctp://", "name: handover-sr, protocol": "name: handover-sr, transport: sctp, protocol"} {
+		path := write(t, filepath.Join(t.TempDir(), "director.yaml"), strings.Replace(goodS1AP, from, to, 1))
+		c, err := Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		over, err := c.overSCTP()
+		if len(over) != 1 || over[0] != (from == "tcp://") {
+			t.Errorf("%s: listeners of SCTP: %v", to, over)
+		}
+		if possible := sctp.Possible(); (err == nil) != (possible == nil) || err != nil && !vitrine.IsUnsupported(err) {
+			t.Errorf("%s: %v, and the kernel says %v", to, err, possible)
 		}
 	}
 }

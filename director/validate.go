@@ -96,8 +96,10 @@ func (c *validator) listen() {
 				c.bad(err.Error(), "", "listen", protocol, index(i))
 			case protocol == GTPC && l.Network != UDP:
 				c.bad(text, "GTP-C uses UDP only", "listen", protocol, index(i))
-			case protocol == S1AP && l.Network != TCP:
-				c.bad(text, "S1AP uses TCP here", "listen", protocol, index(i))
+			case protocol == S1AP && l.Network == UDP:
+				c.bad(text, "S1AP uses SCTP, or TCP in its place", "listen", protocol, index(i))
+			case protocol == SIP && l.Network == SCTP:
+				c.bad(text, "SIP uses UDP or TCP here", "listen", protocol, index(i))
 			case l.Address.Addr().IsUnspecified():
 				c.bad(text, "want one of the host's addresses, because messages carry it; list several addresses to listen on several", "listen", protocol, index(i))
 			case seen[text]:
@@ -117,6 +119,9 @@ func (c *validator) types() {
 			c.bad("duplicate type "+t.Name, "type names must be unique", "types", at, "name")
 		}
 		names[t.Name] = true
+		if t.Transport == SCTP && t.Protocol != S1AP || t.Transport == UDP && t.Protocol == S1AP {
+			c.bad(t.Transport, "want udp or tcp for SIP, and tcp or sctp for S1AP", "types", at, "transport")
+		}
 		if t.Number > 0 {
 			if t.Protocol != GTPC {
 				c.bad("a number", "only types of protocol gtpc have one", "types", at, "number")

@@ -7,12 +7,17 @@ import (
 	"net"
 	"net/netip"
 	"os"
+
+	"vitrine/internal/sctp"
 )
 
 // ListenTCP takes over the inherited listener of an address, or opens a new one.
 // Descriptors of other sockets stay as they are.
 func ListenTCP(address netip.AddrPort, inherited []*os.File) (*net.TCPListener, error) {
 	for _, file := range inherited {
+		if sctp.Is(file) {
+			continue
+		}
 		l, err := net.FileListener(file) // duplicates the descriptor; fails if the file is not a listener
 		if err != nil {
 			continue
@@ -29,4 +34,21 @@ func ListenTCP(address netip.AddrPort, inherited []*os.File) (*net.TCPListener, 
 		network = "tcp4"
 	}
 	return net.ListenTCP(network, net.TCPAddrFromAddrPort(address))
+}
+
+// ListenSCTP is like ListenTCP, for SCTP.
+func ListenSCTP(address netip.AddrPort, inherited []*os.File) (*sctp.Listener, error) {
+	for _, file := range inherited {
+		l, ok := sctp.Inherit(file)
+		if !ok {
+			continue
+		}
+		if l.Addr().(*net.TCPAddr).AddrPort() == address {
+			return l, nil
+		}
+		if err := l.Close(); err != nil {
+			return nil, fmt.Errorf("close inherited listener %v: %w", l.Addr(), err)
+		}
+	}
+	return sctp.Listen(address)
 }

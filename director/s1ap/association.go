@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/internal/sctp"
 	"vitrine/wire/s1ap/frame"
 )
 
@@ -35,13 +36,14 @@ const (
 // errFull ends the association of a peer that does not read.
 var errFull = errors.New("s1ap: too many octets wait for the peer")
 
-// An association is a TCP connection that carries frames, with an eNodeB or with an
-// instance. Any goroutine may send; one reads.
+// An association is a connection with an eNodeB or with an instance that carries frames,
+// over SCTP or TCP. Any goroutine may send; one reads.
 type association struct {
 	server *Server
 	peer   netip.AddrPort
 	known  bool // with an instance
-	conn   *net.TCPConn
+	conn   net.Conn
+	sctp   *sctp.Conn // conn, if it is one
 	raw    syscall.RawConn
 	write  func(fd uintptr) bool // for raw; made once, because a closure allocates
 
@@ -53,13 +55,14 @@ type association struct {
 }
 
 // newAssociation returns the association of a connection.
-func newAssociation(s *Server, conn *net.TCPConn, known bool) (*association, error) {
-	raw, err := conn.SyscallConn()
+func newAssociation(s *Server, conn net.Conn, known bool) (*association, error) {
+	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("use a connection: %w", err)
 	}
 	peer := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 	a := &association{server: s, conn: conn, raw: raw, known: known, peer: netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())}
+	a.sctp, _ = conn.(*sctp.Conn)
 	a.write = a.writeSome
 	return a, nil
 }
@@ -157,7 +160,7 @@ func (a *association) flush() {
 // false would make the caller wait.
 func (a *association) writeSome(fd uintptr) bool {
 	for a.sent < len(a.out) {
-		n, err := unix.SendmsgN(int(fd), a.out[a.sent:], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		n, err := a.sendNow(fd)
 		switch {
 		case n > 0:
 			a.sent += n
@@ -171,6 +174,18 @@ func (a *association) writeSome(fd uintptr) bool {
 		}
 	}
 	return true
+}
+
+// sendNow sends octets of out, whole frames over SCTP.
+func (a *association) sendNow(fd uintptr) (int, error) {
+	if a.sctp == nil {
+		return unix.SendmsgN(int(fd), a.out[a.sent:], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	}
+	n, errno := a.sctp.SendNow(fd, a.out[a.sent:])
+	if errno != 0 {
+		return n, errno
+	}
+	return n, nil
 }
 
 // reuse empties the buffer after all of its octets are written.
@@ -281,7 +296,7 @@ func (r *reading) keep(whole int) {
 }
 
 // setDeadline sets the earlier of the two deadlines, unless it is set.
-func (r *reading) setDeadline(conn *net.TCPConn) error {
+func (r *reading) setDeadline(conn net.Conn) error {
 	want := r.first
 	if want.IsZero() || !r.partial.IsZero() && r.partial.Before(want) {
 		want = r.partial

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"vitrine"
 	"vitrine/director/table"
+	"vitrine/internal/sctp"
 	"vitrine/wire/s1ap/frame"
 )
 
@@ -25,6 +27,7 @@ type link struct {
 	enodeb  *enodeb
 	number  uint8
 	address netip.AddrPort
+	sctp    bool
 	stop    context.CancelFunc
 
 	// Under the worker's lock.
@@ -83,7 +86,7 @@ func (t *turn) reconcile(ctx context.Context, e *enodeb) {
 
 func (t *turn) start(ctx context.Context, e *enodeb, target *table.Target) {
 	ctx, stop := context.WithCancel(ctx)
-	l := &link{enodeb: e, number: uint8(target.ID), address: target.Address, stop: stop, target: target}
+	l := &link{enodeb: e, number: uint8(target.ID), address: target.Address, sctp: slices.Contains(t.policy.sctp, target.Type), stop: stop, target: target}
 	e.links[target.ID] = l
 	t.server.goroutines.Go(func() { l.run(ctx, t.server) })
 }
@@ -126,12 +129,11 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 		t.lost(l)
 		t.end()
 	}()
-	dialer := net.Dialer{Timeout: t.server.config.Setup, KeepAliveConfig: keepAlive}
-	conn, err := dialer.DialContext(ctx, "tcp", l.address.String())
+	conn, err := l.dial(ctx, t.server.config.Setup)
 	if err != nil {
 		return false, err
 	}
-	a, err := newAssociation(t.server, conn.(*net.TCPConn), true)
+	a, err := newAssociation(t.server, conn, true)
 	if err != nil {
 		_ = conn.Close() // nothing was sent
 		return false, err
@@ -165,6 +167,21 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 		t.end()
 	})
 	return was, err
+}
+
+// dial makes a connection to the instance.
+func (l *link) dial(ctx context.Context, limit time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if !l.sctp {
+		dialer := net.Dialer{KeepAliveConfig: keepAlive}
+		return dialer.DialContext(ctx, "tcp", l.address.String())
+	}
+	conn, err := sctp.Dial(ctx, l.address)
+	if err != nil {
+		return nil, err // not a nil *sctp.Conn
+	}
+	return conn, nil
 }
 
 // lost notes that a link has no association. The connections at the instance end.

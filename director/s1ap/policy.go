@@ -94,6 +94,7 @@ type TypeOption struct {
 	// keeps only the connections that it has, and its UEs' next one goes elsewhere: the
 	// instances share their UEs through a store.
 	Sessions bool
+	SCTP     bool           // reaches the instances over SCTP, and otherwise by frames over TCP
 	Gate     *overload.Gate // admits new transactions; nil: all
 }
 
@@ -126,6 +127,7 @@ type Policy struct {
 	rules   [kinds][reasons]rule
 	options [table.MaxTypes]TypeOption
 	types   []table.Type // that have instances with S1AP
+	sctp    []table.Type // that are reached over SCTP
 }
 
 type rule struct {
@@ -144,6 +146,9 @@ func NewPolicy(types []string, options []TypeOption, rules []Rule) (*Policy, err
 		}
 		p.options[at] = o
 		p.types = append(p.types, table.Type(at))
+		if o.SCTP {
+			p.sctp = append(p.sctp, table.Type(at))
+		}
 	}
 	names := messages()
 	for i, r := range rules {

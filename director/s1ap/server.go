@@ -14,7 +14,8 @@
 // and into the MME code of their GUTIs. The number is the ID of the instance, which must
 // be unique among the instances of all types with S1AP. 0 is the director itself.
 //
-// The transport is that of wire/s1ap/frame. Clauses named without a document are those of
+// The transport is SCTP, or TCP with the frames of wire/s1ap/frame. Either end has its
+// own: inside, all messages are frames. Clauses named without a document are those of
 // TS 36.413.
 package s1ap
 
@@ -43,6 +44,7 @@ import (
 // A Config configures a Server; 0 is the default that is given here.
 type Config struct {
 	Addresses []netip.AddrPort // to listen on; port 0: the kernel chooses one
+	SCTP      []bool           // which of Addresses are of SCTP; nil: all are of TCP
 	Workers   int              // that eNodeBs are shared among; one per core is right
 	Inherited []*os.File       // sockets of the previous process; those of Addresses are used, and the caller closes all
 	Now       func() time.Duration
@@ -68,7 +70,7 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interv
 // A Server serves the S1AP listeners.
 type Server struct {
 	config     Config // with the bound addresses
-	listeners  []*net.TCPListener
+	listeners  []listener
 	workers    []*worker
 	policy     atomic.Pointer[Policy]
 	holders    holders
@@ -98,8 +100,8 @@ func Listen(c Config) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	for i, at := range s.config.Addresses {
-		l, err := inherit.ListenTCP(at, c.Inherited)
+	for i := range s.config.Addresses {
+		l, err := s.config.listen(i)
 		if err != nil {
 			return nil, fmt.Errorf("listen for S1AP: %w", err)
 		}
@@ -107,6 +109,21 @@ func Listen(c Config) (_ *Server, err error) {
 		s.config.Addresses[i] = l.Addr().(*net.TCPAddr).AddrPort()
 	}
 	return s, nil
+}
+
+// A listener is a *net.TCPListener or a *sctp.Listener.
+type listener interface {
+	net.Listener
+	File() (*os.File, error)
+	SetDeadline(time.Time) error
+}
+
+// listen opens or takes over the listener of an address.
+func (c *Config) listen(i int) (listener, error) {
+	if i < len(c.SCTP) && c.SCTP[i] {
+		return inherit.ListenSCTP(c.Addresses[i], c.Inherited)
+	}
+	return inherit.ListenTCP(c.Addresses[i], c.Inherited)
 }
 
 // newServer returns a Server without listeners.
@@ -236,9 +253,9 @@ func (s *Server) associations() []*enodeb {
 	return all
 }
 
-func (s *Server) accept(ctx context.Context, l *net.TCPListener) {
+func (s *Server) accept(ctx context.Context, l listener) {
 	for ctx.Err() == nil {
-		conn, err := l.AcceptTCP()
+		conn, err := l.Accept()
 		if err != nil {
 			if ctx.Err() != nil {
 				return
@@ -263,7 +280,7 @@ func (s *Server) accept(ctx context.Context, l *net.TCPListener) {
 
 // admit makes the eNodeB of a connection, if there is room for it and its address may
 // connect.
-func (s *Server) admit(conn *net.TCPConn) (*enodeb, bool) {
+func (s *Server) admit(conn net.Conn) (*enodeb, bool) {
 	a, err := newAssociation(s, conn, false)
 	if err != nil {
 		return nil, false
@@ -274,8 +291,10 @@ func (s *Server) admit(conn *net.TCPConn) (*enodeb, bool) {
 	if len(s.open) >= s.config.ENodeBs || s.sources[from] >= s.config.PerSource || !s.policy.Load().admits(a.peer.Addr()) {
 		return nil, false
 	}
-	if err := conn.SetKeepAliveConfig(keepAlive); err != nil {
-		return nil, false
+	if tcp, ok := conn.(*net.TCPConn); ok { // SCTP has heartbeats of its own
+		if err := tcp.SetKeepAliveConfig(keepAlive); err != nil {
+			return nil, false
+		}
 	}
 	s.serial++
 	e := &enodeb{association: a, worker: s.workers[s.serial%uint64(len(s.workers))], serial: s.serial, ues: map[uint32]ue{}, until: s.config.Now() + s.config.First}

@@ -46,6 +46,30 @@ func Listen(at netip.AddrPort) (*Listener, error) {
 	return &Listener{l.(*net.TCPListener)}, nil
 }
 
+// Inherit returns the listener of a file that another process opened, which it duplicates.
+// ok is false if the file is no SCTP socket.
+func Inherit(f *os.File) (l *Listener, ok bool) {
+	if !Is(f) {
+		return nil, false
+	}
+	inherited, err := net.FileListener(f)
+	if err != nil {
+		return nil, false
+	}
+	return &Listener{inherited.(*net.TCPListener)}, true
+}
+
+// Is reports whether a file is an SCTP socket. Package net takes it for one of TCP.
+func Is(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	protocol := 0
+	err = raw.Control(func(fd uintptr) { protocol, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PROTOCOL) })
+	return err == nil && protocol == unix.IPPROTO_SCTP
+}
+
 // Dial makes an association with an address, until ctx ends.
 func Dial(ctx context.Context, to netip.AddrPort) (*Conn, error) {
 	fd, _, err := Connect(to)
@@ -126,6 +150,14 @@ func newConn(conn *net.TCPConn) (*Conn, error) {
 	c.receive, c.send = c.receiveSome, c.sendSome
 	return c, nil
 }
+
+// SyscallConn returns the socket.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
+
+// SendNow sends the records at the front of b that the socket takes now, and returns how
+// many octets they have. It is for functions that the RawConn of SyscallConn calls with a
+// descriptor, in place of Write.
+func (c *Conn) SendNow(fd uintptr, b []byte) (int, unix.Errno) { return c.records.Send(int(fd), b) }
 
 // receiveSome returns false if it has to be called again when the socket is readable.
 func (c *Conn) receiveSome(fd uintptr) bool {

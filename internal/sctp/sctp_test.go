@@ -259,7 +259,7 @@ func TestPeerThatDoesNotReadStopsTheWriter(t *testing.T) {
 	if err := client.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := client.Write(out); !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 {
+	if n, err := client.Write(out); !errors.Is(err, os.ErrDeadlineExceeded) || n == len(out) {
 		t.Errorf("%d octets written, %v", n, err)
 	}
 }
@@ -303,5 +303,52 @@ func TestRecordsDoNotAllocate(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations a message", n)
+	}
+}
+
+// TestListenerIsInherited accepts an association by the file of a listener that has closed.
+func TestListenerIsInherited(t *testing.T) {
+	l, at := listen(t)
+	f, err := l.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	inherited, ok := Inherit(f)
+	if !ok || inherited.Addr().(*net.TCPAddr).AddrPort() != at {
+		t.Fatalf("inherited: %v, %v", ok, inherited)
+	}
+	defer inherited.Close()
+	client, err := Dial(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := inherited.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	if _, ok := server.(*Conn); !ok {
+		t.Errorf("it accepts a %T", server)
+	}
+}
+
+func TestTCPIsNotSCTP(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, ok := Inherit(f); ok || Is(f) {
+		t.Error("a TCP socket is taken for one of SCTP")
 	}
 }

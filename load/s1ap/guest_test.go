@@ -3,6 +3,7 @@ package s1ap
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,8 +24,8 @@ import (
 )
 
 // TestQemuGuestsAttachOverSCTP plays attaches from one virtual machine to the reference EPC
-// in another over SCTP, because the kernel of many hosts has none. It first runs the tests
-// of package sctp there.
+// in another over SCTP, because the kernel of many hosts has none: first to the MME, then
+// through a director. Before that it runs the tests of package sctp there.
 func TestQemuGuestsAttachOverSCTP(t *testing.T) {
 	program := qemutest.Build(t, "build", "vitrine/cmd/vitrine")
 	s, run := qemutest.New(t, program, "guest")
@@ -40,25 +41,13 @@ func TestQemuGuestsAttachOverSCTP(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	const rate, duration = 20, 5
 	core.start(`"$0" reference hss --listen 127.0.0.1:3868 &
 		"$0" reference pcrf --listen 127.0.0.2:3868 &
 		exec "$0" reference epc --s1 "$1:36412" --s1-transport sctp --hss 127.0.0.1:3868 --pcrf 127.0.0.2:3868 \
 			--instance 1 --overload off --metrics "$1:9090"`, program, core.address)
 	t.Run("package", func(t *testing.T) { eNodeBs.runTests(t, "vitrine/internal/sctp") })
-	eNodeBs.run(`for try in $(seq 3000); do busybox wget -q -O - "http://$0:9090/ready" && exit; sleep 0.1; done; exit 1`, core.address)
-	stdout := eNodeBs.run(`exec "$0" generate s1ap --rate "$1" --duration "$2" --targets "$3:36412" --param transport=sctp --param enodebs=2 --param timeout=1m`,
-		program, strconv.Itoa(rate), strconv.Itoa(duration), core.address)
-	report, err := load.ParseReport(strings.NewReader(stdout))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if report.Offered != rate*duration || report.Succeeded != report.Offered {
-		t.Errorf("%d attaches, %d succeeded: %v %s", report.Offered, report.Succeeded, report.Failed, report.Error)
-	}
-	if log := eNodeBs.log(); !strings.Contains(log, "s1ap: over SCTP;") {
-		t.Errorf("the generator does not name SCTP: %s", log)
-	}
+	eNodeBs.await("http://" + core.address + ":9090/ready")
+	eNodeBs.attach(t, program, core.address+":36412")
 	if log := core.log(); !strings.Contains(log, "transport=SCTP") {
 		t.Errorf("the MME does not name SCTP: %s", log)
 	}
@@ -68,12 +57,56 @@ func TestQemuGuestsAttachOverSCTP(t *testing.T) {
 	if n := count(t, counts, "SctpPassiveEstabs"); n != 2 {
 		t.Errorf("%d associations were accepted", n)
 	}
-	if n := count(t, counts, "SctpInOrderChunks"); n < 7*rate*duration {
+	if n := count(t, counts, "SctpInOrderChunks"); n < 7*attaches {
 		t.Errorf("%d chunks of data were received", n)
 	}
-	if n := count(t, core.run(`busybox wget -q -O - "http://$0:9090/metrics"`, core.address), `mme_procedures_total{outcome="success",procedure="attach"}`); n != rate*duration {
+
+	file := filepath.Join(eNodeBs.dir, "director.yaml")
+	text := fmt.Sprintf(directed, eNodeBs.address, core.address)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eNodeBs.start(`exec "$0" director run "$1"`, program, file)
+	eNodeBs.await("http://127.0.0.1:8090/metrics")
+	eNodeBs.attach(t, program, eNodeBs.address+":36412")
+	const attached = `mme_procedures_total{outcome="success",procedure="attach"}`
+	if n := count(t, core.run(`busybox wget -q -O - "http://$0:9090/metrics"`, core.address), attached); n != 2*attaches {
 		t.Errorf("the MME counts %d attaches", n)
 	}
+}
+
+// directed configures a director with SCTP on either side.
+const directed = `
+listen: {s1ap: ["sctp://%s:36412"], control: "127.0.0.1:8090"}
+types: [{name: epc, protocol: s1ap, transport: sctp}]
+rules: [{type: epc}]
+instances: [{name: epc-1, id: 1, type: epc, address: "%s:36412"}]
+`
+
+// attaches is how many UEs attach and detach, and over how many seconds.
+const attaches, seconds = 100, 5
+
+// attach plays attaches and detaches, all of which must succeed.
+func (g *guest) attach(t *testing.T, program, target string) {
+	t.Helper()
+	stdout := g.run(`exec "$0" generate s1ap --rate "$1" --duration "$2" --targets "$3" --param transport=sctp --param enodebs=2 --param timeout=1m`,
+		program, strconv.Itoa(attaches/seconds), strconv.Itoa(seconds), target)
+	report, err := load.ParseReport(strings.NewReader(stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Offered != attaches || report.Succeeded != attaches {
+		t.Errorf("%d attaches, %d succeeded: %v %s", report.Offered, report.Succeeded, report.Failed, report.Error)
+	}
+	if log := g.log(); !strings.Contains(log, "s1ap: over SCTP;") {
+		t.Errorf("the generator does not name SCTP: %s", log)
+	}
+}
+
+// await waits until a URL is there.
+func (g *guest) await(url string) {
+	g.t.Helper()
+	g.run(`for try in $(seq 3000); do busybox wget -q -O /dev/null "$0" && exit; sleep 0.1; done; exit 1`, url)
 }
 
 // count returns a number of a text with lines of a name and a number.
