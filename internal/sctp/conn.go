@@ -72,7 +72,7 @@ func Is(f *os.File) bool {
 
 // Dial makes an association with an address, until ctx ends.
 func Dial(ctx context.Context, to netip.AddrPort) (*Conn, error) {
-	fd, _, err := Connect(to)
+	fd, err := Connect(to)
 	if err != nil {
 		return nil, err
 	}

@@ -55,19 +55,17 @@ func configure(fd int) error {
 	))
 }
 
-// Connect starts an association with the address, on a non-blocking socket. local reports
-// that the attempt failed because this host lacks a resource, such as free ports or files.
-func Connect(to netip.AddrPort) (fd int, local bool, err error) {
+// Connect starts an association with the address, on a non-blocking socket.
+func Connect(to netip.AddrPort) (fd int, err error) {
 	fd, err = open(family(to))
 	if err != nil {
-		return -1, true, err
+		return -1, err
 	}
 	err = unix.Connect(fd, mmsg.Sockaddr(to))
 	if err == nil || errors.Is(err, unix.EINPROGRESS) {
-		return fd, false, nil
+		return fd, nil
 	}
-	local = errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS)
-	return -1, local, errors.Join(fmt.Errorf("connect to %v by SCTP: %w", to, err), unix.Close(fd))
+	return -1, errors.Join(fmt.Errorf("connect to %v by SCTP: %w", to, err), unix.Close(fd))
 }
 
 func family(at netip.AddrPort) int {

@@ -12,8 +12,7 @@ import (
 func (a *association) open(transport string) (fd int, err error) {
 	if transport == s1.SCTP {
 		a.sctp = new(sctp.Records)
-		fd, _, err = sctp.Connect(a.target)
-		return fd, err
+		return sctp.Connect(a.target)
 	}
 	a.sctp = nil
 	fd, _, err = tcpfd.Connect(a.target)
