@@ -116,7 +116,7 @@ func withMME[T any](ctx context.Context, measure func(context.Context, string) (
 	return got, errors.Join(err, group.Wait())
 }
 
-// An exchange of bytes on one connection, in the order in which they arrived at a relay.
+// A conversation is the bytes of one connection, in the order in which they arrived at a relay.
 type conversation struct {
 	mu     sync.Mutex
 	begun  time.Time
