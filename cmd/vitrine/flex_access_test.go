@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/flex"
+	"vitrine/flex/config"
+	"vitrine/flex/unit"
+	"vitrine/internal/certtest"
+	"vitrine/internal/hosttest"
+)
+
+const flexToken = "0123456789abcdef0123456789abcdef"
+
+// errNothingRuns lets an orchestrator hold: these tests are about who may ask it.
+var errNothingRuns = errors.New("nothing runs here")
+
+// nothing is a runner that runs nothing.
+type nothing struct{}
+
+func (nothing) Units(context.Context) ([]unit.Unit, error) { return nil, errNothingRuns }
+func (nothing) Start(context.Context, unit.Order) error    { return errNothingRuns }
+func (nothing) Remove(context.Context, string) error       { return errNothingRuns }
+
+// A servedFlex is an orchestrator that is served as vitrine flex run does.
+type servedFlex struct {
+	t       *testing.T
+	dir     string
+	address string
+	socket  string
+	log     *hosttest.Output
+}
+
+// serveFlexWith serves an orchestrator whose file has more options of control.
+func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &servedFlex{t: t, dir: dir, address: l.Addr().String(), log: &hosttest.Output{}}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"flex.yaml": "directors: [{control: 127.0.0.1:1}]\ncontrol: {listen: \"" + s.address + "\"" + control + "}\n" +
+			"types:\n  - {name: registration, deployment: deployment.yaml, flavors: [{size: fr1s, rate: 20}], max: 2}\n" +
+			"servers: {substrate: process, fabric: loopback}\n",
+		"deployment.yaml": "vnf_name: front\ncomponents:\n  - {name: front, short: fr, command: [vitrine], ports: {http: 80}, entry: http}\n" +
+			"flavors: [{name: small, vcpus: 0.1, memory: 64MiB}]\nmode: {name: custom, sizes: [fr1s]}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := config.Load(filepath.Join(dir, "flex.yaml"), knownBackends())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(c.State, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.socket = flexSocket(c.State)
+	log := slog.New(slog.NewTextHandler(s.log, nil))
+	o, err := flex.New(flex.Options{File: c, Runner: nothing{}, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- (&app{stdout: io.Discard, stderr: io.Discard}).serveFlex(ctx, c, o, log) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("serving ends with %v", err)
+		}
+		_ = os.Remove(s.socket) // the orchestrator leaves it for the next one
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	hosttest.Until(t, 30*time.Second, "the orchestrator listens", func() bool {
+		c, err := net.Dial("tcp", s.address)
+		if err != nil {
+			return false
+		}
+		return c.Close() == nil
+	})
+	return s
+}
+
+// client returns a client that trusts the authority and shows a certificate, if it has one.
+func (s *servedFlex) client(name string) *http.Client {
+	s.t.Helper()
+	roots, err := readAuthorities(filepath.Join(s.dir, "authority.pem"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	secure := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	if name != "" {
+		own, err := tls.LoadX509KeyPair(filepath.Join(s.dir, name+".pem"), filepath.Join(s.dir, name+".key"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		secure.Certificates = []tls.Certificate{own}
+	}
+	transport := &http.Transport{TLSClientConfig: secure}
+	s.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+}
+
+// ask sends a request with headers and returns the status of the answer; 0: there is none.
+func (s *servedFlex) ask(c *http.Client, scheme, method, path string, headers ...string) int {
+	s.t.Helper()
+	q, err := http.NewRequestWithContext(s.t.Context(), method, scheme+"://"+s.address+path, http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		q.Header.Set(headers[i], headers[i+1])
+	}
+	q.Host = q.Header.Get("Host")
+	a, err := c.Do(q)
+	if err != nil {
+		return 0
+	}
+	defer a.Body.Close() // the status is enough
+	return a.StatusCode
+}
+
+// certifyFlex makes a certificate for loopback, signed by an authority or by itself.
+func certifyFlex(t *testing.T, dir, name string, by *certtest.Pair) *certtest.Pair {
+	t.Helper()
+	return certtest.Write(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true, IsCA: by == nil, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}, by, filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"))
+}
+
+// drain is a change. There is no such instance, so that whoever may change gets 404.
+const drain = "/v1/instances/nobody/drain"
+
+// TestFlexNeedsItsToken checks that with tokens all requests need one, that refusals are
+// logged, and that a web page can neither read nor change, whatever its name resolves to.
+func TestFlexNeedsItsToken(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "tokens"), []byte("# operators\n"+flexToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveFlexWith(t, dir, ", token_file: tokens")
+	bearer := "Bearer " + flexToken
+	for _, c := range []struct {
+		method, path string
+		headers      []string
+		want         int
+	}{
+		{http.MethodGet, "/v1/status", nil, http.StatusUnauthorized},
+		{http.MethodGet, "/metrics", nil, http.StatusUnauthorized},
+		{http.MethodGet, "/nothing", nil, http.StatusUnauthorized},
+		{http.MethodGet, "/healthz", nil, http.StatusOK},
+		{http.MethodGet, "/v1/status", []string{"Authorization", bearer + "x"}, http.StatusUnauthorized},
+		{http.MethodGet, "/v1/status", []string{"Authorization", bearer[:len(bearer)-1]}, http.StatusUnauthorized},
+		{http.MethodGet, "/v1/status", []string{"Authorization", bearer}, http.StatusOK},
+		{http.MethodPost, drain, nil, http.StatusUnauthorized},
+		{http.MethodPost, drain, []string{"Authorization", bearer}, http.StatusNotFound},
+		{http.MethodGet, "/v1/status", []string{"Host", "evil.example", "Authorization", bearer}, http.StatusMisdirectedRequest},
+		{http.MethodGet, "/v1/status", []string{"Host", "localhost:8092", "Authorization", bearer}, http.StatusOK},
+		{http.MethodPost, drain, []string{"Host", "127.0.0.1", "Origin", "http://evil.example", "Authorization", bearer}, http.StatusForbidden},
+		{http.MethodPost, drain, []string{"Host", "127.0.0.1", "Sec-Fetch-Site", "cross-site", "Authorization", bearer}, http.StatusForbidden},
+		{http.MethodPost, drain, []string{"Host", "127.0.0.1", "Origin", "http://127.0.0.1", "Authorization", bearer}, http.StatusNotFound},
+	} {
+		if got := s.ask(http.DefaultClient, "http", c.method, c.path, c.headers...); got != c.want {
+			t.Errorf("%s %s %q: %d, want %d", c.method, c.path, c.headers, got, c.want)
+		}
+	}
+	if log := s.log.String(); !strings.Contains(log, "access refused") || strings.Contains(log, flexToken[1:]) {
+		t.Errorf("the log: %s", log)
+	}
+}
+
+// TestFlexWithoutTokensIsReadOnly checks that TCP without tokens may only read, and that the
+// unix socket, which is its user's alone, may change.
+func TestFlexWithoutTokensIsReadOnly(t *testing.T) {
+	s := serveFlexWith(t, t.TempDir(), "")
+	for path, want := range map[string]int{"/v1/status": http.StatusOK, "/v1/events": http.StatusOK, "/metrics": http.StatusOK} {
+		if got := s.ask(http.DefaultClient, "http", http.MethodGet, path); got != want {
+			t.Errorf("%s: %d, want %d", path, got, want)
+		}
+	}
+	if got := s.ask(http.DefaultClient, "http", http.MethodPost, drain); got != http.StatusForbidden {
+		t.Errorf("a change over TCP: %d", got)
+	}
+	k, err := dialFlex(filepath.Join(s.dir, "flex.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.call(t.Context(), http.MethodPost, drain, nil); err == nil || !strings.Contains(err.Error(), "no instance nobody") {
+		t.Errorf("a change by the unix socket: %v", err)
+	}
+	if info, err := os.Stat(s.socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v", info, err)
+	}
+}
+
+// TestFlexAsksForCertificates checks TLS: with client authorities, only clients with their
+// certificates get access, and may change.
+func TestFlexAsksForCertificates(t *testing.T) {
+	dir := t.TempDir()
+	authority := certifyFlex(t, dir, "authority", nil)
+	certifyFlex(t, dir, "flex", authority)
+	certifyFlex(t, dir, "operator", authority)
+	certifyFlex(t, dir, "stranger", nil)
+	s := serveFlexWith(t, dir, ", certificate: flex.pem, key: flex.key, clients: authority.pem")
+	for name, want := range map[string]int{"operator": http.StatusNotFound, "": 0, "stranger": 0} {
+		if got := s.ask(s.client(name), "https", http.MethodPost, drain); got != want {
+			t.Errorf("a change by %q: %d, want %d", name, got, want)
+		}
+	}
+	if got := s.ask(http.DefaultClient, "http", http.MethodGet, "/v1/status"); got != http.StatusBadRequest {
+		t.Errorf("without TLS it answers %d", got)
+	}
+	if got := s.ask(s.client("operator"), "https", http.MethodPost, drain, "Host", "127.0.0.1", "Origin", "http://evil.example"); got != http.StatusForbidden {
+		t.Errorf("a web page with the certificate: %d", got)
+	}
+}
+
+// TestFlexTakesTokensOverTLS checks TLS without client authorities.
+func TestFlexTakesTokensOverTLS(t *testing.T) {
+	dir := t.TempDir()
+	authority := certifyFlex(t, dir, "authority", nil)
+	certifyFlex(t, dir, "flex", authority)
+	if err := os.WriteFile(filepath.Join(dir, "tokens"), []byte(flexToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveFlexWith(t, dir, ", certificate: flex.pem, key: flex.key, token_file: tokens")
+	c := s.client("")
+	if got := s.ask(c, "https", http.MethodGet, "/v1/status"); got != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", got)
+	}
+	if got := s.ask(c, "https", http.MethodPost, drain, "Authorization", "Bearer "+flexToken); got != http.StatusNotFound {
+		t.Errorf("with the token: %d", got)
+	}
+}
