@@ -20,6 +20,8 @@ import (
 	"vitrine/flex/decide"
 	"vitrine/flex/profile"
 	"vitrine/flex/simulate"
+	"vitrine/internal/durable"
+	"vitrine/report/replay"
 	"vitrine/result"
 )
 
@@ -34,6 +36,7 @@ type flexSimulateFlags struct {
 	seed    uint64
 	loads   int
 	curve   int
+	page    string
 	json    bool
 }
 
@@ -50,6 +53,7 @@ func (a *app) flexSimulate() *cobra.Command {
 			"defaults of their documentation. docs/flex.md has the model and its limits. Nothing runs.",
 		Example: "  vitrine flex simulate flex.yaml --load day\n" +
 			"  vitrine flex simulate flex.yaml --load yesterday.csv --against hpa=0.6,knative --json\n" +
+			"  vitrine flex simulate flex.yaml --load day --page day.html\n" +
 			"  vitrine flex simulate flex.yaml --load random --loads 300",
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, given []string) error { return a.simulateFlex(given[0], f) },
@@ -64,6 +68,7 @@ func (a *app) flexSimulate() *cobra.Command {
 	flags.Uint64Var(&f.seed, "seed", 0, "of arrivals and start times")
 	flags.IntVar(&f.loads, "loads", 100, "number of random loads")
 	flags.IntVar(&f.curve, "curve", 0, "with --json: seconds between two points of a curve; 0: no curve")
+	flags.StringVar(&f.page, "page", "", "file for a page with all policies beside each other, which opens offline")
 	_ = c.RegisterFlagCompletionFunc("load", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return append(simulate.Shapes(), randomLoads), cobra.ShellCompDirectiveDefault
 	})
@@ -100,14 +105,34 @@ func (a *app) simulateFlex(path string, f flexSimulateFlags) error {
 	if c.Load, err = loadOf(f.load, f.peak); err != nil {
 		return err
 	}
-	if f.json {
+	if f.page != "" {
+		replay.Prepare(&c)
+	}
+	if f.json && f.curve > 0 {
 		c.Every = f.curve
 	}
 	all, err := simulate.Compare(c, f.against)
 	if err != nil {
 		return &vitrine.BadInput{File: "--against", Found: err.Error(), Want: "see vitrine flex simulate --help"}
 	}
+	if f.page != "" {
+		if err := writeReplay(f, c, all); err != nil {
+			return err
+		}
+	}
 	return a.printComparison(kind, c, all, f)
+}
+
+// writeReplay writes the page.
+func writeReplay(f flexSimulateFlags, c simulate.Case, all []simulate.Result) error {
+	html, err := replay.Page(f.load, c, all)
+	if err == nil {
+		err = durable.Replace(f.page, html, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
 }
 
 func (f flexSimulateFlags) check() error {
@@ -119,6 +144,7 @@ func (f flexSimulateFlags) check() error {
 		{"--truth", "want a share above 0, at most 10", f.truth > 0 && f.truth <= 10},
 		{"--loads", "want 1 to 10000", f.loads >= 1 && f.loads <= 10_000},
 		{"--boot", "want at most 1h", f.boot >= 0 && f.boot <= time.Hour},
+		{"--page", "want a load that is not random: a page shows one", f.page == "" || f.load != randomLoads},
 		{"--curve", "want seconds, from 0", f.curve >= 0},
 	} {
 		if !x.ok {
@@ -165,6 +191,14 @@ func loadOf(name string, peak float64) (simulate.Load, error) {
 
 func (a *app) printComparison(kind decide.Type, c simulate.Case, all []simulate.Result, f flexSimulateFlags) error {
 	if f.json {
+		if f.curve == 0 { // the page has them
+			for i := range all {
+				all[i].Curve = nil
+			}
+		}
+		for i := range all {
+			all[i].Acts = nil
+		}
 		return printJSON(a.stdout, struct {
 			Type    string            `json:"type"`
 			Load    string            `json:"load"`

@@ -70,6 +70,7 @@ type Point struct {
 	Capacity float64 `json:"capacity"` // of the active instances
 	Exist    int     `json:"instances"`
 	Broken   bool    `json:"broken"`
+	Over     int     `json:"seconds_over"` // so far
 }
 
 // undoneWithin is the time within which a drain undoes a start.
@@ -258,7 +259,7 @@ func (f *fleet) account(mean float64) {
 		r.Broken++
 	}
 	if f.Every > 0 && f.second%f.Every == 0 {
-		r.Curve = append(r.Curve, Point{f.second, mean, f.capacity, len(f.instances), broken})
+		r.Curve = append(r.Curve, Point{f.second, mean, f.capacity, len(f.instances), broken, r.Broken})
 	}
 }
 

@@ -1,0 +1,139 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// A Panel is one plot of Lines.
+type Panel struct {
+	Title string // empty: none
+	Y     string // what its axis shows
+	Lines []Line
+	Marks []Span // of x
+}
+
+// A Line is a curve of a panel.
+type Line struct {
+	Name string // in the legend, once for all panels
+	Tone int    // of the tones that colour-blind readers can tell apart; below 0: that of text
+	At   []Place
+}
+
+// A Place is a point of a line.
+type Place struct{ X, Y float64 }
+
+// A Span is a part of the x axis that must not be overlooked.
+type Span struct{ From, To float64 }
+
+const (
+	panelHeight = 170 // points
+	spanHeight  = 5
+)
+
+// Lines draws panels with one x axis below each other, for a page in Style. marks is what
+// their marks mean; alt is for readers who cannot see the figure.
+func Lines(alt, x, marks string, panels []Panel) (template.HTML, error) {
+	f := &figure{alt: alt, width: figureWidth, height: titleHeight + 40 + vg.Length(len(panels)*panelHeight)}
+	f.draw = func(c draw.Canvas, _ *tips) error { return drawPanels(c, x, marks, panels) }
+	_, err := f.vector()
+	return f.Inline, err
+}
+
+func drawPanels(c draw.Canvas, x, marks string, panels []Panel) error {
+	c = withLegend(c, panelKeys(marks, panels))
+	rows := make([][]*plot.Plot, len(panels))
+	for i := range panels {
+		p, err := panels[i].plot()
+		if err != nil {
+			return err
+		}
+		rows[i] = []*plot.Plot{p}
+	}
+	rows[len(rows)-1][0].X.Label.Text = x
+	low, high := rows[0][0].X.Min, rows[0][0].X.Max
+	for _, row := range rows {
+		low, high = min(low, row[0].X.Min), max(high, row[0].X.Max)
+	}
+	tiles := draw.Tiles{Rows: len(rows), Cols: 1, PadY: 26, PadTop: 18}
+	for _, row := range rows {
+		row[0].X.Min, row[0].X.Max = low, max(high, low+1)
+	}
+	for i, row := range plot.Align(rows, tiles, c) {
+		rows[i][0].Draw(row[0])
+		area := rows[i][0].DataCanvas(row[0])
+		style := sans(ink(), 12, true)
+		style.YAlign = draw.YBottom
+		area.FillText(style, vg.Point{X: area.Min.X, Y: area.Max.Y + 5}, panels[i].Title)
+	}
+	return nil
+}
+
+// panelKeys returns the legend of all panels.
+func panelKeys(marks string, panels []Panel) (keys []key) {
+	var seen []string
+	marked := false
+	for _, p := range panels {
+		marked = marked || len(p.Marks) > 0
+		for _, l := range p.Lines {
+			if !slices.Contains(seen, l.Name) {
+				seen = append(seen, l.Name)
+				keys = append(keys, lineKey(l.Name, l.tone(), 2, nil))
+			}
+		}
+	}
+	if marked {
+		keys = append(keys, lineKey(marks, markTone(), spanHeight, nil))
+	}
+	return keys
+}
+
+func (l Line) tone() tone {
+	if l.Tone < 0 {
+		return ink()
+	}
+	// The second tone is that of marks.
+	tones := slices.DeleteFunc(componentTones(), func(t tone) bool { return t == markTone() })
+	return pick(tones, l.Tone)
+}
+
+func (p Panel) plot() (*plot.Plot, error) {
+	drawn := newPlot("", p.Y)
+	drawn.Add(thinGrid(false, true))
+	drawn.Y.Min, drawn.Y.Max = 0, 1
+	for _, l := range p.Lines {
+		points := make(plotter.XYs, len(l.At))
+		for i, at := range l.At {
+			points[i] = plotter.XY{X: at.X, Y: at.Y}
+		}
+		if len(points) == 0 {
+			continue
+		}
+		line, err := newLine(l.tone(), 1.6, nil, points)
+		if err != nil {
+			return nil, fmt.Errorf("draw %s: %w", l.Name, err)
+		}
+		drawn.Add(line)
+	}
+	drawn.Y.Max *= 1.05
+	drawn.Add(spans(p.Marks))
+	return drawn, nil
+}
+
+// spans draws bars at the bottom of a plot.
+type spans []Span
+
+// Plot implements plot.Plotter.
+func (s spans) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
+	for _, span := range s {
+		from := x(span.From)
+		fillBar(c, markTone(), from, max(x(span.To), from+1), c.Min.Y+spanHeight/2, spanHeight/2)
+	}
+}

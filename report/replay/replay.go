@@ -1,0 +1,162 @@
+// Package replay shows what vitrine flex simulate found as one self-contained page: all
+// policies beside each other, with what they did and why.
+package replay
+
+import (
+	"bytes"
+	_ "embed" // the page's template
+	"fmt"
+	"html/template"
+	"strconv"
+	"time"
+
+	"vitrine/flex/decide"
+	"vitrine/flex/simulate"
+	"vitrine/report"
+)
+
+// points is about how many points a curve of the page has: more cannot be seen.
+const points = 800
+
+// mostActs bounds the rows of a policy's table.
+const mostActs = 500
+
+// Prepare makes a case keep what a page shows.
+func Prepare(c *simulate.Case) {
+	c.Every, c.Acts = (len(c.Load)+points-1)/points, true
+}
+
+//go:embed page.html
+var pageTemplate string
+
+// A page is what the template shows.
+type page struct {
+	simulate.Case
+	Load      string
+	Seconds   int
+	Peak      float64
+	Objective string
+	Truth     string
+	Results   []simulate.Result
+	Acts      []acts
+	Capacity  template.HTML
+	Instances template.HTML
+	Over      template.HTML
+	Style     template.CSS
+	Script    template.JS
+}
+
+// acts are the actions of a policy.
+type acts struct {
+	Policy string
+	All    int
+	Shown  []simulate.Act
+}
+
+// Page returns the page of a case that was prepared, with the results of all policies. load
+// names the load.
+func Page(load string, c simulate.Case, all []simulate.Result) ([]byte, error) {
+	if c.Boot == 0 {
+		c.Boot = c.Type.Boot
+	}
+	if c.Boot == 0 {
+		c.Boot = decide.DefaultBoot
+	}
+	p := page{
+		Case: c, Load: load, Seconds: len(c.Load), Peak: c.Load.Peak(), Objective: objective(c.Type.Objective), Results: all,
+		Style: report.Style(), Script: report.Script(),
+	}
+	if c.Truth > 0 && c.Truth != 1 {
+		p.Truth = number(c.Truth)
+	}
+	for _, r := range all {
+		if n := len(r.Acts); n > 0 {
+			p.Acts = append(p.Acts, acts{r.Scaler, n, r.Acts[:min(n, mostActs)]})
+		}
+	}
+	if err := p.draw(); err != nil {
+		return nil, err
+	}
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"number": number, "whole": func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) },
+	}).Parse(pageTemplate)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = t.Execute(&b, p)
+	return b.Bytes(), err
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+
+// objective describes an objective in a sentence.
+func objective(o decide.Objective) string {
+	switch {
+	case o.P99 > 0 && o.Success > 0:
+		return fmt.Sprintf("The objective is a 99th percentile of at most %v and a success ratio of at least %s.", o.P99, number(o.Success))
+	case o.P99 > 0:
+		return fmt.Sprintf("The objective is a 99th percentile of at most %v, and that nothing is refused.", o.P99)
+	case o.Success > 0:
+		return fmt.Sprintf("The objective is a success ratio of at least %s, and that nothing waits for longer than the queue allows.", number(o.Success))
+	}
+	return "There is no objective: nothing may be refused."
+}
+
+// draw draws the figures.
+func (p *page) draw() (err error) {
+	unit, of := axis(p.Seconds)
+	capacity := make([]report.Panel, len(p.Results))
+	instances, over := report.Panel{Y: "instances"}, report.Panel{Y: "seconds"}
+	for i, r := range p.Results {
+		line := func(y func(simulate.Point) float64) []report.Place {
+			at := make([]report.Place, len(r.Curve))
+			for k, x := range r.Curve {
+				at[k] = report.Place{X: float64(x.Second) / unit, Y: y(x)}
+			}
+			return at
+		}
+		capacity[i] = report.Panel{Title: r.Scaler, Y: "transactions/s", Marks: marks(r.Curve, unit), Lines: []report.Line{
+			{Name: "capacity", Tone: 0, At: line(func(x simulate.Point) float64 { return x.Capacity })},
+			{Name: "load", Tone: -1, At: line(func(x simulate.Point) float64 { return x.Rate })},
+		}}
+		instances.Lines = append(instances.Lines, report.Line{Name: r.Scaler, Tone: i, At: line(func(x simulate.Point) float64 { return float64(x.Exist) })})
+		over.Lines = append(over.Lines, report.Line{Name: r.Scaler, Tone: i, At: line(func(x simulate.Point) float64 { return float64(x.Over) })})
+	}
+	if p.Capacity, err = report.Lines("Load and capacity over time, one plot for each policy.", of, "over", capacity); err != nil {
+		return err
+	}
+	if p.Instances, err = report.Lines("Instances over time, one line for each policy.", of, "", []report.Panel{instances}); err != nil {
+		return err
+	}
+	p.Over, err = report.Lines("Seconds over the objective so far, one line for each policy.", of, "", []report.Panel{over})
+	return err
+}
+
+// axis returns the unit of the time axis, in seconds, and its name.
+func axis(seconds int) (unit float64, name string) {
+	switch length := time.Duration(seconds) * time.Second; {
+	case length <= 10*time.Minute:
+		return 1, "seconds"
+	case length <= 3*time.Hour:
+		return 60, "minutes"
+	}
+	return 3600, "hours"
+}
+
+// marks returns the parts of a curve in which the objective was broken at some time.
+func marks(curve []simulate.Point, unit float64) (all []report.Span) {
+	before := simulate.Point{}
+	for _, x := range curve {
+		if x.Over > before.Over {
+			from, to := float64(before.Second)/unit, float64(x.Second)/unit
+			if n := len(all); n > 0 && all[n-1].To == from {
+				all[n-1].To = to
+			} else {
+				all = append(all, report.Span{From: from, To: to})
+			}
+		}
+		before = x
+	}
+	return all
+}
