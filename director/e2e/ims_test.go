@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/load"
 	"vitrine/load/sipp"
 )
@@ -194,7 +195,7 @@ func (m *ims) keepChanging(ctx context.Context, n int64) (rounds int) {
 // aggregate. At the length of a proof the load is half of the capacity.
 func TestIMSThroughDirectors(t *testing.T) {
 	requirePrograms(t, "sipp", "tcpdump")
-	transactions, full := proofLength(t)
+	transactions, full := hosttest.ProofLength(t)
 	transition := 6 * time.Second
 	if full {
 		transition = 32 * time.Second

@@ -3,34 +3,15 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
 	"vitrine"
 	"vitrine/director/client"
+	"vitrine/internal/hosttest"
 )
-
-// howMany is the environment variable that sets the length of the proofs in motion, with
-// the transition of RFC 3261. It is the number of transactions.
-const howMany = "VITRINE_PROOF_TRANSACTIONS"
-
-// proofLength returns the value of howMany, and whether it is set.
-func proofLength(t *testing.T) (transactions int64, full bool) {
-	t.Helper()
-	text := os.Getenv(howMany)
-	if text == "" {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", howMany, err)
-	}
-	return n, true
-}
 
 // A motion is a set of instances and directors under load, and the changes to it.
 type motion struct {
@@ -244,7 +225,7 @@ func TestKamailioThroughDirectors(t *testing.T) {
 	if raced {
 		transactions, transition = 4000, "3s"
 	}
-	if n, full := proofLength(t); full {
+	if n, full := hosttest.ProofLength(t); full {
 		transactions, transition = (n+1)/2, "32s"
 	}
 	var all count

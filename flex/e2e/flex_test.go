@@ -13,23 +13,58 @@ import (
 	"vitrine/internal/hosttest"
 )
 
+// A swell is a load that rises and falls: base calls all the time, and a burst between.
+type swell struct {
+	base, burst       float64 // calls/s
+	baseFor, burstFor float64 // seconds
+	rate              int     // transactions/s that an instance is declared to carry
+}
+
+// shortSwell is that of CI. longSwell is that of the proof: two instances carry nine tenths
+// of its burst.
+var (
+	shortSwell = swell{base: 2, burst: 12, baseFor: 30, burstFor: 8, rate: 20}
+	longSwell  = swell{base: 4, burst: 20, baseFor: 150, burstFor: 120, rate: 40}
+)
+
+// follow offers a swell. A second instance starts for the burst and stops after it. The
+// base calls, which it returns, go on. round counts from 1.
+func (s *system) follow(round int, w swell) (base *calls, transactions int64) {
+	s.t.Helper()
+	before := s.count(flex.EventDrained)
+	base = s.call(fmt.Sprintf("base-%d", round), w.base, w.baseFor, 1)
+	burst := s.call(fmt.Sprintf("burst-%d", round), w.burst, w.burstFor, 10_000)
+	hosttest.Until(s.t, limit, "a second instance for the burst", func() bool { return len(s.names("active")) == 2 })
+	transactions = burst.allSucceed(s.t, w.burstFor)
+	hosttest.Until(s.t, limit, "one instance after the burst", func() bool { return len(s.status().Instances) == 1 })
+	if s.count(flex.EventDrained) != before+1 || s.count(flex.EventDrain) != before+1 || s.count(flex.EventLost) != 0 || len(s.names("active")) != 1 {
+		s.t.Errorf("round %d: the instance was not drained once: %v", round, s.events())
+	}
+	return base, transactions
+}
+
 // TestLoadIsFollowedWithoutLoss lets the load rise and fall, and kills the orchestrator
 // meanwhile. Another instance starts for the burst and stops after it, a second orchestrator
-// is refused, the next one takes over what runs, and no call is lost.
+// is refused, the next one takes over what runs, and no call is lost. As a proof
+// (docs/proofs.md) the load rises and falls until there were enough transactions.
 func TestLoadIsFollowedWithoutLoss(t *testing.T) {
-	s := newSystem(t)
+	want, full := hosttest.ProofLength(t)
+	w := shortSwell
+	if full {
+		w = longSwell
+	}
+	s := newSystem(t, w.rate)
 	first := s.run()
 	s.awaitOnly("registration-1")
-	base := s.call("base", 2, 30, 1)
-
-	burst := s.call("burst", 12, 8, 10_000)
-	hosttest.Until(t, limit, "a second instance for the burst", func() bool { return len(s.names("active")) == 2 })
-	burst.allSucceed(t)
-	hosttest.Until(t, limit, "one instance after the burst", func() bool { return len(s.status().Instances) == 1 })
-	left := s.names("active")
-	if s.count(flex.EventDrained) != 1 || s.count(flex.EventLost) != 0 || s.count("drain") != 1 || len(left) != 1 {
-		t.Errorf("the instance was not drained once: %v", s.events())
+	base, done := s.follow(1, w)
+	for round := 2; done < want; round++ {
+		done += base.allSucceed(t, w.baseFor)
+		t.Logf("%d transactions, none lost", done)
+		var more int64
+		base, more = s.follow(round, w)
+		done += more
 	}
+	left := s.names("active")
 
 	if out, status := s.verb("run"); status != 3 || !strings.Contains(out, fmt.Sprintf("pid %d", first.cmd.Process.Pid)) {
 		t.Errorf("a second orchestrator ends with status %d: %s", status, out)
@@ -54,7 +89,7 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 			t.Errorf("%s had pid %d, and has pid %d", before[i].Name, before[i].PID, after[i].PID)
 		}
 	}
-	base.allSucceed(t)
+	base.allSucceed(t, w.baseFor)
 	if n := s.count("start"); n != starts {
 		t.Errorf("%d instances were started again", n-starts)
 	}
@@ -74,7 +109,7 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 // An instance that lost a member is replaced as a whole, with the reason. Without the
 // director, the instances stay as they are. A drained instance makes room for another.
 func TestDeathsAreReplaced(t *testing.T) {
-	s := newSystem(t)
+	s := newSystem(t, shortSwell.rate)
 	s.run()
 	s.awaitOnly("registration-1")
 
@@ -90,13 +125,13 @@ func TestDeathsAreReplaced(t *testing.T) {
 	if out, _ := s.verb("explain", "registration-1"); !strings.Contains(out, "registration-1-sprout-1 ended (signal: killed)") {
 		t.Errorf("explain does not say why: %s", out)
 	}
-	s.call("after", 4, 3, 1).allSucceed(t)
+	s.call("after", 4, 3, 1).allSucceed(t, 3)
 
 	kill(t, s.directorPID())
 	hosttest.Until(t, limit, "the director is away", func() bool { return s.count(flex.EventAway) > 0 && s.awayNow("director") })
 	hosttest.Until(t, limit, "the director is back", func() bool { return !s.awayNow("director") })
 	s.awaitOnly("registration-2")
-	s.call("back", 4, 3, 1000).allSucceed(t)
+	s.call("back", 4, 3, 1000).allSucceed(t, 3)
 
 	if out, status := s.verb("drain", "registration-2"); status != 0 {
 		t.Errorf("drain: %d: %s", status, out)

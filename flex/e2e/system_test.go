@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,9 +38,9 @@ type system struct {
 	control string // of the director
 }
 
-// newSystem writes the files of a system. Nothing runs yet. At the end of the test, what
-// still runs is stopped.
-func newSystem(t *testing.T) *system {
+// newSystem writes the files of a system, whose instances are declared to carry a rate in
+// transactions/s. Nothing runs yet. At the end of the test, what still runs is stopped.
+func newSystem(t *testing.T, rate int) *system {
 	t.Helper()
 	_, err := cgroup.Detect()
 	hosttest.Need(t, err)
@@ -67,7 +68,7 @@ types:
   - name: registration
     deployment: `+deployment+`
     environment: {STORE: "http://`+store+`"}
-    flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: 20}]
+    flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: `+strconv.Itoa(rate)+`}]
     max: 2
     stable: 4s
     boot: 3s
@@ -264,7 +265,7 @@ type calls struct {
 }
 
 // call starts a generator: each call registers a user of its own and deregisters it, in
-// three transactions.
+// perCall transactions.
 func (s *system) call(name string, rate, seconds float64, firstUser int) *calls {
 	s.t.Helper()
 	scratch := filepath.Join(s.dir, name)
@@ -290,12 +291,16 @@ func (s *system) call(name string, rate, seconds float64, firstUser int) *calls 
 	return c
 }
 
-// allSucceed waits for the generator's end and checks that every call succeeded.
-func (c *calls) allSucceed(t *testing.T) {
+// perCall is the number of transactions of a call.
+const perCall = 3
+
+// allSucceed waits for the end of a generator that offers calls for some seconds, and checks
+// that every call succeeded. It returns how many transactions there were.
+func (c *calls) allSucceed(t *testing.T, seconds float64) (transactions int64) {
 	t.Helper()
 	select {
 	case <-c.done:
-	case <-time.After(2 * limit):
+	case <-time.After(2*limit + time.Duration(seconds*float64(time.Second))):
 		t.Fatalf("the generator %s does not end", c.name)
 	}
 	if c.err != nil {
@@ -309,6 +314,7 @@ func (c *calls) allSucceed(t *testing.T) {
 	if r.Succeeded != r.Scheduled || r.Scheduled == 0 {
 		t.Errorf("%s: %d of %d calls succeeded, failed: %v", c.name, r.Succeeded, r.Scheduled, r.Failed)
 	}
+	return perCall * r.Succeeded
 }
 
 // awayNow reports whether something whose description contains the text does not answer.
