@@ -261,7 +261,7 @@ func (e *engine) stay(u *user) {
 func (e *engine) leave() {
 	for e.staying.Len() > 0 && e.staying.Front().at <= e.now {
 		a := e.staying.Pop()
-		if u := &e.users[a.user]; u.alive && u.serial == a.serial && u.step == toLeave {
+		if u := &e.users[a.user]; u.alive && u.serial == a.serial && u.step == toLeave && a.at == u.stayed+time.Duration(e.params.Stay) {
 			u.stayed = e.now - a.at + time.Duration(e.params.Stay)
 			e.endStay(u)
 		}
