@@ -144,3 +144,21 @@ func (a *Analysis) JSON() ([]byte, error) {
 	}
 	return b.Bytes(), nil
 }
+
+// Parse reads the text of affinity.json.
+func Parse(text []byte) (*Analysis, error) {
+	var head struct {
+		Version int `json:"affinity"`
+	}
+	if err := json.Unmarshal(text, &head); err != nil {
+		return nil, fmt.Errorf("no affinity.json: %w", err)
+	}
+	if head.Version != Version {
+		return nil, fmt.Errorf("affinity.json of version %d: want %d", head.Version, Version)
+	}
+	a := new(Analysis)
+	if err := json.Unmarshal(text, a); err != nil {
+		return nil, fmt.Errorf("no affinity.json: %w", err)
+	}
+	return a, nil
+}

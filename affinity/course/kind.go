@@ -19,12 +19,12 @@ type kind struct {
 	repeats    int
 	unanswered int
 	givenUp    int
-	duration   sketch
+	duration   timed
 	begins     map[edge]int
 	ends       map[edge]int
 	failures   map[edge]int
 	hops       map[edge]*hop
-	processing map[process]*sketch
+	processing map[process]*timed
 	does       map[int32]*doing
 	courses    map[uint64]*course
 	dropped    Rare
@@ -35,8 +35,8 @@ type edge struct{ from, to, name int32 }
 
 type hop struct {
 	count  int
-	way    sketch
-	answer sketch
+	way    timed
+	answer timed
 }
 
 type process struct{ function, in, out int32 }
@@ -46,7 +46,7 @@ type doing struct{ receives, sends, passes, asks, decides, absorbs int }
 
 func newKind(name string) *kind {
 	return &kind{name: name, begins: map[edge]int{}, ends: map[edge]int{}, failures: map[edge]int{}, hops: map[edge]*hop{},
-		processing: map[process]*sketch{}, does: map[int32]*doing{}, courses: map[uint64]*course{}}
+		processing: map[process]*timed{}, does: map[int32]*doing{}, courses: map[uint64]*course{}}
 }
 
 // add adds a transaction.
@@ -131,7 +131,7 @@ func (k *kind) process(cause, s *viewed) {
 		if len(k.processing) == maxDetails {
 			return
 		}
-		p = &sketch{}
+		p = &timed{}
 		k.processing[key] = p
 	}
 	p.add(s.Time - cause.At())

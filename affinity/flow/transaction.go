@@ -37,6 +37,9 @@ type Message struct {
 type Times struct {
 	P50 float64 `json:"p50_ms" jsonschema:"required"` // Median.
 	P95 float64 `json:"p95_ms" jsonschema:"required"` // 95th percentile.
+
+	Error   float64 `json:"p50_error_ms,omitempty"` // Standard error of the median, by the medians of consecutive batches.
+	Batches int     `json:"batches,omitempty"`      // How many batches; left out: the error is not known, such as for too few times.
 }
 
 // A Transaction is the messages of one network event, in order. It begins with its

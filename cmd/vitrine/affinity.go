@@ -30,7 +30,8 @@ type affinityFlags struct {
 	memory   string
 	explain  uint64
 
-	live liveFlags
+	pseudonymise string
+	compare      bool
 }
 
 func (a *app) affinityCommand() *cobra.Command {
@@ -52,15 +53,14 @@ func (a *app) affinityCommand() *cobra.Command {
 			"  vitrine affinity epc/attach my.flow --names names.yaml --out runs/affinity\n" +
 			"  vitrine affinity mme.pcap sgw.pcap.gz --names names.yaml --out runs/affinity\n" +
 			"  vitrine affinity mme.pcap --explain 4711\n" +
-			"  vitrine affinity mme.pcap sgw.pcap.gz --messages\n" +
-			"  vitrine affinity -i eth0,eth1 --duration 10m --write mme.pcapng --out runs/affinity",
-		Args: args(func(c *cobra.Command, given []string) error {
-			if f.live.live() {
-				return nil
-			}
-			return cobra.MinimumNArgs(1)(c, given)
-		}),
+			"  vitrine affinity mme.pcap --pseudonymise pseudonyms.key --out runs/affinity\n" +
+			"  vitrine affinity --compare runs/before runs/after\n" +
+			"  vitrine affinity mme.pcap sgw.pcap.gz --messages",
+		Args: args(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
+			if f.compare {
+				return a.compare(c.Context(), given, f)
+			}
 			if f.messages {
 				return a.messages(c.Context(), given, f)
 			}
@@ -76,7 +76,11 @@ func (a *app) affinityCommand() *cobra.Command {
 	flags.BoolVar(&f.messages, "messages", false, "print the messages in captures (pcap, pcapng), in place of an analysis")
 	flags.StringVar(&f.memory, "max-memory", "", "bound of the memory for reading captures, such as 1GiB (default 512MiB)")
 	flags.Uint64Var(&f.explain, "explain", 0, "print why the message of this number belongs to its transaction")
-	f.live.add(flags)
+	flags.BoolVar(&f.compare, "compare", false, "print what changed from the first SOURCE to the second; a source may also be affinity.json, or the folder that --out made")
+	flags.StringVar(&f.pseudonymise, "pseudonymise", "", "replace the identities in captures by pseudonyms that the key in this file makes; a missing file is made")
+	_ = c.MarkFlagFilename("pseudonymise")
+	c.MarkFlagsMutuallyExclusive("compare", "messages")
+	c.MarkFlagsMutuallyExclusive("compare", "explain")
 	_ = c.MarkFlagFilename("names", "yaml", "yml", "json")
 	_ = c.MarkFlagDirname("out")
 	c.ValidArgsFunction = completeFlows(cobra.ShellCompDirectiveDefault)
@@ -139,45 +143,48 @@ func (a *app) listFlows() error {
 }
 
 func (a *app) affinity(ctx context.Context, given []string, f affinityFlags) error {
-	if f.delay < 0 || f.delay > time.Hour {
-		return &vitrine.BadInput{File: "--delay", Found: f.delay.String(), Want: "want 0s to 1h"}
-	}
-	flows, captures, err := readSources(given)
-	if err != nil {
-		return err
-	}
-	if err := f.live.check(captures); err != nil {
-		return err
-	}
-	if f.explain > 0 && len(captures) == 0 {
-		return &vitrine.BadInput{File: "--explain", Found: "no capture is named", Want: "name the captures that have the message: vitrine affinity CAPTURE --messages numbers them"}
-	}
-	if f.pseudonymise != "" && len(captures) == 0 {
-		return &vitrine.BadInput{File: "--pseudonymise", Found: "no capture is named", Want: "leave it out: call flows name no users"}
-	}
-	o := affinity.Options{Delay: f.delay, Apart: f.noMerge}
-	if f.names != "" {
-		if o.Names, err = affinity.LoadNames(f.names); err != nil {
-			return err
-		}
-	}
-	var damage error // what was read before it is reported all the same
-	if len(captures) > 0 || f.live.live() {
-		if o.Captured, damage = a.readCaptures(ctx, captures, f); o.Captured == nil {
-			return damage
-		}
-		flows = append(flows, o.Captured.Flows...)
-	}
-	analysis, err := affinity.Analyse(flows, o)
+	analysis, damage, err := a.analyse(ctx, given, f)
 	if err != nil {
 		return err
 	}
 	if f.out != "" {
-		if err := ladder.Write(f.out, analysis); err != nil {
+		if err := ladder.Write(f.out, analysis, nil); err != nil {
 			return err
 		}
 	}
 	return errors.Join(a.printAffinity(analysis, f), damage)
+}
+
+// analyse analyses sources. What was read before the damage of a capture is analysed
+// all the same.
+func (a *app) analyse(ctx context.Context, given []string, f affinityFlags) (analysis *affinity.Analysis, damage, err error) {
+	if f.delay < 0 || f.delay > time.Hour {
+		return nil, nil, &vitrine.BadInput{File: "--delay", Found: f.delay.String(), Want: "want 0s to 1h"}
+	}
+	flows, captures, err := readSources(given)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.explain > 0 && len(captures) == 0 {
+		return nil, nil, &vitrine.BadInput{File: "--explain", Found: "no capture is named", Want: "name the captures that have the message: vitrine affinity CAPTURE --messages numbers them"}
+	}
+	if f.pseudonymise != "" && len(captures) == 0 {
+		return nil, nil, &vitrine.BadInput{File: "--pseudonymise", Found: "no capture is named", Want: "leave it out: call flows name no users"}
+	}
+	o := affinity.Options{Delay: f.delay, Apart: f.noMerge}
+	if f.names != "" {
+		if o.Names, err = affinity.LoadNames(f.names); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(captures) > 0 {
+		if o.Captured, damage = a.readCaptures(ctx, captures, f); o.Captured == nil {
+			return nil, nil, damage
+		}
+		flows = append(flows, o.Captured.Flows...)
+	}
+	analysis, err = affinity.Analyse(flows, o)
+	return analysis, damage, err
 }
 
 // readCaptures finds the transactions in captures. With an error it returns what was

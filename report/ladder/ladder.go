@@ -6,14 +6,17 @@ package ladder
 import (
 	"bytes"
 	_ "embed" // the page's template
+	"errors"
 	"fmt"
 	"html/template"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 
 	"vitrine/affinity"
+	"vitrine/affinity/compare"
 	"vitrine/affinity/graph"
 	"vitrine/internal/durable"
 	"vitrine/report"
@@ -24,6 +27,7 @@ import (
 const (
 	JSONFile     = "affinity.json"
 	PageFile     = "affinity.html"
+	ChangesFile  = "comparison.json"
 	figureFolder = "figures"
 )
 
@@ -36,6 +40,8 @@ type page struct {
 	Style  template.CSS
 	Script template.JS
 	Types  []typeView
+
+	Compared *compare.Comparison // nil: with nothing
 }
 
 type typeView struct {
@@ -53,8 +59,9 @@ type ladderView struct {
 
 // Write makes affinity.json, affinity.html, which opens offline, and the figures as SVG
 // and DOT in the folder. It refuses a folder that result.CheckLinks refuses, and
-// replaces what an earlier Write made there.
-func Write(dir string, a *affinity.Analysis) error {
+// replaces what an earlier Write made there. With a comparison, which says what changed up
+// to this analysis, the page has it, and so has comparison.json.
+func Write(dir string, a *affinity.Analysis, c *compare.Comparison) error {
 	figures := filepath.Join(dir, figureFolder)
 	if err := os.MkdirAll(figures, 0o755); err != nil {
 		return fmt.Errorf("making a folder for figures: %w", err)
@@ -69,7 +76,7 @@ func Write(dir string, a *affinity.Analysis) error {
 	if err != nil {
 		return err
 	}
-	html, files, err := draw(a)
+	html, files, err := draw(a, c)
 	if err != nil {
 		return fmt.Errorf("making %s: %w", PageFile, err)
 	}
@@ -78,7 +85,15 @@ func Write(dir string, a *affinity.Analysis) error {
 			return fmt.Errorf("writing a figure: %w", err)
 		}
 	}
-	for name, content := range map[string][]byte{JSONFile: text, PageFile: html} {
+	texts := map[string][]byte{JSONFile: text, PageFile: html}
+	if c != nil {
+		if texts[ChangesFile], err = c.JSON(); err != nil {
+			return err
+		}
+	} else if err := os.Remove(filepath.Join(dir, ChangesFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing an earlier comparison: %w", err)
+	}
+	for name, content := range texts {
 		if err := durable.Replace(filepath.Join(dir, name), content, 0o644); err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)
 		}
@@ -107,8 +122,8 @@ func prune(dir string) error {
 }
 
 // draw returns the page, and the figures by the names of their files.
-func draw(a *affinity.Analysis) (html []byte, files map[string]string, err error) {
-	p := page{Analysis: a, Style: report.Style(), Script: report.Script()}
+func draw(a *affinity.Analysis, c *compare.Comparison) (html []byte, files map[string]string, err error) {
+	p := page{Analysis: a, Style: report.Style(), Script: report.Script(), Compared: c}
 	files = map[string]string{}
 	for i, t := range a.Types {
 		v := typeView{Type: t, ID: fmt.Sprintf("type-%d", i+1), File: fmt.Sprintf("affinity-%d", i+1)}
@@ -127,7 +142,8 @@ func draw(a *affinity.Analysis) (html []byte, files map[string]string, err error
 		p.Types = append(p.Types, v)
 	}
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"number": number, "percent": percent, "join": join,
+		"number": number, "percent": percent, "join": join, "changes": func(t compare.Type) []changeLine { return comparedLines(&t) },
+		"counts": func(t compare.Type) string { return countsOf(&t) }, "sub": func(a, b float64) float64 { return a - b },
 		"mebibytes": func(bytes int64) string { return number(float64(bytes)/(1<<20)) + " MiB" },
 	}).Parse(pageTemplate)
 	if err != nil {

@@ -76,7 +76,7 @@ func TestWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Write(dir, analyse(t)); err != nil {
+	if err := Write(dir, analyse(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"affinity.json", "affinity.html", "figures/affinity-1-1.svg", "figures/affinity-1-graph.svg", "figures/affinity-1.dot", "figures/mine.svg"} {
@@ -119,7 +119,7 @@ func TestPageOpensOffline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	html, files, err := draw(a)
+	html, files, err := draw(a, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestCapturesAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "captured.txt", b.Bytes())
-	html, files, err := draw(a)
+	html, files, err := draw(a, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestNamesFromOutsideAreEscaped(t *testing.T) {
 	a := analyse(t)
 	a.Types[0].Flows[0].Messages[0].Name = "<script>\x00\u2028"
 	a.Types[0].Members[0] = "<b>"
-	html, files, err := draw(a)
+	html, files, err := draw(a, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

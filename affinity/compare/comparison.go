@@ -1,0 +1,106 @@
+// Package compare says what changed between two affinity analyses: what a release, a site
+// or a day changed per type of transaction. Whatever varies by chance is a change only if an
+// interval excludes that there is none.
+package compare
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"vitrine/affinity/course"
+)
+
+// Doubt is the probability that any of the changes of a Comparison is none: each
+// interval has its part of it (Bonferroni).
+const Doubt = 0.05
+
+// A Comparison is what changed from an analysis A to an analysis B.
+type Comparison struct {
+	A         string  `json:"a"`         // What A is called.
+	B         string  `json:"b"`         // What B is called.
+	Doubt     float64 `json:"doubt"`     // Bounds the probability that any change that has an interval is none.
+	Intervals int     `json:"intervals"` // How many were made.
+	Types     []Type  `json:"types"`     // Of A and B, in the order of B; what is in A alone comes last.
+	Changes   int     `json:"changes"`   // In all types.
+}
+
+// A Type is what changed in one type of transaction.
+type Type struct {
+	Type       string    `json:"type"`
+	Count      [2]int    `json:"transactions"`         // In A and B; 0 in one that has none.
+	Share      *Interval `json:"share,omitempty"`      // Of all transactions; left out: not changed.
+	Duration   *Interval `json:"duration,omitempty"`   // Median in ms; left out: not changed.
+	Path       *Path     `json:"path,omitempty"`       // Left out: the critical path has the same messages.
+	Messages   []Message `json:"messages"`             // That are new, vanished, or sent more or less often.
+	Times      []Time    `json:"times"`                // That are longer or shorter.
+	Aggregate  *Members  `json:"aggregate,omitempty"`  // Left out: not changed.
+	TooFew     int       `json:"too_few"`              // Times and messages of which cannot be said whether they changed.
+	Structural bool      `json:"structural,omitempty"` // A or B is no measurement: messages were compared as the call flows have them.
+}
+
+// A Path is how the critical path of the most frequent course changed.
+type Path struct {
+	Length [2]int           `json:"length"` // Messages in A and B.
+	New    []course.Message `json:"new"`
+	Gone   []course.Message `json:"gone"`
+}
+
+// What happened to a message.
+const (
+	New      = "new"
+	Vanished = "vanished"
+	More     = "more"
+	Fewer    = "fewer"
+)
+
+// A Message is one that is sent more or less often in a transaction.
+type Message struct {
+	course.Message
+	What string    `json:"what"`           // New, Vanished, More or Fewer.
+	Rate *Interval `json:"rate,omitempty"` // Messages of a transaction; left out: Structural.
+}
+
+// What a time is of.
+const (
+	Way        = "on the way"
+	Answer     = "answered in"
+	Processing = "processing"
+)
+
+// A Time is one whose median is longer or shorter, in ms.
+type Time struct {
+	Of string `json:"of"` // Way, Answer or Processing.
+	course.Message
+	In string `json:"in,omitempty"` // Processing: what the function received.
+	Interval
+}
+
+// Members are the functions of a type's aggregate.
+type Members struct {
+	A []string `json:"a"`
+	B []string `json:"b"`
+}
+
+// changes counts what changed in a type.
+func (t *Type) changes() int {
+	n := len(t.Messages) + len(t.Times)
+	for _, is := range []bool{t.Share != nil, t.Duration != nil, t.Path != nil, t.Aggregate != nil} {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+// JSON returns the comparison as text.
+func (c *Comparison) JSON() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(c); err != nil {
+		return nil, fmt.Errorf("write the comparison: %w", err)
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"vitrine"
+	"vitrine/affinity"
+	"vitrine/affinity/compare"
+	"vitrine/report/ladder"
+)
+
+// compare prints what changed from the first source to the second.
+func (a *app) compare(ctx context.Context, given []string, f affinityFlags) error {
+	if len(given) != 2 {
+		return &vitrine.BadInput{File: "--compare", Found: fmt.Sprintf("%d sources", len(given)), Want: "name two: captures, call flows, affinity.json, or folders that --out made"}
+	}
+	var sides [2]compare.Side
+	var damages []error
+	for i, name := range given {
+		analysis, damage, err := a.analysed(ctx, name, f)
+		if err != nil {
+			return err
+		}
+		sides[i] = compare.Side{Name: name, Analysis: analysis}
+		damages = append(damages, damage)
+	}
+	c, err := compare.Compare(sides[0], sides[1])
+	if err != nil {
+		return err
+	}
+	if f.out != "" {
+		if err := ladder.Write(f.out, sides[1].Analysis, c); err != nil {
+			return err
+		}
+	}
+	if !f.json {
+		return errors.Join(append(damages, ladder.Compared(a.stdout, c))...)
+	}
+	text, err := c.JSON()
+	if err == nil {
+		_, err = a.stdout.Write(text)
+	}
+	return errors.Join(append(damages, err)...)
+}
+
+// analysed reads an analysis, or makes it.
+func (a *app) analysed(ctx context.Context, name string, f affinityFlags) (analysis *affinity.Analysis, damage, err error) {
+	path := name
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		if inside := filepath.Join(name, ladder.JSONFile); isFile(inside) {
+			path = inside
+		}
+	}
+	text, err := readAnalysis(path)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case text == nil:
+		return a.analyse(ctx, []string{name}, f)
+	}
+	if analysis, err = affinity.Parse(text); err != nil {
+		return nil, nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "name a file that vitrine affinity --out or --json wrote"}
+	}
+	return analysis, nil, nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// readAnalysis returns the text of affinity.json. It returns nil for what is no JSON
+// object, and for what is no file.
+func readAnalysis(path string) ([]byte, error) {
+	const longest = 256 << 20
+	if !isFile(path) {
+		return nil, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "name a file that can be read"}
+	}
+	defer file.Close() // opened read-only
+	first := make([]byte, 1)
+	if n, err := file.Read(first); n == 0 || first[0] != '{' {
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		return nil, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(file, longest+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	case len(text) > longest:
+		return nil, &vitrine.BadInput{File: path, Found: fmt.Sprintf("longer than %d MiB", longest>>20), Want: "name an affinity.json"}
+	}
+	return append(first, text...), nil
+}
