@@ -3,6 +3,7 @@ package ladder
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"vitrine/affinity/compare"
@@ -24,7 +25,8 @@ func comparedType(w io.Writer, x *compare.Type) error {
 	fmt.Fprintf(w, "\n%s: %s\n", x.Type, countsOf(x))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, line := range comparedLines(x) {
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", line.What, line.Change, line.Interval)
+		cells := strings.TrimRight("  "+line.What+"\t"+line.Change+"\t"+line.Interval, "\t") // without spaces at its end
+		fmt.Fprintln(t, cells)
 	}
 	if err := t.Flush(); err != nil {
 		return err
