@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"vitrine/affinity"
+	"vitrine/affinity/correlate"
+	"vitrine/affinity/message"
 	"vitrine/spec"
 )
 
@@ -45,6 +48,7 @@ func TestNextEPC(t *testing.T) {
 				t.Errorf("%d %s, want %d", m.got, m.what, attaches)
 			}
 		}
+		c.findWhole(map[string]int{"ATTACH": attaches})
 	})
 	for name, deployment := range map[string]string{"mix": "deployment.yaml", "reference MME": "deployment-reference-mme.yaml"} {
 		t.Run(name, func(t *testing.T) {
@@ -59,6 +63,9 @@ func TestNextEPC(t *testing.T) {
 					t.Errorf("no messages of type %s on S11: %v", kind, mme)
 				}
 			}
+			// Each attach creates a session and modifies its bearer, each service request modifies it.
+			attaches := mme["gtpv2 32"]
+			c.findWhole(map[string]int{"ATTACH": attaches, "DETACH": mme["gtpv2 36"], "SR": mme["gtpv2 34"] - attaches})
 		})
 	}
 }
@@ -96,6 +103,33 @@ func (c *campaign) allSucceed(offered int64) {
 	calls := c.trials()
 	if calls["offered"] != offered || calls["succeeded"] != offered {
 		c.t.Errorf("%d calls offered, %d succeeded, want %d", calls["offered"], calls["succeeded"], offered)
+	}
+}
+
+// findWhole checks that the affinity analysis finds as many transactions of each type in the captures, and
+// that each step of their critical paths has its time.
+func (c *campaign) findWhole(want map[string]int) {
+	c.t.Helper()
+	var files []string
+	for _, tap := range c.wiring.taps {
+		files = append(files, tap.file)
+	}
+	found, err := affinity.ReadCaptures(c.t.Context(), files, message.Options{}, correlate.Options{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for kind, n := range want {
+		m := found.Measured[kind]
+		if m == nil || m.Transactions != n {
+			c.t.Errorf("%s: %+v, want %d transactions", kind, m, n)
+			continue
+		}
+		for i, s := range m.Path {
+			if i > 0 && s.Times == nil {
+				c.t.Errorf("%s: step %+v has no time", kind, s)
+			}
+			c.t.Logf("%s: %s after %.2f ms: %s to %s", kind, s.Function, s.Mean, s.Out, s.To)
+		}
 	}
 }
 
