@@ -114,7 +114,7 @@ func (c *campaign) findWhole(want map[string]int) {
 	for _, tap := range c.wiring.taps {
 		files = append(files, tap.file)
 	}
-	found, err := affinity.ReadCaptures(c.t.Context(), files, message.Options{}, correlate.Options{})
+	found, err := affinity.ReadCaptures(c.t.Context(), files, message.Options{}, correlate.Options{}, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}
