@@ -16,9 +16,6 @@ type Cost struct {
 	Each float64 `json:"transaction_seconds"` // CPU seconds; 0: not known.
 }
 
-// at returns the CPUs of an instance at a rate.
-func (c Cost) at(rate float64) float64 { return c.Idle + c.Each*rate }
-
 // costOf fits a line to the steps of a measurement. ok is false if their CPU is not known.
 func costOf(steps []redline.Step) (c Cost, ok bool) {
 	var rates, cpus []float64

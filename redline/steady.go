@@ -78,7 +78,7 @@ func (r *run) measure(ctx context.Context) (measured, error) {
 	r.forget()
 	first := *r.last()
 	s := &sampler{objective: r.objective, second: first}
-	for factor := time.Duration(1); ; {
+	for factor := 1.0; ; {
 		now, err := r.next(ctx)
 		if err != nil {
 			return measured{}, err
@@ -99,7 +99,7 @@ func (r *run) measure(ctx context.Context) (measured, error) {
 			return m, &unidentifiable{"the instance gets no transactions"}
 		case elapsed >= r.Step && needed > r.MaxStep:
 			return m, &unidentifiable{fmt.Sprintf("the mean holding time is %s, so a step would last %s: more than %s", m.holding.Round(time.Millisecond), needed.Round(time.Second), r.MaxStep)}
-		case elapsed < r.MaxStep && (elapsed < factor*window || m.tally.ended < r.objective.enough()):
+		case elapsed < r.MaxStep && (elapsed.Seconds() < factor*window.Seconds() || m.tally.ended < r.objective.enough()):
 			continue
 		case m.tally.ended < r.objective.enough():
 			return m, &unidentifiable{fmt.Sprintf("%.0f transactions in %s are too few to see the objective: it takes %.0f", m.tally.ended, r.MaxStep, r.objective.enough())}

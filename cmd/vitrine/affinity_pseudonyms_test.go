@@ -113,8 +113,9 @@ func TestNoIdentityIsInAnyOutput(t *testing.T) {
 func mentions(text string, identities map[string]bool) (found []string) {
 	inside := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 	for id := range identities {
-		for rest, at := text, 0; ; rest = rest[at+len(id):] {
-			if at = strings.Index(rest, id); at < 0 {
+		for rest := text; ; {
+			at := strings.Index(rest, id)
+			if at < 0 {
 				break
 			}
 			before, after := ' ', ' '
@@ -128,6 +129,7 @@ func mentions(text string, identities map[string]bool) (found []string) {
 				found = append(found, id+" in ..."+rest[max(0, at-40):min(len(rest), at+len(id)+20)])
 				break
 			}
+			rest = rest[at+len(id):]
 		}
 	}
 	return found

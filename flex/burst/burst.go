@@ -90,7 +90,7 @@ type day struct {
 // Run runs the plan. Nothing of it is left afterwards.
 func Run(ctx context.Context, p Plan) (_ Result, err error) {
 	d := &day{Plan: p, http: &http.Client{Timeout: 5 * time.Second}, result: Result{Policy: p.Policy, Seconds: len(p.Load), Failed: map[string]int64{}}}
-	if d.addresses, err = freeAddresses(); err != nil {
+	if d.addresses, err = freeAddresses(ctx); err != nil {
 		return d.result, err
 	}
 	if d.file, err = d.writeFiles(); err != nil {

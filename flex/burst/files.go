@@ -2,6 +2,7 @@ package burst
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,15 +17,16 @@ import (
 type addresses struct{ sip, control, store, homestead, homer, flex string }
 
 // freeAddresses returns addresses that nothing uses now.
-func freeAddresses() (a addresses, err error) {
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+func freeAddresses(ctx context.Context) (a addresses, err error) {
+	var config net.ListenConfig
+	c, err := config.ListenPacket(ctx, "udp", "127.0.0.1:0")
 	if err != nil {
 		return a, err
 	}
 	a.sip = c.LocalAddr().String()
 	open := []interface{ Close() error }{c}
 	for _, at := range []*string{&a.control, &a.store, &a.homestead, &a.homer, &a.flex} {
-		l, failed := net.Listen("tcp", "127.0.0.1:0")
+		l, failed := config.Listen(ctx, "tcp", "127.0.0.1:0")
 		if err = failed; err != nil {
 			break
 		}
