@@ -20,8 +20,8 @@ func hopsOf(t *testing.T, links *impair.Config) map[string]float64 {
 	s := newSite(t, links)
 	file, finish := s.capture("bridge")
 	files, ends := []string{file}, []func(){finish}
+	s.placeEPC()
 	for _, name := range []string{"hss", "pcrf", "pgw", "sgw", "mme"} {
-		s.place(name)
 		far, finish := s.captureAt(s.places[name].netns, "eth0", name)
 		files, ends = append(files, far), append(ends, finish)
 	}

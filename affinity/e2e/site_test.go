@@ -79,13 +79,10 @@ func newSite(t testing.TB, links *impair.Config) *site {
 	return s
 }
 
-// place makes a place for each name that has none.
+// place makes a place for each name.
 func (s *site) place(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
-		if _, ok := s.places[name]; ok {
-			continue
-		}
 		path := fabrictest.Place(s.t, s.run.ID, name)
 		end, err := s.fabric.Attach(s.t.Context(), fabric.Port{Instance: name, NetNS: path})
 		if err != nil {
