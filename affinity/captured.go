@@ -26,20 +26,26 @@ type Captured struct {
 }
 
 // ReadCaptures finds the transactions in captures, in one pass. What was read before an
-// error is returned with it.
-func ReadCaptures(ctx context.Context, captures []string, read message.Options, divide correlate.Options) (*Captured, error) {
-	return collect(divide, func(handle func(*message.Message) error) (*message.Summary, error) {
+// error is returned with it. With a key, it has pseudonyms in place of identities.
+func ReadCaptures(ctx context.Context, captures []string, read message.Options, divide correlate.Options, key *pseudonym.Key) (*Captured, error) {
+	return collect(read, divide, key, func(read message.Options, handle func(*message.Message) error) (*message.Summary, error) {
 		return message.Read(ctx, captures, read, handle)
 	})
 }
 
-// collect finds the transactions in messages. read gives them to the function that it receives.
-func collect(divide correlate.Options, read func(func(*message.Message) error) (*message.Summary, error)) (*Captured, error) {
+// collect finds the transactions in the messages of a source.
+func collect(read message.Options, divide correlate.Options, key *pseudonym.Key, source func(message.Options, func(*message.Message) error) (*message.Summary, error)) (*Captured, error) {
+	if key != nil {
+		read.Hide = key.Function
+	}
 	var courses *course.Collector
 	correlator := correlate.New(divide, func(e *correlate.Event) { courses.Add(e) })
 	courses = course.New(correlator)
 	kept := state.New(divide.MaxMemory / 4)
-	summary, err := read(func(m *message.Message) error {
+	summary, err := source(read, func(m *message.Message) error {
+		if key != nil {
+			m.Name = key.Name(m.Protocol, m.Name)
+		}
 		link := correlator.Add(m)
 		if len(m.Access) > 0 {
 			kept.Add(m, link)

@@ -6,12 +6,13 @@ import (
 	"vitrine/affinity/capture"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/message"
+	"vitrine/affinity/pseudonym"
 )
 
 // ReadLive is like ReadCaptures, for what passes network interfaces until stop is done. heard is
 // called once packets are captured.
-func ReadLive(ctx, stop context.Context, live capture.LiveOptions, heard func(), read message.Options, divide correlate.Options) (*Captured, error) {
-	return collect(divide, func(handle func(*message.Message) error) (*message.Summary, error) {
+func ReadLive(ctx, stop context.Context, live capture.LiveOptions, heard func(), read message.Options, divide correlate.Options, key *pseudonym.Key) (*Captured, error) {
+	return collect(read, divide, key, func(read message.Options, handle func(*message.Message) error) (*message.Summary, error) {
 		return message.ReadLive(ctx, stop, live, read, heard, handle)
 	})
 }

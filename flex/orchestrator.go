@@ -57,6 +57,10 @@ type Options struct {
 	Redline Measurer
 	Costs   map[string]map[string]Cost // CPU by the file's profiles, by type and size
 	Log     *slog.Logger
+	// Policy decides, and PolicyName is its name; nil: package decide. Others are for
+	// comparisons.
+	Policy     policy.Policy
+	PolicyName string
 }
 
 // An Orchestrator runs aggregates.

@@ -49,7 +49,7 @@ func (o *Orchestrator) save(now time.Time, at bool) {
 	if !at && !o.changed && now.Sub(o.saved) < memoryEvery {
 		return
 	}
-	s := state{Version: stateVersion, Next: o.next, Gone: slices.Sorted(maps.Keys(o.gone)), Memory: o.memory, Profiles: o.profiles}
+	s := state{Version: stateVersion, Next: o.next, Number: o.number, Gone: slices.Sorted(maps.Keys(o.gone)), Memory: o.memory, Profiles: o.profiles}
 	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
 		in := o.instances[name]
 		in.InAge = now.Sub(in.since).Seconds()

@@ -32,6 +32,7 @@ type affinityFlags struct {
 
 	pseudonymise string
 	compare      bool
+	live         liveFlags
 }
 
 func (a *app) affinityCommand() *cobra.Command {
@@ -55,8 +56,14 @@ func (a *app) affinityCommand() *cobra.Command {
 			"  vitrine affinity mme.pcap --explain 4711\n" +
 			"  vitrine affinity mme.pcap --pseudonymise pseudonyms.key --out runs/affinity\n" +
 			"  vitrine affinity --compare runs/before runs/after\n" +
-			"  vitrine affinity mme.pcap sgw.pcap.gz --messages",
-		Args: args(cobra.MinimumNArgs(1)),
+			"  vitrine affinity mme.pcap sgw.pcap.gz --messages\n" +
+			"  vitrine affinity -i eth0,eth1 --duration 10m --write mme.pcapng --out runs/affinity",
+		Args: args(func(c *cobra.Command, given []string) error {
+			if f.live.live() {
+				return nil
+			}
+			return cobra.MinimumNArgs(1)(c, given)
+		}),
 		RunE: func(c *cobra.Command, given []string) error {
 			if f.compare {
 				return a.compare(c.Context(), given, f)
@@ -78,9 +85,11 @@ func (a *app) affinityCommand() *cobra.Command {
 	flags.Uint64Var(&f.explain, "explain", 0, "print why the message of this number belongs to its transaction")
 	flags.BoolVar(&f.compare, "compare", false, "print what changed from the first SOURCE to the second; a source may also be affinity.json, or the folder that --out made")
 	flags.StringVar(&f.pseudonymise, "pseudonymise", "", "replace the identities in captures by pseudonyms that the key in this file makes; a missing file is made")
+	f.live.add(flags)
 	_ = c.MarkFlagFilename("pseudonymise")
 	c.MarkFlagsMutuallyExclusive("compare", "messages")
 	c.MarkFlagsMutuallyExclusive("compare", "explain")
+	c.MarkFlagsMutuallyExclusive("compare", "interface")
 	_ = c.MarkFlagFilename("names", "yaml", "yml", "json")
 	_ = c.MarkFlagDirname("out")
 	c.ValidArgsFunction = completeFlows(cobra.ShellCompDirectiveDefault)
@@ -165,10 +174,13 @@ func (a *app) analyse(ctx context.Context, given []string, f affinityFlags) (ana
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := f.live.check(captures); err != nil {
+		return nil, nil, err
+	}
 	if f.explain > 0 && len(captures) == 0 {
 		return nil, nil, &vitrine.BadInput{File: "--explain", Found: "no capture is named", Want: "name the captures that have the message: vitrine affinity CAPTURE --messages numbers them"}
 	}
-	if f.pseudonymise != "" && len(captures) == 0 {
+	if f.pseudonymise != "" && len(captures) == 0 && !f.live.live() {
 		return nil, nil, &vitrine.BadInput{File: "--pseudonymise", Found: "no capture is named", Want: "leave it out: call flows name no users"}
 	}
 	o := affinity.Options{Delay: f.delay, Apart: f.noMerge}
@@ -177,7 +189,7 @@ func (a *app) analyse(ctx context.Context, given []string, f affinityFlags) (ana
 			return nil, nil, err
 		}
 	}
-	if len(captures) > 0 {
+	if len(captures) > 0 || f.live.live() {
 		if o.Captured, damage = a.readCaptures(ctx, captures, f); o.Captured == nil {
 			return nil, nil, damage
 		}
@@ -197,10 +209,14 @@ func (a *app) readCaptures(ctx context.Context, captures []string, f affinityFla
 	read.Progress = a.readProgress()
 	divide := correlate.Options{MaxMemory: read.MaxMemory / 2, Explain: f.explain}
 	read.MaxMemory /= 2
-	if f.live.live() {
-		return a.readLive(ctx, f.live, read, divide)
+	key, err := f.key()
+	if err != nil {
+		return nil, err
 	}
-	c, err := affinity.ReadCaptures(ctx, captures, read, divide)
+	if f.live.live() {
+		return a.readLive(ctx, f.live, read, divide, key)
+	}
+	c, err := affinity.ReadCaptures(ctx, captures, read, divide, key)
 	var bad *vitrine.BadInput
 	switch {
 	case errors.As(err, &bad), ctx.Err() != nil:

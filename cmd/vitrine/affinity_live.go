@@ -13,6 +13,7 @@ import (
 	"vitrine/affinity/capture"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/message"
+	"vitrine/affinity/pseudonym"
 )
 
 // leastLive is the least memory in MiB with which interfaces are read: a ring of the kernel's
@@ -86,8 +87,8 @@ func (a *app) heard(f liveFlags) func() {
 }
 
 // readLive finds the transactions in what passes interfaces.
-func (a *app) readLive(ctx context.Context, f liveFlags, read message.Options, divide correlate.Options) (*affinity.Captured, error) {
+func (a *app) readLive(ctx context.Context, f liveFlags, read message.Options, divide correlate.Options, key *pseudonym.Key) (*affinity.Captured, error) {
 	rest, stop, cancel := f.until(ctx)
 	defer cancel()
-	return affinity.ReadLive(rest, stop, f.options(), a.heard(f), read, divide)
+	return affinity.ReadLive(rest, stop, f.options(), a.heard(f), read, divide, key)
 }

@@ -33,12 +33,22 @@ func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) 
 	if err := f.live.check(captures); err != nil {
 		return err
 	}
+	key, err := f.key()
+	if err != nil {
+		return err
+	}
+	if key != nil {
+		o.Hide = key.Function
+	}
 	o.Progress = a.readProgress()
 	out := bufio.NewWriter(a.stdout)
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
 	begin := int64(-1)
 	summary, err := a.readMessages(ctx, captures, f, o, func(m *message.Message) error {
+		if key != nil {
+			key.Message(m)
+		}
 		if f.json {
 			return e.Encode(m)
 		}

@@ -79,6 +79,9 @@ type flexPlan struct {
 	types  []decide.Type
 	limits decide.Limits
 	costs  map[string]map[string]flex.Cost // CPU by the profiles, by type and size
+
+	policy     policy.Policy
+	policyName string
 }
 
 // planFlex reads the file, and refuses one that does not fit this host.
@@ -166,6 +169,7 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	o, err := flex.New(flex.Options{
 		File: p.file, Types: p.types, Limits: p.limits, Runner: runner, Store: storeOf(p.file), Log: log,
 		Directors: steering(clients), Redline: measurerOf(p.file, clients), Costs: p.costs,
+		Policy: p.policy, PolicyName: p.policyName,
 	})
 	if err != nil {
 		return err

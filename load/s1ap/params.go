@@ -40,6 +40,7 @@ type Params struct {
 	Subscribers string         `json:"subscribers" yaml:"subscribers" jsonschema:"default=001010000000001,description=IMSI of the first subscriber; their keys derive from the IMSI"`
 	Network     string         `json:"network" yaml:"network" jsonschema:"default=00101,description=country and network code of the MMEs and the subscribers"`
 	TAC         int            `json:"tac" yaml:"tac" jsonschema:"default=1,description=tracking area code of all eNodeBs"`
+	Transport   string         `json:"transport" yaml:"transport" jsonschema:"enum=tcp,enum=sctp,default=tcp,description=transport of S1AP: SCTP where the kernel has it; or frames over TCP, which is not S1AP's transport"`
 	Retries     int            `json:"retries" yaml:"retries" jsonschema:"default=0,description=how often a call begins again at another MME because its association ended, or at once because its connection was reset; for MMEs that share their UEs"`
 	Tick        param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=interval at which messages are handled; adds up to this time to the latency of each exchange"`
 
