@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"vitrine/fabric/impair"
 	"vitrine/load/http"
 	"vitrine/load/s1ap"
 	"vitrine/load/simulated"
@@ -19,6 +20,7 @@ func known() spec.Known {
 	return spec.Known{
 		Substrates: map[string]any{"process": process.Config{}, "docker": docker.Config{}},
 		Fabrics:    map[string]any{"auto": nil, "loopback": nil, "bridge": nil},
+		Servers:    map[string]any{"impair": impair.Config{}},
 		Generators: map[string]any{"http": http.Params{}, "s1ap": s1ap.Params{}, "simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
 	}
 }
