@@ -6,7 +6,6 @@
 package affinity
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"vitrine/affinity/course"
 	"vitrine/affinity/flow"
 	"vitrine/affinity/graph"
+	"vitrine/document"
 )
 
 // Version is the version of the Analysis format. It increases when a reader of the
@@ -134,16 +134,7 @@ func describe(flows []*flow.Transaction) []Flow {
 }
 
 // JSON returns the analysis as the text of affinity.json.
-func (a *Analysis) JSON() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(a); err != nil {
-		return nil, fmt.Errorf("write affinity.json: %w", err)
-	}
-	return b.Bytes(), nil
-}
+func (a *Analysis) JSON() ([]byte, error) { return document.Indent(a) }
 
 // Parse reads the text of affinity.json.
 func Parse(text []byte) (*Analysis, error) {

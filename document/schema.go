@@ -36,14 +36,14 @@ func FileSchema(of any, title string, comments map[string]string, formats ...For
 	return s
 }
 
-// Indent formats a schema for publication.
-func Indent(s *jsonschema.Schema) ([]byte, error) {
+// Indent returns a value as JSON that people read, such as a schema for publication.
+func Indent(v any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(s); err != nil {
-		return nil, fmt.Errorf("write schema: %w", err)
+	if err := encoder.Encode(v); err != nil {
+		return nil, fmt.Errorf("write JSON: %w", err)
 	}
 	return b.Bytes(), nil
 }

@@ -4,11 +4,8 @@
 package compare
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-
 	"vitrine/affinity/course"
+	"vitrine/document"
 )
 
 // Doubt is the probability that any of the changes of a Comparison is none: each
@@ -35,7 +32,7 @@ type Type struct {
 	Messages   []Message `json:"messages"`             // That are new, vanished, or sent more or less often.
 	Times      []Time    `json:"times"`                // That are longer or shorter.
 	Aggregate  *Members  `json:"aggregate,omitempty"`  // Left out: not changed.
-	TooFew     int       `json:"too_few"`              // Times and messages of which cannot be said whether they changed.
+	TooFew     int       `json:"too_few"`              // Times and messages that are too rare to say whether they changed.
 	Structural bool      `json:"structural,omitempty"` // A or B is no measurement: messages were compared as the call flows have them.
 }
 
@@ -94,13 +91,4 @@ func (t *Type) changes() int {
 }
 
 // JSON returns the comparison as text.
-func (c *Comparison) JSON() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(c); err != nil {
-		return nil, fmt.Errorf("write the comparison: %w", err)
-	}
-	return b.Bytes(), nil
-}
+func (c *Comparison) JSON() ([]byte, error) { return document.Indent(c) }

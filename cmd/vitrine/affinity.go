@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"vitrine/affinity"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/flow"
+	"vitrine/document"
 	"vitrine/report/ladder"
 )
 
@@ -231,18 +231,20 @@ func (a *app) readCaptures(ctx context.Context, captures []string, f affinityFla
 func (a *app) printAffinity(analysis *affinity.Analysis, f affinityFlags) error {
 	switch {
 	case f.explain > 0 && f.json:
-		e := json.NewEncoder(a.stdout)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(analysis.Captured.Explanation)
+		return writeJSON(a.stdout, analysis.Captured.Explanation)
 	case f.explain > 0:
 		return ladder.Explain(a.stdout, analysis.Captured.Explanation)
 	case f.json:
-		text, err := analysis.JSON()
-		if err == nil {
-			_, err = a.stdout.Write(text)
-		}
-		return err
+		return writeJSON(a.stdout, analysis)
 	}
 	return ladder.Text(a.stdout, analysis)
+}
+
+// writeJSON writes a value as the files of results have it.
+func writeJSON(w io.Writer, v any) error {
+	text, err := document.Indent(v)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
 }

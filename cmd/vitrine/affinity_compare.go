@@ -38,14 +38,10 @@ func (a *app) compare(ctx context.Context, given []string, f affinityFlags) erro
 			return err
 		}
 	}
-	if !f.json {
-		return errors.Join(append(damages, ladder.Compared(a.stdout, c))...)
+	if f.json {
+		return errors.Join(append(damages, writeJSON(a.stdout, c))...)
 	}
-	text, err := c.JSON()
-	if err == nil {
-		_, err = a.stdout.Write(text)
-	}
-	return errors.Join(append(damages, err)...)
+	return errors.Join(append(damages, ladder.Compared(a.stdout, c))...)
 }
 
 // analysed reads an analysis, or makes it.
