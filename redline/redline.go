@@ -35,7 +35,7 @@ type Options struct {
 	Share     float64       // largest share of the type's traffic, above 0 and below 1
 	Step      time.Duration // shortest measurement of a step
 	MaxStep   time.Duration // longest measurement of a step
-	Precision float64       // to which the growth of a step's backlog is told, as a share of the rate
+	Precision float64       // share of the rate that the growth of a step's backlog must stay below
 	Holding   time.Duration // mean time that a call holds the instance; 0: measured
 
 	// CPU returns how many CPUs the instance used on average between two times, if known. It

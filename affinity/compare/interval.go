@@ -23,9 +23,9 @@ func (i Interval) changed() bool { return i.Least > 0 || i.Most < 0 }
 // sure bounds the probability that an interval misses the true difference.
 type sure float64
 
-// medians compares two medians. Their errors are from batches, of which each has one
-// degree of freedom less one, so that the difference follows a t distribution (Welch 1947).
-// Both have at least two batches. The medians themselves are from buckets.
+// medians compares two medians. The error of each is known by its batches, and has one
+// degree of freedom less than there are batches. So the difference follows a t distribution
+// (Welch 1947). Both have at least two batches. The medians themselves are from buckets.
 func (s sure) medians(a, b *flow.Times) Interval {
 	const (
 		bucket   = 0.005 // relative error of a bucket's middle

@@ -61,7 +61,7 @@ func (o *redlineOptions) flags(c *cobra.Command) {
 	f.Float64Var(&o.Share, "share", o.Share, "largest share of the type's traffic to put on the instance, below 1")
 	f.DurationVar(&o.Step, "step", o.Step, "shortest measurement of a step")
 	f.DurationVar(&o.MaxStep, "max-step", o.MaxStep, "longest measurement of a step; a step needs three mean holding times")
-	f.Float64Var(&o.Precision, "precision", o.Precision, "share of the rate to which the growth of a step's backlog is told")
+	f.Float64Var(&o.Precision, "precision", o.Precision, "share of the rate that the growth of a step's backlog must stay below")
 	f.DurationVar(&o.Holding, "holding", 0, "mean time that a call holds the instance; 0: measure it")
 	f.IntVar(&o.pid, "pid", 0, "process of the instance on this host, to watch its CPU")
 	f.StringVar(&o.cgroup, "cgroup", "", "cgroup v2 folder of the instance on this host, to watch its CPU")

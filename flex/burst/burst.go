@@ -38,7 +38,7 @@ const (
 	Capacity = 20.0                   // transactions/s of an instance
 	VCPUs    = 0.06                   // of each of an instance's two members
 	PerCall  = 3                      // transactions: REGISTER, REGISTER with credentials, deregistration
-	Bound    = 500 * time.Millisecond // on the 99th percentile of a transaction's latency, of which a call has PerCall
+	Bound    = 500 * time.Millisecond // on the 99th percentile of a transaction's latency; that of a call is PerCall times this
 	Success  = 0.99                   // success ratio, at least
 )
 

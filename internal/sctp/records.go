@@ -50,7 +50,7 @@ type Records struct {
 		vector  unix.Iovec
 		control [controlHeader + infoSize + 4]byte // the kernel aligns to 8 octets
 	}
-	// long has a message that did not fit, or of which only a part has arrived, behind the
+	// long has a message that did not fit, or the part of one that has arrived, behind the
 	// room for its header.
 	long     []byte
 	from, to int  // the octets of long that Receive has not returned yet

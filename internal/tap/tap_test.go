@@ -240,7 +240,7 @@ func TestDropsAreCounted(t *testing.T) {
 			return err
 		}
 		defer unix.Close(s.fd)
-		const sent = 1000 // 1.4 MB, of which 256 KiB fit
+		const sent = 1000 // 1.4 MB; 256 KiB fit
 		for n := range sent {
 			if err := s.send(frame(fmt.Sprintf("test %d %s", n, strings.Repeat("x", 1400)))); err != nil {
 				return err

@@ -86,7 +86,7 @@ instances: [{name: epc-1, id: 1, type: epc, address: "%s:36412"}]
 // attaches is how many UEs attach and detach, and over how many seconds.
 const attaches, seconds = 100, 5
 
-// attach plays attaches and detaches, all of which must succeed.
+// attach plays attaches and detaches. All must succeed.
 func (g *guest) attach(t *testing.T, program, target string) {
 	t.Helper()
 	stdout := g.run(`exec "$0" generate s1ap --rate "$1" --duration "$2" --targets "$3" --param transport=sctp --param enodebs=2 --param timeout=1m`,
