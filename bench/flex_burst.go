@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,12 +58,10 @@ func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, erro
 	if err := buildVitrine(ctx, program); err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(program)
+	build, err := buildID(program)
 	if err != nil {
 		return nil, err
 	}
-	hash := sha256.Sum256(text)
-	build := hex.EncodeToString(hash[:6])
 	done, err := readBursts(burstFile, build, seconds)
 	if err != nil {
 		return nil, err
@@ -85,7 +80,7 @@ func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, erro
 		if err != nil {
 			return nil, err
 		}
-		if err := keepBurst(burstFile, burstRecord{build, r}); err != nil {
+		if err := appendLine(burstFile, burstRecord{build, r}); err != nil {
 			return nil, err
 		}
 		done[name] = r
@@ -110,34 +105,11 @@ func burstLength(text string) (int, error) {
 // readBursts reads the days of this build and length.
 func readBursts(path, build string, seconds int) (map[string]burst.Result, error) {
 	done := map[string]burst.Result{}
-	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return done, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() // opened for reading
-	for lines := json.NewDecoder(file); ; {
-		var r burstRecord
-		switch err := lines.Decode(&r); {
-		case errors.Is(err, io.EOF):
-			return done, nil
-		case err != nil:
-			return nil, fmt.Errorf("%s: %w", path, err)
-		case r.Build == build && r.Seconds == seconds:
+	return done, readLines(path, func(r burstRecord) {
+		if r.Build == build && r.Seconds == seconds {
 			done[r.Policy] = r.Result
 		}
-	}
-}
-
-func keepBurst(path string, r burstRecord) (err error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return json.NewEncoder(file).Encode(r)
+	})
 }
 
 // printBursts prints all figures, also those that are no ratios.

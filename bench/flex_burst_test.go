@@ -16,7 +16,7 @@ func TestBurstsResume(t *testing.T) {
 		{"a", burst.Result{Policy: "hpa", Seconds: 3600}},
 		{"a", burst.Result{Policy: "fixed=5", Seconds: 60, InstanceSeconds: 40}},
 	} {
-		if err := keepBurst(file, r); err != nil {
+		if err := appendLine(file, r); err != nil {
 			t.Fatal(err)
 		}
 	}

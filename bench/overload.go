@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 
 	"vitrine/reference/ims/overload"
@@ -67,25 +64,11 @@ type overloadMeter struct {
 
 // load reads the windows of this build.
 func (m *overloadMeter) load() error {
-	file, err := os.Open(m.file)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	for lines := json.NewDecoder(file); ; {
-		var w window
-		switch err := lines.Decode(&w); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("%s: %w", m.file, err)
-		case w.Build == m.build:
+	return readLines(m.file, func(w window) {
+		if w.Build == m.build {
 			m.done = append(m.done, w)
 		}
-	}
+	})
 }
 
 // windows returns n windows, each on a fresh deployment.
@@ -112,14 +95,9 @@ func (m *overloadMeter) windows(ctx context.Context, mode string, quota, rate fl
 	return got, nil
 }
 
-func (m *overloadMeter) keep(w window) (err error) {
+func (m *overloadMeter) keep(w window) error {
 	m.done = append(m.done, w)
-	file, err := os.OpenFile(m.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return json.NewEncoder(file).Encode(w)
+	return appendLine(m.file, w)
 }
 
 // capacity returns the highest rate whose mean success over fresh deployments

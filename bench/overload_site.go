@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -61,12 +59,10 @@ func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite,
 		}
 		everywhere := testbed.CPUs{Generator: slices.Concat(f.cpus.Generator, f.cpus.Function)}
 		defer func() { err = errors.Join(err, everywhere.KeepOff()) }()
-		program, err := os.ReadFile(f.vitrine)
-		if err != nil {
+		s := &overloadSite{progress: progress}
+		if s.build, err = buildID(f.vitrine); err != nil {
 			return nil, err
 		}
-		hash := sha256.Sum256(program)
-		s := &overloadSite{build: hex.EncodeToString(hash[:6]), progress: progress}
 		if s.guard, err = quiet.New(ctx, everywhere.Generator...); err != nil {
 			return nil, err
 		}

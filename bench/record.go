@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -69,6 +70,38 @@ func writeRecord(file string, record any) error {
 		return err
 	}
 	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// readLines calls do with each record of a file that appendLine wrote. There need not be one.
+func readLines[T any](path string, do func(T)) error {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close() // opened for reading
+	for lines := json.NewDecoder(file); ; {
+		var record T
+		switch err := lines.Decode(&record); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		do(record)
+	}
+}
+
+// appendLine adds a record to a file, so that an interrupted bench goes on behind it.
+func appendLine(path string, record any) (err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return json.NewEncoder(file).Encode(record)
 }
 
 // A page is a page with a table that is made of a committed record.

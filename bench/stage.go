@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -96,6 +98,17 @@ func buildVitrine(ctx context.Context, program string) error {
 		return fmt.Errorf("build vitrine: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// buildID identifies a program by its contents, so that a bench that goes on counts only what
+// the same one did.
+func buildID(program string) (string, error) {
+	text, err := os.ReadFile(program)
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.Sum256(text)
+	return hex.EncodeToString(hash[:6]), nil
 }
 
 func (s *stage) namespace() string { return "vt-" + s.run.ID + "-bench" }
