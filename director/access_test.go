@@ -2,8 +2,6 @@ package director
 
 import (
 	"context"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"io"
 	"log/slog"
 	"net"
@@ -69,24 +67,14 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// certify makes a certificate for loopback, signed by an authority or by itself.
-func certify(t *testing.T, dir, name string, by *certtest.Pair) *certtest.Pair {
-	t.Helper()
-	return certtest.Write(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		BasicConstraintsValid: true, IsCA: by == nil, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}, by, filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"))
-}
-
 // TestCertificates checks that with client authorities, only clients with their
 // certificates get access.
 func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
-	authority := certify(t, dir, "authority", nil)
-	certify(t, dir, "director", authority)
-	certify(t, dir, "operator", authority)
-	certify(t, dir, "stranger", nil)
+	authority := certtest.Loopback(t, dir, "authority", nil)
+	certtest.Loopback(t, dir, "director", authority)
+	certtest.Loopback(t, dir, "operator", authority)
+	certtest.Loopback(t, dir, "stranger", nil)
 	r := run(t, write(t, filepath.Join(dir, "director.yaml"), good+"control: {certificate: director.pem, key: director.key, clients: authority.pem}\n"))
 	with := func(name string) error {
 		a := client.Access{URL: "https://" + r.Control(), Authorities: filepath.Join(dir, "authority.pem")}

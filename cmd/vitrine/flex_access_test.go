@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"io"
 	"log/slog"
@@ -141,16 +139,6 @@ func (s *servedFlex) ask(c *http.Client, scheme, method, path string, headers ..
 	return a.StatusCode
 }
 
-// certifyFlex makes a certificate for loopback, signed by an authority or by itself.
-func certifyFlex(t *testing.T, dir, name string, by *certtest.Pair) *certtest.Pair {
-	t.Helper()
-	return certtest.Write(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		BasicConstraintsValid: true, IsCA: by == nil, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}, by, filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"))
-}
-
 // drain is a change. There is no such instance, so that whoever may change gets 404.
 const drain = "/v1/instances/nobody/drain"
 
@@ -220,10 +208,10 @@ func TestFlexWithoutTokensIsReadOnly(t *testing.T) {
 // certificates get access, and may change.
 func TestFlexAsksForCertificates(t *testing.T) {
 	dir := t.TempDir()
-	authority := certifyFlex(t, dir, "authority", nil)
-	certifyFlex(t, dir, "flex", authority)
-	certifyFlex(t, dir, "operator", authority)
-	certifyFlex(t, dir, "stranger", nil)
+	authority := certtest.Loopback(t, dir, "authority", nil)
+	certtest.Loopback(t, dir, "flex", authority)
+	certtest.Loopback(t, dir, "operator", authority)
+	certtest.Loopback(t, dir, "stranger", nil)
 	s := serveFlexWith(t, dir, ", certificate: flex.pem, key: flex.key, clients: authority.pem")
 	for name, want := range map[string]int{"operator": http.StatusNotFound, "": 0, "stranger": 0} {
 		if got := s.ask(s.client(name), "https", http.MethodPost, drain); got != want {
@@ -241,8 +229,8 @@ func TestFlexAsksForCertificates(t *testing.T) {
 // TestFlexTakesTokensOverTLS checks TLS without client authorities.
 func TestFlexTakesTokensOverTLS(t *testing.T) {
 	dir := t.TempDir()
-	authority := certifyFlex(t, dir, "authority", nil)
-	certifyFlex(t, dir, "flex", authority)
+	authority := certtest.Loopback(t, dir, "authority", nil)
+	certtest.Loopback(t, dir, "flex", authority)
 	if err := os.WriteFile(filepath.Join(dir, "tokens"), []byte(flexToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

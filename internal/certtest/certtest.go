@@ -6,9 +6,12 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -50,4 +53,15 @@ func Write(t testing.TB, template *x509.Certificate, by *Pair, certFile, keyFile
 		t.Fatal(err)
 	}
 	return &Pair{made, key}
+}
+
+// Loopback makes a certificate for loopback, for servers and clients, in NAME.pem and NAME.key of
+// the folder. by signs it; nil makes it an authority.
+func Loopback(t testing.TB, dir, name string, by *Pair) *Pair {
+	t.Helper()
+	return Write(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true, IsCA: by == nil, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}, by, filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"))
 }
