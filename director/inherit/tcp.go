@@ -14,20 +14,15 @@ import (
 // ListenTCP takes over the inherited listener of an address, or opens a new one.
 // Descriptors of other sockets stay as they are.
 func ListenTCP(address netip.AddrPort, inherited []*os.File) (*net.TCPListener, error) {
-	for _, file := range inherited {
-		if sctp.Is(file) {
-			continue
+	l, err := takeOver[*net.TCPListener](address, inherited, func(file *os.File) (net.Listener, bool) {
+		if sctp.Is(file) { // which package net takes for TCP
+			return nil, false
 		}
-		l, err := net.FileListener(file) // duplicates the descriptor; fails if the file is not a listener
-		if err != nil {
-			continue
-		}
-		if tcp, ok := l.(*net.TCPListener); ok && tcp.Addr().(*net.TCPAddr).AddrPort() == address {
-			return tcp, nil
-		}
-		if err := l.Close(); err != nil {
-			return nil, fmt.Errorf("close inherited listener %v: %w", l.Addr(), err)
-		}
+		l, err := net.FileListener(file) // duplicates the descriptor
+		return l, err == nil             // else the file is not a listener
+	})
+	if l != nil || err != nil {
+		return l, err
 	}
 	network := "tcp6"
 	if address.Addr().Is4() {
@@ -38,17 +33,30 @@ func ListenTCP(address netip.AddrPort, inherited []*os.File) (*net.TCPListener, 
 
 // ListenSCTP is like ListenTCP, for SCTP.
 func ListenSCTP(address netip.AddrPort, inherited []*os.File) (*sctp.Listener, error) {
-	for _, file := range inherited {
+	l, err := takeOver[*sctp.Listener](address, inherited, func(file *os.File) (net.Listener, bool) {
 		l, ok := sctp.Inherit(file)
+		return l, ok
+	})
+	if l != nil || err != nil {
+		return l, err
+	}
+	return sctp.Listen(address)
+}
+
+// takeOver returns the inherited listener of an address; nil: there is none. open duplicates
+// the descriptor of a file if it is a listener.
+func takeOver[L net.Listener](address netip.AddrPort, inherited []*os.File, open func(*os.File) (net.Listener, bool)) (none L, err error) {
+	for _, file := range inherited {
+		l, ok := open(file)
 		if !ok {
 			continue
 		}
-		if l.Addr().(*net.TCPAddr).AddrPort() == address {
-			return l, nil
+		if own, ok := l.(L); ok && own.Addr().(*net.TCPAddr).AddrPort() == address {
+			return own, nil
 		}
 		if err := l.Close(); err != nil {
-			return nil, fmt.Errorf("close inherited listener %v: %w", l.Addr(), err)
+			return none, fmt.Errorf("close inherited listener %v: %w", l.Addr(), err)
 		}
 	}
-	return sctp.Listen(address)
+	return none, nil
 }
