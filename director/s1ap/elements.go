@@ -92,7 +92,7 @@ func (e *elements) element(id s1ap.ID, v []byte) (which present, ok bool) {
 		return hasENodeB, ok
 	case s1ap.EstablishmentCause:
 		v, sound := s1ap.ParseEnum(id, v)
-		if e.reason = reason(v) + 1; !sound || e.reason >= reasons { // of a later version
+		if e.reason = reason(v) + 1; !sound || int(e.reason) >= len(causes) { // of a later version
 			e.reason = unknown
 		}
 		return hasReason, true

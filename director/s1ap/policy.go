@@ -58,26 +58,19 @@ func Messages() []string {
 // counted from one.
 type reason uint8
 
-const (
-	unknown reason = 0
-	reasons reason = 9
-)
+const unknown reason = 0
+
+// causes are the names of the reasons, in the order of TS 36.413, after that of unknown.
+var causes = [...]string{
+	"", "emergency", "high-priority-access", "mt-access", "mo-signalling", "mo-data", "delay-tolerant-access", "mo-voice-call", "mo-exception-data",
+}
 
 // Causes returns the names of the RRC establishment causes that rules may use, in the order
 // of TS 36.413.
-func Causes() []string {
-	return []string{
-		"emergency", "high-priority-access", "mt-access", "mo-signalling", "mo-data", "delay-tolerant-access", "mo-voice-call", "mo-exception-data",
-	}
-}
+func Causes() []string { return causes[1:] }
 
 // String returns the name; empty: unknown.
-func (r reason) String() string {
-	if r == unknown || r >= reasons {
-		return ""
-	}
-	return Causes()[r-1]
-}
+func (r reason) String() string { return causes[r] }
 
 // A Rule maps the first message of a UE's connection to an aggregate type. The first rule
 // that matches counts.
@@ -124,7 +117,7 @@ type Policy struct {
 	ENodeBs []netip.Prefix  // the networks of eNodeBs; empty: any. Set it before the Policy is used.
 	Pool    Pool            // Set it before the Policy is used.
 
-	rules   [kinds][reasons]rule
+	rules   [kinds][len(causes)]rule
 	options [table.MaxTypes]TypeOption
 	types   []table.Type // that have instances with S1AP
 	sctp    []table.Type // that are reached over SCTP
@@ -172,7 +165,7 @@ func NewPolicy(types []string, options []TypeOption, rules []Rule) (*Policy, err
 func (p *Policy) fill(r Rule, of kind, entry rule) {
 	for k := range p.rules {
 		for why := range p.rules[k] {
-			matches := (r.Message == "" || kind(k) == of) && (r.Cause == "" || reason(why).String() == r.Cause)
+			matches := (r.Message == "" || kind(k) == of) && (r.Cause == "" || causes[why] == r.Cause)
 			if matches && !p.rules[k][why].given {
 				p.rules[k][why] = entry
 			}
