@@ -71,6 +71,24 @@ func newSender(name string) (*sender, error) {
 	return &sender{fd, at.Index}, err
 }
 
+// withSender runs a test with a Tap at interfaces and a sender at a.
+func withSender(t *testing.T, memory int, promiscuous bool, names []string, f func(heard *tap.Tap, s *sender) error) {
+	t.Helper()
+	inside(t, func() error {
+		heard, err := open(memory, promiscuous, names...)
+		if err != nil {
+			return err
+		}
+		defer heard.Close()
+		s, err := newSender("a")
+		if err != nil {
+			return err
+		}
+		defer unix.Close(s.fd)
+		return f(heard, s)
+	})
+}
+
 // frame returns a frame of a test protocol.
 func frame(text string) []byte {
 	const experimental = 0x88b5 // IEEE 802 Local Experimental EtherType 1
@@ -102,17 +120,7 @@ func read(t *tap.Tap) (f tap.Frame, err error) {
 }
 
 func TestFramesOfBothDirectionsComeInOrderWithTheirInterface(t *testing.T) {
-	inside(t, func() error {
-		heard, err := open(1<<20, false, "b", "a")
-		if err != nil {
-			return err
-		}
-		defer heard.Close()
-		s, err := newSender("a")
-		if err != nil {
-			return err
-		}
-		defer unix.Close(s.fd)
+	withSender(t, 1<<20, false, []string{"b", "a"}, func(heard *tap.Tap, s *sender) error {
 		last := int64(0)
 		for n := range 3000 { // several blocks, and around the ring's end
 			sent := frame(fmt.Sprintf("test %d %s", n, strings.Repeat("x", n%1400)))
@@ -200,17 +208,7 @@ func TestLoopbackGivesAFrameOnce(t *testing.T) {
 }
 
 func TestVLANTagsAreKept(t *testing.T) {
-	inside(t, func() error {
-		heard, err := open(1<<20, true, "b")
-		if err != nil {
-			return err
-		}
-		defer heard.Close()
-		s, err := newSender("a")
-		if err != nil {
-			return err
-		}
-		defer unix.Close(s.fd)
+	withSender(t, 1<<20, true, []string{"b"}, func(heard *tap.Tap, s *sender) error {
 		plain := frame("test of a tag")
 		sent := append(append(bytes.Clone(plain[:12]), 0x81, 0, 0x60, 42), plain[12:]...)
 		if err := s.send(sent); err != nil {
@@ -229,17 +227,7 @@ func TestVLANTagsAreKept(t *testing.T) {
 
 // TestDropsAreCounted: of more frames than fit, those that were not received were dropped.
 func TestDropsAreCounted(t *testing.T) {
-	inside(t, func() error {
-		heard, err := open(0, false, "b")
-		if err != nil {
-			return err
-		}
-		defer heard.Close()
-		s, err := newSender("a")
-		if err != nil {
-			return err
-		}
-		defer unix.Close(s.fd)
+	withSender(t, 0, false, []string{"b"}, func(heard *tap.Tap, s *sender) error {
 		const sent = 1000 // 1.4 MB; 256 KiB fit
 		for n := range sent {
 			if err := s.send(frame(fmt.Sprintf("test %d %s", n, strings.Repeat("x", 1400)))); err != nil {
