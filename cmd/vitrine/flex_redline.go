@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"vitrine/director/client"
 	"vitrine/flex"
 	"vitrine/flex/config"
+	"vitrine/internal/durable"
 	"vitrine/redline"
 )
 
@@ -123,11 +123,11 @@ func (a *app) flexProfile() *cobra.Command {
 }
 
 func writeProfilePage(path, title string, all map[string][]flex.Measured) error {
-	f, err := os.Create(path)
+	err := durable.ReplaceFrom(path, 0o644, func(w io.Writer) error { return flex.WriteProfilePage(w, title, all) })
 	if err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
-	return errors.Join(flex.WriteProfilePage(f, title, all), f.Close())
+	return nil
 }
 
 func printProfiles(w io.Writer, all map[string][]flex.Measured) error {
