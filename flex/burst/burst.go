@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/director/client"
@@ -198,12 +200,15 @@ func (d *day) readLost(ctx context.Context) error {
 		return err
 	}
 	defer a.Body.Close() // read to its end
-	text, err := io.ReadAll(io.LimitReader(a.Body, 1<<24))
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(io.LimitReader(a.Body, 1<<24))
 	if err != nil {
-		return err
+		return fmt.Errorf("read the orchestrator's metrics: %w", err)
 	}
-	d.result.Lost, err = sumOf(text, "vitrine_flex_lost_total{")
-	return err
+	for _, m := range families["vitrine_flex_lost_total"].GetMetric() {
+		d.result.Lost += m.GetCounter().GetValue()
+	}
+	return nil
 }
 
 // readEvents counts what the policy did.

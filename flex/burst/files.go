@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"text/template"
 )
 
@@ -107,20 +104,4 @@ func (d *day) writeFiles() (string, error) {
 		}
 	}
 	return filepath.Join(d.Folder, "flex.yaml"), nil
-}
-
-// sumOf sums the series of a text of Prometheus's format whose lines begin with a prefix.
-func sumOf(text []byte, prefix string) (sum float64, err error) {
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, prefix) {
-			continue
-		}
-		line = strings.TrimSpace(line)
-		v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
-		if err != nil {
-			return 0, fmt.Errorf("metrics: %q: %w", line, err)
-		}
-		sum += v
-	}
-	return sum, nil
 }
