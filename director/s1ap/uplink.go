@@ -24,6 +24,8 @@ func (t *turn) uplink(e *enodeb, whole, data []byte) {
 		return
 	}
 	switch {
+	case m.Kind == s1ap.Initiating && t.in.has&erroneous(m.Procedure) != 0:
+		t.malformed(e, t.in.has&bothIDs, s1ap.CauseAbstractSyntax)
 	case m.Procedure == s1ap.S1Setup && m.Kind == s1ap.Initiating:
 		t.setUp(e, data)
 	case e.state != up:
@@ -34,6 +36,19 @@ func (t *turn) uplink(e *enodeb, whole, data []byte) {
 	default:
 		t.outcome(e, whole)
 	}
+}
+
+// erroneous returns the identifiers of a UE that are erroneously present in an eNodeB's
+// request (TS 36.413 clause 10.3.6). The director would not check them against the UEs of
+// the eNodeB, and an instance might act on them.
+func erroneous(p s1ap.Procedure) present {
+	switch p {
+	case s1ap.InitialUEMessage, s1ap.PathSwitchRequest:
+		return hasMME
+	case s1ap.S1Setup, s1ap.ENBConfigurationUpdate, s1ap.Reset:
+		return bothIDs
+	}
+	return 0
 }
 
 // malformed answers a message that does not parse.
