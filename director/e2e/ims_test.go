@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 	"vitrine/internal/hosttest"
 	"vitrine/load"
 	"vitrine/load/sipp"
+	"vitrine/search/rate"
 )
 
 // Hosts of the parts of an IMS behind the instances' ingresses.
@@ -90,17 +90,18 @@ var scenarios = []string{"reg-dereg", "reg-subscribe", "reg-invite"}
 
 // callers call the IMS through its directors by SIPp.
 type callers struct {
-	m     *ims
-	rate  float64      // calls per second of each scenario
-	users atomic.Int64 // users of the trials so far
+	m       *ims
+	rate    float64      // calls per second of each scenario
+	seconds float64      // duration of a trial
+	users   atomic.Int64 // users of the trials so far
 }
 
 // trial runs the nth trial of a scenario. It has new users at new addresses, because the
 // earlier ones have subscribed to notifications about themselves.
 func (c *callers) trial(ctx context.Context, scenario, n int) (load.Report, error) {
-	users := int64(c.rate*240) + 400 // 5 s of calls, each with a timeout of 20 s per transaction
+	users := int64(2*c.rate*(c.seconds+115)) + 400 // two a call; a call has a timeout of 20 s per transaction
 	t := load.Trial{
-		Rate: c.rate, Duration: 5, Seed: uint64(n), Scratch: c.m.t.TempDir(),
+		Rate: c.rate, Duration: c.seconds, Seed: uint64(n), Scratch: c.m.t.TempDir(),
 		Params: map[string]string{
 			"scenario": scenarios[scenario], "retransmit": "true", "timeout": "20s", "port": "0",
 			"users": fmt.Sprint(users), "first_user": fmt.Sprint(1 + c.users.Add(users) - users),
@@ -118,7 +119,7 @@ func (c *callers) trial(ctx context.Context, scenario, n int) (load.Report, erro
 }
 
 // run repeats trials of all scenarios at the same time until one of each began after done
-// was set. It returns all reports.
+// was set. It logs trials with failed calls at once, and returns all reports.
 func (c *callers) run(ctx context.Context, from int, done *atomic.Bool) ([]load.Report, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	reports := make([][]load.Report, len(scenarios))
@@ -130,6 +131,10 @@ func (c *callers) run(ctx context.Context, from int, done *atomic.Bool) ([]load.
 				if err != nil {
 					return err
 				}
+				if r.Scheduled != r.Succeeded {
+					c.m.t.Logf("%s, trial %d of %s: of %d calls %d were made and %d succeeded; failures: %v",
+						time.Now().UTC().Format(time.TimeOnly), n, scenarios[i], r.Scheduled, r.Offered, r.Succeeded, r.Failed)
+				}
 				reports[i] = append(reports[i], r)
 			}
 			return nil
@@ -139,25 +144,37 @@ func (c *callers) run(ctx context.Context, from int, done *atomic.Bool) ([]load.
 	return slices.Concat(reports...), err
 }
 
-// halfLoad sets the rate to half of the highest one at which all calls of a trial succeed,
-// of rates that double. It returns the number of trials of each scenario.
+// halfLoad sets the rate to half of the IMS's capacity: of the highest rate, of rates that
+// grow by a quarter, at which all calls of a trial succeed and no backlog grows. It returns
+// the number of trials of each scenario.
 func (c *callers) halfLoad(ctx context.Context) (trials int) {
 	c.m.t.Helper()
+	const step = 1.25
+	window := c.seconds
+	c.seconds = 20
 	var once atomic.Bool
 	once.Store(true)
-	for ; ; c.rate *= 2 {
+	for c.rate = 10; ; c.rate *= step {
 		reports, err := c.run(ctx, trials, &once)
 		if err != nil {
 			c.m.t.Fatal(err)
 		}
 		trials++
-		if slices.ContainsFunc(reports, func(r load.Report) bool { return r.Scheduled != r.Succeeded }) {
+		if slices.ContainsFunc(reports, c.overloaded) {
 			break
 		}
 	}
-	c.rate /= 4
-	c.m.t.Logf("calls of each scenario: all succeed at %.0f/s; the load is %.0f/s", 2*c.rate, c.rate)
+	c.seconds = window
+	capacity := c.rate / step
+	c.rate = capacity / 2
+	c.m.t.Logf("capacity: %.1f calls/s of each scenario; the load is %.1f/s", capacity, c.rate)
 	return trials
+}
+
+// overloaded reports whether a call failed, or the backlog may have grown by a fifth of the calls.
+func (c *callers) overloaded(r load.Report) bool {
+	o := vitrine.Outcome{Key: vitrine.Key{Rate: c.rate}, InFlight: r.InFlight}
+	return r.Scheduled != r.Succeeded || rate.Grows(o, 0.2)
 }
 
 // keepChanging adds and drains aggregates and restarts directors until n more transactions
@@ -169,6 +186,7 @@ func (m *ims) keepChanging(ctx context.Context, n int64) (rounds int) {
 		eventually(m.t, "more transactions", func() bool { return m.ledger.over.Load() >= until || ctx.Err() != nil })
 	}
 	for until := m.ledger.over.Load() + n; rounds == 0 || m.ledger.over.Load() < until && ctx.Err() == nil; rounds++ {
+		m.t.Logf("%s, round %d: %d transactions", time.Now().UTC().Format(time.TimeOnly), rounds, m.ledger.over.Load())
 		after(30)
 		for _, ty := range []string{registration, session} {
 			m.fleet.put(entry(m.aggregate(ty), 0))
@@ -203,7 +221,7 @@ func TestIMSThroughDirectors(t *testing.T) {
 	m := newIMS(t, transition)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c := &callers{m: m, rate: 40}
+	c := &callers{m: m, rate: 40, seconds: 5}
 	if raced {
 		c.rate = 8
 	}
@@ -233,12 +251,12 @@ func TestIMSThroughDirectors(t *testing.T) {
 func (m *ims) judge(reports []load.Report, transition time.Duration, rounds int) {
 	m.t.Helper()
 	m.ledger.close()
-	var calls int64
+	var scheduled, calls int64
 	for _, r := range reports {
-		calls += r.Succeeded
-		if r.Scheduled != r.Succeeded {
-			m.t.Errorf("of %d calls %d were made and %d succeeded; failures: %v", r.Scheduled, r.Offered, r.Succeeded, slices.Collect(maps.Keys(r.Failed)))
-		}
+		scheduled, calls = scheduled+r.Scheduled, calls+r.Succeeded
+	}
+	if scheduled != calls {
+		m.t.Errorf("of %d calls %d succeeded", scheduled, calls)
 	}
 	m.t.Logf("%d calls, %d transactions, %d messages between directors and aggregates; %d rounds of changes", calls, m.ledger.over.Load(), m.ledger.messages, rounds)
 	for _, stray := range m.ledger.strayedBut(func(r *record) bool { return r.longer(transition) }) {
