@@ -108,7 +108,7 @@ func (d *Director) handler() http.Handler {
 //go:embed openapi.yaml
 var openAPI []byte
 
-// routes returns what serves each request, by pattern.
+// routes returns the handlers by pattern, as in http.ServeMux.
 func (d *Director) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /v1/status":                   func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.status()) },

@@ -3,9 +3,9 @@
 // aggregate that serves that type. It keeps every message of a transaction at that
 // instance while instances come, drain and go, and across its own restart.
 //
-// Packages sip and gtpc handle the messages, by the tables of package table. This package
-// is everything around them: the configuration file, the state that outlives a restart,
-// the change from epoch to epoch, health, overload, and the control interface.
+// Packages sip, gtpc and s1ap handle the messages, by the tables of package table. This
+// package does the rest: the configuration file, the state that survives a restart, the
+// change from epoch to epoch, health, overload, and the control interface.
 package director
 
 import (
@@ -53,7 +53,7 @@ type Director struct {
 	control    net.Listener
 	local      net.Listener  // the control interface's unix socket; nil: none
 	socket     string        // path of the unix socket
-	socketFile fs.FileInfo   // of the unix socket; nil: this director has none there
+	socketFile fs.FileInfo   // of the unix socket; nil: this director has no file there
 	madeSocket bool          // this process created the unix socket and did not take it over
 	restarts   chan struct{} // requested by REST
 
@@ -126,8 +126,9 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	return d, o.Handover.registerSockets(d)
 }
 
-// restore publishes the first table: that of the state file. If the configuration file
-// has changed since, its instances count instead, as in a reload.
+// restore publishes the first table, made from the state file. If the configuration file
+// has changed since the state was written, restore takes the instances from the
+// configuration file, as a reload does.
 func (d *Director) restore(c *Config) error {
 	old, err := readState(c.State)
 	if err != nil {
@@ -162,8 +163,9 @@ func (d *Director) restore(c *Config) error {
 	return d.firstTable(c, old)
 }
 
-// firstTable publishes the first table of this process. If the state file tells of a
-// recent change, the table before it still counts for the transactions during that change.
+// firstTable publishes the first table of this process. If the last change in the state
+// file is younger than a transition, the transactions that began before the change still go
+// by the previous table.
 func (d *Director) firstTable(c *Config, old *state) error {
 	s, age := &d.state, time.Duration(0)
 	clock := d.options.Clock

@@ -20,8 +20,8 @@ func (d *Director) makeGates(c *Config) {
 	}
 }
 
-// makeQuotas makes the quotas of the protocols. It keeps those whose options are as in the old
-// configuration, if there is one.
+// makeQuotas makes the quotas of the protocols. It keeps a quota whose options are the same
+// in the old configuration. old may be nil.
 func makeQuotas(old, c *Config, were map[string]*overload.Quota) map[string]*overload.Quota {
 	all := map[string]*overload.Quota{}
 	for protocol, q := range c.Quota.all() {

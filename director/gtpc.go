@@ -40,8 +40,8 @@ func (d *Director) openGTPC(c *Config, inherited []*os.File) (*protocol, error) 
 	}, nil
 }
 
-// sequencesPerStart is the distance of the first sequence numbers of two starts. It keeps
-// them clear of the numbers that the previous start used last.
+// sequencesPerStart is the distance between the first sequence numbers of two starts. It
+// avoids the numbers that the previous process used last.
 const sequencesPerStart = 1 << 20
 
 // gtpcPolicy returns the policy for the types that speak GTP-C.

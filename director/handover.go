@@ -18,7 +18,7 @@ import (
 var errHandedOver = errors.New("handed over to a new process")
 
 // A Handover replaces a director by a new process without refusing a packet. The new
-// process inherits the sockets and tells when it is ready. Then the old process stops
+// process inherits the sockets and reports when it is ready. Then the old process stops
 // reading, hands over its workers' memories, and ends. Meanwhile messages wait in the
 // sockets.
 //
@@ -191,8 +191,8 @@ func (d *Director) listenToRestart(ctx context.Context, stop context.CancelCause
 	}
 }
 
-// restart starts the new process. While that starts, no epoch may change, because both
-// processes must steer alike.
+// restart starts the new process. No epoch may change while the new process starts, because
+// both processes must steer alike.
 func (d *Director) restart(ctx context.Context) error {
 	h := d.options.Handover
 	if h == nil {

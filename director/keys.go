@@ -100,8 +100,8 @@ func makeKeys(path string, now time.Time) error {
 
 // loadKeys reads the keys of a configuration. Without keys.file, the keys are in a file
 // beside the state file, which loadKeys creates if necessary. It does not create the file
-// if old, the configuration in force, used it already: what the lost key signed would not
-// verify.
+// if the configuration in force, old, already uses it: signatures of the lost key could not
+// be verified.
 func loadKeys(c, old *Config, now time.Time) ([]key, error) {
 	if len(c.Listen.SIP) == 0 {
 		return nil, nil
@@ -118,10 +118,10 @@ func loadKeys(c, old *Config, now time.Time) ([]key, error) {
 	return readKeys(path)
 }
 
-// signing returns the keys in force at a time; the first of them signs. That is the last
-// key that has begun. If none has, it is the first key, because this host's clock may be
-// behind. An older key verifies as long as messages that it signed may come back. A later
-// key verifies too, because another host's clock may be ahead.
+// signing returns the keys in force at a time; the first of them signs. The signing key is
+// the last key that has begun, or the first key of all if none has begun, because this
+// host's clock may be behind. An older key verifies as long as messages that it signed may
+// come back. A later key verifies too, because another host's clock may be ahead.
 func signing(keys []key, c *Config, now time.Time) (all []sip.SigningKey) {
 	for i, k := range keys {
 		s := sip.SigningKey{ID: k.id, Secret: k.secret, Via: true, Route: true}
@@ -164,8 +164,8 @@ func (d *Director) updateKeyring() {
 	}
 }
 
-// noteUpgrade notes that this director writes MACs, and when it took over the state of
-// one that did not.
+// noteUpgrade records that this director writes MACs, and when it took over the state of a
+// director that wrote none.
 func (s *state) noteUpgrade(old *state, now time.Time) {
 	s.Signs = true
 	switch {

@@ -16,7 +16,7 @@ const (
 	minTTL    = time.Second
 	maxTTL    = 10 * time.Minute
 	maxHolder = 64        // bytes
-	maxToken  = 1<<53 - 1 // integers that all readers of JSON keep exactly
+	maxToken  = 1<<53 - 1 // integers up to here are exact in all readers of JSON
 	minWeight = 1e-9      // of a leased weight above 0
 	maxWeight = 1e12
 )
@@ -46,7 +46,7 @@ type term struct {
 
 func (t term) isHeld() bool { return t.Holder != "" }
 
-// over returns what stays of a term when its lease ends.
+// over returns the term after the end of its lease: only the token remains.
 func (t term) over() term { return term{Token: t.Token} }
 
 // prolong lets the term end a TTL from now.
@@ -55,14 +55,14 @@ func (t *term) prolong(c Clock, ttl time.Duration) {
 	t.Until, t.Boot, t.Wall = c.Now()+ttl, c.Boot, c.Wall().Add(ttl)
 }
 
-// A Conflict is the error for a lease that another holder has, or with a stale token.
+// A Conflict is the error if another holder has the lease, or if the token is stale.
 type Conflict struct{ Why string }
 
 func (e *Conflict) Error() string { return e.Why }
 
-// overlaid returns the instances with the leased weights. An instance with weight 0 drains. If
-// no active instance of a type were left, all of them keep their state, because the instances
-// may have changed after the lease.
+// overlaid returns the instances with the leased weights. An instance with weight 0 drains.
+// If that left a type without an active instance, the instances of the type keep their
+// states: they may have changed since the lease began.
 func (e *epochState) overlaid() []vitrine.Instance {
 	if len(e.Leases) == 0 {
 		return e.Instances
@@ -168,7 +168,7 @@ func (r *roster) renew(c Clock, typeName string, token uint64, change client.Lea
 	return nil
 }
 
-// fence refuses a token that is not the lease's.
+// fence returns a *Conflict if the token does not belong to a lease that is held.
 func (t term) fence(c Clock, typeName string, token uint64) error {
 	if t.isHeld() && t.Until > c.Now() && t.Token == token {
 		return nil
@@ -210,8 +210,8 @@ func (r *roster) expireTerms(now time.Duration) map[string]term {
 	return ended
 }
 
-// checkWeights checks the weights of a lease: they are of the type's instances, and leave one
-// that is active.
+// checkWeights checks that the weights of a lease are of the type's instances, and that at
+// least one active instance still gets new work.
 func (r *roster) checkWeights(typeName string, weights map[string]float64) error {
 	bad := func(found, want string) error {
 		return &vitrine.BadInput{File: "lease of type " + typeName, Found: found, Want: want}
@@ -241,9 +241,9 @@ func (r *roster) checkWeights(typeName string, weights map[string]float64) error
 	return nil
 }
 
-// checkScaling refuses a change of an instance that adds an active one to a type whose lease
-// is held, or takes one away that is not lost. old is nil if the instance is new, now if it
-// is removed. The caller holds the lock.
+// checkScaling refuses a change to the set of active instances of a type whose lease is
+// held. An active instance that is away may leave the set. old is nil if the instance is
+// new, now is nil if it is removed. The caller holds the lock.
 func (r *roster) checkScaling(old, now *vitrine.Instance) error {
 	wasActive, isActive := old != nil && old.State == vitrine.Active, now != nil && now.State == vitrine.Active
 	if wasActive && isActive && old.Type == now.Type && old.Address == now.Address {

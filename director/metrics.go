@@ -41,7 +41,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// An emitter sends metrics. Names come without their prefix, labels in pairs.
+// An emitter sends metrics. Its methods take names without the prefix, and labels in pairs.
 type emitter struct{ to chan<- prometheus.Metric }
 
 func (e emitter) send(kind prometheus.ValueType, name, help string, value float64, labels ...string) {

@@ -29,8 +29,8 @@ func (p *Percent) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// panicShare returns the share of a type's active instances beyond which they count as up
-// although they are away; 0: off.
+// panicShare returns the panic threshold of a type: if more than this share of its active
+// instances is away, all of them count as up. 0: off.
 func (c *Config) panicShare(typeName string) Percent {
 	if t := c.Type(typeName); t != nil && t.Panic != nil {
 		return *t.Panic
@@ -38,9 +38,9 @@ func (c *Config) panicShare(typeName string) Percent {
 	return c.Panic
 }
 
-// inPanic returns the types of a table in panic. A type is in panic if more than its share of
-// its active instances is away, or all of them: then the checks are probably wrong, or the
-// others could not carry the load.
+// inPanic returns the types of a table in panic. A type is in panic if all of its active
+// instances are away, or more than its panic share. Then the checks are probably wrong, or
+// the other instances could not carry the load.
 func (d *Director) inPanic(t *table.Table) map[string]bool {
 	active, away := map[string]int{}, map[string]int{}
 	for i := range int32(t.Len()) {

@@ -40,7 +40,7 @@ type protocol struct {
 	name    string            // SIP, GTPC or S1AP
 	section byte              // of the hand-over, for the memory of a worker
 	shared  carrier           // nil: the workers share no memory
-	lost    datagram.Counters // when logLosses looked
+	lost    datagram.Counters // at the last call of logLosses
 
 	// prepare checks rules and returns put, which puts them in force.
 	prepare func(c *Config, rules []Rule) (put func(), err error)

@@ -120,8 +120,8 @@ func (d *Director) condition(t *table.Target) table.Condition {
 	return table.Up
 }
 
-// minBounded is how many transactions in flight never make an instance full: with
-// fewer, shares are noise.
+// minBounded is the number of transactions in flight up to which an instance never counts
+// as full. Shares of so few transactions are noise.
 const minBounded = 16
 
 // boundLoad finds the instances that have more than their share of the transactions in
@@ -175,8 +175,8 @@ func (s *state) instances() map[string]vitrine.Instance {
 	return all
 }
 
-// sameTypes reports whether the configuration begins with those types, in order. Then
-// type numbers mean the same in both.
+// sameTypes reports whether the types of the configuration begin with the given types, in
+// order. Then the type numbers are the same in both.
 func sameTypes(c *Config, types []string) bool {
 	return len(types) <= len(c.Types) && slices.Equal(types, c.typeNames()[:len(types)])
 }

@@ -189,8 +189,7 @@ func (d *Director) remakeGates(old, c *Config) {
 	d.gates = gates
 }
 
-// lastReload returns when the last reload was, and its error; a zero time: there was
-// none.
+// lastReload returns the time of the last reload and its error; a zero time: no reload yet.
 func (d *Director) lastReload() (at time.Time, err error) {
 	d.reloads.mu.Lock()
 	defer d.reloads.mu.Unlock()

@@ -130,7 +130,7 @@ func (r *roster) touch(urgent bool) {
 	}
 }
 
-// edit changes everything at once. to works on a copy, which replaces the roster if a
+// edit changes the roster atomically. to works on a copy, which replaces the roster if a
 // table can be made from it.
 func (r *roster) edit(to func(*draft) error) error {
 	r.mu.Lock()
@@ -153,8 +153,8 @@ func (r *roster) edit(to func(*draft) error) error {
 	return nil
 }
 
-// change is edit for what operators and orchestrators ask for. It does not scale a type
-// whose lease is held.
+// change is like edit, for requests of operators and orchestrators. It refuses to scale a
+// type whose lease is held.
 func (r *roster) change(to func(*draft) error) error {
 	return r.edit(func(d *draft) error {
 		if err := to(d); err != nil {
@@ -268,7 +268,7 @@ func (r *roster) isUrgent() bool {
 	return r.urgent
 }
 
-// apply replaces the draft's content by that of a configuration file.
+// apply replaces the draft's content with the content of a configuration file.
 func (d *draft) apply(c *Config) {
 	d.types, d.rules, d.rooms = slices.Clone(c.Types), slices.Clone(c.Rules), nil
 	for i := range c.Types {

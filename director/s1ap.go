@@ -115,8 +115,8 @@ func (d *Director) openS1AP(c *Config, inherited []*os.File) (*protocol, error) 
 	}, nil
 }
 
-// overSCTP says which of the S1AP listeners are of SCTP. The error is a
-// *vitrine.Unsupported if a listener or a type needs it and the kernel has none.
+// overSCTP reports for each S1AP listener whether it uses SCTP. The error is a
+// *vitrine.Unsupported if a listener or a type needs SCTP and the kernel does not have it.
 func (c *Config) overSCTP() (over []bool, err error) {
 	needed := slices.ContainsFunc(c.Types, func(t Type) bool { return t.Transport == SCTP })
 	for _, text := range c.Listen.S1AP {
@@ -179,8 +179,8 @@ func (d *Director) collectS1AP(s *s1ap.Server, e emitter) {
 	d.collectDrops(e, S1AP, datagram.Counters{})
 }
 
-// isS1AP tells S1AP messages from others. Its length fills the message, and so do its
-// information elements.
+// isS1AP reports whether a message is S1AP: its length and its information elements must
+// fill the message exactly.
 func isS1AP(message []byte) bool {
 	var m wire.Message
 	return m.Parse(message) == nil && m.Check() == nil

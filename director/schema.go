@@ -4,7 +4,7 @@ import _ "embed"
 
 //go:generate go test -run ^TestPublishedSchema$ . -update
 
-// published is the schema that is made from the types here and their comments.
+// published is the schema, generated from the types of this package and their comments.
 //
 //go:embed schema/director.schema.json
 var published []byte

@@ -139,7 +139,7 @@ func (d *Director) explainSIP(s *sip.Server, message []byte, from netip.AddrPort
 	return e, nil
 }
 
-// explainSent adds what is sent in the end.
+// explainSent adds the message that would be sent, and its destination.
 func (d *Director) explainSent(v *table.View, e *client.Explanation, sends bool, to netip.AddrPort, message []byte) {
 	if !sends {
 		e.Instance, e.Address = "", ""

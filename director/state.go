@@ -16,8 +16,8 @@ import (
 // stateVersion increases when older directors would misread the file.
 const stateVersion = 1
 
-// A state is what outlives a restart: changes by REST, the epoch, and the table before
-// it, for transactions during the change.
+// A state is the part of a director that survives a restart: changes by REST, the current
+// epoch, and the previous table for transactions in flight during the change.
 type state struct {
 	Version  int         `json:"vitrine_director_state"`
 	Digest   string      `json:"file_sha256"` // of the configuration file in force
@@ -36,7 +36,7 @@ type state struct {
 	Wall    time.Time     `json:"changed_at"`
 }
 
-// An epochState is one epoch's table, as New makes it.
+// An epochState has the arguments of table.New for one epoch, before the overlay of leases.
 type epochState struct {
 	Epoch     uint64             `json:"epoch"`
 	Types     []string           `json:"types"`

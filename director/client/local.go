@@ -19,8 +19,9 @@ import (
 // socketEnd is the suffix of socket names.
 const socketEnd = ".sock"
 
-// SocketPath returns the unix socket of this user's director with that control address in
-// this network namespace, which the address belongs to.
+// SocketPath returns the path of the unix socket of this user's director with the given
+// control address. It is specific to the current network namespace, because each namespace
+// has its own addresses.
 func SocketPath(control netip.AddrPort) string {
 	return filepath.Join(socketFolder(runstate.DefaultRoot()), namespace()+control.String()+socketEnd)
 }
@@ -59,8 +60,8 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
 }
 
-// dialControl connects to a control address by its director's unix socket, which this
-// user may use without a token, or else by TCP.
+// dialControl connects to the director with the control address. It tries the director's
+// unix socket first, where this user needs no token, and then TCP.
 func dialControl(ctx context.Context, network, address string) (net.Conn, error) {
 	if port, ok := strings.CutPrefix(address, "localhost:"); ok {
 		address = "127.0.0.1:" + port
@@ -69,7 +70,7 @@ func dialControl(ctx context.Context, network, address string) (net.Conn, error)
 		path := SocketPath(at)
 		if _, err := os.Lstat(path); err == nil {
 			if c, err := dialSocket(ctx, path); err == nil {
-				return c, nil // the socket of a dead director remains, and refuses
+				return c, nil // the socket file of a dead director remains, but refuses connections
 			}
 		}
 	}

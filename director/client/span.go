@@ -21,7 +21,7 @@ type Reading struct {
 	Dialogs      int64 // now
 }
 
-// Read adds up what several directors say about one instance, or about several instances.
+// Read adds up the counts that several directors report of one instance, or of several.
 func Read(at time.Time, all ...Instance) Reading {
 	r := Reading{At: at, Ended: map[string]uint64{}}
 	for i := range all {
@@ -42,7 +42,7 @@ type Span struct {
 	Duration     time.Duration
 	Begun        uint64            // transactions
 	Ended        map[string]uint64 // transactions, by outcome
-	Latencies    latency.Histogram // of those that were answered
+	Latencies    latency.Histogram // of the answered transactions
 	InFlight     uint64            // transactions, at the end
 	DialogsBegun uint64
 	Dialogs      int64 // at the end

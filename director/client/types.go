@@ -33,8 +33,8 @@ type Instance struct {
 // weights come back when it ends.
 type Lease struct {
 	Type    string             `json:"type"`
-	Token   uint64             `json:"token"`                 // The highest so far of this type: that of the lease, if it is held.
-	Holder  string             `json:"holder,omitempty"`      // Who has it; empty: nobody.
+	Token   uint64             `json:"token"`                 // The highest so far of this type; if the lease is held, its token.
+	Holder  string             `json:"holder,omitempty"`      // Who holds it; empty: nobody.
 	Weights map[string]float64 `json:"weights,omitempty"`     // By instance, in place of its own weight; 0: no new work.
 	TTL     float64            `json:"ttl_seconds,omitempty"` // From each renewal.
 	Left    float64            `json:"left_seconds,omitempty"`
@@ -61,8 +61,8 @@ type Change struct {
 	Region *string        `json:"region,omitempty"`
 }
 
-// A Rule maps messages to an aggregate type; the first that matches counts. The fields
-// are those of the configuration file.
+// A Rule maps messages to an aggregate type; the first that matches counts. The fields are
+// the same as in the configuration file.
 type Rule struct {
 	Method     string `json:"method,omitempty"`
 	Event      string `json:"event,omitempty"`
@@ -87,9 +87,9 @@ type Status struct {
 	Digest       string           `json:"digest"`             // Of the table: directors with the same steer alike.
 	Pending      bool             `json:"pending"`            // The next epoch will bring changes.
 	Changed      float64          `json:"changed_seconds"`    // Since the change to this epoch.
-	Transition   float64          `json:"transition_seconds"` // For which a moved key stays at its old instance.
+	Transition   float64          `json:"transition_seconds"` // How long a moved key stays at its old instance.
 	InTransition bool             `json:"in_transition"`
-	Restarted    bool             `json:"restarted"` // Restarted during a transition: unknown keys that moved go by the epoch before.
+	Restarted    bool             `json:"restarted"` // Restarted during a transition: moved keys that it does not remember go by the previous epoch.
 	Types        []string         `json:"types"`
 	Panic        []string         `json:"panic,omitempty"` // Types whose instances count as up although checks fail.
 	SIP          []string         `json:"sip,omitempty"`   // Addresses.

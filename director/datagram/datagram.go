@@ -2,8 +2,8 @@
 // its own sockets (SO_REUSEPORT), recvmmsg(2) and sendmmsg(2). A message is sent as
 // vectors of received and added parts, so that no message is copied or allocated.
 //
-// System calls that cannot block are made without telling the Go scheduler. A worker that
-// has been idle for a while sleeps in ppoll(2), which the scheduler knows of.
+// System calls that cannot block bypass the Go scheduler. A worker that has been idle for a
+// while sleeps in ppoll(2) through the scheduler, which can then run other goroutines.
 package datagram
 
 import (
@@ -16,7 +16,7 @@ const (
 	batch = 64
 	// Largest is the maximum payload of a datagram in bytes (RFC 768 over IPv4 and IPv6).
 	Largest = 65535 - 8
-	// RoomSize is the size of a Sender's Room in bytes; more is allocated.
+	// RoomSize is the capacity of a Sender's Room in bytes. Longer texts are allocated.
 	RoomSize = 1024
 )
 

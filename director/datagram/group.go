@@ -21,15 +21,15 @@ type Config struct {
 	Addresses []netip.AddrPort
 	// Workers is the number of goroutines that read, at least 1. One per core is right.
 	Workers int
-	// Inherited are descriptors of the previous process. UDP sockets bound to one of
-	// Addresses are duplicated and used instead of new ones, with the datagrams that wait
-	// in them. The caller closes the files.
+	// Inherited are descriptors from the previous process. Listen duplicates the UDP
+	// sockets that are bound to one of Addresses, and uses them and the datagrams that wait
+	// in them instead of new sockets. The caller closes the files.
 	Inherited []*os.File
 	// Now is a monotonic clock, read once for each batch.
 	Now func() time.Duration
 }
 
-// A Group is the sockets of some addresses, and the workers that serve them.
+// A Group owns the sockets of some addresses and the workers that serve them.
 type Group struct {
 	addresses []netip.AddrPort
 	now       func() time.Duration

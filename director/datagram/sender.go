@@ -44,14 +44,14 @@ func newSender(listeners int, count *counts) *Sender {
 	return s
 }
 
-// Room returns empty room to append to, for parts of the next message. What is built
-// there is valid until the message is sent. An append past RoomSize bytes allocates.
+// Room returns an empty slice for parts of the next message. Bytes appended to it are valid
+// until the message is sent. An append past RoomSize bytes allocates.
 func (s *Sender) Room() []byte { return s.room[s.length] }
 
-// Send queues a message from the listener's address. The message is its parts one after
-// the other, at most 64 of them. Parts are not copied, so they must not change until the
-// message is sent, which happens when a batch is full or on Flush. The address must be of
-// the listener's family.
+// Send queues a message from the listener's address. The message is the concatenation of at
+// most 64 parts. Send does not copy them, so they must not change until the message is
+// sent: when a batch is full, or on Flush. The destination must have the address family of
+// the listener.
 func (s *Sender) Send(listener int, to netip.AddrPort, parts ...[]byte) {
 	q := s.queues[listener]
 	if q.used+len(parts) > vectors {
@@ -112,7 +112,8 @@ func (q *queue) flush(count *counts) {
 	}
 }
 
-// counts are those of one worker; the padding keeps workers off each other's cache lines.
+// counts are the counters of one worker or one Sender. The padding keeps them out of the
+// cache lines of other workers.
 type counts struct {
 	received, sent, unsent, reads, writes atomic.Uint64
 	_                                     [88]byte

@@ -47,7 +47,7 @@ func open(address netip.AddrPort) (fd int, err error) {
 	}
 	mmsg.GrowReceive(fd, socketRoom)
 	mmsg.GrowSend(fd, socketRoom)
-	// A burst of one sender may then come in one piece, and passes the kernel once
+	// The kernel may then deliver a burst from one sender as one piece, and process it once
 	// instead of once per datagram. Kernels before 5.0 do not support this.
 	_ = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
 	if err := unix.Bind(fd, mmsg.Sockaddr(address)); err != nil {

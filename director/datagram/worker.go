@@ -30,8 +30,8 @@ type inbox struct {
 	tails    []byte // touched by long datagrams only
 }
 
-// A control is room for the control message with the size of the datagrams that the
-// kernel gave in one piece (UDP_GRO): a 32-bit number.
+// A control is the buffer of the UDP_GRO control message: the size, as a 32-bit number, of
+// the datagrams that the kernel delivers in one piece.
 type control [unix.SizeofCmsghdr + 8]byte
 
 func newInbox() *inbox {
@@ -68,8 +68,8 @@ func (b *inbox) segment(i int) int {
 // receive reads up to batch datagrams and returns their number.
 func (b *inbox) receive(fd int) int { return mmsg.Receive(fd, b.messages[:]) }
 
-// data returns the i-th piece, of datagrams of that size, in one or two parts: each datagram is
-// in one of them. far is empty if near has all.
+// data returns the i-th piece, which consists of datagrams of the given size, in one or two
+// parts. No datagram spans both parts. far is empty if near holds the whole piece.
 func (b *inbox) data(i, size int) (near, far []byte) {
 	n := int(b.messages[i].Length)
 	near = b.fronts[i*spread : i*spread+min(n, front)]
@@ -94,7 +94,7 @@ type worker struct {
 	fds     []unix.PollFd // the sockets, then the wake-up descriptor
 }
 
-// run works until stopped returns true.
+// run reads and handles batches until stopped returns true.
 func (w *worker) run(now func() time.Duration, handler Handler, stopped func() bool) {
 	in := new(Datagram)
 	for !stopped() {
@@ -108,13 +108,13 @@ func (w *worker) run(now func() time.Duration, handler Handler, stopped func() b
 	}
 }
 
-// lingerTime is how long an idle worker keeps its place in the Go scheduler. Giving it up
-// and taking it again costs a change of threads or two. Each is a delay of up to some
-// milliseconds on a busy core.
+// lingerTime is how long an idle worker keeps its place in the Go scheduler. To release the
+// place and to take it again costs one or two thread switches. On a busy core, each switch
+// may take some milliseconds.
 const lingerTime = time.Millisecond
 
-// linger waits for a datagram or a wake-up for at most lingerTime, unseen by the Go
-// scheduler. It reports whether something may have come.
+// linger waits for a datagram or a wake-up for at most lingerTime, without a call to the Go
+// scheduler. It reports whether one of them may have arrived.
 func (w *worker) linger() bool {
 	wait := unix.NsecToTimespec(lingerTime.Nanoseconds()) // the kernel writes the rest of the time into it
 	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&w.fds[0])), uintptr(len(w.fds)),
@@ -147,8 +147,8 @@ func (w *worker) turn(s *socket, in *Datagram, now func() time.Duration, handler
 	return n
 }
 
-// handle hands datagrams of a size to the handler, and returns their number. The last may be
-// shorter, even empty.
+// handle splits data into datagrams of the given size, passes them to the handler and
+// returns their number. The last datagram may be shorter, even empty.
 func (w *worker) handle(in *Datagram, data []byte, size int, handler Handler) (n int) {
 	for n = 1; len(data) > size; n++ {
 		in.Data, data = data[:size:size], data[size:]

@@ -36,8 +36,8 @@ func (s *Server) Carry(to io.Writer) error {
 }
 
 // TakeOver reads what Carry wrote, before Run, and returns the number of exchanges and
-// TEIDs taken over. If this Server has less room, the latest stay. Exchanges of listeners
-// that it does not have are dropped.
+// TEIDs taken over. If this Server has less room, it keeps the latest ones. It drops
+// exchanges of listeners that it does not have.
 func (s *Server) TakeOver(from io.Reader) (n int, err error) {
 	var next [4]byte
 	if _, err := io.ReadFull(from, next[:]); err != nil {

@@ -9,10 +9,10 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// An exchange is a request that was sent on, and the way back of its answer. In GTPv2-C,
-// a relay can write the way back only into the sequence number, and 24 bits do not hold
-// an address. So the director gives requests its own sequence numbers, as every sender
-// does, and remembers the exchange of each number.
+// An exchange is a forwarded request and the return path of its answer. In GTPv2-C, a relay
+// can encode the return path only in the sequence number, and 24 bits do not hold an
+// address. So the director gives requests its own sequence numbers, as every sender does,
+// and remembers the exchange of each number.
 type exchange struct {
 	from, to place
 	began    uint32 // in units of moment
@@ -33,12 +33,12 @@ type exchange struct {
 // moment is the unit of time of exchanges.
 const moment = 64 * time.Microsecond
 
-// numbers is how many sequence numbers the director uses before it starts again: those
+// numbers is how many sequence numbers the director uses before it wraps around: 24 bits
 // without the command bit and ownBit.
 const numbers = 1 << 22
 
-// exchanges remembers the last exchanges, in a ring. All workers share it, because the
-// kernel may give an answer to another worker than the request.
+// exchanges remembers the latest exchanges, in a ring. All workers share it, because the
+// kernel may deliver an answer to another worker than the request.
 type exchanges struct {
 	ring     []exchange // by number, modulo its length
 	index    []indexBucket
@@ -49,9 +49,10 @@ type exchanges struct {
 	overflow atomic.Uint64 // forgotten for lack of room while unanswered and younger than lifetime
 }
 
-// An indexBucket finds exchanges by their sender. It is one cache line of entries. An
-// entry has 10 bits of the hash and the number, which tells the ring's entry to compare.
-// 0 is an unused entry, since no exchange has the number 0.
+// An indexBucket finds exchanges by their sender. It is one cache line of entries. An entry
+// has 10 bits of the sender's hash and the exchange's number, which locates the exchange in
+// the ring for a full comparison. 0 marks an unused entry, because no exchange has the
+// number 0.
 type indexBucket [indexWays]uint32
 
 const (
@@ -62,10 +63,10 @@ const (
 func indexTag(h uint64) uint32 { return uint32(h>>54) << 22 }
 
 // newExchanges makes room for limit exchanges, at most numbers/2. first is the first
-// number. It must differ after each start, so that no number comes again while an
-// instance may still remember it.
+// number. It must differ after each start, so that the director does not reuse a number
+// while an instance may still remember it.
 func newExchanges(limit int, lifetime time.Duration, first uint32) *exchanges {
-	n := stripes // with fewer, one place would have two locks
+	n := stripes // with fewer, two locks would guard one entry of the ring
 	for n < limit && n < numbers/2 {
 		n *= 2
 	}

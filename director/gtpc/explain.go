@@ -22,10 +22,10 @@ type Explanation struct {
 	Owner    uint16         // the ID of the instance whose TEID the message carries; 0: none
 	OwnerOf  table.Type     // and that instance's type
 	Rule     int            // the rule of the policy that matches, from 0; -1: none
-	Type     table.Type     // the rule's
+	Type     table.Type     // the type of that instance
 	Session  bool           // Key is the session's
-	Key      uint64         // that the table chooses by
-	Lost     bool           // an instance sends it to a TEID that it did not get from anybody: dropped
+	Key      uint64         // the key that the table chooses by
+	Lost     bool           // an instance sends it to a TEID without a known owner: dropped
 	Peer     netip.AddrPort // valid: an instance sends it to a TEID that it got from this peer
 	Instance *table.Target  // nil: the type has no available instance
 }

@@ -20,8 +20,8 @@ func instanceOf(t *table.Target) instance { return instance{t.Type, t.ID} }
 // An owner is the holder of a TEID: an instance, with the session's key, or a peer,
 // with its address.
 type owner struct {
-	instance        // of a peer: the one that accepted the TEID
-	given    uint32 // of a peer: the TEID in its F-TEID
+	instance        // if a peer owns the TEID: the instance that accepted it
+	given    uint32 // if a peer owns the TEID: the TEID in the peer's F-TEID
 	key      uint64
 	hasKey   bool // key is set
 	address  place
@@ -46,9 +46,9 @@ func (p place) addrPort() netip.AddrPort {
 	return netip.AddrPortFrom(a, p.port)
 }
 
-// learned remembers the owners of TEIDs: those of functions that cannot use a prefix, and
-// those of peers. Its size is fixed; in a full bucket, the least recently used TEID makes
-// room. All workers share it.
+// learned remembers the owners of TEIDs without a prefix: TEIDs of functions that cannot
+// use a prefix, and TEIDs of peers. Its size is fixed; a full bucket evicts the least
+// recently used TEID. All workers share it.
 type learned struct {
 	buckets  []learnedBucket
 	idle     uint32 // seconds without use after which a TEID is forgotten
@@ -77,9 +77,8 @@ type learnedEntry struct {
 	claimed bool   // by a peer; the instance has not accepted it yet
 }
 
-// age returns how many seconds the TEID has not been used. It is 0 if the last use is
-// later than now. That happens to a worker that lags behind another, and when entries are
-// taken over.
+// age returns the seconds since the TEID was last used. It is 0 if the last use is later
+// than now, which happens if this worker lags behind another, or after a hand-over.
 func (e *learnedEntry) age(seconds uint32) uint32 { return uint32(max(0, int32(seconds-e.seconds))) }
 
 func newLearned(limit int, idle time.Duration) *learned {
@@ -109,7 +108,7 @@ func (l *learned) find(now time.Duration, teid uint32) (owner, bool) {
 	return owner{}, false
 }
 
-// live reports whether an entry counts.
+// live reports whether an entry is in use and has not expired.
 func (l *learned) live(e *learnedEntry, seconds uint32) bool {
 	limit := l.idle
 	if e.claimed {
@@ -128,8 +127,8 @@ func (l *learned) entry(b *learnedBucket, seconds, teid uint32) *learnedEntry {
 	return nil
 }
 
-// victim returns the entry of a full bucket that makes room, and whether it is a learned
-// one. Unused entries go first, then the oldest claim, then the least recently used TEID.
+// victim returns the entry of a bucket to evict, and whether it is a learned TEID. Unused
+// and expired entries go first, then the oldest claim, then the least recently used TEID.
 // The caller holds the lock.
 func (l *learned) victim(b *learnedBucket, seconds uint32) (victim *learnedEntry, isLearned bool) {
 	const unused, claimed = 1 << 34, 1 << 33 // above every age
@@ -159,8 +158,7 @@ func (l *learned) put(now time.Duration, teid uint32, whose owner) {
 	l.enter(b, learnedEntry{owner: whose, teid: teid, seconds: seconds})
 }
 
-// enter puts an entry in place of an earlier one of its TEID, or where there is room. The
-// caller holds the lock.
+// enter replaces the entry of the same TEID, or else evicts one. The caller holds the lock.
 func (l *learned) enter(b *learnedBucket, e learnedEntry) {
 	at := l.entry(b, e.seconds, e.teid)
 	if at == nil {

@@ -47,8 +47,8 @@ func (m *message) read(data []byte) (int, error) {
 	return n, e.Err
 }
 
-// readSender reads an F-TEID of instance 0. The first counts (TS 29.274 clause 7.7.10). But
-// functions differ in that, so the message is marked if there is another.
+// readSender reads an F-TEID of instance 0. The first one counts (TS 29.274 clause 7.7.10).
+// Not all functions follow this rule, so readSender marks a message with more than one.
 func (m *message) readSender(value []byte) {
 	f, ok := gtpc.ParseFTEID(value)
 	m.badSender = m.badSender || m.hasSender || !ok || !f.Addr().IsValid()

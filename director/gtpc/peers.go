@@ -10,28 +10,28 @@ import (
 )
 
 // A peer's request with an F-TEID tells an instance where to send later requests. The
-// instance sends them to the director, and only their TEID tells the peer. So each TEID that
-// the instances know must be of one peer, and no other peer may take it. It may be known to
-// several instances, because they may share sessions.
+// instance sends them to the director, and only their TEID identifies the peer. So each
+// TEID that the instances know must belong to one peer, and no other peer may take it over.
+// Several instances may know a TEID, because they may share sessions.
 //
-// The director therefore claims the TEID for the peer before the request goes to the
-// instance. If the TEID belongs to another peer, the instance gets an alias in its place, and
-// the director translates the TEIDs in the instances' messages back. The claim becomes
-// learned when the instance accepts the request. Until then it leads nowhere.
+// The director therefore claims the TEID for the peer before it forwards the request to the
+// instance. If the TEID already belongs to another peer, the director writes an alias into
+// the request, and translates the alias back in the instances' messages. The claim becomes
+// learned when the instance accepts the request. Until then, no message is routed by it.
 
-// A claim is what a peer's F-TEID says, and the TEID by which the instances know it.
+// A claim is the content of a peer's F-TEID, and the TEID by which the instances know it.
 type claim struct {
 	address place  // of the F-TEID, with the port of peers
 	given   uint32 // the TEID of the F-TEID
 	alias   uint32 // the TEID that the instances know: usually the same; 0: there is no claim
 }
 
-// isOf reports whether an entry belongs to the claim's peer.
+// isOf reports whether an entry has the claim's peer and TEID.
 func (c *claim) isOf(e *learnedEntry) bool { return e.given == c.given && e.address == c.address }
 
-// claim reserves the claim's alias until the instance answers. It returns false if the alias
-// belongs to another peer. A claim never displaces a learned TEID: without room, it only
-// checks.
+// claim reserves the claim's alias until the instance answers. It returns false if the
+// alias belongs to another peer. A claim never evicts a learned TEID: in a bucket of
+// learned TEIDs, claim reserves nothing and returns true.
 func (l *learned) claim(now time.Duration, c claim, at instance) bool {
 	b, lock := l.bucket(c.alias)
 	seconds := uint32(now / time.Second)
@@ -50,9 +50,9 @@ func (l *learned) claim(now time.Duration, c claim, at instance) bool {
 	return true
 }
 
-// accept learns the TEID of a claim, or of an answer to an instance's request. If another peer's
-// has been learned, that one stays, and this one counts as forgotten. A claim meets that only if
-// there was no room for it.
+// accept learns the TEID of a claim, or of an answer to an instance's request. If the TEID
+// is already learned for another peer, that entry stays, and the new one counts as
+// forgotten. For a claim this happens only if there was no room to reserve it.
 func (l *learned) accept(now time.Duration, c claim, by instance) {
 	b, lock := l.bucket(c.alias)
 	seconds := uint32(now / time.Second)
@@ -65,12 +65,13 @@ func (l *learned) accept(now time.Duration, c claim, by instance) {
 	l.enter(b, learnedEntry{owner: owner{instance: by, given: c.given, address: c.address}, teid: c.alias, seconds: seconds})
 }
 
-// aliases is how many TEIDs are tried for one F-TEID. All but the first are random, so the
-// third is hardly ever needed.
+// aliases is how many TEIDs the director tries for one F-TEID. All but the first are
+// random, so the third is hardly ever needed.
 const aliases = 4
 
-// alias returns the n-th TEID by which instances may know a peer's TEID. The first is that
-// TEID. Nobody can choose TEIDs that meet the others, because they depend on a secret.
+// alias returns the n-th candidate for the TEID by which instances know a peer's TEID.
+// Candidate 0 is the peer's TEID itself. The others depend on a secret, so nobody can
+// choose TEIDs that collide with them.
 func (s *Server) alias(n uint32, address place, given uint32) uint32 {
 	if n == 0 {
 		return given
@@ -78,9 +79,9 @@ func (s *Server) alias(n uint32, address place, given uint32) uint32 {
 	return uint32(maphash.Comparable(s.seed, claim{address, given, n}))
 }
 
-// claim claims the TEID of a peer's request to an instance. It puts the alias, if there is
-// one, into the message. It returns false if the message must not go to the instance; that
-// has been counted.
+// claim claims the TEID of a peer's request to an instance, and writes the alias, if there
+// is one, into the message. It returns false if the message must not go to the instance;
+// claim has then counted the message.
 func (w *worker) claim(t *turn, to *way) bool {
 	if t.origin.id != 0 || to.receiver.id == 0 || !t.hasSender && !t.badSender {
 		return true
@@ -113,7 +114,8 @@ func (w *worker) claim(t *turn, to *way) bool {
 	return false
 }
 
-// asked returns what the F-TEID of a peer's request asks for: a claim that has no alias yet.
+// asked returns the claim that a peer's request makes by its F-TEID, without an alias;
+// empty: none.
 func (w *worker) asked(t *turn) claim {
 	if t.origin.id != 0 || !t.hasSender || t.sender.TEID == 0 {
 		return claim{}
@@ -128,23 +130,23 @@ func (w *worker) repeats(t *turn, e *exchange) bool {
 	return e.teid == t.TEID && c.given == e.claim.given && c.address == e.claim.address && (t.origin.id != 0 || !t.badSender)
 }
 
-// repeatClaim puts the alias into a retransmitted request that the first one left with.
+// repeatClaim writes the alias of the first transmission into a retransmitted request.
 func (w *worker) repeatClaim(t *turn, e *exchange) {
 	if e.claim.alias != e.claim.given {
 		t.renumberSender(e.claim.alias)
 	}
 }
 
-// isAnothers reports whether a TEID belongs to an instance other than the one given, which
-// may send requests to it.
+// isAnothers reports whether a TEID belongs to an instance of the table other than the
+// given one. The given instance may then send requests to that TEID.
 func (w *worker) isAnothers(t *turn, of instance, teid uint32) bool {
 	o := w.server.ownerOf(t.policy, t.now, teid)
 	return o.id != 0 && o.instance != of && t.view.Table.ByID(o.ty, o.id) != nil
 }
 
 // isAcceptedBy reports whether an instance's message accepts the request that began the
-// exchange, so that the instance will use the F-TEID of the request. The end of a session
-// leaves nothing to use it for.
+// exchange, so that the instance will use the F-TEID of the request. It excludes the end of
+// a session, because no requests follow it.
 func (e *exchange) isAcceptedBy(m *message) bool {
 	if e.kind.IsCommand() {
 		return !m.Type.IsTriggered() // a failure indication refuses it
@@ -153,8 +155,8 @@ func (e *exchange) isAcceptedBy(m *message) bool {
 	return ok && m.Type == response && m.cause.Accepted() && e.kind != gtpc.DeleteSessionRequest
 }
 
-// learnPeer remembers the peer's TEID that an answer makes valid: that of the request which an
-// instance accepts, or that of the answer to an instance's request.
+// learnPeer remembers the peer's TEID that an answer makes valid. The TEID is in the
+// request if an instance accepts it, or in a peer's answer to an instance's request.
 func (w *worker) learnPeer(t *turn, e *exchange) {
 	s := w.server
 	if e.receiver.id != 0 {
@@ -176,8 +178,7 @@ func (w *worker) learnPeer(t *turn, e *exchange) {
 	}
 }
 
-// restore gives an instance's message the TEID that its receiver gave, if instances know that
-// one by an alias.
+// restore replaces an alias in an instance's message by the TEID that the receiver gave.
 func (w *worker) restore(t *turn, to way) {
 	if t.TEID == 0 {
 		return

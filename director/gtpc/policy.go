@@ -18,9 +18,9 @@ type Rule struct {
 	// empty: any. A message without F-TEID matches if its TEID belongs to the rule's
 	// Type.
 	Interface string
-	// Relocation limits the rule to Create Session Requests that move a session to
-	// another S-GW. Their P-GW TEID tells: it is 0 in an attach, and given in a handover
-	// or tracking area update (TS 29.274 table 7.2.1-1).
+	// Relocation limits the rule to Create Session Requests that move a session to another
+	// S-GW. The P-GW TEID shows it: it is 0 in an attach, and set in a handover or tracking
+	// area update (TS 29.274 table 7.2.1-1).
 	Relocation bool
 	// Type is the name of the aggregate type.
 	Type string

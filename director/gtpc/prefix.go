@@ -12,8 +12,8 @@ import (
 //   - 10 bits that the instance chooses
 //
 // A sequence number has 23 bits below the command bit (TS 29.274 clause 7.6). The highest
-// tells the numbers of instances (1) from those of the director (0). In an instance's
-// number, the same 3 and 7 bits follow, and then a count of 12 bits.
+// of them is 1 in the numbers of instances and 0 in the numbers of the director. In an
+// instance's number, the same 3 and 7 bits follow, and then a count of 12 bits.
 const (
 	typeBits   = 3
 	idBits     = 7

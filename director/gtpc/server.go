@@ -2,10 +2,10 @@
 // message type to the aggregate type, then by session key to the instance.
 //
 // Peers see one node: the director's address, one restart counter, and sequence numbers
-// that never collide. Where the TEID is 0, the key of a session is its IMSI. Afterwards
-// the key is in the bits of the TEID, because instances hand out TEIDs with the Prefix
-// that they were started with. For functions that cannot use a prefix, the director
-// learns TEIDs. Everything else goes by the epoch's table, as in package table.
+// that never collide. If the TEID is 0, the key of a session is its IMSI. Afterwards the
+// key is in the bits of the TEID, because instances hand out TEIDs with the Prefix that
+// they were started with. For functions that cannot use a prefix, the director learns
+// TEIDs. All other messages go by the table of the epoch: see package table.
 package gtpc
 
 import (
@@ -27,7 +27,7 @@ import (
 )
 
 // A Config configures a Server. Limits are numbers of entries, which are allocated at the
-// start; 0 is the default that is given here.
+// start. 0 means the default at the end of the comment.
 type Config struct {
 	Addresses []netip.AddrPort // to bind; port 0: the kernel chooses one
 	Workers   int              // one per core is right

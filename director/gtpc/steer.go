@@ -12,7 +12,7 @@ import (
 
 // A decision tells where a request goes, and why.
 type decision struct {
-	peer    netip.AddrPort // valid: the request goes to a peer, and only given counts besides
+	peer    netip.AddrPort // valid: the request goes to this peer, and of the other fields only given is set
 	given   uint32         // the TEID that the peer gave
 	owner   owner          // of the TEID; id 0: no owner
 	lost    bool           // an instance sent it to a TEID without an owner here
@@ -32,7 +32,7 @@ func (w *worker) decide(t *turn) (x decision) {
 		o, ok := s.peers.find(t.now, teid)
 		at := o.address.addrPort()
 		switch {
-		case ok && s.own(at.Addr()): // an instance's, that sends from another port
+		case ok && s.own(at.Addr()): // the TEID of an instance, sent from another port
 			teid = o.given
 		case ok && (o.instance == t.origin || !w.isAnothers(t, t.origin, teid)):
 			x.peer, x.given = at, o.given
@@ -65,7 +65,7 @@ func (w *worker) decide(t *turn) (x decision) {
 }
 
 // destination returns the way of a request; target is nil if it goes to a peer. If ok is
-// false, the request has been answered or counted.
+// false, destination has answered or counted the request.
 func (w *worker) destination(t *turn) (to way, target *table.Target, ok bool) {
 	x := w.decide(t)
 	to = way{listener: t.at, sender: t.origin, key: x.key, hasKey: x.session}
@@ -87,9 +87,9 @@ func (w *worker) destination(t *turn) (to way, target *table.Target, ok bool) {
 	return to, x.target, true
 }
 
-// keyOf returns the session's key: the key that its TEID carries or was learned with,
-// else the hash of its IMSI. Without either, it hashes the TEID or the sender, which a
-// retransmission has too.
+// keyOf returns the session's key: the key that its TEID carries or was learned with, else
+// the hash of its IMSI. Without either, keyOf hashes the TEID or the sender, which are the
+// same in a retransmission.
 func (w *worker) keyOf(t *turn, whose owner) (key uint64, isSession bool) {
 	switch {
 	case whose.hasKey:

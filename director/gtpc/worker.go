@@ -21,7 +21,7 @@ type worker struct {
 
 	message, carried message // here, so that Handle does not allocate them
 
-	// The instances of the table of, by their address.
+	// places has the instances of the table of, by their address.
 	places map[netip.AddrPort]instance
 	of     *table.Table
 }
@@ -52,7 +52,7 @@ type way struct {
 	receiver instance // zero if the receiver is not an instance
 	sender   instance
 	claim    claim  // of the sender's TEID
-	given    uint32 // the TEID that the receiver gave; 0: it has to be found
+	given    uint32 // the TEID that the receiver gave; 0: not known yet
 	key      uint64
 	hasKey   bool
 }
@@ -109,7 +109,7 @@ func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 	out.Send(to.via, to.to, in.Data[:n])
 }
 
-// finish makes the changes that every message gets.
+// finish makes the changes that every forwarded message needs.
 func (w *worker) finish(t *turn, to way) {
 	if t.origin.id != 0 {
 		w.restore(t, to)
@@ -127,8 +127,8 @@ func (w *worker) route(t *turn) (way, bool) {
 		t.out.Send(t.in.Listener, t.in.From, reply)
 		return way{}, false
 	case t.Type < gtpc.CreateSessionRequest:
-		// Echo Responses, and indications, concern two neighbours, and the director sends
-		// no Echo Request.
+		// Echo Responses and indications do not pass the director, which sends no Echo
+		// Requests.
 		w.drop(t.in, meter.NoType, meter.Unroutable, &w.counts.stray)
 		return way{}, false
 	case t.IsCommand() && t.Type.FollowsCommand():
@@ -305,8 +305,9 @@ func (w *worker) routeRetransmission(t *turn, e exchange) (way, bool) {
 // transaction returns the meter's hash of a request.
 func transaction(number uint32) uint64 { return mix(uint64(number) + 1) }
 
-// numberPiggybacked sets the sequence number of a piggybacked request, which goes where its
-// carrier goes. It returns false if it must not go there; that has been counted.
+// numberPiggybacked sets the sequence number of a piggybacked request, which goes to the
+// receiver of its carrier. It returns false if the request must not go there; it has then
+// counted the request.
 func (w *worker) numberPiggybacked(t *turn, to way) bool {
 	w.counts.piggybacked.Add(1)
 	if prefix, ok := t.policy.prefixOf(t.origin); t.origin.id != 0 && ok && t.Sequence&^(gtpc.CommandSequence|MaxCount) == prefix.Sequence {
@@ -337,7 +338,7 @@ func (w *worker) learn(t *turn, to way) {
 	if t.hasSender {
 		w.learnOwn(t, o, t.sender)
 	}
-	// Here a P-GW that answers puts its own F-TEID, and an S-GW puts its P-GW's.
+	// In this F-TEID, a P-GW sends its own TEID, but an S-GW sends its P-GW's.
 	if t.Type == gtpc.CreateSessionResponse && t.hasPGW && (!t.hasSender || t.pgw.Addr() == t.in.From.Addr()) {
 		w.learnOwn(t, o, t.pgw)
 	}
@@ -350,8 +351,8 @@ func (w *worker) learnOwn(t *turn, o owner, f gtpc.Endpoint) {
 	w.server.sessions.put(t.now, f.TEID, o)
 }
 
-// replaceCounter replaces the sender's restart counter by the shared one. All nodes behind the
-// director are one node to those on the other side.
+// replaceCounter replaces the sender's restart counter by the shared one. Each side sees
+// all nodes behind the director as one node.
 func (w *worker) replaceCounter(m *message) {
 	if m.recovery != nil {
 		m.recovery[0] = w.server.config.Counter

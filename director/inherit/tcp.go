@@ -1,5 +1,5 @@
-// Package inherit takes over listening sockets from the process before, so that a restart
-// of the director loses no connection that waits in one.
+// Package inherit takes over listening sockets from the previous process, so that a restart
+// of the director loses no connection in their backlogs.
 package inherit
 
 import (
@@ -15,7 +15,7 @@ import (
 // Descriptors of other sockets stay as they are.
 func ListenTCP(address netip.AddrPort, inherited []*os.File) (*net.TCPListener, error) {
 	l, err := takeOver[*net.TCPListener](address, inherited, func(file *os.File) (net.Listener, bool) {
-		if sctp.Is(file) { // which package net takes for TCP
+		if sctp.Is(file) { // package net would accept an SCTP socket as TCP
 			return nil, false
 		}
 		l, err := net.FileListener(file) // duplicates the descriptor

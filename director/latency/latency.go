@@ -34,7 +34,7 @@ func Bucket(microseconds uint64) int {
 	return 1 + (n-lowBits)<<fineBits + int(microseconds>>(n-fineBits))&(1<<fineBits-1)
 }
 
-// Limits returns the limits of a bucket in microseconds: from is in it, and below is not.
+// Limits returns the bounds of a bucket in microseconds: from inclusive, below exclusive.
 func Limits(bucket int) (from, below uint64) {
 	switch {
 	case bucket <= 0:
@@ -49,8 +49,8 @@ func Limits(bucket int) (from, below uint64) {
 }
 
 // A Histogram counts latencies by bucket. The zero value is empty. In JSON it is a list of
-// the buckets that are not empty, in ascending order. Each is a pair: the latency in
-// microseconds that all of the bucket are below, and their number.
+// the buckets that are not empty, in ascending order. Each is a pair: the bucket's
+// exclusive upper bound in microseconds, and its number of latencies.
 type Histogram struct{ counts []uint64 }
 
 // Add adds n latencies to a bucket.
@@ -71,8 +71,8 @@ func (h *Histogram) Merge(other Histogram) {
 	}
 }
 
-// Since returns the latencies that came after an earlier reading of the same histogram. A
-// bucket that has fewer than before counts from 0: the director has started again.
+// Since returns the latencies that came after an earlier reading of the same histogram. If
+// a bucket has fewer than before, the director has restarted, and the bucket counts from 0.
 func (h Histogram) Since(before Histogram) (since Histogram) {
 	for bucket, n := range h.counts {
 		if before.counts != nil && before.counts[bucket] <= n {
@@ -100,8 +100,9 @@ func (h Histogram) Each(do func(bucket int, n uint64)) {
 	}
 }
 
-// Quantile returns the latency that a share q of the latencies, 0..1, does not exceed. Within
-// a bucket, latencies count as evenly spread. The result of an empty histogram is 0.
+// Quantile returns the latency that a share q of the latencies, 0..1, does not exceed. It
+// assumes that the latencies of a bucket are evenly spread. The result of an empty
+// histogram is 0.
 func (h Histogram) Quantile(q float64) time.Duration {
 	total := h.Count()
 	if total == 0 {
@@ -123,8 +124,8 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	return time.Duration(at * float64(time.Microsecond))
 }
 
-// Above returns how many latencies exceed a limit. Within a bucket, latencies count as
-// evenly spread.
+// Above returns how many latencies exceed a limit. It assumes that the latencies of a
+// bucket are evenly spread.
 func (h Histogram) Above(limit time.Duration) float64 {
 	at, above := float64(limit)/float64(time.Microsecond), 0.0
 	for bucket, n := range h.counts {
@@ -148,8 +149,8 @@ func (h Histogram) MarshalJSON() ([]byte, error) {
 	return append(text, ']'), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. A limit that is no bucket's counts as the
-// bucket that it is in.
+// UnmarshalJSON reads the output of MarshalJSON. A bound that is not the bound of a bucket
+// stands for the bucket that contains it.
 func (h *Histogram) UnmarshalJSON(text []byte) error {
 	var pairs [][2]uint64
 	if err := json.Unmarshal(text, &pairs); err != nil {

@@ -9,7 +9,7 @@ import (
 	"vitrine/director/table"
 )
 
-// carried is what one process hands over to the next.
+// carried is the state that one process hands over to the next.
 type carried struct {
 	Lines     int      // number of lines
 	Line      []uint32 // of each flight
@@ -21,10 +21,10 @@ type carried struct {
 type carriedInstance struct {
 	Type, Name string
 	Slot       uint16
-	Counts     []uint64 // as instanceCounts.all has them
+	Counts     []uint64 // in the order of instanceCounts.all
 }
 
-type carriedType struct{ Counts []uint64 } // as typeCounts.all has them
+type carriedType struct{ Counts []uint64 } // in the order of typeCounts.all
 
 // Carry writes all counts and the transactions in flight, for another process on the same
 // host and with the same clock to continue. The workers must have stopped.
@@ -94,7 +94,7 @@ func (m *Meter) TakeOver(from io.Reader) error {
 		slot, ok := slots[slotOf(entry)]
 		switch {
 		case slotOf(entry) == 0 && same:
-			m.flights.put(line, entry) // an ended transaction without room may be counted twice
+			m.flights.put(line, entry) // if there is no room, a retransmission may count as a new transaction
 		case ok && (!same || !m.flights.put(line, entry&^(uint64(maxSlots-1)<<timeBits)|uint64(slot)<<timeBits)):
 			w.counts(slot).untimed.Add(1)
 		}
@@ -102,7 +102,7 @@ func (m *Meter) TakeOver(from io.Reader) error {
 	return nil
 }
 
-// put enters an entry where there is room.
+// put adds an entry to line n, and returns false if the line is full.
 func (f *flights) put(n uint32, entry uint64) bool {
 	for i := range f.lines[n] {
 		if f.lines[n][i].CompareAndSwap(0, entry) {

@@ -22,7 +22,7 @@ type drops struct {
 type Sample struct {
 	Protocol string
 	Cause    Cause
-	Peer     netip.AddrPort // that sent the message, or that it was for
+	Peer     netip.AddrPort // the sender of the message, or its destination
 	Total    uint64         // messages that this worker dropped for this cause, since its start
 }
 
@@ -39,7 +39,7 @@ func Causes() []Cause {
 	return all
 }
 
-// isTransport reports whether the cause concerns the way of a message and not the message.
+// isTransport reports whether the transport caused the drop, and not the message itself.
 func (c Cause) isTransport() bool {
 	return c == Unsent || c == SocketFull || c == QueueFull || c == NoConnection
 }

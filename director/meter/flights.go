@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// flights is a table of the transactions in flight. It also keeps ended transactions
-// while there is room, so that a retransmission after a lost answer begins nothing. All
-// workers change it without a lock. The hashes given to First are kept as ended
+// flights is a table of the transactions in flight. It also keeps ended transactions while
+// there is room, so that a retransmission after a lost answer does not begin a transaction.
+// All workers change it without a lock. The hashes given to First are kept as ended
 // transactions.
 //
 // The table consists of cache lines. An entry has, from the high bits:
@@ -50,8 +50,9 @@ func (f *flights) line(transaction uint64) *line {
 	return &f.lines[n]
 }
 
-// begin enters a transaction. begun is false if it is or was there already. displaced is
-// the slot of the transaction that was forgotten to make room; 0: none.
+// begin enters a transaction. begun is false if the table has or had the transaction
+// already. displaced is the slot of the transaction that was forgotten to make room; 0:
+// none.
 func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (begun bool, displaced uint16) {
 	l := f.line(transaction)
 	at := uint64(now/timeUnit) & timeMask
@@ -121,8 +122,8 @@ func sinceOf(e uint64, now time.Duration) time.Duration {
 	return time.Duration(age) * timeUnit
 }
 
-// expire removes what began more than a lifetime ago, and calls each for transactions in
-// flight. heard tells whether a response came.
+// expire removes the entries that are older than a lifetime, and calls each for the
+// transactions in flight among them. heard reports whether a response came.
 func (f *flights) expire(now time.Duration, each func(slot uint16, heard bool)) {
 	at := uint64(now/timeUnit) & timeMask
 	for n := range f.lines {

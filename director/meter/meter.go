@@ -170,8 +170,8 @@ func (w *Worker) reserve(slot uint16) {
 }
 
 // Register makes room for the counts of a table's instances and sets their Slot. Call it
-// before the table is published. An instance that is or was known by type and name keeps
-// its counts. One that comes back has no dialogs.
+// before the table is published. If the type and name of an instance are known, it keeps
+// its counts. An instance that was removed and comes back has no dialogs.
 func (m *Meter) Register(t *table.Table) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -235,7 +235,7 @@ func (w *Worker) counts(slot uint16) *instanceCounts {
 	return &w.chunks[slot/chunkSize].Load()[slot%chunkSize]
 }
 
-// Probe returns counts that are part of no total, for a worker that only explains.
+// Probe returns a Worker that only explains: no total includes its counts.
 func (m *Meter) Probe() *Worker {
 	separate := New(1, m.flights.lifetime)
 	for i := range m.typeOf {
@@ -256,8 +256,8 @@ func (w *Worker) Sent(target *table.Target) {
 }
 
 // Begin counts a request to the target that expects an answer. transaction is a hash that
-// is the same for its final answer, and that no other transaction shares at the time. A
-// retransmission begins nothing.
+// the final answer has too, and that no other transaction has at the time. A retransmission
+// does not begin a transaction.
 func (w *Worker) Begin(now time.Duration, target *table.Target, transaction uint64) {
 	c := w.counts(target.Slot)
 	c.messages.Add(1)

@@ -23,19 +23,19 @@ type Instance struct {
 	Quiet        bool // the last calls of Expire saw no request for a transaction's lifetime
 }
 
-// A Type holds the counts of one type. The one without a name is for messages without a
+// A Type holds the counts of one type. The Type without a name has the messages without a
 // type.
 type Type struct {
 	Name     string
-	Failures map[string]uint64 // messages that were not served, by the Cause's name; without transport
+	Failures map[string]uint64 // messages that were not served, by the Cause's name; transport causes are excluded
 	Latency  []uint64          // answers in each bucket of Bounds, and above
 	Total    time.Duration     // sum of all latencies
 }
 
-// A look is the number of requests to an instance when Expire looked.
+// A look is the number of requests to an instance, as the last Expire found it.
 type look struct {
 	messages uint64
-	since    time.Duration // of that number
+	since    time.Duration // when Expire first found that number
 	quiet    bool
 }
 

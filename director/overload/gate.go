@@ -28,8 +28,9 @@ const (
 	// used is the share of the rate that must be in use before the rate may rise, because
 	// an idle function shows nothing about its capacity.
 	used = 0.5
-	// timeout is how many targets a transaction without answer counts as. A gate with
-	// latencies within the target closes if one transaction in ten has no answer.
+	// timeout is the latency of a transaction without answer, in targets. If one
+	// transaction in ten has no answer, the gate closes although all other latencies are
+	// within the target.
 	timeout = 10
 	// retry is the Retry-After value (RFC 3261 section 20.33); the rate has been adjusted
 	// by then.

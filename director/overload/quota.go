@@ -21,10 +21,11 @@ type QuotaConfig struct {
 // A Quota has a token bucket for each source: an IPv4 address, or a /64 of IPv6. Any number of
 // workers may use it concurrently. Its memory is allocated once.
 //
-// A source that is not remembered has a full bucket. If there is no room for a new source,
-// the Quota forgets the fullest bucket of a few. So sources that send little make room for
-// each other, and one far over its limit stays. A sender that forges many addresses gets a
-// bucket for each of them, but no other source gets less because of that.
+// A source that the Quota does not remember has a full bucket. If there is no room for a
+// new source, the Quota forgets the fullest bucket of a set. So sources that send little
+// make room for each other, and a source far over its limit stays. A sender that forges
+// many addresses gets a bucket for each of them, but no other source gets less because of
+// that.
 type Quota struct {
 	interval  int64        // nanoseconds between two tokens
 	tolerance int64        // how far the theoretical arrival time of GCRA may lie ahead
@@ -41,14 +42,15 @@ type quotaSet struct {
 	buckets [quotaWays]bucket
 }
 
-// A bucket is that of one source. The times are GCRA's theoretical arrival times.
+// A bucket is the token bucket of one source. The times are GCRA's theoretical arrival
+// times.
 type bucket struct {
 	tag      uint64 // hash of the source; 0: unused
 	admitted int64
 	refused  int64 // for refusals that are answered
 }
 
-// A Verdict is what becomes of a request.
+// A Verdict says what to do with a request.
 type Verdict uint8
 
 // The verdicts.
@@ -68,9 +70,10 @@ func NewQuota(c QuotaConfig) *Quota {
 	}
 }
 
-// Take takes a token of the source for one request. Without a token, the request is refused
-// as often as the bucket would admit requests, and otherwise dropped. So a forged address
-// gets no more answers than it could get requests through. A nil Quota admits all.
+// Take takes a token of the source for one request. Without a token, the request is
+// refused, but at most as often as the bucket admits requests; beyond that it is dropped.
+// So a forged address cannot get more refusals than requests admitted. A nil Quota admits
+// all.
 func (q *Quota) Take(now time.Duration, from netip.Addr) Verdict {
 	if q == nil {
 		return Admitted
@@ -90,7 +93,7 @@ func (q *Quota) Take(now time.Duration, from netip.Addr) Verdict {
 	return Dropped
 }
 
-// find returns the bucket of a source, in place of the fullest other one if it has none.
+// find returns the bucket of a source. A new source replaces the fullest bucket of the set.
 func (q *Quota) find(s *quotaSet, now int64, tag uint64) *bucket {
 	fullest := &s.buckets[0]
 	for i := range s.buckets {

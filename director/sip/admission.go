@@ -6,8 +6,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// isLimited reports whether the quota of its source may refuse the request: if the gate may,
-// or if it is a CANCEL, which is a transaction of its own.
+// isLimited reports whether the quota of the source may refuse the request. It may if the
+// gate may, and it may refuse CANCEL, which is a transaction of its own.
 func (s *pass) isLimited(m *sip.Message) bool {
 	return string(m.Method) == "CANCEL" || s.isGated(m)
 }

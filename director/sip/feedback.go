@@ -61,8 +61,8 @@ func (l *losses) record(now time.Duration, ty table.Type, id uint16, v *sip.ViaH
 	}
 }
 
-// refuses reports whether to refuse a new transaction for an instance. It refuses the
-// share that the instance asks for, and always decides alike for one transaction.
+// refuses reports whether to refuse a new transaction for an instance. It refuses the share
+// that the instance asks for. The result is always the same for one transaction.
 func (l *losses) refuses(now time.Duration, target *table.Target, transaction uint64) bool {
 	asked := l.find(target.Type, target.ID)
 	return asked != nil && int64(now) < asked.until.Load() && transaction%100 < uint64(asked.percent.Load())

@@ -165,8 +165,8 @@ func replyOf(v *sip.ViaHop, from netip.AddrPort, stream bool) netip.AddrPort {
 	return netip.AddrPortFrom(from.Addr(), cmp.Or(v.Port, sip.DefaultPort))
 }
 
-// readReply returns the result of replyOf again, from what received wrote into the
-// Via. ok is false if the Via does not contain it.
+// readReply recovers the result of replyOf from the parameters that received wrote into the
+// Via. ok is false if the Via does not contain them.
 func readReply(v *sip.ViaHop, stream bool) (a netip.AddrPort, ok bool) {
 	host := v.Host
 	if len(v.Received) > 0 {

@@ -447,8 +447,7 @@ func (p *Proxy) received(v *sip.ViaHop) {
 	}
 }
 
-// setParam puts text, which begins with an equals sign, after the name of a parameter in
-// place of its value, if it has one.
+// setParam sets the value of a parameter. text begins with the equals sign.
 func (p *Proxy) setParam(value, text []byte) {
 	end := p.edits.end(value)
 	if len(value) > 0 {

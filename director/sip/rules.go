@@ -67,7 +67,7 @@ type RulesConfig struct {
 	Names   []string // hosts, beside the listeners', that name the director in Route and Request-URI
 	// Region returns the region of a client; nil: no regions.
 	Region func(netip.Addr) table.Region
-	// Trusted are networks that are trusted as instances' own addresses are: their
+	// Trusted are networks that are trusted like the instances' own addresses: their
 	// requests may go outward by the director's Path or Record-Route, and their responses
 	// count.
 	Trusted []netip.Prefix

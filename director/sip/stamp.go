@@ -11,8 +11,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A stamp is what the director writes into the branch of its own Via: what it needs to
-// know when the response arrives, and hashes that identify the transaction. It does not
+// A stamp is what the director writes into the branch of its own Via: the state that it
+// needs when the response arrives, and hashes that identify the transaction. It does not
 // depend on when or by which director the request was handled.
 type stamp struct {
 	listener    uint8      // that received the request
@@ -43,7 +43,7 @@ func (s *stamp) append(b []byte) []byte {
 	return appendHex(appendHex(appendHex(b, uint64(s.head()), 8), s.transaction, 16), s.loop, 16)
 }
 
-// head returns all of the stamp but its hashes.
+// head returns the stamp without its hashes.
 func (s *stamp) head() uint32 {
 	head := uint32(s.listener)<<24 | uint32(s.ty)<<16 | uint32(s.id)
 	if s.outward {

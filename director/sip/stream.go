@@ -23,7 +23,8 @@ import (
 // because a worker never waits.
 const queueLength = 256
 
-// redialRate is how many connections for responses are made per second, and the burst.
+// redialRate is the maximum number of connections made for responses per second, and the
+// burst.
 const redialRate = 100
 
 // StreamCounters count TCP connections and the messages on them.
@@ -233,8 +234,8 @@ func (st *streams) remove(c *stream) {
 	}
 }
 
-// send copies a message to a connection's queue: to that of its flow if it is open, else
-// to that of its address, which is dialed if necessary. send does not block.
+// send copies a message to the queue of a connection: of its flow if that is open, else of
+// its address, which send dials if necessary. send does not block.
 func (st *streams) send(out *Outgoing) {
 	b := st.buffers.Get().(*[]byte)
 	for _, part := range out.Parts {

@@ -81,9 +81,9 @@ func (s *Steering) TakeOver(from io.Reader) (keys int, err error) {
 	return keys, nil
 }
 
-// add puts an entry of bucket n of buckets where there is room. The entry has only the
-// low bits of its key's hash. So if this memory has more buckets, add puts the entry into
-// each bucket that the key may belong to.
+// add puts an entry of bucket n of buckets into this memory if there is room. The entry has
+// only the low bits of its key's hash. So if this memory has more buckets, add puts the
+// entry into each bucket that the key may belong to.
 func (s *Steering) add(n, buckets, entry uint64) (added bool) {
 	own := uint64(len(s.buckets))
 	for at := n * own / buckets; at <= ((n+1)*own-1)/buckets; at++ {
@@ -95,8 +95,8 @@ func (s *Steering) add(n, buckets, entry uint64) (added bool) {
 	return added
 }
 
-// Carry writes the times of the changes that the memories refer to, and until when
-// unknown keys go by the table before a restart.
+// Carry writes the times of the changes that the memories refer to, and the time until
+// which unknown keys go by the table before a restart.
 func (e *Epochs) Carry(to io.Writer) error {
 	v := e.View()
 	unknown := byte(0)
@@ -114,9 +114,9 @@ func (e *Epochs) Carry(to io.Writer) error {
 	return nil
 }
 
-// TakeOver reads what Carry wrote, before any worker starts. The table is the same as
-// that of the writer, or one of another epoch, which counts as a change. The memories are
-// taken over too, so no key counts as unknown, unless it did before.
+// TakeOver reads what Carry wrote, before any worker starts. The table is the writer's, or
+// one of another epoch, which counts as a change. The memories are taken over too, so a key
+// is unknown only if it was unknown to the writer.
 func (e *Epochs) TakeOver(from io.Reader) error {
 	var in [2 + 8 + 8 + 8*generations]byte
 	if _, err := io.ReadFull(from, in[:]); err != nil {

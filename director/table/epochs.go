@@ -18,7 +18,7 @@ const (
 	paces       = 120
 )
 
-// A View is what workers steer by at one moment. It is immutable.
+// A View is the state that workers steer by at one moment. It is immutable.
 type View struct {
 	Table  *Table
 	Health *Health
@@ -27,12 +27,12 @@ type View struct {
 	changed    [generations]time.Duration // when each generation began
 
 	previous       *Table        // after a restart: the table in force before; else nil
-	previousHealth *Health       //
-	until          time.Duration // when previous stops to count; 0: no such restart
+	previousHealth *Health       // its health
+	until          time.Duration // when previous stops to apply; 0: no such restart
 }
 
-// Previous returns the table in force before a restart during a transition, while it
-// counts; else nil. Unknown keys that the new table moves go by it.
+// Previous returns the table in force before a restart during a transition, as long as it
+// applies; else nil. It applies to unknown keys that the new table moves.
 func (v *View) Previous(now time.Duration) *Table {
 	if v.previous == nil || now >= v.until {
 		return nil
@@ -40,8 +40,8 @@ func (v *View) Previous(now time.Duration) *Table {
 	return v.previous
 }
 
-// Straggling reports whether there may still be transactions that began by the table
-// before a restart.
+// Straggling reports whether there may still be transactions that began by the table before
+// a restart.
 func (e *Epochs) Straggling(now time.Duration) bool {
 	v := e.view.Load()
 	return v.until > 0 && now < v.until+e.transition
@@ -62,10 +62,9 @@ func NewEpochs(transition, now time.Duration, t *Table, condition func(*Target) 
 	return e
 }
 
-// Restore publishes the first table after a restart, which came age after the change from
-// previous to t. The memory of keys is lost. So keys that the change moved go by the
-// previous table until the transition is over. Keys that did so stay there for another
-// transition.
+// Restore publishes the first table after a restart. The change from previous to t was age
+// ago. The memory of keys is lost. So keys that the change moved go by the previous table
+// until the transition is over. Keys that went there stay there for another transition.
 func Restore(transition, now time.Duration, t, previous *Table, age time.Duration, condition func(*Target) Condition) *Epochs {
 	e := NewEpochs(transition, now, t, condition)
 	age = max(age, 0)
@@ -75,9 +74,9 @@ func Restore(transition, now time.Duration, t, previous *Table, age time.Duratio
 	v := *e.view.Load()
 	v.previous, v.previousHealth = previous, previous.Health(condition)
 	v.until = now - age + transition
-	// Generation 0 is for keys that go by the previous table. For them the change comes
-	// when that table stops to count, so a transaction that begins shortly before stays,
-	// too. Generation 1 began then. Generation 2 is for keys that go by t.
+	// Generation 0 is for keys that go by the previous table. Their next change is
+	// generation 1, at until, so a transaction that begins shortly before until stays, too.
+	// Generation 2 is for keys that go by t.
 	v.generation = 2
 	v.changed[0], v.changed[1], v.changed[2] = now-age, v.until, now-age
 	e.view.Store(&v)

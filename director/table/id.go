@@ -7,10 +7,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Identify gives an ID to every instance that has none, as New does, so that a caller can
-// keep it. An instance's ID should outlive the table, because messages carry it. An ID is
-// a hash of the name. If two names of a type have the same hash, the later one in
-// alphabetical order takes the next free ID.
+// Identify gives an ID to every instance that has none. New does the same; Identify lets
+// the caller keep the IDs. An instance's ID should outlive the table, because messages
+// carry it. An ID is a hash of the name. If two names of a type have the same hash, the
+// later one in alphabetical order takes the next free ID.
 //
 // So directors that learn of instances in different orders may disagree about such a
 // pair: assign those IDs by hand. highest returns the highest ID that a type may have; a

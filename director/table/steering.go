@@ -129,10 +129,10 @@ func (s *Steering) Choose(now time.Duration, ty Type, key uint64, region Region)
 	return target, true
 }
 
-// Resume returns the instance for a request that carries the ID of its instance: a
-// request of a dialog, or one from an instance. If that instance is away, Resume is like
-// Choose. So it is if the instance drains, unless it keeps its dialogs to their end
-// (dialogs) or is known to have this key's transaction.
+// Resume returns the instance for a request that carries the ID of its instance: a request
+// of a dialog, or a request from an instance. If that instance is away, Resume is like
+// Choose. It is also like Choose if the instance drains, unless the instance keeps its
+// dialogs to their end (dialogs) or is known to have this key's transaction.
 func (s *Steering) Resume(now time.Duration, ty Type, id uint16, key uint64, region Region, dialogs bool) (target *Target, ok bool) {
 	v := s.epochs.view.Load()
 	target = v.findUsable(ty, id)
@@ -216,8 +216,8 @@ const memorySeed = 1 << 40
 func entryID(e uint64) uint16        { return uint16(e >> idShift) }
 func entryGeneration(e uint64) uint8 { return uint8(e >> generationShift) }
 
-// find looks a hash up. It returns the place of its entry and the entry. For a key not
-// seen within a transition, it returns the place to put the key, and 0.
+// find looks up a hash, and returns the place of its entry and the entry. For a key not
+// seen within a transition, it returns the place for a new entry, and 0.
 func (s *Steering) find(now time.Duration, h uint64) (place *uint64, entry uint64) {
 	b := s.bucket(h)
 	tick := s.tickOf(now)

@@ -108,7 +108,7 @@ func New(epoch uint64, types []string, instances []Instance, rooms ...Room) (*Ta
 	return t, nil
 }
 
-// Check fails as New would, but does not make the slots, which are the costly part.
+// Check fails as New would, but skips the expensive part, the slots.
 func Check(types []string, instances []Instance, rooms ...Room) error {
 	_, err := prepare(0, types, instances, rooms)
 	return err
