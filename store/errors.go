@@ -67,8 +67,8 @@ func (e *TooLarge) Error() string {
 	return fmt.Sprintf("store: %s of %d is over the limit of %d", e.What, e.Size, e.Limit)
 }
 
-// Apart reports whether the caller may retry each op of a failed Write on its own: one of the
-// records has changed, or the ops are too large together.
+// Apart reports whether the caller may retry each op of a failed Write on its own: one of
+// the records has changed, or the ops together are too large.
 func Apart(err error) bool {
 	var conflict *Conflict
 	var large *TooLarge

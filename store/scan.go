@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ScanTime is the longest duration of a scan, with the work of its receiver. A scan holds a snapshot
-// or pages of records, and an endless one would hold them for ever.
+// ScanTime is the longest duration of a scan, including the work of its receiver. A scan
+// holds a snapshot or pages of records, and an endless scan would never release them.
 const ScanTime = 2 * time.Minute
 
 // Scanned implements an engine's Scan. run calls give for each matching record and stops when give
@@ -41,8 +41,9 @@ func Scanned(ctx context.Context, q Query, now func() time.Time, run func(ctx co
 	}
 }
 
-// SweepEvery calls sweep, which removes expired records, every interval until ctx ends. It is for
-// engines whose records are on other hosts, where only a look finds expired records.
+// SweepEvery calls sweep, which removes expired records, every interval until ctx ends. It
+// is for engines with records on other hosts, where expired records are found only by
+// polling.
 func SweepEvery(ctx context.Context, interval time.Duration, log *slog.Logger, sweep func() error) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

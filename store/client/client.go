@@ -37,9 +37,9 @@ type Client struct {
 	idle        interface{ CloseIdleConnections() } // below Config.Wrap
 }
 
-// deadAfter is the time without a frame after which an HTTP/2 connection is pinged, and the time
-// that the ping's answer may take. Without pings, requests would wait for TCP's retransmissions on a
-// connection that the network has lost.
+// deadAfter is the time without a frame after which the client pings an HTTP/2 connection,
+// and also the timeout of the ping. Without pings, a request on a connection that the
+// network lost would wait for TCP's retransmissions.
 const deadAfter = 5 * time.Second
 
 // New returns a client. It connects on the first request.

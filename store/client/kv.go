@@ -128,8 +128,8 @@ type Page struct {
 	Next    string  `json:"next"` // where the next page begins; "": there is none
 }
 
-// Page reads the first keys after the key after that begin with prefix, in order: limit of them, or
-// fewer. limit 0 means the store's default.
+// Page reads one page of the keys that begin with prefix, in order, from the first key
+// beyond after. A page has limit keys or fewer. limit 0 means the store's default.
 func (k *KV) Page(ctx context.Context, prefix, after string, limit int, values bool) (Page, error) {
 	query := url.Values{"prefix": {prefix}, "values": {strconv.FormatBool(values)}}
 	if after != "" {
@@ -170,16 +170,16 @@ func (k *KV) List(ctx context.Context, prefix string, values bool) iter.Seq2[Ent
 // An Event is one event of a watch.
 type Event struct {
 	Name    string // started, written, deleted, expired
-	Version uint64 // a watch from this version misses nothing
+	Version uint64 // a watch that starts from this version misses no later event
 	Entry   Entry
 }
 
 // maxEvent bounds the text of one event, in bytes: a value of 1 MiB in base64, and its key.
 const maxEvent = 2 << 20
 
-// Watch yields the changes after version from (0: now) of keys that begin with prefix. It ends with
-// an error: ctx's, or *Error with status 410 if the store no longer keeps those changes. Then List,
-// and watch from the version of the next event "started".
+// Watch yields the changes after version from (0: now) of keys that begin with prefix. It
+// ends with ctx's error, or with an *Error of status 410 if the store no longer keeps those
+// changes. After a 410, call List, then watch from the version of the next event "started".
 func (k *KV) Watch(ctx context.Context, prefix string, from uint64, values bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		query := url.Values{"prefix": {prefix}, "values": {strconv.FormatBool(values)}}

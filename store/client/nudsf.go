@@ -166,9 +166,9 @@ func filterQuery(f wire.Filter) (url.Values, error) {
 	return url.Values{"filter": {string(text)}}, err
 }
 
-// DeleteMatching deletes the records that match a filter and returns their IDs. It repeats its
-// request until the store has looked at all records. After an error it returns the IDs of the
-// requests before that.
+// DeleteMatching deletes the records that match a filter and returns their IDs. It repeats
+// its request until the store has looked at all records. After an error it returns the IDs
+// that the earlier requests deleted.
 func (s *Storage) DeleteMatching(ctx context.Context, f wire.Filter) (deleted []string, err error) {
 	query, err := filterQuery(f)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Storage) Subscribe(ctx context.Context, id string, sub wire.Subscriptio
 	return err
 }
 
-// Unsubscribe deletes a subscription that the client of owns.
+// Unsubscribe deletes a subscription of the client of.
 func (s *Storage) Unsubscribe(ctx context.Context, id string, of wire.ClientID) error {
 	query := url.Values{}
 	if of.NfID != "" {

@@ -34,7 +34,7 @@ type request struct {
 	done  chan struct{} // receives one value
 }
 
-// A state is a record as the group so far leaves it.
+// A state is a record after the writes that the group has so far.
 type state struct {
 	exists bool
 	record store.Record
@@ -197,7 +197,8 @@ func (e *Engine) room(ops []store.Op, fresh int64) error {
 	return nil
 }
 
-// current returns the record of o as the group so far leaves it. For a put it may have no value.
+// current returns the record of o after the group's earlier writes. For a put the value may
+// be missing.
 func (e *Engine) current(g *group, space string, o *store.Op, now time.Time) (*state, error) {
 	key := store.Key{Space: space, Name: o.Name}
 	if s, ok := g.seen[key]; ok {
@@ -324,8 +325,8 @@ func (e *Engine) unindex(g *group, s *state, next *store.Op) {
 	}
 }
 
-// reserve makes room for n bytes in the arena. It starts a new arena instead of moving the old one,
-// because events point into the old one.
+// reserve makes room for n bytes in the arena. It allocates a new arena instead of growing
+// the old one, because events point into the old one.
 func (g *group) reserve(n int) {
 	if cap(g.arena)-len(g.arena) < n {
 		g.arena = make([]byte, 0, max(n, 4<<10))

@@ -8,14 +8,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Limits on the age of the figure of free space: time, and bytes written.
+// Limits on the age of the measured free space: time, and bytes written.
 const (
 	diskEvery = 100 * time.Millisecond
 	diskBytes = 1 << 20
 )
 
-// disk watches free space. The reserve is for answered writes, which still have to move from the
-// log into tables. Only the committer calls check and wrote.
+// disk watches free space. The reserve is for writes that were answered but still have to
+// move from the log into tables. Only the committer calls check and wrote.
 type disk struct {
 	full    atomic.Bool
 	checked time.Time

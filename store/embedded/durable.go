@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// durable holds the revision up to which everything is synced, and wakes those that wait for a
-// later one.
+// durable holds the revision up to which all writes are synced, and wakes the goroutines
+// that wait for a later one.
 type durable struct {
 	at    atomic.Uint64
 	mu    sync.Mutex
 	asked bool          // a goroutine waits on moved
-	moved chan struct{} // closed when at moves, or when it never will again
-	err   error         // why at will not move any more
+	moved chan struct{} // closed when at moves, or when it can no longer move
+	err   error         // why at can no longer move
 }
 
 func (d *durable) init() { d.moved = make(chan struct{}) }
@@ -38,7 +38,7 @@ func (d *durable) fail(err error) {
 	}
 }
 
-// wait returns once everything up to revision is synced.
+// wait returns once all writes up to revision are synced.
 func (d *durable) wait(ctx context.Context, revision uint64) error {
 	for d.at.Load() < revision {
 		d.mu.Lock()

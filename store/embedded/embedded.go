@@ -79,7 +79,7 @@ type Engine struct {
 	pool    sync.Pool // of *request
 	groups  sync.Pool // of *group
 	history *history
-	heads   *heads // of the committer
+	heads   *heads // used by the committer alone
 
 	assigned atomic.Uint64 // revision of the last change
 	durable  durable

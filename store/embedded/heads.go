@@ -6,19 +6,19 @@ import (
 	"vitrine/store"
 )
 
-// A head is what a put needs to know about the record that it replaces.
+// A head holds what a put needs from the record that it replaces.
 type head struct {
 	version uint64
 	expires int64 // Unix milliseconds; 0: never
 	tags    []store.Tag
 }
 
-// heads holds the heads of the records that were written last, so that a put of one of them does
-// not read the database: that read costs as much as the rest of a put. Only the committer writes
-// records, and only the committer uses heads, so a head is never stale.
+// heads caches the heads of the records that were written last, so that a put of one of
+// them does not read the database: such a read costs as much as the rest of a put. Only the
+// committer writes records and uses heads, so a head is never stale.
 //
-// A head is in the young generation since it was written or found. When the young generation has
-// half of the bytes, it becomes the old one, and the old one is forgotten.
+// A head enters the young generation when it is written or found. When the young generation
+// exceeds half of the limit, it becomes the old one, and the old one is dropped.
 type heads struct {
 	young, old map[store.Key]head
 	bytes      int // of the young generation
@@ -66,9 +66,9 @@ func (h *heads) forget(k store.Key) {
 	delete(h.old, k)
 }
 
-// size returns what the head takes in a map, in bytes.
+// size returns the approximate memory of the head in a map, in bytes.
 func (f *head) size(k store.Key) int {
-	const slot = 160 // with the share of the map's that is empty
+	const slot = 160 // with a share of the map's empty slots
 	n := slot + len(k.Space) + len(k.Name)
 	for _, t := range f.tags {
 		n += 32 + len(t.Name) + len(t.Value)

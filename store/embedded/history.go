@@ -71,8 +71,8 @@ func (h *history) close() {
 	}
 }
 
-// seek returns the number of the first event after the revision, and the revision at which the
-// watch starts. Revision 0 means: only new events.
+// seek returns the number of the first event after the revision, and the revision at which
+// the watch starts. Revision 0 selects only new events.
 func (h *history) seek(revision uint64) (number, from uint64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -55,7 +55,7 @@ func (e *Engine) Get(ctx context.Context, key store.Key, r *store.Record) error 
 	return nil
 }
 
-// synced waits until a crash cannot undo what a reader saw.
+// synced waits until the revision is synced, so that a crash cannot undo what a reader saw.
 func (e *Engine) synced(ctx context.Context, revision uint64) error {
 	if revision <= e.durable.at.Load() || e.config.Sync != SyncAlways {
 		return nil
@@ -63,7 +63,7 @@ func (e *Engine) synced(ctx context.Context, revision uint64) error {
 	return e.durable.wait(ctx, revision)
 }
 
-// Scan implements store.Engine. It reads one snapshot, and expiry counts at one time.
+// Scan implements store.Engine. It reads one snapshot, and uses one time for expiry.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
 	var now time.Time
 	return store.Scanned(ctx, q, func() time.Time { return now }, func(ctx context.Context, give func(*store.Record) bool) error {

@@ -30,7 +30,7 @@ func (e *Engine) sweepLoop() {
 		case <-e.dueSoon:
 		case <-timer.C:
 		}
-		// Nothing expires before from. A put after this line lowers nextDue again.
+		// No record expires before from. A put after this line lowers nextDue again.
 		from := e.nextDue.Swap(math.MaxInt64)
 		next, err := e.sweep(from)
 		if err != nil {
@@ -45,7 +45,8 @@ func (e *Engine) sweepLoop() {
 	}
 }
 
-// lowerDue notes that a record expires at ms. It reports whether nothing was due earlier.
+// lowerDue records that a record expires at ms. It reports whether ms is earlier than all
+// others.
 func (e *Engine) lowerDue(ms int64) bool {
 	for {
 		was := e.nextDue.Load()

@@ -10,9 +10,10 @@ import (
 // of the number of keys.
 const walkKeys = 16 << 10
 
-// ahead guesses where the range of the next page should end, so that it has a few times as many keys as
-// a page. It takes the eight octets after the common prefix of the last page's keys for a number, and
-// keys for evenly spaced. A wrong guess costs further pages, and no key.
+// ahead guesses the end of the next page's range, so that the range has a few times as many
+// keys as a page. It reads the eight octets after the common prefix of the last page's keys
+// as a number, and assumes that keys are evenly spaced. A wrong guess costs further pages,
+// but loses no key.
 type ahead struct {
 	prefix   string
 	at, step uint64 // where the next page begins; the width of the last page
@@ -24,7 +25,8 @@ func word(s string) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// saw notes the first and the last key of a page. The next page begins after the last key.
+// saw records the first and the last key of a page. The next page begins after the last
+// key.
 func (a *ahead) saw(first, last string) {
 	n := 0
 	for n < len(first) && n < len(last) && first[n] == last[n] {
@@ -34,8 +36,8 @@ func (a *ahead) saw(first, last string) {
 	a.step = max(a.at-word(first[n:]), 1)
 }
 
-// end returns the end of the next page's range; ok is false if there is no guess, because the range
-// would be all keys. The page after it begins there, unless saw is called.
+// end returns the end of the next page's range; ok is false if there is no guess, because
+// the range would be all keys. The following page begins there, unless saw is called.
 func (a *ahead) end() (end string, ok bool) {
 	for a.step > (math.MaxUint64-a.at)/2 {
 		if a.prefix == "" {
@@ -58,7 +60,7 @@ func (a *ahead) bound(low, high string) string {
 	return high
 }
 
-// few notes that the range had few keys.
+// few records that the range had few keys, so that the next guess is larger.
 func (a *ahead) few() {
 	if a.step > math.MaxUint64/4 {
 		a.step = math.MaxUint64

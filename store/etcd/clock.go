@@ -15,18 +15,19 @@ import (
 	"time"
 )
 
-// A clock is this host's clock, corrected by those of the cluster's members. Records expire by it,
-// so stores whose hosts' clocks differ agree on what has expired.
+// A clock is this host's clock, corrected by the clocks of the cluster's members. Records
+// expire by it, so stores on hosts with different clocks agree on what has expired.
 //
-// Leases of etcd would need no clock of a store, but do not fit. A lease lasts whole seconds, two at
-// least. When the leader changes, every lease starts anew, so a record could live for twice its
-// time. Each record would need a lease of its own, which costs a write by consensus and memory at
-// each member. And the times of TS 29.598 (ttl, expires) are absolute.
+// Leases of etcd would need no clock in the store, but they do not fit. A lease lasts whole
+// seconds, at least two. A change of leader renews every lease, so a record could live for
+// twice its time. Each record would need its own lease, which costs a write by consensus
+// and memory at each member. Also, the times of TS 29.598 (ttl, expires) are absolute.
 //
-// etcd's own protocol carries no time, but members answer HTTP at their client URLs, with a Date
-// (RFC 9110 section 6.6.1) in whole seconds. Each answer bounds the difference between the clocks:
-// by a second and the time that the answer took. Further answers at other moments of a second narrow
-// the bounds. The clock changes only if it is provably wrong, and by as little as possible.
+// etcd's own protocol carries no time, but members answer HTTP at their client URLs, with a
+// Date in whole seconds (RFC 9110 section 6.6.1). Each answer bounds the difference between
+// the clocks to one second plus the round-trip time. Answers at other fractions of a second
+// narrow the bounds. The clock changes only if it is provably wrong, and by as little as
+// possible.
 type clock struct {
 	host    func() time.Time
 	began   time.Time    // of the host's clock
@@ -34,13 +35,13 @@ type clock struct {
 	members []string     // URLs to ask; none: the host's clock is not checked
 	client  *http.Client
 	log     *slog.Logger
-	logged  time.Duration // the shift when it was last logged
+	logged  time.Duration // the shift that was last logged
 }
 
 const (
 	clockTimeout = 2 * time.Second // for the members' answers
 	clockAnswer  = 4 << 10         // bytes of an answer's body that are read
-	clockLooks   = 8               // at the members, when the clock was wrong
+	clockLooks   = 8               // queries of the members after the clock was found wrong
 	clockPause   = time.Second / clockLooks
 )
 
@@ -79,12 +80,13 @@ func (k *clock) now() time.Time {
 	return k.steady().Add(time.Duration(k.shift.Load()))
 }
 
-// steady returns the host's time without the steps of its clock since it began, because time.Time
-// has a monotonic reading.
+// steady returns the host's time without steps of its clock since the start, because
+// time.Time has a monotonic reading.
 func (k *clock) steady() time.Time { return k.began.Add(k.host().Sub(k.began)) }
 
-// check corrects the clock. If the clock was wrong, it looks several times within a second. One look
-// is enough when ctx ends, because further ones only narrow the bounds.
+// check corrects the clock. If the clock was wrong, check queries the members several times
+// within a second. If ctx ends, one query is enough, because further ones only narrow the
+// bounds.
 func (k *clock) check(ctx context.Context) error {
 	for i := 0; i < clockLooks && k.members != nil; i++ {
 		at, err := k.look(ctx)
@@ -112,7 +114,7 @@ func (k *clock) check(ctx context.Context) error {
 	return nil
 }
 
-// Bounds of the difference of another clock to this host's.
+// bounds of the difference between another clock and this host's.
 type bounds struct{ low, high time.Duration }
 
 // look asks all members for their time.

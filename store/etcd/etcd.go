@@ -33,8 +33,8 @@ type Config struct {
 	Prefix    string        // prefix of all keys; default "vitrine/"
 	Dial      time.Duration // timeout of the first connection; default 5 s
 	Sweep     time.Duration // interval of sweeps; default 250 ms
-	Check     time.Duration // interval of the checks of the clock; default 700 ms, so that they see all parts of a second
-	Unchecked bool          // Now is right: do not correct it by the members' clocks
+	Check     time.Duration // interval of the checks of the clock; default 700 ms, so that they fall on all fractions of a second
+	Unchecked bool          // do not correct Now by the members' clocks
 	Behind    int           // events queued for a slow receiver, at most; default 1024
 	Bytes     int64         // bytes of those events, at most; default 16 MiB
 

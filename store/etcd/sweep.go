@@ -19,31 +19,31 @@ import (
 	"vitrine/store"
 )
 
-// sweepEntries bounds the entries that a sweep looks at together. A record without tags takes two
-// changes of a transaction, and the marker of its space one.
+// sweepEntries bounds the entries that a sweep handles in one transaction. A record without
+// tags takes two operations of the transaction, and the marker of its space takes one.
 const sweepEntries = (maxTxn - 1) / 2
 
-// sweepListed bounds the entries of one list. etcd 3.4 walks over all entries that are due for each
-// list, also beyond its limit.
+// sweepListed bounds the entries of one list. For each list, etcd 3.4 walks over all due
+// entries, even beyond the limit of the list.
 const sweepListed = 4096
 
-// A sweep begins at the time of the last one, because etcd walks over deleted keys until it is
-// compacted. It begins earlier if this store wrote a record that expires earlier. Another store may
-// have done so, too: the margin is for its clock, and every sweepWhole a sweep begins at the first
-// entry.
+// A sweep begins at the time of the last one, because etcd walks over deleted keys until
+// they are compacted. It begins earlier if this store wrote a record that expires earlier.
+// Another store may have written one, too: sweepMargin allows for a different clock there,
+// and every sweepWhole a sweep begins at the first entry.
 const (
 	sweepMargin = 10 * time.Second
 	sweepWhole  = time.Minute
 )
 
-// swept is how far sweeps came.
+// swept is the progress of the sweeps.
 type swept struct {
 	to    time.Time    // by the clock that expires records; of the goroutine that sweeps
 	whole time.Time    // when a sweep of all entries ended, by the host's clock; of the same goroutine
 	put   atomic.Int64 // Unix milliseconds: no record that this store wrote since then expires earlier
 }
 
-// note notes that a record was written that expires.
+// note records the expiry of a record that was written.
 func (s *swept) note(expires time.Time) {
 	ms := store.Milliseconds(expires)
 	for {
@@ -81,7 +81,7 @@ func (e *Engine) sweep() error {
 	return nil
 }
 
-// sweepFrom deletes the records that expire from a time to another.
+// sweepFrom deletes the records that expire between two times.
 func (e *Engine) sweepFrom(from, to time.Time) error {
 	base, listed, limit := e.config.Prefix+"x/", int64(sweepListed), sweepEntries
 	low, end := e.expiryKey(from, "", "")[:len(base)+16], e.expiryKey(to.Add(time.Millisecond), "", "")[:len(base)+16]

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxTxn   = 128 // of one write, if other writers change its records each time
-	attempts = 64  // at a write that others come before, every time
+	maxTxn   = 128 // operations in one transaction: etcd's default limit (--max-txn-ops)
+	attempts = 64  // of one write, if other writers change its records each time
 )
 
 // A storedRecord is a record before a write.

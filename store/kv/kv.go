@@ -91,15 +91,15 @@ func Operation(r *http.Request) string {
 	return "kv other"
 }
 
-// Quick reports whether a request has a short answer soon, if the engine's records are on this host:
-// one that reads or changes one key.
+// Quick reports whether a request reads or changes one key. Such a request has a short
+// answer soon, if the engine's records are on this host.
 func Quick(r *http.Request) bool {
 	return len(r.URL.Path) > len(Root)+1 && !watches(r)
 }
 
-// Answer returns how many bytes of memory a large answer may take: that of a list with values. It has
-// the values, their base64 in a buffer that doubles as it grows, and a copy of that. Other answers are
-// small: 0.
+// Answer returns how many bytes of memory the answer of a list with values may take. This
+// includes the values, their base64 in a buffer that doubles as it grows, and a copy of
+// that buffer. Other answers are small; for them Answer returns 0.
 func Answer(r *http.Request) int64 {
 	if Operation(r) != "kv list" || r.URL.RawQuery == "" {
 		return 0

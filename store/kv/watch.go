@@ -83,8 +83,9 @@ func parseVersion(given ...string) (uint64, error) {
 	return 0, nil
 }
 
-// A stream is the answer to one watch. It has no queue: it waits for its client, and a slow client
-// falls out of the engine's history.
+// A stream is the answer to one watch. It has no queue: it waits for its client. If the
+// client is slow, the engine's history drops events that the client has not read, and the
+// watch ends.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController

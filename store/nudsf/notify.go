@@ -19,7 +19,7 @@ const (
 	subscriptionExpiry = "Nudsf_DataRepository_subscriptionExpiryNotification"
 )
 
-// staleAfter bounds how long subscriptions made at other services stay unseen here.
+// staleAfter bounds how long this service may miss subscriptions made at other services.
 const staleAfter = time.Second
 
 // Bounds of the cache of subscribers: storages, and bytes in all.
@@ -34,7 +34,7 @@ type subscribers struct {
 	bytes  int // approximate, of the list
 	read   time.Time
 	valid  bool
-	number uint64 // counts changes of the subscriptions here; the result of an older read is not cached
+	number uint64 // increases with each change of the subscriptions here; the result of an older read is not cached
 }
 
 type subscriber struct {

@@ -113,8 +113,8 @@ type searchResult struct {
 	MatchingRecords map[string]json.RawMessage `json:"matchingRecords,omitempty"`
 }
 
-// search returns the records that match. The answer holds results up to the first one that has no
-// room, so that it keeps the order. The count continues.
+// search returns the records that match. The answer ends before the first result that does
+// not fit, so that it keeps the order. The count includes all matches.
 func (a *API) search(ctx context.Context, hold *rest.Hold, space string, s searchRequest) (searchResult, error) {
 	result := searchResult{MatchingRecords: map[string]json.RawMessage{}}
 	references := rest.NewIDs(hold)

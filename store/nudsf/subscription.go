@@ -83,8 +83,8 @@ func (a *API) subscriptionPlace(r *http.Request) (space, id string, err error) {
 	return at.Space(), id, wire.CheckID("subscriptionId", id, a.Limits)
 }
 
-// readSubscription returns a subscription that exists and has not ended, else nil. kept is the
-// version of the stored subscription, ended or not; 0: none.
+// readSubscription returns a subscription that exists and has not ended, else nil. kept is
+// the version of the stored subscription, even if it has ended; 0: none.
 func (a *API) readSubscription(ctx context.Context, space, id string) (s *subscription, kept uint64, err error) {
 	var r store.Record
 	err = a.Engine.Get(ctx, store.Key{Space: space, Name: kindSubscription + id}, &r)

@@ -128,7 +128,7 @@ func (e *Engine) check() {
 	}
 }
 
-// noPromises returns the promises of a server that guarantees no durability.
+// noPromises returns promises without durability, for the given reason.
 func (e *Engine) noPromises(reason string) store.Promises {
 	return store.Promises{
 		Engine: "redis", Durability: store.Memory, AtomicBatch: true, Shared: true,
@@ -196,9 +196,9 @@ func (e *Engine) Close() error {
 	return e.closeErr
 }
 
-// keys are the keys of one space, in the order that the scripts expect. All lie in one hash slot.
-// When a space has lost its last record, keyRevision stays, so that no version comes back, and
-// keyLog stays until it expires.
+// keys are the keys of one space, in the order that the scripts expect. All lie in one hash
+// slot. After a space has lost its last record, keyRevision stays, so that no version is
+// used twice, and keyLog stays until it expires.
 type keys []string
 
 const (
@@ -216,15 +216,16 @@ const (
 // if both lie in one hash slot. So each group has a slot and a set.
 const groups = 64
 
-// keys returns the names of a space's keys. Escaping makes a key of one space unlike those of
-// others.
+// keys returns the names of a space's keys. The space is escaped, so that keys of different
+// spaces never collide.
 func (e *Engine) keys(space string) keys {
 	group := crc32.ChecksumIEEE([]byte(space)) % groups
 	base := e.groupKey(group) + url.QueryEscape(space) + ":"
 	return keys{base + "r", base + "n", base + "t", base + "i", base + "x", base + "v", base + "l", e.spacesKey(group)}
 }
 
-// groupKey returns the beginning of a group's keys. The braces hold what Redis hashes to a slot.
+// groupKey returns the beginning of a group's keys. Redis hashes the text in the braces to
+// a slot.
 func (e *Engine) groupKey(group uint32) string {
 	return e.config.Prefix + ":{" + strconv.FormatUint(uint64(group), 10) + "}:"
 }

@@ -13,8 +13,8 @@ const (
 	little = 64
 )
 
-// A budget is an amount that the requests of all sources share, such as bytes of memory. One request may
-// take all of it, but several of one source never do.
+// A budget is an amount that the requests of all sources share, such as bytes of memory.
+// One request may take all of it, but several requests of one source cannot.
 type budget struct {
 	most int64
 
@@ -25,7 +25,7 @@ type budget struct {
 
 func newBudget(most int64) *budget { return &budget{most: most, by: map[netip.Addr]int64{}} }
 
-// take takes n for a source and reports whether there was as much for it.
+// take takes n for a source, and returns false if the budget has not enough left for it.
 func (b *budget) take(from netip.Addr, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -38,7 +38,7 @@ func (b *budget) take(from netip.Addr, n int64) bool {
 	return true
 }
 
-// free returns what a source took.
+// free returns n that a source took.
 func (b *budget) free(from netip.Addr, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +48,7 @@ func (b *budget) free(from netip.Addr, n int64) {
 	}
 }
 
-// taken returns what all sources hold.
+// taken returns the sum that all sources hold.
 func (b *budget) taken() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

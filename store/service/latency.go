@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// bounds returns the upper bounds of the histograms' buckets in seconds. Each is twice the one
-// before.
+// bounds returns the upper bounds of the histograms' buckets in seconds. Each bound is
+// twice the previous one.
 func bounds() []float64 { return prometheus.ExponentialBuckets(50e-6, 2, 18) }
 
 // Watch measures the latency of each operation. An operation is past the threshold if more than a

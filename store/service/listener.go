@@ -14,8 +14,9 @@ import (
 	"vitrine/internal/source"
 )
 
-// limited accepts a connection only while there is a slot. Others wait in the kernel's queue, which
-// is bounded. limited closes a connection whose source has reached its limit.
+// limited accepts a connection only while there is a free slot. Other connections wait in
+// the kernel's backlog, which is bounded. limited closes a connection whose source has
+// reached its limit.
 type limited struct {
 	net.Listener
 	slots   chan struct{}
@@ -91,7 +92,7 @@ func connectionOf(r *http.Request) *counted {
 	return c
 }
 
-// noteRequest notes that the connection has had a complete request.
+// noteRequest records that the connection has had a complete request.
 func noteRequest(r *http.Request) {
 	if c := connectionOf(r); c != nil && !c.used.Load() {
 		c.used.Store(true)

@@ -29,7 +29,7 @@ type Config struct {
 
 	TLS    *TLS            // nil: plain
 	Tokens *Tokens         // nil: no token needed
-	Reload <-chan struct{} // a signal to reload their files, which also happens every 30 s; may be nil
+	Reload <-chan struct{} // requests to reload their files, which also happens every 30 s; may be nil
 
 	InFlight    int           // requests at the same time; beyond it 503; default 1024
 	Bodies      int64         // bytes of request bodies at the same time; beyond it 503; default 64 MiB
@@ -49,8 +49,8 @@ type Route struct {
 	Handler   http.Handler
 	Operation func(*http.Request) string // operation name for metrics; "": not measured and not limited
 	Open      bool                       // needs no token
-	Answer    func(*http.Request) int64  // bytes of memory that a large answer may take; 0: it is small; nil: all are
-	Quick     func(*http.Request) bool   // the answer is short and comes soon, see quick.Config; nil: none is
+	Answer    func(*http.Request) int64  // bytes of memory that a large answer may take; 0: small; nil: all answers are small
+	Quick     func(*http.Request) bool   // reports whether the answer is short and comes soon, see quick.Config; nil: never
 }
 
 // answer returns how many bytes the answer to a request may take, if it is a large one.
@@ -100,8 +100,8 @@ func New(c Config) *Service {
 	return s
 }
 
-// Past returns the operations that are past the latency threshold. They tell an orchestrator to add
-// an instance.
+// Past returns the operations that are past the latency threshold. It is the signal for an
+// orchestrator to add an instance.
 func (s *Service) Past() []string { return s.watch.Past() }
 
 // ServeHTTP passes a request to its route, or refuses it.
@@ -259,7 +259,7 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 			err = errors.Join(err, q.Shutdown(grace))
 		}
 		if err != nil {
-			return server.Close() // a watch lasts as long as its client wants
+			return server.Close() // a watch lasts until its client leaves
 		}
 		return nil
 	})

@@ -27,7 +27,7 @@ type registerOp struct {
 type registerResult struct {
 	value   string // value that a get found; "": no record
 	applied bool
-	unknown bool // no answer: done at some time after the call, or never
+	unknown bool // no answer: the operation took effect at some time after the call, or never
 }
 
 // register returns the model of a record: its value, "" for none.
@@ -54,7 +54,7 @@ func register() porcupine.Model {
 				return out.value == now, now
 			case out.unknown && !holds:
 				return true, now
-			case out.unknown: // an op that was never done may come last, where nobody sees it
+			case out.unknown: // an operation that never took effect may come last, where no reader sees it
 				return true, in.value
 			case !holds:
 				return !out.applied, now

@@ -183,7 +183,7 @@ func testExpired(t *testing.T, s *suite) {
 	w := s.watch(t, "", 0)
 	s.write(t, store.Op{Action: store.Put, Name: "a", Value: []byte("1"), Expires: s.clock.Now().Add(time.Second)})
 	s.clock.Advance(2 * time.Second)
-	// It is absent, whether or not the sweeper was there first.
+	// The record is absent, whether or not the sweeper has deleted it already.
 	ops := s.write(t, store.Op{Action: store.Put, Name: "a", Value: []byte("2"), If: store.Condition{Absent: true}})
 	if ops[0].Existed {
 		t.Error("an expired record existed")

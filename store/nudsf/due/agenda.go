@@ -1,11 +1,12 @@
-// Package due handles what falls due in the store: records, subscriptions and timers that expire,
-// and notifications to send. All of it is kept in the engine. So it outlives the process, and
-// another service over the same engine can take it over.
+// Package due handles the work that falls due in the store: records, subscriptions and
+// timers that expire, and notifications to send. The engine keeps all of it. So it survives
+// the process, and another service over the same engine can take it over.
 //
-// Due records are found by a tag, so planning costs no extra write. Each step is one conditional
-// write, so exactly one of several services over an engine performs it. A notification is kept
-// until its receiver accepts or refuses it, or it is given up. It is sent at least once, and again
-// if the process ends after the answer and before the answer is recorded.
+// A tag holds when a record falls due, so planning costs no extra write. Each step is one
+// conditional write, so exactly one of several services over an engine performs it. A
+// notification is kept until its receiver accepts or refuses it, or until it is too old. It
+// is sent at least once: if the process ends after the answer but before it records the
+// answer, the notification is sent again.
 package due
 
 import (
@@ -68,8 +69,8 @@ type Config struct {
 	Log     *slog.Logger
 	Workers int           // handlers at the same time; 32
 	Spaces  int           // storages with due records, at most; 10,000
-	Poll    time.Duration // interval of looks at an engine that other services write to; 1 s
-	Lease   time.Duration // how long a notification belongs to the service that took it; then others may send it; 30 s
+	Poll    time.Duration // interval of checks for the writes of other services; 1 s
+	Lease   time.Duration // how long a notification belongs to the service that claimed it; then others may send it; 30 s
 	Backoff time.Duration // wait before a notification's second try; doubles; 1 s
 	Longest time.Duration // longest backoff; 5 min
 	GiveUp  time.Duration // age at which a notification is dropped; 1 h
@@ -94,7 +95,7 @@ type Agenda struct {
 	handled, failed, delivered, postponed, refused, givenUp atomic.Uint64
 
 	mu     sync.Mutex
-	spaces map[string]time.Time // when something is due next; zero: look now
+	spaces map[string]time.Time // when the space has due work next; zero: check now
 	wake   chan struct{}
 }
 
@@ -186,7 +187,7 @@ func (a *Agenda) Run(ctx context.Context) error {
 	if err := a.load(ctx); err != nil {
 		return err
 	}
-	first := !shared // not shared: only a previous process can have begun to send the outbox, so send it at once
+	first := !shared // not shared: only the previous process can have started to send the outbox, so send it again at once
 	looked, loaded := a.Clock(), a.Clock()
 	back := rewind{wall: a.began.Round(0)}
 	for ctx.Err() == nil {
@@ -223,13 +224,12 @@ func (a *Agenda) Run(ctx context.Context) error {
 
 // A rewind detects that the clock was set back.
 type rewind struct {
-	wall    time.Time // the clock's time a round ago
-	suspect time.Time // until then, letters stamped by the old clock may still be written
+	wall    time.Time // the clock's time in the last round
+	suspect time.Time // until then, letters stamped by the old clock may still be written, in host time
 	again   time.Time // when to look for such letters next
 }
 
-// mustLook reports whether to look now for letters that were stamped by the clock before it was set
-// back.
+// mustLook reports whether to check now for letters stamped before the clock was set back.
 func (r *rewind) mustLook(a *Agenda) bool {
 	wall, now := a.Clock().Round(0), time.Now()
 	if wall.Before(r.wall.Add(-time.Second)) {
@@ -240,11 +240,11 @@ func (r *rewind) mustLook(a *Agenda) bool {
 	if !now.Before(r.suspect) || now.Before(r.again) {
 		return false
 	}
-	r.again = now.Add(time.Second) // a look wakes the agenda, which would otherwise look again at once
+	r.again = now.Add(time.Second) // a check wakes the agenda, which would otherwise check again at once
 	return true
 }
 
-// clockCheck bounds the agenda's sleep, because the clock may be set meanwhile.
+// clockCheck bounds the agenda's sleep, because the clock may be changed meanwhile.
 const clockCheck = 5 * time.Second
 
 // load reads the registered spaces.
@@ -258,15 +258,15 @@ func (a *Agenda) load(ctx context.Context) error {
 	return nil
 }
 
-// poll returns the interval of looks at what other services write: Poll, and at least 1 ms per
-// space.
+// poll returns the interval between checks for the writes of other services: Poll, but at
+// least 1 ms per space.
 func (a *Agenda) poll() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return max(a.Poll, time.Duration(len(a.spaces))*time.Millisecond)
 }
 
-// lookAgain makes the next round look at every space.
+// lookAgain makes the next round check every space.
 func (a *Agenda) lookAgain() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -382,8 +382,8 @@ func (a *Agenda) do(ctx context.Context, q store.Query) error {
 	return ctx.Err()
 }
 
-// handle reads the current record and passes it to its handler. It returns false if that must be
-// tried again.
+// handle reads the current record and passes it to its handler. It returns false if the
+// caller must try again.
 func (a *Agenda) handle(ctx context.Context, key store.Key, h Handler) bool {
 	var r store.Record
 	err := a.Engine.Get(ctx, key, &r)

@@ -46,8 +46,8 @@ func (a *Agenda) Letter(d Delivery) (*Letter, error) {
 // Op returns the op that puts the letter into the outbox.
 func (l *Letter) Op() store.Op { return l.op }
 
-// address decides who sends the letter and when: this service now, or the first service after the
-// receiver has room or may answer again.
+// address decides when to send the letter. This service sends it now, unless the receiver has
+// no room or is down. Then any service may send it after a delay.
 func (a *Agenda) address(l *Letter) error {
 	now := a.Clock()
 	l.delivery.Written = now
@@ -138,9 +138,10 @@ func (a *Agenda) settle(ctx context.Context, space string, l *Letter, outcome er
 	}
 }
 
-// claim takes a letter that is due, and sends it. It also takes a letter with a time beyond any
-// lease or backoff, because then the clock was set back. With now, it also takes letters that the
-// previous process began to send, and letters written before the clock was set back.
+// claim takes a letter that is due, and sends it. It also takes a letter with a due time
+// beyond any lease or backoff, because then the clock was set back. With now, it also takes
+// letters that the previous process began to send, and letters written before the clock was
+// set back.
 func (a *Agenda) claim(ctx context.Context, space string, r *store.Record, now bool) error {
 	reached := Reached(r, a.Clock()) || !Reached(r, a.Clock().Add(2*max(a.Lease, a.Longest)))
 	if !now && !reached {

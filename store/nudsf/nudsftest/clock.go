@@ -17,13 +17,13 @@ func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Lo
 
 func (c *clock) jump(by time.Duration) { c.ahead.Add(int64(by)) }
 
-// jump moves the server's clock forward and makes a service look at once for due records.
+// jump moves the server's clock forward and makes a service check for due records at once.
 func (s *server) jump(by time.Duration, service string) {
 	s.clock.jump(by)
 	s.look(service)
 }
 
-// look makes a service look for due records at once instead of some seconds later.
+// look makes a service check for due records at once, and not some seconds later.
 func (s *server) look(service string) {
 	s.function.Agenda.Planned(service+"/Realm01/Storage01", time.Time{})
 }

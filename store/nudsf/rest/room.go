@@ -15,10 +15,11 @@ type Room struct {
 	taken atomic.Int64
 }
 
-// NewRoom returns a room of so many bytes.
+// NewRoom returns a Room of size bytes.
 func NewRoom(size int64) *Room { return &Room{size: size} }
 
-// A Hold is the part of a room that one request takes: IDs that it has seen, and its answer.
+// A Hold is the memory that one request takes from a Room: the IDs that it has seen, and
+// its answer.
 type Hold struct {
 	room  *Room
 	taken int64

@@ -60,8 +60,9 @@ func (t *timer) due() time.Time {
 	return t.ends()
 }
 
-// ends returns when an expired timer is deleted: DeleteAfter after the expiry. Without DeleteAfter
-// it is at the expiry if there is a callback, else never, because only a search can find the timer.
+// ends returns when an expired timer is deleted: DeleteAfter after the expiry. Without
+// DeleteAfter, a timer with a callback is deleted at the expiry. A timer without a callback
+// is never deleted, because only a search can show that it expired.
 func (t *timer) ends() time.Time {
 	switch {
 	case t.DeleteAfter != nil:
@@ -197,8 +198,9 @@ func (a *API) change(ctx context.Context, at place, decide func(before *timer) (
 	return nil, &store.Conflict{}
 }
 
-// replace writes a timer's new state. With settled, the same write stores the notification if the
-// old timer has one to send and it was not handled yet.
+// replace writes a timer's new state. With settled, the same write also stores the
+// notification of the old timer's expiry, if there is a callback and the expiry was not
+// handled yet.
 func (a *API) replace(ctx context.Context, at place, kept, after *timer, settled bool) error {
 	op := store.Op{Action: store.Delete, Name: kindTimer + at.id}
 	if after != nil {

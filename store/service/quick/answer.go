@@ -21,7 +21,7 @@ type answer struct {
 	status int
 	body   []byte
 	head   []byte
-	sent   bool // the head is written; body was, too
+	sent   bool // the head was written, and the body with it
 	err    error
 
 	now    time.Time
@@ -73,7 +73,7 @@ func hasBody(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// finish sends what is not sent yet.
+// finish sends the rest of the answer.
 func (a *answer) finish() error {
 	if a.sent || a.err != nil {
 		return a.err

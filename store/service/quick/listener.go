@@ -1,9 +1,9 @@
-// Package quick answers small HTTP/1.1 requests without net/http, which costs more than all else that
-// a small request does. A Listener reads the requests of a connection and answers those that are
-// plain, arrive whole in one read, and are quick by its Config. At the first other request it passes
-// the connection to whoever accepts from it, usually an http.Server, with the octets of that request.
-// So net/http decides about everything unusual: HTTP/2, large or slow bodies, rare header fields and
-// malformed requests.
+// Package quick answers small HTTP/1.1 requests without net/http, which costs more than all
+// other work on a small request. A Listener reads the requests of a connection. It answers
+// a request itself if the request is plain, arrives whole in one read, and is quick by the
+// Config. At the first other request it passes the connection, with the octets of that
+// request, to the caller of Accept, usually an http.Server. So net/http handles all unusual
+// requests: HTTP/2, large or slow bodies, rare header fields and malformed requests.
 package quick
 
 import (
@@ -44,10 +44,10 @@ type Listener struct {
 
 	mu      sync.Mutex
 	closing bool
-	conns   map[*conn]struct{} // those that are not passed on
+	conns   map[*conn]struct{} // connections that were not passed on
 }
 
-// other is a connection that is passed on, or an error of the listener.
+// other is a connection for Accept, or an error of the listener.
 type other struct {
 	conn net.Conn
 	err  error
@@ -131,7 +131,7 @@ func (l *Listener) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
-		_ = c.Close() // its client does not read
+		_ = c.Close() // the client does not read
 	}
 	return errors.Join(err, ctx.Err())
 }
@@ -157,7 +157,8 @@ func (l *Listener) remove(c *conn) bool {
 // bufferBytes bounds a quick request, with its head.
 const bufferBytes = 4 << 10
 
-// rearm is how old deadlines may be when a request comes: to set them for each would cost more.
+// rearm is the maximum age of deadlines when a request comes. To set them for each request
+// would cost more.
 const rearm = time.Second
 
 // conn is a connection whose requests have been quick so far.
@@ -234,8 +235,8 @@ func (c *conn) arm(now time.Time) {
 	_ = c.SetReadDeadline(now.Add(c.of.config.Idle))
 }
 
-// answerAll answers the requests in data. It returns what begins with a request that is not quick, and
-// whether all answers were written.
+// answerAll answers the requests in data. It returns the rest of data from the first
+// request that is not quick, and whether all answers were written.
 func (c *conn) answerAll(data []byte, now time.Time) (rest []byte, ok bool) {
 	for len(data) > 0 {
 		n, plain := c.in.parse(data)
@@ -263,7 +264,7 @@ func (c *conn) passOn(rest []byte) {
 // Conn is a connection that was passed on.
 type Conn struct {
 	net.Conn
-	rest []byte // read, but not answered
+	rest []byte // octets that were read but not answered
 }
 
 // Read implements net.Conn.

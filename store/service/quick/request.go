@@ -10,19 +10,19 @@ import (
 	"vitrine/wire/http1"
 )
 
-// request parses requests into one http.Request, again and again.
+// request parses requests into one http.Request, which it reuses.
 type request struct {
 	http   *http.Request
-	base   *http.Request // what http is before each request
+	base   *http.Request // the initial state of http for each request
 	url    url.URL
 	host   string
 	header http.Header
-	values [len(names)][]string // by name: the last value, which the next request often has again
+	values [len(names)][]string // by name: the last value, because the next request often has the same
 	body   body
 }
 
-// names are the header fields of plain requests. None of them changes how a connection works; net/http
-// serves requests that have others.
+// names are the header fields of plain requests. None of them changes how a connection
+// works. Requests with other fields go to net/http.
 var names = [...]string{
 	"Host", "Content-Length", "Content-Type", "User-Agent", "Accept", "Accept-Encoding",
 	"Authorization", "If-Match", "If-None-Match",
@@ -44,8 +44,8 @@ func (r *request) init(ctx context.Context, remote string) {
 	r.http = new(http.Request)
 }
 
-// parse parses the request that data begins with, and returns its length. It reports whether the
-// request is plain and complete; net/http finds the same request there.
+// parse parses the request at the start of data, and returns its length. plain reports
+// whether the request is plain and complete. Then net/http would parse the same request.
 func (r *request) parse(data []byte) (n int, plain bool) {
 	var d http1.Decoder
 	head, event, err := d.Next(data)
@@ -77,7 +77,7 @@ func (r *request) parse(data []byte) (n int, plain bool) {
 	return n, true
 }
 
-// target parses a path and perhaps a query, without anything that is escaped.
+// target parses a path and an optional query. It rejects characters that need escapes.
 func (r *request) target(t []byte) bool {
 	if t[0] != '/' || len(t) > 1 && t[1] == '/' {
 		return false
@@ -97,7 +97,7 @@ func (r *request) target(t []byte) bool {
 	return true
 }
 
-// fields parses the header fields. Each may be there once.
+// fields parses the header fields. It rejects a repeated field.
 func (r *request) fields(m *http1.Message) bool {
 	clear(r.header)
 	var seen [len(names)]bool
