@@ -11,7 +11,7 @@ const (
 	Head                // Message has a head
 	Body                // Data has octets of the body
 	End                 // the message is complete, and Trailers has its trailers
-	Tunnel              // Data has octets that are not HTTP: after 101, and after CONNECT succeeded
+	Tunnel              // Data has octets that are not HTTP: after 101, or after a successful CONNECT
 
 	again // inside Next: the state changed without an event
 )
@@ -26,9 +26,9 @@ type Decoder struct {
 	MaxHead int
 
 	state   state
-	left    int64 // octets of the body, or of the chunk, that are still to come
-	scanned int   // octets of the head that have no empty line
-	begun   bool  // a head has octets, but no empty line
+	left    int64 // octets of the body, or of the chunk, that have not arrived
+	scanned int   // octets of the head that were searched for its end
+	begun   bool  // a head has begun, but its empty line has not arrived
 	answers answered
 	err     error
 }
@@ -52,7 +52,7 @@ const (
 	inTrailers
 )
 
-// answered says what the last response answers.
+// answered is the kind of request that the last response answers.
 type answered uint8
 
 const (
@@ -61,10 +61,10 @@ const (
 	connect
 )
 
-// Next returns the next event in data, and how many octets n are read. The caller
-// removes these from data. On More it calls again with the remaining octets and
-// more behind them. After an error, which Next keeps returning, the bounds of
-// messages are lost.
+// Next returns the next event in data, and the number n of octets that it has
+// read. The caller removes these octets from data. On More, the caller appends
+// more octets to the rest and calls Next again. An error is final, because the
+// boundaries of messages are lost: Next returns the same error from then on.
 func (d *Decoder) Next(data []byte) (n int, e Event, err error) {
 	for e = again; e == again && d.err == nil; {
 		var took int
@@ -94,9 +94,10 @@ func (d *Decoder) step(data []byte) (n int, e Event, err error) {
 	return d.trailers(data)
 }
 
-// Answer says which method the request had that the response in Message answers.
-// The caller calls it after the Head of a response if the method was HEAD or
-// CONNECT, because these change the length of the body (section 6.3).
+// Answer tells the decoder the method of the request that the response in
+// Message answers. The caller must call it after the Head of a response if the
+// method was HEAD or CONNECT, because these change the length of the body
+// (section 6.3).
 func (d *Decoder) Answer(method []byte) {
 	switch string(method) {
 	case "HEAD":
@@ -108,9 +109,9 @@ func (d *Decoder) Answer(method []byte) {
 	}
 }
 
-// Close says that the connection ended, after Next returned More. It returns
-// ErrCut if this cuts a message, and reports whether it completes one, whose length
-// is that of the connection.
+// Close tells the decoder that the connection has ended. The caller calls it
+// after Next returned More. Close returns ErrCut if a message is incomplete. It
+// reports whether it completes a message whose body ends with the connection.
 func (d *Decoder) Close() (complete bool, err error) {
 	switch {
 	case d.err != nil:
@@ -124,8 +125,9 @@ func (d *Decoder) Close() (complete bool, err error) {
 	return false, ErrCut
 }
 
-// Skip says that n octets are missing, which a capture lost. It reports whether
-// all of them are octets of a body, so that reading goes on behind them.
+// Skip tells the decoder that n octets are missing, because a capture lost
+// them. It reports whether all of them belong to a body, so that reading can
+// continue after them.
 func (d *Decoder) Skip(n int64) bool {
 	switch {
 	case d.err != nil || n < 0:
@@ -146,8 +148,8 @@ func (d *Decoder) bound() int {
 	return defaultHead
 }
 
-// section returns the length of the lines up to an empty one, or 0 if there is
-// none yet.
+// section returns the length of the lines up to and including an empty line, or
+// 0 if data has no empty line yet.
 func (d *Decoder) section(data []byte) (n int, err error) {
 	d.scanned = min(d.scanned, len(data))
 	for {
@@ -196,8 +198,7 @@ func (d *Decoder) head(data []byte) (n int, e Event, err error) {
 	return end, Head, nil
 }
 
-// body begins the body and returns what follows the head: End if there is none
-// (section 6.3).
+// body begins the body. It returns End if there is none (section 6.3).
 func (d *Decoder) body() Event {
 	m := &d.Message
 	switch {
@@ -249,7 +250,7 @@ func (d *Decoder) complete() Event {
 	return again
 }
 
-// line reads the line end behind a chunk (section 7.1).
+// line reads the line end after a chunk (section 7.1).
 func (d *Decoder) line(data []byte) (n int, e Event, err error) {
 	if len(data) < 2 {
 		return 0, More, nil

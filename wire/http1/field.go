@@ -28,8 +28,8 @@ func (f *Fields) Next() bool {
 	return true
 }
 
-// fieldEnd returns the length of the first field with its line end: a line that
-// begins with white space continues the one before it.
+// fieldEnd returns the length of the first field, including its line end. A
+// line that begins with white space continues the previous line.
 func fieldEnd(b []byte) int {
 	for at := 0; ; {
 		i := bytes.IndexByte(b[at:], '\n')
@@ -96,7 +96,7 @@ func trim(v []byte) []byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// equal compares a name with one in lower case.
+// equal compares a name in any case with a name in lower case.
 func equal(name []byte, lower string) bool {
 	if len(name) != len(lower) {
 		return false

@@ -1,15 +1,15 @@
-// Package http1 reads HTTP/1.0 and HTTP/1.1 messages (RFC 9112) from the bytes of a
-// connection. A Decoder finds the head, the body and the trailers of each message
-// in one direction; all that it returns are views into the caller's bytes, and
-// nothing is allocated. The package reads the messages of others, as a capture has
-// them: it does not answer, and it writes no messages.
+// Package http1 reads HTTP/1.0 and HTTP/1.1 messages (RFC 9112) from the bytes
+// of a connection. A Decoder finds the head, the body and the trailers of each
+// message in one direction. All results are views into the caller's bytes, and
+// nothing is allocated. The package reads the messages of others, for example
+// from a capture: it does not answer, and it writes no messages.
 //
-// It follows what RFC 9112 requires of recipients where two of them could find
-// different messages in the same bytes. It refuses Content-Lengths that differ,
-// Transfer-Encoding in a request without chunked at its end or in HTTP/1.0, a space
-// before a colon, and a CR without LF. It accepts a line that ends in LF alone, a
-// folded field, and a Content-Length that is repeated. Sections named without a
-// document are those of RFC 9112.
+// The package is strict, as RFC 9112 requires of recipients, where two
+// recipients could find different messages in the same bytes. It refuses
+// Content-Lengths that differ, Transfer-Encoding in HTTP/1.0 or in a request
+// without chunked at its end, a space before a colon, and a CR without LF. It
+// accepts a line that ends in LF alone, a folded field, and a Content-Length
+// that is repeated. Sections without a document are sections of RFC 9112.
 package http1
 
 import (
@@ -50,20 +50,20 @@ type Message struct {
 	fields []byte
 }
 
-// IsInterim reports whether the message is a response of 1xx, which the final
-// response follows (RFC 9110 section 15.2).
+// IsInterim reports whether the message is a response of 1xx, which is followed
+// by the final response (RFC 9110 section 15.2).
 func (m *Message) IsInterim() bool { return !m.Request && m.Status < 200 }
 
-// IsConflicting reports whether the message has a Content-Length as well as a
-// Transfer-Encoding, which overrides it. It may be an attempt of request smuggling
-// (section 6.3, rule 3).
+// IsConflicting reports whether the message has both a Content-Length and a
+// Transfer-Encoding, which overrides the Content-Length. This may be an attempt
+// at request smuggling (section 6.3, rule 3).
 func (m *Message) IsConflicting() bool { return m.HasLength && m.HasTransfer }
 
 // Fields returns an iterator over the header fields.
 func (m *Message) Fields() Fields { return Fields{rest: m.fields} }
 
-// Find returns the value of the first header field of a name, in any case: nil for
-// none.
+// Find returns the value of the first header field with a name, in any case;
+// nil: none.
 func (m *Message) Find(name string) []byte {
 	for f := m.Fields(); f.Next(); {
 		if equal(f.Name, name) {
@@ -143,8 +143,8 @@ func (m *Message) version(v []byte) error {
 	return nil
 }
 
-// frame checks all fields and reads those that tell the length of the body
-// (section 6.3).
+// frame checks all fields and reads the fields that determine the length of the
+// body (section 6.3).
 func (m *Message) frame() error {
 	fields := m.Fields()
 	for fields.Next() {
@@ -168,7 +168,7 @@ func (m *Message) frame() error {
 	return nil
 }
 
-// length reads a Content-Length. The same number may be there several times.
+// length reads a Content-Length. A list of equal numbers is valid.
 func (m *Message) length(value []byte) error {
 	for more := true; more; {
 		var text []byte
@@ -182,11 +182,11 @@ func (m *Message) length(value []byte) error {
 	return nil
 }
 
-// transfer reads a Transfer-Encoding. Codings of several fields form one list, and
-// only its last one may be chunked (section 6.1).
+// transfer reads a Transfer-Encoding. The codings of several fields form one
+// list, and only the last coding may be chunked (section 6.1).
 func (m *Message) transfer(value []byte) error {
 	m.HasTransfer = true
-	if bytes.IndexByte(value, '"') >= 0 { // commas in there would not separate codings
+	if bytes.IndexByte(value, '"') >= 0 { // commas in quotes would not separate codings
 		return ErrTransfer
 	}
 	for more := true; more; {
@@ -205,7 +205,7 @@ func (m *Message) transfer(value []byte) error {
 
 var comma = []byte(",")
 
-// most bounds lengths, so that sums of a few do not overflow.
+// most bounds lengths, so that sums of a few lengths do not overflow.
 const most = 1 << 60
 
 func parseLength(text []byte) (v int64, ok bool) {

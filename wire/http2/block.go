@@ -13,7 +13,7 @@ func (d *Decoder) bound() int {
 	return defaultHead
 }
 
-// fragment reads the part of a header block that a frame has (sections 6.2, 6.6 and
+// fragment reads the frame's part of a header block (sections 6.2, 6.6 and
 // 6.10).
 func (d *Decoder) fragment(data []byte) (n int, e Event, err error) {
 	b := &d.block
@@ -82,7 +82,7 @@ func (d *Decoder) message(octets []byte) error {
 	if b.isPush {
 		d.Stream, m.Promised = b.promised, b.stream
 		if m.Kind == Unclear {
-			m.Kind = Request // nothing else is promised
+			m.Kind = Request // a server promises only requests
 		}
 	} else {
 		d.begin(m)
@@ -94,11 +94,11 @@ func (d *Decoder) message(octets []byte) error {
 	return nil
 }
 
-// begin remembers the stream of a final head, and finds out whether a block of
-// unknown fields is trailers.
+// begin registers the stream of a final head. It also classifies a block of
+// unknown fields on a known stream as trailers.
 func (d *Decoder) begin(m *Message) {
 	of := d.streams.find(d.Stream)
-	isLater := of != nil // than the head
+	isLater := of != nil // a block after the head
 	switch {
 	case m.Kind == Unclear && isLater:
 		m.Kind = Trailers
@@ -135,8 +135,8 @@ func one(is bool) uint64 {
 	return 0
 }
 
-// lose gives up the block. It may have inserted entries into the dynamic table, so
-// that the places of all earlier ones are not known.
+// lose gives up the block. The block may have inserted entries into the dynamic
+// table, so the indexes of all earlier entries are unknown.
 func (d *Decoder) lose() {
 	if d.block.isLost {
 		return

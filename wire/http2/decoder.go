@@ -1,19 +1,21 @@
-// Package http2 reads HTTP/2 (RFC 9113, with HPACK of RFC 7541) from the bytes of a
-// connection. A Decoder finds the heads, the bodies and the ends of the messages in
-// one direction, however their streams are interleaved. What it returns are views
-// into the caller's bytes or into its own buffers. In steady state it allocates
-// nothing, and its memory is bounded whatever it reads. The package reads the
-// connections of others, as a capture has them: it writes no frames.
+// Package http2 reads HTTP/2 (RFC 9113, with HPACK of RFC 7541) from the bytes
+// of a connection. A Decoder finds the heads, the bodies and the ends of the
+// messages in one direction, in whatever way their streams are interleaved.
+// Results are views into the caller's bytes or into the decoder's own buffers.
+// In steady state the decoder allocates nothing, and its memory is bounded for
+// any input. The package reads the connections of others, for example from a
+// capture: it writes no frames.
 //
-// The two directions of a connection share nothing: a Decoder reads each, and the
-// number of a stream pairs a response with its request. Connections begin with
-// prior knowledge, after TLS is removed, or behind the empty line of a response of
-// status 101 to an upgrade to h2c; the request on stream 1 is then that of HTTP/1.1.
+// The two directions of a connection share no state: each has its own Decoder,
+// and the stream number pairs a response with its request. A connection can
+// begin with prior knowledge, after TLS is removed. It can also begin after the
+// empty line of a 101 response to an upgrade to h2c; then the request of stream
+// 1 is in HTTP/1.1.
 //
-// A Decoder goes on behind a gap, or from the middle of a connection: see Lost. The
-// header blocks behind a gap may refer to fields that were sent before it. Such
-// fields are unknown; they are counted, and never guessed. Sections named without a
-// document are those of RFC 9113.
+// A Decoder can continue after a gap, or begin in the middle of a connection:
+// see Lost. Header blocks after a gap may refer to fields that were sent before
+// it. Such fields are unknown. The decoder counts them and never guesses them.
+// Sections without a document are sections of RFC 9113.
 package http2
 
 import (
@@ -40,7 +42,7 @@ const (
 	More     Event = iota // more bytes are needed
 	Head                  // Message has a head or trailers
 	Body                  // Data has octets of the body
-	End                   // the message of Stream is complete; Whole says whether all of it was read
+	End                   // the message of Stream is complete; Whole reports whether all of it was read
 	Reset                 // Stream ends in both directions, because of Code
 	GoAway                // the sender ends the connection because of Code, and ignores streams above Stream
 	Settings              // Parameters has the sender's settings
@@ -48,21 +50,21 @@ const (
 	again // inside Next: the state changed without an event
 )
 
-// Counts says how much of a direction could be read.
+// Counts are the totals of one direction: what was read, and what was lost.
 type Counts struct {
-	Heads     uint64 // heads and trailers that are decoded
-	Partial   uint64 // those of them that lack fields: Unknown or Dropped
-	Undecoded uint64 // blocks that are not decoded: cut by a gap, invalid, or above the bound
-	Malformed uint64 // heads that are malformed
-	Unclear   uint64 // heads whose kind is not known
+	Heads     uint64 // heads and trailers that were decoded
+	Partial   uint64 // Heads that lack fields: Unknown or Dropped
+	Undecoded uint64 // blocks that were not decoded: cut by a gap, invalid, or above the bound
+	Malformed uint64 // Heads that are malformed
+	Unclear   uint64 // Heads whose kind is unknown
 
 	Fields         uint64 // fields of Heads
-	Unknown        uint64 // those of them without a name that is known
-	Dropped        uint64 // those of them above the bounds
-	UnknownMethods uint64 // requests whose method is not known
-	UnknownPaths   uint64 // requests whose path is not known
+	Unknown        uint64 // Fields whose name is unknown
+	Dropped        uint64 // Fields above the bounds
+	UnknownMethods uint64 // requests whose method is unknown
+	UnknownPaths   uint64 // requests whose path is unknown
 
-	Whole     uint64 // messages that ended and were read as a whole
+	Whole     uint64 // messages that ended and were read completely
 	Cut       uint64 // messages that ended, but lack their head, fields, or octets of the body
 	Resets    uint64
 	Forgotten uint64 // streams that were forgotten before they ended, because there were too many
@@ -87,24 +89,24 @@ type Decoder struct {
 
 	state   state
 	frame   frame
-	left    int // octets of the frame that are still to come, with padding
+	left    int // octets of the frame, with padding, that have not arrived
 	padding int // octets at the end of the frame
 	block   block
 	blocks  blockDecoder
 	streams streams
 	gap     uint64 // the number of gaps that may have taken octets of any stream
-	resumed bool   // the next frame is the first one behind such a gap
-	unread  bool   // Next left octets
+	resumed bool   // the next frame is the first one after such a gap
+	unread  bool   // Next did not read all octets
 	err     error
 }
 
 // A block is the last header block (section 4.3).
 type block struct {
-	octets   []byte // of its frames so far, unless one has all of it
+	octets   []byte // of its frames so far, unless one frame has the whole block
 	stream   uint32
 	isPush   bool   // it is a request that a server promises
-	promised uint32 // the stream of that
-	ends     bool   // the stream ends behind it
+	promised uint32 // the promised stream
+	ends     bool   // the stream ends after it
 	isOpen   bool   // CONTINUATION follows
 	isLost   bool   // it cannot be decoded
 }
@@ -126,11 +128,11 @@ const (
 	searching
 )
 
-// Next returns the next event in data, and how many octets n are read. The caller
-// removes these from data. On More it calls again with the remaining octets and
-// more behind them. At most one frame's header block or settings remain, and behind
-// a gap two frames of 16 KiB. After an error, which Next keeps returning, only Lost
-// goes on.
+// Next returns the next event in data, and the number n of octets that it has
+// read. The caller removes these octets from data. On More, the caller appends
+// more octets to the rest and calls Next again. The rest is at most the header
+// block or the settings of one frame, or two frames of 16 KiB after a gap.
+// After an error, Next returns the same error until the caller calls Lost.
 func (d *Decoder) Next(data []byte) (n int, e Event, err error) {
 	for e = again; e == again && d.err == nil; {
 		var took int
@@ -144,10 +146,17 @@ func (d *Decoder) Next(data []byte) (n int, e Event, err error) {
 	return n, e, nil
 }
 
-// Lost says that n octets are missing; n is negative if the number is not known. It
-// is called after Next returned More, or first of all if a capture begins within a
-// connection. The caller drops the octets that Next did not read, and counts them
-// in n. It may also go on after an error: n is then 0, and the octets remain.
+// Lost tells the decoder that n octets are missing; n is negative if the number
+// is unknown. The caller calls it after Next returned More, or before the first
+// Next if a capture begins within a connection. The caller drops the octets
+// that Next did not read, and includes them in n. To continue after an error,
+// the caller calls Lost with n = 0 and keeps the octets.
+//
+// Lost reports whether the gap lies within one frame, so that reading continues
+// in that frame. Otherwise Next searches for three plausible frame headers in a
+// row: of known types, with valid flags and lengths, of at most 16 KiB, each at
+// the end of the previous frame. If a header block may be missing, all entries
+// of the dynamic table become unknown; later entries are known again.
 //
 // Lost reports whether the gap lies within one frame, which is therefore the last
 // one that it hits. Otherwise Next reads on to three frame headers in a row that
@@ -192,13 +201,13 @@ func (d *Decoder) loseInFrame(n int) {
 	d.unread = false
 }
 
-// Forget says that a stream ended in the other direction, by a Reset. Without this
-// it counts as one that is open.
+// Forget tells the decoder that a Reset in the other direction has ended a
+// stream. Without this call the stream would stay open.
 func (d *Decoder) Forget(stream uint32) { d.streams.close(stream) }
 
-// Close says that the connection ended, after Next returned More. It returns ErrCut
-// if this cuts a frame or a header block. Messages that did not end are for the
-// caller to count.
+// Close tells the decoder that the connection has ended. The caller calls it
+// after Next returned More. Close returns ErrCut if a frame or a header block
+// is incomplete. It does not count the messages that have not ended.
 func (d *Decoder) Close() error {
 	switch {
 	case d.err != nil:
@@ -240,8 +249,8 @@ func (d *Decoder) step(data []byte) (n int, e Event, err error) {
 	return n, again, nil
 }
 
-// clientPreface begins what a client sends (section 3.4). A server sends SETTINGS
-// first, whose length does not begin with a P.
+// clientPreface begins the octets of a client (section 3.4). A server begins
+// with SETTINGS, and the length of that frame does not begin with the octet P.
 var clientPreface = []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
 func (d *Decoder) preface(data []byte) (n int, e Event, err error) {
@@ -297,8 +306,8 @@ func (d *Decoder) header(data []byte) (n int, e Event, err error) {
 	return frameHeader, again, nil
 }
 
-// order checks that the frames of a header block follow each other (section 6.10),
-// and begins one.
+// order checks the order of the frames of a header block (section 6.10), and
+// begins a new block.
 func (d *Decoder) order(f frame) error {
 	resumed := d.resumed
 	d.resumed = false
@@ -360,7 +369,7 @@ func (d *Decoder) rest(data []byte) (n int, e Event) {
 	switch f := d.frame; {
 	case f.kind == typeData && f.has(flagEndStream):
 		return n, d.end(f.stream)
-	case f.hasBlock() && !d.block.isOpen && d.block.ends: // it is lost
+	case f.hasBlock() && !d.block.isOpen && d.block.ends: // the block is lost
 		return n, d.end(f.stream)
 	}
 	return n, again

@@ -30,7 +30,7 @@ const (
 	flagPriority   = 0x20
 )
 
-// flags has the flags that RFC 9113 defines for each type. It is never written to.
+// flags are the flags that RFC 9113 defines for each type. It is read-only.
 var flags = [...]uint8{
 	typeData:         flagEndStream | flagPadded,
 	typeHeaders:      flagEndStream | flagEndHeaders | flagPadded | flagPriority,
@@ -88,8 +88,8 @@ func (f frame) overhead() (n int) {
 	return n
 }
 
-// isValid reports whether the frame is none of those that end a connection
-// (section 6).
+// isValid reports whether the frame is valid: an invalid frame ends the
+// connection (section 6).
 func (f frame) isValid() bool {
 	switch f.kind {
 	case typeData, typeHeaders, typePush, typeContinuation:
@@ -107,11 +107,12 @@ func (f frame) isValid() bool {
 	case typeWindow:
 		return f.length == 4
 	}
-	return true // others are ignored (section 5.5)
+	return true // unknown types are ignored (section 5.5)
 }
 
-// isPlausible reports whether the frame is one that software sends: valid, of a
-// known type, of a length that every peer takes, with no undefined bit.
+// isPlausible reports whether the frame is one that real software sends: valid,
+// of a known type, of a length that every peer accepts, without undefined
+// flags.
 func (f frame) isPlausible() bool {
 	return int(f.kind) <= int(typeContinuation) && f.length <= maxControl && !f.reserved &&
 		(int(f.kind) >= len(flags) || f.flags&^flags[f.kind] == 0) && f.isValid() &&
@@ -127,17 +128,18 @@ func (f frame) follows(before frame) bool {
 	return f.kind != typeContinuation
 }
 
-// chain is how many plausible frame headers in a row are taken for frames. Of random
-// octets, 1 in 2^22 begins one: the length is at most 2^14 (2^-10), the reserved bit
-// is 0 (2^-1), and HEADERS, the type that says least, has one of 256 types and four
-// of eight flags free (2^-12). Three in a row are chance at one in 2^66 octets. The
-// body of another message is not random: one that has frames of HTTP/2 itself is
-// taken for frames.
+// chain is the number of plausible frame headers in a row that count as frames.
+// Of random octets, less than 1 in 2^22 is the start of a plausible header: the
+// length is at most 2^14 (2^-10), the reserved bit is 0 (2^-1), and HEADERS,
+// the most permissive type, is one of 256 types with four of eight flags free
+// (2^-12). Three in a row occur by chance at one in 2^66 octets. The body of a
+// message is not random: if it contains HTTP/2 frames itself, they count as
+// frames.
 const chain = 3
 
-// search looks for frames in octets that begin anywhere. n is how many octets
-// precede them or, if none is found, how many precede all that may begin one. To
-// tell whether octets begin a chain takes at most two frames and a header.
+// search looks for a chain of frames at any offset. n is the number of octets
+// before the chain. Without a chain, n is the number of octets that cannot
+// begin one. A decision about one offset needs at most two frames and a header.
 func search(data []byte) (n int, found bool) {
 	for ; ; n++ {
 		zero := bytes.IndexByte(data[n:], 0) // the first octet of a length below 2^16
@@ -151,8 +153,8 @@ func search(data []byte) (n int, found bool) {
 	}
 }
 
-// startsChain reports whether data starts with a chain of frames, or whether this
-// takes more data to tell.
+// startsChain reports whether data starts with a chain of frames, or whether it
+// needs more data to decide.
 func startsChain(data []byte) (isStart, needsMore bool) {
 	var before frame
 	for i, at := 0, 0; i < chain; i++ {

@@ -7,19 +7,20 @@ import (
 // A Field is a field of a head or of trailers. Its slices are views, which are
 // valid until the next call of the decoder.
 type Field struct {
-	// Name is nil if it is that of an entry of the dynamic table that is not known.
-	// Value is nil if it is, too. An empty value is not nil.
+	// Name is nil if it refers to an unknown entry of the dynamic table. Value
+	// is nil if it does, too. An empty value is not nil.
 	Name, Value []byte
 	Sensitive   bool // never indexed (RFC 7541 section 6.2.3)
 }
 
-// Bounds of a header block after it is decoded. One octet of a block may stand for
-// a field of thousands of octets. Fields above the first two bounds change the
-// dynamic table, but are not reported. The decoder rejects a block above the third one.
+// Bounds of a decoded header block. One octet of a block may stand for a field
+// of thousands of octets. Fields above the first two bounds change the dynamic
+// table, but are not reported. The decoder rejects a block above the third
+// bound.
 const (
 	maxFields = 1 << 10   // real heads have less than 100
 	maxText   = 128 << 10 // octets that are decoded or copied: twice defaultHead
-	maxCopied = 1 << 20   // octets, also of names that are copied within the table
+	maxCopied = 1 << 20   // octets, including names that are copied within the table
 )
 
 // Errors in header blocks, which are wrapped into ErrBlock.
@@ -36,16 +37,16 @@ var (
 type blockDecoder struct {
 	table   table
 	fields  []Field // of the last block
-	dropped int     // fields of it above the bounds
+	dropped int     // its fields above the bounds
 
 	rest   []byte // of the block
-	arena  []byte // text of fields that is not in the block as it is
+	arena  []byte // text of fields that is not verbatim in the block
 	copied int    // octets of the block so far
 }
 
 func newBlockDecoder() blockDecoder { return blockDecoder{table: newTable()} }
 
-// decode decodes one block. After an error the table is not what the sender has.
+// decode decodes one block. After an error the table differs from the sender's.
 func (d *blockDecoder) decode(block []byte) error {
 	if d.arena == nil {
 		d.arena = make([]byte, 0, 512)
@@ -75,7 +76,7 @@ func (d *blockDecoder) decode(block []byte) error {
 	return nil
 }
 
-// field reads one field (RFC 7541 sections 6.1 and 6.2), which begins with c.
+// field reads one field, which begins with c (RFC 7541 sections 6.1 and 6.2).
 func (d *blockDecoder) field(c byte) error {
 	before := len(d.arena)
 	isFull := len(d.fields) == maxFields || before > maxText
@@ -105,7 +106,7 @@ func (d *blockDecoder) field(c byte) error {
 	return nil
 }
 
-// literal reads a field with a value of its own, whose name may be that of an entry.
+// literal reads a field with a literal value. Its name is literal or an index.
 func (d *blockDecoder) literal(prefix int) (f Field, err error) {
 	if d.rest[0]&(1<<prefix-1) != 0 {
 		f.Name, _, err = d.indexed(prefix, true, false)
@@ -120,9 +121,9 @@ func (d *blockDecoder) literal(prefix int) (f Field, err error) {
 	return f, err
 }
 
-// indexed reads an index and returns the name and the value of the entry, if they
-// are wanted. Text of the dynamic table is copied, because an entry that this block
-// inserts may move it.
+// indexed reads an index and returns the name and the value of the entry, if
+// they are wanted. It copies text of the dynamic table, because a later
+// insertion of this block may move the text.
 func (d *blockDecoder) indexed(prefix int, named, valued bool) (name, value []byte, err error) {
 	i, err := d.integer(prefix)
 	if err != nil {
@@ -181,8 +182,9 @@ func (d *blockDecoder) text() ([]byte, error) {
 	return d.arena[at:len(d.arena):len(d.arena)], nil
 }
 
-// integer reads an integer whose first octet has a prefix of some bits (RFC 7541
-// section 5.1). It is at most 32 bits long, because no valid one is longer.
+// integer reads an integer that begins in the low bits of an octet (RFC 7541
+// section 5.1). It rejects more than 32 bits, because no valid integer is
+// longer.
 func (d *blockDecoder) integer(prefix int) (uint64, error) {
 	const maxInteger, maxOctets = 1<<32 - 1, 9
 	mask := uint64(1)<<prefix - 1

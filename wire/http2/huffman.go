@@ -1,8 +1,8 @@
 package http2
 
-// huffmanLengths has the number of bits of each octet's code (RFC 7541 appendix B).
-// The codes follow from it: of two codes the shorter one comes first, and of two
-// that are equally long that of the smaller octet. It is never written to.
+// huffmanLengths has the number of bits of each octet's code (RFC 7541 appendix
+// B). The codes follow from the lengths: shorter codes come first, and codes of
+// the same length are in the order of their octets. It is read-only.
 var huffmanLengths = [256]uint8{
 	13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
 	6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10,
@@ -15,20 +15,20 @@ var huffmanLengths = [256]uint8{
 }
 
 const (
-	longest   = 30 // bits of a code; the one of 30 ones ends a string, and no string may have it
-	shortBits = 8  // codes of up to so many bits are found by one look-up
+	longest   = 30 // bits of a code; the code of 30 ones is EOS, which no string may contain
+	shortBits = 8  // codes of at most so many bits need one look-up
 )
 
-// A short is the code that the first bits of a string begin with: of no bits if it
-// is a longer one.
+// A short is the code at the start of a string's first shortBits bits. It has
+// no bits if the code is longer.
 type short struct{ octet, bits uint8 }
 
-// huffmanCodes are the codes by their length. It is never written to.
+// huffmanCodes are the codes by their length. It is read-only.
 type huffmanCodes struct {
 	short  [1 << shortBits]short
 	first  [longest + 1]uint32 // the first code of a length
-	count  [longest + 1]uint32 // how many codes have it
-	offset [longest + 1]uint32 // where in octets these begin
+	count  [longest + 1]uint32 // number of codes of that length
+	offset [longest + 1]uint32 // index in octets of the first of them
 	octets [256]byte           // in the order of their codes
 }
 
@@ -55,12 +55,12 @@ var huffman = func() (h huffmanCodes) {
 	return h
 }()
 
-// appendHuffman appends a string in its Huffman code (RFC 7541 section 5.2) to dst.
-// It returns false for a code that ends a string, and for padding that is longer
-// than 7 bits or has a zero.
+// appendHuffman decodes the Huffman-coded string src (RFC 7541 section 5.2) and
+// appends it to dst. It returns false if src contains EOS, or if its padding is
+// longer than 7 bits or contains a zero.
 func appendHuffman(dst, src []byte) ([]byte, bool) {
-	var bits uint64 // the first one is the most significant
-	n := uint8(0)   // how many there are
+	var bits uint64 // the first bit is the most significant
+	n := uint8(0)   // number of bits
 	for {
 		for n <= 56 && len(src) > 0 {
 			bits |= uint64(src[0]) << (56 - n)
@@ -78,8 +78,8 @@ func appendHuffman(dst, src []byte) ([]byte, bool) {
 	return dst, n < 8 && bits>>(64-n) == 1<<n-1
 }
 
-// longCode finds a code that is longer than shortBits: one of no bits for that
-// which ends a string.
+// longCode finds a code that is longer than shortBits. For EOS it returns a
+// code of no bits.
 func longCode(bits uint64) short {
 	for length := shortBits + 1; length <= longest; length++ {
 		if i := uint32(bits>>(64-length)) - huffman.first[length]; i < huffman.count[length] {

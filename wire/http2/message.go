@@ -2,7 +2,7 @@ package http2
 
 import "bytes"
 
-// A Kind is what a header block is.
+// A Kind is the kind of a header block.
 type Kind uint8
 
 // The kinds of header blocks.
@@ -18,30 +18,30 @@ const (
 // are valid until the next call of the decoder.
 type Message struct {
 	Kind Kind
-	// The fields of a request: nil for one that is not there, or is not known.
+	// The fields of a request; nil: missing or unknown.
 	Method, Scheme, Authority, Path []byte
 	Status                          int // of a response: 100 to 999
 	// Promised is the stream on which a server promised this request. It is zero for
 	// the requests of clients.
 	Promised uint32
-	Fields   []Field // all of them in order, also those above
-	Unknown  int     // fields without a name that is known
+	Fields   []Field // all fields in order, including those above
+	Unknown  int     // fields whose name is unknown
 	Dropped  int     // fields above the bounds, which are not in Fields
-	// IsMalformed reports what RFC 9113 sections 8.1 to 8.3 forbid of fields: names
-	// that are empty or have capitals, pseudo-header fields that are repeated, missing
-	// or behind others, or an invalid status.
+	// IsMalformed reports a violation of RFC 9113 sections 8.1 to 8.3: an empty
+	// name or one with capitals, a pseudo-header field that is repeated,
+	// missing or after a regular field, or an invalid status.
 	IsMalformed bool
 }
 
-// IsInterim reports whether the message is a response of 1xx, which the final
-// response follows (RFC 9110 section 15.2).
+// IsInterim reports whether the message is a response of 1xx, which is followed
+// by the final response (RFC 9110 section 15.2).
 func (m *Message) IsInterim() bool { return m.Kind == Response && m.Status < 200 }
 
-// IsPartial reports whether some fields are not known.
+// IsPartial reports whether some fields are unknown or dropped.
 func (m *Message) IsPartial() bool { return m.Unknown+m.Dropped > 0 }
 
-// Find returns the value of the first field of a name in lower case: nil for none.
-// While IsPartial, there may be one that is not known.
+// Find returns the value of the first field with a name in lower case; nil:
+// none. If IsPartial, the message may have such a field nevertheless.
 func (m *Message) Find(name string) []byte {
 	for i := range m.Fields {
 		if f := &m.Fields[i]; string(f.Name) == name {
@@ -90,7 +90,7 @@ func (m *Message) pseudo(f *Field) {
 		to = &m.Authority
 	case ":path":
 		to = &m.Path
-	case ":protocol": // RFC 8441 section 4: Find has it
+	case ":protocol": // RFC 8441 section 4: see Find
 	case ":status":
 		kind = Response
 		status, ok := parseStatus(f.Value)
@@ -128,8 +128,8 @@ func (m *Message) isComplete() bool {
 
 var connect = []byte("CONNECT")
 
-// lacks reports whether a field that every request has, except a path that CONNECT
-// has not, is missing because it is not known.
+// lacks reports whether a mandatory field of a request is missing because it is
+// unknown. The path is not mandatory for CONNECT.
 func (m *Message) lacks(value []byte, isPath bool) bool {
 	return m.Kind == Request && m.IsPartial() && value == nil && (!isPath || !bytes.Equal(m.Method, connect))
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Parameters iterates over the parameters of a SETTINGS frame in order. ID and Value
-// belong to the one that Next reached.
+// Parameters iterates over the parameters of a SETTINGS frame in order. ID and
+// Value belong to the parameter that Next reached.
 type Parameters struct {
 	ID    Setting
 	Value uint32
@@ -25,10 +25,10 @@ func (p *Parameters) Next() bool {
 	return true
 }
 
-// A Setting is what a parameter sets (section 6.5.2).
+// A Setting identifies a parameter of SETTINGS (section 6.5.2).
 type Setting uint16
 
-// The settings of RFC 9113, and that of RFC 8441.
+// The settings of RFC 9113, and the setting of RFC 8441.
 const (
 	HeaderTableSize       Setting = 1
 	EnablePush            Setting = 2
@@ -60,7 +60,7 @@ const (
 	HTTP11Required
 )
 
-// names has the names of the codes. It is never written to.
+// names are the names of the codes. It is read-only.
 var names = [...]string{
 	"no error", "protocol error", "internal error", "flow control error", "settings timeout", "stream closed", "frame size error",
 	"refused stream", "cancel", "compression error", "connect error", "enhance your calm", "inadequate security", "HTTP/1.1 required",

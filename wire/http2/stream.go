@@ -1,21 +1,21 @@
 package http2
 
-// maxStreams bounds the streams of a direction that are remembered. Servers allow
-// 100 to 256 at once (SETTINGS_MAX_CONCURRENT_STREAMS). Of more, those that began
-// first are forgotten.
+// maxStreams bounds the streams of a direction that the decoder remembers.
+// Servers allow 100 to 256 streams at once (SETTINGS_MAX_CONCURRENT_STREAMS).
+// Beyond the bound, the decoder forgets the oldest streams.
 const maxStreams = 1 << 10
 
-// A stream is what is known of a message that has begun, but not ended.
+// A stream is the state of a message that has begun but not ended.
 type stream struct {
-	id      uint32 // zero if the place is free
+	id      uint32 // zero if the slot is free
 	gap     uint64 // the number of gaps at its head
-	isWhole bool   // nothing of it is missing, except in later gaps
+	isWhole bool   // nothing of the message is missing, except in later gaps
 }
 
-// streams are the streams of one direction, each in the place that its number
-// tells. Numbers go up, so that a stream takes the place of an older one.
+// streams are the open streams of one direction. The stream number selects the
+// slot. Numbers increase, so a new stream replaces an older one in its slot.
 type streams struct {
-	places []stream // none, or a power of two
+	places []stream // empty, or a power of two
 }
 
 func (s *streams) place(id uint32) *stream { return &s.places[int(id>>1)&(len(s.places)-1)] }
@@ -31,8 +31,8 @@ func (s *streams) find(id uint32) *stream {
 	return nil
 }
 
-// open returns a stream that may be new, and reports whether another one is
-// forgotten.
+// open returns the stream, which may be new. forgot reports whether another
+// stream was forgotten to make room.
 func (s *streams) open(id uint32) (of *stream, forgot bool) {
 	for len(s.places) == 0 || !s.fits(id) && len(s.places) < maxStreams {
 		old := s.places
@@ -63,7 +63,7 @@ func (s *streams) close(id uint32) {
 	}
 }
 
-// cut says that a part of a stream is missing.
+// cut marks a stream as incomplete.
 func (s *streams) cut(id uint32) {
 	if of := s.find(id); of != nil {
 		of.isWhole = false

@@ -2,26 +2,27 @@ package http2
 
 // A tableEntry is one entry of the dynamic table.
 type tableEntry struct {
-	at          uint64 // where its name begins in the text of all entries so far; its value follows
+	at          uint64 // offset of its name in the text of all entries so far; its value follows
 	name, value uint32 // lengths
-	nameless    bool   // its name is that of an entry that is not known
+	nameless    bool   // its name refers to an unknown entry
 }
 
 // Bounds and sizes of the dynamic table, in octets.
 const (
-	// maxTable is the largest table that is kept: browsers and servers take 4 KiB to
-	// 64 KiB. Of a larger one only the newest entries are known.
+	// maxTable is the maximum size of a table that is kept: browsers and
+	// servers use 4 KiB to 64 KiB. Of a larger table only the newest entries
+	// are known.
 	maxTable     = 64 << 10
 	defaultTable = 4 << 10 // RFC 9113 section 6.5.2
 	overhead     = 32      // of an entry, beside its name and value (RFC 7541 section 4.1)
 )
 
-// A table is the dynamic table of one direction (RFC 7541 section 2.3.2), or what
-// is known of it: its newest entries. The positions of these are certain, because
+// A table is the known part of the dynamic table of one direction (RFC 7541
+// section 2.3.2): its newest entries. Their indexes are certain, because
 // indexes count from the newest entry.
 type table struct {
 	text    []byte // names and values, the oldest first
-	base    uint64 // the place of text[0] in the text of all entries so far
+	base    uint64 // the offset of text[0] in the text of all entries so far
 	entries []tableEntry
 	newest  int // in entries, a ring whose length is a power of two
 	count   int
@@ -29,14 +30,14 @@ type table struct {
 
 	max     int64 // the sender's bound of its table
 	isSized bool  // max is certain
-	isWhole bool  // the entries are all that the sender has
+	isWhole bool  // the entries are the sender's whole table
 }
 
 func newTable() table { return table{max: defaultTable, isSized: true, isWhole: true} }
 
-// forget forgets all entries, because some that followed them are not known. The
-// bound becomes the largest: an entry that is kept for too long does no harm, as
-// no sender refers to an entry that it does not have.
+// forget drops all entries, because entries that followed them are unknown. The
+// bound becomes the maximum. To keep an entry for too long is harmless, because
+// no sender refers to an entry that it has evicted.
 func (t *table) forget() {
 	t.drop(t.count)
 	t.max, t.isSized, t.isWhole = maxTable, false, false
@@ -53,9 +54,9 @@ func (t *table) resize(bound uint64) {
 
 func (t *table) limit() int { return int(min(t.max, maxTable)) }
 
-// evict drops the oldest entries until one of a size fits (RFC 7541 sections 4.3
-// and 4.4). Those that are not known are older than all others, so the sender
-// evicts them before.
+// evict drops the oldest entries until a new entry of the given size fits (RFC
+// 7541 sections 4.3 and 4.4). Unknown entries are older than all known ones, so
+// the sender evicts them first.
 func (t *table) evict(size int) {
 	limit := t.limit()
 	if t.size+size <= limit {
@@ -87,8 +88,8 @@ func (t *table) entry(i int) *tableEntry {
 	return &t.entries[(t.newest-i+1)&(len(t.entries)-1)]
 }
 
-// find returns an entry by its place from the newest, from 1 on. The name of an
-// entry may be nil, which is unknown. It returns false if there is no such entry.
+// find returns the i-th newest entry, from 1 on. A nil name is unknown. find
+// returns false if the table has no such entry.
 func (t *table) find(i uint64) (name, value []byte, ok bool) {
 	if i > uint64(t.count) {
 		return nil, nil, !t.isWhole
@@ -103,8 +104,8 @@ func (t *table) find(i uint64) (name, value []byte, ok bool) {
 	return name, t.text[middle:end:end], true
 }
 
-// insert inserts an entry. A nil name is unknown. One that is larger than the
-// table empties it (RFC 7541 section 4.4).
+// insert inserts an entry. A nil name is unknown. An entry that is larger than
+// the table empties the table (RFC 7541 section 4.4).
 func (t *table) insert(name, value []byte) {
 	e := tableEntry{name: uint32(len(name)), value: uint32(len(value)), nameless: name == nil}
 	size := e.size()
@@ -120,9 +121,10 @@ func (t *table) insert(name, value []byte) {
 	t.count, t.size = t.count+1, t.size+size
 }
 
-// reserve makes room for one more entry. Both buffers grow by doubling, text to at
-// most 128 KiB. Text that is twice as large as what is in use is moved to its front
-// instead, so that views are never cut by the end of a ring.
+// reserve makes room for one more entry. Both buffers grow by doubling, text to
+// at most 128 KiB. If at most half of text is in use, reserve moves that to the
+// front instead of growing text. text is no ring, so each name and value is
+// contiguous.
 func (t *table) reserve(octets int) {
 	if t.count == len(t.entries) {
 		grown := make([]tableEntry, max(16, 2*len(t.entries)))
@@ -156,8 +158,8 @@ func (t *table) reserve(octets int) {
 // A pair is an entry of the static table.
 type pair struct{ name, value []byte }
 
-// static is the static table (RFC 7541 appendix A), whose first entry has the
-// index 1. It is never written to.
+// static is the static table (RFC 7541 appendix A). Its first entry has the
+// index 1. It is read-only.
 var static = func() (pairs [61]pair) {
 	for i, of := range [61][2]string{
 		{":authority"}, {":method", "GET"}, {":method", "POST"}, {":path", "/"}, {":path", "/index.html"},
