@@ -18,10 +18,10 @@ type Vendor uint32
 // ThreeGPP is the vendor of the AVPs of 3GPP.
 const ThreeGPP Vendor = 10415
 
-// A Code is the code of an AVP. It is unique for a vendor.
+// A Code is the code of an AVP. It is unique within a vendor.
 type Code uint32
 
-// The named AVPs of the IETF. Others are iterated over by number.
+// The named AVPs of the IETF. The iterator yields all others too, by number.
 const (
 	UserName               Code = 1 // IMSI on S6a, private identity on Cx
 	HostIPAddress          Code = 257
@@ -54,8 +54,8 @@ const (
 	vendorHeader = 12
 )
 
-// AVPs iterates over AVPs in order: those of a message, or those inside a grouped
-// AVP. Code, Flags, Vendor and Value belong to the AVP that Next reached.
+// AVPs iterates over the AVPs of a message, or inside a grouped AVP, in order.
+// Code, Flags, Vendor and Value belong to the AVP that Next reached.
 type AVPs struct {
 	Code   Code
 	Flags  AVPFlags
@@ -115,8 +115,8 @@ func (a *AVPs) Find(v Vendor, c Code) bool {
 	return false
 }
 
-// number returns the value of the next AVP of a code, which is Unsigned32 or
-// Enumerated (sections 4.2 and 4.3.1).
+// number returns the value of the next AVP with a code. The AVP must have the
+// type Unsigned32 or Enumerated (sections 4.2 and 4.3.1).
 func (a *AVPs) number(c Code) (uint32, bool) {
 	if !a.Find(0, c) || len(a.Value) != 4 {
 		return 0, false

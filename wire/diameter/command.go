@@ -42,8 +42,8 @@ const (
 	MEIdentityCheck           Command = 324 // S13
 )
 
-// names returns the names of a command's request and answer: empty for a command
-// that is not named here.
+// names returns the names of a command's request and answer; empty for a
+// command without a name here.
 func (c Command) names() (request, answer string) {
 	switch c {
 	case CapabilitiesExchange:

@@ -1,13 +1,13 @@
-// Package diameter reads Diameter messages (RFC 6733) in place. A Message is a set
-// of views into the parsed bytes, and reading does not allocate. Grouped AVPs are
-// iterated over by the same iterator as those of a message. The package is a
-// format, not a stack: it has no peers, no routing and no timers, and it writes no
-// messages.
+// Package diameter reads Diameter messages (RFC 6733) in place. A Message is a
+// set of views into the parsed bytes, and reading does not allocate. One
+// iterator reads the AVPs of a message and those inside a grouped AVP. The
+// package is a format, not a stack: it has no peers, no routing and no timers,
+// and it writes no messages.
 //
-// The header is that of section 3 and AVPs are those of section 4. Names of
+// The package follows section 3 for the header and section 4 for AVPs. Names of
 // commands and AVPs are from RFC 6733 (base), RFC 4006 and TS 32.299 (Gy, Rf),
-// TS 29.228 and TS 29.229 (Cx), TS 29.329 (Sh), TS 29.272 (S6a), TS 29.212 (Gx) and
-// TS 29.214 (Rx). Sections named without a document are those of RFC 6733.
+// TS 29.228 and TS 29.229 (Cx), TS 29.329 (Sh), TS 29.272 (S6a), TS 29.212 (Gx)
+// and TS 29.214 (Rx). Sections without a document are sections of RFC 6733.
 package diameter
 
 import (
@@ -37,7 +37,7 @@ const (
 	Request       Flags = 0x80
 	Proxiable     Flags = 0x40
 	Error         Flags = 0x20 // a protocol error: the answer has the form of section 7.2
-	Retransmitted Flags = 0x10 // potentially
+	Retransmitted Flags = 0x10 // potentially retransmitted: the T flag
 )
 
 // A Message is one message. Its slices are views into the parsed bytes.
@@ -55,13 +55,13 @@ type Message struct {
 func (m *Message) IsRequest() bool { return m.Flags&Request != 0 }
 
 // Name returns the name of the message, such as Update-Location-Request. It
-// allocates only for commands that are not named here.
+// allocates only for commands without a name here.
 func (m *Message) Name() string { return m.Command.name(m.IsRequest()) }
 
-// Frame finds the first message in the bytes of a stream. n is its length, or 0 if
-// more bytes are needed. Octets that do not begin a message, and a message longer
-// than most octets, are errors. Diameter has no marker to find the next message
-// by, so how to go on after an error is for the caller to decide.
+// Frame finds the first message in the bytes of a stream. n is its length, or 0
+// if more bytes are needed. Frame fails for octets that do not begin a message,
+// and for a message longer than most octets. Diameter has no marker that begins
+// a message, so the caller must decide how to continue after an error.
 func Frame(data []byte, most int) (n int, err error) {
 	if len(data) == 0 {
 		return 0, nil
@@ -107,8 +107,9 @@ func (m *Message) Parse(data []byte) (n int, err error) {
 	return n, nil
 }
 
-// Check walks over the message's own AVPs. It returns ErrAVP if one is malformed.
-// It does not walk into grouped AVPs, because only a dictionary knows which are.
+// Check walks over the message's own AVPs. It returns ErrAVP if one is
+// malformed. It does not walk into grouped AVPs, because it has no dictionary
+// that tells which AVPs are grouped.
 func (m *Message) Check() error {
 	a := m.Each()
 	for a.Next() {

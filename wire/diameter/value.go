@@ -2,7 +2,7 @@ package diameter
 
 import "encoding/binary"
 
-// find returns the value of the first AVP of a code of the IETF: nil for none.
+// find returns the value of the first IETF AVP with a code; nil: none.
 func (m *Message) find(c Code) []byte {
 	if a := m.Each(); a.Find(0, c) {
 		return a.Value
@@ -25,8 +25,8 @@ func (m *Message) DestinationHost() []byte { return m.find(DestinationHost) }
 // 7.3), the private identity on Cx (TS 29.229 clause 6.3).
 func (m *Message) UserName() []byte { return m.find(UserName) }
 
-// PublicIdentity returns the first public identity, nil for none: the message's
-// own (Cx) or that inside User-Identity (Sh).
+// PublicIdentity returns the first public identity, nil for none. It is in the
+// message itself (Cx) or inside User-Identity (Sh).
 func (m *Message) PublicIdentity() []byte {
 	for a := m.Each(); a.Next(); {
 		if a.Vendor != ThreeGPP {
@@ -44,8 +44,9 @@ func (m *Message) PublicIdentity() []byte {
 	return nil
 }
 
-// A Result is the result of a request. The code is that of Result-Code for vendor
-// zero, that of Experimental-Result-Code for others (sections 7.1, 7.6 and 7.7).
+// A Result is the result of a request. The code is from Result-Code if the
+// vendor is zero, else from Experimental-Result-Code (sections 7.1, 7.6 and
+// 7.7).
 type Result struct {
 	Vendor Vendor
 	Code   uint32
@@ -55,7 +56,7 @@ type Result struct {
 // (sections 7.1.1 and 7.1.2). Vendors use the same classes (section 7.7).
 func (r Result) Succeeded() bool { return r.Code >= 1000 && r.Code < 3000 }
 
-// Result returns the result that an answer has. It returns false without one.
+// Result returns the result in an answer. It returns false if there is none.
 func (m *Message) Result() (Result, bool) {
 	for a := m.Each(); a.Next(); {
 		if a.Vendor != 0 {
@@ -77,8 +78,8 @@ func (m *Message) Result() (Result, bool) {
 	return Result{}, false
 }
 
-// A RequestType is the place of a request in a session of credit control
-// (RFC 4006 section 8.3).
+// A RequestType says where a request is in a session of credit control (RFC
+// 4006 section 8.3).
 type RequestType uint32
 
 // The types of credit control requests.
@@ -103,7 +104,7 @@ func (t RequestType) String() string {
 	return "unknown"
 }
 
-// RequestType returns the CC-Request-Type. It returns false without one.
+// RequestType returns the CC-Request-Type. It returns false if there is none.
 func (m *Message) RequestType() (RequestType, bool) {
 	a := m.Each()
 	v, ok := a.number(CCRequestType)

@@ -9,8 +9,8 @@ const (
 	PDNv4v6 uint8 = 3
 )
 
-// An Address is a PDN address allocation (clause 8.14). In a request it is zero
-// but for the type: the P-GW chooses.
+// An Address is a PDN address allocation (clause 8.14). In a request, all
+// fields but Type are zero, because the P-GW chooses the address.
 type Address struct {
 	Type uint8 // PDNv4, PDNv6 or PDNv4v6; 0 if the address is not given
 	V4   netip.Addr

@@ -109,9 +109,9 @@ func AppendRates(b []byte, r Rates) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, r.Up), r.Down)
 }
 
-// A Bearer is a bearer context (clause 8.28). A zero field is not given. Which
-// fields a message has is in the comment of the message. An Endpoint without an
-// address is not given; AppendBearer sets the interface types.
+// A Bearer is a bearer context (clause 8.28). A field that is not given is
+// zero, and an Endpoint that is not given has no address. The comment of each
+// message lists the fields that it has. AppendBearer sets the interface types.
 type Bearer struct {
 	EBI        uint8 // EPS bearer identity: 5 to 15, or 0 in a Create Bearer Request
 	Result     Result

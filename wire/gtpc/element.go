@@ -5,7 +5,7 @@ import "encoding/binary"
 // An Element is the type of an information element (clause 8.1).
 type Element uint8
 
-// The named elements. Others are iterated over by number.
+// The named elements. The iterator yields all others too, by number.
 const (
 	IMSI           Element = 1
 	Cause          Element = 2
@@ -39,9 +39,9 @@ const (
 
 const elementHeader = 4
 
-// Elements iterates over information elements in order: those of a message, or
-// those inside a grouped element. Type, Instance and Value belong to the element
-// that Next reached.
+// Elements iterates over the elements of a message, or inside a grouped
+// element, in order. Type, Instance and Value belong to the element that Next
+// reached.
 type Elements struct {
 	Type     Element
 	Instance uint8

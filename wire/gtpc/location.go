@@ -2,8 +2,8 @@ package gtpc
 
 import "vitrine/wire/identity"
 
-// A Location is a user location information (clause 8.21) with what an EPS has:
-// tracking area and cell. Other areas are skipped.
+// A Location holds the parts of a user location information (clause 8.21) that
+// an EPS uses: tracking area and cell. Other areas are skipped.
 type Location struct {
 	TAI     identity.TAI
 	ECGI    identity.ECGI
@@ -85,7 +85,7 @@ const (
 )
 
 // ParseFlags parses the value of an Indication: at least two octets. Further
-// octets are optional, and what is beyond four is ignored.
+// octets are optional. Octets after the fourth are ignored.
 func ParseFlags(v []byte) (f Flags, ok bool) {
 	if len(v) < 2 {
 		return 0, false

@@ -122,8 +122,8 @@ func (m *Message) SetTEID(teid uint32) {
 	}
 }
 
-// IsCommand reports whether the sequence number is that of a command or of a
-// message triggered by a command.
+// IsCommand reports whether the sequence number belongs to a command or to a
+// message that a command triggered.
 func (m *Message) IsCommand() bool { return m.Sequence&CommandSequence != 0 }
 
 // ForeignSequence returns the sequence number of a message of GTP version 1,

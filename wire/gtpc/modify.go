@@ -192,7 +192,7 @@ func (m *DeleteBearer) Append(b []byte, teid, sequence uint32) []byte {
 type DownlinkDataNotification struct {
 	Result   Result // Cause 0: not given
 	EBI      uint8  // 0: not given
-	Priority uint8  // of the bearer's allocation and retention, as QoS has it; 0: not given
+	Priority uint8  // priority of the bearer's allocation and retention, as in QoS; 0: not given
 	IMSI     identity.Digits
 }
 

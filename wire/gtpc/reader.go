@@ -6,9 +6,9 @@ import (
 	"vitrine/wire/identity"
 )
 
-// A reader iterates over the elements of a message or group that are to be
-// handled, and keeps the first error. Only the first element of a type and
-// instance is handled, except bearer contexts and the list of bearer identities
+// A reader iterates over the elements of a message or group that a Parse method
+// handles, and keeps the first error. It yields only the first element of each
+// type and instance, except bearer contexts and the list of bearer identities
 // (clause 7.7.10).
 type reader struct {
 	Elements
@@ -18,7 +18,7 @@ type reader struct {
 
 func newReader(e Elements) reader { return reader{Elements: e} }
 
-// next moves to the next element to be handled.
+// next moves to the next element to handle.
 func (r *reader) next() bool {
 	for r.err == nil && r.Next() {
 		bit := uint16(1) << r.Instance
@@ -34,8 +34,8 @@ func (r *reader) next() bool {
 	return false
 }
 
-// second reports whether the element has the type and instance 1: the second
-// meaning of the type in the message.
+// second reports whether the element has the type and instance 1, which has
+// another meaning in the message than instance 0.
 func (r *reader) second(t Element) bool { return r.Type == t && r.Instance == 1 }
 
 // fail keeps an error about the element.
@@ -69,9 +69,9 @@ func (r *reader) four() uint32 {
 	return binary.BigEndian.Uint32(r.Value)
 }
 
-// get returns the result of a parser, and keeps an error if the parser refused the
-// value: it is too short, or has a meaning that does not exist (clauses 7.7.7 and
-// 7.7.8).
+// get returns the result of a parser, and keeps an error if the parser rejects
+// the value. A value is rejected if it is too short or has an undefined meaning
+// (clauses 7.7.7 and 7.7.8).
 func get[T any](r *reader, parse func([]byte) (T, bool)) T {
 	v, ok := parse(r.Value)
 	if !ok {
@@ -85,7 +85,7 @@ func (r *reader) qos() QoS                { return get(r, ParseQoS) }
 func (r *reader) digits() identity.Digits { return get(r, ParseDigits) }
 func (r *reader) restart() Restart        { return Restart{Given: true, Counter: r.octet()} }
 
-// endpoint returns an F-TEID. One of another interface is incorrect.
+// endpoint returns an F-TEID. An F-TEID of another interface is incorrect.
 func (r *reader) endpoint(of ...Interface) Endpoint {
 	f := get(r, ParseFTEID)
 	for _, i := range of {
@@ -108,7 +108,7 @@ func (r *reader) plmn() identity.PLMN {
 	return identity.PLMN(r.Value)
 }
 
-// bearers appends the bearer context to those of the message.
+// bearers appends the bearer context to the list.
 func (r *reader) bearers(t Type, to []Bearer) []Bearer {
 	if len(to) == MaxBearers {
 		r.fail(MandatoryIncorrect)
@@ -121,7 +121,7 @@ func (r *reader) bearers(t Type, to []Bearer) []Bearer {
 	return to
 }
 
-// identities appends the EPS bearer identity to those of the message.
+// identities appends the EPS bearer identity to the list.
 func (r *reader) identities(to []uint8) []uint8 {
 	if len(to) == MaxBearers {
 		r.fail(MandatoryIncorrect)
@@ -134,17 +134,17 @@ func (r *reader) identities(to []uint8) []uint8 {
 	return append(to, ebi)
 }
 
-// The most octets of elements that are views: an access point name (TS 23.003
-// clause 9.1), protocol configuration options (TS 24.008 clause 10.5.6.3) and a
-// traffic flow template (clause 10.5.6.12). They bound what a message that passes
-// them on can have.
+// The maximum octets of elements that are views: an access point name (TS
+// 23.003 clause 9.1), protocol configuration options (TS 24.008 clause
+// 10.5.6.3) and a traffic flow template (clause 10.5.6.12). So they also bound
+// a message that passes these elements on.
 const (
 	maxAPN = 100
 	maxPCO = 250
 	maxTFT = 255
 )
 
-// octets returns the value of at most that many octets.
+// octets returns the value, of at most limit octets.
 func (r *reader) octets(limit int) []byte {
 	if len(r.Value) > limit {
 		r.fail(InvalidLength)

@@ -2,12 +2,12 @@ package gtpc
 
 import "fmt"
 
-// A Result is the value of a Cause (clause 8.4). Parse methods return a Result as
-// error: the cause with which TS 29.274 clause 7.7 refuses the message, and the
-// element that is to blame.
+// A Result is the value of a Cause (clause 8.4). Parse methods return a Result
+// as error: the cause with which TS 29.274 clause 7.7 rejects the message, and
+// the offending element.
 type Result struct {
 	Cause     CauseValue
-	Offending Element // 0 if no element is to blame
+	Offending Element // 0 if there is none
 	Instance  uint8   // of the offending element
 }
 

@@ -20,7 +20,7 @@ type CreateSession struct {
 	RAT         uint8
 	Flags       Flags
 	Sender      Endpoint // for the control plane
-	PGW         Endpoint // for the control plane of S5/S8; on S11 alone
+	PGW         Endpoint // for the control plane of S5/S8; only on S11
 	APN         []byte   // labels, as nas.AppendAPN appends them
 	Selection   uint8    // clause 8.58
 	PDN         uint8    // PDNv4, PDNv6 or PDNv4v6
@@ -128,7 +128,7 @@ func (m *CreateSession) Append(b []byte, teid, sequence uint32) []byte {
 // EBI, Result, SGW, S5PGW, QoS and ChargingID. To refuse a request, use Answer.
 type CreateSessionAnswer struct {
 	Result      Result
-	Sender      Endpoint // of the S-GW, on S11 alone
+	Sender      Endpoint // of the S-GW, only on S11
 	PGW         Endpoint // of the P-GW, on S5/S8
 	Address     Address
 	Restriction uint8
@@ -238,8 +238,9 @@ func (m *DeleteSession) Append(b []byte, teid, sequence uint32) []byte {
 // Response, or a Downlink Data Notification Acknowledge (clauses 7.2.8, 7.2.10,
 // 7.2.22, 7.2.4, 7.2.10.2, 7.2.11.2). It also refuses any request.
 //
-// Bearers have EBI and Result. Those of a Modify Bearer Response also have SGW and
-// ChargingID, those of a Create Bearer Response ENB, SGW, S5SGW and S5PGW.
+// Bearers have EBI and Result. Bearers of a Modify Bearer Response also have
+// SGW and ChargingID. Bearers of a Create Bearer Response also have ENB, SGW,
+// S5SGW and S5PGW.
 type Answer struct {
 	Type     Type
 	Result   Result
@@ -248,9 +249,9 @@ type Answer struct {
 	Recovery Restart
 }
 
-// Refuse returns the answer that refuses a request of the type. err is what a
-// Parse method returned, or another Result. Other errors mean that the function
-// failed (table 8.4-1: System failure).
+// Refuse returns the answer that refuses a request of the type. err is the
+// error of a Parse method, or another Result. Other errors mean that the
+// function failed (table 8.4-1: System failure).
 func Refuse(request Type, err error) *Answer {
 	a := &Answer{Result: Result{Cause: SystemFailure}}
 	a.Type, _ = request.Response()

@@ -79,7 +79,7 @@ func (m *AttachRequest) appendGUTIType(b []byte) []byte {
 	return append(b, 0xe0)
 }
 
-// An AttachAccept ends an attach at the network (clause 8.2.1).
+// An AttachAccept is the network's acceptance of an attach (clause 8.2.1).
 type AttachAccept struct {
 	Result        uint8  // 1 EPS only, 2 combined (clause 9.9.3.10)
 	T3412         Timer  // periodic tracking area update
@@ -142,7 +142,7 @@ func (m *AttachAccept) Append(b []byte) []byte {
 	return appendTLV(b, 0x5e, m.ExtendedT3412)
 }
 
-// An AttachComplete ends an attach at the UE (clause 8.2.2).
+// An AttachComplete is the UE's end of an attach (clause 8.2.2).
 type AttachComplete struct {
 	ESM []byte // Activate Default EPS Bearer Context Accept
 }

@@ -2,7 +2,7 @@ package nas
 
 // An AuthenticationRequest is a challenge to a UE (clause 8.2.7).
 type AuthenticationRequest struct {
-	KSI  uint8  // identifier of the key set that the exchange makes
+	KSI  uint8  // identifier of the key set that the exchange creates
 	RAND []byte // 16 octets
 	AUTN []byte // 16 octets (TS 33.102 clause 6.3.2)
 }
@@ -39,8 +39,8 @@ func (m *AuthenticationResponse) Append(b []byte) []byte {
 	return appendLV(appendEMM(b, AuthenticationResponseType), m.RES)
 }
 
-// A Failure reports what the sender refuses: an Authentication Failure, a
-// Security Mode Reject or an EMM Status (clauses 8.2.5, 8.2.22, 8.2.14).
+// A Failure is an error message: an Authentication Failure, a Security Mode
+// Reject or an EMM Status (clauses 8.2.5, 8.2.22, 8.2.14).
 type Failure struct {
 	Type  Type // AuthenticationFailureType, SecurityModeRejectType or EMMStatusType
 	Cause Cause
@@ -135,7 +135,7 @@ func (m *SecurityModeCommand) Append(b []byte) []byte {
 	return b
 }
 
-// A SecurityModeComplete takes a security context into use at the UE (clause
+// A SecurityModeComplete is the UE's answer to a SecurityModeCommand (clause
 // 8.2.21).
 type SecurityModeComplete struct {
 	HasIMEISV bool

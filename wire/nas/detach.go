@@ -1,7 +1,8 @@
 package nas
 
-// A DetachRequest of a UE (clause 8.2.11.1). The network's own is a
-// NetworkDetach: the two have the same type and differ by direction alone.
+// A DetachRequest is a Detach Request of a UE (clause 8.2.11.1). The network's
+// Detach Request is a NetworkDetach. Both have the same type and differ only by
+// direction.
 type DetachRequest struct {
 	Detach    uint8 // 1 EPS, 2 IMSI, 3 combined (clause 9.9.3.7)
 	SwitchOff bool  // no answer is expected

@@ -3,15 +3,16 @@ package nas
 import "encoding/binary"
 
 // A reader reads the information elements of one message in order (TS 24.007
-// clause 11.2.1). After an error, which it keeps, it reads nothing but zeros.
+// clause 11.2.1). It keeps the first error, and then reads only zeros.
 type reader struct {
 	rest []byte
 	esm  bool
 	err  error
 }
 
-// openEMM returns a reader behind the header of an EMM message, and its type. If
-// the message is of none of the types, the reader has an error.
+// openEMM returns a reader positioned after the header of an EMM message, and
+// the message's type. The reader has an error if the message has none of the
+// types.
 func openEMM(body []byte, types ...Type) (reader, Type) {
 	h, err := ParseHeader(body)
 	if err == nil && (h.Discriminator != EMM || !contains(types, h.Type)) {
@@ -90,9 +91,9 @@ func (r *reader) lve() []byte {
 	return r.take(int(binary.BigEndian.Uint16(n)))
 }
 
-// element returns the next optional element. For an element of type 1, of half an
-// octet, iei has zeros in its low half and the value is the octet itself: mask
-// it. It returns false at the end and on an error.
+// element returns the next optional element. It returns false at the end and on
+// an error. For a type 1 element, which has half an octet, iei has zeros in its
+// low half and the value is the whole octet: mask it.
 func (r *reader) element() (iei byte, value []byte, ok bool) {
 	if r.err != nil || len(r.rest) == 0 {
 		return 0, nil, false

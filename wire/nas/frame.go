@@ -4,9 +4,9 @@
 // stack: it has no timers, no keys and no state of subscribers.
 //
 // A PDU is the outer frame: a plain message, or one with a security header. The
-// body of a PDU is an EMM or ESM message, which ParseHeader tells apart and one
-// of the message types parses. Clauses named without a document are those of
-// TS 24.301.
+// body of a PDU is an EMM or ESM message. ParseHeader reports which, and one of
+// the message types parses it. Clauses without a document are clauses of TS
+// 24.301.
 package nas
 
 import (
@@ -23,7 +23,8 @@ var (
 	ErrDiscriminator = errors.New("nas: protocol discriminator is neither EMM nor ESM")           // clause 9.2
 )
 
-// A Discriminator tells EMM from ESM messages (TS 24.007 clause 11.2.3.1.1).
+// A Discriminator distinguishes EMM from ESM messages (TS 24.007 clause
+// 11.2.3.1.1).
 type Discriminator uint8
 
 // The protocol discriminators of an EPS.
@@ -45,8 +46,8 @@ const (
 	ServiceRequestHeader Security = 12
 )
 
-// IsCiphered reports whether the body is ciphered. With EEA0 it is readable
-// nevertheless.
+// IsCiphered reports whether the body is ciphered. With EEA0 a ciphered body is
+// still readable.
 func (s Security) IsCiphered() bool { return s == Ciphered || s == CipheredNewContext }
 
 const (

@@ -2,7 +2,7 @@ package nas
 
 import "vitrine/wire/identity"
 
-// An Empty is an EMM message of a header alone: Detach Accept, Tracking Area
+// An Empty is an EMM message with only a header: Detach Accept, Tracking Area
 // Update Complete, GUTI Reallocation Complete or Authentication Reject (clauses
 // 8.2.10, 8.2.27, 8.2.17, 8.2.6).
 type Empty struct {

@@ -1,7 +1,7 @@
 package nas
 
-// A QoS is an EPS quality of service (clause 9.9.4.3). Rates are in kbit/s and
-// zero if the value has none. Bearers without a guaranteed rate have a QCI alone.
+// A QoS is an EPS quality of service (clause 9.9.4.3). Rates are in kbit/s; 0
+// means not given. Bearers without a guaranteed rate have only a QCI.
 type QoS struct {
 	QCI                          uint8
 	MaxUp, MaxDown               uint32
@@ -33,8 +33,8 @@ func (q *QoS) rates() [4]*uint32 {
 	return [4]*uint32{&q.MaxUp, &q.MaxDown, &q.GuaranteedUp, &q.GuaranteedDown}
 }
 
-// Append appends the value of an EPS quality of service. Rates are rounded down to
-// one that the encoding has.
+// Append appends the value of an EPS quality of service. It rounds rates down
+// to values that the encoding has.
 func (q QoS) Append(b []byte) []byte {
 	b = append(b, q.QCI)
 	most := max(q.MaxUp, q.MaxDown, q.GuaranteedUp, q.GuaranteedDown)
@@ -54,7 +54,8 @@ type AMBR struct {
 }
 
 // ParseAMBR parses the value of an APN-AMBR: 2, 4 or 6 octets. The second
-// extension counts 256 Mbit/s, to which the other octets add.
+// extension counts units of 256 Mbit/s, which add to the rate of the other
+// octets.
 func ParseAMBR(v []byte) (a AMBR, ok bool) {
 	if len(v) != 2 && len(v) != 4 && len(v) != 6 {
 		return a, false
@@ -73,8 +74,8 @@ func ParseAMBR(v []byte) (a AMBR, ok bool) {
 
 const unitAMBR = 256_000 // kbit/s, of the second extension of an AMBR
 
-// Append appends the value of an APN-AMBR. Rates are rounded down to one that the
-// encoding has, at most 65,280 Mbit/s.
+// Append appends the value of an APN-AMBR. It rounds rates down to values that
+// the encoding has, at most 65,280 Mbit/s.
 func (a AMBR) Append(b []byte) []byte {
 	var octets [6]byte
 	n := 2
@@ -151,8 +152,8 @@ func secondRate(v byte) uint32 {
 	return 1_500_000 + (min(n, 246)-161)*100_000
 }
 
-// encodeRate returns the three octets of a rate. Those of extensions that the rate
-// does not need are zero.
+// encodeRate returns the three octets of a rate. Octets of extensions that the
+// rate does not need are zero.
 func encodeRate(rate uint32) (base, extended, second byte) {
 	switch {
 	case rate == 0:

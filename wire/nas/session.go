@@ -116,8 +116,8 @@ func (m *ESMInformationResponse) Append(b []byte) []byte {
 	return appendTLV(appendTLV(b, 0x28, m.APN), 0x27, m.PCO)
 }
 
-// options reads to the end of a message whose only optional element of interest
-// is the protocol configuration options, and returns those.
+// options reads to the end of a message and returns its protocol configuration
+// options. It skips other optional elements.
 func (r *reader) options() (pco []byte) {
 	for iei, v, ok := r.element(); ok; iei, v, ok = r.element() {
 		if iei == 0x27 {

@@ -15,7 +15,7 @@ const (
 type Filter struct {
 	ID         uint8 // 0 to 15
 	Direction  uint8 // 1 downlink, 2 uplink, 3 both
-	Precedence uint8 // 0 is looked at first
+	Precedence uint8 // 0 is evaluated first
 	Components []byte
 }
 
@@ -26,9 +26,9 @@ const (
 	SingleRemotePort = 0x50
 )
 
-// A TFT is a traffic flow template or a traffic flow aggregate (TS 24.008 clause
-// 10.5.6.12). It iterates over the packet filters of the operations that add, replace
-// or delete them. Filter belongs to the one that Next reached.
+// A TFT is a traffic flow template or a traffic flow aggregate (TS 24.008
+// clause 10.5.6.12). It iterates over the packet filters that the operation
+// adds, replaces or deletes. Filter belongs to the filter that Next reached.
 type TFT struct {
 	Operation TFTOperation
 	Filter

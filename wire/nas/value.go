@@ -15,8 +15,8 @@ type Timer uint8
 // Deactivated is the Timer that never runs.
 const Deactivated Timer = 0xe0
 
-// MakeTimer returns the longest Timer that does not exceed a duration: multiples
-// of 2 s, of a minute or of six minutes, up to 31 of them.
+// MakeTimer returns the longest Timer that does not exceed a duration: up to 31
+// units of 2 s, of a minute or of six minutes.
 func MakeTimer(d time.Duration) Timer {
 	switch {
 	case d < 0:
@@ -56,7 +56,7 @@ type TAIs struct {
 	total int
 }
 
-// MaxTAIs is the most areas of a list.
+// MaxTAIs is the maximum number of areas of a list.
 const MaxTAIs = 16
 
 // ParseTAIs returns an iterator over the value of a tracking area list.
@@ -116,8 +116,8 @@ func (t *TAIs) fail() bool {
 	return false
 }
 
-// AppendTAIs appends the value of a tracking area list, of 1 to 16 areas. Areas of
-// one PLMN make a list of type 0, others one of type 2.
+// AppendTAIs appends the value of a tracking area list, of 1 to 16 areas. Areas
+// of one PLMN make a list of type 0, other areas a list of type 2.
 func AppendTAIs(b []byte, tais ...identity.TAI) []byte {
 	if len(tais) == 0 || len(tais) > MaxTAIs {
 		panic("nas: a tracking area list has 1 to 16 areas")

@@ -1,12 +1,13 @@
-// Package ngap reads from NGAP messages (3GPP TS 38.413), in place, what shows which
-// UE they are about: the procedure, the identities of the UE, and the NAS message
-// (TS 24.501) that they carry. A Message is a set of views into the parsed bytes,
-// and reading does not allocate. The package reads no other elements, and it writes
-// no messages. Clauses named without a document are those of TS 38.413.
+// Package ngap reads NGAP messages (3GPP TS 38.413) in place, to find which UE
+// they are about: the procedure, the identities of the UE, and the NAS message
+// (TS 24.501) that they carry. A Message is a set of views into the parsed
+// bytes, and reading does not allocate. The package reads no other elements,
+// and it writes no messages. Clauses without a document are clauses of TS
+// 38.413.
 //
-// NGAP is ASN.1 in aligned PER, as S1AP is. All that is read here begins at octet
-// boundaries, so that no reader of bits is needed: wire/s1ap has one for the
-// elements of S1AP.
+// NGAP is ASN.1 in aligned PER, as S1AP is. All elements read here begin at
+// octet boundaries, so the package needs no bit reader. wire/s1ap has one for
+// the elements of S1AP.
 package ngap
 
 import (
@@ -35,7 +36,7 @@ const (
 // An ID is the identifier of an information element (clause 9.4.7).
 type ID uint16
 
-// The named elements. Others are iterated over by number.
+// The named elements. The iterator yields all others too, by number.
 const (
 	AMFUEID       ID = 10
 	NASPDU        ID = 38
@@ -54,8 +55,9 @@ type Message struct {
 	count int
 }
 
-// Parse parses the header of a message, which fills data (SCTP keeps the bounds of
-// messages). It does not check the information elements; Check does.
+// Parse parses the header of a message. data must be exactly one message,
+// because SCTP preserves message boundaries. Parse does not check the
+// information elements; Check does.
 func (m *Message) Parse(data []byte) error {
 	*m = Message{}
 	const fixed = 3 // kind, procedure and criticality
@@ -72,7 +74,7 @@ func (m *Message) Parse(data []byte) error {
 	if len(value) < 3 {
 		return ErrShort
 	}
-	if value[0]&0x80 != 0 { // extension additions, which no version has
+	if value[0]&0x80 != 0 { // extension additions, which no version defines
 		return ErrKind
 	}
 	m.Kind, m.Procedure = Kind(data[0]>>5), Procedure(data[1])
@@ -80,9 +82,9 @@ func (m *Message) Parse(data []byte) error {
 	return nil
 }
 
-// open returns the octets of an open type or of an octet string, and what is
-// behind them (X.691 clause 11.9). A length above 16,383 octets is fragmented, and
-// not read.
+// open returns the octets of an open type or of an octet string, and the octets
+// after them (X.691 clause 11.9). It rejects a length above 16,383 octets,
+// which is fragmented.
 func open(b []byte) (value, rest []byte, ok bool) {
 	if len(b) == 0 {
 		return nil, nil, false
@@ -140,7 +142,7 @@ func (e *Elements) Next() bool {
 }
 
 // Check walks over all elements. It returns an error if one is malformed or if
-// their number is not the one that the message has.
+// their number differs from the count in the message.
 func (m *Message) Check() error {
 	e := m.Elements()
 	for e.Next() {
@@ -156,10 +158,10 @@ type UE struct {
 	NAS            []byte // a view: the NAS PDU; nil for none
 }
 
-// UE returns the identities and the NAS message that the message has. Of a path
-// switch request, AMF is the identity at the source. Elements inside others, such
-// as a NAS PDU in a list of sessions, are not read. Elements that are malformed, and
-// those behind one, are left out.
+// UE returns the identities and the NAS message in the message. For a path
+// switch request, AMF is the identity at the source. UE does not read elements
+// inside others, such as a NAS PDU in a list of sessions. It leaves out
+// malformed elements, and all elements after an error of the container.
 func (m *Message) UE() (u UE) {
 	for e := m.Elements(); e.Next(); {
 		switch e.ID {
@@ -176,8 +178,9 @@ func (m *Message) UE() (u UE) {
 	return u
 }
 
-// amf reads an AMF-UE-NGAP-ID, whose length has three bits behind so many others,
-// and returns what is behind it (X.691 clause 11.5.7.4).
+// amf reads an AMF-UE-NGAP-ID, and returns the octets after it. The length of
+// the identity has three bits, after the given number of other bits (X.691
+// clause 11.5.7.4).
 func (u *UE) amf(v []byte, before int) (rest []byte) {
 	const bits, most = 3, 5
 	id, rest, ok := integer(v, before, bits, most)
@@ -210,8 +213,8 @@ func (u *UE) both(v []byte) {
 	}
 }
 
-// integer reads a whole number whose range exceeds 65,536. Its first octet has the
-// length, less one, in so many bits behind others.
+// integer reads a whole number whose range exceeds 65,536. Its first octet has
+// the length minus one, in the given number of bits after the bits before.
 func integer(v []byte, before, bits, most int) (n uint64, rest []byte, ok bool) {
 	if len(v) == 0 {
 		return 0, nil, false

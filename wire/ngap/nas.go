@@ -29,8 +29,8 @@ const (
 	CipheredNewContext  Security = 4 // Security mode complete
 )
 
-// IsCiphered reports whether the body is ciphered. With 5G-EA0 it is readable
-// nevertheless.
+// IsCiphered reports whether the body is ciphered. With 5G-EA0 a ciphered body
+// is still readable.
 func (s Security) IsCiphered() bool { return s == Ciphered || s == CipheredNewContext }
 
 // A NAS is a 5GMM message as NGAP carries it (TS 24.501 clause 9.1.1).
@@ -41,10 +41,11 @@ type NAS struct {
 	Body     []byte // a view: the plain or ciphered message
 }
 
-// ParseNAS parses a NAS PDU. It reads the type of a message that is not ciphered.
-// Of a message that is, with 5G-EA0 the body is plain all the same: if it begins
-// with the header of a plain message and with a known type, that is taken for its
-// type. Of ciphered bodies, one in half a million looks so by chance.
+// ParseNAS parses a NAS PDU, and reads the type of a message that is not
+// ciphered. With 5G-EA0, the body of a ciphered message is plain, too. So if a
+// ciphered body begins with the header of a plain message and a known type,
+// ParseNAS returns that type. One in half a million ciphered bodies looks so by
+// chance.
 func ParseNAS(pdu []byte) (n NAS, err error) {
 	const plainHeader, securityHeader = 3, 7
 	if len(pdu) < plainHeader {
@@ -74,7 +75,7 @@ func ParseNAS(pdu []byte) (n NAS, err error) {
 // A Type is the type of a 5GMM message (TS 24.501 clause 9.7).
 type Type uint8
 
-// The types of 5GMM messages that begin or end what a UE does.
+// The types of 5GMM messages that begin or end a procedure of a UE.
 const (
 	RegistrationRequest    Type = 0x41
 	RegistrationAccept     Type = 0x42
@@ -98,7 +99,7 @@ const (
 // firstType is the lowest type.
 const firstType = 0x41
 
-// types has the names of table 9.7.1 of TS 24.501, from firstType on.
+// types are the names in table 9.7.1 of TS 24.501, from firstType on.
 var types = [...]string{
 	65 - firstType:  "Registration request",
 	66 - firstType:  "Registration accept",
@@ -138,8 +139,8 @@ func (t Type) isKnown() bool {
 	return t >= firstType && int(t)-firstType < len(types) && types[t-firstType] != ""
 }
 
-// String returns the name of table 9.7.1 of TS 24.501. It allocates only for types
-// that are not named here.
+// String returns the name in table 9.7.1 of TS 24.501. It allocates only for
+// types without a name here.
 func (t Type) String() string {
 	if t.isKnown() {
 		return types[t-firstType]

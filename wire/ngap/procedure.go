@@ -27,7 +27,7 @@ const (
 	UplinkNASTransport         Procedure = 46
 )
 
-// procedures has the names of clause 9.4.7, by code.
+// procedures are the names in clause 9.4.7, by code.
 var procedures = [...]string{
 	0:  "AMFConfigurationUpdate",
 	1:  "AMFStatusIndication",
@@ -107,8 +107,8 @@ var procedures = [...]string{
 	75: "BroadcastSessionReleaseRequired",
 }
 
-// String returns the name of clause 9.4.7. It allocates only for codes that are not
-// named here.
+// String returns the name in clause 9.4.7. It allocates only for codes without
+// a name here.
 func (p Procedure) String() string {
 	if int(p) < len(procedures) && procedures[p] != "" {
 		return procedures[p]

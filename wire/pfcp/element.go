@@ -5,7 +5,7 @@ import "encoding/binary"
 // An Element is the type of an information element (table 8.1.2-1).
 type Element uint16
 
-// The named elements. Others are iterated over by number.
+// The named elements. The iterator yields all others too, by number.
 const (
 	CreatePDR             Element = 1
 	PDI                   Element = 2
@@ -34,14 +34,14 @@ const (
 	QERID                 Element = 109
 )
 
-// IsGroup reports whether the element is one of the named groups. Other groups are
-// values here.
+// IsGroup reports whether the element is one of the named groups. Other groups
+// count as values.
 func (e Element) IsGroup() bool {
-	return e >= CreatePDR && e <= RemoveQER && e != 12 // 12 is an update of a BAR
+	return e >= CreatePDR && e <= RemoveQER && e != 12 // 12 updates a BAR
 }
 
-// vendorSpecific marks the types that vendors assign. An enterprise number
-// precedes the value (clause 8.1.1).
+// vendorSpecific marks types that vendors assign. In such an element, an
+// enterprise number precedes the value (clause 8.1.1).
 const vendorSpecific Element = 0x8000
 
 const (
@@ -49,9 +49,9 @@ const (
 	enterpriseSize = 2
 )
 
-// Elements iterates over information elements in order: those of a message, or
-// those inside a grouped element. Type, Enterprise and Value belong to the element
-// that Next reached.
+// Elements iterates over the elements of a message, or inside a grouped
+// element, in order. Type, Enterprise and Value belong to the element that Next
+// reached.
 type Elements struct {
 	Type       Element
 	Enterprise uint16 // of types from 32768 on, else zero

@@ -1,11 +1,11 @@
-// Package pfcp reads PFCP messages (3GPP TS 29.244) in place. A Message is a set of
-// views into the parsed bytes, and reading does not allocate. Grouped elements are
-// iterated over by the same iterator as those of a message. The package is a
-// format, not a stack: it has no associations and no sessions, and it writes no
-// messages.
+// Package pfcp reads PFCP messages (3GPP TS 29.244) in place. A Message is a
+// set of views into the parsed bytes, and reading does not allocate. One
+// iterator reads the elements of a message and those inside a grouped element.
+// The package is a format, not a stack: it has no associations and no sessions,
+// and it writes no messages.
 //
-// The header is that of clause 7.2.2, elements are those of clause 8.1. Clauses
-// named without a document are those of TS 29.244.
+// The package follows clause 7.2.2 for the header and clause 8.1 for elements.
+// Clauses without a document are clauses of TS 29.244.
 package pfcp
 
 import (
@@ -46,9 +46,9 @@ type Message struct {
 	IEs         []byte // the information elements
 }
 
-// Parse parses the header of the first message in a datagram (clause 7.2.2). n is
-// the length of the message, or 0 with an error. If the message Follows, the next one
-// is behind it. Parse does not check the elements; Check does.
+// Parse parses the header of the first message in a datagram (clause 7.2.2). n
+// is the length of the message, or 0 with an error. If Follows is true, the
+// next message begins at n. Parse does not check the elements; Check does.
 func (m *Message) Parse(data []byte) (n int, err error) {
 	*m = Message{}
 	if len(data) < headerNode {

@@ -35,7 +35,7 @@ const (
 	SessionReportResponse        Type = 57
 )
 
-// names has the names of table 7.3-1, by type.
+// names are the names in table 7.3-1, by type.
 var names = [...]string{
 	HeartbeatRequest:               "Heartbeat Request",
 	HeartbeatResponse:              "Heartbeat Response",
@@ -64,8 +64,8 @@ var names = [...]string{
 	SessionReportResponse:          "Session Report Response",
 }
 
-// String returns the name of table 7.3-1. It allocates only for types that are not
-// named here.
+// String returns the name in table 7.3-1. It allocates only for types without a
+// name here.
 func (t Type) String() string {
 	if int(t) < len(names) && names[t] != "" {
 		return names[t]

@@ -31,8 +31,8 @@ func ParseNodeID(v []byte) (n Node, ok bool) {
 	return n, true
 }
 
-// AppendName appends the node's name with dots between labels. It appends what
-// precedes a label that is longer than the space left.
+// AppendName appends the node's name with dots between labels. It stops at a
+// label that is longer than the space left.
 func (n Node) AppendName(b []byte) []byte {
 	for rest := n.Name; len(rest) > 1 && int(rest[0]) < len(rest) && rest[0] != 0; rest = rest[1+int(rest[0]):] {
 		if len(rest) < len(n.Name) {
@@ -102,9 +102,10 @@ func ParseCause(v []byte) (CauseValue, bool) {
 // ntpEpoch is 1 January 1900 in Unix time, in seconds.
 const ntpEpoch = -2208988800
 
-// ParseRecovery parses the value of a Recovery Time Stamp: when the node started,
-// in seconds (clause 8.2.65). The first bit of the seconds is 0 after 7 February
-// 2036 (RFC 5905 section 6), and so is read as a date after 1968.
+// ParseRecovery parses the value of a Recovery Time Stamp: when the node
+// started, in seconds (clause 8.2.65). NTP seconds wrap on 7 February 2036. So
+// if their first bit is 0, ParseRecovery returns a time after that date (RFC
+// 5905 section 6).
 func ParseRecovery(v []byte) (time.Time, bool) {
 	if len(v) < 4 {
 		return time.Time{}, false
@@ -116,10 +117,10 @@ func ParseRecovery(v []byte) (time.Time, bool) {
 	return time.Unix(ntpEpoch+seconds, 0), true
 }
 
-// ParseRuleID parses the identifier of a rule: the value of a PDR ID, FAR ID, URR ID
-// or QER ID (clauses 8.2.36, 8.2.74, 8.2.54 and 8.2.75). The first bit of the
-// last three is set if the rule is predefined in the user plane. It returns false
-// for other elements.
+// ParseRuleID parses the identifier of a rule: the value of a PDR ID, FAR ID,
+// URR ID or QER ID (clauses 8.2.36, 8.2.74, 8.2.54 and 8.2.75). In the last
+// three, the first bit is set if the rule is predefined in the user plane. It
+// returns false for other elements.
 func ParseRuleID(t Element, v []byte) (uint32, bool) {
 	switch {
 	case t == PDRID && len(v) >= 2:

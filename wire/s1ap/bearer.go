@@ -87,7 +87,7 @@ const (
 	rateOctets = 5
 )
 
-// rate returns a bit rate. A larger one than maxRate is an error.
+// rate returns a bit rate. A rate above maxRate is an error.
 func (r *reader) rate() uint64 {
 	v := r.long(rateOctets)
 	if v > maxRate {
@@ -163,8 +163,7 @@ type ERAB struct {
 	Cause       Cause
 }
 
-// has reports which fields an item has, and how many of its components are
-// optional.
+// has returns the fields of an item, and the number of its optional components.
 func (id ID) has() (f struct{ qos, tunnel, nas, forward, cause bool }, optional int, ok bool) {
 	switch id {
 	case ToBeSetupItemContext:
@@ -194,8 +193,8 @@ func (id ID) has() (f struct{ qos, tunnel, nas, forward, cause bool }, optional 
 	return f, 0, false
 }
 
-// ParseERAB parses an item of a list of E-RABs (clause 9.1). It returns false if
-// the identifier is not that of such an item.
+// ParseERAB parses an item of a list of E-RABs (clause 9.1). It returns false
+// for other identifiers.
 func ParseERAB(id ID, v []byte) (e ERAB, ok bool) {
 	has, optional, ok := id.has()
 	if !ok {
@@ -233,8 +232,8 @@ func ParseERAB(id ID, v []byte) (e ERAB, ok bool) {
 	return e, true
 }
 
-// forward reads the end of a forwarding tunnel. The second bit of present is that
-// of its address, the first one that of its TEID.
+// forward reads the end of a forwarding tunnel. Bit 1 of present is set if
+// there is an address, and bit 0 if there is a TEID.
 func (r *reader) forward(present uint32) (t Tunnel) {
 	if present&2 != 0 {
 		t.V4, t.V6 = r.address()
@@ -245,8 +244,8 @@ func (r *reader) forward(present uint32) (t Tunnel) {
 	return t
 }
 
-// AppendERAB appends an item of a list of E-RABs. It panics if the identifier is
-// not that of such an item, and if the item needs an address that it lacks.
+// AppendERAB appends an item of a list of E-RABs. It panics for other
+// identifiers, and if the item needs an address that it lacks.
 func AppendERAB(b []byte, id ID, c Criticality, e ERAB) []byte {
 	has, optional, ok := id.has()
 	if !ok {
@@ -298,8 +297,8 @@ func ParseBitRates(v []byte) (down, up uint64, ok bool) {
 	return down, up, !r.bad
 }
 
-// AppendBitRates appends the element AggregateMaxBitRate. Rates above 10 Gbit/s are
-// lowered to it, the limit of the format.
+// AppendBitRates appends the element AggregateMaxBitRate. It lowers rates above
+// 10 Gbit/s to 10 Gbit/s, the limit of the format.
 func AppendBitRates(b []byte, c Criticality, down, up uint64) []byte {
 	start := len(b)
 	w := writer{b: BeginElement(b, AggregateMaxBitRate, c)}

@@ -61,7 +61,7 @@ var (
 )
 
 func (r *reader) cause() (c Cause) {
-	if r.bit() { // a group of the extension, which has none
+	if r.bit() { // a group of the extension, which no version defines
 		r.bad = true
 	}
 	c.Group = Group(r.bits(3))

@@ -100,7 +100,7 @@ func (p Procedure) String() string {
 // An ID is the identifier of an information element (clause 9.3.6).
 type ID uint16
 
-// The named elements. Others are iterated over by number.
+// The named elements. The iterator yields all others too, by number.
 const (
 	MMEUEID                ID = 0
 	HandoverType           ID = 1

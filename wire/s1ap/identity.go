@@ -37,11 +37,11 @@ func AppendENBUEID(b []byte, c Criticality, ue uint32) []byte {
 	return EndElement(w.b, start)
 }
 
-// ParseUEIDs parses UE S1AP IDs: a pair, or that of the MME alone (clause
+// ParseUEIDs parses UE S1AP IDs: a pair, or only the ID of the MME (clause
 // 9.2.3.18).
 func ParseUEIDs(v []byte) (mme, enb uint32, pair, ok bool) {
 	r := reader{b: v}
-	if r.bit() { // an alternative of the extension, which has none
+	if r.bit() { // an alternative of the extension, which no version defines
 		return 0, 0, false, false
 	}
 	if r.bit() {
@@ -153,7 +153,7 @@ func AppendECGI(b []byte, c Criticality, e identity.ECGI) []byte {
 	return EndElement(w.b, start)
 }
 
-// four returns four octets from an octet boundary: zeros on an error.
+// four returns four octets from an octet boundary. On an error they are zeros.
 func (r *reader) four() []byte {
 	if v := r.octets(4); v != nil {
 		return v

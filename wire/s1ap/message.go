@@ -1,18 +1,19 @@
-// Package s1ap reads and writes S1AP messages (3GPP TS 36.413) in place. A Message
-// is a set of views into the parsed bytes, and messages are built by appending to
-// a slice. Neither allocates. The package is a format, not a stack: it has no
-// associations, no procedures and no state of subscribers. Clauses named without a
-// document are those of TS 36.413.
+// Package s1ap reads and writes S1AP messages (3GPP TS 36.413) in place. A
+// Message is a set of views into the parsed bytes, and messages are built by
+// appending to a slice. Neither allocates. The package is a format, not a
+// stack: it has no associations, no procedures and no state of subscribers.
+// Clauses without a document are clauses of TS 36.413.
 //
 // S1AP is ASN.1 in aligned PER. Its messages are containers of information
 // elements, and in aligned PER each container, element and length begins at an
-// octet boundary. So Elements iterates over them as over any type-length-value
-// format, and only the values, each of some dozen octets, are read bit by bit.
+// octet boundary. So Elements iterates over them like over any
+// type-length-value format. Only the values, of some dozen octets each, are
+// read bit by bit.
 //
-// The codec is our own because github.com/free5gc/aper v1.0.5 decodes into
-// structures by reflection: it allocates 77 times for a tracking area identity and
-// 662 times for a container of five elements, which are views here. It has no S1AP
-// types, and it writes to a logger of its own.
+// This codec exists because github.com/free5gc/aper v1.0.5 decodes into
+// structures by reflection: it allocates 77 times for a tracking area identity
+// and 662 times for a container of five elements, which are views here. It also
+// has no S1AP types, and it writes to a logger of its own.
 package s1ap
 
 import (
@@ -64,8 +65,9 @@ type Message struct {
 	count int
 }
 
-// Parse parses the header of a message, which fills data (SCTP keeps the bounds of
-// messages). It does not check the information elements; Elements does.
+// Parse parses the header of a message. data must be exactly one message,
+// because SCTP preserves message boundaries. Parse does not check the
+// information elements; Check does.
 func (m *Message) Parse(data []byte) error {
 	*m = Message{}
 	if len(data) < headerFixed {
@@ -82,7 +84,7 @@ func (m *Message) Parse(data []byte) error {
 	if len(value) < 3 {
 		return ErrShort
 	}
-	if value[0]&0x80 != 0 { // extension additions, which no version has
+	if value[0]&0x80 != 0 { // extension additions, which no version defines
 		return ErrKind
 	}
 	m.Kind, m.Procedure, m.Criticality = Kind(data[0]>>5), Procedure(data[1]), Criticality(data[2]>>6)
@@ -90,9 +92,8 @@ func (m *Message) Parse(data []byte) error {
 	return nil
 }
 
-// Elements iterates over information elements in order: those of a message, or
-// the items of a list. ID, Criticality and Value belong to the element that Next
-// reached.
+// Elements iterates over the elements of a message, or the items of a list, in
+// order. ID, Criticality and Value belong to the element that Next reached.
 type Elements struct {
 	ID          ID
 	Criticality Criticality
@@ -152,7 +153,7 @@ func (m *Message) Find(id ID) ([]byte, bool) {
 }
 
 // Check walks over all elements. It returns an error if one is malformed or if
-// their number is not the one that the message has.
+// their number differs from the count in the message.
 func (m *Message) Check() error {
 	e := m.Elements()
 	for e.Next() {
@@ -178,8 +179,8 @@ func End(b []byte, start int) []byte {
 	return endLength(b, start+lengthAt, 2)
 }
 
-// endLength sets the length of the octets behind it, which has so many octets of
-// room, and moves them if the length needs more or fewer.
+// endLength sets a length field of room octets at at, for the octets after it.
+// It moves these octets if the length needs more or fewer than room octets.
 func endLength(b []byte, at, room int) []byte {
 	n := len(b) - at - room
 	if n > maxLength {

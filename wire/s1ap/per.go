@@ -2,8 +2,9 @@ package s1ap
 
 import "encoding/binary"
 
-// A reader reads aligned PER (X.691) from the value of one open type, which begins
-// at an octet boundary. After an error, which it keeps, it reads zeros.
+// A reader reads aligned PER (X.691) from the value of one open type, which
+// begins at an octet boundary. It keeps the first error, and then reads only
+// zeros.
 type reader struct {
 	b   []byte
 	at  int // in bits
@@ -69,8 +70,8 @@ func (r *reader) length() int {
 // open returns the octets of an open type or of an octet string without bounds.
 func (r *reader) open() []byte { return r.octets(r.length()) }
 
-// long returns a whole number whose range exceeds 65,536, of at most most octets
-// (X.691 clause 11.5.7.4).
+// long returns a whole number whose range exceeds 65,536, of at most the given
+// number of octets (X.691 clause 11.5.7.4).
 func (r *reader) long(most int) (v uint64) {
 	n := int(r.bits(sizeBits(most))) + 1
 	if n > most {
@@ -95,8 +96,8 @@ func sizeBits(n int) int {
 	return 3
 }
 
-// enumerated returns an extensible enumeration with the given bits of root values.
-// A value of the extension counts on from root (X.691 clause 14).
+// enumerated returns an extensible enumeration with the given bits of root
+// values. Values of the extension count from root on (X.691 clause 14).
 func (r *reader) enumerated(bits int, root uint8) uint8 {
 	if !r.bit() {
 		v := uint8(r.bits(bits))
@@ -118,11 +119,11 @@ func (r *reader) small() uint32 {
 	return r.bits(6)
 }
 
-// A preamble has the first bits of an extensible sequence: whether extension
-// additions follow, and which optional components are there.
+// A preamble holds the first bits of an extensible sequence: whether extension
+// additions follow, and which optional components are present.
 type preamble struct {
 	additions bool
-	optional  uint32 // the last bit is that of iE-Extensions
+	optional  uint32 // the last bit stands for iE-Extensions
 }
 
 // sequence reads the preamble of a sequence with optional components. The last of
@@ -156,7 +157,7 @@ func (r *reader) end(p preamble) {
 	}
 }
 
-// pair returns two octets from an octet boundary: zeros on an error.
+// pair returns two octets from an octet boundary. On an error they are zeros.
 func (r *reader) pair() []byte {
 	if v := r.octets(2); v != nil {
 		return v
@@ -187,7 +188,7 @@ func (w *writer) bits(v uint32, n int) {
 // octets appends octets at an octet boundary.
 func (w *writer) octets(v ...byte) { w.b, w.free = append(w.b, v...), 0 }
 
-// open appends octets with their length before them.
+// open appends a length and the octets.
 func (w *writer) open(v []byte) {
 	w.b, w.free = appendLength(w.b, len(v)), 0
 	w.octets(v...)
@@ -204,8 +205,8 @@ func appendLength(b []byte, n int) []byte {
 	return append(b, 0x80|byte(n>>8), byte(n))
 }
 
-// long appends a whole number whose range exceeds 65,536 in as few octets as it
-// needs.
+// long appends a whole number whose range exceeds 65,536, in the minimum of
+// octets.
 func (w *writer) long(v uint64, most int) {
 	n := 1
 	for v>>(8*n) != 0 {

@@ -1,17 +1,17 @@
 package s1ap
 
-// A Connection names a UE's connection by the identifiers that are given (clause
-// 9.1.8.1, UE-associated logical S1-connection item).
+// A Connection identifies a UE's connection by one or both of its identifiers
+// (clause 9.1.8.1, UE-associated logical S1-connection item).
 type Connection struct {
 	MME, ENB       uint32
 	HasMME, HasENB bool
 }
 
-// ParseReset parses a reset type (clause 9.1.8.1). all says that the whole interface
-// is reset. Otherwise the connections to reset are returned.
+// ParseReset parses a reset type (clause 9.1.8.1). It returns all for a reset
+// of the whole interface, else the connections to reset.
 func ParseReset(v []byte) (all bool, some Connections, ok bool) {
 	r := reader{b: v}
-	if r.bit() { // an alternative of the extension, which has none
+	if r.bit() { // an alternative of the extension, which no version defines
 		return false, some, false
 	}
 	if !r.bit() {
@@ -76,8 +76,8 @@ func AppendConnection(b []byte, criticality Criticality, c Connection) []byte {
 	return EndElement(w.b, start)
 }
 
-// AppendReset appends the element ResetType: of the whole interface without
-// connections, otherwise of at most 256 of them.
+// AppendReset appends the element ResetType: for the whole interface if there
+// are no connections, else for at most 256 connections.
 func AppendReset(b []byte, some ...Connection) []byte {
 	start := len(b)
 	b = BeginElement(b, ResetType, Reject)

@@ -2,8 +2,8 @@ package s1ap
 
 import "vitrine/wire/identity"
 
-// ParseCapabilities parses UE security capabilities: a bit for each algorithm, the
-// highest one for EEA1 and EIA1 (clause 9.2.1.40).
+// ParseCapabilities parses UE security capabilities: one bit for each
+// algorithm, with EEA1 and EIA1 in the highest bit (clause 9.2.1.40).
 func ParseCapabilities(v []byte) (ciphering, integrity uint16, ok bool) {
 	r := reader{b: v}
 	p := r.sequence(1)
@@ -82,7 +82,7 @@ func AppendTarget(b []byte, c Criticality, e ENB, t identity.TAI) []byte {
 // 9.2.3.13).
 func ParsePaged(v []byte) (s identity.STMSI, imsi []byte, ok bool) {
 	r := reader{b: v}
-	if r.bit() { // an alternative of the extension, which has none
+	if r.bit() { // an alternative of the extension, which no version defines
 		return s, nil, false
 	}
 	if !r.bit() {

@@ -1,8 +1,8 @@
 // Package frame reads and writes S1AP messages as frames on a stream of octets.
 //
-// It is not S1AP's transport, which is SCTP (3GPP TS 36.412). TCP stands in for it
-// where the kernel has no SCTP: it keeps the order of all messages of an
-// association, so one lost packet delays all its UEs, and it has neither streams
+// It is not S1AP's transport, which is SCTP (3GPP TS 36.412). TCP stands in for
+// SCTP where the kernel has no SCTP. TCP keeps the order of all messages of an
+// association, so one lost packet delays all its UEs. TCP has neither streams
 // nor a second path. Results that were measured over it name Transport.
 //
 // A frame is a header of twelve octets and one message:
@@ -32,8 +32,8 @@ const HeaderSize = 12
 // not fragmented have at most 16,388.
 const MaxMessage = 1<<14 + 64
 
-// The streams of an association (TS 36.412 clause 7): one for messages about no UE,
-// one for those about UEs.
+// The streams of an association (TS 36.412 clause 7): one for messages about no
+// UE, one for messages about UEs.
 const (
 	Common = 0
 	UE     = 1
@@ -42,8 +42,8 @@ const (
 // protocol is the payload protocol identifier of S1AP (TS 36.412 clause 7).
 const protocol = 18
 
-// ErrLength is the error for a frame that is empty or longer than MaxMessage. The
-// octets behind it cannot be read.
+// ErrLength is the error for a frame that is empty or longer than MaxMessage.
+// After it, the stream of frames cannot be read on.
 var ErrLength = errors.New("s1: frame is empty or longer than a message may be")
 
 // Append appends a frame that holds a message.
@@ -54,8 +54,8 @@ func Append(b []byte, stream uint16, message []byte) []byte {
 	return append(append(b, 0, 0), message...)
 }
 
-// Cut returns the message of the first frame and the octets behind the frame. The
-// message is nil if the frame is not complete.
+// Cut returns the message of the first frame and the octets after the frame.
+// The message is nil if the frame is not complete.
 func Cut(b []byte) (message, rest []byte, err error) {
 	if len(b) < HeaderSize {
 		return nil, b, nil
