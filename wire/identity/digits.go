@@ -18,8 +18,8 @@ func MakeDigits(s string) (d Digits, ok bool) {
 	return d, len(s) > 0
 }
 
-// Add adds a digit, 0 to 9. It returns false if the value is no digit or if there
-// is no room.
+// Add adds a digit, 0 to 9. It returns false if the value is not a digit or if
+// there is no room.
 func (d *Digits) Add(digit byte) bool {
 	if digit > 9 || int(d.length) == len(d.digits) {
 		return false

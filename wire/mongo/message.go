@@ -1,7 +1,7 @@
-// Package mongo reads the requests and builds the replies of MongoDB's wire protocol:
-// OP_MSG, and OP_QUERY, in which a client sends its greeting. The specification is
-// https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol. Documents are
-// BSON, as package bson reads them.
+// Package mongo reads requests and builds replies of MongoDB's wire protocol:
+// OP_MSG, and OP_QUERY, which carries a client's greeting. The specification is
+// https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol.
+// Documents are BSON, in the types of package bson.
 package mongo
 
 import (
@@ -15,11 +15,12 @@ import (
 // HeaderSize is the number of octets before the body of a message.
 const HeaderSize = 16
 
-// MaxMessage is the longest message that a Header accepts, in octets. Requests for
-// one subscriber have some hundred.
+// MaxMessage is the longest message that a Header accepts, in octets. Requests
+// for one subscriber have some hundred octets.
 const MaxMessage = 64 << 10
 
-// The errors of messages. The octets behind such a message cannot be read.
+// The errors of messages. After such a message, the connection cannot be read
+// on.
 var (
 	ErrLength = errors.New("mongo: message is shorter than its header or too long")
 	ErrOp     = errors.New("mongo: operation is neither OP_MSG nor OP_QUERY")
@@ -63,22 +64,23 @@ func ParseHeader(b []byte) (h Header, err error) {
 const (
 	checksumPresent = 1 << 0
 	moreToCome      = 1 << 1
-	known           = 1<<16 - 1 // unknown flags among these are an error, others are not
+	known           = 1<<16 - 1 // unknown flags among these bits are an error, others are not
 )
 
-// A Request is a command. All of it are views into the message.
+// A Request is a command. Its parts are views into the message.
 type Request struct {
 	Header  Header
 	Command bson.Raw // its first element names the command
-	// Name and Sequence are the documents that belong to an element of the command but
-	// follow it: its name, and one document after another.
+	// Name and Sequence are a document sequence: the name of the command's
+	// element that it stands for, and the documents one after another.
 	Name     string
 	Sequence []byte
 	Silent   bool // the client expects no reply
 }
 
-// Parse reads the body of a message. The documents are sound as far as their own
-// elements go; those of documents inside them are checked when they are read.
+// Parse reads the body of a message. It checks the elements of the documents
+// themselves, but not of the documents inside them; these are checked when they
+// are read.
 func (r *Request) Parse(h Header, body []byte) error {
 	*r = Request{Header: h}
 	switch h.Op {
@@ -90,8 +92,8 @@ func (r *Request) Parse(h Header, body []byte) error {
 	return ErrOp
 }
 
-// parseQuery reads flags, the name of a collection, two numbers and a document. What
-// may follow, a selection of fields, is left out.
+// parseQuery reads flags, the name of a collection, two numbers and a document.
+// It ignores a selection of fields that may follow.
 func (r *Request) parseQuery(b []byte) error {
 	const flags, numbers = 4, 8
 	if len(b) < flags {
@@ -139,7 +141,7 @@ func (r *Request) parseMsg(b []byte) error {
 	return nil
 }
 
-// section reads one section and returns what is behind it.
+// section reads one section and returns the octets after it.
 func (r *Request) section(kind byte, b []byte) (rest []byte, ok bool) {
 	switch {
 	case kind == 0 && r.Command == nil:
@@ -166,7 +168,7 @@ func (r *Request) section(kind byte, b []byte) (rest []byte, ok bool) {
 	return nil, false
 }
 
-// Next returns the next document of the sequence, or nil behind the last one.
+// Next returns the next document of the sequence, or nil after the last one.
 func (r *Request) Next() bson.Raw {
 	d, rest, ok := document(r.Sequence)
 	if !ok {
@@ -176,7 +178,7 @@ func (r *Request) Next() bson.Raw {
 	return d
 }
 
-// length returns the length that b begins with and counts.
+// length reads the length at the start of b, which includes itself.
 func length(b []byte) (n int, ok bool) {
 	if len(b) < 4 {
 		return 0, false
@@ -188,7 +190,7 @@ func length(b []byte) (n int, ok bool) {
 	return int(size), true
 }
 
-// document cuts off the document that b begins with.
+// document splits off the document at the start of b.
 func document(b []byte) (d bson.Raw, rest []byte, ok bool) {
 	n, ok := length(b)
 	if !ok {
@@ -198,8 +200,8 @@ func document(b []byte) (d bson.Raw, rest []byte, ok bool) {
 	return d, b[n:], d.Validate() == nil
 }
 
-// AppendReply appends the reply to a request: the document, in the operation that
-// answers that of the request.
+// AppendReply appends the reply to a request: the document, in the reply
+// operation for the request's operation.
 func (r *Request) AppendReply(b []byte, id uint32, document bson.Raw) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0) // length

@@ -26,16 +26,16 @@ func Lookup(name []byte) (Command, bool) {
 	return c, ok
 }
 
-// A Request follows the arguments of one request after another.
+// A Request tracks the arguments of one request after another.
 type Request struct {
 	Command Command // of the last argument
 
 	from, to int64 // keys that an earlier argument announced
 }
 
-// Argument says whether a value is a key. The caller passes every value that a
-// Decoder of requests finds. The first argument, the command's name, sets Command.
-// Keys of inline commands are not read.
+// Argument reports whether a value is a key. The caller passes every value that
+// a Decoder of requests finds. The first argument, the command's name, sets
+// Command. Argument does not find keys of inline commands.
 func (r *Request) Argument(v *Value) (key bool) {
 	if v.Type == Inline {
 		*r = Request{}

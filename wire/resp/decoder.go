@@ -1,14 +1,15 @@
-// Package resp reads requests and replies of Redis, in RESP2 and RESP3, from the
-// bytes of a connection. A Decoder finds the values of each message in one
-// direction, however deeply they are nested and however many messages are
-// pipelined; all that it returns are views into the caller's bytes, and nothing is
-// allocated. It keeps only the first octets of long strings, so no message needs a
-// buffer of its size. The package is a reader: it writes no messages.
+// Package resp reads requests and replies of Redis, in RESP2 and RESP3, from
+// the bytes of a connection. A Decoder finds the values of each message in one
+// direction, with any nesting and any number of pipelined messages. All results
+// are views into the caller's bytes, and nothing is allocated. A Decoder keeps
+// only the first octets of long strings, so no message needs a buffer of its
+// size. The package writes no messages.
 //
-// The format is that of the specification at
-// https://redis.io/docs/latest/develop/reference/protocol-spec, and inline commands
-// are those of its section "Inline commands". Strings and aggregates of unknown
-// length ("streamed" in the first draft of RESP3) are refused: no server sends them.
+// The format follows the specification at
+// https://redis.io/docs/latest/develop/reference/protocol-spec, including its
+// section "Inline commands". The Decoder refuses strings and aggregates of
+// unknown length ("streamed" in the first draft of RESP3), because no server
+// sends them.
 package resp
 
 import (
@@ -44,7 +45,7 @@ const (
 	Map       Type = '%'
 	Set       Type = '~'
 	Push      Type = '>'
-	Attribute Type = '|' // describes the value behind it
+	Attribute Type = '|' // describes the value after it
 	Inline    Type = 0   // a request that is a line of words
 )
 
@@ -65,8 +66,8 @@ type Value struct {
 // IsError reports whether the value is an error.
 func (v *Value) IsError() bool { return v.Type == Error || v.Type == BulkError }
 
-// Code returns the first word of the text: of an error its code, such as
-// WRONGTYPE or MOVED, of an inline command its name.
+// Code returns the first word of the text: an error's code, such as WRONGTYPE
+// or MOVED, or an inline command's name.
 func (v *Value) Code() []byte {
 	if i := bytes.IndexByte(v.Text, ' '); i >= 0 {
 		return v.Text[:i]
@@ -90,14 +91,15 @@ const (
 // reads replies from the beginning of one.
 type Decoder struct {
 	Value Value // of the last Found
-	// Requests is set to read requests: arrays of strings, and inline commands.
+	// Requests makes the Decoder read requests: arrays of strings, and inline
+	// commands.
 	Requests bool
-	// Keep is how many octets of a string with a size Value.Text has at most; zero
-	// means 4 KiB.
+	// Keep bounds the octets of a string with a size in Value.Text; zero means
+	// 4 KiB.
 	Keep int
 
 	state state
-	rest  int64 // octets of the string that are not kept
+	rest  int64 // octets of the string that are skipped
 	depth int
 	open  [maxDepth]aggregate
 	err   error
@@ -120,16 +122,16 @@ const (
 	atEnd
 )
 
-// An aggregate has elements that are still to come.
+// An aggregate is an open aggregate with the number of its missing elements.
 type aggregate struct {
 	of, left  int64
 	attribute bool
 }
 
-// Next returns the next event in data, and how many octets n are read. The caller
-// removes these from data. On More it calls again with the remaining octets and
-// more behind them. After an error, which Next keeps returning, the bounds of
-// messages are lost.
+// Next returns the next event in data, and the number n of octets that it has
+// read. The caller removes these octets from data. On More, the caller appends
+// more octets to the rest and calls Next again. An error is final, because the
+// boundaries of messages are lost: Next returns the same error from then on.
 func (d *Decoder) Next(data []byte) (n int, e Event, err error) {
 	for e = again; e == again && d.err == nil; {
 		var took int
@@ -142,9 +144,9 @@ func (d *Decoder) Next(data []byte) (n int, e Event, err error) {
 	return n, e, nil
 }
 
-// Skip says that n octets are missing, which a capture lost. It reports whether
-// all of them belong to a string behind what is kept, so that reading goes on
-// behind them.
+// Skip tells the decoder that n octets are missing, because a capture lost
+// them. It reports whether all of them belong to the skipped part of a string,
+// so that reading can continue after them.
 func (d *Decoder) Skip(n int64) bool {
 	if d.err != nil || d.state != inRest || n < 0 || n > d.rest {
 		return false
@@ -177,7 +179,8 @@ func (d *Decoder) step(data []byte) (n int, e Event, err error) {
 	return 0, d.leave(), nil
 }
 
-// value reads the line of a value and, of a string with a size, what is kept of it.
+// value reads the line of a value and, for a string with a size, the octets to
+// keep.
 func (d *Decoder) value(data []byte) (n int, e Event, err error) {
 	if len(data) == 0 {
 		return 0, More, nil
@@ -286,7 +289,7 @@ func (d *Decoder) enter(v Value) error {
 	return nil
 }
 
-// leave counts a value that is complete, and with it those that it completes.
+// leave counts a complete value, and the aggregates that it completes.
 func (d *Decoder) leave() Event {
 	d.state = atValue
 	for d.depth > 0 {
@@ -296,7 +299,7 @@ func (d *Decoder) leave() Event {
 		}
 		d.depth--
 		if in.attribute {
-			return again // the value that it describes is in its place
+			return again // the value that the attribute describes takes its place
 		}
 	}
 	return End

@@ -2,19 +2,20 @@ package resp
 
 import "strings"
 
-// A spec says which arguments of a command are keys, as the reply of COMMAND does:
-// from first to last, each step-th; a last below zero counts from the end. The
-// argument count has the number of keys behind it. Behind the word STREAMS, at
-// streams or later, the first half of the arguments are keys.
+// A spec says which arguments of a command are keys, like the reply of COMMAND:
+// every step-th from first to last; a negative last counts from the end. The
+// argument at index count has the number of keys after it. After the word
+// STREAMS, at index streams or later, the first half of the arguments are keys.
 type spec struct {
 	first, last, step int64
 	count             int64
 	streams           int64
 }
 
-// specs has the commands of Redis 7.0 by what their keys are. Of SORT, GEORADIUS
-// and MIGRATE only the first key is known, because the others follow words. Of
-// commands that consist of two words the key is behind the second one.
+// specs are the commands of Redis 7.0, grouped by the position of their keys.
+// Of SORT, GEORADIUS and MIGRATE only the first key is known, because words
+// precede the others. In commands of two words, the key is after the second
+// word.
 var specs = []struct {
 	spec
 	names string
@@ -51,7 +52,7 @@ var specs = []struct {
 	{spec{streams: 4}, "xreadgroup"},
 }
 
-// commands has the specs by name in lower case.
+// commands are the specs by name in lower case.
 var commands = func() map[string]Command {
 	all := map[string]Command{}
 	for _, s := range specs {

@@ -63,8 +63,9 @@ func kindOf(name []byte) Kind {
 	return kindOfLong(name)
 }
 
-// frequent recognizes the names that nearly every message has, in their usual spelling and
-// with the colon right after. n is the length of the name; 0: another name, or no colon there.
+// frequent recognizes the names that nearly every message has, if they have
+// their usual spelling and the colon follows directly. n is the length of the
+// name; 0 means no match.
 func frequent(line []byte) (kind Kind, n int) {
 	if len(line) == 0 {
 		return Other, 0
@@ -96,7 +97,7 @@ func frequent(line []byte) (kind Kind, n int) {
 	return Other, 0
 }
 
-// frequentC is frequent for the names with C.
+// frequentC is frequent for names that begin with C.
 func frequentC(line []byte) (kind Kind, n int) {
 	switch {
 	case begins(line, "Call-ID:"):
@@ -212,7 +213,7 @@ func (f *Fields) Next() bool {
 	}
 }
 
-// next reads a line. end reports that no line is left.
+// next reads a line. end reports whether no line is left.
 func (f *Fields) next() (ok, end bool) {
 	if len(f.rest) == 0 {
 		if f.unfold {

@@ -277,10 +277,10 @@ func (m *Message) Fields() Fields {
 	return Fields{rest: m.Header, unfold: m.salvaged, salvage: m.salvaged}
 }
 
-// Salvage extracts from a request that Parse rejects what is needed to answer it:
-// method, URI and the valid header lines. Of a header that may occur once, it
-// keeps the first. ok reports whether the five headers that an answer repeats are
-// there (RFC 3261 section 8.2.6.2).
+// Salvage reads, from a request that Parse rejects, the parts that an answer
+// needs: method, URI and the valid header lines. Of a header that may occur
+// only once, it keeps the first. ok reports whether the five headers that an
+// answer repeats are there (RFC 3261 section 8.2.6.2).
 func (m *Message) Salvage(data []byte) (ok bool) {
 	*m = Message{salvaged: true}
 	data = bytes.TrimLeft(data, "\r\n")

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// captures is the folder of captures of real software, from the folder of a
-// package of this tree's wire/.
+// captures is the folder of captures of real software, relative to a package
+// folder below wire/.
 const captures = "../../../shared/captures"
 
 // Capture returns, for each packet of a shared capture that passes a display
 // filter (wireshark-filter(4)), the values that tshark reads for each field.
-// Several values of one field have commas between them. The test is skipped without tshark or the capture, and fails if no packet
-// passes.
+// Commas separate several values of one field. The test is skipped without
+// tshark or the capture, and fails if no packet passes.
 func Capture(t testing.TB, name, filter string, fields ...string) [][]string {
 	t.Helper()
 	file := filepath.Join(captures, name)
@@ -54,8 +54,8 @@ type Stream struct {
 	Whole            bool   // no gap
 }
 
-// Streams returns the directions of the TCP connections of a shared capture that
-// have octets. Repeated octets are those of the first copy.
+// Streams returns the directions with octets of the TCP connections of a shared
+// capture. For retransmitted octets, it keeps the first copy.
 func Streams(t testing.TB, name string) []*Stream {
 	t.Helper()
 	var all []*Stream

@@ -1,5 +1,5 @@
-// Package wiretest shows messages to tshark, so that tests can compare its
-// reading of them with this project's own.
+// Package wiretest decodes messages with tshark, so that tests can compare its
+// results with this project's own.
 package wiretest
 
 import (
@@ -13,13 +13,13 @@ import (
 )
 
 // Fields returns, for each message, the values that a dissector of tshark reads
-// for each field. Several values of one field have commas between them. The test
-// is skipped without tshark, and fails if tshark finds a message malformed.
+// for each field. Commas separate several values of one field. The test is
+// skipped without tshark, and fails if tshark finds a message malformed.
 func Fields(t testing.TB, dissector string, messages [][]byte, fields ...string) [][]string {
 	t.Helper()
 	return compare(t, userLink, messages, messages, fields,
 		"-o", `uat:user_dlts:"User 0 (DLT=147)","`+dissector+`","0","","0",""`,
-		"-o", "s1ap.dissect_container:FALSE") // samples have other octets in there
+		"-o", "s1ap.dissect_container:FALSE") // the containers of samples hold arbitrary octets
 }
 
 // TCPFields is like Fields, for a protocol that tshark knows by its TCP port alone.
@@ -39,8 +39,8 @@ type Segment struct {
 	Octets     []byte
 }
 
-// Connection is like Fields, for the segments of one TCP connection, which are whole
-// messages of a dissector.
+// Connection is like Fields, for the segments of one TCP connection. Each
+// segment is a whole message of the dissector.
 func Connection(t testing.TB, dissector string, segments []Segment, fields ...string) [][]string {
 	t.Helper()
 	client, server := endpoint{1, 20000}, endpoint{2, 20001}
@@ -57,7 +57,8 @@ func Connection(t testing.TB, dissector string, segments []Segment, fields ...st
 	return compare(t, ipLink, messages, packets, fields, "-d", fmt.Sprintf("tcp.port==%d,%s", server.port, dissector))
 }
 
-// compare shows packets of a link type, which have one message each, to tshark.
+// compare writes packets of a link type, each with one message, and has tshark
+// decode them.
 func compare(t testing.TB, link uint32, messages, packets [][]byte, fields []string, options ...string) [][]string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "messages.pcap")
@@ -103,7 +104,7 @@ func dissect(t testing.TB, arguments, fields []string) [][]string {
 	return values
 }
 
-// The link types of captures: one that is reserved for private use, and one of IP
+// The link types of captures: one reserved for private use, and one for IP
 // packets.
 const (
 	userLink = 147
@@ -134,8 +135,9 @@ type endpoint struct {
 	port uint16
 }
 
-// segment returns an IPv4 packet with a TCP segment whose first octet has a number,
-// without checksums, which tshark does not check.
+// segment returns an IPv4 packet with a TCP segment. number is the sequence
+// number of the first octet. The checksums are zero, because tshark does not
+// check them.
 func segment(from, to endpoint, number uint32, payload []byte) []byte {
 	const headers, tcp = 40, 6
 	b := binary.BigEndian.AppendUint16([]byte{0x45, 0}, uint16(headers+len(payload)))
