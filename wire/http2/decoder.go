@@ -157,12 +157,6 @@ func (d *Decoder) Next(data []byte) (n int, e Event, err error) {
 // row: of known types, with valid flags and lengths, of at most 16 KiB, each at
 // the end of the previous frame. If a header block may be missing, all entries
 // of the dynamic table become unknown; later entries are known again.
-//
-// Lost reports whether the gap lies within one frame, which is therefore the last
-// one that it hits. Otherwise Next reads on to three frame headers in a row that
-// fit: of known types, with their flags and lengths, of at most 16 KiB, each where
-// the one before it ends. If a header block may be missing, all entries of the
-// dynamic table are unknown; those that come later are known again.
 func (d *Decoder) Lost(n int64) bool {
 	if n == 0 && d.err == nil {
 		return true
