@@ -45,8 +45,8 @@ func Command(program []string, t Trial) vitrine.Command {
 // decimal formats v without an exponent, because shells cannot read one.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// envName returns a parameter's name for the environment: upper case, with _ in
-// place of every character that a variable name cannot hold.
+// envName returns a parameter's name for the environment: in upper case, with _ for
+// every character that a variable name cannot hold.
 func envName(param string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

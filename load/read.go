@@ -17,9 +17,9 @@ const (
 	maxCalls   = 1e9
 )
 
-// ReadTrial reads the trial from args (without the program's name) and, for
-// options missing there, from environ (os.Environ()). A generator written in Go
-// begins with it. Its errors are *vitrine.BadInput.
+// ReadTrial reads the trial from args (without the program's name). It takes
+// options that args lack from environ (os.Environ()). A generator written in Go
+// begins with ReadTrial. Its errors are *vitrine.BadInput.
 func ReadTrial(args, environ []string) (Trial, error) {
 	t := Trial{Params: map[string]string{}}
 	given := map[string]string{} // option -> value

@@ -71,8 +71,7 @@ func (r *Recorder) Scheduled(due time.Duration) {
 	}
 }
 
-// inFlight adds change to the calls in flight from the first sample at or after
-// the time on.
+// inFlight adds change to the number of calls in flight in all samples from at on.
 func (r *Recorder) inFlight(at time.Duration, change int64) {
 	i := max(0, int((at+vitrine.InFlightEvery-1)/vitrine.InFlightEvery))
 	if i < len(r.changes) {

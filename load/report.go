@@ -25,7 +25,7 @@ type Trial struct {
 // scheduled time, and add up to the totals. Other lines may precede the report on
 // standard output, but none may follow it. The exit status is 0.
 type Report struct {
-	Duration float64 `json:"duration_s"` // of the window as the generator saw it
+	Duration float64 `json:"duration_s"` // of the window as the generator measured it
 	// Start of the window, in seconds since 1970. 0 means the start of the
 	// process plus the warm-up.
 	WindowStart float64 `json:"window_start_unix_s,omitempty"`

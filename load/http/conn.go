@@ -153,8 +153,8 @@ func (e *engine) feed(c *conn, data []byte) {
 	}
 }
 
-// ended handles the end of the connection. orderly reports that no error ended
-// it.
+// ended handles the end of the connection. orderly reports whether it ended without
+// an error.
 func (e *engine) ended(c *conn, orderly bool) {
 	switch {
 	case c.state != busy:

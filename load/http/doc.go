@@ -9,17 +9,17 @@
 // response is not HTTP/1.x, or has more than 64 KiB of fields). Bodies are read
 // to their end and discarded. Redirections are not followed.
 //
-// A call uses the connection that became free last, or opens a new one while
-// there are fewer than Params.Connections. Otherwise it waits for a connection:
-// the call is late, not skipped, and the wait is part of its latency. A waiting
-// call counts as sent and in flight, because connections run out when the
-// function is slow. If waiting calls did not count, a function with a growing
-// backlog would look steady. A call that times out, or fails in another way
-// before its response is complete, closes its connection.
+// A call uses the connection that became free last. If none is free, it opens a new
+// one, up to Params.Connections. Otherwise it waits for a connection: the call is
+// late, not skipped, and the wait is part of its latency. A waiting call counts as
+// sent and in flight, because connections run out when the function is slow.
+// Otherwise a function with a growing backlog would look steady. A call that times
+// out, or fails in another way before its response is complete, closes its
+// connection.
 //
-// A server may close a free connection just as a request is sent on it. So a
-// request on a reused connection that ends before the first byte of the response
-// is sent once more, on a new connection (RFC 9112 section 9.3.1).
+// A server may close a free connection just as a request is sent on it. So if a
+// reused connection ends before the first byte of the response, the request is sent
+// once more, on a new connection (RFC 9112 section 9.3.1).
 //
 // Calls take the targets in turn.
 package http

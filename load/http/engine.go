@@ -42,7 +42,7 @@ type engine struct {
 	targets []*target
 	conns   []*conn // all slots; those of closed connections are reused
 	closed  []*conn
-	limit   int // most connections of one target
+	limit   int // maximum connections of one target
 	events  [batch]unix.EpollEvent
 	buffer  []byte
 	serving bool

@@ -31,8 +31,8 @@ func Defaults() Params {
 	return Params{Path: "/", Arrivals: load.Paced, Timeout: param.Duration(10 * time.Second), Tick: param.Duration(time.Millisecond)}
 }
 
-// Decode parses the parameters of a trial; those that are missing keep their
-// defaults. Its errors are *vitrine.BadInput and name the parameter.
+// Decode parses the parameters of a trial. Missing parameters keep their defaults.
+// Its errors are *vitrine.BadInput and name the parameter.
 func Decode(given map[string]string) (Params, error) {
 	p := Defaults()
 	return p, param.Decode(name, given, map[string]param.Setter{
@@ -68,9 +68,9 @@ func host(into *string) param.Setter {
 	}
 }
 
-// mostConnections limits the connections of one target. The kernel's default
-// range of local ports (ip_local_port_range) has 28,232. otherFiles is the number
-// of descriptors reserved for other uses.
+// mostConnections limits the connections of one target. The kernel's default range
+// of local ports (ip_local_port_range) has 28,232 ports. otherFiles is the number
+// of file descriptors reserved for other uses.
 const (
 	mostConnections = 20_000
 	otherFiles      = 64

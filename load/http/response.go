@@ -175,12 +175,12 @@ func (r *response) readStatus(line []byte) error {
 	return nil
 }
 
-// readField parses the fields that decide where the response, or the connection,
-// ends.
+// readField parses the fields that determine where the response and the connection
+// end.
 func (r *response) readField(line []byte) error {
 	colon := bytes.IndexByte(line, ':')
 	if line[0] == ' ' || line[0] == '\t' || colon <= 0 || line[colon-1] == ' ' || line[colon-1] == '\t' {
-		return errMalformed // also for folded lines, which RFC 9112 section 5.2 has removed
+		return errMalformed // also rejects folded lines, which RFC 9112 section 5.2 has removed
 	}
 	name := line[:colon]
 	switch len(name) {

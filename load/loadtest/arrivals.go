@@ -59,8 +59,8 @@ func (s Subject) poisson(t *testing.T) {
 	t.Errorf("calls came %.1f ms off the schedule at the median, and evenly would be %.1f ms off", off*1e3, even*1e3)
 }
 
-// poisson returns how far the arrivals are from the schedule of the trial's seed,
-// and how far evenly spaced calls would be, both in seconds.
+// poisson returns the deviation of the arrivals from the schedule of the trial's
+// seed, and the deviation of evenly spaced calls from it, both in seconds.
 func (res result) poisson(t *testing.T) (off, even float64) {
 	t.Helper()
 	var dues []float64 // seconds

@@ -29,8 +29,8 @@ type Seen struct {
 	Responses int            // responses from callees
 	Sent      int            // messages to the generator
 	Calls     int            // calls begun: a GET, or a REGISTER without credentials and with a new Call-ID
-	Refused   int            // of those
-	Ignored   int            // of those
+	Refused   int            // of Calls: refused
+	Ignored   int            // of Calls: not answered
 	Finished  int            // calls that ended well: with deregistration, BYE or the answer to a GET
 	Arrivals  []time.Time    // when each of Calls arrived
 	BadDigest int            // wrong credentials

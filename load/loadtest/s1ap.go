@@ -17,8 +17,8 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// S1AP returns the protocol of attaches. The function is the reference MME, whose
-// HSS does what the Behaviour says: it does not know, does not answer or delays.
+// S1AP returns the protocol of attaches. The function is the reference MME. Its HSS
+// follows the Behaviour: it rejects, ignores or delays requests for vectors.
 func S1AP() Protocol {
 	return Protocol{
 		Serve: func(ctx context.Context, address string, b Behaviour) (Function, error) {
@@ -32,8 +32,8 @@ func S1AP() Protocol {
 	}
 }
 
-// A core is an MME with its neighbours. It counts the messages about UEs where they
-// pass its sockets.
+// A core is an MME with its neighbours. It counts the messages about UEs at the
+// MME's sockets.
 type core struct {
 	*epctest.HSS
 	behaviour Behaviour
@@ -78,12 +78,12 @@ func (c *core) Seen() Seen {
 	return seen
 }
 
-// Vector is the HSS's, changed by the Behaviour.
+// Vector returns the HSS's vector, or fails or delays it by the Behaviour.
 func (c *core) Vector(ctx context.Context, imsi identity.Digits, serving identity.PLMN, failed *mme.Resynchronisation) (aka.Vector, error) {
 	c.mu.Lock()
 	place := c.asked % 100
 	refuse, ignore := place < c.behaviour.Refuse, place >= c.behaviour.Refuse && place < c.behaviour.Refuse+c.behaviour.Ignore
-	if failed == nil { // otherwise it is the same call once more
+	if failed == nil { // a resynchronisation belongs to the same call
 		c.asked++
 	} else {
 		refuse, ignore = false, false
@@ -109,7 +109,7 @@ func (c *core) Vector(ctx context.Context, imsi identity.Digits, serving identit
 	return c.HSS.Vector(ctx, imsi, serving, failed)
 }
 
-// count counts a message. Those about no UE do not belong to a call.
+// count counts a message. Messages about no UE do not belong to a call.
 func (c *core) count(message []byte, received bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -34,7 +34,7 @@ type Subject struct {
 	Steady    bool              // the rate of the warm-up does not rise (load.Trial.Steady)
 }
 
-// A Protocol is the suite's knowledge of one protocol.
+// A Protocol tells the suite about one protocol.
 type Protocol struct {
 	// Serve starts a function on a free port of the address. The function stops
 	// when ctx ends.
@@ -98,8 +98,7 @@ type result struct {
 	trial  load.Trial
 }
 
-// Run tests the subject. Tests that check times run alone; the others run in
-// parallel.
+// Run tests the subject. Tests that check times run alone, the others in parallel.
 func Run(t *testing.T, s Subject) {
 	for _, scenario := range s.Scenarios {
 		t.Run("plays "+scenario, func(t *testing.T) { s.plays(t, scenario) })

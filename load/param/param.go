@@ -40,14 +40,14 @@ func bad(generator, found, want string) error {
 // A Duration is a time.Duration with a text form: 10s, 1m30s, 500ms.
 type Duration time.Duration
 
-// UnmarshalText accepts what time.ParseDuration does.
+// UnmarshalText reads the format of time.ParseDuration.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	*d = Duration(v)
 	return err
 }
 
-// MarshalText writes the form that UnmarshalText reads.
+// MarshalText writes a text that UnmarshalText reads.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
 // OneOf returns a setter that accepts one of the allowed values.

@@ -26,14 +26,14 @@ const (
 const (
 	// retry is how long an eNodeB without an association waits before it tries again.
 	retry = time.Second
-	// maxQueued is how many octets wait for an MME that does not read, before the
-	// association ends.
+	// maxQueued is how many octets may wait for an MME that does not read. Beyond
+	// it, the association ends.
 	maxQueued = 4 << 20
 	// stream is the SCTP stream of messages about UEs (TS 36.412 clause 7).
 	stream = 1
 )
 
-// An association is one of an eNodeB with an MME.
+// An association is the S1 association of an eNodeB with an MME.
 type association struct {
 	index  int
 	cell   enb.Cell
@@ -46,7 +46,7 @@ type association struct {
 	again  time.Duration // when to try again, if down
 	reader s1.Reader
 	out    []byte // frames to send
-	sent   int    // octets of out that were sent
+	sent   int    // octets of out sent so far
 }
 
 // connect starts the association.
@@ -64,7 +64,7 @@ func (e *engine) connect(a *association) {
 	}
 }
 
-// drop ends an association, and with it the calls of its UEs.
+// drop ends an association and the calls of its UEs.
 func (e *engine) drop(a *association) {
 	if a.state == down {
 		return
@@ -134,12 +134,12 @@ func (e *engine) read(a *association) {
 	}
 }
 
-// queue queues a message, which flush sends.
+// queue queues a message for flush.
 func (e *engine) queue(a *association, message []byte) {
 	a.out = s1.AppendFrame(a.out, stream, message)
 }
 
-// flush sends what is queued, or as much of it as the socket's buffer takes.
+// flush sends the queued frames, as far as the socket's buffer takes them.
 func (e *engine) flush(a *association) {
 	if a.state != settingUp && a.state != ready {
 		return
@@ -175,7 +175,7 @@ func (e *engine) setUp(a *association, m *enb.Message) {
 	e.drop(a)
 }
 
-// prepare sets the associations up, for at most the timeout.
+// prepare sets up the associations. It waits for them at most the timeout.
 func (e *engine) prepare() {
 	begun := time.Now()
 	e.clock = func() time.Duration { return time.Since(begun) }
@@ -195,7 +195,7 @@ func (e *engine) prepare() {
 	}
 }
 
-// reconnect starts the associations again that are down.
+// reconnect starts again the associations that are down.
 func (e *engine) reconnect() {
 	for _, a := range e.associations {
 		if a.state == down && a.again <= e.now {
@@ -204,7 +204,7 @@ func (e *engine) reconnect() {
 	}
 }
 
-// closing is how long the MMEs have to read what was sent, at the end.
+// closing is how long the MMEs have at the end to read all queued messages.
 const closing = 2 * time.Second
 
 // close shuts the associations down in order, unless the trial was stopped.

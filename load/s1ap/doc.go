@@ -1,11 +1,11 @@
 // Package s1ap is the built-in generator for MMEs. It plays eNodeBs and UEs that
 // attach, authenticate, request service and detach, in an open loop on a fixed
-// schedule. One thread sends and receives by epoll. What it allocates is the keys of
-// a new security context.
+// schedule. One thread sends and receives by epoll. It allocates only the keys of
+// new security contexts.
 //
-// The transport is SCTP where Params say so and the kernel has it. Otherwise it is S1AP
-// frames over TCP (package s1), because most kernels of test hosts lack SCTP. That is not
-// S1AP's own, and a report of figures says so.
+// The transport is SCTP if Params say so and the kernel has it. Otherwise it is
+// S1AP frames over TCP (package s1), because most kernels of test hosts lack SCTP.
+// This is not the transport of the standard, so a report of figures says so.
 //
 // A call is one procedure of one UE, or several in a row:
 //
@@ -27,12 +27,12 @@
 //	s1-handover      The MME prepares the other eNodeB, and the UE moves there.
 //	                                                                   13 messages
 //
-// In service-request and mix the calls of the warm-up attach the UEs until all are
-// attached, each followed by a release to idle. In the window a call whose UE would
-// have to be idle attaches one if none is.
+// In service-request and mix, the calls of the warm-up attach UEs, each with a
+// release to idle, until all are attached. In the window, a call that needs an idle
+// UE attaches one if none is idle.
 //
-// A UE may stay connected for a while (Params.Stay) before it is released or detaches,
-// as UEs of real networks do. That time is not part of the latency.
+// A UE may stay connected for a while (Params.Stay) before it is released or
+// detaches, as UEs of real networks do. This time is not part of the latency.
 //
 // A call succeeds when its last message from the MME arrives. Its failures are:
 //
@@ -51,14 +51,14 @@
 //	connect           the eNodeB has no association with the MME
 //	reset             its association ended, or its connection was reset, during the call
 //
-// Each eNodeB has an association with each target. Calls take the targets in turn,
-// and the eNodeBs. A UE stays with the MME that it attached to. With Params.Retries it goes to
-// another one when the eNodeB has lost its association with that: a call that was
-// in progress begins again, with the same NAS security context unless it attaches. So it
-// does when the MME, or a director, resets its connection (TS 36.413 clause 8.7.1). A UE
-// whose connection was reset stays attached, with and without Params.Retries: its next call
-// is a service request.
+// Each eNodeB has an association with each target. Calls take the targets and the
+// eNodeBs in turn. A UE stays with the MME that it attached to. With
+// Params.Retries, it goes to another MME when the eNodeB has lost its association
+// with that MME. A call in progress then begins again, with the same NAS security
+// context unless it attaches. The same happens when the MME, or a director, resets
+// its connection (TS 36.413 clause 8.7.1). A UE whose connection was reset stays
+// attached, with and without Params.Retries: its next call is a service request.
 //
-// At the end the eNodeBs shut their associations down in order: the MME gets all
-// that was sent.
+// At the end the eNodeBs shut down their associations in order, so that the MME
+// gets all messages.
 package s1ap

@@ -118,8 +118,8 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 	return e, nil
 }
 
-// cell returns an eNodeB. Its S1-U address is one of those for benchmarks (RFC 2544
-// appendix C), because no user plane follows.
+// cell returns an eNodeB. Its S1-U address is in the range for benchmarks (RFC 2544
+// appendix C), because the generator has no user plane.
 func (p *Params) cell(n int) enb.Cell {
 	id := uint32(p.FirstENodeB + n)
 	return enb.Cell{
@@ -170,14 +170,14 @@ func (e *engine) begin() {
 		}
 		u, kind := e.choose(due < 0)
 		a := e.associations[n%len(e.associations)]
-		if kind > attachIdle && a.number != u.target { // the same eNodeB's association with the UE's MME
+		if kind > attachIdle && a.number != u.target { // the association of the same eNodeB with the UE's MME
 			a = e.associations[a.index-a.number+u.target]
 		}
 		e.call(u, kind, a, due)
 	}
 }
 
-// choose takes a free UE, and says what its call does.
+// choose takes a free UE and chooses the procedure of its call.
 func (e *engine) choose(warm bool) (*user, procedure) {
 	switch {
 	case e.params.Scenario == Attach:
@@ -226,7 +226,8 @@ func (e *engine) call(u *user, kind procedure, a *association, due time.Duration
 	e.timeouts.Push(alarm{user: u.index, serial: u.serial, at: e.now + e.params.limit()})
 }
 
-// retry begins the call of a UE whose association has ended at another MME, or fails it.
+// retry begins a call again at another MME after its association ended, or fails
+// the call.
 func (e *engine) retry(u *user, a *association) {
 	if other := e.elsewhere(a); u.retries > 0 && other.state == ready {
 		u.retries--
@@ -237,7 +238,8 @@ func (e *engine) retry(u *user, a *association) {
 	e.fail(u, "reset")
 }
 
-// elsewhere returns an association of the same eNodeB that is ready, or else a.
+// elsewhere returns a ready association of the same eNodeB with another MME, or
+// else a.
 func (e *engine) elsewhere(a *association) *association {
 	first := a.index - a.number
 	for n := 1; n < e.targets; n++ {
@@ -294,11 +296,12 @@ func (e *engine) succeed(u *user) {
 	e.end(u)
 }
 
-// fail ends a call. What the MME knows of the UE is not certain any more, so the
-// next call of the UE attaches by IMSI.
+// fail ends a call. The MME's state of the UE is then uncertain, so the UE's next
+// call attaches by IMSI.
 func (e *engine) fail(u *user, cause string) { e.failAs(u, cause, false) }
 
-// failAs fails a call of a UE that is idle and attached afterwards, or is not.
+// failAs fails a call. attached says whether the UE is idle and attached
+// afterwards.
 func (e *engine) failAs(u *user, cause string, attached bool) {
 	e.record.Failed(u.due, e.now, cause)
 	e.counts[u.kind].failed++

@@ -16,7 +16,7 @@ const defaultMix = "service-request=6,tracking-area-update=2,attach=1,detach=1"
 // maxWeight is the largest weight of a procedure.
 const maxWeight = 1000
 
-// mixed are the procedures of a mix, by the names that the parameter has for them.
+// mixed has the procedures of a mix, by their names in the parameter.
 var mixed = map[string]procedure{
 	"attach": attachIdle, "detach": detach, "service-request": service, "tracking-area-update": update,
 	"dedicated-bearer": dedicated, "x2-handover": handoverX2, "s1-handover": handoverS1,
@@ -44,10 +44,10 @@ func parseMix(text string) (w weights, err error) {
 	return w, nil
 }
 
-// hands reports whether UEs go to another eNodeB.
+// hands reports whether the mix includes handovers.
 func (w *weights) hands() bool { return w[handoverX2] > 0 || w[handoverS1] > 0 }
 
-// draw returns a procedure. n is at random, below total.
+// draw returns the procedure of a random number n below total.
 func (w *weights) draw(n int) procedure {
 	for _, p := range [...]procedure{service, update, attachIdle, detach, dedicated, handoverX2} {
 		if n < w[p] {

@@ -23,8 +23,8 @@ const (
 // name is the generator's name in errors.
 const name = "generator s1ap"
 
-// maxUsers is the most UEs of a trial: their number has 20 bits of an eNB UE S1AP
-// ID.
+// maxUsers is the maximum number of UEs of a trial: the number of a UE has 20 bits
+// of its eNB UE S1AP ID.
 const maxUsers = 1 << 20
 
 // Params are the generator's parameters.
@@ -61,8 +61,8 @@ func Defaults() Params {
 	return p
 }
 
-// Decode parses the parameters of a trial; those that are missing keep their
-// defaults. Its errors are *vitrine.BadInput and name the parameter.
+// Decode parses the parameters of a trial. Missing parameters keep their defaults.
+// Its errors are *vitrine.BadInput and name the parameter.
 func Decode(given map[string]string) (Params, error) {
 	p := Defaults()
 	err := param.Decode(name, given, map[string]param.Setter{
@@ -143,7 +143,7 @@ func (p *Params) imsi(n int) (d identity.Digits) {
 	return d
 }
 
-// limit returns how long a call may take, with the stay of its UE.
+// limit returns how long a call may take, including the stay of its UE.
 func (p *Params) limit() time.Duration {
 	if p.Scenario == Attach {
 		return time.Duration(p.Timeout)
@@ -151,7 +151,7 @@ func (p *Params) limit() time.Duration {
 	return time.Duration(p.Timeout + p.Stay)
 }
 
-// pool returns the number of UEs of a trial. A call keeps its UE for at most its
+// pool returns the number of UEs of a trial. A call occupies its UE for at most its
 // limit.
 func (p *Params) pool(t load.Trial) (int, error) {
 	open := t.Rate * p.limit().Seconds() // open calls if none is answered

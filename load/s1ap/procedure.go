@@ -7,9 +7,9 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// The dedicated bearer of a UE is for voice (TS 23.203 table 6.1.7: QCI 1). Its remote
-// end is one of the addresses for documentation (RFC 5737), because no user plane
-// follows.
+// The dedicated bearer of a UE is for voice (TS 23.203 table 6.1.7: QCI 1). Its
+// remote end has an address for documentation (RFC 5737), because the generator has
+// no user plane.
 var (
 	voice  = nas.QoS{QCI: 1, MaxUp: 64, MaxDown: 64, GuaranteedUp: 64, GuaranteedDown: 64} // kbit/s
 	remote = [4]byte{192, 0, 2, 1}
@@ -20,7 +20,7 @@ const (
 	mediaPort = 5004
 )
 
-// served goes on with the call of a UE whose bearers are set up.
+// served continues the call of a UE whose bearers are set up.
 func (e *engine) served(u *user) {
 	switch u.kind {
 	case dedicated:
@@ -36,7 +36,7 @@ func (e *engine) served(u *user) {
 	}
 }
 
-// changeBearer sets up or releases a dedicated bearer, as the MME asks.
+// changeBearer sets up or releases a dedicated bearer at the request of the MME.
 func (e *engine) changeBearer(u *user, m *enb.Message) {
 	up := m.Procedure == s1ap.ERABSetup
 	if up && u.step != toActivate || !up && u.step != toDeactivate || m.Bearer == 0 || m.NAS == nil {
@@ -66,8 +66,8 @@ func (e *engine) changeBearer(u *user, m *enb.Message) {
 	u.step = toDeactivate
 }
 
-// failConnected fails a call and asks for the release of the UE's connection. So the UE
-// does not stay connected at the MME.
+// failConnected fails a call and requests the release of the UE's connection, so
+// that the UE does not stay connected at the MME.
 func (e *engine) failConnected(u *user, cause string) {
 	if u.at != nil {
 		e.out = u.at.cell.AppendReleaseRequest(e.out[:0], u.ids, s1ap.CauseUserInactivity)
@@ -81,8 +81,8 @@ func (e *engine) neighbour(a *association) *association {
 	return e.associations[(a.index+e.targets)%len(e.associations)]
 }
 
-// toTarget begins a handover to the next eNodeB. It returns false, and fails the call, if
-// that has no association.
+// toTarget begins a handover to the next eNodeB. It returns false, and fails the
+// call, if that eNodeB has no association.
 func (e *engine) toTarget(u *user) bool {
 	next := e.neighbour(u.at)
 	if next.state != ready {
@@ -94,7 +94,7 @@ func (e *engine) toTarget(u *user) bool {
 	return true
 }
 
-// switchPath asks for the path to the target of an X2 handover (TS 36.413 clause 8.4.4).
+// switchPath requests the path switch of an X2 handover (TS 36.413 clause 8.4.4).
 func (e *engine) switchPath(u *user) {
 	if !e.toTarget(u) {
 		return
@@ -109,7 +109,7 @@ func (e *engine) switched(u *user, m *enb.Message) {
 	switch {
 	case u.step != toSwitch:
 		e.stray++
-	case m.Kind != s1ap.Successful: // both eNodeBs keep nothing of the UE
+	case m.Kind != s1ap.Successful: // both eNodeBs drop the UE
 		u.at, u.next = nil, nil
 		e.fail(u, "path-switch")
 	default:
@@ -118,8 +118,8 @@ func (e *engine) switched(u *user, m *enb.Message) {
 	}
 }
 
-// handOver asks for an S1 handover (TS 36.413 clause 8.4.1). The container, which only the
-// target reads, has the UE's identifier there.
+// handOver requests an S1 handover (TS 36.413 clause 8.4.1). The container, which
+// only the target reads, has the UE's identifier at the target.
 func (e *engine) handOver(u *user) {
 	if !e.toTarget(u) {
 		return
@@ -147,7 +147,7 @@ func (e *engine) admit(a *association, m *enb.Message) {
 	e.queue(a, e.out)
 }
 
-// commanded moves a UE to the target, as the MME allows.
+// commanded moves a UE to the target if the MME commands it.
 func (e *engine) commanded(u *user, m *enb.Message) {
 	switch {
 	case u.step != toMove:
@@ -169,7 +169,7 @@ func (e *engine) left(u *user, a *association, m *enb.Message) {
 	case atSource && u.step == toArrive:
 		u.at, u.ids, u.next = u.next, u.nextIDs, nil
 		e.stay(u)
-	case atSource: // the source alone released it
+	case atSource: // only the source connection was released
 		u.at, u.next = nil, nil
 		e.failAlive(u, "released")
 	default:
@@ -178,7 +178,7 @@ func (e *engine) left(u *user, a *association, m *enb.Message) {
 	}
 }
 
-// failAlive fails the call of a UE that is in one.
+// failAlive fails the call of a UE, if it has one.
 func (e *engine) failAlive(u *user, cause string) {
 	if u.alive {
 		e.failConnected(u, cause)

@@ -5,7 +5,8 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// maxReset is how many connections a Reset names (TS 36.413: maxnoofIndividualS1ConnectionsToReset).
+// maxReset is the maximum number of connections in a Reset (TS 36.413:
+// maxnoofIndividualS1ConnectionsToReset).
 const maxReset = 256
 
 // reset handles a Reset of an MME or a director (TS 36.413 clause 8.7.1.2.1): the eNodeB
@@ -41,8 +42,8 @@ func (e *engine) reset(a *association, m *enb.Message) {
 	}
 }
 
-// named returns the UE of a connection that a Reset names by one identifier or both; nil
-// if there is none.
+// named returns the UE of a connection that a Reset identifies by one or both
+// identifiers; nil: none.
 func (e *engine) named(a *association, c s1ap.Connection) *user {
 	if c.HasENB {
 		return e.find(a, c.ENB)
@@ -56,8 +57,9 @@ func (e *engine) named(a *association, c s1ap.Connection) *user {
 	return nil
 }
 
-// idle ends the connection of a UE that is reset. The UE stays registered. A call that
-// would end with the release has ended; another one begins again on a new connection.
+// idle handles the reset of a UE's connection. The UE stays registered. A call that
+// waits for the release, or stays connected until it, succeeds. Any other call
+// begins again on a new connection, or fails.
 func (e *engine) idle(u *user, a *association) {
 	u.at, u.next = nil, nil
 	e.resets++

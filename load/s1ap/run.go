@@ -39,7 +39,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 		return errors.Join(fmt.Errorf("generator s1ap: %w", err), e.close())
 	}
 	report.Error = e.refused
-	outcome := e.outcome() // before the orderly end
+	outcome := e.outcome() // before close, which may change the counts
 	if err := e.close(); err != nil {
 		return fmt.Errorf("generator s1ap: %w", err)
 	}
@@ -48,8 +48,8 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	return report.Print(stdout)
 }
 
-// outcome returns the counts of the trial and of each procedure that was played, the
-// warm-up's among them.
+// outcome returns the counts of the trial and of each procedure that was played,
+// including the warm-up.
 func (e *engine) outcome() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "; %d associations lost; %d connections reset; %d calls begun again; %d stray, %d malformed messages", e.lost, e.resets, e.retried, e.stray, e.malformed)

@@ -19,7 +19,7 @@ func (a *association) open(transport string) (fd int, err error) {
 	return fd, err
 }
 
-// send sends the frames, or as much of them as the socket takes.
+// send sends frames, as far as the socket takes them.
 func (a *association) send(frames []byte) (int, unix.Errno) {
 	if a.sctp != nil {
 		return a.sctp.Send(a.fd, frames)
@@ -27,7 +27,7 @@ func (a *association) send(frames []byte) (int, unix.Errno) {
 	return tcpfd.Send(a.fd, frames)
 }
 
-// receive receives frames, or parts of them.
+// receive receives frames or parts of frames.
 func (a *association) receive(into []byte) (int, unix.Errno) {
 	if a.sctp != nil {
 		return a.sctp.Receive(a.fd, into)
@@ -35,11 +35,11 @@ func (a *association) receive(into []byte) (int, unix.Errno) {
 	return tcpfd.Receive(a.fd, into)
 }
 
-// connected reports whether a connection that was started has been made.
+// connected reports whether a connection attempt has succeeded.
 func connected(fd int) bool {
 	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	return err == nil && code == 0
 }
 
-// shutdown says that no more will be sent. What was sent arrives.
+// shutdown ends sending. The peer still receives the octets sent before.
 func shutdown(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) } // fails if the peer has closed

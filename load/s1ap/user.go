@@ -8,7 +8,7 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// A procedure is what a call does.
+// A procedure is the kind of a call.
 type procedure uint8
 
 const (
@@ -28,16 +28,16 @@ func (p procedure) String() string {
 	return [...]string{"attach", "attach-detach", "attach-idle", "service-request", "tracking-area-update", "detach", "dedicated-bearer", "x2-handover", "s1-handover"}[p]
 }
 
-// A step is what a call waits for.
+// A step is the message that a call waits for.
 type step uint8
 
 const (
-	toAttach     step = iota // Attach Accept, and what comes before it
+	toAttach     step = iota // Attach Accept, and the messages before it
 	toServe                  // Initial Context Setup Request
 	toUpdate                 // Tracking Area Update Accept
 	toDetach                 // Detach Accept
 	toRelease                // UE Context Release Command
-	toLeave                  // the end of its stay
+	toLeave                  // the end of the UE's stay
 	toActivate               // E-RAB Setup Request, with the NAS request to activate a bearer
 	toDeactivate             // E-RAB Release Command, with the NAS request to deactivate it
 	toSwitch                 // Path Switch Request Acknowledge
@@ -45,7 +45,7 @@ const (
 	toArrive                 // UE Context Release Command at the source
 )
 
-// A user is a subscriber's UE, which is in one call at a time.
+// A user is a subscriber's UE, which has one call at a time.
 type user struct {
 	ue.UE
 	index      uint32
@@ -57,25 +57,26 @@ type user struct {
 	bearers    [maxBearers]uint8 // of the connection
 	count      int
 	target     int  // number of the MME that the UE is attached to
-	attached   bool // and idle, between calls
+	attached   bool // attached and idle, between calls
 
-	alive   bool // in a call
+	alive   bool // has a call
 	retries int  // left
 	serial  uint32
 	due     time.Duration // relative to the start of the window
 	kind    procedure
 	step    step
-	stayed  time.Duration // connected, of the parameter's choice; while it stays, since when
+	stayed  time.Duration // how long the UE stayed connected by Params.Stay; while it stays, the start of the stay
 }
 
-// The parts of an eNB UE S1AP ID: 20 bits of the user and four of the generation, so
-// that messages of an earlier connection do not pass for those of this one.
+// The parts of an eNB UE S1AP ID: 20 bits of the user and four bits of the
+// generation, so that messages of an earlier connection do not match the current
+// one.
 const (
 	indexBits      = 20
 	generationBits = 4
 )
 
-// maxBearers is how many bearers a UE can have: the identities 5 to 15.
+// maxBearers is the maximum number of bearers of a UE: the identities 5 to 15.
 const maxBearers = 11
 
 // newConnection gives the UE a new connection at an eNodeB.
@@ -89,8 +90,8 @@ func (u *user) newIDs() enb.IDs {
 	return enb.IDs{ENB: u.generation<<indexBits | u.index}
 }
 
-// find returns the UE of a connection that is not over, or nil. A UE in a handover has
-// two connections.
+// find returns the UE of a live connection, or nil. A UE in a handover has two
+// connections.
 func (e *engine) find(a *association, enbID uint32) *user {
 	i := enbID & (1<<indexBits - 1)
 	if int(i) >= len(e.users) {
@@ -188,7 +189,7 @@ func (e *engine) message(a *association, data []byte) {
 	}
 }
 
-// release confirms the release of a connection, whether its call lives or not.
+// release confirms the release of a connection, whether the UE has a call or not.
 func (e *engine) release(a *association, m *enb.Message) {
 	e.out = a.cell.AppendReleased(e.out[:0], m.IDs)
 	e.queue(a, e.out)
@@ -211,7 +212,7 @@ func (e *engine) release(a *association, m *enb.Message) {
 	}
 }
 
-// bearer confirms the set-up of a bearer and goes on with the call.
+// bearer confirms the set-up of a bearer and continues the call.
 func (e *engine) bearer(u *user, m *enb.Message) {
 	cell := &u.at.cell
 	switch u.step {
@@ -238,7 +239,7 @@ func (e *engine) bearer(u *user, m *enb.Message) {
 	}
 }
 
-// accepted goes on with a call whose UE has attached.
+// accepted continues a call whose UE has attached.
 func (e *engine) accepted(u *user) {
 	if u.kind == attach {
 		e.succeed(u)
@@ -257,7 +258,7 @@ func (e *engine) stay(u *user) {
 	e.staying.Push(alarm{user: u.index, serial: u.serial, at: e.now + time.Duration(e.params.Stay)})
 }
 
-// leave ends the stays that are over.
+// leave ends the stays whose time is over.
 func (e *engine) leave() {
 	for e.staying.Len() > 0 && e.staying.Front().at <= e.now {
 		a := e.staying.Pop()
@@ -279,7 +280,7 @@ func (e *engine) endStay(u *user) {
 	u.step = toDetach
 }
 
-// toIdle asks for the release of the UE's connection.
+// toIdle requests the release of the UE's connection.
 func (e *engine) toIdle(u *user) {
 	e.out = u.at.cell.AppendReleaseRequest(e.out[:0], u.ids, s1ap.CauseUserInactivity)
 	e.queue(u.at, e.out)
@@ -317,6 +318,6 @@ func (e *engine) download(u *user, m *enb.Message) {
 		e.fail(u, "detached")
 	case ue.Refused:
 		e.failConnected(u, e.esmText(u.ESM))
-	case ue.None, ue.Asked, ue.Accepted, ue.Activated, ue.Deactivated: // the call goes on
+	case ue.None, ue.Asked, ue.Accepted, ue.Activated, ue.Deactivated: // the call continues
 	}
 }

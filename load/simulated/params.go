@@ -42,8 +42,8 @@ func Defaults() Params {
 	return Params{Demand: "fn=1ms", VCPUs: "s=1", Collapse: 1, Bears: 0.35, Onset: 1, Hold: 0.8, Arrivals: load.Paced, Seed: 1}
 }
 
-// Decode parses the parameters of a trial; those that are missing keep their
-// defaults. Its errors are *vitrine.BadInput and name the parameter.
+// Decode parses the parameters of a trial. Missing parameters keep their defaults.
+// Its errors are *vitrine.BadInput and name the parameter.
 func Decode(given map[string]string) (Params, error) {
 	p := Defaults()
 	texts := map[string]*string{"demand": &p.Demand, "idle": &p.Idle, "cluster": &p.Cluster, "vcpus": &p.VCPUs, "arrivals": &p.Arrivals}

@@ -1,11 +1,11 @@
 // Package simulated drives a simulated function (package sim) as if it were
 // deployed, so that whole campaigns can run on functions of known capacity. Its
-// generator answers at once and reports the requested duration.
+// generator answers at once, and its report claims the requested duration.
 //
 // The function lives in a component that is really deployed: `vitrine reference
 // simulated`, in the first instance of the entry component. So a fresh deployment
-// has no damage from an earlier overload, and the campaign itself sets the rest
-// between trials. The function's parameters are the workload's.
+// has no damage from an earlier overload, and the campaign controls the rest
+// between trials. The workload sets the function's parameters.
 package simulated
 
 import (
@@ -74,9 +74,8 @@ func requestTrial(ctx context.Context, t load.Trial) (a answer, err error) {
 }
 
 // record counts the calls as if they were made now: evenly within each second, or
-// at random if arrivals are Poisson. The calls in flight are those that the
-// function reports. If it reports none, they follow from the latencies, including
-// those of the warm-up.
+// at random if arrivals are Poisson. The function may report the calls in flight.
+// If it does not, record derives them from the latencies, including the warm-up.
 func record(t load.Trial, a answer) (load.Report, error) {
 	recorder := load.NewRecorder(t.Duration)
 	random := rand.New(rand.NewPCG(t.Seed, math.Float64bits(t.Rate)))

@@ -111,8 +111,8 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(a) // the generator reports a truncated answer
 }
 
-// run runs one trial. It makes the function at the first trial or when the
-// parameters change. The function rests for the time since the last trial.
+// run runs one trial. It creates the function at the first trial and when the
+// parameters change. Since the last trial, the function rests.
 func (h *host) run(asked request) (answer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

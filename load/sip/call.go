@@ -76,7 +76,7 @@ type call struct {
 	notified    bool  // subscribe: the NOTIFY has arrived
 	proceeding  bool  // a provisional answer has arrived
 
-	event truth.Event // of the messages log: what the step belongs to
+	event truth.Event // the event in the messages log that the step belongs to
 
 	caller, callee party
 	sequence       uint32 // CSeq of the last request outside registrations
@@ -149,9 +149,9 @@ func (e *engine) appendCallID(b []byte, c *call, kind byte) []byte {
 	return append(append(append(b, kind, '-'), e.token...), "@vitrine"...)
 }
 
-// callIDFits reports whether a request with this Call-ID may belong to the call.
-// It may if the Call-ID is that of this run of the call, or is not ours because a
-// function in between has replaced it.
+// callIDFits reports whether a request with this Call-ID may belong to the call. It
+// may if the Call-ID belongs to this run of the call, or if a function in between
+// has replaced our Call-ID.
 func (e *engine) callIDFits(callID []byte, c *call) bool {
 	const digits = 16
 	if len(callID) < digits+2+len(e.token) || string(callID[digits+2:digits+2+len(e.token)]) != string(e.token) {
@@ -161,8 +161,8 @@ func (e *engine) callIDFits(callID []byte, c *call) bool {
 	return string(appendHex(appendHex(own[:0], c.index, 8), c.generation, 8)) == string(callID[:digits])
 }
 
-// findBySubscriber returns the live call of the subscriber that the request's URI,
-// one of our contacts, names, or nil.
+// findBySubscriber returns the live call of a subscriber, or nil. The request's
+// URI, one of our contacts, names the subscriber.
 func (e *engine) findBySubscriber(request *sip.Message) *call {
 	uri, ok := sip.ParseURI(request.URI)
 	if !ok || len(uri.User) == 0 || uri.User[0] != 'v' {
@@ -211,5 +211,5 @@ func (p *party) reset() {
 }
 
 // randomToken returns the token that distinguishes the Call-IDs of this process
-// from those of others.
+// from Call-IDs of other processes.
 func randomToken(random []byte) []byte { return []byte(hex.EncodeToString(random)) }

@@ -15,10 +15,9 @@
 //	               ACK ->, <- ACK, BYE ->, <- BYE, 200 ->, <- 200              (13)
 //
 // In reg-invite the generator is both caller and callee: the function routes the
-// INVITE to the callee's registered contact, which is the generator's. The
-// generator sends the BYE when the callee has received the ACK. With a function
-// that does not send 100, there are 20 messages. Registrations are left to
-// expire.
+// INVITE to the callee's registered contact, which is the generator. The generator
+// sends the BYE when the callee has received the ACK. With a function that does not
+// send 100, there are 20 messages. The generator lets registrations expire.
 //
 // Deregistration reuses the nonce of the registration, with nc one higher (RFC
 // 2617 section 3.2.2). A function that requires a fresh nonce challenges it, and

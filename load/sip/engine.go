@@ -35,7 +35,7 @@ type engine struct {
 	stopped atomic.Bool
 
 	targets []*socket // one connected socket for each target
-	back    *socket   // socket for requests of the function; nil if the scenario has none
+	back    *socket   // socket for requests from the function; nil if the scenario has none
 
 	calls  []*call
 	idle   []*call
@@ -63,8 +63,8 @@ type engine struct {
 	stray, malformed, unsent int64
 }
 
-// An alarm goes off for a call unless the call has sent another request or ended
-// by then.
+// An alarm goes off for a call, unless the call has sent another request or ended
+// before.
 type alarm struct {
 	call        *call
 	at          time.Duration

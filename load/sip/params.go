@@ -60,8 +60,8 @@ func Defaults() Params {
 	}
 }
 
-// Decode parses the parameters of a trial; those that are missing keep their
-// defaults. Its errors are *vitrine.BadInput and name the parameter.
+// Decode parses the parameters of a trial. Missing parameters keep their defaults.
+// Its errors are *vitrine.BadInput and name the parameter.
 func Decode(given map[string]string) (Params, error) {
 	p := Defaults()
 	setters := map[string]param.Setter{
@@ -105,7 +105,7 @@ func text(into *string, verb string) func(string) error {
 	}
 }
 
-// numbered is a parsed user format: %d or %0Nd between two texts.
+// A numbered is a parsed user format: %d or %0Nd between two texts.
 type numbered struct {
 	before, after string
 	width         int // least number of digits
@@ -163,10 +163,10 @@ func (p Params) parties() int {
 	return 1
 }
 
-// Pool returns the number of subscribers needed at the rate: rate x (timeout +
-// call time) for each party, so that a subscriber is in one call at a time.
-// Poisson arrivals need more, because calls may bunch. Pool returns an error if
-// the function has fewer.
+// Pool returns the number of subscribers needed at the rate: rate x (timeout + call
+// time) for each party, so that a subscriber is in one call at a time. Poisson
+// arrivals need more, because calls may bunch. Pool returns an error if the
+// function does not have enough subscribers.
 func (p Params) Pool(rate float64) (int, error) {
 	callTime := time.Duration(p.CallTime)
 	if callTime == 0 {

@@ -41,8 +41,8 @@ func (e *engine) receive(s *socket) {
 	}
 }
 
-// handleResponse handles the answer to one of our requests, and returns its event if it
-// is known.
+// handleResponse handles the answer to one of our requests. It returns the answer's
+// event, if it is known.
 func (e *engine) handleResponse() (of truth.Event) {
 	m := &e.message
 	c, transaction := e.findByVia(m.Via)
@@ -70,8 +70,8 @@ func (e *engine) handleResponse() (of truth.Event) {
 	return of
 }
 
-// handleRepeated handles an answer to a request that was answered before. A repeated 200 to
-// INVITE gets another ACK.
+// handleRepeated handles an answer to a request that was answered before. It
+// acknowledges a repeated 200 to INVITE again.
 func (e *engine) handleRepeated(c *call) {
 	m := &e.message
 	if c.step >= invite && m.Status/100 == 2 && string(m.SequenceMethod) == "INVITE" && len(c.to) > 0 {
@@ -221,8 +221,8 @@ func (e *engine) acknowledgeFailure(c *call) {
 	s.push(b, netip.AddrPort{}, owner{})
 }
 
-// handleRequest handles a request of an event from the function: the callee's side of a call, or a
-// notification.
+// handleRequest handles a request from the function, which belongs to the event:
+// the callee's side of a call, or a notification.
 func (e *engine) handleRequest(s *socket, i int, of truth.Event) {
 	m := &e.message
 	var source netip.AddrPort

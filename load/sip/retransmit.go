@@ -13,8 +13,8 @@ const t2Index = 3
 // 17.1.1.2 and 17.1.2.2), and the limit of section 13.3.1.4.
 const lastsFor = 64 * t1
 
-// sendAgain sets the alarm to one interval from now, but to no time lastsFor after
-// the message was first sent. So no interval is longer than 32 T1.
+// sendAgain sets the alarm to one interval from now, unless that is lastsFor or
+// more after the message was first sent. So no interval is longer than 32 T1.
 func (e *engine) sendAgain(a alarm) {
 	a.at = e.now + t1<<a.interval
 	if a.at-a.first >= lastsFor {
@@ -60,7 +60,7 @@ func (e *engine) retransmitOne(a alarm) {
 			return
 		}
 	}
-	e.logSent(socket, message, to, 0, "") // the octets are those of the first time
+	e.logSent(socket, message, to, 0, "") // the octets of the first transmission
 	socket.push(append(socket.next(), message...), to, owner{})
 	a.interval = next
 	e.sendAgain(a)

@@ -19,11 +19,11 @@ func (s step) eventType() string {
 	case deregister:
 		return "DEREGISTER"
 	}
-	return "" // it belongs to that of an earlier one
+	return "" // the step belongs to an earlier step's event
 }
 
-// eventOf returns the event of a call's next request. Each step begins one, but for the
-// BYE, which is of its INVITE's.
+// eventOf returns the event of a call's next request. Each step begins an event,
+// except the BYE, which belongs to the event of its INVITE.
 func (e *engine) eventOf(c *call) truth.Event {
 	if e.messages != nil && c.challenges == 0 && c.step != bye {
 		c.event = e.messages.Begin()
@@ -31,8 +31,8 @@ func (e *engine) eventOf(c *call) truth.Event {
 	return c.event
 }
 
-// logSent logs a message that is about to be sent, of an event. kind is the event's type
-// if the message begins it. to is used only if the socket is not connected.
+// logSent logs a message of an event before it is sent. kind is the event's type if
+// the message begins the event. to is used only if the socket is not connected.
 func (e *engine) logSent(s *socket, message []byte, to netip.AddrPort, of truth.Event, kind string) {
 	if e.messages == nil {
 		return
@@ -45,7 +45,7 @@ func (e *engine) logSent(s *socket, message []byte, to netip.AddrPort, of truth.
 	})
 }
 
-// logReceived logs the i-th datagram read, of an event.
+// logReceived logs the i-th datagram read, which belongs to the event.
 func (e *engine) logReceived(s *socket, i int, message []byte, of truth.Event) {
 	if e.messages == nil {
 		return

@@ -7,14 +7,14 @@
 // (timeout + call time), so that the limit never holds calls back.
 //
 // Paced calls have the window's rate from the start of the warm-up, because SIPp
-// keeps one rate. For Poisson arrivals the scenario gets a pause as its first
-// step. An injection file gives the pause of each call: the difference between
-// the schedule and SIPp's even rate. So SIPp plays exactly the schedule of the
-// other generators, including the rise of the warm-up; random pauses would match
-// the counts only. The accuracy is that of SIPp's clock: pauses are whole
-// milliseconds, and SIPp starts calls some milliseconds late, several at a time.
-// Calls that pause are not in flight. The whole trial is delayed by the longest
-// lead of the schedule over the even rate, about 2 sqrt(calls) / rate.
+// keeps one rate. For Poisson arrivals the scenario gets a pause as its first step.
+// An injection file gives the pause of each call: the difference between the
+// schedule and SIPp's even rate. So SIPp plays exactly the schedule of the other
+// generators, including the rise of the warm-up; random pauses would match only the
+// counts. The accuracy is limited by SIPp's clock: pauses are whole milliseconds,
+// and SIPp starts calls some milliseconds late, several at a time. Calls that pause
+// are not in flight. The whole trial is delayed by the longest lead of the schedule
+// over the even rate, about 2 sqrt(calls) / rate.
 //
 // Call n of SIPp, from 1, is due (n-1)/rate after the start, warm-up included.
 // SIPp does not report its start time. The driver takes the latest start for

@@ -41,7 +41,7 @@ type job struct {
 	folder    string // folder of this job, in the trial's scratch
 	callee    netip.AddrPort
 	firstUser int // first subscriber of the job's share of the pool
-	pool      int // most calls open at once, not counting those that pause
+	pool      int // maximum open calls, not counting calls that pause
 	// pauses is how long each call waits before its first message. SIPp starts
 	// calls at even intervals, and the pauses move them to their scheduled times.
 	// Nil if the calls stay even.
@@ -62,8 +62,8 @@ func schedule(t load.Trial, arrivals string) []time.Duration {
 	return dues
 }
 
-// assignPauses sets the jobs' pauses and returns the delay that they add to all calls.
-// The delay is the least for which no pause is negative.
+// assignPauses sets the jobs' pauses, and returns the delay that they add to all
+// calls. This is the least delay with which no pause is negative.
 func assignPauses(jobs []job, dues []time.Duration, rate float64) (later time.Duration) {
 	gap := float64(len(jobs)) / rate * float64(time.Second) // interval between the calls of one SIPp
 	for i := range jobs {
@@ -82,7 +82,7 @@ func assignPauses(jobs []job, dues []time.Duration, rate float64) (later time.Du
 	return later
 }
 
-// maxOpenCalls returns how many calls SIPp may have open: those of the pool, and those
+// maxOpenCalls returns how many calls SIPp may have open: the pool, and the calls
 // that pause.
 func (j *job) maxOpenCalls(rate float64) int {
 	if j.pauses == nil {

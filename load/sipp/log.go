@@ -100,7 +100,7 @@ func parseStamp(text string) (time.Duration, error) {
 	return time.Duration(s)*time.Second + time.Duration(us)*time.Microsecond, nil
 }
 
-// failure matches what SIPp 3.6 writes when it gives up a call.
+// failure matches the text that SIPp 3.6 logs when it gives up a call.
 var failure = regexp.MustCompile(
 	`(?:(\d+\.\d{6}): )?(?:Aborting call on unexpected message for Call-Id '([^']+)': while [^\n]*?received '(?:SIP/2\.0 (\d{3}))?` +
 		`|Call-Id: (\S+), receive timeout on message \S+ without label` +

@@ -12,8 +12,8 @@ import (
 	"vitrine/load/sip"
 )
 
-// Params are the driver's parameters: those of the built-in generator that a
-// scenario file does not fix itself.
+// Params are the driver's parameters: the parameters of the built-in generator,
+// without those that the scenario file sets itself.
 type Params struct {
 	Scenario     string `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
 	ScenarioFile string `json:"scenario_file" yaml:"scenario_file" jsonschema:"description=your own SIPp scenario instead; field0 to field2 are user part and domain and [authentication ...]"`
