@@ -16,8 +16,8 @@ import (
 	"vitrine/testbed"
 )
 
-// A sending holds the sender's records of one stream. Efficiency sends its stream
-// twice beside a soaker; BPF counts the second.
+// A sentStream holds the sender's records of one stream. For efficiency, the stream is
+// sent twice beside a soaker, and BPF counts the second time.
 type sentStream struct {
 	record  *packet.Record
 	ports   []PortFacts    // during the stream
@@ -95,7 +95,7 @@ type received struct {
 	streams map[uint16][]packet.Reception
 }
 
-// newDetail returns what is known of a stream before its packets are analysed.
+// newDetail returns the facts about a stream that need no packets.
 func newDetail(s *site, x stream, out sentStream) Detail {
 	d := Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Accelerator: s.Accelerator, Ports: out.ports}
 	if sent := out.record.Sent; sent != nil {
@@ -112,7 +112,7 @@ func roundTripDetail(s *site, x stream, out sentStream) Detail {
 	return d
 }
 
-// oneWayDetail returns the Detail of a one-way stream, which got received.
+// oneWayDetail returns the Detail of a one-way stream that was received as got.
 func oneWayDetail(s *site, x stream, out sentStream, got *received) Detail {
 	d := newDetail(s, x, out)
 	d.Dropped, d.Foreign, d.Drift = got.Dropped, got.Foreign, got.Drift
@@ -178,8 +178,8 @@ func perPacket(out sentStream, cpus []int) *cpu.PerPacket {
 	return &p
 }
 
-// soakedTime returns the CPU time per packet that the sender's waiting loop and the
-// soaker did not get, and the background that it leaves out; ns.
+// soakedTime returns the CPU time per packet that neither the sender's waiting loop nor
+// the soaker got, minus the background, and the background; ns.
 func soakedTime(r *packet.Record) (total, background float64) {
 	n := float64(r.Sent.Packets)
 	idle := float64(r.Background.Busy+r.Background.Missed) / float64(r.Background.Span)
@@ -187,7 +187,7 @@ func soakedTime(r *packet.Record) (total, background float64) {
 	return float64(r.Used.Busy+r.Used.Missed)/n - background, background
 }
 
-// countedTime returns the CPU time per packet by BPF, less the background; ns.
+// countedTime returns the CPU time per packet by BPF, minus the background; ns.
 func countedTime(r *packet.Record, cpus []int) *cpu.Split {
 	n := float64(r.Sent.Packets)
 	sum := func(u *packet.Usage) (t cpu.Reading) {
@@ -237,7 +237,7 @@ func outcome(x stream, key vitrine.Key, d Detail) vitrine.Outcome {
 	return o
 }
 
-// valid returns an error that says why the stream is no verdict on the network.
+// valid returns an error if the stream says nothing about the network.
 func (d *Detail) valid() error {
 	if err := d.Sent.Held(); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// A Disturbance is the reading of the host during a stream. The zero value says that
-// nobody read the host.
+// A Disturbance is the reading of the host during a stream. The zero value means that
+// the host was not read.
 type Disturbance struct {
 	host *vitrine.HostReading
 	why  string // empty: the stream was not disturbed
@@ -26,8 +26,8 @@ func (d Disturbance) Mark(o *vitrine.Outcome) {
 
 // Watched measures one stream while the stage's watch reads the host.
 //
-// It does not judge the CPU time of other processes. On a host without other work,
-// round trips of 10,000 packets a second over a bridge read as 0.05 to 0.10 CPUs of
+// Watched does not judge the CPU time of other processes. On a host without other work,
+// round trips of 10,000 packets a second over a bridge count as 0.05 to 0.10 CPUs of
 // other processes, and the limit is 0.1. The cause is not known.
 func (s *Stage) Watched(ctx context.Context, measure func() error) (d Disturbance, err error) {
 	if s.Watch == nil {

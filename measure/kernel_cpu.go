@@ -25,11 +25,11 @@ const (
 type KernelCPU struct {
 	On  bool   // the work runs on CPU; otherwise on the sender's CPU
 	CPU int    // valid if On
-	Why string // why the kernel has no CPU of its own; empty: it has one
+	Why string // why the kernel has no CPU of its own; empty if it has one
 }
 
-// ChooseKernelCPU chooses one of the CPUs of sender and receiver and returns the CPUs
-// that are left to them. Any other CPU is a *vitrine.BadInput.
+// ChooseKernelCPU chooses one of the CPUs of sender and receiver and returns their
+// remaining CPUs. Any other CPU is a *vitrine.BadInput.
 func ChooseKernelCPU(asked string, cpus testbed.CPUs) (KernelCPU, testbed.CPUs, error) {
 	sender, receiver := cpus.Generator[0], cpus.Function[0]
 	spare := slices.Concat(cpus.Generator[1:], cpus.Function[1:])
@@ -67,9 +67,9 @@ func (k KernelCPU) String() string {
 	return text
 }
 
-// receiveOn moves the receive work of both ports to the CPU that was asked for.
-// If the stream's CPU time is counted, the work stays on the counted CPUs, those
-// of sender and receiver. The facts of the ports say where it runs.
+// receiveOn moves the receive work of both ports to the CPU of the configuration. If
+// the stream's CPU time is counted, the work stays on the counted CPUs of sender and
+// receiver. The facts of the ports say where the work runs.
 func (s *site) receiveOn(counted bool) {
 	on := s.config.KernelCPU
 	switch {

@@ -44,13 +44,13 @@ const (
 	RoundTrip = "round trip"
 )
 
-// Floor is the name of the fabric without a network: sender and receiver share
-// the loopback interface of an otherwise idle network namespace. Without the
-// privilege to make one, they use the host's own loopback interface. The result
-// is the instrument's own part.
+// Floor is the name of the fabric without a network: sender and receiver share the
+// loopback interface of an otherwise idle network namespace. Without the privilege to
+// create one, they use the host's own loopback interface. The result is the
+// instrument's own delay and cost.
 const Floor = "floor"
 
-// Kind marks a manifest's measurement as one of this package.
+// Kind marks a manifest's measurement as a measurement of this package.
 const Kind = "network"
 
 // Metrics returns all metrics.
@@ -61,8 +61,8 @@ const (
 	DefaultPackets        = 50_000
 	DefaultBandwidth      = 130e6  // bits a second, of jitter's stream
 	DefaultEfficiencyRate = 64_000 // packets a second
-	// DefaultLatencyRate is low enough that packets do not queue behind each other.
-	// The paper instead sends each packet once the previous one has come back.
+	// DefaultLatencyRate is low enough that packets do not queue behind each other. The
+	// paper instead sends each packet after the previous one has returned.
 	DefaultLatencyRate = 10_000
 	DefaultRepeat      = 3
 )
@@ -127,7 +127,7 @@ func (s *Settings) AllFabrics() []string {
 	return s.all(s.Fabrics, func(c Combination) string { return c.Fabric })
 }
 
-// all returns names and, without duplicates, the names that of returns for Also.
+// all returns names and the values of "of" for Also, without duplicates.
 func (s *Settings) all(names []string, of func(Combination) string) []string {
 	names = slices.Clone(names)
 	for _, c := range s.Also {
@@ -141,7 +141,8 @@ func (s *Settings) all(names []string, of func(Combination) string) []string {
 // measures reports whether the metric is asked for.
 func (s *Settings) measures(metric string) bool { return slices.Contains(s.Metrics, metric) }
 
-// mostOneWay returns how many streams one receiver takes at most. Efficiency sends two.
+// mostOneWay returns the maximum number of streams to one receiver. Efficiency sends
+// two.
 func (s *Settings) mostOneWay() (streams int) {
 	if s.measures(Latency) {
 		streams += len(s.Sizes)
@@ -155,8 +156,8 @@ func (s *Settings) mostOneWay() (streams int) {
 	return streams
 }
 
-// PacketRate returns how many frames of size bytes a second carry bandwidth bits
-// a second. Neither counts the preamble, the frame check sequence or the
+// PacketRate returns the number of frames of size bytes per second that carry bandwidth
+// bits per second. It does not count the preamble, the frame check sequence and the
 // inter-frame gap.
 func PacketRate(bandwidth float64, size int) float64 { return bandwidth / float64(size) / 8 }
 
@@ -222,8 +223,8 @@ type Stage struct {
 	CPUs    testbed.CPUs
 	Results *result.Run
 	Observe func(Event) // may be nil
-	// Watch reads the host during one stream; nil: nobody checks whether something
-	// disturbs the streams.
+	// Watch reads the host during one stream; nil: streams are not checked for
+	// disturbances.
 	Watch quiet.Watcher
 }
 
@@ -243,8 +244,8 @@ type Event struct {
 	Of       int              // all streams
 
 	Sending time.Duration // of the streams that are not finished, without deployment
-	// Left is the estimated time until all streams are finished, at the pace of
-	// those that this session finished; 0: none yet.
+	// Left is the estimated time until all streams are finished, extrapolated from the
+	// streams that this session finished; 0: none yet.
 	Left time.Duration
 }
 
@@ -260,7 +261,7 @@ type Detail struct {
 	Drift    int64       `json:"receiver_drift_ns"` // of CLOCK_REALTIME against the receiver's steady clock
 	Stamps   string      `json:"stamps"`            // source of the receive time stamps
 	Hardware bool        `json:"hardware_stamps"`   // the card also gave stamps, by its own clock
-	OneClock bool        `json:"one_clock"`         // one kernel stamped both ends; otherwise delays hold an unknown offset
+	OneClock bool        `json:"one_clock"`         // one kernel stamped both ends; otherwise delays contain an unknown offset
 
 	// Skew is how much faster the receiver's clock ran than the sender's, in parts
 	// per million. It is set only if the two have different kernels, and is already
@@ -268,7 +269,7 @@ type Detail struct {
 	Skew float64 `json:"skew_ppm,omitempty"`
 
 	Network delay.Report `json:"network"` // by the receive stamps
-	// Application is the lateness until the receiving program had the packets, for
+	// Application is the lateness until the receiving program got the packets, for
 	// one-way streams.
 	Application *delay.Distribution `json:"application_lateness,omitempty"`
 
@@ -286,7 +287,7 @@ type PortFacts struct {
 	IPv6      string   `json:"ipv6"`         // "off", "on", "not known"
 	Neighbour string   `json:"neighbours"`   // "static", or why not
 	Offloads  []string `json:"offloads"`     // enabled ones
-	Receiving string   `json:"receive_work"` // the CPU of the kernel's receive work, and why it has none of its own
+	Receiving string   `json:"receive_work"` // the CPU of the kernel's receive work, and why the kernel has none of its own
 }
 
 // ReadDetail decodes the Detail of an outcome of this package.
@@ -307,8 +308,8 @@ func marshal(d Detail) json.RawMessage {
 	return text
 }
 
-// ReadSettings reads the measurement of a manifest. ok is false if the manifest
-// has none, or one of another kind.
+// ReadSettings reads the measurement of a manifest. ok is false if the manifest has no
+// measurement, or a measurement of another kind.
 func ReadSettings(m result.Manifest) (s Settings, ok bool, err error) {
 	if len(m.Measurement) == 0 {
 		return s, false, nil

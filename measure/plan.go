@@ -48,7 +48,7 @@ func (s stream) Key(attempt int) vitrine.Key {
 // Span returns the time of sending.
 func (s stream) Span() time.Duration { return time.Duration(float64(s.packets) / s.rate * 1e9) }
 
-// A Plan is what a measurement will do.
+// A Plan lists the streams of a measurement.
 type Plan struct {
 	Settings     Settings      `json:"settings"`
 	Combinations []Combination `json:"combinations"` // the instrument's floor first
@@ -58,10 +58,10 @@ type Plan struct {
 	visits []Visit[stream]
 }
 
-// MakePlan orders the streams. Repeats are outermost, so that changes of the host
-// affect all combinations alike. ownKernel reports whether a substrate's instances
-// have a kernel of their own: one-way latency is measured only where one kernel
-// stamps both ends.
+// MakePlan orders the streams. Repeats are the outermost loop, so that changes of the
+// host affect all combinations alike. ownKernel reports whether a substrate's instances
+// have a kernel of their own: one-way latency is measured only if one kernel stamps
+// both ends.
 func MakePlan(s Settings, ownKernel func(substrate string) bool) (Plan, error) {
 	if err := s.Check(); err != nil {
 		return Plan{}, err

@@ -13,7 +13,7 @@ import (
 )
 
 // A Platform holds the facts about the host that RFC 8172 (section 3.2) and
-// draft-ietf-bmwg-containerized-infra ask for and that other manifests lack.
+// draft-ietf-bmwg-containerized-infra require and that other manifests lack.
 type Platform struct {
 	SenderNode   string `json:"sender_numa_node"` // of the sender's CPU; "not known: why"
 	ReceiverNode string `json:"receiver_numa_node"`
@@ -24,8 +24,8 @@ type Platform struct {
 	NetworkingModels map[string]string `json:"networking_models,omitempty"`
 }
 
-// ReadPlatform reads the platform from the proc and sys folders below root, which
-// is "/" except in tests. models are those of the measured fabrics.
+// ReadPlatform reads the platform from the proc and sys folders below root, which is
+// "/" except in tests. models are the networking models of the measured fabrics.
 func ReadPlatform(root string, cpus testbed.CPUs, kernel KernelCPU, models map[string]string) Platform {
 	sender, receiver := cpus.Generator[0], cpus.Function[0]
 	p := Platform{

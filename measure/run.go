@@ -10,11 +10,11 @@ import (
 	"vitrine/measure/packet"
 )
 
-// Run measures the plan's streams and keeps each in the run folder. It skips
-// streams that are there already. If this host cannot do a combination, Run keeps
-// the reason in the manifest and goes on. It returns an error if the host can do
-// none of them, if a frame size fits no fabric, if a combination failed, or if
-// the host is too noisy.
+// Run measures the plan's streams and keeps each in the run folder. It skips streams
+// that the folder has already. If this host does not support a combination, Run keeps
+// the reason in the manifest and continues. It returns an error if the host supports no
+// combination, if a frame size fits no fabric, if a combination failed, or if the host
+// is too noisy.
 func Run(ctx context.Context, c Config) error {
 	r, err := RunVisits(ctx, &c.Stage, c.Plan.visits, func(ctx context.Context, r *Runner, open []stream) error {
 		return measureVisit(ctx, &c, r, open)
@@ -64,7 +64,7 @@ func (v *visit) measureWatched(ctx context.Context, x stream) (out sentStream, s
 	return out, seen, err
 }
 
-// splitByWay separates the streams that an echo sends back from those to a receiver.
+// splitByWay separates the streams that an echo returns from the one-way streams.
 func splitByWay(list []stream) (echoed, oneWay []stream) {
 	for _, x := range list {
 		if x.way == RoundTrip {
@@ -96,7 +96,7 @@ func (v *visit) dropOversized(list []stream) (fit []stream, err error) {
 	return fit, nil
 }
 
-// overMTU begins the reason of a stream whose frames are too large.
+// overMTU begins the reason for a stream whose frames are too large.
 const overMTU = "over the MTU"
 
 // measureRoundTrips measures round trips, one stream after the other.
@@ -124,7 +124,7 @@ func (v *visit) measureRoundTrips(ctx context.Context, list []stream) error {
 	return err
 }
 
-// measureOneWay measures streams with one receiver and returns those to measure again.
+// measureOneWay measures streams with one receiver and returns the streams to repeat.
 func (v *visit) measureOneWay(ctx context.Context, list []stream) (again []stream, err error) {
 	args := []string{"receive", "--listen", v.receiverAddr().String(), "--run", fmt.Sprint(v.label), "--most", fmt.Sprint(mostProbes(list))}
 	if !v.guest { // a guest has CPUs of its own
@@ -161,7 +161,7 @@ func (v *visit) measureOneWay(ctx context.Context, list []stream) (again []strea
 	return again, nil
 }
 
-// mostProbes returns how many probes the receiver takes at most.
+// mostProbes returns the maximum number of probes that the receiver must take.
 func mostProbes(list []stream) (probes int) {
 	for _, x := range list {
 		probes += 4 * x.packets // twice for duplicates, and efficiency sends two streams

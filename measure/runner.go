@@ -11,7 +11,7 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// attempts is how often a trial without a valid outcome is tried.
+// attempts is the maximum number of attempts of a trial without a valid outcome.
 const attempts = 3
 
 // A Trial is one stream to measure.
@@ -22,9 +22,9 @@ type Trial interface {
 	Span() time.Duration
 }
 
-// A Visit is one fresh deployment and the trials that it is made for.
+// A Visit is one fresh deployment and its trials.
 type Visit[T Trial] struct {
-	Where  string // what is deployed; names it in the manifest if it is left out
+	Where  string // what is deployed; its name in the manifest if it is left out
 	Doing  string // progress message when the visit begins
 	Trials []T
 }
@@ -36,16 +36,16 @@ type Runner struct {
 	streams int      // of all visits
 	done    int      // finished, on record or left out
 	pace    pace
-	// left has the places that were left out and why: the host cannot do them, or
-	// they failed.
+	// leftOut has the places that were left out, with the reason: the host does not
+	// support them, or they failed.
 	leftOut   map[string]error
 	disturbed quiet.Row
 }
 
-// RunVisits measures the trials that are not on record yet. If a visit fails, or
-// this host cannot do it, RunVisits keeps the reason in the manifest, goes on with
-// the next visit, and does not visit that place again. It returns only errors of
-// the run folder and the context, and quiet.ErrTooNoisy.
+// RunVisits measures the trials that are not on record yet. If a visit fails, or this
+// host does not support it, RunVisits keeps the reason in the manifest, continues with
+// the next visit, and does not visit that place again. It returns only errors of the
+// run folder and of the context, and quiet.ErrTooNoisy.
 func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], measure func(ctx context.Context, r *Runner, open []T) error) (*Runner, error) {
 	r := &Runner{Stage: stage, leftOut: map[string]error{}, pace: pace{began: time.Now(), open: map[int]time.Duration{}}}
 	for _, v := range visits {
@@ -59,7 +59,7 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 			r.places = append(r.places, v.Where)
 		}
 	}
-	if err := r.note(); err != nil { // what was left out before may be possible now
+	if err := r.note(); err != nil { // places that were left out before may be possible now
 		return r, err
 	}
 	for _, v := range visits {
@@ -119,9 +119,9 @@ func (r *Runner) Next(t Trial) vitrine.Key {
 	return t.Key(made + 1)
 }
 
-// Keep records an outcome and reports whether its trial is finished: valid, or out
-// of attempts. Disturbed attempts do not count. After too many of them in a row,
-// Keep returns an error that ends the run.
+// Keep records an outcome and reports whether its trial is finished: the outcome is
+// valid, or no attempts are left. Disturbed attempts do not count. After too many of
+// them in a row, Keep returns an error that ends the run.
 func (r *Runner) Keep(o vitrine.Outcome) (finished bool, err error) {
 	if err := r.Results.Append(o); err != nil {
 		return false, err
@@ -134,7 +134,7 @@ func (r *Runner) Keep(o vitrine.Outcome) (finished bool, err error) {
 	return finished, r.disturbed.Add(o, "streams", fmt.Sprintf("%s at %g packets/s", o.Subject, o.Rate))
 }
 
-// note keeps in the manifest what was left out, and why.
+// note writes the places that were left out into the manifest, with the reasons.
 func (r *Runner) note() error {
 	m := r.Results.Manifest()
 	m.Unsupported = nil
@@ -155,15 +155,15 @@ func (r *Runner) emit(e Event) {
 	}
 }
 
-// A pace compares what a session has sent with the time that passed.
+// A pace compares the sent time of a session with the elapsed time.
 type pace struct {
 	began time.Time
 	open  map[int]time.Duration // time of sending of the streams that are not finished, by sequence number
-	sent  time.Duration         // of those that this session finished
+	sent  time.Duration         // time of sending of the streams that this session finished
 }
 
-// finish counts a stream's last attempt. A stream that was never sent says nothing
-// about the pace.
+// finish counts a stream's last attempt. A stream that was never sent does not count
+// for the pace.
 func (p *pace) finish(o vitrine.Outcome) {
 	if o.Offered > 0 {
 		p.sent += p.open[o.Seq]
@@ -171,7 +171,7 @@ func (p *pace) finish(o vitrine.Outcome) {
 	delete(p.open, o.Seq)
 }
 
-// left returns how long the open streams take to send, and the estimated time until
+// left returns the time of sending of the open streams, and the estimated time until
 // they are finished; 0: no stream has shown the pace yet.
 func (p *pace) left(elapsed time.Duration) (sending, left time.Duration) {
 	for _, span := range p.open {
@@ -183,9 +183,9 @@ func (p *pace) left(elapsed time.Duration) (sending, left time.Duration) {
 	return sending, left
 }
 
-// Verdict returns the error that a run ends with: the places that failed and, if
-// nothing was measured at all, those that this host cannot do. The instrument's
-// floor alone does not count as measured.
+// Verdict returns the final error of a run: the places that failed and, if nothing was
+// measured at all, the places that this host does not support. The instrument's floor
+// alone does not count as measured.
 func (r *Runner) Verdict() error {
 	var unsupported, failed []error
 	measured := false

@@ -12,13 +12,13 @@ import (
 const (
 	probed   = 10_000 // packets sent to try a rate
 	headroom = 2      // the sender's CPU also does the fabric's work (a bridge, a switch in user space), which may double its load
-	step     = 0.8    // factor from a rate that was not held to the next one tried
-	tries    = 3      // per rate, because disturbances pass
+	step     = 0.8    // factor from a rate that was not held to the next rate tried
+	tries    = 3      // per rate, because disturbances are short
 	lowest   = 1000   // packets a second; no rate is scaled below it
 )
 
-// Scale lowers the rates that the user did not set to what sender and receiver
-// hold on this host's loopback interface, with headroom. Settings.Scaled says
+// Scale lowers the rates that the user did not set to the rates that sender and
+// receiver hold on this host's loopback interface, with headroom. Settings.Scaled says
 // what was lowered. dir is for the instances' output.
 func Scale(ctx context.Context, c Config, s Settings, dir string) (_ Settings, err error) {
 	if err := s.Check(); err != nil {
@@ -82,7 +82,7 @@ func (s *Settings) scalable() []scalable {
 }
 
 // holds reports whether a stream at the rate is sent on schedule and arrives
-// whole. best is the highest rate that was sent, at most rate.
+// completely. best is the highest rate that was sent, at most rate.
 func (s *site) holds(ctx context.Context, rate float64, size int) (best float64, ok bool, err error) {
 	for range tries {
 		sent, count, err := s.try(ctx, stream{way: OneWay, id: 1, size: size, packets: probed, rate: rate})

@@ -41,7 +41,7 @@ func (s *Summary) rows(metric, way string) []Row {
 	})
 }
 
-// floorCell returns the floor's figure for a row.
+// floorCell returns the cell with the floor's figure for a row.
 func (s *Summary) floorCell(r Row, value func(Row) float64) result.Cell {
 	f := s.Floor(r)
 	if f == nil {
@@ -50,7 +50,7 @@ func (s *Summary) floorCell(r Row, value func(Row) float64) result.Cell {
 	return Number(value(*f))
 }
 
-// line returns a row's line: its figures, or why it has none.
+// line returns a row's line: its figures, or the reason why it has none.
 func line(r Row, head []result.Cell, cells func() []result.Cell) result.Line {
 	l := result.Line{Cells: head, Mark: r.Mark}
 	if r.Repeats == 0 {
@@ -61,7 +61,7 @@ func line(r Row, head []result.Cell, cells func() []result.Cell) result.Line {
 	return l
 }
 
-// spreadNames returns the columns of a distribution: those of the paper's Tables
+// spreadNames returns the columns of a distribution: the columns of the paper's Tables
 // I and II, and percentiles.
 func spreadNames() []string {
 	return []string{"n", "min", "max", "mean", "s", "p50", "p90", "p95", "p99", "p99.9"}

@@ -40,8 +40,8 @@ func (s *Summary) instrument() result.Section {
 	return result.Section{Name: "instrument", Title: "Instrument and ports", Tables: []result.Table{sent, ports}}
 }
 
-// provenance shows the conditions of the result, in the terms of the documents
-// that ask for them.
+// provenance shows the conditions of the result, in the terms of the documents that
+// require them.
 func (s *Summary) provenance(m result.Manifest) result.Section {
 	t := result.Table{
 		Caption: "The conditions of the results, in the terms of RFC 2544, RFC 8172, ETSI GS NFV-TST 009 and draft-ietf-bmwg-containerized-infra.",

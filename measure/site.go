@@ -56,7 +56,7 @@ type site struct {
 	guest    bool   // the receiver has a kernel of its own
 	sender   *port
 	receiver *port
-	output   string // file for the output of the program in the receiver's place
+	output   string // file for the output of the program at the receiver
 	starts   int
 	soaker   *testbed.Instance // nil until it is needed
 }
@@ -87,8 +87,8 @@ func openSite(ctx context.Context, c *Config, where Combination, dir string) (_ 
 	return s, s.readPorts()
 }
 
-// place places sender and receiver. The sender is on the host unless
-// Settings.Inside is set.
+// place places sender and receiver. The sender is on the host unless Settings.Inside is
+// set.
 func (s *site) place(ctx context.Context) error {
 	s.guest = substrate.OwnKernel(s.Substrate())
 	inside := s.config.Plan.Settings.Inside
@@ -145,13 +145,13 @@ func (s *site) placeFloor(ctx context.Context) error {
 	return nil
 }
 
-// sharesHostNetwork reports whether the instances share the host's network. Frames that the
-// sender builds itself would not pass there.
+// sharesHostNetwork reports whether the instances share the host's network. It does not
+// carry frames that the sender builds itself.
 func (s *site) sharesHostNetwork() bool {
 	return s.sender.NetNS() == "" || s.where.Fabric != Floor && s.sender.Endpoint.Interface == floorLink
 }
 
-// readPorts reads the state of both ports and tells each port the other's MAC address.
+// readPorts reads the state of both ports and exchanges their MAC addresses.
 func (s *site) readPorts() error {
 	for _, p := range []*port{s.sender, s.receiver} {
 		if err := p.Inside(p.read); err != nil {
@@ -207,14 +207,14 @@ func (p *port) read() error {
 	return nil
 }
 
-// largest returns the size of the largest frame that the path takes, in bytes
-// without the frame check sequence.
+// largest returns the maximum frame size of the path, in bytes without the frame check
+// sequence.
 func (s *site) largest() int {
 	return min(s.sender.facts.MTU, s.receiver.facts.MTU) + etherSize
 }
 
-// environment keeps the Go runtime from interrupting our own programs while they
-// measure, by preemption signals or by garbage collection.
+// environment keeps the Go runtime from interrupting our own programs by preemption
+// signals or garbage collection while they measure.
 func environment() []string { return []string{"GODEBUG=asyncpreemptoff=1", "GOGC=off"} }
 
 func (s *site) receiverAddr() netip.AddrPort {
@@ -225,8 +225,8 @@ func (s *site) senderAddr() netip.AddrPort {
 	return s.sender.At(senderPort)
 }
 
-// start starts one of our programs in the receiver's place and waits until it
-// logs that it is ready.
+// start starts one of our programs at the receiver and waits until it logs that it is
+// ready.
 func (s *site) start(ctx context.Context, args ...string) error {
 	s.starts++
 	s.output = filepath.Join(s.receiver.Scratch(), fmt.Sprintf("receiver-%d", s.starts))
@@ -249,7 +249,7 @@ func awaitReady(ctx context.Context, in *testbed.Instance) error {
 	})
 }
 
-// stop ends the program that start started and returns its output.
+// stop ends the program of start and returns its output.
 func (s *site) stop(ctx context.Context) ([]byte, error) {
 	if err := s.receiver.Stop(ctx, stopGrace); err != nil {
 		return nil, err

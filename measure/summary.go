@@ -24,7 +24,7 @@ type Summary struct {
 	Ports       []Wiring          `json:"ports"`
 }
 
-// A Wiring describes the ports of a combination.
+// A Wiring holds the facts about the ports of a combination.
 type Wiring struct {
 	Combination
 	Ports []PortFacts `json:"ports"`
@@ -64,8 +64,8 @@ type Row struct {
 	CPU *Use `json:"cpu,omitempty"` // efficiency only
 }
 
-// A Spread is a distribution over repeats, in µs. Min and Max are over all values.
-// Each interval is the mean over the repeats of the repeat's own figure.
+// A Spread is a distribution over repeats, in µs. Min and Max are over all values. Each
+// interval is the mean of a figure over the repeats.
 type Spread struct {
 	N         int            `json:"n"` // values in all repeats
 	Min       float64        `json:"min_us"`
@@ -85,7 +85,7 @@ type Spread struct {
 type Use struct {
 	Total      delay.Interval  `json:"total_ns"`      // by the soaker
 	Counted    delay.Interval  `json:"counted_ns"`    // by BPF; Repeats is 0 if BPF did not count
-	Background delay.Interval  `json:"background_ns"` // not in Total
+	Background delay.Interval  `json:"background_ns"` // not included in Total
 	Split      *cpu.Split      `json:"split"`         // mean of the repeats in which soaker and BPF agreed; nil: not given, see Why
 	Agreed     int             `json:"agreed"`        // repeats in which soaker and BPF agreed
 	Why        string          `json:"why,omitempty"`
@@ -94,8 +94,8 @@ type Use struct {
 	totals map[int]float64 // by repeat
 }
 
-// Read summarizes the data of a run folder. A run of another kind is a
-// *vitrine.BadInput.
+// Read summarizes the data of a run folder. It returns a *vitrine.BadInput for a run of
+// another kind.
 func Read(d *result.Data) (Summary, error) {
 	s, ok, err := ReadSettings(d.Manifest)
 	if err != nil {
@@ -123,7 +123,7 @@ type group struct {
 	invalid map[int]string // repeat -> why it has no valid stream
 }
 
-// Summarize sums up the streams. It is pure.
+// Summarize summarizes the streams. It is pure.
 func Summarize(s Settings, outcomes []vitrine.Outcome, unsupported map[string]string) (Summary, error) {
 	out := Summary{Settings: s, Unsupported: maps.Clone(unsupported)}
 	groups, order, err := grouped(outcomes)
@@ -153,7 +153,7 @@ func Summarize(s Settings, outcomes []vitrine.Outcome, unsupported map[string]st
 	return out, nil
 }
 
-// grouped groups the streams by kind; order is that of the plan.
+// grouped groups the streams by kind, in the order of the plan.
 func grouped(outcomes []vitrine.Outcome) (map[id]*group, []id, error) {
 	groups := map[id]*group{}
 	var order []id
@@ -181,7 +181,7 @@ func grouped(outcomes []vitrine.Outcome) (map[id]*group, []id, error) {
 	return groups, order, nil
 }
 
-// row sums up the repeats.
+// row summarizes the repeats.
 func (g *group) row() Row {
 	r := Row{Combination: g.Combination, Metric: g.metric, Way: g.way, Size: g.size, Rate: g.rate, Repeats: len(g.details), Invalid: g.why()}
 	for _, d := range g.details {
@@ -216,8 +216,8 @@ func (g *group) row() Row {
 	return r
 }
 
-// Mark returns the mark that tables give to measurements under an accelerator that
-// makes them not comparable; empty: they are comparable.
+// Mark returns the mark in tables for measurements under an accelerator that makes them
+// not comparable; empty: they are comparable.
 func Mark(accelerator string) string {
 	if vitrine.NotComparable(accelerator) == "" {
 		return ""
@@ -240,7 +240,7 @@ func (g *group) why() string {
 	return strings.Join(parts, "; ")
 }
 
-// all reports whether there are valid repeats and so holds for each.
+// all reports whether there are valid repeats and so is true for each of them.
 func (g *group) all(so func(Detail) bool) bool {
 	return len(g.details) > 0 && !slices.ContainsFunc(g.details, func(d Detail) bool { return !so(d) })
 }
@@ -278,8 +278,8 @@ func (g *group) spread(of func(Detail) delay.Distribution) Spread {
 	return s
 }
 
-// cpuUse sums up the CPU time of the repeats. It gives the split only if soaker and
-// BPF agreed in most repeats, as the mean of those.
+// cpuUse summarizes the CPU time of the repeats. It gives the split only if soaker and
+// BPF agreed in most repeats, as the mean of these repeats.
 func (g *group) cpuUse() *Use {
 	u := &Use{
 		Total:      g.interval(func(d Detail) float64 { return d.CPU.Total }),
@@ -310,10 +310,11 @@ func (g *group) cpuUse() *Use {
 	return u
 }
 
-// Direct is the fabric that others are compared with (the paper's figure 5).
+// Direct is the fabric that other fabrics are compared with (the paper's figure 5).
 const Direct = "direct"
 
-// compareWithDirect divides each CPU time by that of direct on the same substrate.
+// compareWithDirect divides each CPU time by the CPU time of direct on the same
+// substrate.
 func (s *Summary) compareWithDirect() {
 	for i := range s.Rows {
 		r := &s.Rows[i]

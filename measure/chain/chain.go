@@ -6,11 +6,11 @@
 //	sender -> hop 3 -> hop 2 -> hop 1 -> receiver
 //	   ^-----------------------------------'
 //
-// All hops are deployed at once. Hops are numbered from the receiver, and each
-// sends to the one below: a chain of length 2 is entered at hop 2, and one of
-// length 0 is the receiver alone. So all lengths are measured in turn over the
-// same instances, and changes of the host affect all of them alike. Each repeat
-// is a fresh deployment, and repeats are outermost, for the same reason.
+// All hops are deployed at once. Hops are numbered from the receiver, and each sends to
+// the hop with the next lower number. A chain of length 2 begins at hop 2; a chain of
+// length 0 is only the receiver. So all lengths are measured in turn over the same
+// instances, and changes of the host affect all of them alike. For the same reason,
+// each repeat is a fresh deployment, and repeats are the outermost loop.
 //
 // A trial is one stream of probes through one length. It becomes a
 // vitrine.Outcome whose Measured is a Stream.
@@ -31,7 +31,7 @@ import (
 	"vitrine/result"
 )
 
-// Kind marks a manifest's measurement as one of this package.
+// Kind marks a manifest's measurement as a measurement of this package.
 const Kind = "chain"
 
 // The forwarders.
@@ -42,7 +42,7 @@ const (
 	Script = "script"         // the user's own program
 )
 
-// The components that instances are named after: receiver-1, hop-2. The sender is
+// The components. Instances are named after them: receiver-1, hop-2. The sender is
 // generator-1.
 const (
 	Receiver = "receiver"
@@ -96,7 +96,7 @@ type Path struct {
 
 func (p Path) String() string { return p.Substrate + " on " + p.Fabric + ", " + p.Forwarder }
 
-// Paths returns all paths of the settings, also those that no host can have.
+// Paths returns all paths of the settings, including paths that no host supports.
 func (s *Settings) Paths() []Path {
 	var list []Path
 	for _, substrate := range s.Substrates {
@@ -162,7 +162,7 @@ func (s *Settings) checkInjection() error {
 	return nil
 }
 
-// most returns how many hops are needed.
+// mostHops returns the number of hops of the longest chain.
 func (s *Settings) mostHops() int { return s.Lengths[len(s.Lengths)-1] }
 
 // A Config is a measurement to run.
@@ -193,8 +193,8 @@ func ReadStream(o vitrine.Outcome) (Stream, error) {
 	return s, nil
 }
 
-// ReadSettings reads the measurement of a manifest. ok is false if the manifest
-// has none, or one of another kind.
+// ReadSettings reads the measurement of a manifest. ok is false if the manifest has no
+// measurement, or a measurement of another kind.
 func ReadSettings(m result.Manifest) (s Settings, ok bool, err error) {
 	if len(m.Measurement) == 0 {
 		return s, false, nil

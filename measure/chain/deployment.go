@@ -30,7 +30,7 @@ type node struct {
 	mac net.HardwareAddr
 }
 
-// A deployment is sender, hops and receiver, wired.
+// A deployment holds the connected sender, hops and receiver.
 type deployment struct {
 	*testbed.Site
 	config           *Config
@@ -44,7 +44,8 @@ type deployment struct {
 	stopEcho         context.CancelFunc
 }
 
-// deploy places all instances and starts the forwarders. On error it leaves nothing behind.
+// deploy places all instances and starts the forwarders. On error it removes
+// everything.
 func deploy(ctx context.Context, c *Config, l leg) (_ *deployment, err error) {
 	d := &deployment{config: c, path: l.path, label: c.Label()}
 	choice := spec.Choice{Substrate: l.path.Substrate, Fabric: l.path.Fabric, CFSPeriod: substrate.DefaultCFSPeriod}
@@ -108,9 +109,9 @@ func (n *node) prepare() error {
 	return disableRouting()
 }
 
-// disableRouting turns IP forwarding off in the thread's namespace. The forwarder already
-// forwards each packet; a router in the kernel would forward it a second time. A
-// new namespace starts with the host's setting.
+// disableRouting turns IP forwarding off in the thread's network namespace. The
+// forwarder already forwards each packet, and a router in the kernel would forward it
+// again. A new namespace starts with the host's setting.
 func disableRouting() error {
 	err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0)
 	if err != nil {
@@ -119,8 +120,8 @@ func disableRouting() error {
 	return nil
 }
 
-// checkMACs checks that every instance has its own link-layer address, because
-// frames find their way by it.
+// checkMACs checks that every instance has its own link-layer address, because frames
+// are delivered by it.
 func (d *deployment) checkMACs(nodes []*node) error {
 	has := map[string]string{}
 	for _, n := range nodes {
@@ -186,7 +187,8 @@ func (d *deployment) nextHop(number int) *node {
 // entryHop returns the node where a chain of that length begins.
 func (d *deployment) entryHop(length int) *node { return d.nextHop(length + 1) }
 
-// startForwarder starts the hop's forwarder, after it stops one that runs there.
+// startForwarder starts the hop's forwarder. It first stops a forwarder that runs
+// there.
 func (d *deployment) startForwarder(ctx context.Context, number int, hold time.Duration) error {
 	hop := d.hops[number-1]
 	if err := hop.Stop(ctx, stopGrace); err != nil {

@@ -16,9 +16,9 @@ const confidence = 0.95
 const (
 	RoundTrip     = "round trip"       // the median of each stream
 	RoundTripMean = "mean round trip"  // the mean of each stream, as in the paper
-	RoundTripMin  = "least round trip" // of all repeats: the path's own time, whatever else the host does
+	RoundTripMin  = "least round trip" // minimum of all repeats: the path's own time without disturbances of the host
 	Variation     = "delay variation"  // the mean jitter of each stream (RFC 3550)
-	leastFitted   = 3                  // lengths; a line through two has no residuals
+	leastFitted   = 3                  // lengths; a line through two points has no residuals
 )
 
 // A Fit is the least-squares line through the means of each length. Lengths are in
@@ -33,7 +33,7 @@ type Fit struct {
 	Residuals []Residual     `json:"residuals"`
 }
 
-// A Residual is the measured value at a length less the line's value.
+// A Residual is the measured value at a length minus the line's value.
 type Residual struct {
 	Length int            `json:"length"`
 	Value  delay.Interval `json:"us"` // of repeats, each against the common line
@@ -68,8 +68,8 @@ func (s series) fit(of string) (Fit, bool) {
 	return f, true
 }
 
-// lines returns the slopes of the repeats' own lines, and R squared of the lines
-// that have residuals.
+// lines returns the slopes of the repeats' own lines, and R squared of the lines that
+// have residuals.
 func (s series) lines() (slopes, squares []float64) {
 	for _, row := range s.values {
 		var x, y []float64
@@ -106,7 +106,7 @@ func (s series) residuals(f Fit) []Residual {
 	return list
 }
 
-// least returns the least value of all repeats at each length, as one repeat.
+// least returns the minimum of all repeats at each length, as one repeat.
 func (s series) least() series {
 	row := make([]float64, len(s.lengths))
 	for i := range row {
@@ -132,8 +132,8 @@ func (s series) column(i int) []float64 {
 // A Finding is the measured effect of an injected delay.
 type Finding struct {
 	Of string `json:"of"`
-	// Added is how much longer the lengths that pass the hop took with the delay than
-	// without, less the same for lengths that do not pass it; over the repeats; µs.
+	// Added is the time that the delay added to lengths that pass the hop, minus the
+	// time that it added to other lengths; over the repeats; µs.
 	Added delay.Interval `json:"added_us"`
 	// Residuals of the values with the delay, against the line without it.
 	Residuals []Residual `json:"residuals"`

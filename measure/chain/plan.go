@@ -37,7 +37,7 @@ func (l leg) Span() time.Duration {
 	return time.Duration(float64(l.settings.Packets) / l.settings.Rate * 1e9)
 }
 
-// A Plan is what a measurement will do.
+// A Plan lists the streams of a measurement.
 type Plan struct {
 	Settings Settings      `json:"settings"`
 	Paths    []Path        `json:"paths"`
@@ -79,8 +79,8 @@ func MakePlan(s Settings, chains func(fabric string) bool) (Plan, error) {
 	return p, nil
 }
 
-// injectionOrder returns, for each side of a repeat, whether it has the injection. The order
-// alternates, so that a drift of the host favours neither side.
+// injectionOrder returns the order of the streams with and without the injection in a
+// repeat. It alternates, so that a drift of the host favours neither.
 func (s *Settings) injectionOrder(repeat int) []bool {
 	switch {
 	case s.Inject.Hop == 0:

@@ -53,7 +53,7 @@ type Point struct {
 	Reordered int            `json:"reordered"`
 }
 
-// Mark says why the chain's results are not comparable; empty: they are.
+// Mark returns why the chain's results are not comparable; empty: they are comparable.
 func (c *Chain) Mark() string {
 	for _, s := range c.streams {
 		if mark := measure.Mark(s.Accelerator); mark != "" {
@@ -72,8 +72,8 @@ func (c *Chain) Fit(of string) (f Fit, ok bool) {
 	return c.Fits[i], true
 }
 
-// Read makes the report of a run folder's data. A run of another kind is a
-// *vitrine.BadInput.
+// Read returns the report on a run folder's data. It returns a *vitrine.BadInput for a
+// run of another kind.
 func Read(d *result.Data) (Report, error) {
 	s, ok, err := ReadSettings(d.Manifest)
 	if err != nil {
@@ -85,7 +85,7 @@ func Read(d *result.Data) (Report, error) {
 	return Summarize(s, d.Outcomes, d.Manifest.Unsupported)
 }
 
-// Summarize makes the report of the streams. It is pure.
+// Summarize returns the report on the streams. It is pure.
 func Summarize(s Settings, outcomes []vitrine.Outcome, unsupported map[string]string) (Report, error) {
 	r := Report{Settings: s, Unsupported: maps.Clone(unsupported)}
 	streams := map[Path][]measured{}

@@ -16,15 +16,15 @@ import (
 const (
 	quiet     = 500 * time.Millisecond // without a reply, until missing replies count as lost
 	patience  = 3 * time.Second        // for all replies
-	warmSize  = 20                     // probes to show that a chain answers
+	warmSize  = 20                     // probes that test whether a chain answers
 	warmQuiet = 50 * time.Millisecond
 
 	defaultWait = 30 * time.Second // for a chain to begin to answer
 	bootWait    = 5 * time.Minute  // if its hops are virtual machines
 )
 
-// Run measures the streams that the results do not have yet. If a chain fails, or
-// this host cannot have it, Run notes the reason in the manifest and measures the
+// Run measures the streams that are missing in the results. If a chain fails, or this
+// host does not support it, Run notes the reason in the manifest and measures the
 // others. At the end it returns the errors of the chains that failed.
 func Run(ctx context.Context, c Config) error {
 	r, err := measure.RunVisits(ctx, &c.Stage, c.Plan.visits, func(ctx context.Context, r *measure.Runner, open []leg) error {
@@ -74,7 +74,7 @@ func (m *measurement) inject(ctx context.Context, injected bool) error {
 	return m.startForwarder(ctx, i.Hop, hold)
 }
 
-// measureLeg measures one stream, and again while its outcome is not valid.
+// measureLeg measures one stream. It repeats the stream until its outcome is valid.
 func (m *measurement) measureLeg(ctx context.Context, l leg) error {
 	if err := m.inject(ctx, l.injected); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (m *measurement) measureLeg(ctx context.Context, l leg) error {
 	return nil
 }
 
-// outcome returns the stream as the run folder keeps it.
+// outcome returns the stream in the form of the run folder.
 func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
 	n := s.Network
 	o := vitrine.Outcome{
@@ -136,7 +136,8 @@ func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
 	return o, nil
 }
 
-// route sets the fabric's rules for a chain of that length, if the rules forward.
+// route sets the fabric's rules for a chain of the given length, if rules forward
+// packets.
 func (m *measurement) route(ctx context.Context, length int) error {
 	if m.chainer == nil {
 		return nil
@@ -151,8 +152,8 @@ func (m *measurement) route(ctx context.Context, length int) error {
 	return m.chainer.Chain(ctx, append(path, m.receiver.Name))
 }
 
-// await returns once the chain answers. Its links may be slow, so each try waits
-// longer than the last.
+// await returns once the chain answers. Its links may be slow, so each try waits longer
+// than the previous one.
 func (m *measurement) await(ctx context.Context, length int) error {
 	wait, silence := m.answerLimit(), warmQuiet
 	for end := time.Now().Add(wait); ; silence = min(2*silence, quiet) {
@@ -186,7 +187,7 @@ func (m *measurement) answerLimit() time.Duration {
 	return defaultWait
 }
 
-// stream sends probes into the chain and takes the replies.
+// stream sends probes into the chain and receives the replies.
 func (m *measurement) stream(ctx context.Context, length, packets int, rate float64, silence time.Duration, cut delay.Cut) (Stream, error) {
 	m.number++
 	out := packet.Stream{

@@ -176,7 +176,7 @@ func (r *Report) injection() result.Section {
 }
 
 // settings shows the conditions of the results, in the terms of the documents that
-// ask for them (RFC 8172, draft-ietf-bmwg-containerized-infra).
+// require them (RFC 8172, draft-ietf-bmwg-containerized-infra).
 func (r *Report) settings(m result.Manifest) result.Section {
 	t := result.Table{Caption: "The conditions of the results, in the terms of RFC 2544, RFC 8172 and draft-ietf-bmwg-containerized-infra.", Columns: measure.Columns(2, "what", "here")}
 	say := func(name, format string, v ...any) {

@@ -29,10 +29,9 @@ const (
 	kinds
 )
 
-// A Reading is the time of one CPU since the Meter was opened, by what it was
-// spent on; ns.
+// A Reading is the time of one CPU since the Meter was opened, by use; ns.
 type Reading struct {
-	User      int64 `json:"user_ns"`      // of processes, without the measuring ones
+	User      int64 `json:"user_ns"`      // of processes, without the processes of the measurement
 	Kernel    int64 `json:"kernel_ns"`    // on behalf of processes, and of kernel threads
 	Interrupt int64 `json:"interrupt_ns"` // hard and soft
 	Own       int64 `json:"own_ns"`       // of the measurement: waiting senders, soakers, the Meter itself
@@ -71,8 +70,9 @@ func OpenMeter() (_ *Meter, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	unmetered := callNothing()
-	// Attach the end of each kind of work before its beginning (off_ sorts before
-	// on_). Otherwise the Meter could see work begin and miss its end.
+	// Attach the program for the end of each kind of work before the program for its
+	// beginning (off_ sorts before on_). Otherwise the Meter could see work begin and
+	// miss its end.
 	for _, name := range slices.Sorted(maps.Keys(m.objects.Programs)) {
 		l, err := link.AttachTracing(link.TracingOptions{Program: m.objects.Programs[name]})
 		if err != nil {
@@ -84,8 +84,9 @@ func OpenMeter() (_ *Meter, err error) {
 }
 
 // load loads the programs whose events this kernel has. Other architectures lack the
-// events of x86's own interrupts, which they handle like any interrupt. Kernels
-// before 6.16 lack the end of a switch, whose last part then counts as the next task's.
+// events of x86's own interrupts, because they handle these like any interrupt. Kernels
+// before 6.16 lack the end of a task switch; there its last part counts for the next
+// task.
 func load() (*ebpf.Collection, error) {
 	spec, err := loadAccount()
 	if err != nil {
@@ -140,7 +141,7 @@ func (m *Meter) Read() ([]Reading, time.Time, error) {
 	return out, at, nil
 }
 
-// until returns the reading at now. It adds the work in progress, which is not charged yet.
+// until returns the reading at now, including the work in progress.
 func (a *accountAccount) until(now int64) Reading {
 	ns := a.Ns
 	if a.Last > 0 && now > int64(a.Last) {

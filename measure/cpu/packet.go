@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// AgreeWithin is how far BPF's figure may differ from the soakers', as a share of
-// the soakers', for the split to be given.
+// AgreeWithin is the maximum difference between BPF's figure and the soakers' figure,
+// as a share of the soakers' figure. Beyond it, the split is not given.
 const AgreeWithin = 0.05
 
 // A PerPacket is the CPU time that one packet took, in ns.
 type PerPacket struct {
 	Total      float64 `json:"total_ns"`      // by the soakers
-	Background float64 `json:"background_ns"` // what the CPUs did before without packets, over the time of a packet; not in Total
+	Background float64 `json:"background_ns"` // CPU use measured before without packets, over the time of a packet; not in Total
 	Counted    float64 `json:"counted_ns"`    // by BPF, in a stream of its own; 0: not counted
 	Split      *Split  `json:"split"`         // null: not given, see Why
 	Why        string  `json:"why,omitempty"`
@@ -28,7 +28,7 @@ type Split struct {
 // Sum returns the sum of the parts.
 func (s Split) Sum() float64 { return s.User + s.Kernel + s.Interrupt }
 
-// Judge keeps the split if the two ways agree. counted is nil if BPF could not
+// Judge keeps the split if BPF and the soakers agree. counted is nil if BPF could not
 // count; why is the reason.
 func Judge(total, background float64, counted *Split, why string) PerPacket {
 	p := PerPacket{Total: total, Background: background, Why: why}

@@ -26,14 +26,13 @@ const (
 	soakSize    = 16   // bytes of the file
 )
 
-// A Soaked is what a soaker got done. Others took the time of the laps that it
-// missed.
+// A Soaked is the progress of a soaker. Others used the time of the missed laps.
 type Soaked struct {
 	Laps uint64        // so far
 	Lap  time.Duration // time of an undisturbed lap, in picoseconds, not nanoseconds: see lapUnit
 }
 
-// lapUnit is how many units of Soaked.Lap, picoseconds, make a nanosecond.
+// lapUnit is the number of picoseconds, the unit of Soaked.Lap, in a nanosecond.
 const lapUnit = 1000
 
 // Spent returns the time of the laps done since an earlier reading.
@@ -41,9 +40,9 @@ func (s Soaked) Spent(since Soaked) time.Duration {
 	return time.Duration(float64(s.Laps-since.Laps) * float64(s.Lap) / lapUnit)
 }
 
-// RunSoak is `vitrine reference soak`. Until the context ends it uses all CPU time
-// that nobody else wants (SCHED_IDLE, sched(7)), and keeps its progress in a file.
-// The caller pins it to one CPU.
+// RunSoak is `vitrine reference soak`. Until the context ends it uses all CPU time that
+// no other process wants (SCHED_IDLE, sched(7)), and keeps its progress in a file. The
+// caller pins it to one CPU.
 func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	flags := pflag.NewFlagSet("soak", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -124,7 +123,8 @@ func calibrate() uint64 {
 	return uint64(max(sum.Nanoseconds()*lapUnit/int64(len(fast))-overhead[calibration/20].Nanoseconds()*lapUnit, 1))
 }
 
-// lap runs a loop that touches no memory, so that it takes no cache from others.
+// lap runs a loop that accesses no memory, so that it does not evict others' cache
+// lines.
 func lap() {
 	x, y := uint64(1), uint64(2)
 	for range turns {

@@ -27,13 +27,14 @@ const (
 	waiting = 100 * time.Microsecond // for the interrupt
 )
 
-// probe measures the time that the events do not see. From then on that time counts
-// as the interrupts' or the instrument's. Both figures are medians:
-//   - an interrupt before its first event. The thread keeps storing the time until
-//     its own timer interrupts it; the event compares its time with the stored one;
-//   - the handling of an event outside of its own looks at the clock. A system call
+// probe measures the time that the events do not see. From then on this time counts for
+// the interrupts or for the instrument. Both figures are medians:
+//   - the time of an interrupt before its first event. The thread keeps storing the
+//     time until its own timer interrupts it; the event compares its time with the
+//     stored one;
+//   - the time of handling an event outside of its own clock readings. A system call
 //     that does nothing has two events. It now takes longer than before the Meter
-//     existed (plain, ns); the events themselves report a part of that.
+//     existed (unmetered, ns); the events report only a part of the difference.
 //
 // The goroutine must be locked to its thread.
 func (m *Meter) probe(unmetered int64) error {
@@ -58,8 +59,8 @@ func (m *Meter) probe(unmetered int64) error {
 	return nil
 }
 
-// median returns the median of the samples of a kind that the calling thread causes
-// by do; 0 if this kernel has no such events.
+// median returns the median of the samples of a kind that do causes on the calling
+// thread; 0 if this kernel has no such events.
 func (m *Meter) median(kind uint32, do func() error) (int64, error) {
 	v := m.objects.Variables
 	err := errors.Join(v["wanted"].Set(kind), v["taken"].Set(uint32(0)), v["probing"].Set(uint32(unix.Gettid())), do(), v["probing"].Set(uint32(0)))

@@ -2,9 +2,9 @@
 // delay, jitter, delay variation, lateness, reordering, duplicates and loss. It
 // is pure.
 //
-// The clocks that stamp a stream must not drift apart during it. If the two ends
-// have different clocks, Delay contains their unknown offset; all other results
-// hold.
+// The clocks that stamp a stream must not drift apart during the stream. If the two
+// ends have different clocks, Delay contains their unknown offset, but all other
+// results are valid.
 package delay
 
 import (
@@ -22,8 +22,8 @@ type Packet struct {
 	Received int64  // ns
 }
 
-// A Cut leaves out the two ends of a stream, by sequence number: the warm-up of
-// the first packets, and what is missing after the last.
+// A Cut excludes the two ends of a stream, by sequence number: the warm-up of the first
+// packets, and the missing packets after the last.
 type Cut struct {
 	Head int `json:"head"` // packets
 	Tail int `json:"tail"` // packets
@@ -52,13 +52,13 @@ type Report struct {
 	Lost       int `json:"lost"`           // RFC 7680: sent and never received
 	Duplicates int `json:"duplicates"`     // RFC 5560: further arrivals of a packet
 	Reordered  int `json:"reordered"`      // RFC 4737, section 3.3: arrived after a packet that was sent later
-	Extent     int `json:"reorder_extent"` // RFC 4737, section 4.2: the largest of any packet, in arrivals
+	Extent     int `json:"reorder_extent"` // RFC 4737, section 4.2: the largest extent of any packet, in arrivals
 
-	Delay    Distribution `json:"delay"`    // RFC 7679, or RFC 2681 where the packets came back
+	Delay    Distribution `json:"delay"`    // RFC 7679, or RFC 2681 if the packets came back
 	Jitter   Distribution `json:"jitter"`   // J after each arrival, RFC 3550, section 6.4.1
-	PDV      Distribution `json:"pdv"`      // RFC 5481, section 4.2: relative to the least delay of the stream
-	IPDV     Distribution `json:"ipdv"`     // RFC 5481, section 4.1: relative to the packet sent before; signed
-	Lateness Distribution `json:"lateness"` // relative to the least delay of all arrivals, also outside the cut
+	PDV      Distribution `json:"pdv"`      // RFC 5481, section 4.2: relative to the minimum delay of the stream
+	IPDV     Distribution `json:"ipdv"`     // RFC 5481, section 4.1: relative to the previous packet sent; signed
+	Lateness Distribution `json:"lateness"` // relative to the minimum delay of all arrivals, including those outside the cut
 }
 
 // Analyze reports on a stream of sent packets. arrivals are in the order of
@@ -92,8 +92,8 @@ type series struct {
 	began    bool
 	last     Packet   // the previous arrival
 	j        float64  // RFC 3550's J
-	least    int64    // delay so far
-	highest  uint32   // sequence number so far
+	least    int64    // minimum delay so far
+	highest  uint32   // highest sequence number so far
 	highs    []uint32 // the sequence numbers that raised it, for the extent
 	places   []int    // positions of highs in the order of arrival
 	arrived  int
@@ -103,7 +103,7 @@ type series struct {
 	lateness []float64
 }
 
-// arrive takes the next arrival.
+// arrive processes the next arrival.
 func (s *series) arrive(p Packet) {
 	counts := p.Sequence >= s.first && p.Sequence < s.end
 	if s.seen[p.Sequence] {
@@ -134,23 +134,21 @@ func (s *series) arrive(p Packet) {
 	s.began, s.last = true, p
 }
 
-// order counts the packet if it is reordered: a packet with a higher number
-// arrived before it. The extent is how many arrivals ago the first such packet
-// arrived.
+// order counts the packet as reordered if a packet with a higher number arrived before
+// it. The extent is the number of arrivals since the first such packet.
 func (s *series) order(sequence uint32, counts bool) {
 	if s.arrived == 0 || sequence > s.highest {
 		s.highest = sequence
 		s.highs, s.places = append(s.highs, sequence), append(s.places, s.arrived)
 	} else if counts {
 		s.report.Reordered++
-		i, _ := slices.BinarySearch(s.highs, sequence) // the first that is higher; no number is equal
+		i, _ := slices.BinarySearch(s.highs, sequence) // the first higher number; no number is equal
 		s.report.Extent = max(s.report.Extent, s.arrived-s.places[i])
 	}
 	s.arrived++
 }
 
-// ipdv returns the differences in delay between packets sent one after the other,
-// if both arrived.
+// ipdv returns the differences in delay between consecutive packets, if both arrived.
 func (s *series) ipdv() []float64 {
 	slices.SortFunc(s.counted, func(a, b Packet) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	var list []float64
@@ -163,7 +161,7 @@ func (s *series) ipdv() []float64 {
 	return list
 }
 
-// above returns the values less the least of them.
+// above returns the values minus their minimum.
 func above(values []float64) []float64 {
 	if len(values) == 0 {
 		return nil
@@ -183,7 +181,7 @@ func describe(ns []float64) Distribution {
 	}
 	slices.Sort(ns)
 	var mean, squares float64
-	for i, v := range ns { // Welford's method: squares of nanoseconds since an epoch lose the digits that count
+	for i, v := range ns { // Welford's method: the squares of nanoseconds since an epoch would lose the significant digits
 		delta := v - mean
 		mean += delta / float64(i+1)
 		squares += delta * (v - mean)
@@ -199,8 +197,8 @@ func describe(ns []float64) Distribution {
 	return d
 }
 
-// NearestRank returns the rank of a percentile among n sorted values, from 1 to n:
-// the least rank that at least that share of the values does not exceed.
+// NearestRank returns the rank of a percentile among n sorted values, from 1 to n: the
+// lowest rank whose value is not exceeded by at least that share of the values.
 func NearestRank(share float64, n int) int {
 	return min(max(int(math.Ceil(share*float64(n))), 1), n)
 }
@@ -215,9 +213,8 @@ type Interval struct {
 	Confidence float64 `json:"confidence"` // 0: one repeat gives no interval, and Low and High are the mean
 }
 
-// OfRepeats returns Student's confidence interval of figures that are each from a
-// different repeat. Packets of one stream are not independent of each other, so
-// they give no interval.
+// OfRepeats returns Student's confidence interval of figures from different repeats.
+// Packets of one stream are not independent, so they give no interval.
 func OfRepeats(figures []float64, confidence float64) Interval {
 	n := len(figures)
 	if n == 0 {

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// MostSkew is the most that computers' clocks run apart (NTP's bound, RFC 5905,
-// section 11.1). A steeper slope is no drift but packets that wait ever longer.
+// MostSkew is the maximum relative skew of computers' clocks (NTP's bound, RFC 5905,
+// section 11.1). A steeper slope is not skew: the packets wait longer and longer.
 const MostSkew = 500e-6
 
-// Skew returns how much faster the receiving clock runs than the sending one, from
-// the packets alone. It is the slope of the line that lies below all delays and
-// closest to them (Moon, Skelly, Towsley: Estimation and Removal of Clock Skew
-// from Network Delay Measurements, INFOCOM 1999). It is 0 for fewer than two
-// packets and for a slope beyond MostSkew.
+// Skew returns how much faster the receiving clock runs than the sending clock,
+// computed from the packets alone. It is the slope of the line below all delays that is
+// closest to them (Moon, Skelly, Towsley: Estimation and Removal of Clock Skew from
+// Network Delay Measurements, INFOCOM 1999). It is 0 for fewer than two packets and for
+// a slope beyond MostSkew.
 func Skew(arrivals []Packet) float64 {
 	points := slices.Clone(arrivals)
 	slices.SortFunc(points, func(a, b Packet) int {
@@ -40,7 +40,8 @@ func Skew(arrivals []Packet) float64 {
 		}
 		hull = append(hull, p)
 	}
-	// The hull's edge at the mean of x is the closest line: its sum of distances is least.
+	// The edge of the hull at the mean of x is the closest line: it has the least sum
+	// of distances.
 	i := max(slices.IndexFunc(hull, func(p Packet) bool { return x(p) >= mean }), 1)
 	slope := (y(hull[i]) - y(hull[i-1])) / (x(hull[i]) - x(hull[i-1]))
 	if slope > MostSkew || slope < -MostSkew {

@@ -24,17 +24,17 @@ import (
 
 const (
 	bulkSize  = 3072    // largest frame in bytes: the kernel keeps it and its metadata in one page
-	bulkBatch = 64      // frames that the kernel makes at once if they have no times of their own
-	bulkTurn  = 1 << 22 // frames per run of the program: starting one takes the kernel tens of milliseconds
+	bulkBatch = 64      // frames that the kernel builds at once if they have no times of their own
+	bulkTurn  = 1 << 22 // frames per run of the program: to start a run takes the kernel tens of milliseconds
 
-	// Packets are at most 100 µs apart: the CPU does nothing else in between.
+	// Packets are at most 100 µs apart, because the CPU does nothing else in between.
 	bulkSlowest = 10_000 // packets a second
 )
 
-// A Bulk sends probes as fast as one CPU can, or on a schedule too fast for one
-// system call per packet. An XDP program writes the probes into frames that the
-// kernel reuses, without a system call or a socket buffer per packet, and waits
-// for their times.
+// A Bulk sends probes as fast as one CPU can, or on a schedule too fast for one system
+// call per packet. An XDP program waits for the time of each probe and writes the probe
+// into a frame that the kernel reuses. This takes no system call and no socket buffer
+// per packet.
 type Bulk struct {
 	config    SenderConfig
 	objects   bulkObjects
@@ -103,15 +103,15 @@ func (b *Bulk) Close() (err error) {
 	return nil
 }
 
-// Send sends the stream's packets, each at its own time as a Sender does. If the
-// stream has no rate, each packet leaves as soon as the one before it has left.
-// Frames have 64 to 3072 bytes; a rate is at least 10,000 packets a second. If the
-// interface takes no frame, Send returns a *vitrine.Unsupported. A veth takes
-// frames only if its other end receives by NAPI, that is, with generic receive
-// offload on or with an XDP program.
+// Send sends the stream's packets, each at its own time as a Sender does. If the stream
+// has no rate, each packet leaves directly after the previous one. Frames have 64 to
+// 3072 bytes; a rate is at least 10,000 packets a second. If the interface accepts no
+// frame, Send returns a *vitrine.Unsupported. A veth accepts frames only if its other
+// end receives by NAPI, that is, with generic receive offload on or with an XDP
+// program.
 //
-// In the result, Packets are those that the interface took, and Failed those that
-// it had no room for. Schedule errors are rounded to 8 bits.
+// In the result, Packets were accepted by the interface, and Failed were rejected
+// because it had no room. Schedule errors are rounded to 8 bits.
 func (b *Bulk) Send(ctx context.Context, stream Stream) (Sent, error) {
 	frame, err := b.frame(stream)
 	if err != nil {
@@ -123,7 +123,7 @@ func (b *Bulk) Send(ctx context.Context, stream Stream) (Sent, error) {
 		runtime.LockOSThread() // and never unlocked: the thread, with its affinity, ends with the goroutine
 		err := errors.Join(thread.Pin(b.config.CPU), thread.Name(thread.Sender))
 		if err == nil {
-			err = unix.Setns(int(b.namespace.Fd()), unix.CLONE_NEWNET) // the program looks for the interface here
+			err = unix.Setns(int(b.namespace.Fd()), unix.CLONE_NEWNET) // the program looks up the interface here
 		}
 		if err == nil {
 			sent, err = b.run(ctx, frame, stream)
@@ -136,7 +136,7 @@ func (b *Bulk) Send(ctx context.Context, stream Stream) (Sent, error) {
 	return sent, nil
 }
 
-// frame builds the content that every frame starts from.
+// frame builds the initial content of every frame.
 func (b *Bulk) frame(stream Stream) ([]byte, error) {
 	rated := stream
 	if stream.Rate == 0 {
@@ -216,7 +216,7 @@ func (b *Bulk) prepare(frame []byte, stream Stream) error {
 		o.Offset.Set(uint64(NewClock().offset))) // BPF programs use the steady clock too
 }
 
-// lateness counts frames by how late they were, in the steps of bpf/bulk.c.
+// lateness is a histogram of how late frames were, in the steps of bpf/bulk.c.
 type lateness [1 << 14]uint32
 
 // of returns the middle of a step; ns.
@@ -225,7 +225,7 @@ func (*lateness) of(step int) int64 {
 	return int64(step&0xff)<<shift + int64(1)<<shift/2
 }
 
-// count returns what was sent so far.
+// count returns the totals so far.
 func (b *Bulk) count() (sent Sent, err error) {
 	var packets uint32
 	var taken, first, last, behind, latest uint64

@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// burst sends packets next to end-1, each at its own time, but stops when the next
-// one's time is far. It returns the packet to continue with.
+// burst sends packets next to end-1, each at its own time. It stops before a packet
+// whose time is far, and returns the packet to continue with.
 //
-// To the Go scheduler, burst is one system call. So the scheduler does not take the
-// thread from its goroutine every 10 ms to look for other work, which made one
-// packet in a hundred some 100 µs late. The garbage collector need not wait for
-// burst either. So burst may not grow the stack, allocate or store a pointer, and
-// the caller keeps alive what it uses.
+// To the Go scheduler, burst is one system call. So the scheduler does not preempt the
+// goroutine every 10 ms to look for other work, which made one packet in a hundred some
+// 100 µs late. The garbage collector does not wait for burst either. Therefore burst
+// must not grow the stack, allocate or store a pointer, and the caller must keep its
+// data alive.
 //
 //go:nosplit
 //go:norace
@@ -56,8 +56,8 @@ func (l *loop) spin(due int64) int64 {
 	}
 }
 
-// send hands the frame to the kernel. If the kernel's queue stays full, send counts
-// that and returns 0.
+// send hands the frame to the kernel. If the kernel's queue stays full, send counts a
+// failure and returns 0.
 //
 //go:nosplit
 //go:norace
@@ -77,7 +77,7 @@ func (l *loop) send() unix.Errno {
 	return 0
 }
 
-// The runtime keeps these functions for other libraries that link to them too
+// The runtime keeps these functions for other libraries that also link to them
 // (go.dev/issue/67401).
 
 //go:linkname entersyscall runtime.entersyscall

@@ -6,9 +6,9 @@ import (
 	"vitrine/internal/thread"
 )
 
-// A Clock turns the steady clock of this process into CLOCK_REALTIME, by the
-// offset of the two when the Clock was made. So changes to the time of day by NTP
-// or a user do not bend a stream.
+// A Clock converts the steady clock of this process to CLOCK_REALTIME. It uses the
+// offset at the time when the Clock was created, so changes of the time of day by NTP
+// or a user do not affect a stream.
 type Clock struct {
 	offset int64 // CLOCK_REALTIME - steady; ns
 	width  int64 // between the steady readings around it: twice the largest error of offset; ns
@@ -21,8 +21,8 @@ func NewClock() Clock {
 	return c
 }
 
-// compare reads the time of day between two readings of the steady clock. It does
-// so many times and uses the closest two readings.
+// compare reads the time of day between two readings of the steady clock. It repeats
+// this many times and uses the closest two readings.
 func (c Clock) compare() (offset, width int64) {
 	width = 1 << 62
 	for range 64 {
@@ -41,8 +41,8 @@ func (c Clock) compare() (offset, width int64) {
 //go:nosplit
 func (c Clock) Now() int64 { return thread.Nanotime() + c.offset }
 
-// Drift returns how far CLOCK_REALTIME has moved against the steady clock since
-// the Clock was made, and the largest error of that; ns.
+// Drift returns how far CLOCK_REALTIME has moved against the steady clock since the
+// Clock was created, and the maximum error of this figure; ns.
 func (c Clock) Drift() (drift, uncertain int64) {
 	offset, width := c.compare()
 	return offset - c.offset, (width + c.width) / 2

@@ -21,7 +21,7 @@ import (
 const (
 	HeaderSize  = 14 + 20 + 8              // of Ethernet, IPv4 and UDP
 	PayloadSize = 22                       // of a Probe
-	MinSize     = HeaderSize + PayloadSize // 64: the least frame
+	MinSize     = HeaderSize + PayloadSize // 64: the minimum frame size
 	MaxSize     = 9216                     // the largest that any network card takes
 	etherSize   = 14
 )
@@ -42,7 +42,7 @@ func Sizes() []int { return []int{64, 128, 256, 512, 1024, 1280, 1514} }
 
 // A Probe is the content of a frame.
 type Probe struct {
-	Run       uint32 // label of the measurement; other frames do not have it
+	Run       uint32 // label of the measurement, which other frames do not have
 	Stream    uint16 // number within the run, from 1
 	Sequence  uint32 // from 0
 	Scheduled int64  // when it should have been sent; ns

@@ -25,8 +25,8 @@ import (
 
 // The programs of this package run inside instances. Sender and receiver print a Record.
 
-// A Record is what a sender or a receiver prints: a line of JSON, and a line with
-// its receptions, packed and in base64, because standard output may be a terminal.
+// A Record is the output of a sender or a receiver: a line of JSON, and a line with its
+// receptions, packed and in base64, because standard output may be a terminal.
 type Record struct {
 	Boot     string `json:"boot_id"` // of the kernel that stamped: stamps of one kernel share a clock
 	Sent     *Sent  `json:"sent,omitempty"`
@@ -36,7 +36,7 @@ type Record struct {
 	Drift    int64  `json:"drift_ns"`
 	Hardware bool   `json:"hardware_stamps"`
 
-	// The CPU time of a span without packets, and then of the stream.
+	// The CPU time of a span without packets, and of the stream after it.
 	Background *Usage `json:"background,omitempty"`
 	Used       *Usage `json:"used,omitempty"`
 
@@ -74,8 +74,8 @@ func (r *Record) Write(w io.Writer) error {
 // recordBegin starts a record's first line.
 var recordBegin = []byte(`{"boot_id":`)
 
-// ReadRecord reads what Write printed. It takes the last of several records,
-// because a restarted program appends. It skips other output of a console.
+// ReadRecord reads the output of Write. If there are several records, it reads the last
+// one, because a restarted program appends. It skips other console output.
 func ReadRecord(text []byte) (*Record, error) {
 	i := bytes.LastIndex(text, recordBegin)
 	if i < 0 {
@@ -126,7 +126,8 @@ func RunEcho(ctx context.Context, args []string, _, stderr io.Writer) error {
 	return Echo(ctx, at, func() { fmt.Fprintln(stderr, "ready") })
 }
 
-// MostReceived is how many probes one receiver takes at most, over all streams.
+// MostReceived is the maximum number of probes that one receiver takes, over all
+// streams.
 const MostReceived = 1 << 26
 
 // RunReceive is `vitrine reference receive`. It receives the probes of a run until
@@ -243,7 +244,7 @@ func RunSend(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	return record.Write(stdout)
 }
 
-// send sends the stream in the way that the flags ask for.
+// send sends the stream in the way that the flags select.
 func (f *sendFlags) send(ctx context.Context, s *Sender, stream Stream) (*Record, error) {
 	switch {
 	case f.back:
@@ -271,12 +272,12 @@ const (
 	lateNext  = 300 * time.Millisecond // since the last one
 )
 
-// RoundTrip sends the stream and then takes what an echo sent back to the address,
-// which must be the sender's own. During the sending the kernel stamps and keeps
-// the packets, so reading them does not disturb the sending.
+// RoundTrip sends the stream and then receives the packets that an echo returned to the
+// address, which must be the sender's own. While RoundTrip sends, the kernel stamps and
+// queues the packets, so receiving does not disturb sending.
 func (s *Sender) RoundTrip(ctx context.Context, stream Stream, back netip.AddrPort) (*Record, error) {
 	config := ReceiverConfig{NetNS: s.config.NetNS, Address: back, CPU: s.config.CPU, Run: stream.Run, Stream: stream.ID, Room: stream.Room()}
-	r := &Receiver{config: config, fd: s.fd} // a dialed socket also receives what comes back
+	r := &Receiver{config: config, fd: s.fd} // a dialed socket also receives the returned packets
 	if s.skip > 0 {
 		if err := prepare(r.fd, config.Room); err != nil {
 			return nil, err
@@ -299,8 +300,8 @@ func (s *Sender) RoundTrip(ctx context.Context, stream Stream, back netip.AddrPo
 	return &Record{Sent: &sent, Receptions: got.Receptions, Dropped: got.Dropped, Foreign: got.Foreign, Drift: sent.Drift}, nil
 }
 
-// drain takes packets that have arrived or still arrive. It waits at most first for
-// the first one, and then until none has arrived for quiet.
+// drain receives the packets that have arrived or still arrive. It waits at most first
+// for the first packet, and then until no packet has arrived for quiet.
 func (r *Receiver) drain(ctx context.Context, most int, first, quiet time.Duration) (Received, error) {
 	if !r.awaitPacket(first) {
 		return Received{}, nil
@@ -308,8 +309,8 @@ func (r *Receiver) drain(ctx context.Context, most int, first, quiet time.Durati
 	return r.Receive(ctx, most, quiet)
 }
 
-// lateLimit returns how long packets in flight may still take: as long as the slowest so
-// far, within lateNext and lateFirst.
+// lateLimit returns how long packets in flight may still take: the time of the slowest
+// so far, but between lateNext and lateFirst.
 func (r *Received) lateLimit() time.Duration {
 	if len(r.Receptions) == 0 {
 		return lateFirst
@@ -321,7 +322,7 @@ func (r *Received) lateLimit() time.Duration {
 	return min(most, lateFirst)
 }
 
-// awaitPacket reports whether a packet is there or arrives within the time.
+// awaitPacket reports whether a packet has arrived or arrives within the time.
 func (r *Receiver) awaitPacket(within time.Duration) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}, int(within.Milliseconds()))

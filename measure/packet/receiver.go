@@ -20,7 +20,7 @@ import (
 const (
 	batch       = 64                    // packets per system call
 	controlRoom = 256                   // bytes of control messages per packet
-	waitTime    = 20 * time.Millisecond // limit of a receive call, between looks at the context
+	waitTime    = 20 * time.Millisecond // limit of a receive call, between checks of the context
 	defaultRoom = 64 << 20              // bytes of the kernel's buffer
 )
 
@@ -34,7 +34,7 @@ type ReceiverConfig struct {
 	Interface string
 
 	CPU    int    // to receive on; below 0: wherever the process may run
-	Run    uint32 // of the probes; others are foreign
+	Run    uint32 // of the probes; probes of other runs count as foreign
 	Stream uint16 // likewise; 0: all streams of the run
 	Room   int    // bytes of the kernel's buffer; 0: 64 MiB
 }
@@ -44,7 +44,7 @@ type Reception struct {
 	Probe
 	Kernel   int64 // the kernel's stamp, as the packet entered its receive path; ns
 	Hardware int64 // the network card's stamp, by its own clock; ns; 0: none
-	Read     int64 // when the program had it; ns
+	Read     int64 // when the program got it; ns
 }
 
 // Received is the result of receiving.
@@ -55,16 +55,15 @@ type Received struct {
 	Drift      int64       // of CLOCK_REALTIME against the steady clock while receiving; ns
 }
 
-// A Receiver receives probes with the kernel's time stamps, from when it is opened.
+// A Receiver receives probes with the kernel's time stamps, as soon as it is open.
 type Receiver struct {
 	config ReceiverConfig
 	fd     int
 	raw    bool // whole frames arrive
 }
 
-// OpenReceiver opens the socket. It returns a *vitrine.BadInput if another program
-// has the address, and a *vitrine.Unsupported if it lacks the privilege for a
-// packet socket.
+// OpenReceiver opens the socket. It returns a *vitrine.BadInput if another program uses
+// the address, and a *vitrine.Unsupported without the privilege for a packet socket.
 func OpenReceiver(config ReceiverConfig) (*Receiver, error) {
 	r := &Receiver{config: config, fd: -1, raw: config.Interface != ""}
 	err := netns.Do(config.NetNS, r.open)
@@ -140,7 +139,8 @@ func toPort(port uint16) []unix.SockFilter {
 	}
 }
 
-// prepare asks for stamps and room, and limits how long a receive call waits.
+// prepare enables stamps, sets the buffer size, and limits how long a receive call
+// waits.
 func prepare(fd, room int) error {
 	stamps := unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE | unix.SOF_TIMESTAMPING_RX_HARDWARE | unix.SOF_TIMESTAMPING_RAW_HARDWARE
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, stamps); err != nil {
@@ -159,10 +159,10 @@ func (r *Receiver) Close() error {
 	return nil
 }
 
-// Receive takes at most most probes. It ends without error when the context ends,
-// or when nothing has arrived for quiet after the first packet (0: it does not end
-// then). It may be called after the sending, because the kernel stamps and keeps
-// packets; but Read is then meaningless.
+// Receive receives at most most probes. It ends without error when the context ends, or
+// when no packet has arrived for quiet after the first packet (quiet 0: no such limit).
+// The caller may send first and then call Receive, because the kernel stamps and queues
+// packets; then Reception.Read is meaningless.
 func (r *Receiver) Receive(ctx context.Context, most int, quiet time.Duration) (Received, error) {
 	type outcome struct {
 		got Received
@@ -226,9 +226,10 @@ func (r *Receiver) take(ctx context.Context, in *inbox, got *Received, most int,
 	return nil
 }
 
-// drops returns how many packets the kernel dropped because the buffer was full; 0
-// if the kernel does not tell, as gVisor. The count in control messages
-// (SO_RXQ_OVFL) would not do: it covers only drops before a packet that is kept.
+// drops returns how many packets the kernel dropped because the buffer was full; 0 if
+// the kernel does not report it, such as gVisor. The count in control messages
+// (SO_RXQ_OVFL) is not sufficient, because it covers only drops before a packet that
+// was queued.
 func (r *Receiver) drops() (uint32, error) {
 	n, err := mmsg.Drops(r.fd)
 	if errors.Is(err, unix.ENOPROTOOPT) {

@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	wakeEarly   = 150 * time.Microsecond // margin before a packet's time: a sleeper mostly wakes up at most this late
-	sleepAtMost = 50 * time.Millisecond  // longest wait without a look at the context
-	far         = 2 * wakeEarly          // a longer wait is slept, a shorter one spun
-	checkEvery  = 1024                   // packets between looks at the context
+	wakeEarly   = 150 * time.Microsecond // margin before a packet's time: a sleeper mostly wakes at most this late
+	sleepAtMost = 50 * time.Millisecond  // longest wait without a check of the context
+	far         = 2 * wakeEarly          // longer waits sleep, shorter ones spin
+	checkEvery  = 1024                   // packets between checks of the context
 	fullRetries = 1000                   // attempts to send a packet while the interface's queue is full
 )
 
@@ -61,9 +61,9 @@ func OpenSender(config SenderConfig) (*Sender, error) {
 	return s, nil
 }
 
-// DialSender opens a UDP socket instead, for which the kernel makes the frames. It
-// is for the host's own network, where frames cannot bypass the host's stack. The
-// streams' ends must be source and dest; their MAC addresses do not matter.
+// DialSender opens a UDP socket instead; the kernel builds the frames. It is for the
+// host's own network, where frames cannot bypass the host's stack. The streams' ends
+// must be source and dest; their MAC addresses do not matter.
 func DialSender(config SenderConfig, source, dest netip.AddrPort) (*Sender, error) {
 	s := &Sender{config: config, fd: -1, skip: HeaderSize, mac: make(net.HardwareAddr, 6)}
 	err := netns.Do(config.NetNS, func() error {
@@ -111,7 +111,7 @@ func (s *Sender) open() error {
 			return fmt.Errorf("bypass the queueing discipline: %w", err)
 		}
 	}
-	// More bytes than are ever in flight: a full buffer would delay the schedule.
+	// A larger buffer than the bytes in flight: a full buffer would delay the schedule.
 	_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 16<<20)
 	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: link.Index}); err != nil {
 		return fmt.Errorf("bind to the interface: %w", err)
@@ -159,7 +159,7 @@ type Stream struct {
 	Run     uint32
 	ID      uint16
 	Ends    Ends
-	Size    int     // of a frame in bytes, without the frame check sequence
+	Size    int     // bytes of a frame, without the frame check sequence
 	Packets int     // number of packets
 	Rate    float64 // packets a second
 
@@ -169,8 +169,8 @@ type Stream struct {
 // Interval returns the time between packets; ns.
 func (s Stream) Interval() float64 { return 1e9 / s.Rate }
 
-// Room returns the buffer that a receiver's kernel needs to keep the whole stream,
-// in bytes as the kernel counts them: the packets and the buffers around them.
+// Room returns the buffer size that a receiver's kernel needs to queue the whole
+// stream, in bytes as the kernel counts them: packets and their socket buffers.
 func (s Stream) Room() int {
 	const most = math.MaxInt32 / 4
 	return min(max(defaultRoom, s.Packets*(2*s.Size+1024)), most)
@@ -192,16 +192,16 @@ func (s Stream) check(mtu int) error {
 type Sent struct {
 	Packets int   `json:"packets"`     // handed to the kernel
 	Failed  int   `json:"failed"`      // refused by the kernel, which had no room
-	First   int64 `json:"first_ns"`    // when the first was sent
-	Last    int64 `json:"last_ns"`     // when the last was
-	End     int64 `json:"end_ns"`      // when its send call had returned
-	Behind  int64 `json:"behind_ns"`   // how long after its time the last was sent
+	First   int64 `json:"first_ns"`    // when the first packet was sent
+	Last    int64 `json:"last_ns"`     // when the last packet was sent
+	End     int64 `json:"end_ns"`      // when the send call of the last packet returned
+	Behind  int64 `json:"behind_ns"`   // how long after its time the last packet was sent
 	Drift   int64 `json:"drift_ns"`    // of CLOCK_REALTIME against the steady clock during the stream
-	Unsure  int64 `json:"drift_pm_ns"` // largest error of Drift
+	Unsure  int64 `json:"drift_pm_ns"` // maximum error of Drift
 
-	// The waiting loop is also a soaker. Spins is how often it looked at the clock,
-	// and Spin how long an undisturbed look takes. The rest of the time from Began
-	// to End was spent on sending, or taken by others.
+	// The waiting loop is also a soaker. Spins is the number of clock readings, and
+	// Spin the time of an undisturbed reading. The rest of the time from Began to End
+	// was spent on sending, or used by others.
 	Began int64   `json:"began_ns"`
 	Spins int64   `json:"spins"`
 	Spin  float64 `json:"spin_ns"`
@@ -221,8 +221,8 @@ type ScheduleErrors struct {
 	Max  int64 `json:"max"`
 }
 
-// A rate was held if the last packet was no later than the larger of these: a share
-// of the stream's time, and the time of one switch to another process.
+// A rate was held if the last packet was not later than the larger of these: a share of
+// the stream's time, and the time of one switch to another process.
 const (
 	heldShare = 0.01
 	heldTime  = time.Millisecond
@@ -262,8 +262,8 @@ func (s *Sender) Send(ctx context.Context, stream Stream) (Sent, error) {
 	return s.loop(frame, stream, func(l *loop) error { return l.run(ctx) })
 }
 
-// Idle waits on the sender's CPU for the span, as a stream does between packets,
-// and sends nothing.
+// Idle waits for the span on the sender's CPU, as between two packets of a stream, and
+// sends nothing.
 func (s *Sender) Idle(ctx context.Context, stream Stream, span time.Duration) (Sent, error) {
 	stream.Packets = 0
 	return s.loop(make([]byte, MinSize), stream, func(l *loop) error { return l.idle(ctx, span) })
@@ -303,7 +303,7 @@ func (s *Sender) loop(frame []byte, stream Stream, run func(*loop) error) (Sent,
 type loop struct {
 	fd     int
 	frame  []byte
-	out    []byte // the part of frame that the kernel is given
+	out    []byte // the part of frame that goes to the kernel
 	stream Stream
 	clock  Clock
 	probe  Probe
@@ -318,15 +318,15 @@ type loop struct {
 func newLoop(fd int, frame []byte, skip int, stream Stream) *loop {
 	l := &loop{fd: fd, frame: frame, out: frame[skip:], stream: stream, errors: make([]int64, stream.Packets)}
 	clear(l.errors) // touches all pages, so that none faults later
-	runtime.GC()    // now rather than while sending
+	runtime.GC()    // now, not while sending
 	l.clock = NewClock()
 	l.sent.Spin = l.calibrate()
 	l.probe = Probe{Run: stream.Run, Stream: stream.ID}
 	return l
 }
 
-// calibrate returns how long one look at the clock takes, in ns. It is the least of
-// many spans, because other work only adds to it.
+// calibrate returns the time of one clock reading, in ns. It is the minimum of many
+// spans, because other work only adds to it.
 func (l *loop) calibrate() float64 {
 	const spans, span = 100, 20_000 // ns
 	least := math.Inf(1)
@@ -348,7 +348,7 @@ func (l *loop) around() {
 
 // idle spins for the span, or until the context ends.
 func (l *loop) idle(ctx context.Context, span time.Duration) error {
-	look := l.sent.Began // the time of the next look at the context
+	look := l.sent.Began // the time of the next check of the context
 	for due, end := look, look+int64(span); due < end; due += int64(wakeEarly) {
 		if due >= look {
 			if err := context.Cause(ctx); err != nil {
@@ -419,7 +419,7 @@ func (l *loop) doze(due int64) {
 // sleep is a system call of this thread, because the runtime's timers wake up later.
 func sleep(ns int64) {
 	ts := unix.NsecToTimespec(ns)
-	_, _, _ = unix.Syscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0) // EINTR: the caller looks at the clock
+	_, _, _ = unix.Syscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0) // EINTR: the caller checks the clock
 }
 
 func sendError(errno unix.Errno) error {
@@ -432,14 +432,14 @@ func sendError(errno unix.Errno) error {
 	return os.NewSyscallError("sendto", errno)
 }
 
-// Busy returns the time from Began to End that was neither waited nor slept. It is
-// the time of the sending on the sender's CPU, and of all that the kernel and other
-// programs did there.
+// Busy returns the time from Began to End in which the sender neither waited nor slept.
+// It is the time of sending on the sender's CPU, and of all other work of the kernel
+// and of other programs there.
 func (s Sent) Busy() time.Duration {
 	return time.Duration(float64(s.End-s.Began-s.Slept) - float64(s.Spins)*s.Spin)
 }
 
-// result sums up what was sent.
+// result computes the result of the stream.
 func (l *loop) result() Sent {
 	s := l.sent
 	s.Asked = l.stream.Rate

@@ -17,7 +17,7 @@ type Usage struct {
 	Counted []cpu.Reading `json:"counted,omitempty"` // by CPU, by BPF
 }
 
-// A gauge reads its instruments at both ends of a span. Either of them may be absent.
+// A gauge reads its instruments at both ends of a span. Each instrument is optional.
 type gauge struct {
 	soaked string // the soaker's file
 	meter  *cpu.Meter
@@ -64,11 +64,11 @@ func (g *gauge) usage(sent Sent) (*Usage, error) {
 	return u, nil
 }
 
-// idleSpan is how long the CPU time without packets is measured.
+// idleSpan is the length of the span without packets whose CPU time is measured.
 const idleSpan = 300 * time.Millisecond
 
-// sendGauged sends the stream and measures its CPU time. Before, it measures the CPU
-// time of a span without packets.
+// sendGauged sends the stream and measures its CPU time. Before the stream, it measures
+// the CPU time of a span without packets.
 func (s *Sender) sendGauged(ctx context.Context, stream Stream, g *gauge) (*Record, error) {
 	stream.Around = g.read
 	idle, err := s.Idle(ctx, stream, idleSpan)
