@@ -75,7 +75,7 @@ func checkNetwork() vitrine.Check {
 }
 
 // checkSoftirq checks the precision of interrupt time. With IRQ_TIME_ACCOUNTING the kernel measures
-// it. Otherwise each timer tick is charged to whatever runs at that moment.
+// it. Otherwise the kernel charges each whole timer tick to the code that the tick interrupts.
 func checkSoftirq(config map[string]string) vitrine.Check {
 	c := vitrine.Check{Name: "monitor: softirq and steal time"}
 	if _, err := os.Stat("/proc/stat"); err != nil {

@@ -7,8 +7,8 @@ import (
 	"vitrine"
 )
 
-// A Gauge reads the use of instances now and then and keeps only the last reading, for
-// services that run for years. Its methods may be called from any goroutine.
+// A Gauge reads the use of instances occasionally and keeps only the last reading, for services
+// that run for years. Its methods may be called from any goroutine.
 type Gauge struct {
 	mu        sync.Mutex
 	began     time.Time
@@ -16,8 +16,8 @@ type Gauge struct {
 	buf       []byte
 }
 
-// NewGauge opens what the vantages name. The instances must be running. The caller must call
-// Close when they end, before the numbers of their processes can be reused.
+// NewGauge opens the files and processes of the vantages. The instances must be running. The caller
+// must call Close when they end, before the numbers of their processes can be reused.
 func NewGauge(vantages []vitrine.Vantage) *Gauge {
 	g := &Gauge{began: time.Now(), buf: make([]byte, 1<<16)}
 	for i, v := range vantages {
@@ -42,7 +42,7 @@ func (g *Gauge) Read() map[string]vitrine.Use {
 		use := vitrine.Use{Component: v.Component, VCPUs: v.VCPUs, MemoryLimit: v.Memory, Missing: map[string]string{}}
 		if mean := (s.total[cpu] - s.last[cpu]) / float64(s.at-s.lastAt); mean >= 0 {
 			use.CPU = &mean
-		} else { // NaN, or a counter that began anew
+		} else { // NaN, or a counter that was reset
 			use.Missing[names[cpu]] = s.why[cpu]
 		}
 		if now := s.total[memory]; now >= 0 {

@@ -83,7 +83,7 @@ func (h *host) read(buf []byte) {
 	}
 }
 
-// readMemory counts memory as used if a new program could not get it (proc_meminfo(5):
+// readMemory counts memory as used unless it is available to a new program (proc_meminfo(5):
 // MemAvailable).
 func (h *host) readMemory(buf []byte) error {
 	data, err := h.meminfo.read(buf)

@@ -44,8 +44,8 @@ type Config struct {
 //     many samples were missed before it.
 const Header = "t_s,instance,component,cpu,memory_bytes,rx_bytes_s,tx_bytes_s,throttled,softirq,steal,missing"
 
-// flushAt is how many bytes of CSV are buffered before a write. Writes are rare enough not to
-// disturb sampling, and frequent enough that a crash loses little.
+// flushAt is the number of bytes of CSV that are buffered before a write. Writes are rare enough
+// not to disturb sampling, and frequent enough that a crash loses little.
 const flushAt = 1 << 16
 
 // A Monitor watches until Stop or the end of its context. It keeps about 60 bytes per sample and
@@ -66,12 +66,12 @@ type Monitor struct {
 	out        io.Writer
 	rows       []byte // CSV not written yet
 	failed     error  // the first write error; nothing is written after it
-	missed     int    // samples that were due and not taken
+	missed     int    // samples that were due but not taken
 	unreported int    // missed samples that no row reports yet
 }
 
-// Start starts to watch. If a part of a vantage cannot be read, it is missing in the rows and in
-// Use, with the reason, and Start does not fail. The caller must call Stop. The monitor does not
+// Start starts to watch. If a part of a vantage cannot be read, Start does not fail: the part is
+// missing in the rows and in Use, with the reason. The caller must call Stop. The monitor does not
 // write to csv after Stop returns.
 func Start(ctx context.Context, config Config, vantages []vitrine.Vantage, csv io.Writer) (*Monitor, error) {
 	m, err := prepare(config, vantages, csv, "/proc")
@@ -131,8 +131,8 @@ func (m *Monitor) open(vantages []vitrine.Vantage, proc string) {
 	m.host = openHost(proc, m.buf)
 }
 
-// loop samples at each tick. A tick during a sample is only late; it counts as missed if another
-// tick follows before the sample ends.
+// loop samples at each tick. If a tick comes during a sample, the next sample is only late. The
+// tick counts as missed if another tick follows before the sample ends.
 func (m *Monitor) loop(ticker *ticker) {
 	defer close(m.done)
 	defer ticker.close()
@@ -158,7 +158,7 @@ func (m *Monitor) skip(n int) {
 	m.unreported += n
 }
 
-// sample reads all counters once. It allocates only to grow the histories, now and then.
+// sample reads all counters once. It allocates only to grow the histories.
 func (m *Monitor) sample() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,9 +182,9 @@ func (m *Monitor) sample() {
 
 func (m *Monitor) endInstance(index int) { m.instances[index].end("the main process has ended") }
 
-// row appends the subject's row, if it has an earlier sample to compute rates from. A late sample
-// is soon followed by a punctual one. row then skips the punctual one, because rates over a short
-// time are noise.
+// row appends the subject's row, if an earlier sample exists to compute rates from. After a late
+// sample, row skips the punctual sample that soon follows, because rates over a short time are
+// noise.
 func (m *Monitor) row(s *subject) {
 	if !s.started {
 		s.started, s.lastAt, s.last = true, s.at, s.total
@@ -221,7 +221,7 @@ func (m *Monitor) close() {
 	m.endings.close()
 }
 
-// Missed returns how many samples were due and not taken, because the host or the disk was too
+// Missed returns how many samples were due but not taken, because the host or the disk was too
 // slow.
 func (m *Monitor) Missed() int {
 	m.mu.Lock()
@@ -230,7 +230,7 @@ func (m *Monitor) Missed() int {
 }
 
 // Stop takes a last sample, ends the watching, writes the remaining rows and closes all files. It
-// returns the first write error; after such an error sampling goes on, but no rows are written.
+// returns the first write error; after such an error sampling continues, but no rows are written.
 // Stop may be called more than once. Use still works after it.
 func (m *Monitor) Stop() error {
 	m.cancel()

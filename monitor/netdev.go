@@ -7,8 +7,8 @@ import (
 	"vitrine/internal/netns"
 )
 
-// netDev is /proc/net/dev, opened in an instance's network namespace. The open file stays with that
-// namespace, whichever thread reads it.
+// netDev is /proc/net/dev, opened in an instance's network namespace. The open file stays bound to
+// that namespace, whichever thread reads it.
 type netDev struct {
 	*file
 	only string // interface; empty: all but lo

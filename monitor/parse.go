@@ -104,9 +104,9 @@ type ticks struct {
 	seen                 bool
 }
 
-// parseStat parses the CPU lines at the start of /proc/stat (proc_stat(5)): all[0] is the line of
-// all CPUs, all[n+1] that of CPU n. A CPU without a line is offline and not seen. Busy time is all
-// time but idle, iowait and steal.
+// parseStat parses the CPU lines at the start of /proc/stat (proc_stat(5)): all[0] is the total of
+// all CPUs, and all[n+1] is CPU n. A CPU without a line is offline and not seen. Busy time is all
+// time except idle, iowait and steal.
 func parseStat(data []byte, all []ticks) error {
 	for i := range all {
 		all[i].seen = false

@@ -13,8 +13,8 @@ import (
 // CPU clock of each process (nanoseconds, all threads) and its resident pages. Shared pages count
 // once in each process.
 //
-// It looks for descendants once in `every` samples. A descendant is not counted if it lives for
-// less than that, or if it gets another parent before it is seen.
+// It looks for descendants once in `every` samples. It misses a descendant that lives for less than
+// that, or that gets another parent before it is found.
 type processes struct {
 	proc        string // "/proc"
 	main        int
@@ -83,7 +83,7 @@ func (p *processes) read(buf []byte, t *total) error {
 	return nil
 }
 
-// sample updates the CPU time and returns the resident pages. It reads statm first, because that
+// sample updates the CPU time and returns the resident pages. It reads statm first, because statm
 // fails once the process is gone; the PID of the clock may then belong to another process.
 func (m *process) sample(buf []byte) (pages float64, err error) {
 	data, err := m.statm.read(buf)

@@ -7,8 +7,9 @@ import (
 )
 
 // The system calls of a sample bypass Go's scheduler, which would wake its monitor thread for each
-// of them. That costs more than the reading. This is safe because none of the calls blocks: the
-// files are in kernel memory. Offsets fit one register, so this works on 64-bit Linux only.
+// of them. That would cost more than the reading. The bypass is safe because none of the calls
+// blocks: the files are in kernel memory. Offsets fit one register, so this works on 64-bit Linux
+// only.
 
 func pread(fd int, buf []byte, offset int) (int, error) {
 	if len(buf) == 0 {

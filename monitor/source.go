@@ -114,10 +114,10 @@ func (f statFile) read(buf []byte, t *total) error {
 	return nil
 }
 
-// workingSet is a cgroup's memory less its inactive file cache, as Docker and the kubelet count it.
-// The kernel reclaims that cache before the limit takes effect. The cache costs more to read than
-// everything else and changes slowly. So it is read once in `every` samples, in different samples
-// for different instances.
+// workingSet is a cgroup's memory minus its inactive file cache, as Docker and the kubelet compute
+// it. The kernel reclaims that cache before the limit takes effect. The cache value costs more to
+// read than all other values and changes slowly. So it is read once in `every` samples, in
+// different samples for different instances.
 type workingSet struct {
 	usage, stat *file
 	key         string // key in stat
@@ -160,9 +160,9 @@ func (w *workingSet) readCache(buf []byte) error {
 	return nil
 }
 
-// openInstance opens all files of an instance. It prefers the cgroup's over the process's. slow is
-// the number of samples between readings of slow values; turn spreads those of different instances
-// over the samples.
+// openInstance opens all files of an instance. It prefers the cgroup's files to the process's. slow
+// is the number of samples between readings of slow values; turn spreads the readings of different
+// instances over the samples.
 func openInstance(v vitrine.Vantage, proc string, slow, turn int) *subject {
 	s := newSubject(v.Instance, v.Component)
 	s.use.vantage = v

@@ -49,7 +49,7 @@ type subject struct {
 
 	at      time.Duration // time of the newest sample, since the start of watching
 	total   total         // counters of the newest sample
-	started bool          // there is an earlier row or sample to compute rates from
+	started bool          // an earlier row or sample exists to compute rates from
 	lastAt  time.Duration // time of the newest row
 	last    total
 
@@ -134,8 +134,8 @@ func (s *subject) appendCells(b []byte) []byte {
 }
 
 // appendNumber appends a value rounded to 1/denominator, which is 1 or 10,000. It appends nothing
-// for NaN. strconv takes many times as long for a fixed number of decimals, and this is most of a
-// sample's cost besides reading the files.
+// for NaN. It replaces strconv, which is many times slower for a fixed number of decimals. Besides
+// reading the files, this is most of a sample's cost.
 func appendNumber(b []byte, value float64, denominator int64) []byte {
 	if math.IsNaN(value) {
 		return b
@@ -155,8 +155,8 @@ func appendNumber(b []byte, value float64, denominator int64) []byte {
 
 func digit(n int64) byte { return byte('0' + n%10) }
 
-// missing returns the column that says why cells are empty. Adjacent metrics with the same reason
-// share it: "softirq, steal: why".
+// missing returns the column with the reasons for empty cells. Adjacent metrics with the same
+// reason share it: "softirq, steal: why".
 func (s *subject) missing() []byte {
 	if s.column != nil {
 		return s.column

@@ -11,13 +11,13 @@ import (
 )
 
 // A ticker is the kernel's periodic timer (timerfd_create(2)). It does not drift, it counts missed
-// ticks, and it wakes one thread. Go's timers wake three per tick, which costs up to a third of the
-// reading.
+// ticks, and it wakes one thread. Go's timers wake three threads per tick, which costs up to a
+// third of the reading.
 type ticker struct {
 	file *os.File
 	wait syscall.RawConn
 	look func(fd uintptr) bool
-	n    uint64 // ticks since the last look
+	n    uint64 // ticks since the last read
 }
 
 func newTicker(first, interval time.Duration) (*ticker, error) {
@@ -57,7 +57,7 @@ func (t *ticker) next() (missed int, ok bool) {
 	return int(t.n - 1), true
 }
 
-// stop ends a waiting next and all later ones.
+// stop ends a call of next that waits, and all later calls.
 func (t *ticker) stop() { _ = t.file.SetReadDeadline(time.Unix(1, 0)) }
 
 func (t *ticker) close() { t.file.Close() }

@@ -9,7 +9,7 @@ import (
 	"vitrine"
 )
 
-// history holds an instance's samples, because the window of Use is known only afterwards.
+// history holds an instance's samples, because the window of Use is only known after sampling.
 type history struct {
 	vantage vitrine.Vantage
 	samples []sample
@@ -17,14 +17,15 @@ type history struct {
 }
 
 // A sample holds counters. Memory is a counter here too: its integral in bytes x ns over the time
-// outside of gaps. So the mean over a window is a difference for every metric.
+// outside of gaps. So for every metric, the mean over a window is a difference of counters.
 type sample struct {
 	at    time.Duration
 	gaps  time.Duration // total length of the gaps so far
 	total [kept]float64
 }
 
-// The longest time between two samples that is not a gap: as vitrine.Sampling says.
+// The longest time between two samples that is not a gap: leastGap or gapIntervals intervals,
+// whichever is longer, as documented at vitrine.Sampling.
 const (
 	leastGap     = 500 * time.Millisecond
 	gapIntervals = 5
@@ -130,7 +131,7 @@ func (h *history) mean(m metric, from, to, longest time.Duration) (mean float64,
 	return (counterAt(there, m, to) - counterAt(there, m, from)) / float64(covered), covered
 }
 
-// indexAt returns the index of the first sample at the time or after it.
+// indexAt returns the index of the first sample at or after the time.
 func indexAt(samples []sample, at time.Duration) int {
 	return sort.Search(len(samples), func(i int) bool { return samples[i].at >= at })
 }
@@ -147,8 +148,8 @@ func counterAt(samples []sample, m metric, at time.Duration) float64 {
 	return before.total[m] + share*(after.total[m]-before.total[m])
 }
 
-// Sampling returns how regularly the instances were sampled from one time to another. Of several
-// instances, the one with the longest time without a sample counts.
+// Sampling returns how regularly the instances were sampled from one time to another. If there are
+// several instances, it reports the one with the longest time without a sample.
 func (m *Monitor) Sampling(from, to time.Time) vitrine.Sampling {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,7 +162,7 @@ func (m *Monitor) Sampling(from, to time.Time) vitrine.Sampling {
 	return worst
 }
 
-// sampling counts the parts of gaps that lie in the window.
+// sampling returns the longest time without a sample in the window, and the number of gaps in it.
 func (h *history) sampling(from, to, longest time.Duration) (found vitrine.Sampling) {
 	last := from
 	look := func(at time.Duration) {
