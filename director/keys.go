@@ -18,8 +18,8 @@ import (
 	"vitrine/internal/durable"
 )
 
-// A key signs what the director writes into SIP messages for its own use, from since
-// until the next key begins.
+// A key signs the director's own entries in SIP messages, from since until the next key
+// begins.
 type key struct {
 	id     uint8
 	secret [16]byte

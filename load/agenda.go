@@ -36,7 +36,7 @@ func NewAgenda(s *Schedule, r *Recorder) *Agenda {
 // Next returns when the next call is due. more is false if no call is left.
 func (a *Agenda) Next() (due time.Duration, more bool) { return a.due, a.more }
 
-// Begun returns the number of calls handed out, including those of the warm-up.
+// Begun returns the number of calls handed out, including the warm-up.
 func (a *Agenda) Begun() int { return a.begun }
 
 // Behind returns the longest delay of a call after its due time.

@@ -24,9 +24,9 @@ func newHistogram() *hdrhistogram.Histogram {
 
 // A Recorder counts the calls of one trial into a Report. All times are relative
 // to the start of the window. The totals count calls due inside the window. The
-// calls in flight include those of the warm-up, so a generator records every
-// call. Calls may be recorded in any order. The methods allocate only at the
-// first failure of each cause. Only one goroutine may use a Recorder.
+// calls in flight include the warm-up, so a generator records every call. Calls
+// may be recorded in any order. The methods allocate only at the first failure of
+// each cause. Only one goroutine may use a Recorder.
 type Recorder struct {
 	duration  time.Duration
 	report    Report

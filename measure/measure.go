@@ -217,7 +217,7 @@ type Config struct {
 	KernelCPU KernelCPU
 }
 
-// A Stage holds what a measurement runs with.
+// A Stage is the environment that a measurement runs in.
 type Stage struct {
 	Testbed testbed.Config
 	CPUs    testbed.CPUs

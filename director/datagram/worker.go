@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// front is how many bytes of each datagram are stored close to those of its
-	// neighbours. The rest of a longer datagram goes to pages of its own.
+	// front is the number of bytes of each datagram that are stored next to the fronts of
+	// its neighbours. The rest of a longer datagram goes to separate pages.
 	front = 4096
 	// spread is the distance of the fronts: one cache line more than front, so that the
 	// start lines of a batch do not all fall into the same cache set.

@@ -5,7 +5,7 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A message holds what the director reads of a message: elements of the top level only.
+// A message holds the elements that the director reads, from the top level only.
 type message struct {
 	gtpc.Message
 	key       uint64 // of the IMSI

@@ -117,8 +117,8 @@ func (w *worker) finish(t *turn, to way) {
 	w.replaceCounter(t.message)
 }
 
-// route returns where a message goes. It also sets the sequence number that the message
-// leaves with, and remembers what the answer will need.
+// route returns where a message goes. It also sets the outgoing sequence number, and
+// remembers the state that the answer will need.
 func (w *worker) route(t *turn) (way, bool) {
 	switch {
 	case t.Type == gtpc.EchoRequest:

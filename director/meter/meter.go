@@ -1,6 +1,7 @@
-// Package meter counts what the workers of a director do, by aggregate type and instance,
-// and times transactions. These are the figures that an orchestrator needs to scale and
-// to drain. Per message, the meter takes no lock and allocates nothing.
+// Package meter counts the messages, transactions and dialogs of a director's workers, by
+// aggregate type and instance, and times transactions. These are the figures that an
+// orchestrator needs to scale and to drain. Per message, the meter takes no lock and
+// allocates nothing.
 //
 // Each count is written by one worker; readers add the workers up. The transactions in
 // flight are in one table that all workers share, because the kernel may give the

@@ -156,8 +156,8 @@ func (m *Meter) read(slot uint16) Instance {
 	return in
 }
 
-// Types returns the counts of the types, in the table's order, and then those of messages
-// without a type.
+// Types returns the counts of the types, in the table's order, and last the counts of
+// messages without a type.
 func (m *Meter) Types() []Type {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A SigningKey is one key of a Keyring. It signs and verifies what the director writes
-// into messages for its own use.
+// A SigningKey is one key of a Keyring. It signs and verifies the director's own entries in
+// messages.
 type SigningKey struct {
 	ID     uint8
 	Secret [16]byte

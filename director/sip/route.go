@@ -7,10 +7,10 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A routeMark is what the director writes into the user part of its own URIs in
-// Record-Route and Path. "i.0a1b..session.MAC" sends requests inward, to the instance
-// 0x0a1b of the type session. "o.0a1b.FLOW.session.MAC" belongs to the same instance and
-// sends requests outward, over that flow if it is still open.
+// A routeMark is the user part of the director's own URIs in Record-Route and Path.
+// "i.0a1b..session.MAC" sends requests inward, to the instance 0x0a1b of the type session.
+// "o.0a1b.FLOW.session.MAC" belongs to the same instance and sends requests outward, over
+// that flow if it is still open.
 type routeMark struct {
 	outward  bool
 	id       uint16 // 0: not known

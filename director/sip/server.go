@@ -25,7 +25,7 @@ type Config struct {
 	Rules     *Rules
 	Meter     *meter.Meter
 	Keys      int // how many keys each worker remembers
-	// Keyring signs what the director writes for its own use. nil: a random key, which no
+	// Keyring signs the director's own entries in messages. nil: a random key, which no
 	// other director has.
 	Keyring *Keyring
 	// Connections is the maximum number of TCP connections; 0: 10,000. A tenth of them is
@@ -50,7 +50,7 @@ type Server struct {
 	core     core
 	group    *datagram.Group // nil: no UDP listener
 	streams  *streams        // nil: no TCP listener
-	proxies  []*Proxy        // those of the UDP workers, then that of TCP
+	proxies  []*Proxy        // the proxies of the UDP workers, then the proxy of TCP
 	handlers []*worker
 }
 
@@ -202,7 +202,7 @@ func (s *Server) Files() (files []*os.File, err error) {
 	return files, nil
 }
 
-// Steerings returns the memories of the UDP workers, in their order, and then that of
+// Steerings returns the memories of the UDP workers, in their order, and then the memory of
 // TCP. The caller may use them only before and after Run.
 func (s *Server) Steerings() []*table.Steering {
 	all := make([]*table.Steering, len(s.proxies))

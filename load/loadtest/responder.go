@@ -48,7 +48,7 @@ func (s Seen) Received() int {
 
 // A Responder is a small SIP function on loopback. It is a registrar that
 // challenges and sends notifications, and a stateless proxy that adds
-// Record-Route to INVITE. Its subscribers are those of the generators' defaults.
+// Record-Route to INVITE. It has the default subscribers of the generators.
 type Responder struct {
 	behaviour Behaviour
 	conn      *net.UDPConn

@@ -388,7 +388,7 @@ func processesIn(t *testing.T, folder string) (found []string) {
 }
 
 // Main runs a test binary as a generator if its first argument is "generate";
-// otherwise it returns. Exit codes are those of the vitrine commands.
+// otherwise it returns. It has the exit codes of the vitrine commands.
 func Main(run func(context.Context, load.Trial, io.Writer, io.Writer) error) {
 	if len(os.Args) < 2 || os.Args[1] != "generate" {
 		return

@@ -173,7 +173,7 @@ func (e *engine) close() error {
 	return err
 }
 
-// sockets returns all sockets: those of the targets, then back.
+// sockets returns the sockets of the targets, and then back.
 func (e *engine) sockets() []*socket {
 	if e.back == nil {
 		return e.targets

@@ -129,10 +129,10 @@ func (s *socket) push(message []byte, to netip.AddrPort, of owner) {
 	s.queued++
 }
 
-// flush sends the queued messages and calls sent for each with the result. A send
-// may fail with an ICMP refusal that an earlier message caused, so flush tries it
-// once more: whether the function listens must not change what the generator
-// sends.
+// flush sends the queued messages and calls sent for each with the result. If a
+// send fails, flush tries it once more, because the failure may be an ICMP
+// refusal of an earlier message. So the generator sends the same messages whether
+// the function listens or not.
 func (s *socket) flush(sent func(owner, error)) {
 	refused := false
 	for i := 0; i < s.queued; {

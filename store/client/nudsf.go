@@ -246,8 +246,8 @@ func (s *Storage) StopTimer(ctx context.Context, id string) error {
 	return err
 }
 
-// Timers returns the IDs of the timers that match a filter; with expired, only those of expired
-// timers.
+// Timers returns the IDs of the timers that match a filter; with expired, only
+// the IDs of expired timers.
 func (s *Storage) Timers(ctx context.Context, f wire.Filter, expired bool) ([]string, error) {
 	query, err := filterQuery(f)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"vitrine/store"
 )
 
-// Limits of what a watcher copies at a time. One event may exceed watchBytes.
+// Limits of one copy by a watcher. One event may exceed watchBytes.
 const (
 	watchTake  = 64
 	watchBytes = 256 << 10

@@ -164,7 +164,7 @@ func (e *Engine) expireAll(entries []expiry, stored []storedRecord) (handled int
 	marked := map[string]bool{}
 	for i, x := range entries {
 		was, space := &stored[i], x.record.Space
-		next := []clientv3.Op{clientv3.OpDelete(x.key)} // alone if another store was faster
+		next := []clientv3.Op{clientv3.OpDelete(x.key)} // no other change if another store has deleted the record already
 		if was.revision != 0 && store.Milliseconds(was.record.Expires) == x.ms {
 			next = e.change(nil, space, &store.Op{Action: store.Delete, Name: x.record.Name}, was)
 			if !marked[space] {

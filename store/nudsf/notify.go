@@ -110,7 +110,7 @@ func (a *API) dropSubscribers(space string) {
 	delete(a.subscribers, space)
 }
 
-// subscriberBytes is about the memory of a subscriber besides its texts.
+// subscriberBytes is the approximate memory of a subscriber without its texts.
 const subscriberBytes = 512
 
 // readSubscribers reads the subscribers of a storage and returns about how many bytes they take.

@@ -131,8 +131,8 @@ const MaxBearers = 11
 const absent = 0xff
 
 // instances returns the instances of the F-TEIDs in the bearer contexts of a
-// message: those of the eNodeB, of the S-GW on S1-U, of the S-GW on S5/S8-U and of
-// the P-GW (tables 7.2.1-2, 7.2.2-2, 7.2.3-2, 7.2.4-2, 7.2.7-2 and 7.2.8-2).
+// message: of the eNodeB, of the S-GW on S1-U, of the S-GW on S5/S8-U, and of the
+// P-GW (tables 7.2.1-2, 7.2.2-2, 7.2.3-2, 7.2.4-2, 7.2.7-2 and 7.2.8-2).
 func (t Type) instances() [4]uint8 {
 	switch t {
 	case CreateSessionRequest:

@@ -140,8 +140,8 @@ func (t Type) Response() (Type, bool) {
 	return t + 1, true
 }
 
-// Types returns the types that rules may use, by name. Names are those of table
-// 6.1-1 in lower case, with hyphens, without Request.
+// Types returns the types that rules may use, by name. Names are as in table
+// 6.1-1, in lower case, with hyphens, without Request.
 func Types() map[string]Type {
 	return map[string]Type{
 		"create-session": CreateSessionRequest, "modify-bearer": ModifyBearerRequest,

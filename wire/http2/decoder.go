@@ -70,7 +70,7 @@ type Counts struct {
 	Forgotten uint64 // streams that were forgotten before they ended, because there were too many
 
 	Gaps    uint64 // calls of Lost
-	Skipped uint64 // octets that were read to find frames behind gaps
+	Skipped uint64 // octets that were read to find frames after gaps
 }
 
 // A Decoder reads one direction of a connection. Its zero value is ready at the

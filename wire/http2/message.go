@@ -7,7 +7,7 @@ type Kind uint8
 
 // The kinds of header blocks.
 const (
-	// Unclear is a block with unknown fields, and one of them may say what it is.
+	// Unclear is a block whose unknown fields may hide its kind.
 	Unclear Kind = iota
 	Request
 	Response

@@ -11,7 +11,7 @@ const (
 	DeleteFilters TFTOperation = 5
 )
 
-// A Filter is a packet filter. A filter to delete has an identifier alone.
+// A Filter is a packet filter. A filter to delete has only an identifier.
 type Filter struct {
 	ID         uint8 // 0 to 15
 	Direction  uint8 // 1 downlink, 2 uplink, 3 both

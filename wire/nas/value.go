@@ -50,7 +50,7 @@ type TAIs struct {
 	TAI identity.TAI
 	Err error // ErrValue if Next stopped before the end
 
-	rest  []byte // behind the current area
+	rest  []byte // after the current area
 	kind  byte   // of the current partial list
 	left  int    // areas left in the current partial list
 	total int

@@ -198,7 +198,7 @@ func (u *UE) ran(v []byte) {
 	}
 }
 
-// both reads UE-NGAP-IDs: a pair, or the identity of the AMF alone (clause 9.4.5).
+// both reads UE-NGAP-IDs: a pair, or only the identity of the AMF (clause 9.4.5).
 func (u *UE) both(v []byte) {
 	if len(v) == 0 {
 		return

@@ -11,10 +11,9 @@ import (
 // A Mix generates the requests that an MME sends to an S-GW. For each session it
 // generates a Create Session Request, a Modify Bearer, a Release Access Bearers,
 // a Modify Bearer, a Bearer Resource Command and a Delete Session Request. The
-// mean size is about 150 octets. Sequence numbers count up; those of commands
-// have the command bit set. TEIDs and IMSIs change from session to session.
-// Nothing is random: the n-th message is the same in every Mix of the same
-// Config.
+// mean size is about 150 octets. Sequence numbers count up, with the command bit
+// in commands. TEIDs and IMSIs change from session to session. Nothing is random:
+// the n-th message is the same in every Mix of the same Config.
 type Mix struct {
 	config   Config
 	messages [len(kinds)][]byte
@@ -72,7 +71,7 @@ func IMSI(session uint32) string {
 }
 
 // Append appends the next message. Sessions run in blocks of 64, so the messages
-// of one session are 64 messages apart, similar to those of a real peer.
+// of one session are 64 messages apart, as from a real peer.
 func (m *Mix) Append(b []byte) []byte {
 	n := m.next
 	m.next++
