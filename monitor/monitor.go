@@ -238,7 +238,7 @@ func (m *Monitor) Stop() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.failed != nil {
-		return fmt.Errorf("write what was sampled: %w", m.failed)
+		return fmt.Errorf("write the samples: %w", m.failed)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	errNumber = errors.New("no number where one should be")
+	errNumber = errors.New("a number is missing")
 	errStat   = errors.New("no line for the CPUs")
 	errNetDev = errors.New("not a table of network interfaces")
 )

@@ -147,7 +147,7 @@ func (s *scan) follow(entry []byte) error {
 	}
 	value, closer, err := s.snapshot.Get(appendRecordKey(nil, s.query.Space, name))
 	if err != nil {
-		return fmt.Errorf("store: %s in %s is indexed and not there: %w", name, s.query.Space, err)
+		return fmt.Errorf("store: %s in %s is in the index but does not exist: %w", name, s.query.Space, err)
 	}
 	defer closer.Close()
 	return s.hand(name, value)

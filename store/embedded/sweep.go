@@ -84,7 +84,7 @@ func (e *Engine) sweep(from int64) (next int64, err error) {
 			return next, err
 		}
 		if !slices.ContainsFunc(ops, func(o store.Op) bool { return o.Version != 0 }) {
-			return next, fmt.Errorf("%s in %s is due and not there", ops[0].Name, space)
+			return next, fmt.Errorf("%s in %s is in the index of expiries but does not exist", ops[0].Name, space)
 		}
 	}
 }

@@ -228,7 +228,7 @@ func Linearizable(t *testing.T, d Drive) {
 		return
 	}
 	if t.Logf("%s", h); !h.Explained() {
-		t.Errorf("%s: no order of them explains what was seen", h)
+		t.Errorf("%s: no order of the operations explains the results", h)
 	}
 }
 

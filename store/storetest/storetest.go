@@ -230,7 +230,7 @@ func testConditions(t *testing.T, s *suite) {
 	}
 	s.write(t, store.Op{Action: store.Delete, Name: "there", If: store.Condition{Version: version}})
 	if _, err := s.get(t, "there"); err == nil {
-		t.Error("there after a conditional delete")
+		t.Error("a record was found after a conditional delete")
 	}
 }
 
@@ -290,7 +290,7 @@ func testLimits(t *testing.T, s *suite) {
 		}
 	}
 	if got := s.names(t, store.Query{}); got != "" {
-		t.Errorf("there is %q", got)
+		t.Errorf("rejected writes left %q", got)
 	}
 }
 

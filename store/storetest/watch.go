@@ -163,7 +163,7 @@ func testExpiry(t *testing.T, s *suite) {
 		"written longer 3 true", "written never 4 false", "written never 4 true")
 	s.clock.Advance(time.Second)
 	if _, err := s.get(t, "soon"); err == nil {
-		t.Error("there after its time")
+		t.Error("an expired record was found")
 	}
 	v := w.expect(t, "expired soon 1 true")
 	if len(v.Record.Tags) != 1 || v.Record.Expires.IsZero() {
@@ -194,7 +194,7 @@ func testExpired(t *testing.T, s *suite) {
 	}
 	s.write(t, store.Op{Action: store.Put, Name: "b", Expires: s.clock.Now().Add(-time.Second)})
 	if _, err := s.get(t, "b"); err == nil {
-		t.Error("a record put after its time is there")
+		t.Error("a record put with an expiry in the past was found")
 	}
 }
 

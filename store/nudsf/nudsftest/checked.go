@@ -118,7 +118,7 @@ func (c *checked) RoundTrip(request *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("no OpenAPI document has %s %s", request.Method, request.URL)
 		}
 		if err := openapi3filter.ValidateRequest(request.Context(), input); err != nil {
-			return nil, fmt.Errorf("request is not as the OpenAPI document has it: %w", err)
+			return nil, fmt.Errorf("request violates the OpenAPI document: %w", err)
 		}
 		request.Body = io.NopCloser(bytes.NewReader(body))
 	}
@@ -138,7 +138,7 @@ func (c *checked) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	check.SetBodyBytes(answer)
 	if err := openapi3filter.ValidateResponse(request.Context(), check); err != nil {
-		return nil, fmt.Errorf("answer %d to %s %s is not as the OpenAPI document has it: %w\n%s", response.StatusCode, request.Method, request.URL, err, answer)
+		return nil, fmt.Errorf("answer %d to %s %s violates the OpenAPI document: %w\n%s", response.StatusCode, request.Method, request.URL, err, answer)
 	}
 	return response, nil
 }

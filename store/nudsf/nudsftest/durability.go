@@ -118,7 +118,7 @@ func testDeadReceiver(t *testing.T, open func() store.Engine) {
 	}
 	eventually(t, "the refusal is final", func() bool { return s.function.Counters().Due.Refused == 1 })
 	if n := len(refusing.at("/timer")); n != 1 {
-		t.Errorf("what was refused was sent %d times", n)
+		t.Errorf("the refused notification was sent %d times", n)
 	}
 	failing.wait(t, "/timer", 2)
 	failing.answer(http.StatusNoContent)
