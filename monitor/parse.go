@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	errNumber = errors.New("a number is missing")
+	errNumber = errors.New("want a decimal number of at most 64 bits")
 	errStat   = errors.New("no line for the CPUs")
 	errNetDev = errors.New("not a table of network interfaces")
 )

@@ -112,7 +112,7 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // run runs one trial. It creates the function at the first trial and when the
-// parameters change. Since the last trial, the function rests.
+// parameters change. The time between two trials counts as rest of the function.
 func (h *host) run(asked request) (answer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
