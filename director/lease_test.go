@@ -124,7 +124,7 @@ func TestLeaseFencesAhead(t *testing.T) {
 	}
 }
 
-// TestLeaseRefusesBadInput checks what a lease may not ask for.
+// TestLeaseRefusesBadInput checks that leases refuse bad requests.
 func TestLeaseRefusesBadInput(t *testing.T) {
 	r := runGood(t)
 	ctx := t.Context()

@@ -55,8 +55,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// A bench holds what a test measures with: processes of this host, on a bridge
-// whose links may be impaired.
+// A bench is the environment of a test: processes of this host, on a bridge whose links
+// may be impaired.
 type bench struct {
 	run   *runstate.Run
 	cpus  testbed.CPUs
@@ -326,7 +326,7 @@ func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
 	}
 }
 
-// A resumed run builds its list of what it leaves out anew.
+// A resumed run rebuilds its list of left-out places.
 func TestWhatWasLeftOutIsForgotten(t *testing.T) {
 	run, err := result.Create(t.TempDir(), result.Manifest{Unsupported: map[string]string{"process on bridge": "no privilege"}})
 	if err != nil {

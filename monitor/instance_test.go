@@ -124,8 +124,8 @@ func TestEndedDescendantStaysCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	grandchild.Kill()
-	// The child does not wait for the grandchild, which stays a zombie and still has a clock. So
-	// make its file fail, as that of a process that is gone does.
+	// The child does not wait for the grandchild, which stays a zombie and still has a
+	// clock. So close its file, to make it fail like the file of a process that is gone.
 	p.members[1].statm.close()
 	p.members[1].statm.fd = -1
 	m.sample()
@@ -203,7 +203,8 @@ func TestThrottledOfCgroup(t *testing.T) {
 	}
 }
 
-// TestDeathOfInstance kills an instance. Its samples end with a reason, and those of others go on.
+// TestDeathOfInstance kills an instance. Its samples end with a reason, and other
+// instances' samples continue.
 func TestDeathOfInstance(t *testing.T) {
 	dies, lives := startChild(t, 0, nil), startChild(t, 0, nil)
 	m := newManual(t,

@@ -91,8 +91,8 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// TestParseThisKernel compares the parsers' results on this kernel's files with those of other
-// code.
+// TestParseThisKernel compares the parsers' results on this kernel's files with the
+// results of other code.
 func TestParseThisKernel(t *testing.T) {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -372,8 +372,8 @@ func TestQuotaOfClaims(t *testing.T) {
 	}
 }
 
-// TestBadPiggyback checks that a piggybacked request is claimed as one that comes alone. Its carrier
-// goes on without one that is refused.
+// TestBadPiggyback checks that the director claims a piggybacked request like a request
+// of its own. If the piggybacked request is refused, its carrier goes on without it.
 func TestBadPiggyback(t *testing.T) {
 	b := newBench(t, 1, 1<<10)
 	p, _ := director.PrefixOf(1, 2)

@@ -207,9 +207,9 @@ func TestMMERelocation(t *testing.T) {
 	}
 }
 
-// TestSGWRelocation moves a session at a P-GW to another S-GW: first by the new S-GW's Modify
-// Bearer Request, which comes from another address than that of its F-TEID. On S11, a Create
-// Session Request with the P-GW's TEID moves it to a new S-GW.
+// TestSGWRelocation moves a session at a P-GW to another S-GW. First, the new S-GW sends
+// a Modify Bearer Request from an address that differs from its F-TEID. Then, on S11, a
+// Create Session Request with the P-GW's TEID moves the session to a new S-GW.
 func TestSGWRelocation(t *testing.T) {
 	s := newStage(t, []string{"pgw"})
 	source, target := s.peer(), s.peer()

@@ -10,7 +10,7 @@ import (
 )
 
 // TestBuckets checks that buckets join without gaps, that each holds the latencies within
-// its limits, and that none but the first and the last is wider than an eighth.
+// its limits, and that only the first and the last are wider than an eighth.
 func TestBuckets(t *testing.T) {
 	last := uint64(0)
 	for bucket := range Buckets {
@@ -33,7 +33,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// TestQuantile compares quantiles and shares with those of the latencies themselves.
+// TestQuantile compares quantiles and shares with the exact values of the latencies.
 func TestQuantile(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var h Histogram
@@ -100,7 +100,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// FuzzHistogram checks that what is read can be written, and is then the same.
+// FuzzHistogram checks that a histogram that was read is the same after it is written and
+// read.
 func FuzzHistogram(f *testing.F) {
 	for _, text := range []string{`[]`, `[[64,1],[72,5]]`, `[[1073741824,9]]`, `[[3,1],[5,2]]`, `null`} {
 		f.Add([]byte(text))

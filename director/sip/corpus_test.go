@@ -39,9 +39,9 @@ func (c *corpus) at(i int) []byte {
 	return c.text[start:c.ends[i]]
 }
 
-// newCorpus returns what phones send for a registration, an INVITE without answer, an answered
-// INVITE, or a call that ends by BYE. The shares are those of the captures in `make bench`.
-// The requests of all Call-IDs are mixed.
+// newCorpus returns the messages of phones: a registration, an INVITE without answer, an
+// answered INVITE, or a call that ends by BYE. Their shares are as in the captures of
+// `make bench`. The requests of all Call-IDs are mixed.
 func newCorpus(s *stage) *corpus {
 	random := rand.New(rand.NewPCG(1, 2))
 	hex := func(digits int) string { return fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64())[:digits] }
@@ -89,8 +89,9 @@ func newCorpus(s *stage) *corpus {
 	return c
 }
 
-// BenchmarkCorpus handles the corpus as a worker does, without sockets: messages come in batches
-// of 64. The time of "copy", which only fills the batch, is part of that of "handle".
+// BenchmarkCorpus handles the corpus as a worker does, without sockets: messages come in
+// batches of 64. The time of "handle" includes the time of "copy", which only fills the
+// batch.
 func BenchmarkCorpus(b *testing.B) {
 	s := newStage(b, rulesConfig())
 	all := newCorpus(s)

@@ -61,7 +61,7 @@ func newBench(t testing.TB, trial load.Trial) *bench {
 	return b
 }
 
-// at moves the clock and handles what is due.
+// at moves the clock and handles the calls and alarms that are due.
 func (b *bench) at(now time.Duration) {
 	b.now = now
 	b.begin()

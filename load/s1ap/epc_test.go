@@ -105,8 +105,8 @@ func (e *epc) play(rate, duration, warmup float64, mmes int, params map[string]s
 	return report
 }
 
-// TestScenariosAgainstTheReferenceEPC plays each scenario with two MMEs and compares
-// the counts with those of the EPC.
+// TestScenariosAgainstTheReferenceEPC plays each scenario with two MMEs and compares the
+// counts with the EPC's counts.
 func TestScenariosAgainstTheReferenceEPC(t *testing.T) {
 	const mmes = 2
 	e := startEPC(t, 1, mmes)
@@ -141,7 +141,7 @@ func TestScenariosAgainstTheReferenceEPC(t *testing.T) {
 }
 
 // TestBearersAndHandovers plays a mix with dedicated bearers and handovers, with two MMEs
-// and three eNodeBs, and compares the counts with those of the EPC.
+// and three eNodeBs, and compares the counts with the EPC's counts.
 func TestBearersAndHandovers(t *testing.T) {
 	const mmes = 2
 	e := startEPC(t, 6, mmes)

@@ -249,10 +249,10 @@ func (f *fleet) dismiss(c *client.Client, draining string) {
 	}
 }
 
-// TestSessionsOfGatewaysBehindADirector adds an S-GW while UEs have sessions at two others,
-// moves the UEs to another MME by a tracking area update, and drains an S-GW. Each session
-// stays at its S-GW, whoever asks; new ones reach the new S-GW; the S-GW finds the MME that
-// has the UE now.
+// TestSessionsOfGatewaysBehindADirector adds an S-GW while UEs have sessions at two
+// others, moves the UEs to another MME by a tracking area update, and drains an S-GW.
+// Each session stays at its S-GW for requests from either MME. New sessions reach the new
+// S-GW. The S-GW finds the UE's new MME.
 func TestSessionsOfGatewaysBehindADirector(t *testing.T) {
 	t.Parallel()
 	e, c := startGateways(t, 84)

@@ -108,7 +108,7 @@ func (d *desk) received() (*wire.Message, bool) {
 	}
 }
 
-// skip takes what the eNodeB has sent so far.
+// skip reads and drops all messages that the eNodeB has sent so far.
 func (d *desk) skip() {
 	for {
 		if _, more := d.received(); !more {

@@ -121,8 +121,8 @@ func (e *epc) spawn(n int, url string, flags ...string) *os.Process {
 	return cmd.Process
 }
 
-// TestKilledMMELosesNoUE kills one of two MMEs under load. The UEs that attached there
-// are served by the other without attaching again, and what was in progress begins again.
+// TestKilledMMELosesNoUE kills one of two MMEs under load. The other MME serves its UEs,
+// which do not attach again. Procedures in progress begin again.
 func TestKilledMMELosesNoUE(t *testing.T) {
 	for name, open := range engines() {
 		t.Run(name, func(t *testing.T) {

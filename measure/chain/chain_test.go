@@ -214,7 +214,7 @@ func TestInjectedDelayIsFound(t *testing.T) {
 	}
 }
 
-// judge says what is wrong with the delay found at hop 2; empty: nothing.
+// judge returns an error text if the delay found at hop 2 is wrong, else "".
 func judge(r Report, put float64) string {
 	if len(r.Chains) != 1 {
 		return "nothing measured"

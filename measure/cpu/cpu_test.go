@@ -110,8 +110,8 @@ func openMeter(t *testing.T) *Meter {
 	return m
 }
 
-// The Meter finds what a process spends in user mode and in the kernel. Other work
-// on the machine only adds.
+// The Meter finds the time that a process spends in user mode and in the kernel. Other
+// work on the machine only adds to it.
 func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 	m := openMeter(t)
 	last := runtime.NumCPU() - 1

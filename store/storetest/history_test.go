@@ -72,8 +72,8 @@ func (b *broken) Write(ctx context.Context, space string, ops ...store.Op) error
 	return err
 }
 
-// TestBrokenEnginesAreFound checks that the history of a good engine is linearizable, and that
-// those of broken engines are not.
+// TestBrokenEnginesAreFound checks that the history of a good engine is linearizable, and
+// the histories of broken engines are not.
 func TestBrokenEnginesAreFound(t *testing.T) {
 	for name, b := range map[string]*broken{
 		"good": {}, "stale reads": {stale: true}, "lost writes": {lost: true}, "conditions not heeded": {careless: true},

@@ -51,7 +51,7 @@ func message(f diameter.Flags, c diameter.Command, a diameter.Application, avps 
 	return b
 }
 
-// want holds what the reader finds in a message: empty for nothing.
+// want holds the values in a message; an empty field means that the message lacks it.
 type want struct {
 	name                                       string
 	session, origin, destination, user, public string
@@ -142,7 +142,7 @@ func golden() []sample {
 	}
 }
 
-// found returns what the reader finds in a message.
+// found returns the values in a message.
 func found(m *diameter.Message) want {
 	w := want{
 		name: m.Name(), session: string(m.SessionID()), origin: string(m.OriginHost()), destination: string(m.DestinationHost()),

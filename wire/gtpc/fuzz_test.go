@@ -72,8 +72,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzMessage checks that a message that is read is built again to one that is
-// read the same, and that what is refused has a cause.
+// FuzzMessage checks that a message, after it is parsed and built again, parses to the
+// same values, and that a refused message has a cause.
 func FuzzMessage(f *testing.F) {
 	for _, m := range samples() {
 		f.Add(m.Append(nil, 1, 2))

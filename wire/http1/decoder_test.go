@@ -67,7 +67,7 @@ type stream struct {
 	err                  error
 }
 
-// streams returns streams with what the decoder finds in them.
+// streams returns streams with their expected events.
 func streams() []stream {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	const chunks = "4;name=value\r\nWiki\r\n06;a=\"b\"\r\npedia \r\n0\r\n"

@@ -15,9 +15,8 @@ func (d *Decoder) footprint() int {
 		cap(b.fields)*int(unsafe.Sizeof(Field{})) + cap(b.arena) + cap(t.text) + cap(t.entries)*int(unsafe.Sizeof(tableEntry{}))
 }
 
-// maxFootprint is what the bounds allow a decoder to keep: its block, its fields and
-// their text, the table and the streams, where each buffer may have grown to twice
-// its use.
+// maxFootprint is the memory that the bounds allow a decoder: its block, its fields and
+// their text, the table and the streams. Each buffer may have grown to twice its use.
 const maxFootprint = 2*defaultHead + 2*maxFields*56 + 4*maxText + 2*maxTable + maxTable/overhead*24 + maxStreams*24 + 1024
 
 func head(kind frameType, flags byte, stream uint32, payload []byte) []byte {
@@ -25,8 +24,8 @@ func head(kind frameType, flags byte, stream uint32, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(append(b, flags), stream), payload...)
 }
 
-// TestHostileStreamsAreBounded checks what streams that are made to be expensive
-// leave in memory, and that reading goes on behind them.
+// TestHostileStreamsAreBounded checks the memory of a decoder after streams that are made
+// to be expensive, and that reading continues after them.
 func TestHostileStreamsAreBounded(t *testing.T) {
 	large := append([]byte{0x3f, 0xe1, 0xff, 0xff, 0xff, 0x07}, 0x40, 1, 'n', 0x7f, 0x81, 0x7f) // a table of 2 GiB, an entry of 16,384 octets
 	large = append(large, bytes.Repeat([]byte{'v'}, 16384)...)
@@ -129,7 +128,7 @@ func conversation() (b []byte) {
 	return b
 }
 
-// begun returns a decoder behind the preface of a client.
+// begun returns a decoder that has read a client's preface.
 func begun(t testing.TB) *Decoder {
 	d := &Decoder{}
 	octets := slices.Concat(clientPreface, head(typeSettings, 0, 0, nil))

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// TestHuffmanCodes compares all codes, whose lengths alone are in this package, with
-// those of another implementation.
+// TestHuffmanCodes compares all codes, which this package derives from their lengths,
+// with the codes of another implementation.
 func TestHuffmanCodes(t *testing.T) {
 	for c := range 256 {
 		for _, text := range []string{string([]byte{byte(c)}), strings.Repeat(string([]byte{byte(c)}), 9) + "a"} {
@@ -99,7 +99,7 @@ func (p *pairing) decode(t *testing.T, block []byte) bool {
 	return err == nil
 }
 
-// check compares fields. Those behind a gap may be unknown, but not wrong.
+// check compares fields. After a gap, fields may be unknown, but not wrong.
 func check(t *testing.T, got []Field, want []hpack.HeaderField, gap bool) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -137,8 +137,8 @@ func encoded(random *rand.Rand, count int) (all [][]byte) {
 	return all
 }
 
-// TestHeaderBlocks compares what the encoder of x/net makes, which refers to entries
-// of tables of all sizes.
+// TestHeaderBlocks compares blocks of the encoder of x/net, which refer to entries of
+// tables of all sizes.
 func TestHeaderBlocks(t *testing.T) {
 	for seed := range uint64(30) {
 		p := newPairing(int(seed))
@@ -150,8 +150,8 @@ func TestHeaderBlocks(t *testing.T) {
 	}
 }
 
-// TestTableIsKnownAgain checks what is known behind a gap: entries that came later,
-// and when all entries are of that kind, which indexes have none.
+// TestTableIsKnownAgain checks which entries are known after a gap: later entries, and,
+// once all entries are later ones, which indexes have no entry.
 func TestTableIsKnownAgain(t *testing.T) {
 	decode := func(d *blockDecoder, block string) string {
 		t.Helper()
@@ -250,8 +250,8 @@ func TestInvalidBlocks(t *testing.T) {
 	}
 }
 
-// FuzzHeaderBlocks compares decoded blocks with those of x/net. Behind a gap it compares
-// the known fields alone. In the input, each block begins with its length.
+// FuzzHeaderBlocks compares decoded blocks with blocks decoded by x/net. After a gap it
+// compares only the known fields. In the input, each block begins with its length.
 func FuzzHeaderBlocks(f *testing.F) {
 	for seed := range uint64(20) {
 		var all []byte

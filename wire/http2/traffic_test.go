@@ -11,7 +11,7 @@ import (
 	"vitrine/wire/http2"
 )
 
-// A side is what a decoder finds of a stream in one direction.
+// A side holds the results of a decoder for a stream in one direction.
 type side struct {
 	method, path, authority string
 	status, octets          int
@@ -66,8 +66,8 @@ func sides(t *testing.T, octets []byte, size int) (map[uint32]*side, http2.Count
 	return all, d.Counts
 }
 
-// TestReadsRealTraffic compares what net/http's client and server exchanged with
-// what is read of their connection.
+// TestReadsRealTraffic compares the exchanges of net/http's client and server with the
+// decoders' results for their connection.
 func TestReadsRealTraffic(t *testing.T) {
 	all := exchanges()
 	r := record(t, all)
@@ -129,8 +129,8 @@ func heads(octets []byte, from, to int) (all []block, d *http2.Decoder, err erro
 	return all, d, err
 }
 
-// isOf reports whether a block may be another one that is wholly known: what is
-// known of it is the same.
+// isOf reports whether a block may be an incompletely known form of the block whole: all
+// its known parts are equal.
 func (b *block) isOf(whole block) bool {
 	if b.stream != whole.stream || len(b.fields) != len(whole.fields) || b.kind != http2.Unclear && b.kind != whole.kind {
 		return false
@@ -144,8 +144,8 @@ func (b *block) isOf(whole block) bool {
 	return true
 }
 
-// TestNothingIsWrongBehindAGap loses octets at random places of real traffic. What
-// is read behind them is what was sent, or unknown.
+// TestNothingIsWrongBehindAGap loses octets at random places of real traffic. All blocks
+// read after a gap must be as sent, or unknown.
 func TestNothingIsWrongBehindAGap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	r := record(t, exchanges())

@@ -15,7 +15,7 @@ var tsharkFields = []string{
 	"http2.headers.cookie", "http2.headers.link", "http2.header.value",
 }
 
-// row returns what is found in one frame, as tshark prints it.
+// row returns the values in one frame, as tshark prints them.
 func row(d *http2.Decoder, octets []byte) ([]string, error) {
 	r := make([]string, len(tsharkFields))
 	for {

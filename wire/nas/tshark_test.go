@@ -36,7 +36,7 @@ func TestTshark(t *testing.T) {
 	}
 }
 
-// read returns the fields of a message as tshark shows them. row supplies those of
+// read returns the fields of a message as tshark shows them. row supplies the fields of
 // an ESM message inside an EMM message.
 func read(t *testing.T, b []byte, row []string) []string {
 	t.Helper()

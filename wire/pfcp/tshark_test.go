@@ -98,8 +98,8 @@ func TestTshark(t *testing.T) {
 }
 
 // TestGeneratedTraffic compares headers and elements of a capture with tshark's reading.
-// The capture's elements have random types, among them groups that this package
-// does not name: tshark shows also what is inside those.
+// The capture's elements have random types. Among them are groups that this package does
+// not name; tshark also shows the elements inside these groups.
 func TestGeneratedTraffic(t *testing.T) {
 	all := append(headers[:len(headers):len(headers)], "pfcp.seid", "udp.payload")
 	for _, row := range wiretest.Capture(t, "pfcp.pcapng", "pfcp", all...) {

@@ -138,8 +138,8 @@ func TestReadsPlaces(t *testing.T) {
 	}
 }
 
-// TestGoesOnBehindAGap checks that octets may be missing behind what is kept of a
-// string, and nowhere else.
+// TestGoesOnBehindAGap checks that octets may be missing in the skipped part of a string,
+// and nowhere else.
 func TestGoesOnBehindAGap(t *testing.T) {
 	d := resp.Decoder{Keep: 2}
 	if d.Skip(1) {

@@ -98,8 +98,8 @@ const (
 	ignore = s1ap.Ignore
 )
 
-// managementSamples returns the messages without a UE, those that begin and end its
-// connection, and those of a dedicated bearer.
+// managementSamples returns the messages without a UE, the messages that begin and end a
+// UE's connection, and the messages of a dedicated bearer.
 func managementSamples() []sample {
 	return []sample{
 		{"s1-setup-request", s1ap.Initiating, s1ap.S1Setup, reject, nil},
@@ -248,7 +248,7 @@ func bearerSamples() []sample {
 	}
 }
 
-// someConnections are those of the golden Reset.
+// someConnections are the connections in the golden Reset.
 var someConnections = []s1ap.Connection{
 	{MME: 70000, ENB: 2, HasMME: true, HasENB: true}, {ENB: 0xffffff, HasENB: true}, {MME: 1, HasMME: true},
 }

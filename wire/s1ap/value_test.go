@@ -11,7 +11,7 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// value is what an element holds, as the parsers return it.
+// value returns the value of an element from its parser.
 func value(id s1ap.ID, v []byte) (any, bool) {
 	switch id {
 	case s1ap.MMEUEID, s1ap.SourceMMEUEID:

@@ -11,8 +11,8 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// TestRoom checks that requests share a room, that each gives its part back, and that none takes
-// more than its bound.
+// TestRoom checks that requests share a room, that each returns its part, and that no
+// request takes more than its bound.
 func TestRoom(t *testing.T) {
 	c := &Config{SearchTime: time.Minute, Room: NewRoom(3 * maxHold / 2)}
 	request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)

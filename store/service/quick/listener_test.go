@@ -135,7 +135,7 @@ func TestPartsOfARequest(t *testing.T) {
 	}
 }
 
-// TestAnswersAsNetHTTP checks that an answer is the same whoever gives it.
+// TestAnswersAsNetHTTP checks that package quick and net/http give the same answers.
 func TestAnswersAsNetHTTP(t *testing.T) {
 	large := strings.Repeat("x", 2*largeBytes)
 	for name, h := range map[string]http.HandlerFunc{
