@@ -22,7 +22,7 @@ type Explanation struct {
 	Owner    uint16         // the ID of the instance whose TEID the message carries; 0: none
 	OwnerOf  table.Type     // and that instance's type
 	Rule     int            // the rule of the policy that matches, from 0; -1: none
-	Type     table.Type     // the type of that instance
+	Type     table.Type     // the type that the rule names
 	Session  bool           // Key is the session's
 	Key      uint64         // the key that the table chooses by
 	Lost     bool           // an instance sends it to a TEID without a known owner: dropped

@@ -5,7 +5,7 @@
 // that never collide. If the TEID is 0, the key of a session is its IMSI. Afterwards the
 // key is in the bits of the TEID, because instances hand out TEIDs with the Prefix that
 // they were started with. For functions that cannot use a prefix, the director learns
-// TEIDs. All other messages go by the table of the epoch: see package table.
+// TEIDs. Otherwise messages go by the table of the epoch: see package table.
 package gtpc
 
 import (
