@@ -114,7 +114,7 @@ func (k *clock) check(ctx context.Context) error {
 	return nil
 }
 
-// bounds of the difference between another clock and this host's.
+// bounds are the limits of the difference between another clock and this host's.
 type bounds struct{ low, high time.Duration }
 
 // look asks all members for their time.
