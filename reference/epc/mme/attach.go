@@ -10,7 +10,7 @@ import (
 )
 
 // initial handles the first message of a UE's connection (TS 36.413 clause 8.6.2.1).
-// With a store, it waits for the UE's context.
+// With a store, it first gets the UE's context from there.
 func (w *worker) initial(e *enodeb) {
 	if w.pdu.Parse(w.in.nas) != nil {
 		w.mme.counts.malformedNAS.Inc()
@@ -21,8 +21,8 @@ func (w *worker) initial(e *enodeb) {
 	}
 }
 
-// dispatch handles the present initial message, whose context is there if the UE has
-// one.
+// dispatch handles the present initial message. If the UE has a context, it is in memory
+// by now.
 func (w *worker) dispatch(e *enodeb) {
 	if w.pdu.Security == nas.ServiceRequestHeader {
 		w.serviceRequest(e)
@@ -59,8 +59,8 @@ func (w *worker) turnAway(e *enodeb, body []byte) {
 	w.releaseIDs(e, id, w.in.enb, s1ap.CauseNormalRelease)
 }
 
-// attachRequest begins an attach (TS 23.401 clause 5.3.2.1). A full window refuses
-// it before any other work.
+// attachRequest begins an attach (TS 23.401 clause 5.3.2.1). If the overload window is
+// full, it refuses the attach before any other work.
 func (w *worker) attachRequest(e *enodeb) {
 	if w.mme.window != nil && w.mme.window.Full(w.mme.start.Add(w.now), w.arrived) {
 		w.congestion(e)
@@ -126,10 +126,11 @@ func (w *worker) backOff() []byte {
 	return []byte{byte(nas.MakeTimer(max(w.mme.config.BackOff, 2*time.Second)))}
 }
 
-// unsupported returns why an attach is refused whoever asks for it, or 0.
+// unsupported returns the cause for an attach that the MME refuses for every subscriber,
+// or 0.
 func unsupported(m *nas.AttachRequest) nas.Cause {
 	switch {
-	case m.Identity.Kind == nas.KindIMEI || m.Identity.Kind == nas.KindIMEISV: // of emergency attaches
+	case m.Identity.Kind == nas.KindIMEI || m.Identity.Kind == nas.KindIMEISV: // an IMEI is only for emergency attaches
 		return nas.CauseIMEINotAccepted
 	case m.Capability[1]&capabilityEIA2 == 0:
 		return nas.CauseCapabilityMismatch
@@ -137,8 +138,8 @@ func unsupported(m *nas.AttachRequest) nas.Cause {
 	return 0
 }
 
-// keepRequest keeps what a PDN Connectivity Request asks for. It refuses the attach
-// and returns false if that is nothing the MME has.
+// keepRequest stores the values of a PDN Connectivity Request. If the MME cannot serve
+// the request, keepRequest refuses the attach and returns false.
 func (w *worker) keepRequest(u *ue, esm []byte) bool {
 	var m nas.ConnectivityRequest
 	if m.Parse(esm) != nil || len(m.APN) > len(u.apn) || m.PTI == 0 {
@@ -155,8 +156,8 @@ func (w *worker) keepRequest(u *ue, esm []byte) bool {
 	return true
 }
 
-// byGUTI returns the context of a GUTI that this MME gave, or one that shares its
-// store, or nil.
+// byGUTI returns the context of a GUTI that this MME, or another MME with the same
+// store, has allocated; nil if there is none.
 func (w *worker) byGUTI(id nas.Identity) *ue {
 	if of := w.mme.config.GUMMEI; id.Kind != nas.KindGUTI || id.GUTI.PLMN != of.PLMN || id.GUTI.Group != of.Group {
 		return nil
@@ -164,22 +165,22 @@ func (w *worker) byGUTI(id nas.Identity) *ue {
 	return w.byTMSI[id.GUTI.STMSI()]
 }
 
-// adopt gives a context that has proved its identity the connection of the present
-// message. Its old connection, if it has one, is released.
+// adopt moves the context of a verified UE to the connection of the present message, and
+// releases the old connection of the UE, if it has one.
 func (w *worker) adopt(u *ue, e *enodeb) {
 	w.leaveConnection(u)
 	w.connect(u, e, w.in.enb)
 	u.tai, u.ecgi = w.in.tai, w.in.ecgi
 }
 
-// leaveConnection ends the old connection of a UE that begins a new one, and what was
-// done there.
+// leaveConnection ends the old connection of a UE that begins a new one, with the
+// procedure that runs there.
 func (w *worker) leaveConnection(u *ue) {
 	if u.paged() {
 		w.end(u, succeeded)
 	}
 	if u.enb != nil {
-		if u.phase == releasing { // it comes back before the old eNodeB has answered
+		if u.phase == releasing { // the UE is back before the old eNodeB has answered
 			if u.kind == release {
 				w.end(u, succeeded)
 			}
@@ -203,7 +204,7 @@ func (w *worker) fail(u *ue, o outcome, m nas.Reject) {
 	w.discard(u, s1ap.CauseNormalRelease)
 }
 
-// header returns the security header of what is sent to the UE.
+// header returns the security header for downlink messages to the UE.
 func (u *ue) header() nas.Security {
 	if u.secured {
 		return nas.Ciphered
@@ -211,8 +212,8 @@ func (u *ue) header() nas.Security {
 	return nas.Plain
 }
 
-// rejectSession ends an attach because of what it asks for: an ESM failure with a
-// PDN Connectivity Reject (TS 24.301 clause 5.5.1.2.5).
+// rejectSession ends an attach whose PDN connection the MME refuses. It sends an Attach
+// Reject for an ESM failure with a PDN Connectivity Reject (TS 24.301 clause 5.5.1.2.5).
 func (w *worker) rejectSession(u *ue, cause nas.ESMCause) {
 	reject := nas.Release{Header: nas.Bearer(0, u.pti), Cause: cause}
 	reject.Type = nas.ConnectivityRejectType
@@ -237,7 +238,7 @@ func (w *worker) failCall(u *ue, err error) {
 	w.fail(u, networkFailure, nas.Reject{Cause: nas.CauseNetworkFailure})
 }
 
-// safe goes on with an attach whose messages are protected.
+// safe continues an attach once the UE's messages are protected.
 func (w *worker) safe(u *ue) {
 	if u.transfer {
 		m := nas.ESMInformationRequest{Header: nas.Bearer(0, u.pti)}
@@ -261,7 +262,8 @@ func (w *worker) informed(u *ue, body []byte) {
 	w.locate(u)
 }
 
-// locate tells the HSS where the subscriber is, unless it knows.
+// locate tells the HSS that this MME serves the subscriber, unless the HSS already
+// knows.
 func (w *worker) locate(u *ue) {
 	if u.subscribed && u.holding {
 		w.connectPDN(u)
@@ -271,8 +273,8 @@ func (w *worker) locate(u *ue) {
 	w.call(u, callLocation)
 }
 
-// located keeps the subscription. The context is now the one of its IMSI: an older
-// one is detached.
+// located stores the subscription from the HSS. From now on this context is the IMSI's
+// context, and an older context is detached.
 func (w *worker) located(u *ue, s *Subscription, err error) {
 	if err != nil {
 		w.failCall(u, err)
@@ -283,7 +285,8 @@ func (w *worker) located(u *ue, s *Subscription, err error) {
 	w.connectPDN(u)
 }
 
-// hold makes a context the one of its IMSI. An older one is detached.
+// hold registers a context as its IMSI's context. An older context of the IMSI is
+// detached.
 func (w *worker) hold(u *ue) {
 	if before, had := w.mme.claim(u); had {
 		w.mme.counts.again.Inc()
@@ -323,8 +326,8 @@ func (w *worker) create(u *ue) {
 	w.call(u, callCreate)
 }
 
-// created goes on when the gateway has made a session. With a store, the UE's context is
-// written before the Attach Accept is sent.
+// created continues an attach after the gateway's answer. With a store, it writes the
+// UE's context before it sends the Attach Accept.
 func (w *worker) created(u *ue, s *Session, err error) {
 	if err != nil {
 		w.mme.config.Log.Debug("the gateway made no session", "error", err)
@@ -340,7 +343,8 @@ func (w *worker) created(u *ue, s *Session, err error) {
 	w.accept(u)
 }
 
-// committed accepts the attach of a UE whose context is in the store, or refuses it.
+// committed accepts the attach if the store has the UE's context now, and refuses it
+// otherwise.
 func (w *worker) committed(u *ue, j *job) {
 	if j.err != nil {
 		w.mme.counts.turnedDown.Inc()
@@ -351,7 +355,7 @@ func (w *worker) committed(u *ue, j *job) {
 	w.accept(u)
 }
 
-// accept accepts the attach.
+// accept sends the Attach Accept.
 func (w *worker) accept(u *ue) {
 	w.leave(u, true)
 	w.body = w.appendAccept(w.body[:0], u)
@@ -403,8 +407,8 @@ func (w *worker) completed(u *ue, body []byte) {
 	w.complete(u)
 }
 
-// complete ends an attach when the UE and the eNodeB have both answered: the
-// gateway gets the eNodeB's end of the bearer (TS 23.401 clause 5.3.2.1 step 23).
+// complete ends an attach once both the UE and the eNodeB have answered, and sends the
+// eNodeB's end of the bearer to the gateway (TS 23.401 clause 5.3.2.1 step 23).
 func (w *worker) complete(u *ue) {
 	if !u.gotSetup || !u.gotAccept {
 		return

@@ -8,7 +8,8 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// noKey is the key set identifier that stands for no key.
+// noKey is the key set identifier that means "no key is available" (TS 24.301
+// clause 9.9.3.21).
 const noKey = 7
 
 // authenticate asks the HSS for a vector (TS 24.301 clause 5.4.2).
@@ -30,8 +31,7 @@ func (w *worker) challenge(u *ue, v *aka.Vector, err error) {
 	w.ask(u, challenged, nas.Plain, w.body)
 }
 
-// responded checks the answer to a challenge and begins the secure exchange of
-// messages.
+// responded checks the answer to a challenge and sends the Security Mode Command.
 func (w *worker) responded(u *ue, body []byte) {
 	var m nas.AuthenticationResponse
 	if m.Parse(body) != nil {
@@ -45,7 +45,7 @@ func (w *worker) responded(u *ue, body []byte) {
 	}
 	cipher := w.chosenCipher(u)
 	protection, err := aka.NewProtection(u.vector.KASME, cipher, aka.AES)
-	if err != nil { // both algorithms are supported, so this does not happen
+	if err != nil { // never happens, because both algorithms are supported
 		w.failCall(u, err)
 		return
 	}
@@ -59,7 +59,7 @@ func (w *worker) responded(u *ue, body []byte) {
 	w.ask(u, securing, nas.ProtectedNewContext, w.body)
 }
 
-// rejectKeys ends the attach of a UE whose keys are not those of the HSS (TS 24.301
+// rejectKeys ends the attach of a UE whose keys differ from the HSS's (TS 24.301
 // clause 5.4.2.5).
 func (w *worker) rejectKeys(u *ue) {
 	w.body = (&nas.Empty{Type: nas.AuthenticationRejectType}).Append(w.body[:0])
@@ -68,8 +68,8 @@ func (w *worker) rejectKeys(u *ue) {
 	w.discard(u, s1ap.CauseAuthentication)
 }
 
-// keysRefused handles an Authentication Failure. If the UE found the challenge out
-// of sequence, the HSS makes a new one, once (TS 24.301 clause 5.4.2.6).
+// keysRefused handles an Authentication Failure. If the UE reports a synch failure,
+// the HSS makes a new vector, but only once per attach (TS 24.301 clause 5.4.2.6).
 func (w *worker) keysRefused(u *ue, body []byte) {
 	var m nas.Failure
 	if m.Parse(body) != nil || m.Type != nas.AuthenticationFailureType {

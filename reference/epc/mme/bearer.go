@@ -6,7 +6,7 @@ import (
 )
 
 // setUpContext sends an Initial Context Setup Request (TS 36.413 clause 8.3.1) with
-// the UE's bearers and, unless it is nil, a NAS message.
+// the UE's bearers, and with a NAS message unless pdu is nil.
 func (w *worker) setUpContext(u *ue, pdu []byte) {
 	s := &u.subscription
 	b := w.about(u, s1ap.Initiating, s1ap.InitialContextSetup, s1ap.Reject)
@@ -55,7 +55,8 @@ func (w *worker) contextSetUp(u *ue, accepted bool) {
 	w.call(u, callModify)
 }
 
-// tunnelOf returns the tunnel of a bearer in a list of E-RABs.
+// tunnelOf returns the tunnel of a bearer in a list of E-RABs. It returns false if
+// the list lacks the bearer.
 func tunnelOf(list []byte, item s1ap.ID, bearer uint8) (s1ap.Tunnel, bool) {
 	for it := s1ap.List(list); it.Next(); {
 		if it.ID != item {
@@ -68,8 +69,8 @@ func tunnelOf(list []byte, item s1ap.ID, bearer uint8) (s1ap.Tunnel, bool) {
 	return s1ap.Tunnel{}, false
 }
 
-// modified goes on when the gateway has the eNodeB's ends of the bearers, or has
-// failed to take them.
+// modified continues the UE's procedure after the gateway's answer to a change of
+// the eNodeB's tunnel ends.
 func (w *worker) modified(u *ue, err error) {
 	if err == nil && len(u.session.Dedicated) > 0 {
 		u.prune()
@@ -78,7 +79,7 @@ func (w *worker) modified(u *ue, err error) {
 		w.switched(u, err)
 		return
 	}
-	if u.enb == nil { // the association was lost meanwhile: resume follows
+	if u.enb == nil { // the association was lost meanwhile; resume runs next
 		w.end(u, outcomeOf(err))
 		return
 	}

@@ -24,8 +24,8 @@ import (
 	"vitrine/wire/identity"
 )
 
-// Options holds the values of the command line. If Node is set, it, SGW and PGW have no
-// flags: they are in this process.
+// Options holds the values of the command line. If Node is set, the gateways run in
+// this process, and Node, SGW and PGW have no flags.
 type Options struct {
 	Node     gtp.Node
 	SGW, PGW netip.AddrPort
@@ -91,9 +91,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return rest.Wait(ctx, group, c, at)
 }
 
-// Start runs an MME in a group until ctx is done. It returns the address for eNodeBs,
-// and sets what the command is connected to. The error is a *vitrine.BadInput for wrong
-// flags.
+// Start runs an MME in a group until ctx is done. It returns the address that eNodeBs
+// connect to, and sets c.Connected. The error is a *vitrine.BadInput for wrong flags.
 func (l *Options) Start(ctx context.Context, group *errgroup.Group, c *ims.Command) (net.Addr, error) {
 	err := l.fill(c)
 	if err != nil {
@@ -154,7 +153,7 @@ func (l *Options) listen(ctx context.Context) (net.Listener, error) {
 	return listener, err
 }
 
-// fill sets what flags give as text.
+// fill converts the flags whose values are text.
 func (l *Options) fill(c *ims.Command) error {
 	if err := l.Node.CheckPrefix(c); err != nil {
 		return err

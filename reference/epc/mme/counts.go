@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// A procedure is what a UE asks for.
+// A procedure is a procedure of a UE that the MME counts.
 type procedure uint8
 
 const (
@@ -33,16 +33,16 @@ type outcome uint8
 
 const (
 	succeeded          outcome = iota
-	congested                  // refused at the entry, or the UE's context is busy
+	congested                  // refused because the overload window is full or the UE's context is busy
 	unknownSubscriber          // the HSS does not have the IMSI
 	unauthenticated            // wrong keys
 	identityUnknown            // the GUTI or S-TMSI is not known, or the keys or the integrity are wrong
-	refused                    // for what it asked
+	refused                    // the request asks for something that the MME or the UE does not accept
 	noResources                // the gateway has no address or room left
 	networkFailure             // the HSS or the gateway cannot be used
 	timedOut                   // the UE or the eNodeB did not answer
 	radioFailed                // the eNodeB refused or gave up
-	interrupted                // by a detach or a new attach
+	interrupted                // a detach or a new procedure ended it
 	implicitlyDetached         // the UE was silent for too long, or attached elsewhere
 	outcomes
 )
@@ -117,7 +117,7 @@ func newCounts(registry *prometheus.Registry) *counts {
 	return c
 }
 
-// called counts a call to the HSS or the gateway.
+// called counts a call to the HSS, the gateway or the store.
 func (c *counts) called(what call, took time.Duration, err error) {
 	result := 0
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *counts) called(what call, took time.Duration, err error) {
 	c.callTime.Add(took.Seconds())
 }
 
-// gauges registers what is read when it is asked for.
+// gauges registers the gauges, whose values are computed at each scrape.
 func (m *MME) gauges() {
 	gauge := func(name, help string, value func() float64) {
 		m.config.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mme_" + name, Help: help}, value))
@@ -143,13 +143,14 @@ func (m *MME) gauges() {
 	}
 }
 
-// begin counts the start of a UE's procedure. One that runs is interrupted.
+// begin counts the start of a UE's procedure. A procedure that still runs
+// counts as interrupted.
 func (w *worker) begin(u *ue, p procedure) {
 	w.end(u, interrupted)
 	u.kind, u.running, u.began = p, true, w.arrived
 }
 
-// end counts the end of a UE's procedure, if one runs.
+// end counts the end of the UE's running procedure, if there is one.
 func (w *worker) end(u *ue, o outcome) {
 	if !u.running {
 		return
@@ -159,7 +160,7 @@ func (w *worker) end(u *ue, o outcome) {
 	w.leave(u, o == succeeded)
 }
 
-// leave takes an attach out of the overload window.
+// leave removes an attach from the overload window.
 func (w *worker) leave(u *ue, answered bool) {
 	switch {
 	case !u.counted:

@@ -17,7 +17,7 @@ type DedicatedBearer struct {
 	Downlink s1ap.Tunnel `json:"-"` // the eNodeB's end, while the UE is connected
 }
 
-// The errors of changes of a UE's dedicated bearers.
+// The errors of changes to a UE's dedicated bearers.
 var (
 	errNoContext = errors.New("mme: no such UE or bearer")
 	errChanging  = errors.New("mme: the UE's bearers are being changed")
@@ -28,29 +28,29 @@ var (
 	errRefused   = errors.New("mme: the UE refuses the bearer")
 )
 
-// changeTime limits a change. It is less than the time that an S-GW waits for the answer:
-// T3-RESPONSE times N3-REQUESTS, 9 s. So no timer of NAS is due meanwhile (T3485 and
-// T3495, 8 s: TS 24.301 table 10.3.1).
+// changeTime limits a change. It is shorter than the S-GW's wait for the answer, which is
+// T3-RESPONSE times N3-REQUESTS = 9 s. It is not longer than the NAS timers T3485 and
+// T3495 (8 s, TS 24.301 table 10.3.1), so the MME never retransmits the NAS request.
 const changeTime = 8 * time.Second
 
-// A change of a UE's dedicated bearers, which the network wants.
+// A change is a change to a UE's dedicated bearers that the network asks for.
 type change struct {
-	bearer DedicatedBearer // the one to make; Uplink and QoS are given
+	bearer DedicatedBearer // the bearer to create, with Uplink and QoS
 	tft    []byte          // its traffic flow template
-	remove uint8           // identity of the one to remove; 0: none
+	remove uint8           // identity of the bearer to remove; 0: none
 	pti    uint8           // of the UE's request; 0: there is none
 	until  time.Time
 	begun  bool
 	done   chan changed // has room for one
 }
 
-// changed is what became of a change.
+// changed is the result of a change.
 type changed struct {
 	bearer DedicatedBearer
 	err    error
 }
 
-// want begins a change, or keeps it until the UE is ready. An idle UE is paged.
+// want begins a change, or stores it until the UE is ready. An idle UE is paged.
 func (w *worker) want(u *ue, c *change) {
 	if u.change != nil {
 		c.done <- changed{err: errChanging}
@@ -60,7 +60,7 @@ func (w *worker) want(u *ue, c *change) {
 	w.pursue(u)
 }
 
-// pursue begins the change that waits for a UE, if the UE is ready.
+// pursue begins the UE's stored change, if the UE is ready.
 func (w *worker) pursue(u *ue) {
 	c := u.change
 	switch {
@@ -81,7 +81,7 @@ func (w *worker) pursue(u *ue) {
 	}
 }
 
-// endChange answers whoever wants a change.
+// endChange reports the result of the UE's change to its caller.
 func (w *worker) endChange(u *ue, err error) {
 	c := u.change
 	u.change = nil
@@ -93,12 +93,13 @@ func (u *ue) has(id uint8) bool {
 	return slices.ContainsFunc(u.session.Dedicated, func(b DedicatedBearer) bool { return b.ID == id })
 }
 
-// drop removes a dedicated bearer. The slice is a new one, because calls may read the old.
+// drop removes a dedicated bearer. It makes a new slice, because a running call may read
+// the old one.
 func (w *worker) drop(u *ue, id uint8) {
 	u.session.Dedicated = slices.DeleteFunc(slices.Clone(u.session.Dedicated), func(b DedicatedBearer) bool { return b.ID == id })
 }
 
-// The identities of bearers (TS 24.007 clause 11.2.3.1.5).
+// lastBearer is the highest identity of an EPS bearer (TS 24.007 clause 11.2.3.1.5).
 const lastBearer = 15
 
 // freeBearer returns an identity for a dedicated bearer; 0 if all are taken.
@@ -113,7 +114,7 @@ func (u *ue) freeBearer() uint8 {
 
 // start begins the exchange of a change with the UE and its eNodeB.
 func (w *worker) start(u *ue, c *change, p procedure, next phase) {
-	if !u.running || u.kind != p { // else the UE has asked for it
+	if !u.running || u.kind != p { // otherwise the procedure began with the UE's request
 		w.begin(u, p)
 	}
 	c.begun, u.phase, u.gotSetup, u.gotAccept = true, next, false, false
@@ -147,7 +148,7 @@ func (w *worker) activate(u *ue, c *change) {
 	w.finish(u.enb, s1ap.EndElement(b, at))
 }
 
-// kilo returns kbit/s for bit/s.
+// kilo converts bit/s to kbit/s.
 func kilo(rate uint64) uint32 { return uint32(min(rate/1000, 1<<32-1)) }
 
 // deactivate asks UE and eNodeB to release a dedicated bearer (TS 23.401 clause 5.4.4.1,
@@ -213,7 +214,7 @@ func (w *worker) activated(u *ue) {
 	w.completeChange(u)
 }
 
-// completeChange ends a change that was made.
+// completeChange ends a successful change.
 func (w *worker) completeChange(u *ue) {
 	w.rest(u)
 	w.end(u, succeeded)
@@ -223,7 +224,7 @@ func (w *worker) completeChange(u *ue) {
 	}
 }
 
-// abandon ends an activation that failed. What the eNodeB has set up is released.
+// abandon ends a failed activation, and releases the E-RAB if the eNodeB has set it up.
 func (w *worker) abandon(u *ue, err error, o outcome) {
 	if u.gotSetup {
 		w.releaseBearer(u, u.change.bearer.ID, nil)
@@ -233,9 +234,10 @@ func (w *worker) abandon(u *ue, err error, o outcome) {
 	w.endChange(u, err)
 }
 
-// bearerReleased handles an E-RAB Release Response, and the UE's acceptance.
+// bearerReleased handles an E-RAB Release Response or, with byUE, the UE's Deactivate
+// Accept.
 func (w *worker) bearerReleased(u *ue, byUE bool) {
-	if u.phase != deactivating { // of an activation that failed
+	if u.phase != deactivating { // the response to abandon's release
 		w.mme.counts.unexpected.Inc()
 		return
 	}
@@ -246,8 +248,8 @@ func (w *worker) bearerReleased(u *ue, byUE bool) {
 	}
 }
 
-// changeExpired ends a change that UE or eNodeB has not answered in time. A bearer to
-// remove is gone all the same (TS 24.301 clause 6.4.4.5).
+// changeExpired ends a change that the UE or the eNodeB did not answer in time. A bearer
+// to remove is removed nevertheless (TS 24.301 clause 6.4.4.5).
 func (w *worker) changeExpired(u *ue) {
 	if u.phase == deactivating {
 		w.drop(u, u.change.remove)
@@ -259,7 +261,8 @@ func (w *worker) changeExpired(u *ue) {
 	w.abandon(u, errSilent, timedOut)
 }
 
-// stopChange ends the change of a UE whose connection ends, unless it has not begun.
+// stopChange ends the UE's change when the UE's connection ends, unless the change has not
+// begun.
 func (w *worker) stopChange(u *ue) {
 	switch {
 	case u.change == nil || !u.change.begun:

@@ -5,9 +5,9 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// detachRequest handles a Detach Request that begins a connection. Without the
-// right integrity it detaches nobody. With it the UE is detached even if it is busy:
-// bury waits for the answer of the call.
+// detachRequest handles a Detach Request that begins a connection. It detaches the
+// UE only if the message's integrity is right. A busy UE is detached too: bury then
+// waits for the answer to its call.
 func (w *worker) detachRequest(e *enodeb) {
 	var m nas.DetachRequest
 	if m.Parse(w.pdu.Body) != nil {
@@ -17,7 +17,7 @@ func (w *worker) detachRequest(e *enodeb) {
 	u := w.byGUTI(m.Identity)
 	if u == nil || !w.verify(u) {
 		w.mme.counts.procedures[detach][identityUnknown].Inc()
-		if m.SwitchOff { // it waits for no answer (TS 24.301 clause 5.5.2.2.2)
+		if m.SwitchOff { // the UE waits for no answer (TS 24.301 clause 5.5.2.2.2)
 			w.releaseIDs(e, w.newID(), w.in.enb, s1ap.CauseNormalRelease)
 			return
 		}
@@ -31,14 +31,14 @@ func (w *worker) detachRequest(e *enodeb) {
 	w.detached(u, w.pdu.Body)
 }
 
-// detached detaches a UE that asks for it (TS 23.401 clause 5.3.8.2.1).
+// detached detaches a UE at its request (TS 23.401 clause 5.3.8.2.1).
 func (w *worker) detached(u *ue, body []byte) {
 	var m nas.DetachRequest
 	if m.Parse(body) != nil {
 		w.mme.counts.malformedNAS.Inc()
 		return
 	}
-	if u.phase == modifying { // the UE has what it asked for
+	if u.phase == modifying { // the UE already has what the procedure gives it
 		w.end(u, succeeded)
 	}
 	w.begin(u, detach)
@@ -50,8 +50,8 @@ func (w *worker) detached(u *ue, body []byte) {
 	w.discard(u, s1ap.CauseDetach)
 }
 
-// supersede detaches a UE without telling it: its IMSI has attached with another
-// context, whose location the HSS has by now.
+// supersede detaches a UE without a message to it: the IMSI has attached with
+// another context, and the HSS has that context's location.
 func (w *worker) supersede(u *ue) {
 	u.subscribed, u.event = false, w.event
 	w.begin(u, detach)
@@ -59,8 +59,8 @@ func (w *worker) supersede(u *ue) {
 	w.discard(u, s1ap.CauseNormalRelease)
 }
 
-// discard removes a UE: it cannot be found by its identities any more, its
-// connection is released, and its session and its location follow.
+// discard removes a UE from the indexes, so that no identity leads to it any more.
+// It releases the UE's connection; bury then removes the session and the location.
 func (w *worker) discard(u *ue, cause s1ap.Cause) {
 	if u.gone {
 		return

@@ -31,10 +31,11 @@ const (
 )
 
 // statusContainer is the identifier of the eNB Status Transfer Transparent
-// Container (TS 36.413 clause 9.3.6), which is only passed on.
+// Container (TS 36.413 clause 9.3.6), which the MME forwards without reading it.
 const statusContainer s1ap.ID = 90
 
-// elements are the values of a message. Slices are views into it.
+// elements are the values of a message's information elements. Slices are views
+// into the message.
 type elements struct {
 	has       present
 	mme, enb  uint32
@@ -61,8 +62,8 @@ var (
 	errUnknown = errors.New("mme: procedure is unknown")
 )
 
-// parse reads the elements that the MME uses, and checks that those are there which
-// the procedure needs.
+// parse reads the elements that the MME uses, and checks that the message has the
+// elements that its procedure requires.
 func (e *elements) parse(m *s1ap.Message) error {
 	*e = elements{}
 	need, known := required(m.Kind, m.Procedure)
@@ -118,7 +119,7 @@ func (e *elements) element(id s1ap.ID, v []byte) (ok bool) {
 	return ok
 }
 
-// rare reads an element of the procedures between eNodeB and MME.
+// rare reads an element that only messages of eNodeB procedures and handovers have.
 func (e *elements) rare(id s1ap.ID, v []byte) (ok bool) {
 	var which present
 	switch id {
@@ -130,7 +131,7 @@ func (e *elements) rare(id s1ap.ID, v []byte) (ok bool) {
 	case s1ap.TargetID:
 		which = hasTarget
 		e.target, _, ok = s1ap.ParseTarget(v)
-		if !ok { // of another system: the handover fails, the message is sound
+		if !ok { // a target of another system: the handover fails, but the message is valid
 			return true
 		}
 	case s1ap.SourceMMEUEID:

@@ -11,24 +11,24 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// With a store, an MME has only the contexts of UEs that are connected or that it pages.
-// The first message of a connection waits in its context, while the context is read from
-// the store, the message is verified, and the record is claimed by a write. Then the
-// message is handled as by an MME without a store.
+// With a store, an MME has contexts only for UEs that are connected or being paged. The
+// first message of a connection is parked while the MME reads the UE's context from the
+// store, verifies the message, and claims the record by a write. Then the MME handles
+// the message as it does without a store.
 
-// A parked is a message that waits for its UE's context.
+// A parked is a message that waits for its UE.
 type parked struct {
 	enodeb *enodeb // nil: no message waits
 	octets []byte
 	began  time.Time
 	event  truth.Event
-	again  bool // the context was read once more, because it had changed
+	again  bool // the context was read a second time, because the record had changed
 
-	verified bool // its integrity was right, and it is deciphered
+	verified bool // the message's integrity was verified, and it is deciphered
 }
 
-// fetch gets the context of the present message, unless it names none. It returns true
-// if the message waits or is refused.
+// fetch gets the context for the present message, unless the message names none. It
+// returns true if the message was parked or refused.
 func (w *worker) fetch(e *enodeb) bool {
 	s, ok := w.named()
 	if !ok {
@@ -46,7 +46,7 @@ func (w *worker) fetch(e *enodeb) bool {
 		w.load(u)
 	case u.phase == fetching:
 		w.turnDown(e)
-	case !u.free() || !w.verify(u): // it is refused
+	case !u.free() || !w.verify(u): // dispatch refuses the message
 		return false
 	default:
 		u.verified = true
@@ -58,8 +58,7 @@ func (w *worker) fetch(e *enodeb) bool {
 	return true
 }
 
-// named returns the S-TMSI that the present message names, if it is of this group of
-// MMEs.
+// named returns the S-TMSI in the present message, if it belongs to this MME group.
 func (w *worker) named() (identity.STMSI, bool) {
 	if w.pdu.Security == nas.ServiceRequestHeader {
 		return w.in.stmsi, w.in.has&hasSTMSI != 0
@@ -69,8 +68,8 @@ func (w *worker) named() (identity.STMSI, bool) {
 	return g.STMSI(), ok && g.PLMN == of.PLMN && g.Group == of.Group
 }
 
-// placeholder returns a context that is read from the store, or nil if there is no room
-// or no store.
+// placeholder returns an empty context for one that load will read. It returns nil if
+// there are too many contexts or the store does not answer.
 func (w *worker) placeholder(s identity.STMSI) *ue {
 	if !w.mme.config.Store.Ready() {
 		return nil
@@ -83,7 +82,7 @@ func (w *worker) placeholder(s identity.STMSI) *ue {
 	return u
 }
 
-// park keeps the present message until the context is there.
+// park stores the present message until its UE's context is there.
 func (w *worker) park(u *ue, e *enodeb) {
 	u.parked = parked{enodeb: e, octets: append(u.parked.octets[:0], w.message...), began: w.arrived, event: w.event}
 }
@@ -96,20 +95,21 @@ func (w *worker) load(u *ue) {
 	w.submit(j)
 }
 
-// claim writes the record of a UE that begins a transaction.
+// claim writes the record of a UE that begins a transaction, so that no other MME can.
 func (w *worker) claim(u *ue) {
 	u.phase = fetching
 	w.save(u, callClaim, reserve)
 }
 
-// save writes the record of a context. skip is how many downlink counts it skips.
+// save writes the record of a context. skip is the number of downlink NAS COUNTs that
+// the record skips; see reserve.
 func (w *worker) save(u *ue, what call, skip uint32) {
 	j := w.job(u, what)
 	j.kept = w.snapshot(u, skip)
 	w.submit(j)
 }
 
-// loaded goes on with a context that was read, or has no record.
+// loaded continues after a read of a context, whether the store has a record or not.
 func (w *worker) loaded(u *ue, j *job) {
 	err := j.err
 	if err == nil && j.kept != nil {
@@ -137,16 +137,16 @@ func (w *worker) loaded(u *ue, j *job) {
 	}
 }
 
-// A found says what became of the context of a message that waits.
+// A found is the result of the search for a parked message's context.
 type found uint8
 
 const (
 	claimed     found = iota
-	absent            // there is none, or the message is not of its UE
+	absent            // there is no record, or the message is not from its UE
 	unavailable       // the store does not answer
 )
 
-// unpark makes the message that waits for a context the present one.
+// unpark makes the UE's parked message the present one.
 func (w *worker) unpark(u *ue) {
 	w.waited = append(w.waited[:0], u.parked.octets...)
 	w.message, w.arrived = w.waited, u.parked.began
@@ -156,8 +156,8 @@ func (w *worker) unpark(u *ue) {
 	_ = w.pdu.Parse(w.in.nas)
 }
 
-// handleParked handles the message that waits for a context. The context is kept only if
-// it was claimed and the message needs it.
+// handleParked handles the UE's parked message. Afterwards it evicts the context, unless
+// the context was claimed and the message has put it to use.
 func (w *worker) handleParked(u *ue, f found) {
 	e, serial := u.parked.enodeb, u.serial
 	if e != nil {
@@ -170,7 +170,7 @@ func (w *worker) handleParked(u *ue, f found) {
 		w.evict(u)
 	}
 	switch {
-	case e == nil || e.perWork[w.number].lost: // nobody waits for an answer any more
+	case e == nil || e.perWork[w.number].lost: // nobody waits for an answer
 	case f == unavailable:
 		w.turnDown(e)
 	default:
@@ -181,7 +181,7 @@ func (w *worker) handleParked(u *ue, f found) {
 	}
 }
 
-// saved goes on after a record was written, or was not.
+// saved continues after a write of a record, successful or not.
 func (w *worker) saved(u *ue, j *job) {
 	if j.err == nil {
 		u.keep(j.kept, j.tag)
@@ -191,27 +191,28 @@ func (w *worker) saved(u *ue, j *job) {
 	switch {
 	case u.phase == fetching && j.err == nil:
 		w.handleParked(u, claimed)
-	case u.phase == fetching && changed && !u.parked.again: // another MME has the UE, or has had it
+	case u.phase == fetching && changed && !u.parked.again: // another MME has the UE, or had it
 		w.fetchAgain(u)
 	case u.phase == fetching:
 		w.handleParked(u, unavailable)
 	case changed: // another MME has the UE
 		w.evict(u)
-	case u.phase == idling: // if the store does not answer, the record has the last claim, which is enough
+	case u.phase == idling: // even if the store does not answer: the last claim's record is good enough
 		w.call(u, callRelease)
 	}
 }
 
-// refresh writes the record of a connected UE again if the counts have got far.
+// refresh writes the record of a connected UE again if a NAS COUNT has moved more than
+// maxDrift.
 func (w *worker) refresh(u *ue) {
 	if u.stored && !u.busy && (u.up > u.keptUp+maxDrift || u.down+reserve > u.keptDown+maxDrift) {
 		w.save(u, callKeep, reserve)
 	}
 }
 
-// fetchAgain reads the context of a message again.
+// fetchAgain reads the context of a parked message a second time.
 func (w *worker) fetchAgain(u *ue) {
-	w.unpark(u) // it is refused if there is no room
+	w.unpark(u) // for turnDown, if there is no room
 	was, s := u.parked, u.stmsi
 	was.octets = append([]byte(nil), was.octets...)
 	w.evict(u)
@@ -224,15 +225,16 @@ func (w *worker) fetchAgain(u *ue) {
 	w.load(u)
 }
 
-// evict removes a context without any change to the UE's record, session or location:
-// they are another MME's, or the UE is idle.
+// evict removes a context from this MME only. The UE's record, session and location
+// stay, because they belong to another MME or the UE is idle.
 func (w *worker) evict(u *ue) {
 	u.stored, u.hasSession, u.subscribed = false, false, false
 	w.discard(u, s1ap.CauseNormalRelease)
 }
 
-// turnDown refuses the present initial message because its UE's context cannot be used
-// now. A detach has no answer for that; the UE asks again (TS 24.301 clause 5.5.2.2.6).
+// turnDown refuses the present initial message, because its UE's context cannot be used
+// now. A Detach Request has no reject message, so the UE sends it again (TS 24.301
+// clause 5.5.2.2.6).
 func (w *worker) turnDown(e *enodeb) {
 	if e == nil || e.perWork[w.number].lost {
 		return
@@ -254,7 +256,8 @@ func (w *worker) turnDown(e *enodeb) {
 	}
 }
 
-// summon gets the context of a UE that shall be paged, or that was silent for too long.
+// summon gets the context of a UE that is to be paged or changed, or whose record's
+// timer has expired.
 func (w *worker) summon(h order) {
 	u := w.byTMSI[h.stmsi]
 	if u == nil {
@@ -271,19 +274,20 @@ func (w *worker) summon(h order) {
 		w.want(u, h.change)
 	case h.page:
 		w.page(u)
-	case u.enb != nil && u.ready(): // it was connected all the time
+	case u.enb != nil && u.ready(): // the UE was connected all the time: renew the record
 		w.save(u, callKeep, reserve)
 	}
 }
 
-// summoned pages a UE whose context was read, or detaches it because it was silent.
+// summoned continues an order once the UE's context was read. It changes the UE's
+// bearers, pages the UE, or detaches it if it was silent for too long.
 func (w *worker) summoned(u *ue) {
 	switch {
 	case u.change != nil:
 		w.pursue(u)
 	case u.summons:
 		w.page(u)
-	case w.mme.start.Add(w.now).Before(u.due): // it has been heard of
+	case w.mme.start.Add(w.now).Before(u.due): // the UE was heard in the meantime
 		w.evict(u)
 	default:
 		w.renew(u)

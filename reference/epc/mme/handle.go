@@ -11,15 +11,15 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// The streams of an association (TS 36.412 clause 7): one for messages about no UE,
-// one for those about UEs.
+// The streams of an association (TS 36.412 clause 7): one for common messages, and one for
+// messages about UEs.
 const (
 	streamCommon = 0
 	streamUE     = 1
 )
 
-// distribute hands the messages of a read to the workers. It waits while a worker
-// has too many.
+// distribute hands the messages of one read to the workers. It blocks while a worker's
+// backlog is full.
 func (m *MME) distribute(ctx context.Context, e *enodeb, frames []byte) {
 	now := time.Now()
 	if len(m.workers) == 1 {
@@ -53,9 +53,8 @@ func (m *MME) deliver(ctx context.Context, w *worker, e *enodeb, now time.Time, 
 	}
 }
 
-// ownerOf returns the number of the worker that a message is for: the one that has
-// the UE by its MME UE S1AP ID or its M-TMSI. New UEs are spread by their eNB UE
-// S1AP ID.
+// ownerOf returns the number of the worker that a message is for: the one that has the UE,
+// by its MME UE S1AP ID or its M-TMSI. For a new UE, the eNB UE S1AP ID selects the worker.
 func ownerOf(message []byte, workers int) int {
 	var m s1ap.Message
 	if m.Parse(message) != nil || m.Procedure == s1ap.S1Setup {
@@ -113,7 +112,7 @@ func gutiOf(p *nas.PDU) (identity.GUTI, bool) {
 	return id.GUTI, err == nil && id.Kind == nas.KindGUTI
 }
 
-// handle handles one message, and logs it as of the event that it belongs to.
+// handle handles one message, and logs it with the event that the message belongs to.
 func (w *worker) handle(e *enodeb, message []byte) {
 	w.event = 0
 	w.mme.counts.received.Inc()
@@ -121,7 +120,8 @@ func (w *worker) handle(e *enodeb, message []byte) {
 	w.logReceived(e, message)
 }
 
-// process handles a message that came now, or that had to wait. It sets the worker's event.
+// process handles a message that has just arrived or was parked. It sets the worker's
+// event.
 func (w *worker) process(e *enodeb, message []byte) {
 	w.message = message
 	m, in := &w.s1, &w.in
@@ -174,7 +174,7 @@ func (w *worker) handleUE(e *enodeb) {
 	u := w.byID[in.mme]
 	switch {
 	case u == nil && m.Procedure == s1ap.UEContextRelease:
-		return // of a connection that was released without a context
+		return // for a connection that turnAway released, which has no context
 	case u == nil:
 		w.mme.counts.unexpected.Inc()
 		w.indicate(e, in.has&(hasMME|hasENB), s1ap.CauseUnknownMMEUEID)
@@ -186,8 +186,8 @@ func (w *worker) handleUE(e *enodeb) {
 		return
 	case u.enb != e || in.has&hasENB != 0 && u.enbID != in.enb:
 		if m.Procedure == s1ap.UEContextRelease {
-			w.event = 0 // perhaps of an earlier one: the eNodeB knows
-			return      // of the source of a handover, or of a connection that was replaced
+			w.event = 0 // the message may belong to an earlier event, which only the eNodeB knows
+			return      // the source of a handover, or a replaced connection, was released
 		}
 		w.mme.counts.unexpected.Inc()
 		w.indicate(e, in.has&(hasMME|hasENB), s1ap.CauseUnknownPair)
@@ -220,24 +220,24 @@ func (w *worker) handleUE(e *enodeb) {
 		w.bearerSetUp(u)
 	case s1ap.ERABRelease:
 		w.bearerReleased(u, false)
-	case s1ap.NASNonDelivery: // the NAS timers repeat what has to be
+	case s1ap.NASNonDelivery: // the NAS timers retransmit what is needed
 	default:
 		w.mme.counts.unexpected.Inc()
 	}
 }
 
-// maxRadio is the longest UE radio capability that is kept, in octets.
+// maxRadio is the longest UE radio capability that is stored, in octets.
 const maxRadio = 1024
 
-// keepCapability keeps the UE's radio capability for the next Initial Context Setup.
+// keepCapability stores the UE's radio capability for the next Initial Context Setup.
 func (u *ue) keepCapability(radio []byte) {
 	if len(radio) <= maxRadio {
 		u.radio = append(u.radio[:0], radio...)
 	}
 }
 
-// indicate sends an Error Indication (TS 36.413 clause 8.7.2) with those
-// identifiers of the present message that it has.
+// indicate sends an Error Indication (TS 36.413 clause 8.7.2). ids are the identifiers of
+// the present message to include.
 func (w *worker) indicate(e *enodeb, ids present, cause s1ap.Cause) {
 	w.mme.counts.errorsSent.Inc()
 	b := s1ap.AppendHeader(w.out[:0], s1ap.Initiating, s1ap.ErrorIndication, s1ap.Ignore)
@@ -289,6 +289,6 @@ func (w *worker) ask(u *ue, p phase, s nas.Security, body []byte) {
 	w.download(u, s, body)
 }
 
-// retransmissions is how often a NAS message is sent again (TS 24.301 clause
-// 10.2: the timer expires five times).
+// retransmissions is the number of times that a NAS message is sent again. The fifth expiry
+// of the timer ends the procedure (TS 24.301 clause 10.2).
 const retransmissions = 4

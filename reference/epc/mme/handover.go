@@ -2,8 +2,8 @@ package mme
 
 import "vitrine/wire/s1ap"
 
-// pathSwitch begins the end of an X2 handover (TS 23.401 clause 5.5.1.1.2, TS 36.413
-// clause 8.4.4): the UE is at another eNodeB, and the gateway must learn it.
+// pathSwitch begins the completion of an X2 handover (TS 23.401 clause 5.5.1.1.2, TS
+// 36.413 clause 8.4.4): the UE is at another eNodeB, and the MME tells the gateway.
 func (w *worker) pathSwitch(e *enodeb) {
 	in := &w.in
 	u := w.byID[in.source]
@@ -33,7 +33,7 @@ func (w *worker) pathSwitch(e *enodeb) {
 
 // switched answers a Path Switch Request.
 func (w *worker) switched(u *ue, err error) {
-	if u.enb == nil { // the association was lost meanwhile: resume follows
+	if u.enb == nil { // the association was lost meanwhile; resume runs next
 		w.end(u, outcomeOf(err))
 		return
 	}
@@ -58,7 +58,7 @@ func (w *worker) failSwitch(e *enodeb, mmeID, enbID uint32, cause s1ap.Cause) {
 }
 
 // handoverRequired begins an S1 handover (TS 23.401 clause 5.5.1.2.2, TS 36.413
-// clause 8.4.1): the target eNodeB is asked for resources.
+// clause 8.4.1). It asks the target eNodeB for resources.
 func (w *worker) handoverRequired(u *ue) {
 	in := &w.in
 	w.happen()
@@ -98,8 +98,8 @@ func (w *worker) failPreparation(u *ue, cause s1ap.Cause) {
 	w.finish(u.enb, s1ap.AppendCause(b, s1ap.Ignore, cause))
 }
 
-// handleTarget handles a message of the target of a handover. It returns false if
-// the message is not one that the target sends.
+// handleTarget handles a message from the target eNodeB of a handover. It returns
+// false if the target does not send such a message now.
 func (w *worker) handleTarget(u *ue, e *enodeb) bool {
 	m, in := &w.s1, &w.in
 	switch {
@@ -113,7 +113,7 @@ func (w *worker) handleTarget(u *ue, e *enodeb) bool {
 	return true
 }
 
-// targetAnswered tells the source eNodeB what the target has answered.
+// targetAnswered passes the target's answer on to the source eNodeB.
 func (w *worker) targetAnswered(u *ue, admitted bool) {
 	in := &w.in
 	tunnel, ok := tunnelOf(in.list, s1ap.AdmittedItem, u.session.Bearer)
@@ -135,8 +135,8 @@ func (w *worker) targetAnswered(u *ue, admitted bool) {
 	w.finish(u.enb, s1ap.AppendNAS(b, s1ap.TargetToSource, s1ap.Reject, in.container))
 }
 
-// statusTransfer passes the state of the source's radio bearers on to the target
-// (TS 36.413 clauses 8.4.6 and 8.4.7).
+// statusTransfer forwards the state of the source's radio bearers to the target (TS
+// 36.413 clauses 8.4.6 and 8.4.7).
 func (w *worker) statusTransfer(u *ue) {
 	if u.phase != executing {
 		w.mme.counts.unexpected.Inc()
@@ -146,8 +146,8 @@ func (w *worker) statusTransfer(u *ue) {
 	w.finish(u.target, s1ap.AppendElement(b, statusContainer, s1ap.Reject, w.in.status))
 }
 
-// arrive handles a Handover Notify: the UE is at the target. The source's resources
-// are released, and the gateway learns the new end of the bearer.
+// arrive handles a Handover Notify: the UE is at the target. It releases the
+// source's resources and tells the gateway the new end of the bearer.
 func (w *worker) arrive(u *ue, e *enodeb) {
 	w.releaseIDs(u.enb, u.mmeID, u.enbID, s1ap.CauseSuccessfulHandover)
 	w.unlink(u)
@@ -160,7 +160,7 @@ func (w *worker) arrive(u *ue, e *enodeb) {
 	w.call(u, callModify)
 }
 
-// handoverCancel handles a Handover Cancel of the source (TS 36.413 clause 8.4.5).
+// handoverCancel handles a Handover Cancel from the source (TS 36.413 clause 8.4.5).
 func (w *worker) handoverCancel(u *ue) {
 	if u.phase == preparing || u.phase == executing {
 		w.end(u, interrupted)
@@ -171,7 +171,7 @@ func (w *worker) handoverCancel(u *ue) {
 	w.finish(u.enb, b)
 }
 
-// cancelTarget releases what the target of a handover has set up.
+// cancelTarget releases the resources that the target of a handover has set up.
 func (w *worker) cancelTarget(u *ue) {
 	if u.target == nil {
 		return
@@ -182,7 +182,7 @@ func (w *worker) cancelTarget(u *ue) {
 	u.target = nil
 }
 
-// handoverExpired ends a handover whose target is silent.
+// handoverExpired ends a handover whose target did not answer in time.
 func (w *worker) handoverExpired(u *ue) {
 	before := u.phase
 	w.end(u, timedOut)

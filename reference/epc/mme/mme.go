@@ -1,49 +1,48 @@
-// Package mme is the mobility management entity of the reference EPC (3GPP TS
-// 23.401). It speaks S1AP (TS 36.413) with eNodeBs and NAS (TS 24.301) with UEs,
-// and it calls an HSS and a gateway through the interfaces Subscribers and Gateway.
+// Package mme is the mobility management entity of the reference EPC (3GPP TS 23.401). It
+// speaks S1AP (TS 36.413) with eNodeBs and NAS (TS 24.301) with UEs, and it calls an HSS
+// and a gateway through the interfaces Subscribers and Gateway.
 //
 // # Structure
 //
-// Each eNodeB has an association with a reader and a writer. The readers hand
-// messages to a worker, one goroutine that owns all UE contexts, their indexes and
-// their timers, as in the MME of Sheoran et al. With several workers a UE context
-// belongs to one of them, and the reader finds it in the MME UE S1AP ID or the
-// M-TMSI. A worker never waits: calls to the HSS and to the gateway run in a fixed
-// number of goroutines, and their results come back as messages do. A UE has at
-// most one call at a time.
+// Each eNodeB has an association with a reader and a writer. The readers hand messages to
+// a worker: one goroutine that owns all UE contexts, their indexes and their timers, as in
+// the MME of Sheoran et al. With several workers, each UE context belongs to one of them,
+// and the reader finds the worker by the MME UE S1AP ID or the M-TMSI. A worker never
+// blocks. A fixed number of goroutines call the HSS, the gateway and the store, and hand
+// the results to the worker like messages. A UE has at most one call at a time.
 //
-// UE contexts are found by MME UE S1AP ID, M-TMSI and IMSI. The instance number is
+// The indexes of UE contexts are MME UE S1AP ID, M-TMSI and IMSI. The instance number is
 // the top byte of each MME UE S1AP ID and the MME code of each GUTI, so a steering
-// function in front of several MMEs can tell whose UE a message is about.
+// function in front of several MMEs knows which MME has a message's UE.
 //
 // # Procedures
 //
-// S1 Setup; attach by IMSI and GUTI with authentication, security mode (128-EIA2
-// with EEA0 or 128-EEA2) and a default bearer; detach by the UE; UE context release
-// to idle; service request; tracking area update; X2 handover (path switch) and S1
-// handover within the MME; paging of an idle UE in its tracking area; dedicated bearers,
-// which the UE or the network asks for. A UE has one PDN connection, for IPv4. There is no
-// handover between MMEs and no emergency service.
+// S1 Setup; attach by IMSI and GUTI with authentication, security mode (128-EIA2 with EEA0
+// or 128-EEA2) and a default bearer; detach by the UE; UE context release to idle; service
+// request; tracking area update; X2 handover (path switch) and S1 handover within the MME;
+// paging of an idle UE in its tracking area; dedicated bearers, at the request of the UE
+// or the network. A UE has one PDN connection, for IPv4. There is no handover between MMEs
+// and no emergency service.
 //
-// An attach whose GUTI and NAS count are known and whose message authentication
-// code is right keeps its keys: it has no authentication and no security mode
+// If an attach has a known GUTI, the expected NAS COUNT and a valid message authentication
+// code, the UE keeps its keys, and the MME skips authentication and the security mode
 // command (TS 23.401 clause 5.3.2.1 step 5a).
 //
 // # Overload and bad input
 //
-// While procedures take longer than a target, new attaches are refused with cause
-// #22 and a back-off timer (T3346) before any other work. The control is that of
-// the reference IMS (overload.Window). Admitted procedures are carried through.
+// While procedures take longer than a target, the MME refuses new attaches with cause #22
+// and a back-off timer (T3346) before any other work. The load control is the reference
+// IMS's (overload.Window). The MME completes every procedure that it has admitted.
 //
-// A malformed S1AP message is answered with Error Indication, and a malformed NAS
-// message with the cause that TS 24.301 names, or not at all. Each kind of refusal
-// is counted.
+// The MME answers a malformed S1AP message with Error Indication. It answers a malformed
+// NAS message with the cause that TS 24.301 names, or not at all. It counts each kind of
+// refusal.
 //
 // # Store
 //
-// With a store, UE contexts are kept there, and any MME of the group serves a UE's next
-// connection (fetch.go). A write claims the UE for each connection; of two MMEs one
-// succeeds.
+// With a store, UE contexts are kept there, and any MME of the group can serve a UE's next
+// connection (fetch.go). For each connection an MME claims the UE by a write; if two MMEs
+// try, one write fails.
 package mme
 
 import (
@@ -72,8 +71,8 @@ import (
 // A Config configures an MME. Zero values of the optional fields stand for their
 // defaults.
 type Config struct {
-	GUMMEI      identity.GUMMEI // its MME code is Instance
-	Instance    uint8           // number of this MME among those of the group
+	GUMMEI      identity.GUMMEI // its MME code is set to Instance
+	Instance    uint8           // this MME's number in the group
 	Subscribers Subscribers
 	Gateway     Gateway
 
@@ -83,8 +82,8 @@ type Config struct {
 	TargetDelay time.Duration // refuse attaches while procedures take longer; 0: never
 	BackOff     time.Duration // T3346 of refused attaches, default 10 s
 	Contexts    int           // most UE contexts, default 2^20
-	ENodeBs     int           // most associations, default 1024
-	Calls       int           // calls of a worker to HSS and gateway at the same time, default 256
+	ENodeBs     int           // most eNodeB associations, default 1024
+	Calls       int           // concurrent calls of a worker to HSS, gateway and store, default 256
 	CallTime    time.Duration // longest time of one call, default 3 s
 	Timers      Timers
 	Store       *keep.Store // of UE contexts, shared with other MMEs; nil: they are in memory
@@ -94,13 +93,13 @@ type Config struct {
 	Messages *truth.Log           // nil: messages are not logged
 }
 
-// Timers are those of TS 24.301 clause 10.2 and of S1AP. Zero values stand for the
-// defaults.
+// Timers are the NAS timers of TS 24.301 clause 10.2, and a timer for S1AP. Zero values
+// stand for the defaults.
 type Timers struct {
 	NAS       time.Duration // T3450, T3460, T3470; default 6 s
-	S1        time.Duration // answer of an eNodeB; default 5 s
+	S1        time.Duration // for an eNodeB's answer; default 5 s
 	Update    time.Duration // T3412, periodic tracking area update; default 54 min
-	Reachable time.Duration // from idle to the implicit detach; default T3412 + 8 min
+	Reachable time.Duration // from idle until the implicit detach; default T3412 + 8 min
 }
 
 func (t Timers) withDefaults() Timers {
@@ -141,15 +140,15 @@ type MME struct {
 	free    sync.Pool // of *batch
 
 	mu      sync.Mutex
-	enodebs map[s1ap.ENB]*enodeb // those that are set up
+	enodebs map[s1ap.ENB]*enodeb // whose S1 Setup succeeded
 	count   int                  // associations
 	holders map[identity.Digits]holder
 }
 
-// A holder is the UE context of an IMSI.
+// A holder is the context that an IMSI has now.
 type holder struct {
 	ue     *ue
-	serial uint32 // of the context when it got the IMSI
+	serial uint32 // of the context when it became the IMSI's
 }
 
 // New returns an MME. Serve runs it.
@@ -196,7 +195,7 @@ func (m *MME) Serve(ctx context.Context, listener net.Listener) error {
 	return group.Wait()
 }
 
-// accept serves an eNodeB's connection, unless there are too many.
+// accept serves an eNodeB's connection, or closes it if there are too many.
 func (m *MME) accept(ctx context.Context, group *errgroup.Group, conn net.Conn) {
 	m.mu.Lock()
 	full := m.count >= m.config.ENodeBs
@@ -206,7 +205,7 @@ func (m *MME) accept(ctx context.Context, group *errgroup.Group, conn net.Conn) 
 	m.mu.Unlock()
 	if full {
 		m.counts.refusedENodeBs.Inc()
-		_ = conn.Close() // it has no association
+		_ = conn.Close() // no association uses it yet
 		return
 	}
 	e := newENodeB(conn, len(m.workers))
@@ -245,10 +244,10 @@ type enodeb struct {
 	perWork []work
 }
 
-// work is what one worker keeps about an eNodeB.
+// work is one worker's state of an eNodeB.
 type work struct {
 	head    *ue  // UEs that are connected through the eNodeB
-	touched bool // messages wait to be flushed
+	touched bool // queued messages wait for flush
 	lost    bool // the association has ended
 }
 
@@ -256,7 +255,7 @@ func newENodeB(conn net.Conn, workers int) *enodeb {
 	return &enodeb{Association: s1.NewAssociation(conn), perWork: make([]work, workers)}
 }
 
-// claim makes a context the one of its IMSI and returns the one before.
+// claim makes a context its IMSI's context, and returns the previous one.
 func (m *MME) claim(u *ue) (before holder, had bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -265,7 +264,7 @@ func (m *MME) claim(u *ue) (before holder, had bool) {
 	return before, had && before.ue != u
 }
 
-// disclaim removes a context from the index of IMSIs.
+// disclaim removes a context from the index by IMSI.
 func (m *MME) disclaim(u *ue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -274,7 +273,7 @@ func (m *MME) disclaim(u *ue) {
 	}
 }
 
-// holds reports whether a context is the one of an IMSI.
+// holds reports whether the IMSI has a context.
 func (m *MME) holds(imsi identity.Digits) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -293,7 +292,7 @@ func (m *MME) Cancel(imsi identity.Digits) {
 	}
 }
 
-// find returns the eNodeB of an identity.
+// find returns the eNodeB with an identity; nil if it is not set up.
 func (m *MME) find(id s1ap.ENB) *enodeb {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,18 +6,18 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// An order tells a worker, from any goroutine, to detach a context, or to do something
-// else with it.
+// An order asks a worker to do something with a context: to detach the UE unless a
+// field says otherwise. Any goroutine may give one.
 type order struct {
-	holder                 // without a context it is in the store: then imsi and stmsi name it
-	imsi   identity.Digits // see holder
+	holder                 // zero: the context is in the store, and imsi and stmsi name it
+	imsi   identity.Digits // set if holder is zero
 	stmsi  identity.STMSI
 	page   bool    // page the context
 	change *change // change its bearers
-	enodeb *enodeb // make all UEs of an eNodeB idle that has set itself up again
+	enodeb *enodeb // make all UEs of this eNodeB idle, because it has repeated S1 Setup
 	reset  *reset  // carry out a Reset
 
-	event truth.Event // what asks for it, or 0
+	event truth.Event // that caused the order, or 0
 }
 
 // order gives the worker an order.
@@ -48,7 +48,7 @@ func (w *worker) obey() {
 			w.carryOut(o.reset)
 		case o.ue == nil:
 			w.summon(o)
-		case o.ue.serial != o.serial || o.ue.gone: // it is another one by now
+		case o.ue.serial != o.serial || o.ue.gone: // the context is in use for another UE, or detached
 			if o.change != nil {
 				o.change.done <- changed{err: errNoContext}
 			}
@@ -62,7 +62,8 @@ func (w *worker) obey() {
 	}
 }
 
-// clear makes the UEs of an eNodeB idle. by is the worker that asks for it.
+// clear makes the UEs of an eNodeB idle. by is the calling worker; any other worker
+// gets an order.
 func (w *worker) clear(by *worker, e *enodeb) {
 	if w != by {
 		w.order(order{enodeb: e})
@@ -73,8 +74,8 @@ func (w *worker) clear(by *worker, e *enodeb) {
 	}
 }
 
-// lookUp returns the UE that an eNodeB names by one or both of its identifiers; nil if
-// there is none. Without that of the MME, it looks at all UEs of the eNodeB.
+// lookUp returns the UE that an eNodeB names by one or both identifiers; nil if there
+// is none. Without the MME UE S1AP ID, it searches all UEs of the eNodeB.
 func (w *worker) lookUp(e *enodeb, c s1ap.Connection) *ue {
 	if c.HasMME {
 		if u := w.byID[c.MME]; u != nil && u.enb == e && (!c.HasENB || u.enbID == c.ENB) {

@@ -8,13 +8,13 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// pagings is how often a UE is paged again before the MME gives up (TS 24.301 clause
-// 5.6.2.2.1.2).
+// pagings is the number of times that Paging is repeated before the MME gives up (TS
+// 24.301 clause 5.6.2.2.1.2).
 const pagings = 1
 
 // Page pages an idle subscriber: the S-GW has a downlink packet for it (TS 23.401
-// clause 5.3.4.3). It returns false if the MME has no such subscriber. It may be
-// called from any goroutine, and waits for the store alone.
+// clause 5.3.4.3). It returns false if the MME has no such subscriber. Any goroutine
+// may call Page. It waits only for the store.
 func (m *MME) Page(ctx context.Context, imsi identity.Digits) bool {
 	m.mu.Lock()
 	h, ok := m.holders[imsi]
@@ -33,9 +33,10 @@ func (m *MME) Page(ctx context.Context, imsi identity.Digits) bool {
 	return true
 }
 
-// page pages a UE, unless it is connected or paged already. A UE that is becoming idle
-// is paged when it is: the S-GW notifies the MME as soon as the access bearers are
-// released, which may be before the UE Context Release Complete.
+// page pages a UE, unless the UE is connected or already being paged. If the UE is
+// becoming idle, page delays the paging until the UE is idle: the S-GW may send its
+// notification before the UE Context Release Complete, as soon as the access bearers
+// are released.
 func (w *worker) page(u *ue) {
 	if u.kind == release && u.running {
 		u.summons, u.summoner = true, w.event
@@ -77,8 +78,8 @@ func (w *worker) sendPaging(u *ue) {
 	}
 }
 
-// pagedInVain pages a UE again, or gives up. Then it has the rest of its time to be
-// heard of.
+// pagedInVain pages a UE again, or gives up. Then the timer runs for the rest of the
+// UE's reachable time.
 func (w *worker) pagedInVain(u *ue) {
 	if u.tries > 0 {
 		u.tries--

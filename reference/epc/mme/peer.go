@@ -20,13 +20,13 @@ var ErrUnknown = errors.New("mme: the HSS does not know the subscriber")
 // called concurrently, wait for the answer, and return when ctx ends. An error
 // other than ErrUnknown means that the HSS cannot be used.
 type Subscribers interface {
-	// Vector returns a vector for a challenge in the serving network. failed is nil,
-	// or the challenge that the UE found out of sequence, and its answer.
+	// Vector returns a vector for a challenge in the serving network. failed is nil, or
+	// the last challenge and the UE's AUTS if the UE reported a synch failure.
 	Vector(ctx context.Context, imsi identity.Digits, serving identity.PLMN, failed *Resynchronisation) (aka.Vector, error)
-	// UpdateLocation says that this MME serves the subscriber from now on, and returns
-	// the subscription.
+	// UpdateLocation tells the HSS that this MME serves the subscriber, and returns the
+	// subscription.
 	UpdateLocation(ctx context.Context, imsi identity.Digits, serving identity.PLMN) (Subscription, error)
-	// Purge says that this MME has removed the subscriber's context.
+	// Purge tells the HSS that this MME has removed the subscriber's context.
 	Purge(ctx context.Context, imsi identity.Digits) error
 }
 
@@ -37,8 +37,8 @@ type Resynchronisation struct {
 	AUTS [14]byte
 }
 
-// A Subscription is what the HSS says about a subscriber's default bearer. Rates
-// are in bit/s.
+// A Subscription is the HSS's data about a subscriber's default bearer. Rates are in
+// bit/s.
 type Subscription struct {
 	APN            string // of the default PDN connection, such as "internet"
 	QCI            uint8
@@ -53,15 +53,17 @@ type Subscription struct {
 type Gateway interface {
 	// CreateSession makes a PDN connection with a default bearer.
 	CreateSession(ctx context.Context, request SessionRequest) (Session, error)
-	// ModifyBearer sends downlink packets of the default bearer to an eNodeB. Without
-	// one, it says that the session is this MME's now.
+	// ModifyBearer directs downlink packets of the session's bearers to an eNodeB.
+	// Without an eNodeB, it only tells the gateway that the session belongs to this MME
+	// now.
 	ModifyBearer(ctx context.Context, s Session, enodeb s1ap.Tunnel) error
-	// ReleaseAccessBearers forgets the eNodeB's end: the UE is idle.
+	// ReleaseAccessBearers removes the eNodeB's ends of the bearers, because the UE is
+	// idle.
 	ReleaseAccessBearers(ctx context.Context, s Session) error
 	// DeleteSession removes the PDN connection.
 	DeleteSession(ctx context.Context, s Session) error
 	// RequestBearer asks for the resources of a dedicated bearer, or for its release. If
-	// they are granted, the gateway calls CreateBearer or DeleteBearer.
+	// the gateway grants the request, it calls CreateBearer or DeleteBearer.
 	RequestBearer(ctx context.Context, s Session, r ResourceRequest) error
 }
 
@@ -99,31 +101,31 @@ const (
 	callRelease
 	callDelete
 	callLoad   // the store: read a context
-	callClaim  // write it at the start of a connection
-	callKeep   // write it
-	callCommit // write that of an attach
-	callLeave  // write that of a UE that is detached
-	callDrop   // remove it
+	callClaim  // the store: write a context at the start of a connection
+	callKeep   // the store: write a context
+	callCommit // the store: write the context of an attach
+	callLeave  // the store: mark the context of a detached UE
+	callDrop   // the store: remove a context
 	callResource
 	calls
 )
 
-// A job is one call for one UE: first what is asked, then the answer. Only its
-// worker uses the UE.
+// A job is one call for one UE: first the request, then the answer. Only the UE's worker
+// uses the field ue.
 type job struct {
 	what   call
 	worker *worker
 	ue     *ue
 	event  truth.Event
 
-	request SessionRequest // and the IMSI of all calls to the HSS
+	request SessionRequest // its IMSI serves all calls to the HSS
 	failed  Resynchronisation
 	resync  bool // failed is valid
 	session Session
 	enodeb  s1ap.Tunnel
 	asked   ResourceRequest
 
-	// Of calls to the store.
+	// For calls to the store.
 	stmsi identity.STMSI
 	kept  *kept
 	tag   string
@@ -135,7 +137,7 @@ type job struct {
 	err          error
 }
 
-// perform makes calls until ctx ends.
+// perform makes the calls of jobs until ctx ends.
 func (m *MME) perform(ctx context.Context) {
 	for {
 		select {
@@ -143,12 +145,12 @@ func (m *MME) perform(ctx context.Context) {
 			return
 		case j := <-m.jobs:
 			m.make(ctx, j)
-			j.worker.results <- j // has room for all jobs
+			j.worker.results <- j // never blocks: the channel has room for all jobs
 		}
 	}
 }
 
-// make makes one call.
+// make makes the call of a job.
 func (m *MME) make(ctx context.Context, j *job) {
 	ctx, cancel := context.WithTimeout(truth.With(ctx, j.event), m.config.CallTime)
 	defer cancel()
@@ -189,10 +191,10 @@ func (m *MME) make(ctx context.Context, j *job) {
 	m.counts.called(j.what, time.Since(begun), j.err)
 }
 
-// call begins a call for a UE that has none. Its answer comes to answered.
+// call starts a call for a UE that has none. answered gets the answer.
 func (w *worker) call(u *ue, what call) { w.submit(w.job(u, what)) }
 
-// job returns a call to submit.
+// job returns a job for submit.
 func (w *worker) job(u *ue, what call) *job {
 	j := w.newJob()
 	j.what, j.worker, j.ue, j.event = what, w, u, u.event
@@ -206,16 +208,16 @@ func (w *worker) job(u *ue, what call) *job {
 	return j
 }
 
-// submit hands a job to those who make calls, or lets it wait for its turn. So a
-// procedure that was admitted is carried through. A UE has at most one job, so no
-// more jobs wait than there are contexts.
+// submit hands a job to the calling goroutines, or queues it. Jobs are never dropped, so
+// every admitted procedure is completed. A UE has at most one job, so the queue is no
+// longer than the number of contexts.
 func (w *worker) submit(j *job) {
 	if w.calls == cap(w.results) {
 		w.waiting.Push(j)
 		return
 	}
 	w.calls++
-	w.mme.jobs <- j // has room for the jobs of all workers
+	w.mme.jobs <- j // never blocks: the channel has room for the jobs of all workers
 }
 
 func (w *worker) newJob() *job {
@@ -227,7 +229,7 @@ func (w *worker) newJob() *job {
 	return j
 }
 
-// answered handles the answer of a call, and what had to wait for it.
+// answered handles the answer to a call, and then what waited for that answer.
 func (w *worker) answered(j *job) {
 	w.calls--
 	if w.waiting.Len() > 0 {
@@ -251,10 +253,10 @@ func (w *worker) answered(j *job) {
 	}
 }
 
-// missed notes the answer of a call that a context was removed during.
+// missed stores the answer to a call whose context was removed during the call.
 func (w *worker) missed(u *ue, j *job) {
 	switch {
-	case j.what == callLeave && j.err != nil: // another MME has the UE; or it is not known, and the record's timer removes all
+	case j.what == callLeave && j.err != nil: // another MME has the UE, or the write may have failed: then the record's timer removes everything
 		u.hasSession, u.subscribed, u.leaving = false, false, false
 	case j.err != nil:
 	case j.what == callCreate:
@@ -278,9 +280,9 @@ func (w *worker) proceed(u *ue, j *job) {
 	case callModify:
 		w.modified(u, j.err)
 	case callRelease:
-		w.idled(u) // an S-GW that does not answer does not keep the UE connected
+		w.idled(u) // even if the S-GW did not answer, the UE becomes idle
 	case callDelete:
-		w.create(u) // the UE attaches again
+		w.create(u) // continues the attach that replaced the session
 	case callLoad:
 		w.loaded(u, j)
 	case callClaim, callKeep:
@@ -289,6 +291,6 @@ func (w *worker) proceed(u *ue, j *job) {
 		w.committed(u, j)
 	case callResource:
 		w.resourced(u, j.err)
-	case callPurge, callLeave, callDrop: // contexts that are gone alone have it
+	case callPurge, callLeave, callDrop: // only removed contexts make these calls; see missed
 	}
 }

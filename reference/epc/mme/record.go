@@ -10,21 +10,21 @@ import (
 	"vitrine/wire/identity"
 )
 
-// A kept is a UE context as the store has it, in JSON. It has what an attached UE
-// needs at another MME; it has no connection.
+// A kept is a UE context as JSON in the store. It has what another MME needs to serve the
+// attached UE, without a connection.
 type kept struct {
 	IMSI string `json:"imsi"`
-	// The S-TMSI. The M-TMSI is also the MME's TEID on S11. So it names one UE among all
-	// MMEs that share the store.
+	// The S-TMSI. The M-TMSI is also the MME's TEID on S11, so it must be unique among
+	// all MMEs that share the store.
 	Code  uint8  `json:"code"`
 	TMSI  uint32 `json:"tmsi"`
-	Owner uint8  `json:"owner"` // the instance that the UE was at last
-	Due   int64  `json:"due"`   // Unix milliseconds: when the UE is detached if it stays silent
+	Owner uint8  `json:"owner"` // the instance that served the UE last
+	Due   int64  `json:"due"`   // Unix milliseconds: when a silent UE is detached
 
 	Leaving bool `json:"leaving,omitempty"` // the owner is detaching the UE
 
-	// The security context (TS 33.401 clause 7.2.6). Down exceeds the count that was used
-	// last: see reserve.
+	// The security context (TS 33.401 clause 7.2.6). Down is higher than the last used
+	// COUNT; see reserve.
 	KASME      []byte `json:"kasme"`
 	Cipher     uint8  `json:"cipher"`
 	KSI        uint8  `json:"ksi"`
@@ -39,18 +39,18 @@ type kept struct {
 	Session      Session       `json:"session"`
 }
 
-// reserve is how many downlink NAS COUNTs a record skips while the UE is connected. So
-// an MME that takes the UE over uses none a second time. It is less than a cycle of the
-// sequence number, so that the UE follows (TS 24.301 clause 4.4.3.1).
+// reserve is the number of downlink NAS COUNTs that a record skips while the UE is
+// connected, so that an MME that takes over the UE uses no COUNT twice. It is less than a
+// cycle of the sequence number, so that the UE can follow (TS 24.301 clause 4.4.3.1).
 const reserve = 64
 
-// maxDrift is how far a count may get beyond that of the record before the record is
-// written again. It is below the cycle of a service request, of 32 (TS 24.301 clause
+// maxDrift is how far a NAS COUNT may move before the record is written again. It is less
+// than the cycle of a Service Request's sequence number, which is 32 (TS 24.301 clause
 // 9.9.3.19).
 const maxDrift = 16
 
-// leaveWithin is how long the MME that detaches a UE may take, before the record's timer
-// has the rest done.
+// leaveWithin is the time that an MME has to detach a UE. After that, the record's timer
+// makes another MME finish the detach.
 const leaveWithin = 10 * time.Second
 
 var errKept = errors.New("mme: the record of a UE is malformed")
@@ -69,7 +69,7 @@ func parseKept(value []byte) (*kept, error) {
 	return &k, nil
 }
 
-// areSound reports whether dedicated bearers can be sent to an eNodeB.
+// areSound reports whether the dedicated bearers of a record are valid for an eNodeB.
 func areSound(bearers []DedicatedBearer) bool {
 	seen := uint16(0)
 	for _, b := range bearers {
@@ -84,7 +84,7 @@ func areSound(bearers []DedicatedBearer) bool {
 
 func (k *kept) stmsi() identity.STMSI { return identity.STMSI{Code: k.Code, TMSI: k.TMSI} }
 
-// due returns when the UE is detached, or a zero time if there is no record.
+// due returns when a silent UE is detached, or a zero time if there is no record.
 func (k *kept) due() time.Time {
 	if k == nil {
 		return time.Time{}
@@ -92,7 +92,8 @@ func (k *kept) due() time.Time {
 	return time.UnixMilli(k.Due)
 }
 
-// snapshot returns the record of a context. skip is how many downlink counts it skips.
+// snapshot returns the record of a context. skip is the number of downlink NAS COUNTs
+// that the record skips; see reserve.
 func (w *worker) snapshot(u *ue, skip uint32) *kept {
 	return &kept{
 		IMSI: u.imsi.String(), Code: u.stmsi.Code, TMSI: u.stmsi.TMSI, Owner: w.mme.config.Instance,
@@ -103,7 +104,7 @@ func (w *worker) snapshot(u *ue, skip uint32) *kept {
 	}
 }
 
-// restore makes a context that of a record with a tag.
+// restore fills a context from a record with a tag.
 func (w *worker) restore(u *ue, k *kept, tag string) error {
 	protection, err := aka.NewProtection([32]byte(k.KASME), aka.Algorithm(k.Cipher), aka.AES)
 	if err != nil {
@@ -123,7 +124,7 @@ func (w *worker) restore(u *ue, k *kept, tag string) error {
 	return nil
 }
 
-// keep notes that the store has a record of the context.
+// keep notes which record of the context the store has.
 func (u *ue) keep(k *kept, tag string) {
 	u.stored, u.tag, u.due, u.keptUp, u.keptDown = true, tag, k.due(), k.Up, k.Down
 }

@@ -2,9 +2,9 @@ package mme
 
 import "vitrine/wire/s1ap"
 
-// releaseRequest handles a UE Context Release Request: the UE shall become idle (TS
-// 23.401 clause 5.3.5). A request that comes during another procedure waits for its
-// end; one that comes before the UE has attached ends the attach.
+// releaseRequest handles a UE Context Release Request: the UE is to become idle (TS
+// 23.401 clause 5.3.5). During an attach, the request ends the attach. During a call,
+// the release waits for the answer. It interrupts any other procedure.
 func (w *worker) releaseRequest(u *ue) {
 	u.cause = w.in.cause
 	w.event = w.mme.config.Messages.Begin()
@@ -23,7 +23,7 @@ func (w *worker) releaseRequest(u *ue) {
 	}
 }
 
-// resume does what had to wait for the answer of a call.
+// resume makes the deferred release after the answer to a call.
 func (w *worker) resume(u *ue) {
 	u.deferred = nothing
 	if u.awaiting != 0 {
@@ -34,7 +34,7 @@ func (w *worker) resume(u *ue) {
 	}
 }
 
-// toIdle releases a UE's access bearers and then its connection, if it has one.
+// toIdle releases a UE's access bearers, and then its connection if it has one.
 func (w *worker) toIdle(u *ue) {
 	w.cancelTarget(u)
 	w.stopChange(u)
@@ -42,8 +42,9 @@ func (w *worker) toIdle(u *ue) {
 	w.releaseBearers(u)
 }
 
-// releaseBearers begins to make a UE idle. With a store, only the MME that the record
-// says the UE is at may do so.
+// releaseBearers begins to make a UE idle. With a store, it first writes the record.
+// If another MME has changed the record, that MME has the UE, and the context is only
+// evicted.
 func (w *worker) releaseBearers(u *ue) {
 	w.begin(u, release)
 	u.phase = idling
@@ -55,7 +56,7 @@ func (w *worker) releaseBearers(u *ue) {
 	w.call(u, callRelease)
 }
 
-// idled releases the connection of a UE whose access bearers are released.
+// idled releases the UE's connection after its access bearers.
 func (w *worker) idled(u *ue) {
 	if u.enb != nil {
 		w.sendRelease(u, u.cause)
@@ -89,7 +90,7 @@ func (w *worker) released(u *ue) {
 	w.hangUp(u)
 }
 
-// hangUp ends the connection of a UE.
+// hangUp ends the connection of a UE without a message.
 func (w *worker) hangUp(u *ue) {
 	w.disconnect(u)
 	if u.gone {
@@ -103,8 +104,8 @@ func (w *worker) hangUp(u *ue) {
 	w.rest(u)
 }
 
-// lostConnection handles the end of the association that a UE is connected through.
-// A UE that has attached becomes idle.
+// lostConnection handles the end of the UE's association. An attached UE becomes
+// idle.
 func (w *worker) lostConnection(u *ue) {
 	w.renew(u)
 	w.cancelTarget(u)
@@ -134,7 +135,7 @@ func (w *worker) expired(u *ue) {
 	switch u.phase {
 	case identifying, challenged, securing, informing, accepting:
 		w.repeat(u)
-	case releasing: // the eNodeB does not answer: the connection counts as released
+	case releasing: // the eNodeB did not answer: the connection counts as released
 		w.hangUp(u)
 	case serving:
 		w.end(u, timedOut)
@@ -143,7 +144,7 @@ func (w *worker) expired(u *ue) {
 		w.handoverExpired(u)
 	case activating, deactivating:
 		w.changeExpired(u)
-	case registered: // idle, and silent for too long
+	case registered: // the idle UE was silent for too long, or did not answer paging
 		if u.paged() {
 			w.pagedInVain(u)
 			return
@@ -152,11 +153,11 @@ func (w *worker) expired(u *ue) {
 		w.begin(u, detach)
 		w.end(u, implicitlyDetached)
 		w.discard(u, s1ap.CauseNormalRelease)
-	default: // the phases that wait for a call have no timer
+	default: // phases that wait for a call have no timer
 	}
 }
 
-// repeat sends a NAS message again, or gives up.
+// repeat retransmits a NAS message, or gives up.
 func (w *worker) repeat(u *ue) {
 	if u.tries == 0 {
 		w.end(u, timedOut)

@@ -6,15 +6,16 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// A reset is a Reset that the workers carry out.
+// A reset is a Reset from an eNodeB that the workers carry out.
 type reset struct {
 	enodeb *enodeb
-	some   []s1ap.Connection // nil: all of the eNodeB
-	left   atomic.Int32      // workers that have not carried it out
+	some   []s1ap.Connection // nil: all connections of the eNodeB
+	left   atomic.Int32      // workers that are not done yet
 }
 
-// resetRequested handles a Reset of an eNodeB (TS 36.413 clause 8.7.1.2.2): it has lost
-// connections, or all of them. Their UEs become idle. Each worker does so for its own.
+// resetRequested handles a Reset from an eNodeB (TS 36.413 clause 8.7.1.2.2), which has
+// lost some or all connections. Each worker makes its own UEs of these connections
+// idle.
 func (w *worker) resetRequested(e *enodeb) {
 	all, some, ok := s1ap.ParseReset(w.in.reset)
 	r := &reset{enodeb: e}
@@ -36,8 +37,8 @@ func (w *worker) resetRequested(e *enodeb) {
 	w.carryOut(r)
 }
 
-// carryOut makes those of the connections idle that are this worker's. The last worker
-// acknowledges. So the eNodeB gives an identifier to another UE only afterwards.
+// carryOut makes this worker's UEs of the connections idle. The last worker sends the
+// acknowledgement, so that the eNodeB does not reuse an identifier too early.
 func (w *worker) carryOut(r *reset) {
 	if r.some == nil {
 		w.clear(w, r.enodeb)

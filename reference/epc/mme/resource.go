@@ -14,14 +14,14 @@ import (
 // the release of one (TS 23.401 clause 5.4.5).
 type ResourceRequest struct {
 	PTI       uint8
-	Bearer    uint8 // identity of the bearer to release; 0: a new one
+	Bearer    uint8 // identity of the bearer to release; 0: allocate a new one
 	QoS       nas.QoS
 	Aggregate []byte // traffic flow aggregate (TS 24.008 clause 10.5.6.12)
 }
 
 // resourceRequested handles a Bearer Resource Allocation or Modification Request (TS
-// 24.301 clauses 6.5.3 and 6.5.4). What the network grants comes from the gateway, as a
-// change of the UE's bearers.
+// 24.301 clauses 6.5.3 and 6.5.4). If the network grants it, the gateway requests a
+// change to the UE's bearers.
 func (w *worker) resourceRequested(u *ue, body []byte) {
 	if !u.ready() {
 		w.mme.counts.unexpected.Inc()
@@ -38,7 +38,7 @@ func (w *worker) resourceRequested(u *ue, body []byte) {
 		kind, known, u.asked.Bearer = deactivation, u.has(m.Bearer), m.Bearer
 	}
 	if m.QoS != nil {
-		u.asked.QoS, _ = nas.ParseQoS(m.QoS) // a QCI of 0 is refused by the network
+		u.asked.QoS, _ = nas.ParseQoS(m.QoS) // the network refuses a QCI of 0
 	}
 	w.begin(u, kind)
 	if !known {
@@ -49,9 +49,10 @@ func (w *worker) resourceRequested(u *ue, body []byte) {
 	w.call(u, callResource)
 }
 
-// later keeps the present message of a connected UE until its service request is over, or
-// another call is answered. Messages of two eNodeBs may overtake each other. A UE has
-// room for one message. later returns false if the message need not wait, or cannot.
+// later parks the present message of a connected UE while a service request or a call of
+// the UE is in progress, because messages of two eNodeBs can overtake each other. A UE
+// has room for one parked message. later returns false if the message need not wait, or
+// if there is no room.
 func (w *worker) later(u *ue, e *enodeb) bool {
 	calls := u.busy && (u.phase == modifying || u.phase == switching || u.phase == registered)
 	if u.gone || u.parked.enodeb != nil || !calls && u.phase != serving {
@@ -61,7 +62,8 @@ func (w *worker) later(u *ue, e *enodeb) bool {
 	return true
 }
 
-// replay handles the message that later kept. It is dropped if the UE's connection ends.
+// replay handles the message that later parked. It drops the message if the UE's
+// connection has ended.
 func (w *worker) replay(u *ue) {
 	e := u.parked.enodeb
 	u.parked.enodeb = nil
@@ -76,10 +78,10 @@ func (w *worker) replay(u *ue) {
 	w.kept = 0
 }
 
-// resourced goes on when the gateway has an answer to a UE's request. If it is granted,
-// the change of bearers is here or follows.
+// resourced continues after the gateway's answer to a UE's resource request. If the
+// gateway grants it, the change to the bearers has already arrived or follows.
 func (w *worker) resourced(u *ue, err error) {
-	if u.enb == nil { // the association was lost meanwhile: resume follows
+	if u.enb == nil { // the association was lost meanwhile; resume runs next
 		w.end(u, radioFailed)
 		return
 	}
@@ -110,20 +112,22 @@ func (w *worker) refuseResource(u *ue, o outcome, cause nas.ESMCause) {
 	w.end(u, o)
 }
 
-// CreateBearer makes a dedicated bearer for a subscriber, and returns it. pti is that of
-// the UE's request, or 0. It may be called from any goroutine, and waits for the UE.
+// CreateBearer creates a dedicated bearer for a subscriber, and returns it. pti is the
+// procedure transaction identity of the UE's request, or 0. Any goroutine may call
+// CreateBearer. It waits for the UE.
 func (m *MME) CreateBearer(ctx context.Context, imsi identity.Digits, pti uint8, b DedicatedBearer, tft []byte) (DedicatedBearer, error) {
 	return m.change(ctx, imsi, &change{bearer: b, tft: tft, pti: pti})
 }
 
-// DeleteBearer removes a dedicated bearer of a subscriber, as CreateBearer makes it.
+// DeleteBearer removes a dedicated bearer of a subscriber. It is called like
+// CreateBearer.
 func (m *MME) DeleteBearer(ctx context.Context, imsi identity.Digits, pti, id uint8) error {
 	_, err := m.change(ctx, imsi, &change{remove: id, pti: pti})
 	return err
 }
 
-// change hands a change to the worker of a subscriber, and waits for its end. With a
-// store, an idle UE's context is read there.
+// change hands a change to the subscriber's worker, and waits for the result. With a
+// store, the worker first reads the context of an idle UE.
 func (m *MME) change(ctx context.Context, imsi identity.Digits, c *change) (DedicatedBearer, error) {
 	c.until, c.done = time.Now().Add(changeTime), make(chan changed, 1)
 	m.mu.Lock()
@@ -151,8 +155,8 @@ func (m *MME) change(ctx context.Context, imsi identity.Digits, c *change) (Dedi
 	}
 }
 
-// appendBearers appends a list of the UE's E-RABs. pdu is for the default one; nil for
-// none.
+// appendBearers appends a list of the UE's E-RABs. pdu is the NAS message of the default
+// bearer; nil: none.
 func (u *ue) appendBearers(b []byte, list, item s1ap.ID, pdu []byte) []byte {
 	start := len(b)
 	b = s1ap.BeginList(b, list, s1ap.Reject, 1+len(u.session.Dedicated))
@@ -164,8 +168,8 @@ func (u *ue) appendBearers(b []byte, list, item s1ap.ID, pdu []byte) []byte {
 	return s1ap.EndElement(b, start)
 }
 
-// admitted returns the dedicated bearers with the tunnels of a list that an eNodeB sends.
-// Those that it did not admit are without a tunnel.
+// admitted returns the dedicated bearers with the tunnels that an eNodeB's list has.
+// Bearers that the eNodeB did not admit have no tunnel.
 func (u *ue) admitted(list []byte, item s1ap.ID) []DedicatedBearer {
 	if len(u.session.Dedicated) == 0 {
 		return nil
@@ -178,8 +182,8 @@ func (u *ue) admitted(list []byte, item s1ap.ID) []DedicatedBearer {
 	return all
 }
 
-// prune removes the dedicated bearers without a tunnel, after the gateway has learnt of
-// them.
+// prune removes the dedicated bearers without a tunnel, once the gateway knows that they
+// are gone.
 func (u *ue) prune() {
 	kept := u.session.Dedicated[:0:0]
 	for _, b := range u.session.Dedicated {

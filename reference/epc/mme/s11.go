@@ -13,15 +13,15 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// s11 is a Gateway by GTPv2-C: one S-GW, and one P-GW behind it.
+// s11 is the Gateway over GTPv2-C: one S-GW, and one P-GW behind it.
 type s11 struct {
 	endpoint *gtp.Endpoint
 	sgw      netip.AddrPort
 	pgw      gtpc.Endpoint
 
-	bearers *MME                                               // changes the bearers of UEs
-	page    func(context.Context, identity.Digits) bool        // pages a subscriber, if there is one
-	find    func(ctx context.Context, teid uint32) (leg, bool) // nil unless sessions are in a store
+	bearers *MME                                               // creates and deletes dedicated bearers
+	page    func(context.Context, identity.Digits) bool        // pages a subscriber; false: there is no such subscriber
+	find    func(ctx context.Context, teid uint32) (leg, bool) // finds a session in the store; nil: sessions are in teids
 
 	mu    sync.Mutex
 	teids *gtp.Table[leg] // by this MME's TEID
@@ -30,12 +30,12 @@ type s11 struct {
 // A leg is a session on S11.
 type leg struct {
 	imsi identity.Digits
-	sgw  uint32 // TEID of the S-GW; 0 until it is known
+	sgw  uint32 // S-GW's TEID; 0: not known yet
 }
 
 var errTEIDs = errors.New("mme: all TEIDs for S11 are taken")
 
-// errBearer is the error of an S-GW that accepts a session without a bearer.
+// errBearer is the error for an S-GW that accepts a session but gives no bearer.
 var errBearer = errors.New("mme: the S-GW gave no bearer")
 
 // CreateSession sends a Create Session Request.
@@ -86,8 +86,8 @@ func (s *s11) create(ctx context.Context, r SessionRequest, teid uint32) (Sessio
 	}, nil
 }
 
-// ModifyBearer sends a Modify Bearer Request. The eNodeB has not admitted the dedicated
-// bearers that lack its tunnel.
+// ModifyBearer sends a Modify Bearer Request. It reports dedicated bearers without an
+// eNodeB tunnel as removed, because the eNodeB did not admit them.
 func (s *s11) ModifyBearer(ctx context.Context, of Session, enodeb s1ap.Tunnel) error {
 	var request gtpc.ModifyBearer
 	if end := (gtpc.Endpoint{TEID: enodeb.TEID, V4: enodeb.V4, V6: enodeb.V6}); end.Addr().IsValid() {
@@ -101,7 +101,7 @@ func (s *s11) ModifyBearer(ctx context.Context, of Session, enodeb s1ap.Tunnel) 
 			}
 		}
 	}
-	if s.find != nil { // the S-GW may know another MME
+	if s.find != nil { // the S-GW may still have another MME's address
 		request.Sender = s.endpoint.Own(gtpc.S11MME, of.Own)
 	}
 	return s.ask(ctx, of, &request)
@@ -112,7 +112,7 @@ func (s *s11) ReleaseAccessBearers(ctx context.Context, of Session) error {
 	return s.ask(ctx, of, &gtpc.ReleaseAccessBearers{})
 }
 
-// DeleteSession sends a Delete Session Request, which the S-GW passes on.
+// DeleteSession sends a Delete Session Request. The S-GW forwards it to the P-GW.
 func (s *s11) DeleteSession(ctx context.Context, of Session) error {
 	defer s.forget(of.Own)
 	return s.ask(ctx, of, &gtpc.DeleteSession{Linked: of.Bearer, Flags: gtpc.Operation})
@@ -140,7 +140,7 @@ func (s *s11) leg(ctx context.Context, teid uint32) (leg, bool) {
 	return s.teids.Get(teid)
 }
 
-// esmCause returns the cause for a UE whose session the gateway refused (TS 24.301
+// esmCause returns the ESM cause for a UE whose request the gateway refused (TS 24.301
 // clause 6.5.1.4).
 func esmCause(err error) nas.ESMCause {
 	var refused gtpc.Result
@@ -166,10 +166,10 @@ func (s *s11) forget(teid uint32) {
 	s.teids.Remove(teid)
 }
 
-// request handles a request of the S-GW. A Downlink Data Notification pages the UE.
+// request handles a request from the S-GW. A Downlink Data Notification pages the UE.
 func (s *s11) request(ctx context.Context, r *gtp.Request) {
 	kind, ok := r.Type.Response()
-	if !ok { // nothing answers it
+	if !ok { // a message of this type has no response
 		return
 	}
 	of, ok := s.leg(ctx, r.TEID)

@@ -9,8 +9,9 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// RequestBearer sends a Bearer Resource Command. It returns when the S-GW has refused it,
-// or has sent the request that follows from it, which request handles.
+// RequestBearer sends a Bearer Resource Command. It returns when the S-GW has refused the
+// command, or has sent the request that the command triggers. The method request handles
+// that request.
 func (s *s11) RequestBearer(ctx context.Context, of Session, r ResourceRequest) error {
 	command := gtpc.BearerResource{Linked: of.Bearer, PTI: r.PTI, TAD: r.Aggregate, Bearer: r.Bearer, QoS: gtpc.QoS{
 		QCI: r.QoS.QCI, MaxUp: uint64(r.QoS.MaxUp), MaxDown: uint64(r.QoS.MaxDown),
@@ -69,7 +70,7 @@ func (s *s11) deleteBearer(ctx context.Context, r *gtp.Request, of leg) *gtpc.An
 	if err := m.Parse(&r.Message); err != nil {
 		return gtpc.Refuse(r.Type, err)
 	}
-	if m.Linked != 0 { // it would detach the UE
+	if m.Linked != 0 { // the default bearer: its removal would detach the UE
 		return gtpc.Refuse(r.Type, gtpc.Result{Cause: gtpc.ServiceNotSupported})
 	}
 	answer := &gtpc.Answer{Type: gtpc.DeleteBearerResponse}
@@ -87,7 +88,7 @@ func (s *s11) deleteBearer(ctx context.Context, r *gtp.Request, of leg) *gtpc.An
 	return answer
 }
 
-// changeResult returns the cause for a change of bearers (TS 29.274 table 7.2.4-1).
+// changeResult returns the GTP cause for the error of a change (TS 29.274 table 7.2.4-1).
 func changeResult(err error) gtpc.Result {
 	cause := gtpc.RequestRejected
 	switch {

@@ -9,7 +9,7 @@ import (
 	"vitrine/wire/identity"
 )
 
-// s6a is Subscribers by Diameter.
+// s6a is the Subscribers interface over Diameter.
 type s6a struct{ hss *diameter.MME }
 
 // Vector sends an Authentication-Information-Request.
@@ -41,8 +41,8 @@ func (s s6a) Purge(ctx context.Context, imsi identity.Digits) error {
 	return s.hss.Purge(ctx, imsi.String())
 }
 
-// unknown returns ErrUnknown for the results that mean it (TS 29.272 clauses 7.4.3.1
-// and 7.4.3.2).
+// unknown joins ErrUnknown to the results that mean an unknown subscriber (TS 29.272
+// clauses 7.4.3.1 and 7.4.3.2).
 func unknown(err error) error {
 	if errors.Is(err, diameter.UserUnknown) || errors.Is(err, diameter.UnknownEPSSubscription) {
 		return errors.Join(ErrUnknown, err)

@@ -11,12 +11,12 @@ const (
 	capabilityEIA2 = 0x20 // in the second octet
 )
 
-// verify checks the integrity of the present NAS message by the context's keys, and
-// deciphers it in place. A message that was received before does not pass: its
-// sequence number stands for the next cycle of the count (TS 24.301 clause 4.4.3.2).
+// verify checks the integrity of the present NAS message with the context's keys,
+// and deciphers the message in place. A replayed message fails, because its sequence
+// number is read as part of the next cycle of the COUNT (TS 24.301 clause 4.4.3.2).
 func (w *worker) verify(u *ue) bool {
 	p := &w.pdu
-	if u.verified { // before the message waited for the store
+	if u.verified { // verified before the message was parked
 		u.verified = false
 		return true
 	}
@@ -49,8 +49,8 @@ func (w *worker) verify(u *ue) bool {
 	return true
 }
 
-// protect returns a NAS message with a security header, built in the worker's
-// buffer. body must not be in that buffer.
+// protect returns a NAS message with a security header, in the worker's buffer pack.
+// body must not be in that buffer.
 func (w *worker) protect(u *ue, s nas.Security, body []byte) []byte {
 	if s == nas.Plain {
 		return body
@@ -61,7 +61,7 @@ func (w *worker) protect(u *ue, s nas.Security, body []byte) []byte {
 		u.protection.Cipher(u.down, aka.Downlink, nas.FrameBody(b, 0))
 	}
 	mac, err := u.protection.MAC(u.down, aka.Downlink, nas.FrameCovered(b, 0))
-	if err != nil { // the key has the right size, so this does not happen
+	if err != nil { // never happens, because the key has the right size
 		w.mme.config.Log.Error("a NAS message was not protected", "error", err)
 	}
 	nas.SetMAC(b, 0, mac)
@@ -70,7 +70,7 @@ func (w *worker) protect(u *ue, s nas.Security, body []byte) []byte {
 	return b
 }
 
-// chosenCipher returns the ciphering algorithm for a UE.
+// chosenCipher returns the ciphering algorithm to use with a UE.
 func (w *worker) chosenCipher(u *ue) aka.Algorithm {
 	if w.mme.config.Cipher == aka.AES && u.capability[0]&capabilityEEA2 != 0 {
 		return aka.AES
@@ -78,9 +78,9 @@ func (w *worker) chosenCipher(u *ue) aka.Algorithm {
 	return aka.Null
 }
 
-// appendCapability appends the UE security capability that answers the UE's network
-// capability: the algorithms of EPS, and those of UMTS if it has them (TS 24.301
-// clause 9.9.3.36).
+// appendCapability appends the UE security capability to replay to the UE: the EPS
+// algorithms of its network capability, and the UMTS algorithms if it has any (TS
+// 24.301 clause 9.9.3.36).
 func (u *ue) appendCapability(b []byte) []byte {
 	b = append(b, u.capability[0], u.capability[1])
 	if u.capLength >= 4 {
@@ -89,21 +89,21 @@ func (u *ue) appendCapability(b []byte) []byte {
 	return b
 }
 
-// keys returns the security capabilities for an eNodeB: 16 bits each, without those
-// of EEA0 and EIA0 (TS 36.413 clause 9.2.1.40).
+// algorithms returns the security capabilities for an eNodeB: 16 bits each, without
+// the bits of EEA0 and EIA0 (TS 36.413 clause 9.2.1.40).
 func (u *ue) algorithms() (ciphering, integrity uint16) {
 	return uint16(u.capability[0]&0x7f) << 9, uint16(u.capability[1]&0x7f) << 9
 }
 
-// startChain derives the first keys of a chain of handovers (TS 33.401 annexes A.3
-// and A.4) and returns the eNodeB's key.
+// startChain derives the first key of a handover chain (TS 33.401 annexes A.3 and
+// A.4) and returns it as the eNodeB's key.
 func (u *ue) startChain() [32]byte {
 	key := aka.KeNB(u.kasme, u.keyCount)
 	u.nextHop, u.chain = key, 0
 	return key
 }
 
-// advanceChain derives the next hop for a handover.
+// advanceChain derives the next-hop key for a handover.
 func (u *ue) advanceChain() {
 	u.nextHop = aka.NextHop(u.kasme, u.nextHop)
 	u.chain = (u.chain + 1) & 7

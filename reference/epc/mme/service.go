@@ -5,8 +5,9 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// serviceRequest sets up the bearer of an idle UE (TS 23.401 clause 5.3.4.1). The UE
-// is found by its S-TMSI and proves who it is by the short code.
+// serviceRequest sets up the bearers of an idle UE (TS 23.401 clause 5.3.4.1). The
+// S-TMSI identifies the UE, and the short message authentication code proves its
+// identity.
 func (w *worker) serviceRequest(e *enodeb) {
 	var u *ue
 	if w.in.has&hasSTMSI != 0 {
@@ -31,7 +32,7 @@ func (u *ue) ready() bool { return u.attached && !u.busy && u.phase == registere
 // free reports whether a procedure of an attached UE may begin on a new connection.
 func (u *ue) free() bool { return u.ready() || u.attached && !u.busy && u.phase == releasing }
 
-// serve sets up the bearer of a UE whose message has just been verified.
+// serve sets up the bearers of a UE whose message has just been verified.
 func (w *worker) serve(u *ue, pdu []byte) {
 	u.secured, u.keyCount = true, u.up-1
 	u.phase = serving
@@ -40,8 +41,8 @@ func (w *worker) serve(u *ue, pdu []byte) {
 }
 
 // updateRequest handles a Tracking Area Update Request that begins a connection (TS
-// 23.401 clause 5.3.3). Its UE gets bearers if it asks for them, and is released
-// otherwise.
+// 23.401 clause 5.3.3). If the UE asks for bearers, it gets them; otherwise its
+// connection is released.
 func (w *worker) updateRequest(e *enodeb) {
 	var m nas.UpdateRequest
 	if m.Parse(w.pdu.Body) != nil {

@@ -5,11 +5,11 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// The relative capacity of every MME (TS 36.413 clause 9.2.3.17).
+// relativeCapacity is the same for every MME (TS 36.413 clause 9.2.3.17).
 const relativeCapacity = 255
 
-// setUp answers an S1 Setup Request (TS 36.413 clause 8.7.3). An eNodeB that sends
-// one again has lost its UEs.
+// setUp answers an S1 Setup Request (TS 36.413 clause 8.7.3). An eNodeB that
+// repeats S1 Setup has lost its UEs.
 func (w *worker) setUp(e *enodeb) {
 	in := &w.in
 	areas, served, err := w.areas(in.areas)
@@ -38,8 +38,8 @@ func (w *worker) setUp(e *enodeb) {
 	w.send(e, streamCommon, b)
 }
 
-// areas returns the tracking areas that are in the MME's network, and whether there
-// is one.
+// areas returns the tracking areas in a list that belong to the MME's network, and
+// whether there is any.
 func (w *worker) areas(list []byte) (areas []identity.TAI, served bool, err error) {
 	it := s1ap.ParseAreas(list)
 	for it.Next() {
@@ -52,7 +52,8 @@ func (w *worker) areas(list []byte) (areas []identity.TAI, served bool, err erro
 	return areas, len(areas) > 0, it.Err
 }
 
-// register makes the eNodeB known. An older association of the same eNodeB ends.
+// register adds an eNodeB to the set-up eNodeBs, and aborts an older association of
+// the same eNodeB.
 func (w *worker) register(e *enodeb, areas []identity.TAI) {
 	w.mme.mu.Lock()
 	if w.mme.enodebs[e.id] == e {

@@ -13,15 +13,16 @@ import (
 	"vitrine/wire/identity"
 )
 
-// The keys of the store: a UE context by its IMSI, and the IMSI by the M-TMSI.
+// contextPrefix begins the key of a UE context, which ends in the IMSI. A second key
+// finds the IMSI by the M-TMSI.
 const contextPrefix = "ue/"
 
 func contextKey(imsi string) string { return contextPrefix + imsi }
 
 func tmsiKey(tmsi uint32) string { return fmt.Sprintf("tmsi/%08x", tmsi) }
 
-// load reads the context that a job names, by its IMSI or its S-TMSI. Without a
-// record, kept is nil.
+// load reads the context that a job names by its IMSI or its S-TMSI. If there is no
+// record, j.kept stays nil.
 func (m *MME) load(ctx context.Context, j *job) error {
 	imsi := j.request.IMSI.String()
 	if imsi == "" {
@@ -48,8 +49,8 @@ func (m *MME) read(ctx context.Context, imsi string) (k *kept, tag string, err e
 	return k, r.Tag, err
 }
 
-// write writes a job's context over the record with the tag, whose timer was due at
-// before. fresh says that the M-TMSI is new.
+// write replaces the record with the job's tag by the job's context. The old record's
+// timer was due at before. fresh says that the M-TMSI is new.
 func (m *MME) write(ctx context.Context, j *job, before time.Time, fresh bool, further ...client.Change) error {
 	value, err := json.Marshal(j.kept)
 	if err != nil {
@@ -67,12 +68,12 @@ func (m *MME) write(ctx context.Context, j *job, before time.Time, fresh bool, f
 	return err
 }
 
-// commits is how often the record of an attach is written again because another MME has
-// changed it in between.
+// commits limits the attempts to write the record of an attach. An attempt fails if
+// another MME changes the record at the same time.
 const commits = 3
 
-// commit writes the context of an attach in place of the one that the IMSI had, wherever
-// that was: the last attach wins.
+// commit writes the context of an attach over any record that the IMSI has, even another
+// MME's: the last attach wins.
 func (m *MME) commit(ctx context.Context, j *job) (err error) {
 	for range commits {
 		var old *kept
@@ -91,9 +92,10 @@ func (m *MME) commit(ctx context.Context, j *job) (err error) {
 	return err
 }
 
-// acquire writes the context of a UE that begins a transaction. Of two MMEs one wins. If
-// the UE was at another MME, the HSS and the gateway learn that it is here now; if they
-// do not answer, the transaction goes on and meets that itself.
+// acquire writes the context of a UE that begins a transaction. If two MMEs try, one of
+// them fails. If the UE was at another MME, acquire tells the HSS and the gateway that
+// the UE is here now. If they do not answer, the transaction continues, and its own
+// calls to them fail.
 func (m *MME) acquire(ctx context.Context, j *job) error {
 	if err := m.write(ctx, j, j.due, false); err != nil {
 		return err
@@ -117,12 +119,12 @@ func (m *MME) drop(ctx context.Context, j *job) error {
 		client.Change{Op: "delete", Key: tmsiKey(j.stmsi.TMSI)})
 }
 
-// orphaned is how long after its time a UE is detached by an MME that it was not at,
-// because its own has ended.
+// orphaned is the time after which another MME detaches a silent UE, counted from the
+// record's due time. By then the UE's own MME must have failed.
 const orphaned = time.Minute
 
-// overdue handles the timer of a record: the UE has been silent for too long, or it has
-// been connected all that time.
+// overdue handles the timer of a record. Either the UE was silent for too long, or it
+// was connected all the time.
 func (m *MME) overdue(ctx context.Context, key string, at time.Time) {
 	k, _, err := m.read(ctx, strings.TrimPrefix(key, contextPrefix))
 	switch {
@@ -134,13 +136,14 @@ func (m *MME) overdue(ctx context.Context, key string, at time.Time) {
 	}
 }
 
-// orderKept orders a worker to page the UE of a record, or to detach it.
+// orderKept orders a worker to page the UE of a record, or to detach the UE if it was
+// silent for too long.
 func (m *MME) orderKept(k *kept, page bool) {
 	imsi, _ := identity.MakeDigits(k.IMSI) // parseKept has checked it
 	m.workers[int(k.TMSI%uint32(len(m.workers)))].order(order{imsi: imsi, stmsi: k.stmsi(), page: page})
 }
 
-// findLeg returns the session with one of this MME's TEIDs.
+// findLeg returns the session that has a TEID of this MME.
 func (m *MME) findLeg(ctx context.Context, teid uint32) (leg, bool) {
 	index, err := m.config.Store.Get(ctx, tmsiKey(teid))
 	if err != nil || index.Value == nil {

@@ -2,9 +2,9 @@ package mme
 
 import "time"
 
-// timers holds the contexts whose timer runs, in a heap by the time that it
-// expires. Each context has one timer, so the heap is no larger than the table of
-// contexts, and setting a timer again moves it. It allocates only to grow.
+// timers holds the contexts whose timer runs, in a heap by expiry time. Each
+// context has one timer, so the heap is never larger than the table of contexts.
+// To set a running timer moves it. The heap allocates only to grow.
 type timers struct {
 	heap []*ue
 }
@@ -12,7 +12,7 @@ type timers struct {
 // idleWait is how long a worker without timers sleeps.
 const idleWait = time.Hour
 
-// next returns how long to wait for the next expiry.
+// next returns the time until the next expiry.
 func (t *timers) next(now time.Duration) time.Duration {
 	if len(t.heap) == 0 {
 		return idleWait
@@ -30,7 +30,8 @@ func (t *timers) due(now time.Duration) *ue {
 	return u
 }
 
-// set starts a context's timer, which expires at wake, or moves it.
+// set starts a context's timer, or moves it if it runs. The timer expires at
+// wake.
 func (t *timers) set(u *ue, wake time.Duration) {
 	if u.slot == 0 {
 		t.heap = append(t.heap, u)
@@ -57,7 +58,7 @@ func (t *timers) stop(u *ue) {
 	}
 }
 
-// fix moves the context at i to its place.
+// fix restores the heap order for the context at i.
 func (t *timers) fix(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2

@@ -5,21 +5,21 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// happen makes the present message an event of its own: a new one, or the one that the
-// message began when it had to wait.
+// happen gives the present message an event of its own: a new one, or the event that
+// the message got before it was parked.
 func (w *worker) happen() {
 	if w.event = w.kept; w.event == 0 {
 		w.event = w.mme.config.Messages.Begin()
 	}
 }
 
-// renew begins an event for the present message, and makes it the UE's.
+// renew begins an event for the present message, and assigns it to the UE.
 func (w *worker) renew(u *ue) {
 	w.event = w.mme.config.Messages.Begin()
 	u.event = w.event
 }
 
-// logSent logs a message to an eNodeB, of the worker's event.
+// logSent logs a message to an eNodeB, with the worker's event.
 func (w *worker) logSent(e *enodeb, message []byte) {
 	if log := w.mme.config.Messages; log != nil {
 		line := w.line(message)
@@ -28,7 +28,7 @@ func (w *worker) logSent(e *enodeb, message []byte) {
 	}
 }
 
-// logReceived logs a message of an eNodeB, of the worker's event.
+// logReceived logs a message from an eNodeB, with the worker's event.
 func (w *worker) logReceived(e *enodeb, message []byte) {
 	if log := w.mme.config.Messages; log != nil {
 		line := w.line(message)

@@ -27,7 +27,7 @@ const (
 	accepting                 // Initial Context Setup Response and Attach Complete
 	serving                   // Initial Context Setup Response
 	modifying                 // the gateway: the eNodeB's end of the bearer
-	switching                 // the same, for a path switch
+	switching                 // the gateway: the eNodeB's end of the bearer, in a path switch
 	preparing                 // Handover Request Acknowledge
 	executing                 // Handover Notify
 	idling                    // the gateway: access bearers are released
@@ -41,47 +41,47 @@ const (
 // attaching reports whether the UE has not attached yet.
 func (p phase) attaching() bool { return p >= identifying && p <= accepting }
 
-// deferred is what has to wait for the answer of a call.
+// A deferred is work that waits for the answer to a call.
 type deferred uint8
 
 const (
 	nothing      deferred = iota
-	deferRelease          // a UE Context Release Request
+	deferRelease          // release the UE to idle
 )
 
-// defaultBearer is the identity of the only bearer of a UE: the lowest of TS
-// 24.007 clause 11.2.3.1.5.
+// defaultBearer is the identity of a UE's default bearer: the lowest EPS bearer identity
+// (TS 24.007 clause 11.2.3.1.5).
 const defaultBearer = 5
 
-// A ue is a UE context. Contexts are used again, with another serial.
+// A ue is a UE context. Contexts are reused; each use has another serial.
 type ue struct {
 	worker *worker
 	serial uint32
-	gone   bool // detached: it waits for a call or for its connection to end
-	busy   bool // a call to the HSS or the gateway has no answer yet
+	gone   bool // detached; waits for a call, or for the end of its connection
+	busy   bool // a call to the HSS, the gateway or the store has no answer yet
 
 	imsi     identity.Digits
-	stmsi    identity.STMSI // if hasTMSI
-	oldTMSI  identity.STMSI // until the UE has confirmed the new one, if hasOld
+	stmsi    identity.STMSI // valid if hasTMSI
+	oldTMSI  identity.STMSI // valid if hasOld: until the UE confirms the new one
 	hasTMSI  bool
 	hasOld   bool
-	holding  bool // the context is the one of its IMSI
+	holding  bool // this context is its IMSI's context
 	attached bool // the UE has attached and not detached
 
 	// The S1 connection.
 	enb          *enodeb // nil: idle
 	mmeID, enbID uint32
-	prev, next   *ue // the others of the same eNodeB
+	prev, next   *ue // list of the UEs of the same eNodeB
 	tai          identity.TAI
 	ecgi         identity.ECGI
-	target       *enodeb // of a handover
-	targetID     uint32  // eNB UE S1AP ID there
+	target       *enodeb // target eNodeB of a handover; nil: none
+	targetID     uint32  // eNB UE S1AP ID at the target
 	radio        []byte  // UE radio capability
 
 	// Security.
 	protection *aka.Protection // nil: no security context
 	cipher     aka.Algorithm
-	secured    bool       // secure exchange on this connection (TS 24.301 clause 4.4.2.3)
+	secured    bool       // secure exchange is established on this connection (TS 24.301 clause 4.4.2.3)
 	vector     aka.Vector // of the present challenge
 	kasme      [32]byte
 	ksi        uint8
@@ -89,14 +89,14 @@ type ue struct {
 	keyCount   uint32 // NAS COUNT that the eNodeB's key was derived from
 	nextHop    [32]byte
 	chain      uint8 // next hop chaining counter
-	resynced   bool  // the UE's sequence number was asked for already
+	resynced   bool  // a resynchronisation was already made in this attach
 	capability [13]byte
 	capLength  uint8
 
 	// The PDN connection.
 	pti          uint8
 	pdn          uint8 // requested PDN type
-	transfer     bool  // APN and options follow after the security mode
+	transfer     bool  // APN and options follow in an ESM Information Response
 	apn          [100]byte
 	apnLength    uint8
 	subscription Subscription
@@ -104,43 +104,43 @@ type ue struct {
 	session      Session
 	hasSession   bool
 	tunnel       s1ap.Tunnel // the eNodeB's end of the default bearer
-	newTunnel    s1ap.Tunnel // of the target of a handover
+	newTunnel    s1ap.Tunnel // at the target of a handover
 	newDedicated []DedicatedBearer
-	change       *change         // of its dedicated bearers, which waits or is being made
-	asked        ResourceRequest // of the UE
+	change       *change         // to its dedicated bearers, waiting or in progress
+	asked        ResourceRequest // the UE's last request for bearer resources
 
 	// The record in the store, if there is a store.
 	stored           bool      // the store has a record that this context wrote or read
-	tag              string    // of the record's version
+	tag              string    // version of the record
 	due              time.Time // when the record's timer is due
-	keptUp, keptDown uint32    // counts of the record
-	leaving          bool      // the UE is detached, and its record is to be removed
+	keptUp, keptDown uint32    // NAS COUNTs in the record
+	leaving          bool      // the UE is detached, and its record must be removed
 	moved            bool      // another MME wrote the record
-	verified         bool      // the message that waits is the UE's
+	verified         bool      // the parked message's integrity was verified
 	parked           parked
-	summons          bool        // the UE is paged once its context is read, or once it is idle
-	summoner         truth.Event // the event that asked to page a UE that is becoming idle
+	summons          bool        // page the UE once its context is read, or once it is idle
+	summoner         truth.Event // event that asked to page the UE while it became idle
 
 	// The present procedure.
 	phase     phase
 	kind      procedure
-	event     truth.Event // of the MME, which the procedure belongs to
+	event     truth.Event // the MME's event that the procedure belongs to
 	running   bool        // kind is counted and has not ended
-	counted   bool        // it is in the overload window
+	counted   bool        // the attach counts in the overload window
 	began     time.Time
 	tries     uint8 // retransmissions left
-	gotSetup  bool  // accepting, activating, deactivating: the answer of the eNodeB
-	gotAccept bool  // the same: Attach Complete, or the answer of the UE
+	gotSetup  bool  // accepting, activating, deactivating: the eNodeB has answered
+	gotAccept bool  // accepting, activating, deactivating: the UE has answered
 	deferred  deferred
-	awaiting  truth.Event  // the event of what is deferred
-	cause     s1ap.Cause   // of the release to come
+	awaiting  truth.Event  // event of the deferred work
+	cause     s1ap.Cause   // for the next release
 	last      []byte       // the NAS message to retransmit
-	lastAs    nas.Security // and its security
+	lastAs    nas.Security // security header of last
 
-	// timers
-	silent time.Duration // when a UE that stays idle is detached
+	// The timer.
+	silent time.Duration // when an idle UE that stays silent is detached
 	wake   time.Duration
-	slot   int // in the heap, from 1; 0: the timer does not run
+	slot   int // position in the heap, from 1; 0: the timer does not run
 }
 
 // newUE returns a context, or nil if there are too many.
@@ -159,13 +159,13 @@ func (w *worker) newUE() *ue {
 	return u
 }
 
-// bury removes a context that is gone, step by step: the session, the subscriber's
-// location, and then the context, when its connection has ended.
+// bury removes a detached context step by step: the session, the subscriber's location,
+// and finally the context, when its connection has ended.
 func (w *worker) bury(u *ue) {
 	switch {
 	case u.busy:
 		return
-	case u.stored: // first: the rest is another MME's if the record has changed
+	case u.stored: // first, because if the record has changed, another MME has the session and the location
 		u.stored, u.leaving = false, true
 		j := w.job(u, callLeave)
 		j.kept = w.snapshot(u, 0)
@@ -178,13 +178,13 @@ func (w *worker) bury(u *ue) {
 		return
 	case u.subscribed:
 		u.subscribed = false
-		if w.mme.holds(u.imsi) { // it has attached again, and the location is the new context's
+		if w.mme.holds(u.imsi) { // the IMSI has attached again, and the location is the new context's
 			w.bury(u)
 			return
 		}
 		w.call(u, callPurge)
 		return
-	case u.leaving: // last: until then the timer of the record removes the rest if this MME ends
+	case u.leaving: // last, so that the record's timer can finish the detach if this MME fails
 		u.leaving = false
 		w.call(u, callDrop)
 		return
@@ -198,8 +198,8 @@ func (w *worker) bury(u *ue) {
 	w.idle = append(w.idle, u)
 }
 
-// newID returns an MME UE S1AP ID that is not in use: the instance in the top byte,
-// and then a number whose remainder is that of the worker.
+// newID returns an unused MME UE S1AP ID. The top byte is the instance. The rest, modulo
+// the number of workers, is this worker's number.
 func (w *worker) newID() uint32 {
 	n := uint32(len(w.mme.workers))
 	for {
@@ -215,8 +215,8 @@ func (w *worker) newID() uint32 {
 	}
 }
 
-// newTMSI gives the context an M-TMSI, whose remainder is that of the worker. The
-// old one stays valid until confirmTMSI.
+// newTMSI gives the context a new M-TMSI, which is this worker's number modulo the
+// number of workers. The old M-TMSI stays valid until confirmTMSI.
 func (w *worker) newTMSI(u *ue) {
 	if u.hasOld {
 		delete(w.byTMSI, u.oldTMSI)
@@ -231,7 +231,7 @@ func (w *worker) newTMSI(u *ue) {
 		}
 		tmsi += uint32(w.number)
 		s := identity.STMSI{Code: w.mme.config.GUMMEI.Code, TMSI: tmsi}
-		if _, used := w.byTMSI[s]; !used && tmsi != 0 { // it is a TEID too, which is not 0
+		if _, used := w.byTMSI[s]; !used && tmsi != 0 { // the M-TMSI is also a TEID, and no TEID is 0
 			u.stmsi, u.hasTMSI = s, true
 			w.byTMSI[s] = u
 			return
@@ -239,7 +239,7 @@ func (w *worker) newTMSI(u *ue) {
 	}
 }
 
-// confirmTMSI forgets the old M-TMSI: the UE has the new one.
+// confirmTMSI drops the old M-TMSI, because the UE has the new one.
 func (w *worker) confirmTMSI(u *ue) {
 	if u.hasOld {
 		delete(w.byTMSI, u.oldTMSI)
@@ -247,7 +247,7 @@ func (w *worker) confirmTMSI(u *ue) {
 	}
 }
 
-// forget removes the context from the indexes of identities.
+// forget removes the context from the indexes by identity.
 func (w *worker) forget(u *ue) {
 	w.confirmTMSI(u)
 	if u.hasTMSI {
@@ -267,7 +267,7 @@ func (w *worker) connect(u *ue, e *enodeb, enbID uint32) {
 	w.link(u, e, enbID)
 }
 
-// link puts the context into the list of an eNodeB.
+// link adds the context to its eNodeB's list.
 func (w *worker) link(u *ue, e *enodeb, enbID uint32) {
 	u.enb, u.enbID = e, enbID
 	of := &e.perWork[w.number]
@@ -278,7 +278,7 @@ func (w *worker) link(u *ue, e *enodeb, enbID uint32) {
 	of.head = u
 }
 
-// unlink removes the context from the list of its eNodeB.
+// unlink removes the context from its eNodeB's list.
 func (w *worker) unlink(u *ue) {
 	if u.prev != nil {
 		u.prev.next = u.next
@@ -302,8 +302,9 @@ func (w *worker) disconnect(u *ue) {
 	u.target = nil
 }
 
-// rest ends what the UE did and waits for it to do something: for a time, if it is
-// idle (TS 24.301 clause 5.3.5). With a store, the context of an idle UE is there alone.
+// rest ends the UE's procedure. An idle UE gets a timer for its implicit detach (TS
+// 24.301 clause 5.3.5). With a store, the context of an idle UE is evicted, because the
+// store has it.
 func (w *worker) rest(u *ue) {
 	u.phase = registered
 	waits := u.change != nil && !u.change.begun

@@ -22,7 +22,8 @@ func (w *worker) uplink(u *ue) {
 			return
 		}
 	case w.pdu.Security == nas.ProtectedNewContext || (w.pdu.Security == nas.CipheredNewContext) != (u.phase == securing):
-		// Security Mode Complete alone has this header, and nothing else comes before it.
+		// Only Security Mode Complete has this header, and the UE sends no other message
+		// before it.
 		w.mme.counts.unexpected.Inc()
 		return
 	case !w.verify(u):
@@ -41,8 +42,8 @@ func (w *worker) uplink(u *ue) {
 	w.protected(u, h)
 }
 
-// plain handles a message of a UE whose messages are not protected yet (TS 24.301
-// clause 4.4.4.3).
+// plain handles a message without protection, which a UE may send before the secure
+// exchange (TS 24.301 clause 4.4.4.3).
 func (w *worker) plain(u *ue, t nas.Type) {
 	body := w.pdu.Body
 	switch {
@@ -59,7 +60,7 @@ func (w *worker) plain(u *ue, t nas.Type) {
 	}
 }
 
-// protected handles a message whose integrity is right.
+// protected handles a message whose integrity was verified.
 func (w *worker) protected(u *ue, h nas.Header) {
 	t, body := h.Type, w.pdu.Body
 	switch {

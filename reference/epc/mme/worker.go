@@ -15,12 +15,13 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// backlog is how many batches may wait for a worker. A batch is what one read of
-// an association gave, at most 64 KiB. If all are taken, readers wait, and with
-// them the eNodeBs.
+// backlog is the number of batches that may wait for a worker. A batch has the
+// data of one read from an association, at most 64 KiB. While the backlog is
+// full, the readers block, which slows the eNodeBs down.
 const backlog = 128
 
-// A batch is what one read of an association gave for one worker.
+// A batch has the messages of one read from an association that are for one
+// worker.
 type batch struct {
 	enodeb  *enodeb
 	arrived time.Time
@@ -28,7 +29,7 @@ type batch struct {
 	lost    bool   // the association has ended
 }
 
-// A worker owns UE contexts. Only its goroutine uses it, except for batches,
+// A worker owns UE contexts. Only its own goroutine uses it, except for batches,
 // results and orders.
 type worker struct {
 	mme     *MME
@@ -40,27 +41,27 @@ type worker struct {
 	orders []order
 	poke   chan struct{}
 
-	now     time.Duration // since the start of the MME
+	now     time.Duration // time since the MME's start
 	arrived time.Time     // of the present message
-	event   truth.Event   // of what the worker does at present
-	kept    truth.Event   // of the present message, if it had to wait; otherwise 0
-	calls   int           // jobs whose results are to come
+	event   truth.Event   // of the worker's present work
+	kept    truth.Event   // of the present message, if it was parked; otherwise 0
+	calls   int           // jobs without a result yet
 
 	lastID    uint32
-	byID      map[uint32]*ue // by MME UE S1AP ID: those with a connection
+	byID      map[uint32]*ue // by MME UE S1AP ID; only UEs with a connection
 	byTMSI    map[identity.STMSI]*ue
 	timers    timers
 	idle      []*ue // contexts for reuse
 	idleJobs  []*job
-	waiting   fifo.Queue[*job] // jobs beyond the calls at the same time
-	resumable []*ue            // at rest, with a change of bearers that waits
+	waiting   fifo.Queue[*job] // jobs beyond the limit of concurrent calls
+	resumable []*ue            // ready again, with a change to their bearers that waits
 	touched   []*enodeb
 	random    *rand.ChaCha8
 	live      int // contexts in use
 
-	// The present message and the buffers that answers are built in.
+	// The present message, and the buffers for answers.
 	message []byte // valid while it is handled
-	waited  []byte // the buffer of a message that waited for its context
+	waited  []byte // buffer of a message that was parked
 	in      elements
 	pdu     nas.PDU
 	s1      s1ap.Message
@@ -80,7 +81,7 @@ func newWorker(m *MME, number int) *worker {
 	}
 }
 
-// run handles messages, answers of calls, orders and timers until ctx ends.
+// run handles messages, answers to calls, orders and timers until ctx ends.
 func (w *worker) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -121,7 +122,7 @@ func (w *worker) handleBatch(b *batch) {
 	w.arrived = b.arrived
 	for frames := b.frames; ; {
 		message, rest, err := s1.Cut(frames)
-		if err != nil || message == nil { // distribute has checked the frames
+		if err != nil || message == nil { // the end, because the association passes only whole, valid frames
 			break
 		}
 		w.handle(b.enodeb, message)
@@ -131,7 +132,7 @@ func (w *worker) handleBatch(b *batch) {
 	w.mme.free.Put(b)
 }
 
-// disconnected makes the UEs of an association that ended idle.
+// disconnected makes the UEs of an ended association idle.
 func (w *worker) disconnected(e *enodeb) {
 	e.perWork[w.number].lost = true
 	for u := e.perWork[w.number].head; u != nil; u = e.perWork[w.number].head {
@@ -153,7 +154,7 @@ func (w *worker) send(e *enodeb, stream uint16, message []byte) {
 	}
 }
 
-// flush sends what was queued.
+// flush sends the queued messages.
 func (w *worker) flush() {
 	for i, e := range w.touched {
 		e.Flush()
