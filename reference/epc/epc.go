@@ -1,7 +1,7 @@
 // Package epc is the MME, the S-GW and the P-GW of the reference EPC in one process, as
 // in the EPC of Sheoran et al. (An Empirical Case for Container-driven Fine-grained VNF
-// Resource Flexing, section III). The messages between them are those of GTPv2-C, but go
-// through queues of the process.
+// Resource Flexing, section III). They exchange GTPv2-C messages through queues in the
+// process.
 package epc
 
 import (
@@ -23,7 +23,8 @@ import (
 // arguments.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("epc", "MME, S-GW and P-GW of the reference EPC in one process, with queues between them.", stdout, stderr)
-	// The addresses are in F-TEIDs, and nobody else sees them.
+	// The nodes' addresses appear only in F-TEIDs, and nothing outside the process sees
+	// them.
 	var queues gtp.Queues
 	node := func(name string, host byte) gtp.Node {
 		return gtp.InProcess(&queues, name, netip.AddrFrom4([4]byte{127, 0, 0, host}))

@@ -9,7 +9,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/prf/subtle"
 )
 
-// A Direction is that of a NAS message (TS 33.401 annex B.1.1).
+// A Direction is the direction of a NAS message (TS 33.401 annex B.1.1).
 type Direction uint8
 
 // The directions.
@@ -22,14 +22,14 @@ const (
 // clauses 5.1.3.2 and 5.1.4.2), as in a Security Mode Command.
 type Algorithm uint8
 
-// The algorithms here. Null is for ciphering alone.
+// The algorithms that this package supports. Null is only for ciphering.
 const (
 	Null Algorithm = 0
 	AES  Algorithm = 2
 )
 
-// A Protection protects the NAS messages of one security context. It is not for
-// use by several goroutines at once.
+// A Protection protects the NAS messages of one security context. Only one
+// goroutine may use it at a time.
 type Protection struct {
 	integrity *subtle.AESCMACPRF
 	cipher    cipher.Block // nil: EEA0
@@ -37,7 +37,7 @@ type Protection struct {
 }
 
 // NewProtection derives the NAS keys of a security context (TS 33.401 annex A.7).
-// Ciphering is Null or AES, integrity is AES.
+// ciphering may be Null or AES; integrity must be AES.
 func NewProtection(kasme [32]byte, ciphering, integrity Algorithm) (*Protection, error) {
 	if integrity != AES {
 		return nil, fmt.Errorf("aka: integrity algorithm %d is not supported: use 2 (128-EIA2)", integrity)
@@ -62,8 +62,8 @@ func NewProtection(kasme [32]byte, ciphering, integrity Algorithm) (*Protection,
 	return &p, nil
 }
 
-// nasKey derives the key of an algorithm: the low half of the derived octets (TS
-// 33.401 annex A.7). kind is 1 for ciphering, 2 for integrity.
+// nasKey derives the key of an algorithm: the second half of the derived octets
+// (TS 33.401 annex A.7). kind is 1 for ciphering, 2 for integrity.
 func nasKey(kasme [32]byte, kind byte, of Algorithm) (key [16]byte) {
 	out := derive(kasme[:], 0x15, []byte{kind}, []byte{byte(of)})
 	copy(key[:], out[16:])
@@ -73,10 +73,10 @@ func nasKey(kasme [32]byte, kind byte, of Algorithm) (key [16]byte) {
 // nasBearer is the bearer identity of all NAS messages (TS 24.301 clause 4.4.3.1).
 const nasBearer = 0
 
-// MAC returns the message authentication code of 128-EIA2 for a NAS message with
-// the COUNT of 32 bits (TS 33.401 annex B.2.3). covered is what the NAS frame
-// protects, from its sequence number on. Of a Service Request the low 16 bits
-// count.
+// MAC returns the message authentication code of 128-EIA2 for a NAS message whose
+// COUNT has 32 bits (TS 33.401 annex B.2.3). covered is the protected part of the
+// NAS message, from its sequence number on. A Service Request carries only the low
+// 16 bits of the code.
 func (p *Protection) MAC(count uint32, d Direction, covered []byte) (uint32, error) {
 	return p.mac(count, nasBearer, d, covered)
 }
@@ -92,8 +92,8 @@ func (p *Protection) mac(count uint32, bearer byte, d Direction, message []byte)
 	return binary.BigEndian.Uint32(v), nil
 }
 
-// Cipher ciphers or deciphers the body of a NAS message in place: by 128-EEA2 (TS
-// 33.401 annex B.1.3), or not at all by EEA0.
+// Cipher ciphers or deciphers the body of a NAS message in place: with 128-EEA2
+// (TS 33.401 annex B.1.3), or not at all for EEA0.
 func (p *Protection) Cipher(count uint32, d Direction, body []byte) {
 	p.stream(count, nasBearer, d, body)
 }

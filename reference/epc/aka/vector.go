@@ -1,10 +1,12 @@
-// Package aka is the EPS authentication and key agreement (3GPP TS 33.401) of the
-// reference EPC and of the generators that attach to one: authentication vectors
-// by Milenage (TS 35.206), the keys that follow from them, and the protection of
-// NAS messages by EIA2, EEA0 and EEA2. There is no SNOW 3G, no ZUC and no EIA0.
+// Package aka is the EPS authentication and key agreement (3GPP TS 33.401) for the
+// reference EPC and for generators that attach to one. It has authentication
+// vectors by Milenage (TS 35.206), the keys that derive from them, and the
+// protection of NAS messages with EIA2, EEA0 and EEA2. It has no SNOW 3G, no ZUC
+// and no EIA0.
 //
-// Milenage is github.com/wmnsk/milenage, and AES-CMAC is Tink's: both algorithms
-// are frozen, and both libraries pass the test sets of the specifications here.
+// Milenage is github.com/wmnsk/milenage, and AES-CMAC is Tink's. Both algorithms
+// are frozen, and the tests here check both libraries against the test sets of the
+// specifications.
 package aka
 
 import (
@@ -31,7 +33,7 @@ var (
 // (TS 33.102 annex H).
 const AMF uint16 = 0x8000
 
-// maxSQN is the largest sequence number: 48 bits.
+// maxSQN is the largest sequence number; it has 48 bits.
 const maxSQN = 1<<48 - 1
 
 // A Secret is what a USIM and the HSS share.
@@ -56,8 +58,8 @@ func MakeOPc(k, op [16]byte) (opc [16]byte, err error) {
 	return opc, nil
 }
 
-// Vector makes the vector for a challenge. SQN has 48 bits; the caller never uses
-// one twice (TS 33.102 annex C). The PLMN is that of the MME.
+// Vector makes the vector for a challenge. sqn has 48 bits, and the caller must
+// never use one twice (TS 33.102 annex C). plmn is the MME's network.
 func (s Secret) Vector(rand [16]byte, sqn uint64, plmn identity.PLMN) (v Vector, err error) {
 	m := milenage.NewWithOPc(s.K[:], s.OPc[:], rand[:], sqn&maxSQN, AMF)
 	if err := m.ComputeAll(); err != nil {
@@ -74,9 +76,9 @@ func (s Secret) Vector(rand [16]byte, sqn uint64, plmn identity.PLMN) (v Vector,
 	return v, nil
 }
 
-// An Answer is the UE's side of an authentication.
+// An Answer is the UE's result of an authentication.
 type Answer struct {
-	SQN   uint64 // the caller checks that it is new; if not, it sends AUTS
+	SQN   uint64 // the caller must check that it is new, and otherwise send AUTS
 	RES   [8]byte
 	KASME [32]byte
 }
@@ -108,8 +110,8 @@ func (s Secret) Answer(rand, autn [16]byte, plmn identity.PLMN) (a Answer, err e
 	return a, nil
 }
 
-// AUTS reports the UE's sequence number after a challenge with an old one (TS
-// 33.102 clause 6.3.3).
+// AUTS returns the UE's answer to a challenge with an old sequence number. It
+// holds the UE's own sequence number (TS 33.102 clause 6.3.3).
 func (s Secret) AUTS(rand [16]byte, sqn uint64) (auts [14]byte, err error) {
 	v, err := milenage.NewWithOPc(s.K[:], s.OPc[:], rand[:], sqn&maxSQN, 0).GenerateAUTS()
 	if err != nil {
@@ -146,23 +148,23 @@ func number(sqn []byte) uint64 {
 }
 
 // kasme derives the key that a UE and an MME share (TS 33.401 annex A.2). hidden
-// is the sequence number as AUTN has it.
+// is the concealed sequence number in AUTN.
 func kasme(ck, ik []byte, plmn identity.PLMN, hidden []byte) [32]byte {
 	return derive(append(append(make([]byte, 0, 32), ck...), ik...), 0x10, plmn[:], hidden)
 }
 
-// KeNB derives an eNodeB's first key from the NAS COUNT of the message that
+// KeNB derives an eNodeB's first key. uplink is the NAS COUNT of the message that
 // started the initial context setup (TS 33.401 annex A.3).
 func KeNB(kasme [32]byte, uplink uint32) [32]byte {
 	return derive(kasme[:], 0x11, binary.BigEndian.AppendUint32(nil, uplink))
 }
 
-// NextHop derives the next hop key of a handover (TS 33.401 annex A.4). previous
-// is KeNB for the first one, then the next hop before.
+// NextHop derives the next-hop key of a handover (TS 33.401 annex A.4). previous
+// is the previous next-hop key, or KeNB for the first one.
 func NextHop(kasme, previous [32]byte) [32]byte { return derive(kasme[:], 0x12, previous[:]) }
 
-// derive is the key derivation function of TS 33.220 annex B.2: the octet fc, then
-// each parameter with its length behind it.
+// derive is the key derivation function of TS 33.220 annex B.2. Its input is the
+// octet fc, and then each parameter followed by its length.
 func derive(key []byte, fc byte, parameters ...[]byte) (out [32]byte) {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte{fc})

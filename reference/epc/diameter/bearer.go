@@ -11,7 +11,7 @@ import (
 )
 
 // The AVPs of Gx that go-diameter's dictionary lacks (TS 29.212 clauses 5.3.54 to
-// 5.3.57). It reads them as octets.
+// 5.3.57). go-diameter reads them as octets.
 const (
 	packetFilterContent     = 1059
 	packetFilterInformation = 1061
@@ -30,8 +30,8 @@ const (
 	maximumDescriptions = 16
 )
 
-// A Rule is a PCC rule that the PCRF defines: a dedicated bearer for its flows (TS
-// 29.212 clause 5.3.4). Rates are in bit/s.
+// A Rule is a PCC rule that the PCRF defines (TS 29.212 clause 5.3.4). Its flows get a
+// dedicated bearer. Rates are in bit/s.
 type Rule struct {
 	Name                         string
 	QoS                          QoS
@@ -40,7 +40,7 @@ type Rule struct {
 	Flows                        []string // IPFilterRules
 }
 
-// A Change of a session's rules.
+// A Change is a change to a session's rules.
 type Change struct {
 	Install []Rule
 	Remove  []string // names
@@ -56,7 +56,7 @@ func (c *Change) avps() (all []*diam.AVP) {
 	return all
 }
 
-// parse reads a change. It leaves out predefined rules, which make no bearer.
+// parse reads a change. It omits predefined rules, because they create no bearer.
 func (c *Change) parse(s set) error {
 	*c = Change{}
 	for _, g := range s.groups(avp.ChargingRuleRemove) {
@@ -108,7 +108,7 @@ func (r *Rule) parse(s set) bool {
 	return true
 }
 
-// rateAVPs returns the rates of a QoS-Information, without those that are 0.
+// rateAVPs returns the rates of a QoS-Information; it omits rates of 0.
 func rateAVPs(maxUp, maxDown, guaranteedUp, guaranteedDown uint32) (all []*diam.AVP) {
 	for _, rate := range [...]struct{ code, rate uint32 }{
 		{avp.MaxRequestedBandwidthUL, maxUp}, {avp.MaxRequestedBandwidthDL, maxDown},
@@ -134,14 +134,14 @@ func optional(code uint32, data datatype.Type) *diam.AVP {
 	return diam.NewAVP(code, avp.Vbit, vendor3GPP, data)
 }
 
-// A ResourceRequest says that a UE asks for the resources of a flow, or releases those
-// of a rule (TS 29.212 clause 4.5.1). Rates are in bit/s.
+// A ResourceRequest is a UE's request for the resources of a flow, or for the release
+// of a rule's resources (TS 29.212 clause 4.5.1). Rates are in bit/s.
 type ResourceRequest struct {
 	IMSI             string
-	Release          string // name of the rule; empty: resources are asked for
+	Release          string // name of the rule to release; empty: resources are requested
 	Flow             string // IPFilterRule
 	QCI              uint8
-	UpRate, DownRate uint32 // guaranteed; 0 for none
+	UpRate, DownRate uint32 // guaranteed; 0: none
 }
 
 func (r *ResourceRequest) avps(requestNumber uint32) []*diam.AVP {

@@ -1,7 +1,7 @@
-// Package diameter is Diameter over TCP (RFC 6733) for the reference EPC: S6a
-// between MME and HSS (TS 29.272), Gx between P-GW and PCRF (TS 29.212). Messages,
-// capability exchange and watchdog are go-diameter's. There are no agents, no
-// SCTP, no TLS and no failover.
+// Package diameter is Diameter over TCP (RFC 6733) for the reference EPC: S6a between
+// MME and HSS (TS 29.272), and Gx between P-GW and PCRF (TS 29.212). go-diameter
+// provides messages, capability exchange and watchdog. There are no agents, no SCTP, no
+// TLS and no failover.
 package diameter
 
 import (
@@ -30,10 +30,10 @@ import (
 // Port is the TCP port of Diameter (RFC 6733 clause 2.1).
 const Port = 3868
 
-// A ClientConfig sets a client. Zero values mean the defaults.
+// A ClientConfig configures a client. Zero values mean the defaults.
 type ClientConfig struct {
 	Peer     netip.AddrPort
-	Host     string        // Diameter identity: a name whose realm is after the first dot
+	Host     string        // Diameter identity; the realm is the part after the first dot
 	Timeout  time.Duration // for an answer, and for a connection; 5 s
 	Watchdog time.Duration // between Device-Watchdog-Requests; 30 s
 	Log      *slog.Logger
@@ -41,7 +41,7 @@ type ClientConfig struct {
 	Messages *truth.Log // nil: messages are not logged
 }
 
-// maxWaiting limits the requests of a client that wait for answers.
+// maxWaiting limits the requests of a client that have no answer yet.
 const maxWaiting = 1 << 14
 
 // A client keeps a connection to one server and sends requests to it.
@@ -49,7 +49,7 @@ type client struct {
 	config      ClientConfig
 	application uint32
 	realm       string
-	// handlers are for requests of the server, by command.
+	// handlers handle the server's requests, by command.
 	handlers  map[uint32]diam.HandlerFunc
 	requests  *prometheus.CounterVec
 	connected prometheus.Gauge
@@ -81,12 +81,12 @@ func newClient(c ClientConfig, application uint32, name string) *client {
 	}
 }
 
-// firstID returns the identifier before the first request's: the low 12 bits of the
-// time in s, and then 20 random bits. So the End-to-End Identifiers of a process differ
-// from those of the one before (RFC 6733 clause 3).
+// firstID returns the identifier that precedes the first request's: 12 bits of the time
+// in seconds and 20 random bits. So the End-to-End Identifiers of a process differ from
+// those of an earlier process (RFC 6733 clause 3).
 func firstID() uint32 { return uint32(time.Now().Unix())<<20 | rand.Uint32()>>12 }
 
-// run connects, again whenever the connection is lost, until ctx is done.
+// run connects, and reconnects after each loss of the connection, until ctx is done.
 func (c *client) run(ctx context.Context) error {
 	wait := firstWait
 	for ctx.Err() == nil {
@@ -140,8 +140,8 @@ func (c *client) watch(ctx context.Context, l *link) {
 	}
 }
 
-// The times between attempts to connect. RFC 6733 clause 2.1 asks for 30 s between
-// attempts; less lets the components of an EPC start in any order.
+// The pauses between attempts to connect. RFC 6733 clause 2.1 recommends 30 s. Shorter
+// pauses let the components of an EPC start in any order.
 const (
 	firstWait   = 50 * time.Millisecond
 	longestWait = 2 * time.Second
@@ -186,7 +186,7 @@ func (c *client) dial(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// lose forgets a connection, and ends the requests that wait for it.
+// lose closes a lost connection, and ends the requests that wait for answers on it.
 func (c *client) lose(l *link) {
 	l.Close()
 	c.connected.Set(0)
@@ -199,8 +199,9 @@ func (c *client) lose(l *link) {
 	}
 }
 
-// call sends a request and returns the AVPs of its answer. The error is a Result
-// if the answer is a failure, ErrUnreachable, ErrTimeout, or that of the context.
+// call sends a request and returns the AVPs of its answer. The error is a Result if the
+// answer reports a failure; otherwise it is ErrUnreachable, ErrTimeout or the context's
+// error.
 func (c *client) call(ctx context.Context, command uint32, session string, avps []*diam.AVP) (set, error) {
 	answer, err := c.exchange(ctx, command, session, avps)
 	result := 0
@@ -271,7 +272,7 @@ func (c *client) exchange(ctx context.Context, command uint32, session string, a
 	}
 }
 
-// header returns the AVPs that every request begins with.
+// header returns the first AVPs of every request.
 func (c *client) header(session string) []*diam.AVP {
 	all := []*diam.AVP{
 		base(avp.SessionID, datatype.UTF8String(session)),
@@ -293,7 +294,7 @@ func (c *client) newSession() string {
 	return fmt.Sprintf("%s;%d;%d", c.config.Host, c.session>>32, uint32(c.session))
 }
 
-// answered hands an answer to the request that waits for it.
+// answered passes an answer to the request that waits for it.
 func (c *client) answered(_ diam.Conn, m *diam.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,7 +304,7 @@ func (c *client) answered(_ diam.Conn, m *diam.Message) {
 	}
 }
 
-// product is the Product-Name of both ends.
+// product is the Product-Name of clients and servers.
 const product = "Vitrine reference EPC"
 
 // noStateMaintained is the Auth-Session-State of S6a (TS 29.272 clause 7.1.4).

@@ -10,25 +10,26 @@ import (
 	"time"
 )
 
-// The limits of a connection. go-diameter reads nested groups in a time that grows
-// with the square of their octets: 64 KiB take 2 s, 8 KiB some 20 ms. A subscription
-// with two APNs has 0.7 KiB.
+// The limits of a connection. go-diameter's time to read nested groups grows with
+// the square of their length: 64 KiB take 2 s, 8 KiB some 20 ms. A subscription with
+// two APNs has 0.7 KiB.
 const (
 	maxMessage   = 1 << 13 // octets of a message
 	headerSize   = 20      // octets of a header (RFC 6733 clause 3)
 	writeTimeout = 5 * time.Second
 )
 
-// errFraming ends a connection that carries no Diameter, or too long messages.
+// errFraming ends a connection that does not carry Diameter, or whose messages are
+// too long.
 var errFraming = errors.New("diameter: not a message of version 1 and of 20 to 8,192 octets")
 
-// A connection checks the lengths of messages before go-diameter allocates for
-// them, limits the time of writes, and reports its end.
+// A connection checks the lengths of messages before go-diameter allocates for them,
+// limits the time of writes, and signals its end.
 type connection struct {
 	net.Conn
 	framing framing
 	once    sync.Once
-	ended   chan struct{} // closed with the connection
+	ended   chan struct{} // closed together with the connection
 }
 
 func newConnection(conn net.Conn) *connection {
@@ -57,15 +58,15 @@ func (c *connection) Close() error {
 	return err
 }
 
-// framing follows the messages of a stream.
+// framing tracks the message boundaries in a stream.
 type framing struct {
 	header [4]byte // version and length
-	have   int     // octets of it
-	left   int     // octets of the message behind it
+	have   int     // octets of header received so far
+	left   int     // octets of the message's rest still to come
 }
 
-// check reports whether the next octets of the stream belong to messages of the
-// right version and length.
+// check reports whether the next octets of the stream belong to messages with a
+// valid version and length.
 func (f *framing) check(b []byte) bool {
 	for len(b) > 0 {
 		if f.left > 0 {
@@ -101,7 +102,8 @@ type roster struct {
 	open map[*connection]bool
 }
 
-// add adds a connection until it ends. It returns false if there is no room.
+// add tracks a connection until the connection ends. It returns false if there are
+// too many.
 func (r *roster) add(c *connection) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +120,7 @@ func (r *roster) add(c *connection) bool {
 	return true
 }
 
-// close closes all connections. None may be added any more.
+// close closes all connections, and makes add refuse new ones.
 func (r *roster) close() {
 	r.mu.Lock()
 	open := slices.Collect(maps.Keys(r.open))

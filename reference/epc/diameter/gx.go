@@ -22,9 +22,9 @@ const (
 	terminationRequest = 3
 )
 
-// The kinds of a subscription identity (RFC 4006 clause 8.47), the IP-CAN type of
-// an EPS (TS 29.212 clause 5.3.27), and the cause of an end that the UE asked for
-// (RFC 6733 clause 8.15).
+// The kinds of a subscription identity (RFC 4006 clause 8.47), the IP-CAN type of an
+// EPS (TS 29.212 clause 5.3.27), and the termination cause for a session that the UE
+// ended (RFC 6733 clause 8.15).
 const (
 	endUserE164       = 0
 	endUserIMSI       = 1
@@ -34,7 +34,7 @@ const (
 	requestNumberInit = 0
 )
 
-// A GxRequest is what a P-GW asks about a session.
+// A GxRequest is a P-GW's initial request for a session.
 type GxRequest struct {
 	IMSI    string
 	MSISDN  string // empty if it is not known
@@ -44,7 +44,7 @@ type GxRequest struct {
 	AMBR    Rates
 }
 
-// A Policy is what the PCRF decides about a session.
+// A Policy is the PCRF's decision for a session.
 type Policy struct {
 	QoS   QoS // of the default bearer
 	AMBR  Rates
@@ -72,7 +72,7 @@ func (r *GxRequest) avps() []*diam.AVP {
 	)
 }
 
-// terminationAVPs returns the AVPs of the last request about a session.
+// terminationAVPs returns the AVPs of a session's last request.
 func terminationAVPs(imsi string, requestNumber uint32) []*diam.AVP {
 	return []*diam.AVP{
 		base(avp.CCRequestType, datatype.Enumerated(terminationRequest)),

@@ -14,26 +14,27 @@ import (
 	"vitrine/reference/epc/aka"
 )
 
-// A Database answers MMEs. mme is the Diameter identity of the one that asks. An
-// error is a Result, or another error for DIAMETER_UNABLE_TO_COMPLY.
+// A Database answers the requests of MMEs. mme is the Diameter identity of the
+// requesting MME. An error is a Result; any other error is answered with
+// DIAMETER_UNABLE_TO_COMPLY.
 type Database interface {
 	Authenticate(mme string, r AuthenticationRequest) ([]aka.Vector, error)
 	UpdateLocation(mme string, r LocationRequest) (Subscription, error)
-	// Purge reports whether the MME was the one that served the subscriber.
+	// Purge reports whether this MME was the one that served the subscriber.
 	Purge(mme, imsi string) (served bool, err error)
 }
 
-// An HSS is the server of S6a in an HSS.
+// An HSS is the server side of S6a.
 type HSS struct {
 	*server
 	cancelled *prometheus.CounterVec
 
 	mu    sync.Mutex
-	conns map[string]diam.Conn // by identity of the MME, the last one that it used
+	conns map[string]diam.Conn // by identity of the MME: its latest connection
 	next  uint32
 }
 
-// freezeTMSI is the PUA-Flag that makes an MME keep the M-TMSI from reuse (TS 29.272
+// freezeTMSI is the PUA-Flag that tells an MME not to reuse the M-TMSI (TS 29.272
 // clause 7.3.48).
 const freezeTMSI = 1
 
@@ -89,12 +90,12 @@ func NewHSS(host string, d Database, registry prometheus.Registerer) *HSS {
 	return h
 }
 
-// note keeps the connection of an MME, for Cancel.
+// note stores the connection of an MME for Cancel.
 func (h *HSS) note(mme string, conn diam.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, known := h.conns[mme]; !known && len(h.conns) >= maxConnections {
-		clear(h.conns) // of MMEs that are gone; those that are here are noted again
+		clear(h.conns) // drop MMEs that have gone; the others are noted again with their next request
 	}
 	h.conns[mme] = conn
 }
@@ -102,12 +103,12 @@ func (h *HSS) note(mme string, conn diam.Conn) {
 // Serve serves a listener until ctx is done.
 func (h *HSS) Serve(ctx context.Context, l net.Listener) error { return h.serve(ctx, l) }
 
-// mmeUpdate is the Cancellation-Type for a subscriber that another MME has now (TS
+// mmeUpdate is the Cancellation-Type for a subscriber that now has another MME (TS
 // 29.272 clause 7.3.24).
 const mmeUpdate = 0
 
-// Cancel makes an MME forget a subscriber that another MME has now
-// (Cancel-Location, clause 5.2.1.2). It does not wait for the answer.
+// Cancel makes an MME forget a subscriber that now has another MME (Cancel-Location,
+// clause 5.2.1.2). It does not wait for the answer.
 func (h *HSS) Cancel(mme, imsi string) {
 	h.mu.Lock()
 	conn := h.conns[mme]

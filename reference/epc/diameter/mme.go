@@ -11,19 +11,19 @@ import (
 	"vitrine/wire/identity"
 )
 
-// An MME is the client of S6a in an MME (TS 29.272 clause 5). Run keeps its
+// An MME is the client side of S6a (TS 29.272 clause 5). Run keeps its
 // connection to the HSS.
 //
-// Its methods block until the HSS answers. Their errors are a Result if the HSS
-// refuses the request, ErrUnreachable, ErrTimeout or ErrAnswer, or the error of
-// the context.
+// The other methods block until the HSS answers. Their errors are a Result if
+// the HSS refuses the request, otherwise ErrUnreachable, ErrTimeout, ErrAnswer
+// or the context's error.
 type MME struct{ *client }
 
-// An MMEConfig sets an MME.
+// An MMEConfig configures an MME.
 type MMEConfig struct {
 	ClientConfig
 	// Cancelled is called when the HSS cancels the location of a subscriber,
-	// because another MME has it now. It must not block.
+	// because another MME serves the subscriber now. It must not block.
 	Cancelled func(imsi string)
 }
 
@@ -42,26 +42,26 @@ func NewMME(c MMEConfig) *MME {
 			c.Cancelled(imsi)
 		}
 		logSent(c.Messages, conn, answer, of)
-		_, _ = answer.WriteTo(conn) // a connection that is lost is noticed by run
+		_, _ = answer.WriteTo(conn) // run notices if the connection is lost
 	}
 	return m
 }
 
-// answer begins the answer to a request of the HSS.
+// answer begins the answer to a request from the HSS.
 func (m *MME) answer(request *diam.Message) *diam.Message {
 	return beginAnswer(request, m.config.Host, m.realm)
 }
 
-// Run connects to the HSS, again whenever the connection is lost, until ctx is
-// done.
+// Run connects to the HSS, and reconnects after each loss of the connection,
+// until ctx is done.
 func (m *MME) Run(ctx context.Context) error { return m.run(ctx) }
 
 // Connected reports whether there is a connection to the HSS.
 func (m *MME) Connected() bool { return m.isConnected() }
 
 // Authenticate returns an authentication vector (Authentication-Information,
-// clause 5.2.3.1). plmn is the MME's. resync is nil unless the USIM answered the
-// last challenge with AUTS.
+// clause 5.2.3.1). plmn is the MME's network. resync is nil unless the USIM
+// answered the last challenge with AUTS.
 func (m *MME) Authenticate(ctx context.Context, imsi string, plmn identity.PLMN, resync *Resync) (aka.Vector, error) {
 	request := AuthenticationRequest{IMSI: imsi, PLMN: plmn, Vectors: 1, Resync: resync}
 	answer, err := m.call(ctx, authenticationInformation, m.newSession(), request.avps())
@@ -71,8 +71,8 @@ func (m *MME) Authenticate(ctx context.Context, imsi string, plmn identity.PLMN,
 	return parseVector(answer)
 }
 
-// UpdateLocation makes this MME the one that serves the subscriber, and returns
-// the subscription (Update-Location, clause 5.2.1.1).
+// UpdateLocation registers this MME as the subscriber's MME, and returns the
+// subscription (Update-Location, clause 5.2.1.1).
 func (m *MME) UpdateLocation(ctx context.Context, imsi string, plmn identity.PLMN) (Subscription, error) {
 	request := LocationRequest{IMSI: imsi, PLMN: plmn, RAT: EUTRAN}
 	answer, err := m.call(ctx, updateLocation, m.newSession(), request.avps())
@@ -86,7 +86,7 @@ func (m *MME) UpdateLocation(ctx context.Context, imsi string, plmn identity.PLM
 	return s, nil
 }
 
-// Purge reports that this MME has deleted the subscriber (Purge-UE, clause
+// Purge tells the HSS that this MME has deleted the subscriber (Purge-UE, clause
 // 5.2.1.3).
 func (m *MME) Purge(ctx context.Context, imsi string) error {
 	_, err := m.call(ctx, purgeUE, m.newSession(), []*diam.AVP{base(avp.UserName, datatype.UTF8String(imsi))})

@@ -8,29 +8,30 @@ import (
 	"github.com/fiorix/go-diameter/v4/diam/avp"
 )
 
-// A PCEF is the client of Gx in a P-GW (TS 29.212 clause 4.5). Run keeps its
-// connection to the PCRF. The errors of its methods are those of an MME's.
+// A PCEF is the client side of Gx, in a P-GW (TS 29.212 clause 4.5). Run keeps its
+// connection to the PCRF. Its methods return the same errors as an MME's.
 type PCEF struct {
 	*client
 	changed func(ctx context.Context, session string, c Change) error
 
-	room  chan struct{} // a token for each change that is made
+	room  chan struct{} // a token for each change in progress
 	tasks sync.WaitGroup
 }
 
-// maxChanges limits the changes of the PCRF's that are made at the same time. More are
-// refused with DIAMETER_TOO_BUSY.
+// maxChanges limits the PCRF's changes that are in progress. Further ones are refused
+// with DIAMETER_TOO_BUSY.
 const maxChanges = 1 << 10
 
 // NewPCEF returns a PCEF. The caller runs Run. changed makes a change that the PCRF
-// asks for (Re-Auth-Request), in a goroutine of its own, until the context of Run is
-// done. Its error is a Result, or another error for DIAMETER_UNABLE_TO_COMPLY.
+// requests (Re-Auth-Request). It runs in its own goroutine, until the context of Run
+// is done. Its error is a Result; any other error is answered with
+// DIAMETER_UNABLE_TO_COMPLY.
 func NewPCEF(c ClientConfig, changed func(ctx context.Context, session string, c Change) error) *PCEF {
 	return &PCEF{client: newClient(c, gxApplication, "gx"), changed: changed, room: make(chan struct{}, maxChanges)}
 }
 
-// Run connects to the PCRF, again whenever the connection is lost, until ctx is
-// done.
+// Run connects to the PCRF, and reconnects after each loss of the connection, until
+// ctx is done.
 func (p *PCEF) Run(ctx context.Context) error {
 	defer p.tasks.Wait()
 	p.handlers[reAuth] = func(conn diam.Conn, request *diam.Message) { p.reauthorize(ctx, conn, request) }
@@ -46,7 +47,7 @@ func (p *PCEF) reauthorize(ctx context.Context, conn diam.Conn, request *diam.Me
 	err := change.parse(request.AVP)
 	if !ok || err != nil {
 		appendResult(answer, MissingAVP)
-		_, _ = answer.WriteTo(conn) // a connection that is lost is noticed by run
+		_, _ = answer.WriteTo(conn) // run notices if the connection is lost
 		return
 	}
 	select {
@@ -84,8 +85,8 @@ func (p *PCEF) Begin(ctx context.Context, r GxRequest) (session string, policy P
 	return session, policy, nil
 }
 
-// Update asks for a change of a session's rules (CC-Request-Type UPDATE_REQUEST).
-// Requests about a session are numbered from 1.
+// Update asks the PCRF to change a session's rules (CC-Request-Type UPDATE_REQUEST).
+// The caller numbers the requests of a session from 1.
 func (p *PCEF) Update(ctx context.Context, session string, requestNumber uint32, r ResourceRequest) (Change, error) {
 	answer, err := p.call(ctx, creditControl, session, r.avps(requestNumber))
 	if err != nil {

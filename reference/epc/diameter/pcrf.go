@@ -14,23 +14,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Rules decide about sessions. An error is a Result, or another error for
-// DIAMETER_UNABLE_TO_COMPLY.
+// Rules make the PCRF's decisions for sessions. An error is a Result; any other error
+// is answered with DIAMETER_UNABLE_TO_COMPLY.
 type Rules interface {
-	// Begin allows a session. at is where its P-GW is reached.
+	// Begin admits a session. at is the session's P-GW.
 	Begin(session string, at Peer, r GxRequest) (Policy, error)
-	// Update decides what a UE's request for bearer resources changes.
+	// Update decides how a UE's request for bearer resources changes the session's
+	// rules.
 	Update(session string, r ResourceRequest) (Change, error)
 	End(session string) error
 }
 
-// A Peer is a P-GW as PCRF.Change finds it.
+// A Peer identifies a P-GW for PCRF.Change.
 type Peer struct {
 	host string
 	conn diam.Conn
 }
 
-// A PCRF is the server of Gx in a PCRF.
+// A PCRF is the server side of Gx.
 type PCRF struct {
 	*server
 	changes *prometheus.CounterVec
@@ -40,7 +41,7 @@ type PCRF struct {
 	next    uint32
 }
 
-// changeTime limits the time of a change, in which a UE may be paged.
+// changeTime limits the time of a change. It includes the time to page a UE.
 const changeTime = 30 * time.Second
 
 // NewPCRF returns a PCRF.
@@ -63,7 +64,7 @@ func NewPCRF(host string, rules Rules, registry prometheus.Registerer) *PCRF {
 	return p
 }
 
-// decide answers a Credit-Control-Request.
+// decide returns the answer to a Credit-Control-Request.
 func decide(rules Rules, session string, from Peer, s set) ([]*diam.AVP, error) {
 	switch kind, _ := s.number(avp.CCRequestType); kind {
 	case initialRequest:
@@ -93,8 +94,8 @@ func decide(rules Rules, session string, from Peer, s set) ([]*diam.AVP, error) 
 }
 
 // Change makes a P-GW change the rules of a session (Re-Auth-Request, TS 29.212 clause
-// 4.5.12), and waits until it has. The error is a Result if the P-GW refuses,
-// ErrUnreachable, ErrTimeout or that of the context.
+// 4.5.12), and waits for the result. The error is a Result if the P-GW refuses;
+// otherwise it is ErrUnreachable, ErrTimeout or the context's error.
 func (p *PCRF) Change(ctx context.Context, session string, at Peer, c Change) error {
 	err := p.change(ctx, session, at, c)
 	code, refused := 0, Result(0)
@@ -149,7 +150,7 @@ func (p *PCRF) change(ctx context.Context, session string, at Peer, c Change) er
 	}
 }
 
-// changed hands a Re-Auth-Answer to the change that waits for it.
+// changed passes a Re-Auth-Answer to the change that waits for it.
 func (p *PCRF) changed(_ diam.Conn, m *diam.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

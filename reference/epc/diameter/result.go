@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// A Result is the result code of an answer that reports a failure, as an error. A
-// vendor's code has the vendor in the high half: the base protocol's 5001 is not
-// 3GPP's (RFC 6733 clauses 7.1 and 7.6).
+// A Result is the result code of a failed request, as an error. The high half of
+// a vendor-specific code is the vendor, because the base protocol's 5001 differs
+// from 3GPP's (RFC 6733 clauses 7.1 and 7.6).
 type Result uint64
 
 // vendor3GPP is the vendor identity of 3GPP.
 const vendor3GPP = 10415
 
-// The results used here: of RFC 6733 clause 7.1, and of TS 29.272 clause 7.4.
+// The results that this package uses (RFC 6733 clause 7.1, TS 29.272 clause 7.4).
 const (
 	Success            Result = 2001
 	CommandUnsupported Result = 3001
@@ -46,7 +46,7 @@ func (r Result) Error() string {
 	return fmt.Sprintf("diameter: result %d", r.Code())
 }
 
-// The errors of requests that got no answer.
+// The errors of requests without an answer.
 var (
 	ErrUnreachable = errors.New("diameter: no connection to the peer")
 	ErrTimeout     = errors.New("diameter: the peer does not answer")

@@ -24,8 +24,8 @@ const (
 type AuthenticationRequest struct {
 	IMSI    string
 	PLMN    identity.PLMN
-	Vectors int     // how many are asked for
-	Resync  *Resync // nil for none
+	Vectors int     // requested number of vectors
+	Resync  *Resync // nil: none
 }
 
 // resyncSize is the number of octets of a Re-Synchronization-Info: RAND and AUTS.
@@ -83,7 +83,7 @@ func subscriber(s set, into *string) error {
 	return nil
 }
 
-// wrong returns the result for an AVP that is missing or has a wrong value.
+// wrong returns the result for an AVP that is missing or has an invalid value.
 func wrong(s set, code uint32) Result {
 	if s.find(code) == nil {
 		return MissingAVP
@@ -122,11 +122,12 @@ type LocationRequest struct {
 	RAT  uint32
 }
 
-// ulrFlags are those of an MME: S6a/S6d indicator, and initial attach (clause
+// ulrFlags are the flags of an MME: S6a/S6d indicator, and initial attach (clause
 // 7.3.7).
 const ulrFlags = 1<<1 | 1<<5
 
-// ulaSeparation is the flag of an HSS that keeps MME and SGSN apart (clause 7.3.8).
+// ulaSeparation is the flag of an HSS that stores MME and SGSN separately (clause
+// 7.3.8).
 const ulaSeparation = 1
 
 func (r *LocationRequest) avps() []*diam.AVP {
@@ -154,8 +155,8 @@ func (r *LocationRequest) parse(s set) error {
 	return nil
 }
 
-// Subscription status and access (clauses 7.3.29 and 7.3.21), and that all APNs
-// are in the profile (clause 7.3.33).
+// Subscription status and access (clauses 7.3.29 and 7.3.21), and the indicator
+// that the profile has all APNs (clause 7.3.33).
 const (
 	serviceGranted = 0
 	onlyPacket     = 2
@@ -210,7 +211,7 @@ func (s *Subscription) parse(from set) error {
 		if kind, ok = g.number(avp.PDNType); !ok || kind > 3 {
 			return ErrAnswer
 		}
-		a.PDN = uint8(min(kind+1, 3)) // 3, IPv4 or IPv6, is a choice of the UE's
+		a.PDN = uint8(min(kind+1, 3)) // 3 means IPv4 or IPv6, and the UE chooses
 		if a.Name, ok = g.text(avp.ServiceSelection); !ok {
 			return ErrAnswer
 		}
@@ -236,9 +237,9 @@ func parseAMBR(s set) (r Rates) {
 	return r
 }
 
-// qosAVPs returns QCI and allocation and retention priority: the members of an
-// EPS-Subscribed-QoS-Profile and of a Default-EPS-Bearer-QoS. 0 means enabled (TS
-// 29.212 clauses 5.3.46 and 5.3.47).
+// qosAVPs returns QCI and allocation and retention priority. These are the members
+// of an EPS-Subscribed-QoS-Profile and of a Default-EPS-Bearer-QoS. In the
+// preemption AVPs, 0 means enabled (TS 29.212 clauses 5.3.46 and 5.3.47).
 func qosAVPs(q QoS) []*diam.AVP {
 	flag := func(enabled bool) datatype.Enumerated {
 		if enabled {
@@ -269,12 +270,12 @@ func parseQoS(s set) (q QoS, ok bool) {
 	capability, ok := arp.number(avp.PreemptionCapability)
 	q.MayPreempt = ok && capability == 0
 	vulnerability, ok := arp.number(avp.PreemptionVulnerability)
-	q.Preemptable = !ok || vulnerability == 0 // both have a default
+	q.Preemptable = !ok || vulnerability == 0 // both AVPs have a default
 	q.QCI, q.Priority = uint8(qci), uint8(priority)
 	return q, true
 }
 
-// tbcd returns digits as octets, the low half first, filled with 0xf (clause
+// tbcd encodes digits as octets, low half first; 0xf fills an odd last half (clause
 // 7.3.82).
 func tbcd(text string) string {
 	b := make([]byte, 0, (len(text)+1)/2)
@@ -288,7 +289,7 @@ func tbcd(text string) string {
 	return string(b)
 }
 
-// digits returns what tbcd encoded, up to the first half that is no digit.
+// digits decodes the output of tbcd, up to the first half that is not a digit.
 func digits(octets string) string {
 	var b []byte
 	for i := range len(octets) {

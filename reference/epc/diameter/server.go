@@ -17,21 +17,21 @@ import (
 	"vitrine/reference/ims"
 )
 
-// A handler answers a request. It returns the AVPs of the answer. The error is a
-// Result, or another error for DIAMETER_UNABLE_TO_COMPLY.
+// A handler handles a request and returns the AVPs of the answer. The error is a
+// Result; any other error is answered with DIAMETER_UNABLE_TO_COMPLY.
 type handler func(conn diam.Conn, origin string, request set) ([]*diam.AVP, error)
 
-// A server answers clients.
+// A server answers the requests of clients.
 type server struct {
 	host, realm string
 	application uint32
 	machine     *sm.StateMachine
 	requests    *prometheus.CounterVec
 
-	Messages *truth.Log // nil: messages are not logged. It is set before Serve.
+	Messages *truth.Log // nil: messages are not logged; set before Serve
 }
 
-// newServer returns a server. name is that of the node, for the counter.
+// newServer returns a server. name is the node's name in the counter.
 func newServer(host string, application uint32, registry prometheus.Registerer, name string) *server {
 	_, realm, _ := strings.Cut(host, ".")
 	s := &server{
@@ -71,11 +71,11 @@ func (s *server) handle(command uint32, name string, h handler) {
 		}
 		s.requests.WithLabelValues(name, strconv.Itoa(int(result.Code()))).Inc()
 		logSent(s.Messages, conn, answer, of)
-		_, _ = answer.WriteTo(conn) // the client notices that the connection is lost
+		_, _ = answer.WriteTo(conn) // the client notices if the connection is lost
 	}))
 }
 
-// unknown answers a request of another command.
+// unknown answers a request whose command has no handler.
 func (s *server) unknown(conn diam.Conn, m *diam.Message) {
 	if m.Header.CommandFlags&diam.RequestFlag == 0 {
 		return
@@ -87,7 +87,7 @@ func (s *server) unknown(conn diam.Conn, m *diam.Message) {
 	_, _ = answer.WriteTo(conn)
 }
 
-// resultOf returns the result for an error.
+// resultOf returns the Result to answer an error with.
 func resultOf(err error) Result {
 	var r Result
 	if errors.As(err, &r) {
@@ -96,8 +96,8 @@ func resultOf(err error) Result {
 	return UnableToComply
 }
 
-// beginAnswer begins the answer to a request: identifiers, session, application
-// and origin.
+// beginAnswer begins the answer to a request. It sets the identifiers, the
+// session, the application and the origin.
 func beginAnswer(request *diam.Message, host, realm string) *diam.Message {
 	answer := diam.NewMessage(request.Header.CommandCode, request.Header.CommandFlags&^diam.RequestFlag, request.Header.ApplicationID,
 		request.Header.HopByHopID, request.Header.EndToEndID, request.Dictionary())

@@ -1,7 +1,7 @@
 package diameter
 
-// A Resync asks an HSS to take over the sequence number of the USIM (TS 29.272
-// clause 7.3.15): the challenge that failed, and the AUTS that answered it.
+// A Resync asks an HSS to adopt the USIM's sequence number (TS 29.272 clause
+// 7.3.15). It has the failed challenge and the AUTS that answered it.
 type Resync struct {
 	RAND [16]byte
 	AUTS [14]byte
@@ -39,7 +39,7 @@ type QoS struct {
 }
 
 // DefaultAPN returns the configuration of the default APN. It returns false if
-// the subscription has none.
+// the subscription has no default.
 func (s *Subscription) DefaultAPN() (*APN, bool) {
 	for i := range s.APNs {
 		if s.APNs[i].Context == s.Default {

@@ -6,7 +6,7 @@ import (
 	"vitrine/internal/truth"
 )
 
-// logSent logs a message that was sent, of an event of this node.
+// logSent logs a sent message with an event of this node.
 func logSent(log *truth.Log, conn diam.Conn, m *diam.Message, of truth.Event) {
 	if log != nil {
 		line := line(m, of)
@@ -15,7 +15,7 @@ func logSent(log *truth.Log, conn diam.Conn, m *diam.Message, of truth.Event) {
 	}
 }
 
-// logReceived logs a message that was received, of an event of this node.
+// logReceived logs a received message with an event of this node.
 func logReceived(log *truth.Log, conn diam.Conn, m *diam.Message, of truth.Event) {
 	if log != nil {
 		line := line(m, of)

@@ -1,6 +1,6 @@
-// Package enb has the messages of an eNodeB (3GPP TS 36.413): it builds what an
-// eNodeB sends and reads what an MME sends. It keeps no state and allocates nothing.
-// The S1AP generator and the tests of the MME use it.
+// Package enb has the eNodeB's side of S1AP (3GPP TS 36.413): it builds the messages of an
+// eNodeB and parses the messages of an MME. It keeps no state and allocates nothing. The
+// S1AP generator and the tests of the MME use it.
 package enb
 
 import (
@@ -16,7 +16,7 @@ type Cell struct {
 	ID      s1ap.ENB
 	Name    string
 	TAI     identity.TAI
-	Address netip.Addr // IPv4, of its S1-U tunnels
+	Address netip.Addr // IPv4 address of its S1-U tunnels
 }
 
 // ecgi returns the identity of the eNodeB's only cell.
@@ -24,10 +24,10 @@ func (c *Cell) ecgi() identity.ECGI {
 	return identity.ECGI{PLMN: c.ID.PLMN, Cell: c.ID.ID<<8 | 1}
 }
 
-// tunnel returns the eNodeB's end of a UE's bearer.
+// tunnel returns the eNodeB's end of a UE's bearers.
 func (c *Cell) tunnel(ue uint32) s1ap.Tunnel { return s1ap.Tunnel{V4: c.Address, TEID: ue} }
 
-// An IDs is the pair that names a UE's connection.
+// IDs are the two identifiers of a UE's connection.
 type IDs struct {
 	MME, ENB uint32
 }
@@ -50,8 +50,7 @@ const (
 	causeVoiceCall  = 6
 )
 
-// AppendInitial appends an Initial UE Message. s is nil unless the UE has given its
-// S-TMSI.
+// AppendInitial appends an Initial UE Message. s is nil if the UE has not sent its S-TMSI.
 func (c *Cell) AppendInitial(b []byte, ue uint32, pdu []byte, s *identity.STMSI) []byte {
 	cause := uint8(causeSignalling)
 	if s != nil {
@@ -60,7 +59,7 @@ func (c *Cell) AppendInitial(b []byte, ue uint32, pdu []byte, s *identity.STMSI)
 	return c.appendInitial(b, ue, pdu, s, cause)
 }
 
-// AppendCall appends an Initial UE Message of a UE that begins a voice call.
+// AppendCall appends an Initial UE Message from a UE that begins a voice call.
 func (c *Cell) AppendCall(b []byte, ue uint32, pdu []byte, s *identity.STMSI) []byte {
 	return c.appendInitial(b, ue, pdu, s, causeVoiceCall)
 }
@@ -99,7 +98,7 @@ func begin(b []byte, k s1ap.Kind, p s1ap.Procedure, c s1ap.Criticality, ids IDs)
 	return s1ap.AppendENBUEID(b, element, ids.ENB)
 }
 
-// bearers appends a list of E-RABs with the eNodeB's end of their tunnel.
+// bearers appends a list of E-RABs with the eNodeB's end of each tunnel.
 func (c *Cell) bearers(b []byte, list, item s1ap.ID, criticality s1ap.Criticality, ue uint32, of []uint8) []byte {
 	start := len(b)
 	b = s1ap.BeginList(b, list, criticality, len(of))
@@ -135,7 +134,7 @@ func (c *Cell) AppendBearerReleased(b []byte, ids IDs, of uint8) []byte {
 	return item(b, s1ap.ERABRelease, ids, s1ap.ReleasedBearer, s1ap.ReleaseItemBearerRel, s1ap.ERAB{ID: of})
 }
 
-// item appends an answer with a list of one E-RAB.
+// item appends a successful answer with a list of one E-RAB.
 func item(b []byte, p s1ap.Procedure, ids IDs, list, id s1ap.ID, e s1ap.ERAB) []byte {
 	start := len(b)
 	b = begin(b, s1ap.Successful, p, s1ap.Reject, ids)
@@ -144,16 +143,16 @@ func item(b []byte, p s1ap.Procedure, ids IDs, list, id s1ap.ID, e s1ap.ERAB) []
 	return s1ap.End(s1ap.EndElement(b, at), start)
 }
 
-// AppendReset appends a Reset (TS 36.413 clause 8.7.1.2.2): of all connections of the
-// eNodeB, or of some.
+// AppendReset appends a Reset (TS 36.413 clause 8.7.1.2.2) of some connections, or of all
+// connections of the eNodeB if some is empty.
 func (c *Cell) AppendReset(b []byte, cause s1ap.Cause, some ...s1ap.Connection) []byte {
 	start := len(b)
 	b = s1ap.AppendHeader(b, s1ap.Initiating, s1ap.Reset, s1ap.Reject)
 	return s1ap.End(s1ap.AppendReset(s1ap.AppendCause(b, s1ap.Ignore, cause), some...), start)
 }
 
-// AppendResetAcknowledge appends a Reset Acknowledge (clause 8.7.1.2.1): of some connections,
-// or of all.
+// AppendResetAcknowledge appends a Reset Acknowledge (clause 8.7.1.2.1) for some
+// connections, or for all if some is empty.
 func (c *Cell) AppendResetAcknowledge(b []byte, some ...s1ap.Connection) []byte {
 	start := len(b)
 	b = s1ap.AppendHeader(b, s1ap.Successful, s1ap.Reset, s1ap.Reject)
@@ -188,8 +187,8 @@ func (c *Cell) AppendReleased(b []byte, ids IDs) []byte {
 	return s1ap.End(begin(b, s1ap.Successful, s1ap.UEContextRelease, s1ap.Reject, ids), start)
 }
 
-// AppendPathSwitch appends a Path Switch Request: the UE with the identifiers has
-// come to this eNodeB by X2.
+// AppendPathSwitch appends a Path Switch Request: the UE with the identifiers has come to
+// this eNodeB over X2.
 func (c *Cell) AppendPathSwitch(b []byte, ids IDs, of ...uint8) []byte {
 	start := len(b)
 	b = s1ap.AppendHeader(b, s1ap.Initiating, s1ap.PathSwitchRequest, s1ap.Reject)
@@ -243,16 +242,16 @@ func (c *Cell) AppendHandoverNotify(b []byte, ids IDs) []byte {
 	return s1ap.End(s1ap.AppendTAI(b, s1ap.Ignore, c.TAI), start)
 }
 
-// A Message is a message of an MME. Slices are views into it.
+// A Message is a message from an MME. Slices are views into it.
 type Message struct {
 	Kind      s1ap.Kind
 	Procedure s1ap.Procedure
 	HasMME    bool
 	HasENB    bool
 	IDs       IDs
-	NAS       []byte      // of the message, or of its E-RAB; nil for none
-	Bearer    uint8       // identity of the first E-RAB to set up or to release; 0 for none
-	Uplink    s1ap.Tunnel // the gateway's end of it
+	NAS       []byte      // of the message or of its E-RAB; nil: none
+	Bearer    uint8       // identity of the first E-RAB to set up or to release; 0: none
+	Uplink    s1ap.Tunnel // gateway's end of the first E-RAB's tunnel
 	bearers   [maxBearers]uint8
 	count     int
 	Cause     s1ap.Cause
@@ -261,19 +260,19 @@ type Message struct {
 	Chain     uint8          // next hop chaining counter
 	Key       [32]byte       // the eNodeB's key, or the next hop
 
-	reset []byte // the value of its Reset Type
+	reset []byte // value of the Reset Type
 }
 
-// maxBearers is how many bearers a UE can have: the identities 5 to 15.
+// maxBearers is the most bearers of a UE: the identities 5 to 15.
 const maxBearers = 11
 
 // Bearers returns the identities of all E-RABs of the message.
 func (m *Message) Bearers() []uint8 { return m.bearers[:m.count] }
 
-// ErrElement is the error for an element that is malformed.
+// ErrElement is the error for a malformed information element.
 var ErrElement = errors.New("enb: information element is malformed")
 
-// Parse parses a message of an MME.
+// Parse parses a message from an MME.
 func (m *Message) Parse(data []byte) error {
 	*m = Message{}
 	var s s1ap.Message
@@ -331,10 +330,10 @@ func (m *Message) element(id s1ap.ID, v []byte) (ok bool) {
 }
 
 // Reset returns the connections that a Reset names, or all. It returns false if the message
-// has no Reset Type that parses.
+// has no valid Reset Type.
 func (m *Message) Reset() (all bool, some s1ap.Connections, ok bool) { return s1ap.ParseReset(m.reset) }
 
-// bearer reads a list of E-RABs. Tunnel and NAS message are those of the first one.
+// bearer reads a list of E-RABs. It keeps tunnel and NAS message of the first one.
 func (m *Message) bearer(list []byte, item s1ap.ID) bool {
 	for it := s1ap.List(list); it.Next(); {
 		e, ok := s1ap.ParseERAB(item, it.Value)

@@ -1,6 +1,5 @@
-// Package epctest has the neighbours of an MME for tests: an HSS and a gateway in
-// the same process. They do the computation and keep the state of real ones, and
-// have no protocol.
+// Package epctest has an MME's neighbours for tests: an HSS and a gateway in the
+// same process. They compute and store what real ones do, but use no protocol.
 package epctest
 
 import (
@@ -17,7 +16,7 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// An HSS is the HSS of all IMSIs of one network, whose keys aka.SecretOf derives.
+// An HSS knows all IMSIs of one network. aka.SecretOf derives their keys.
 type HSS struct {
 	Home identity.PLMN
 	APN  string // default APN
@@ -32,7 +31,7 @@ func NewHSS(home identity.PLMN) *HSS {
 	return &HSS{Home: home, APN: "internet", sqn: map[identity.Digits]uint64{}, located: map[identity.Digits]bool{}}
 }
 
-// knows reports whether the IMSI is of the HSS's network.
+// knows reports whether the IMSI belongs to the HSS's network.
 func (h *HSS) knows(imsi identity.Digits) bool {
 	d := imsi.Bytes()
 	if len(d) != 15 {
@@ -66,7 +65,7 @@ func (h *HSS) Vector(_ context.Context, imsi identity.Digits, serving identity.P
 	return secret.Vector(challenge, sqn, serving)
 }
 
-// UpdateLocation returns the subscription, which is the same for all.
+// UpdateLocation returns the subscription, which is the same for all subscribers.
 func (h *HSS) UpdateLocation(_ context.Context, imsi identity.Digits, _ identity.PLMN) (mme.Subscription, error) {
 	if !h.knows(imsi) {
 		return mme.Subscription{}, mme.ErrUnknown
@@ -78,7 +77,7 @@ func (h *HSS) UpdateLocation(_ context.Context, imsi identity.Digits, _ identity
 	return mme.Subscription{APN: h.APN, QCI: 9, Priority: 8, Up: up, Down: down, APNUp: up, APNDown: down}, nil
 }
 
-// Purge forgets where the subscriber is.
+// Purge removes the subscriber's location.
 func (h *HSS) Purge(_ context.Context, imsi identity.Digits) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +95,7 @@ func (h *HSS) SetSQN(imsi identity.Digits, sqn uint64) {
 	h.sqn[imsi] = sqn
 }
 
-// Located returns the number of subscribers that an MME serves.
+// Located returns the number of subscribers that have a location.
 func (h *HSS) Located() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,7 +105,7 @@ func (h *HSS) Located() int {
 // A Bearer is the default bearer of a session.
 type Bearer struct {
 	IMSI   identity.Digits
-	ENodeB s1ap.Tunnel // without an address if the UE is idle
+	ENodeB s1ap.Tunnel // has no address while the UE is idle
 }
 
 // A Gateway is an S-GW with a P-GW.
@@ -123,7 +122,7 @@ var errSession = errors.New("epctest: the gateway has no such session")
 
 var errBearers = errors.New("epctest: the gateway has no dedicated bearers")
 
-// CreateSession makes a session.
+// CreateSession creates a session.
 func (g *Gateway) CreateSession(_ context.Context, r mme.SessionRequest) (mme.Session, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,12 +136,12 @@ func (g *Gateway) CreateSession(_ context.Context, r mme.SessionRequest) (mme.Se
 	}, nil
 }
 
-// ModifyBearer keeps the eNodeB's end of a session's bearer.
+// ModifyBearer stores the eNodeB's end of a session's bearer.
 func (g *Gateway) ModifyBearer(_ context.Context, s mme.Session, enodeb s1ap.Tunnel) error {
 	return g.change(s, func(b *Bearer) { b.ENodeB = enodeb })
 }
 
-// ReleaseAccessBearers forgets the eNodeB's end.
+// ReleaseAccessBearers removes the eNodeB's end of a session's bearer.
 func (g *Gateway) ReleaseAccessBearers(_ context.Context, s mme.Session) error {
 	return g.change(s, func(b *Bearer) { b.ENodeB = s1ap.Tunnel{} })
 }
@@ -159,7 +158,8 @@ func (g *Gateway) change(s mme.Session, change func(*Bearer)) error {
 	return nil
 }
 
-// RequestBearer refuses bearers: tests of the MME make them by themselves.
+// RequestBearer refuses every request: tests of the MME create bearers
+// themselves.
 func (g *Gateway) RequestBearer(context.Context, mme.Session, mme.ResourceRequest) error {
 	return errBearers
 }

@@ -8,18 +8,19 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// Command sends a command (clause 7.6). done is called once: with the failure
-// indication that refuses it, with the request that it triggered, or with an error. It
-// must not block. The context has the event alone. A triggered request is also handled as a request. Its Origin is
-// origin: the sequence number of the command that this one passes on, or 0.
+// Command sends a command (clause 7.6). done is called once: with the failure indication
+// that refuses the command, with the request that the command triggers, or with an error.
+// done must not block. Command uses only the event of ctx. A triggered request also goes to
+// Config.Handle, with origin as its Origin. origin is the sequence number of the command
+// that this endpoint forwards, or 0.
 func (e *Endpoint) Command(ctx context.Context, to netip.AddrPort, teid, origin uint32, command Message, done func(*gtpc.Message, error)) {
 	if err := e.begin(truth.From(ctx), to, teid, order{command: true, origin: origin}, command, done); err != nil {
 		done(nil, err)
 	}
 }
 
-// DoCommand is like Command, but waits until the peer has refused the command, which
-// failure then describes, or has sent the request that it triggers.
+// DoCommand is like Command, but waits until the peer has refused the command or has sent
+// the request that the command triggers. If the peer refuses, failure is set.
 func (e *Endpoint) DoCommand(ctx context.Context, to netip.AddrPort, teid, origin uint32, command Message, failure *gtpc.BearerFailure) (refused bool, err error) {
 	type outcome struct {
 		refused bool
@@ -41,8 +42,8 @@ func (e *Endpoint) DoCommand(ctx context.Context, to netip.AddrPort, teid, origi
 	}
 }
 
-// DoTriggered is like Do, for a request that a command triggered. It has the sequence
-// number of the command.
+// DoTriggered is like Do, for a request that a command triggered. The request has the
+// command's sequence number.
 func (e *Endpoint) DoTriggered(ctx context.Context, to netip.AddrPort, teid, sequence uint32, request Message, answer Answer) error {
 	return e.wait(ctx, answer, func(done func(*gtpc.Message, error)) {
 		if err := e.begin(truth.From(ctx), to, teid, order{sequence: sequence}, request, done); err != nil {
@@ -51,19 +52,19 @@ func (e *Endpoint) DoTriggered(ctx context.Context, to netip.AddrPort, teid, seq
 	})
 }
 
-// An order says how the sequence number of a request is found. The zero order is for a
-// request of this endpoint's own.
+// An order decides the sequence number of a request. The zero order is for a request that
+// no command triggered.
 type order struct {
-	sequence uint32 // of the command that triggered the request; 0: none
+	sequence uint32 // of the command that triggered this request; 0: none
 	command  bool
-	origin   uint32 // of the command that this command passes on; 0: none
+	origin   uint32 // of the command that this command forwards; 0: none
 }
 
-// failureOf returns the type that refuses a command (table 6.1-1).
+// failureOf returns the type of the message that refuses a command (table 6.1-1).
 func failureOf(command gtpc.Type) gtpc.Type { return command + 1 }
 
-// follow ends the command that triggered a request, if this endpoint sent it. The caller
-// holds mu. done is nil if there is none.
+// follow ends this endpoint's command that triggered the request m. done is nil if there is
+// no such command. The caller holds mu.
 func (e *Endpoint) follow(m *gtpc.Message, from netip.AddrPort) (origin uint32, done func(*gtpc.Message, error)) {
 	if m.Sequence&gtpc.CommandSequence == 0 || !m.Type.FollowsCommand() {
 		return 0, nil
@@ -75,9 +76,9 @@ func (e *Endpoint) follow(m *gtpc.Message, from netip.AddrPort) (origin uint32, 
 	return x.origin, e.end(x)
 }
 
-// pendingKey returns the key of a request that waits for an answer. The port is left
-// out: see answered. Peers choose the numbers of triggered requests, so that the peer
-// is part of the key.
+// pendingKey returns the key of a request that waits for an answer. It omits the port,
+// because answers may come from another port; see answered. It includes the peer, because
+// peers choose the sequence numbers of triggered requests.
 func pendingKey(peer netip.Addr, sequence uint32) exchangeKey {
 	return exchangeKey{peer: netip.AddrPortFrom(peer, 0), sequence: sequence}
 }

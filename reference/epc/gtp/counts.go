@@ -6,7 +6,7 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// The reasons for which messages are dropped.
+// The reasons to drop a message.
 const (
 	dropMalformed = "malformed"
 	dropVersion   = "version"
@@ -53,10 +53,10 @@ func newCounts(registry prometheus.Registerer) *counts {
 	return c
 }
 
-// other is the name of the types that the counters do not tell apart.
+// other is the name for all types that the counters do not distinguish.
 const other = "other"
 
-// counted are the types that the counters tell apart.
+// counted are the types that the counters distinguish.
 var counted = [...]gtpc.Type{
 	gtpc.EchoRequest, gtpc.EchoResponse, gtpc.VersionNotSupported,
 	gtpc.CreateSessionRequest, gtpc.CreateSessionResponse, gtpc.ModifyBearerRequest, gtpc.ModifyBearerResponse,

@@ -1,7 +1,7 @@
-// Package gtp is the GTPv2-C endpoint of the reference EPC (TS 29.274 clause 7.6):
-// requests with retransmission, answers that are sent again for a retransmitted
-// request, Echo, and the restart counters of peers. It uses one UDP socket, or a queue
-// if its peers are in this process. It has no user plane.
+// Package gtp is the GTPv2-C endpoint of the reference EPC (TS 29.274 clause 7.6). It
+// retransmits requests, repeats its answer to a retransmitted request, answers Echo, and
+// tracks the restart counters of peers. It uses one UDP socket, or a queue if its peers are
+// in this process. It has no user plane.
 package gtp
 
 import (
@@ -32,48 +32,47 @@ var (
 	ErrClosed  = errors.New("gtp: the endpoint is closed")
 )
 
-// A Message is a message of package wire/gtpc that can be sent.
+// A Message is a message of package wire/gtpc to send.
 type Message interface {
 	Append(b []byte, teid, sequence uint32) []byte
 }
 
-// An Answer is a response of package wire/gtpc that can be received.
+// An Answer is a response of package wire/gtpc to receive.
 type Answer interface {
 	Parse(*gtpc.Message) error
 }
 
-// A Config sets an endpoint. Zero values mean the defaults.
+// A Config configures an endpoint. Zero values mean the defaults.
 type Config struct {
 	Listen   netip.AddrPort
-	Address  netip.Addr    // in F-TEIDs; the address of Listen
+	Address  netip.Addr    // in F-TEIDs; default: the address of Listen
 	Restart  uint8         // this node's restart counter
-	T3       time.Duration // T3-RESPONSE, after which a request is sent again; 3 s
-	N3       int           // N3-REQUESTS, how often a request is sent in all; 3
-	Pending  int           // most requests that wait for answers; 16,384
-	Handling int           // most requests of peers that are being handled; 16,384
-	Remember int           // answers kept for retransmitted requests, at most T3 times N3 long; 65,536
+	T3       time.Duration // T3-RESPONSE, the time until a request is retransmitted; 3 s
+	N3       int           // N3-REQUESTS, how many times a request is sent in total; 3
+	Pending  int           // most requests that have no answer yet; 16,384
+	Handling int           // most requests from peers in progress; 16,384
+	Remember int           // most answers kept for retransmitted requests, each for T3 times N3; 65,536
 
-	// Handle handles a request of a peer, in a goroutine of its own. It never
-	// sees Echo. The request lives until Handle returns; an answer must be sent
-	// before. The context has the request's event, if messages are logged.
+	// Handle handles a request from a peer, in its own goroutine. It gets no Echo Requests.
+	// The request is valid until Handle returns, so Handle must send the answer before. If
+	// messages are logged, the context has the request's event.
 	Handle func(context.Context, *Request)
-	// Restarted is called when a peer's restart counter changed, before the
-	// message that shows it is handled. It must not block. May be nil.
+	// Restarted is called when a peer's restart counter has changed, before the endpoint
+	// handles the message with the new counter. It must not block. It may be nil.
 	Restarted func(ctx context.Context, peer netip.Addr)
 
 	Registry prometheus.Registerer
-	Queues   *Queues    // carries messages within this process, in place of UDP; may be nil
+	Queues   *Queues    // carries messages within this process, instead of UDP; may be nil
 	Messages *truth.Log // nil: messages are not logged
 }
 
-// An Endpoint sends and receives GTPv2-C messages. Listen makes one, Serve runs
-// it.
+// An Endpoint sends and receives GTPv2-C messages. Listen opens one, and Serve runs it.
 type Endpoint struct {
 	config  Config
 	socket  conn
 	counts  *counts
 	peers   peers
-	room    chan struct{} // a token for each request that is handled
+	room    chan struct{} // a token for each request in progress
 	tasks   sync.WaitGroup
 	retired sync.Pool // of *Request
 
@@ -81,7 +80,7 @@ type Endpoint struct {
 	closed  bool
 	next    uint32
 	pending map[exchangeKey]*exchange
-	due     fifo.Queue[deadline] // all wait for T3, so that they are in order
+	due     fifo.Queue[deadline] // sorted, because all deadlines are T3 ahead
 	free    []*exchange
 	answers memory
 }
@@ -101,14 +100,14 @@ func Listen(ctx context.Context, c Config) (*Endpoint, error) {
 		room:    make(chan struct{}, c.Handling),
 		retired: sync.Pool{New: func() any { return new(Request) }},
 		pending: map[exchangeKey]*exchange{},
-		// At random: a peer may remember the sequence numbers of an earlier process at
-		// this address, and would send the old answers again.
+		// Random, because a peer may remember the sequence numbers of an earlier process at
+		// this address, and would then repeat its old answers.
 		next:    rand.Uint32N(gtpc.CommandSequence),
 		answers: memory{limit: c.Remember, life: c.T3 * time.Duration(c.N3), index: map[exchangeKey]int{}},
 	}, nil
 }
 
-// open opens the queue or the socket. It sets Listen to the address.
+// open opens the queue or the socket, and sets Listen to its address.
 func (c *Config) open(ctx context.Context) (conn, error) {
 	if c.Queues != nil {
 		return c.Queues.listen(c.Listen)
@@ -153,9 +152,9 @@ func (e *Endpoint) Own(i gtpc.Interface, teid uint32) gtpc.Endpoint {
 	return endpointAt(e.config.Address, i, teid)
 }
 
-// Direct returns an F-TEID of this endpoint for a peer that it sends requests to itself, not
-// through the director whose address it advertises. A request that a command triggers then
-// comes from the address that the command went to.
+// Direct returns an F-TEID with this endpoint's own address, for a peer that it sends
+// requests to directly, not through the director that it advertises. A request that a
+// command triggers then comes from the address that the command was sent to.
 func (e *Endpoint) Direct(i gtpc.Interface, teid uint32) gtpc.Endpoint {
 	return endpointAt(e.config.Listen.Addr(), i, teid)
 }
@@ -170,13 +169,13 @@ func endpointAt(a netip.Addr, i gtpc.Interface, teid uint32) gtpc.Endpoint {
 	return f
 }
 
-// Restart returns this node's restart counter, for the Recovery of a message.
+// Restart returns this node's restart counter as the Recovery of a message.
 func (e *Endpoint) Restart() gtpc.Restart {
 	return gtpc.Restart{Given: true, Counter: e.config.Restart}
 }
 
-// Serve receives and retransmits until ctx is done. Then it closes the socket,
-// ends requests that wait with ErrClosed, and waits for the handlers.
+// Serve receives and retransmits until ctx is done. Then it closes the socket, ends pending
+// requests with ErrClosed, and waits for the handlers.
 func (e *Endpoint) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	stop := context.AfterFunc(ctx, func() { e.socket.Close() })
@@ -189,14 +188,13 @@ func (e *Endpoint) Serve(ctx context.Context) error {
 	return err
 }
 
-// Do sends a request and waits for its answer, which it parses. If the answer is
-// malformed, the error is a gtpc.Result. A cause that refuses the request is no
-// error.
+// Do sends a request, waits for its answer and parses it. If the answer is malformed, the
+// error is a gtpc.Result. A cause that refuses the request is not an error.
 func (e *Endpoint) Do(ctx context.Context, to netip.AddrPort, teid uint32, request Message, answer Answer) error {
 	return e.wait(ctx, answer, func(done func(*gtpc.Message, error)) { e.Send(ctx, to, teid, request, done) })
 }
 
-// wait waits for the answer of what send sends.
+// wait waits for the answer to the request that send sends.
 func (e *Endpoint) wait(ctx context.Context, answer Answer, send func(done func(*gtpc.Message, error))) error {
 	type outcome struct {
 		octets []byte

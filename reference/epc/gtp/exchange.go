@@ -9,30 +9,30 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// An exchange is a request of this endpoint that waits for its answer.
+// An exchange is a request of this endpoint without an answer yet.
 type exchange struct {
 	octets   []byte // the request; the slice is reused
 	to       netip.AddrPort
 	sequence uint32
 	origin   uint32 // see order
 	answer   gtpc.Type
-	sent     int // how often
+	sent     int // number of transmissions
 	event    truth.Event
 	serial   uint64
 	done     func(*gtpc.Message, error)
 }
 
-// A deadline is when an exchange is sent again. It is void if the serial has
-// changed, because the exchange ended.
+// A deadline is the time of an exchange's next retransmission. If the exchange's serial
+// differs, the exchange has ended and the deadline is void.
 type deadline struct {
 	x      *exchange
 	serial uint64
 	at     time.Time
 }
 
-// Send sends a request. done is called once, with the answer or an error
-// (ErrTimeout, ErrBusy, ErrClosed). The context has the event alone. done must not block, and the answer lives until
-// it returns. It may be called before Send returns.
+// Send sends a request. done is called once, with the answer or an error (ErrTimeout,
+// ErrBusy, ErrClosed), perhaps before Send returns. done must not block, and the answer is
+// valid until done returns. Send uses only the event of ctx.
 func (e *Endpoint) Send(ctx context.Context, to netip.AddrPort, teid uint32, request Message, done func(answer *gtpc.Message, err error)) {
 	if err := e.begin(truth.From(ctx), to, teid, order{}, request, done); err != nil {
 		done(nil, err)
@@ -50,7 +50,7 @@ func (e *Endpoint) begin(of truth.Event, to netip.AddrPort, teid uint32, o order
 		return ErrBusy
 	}
 	if o.sequence != 0 && e.pending[pendingKey(to.Addr(), o.sequence)] != nil {
-		return ErrBusy // the peer has used the number twice
+		return ErrBusy // the peer has reused the sequence number too early
 	}
 	x := e.take()
 	if of == 0 {
@@ -71,7 +71,7 @@ func (e *Endpoint) begin(of truth.Event, to netip.AddrPort, teid uint32, o order
 	return nil
 }
 
-// take returns an exchange to use. The caller holds mu.
+// take returns an unused exchange. The caller holds mu.
 func (e *Endpoint) take() *exchange {
 	if n := len(e.free); n > 0 {
 		x := e.free[n-1]
@@ -81,8 +81,8 @@ func (e *Endpoint) take() *exchange {
 	return new(exchange)
 }
 
-// sequence returns a sequence number that no exchange with a peer has. The highest bit
-// is that of commands (clause 7.6). The caller holds mu.
+// sequence returns a sequence number that no exchange with the peer has. The highest bit is
+// set for commands (clause 7.6). The caller holds mu.
 func (e *Endpoint) sequence(to netip.Addr, command bool) uint32 {
 	bit := uint32(0)
 	if command {
@@ -96,15 +96,15 @@ func (e *Endpoint) sequence(to netip.Addr, command bool) uint32 {
 	}
 }
 
-// transmit sends the request of an exchange, and again after T3. The caller holds
-// mu.
+// transmit sends the request of an exchange, and schedules a retransmission after T3. The
+// caller holds mu.
 func (e *Endpoint) transmit(x *exchange, now time.Time) {
 	x.sent++
 	e.write(x.octets, x.to, x.event)
 	e.due.Push(deadline{x: x, serial: x.serial, at: now.Add(e.config.T3)})
 }
 
-// end forgets an exchange and returns its callback. The caller holds mu.
+// end ends an exchange and returns its callback. The caller holds mu.
 func (e *Endpoint) end(x *exchange) func(*gtpc.Message, error) {
 	done := x.done
 	delete(e.pending, pendingKey(x.to.Addr(), x.sequence))
@@ -114,8 +114,8 @@ func (e *Endpoint) end(x *exchange) func(*gtpc.Message, error) {
 	return done
 }
 
-// write sends a message of an event. Errors are counted, as UDP may lose the message
-// anyway.
+// write sends a message of an event. It only counts errors, because UDP may lose the
+// message anyway.
 func (e *Endpoint) write(b []byte, to netip.AddrPort, of truth.Event) {
 	if _, err := e.socket.WriteToUDPAddrPort(b, to); err != nil {
 		e.counts.unsent.Inc()
@@ -129,7 +129,7 @@ func (e *Endpoint) write(b []byte, to netip.AddrPort, of truth.Event) {
 	}
 }
 
-// logReceived logs a message that was received.
+// logReceived logs a received message.
 func (e *Endpoint) logReceived(m *gtpc.Message, from netip.AddrPort, of truth.Event) {
 	if e.config.Messages != nil {
 		e.config.Messages.Write(truth.Line{
@@ -138,8 +138,8 @@ func (e *Endpoint) logReceived(m *gtpc.Message, from netip.AddrPort, of truth.Ev
 	}
 }
 
-// answered ends the exchange that a response belongs to. The peer may answer from
-// another port than it was asked at: clause 4.2.2.2 does not let it, but NextEPC does.
+// answered ends the exchange that a response belongs to. It ignores the peer's port: clause
+// 4.2.2.2 requires answers from the port of the request, but NextEPC uses another port.
 func (e *Endpoint) answered(m *gtpc.Message, from netip.AddrPort) {
 	e.mu.Lock()
 	x, ok := e.pending[pendingKey(from.Addr(), m.Sequence)]
@@ -155,7 +155,7 @@ func (e *Endpoint) answered(m *gtpc.Message, from netip.AddrPort) {
 	done(m, nil)
 }
 
-// retransmit sends requests again whose answers are late, until ctx is done.
+// retransmit retransmits requests whose answers are late, until ctx is done.
 func (e *Endpoint) retransmit(ctx context.Context) {
 	timer := time.NewTimer(e.config.T3)
 	defer timer.Stop()
@@ -169,7 +169,7 @@ func (e *Endpoint) retransmit(ctx context.Context) {
 	}
 }
 
-// expire handles the deadlines until now, and returns the time until the next one.
+// expire handles the deadlines up to now, and returns the time until the next one.
 func (e *Endpoint) expire(now time.Time) time.Duration {
 	var late []func(*gtpc.Message, error)
 	next := e.config.T3
@@ -199,7 +199,7 @@ func (e *Endpoint) expire(now time.Time) time.Duration {
 	return next
 }
 
-// shut ends all exchanges, and begins no more.
+// shut ends all exchanges, and makes begin refuse new ones.
 func (e *Endpoint) shut() {
 	e.mu.Lock()
 	e.closed = true

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// An exchangeKey identifies a request of a peer (clause 7.6).
+// An exchangeKey identifies a request from a peer (clause 7.6).
 type exchangeKey struct {
 	peer     netip.AddrPort
 	sequence uint32
 }
 
-// A memory keeps the answers to the latest requests, at most limit and for a time.
-// The oldest is displaced.
+// A memory keeps the answers to the latest requests: at most limit of them, and
+// each at most for life. A new entry displaces the oldest.
 type memory struct {
 	limit int
 	life  time.Duration
@@ -22,14 +22,14 @@ type memory struct {
 	next  int // the oldest, once the ring is full
 }
 
-// remembered is a request that is being handled, or its answer.
+// A remembered is a request in progress, or its answer.
 type remembered struct {
 	key    exchangeKey
 	at     time.Time
-	octets []byte // empty until it is answered; reused
+	octets []byte // empty while the request is in progress; reused
 }
 
-// find returns the entry of a request; nil if there is none or if it is too old.
+// find returns the entry of a request, or nil if there is none or it is too old.
 // The entry is valid until the next add.
 func (m *memory) find(key exchangeKey, now time.Time) *remembered {
 	i, ok := m.index[key]
@@ -39,7 +39,7 @@ func (m *memory) find(key exchangeKey, now time.Time) *remembered {
 	return &m.ring[i]
 }
 
-// add adds a request that is being handled.
+// add adds a request in progress.
 func (m *memory) add(key exchangeKey, now time.Time) {
 	i := m.next
 	if len(m.ring) < m.limit {
@@ -62,10 +62,11 @@ type peers struct {
 	counters map[netip.Addr]uint8
 }
 
-// maxPeers limits the peers whose restart counters are kept. Others never restart.
+// maxPeers limits the peers whose restart counters are kept. Restarts of other
+// peers are not noticed.
 const maxPeers = 4096
 
-// restarted keeps a peer's counter and reports whether it has changed.
+// restarted stores a peer's counter and reports whether it has changed.
 func (p *peers) restarted(peer netip.Addr, counter uint8) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

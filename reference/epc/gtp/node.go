@@ -11,22 +11,22 @@ import (
 	"vitrine/reference/ims"
 )
 
-// A Node is what the gateways' command lines have in common.
+// A Node has the command-line flags that all gateways share.
 type Node struct {
 	Prefix   Prefix
-	Sessions int // most of them
+	Sessions int // most sessions
 
 	listen  netip.AddrPort
-	queues  *Queues // in place of UDP
-	name    string  // in the counters; empty: the node is alone in its process
+	queues  *Queues // instead of UDP; nil: UDP
+	name    string  // label of the counters; empty: the node is alone in its process
 	address string
 	restart int
 	t3      time.Duration
 	n3      int
 }
 
-// InProcess returns a node whose peers are in the same process, at an address that
-// they alone know it by.
+// InProcess returns a node whose peers are in the same process. Only they use its
+// address.
 func InProcess(q *Queues, name string, address netip.Addr) Node {
 	return Node{
 		Prefix: Prefix{Type: 1}, Sessions: sessions, listen: netip.AddrPortFrom(address, Port), queues: q, name: name,
@@ -34,14 +34,14 @@ func InProcess(q *Queues, name string, address netip.Addr) Node {
 	}
 }
 
-// The defaults.
+// The defaults of the flags.
 const (
 	sessions = 1_000_000
 	t3       = 3 * time.Second
 	n3       = 3
 )
 
-// Addr returns the address that the node is to listen on.
+// Addr returns the address to listen on.
 func (n *Node) Addr() netip.AddrPort { return n.listen }
 
 // Flags declares the flags.
@@ -68,8 +68,8 @@ func (n *Node) CheckPrefix(c *ims.Command) error {
 	return nil
 }
 
-// KeepsState says that the node's sessions outlive it, so that its restart counter does
-// not change (TS 23.007 clause 18), unless it is given.
+// KeepsState makes the restart counter stay the same at each start, because the node's
+// sessions outlive its process (TS 23.007 clause 18). A flag can still set the counter.
 func (n *Node) KeepsState() { n.restart = max(n.restart, 0) }
 
 // Listen opens the endpoint that the flags describe.
@@ -87,7 +87,7 @@ func (n *Node) Listen(ctx context.Context, c *ims.Command, handle func(context.C
 	switch {
 	case n.restart < -1 || n.restart > 255:
 		return nil, c.Bad(fmt.Sprintf("--restart-counter %d", n.restart), "want -1 to 255")
-	case n.restart == -1: // seconds
+	case n.restart == -1: // the clock's seconds
 		config.Restart = uint8(time.Now().Unix())
 	}
 	if n.address != "" {

@@ -8,7 +8,7 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// Procedures counts the procedures of a node by the cause that ended them.
+// Procedures counts a node's procedures by type and final cause.
 type Procedures struct {
 	counts *prometheus.CounterVec
 	names  [256]string // of types
@@ -29,19 +29,18 @@ func NewProcedures(registry prometheus.Registerer, node string) *Procedures {
 	return p
 }
 
-// Count counts a procedure that ended.
+// Count counts a finished procedure.
 func (p *Procedures) Count(request gtpc.Type, cause gtpc.CauseValue) {
 	p.counts.WithLabelValues(p.names[request], strconv.Itoa(int(cause))).Inc()
 }
 
-// Answer counts a request and then answers it. teid is the peer's; 0 if it is not
-// known.
+// Answer counts a request and answers it. teid is the peer's TEID; 0: not known.
 func (p *Procedures) Answer(r *Request, teid uint32, m Message, cause gtpc.CauseValue) {
 	p.Count(r.Type, cause)
 	r.Answer(teid, m)
 }
 
-// Refuse refuses a request like Answer, with the cause of a gtpc.Result.
+// Refuse refuses a request with the cause of a gtpc.Result, and counts it.
 func (p *Procedures) Refuse(r *Request, teid uint32, err error) {
 	a := gtpc.Refuse(r.Type, err)
 	p.Answer(r, teid, a, a.Result.Cause)
@@ -52,8 +51,9 @@ type Body interface {
 	Parse(from *gtpc.Message) error // the error is a gtpc.Result
 }
 
-// Take parses a request about a session into m. It refuses the request, and returns false, if the
-// session does not exist here or if the request is malformed. teid is the peer's.
+// Take parses the body of a request for a session into m. If the session does not exist or
+// the request is malformed, Take refuses the request and returns false. teid is the peer's
+// TEID.
 func (p *Procedures) Take(r *Request, m Body, exists bool, teid uint32) bool {
 	err := m.Parse(&r.Message)
 	switch {
@@ -67,8 +67,8 @@ func (p *Procedures) Take(r *Request, m Body, exists bool, teid uint32) bool {
 	return false
 }
 
-// Sum returns the cause of an answer about several bearers. unknown is how many of
-// them do not exist (TS 29.274 clause 7.2.8).
+// Sum returns the cause of an answer for several bearers. unknown is the number of bearers
+// that do not exist (TS 29.274 clause 7.2.8).
 func Sum(bearers, unknown int) gtpc.CauseValue {
 	switch unknown {
 	case 0:

@@ -7,23 +7,23 @@ import (
 	"sync"
 )
 
-// A conn carries datagrams: a UDP socket, or a queue of this process.
+// A conn carries datagrams: it is a UDP socket, or a queue in this process.
 type conn interface {
 	ReadFromUDPAddrPort(b []byte) (n int, from netip.AddrPort, err error)
 	WriteToUDPAddrPort(b []byte, to netip.AddrPort) (int, error)
 	Close() error
 }
 
-// Queues carry messages between endpoints of one process, in place of sockets. The
-// messages are encoded as on the wire. The zero value is ready for use.
+// Queues carry messages between the endpoints of one process, instead of sockets.
+// Messages are encoded as on the wire. The zero value is ready to use.
 type Queues struct {
 	mu   sync.Mutex
 	ends map[netip.AddrPort]*queue
 	free sync.Pool // of *letter
 }
 
-// queueLength is how many messages wait for an endpoint at most. As by UDP, more are
-// lost.
+// queueLength is the most messages that wait for an endpoint. Further messages are
+// lost, as with UDP.
 const queueLength = 1 << 12
 
 // A letter is a message in a queue.
@@ -43,7 +43,7 @@ type queue struct {
 
 var errQueue = errors.New("gtp: the queue is full, or there is none")
 
-// listen returns the queue of an address.
+// listen returns a new queue for an address.
 func (q *Queues) listen(own netip.AddrPort) (*queue, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,7 +59,7 @@ func (q *Queues) listen(own netip.AddrPort) (*queue, error) {
 	return end, nil
 }
 
-// WriteToUDPAddrPort copies a message into the queue of an endpoint.
+// WriteToUDPAddrPort copies a message into another endpoint's queue.
 func (q *queue) WriteToUDPAddrPort(b []byte, to netip.AddrPort) (int, error) {
 	q.of.mu.Lock()
 	end := q.of.ends[to]
@@ -90,7 +90,7 @@ func (q *queue) ReadFromUDPAddrPort(b []byte) (n int, from netip.AddrPort, err e
 	}
 }
 
-// Close ends the queue.
+// Close closes the queue.
 func (q *queue) Close() error {
 	q.once.Do(func() {
 		q.of.mu.Lock()

@@ -11,12 +11,13 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A Request is a request of a peer.
+// A Request is a request from a peer.
 type Request struct {
 	gtpc.Message
 	From netip.AddrPort
-	// Origin is the sequence number of a command, if this endpoint passed that command
-	// on to the peer, and it triggered this request; otherwise 0. See Command.
+	// Origin is set if this endpoint has forwarded a command to the peer and the command
+	// triggered this request. It is the sequence number of the original command; see
+	// Command. Otherwise it is 0.
 	Origin uint32
 
 	endpoint *Endpoint
@@ -25,16 +26,16 @@ type Request struct {
 	buffer   []byte // the message's octets; reused
 }
 
-// A Peer is the other end of a session: the F-TEID that it gave, and the address for
-// requests to it.
+// A Peer is the other end of a session: its F-TEID, and the address to send requests to.
 type Peer struct {
 	gtpc.Endpoint
 	At netip.AddrPort
 }
 
-// Peer returns the peer that gave an F-TEID in the request. An endpoint that advertises the
-// address of a director sends requests to the director that the F-TEID came from. Only that
-// director knows the peer by the TEID, and the numbers of the peer's commands.
+// Peer returns the peer that owns an F-TEID in the request. An endpoint that advertises a
+// director's address sends its requests to the director that the request came through,
+// because only that director knows the peer's TEID and the sequence numbers of its
+// commands.
 func (r *Request) Peer(f gtpc.Endpoint) Peer {
 	at := f.Addr()
 	if c := &r.endpoint.config; c.Address.Unmap() != c.Listen.Addr().Unmap() {
@@ -43,15 +44,15 @@ func (r *Request) Peer(f gtpc.Endpoint) Peer {
 	return Peer{Endpoint: f, At: netip.AddrPortFrom(at, Port)}
 }
 
-// Answer sends the answer, and again whenever the peer sends the request again.
+// Answer sends the answer, and repeats it for each retransmission of the request.
 func (r *Request) Answer(teid uint32, m Message) { r.endpoint.reply(r.key, r.event, teid, m) }
 
-// reply sends an answer to a request and keeps it.
+// reply sends an answer to a request and stores it for retransmissions.
 func (e *Endpoint) reply(key exchangeKey, of truth.Event, teid uint32, m Message) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	entry := e.answers.find(key, time.Now())
-	if entry == nil { // younger requests have displaced it
+	if entry == nil { // later requests have displaced the entry
 		e.write(m.Append(nil, teid, key.sequence), key.peer, of)
 		return
 	}
@@ -69,17 +70,17 @@ func (e *Endpoint) receive(ctx context.Context) error {
 			e.datagram(ctx, buffer[:n], netip.AddrPortFrom(from.Addr().Unmap(), from.Port()))
 		case errors.Is(err, net.ErrClosed):
 			return nil
-		default: // an ICMP error, about a datagram that was sent
+		default: // an ICMP error for a datagram that was sent
 			e.counts.dropped.WithLabelValues(dropSocket).Inc()
 		}
 	}
 }
 
-// maxDatagram is the most octets of a UDP datagram.
+// maxDatagram is the maximum length of a UDP datagram, in octets.
 const maxDatagram = 1<<16 - 1
 
-// datagram handles the messages of a datagram (clause 5.5.1: piggybacked ones
-// follow).
+// datagram handles the messages of a datagram. A piggybacked message follows the first one
+// (clause 5.5.1).
 func (e *Endpoint) datagram(ctx context.Context, data []byte, from netip.AddrPort) {
 	for len(data) > 0 {
 		var m gtpc.Message
@@ -97,8 +98,7 @@ func (e *Endpoint) datagram(ctx context.Context, data []byte, from netip.AddrPor
 	}
 }
 
-// malformed answers a message that cannot be read (clauses 7.7.2 and 7.7.3), or
-// drops it.
+// malformed answers a malformed message (clauses 7.7.2 and 7.7.3), or drops it.
 func (e *Endpoint) malformed(data []byte, from netip.AddrPort, err error) {
 	var version gtpc.VersionError
 	switch {
@@ -137,15 +137,16 @@ func (e *Endpoint) message(ctx context.Context, m *gtpc.Message, from netip.Addr
 	}
 }
 
-// request hands a request to the handler, or answers it again.
+// request passes a new request to the handler, and repeats the answer to a retransmitted
+// one.
 func (e *Endpoint) request(ctx context.Context, m *gtpc.Message, from netip.AddrPort) {
 	key := exchangeKey{peer: from, sequence: m.Sequence}
 	e.mu.Lock()
 	entry := e.answers.find(key, time.Now())
 	if entry != nil {
 		e.counts.duplicates.Inc()
-		e.logReceived(m, from, 0)  // the octets are those of the first time
-		if len(entry.octets) > 0 { // else it is being handled
+		e.logReceived(m, from, 0)  // no event: a retransmission has the octets of the first request
+		if len(entry.octets) > 0 { // otherwise the request is in progress
 			e.write(entry.octets, from, 0)
 		}
 		e.mu.Unlock()
@@ -169,7 +170,7 @@ func (e *Endpoint) request(ctx context.Context, m *gtpc.Message, from netip.Addr
 	r.From, r.endpoint, r.key, r.Origin, r.event = from, e, key, origin, e.config.Messages.Begin()
 	e.logReceived(m, from, r.event)
 	if _, err := r.Parse(r.buffer); err != nil {
-		panic(err) // the same octets were parsed before
+		panic(err) // never happens: the same octets were parsed before
 	}
 	e.tasks.Add(1)
 	go func() {
@@ -180,7 +181,7 @@ func (e *Endpoint) request(ctx context.Context, m *gtpc.Message, from netip.Addr
 	}()
 }
 
-// refuse answers a request for which there is no room.
+// refuse refuses a request because too many are in progress.
 func (e *Endpoint) refuse(m *gtpc.Message, from netip.AddrPort) {
 	e.counts.dropped.WithLabelValues(dropRoom).Inc()
 	of := e.config.Messages.Begin()

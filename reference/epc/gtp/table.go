@@ -2,17 +2,17 @@ package gtp
 
 import "github.com/cespare/xxhash/v2"
 
-// A Prefix is the part of a TEID that names the instance that gave it. A director
-// steers messages by it (docs/director-gtpc.md): 3 bits of the number of the
-// instance's type, 7 bits of the instance, 12 bits of a hash of the IMSI, 10 bits
-// that the instance chooses. The zero Prefix is for an instance that stands alone:
-// it uses all bits.
+// A Prefix is the part of a TEID that names the instance that allocated it. A
+// director routes messages by it (docs/director-gtpc.md). A TEID has 3 bits for
+// the number of the instance's type, 7 bits for the instance, 12 bits for a hash
+// of the IMSI, and 10 bits that the instance chooses. An instance without a
+// director has the zero Prefix and uses all bits.
 type Prefix struct {
 	Type     uint8 // 1 to 7
 	Instance uint8 // 1 to 127; 0: no prefix
 }
 
-// The highest parts of a Prefix.
+// The highest values of a Prefix.
 const (
 	MaxType     = 7
 	MaxInstance = 127
@@ -23,8 +23,8 @@ const (
 	serialBits = 10
 )
 
-// A Table holds a node's sessions by the TEIDs that it gave them, at most a
-// number of them. It is not for use by several goroutines at once.
+// A Table holds a node's sessions by the TEIDs that the node allocated, up to a
+// limit. Only one goroutine may use it at a time.
 type Table[T any] struct {
 	limit    int
 	prefix   Prefix
@@ -37,8 +37,8 @@ func NewTable[T any](limit int, prefix Prefix) *Table[T] {
 	return &Table[T]{limit: limit, prefix: prefix, sessions: map[uint32]T{}}
 }
 
-// Add gives a session of the subscriber a TEID. It returns false if the table is
-// full, or if all TEIDs with the subscriber's key are taken.
+// Add allocates a TEID for a session of the subscriber. It returns false if the
+// table is full, or if all TEIDs with the subscriber's hash are taken.
 func (t *Table[T]) Add(imsi []byte, session T) (teid uint32, ok bool) {
 	if len(t.sessions) >= t.limit {
 		return 0, false
@@ -58,7 +58,7 @@ func (t *Table[T]) Add(imsi []byte, session T) (teid uint32, ok bool) {
 	return 0, false
 }
 
-// Set changes the session of a TEID that Add gave.
+// Set replaces the session of a TEID from Add.
 func (t *Table[T]) Set(teid uint32, session T) {
 	if _, ok := t.sessions[teid]; ok {
 		t.sessions[teid] = session
@@ -74,10 +74,11 @@ func (t *Table[T]) Get(teid uint32) (session T, ok bool) {
 // Remove removes a session.
 func (t *Table[T]) Remove(teid uint32) { delete(t.sessions, teid) }
 
-// Len returns how many sessions there are.
+// Len returns the number of sessions.
 func (t *Table[T]) Len() int { return len(t.sessions) }
 
-// All iterates over the sessions. Sessions may be removed meanwhile.
+// All iterates over the sessions. The caller may remove sessions during the
+// iteration.
 func (t *Table[T]) All(yield func(teid uint32, session T) bool) {
 	for teid, session := range t.sessions {
 		if !yield(teid, session) {

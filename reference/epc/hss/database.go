@@ -10,25 +10,26 @@ import (
 	"vitrine/reference/epc/subscriber"
 )
 
-// A database answers MMEs. It keeps a state for each subscriber that was
-// authenticated or registered, and so for at most all subscribers.
+// A database answers MMEs. It has a state for each subscriber that was
+// authenticated or registered, so the number of states is at most the number of
+// subscribers.
 type database struct {
 	subscribers *subscriber.Set
-	// cancel makes an MME forget a subscriber that another MME has now.
+	// cancel makes an MME forget a subscriber that now has another MME.
 	cancel func(mme, imsi string)
 
 	mu     sync.Mutex
 	states map[string]*state // by IMSI
-	served int               // states with an MME
+	served int               // number of states with an MME
 }
 
-// A state is what changes about a subscriber.
+// A state is the variable data of a subscriber.
 type state struct {
 	sqn uint64 // the last sequence number
-	mme string // Diameter identity of the MME that serves the subscriber; empty for none
+	mme string // Diameter identity of the subscriber's MME; empty: none
 }
 
-// sequenceStep is the step between sequence numbers: the low five bits are the
+// sequenceStep is the step between sequence numbers. Their low five bits are the
 // index of TS 33.102 annex C.1.1.1, which is always 0 here.
 const sequenceStep = 1 << 5
 
@@ -62,7 +63,7 @@ func (d *database) Authenticate(_ string, r diameter.AuthenticationRequest) ([]a
 	vectors := make([]aka.Vector, min(max(r.Vectors, 1), maxVectors))
 	for i := range vectors {
 		var challenge [16]byte
-		_, _ = rand.Read(challenge[:]) // never fails
+		_, _ = rand.Read(challenge[:]) // never fails (crypto/rand)
 		var err error
 		if vectors[i], err = secret.Vector(challenge, d.nextSQN(r.IMSI), r.PLMN); err != nil {
 			return nil, err
@@ -71,11 +72,11 @@ func (d *database) Authenticate(_ string, r diameter.AuthenticationRequest) ([]a
 	return vectors, nil
 }
 
-// maxVectors is the most vectors of an answer (TS 29.272 clause 7.3.14: the HSS may
-// give fewer than are asked for).
+// maxVectors is the most vectors in an answer. The HSS may return fewer than
+// requested (TS 29.272 clause 7.3.14).
 const maxVectors = 5
 
-// nextSQN returns a sequence number that the subscriber never had.
+// nextSQN returns a sequence number that the subscriber has not used before.
 func (d *database) nextSQN(imsi string) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,8 +85,8 @@ func (d *database) nextSQN(imsi string) uint64 {
 	return s.sqn
 }
 
-// UpdateLocation registers the MME of a subscriber, and cancels the one before (TS
-// 29.272 clause 5.2.1.1.3).
+// UpdateLocation registers the subscriber's MME, and cancels the location at the
+// previous one (TS 29.272 clause 5.2.1.1.3).
 func (d *database) UpdateLocation(mme string, r diameter.LocationRequest) (diameter.Subscription, error) {
 	if _, ok := d.subscribers.Secret(r.IMSI); !ok {
 		return diameter.Subscription{}, diameter.UserUnknown
@@ -107,8 +108,8 @@ func (d *database) UpdateLocation(mme string, r diameter.LocationRequest) (diame
 	return d.subscribers.Subscription(r.IMSI), nil
 }
 
-// Purge forgets the MME of a subscriber (TS 29.272 clause 5.2.1.3.3). It reports
-// whether the MME was the one that served the subscriber.
+// Purge removes the registration of the subscriber's MME (TS 29.272 clause
+// 5.2.1.3.3). It reports whether this MME was the one that served the subscriber.
 func (d *database) Purge(mme, imsi string) (served bool, err error) {
 	if _, ok := d.subscribers.Secret(imsi); !ok {
 		return false, diameter.UserUnknown

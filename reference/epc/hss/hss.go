@@ -1,6 +1,6 @@
-// Package hss is the HSS of the reference EPC: authentication vectors and
-// subscriptions over S6a (TS 29.272). Most of its subscribers are computed on
-// request; only sequence numbers and serving MMEs are stored, in memory.
+// Package hss is the HSS of the reference EPC: it provides authentication
+// vectors and subscriptions over S6a (TS 29.272). It computes most subscribers
+// on request. It stores only sequence numbers and serving MMEs, in memory.
 package hss
 
 import (

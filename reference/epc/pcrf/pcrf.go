@@ -1,5 +1,6 @@
-// Package pcrf is the PCRF of the reference EPC: the default QoS of sessions over
-// Gx (TS 29.212), and rules for dedicated bearers, which UEs or applications ask for.
+// Package pcrf is the PCRF of the reference EPC. Over Gx (TS 29.212) it sets the
+// default QoS of sessions, and rules for the dedicated bearers that UEs or
+// applications request.
 package pcrf
 
 import (

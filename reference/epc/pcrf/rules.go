@@ -14,10 +14,10 @@ import (
 // A session is a Gx session.
 type session struct {
 	imsi string
-	at   diameter.Peer // its P-GW
+	at   diameter.Peer // the session's P-GW
 }
 
-// rules decide by the access point name.
+// rules make decisions by the access point name.
 type rules struct {
 	qos   diameter.QoS
 	limit int
@@ -25,15 +25,15 @@ type rules struct {
 	mu       sync.Mutex
 	sessions map[string]session // by identity
 	latest   map[string]string  // the latest session of an IMSI
-	named    uint64             // the last rule that was made for a UE
+	named    uint64             // number of the last rule made for a UE
 }
 
 func newRules() *rules {
 	return &rules{sessions: map[string]session{}, latest: map[string]string{}}
 }
 
-// Begin allows a session: with the QoS of its APN, the rates that the P-GW asks
-// for, and one predefined rule.
+// Begin admits a session with the QoS of its APN, the rates that the P-GW requests,
+// and one predefined rule.
 func (r *rules) Begin(id string, at diameter.Peer, request diameter.GxRequest) (diameter.Policy, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func (r *rules) Begin(id string, at diameter.Peer, request diameter.GxRequest) (
 	return policy, nil
 }
 
-// Update gives a UE the bearer that it asks for, or takes it away.
+// Update grants a UE the bearer that it requests, or releases it.
 func (r *rules) Update(id string, request diameter.ResourceRequest) (diameter.Change, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *rules) Update(id string, request diameter.ResourceRequest) (diameter.Ch
 	return diameter.Change{Install: []diameter.Rule{r.rule("ue-"+strconv.FormatUint(r.named, 10), request)}}, nil
 }
 
-// rule returns a rule for a flow. Its guaranteed rates are its highest.
+// rule returns a rule for a flow. The guaranteed rates are also its maximum rates.
 func (r *rules) rule(name string, of diameter.ResourceRequest) diameter.Rule {
 	qos := r.qos
 	qos.QCI = of.QCI
@@ -107,8 +107,8 @@ func (r *rules) find(imsi string) (id string, of session, ok bool) {
 // changer changes the rules of a session at its P-GW.
 type changer func(ctx context.Context, session string, at diameter.Peer, c diameter.Change) error
 
-// handler handles PUT and DELETE /rules/IMSI/NAME: an application's request for a
-// dedicated bearer, and its end. It stands for Rx (TS 29.214).
+// handler handles PUT and DELETE /rules/IMSI/NAME: an application requests or
+// releases a dedicated bearer. It replaces Rx (TS 29.214).
 func (r *rules) handler(change changer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /rules/{imsi}/{name}", func(w http.ResponseWriter, request *http.Request) {
@@ -125,7 +125,7 @@ func (r *rules) handler(change changer) http.Handler {
 	return mux
 }
 
-// serve makes a change, and answers when the P-GW has made it or refuses it.
+// serve makes a change, and answers once the P-GW has made or refused it.
 func (r *rules) serve(w http.ResponseWriter, request *http.Request, change changer, c diameter.Change) {
 	id, of, ok := r.find(request.PathValue("imsi"))
 	if !ok {
@@ -144,11 +144,11 @@ func (r *rules) serve(w http.ResponseWriter, request *http.Request, change chang
 	}
 }
 
-// parseFlow reads the parameters of a rule: qci, and guaranteed rates up and down in
-// kbit/s, which are 0 unless they are given.
+// parseFlow parses the parameters of a rule: qci, and the guaranteed rates up and
+// down in kbit/s, by default 0.
 func parseFlow(request *http.Request) (flow diameter.ResourceRequest, err error) {
-	// The remote end is one of the addresses for documentation (RFC 5737), because no
-	// user plane follows.
+	// The remote end is an address for documentation (RFC 5737), because there is no
+	// user plane.
 	flow = diameter.ResourceRequest{QCI: 1, Flow: "permit out 17 from 192.0.2.1 5004 to assigned"}
 	for name, set := range map[string]func(uint64){
 		"qci":  func(v uint64) { flow.QCI = uint8(v) },
@@ -159,7 +159,7 @@ func parseFlow(request *http.Request) (flow diameter.ResourceRequest, err error)
 		if text == "" {
 			continue
 		}
-		highest := uint64(4_000_000) // kbit/s: the AVPs have 32 bits for bit/s
+		highest := uint64(4_000_000) // kbit/s, because the AVPs have 32 bits for bit/s
 		if name == "qci" {
 			highest = 254
 		}

@@ -16,15 +16,16 @@ type bearer struct {
 	rule string
 }
 
-// A trigger is the command that a change follows from; the zero trigger is the PCRF.
+// A trigger is the command that caused a change. The zero trigger means that the PCRF
+// requested the change.
 type trigger struct {
 	sequence uint32
 	pti      uint8
-	followed bool // a request has followed
+	followed bool // a request for the change was sent
 }
 
-// take waits for the turn of a session's bearers: one procedure changes them at a time.
-// It returns false if ctx ends before.
+// take waits until the caller may change the session's bearers. Only one procedure
+// changes them at a time. It returns false if ctx ends first.
 func (s *session) take(ctx context.Context) bool {
 	select {
 	case s.turn <- struct{}{}:
@@ -34,11 +35,11 @@ func (s *session) take(ctx context.Context) bool {
 	}
 }
 
-// give ends the turn.
+// give ends the turn that take began.
 func (s *session) give() { <-s.turn }
 
-// resource handles a Bearer Resource Command (clause 7.2.5, TS 23.401 clause 5.4.5). What
-// it changes follows as a Create or a Delete Bearer Request.
+// resource handles a Bearer Resource Command (clause 7.2.5, TS 23.401 clause 5.4.5). It
+// carries out the change with a Create or Delete Bearer Request.
 func (s *server) resource(ctx context.Context, r *gtp.Request) {
 	var m gtpc.BearerResource
 	err := m.Parse(&r.Message)
@@ -67,7 +68,7 @@ func (s *server) resource(ctx context.Context, r *gtp.Request) {
 	s.procedures.Answer(r, peer, &gtpc.BearerFailure{Result: refused, Linked: m.Linked, PTI: m.PTI}, refused.Cause)
 }
 
-// causeOf returns the cause that a procedure ended with.
+// causeOf returns the final cause of a procedure.
 func causeOf(err error) gtpc.CauseValue {
 	var refused gtpc.Result
 	switch {
@@ -79,8 +80,8 @@ func causeOf(err error) gtpc.CauseValue {
 	return gtpc.PeerNotResponding
 }
 
-// decide returns what a command changes: one rule. It asks the PCRF, if there is one.
-// The error is a gtpc.Result.
+// decide returns the change for a command: one rule. If there is a PCRF, the PCRF
+// decides. The error is a gtpc.Result.
 func (s *server) decide(ctx context.Context, of *session, m *gtpc.BearerResource) (change diameter.Change, err error) {
 	request := diameter.ResourceRequest{IMSI: of.key.imsi.String(), QCI: m.QoS.QCI, UpRate: bits(m.QoS.GuaranteedUp), DownRate: bits(m.QoS.GuaranteedDown)}
 	if m.Bearer != 0 {
@@ -105,7 +106,7 @@ func (s *server) decide(ctx context.Context, of *session, m *gtpc.BearerResource
 }
 
 // ruleOf returns the rule of the bearer that a command releases. It accepts only a
-// command that deletes packet filters: here each bearer has one.
+// command that deletes packet filters, because each bearer here has exactly one.
 func (s *server) ruleOf(of *session, m *gtpc.BearerResource) (string, error) {
 	if !deletes(m.TAD) {
 		return "", gtpc.Result{Cause: gtpc.TFTSemantic, Offending: gtpc.TAD}
@@ -119,7 +120,7 @@ func (s *server) ruleOf(of *session, m *gtpc.BearerResource) (string, error) {
 	return b.rule, nil
 }
 
-// local decides without a PCRF: the UE gets what it asks for, with the priority of its
+// local decides without a PCRF. It grants the request, with the priority of the UE's
 // default bearer (TS 23.401 clause 5.4.5 step 4).
 func (s *server) local(of *session, request diameter.ResourceRequest) diameter.Change {
 	if request.Release != "" {
@@ -136,7 +137,7 @@ func (s *server) local(of *session, request diameter.ResourceRequest) diameter.C
 	}}}
 }
 
-// changed makes a change that the PCRF asks for (TS 23.401 clauses 5.4.1 and 5.4.4.1).
+// changed makes a change that the PCRF requests (TS 23.401 clauses 5.4.1 and 5.4.4.1).
 func (s *server) changed(ctx context.Context, gx string, change diameter.Change) error {
 	s.mu.Lock()
 	of := s.byGx[gx]
@@ -151,8 +152,8 @@ func (s *server) changed(ctx context.Context, gx string, change diameter.Change)
 	return s.apply(ctx, of, change, new(trigger))
 }
 
-// apply changes the bearers of a session. The caller has the session's turn. The error
-// is a gtpc.Result, or that of the exchange with the S-GW.
+// apply changes the bearers of a session. The caller has the session's turn; see take.
+// The error is a gtpc.Result, or the error of the exchange with the S-GW.
 func (s *server) apply(ctx context.Context, of *session, change diameter.Change, by *trigger) error {
 	for _, rule := range change.Remove {
 		if err := s.deactivate(ctx, of, rule, by); err != nil {
@@ -167,7 +168,7 @@ func (s *server) apply(ctx context.Context, of *session, change diameter.Change,
 	return nil
 }
 
-// do sends a request about bearers to the S-GW.
+// do sends a request for bearers to the S-GW.
 func (s *server) do(ctx context.Context, of *session, by *trigger, request gtp.Message) (answer gtpc.Answer, err error) {
 	s.mu.Lock()
 	to := of.sgw
@@ -181,7 +182,7 @@ func (s *server) do(ctx context.Context, of *session, by *trigger, request gtp.M
 	return answer, err
 }
 
-// activate makes a dedicated bearer for a rule.
+// activate creates a dedicated bearer for a rule.
 func (s *server) activate(ctx context.Context, of *session, rule *diameter.Rule, by *trigger) error {
 	tft, err := template(rule.Flows)
 	if err != nil {
@@ -207,7 +208,7 @@ func (s *server) activate(ctx context.Context, of *session, rule *diameter.Rule,
 	return err
 }
 
-// created returns why a Create Bearer Response makes no bearer. The error is a
+// created returns an error if a Create Bearer Response refuses the bearer. The error is a
 // gtpc.Result.
 func created(answer *gtpc.Answer) error {
 	switch {
@@ -221,8 +222,8 @@ func created(answer *gtpc.Answer) error {
 	return nil
 }
 
-// attach adds a bearer to a session. The error is a gtpc.Result: the session was
-// removed, or has a bearer with the identity.
+// attach adds a bearer to a session. It fails with a gtpc.Result if the session was
+// removed or already has a bearer with the identity.
 func (s *server) attach(of *session, made bearer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,8 +237,7 @@ func (s *server) attach(of *session, made bearer) error {
 	return nil
 }
 
-// deactivate removes the dedicated bearer of a rule. It is gone here, whatever the S-GW
-// answers.
+// deactivate removes the dedicated bearer of a rule, whatever the S-GW answers.
 func (s *server) deactivate(ctx context.Context, of *session, rule string, by *trigger) error {
 	s.mu.Lock()
 	ebi := of.drop(rule)
@@ -253,5 +253,5 @@ func (s *server) deactivate(ctx context.Context, of *session, rule string, by *t
 	return err
 }
 
-// bits returns bit/s for kbit/s, as kilo.
+// bits converts kbit/s to bit/s, with the limit of kilo.
 func bits(rate uint64) uint32 { return kilo(uint32(min(rate, 1<<32-1))) }

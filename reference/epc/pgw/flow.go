@@ -11,11 +11,12 @@ import (
 	"vitrine/wire/nas"
 )
 
-// The packets of a dedicated bearer are those of one IP protocol to and from a port of
-// one IPv4 address. S11 and S5 have them as a traffic flow template (TS 24.008 clause
-// 10.5.6.12), Gx as an IPFilterRule (RFC 6733 clause 4.3.1, TS 29.212 clause 5.4.2).
+// A dedicated bearer here carries the packets of one IP protocol to and from one port
+// of one IPv4 address. S11 and S5 describe them by a traffic flow template (TS 24.008
+// clause 10.5.6.12), Gx by an IPFilterRule (RFC 6733 clause 4.3.1, TS 29.212 clause
+// 5.4.2).
 
-// A flow is such packets.
+// A flow identifies the packets of a dedicated bearer.
 type flow struct {
 	protocol uint8
 	remote   netip.Addr
@@ -29,8 +30,8 @@ func (f flow) String() string {
 // flowSize is the number of octets of a flow's components.
 var flowSize = len(nas.AppendFlow(nil, 0, [4]byte{}, 0))
 
-// describe returns the flow of a traffic aggregate description that asks for a bearer.
-// The error is a gtpc.Result.
+// describe returns, as text, the flow of a traffic aggregate description that requests
+// a bearer. The error is a gtpc.Result.
 func describe(tad []byte) (string, error) {
 	t, ok := nas.ParseTFT(tad)
 	if !ok || t.Operation != nas.CreateTFT || !t.Next() {
@@ -46,7 +47,7 @@ func describe(tad []byte) (string, error) {
 			return f.String(), nil
 		}
 	}
-	return "", gtpc.Result{Cause: gtpc.FiltersSemantic, Offending: gtpc.TAD} // other components
+	return "", gtpc.Result{Cause: gtpc.FiltersSemantic, Offending: gtpc.TAD} // other packet filter components
 }
 
 // deletes reports whether a traffic aggregate description deletes packet filters.
@@ -55,7 +56,7 @@ func deletes(tad []byte) bool {
 	return ok && t.Operation == nas.DeleteFilters && t.Next() && !t.Next() && !t.Malformed
 }
 
-// template returns the traffic flow template of a rule's flows. The error is a
+// template converts a rule's flows to a traffic flow template. The error is a
 // gtpc.Result.
 func template(flows []string) ([]byte, error) {
 	const bidirectional, most = 3, 15
@@ -75,7 +76,7 @@ func template(flows []string) ([]byte, error) {
 	return nas.AppendTFT(nil, nas.CreateTFT, filters...), nil
 }
 
-// parseFlow parses an IPFilterRule as flow.String writes it.
+// parseFlow parses an IPFilterRule in the format of flow.String.
 func parseFlow(text string) (f flow, ok bool) {
 	words := strings.Fields(text)
 	if len(words) != 8 {

@@ -13,7 +13,7 @@ import (
 	"vitrine/wire/nas"
 )
 
-// handle handles a request of an S-GW. Requests of other types are dropped (TS
+// handle handles a request from an S-GW. It drops requests of other types (TS
 // 29.274 clause 7.7.4).
 func (s *server) handle(ctx context.Context, r *gtp.Request) {
 	switch r.Type {
@@ -59,8 +59,8 @@ func (s *server) create(ctx context.Context, r *gtp.Request) {
 	s.procedures.Answer(r, m.Sender.TEID, answer, answer.Result.Cause)
 }
 
-// check returns the access point name of a request that can be served. The error
-// is a gtpc.Result.
+// check checks whether a request can be served, and returns its access point
+// name. The error is a gtpc.Result.
 func (s *server) check(m *gtpc.CreateSession) (string, error) {
 	name, ok := nas.AppendName(nil, m.APN)
 	apn := strings.ToLower(string(name))
@@ -81,7 +81,7 @@ func (s *server) check(m *gtpc.CreateSession) (string, error) {
 	return apn, nil
 }
 
-// accept asks the PCRF about a session, and returns the answer that accepts it.
+// accept asks the PCRF for the session's policy, and returns the positive answer.
 // The error is a gtpc.Result.
 func (s *server) accept(ctx context.Context, made *session, m *gtpc.CreateSession, apn string) (*gtpc.CreateSessionAnswer, error) {
 	qos, ambr, gx := m.Bearers[0].QoS, m.AMBR, ""
@@ -99,11 +99,11 @@ func (s *server) accept(ctx context.Context, made *session, m *gtpc.CreateSessio
 		S5PGW: s.endpoint.Own(gtpc.S5UPGW, made.teid), QoS: qos, ChargingID: s.chargingID(),
 	}
 	if !s.settle(made, gx, own) {
-		s.endGx(ctx, &session{key: made.key, gx: gx}) // made stays as it is
+		s.endGx(ctx, &session{key: made.key, gx: gx}) // a copy, because made must not change
 		return nil, gtpc.Result{Cause: gtpc.RequestRejected}
 	}
 	cause := gtpc.RequestAccepted
-	if m.PDN == gtpc.PDNv4v6 { // the pool has IPv4 alone
+	if m.PDN == gtpc.PDNv4v6 { // the pool has only IPv4 addresses
 		cause = gtpc.NewPDNTypePreferred
 	}
 	return &gtpc.CreateSessionAnswer{
@@ -113,7 +113,7 @@ func (s *server) accept(ctx context.Context, made *session, m *gtpc.CreateSessio
 	}, nil
 }
 
-// gxResult returns the cause for an error of the PCRF.
+// gxResult returns the GTP cause for an error from the PCRF.
 func gxResult(err error) gtpc.Result {
 	if refused := diameter.Result(0); errors.As(err, &refused) {
 		return gtpc.Result{Cause: gtpc.RequestRejected}
@@ -121,7 +121,7 @@ func gxResult(err error) gtpc.Result {
 	return gtpc.Result{Cause: gtpc.PeerNotResponding}
 }
 
-// chargingID returns a charging identity, which is never 0.
+// chargingID returns a new charging identity, which is never 0.
 func (s *server) chargingID() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +129,8 @@ func (s *server) chargingID() uint32 {
 	return s.charging
 }
 
-// modify handles a Modify Bearer Request (clause 7.2.7): another S-GW has the
-// session, or the one that has it reports the UE's place.
+// modify handles a Modify Bearer Request (clause 7.2.7): another S-GW has taken
+// over the session, or the same S-GW reports the UE's location.
 func (s *server) modify(r *gtp.Request) {
 	var m gtpc.ModifyBearer
 	found, peer := s.get(r.TEID)
@@ -160,7 +160,7 @@ func (s *server) modify(r *gtp.Request) {
 	s.procedures.Answer(r, peer, &answer, answer.Result.Cause)
 }
 
-// remove handles a Delete Session Request (clause 7.2.9.1). The PCRF learns of it
+// remove handles a Delete Session Request (clause 7.2.9.1). It tells the PCRF
 // after the answer (TS 23.401 clause 5.3.8.2.1).
 func (s *server) remove(ctx context.Context, r *gtp.Request) {
 	var m gtpc.DeleteSession
@@ -176,7 +176,7 @@ func (s *server) remove(ctx context.Context, r *gtp.Request) {
 	s.endGx(ctx, found)
 }
 
-// endGx ends the Gx session of a session that is gone, if it has one.
+// endGx ends the Gx session of a removed session, if it has one.
 func (s *server) endGx(ctx context.Context, gone *session) {
 	if s.pcef == nil || gone.gx == "" {
 		return

@@ -1,7 +1,7 @@
-// Package pgw is the P-GW of the reference EPC: PDN connections over S5 (TS
-// 29.274), IPv4 addresses from a pool, and policy over Gx (TS 29.212) if there is
-// a PCRF. It has no user plane: its F-TEIDs for GTP-U name tunnels where nobody
-// listens.
+// Package pgw is the P-GW of the reference EPC. It has PDN connections over S5 (TS
+// 29.274), IPv4 addresses from a pool, and policies over Gx (TS 29.212) if there is a
+// PCRF. It has no user plane: nobody listens at the tunnels that its GTP-U F-TEIDs
+// name.
 package pgw
 
 import (
@@ -24,19 +24,19 @@ import (
 // A server is a P-GW.
 type server struct {
 	endpoint   *gtp.Endpoint
-	pcef       *diameter.PCEF // nil without a PCRF
-	apns       []string       // names that are served
+	pcef       *diameter.PCEF // nil: no PCRF
+	apns       []string       // access point names served
 	procedures *gtp.Procedures
 	gxFailed   prometheus.Counter
 	lost       prometheus.Counter
-	tasks      *errgroup.Group // Gx requests about sessions that are gone
+	tasks      *errgroup.Group // Gx requests for removed sessions
 
 	mu       sync.Mutex
 	sessions *gtp.Table[*session]
 	keys     map[sessionKey]*session
 	byGx     map[string]*session // by Gx session
 	pool     *pool
-	charging uint32 // the last charging identity
+	charging uint32 // last charging identity
 }
 
 // A Config configures a P-GW.
@@ -51,7 +51,7 @@ type Config struct {
 // host is the default Diameter identity.
 const host = "pgw.epc.test"
 
-// Flags declares the flags, but those of the node and the Diameter identity.
+// Flags declares the flags, except those of the node and the Diameter identity.
 func (k *Config) Flags(c *ims.Command) {
 	k.Host = host
 	c.Addr(&k.PCRF, "pcrf", false, "PCRF, Diameter over TCP: IP:PORT; none if empty")
@@ -79,8 +79,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return rest.Wait(ctx, group, c, endpoint.Addr())
 }
 
-// Start runs a P-GW in a group until ctx is done. It sets what the command is connected
-// to. The error is a *vitrine.BadInput for wrong flags.
+// Start runs a P-GW in a group until ctx is done. It sets c.Connected. The error is a
+// *vitrine.BadInput for wrong flags.
 func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Command) (*gtp.Endpoint, error) {
 	network, err := netip.ParsePrefix(k.pool)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"vitrine/internal/fifo"
 )
 
-// A pool gives out the IPv4 addresses of a prefix, without the first one, which
-// names the network, and the last one. An address that was given back is given out
-// again as late as possible. A pool is not for use by several goroutines at once.
+// A pool allocates the IPv4 addresses of a prefix, except the first one, which is
+// the network's, and the last one. It reuses a freed address as late as possible.
+// Only one goroutine may use a pool at a time.
 type pool struct {
-	next, last netip.Addr // addresses that were never given out
+	next, last netip.Addr // addresses that were never allocated
 	back       fifo.Queue[netip.Addr]
 }
 
@@ -30,7 +30,7 @@ func newPool(prefix netip.Prefix) (*pool, error) {
 	}, nil
 }
 
-// take returns an address. It returns false if none is left.
+// take allocates an address. It returns false if none is left.
 func (p *pool) take() (netip.Addr, bool) {
 	if p.next.Compare(p.last) <= 0 {
 		a := p.next
@@ -43,5 +43,5 @@ func (p *pool) take() (netip.Addr, bool) {
 	return p.back.Pop(), true
 }
 
-// give gives an address back.
+// give frees an address.
 func (p *pool) give(a netip.Addr) { p.back.Push(a) }

@@ -10,18 +10,18 @@ import (
 	"vitrine/wire/identity"
 )
 
-// A session is a PDN connection. The mutex of the server guards it, and a session
-// that was removed does not change any more.
+// A session is a PDN connection. The server's mutex guards it. A removed session does
+// not change any more.
 type session struct {
 	key     sessionKey
-	teid    uint32   // of this P-GW
+	teid    uint32   // this P-GW's TEID
 	sgw     gtp.Peer // for the control plane
 	address netip.Addr
-	gx      string // the Gx session; empty without a PCRF
-	asked   uint32 // the number of the last request about the Gx session
+	gx      string // Gx session; empty: no PCRF
+	asked   uint32 // number of the Gx session's last request
 	bearers []bearer
-	named   int           // rules made without a PCRF
-	turn    chan struct{} // of the procedure that changes the bearers
+	named   int           // number of rules made without a PCRF
+	turn    chan struct{} // held by the procedure that changes the bearers; see take
 }
 
 // A sessionKey identifies a PDN connection: a subscriber and its default bearer
@@ -41,8 +41,8 @@ func (s *session) find(ebi uint8) *bearer {
 	return nil
 }
 
-// drop removes the dedicated bearer of a rule, and returns its identity; 0 if there is
-// none.
+// drop removes the dedicated bearer of a rule, and returns the bearer's identity; 0:
+// no such bearer.
 func (s *session) drop(rule string) uint8 {
 	for i, b := range s.bearers {
 		if b.rule == rule && rule != "" {
@@ -61,9 +61,9 @@ func (s *server) nextRequest(of *session) uint32 {
 	return of.asked
 }
 
-// open makes a session and gives it a TEID and an address. A session with the
-// same key is over: the S-GW and the UE have forgotten it. open returns it. The
-// error is a gtpc.Result.
+// open creates a session and allocates its TEID and address. If there is a session
+// with the same key, the S-GW and the UE have forgotten it, so open removes it and
+// returns it as over. The error is a gtpc.Result.
 func (s *server) open(key sessionKey, sgw gtp.Peer) (made *session, over *session, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,9 +94,9 @@ func (s *server) get(teid uint32) (found *session, peer uint32) {
 	return found, peer
 }
 
-// settle completes a session. It returns false if the session was removed while
-// the PCRF was asked. The session stays as it is then: whoever removed it may be
-// reading it.
+// settle completes a session after the PCRF's answer. It returns false if the session
+// was removed in the meantime, and then does not change the session, because another
+// goroutine may be reading it.
 func (s *server) settle(made *session, gx string, b gtpc.Bearer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *server) settle(made *session, gx string, b gtpc.Bearer) bool {
 	return true
 }
 
-// close removes a session. It returns false if somebody else has removed it.
+// close removes a session. It returns false if the session is already removed.
 func (s *server) close(old *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *server) close(old *session) bool {
 	return true
 }
 
-// drop removes a session and gives its address back. The caller holds mu.
+// drop removes a session and frees its address. The caller holds mu.
 func (s *server) drop(old *session) {
 	s.sessions.Remove(old.teid)
 	if s.keys[old.key] == old {
@@ -131,8 +131,8 @@ func (s *server) drop(old *session) {
 	s.pool.give(old.address)
 }
 
-// restarted removes the sessions of an S-GW that has lost them (TS 23.007 clause
-// 14.1.1.2). It returns them.
+// restarted removes and returns the sessions of a restarted S-GW, which has lost them
+// (TS 23.007 clause 14.1.1.2).
 func (s *server) restarted(peer netip.Addr) []*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *server) restarted(peer netip.Addr) []*session {
 	return lost
 }
 
-// gxRequest returns what the PCRF is asked about a session.
+// gxRequest returns the request to the PCRF for a session.
 func (s *session) gxRequest(m *gtpc.CreateSession, apn string) diameter.GxRequest {
 	q := m.Bearers[0].QoS
 	return diameter.GxRequest{
@@ -158,6 +158,6 @@ func (s *session) gxRequest(m *gtpc.CreateSession, apn string) diameter.GxReques
 	}
 }
 
-// kilo returns bit/s for kbit/s. Diameter's AVPs of 32 bits hold no more than 4
-// Gbit/s (TS 29.212 clause 5.3.53).
+// kilo converts kbit/s to bit/s. The result is limited to the 32 bits of Diameter's
+// AVPs, some 4 Gbit/s (TS 29.212 clause 5.3.53).
 func kilo(rate uint32) uint32 { return uint32(min(uint64(rate)*1000, 1<<32-1)) }

@@ -12,22 +12,22 @@ import (
 
 // The limits of an association.
 const (
-	// maxQueued is how many octets may wait to be sent. A peer that does not read
-	// loses its association.
+	// maxQueued is the most octets that may wait to be sent. If a peer reads too
+	// slowly, its association is ended.
 	maxQueued = 1 << 20
-	// patience is how long the rest of a frame, the first message or a write may
-	// take.
+	// patience is the time limit for the rest of a frame, for the first message,
+	// and for a write.
 	patience = 10 * time.Second
 )
 
-// ErrFull is the error for a peer that reads more slowly than it is sent to.
+// ErrFull is the error for a peer that does not read fast enough.
 var ErrFull = errors.New("s1: the peer does not read: too many octets wait to be sent")
 
-// An Association is the MME's end of a connection of an eNodeB. Send and Flush
+// An Association is the MME's end of a connection with an eNodeB. Send and Flush
 // may be called concurrently.
 type Association struct {
 	conn net.Conn
-	wake chan struct{} // there is something to write
+	wake chan struct{} // signals that there is something to write
 
 	mu     sync.Mutex
 	out    []byte // frames to write
@@ -45,14 +45,14 @@ func (a *Association) Remote() net.Addr { return a.conn.RemoteAddr() }
 // Local returns the MME's address.
 func (a *Association) Local() net.Addr { return a.conn.LocalAddr() }
 
-// Send queues a message, which it copies. Flush sends it. After an error, which
-// ends the association, Send returns that error.
+// Send queues a copy of a message; Flush sends it. An error ends the association,
+// and every later Send returns it.
 func (a *Association) Send(stream uint16, message []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.failed == nil && len(a.out)+HeaderSize+len(message) > maxQueued {
 		a.failed = ErrFull
-		_ = a.conn.Close() // Serve returns
+		_ = a.conn.Close() // makes Serve return
 	}
 	if a.failed != nil {
 		return a.failed
@@ -61,8 +61,8 @@ func (a *Association) Send(stream uint16, message []byte) error {
 	return nil
 }
 
-// Take returns the frames that wait to be written, and forgets them. It is for an
-// association that is not served. Send overwrites the frames.
+// Take returns the queued frames and empties the queue. It is for an association
+// without Serve. The next Send overwrites the frames.
 func (a *Association) Take() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +71,7 @@ func (a *Association) Take() []byte {
 	return out
 }
 
-// Flush wakes the writer. It does not wait for it.
+// Flush wakes the writer and returns at once.
 func (a *Association) Flush() {
 	select {
 	case a.wake <- struct{}{}:
@@ -80,12 +80,12 @@ func (a *Association) Flush() {
 }
 
 // Abort ends the association at once.
-func (a *Association) Abort() { _ = a.conn.Close() } // Serve returns
+func (a *Association) Abort() { _ = a.conn.Close() } // makes Serve return
 
-// Serve reads messages and calls received with those of each read, until the
-// eNodeB shuts the association down, ctx ends or an error occurs. received may
-// keep nothing of the octets. Serve closes the connection and returns nil if the
-// eNodeB shut it down.
+// Serve reads messages and calls received with the frames of each read, until the
+// eNodeB shuts the association down, ctx ends or an error occurs. received must
+// not keep the octets. Serve closes the connection, and returns nil if the eNodeB
+// has shut it down.
 func (a *Association) Serve(ctx context.Context, received func(messages []byte)) error {
 	stop := context.AfterFunc(ctx, a.Abort)
 	defer stop()
@@ -106,12 +106,12 @@ func (a *Association) Serve(ctx context.Context, received func(messages []byte))
 	if a.failed == nil {
 		a.failed = net.ErrClosed
 	}
-	_ = a.conn.Close() // it may be closed already
+	_ = a.conn.Close() // it may already be closed
 	return err
 }
 
-// read reads until the connection ends. It passes whole frames on, with their
-// headers, so that Cut can cut them.
+// read reads until the connection ends. It passes on whole frames with their
+// headers, for Cut.
 func (a *Association) read(received func(frames []byte)) error {
 	var r Reader
 	first := true
@@ -141,7 +141,7 @@ func (a *Association) read(received func(frames []byte)) error {
 	}
 }
 
-// frames returns all whole frames that were received.
+// frames returns all whole frames received so far.
 func (r *Reader) frames() (frames []byte, err error) {
 	from := r.from
 	for {
@@ -155,7 +155,7 @@ func (r *Reader) frames() (frames []byte, err error) {
 	}
 }
 
-// write writes what is queued until done, and then what is left.
+// write writes queued frames until done, and then the remaining ones.
 func (a *Association) write(done <-chan struct{}) {
 	var spare []byte
 	for last := false; !last; {
@@ -172,14 +172,14 @@ func (a *Association) write(done <-chan struct{}) {
 		if len(out) == 0 {
 			continue
 		}
-		_ = a.conn.SetWriteDeadline(time.Now().Add(patience)) // a closed connection fails below
+		_ = a.conn.SetWriteDeadline(time.Now().Add(patience)) // if the connection is closed, the write below fails
 		if _, err := a.conn.Write(out); err != nil {
 			a.mu.Lock()
 			if a.failed == nil {
 				a.failed = fmt.Errorf("s1: write to %v: %w", a.conn.RemoteAddr(), err)
 			}
 			a.mu.Unlock()
-			_ = a.conn.Close() // read returns
+			_ = a.conn.Close() // makes read return
 			return
 		}
 	}

@@ -1,11 +1,11 @@
 // Package s1 carries S1AP messages between eNodeBs and MMEs over SCTP, or as frames over
-// TCP. Code above a connection sees frames in either case, in the format of package
-// frame: those of SCTP are made from its messages, and each is sent as one.
+// TCP. In both cases, code above a connection reads and writes frames in the format of
+// package frame. Over SCTP, each frame is sent and received as one SCTP message.
 package s1
 
 import "vitrine/wire/s1ap/frame"
 
-// What follows is the format's, so that users of the transport need one package.
+// The frame format's names, so that users of the transport need only this package.
 const (
 	HeaderSize = frame.HeaderSize
 	MaxMessage = frame.MaxMessage
@@ -26,14 +26,14 @@ func Cut(b []byte) (message, rest []byte, err error) { return frame.Cut(b) }
 // room is the size of a Reader's buffer in octets: some hundred messages.
 const room = 64 << 10
 
-// A Reader cuts received octets into messages. It allocates its buffer once.
+// A Reader splits received octets into messages. It allocates its buffer once.
 type Reader struct {
 	buffer   []byte
-	from, to int // the octets received and not yet returned
+	from, to int // octets that were received but not yet returned
 }
 
-// Room returns where to receive next: at least the rest of a longest frame. The
-// messages that Next returned become invalid.
+// Room returns the buffer for the next receive. It has room for at least the rest of the
+// longest frame. Room invalidates the messages that Next has returned.
 func (r *Reader) Room() []byte {
 	if r.buffer == nil {
 		r.buffer = make([]byte, room)
@@ -45,13 +45,13 @@ func (r *Reader) Room() []byte {
 	return r.buffer[r.to:]
 }
 
-// Received says that n octets were received into Room.
+// Received reports that n octets were received into Room.
 func (r *Reader) Received(n int) { r.to += n }
 
-// Pending reports whether a part of a frame waits for its rest.
+// Pending reports whether part of a frame was received.
 func (r *Reader) Pending() bool { return r.to > r.from }
 
-// Next returns the next message, or nil if no whole one was received.
+// Next returns the next message, or nil if no whole message was received.
 func (r *Reader) Next() (message []byte, err error) {
 	message, rest, err := Cut(r.buffer[r.from:r.to])
 	r.from = r.to - len(rest)

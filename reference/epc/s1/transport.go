@@ -11,10 +11,10 @@ import (
 // The transports of S1AP.
 const (
 	TCP  = "tcp"  // frames over TCP
-	SCTP = "sctp" // S1AP's own, where the kernel has it
+	SCTP = "sctp" // S1AP's standard transport; needs SCTP in the kernel
 )
 
-// Describe returns the text about a transport for reports and logs.
+// Describe returns a description of a transport for reports and logs.
 func Describe(transport string) string {
 	if transport == SCTP {
 		return "SCTP"
@@ -22,8 +22,9 @@ func Describe(transport string) string {
 	return frame.Transport
 }
 
-// ListenSCTP listens for SCTP associations. What their connections read and write is
-// frames, as on TCP. Without SCTP in the kernel the error is a *vitrine.Unsupported.
+// ListenSCTP listens for SCTP associations. Their connections read and write frames,
+// as TCP connections do. Without SCTP in the kernel, the error is a
+// *vitrine.Unsupported.
 func ListenSCTP(at netip.AddrPort) (net.Listener, error) {
 	l, err := sctp.Listen(at)
 	if err != nil {

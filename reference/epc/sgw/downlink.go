@@ -9,14 +9,14 @@ import (
 	"vitrine/wire/identity"
 )
 
-// A notified is the answer to a downlink packet, as JSON.
+// A notified is the JSON answer to a downlink packet.
 type notified struct {
 	Paged bool            `json:"paged"` // false: the UE is connected
 	Cause gtpc.CauseValue `json:"cause,omitempty"`
 }
 
-// downlinks handles POST /downlink/IMSI: a downlink packet for a UE. If the UE is
-// idle, the MME is asked to page it.
+// downlinks handles POST /downlink/IMSI, which stands for a downlink packet for a
+// UE. If the UE is idle, the S-GW asks the MME to page it.
 func (s *server) downlinks() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /downlink/{imsi}", func(w http.ResponseWriter, r *http.Request) {
@@ -36,8 +36,8 @@ func (s *server) downlinks() http.Handler {
 	return mux
 }
 
-// packet handles a downlink packet for the first bearer of a UE (TS 23.401 clause
-// 5.3.4.3). The status is that of the HTTP answer.
+// packet handles a downlink packet for the UE's first bearer (TS 23.401 clause
+// 5.3.4.3). It also returns the HTTP status.
 func (s *server) packet(ctx context.Context, imsi identity.Digits) (notified, int) {
 	s.mu.Lock()
 	of := s.ues[imsi]

@@ -9,8 +9,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// handle handles a request of an MME or a P-GW. Requests of other types are
-// dropped (TS 29.274 clause 7.7.4).
+// handle handles a request from an MME or a P-GW. It drops requests of other types
+// (TS 29.274 clause 7.7.4).
 func (s *server) handle(ctx context.Context, r *gtp.Request) {
 	switch r.Type {
 	case gtpc.CreateSessionRequest:
@@ -32,8 +32,8 @@ func (s *server) handle(ctx context.Context, r *gtp.Request) {
 	}
 }
 
-// create handles a Create Session Request (clause 7.2.1): it passes it on to the
-// P-GW, and the answer back.
+// create handles a Create Session Request (clause 7.2.1). It forwards the request
+// to the P-GW, and the answer to the MME.
 func (s *server) create(ctx context.Context, r *gtp.Request) {
 	var m gtpc.CreateSession
 	err := m.Parse(&r.Message)
@@ -82,7 +82,7 @@ func check(m *gtpc.CreateSession, teid uint32) error {
 	return nil
 }
 
-// connect asks the P-GW for a connection. The error is a gtpc.Result.
+// connect requests the connection from the P-GW. The error is a gtpc.Result.
 func (s *server) connect(ctx context.Context, c *connection, m *gtpc.CreateSession, answer *gtpc.CreateSessionAnswer) error {
 	request := *m
 	request.Sender, request.PGW, request.Recovery = s.endpoint.Direct(gtpc.S5SGW, c.teid), gtpc.Endpoint{}, s.endpoint.Restart()
@@ -105,8 +105,8 @@ func (s *server) connect(ctx context.Context, c *connection, m *gtpc.CreateSessi
 	return nil
 }
 
-// relocate reports to the P-GW of a connection that this S-GW has it now (TS
-// 23.401 clause 5.3.3.1). The error is a gtpc.Result.
+// relocate tells the connection's P-GW that this S-GW has taken over the connection
+// (TS 23.401 clause 5.3.3.1). The error is a gtpc.Result.
 func (s *server) relocate(ctx context.Context, c *connection, m *gtpc.CreateSession, answer *gtpc.CreateSessionAnswer) error {
 	request := gtpc.ModifyBearer{
 		Location: m.Location, Serving: m.Serving, RAT: m.RAT,
@@ -135,7 +135,8 @@ func (s *server) relocate(ctx context.Context, c *connection, m *gtpc.CreateSess
 	return nil
 }
 
-// replyError returns the cause for a P-GW or MME that does not answer as it must.
+// replyError returns the cause for a P-GW or MME whose answer is missing or
+// invalid.
 func replyError(err error) gtpc.Result {
 	var r gtpc.Result
 	switch {
@@ -147,8 +148,8 @@ func replyError(err error) gtpc.Result {
 	return gtpc.Result{Cause: gtpc.NoResourcesAvailable}
 }
 
-// settle completes a connection, and the answer for the MME. The error is a
-// gtpc.Result: the connection was removed meanwhile.
+// settle completes a connection and the answer to the MME. It fails with a
+// gtpc.Result if the connection was removed in the meantime.
 func (s *server) settle(c *connection, m *gtpc.CreateSession, answer *gtpc.CreateSessionAnswer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +174,8 @@ func (s *server) settle(c *connection, m *gtpc.CreateSession, answer *gtpc.Creat
 	return nil
 }
 
-// s11 returns the UE of a request on S11, and the TEID of its MME. The UE is nil
-// if there is none.
+// s11 returns the UE that a TEID on S11 names, and the TEID of its MME. The UE is
+// nil if there is none.
 func (s *server) s11(teid uint32) (of *ue, peer uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,9 +186,8 @@ func (s *server) s11(teid uint32) (of *ue, peer uint32) {
 	return known.of, known.of.mme.TEID
 }
 
-// modify handles a Modify Bearer Request (clause 7.2.7): the eNodeB of a UE, or
-// its MME, is another one. The P-GW does not learn of it, because nothing that it
-// knows changes.
+// modify handles a Modify Bearer Request (clause 7.2.7): the UE has a new eNodeB or
+// a new MME. The P-GW need not know, because its own data stay the same.
 func (s *server) modify(r *gtp.Request) {
 	var m gtpc.ModifyBearer
 	of, peer := s.s11(r.TEID)
@@ -221,7 +221,8 @@ func (s *server) modify(r *gtp.Request) {
 	s.procedures.Answer(r, peer, &answer, answer.Result.Cause)
 }
 
-// release handles a Release Access Bearers Request (clause 7.2.21): the UE is idle.
+// release handles a Release Access Bearers Request (clause 7.2.21), because the UE
+// is idle.
 func (s *server) release(r *gtp.Request) {
 	var m gtpc.ReleaseAccessBearers
 	of, peer := s.s11(r.TEID)
@@ -238,9 +239,9 @@ func (s *server) release(r *gtp.Request) {
 	s.procedures.Answer(r, peer, &gtpc.Answer{Type: gtpc.ReleaseAccessBearersResponse, Result: gtpc.Result{Cause: gtpc.RequestAccepted}}, gtpc.RequestAccepted)
 }
 
-// remove handles a Delete Session Request (clause 7.2.9.1): of one connection, or
-// of all if none is named. It asks the P-GW if the MME wants it, and then removes
-// the connection, whatever the P-GW answers.
+// remove handles a Delete Session Request (clause 7.2.9.1) for one connection, or
+// for all connections if it names none. If the MME requests it, remove tells the
+// P-GW. It then removes the connection, whatever the P-GW answers.
 func (s *server) remove(ctx context.Context, r *gtp.Request) {
 	var m gtpc.DeleteSession
 	of, peer := s.s11(r.TEID)
@@ -263,7 +264,8 @@ func (s *server) remove(ctx context.Context, r *gtp.Request) {
 	s.procedures.Answer(r, peer, &gtpc.Answer{Type: gtpc.DeleteSessionResponse, Result: result}, result.Cause)
 }
 
-// named returns the connection with a default bearer, or all of the UE for 0.
+// named returns the connection with a default bearer, or all connections of the UE
+// if linked is 0.
 func (s *server) named(of *ue, linked uint8) (named []*connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,14 +290,14 @@ func (s *server) disconnect(ctx context.Context, c *connection, m *gtpc.DeleteSe
 	return answer.Result
 }
 
-// restarted removes the connections of a peer that restarted, and asks P-GWs to
-// remove those of an MME (TS 23.007 clause 14.1.1.1).
+// restarted removes the connections of a restarted peer. If the peer is an MME, it
+// also asks the P-GWs to remove them (TS 23.007 clause 14.1.1.1).
 func (s *server) restarted(ctx context.Context, peer netip.Addr) {
 	s.abandon(ctx, s.lose(peer))
 }
 
-// abandon asks P-GWs to remove connections that were removed here. It does not wait
-// for the answers.
+// abandon asks the P-GWs to remove connections that this S-GW has removed. It does
+// not wait for the answers.
 func (s *server) abandon(ctx context.Context, gone []*connection) {
 	for _, c := range gone {
 		request := gtpc.DeleteSession{Linked: c.ebi}

@@ -14,8 +14,8 @@ func (c *connection) remove(ebi uint8) {
 	c.bearers = slices.DeleteFunc(c.bearers, func(b gtpc.Bearer) bool { return b.EBI == ebi })
 }
 
-// s5 returns the connection of a request on S5, and copies of the F-TEIDs of its
-// peers. The connection is nil if there is none.
+// s5 returns the connection that a TEID on S5 names, with copies of its peers' F-TEIDs.
+// The connection is nil if there is none.
 func (s *server) s5(teid uint32) (c *connection, mme gtp.Peer, pgw gtpc.Endpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,8 +26,8 @@ func (s *server) s5(teid uint32) (c *connection, mme gtp.Peer, pgw gtpc.Endpoint
 	return known.on, known.of.mme, known.on.pgw
 }
 
-// pass passes a request of a P-GW on to the MME. If a command of the MME triggered it,
-// it has the sequence number of that command (clause 7.6).
+// pass forwards a request from a P-GW to the MME. If a command of the MME triggered the
+// request, the forwarded request has the command's sequence number (clause 7.6).
 func (s *server) pass(ctx context.Context, r *gtp.Request, mme gtp.Peer, m gtp.Message, answer gtp.Answer) error {
 	if r.Origin != 0 {
 		return s.endpoint.DoTriggered(ctx, mme.At, mme.TEID, r.Origin, m, answer)
@@ -35,8 +35,9 @@ func (s *server) pass(ctx context.Context, r *gtp.Request, mme gtp.Peer, m gtp.M
 	return s.endpoint.Do(ctx, mme.At, mme.TEID, m, answer)
 }
 
-// resource handles a Bearer Resource Command of an MME (clause 7.2.5): it passes it on to
-// the P-GW, and a refusal back. What the P-GW changes comes as a request of its own.
+// resource handles a Bearer Resource Command from an MME (clause 7.2.5). It forwards the
+// command to the P-GW, and a refusal to the MME. If the P-GW grants the command, it sends
+// a request of its own.
 func (s *server) resource(ctx context.Context, r *gtp.Request) {
 	var m gtpc.BearerResource
 	err := m.Parse(&r.Message)
@@ -61,7 +62,8 @@ func (s *server) resource(ctx context.Context, r *gtp.Request) {
 	s.procedures.Answer(r, peer, &failure, failure.Result.Cause)
 }
 
-// pgwOf returns the P-GW of a UE's connection. The error is a gtpc.Result.
+// pgwOf returns the P-GW of a UE's connection, by its default bearer. The error is a
+// gtpc.Result.
 func (s *server) pgwOf(of *ue, linked uint8) (gtpc.Endpoint, error) {
 	if of == nil {
 		return gtpc.Endpoint{}, gtpc.Result{Cause: gtpc.ContextNotFound}
@@ -76,8 +78,8 @@ func (s *server) pgwOf(of *ue, linked uint8) (gtpc.Endpoint, error) {
 	return gtpc.Endpoint{}, gtpc.Result{Cause: gtpc.ContextNotFound, Offending: gtpc.EBI}
 }
 
-// createBearer handles a Create Bearer Request (clause 7.2.3): it passes it on to
-// the MME, and the answer back.
+// createBearer handles a Create Bearer Request (clause 7.2.3). It forwards the request to
+// the MME, and the answer to the P-GW.
 func (s *server) createBearer(ctx context.Context, r *gtp.Request) {
 	var m gtpc.CreateBearer
 	c, mme, pgw := s.s5(r.TEID)
@@ -107,8 +109,9 @@ func (s *server) createBearer(ctx context.Context, r *gtp.Request) {
 	s.procedures.Answer(r, pgw.TEID, &answer, answer.Result.Cause)
 }
 
-// deleteBearer handles a Delete Bearer Request (clause 7.2.9.2): it passes it on
-// to the MME, and the answer back. The bearers are gone, whatever the MME answers.
+// deleteBearer handles a Delete Bearer Request (clause 7.2.9.2). It forwards the request
+// to the MME, and the answer to the P-GW. It removes the bearers, whatever the MME
+// answers.
 func (s *server) deleteBearer(ctx context.Context, r *gtp.Request) {
 	var m gtpc.DeleteBearer
 	c, mme, pgw := s.s5(r.TEID)
@@ -124,7 +127,7 @@ func (s *server) deleteBearer(ctx context.Context, r *gtp.Request) {
 		s.drop(c)
 	}
 	for _, ebi := range m.Bearers {
-		if ebi != c.ebi { // a default bearer goes with its connection
+		if ebi != c.ebi { // a default bearer is removed with its connection
 			c.remove(ebi)
 		}
 	}

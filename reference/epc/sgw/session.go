@@ -9,12 +9,11 @@ import (
 	"vitrine/wire/identity"
 )
 
-// A ue is a subscriber with at least one PDN connection. All its connections have
-// one pair of TEIDs on S11 (TS 29.274 clause 4.1). The mutex of the server guards
-// it.
+// A ue is a subscriber with at least one PDN connection. All its connections share one
+// pair of TEIDs on S11 (TS 29.274 clause 4.1). The server's mutex guards it.
 type ue struct {
 	imsi        identity.Digits
-	teid        uint32   // of this S-GW, on S11
+	teid        uint32   // this S-GW's TEID on S11
 	mme         gtp.Peer // for the control plane
 	connections []*connection
 }
@@ -23,7 +22,7 @@ type ue struct {
 type connection struct {
 	of      *ue
 	ebi     uint8         // of the default bearer
-	teid    uint32        // of this S-GW, on S5
+	teid    uint32        // this S-GW's TEID on S5
 	pgw     gtpc.Endpoint // for the control plane
 	bearers []gtpc.Bearer
 }
@@ -58,10 +57,9 @@ func (u *ue) find(ebi uint8) (*connection, *gtpc.Bearer) {
 	return nil, nil
 }
 
-// open makes a connection for a Create Session Request, and its UE if it is the
-// first one. It replaces a connection with the same default bearer. stale are the
-// connections that were removed here and that a P-GW still has. The error is a
-// gtpc.Result.
+// open creates a connection for a Create Session Request, and its UE if there is none.
+// It replaces a connection with the same default bearer. stale are the connections that
+// open removed here, but that a P-GW still has. The error is a gtpc.Result.
 func (s *server) open(r *gtp.Request, m *gtpc.CreateSession) (made *connection, stale []*connection, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +67,7 @@ func (s *server) open(r *gtp.Request, m *gtpc.CreateSession) (made *connection, 
 	if err != nil {
 		return nil, stale, err
 	}
-	of.mme, m.IMSI = r.Peer(m.Sender), of.imsi // a request for a further connection may lack the IMSI
+	of.mme, m.IMSI = r.Peer(m.Sender), of.imsi // a request for a second connection may lack the IMSI
 	c := &connection{of: of, ebi: m.Bearers[0].EBI, pgw: m.PGW}
 	of.connections = append(of.connections, c)
 	var ok bool
@@ -85,11 +83,11 @@ func (s *server) open(r *gtp.Request, m *gtpc.CreateSession) (made *connection, 
 	return c, stale, nil
 }
 
-// subscriber returns the UE of a Create Session Request. One without a TEID is for
-// a new UE, or for one that has forgotten its connections, so that they are removed
-// (TS 29.274 clause 7.2.1). stale are those of them that the request does not replace
-// at the P-GW. A relocation has none: the old S-GW may still serve them. The error is a
-// gtpc.Result. The caller holds mu.
+// subscriber returns the UE of a Create Session Request. A request without a TEID is
+// for a new UE, or for a UE that has forgotten its connections, so subscriber removes
+// these (TS 29.274 clause 7.2.1). stale are the removed connections that the request
+// does not replace at the P-GW. A relocation leaves none stale, because the old S-GW
+// may still serve them. The error is a gtpc.Result. The caller holds mu.
 func (s *server) subscriber(teid uint32, m *gtpc.CreateSession) (of *ue, stale []*connection, err error) {
 	if teid != 0 {
 		if known, ok := s.teids.Get(teid); ok && known.on == nil {
@@ -114,7 +112,7 @@ func (s *server) subscriber(teid uint32, m *gtpc.CreateSession) (of *ue, stale [
 	return of, stale, nil
 }
 
-// drop removes a connection, and its UE with the last one. The caller holds mu.
+// drop removes a connection, and its UE if that was the last one. The caller holds mu.
 func (s *server) drop(c *connection) {
 	if known, ok := s.teids.Get(c.teid); ok && known.on == c {
 		s.teids.Remove(c.teid)
@@ -139,14 +137,13 @@ func (s *server) close(c *connection) {
 	s.drop(c)
 }
 
-// has reports whether the connection has not been removed. The caller holds mu.
+// has reports whether the connection still exists. The caller holds mu.
 func (s *server) has(c *connection) bool {
 	known, ok := s.teids.Get(c.teid)
 	return ok && known.on == c
 }
 
-// lose removes the connections of a peer that restarted: an MME or a P-GW. It
-// returns those of the MME.
+// lose removes the connections of a restarted MME or P-GW. It returns those of an MME.
 func (s *server) lose(peer netip.Addr) (ofMME []*connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

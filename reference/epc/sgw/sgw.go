@@ -1,7 +1,7 @@
-// Package sgw is the S-GW of the reference EPC: it stands between MMEs on S11 and
-// P-GWs on S5 (TS 29.274) and keeps the bearers of UEs. It has no user plane: its
-// F-TEIDs for GTP-U name tunnels where nobody listens. A request over HTTP stands
-// for a downlink packet.
+// Package sgw is the S-GW of the reference EPC. It connects MMEs on S11 with
+// P-GWs on S5 (TS 29.274) and keeps the bearers of UEs. It has no user plane:
+// nobody listens at the tunnels that its GTP-U F-TEIDs name. An HTTP request
+// stands for a downlink packet.
 package sgw
 
 import (
@@ -37,7 +37,7 @@ type Config struct {
 	Downlink netip.AddrPort // for POST /downlink/IMSI; zero: none
 }
 
-// Flags declares the flags, but those of the node.
+// Flags declares the flags, except those of the node.
 func (k *Config) Flags(c *ims.Command) {
 	c.Addr(&k.Downlink, "downlink", false, "address for POST /downlink/IMSI, which stands for a downlink packet, HTTP: IP:PORT; none if empty")
 }
@@ -70,7 +70,7 @@ func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Comman
 	s := &server{
 		procedures: gtp.NewProcedures(c.Registry, "sgw"),
 		lost:       prometheus.NewCounter(prometheus.CounterOpts{Name: "sgw_sessions_lost_total", Help: "PDN connections removed because their MME or P-GW restarted."}),
-		teids:      gtp.NewTable[entry](2*k.Node.Sessions, k.Node.Prefix), // a UE and its connection have one each
+		teids:      gtp.NewTable[entry](2*k.Node.Sessions, k.Node.Prefix), // a UE and its connection need one TEID each
 		ues:        map[identity.Digits]*ue{},
 	}
 	c.Registry.MustRegister(s.lost, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sgw_ues", Help: "UEs with a PDN connection."}, s.count))

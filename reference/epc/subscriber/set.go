@@ -1,5 +1,5 @@
-// Package subscriber holds the keys and the subscription data of the reference EPC's
-// subscribers. Most are computed on request.
+// Package subscriber has the keys and the subscription data of the reference EPC's
+// subscribers. It computes most of them on request.
 package subscriber
 
 import (
@@ -18,20 +18,20 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A Set is a range of IMSIs with secrets that follow from the IMSI, and the
-// subscribers of a file. It does not change, so several goroutines may use it.
+// A Set is a range of IMSIs whose secrets derive from the IMSI, and the subscribers
+// of a file. It is immutable, so any goroutine may use it.
 type Set struct {
-	first  uint64 // IMSI
-	digits int    // of the first IMSI
+	first  uint64 // first IMSI of the range
+	digits int    // number of digits of first
 	count  uint64
-	wrong  uint64 // every so many has another K here than in its USIM; 0: none
+	wrong  uint64 // every wrong-th subscriber has another K than its USIM; 0: none
 	file   map[string]aka.Secret
 	apns   []string
 	ambr   diameter.Rates
 }
 
-// Flags declares the flags of a set. The caller calls parsed after it has parsed
-// the command line.
+// Flags declares the flags of a set. The caller calls parsed after parsing the
+// command line.
 func Flags(c *ims.Command) (parsed func() (*Set, error)) {
 	s := &Set{}
 	c.Uint64Var(&s.count, "subscribers", 100_000, "subscribers whose keys follow from the IMSI")
@@ -44,14 +44,14 @@ func Flags(c *ims.Command) (parsed func() (*Set, error)) {
 	return func() (*Set, error) { return s, s.fill(c, *first, *file, *apns) }
 }
 
-// The limits of a subscription: it must fit into a message. A name has at most 100
-// octets, the first of them a length (TS 23.003 clause 9.1).
+// Limits that make a subscription fit into a message. An encoded name has at most
+// 100 octets, including the length octet at its start (TS 23.003 clause 9.1).
 const (
 	maxAPN  = 99
 	maxAPNs = 16
 )
 
-// fill sets what flags give as text.
+// fill converts the flags whose values are text.
 func (s *Set) fill(c *ims.Command, first, file, apns string) error {
 	var err error
 	if s.first, err = strconv.ParseUint(first, 10, 64); err != nil || !isIMSI(first) {
@@ -81,8 +81,8 @@ func (s *Set) fill(c *ims.Command, first, file, apns string) error {
 	return nil
 }
 
-// Secret returns what the HSS shares with the subscriber's USIM. It returns false
-// for an unknown subscriber.
+// Secret returns the secret that the HSS and the subscriber's USIM share. It returns
+// false for an unknown subscriber.
 func (s *Set) Secret(imsi string) (aka.Secret, bool) {
 	if secret, ok := s.file[imsi]; ok {
 		return secret, true
@@ -109,7 +109,7 @@ func (s *Set) Subscription(imsi string) diameter.Subscription {
 	return sub
 }
 
-// defaultQoS returns the quality of service of an APN's default bearer. That of
+// defaultQoS returns the quality of service of an APN's default bearer. The APN
 // "ims" carries signalling (TS 23.203 table 6.1.7).
 func defaultQoS(apn string) diameter.QoS {
 	if apn == "ims" {
@@ -121,8 +121,8 @@ func defaultQoS(apn string) diameter.QoS {
 // maxFile limits the subscribers of a file.
 const maxFile = 1_000_000
 
-// readFile reads subscribers: lines of IMSI, K and OPc, the latter two in
-// hexadecimal, with commas between them. Lines that begin with # are comments.
+// readFile reads subscribers from lines of IMSI, K and OPc, separated by commas. K
+// and OPc are in hexadecimal. Lines that begin with # are comments.
 func readFile(from io.Reader) (map[string]aka.Secret, error) {
 	r := csv.NewReader(from)
 	r.FieldsPerRecord, r.Comment, r.TrimLeadingSpace, r.ReuseRecord = 3, '#', true, true
@@ -153,7 +153,7 @@ func readFile(from io.Reader) (map[string]aka.Secret, error) {
 	}
 }
 
-// isIMSI reports whether the text is the digits of an IMSI (TS 23.003 clause 2.2).
+// isIMSI reports whether the text is an IMSI in digits (TS 23.003 clause 2.2).
 func isIMSI(s string) bool {
 	return len(s) >= 6 && len(s) <= 15 && strings.Trim(s, "0123456789") == ""
 }

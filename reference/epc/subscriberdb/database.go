@@ -12,8 +12,9 @@ import (
 	"vitrine/wire/mongo"
 )
 
-// A database executes commands on the collection of subscribers. It keeps a state for
-// each known subscriber that was asked for, and so for at most all of them.
+// A database executes commands on the collection of subscribers. It has a state for
+// each known subscriber that was queried, so the number of states is at most the
+// number of subscribers.
 type database struct {
 	subscribers *subscriber.Set
 
@@ -21,35 +22,35 @@ type database struct {
 	states map[string]*state // by IMSI
 }
 
-// A state is what an HSS changes about a subscriber.
+// A state is the subscriber data that an HSS changes.
 type state struct {
 	sqn  int64
 	rand string // of the last vector, in hexadecimal
 }
 
 const (
-	// firstSQN is the sequence number of the first vector: a USIM refuses 0, which it
-	// has had.
+	// firstSQN is the sequence number of the first vector. It must not be 0, because
+	// a USIM refuses a number that it has already had.
 	firstSQN = 32
-	// noRAND makes the HSS choose a random number.
+	// noRAND tells the HSS to choose a random number.
 	noRAND = "00000000000000000000000000000000"
 )
 
-// The codes of errors, as MongoDB has them.
+// MongoDB's error codes.
 const (
 	badValue        = 2
 	commandNotFound = 59
 )
 
-// The limits that the greeting names.
+// The limits in the greeting.
 const (
 	maxDocument = 16 << 10
 	maxBatch    = 100
-	wireVersion = 13 // of MongoDB 5.0
+	wireVersion = 13 // MongoDB 5.0
 )
 
-// execute runs a command and returns the reply and the command's name, or "other"
-// for an unknown one.
+// execute runs a command. It returns the reply, and the command's name or "other" for
+// an unknown command.
 func (d *database) execute(r *mongo.Request) (reply bson.D, name string) {
 	elements, err := r.Command.Elements()
 	if err != nil || len(elements) == 0 {
@@ -108,9 +109,9 @@ func (d *database) find(r *mongo.Request) bson.D {
 	}}, ok()}
 }
 
-// service returns what all subscribers have in common, as NextEPC's own web page
-// stores it: packet service only, and no hand-over to other networks (TS 29.272
-// clauses 7.3.21, 7.3.29, 7.3.31; the timer is in minutes).
+// service returns the data that are the same for all subscribers, as NextEPC's web
+// page stores them: packet service only, and no hand-over to other networks (TS
+// 29.272 clauses 7.3.21, 7.3.29, 7.3.31; the timer is in minutes).
 func service() bson.D {
 	return bson.D{
 		{Key: "subscribed_rau_tau_timer", Value: int32(12)}, {Key: "network_access_mode", Value: int32(2)},
@@ -118,7 +119,8 @@ func service() bson.D {
 	}
 }
 
-// configurations returns the configurations of all access points, or of only one.
+// configurations returns the configurations of all access points, or with only, of
+// apn.
 func configurations(s *diameter.Subscription, apn string, only bool) (all bson.A) {
 	for _, a := range s.APNs {
 		if only && a.Name != apn {
@@ -143,7 +145,7 @@ func disabled(enabled bool) int32 {
 	return 1
 }
 
-// rates returns bit rates in units of 1024 bit/s, as the database has them.
+// rates returns bit rates in the database's unit of 1024 bit/s.
 func rates(r diameter.Rates) bson.D {
 	return bson.D{{Key: "uplink", Value: int64(r.Up >> 10)}, {Key: "downlink", Value: int64(r.Down >> 10)}}
 }
@@ -158,7 +160,7 @@ func (d *database) state(imsi string) *state {
 	return s
 }
 
-// update changes the states of subscribers by the documents of the command.
+// update changes subscribers' states by the command's update documents.
 func (d *database) update(r *mongo.Request) bson.D {
 	n := int32(0)
 	one := func(u bson.Raw) {
@@ -185,8 +187,8 @@ func (d *database) update(r *mongo.Request) bson.D {
 	return bson.D{{Key: "n", Value: n}, {Key: "nModified", Value: n}, ok()}
 }
 
-// change executes one update: $set, $inc and $bit of the fields below "security". It
-// reports whether there is such a subscriber.
+// change executes one update: $set, $inc and $bit on the fields below "security". It
+// reports whether the subscriber exists.
 func (d *database) change(update bson.Raw) bool {
 	imsi, _ := text(update, "q", "imsi")
 	if _, known := d.subscribers.Secret(imsi); !known {

@@ -1,7 +1,7 @@
-// Package subscriberdb is a stand-in for the MongoDB of NextEPC's HSS and PCRF: it
-// answers the few commands that they send, about the subscribers of the reference
-// EPC. It stores nothing on disk, and has no authentication: give it an address that
-// only they can reach.
+// Package subscriberdb replaces the MongoDB of NextEPC's HSS and PCRF. It answers the
+// few commands that they send, for the subscribers of the reference EPC. It stores
+// nothing on disk and has no authentication, so give it an address that only the HSS
+// and the PCRF can reach.
 package subscriberdb
 
 import (
@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// maxConnections is the most connections at a time. NextEPC opens two for each
-	// process.
+	// maxConnections is the most connections at a time. Each NextEPC process opens
+	// two.
 	maxConnections = 64
-	// patience is how long the rest of a message, or a write, may take.
+	// patience is the time limit for the rest of a message, and for a write.
 	patience = 10 * time.Second
 )
 
@@ -103,8 +103,8 @@ func (s *server) serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// isMalformed reports whether an error is about the octets of a message, not about
-// their connection.
+// isMalformed reports whether an error is about a message's content, not about its
+// connection.
 func isMalformed(err error) bool {
 	return errors.Is(err, mongo.ErrLength) || errors.Is(err, mongo.ErrOp) || errors.Is(err, mongo.ErrBody)
 }
@@ -146,7 +146,7 @@ func (s *server) answer(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// reply executes a request and appends its reply to b, unless the client expects
+// reply executes a request and appends the reply to b, unless the client expects
 // none.
 func (s *server) reply(b []byte, id uint32, h mongo.Header, body []byte) ([]byte, error) {
 	var r mongo.Request

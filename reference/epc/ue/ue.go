@@ -1,7 +1,7 @@
-// Package ue is the UE's side of NAS (3GPP TS 24.301): it attaches, answers
-// challenges, protects its messages, and asks for service, updates and detaches. It
-// has no timers, no transport and no state but that of its subscriber: the caller
-// carries messages. The S1AP generator and the tests of the MME use it.
+// Package ue is the UE's side of NAS (3GPP TS 24.301). It attaches, answers challenges,
+// protects its messages, and requests service, updates and detaches. It has no timers
+// and no transport: the caller carries the messages. Its only state is its subscriber's.
+// The S1AP generator and the tests of the MME use it.
 package ue
 
 import (
@@ -13,13 +13,13 @@ import (
 	"vitrine/wire/nas"
 )
 
-// An Event is what a message from the network means to the UE.
+// An Event is the meaning of a network message to the UE.
 type Event uint8
 
 // The events.
 const (
 	None        Event = iota // nothing that ends or advances a procedure
-	Asked                    // the network asks something, and the reply answers
+	Asked                    // the network asks for something, and the reply answers
 	Accepted                 // the UE has attached
 	Updated                  // the tracking area update is accepted
 	Rejected                 // the network refuses; Cause says why
@@ -32,40 +32,40 @@ const (
 	Refused                  // bearer resources are refused: ESM says why
 )
 
-// ErrIntegrity is the error for a message of the network whose message
-// authentication code is wrong or missing.
+// ErrIntegrity is the error for a network message whose message authentication code is
+// wrong or missing.
 var ErrIntegrity = errors.New("ue: message of the network is not protected as it must be")
 
-// A UE is one subscriber's equipment. It is not for use by several goroutines at
-// once.
+// A UE is the equipment of one subscriber. Only one goroutine may use it at a time.
 type UE struct {
 	IMSI   identity.Digits
 	Secret aka.Secret
 	Home   identity.PLMN
 
-	// What the network has given.
+	// Values from the network.
 	HasGUTI bool
 	GUTI    identity.GUTI
 	Address netip.Addr
 	Bearer  uint8
-	// Dedicated is the identity of the dedicated bearer that the network activated or
-	// deactivated last; 0 for none.
+	// Dedicated is the identity of the last dedicated bearer that the network activated
+	// or deactivated; 0: none.
 	Dedicated uint8
 	Cause     nas.Cause    // of the last rejection
-	ESM       nas.ESMCause // of the last rejection; 0 for none
-	BackOff   nas.Timer    // of the last rejection; 0 for none
+	ESM       nas.ESMCause // of the last rejection; 0: none
+	BackOff   nas.Timer    // of the last rejection; 0: none
 
 	protection *aka.Protection // nil: no keys
 	kasme      [32]byte        // of the last challenge
 	ksi        uint8
 	up, down   uint32 // next NAS COUNT of each direction
-	secured    bool   // on this connection
-	sqn        uint64 // the highest sequence number of a challenge
+	secured    bool   // secure exchange is established on this connection
+	sqn        uint64 // highest sequence number of all challenges
 	body       []byte
 	esm        []byte
 }
 
-// noKey is the key set identifier that stands for no key.
+// noKey is the key set identifier that means "no key is available" (TS 24.301 clause
+// 9.9.3.21).
 const noKey = 7
 
 // transaction is the procedure transaction identity of the only PDN connection.
@@ -85,21 +85,21 @@ func New(imsi identity.Digits, home identity.PLMN) UE {
 // HasKeys reports whether the UE shares keys with a network.
 func (u *UE) HasKeys() bool { return u.protection != nil }
 
-// Forget removes GUTI and keys, as a USIM without power loses them.
+// Forget removes the GUTI and the keys, as after a loss of the USIM's data.
 func (u *UE) Forget() { u.HasGUTI, u.protection, u.ksi = false, nil, noKey }
 
-// Connect begins a connection: messages are not ciphered until the network has
-// answered.
+// Connect begins a connection. Messages are not ciphered until the network has
+// established the secure exchange.
 func (u *UE) Connect() { u.secured = false }
 
-// capability has EEA0, 128-EEA2 and 128-EIA2.
+// The capability is EEA0, 128-EEA2 and 128-EIA2.
 const (
 	capabilityEEA = 0xa0
 	capabilityEIA = 0x20
 )
 
-// AppendAttach appends an Attach Request: by GUTI and protected if the UE has both,
-// otherwise by IMSI.
+// AppendAttach appends an Attach Request. It names the GUTI, or the IMSI if the UE has
+// no GUTI, and is protected if the UE has keys.
 func (u *UE) AppendAttach(b []byte) []byte {
 	u.Connect()
 	request := nas.ConnectivityRequest{Header: nas.Bearer(0, transaction), Request: 1, PDN: nas.PDNv4}
@@ -120,23 +120,23 @@ func (u *UE) identity() nas.Identity {
 	return nas.Identity{Kind: nas.KindIMSI, Digits: u.IMSI}
 }
 
-// AppendUpdate appends a Tracking Area Update Request. active asks for bearers.
+// AppendUpdate appends a Tracking Area Update Request. active requests bearers.
 func (u *UE) AppendUpdate(b []byte, active bool) []byte {
 	m := nas.UpdateRequest{Active: active, KSI: u.ksi, GUTI: u.identity()}
 	u.body = m.Append(u.body[:0])
 	return u.appendInitial(b, u.body)
 }
 
-// AppendDetach appends a Detach Request. If the UE switches off, no answer follows.
+// AppendDetach appends a Detach Request. With switchOff, the network does not answer.
 func (u *UE) AppendDetach(b []byte, switchOff bool) []byte {
 	m := nas.DetachRequest{Detach: 1, SwitchOff: switchOff, KSI: u.ksi, Identity: u.identity()}
 	u.body = m.Append(u.body[:0])
 	return u.appendInitial(b, u.body)
 }
 
-// appendInitial appends a message that may begin a connection: protected but not
-// ciphered until the connection is secured (TS 24.301 clause 4.4.5), and plain
-// without keys.
+// appendInitial appends a message that may begin a connection. Without keys it is plain.
+// With keys it is protected, and ciphered only on a secured connection (TS 24.301 clause
+// 4.4.5).
 func (u *UE) appendInitial(b, body []byte) []byte {
 	switch {
 	case u.protection == nil:
@@ -147,7 +147,7 @@ func (u *UE) appendInitial(b, body []byte) []byte {
 	return u.protect(b, nas.Protected, body)
 }
 
-// AppendAllocation appends a Bearer Resource Allocation Request: for packets of an IP
+// AppendAllocation appends a Bearer Resource Allocation Request for packets of an IP
 // protocol to and from a port of an IPv4 address (TS 24.301 clause 6.5.3.2).
 func (u *UE) AppendAllocation(b []byte, q nas.QoS, protocol uint8, remote [4]byte, port uint16) []byte {
 	var aggregate, components, qos [32]byte
@@ -181,7 +181,7 @@ func (u *UE) AppendService(b []byte) []byte {
 	start := len(b)
 	b = nas.AppendServiceRequest(b, u.ksi, uint8(u.up))
 	mac, err := u.protection.MAC(u.up, aka.Uplink, b[start:start+2])
-	if err != nil { // the key has the right size, so this does not happen
+	if err != nil { // never happens, because the key has the right size
 		return b[:start]
 	}
 	nas.SetShortMAC(b, start, mac)
@@ -197,7 +197,7 @@ func (u *UE) protect(b []byte, s nas.Security, body []byte) []byte {
 		u.protection.Cipher(u.up, aka.Uplink, nas.FrameBody(b, start))
 	}
 	mac, err := u.protection.MAC(u.up, aka.Uplink, nas.FrameCovered(b, start))
-	if err != nil { // the key has the right size, so this does not happen
+	if err != nil { // never happens, because the key has the right size
 		return b[:start]
 	}
 	nas.SetMAC(b, start, mac)
@@ -205,12 +205,12 @@ func (u *UE) protect(b []byte, s nas.Security, body []byte) []byte {
 	return b
 }
 
-// Serve says that the network has set up the bearers of the connection: its keys are
-// in use (TS 24.301 clause 5.6.1.4).
+// Serve tells the UE that the network has set up the connection's bearers, and so uses
+// the UE's keys (TS 24.301 clause 5.6.1.4).
 func (u *UE) Serve() { u.secured = true }
 
-// Receive handles a message of the network and appends the reply to b, if there is
-// one. It deciphers the message in place.
+// Receive handles a network message and appends the reply, if any, to b. It deciphers
+// the message in place.
 func (u *UE) Receive(b, message []byte) (reply []byte, e Event, err error) {
 	var p nas.PDU
 	if err := p.Parse(message); err != nil {
@@ -272,8 +272,8 @@ func (u *UE) plain(b []byte, t nas.Type, body []byte) ([]byte, Event, error) {
 	return b, None, ErrIntegrity
 }
 
-// rejected keeps the cause of a rejection. If the network does not know the UE, the
-// GUTI and the keys are of no use (TS 24.301 clauses 5.5.3.2.5 and 5.6.1.5).
+// rejected stores the cause of a rejection. If the network does not know the UE, it also
+// removes the GUTI and the keys (TS 24.301 clauses 5.5.3.2.5 and 5.6.1.5).
 func (u *UE) rejected(body []byte) error {
 	var m nas.Reject
 	if err := m.Parse(body); err != nil {
@@ -309,7 +309,7 @@ func (u *UE) answer(b, body []byte) ([]byte, Event, error) {
 	case err != nil:
 		return b, None, err
 	}
-	if a.SQN <= u.sqn && (m.KSI != u.ksi || a.KASME != u.kasme) { // not the last challenge once more
+	if a.SQN <= u.sqn && (m.KSI != u.ksi || a.KASME != u.kasme) { // an old challenge, and not a repetition of the last one
 		auts, err := u.Secret.AUTS(random, u.sqn)
 		if err != nil {
 			return b, None, err
@@ -329,7 +329,7 @@ func (u *UE) secure(b []byte, p *nas.PDU) ([]byte, Event, error) {
 		return b, None, err
 	}
 	protection, err := aka.NewProtection(u.kasme, aka.Algorithm(m.Cipher), aka.Algorithm(m.Integrity))
-	if err != nil { // algorithms that the UE does not have
+	if err != nil { // the UE does not have these algorithms
 		return b, None, err
 	}
 	old, down := u.protection, u.down
@@ -347,7 +347,7 @@ func (u *UE) secure(b []byte, p *nas.PDU) ([]byte, Event, error) {
 	return u.protect(b, nas.CipheredNewContext, u.body), Asked, nil
 }
 
-// protected handles a message whose integrity is right.
+// protected handles a message whose integrity was verified.
 func (u *UE) protected(b []byte, t nas.Type, body []byte) ([]byte, Event, error) {
 	switch t {
 	case nas.AttachAcceptType:
