@@ -27,11 +27,11 @@ type Command struct {
 	*pflag.FlagSet
 	Log      *slog.Logger
 	Registry *prometheus.Registry // counters that --metrics serves
-	Metrics  netip.AddrPort       // zero if the counters are not served
-	Messages *truth.Log           // nil unless --messages is given
+	Metrics  netip.AddrPort       // zero: the counters are not served
+	Messages *truth.Log           // nil: --messages is not given
 
-	// Connected says whether the component is connected to those that it cannot work
-	// without; nil: it needs no connection.
+	// Connected reports whether the component is connected to all components that it
+	// depends on; nil: it depends on none.
 	Connected func() bool
 
 	name   string

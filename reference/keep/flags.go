@@ -8,18 +8,18 @@ import (
 	"vitrine/store/client"
 )
 
-// A Config says where the store is and how it is used. Flags gives it its defaults.
+// A Config says where the store is and how to use it. Flags sets the defaults.
 type Config struct {
 	Access  client.Access
 	Space   string        // namespace of the keys
 	Timeout time.Duration // of a call
-	Calls   int           // at the same time
+	Calls   int           // concurrent calls at most
 
 	Messages *truth.Log // nil: messages are not logged
 }
 
-// Flags declares the flags. what is what the store keeps, and space the default
-// namespace.
+// Flags declares the flags. what names the stored data in the help, and space is
+// the default namespace.
 func (k *Config) Flags(c *ims.Command, what, space string) {
 	c.StringVar(&k.Access.URL, "store", "", "keep "+what+" in the store at http://HOST:PORT or https://HOST:PORT")
 	c.StringVar(&k.Access.TokenFile, "store-token-file", "", "file with the token for the store, on the first line that is not empty and not a # comment")
@@ -32,7 +32,7 @@ func (k *Config) Flags(c *ims.Command, what, space string) {
 	c.Positive("store-timeout", "store-calls")
 }
 
-// Given reports whether there is a store.
+// Given reports whether the flags name a store.
 func (k *Config) Given() bool { return k.Access.URL != "" }
 
 // Check returns an error for flags that are useless without a store.

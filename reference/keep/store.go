@@ -23,11 +23,11 @@ import (
 	"vitrine/store/client"
 )
 
-// A Record is a value that all instances share.
+// A Record is a value that all instances of a function share.
 type Record struct {
 	Value   []byte
-	Tag     string    // of the version that was read; empty: there is no record
-	Expires time.Time // after it the record is gone; Get does not return it
+	Tag     string    // version that was read; empty: there is no record
+	Expires time.Time // when the record expires; Get then no longer returns it
 }
 
 // A Move changes the timer of a record. A zero time means no timer.
@@ -42,37 +42,37 @@ var (
 const (
 	probeEvery = 100 * time.Millisecond // while the store does not answer
 	pollEvery  = 250 * time.Millisecond // for due timers
-	duePage    = 32                     // timers read at once
-	dueWorkers = 8                      // timers handled at the same time
-	// keepOverdue is how long a record with a timer stays after its expiry, so that
-	// an outage of all Sprouts loses no NOTIFY.
+	duePage    = 32                     // timers read per page
+	dueWorkers = 8                      // concurrent calls for due timers
+	// keepOverdue is how long a record with a timer is kept after it expires, so that
+	// an outage of all instances loses no timer.
 	keepOverdue = time.Hour
 )
 
-// A Store has its records in a store. Its methods may be called concurrently. None
-// takes longer than the timeout.
+// A Store keeps records in a store. Its methods may be called concurrently. Each call
+// ends within the timeout.
 //
-// A timer is a key due/TIME/KEY, written in one atomic batch with its record, and
-// every instance reads the keys that are due. So a timer is there exactly while its
-// record needs it, whatever ends between two calls. Neither of the store's own
-// timers can do that: a timer of Nudsf_Timer cannot be changed together with a
-// record, and an expiry that is watched is lost if nobody watches.
+// A timer is a key due/TIME/KEY. One atomic batch writes the timer and its record, and
+// every instance polls for keys that are due. So a record and its timer always match,
+// even if an instance fails between two calls. The store's own timers cannot do that: a
+// batch cannot change a record together with a timer of Nudsf_Timer, and a watched
+// expiry is lost if no instance watches.
 type Store struct {
 	client  *client.Client
 	kv      *client.KV
 	timeout time.Duration
-	slots   chan struct{} // one for each call
+	slots   chan struct{} // limits the concurrent calls
 	log     *slog.Logger
 
-	answered atomic.Uint64 // calls that the store answered
+	answered atomic.Uint64 // number of calls that the store answered
 	away     atomic.Bool   // the store does not answer
 
 	failed, conflicts, timers prometheus.Counter
 	seconds                   *prometheus.HistogramVec
 }
 
-// New returns a store whose counters have the prefix. Run runs it. The error is a
-// *vitrine.BadInput if a file or the URL is wrong.
+// New returns a store whose counters' names begin with prefix. The caller runs Run. The
+// error is a *vitrine.BadInput if a file or the URL is wrong.
 func New(k Config, prefix string, log *slog.Logger, registry *prometheus.Registry) (*Store, error) {
 	config, err := k.Access.Config()
 	if err != nil {
@@ -109,8 +109,8 @@ func New(k Config, prefix string, log *slog.Logger, registry *prometheus.Registr
 	return s, nil
 }
 
-// Ready reports whether the store answers. While it returns false, the other methods
-// fail at once.
+// Ready reports whether the store answers. While it does not, the other methods fail at
+// once with ErrAway.
 func (s *Store) Ready() bool { return !s.away.Load() }
 
 // Get returns a record. If there is none, its value is nil.
@@ -131,16 +131,16 @@ func (s *Store) Get(ctx context.Context, key string) (Record, error) {
 
 const contentType = "application/json"
 
-// Put writes a record and moves its timer. The error is ErrChanged, and nothing is
-// written, if the record no longer has the tag of r. After any other error the write
-// may have been made, or may be made later.
+// Put writes a record and moves its timer. If the record no longer has the tag of r,
+// Put writes nothing and returns ErrChanged. After any other error, the write may have
+// been made, or may be made later.
 func (s *Store) Put(ctx context.Context, key string, r Record, timer Move) error {
 	_, err := s.Write(ctx, key, r, timer)
 	return err
 }
 
-// Write is like Put, and makes further changes, or none of all. They have the record's
-// time to live. It returns the record's new tag.
+// Write is like Put, but makes the further changes in the same atomic batch. These
+// expire together with the record. Write returns the record's new tag.
 func (s *Store) Write(ctx context.Context, key string, r Record, timer Move, further ...client.Change) (tag string, err error) {
 	life := time.Until(r.Expires)
 	if !timer.To.IsZero() {
@@ -162,12 +162,12 @@ func (s *Store) Write(ctx context.Context, key string, r Record, timer Move, fur
 	return tag, err
 }
 
-// Delete removes a record and its timer; the tag is as for Put.
+// Delete removes a record and its timer. The tag must match, as in Put.
 func (s *Store) Delete(ctx context.Context, key, tag string, timer Move) error {
 	return s.Remove(ctx, key, tag, timer)
 }
 
-// Remove is like Delete, and makes further changes, as Write does.
+// Remove is like Delete, but makes the further changes in the same atomic batch.
 func (s *Store) Remove(ctx context.Context, key, tag string, timer Move, further ...client.Change) error {
 	if tag == "" {
 		return nil // there is no record
@@ -191,8 +191,8 @@ func withTimer(changes []client.Change, key string, timer Move) []client.Change 
 	return changes
 }
 
-// batch makes all changes or none. What is written lives for life. It returns the tag
-// of the first.
+// batch makes all changes or none. What it writes expires after life. It returns the
+// new tag of the first change.
 func (s *Store) batch(ctx context.Context, changes []client.Change, life time.Duration) (tag string, err error) {
 	for i := range changes {
 		if changes[i].Op == "put" {
@@ -209,7 +209,8 @@ func (s *Store) batch(ctx context.Context, changes []client.Change, life time.Du
 	return tag, err
 }
 
-// call makes one call to the store, unless the store is unreachable.
+// call makes one call to the store, or returns ErrAway at once while the store does not
+// answer.
 func (s *Store) call(ctx context.Context, name string, do func(context.Context) error) error {
 	if s.away.Load() {
 		return ErrAway
@@ -217,8 +218,8 @@ func (s *Store) call(ctx context.Context, name string, do func(context.Context) 
 	return s.try(ctx, name, do)
 }
 
-// try makes one call to the store within the deadline. The store is unreachable
-// if a call fails and no other was answered meanwhile, until a call is answered.
+// try makes one call to the store within the timeout. If the call fails and no
+// concurrent call was answered, the store counts as away until it answers a call.
 func (s *Store) try(caller context.Context, name string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(caller, s.timeout)
 	defer cancel()
@@ -244,7 +245,7 @@ func (s *Store) try(caller context.Context, name string, do func(context.Context
 			return ErrChanged
 		}
 		return err
-	case caller.Err() != nil: // says nothing about the store
+	case caller.Err() != nil: // the caller gave up, which says nothing about the store
 		return fmt.Errorf("%w: %s: %w", ErrAway, name, err)
 	}
 	s.failed.Inc()
@@ -254,8 +255,8 @@ func (s *Store) try(caller context.Context, name string, do func(context.Context
 	return fmt.Errorf("%w: %s: %w", ErrAway, name, err)
 }
 
-// answers reports whether err is the store's answer to this one call, such as an
-// unmet condition, and not a sign that it would refuse others as well.
+// answers reports whether err is the store's answer to this one call, such as an unmet
+// condition. Other errors would meet other calls too.
 func answers(err error) bool {
 	var e *client.Error
 	if !errors.As(err, &e) || e.Status >= http.StatusInternalServerError {
@@ -264,9 +265,9 @@ func answers(err error) bool {
 	return e.Status != http.StatusUnauthorized && e.Status != http.StatusForbidden && e.Status != http.StatusTooManyRequests
 }
 
-// Run works until ctx is done: it calls due for the timers that are due, and probes the
-// store while it is unreachable. A timer may be due on several instances, and again
-// until it is moved.
+// Run calls due for each due timer, and probes the store while it does not answer,
+// until ctx is done. Several instances may get the same due timer, and get it again
+// until the timer is moved.
 func (s *Store) Run(ctx context.Context, due func(ctx context.Context, key string, at time.Time)) error {
 	defer s.client.Close()
 	var group sync.WaitGroup
@@ -294,7 +295,7 @@ func (s *Store) probe(ctx context.Context) {
 	if s.Ready() {
 		return
 	}
-	_ = s.try(ctx, "probe", func(ctx context.Context) error { // try notes the result
+	_ = s.try(ctx, "probe", func(ctx context.Context) error { // try records the result
 		_, err := s.kv.Get(ctx, "probe", client.Conditions{})
 		return err
 	})
@@ -302,13 +303,12 @@ func (s *Store) probe(ctx context.Context) {
 
 const duePrefix = "due/"
 
-// dueKey returns the key of a record's timer. Keys are in the order of their
-// times, which have milliseconds.
+// dueKey returns the key of a record's timer. The keys sort by time, in milliseconds.
 func dueKey(key string, at time.Time) string {
 	return fmt.Sprintf("%s%013d/%s", duePrefix, at.UnixMilli(), key)
 }
 
-// parseDueKey returns the record and the time of a timer.
+// parseDueKey returns the key of the record and the time of a timer.
 func parseDueKey(due string) (key string, at time.Time, ok bool) {
 	ms, key, ok := strings.Cut(strings.TrimPrefix(due, duePrefix), "/")
 	n, err := strconv.ParseInt(ms, 10, 64)
@@ -328,7 +328,7 @@ func (s *Store) fire(ctx context.Context, due func(ctx context.Context, key stri
 			return err
 		})
 		if err != nil {
-			return // try notes it
+			return // try has recorded the error
 		}
 		for _, e := range page.Records {
 			key, at, ok := parseDueKey(e.Key)

@@ -28,7 +28,8 @@ type Socket struct {
 	local  netip.AddrPort
 	remote netip.AddrPort // zero if not connected
 
-	// Messages logs what is sent; nil: nothing does. It is set before anything is sent.
+	// Messages logs sent messages; nil: no log. It is set before the first message is
+	// sent.
 	Messages *truth.Log
 }
 
@@ -119,7 +120,7 @@ type Peer struct {
 	To     netip.AddrPort
 }
 
-// Send sends one datagram, of an event of this node.
+// Send sends one datagram, and logs it with an event of this node.
 func (p Peer) Send(data []byte, of truth.Event) error {
 	var err error
 	to := p.To
@@ -135,7 +136,7 @@ func (p Peer) Send(data []byte, of truth.Event) error {
 	return err
 }
 
-// Received logs a datagram that was received, of an event of this node.
+// Received logs a received datagram with an event of this node.
 func Received(log *truth.Log, data []byte, a Arrival, of truth.Event) {
 	if log != nil {
 		log.Write(truth.Line{Src: a.From, Dst: a.To, Received: true, Protocol: truth.SIP, Name: name(data), Event: of, Key: truth.Hash(data)})

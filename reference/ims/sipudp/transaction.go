@@ -63,7 +63,8 @@ type Transactions struct {
 	timeout   time.Duration // for a forwarded request without an answer
 	onTimeout func(*Transaction)
 
-	// Messages numbers the events of transactions. It is set before the first one.
+	// Messages numbers the transactions' events. It is set before the first
+	// transaction.
 	Messages *truth.Log
 
 	mu     sync.Mutex
@@ -133,9 +134,9 @@ func (t *Transactions) Holds(via *wiresip.ViaHop, method string) bool {
 	return t.server[key] != nil
 }
 
-// ReceiveAck returns false for the ACK to an answer whose transaction ended here
-// (RFC 3261 section 17.1.1.3), and the transaction's event. Any other ACK is forwarded
-// without a transaction, in an event of its own.
+// ReceiveAck returns false and the transaction's event for an ACK whose transaction
+// ends here (RFC 3261 section 17.1.1.3). Any other ACK is forwarded without a
+// transaction, with its own event.
 func (t *Transactions) ReceiveAck(req *sip.Request) (forward bool, of truth.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,7 +161,8 @@ func (t *Transactions) ReceiveCancel(cancel *sip.Request, upstream Peer) (truth.
 	return invite.Event, t.Cancel(invite)
 }
 
-// Begin returns a transaction for a request from this node itself, of an event.
+// Begin returns a transaction for a request that this node itself sends, with an
+// event.
 func Begin(req *sip.Request, of truth.Event) *Transaction {
 	return &Transaction{Request: req, Event: of}
 }

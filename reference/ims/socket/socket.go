@@ -23,8 +23,8 @@ import (
 )
 
 // A Socket wraps any socket of package net. Its methods may be called
-// concurrently. Their errors wrap net.ErrClosed and os.ErrDeadlineExceeded as
-// those of package net do.
+// concurrently. Like package net's errors, its errors wrap net.ErrClosed and
+// os.ErrDeadlineExceeded.
 type Socket struct{ raw syscall.RawConn }
 
 // New returns the Socket of a connection.

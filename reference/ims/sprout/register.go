@@ -171,7 +171,7 @@ func (s *server) bind(ctx context.Context, tx *sipudp.Transaction, impu string, 
 	}
 	var watchers []subscription
 	r, err := s.updateRegistration(ctx, impu, func(r *registration, now time.Time) error {
-		r.Identities, r.Claimed = r.Identities[:0], false // this REGISTER notifies as well
+		r.Identities, r.Claimed = r.Identities[:0], false // this REGISTER also sends the NOTIFYs of an expiry
 		for _, id := range data.Subscription.Profile.Identities {
 			if !id.Barred {
 				r.Identities = append(r.Identities, id.URI)

@@ -25,7 +25,7 @@ type registration struct {
 	Subscriptions []subscription `json:"subscriptions,omitempty"`
 	Version       int            `json:"version"`           // version of the reg event document
 	Due           int64          `json:"due"`               // when the timer is due, Unix milliseconds
-	Claimed       bool           `json:"claimed,omitempty"` // a Sprout notifies an expiry
+	Claimed       bool           `json:"claimed,omitempty"` // a Sprout is sending the NOTIFYs of an expiry
 }
 
 // A binding is a contact with the path to it.
@@ -131,9 +131,10 @@ const (
 	updateAfter  = 50 * time.Millisecond // longest pause between two tries
 )
 
-// updateRegistration reads, edits and writes an identity's registration, and moves its timer. It
-// starts again if the record has changed in the meantime, after a random pause that grows, so that
-// requests of one user at the same time do not keep disturbing each other.
+// updateRegistration reads, edits and writes an identity's registration, and moves its
+// timer. If the record has changed in the meantime, it tries again after a random pause
+// that grows with each try, so that concurrent requests of one user do not keep disturbing
+// each other.
 func (s *server) updateRegistration(ctx context.Context, impu string, edit func(*registration, time.Time) error) (registration, error) {
 	ctx, cancel := context.WithTimeout(ctx, updateWithin)
 	defer cancel()
@@ -176,8 +177,8 @@ func (r *registration) timer() time.Time {
 	return time.UnixMilli(r.Due)
 }
 
-// schedule sets when the timer is due: at the next expiry, or, after a claim, when
-// it ends. It returns when the registration is of no more use.
+// schedule sets when the timer is due: at the next expiry or, after a claim, when the claim
+// ends. It returns when the registration itself expires.
 func (r *registration) schedule(now time.Time) time.Time {
 	next, last := r.expiry()
 	if r.Claimed {
@@ -200,9 +201,9 @@ const claimFor = 10 * time.Second
 // errMoved is the error for a timer that is no longer due.
 var errMoved = errors.New("the timer has moved")
 
-// expire handles a registration's timer. It first claims the expiry in the record:
-// only one Sprout can, and if that one ends before it has sent the NOTIFYs, the
-// timer is due again after claimFor.
+// expire handles a registration's timer. It first claims the expiry in the record, which
+// only one Sprout can do. If that Sprout fails before it has sent the NOTIFYs, the timer is
+// due again after claimFor.
 func (s *server) expire(ctx context.Context, key string, at time.Time) {
 	ctx = truth.With(ctx, s.transactions.Messages.Begin())
 	impu := strings.TrimPrefix(key, registrationPrefix)

@@ -15,12 +15,12 @@ import (
 	"vitrine/reference/keep"
 )
 
-// replicas is the keeper that replicates records among the Sprouts. A timer is
-// written after its record, so a Sprout that ends between the two loses the
-// timer. The first live replica of a timer deletes it and calls due.
+// replicas is the keeper that replicates records among the Sprouts. It writes a
+// timer after the timer's record, so if a Sprout fails between the two writes,
+// the timer is lost. The first live replica of a timer deletes it and calls due.
 //
-// Two Sprouts may write their timers in another order than their records. So a
-// timer may be due too early or too late; then it is set again.
+// Two Sprouts may write their timers in another order than their records. A
+// timer may therefore be due too early or too late; then it is set again.
 type replicas struct {
 	store *replica.Store
 	peers net.Listener // nil if this Sprout is alone
@@ -54,7 +54,7 @@ func (r *replicas) Get(ctx context.Context, key string) (keep.Record, error) {
 	return keep.Record{Value: got.Value, Tag: strconv.FormatUint(got.Version, 10)}, err
 }
 
-// Put writes all replicas.
+// Put writes the record to all replicas.
 func (r *replicas) Put(ctx context.Context, key string, rec keep.Record, timer keep.Move) error {
 	_, err := r.store.Put(ctx, key, replica.Record{Value: rec.Value, Expires: rec.Expires}, version(rec.Tag))
 	return r.moveTimer(ctx, key, timer, err)
@@ -98,10 +98,12 @@ func (r *replicas) onTimer(ctx context.Context, key string, value []byte) {
 	}
 }
 
-// againAfter is the delay of a timer that is set again and already due.
+// againAfter is the delay of a timer that is set again although it is already
+// due.
 const againAfter = time.Second
 
-// setAgain sets the timer of a registration that has none, now that one was due.
+// setAgain sets the timer of a registration whose timer was due, unless another
+// Sprout has set it.
 func (r *replicas) setAgain(ctx context.Context, key string) error {
 	have, err := r.store.Get(ctx, key)
 	if err != nil {
@@ -118,7 +120,7 @@ func (r *replicas) setAgain(ctx context.Context, key string) error {
 	}
 	_, err = r.store.Put(ctx, timerPrefix+key, timer, 0)
 	if errors.Is(err, replica.ErrConflict) {
-		return nil // it has one
+		return nil // another Sprout has set it
 	}
 	return err
 }

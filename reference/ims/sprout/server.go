@@ -100,7 +100,7 @@ func (s *server) begun(tx *sipudp.Transaction, a sipudp.Arrival) {
 		}
 		s.enqueue(tx)
 	case req.Method == sip.SUBSCRIBE:
-		s.enqueue(tx) // the worker finds out whether the store answers
+		s.enqueue(tx) // the worker learns whether the store answers
 	default:
 		s.answer(tx, s.inDialog(tx))
 	}

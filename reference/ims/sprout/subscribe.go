@@ -117,9 +117,9 @@ func watch(r *registration, dialog subscription, refresh bool) error {
 	return nil
 }
 
-// notify sends the present registration to the watchers, whose CSeq has already
-// been incremented, in an event of this Sprout. A NOTIFY is retransmitted until it is answered, like any
-// request.
+// notify sends the present registration to the watchers, as an event of this Sprout. The
+// caller has already incremented the watchers' CSeq. Each NOTIFY is retransmitted until it
+// is answered, like any request.
 func (s *server) notify(impu string, r registration, watchers []subscription, of truth.Event) {
 	for _, w := range watchers {
 		state := fmt.Sprintf("active;expires=%d", seconds(w.Expires))
