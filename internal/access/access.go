@@ -1,6 +1,6 @@
-// Package access decides who may use the control interface of a service: its own user by a
-// unix socket, and others by tokens or client certificates. Caller is the other side: it
-// calls such an interface.
+// Package access decides who may use the control interface of a service: the service's own
+// user over a unix socket, and other users with tokens or client certificates. Caller is
+// the client of such an interface.
 package access
 
 import (
@@ -66,15 +66,15 @@ func (t Tokens) Accept(r *http.Request) bool {
 	return found == 1
 }
 
-// A Guard admits requests by their origin. It admits all requests by the unix socket,
-// which is the service's own user's. If there are tokens, a TCP request needs one. Without
-// tokens, TCP requests may only read, unless the client presented a certificate.
-// Certificates are checked before a request is read.
+// A Guard admits requests by their origin. It admits every request over the unix socket,
+// because only the service's own user can open it. If there are tokens, a TCP request needs
+// one. Without tokens, a TCP request may only read, unless the client presented a
+// certificate. TLS checks certificates before a request is read.
 type Guard struct {
 	Service string        // "director"
-	Tokens  func() Tokens // those in force
+	Tokens  func() Tokens // the tokens in force
 	Socket  string        // path of the unix socket; empty: there is none
-	Reads   []string      // paths of POSTs that change nothing
+	Reads   []string      // paths whose POSTs change nothing
 	Log     *slog.Logger
 }
 
@@ -122,7 +122,7 @@ func Answer(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // an error means that the client has gone
+	_, _ = w.Write(append(text, '\n')) // on error, the client has disconnected
 }
 
 // Refuse writes an error as JSON.
@@ -130,7 +130,7 @@ func Refuse(w http.ResponseWriter, status int, message string) {
 	Answer(w, status, map[string]string{"error": message})
 }
 
-// isLocal reports whether a request came by the unix socket.
+// isLocal reports whether a request came over the unix socket.
 func isLocal(r *http.Request) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && at.Network() == "unix"
@@ -151,8 +151,8 @@ func (g Guard) changes(r *http.Request) bool {
 	return true
 }
 
-// isAddress reports whether a Host names an address or localhost. A web page whose name
-// was made to resolve to this host would send its own name.
+// isAddress reports whether a Host header names an address or localhost. This rejects DNS
+// rebinding: a web page whose name resolves to this host would send that name.
 func isAddress(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -161,7 +161,7 @@ func isAddress(host string) bool {
 	return err == nil || strings.EqualFold(host, "localhost")
 }
 
-// A TLSError says which of the files of TLS is wrong.
+// A TLSError says which of the TLS files is wrong.
 type TLSError struct {
 	Option string // "certificate" or "clients"
 	Want   string
@@ -171,10 +171,9 @@ type TLSError struct {
 func (e *TLSError) Error() string { return e.Err.Error() }
 func (e *TLSError) Unwrap() error { return e.Err }
 
-// TLS returns the configuration of a server with a certificate, its key, and the
-// authorities that must sign the certificates of clients, all PEM files. Without
-// authorities, clients need no certificate. Without a certificate it returns nil. The error
-// is a *TLSError.
+// TLS returns a server configuration from PEM files: the certificate, its key, and the
+// authorities of client certificates. Without authorities, clients need no certificate.
+// Without a certificate, TLS returns nil. The error is a *TLSError.
 func TLS(certificate, key, clients string) (*tls.Config, error) {
 	if certificate == "" {
 		return nil, nil
@@ -191,7 +190,7 @@ func TLS(certificate, key, clients string) (*tls.Config, error) {
 		return nil, &TLSError{"clients", "want a PEM file of certificate authorities", err}
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
-	config.SessionTicketsDisabled = true // a ticket would outlive a change of authorities
+	config.SessionTicketsDisabled = true // otherwise a ticket would stay valid after a change of authorities
 	return config, nil
 }
 

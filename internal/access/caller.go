@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// A Caller calls a service that answers by Answer and Refuse.
+// A Caller calls a service that answers with Answer and Refuse.
 type Caller struct {
 	Service string // "the director", in errors
 	HTTP    *http.Client
 	Token   string // bearer token; empty: none
-	Most    int64  // bytes of an answer that are read
+	Most    int64  // most bytes to read of an answer
 }
 
-// A Refusal is the answer of a service that did not do what it was asked for.
+// A Refusal is the error of a service that refused a request.
 type Refusal struct {
 	Service string
-	Status  int    // of HTTP
+	Status  int    // HTTP status
 	Message string // the reason
 }
 
@@ -30,7 +30,7 @@ func (e *Refusal) Error() string {
 	return fmt.Sprintf("%s answers %d: %s", e.Service, e.Status, e.Message)
 }
 
-// Call sends in as JSON and reads the answer into out; either may be nil. If the service
+// Call sends in as JSON and decodes the answer into out; either may be nil. If the service
 // refuses, the error is a *Refusal.
 func (c *Caller) Call(ctx context.Context, method, url string, in, out any) error {
 	ask := func(err error) error { return fmt.Errorf("ask %s: %w", c.Service, err) }
@@ -56,7 +56,7 @@ func (c *Caller) Call(ctx context.Context, method, url string, in, out any) erro
 	if err != nil {
 		return ask(err)
 	}
-	defer response.Body.Close() // read to its end
+	defer response.Body.Close() // the body is read to its end
 	text, err := io.ReadAll(io.LimitReader(response.Body, c.Most))
 	if err == nil && response.StatusCode < 300 && out != nil {
 		err = json.Unmarshal(text, out)
@@ -70,7 +70,7 @@ func (c *Caller) Call(ctx context.Context, method, url string, in, out any) erro
 	return nil
 }
 
-// reason returns the error in an answer of Refuse, or the text of another answer.
+// reason returns the error message of Refuse, or the whole text of any other answer.
 func reason(text []byte) string {
 	var refusal struct{ Error string }
 	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Error == "" {
@@ -79,7 +79,7 @@ func reason(text []byte) string {
 	return refusal.Error
 }
 
-// BySocket returns a transport that reaches a service by its unix socket, whatever the URL.
+// BySocket returns a transport that connects to a unix socket, whatever the URL.
 func BySocket(path string) *http.Transport {
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)

@@ -13,7 +13,7 @@ import (
 
 const (
 	longestSocket = 107                  // bytes of a path, unix(7)
-	madeSocket    = "/.new-4294967295/s" // the longest temporary name of a socket in OpenSocket
+	madeSocket    = "/.new-4294967295/s" // longest temporary name that OpenSocket gives a socket
 )
 
 // SocketFits returns an error if a path is too long for a unix socket.
@@ -24,10 +24,10 @@ func SocketFits(path string) error {
 	return nil
 }
 
-// OpenSocket creates a unix socket that only its owner may use. It creates the socket in
-// a new folder and then moves it, so that nobody connects before its mode is set. It
-// replaces the socket of a dead service. service is what uses such a socket, and other says
-// what to do when another one has the path.
+// OpenSocket creates a unix socket that only its owner may use. It creates the socket in a
+// new folder, sets the mode, and moves it to path, so that nobody can connect before the
+// mode is set. It replaces the socket of a dead service. In errors, service names the kind
+// of service, and other says what to do if another service has the path.
 func OpenSocket(network, path, service, other string) (net.Listener, error) {
 	if old, err := os.Lstat(path); err == nil && old.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s exists and is not a socket: remove it, or %s", path, other)
@@ -35,7 +35,7 @@ func OpenSocket(network, path, service, other string) (net.Listener, error) {
 	switch c, err := (&net.Dialer{Timeout: time.Second}).Dial(network, path); {
 	case err == nil:
 		return nil, errors.Join(fmt.Errorf("%s belongs to another %s: %s", path, service, other), c.Close())
-	case !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist): // its queue is full, or it is another user's
+	case !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist): // the backlog is full, or the socket belongs to another user
 		return nil, fmt.Errorf("%s may belong to another %s: %s: %w", path, service, other, err)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".new-")
@@ -48,7 +48,7 @@ func OpenSocket(network, path, service, other string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // the socket is moved
+	l.SetUnlinkOnClose(false) // the socket has moved away from its original path
 	err = os.Chmod(made, 0o600)
 	if err == nil {
 		err = os.Rename(made, path)

@@ -16,8 +16,8 @@ import (
 	"vitrine/internal/mmsg"
 )
 
-// A Listener accepts associations. Package net takes its socket for one of TCP, because
-// both have the type SOCK_STREAM. So net's poller, deadlines and files serve here.
+// A Listener accepts associations. Its socket has the type SOCK_STREAM, so package net
+// treats it as a TCP socket. That is why net's poller, deadlines and files work here.
 type Listener struct{ *net.TCPListener }
 
 // Listen listens on an address. Without SCTP in the kernel the error is a
@@ -28,7 +28,7 @@ func Listen(at netip.AddrPort) (*Listener, error) {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "SCTP")
-	defer f.Close() // net duplicates it
+	defer f.Close() // net has its own duplicate
 	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	if err == nil {
 		err = unix.Bind(fd, mmsg.Sockaddr(at))
@@ -46,8 +46,8 @@ func Listen(at netip.AddrPort) (*Listener, error) {
 	return &Listener{l.(*net.TCPListener)}, nil
 }
 
-// Inherit returns the listener of a file that another process opened, which it duplicates.
-// ok is false if the file is no SCTP socket.
+// Inherit returns a listener with a duplicate of a file that another process opened. ok is
+// false if the file is not an SCTP socket.
 func Inherit(f *os.File) (l *Listener, ok bool) {
 	if !Is(f) {
 		return nil, false
@@ -59,7 +59,7 @@ func Inherit(f *os.File) (l *Listener, ok bool) {
 	return &Listener{inherited.(*net.TCPListener)}, true
 }
 
-// Is reports whether a file is an SCTP socket. Package net takes it for one of TCP.
+// Is reports whether a file is an SCTP socket. Package net would treat it as a TCP socket.
 func Is(f *os.File) bool {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -70,14 +70,14 @@ func Is(f *os.File) bool {
 	return err == nil && protocol == unix.IPPROTO_SCTP
 }
 
-// Dial makes an association with an address, until ctx ends.
+// Dial makes an association with an address. It gives up when ctx ends.
 func Dial(ctx context.Context, to netip.AddrPort) (*Conn, error) {
 	fd, err := Connect(to)
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "SCTP")
-	defer f.Close() // net duplicates it
+	defer f.Close() // net has its own duplicate
 	if err := connected(ctx, f); err != nil {
 		return nil, fmt.Errorf("connect to %v by SCTP: %w", to, err)
 	}
@@ -88,13 +88,13 @@ func Dial(ctx context.Context, to netip.AddrPort) (*Conn, error) {
 	return newConn(conn.(*net.TCPConn))
 }
 
-// connected waits until an association that was begun is there.
+// connected waits until the association is established.
 func connected(ctx context.Context, f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = f.SetWriteDeadline(time.Unix(1, 0)) }) // ends the wait below
+	stop := context.AfterFunc(ctx, func() { _ = f.SetWriteDeadline(time.Unix(1, 0)) }) // ends the Write below
 	defer stop()
 	var failed error
 	err = raw.Write(func(fd uintptr) bool {
@@ -107,7 +107,7 @@ func connected(ctx context.Context, f *os.File) error {
 			return true
 		}
 		_, err = unix.Getpeername(int(fd))
-		return err == nil // or there is no association yet
+		return err == nil // otherwise not established yet
 	})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -125,16 +125,15 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // A Conn is an association. Read returns records, and Write takes whole records. One
-// goroutine may read while another one writes. SCTP has no half-closed state: once a peer
-// has shut the association down, nothing can be sent to it, and Write returns
-// net.ErrClosed.
+// goroutine may read while another one writes. SCTP has no half-closed state: after the
+// peer has shut down the association, Write returns net.ErrClosed.
 type Conn struct {
 	net.Conn
 	raw     syscall.RawConn
 	records Records
 
-	// Of the Read and the Write under way. The functions are made once, because a closure
-	// allocates.
+	// State of the current Read and the current Write. receive and send are created once,
+	// because each closure would allocate.
 	receive, send func(fd uintptr) bool
 	in, out       []byte
 	got           int
@@ -154,19 +153,19 @@ func newConn(conn *net.TCPConn) (*Conn, error) {
 // SyscallConn returns the socket.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 
-// SendNow sends the records at the front of b that the socket takes now, and returns how
-// many octets they have. It is for functions that the RawConn of SyscallConn calls with a
-// descriptor, in place of Write.
+// SendNow sends as many records from b as the socket takes now, and returns their length
+// in octets. It replaces Write in functions that the RawConn of SyscallConn calls with a
+// descriptor.
 func (c *Conn) SendNow(fd uintptr, b []byte) (int, unix.Errno) { return c.records.Send(int(fd), b) }
 
-// receiveSome returns false if it has to be called again when the socket is readable.
+// receiveSome returns false if it must be called again when the socket is readable.
 func (c *Conn) receiveSome(fd uintptr) bool {
 	c.got, c.inErr = c.records.Receive(int(fd), c.in)
 	return c.inErr != unix.EAGAIN
 }
 
-// sendSome sends until all is sent or the socket takes no more, because the poller tells
-// only once that a socket has become writable.
+// sendSome sends until all is sent or the socket takes no more. It must not stop earlier,
+// because the poller reports only once that a socket has become writable.
 func (c *Conn) sendSome(fd uintptr) bool {
 	for len(c.out) > 0 {
 		n, errno := c.records.Send(int(fd), c.out)
@@ -178,7 +177,7 @@ func (c *Conn) sendSome(fd uintptr) bool {
 	return true
 }
 
-// Read reads records: whole ones, unless b has no room for one.
+// Read reads whole records, or part of one if b has no room for a whole record.
 func (c *Conn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

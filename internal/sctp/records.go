@@ -12,7 +12,7 @@ import (
 // HeaderSize is the number of octets before the message of a record.
 const HeaderSize = 12
 
-// MaxMessage is the longest message of a record, in octets.
+// MaxMessage is the maximum length of a record's message, in octets.
 const MaxMessage = 1<<14 + 64
 
 // Numbers of linux/sctp.h. Package unix does not have them.
@@ -25,8 +25,8 @@ const (
 	notification = 1 << 15
 )
 
-// The kernel's structs about a message (RFC 6458 sections 5.3.4 and 5.3.5), and where
-// their fields are.
+// The kernel's structs for a message (RFC 6458 sections 5.3.4 and 5.3.5): sizes, and
+// offsets of fields.
 const (
 	sendSize      = 16 // struct sctp_sndinfo
 	infoSize      = 28 // struct sctp_rcvinfo
@@ -36,9 +36,9 @@ const (
 	controlHeader = unix.SizeofCmsghdr
 )
 
-// Records sends and receives the messages of one socket as records, without waiting and
-// without allocation, but for a message that does not fit where it is received. One
-// goroutine may send while another one receives. The zero value is ready to use.
+// Records sends and receives the messages of one socket as records, without blocking. It
+// allocates only for a message that does not fit into the caller's buffer. One goroutine
+// may send while another one receives. The zero value is ready to use.
 type Records struct {
 	out struct {
 		header  unix.Msghdr
@@ -50,15 +50,15 @@ type Records struct {
 		vector  unix.Iovec
 		control [controlHeader + infoSize + 4]byte // the kernel aligns to 8 octets
 	}
-	// long has a message that did not fit, or the part of one that has arrived, behind the
-	// room for its header.
+	// long has a message that did not fit into the caller's buffer, or the part of a
+	// message that has arrived. It begins with room for the record's header.
 	long     []byte
-	from, to int  // the octets of long that Receive has not returned yet
+	from, to int  // octets of long that Receive has not returned yet
 	whole    bool // long has a whole record
 }
 
-// Send sends the records at the front of b that the socket takes now, and returns how
-// many octets they have. The error is unix.EAGAIN if the socket takes none.
+// Send sends as many records from b as the socket takes now, and returns their length in
+// octets. The error is unix.EAGAIN if the socket takes none.
 func (r *Records) Send(fd int, b []byte) (n int, errno unix.Errno) {
 	for len(b)-n > HeaderSize {
 		record := b[n:]
@@ -80,7 +80,7 @@ func (r *Records) Send(fd int, b []byte) (n int, errno unix.Errno) {
 	return n, 0
 }
 
-// send sends one record. The kernel takes all of a message or nothing.
+// send sends one record. The kernel takes the whole message or nothing.
 func (r *Records) send(fd int, record []byte) unix.Errno {
 	o := &r.out
 	control := (*unix.Cmsghdr)(unsafe.Pointer(&o.control))
@@ -88,7 +88,7 @@ func (r *Records) send(fd int, record []byte) unix.Errno {
 	control.SetLen(len(o.control))
 	info := o.control[controlHeader:]
 	binary.NativeEndian.PutUint16(info[streamAt:], binary.BigEndian.Uint16(record[8:]))
-	copy(info[sendProtocol:], record[4:8]) // the kernel sends it as it is
+	copy(info[sendProtocol:], record[4:8]) // the kernel does not change its byte order
 	o.vector = mmsg.Vector(record[HeaderSize:])
 	o.header = unix.Msghdr{Iov: &o.vector, Control: &o.control[0]}
 	o.header.SetIovlen(1)
@@ -97,11 +97,11 @@ func (r *Records) send(fd int, record []byte) unix.Errno {
 	return errno
 }
 
-// Receive receives as many whole records as have arrived and fit into b, and returns how
-// many octets they have: 0 without an error at the end of the association. If b has no
-// room for a whole record, it returns a part, and the next calls the rest. The error is
-// unix.EAGAIN if no whole message has arrived, and unix.EMSGSIZE for one of more than
-// MaxMessage octets, after which nothing more can be received.
+// Receive receives as many whole records as have arrived and fit into b, and returns their
+// length in octets. At the end of the association it returns 0 and no error. If b has no
+// room for a whole record, it returns a part, and the next calls return the rest. The
+// error is unix.EAGAIN if no whole message has arrived. It is unix.EMSGSIZE if a message
+// is longer than MaxMessage; nothing can be received after that.
 func (r *Records) Receive(fd int, b []byte) (n int, errno unix.Errno) {
 	for n < len(b) {
 		if r.whole {
@@ -123,7 +123,7 @@ func (r *Records) Receive(fd int, b []byte) (n int, errno unix.Errno) {
 	return n, 0
 }
 
-// take moves octets of a whole record from long to b.
+// take copies octets of a whole record from long to b.
 func (r *Records) take(b []byte) int {
 	n := copy(b, r.long[r.from:r.to])
 	r.from += n
@@ -133,8 +133,9 @@ func (r *Records) take(b []byte) int {
 	return n
 }
 
-// receive receives one message or a part of it. If the whole message fits into b, it is a
-// record there, and size is that of the record. Otherwise it is in long, and size is 0.
+// receive receives one message or a part of it. If the whole message fits into b, receive
+// makes it a record in b and returns the record's size. Otherwise it puts the message into
+// long and returns 0.
 func (r *Records) receive(fd int, b []byte) (size int, errno unix.Errno) {
 	long := r.to > 0 || len(b) <= HeaderSize
 	var into []byte
@@ -173,7 +174,7 @@ func (r *Records) room() []byte {
 	return r.long[max(r.to, HeaderSize):]
 }
 
-// ended stands for the end of the association.
+// ended is the error for the end of the association.
 const ended = unix.ESHUTDOWN
 
 // message calls recvmsg(2).
@@ -190,12 +191,12 @@ func (r *Records) message(fd int, into []byte) (n int, flags int32, errno unix.E
 	case got == 0:
 		return 0, 0, ended
 	case i.header.Flags&notification != 0:
-		return 0, 0, unix.EINTR // an event is no message; nobody subscribes to any
+		return 0, 0, unix.EINTR // a notification, not a message; nobody subscribes to any
 	}
 	return int(got), i.header.Flags, 0
 }
 
-// head writes the header of a record whose message was received.
+// head writes the header of a record after its message was received.
 func (r *Records) head(record []byte, length int) {
 	info := mmsg.Control(r.in.control[:r.in.header.Controllen], unix.IPPROTO_SCTP, infoControl)
 	binary.BigEndian.PutUint32(record, uint32(length))

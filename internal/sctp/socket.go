@@ -13,7 +13,7 @@ import (
 	"vitrine/internal/mmsg"
 )
 
-// streams is how many streams an association has at most in each direction.
+// streams is the maximum number of streams of an association, in each direction.
 const streams = 16
 
 // Possible returns nil if the kernel has SCTP, or else a *vitrine.Unsupported.
@@ -43,9 +43,10 @@ func open(family int) (int, error) {
 	return fd, nil
 }
 
-// configure sets a socket's options. Those of a listener also hold for what it accepts.
+// configure sets a socket's options. Accepted sockets inherit the listener's options.
 func configure(fd int) error {
-	// struct sctp_initmsg: streams out and in, and the kernel's own attempts and time limit.
+	// struct sctp_initmsg: streams out and in; 0 keeps the kernel's number of attempts and
+	// time limit.
 	initial := binary.NativeEndian.AppendUint16(make([]byte, 0, 8), streams)
 	initial = binary.NativeEndian.AppendUint16(initial, streams)[:8]
 	return os.NewSyscallError("setsockopt", errors.Join(
