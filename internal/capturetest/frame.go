@@ -140,14 +140,14 @@ func (f *Frames) SCTP(src, dst netip.AddrPort, tsn, ppid uint32, payload []byte)
 	return f.frame
 }
 
-// A Conn is a TCP connection whose segments are made one after another.
+// A Conn is a TCP connection for which Open and Send make the segments in order.
 type Conn struct {
 	Client, Server netip.AddrPort
 	Frames         *Frames
-	next           [2]uint32 // sequence numbers: of the client, of the server
+	next           [2]uint32 // next sequence number of the client and of the server
 }
 
-// Open returns the segments that open the connection: frames of SYN, and of its answer.
+// Open calls each with the frames that open the connection: SYN and SYN-ACK.
 func (c *Conn) Open(each func(frame []byte)) {
 	const first = 1000
 	c.next = [2]uint32{first + 1, first + 1}
@@ -155,7 +155,7 @@ func (c *Conn) Open(each func(frame []byte)) {
 	each(c.Frames.TCP(c.Server, c.Client, first, first+1, SYN|ACK, nil))
 }
 
-// Send returns a segment with the next bytes of a direction.
+// Send returns a segment with the payload as the next bytes of one direction.
 func (c *Conn) Send(server bool, payload []byte) []byte {
 	src, dst, from, to := c.Client, c.Server, 0, 1
 	if server {

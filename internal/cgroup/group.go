@@ -184,7 +184,7 @@ func (g *Group) limit(l Limits) error {
 	return nil
 }
 
-// SetQuota changes only the CPU quota to that of the limits.
+// SetQuota changes only the CPU quota, to the quota in the limits.
 func (g *Group) SetQuota(l Limits) error {
 	dir := g.dir(g.host.tree(CPU))
 	if l.VCPUs == 0 {

@@ -1,6 +1,6 @@
-// Package netns makes, enters and removes named network namespaces, as `ip netns` does; each sees
-// the namespaces of the other. It uses three system calls of golang.org/x/sys/unix and adds care
-// for Go's threads.
+// Package netns makes, enters and removes named network namespaces in the way that `ip
+// netns` does, so each tool sees the other's namespaces. It uses three system calls of
+// golang.org/x/sys/unix and adds care for Go's threads.
 package netns
 
 import (
@@ -165,8 +165,9 @@ func onOwnThread(f func() error) error {
 	return <-done
 }
 
-// share makes Dir a shared mount, as `ip netns add` does. If that happened only later, names made
-// before could not be removed any more. iproute2 takes the same lock.
+// share makes Dir a shared mount, as `ip netns add` does. It must do so before the first
+// name is made; otherwise names made earlier could not be removed. It takes the same lock
+// as iproute2.
 func share() error {
 	if err := os.MkdirAll(Dir, 0o755); err != nil {
 		return err

@@ -94,7 +94,7 @@ func find(fd int, name string, all []net.Interface) (Interface, error) {
 	return at, nil
 }
 
-// Check returns an error if an interface does not exist any more.
+// Check returns an error if one of the interfaces no longer exists.
 func (t *Tap) Check() error {
 	for _, at := range t.interfaces {
 		request, err := unix.NewIfreq(at.Name)

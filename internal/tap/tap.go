@@ -1,9 +1,9 @@
-// Package tap receives all frames that pass network interfaces, in both directions: the receive
-// ring of a packet socket, version TPACKET_V3 (the kernel's
-// Documentation/networking/packet_mmap.rst). Its frames have the sizes that they have, so that
-// the memory holds as many of them as fit.
+// Package tap receives all frames that pass network interfaces, in both directions. It uses
+// the receive ring of a packet socket, version TPACKET_V3 (the kernel's
+// Documentation/networking/packet_mmap.rst), which packs frames of any size into blocks, so
+// the memory is well used.
 //
-// One socket serves all interfaces: the kernel puts the frames in order.
+// One socket serves all interfaces, so that the kernel orders the frames.
 package tap
 
 import (
@@ -24,7 +24,7 @@ const (
 	blockSize = 1 << 17 // bytes; longer frames are cut
 	tagSize   = 4       // bytes of a VLAN tag
 
-	// Linger is how long the kernel keeps frames back until a block is full.
+	// Linger is how long the kernel holds frames back while their block is not full.
 	Linger = 20 * time.Millisecond
 )
 
@@ -43,10 +43,10 @@ type Tap struct {
 	memory     []byte
 	blocks     int
 
-	block  int  // the one that Next reads
-	held   bool // the kernel has passed it on
-	left   int  // frames of the block that were not read
-	offset int  // of the next one in memory
+	block  int  // block that Next reads
+	held   bool // the kernel has handed the block over
+	left   int  // frames of the block that Next has not returned yet
+	offset int  // offset of the next frame in memory
 }
 
 // A Frame is a frame of an interface. Bytes is valid until the next call of Next.
@@ -57,8 +57,8 @@ type Frame struct {
 	Interface int    // index in Config.Interfaces
 }
 
-// Open opens a Tap; the caller closes it, which ends all that it did to the interfaces. The error
-// is a *vitrine.Unsupported without the right to capture.
+// Open opens a Tap. The caller closes it, which also undoes the changes to the interfaces.
+// Without the privilege to capture, the error is a *vitrine.Unsupported.
 func Open(c Config) (t *Tap, err error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
@@ -100,8 +100,8 @@ func Open(c Config) (t *Tap, err error) {
 	return t, nil
 }
 
-// filter makes the socket drop frames of other interfaces, and those that leave a loopback
-// interface: each of them also arrives there.
+// filter makes the socket drop frames of other interfaces. It also drops frames that leave
+// a loopback interface, because each of them arrives there again.
 func (t *Tap) filter() error {
 	program := []bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtInterfaceIndex}}
 	for _, at := range t.interfaces {
@@ -136,7 +136,7 @@ func (t *Tap) ring() error {
 			return fmt.Errorf("set option %d of a packet socket: %w", name, err)
 		}
 	}
-	const slot = 1 << 11 // frames have no slots: the kernel checks that these would fit
+	const slot = 1 << 11 // the ring has no slots of a fixed size, but the kernel checks this one
 	size := t.blocks * blockSize
 	err := unix.SetsockoptTpacketReq3(t.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq3{
 		Block_size: blockSize, Block_nr: uint32(t.blocks), Frame_size: slot, Frame_nr: uint32(size / slot),
@@ -162,7 +162,7 @@ func (t *Tap) Close() error {
 	return errors.Join(err, unix.Close(t.fd))
 }
 
-// Next returns the next frame, if the kernel has passed it on. It does not wait.
+// Next returns the next frame, if the kernel has handed it over. It does not wait.
 func (t *Tap) Next(f *Frame) bool {
 	for t.left == 0 {
 		if !t.advance() {
@@ -183,8 +183,8 @@ func (t *Tap) Next(f *Frame) bool {
 	return true
 }
 
-// advance returns the block to the kernel and goes on to the next one. It reports whether the
-// kernel has passed that on.
+// advance returns the block to the kernel and moves on to the next one. It reports whether
+// the kernel has handed over that block.
 func (t *Tap) advance() bool {
 	if t.held {
 		atomic.StoreUint32(&t.head().Block_status, unix.TP_STATUS_KERNEL)
@@ -204,7 +204,8 @@ func (t *Tap) head() *unix.TpacketHdrV1 {
 	return (*unix.TpacketHdrV1)(unsafe.Pointer(&t.memory[t.block*blockSize+before]))
 }
 
-// tag puts the VLAN tag back that the kernel has removed, into the room of PACKET_RESERVE.
+// tag reinserts the VLAN tag that the kernel has removed. PACKET_RESERVE left room for it
+// before the frame.
 func (t *Tap) tag(f *Frame, head *unix.Tpacket3Hdr, start int) {
 	const addresses = 12
 	if len(f.Bytes) < addresses {
@@ -222,7 +223,7 @@ func (t *Tap) tag(f *Frame, head *unix.Tpacket3Hdr, start int) {
 	f.Length += tagSize
 }
 
-// Wait waits until the kernel passes frames on, at most for a time.
+// Wait waits until the kernel hands over frames, but at most for the given time.
 func (t *Tap) Wait(most time.Duration) error {
 	wait := unix.NsecToTimespec(int64(most))
 	_, err := unix.Ppoll([]unix.PollFd{{Fd: int32(t.fd), Events: unix.POLLIN | unix.POLLERR}}, &wait, nil)

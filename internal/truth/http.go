@@ -13,7 +13,7 @@ import (
 // key is the key of an Event in a context.
 type key struct{}
 
-// With returns a context of an event; ctx itself if it is zero.
+// With returns a context with the event. If the event is zero, With returns ctx itself.
 func With(ctx context.Context, e Event) context.Context {
 	if e == 0 {
 		return ctx
@@ -27,8 +27,8 @@ func From(ctx context.Context) Event {
 	return e
 }
 
-// Client returns a context whose HTTP/1.1 requests are logged, and their answers, as of
-// the context's event or, if it has none, of a new one.
+// Client returns a context that logs its HTTP/1.1 requests and their answers. It logs
+// them with the context's event or, if there is none, with a new one.
 func (l *Log) Client(ctx context.Context, name string) context.Context {
 	if l == nil {
 		return ctx
@@ -60,13 +60,14 @@ func (l *Log) Client(ctx context.Context, name string) context.Context {
 	})
 }
 
-// MarkHeader is the header of a request that Mark has numbered. The number says nothing
-// about the event: it finds the request in a capture, and by its stream the answer.
+// MarkHeader is the header with the number that Mark gives a request. The number says
+// nothing about the event. It identifies the request in a capture; the HTTP/2 stream
+// then identifies the answer.
 const MarkHeader = "Vitrine-Message"
 
-// Mark returns a round tripper that numbers each request and logs it, and its answer, as
-// of the event of the request's context or, if it has none, of a new one. It serves
-// HTTP/2, where requests share a connection.
+// Mark returns a round tripper that numbers each request, and logs the request and its
+// answer. It logs them with the event of the request's context or, if there is none,
+// with a new one. It is for HTTP/2, where several requests share a connection.
 func (l *Log) Mark(next http.RoundTripper) http.RoundTripper {
 	if l == nil {
 		return next
@@ -101,7 +102,7 @@ func (m marker) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// http logs an HTTP message as the next one of its direction.
+// http logs an HTTP message. Its key is the message's ordinal in its direction.
 func (l *Log) http(m Line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

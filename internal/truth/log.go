@@ -1,13 +1,15 @@
 // Package truth logs every message that a function or a generator sends or receives,
-// with the event that it belongs to. So an analysis of captures can be judged.
+// with the event that the message belongs to. The log is the ground truth for judging
+// an analysis of captures.
 //
-// An event is a number that the function itself gives: it begins one for a message that
-// asks it for something, and carries it through its own control flow to all that it
-// sends because of that. No message has a mark of it. Two functions number their events
-// independently; a message that both log joins the event of its sender with that of its
-// receiver. The generator, which begins the network events, names them.
+// An event is a number that the function itself allocates. The function begins an event
+// when a message requests something from it, and passes the event through its own
+// control flow to every message that it sends as a consequence. No message carries the
+// event. Each function numbers its events independently. If two functions log the same
+// message, that message joins the sender's event and the receiver's event. The
+// generator begins the network events and names them.
 //
-// All methods of a nil *Log do nothing, and allocate nothing.
+// All methods of a nil *Log do nothing and allocate nothing.
 package truth
 
 import (
@@ -24,23 +26,23 @@ import (
 	"time"
 )
 
-// An Event is an event of one function. Zero means that the function does not know
-// which event a message belongs to; the other end may.
+// An Event is an event of one function. Zero means that this function does not know the
+// message's event; the function at the other end may know it.
 type Event uint64
 
 // A Line is one message in a log, as JSON.
 type Line struct {
 	At       int64          `json:"at"` // nanoseconds since 1970, when it was logged
 	Function string         `json:"function"`
-	Received bool           `json:"received,omitempty"` // else it was sent
+	Received bool           `json:"received,omitempty"` // false: sent
 	Src      netip.AddrPort `json:"src"`
 	Dst      netip.AddrPort `json:"dst"`
 	Protocol string         `json:"protocol"`
 	Name     string         `json:"name,omitempty"`
 	Event    Event          `json:"event,omitempty"`
-	Type     string         `json:"type,omitempty"` // of the network event, if the function begins it
-	// Key finds the message among those from Src to Dst in a capture: Hash, Ordinal,
-	// Identifier, or the number of a marked request.
+	Type     string         `json:"type,omitempty"` // type of the network event, if the function began it
+	// Key identifies the message among the messages from Src to Dst in a capture. It is
+	// a Hash, an Ordinal, an Identifier, or the number of a marked request.
 	Key string `json:"key"`
 }
 
@@ -53,7 +55,7 @@ const (
 	S1AP     = "s1ap"
 )
 
-// maxBytes is where a log ends, so that traffic cannot fill a disk.
+// maxBytes limits the size of a log, so that traffic cannot fill a disk.
 const maxBytes = 4 << 30
 
 // ErrFull is the error of Close for a log that has reached its limit.
@@ -63,20 +65,20 @@ var ErrFull = errors.New("the log of messages is full")
 type Log struct {
 	function string
 	last     atomic.Uint64
-	marks    atomic.Uint64 // of Mark
+	marks    atomic.Uint64 // last number of Mark
 
 	mu       sync.Mutex
 	file     *os.File
 	out      *bufio.Writer
 	left     int64
-	ordinals map[pair]uint64 // of HTTP messages
+	ordinals map[pair]uint64 // of the next HTTP message, by direction
 	failed   error
 }
 
-// A pair is a direction between two addresses.
+// A pair is one direction between two addresses.
 type pair struct{ src, dst netip.AddrPort }
 
-// Open makes a log of a function. It returns nil if path is empty.
+// Open creates the log of a function. It returns nil if path is empty.
 func Open(path, function string) (*Log, error) {
 	if path == "" {
 		return nil, nil
@@ -115,7 +117,8 @@ func (l *Log) Write(m Line) {
 	}
 }
 
-// write is apart from Write, so that a Line is on the heap only if it is logged.
+// write is separate from Write, so that a Line escapes to the heap only if it is
+// logged.
 func (l *Log) write(m Line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +134,7 @@ func (l *Log) append(m *Line) {
 	m.At, m.Function = time.Now().UnixNano(), l.function
 	b, err := json.Marshal(m)
 	if err != nil {
-		l.failed = err // no value of this type fails to marshal
+		l.failed = err // never happens for this type
 		return
 	}
 	b = append(b, '\n')
@@ -141,7 +144,7 @@ func (l *Log) append(m *Line) {
 	}
 }
 
-// Hash returns the key of a message by its octets.
+// Hash returns the key of a message, computed from its octets.
 func Hash(message []byte) string {
 	h := fnv.New64a()
 	_, _ = h.Write(message) // never fails
@@ -157,6 +160,6 @@ func Identifier(hopByHop uint32, request bool) string {
 	return kind + strconv.FormatUint(uint64(hopByHop), 16)
 }
 
-// Ordinal returns the key of the n-th HTTP message, from 0, from one address to
-// another. HTTP messages have no octets where a function sees them.
+// Ordinal returns the key of the n-th HTTP message from one address to another, from 0.
+// HTTP messages have no Hash, because a function does not see their octets.
 func Ordinal(n uint64) string { return "#" + strconv.FormatUint(n, 10) }
