@@ -25,8 +25,8 @@ const (
 	tailBytes   = 2048 // read from a log's end
 )
 
-// The pause between probes is a fraction of the time waited so far. So the wait is
-// at most that fraction too long, whether an instance takes milliseconds or minutes.
+// The pause between probes is a fraction of the time waited so far. So the wait is too long
+// by at most that fraction, whether an instance takes milliseconds or minutes.
 const (
 	probeShare = 20                     // the fraction is 1/20,
 	probeLeast = time.Millisecond       // but no less than this

@@ -17,27 +17,29 @@ import (
 
 const (
 	logMost  = 64 << 20    // bytes that a log may have on the disk, by default
-	logEvery = time.Second // between two looks at the logs
+	logEvery = time.Second // between two checks of the logs
 )
 
-// A boundedLog is a log whose middle is dropped when it is too long. Functions and QEMU write
-// to the file themselves, at full speed and at offsets of their own, so a log cannot be
-// truncated or moved while they run. Instead, the kernel frees the middle of the file, which
-// then reads as zeros, and the file is shortened when nothing writes to it anymore. Between
-// two looks, a log can exceed its bound by what is written in that time.
+// A boundedLog is a log whose middle is dropped when the log exceeds its bound. Functions
+// and QEMU write to the file themselves, at full speed and at their own offsets, so a log
+// cannot be truncated or moved while they run. Instead, the kernel frees the middle of the
+// file, which then reads as zeros. When nothing writes to the file any more, it is
+// shortened. Between two checks, a log can exceed its bound by the newly written bytes.
 type boundedLog struct {
 	path  string
 	most  int64
-	until int64 // the bytes from keep to here are freed; 0: none are
+	until int64 // the bytes from keep() to here are freed; 0: none
 
-	earlier int64 // bytes that the note of an earlier deployment, now freed, was about, less its own
+	earlier int64 // dropped bytes that a note in the freed part reported, minus the note's length; see noted
 }
 
-// droppedNote says in a log how many bytes are dropped, and what the bound is.
+// droppedNote is the text in a log in place of the dropped bytes: how many they were, and
+// the bound.
 const droppedNote = "\n[vitrine: %d bytes are dropped here, because this log has more than %d]\n"
 
-// noted returns how many bytes the note at the begin of the part to free is about, less its
-// own length; 0: there is none. Deployments of one sizing append to the same log.
+// noted looks for an earlier deployment's note at the start of the part to free, because
+// all deployments of a sizing append to the same log. It returns the number of bytes that
+// the note reports, minus the note's own length; 0: there is no note.
 func (l *boundedLog) noted(f *os.File) int64 {
 	text := make([]byte, 160)
 	n, _ := f.ReadAt(text, l.keep()) // a short read has no note
@@ -50,8 +52,9 @@ func (l *boundedLog) noted(f *os.File) int64 {
 	return dropped - int64(len(note))
 }
 
-// keep is how many bytes stay at the begin of a log, and at its end after a look. So a log is
-// trimmed at most once for each half of its bound that is written.
+// keep is the number of bytes to keep at the start of a log and, after a trim, at its end.
+// Each is a quarter of the bound, so a log is trimmed at most once per half a bound of new
+// output.
 func (l *boundedLog) keep() int64 { return l.most / 4 }
 
 // trim frees the middle of the log if it is over the bound.
@@ -62,7 +65,7 @@ func (l *boundedLog) trim() error {
 	}
 	defer f.Close() // nothing was written
 	if size < l.until {
-		l.until = 0 // the log was begun anew
+		l.until = 0 // the log was started anew
 	}
 	from := max(l.until, l.keep())
 	if to := size - l.keep(); l.keep()+size-from > l.most && to > from {
@@ -92,8 +95,8 @@ func (l *boundedLog) open() (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// shorten replaces a log whose middle was freed by one that says how many bytes were dropped.
-// Nothing may write to the log.
+// shorten replaces a log whose middle was freed by a copy with a note in place of the
+// middle. No process may be writing to the log.
 func (l *boundedLog) shorten() error {
 	if err := l.trim(); err != nil || l.until == 0 {
 		return err
@@ -105,7 +108,7 @@ func (l *boundedLog) shorten() error {
 	defer f.Close() // nothing was written
 	note := fmt.Sprintf(droppedNote, l.until-l.keep()+l.earlier, l.most)
 	next := l.path + ".short"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a run that was killed here
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) { // from a run that was killed here
 		return fmt.Errorf("shorten the log %s: %w", l.path, err)
 	}
 	out, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -129,8 +132,8 @@ func (l *boundedLog) shorten() error {
 	return nil
 }
 
-// boundLogs trims the placement's logs until the returned function is called, which also
-// shortens them. Nothing may run in the instances then.
+// boundLogs trims the placement's logs until the caller calls end, which also shortens
+// them. Nothing may run in the instances by then.
 func (p *Placement) boundLogs() (end func() error) {
 	most := p.site.config.LogLimit
 	if most == 0 {
@@ -155,7 +158,8 @@ func (p *Placement) boundLogs() (end func() error) {
 	}
 }
 
-// trimLogs trims the logs at intervals until ctx ends. It gives up a log that it cannot trim.
+// trimLogs trims the logs at intervals until ctx ends. After an error it no longer trims
+// that log.
 func trimLogs(ctx context.Context, logs []*boundedLog) (failed error) {
 	tick := time.NewTicker(logEvery)
 	defer tick.Stop()

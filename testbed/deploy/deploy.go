@@ -27,17 +27,17 @@ import (
 
 const stopGrace = 2 * time.Second
 
-// A Function is what to deploy: some components of a deployment, at one sizing.
+// A Function is what to deploy: some or all components of a deployment, at one sizing.
 type Function struct {
 	Deployment  *spec.Deployment
 	Sizing      vitrine.Sizing
 	Members     []string          // components to deploy; nil: all
 	Prefix      string            // of the instances' names; empty: none
-	Number      uint16            // of the whole function, beside others; 0 counts as 1
-	Environment map[string]string // replaces variables of every instance; values may refer to those that every instance gets
+	Number      uint16            // VITRINE_NUMBER of every instance, which distinguishes several functions; 0 counts as 1
+	Environment map[string]string // overrides variables of every instance; values may refer to variables that every instance gets
 }
 
-// A Planned is one instance to place, and which component runs there.
+// A Planned is one instance to place, and its component.
 type Planned struct {
 	testbed.Spec
 	Component *spec.Component
@@ -63,7 +63,7 @@ func (f Function) Plan() []Planned {
 	return all
 }
 
-// A Deployment is a function, placed.
+// A Deployment is a function whose instances are placed on a site.
 type Deployment struct {
 	*testbed.Placement
 	function  Function
@@ -164,9 +164,9 @@ func (d *Deployment) Vantages() (all []vitrine.Vantage) {
 	return all
 }
 
-// Boot installs and starts the components in the order of their dependencies, each
-// ready before those that need it, and returns how long that took. It probes
-// readiness from the network namespace of from.
+// Boot installs and starts the components in the order of their dependencies. Each
+// component is ready before the components that need it start. Boot returns how long that
+// took. It probes readiness from the network namespace of the instance from.
 func (d *Deployment) Boot(ctx context.Context, from *testbed.Instance) (took time.Duration, err error) {
 	began := time.Now()
 	for _, c := range d.function.Deployment.Order() {

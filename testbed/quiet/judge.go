@@ -164,7 +164,8 @@ func (b baseline) speed(bursts [][]pace) float64 {
 	return slowest
 }
 
-// beyond lists where others took too much beyond what they take on the idle host.
+// beyond lists where the hypervisor or other processes took more than the limit above their
+// use on the idle host.
 func (u use) beyond(cpus []int, idle use) (seen []string) {
 	for i, cpu := range cpus {
 		usual := 0.0

@@ -192,8 +192,8 @@ func testLife(s *suite) {
 	s.place(instance("life-1")) // the name is free again
 }
 
-// testLogIsBounded: a log keeps its begin and its end, and says what it has not kept. The bound
-// holds for all starts of an instance together.
+// testLogIsBounded: a log keeps its start and its end, and says how much it dropped in
+// between. The bound holds for all starts of an instance together.
 func testLogIsBounded(s *suite) {
 	const lines = 200_000
 	placed := s.place(instance("loud-1"))
