@@ -135,8 +135,7 @@ func (s *set) comparison() Comparison {
 	return c
 }
 
-// relationTo returns the relation of the subject's capacity to that of the best
-// subject.
+// relationTo compares the subject's capacity with the best subject's.
 func (s *subject) relationTo(best *subject) string {
 	if s == best && !s.capacity().Unmeasured() {
 		return "best"

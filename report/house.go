@@ -25,8 +25,7 @@ func Color(name string) string {
 	return tones()[i].light
 }
 
-// Themed makes an SVG in the colours of Color follow the theme of the page that it is
-// part of.
+// Themed makes an SVG with colours from Color follow the theme of its page.
 func Themed(svg string) template.HTML {
 	for _, t := range tones() {
 		svg = strings.ReplaceAll(svg, t.light, "var(--"+t.name+")")

@@ -16,20 +16,20 @@ type Panel struct {
 	Title string // empty: none
 	Y     string // what its axis shows
 	Lines []Line
-	Marks []Span // of x
+	Marks []Span // parts of the x axis to mark
 }
 
 // A Line is a curve of a panel.
 type Line struct {
 	Name string // in the legend, once for all panels
-	Tone int    // of the tones that colour-blind readers can tell apart; below 0: that of text
+	Tone int    // index of a tone that colour-blind readers can distinguish; below 0: the tone of text
 	At   []Place
 }
 
 // A Place is a point of a line.
 type Place struct{ X, Y float64 }
 
-// A Span is a part of the x axis that must not be overlooked.
+// A Span is a marked part of the x axis, such as a time with a problem.
 type Span struct{ From, To float64 }
 
 const (
@@ -37,8 +37,8 @@ const (
 	spanHeight  = 5
 )
 
-// Lines draws panels with one x axis below each other, for a page in Style. marks is what
-// their marks mean; alt is for readers who cannot see the figure.
+// Lines draws panels below each other, with a common x axis, for a page in Style. marks
+// is the meaning of the panels' marks; alt is for readers who cannot see the figure.
 func Lines(alt, x, marks string, panels []Panel) (template.HTML, error) {
 	f := &figure{alt: alt, width: figureWidth, height: titleHeight + 40 + vg.Length(len(panels)*panelHeight)}
 	f.draw = func(c draw.Canvas, _ *tips) error { return drawPanels(c, x, marks, panels) }
@@ -98,7 +98,7 @@ func (l Line) tone() tone {
 	if l.Tone < 0 {
 		return ink()
 	}
-	// The second tone is that of marks.
+	// Marks use one of the tones, so lines must not.
 	tones := slices.DeleteFunc(componentTones(), func(t tone) bool { return t == markTone() })
 	return pick(tones, l.Tone)
 }

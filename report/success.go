@@ -194,8 +194,8 @@ func (c curve) spreads() []spread {
 	return list
 }
 
-// addReferences adds the line of full success and those of the thresholds, up to
-// the edge of the plot.
+// addReferences adds the lines of full success and of the thresholds, up to the
+// edge of the plot.
 func (s *set) addReferences(p *plot.Plot) error {
 	add := func(ratio float64, label string, dash []vg.Length) error {
 		end := plotter.XY{X: p.X.Max, Y: p.X.Max * ratio}

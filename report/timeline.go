@@ -112,8 +112,8 @@ func cpuLabel(moments []moment) string {
 // ofGenerator reports whether the series is of the load generator.
 func (x series) ofGenerator() bool { return x.instance == vitrine.Generator }
 
-// newSeries returns a series with what 100% means: the instance's quota; for the
-// generator the CPUs set aside for it; else one CPU.
+// newSeries returns a series without points. Its 100% is the instance's quota; for the
+// generator, the CPUs set aside for it; otherwise one CPU.
 func (s *subject) newSeries(instance string, use vitrine.Use) series {
 	x := series{instance: instance, component: use.Component, given: 1}
 	switch {
@@ -125,8 +125,7 @@ func (s *subject) newSeries(instance string, use vitrine.Use) series {
 	return x
 }
 
-// label returns the name, with what the percentages refer to if that is not its
-// quota.
+// label returns the series' name. If 100% is not the quota, it adds what 100% means.
 func (x series) label(name string) string {
 	if x.quota {
 		return name
@@ -345,7 +344,7 @@ func (m moment) watched() bool {
 	return slices.ContainsFunc(m.series, func(x series) bool { return !x.ofGenerator() })
 }
 
-// writeNote writes a text in the middle of an empty plot, in as many lines as it takes.
+// writeNote writes a text into an empty plot, in at most four lines and an ellipsis.
 func writeNote(p *plot.Plot, what string) {
 	const width = 34
 	var lines []string

@@ -12,10 +12,11 @@ import (
 	"vitrine/affinity/flow"
 )
 
-// listed is how many rows of a long table a terminal shows; affinity.json has all.
+// listed is the number of rows of a long table that a terminal shows; affinity.json
+// has all rows.
 const listed = 12
 
-// captured writes what is known of captures beside the courses of transactions.
+// captured writes the results that only an analysis of captures has.
 func captured(w io.Writer, a *affinity.Analysis) error {
 	if a.Captured == nil {
 		return nil
@@ -40,8 +41,8 @@ func captured(w io.Writer, a *affinity.Analysis) error {
 	return a.Captured.Read.Text(w)
 }
 
-// measured writes what the transactions of a type did: where the time goes, and what
-// each function does.
+// measured writes the measurements of a type of transaction: where the time goes,
+// and what each function does.
 func measured(w io.Writer, m *course.Measured) error {
 	fmt.Fprintf(w, "\n%s: %d transactions of %s messages", m.Type, m.Transactions, number(m.Messages))
 	if m.Duration != nil {
@@ -119,7 +120,7 @@ func p95(t *flow.Times) string {
 	return number(t.P95)
 }
 
-// kept writes the state that functions share.
+// kept writes the state that several functions share.
 func kept(w io.Writer, c *affinity.Captured) error {
 	if len(c.State.Forms) == 0 {
 		return nil
@@ -139,7 +140,7 @@ func kept(w io.Writer, c *affinity.Captured) error {
 	return nil
 }
 
-// others writes what belongs to no transaction.
+// others writes the messages that belong to no transaction.
 func others(w io.Writer, c *affinity.Captured) error {
 	fmt.Fprintf(w, "\n%d messages, %d transactions and other exchanges; %d answers without request, %d messages whose cause cannot be decided, %d transactions given up\n",
 		c.Correlated.Messages, c.Correlated.Transactions, c.Correlated.Orphans, c.Correlated.Ambiguous, c.Correlated.GivenUp)

@@ -23,7 +23,7 @@ import (
 	"vitrine/result"
 )
 
-// The names of what Write makes in its folder.
+// The names of the files and folders that Write makes.
 const (
 	JSONFile     = "affinity.json"
 	PageFile     = "affinity.html"
@@ -41,7 +41,7 @@ type page struct {
 	Script template.JS
 	Types  []typeView
 
-	Compared *compare.Comparison // nil: with nothing
+	Compared *compare.Comparison // nil: no comparison
 }
 
 type typeView struct {
@@ -57,10 +57,10 @@ type ladderView struct {
 	Drawing template.HTML
 }
 
-// Write makes affinity.json, affinity.html, which opens offline, and the figures as SVG
-// and DOT in the folder. It refuses a folder that result.CheckLinks refuses, and
-// replaces what an earlier Write made there. With a comparison, which says what changed up
-// to this analysis, the page has it, and so has comparison.json.
+// Write writes affinity.json, the offline page affinity.html, and the figures as SVG and
+// DOT into the folder. It replaces the files of an earlier Write, and refuses a folder that
+// result.CheckLinks refuses. c may be a comparison of an earlier analysis with this one.
+// Then the page includes it, and Write also writes comparison.json.
 func Write(dir string, a *affinity.Analysis, c *compare.Comparison) error {
 	figures := filepath.Join(dir, figureFolder)
 	if err := os.MkdirAll(figures, 0o755); err != nil {
@@ -101,7 +101,7 @@ func Write(dir string, a *affinity.Analysis, c *compare.Comparison) error {
 	return nil
 }
 
-// ours matches the names of figures' files.
+// ours matches the file names of figures.
 var ours = regexp.MustCompile(`^affinity-[0-9]+(-graph|-[0-9]+)?\.(svg|dot)$`)
 
 // prune removes the figures of an earlier analysis, because this one may have fewer.
@@ -121,7 +121,7 @@ func prune(dir string) error {
 	return nil
 }
 
-// draw returns the page, and the figures by the names of their files.
+// draw returns the page, and the figures by file name.
 func draw(a *affinity.Analysis, c *compare.Comparison) (html []byte, files map[string]string, err error) {
 	p := page{Analysis: a, Style: report.Style(), Script: report.Script(), Compared: c}
 	files = map[string]string{}

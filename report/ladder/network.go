@@ -12,7 +12,7 @@ import (
 // A node is a box of the graph: one function, or an aggregate with its members.
 type node struct {
 	lines         []string
-	x, y          float64 // its middle
+	x, y          float64 // centre
 	width, height float64
 	fill          string
 }
@@ -22,8 +22,8 @@ const (
 	panelHeight = 400.0
 )
 
-// network draws the affinity graph of a type: on the left each function by itself, on the
-// right with its aggregate as one.
+// network draws the affinity graph of a type twice: on the left with each function as a
+// node, on the right with the aggregate as one node.
 func network(t affinity.Type) string {
 	var d drawing
 	before := contract(t.Pairs, nil)
@@ -41,7 +41,7 @@ func network(t affinity.Type) string {
 	return d.svg(2*panelWidth, panelHeight+50, "Affinity graph of "+t.Type+" before and after aggregation; the table has the same numbers.")
 }
 
-// contracted is a graph in which the members of the aggregate are one.
+// A contracted is a graph with the members of the aggregate contracted to one node.
 type contracted struct {
 	names []string // "" is the aggregate
 	pairs []graph.Pair
@@ -76,14 +76,14 @@ func contract(pairs []graph.Pair, members []string) contracted {
 	return c
 }
 
-// draw places the aggregate in the middle and the functions on a circle around it.
+// draw places the aggregate in the centre, and the functions on a circle around it.
 func (c contracted) draw(d *drawing, x, y float64, members []string) {
 	nodes := map[string]*node{}
 	around := slices.DeleteFunc(slices.Clone(c.names), func(name string) bool { return name == "" })
 	if len(around) < len(c.names) {
 		nodes[""] = newNode(members, x, y, "band")
 	}
-	places := len(around) | 1 // odd: no two are opposite, with the aggregate on the line between them
+	places := len(around) | 1 // odd, so that no line between two functions passes through the aggregate in the centre
 	for i, name := range around {
 		angle := 2*math.Pi*float64(i)/float64(places) - math.Pi/2
 		fill := "card"
@@ -109,14 +109,14 @@ func (c contracted) draw(d *drawing, x, y float64, members []string) {
 	}
 }
 
-// middle returns the place for the label of a line: the middle of what is visible of it.
+// middle returns the position for a line's label: the middle of the line's visible part.
 func middle(a, b *node) (x, y float64) {
 	from, to := leave(a, b), 1-leave(b, a)
 	at := (from + to) / 2
 	return math.Round(a.x + (b.x-a.x)*at), math.Round(a.y+(b.y-a.y)*at) + 5
 }
 
-// leave returns which share of the line from a to b is hidden by a's box.
+// leave returns the share of the line from a to b that a's box hides.
 func leave(a, b *node) float64 {
 	dx, dy := math.Abs(b.x-a.x), math.Abs(b.y-a.y)
 	share := 1.0

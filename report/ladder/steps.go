@@ -7,14 +7,14 @@ import (
 	"vitrine/affinity"
 )
 
-// The tones of messages on the critical path and of others.
+// The tones of messages on the critical path and of all other messages.
 const (
 	critical = "c1"
 	plain    = "muted"
 )
 
 const (
-	top    = 74.0 // of the first message
+	top    = 74.0 // y of the first message
 	step   = 30.0 // from one message to the next
 	margin = 44.0
 	letter = 12.0
@@ -55,7 +55,7 @@ func steps(f affinity.Flow, members []string) string {
 		fmt.Sprintf("Ladder of %s: %d messages between %d functions", f.Title, len(f.Messages), len(f.Functions)))
 }
 
-// caption returns what is written on an arrow: the name, and the median and the 95th
+// caption returns the text of an arrow: the name, and the median and the 95th
 // percentile of the time since the first message.
 func caption(m affinity.Step) string {
 	if m.After == nil {
@@ -64,8 +64,8 @@ func caption(m affinity.Step) string {
 	return fmt.Sprintf("%s (%s, %s ms)", m.Name, number(m.After.P50), number(m.After.P95))
 }
 
-// columns returns the positions of the functions, with room for the messages between
-// them.
+// columns returns the x positions of the functions, spaced so that the messages'
+// captions fit between them.
 func columns(f affinity.Flow) []float64 {
 	gaps := make([]float64, len(f.Functions)-1)
 	for i := range gaps {

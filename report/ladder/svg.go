@@ -14,10 +14,10 @@ import (
 // corner.
 type drawing struct {
 	b       strings.Builder
-	markers map[string]bool // tones of arrow heads
+	markers map[string]bool // tones of the arrow heads used
 }
 
-// A pen is how a line is drawn.
+// A pen is the style of a line.
 type pen struct {
 	tone  string
 	width float64
@@ -51,13 +51,13 @@ func (d *drawing) box(x, y, width, height float64, fill string, p pen) {
 		pixels(x), pixels(y), pixels(width), pixels(height), report.Color(fill), report.Color(p.tone), pixels(p.width), dash)
 }
 
-// A hand is how text is written.
+// A hand is the style of text.
 type hand struct {
 	tone   string
 	size   float64
 	bold   bool
 	anchor string // start, middle or end
-	halo   bool   // on top of lines
+	halo   bool   // draw a halo, for text on top of lines
 }
 
 func (d *drawing) text(x, y float64, h hand, text string) {
@@ -92,7 +92,7 @@ func (d *drawing) svg(width, height float64, alt string) string {
 	return b.String()
 }
 
-// shown replaces characters that XML cannot hold, in names from outside.
+// shown replaces characters in names from outside that XML cannot hold.
 func shown(r rune) rune {
 	if !unicode.IsPrint(r) {
 		return '?'
@@ -102,8 +102,8 @@ func shown(r rune) rune {
 
 func pixels(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// textWidth estimates the width of text: the mean width of a letter of Liberation
-// Sans is 0.54 of its size; that of the fonts in its place may be 0.58.
+// textWidth estimates the width of text. The mean width of a letter is 0.54 of the
+// size in Liberation Sans, and up to 0.58 in fonts that replace it.
 func textWidth(text string, size float64) float64 {
 	return float64(int(0.58*size*float64(len([]rune(text))) + 0.5))
 }

@@ -31,7 +31,7 @@ func Text(w io.Writer, a *affinity.Analysis) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\n", r.Function, number(r.Incident), join(to))
 	}
-	if err := t.Flush(); err != nil { // columns of the last table are its own
+	if err := t.Flush(); err != nil { // so that the next table gets its own column widths
 		return err
 	}
 	fmt.Fprintf(t, "\ntransaction\tfunctions in the aggregate\taggregate\tcritical path\tmessages\tsaved at %s ms\n", number(a.Delay))
@@ -48,7 +48,7 @@ func Text(w io.Writer, a *affinity.Analysis) error {
 	return captured(w, a)
 }
 
-// notes writes what a reader must know beside the tables.
+// notes writes the remarks that a reader needs to understand the tables.
 func notes(w io.Writer, a *affinity.Analysis) error {
 	for _, x := range a.Types {
 		line := ""
@@ -87,8 +87,8 @@ func typeNames(a *affinity.Analysis) []string {
 	return names
 }
 
-// pairRows returns a row for each pair of functions: their names, and their messages
-// in one transaction of each type.
+// pairRows returns a row for each pair of functions: their names, and the number of
+// their messages in one transaction of each type.
 func pairRows(a *affinity.Analysis) [][]string {
 	var rows [][]string
 	for i, x := range a.Types {

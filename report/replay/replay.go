@@ -1,5 +1,5 @@
-// Package replay shows what vitrine flex simulate found as one self-contained page: all
-// policies beside each other, with what they did and why.
+// Package replay shows the result of vitrine flex simulate as one self-contained page. The
+// page compares the policies, and lists what each did and why.
 package replay
 
 import (
@@ -15,13 +15,14 @@ import (
 	"vitrine/report"
 )
 
-// points is about how many points a curve of the page has: more cannot be seen.
+// points is the approximate number of points of a curve in the page. More could not be
+// distinguished.
 const points = 800
 
 // mostActs bounds the rows of a policy's table.
 const mostActs = 500
 
-// Prepare makes a case keep what a page shows.
+// Prepare makes the simulation of a case keep the data that the page shows.
 func Prepare(c *simulate.Case) {
 	c.Every, c.Acts = (len(c.Load)+points-1)/points, true
 }
@@ -46,15 +47,15 @@ type page struct {
 	Script    template.JS
 }
 
-// acts are the actions of a policy.
+// An acts has the actions of one policy.
 type acts struct {
 	Policy string
 	All    int
 	Shown  []simulate.Act
 }
 
-// Page returns the page of a case that was prepared, with the results of all policies. load
-// names the load.
+// Page returns the page of a case that Prepare has prepared, with the results of all
+// policies. load is the name of the load.
 func Page(load string, c simulate.Case, all []simulate.Result) ([]byte, error) {
 	if c.Boot == 0 {
 		c.Boot = c.Type.Boot
@@ -144,7 +145,7 @@ func axis(seconds int) (unit float64, name string) {
 	return 3600, "hours"
 }
 
-// marks returns the parts of a curve in which the objective was broken at some time.
+// marks returns the parts of a curve in which the objective was missed.
 func marks(curve []simulate.Point, unit float64) (all []report.Span) {
 	before := simulate.Point{}
 	for _, x := range curve {
