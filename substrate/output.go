@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenOutput opens a file to append a command's output to. It follows no symbolic link, which
-// whoever may write to the folder could put in the file's place.
+// OpenOutput opens a file to append a command's output to. It does not follow a symbolic
+// link, because any user who can write to the folder could put one there.
 func OpenOutput(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
 	if err != nil {

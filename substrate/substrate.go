@@ -85,7 +85,7 @@ type Process interface {
 
 // An Owner is an Instance whose commands may run as another user than this process.
 type Owner interface {
-	// Own gives a file or folder of the host, without what is in it, to that user.
+	// Own gives a file or folder of the host to that user, but not the folder's content.
 	Own(path string) error
 }
 
@@ -128,13 +128,14 @@ func AcceleratorOf(ctx context.Context, s Substrate) (string, error) {
 	return "", nil
 }
 
-// A Confined is a Substrate that keeps its instances from the host as far as the host can.
+// A Confined is a Substrate that isolates its instances from the host as far as the host
+// can.
 type Confined interface {
-	// Unconfined returns what this host lacks for that.
+	// Unconfined returns what this host lacks to isolate the instances.
 	Unconfined(ctx context.Context) ([]*vitrine.Unsupported, error)
 }
 
-// Unconfined returns what the host lacks to keep a substrate's instances from it.
+// Unconfined returns what the host lacks to isolate a substrate's instances from the host.
 func Unconfined(ctx context.Context, s Substrate) ([]*vitrine.Unsupported, error) {
 	if c, ok := s.(Confined); ok {
 		return c.Unconfined(ctx)
@@ -142,7 +143,7 @@ func Unconfined(ctx context.Context, s Substrate) ([]*vitrine.Unsupported, error
 	return nil, nil
 }
 
-// A Booter is a Substrate whose instances boot before anything runs in them.
+// A Booter is a Substrate whose instances boot before any command runs in them.
 type Booter interface {
 	// BootsUnlimited reports whether they boot without their CPU quota, which then holds
 	// from their first command on.

@@ -33,10 +33,11 @@ type Config struct {
 	// Load gives an image to the substrate and returns the substrate's name for it; nil:
 	// the image's file is its name.
 	Load func(ctx context.Context, i image.Image) (reference string, err error)
-	// Started is set where Vitrine must start the image's command, not the substrate.
+	// Started is set if Vitrine, not the substrate, must start the image's command.
 	Started bool
-	// Inside is the program, and the words before Inside's arguments, of a command line
-	// that runs a command in an unpacked image; empty: images are not unpacked.
+	// Inside is the start of a command line that runs a command in an unpacked image: the
+	// program, and the words before the arguments of the function Inside. Empty: images are
+	// not unpacked.
 	Inside []string
 }
 
@@ -54,7 +55,8 @@ func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
 	return substrate.AcceleratorOf(ctx, s.config.Substrate)
 }
 
-// Unconfined returns what this host lacks to keep the substrate's instances from it.
+// Unconfined returns what this host lacks to isolate the substrate's instances from the
+// host.
 func (s *Substrate) Unconfined(ctx context.Context) ([]*vitrine.Unsupported, error) {
 	return substrate.Unconfined(ctx, s.config.Substrate)
 }

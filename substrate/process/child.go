@@ -157,8 +157,9 @@ func (in *Instance) hold(c *child) error {
 	return nil
 }
 
-// fork starts the child from a thread that has entered the child's namespace and CPUs, and from
-// which the child inherits that no program gives it more privileges (no_new_privs, prctl(2)).
+// fork starts the child from a thread that has entered the child's namespace and CPUs. The
+// thread also sets no_new_privs (prctl(2)), unless the Spec allows privileges; the child
+// inherits all of this.
 func (in *Instance) fork(c *child) error {
 	if !in.spec.AllowPrivilegeEscalation {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

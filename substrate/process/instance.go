@@ -82,8 +82,8 @@ func (in *Instance) Start(ctx context.Context, command vitrine.Command) (substra
 	return in.StartAs(ctx, command, in.account)
 }
 
-// StartAs is Start, but the command runs as the account, and inherits the files as descriptors
-// 3, 4 and so on.
+// StartAs is like Start, but the command runs as the account. It inherits the files as
+// descriptors 3, 4 and so on.
 func (in *Instance) StartAs(ctx context.Context, command vitrine.Command, account *substrate.Account, files ...*os.File) (substrate.Process, error) {
 	in.life.Lock()
 	defer in.life.Unlock()

@@ -3,8 +3,8 @@
 //
 // With the privilege, each instance has its own network namespace and cgroup. Without it,
 // instances share the host's network. Quotas and memory limits then need a cgroup that the
-// session has delegated to the user. Failing that, an instance of whole vCPUs is bound to
-// its own CPUs. #29 The networks that an instance can have.
+// session has delegated to the user. Without one, an instance of whole vCPUs is bound to
+// its own CPUs.
 package process
 
 import (
@@ -38,9 +38,9 @@ type Config struct {
 	// Network is how instances are networked: auto, namespace or host; empty: auto.
 	Network string `yaml:"network" json:"network,omitempty" jsonschema:"enum=auto,enum=namespace,enum=host"`
 
-	Run     *runstate.Run `yaml:"-" json:"-"` // whose instances these are
+	Run     *runstate.Run `yaml:"-" json:"-"` // run of the instances
 	Logger  *slog.Logger  `yaml:"-" json:"-"` // nil: no log
-	Environ []string      `yaml:"-" json:"-"` // where PATH and HOME of instances come from
+	Environ []string      `yaml:"-" json:"-"` // source of the instances' PATH and HOME
 }
 
 // A Substrate makes instances as processes.

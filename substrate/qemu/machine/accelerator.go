@@ -24,8 +24,9 @@ const (
 // Accelerators returns the values that a user may request.
 func Accelerators() []string { return []string{Auto, KVM, TCG} }
 
-// A Prober finds out, once, which accelerator works on this host and how QEMU can be confined. It boots a kernel with
-// it, because /dev/kvm may exist and not work. Use one Prober for the whole process.
+// A Prober finds out, once, which accelerator works on this host and how QEMU can be
+// confined. It boots a kernel to test an accelerator, because /dev/kvm may exist and not
+// work. Use one Prober for the whole process.
 type Prober struct {
 	mu     sync.Mutex
 	probed bool

@@ -17,7 +17,7 @@ import (
 // DefaultUser is the user that QEMU runs as.
 const DefaultUser = "nobody"
 
-// A Confinement is how QEMU is kept from the host.
+// A Confinement describes how QEMU is isolated from the host.
 type Confinement struct {
 	Account *substrate.Account // QEMU's user; nil: the user of this process
 	Sandbox string             // value of -sandbox (seccomp); empty: none

@@ -14,11 +14,11 @@ import (
 	"vitrine/substrate"
 )
 
-// descriptors are the open files that QEMU inherits. QEMU runs as a user who may open none of
+// descriptors are the open files that QEMU inherits. QEMU's user has no permission to open
 // them itself.
 type descriptors struct {
 	files  []*os.File
-	number map[string]int // QEMU's number of each, by what it is for: "kernel", "disk0"
+	number map[string]int // QEMU's descriptor number, by purpose: "kernel", "disk0"
 }
 
 // firstDescriptor is the number of the first inherited file.
@@ -53,7 +53,8 @@ func (d *descriptors) close() {
 	}
 }
 
-// open opens everything that the Spec names, but its ports. namespace is that of the link.
+// open opens everything that the Spec names except its ports. namespace is the link's
+// namespace.
 func (d *descriptors) open(s Spec, namespace string) error {
 	for name, path := range map[string]string{kernelFile: s.Kernel, initrdFile: s.Initrd} {
 		if path == "" {

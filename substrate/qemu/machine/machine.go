@@ -57,7 +57,7 @@ type Spec struct {
 	Processor   string // QEMU's -cpu; empty: all that the accelerator offers
 	VCPUs       int    // at least 1
 	Memory      int64  // bytes
-	CPUs        []int  // CPUs of the host, one to bind each vCPU to; if there are not VCPUs of them, none is bound
+	CPUs        []int  // CPUs of the host, one to bind each vCPU to; if their number is not VCPUs, none is bound
 
 	Kernel  string   // file that QEMU boots directly; empty: boot from the first disk
 	Initrd  string   // empty: none
@@ -78,7 +78,7 @@ type Spec struct {
 // A Place is an instance of package process, in which QEMU runs.
 type Place interface {
 	substrate.Instance
-	// StartAs is Start, but the command runs as the account, and inherits the files as
+	// StartAs is like Start, but the command runs as the account. It inherits the files as
 	// descriptors 3, 4 and so on.
 	StartAs(ctx context.Context, command vitrine.Command, account *substrate.Account, files ...*os.File) (substrate.Process, error)
 }
