@@ -23,7 +23,7 @@ const recordKind = "host"
 const routeRecord = "route"
 
 // An adder adds addresses to an interface of the host, and a route to their
-// network. It records each one before it makes it.
+// network. It records each address and route before it adds it.
 type adder struct {
 	run   *runstate.Run
 	links *netlink.Handle
@@ -33,7 +33,7 @@ type adder struct {
 	route *addition    // nil: none yet
 }
 
-// made is an address or a route that was added.
+// An addition is an address or a route that was added.
 type addition struct {
 	Interface string       `json:"interface"`
 	Prefix    netip.Prefix `json:"prefix"`
@@ -104,8 +104,8 @@ func (a *adder) keepRoute() error {
 	return nil
 }
 
-// add adds an address and reports whether it did. An address that the host
-// already has is not added.
+// add adds an address and reports whether it did. It does not add an address
+// that the host already has.
 func (a *adder) add(addr netip.Addr) (added bool, err error) {
 	had, err := a.links.AddrList(nil, netlink.FAMILY_V4)
 	if err != nil {
@@ -128,7 +128,7 @@ func (a *adder) add(addr netip.Addr) (added bool, err error) {
 		return true, nil
 	}
 	erased := a.run.Erase(recordKind, addr.String())
-	if errors.Is(err, unix.EEXIST) { // added by somebody else just now
+	if errors.Is(err, unix.EEXIST) { // another process has just added it
 		return false, erased
 	}
 	return false, errors.Join(explain(err, "giving "+m.Interface+" the address "+addr.String()), erased)

@@ -31,17 +31,17 @@ type Config struct {
 	Logger  *slog.Logger  `yaml:"-" json:"-"` // may be nil
 }
 
-// A Variant holds links to measure in place of those of the Config.
+// A Variant has links to measure instead of the Config's.
 type Variant struct {
 	Link  `yaml:",inline"`
 	Links map[string]Link `yaml:"links" json:"links,omitempty"` // As in Config.
 }
 
-// variant returns the links that hold if servers.impairment names no variant.
+// variant returns the links to use if servers.impairment names no variant.
 func (c Config) variant() Variant { return Variant{c.Link, c.Links} }
 
-// Of returns the config with the links of the variant of that name; an empty name is
-// the config itself.
+// Of returns the config with the links of a variant. An empty name returns the
+// config itself.
 func (c Config) Of(variant string) Config {
 	if variant != "" {
 		c.Link, c.Links = c.Variants[variant].Link, c.Variants[variant].Links
@@ -78,7 +78,7 @@ func Read(part document.Node, components []string) (Config, error) {
 	return c, nil
 }
 
-// checkNames checks that the links are those of the components. path leads to the
+// checkNames checks that the links are links of the components. path leads to the
 // variant in part.
 func (v Variant) checkNames(part document.Node, components []string, path ...string) error {
 	check := func(name string, path ...string) error {
@@ -139,8 +139,8 @@ func (c *Config) check(part document.Node) error {
 	return c.checkCPU(at())
 }
 
-// check checks the links and fills in their defaults. at makes the errors of fields
-// below a path; path leads to the variant.
+// check checks the links and fills in their defaults. at returns a function for
+// errors below a path; path leads to the variant.
 func (v *Variant) check(by string, at func(path ...string) func(field, found, want string) error, path ...string) error {
 	const want = "want auto or emulator: netem reorders packets by jitter, counts its queue in packets, and does not tell peers apart"
 	check := func(l *Link, bad func(field, found, want string) error) error {

@@ -16,7 +16,7 @@ type direction struct {
 
 	ordered  *lane
 	express  *lane // for packets that overtake; nil: none do
-	aside    *lane // for packets of other peers; nil: there are none
+	aside    *lane // for packets of other hosts than the peers; nil: there are none
 	latest   int64 // latest arrival so far
 	batch    batch
 	made     Made
@@ -60,7 +60,7 @@ func newDirection(from, to *socket, instance string, link Link, seed uint64) (*d
 		}
 	}
 	if len(link.Peers) > 0 {
-		d.peers = peers{} // until they are known
+		d.peers = peers{} // impair nothing until the peers are known
 		if d.aside, err = newLane(asideRoom); err != nil {
 			return nil, errors.Join(err, d.close())
 		}

@@ -16,12 +16,12 @@ type Made struct {
 	Packets  int64  `json:"packets"`  // that arrived
 	Sent     int64  `json:"sent"`     // of these
 	Bytes    int64  `json:"bytes"`    // of frames sent, without FCS
-	Lost     int64  `json:"lost"`     // by chance, as asked; with netem also those that it had no room for
+	Lost     int64  `json:"lost"`     // by chance, as configured; with netem also packets that it had no room for
 
 	// Only the emulator counts these.
 	Dropped  int64 `json:"dropped"`  // at the tail of the queue
 	Overtook int64 `json:"overtook"` // skipped the delay
-	Aside    int64 `json:"aside"`    // were to or from others than Link.Peers
+	Aside    int64 `json:"aside"`    // to or from hosts other than Link.Peers
 	Missed   int64 `json:"missed"`   // the emulator had no room for them: it was too slow, or its CPU was busy
 	Refused  int64 `json:"refused"`  // the kernel refused to send them
 	Rate     Rate  `json:"rate"`     // from the first packet sent to the last

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peers are the addresses that a direction impairs packets of. nil: all packets.
+// peers are the addresses whose packets a direction impairs; nil: all packets.
 type peers map[netip.Addr]struct{}
 
 func peersOf(addresses []netip.Addr) peers {
@@ -21,8 +21,8 @@ func peersOf(addresses []netip.Addr) peers {
 }
 
 // impairs reports whether the frame, behind its virtio header, is to or from a
-// peer. way is Out where the peer is the receiver, and In where it is the sender.
-// Frames that are not of IP, such as ARP, are no peer's.
+// peer. way is Out if the peer is the receiver, and In if the peer is the sender.
+// Frames without IP, such as ARP, belong to no peer.
 func (p peers) impairs(frame []byte, way string) bool {
 	if p == nil {
 		return true
@@ -74,8 +74,8 @@ func (l Link) meets(instance string) bool {
 	return slices.Contains(l.Peers, instance) || slices.Contains(l.Peers, component(instance))
 }
 
-// introduce gives the emulator the addresses of the peers of every link that has
-// some, after an instance was attached or detached.
+// introduce sends the emulator the peers' addresses for every link that has
+// peers. It is called after an instance was attached or detached.
 func (f *Fabric) introduce(ctx context.Context) error {
 	for name, p := range f.attached {
 		if len(p.link.Peers) == 0 || p.splice == nil || p.finished || f.process == nil {

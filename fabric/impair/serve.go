@@ -37,7 +37,7 @@ type addition struct {
 	Seed     uint64 `json:"seed"`
 }
 
-// A meeting says at which addresses the peers of an instance's link are.
+// A meeting has the addresses of the peers of an instance's link.
 type meeting struct {
 	Instance  string       `json:"instance"`
 	Addresses []netip.Addr `json:"addresses"`
@@ -143,8 +143,7 @@ func (e *emulator) do(o order) (made []Made, err error) {
 	return made, errors.Join(found, err)
 }
 
-// meet sets the peers of a link. The link is impaired for packets that arrive
-// from now on.
+// meet sets the peers of a link. It applies to packets that arrive from now on.
 func (e *emulator) meet(m meeting) (err error) {
 	found := e.change(func() {
 		at := slices.IndexFunc(e.wires, func(w *wire) bool { return w.name == m.Instance })

@@ -250,8 +250,8 @@ func (d *daemon) stop(ctx context.Context) error {
 	}
 }
 
-// changeContext returns a context for changes to the switch by methods that get
-// none. It ends after 20 s, whether or not the run is cancelled.
+// changeContext returns a context for methods that change the switch but get no
+// context. It ends after 20 s, whether or not the run is cancelled.
 func changeContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 20*time.Second)
 }

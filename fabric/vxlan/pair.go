@@ -67,7 +67,7 @@ func (w *pair) Make(s *segment.Segment) error {
 	return nil
 }
 
-// makeFar makes the calling thread's namespace that of the second host.
+// makeFar sets up the calling thread's namespace as the second host.
 func (w *pair) makeFar() (err error) {
 	if err := segment.Quiet(); err != nil {
 		return err
