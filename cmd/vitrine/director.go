@@ -56,7 +56,7 @@ func (a *app) directorCommand() *cobra.Command {
 	return c
 }
 
-// credentials adds the flags that say what to show to a director.
+// credentials adds the flags with the credentials for a director.
 func (k *directorControl) credentials(f *pflag.FlagSet) {
 	f.StringVar(&k.tokenFile, "token-file", "", "file with the token to show, on the first line that is not empty and not a # comment")
 	f.StringVar(&k.access.Authorities, "ca", "", "PEM file of the authorities that certify the director")

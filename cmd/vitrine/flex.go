@@ -45,7 +45,8 @@ func (a *app) flexCommand() *cobra.Command {
 	return c
 }
 
-// completeFlex completes the file, and then what runs by it.
+// completeFlex completes the file, and then the names of running instances and, for
+// explain, of types.
 func completeFlex(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(given) == 0 {
 		return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
@@ -73,13 +74,13 @@ func completeFlex(c *cobra.Command, given []string, _ string) ([]string, cobra.S
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// flexSocket returns the unix socket of the orchestrator with that state folder.
+// flexSocket returns the unix socket of the orchestrator that uses a state folder.
 func flexSocket(state string) string {
 	sum := sha256.Sum256([]byte(state))
 	return filepath.Join(runstate.DefaultRoot(), "flex", hex.EncodeToString(sum[:8])+".sock")
 }
 
-// A flexClient asks the orchestrator of a file.
+// A flexClient calls the orchestrator that runs a file.
 type flexClient struct {
 	file   *config.Config
 	caller access.Caller
@@ -95,7 +96,7 @@ func dialFlex(path string) (*flexClient, error) {
 	}}, nil
 }
 
-// errNoOrchestrator is the error if no orchestrator runs the file.
+// errNoOrchestrator is the error for a file that no orchestrator runs.
 var errNoOrchestrator = errors.New("no orchestrator runs it")
 
 // call sends a request and reads the answer into out, which may be nil.
@@ -145,7 +146,8 @@ func (a *app) flexStatus() *cobra.Command {
 	}, &asJSON)
 }
 
-// held prints what runs while no orchestrator does. missing says so.
+// held prints what the holder runs while there is no orchestrator. missing is the error
+// that says so.
 func (a *app) held(ctx context.Context, c *config.Config, missing error, asJSON bool) error {
 	h, err := hold.Find(ctx, c.State)
 	if errors.Is(err, hold.ErrNone) {
@@ -325,7 +327,8 @@ func (a *app) flexStop() *cobra.Command {
 	}, &asJSON)
 }
 
-// lockFlex makes the state folder and locks it, so that one orchestrator works with it.
+// lockFlex creates the state folder and locks it, so that only one orchestrator uses
+// it.
 func lockFlex(c *config.Config) (*os.File, error) {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w", err)
@@ -340,10 +343,10 @@ func lockFlex(c *config.Config) (*os.File, error) {
 	return lock, err
 }
 
-// holderEnds bounds how long a holder may take to remove everything.
+// holderEnds limits the time for a holder to remove everything.
 const holderEnds = 2 * time.Minute
 
-// endHolder asks a holder to end, and waits until it has.
+// endHolder asks a holder to end, and waits until it has ended.
 func endHolder(ctx context.Context, h *hold.Client) error {
 	if err := h.End(ctx); err != nil {
 		return err

@@ -29,7 +29,8 @@ import (
 // holdVerb starts this program as the holder of a file's instances.
 const holdVerb = "hold"
 
-// flexHold is the process that runs instances, whether the orchestrator lives or not.
+// flexHold returns the command of the holder: the process that runs instances, even when
+// there is no orchestrator.
 func (a *app) flexHold() *cobra.Command {
 	return &cobra.Command{
 		Use:    holdVerb + " FILE",
@@ -90,12 +91,12 @@ func memberNames(c *config.Config) (names []string) {
 	return names
 }
 
-// serversDigest identifies the options that a holder was started with.
+// serversDigest returns a digest of the options that a holder is started with.
 func serversDigest(c *config.Config) string {
 	parts := map[string]map[string]any{}
 	for name, part := range c.Servers.Parts {
 		var fields map[string]any
-		_ = part.Decode(&fields) // a loaded file has valid parts
+		_ = part.Decode(&fields) // never fails: a loaded file has valid parts
 		parts[name] = fields
 	}
 	text, err := json.Marshal([]any{c.Choice(), c.Servers.CPUs, parts})
@@ -106,11 +107,11 @@ func serversDigest(c *config.Config) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// holderStarts bounds how long a holder may take until it answers.
+// holderStarts limits the time until a new holder answers.
 const holderStarts = time.Minute
 
-// startHolder starts a holder in a session of its own, so that no signal to the orchestrator
-// reaches it, and waits until it answers.
+// startHolder starts a holder and waits until it answers. The holder gets its own session,
+// so that signals to the orchestrator do not reach it.
 func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -124,7 +125,7 @@ func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the holder has it
+	defer log.Close() // the holder has its own descriptor
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, "flex", holdVerb, c.Path)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -132,7 +133,7 @@ func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 		return nil, fmt.Errorf("start the holder of the instances: %w", err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }() // reaps it, whenever it ends
+	go func() { ended <- cmd.Wait() }() // reaps the holder whenever it ends
 	ctx, cancel := context.WithTimeoutCause(ctx, holderStarts, fmt.Errorf("the holder of the instances does not answer within %s", holderStarts))
 	defer cancel()
 	for {
@@ -144,7 +145,7 @@ func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 		case err := <-ended:
 			return nil, holderEnded(path, err)
 		case <-ctx.Done():
-			_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+			_ = cmd.Process.Signal(syscall.SIGTERM) // on error, the holder has already ended
 			<-ended                                 //nolint:errcheck // it was asked to end
 			return nil, context.Cause(ctx)
 		case <-time.After(20 * time.Millisecond):
@@ -161,8 +162,8 @@ func holderEnded(log string, err error) error {
 	return fmt.Errorf("the holder of the instances ended: %w: %s", err, text)
 }
 
-// readToken reads a file's first line that is neither empty nor a comment; without a file,
-// it returns no token.
+// readToken returns the first line of a file that is neither empty nor a comment. Without a
+// file it returns no token.
 func readToken(path string) (string, error) {
 	if path == "" {
 		return "", nil

@@ -20,7 +20,7 @@ import (
 	"vitrine/redline"
 )
 
-// measurerOf returns redline through all directors of the file.
+// measurerOf returns a function that runs redline with all directors of the file.
 func measurerOf(c *config.Config, directors []*client.Client) flex.Measurer {
 	return func(ctx context.Context, o redline.Options) (redline.Result, error) {
 		for i, d := range directors {
@@ -30,10 +30,11 @@ func measurerOf(c *config.Config, directors []*client.Client) flex.Measurer {
 	}
 }
 
-// A capacityFinder finds out what an instance of a flavor carries.
+// A capacityFinder determines the capacity of an instance of a flavor.
 type capacityFinder func(*config.Type, config.Flavor) (flex.Capacity, error)
 
-// keepCosts wraps a finder. It keeps the CPU costs that the finder finds, by type and size.
+// keepCosts wraps a finder so that the CPU costs that it finds are stored in costs, by type
+// and size.
 func keepCosts(find capacityFinder, costs map[string]map[string]flex.Cost) capacityFinder {
 	return func(t *config.Type, f config.Flavor) (flex.Capacity, error) {
 		found, err := find(t, f)
@@ -47,7 +48,7 @@ func keepCosts(find capacityFinder, costs map[string]map[string]flex.Cost) capac
 	}
 }
 
-// printRedline prints how a type stands to redline.
+// printRedline prints the state of a type's redline measurements.
 func printRedline(w io.Writer, r *flex.RedlineStatus) {
 	if r == nil {
 		return
@@ -71,7 +72,7 @@ func printRedline(w io.Writer, r *flex.RedlineStatus) {
 	}
 }
 
-// redlineCell sums up how a type stands to redline, for a table.
+// redlineCell summarises the state of a type's redline measurements for a table.
 func redlineCell(r *flex.RedlineStatus) string {
 	switch {
 	case r == nil:

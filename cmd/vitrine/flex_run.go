@@ -64,7 +64,8 @@ func (a *app) flexRun() *cobra.Command {
 	return jsonFlag(c, &asJSON)
 }
 
-// policyOf returns a policy by its name; fixed without a number is the type's maximum.
+// policyOf returns the policy with a name. The policy fixed without a number means the
+// type's maximum.
 func policyOf(name string) (policy.Policy, error) {
 	p, err := policy.New(name, func(t *decide.Type) int { return t.Max })
 	if err != nil {
@@ -73,18 +74,18 @@ func policyOf(name string) (policy.Policy, error) {
 	return p, nil
 }
 
-// A flexPlan is a checked file with what this host adds to it.
+// A flexPlan is a checked file, completed with this host's limits.
 type flexPlan struct {
 	file   *config.Config
 	types  []decide.Type
 	limits decide.Limits
-	costs  map[string]map[string]flex.Cost // CPU by the profiles, by type and size
+	costs  map[string]map[string]flex.Cost // CPU costs from the profiles, by type and size
 
 	policy     policy.Policy
 	policyName string
 }
 
-// planFlex reads the file, and refuses one that does not fit this host.
+// planFlex reads the file, and refuses it if this host cannot hold it.
 func planFlex(path string) (p flexPlan, err error) {
 	if p.file, err = config.Load(path, knownBackends()); err != nil {
 		return p, err
@@ -191,7 +192,7 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	return errors.Join(err, runner.end(ending))
 }
 
-// serveFlex decides, and answers, until ctx ends.
+// serveFlex runs the orchestrator's loop and its control interface until ctx ends.
 func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestrator, log *slog.Logger) error {
 	listeners, guard, err := listenFlex(ctx, c, log)
 	if err != nil {
@@ -222,7 +223,7 @@ func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestra
 	return err
 }
 
-// listenFlex opens the unix socket, and the address of the file if it has one.
+// listenFlex opens the unix socket, and the file's control address if there is one.
 func listenFlex(ctx context.Context, c *config.Config, log *slog.Logger) (all []net.Listener, guard access.Guard, err error) {
 	if err := runstate.MakeRoot(runstate.DefaultRoot()); err != nil {
 		return nil, guard, err
@@ -255,7 +256,7 @@ func listenFlex(ctx context.Context, c *config.Config, log *slog.Logger) (all []
 	return append(all, l), guard, nil
 }
 
-// directorsOf returns clients of the file's directors.
+// directorsOf returns clients for the file's directors.
 func directorsOf(c *config.Config) (all []*client.Client, err error) {
 	for _, d := range c.Directors {
 		token, err := readToken(d.TokenFile)
@@ -271,7 +272,7 @@ func directorsOf(c *config.Config) (all []*client.Client, err error) {
 	return all, nil
 }
 
-// steering returns the clients as the orchestrator uses them to steer.
+// steering converts the clients to the orchestrator's interface.
 func steering(clients []*client.Client) (all []flex.Director) {
 	for _, c := range clients {
 		all = append(all, c)
@@ -279,8 +280,8 @@ func steering(clients []*client.Client) (all []flex.Director) {
 	return all
 }
 
-// storeOf returns how to ask the file's store what is past its threshold; nil: there is no
-// store.
+// storeOf returns a function that asks the file's store which thresholds it exceeds; nil:
+// there is no store.
 func storeOf(c *config.Config) func(context.Context) ([]string, error) {
 	if c.Store == nil {
 		return nil
@@ -313,8 +314,8 @@ func storeOf(c *config.Config) func(context.Context) ([]string, error) {
 	}
 }
 
-// A holderRunner runs units by the holder of a state folder. It starts a holder if there is
-// none.
+// A holderRunner runs units through the holder of a state folder. It starts a holder if
+// there is none.
 type holderRunner struct {
 	file *config.Config
 	log  *slog.Logger
@@ -323,7 +324,7 @@ type holderRunner struct {
 	client *hold.Client
 }
 
-// connect returns the client of the holder, which it starts if there is none.
+// connect returns a client of the holder, and starts the holder if there is none.
 func (r *holderRunner) connect(ctx context.Context) (*hold.Client, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -346,7 +347,8 @@ func (r *holderRunner) connect(ctx context.Context) (*hold.Client, error) {
 	return c, nil
 }
 
-// lose forgets a holder that does not answer, so that the next call looks for one.
+// lose drops the client of a dead holder after an error, so that the next call looks for a
+// holder again.
 func (r *holderRunner) lose(err error) error {
 	if err != nil {
 		r.mu.Lock()
@@ -386,7 +388,7 @@ func (r *holderRunner) Remove(ctx context.Context, name string) error {
 	return r.lose(c.Remove(ctx, name))
 }
 
-// end ends the holder with all that it runs.
+// end ends the holder and everything that it runs.
 func (r *holderRunner) end(ctx context.Context) error {
 	h, err := hold.Find(ctx, r.file.State)
 	if errors.Is(err, hold.ErrNone) {

@@ -40,7 +40,7 @@ type flexSimulateFlags struct {
 	json    bool
 }
 
-// randomLoads names loads that are drawn.
+// randomLoads is the name that stands for randomly drawn loads.
 const randomLoads = "random"
 
 func (a *app) flexSimulate() *cobra.Command {
@@ -191,7 +191,7 @@ func loadOf(name string, peak float64) (simulate.Load, error) {
 
 func (a *app) printComparison(kind decide.Type, c simulate.Case, all []simulate.Result, f flexSimulateFlags) error {
 	if f.json {
-		if f.curve == 0 { // the page has them
+		if f.curve == 0 { // with a page, the curves are there
 			for i := range all {
 				all[i].Curve = nil
 			}
@@ -228,8 +228,8 @@ func (a *app) printSweep(totals []simulate.Total, f flexSimulateFlags) error {
 	return t.Flush()
 }
 
-// capacityOf finds out what an instance of a flavor carries: the rate of the file, or the
-// profile that it names.
+// capacityOf returns a function that determines the capacity of an instance of a flavor:
+// the rate in the file, or the capacity in the profile that the file names.
 func capacityOf(c *config.Config) func(*config.Type, config.Flavor) (flex.Capacity, error) {
 	return func(t *config.Type, f config.Flavor) (flex.Capacity, error) {
 		if f.Profile == "" {
@@ -251,7 +251,7 @@ func instancesOf(c *config.Config, t *config.Type, f config.Flavor) map[string]i
 	all := map[string]int{}
 	sizing, err := vitrine.ParseSizing(f.Size)
 	if err != nil {
-		return all // the check of the file has refused it
+		return all // the check of the file refuses such a type
 	}
 	for _, name := range t.Members {
 		all[name] = 1

@@ -8,7 +8,7 @@ import (
 	"vitrine/substrate/qemu/guest"
 )
 
-// guestVerb starts this program as the agent inside a virtual machine.
+// guestVerb makes this program the agent inside a virtual machine.
 const guestVerb = "guest"
 
 func (a *app) guestCommand() *cobra.Command {

@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manCommand writes manual pages. Like the completions, they describe this very program.
+// manCommand returns the command that writes manual pages. It generates them from this
+// program's own commands, like the completions.
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man FOLDER",

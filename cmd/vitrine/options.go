@@ -74,7 +74,8 @@ func checkPlaces(substrates, fabrics []string) error {
 	return nil
 }
 
-// The component names that impaired links may refer to, besides generator.
+// networkComponents returns the component names that impaired links may refer to,
+// besides generator.
 func networkComponents() []string { return []string{"receiver"} }
 func chainComponents() []string   { return []string{chain.Receiver, chain.Hop} }
 

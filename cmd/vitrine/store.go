@@ -147,8 +147,9 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	return serveWith(ctx, function, func(ctx context.Context) error { return s.Serve(ctx, listeners...) })
 }
 
-// quickOn returns which requests of the plain API are quick. On an engine whose records are on other
-// hosts, none is: it may be away, and then only net/http notices that the client leaves.
+// quickOn returns a function that reports which requests of the plain API are quick. If the
+// engine keeps its records on other hosts, no request is quick: the engine may not answer,
+// and only net/http then notices that a client has disconnected.
 func quickOn(engine store.Engine) func(*http.Request) bool {
 	if _, local := engine.(*embedded.Engine); !local {
 		return nil
