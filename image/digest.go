@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Digests are equal for two images that may be compared. They are SHA-256, in hexadecimal.
+// Digests identify what two images have in common: images with equal digests may be
+// compared. They are SHA-256, in hexadecimal.
 type Digests struct {
 	Program       string `json:"program"`       // of the executable
 	Configuration string `json:"configuration"` // of the command, its environment, and the files of the configuration

@@ -42,7 +42,7 @@ type Store struct {
 	Packers map[string]Packer // by substrate
 }
 
-// A built is the store's record beside an image.
+// A built is the record that the store keeps with an image.
 type built struct {
 	File          string         `json:"file"` // its name in the folder
 	Tree          string         `json:"tree"` // the tree's Digest

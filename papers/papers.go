@@ -113,8 +113,8 @@ func Find(name string) (Exhibit, error) {
 // Measured reports whether the exhibit is of packets, not of capacities.
 func (e Exhibit) Measured() bool { return e.Network != nil || e.Chain != nil }
 
-// Base returns the name of the exhibit whose run this one shows: its own name, or
-// that of As.
+// Base returns the name of the exhibit whose run this one shows: this exhibit's
+// own, or As.
 func (e Exhibit) Base() string {
 	if e.As == "" {
 		return e.Name

@@ -34,10 +34,10 @@ func (r Ratio) String() string {
 	return fmt.Sprintf("%s [%s, %s]", short(r.Mean), short(r.Low), high)
 }
 
-// ratio returns more / less. The interval is that of MOVER on logarithms (Zou and
-// Donner 2008): the distances of the bounds from the means, squared and added. If
+// ratio returns more / less. Its interval uses MOVER on logarithms (Zou and
+// Donner 2008): the squared distances of the bounds from the means are added. If
 // a quantity is only bounded, the interval is what the bounds allow. ok is false
-// where a quantity is not positive.
+// if a quantity is not positive.
 func ratio(less, more Reading) (r Ratio, ok bool) {
 	lessLow, lessHigh := less.bounds()
 	moreLow, moreHigh := more.bounds()

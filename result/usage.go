@@ -43,9 +43,9 @@ func usageName(key vitrine.Key) string {
 	return filepath.Join(usageFolder, fmt.Sprintf("%d-%d.csv", key.Seq, key.Attempt))
 }
 
-// CreateUsage creates the file for the monitor's samples of one trial, and returns its path. It
-// replaces the file of an unfinished trial, and never touches that of a finished one. The data is
-// on disk once Close has returned without error.
+// CreateUsage creates the file for the monitor's samples of one trial, and returns its
+// path. It replaces the file of an unfinished trial, but never the file of a finished one.
+// The data is on disk once Close has returned without error.
 func (r *Run) CreateUsage(key vitrine.Key) (io.WriteCloser, string, error) {
 	r.mu.Lock()
 	err := r.checkDistinct(key)
@@ -126,7 +126,7 @@ func ReadUsage(r io.Reader, each func(Sample) error) error {
 	}
 }
 
-// An endReader knows how many bytes were read and the last of them.
+// An endReader records the number of bytes read, and the last byte.
 type endReader struct {
 	from io.Reader
 	n    int64

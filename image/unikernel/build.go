@@ -51,7 +51,7 @@ func run(ctx context.Context, args ...string) error { return runWith(ctx, nil, a
 // runWith is like run but also copies standard output to watch.
 func runWith(ctx context.Context, watch io.Writer, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	// The kernel is the same, whoever builds it and when.
+	// The kernel must not depend on the builder or the time.
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C", "KBUILD_BUILD_TIMESTAMP=@0", "KBUILD_BUILD_USER=vitrine", "KBUILD_BUILD_HOST=vitrine")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
