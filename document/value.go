@@ -68,12 +68,12 @@ func ParseCPUs(text string) (CPUs, error) {
 		first, last, ranged := strings.Cut(field, "-")
 		low, err := strconv.ParseUint(first, 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no CPU number", field)
+			return nil, fmt.Errorf("%q is not a CPU number", field)
 		}
 		high := low
 		if ranged {
 			if high, err = strconv.ParseUint(last, 10, 16); err != nil || high < low {
-				return nil, fmt.Errorf("%q is no range of CPU numbers", field)
+				return nil, fmt.Errorf("%q is not a range of CPU numbers", field)
 			}
 		}
 		if high > maxCPU {

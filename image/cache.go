@@ -170,7 +170,7 @@ func (c Cache) lock(ctx context.Context, kind, key string) (unlock func(), err e
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("waiting for another process that makes it: %w", context.Cause(ctx)), f.Close())
+			return nil, errors.Join(fmt.Errorf("waiting for another process that builds it: %w", context.Cause(ctx)), f.Close())
 		}
 	}
 }

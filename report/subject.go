@@ -232,8 +232,8 @@ func (s *set) nameSubjects() {
 	}
 }
 
-// variant returns what else tells sizes apart, as far as it differs in the
-// report.
+// variant returns the substrate, options and run of a subject, as far as these
+// differ in the report.
 func (s *set) variant(r *run, substrate, options string) string {
 	substrates, choices := map[string]bool{}, map[string]bool{}
 	for _, x := range s.subjects() {

@@ -98,7 +98,7 @@ func (d *Data) readSummary() error {
 func (d *Data) Usage(key vitrine.Key, each func(Sample) error) error {
 	f, err := os.Open(filepath.Join(d.Dir, usageName(key)))
 	if err != nil {
-		return fmt.Errorf("reading what was sampled in trial %d attempt %d: %w", key.Seq, key.Attempt, err)
+		return fmt.Errorf("reading the samples of trial %d attempt %d: %w", key.Seq, key.Attempt, err)
 	}
 	defer func() { _ = f.Close() }() // opened for reading
 	if err := ReadUsage(f, each); err != nil {

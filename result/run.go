@@ -355,9 +355,9 @@ func (r *Run) checkDistinct(key vitrine.Key) error {
 	case !ok:
 		return nil
 	case old == key:
-		return fmt.Errorf("trial %d attempt %d is there already", key.Seq, key.Attempt)
+		return fmt.Errorf("trial %d attempt %d is already recorded", key.Seq, key.Attempt)
 	}
-	return fmt.Errorf("trial %d attempt %d is there already, as another trial (%s repeat %d at %v, now %s repeat %d at %v)",
+	return fmt.Errorf("trial %d attempt %d is already recorded, as another trial (%s repeat %d at %v, now %s repeat %d at %v)",
 		key.Seq, key.Attempt, old.Subject, old.Repeat, old.Rate, key.Subject, key.Repeat, key.Rate)
 }
 

@@ -87,7 +87,7 @@ func (c CPUs) KeepOff() error {
 		set.Set(cpu)
 	}
 	moved := map[string]bool{}
-	for { // until a pass finds no new thread: one that was not moved yet may have made it
+	for { // repeat until a pass finds no new thread, because a thread that was not moved yet may have started one
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return fmt.Errorf("list this process's threads: %w", err)

@@ -24,7 +24,7 @@ type Config struct {
 	Fabric func(ctx context.Context, choice spec.Choice, part document.Node) (fabric.Fabric, error)
 
 	Parts map[string]document.Node // each back end's own options, by its name
-	CPUs  CPUs                     // who may run where
+	CPUs  CPUs                     // of the function and of the generator
 	Run   string                   // the run's label: everything on a site carries it
 	Self  string                   // path of this executable, which instances may run
 

@@ -23,7 +23,7 @@ func (c *Campaign) saveProfile() error {
 	}
 	before, err := c.Results.Profile()
 	if err != nil {
-		c.Log.Warn("what a resumed run does not deploy again has no boot time", "error", err)
+		c.Log.Warn("sizes that the resumed run does not deploy again have no boot time", "error", err)
 	}
 	keepBoots(&p, before)
 	return c.Results.SaveProfile(p)

@@ -9,8 +9,8 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// Mirrors checks that an instance that another is mirrored to receives a
-// question that is sent to that other instance, and its answer.
+// Mirrors checks a mirror between two instances: the listener receives each
+// question to the mirrored instance, and the answer.
 func Mirrors(t *testing.T, f fabric.Fabric, run *runstate.Run) {
 	t.Helper()
 	mirrorer, ok := f.(fabric.Mirrorer)

@@ -51,9 +51,9 @@ func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 	})
 }
 
-// end kills the emulator of a namespace. An emulator normally ends with the
-// program that started it, because its stdin ends. One that was just being
-// stopped then may be left.
+// end kills the emulator of a namespace. Normally an emulator ends with the
+// program that started it, because its stdin ends. But an emulator that was
+// just being stopped (SIGSTOP) when that program died may be left.
 func end(ctx context.Context, of os.FileInfo) error {
 	found, err := pidfd.Where(func(p procfs.Proc) bool {
 		args, err := p.CmdLine()
@@ -70,9 +70,10 @@ func end(ctx context.Context, of os.FileInfo) error {
 	return found.End(ctx)
 }
 
-// release moves interfaces of the host that the fabric had lent to an instance
-// back to the host, where the fabric's cleaning finds them. segment.Lender has
-// marked them. Virtual ones would otherwise be removed with the namespace.
+// release moves the host's interfaces that the fabric had lent to an instance
+// back to the host, where the fabric's cleaning finds them. It recognises them
+// by the mark of segment.Lender. Without release, virtual interfaces would be
+// removed with the namespace.
 func release(run string) error {
 	here, err := segment.OpenHere()
 	if err != nil {

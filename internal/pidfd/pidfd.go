@@ -114,13 +114,13 @@ func (s Set) Alive(pid int) bool {
 	return has && unix.PidfdSendSignal(fd, 0, nil, 0) == nil
 }
 
-// AwaitChild waits until a child of this process has ended. It does not reap the child, so that
-// the child's number stays its own. The caller must not reap it meanwhile. Go's poller does the
-// waiting where it can: a thread in waitid(2) would keep other threads of this process from
-// running for a while.
+// AwaitChild waits until a child of this process has ended. It does not reap the child, so
+// the kernel does not reuse the child's PID. The caller must not reap it in the meantime.
+// If possible, AwaitChild waits with Go's poller: a thread that blocks in waitid(2) would
+// hold up other threads of this process for a while.
 func AwaitChild(pid int) {
 	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
-		nonblocking := unix.SetNonblock(fd, true) == nil // else Go does not poll it
+		nonblocking := unix.SetNonblock(fd, true) == nil // otherwise Go does not poll it
 		file := os.NewFile(uintptr(fd), "pidfd")
 		defer file.Close()
 		if conn, err := file.SyscallConn(); nonblocking && err == nil && conn.Read(ended) == nil {

@@ -80,7 +80,7 @@ func LockCPUs(dir string, cpus []int, owner Owner) (_ *CPULocks, err error) {
 			return nil, fmt.Errorf("lock CPU %d by %s: %w", cpu, f.Name(), err)
 		}
 		if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil {
-			return nil, fmt.Errorf("lock CPU %d: say in %s who holds it: %w", cpu, f.Name(), err)
+			return nil, fmt.Errorf("lock CPU %d: write its owner to %s: %w", cpu, f.Name(), err)
 		}
 	}
 	return l, nil

@@ -40,7 +40,7 @@ func LockFile(path string, owner Owner) (_ *os.File, err error) {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 	}
 	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: say who holds it: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("lock %s: write its owner: %w", path, err), f.Close())
 	}
 	return f, nil
 }

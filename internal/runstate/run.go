@@ -95,7 +95,7 @@ func (r *Run) end(first func() error) error {
 	r.close.Do(func() {
 		r.err = first()
 		if err := r.lock.Close(); err != nil {
-			r.err = errors.Join(r.err, fmt.Errorf("letting go of run %s: %w", r.ID, err))
+			r.err = errors.Join(r.err, fmt.Errorf("releasing run %s: %w", r.ID, err))
 		}
 	})
 	return r.err

@@ -80,7 +80,7 @@ func Keep(cpus ...int) (back func() error, err error) {
 // else wants (SCHED_IDLE, sched(7)).
 func Idle() error {
 	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
-		return fmt.Errorf("take the scheduling policy for idle time: %w", err)
+		return fmt.Errorf("set the scheduling policy SCHED_IDLE: %w", err)
 	}
 	return nil
 }

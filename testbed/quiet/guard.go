@@ -35,7 +35,8 @@ const (
 	togetherBursts = 5000
 	// baseTries is how often the baseline is taken while the host is not idle.
 	baseTries = 5
-	// backOff is the pause after a disturbed trial. It doubles with each in a row, up to mostRest.
+	// backOff is the pause after a disturbed trial. It doubles with each further disturbed
+	// trial in a row, up to mostRest.
 	backOff  = time.Second
 	mostRest = 8 * time.Second
 )

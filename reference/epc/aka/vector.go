@@ -24,9 +24,9 @@ import (
 
 // The errors of Answer and Resynchronise.
 var (
-	ErrMAC  = errors.New("aka: message authentication code of the network is wrong") // TS 33.401 clause 6.1.1: MAC failure
-	ErrAUTS = errors.New("aka: AUTS is not from the subscriber")                     // TS 33.102 clause 6.3.5
-	ErrBit  = errors.New("aka: AMF has no separation bit, so the network is no EPS") // TS 33.401 clause 6.1.1
+	ErrMAC  = errors.New("aka: message authentication code of the network is wrong")     // TS 33.401 clause 6.1.1: MAC failure
+	ErrAUTS = errors.New("aka: AUTS is not from the subscriber")                         // TS 33.102 clause 6.3.5
+	ErrBit  = errors.New("aka: AMF has no separation bit, so the network is not an EPS") // TS 33.401 clause 6.1.1
 )
 
 // AMF is the authentication management field of an EPS: the separation bit alone

@@ -50,5 +50,5 @@ func (r Result) Error() string {
 var (
 	ErrUnreachable = errors.New("diameter: no connection to the peer")
 	ErrTimeout     = errors.New("diameter: the peer does not answer")
-	ErrAnswer      = errors.New("diameter: the answer lacks what it must have")
+	ErrAnswer      = errors.New("diameter: a required AVP of the answer is missing or invalid")
 )

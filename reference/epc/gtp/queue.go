@@ -41,7 +41,7 @@ type queue struct {
 	once    sync.Once
 }
 
-var errQueue = errors.New("gtp: the queue is full, or there is none")
+var errQueue = errors.New("gtp: the peer's queue is full or does not exist")
 
 // listen returns a new queue for an address.
 func (q *Queues) listen(own netip.AddrPort) (*queue, error) {

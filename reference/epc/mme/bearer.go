@@ -88,11 +88,11 @@ func (w *worker) modified(u *ue, err error) {
 	case err == nil:
 		w.end(u, succeeded)
 	case u.kind == attach: // without a bearer there is no attach
-		w.mme.config.Log.Debug("the gateway did not take the eNodeB's end of a bearer", "error", err)
+		w.mme.config.Log.Debug("the gateway did not accept the eNodeB's end of a bearer", "error", err)
 		w.end(u, networkFailure)
 		w.networkDetach(u)
 	default:
-		w.mme.config.Log.Debug("the gateway did not take the eNodeB's end of a bearer", "error", err)
+		w.mme.config.Log.Debug("the gateway did not accept the eNodeB's end of a bearer", "error", err)
 		w.end(u, outcomeOf(err))
 		u.cause = s1ap.CauseNormalRelease
 		w.releaseBearers(u)

@@ -105,10 +105,10 @@ func (m *MME) acquire(ctx context.Context, j *job) error {
 	}
 	m.counts.takenOver.Inc()
 	if _, err := m.config.Subscribers.UpdateLocation(ctx, j.request.IMSI, m.config.GUMMEI.PLMN); err != nil {
-		m.config.Log.Debug("the HSS did not learn that a UE has come", "error", err)
+		m.config.Log.Debug("the HSS did not learn that a UE has moved to this MME", "error", err)
 	}
 	if err := m.config.Gateway.ModifyBearer(ctx, j.session, j.enodeb); err != nil {
-		m.config.Log.Debug("the gateway did not learn that a UE has come", "error", err)
+		m.config.Log.Debug("the gateway did not learn that a UE has moved to this MME", "error", err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ const (
 
 // ErrIntegrity is the error for a network message whose message authentication code is
 // wrong or missing.
-var ErrIntegrity = errors.New("ue: message of the network is not protected as it must be")
+var ErrIntegrity = errors.New("ue: the network's message is not protected as required")
 
 // A UE is the equipment of one subscriber. Only one goroutine may use it at a time.
 type UE struct {
