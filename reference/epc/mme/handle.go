@@ -174,7 +174,7 @@ func (w *worker) handleUE(e *enodeb) {
 	u := w.byID[in.mme]
 	switch {
 	case u == nil && m.Procedure == s1ap.UEContextRelease:
-		return // for a connection that turnAway released, which has no context
+		return // for a connection that was released without a context, as by turnAway
 	case u == nil:
 		w.mme.counts.unexpected.Inc()
 		w.indicate(e, in.has&(hasMME|hasENB), s1ap.CauseUnknownMMEUEID)

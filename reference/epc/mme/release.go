@@ -4,7 +4,7 @@ import "vitrine/wire/s1ap"
 
 // releaseRequest handles a UE Context Release Request: the UE is to become idle (TS
 // 23.401 clause 5.3.5). During an attach, the request ends the attach. During a call,
-// the release waits for the answer. It interrupts any other procedure.
+// the release waits for the answer. It ends any other procedure.
 func (w *worker) releaseRequest(u *ue) {
 	u.cause = w.in.cause
 	w.event = w.mme.config.Messages.Begin()

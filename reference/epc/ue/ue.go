@@ -85,7 +85,7 @@ func New(imsi identity.Digits, home identity.PLMN) UE {
 // HasKeys reports whether the UE shares keys with a network.
 func (u *UE) HasKeys() bool { return u.protection != nil }
 
-// Forget removes the GUTI and the keys, as after a loss of the USIM's data.
+// Forget removes the GUTI and the keys, as if the UE had lost them at power-off.
 func (u *UE) Forget() { u.HasGUTI, u.protection, u.ksi = false, nil, noKey }
 
 // Connect begins a connection. Messages are not ciphered until the network has
