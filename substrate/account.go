@@ -20,9 +20,9 @@ type Account struct {
 	Home     string   // empty: unknown
 }
 
-// FindAccount looks up USER or USER:GROUP, by name or number, among the users of this host. As
-// in Docker, a group that is given replaces all groups of the user. The error for an unknown
-// user is a *vitrine.BadInput.
+// FindAccount looks up USER or USER:GROUP, by name or number, among the users of this host.
+// As in Docker, GROUP replaces all groups of the user. The error for an unknown user is a
+// *vitrine.BadInput.
 func FindAccount(text string) (*Account, error) {
 	a, err := findAccount(text)
 	if err != nil {

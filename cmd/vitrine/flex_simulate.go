@@ -191,7 +191,7 @@ func loadOf(name string, peak float64) (simulate.Load, error) {
 
 func (a *app) printComparison(kind decide.Type, c simulate.Case, all []simulate.Result, f flexSimulateFlags) error {
 	if f.json {
-		if f.curve == 0 { // with a page, the curves are there
+		if f.curve == 0 { // the curves are only for the page
 			for i := range all {
 				all[i].Curve = nil
 			}

@@ -154,7 +154,7 @@ func (o *redlineOptions) watchCPU(ctx context.Context) (stop func(), err error) 
 		}
 		return *use.CPU, true
 	}
-	return func() { _ = m.Stop() }, nil // it wrote to nothing
+	return func() { _ = m.Stop() }, nil // its output was discarded
 }
 
 // publish writes and prints the result. A verdict without a capacity is a failure.

@@ -131,7 +131,7 @@ func (s Strangers) Crowd(ctx context.Context, size int, limit time.Duration, act
 	gathering.SetLimit(16)
 	for i := range all {
 		gathering.Go(func() error {
-			c, err := s.Dial(context.WithoutCancel(ctx), i, nil) // an attack that has begun is made
+			c, err := s.Dial(context.WithoutCancel(ctx), i, nil) // an attack that has begun is completed
 			if err == nil {
 				all[i] = c
 			}

@@ -1,6 +1,7 @@
-// Package tcpfd has the system calls on TCP connections of load generators, on file descriptors.
-// Of these only Connect and Abort tell Go's scheduler that they may block. A generator blocks only
-// in thread.Sleep, briefly, and signals interrupt it.
+// Package tcpfd makes the system calls of load generators for TCP connections, on file
+// descriptors. Only Connect and Abort tell Go's scheduler that they may block; the other
+// calls never block. A generator blocks only in thread.Sleep, briefly, and signals
+// interrupt it.
 package tcpfd
 
 import (

@@ -97,7 +97,7 @@ func testUser(s *suite) {
 	}
 	command := s.command("user", "mine")
 	command.Dir = scratch
-	for range 2 { // also into the files of the first command
+	for range 2 { // the second time, the output files belong to the user already
 		if err := in.Run(s.ctx, command); err != nil {
 			s.Errorf("Run: %v", err)
 		}

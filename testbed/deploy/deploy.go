@@ -147,7 +147,7 @@ func (d *Deployment) addresses(component, port string) string {
 	return strings.Join(all, ",")
 }
 
-// at is the address of one of the component's ports on this instance.
+// at returns the address of one of the component's ports on this instance.
 func (in *instance) at(port string) netip.AddrPort { return in.At(uint16(in.component.Ports[port])) }
 
 // Targets lists addr:port of the entry component's instances.

@@ -111,7 +111,8 @@ func (p *Prober) findSandbox(ctx context.Context) (string, error) {
 	return "", p.noSandbox
 }
 
-// tries runs QEMU without a machine.
+// tries runs QEMU without a machine, and returns an error if QEMU refuses the value of
+// -sandbox.
 func tries(ctx context.Context, sandbox string) error {
 	cmd := exec.CommandContext(ctx, Program, "-nodefaults", "-no-user-config", "-display", "none", "-machine", "none", "-monitor", "stdio", "-sandbox", sandbox)
 	cmd.Stdin = strings.NewReader("quit\n")

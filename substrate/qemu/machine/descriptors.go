@@ -49,7 +49,7 @@ func (d *descriptors) add(name string, f *os.File, err error) error {
 
 func (d *descriptors) close() {
 	for _, f := range d.files {
-		_ = f.Close() // QEMU has its own
+		_ = f.Close() // QEMU has its own descriptors
 	}
 }
 

@@ -2,8 +2,8 @@
 // line, wires the machine to the network interface that a fabric gave its namespace, binds
 // its processors and ends it.
 //
-// A machine runs in a place of package process. That place provides its network namespace,
-// its cgroup with the quota on all of QEMU, and its end when this process ends.
+// A machine runs in a place of package process. The place provides its network namespace,
+// and its cgroup with the quota on all of QEMU. It also ends QEMU when this process ends.
 package machine
 
 import (
@@ -68,7 +68,7 @@ type Spec struct {
 	Link    *Link    // nil: no network
 	Devices []string // further -device arguments
 
-	Confinement Confinement // how QEMU is kept from the host
+	Confinement Confinement // how QEMU is isolated from the host
 
 	// Dir is the machine's own folder, and must be the place's folder. It has a file log with
 	// QEMU's own output.
@@ -151,7 +151,7 @@ func start(ctx context.Context, place Place, spec Spec) (_ *Machine, err error) 
 	if err != nil {
 		return nil, err
 	}
-	inherited.close() // so that the monitor's end is QEMU's end
+	inherited.close() // otherwise the monitor's connection would not end with QEMU
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, outputError(spec.Dir), place.Stop(context.WithoutCancel(ctx), 0))
