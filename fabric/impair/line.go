@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// A fate is what becomes of a packet.
+// A fate says whether and in which order a link delivers a packet.
 type fate uint8
 
 const (
@@ -15,9 +15,9 @@ const (
 	dropped               // at the tail of the queue
 )
 
-// A line decides what becomes of each packet in one direction, and when it
-// leaves. It keeps no packet and reads no clock. Whether the n-th packet is
-// lost depends on the seed and n alone, so that a run can be repeated.
+// A line decides the fate of each packet in one direction, and when it leaves. It
+// keeps no packet and reads no clock. Whether the n-th packet is lost depends on the
+// seed and n alone, so that a run can be repeated.
 type line struct {
 	link             Link
 	loss, vary, skip *rand.Rand

@@ -6,8 +6,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Made is what became of the packets of one direction of an impaired link, as
-// netem or the emulator counted them.
+// Made has the counts of packets in one direction of an impaired link, as netem
+// or the emulator counted them, and the lateness of the packets sent.
 type Made struct {
 	Instance string `json:"instance"` // whose link
 	Way      string `json:"way"`      // Out or In

@@ -79,8 +79,8 @@ func end(ctx context.Context, dir string) ([]string, error) {
 	return ended, nil
 }
 
-// daemonOf returns the name of the daemon that a process is, or "" if the
-// process is no daemon with the folder dir.
+// daemonOf returns the daemon's name if the process is a daemon with the folder
+// dir, and "" otherwise.
 func daemonOf(p procfs.Proc, dir string) string {
 	args, err := p.CmdLine()
 	if err != nil || len(args) == 0 {

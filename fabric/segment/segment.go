@@ -59,9 +59,10 @@ type Config struct {
 // A Wiring makes the parts in which kinds of fabric differ. The segment calls
 // it from one goroutine at a time.
 type Wiring interface {
-	// Make makes the things that instances are joined to. It runs on a thread in
-	// the segment's namespace. Whatever it makes there is removed with the
-	// namespace. If it makes anything elsewhere, the Wiring must be an Unmaker.
+	// Make makes what Join connects instances to, such as a bridge. It runs on a
+	// thread in the segment's namespace. Everything that it makes there is removed
+	// with the namespace. If it makes anything elsewhere, the Wiring must be an
+	// Unmaker.
 	Make(s *Segment) error
 
 	// Join makes the interface end.Inner in the instance's namespace, down and

@@ -16,7 +16,7 @@ import (
 // recordKind is the kind of the records of changes to virtual functions.
 const recordKind = "sriov"
 
-// state is what a run has changed about a parent's virtual functions. It is
+// state has the changes of a run to a parent's virtual functions. It is
 // kept as a record.
 type state struct {
 	run *runstate.Run
