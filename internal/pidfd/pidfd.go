@@ -1,6 +1,6 @@
-// Package pidfd ends and awaits processes through pidfds (pidfd_open(2), Linux 5.3). A pidfd never refers to
-// another process, even if the PID is reused, and the end of its process can be awaited without
-// polling.
+// Package pidfd ends processes and waits for their end through pidfds (pidfd_open(2), Linux 5.3). A
+// pidfd never refers to another process, even if the PID is reused, and a caller can wait for the
+// end of its process without polling.
 package pidfd
 
 import (

@@ -4,7 +4,7 @@ import "time"
 
 // timers holds the contexts whose timer runs, in a heap by expiry time. Each
 // context has one timer, so the heap is never larger than the table of contexts.
-// To set a running timer moves it. The heap allocates only to grow.
+// Setting a running timer moves it. The heap allocates only to grow.
 type timers struct {
 	heap []*ue
 }
