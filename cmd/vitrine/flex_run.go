@@ -310,7 +310,8 @@ func storeOf(c *config.Config) func(context.Context) ([]string, error) {
 		if response.StatusCode != http.StatusOK {
 			return nil, fmt.Errorf("GET /health: %s", response.Status)
 		}
-		return health.Past, json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&health)
+		err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&health)
+		return health.Past, err // not in one statement: Go may read the field before the call
 	}
 }
 
