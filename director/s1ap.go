@@ -162,7 +162,7 @@ func (d *Director) collectS1AP(s *s1ap.Server, e emitter) {
 	e.count("received_total", "Messages received.", t.Received, "protocol", S1AP, "kind", "any")
 	for what, n := range map[string]uint64{
 		"forwarded": t.Forwarded, "answered": t.Answered, "absorbed": t.Absorbed, "malformed": t.Malformed, "unexpected": t.Unexpected,
-		"refused": t.Refused, "unknown_connection": t.Unknown, "over_quota": t.OverQuota, "unruled": t.Unruled, "stray": t.Strayed,
+		"refused": t.Refused, "no_room": t.Full, "unknown_connection": t.Unknown, "over_quota": t.OverQuota, "unruled": t.Unruled, "stray": t.Strayed,
 		"reset": t.Resets, "misnumbered": t.Misnumbered,
 	} {
 		e.count("handled_total", "Messages by what the director did with them.", n, "protocol", S1AP, "how", what)
@@ -173,6 +173,7 @@ func (d *Director) collectS1AP(s *s1ap.Server, e emitter) {
 	e.gauge("queued_bytes", "Bytes that wait for S1AP peers.", float64(t.Queued))
 	e.count("enodeb_associations_total", "S1AP associations accepted.", t.Accepted)
 	e.count("enodeb_associations_refused_total", "S1AP associations refused because of a limit.", t.TurnedAway)
+	e.count("enodeb_associations_late_total", "S1AP associations ended because S1 Setup, or the rest of a frame, did not come in time.", t.Late)
 	e.count("s1_setups_total", "S1 Setups that succeeded.", t.Setups)
 	e.count("s1_setup_failures_total", "S1 Setups that failed.", t.Failures)
 	e.count("instance_associations_lost_total", "S1AP associations with instances that ended.", t.Losses)

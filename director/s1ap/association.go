@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/director/meter"
 	"vitrine/internal/sctp"
 	"vitrine/wire/s1ap/frame"
 )
@@ -23,6 +24,8 @@ const (
 	// S1AP may get lost alone.
 	maxQueued      = 1 << 20
 	instanceQueued = 4 << 20
+	// queueShare is the part of the free octets of all queues that one queue may hold.
+	queueShare = 8
 	// keptBuffer is the size of the largest empty buffer that an association keeps.
 	keptBuffer = 64 << 10
 	// firstBuffer and lastBuffer are the sizes of the receive buffer: most associations
@@ -33,8 +36,11 @@ const (
 	stall = 10 * time.Second
 )
 
-// errFull ends the association of a peer that does not read.
-var errFull = errors.New("s1ap: too many octets wait for the peer")
+// The reasons why the director ends an association.
+var (
+	errFull = errors.New("s1ap: too many octets wait for the peer")
+	errLate = errors.New("s1ap: the eNodeB was not set up in time")
+)
 
 // An association is a connection with an eNodeB or with an instance that carries frames,
 // over SCTP or TCP. Any goroutine may send; one reads.
@@ -89,19 +95,19 @@ func (a *association) send(stream uint16, message []byte) bool {
 	return true
 }
 
-// reserve takes room for octets. All queues share one budget. The queue of an eNodeB may
-// hold an eighth of what is free, so that eNodeBs that do not read never hold all of it
-// (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet
-// switches, 1998). Without room the association ends.
+// reserve takes room for octets. All queues share one budget. A queue may hold an eighth of
+// what is free, so that peers that do not read, or an eNodeB that sends more than its
+// instance reads, never hold all of it (Choudhury and Hahne, Dynamic queue length
+// thresholds for shared-memory packet switches, 1998). Without room the association ends.
 func (a *association) reserve(n int) bool {
 	if a.err != nil {
 		return false
 	}
 	free, most := a.server.config.Queues-a.server.queued.Load(), int64(instanceQueued)
 	if !a.known {
-		free, most = free/8, maxQueued
+		most = maxQueued
 	}
-	if int64(len(a.out)-a.sent+n) > min(free, most) {
+	if int64(len(a.out)-a.sent+n) > min(free/queueShare, most) {
 		a.fail(errFull)
 		return false
 	}
@@ -120,10 +126,13 @@ func (a *association) fail(err error) {
 }
 
 // abort ends the association at once.
-func (a *association) abort() {
+func (a *association) abort() { a.abortFor(net.ErrClosed) }
+
+// abortFor ends the association for a reason, unless it has ended for another.
+func (a *association) abortFor(reason error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.fail(net.ErrClosed)
+	a.fail(reason)
 }
 
 // reason returns why the association ended.
@@ -197,7 +206,7 @@ func (a *association) reuse() {
 }
 
 // drain writes until nothing is queued. It ends the association of a peer that takes
-// nothing.
+// nothing, which counts as one drop.
 func (a *association) drain() {
 	for {
 		a.mu.Lock()
@@ -220,6 +229,7 @@ func (a *association) drain() {
 			a.server.queued.Add(-int64(n))
 			if err != nil {
 				a.fail(err)
+				a.server.drop(meter.Unsent, a.peer)
 			} else {
 				a.out, a.sent = a.out[:copy(a.out, a.out[a.sent:])], 0
 			}

@@ -116,7 +116,10 @@ func (t *turn) down(l *link, whole []byte) {
 		t.ended(e, enb, &u, meter.Declined)
 		t.remove(e, enb, u, meter.Declined)
 		return
-	case m.Procedure == s1ap.PathSwitchRequest, m.Procedure == s1ap.HandoverPreparation && m.Kind == s1ap.Successful,
+	case m.Procedure == s1ap.PathSwitchRequest:
+		t.hold(place{e, enb}, u.mme)
+		t.ended(e, enb, &u, meter.Succeeded)
+	case m.Procedure == s1ap.HandoverPreparation && m.Kind == s1ap.Successful,
 		m.Procedure == s1ap.InitialContextSetup:
 		t.ended(e, enb, &u, meter.Succeeded)
 	case m.Procedure == s1ap.HandoverPreparation:
@@ -155,13 +158,20 @@ func (t *turn) known(l *link) (u ue, ok bool) {
 	}
 	if u.mme == 0 {
 		u.mme = in.mme
-		here := place{e, in.enb}
-		if was := t.server.holders.set(in.mme, here); was.enodeb != nil && was != here {
-			t.evicted = append(t.evicted, eviction{was, in.mme})
-		}
 		e.ues[in.enb] = u
+		// Until the instance grants a path switch, the UE is where it was: any eNodeB may ask.
+		if u.awaits != pathSwitch {
+			t.hold(place{e, in.enb}, u.mme)
+		}
 	}
 	return u, true
+}
+
+// hold notes that a UE is at a place. Its connection elsewhere ends.
+func (t *turn) hold(here place, mme uint32) {
+	if was := t.server.holders.set(mme, here); was.enodeb != nil && was != here {
+		t.evicted = append(t.evicted, eviction{was, mme})
+	}
 }
 
 // wrong answers an instance's message about no connection of the eNodeB.

@@ -26,6 +26,7 @@ const (
 // elements are the elements that the director uses. Slices are views into the message.
 type elements struct {
 	has              present
+	count            int // of all elements
 	mme, enb, source uint32
 	nas              []byte
 	stmsi            identity.STMSI
@@ -48,6 +49,7 @@ func (e *elements) parse(m *s1ap.Message) (cause s1ap.Cause, ok bool) {
 			return s1ap.CauseAbstractSyntax, false
 		}
 		e.has |= which
+		e.count++
 	}
 	if it.Err != nil {
 		return s1ap.CauseTransferSyntax, false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"time"
 
 	"vitrine/director/meter"
@@ -25,6 +26,7 @@ const (
 type enodeb struct {
 	*association
 	worker *worker
+	origin *origin
 	serial uint64
 	region table.Region
 
@@ -62,9 +64,13 @@ func (s *Server) serve(ctx context.Context, e *enodeb) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
 		s.config.Log.Debug("an eNodeB's association ended", "enodeb", e.peer, "error", err)
 	}
+	if errors.Is(err, errLate) || errors.Is(err, os.ErrDeadlineExceeded) {
+		s.late.Add(1)
+	}
 	e.abort()
 	t.begin()
 	e.gone = true
+	t.unreadable(e.association, meter.NoType, err)
 	t.clear(e)
 	t.end()
 	s.forget(e)

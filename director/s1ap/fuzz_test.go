@@ -83,7 +83,7 @@ func newBench(t testing.TB) *bench {
 	})
 	s.workers[0].meter = benchWorker()
 	b := &bench{turn: s.newTurn(s.workers[0]), cell: newCell(5)}
-	b.e = &enodeb{association: b.queue(t, s, false), worker: s.workers[0], serial: 1, state: up, id: b.cell.ID, ues: map[uint32]ue{}, table: g.table, setup: b.cell.AppendSetup(nil)}
+	b.e = &enodeb{association: b.queue(t, s, false), worker: s.workers[0], origin: new(origin), serial: 1, state: up, id: b.cell.ID, ues: map[uint32]ue{}, table: g.table, setup: b.cell.AppendSetup(nil)}
 	s.open[b.e], s.enodebs[b.e.id] = struct{}{}, b.e
 	for n := range b.links {
 		target := g.table.ByID(0, uint16(n+1))

@@ -166,6 +166,9 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 		}
 		t.end()
 	})
+	t.begin()
+	t.unreadable(a, l.target.Type, err)
+	t.end()
 	return was, err
 }
 

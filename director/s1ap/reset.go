@@ -51,16 +51,15 @@ func (t *turn) resetByENodeB(e *enodeb, whole []byte) {
 // endItem ends the connection that an eNodeB's Reset names and returns the number of its
 // instance; 0: the eNodeB has no such connection.
 func (t *turn) endItem(e *enodeb, c *s1ap.Connection) uint8 {
-	enb := c.ENB
+	enb, ok := c.ENB, true
 	if !c.HasENB {
-		p, ok := t.server.holders.find(c.MME)
-		if !c.HasMME || !ok || p.enodeb != e {
-			return 0
-		}
-		enb = p.enb
+		var p place
+		p, ok = t.server.holders.find(c.MME)
+		enb, ok = p.enb, ok && c.HasMME && p.enodeb == e
 	}
-	u, ok := e.ues[enb]
-	if !ok || c.HasMME && u.mme != c.MME {
+	u, has := e.ues[enb]
+	if !ok || !has || c.HasMME && u.mme != c.MME {
+		t.worker.counts.unknown.Add(1)
 		return 0
 	}
 	t.remove(e, enb, u, meter.Failed)

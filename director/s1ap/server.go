@@ -57,7 +57,7 @@ type Config struct {
 	Keys      int           // keys that each worker remembers; 131,072, of table.EntrySize each
 	ENodeBs   int           // associations; 1,024
 	PerSource int           // associations with one IP address (IPv6: one /64); 64
-	UEs       int           // connections of all eNodeBs; 1,048,576, of UESize each
+	UEs       int           // connections of all eNodeBs; 1,048,576, of UESize each; those of one IP address have at most a quarter
 	PerENodeB int           // connections of one eNodeB; 16,384
 	Queues    int64         // octets that may wait in all queues; 64 MiB
 	First     time.Duration // how long an eNodeB may take to be set up; 10 s
@@ -79,14 +79,23 @@ type Server struct {
 	mu      sync.Mutex
 	enodebs map[s1ap.ENB]*enodeb // those that are set up, or about to be
 	open    map[*enodeb]struct{}
-	sources map[netip.Addr]int
+	origins map[netip.Addr]*origin
 	serial  uint64
 
 	queued atomic.Int64 // octets
 	ues    atomic.Int64
 
-	accepted, turnedAway, setups, setupFailures, losses, misnumbered atomic.Uint64
+	accepted, turnedAway, late, setups, setupFailures, losses, misnumbered atomic.Uint64
 }
+
+// An origin is an address (IPv6: a /64) that eNodeBs connect from.
+type origin struct {
+	associations int // under Server.mu
+	ues          atomic.Int64
+}
+
+// originShare is the part of all connections that the eNodeBs of one origin may have.
+const originShare = 4
 
 // Listen opens or takes over the sockets. Connections wait in the sockets until Run. The
 // caller closes the Server.
@@ -137,7 +146,7 @@ func newServer(c Config) *Server {
 	c.First = cmp.Or(c.First, 10*time.Second)
 	c.Setup = cmp.Or(c.Setup, 5*time.Second)
 	c.Addresses = slices.Clone(c.Addresses)
-	s := &Server{config: c, enodebs: map[s1ap.ENB]*enodeb{}, open: map[*enodeb]struct{}{}, sources: map[netip.Addr]int{}}
+	s := &Server{config: c, enodebs: map[s1ap.ENB]*enodeb{}, open: map[*enodeb]struct{}{}, origins: map[netip.Addr]*origin{}}
 	s.policy.Store(c.Policy)
 	for range max(c.Workers, 1) {
 		m := c.Meter.Worker()
@@ -236,7 +245,7 @@ func (s *Server) follow(ctx context.Context) {
 			late := e.state == down && t.now >= e.until
 			t.end()
 			if late {
-				e.abort()
+				e.abortFor(errLate)
 			}
 		}
 	}
@@ -287,8 +296,11 @@ func (s *Server) admit(conn net.Conn) (*enodeb, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from := source.Of(a.peer.Addr())
-	if len(s.open) >= s.config.ENodeBs || s.sources[from] >= s.config.PerSource || !s.policy.Load().admits(a.peer.Addr()) {
+	from := s.origins[source.Of(a.peer.Addr())]
+	if from == nil {
+		from = new(origin)
+	}
+	if len(s.open) >= s.config.ENodeBs || from.associations >= s.config.PerSource || !s.policy.Load().admits(a.peer.Addr()) {
 		return nil, false
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok { // SCTP has heartbeats of its own
@@ -297,12 +309,13 @@ func (s *Server) admit(conn net.Conn) (*enodeb, bool) {
 		}
 	}
 	s.serial++
-	e := &enodeb{association: a, worker: s.workers[s.serial%uint64(len(s.workers))], serial: s.serial, ues: map[uint32]ue{}, until: s.config.Now() + s.config.First}
+	e := &enodeb{association: a, worker: s.workers[s.serial%uint64(len(s.workers))], origin: from, serial: s.serial, ues: map[uint32]ue{}, until: s.config.Now() + s.config.First}
 	if s.config.Region != nil {
 		e.region = s.config.Region(a.peer.Addr())
 	}
 	s.open[e] = struct{}{}
-	s.sources[from]++
+	from.associations++
+	s.origins[source.Of(a.peer.Addr())] = from
 	return e, true
 }
 
@@ -311,9 +324,8 @@ func (s *Server) forget(e *enodeb) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, e)
-	from := source.Of(e.peer.Addr())
-	if s.sources[from]--; s.sources[from] == 0 {
-		delete(s.sources, from)
+	if e.origin.associations--; e.origin.associations == 0 {
+		delete(s.origins, source.Of(e.peer.Addr()))
 	}
 	if s.enodebs[e.id] == e {
 		delete(s.enodebs, e.id)
@@ -340,6 +352,11 @@ func (s *Server) claim(e *enodeb, id s1ap.ENB) bool {
 	return true
 }
 
+// drop counts a message that is lost outside of a turn.
+func (s *Server) drop(cause meter.Cause, peer netip.AddrPort) {
+	s.workers[0].meter.Drop(s.config.Now(), meter.NoType, cause, peer)
+}
+
 // Counters count since the start, except those that say now.
 type Counters struct {
 	Received, Forwarded uint64
@@ -348,6 +365,7 @@ type Counters struct {
 	Malformed           uint64
 	Unexpected          uint64 // before S1 Setup
 	Refused             uint64 // first messages that the director answered: no instance, gate, quota, no room
+	Full                uint64 // connections for which there was no room
 	Unknown             uint64 // about connections that the sender does not have
 	OverQuota           uint64
 	Unruled             uint64
@@ -355,6 +373,7 @@ type Counters struct {
 	Resets              uint64 // received
 	Accepted            uint64 // associations with eNodeBs
 	TurnedAway          uint64 // associations for which there was no room, or that may not be
+	Late                uint64 // associations that ended because S1 Setup, or the rest of a frame, did not come in time
 	Setups, Failures    uint64 // S1 Setups
 	Losses              uint64 // associations with instances that ended
 	Misnumbered         uint64 // messages whose MME UE S1AP ID does not carry the instance's number
@@ -374,6 +393,7 @@ func (s *Server) Counters() (t Counters) {
 		t.Malformed += c.malformed.Load()
 		t.Unexpected += c.unexpected.Load()
 		t.Refused += c.refused.Load()
+		t.Full += c.full.Load()
 		t.Unknown += c.unknown.Load()
 		t.OverQuota += c.overQuota.Load()
 		t.Unruled += c.unruled.Load()
@@ -381,7 +401,7 @@ func (s *Server) Counters() (t Counters) {
 		t.Resets += c.resets.Load()
 	}
 	t.Accepted, t.TurnedAway, t.Setups, t.Failures = s.accepted.Load(), s.turnedAway.Load(), s.setups.Load(), s.setupFailures.Load()
-	t.Losses, t.Misnumbered, t.UEs, t.Queued = s.losses.Load(), s.misnumbered.Load(), int(s.ues.Load()), s.queued.Load()
+	t.Late, t.Losses, t.Misnumbered, t.UEs, t.Queued = s.late.Load(), s.losses.Load(), s.misnumbered.Load(), int(s.ues.Load()), s.queued.Load()
 	for _, e := range s.associations() {
 		e.worker.mu.Lock()
 		if e.state == up {

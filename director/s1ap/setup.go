@@ -28,7 +28,7 @@ func (t *turn) setUp(e *enodeb, data []byte) {
 	in := &t.in
 	served, sound := t.policy.Pool.serves(in.areas)
 	switch {
-	case in.has&(hasENodeB|hasAreas) != hasENodeB|hasAreas || !sound:
+	case in.has&(hasENodeB|hasAreas) != hasENodeB|hasAreas || !sound || in.count > mostElements:
 		t.malformed(e, 0, s1ap.CauseAbstractSyntax)
 		return
 	case e.state == settingUp:
@@ -110,6 +110,10 @@ func (p *Pool) codes() []byte {
 // answers it, passes it on to every instance, and repeats the new configuration to those
 // that come later.
 func (t *turn) reconfigure(e *enodeb, whole, data []byte) {
+	if t.in.count > mostElements {
+		t.malformed(e, 0, s1ap.CauseAbstractSyntax)
+		return
+	}
 	if t.in.has&hasAreas != 0 {
 		if served, sound := t.policy.Pool.serves(t.in.areas); !sound || !served {
 			b := s1ap.AppendHeader(t.out[:0], s1ap.Unsuccessful, s1ap.ENBConfigurationUpdate, s1ap.Reject)
@@ -125,14 +129,14 @@ func (t *turn) reconfigure(e *enodeb, whole, data []byte) {
 }
 
 // merge returns an S1 Setup Request with the elements of an eNB Configuration Update in
-// place of its own. If it gets too long, the request stays as it is.
+// place of its own. If it gets too long or has too many, the request stays as it is.
 func merge(setup, update []byte) []byte {
 	var old, fresh s1ap.Message
 	if old.Parse(setup) != nil || fresh.Parse(update) != nil || len(setup)+len(update) > longestSetup {
 		return setup
 	}
-	b := s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.S1Setup, s1ap.Reject)
-	for it := old.Elements(); it.Next(); {
+	b, count := s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.S1Setup, s1ap.Reject), 0
+	for it := old.Elements(); it.Next(); count++ {
 		if v, ok := fresh.Find(it.ID); ok && it.ID != s1ap.GlobalENBID {
 			b = s1ap.AppendElement(b, it.ID, it.Criticality, v)
 			continue
@@ -142,10 +146,18 @@ func merge(setup, update []byte) []byte {
 	for it := fresh.Elements(); it.Next(); {
 		if _, had := old.Find(it.ID); !had && it.ID != s1ap.GlobalENBID {
 			b = s1ap.AppendElement(b, it.ID, it.Criticality, it.Value)
+			count++
 		}
+	}
+	if count > mostElements {
+		return setup
 	}
 	return s1ap.End(b, 0)
 }
+
+// mostElements is how many elements an S1 Setup Request and an update may have. Those of TS
+// 36.413 have about ten. merge compares each element of one with each of the other.
+const mostElements = 64
 
 // longestSetup is how long an S1 Setup Request and an update may be together, in octets:
 // what one message can hold.

@@ -95,6 +95,7 @@ func TestEnodebThatIsSilentLosesItsAssociation(t *testing.T) {
 	if got := e.read(); got != nil {
 		t.Errorf("% x", got)
 	}
+	s.until("it is counted", func() bool { return s.server.Counters().Late == 1 })
 }
 
 func TestFirstMessageGoesByItsSTMSI(t *testing.T) {

@@ -1,6 +1,7 @@
 package s1ap
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,8 +24,8 @@ type worker struct {
 }
 
 type counts struct {
-	received, forwarded, answered, absorbed, malformed, unexpected, refused, unknown, overQuota, unruled, strayed, resets atomic.Uint64
-	_                                                                                                                     [64]byte
+	received, forwarded, answered, absorbed, malformed, unexpected, refused, full, unknown, overQuota, unruled, strayed, resets atomic.Uint64
+	_                                                                                                                           [64]byte
 }
 
 // A turn is the state of one goroutine that reads an association, so that no message
@@ -125,6 +126,14 @@ func (t *turn) pass(to *association, whole []byte) {
 func (t *turn) lose(to *association, cause meter.Cause) {
 	if to != nil {
 		t.worker.meter.Drop(t.now, meter.NoType, cause, to.peer)
+	}
+}
+
+// unreadable counts octets that are no frame, if an association has ended for them.
+func (t *turn) unreadable(a *association, ty table.Type, err error) {
+	if errors.Is(err, frame.ErrLength) {
+		t.worker.counts.malformed.Add(1)
+		t.worker.meter.Drop(t.now, ty, meter.Malformed, a.peer)
 	}
 }
 

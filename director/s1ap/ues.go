@@ -78,8 +78,10 @@ func (t *turn) put(e *enodeb, enb uint32, u ue) bool {
 	if len(e.ues) >= s.config.PerENodeB {
 		return false
 	}
-	if s.ues.Add(1) > int64(s.config.UEs) {
+	all, own := s.ues.Add(1), e.origin.ues.Add(1)
+	if all > int64(s.config.UEs) || own > int64(max(s.config.UEs/originShare, 1)) {
 		s.ues.Add(-1)
+		e.origin.ues.Add(-1)
 		return false
 	}
 	e.ues[enb] = u
@@ -92,6 +94,7 @@ func (t *turn) remove(e *enodeb, enb uint32, u ue, o meter.Outcome) {
 	t.ended(e, enb, &u, o)
 	delete(e.ues, enb)
 	t.server.ues.Add(-1)
+	e.origin.ues.Add(-1)
 	if u.mme != 0 {
 		t.server.holders.clear(u.mme, place{e, enb})
 	}

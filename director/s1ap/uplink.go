@@ -127,6 +127,7 @@ func (t *turn) initial(e *enodeb, whole []byte) {
 	}
 	u := ue{number: uint8(target.ID), awaits: none}
 	if !t.put(e, in.enb, u) {
+		t.worker.counts.full.Add(1)
 		t.refuse(e, a.kind, r.ty, meter.QueueFull)
 		return
 	}
@@ -225,9 +226,7 @@ func (t *turn) about(e *enodeb, whole []byte) {
 	in := &t.in
 	u, ok := e.ues[in.enb]
 	if in.has&bothIDs != bothIDs || !ok || u.mme != in.mme || u.mme == 0 {
-		t.worker.counts.unknown.Add(1)
-		t.worker.meter.Fail(meter.NoType, meter.Unroutable)
-		t.indicate(e.association, in.has&bothIDs, t.unknownOf(e))
+		t.disown(e, t.unknownOf(e))
 		return
 	}
 	l := e.links[u.number]
@@ -243,6 +242,13 @@ func (t *turn) about(e *enodeb, whole []byte) {
 		t.worker.meter.Sent(l.target)
 	}
 	t.pass(l.association, whole)
+}
+
+// disown answers a message about a connection that the eNodeB does not have.
+func (t *turn) disown(e *enodeb, cause s1ap.Cause) {
+	t.worker.counts.unknown.Add(1)
+	t.worker.meter.Fail(meter.NoType, meter.Unroutable)
+	t.indicate(e.association, t.in.has&bothIDs, cause)
 }
 
 // released ends a connection with a UE Context Release Complete. It is the last message,
@@ -263,13 +269,13 @@ func (t *turn) released(e *enodeb, whole []byte) {
 func (t *turn) arrive(e *enodeb, whole []byte) {
 	in := &t.in
 	if in.has&hasMME == 0 || !e.expects(in.mme) {
-		t.worker.counts.unknown.Add(1)
-		t.indicate(e.association, in.has&bothIDs, s1ap.CauseUnknownMMEUEID)
+		t.disown(e, s1ap.CauseUnknownMMEUEID)
 		return
 	}
 	l := e.links[numberOf(in.mme)]
-	if l == nil || l.state != up {
-		return // it was lost, and the handover with it
+	if l == nil || l.state != up { // it was lost, and the handover with it
+		t.stray(e)
+		return
 	}
 	if t.message.Kind == s1ap.Successful {
 		if in.has&hasENB == 0 {
@@ -290,6 +296,7 @@ func (t *turn) arrive(e *enodeb, whole []byte) {
 
 // failHandover ends a handover to an eNodeB that has too many connections.
 func (t *turn) failHandover(e *enodeb, l *link) {
+	t.worker.counts.full.Add(1)
 	mme, enb := t.in.mme, t.in.enb
 	b := s1ap.AppendHeader(t.out[:0], s1ap.Unsuccessful, s1ap.HandoverResourceAllocation, s1ap.Reject)
 	b = s1ap.AppendMMEUEID(b, s1ap.MMEUEID, s1ap.Ignore, mme)
@@ -316,11 +323,13 @@ func (t *turn) pathSwitch(e *enodeb, whole []byte) {
 	l := e.links[numberOf(in.source)]
 	if l == nil || l.state != up {
 		t.worker.counts.unknown.Add(1)
+		t.worker.meter.Fail(meter.NoType, meter.Unroutable)
 		t.failSwitch(e, s1ap.CauseUnknownMMEUEID)
 		return
 	}
 	u := ue{number: l.number, awaits: none}
 	if !t.put(e, in.enb, u) {
+		t.worker.counts.full.Add(1)
 		t.refuse(e, pathSwitch, l.target.Type, meter.QueueFull)
 		return
 	}
@@ -368,6 +377,11 @@ func (t *turn) common(e *enodeb, whole []byte) {
 			return
 		}
 	}
+	t.stray(e)
+}
+
+// stray counts a message of an eNodeB for which there is no instance, and no answer.
+func (t *turn) stray(e *enodeb) {
 	t.worker.counts.strayed.Add(1)
 	t.worker.meter.Drop(t.now, meter.NoType, meter.NoInstance, e.peer)
 }

@@ -1,0 +1,212 @@
+package s1ap
+
+import (
+	"testing"
+	"time"
+
+	"vitrine/director/meter"
+	"vitrine/reference/epc/enb"
+	"vitrine/wire/identity"
+	"vitrine/wire/nas"
+	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
+)
+
+// TestRefusedPathSwitchLeavesTheUEWhereItIs has an eNodeB ask for another one's UE. The
+// instance refuses in two ways.
+func TestRefusedPathSwitchLeavesTheUEWhereItIs(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e, thief := s.enodeb(5), s.enodeb(6)
+	_, ids := e.connection(1, 1, attachRequest(1), nil, a)
+	for n, refusal := range [][]byte{
+		about(s1ap.Unsuccessful, s1ap.PathSwitchRequest, enb.IDs{MME: ids.MME, ENB: 40}, nil),
+		releaseCommand(enb.IDs{MME: ids.MME, ENB: 41}),
+	} {
+		thief.send(thief.AppendPathSwitch(nil, enb.IDs{MME: ids.MME, ENB: uint32(40 + n)}, 5))
+		a.at(thief.Cell).expect(s1ap.Initiating, s1ap.PathSwitchRequest)
+		a.at(thief.Cell).send(refusal)
+		if thief.read() == nil {
+			t.Fatal("the eNodeB gets no answer")
+		}
+		e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
+		a.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
+		e.download(a, ids)
+	}
+}
+
+// drops returns the messages that were dropped for a reason.
+func (s *site) drops(cause meter.Cause) uint64 { return s.meter.Drops("s1ap")[cause.String()] }
+
+func TestOctetsThatAreNoFrameEndTheAssociation(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e := s.enodeb(5)
+	if _, err := e.conn.Write([]byte{0, 1, 0, 0, 0, 0, 0, 18, 0, 0, 0, 0}); err != nil { // 65,536 octets
+		t.Fatal(err)
+	}
+	if got := e.read(); got != nil {
+		t.Errorf("% x", got)
+	}
+	s.until("it is counted", func() bool { return s.drops(meter.Malformed) == 1 && s.server.Counters().Malformed == 1 })
+
+	e = s.enodeb(5)
+	if _, err := a.at(e.Cell).conn.Write(make([]byte, frame.HeaderSize)); err != nil { // no octet
+		t.Fatal(err)
+	}
+	s.until("that of an instance is counted", func() bool { c := s.server.Counters(); return s.drops(meter.Malformed) == 2 && c.Losses >= 1 })
+}
+
+// TestFrameThatDoesNotEndIsCounted lets the deadline of a frame pass.
+func TestFrameThatDoesNotEndIsCounted(t *testing.T) {
+	t.Parallel() // it waits for the deadline
+	s := newSite(t, false, []*instance{newInstance(t, attachType, 1)}, func(c *Config, _ *Policy) { c.First = time.Hour })
+	e := s.enodeb(5)
+	if _, err := e.conn.Write([]byte{0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.read(); got != nil {
+		t.Errorf("% x", got)
+	}
+	s.until("it is counted", func() bool { return s.server.Counters().Late == 1 })
+}
+
+// extended returns a message with further elements.
+func extended(message []byte, more func([]byte) []byte) []byte {
+	var m s1ap.Message
+	_ = m.Parse(message) // it is the test's own
+	b := s1ap.AppendHeader(nil, m.Kind, m.Procedure, m.Criticality)
+	return s1ap.End(more(append(b, m.IEs...)), 0)
+}
+
+// crowded returns a message with further elements that no version has.
+func crowded(message []byte, count int) []byte {
+	return extended(message, func(b []byte) []byte {
+		for n := range count {
+			b = s1ap.AppendElement(b, s1ap.ID(5000+n), s1ap.Ignore, nil)
+		}
+		return b
+	})
+}
+
+// TestElementsOfAConfigurationAreLimited keeps an eNodeB from making the director compare
+// thousands of elements with thousands of others.
+func TestElementsOfAConfigurationAreLimited(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e := s.connect(5)
+	refused := func(message []byte) {
+		t.Helper()
+		e.send(message)
+		if m, _ := e.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseAbstractSyntax {
+			t.Errorf("cause %v", m.Cause)
+		}
+	}
+	setup := e.AppendSetup(nil)
+	refused(crowded(setup, 3000))
+	e.send(crowded(setup, mostElements-4))
+	e.expect(s1ap.Successful, s1ap.S1Setup)
+	update := s1ap.End(s1ap.AppendName(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.ENBConfigurationUpdate, s1ap.Reject), s1ap.ENBName, s1ap.Ignore, "renamed"), 0)
+	refused(crowded(update, 3000))
+	e.send(crowded(update, 1))
+	e.expect(s1ap.Successful, s1ap.ENBConfigurationUpdate)
+	if got := merge(setup, crowded(update, mostElements)); string(got) != string(setup) {
+		t.Errorf("%d octets with more than %d elements", len(got), mostElements)
+	}
+}
+
+// TestOneAddressLeavesRoomForOthers takes all connections that an address may have.
+func TestOneAddressLeavesRoomForOthers(t *testing.T) {
+	const most = 8
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a}, func(c *Config, _ *Policy) { c.UEs = most })
+	greedy := func(id uint32) *base {
+		e := s.connectFrom("127.0.0.2", id)
+		e.send(e.AppendSetup(nil))
+		e.expect(s1ap.Successful, s1ap.S1Setup)
+		return e
+	}
+	one, two := greedy(5), greedy(6)
+	one.connection(1, 1, attachRequest(1), nil, a)
+	two.connection(1, 2, attachRequest(2), nil, a)
+	refuses := func(e *base) {
+		t.Helper()
+		e.send(e.AppendInitial(nil, 9, attachRequest(9), nil))
+		m, _ := e.expect(s1ap.Initiating, s1ap.DownlinkNASTransport)
+		var reject nas.Reject
+		if err := reject.Parse(m.NAS); err != nil || reject.Cause != nas.CauseCongestion {
+			t.Errorf("%+v, %v", reject, err)
+		}
+		e.expect(s1ap.Initiating, s1ap.UEContextRelease)
+	}
+	refuses(one)
+	refuses(two)
+	other := s.enodeb(7)
+	for n := range uint32(most / originShare) {
+		other.connection(n, 10+n, attachRequest(int(n)), nil, a)
+	}
+	if c := s.server.Counters(); c.Full != 2 || c.UEs != 2*most/originShare {
+		t.Errorf("%+v", c)
+	}
+	_ = two.conn.Close()
+	s.until("its connection has ended", func() bool { return s.server.Counters().UEs == 3 })
+	one.begin(2, attachRequest(3), nil, a)
+}
+
+// TestQueueForAStuckInstanceLeavesRoomForOthers sends as much to an instance that does not
+// read as all queues hold. Others' messages have room meanwhile.
+func TestQueueForAStuckInstanceLeavesRoomForOthers(t *testing.T) {
+	b := newBench(t)
+	b.server.config.Queues = 64 << 10
+	up := frame.Append(nil, frame.UE, b.cell.AppendUplink(nil, connectionIDs(0), make([]byte, 400)))
+	other := b.queue(t, b.server, false)
+	b.begin()
+	defer b.done()
+	for sent := 0; sent < int(b.server.config.Queues); sent += len(up) {
+		b.each(up, func(whole, message []byte) { b.uplink(b.e, whole, message) })
+		if !other.send(frame.UE, make([]byte, 1000)) {
+			t.Fatalf("no room after %d octets", sent)
+		}
+		b.take(other)
+	}
+	if b.links[0].reason() == nil {
+		t.Error("the association with the instance lives: this shows nothing")
+	}
+}
+
+// TestResetOfOthersConnectionsDoesNothing names an eNodeB's connection in every way.
+func TestResetOfOthersConnectionsDoesNothing(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e, f := s.enodeb(5), s.enodeb(6)
+	_, ids := e.connection(9, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
+	some := []s1ap.Connection{
+		{MME: ids.MME, HasMME: true}, {MME: ids.MME, ENB: ids.ENB, HasMME: true, HasENB: true}, {ENB: ids.ENB, HasENB: true}, {},
+	}
+	f.send(f.AppendReset(nil, s1ap.CauseOverload, some...))
+	f.expect(s1ap.Successful, s1ap.Reset)
+	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
+	a.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
+	if c := s.server.Counters(); c.Unknown != uint64(len(some)) || c.UEs != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestRequestsWithIdentifiersTheyHaveNotAreRefused puts another eNodeB's UE into the
+// procedures that have none.
+func TestRequestsWithIdentifiersTheyHaveNotAreRefused(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e, f := s.enodeb(5), s.enodeb(6)
+	_, ids := e.connection(9, 1, attachRequest(1), nil, a)
+	for _, message := range [][]byte{
+		f.AppendInitial(nil, 3, attachRequest(3), nil), f.AppendPathSwitch(nil, enb.IDs{MME: ids.MME, ENB: 3}, 5), f.AppendSetup(nil), f.AppendReset(nil, s1ap.CauseOverload),
+	} {
+		f.send(extended(message, func(b []byte) []byte { return s1ap.AppendMMEUEID(b, s1ap.MMEUEID, s1ap.Reject, ids.MME) }))
+		if m, _ := f.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseAbstractSyntax {
+			t.Errorf("cause %v", m.Cause)
+		}
+	}
+	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
+	a.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
+}
