@@ -95,6 +95,7 @@ const (
 var configuration = template.Must(template.New("director").Parse(`listen:
   sip: ["udp://{{.SIP}}", "tcp://{{.SIP}}"]
 {{if .GTPC}}  gtpc: ["udp://{{.GTPC}}"]
+{{end}}{{if .S1AP}}  s1ap: ["tcp://{{.S1AP}}"]
 {{end}}  control: "{{.Control}}"
 {{if .Advertise}}  advertise: {{.Advertise}}
 {{end}}keys: {file: shared.keys}
@@ -124,7 +125,7 @@ type options struct {
 	Registration, Session string // further fields of the types, after a comma
 	Timeout               string // of a health check; default 2s, because the host may be busy
 	Fail                  int    // failed checks; default 3
-	GTPC                  string // address, if GTP-C is used
+	GTPC, S1AP            string // addresses, if these are used
 	Types, Rules          string // additional ones
 	Memory                string // further bounds, after a comma
 	More                  string // appended to the file

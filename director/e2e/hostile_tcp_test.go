@@ -95,19 +95,21 @@ func (h *hostile) pipelinedGarbage() attack {
 	}
 }
 
+// smallReceiveBuffer sets an option of a client's socket.
+func smallReceiveBuffer(_, _ string, c syscall.RawConn) (err error) {
+	control := c.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048)
+	})
+	return errors.Join(control, err)
+}
+
 // deafClients send requests and keep-alives (RFC 5626 section 3.5.1) and do not read the answers.
 func (h *hostile) deafClients() attack {
-	small := func(_, _ string, c syscall.RawConn) (err error) {
-		control := c.Control(func(fd uintptr) {
-			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048)
-		})
-		return errors.Join(control, err)
-	}
 	pings := bytes.Repeat([]byte("\r\n\r\n"), 20_000)
 	return attack{
 		name: "TCP clients that do not read", times: 0.002, counter: drops, labels: []string{`reason="queue_full"`},
 		run: func(ctx context.Context, rate float64) (int, error) {
-			return h.strangers().Burst(ctx, rate, small, func(n int) [][]byte {
+			return h.strangers().Burst(ctx, rate, smallReceiveBuffer, func(n int) [][]byte {
 				return [][]byte{append(pipelined(fmt.Sprintf("deaf-%d", n), 50), pings...)}
 			})
 		},
