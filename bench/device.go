@@ -122,7 +122,11 @@ const controlPort = 8090
 
 func directorDevice(protocol, kind, rules string, to ports) device {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "listen: {%s: [\"udp://127.0.0.1:%d\"], control: \"127.0.0.1:%d\"}\n", protocol, devicePort, controlPort)
+	transport := "udp"
+	if protocol == "s1ap" {
+		transport = "tcp"
+	}
+	fmt.Fprintf(&b, "listen: {%s: [\"%s://127.0.0.1:%d\"], control: \"127.0.0.1:%d\"}\n", protocol, transport, devicePort, controlPort)
 	fmt.Fprintf(&b, "health: {%s: off}\ntypes: [%s]\nrules:\n%sinstances:\n", protocol, kind, rules)
 	for i := range to.count {
 		fmt.Fprintf(&b, "- {name: i%d, id: %d, type: session, address: \"127.0.0.1:%d\", weight: 100}\n", i, i+1, to.first+i)

@@ -62,6 +62,7 @@ func benches() []bench {
 		{"director/sip/responses", onStage(directorResponses)},
 		{"director/sip/latency", onStage(directorLatency)},
 		{"director/gtpc", onStage(directorGTPC)},
+		{"director/s1ap", onStage(directorS1AP)},
 		{"director/weights", onStage(directorWeights)},
 		{"store/writes", onStage(storeWrites)},
 		{"store/reads", onStage(storeReads)},
@@ -104,6 +105,8 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 		return true, put(ctx, args[1:], os.Stdout)
 	case reweighCommand:
 		return true, reweigh(ctx, args[1:])
+	case playS1APCommand:
+		return true, playS1AP(ctx, args[1:], os.Stdin, os.Stdout)
 	case answerCommand:
 		return true, answer(args[1:], os.Environ(), os.Stdout)
 	case impair.Verb:

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+//go:embed forwarder/frames.c
+var framesSource []byte
+
+// s1apDirector is the product in front of MMEs.
+func s1apDirector() device {
+	return directorDevice("s1ap", "{name: "+s1apType+", protocol: s1ap}", "- {type: "+s1apType+"}\n", instances)
+}
+
+// s1apType is the aggregate type of directorDevice.
+const s1apType = "session"
+
+// framesForwarder is the cheapest possible device for frames. It looks at their length only.
+func (s *stage) framesForwarder(ctx context.Context) (device, error) {
+	program, err := compileC(ctx, s.dir, "frames", framesSource)
+	name := fmt.Sprintf("a bare forwarder in C that sends the same S1AP frames over TCP to %d instances in turn", instances.count)
+	return device{name: name, command: func(ctx context.Context, _ *stage) (*exec.Cmd, error) {
+		cmd := exec.CommandContext(ctx, program, fmt.Sprint(devicePort), fmt.Sprint(instances.first), fmt.Sprint(instances.count))
+		stdin, err := cmd.StdinPipe() // the forwarder ends when this pipe closes
+		_ = stdin
+		return cmd, err
+	}}, err
+}
+
+// s1apTrial is how long one trial takes.
+const s1apTrial = 2 * time.Second
+
+// directorS1AP compares how many S1AP messages the director and a bare forwarder pass per
+// second of their CPU time. Each has one core. The load waits for the messages of one step of
+// its UEs before the next, so the load tool may be slower than the forwarder, and the rate by the
+// clock would be the load tool's.
+func directorS1AP(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
+	plan, err := newS1APPlan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(s.dir, "s1ap")
+	if err := plan.write(file); err != nil {
+		return nil, err
+	}
+	forwarder, err := s.framesForwarder(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var allocated []float64 // by the director, times a message
+	of := func(d device, director bool) side {
+		return func(ctx context.Context) (float64, error) {
+			r, err := s.passS1AP(ctx, d, file, director)
+			if err != nil {
+				return 0, err
+			}
+			if director {
+				allocated = append(allocated, r.allocations/r.messages)
+			}
+			fmt.Fprintf(progress, "  %s: %.0f messages a second by the clock\n", d.name, r.messages/r.took)
+			return r.messages / r.cpu, nil
+		}
+	}
+	pairs, err := interleave(ctx, minRounds, of(s1apDirector(), true), of(forwarder, false), progress)
+	if err != nil {
+		return nil, err
+	}
+	row, err := pairs.row("director/s1ap", "messages/CPU-s", fmt.Sprintf("%s; the director allocates %.2g times a message", forwarder.name, median(allocated)), "")
+	return []Row{row}, err
+}
+
+// An s1apPassed is what a device did in one trial.
+type s1apPassed struct {
+	messages    float64
+	took, cpu   float64 // seconds; cpu is the device's
+	allocations float64 // the device's, if it is the director
+}
+
+// passS1AP plays the plan through a device. The director sets eNodeBs up, and its messages are
+// compared with the plan's.
+func (s *stage) passS1AP(ctx context.Context, d device, plan string, director bool) (passed s1apPassed, err error) {
+	var running *exec.Cmd
+	start := d.command
+	d.command = func(ctx context.Context, s *stage) (cmd *exec.Cmd, err error) {
+		cmd, err = start(ctx, s)
+		running = cmd
+		return cmd, err
+	}
+	err = s.with(ctx, d, func() error {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		cmd := exec.CommandContext(ctx, self, playS1APCommand, plan, fmt.Sprint(director), s1apTrial.String())
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			return err
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := s.start(cmd, s.loads); err != nil {
+			return err
+		}
+		err = passed.measure(running.Process.Pid, in, bufio.NewReader(out))
+		return errors.Join(err, in.Close(), cmd.Wait())
+	})
+	return passed, err
+}
+
+// measure lets the load begin, which is ready after its warm-up, and measures the device
+// meanwhile.
+func (p *s1apPassed) measure(pid int, in io.Writer, out *bufio.Reader) error {
+	if line, err := out.ReadString('\n'); err != nil || strings.TrimSpace(line) != "ready" {
+		return fmt.Errorf("the S1AP load said %q: %w", line, err)
+	}
+	before, err := cpuOf(pid)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(in, "go"); err != nil {
+		return err
+	}
+	line, err := out.ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("the S1AP load ended: %w", err)
+	}
+	after, err := cpuOf(pid)
+	if err != nil {
+		return err
+	}
+	p.cpu = after - before
+	if _, err := fmt.Sscan(line, &p.messages, &p.took, &p.allocations); err != nil || p.messages == 0 || p.cpu <= 0 {
+		return fmt.Errorf("the S1AP load said %q, the device used %g s of CPU time: %w", line, p.cpu, err)
+	}
+	return nil
+}
+
+// cpuOf returns the CPU time that a process has used, in seconds (clock_getcpuclockid(3):
+// CPUCLOCK_SCHED of all its threads).
+func cpuOf(pid int) (float64, error) {
+	var used unix.Timespec
+	if err := unix.ClockGettime(^int32(pid)<<3|2, &used); err != nil {
+		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
+	}
+	return float64(used.Nano()) / 1e9, nil
+}
+
+// write writes the plan to a file.
+func (p s1apPlan) write(file string) (err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return gob.NewEncoder(f).Encode(p)
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/wire/identity"
+	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
+)
+
+// playS1APCommand is the first argument of this program when it runs as the eNodeBs and
+// instances around a device.
+const playS1APCommand = "play-s1ap"
+
+// playS1AP plays a plan: PLAN DIRECTOR DURATION. It prints "ready" after a warm-up, waits for a
+// line, plays for the duration, and prints the number of messages, the seconds that they
+// took and, if the device is a director, how often that allocated memory.
+func playS1AP(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	if len(args) != 3 {
+		return errors.New("want PLAN DIRECTOR DURATION")
+	}
+	director := args[1] == strconv.FormatBool(true)
+	lasting, err := time.ParseDuration(args[2])
+	if err != nil {
+		return err
+	}
+	plan, err := readS1APPlan(args[0])
+	if err != nil {
+		return err
+	}
+	all, err := connectS1AP(ctx, plan, director)
+	defer func() {
+		for _, p := range all {
+			p.close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if _, err := playAll(all, 0); err != nil { // warms up buffers and maps
+		return err
+	}
+	fmt.Fprintln(out, "ready")
+	if _, err := bufio.NewReader(in).ReadString('\n'); err != nil {
+		return err
+	}
+	before, err := allocations(ctx, director)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	messages, err := playAll(all, lasting)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	after, err := allocations(ctx, director)
+	fmt.Fprintf(out, "%d %.6f %.0f\n", messages, took.Seconds(), after-before)
+	return err
+}
+
+func readS1APPlan(file string) (p s1apPlan, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return p, err
+	}
+	defer f.Close()
+	return p, gob.NewDecoder(f).Decode(&p)
+}
+
+// allocations returns how often the director has allocated memory.
+func allocations(ctx context.Context, director bool) (n float64, err error) {
+	if !director {
+		return 0, nil
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", controlPort), nil)
+	if err != nil {
+		return 0, err
+	}
+	res, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	const name = "go_memstats_mallocs_total "
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, errors.New("the director's metrics have no " + name)
+}
+
+// An s1apPlayer is an eNodeB and the instances' ends of its associations.
+type s1apPlayer struct {
+	plan      s1apENodeB
+	compare   bool
+	enodeb    net.Conn
+	instances []net.Conn
+	buffer    []byte
+}
+
+// connections returns the eNodeB's and the instances' ends.
+func (p *s1apPlayer) connections() (all []net.Conn) {
+	if p.enodeb != nil {
+		all = append(all, p.enodeb)
+	}
+	return append(all, p.instances...)
+}
+
+func (p *s1apPlayer) close() {
+	for _, c := range p.connections() {
+		_ = c.Close() // the device ends, too
+	}
+}
+
+// connectS1AP connects all eNodeBs, one after the other. So the instances know whose
+// associations they accept.
+func connectS1AP(ctx context.Context, plan s1apPlan, director bool) (all []*s1apPlayer, err error) {
+	var listeners []*net.TCPListener
+	for i := range instances.count {
+		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: instances.first + i})
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		listeners = append(listeners, l)
+	}
+	for _, e := range plan.ENodeBs {
+		for _, l := range listeners {
+			if err := l.SetDeadline(time.Now().Add(startTimeout)); err != nil {
+				return all, err
+			}
+		}
+		p := &s1apPlayer{plan: e, compare: director}
+		all = append(all, p)
+		if p.enodeb, err = dialDevice(ctx); err != nil {
+			return all, err
+		}
+		if director {
+			if _, err := p.enodeb.Write(frame.Append(nil, frame.Common, e.Setup)); err != nil {
+				return all, err
+			}
+		}
+		for _, l := range listeners {
+			c, err := l.Accept()
+			if err != nil {
+				return all, err
+			}
+			p.instances = append(p.instances, c)
+		}
+		if director {
+			if err := p.setUp(); err != nil {
+				return all, fmt.Errorf("set up an eNodeB: %w", err)
+			}
+		}
+		for _, s := range e.Steps {
+			p.buffer = append(p.buffer, make([]byte, max(len(bytes.Join(s.At, nil))-len(p.buffer), 0))...)
+		}
+	}
+	return all, nil
+}
+
+// dialDevice connects to the device, which may not listen yet.
+func dialDevice(ctx context.Context) (c net.Conn, err error) {
+	var d net.Dialer
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(probeInterval) {
+		if c, err = d.DialContext(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", devicePort)); err == nil || ctx.Err() != nil {
+			return c, err
+		}
+	}
+	return nil, err
+}
+
+// setUp accepts the eNodeB at all instances, and awaits the director's answer.
+func (p *s1apPlayer) setUp() error {
+	home, _ := identity.MakePLMN("001", "01")
+	want := frame.Append(nil, frame.Common, p.plan.Setup)
+	for i, c := range p.instances {
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(c, got); err != nil {
+			return err
+		}
+		if !bytes.Equal(got, want) {
+			return fmt.Errorf("instance %d gets % x", i+1, got)
+		}
+		b := s1ap.AppendHeader(nil, s1ap.Successful, s1ap.S1Setup, s1ap.Reject)
+		b = s1ap.AppendServed(b, s1ap.Reject, identity.GUMMEI{PLMN: home, Group: 1, Code: uint8(i + 1)})
+		start := len(b)
+		b = append(s1ap.BeginElement(b, s1ap.RelativeCapacity, s1ap.Ignore), 255)
+		if _, err := c.Write(frame.Append(nil, frame.Common, s1ap.End(s1ap.EndElement(b, start), 0))); err != nil {
+			return err
+		}
+	}
+	head := make([]byte, frame.HeaderSize)
+	if _, err := io.ReadFull(p.enodeb, head); err != nil {
+		return err
+	}
+	message := make([]byte, int(head[2])<<8|int(head[3])) // a frame has fewer than 64 KiB
+	if _, err := io.ReadFull(p.enodeb, message); err != nil {
+		return err
+	}
+	var m s1ap.Message
+	if err := m.Parse(message); err != nil || m.Procedure != s1ap.S1Setup || m.Kind != s1ap.Successful {
+		return fmt.Errorf("the director answers kind %d of %v: %w", m.Kind, m.Procedure, err)
+	}
+	return nil
+}
+
+// playAll plays the plan of all eNodeBs at the same time, once and then for a duration.
+// It returns the number of messages.
+func playAll(all []*s1apPlayer, lasting time.Duration) (messages int, err error) {
+	until := time.Now().Add(lasting)
+	for _, p := range all {
+		for _, c := range p.connections() {
+			if err := c.SetDeadline(until.Add(startTimeout)); err != nil {
+				return 0, err
+			}
+		}
+	}
+	counts := make([]int, len(all))
+	var playing errgroup.Group
+	for i, p := range all {
+		playing.Go(func() error {
+			for first := true; first || time.Now().Before(until); first = false {
+				for _, s := range p.plan.Steps {
+					if err := p.step(&s); err != nil {
+						p.close() // so that nobody waits for ever
+						return err
+					}
+					counts[i] += s.Messages
+				}
+			}
+			return nil
+		})
+	}
+	err = playing.Wait()
+	for _, n := range counts {
+		messages += n
+	}
+	return messages, err
+}
+
+// step sends the messages of a step, and waits until all have arrived.
+func (p *s1apPlayer) step(s *s1apStep) error {
+	if !s.Up {
+		total := 0
+		for i, c := range p.instances {
+			if _, err := c.Write(s.At[i]); err != nil {
+				return err
+			}
+			total += len(s.At[i])
+		}
+		_, err := io.ReadFull(p.enodeb, p.buffer[:total])
+		return err
+	}
+	if _, err := p.enodeb.Write(s.Sent); err != nil {
+		return err
+	}
+	for i, c := range p.instances {
+		got := p.buffer[:len(s.At[i])]
+		if _, err := io.ReadFull(c, got); err != nil {
+			return fmt.Errorf("instance %d gets nothing: %w", i+1, err)
+		}
+		if p.compare && !bytes.Equal(got, s.At[i]) {
+			return fmt.Errorf("instance %d gets other messages than planned", i+1)
+		}
+	}
+	return nil
+}
