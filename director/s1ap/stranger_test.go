@@ -193,7 +193,7 @@ func TestResetOfOthersConnectionsDoesNothing(t *testing.T) {
 }
 
 // TestRequestsWithIdentifiersTheyHaveNotAreRefused puts another eNodeB's UE into the
-// procedures that have none.
+// procedures that have none, and its identity into a configuration.
 func TestRequestsWithIdentifiersTheyHaveNotAreRefused(t *testing.T) {
 	a := newInstance(t, attachType, 1)
 	s := newSite(t, false, []*instance{a})
@@ -206,6 +206,10 @@ func TestRequestsWithIdentifiersTheyHaveNotAreRefused(t *testing.T) {
 		if m, _ := f.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseAbstractSyntax {
 			t.Errorf("cause %v", m.Cause)
 		}
+	}
+	f.send(s1ap.End(s1ap.AppendENB(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.ENBConfigurationUpdate, s1ap.Reject), s1ap.Reject, e.ID), 0))
+	if m, _ := f.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseAbstractSyntax {
+		t.Errorf("another eNodeB's identity: cause %v", m.Cause)
 	}
 	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
 	a.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)

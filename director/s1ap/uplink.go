@@ -38,15 +38,17 @@ func (t *turn) uplink(e *enodeb, whole, data []byte) {
 	}
 }
 
-// erroneous returns the identifiers of a UE that are erroneously present in an eNodeB's
-// request (TS 36.413 clause 10.3.6). The director would not check them against the UEs of
-// the eNodeB, and an instance might act on them.
+// erroneous returns the identifiers that are erroneously present in an eNodeB's request (TS
+// 36.413 clause 10.3.6). The director would not check them against the UEs of the eNodeB, or
+// against its identity, and an instance might act on them.
 func erroneous(p s1ap.Procedure) present {
 	switch p {
 	case s1ap.InitialUEMessage, s1ap.PathSwitchRequest:
 		return hasMME
-	case s1ap.S1Setup, s1ap.ENBConfigurationUpdate, s1ap.Reset:
+	case s1ap.S1Setup, s1ap.Reset:
 		return bothIDs
+	case s1ap.ENBConfigurationUpdate:
+		return bothIDs | hasENodeB
 	}
 	return 0
 }
