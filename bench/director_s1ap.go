@@ -89,8 +89,8 @@ type s1apPassed struct {
 	allocations float64 // the device's, if it is the director
 }
 
-// passS1AP plays the plan through a device. The director sets eNodeBs up, and its messages are
-// compared with the plan's.
+// passS1AP plays the plan through a device, after a warm-up in which instances compare what they
+// get with the plan. The director sets eNodeBs up.
 func (s *stage) passS1AP(ctx context.Context, d device, plan string, director bool) (passed s1apPassed, err error) {
 	var running *exec.Cmd
 	start := d.command

@@ -54,6 +54,9 @@ func playS1AP(ctx context.Context, args []string, in io.Reader, out io.Writer) e
 	if _, err := playAll(all, 0); err != nil { // warms up buffers and maps
 		return err
 	}
+	for _, p := range all {
+		p.compare = false // that is done
+	}
 	fmt.Fprintln(out, "ready")
 	if _, err := bufio.NewReader(in).ReadString('\n'); err != nil {
 		return err
@@ -64,10 +67,10 @@ func playS1AP(ctx context.Context, args []string, in io.Reader, out io.Writer) e
 	}
 	began := time.Now()
 	messages, err := playAll(all, lasting)
+	took := time.Since(began)
 	if err != nil {
 		return err
 	}
-	took := time.Since(began)
 	after, err := allocations(ctx, director)
 	fmt.Fprintf(out, "%d %.6f %.0f\n", messages, took.Seconds(), after-before)
 	return err
@@ -108,7 +111,7 @@ func allocations(ctx context.Context, director bool) (n float64, err error) {
 // An s1apPlayer is an eNodeB and the instances' ends of its associations.
 type s1apPlayer struct {
 	plan      s1apENodeB
-	compare   bool
+	compare   bool // what instances get with the plan
 	enodeb    net.Conn
 	instances []net.Conn
 	buffer    []byte
@@ -146,7 +149,7 @@ func connectS1AP(ctx context.Context, plan s1apPlan, director bool) (all []*s1ap
 				return all, err
 			}
 		}
-		p := &s1apPlayer{plan: e, compare: director}
+		p := &s1apPlayer{plan: e, compare: true}
 		all = append(all, p)
 		if p.enodeb, err = dialDevice(ctx); err != nil {
 			return all, err
