@@ -276,6 +276,51 @@ func TestForwardingAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestCallAllocatesNothing begins connections at both instances by service requests, and
+// releases them.
+func TestCallAllocatesNothing(t *testing.T) {
+	b := newBench(t)
+	var steps [][]byte // of the eNodeB, and of the instances in turn
+	for n := range b.links {
+		ids := enb.IDs{MME: uint32(n+1)<<24 | 9, ENB: uint32(n + 1)}
+		up := frame.Append(nil, frame.UE, b.cell.AppendInitial(nil, ids.ENB, serviceRequest(), &identity.STMSI{Code: uint8(n + 1), TMSI: 1}))
+		down := frame.Append(nil, frame.UE, about(s1ap.Initiating, s1ap.InitialContextSetup, ids, nil))
+		steps = append(steps, up, down)
+		up = frame.Append(nil, frame.UE, b.cell.AppendContextSetUp(nil, ids, 5))
+		up = frame.Append(up, frame.UE, b.cell.AppendReleaseRequest(nil, ids, s1ap.CauseUserInactivity))
+		steps = append(steps, up, frame.Append(nil, frame.UE, releaseCommand(ids)))
+		steps = append(steps, frame.Append(nil, frame.UE, b.cell.AppendReleased(nil, ids)), nil)
+	}
+	passed := 0
+	call := func() {
+		b.begin()
+		for i, frames := range steps {
+			l := b.links[i*len(b.links)/len(steps)]
+			b.each(frames, func(whole, message []byte) {
+				if i%2 == 0 {
+					b.uplink(b.e, whole, message)
+				} else {
+					b.downlink(l, whole, message)
+				}
+			})
+		}
+		passed = 0
+		for _, a := range []*association{b.e.association, b.links[0].association, b.links[1].association} {
+			b.each(a.out, func(_, _ []byte) { passed++ })
+			b.server.queued.Add(-int64(len(a.out)))
+			a.out = a.out[:0]
+		}
+		b.done()
+	}
+	call()
+	if want := 6 * len(b.links); passed != want || len(b.e.ues) != len(b.links) {
+		t.Errorf("%d messages pass, want %d; %d connections, want those from before", passed, want, len(b.e.ues))
+	}
+	if n := testing.AllocsPerRun(500, call); n != 0 {
+		t.Errorf("%v allocations for %d messages", n, passed)
+	}
+}
+
 func BenchmarkUplink(bench *testing.B) {
 	b := newBench(bench)
 	up := frame.Append(nil, frame.UE, b.cell.AppendUplink(nil, connectionIDs(0), make([]byte, 40)))
