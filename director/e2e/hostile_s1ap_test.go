@@ -272,7 +272,7 @@ func (r *rogue) setUp() error {
 		default:
 			err = m.Parse(message)
 			if err != nil || m.Procedure != s1ap.S1Setup || m.Kind != s1ap.Successful {
-				return fmt.Errorf("answer to S1 Setup: %v, kind %d, cause %v, %v", m.Procedure, m.Kind, m.Cause, err)
+				return fmt.Errorf("answer to S1 Setup: %v, kind %d, cause %v: %w", m.Procedure, m.Kind, m.Cause, err)
 			}
 			return r.conn.SetDeadline(time.Time{})
 		}
