@@ -368,9 +368,9 @@ func (h *hostilePool) guess(n int) enb.IDs {
 }
 
 const (
-	handled  = "vitrine_director_handled_total"
-	failures = "vitrine_director_failures_total"
-	ofS1AP   = `protocol="s1ap"`
+	handledTotal  = "vitrine_director_handled_total"
+	failuresTotal = "vitrine_director_failures_total"
+	ofS1AP        = `protocol="s1ap"`
 )
 
 // takenIdentity sends S1 Setup with the identities of the load's eNodeBs.
@@ -388,7 +388,7 @@ func (h *hostilePool) takenIdentity() attack {
 func (h *hostilePool) othersUEs() attack {
 	target := rogueCell(1)
 	return attack{
-		name: "eNodeBs that name others' UEs", times: 10, counter: handled, labels: []string{ofS1AP, `how="unknown_connection"`}, all: true,
+		name: "eNodeBs that name others' UEs", times: 10, counter: handledTotal, labels: []string{ofS1AP, `how="unknown_connection"`}, all: true,
 		run: gang{h: h, size: 4, next: func(r *rogue, n int) []byte {
 			ids := h.guess(n)
 			switch n / 7 % 4 {
@@ -421,7 +421,7 @@ func update() []byte {
 // erroneousIDs names UEs of other eNodeBs in procedures that have no such identifier.
 func (h *hostilePool) erroneousIDs() attack {
 	return attack{
-		name: "identifiers where a procedure has none", times: 10, counter: failures, labels: []string{`cause="malformed"`}, all: true,
+		name: "identifiers where a procedure has none", times: 10, counter: failuresTotal, labels: []string{`cause="malformed"`}, all: true,
 		run: gang{h: h, size: 4, next: func(r *rogue, n int) []byte {
 			ids := h.guess(n)
 			message := [][]byte{
@@ -436,7 +436,7 @@ func (h *hostilePool) erroneousIDs() attack {
 // othersResets resets connections of other eNodeBs.
 func (h *hostilePool) othersResets() attack {
 	return attack{
-		name: "Resets of others' UEs", times: 10, counter: handled, labels: []string{ofS1AP, `how="unknown_connection"`}, all: true,
+		name: "Resets of others' UEs", times: 10, counter: handledTotal, labels: []string{ofS1AP, `how="unknown_connection"`}, all: true,
 		run: gang{h: h, size: 4, next: func(r *rogue, n int) []byte {
 			ids := h.guess(n)
 			return r.AppendReset(nil, s1ap.CauseOverload,
@@ -455,7 +455,7 @@ func (h *hostilePool) crowdedConfigurations() attack {
 		return b
 	}
 	return attack{
-		name: "configurations with thousands of elements", times: 0.5, counter: failures, labels: []string{`cause="malformed"`}, all: true,
+		name: "configurations with thousands of elements", times: 0.5, counter: failuresTotal, labels: []string{`cause="malformed"`}, all: true,
 		run: gang{h: h, size: 4, next: func(r *rogue, n int) []byte {
 			return extended([][]byte{update(), r.AppendSetup(nil)}[n/7%2], crowd)
 		}}.run,
@@ -483,7 +483,7 @@ func unknownUE(r *rogue, n int) []byte {
 func (h *hostilePool) tableFlood() attack {
 	var taken float64
 	return attack{
-		name: "Initial UE Messages with new identifiers", times: 10, counter: handled, labels: []string{ofS1AP, `how="no_room"`},
+		name: "Initial UE Messages with new identifiers", times: 10, counter: handledTotal, labels: []string{ofS1AP, `how="no_room"`},
 		run: gang{h: h, size: enodebsPerSource, oneIP: true, least: maxUEs / 4, next: unknownUE, after: func() {
 			taken = h.metric("vitrine_director_connected_ues")
 		}}.run,
@@ -566,7 +566,7 @@ func (h *hostilePool) pipelinedGarbage() attack {
 	}
 	text = append(text, bytes.Repeat([]byte{0xff}, 20_000)...)
 	return attack{
-		name: "pipelined garbage", times: 0.02, counter: failures, labels: []string{`cause="malformed"`},
+		name: "pipelined garbage", times: 0.02, counter: failuresTotal, labels: []string{`cause="malformed"`},
 		run: func(ctx context.Context, rate float64) (int, error) {
 			return h.strangers().Burst(ctx, rate, nil, func(int) [][]byte { return [][]byte{text} })
 		},
