@@ -224,13 +224,16 @@ func (p *s1apPlayer) setUp() error {
 	return nil
 }
 
+// playTimeout is how long the plan may take once: much longer than on an idle host.
+const playTimeout = time.Minute
+
 // playAll plays the plan of all eNodeBs at the same time, once and then for a duration.
 // It returns the number of messages.
 func playAll(all []*s1apPlayer, lasting time.Duration) (messages int, err error) {
 	until := time.Now().Add(lasting)
 	for _, p := range all {
 		for _, c := range p.connections() {
-			if err := c.SetDeadline(until.Add(startTimeout)); err != nil {
+			if err := c.SetDeadline(until.Add(playTimeout)); err != nil {
 				return 0, err
 			}
 		}
@@ -241,6 +244,9 @@ func playAll(all []*s1apPlayer, lasting time.Duration) (messages int, err error)
 		playing.Go(func() error {
 			for first := true; first || time.Now().Before(until); first = false {
 				for _, s := range p.plan.Steps {
+					if !first && !time.Now().Before(until) {
+						return nil
+					}
 					if err := p.step(&s); err != nil {
 						p.close() // so that nobody waits for ever
 						return err
