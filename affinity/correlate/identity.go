@@ -245,7 +245,7 @@ func (c *Correlator) identify(e *Event, m *message.Message, sender, receiver *pa
 		}
 		i := c.ids.get(id)
 		c.enter(e, i)
-		e.Users = true
+		e.Users = e.Users || id.Kind != message.EndToEnd // which each command of Diameter has
 		if i.lasting && n < len(lasting) && i.in(e) {
 			lasting[n] = i
 			n++

@@ -1,7 +1,7 @@
 // Package course sums up transactions: by their type and by the course that they take.
-// Transactions have the same course if the same functions send the same messages in the
-// same order, where messages that have nothing to do with each other may cross. It
-// measures where their time goes.
+// Transactions have the same course if the same functions send the same messages because
+// of the same messages, and have the same critical path. Messages that have nothing to do
+// with each other may cross. It measures where their time goes.
 package course
 
 import (
@@ -20,7 +20,8 @@ const (
 	maxListed  = 12  // courses of a type in a result
 	maxDetails = 512 // hops, processing steps and failures of a type
 	maxOthers  = 256
-	maxHeld    = 256 // transactions that wait until it is known which functions are outside
+	maxHeld    = 256 // transactions that wait until it is known which functions are outside, and what functions wait for
+	maxHabits  = 1 << 12
 	rarely     = 100 // a course is listed if it is at least one in so many
 )
 
@@ -75,13 +76,21 @@ func (c *Collector) Add(e *correlate.Event) {
 func (c *Collector) release() {
 	c.full = true
 	for i := range c.held {
+		if e := &c.held[i]; understood(e) {
+			c.view.set(e, &c.labels, c.names) // it learns habits
+		}
+	}
+	for i := range c.held {
 		c.sum(&c.held[i])
 	}
 	c.held = nil
 }
 
+// understood reports whether it is known which user a transaction is of, and what caused it.
+func understood(e *correlate.Event) bool { return e.Users && e.Reason != correlate.Ambiguous }
+
 func (c *Collector) sum(e *correlate.Event) {
-	if !e.Users || e.Reason == correlate.Ambiguous {
+	if !understood(e) {
 		c.stray(e)
 		return
 	}

@@ -1,7 +1,6 @@
 package course
 
 import (
-	"strconv"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/flow"
 )
@@ -12,7 +11,8 @@ type course struct {
 	first    uint64 // ID of the first transaction
 	duration sketch
 	steps    []coursed
-	critical []int32 // steps on the critical path
+	listed   []int32 // the steps as in a call flow
+	critical []int32 // the steps on the critical path
 	gaps     []sketch
 	ways     []sketch
 }
@@ -68,29 +68,27 @@ func (k *kind) drop() bool {
 
 func newCourse(v *view, e *correlate.Event) *course {
 	c := &course{first: e.ID, steps: make([]coursed, len(v.steps))}
-	t := &flow.Transaction{}
+	place := make([]int32, len(v.steps)) // of v.steps in c.steps
 	for i, at := range v.order {
 		s := &v.steps[at]
 		c.steps[i] = coursed{edge: s.edge(), async: s.async}
-		t.Messages = append(t.Messages, flow.Message{From: label(s.from), To: label(s.to), Async: s.async})
+		place[at] = int32(i)
 	}
-	for i, on := range t.Critical() {
-		if on {
-			c.critical = append(c.critical, int32(i))
+	for _, at := range v.listed {
+		c.listed = append(c.listed, place[at])
+		if v.steps[at].critical {
+			c.critical = append(c.critical, place[at])
 		}
 	}
 	c.gaps, c.ways = make([]sketch, len(c.critical)), make([]sketch, len(c.critical))
 	return c
 }
 
-// label makes a name for a search of paths, which needs no more.
-func label(of int32) string { return strconv.Itoa(int(of)) }
-
 // flow returns the course as the transaction of a call flow.
 func (c *course) flow(kind string, l *labels, n Names, database func(string) bool) *flow.Transaction {
 	t := &flow.Transaction{Type: kind, Count: c.count, Duration: c.duration.times(), Roles: map[string]flow.Role{}}
-	for i := range c.steps {
-		s := &c.steps[i]
+	for _, at := range c.listed {
+		s := &c.steps[at]
 		t.Messages = append(t.Messages, flow.Message{From: l.list[s.from], To: l.list[s.to], Name: n.Name(s.name), Async: s.async,
 			Bytes: int(s.bytes/float64(c.count) + 0.5), After: s.after.times()})
 		for _, at := range []int32{s.from, s.to} {

@@ -38,6 +38,9 @@ func feed(transactions ...[]said) Result {
 			if strings.HasSuffix(s.name, "GET") || strings.HasSuffix(s.name, "POST") {
 				m.Protocol = message.HTTP
 			}
+			if strings.HasSuffix(s.name, "CCR") || strings.HasSuffix(s.name, "RAR") {
+				m.Protocol = message.Diameter
+			}
 			if s.answers > 0 {
 				m.Kind, m.Answers = message.Answer, base+uint64(s.answers)
 			}
@@ -120,8 +123,69 @@ func TestSessionsAreWaitedFor(t *testing.T) {
 		{"UE", "Server", "BYE", 0}, {"Server", "UE", "200 BYE", 5}, {"Server", "Ledger", "POST", 0}, {"Ledger", "Server", "200 POST", 7},
 	}
 	r := feed(call)
-	if len(r.Flows) != 1 || slices.ContainsFunc(r.Flows[0].Messages, func(m flow.Message) bool { return m.Async }) {
-		t.Errorf("%+v", r.Flows)
+	if len(r.Flows) != 1 {
+		t.Fatalf("%+v", r.Flows)
+	}
+	for i, m := range r.Flows[0].Messages {
+		if last := i >= 6; m.Async != last { // nothing waits for the record of the end
+			t.Errorf("message %d, %s: asynchronous %t", i+1, m.Name, m.Async)
+		}
+	}
+}
+
+// path returns the critical path of a type, as names of messages.
+func path(r Result, kind string) string {
+	var names []string
+	for _, s := range r.Measured[kind].Path {
+		names = append(names, s.Out)
+	}
+	return strings.Join(names, ", ")
+}
+
+// TestWhatIsLeftToDoIsNotWaitedFor: the record of a request is sent while the user's next
+// one is served, and is taken for a part of that.
+func TestWhatIsLeftToDoIsNotWaitedFor(t *testing.T) {
+	late := []said{
+		{"UE", "Server", "MESSAGE", 0}, {"Server", "Ledger", "POST", 0}, {"Ledger", "Server", "200 POST", 2},
+		{"Server", "Database", "GET", 0}, {"Database", "Server", "200 GET", 4}, {"Server", "UE", "200 MESSAGE", 1},
+	}
+	r := feed(late, record(false), record(true), late, record(false), record(false))
+	for _, f := range r.Flows {
+		for i, on := range f.Critical() {
+			if m := f.Messages[i]; on && (m.To == "Ledger" || m.From == "Ledger") {
+				t.Errorf("%s is on the critical path of %d transactions", m.Name, f.Count)
+			}
+		}
+	}
+}
+
+// TestWhoServesOthersIsNotOutside: the PCRF begins transactions of its own, and answers in
+// those of UEs.
+func TestWhoServesOthersIsNotOutside(t *testing.T) {
+	attach := []said{{"UE", "MME", "MESSAGE", 0}, {"MME", "PCRF", "CCR", 0}, {"PCRF", "MME", "200 CCR", 2}, {"MME", "UE", "200 MESSAGE", 1}}
+	bearer := []said{{"PCRF", "MME", "RAR", 0}, {"MME", "PCRF", "200 RAR", 1}}
+	for _, f := range feed(attach, bearer, bearer, bearer).Flows {
+		if role := f.Role("PCRF"); role != flow.Function {
+			t.Errorf("in %s the PCRF is %s", f.Type, role)
+		}
+	}
+}
+
+// TestNobodyWaitsForWhatComesLater: the server asks two functions at once, and both answer.
+func TestNobodyWaitsForWhatComesLater(t *testing.T) {
+	for _, crossed := range []bool{false, true} {
+		both := []said{
+			{"UE", "Server", "MESSAGE", 0}, {"Server", "Radio", "POST", 0}, {"Server", "Database", "GET", 0},
+			{"Radio", "Server", "200 POST", 2}, {"Database", "Server", "200 GET", 3}, {"Server", "UE", "200 MESSAGE", 1},
+		}
+		want := "MESSAGE, GET, 200 GET, 200 MESSAGE"
+		if crossed {
+			both[3], both[4] = both[4], both[3]
+			want = "MESSAGE, POST, 200 POST, 200 MESSAGE"
+		}
+		if got := path(feed(both), "MESSAGE"); got != want {
+			t.Errorf("crossed %t: the critical path is %s, want %s", crossed, got, want)
+		}
 	}
 }
 

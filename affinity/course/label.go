@@ -15,7 +15,7 @@ import (
 type labels struct {
 	names  Names
 	begun  map[int32]int32 // transactions by the function that begins them
-	passed map[int32]int32 // messages that a function sent because of another function
+	passed map[int32]int32 // messages that a function sent because of another function, and others that show that it is not outside
 	what   map[int32]string
 	ids    map[string]int32
 	list   []string
@@ -36,10 +36,21 @@ func (l *labels) learn(e *correlate.Event) {
 	}
 	for i := range e.Steps {
 		s := &e.Steps[i]
-		if s.Cause >= 0 && e.Steps[s.Cause].From != s.To {
+		if s.Cause >= 0 && e.Steps[s.Cause].From != s.To || s.From != e.Initiator() && isCore(s) {
 			l.passed[s.From]++
 		}
 	}
+}
+
+// isCore reports whether a message is one that no UE, eNodeB or client sends: an answer in
+// a protocol between nodes of the core. A PCRF begins some transactions, and answers in
+// others.
+func isCore(s *correlate.Step) bool {
+	switch s.Protocol {
+	case message.Diameter, message.GTPv2, message.PFCP:
+		return s.Kind == message.Answer
+	}
+	return false
 }
 
 func sort(p message.Protocol) string {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"vitrine/affinity/correlate"
+	"vitrine/affinity/flow"
 	"vitrine/affinity/message"
 )
 
@@ -13,12 +14,16 @@ import (
 type view struct {
 	steps           []viewed
 	order           []int32 // of the messages in the course, as indexes into steps
+	listed          []int32 // the same messages as in a call flow
+	hops            []flow.Hop
+	depth           map[int32]int32 // of the longest chain that a label has received
 	key             uint64
 	nth             map[string]int
 	local           map[int32]int32 // labels of the functions of this transaction
 	served          map[int32]int32 // by function: the last message that it received and that is no answer
 	stack           []int32
 	roots, triggers []int32 // of tails: the steps that begin them, and what made them begin
+	habits          map[habit]*tally
 	seed            maphash.Seed
 	hash            maphash.Hash
 }
@@ -29,13 +34,23 @@ type viewed struct {
 	from, to int32 // labels
 	async    bool
 	passed   bool
+	critical bool
+	depth    int32 // messages of the longest chain that it ends; 0: nobody waits for it
 	cause    int32 // index of the step that made its sender send it; -1: none
 }
+
+// A habit is a message that a function sends because of another one.
+type habit struct{ from, name int32 }
+
+// A tally counts how often the message of a habit was sent, and how often what caused it was
+// answered without waiting for it.
+type tally struct{ all, unwaited int }
 
 // set makes the view of a transaction.
 func (v *view) set(e *correlate.Event, l *labels, n Names) {
 	if v.local == nil {
 		v.nth, v.local, v.served = map[string]int{}, map[int32]int32{}, map[int32]int32{}
+		v.habits, v.depth = map[habit]*tally{}, map[int32]int32{}
 		v.seed = maphash.MakeSeed()
 		v.hash.SetSeed(v.seed)
 	}
@@ -57,6 +72,8 @@ func (v *view) set(e *correlate.Event, l *labels, n Names) {
 	v.causes()
 	v.tails()
 	v.sort()
+	v.list()
+	v.sign()
 }
 
 // causes finds for each message the one that made its sender send it. The last that it
@@ -81,7 +98,7 @@ func (v *view) causes() {
 // answers, without waiting, what made it ask; and what follows from that. But a function that asks
 // the same one several times in one transaction keeps a session there, in which each
 // request waits for the answer to the one before (RFC 6733 section 8.2); and whoever
-// began the transaction waits for what he receives.
+// began the transaction waits for what he receives, and goes on with it by what he sends.
 func (v *view) tails() {
 	clear(v.served)
 	v.roots, v.triggers = v.roots[:0], v.triggers[:0]
@@ -90,7 +107,7 @@ func (v *view) tails() {
 		if s.Kind == message.Answer {
 			continue
 		}
-		if trigger, ok := v.served[s.From]; ok && i > 0 && v.answered(trigger, v.settled(int32(i))) {
+		if trigger, ok := v.served[s.From]; ok && s.From != v.steps[0].From && v.unwaited(trigger, int32(i)) {
 			v.roots, v.triggers = append(v.roots, int32(i)), append(v.triggers, trigger)
 		}
 		v.served[s.To] = int32(i)
@@ -100,6 +117,27 @@ func (v *view) tails() {
 			v.tail(root)
 		}
 	}
+}
+
+// unwaited reports whether a function mostly answers what made it send a message without
+// waiting for that. In one transaction the order may mislead: what one has left to do is
+// sent while the user's next one is served, and may be taken for a part of that.
+func (v *view) unwaited(trigger, asked int32) bool {
+	here := v.answered(trigger, v.settled(asked))
+	of := habit{v.steps[asked].from, v.steps[asked].Name}
+	t := v.habits[of]
+	if t == nil {
+		if len(v.habits) == maxHabits {
+			return here
+		}
+		t = &tally{}
+		v.habits[of] = t
+	}
+	t.all++
+	if here {
+		t.unwaited++
+	}
+	return 2*t.unwaited >= t.all
 }
 
 // settled returns the step that is the final answer to a request. For what is no
@@ -129,12 +167,13 @@ func (v *view) answered(request, before int32) bool {
 	return false
 }
 
-// session reports whether the function asks the same one again, because of something
-// else: a call begins and ends, but a request that is served twice is no session.
+// session reports whether the function asks the same one again later, because of something
+// else: a call begins and ends, but a request that is served twice is no session. Nothing
+// waits for the last request of a session.
 func (v *view) session(k int) bool {
 	root, trigger := &v.steps[v.roots[k]], &v.steps[v.triggers[k]]
-	for i, other := range v.roots {
-		r := &v.steps[other]
+	for i := k + 1; i < len(v.roots); i++ {
+		r := &v.steps[v.roots[i]]
 		if r.Kind == message.Request && r.From == root.From && r.To == root.To && v.steps[v.triggers[i]].Name != trigger.Name {
 			return true
 		}
@@ -168,7 +207,7 @@ func (v *view) tail(root int32) {
 
 // sort brings the messages into the order of their course: behind each message, what it
 // caused. So it does not depend on how messages that have nothing to do with each other
-// cross. Messages that nobody waits for come last.
+// cross.
 func (v *view) sort() {
 	v.order, v.stack = v.order[:0], v.stack[:0]
 	for i := range v.steps {
@@ -176,29 +215,71 @@ func (v *view) sort() {
 			v.visit(int32(i))
 		}
 	}
-	slices.SortStableFunc(v.order, func(a, b int32) int {
-		x, y := v.steps[a].async, v.steps[b].async
-		switch {
-		case x == y:
-			return 0
-		case x:
-			return 1
-		}
-		return -1
-	})
+}
+
+// sign hashes what is the same in all transactions of a course.
+func (v *view) sign() {
 	v.hash.Reset()
 	for _, i := range v.order {
 		s := &v.steps[i]
-		async := byte(0)
+		flags := byte(0)
 		if s.async {
-			async = 1
+			flags |= 1
+		}
+		if s.critical {
+			flags |= 2
 		}
 		for _, number := range [3]int32{s.from, s.to, s.Name} {
 			_, _ = v.hash.Write([]byte{byte(number), byte(number >> 8), byte(number >> 16), byte(number >> 24)})
 		}
-		_ = v.hash.WriteByte(async)
+		_ = v.hash.WriteByte(flags)
 	}
 	v.key = v.hash.Sum64()
+}
+
+// list lists the messages as a call flow has them: in the order of time, because a function
+// waits for what it has received, and then the end. Messages that nobody waits for come
+// last. It marks the critical path.
+func (v *view) list() {
+	end := v.longest()
+	v.listed, v.hops = v.listed[:0], v.hops[:0]
+	for i := range v.steps {
+		if !v.steps[i].async && int32(i) != end {
+			v.listed = append(v.listed, int32(i))
+		}
+	}
+	v.listed = append(v.listed, end)
+	for i := range v.steps {
+		if v.steps[i].async && int32(i) != end {
+			v.listed = append(v.listed, int32(i))
+		}
+	}
+	for _, i := range v.listed {
+		s := &v.steps[i]
+		v.hops = append(v.hops, flow.Hop{From: int(s.from), To: int(s.to), Async: s.async})
+	}
+	for k, on := range flow.Critical(v.hops) {
+		v.steps[v.listed[k]].critical = on
+	}
+}
+
+// longest returns the message that ends the longest chain of those that somebody waits for:
+// of chains side by side, it is chance which one ends last. Nothing waits for its end, so
+// that it may come last in a list.
+func (v *view) longest() (end int32) {
+	clear(v.depth)
+	for i := range v.steps {
+		if s := &v.steps[i]; !s.async {
+			s.depth = v.depth[s.from] + 1
+			v.depth[s.to] = max(v.depth[s.to], s.depth)
+		}
+	}
+	for _, i := range v.order {
+		if v.steps[i].depth >= v.steps[end].depth {
+			end = i
+		}
+	}
+	return end
 }
 
 // visit appends a message, and what it caused, to the order.

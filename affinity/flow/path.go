@@ -23,23 +23,26 @@ func (t *Transaction) Hops() []Hop {
 // Critical marks the messages on the critical path: the longest chain of messages
 // in which each waits for the one before, up to the end of the transaction. Of
 // chains of equal length it takes the one whose messages are the latest.
-func (t *Transaction) Critical() []bool {
-	on := make([]bool, len(t.Messages))
-	depth := map[string]int{} // of the longest chain that a function has received
-	last := map[string]int{}  // the message that ends it
-	before := make([]int, len(t.Messages))
+func (t *Transaction) Critical() []bool { return Critical(t.Hops()) }
+
+// Critical is like Transaction.Critical.
+func Critical(hops []Hop) []bool {
+	on := make([]bool, len(hops))
+	depth := map[int]int{} // of the longest chain that a function has received
+	last := map[int]int{}  // the message that ends it
+	before := make([]int, len(hops))
 	end := -1
-	for i, m := range t.Messages {
+	for i, h := range hops {
 		before[i] = -1
-		if at, ok := last[m.From]; ok {
+		if at, ok := last[h.From]; ok {
 			before[i] = at
 		}
-		if m.Async {
+		if h.Async {
 			continue
 		}
 		end = i
-		if d := depth[m.From] + 1; d >= depth[m.To] {
-			depth[m.To], last[m.To] = d, i
+		if d := depth[h.From] + 1; d >= depth[h.To] {
+			depth[h.To], last[h.To] = d, i
 		}
 	}
 	for at := end; at >= 0; at = before[at] {
