@@ -18,6 +18,8 @@ type slot struct {
 	other    uint64 // where else its request may be; 0: nowhere
 	status   int    // of an answer that is named after its request: HTTP's, or plain
 	hash     uint64 // equal in retransmissions; 0: the transport hides them
+	batched  bool   // its body has changes of a store
+	body     []byte // the beginning of its body, if it is batched
 }
 
 // A hold keeps messages for the time in which their copies may come, and puts them
@@ -47,7 +49,7 @@ func (h *hold) take() *slot {
 func (h *hold) recycle(s *slot) {
 	h.open--
 	identifiers, access := s.m.Identifiers[:0], s.m.Access[:0]
-	*s = slot{text: s.text[:0]}
+	*s = slot{text: s.text[:0], body: s.body[:0]}
 	s.m.Identifiers, s.m.Access = identifiers, access
 	const keep = 1 << 14
 	if len(h.free) < keep {

@@ -129,6 +129,9 @@ func bodyHTTP(s *slot, scanned *int, data []byte) {
 		data = data[:min(room, len(data))]
 		*scanned += len(data)
 		s.scan(data)
+		if s.batched {
+			s.body = append(s.body, data...)
+		}
 	}
 }
 
@@ -144,8 +147,12 @@ func (r *reading) endHTTP(x *half) {
 	r.commit(s)
 }
 
-// written notes how many bytes a request writes to a store.
+// written notes what a request writes to a store: n bytes, or what its batch says.
 func (s *slot) written(n int) {
+	if s.batched {
+		s.batch(s.body)
+		return
+	}
 	for i := range s.m.Access {
 		if s.m.Access[i].Write {
 			s.m.Access[i].Bytes = n

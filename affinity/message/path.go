@@ -258,6 +258,10 @@ func isDelimiter(c byte) bool {
 func (s *slot) state(method, target []byte) {
 	path, query, _ := bytes.Cut(target, []byte("?"))
 	var key []byte
+	if string(method) == "POST" && string(path) == "/kv" {
+		s.batched = true
+		return
+	}
 	if rest, ok := bytes.CutPrefix(path, []byte("/kv/")); ok {
 		key = rest
 	} else if rest, ok := bytes.CutPrefix(path, []byte("/nudsf-dr/")); ok {
@@ -271,44 +275,124 @@ func (s *slot) state(method, target []byte) {
 	if len(key) == 0 {
 		return
 	}
-	from := len(s.text)
-	s.text = appendDecoded(s.text, key)
-	id := s.identify(Key, hashAddr(s.m.Dst.Addr()), from)
-	if id == nil {
-		return
-	}
-	a := Access{Store: s.m.To, Key: *id}
+	write := true
 	switch string(method) {
 	case "GET", "HEAD", "OPTIONS":
-	default:
-		a.Write = true
+		write = false
+	}
+	from := len(s.text)
+	s.text = appendDecoded(s.text, key)
+	a := s.access(from, write)
+	if a == nil {
+		return
 	}
 	if i := bytes.Index(query, []byte("ttl=")); i >= 0 {
 		a.Lifetime = lifetime(query[i+4:])
 	}
-	s.m.Access = append(s.m.Access, a)
-	s.scan(id.Text)
+	s.scan(a.Key.Text)
 }
 
-// lifetime reads a number with a unit, such as 90s.
-func lifetime(text []byte) time.Duration {
-	n := 0
-	for i, c := range text {
-		if c >= '0' && c <= '9' && n < 1<<30 {
-			n = n*10 + int(c-'0')
-			continue
-		}
-		switch {
-		case c == 'm' && i+1 < len(text) && text[i+1] == 's':
-			return time.Duration(n) * time.Millisecond
-		case c == 's':
-			return time.Duration(n) * time.Second
-		case c == 'm':
-			return time.Duration(n) * time.Minute
-		case c == 'h':
-			return time.Duration(n) * time.Hour
-		}
-		break
+// access adds an access to the key that was appended to the text since from. It returns nil
+// if the message names too much.
+func (s *slot) access(from int, write bool) *Access {
+	id := s.identify(Key, hashAddr(s.m.Dst.Addr()), from)
+	if id == nil {
+		return nil
 	}
-	return time.Duration(n) * time.Second
+	s.m.Access = append(s.m.Access, Access{Store: s.m.To, Key: *id, Write: write})
+	return &s.m.Access[len(s.m.Access)-1]
+}
+
+// batch adds the accesses of a batch of Vitrine's store: POST /kv with a list of changes, whose
+// fields are op, key, value, ttl in this order (docs/store.md).
+func (s *slot) batch(body []byte) {
+	write := true
+	var a *Access
+	for {
+		name, value, rest := field(body)
+		if value == nil {
+			return
+		}
+		switch body = rest; string(name) {
+		case "op":
+			write, a = string(value) != "check", nil
+		case "key":
+			from := len(s.text)
+			s.text = append(s.text, value...)
+			a = s.access(from, write)
+		case "value":
+			if a != nil {
+				a.Bytes = len(value) / 4 * 3 // base64
+			}
+		case "ttl":
+			if a != nil {
+				a.Lifetime = lifetime(value)
+			}
+		}
+	}
+}
+
+// field returns the next field of a JSON text whose value is a string, and what follows. The
+// value is nil if there is none. Escaped characters stay escaped.
+func field(text []byte) (name, value, rest []byte) {
+	const space = " \t\r\n"
+	for {
+		if name, text = quoted(text); name == nil {
+			return nil, nil, nil
+		}
+		after, ok := bytes.CutPrefix(bytes.TrimLeft(text, space), []byte(":"))
+		after = bytes.TrimLeft(after, space)
+		if ok && bytes.HasPrefix(after, []byte(`"`)) {
+			value, rest = quoted(after)
+			return name, value, rest
+		}
+	}
+}
+
+// quoted returns the next string of a JSON text without its quotes, and what follows; nil if
+// there is none, or not all of it.
+func quoted(text []byte) (s, rest []byte) {
+	from := bytes.IndexByte(text, '"') + 1
+	if from == 0 {
+		return nil, nil
+	}
+	for i := from; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return text[from:i], text[i+1:]
+		}
+	}
+	return nil, nil
+}
+
+// lifetime reads a number of seconds, or a duration such as 90s or 1h0m59.5s without its
+// fraction.
+func lifetime(text []byte) (sum time.Duration) {
+	n, fraction := 0, false
+	for i, c := range text {
+		switch {
+		case c >= '0' && c <= '9':
+			if !fraction && n < 1<<30 {
+				n = n*10 + int(c-'0')
+			}
+			continue
+		case c == '.':
+			fraction = true
+			continue
+		case c == 'm' && i+1 < len(text) && text[i+1] == 's':
+			return sum + time.Duration(n)*time.Millisecond
+		case c == 's':
+			return sum + time.Duration(n)*time.Second
+		case c == 'm':
+			sum += time.Duration(n) * time.Minute
+		case c == 'h':
+			sum += time.Duration(n) * time.Hour
+		default: // the next parameter
+			return sum + time.Duration(n)*time.Second
+		}
+		n, fraction = 0, false
+	}
+	return sum + time.Duration(n)*time.Second
 }
