@@ -6,6 +6,8 @@ import (
 
 	"github.com/fiorix/go-diameter/v4/diam"
 	"github.com/fiorix/go-diameter/v4/diam/avp"
+
+	"vitrine/internal/truth"
 )
 
 // A PCEF is the client side of Gx, in a P-GW (TS 29.212 clause 4.5). Run keeps its
@@ -41,30 +43,35 @@ func (p *PCEF) Run(ctx context.Context) error {
 // reauthorize handles a Re-Auth-Request (clause 4.5.12). The answer waits until the
 // bearers have changed (TS 23.401 clause 5.4.1 step 12).
 func (p *PCEF) reauthorize(ctx context.Context, conn diam.Conn, request *diam.Message) {
-	answer := beginAnswer(request, p.config.Host, p.realm)
+	log := p.config.Messages
+	of := log.Begin()
+	logReceived(log, conn, request, of)
+	reply := func(result Result) {
+		answer := beginAnswer(request, p.config.Host, p.realm)
+		appendResult(answer, result)
+		logSent(log, conn, answer, of)
+		_, _ = answer.WriteTo(conn) // a connection that is lost is noticed by run
+	}
 	var change Change
 	session, ok := set(request.AVP).text(avp.SessionID)
 	err := change.parse(request.AVP)
 	if !ok || err != nil {
-		appendResult(answer, MissingAVP)
-		_, _ = answer.WriteTo(conn) // run notices if the connection is lost
+		reply(MissingAVP)
 		return
 	}
 	select {
 	case p.room <- struct{}{}:
 	default:
-		appendResult(answer, TooBusy)
-		_, _ = answer.WriteTo(conn)
+		reply(TooBusy)
 		return
 	}
 	p.tasks.Go(func() {
 		defer func() { <-p.room }()
 		result := Success
-		if err := p.changed(ctx, session, change); err != nil {
+		if err := p.changed(truth.With(ctx, of), session, change); err != nil {
 			result = resultOf(err)
 		}
-		appendResult(answer, result)
-		_, _ = answer.WriteTo(conn)
+		reply(result)
 	})
 }
 

@@ -138,10 +138,13 @@ func (p *PCRF) change(ctx context.Context, session string, at Peer, c Change) er
 	if _, err := m.WriteTo(at.conn); err != nil {
 		return ErrUnreachable
 	}
+	of := p.Messages.Begin()
+	logBegun(p.Messages, at.conn, m, of, c.event())
 	timer := time.NewTimer(changeTime)
 	defer timer.Stop()
 	select {
 	case answer := <-wait:
+		logReceived(p.Messages, at.conn, answer, of)
 		return set(answer.AVP).result()
 	case <-timer.C:
 		return ErrTimeout
@@ -150,7 +153,15 @@ func (p *PCRF) change(ctx context.Context, session string, at Peer, c Change) er
 	}
 }
 
-// changed passes a Re-Auth-Answer to the change that waits for it.
+// event returns the type of the network event that a change begins.
+func (c *Change) event() string {
+	if len(c.Install) > 0 {
+		return "BEARER-CRT"
+	}
+	return "BEARER-DEL"
+}
+
+// changed hands a Re-Auth-Answer to the change that waits for it.
 func (p *PCRF) changed(_ diam.Conn, m *diam.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

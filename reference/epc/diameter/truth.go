@@ -8,8 +8,14 @@ import (
 
 // logSent logs a sent message with an event of this node.
 func logSent(log *truth.Log, conn diam.Conn, m *diam.Message, of truth.Event) {
+	logBegun(log, conn, m, of, "")
+}
+
+// logBegun is like logSent, for the message that begins a network event of a type.
+func logBegun(log *truth.Log, conn diam.Conn, m *diam.Message, of truth.Event, kind string) {
 	if log != nil {
 		line := line(m, of)
+		line.Type = kind
 		line.Src, line.Dst = truth.AddrPort(conn.LocalAddr()), truth.AddrPort(conn.RemoteAddr())
 		log.Write(line)
 	}

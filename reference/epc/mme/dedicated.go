@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
 )
@@ -41,6 +42,7 @@ type change struct {
 	pti    uint8           // of the UE's request; 0: there is none
 	until  time.Time
 	begun  bool
+	event  truth.Event  // what asks for it
 	done   chan changed // has room for one
 }
 
@@ -118,6 +120,7 @@ func (w *worker) start(u *ue, c *change, p procedure, next phase) {
 		w.begin(u, p)
 	}
 	c.begun, u.phase, u.gotSetup, u.gotAccept = true, next, false, false
+	u.event, w.event = c.event, c.event
 	w.timers.set(u, c.until.Sub(w.mme.start))
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/wire/identity"
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
@@ -129,11 +130,11 @@ func (m *MME) DeleteBearer(ctx context.Context, imsi identity.Digits, pti, id ui
 // change hands a change to the subscriber's worker, and waits for the result. With a
 // store, the worker first reads the context of an idle UE.
 func (m *MME) change(ctx context.Context, imsi identity.Digits, c *change) (DedicatedBearer, error) {
-	c.until, c.done = time.Now().Add(changeTime), make(chan changed, 1)
+	c.until, c.done, c.event = time.Now().Add(changeTime), make(chan changed, 1), truth.From(ctx)
 	m.mu.Lock()
 	h, ok := m.holders[imsi]
 	m.mu.Unlock()
-	o := order{holder: h, change: c}
+	o := order{holder: h, change: c, event: c.event}
 	if !ok {
 		if m.config.Store == nil {
 			return DedicatedBearer{}, errNoContext
