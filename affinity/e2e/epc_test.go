@@ -13,12 +13,15 @@ func (s *site) placeEPC() {
 	s.place("mme", "sgw", "pgw", "hss", "pcrf", "enodeb-1", "enodeb-2", "enodeb-3")
 }
 
+// rulesPort is where applications ask the PCRF for bearers.
+const rulesPort = 8080
+
 // startEPC starts the reference EPC at its places.
 func (s *site) startEPC() {
 	s.t.Helper()
 	at := func(name string, port int) string { return s.places[name].at(port) }
 	s.function("hss", "hss", "--listen", at("hss", 3868))
-	s.function("pcrf", "pcrf", "--listen", at("pcrf", 3868))
+	s.function("pcrf", "pcrf", "--listen", at("pcrf", 3868), "--rules", at("pcrf", rulesPort))
 	s.function("pgw", "pgw", "--listen", at("pgw", 2123), "--pcrf", at("pcrf", 3868), "--metrics", at("pgw", 9090))
 	s.function("sgw", "sgw", "--listen", at("sgw", 2123))
 	s.function("mme", "mme", "--s1", at("mme", 36412), "--listen", at("mme", 2123), "--hss", at("hss", 3868),
@@ -76,11 +79,12 @@ func TestEPCIsUnderstood(t *testing.T) {
 		}
 		classes[m.kind][m.class] = true
 	}
-	for _, kind := range []string{"ATTACH", "RELEASE", "SR", "X2-HANDOVER", "S1-HANDOVER", "TAU", "DETACH"} {
+	for _, kind := range []string{"ATTACH", "RELEASE", "SR", "X2-HANDOVER", "S1-HANDOVER", "TAU", "BEARER-CRT", "DETACH"} {
 		if n := len(classes[kind]); n < ues {
 			t.Errorf("%d events of %s, want %d", n, kind, ues)
 		}
 	}
-	keepTruth(t, "epc", messages, s.places["mme"].addr)
-	prove(t, "epc", file, messages, s.places["mme"].addr.As4())
+	of := circumstances{Far: s.places["mme"].addr, Called: s.called()}
+	keepTruth(t, "epc", messages, of)
+	prove(t, "epc", file, messages, of)
 }

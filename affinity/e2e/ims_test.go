@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/load"
+	"vitrine/store/kv"
 )
 
 // startIMS starts the reference IMS: one Bono, two Sprouts that keep their state in a
@@ -75,8 +78,31 @@ func (s *site) callIMS(rate float64, duration time.Duration) {
 	}
 }
 
-// recordIMS returns a capture of an IMS, and its messages with the truth.
-func recordIMS(t *testing.T) (s *site, file string, messages []observed) {
+// keys returns the keys in the store of the Sprouts.
+func (s *site) keys() (keys []string) {
+	s.t.Helper()
+	for after := ""; ; {
+		answer, err := s.ask("store", 8070, "GET /kv?space=sprout&limit=1000&after="+url.QueryEscape(after))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		_, body, _ := strings.Cut(answer, "\r\n\r\n")
+		var page kv.List
+		if err := json.Unmarshal([]byte(body), &page); err != nil {
+			s.t.Fatalf("%v: %.200q", err, answer)
+		}
+		for _, e := range page.Records {
+			keys = append(keys, e.Key)
+		}
+		if after = page.Next; after == "" {
+			return keys
+		}
+	}
+}
+
+// recordIMS returns a capture of an IMS, its messages with the truth, and the keys that
+// were in the store at the end.
+func recordIMS(t *testing.T) (s *site, file string, messages []observed, keys []string) {
 	t.Helper()
 	s = newSite(t, nil)
 	var finish func()
@@ -84,18 +110,19 @@ func recordIMS(t *testing.T) (s *site, file string, messages []observed) {
 	s.startIMS()
 	s.callIMS(25, 4*time.Second)
 	s.settle(file)
+	keys = s.keys()
 	s.stop()
 	finish()
 	messages = observe(t, file)
 	readLogs(t, s.logs).label(messages)
 	t.Log(summary(messages))
-	return s, file, messages
+	return s, file, messages, keys
 }
 
 // TestIMSIsUnderstood checks that the logs of the IMS have exactly the messages of
 // the capture, and give each its network event.
 func TestIMSIsUnderstood(t *testing.T) {
-	s, file, messages := recordIMS(t)
+	s, file, messages, keys := recordIMS(t)
 	kinds := map[string]int{}
 	for _, m := range messages {
 		kinds[m.kind]++
@@ -105,6 +132,7 @@ func TestIMSIsUnderstood(t *testing.T) {
 			t.Errorf("%d messages of %s", kinds[kind], kind)
 		}
 	}
-	keepTruth(t, "ims", messages, s.places["sprout-1"].addr)
-	prove(t, "ims", file, messages, s.places["sprout-1"].addr.As4())
+	of := circumstances{Far: s.places["sprout-1"].addr, Called: s.called(), Keys: keys}
+	keepTruth(t, "ims", messages, of)
+	prove(t, "ims", file, messages, of)
 }

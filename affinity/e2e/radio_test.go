@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -180,7 +181,7 @@ func (r *radio) play(n int) {
 // live plays each procedure once or twice.
 func (p *phone) live() error {
 	for _, step := range []func() error{
-		p.attach, p.idle, p.service, p.pathSwitch, p.handover, p.idle, p.update, p.service, p.idle, p.detach,
+		p.attach, p.idle, p.service, p.pathSwitch, p.handover, p.idle, p.update, p.service, p.activate, p.idle, p.detach,
 	} {
 		time.Sleep(time.Duration(50+p.random.IntN(200)) * time.Millisecond) // a user's pause, beside others
 		if err := step(); err != nil {
@@ -293,6 +294,27 @@ func (p *phone) service() error {
 	p.Serve()
 	p.send(p.at.AppendContextSetUp(nil, p.ids, a.message.Bearer))
 	return nil
+}
+
+// activate has an application ask the PCRF for a dedicated bearer. The PCRF begins the
+// network event.
+func (p *phone) activate() error {
+	asked := make(chan error, 1)
+	go func() {
+		answer, err := p.radio.site.ask("pcrf", rulesPort, "PUT /rules/"+p.IMSI.String()+"/call?qci=1&up=64&down=64")
+		if err == nil && !strings.Contains(answer, " 204 ") {
+			err = fmt.Errorf("the PCRF: %q", answer)
+		}
+		asked <- err
+	}()
+	p.begin("")
+	reply, err := p.hear(s1ap.ERABSetup, ue.Activated)
+	if err != nil {
+		return err
+	}
+	p.send(p.at.AppendBearerSetUp(nil, p.ids, p.Dedicated))
+	p.uplink(reply)
+	return <-asked
 }
 
 func (p *phone) update() error {

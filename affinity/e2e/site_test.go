@@ -92,6 +92,23 @@ func (s *site) place(names ...string) {
 	}
 }
 
+// called returns the names that a user gives to functions, by their addresses. UEs and
+// eNodeBs have none.
+func (s *site) called() map[string]string {
+	called := map[string]string{}
+	for name, at := range s.places {
+		switch name, _, _ = strings.Cut(name, "-"); name {
+		case "bono", "sprout", "homestead", "homer", "ralf", "store":
+			called[at.addr.String()] = strings.ToUpper(name[:1]) + name[1:]
+		case "mme", "hss", "pcrf":
+			called[at.addr.String()] = strings.ToUpper(name)
+		case "sgw", "pgw":
+			called[at.addr.String()] = strings.ToUpper(name[:1] + "-" + name[1:])
+		}
+	}
+	return called
+}
+
 // log returns the file of a new log of messages.
 func (s *site) log(name string) string {
 	file := filepath.Join(s.dir, fmt.Sprintf("%s-%d.messages", name, len(s.logs)))
@@ -194,22 +211,28 @@ func lastActivity(t testing.TB, file string) (at int64) {
 func (s *site) ready(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
-		at := s.places[name]
 		hosttest.Until(s.t, patience, name+" is connected", func() bool {
-			var conn net.Conn
-			err := netns.Do(at.netns, func() (err error) {
-				conn, err = net.Dial("tcp4", at.at(9090))
-				return err
-			})
-			if err != nil {
-				return false
-			}
-			defer conn.Close()
-			if _, err := io.WriteString(conn, "GET /ready HTTP/1.0\r\n\r\n"); err != nil {
-				return false
-			}
-			answer, err := io.ReadAll(conn)
-			return err == nil && strings.Contains(string(answer), " 200 ")
+			answer, err := s.ask(name, 9090, "GET /ready")
+			return err == nil && strings.Contains(answer, " 200 ")
 		})
 	}
+}
+
+// ask sends an HTTP request without a body to a function from where the function is, so that
+// no capture has it. It returns the whole answer.
+func (s *site) ask(name string, port int, request string) (answer string, err error) {
+	at := s.places[name]
+	var conn net.Conn
+	if err := netns.Do(at.netns, func() (err error) {
+		conn, err = net.Dial("tcp4", at.at(port))
+		return err
+	}); err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request+" HTTP/1.0\r\n\r\n"); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(conn)
+	return string(text), err
 }
