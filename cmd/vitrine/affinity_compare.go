@@ -20,13 +20,23 @@ func (a *app) compare(ctx context.Context, given []string, f affinityFlags) erro
 		return &vitrine.BadInput{File: "--compare", Found: fmt.Sprintf("%d sources", len(given)), Want: "name two: captures, call flows, affinity.json, or folders that --out made"}
 	}
 	var sides [2]compare.Side
-	var damages []error
-	for i, name := range given {
-		analysis, damage, err := a.analysed(ctx, name, f)
+	for i, name := range given { // before captures, which take longer
+		analysis, err := written(name, f)
 		if err != nil {
 			return err
 		}
 		sides[i] = compare.Side{Name: name, Analysis: analysis}
+	}
+	var damages []error
+	for i, name := range given {
+		if sides[i].Analysis != nil {
+			continue
+		}
+		analysis, damage, err := a.analyse(ctx, []string{name}, f)
+		if err != nil {
+			return err
+		}
+		sides[i].Analysis = analysis
 		damages = append(damages, damage)
 	}
 	c, err := compare.Compare(sides[0], sides[1])
@@ -44,8 +54,9 @@ func (a *app) compare(ctx context.Context, given []string, f affinityFlags) erro
 	return errors.Join(append(damages, ladder.Compared(a.stdout, c))...)
 }
 
-// analysed reads an analysis, or makes it.
-func (a *app) analysed(ctx context.Context, name string, f affinityFlags) (analysis *affinity.Analysis, damage, err error) {
+// written reads an analysis that was written before. It returns nil if the name is of
+// none, but of a capture or call flow.
+func written(name string, f affinityFlags) (*affinity.Analysis, error) {
 	path := name
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		if inside := filepath.Join(name, ladder.JSONFile); isFile(inside) {
@@ -53,16 +64,30 @@ func (a *app) analysed(ctx context.Context, name string, f affinityFlags) (analy
 		}
 	}
 	text, err := readAnalysis(path)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case text == nil:
-		return a.analyse(ctx, []string{name}, f)
+	if err != nil || text == nil {
+		return nil, err
 	}
-	if analysis, err = affinity.Parse(text); err != nil {
-		return nil, nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "name a file that vitrine affinity --out or --json wrote"}
+	analysis, err := affinity.Parse(text)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "name a file that vitrine affinity --out or --json wrote"}
 	}
-	return analysis, nil, nil
+	return analysis, f.pseudonymised(path, analysis)
+}
+
+// pseudonymised checks that an analysis that was written before has the pseudonyms that
+// are asked for. Names in it cannot be replaced any more.
+func (f *affinityFlags) pseudonymised(path string, analysis *affinity.Analysis) error {
+	if f.pseudonymise == "" {
+		return nil
+	}
+	if c := analysis.Captured; c != nil && c.Pseudonyms != "" {
+		key, err := f.key()
+		if err != nil || key.ID() == c.Pseudonyms {
+			return err
+		}
+	}
+	return &vitrine.BadInput{File: path, Found: "it was written without the key of --pseudonymise, which cannot replace names in it",
+		Want: "compare the captures themselves, or analyse them anew with --pseudonymise " + f.pseudonymise + " --out DIR"}
 }
 
 func isFile(path string) bool {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"vitrine"
 	"vitrine/affinity/flow"
@@ -56,11 +58,16 @@ func readSource(name string) (flows []*flow.Transaction, capture bool, err error
 	case !info.Mode().IsRegular():
 		return nil, false, &vitrine.BadInput{File: name, Found: "no regular file", Want: "name a capture or a call-flow file"}
 	}
-	if capture, err = isCapture(name); err != nil {
+	head, err := readHead(name)
+	switch {
+	case err != nil:
 		return nil, false, &vitrine.BadInput{File: name, Found: err.Error(), Want: "name a capture or a call-flow file that can be read"}
-	}
-	if capture {
+	case len(head) == 0:
+		return nil, false, &vitrine.BadInput{File: name, Found: "the file is empty", Want: "name a capture or a call-flow file"}
+	case isCapture(head):
 		return nil, true, nil
+	case !isText(head):
+		return nil, false, &vitrine.BadInput{File: name, Found: "neither a capture nor UTF-8 text", Want: "name a pcap or pcapng file, also compressed by gzip or zstd, or a call-flow file: editcap of Wireshark converts other captures"}
 	}
 	t, err := flow.Read(name)
 	if err != nil {
@@ -69,26 +76,40 @@ func readSource(name string) (flows []*flow.Transaction, capture bool, err error
 	return []*flow.Transaction{t}, false, nil
 }
 
+// readHead returns the first octets of a file.
+func readHead(path string) ([]byte, error) {
+	const enough = 512 // octets that show whether a file is text
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // opened read-only
+	return io.ReadAll(io.LimitReader(file, enough))
+}
+
 // isCapture reports whether a file is a capture of packets by its first octets: pcap
 // (draft-ietf-opsawg-pcap), with time stamps in µs or ns, pcapng (draft-ietf-opsawg-pcapng),
 // or what is compressed by gzip (RFC 1952) or zstd (RFC 8878). Call flows are text.
-func isCapture(path string) (bool, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer file.Close() // opened read-only
-	head := make([]byte, 4)
-	n, err := io.ReadFull(file, head)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return false, err
-	}
-	if n < len(head) {
-		return false, nil
+func isCapture(head []byte) bool {
+	if len(head) < 4 {
+		return false
 	}
 	switch binary.LittleEndian.Uint32(head) {
 	case 0x0a0d0d0a, 0xa1b2c3d4, 0xd4c3b2a1, 0xa1b23c4d, 0x4d3cb2a1, 0xfd2fb528:
-		return true, nil
+		return true
 	}
-	return head[0] == 0x1f && head[1] == 0x8b, nil
+	return head[0] == 0x1f && head[1] == 0x8b
+}
+
+// isText reports whether a file may be UTF-8 text by its first octets. A character may be cut
+// at their end.
+func isText(head []byte) bool {
+	for len(head) > 0 {
+		r, n := utf8.DecodeRune(head)
+		if r == utf8.RuneError && n == 1 && utf8.FullRune(head) || r < ' ' && !unicode.IsSpace(r) {
+			return false
+		}
+		head = head[n:]
+	}
+	return true
 }
