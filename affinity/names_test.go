@@ -147,3 +147,54 @@ func TestFlowsOfOneTypeMustAgreeAboutRoles(t *testing.T) {
 		t.Errorf("the file of names decides: %v", err)
 	}
 }
+
+// FuzzNames checks that a file of names is refused only as a BadInput, and that what is
+// accepted gives each function one name, and aggregates that fit the host.
+func FuzzNames(f *testing.F) {
+	f.Add([]byte("host: {vcpus: 6, memory: 8GiB}\nfunctions:\n  - {name: MME, vcpus: 2, memory: 2GiB}\n  - {name: HSS, vcpus: 2, memory: 6GiB, role: database}\n" +
+		"  - {name: S-GW, also: [P-GW, 198.51.100.2], vcpus: 2, memory: 1GiB}\n  - {name: PCRF, vcpus: 1, memory: 1GiB}\n"))
+	f.Add([]byte("functions:\n  - {name: Edge, also: [MME, S-GW], role: outside}\n  - {name: Store, also: [HSS], role: database}\n"))
+	f.Add([]byte("functions: [{name: X, also: [UE, eNodeB, MME, HSS, S-GW, P-GW, PCRF]}]"))
+	f.Add([]byte("host: {vcpus: .nan, memory: -1}\nfunctions: [{name: MME, vcpus: 1e-300}, {name: '', also: ['']}]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file, err := document.Parse("names.yaml", text, "a names")
+		var n *Names
+		if err == nil {
+			n, err = parseNames(file)
+		}
+		var a *Analysis
+		if err == nil {
+			for _, x := range n.Functions {
+				if x.Profile != "" { // any file of this host
+					return
+				}
+				for _, name := range append([]string{x.Name}, x.Also...) {
+					if got := n.Called(name); got != x.Name {
+						t.Errorf("%q is called %q, not %q", name, got, x.Name)
+					}
+				}
+			}
+			var flows []*flow.Transaction
+			if flows, err = flow.Find("epc/attach"); err != nil {
+				t.Fatal(err)
+			}
+			a, err = Analyse(flows, Options{Names: n})
+		}
+		if err != nil {
+			if !vitrine.IsBadInput(err) {
+				t.Errorf("not a BadInput: %v", err)
+			}
+			return
+		}
+		for _, x := range a.Types {
+			for _, name := range x.Flows[0].Functions {
+				if called := n.Called(name); called != "" && called != name {
+					t.Errorf("%q is not called %q", name, called)
+				}
+			}
+			if a.Host != nil && x.Needs != nil && (a.Host.VCPUs > 0 && x.Needs.VCPUs > a.Host.VCPUs*(1+1e-6) || a.Host.Memory > 0 && x.Needs.Memory > a.Host.Memory) {
+				t.Errorf("%v need %+v, the host has %+v", x.Members, *x.Needs, *a.Host)
+			}
+		}
+	})
+}

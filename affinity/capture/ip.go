@@ -121,13 +121,14 @@ func (w *Walker) extensions(next uint8, b []byte, missing int) {
 // a tunnel's.
 func (w *Walker) tunnel(port uint16, b []byte) bool {
 	const vxlan, gtpu = 4789, 2152 // RFC 7348 section 5; TS 29.281 clause 4.4.2
+	const linux = 8472             // VXLAN of Linux, unless it is given a port (vxlan_udp_port of drivers/net/vxlan)
 	if w.tunnels == maxTunnels {
 		return false
 	}
 	switch port {
-	case vxlan:
-		const header, valid = 8, 0x08
-		if len(b) < header || b[0]&valid == 0 {
+	case vxlan, linux:
+		const header, valid, plain = 8, 0x08, 0x08000000
+		if len(b) < header || b[0]&valid == 0 || port == linux && binary.BigEndian.Uint32(b) != plain {
 			return false
 		}
 		w.tunnels++

@@ -88,6 +88,8 @@ type Counts struct {
 	Malformed    uint64 // frames with a header that contradicts itself or ends too early
 	NotIP        uint64 // frames of other network layers, such as ARP
 	NotTransport uint64 // packets of other transports, such as ICMP
+	Interleaved  uint64 // SCTP chunks of I-DATA (RFC 8260), which are not read
+	SetBack      uint64 // frames more than 1 s earlier than the one before in their file: a clock was set back
 
 	IP       Reassembly // fragments of IPv4 and IPv6
 	Messages Reassembly // fragments of SCTP user messages

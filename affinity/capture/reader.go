@@ -107,8 +107,13 @@ func (r *Reader) advance() *file {
 // load reads the next frame of a file and reports whether there is one. What is
 // wrong with the file is kept for Err.
 func (r *Reader) load(f *file) bool {
+	const disorder = int64(time.Second) // what CPUs write side by side may be out of order by less
+	before := f.read
 	err := f.next()
 	if err == nil {
+		if before != 0 && f.read < before-disorder {
+			r.walker.counts.SetBack++
+		}
 		if r.correct != nil {
 			f.at = r.correct(int(f.index), f.at)
 		}

@@ -32,9 +32,9 @@ func (w *Walker) sctp(b []byte, missing int) {
 }
 
 // chunk reads chunks up to one that completes a user message, and reports whether
-// there is one. Only DATA is read: not I-DATA (RFC 8260).
+// there is one. Only DATA is read: I-DATA (RFC 8260 section 2.1) is counted.
 func (w *Walker) chunk() bool {
-	const header = 4
+	const header, iData = 4, 64
 	for len(w.chunks) >= header {
 		b := w.chunks
 		length := int(binary.BigEndian.Uint16(b[2:]))
@@ -44,6 +44,9 @@ func (w *Walker) chunk() bool {
 			return false
 		}
 		w.chunks = b[min(length+padding(length), len(b)):]
+		if b[0] == iData {
+			w.counts.Interleaved++
+		}
 		if b[0] == 0 && w.data(b[:min(length, len(b))], length) {
 			w.ready = true
 			w.counts.SCTP++

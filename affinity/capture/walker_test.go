@@ -53,6 +53,7 @@ func encapsulations(t testing.TB) []encapsulation {
 		return build(t, ip6Layer(layers.IPProtocolIPv6HopByHop), gopacket.Payload(chain))
 	}
 	options := ip4Layer(layers.IPProtocolUDP)
+	tunnel := vxlan(t, framed(hi4, etherIPv4))
 	options.Options = []layers.IPv4Option{{OptionType: 148, OptionLength: 4, OptionData: []byte{0, 0}}}
 	return []encapsulation{
 		{"Ethernet", Ethernet, framed(hi4, etherIPv4), want4},
@@ -79,6 +80,7 @@ func encapsulations(t testing.TB) []encapsulation {
 		{"total length 0 of TSO", Raw, join(hi4[:2], []byte{0, 0}, hi4[4:]), want4},
 		{"UDP length 0", Raw, join(hi4[:24], []byte{0, 0}, hi4[26:]), want4},
 		{"VXLAN", Raw, vxlan(t, framed(hi6, etherVLAN, etherIPv6)), want6},
+		{"VXLAN at the port of Linux", Raw, join(tunnel[:22], be16(8472), tunnel[24:]), want4},
 		{"VXLAN in VXLAN", Raw, vxlan(t, framed(vxlan(t, framed(hi4, etherIPv4)), etherIPv4)), want4},
 		{"VXLAN without the valid flag", Raw, join(vxlan(t, nil)[:28], []byte{0, 0, 0, 0, 0, 0, 0, 0}), `UDP 192.0.2.1:55555>192.0.2.2:4789 "\x00\x00\x00\x00\x00\x00\x00\x00"`},
 		{"GTP-U", Raw, gtpu(t, 0x30, 255, hi4), want4},
@@ -188,6 +190,7 @@ func TestFramesThatAreNotDelivered(t *testing.T) {
 		{"header length of TCP", Raw, join(edit(9, 6)[:20], make([]byte, 20)), func(c *Counts) uint64 { return c.Malformed }},
 		{"SCTP chunk of length 0", Raw, sctp4(t, []byte{0, 3, 0, 0}), func(c *Counts) uint64 { return c.Malformed }},
 		{"SCTP chunk longer than its packet", Raw, sctp4(t, []byte{0, 3, 0, 200, 1, 2, 3, 4}), func(c *Counts) uint64 { return c.Malformed }},
+		{"SCTP chunk of I-DATA", Raw, sctp4(t, []byte{64, 3, 0, 24}, make([]byte, 20)), func(c *Counts) uint64 { return c.Interleaved }},
 		{"empty frame", Raw, nil, func(c *Counts) uint64 { return c.Malformed }},
 		{"short Ethernet", Ethernet, make([]byte, 13), func(c *Counts) uint64 { return c.Malformed }},
 		{"short tag", Ethernet, framed([]byte{1, 2}, etherVLAN), func(c *Counts) uint64 { return c.Malformed }},

@@ -72,7 +72,8 @@ func (l *labels) outside(function int32) bool {
 }
 
 // of returns the label of a function as the n-th of its kind in a transaction, from 0.
-func (l *labels) of(function int32, nth func(string) int) int32 {
+// named says which names functions of the transaction have.
+func (l *labels) of(function int32, nth func(string) int, named func(string) bool) int32 {
 	if at, ok := l.used[function]; ok && (!l.outside(function) || !numeric(l.list[at])) {
 		return at
 	}
@@ -82,11 +83,15 @@ func (l *labels) of(function int32, nth func(string) int) int32 {
 		l.used[function] = at
 		return at
 	}
-	what := l.what[function]
-	if n := nth(what); n > 0 {
-		what = fmt.Sprintf("%s-%d", what, n+1)
+	for what := l.what[function]; ; {
+		name = what
+		if n := nth(what); n > 0 {
+			name = fmt.Sprintf("%s-%d", what, n+1)
+		}
+		if !named(name) {
+			return l.intern(name)
+		}
 	}
-	return l.intern(what)
 }
 
 func (l *labels) intern(name string) int32 {

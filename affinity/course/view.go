@@ -57,10 +57,13 @@ func (v *view) set(e *correlate.Event, l *labels, n Names) {
 	clear(v.nth)
 	clear(v.local)
 	v.steps = v.steps[:0]
+	named := func(name string) bool {
+		return slices.ContainsFunc(e.Steps, func(s correlate.Step) bool { return n.Function(s.From) == name || n.Function(s.To) == name })
+	}
 	label := func(function int32) int32 {
 		at, ok := v.local[function]
 		if !ok {
-			at = l.of(function, func(what string) int { v.nth[what]++; return v.nth[what] - 1 })
+			at = l.of(function, func(what string) int { v.nth[what]++; return v.nth[what] - 1 }, named)
 			v.local[function] = at
 		}
 		return at

@@ -16,6 +16,9 @@ const shown = 20
 func (s *Summary) Text(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%d messages in %v, from %d packets\n", s.Messages, time.Duration(s.End-s.Begin).Round(time.Millisecond), s.Captures.Frames)
+	if s.Captures.Frames > 1 && s.Begin == s.End {
+		fmt.Fprintln(w, "all packets have the same time: what takes long, and what follows what, cannot be said")
+	}
 	fmt.Fprint(w, "\nprotocol\tmessages\trequests\tanswers\tnotices\trepeats\tfailed\tanswers to requests not seen\n")
 	for _, p := range s.Protocols {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", p.Protocol, p.Messages, p.Requests, p.Answers, p.Notices, p.Repeats, p.Failed, p.Orphans)
@@ -74,8 +77,9 @@ func (s *Summary) gaps(w io.Writer) {
 	}
 	c, l := &s.Captures, &s.Streams.Lost
 	all = append(all, gap{"packets of one message captured at several places", s.Copies}, gap{"frames that the kernel dropped, because they were read too slowly", c.Lost},
+		gap{"frames more than 1 s earlier than the one before: a clock was set back", c.SetBack},
 		gap{"malformed frames", c.Malformed}, gap{"frames that are not IP", c.NotIP},
-		gap{"packets that are neither UDP, TCP nor SCTP", c.NotTransport}, gap{"packets cut off by the capture", c.Cut},
+		gap{"packets that are neither UDP, TCP nor SCTP", c.NotTransport}, gap{"SCTP chunks of I-DATA", c.Interleaved}, gap{"packets cut off by the capture", c.Cut},
 		gap{"bytes of TCP missing", l.Timeout + l.Connection + l.Memory + l.Cut + l.End},
 		gap{"IP fragments without the rest", c.IP.Expired}, gap{"for memory: fragments", c.IP.GivenUp + c.Messages.GivenUp},
 		gap{"for memory: requests whose answers are not found", s.GivenUp.Requests}, gap{"for memory: packets whose copies are not found", s.GivenUp.Copies},

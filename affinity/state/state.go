@@ -20,6 +20,7 @@ const (
 	maxTypes = 16      // types that write or read a form
 	keySize  = 300     // bytes that a key takes here, about
 	maxKeys  = 1 << 18 // without a limit of memory
+	maxForm  = 80      // bytes of a form
 )
 
 // A Form is what a function keeps in a store under keys of one form.
@@ -218,8 +219,7 @@ func note(types []string, name string) []string {
 
 // FormOf returns the form of a key: the parts that differ from user to user are {}.
 func FormOf(text string) string {
-	const longest = 80
-	var b strings.Builder
+	var form []byte
 	for len(text) > 0 {
 		end := strings.IndexAny(text, "/:")
 		part, separator := text, ""
@@ -232,15 +232,16 @@ func FormOf(text string) string {
 		if differs(part) {
 			part = "{}"
 		}
-		if part == "{}" && strings.HasSuffix(b.String(), "{}:") { // sip:user
+		if part == "{}" && strings.HasSuffix(string(form), "{}:") { // user@host:port is one value
+			form = append(form[:len(form)-1], separator...)
 			continue
 		}
-		b.WriteString(part + separator)
-		if b.Len() > longest {
-			return b.String()[:longest]
+		form = append(append(form, part...), separator...)
+		if len(form) > maxForm {
+			return string(form[:maxForm])
 		}
 	}
-	return b.String()
+	return string(form)
 }
 
 // differs reports whether a part of a key is a value, rather than a word.

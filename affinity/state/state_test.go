@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,4 +61,51 @@ func TestKeysAreBounded(t *testing.T) {
 	if s := c.State(); s.GivenUp != 900 || s.Forms[0].Keys != 1000 {
 		t.Errorf("%+v", s)
 	}
+}
+
+func TestFormsOfKeys(t *testing.T) {
+	for key, want := range map[string]string{
+		"reg/sip:sub000001@ims.test":                     "reg/sip:{}",
+		"reg/sip:sub000001@192.0.2.7:5060;transport=udp": "reg/sip:{}",
+		"due/1700000000/reg/sip:sub000001@ims.test":      "due/{}/reg/sip:{}",
+		"session:4711:0815":                              "session:{}",
+		"session:4711:0815:data":                         "session:{}:data",
+		"192.0.2.1:6379/users":                           "{}/users",
+		"profile/001010000000001":                        "profile/{}",
+		strings.Repeat("words/", 20) + "001010000000001": strings.Repeat("words/", 20)[:maxForm],
+	} {
+		if got := FormOf(key); got != want {
+			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+}
+
+// FuzzFormOf checks that a form says nothing of a user: it has no value, and is the same
+// for all users.
+func FuzzFormOf(f *testing.F) {
+	for _, key := range []string{"reg/sip:sub000001@ims.test", "auth/sip:sub000001@ims.test", "due/1700000000/reg/sip:sub000001@ims.test", "sip:alice@192.0.2.7:5060;transport=udp",
+		"session:4711:0815:data", "imsi-001010000000001", "tel:+15550100", "global/timers", "{}:{}/x", "caf\u00e9", "a b\x00\xff"} {
+		f.Add(key, "001010000000001")
+		f.Add("reg", key)
+	}
+	f.Fuzz(func(t *testing.T, key, user string) {
+		form := FormOf(key)
+		if len(form) > maxForm {
+			t.Fatalf("%q has %d bytes", form, len(form))
+		}
+		if len(form) < maxForm { // else a part may be cut
+			for _, part := range strings.FieldsFunc(form, func(r rune) bool { return r == '/' || r == ':' }) {
+				if differs(part) {
+					t.Errorf("%q of %q has the value %q", form, key, part)
+				}
+			}
+			if again := FormOf(form); again != form {
+				t.Errorf("the form of %q is %q", form, again)
+			}
+		}
+		value := strings.NewReplacer("/", "", ":", "").Replace(user) + "@ims.test"
+		if one, other := FormOf(key+"/"+value), FormOf(key+"/{}"); one != other {
+			t.Errorf("%q for %q, %q for others", one, value, other)
+		}
+	})
 }

@@ -1,0 +1,82 @@
+package course
+
+import (
+	"testing"
+
+	"vitrine/affinity/correlate"
+	"vitrine/affinity/message"
+)
+
+// listed are the names of functions.
+type listed []string
+
+func (l listed) Function(of int32) string { return l[of] }
+func (l listed) Name(int32) string        { return "REGISTER" }
+
+// transactions makes transactions of a script: a byte a message, with the sender in bits
+// 4 to 6, the receiver in bits 0 to 2, and bit 7 set in the last one of a transaction.
+func transactions(script []byte) (all []*correlate.Event) {
+	protocols := []message.Protocol{message.SIP, message.S1AP, message.NGAP, message.Diameter}
+	e := &correlate.Event{}
+	for _, b := range script {
+		s := correlate.Step{From: int32(b >> 4 & 7), To: int32(b & 7), Request: -1, Cause: -1, Protocol: protocols[len(all)%len(protocols)]}
+		if s.From != s.To {
+			for i := range e.Steps {
+				if e.Steps[i].To == s.From {
+					s.Cause = int32(i)
+				}
+			}
+			e.Steps = append(e.Steps, s)
+		}
+		if b&0x80 != 0 && len(e.Steps) > 0 {
+			all, e = append(all, e), &correlate.Event{}
+		}
+	}
+	if len(e.Steps) > 0 {
+		all = append(all, e)
+	}
+	return all
+}
+
+// FuzzLabels checks that the functions of a transaction have labels of their own: the
+// names that somebody gave them, whatever these are, or what they are in place of their
+// addresses if they are outside.
+func FuzzLabels(f *testing.F) {
+	f.Add("Bono", "Sprout", []byte{0x04, 0x45, 0x54, 0xc0, 0x14, 0x45, 0x54, 0xc1}) // two registrations
+	f.Add("Bono", "UE", []byte{0x04, 0x45, 0x54, 0xc0, 0x04, 0x41, 0x14, 0xc0})     // a call; one of the UEs has a name
+	f.Add("UE-2", "eNodeB", []byte{0x06, 0x16, 0x26, 0xe0, 0x06, 0x61, 0x14, 0xc5})
+	f.Add("client", "10.0.0.1", []byte{0x45, 0x54, 0x05, 0x50, 0x15, 0x51, 0x01, 0x9a})
+	f.Fuzz(func(t *testing.T, first, second string, script []byte) {
+		names := listed{"192.0.2.1", "192.0.2.2:5060", "2001:db8::1", "[2001:db8::2]:5060", first, second, "127.0.0.1:8805", "Homestead"}
+		distinct := map[string]bool{}
+		for _, name := range names {
+			distinct[name] = true
+		}
+		if len(distinct) < len(names) || len(script) > 200 {
+			return
+		}
+		l := newLabels(names)
+		all := transactions(script)
+		for _, e := range all {
+			l.learn(e)
+		}
+		var v view
+		for _, e := range all {
+			v.set(e, &l, names)
+			of := map[int32]int32{} // functions by label
+			for function, label := range v.local {
+				text, name := l.list[label], names[function]
+				if other, taken := of[label]; taken {
+					t.Fatalf("%s is %s and %s", text, name, names[other])
+				}
+				of[label] = function
+				switch outside := l.outside(function) && numeric(name); {
+				case !outside && text != name:
+					t.Errorf("%s is called %s", name, text)
+				case outside && (numeric(text) || !l.isOutside(label)):
+					t.Errorf("%s, which only begins transactions, is called %s", name, text)
+				}
+			}
+		}
+	})
+}
