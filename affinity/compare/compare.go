@@ -128,7 +128,7 @@ func (c *comparer) one(a, b *affinity.Type, totals [2]int) Type {
 	if a == nil || b == nil {
 		return out
 	}
-	out.Path = path(a, b)
+	out.Path = c.path(a, b, out.Count)
 	if !slices.Equal(sorted(a.Members), sorted(b.Members)) {
 		out.Aggregate = &Members{a.Members, b.Members}
 	}
@@ -154,24 +154,54 @@ func (c *comparer) interval(of func() Interval) (*Interval, bool) {
 
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
-// path compares the critical paths of the most frequent courses.
-func path(a, b *affinity.Type) *Path {
-	of := func(t *affinity.Type) (list []course.Message) {
-		if len(t.Flows) == 0 {
-			return nil
-		}
-		for _, s := range t.Flows[0].Messages {
-			if s.Critical {
-				list = append(list, messageOf(s.Message))
-			}
-		}
-		return list
-	}
-	before, after := of(a), of(b)
+// path compares the critical paths of the most frequent courses. Which course is the most
+// frequent may be chance: of measured transactions, the share that takes the path of one of
+// them must have changed.
+func (c *comparer) path(a, b *affinity.Type, count [2]int) *Path {
+	before, after := firstPath(a), firstPath(b)
 	if slices.Equal(before, after) {
 		return nil
 	}
+	changed := count[0] == 0 || count[1] == 0
+	if !changed {
+		for _, path := range [][]course.Message{before, after} {
+			_, ok := c.interval(func() Interval {
+				return c.sure.shares(taking(a, path, count[0]), count[0], taking(b, path, count[1]), count[1])
+			})
+			changed = changed || ok
+		}
+	}
+	if !changed {
+		return nil
+	}
 	return &Path{Length: [2]int{len(before), len(after)}, New: beyond(after, before), Gone: beyond(before, after)}
+}
+
+// firstPath returns the critical path of the most frequent course.
+func firstPath(t *affinity.Type) []course.Message {
+	if len(t.Flows) == 0 {
+		return nil
+	}
+	return critical(&t.Flows[0])
+}
+
+func critical(f *affinity.Flow) (path []course.Message) {
+	for _, s := range f.Messages {
+		if s.Critical {
+			path = append(path, messageOf(s.Message))
+		}
+	}
+	return path
+}
+
+// taking returns how many of n transactions have a critical path.
+func taking(t *affinity.Type, path []course.Message, n int) (count int) {
+	for i := range t.Flows {
+		if slices.Equal(critical(&t.Flows[i]), path) {
+			count = min(n, count+min(n, max(0, t.Flows[i].Count)))
+		}
+	}
+	return count
 }
 
 func messageOf(m flow.Message) course.Message {
