@@ -132,6 +132,9 @@ const refSize = 2 * int(unsafe.Sizeof(ref{})+8)
 // of time.
 func (c *Correlator) Add(m *message.Message) Link {
 	c.counts.Messages++
+	if m.Time < c.last-int64(c.options.Wait) {
+		c.setBack(m.Time)
+	}
 	c.last = max(c.last, m.Time)
 	c.expire()
 	l, e := c.assign(m)

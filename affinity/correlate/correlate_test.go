@@ -517,3 +517,23 @@ func TestLostAnswerDoesNotHoldAUser(t *testing.T) {
 		t.Errorf("precision %.4f, recall %.4f", precision, recall)
 	}
 }
+
+// TestTransactionsEndAfterAClockWasSetBack: they end as if it had not been.
+func TestTransactionsEndAfterAClockWasSetBack(t *testing.T) {
+	ended := 0
+	c := New(Options{}, func(*Event) { ended++ })
+	traffic := &traffic{}
+	for user := range 10 {
+		at := time.Hour + time.Duration(user)*10*time.Second
+		if user >= 5 {
+			at -= time.Hour
+		}
+		traffic.add(at, user+1, register(fmt.Sprint(user)))
+	}
+	for i := range traffic.messages {
+		c.Add(&traffic.messages[i].Message)
+	}
+	if ended != 9 {
+		t.Errorf("%d of the first 9 registrations ended before the last one", ended)
+	}
+}

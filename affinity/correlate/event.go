@@ -176,6 +176,17 @@ func (c *Correlator) expire() {
 	}
 }
 
+// setBack follows a clock that was set back: to it, the last message of each transaction is
+// in the future, where none would end.
+func (c *Correlator) setBack(now int64) {
+	c.last = now
+	for i := range c.events {
+		for l, e := &c.events[i].Event, c.events[i].next; e != l; e = e.next {
+			e.touched = now
+		}
+	}
+}
+
 // bound frees memory until what is used is within the limit: first the identifiers that
 // are in no open transaction, then the transactions that are silent for longest.
 func (c *Correlator) bound() {

@@ -90,11 +90,8 @@ func twice(frames []frame, share float64, seed uint64) (out []frame) {
 // seenBy returns the packets from or to an address as a host there captures them, whose
 // clock is ahead.
 func seenBy(header []byte, frames []frame, addr [4]byte, ahead time.Duration) (out []frame) {
-	const src, dst, linux = 12, 16, 276 // offsets in IPv4; LINKTYPE_LINUX_SLL2
-	ip := 14                            // Ethernet
-	if binary.NativeEndian.Uint32(header[20:]) == linux {
-		ip = 20
-	}
+	const src, dst = 12, 16 // offsets in IPv4
+	ip := ipOffset(header)
 	for _, f := range frames {
 		if len(f.data) < ip+20 || [4]byte(f.data[ip+src:]) != addr && [4]byte(f.data[ip+dst:]) != addr {
 			continue
@@ -103,4 +100,13 @@ func seenBy(header []byte, frames []frame, addr [4]byte, ahead time.Duration) (o
 		out = append(out, f)
 	}
 	return out
+}
+
+// ipOffset returns where IPv4 begins in the frames of a capture.
+func ipOffset(header []byte) int {
+	const linux = 276 // LINKTYPE_LINUX_SLL2
+	if binary.NativeEndian.Uint32(header[20:]) == linux {
+		return 20
+	}
+	return 14 // Ethernet
 }

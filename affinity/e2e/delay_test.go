@@ -12,11 +12,9 @@ import (
 	"vitrine/fabric/impair"
 )
 
-// hopsOf returns how long messages of an EPC are on the way: medians in ms by type, sender,
-// receiver and name, from captures at the bridge and at each function.
-func hopsOf(t *testing.T, links *impair.Config) map[string]float64 {
+// captureLinks returns what captures at the bridge and at each function of an EPC have.
+func captureLinks(t *testing.T, links *impair.Config, ues int) *affinity.Captured {
 	t.Helper()
-	const ues = 20
 	s := newSite(t, links)
 	file, finish := s.capture("bridge")
 	files, ends := []string{file}, []func(){finish}
@@ -26,17 +24,13 @@ func hopsOf(t *testing.T, links *impair.Config) map[string]float64 {
 		files, ends = append(files, far), append(ends, finish)
 	}
 	s.startEPC()
-	s.useEPC(ues)
+	s.useEPC(ues, 1, nil)
 	s.settle(file)
 	s.stop()
 	for _, end := range ends {
 		end()
 	}
-	called := map[string]string{}
-	for name, at := range s.places {
-		called[at.addr.String()] = name
-	}
-	captured, err := affinity.ReadCaptures(t.Context(), files, message.Options{Name: func(text string) string { return called[text] }}, correlate.Options{}, nil)
+	captured, err := affinity.ReadCaptures(t.Context(), files, message.Options{Name: s.called()}, correlate.Options{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +39,12 @@ func hopsOf(t *testing.T, links *impair.Config) map[string]float64 {
 			t.Errorf("a delay in both directions was taken for a clock: %+v", c)
 		}
 	}
+	return captured
+}
+
+// waysOf returns how long messages are on the way: medians in ms by type, sender, receiver
+// and name.
+func waysOf(captured *affinity.Captured, ues int) map[string]float64 {
 	ways := map[string]float64{}
 	for _, m := range captured.Measured {
 		for _, h := range m.Hops {
@@ -56,11 +56,18 @@ func hopsOf(t *testing.T, links *impair.Config) map[string]float64 {
 	return ways
 }
 
+const injected = 5.0 // ms
+
+// slowHSS delays what goes to the HSS and what comes from it.
+func slowHSS() *impair.Config {
+	return &impair.Config{Links: map[string]impair.Link{"hss": {Delay: injected * time.Millisecond}}}
+}
+
 // TestADelayOfALinkIsOnItsHopAlone: 5 ms on the link of the HSS are on the way from the
 // MME to the HSS and back, and on no other hop.
 func TestADelayOfALinkIsOnItsHopAlone(t *testing.T) {
-	const injected = 5.0 // ms
-	ways := hopsOf(t, &impair.Config{Links: map[string]impair.Link{"hss": {Delay: 5 * time.Millisecond}}})
+	const ues = 20
+	ways := waysOf(captureLinks(t, slowHSS(), ues), ues)
 	here := map[bool]int{}
 	for hop, ms := range ways {
 		delayed := strings.Contains(hop, "mme > hss") || strings.Contains(hop, "hss > mme")

@@ -29,8 +29,9 @@ func (s *site) startEPC() {
 	s.ready("pgw", "mme")
 }
 
-// useEPC plays the life of UEs at three eNodeBs, all at once.
-func (s *site) useEPC(ues int) {
+// useEPC plays the life of UEs at three eNodeBs, all at once, and again in each further
+// round. It calls between between two rounds.
+func (s *site) useEPC(ues, rounds int, between func()) {
 	s.t.Helper()
 	log, err := truth.Open(s.log("enodebs"), "enodebs")
 	if err != nil {
@@ -40,7 +41,12 @@ func (s *site) useEPC(ues int) {
 	for n := range 3 {
 		r.connect("enodeb-" + strconv.Itoa(n+1))
 	}
-	r.play(ues)
+	for n := range rounds {
+		if n > 0 {
+			between()
+		}
+		r.play(ues)
+	}
 	if err := log.Close(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -56,7 +62,7 @@ func recordEPC(t *testing.T, ues int) (s *site, file string, messages []observed
 	s.placeEPC()
 	compare := s.analyseLive("mme")
 	s.startEPC()
-	s.useEPC(ues)
+	s.useEPC(ues, 1, nil)
 	s.settle(file)
 	s.stop()
 	finish()

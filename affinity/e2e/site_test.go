@@ -92,21 +92,13 @@ func (s *site) place(names ...string) {
 	}
 }
 
-// called returns the names that a user gives to functions, by their addresses. UEs and
-// eNodeBs have none.
-func (s *site) called() map[string]string {
-	called := map[string]string{}
+// called returns what functions are called: by their places.
+func (s *site) called() func(address string) string {
+	names := map[string]string{}
 	for name, at := range s.places {
-		switch name, _, _ = strings.Cut(name, "-"); name {
-		case "bono", "sprout", "homestead", "homer", "ralf", "store":
-			called[at.addr.String()] = strings.ToUpper(name[:1]) + name[1:]
-		case "mme", "hss", "pcrf":
-			called[at.addr.String()] = strings.ToUpper(name)
-		case "sgw", "pgw":
-			called[at.addr.String()] = strings.ToUpper(name[:1] + "-" + name[1:])
-		}
+		names[at.addr.String()] = name
 	}
-	return called
+	return func(address string) string { return names[address] }
 }
 
 // log returns the file of a new log of messages.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"time"
 
 	"vitrine/affinity/capture"
 	"vitrine/affinity/stream"
@@ -86,6 +87,7 @@ type reading struct {
 	id      uint64
 	begin   int64
 	end     int64
+	last    int64 // time of the last packet
 	copies  uint64
 	packets uint64
 
@@ -131,6 +133,10 @@ type origin struct {
 
 // packet reads one packet, and delivers the messages that have waited long enough.
 func (r *reading) packet(p *capture.Packet) {
+	if p.Time < r.last-int64(time.Second) { // a clock was set back: what waits was sent before
+		r.drain()
+	}
+	r.last = p.Time
 	r.take(p)
 	r.release(p.Time)
 }
@@ -216,6 +222,11 @@ func (r *reading) deliver(s *slot) {
 // finish delivers everything: the captures are over.
 func (r *reading) finish() {
 	r.assembler.Flush()
+	r.drain()
+}
+
+// drain delivers the messages that wait.
+func (r *reading) drain() {
 	for r.hold.head < len(r.hold.waiting) {
 		r.deliver(r.hold.remove())
 	}

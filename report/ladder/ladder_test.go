@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"vitrine/affinity"
+	"vitrine/affinity/correlate"
 	"vitrine/affinity/course"
 	"vitrine/affinity/flow"
 	messages "vitrine/affinity/message"
@@ -184,6 +185,33 @@ func TestCapturesAreShown(t *testing.T) {
 	}
 	if !strings.Contains(files["affinity-1-1.svg"], "question (1.5, 3 ms)") {
 		t.Error("the ladder has no times")
+	}
+}
+
+// TestSharedCapturesHaveTheirTransactions compares what is found in real captures with
+// golden files.
+func TestSharedCapturesHaveTheirTransactions(t *testing.T) {
+	const shared = "../../../shared/captures"
+	for _, name := range []string{"sip.pcap", "diameter.pcap", "gtp_c.pcap", "pfcp.pcapng", "http_auth.pcap", "FAX-Call-t38-CA-TDM-SIP-FB-1.pcap", "1kxun.pcap"} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(shared, name)
+			if _, err := os.Stat(file); err != nil {
+				t.Skip("no shared captures here: ", err)
+			}
+			c, err := affinity.ReadCaptures(t.Context(), []string{file}, messages.Options{}, correlate.Options{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := affinity.Analyse(c.Flows, affinity.Options{Delay: 5 * time.Millisecond, Captured: c})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			if err := Text(&b, a); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".txt", b.Bytes())
+		})
 	}
 }
 

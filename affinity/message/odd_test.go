@@ -1,0 +1,122 @@
+package message
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/internal/capturetest"
+)
+
+// sixth returns an Ethernet frame of IPv4 as one of IPv6.
+func sixth(frame []byte) []byte {
+	const kind, protocol, src, dst, header = 12, 23, 26, 30, 34
+	b := append(bytes.Clone(frame[:kind]), 0x86, 0xdd, 0x60, 0, 0, 0)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(frame)-header))
+	b = append(b, frame[protocol], 64)
+	for _, at := range []int{src, dst} {
+		b = append(b, 0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0)
+		b = append(b, frame[at:at+4]...)
+	}
+	return append(b, frame[header:]...)
+}
+
+// snapped returns a capture with frames of at most n bytes, as with a snapshot length.
+func snapped(t testing.TB, file string, n int) string {
+	t.Helper()
+	const header, record, captured = 24, 16, 8
+	in, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, in := bytes.Clone(in[:header]), in[header:]
+	for len(in) > 0 {
+		whole := int(binary.LittleEndian.Uint32(in[captured:]))
+		part := min(n, whole)
+		binary.LittleEndian.PutUint32(in[captured:], uint32(part))
+		out = append(out, in[:record+part]...)
+		in = in[record+whole:]
+	}
+	name := filepath.Join(t.TempDir(), "snapped.pcap")
+	if err := os.WriteFile(name, out, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// TestSIPOverTCPAndIPv6: requests one behind the other in a segment, after a keep-alive,
+// and answers that a segment ends in.
+func TestSIPOverTCPAndIPv6(t *testing.T) {
+	lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
+		at := start
+		add := func(frame []byte) { at += 1e6; f.Add(at, sixth(frame)) }
+		conn := capturetest.Conn{Client: client, Server: end("192.0.2.4:5060"), Frames: &capturetest.Frames{}}
+		conn.Open(add)
+		add(conn.Send(false, bytes.Join([][]byte{[]byte("\r\n\r\n"), sipRequest("REGISTER", "a", 1), sipRequest("REGISTER", "b", 2)}, nil)))
+		answers := append(sipAnswer(200, "REGISTER", "b", 2), sipAnswer(403, "REGISTER", "a", 1)...)
+		add(conn.Send(true, answers[:100]))
+		add(conn.Send(true, answers[100:]))
+	}))
+	const forth, back = "2001:db8::c000:203 > 2001:db8::c000:204 SIP ", "2001:db8::c000:204 > 2001:db8::c000:203 SIP "
+	expect(t, lines, forth+`request "REGISTER"|IMPU*=a@ims.test`, forth+`request "REGISTER"|IMPU*=b@ims.test`,
+		back+`answer "200 REGISTER"| of 2 `, back+`answer "403 REGISTER"| of 1 failed cause 403 `)
+}
+
+// TestASnapshotLengthCutsMessages: a message is understood if its header is whole, and else
+// counted.
+func TestASnapshotLengthCutsMessages(t *testing.T) {
+	const headers, body = 42, 300 // Ethernet, IPv4 and UDP; SDP
+	text := bytes.Replace(sipRequest("INVITE", "a", 1), []byte("Content-Length: 0"), []byte("Content-Length: 300"), 1)
+	whole := built(t, func(f *capturetest.File) {
+		var b capturetest.Frames
+		f.Add(start, b.UDP(ue, proxy, append(bytes.Clone(text), strings.Repeat("a=x\r\n", body/5)...)))
+	})
+	lines, s := read(t, Options{}, snapped(t, whole, headers+len(text)+50))
+	expect(t, lines, fmt.Sprintf(`SIP request "INVITE" %d B|Call-ID=call-1`, len(text)+body))
+	if s.Captures.Cut != 1 {
+		t.Errorf("%d packets are cut", s.Captures.Cut)
+	}
+	lines, s = read(t, Options{}, snapped(t, whole, headers+len(text)/2))
+	if len(lines) != 0 || s.Protocols[0].Undecodable[cutReason] != 1 {
+		t.Errorf("%q, %+v", lines, s.Protocols)
+	}
+}
+
+// TestClocksThatAreWrong: requests find their answers although all packets have the same
+// time, or the clock was set back, and the summary says so.
+func TestClocksThatAreWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   func(i int, at int64) int64
+		says string
+	}{
+		"no times": {func(int, int64) int64 { return 0 }, "all packets have the same time"},
+		"set back": {func(i int, at int64) int64 {
+			if i >= 20 {
+				at -= int64(time.Hour)
+			}
+			return at
+		}, "a clock was set back  1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := 0
+			_, s := read(t, Options{}, built(t, func(f *capturetest.File) {
+				registrations(20, func(at int64, frame []byte, _ bool) {
+					f.Add(c.at(i, at), frame)
+					i++
+				})
+			}))
+			var b strings.Builder
+			if err := s.Text(&b); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.Protocols[0]; n.Requests != 20 || n.Answers != 20 || n.Orphans != 0 || !strings.Contains(b.String(), c.says) {
+				t.Errorf("%+v, want %q in\n%s", n, c.says, b.String())
+			}
+		})
+	}
+}

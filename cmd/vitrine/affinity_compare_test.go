@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"vitrine/affinity/compare"
+)
+
+// TestACaptureDoesNotDifferFromItself compares public captures with themselves, with what
+// was written of them before, and the same with pseudonyms. What was written without
+// pseudonyms is not compared with them.
+func TestACaptureDoesNotDifferFromItself(t *testing.T) {
+	captures, err := filepath.Glob("../../../shared/captures/*.pcap*")
+	if err != nil || len(captures) == 0 {
+		t.Skip("needs the public captures")
+	}
+	for _, capture := range captures {
+		t.Run(filepath.Base(capture), func(t *testing.T) {
+			dir := t.TempDir()
+			plain, hidden, key := filepath.Join(dir, "plain"), filepath.Join(dir, "hidden"), filepath.Join(dir, "key")
+			affinityOf(t, exitDone, capture, "--out", plain)
+			affinityOf(t, exitDone, capture, "--out", hidden, "--pseudonymise", key)
+			for _, sources := range [][]string{{capture, capture}, {plain, capture}, {capture, plain}, {hidden, capture, "--pseudonymise", key}, {hidden, hidden}} {
+				var c compare.Comparison
+				if err := json.Unmarshal([]byte(affinityOf(t, exitDone, append(sources, "--compare", "--json")...)), &c); err != nil {
+					t.Fatal(err)
+				}
+				if c.Changes != 0 {
+					t.Errorf("%v: %+v", sources, c)
+				}
+			}
+			for _, sources := range [][]string{{plain, capture}, {capture, plain}, {plain, plain}} {
+				printed := affinityOf(t, exitBadInput, append(slices.Clone(sources), "--compare", "--pseudonymise", key)...)
+				if want := "affinity.json: it was written without the key of --pseudonymise"; !strings.Contains(printed, want) {
+					t.Errorf("%v: %s", sources, printed)
+				}
+			}
+		})
+	}
+}
+
+// affinityOf runs affinity, which must end with a status, and returns what it prints.
+func affinityOf(t *testing.T, status int, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), append([]string{"affinity"}, args...), &out, &errs); code != status {
+		t.Fatalf("affinity %v: exit %d: %s", args, code, errs.String())
+	}
+	return out.String() + errs.String()
+}
