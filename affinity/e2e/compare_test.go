@@ -98,7 +98,7 @@ func changesOf(t testing.TB, a, b compare.Side) (sent, times []string) {
 			is(&sent, "aggregate %v", *x.Aggregate)
 		}
 		if x.Path != nil {
-			is(&sent, "path %v, new %v, gone %v", x.Path.Length, x.Path.New, x.Path.Gone)
+			is(&sent, "path longer by %d, new %v, gone %v", x.Path.Length[1]-x.Path.Length[0], x.Path.New, x.Path.Gone)
 		}
 		for _, m := range x.Messages {
 			is(&sent, "%s %s > %s %s", m.What, m.From, m.To, m.Name)
@@ -171,7 +171,7 @@ func TestHalvesOfTrafficDoNotDiffer(t *testing.T) {
 		more := s.read("with notifications", writeFrames(t, "more.pcap", header, withNotifications(header, frames[at:], sgw, pgw)))
 		sent, times := changesOf(t, later, more)
 		want := []string{
-			"ATTACH path [18 20], new [{sgw pgw Change Notification Request} {pgw sgw Change Notification Response}], gone []",
+			"ATTACH path longer by 2, new [{sgw pgw Change Notification Request} {pgw sgw Change Notification Response}], gone []",
 			"ATTACH new pgw > sgw Change Notification Response", "ATTACH new sgw > pgw Change Notification Request",
 		}
 		slices.Sort(sent)
