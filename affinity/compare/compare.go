@@ -129,9 +129,7 @@ func (c *comparer) one(a, b *affinity.Type, totals [2]int) Type {
 		return out
 	}
 	out.Path = c.path(a, b, out.Count)
-	if !slices.Equal(sorted(a.Members), sorted(b.Members)) {
-		out.Aggregate = &Members{a.Members, b.Members}
-	}
+	out.Aggregate = c.aggregate(a, b, out.Count)
 	if out.Count[0] == 0 || out.Count[1] == 0 {
 		out.Structural = true
 		out.Messages = structural(a, b)
@@ -152,7 +150,41 @@ func (c *comparer) interval(of func() Interval) (*Interval, bool) {
 	return &i, i.changed()
 }
 
-func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
+// aggregate compares the members of aggregates. A function that takes part rarely may be
+// seen in one of two captures, and so be a member there, by chance: the share of measured
+// transactions in which it takes part must have changed. One that takes part in both, but
+// is a member in one, was placed otherwise.
+func (c *comparer) aggregate(a, b *affinity.Type, count [2]int) *Members {
+	changed := false
+	for _, list := range [][2][]string{{a.Members, b.Members}, {b.Members, a.Members}} {
+		for _, name := range list[0] {
+			if slices.Contains(list[1], name) {
+				continue
+			}
+			if count[0] == 0 || count[1] == 0 {
+				return &Members{a.Members, b.Members}
+			}
+			takesPart := func(f *affinity.Flow) bool { return slices.Contains(f.Functions, name) }
+			x, y := transactions(a, count[0], takesPart), transactions(b, count[1], takesPart)
+			_, ok := c.interval(func() Interval { return c.sure.shares(x, count[0], y, count[1]) })
+			changed = changed || ok || x > 0 && y > 0
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return &Members{a.Members, b.Members}
+}
+
+// transactions returns how many of n transactions have courses for which is holds.
+func transactions(t *affinity.Type, n int, is func(*affinity.Flow) bool) (count int) {
+	for i := range t.Flows {
+		if is(&t.Flows[i]) {
+			count = min(n, count+min(n, max(0, t.Flows[i].Count)))
+		}
+	}
+	return count
+}
 
 // path compares the critical paths of the most frequent courses. Which course is the most
 // frequent may be chance: of measured transactions, the share that takes the path of one of
@@ -165,9 +197,9 @@ func (c *comparer) path(a, b *affinity.Type, count [2]int) *Path {
 	changed := count[0] == 0 || count[1] == 0
 	if !changed {
 		for _, path := range [][]course.Message{before, after} {
-			_, ok := c.interval(func() Interval {
-				return c.sure.shares(taking(a, path, count[0]), count[0], taking(b, path, count[1]), count[1])
-			})
+			takes := func(f *affinity.Flow) bool { return slices.Equal(critical(f), path) }
+			x, y := transactions(a, count[0], takes), transactions(b, count[1], takes)
+			_, ok := c.interval(func() Interval { return c.sure.shares(x, count[0], y, count[1]) })
 			changed = changed || ok
 		}
 	}
@@ -192,16 +224,6 @@ func critical(f *affinity.Flow) (path []course.Message) {
 		}
 	}
 	return path
-}
-
-// taking returns how many of n transactions have a critical path.
-func taking(t *affinity.Type, path []course.Message, n int) (count int) {
-	for i := range t.Flows {
-		if slices.Equal(critical(&t.Flows[i]), path) {
-			count = min(n, count+min(n, max(0, t.Flows[i].Count)))
-		}
-	}
-	return count
 }
 
 func messageOf(m flow.Message) course.Message {

@@ -165,6 +165,18 @@ func TestWhichCourseIsTheMostFrequentMayBeChance(t *testing.T) {
 	}
 }
 
+// TestWhoTakesPartRarelyMayBeSeenByChance: an auditor that is asked in two transactions of a
+// hundred is no change of the aggregate.
+func TestWhoTakesPartRarelyMayBeSeenByChance(t *testing.T) {
+	a, b := traffic{seed: 1, transactions: 100}.analyse(t), traffic{seed: 2, transactions: 100, audit: 0.03}.analyse(t)
+	if !slices.Contains(b.Types[0].Members, "Auditor") {
+		t.Fatalf("the auditor is not asked: %v", b.Types[0].Members)
+	}
+	if x := compare(t, a, b).Types[0]; x.changes() > 0 {
+		t.Errorf("%+v", x)
+	}
+}
+
 func TestSharesOfTypesChange(t *testing.T) {
 	a, b := traffic{seed: 1, transactions: 400, other: 0.2}, traffic{seed: 2, transactions: 400, other: 0.5}
 	c := compare(t, a.analyse(t), b.analyse(t))

@@ -46,3 +46,32 @@ func TestTsharkFindsAsManyMessages(t *testing.T) {
 		})
 	}
 }
+
+// TestTsharkFindsTheSameRequests compares, for each answer in the shared captures, the
+// request that tshark finds. A packet has one message in them.
+func TestTsharkFindsTheSameRequests(t *testing.T) {
+	for _, c := range []struct{ file, filter, request string }{
+		{"sip.pcap", "sip.CSeq", "sip.response-request"},
+		{"FAX-Call-t38-CA-TDM-SIP-FB-1.pcap", "sip.CSeq", "sip.response-request"},
+		{"diameter.pcap", "diameter", "diameter.answer_to"},
+		{"gtp_c.pcap", "gtpv2", "gtpv2.response_to"},
+		{"pfcp.pcapng", "pfcp", "pfcp.response_to"},
+		{"http_auth.pcap", "http.request or http.response", "http.request_in"},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			rows := wiretest.Capture(t, c.file, c.filter, "frame.number", c.request)
+			messages := map[string]uint64{} // by frame
+			for i, row := range rows {
+				messages[row[0]] = uint64(i) + 1
+			}
+			each(t, filepath.Join(shared, c.file), func(m *Message) {
+				if m.ID > uint64(len(rows)) {
+					t.Fatalf("message %d, tshark has %d", m.ID, len(rows))
+				}
+				if want := messages[rows[m.ID-1][1]]; m.Kind != Repeat && m.Answers != want {
+					t.Errorf("message %d, %s, answers %d; tshark says %d", m.ID, m.Name, m.Answers, want)
+				}
+			})
+		})
+	}
+}

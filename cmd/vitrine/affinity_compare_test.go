@@ -3,10 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/pcapgo"
 
 	"vitrine/affinity/compare"
 )
@@ -42,6 +48,72 @@ func TestACaptureDoesNotDifferFromItself(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHalvesOfPublicCapturesDoNotDiffer: they have too few transactions to show a change.
+func TestHalvesOfPublicCapturesDoNotDiffer(t *testing.T) {
+	captures, err := filepath.Glob("../../../shared/captures/*.pcap")
+	if err != nil || len(captures) == 0 {
+		t.Skip("needs the public captures")
+	}
+	for _, capture := range captures {
+		t.Run(filepath.Base(capture), func(t *testing.T) {
+			first, second := halvesOf(t, capture)
+			var c compare.Comparison
+			if err := json.Unmarshal([]byte(affinityOf(t, exitDone, "--compare", first, second, "--json")), &c); err != nil {
+				t.Fatal(err)
+			}
+			if c.Changes != 0 {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
+// halvesOf writes the first and the second half of the packets of a capture.
+func halvesOf(t *testing.T, capture string) (first, second string) {
+	t.Helper()
+	file, err := os.Open(capture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() // opened read-only
+	in, err := pcapgo.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type packet struct {
+		info gopacket.CaptureInfo
+		data []byte
+	}
+	var packets []packet
+	for {
+		data, info, err := in.ReadPacketData()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		packets = append(packets, packet{info, data})
+	}
+	write := func(name string, packets []packet) string {
+		path := filepath.Join(t.TempDir(), name)
+		out, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := pcapgo.NewWriter(out)
+		err = w.WriteFileHeader(1<<18, in.LinkType())
+		for _, p := range packets {
+			err = errors.Join(err, w.WritePacket(p.info, p.data))
+		}
+		if err := errors.Join(err, out.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return write("first.pcap", packets[:len(packets)/2]), write("second.pcap", packets[len(packets)/2:])
 }
 
 // affinityOf runs affinity, which must end with a status, and returns what it prints.
