@@ -68,7 +68,7 @@ func newFile(name string, in io.Reader) (*file, error) {
 	case err == io.EOF && len(magic) == 0: //nolint:errorlint // bufio returns io.EOF itself
 		return nil, &vitrine.BadInput{File: name, Found: "the file is empty", Want: "a pcap or pcapng capture"}
 	case err != nil && err != io.EOF: //nolint:errorlint // as above
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, &Damage{File: name, What: err}
 	}
 	switch {
 	case len(magic) == 4 && binary.LittleEndian.Uint32(magic) == sectionHeader:

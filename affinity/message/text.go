@@ -16,7 +16,7 @@ const shown = 20
 func (s *Summary) Text(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%d messages in %v, from %d packets\n", s.Messages, time.Duration(s.End-s.Begin).Round(time.Millisecond), s.Captures.Frames)
-	if s.Captures.Frames > 1 && s.Begin == s.End {
+	if c := &s.Captures; c.UDP+c.TCP+c.SCTP > 1 && s.Begin == s.End {
 		fmt.Fprintln(w, "all packets have the same time: what takes long, and what follows what, cannot be said")
 	}
 	fmt.Fprint(w, "\nprotocol\tmessages\trequests\tanswers\tnotices\trepeats\tfailed\tanswers to requests not seen\n")

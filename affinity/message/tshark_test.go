@@ -50,13 +50,16 @@ func TestTsharkFindsAsManyMessages(t *testing.T) {
 // TestTsharkFindsTheSameRequests compares, for each answer in the shared captures, the
 // request that tshark finds. A packet has one message in them.
 func TestTsharkFindsTheSameRequests(t *testing.T) {
-	for _, c := range []struct{ file, filter, request string }{
-		{"sip.pcap", "sip.CSeq", "sip.response-request"},
-		{"FAX-Call-t38-CA-TDM-SIP-FB-1.pcap", "sip.CSeq", "sip.response-request"},
-		{"diameter.pcap", "diameter", "diameter.answer_to"},
-		{"gtp_c.pcap", "gtpv2", "gtpv2.response_to"},
-		{"pfcp.pcapng", "pfcp", "pfcp.response_to"},
-		{"http_auth.pcap", "http.request or http.response", "http.request_in"},
+	for _, c := range []struct {
+		file, filter, request string
+		other                 map[uint64]uint64 // what tshark finds in place of what we do, for the reason beside it
+	}{
+		{"sip.pcap", "sip.CSeq", "sip.response-request", map[uint64]uint64{26: 25, 36: 0}}, // it takes CANCEL, of the same number, for INVITE
+		{"FAX-Call-t38-CA-TDM-SIP-FB-1.pcap", "sip.CSeq", "sip.response-request", nil},
+		{"diameter.pcap", "diameter", "diameter.answer_to", nil},
+		{"gtp_c.pcap", "gtpv2", "gtpv2.response_to", nil},
+		{"pfcp.pcapng", "pfcp", "pfcp.response_to", map[uint64]uint64{6: 5, 8: 7}}, // the types do not go together
+		{"http_auth.pcap", "http.request or http.response", "http.request_in", nil},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			rows := wiretest.Capture(t, c.file, c.filter, "frame.number", c.request)
@@ -68,7 +71,11 @@ func TestTsharkFindsTheSameRequests(t *testing.T) {
 				if m.ID > uint64(len(rows)) {
 					t.Fatalf("message %d, tshark has %d", m.ID, len(rows))
 				}
-				if want := messages[rows[m.ID-1][1]]; m.Kind != Repeat && m.Answers != want {
+				want := messages[rows[m.ID-1][1]]
+				if other, differs := c.other[m.ID]; m.Kind != Answer || differs && want == other {
+					return // tshark relates an ACK, too
+				}
+				if m.Answers != want {
 					t.Errorf("message %d, %s, answers %d; tshark says %d", m.ID, m.Name, m.Answers, want)
 				}
 			})

@@ -92,7 +92,7 @@ func readHead(path string) ([]byte, error) {
 // or what is compressed by gzip (RFC 1952) or zstd (RFC 8878). Call flows are text.
 func isCapture(head []byte) bool {
 	if len(head) < 4 {
-		return false
+		return len(head) > 1 && head[0] == 0x1f && head[1] == 0x8b
 	}
 	switch binary.LittleEndian.Uint32(head) {
 	case 0x0a0d0d0a, 0xa1b2c3d4, 0xd4c3b2a1, 0xa1b23c4d, 0x4d3cb2a1, 0xfd2fb528:
