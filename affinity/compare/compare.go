@@ -152,8 +152,8 @@ func (c *comparer) interval(of func() Interval) (*Interval, bool) {
 
 // aggregate compares the members of aggregates. A function that takes part rarely may be
 // seen in one of two captures, and so be a member there, by chance: the share of measured
-// transactions in which it takes part must have changed. One that takes part in both, but
-// is a member in one, was placed otherwise.
+// transactions in which it takes part must have changed. One that takes part in most
+// transactions of both, but is a member in one, was placed otherwise.
 func (c *comparer) aggregate(a, b *affinity.Type, count [2]int) *Members {
 	changed := false
 	for _, list := range [][2][]string{{a.Members, b.Members}, {b.Members, a.Members}} {
@@ -167,7 +167,7 @@ func (c *comparer) aggregate(a, b *affinity.Type, count [2]int) *Members {
 			takesPart := func(f *affinity.Flow) bool { return slices.Contains(f.Functions, name) }
 			x, y := transactions(a, count[0], takesPart), transactions(b, count[1], takesPart)
 			_, ok := c.interval(func() Interval { return c.sure.shares(x, count[0], y, count[1]) })
-			changed = changed || ok || x > 0 && y > 0
+			changed = changed || ok || 2*x > count[0] && 2*y > count[1]
 		}
 	}
 	if !changed {
