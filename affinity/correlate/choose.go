@@ -222,7 +222,7 @@ func (c *Correlator) byTime(m *message.Message, name, from int32) (*Event, Link)
 func (c *Correlator) guess(m *message.Message, busy []*Event, from int32) {
 	for k := range m.Identifiers {
 		id := &m.Identifiers[k]
-		if useOf(id.Kind) <= session {
+		if !lasts(id) {
 			continue
 		}
 		i := c.ids.get(id)

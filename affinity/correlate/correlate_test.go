@@ -27,7 +27,7 @@ func id(kind message.IdentifierKind, text string) message.Identifier {
 	for _, c := range []byte(fmt.Sprint(kind) + text) {
 		h = (h ^ uint64(c)) * 1099511628211
 	}
-	return message.Identifier{Kind: kind, Hash: h, Text: []byte(text), Lasting: kind >= message.IMSI || kind == message.IMPU || kind == message.IMPI}
+	return message.Identifier{Kind: kind, Hash: h, Text: []byte(text), Lasting: kind >= message.IMSI || kind == message.IMPU || kind == message.IMPI || kind == message.SessionID}
 }
 
 const (
@@ -397,6 +397,38 @@ func TestMemoryIsBounded(t *testing.T) {
 	c.Close()
 	if c.Counts().GivenUp == 0 || c.Counts().GivenUp != uint64(open) || ended != 20000 {
 		t.Errorf("%d given up, %d of %d ended so", c.Counts().GivenUp, open, ended)
+	}
+}
+
+// TestMemoryOfSteadyLoadIsFlat: the same users come back, and the HSS is asked about them in a
+// session of its own each time.
+func TestMemoryOfSteadyLoadIsFlat(t *testing.T) {
+	c := New(Options{}, func(*Event) {})
+	event := 0
+	load := func(events int) (memory int) {
+		for range events {
+			event++
+			user, cx := id(message.IMPU, fmt.Sprint("u", event%50)), id(message.SessionID, fmt.Sprint("cx", event))
+			cx.Lasting = false
+			traffic := &traffic{}
+			traffic.add(time.Duration(event)*100*ms, event, []line{
+				{0, "UE", "Server", sip, "MESSAGE", 0, false, []message.Identifier{id(message.CallID, fmt.Sprint(event)), user}},
+				{ms, "Server", "HSS", message.Diameter, "Location-Info-Request", 0, false, []message.Identifier{cx, user}},
+				{ms, "HSS", "Server", message.Diameter, "Location-Info-Answer", 2, false, []message.Identifier{cx}},
+				{ms, "Server", "UE", sip, "200 MESSAGE", 1, false, []message.Identifier{user}},
+			})
+			for i := range traffic.messages {
+				c.Add(&traffic.messages[i].Message)
+			}
+		}
+		return c.Memory()
+	}
+	before := load(1000)
+	if after := load(20_000); after > before {
+		t.Errorf("%d bytes after 1,000 transactions, %d after 21,000", before, after)
+	}
+	if n := c.Counts(); n.Transactions != 21_000 || n.GivenUp != 0 {
+		t.Errorf("%+v", n)
 	}
 }
 

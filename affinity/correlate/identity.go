@@ -123,6 +123,7 @@ func (t *identities) get(id *message.Identifier) *identity {
 	hash := hashOf(id)
 	i := t.table[hash]
 	if i != nil {
+		i.lasting = i.lasting || lasts(id)
 		return i
 	}
 	if i = t.free; i != nil {
@@ -131,7 +132,7 @@ func (t *identities) get(id *message.Identifier) *identity {
 	} else {
 		i = &identity{}
 	}
-	i.hash, i.kind, i.lasting = hash, id.Kind, useOf(id.Kind) > session
+	i.hash, i.kind, i.lasting = hash, id.Kind, lasts(id)
 	t.table[hash] = i
 	t.count++
 	return i
@@ -230,6 +231,16 @@ func useOf(k message.IdentifierKind) use {
 		return user
 	}
 	return nothing
+}
+
+// lasts reports whether an identifier is remembered after the transactions that name it: it names
+// a user, or what functions set up for one. Most sessions of Diameter are one exchange. They
+// never come back, and each exchange would add one.
+func lasts(id *message.Identifier) bool {
+	if id.Kind == message.SessionID {
+		return id.Lasting
+	}
+	return useOf(id.Kind) > session
 }
 
 // identify enters the identifiers of a message for its transaction, and links those
