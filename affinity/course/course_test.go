@@ -21,11 +21,17 @@ type said struct {
 	answers        int
 }
 
-// feed gives the transactions to a Collector, each message 1 ms after the one before.
+// feed gives the transactions to a Collector.
 func feed(transactions ...[]said) Result {
 	var c *Collector
 	correlator := correlate.New(correlate.Options{}, func(e *correlate.Event) { c.Add(e) })
 	c = New(correlator)
+	say(correlator, transactions...)
+	return c.Result(func(name string) bool { return name == "Database" })
+}
+
+// say gives the transactions to a Correlator, each message 1 ms after the one before.
+func say(correlator *correlate.Correlator, transactions ...[]said) {
 	at, id := int64(0), uint64(0)
 	for n, t := range transactions {
 		base := id
@@ -48,7 +54,6 @@ func feed(transactions ...[]said) Result {
 		}
 	}
 	correlator.Close()
-	return c.Result(func(name string) bool { return name == "Database" })
 }
 
 // subscribe is a subscription through a proxy. crossed: the notification overtakes the
@@ -113,6 +118,23 @@ func TestNobodyWaitsForARecord(t *testing.T) {
 		}
 		if roles := r.Flows[0].Roles; roles["Database"] != "database" || roles["UE"] != "outside" || len(roles) != 2 {
 			t.Errorf("%v", roles)
+		}
+	}
+}
+
+// TestNobodyWaitsForWhatFollowsFromRecords: one of two records is passed on.
+func TestNobodyWaitsForWhatFollowsFromRecords(t *testing.T) {
+	r := feed([]said{
+		{"UE", "Server", "MESSAGE", 0}, {"Server", "UE", "200 MESSAGE", 1},
+		{"Server", "Ledger", "POST", 0}, {"Ledger", "Archive", "POST", 0}, {"Archive", "Ledger", "200 POST", 4}, {"Ledger", "Server", "200 POST", 3},
+		{"Server", "Log", "POST", 0}, {"Log", "Server", "200 POST", 7},
+	})
+	if len(r.Flows) != 1 || len(r.Flows[0].Messages) != 8 {
+		t.Fatalf("%+v", r.Flows)
+	}
+	for _, m := range r.Flows[0].Messages {
+		if want := strings.HasSuffix(m.Name, "POST"); m.Async != want {
+			t.Errorf("%s from %s to %s: asynchronous %t, want %t", m.Name, m.From, m.To, m.Async, want)
 		}
 	}
 }
@@ -234,4 +256,25 @@ func TestQuantilesAreWithinHalfAPercent(t *testing.T) {
 			t.Errorf("%g: %g ms, want %g ms", share, got, want)
 		}
 	}
+}
+
+// BenchmarkLongCall views a call that has as many messages as a transaction may keep.
+func BenchmarkLongCall(b *testing.B) {
+	call := []said{{"UE", "Server", "INVITE", 0}, {"Server", "UE", "200 INVITE", 1}}
+	for len(call)+4 <= correlate.MaxSteps {
+		n := len(call)
+		call = append(call, said{"UE", "Server", "INFO", 0}, said{"Server", "UE", "200 INFO", n + 1},
+			said{"Server", "Ledger", "POST", 0}, said{"Ledger", "Server", "200 POST", n + 3})
+	}
+	var v view
+	var correlator *correlate.Correlator
+	correlator = correlate.New(correlate.Options{}, func(e *correlate.Event) {
+		l := newLabels(correlator)
+		l.learn(e)
+		for b.Loop() {
+			v.set(e, &l, correlator)
+		}
+		b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(len(e.Steps)), "ns/message")
+	})
+	say(correlator, call)
 }

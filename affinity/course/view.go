@@ -21,7 +21,7 @@ type view struct {
 	nth             map[string]int
 	local           map[int32]int32 // labels of the functions of this transaction
 	served          map[int32]int32 // by function: the last message that it received and that is no answer
-	stack           []int32
+	stack, tailed   []int32
 	roots, triggers []int32 // of tails: the steps that begin them, and what made them begin
 	habits          map[habit]*tally
 	seed            maphash.Seed
@@ -37,6 +37,9 @@ type viewed struct {
 	critical bool
 	depth    int32 // messages of the longest chain that it ends; 0: nobody waits for it
 	cause    int32 // index of the step that made its sender send it; -1: none
+	caused   int32 // index of the first step that it caused; -1: none
+	next     int32 // index of the next step of the same cause; -1: none
+	tail     int32 // the root of the tail that it is in, from 1; 0: none
 }
 
 // A habit is a message that a function sends because of another one.
@@ -70,7 +73,7 @@ func (v *view) set(e *correlate.Event, l *labels, n Names) {
 	}
 	for i := range e.Steps {
 		s := &e.Steps[i]
-		v.steps = append(v.steps, viewed{Step: s, from: label(s.From), to: label(s.To), async: provisional(s, n.Name(s.Name))})
+		v.steps = append(v.steps, viewed{Step: s, from: label(s.From), to: label(s.To), async: provisional(s, n.Name(s.Name)), caused: -1, next: -1})
 	}
 	v.causes()
 	v.tails()
@@ -187,8 +190,9 @@ func (v *view) session(k int) bool {
 // tail marks what follows from a step that nobody waits for, unless it comes back to
 // whoever began the transaction.
 func (v *view) tail(root int32) {
-	marked := []int32{root}
-	in := func(i int32) bool { return slices.Contains(marked, i) }
+	v.tailed = append(v.tailed[:0], root)
+	v.steps[root].tail = root + 1
+	in := func(i int32) bool { return v.steps[i].tail == root+1 }
 	begins := v.steps[0].From
 	back := v.steps[root].To == begins
 	for i := root + 1; i < int32(len(v.steps)) && !back; i++ {
@@ -197,13 +201,14 @@ func (v *view) tail(root int32) {
 		if !follows {
 			continue
 		}
-		marked = append(marked, i)
+		v.tailed = append(v.tailed, i)
+		s.tail = root + 1
 		back = s.To == begins
 	}
 	if back {
 		return
 	}
-	for _, i := range marked {
+	for _, i := range v.tailed {
 		v.steps[i].async = true
 	}
 }
@@ -213,6 +218,11 @@ func (v *view) tail(root int32) {
 // cross.
 func (v *view) sort() {
 	v.order, v.stack = v.order[:0], v.stack[:0]
+	for i := len(v.steps) - 1; i >= 0; i-- { // from the last, so that the lists are in order
+		if s := &v.steps[i]; s.cause >= 0 {
+			s.next, v.steps[s.cause].caused = v.steps[s.cause].caused, int32(i)
+		}
+	}
 	for i := range v.steps {
 		if v.steps[i].cause < 0 {
 			v.visit(int32(i))
@@ -293,10 +303,8 @@ func (v *view) visit(i int32) {
 		v.stack = v.stack[:len(v.stack)-1]
 		v.order = append(v.order, at)
 		below := len(v.stack)
-		for k := at + 1; k < int32(len(v.steps)); k++ {
-			if v.steps[k].cause == at {
-				v.stack = append(v.stack, k)
-			}
+		for k := v.steps[at].caused; k >= 0; k = v.steps[k].next {
+			v.stack = append(v.stack, k)
 		}
 		slices.SortStableFunc(v.stack[below:], func(a, b int32) int { // the last comes first
 			x, y := &v.steps[a], &v.steps[b]
