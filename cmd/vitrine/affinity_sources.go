@@ -43,7 +43,7 @@ func readSources(given []string) (flows []*flow.Transaction, captures []string, 
 }
 
 // readSource reads one argument: a call-flow file, or else the built-in flows of that
-// name. A capture is not read.
+// name. A capture is not read. A pipe has a capture.
 func readSource(name string) (flows []*flow.Transaction, capture bool, err error) {
 	info, err := os.Stat(name)
 	switch {
@@ -55,6 +55,8 @@ func readSource(name string) (flows []*flow.Transaction, capture bool, err error
 			err = &vitrine.BadInput{File: name, Found: "a folder", Want: "name the captures or call-flow files in it; built-in flows: " + strings.Join(flow.Groups(), ", ")}
 		}
 		return flows, false, err
+	case info.Mode()&os.ModeNamedPipe != 0: // what is read from it to see what it is would be lost
+		return nil, true, nil
 	case !info.Mode().IsRegular():
 		return nil, false, &vitrine.BadInput{File: name, Found: "no regular file", Want: "name a capture or a call-flow file"}
 	}
