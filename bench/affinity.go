@@ -4,167 +4,190 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"vitrine"
 	captured "vitrine/affinity/message"
+	"vitrine/internal/thread"
+	"vitrine/wire/diameter"
 )
 
-// The size of the affinity benches.
+// The capture that is read for speed.
 const (
 	comparedPackets = 500_000
 	comparedRate    = 20_000 // packets a second of the capture
-
-	fewPackets  = 100_000
-	manyPackets = 10_000_000
-	steadyRate  = 1000 // the tables for answers and retransmissions reach back 64 s, which is less than fewPackets
 )
 
 // fieldsCommand is the first argument of this program when it prints the fields of a
 // capture's messages.
 const fieldsCommand = "fields"
 
-// fieldsRead is what the process of fieldsCommand reports.
-type fieldsRead struct {
-	Messages uint64
-	GivenUp  captured.GivenUp
-	Peak     int64 // resident memory, in bytes
+// tsharkFields are the fields of tshark that have what the reader of captures finds in a
+// message of SIP or Diameter.
+var tsharkFields = []string{
+	"sip.CSeq.method", "sip.Status-Code", "sip.Call-ID", "sip.Via.branch", "sip.from.addr", "sip.to.addr", "sip.from.tag", "sip.to.tag",
+	"diameter.cmd.code", "diameter.flags.request", "diameter.hopbyhopid", "diameter.endtoendid", "diameter.Session-Id", "diameter.User-Name", "diameter.Public-Identity",
+}
+
+// A contest is one capture for several programs, which all run on one core.
+type contest struct {
+	self, tshark, vitrine string // programs
+	capture               string
+	messages              uint64
+	core                  int
 }
 
 // affinityFields compares how fast two programs print the same fields of the SIP and
-// Diameter messages of one capture: packets per second of CPU time.
+// Diameter messages of one capture. vitrine affinity, which also finds the transactions, is
+// measured beside them.
 func affinityFields(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
-	tshark, err := exec.LookPath("tshark")
+	c, err := newContest(ctx, dir)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.agree(ctx); err != nil { // the capture is in the page cache afterwards
+		return nil, err
+	}
+	all, err := runRounds(ctx, minRounds, []side{c.rate(c.ours), c.rate(c.theirs), c.rate(c.analysis)}, progress)
+	if err != nil {
+		return nil, err
+	}
+	const unit = "packets/s of CPU time on one core"
+	fields, err := Pairs{all[0], all[1]}.row("affinity/fields", unit, "tshark -T fields, the same fields of SIP and Diameter", ">= 20")
+	if err != nil {
+		return nil, err
+	}
+	analysis, err := Pairs{all[2], all[1]}.row("affinity/fields/analysis", unit, "the same; ours is vitrine affinity, with transactions and aggregates", "")
+	return []Row{fields, analysis}, err
+}
+
+// newContest writes the capture, and builds vitrine.
+func newContest(ctx context.Context, dir string) (*contest, error) {
+	c := &contest{capture: filepath.Join(dir, "load.pcap"), vitrine: filepath.Join(dir, "vitrine")}
+	var err error
+	if c.tshark, err = exec.LookPath("tshark"); err != nil {
 		return nil, &vitrine.Unsupported{What: "affinity/fields", Missing: "tshark", Do: "install tshark"}
 	}
-	self, err := os.Executable()
+	if c.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	cores, err := thread.Allowed()
 	if err != nil {
 		return nil, err
 	}
-	capture := filepath.Join(dir, "load.pcap")
-	file, err := os.Create(capture)
+	c.core = cores[len(cores)-1]
+	if err := buildVitrine(ctx, c.vitrine); err != nil {
+		return nil, err
+	}
+	file, err := os.Create(c.capture)
 	if err != nil {
 		return nil, err
 	}
-	messages, err := writeSignalling(file, comparedPackets, comparedRate)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return nil, err
-	}
-	ours := func(ctx context.Context) (float64, error) {
-		cmd := exec.CommandContext(ctx, self, fieldsCommand, capture)
-		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-		return packetsPerCPU(cmd, messages)
-	}
-	theirs := func(ctx context.Context) (float64, error) {
-		args := []string{"-n", "-r", capture, "-T", "fields"}
-		for _, field := range []string{"sip.Method", "sip.Status-Code", "sip.Call-ID", "sip.Via.branch", "sip.from.addr", "sip.to.addr",
-			"diameter.cmd.code", "diameter.hopbyhopid", "diameter.Session-Id", "diameter.User-Name", "diameter.Public-Identity"} {
-			args = append(args, "-e", field)
-		}
-		return packetsPerCPU(exec.CommandContext(ctx, tshark, args...), messages)
-	}
-	pairs, err := interleave(ctx, minRounds, ours, theirs, progress)
-	if err != nil {
-		return nil, err
-	}
-	row, err := pairs.row("affinity/fields", "packets/s of one CPU", "tshark -T fields, the same fields of SIP and Diameter", ">= 20")
-	return []Row{row}, err
+	has, err := writeSignalling(file, comparedPackets, comparedRate)
+	c.messages = has.messages
+	return c, errors.Join(err, file.Close())
 }
 
-// packetsPerCPU runs a program that prints a line with fields for each message, and
-// returns how many packets it reads in a second of CPU time.
-func packetsPerCPU(cmd *exec.Cmd, messages uint64) (float64, error) {
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return 0, err
-	}
-	if err := cmd.Start(); err != nil {
-		return 0, err
-	}
-	lines := uint64(0)
-	scanner := bufio.NewScanner(out)
-	for scanner.Scan() {
-		if len(bytes.TrimSpace(scanner.Bytes())) > 0 {
-			lines++
-		}
-	}
-	if err := errors.Join(scanner.Err(), cmd.Wait()); err != nil {
-		return 0, fmt.Errorf("%w: %s", err, stderr.Bytes())
-	}
-	if lines != messages {
-		return 0, fmt.Errorf("%s printed %d messages, want %d", cmd.Path, lines, messages)
-	}
-	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	return comparedPackets / cpu.Seconds(), nil
+func (c *contest) ours(ctx context.Context) *exec.Cmd {
+	return exec.CommandContext(ctx, c.self, fieldsCommand, c.capture)
 }
 
-// affinityMemory compares the peak memory after many packets of steady load with that
-// after few.
-func affinityMemory(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
+func (c *contest) theirs(ctx context.Context) *exec.Cmd {
+	args := []string{"-n", "-r", c.capture, "-T", "fields"}
+	for _, field := range tsharkFields {
+		args = append(args, "-e", field)
 	}
-	pipe := filepath.Join(dir, "load")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		return nil, err
-	}
-	peak := func(packets int) (float64, error) {
-		cmd := exec.CommandContext(ctx, self, fieldsCommand, pipe)
-		var report bytes.Buffer
-		cmd.Stderr = &report
-		if err := cmd.Start(); err != nil {
-			return 0, err
-		}
-		out, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+	return exec.CommandContext(ctx, c.tshark, args...)
+}
+
+func (c *contest) analysis(ctx context.Context) *exec.Cmd {
+	return exec.CommandContext(ctx, c.vitrine, "affinity", c.capture)
+}
+
+// rate measures how many packets a program reads in a second of CPU time.
+func (c *contest) rate(of func(context.Context) *exec.Cmd) side {
+	return func(ctx context.Context) (float64, error) {
+		p, err := startPrinter(of(ctx), c.core)
 		if err != nil {
-			return 0, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
-		}
-		messages, err := writeSignalling(out, packets, steadyRate)
-		if err = errors.Join(err, out.Close(), cmd.Wait()); err != nil {
 			return 0, err
 		}
-		var read fieldsRead
-		if err := json.Unmarshal(report.Bytes(), &read); err != nil {
+		for p.next() != nil { // agree has compared the lines
+		}
+		if err := p.end(); err != nil {
 			return 0, err
 		}
-		if read.Messages != messages || read.GivenUp != (captured.GivenUp{}) {
-			return 0, fmt.Errorf("%d of %d messages were read, given up: %+v", read.Messages, messages, read.GivenUp)
-		}
-		fmt.Fprintf(progress, "  %d packets: %.1f MiB\n", packets, float64(read.Peak)/(1<<20))
-		return float64(read.Peak) / (1 << 20), nil
+		cpu := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+		return comparedPackets / cpu.Seconds(), nil
 	}
-	few, err := peak(fewPackets)
-	if err != nil {
-		return nil, err
-	}
-	many, err := peak(manyPackets)
-	if err != nil {
-		return nil, err
-	}
-	row, err := Pairs{Ours: []float64{many}, Theirs: []float64{few}}.row("affinity/memory", "MiB at the peak",
-		fmt.Sprintf("itself after %d packets; ours is after %d", fewPackets, manyPackets), "<= 1.25")
-	return []Row{row}, err
 }
 
-// printFields prints the fields of each message of a capture on a line, and then what was
-// read.
-func printFields(ctx context.Context, capture string, out, report io.Writer) error {
+// agree checks that both programs print the same of each message.
+func (c *contest) agree(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ours, err := startPrinter(c.ours(ctx), c.core)
+	if err != nil {
+		return err
+	}
+	theirs, err := startPrinter(c.theirs(ctx), c.core)
+	if err != nil {
+		cancel()
+		return errors.Join(err, ours.end())
+	}
+	for n := uint64(0); ; n++ {
+		line, other := ours.next(), theirs.next()
+		if line == nil && other == nil {
+			err = errors.Join(ours.end(), theirs.end())
+			if err == nil && n != c.messages {
+				err = fmt.Errorf("the capture has %d messages, and the programs print %d", c.messages, n)
+			}
+			return err
+		}
+		if want := asOurs(string(other)); string(line) != want {
+			cancel()
+			return errors.Join(fmt.Errorf("message %d: %q, and by tshark %q", n+1, line, want), ours.end(), theirs.end())
+		}
+	}
+}
+
+// asOurs writes a line of tshark as printFields does: the name of the message and then what
+// identifies it, in the normal form.
+func asOurs(line string) string {
+	f := strings.Split(line, "\t")
+	if len(f) != len(tsharkFields) {
+		return line
+	}
+	user := func(uri string) string { return strings.TrimPrefix(uri, "sip:") }
+	words := []string{strings.TrimSpace(f[1] + " " + f[0]), f[2], f[3], user(f[4]), user(f[5]), f[6], f[7]}
+	if code, err := strconv.ParseUint(f[8], 10, 32); err == nil {
+		m := diameter.Message{Command: diameter.Command(code)}
+		if f[9] == "1" || f[9] == "True" { // depends on the version
+			m.Flags = diameter.Request
+		}
+		plain := func(hex string) string { // without leading zeros
+			return "0x" + strings.TrimLeft(strings.TrimPrefix(hex, "0x"), "0")
+		}
+		words = []string{m.Name(), plain(f[10]), plain(f[11]), f[12], f[13], user(f[14])}
+	}
+	for len(words) > 0 && words[len(words)-1] == "" { // answers name no user, and the first INVITE has no tag of its receiver
+		words = words[:len(words)-1]
+	}
+	return strings.Join(words, "\t")
+}
+
+// printFields prints the fields of each message of a capture on a line.
+func printFields(ctx context.Context, capture string, out io.Writer) error {
 	w := bufio.NewWriterSize(out, 64<<10)
 	var line []byte
-	s, err := captured.Read(ctx, []string{capture}, captured.Options{}, func(m *captured.Message) error {
+	_, err := captured.Read(ctx, []string{capture}, captured.Options{}, func(m *captured.Message) error {
 		line = append(line[:0], m.Name...)
 		for i := range m.Identifiers {
 			line = append(line, '\t')
@@ -173,27 +196,49 @@ func printFields(ctx context.Context, capture string, out, report io.Writer) err
 		_, err := w.Write(append(line, '\n'))
 		return err
 	})
-	if err = errors.Join(err, w.Flush()); err != nil {
-		return err
-	}
-	peak, err := peakMemory()
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(report).Encode(fieldsRead{Messages: s.Messages, GivenUp: s.GivenUp, Peak: peak})
+	return errors.Join(err, w.Flush())
 }
 
-// peakMemory returns the highest resident memory of this process, in bytes (proc(5)).
-func peakMemory() (int64, error) {
-	status, err := os.ReadFile("/proc/self/status")
+// A printer is a program that prints lines.
+type printer struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	lines  *bufio.Scanner
+}
+
+// startPrinter starts a command with all its threads on one core.
+func startPrinter(cmd *exec.Cmd, core int) (*printer, error) {
+	p := &printer{cmd: cmd}
+	cmd.Stderr = &p.stderr
+	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	number, _, ok := strings.Cut(strings.TrimSpace(rest), " kB")
-	if !ok {
-		return 0, errors.New("/proc/self/status has no VmHWM")
+	p.lines = bufio.NewScanner(out)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	anywhere, err := thread.Keep(core)
+	if err != nil {
+		return nil, fmt.Errorf("keep %s to core %d: %w", cmd.Path, core, err)
 	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	return n << 10, err
+	return p, errors.Join(cmd.Start(), anywhere())
+}
+
+// next returns the next line that is not blank, or nil after the last. It is valid until the
+// next call.
+func (p *printer) next() []byte {
+	for p.lines.Scan() {
+		if line := p.lines.Bytes(); len(bytes.TrimSpace(line)) > 0 {
+			return line
+		}
+	}
+	return nil
+}
+
+// end waits for the end of the program.
+func (p *printer) end() error {
+	if err := errors.Join(p.lines.Err(), p.cmd.Wait()); err != nil {
+		return fmt.Errorf("%s: %w: %s", p.cmd.Path, err, p.stderr.Bytes())
+	}
+	return nil
 }

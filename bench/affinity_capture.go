@@ -10,13 +10,23 @@ import (
 )
 
 // signalling writes the packets of steady load: SIP calls over UDP between a user agent and
-// a proxy, each with two exchanges of Diameter over TCP between the proxy and a server.
+// a proxy, each with two exchanges of Diameter over TCP between the proxy and a server. Calls
+// begin and end at one rate.
 type signalling struct {
 	frames capturetest.Frames
 	conn   capturetest.Conn
 	text   []byte
 	hop    uint32
 }
+
+// A signalled is what a capture of signalling has.
+type signalled struct{ messages, calls uint64 }
+
+const (
+	packetsPerCall = 11 // 7 of SIP, 4 of Diameter
+	openCalls      = 1000
+	callers        = 5000 // each calls again after its call is over; in fewPackets all have called
+)
 
 // The functions of the load.
 var (
@@ -26,11 +36,8 @@ var (
 	serverEnd = netip.MustParseAddrPort("192.0.2.3:3868")
 )
 
-const packetsPerCall = 11 // 7 of SIP, 4 of Diameter
-
-// writeSignalling writes packets of steady load at a rate per second of the capture. It
-// returns how many messages they have.
-func writeSignalling(out io.Writer, packets int, rate float64) (messages uint64, err error) {
+// writeSignalling writes packets of steady load at a rate per second of the capture.
+func writeSignalling(out io.Writer, packets int, rate float64) (signalled, error) {
 	f := capturetest.NewFile(out)
 	var s signalling
 	s.conn = capturetest.Conn{Client: peerEnd, Server: serverEnd, Frames: &s.frames}
@@ -43,22 +50,31 @@ func writeSignalling(out io.Writer, packets int, rate float64) (messages uint64,
 		n++
 	}
 	s.conn.Open(add)
-	opening := uint64(n)
-	for call := 0; n+packetsPerCall <= packets; call++ {
-		s.call(call, add)
+	opening := n
+	call := 0
+	for ; n+packetsPerCall <= packets; call++ {
+		s.begin(call, add)
+		if call >= openCalls {
+			s.end(call-openCalls, add)
+		}
 	}
-	return uint64(n) - opening, f.Close()
+	return signalled{uint64(n - opening), uint64(call)}, f.Close()
 }
 
-// call adds the packets of one call.
-func (s *signalling) call(n int, add func([]byte)) {
-	user := n % 50_000
+// begin adds the packets that set up a call.
+func (s *signalling) begin(n int, add func([]byte)) {
+	user := n % callers
 	add(s.frames.UDP(callerEnd, proxyEnd, s.request("INVITE", n, user)))
 	add(s.frames.UDP(proxyEnd, callerEnd, s.answer(100, "INVITE", n, user)))
 	s.exchange(302, n, user, add) // Location-Info
 	add(s.frames.UDP(proxyEnd, callerEnd, s.answer(180, "INVITE", n, user)))
 	add(s.frames.UDP(proxyEnd, callerEnd, s.answer(200, "INVITE", n, user)))
 	add(s.frames.UDP(callerEnd, proxyEnd, s.request("ACK", n, user)))
+}
+
+// end adds the packets that end a call.
+func (s *signalling) end(n int, add func([]byte)) {
+	user := n % callers
 	add(s.frames.UDP(callerEnd, proxyEnd, s.request("BYE", n, user)))
 	s.exchange(271, n, user, add) // Accounting
 	add(s.frames.UDP(proxyEnd, callerEnd, s.answer(200, "BYE", n, user)))

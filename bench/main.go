@@ -100,7 +100,7 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 	case watchCommand:
 		return true, watch(ctx, args[1], os.Stdin, os.Stdout)
 	case fieldsCommand:
-		return true, printFields(ctx, args[1], os.Stdout, os.Stderr)
+		return true, printFields(ctx, args[1], os.Stdout)
 	case putCommand:
 		return true, put(ctx, args[1:], os.Stdout)
 	case reweighCommand:

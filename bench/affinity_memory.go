@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/affinity"
+	captured "vitrine/affinity/message"
+)
+
+// The load whose memory is measured.
+const (
+	fewPackets  = 100_000
+	tenfold     = 1_000_000
+	manyPackets = 10_000_000
+	steadyRate  = 1000 // packets a second of the capture; the longest table reaches back 64 s, which is less than fewPackets
+)
+
+// flat is what memory may grow to from fewPackets to manyPackets. TODO
+const flat = "<= 1.25"
+
+// affinityMemory compares the peak memory of vitrine affinity after many packets of steady
+// load with that after few.
+func affinityMemory(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
+	program := filepath.Join(dir, "vitrine")
+	if err := buildVitrine(ctx, program); err != nil {
+		return nil, err
+	}
+	after := func(packets int) side {
+		return func(ctx context.Context) (float64, error) { return peakOfAnalysis(ctx, program, packets) }
+	}
+	all, err := runRounds(ctx, minRounds, []side{after(manyPackets), after(tenfold), after(fewPackets)}, progress)
+	if err != nil {
+		return nil, err
+	}
+	var rows []Row
+	for i, packets := range []int{manyPackets, tenfold} {
+		row, err := Pairs{all[i], all[2]}.row(fmt.Sprintf("affinity/memory/%d", packets), "MiB at the peak",
+			fmt.Sprintf("the same after %d packets", fewPackets), flat)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// peakOfAnalysis runs vitrine affinity on packets of steady load, which come through a pipe. It
+// returns the peak of its resident memory in MiB.
+func peakOfAnalysis(ctx context.Context, program string, packets int) (float64, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer read.Close() // a pipe that was read to its end
+	cmd := exec.CommandContext(ctx, program, "affinity", "--json", "/dev/stdin")
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = write, &stderr
+	in, err := cmd.StdinPipe()
+	// The result is longer than a page, so the process still runs when all but its writing is done.
+	_, sizeErr := unix.FcntlInt(write.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
+	if err = errors.Join(err, sizeErr); err == nil {
+		err = cmd.Start()
+	}
+	if err = errors.Join(err, write.Close()); err != nil {
+		return 0, err
+	}
+	has, err := writeSignalling(in, packets, steadyRate)
+	err = errors.Join(err, in.Close())
+	text := make([]byte, 1)
+	_, readErr := io.ReadFull(read, text)
+	peak, peakErr := peakMemory(cmd.Process.Pid)
+	rest, restErr := io.ReadAll(read)
+	if err = errors.Join(err, readErr, peakErr, restErr, cmd.Wait()); err != nil {
+		return 0, fmt.Errorf("%w: %s", err, stderr.Bytes())
+	}
+	a, err := affinity.Parse(append(text, rest...))
+	if err != nil {
+		return 0, err
+	}
+	return float64(peak) / (1 << 20), understood(a.Captured, has)
+}
+
+// understood checks that all messages were found, and each call as a transaction.
+func understood(c *affinity.Captured, has signalled) error {
+	if c.Read.Messages != has.messages || c.Correlated.Transactions != has.calls || c.Correlated.GivenUp > 0 || c.Read.GivenUp != (captured.GivenUp{}) {
+		return fmt.Errorf("%d of %d messages and %d transactions of %d calls were found, given up: %d %+v",
+			c.Read.Messages, has.messages, c.Correlated.Transactions, has.calls, c.Correlated.GivenUp, c.Read.GivenUp)
+	}
+	return nil
+}
+
+// peakMemory returns the highest resident memory of a process up to now, in bytes (proc(5)).
+func peakMemory(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	number, _, ok := strings.Cut(strings.TrimSpace(rest), " kB")
+	if !ok {
+		return 0, fmt.Errorf("/proc/%d/status has no VmHWM", pid)
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	return n << 10, err
+}
