@@ -152,6 +152,9 @@ func (c *contest) agree(ctx context.Context) error {
 			return err
 		}
 		if want := asOurs(string(other)); string(line) != want {
+			if err := ctx.Err(); err != nil { // they were stopped
+				return errors.Join(err, ours.end(), theirs.end())
+			}
 			cancel()
 			return errors.Join(fmt.Errorf("message %d: %q, and by tshark %q", n+1, line, want), ours.end(), theirs.end())
 		}
