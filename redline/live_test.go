@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -38,79 +37,10 @@ func TestMain(m *testing.M) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := serve(ctx, capacity, os.Args[1]); err != nil {
+	if err := directortest.ServeAt(ctx, capacity, os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-// serve answers SIP requests, one after the other, at most so many per second. It paces itself
-// instead of using up a CPU, so that its capacity does not depend on what else the host does.
-func serve(ctx context.Context, capacity float64, address string) error {
-	var l net.ListenConfig
-	c, err := l.ListenPacket(ctx, "udp", address)
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	fmt.Println("ready on", address)
-	type job struct {
-		answer []byte
-		to     net.Addr
-	}
-	jobs := make(chan job, 1<<14)
-	go func() {
-		each := time.Duration(float64(time.Second) / capacity)
-		free := time.Now()
-		for j := range jobs {
-			if now := time.Now(); free.Before(now) {
-				free = now
-			}
-			free = free.Add(each)
-			time.Sleep(time.Until(free))
-			_, _ = c.WriteTo(j.answer, j.to) // a lost answer is a lost call, which the test counts
-		}
-	}()
-	defer close(jobs)
-	in := make([]byte, 65536)
-	for {
-		n, from, err := c.ReadFrom(in)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		jobs <- job{directortest.Response(bytes.Clone(in[:n]), 200), from}
-	}
-}
-
-// watchHost notes the longest time for which this process did not run although it wanted to.
-func watchHost(t *testing.T) (longest func() time.Duration) {
-	const every = 20 * time.Millisecond
-	var late atomic.Int64
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for last := time.Now(); ; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			now := time.Now()
-			late.Store(max(late.Load(), int64(now.Sub(last)-every)))
-			last = now
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return func() time.Duration { return time.Duration(late.Load()) }
 }
 
 // skipIfStalled skips what a test says of times if the host did not let it run.
@@ -259,7 +189,7 @@ func (s *site) options(t *testing.T) redline.Options {
 // objective is broken for less than a step, and the base weights come back.
 func TestLiveTraffic(t *testing.T) {
 	t.Parallel()
-	stall := watchHost(t)
+	stall := hosttest.WatchStalls(t)
 	s := newSite(t, map[string]float64{"small": 70, "large-1": 400, "large-2": 400})
 	report := s.offer(t, 60, 65)
 	base, err := s.client.Status(t.Context())
@@ -299,7 +229,7 @@ func TestLiveTraffic(t *testing.T) {
 // a capacity, and within 2 s the instance gets no new work and the others have their weights.
 func TestStoppedInstanceAborts(t *testing.T) {
 	t.Parallel()
-	stall := watchHost(t)
+	stall := hosttest.WatchStalls(t)
 	s := newSite(t, map[string]float64{"small": 400, "large-1": 400, "large-2": 400})
 	s.offer(t, 60, 600)
 	o := s.options(t)
