@@ -4,9 +4,9 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -38,26 +38,37 @@ type system struct {
 	control string // of the director
 }
 
-// newSystem writes the files of a system, whose instances are declared to carry a rate in
-// transactions/s. Nothing runs yet. At the end of the test, what still runs is stopped.
-func newSystem(t *testing.T, rate int) *system {
+// newBare returns a system without files. At the end of the test, what still runs is stopped.
+func newBare(t *testing.T) *system {
 	t.Helper()
 	_, err := cgroup.Detect()
 	hosttest.Need(t, err)
 	s := &system{t: t, dir: t.TempDir(), sip: freePort(t, "udp"), control: freePort(t, "tcp")}
 	s.vitrine = program(t)
 	s.file = filepath.Join(s.dir, "flex.yaml")
+	t.Cleanup(func() {
+		_, _ = exec.Command(s.vitrine, "flex", "stop", s.file).CombinedOutput() // most tests have stopped it
+		if t.Failed() {
+			for _, name := range []string{flex.EventsFile, "holder.log"} {
+				text, _ := os.ReadFile(filepath.Join(s.file+".flex", name)) // without a file, there is nothing to show
+				t.Logf("%s:\n%s", name, text)
+			}
+		}
+	})
+	return s
+}
+
+// newSystem writes the files of a system, whose instances are declared to carry a rate in
+// transactions/s. Nothing runs yet.
+func newSystem(t *testing.T, rate int) *system {
+	t.Helper()
+	s := newBare(t)
 	deployment, err := filepath.Abs("testdata/deployment.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	store := freePort(t, "tcp")
-	s.write("director.yaml", `
-listen: {sip: ["udp://`+s.sip+`"], control: "`+s.control+`"}
-transition: 2s
-types: [{name: registration, protocol: sip}]
-rules: [{type: registration}]
-`)
+	s.writeDirector()
 	s.write("flex.yaml", `
 directors: [{control: "`+s.control+`"}]
 store: {url: "http://`+store+`"}
@@ -74,16 +85,18 @@ types:
     boot: 3s
 servers: {substrate: process, fabric: loopback}
 `)
-	t.Cleanup(func() {
-		_, _ = exec.Command(s.vitrine, "flex", "stop", s.file).CombinedOutput() // most tests have stopped it
-		if t.Failed() {
-			for _, name := range []string{flex.EventsFile, "holder.log"} {
-				text, _ := os.ReadFile(filepath.Join(s.file+".flex", name)) // without a file, there is nothing to show
-				t.Logf("%s:\n%s", name, text)
-			}
-		}
-	})
 	return s
+}
+
+// writeDirector writes the director's file.
+func (s *system) writeDirector() {
+	s.t.Helper()
+	s.write("director.yaml", `
+listen: {sip: ["udp://`+s.sip+`"], control: "`+s.control+`"}
+transition: 2s
+types: [{name: registration, protocol: sip}]
+rules: [{type: registration}]
+`)
 }
 
 // freePort returns a loopback address with a port that is free now.
@@ -125,6 +138,9 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if capacity := os.Getenv(servesVariable); capacity != "" {
+		os.Exit(serveMember(capacity, os.Args[1]))
+	}
 	var err error
 	if programs, err = os.MkdirTemp("", "flex-e2e-"); err != nil {
 		panic(err)
@@ -268,27 +284,33 @@ type calls struct {
 // perCall transactions.
 func (s *system) call(name string, rate, seconds float64, firstUser int) *calls {
 	s.t.Helper()
-	scratch := filepath.Join(s.dir, name)
-	if err := os.Mkdir(scratch, 0o700); err != nil {
+	c, err := s.generate(name, load.Trial{Rate: rate, Duration: seconds, Seed: 1, Params: map[string]string{"first_user": fmt.Sprint(firstUser), "users": "20000"}})
+	if err != nil {
 		s.t.Fatal(err)
 	}
-	command := load.Command([]string{s.vitrine, "generate", "sip"}, load.Trial{
-		Rate: rate, Duration: seconds, Targets: []string{s.sip}, Scratch: scratch, Seed: 1,
-		Params: map[string]string{"scenario": "reg-dereg", "retransmit": "true", "timeout": "30s", "first_user": fmt.Sprint(firstUser), "users": "20000", "local": "127.0.0.1", "port": "0"},
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	s.t.Cleanup(cancel)
+	return c
+}
+
+// generate starts a generator. A parameter of the trial counts instead of the one here.
+func (s *system) generate(name string, trial load.Trial) (*calls, error) {
+	params := map[string]string{"scenario": "reg-dereg", "retransmit": "true", "timeout": "30s", "local": "127.0.0.1", "port": "0"}
+	maps.Copy(params, trial.Params)
+	trial.Params, trial.Targets, trial.Scratch = params, []string{s.sip}, filepath.Join(s.dir, name)
+	if err := os.Mkdir(trial.Scratch, 0o700); err != nil {
+		return nil, err
+	}
+	command := load.Command([]string{s.vitrine, "generate", "sip"}, trial)
 	c := &calls{name: name, done: make(chan struct{})}
-	cmd := exec.CommandContext(ctx, command.Args[0], command.Args[1:]...)
+	cmd := exec.CommandContext(s.t.Context(), command.Args[0], command.Args[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), command.Env...), &c.out, &c.errs
 	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
+		return nil, err
 	}
 	go func() {
 		c.err = cmd.Wait()
 		close(c.done)
 	}()
-	return c
+	return c, nil
 }
 
 // perCall is the number of transactions of a call.
