@@ -11,19 +11,15 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
-	"vitrine/director/client"
 	"vitrine/flex"
 	"vitrine/flex/simulate"
-	"vitrine/internal/access"
 )
 
 // A Plan is one day under one policy.
@@ -82,51 +78,26 @@ type Slice struct {
 
 // A day is a Plan that runs.
 type day struct {
+	*System
 	Plan
-	addresses
-	file   string
-	http   *http.Client
 	result Result
 }
 
 // Run runs the plan. Nothing of it is left afterwards.
 func Run(ctx context.Context, p Plan) (_ Result, err error) {
-	d := &day{Plan: p, http: &http.Client{Timeout: 5 * time.Second}, result: Result{Policy: p.Policy, Seconds: len(p.Load), Failed: map[string]int64{}}}
-	if d.addresses, err = freeAddresses(ctx); err != nil {
+	d := &day{Plan: p, result: Result{Policy: p.Policy, Seconds: len(p.Load), Failed: map[string]int64{}}}
+	if d.System, err = Start(ctx, SystemPlan{Program: p.Program, Folder: p.Folder, Policy: p.Policy, Max: p.Max}); err != nil {
 		return d.result, err
 	}
-	if d.file, err = d.writeFiles(); err != nil {
-		return d.result, err
-	}
-	log, err := os.Create(filepath.Join(p.Folder, "flex.log"))
-	if err != nil {
-		return d.result, err
-	}
-	defer func() { err = errors.Join(err, log.Close()) }()
-	c := exec.CommandContext(ctx, p.Program, "flex", "run", d.file, "--policy", p.Policy)
-	c.Stdout, c.Stderr = log, log
-	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(syscall.SIGTERM) }, ending
-	if err := c.Start(); err != nil {
-		return d.result, err
-	}
-	if err := errors.Join(d.drive(ctx), d.end(ctx, c)); err != nil {
+	if err := errors.Join(d.drive(ctx), d.End(ctx)); err != nil {
 		return d.result, fmt.Errorf("policy %s, logs in %s: %w", p.Policy, p.Folder, err)
 	}
 	return d.result, d.readEvents()
 }
 
-// interrupted is the exit code of vitrine after a signal.
-const interrupted = 130
-
-// How long things may take on a busy host.
-const (
-	beginning = 3 * time.Minute // of director, store and first instances
-	ending    = 2 * time.Minute // of everything
-)
-
 // drive lets the day begin when everything is up, offers its load and watches.
 func (d *day) drive(ctx context.Context) error {
-	if err := d.await(ctx); err != nil {
+	if err := d.Await(ctx); err != nil {
 		return err
 	}
 	group, gctx := errgroup.WithContext(ctx)
@@ -137,56 +108,6 @@ func (d *day) drive(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(d.judge(reports), d.readLost(ctx))
-}
-
-// await waits until instances serve, and none is on its way.
-func (d *day) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, beginning)
-	defer cancel()
-	director, err := client.New(client.Access{URL: d.control})
-	if err != nil {
-		return err
-	}
-	for {
-		s, err := d.status(ctx)
-		if err == nil && len(s.Types) == 1 && len(s.Instances) > 0 && s.Types[0].Instances["active"] == len(s.Instances) {
-			// An instance gets requests from the director's next epoch on.
-			if at, err := director.Status(ctx); err == nil && !at.Pending {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("the instances do not get ready: %w", context.Cause(ctx)), err)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
-// end ends the orchestrator with all that it runs.
-func (d *day) end(ctx context.Context, c *exec.Cmd) error {
-	_ = c.Process.Signal(syscall.SIGTERM) // an error means that it has ended
-	timer := time.AfterFunc(ending, func() { _ = c.Process.Kill() })
-	defer timer.Stop()
-	err := c.Wait()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && (exit.ExitCode() == interrupted || ctx.Err() != nil) {
-		err = nil
-	}
-	if err == nil {
-		return nil
-	}
-	// What a killed orchestrator leaves goes on running.
-	out, stop := exec.CommandContext(context.WithoutCancel(ctx), d.Program, "flex", "stop", d.file).CombinedOutput()
-	if stop != nil {
-		stop = fmt.Errorf("%w: %s", stop, out)
-	}
-	return errors.Join(fmt.Errorf("vitrine flex run: %w", err), stop)
-}
-
-// status asks the orchestrator.
-func (d *day) status(ctx context.Context) (s flex.Status, err error) {
-	c := access.Caller{Service: "the orchestrator", HTTP: d.http, Most: 1 << 24}
-	return s, c.Call(ctx, http.MethodGet, "http://"+d.flex+"/v1/status", nil, &s)
 }
 
 // readLost reads how many transactions scaling lost.
@@ -213,7 +134,7 @@ func (d *day) readLost(ctx context.Context) error {
 
 // readEvents counts what the policy did.
 func (d *day) readEvents() error {
-	file, err := os.Open(filepath.Join(d.file+".flex", flex.EventsFile))
+	file, err := os.Open(filepath.Join(d.file()+".flex", flex.EventsFile))
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func freeAddresses(ctx context.Context) (a addresses, err error) {
 	return a, err
 }
 
-// The files of a day. Homestead, Homer and the store are shared by all aggregates, as in
+// The files of a system. Homestead, Homer and the store are shared by all aggregates, as in
 // Contain-ed's figure 6.
 const (
 	directorFile = `listen: {sip: ["udp://{{.SIP}}"], control: "{{.Control}}"}
@@ -48,7 +48,7 @@ rules: [{type: registration}]
 components:
   - name: bono
     short: bn
-    command: [vitrine, reference, bono, --listen, "${ADDRESS}:5060", --sprout, "${SPROUT}"]
+    command: [vitrine, reference, bono, --listen, "${ADDRESS}:5060", --sprout, "${SPROUT}"{{if .Overload}}, --overload, "{{.Overload}}"{{end}}]
     environment: {GOMAXPROCS: "1"}
     ports: {sip: 5060}
     entry: sip
@@ -63,6 +63,7 @@ components:
     ready: {sip: sip}
 flavors:
   - {name: small, vcpus: {{.VCPUs}}, memory: 128MiB}
+servers: {substrate: process, fabric: loopback}
 mode: {name: custom, sizes: [bn1s-sp1s]}
 `
 	flexFile = `directors: [{control: "{{.Control}}"}]
@@ -84,24 +85,29 @@ servers: {substrate: process, fabric: loopback}
 `
 )
 
-// writeFiles writes the files and returns the path of the orchestrator's.
-func (d *day) writeFiles() (string, error) {
+// writeFiles writes the files.
+func (s *System) writeFiles() error {
 	values := map[string]any{
-		"SIP": d.sip, "Control": d.control, "Store": d.store, "Homestead": d.homestead, "Homer": d.homer, "Flex": d.flex,
-		"VCPUs": VCPUs, "Rate": Capacity, "Max": d.Max, "Bound": Bound, "Success": Success,
+		"SIP": s.sip, "Control": s.control, "Store": s.store, "Homestead": s.homestead, "Homer": s.homer, "Flex": s.flex,
+		"VCPUs": VCPUs, "Rate": Capacity, "Max": s.Max, "Bound": Bound, "Success": Success, "Overload": s.Overload,
 	}
-	for name, text := range map[string]string{"director.yaml": directorFile, "deployment.yaml": deploymentFile, "flex.yaml": flexFile} {
-		t, err := template.New(name).Parse(text)
+	for path, text := range map[string]string{filepath.Join(s.Folder, "director.yaml"): directorFile, s.Deployment(): deploymentFile, s.file(): flexFile} {
+		t, err := template.New(filepath.Base(path)).Parse(text)
 		if err != nil {
-			return "", err
+			return err
 		}
 		var b bytes.Buffer
 		if err := t.Execute(&b, values); err != nil {
-			return "", err
+			return err
 		}
-		if err := os.WriteFile(filepath.Join(d.Folder, name), b.Bytes(), 0o600); err != nil {
-			return "", err
+		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+			return err
 		}
 	}
-	return filepath.Join(d.Folder, "flex.yaml"), nil
+	return nil
 }
+
+func (s *System) file() string { return filepath.Join(s.Folder, "flex.yaml") }
+
+// Deployment returns the file of what an instance is made of.
+func (s *System) Deployment() string { return filepath.Join(s.Folder, "deployment.yaml") }

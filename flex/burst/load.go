@@ -1,12 +1,8 @@
 package burst
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -48,26 +44,19 @@ func (d *day) offered(slice int) float64 {
 }
 
 // generate runs the generator of a slice.
-func (d *day) generate(ctx context.Context, slice int) (r load.Report, err error) {
-	scratch := filepath.Join(d.Folder, "calls")
-	if err := os.MkdirAll(scratch, 0o700); err != nil {
-		return r, err
-	}
+func (d *day) generate(ctx context.Context, slice int) (load.Report, error) {
 	seconds := min(sliceSeconds, len(d.Load)-slice*sliceSeconds)
-	command := load.Command([]string{d.Program, "generate", "sip"}, load.Trial{
-		Rate: d.offered(slice) / PerCall, Duration: float64(seconds), Targets: []string{d.sip}, Scratch: scratch, Seed: uint64(slice),
+	r, err := d.Generate(ctx, "sip", load.Trial{
+		Rate: d.offered(slice) / PerCall, Duration: float64(seconds), Seed: uint64(slice),
 		Params: map[string]string{
-			"scenario": "reg-dereg", "arrivals": load.Poisson, "retransmit": "true", "timeout": "10s", "local": "127.0.0.1", "port": "0",
+			"arrivals": load.Poisson, "timeout": "10s",
 			"first_user": strconv.Itoa(1 + slice%sliceGroups*sliceUsers), "users": strconv.Itoa(sliceUsers),
 		},
 	})
-	c := exec.CommandContext(ctx, command.Args[0], command.Args[1:]...)
-	var out, log bytes.Buffer
-	c.Env, c.Stdout, c.Stderr = append(os.Environ(), command.Env...), &out, &log
-	if err := c.Run(); err != nil {
-		return r, fmt.Errorf("the generator of second %d: %w: %s", slice*sliceSeconds, err, log.Bytes())
+	if err != nil {
+		return r, fmt.Errorf("second %d: %w", slice*sliceSeconds, err)
 	}
-	return load.ParseReport(&out)
+	return r, nil
 }
 
 // judge compares what the calls of each slice saw with the objective.
@@ -106,7 +95,7 @@ func (d *day) watch(ctx context.Context, start time.Time) error {
 			return context.Cause(ctx)
 		case <-time.After(time.Until(start.Add(time.Duration(second+1) * time.Second))):
 		}
-		s, err := d.status(ctx)
+		s, err := d.Status(ctx)
 		if err != nil {
 			return err
 		}

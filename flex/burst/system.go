@@ -1,0 +1,147 @@
+package burst
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"vitrine/director/client"
+	"vitrine/flex"
+	"vitrine/internal/access"
+	"vitrine/load"
+)
+
+// A SystemPlan says what a System runs.
+type SystemPlan struct {
+	Program  string // vitrine
+	Folder   string // empty; for files and logs
+	Policy   string // as in vitrine flex run --policy
+	Max      int    // instances
+	Overload string // Bono's load control; empty: its default
+}
+
+// A System is an orchestrator that runs: with a director, a store, shared functions and
+// instances of one type, Type, each of which is a Bono and a Sprout.
+type System struct {
+	SystemPlan
+	addresses
+	http    *http.Client
+	command *exec.Cmd
+	log     *os.File
+}
+
+// Type is the type of a System's instances.
+const Type = "registration"
+
+// Start starts a system. The caller ends it.
+func Start(ctx context.Context, p SystemPlan) (s *System, err error) {
+	s = &System{SystemPlan: p, http: &http.Client{Timeout: 5 * time.Second}}
+	if s.addresses, err = freeAddresses(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.writeFiles(); err != nil {
+		return nil, err
+	}
+	if s.log, err = os.Create(filepath.Join(p.Folder, "flex.log")); err != nil {
+		return nil, err
+	}
+	c := exec.CommandContext(ctx, p.Program, "flex", "run", s.file(), "--policy", p.Policy)
+	c.Stdout, c.Stderr = s.log, s.log
+	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(syscall.SIGTERM) }, ending
+	if err := c.Start(); err != nil {
+		return nil, errors.Join(err, s.log.Close())
+	}
+	s.command = c
+	return s, nil
+}
+
+// interrupted is the exit code of vitrine after a signal.
+const interrupted = 130
+
+// How long things may take on a busy host.
+const (
+	beginning = 3 * time.Minute // of director, store and first instances
+	ending    = 2 * time.Minute // of everything
+)
+
+// Control returns the control address of the director.
+func (s *System) Control() string { return s.control }
+
+// Await waits until instances serve, and none is on its way.
+func (s *System) Await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beginning)
+	defer cancel()
+	director, err := client.New(client.Access{URL: s.control})
+	if err != nil {
+		return err
+	}
+	for {
+		now, err := s.Status(ctx)
+		if err == nil && len(now.Types) == 1 && len(now.Instances) > 0 && now.Types[0].Instances["active"] == len(now.Instances) {
+			// An instance gets requests from the director's next epoch on.
+			if at, err := director.Status(ctx); err == nil && !at.Pending {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("the instances do not get ready: %w", context.Cause(ctx)), err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// End ends the orchestrator with all that it runs.
+func (s *System) End(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, s.log.Close()) }()
+	c := s.command
+	_ = c.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+	timer := time.AfterFunc(ending, func() { _ = c.Process.Kill() })
+	defer timer.Stop()
+	err = c.Wait()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && (exit.ExitCode() == interrupted || ctx.Err() != nil) {
+		err = nil
+	}
+	if err == nil {
+		return nil
+	}
+	// What a killed orchestrator leaves goes on running.
+	out, stop := exec.CommandContext(context.WithoutCancel(ctx), s.Program, "flex", "stop", s.file()).CombinedOutput()
+	if stop != nil {
+		stop = fmt.Errorf("%w: %s", stop, out)
+	}
+	return errors.Join(fmt.Errorf("vitrine flex run: %w", err), stop)
+}
+
+// Status asks the orchestrator.
+func (s *System) Status(ctx context.Context) (now flex.Status, err error) {
+	c := access.Caller{Service: "the orchestrator", HTTP: s.http, Most: 1 << 24}
+	return now, c.Call(ctx, http.MethodGet, "http://"+s.flex+"/v1/status", nil, &now)
+}
+
+// Generate offers registrations and deregistrations to the director, by one of vitrine's
+// generators. Rates are in calls of PerCall transactions.
+func (s *System) Generate(ctx context.Context, generator string, t load.Trial) (r load.Report, err error) {
+	params := map[string]string{"scenario": "reg-dereg", "retransmit": "true", "local": "127.0.0.1", "port": "0"}
+	maps.Copy(params, t.Params)
+	t.Params, t.Targets, t.Scratch = params, []string{s.sip}, filepath.Join(s.Folder, "calls")
+	if err := os.MkdirAll(t.Scratch, 0o700); err != nil {
+		return r, err
+	}
+	command := load.Command([]string{s.Program, "generate", generator}, t)
+	c := exec.CommandContext(ctx, command.Args[0], command.Args[1:]...)
+	var out, log bytes.Buffer
+	c.Env, c.Stdout, c.Stderr = append(os.Environ(), command.Env...), &out, &log
+	if err := c.Run(); err != nil {
+		return r, fmt.Errorf("the generator %s: %w: %s", generator, err, log.Bytes())
+	}
+	return load.ParseReport(&out)
+}
