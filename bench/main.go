@@ -120,7 +120,9 @@ func run(ctx context.Context, args []string, file string, out, progress io.Write
 	all := benches()
 	if len(args) > 0 && args[0] != "" {
 		// These take long, so they run only by name.
-		all = slices.Concat(all, truthBenches(), realBenches(), []bench{{"search/ablation", inFolder(searchAblation)}, {"flex/burst", inFolder(flexBurst)}})
+		all = slices.Concat(all, truthBenches(), realBenches(), []bench{
+			{"search/ablation", inFolder(searchAblation)}, {"flex/burst", inFolder(flexBurst)}, {"redline/agrees", inFolder(redlineAgrees)},
+		})
 	}
 	chosen, err := choose(all, args)
 	if err != nil {

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"vitrine/flex/burst"
+	"vitrine/internal/cgroup"
+	"vitrine/load/sipp"
+)
+
+const (
+	agreeAbout     = "about 20 minutes"
+	agreeInstances = 3    // the measured one, and two that take its load back
+	agreeBase      = 0.6  // present rate of an instance, as a share of what characterize found
+	agreeIncrease  = 0.07 // between two steps of redline, as the same share
+	agreeStep      = 5 * time.Second
+	agreeMaxStep   = 20 * time.Second
+	agreePrecision = 0.1 // of both
+	agreeSeconds   = 120 // of load, for one measurement
+	agreeTries     = 3   // while the host is too noisy for redline to find an interval
+	agreeReact     = 4.0 // seconds from a fault to no new work: two that the guards look at, and two for the weights
+)
+
+// A capacityFound is a capacity with its interval, in transactions/s.
+type capacityFound struct{ rate, low, high float64 }
+
+// An agreeRound is both measurements, one after the other, and what the first did to the calls.
+type agreeRound struct {
+	redline, characterize capacityFound
+	calls, lost           int64   // of the load during redline
+	broken                float64 // longest time for which the measured instance broke the objective, in seconds
+}
+
+// ratio returns the ratio of the capacities, and the widest interval that theirs allow.
+func (r *agreeRound) ratio() (ratio, low, high float64) {
+	a, b := r.redline, r.characterize
+	return a.rate / b.rate, a.low / b.high, a.high / b.low
+}
+
+// redlineAgrees measures an instance of the reference IMS with redline, behind a director and
+// under steady load by SIPp, and a deployment of the same instance with characterize, with the
+// same calls and objective. At last it stops an instance while redline measures it.
+func redlineAgrees(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
+	if _, err := cgroup.Detect(); err != nil {
+		return nil, err
+	}
+	if _, err := sipp.Version(ctx); err != nil {
+		return nil, err
+	}
+	limit, err := agreeTime(os.Getenv("FOR"))
+	if err != nil {
+		return nil, err
+	}
+	s, err := newAgreeSite(ctx, dir, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.system.End(context.WithoutCancel(ctx))) }()
+	fmt.Fprintf(progress, "  %d rounds, %s; FOR=5m begins no round after that time\n", minRounds, agreeAbout)
+	began := time.Now()
+	pilot, err := s.characterize(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.expected = pilot.rate
+	var rounds []agreeRound
+	for len(rounds) == 0 || len(rounds) < minRounds && time.Since(began) < limit {
+		r, err := s.round(ctx, len(rounds)%2 == 1)
+		if err != nil {
+			return nil, fmt.Errorf("round %d: %w", len(rounds)+1, err)
+		}
+		rounds = append(rounds, r)
+		ratio, low, high := r.ratio()
+		fmt.Fprintf(progress, "  round %d: redline %.4g/s (%.4g to %.4g), characterize %.4g/s (%.4g to %.4g), ratio %.3g (%.3g to %.3g), %d of %d calls lost, the objective broken for at most %.2g s\n",
+			len(rounds), r.redline.rate, r.redline.low, r.redline.high, r.characterize.rate, r.characterize.low, r.characterize.high, ratio, low, high, r.lost, r.calls, r.broken)
+	}
+	took, err := s.fault(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("with a fault: %w", err)
+	}
+	return agreeRows(rounds, took)
+}
+
+// agreeTime reads the time after which no further round begins.
+func agreeTime(text string) (time.Duration, error) {
+	if text == "" {
+		return noLimit, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("FOR %q: want a time such as 5m", text)
+	}
+	return d, nil
+}
+
+// round measures both, in either order, so that a drift of the host favours neither.
+func (s *agreeSite) round(ctx context.Context, characterizeFirst bool) (r agreeRound, err error) {
+	if characterizeFirst {
+		if r.characterize, err = s.characterize(ctx); err != nil {
+			return r, err
+		}
+	}
+	if err := s.redline(ctx, &r); err != nil || characterizeFirst {
+		return r, err
+	}
+	r.characterize, err = s.characterize(ctx)
+	return r, err
+}
+
+// agreeRows returns the ratio against both of its bounds, and what redline did to the calls. took
+// is the time from a fault to no new work, in seconds.
+func agreeRows(rounds []agreeRound, took float64) (rows []Row, err error) {
+	var capacities Pairs
+	var broken []float64
+	var calls, lost int64
+	for i := range rounds {
+		r := &rounds[i]
+		capacities.Ours, capacities.Theirs = append(capacities.Ours, r.redline.rate), append(capacities.Theirs, r.characterize.rate)
+		broken = append(broken, r.broken/agreeStep.Seconds())
+		calls, lost = calls+r.calls, lost+r.lost
+	}
+	add := func(row Row, failed error) {
+		rows, err = append(rows, row), errors.Join(err, failed)
+	}
+	against := fmt.Sprintf("characterize of the same instance, calls and objective (p99 %s, success %g)", burst.Bound, burst.Success)
+	add(capacities.row("redline/agrees", "transactions/s", against, ">= 0.85"))
+	add(capacities.row("redline/agrees/at-most", "transactions/s", against, "<= 1.15"))
+	share := float64(lost) / float64(calls)
+	add(newRow("redline/agrees/lost", "calls", "all calls while redline measured", "<= 0", float64(lost), float64(calls), share, [2]float64{share, share}, len(rounds)))
+	longest := slices.Max(broken)
+	add(newRow("redline/agrees/broken", "s, the longest time with the objective broken", "the shortest step", "<= 1",
+		longest*agreeStep.Seconds(), agreeStep.Seconds(), longest, [2]float64{slices.Min(broken), longest}, len(rounds)))
+	add(newRow("redline/agrees/fault", "s from a fault to no new work", "the guard's 2 s, and 2 s", "<= 1", took, agreeReact, took/agreeReact, [2]float64{took / agreeReact, took / agreeReact}, 1))
+	return rows, err
+}

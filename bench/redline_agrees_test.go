@@ -1,0 +1,52 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAgreementHasItsBounds gives rounds that agree and rounds that do not, and those in which
+// calls are lost or the objective is broken for longer than a step.
+func TestAgreementHasItsBounds(t *testing.T) {
+	good := agreeRound{redline: capacityFound{95, 90, 100}, characterize: capacityFound{100, 96, 104}, calls: 1000, broken: 2}
+	if ratio, low, high := good.ratio(); ratio != 0.95 || low != 90.0/104 || high != 100.0/96 {
+		t.Errorf("%g (%g to %g)", ratio, low, high)
+	}
+	high, low, lossy, long := good, good, good, good
+	high.redline.rate, low.redline.rate, lossy.lost, long.broken = 120, 80, 1, 6
+	for name, c := range map[string]struct {
+		round  agreeRound
+		took   float64
+		misses string
+	}{
+		"good":  {good, 3, ""},
+		"high":  {high, 3, "redline/agrees/at-most"},
+		"low":   {low, 3, "redline/agrees"},
+		"lossy": {lossy, 3, "redline/agrees/lost"},
+		"long":  {long, 3, "redline/agrees/broken"},
+		"late":  {good, 5, "redline/agrees/fault"},
+	} {
+		rows, err := agreeRows([]agreeRound{good, c.round, c.round}, c.took)
+		if err != nil || len(rows) != 5 {
+			t.Fatalf("%s: %d rows, %v", name, len(rows), err)
+		}
+		for _, r := range rows {
+			if want := r.Name != c.misses; *r.Holds != want {
+				t.Errorf("%s: %s is %.3g, aim %s: %t", name, r.Name, *r.Ratio, r.Aim, *r.Holds)
+			}
+		}
+	}
+}
+
+func TestAgreementTimeIsChecked(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": noLimit, "5m": 5 * time.Minute, "0s": 0} {
+		if d, err := agreeTime(text); d != want || err != nil {
+			t.Errorf("%q: %s, %v", text, d, err)
+		}
+	}
+	for _, text := range []string{"5", "-1m", "x"} {
+		if _, err := agreeTime(text); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}

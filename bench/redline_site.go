@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/flex/burst"
+	"vitrine/load"
+	"vitrine/redline"
+)
+
+// agreeWorkload asks characterize for the objective of redline: a call fails if one of its
+// transactions is later than the objective's bound, and enough calls succeed if enough of each of
+// their transactions do.
+const agreeWorkload = `generator: sipp
+parameters: {scenario: reg-dereg, timeout: %s}
+unit: calls/s
+range: [10, 1000]
+duration: 5s
+warmup: 2s
+settle: 1s
+repeat: 2
+thresholds: [%.4f]
+precision: %g
+`
+
+// An agreeSite runs a fixed number of instances behind a director. They are idle while
+// characterize measures one beside them, with the same store and shared functions.
+type agreeSite struct {
+	system   *burst.System
+	director *client.Client
+	dir      string
+	workload string // file
+	progress io.Writer
+	runs     int     // of characterize
+	loads    int     // of SIPp
+	expected float64 // capacity of an instance by the pilot, in transactions/s
+}
+
+func newAgreeSite(ctx context.Context, dir string, progress io.Writer) (s *agreeSite, err error) {
+	s = &agreeSite{dir: dir, workload: filepath.Join(dir, "workload.yaml"), progress: progress}
+	program := filepath.Join(dir, "vitrine")
+	if err := buildVitrine(ctx, program); err != nil {
+		return nil, err
+	}
+	calls := 1.0
+	for range burst.PerCall {
+		calls *= burst.Success
+	}
+	if err := os.WriteFile(s.workload, fmt.Appendf(nil, agreeWorkload, burst.Bound, calls, agreePrecision), 0o600); err != nil {
+		return nil, err
+	}
+	folder := filepath.Join(dir, "system")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return nil, err
+	}
+	// A refused call would be a lost one.
+	s.system, err = burst.Start(ctx, burst.SystemPlan{Program: program, Folder: folder, Policy: fmt.Sprint("fixed=", agreeInstances), Max: agreeInstances, Overload: "off"})
+	if err != nil {
+		return nil, err
+	}
+	if err = s.system.Await(ctx); err == nil {
+		s.director, err = client.New(client.Access{URL: s.system.Control()})
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.system.End(context.WithoutCancel(ctx)))
+	}
+	return s, nil
+}
+
+// characterize measures a deployment of an instance.
+func (s *agreeSite) characterize(ctx context.Context) (f capacityFound, err error) {
+	s.runs++
+	out := filepath.Join(s.dir, fmt.Sprint("characterized-", s.runs))
+	c := exec.CommandContext(ctx, s.system.Program, "characterize", s.system.Deployment(), s.workload, "--out", out, "--shared-cpus", "--json")
+	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(syscall.SIGINT) }, stopWait
+	var log bytes.Buffer
+	c.Stderr = &log
+	text, err := c.Output()
+	if err != nil {
+		return f, fmt.Errorf("characterize: %w: %s", err, log.Bytes())
+	}
+	var summary struct {
+		Sizings []struct {
+			Capacities []vitrine.Capacity `json:"capacities"`
+		} `json:"sizings"`
+	}
+	if err := json.Unmarshal(text, &summary); err != nil {
+		return f, fmt.Errorf("characterize: %w", err)
+	}
+	if len(summary.Sizings) != 1 || len(summary.Sizings[0].Capacities) != 1 || summary.Sizings[0].Capacities[0].Censored != vitrine.CensoredNone {
+		return f, fmt.Errorf("characterize found no capacity with an interval: %s", text)
+	}
+	capacity := summary.Sizings[0].Capacities[0]
+	return capacityFound{burst.PerCall * capacity.Rate, burst.PerCall * capacity.Low, burst.PerCall * capacity.High}, nil
+}
+
+// redline measures an instance under load.
+func (s *agreeSite) redline(ctx context.Context, r *agreeRound) error {
+	for try := 1; ; try++ {
+		found, err := s.measure(ctx, r)
+		if err != nil {
+			return err
+		}
+		if found.Verdict == redline.Within {
+			r.redline = capacityFound{found.Rate, found.Low, found.High}
+			return nil
+		}
+		if try == agreeTries {
+			return fmt.Errorf("redline found no interval in %d tries: %s", agreeTries, &found)
+		}
+		fmt.Fprintf(s.progress, "  repeated: %s\n", &found)
+	}
+}
+
+// measure runs redline once, and adds to the round what it did to the calls.
+func (s *agreeSite) measure(ctx context.Context, r *agreeRound) (found redline.Result, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	report, err := s.offer(ctx)
+	if err != nil {
+		return found, err
+	}
+	options, err := s.options(ctx)
+	if err != nil {
+		return found, err
+	}
+	watching, end := context.WithCancel(ctx)
+	longest := make(chan time.Duration, 1)
+	go func() { longest <- s.watchObjective(watching, options.Instance) }()
+	found, err = redline.Run(ctx, options)
+	end()
+	r.broken = max(r.broken, (<-longest).Seconds())
+	if err != nil {
+		return found, err
+	}
+	got, err := report()
+	r.calls += got.Offered
+	r.lost += got.Offered - got.Succeeded
+	return found, err
+}
+
+// offer begins a steady load by SIPp, and returns when it has arrived. report waits for its end.
+func (s *agreeSite) offer(ctx context.Context) (report func() (load.Report, error), err error) {
+	s.loads++
+	rate := agreeInstances * agreeBase * s.expected
+	trial := load.Trial{Rate: rate / burst.PerCall, Duration: agreeSeconds, Seed: uint64(s.loads), Params: map[string]string{"timeout": "30s"}}
+	var got load.Report
+	var group errgroup.Group
+	group.Go(func() (err error) {
+		got, err = s.system.Generate(ctx, "sipp", trial)
+		return err
+	})
+	report = func() (load.Report, error) { return got, group.Wait() }
+	const arrived, within = 0.9, 20 * time.Second
+	var before client.Reading
+	for began := time.Now(); ; {
+		all, err := s.director.Instances(ctx)
+		if err != nil {
+			return nil, err
+		}
+		now := client.Read(time.Now(), all...)
+		if !before.At.IsZero() && now.Since(before).Rate() > arrived*rate {
+			return report, nil
+		}
+		if time.Since(began) > within {
+			return nil, fmt.Errorf("%.0f/s do not arrive within %s", rate, within)
+		}
+		before = now
+		if err := pause(ctx, time.Second); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pause waits, or returns the reason why ctx ended.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// options returns those of redline for the first active instance.
+func (s *agreeSite) options(ctx context.Context) (o redline.Options, err error) {
+	all, err := s.director.Instances(ctx)
+	if err != nil {
+		return o, err
+	}
+	i := slices.IndexFunc(all, func(in client.Instance) bool { return in.State == vitrine.Active })
+	if i < 0 {
+		return o, errors.New("no instance is active")
+	}
+	o = redline.Defaults()
+	o.Directors, o.Names = []redline.Director{s.director}, []string{s.system.Control()}
+	o.Type, o.Instance, o.Holder = burst.Type, all[i].Name, "the bench"
+	o.Objective.Latency, o.Objective.Success = burst.Bound, burst.Success
+	o.Increase, o.Precision = agreeIncrease*s.expected, agreePrecision
+	o.Step, o.MaxStep = agreeStep, agreeMaxStep
+	o.Progress = func(text string) { fmt.Fprintln(s.progress, "   ", text) }
+	return o, nil
+}
+
+// watchObjective returns the longest time for which an instance broke the objective until ctx
+// ends, in the mean of a second.
+func (s *agreeSite) watchObjective(ctx context.Context, instance string) (longest time.Duration) {
+	const every = 250 * time.Millisecond
+	const span = 4 // readings
+	var readings []client.Reading
+	var since time.Time // that the objective is broken; zero: it holds
+	for pause(ctx, every) == nil {
+		in, err := s.director.Instance(ctx, instance)
+		if err != nil {
+			continue // it counts as before
+		}
+		now := client.Read(time.Now(), in)
+		readings = append(readings, now)
+		if len(readings) <= span {
+			continue
+		}
+		readings = readings[1:]
+		if !breaks(now.Since(readings[0])) {
+			since = time.Time{}
+			continue
+		}
+		if since.IsZero() {
+			since = now.At
+		}
+		longest = max(longest, now.At.Sub(since)+every)
+	}
+	return longest
+}
+
+// breaks reports whether what happened does not meet the objective.
+func breaks(s client.Span) bool {
+	const quantile = 0.99
+	return s.Quantile(quantile) > burst.Bound || s.Success() < burst.Success || s.Completed() == 0 && s.InFlight > 0
+}
+
+// fault stops the members of an instance while redline measures it, and returns for how many
+// seconds the instance still got new work.
+func (s *agreeSite) fault(ctx context.Context) (seconds float64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if _, err := s.offer(ctx); err != nil {
+		return 0, err
+	}
+	options, err := s.options(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var found redline.Result
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		found, err = redline.Run(ctx, options)
+		done <- err
+	}()
+	if err := s.awaitWeight(ctx, done, options.Instance, func(in client.Instance) bool { return in.Leased != nil && *in.Leased > in.Weight }); err != nil {
+		return 0, err
+	}
+	if err := s.signal(ctx, options.Instance, syscall.SIGSTOP); err != nil {
+		return 0, err
+	}
+	stopped := time.Now()
+	err = s.awaitWeight(ctx, nil, options.Instance, func(in client.Instance) bool { return in.Leased == nil || *in.Leased <= 0 })
+	seconds = time.Since(stopped).Seconds()
+	err = errors.Join(err, <-done, s.signal(ctx, options.Instance, syscall.SIGCONT))
+	if err == nil && found.Verdict != redline.Aborted {
+		err = fmt.Errorf("an instance that stops does not abort redline: %s", &found)
+	}
+	fmt.Fprintf(s.progress, "  a stopped instance got new work for %.2g s: %s\n", seconds, &found)
+	return seconds, err
+}
+
+// awaitWeight waits until an instance is as wanted. The end of redline before that is an error.
+func (s *agreeSite) awaitWeight(ctx context.Context, done <-chan error, instance string, is func(client.Instance) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		in, err := s.director.Instance(ctx, instance)
+		if err != nil || is(in) {
+			return err
+		}
+		select {
+		case err := <-done:
+			return errors.Join(errors.New("redline ended before any weight was shifted"), err)
+		case <-ctx.Done():
+			return fmt.Errorf("the weight of %s does not change: %w", instance, context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// signal sends a signal to all members of an instance.
+func (s *agreeSite) signal(ctx context.Context, instance string, signal syscall.Signal) error {
+	now, err := s.system.Status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, in := range now.Instances {
+		for _, m := range in.Members {
+			if in.Name == instance && m.PID > 0 {
+				err = errors.Join(err, syscall.Kill(m.PID, signal))
+			}
+		}
+	}
+	return err
+}
