@@ -97,6 +97,17 @@ func (o *Orchestrator) readInstance(in *instance, now time.Time) {
 	in.known = n >= 2 && now.Sub(in.readings[n-2].At) < 3*o.File.Every
 }
 
+// beginReadings takes the first reading of the instances that the directors have only now. It
+// counts from there what they are sent until the next step: else the rate of the type would seem
+// to fall when instances become active, in the middle of a burst.
+func (o *Orchestrator) beginReadings(now time.Time) {
+	for _, in := range o.instances {
+		if len(in.readings) == 0 {
+			o.readInstance(in, now)
+		}
+	}
+}
+
 // lastStep is what an instance did since the step before.
 func (in *instance) lastStep() client.Span {
 	n := len(in.readings)

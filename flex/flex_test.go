@@ -208,6 +208,29 @@ func TestDirectorAwayChangesNothing(t *testing.T) {
 	})
 }
 
+// TestNewInstancesHideNoRate checks that the rate of a burst does not seem to fall when the
+// instances that it needs become active, and when a measurement ends.
+func TestNewInstancesHideNoRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRedlineRig(t, redlineType)
+		r.orchestrate(30 * time.Second)
+		r.director.rates["registration"] = 75
+		active := r.inState(decide.Active)
+		for range 150 {
+			time.Sleep(time.Second)
+			r.step(t.Context())
+			rates := r.memory.Types["registration"].Rates
+			if last := rates[len(rates)-1]; last < 65 { // counts are whole numbers
+				t.Errorf("%.4g of 75/s are seen while %d instances are active", last, r.inState(decide.Active))
+			}
+		}
+		if after := r.inState(decide.Active); after <= active || !r.has(EventMeasured, "") {
+			t.Errorf("%d instances are active after a burst, and %d were before: %+v", after, active, r.Events())
+		}
+		r.endRedline()
+	})
+}
+
 func TestMemoryIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "limits: {memory: 1100MiB}\n") // two instances of 512 MiB

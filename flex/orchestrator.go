@@ -158,6 +158,7 @@ func (o *Orchestrator) step(ctx context.Context) {
 	o.obeyDrains(now)
 	o.advance(now)
 	o.register(ctx)
+	o.beginReadings(now)
 	view := o.view(now)
 	began := time.Now()
 	actions := o.Policy(view, &o.memory)

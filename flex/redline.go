@@ -337,7 +337,8 @@ func (o *Orchestrator) finish(m *measurement, r redline.Result, now time.Time) {
 	e.Seconds = now.Sub(e.At).Seconds()
 	e.adopt(&r)
 	if in := o.instances[e.Instance]; in != nil {
-		in.readings = nil // what redline did to its latency is no evidence against the profile
+		// What redline did to its latency is no evidence against the profile. Its rate goes on.
+		in.readings = in.readings[max(0, len(in.readings)-1):]
 	}
 	var every time.Duration
 	if t := o.File.Type(m.typeName); t != nil && t.Redline != nil {
