@@ -98,6 +98,30 @@ func TestLevelFollowsAStepAndIgnoresNoise(t *testing.T) {
 	}
 }
 
+// TestLevelFollowsASmallBurstWithinSeconds has the rates of a burst that few standard deviations
+// of a second show, as on small hosts.
+func TestLevelFollowsASmallBurstWithinSeconds(t *testing.T) {
+	for _, c := range []struct {
+		before, after float64
+		within        int // seconds
+	}{{0, 40, 1}, {20, 50, 2}, {20, 100, 1}, {50, 100, 2}} {
+		var rates []float64
+		for range 40 {
+			rates = append(rates, c.before)
+		}
+		for second := 1; ; second++ {
+			rates = append(rates, c.after)
+			if got, _ := level(rates, noise(rates)); got == c.after {
+				break
+			}
+			if second == c.within {
+				t.Errorf("from %g/s to %g/s is not seen within %d s", c.before, c.after, c.within)
+				break
+			}
+		}
+	}
+}
+
 func TestAStepIsNotExtrapolated(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 4))
 	for at := 1; at < 64; at++ {

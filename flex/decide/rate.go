@@ -12,6 +12,11 @@ const history = 64
 // certain is how many standard errors make a difference that is not noise.
 const certain = 3
 
+// changed is how many standard errors of their difference make the means of two windows prove
+// that the rate has changed. Many windows are compared each second, so it must be rarer than
+// what is certain once.
+const changed = 5.5
+
 // noise returns the standard deviation of a second's rate around its mean. It is at
 // least that of a Poisson process. Above that it is the median difference of
 // successive seconds, which a burst does not disturb.
@@ -37,26 +42,66 @@ func noise(rates []float64) float64 {
 	return max(poisson, steps[len(steps)/2]/0.9539, 1)
 }
 
-// level estimates the rate now: the mean over the longest recent window that
-// agrees with all shorter ones (Lepski's method). A burst disagrees with the past at
-// once, so that its first second counts alone; without a change the window is long
-// and the noise small. bound is the upper end of the interval of the mean.
+// level estimates the rate now. Without a change it is the mean over all rates, so that noise is
+// averaged out. If the mean of a short window proves a change, it is the mean over the longest
+// recent window that agrees with all shorter ones (Lepski's method). A burst is seen within a
+// second or two, which then count alone. bound is the upper end of the interval of the mean.
 func level(rates []float64, deviation float64) (mean, bound float64) {
-	low, high := math.Inf(-1), math.Inf(1)
-	sum, n := 0.0, 0
-	for window := 1; window <= len(rates); window *= 2 {
-		for ; n < window; n++ {
-			sum += rates[len(rates)-1-n]
+	w := windows{deviation: deviation}
+	sum := 0.0
+	for n := 0; n < len(rates); n++ {
+		sum += rates[len(rates)-1-n]
+		if n+1 != 1<<w.count {
+			continue
 		}
-		m, off := sum/float64(n), certain*deviation/math.Sqrt(float64(n))
-		if m-off > high || m+off < low {
-			break
+		w.means[w.count] = sum / float64(n+1)
+		w.count++
+		if w.differs(w.count-1, changed) {
+			return w.at(w.longest())
 		}
-		low, high = max(low, m-off), min(high, m+off)
-		mean, bound = m, m+off
 	}
-	return mean, bound
+	return w.at(w.count - 1)
 }
+
+// windows are the last seconds in windows that double: means[k] is the mean over 2^k seconds.
+type windows struct {
+	means     [8]float64 // more than history has
+	count     int
+	deviation float64 // of a second's rate
+}
+
+// differs reports whether the mean of a window differs from that of any shorter one by so many
+// standard errors. A window is a part of each longer one, so the variance of the difference of
+// their means is the difference of the variances.
+func (w *windows) differs(k int, errors float64) bool {
+	for i := range k {
+		off := errors * w.deviation * math.Sqrt(1/size(i)-1/size(k))
+		if math.Abs(w.means[k]-w.means[i]) > off {
+			return true
+		}
+	}
+	return false
+}
+
+// longest returns the longest window that agrees with all shorter ones.
+func (w *windows) longest() int {
+	k := 0
+	for k+1 < w.count && !w.differs(k+1, certain) {
+		k++
+	}
+	return k
+}
+
+// at returns the mean of a window, and the upper end of its interval.
+func (w *windows) at(k int) (mean, bound float64) {
+	if w.count == 0 {
+		return 0, 0
+	}
+	return w.means[k], w.means[k] + certain*w.deviation/math.Sqrt(size(k))
+}
+
+// size returns the seconds of a window.
+func size(k int) float64 { return float64(int(1) << k) }
 
 // A line is a straight line fitted to the last rates.
 type line struct {
