@@ -95,9 +95,13 @@ func Run(ctx context.Context, p Plan) (_ Result, err error) {
 	return d.result, d.readEvents()
 }
 
-// drive lets the day begin when everything is up, offers its load and watches.
+// drive lets the day begin when everything is up and carries the first rate, offers its load and
+// watches.
 func (d *day) drive(ctx context.Context) error {
 	if err := d.Await(ctx); err != nil {
+		return err
+	}
+	if err := d.settle(ctx); err != nil {
 		return err
 	}
 	group, gctx := errgroup.WithContext(ctx)

@@ -29,7 +29,8 @@ func (d *day) offer(ctx context.Context, start time.Time) ([]load.Report, error)
 		case <-gctx.Done():
 		case <-time.After(time.Until(start.Add(time.Duration(i*sliceSeconds) * time.Second))):
 			group.Go(func() (err error) {
-				reports[i], err = d.generate(gctx, i)
+				seconds := min(sliceSeconds, len(d.Load)-i*sliceSeconds)
+				reports[i], err = d.generate(gctx, i, d.offered(i), float64(seconds))
 				return err
 			})
 		}
@@ -43,11 +44,27 @@ func (d *day) offered(slice int) float64 {
 	return part.Sum() / float64(len(part))
 }
 
+// settle offers the day's first rate until the active instances carry it: a day does not begin
+// with a burst from nothing.
+func (d *day) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beginning)
+	defer cancel()
+	for {
+		s, err := d.Status(ctx)
+		if err != nil || s.Types[0].Capacity >= d.offered(0) {
+			return err
+		}
+		// Its users are those of the last group, which the day comes to later.
+		if _, err := d.generate(ctx, sliceGroups-1, d.offered(0), sliceSeconds); err != nil {
+			return fmt.Errorf("before the day: %w", err)
+		}
+	}
+}
+
 // generate runs the generator of a slice.
-func (d *day) generate(ctx context.Context, slice int) (load.Report, error) {
-	seconds := min(sliceSeconds, len(d.Load)-slice*sliceSeconds)
+func (d *day) generate(ctx context.Context, slice int, rate, seconds float64) (load.Report, error) {
 	r, err := d.Generate(ctx, "sip", load.Trial{
-		Rate: d.offered(slice) / PerCall, Duration: float64(seconds), Seed: uint64(slice),
+		Rate: rate / PerCall, Duration: seconds, Seed: uint64(slice),
 		Params: map[string]string{
 			"arrivals": load.Poisson, "timeout": "10s",
 			"first_user": strconv.Itoa(1 + slice%sliceGroups*sliceUsers), "users": strconv.Itoa(sliceUsers),
