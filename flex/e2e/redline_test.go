@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -184,6 +185,7 @@ func TestScheduledRedline(t *testing.T) {
 		s.awaitOnly("registration-1")
 		first := s.stream("first", firstLoad)
 		hosttest.Until(t, limit, "a second instance", func() bool { return len(s.names("active")) == 2 })
+		hosttest.Until(t, limit, "a steady rate", s.steady)
 		second := s.stream("second", secondLoad)
 		s.awaitMeasurement()
 		got := s.measured()
@@ -204,6 +206,19 @@ func TestScheduledRedline(t *testing.T) {
 		o.end(syscall.SIGTERM)
 		return
 	}
+}
+
+// steady reports whether the first load has been there for so long that the second one is a step
+// and no ramp, which would be extrapolated.
+func (s *system) steady() bool {
+	s.t.Helper()
+	const seconds = 10
+	got := s.status()
+	if got == nil || got.Types[0].Memory == nil {
+		return false
+	}
+	rates := got.Types[0].Memory.Rates
+	return len(rates) > seconds && slices.Min(rates[len(rates)-seconds:]) > firstLoad/2
 }
 
 // awaitMeasurement waits for the begin and the end of a measurement, and checks that it has the
