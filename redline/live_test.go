@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +42,34 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// watchHost notes the longest time for which this process did not run although it wanted to.
+func watchHost(t *testing.T) (longest func() time.Duration) {
+	const every = 20 * time.Millisecond
+	var late atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			now := time.Now()
+			late.Store(max(late.Load(), int64(now.Sub(last)-every)))
+			last = now
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return func() time.Duration { return time.Duration(late.Load()) }
 }
 
 // skipIfStalled skips what a test says of times if the host did not let it run.
@@ -189,7 +218,7 @@ func (s *site) options(t *testing.T) redline.Options {
 // objective is broken for less than a step, and the base weights come back.
 func TestLiveTraffic(t *testing.T) {
 	t.Parallel()
-	stall := hosttest.WatchStalls(t)
+	stall := watchHost(t)
 	s := newSite(t, map[string]float64{"small": 70, "large-1": 400, "large-2": 400})
 	report := s.offer(t, 60, 65)
 	base, err := s.client.Status(t.Context())
@@ -229,7 +258,7 @@ func TestLiveTraffic(t *testing.T) {
 // a capacity, and within 2 s the instance gets no new work and the others have their weights.
 func TestStoppedInstanceAborts(t *testing.T) {
 	t.Parallel()
-	stall := hosttest.WatchStalls(t)
+	stall := watchHost(t)
 	s := newSite(t, map[string]float64{"small": 400, "large-1": 400, "large-2": 400})
 	s.offer(t, 60, 600)
 	o := s.options(t)

@@ -68,7 +68,7 @@ func newSystem(t *testing.T, rate int) *system {
 		t.Fatal(err)
 	}
 	store := freePort(t, "tcp")
-	s.writeDirector()
+	s.writeDirector("")
 	s.write("flex.yaml", `
 directors: [{control: "`+s.control+`"}]
 store: {url: "http://`+store+`"}
@@ -88,15 +88,15 @@ servers: {substrate: process, fabric: loopback}
 	return s
 }
 
-// writeDirector writes the director's file.
-func (s *system) writeDirector() {
+// writeDirector writes the director's file, with more lines.
+func (s *system) writeDirector(more string) {
 	s.t.Helper()
 	s.write("director.yaml", `
 listen: {sip: ["udp://`+s.sip+`"], control: "`+s.control+`"}
 transition: 2s
 types: [{name: registration, protocol: sip}]
 rules: [{type: registration}]
-`)
+`+more+"\n")
 }
 
 // freePort returns a loopback address with a port that is free now.
@@ -169,9 +169,9 @@ type orchestrator struct {
 }
 
 // run starts an orchestrator.
-func (s *system) run() *orchestrator {
+func (s *system) run(more ...string) *orchestrator {
 	s.t.Helper()
-	o := &orchestrator{s: s, cmd: exec.Command(s.vitrine, "flex", "run", s.file), output: &hosttest.Output{}, ended: make(chan struct{})}
+	o := &orchestrator{s: s, cmd: exec.Command(s.vitrine, append([]string{"flex", "run", s.file}, more...)...), output: &hosttest.Output{}, ended: make(chan struct{})}
 	o.cmd.Stdout, o.cmd.Stderr = o.output, o.output
 	if err := o.cmd.Start(); err != nil {
 		s.t.Fatal(err)
