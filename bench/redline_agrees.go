@@ -16,15 +16,16 @@ import (
 
 const (
 	agreeAbout     = "about 20 minutes"
-	agreeInstances = 3    // the measured one, and two that take its load back
-	agreeBase      = 0.6  // present rate of an instance, as a share of what characterize found
-	agreeIncrease  = 0.07 // between two steps of redline, as the same share
+	agreeInstances = 3   // the measured one, and two that take its load back
+	agreeVCPUs     = 0.2 // of each of its two members
+	agreeBase      = 0.6 // present rate of an instance, as a share of what characterize found
+	agreeIncrease  = 0.1 // between two steps of redline, as the same share
 	agreeStep      = 5 * time.Second
 	agreeMaxStep   = 20 * time.Second
-	agreePrecision = 0.1 // of both
-	agreeSeconds   = 120 // of load, for one measurement
-	agreeTries     = 3   // while the host is too noisy for redline to find an interval
-	agreeReact     = 4.0 // seconds from a fault to no new work: two that the guards look at, and two for the weights
+	agreePrecision = 0.15 // of both
+	agreeSeconds   = 100  // of load, for one measurement
+	agreeTries     = 3    // while the host is too noisy for redline to find an interval
+	agreeReact     = 4.0  // seconds from a fault to no new work: two that the guards look at, and two for the weights
 )
 
 // A capacityFound is a capacity with its interval, in transactions/s.

@@ -30,8 +30,8 @@ const agreeWorkload = `generator: sipp
 parameters: {scenario: reg-dereg, timeout: %s}
 unit: calls/s
 range: [10, 1000]
-duration: 5s
-warmup: 2s
+duration: 3s
+warmup: 1s
 settle: 1s
 repeat: 2
 thresholds: [%.4f]
@@ -69,7 +69,7 @@ func newAgreeSite(ctx context.Context, dir string, progress io.Writer) (s *agree
 		return nil, err
 	}
 	// A refused call would be a lost one.
-	s.system, err = burst.Start(ctx, burst.SystemPlan{Program: program, Folder: folder, Policy: fmt.Sprint("fixed=", agreeInstances), Max: agreeInstances, Overload: "off"})
+	s.system, err = burst.Start(ctx, burst.SystemPlan{Program: program, Folder: folder, Policy: fmt.Sprint("fixed=", agreeInstances), Max: agreeInstances, VCPUs: agreeVCPUs, Overload: "off"})
 	if err != nil {
 		return nil, err
 	}

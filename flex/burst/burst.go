@@ -86,7 +86,7 @@ type day struct {
 // Run runs the plan. Nothing of it is left afterwards.
 func Run(ctx context.Context, p Plan) (_ Result, err error) {
 	d := &day{Plan: p, result: Result{Policy: p.Policy, Seconds: len(p.Load), Failed: map[string]int64{}}}
-	if d.System, err = Start(ctx, SystemPlan{Program: p.Program, Folder: p.Folder, Policy: p.Policy, Max: p.Max}); err != nil {
+	if d.System, err = Start(ctx, SystemPlan{Program: p.Program, Folder: p.Folder, Policy: p.Policy, Max: p.Max, VCPUs: VCPUs}); err != nil {
 		return d.result, err
 	}
 	if err := errors.Join(d.drive(ctx), d.End(ctx)); err != nil {

@@ -21,11 +21,12 @@ import (
 
 // A SystemPlan says what a System runs.
 type SystemPlan struct {
-	Program  string // vitrine
-	Folder   string // empty; for files and logs
-	Policy   string // as in vitrine flex run --policy
-	Max      int    // instances
-	Overload string // Bono's load control; empty: its default
+	Program  string  // vitrine
+	Folder   string  // empty; for files and logs
+	Policy   string  // as in vitrine flex run --policy
+	Max      int     // instances
+	VCPUs    float64 // of each of an instance's two members
+	Overload string  // Bono's load control; empty: its default
 }
 
 // A System is an orchestrator that runs: with a director, a store, shared functions and
