@@ -226,6 +226,7 @@ func TestASlowerLinkIsTheOnlyChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const most = 1.02 * injected // the kernel's delay is a little longer, and times are kept to 1%
 	ways := 0
 	for i := range c.Types {
 		for _, y := range c.Types[i].Times {
@@ -234,7 +235,7 @@ func TestASlowerLinkIsTheOnlyChange(t *testing.T) {
 			switch {
 			case y.Of != compare.Way:
 			case link:
-				if ways++; more < injected-noise || more > injected+noise || y.Least > injected || y.Least <= 0 {
+				if ways++; more < injected-noise || more > injected+noise || y.Least > most || y.Least <= 0 {
 					t.Errorf("%s %v: %+v, want %g ms more", c.Types[i].Type, y.Message, y.Interval, injected)
 				}
 			case math.Abs(more) > noise:
