@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	agreeAbout     = "about 20 minutes"
+	agreeAbout     = "about an hour"
 	agreeInstances = 3   // the measured one, and two that take its load back
 	agreeVCPUs     = 0.2 // of each of its two members
 	agreeBase      = 0.6 // present rate of an instance, as a share of what characterize found
