@@ -242,7 +242,7 @@ func (v verdict) reach(t testing.TB, what string, s bcubed.Score, least, aim flo
 func (a *analysis) mistakes(most int) string {
 	type way struct{ what, name string }
 	count, example := map[way]int{}, map[way]uint64{}
-	owner := a.owners()
+	owner, home := a.owners(), a.homes()
 	for i := range a.messages {
 		f := &a.messages[i]
 		if f.truth == nil || f.truth.again {
@@ -252,7 +252,7 @@ func (a *analysis) mistakes(most int) string {
 		switch {
 		case f.truth.class == "" && owner[f.event] != "":
 			of.what = "intruder"
-		case f.truth.class == "" || owner[f.event] == f.truth.class && a.home(f.truth.class) == f.event:
+		case f.truth.class == "" || owner[f.event] == f.truth.class && home[f.truth.class] == f.event:
 			continue
 		case owner[f.event] != f.truth.class:
 			of.what = "in another's transaction"
@@ -300,16 +300,26 @@ func (a *analysis) owners() map[uint64]string {
 	return owners
 }
 
-// home returns the transaction with most messages of a class.
-func (a *analysis) home(class string) (best uint64) {
-	count := map[uint64]int{}
+// homes returns the transaction with most messages of each class.
+func (a *analysis) homes() map[string]uint64 {
+	count := map[string]map[uint64]int{}
 	for i := range a.messages {
-		if f := &a.messages[i]; f.truth != nil && f.truth.class == class {
-			count[f.event]++
-			if n := count[f.event]; n > count[best] || n == count[best] && f.event < best {
-				best = f.event
+		f := &a.messages[i]
+		if f.truth == nil {
+			continue
+		}
+		if count[f.truth.class] == nil {
+			count[f.truth.class] = map[uint64]int{}
+		}
+		count[f.truth.class][f.event]++
+	}
+	homes := map[string]uint64{}
+	for class, events := range count {
+		for event, n := range events {
+			if best := homes[class]; n > events[best] || n == events[best] && event < best {
+				homes[class] = event
 			}
 		}
 	}
-	return best
+	return homes
 }
