@@ -1,8 +1,8 @@
-// Package affinity finds which network functions belong together: it reads
-// transactions, says how many messages functions exchange in them and which are on
-// the critical path, and decides which functions share a host for each type of
-// transaction. It is the affinity analytics engine of Sheoran et al.,
-// "Contain-ed: An NFV Micro-Service System for Containing e2e Latency", 2017.
+// Package affinity finds which network functions should share a host. It reads
+// transactions, counts the messages that functions exchange, finds the critical path, and
+// decides for each type of transaction which functions share a host. It is the affinity
+// analytics engine of Sheoran et al., "Contain-ed: An NFV Micro-Service System for
+// Containing e2e Latency", 2017.
 package affinity
 
 import (
@@ -64,11 +64,11 @@ type Step struct {
 
 // Options are the choices of an analysis.
 type Options struct {
-	Names *Names        // nil: functions are called and placed as the flows say
+	Names *Names        // nil: functions keep the names and roles that the flows give them
 	Delay time.Duration // between two sites, one way
 	Apart bool          // an aggregate for each type, even if their members are the same
 
-	Captured *Captured // nil: no capture was read; its flows are among those that are analysed
+	Captured *Captured // nil: no capture was read; otherwise the analysed flows include its flows
 }
 
 // Analyse finds the aggregates of the flows. It renames the functions of the flows in

@@ -25,15 +25,15 @@ type Captured struct {
 	Measured map[string]*course.Measured `json:"-"` // by type
 }
 
-// ReadCaptures finds the transactions in captures, in one pass. What was read before an
-// error is returned with it. With a key, it has pseudonyms in place of identities.
+// ReadCaptures finds the transactions in captures, in one pass. On error it also returns
+// what it has found so far. With a key, the result has pseudonyms in place of identities.
 func ReadCaptures(ctx context.Context, captures []string, read message.Options, divide correlate.Options, key *pseudonym.Key) (*Captured, error) {
 	return collect(read, divide, key, func(read message.Options, handle func(*message.Message) error) (*message.Summary, error) {
 		return message.Read(ctx, captures, read, handle)
 	})
 }
 
-// collect finds the transactions in the messages of a source.
+// collect finds the transactions in the messages that source delivers.
 func collect(read message.Options, divide correlate.Options, key *pseudonym.Key, source func(message.Options, func(*message.Message) error) (*message.Summary, error)) (*Captured, error) {
 	if key != nil {
 		read.Hide = key.Function
@@ -62,8 +62,9 @@ func collect(read message.Options, divide correlate.Options, key *pseudonym.Key,
 	return c, err
 }
 
-// hide replaces what may identify a user in what was found. Functions and messages had
-// their pseudonyms before; correlation and state need the identifiers themselves.
+// hide replaces the user identities in the state and in the explanation. It runs at the
+// end, because correlation and state need the real identities. The names of functions and
+// messages were replaced while they were read.
 func (c *Captured) hide(key *pseudonym.Key) {
 	c.Pseudonyms = key.ID()
 	for i := range c.State.Forms {

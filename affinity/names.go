@@ -105,8 +105,8 @@ func (n *Names) Apply(flows []*flow.Transaction) error {
 	return nil
 }
 
-// Called returns what a function is called that flows or captures have another name for,
-// such as its address. It returns "" if the file does not say.
+// Called returns the name of a function that flows or captures know by another name, such
+// as its address. It returns "" if the file has no name for it.
 func (n *Names) Called(text string) string {
 	for _, f := range n.Functions {
 		if f.Name == text || slices.Contains(f.Also, text) {
