@@ -5,29 +5,29 @@ import (
 )
 
 const (
-	trusted  = 0.5  // confidence from which identifiers are learned from a message
-	accepted = 0.3  // confidence from which a message belongs to a transaction that names the same
-	timeOnly = 0.5  // the same for one that names nothing
-	late     = 10   // times soon, after which it is as likely that nothing caused it
-	maxBusy  = 16   // transactions among which time alone may decide
-	soon     = 10e6 // ns in which functions mostly react
-	novel    = 0.2  // weight of an order of messages that was not seen yet
+	trusted  = 0.5  // minimum confidence to learn identifiers from a message
+	accepted = 0.3  // minimum confidence to assign a message by its identifiers
+	timeOnly = 0.5  // minimum confidence to assign a message by time alone
+	late     = 10   // multiple of soon after which the confidence by time alone halves
+	maxBusy  = 16   // maximum number of transactions among which time alone may decide
+	soon     = 10e6 // ns: typical reaction time of a function
+	novel    = 0.2  // added to the likelihood of an order of messages, for orders not seen yet
 )
 
 // A candidate is a transaction that may have caused a message.
 type candidate struct {
 	event   *Event
-	session bool    // the message names a dialog of it
-	tunnel  bool    // the message names a tunnel or association of it
-	user    bool    // the message names a user of it
-	learned float64 // confidence that its identifiers go with the transaction's
+	session bool    // the message names one of its dialogs
+	tunnel  bool    // the message names one of its tunnels or associations
+	user    bool    // the message names one of its users
+	learned float64 // confidence that the message's identifiers belong to its user
 	reason  Reason
-	quality float64 // confidence, if it is the only one
+	quality float64 // confidence if there is no other candidate
 	score   float64 // for comparison with others
 }
 
-// choose finds the transaction that caused a message. nil: none did, or it cannot be
-// decided.
+// choose finds the transaction that caused a message. It returns nil if none did, or if it
+// cannot decide.
 func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link) {
 	c.found = c.found[:0]
 	for k := range m.Identifiers {
@@ -45,13 +45,15 @@ func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link)
 	sum, best := 0.0, -1
 	for k := range c.found {
 		x := &c.found[k]
-		// A user does many things; an open dialog has its messages (RFC 3261 section 12), and a record
-		// says which one it is about. But a change of state that is notified has a cause elsewhere.
+		// A user may have several transactions at once. A shared dialog (RFC 3261 section
+		// 12), or a record that names one, excludes the transactions that share only the
+		// user. A quiet SIP dialog does not: a NOTIFY in it has its cause in another
+		// transaction.
 		if dialog && !x.session {
 			x.score = 0
 		}
 		if x.event.state == quiet && x.event.ID < newest {
-			x.score *= 0.1 // it seems to be over, and its user does something else by now
+			x.score *= 0.1 // it seems to be over: its user has begun a newer transaction
 		}
 		sum += x.score
 		if best < 0 || x.score > c.found[best].score {
@@ -69,8 +71,8 @@ func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link)
 	return x.event, Link{Confidence: confidence, Reason: x.reason}
 }
 
-// meets adds the open transactions that name the identifier, and those that name what
-// goes with it.
+// meets adds as candidates the open transactions that name the identifier or one linked
+// with it.
 func (c *Correlator) meets(id *message.Identifier) {
 	what := useOf(id.Kind)
 	if what == nothing {
@@ -113,7 +115,7 @@ func (c *Correlator) candidate(e *Event) *candidate {
 	return &c.found[len(c.found)-1]
 }
 
-// judge says how likely a candidate caused a message that its function sent.
+// judge sets the reason, quality and score of a candidate for a message that from sends.
 func (c *Correlator) judge(x *candidate, m *message.Message, name, from int32) {
 	e, n := x.event, c.names.list[name]
 	x.score, x.quality = 0, 0
@@ -121,7 +123,7 @@ func (c *Correlator) judge(x *candidate, m *message.Message, name, from int32) {
 	named := x.session || x.tunnel || x.user
 	received := p != nil && p.lastIn >= 0
 	switch {
-	case n.radio && !c.continues(x, p, name): // a request that is not answered was perhaps answered by a lost message
+	case n.radio && !c.continues(x, p, name): // an unanswered request may have been answered by a lost message
 		return
 	case p != nil && p.unanswered > 0 && (named || x.learned > 0):
 		x.reason, x.quality = Contained, 0.99
@@ -142,7 +144,7 @@ func (c *Correlator) judge(x *candidate, m *message.Message, name, from int32) {
 	}
 	x.score = x.quality
 	if x.reason == Contained {
-		x.score *= 4 // it works on this one, rather than on what is over
+		x.score *= 4 // the sender is working on this transaction, not on one that is over
 	}
 	if !named {
 		x.reason = Learned
@@ -153,15 +155,14 @@ func (c *Correlator) judge(x *candidate, m *message.Message, name, from int32) {
 		last := &e.Steps[p.lastIn]
 		x.score *= (novel + c.order.likely(last.Name, name)) / (1 + float64(max(0, m.Time-last.At()))/soon)
 		if p.waiting > 0 && m.Kind == message.Request {
-			x.score *= 0.3 // it waits for something already
+			x.score *= 0.3 // the sender already waits for an answer
 		}
 	} else {
 		x.score *= 0.01
 	}
 }
 
-// continues reports whether a message that mostly begins a transaction goes on with
-// this one.
+// continues reports whether a message that usually begins a transaction continues this one.
 func (c *Correlator) continues(x *candidate, sender *part, name int32) bool {
 	e, n := x.event, c.names.list[name]
 	switch {
@@ -179,9 +180,10 @@ func (c *Correlator) continues(x *candidate, sender *part, name int32) bool {
 	return false
 }
 
-// byTime finds the transaction that caused a message which names nothing that is known:
-// the one in which its sender has a request to answer. It is taken if the sender sends
-// such messages then only, and if there is no other.
+// byTime finds the cause of a message that shares no known identifier with a transaction: a
+// transaction in which its sender has a request to answer. The confidence is high if the
+// sender sends such messages only while it has a request to answer, if no other transaction
+// competes, and if little time has passed.
 func (c *Correlator) byTime(m *message.Message, name, from int32) (*Event, Link) {
 	busy := c.places[from].busy
 	n := &c.names.list[name]
@@ -211,14 +213,15 @@ func (c *Correlator) byTime(m *message.Message, name, from int32) (*Event, Link)
 	if sure < timeOnly {
 		return nil, Link{Confidence: 1 - sure, Reason: Begins}
 	}
-	if len(busy) > 1 { // it is no evidence for the next one
+	if len(busy) > 1 { // too uncertain to learn from
 		sure = min(sure, trusted-0.01)
 	}
 	return best, Link{Confidence: sure, Reason: TimeOnly}
 }
 
-// guess learns from a message that any of several transactions may have caused. What
-// belongs together is seen together again, the rest is not.
+// guess links the identifiers of a message with those of all transactions that may have
+// caused it. Each link gets a weight of one over their number. True links recur and grow;
+// the others stay weak.
 func (c *Correlator) guess(m *message.Message, busy []*Event, from int32) {
 	for k := range m.Identifiers {
 		id := &m.Identifiers[k]

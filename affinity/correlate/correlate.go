@@ -1,14 +1,14 @@
 // Package correlate divides a stream of messages into transactions: the messages that
 // network functions exchange to handle one network event, across protocols and hops
 // (Sheoran et al., "Contain-ed", 2017, section 2). It works in one pass and in bounded
-// memory, and says for each message why it belongs to its transaction and how sure
-// that is.
+// memory, and reports a reason and a confidence for each message.
 //
-// A transaction begins with a message that no other message caused. It ends when all
-// that it caused is over: every request is answered, no call is open, and nothing more
-// was seen for a while. A message belongs to a transaction if it answers one of its
-// messages, if it names its session, or if its sender received a message of it before,
-// which names the same user. Which identifiers mean the same user is learned.
+// A transaction begins with a message that no other message caused. If every request is
+// answered and no call is open, it ends after it was silent for Options.Linger; otherwise
+// after Options.Wait or Options.Session. A message belongs to a transaction if it answers
+// one of its messages, if it names one of its sessions, or if its sender has received a
+// message of the transaction that names the same user. The Correlator learns which
+// identifiers belong to the same user.
 package correlate
 
 import (
@@ -125,11 +125,11 @@ func (c *Correlator) Memory() int {
 	return c.memory + c.ids.memory() + len(c.messages)*refSize
 }
 
-// refSize is about what an entry of Correlator.messages takes.
+// refSize is the approximate size of an entry of Correlator.messages, in bytes.
 const refSize = 2 * int(unsafe.Sizeof(ref{})+8)
 
-// Add assigns a message to a transaction, or begins one. Messages arrive in the order
-// of time.
+// Add assigns a message to a transaction, or begins one. Callers add messages in order of
+// time.
 func (c *Correlator) Add(m *message.Message) Link {
 	c.counts.Messages++
 	if m.Time < c.last-int64(c.options.Wait) {
@@ -185,7 +185,7 @@ func (c *Correlator) assign(m *message.Message) (Link, *Event) {
 	return l, e
 }
 
-// A step is what join must know of a message beside the message.
+// A step has the indexes that join needs in addition to the message.
 type step struct {
 	name, from, to int32
 	request        int32
@@ -233,7 +233,7 @@ func (c *Correlator) join(e *Event, m *message.Message, s step, l Link) {
 	c.bound()
 }
 
-// open counts the requests that wait for their answers, and follows calls.
+// open updates the counts of unanswered requests, and whether a call is open.
 func (c *Correlator) open(e *Event, at int32, n name) {
 	s := &e.Steps[at]
 	switch {
@@ -266,7 +266,7 @@ func (c *Correlator) open(e *Event, at int32, n name) {
 	}
 }
 
-// occupy enters a transaction among those in which the function has requests to answer.
+// occupy adds a transaction to the function's list of transactions with requests to answer.
 func (c *Correlator) occupy(e *Event, function int32) {
 	f := &c.places[function]
 	e.part(function).busyAt = int32(len(f.busy))

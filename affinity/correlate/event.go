@@ -6,7 +6,7 @@ import (
 	"vitrine/affinity/message"
 )
 
-// MaxSteps is how many messages of a transaction are kept. An attach has some dozens.
+// MaxSteps bounds the messages that are kept of one transaction. An attach has a few dozen.
 const MaxSteps = 2000
 
 // An Event is a transaction: the messages of one network event.
@@ -17,14 +17,14 @@ type Event struct {
 	Unanswered int    // requests without an answer
 	Failures   int    // answers that report failure
 	Repeats    int    // retransmissions
-	Users      bool   // a message names a user, or a session of one
-	Reason     Reason // Begins, or why it is not known what caused it
+	Users      bool   // a message names a user or a session of a user
+	Reason     Reason // Begins, or why the cause is unknown
 	GivenUp    bool   // closed because memory was full
 
 	kind     string // the type, so far
 	parts    []part
 	ids      []*identity
-	anchors  [maxAnchors]*identity // of ids: the users
+	anchors  [maxAnchors]*identity // the ids that name users
 	anchored int8
 	several  bool // it has several users
 	call     bool // an INVITE was accepted, and no BYE was seen
@@ -41,8 +41,8 @@ type Step struct {
 	Name          int32  // see Correlator.Name
 	Bytes         int32
 	Request       int32 // index of the step that it answers; -1: none
-	Cause         int32 // index of the last step that its sender had received; -1: none
-	Repeats       int32 // how often it was sent again
+	Cause         int32 // index of the last step that its sender had received before; -1: none
+	Repeats       int32 // number of retransmissions
 	Protocol      message.Protocol
 	Kind          message.Kind
 	Failed        bool
@@ -51,14 +51,14 @@ type Step struct {
 	Reason        Reason
 }
 
-// At returns when the message was at the last place that captured it.
+// At returns the time of the message at the last place that captured it.
 func (s *Step) At() int64 { return max(s.Time, s.Arrived) }
 
-// A part is what a function did in a transaction.
+// A part is the role of a function in a transaction.
 type part struct {
 	function   int32
 	unanswered int32 // requests that it has to answer
-	waiting    int32 // requests that it waits for
+	waiting    int32 // its own requests that are not answered
 	lastIn     int32 // the last step that it received; -1: none
 	busyAt     int32 // in place.busy
 	answered   bool  // it answered a request
@@ -73,8 +73,8 @@ func (e *Event) Type() string { return e.kind }
 // Initiator returns the function that begins the transaction.
 func (e *Event) Initiator() int32 { return e.Steps[0].From }
 
-// part returns what the function did, and adds it if it is new. The pointer is valid
-// until the next call.
+// part returns the part of a function, and adds one if there is none. The next call
+// invalidates the pointer.
 func (e *Event) part(function int32) *part {
 	if p := e.find(function); p != nil {
 		return p
@@ -103,7 +103,8 @@ func (e *Event) size() int {
 	return int(unsafe.Sizeof(*e)) + cap(e.Steps)*int(unsafe.Sizeof(Step{})) + cap(e.parts)*int(unsafe.Sizeof(part{})) + cap(e.ids)*8
 }
 
-// A state says what a transaction waits for, and so how long it stays open.
+// A state is what a transaction waits for. It sets how long a silent transaction stays
+// open.
 type state int
 
 const (
@@ -113,7 +114,7 @@ const (
 	states  = iota
 )
 
-// now returns the state that the transaction is in.
+// now computes the state of the transaction.
 func (e *Event) now() state {
 	switch {
 	case e.call:
@@ -129,8 +130,7 @@ func (e *Event) now() state {
 	return quiet
 }
 
-// A list has the transactions of one state, from the one whose last message is the
-// oldest.
+// A list has the transactions of one state, the longest silent first.
 type list struct{ Event }
 
 func (l *list) init()       { l.prev, l.next = &l.Event, &l.Event }
@@ -143,7 +143,7 @@ func (l *list) push(e *Event) {
 	e.prev.next, l.prev = e, e
 }
 
-// begin begins a transaction with a message that join adds.
+// begin begins a transaction. The caller adds the first message with join.
 func (c *Correlator) begin(m *message.Message, name int32, why Reason) *Event {
 	e := c.free
 	if e == nil {
@@ -167,7 +167,7 @@ func (c *Correlator) touch(e *Event) {
 	c.events[e.state].push(e)
 }
 
-// expire ends the transactions that are over.
+// expire ends the transactions that were silent for longer than their state allows.
 func (c *Correlator) expire() {
 	for i, patience := range [states]int64{int64(c.options.Linger), int64(c.options.Wait), int64(c.options.Session)} {
 		for l := &c.events[i]; !l.empty() && l.next.touched < c.last-patience; {
@@ -176,8 +176,8 @@ func (c *Correlator) expire() {
 	}
 }
 
-// setBack follows a clock that was set back: to it, the last message of each transaction is
-// in the future, where none would end.
+// setBack handles a clock that was set back. Without it, the last message of each open
+// transaction would be in the future, and none would expire.
 func (c *Correlator) setBack(now int64) {
 	c.last = now
 	for i := range c.events {
@@ -187,8 +187,8 @@ func (c *Correlator) setBack(now int64) {
 	}
 }
 
-// bound frees memory until what is used is within the limit: first the identifiers that
-// are in no open transaction, then the transactions that are silent for longest.
+// bound frees memory until Options.MaxMemory holds: first the identifiers that are in no
+// open transaction, then the transactions that have been silent longest.
 func (c *Correlator) bound() {
 	for c.Memory() > c.options.MaxMemory {
 		if c.ids.evict() {

@@ -48,8 +48,8 @@ type Placed struct {
 	Because    string  `json:"because" jsonschema:"required"`    // Why.
 }
 
-// Explanation returns why the message of Options.Explain belongs to its transaction.
-// nil: it was not seen. It is complete after Close.
+// Explanation returns why the message of Options.Explain belongs to its transaction. It
+// returns nil if that message was not added. The result is complete after Close.
 func (c *Correlator) Explanation() *Explanation { return c.explanation }
 
 func (c *Correlator) explain(m *message.Message, l Link, e *Event) {
@@ -82,7 +82,7 @@ func (c *Correlator) explain(m *message.Message, l Link, e *Event) {
 	slices.SortStableFunc(x.Candidates, func(a, b Choice) int { return cmp.Compare(b.Share, a.Share) })
 }
 
-// shares says what a candidate and the message both name.
+// shares lists what a candidate and the message have in common.
 func (f *candidate) shares() string {
 	text := ""
 	for _, s := range []struct {
@@ -102,7 +102,7 @@ func (f *candidate) shares() string {
 	return text
 }
 
-// complete adds the course of the transaction, which is over.
+// complete adds all messages of the transaction when it ends.
 func (x *Explanation) complete(c *Correlator, e *Event) {
 	x.Type = e.kind
 	for i := range e.Steps {

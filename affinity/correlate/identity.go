@@ -9,38 +9,39 @@ import (
 )
 
 const (
-	maxOpen    = 8   // open transactions that an identifier finds; one in more says little
-	maxLinks   = 8   // identifiers that are known to go with one
-	maxAnchors = 4   // users of a transaction that are linked with all that it names
-	inherited  = 0.5 // confidence from which a transaction takes over the user of what it names
+	maxOpen    = 8   // open transactions kept for an identifier; an identifier of more says little
+	maxLinks   = 8   // links of an identifier
+	maxAnchors = 4   // users of a transaction that are linked with its other identifiers
+	inherited  = 0.5 // minimum confidence of a link for a transaction to take over the linked user
 )
 
-// An identity is an identifier that was seen, the open transactions that name it, and
-// the identifiers that go with it.
+// An identity is an identifier that was seen, the open transactions that name it, and the
+// identifiers linked with it.
 type identity struct {
 	hash       uint64
 	kind       message.IdentifierKind
 	lasting    bool
 	events     [maxOpen]*Event
 	open       uint8
-	held       int32 // open transactions that name it, with those that events has no room for
+	held       int32 // open transactions that name it, including those that events has no room for
 	links      [maxLinks]link
-	prev, next *identity // in order of use, if it is in no open transaction
-	linked     bool      // in that list
+	prev, next *identity // in identities.idle, in order of use
+	linked     bool      // it is in that list
 }
 
-// A link is from an identifier to one that was seen with it: in a message, or in the
-// messages that a function received and then sent.
+// A link is from an identifier to one that was seen with it: in a message, or in a message
+// that a function sent after it received the other.
 type link struct {
 	to     uint64
 	kind   message.IdentifierKind
-	weight float32 // how often
+	weight float32 // number of times, divided among candidates by guess
 }
 
-// confidence says how sure it is that the two mean the same user: how often they were
-// seen together, and whether others of the same kind were, too. A user has several
-// tunnels, one at each function and with each connection a new one: one that was seen
-// twice is as good as one that was seen more often.
+// confidence returns the confidence that both identifiers belong to the same user. It grows
+// with the number of times they were seen together, and falls if other identifiers of the
+// same kind were seen, too. A tunnel that was seen twice counts as much as one that was
+// seen more often: a user has a tunnel at each function, and a new one with each
+// connection.
 func (i *identity) confidence(l *link) float64 {
 	sum, most := float32(0), float32(0)
 	for k := range i.links {
@@ -52,13 +53,13 @@ func (i *identity) confidence(l *link) float64 {
 	if useOf(l.kind) == tunnel {
 		sum = max(l.weight, min(most, 2))
 	}
-	const doubt = 0.25 // that once is chance
+	const doubt = 0.25 // weight of a coincidence
 	return float64(l.weight/sum) * float64(l.weight/(l.weight+doubt))
 }
 
-// meet notes that the identifier was seen with another one. If there is no room, the
-// tunnel that was met first gives way, because connections come and go, or else the
-// user that was seen least.
+// meet records that the identifier was seen with another one. If there is no room, it
+// replaces the oldest tunnel, because connections come and go, or else the user seen least
+// often.
 func (i *identity) meet(with *identity, weight float32) {
 	place, isTunnel := 0, false
 	for k := range i.links {
@@ -76,7 +77,7 @@ func (i *identity) meet(with *identity, weight float32) {
 			place = k
 		}
 	}
-	if l := &i.links[place]; !isTunnel && l.weight > 1 { // the others were seen more often
+	if l := &i.links[place]; !isTunnel && l.weight > 1 { // age the rarest user before it is replaced
 		l.weight--
 		return
 	}
@@ -96,7 +97,7 @@ func (i *identity) in(e *Event) bool {
 // identities is the table of identifiers.
 type identities struct {
 	table map[uint64]*identity
-	idle  identity // list of those in no open transaction, from the one used longest ago
+	idle  identity // list of the identifiers in no open transaction, the least recently used first
 	free  *identity
 	count int
 }
@@ -106,11 +107,12 @@ func (t *identities) init() {
 	t.idle.prev, t.idle.next = &t.idle, &t.idle
 }
 
-// memory counts the entry of the map, too.
+// memory returns the bytes of the table, with about 32 for each map entry.
 func (t *identities) memory() int { return t.count * (int(unsafe.Sizeof(identity{})) + 32) }
 
-// hashOf returns what finds an identifier. A private and a public identity of one text
-// mean one user (TS 23.003 clause 13.4B derives them from each other).
+// hashOf returns the key of an identifier in the table. A private and a public identity
+// with the same text have the same key, because they belong to one user (TS 23.003 clause
+// 13.4B derives them from each other).
 func hashOf(id *message.Identifier) uint64 {
 	if id.Kind == message.IMPI || id.Kind == message.IMPU {
 		return xxhash.Sum64(id.Text)
@@ -118,7 +120,7 @@ func hashOf(id *message.Identifier) uint64 {
 	return id.Hash
 }
 
-// get returns the identity of an identifier, and makes it if it is new.
+// get returns the identity of an identifier, and creates it if it is new.
 func (t *identities) get(id *message.Identifier) *identity {
 	hash := hashOf(id)
 	i := t.table[hash]
@@ -138,8 +140,9 @@ func (t *identities) get(id *message.Identifier) *identity {
 	return i
 }
 
-// enter notes that an open transaction names the identifier. It reports whether it did
-// not before. If there is no room, the first transaction that waits for nothing gives way.
+// enter records that an open transaction names the identifier, and reports whether this is
+// new. If there is no room, it replaces the oldest quiet transaction, or does nothing if
+// none is quiet.
 func (t *identities) enter(i *identity, e *Event) bool {
 	if i.in(e) {
 		return false
@@ -166,7 +169,8 @@ func (t *identities) enter(i *identity, e *Event) bool {
 	return true
 }
 
-// leave undoes enter. An identifier that does not last is then forgotten.
+// leave undoes enter. When no transaction names the identifier any more, it forgets it or,
+// if it lasts, makes it idle.
 func (t *identities) leave(i *identity, e *Event) {
 	for k, open := range i.events[:i.open] {
 		if open == e {
@@ -186,7 +190,7 @@ func (t *identities) leave(i *identity, e *Event) {
 	t.rest(i)
 }
 
-// rest enters an identifier that is in no open transaction among the idle ones.
+// rest appends an identifier that is in no open transaction to the idle list.
 func (t *identities) rest(i *identity) {
 	i.prev, i.next = t.idle.prev, &t.idle
 	i.prev.next, t.idle.prev = i, i
@@ -199,7 +203,7 @@ func (t *identities) drop(i *identity) {
 	i.next, t.free = t.free, i
 }
 
-// evict forgets the identifier that was in no transaction for longest.
+// evict forgets the least recently used idle identifier. It reports whether there was one.
 func (t *identities) evict() bool {
 	i := t.idle.next
 	if i == &t.idle {
@@ -211,13 +215,13 @@ func (t *identities) evict() bool {
 	return true
 }
 
-// A use says what an identifier is good for.
+// A use is how an identifier helps to find a transaction.
 type use uint8
 
 const (
-	nothing use = iota // it only ties an answer to its request, or what it names is not unique
+	nothing use = iota // it only matches an answer to its request, or is not unique
 	session            // it names a dialog or an exchange
-	tunnel             // it names what functions set up for a user: it outlives a transaction
+	tunnel             // it names a tunnel or association that functions set up for a user; it outlives a transaction
 	user               // it names a user
 )
 
@@ -233,9 +237,9 @@ func useOf(k message.IdentifierKind) use {
 	return nothing
 }
 
-// lasts reports whether an identifier is remembered after the transactions that name it: it names
-// a user, or what functions set up for one. Most sessions of Diameter are one exchange. They
-// never come back, and each exchange would add one.
+// lasts reports whether an identifier is kept after the transactions that name it: it names
+// a user, or a tunnel of a user. Most Diameter sessions have one exchange and never return;
+// they would fill the table, so only long-lived ones are kept.
 func lasts(id *message.Identifier) bool {
 	if id.Kind == message.SessionID {
 		return id.Lasting
@@ -243,9 +247,9 @@ func lasts(id *message.Identifier) bool {
 	return useOf(id.Kind) > session
 }
 
-// identify enters the identifiers of a message for its transaction, and links those
-// that last with each other, with those of the message that caused it, and with the
-// transaction's user.
+// identify adds the identifiers of a message to its transaction. It links the lasting ones
+// with each other, with those that the sender received last, and with the users of the
+// transaction.
 func (c *Correlator) identify(e *Event, m *message.Message, sender, receiver *part) {
 	var lasting [4]*identity
 	n := 0
@@ -256,7 +260,7 @@ func (c *Correlator) identify(e *Event, m *message.Message, sender, receiver *pa
 		}
 		i := c.ids.get(id)
 		c.enter(e, i)
-		e.Users = e.Users || id.Kind != message.EndToEnd // which each command of Diameter has
+		e.Users = e.Users || id.Kind != message.EndToEnd // every Diameter command has an end-to-end identifier, so it says nothing about a user
 		if i.lasting && n < len(lasting) && i.in(e) {
 			lasting[n] = i
 			n++
@@ -284,7 +288,7 @@ func (c *Correlator) identify(e *Event, m *message.Message, sender, receiver *pa
 	}
 }
 
-// enter notes that a transaction names an identifier.
+// enter records that a transaction names an identifier.
 func (c *Correlator) enter(e *Event, i *identity) {
 	if !c.ids.enter(i, e) {
 		return
@@ -302,7 +306,8 @@ func (c *Correlator) enter(e *Event, i *identity) {
 	}
 }
 
-// inherit enters the user of what a transaction names, if the transaction has named none.
+// inherit adds the users linked with the lasting identifiers to a transaction that has
+// named no user yet.
 func (c *Correlator) inherit(e *Event, lasting []*identity) {
 	for _, i := range lasting {
 		for k := range i.links {
@@ -332,6 +337,7 @@ func (c *Correlator) together(a, b *identity) {
 	}
 }
 
-// different reports whether identifiers of two kinds may mean the same user. Two of one
-// kind are two users; but each function has tunnels of its own for a user.
+// different reports whether identifiers of two kinds may belong to the same user. Two of
+// one kind mean two users, except for tunnels: each function has its own tunnels for a
+// user.
 func different(a, b message.IdentifierKind) bool { return a != b || useOf(a) == tunnel }

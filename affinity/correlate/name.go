@@ -6,21 +6,21 @@ import (
 	"vitrine/affinity/message"
 )
 
-// A name is what a message is called, and what the protocol says about messages that
-// are called so.
+// A name is the name of a message, with the properties that the protocol gives to such
+// messages.
 type name struct {
 	text        string
 	kind        string // the type of a transaction that it begins
-	open        bool   // a transaction that it begins is named after what it makes others do
-	bearer      bool   // it makes a bearer
-	begins      bool   // it begins a transaction, unless its sender has a request to answer that caused it
-	radio       bool   // as begins; a UE or eNodeB sends it of its own accord, whatever it has to answer
-	renews      bool   // as begins; but after a challenge it goes on with the transaction
+	open        bool   // the type of a transaction that it begins depends on the messages that follow
+	bearer      bool   // it creates a bearer
+	begins      bool   // it begins a transaction, unless a request that its sender has to answer caused it
+	radio       bool   // like begins, but a UE or eNodeB sends it of its own accord, even if it has a request to answer
+	renews      bool   // like begins, but after a challenge it continues the transaction
 	challenge   bool   // it asks for credentials
-	provisional bool   // the answer proper follows
+	provisional bool   // the final answer follows
 	established bool   // it accepts a call
 	bye         bool   // it ends a call
-	pages       bool   // it makes its receiver begin something
+	pages       bool   // its receiver reacts with a message that otherwise begins a transaction
 }
 
 type nameKey struct {
@@ -28,7 +28,7 @@ type nameKey struct {
 	text     string
 }
 
-// names has the names of messages.
+// names interns the names of messages.
 type names struct {
 	index map[nameKey]int32
 	list  []name
@@ -63,7 +63,8 @@ func newName(p message.Protocol, text string) name {
 	return n
 }
 
-// sip reads a method, or a status and the method that it answers.
+// sip sets the properties of a SIP message from its name: a method, or a status and the
+// method that it answers.
 func (n *name) sip(text string) {
 	status, method, _ := strings.Cut(text, " ")
 	if len(status) == 3 && status[0] >= '1' && status[0] <= '6' {
@@ -73,7 +74,7 @@ func (n *name) sip(text string) {
 		return
 	}
 	switch status {
-	case "ACK", "PRACK", "UPDATE", "INFO", "CANCEL", "NOTIFY": // within what exists, or of it
+	case "ACK", "PRACK", "UPDATE", "INFO", "CANCEL", "NOTIFY": // within an existing dialog or transaction
 	case "BYE":
 		n.bye = true
 	default:
@@ -81,8 +82,8 @@ func (n *name) sip(text string) {
 	}
 }
 
-// radioBeginnings returns parts of the names of messages by which a UE or eNodeB begins
-// something of its own accord (TS 24.301 clause 5, TS 24.501, TS 36.413 clause 8).
+// radioBeginnings returns parts of the names of messages by which a UE or eNodeB begins a
+// procedure of its own accord (TS 24.301 clause 5, TS 24.501, TS 36.413 clause 8).
 func radioBeginnings() []string {
 	return []string{
 		"initialuemessage", "attachrequest", "detachrequest", "servicerequest", "trackingareaupdaterequest",
@@ -91,9 +92,9 @@ func radioBeginnings() []string {
 	}
 }
 
-// beginnings returns parts of the names of messages that begin a transaction by what
-// the protocols say, though they name a session: what the network does without being
-// asked. A function that such a message has reached may send another one because of it.
+// beginnings returns parts of the names of messages by which the network begins a
+// procedure. They begin a transaction although they name a session. A function that
+// receives one may send another one because of it.
 func beginnings() []string {
 	return []string{
 		"reauthrequest", "abortsessionrequest", // Diameter, from the server
@@ -137,7 +138,7 @@ func typeOf(p message.Protocol, text string) string {
 	return label(text)
 }
 
-// final names the type of a transaction that is over.
+// final returns the type of a transaction that is over.
 func final(c *Correlator, e *Event) string {
 	if !c.names.list[e.Steps[0].Name].open {
 		return e.kind
@@ -150,8 +151,8 @@ func final(c *Correlator, e *Event) string {
 	return e.kind
 }
 
-// label makes the name of a type from that of a message: letters, digits and -_./+, as
-// call-flow files have them.
+// label makes the name of a type from the name of a message. It keeps letters, digits and
+// -_./+, which call-flow files allow.
 func label(text string) string {
 	const allowed, longest = "-_./+", 40
 	var b strings.Builder

@@ -3,19 +3,19 @@ package correlate
 // maxOrders bounds the pairs of names in orders.
 const maxOrders = 1 << 16
 
-// orders learns which message functions send after which: it tells apart transactions
-// of one user that are open side by side.
+// orders learns which message functions send after which. This distinguishes transactions
+// of one user that are open at the same time.
 type orders struct {
 	pairs map[[2]int32]float64 // by the name received last and the name sent
 	after map[int32]float64    // by the name received last
 	alone map[alone]*lonely
 }
 
-// An alone is a kind of message of one function.
+// An alone identifies the messages with one name from one function.
 type alone struct{ function, name int32 }
 
-// lonely counts messages that name nothing which is known: those sent while the
-// function had a request to answer, and those sent while it had none.
+// lonely counts messages without a known identifier: those sent while the function had a
+// request to answer, and those sent while it had none.
 type lonely struct{ busy, idle float64 }
 
 func (o *orders) init() {
@@ -33,17 +33,17 @@ func (o *orders) learn(in, out int32) {
 	o.after[in]++
 }
 
-// nothing notes that a function which received one name last sent nothing more.
+// nothing records that a function sent no message after it received in.
 func (o *orders) nothing(in int32) { o.after[in]++ }
 
-// likely returns how likely it is that a function which received one name last sends
-// the other: never 0, because not everything was seen.
+// likely estimates the probability that a function that received in last sends out. It is
+// never 0, because new orders may occur.
 func (o *orders) likely(in, out int32) float64 {
 	return (o.pairs[[2]int32{in, out}] + 0.1) / (o.after[in] + 1)
 }
 
-// provoked returns how sure it is that the function sends such messages only while it
-// has a request to answer, and counts one more.
+// provoked returns the confidence that the function sends such messages only while it has a
+// request to answer. It also counts the current message.
 func (o *orders) provoked(function, name int32, busy bool) float64 {
 	l := o.alone[alone{function, name}]
 	if l == nil {
@@ -58,7 +58,7 @@ func (o *orders) provoked(function, name int32, busy bool) float64 {
 		return 0
 	}
 	l.busy++
-	// A message that was once sent for no reason is likely sent so again, in the middle
-	// of anything.
+	// A function that once sent such a message while idle will do so again, also by chance
+	// while it is busy. So each idle message counts eight times.
 	return l.busy / (l.busy + 1 + 8*l.idle)
 }

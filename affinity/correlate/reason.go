@@ -7,15 +7,15 @@ type Reason uint8
 const (
 	Begins    Reason = iota // nothing caused it: it begins the transaction
 	Answers                 // it answers a message of the transaction
-	Repeats                 // it is a retransmission of one
+	Repeats                 // it is a retransmission of a message of the transaction
 	Session                 // it names a session of the transaction
 	Contained               // its sender has a request of the transaction to answer, and both name the same user
 	Follows                 // its sender received a message of the transaction, and both name the same user
-	Learned                 // as Contained or Follows, by identifiers that were learned to go together
-	Gap                     // it names the session or user, but what its sender received is not in the capture
+	Learned                 // like Contained or Follows, but by identifiers that were learned to belong together
+	Gap                     // it names the session or user, but the message that caused it is not in the capture
 	TimeOnly                // its sender has a request of the transaction to answer; nothing else is known
 	Orphan                  // none: it answers or repeats a message that is not in the capture
-	Ambiguous               // begins a transaction, because what caused it cannot be decided
+	Ambiguous               // it begins a transaction, because several transactions may have caused it
 	reasons   = iota
 )
 
