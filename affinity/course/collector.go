@@ -1,7 +1,7 @@
-// Package course sums up transactions: by their type and by the course that they take.
-// Transactions have the same course if the same functions send the same messages because
-// of the same messages, and have the same critical path. Messages that have nothing to do
-// with each other may cross. It measures where their time goes.
+// Package course aggregates transactions by type and by course, and measures where their
+// time goes. Transactions have the same course if the same functions send the same messages
+// for the same causes, and if the critical path is the same. The order of independent
+// messages does not matter.
 package course
 
 import (
@@ -13,37 +13,37 @@ import (
 	"vitrine/affinity/message"
 )
 
-// Limits of what is kept. What is beyond is counted.
+// Bounds on the data that is kept. What exceeds them is counted, except details.
 const (
 	maxTypes   = 64
 	maxCourses = 64  // of a type
 	maxListed  = 12  // courses of a type in a result
 	maxDetails = 512 // hops, processing steps and failures of a type
 	maxOthers  = 256
-	maxHeld    = 256 // transactions that wait until it is known which functions are outside, and what functions wait for
+	maxHeld    = 256 // first transactions, held until the outside functions and the habits of functions are known
 	maxHabits  = 1 << 12
-	rarely     = 100 // a course is listed if it is at least one in so many
+	rarely     = 100 // a course is listed if at least one in so many transactions takes it
 )
 
-// Names has the names of functions and messages of a correlate.Step.
+// Names returns the names of functions and messages of a correlate.Step.
 type Names interface {
 	Function(of int32) string
 	Name(of int32) string
 }
 
-// A Collector sums up transactions.
+// A Collector aggregates transactions.
 type Collector struct {
 	names  Names
 	labels labels
-	held   []correlate.Event // the first ones
-	full   bool              // held is used no more
+	held   []correlate.Event // the first transactions
+	full   bool              // held is no longer used
 	types  map[string]*kind
 	order  []*kind
 	others map[other]*Other
 	stores map[int32]bool
 
 	Beyond int // transactions of types beyond maxTypes
-	Strays int // exchanges of no transaction beyond maxOthers
+	Strays int // exchanges that belong to no transaction, beyond maxOthers
 
 	view view
 }
@@ -86,7 +86,7 @@ func (c *Collector) release() {
 	c.held = nil
 }
 
-// understood reports whether it is known which user a transaction is of, and what caused it.
+// understood reports whether the user and the cause of a transaction are known.
 func understood(e *correlate.Event) bool { return e.Users && e.Reason != correlate.Ambiguous }
 
 func (c *Collector) sum(e *correlate.Event) {
@@ -108,7 +108,7 @@ func (c *Collector) sum(e *correlate.Event) {
 	k.add(&c.view, e)
 }
 
-// stray counts what belongs to no transaction.
+// stray counts an exchange that belongs to no transaction.
 func (c *Collector) stray(e *correlate.Event) {
 	first := &e.Steps[0]
 	key := other{first.From, first.To, first.Name, e.Reason}
@@ -133,11 +133,11 @@ func (c *Collector) stray(e *correlate.Event) {
 type Result struct {
 	Flows    []*flow.Transaction  // the courses, the most frequent of each type first
 	Measured map[string]*Measured // by type
-	Others   []Other              // of no transaction, the most frequent first
+	Others   []Other              // exchanges that belong to no transaction, the most frequent first
 }
 
-// Result returns what was found. Nothing may be added afterwards. database says which
-// functions keep state for others.
+// Result returns the courses and the measurements. Add must not be called afterwards.
+// database reports whether a function keeps state for others.
 func (c *Collector) Result(database func(name string) bool) Result {
 	if !c.full {
 		c.release()
@@ -157,8 +157,8 @@ func (c *Collector) Result(database func(name string) bool) Result {
 	return r
 }
 
-// provisional reports whether nothing waits for an answer of this name: RFC 3261 section
-// 17.2.1 has a server send 100 for the hop alone.
+// provisional reports whether a step is a SIP 100 answer. Nothing waits for it: a server
+// sends it for one hop only (RFC 3261 section 17.2.1).
 func provisional(s *correlate.Step, name string) bool {
 	return s.Protocol == message.SIP && s.Kind == message.Answer && len(name) > 3 && name[:3] == "100"
 }

@@ -5,13 +5,13 @@ import (
 	"vitrine/affinity/flow"
 )
 
-// A course sums up transactions that took the same course.
+// A course aggregates the transactions that took the same course.
 type course struct {
 	count    int
 	first    uint64 // ID of the first transaction
 	duration sketch
 	steps    []coursed
-	listed   []int32 // the steps as in a call flow
+	listed   []int32 // the steps in the order of a call flow
 	critical []int32 // the steps on the critical path
 	gaps     []sketch
 	ways     []sketch
@@ -25,7 +25,7 @@ type coursed struct {
 	after sketch
 }
 
-// course adds a transaction to the transactions of the same course.
+// course adds a transaction to its course.
 func (k *kind) course(v *view, e *correlate.Event) {
 	c := k.courses[v.key]
 	if c == nil {
@@ -68,7 +68,7 @@ func (k *kind) drop() bool {
 
 func newCourse(v *view, e *correlate.Event) *course {
 	c := &course{first: e.ID, steps: make([]coursed, len(v.steps))}
-	place := make([]int32, len(v.steps)) // of v.steps in c.steps
+	place := make([]int32, len(v.steps)) // the index in c.steps of each of v.steps
 	for i, at := range v.order {
 		s := &v.steps[at]
 		c.steps[i] = coursed{edge: s.edge(), async: s.async}

@@ -11,7 +11,7 @@ import (
 	"vitrine/affinity/message"
 )
 
-// A kind sums up the transactions of one type.
+// A kind aggregates the transactions of one type.
 type kind struct {
 	name       string
 	count      int
@@ -41,7 +41,7 @@ type hop struct {
 
 type process struct{ function, in, out int32 }
 
-// A doing is what a function does.
+// A doing counts what a function does.
 type doing struct{ receives, sends, passes, asks, decides, absorbs int }
 
 func newKind(name string) *kind {
@@ -71,7 +71,7 @@ func (k *kind) add(v *view, e *correlate.Event) {
 
 func (s *viewed) edge() edge { return edge{s.from, s.to, s.Name} }
 
-// end returns the last message that somebody waits for.
+// end returns the index of the last message that a function waits for.
 func (v *view) end() int {
 	for i := len(v.steps) - 1; i > 0; i-- {
 		if !v.steps[i].async {
@@ -155,7 +155,7 @@ func (k *kind) doing(label int32) *doing {
 	return d
 }
 
-// result returns the courses that are frequent, and what was measured.
+// result returns the frequent courses and the measurements.
 func (k *kind) result(l *labels, n Names, database func(string) bool) ([]*flow.Transaction, *Measured) {
 	list := slices.SortedFunc(maps.Values(k.courses), func(a, b *course) int {
 		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.first, b.first))

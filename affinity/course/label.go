@@ -9,17 +9,17 @@ import (
 	"vitrine/affinity/message"
 )
 
-// labels names functions in results. Functions that only begin transactions, such as
-// UEs, are many, and each is called by what it is; in one transaction they are
-// numbered. The others keep their names, and so do all that have one of their own.
+// labels names functions in results. There are many functions that only begin transactions,
+// such as UEs. They are named by their sort, and numbered within a transaction. The others
+// keep their names, and so do all functions with a name other than an address.
 type labels struct {
 	names  Names
 	begun  map[int32]int32 // transactions by the function that begins them
-	passed map[int32]int32 // messages that a function sent because of another function, and others that show that it is not outside
+	passed map[int32]int32 // by function, the messages that show that it is not outside
 	what   map[int32]string
 	ids    map[string]int32
 	list   []string
-	used   map[int32]int32 // labels of functions that are called by their names
+	used   map[int32]int32 // labels of functions that keep their names
 }
 
 func newLabels(n Names) labels {
@@ -42,9 +42,9 @@ func (l *labels) learn(e *correlate.Event) {
 	}
 }
 
-// isCore reports whether a message is one that no UE, eNodeB or client sends: an answer in
-// a protocol between nodes of the core. A PCRF begins some transactions, and answers in
-// others.
+// isCore reports whether only a core node can have sent a message: it is an answer in a
+// protocol between core nodes. So a PCRF, which begins some transactions and answers in
+// others, is not outside.
 func isCore(s *correlate.Step) bool {
 	switch s.Protocol {
 	case message.Diameter, message.GTPv2, message.PFCP:
@@ -65,14 +65,15 @@ func sort(p message.Protocol) string {
 	return "client"
 }
 
-// outside reports whether a function only begins transactions. A few messages that were
-// put into a wrong transaction do not change that.
+// outside reports whether a function only begins transactions. It allows for messages that
+// were assigned to a wrong transaction: up to one in 50 transactions.
 func (l *labels) outside(function int32) bool {
 	return l.begun[function] > 0 && l.passed[function]*50 <= l.begun[function]
 }
 
-// of returns the label of a function as the n-th of its kind in a transaction, from 0.
-// named says which names functions of the transaction have.
+// of returns the label of a function. nth returns the number, from 0, of the next function
+// of a sort in the transaction. named reports whether a function of the transaction has a
+// name.
 func (l *labels) of(function int32, nth func(string) int, named func(string) bool) int32 {
 	if at, ok := l.used[function]; ok && (!l.outside(function) || !numeric(l.list[at])) {
 		return at
@@ -104,7 +105,7 @@ func (l *labels) intern(name string) int32 {
 	return at
 }
 
-// isOutside reports whether a label is one of functions outside.
+// isOutside reports whether all functions with a label are outside.
 func (l *labels) isOutside(label int32) bool {
 	kind, number, _ := strings.Cut(l.list[label], "-")
 	if strings.Trim(number, "0123456789") == "" && (kind == "UE" || kind == "eNodeB" || kind == "gNodeB" || kind == "client") {

@@ -6,8 +6,8 @@ import (
 	"vitrine/affinity/flow"
 )
 
-// A sketch sums up times: their quantiles with a relative error of 0.5%, in as many
-// bytes as they are spread.
+// A sketch is a histogram of times with logarithmic buckets. Quantiles have a relative
+// error of 0.5%. Its memory grows with the range of the times.
 type sketch struct {
 	count    uint64
 	sum      float64 // ns

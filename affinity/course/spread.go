@@ -15,8 +15,8 @@ const (
 	batchLength = 5 // times of a batch, at least
 )
 
-// A spread says how sure a median is. It keeps times in their order, one of each stride,
-// so that times that are near each other, and so alike, are seen to be alike.
+// A spread estimates the standard error of a median. It keeps one time of each stride, in
+// their order, so that the estimate accounts for the autocorrelation of neighbouring times.
 type spread struct {
 	times  []float32 // ms
 	seen   uint64
@@ -35,7 +35,7 @@ func (s *spread) add(ns int64) {
 	s.seen++
 }
 
-// thin keeps one of two.
+// thin drops one of each two times.
 func (s *spread) thin() {
 	for i := range maxSampled / 2 {
 		s.times[i] = s.times[2*i+int(pick(uint64(i), 2))]
@@ -44,8 +44,9 @@ func (s *spread) thin() {
 	s.stride *= 2
 }
 
-// pick returns which one of a block is kept: by chance, because what comes in turns must
-// not be kept in step, but the same in each run. It is the finalizer of SplitMix64.
+// pick returns the offset of the time to keep in a block. It is pseudo-random, because a
+// fixed offset would sample a periodic series in step, but the same in each run. It is the
+// finalizer of SplitMix64.
 func pick(block, stride uint64) uint64 {
 	z := (block+stride)*0x9e3779b97f4a7c15 + stride
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -53,12 +54,12 @@ func pick(block, stride uint64) uint64 {
 	return (z ^ z>>31) & (stride - 1)
 }
 
-// medianError returns the standard error of the median in ms, and by how many batches it
-// is known; 0: it is not. It is the standard error of the medians of consecutive batches:
-// times that depend on those before, as under a load that changes, make it larger, where an
-// error from single times would be too small. What batches still have of their
-// predecessors is in the factor for first-order autocorrelation. It is the error of a median
-// of the times that are kept, which is no smaller than that of all.
+// medianError returns the standard error of the median in ms, and the number of batches
+// that it is based on; 0: unknown. It is the standard error of the medians of consecutive
+// batches. If times depend on earlier times, as under a changing load, this error is
+// larger, where an error from single times would be too small. A factor for first-order
+// autocorrelation covers the dependence between batches. The error is that of the median of
+// the kept times, which is no smaller than for all times.
 func (s *spread) medianError() (ms float64, batches int) {
 	k := min(maxBatches, len(s.times)/batchLength)
 	if k < minBatches {
@@ -83,12 +84,12 @@ func (s *spread) medianError() (ms float64, batches int) {
 	if sum == 0 {
 		return 0, k
 	}
-	const most = 0.8 // of the autocorrelation; so few batches do not say more
+	const most = 0.8 // upper bound of the autocorrelation, because so few batches cannot show more
 	r := min(max(next/sum, 0), most)
 	return math.Sqrt(sum / float64(k-1) / float64(k) * (1 + r) / (1 - r)), k
 }
 
-// A timed sums up times, and says how sure their median is.
+// A timed is a sketch that also estimates the error of the median.
 type timed struct {
 	sketch
 	spread spread

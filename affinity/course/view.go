@@ -10,25 +10,26 @@ import (
 	"vitrine/affinity/message"
 )
 
-// A view is a transaction as its course sees it. It is reused.
+// A view is a transaction with the labels, causes and critical path that its course needs.
+// It is reused.
 type view struct {
 	steps           []viewed
-	order           []int32 // of the messages in the course, as indexes into steps
-	listed          []int32 // the same messages as in a call flow
+	order           []int32 // the messages in the order of the course, as indexes into steps
+	listed          []int32 // the same messages in the order of a call flow
 	hops            []flow.Hop
-	depth           map[int32]int32 // of the longest chain that a label has received
+	depth           map[int32]int32 // by label: length of the longest chain that it has received
 	key             uint64
 	nth             map[string]int
 	local           map[int32]int32 // labels of the functions of this transaction
-	served          map[int32]int32 // by function: the last message that it received and that is no answer
+	served          map[int32]int32 // by function: the last message that it received, answers excepted
 	stack, tailed   []int32
-	roots, triggers []int32 // of tails: the steps that begin them, and what made them begin
+	roots, triggers []int32 // the first step of each tail, and the step that triggered it
 	habits          map[habit]*tally
 	seed            maphash.Seed
 	hash            maphash.Hash
 }
 
-// A viewed is a message.
+// A viewed is a message of a view.
 type viewed struct {
 	*correlate.Step
 	from, to int32 // labels
@@ -42,14 +43,14 @@ type viewed struct {
 	tail     int32 // the root of the tail that it is in, from 1; 0: none
 }
 
-// A habit is a message that a function sends because of another one.
+// A habit identifies the messages with one name that a function sends.
 type habit struct{ from, name int32 }
 
-// A tally counts how often the message of a habit was sent, and how often what caused it was
-// answered without waiting for it.
+// A tally counts how often a function sent the message of a habit, and how often it
+// answered the triggering request without waiting for the message.
 type tally struct{ all, unwaited int }
 
-// set makes the view of a transaction.
+// set fills the view from a transaction.
 func (v *view) set(e *correlate.Event, l *labels, n Names) {
 	if v.local == nil {
 		v.nth, v.local, v.served = map[string]int{}, map[int32]int32{}, map[int32]int32{}
@@ -82,9 +83,9 @@ func (v *view) set(e *correlate.Event, l *labels, n Names) {
 	v.sign()
 }
 
-// causes finds for each message the one that made its sender send it. The last that it
-// had received need not be it, because messages cross: what has the same name, and was
-// not passed on yet, comes first.
+// causes finds for each message the message that made its sender send it. This need not be
+// the last one that the sender received, because messages cross. A received message with
+// the same name that was not passed on yet takes precedence.
 func (v *view) causes() {
 	for i := range v.steps {
 		s := &v.steps[i]
@@ -100,11 +101,12 @@ func (v *view) causes() {
 	}
 }
 
-// tails marks the messages that nobody waits for: what a function asks for although it
-// answers, without waiting, what made it ask; and what follows from that. But a function that asks
-// the same one several times in one transaction keeps a session there, in which each
-// request waits for the answer to the one before (RFC 6733 section 8.2); and whoever
-// began the transaction waits for what he receives, and goes on with it by what he sends.
+// tails marks the messages that no function waits for. A tail begins with a request or
+// notice of a function that answers its trigger without waiting, and includes all that
+// follows from it. There are two exceptions. A function that asks the same function several
+// times in one transaction keeps a session there, in which each request waits for the
+// answer to the one before (RFC 6733 section 8.2). And the function that began the
+// transaction waits for what it receives, and continues with what it sends.
 func (v *view) tails() {
 	clear(v.served)
 	v.roots, v.triggers = v.roots[:0], v.triggers[:0]
@@ -125,9 +127,10 @@ func (v *view) tails() {
 	}
 }
 
-// unwaited reports whether a function mostly answers what made it send a message without
-// waiting for that. In one transaction the order may mislead: what one has left to do is
-// sent while the user's next one is served, and may be taken for a part of that.
+// unwaited reports whether a function usually answers a trigger without waiting for the
+// message that it sends because of it. It counts over all transactions, because the order
+// in one may mislead: a function may send a late message while it serves the user's next
+// request, which then looks like the trigger.
 func (v *view) unwaited(trigger, asked int32) bool {
 	here := v.answered(trigger, v.settled(asked))
 	of := habit{v.steps[asked].from, v.steps[asked].Name}
@@ -146,8 +149,8 @@ func (v *view) unwaited(trigger, asked int32) bool {
 	return 2*t.unwaited >= t.all
 }
 
-// settled returns the step that is the final answer to a request. For what is no
-// request it returns the step itself, and for a request without an answer the end.
+// settled returns the index of the final answer to a request. For any other message it
+// returns the index of the message, and for an unanswered request the number of steps.
 func (v *view) settled(request int32) int32 {
 	if v.steps[request].Kind != message.Request {
 		return request
@@ -173,9 +176,10 @@ func (v *view) answered(request, before int32) bool {
 	return false
 }
 
-// session reports whether the function asks the same one again later, because of something
-// else: a call begins and ends, but a request that is served twice is no session. Nothing
-// waits for the last request of a session.
+// session reports whether the function asks the same function again later because of
+// another message, as at the beginning and the end of a call. Serving the same request
+// twice is no session. For the last request of a session it returns false, because nothing
+// waits for it.
 func (v *view) session(k int) bool {
 	root, trigger := &v.steps[v.roots[k]], &v.steps[v.triggers[k]]
 	for i := k + 1; i < len(v.roots); i++ {
@@ -187,8 +191,8 @@ func (v *view) session(k int) bool {
 	return false
 }
 
-// tail marks what follows from a step that nobody waits for, unless it comes back to
-// whoever began the transaction.
+// tail marks the messages that follow from a step that nobody waits for, unless one of them
+// returns to the function that began the transaction.
 func (v *view) tail(root int32) {
 	v.tailed = append(v.tailed[:0], root)
 	v.steps[root].tail = root + 1
@@ -213,9 +217,8 @@ func (v *view) tail(root int32) {
 	}
 }
 
-// sort brings the messages into the order of their course: behind each message, what it
-// caused. So it does not depend on how messages that have nothing to do with each other
-// cross.
+// sort puts the messages into the order of their course: each message, followed by the
+// messages that it caused. So the order does not depend on how independent messages cross.
 func (v *view) sort() {
 	v.order, v.stack = v.order[:0], v.stack[:0]
 	for i := len(v.steps) - 1; i >= 0; i-- { // from the last, so that the lists are in order
@@ -230,7 +233,7 @@ func (v *view) sort() {
 	}
 }
 
-// sign hashes what is the same in all transactions of a course.
+// sign sets key to a hash of all properties that define a course.
 func (v *view) sign() {
 	v.hash.Reset()
 	for _, i := range v.order {
@@ -250,9 +253,9 @@ func (v *view) sign() {
 	v.key = v.hash.Sum64()
 }
 
-// list lists the messages as a call flow has them: in the order of time, because a function
-// waits for what it has received, and then the end. Messages that nobody waits for come
-// last. It marks the critical path.
+// list puts the messages into the order of a call flow, and marks the critical path.
+// Messages that a function waits for come first, in order of time but with the end of the
+// longest chain last. Messages that nobody waits for follow.
 func (v *view) list() {
 	end := v.longest()
 	v.listed, v.hops = v.listed[:0], v.hops[:0]
@@ -276,9 +279,9 @@ func (v *view) list() {
 	}
 }
 
-// longest returns the message that ends the longest chain of those that somebody waits for:
-// of chains side by side, it is chance which one ends last. Nothing waits for its end, so
-// that it may come last in a list.
+// longest returns the index of the last message of the longest chain that functions wait
+// for. Which of several concurrent chains ends last in time is chance. Nothing waits for
+// the end of the longest chain, so it may come last in a list.
 func (v *view) longest() (end int32) {
 	clear(v.depth)
 	for i := range v.steps {
@@ -313,7 +316,7 @@ func (v *view) visit(i int32) {
 	}
 }
 
-// rank orders what one message caused: answers before what else follows.
+// rank orders the messages that one message caused: answers first.
 func (s *viewed) rank() int {
 	if s.Kind == message.Answer {
 		return 0
