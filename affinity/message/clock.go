@@ -30,30 +30,31 @@ type Clock struct {
 // The sample of a file's packets.
 const (
 	samples    = 1 << 14 // packets of a file that are compared
-	fewest     = 8       // packets in each direction that tell an offset
+	fewest     = 8       // minimum packets in each direction to bound an offset
 	partSize   = 64      // packets of a part of a file
-	tolerance  = 200_000 // ns: clocks that contradict each other by less are taken for equal
+	tolerance  = 200_000 // ns: clocks that differ by less count as equal
 	oneWayMost = int64(window)
 )
 
-// A sample is a packet of a file. Samples have the lowest hashes, so that all files that
-// captured a packet sample it.
+// A sample is a packet of a file. All files keep the packets with the lowest hashes, so
+// files that captured the same packets have the same samples.
 type sample struct {
 	hash uint64
 	at   int64
-	pair uint64 // of the addresses
-	back bool   // from the higher one of them
+	pair uint64 // hash of both addresses
+	back bool   // from the higher address
 }
 
 // clocks are the corrections of all files.
 type clocks []Clock
 
-// findClocks reads all files once to compare their clocks. One file needs none.
+// findClocks reads all files once to compare their clocks. It returns nil for one file, and
+// if a file is a pipe.
 //
-// Packets that two files captured, in both directions, bound the offset: it must let no
-// packet arrive before it is sent. Only if an offset of zero is outside of these bounds are
-// the times corrected, by the middle of the bounds. So a delay in one direction is not
-// taken for an offset where the clocks agree.
+// Packets that two files captured, in both directions, bound the offset: no packet may
+// arrive before it is sent. If an offset of zero is within the bounds, the times stay as
+// they are, so that a delay in one direction is not taken for an offset. Otherwise the
+// middle of the bounds corrects the times.
 func findClocks(ctx context.Context, files []string) (clocks, error) {
 	if len(files) < 2 {
 		return nil, nil
@@ -89,7 +90,8 @@ func findClocks(ctx context.Context, files []string) (clocks, error) {
 	return all, nil
 }
 
-// takeSamples reads a file. A damaged file gives the samples before the damage.
+// takeSamples returns the samples of a file. A damaged file gives the samples before the
+// damage.
 func takeSamples(ctx context.Context, name string) ([]sample, error) {
 	source, err := capture.Open([]string{name}, capture.Options{})
 	if err != nil {
@@ -129,13 +131,13 @@ func lowest(all []sample) []sample {
 
 // A match is a packet that two files have.
 type match struct {
-	at    int64 // by the reference
-	ahead int64 // of the reference
+	at    int64 // ns, by the clock of the reference
+	ahead int64 // ns by which the other clock is ahead of the reference
 	pair  uint64
 	back  bool
 }
 
-// matches returns the packets that both files have, once each, in the order of time.
+// matches returns the packets that occur exactly once in each file, in order of time.
 func matches(reference, other []sample) []match {
 	var found []match
 	for i, j := 0, 0; i < len(reference) && j < len(other); {
@@ -147,7 +149,7 @@ func matches(reference, other []sample) []match {
 			j++
 		default:
 			ni, nj := run(reference, i), run(other, j)
-			if ni == 1 && nj == 1 { // retransmissions look alike
+			if ni == 1 && nj == 1 { // retransmissions have equal hashes
 				found = append(found, match{at: a.at, ahead: b.at - a.at, pair: a.pair, back: a.back})
 			}
 			i, j = i+ni, j+nj
@@ -157,7 +159,7 @@ func matches(reference, other []sample) []match {
 	return found
 }
 
-// run returns how many samples from i on have one hash.
+// run returns how many samples from i on have the same hash.
 func run(all []sample, i int) int {
 	n := 1
 	for i+n < len(all) && all[i+n].hash == all[i].hash {
@@ -166,8 +168,9 @@ func run(all []sample, i int) int {
 	return n
 }
 
-// closest returns the file that has the most packets in common with one whose clock is
-// known, and that one. next is -1 if none has any.
+// closest returns the pair of files with the most packets in common, of which the clock of
+// reference is known and the clock of next is not. next is -1 if no pair has common
+// packets.
 func closest(taken [][]sample, done []bool) (reference, next int) {
 	next = -1
 	most := 0
@@ -184,13 +187,13 @@ func closest(taken [][]sample, done []bool) (reference, next int) {
 	return reference, next
 }
 
-// A bound is the offsets that the packets of a part of two files allow, in ns.
+// A bound is the range of offsets that a part of the common packets allows, in ns.
 type bound struct {
 	at          int64 // middle of the part
 	least, most int64
 }
 
-// compare returns the clock of a file by the packets that it has in common with the
+// compare computes the clock of a file from the packets that it has in common with the
 // reference.
 func compare(found []match) Clock {
 	c := Clock{Packets: len(found)}
@@ -218,8 +221,9 @@ func compare(found []match) Clock {
 	return c
 }
 
-// compareOneWay corrects a clock by packets of one direction, as if they took no time, if
-// it is so far off that they would not be found to be the same.
+// compareOneWay compares clocks by packets of one direction. It corrects the clock, as if
+// packets took no time, only if it is so far off that copies of a packet would not be
+// recognised.
 func (c Clock) compareOneWay(found []match) Clock {
 	if len(found) == 0 {
 		return c
@@ -234,7 +238,7 @@ func (c Clock) compareOneWay(found []match) Clock {
 	return c
 }
 
-// boundsOf divides packets into parts and returns what those of each allow.
+// boundsOf divides packets into parts and returns the bound of each.
 func boundsOf(found []match) []bound {
 	byPair := map[uint64][]match{}
 	for _, m := range found {
@@ -253,8 +257,8 @@ func boundsOf(found []match) []bound {
 	return all
 }
 
-// boundOf returns the offsets that packets between two addresses allow. Which of the
-// files is closer to which address follows from them: only one of both leaves any.
+// boundOf returns the bound from packets between two addresses. The packets also show which
+// file is closer to which address: only one of both assumptions leaves a possible offset.
 func boundOf(found []match) (bound, bool) {
 	var forth, back []int64
 	for _, m := range found {
@@ -290,8 +294,8 @@ func mean(bounds []bound) float64 {
 	return sum / float64(len(bounds))
 }
 
-// fit returns the line through the middles of bounds with the least squares: the offset
-// at the first of them, and its slope.
+// fit returns the least-squares line through the middles of bounds: its offset at the first
+// bound, and its slope.
 func fit(bounds []bound) (offset, drift float64) {
 	var sx, sy, sxx, sxy float64
 	n := float64(len(bounds))
@@ -305,7 +309,7 @@ func fit(bounds []bound) (offset, drift float64) {
 	return (sy - drift*sx) / n, drift
 }
 
-// residualOf returns how far middles are from a line, as a root mean square.
+// residualOf returns the root mean square distance of the middles from a line.
 func residualOf(bounds []bound, offset, drift float64) float64 {
 	sum := 0.0
 	for _, b := range bounds {
@@ -324,7 +328,8 @@ func (c *Clock) correct(at int64) int64 {
 	return at - int64(c.Drift/1e6*float64(at-c.Since))
 }
 
-// correct returns what corrects the times of all files, or nil.
+// correct returns a function that corrects the times of all files, or nil if no clock needs
+// it.
 func (c clocks) correct() func(file int, at int64) int64 {
 	for i := range c {
 		if c[i].Corrected {
@@ -334,7 +339,7 @@ func (c clocks) correct() func(file int, at int64) int64 {
 	return nil
 }
 
-// list returns the clocks of all files, which has none for one file.
+// list returns the clocks of all files. It is never nil, so that JSON has a list.
 func (c clocks) list() []Clock {
 	if c == nil {
 		return []Clock{}

@@ -40,7 +40,7 @@ func (r *reading) diameter(o *origin, m *diameter.Message) {
 		code |= 1 << 24
 	}
 	s.number(HopByHop, o.link, uint64(m.HopByHop))
-	s.number(EndToEnd, uint64(m.Command)<<8, uint64(m.EndToEnd)) // answers have another Origin-Host
+	s.number(EndToEnd, uint64(m.Command)<<8, uint64(m.EndToEnd)) // not scoped by Origin-Host, which differs in answers
 	var kind diameter.RequestType
 	var result diameter.Result
 	avps := m.Each()
@@ -76,12 +76,12 @@ func (r *reading) diameter(o *origin, m *diameter.Message) {
 	r.commit(s)
 }
 
-// avp adds what an AVP of the IETF identifies.
+// avp adds the identifiers in an AVP of the IETF.
 func (s *slot) avp(a *diameter.AVPs, m *diameter.Message) {
 	switch a.Code {
 	case diameter.SessionID:
 		if id := s.add(SessionID, 0, a.Value); id != nil {
-			// Sessions of charging and policy last; others are one exchange.
+			// Charging and policy sessions last; other sessions have one exchange.
 			id.Lasting = m.Application == diameter.Gx || m.Application == diameter.Rx || m.Application == diameter.CreditCharging
 		}
 	case diameter.UserName:
@@ -129,7 +129,7 @@ func (s *slot) subscription(value []byte) {
 	}
 }
 
-// threeGPP adds what an AVP of 3GPP identifies.
+// threeGPP adds the identifiers in an AVP of 3GPP.
 func (s *slot) threeGPP(a *diameter.AVPs) {
 	if a.Vendor != diameter.ThreeGPP {
 		return

@@ -8,10 +8,10 @@ import (
 	"vitrine/affinity/capture"
 )
 
-// maxEdges bounds the edges.
+// maxEdges bounds the number of edges.
 const maxEdges = 1 << 16
 
-// edges has what functions said to each other in protocols that are not known.
+// edges counts the traffic between functions in unknown protocols.
 type edges struct {
 	all     map[edgeKey]*Edge
 	turns   map[uint64]struct{} // conversations in which the client spoke last
@@ -65,8 +65,8 @@ func (e *edges) datagram(r *reading, o *origin, t capture.Transport, n int) {
 	}
 }
 
-// answers reports whether a datagram comes from the server. Of two equal ports, the server
-// is who received first.
+// answers reports whether a datagram comes from the server. If both ports are equal, the
+// function that received first is the server.
 func (e *edges) answers(r *reading, o *origin, t capture.Transport) bool {
 	switch {
 	case o.dst.Addr().IsMulticast(), o.dst.Addr() == netip.AddrFrom4([4]byte{255, 255, 255, 255}):

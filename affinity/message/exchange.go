@@ -2,16 +2,16 @@ package message
 
 import "vitrine/internal/fifo"
 
-// exchangeSize is what an exchange takes in memory, in bytes.
+// exchangeSize is the memory of an exchange, in bytes.
 const exchangeSize = 224
 
-// exchanges has the requests of late, to find their answers and retransmissions.
+// exchanges keeps recent requests, to find their answers and retransmissions.
 type exchanges struct {
 	open    map[uint64]exchange
 	order   fifo.Queue[opening]
 	limit   int
 	timeout int64
-	given   uint64 // requests forgotten before their time, without an answer
+	given   uint64 // requests evicted before the timeout, without an answer
 }
 
 // An exchange is a request with its answers.
@@ -45,8 +45,8 @@ const (
 	only               // the only answer: the exchange is over
 )
 
-// settle relates a message, which has its ID, to the earlier ones of its exchange. It
-// returns the name of the request that an answer answers.
+// settle finds the exchange of a message, and sets Answers, and Kind for a retransmission.
+// The message has its ID already. For an answer, settle returns the name of its request.
 func (x *exchanges) settle(s *slot) (request string) {
 	m := &s.m
 	x.expire(m.Time)
@@ -74,7 +74,7 @@ func (x *exchanges) settle(s *slot) (request string) {
 			}
 		}
 		m.Answers = e.id
-		if s.part == only && s.hash == 0 { // it is not repeated
+		if s.part == only && s.hash == 0 { // no retransmission can follow
 			delete(x.open, key)
 			return e.name
 		}
@@ -104,7 +104,7 @@ func (x *exchanges) expire(now int64) {
 	}
 }
 
-// forget forgets the oldest request, unless another one has its key since.
+// forget removes the oldest request, unless a newer one has taken over its key.
 func (x *exchanges) forget(early bool) {
 	oldest := x.order.Pop()
 	e, ok := x.open[oldest.key]

@@ -10,9 +10,9 @@ import (
 	"vitrine/wire/sip"
 )
 
-// S1AP over TCP is one message in a frame, as package reference/epc/s1 writes it: the
-// length of the message in 4 octets, the payload protocol identifier of SCTP in 4, a
-// stream in 2, and two zeros.
+// S1AP over TCP has one message in a frame, in the format of package reference/epc/s1: the
+// length of the message in 4 octets, the SCTP payload protocol identifier in 4, a stream in
+// 2, and two zeros.
 const (
 	frameSize    = 12
 	maxFrameBody = 1<<14 + 64
@@ -53,8 +53,7 @@ func looksMongo(data []byte) verdict {
 	return yes
 }
 
-// looksLike says which protocol a stream is in, by the bytes that a direction begins
-// with.
+// looksLike returns the protocol of a stream, recognised by the first bytes of a direction.
 func looksLike(data []byte, x *half) (Protocol, verdict) {
 	undecided := no
 	for _, p := range [...]Protocol{SIP, HTTP, Diameter, S1AP, HTTP2, Redis, Mongo} {
@@ -65,7 +64,7 @@ func looksLike(data []byte, x *half) (Protocol, verdict) {
 			undecided = more
 		}
 	}
-	const enough = 64 // bytes that all binary protocols show themselves in
+	const enough = 64 // bytes that are enough to recognise any binary protocol
 	if undecided == more && len(data) >= enough && (data[0] < ' ' || data[0] > '~') {
 		return Unknown, no
 	}
@@ -93,11 +92,11 @@ func begins(p Protocol, data []byte, x *half) verdict {
 	return no
 }
 
-// resync looks for the beginning of a message behind lost bytes. It returns how many
-// bytes to drop.
+// resync looks for the start of a message after lost bytes. It returns how many bytes to
+// drop.
 func (r *reading) resync(x *half, data []byte) (n int, found bool) {
 	p := x.conn.protocol
-	if p == HTTP2 { // its decoder does that
+	if p == HTTP2 { // its decoder resynchronises itself
 		return 0, true
 	}
 	for n < len(data) {
@@ -137,7 +136,7 @@ func candidate(p Protocol, data []byte) int {
 	return 0
 }
 
-// readFramed reads messages of protocols that say the length of each at its beginning.
+// readFramed reads messages of protocols in which each message states its length.
 func (r *reading) readFramed(x *half, data []byte) (n int, err error) {
 	for n < len(data) && err == nil {
 		k := 0
@@ -169,7 +168,7 @@ func (r *reading) frameSIP(x *half, data []byte) (int, error) {
 	}
 	m := &r.decoders.sip
 	if _, err := m.Parse(data[:n]); err != nil {
-		r.counts.bad(SIP, reason(err)) // its bounds are known all the same
+		r.counts.bad(SIP, reason(err)) // the length is known, so the next message can be read
 		return n, nil
 	}
 	o := r.origin(x)

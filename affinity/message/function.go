@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// maxFunctions bounds how many functions have a name of their own.
+// maxFunctions bounds the number of named functions.
 const maxFunctions = 1 << 16
 
-// others is the function of all addresses above the bound.
+// others is the function of all addresses beyond maxFunctions.
 const others = "others"
 
 // A Function is who sends and receives messages.
@@ -20,7 +20,7 @@ type Function struct {
 	Bytes    uint64 `json:"bytes"`    // of messages sent and received
 }
 
-// functions gives addresses their functions.
+// functions maps addresses to functions.
 type functions struct {
 	name   func(string) string // may be nil
 	hide   func(string) string // may be nil
@@ -28,7 +28,7 @@ type functions struct {
 	ports  map[netip.AddrPort]*Function
 	shared map[netip.Addr]bool // several functions have the address
 	named  map[string]*Function
-	last   [2]struct { // what was found last
+	last   [2]struct { // the last results of of, by its i
 		addr netip.Addr
 		f    *Function
 	}
@@ -40,7 +40,7 @@ func (f *functions) init(name, hide func(string) string) {
 	f.shared, f.named = map[netip.Addr]bool{}, map[string]*Function{}
 }
 
-// share notes that an address sends to itself: it has several functions.
+// share records that an address sends to itself, so it has several functions.
 func (f *functions) share(a netip.Addr) {
 	if len(f.shared) < maxFunctions && !f.shared[a] {
 		f.shared[a] = true
@@ -48,8 +48,9 @@ func (f *functions) share(a netip.Addr) {
 	}
 }
 
-// of returns the function at an address. port says whether its port is one that it
-// receives requests at, so that it can tell functions apart; i is a slot for what was found last.
+// of returns the function at an address. port says that the function receives requests at
+// the port, so the port can distinguish functions of one address. i selects a cache of the
+// last result.
 func (f *functions) of(a netip.AddrPort, port bool, i int) *Function {
 	if port && (f.name != nil || len(f.shared) > 0 || a.Addr().IsLoopback()) {
 		if found := f.at(a); found != nil {
@@ -71,7 +72,8 @@ func (f *functions) of(a netip.AddrPort, port bool, i int) *Function {
 	return found
 }
 
-// at returns the function at an address and port, or nil if it goes by the address.
+// at returns the function at an address and port, or nil if the address alone determines
+// it.
 func (f *functions) at(a netip.AddrPort) *Function {
 	split := a.Addr().IsLoopback() || f.shared[a.Addr()]
 	if !split && f.name == nil {
@@ -91,7 +93,8 @@ func (f *functions) at(a netip.AddrPort) *Function {
 	return found
 }
 
-// make returns the function that a text is the default name of.
+// make returns the function with the default name text. Options.Name or Options.Hide may
+// replace the name.
 func (f *functions) make(text string) *Function {
 	name := ""
 	if f.name != nil {

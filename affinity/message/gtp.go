@@ -6,8 +6,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// gtpRequests has the request of each type that answers one. Failure indications
-// answer commands, which all have the type zero here (TS 29.274 clause 7.6).
+// gtpRequests maps the type of an answer to the type of its request. Failure indications
+// answer commands, and both have type zero here (TS 29.274 clause 7.6).
 var gtpRequests = func() (all [256]gtpc.Type) {
 	for t := range 256 {
 		if answer, ok := gtpc.Type(t).Response(); ok {
@@ -17,8 +17,8 @@ var gtpRequests = func() (all [256]gtpc.Type) {
 	return all
 }()
 
-// gtpNames has the names of messages, as in table 6.1-1 of TS 29.274: empty for types
-// that are not known.
+// gtpNames has the names of messages from TS 29.274 table 6.1-1. Unknown types have an
+// empty name.
 var gtpNames = func() (all [256]string) {
 	types := gtpc.Types()
 	types["echo"] = gtpc.EchoRequest
@@ -74,7 +74,7 @@ func (r *reading) gtpMessage(o *origin, m *gtpc.Message) {
 	s := r.slot(o, GTPv2)
 	s.m.Bytes = len(m.Octets)
 	s.m.Name = gtpName(m.Type)
-	if s.m.Name == "" { // behind another message in the datagram
+	if s.m.Name == "" { // piggybacked, so not checked by looksGTP
 		s.m.Name = r.words.number(GTPv2, uint64(m.Type), func(uint64) string { return capitals(m.Type.String()) })
 	}
 	request := gtpRequests[m.Type]
@@ -105,7 +105,7 @@ func (r *reading) gtpMessage(o *origin, m *gtpc.Message) {
 	r.commit(s)
 }
 
-// gtpElements adds what the elements identify.
+// gtpElements adds the identifiers in the elements.
 func (r *reading) gtpElements(s *slot, e gtpc.Elements, depth int) error {
 	for e.Next() {
 		switch e.Type {
@@ -145,15 +145,15 @@ func (r *reading) gtpElements(s *slot, e gtpc.Elements, depth int) error {
 	return e.Err
 }
 
-// gtpCause says whether an answer failed.
+// gtpCause sets the failure and cause of an answer.
 func (r *reading) gtpCause(s *slot, value []byte) {
 	if c, ok := gtpc.ParseCause(value); ok && s.m.Kind == Answer && !c.Accepted() {
 		s.m.Failed, s.m.Cause = true, r.code(int(c))
 	}
 }
 
-// ebiScope is the scope of bearer identities between two functions. It does not tell
-// UEs apart: an EBI says something only beside another identifier.
+// ebiScope is the scope of bearer identities between two functions. An EBI does not
+// distinguish UEs, so it is useful only together with another identifier.
 func ebiScope(a, b netip.Addr) uint64 { return hashPair(hashAddr(a), hashAddr(b)) }
 
 // userPlane reports whether an F-TEID is of the user plane (TS 29.274 clause 8.22).

@@ -5,25 +5,25 @@ import (
 	"sort"
 )
 
-// slotSize is what a held message takes in memory on average, in bytes.
+// slotSize is the average memory of a held message, in bytes.
 const slotSize = 2048
 
-// A slot is a message that is being read, or that waits for its copies.
+// A slot is a message that is being read or waits for its copies.
 type slot struct {
 	m        Message
 	text     []byte // of its identifiers
 	from, to *Function
 	part     part
 	key      uint64 // of the exchange
-	other    uint64 // where else its request may be; 0: nowhere
-	status   int    // of an answer that is named after its request: HTTP's, or plain
+	other    uint64 // a second key to look for the request; 0: none
+	status   int    // of an answer that gets its name from its request: an HTTP status, or plain
 	hash     uint64 // equal in retransmissions; 0: the transport hides them
-	batched  bool   // its body has changes of a store
+	batched  bool   // its body is a batch of changes to a store
 	body     []byte // the beginning of its body, if it is batched
 }
 
-// A hold keeps messages for the time in which their copies may come, and puts them
-// into the order of time.
+// A hold delays messages for the time in which their copies may arrive, and sorts them by
+// time.
 type hold struct {
 	window  int64
 	limit   int
@@ -31,7 +31,7 @@ type hold struct {
 	head    int
 	free    []*slot
 	open    int    // slots that are in use
-	hurried uint64 // messages delivered before their time
+	hurried uint64 // messages delivered early, because the limit was reached
 }
 
 // take returns an empty slot.
@@ -70,7 +70,7 @@ func (h *hold) push(s *slot) {
 	}
 }
 
-// pop returns the next message that has waited long enough at a time, or nil.
+// pop returns the next message that has waited for the window or has to make room, or nil.
 func (h *hold) pop(now int64) *slot {
 	if h.head == len(h.waiting) {
 		return nil
@@ -93,7 +93,8 @@ func (h *hold) remove() *slot {
 	return s
 }
 
-// arrived notes that the packet that was first seen at a time is seen at another place.
+// arrived sets Arrived in the messages of a packet that was first seen at time first, and
+// now at another place.
 func (h *hold) arrived(src, dst netip.AddrPort, first, at int64) {
 	waiting := h.waiting[h.head:]
 	i := sort.Search(len(waiting), func(i int) bool { return waiting[i].m.Time >= first })

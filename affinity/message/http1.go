@@ -2,8 +2,8 @@ package message
 
 import "vitrine/wire/http1"
 
-// readHTTP1 reads messages of HTTP/1. A message is delivered at its end, when its body
-// was looked through.
+// readHTTP1 reads HTTP/1 messages. It delivers a message at its end, after its body was
+// searched for identities.
 func (r *reading) readHTTP1(x *half, data []byte) (n int, err error) {
 	d := &x.http1
 	for {
@@ -32,7 +32,7 @@ func (r *reading) readHTTP1(x *half, data []byte) (n int, err error) {
 	}
 }
 
-// retry recognises the protocol of a connection anew.
+// retry starts the recognition of a connection's protocol again.
 func (r *reading) retry(c *conn) {
 	c.protocol, c.tries = Unknown, 0
 	for i := range c.halves {
@@ -72,17 +72,17 @@ func (r *reading) headHTTP(x *half, d *http1.Decoder) {
 	}
 }
 
-// status begins an answer of HTTP.
+// status makes a slot an HTTP answer.
 func status(r *reading, s *slot, status int) {
 	s.part, s.m.Kind, s.status = only, Answer, status
-	s.m.Failed = status >= 400 && status != 401 // a challenge asks for another round
+	s.m.Failed = status >= 400 && status != 401 // a challenge is not a failure: it asks for another round
 	if status >= 400 {
 		s.m.Cause = r.code(status)
 	}
 }
 
-// ask notes a request, and returns the key of its exchange. A request that comes late,
-// behind a gap, was answered by the first stray answer after it.
+// ask records a request, and returns the key of its exchange. A request that was delayed by
+// a gap takes the key of the first stray answer after it.
 func (c *conn) ask(at int64, bodiless bool) uint64 {
 	for i, s := range c.strays[:c.stray] {
 		if s.at >= at {
@@ -103,10 +103,10 @@ func (c *conn) ask(at int64, bodiless bool) uint64 {
 	return join(c.link, c.requests)
 }
 
-// answer returns the key of the exchange of the next answer, and whether it has no body
-// whatever its head says.
+// answer returns the key of the exchange of the next answer, and whether the answer has no
+// body regardless of its header.
 func (c *conn) answer(at int64) (key uint64, bodiless bool) {
-	if c.answers == c.requests { // its request is lost, or comes late
+	if c.answers == c.requests { // its request is lost or delayed
 		key = join(c.link, uint64(at)|1<<63)
 		if c.stray < maxStray {
 			c.strays[c.stray] = stray{at, key}
@@ -119,7 +119,7 @@ func (c *conn) answer(at int64) (key uint64, bodiless bool) {
 	return join(c.link, c.answers), bodiless
 }
 
-// bodyHTTP looks through the next bytes of a body.
+// bodyHTTP searches the next bytes of a body for identities.
 func bodyHTTP(s *slot, scanned *int, data []byte) {
 	if s == nil {
 		return
@@ -147,7 +147,8 @@ func (r *reading) endHTTP(x *half) {
 	r.commit(s)
 }
 
-// written notes what a request writes to a store: n bytes, or what its batch says.
+// written sets the size of what a request writes to a store: n bytes, or the sizes in its
+// batch.
 func (s *slot) written(n int) {
 	if s.batched {
 		s.batch(s.body)

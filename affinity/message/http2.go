@@ -9,7 +9,7 @@ import (
 
 // The bounds of HTTP/2.
 const (
-	maxStreams    = 512       // of a connection that are remembered
+	maxStreams    = 512       // streams kept per connection
 	decoderMemory = 192 << 10 // bytes that a decoder may take
 )
 
@@ -88,7 +88,7 @@ func (r *reading) readHTTP2(x *half, data []byte) (n int, err error) {
 	}
 }
 
-// forgetDecoder gives back what an HTTP/2 decoder takes.
+// forgetDecoder releases the HTTP/2 decoder of a direction.
 func (r *reading) forgetDecoder(x *half) {
 	if x.http2 != nil {
 		x.http2 = nil

@@ -11,7 +11,7 @@ import (
 	"vitrine/wire/sip"
 )
 
-// The bounds of what a message keeps of itself.
+// The bounds on the identifiers of a message.
 const (
 	maxIdentifiers = 32
 	maxText        = 256 // bytes of an identifier's text; its hash is over all of it
@@ -46,7 +46,7 @@ func hashEnd(a netip.AddrPort) uint64 { return join(hashAddr(a.Addr()), uint64(a
 // hashPair returns a hash of two hashes in any order.
 func hashPair(a, b uint64) uint64 { return join(min(a, b), max(a, b)) }
 
-// identify adds an identifier. The value is what was appended to the text since from.
+// identify adds an identifier. Its value is the text appended since from.
 func (s *slot) identify(kind IdentifierKind, scope uint64, from int) *Identifier {
 	value := s.text[from:]
 	if len(value) == 0 {
@@ -69,7 +69,7 @@ func (s *slot) identify(kind IdentifierKind, scope uint64, from int) *Identifier
 	return &s.m.Identifiers[len(s.m.Identifiers)-1]
 }
 
-// add adds an identifier whose value is as it is.
+// add adds an identifier with an unchanged value.
 func (s *slot) add(kind IdentifierKind, scope uint64, value []byte) *Identifier {
 	from := len(s.text)
 	s.text = append(s.text, value...)
@@ -91,7 +91,7 @@ func (s *slot) digits(kind IdentifierKind, d identity.Digits) {
 	}
 }
 
-// guti adds a GUTI or S-TMSI. The S-TMSI is what both have.
+// guti adds a GUTI or S-TMSI, identified by the S-TMSI, which a GUTI contains.
 func (s *slot) guti(t identity.STMSI) {
 	from := len(s.text)
 	s.text = append(appendHex(s.text, uint64(t.Code)), '-')
@@ -109,8 +109,8 @@ func (s *slot) address(a netip.Addr) {
 	s.identify(AddressUE, 0, from)
 }
 
-// tunnel adds a tunnel endpoint identifier, of the address that owns it. TEIDs of the
-// user plane and of the control plane are apart.
+// tunnel adds a tunnel endpoint identifier, of the address that owns it. The user plane and
+// the control plane number TEIDs separately.
 func (s *slot) tunnel(owner netip.Addr, teid uint32, user bool) {
 	if teid == 0 || !owner.IsValid() {
 		return
@@ -122,11 +122,11 @@ func (s *slot) tunnel(owner netip.Addr, teid uint32, user bool) {
 	s.number(TEID, scope, uint64(teid))
 }
 
-// public adds a public identity: a SIP or tel URI, or what is left of one.
+// public adds a public identity: a SIP or tel URI, with or without its scheme.
 func (s *slot) public(uri []byte) { s.person(IMPU, uri) }
 
-// person adds an identity of a user, in the form that it has in all protocols: without
-// scheme, parameters, port and percent-encoding, its domain in lower case.
+// person adds an identity of a user in its normal form, which is the same in all protocols:
+// without scheme, parameters, port and percent-encoding, and with its domain in lower case.
 func (s *slot) person(kind IdentifierKind, uri []byte) {
 	from := len(s.text)
 	s.text = appendPerson(s.text, uri)

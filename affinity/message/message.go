@@ -2,8 +2,8 @@
 // answers and notices of signalling protocols, who sent them to which function, when,
 // and which users, sessions and state they name.
 //
-// It recognises the protocols by what is in the packets. Ports are a hint only. What it
-// does not recognise is counted per pair of functions.
+// It recognises protocols by the content of packets; ports are only a hint. It counts
+// unrecognised traffic per pair of functions.
 package message
 
 import (
@@ -17,8 +17,8 @@ import (
 // delivers it; Name, Cause, From and To are interned and may be kept.
 type Message struct {
 	ID      uint64 // 1, 2, ... in the order of delivery
-	Time    int64  // ns since 1970: when the first place that captured it had it
-	Arrived int64  // ns since 1970: when the last other place had it, within 50 ms; 0: captured at one place
+	Time    int64  // ns since 1970, at the first place that captured it
+	Arrived int64  // ns since 1970, at the last other place that captured it within 50 ms; 0: captured at one place
 	Where   capture.Where
 
 	Src, Dst netip.AddrPort
@@ -33,15 +33,15 @@ type Message struct {
 	Cause    string // the code of an answer, such as "404" or "DIAMETER_ERROR_USER_UNKNOWN"; empty for success
 	Bytes    int    // of the message itself
 
-	// Answers is the ID of the request that an answer answers, or of the first
-	// transmission of a Repeat. 0: none, or it is not in the capture.
+	// Answers is the ID of the request of an answer, or of the first transmission of a
+	// Repeat. 0: none, or it is not in the capture.
 	Answers uint64
 
 	Identifiers []Identifier // valid until return
 	Access      []Access     // valid until return
 }
 
-// A Protocol is what a message is written in.
+// A Protocol is the protocol of a message.
 type Protocol uint8
 
 // The protocols.
@@ -64,7 +64,7 @@ var protocolNames = [protocols]string{"unknown", "SIP", "Diameter", "GTPv2", "PF
 
 func (p Protocol) String() string { return protocolNames[p] }
 
-// A Kind says what part a message has in an exchange.
+// A Kind is the role of a message in an exchange.
 type Kind uint8
 
 // The kinds of messages.
@@ -77,19 +77,20 @@ const (
 
 func (k Kind) String() string { return [...]string{"request", "answer", "notice", "repeat"}[k] }
 
-// An Identifier is a value in a message that says what the message is about.
+// An Identifier is a value in a message that names a user, a session, an exchange or a
+// record.
 type Identifier struct {
 	Kind IdentifierKind
-	// Hash is over kind, scope and value. Equal hashes mean the same thing, in
-	// whichever protocol they are.
+	// Hash covers kind, scope and value. Equal hashes mean the same thing, also across
+	// protocols.
 	Hash uint64
 	Text []byte // the value, normalised; valid until return
-	// Lasting says that it names a user or a long-lived session, rather than one dialog
-	// or one exchange.
+	// Lasting is true for the name of a user or of a long-lived session, and false for one
+	// dialog or one exchange.
 	Lasting bool
 }
 
-// An IdentifierKind says what an identifier identifies, and in which scope.
+// An IdentifierKind says what an identifier names, and in which scope it is unique.
 type IdentifierKind uint8
 
 // The kinds of identifiers.
@@ -126,11 +127,11 @@ var identifierNames = [identifierKinds]string{"Call-ID", "branch", "tag", "IMPU"
 
 func (k IdentifierKind) String() string { return identifierNames[k] }
 
-// An Access is what a message says about state that functions share through a store.
+// An Access is a read or a write of a key in a store that functions share.
 type Access struct {
 	Store    string // the function that keeps the state, interned
 	Key      Identifier
 	Write    bool
-	Lifetime time.Duration // of what is written; 0: none is given
+	Lifetime time.Duration // of the written value; 0: not given
 	Bytes    int           // of the value in the message; 0 if it has none
 }

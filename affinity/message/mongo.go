@@ -95,7 +95,7 @@ func elementsOf(document []byte) bsonElements {
 	return bsonElements{rest: document[4 : len(document)-1]}
 }
 
-// next moves to the next element. It stops at types that commands do not have.
+// next moves to the next element. It stops at types that do not occur in commands.
 func (e *bsonElements) next() bool {
 	if len(e.rest) < 2 {
 		return false
@@ -133,8 +133,8 @@ func (e *bsonElements) next() bool {
 	return true
 }
 
-// prefixed returns the size of a value that begins with its length, which counts from
-// behind the first octets.
+// prefixed returns the size of a value that begins with its length. from is the number of
+// bytes that the length does not count.
 func prefixed(b []byte, from int) (int, bool) {
 	if len(b) < 4 {
 		return 0, false
@@ -166,8 +166,8 @@ func bsonNumber(document []byte, name string) (int, bool) {
 	return 0, false
 }
 
-// mongoCommand names a request by its command and collection, and says which state it
-// reads or writes: that of the collection, if no document is named.
+// mongoCommand names a request by its command and collection, and adds the state that it
+// reads or writes: a document, or the whole collection if no document is named.
 func (r *reading) mongoCommand(s *slot, document []byte) {
 	e := elementsOf(document)
 	if !e.next() {
@@ -211,7 +211,7 @@ func bsonString(e *bsonElements) []byte {
 	return e.value[4 : len(e.value)-1]
 }
 
-// bsonFilter returns the first string that a command selects documents by.
+// bsonFilter returns the first string in the filter of a command.
 func bsonFilter(document []byte) []byte {
 	for e := elementsOf(document); e.next(); {
 		switch string(e.name) {

@@ -20,7 +20,7 @@ type nasMessages struct {
 // A nasName is a type of a NAS message. Zero is none.
 type nasName uint16
 
-// The messages that have no type that can be read.
+// Messages whose type cannot be read.
 const (
 	serviceRequest nasName = 0x100
 	ciphered       nasName = 0x101
@@ -40,9 +40,9 @@ func (n nasName) String() string {
 
 func decimal(n int) string { return strconv.Itoa(n) }
 
-// nas adds what a NAS message identifies, and returns its name. The body of a ciphered
-// message is read if it is plain all the same, as with EEA0: it begins with a header and
-// a type that are known.
+// nas adds the identifiers in a NAS message, and returns its name. It reads the body of a
+// ciphered message that is plain anyway, as with EEA0: the body begins with a known header
+// and type.
 func (r *reading) nas(s *slot, octets []byte) nasName {
 	pdu := &r.decoders.pdu
 	if err := pdu.Parse(octets); err != nil {

@@ -62,7 +62,7 @@ func (r *reading) ngap(o *origin, data []byte) {
 		}
 	}
 	if m.Procedure == ngap.PathSwitchRequest && m.Kind == ngap.Initiating {
-		about.hasCore = false // it is the one at the source
+		about.hasCore = false // it is the identity at the source
 	}
 	s.m.Name = r.words.number(NGAP, uint64(m.Procedure)<<32|uint64(m.Kind)<<24|kind, func(uint64) string {
 		return named(ngapNames(m.Procedure), int(m.Kind), text)

@@ -7,11 +7,11 @@ import (
 	"vitrine/wire/sip"
 )
 
-// maxScan is how many bytes of a body are looked through for identities.
+// maxScan is the number of bytes of a body that are searched for identities.
 const maxScan = 4 << 10
 
-// resource writes the name of a request, such as "GET /impu/{}/reg-data", and adds what
-// its path and query identify.
+// resource returns the name of a request, such as "GET /impu/{}/reg-data", and adds the
+// identifiers in its path and query.
 func (r *reading) resource(s *slot, method, target []byte) string {
 	w := &r.words
 	w.scratch = append(append(w.scratch[:0], method...), ' ')
@@ -55,9 +55,8 @@ func (r *reading) resource(s *slot, method, target []byte) string {
 	return w.intern(w.scratch)
 }
 
-// isVariable reports whether a segment of a path is a value, rather than a part of the
-// interface: it is behind the name of a kind of user or record, or does not look like a
-// word.
+// isVariable reports whether a segment of a path is a value rather than a fixed part of the
+// API: it follows the name of a kind of user or record, or does not look like a word.
 func isVariable(before, segment []byte) bool {
 	if len(segment) == 0 {
 		return false
@@ -86,11 +85,11 @@ func isVariable(before, segment []byte) bool {
 	return digits > most
 }
 
-// identifierNone is no kind.
+// identifierNone means that a name has no identifier kind.
 const identifierNone IdentifierKind = 255
 
-// personOf returns the kind of identity that a segment, a query or a field of this name
-// has, or identifierNone.
+// personOf returns the kind of identity that follows a path segment, or is the value of a
+// query parameter or field, with this name. It returns identifierNone for other names.
 func personOf(name []byte) IdentifierKind {
 	const longest = 24
 	if len(name) == 0 || len(name) > longest {
@@ -113,7 +112,7 @@ func personOf(name []byte) IdentifierKind {
 	return identifierNone
 }
 
-// userKey adds the user that a value names, behind the name of its kind.
+// userKey adds the user in the value that follows name.
 func (s *slot) userKey(name, value []byte) {
 	if len(value) == 0 || len(value) > maxText {
 		return
@@ -136,7 +135,7 @@ func (s *slot) userKey(name, value []byte) {
 	}
 }
 
-// token adds the identity that a value has by its form, if any.
+// token adds an identity that is recognised by its form alone, if the value is one.
 func (s *slot) token(value []byte) {
 	switch {
 	case bytes.HasPrefix(value, []byte("imsi-")) && isDigits(value[5:]):
@@ -150,7 +149,7 @@ func (s *slot) token(value []byte) {
 		s.text = appendDecoded(s.text, value)
 		text := s.text[from:]
 		s.text = s.text[:from]
-		s.public(withoutPath(text)) // what it appends is no longer, and not before what it has read
+		s.public(withoutPath(text)) // safe in place: it never writes beyond what it has read
 	}
 }
 
@@ -170,7 +169,7 @@ func (s *slot) encoded(kind IdentifierKind, value []byte) {
 	s.text = appendDecoded(s.text, value)
 	text := s.text[from:]
 	s.text = s.text[:from]
-	s.person(kind, text) // what it appends is no longer, and behind what it has read
+	s.person(kind, text) // safe in place: it never writes beyond what it has read
 }
 
 // isPerson reports whether a value is user@domain, perhaps with a scheme.
@@ -244,7 +243,7 @@ func (s *slot) scan(text []byte) {
 	}
 }
 
-// isDelimiter reports whether a byte is around values in JSON, XML and forms.
+// isDelimiter reports whether a byte separates values in JSON, XML and forms.
 func isDelimiter(c byte) bool {
 	switch c {
 	case ' ', '\t', '\r', '\n', '"', '\'', '<', '>', ',', '{', '}', '[', ']', '(', ')', '&', '=', ';':
@@ -253,8 +252,8 @@ func isDelimiter(c byte) bool {
 	return c < ' '
 }
 
-// state adds the access of a request to a store: the APIs of Vitrine's own store and
-// Nudsf_DataRepository (TS 29.598).
+// state adds the access of an HTTP request to a store. It knows the APIs of Vitrine's own
+// store and of Nudsf_DataRepository (TS 29.598).
 func (s *slot) state(method, target []byte) {
 	path, query, _ := bytes.Cut(target, []byte("?"))
 	var key []byte
@@ -292,8 +291,8 @@ func (s *slot) state(method, target []byte) {
 	s.scan(a.Key.Text)
 }
 
-// access adds an access to the key that was appended to the text since from. It returns nil
-// if the message names too much.
+// access adds an access. Its key is the text appended since from. It returns nil if the key
+// is empty or the message has too many identifiers.
 func (s *slot) access(from int, write bool) *Access {
 	id := s.identify(Key, hashAddr(s.m.Dst.Addr()), from)
 	if id == nil {

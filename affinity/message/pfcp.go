@@ -55,7 +55,7 @@ func (r *reading) pfcpMessage(o *origin, m *pfcp.Message) {
 	r.commit(s)
 }
 
-// pfcpElements adds what the elements identify.
+// pfcpElements adds the identifiers in the elements.
 func (r *reading) pfcpElements(s *slot, e pfcp.Elements, depth int) error {
 	const deepest = 4
 	for e.Next() {

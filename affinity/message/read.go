@@ -10,13 +10,13 @@ import (
 	"vitrine/affinity/stream"
 )
 
-// Read reads captures as one, merged by time, and gives each message to handle. It
-// returns a Summary of what was read even if it also returns an error.
+// Read merges captures by time and passes each message to handle. It returns a Summary of
+// what it has read, also with an error.
 //
-// Messages come in the order of time, but for those that waited for lost bytes of
-// their TCP connection. An error of handle ends the reading and is returned. A file that
-// is not a capture is a *vitrine.BadInput. A file that cannot be read to its end is a
-// *capture.Damage: everything before the damage was handled.
+// Messages come in order of time, except those that waited for lost bytes of their TCP
+// connection. Read stops at an error of handle and returns it. A file that is not a capture
+// is a *vitrine.BadInput. A file that cannot be read to its end is a *capture.Damage:
+// everything before the damage was handled.
 func Read(ctx context.Context, captures []string, o Options, handle func(*Message) error) (*Summary, error) {
 	r := newReading(o, handle)
 	clocks, err := findClocks(ctx, captures)
@@ -33,8 +33,8 @@ func Read(ctx context.Context, captures []string, o Options, handle func(*Messag
 	return summary, err
 }
 
-// ReadLive is like Read, for interfaces. It ends when stop is done. heard is called once packets
-// are captured.
+// ReadLive is like Read, but captures on network interfaces until stop is done. It calls
+// heard when the capture has started.
 func ReadLive(ctx, stop context.Context, live capture.LiveOptions, o Options, heard func(), handle func(*Message) error) (*Summary, error) {
 	r := newReading(o, handle)
 	live.MaxMemory, live.Ring = r.o.fragments(), r.o.MaxMemory/8
@@ -47,7 +47,7 @@ func ReadLive(ctx, stop context.Context, live capture.LiveOptions, o Options, he
 	return summary, errors.Join(err, source.Close())
 }
 
-// A source is where packets are read.
+// A source delivers packets.
 type source interface {
 	Next() *capture.Packet
 	Counts() *capture.Counts
@@ -79,7 +79,7 @@ func (r *reading) read(ctx context.Context, s source) (*Summary, error) {
 	return summary, errors.Join(r.err, s.Err())
 }
 
-// A reading reads packets. Its decoders are in the files of their protocols.
+// A reading turns packets into messages. Its decoders are in the files of their protocols.
 type reading struct {
 	o       Options
 	handle  func(*Message) error
@@ -125,15 +125,15 @@ type origin struct {
 	at       int64
 	where    capture.Where
 	src, dst netip.AddrPort
-	ports    [2]bool // whether the port of src, and that of dst, is one that receives requests
+	ports    [2]bool // whether the port of src, and the port of dst, receives requests
 	link     uint64  // the association or connection, for both directions
 	hash     uint64  // of the transmission; 0: the transport hides retransmissions
 	repeated bool    // the same packet was captured at the same place before
 }
 
-// packet reads one packet, and delivers the messages that have waited long enough.
+// packet reads one packet, and delivers the messages whose copies have had time to arrive.
 func (r *reading) packet(p *capture.Packet) {
-	if p.Time < r.last-int64(time.Second) { // a clock was set back: what waits was sent before
+	if p.Time < r.last-int64(time.Second) { // a clock was set back: all waiting messages are older than this packet
 		r.drain()
 	}
 	r.last = p.Time
@@ -176,7 +176,7 @@ func (r *reading) take(p *capture.Packet) {
 // linkOf returns the hash of the association or connection between two ends.
 func linkOf(o *origin) uint64 { return hashPair(hashEnd(o.src), hashEnd(o.dst)) }
 
-// slot begins a message.
+// slot returns a slot for a new message, with its origin set.
 func (r *reading) slot(o *origin, p Protocol) *slot {
 	s := r.hold.take()
 	m := &s.m
@@ -187,10 +187,10 @@ func (r *reading) slot(o *origin, p Protocol) *slot {
 	return s
 }
 
-// commit hands a message over, to be delivered once its copies are in.
+// commit queues a message for delivery after its copies have had time to arrive.
 func (r *reading) commit(s *slot) { r.hold.push(s) }
 
-// release delivers the messages that have waited long enough.
+// release delivers the messages that have waited for longer than the window.
 func (r *reading) release(now int64) {
 	for s := r.hold.pop(now); s != nil; s = r.hold.pop(now) {
 		r.deliver(s)
@@ -219,13 +219,13 @@ func (r *reading) deliver(s *slot) {
 	r.hold.recycle(s)
 }
 
-// finish delivers everything: the captures are over.
+// finish delivers all remaining messages at the end of the captures.
 func (r *reading) finish() {
 	r.assembler.Flush()
 	r.drain()
 }
 
-// drain delivers the messages that wait.
+// drain delivers all waiting messages.
 func (r *reading) drain() {
 	for r.hold.head < len(r.hold.waiting) {
 		r.deliver(r.hold.remove())

@@ -77,7 +77,7 @@ func (r *reading) chunk(o *origin, p *capture.Packet) {
 	}
 }
 
-// cutReason is the reason for what the capture cut off.
+// cutReason is the reason reported for messages that the capture cut off.
 const cutReason = "cut off by the capture"
 
 // A verdict says whether bytes begin a message of a protocol.
@@ -86,7 +86,7 @@ type verdict uint8
 const (
 	no verdict = iota
 	yes
-	more // of them are needed
+	more // more bytes are needed
 )
 
 var (
@@ -99,7 +99,7 @@ const maxLine = 8 << 10
 
 // startLine returns the first line of a text message.
 func startLine(data []byte) (line []byte, v verdict) {
-	const shown = 256 // a line that is no text shows it early
+	const shown = 256 // bytes of an incomplete line that are checked for binary data
 	for _, c := range data[:min(len(data), 4)] {
 		if c < ' ' || c > '~' {
 			return nil, no
@@ -204,7 +204,7 @@ func looksPFCP(data []byte, missing int) bool {
 	return t >= pfcp.HeartbeatRequest && t <= pfcp.SessionSetModificationResponse || t >= pfcp.SessionEstablishmentRequest && t <= pfcp.SessionReportResponse
 }
 
-// reason returns the innermost error's text: that without details.
+// reason returns the text of the innermost error, which has no details.
 func reason(err error) string {
 	for {
 		inner := errors.Unwrap(err)

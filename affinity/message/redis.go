@@ -8,11 +8,12 @@ import (
 	"vitrine/wire/sip"
 )
 
-// redisPort is the port of Redis, a hint for replies in the middle of a connection.
+// redisPort is the port of Redis. It is a hint for connections that the capture joins
+// midway.
 const redisPort = 6379
 
-// looksRedis says whether data begins with a request of Redis: an array of strings. Of
-// replies, the port has to say that they are of Redis.
+// looksRedis says whether data begins with a Redis request: an array of strings. A reply is
+// recognised only by its port.
 func looksRedis(data []byte, x *half) verdict {
 	const longest = 16
 	switch data[0] {
@@ -35,7 +36,7 @@ func looksRedis(data []byte, x *half) verdict {
 	case len(data) < i+3:
 		return more
 	case data[i+1] != '\n' || data[i+2] != '$':
-		if x.conn.protocol == Redis && data[i+1] == '\n' { // an array of others is a reply
+		if x.conn.protocol == Redis && data[i+1] == '\n' { // an array of other values is a reply
 			return yes
 		}
 		return no
@@ -43,7 +44,7 @@ func looksRedis(data []byte, x *half) verdict {
 	return yes
 }
 
-// redisValues is what of a request is read while its arguments come.
+// redisValues collects data of a request while its arguments arrive.
 type redisValues struct {
 	bytes   int
 	push    bool
@@ -53,7 +54,7 @@ type redisValues struct {
 	option  redisOption
 }
 
-// A redisOption is an argument whose next one is a lifetime.
+// A redisOption is an argument that is followed by a lifetime.
 type redisOption uint8
 
 const (
@@ -62,7 +63,8 @@ const (
 	inMillis
 )
 
-// readRedis reads requests or replies. The client is who sends arrays of strings first.
+// readRedis reads requests or replies. The client is the side that sends arrays of strings
+// first.
 func (r *reading) readRedis(x *half, data []byte) (n int, err error) {
 	c := x.conn
 	if c.client < 0 {
@@ -238,7 +240,7 @@ func (r *reading) redisAnswered(x *half) {
 	r.commit(s)
 }
 
-// redisReads reports whether a command leaves its keys as they are.
+// redisReads reports whether a command only reads its keys.
 func redisReads(name string) bool {
 	switch name {
 	case "get", "mget", "exists", "hget", "hgetall", "hmget", "hkeys", "hvals", "hlen", "hexists", "hscan", "hstrlen", "lrange", "llen", "lindex",

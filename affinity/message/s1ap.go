@@ -5,9 +5,9 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// s1apNames has the names of a procedure's messages: the initiating one, and those of
-// a successful and an unsuccessful outcome (TS 36.413 tables 1 and 2 of clause 8.1).
-// Procedures of class 2 have no outcome.
+// s1apNames has the names of a procedure's initiating message, and of its successful and
+// unsuccessful outcome (TS 36.413 tables 1 and 2 of clause 8.1). Procedures of class 2 have
+// no outcome.
 func s1apNames(p s1ap.Procedure) [3]string {
 	switch p {
 	case s1ap.HandoverPreparation:
@@ -46,7 +46,7 @@ func s1apNames(p s1ap.Procedure) [3]string {
 	return [3]string{capitals(p.String())}
 }
 
-// A subject holds the identities of the UE that a message of S1AP or NGAP names, while it is read.
+// A subject collects the identities of the UE while an S1AP or NGAP message is read.
 type subject struct {
 	core, radio       uint64 // identities of the UE at the MME or AMF, and at the eNodeB or gNodeB
 	hasCore, hasRadio bool
@@ -76,7 +76,7 @@ func (r *reading) s1ap(o *origin, data []byte) {
 	r.commit(s)
 }
 
-// named returns the name of a message of a procedure, with that of the NAS message in
+// named returns the name of a message of a procedure, with the name of the NAS message in
 // it.
 func named(names [3]string, kind int, nas string) string {
 	name := names[kind]
@@ -89,9 +89,10 @@ func named(names [3]string, kind int, nas string) string {
 	return name
 }
 
-// procedure relates the message of an elementary procedure to its outcome. The UE's
-// identity is that at the MME if the message has it, else that at the eNodeB: those that
-// only the outcome has were assigned by its sender.
+// procedure sets the exchange of the message of an elementary procedure. It identifies the
+// UE by the identity at the MME, or else by the identity at the eNodeB. The sender of an
+// outcome may have just assigned the identity at the MME, so that the request lacks it:
+// s.other then finds the request by the identity at the eNodeB.
 func (r *reading) procedure(s *slot, o *origin, about *subject, procedure uint64, kind int, answered bool) {
 	const initiating, unsuccessful = 0, 2
 	base := join(o.link, procedure)
@@ -121,7 +122,7 @@ func (r *reading) procedure(s *slot, o *origin, about *subject, procedure uint64
 	}
 }
 
-// s1apElements adds what the elements identify.
+// s1apElements adds the identifiers in the elements.
 func (r *reading) s1apElements(s *slot, o *origin, e s1ap.Elements, about *subject, depth int) error {
 	for e.Next() {
 		switch e.ID {
@@ -163,7 +164,7 @@ func (r *reading) s1apElements(s *slot, o *origin, e s1ap.Elements, about *subje
 	return e.Err
 }
 
-// s1apUser adds what the less frequent elements identify.
+// s1apUser adds the identifiers in less frequent elements.
 func (r *reading) s1apUser(s *slot, o *origin, e *s1ap.Elements, about *subject, depth int) error {
 	switch e.ID {
 	case s1ap.STMSI:
@@ -196,8 +197,8 @@ func (r *reading) s1apUser(s *slot, o *origin, e *s1ap.Elements, about *subject,
 	return nil
 }
 
-// pagedIMSI reads the octets of an IMSI: digits in halves of octets, the low half
-// first (TS 36.413 clause 9.2.3.13).
+// pagedIMSI reads the octets of an IMSI: two digits per octet, the low half first (TS
+// 36.413 clause 9.2.3.13).
 func pagedIMSI(octets []byte) (d identity.Digits, ok bool) {
 	for _, o := range octets {
 		for _, digit := range [...]byte{o & 0x0f, o >> 4} {

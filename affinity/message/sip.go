@@ -10,8 +10,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// sipDatagram reads a SIP message that fills a datagram. Of one that the capture cut,
-// the header is enough.
+// sipDatagram reads a SIP message that fills a datagram. If the capture cut the body, the
+// header is enough.
 func (r *reading) sipDatagram(o *origin, data []byte, missing int) {
 	m := &r.decoders.sip
 	_, err := m.Parse(data)
@@ -53,14 +53,14 @@ func (r *reading) sip(o *origin, m *sip.Message, size int) {
 		if m.Status >= 300 {
 			s.m.Cause = r.code(m.Status)
 		}
-		s.m.Failed = m.Status >= 400 && m.Status != 401 && m.Status != 407 // a challenge asks for another round
+		s.m.Failed = m.Status >= 400 && m.Status != 401 && m.Status != 407 // a challenge is not a failure: it asks for another round
 	}
 	r.sipIdentifiers(s, m, branch, call)
 	r.commit(s)
 }
 
-// sipKey returns what a request and its answers at one hop have in common (RFC 3261
-// section 17.1.3; section 17.2.3 for branches of RFC 2543).
+// sipKey returns the key that a request and its answers share at one hop (RFC 3261 section
+// 17.1.3; section 17.2.3 for branches of RFC 2543).
 func sipKey(o *origin, m *sip.Message, branch []byte, call uint64) uint64 {
 	ends := hashPair(hashAddr(o.src.Addr()), hashAddr(o.dst.Addr()))
 	key := join(ends, xxhash.Sum64(m.SequenceMethod))
@@ -71,7 +71,7 @@ func sipKey(o *origin, m *sip.Message, branch []byte, call uint64) uint64 {
 	return join(join(key, call), join(xxhash.Sum64(tag), uint64(m.Sequence)))
 }
 
-// plain is the status of answers that have none.
+// plain is the status of answers in protocols without a status.
 const plain = -1
 
 // answerName returns the name of an answer, such as "200 REGISTER" or "GET reply".
@@ -118,7 +118,7 @@ func (r *reading) sipIdentifiers(s *slot, m *sip.Message, branch []byte, call ui
 	if dialog {
 		s.add(Tag, call, tag)
 	}
-	if m.IsRequest() && !dialog && bytes.IndexByte(m.URI, '@') > 0 { // in a dialog it is a contact
+	if m.IsRequest() && !dialog && bytes.IndexByte(m.URI, '@') > 0 { // within a dialog the request URI is a contact
 		s.public(m.URI)
 	}
 	if m.Authorization != nil {

@@ -14,21 +14,21 @@ import (
 type Options struct {
 	// MaxMemory bounds the bytes of all tables together. Zero means 512 MiB.
 	MaxMemory int
-	// Name returns what to call a function, by its IP address or its address:port. It
-	// returns "" for the default, which is that text. Nil is the same.
+	// Name returns the name of a function, given its IP address or its address:port. It
+	// returns "" to keep that text as the name. Nil keeps it for all functions.
 	Name func(text string) string
-	// Hide returns what to call a function that has no name by Name, such as a pseudonym,
-	// by its IP address or its address:port. Nil means that text.
+	// Hide returns the name of a function for which Name returns none, such as a pseudonym,
+	// given its IP address or its address:port. Nil keeps that text.
 	Hide func(text string) string
-	// Progress receives how many bytes of packets were read, from time to time. Nil
-	// means nobody.
+	// Progress receives the number of packet bytes read so far, from time to time. Nil
+	// disables it.
 	Progress func(bytes uint64)
 	// Repeated is the longest time between a request and its retransmission, and
 	// between a request and its answer. Zero means 64 s, which is twice SIP's.
 	Repeated time.Duration
 }
 
-// window is how far apart the copies of a message may be captured.
+// window is the maximum time between the copies of a message.
 const window = 50 * time.Millisecond
 
 func (o Options) withDefaults() Options {
@@ -41,7 +41,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// fragments returns the bytes for fragments that wait for others.
+// fragments returns the bytes for incomplete fragments.
 func (o Options) fragments() int { return o.MaxMemory / 16 }
 
 // A Summary says what captures contained, and what of it was not understood.
@@ -95,7 +95,7 @@ type GivenUp struct {
 	Edges    uint64 `json:"edges"`    // packets of unknown protocols that count for no edge
 }
 
-// counts has the numbers while they are counted.
+// counts is the running state of a Summary's counts.
 type counts struct {
 	protocols   [protocols]Count
 	undecodable [protocols]map[string]uint64
@@ -109,7 +109,7 @@ func (c *counts) bad(p Protocol, reason string) {
 	c.undecodable[p][reason]++
 }
 
-// late counts the bytes of a connection before its protocol was recognised.
+// late counts a connection that had bytes before its protocol was recognised.
 func (c *counts) late(p Protocol, bytes uint64) {
 	if bytes > 0 {
 		c.bad(p, "before the protocol was recognised")

@@ -10,15 +10,15 @@ import (
 	"vitrine/wire/resp"
 )
 
-// The bounds of a connection.
+// The bounds on a connection.
 const (
-	maxTries  = 32      // pieces that may be of no known protocol before a connection is given up
+	maxTries  = 32      // unrecognised pieces before the search for a protocol stops
 	maxFramed = 1 << 20 // bytes of a message
-	pending   = 64      // requests of a connection that wait for their answers
-	maxStray  = 8       // answers of a connection that came before their requests were read
+	pending   = 64      // unanswered requests of a connection
+	maxStray  = 8       // answers of a connection that were read before their requests
 )
 
-// tcp has what all connections share.
+// tcp is the state that all connections share.
 type tcp struct {
 	limit   int // bytes of all buffers
 	held    int
@@ -33,13 +33,13 @@ type conn struct {
 	protocol Protocol
 	tries    int
 	link     uint64
-	client   int // index of the half that the client sends; -1: not known
+	client   int // index of the half that the client sends; -1: unknown
 	halves   [2]half
 	ended    int
 
-	// Requests and answers in the order of a connection (HTTP/1, Redis).
+	// HTTP/1 and Redis match answers to requests by their order.
 	requests, answers uint64
-	bodiless          uint64 // requests for which answers have no body: HEAD; a bit for each of the last ones
+	bodiless          uint64 // requests whose answers have no body (HEAD): one bit for each of the last 64
 	strays            [maxStray]stray
 	stray             int  // strays in use
 	loose             bool // answers do not follow requests: publish and subscribe
@@ -51,8 +51,7 @@ type conn struct {
 	speaker               int // half that spoke last, plus one
 }
 
-// A stray is an answer that came when no request was waiting, because its request was
-// lost, or comes late behind a gap.
+// A stray is an answer without a waiting request: the request is lost, or delayed by a gap.
 type stray struct {
 	at  int64
 	key uint64
@@ -63,14 +62,14 @@ type half struct {
 	conn     *conn
 	side     int
 	src, dst netip.AddrPort
-	buffer   []byte // the beginning of a message, or what is not recognised yet
+	buffer   []byte // the start of a message, or data that is not recognised yet
 	at       int64  // time of the bytes in the buffer
 	begun    bool   // its messages are being read
-	lost     bool   // the bounds of messages are not known
+	lost     bool   // the start of the next message is unknown
 	opened   bool   // it sent the first SYN
 
 	slot    *slot // message in progress
-	scanned int   // bytes of its body that were looked through
+	scanned int   // bytes of its body that were searched for identities
 	body    int   // bytes of its body
 
 	http1   http1.Decoder
@@ -122,7 +121,7 @@ func (t *tcpHandler) Data(h *stream.Half, at int64, b []byte) {
 	}
 }
 
-// Gap says that bytes of a direction are lost.
+// Gap handles lost bytes of a direction.
 func (t *tcpHandler) Gap(h *stream.Half, at int64, n int) {
 	r := t.r
 	x := r.tcp.half(h)
@@ -139,7 +138,7 @@ func (t *tcpHandler) Gap(h *stream.Half, at int64, n int) {
 	r.lose(x)
 }
 
-// End says that nothing follows in a direction.
+// End handles the end of a direction.
 func (t *tcpHandler) End(h *stream.Half, _ int64, _ stream.Reason) {
 	x, ok := h.State.(*half)
 	if !ok {
@@ -166,8 +165,8 @@ func (t *tcpHandler) End(h *stream.Half, _ int64, _ stream.Reason) {
 	}
 }
 
-// recognise finds the protocol of a connection. It returns the bytes to read: none as
-// long as the protocol is not known.
+// recognise finds the protocol of a connection. It returns the bytes to read, or nil while
+// the protocol is unknown.
 func (r *reading) recognise(x *half, b []byte) []byte {
 	c := x.conn
 	data := b
@@ -231,8 +230,8 @@ func (r *reading) countEdge(c *conn) {
 	c.packets, c.bytes, c.turns = 0, 0, 0
 }
 
-// clientOf returns which half the client sends: that of the first SYN or of requests, or
-// the one from the port that looks less like a server's.
+// clientOf returns the index of the half that the client sends: the half with the first
+// SYN, or with requests, or from the port that looks less like a server port.
 func (r *reading) clientOf(c *conn) int {
 	switch {
 	case c.halves[0].opened:
@@ -289,7 +288,7 @@ func (r *reading) feed(x *half, b []byte) {
 	r.store(x, data)
 }
 
-// decode reads whole messages, and returns how many bytes it is done with.
+// decode reads whole messages, and returns the number of bytes consumed.
 func (r *reading) decode(x *half, data []byte) (int, error) {
 	switch x.conn.protocol {
 	case HTTP:
@@ -302,7 +301,7 @@ func (r *reading) decode(x *half, data []byte) (int, error) {
 	return r.readFramed(x, data)
 }
 
-// skip goes on behind lost bytes if they are within the body of one message.
+// skip continues after n lost bytes, if they are within the body of one message.
 func (r *reading) skip(x *half, n int) bool {
 	if x.lost {
 		return false
@@ -326,7 +325,7 @@ func (r *reading) skip(x *half, n int) bool {
 	return false
 }
 
-// lose gives up the message in progress. Its end is not known.
+// lose gives up the message in progress, because its end is unknown.
 func (r *reading) lose(x *half) {
 	r.drop(x)
 	r.abandon(x)
@@ -335,7 +334,7 @@ func (r *reading) lose(x *half) {
 		x.http2.Lost(-1)
 	}
 	x.http1, x.redis, x.command = http1.Decoder{}, resp.Decoder{}, resp.Request{}
-	x.conn.answers = x.conn.requests // what was asked before is not matched any more
+	x.conn.answers = x.conn.requests // earlier requests are not matched any more
 }
 
 // abandon delivers the message in progress as far as it was read.
@@ -346,7 +345,7 @@ func (r *reading) abandon(x *half) {
 	}
 }
 
-// closeHalf reads what the end of a direction completes.
+// closeHalf finishes a message that ends with its direction.
 func (r *reading) closeHalf(x *half) {
 	switch x.conn.protocol {
 	case HTTP:
@@ -367,8 +366,8 @@ func (r *reading) closeHalf(x *half) {
 	}
 }
 
-// keep appends bytes to a buffer. It reports false, and gives the buffer up, if there is
-// no room for them.
+// keep appends bytes to a buffer. If there is no room, it drops the buffer and returns
+// false.
 func (r *reading) keep(x *half, b []byte) bool {
 	need := len(x.buffer) + len(b)
 	before := cap(x.buffer)
@@ -386,7 +385,7 @@ func (r *reading) keep(x *half, b []byte) bool {
 	return true
 }
 
-// store keeps the rest of the bytes, which may be those of the buffer itself.
+// store keeps the unread rest, which may be the end of the buffer itself.
 func (r *reading) store(x *half, rest []byte) {
 	if len(rest) == 0 {
 		r.drop(x)
@@ -400,7 +399,7 @@ func (r *reading) store(x *half, rest []byte) {
 	r.keep(x, rest)
 }
 
-// drop empties a buffer. A large one is not kept.
+// drop empties a buffer, and releases a large one.
 func (r *reading) drop(x *half) {
 	const largest = 16 << 10
 	if cap(x.buffer) > largest {

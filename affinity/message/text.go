@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// shown is how many edges of unknown protocols Text has.
+// shown is the number of edges of unknown protocols in Text.
 const shown = 20
 
 // Text writes a summary for people.

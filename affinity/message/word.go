@@ -1,6 +1,6 @@
 package message
 
-// maxWords bounds how many names of messages there are.
+// maxWords bounds the number of message names.
 const maxWords = 1 << 14
 
 // words interns the names of messages and their causes.
@@ -25,7 +25,7 @@ func (w *words) intern(text []byte) string {
 	return word
 }
 
-// number returns the word of a code, which create makes when it is first asked for.
+// number returns the word of a code. It calls create for a code that is not known yet.
 func (w *words) number(p Protocol, code uint64, create func(uint64) string) string {
 	key := uint64(p)<<56 | code
 	if word, ok := w.numbers[key]; ok {
@@ -38,8 +38,7 @@ func (w *words) number(p Protocol, code uint64, create func(uint64) string) stri
 	return word
 }
 
-// capitals writes a name of lower-case words with hyphens between them as its
-// specification does.
+// capitals turns a lower-case name with hyphens into the spelling of its specification.
 func capitals(name string) string {
 	b := []byte(name)
 	start := 0
