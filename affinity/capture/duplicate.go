@@ -9,21 +9,21 @@ import (
 	"vitrine/internal/fifo"
 )
 
-// maxPlaces is how many places a Finder remembers for a packet.
+// maxPlaces is the number of places that a Finder remembers for a packet.
 const maxPlaces = 12
 
 // A Finder finds packets that were captured more than once. A packet that is seen at
 // two places within a short time is one message, and its two times give the delay
 // between them. A packet that is seen again at one place is a retransmission.
 //
-// Packets are the same if their innermost IP headers have the same identification,
-// their transport headers say the same, and their payloads are equal. Fields that
-// routers change do not count. Network address translation changes addresses, which
-// do. IPv6 has no identification: a copy of a retransmission counts as a copy of the
-// last transmission that was seen where the first was.
+// Packets are the same if their innermost IP headers have the same addresses and
+// identification, and their transport headers and payloads are equal. Fields that routers
+// change do not count. Copies on both sides of a network address translation are not
+// recognised. IPv6 has no identification: a copy of a retransmission counts as a copy of
+// the last transmission at the place where the first was seen.
 //
-// Two different packets are taken for one with a chance of 1 in 10^19 per pair within
-// the window.
+// Two different packets within the window have the same hash with a probability of 1 in
+// 10^19 per pair.
 type Finder struct {
 	window int64
 	limit  int
@@ -43,36 +43,34 @@ type arrival struct {
 	at  int64
 }
 
-// A Kind says whether a packet was seen before.
+// A Kind is the relation of a packet to earlier packets.
 type Kind uint8
 
-// What a packet is.
+// The kinds of packets.
 const (
 	New            Kind = iota
 	Copy                // seen before, at other places
 	Retransmission      // seen before at this place
 )
 
-// A Sighting says how a packet relates to the earlier ones.
+// A Sighting is the relation of a packet to earlier packets.
 type Sighting struct {
 	Kind  Kind
 	First Where         // where it was first seen; for a new packet its own place
 	Delay time.Duration // since it was first seen
 }
 
-// NewFinder returns a Finder that takes packets within a window of time for the same,
-// and remembers at most limit packets, some 120 bytes each. The window's usual length
-// is 50 ms.
+// NewFinder returns a Finder that compares packets within a window of time, usually 50 ms.
+// It remembers at most limit packets, some 120 bytes each.
 func NewFinder(window time.Duration, limit int) *Finder {
 	return &Finder{window: int64(window), limit: max(limit, 1), seen: map[uint64]sighting{}}
 }
 
-// GivenUp returns how many packets were forgotten before their time, because there
-// were more than the limit.
+// GivenUp returns how many packets were forgotten within the window, because limit was
+// reached.
 func (f *Finder) GivenUp() uint64 { return f.given }
 
-// Find says how a packet relates to the earlier ones. Packets arrive in the order of
-// time.
+// Find returns how a packet relates to earlier packets. Packets must come in order of time.
 func (f *Finder) Find(p *Packet) Sighting {
 	f.expire(p.Time)
 	key := p.Identity()
@@ -85,7 +83,7 @@ func (f *Finder) Find(p *Packet) Sighting {
 	for _, place := range s.places[:s.count] {
 		if place == p.Where {
 			result.Kind = Retransmission
-			if place == s.places[0] { // copies that follow are those of this transmission
+			if place == s.places[0] { // later copies are copies of this transmission
 				f.remember(key, p)
 			}
 			return result
@@ -99,7 +97,7 @@ func (f *Finder) Find(p *Packet) Sighting {
 	return result
 }
 
-// remember notes that a packet is first seen now.
+// remember records a packet that is seen for the first time.
 func (f *Finder) remember(key uint64, p *Packet) {
 	if f.order.Len() == f.limit {
 		f.forget()
@@ -111,8 +109,8 @@ func (f *Finder) remember(key uint64, p *Packet) {
 	f.order.Push(arrival{key, p.Time})
 }
 
-// expire forgets what was seen too long ago. A clock that jumps back must not keep
-// anything for ever.
+// expire forgets packets outside the window. A clock that jumps back must not keep packets
+// for ever.
 func (f *Finder) expire(now int64) {
 	for f.order.Len() > 0 {
 		age := now - f.order.Front().at
@@ -123,7 +121,7 @@ func (f *Finder) expire(now int64) {
 	}
 }
 
-// forget forgets the oldest arrival, unless the packet was seen anew since.
+// forget forgets the oldest arrival, unless the packet was seen again later.
 func (f *Finder) forget() {
 	oldest := f.order.Pop()
 	if f.seen[oldest.key].at == oldest.at {
@@ -131,7 +129,7 @@ func (f *Finder) forget() {
 	}
 }
 
-// Identity returns a hash of what all copies of a packet have in common.
+// Identity returns a hash that is the same for all copies of a packet.
 func (p *Packet) Identity() uint64 {
 	var b [96]byte
 	src, dst := p.Src.Addr().As16(), p.Dst.Addr().As16()

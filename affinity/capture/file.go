@@ -22,7 +22,7 @@ const (
 	maxWindow = 32 << 20  // bytes that zstd may refer back to; zstd -19 needs 8 MiB
 )
 
-// A file is a capture file. One of its frames at a time is in memory.
+// A file is a capture file. It keeps one frame in memory.
 type file struct {
 	name   string
 	index  uint16
@@ -37,7 +37,7 @@ type file struct {
 	// The current frame. data is valid until the next one.
 	data  []byte
 	at    int64 // nanoseconds since 1970, corrected
-	read  int64 // the same, as the file has it
+	read  int64 // the same, uncorrected
 	from  LinkType
 	where Where
 }
@@ -89,13 +89,13 @@ func newFile(name string, in io.Reader) (*file, error) {
 	return f, nil
 }
 
-// isPcap reports whether the first word of a file is that of pcap: of either byte
-// order, with times in microseconds or nanoseconds.
+// isPcap reports whether magic is the first word of a pcap file, in either byte order, with
+// times in microseconds or nanoseconds.
 func isPcap(magic uint32) bool {
 	return magic == 0xa1b2c3d4 || magic == 0xd4c3b2a1 || magic == 0xa1b23c4d || magic == 0x4d3cb2a1
 }
 
-// decompress makes the guard read in, or what in holds in compressed form.
+// decompress makes the guard read in, decompressed if necessary.
 func (f *file) decompress(in *bufio.Reader) error {
 	magic, _ := in.Peek(4)
 	var err error
@@ -129,14 +129,14 @@ func (f *file) next() error {
 		f.from = f.guard.links[info.InterfaceIndex]
 		f.where.Interface = uint16(f.guard.base + info.InterfaceIndex)
 	}
-	if !info.Timestamp.IsZero() { // simple packets have no time: they take the one before
+	if !info.Timestamp.IsZero() { // simple packets have no time, so they keep the time of the previous frame
 		f.read = nanoseconds(info.Timestamp)
 	}
 	f.at = f.read
 	return nil
 }
 
-// damage returns io.EOF at the end of the file, and else what is wrong with it.
+// damage returns io.EOF at the end of the file, and otherwise a *Damage.
 func (f *file) damage(err error) error {
 	if f.guard.err != nil {
 		err = f.guard.err // pcapgo may have wrapped or replaced it
@@ -147,8 +147,8 @@ func (f *file) damage(err error) error {
 	return &Damage{File: f.name, Offset: f.guard.start, What: err}
 }
 
-// nanoseconds returns a time in nanoseconds since 1970. Times outside the years 1678
-// to 2262, which do not fit, become the closest that does.
+// nanoseconds returns a time in nanoseconds since 1970. Times outside the years 1678 to
+// 2262 do not fit and are clamped.
 func nanoseconds(t time.Time) int64 {
 	const last = (1<<63-1)/1_000_000_000 - 1 // seconds
 	switch seconds := t.Unix(); {
@@ -160,7 +160,7 @@ func nanoseconds(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// close releases what the file holds.
+// close closes the file.
 func (f *file) close() error {
 	if f.zstd != nil {
 		f.zstd.Close()

@@ -9,8 +9,8 @@ import (
 // maxDatagram is the longest payload of an IP packet.
 const maxDatagram = 65535
 
-// A datagramKey says which fragments belong together (RFC 791, RFC 8200 section
-// 4.5). The place is part of it, because each place captures its own copy.
+// A datagramKey identifies the datagram of a fragment (RFC 791, RFC 8200 section 4.5). The
+// place is part of it, because each place captures its own copy.
 type datagramKey struct {
 	src, dst netip.Addr
 	id       uint32
@@ -19,8 +19,8 @@ type datagramKey struct {
 	tunnels  int
 }
 
-// defragment adds a fragment to its datagram. It returns the datagram's payload and
-// the protocol that its first fragment named, once it is complete.
+// defragment adds a fragment to its datagram. When the datagram is complete, it returns the
+// payload and the protocol from the first fragment.
 func (w *Walker) defragment(key datagramKey, protocol uint8, offset int, more bool, b []byte, missing int) ([]byte, uint8) {
 	w.counts.IP.Fragments++
 	end := offset + len(b)
@@ -74,8 +74,8 @@ func (w *Walker) defragment(key datagramKey, protocol uint8, offset int, more bo
 	return e.octets[:e.total], e.protocol
 }
 
-// place adds a run to the parts, which are disjoint and in order, and joins those
-// that touch. It does not add a run that repeats bytes, or one that overlaps.
+// place adds a run of bytes to the parts, which are disjoint and in order, and joins
+// adjacent parts. It does not add a run that repeats or overlaps earlier bytes.
 func (e *entry[K]) place(from, to int, b []byte) (fits, repeated bool) {
 	i := len(e.parts) // of the first part that ends after from
 	for i > 0 && e.parts[i-1].to > from {

@@ -8,15 +8,15 @@ import (
 	"io"
 )
 
-// maxFrame is the longest frame that is read: libpcap's MAXIMUM_SNAPLEN.
+// maxFrame is the longest frame that is read, in bytes: MAXIMUM_SNAPLEN of libpcap.
 const maxFrame = 256 << 10
 
-// maxInterfaces is how many interface descriptions a file may have.
+// maxInterfaces bounds the interface descriptions of a file.
 const maxInterfaces = 1 << 12
 
-// A guard is between a file and pcapgo. It passes on one checked record at a time
-// and drops what packets do not need, so that no length in the file makes pcapgo
-// allocate, and no packet of pcapng allocates for its options.
+// A guard filters a file for pcapgo. It passes on one checked record at a time and drops
+// data that packets do not need. So no length in the file makes pcapgo allocate, and no
+// pcapng packet allocates for its options.
 type guard struct {
 	in     *bufio.Reader
 	next   func() error // reads the next record into record
@@ -45,15 +45,15 @@ type Damage struct {
 
 func (e *Damage) Error() string {
 	if errors.Is(e.What, io.ErrUnexpectedEOF) {
-		return fmt.Sprintf("%s: truncated in the record at byte %d; what is before it was read", e.File, e.Offset)
+		return fmt.Sprintf("%s: truncated in the record at byte %d; the records before it were read", e.File, e.Offset)
 	}
-	return fmt.Sprintf("%s: record at byte %d: %v; what is before it was read", e.File, e.Offset, e.What)
+	return fmt.Sprintf("%s: record at byte %d: %v; the records before it were read", e.File, e.Offset, e.What)
 }
 
 func (e *Damage) Unwrap() error { return e.What }
 
-// Read implements io.Reader. It never returns bytes of two records, so pcapgo does
-// not read ahead of the packet that it returns.
+// Read implements io.Reader. It never returns bytes of two records in one call, so pcapgo
+// does not read ahead of the packet that it returns.
 func (g *guard) Read(p []byte) (int, error) {
 	for len(g.unread) == 0 {
 		if g.err != nil {

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// ipv4 takes an IPv4 header off (RFC 791).
+// ipv4 removes an IPv4 header (RFC 791).
 func (w *Walker) ipv4(b []byte) {
 	const header = 20
 	if len(b) < header || b[0]>>4 != 4 {
@@ -13,7 +13,7 @@ func (w *Walker) ipv4(b []byte) {
 		return
 	}
 	length, total := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
-	if total == 0 { // a packet that the network card divides (TSO)
+	if total == 0 { // a packet that the network card segments (TSO)
 		total = len(b)
 	}
 	if length < header || length > len(b) || length > total {
@@ -37,8 +37,8 @@ func (w *Walker) ipv4(b []byte) {
 	w.transport(protocol, payload, missing)
 }
 
-// trim cuts padding of the link layer off an IP payload of n bytes, and returns how
-// many of them the capture lacks.
+// trim removes link-layer padding after an IP payload of n bytes. It returns the number of
+// payload bytes that the capture lacks.
 func trim(b []byte, n int) (payload []byte, missing int) {
 	if n <= len(b) {
 		return b[:n], 0
@@ -46,7 +46,7 @@ func trim(b []byte, n int) (payload []byte, missing int) {
 	return b, n - len(b)
 }
 
-// The headers that may be before the transport of IPv6 (RFC 8200 section 4).
+// The IPv6 headers that may precede the transport (RFC 8200 section 4).
 const (
 	hopByHop       = 0
 	routing        = 43
@@ -58,7 +58,7 @@ const (
 	shim6          = 140 // RFC 5533
 )
 
-// ipv6 takes an IPv6 header and its extension headers off.
+// ipv6 removes an IPv6 header and its extension headers.
 func (w *Walker) ipv6(b []byte) {
 	const header = 40
 	if len(b) < header || b[0]>>4 != 6 {
@@ -66,7 +66,7 @@ func (w *Walker) ipv6(b []byte) {
 		return
 	}
 	n := int(binary.BigEndian.Uint16(b[4:]))
-	if n == 0 { // a jumbogram (RFC 2675), or a packet that the network card divides
+	if n == 0 { // a jumbogram (RFC 2675), or a packet that the network card segments
 		n = len(b) - header
 	}
 	w.src = netip.AddrFrom16([16]byte(b[8:]))
@@ -76,7 +76,7 @@ func (w *Walker) ipv6(b []byte) {
 	w.extensions(b[6], payload, missing)
 }
 
-// extensions takes extension headers off.
+// extensions removes extension headers.
 func (w *Walker) extensions(next uint8, b []byte, missing int) {
 	for {
 		length := 8
@@ -117,11 +117,11 @@ func (w *Walker) extensions(next uint8, b []byte, missing int) {
 	}
 }
 
-// tunnel reads the packet inside a UDP datagram, and reports whether the datagram is
-// a tunnel's.
+// tunnel reads the packet inside a UDP datagram, and reports whether the datagram belongs
+// to a tunnel.
 func (w *Walker) tunnel(port uint16, b []byte) bool {
 	const vxlan, gtpu = 4789, 2152 // RFC 7348 section 5; TS 29.281 clause 4.4.2
-	const linux = 8472             // VXLAN of Linux, unless it is given a port (vxlan_udp_port of drivers/net/vxlan)
+	const linux = 8472             // default VXLAN port of Linux (vxlan_udp_port of drivers/net/vxlan)
 	if w.tunnels == maxTunnels {
 		return false
 	}

@@ -7,12 +7,11 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// A LinkType says what the frames of an interface begin with. Its numbers are those
-// of tcpdump.org/linktypes.html.
+// A LinkType is the type of the header at the beginning of frames. The numbers are from
+// tcpdump.org/linktypes.html.
 type LinkType uint16
 
-// The link types that can be read. DLT_RAW has other numbers in files of some
-// systems.
+// The supported link types. Some systems use other numbers for DLT_RAW in files.
 const (
 	Null     LinkType = 0 // BSD loopback: address family in the byte order of the host
 	Ethernet LinkType = 1
@@ -23,7 +22,7 @@ const (
 	SLL      LinkType = 113 // Linux "any" interface
 	IPv4     LinkType = 228
 	IPv6     LinkType = 229
-	SLL2     LinkType = 276 // Linux "any" interface, with the number of the true one
+	SLL2     LinkType = 276 // Linux "any" interface, with the index of the real interface
 )
 
 func (l LinkType) String() string {
@@ -39,7 +38,7 @@ const (
 	etherVendor = 0x9100 // QinQ before 802.1ad
 )
 
-// link takes the link layer off.
+// link removes the link-layer header.
 func (w *Walker) link(link LinkType, b []byte) {
 	switch link {
 	case Ethernet:
@@ -68,8 +67,8 @@ func (w *Walker) link(link LinkType, b []byte) {
 	}
 }
 
-// ethernet takes an Ethernet header off. A length in place of an EtherType is that
-// of IEEE 802.2, which does not carry IP.
+// ethernet removes an Ethernet header. A length in place of an EtherType means IEEE 802.2,
+// which does not carry IP.
 func (w *Walker) ethernet(b []byte) {
 	const header = 14
 	if len(b) < header {
@@ -79,7 +78,7 @@ func (w *Walker) ethernet(b []byte) {
 	w.network(binary.BigEndian.Uint16(b[12:]), b[header:])
 }
 
-// network takes VLAN tags off and reads the network layer.
+// network removes VLAN tags and reads the network layer.
 func (w *Walker) network(kind uint16, b []byte) {
 	for kind == etherVLAN || kind == etherQinQ || kind == etherVendor {
 		const tag = 4
@@ -113,8 +112,8 @@ func (w *Walker) raw(b []byte) {
 	}
 }
 
-// loopback takes the address family off. Its byte order may be either, and its
-// number of IPv6 depends on the system; of both families it is below 256.
+// loopback removes the address family. It may have either byte order, which its value shows
+// because all families are below 256. The number of IPv6 depends on the system.
 func (w *Walker) loopback(b []byte) {
 	const header = 4
 	if len(b) < header {

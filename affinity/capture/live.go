@@ -13,14 +13,14 @@ import (
 // LiveOptions configure a Live.
 type LiveOptions struct {
 	Options               // Correct is not used: there is one clock
-	Interfaces  []string  // names; "any" alone means all that are up
+	Interfaces  []string  // names; "any" alone means all interfaces that are up
 	Promiscuous bool      // also frames for other hosts
 	Ring        int       // bytes of frames that can wait to be read
-	Keep        *Recorder // where frames are written; nil: nowhere
+	Keep        *Recorder // writes the frames to a file; nil: none
 }
 
-// A Live reads the frames of network interfaces while they pass. Where.Interface of its packets
-// is an index in LiveOptions.Interfaces.
+// A Live captures frames on network interfaces. Where.Interface of its packets is an index
+// in LiveOptions.Interfaces.
 type Live struct {
 	tap     *tap.Tap
 	done    <-chan struct{}
@@ -28,16 +28,16 @@ type Live struct {
 	links   []LinkType // by interface
 	keep    *Recorder
 	frame   tap.Frame
-	checked int64     // when the interfaces were last looked at, in ns since 1970
+	checked int64     // last check of the interfaces, in ns since 1970
 	stopped time.Time // zero: not yet
-	until   int64     // frames after this time are left out, in ns since 1970
+	until   int64     // frames after this time are ignored, in ns since 1970
 	errs    []error
 }
 
-// Listen begins to capture at interfaces of this network namespace. It goes on until the context
-// is done; what was captured up to then is read. The caller closes the Live. The error is a
-// *vitrine.BadInput for interfaces that do not exist, and a *vitrine.Unsupported without the right
-// to capture.
+// Listen starts a capture on interfaces of this network namespace. The capture ends when
+// the context is done; frames captured until then are still read. The caller closes the
+// Live. The error is a *vitrine.BadInput for interfaces that do not exist, and a
+// *vitrine.Unsupported without the permission to capture.
 func Listen(ctx context.Context, o LiveOptions) (*Live, error) {
 	interfaces, err := tap.Find(o.Interfaces)
 	if err != nil {
@@ -63,8 +63,8 @@ func Listen(ctx context.Context, o LiveOptions) (*Live, error) {
 	return l, nil
 }
 
-// Next waits for the next packet. It returns nil once the context is done and everything
-// before that was read, or if the capture cannot go on. The packet is valid until the next call.
+// Next waits for the next packet. It returns nil after the context is done and all earlier
+// packets were read, or after an error. The packet is valid until the next call.
 func (l *Live) Next() *Packet {
 	for {
 		if p := l.walker.Next(); p != nil {
@@ -107,7 +107,8 @@ func (l *Live) drained() bool {
 	return l.isStopped() && time.Since(l.stopped) > 5*tap.Linger
 }
 
-// isStopped reports whether the context is done. The first time, it notes when that is.
+// isStopped reports whether the context is done. When it first is, isStopped sets the time
+// from which frames are ignored.
 func (l *Live) isStopped() bool {
 	if !l.stopped.IsZero() {
 		return true
@@ -122,7 +123,7 @@ func (l *Live) isStopped() bool {
 	}
 }
 
-// check looks once a second whether the interfaces still exist, and adds up the lost frames.
+// check checks once a second that the interfaces still exist, and counts lost frames.
 func (l *Live) check(now int64) error {
 	if age := now - l.checked; 0 <= age && age < int64(time.Second) {
 		return nil
@@ -144,12 +145,12 @@ func (l *Live) failed(err error) bool {
 	return err != nil
 }
 
-// Err returns why the capture ended before its time, after Next returned nil.
+// Err returns the error that ended the capture early, after Next returned nil.
 func (l *Live) Err() error {
 	if len(l.errs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the capture ended: %w; what is before was read", errors.Join(l.errs...))
+	return fmt.Errorf("the capture ended: %w; the packets before that were read", errors.Join(l.errs...))
 }
 
 // Counts returns the counts up to now. The caller must not change them.
@@ -158,5 +159,5 @@ func (l *Live) Counts() *Counts {
 	return &l.walker.counts
 }
 
-// Close ends the capture and completes what is kept of it.
+// Close ends the capture and completes the recorded file.
 func (l *Live) Close() error { return errors.Join(l.keep.end(), l.tap.Close()) }

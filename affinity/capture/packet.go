@@ -1,13 +1,13 @@
-// Package capture reads packet captures and gives the messages of their
-// transports: UDP datagrams, TCP segments and SCTP user messages.
+// Package capture reads packet captures and returns UDP datagrams, TCP segments and SCTP
+// user messages.
 //
-// It reads pcap and pcapng files, also compressed by gzip or zstd, and merges
-// several files by time in one pass. Or it captures at network interfaces. It takes off link layers, VLAN tags, VXLAN
-// and GTP-U, and reassembles the fragments of IP and SCTP. It does not verify
-// checksums: with checksum offload, a sender's capture has wrong ones.
+// It reads pcap and pcapng files, also compressed by gzip or zstd, and merges several files
+// by time in one pass. It can also capture on network interfaces. It removes link layers,
+// VLAN tags, VXLAN and GTP-U, and reassembles the fragments of IP and SCTP. It does not
+// verify checksums: with checksum offload, a sender's capture has wrong ones.
 //
-// Options bounds the memory. Counts has the number of datagrams and messages that were
-// dropped to stay within it.
+// Options bounds the memory. Counts has the number of datagrams and messages dropped to
+// stay within it.
 package capture
 
 import (

@@ -21,8 +21,8 @@ const (
 	privateLinkType = 147
 )
 
-// pcapng reads blocks up to one that packets need, and passes it on without
-// options that they do not need.
+// pcapng reads blocks up to one that packets need, and passes it on without the options
+// that they do not need.
 func (g *guard) pcapng() error {
 	for {
 		g.record, g.start = g.record[:0], g.read
@@ -55,7 +55,7 @@ func (g *guard) pcapng() error {
 	}
 }
 
-// section reads a section header. Interfaces are numbered anew.
+// section reads a section header. Interface numbers restart at zero.
 func (g *guard) section() error {
 	rest, err := g.take(16) // byte order, version, length of the section
 	if err != nil {
@@ -82,8 +82,7 @@ func (g *guard) section() error {
 	return g.end(length)
 }
 
-// describe reads an interface description. It keeps the options that times depend
-// on.
+// describe reads an interface description. It keeps only the options that affect times.
 func (g *guard) describe(body int) error {
 	const fixed = 8
 	if body < fixed {
@@ -103,8 +102,8 @@ func (g *guard) describe(body int) error {
 	}
 	g.links = append(g.links, link)
 	if link > 0xff {
-		// For each packet, pcapgo makes an interface value of the link type, which
-		// allocates above 255. The true one is in links.
+		// For each packet, pcapgo converts the link type to an interface value, which
+		// allocates for numbers above 255. The true link type is in links.
 		g.order.PutUint16(head, privateLinkType)
 	}
 	if err := g.options(body - fixed); err != nil {
@@ -113,7 +112,7 @@ func (g *guard) describe(body int) error {
 	return g.end(length)
 }
 
-// options reads the options of an interface and keeps those that times depend on.
+// options reads the options of an interface. It keeps only those that affect times.
 func (g *guard) options(left int) error {
 	for left > 0 {
 		at := len(g.record)
@@ -145,8 +144,8 @@ func (g *guard) options(left int) error {
 	return g.skip(left)
 }
 
-// packet reads an enhanced packet, or its predecessor of the same layout, and drops
-// its options.
+// packet reads an enhanced packet, or an obsolete packet, which has the same layout, and
+// drops its options.
 func (g *guard) packet(body int) error {
 	const fixed = 20
 	if body < fixed {
@@ -173,8 +172,8 @@ func (g *guard) packet(body int) error {
 	return g.end(uint32(body + blockEdges))
 }
 
-// simple reads a simple packet. It has no captured length: that follows from the
-// length of the packet and interface 0.
+// simple reads a simple packet. Its captured length is not stored, but follows from the
+// length of the packet and the snap length of interface 0.
 func (g *guard) simple(body int) error {
 	if body < 4 {
 		return errors.New("a packet block that is too short")
@@ -200,7 +199,7 @@ func (g *guard) simple(body int) error {
 	return g.end(uint32(body + blockEdges))
 }
 
-// end reads the length at the end of a block and sets both lengths to those of the
+// end reads the length at the end of a block, and sets both lengths to the length of the
 // record.
 func (g *guard) end(length uint32) error {
 	tail, err := g.take(4)

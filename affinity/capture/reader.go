@@ -11,11 +11,10 @@ import (
 
 // Options configure a Reader. The zero value has the defaults.
 type Options struct {
-	// MaxMemory is how many bytes fragments may take that wait for others. Zero means
-	// 64 MiB.
+	// MaxMemory bounds the bytes of incomplete fragments. Zero means 64 MiB.
 	MaxMemory int
-	// FragmentTimeout is how long fragments wait for others, in the time of the
-	// capture. Zero means 30 s.
+	// FragmentTimeout is how long fragments wait for the rest of their datagram, in the
+	// time of the capture. Zero means 30 s.
 	FragmentTimeout time.Duration
 	// Correct returns the corrected time of a frame, so that files of hosts with
 	// different clocks merge in the true order. Times are in nanoseconds since 1970.
@@ -25,7 +24,7 @@ type Options struct {
 
 // A Reader merges capture files by time. It keeps one frame of each in memory.
 type Reader struct {
-	files   []*file // those with a frame, as a heap by its time
+	files   []*file // files that have a frame, as a heap by its time
 	all     []*file
 	started bool
 	correct func(file int, at int64) int64
@@ -62,9 +61,9 @@ func newReader(files []*file, o Options) *Reader {
 	return r
 }
 
-// Next returns the next packet, or nil after the last. The packet is valid until the
-// next call. Within a file packets keep the order of the file; between files that of
-// time, and of the list of files where times are equal.
+// Next returns the next packet, or nil after the last. The packet is valid until the next
+// call. Packets of one file keep their order. Packets of different files are in order of
+// time, or of the list of files if times are equal.
 func (r *Reader) Next() *Packet {
 	for {
 		if p := r.walker.Next(); p != nil {
@@ -104,10 +103,10 @@ func (r *Reader) advance() *file {
 	return r.files[0]
 }
 
-// load reads the next frame of a file and reports whether there is one. What is
-// wrong with the file is kept for Err.
+// load reads the next frame of a file and reports whether there is one. It keeps errors of
+// the file for Err.
 func (r *Reader) load(f *file) bool {
-	const disorder = int64(time.Second) // what CPUs write side by side may be out of order by less
+	const disorder = int64(time.Second) // frames from several CPUs may be out of order by less
 	before := f.read
 	err := f.next()
 	if err == nil {
@@ -146,8 +145,8 @@ func before(a, b *file) bool {
 	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.index, b.index)) < 0
 }
 
-// Err returns what is wrong with the files, after Next returned nil: a *Damage for
-// each that could not be read to its end, joined.
+// Err returns the errors of the files, after Next returned nil: a *Damage for each file
+// that could not be read to its end, joined.
 func (r *Reader) Err() error { return errors.Join(r.errs...) }
 
 // Counts returns the counts up to now. The caller must not change them.

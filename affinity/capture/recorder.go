@@ -29,7 +29,7 @@ func (r *Recorder) begin(names []string, links []LinkType) (err error) {
 	if r.file, err = os.Create(r.Name); err != nil {
 		return err
 	}
-	buffered := bufio.NewWriterSize(r.file, readAhead) // which the writer uses as it is
+	buffered := bufio.NewWriterSize(r.file, readAhead) // NewNgWriterInterface uses a bufio.Writer directly
 	for i, name := range names {
 		at := pcapgo.NgInterface{Name: name, LinkType: layers.LinkType(links[i])}
 		if i > 0 {

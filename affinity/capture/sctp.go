@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A messageKey says which fragments may belong to one user message. It has no
-// addresses, because an association may use several.
+// A messageKey identifies the stream, or the message, to which a fragment belongs. It has
+// no addresses, because an association may use several.
 type messageKey struct {
 	where          Where
 	ports          uint32
@@ -15,7 +15,7 @@ type messageKey struct {
 	unordered      bool
 }
 
-// maxMessage is the longest user message that is reassembled.
+// maxMessage is the longest user message that is reassembled, in bytes.
 const maxMessage = 1 << 20
 
 // sctp reads the common header of an SCTP packet (RFC 9260 section 3.1). Next reads
@@ -31,8 +31,8 @@ func (w *Walker) sctp(b []byte, missing int) {
 	w.chunks, w.cut = b[header:], missing > 0
 }
 
-// chunk reads chunks up to one that completes a user message, and reports whether
-// there is one. Only DATA is read: I-DATA (RFC 8260 section 2.1) is counted.
+// chunk reads chunks until one completes a user message, and reports whether one did. It
+// reads DATA only, and counts I-DATA (RFC 8260 section 2.1).
 func (w *Walker) chunk() bool {
 	const header, iData = 4, 64
 	for len(w.chunks) >= header {
@@ -79,15 +79,15 @@ func (w *Walker) data(b []byte, length int) bool {
 		return false
 	}
 	key := messageKey{where: p.Where, ports: uint32(p.Src.Port())<<16 | uint32(p.Dst.Port()), tag: p.Tag, stream: p.Stream, unordered: b[1]&unordered != 0}
-	if !key.unordered { // else the number says nothing
+	if !key.unordered { // unordered fragments have no valid number
 		key.number = binary.BigEndian.Uint16(b[10:])
 	}
 	return w.reassemble(key, edges)
 }
 
-// reassemble adds the packet's payload to the fragments of its stream, and reports
-// whether that completes a message. The packet then has the whole of it. Fragments
-// of a message have consecutive TSNs (RFC 9260 section 6.9).
+// reassemble adds the packet's payload to the fragments of its stream. If that completes a
+// message, it sets the payload to the whole message and returns true. Fragments of a
+// message have consecutive TSNs (RFC 9260 section 6.9).
 func (w *Walker) reassemble(key messageKey, edges uint8) bool {
 	p, counts := &w.packet, &w.counts.Messages
 	counts.Fragments++
@@ -131,8 +131,8 @@ func (w *Walker) reassemble(key messageKey, edges uint8) bool {
 	return true
 }
 
-// run returns the parts of consecutive TSNs around one, from the start to the end of
-// a message, and whether that is all of it.
+// run returns the range of parts with consecutive TSNs around a part, from the first to the
+// last fragment of a message. whole is false if a fragment is missing.
 func (e *entry[K]) run(at int) (begin, end int, whole bool) {
 	const last, first = 1, 2
 	begin, end = at, at

@@ -2,18 +2,17 @@ package capture
 
 import "time"
 
-// entryOverhead is what an entry takes beside its bytes and parts.
+// entryOverhead is the memory of an entry without its bytes, in bytes.
 const entryOverhead = 256
 
-// maxParts is how many fragments may wait in one entry.
+// maxParts is the maximum number of fragments in one entry.
 const maxParts = 1024
 
-// A table holds fragments that wait for others, in entries from the oldest to the
-// newest. It drops entries that are too old, and the oldest ones when its memory is
-// used up.
+// A table holds incomplete fragments, in entries from the oldest to the newest. It drops
+// entries after a timeout, and the oldest entries when its memory is used up.
 type table[K comparable] struct {
 	entries map[K]*entry[K]
-	ends    entry[K] // of the list: ends.next is the oldest, ends.prev the newest
+	ends    entry[K] // head of the list: ends.next is the oldest, ends.prev the newest
 	free    []*entry[K]
 	spent   []*entry[K] // removed, but a packet may still point into them
 	memory  int         // bytes of the entries
@@ -31,7 +30,7 @@ type entry[K comparable] struct {
 	memory     int
 	total      int   // length of the datagram; negative while unknown
 	protocol   uint8 // of the datagram
-	overlapped bool  // what arrives is dropped
+	overlapped bool  // further fragments are dropped
 	next, prev *entry[K]
 }
 
@@ -48,7 +47,7 @@ func (t *table[K]) init(limit int, timeout time.Duration, counts *Reassembly) {
 	t.limit, t.timeout, t.counts = limit, int64(timeout), counts
 }
 
-// entry returns the entry of a key. It makes one if there is none.
+// entry returns the entry of a key, and creates it if there is none.
 func (t *table[K]) entry(key K, now int64) *entry[K] {
 	// A clock that jumps back must not keep entries for ever.
 	for old := t.ends.next; old != &t.ends && (now-old.since > t.timeout || old.since-now > t.timeout); old = t.ends.next {
@@ -85,8 +84,8 @@ func (t *table[K]) grow(e *entry[K], n int) {
 	t.charge(e)
 }
 
-// charge accounts for the memory of an entry, and drops the oldest others if all
-// together take too much. It drops the entry itself if it alone takes too much.
+// charge updates the memory of an entry, and drops the oldest other entries while the limit
+// is exceeded. It drops the entry itself if it alone exceeds the limit.
 func (t *table[K]) charge(e *entry[K]) {
 	memory := cap(e.octets) + entryOverhead
 	t.memory += memory - e.memory
@@ -109,7 +108,7 @@ func (t *table[K]) charge(e *entry[K]) {
 // held reports whether an entry is in the table.
 func (e *entry[K]) held() bool { return e.next != nil }
 
-// remove takes an entry out of the table. Its bytes stay as they are up to recycle.
+// remove takes an entry out of the table. Its bytes stay valid until recycle.
 func (t *table[K]) remove(e *entry[K]) {
 	delete(t.entries, e.key)
 	e.next.prev, e.prev.next = e.prev, e.next
@@ -119,8 +118,8 @@ func (t *table[K]) remove(e *entry[K]) {
 	t.spent = append(t.spent, e)
 }
 
-// recycle lets removed entries be used again. It keeps few, because they count
-// nowhere.
+// recycle makes removed entries available again. It keeps few, because they do not count
+// towards the limit.
 func (t *table[K]) recycle() {
 	for i, e := range t.spent {
 		const keep, largest = 16, 64 << 10

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// maxTunnels is how deep packets may be inside others.
+// maxTunnels bounds the nesting of tunnels.
 const maxTunnels = 8
 
-// A Walker takes frames apart. The zero value is not valid: use NewWalker.
+// A Walker splits frames into packets. The zero value is not valid: use NewWalker.
 type Walker struct {
 	counts Counts
 	packet Packet
-	ready  bool // packet has to be returned
+	ready  bool // packet is ready for Next
 
-	src, dst  netip.Addr // of the innermost IP header up to now
-	tunnels   int        // around it
+	src, dst  netip.Addr // addresses of the innermost IP header so far
+	tunnels   int        // number of tunnels around it
 	fragments table[datagramKey]
 
 	// The rest of an SCTP packet.
@@ -45,7 +45,7 @@ func (w *Walker) init(o Options) {
 	w.messages.init(o.MaxMemory/2, o.FragmentTimeout, &w.counts.Messages)
 }
 
-// Walk starts on a frame. Next returns its packets.
+// Walk begins a frame. Next returns its packets.
 func (w *Walker) Walk(link LinkType, at int64, where Where, frame []byte) {
 	w.ready, w.chunks, w.tunnels = false, nil, 0
 	w.fragments.recycle()
@@ -72,8 +72,8 @@ func (w *Walker) Next() *Packet {
 // Counts returns the counts up to now. The caller must not change them.
 func (w *Walker) Counts() *Counts { return &w.counts }
 
-// transport takes a transport's packet apart. missing is the number of bytes of it
-// that the capture cut off.
+// transport reads a packet of a transport. missing is the number of its bytes that the
+// capture cut off.
 func (w *Walker) transport(protocol uint8, b []byte, missing int) {
 	switch Transport(protocol) {
 	case UDP:
@@ -87,15 +87,15 @@ func (w *Walker) transport(protocol uint8, b []byte, missing int) {
 	}
 }
 
-// udp takes a UDP datagram apart (RFC 768), and the packet inside it if it is a
-// tunnel's.
+// udp reads a UDP datagram (RFC 768), and the packet inside if the datagram belongs to a
+// tunnel.
 func (w *Walker) udp(b []byte, missing int) {
 	const header = 8
 	if len(b) < header {
 		w.counts.Malformed++
 		return
 	}
-	// Zero is a jumbogram (RFC 2675), or a packet that the network card divides.
+	// Zero means a jumbogram (RFC 2675), or a packet that the network card segments.
 	length := int(binary.BigEndian.Uint16(b[4:]))
 	if length == 0 || length > len(b)+missing {
 		length = len(b) + missing
@@ -112,7 +112,7 @@ func (w *Walker) udp(b []byte, missing int) {
 	w.deliver(UDP, b, payload, length-header-len(payload))
 }
 
-// tcp takes a TCP segment apart (RFC 9293 section 3.1).
+// tcp reads a TCP segment (RFC 9293 section 3.1).
 func (w *Walker) tcp(b []byte, missing int) {
 	const header = 20
 	if len(b) < header {
@@ -124,7 +124,7 @@ func (w *Walker) tcp(b []byte, missing int) {
 		w.counts.Malformed++
 		return
 	}
-	if length > len(b) { // in the options
+	if length > len(b) { // the capture cut off some options
 		missing -= length - len(b)
 		length = len(b)
 	}
