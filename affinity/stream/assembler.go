@@ -7,22 +7,22 @@ import (
 	"vitrine/affinity/capture"
 )
 
-// An Assembler reassembles the connections of the segments that it receives.
+// An Assembler reassembles the byte streams of TCP connections from segments.
 type Assembler struct {
 	handler Handler
 	options Options
 	counts  Counts
 
 	connections map[key]*connection
-	open        list // from the one whose last segment is the oldest
-	ended       list // from the one that ended first
-	waiting     Half // list of halves: waiting.succ waits longest
+	open        list // by the time of the last segment, the oldest first
+	ended       list // in the order in which they ended
+	waiting     Half // head of a list of halves: waiting.succ waits longest
 	memory      int  // bytes of connections and chunks
 	free        []*connection
 	chunks      pool
 }
 
-// NewAssembler returns an Assembler that hands the streams to h.
+// NewAssembler returns an Assembler that passes the streams to h.
 func NewAssembler(h Handler, o Options) *Assembler {
 	a := &Assembler{handler: h, options: o.withDefaults(), connections: map[key]*connection{}}
 	a.open.init()
@@ -34,8 +34,8 @@ func NewAssembler(h Handler, o Options) *Assembler {
 // Counts returns the counts up to now. The caller must not change them.
 func (a *Assembler) Counts() *Counts { return &a.counts }
 
-// Add adds a TCP segment. Segments arrive in the order of the capture. Copies of a
-// segment do no harm.
+// Add adds a TCP segment. Segments must come in the order of the capture. It ignores copies
+// of a segment.
 func (a *Assembler) Add(p *capture.Packet) {
 	a.counts.Segments++
 	a.expire(p.Time)
@@ -54,7 +54,7 @@ func (a *Assembler) Add(p *capture.Packet) {
 		h.Opened = h.Opened || p.Flags&capture.ACK == 0
 		a.begin(h, seq, false)
 	}
-	if p.Flags&capture.ACK != 0 { // what it acknowledges may be missing
+	if p.Flags&capture.ACK != 0 { // the acknowledged bytes may be missing
 		a.begin(h.Peer, p.Ack, p.Flags&capture.SYN == 0)
 		a.acknowledged(h.Peer, p.Ack, p.Time)
 	}
@@ -69,7 +69,7 @@ func (a *Assembler) Add(p *capture.Packet) {
 	}
 }
 
-// Flush ends all connections. The captures are over.
+// Flush ends all connections at the end of the captures.
 func (a *Assembler) Flush() {
 	for c := a.open.first(); c != nil; c = a.open.first() {
 		a.remove(c, c.at, Flushed)
@@ -79,8 +79,8 @@ func (a *Assembler) Flush() {
 	}
 }
 
-// find returns the half that a segment belongs to. It makes a connection for a SYN
-// and for data, and returns nil if there is none.
+// find returns the half of a segment. It creates a connection for a SYN or for data, and
+// otherwise returns nil if there is no connection.
 func (a *Assembler) find(p *capture.Packet) *Half {
 	k, side := keyOf(p)
 	c := a.connections[k]
@@ -102,12 +102,12 @@ func (h *Half) renewed(p *capture.Packet) bool {
 	if h.started {
 		return p.Seq+1 != h.start
 	}
-	// Data or a SYN of the peer that this SYN does not answer are of an older
+	// If this SYN does not answer the peer's data or SYN, they belong to an older
 	// connection.
 	return h.connection.ended || h.Peer.started && p.Flags&capture.ACK == 0
 }
 
-// connect makes the connection of a segment.
+// connect creates the connection of a segment.
 func (a *Assembler) connect(k key, side int, p *capture.Packet) *connection {
 	for a.memory+connectionSize > a.options.MaxMemory && a.giveUp(nil) {
 	}
@@ -131,15 +131,15 @@ func (a *Assembler) connect(k key, side int, p *capture.Packet) *connection {
 	return c
 }
 
-// begin notes the sequence number of a half's first byte.
+// begin sets the sequence number of a half's first byte.
 func (a *Assembler) begin(h *Half, seq uint32, midway bool) {
 	if !h.started && !h.ended {
 		h.started, h.Midway, h.start, h.next = true, midway, seq, seq
 	}
 }
 
-// expire reports the gaps of halves that waited too long, and ends connections that
-// are idle. A clock that jumps back must not keep anything for ever.
+// expire skips the gaps of halves that waited too long, and ends idle connections. A clock
+// that jumps back must not keep them for ever.
 func (a *Assembler) expire(now int64) {
 	for h := a.waiting.succ; h != &a.waiting && apart(now, h.since) > int64(a.options.GapTimeout); h = a.waiting.succ {
 		a.skip(h, now, &a.counts.Lost.Timeout)
@@ -155,9 +155,9 @@ func (a *Assembler) expire(now int64) {
 // apart returns the distance between two times.
 func apart(a, b int64) int64 { return max(a-b, b-a) }
 
-// giveUp makes room: by reporting the gap of the half that waits longest, or else by
-// ending the connection whose last segment is the oldest. It reports false if there
-// is nothing to give up but the connection keep.
+// giveUp makes room. It skips the gap of the half that waits longest, or else ends the
+// connection whose last segment is the oldest. It returns false if there is nothing to give
+// up except the connection keep.
 func (a *Assembler) giveUp(keep *connection) bool {
 	if h := a.waiting.succ; h != &a.waiting {
 		a.skip(h, h.connection.at, &a.counts.Lost.Memory)
@@ -184,7 +184,7 @@ func (a *Assembler) end(c *connection, at int64, why Reason) {
 	}
 }
 
-// remove ends a connection and forgets it.
+// remove ends a connection and releases it.
 func (a *Assembler) remove(c *connection, at int64, why Reason) {
 	a.end(c, at, why)
 	c.list.unlink(c)
@@ -199,7 +199,7 @@ func (a *Assembler) remove(c *connection, at int64, why Reason) {
 	}
 }
 
-// drainAll delivers what a half holds, reports what is missing, and ends it.
+// drainAll delivers the held bytes of a half, reports the missing bytes, and ends the half.
 func (a *Assembler) drainAll(h *Half, at int64, why Reason) {
 	if h.ended {
 		return
@@ -212,7 +212,7 @@ func (a *Assembler) drainAll(h *Half, at int64, why Reason) {
 	}
 }
 
-// close ends one direction, and its connection with the second one.
+// close ends one direction. The connection ends with its second direction.
 func (a *Assembler) close(h *Half, at int64, why Reason) {
 	c := h.connection
 	h.ended = true
@@ -226,13 +226,13 @@ func (a *Assembler) close(h *Half, at int64, why Reason) {
 	}
 }
 
-// A connection is in the list of open ones or of ended ones.
+// A connection is a TCP connection. It is in the list of open or of ended connections.
 type connection struct {
 	key        key
 	halves     [2]Half
 	at         int64 // time of the last segment
 	ended      bool
-	since      int64 // it ended
+	since      int64 // time of the end
 	held       int   // bytes of chunks
 	list       *list
 	prev, next *connection
@@ -241,8 +241,7 @@ type connection struct {
 // connectionSize is the memory of a connection and its entry in the map.
 const connectionSize = int(unsafe.Sizeof(connection{})+unsafe.Sizeof(key{})) + 32
 
-// A key has the addresses and ports of a connection, those of the lesser endpoint
-// first.
+// A key has the addresses and ports of a connection, the lesser endpoint first.
 type key [36]byte
 
 // keyOf returns the key of a segment's connection and which side sent it.
@@ -279,7 +278,7 @@ func (l *list) push(c *connection) {
 
 func (l *list) unlink(c *connection) { c.prev.next, c.next.prev = c.next, c.prev }
 
-// touch makes c the last.
+// touch moves c to the end.
 func (l *list) touch(c *connection) {
 	if l.head.prev != c {
 		l.unlink(c)

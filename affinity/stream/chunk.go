@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// A chunk holds bytes that are early.
+// A chunk holds early bytes.
 type chunk struct {
 	seq        uint32
 	at         int64
@@ -13,21 +13,21 @@ type chunk struct {
 	prev, next *chunk
 }
 
-// Chunks have room for powers of two from smallest to largest, or for exactly what
-// is longer.
+// The capacity of a chunk is a power of two from smallest to largest. Longer chunks have
+// exactly the capacity they need.
 const (
 	smallest = 256
 	largest  = 64 << 10
 	classes  = 9
 )
 
-// A pool keeps chunks for reuse, by the class of their room.
+// A pool keeps chunks for reuse, by the class of their capacity.
 type pool struct {
 	free  [classes]*chunk
 	bytes int
 }
 
-// class returns the class that has room for n bytes: classes if there is none.
+// class returns the smallest class with room for n bytes, or classes if there is none.
 func class(n int) int {
 	if n > largest {
 		return classes

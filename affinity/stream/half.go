@@ -30,7 +30,7 @@ func (a *Assembler) data(h *Half, seq uint32, p *capture.Packet) {
 		if len(b) == 0 || a.hold(h, seq, p.Time, b) {
 			return
 		}
-		// The half has no early bytes, or gave some up. What is missing may be less now.
+		// The half has no early bytes, or a gap was skipped, so less may be missing now.
 		if h.ended {
 			a.counts.Late += uint64(len(b))
 			return
@@ -41,7 +41,7 @@ func (a *Assembler) data(h *Half, seq uint32, p *capture.Packet) {
 	}
 }
 
-// deliver hands on the next bytes.
+// deliver passes the next bytes to the handler.
 func (a *Assembler) deliver(h *Half, at int64, b []byte) {
 	if len(b) == 0 {
 		return
@@ -51,8 +51,8 @@ func (a *Assembler) deliver(h *Half, at int64, b []byte) {
 	a.handler.Data(h, at, b)
 }
 
-// cut reports bytes up to a sequence number as lost, except those that are held,
-// because the capture cut them off.
+// cut reports the bytes before end as lost, except held bytes, because the capture cut them
+// off.
 func (a *Assembler) cut(h *Half, at int64, end uint32) {
 	for !h.ended && int32(end-h.next) > 0 {
 		to := end
@@ -71,7 +71,7 @@ func (a *Assembler) gap(h *Half, at int64, n int, cause *uint64) {
 	a.handler.Gap(h, at, n)
 }
 
-// skip reports the bytes that a half waits for as lost, and delivers what follows.
+// skip reports the missing bytes of a half as lost, and delivers the bytes after them.
 func (a *Assembler) skip(h *Half, at int64, cause *uint64) {
 	to := h.fin
 	if h.early != nil && (!h.finished || int32(h.early.seq-h.fin) < 0) {
@@ -110,7 +110,7 @@ func (a *Assembler) drain(h *Half, at int64) {
 	}
 }
 
-// finish notes that a half ends before a sequence number.
+// finish records that a half ends before sequence number fin.
 func (a *Assembler) finish(h *Half, fin uint32, at int64) {
 	if h.ended || h.finished {
 		return
@@ -123,9 +123,9 @@ func (a *Assembler) finish(h *Half, fin uint32, at int64) {
 	a.drain(h, at)
 }
 
-// hold keeps bytes that are early. To make room, it skips gaps of the connection, and
-// then of others. It reports false if there is still no room, or if a gap of h was
-// skipped, so that the bytes may not be early any more.
+// hold holds early bytes. To make room, it skips gaps of the connection, and then of
+// others. It returns false if there is still no room, or if it skipped a gap of h, so that
+// the bytes may not be early any more.
 func (a *Assembler) hold(h *Half, seq uint32, at int64, b []byte) bool {
 	c := h.connection
 	cost := chunkSize(len(b))
@@ -156,7 +156,7 @@ func (a *Assembler) hold(h *Half, seq uint32, at int64, b []byte) bool {
 	return true
 }
 
-// insert puts those of the bytes that are not held yet among those that are.
+// insert adds the bytes that are not held yet to the held bytes.
 func (a *Assembler) insert(h *Half, seq uint32, at int64, b []byte) {
 	before := h.last // the last chunk that begins at or before seq
 	for before != nil && int32(before.seq-seq) > 0 {
@@ -196,8 +196,8 @@ func (a *Assembler) insert(h *Half, seq uint32, at int64, b []byte) {
 	}
 }
 
-// acknowledged notes that the receiver has all bytes of a half up to a sequence number.
-// If they include those that the half waits for, the capture lost them. They may still
+// acknowledged records that the receiver has all bytes of a half before sequence number
+// ack. If these include the missing bytes, the capture probably lost them. They may still
 // come a little later, because captures of several places do not agree on the order.
 func (a *Assembler) acknowledged(h *Half, ack uint32, now int64) {
 	if !h.waiting || h.acked || h.early == nil || int32(ack-h.early.seq) < 0 {
@@ -210,7 +210,7 @@ func (a *Assembler) acknowledged(h *Half, ack uint32, now int64) {
 	h.prev.succ, h.succ.prev = h, h
 }
 
-// wait puts a half last into the list of those that wait.
+// wait appends a half to the list of waiting halves.
 func (a *Assembler) wait(h *Half, at int64) {
 	h.stop()
 	h.waiting, h.acked, h.since = true, false, at
@@ -218,7 +218,7 @@ func (a *Assembler) wait(h *Half, at int64) {
 	h.prev.succ, h.succ.prev = h, h
 }
 
-// stop takes a half out of the list of those that wait.
+// stop removes a half from the list of waiting halves.
 func (h *Half) stop() {
 	if h.waiting {
 		h.waiting = false

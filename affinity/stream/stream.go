@@ -2,10 +2,10 @@
 // segments, which may be lost, repeated, in another order, or begin in the middle of
 // a connection.
 //
-// It hands on bytes in order, without copying those that arrive in order. It holds
-// those that arrive early, within bounds. If the bytes before them do not arrive in
-// time, or a bound is hit, it reports how many are lost and goes on after them; the
-// decoder above has to find the start of a message again.
+// It delivers bytes in order, without copying bytes that arrive in order. It holds early
+// bytes, within bounds. If the missing bytes do not arrive in time, or a bound is hit, it
+// reports the number of lost bytes and continues after them. The decoder above then has to
+// find the start of a message again.
 package stream
 
 import (
@@ -17,15 +17,15 @@ import (
 // A Handler receives the streams. Its methods must not call the Assembler.
 type Handler interface {
 	// Data receives the next bytes of a direction. at is the time of the segment that
-	// carried them, in nanoseconds since 1970; it may be earlier than that of another
-	// call before. b is valid until Data returns.
+	// carried them, in nanoseconds since 1970; it may be earlier than in a previous call. b
+	// is valid until Data returns.
 	Data(h *Half, at int64, b []byte)
-	// Gap says that the next n bytes of a direction are lost. n may be wrong by a
+	// Gap reports that the next n bytes of a direction are lost. n may be wrong by a
 	// multiple of 2^32.
 	Gap(h *Half, at int64, n int)
-	// End says that nothing follows in a direction. It is called once for each
-	// direction in which something was sent or acknowledged. After the second End of a
-	// connection, its halves are used for others.
+	// End reports the end of a direction. It is called once for each direction in which
+	// something was sent or acknowledged. After the second End of a connection, its halves
+	// are reused for other connections.
 	End(h *Half, at int64, why Reason)
 }
 
@@ -47,9 +47,9 @@ type Half struct {
 	early      *chunk // bytes after next, in order and disjoint
 	last       *chunk // of early
 
-	// The list of halves that wait for bytes, from the one that waits longest.
+	// The list of halves that wait for bytes, the longest waiting first.
 	waiting    bool
-	acked      bool // the receiver has what it waits for
+	acked      bool // the receiver has acknowledged the missing bytes
 	since      int64
 	prev, succ *Half
 }
@@ -88,18 +88,17 @@ func (r Reason) String() string {
 // Options configure an Assembler. The zero value has the defaults. Times are those of
 // the capture.
 type Options struct {
-	// MaxMemory is how many bytes early segments and connections may take. Zero means
-	// 256 MiB.
+	// MaxMemory bounds the bytes of early segments and connections. Zero means 256 MiB.
 	MaxMemory int
-	// MaxConnection is how many bytes the early segments of one connection may take.
-	// Zero means 4 MiB.
+	// MaxConnection bounds the bytes of early segments of one connection. Zero means 4 MiB.
 	MaxConnection int
-	// GapTimeout is how long early bytes wait for those before them. Zero means 3 s.
+	// GapTimeout is how long early bytes wait for missing bytes before them. Zero means 3
+	// s.
 	GapTimeout time.Duration
-	// AckTimeout is the same for bytes before them that the receiver has acknowledged.
+	// AckTimeout replaces GapTimeout if the receiver has acknowledged the missing bytes.
 	// Zero means 10 ms.
 	AckTimeout time.Duration
-	// Idle is how long a connection without a segment is kept. Zero means 15 min.
+	// Idle is how long a connection is kept without a segment. Zero means 15 min.
 	Idle time.Duration
 	// Linger is how long an ended connection is kept, so that its late segments do not
 	// begin a new one. Zero means 10 s.
