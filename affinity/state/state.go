@@ -1,6 +1,6 @@
-// Package state says which state functions must share: keys that are written in one
-// transaction and read in a later one. State that only its own transaction reads is
-// private to it: an aggregate that keeps a transaction in one place needs no store for it
+// Package state finds the state that functions must share: keys that one transaction writes
+// and a later one reads. State that is read only by the transaction that writes it is
+// private: an aggregate that keeps a transaction in one place needs no store for it
 // (Sheoran et al., "Contain-ed", 2017, section 6).
 package state
 
@@ -18,8 +18,8 @@ import (
 const (
 	maxForms = 512
 	maxTypes = 16      // types that write or read a form
-	keySize  = 300     // bytes that a key takes here, about
-	maxKeys  = 1 << 18 // without a limit of memory
+	keySize  = 300     // approximate memory of a key, in bytes
+	maxKeys  = 1 << 18 // if there is no limit of memory
 	maxForm  = 80      // bytes of a form
 )
 
@@ -50,11 +50,11 @@ type State struct {
 	Unformed int    `json:"unformed" jsonschema:"required"` // Operations on keys of more forms than are kept.
 }
 
-// A Collector sees the state in messages.
+// A Collector collects the accesses to state in messages.
 type Collector struct {
 	limit    int
 	keys     map[uint64]*list.Element
-	recent   list.List // of *key, from the one used longest ago
+	recent   list.List // of *key, the least recently used first
 	forms    map[[3]string]*Form
 	givenUp  int
 	unformed int
@@ -63,19 +63,19 @@ type Collector struct {
 // A key is one key of a store.
 type key struct {
 	hash       uint64
-	writer     uint64 // the last transaction that wrote it; 0: none was seen
-	read, lent bool   // read at all; read by a later transaction than its writer
+	writer     uint64 // the last transaction that wrote it; 0: none seen
+	read, lent bool   // read by any transaction; read by a later transaction than its writer
 	uses       []use
 }
 
-// A use is what one function did with a key.
+// A use counts the accesses of one function to a key.
 type use struct {
 	form          *Form
 	writes, reads int
 	bytes         int64
 }
 
-// New returns a Collector that takes about as much memory. Zero means 64 MiB.
+// New returns a Collector that uses about memory bytes. Zero means 2^18 keys, about 75 MiB.
 func New(memory int) *Collector {
 	limit := maxKeys
 	if memory > 0 {
@@ -84,7 +84,7 @@ func New(memory int) *Collector {
 	return &Collector{limit: limit, keys: map[uint64]*list.Element{}, forms: map[[3]string]*Form{}}
 }
 
-// Add adds what a message does with state, and says to which transaction it belongs.
+// Add adds the accesses of a message that belongs to a transaction.
 func (c *Collector) Add(m *message.Message, of correlate.Link) {
 	if m.Kind == message.Repeat {
 		return
@@ -107,7 +107,7 @@ func (c *Collector) access(m *message.Message, a *message.Access, of correlate.L
 	}
 	u.bytes += int64(a.Bytes)
 	f := u.form
-	if m.Kind == message.Answer { // it has the value alone; the request was the operation
+	if m.Kind == message.Answer { // an answer only carries the value; its request was the operation
 		return
 	}
 	if !a.Write {
@@ -161,7 +161,8 @@ func (c *Collector) use(k *key, function string, a *message.Access) *use {
 	return &k.uses[len(k.uses)-1]
 }
 
-// settle forgets a key and adds it to its forms. Later uses count as another key.
+// settle adds a key to its forms and forgets it. If the key is used again, it counts as
+// another key.
 func (c *Collector) settle(at *list.Element) {
 	k := at.Value.(*key)
 	c.recent.Remove(at)
@@ -185,7 +186,7 @@ func (c *Collector) settle(at *list.Element) {
 	}
 }
 
-// State returns what was found. Nothing may be added afterwards.
+// State returns the collected state. Add must not be called afterwards.
 func (c *Collector) State() State {
 	for c.recent.Len() > 0 {
 		c.settle(c.recent.Front())
@@ -200,7 +201,7 @@ func (c *Collector) State() State {
 	return s
 }
 
-// IsStore reports whether a function keeps state of others.
+// IsStore reports whether a function keeps state for others.
 func (c *Collector) IsStore(function string) bool {
 	for name := range c.forms {
 		if name[1] == function {
@@ -217,7 +218,8 @@ func note(types []string, name string) []string {
 	return append(types, name)
 }
 
-// FormOf returns the form of a key: the parts that differ from user to user are {}.
+// FormOf returns the form of a key, with {} in place of the parts that differ between
+// users.
 func FormOf(text string) string {
 	var form []byte
 	for len(text) > 0 {
@@ -244,7 +246,7 @@ func FormOf(text string) string {
 	return string(form)
 }
 
-// differs reports whether a part of a key is a value, rather than a word.
+// differs reports whether a part of a key is a value rather than a fixed word.
 func differs(part string) bool {
 	const longest = 24
 	digits := 0
@@ -259,7 +261,7 @@ func differs(part string) bool {
 	return digits >= 3 || digits > 0 && digits*2 >= len(part) || len(part) > longest
 }
 
-// Lifetime returns the lifetimes of a form, for people.
+// Lifetime returns the range of lifetimes of a form as text.
 func (f *Form) Lifetime() string {
 	text := func(seconds float64) string {
 		return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
