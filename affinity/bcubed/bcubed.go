@@ -1,20 +1,20 @@
-// Package bcubed judges a clustering against the true classes by the B-cubed measure:
-// A. Bagga, B. Baldwin, "Entity-Based Cross-Document Coreferencing Using the Vector
-// Space Model", COLING-ACL 1998, and E. Amigó et al., "A comparison of extrinsic
-// clustering evaluation metrics based on formal constraints", Information Retrieval 12,
-// 2009, section 3.4.
+// Package bcubed compares a clustering with the true classes by the B-cubed measure: A.
+// Bagga, B. Baldwin, "Entity-Based Cross-Document Coreferencing Using the Vector Space
+// Model", COLING-ACL 1998, and E. Amigó et al., "A comparison of extrinsic clustering
+// evaluation metrics based on formal constraints", Information Retrieval 12, 2009, section
+// 3.4.
 package bcubed
 
-// An Item is a thing that was clustered.
+// An Item is a clustered thing.
 type Item struct {
-	Class   string // the true one; empty: one of its own
-	Cluster string // the one found; empty: one of its own, as of an item that was not found
+	Class   string // the true class; empty: a class of its own
+	Cluster string // the cluster found; empty: a cluster of its own, as for an item that was not found
 	Type    string // of the class, for Scores.ByType
 }
 
-// A Score is the mean over items of two shares. Precision: of the items of an item's
-// cluster, those that are of its class. Recall: of the items of its class, those that
-// are in its cluster. Both count the item itself.
+// A Score has the mean precision and recall over items. The precision of an item is the
+// share of its cluster that has its class. The recall of an item is the share of its class
+// that is in its cluster. Both include the item itself.
 type Score struct {
 	Items             int
 	Precision, Recall float64
@@ -28,14 +28,14 @@ func (s Score) F() float64 {
 	return 2 * s.Precision * s.Recall / (s.Precision + s.Recall)
 }
 
-// Scores are the scores of all items, and of those of each type.
+// Scores are the scores of all items and of the items of each type.
 type Scores struct {
 	Score
 	ByType map[string]Score
 }
 
-// Judge returns the scores. Those of a type are means over its items alone; the shares
-// of an item count the others of all types.
+// Judge returns the scores. The score of a type is the mean over its items, but the
+// precision and recall of an item count items of all types.
 func Judge(items []Item) Scores {
 	type cell struct{ class, cluster string }
 	classes, clusters, both := map[string]int{}, map[string]int{}, map[cell]int{}
@@ -67,8 +67,8 @@ func Judge(items []Item) Scores {
 	return out
 }
 
-// Worst returns the type with the lowest of all precisions and recalls, the first by
-// name of several.
+// Worst returns the type with the lowest precision or recall. If several are equal, it
+// returns the first by name.
 func (s *Scores) Worst() (name string, of Score) {
 	least := 2.0
 	for n, t := range s.ByType {
