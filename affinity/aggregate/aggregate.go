@@ -1,7 +1,7 @@
-// Package aggregate decides which functions belong together on one host: for each
-// type of transaction the set that leaves the fewest messages between sites on the
-// critical path, and then the fewest messages at all (Sheoran et al., "Contain-ed",
-// 2017, sections 2 and 3.2).
+// Package aggregate decides which functions should share a host. For each type of
+// transaction it finds the set of functions that leaves the fewest messages between sites
+// on the critical path, and among those the fewest messages in total (Sheoran et al.,
+// "Contain-ed", 2017, sections 2 and 3.2).
 package aggregate
 
 import (
@@ -49,13 +49,13 @@ func (r Resources) plus(s Resources) Resources {
 	return Resources{r.VCPUs + s.VCPUs, r.Memory + s.Memory}
 }
 
-// within reports whether r fits; a limit of 0 is none.
+// within reports whether r fits into limit, in which 0 means unlimited.
 func (r Resources) within(limit Resources) bool {
 	const rounding = 1e-9
 	return (limit.VCPUs == 0 || r.VCPUs <= limit.VCPUs+rounding) && (limit.Memory == 0 || r.Memory <= limit.Memory)
 }
 
-// share returns the larger share of the limits.
+// share returns the larger of the shares of both limits.
 func (r Resources) share(limit Resources) float64 {
 	share := 0.0
 	if limit.VCPUs > 0 {
@@ -67,7 +67,7 @@ func (r Resources) share(limit Resources) float64 {
 	return share
 }
 
-// Limits is what members must fit into. The zero value is no limit.
+// Limits is the host that members must fit into. The zero value means no limit.
 type Limits struct {
 	Host  Resources
 	Needs map[string]Resources // by function; required for all that may join when Host has a limit
@@ -102,7 +102,7 @@ type Gap struct {
 	Messages float64 `json:"messages" jsonschema:"required"`      // Messages that others wait for above the bound.
 }
 
-// Decide finds the members of a type's aggregate.
+// Decide finds the members of the aggregate of a type.
 func Decide(t Type, limits Limits) (Outcome, error) {
 	s := newShape(t.Flows)
 	p := &problem{shape: s, candidates: s.candidates(), limit: limits.Host, needs: make([]Resources, len(s.names))}
@@ -134,7 +134,7 @@ func Decide(t Type, limits Limits) (Outcome, error) {
 	return o, nil
 }
 
-// exactOr searches exactly, or by the heuristic when there are too many functions.
+// exactOr searches exactly, or by the heuristic if there are more than MaxExact candidates.
 func (p *problem) exactOr(o *Outcome) selection {
 	if len(p.candidates) <= MaxExact {
 		return p.exact()
@@ -153,7 +153,8 @@ func (p *problem) exactOr(o *Outcome) selection {
 	return best
 }
 
-// sumNeeds returns what the members need together, or nil if that of one is not known.
+// sumNeeds returns the sum of the members' needs, or nil if the needs of a member are
+// unknown.
 func sumNeeds(members []string, needs map[string]Resources) *Resources {
 	var sum Resources
 	for _, m := range members {
@@ -176,9 +177,9 @@ type Aggregate struct {
 	Members []string `json:"members" jsonschema:"required"` // Its functions.
 }
 
-// Merge returns the aggregates of the outcomes. Types with the same members share one, as in
-// table 1 of Contain-ed; with apart, each type has its own. A type without members has
-// none.
+// Merge returns the aggregates of the outcomes. Types with the same members share an
+// aggregate, as in table 1 of Contain-ed; if apart is true, each type has its own. A type
+// without members has no aggregate.
 func Merge(outcomes []Outcome, apart bool) []Aggregate {
 	var list []Aggregate
 	index := map[string]int{}
@@ -202,7 +203,7 @@ func Merge(outcomes []Outcome, apart bool) []Aggregate {
 	return list
 }
 
-// Conflict returns an error if two flows disagree about where a function is.
+// Conflict returns an error if two flows give a function contradicting roles.
 func Conflict(flows []*flow.Transaction) error {
 	first := map[string]*flow.Transaction{}
 	for _, t := range flows {

@@ -5,7 +5,7 @@ import (
 	"vitrine/affinity/graph"
 )
 
-// A shape is the flows of one type, with functions as numbers.
+// A shape has the flows of one type, with functions as indexes.
 type shape struct {
 	names []string
 	roles []flow.Role
@@ -48,7 +48,7 @@ func (s *shape) candidates() []int {
 	return list
 }
 
-// A cost is what an aggregate leaves between sites, summed over all transactions of
+// A cost counts the messages between sites with a given aggregate, over all transactions of
 // a type.
 type cost struct {
 	path     int // messages on the critical paths
@@ -63,9 +63,9 @@ func (c cost) less(d cost) bool {
 	return c.messages < d.messages
 }
 
-// between is 1 for a message between two sites, and 0 within one. Each function outside of
-// the aggregate is a site of its own; what functions outside of the operator's sites send each
-// other, such as UE and eNodeB, is not between sites.
+// between returns 1 for a message between two sites, and 0 for one within a site. Each
+// function outside of the aggregate has a site of its own. Messages between functions that
+// are not in the operator's sites, such as UE and eNodeB, do not count.
 func (s *shape) between(h flow.Hop, in []bool) int {
 	if in[h.From] && in[h.To] || s.roles[h.From] == flow.Outside && s.roles[h.To] == flow.Outside {
 		return 0
@@ -73,8 +73,8 @@ func (s *shape) between(h flow.Hop, in []bool) int {
 	return 1
 }
 
-// cost returns what the aggregate of the functions in leaves between sites. It never
-// grows when a function joins: the exact search rests on that.
+// cost returns the cost of the aggregate with the functions in. It never grows when a
+// function joins; the exact search depends on this.
 func (s *shape) cost(in []bool) cost {
 	var c cost
 	for _, f := range s.flows {
@@ -91,8 +91,8 @@ func (s *shape) cost(in []bool) cost {
 	return c
 }
 
-// all returns the number of messages between sites, those that nobody waits for
-// included, in the mean transaction.
+// all returns the number of messages between sites in the mean transaction, including
+// messages that nobody waits for.
 func (s *shape) all(in []bool) float64 {
 	sum := 0
 	for _, f := range s.flows {

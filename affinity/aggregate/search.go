@@ -8,15 +8,15 @@ import (
 // MaxExact is the largest number of functions for which the search is exact.
 const MaxExact = 20
 
-// A selection is a set of functions, and what it leaves between sites.
+// A selection is a set of functions with its cost.
 type selection struct {
 	in   []bool // by function of the shape
 	cost cost
 	size int
 }
 
-// better orders selections: the lower cost, then the fewer functions, then those
-// that take part earlier. So no two selections are equal.
+// better orders selections by lower cost, then by fewer functions, then by functions that
+// take part earlier. So no two different selections are equal.
 func (a selection) better(b selection) bool {
 	switch {
 	case b.in == nil:
@@ -34,15 +34,15 @@ func (a selection) better(b selection) bool {
 	return false
 }
 
-// A problem is the choice of one type's members.
+// A problem is the search for the members of one type.
 type problem struct {
 	*shape
 	candidates []int
-	limit      Resources // zero: none
+	limit      Resources // zero: no limit
 	needs      []Resources
 }
 
-// fits reports whether the functions fit one host together.
+// fits reports whether the functions together fit one host.
 func (p *problem) fits(in []bool) bool {
 	var sum Resources
 	for i, member := range in {
@@ -67,11 +67,12 @@ func size(in []bool) int {
 	return n
 }
 
-// exact finds the best selection of at least one function that fits. It decides
-// function by function; since cost never grows when a function joins, what all that
-// are not yet decided leave together is a bound of the branch.
+// exact finds the best selection of at least one function that fits. It is a branch and
+// bound over the candidates, one after the other. The bound of a branch is the cost with
+// all undecided functions in the selection, because the cost never grows when a function
+// joins.
 func (p *problem) exact() selection {
-	best := p.improve(p.shrink()) // prunes from the start
+	best := p.improve(p.shrink()) // a good first solution prunes from the start
 	in := make([]bool, len(p.names))
 	for _, c := range p.candidates {
 		in[c] = true
@@ -100,8 +101,9 @@ func (p *problem) exact() selection {
 	return best
 }
 
-// shrink begins with all functions. It drops the one that costs least for the space
-// it frees, until the rest fits one host and no function is left that costs nothing.
+// shrink starts with all functions. It drops the function whose loss costs least, and of
+// equal ones the function that frees most space, until the rest fits one host and every
+// further drop would increase the cost.
 func (p *problem) shrink() selection {
 	in := make([]bool, len(p.names))
 	for _, c := range p.candidates {
@@ -113,7 +115,7 @@ func (p *problem) shrink() selection {
 	for current.size > 1 {
 		fit := p.fits(in)
 		drop, least := -1, selection{}
-		for _, c := range slices.Backward(p.candidates) { // of equal ones the last goes
+		for _, c := range slices.Backward(p.candidates) { // of equal functions, drop the last
 			if !in[c] {
 				continue
 			}
@@ -132,8 +134,8 @@ func (p *problem) shrink() selection {
 	return current
 }
 
-// cheaper reports whether dropping function c is better than dropping d. While the rest does
-// not fit, the space freed counts where the costs are equal.
+// cheaper reports whether dropping function c is better than dropping d. If the costs are
+// equal and the rest does not fit yet, the function that frees more space is better.
 func (p *problem) cheaper(after selection, c int, other selection, d int, fit bool) bool {
 	if after.cost != other.cost {
 		return after.cost.less(other.cost)
@@ -141,7 +143,7 @@ func (p *problem) cheaper(after selection, c int, other selection, d int, fit bo
 	return !fit && cmp.Compare(p.needs[c].share(p.limit), p.needs[d].share(p.limit)) > 0
 }
 
-// improve adds, drops and swaps functions while that makes the selection better.
+// improve adds, drops and swaps functions as long as this improves the selection.
 func (p *problem) improve(s selection) selection {
 	if s.size == 0 {
 		return selection{} // no function fits by itself
