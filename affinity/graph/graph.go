@@ -1,6 +1,6 @@
-// Package graph says how much functions have to do with each other: the messages of a
-// transaction between each pair of them, and the share of a function's messages that
-// reaches each other function (Sheoran et al., "Contain-ed", 2017, section 2).
+// Package graph computes the affinity of functions: the messages of a transaction between
+// each pair of functions, and the share of a function's messages that reaches each other
+// function (Sheoran et al., "Contain-ed", 2017, section 2).
 package graph
 
 import (
@@ -33,8 +33,8 @@ type Share struct {
 	Share    float64 `json:"share" jsonschema:"required"`    // Of the incident messages, 0 to 1.
 }
 
-// Pairs returns the pairs of functions that send each other messages, in the order in
-// which they first do. Flows count as often as they happen.
+// Pairs returns the pairs of functions that exchange messages, in the order of their first
+// message. Each flow has the weight of its count.
 func Pairs(flows []*flow.Transaction) []Pair {
 	index := map[[2]string]int{}
 	var pairs []Pair
@@ -68,13 +68,13 @@ func Pairs(flows []*flow.Transaction) []Pair {
 	return pairs
 }
 
-// Reaches returns for each function that is in the operator's sites how many of its messages
-// reach each other function, in the order in which they first take part.
+// Reaches returns for each function in the operator's sites how many of its messages reach
+// each other function, in the order in which functions first take part.
 //
-// A message reaches the function at its other end. A message that a function sends
-// also reaches those that receive what it makes others send, until something comes
-// back; one that it receives also reaches the functions that its sender had to wait
-// for, back to what the function itself had sent.
+// A message reaches the function at its other end. A sent message also reaches the
+// functions that receive its consequences, until one comes back to the sender. A received
+// message also reaches the functions that caused it, back to a message that the receiver
+// itself had sent.
 func Reaches(flows []*flow.Transaction) []Reach {
 	incident := map[string]float64{}
 	reached := map[string]map[string]float64{}
@@ -124,8 +124,8 @@ func Reaches(flows []*flow.Transaction) []Reach {
 	return list
 }
 
-// forward returns who receives message i and what it makes others send, up to
-// messages to its sender.
+// forward returns the functions that receive message i and its consequences, up to messages
+// to its sender.
 func forward(hops []flow.Hop, effects [][]int, i int) map[int]bool {
 	reaches := map[int]bool{}
 	for next := []int{i}; len(next) > 0; next = next[1:] {
@@ -139,8 +139,8 @@ func forward(hops []flow.Hop, effects [][]int, i int) map[int]bool {
 	return reaches
 }
 
-// back returns who sent message i and what made them send it, back to a message of
-// its receiver.
+// back returns the functions that sent message i and its causes, back to a message of its
+// receiver.
 func back(hops []flow.Hop, causes []int, i int) map[int]bool {
 	reaches := map[int]bool{}
 	for at := i; at >= 0 && hops[at].From != hops[i].To; at = causes[at] {
@@ -164,7 +164,8 @@ func Functions(flows []*flow.Transaction) []string {
 	return names
 }
 
-// Role returns the role of a function in the flows: that of the first flow which gives it one.
+// Role returns the role of a function: the first role other than Function that a flow gives
+// it.
 func Role(flows []*flow.Transaction, name string) flow.Role {
 	for _, t := range flows {
 		if r := t.Role(name); r != flow.Function {
@@ -174,7 +175,7 @@ func Role(flows []*flow.Transaction, name string) flow.Role {
 	return flow.Function
 }
 
-// Count returns how often the flows happen together.
+// Count returns the sum of the counts of the flows.
 func Count(flows []*flow.Transaction) float64 {
 	sum := 0.0
 	for _, t := range flows {
@@ -183,8 +184,7 @@ func Count(flows []*flow.Transaction) float64 {
 	return sum
 }
 
-// DOT writes pairs as a graph in the language of Graphviz. Members of the aggregate
-// are in one cluster.
+// DOT returns pairs as a Graphviz graph. The members of the aggregate are in one cluster.
 func DOT(name string, pairs []Pair, members []string) string {
 	var b strings.Builder
 	line := func(parts ...string) { b.WriteString(strings.Join(parts, "") + "\n") }
