@@ -14,7 +14,7 @@ import (
 	"vitrine/document"
 )
 
-// The limits of a call-flow file. A real one has some dozens of messages.
+// The limits of a call-flow file. A real one has a few dozen messages.
 const (
 	MaxFile     = 1 << 20 // bytes
 	MaxMessages = 2000
@@ -30,7 +30,7 @@ const (
 	nobody = "~>"
 )
 
-// headers returns the words that may begin a line that is no message.
+// headers returns the words that begin a header line.
 func headers() []string {
 	return []string{"title", "type", "clause", "count", "outside", "database", "front-end"}
 }
@@ -51,8 +51,8 @@ func Read(path string) (*Transaction, error) {
 	return Parse(path, text)
 }
 
-// Parse reads the text of a call-flow file. path names it in errors, which are
-// *vitrine.BadInput with their lines; all are reported together.
+// Parse reads the text of a call-flow file. Errors are *vitrine.BadInput with path and
+// line, and are reported together.
 func Parse(path string, text []byte) (*Transaction, error) {
 	p := parser{path: path, lines: map[string]int{}}
 	p.t = &Transaction{Source: path, Text: string(text), Count: 1, Roles: map[string]Role{}}
@@ -68,7 +68,7 @@ func Parse(path string, text []byte) (*Transaction, error) {
 			p.read(line)
 		}
 		if p.errs.Len() >= 20 {
-			break // the rest is likely of the same kind
+			break // further errors are likely of the same kind
 		}
 	}
 	p.finish()
@@ -78,7 +78,8 @@ func Parse(path string, text []byte) (*Transaction, error) {
 	return p.t, nil
 }
 
-// withoutComment cuts a line at a # that begins it or follows a space; MO#1 has none.
+// withoutComment removes a comment. A comment starts with a # at the beginning of the line
+// or after a space, so MO#1 has none.
 func withoutComment(line string) string {
 	after := ' '
 	for i, r := range line {
@@ -95,7 +96,7 @@ type parser struct {
 	path         string
 	line, column int
 	t            *Transaction
-	lines        map[string]int // where each header and each role was given
+	lines        map[string]int // the line of each header and of each role
 	errs         document.Errors
 }
 
@@ -211,7 +212,7 @@ func (p *parser) roles(role Role, text string) {
 	}
 }
 
-// finish checks the file as a whole.
+// finish checks the complete file.
 func (p *parser) finish() {
 	p.column = 1
 	if p.errs.Len() > 0 {
@@ -238,7 +239,7 @@ func (p *parser) finish() {
 	}
 }
 
-// typeOf makes a type's name from a file's, or returns "".
+// typeOf derives the name of a type from a file name, or returns "".
 func typeOf(path string) string {
 	base := filepath.Base(path)
 	name := strings.ToUpper(strings.TrimSuffix(base, filepath.Ext(base)))

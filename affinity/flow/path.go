@@ -1,7 +1,6 @@
 package flow
 
-// A Hop is a message of a transaction as the search for paths sees it: functions are
-// numbers from 0.
+// A Hop is a message of a transaction, with functions as indexes from 0.
 type Hop struct {
 	From, To int
 	Async    bool
@@ -20,16 +19,16 @@ func (t *Transaction) Hops() []Hop {
 	return hops
 }
 
-// Critical marks the messages on the critical path: the longest chain of messages
-// in which each waits for the one before, up to the end of the transaction. Of
-// chains of equal length it takes the one whose messages are the latest.
+// Critical marks the messages on the critical path: the longest chain of messages in which
+// each waits for the one before, up to the end of the transaction. Of chains of equal
+// length it takes the one with the latest messages.
 func (t *Transaction) Critical() []bool { return Critical(t.Hops()) }
 
 // Critical is like Transaction.Critical.
 func Critical(hops []Hop) []bool {
 	on := make([]bool, len(hops))
-	depth := map[int]int{} // of the longest chain that a function has received
-	last := map[int]int{}  // the message that ends it
+	depth := map[int]int{} // length of the longest chain that a function has received
+	last := map[int]int{}  // the last message of that chain
 	before := make([]int, len(hops))
 	end := -1
 	for i, h := range hops {
@@ -51,9 +50,9 @@ func Critical(hops []Hop) []bool {
 	return on
 }
 
-// Length returns the length of the longest chain up to the end of the transaction,
-// where a message counts as much as weight says. ready is scratch of the caller,
-// with a place for each function.
+// Length returns the length of the longest chain up to the end of the transaction. weight
+// returns the length that a message adds. ready is scratch space of the caller, with an
+// element for each function.
 func Length(hops []Hop, ready []int, weight func(Hop) int) int {
 	clear(ready)
 	length := 0
@@ -67,9 +66,9 @@ func Length(hops []Hop, ready []int, weight func(Hop) int) int {
 	return length
 }
 
-// Causes returns for each message the index of the message that made its sender send
-// it, or -1: the latest that the sender had received. What is not asynchronous is
-// never caused by what is.
+// Causes returns for each message the index of the message that made its sender send it, or
+// -1: the latest message that the sender had received. An asynchronous message never causes
+// one that is not asynchronous.
 func Causes(hops []Hop) []int {
 	causes := make([]int, len(hops))
 	latest, waited := map[int]int{}, map[int]int{}

@@ -14,7 +14,7 @@ import (
 //go:embed flows
 var shipped embed.FS
 
-// Extension ends the names of call-flow files.
+// Extension is the file name extension of call-flow files.
 const Extension = ".flow"
 
 // Shipped returns the names of the built-in call flows, such as epc/attach, in order.
@@ -29,7 +29,7 @@ func Shipped() []string {
 	return names
 }
 
-// Groups returns the folders of the built-in call flows, such as epc.
+// Groups returns the groups of the built-in call flows, such as epc.
 func Groups() []string {
 	var groups []string
 	for _, name := range Shipped() {

@@ -1,7 +1,6 @@
-// Package flow has transactions: the messages that network functions exchange to
-// handle one network event (Sheoran et al., "Contain-ed", 2017, section 2). It reads
-// them from call-flow files, which people write, and has those of the EPC and of the
-// IMS built in.
+// Package flow defines transactions: the messages that network functions exchange to handle
+// one network event (Sheoran et al., "Contain-ed", 2017, section 2). It parses call-flow
+// files, which people write, and has built-in flows of the EPC and the IMS.
 package flow
 
 import (
@@ -11,8 +10,8 @@ import (
 // A Role says where a function may run.
 type Role string
 
-// The roles. A front end is a function like any other; its role says that its
-// database stays where it is.
+// The roles. A front end may join an aggregate like any function, but its database stays
+// where it is.
 const (
 	Function Role = "function"  // may join an aggregate
 	FrontEnd Role = "front-end" // may join; the database behind it stays outside
@@ -49,18 +48,18 @@ type Times struct {
 //
 // It stands for Count transactions that had the same messages.
 type Transaction struct {
-	Type     string          // what events of this kind are called, such as ATTACH
+	Type     string          // the name of events of this kind, such as ATTACH
 	Title    string          // for people
 	Clauses  string          // the TS and RFC clauses that it follows
-	Source   string          // the file that it is from
+	Source   string          // the file that it comes from
 	Text     string          // the text of a call-flow file
 	Count    int             // at least 1
 	Duration *Times          // from the first message to the end; nil: not measured
 	Messages []Message       // at least one
-	Roles    map[string]Role // of functions that have another one than Function
+	Roles    map[string]Role // of functions whose role is not Function
 }
 
-// Functions returns the names of all who take part, in the order in which they first do.
+// Functions returns the names of all functions, in the order in which they first take part.
 func (t *Transaction) Functions() []string {
 	var names []string
 	seen := map[string]bool{}
@@ -92,8 +91,8 @@ func (t *Transaction) Bytes() (sum int, known bool) {
 	return sum, known && !slices.ContainsFunc(t.Messages, func(m Message) bool { return m.Bytes == 0 })
 }
 
-// Rename gives functions other names. Messages between functions that get the same
-// name become internal and are left out.
+// Rename gives functions other names. Messages between functions that get the same name
+// become internal and are removed.
 func (t *Transaction) Rename(name func(string) string) {
 	kept := make([]Message, 0, len(t.Messages))
 	for _, m := range t.Messages {
@@ -112,5 +111,6 @@ func (t *Transaction) Rename(name func(string) string) {
 	t.Roles = roles
 }
 
-// rank orders roles: of functions that become one, the role that binds it most counts.
+// rank orders roles. When several functions become one, the role with the highest rank
+// counts.
 func rank(r Role) int { return slices.Index([]Role{Function, FrontEnd, Database, Outside}, r) }
