@@ -7,8 +7,8 @@ import (
 	"vitrine/affinity/message"
 )
 
-// user is the class of all that names a user, so that an IMSI and the IMPI that begins
-// with it have one pseudonym, and so do an MSISDN and a telephone number in a URI.
+// user is the class of all names of users. So an IMSI and the IMPI that begins with it have
+// the same pseudonym, and so have an MSISDN and a telephone number in a URI.
 const user = "user"
 
 // Identifier returns the pseudonym of an identifier.
@@ -26,15 +26,15 @@ func (k *Key) identifier(kind, text string) string {
 	return k.text(kind, text)
 }
 
-// Named returns the pseudonym of an identifier behind the name of its kind, as in
+// Named returns the pseudonym of an identifier that follows the name of its kind, as in
 // correlate.Explanation.
 func (k *Key) Named(text string) string {
 	kind, value, _ := strings.Cut(text, " ")
 	return kind + " " + k.identifier(kind, value)
 }
 
-// person returns the pseudonym of user@domain, or of digits. The domain has a pseudonym
-// of its own, because it may be a person's, or an address.
+// person returns the pseudonym of user@domain, or of digits. The domain has its own
+// pseudonym, because it may identify a person or be an address.
 func (k *Key) person(text string) string {
 	name, domain, ok := strings.Cut(text, "@")
 	hidden := k.text(user, strings.TrimPrefix(name, "+"))
@@ -47,9 +47,9 @@ func (k *Key) person(text string) string {
 	return hidden + "@" + k.text("domain", domain)
 }
 
-// Function returns the pseudonym of an address, or of the address of address:port. Any other
-// text stays. A pseudonym is an address again, in the range for documentation (RFC 3849),
-// so that what reads addresses reads it.
+// Function returns the pseudonym of an address, or of the address in address:port. It
+// leaves other text unchanged. The pseudonym is an address in the documentation range (RFC
+// 3849), so that programs that expect an address can read it.
 func (k *Key) Function(text string) string {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		return k.Addr(addr).String()
@@ -67,13 +67,14 @@ func (k *Key) Addr(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// End returns the pseudonym of the address of an end. It keeps the port, which says
-// which protocol it is.
+// End returns the pseudonym of an address and port. It keeps the port, which shows the
+// protocol.
 func (k *Key) End(end netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(k.Addr(end.Addr()), end.Port())
 }
 
-// Message replaces all identities in a message: it is the last reader that needs them.
+// Message replaces all identities in a message. No later reader may need the real
+// identities.
 func (k *Key) Message(m *message.Message) {
 	m.Src, m.Dst = k.End(m.Src), k.End(m.Dst)
 	m.Name = k.Name(m.Protocol, m.Name)

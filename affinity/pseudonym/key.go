@@ -1,6 +1,6 @@
-// Package pseudonym replaces identities by keyed pseudonyms: who has the key gives an
-// identity the same pseudonym each time, and who has not cannot find the identity by
-// trying all of them.
+// Package pseudonym replaces identities by keyed pseudonyms. With the key, an identity has
+// the same pseudonym each time. Without the key, nobody can find the identity by trying all
+// of them.
 package pseudonym
 
 import (
@@ -20,7 +20,7 @@ import (
 	"vitrine"
 )
 
-// keySize is the size of a key in bytes: that of the hash (RFC 2104 section 3).
+// keySize is the size of a key in bytes: the size of the hash (RFC 2104 section 3).
 const keySize = sha256.Size
 
 // A Key makes pseudonyms. It is not safe for concurrent use.
@@ -35,9 +35,9 @@ func New(secret []byte) *Key {
 	return &Key{mac: hmac.New(sha256.New, secret), names: map[string]string{}}
 }
 
-// Load returns the key in a file, which has 64 hexadecimal digits. It makes a random key
-// and the file, with mode 0600, if there is none. A file that others may read is an error,
-// because they could reverse the pseudonyms.
+// Load returns the key in a file of 64 hexadecimal digits. If the file does not exist, it
+// creates the file, with mode 0600, and a random key. A file that others may read is an
+// error, because they could reverse the pseudonyms.
 func Load(path string) (*Key, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -90,21 +90,22 @@ func read(path string) (*Key, error) {
 	return New(secret), nil
 }
 
-// ID says which key it is, without saying anything of the key.
+// ID identifies the key without revealing it.
 func (k *Key) ID() string { return k.text("key", "") }
 
-// digits are those of base 32 in the order of their values, in lower case
-// (RFC 4648 section 7).
+// digits are the base 32 digits in the order of their values, in lower case (RFC 4648
+// section 7).
 var digits = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// size is how many bytes of the hash a pseudonym has. Of a billion identities, two have
-// the same pseudonym with a probability of 4e-7.
+// size is the number of hash bytes in a pseudonym. Among a billion identities, two have the
+// same pseudonym with a probability of 4e-7.
 const size = 10
 
-// prefix begins each pseudonym that is text.
+// prefix is the beginning of each pseudonym that is text.
 const prefix = "p-"
 
-// text returns the pseudonym of a value of a class.
+// text returns the pseudonym of a value. Equal values of different classes have different
+// pseudonyms.
 func (k *Key) text(class, value string) string {
 	return prefix + digits.EncodeToString(k.hash(class, value)[:size])
 }
@@ -113,7 +114,7 @@ func (k *Key) text(class, value string) string {
 func (k *Key) hash(class, value string) []byte {
 	k.mac.Reset()
 	_, _ = io.WriteString(k.mac, class)
-	_, _ = k.mac.Write([]byte{0}) // no class has it
+	_, _ = k.mac.Write([]byte{0}) // ends the class, because no class contains a zero byte
 	_, _ = io.WriteString(k.mac, value)
 	return k.mac.Sum(k.sum[:0])
 }

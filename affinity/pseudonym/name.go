@@ -6,13 +6,13 @@ import (
 	"vitrine/affinity/message"
 )
 
-// maxNames bounds how many names of messages have their pseudonyms kept.
+// maxNames bounds the cache of pseudonyms of message names.
 const maxNames = 1 << 14
 
-// Name returns the name of a message without what may be an identity. The words of
-// telecommunication protocols are from their specifications; in those of the web and of
-// stores a user can be part of a path or of a collection. There a word stays only if it is
-// known to be none.
+// Name returns the name of a message with possible identities replaced. In
+// telecommunication protocols the words of names come from the specifications. In web and
+// store protocols a user can be part of a path or of a collection, so only known words
+// stay.
 func (k *Key) Name(protocol message.Protocol, name string) string {
 	switch protocol {
 	case message.SIP, message.HTTP, message.HTTP2, message.Mongo:
@@ -29,10 +29,10 @@ func (k *Key) Name(protocol message.Protocol, name string) string {
 	return hidden
 }
 
-// Form returns the form of a store's keys without what may be an identity.
+// Form returns the form of a store's keys with possible identities replaced.
 func (k *Key) Form(form string) string { return k.words(form) }
 
-// words replaces the words of a text that are not known.
+// words replaces the unknown words of a text.
 func (k *Key) words(text string) string {
 	const between = " /:"
 	var b strings.Builder
