@@ -9,14 +9,14 @@ import (
 	"vitrine/affinity/flow"
 )
 
-// A Side is an analysis and what it is called.
+// A Side is an analysis with its name.
 type Side struct {
 	Name string
 	*affinity.Analysis
 }
 
-// Compare says what changed from a to b. Analyses that have no function in common, or
-// pseudonyms of different keys, cannot be compared.
+// Compare returns the changes from a to b. It cannot compare analyses without a common
+// function, or with pseudonyms of different keys.
 func Compare(a, b Side) (*Comparison, error) {
 	if keyOf(a) != keyOf(b) {
 		return nil, &vitrine.BadInput{File: b.Name, Found: "its pseudonyms are not of the key of " + a.Name, Want: "analyse both with one --pseudonymise FILE, or both without"}
@@ -25,7 +25,7 @@ func Compare(a, b Side) (*Comparison, error) {
 		return nil, &vitrine.BadInput{File: b.Name, Found: "it has no function of " + a.Name, Want: "give functions of both the same names: --names FILE"}
 	}
 	c := &comparer{a: a, b: b}
-	c.run() // counts the intervals
+	c.run() // the first run only counts the intervals
 	c.sure = Doubt / sure(max(1, c.intervals))
 	return c.run(), nil
 }
@@ -37,8 +37,8 @@ func keyOf(s Side) string {
 	return s.Captured.Pseudonyms
 }
 
-// meet reports whether two analyses have a function in common that is not outside: every
-// capture has UEs.
+// meet reports whether two analyses have a common function. Outside functions do not count,
+// because every capture has UEs.
 func meet(a, b Side) bool {
 	functions := func(s Side) map[string]bool {
 		all := map[string]bool{}
@@ -64,7 +64,7 @@ func meet(a, b Side) bool {
 // A comparer makes a Comparison.
 type comparer struct {
 	a, b      Side
-	sure      sure // of each interval; 0: intervals are counted alone
+	sure      sure // of each interval; 0: only count intervals
 	intervals int
 }
 
@@ -96,7 +96,7 @@ func typed(s Side, name string) *affinity.Type {
 	return &s.Types[at]
 }
 
-// total returns how many transactions an analysis has that were measured.
+// total returns the number of measured transactions in an analysis.
 func total(s Side) int {
 	n := 0
 	for _, t := range s.Types {
@@ -140,7 +140,7 @@ func (c *comparer) one(a, b *affinity.Type, totals [2]int) Type {
 	return out
 }
 
-// interval makes an interval, and reports whether it is of a change.
+// interval computes an interval, and reports whether it shows a change.
 func (c *comparer) interval(of func() Interval) (*Interval, bool) {
 	c.intervals++
 	if c.sure == 0 {
@@ -150,10 +150,10 @@ func (c *comparer) interval(of func() Interval) (*Interval, bool) {
 	return &i, i.changed()
 }
 
-// aggregate compares the members of aggregates. A function that takes part rarely may be
-// seen in one of two captures, and so be a member there, by chance: the share of measured
-// transactions in which it takes part must have changed. One that takes part in most
-// transactions of both, but is a member in one, was placed otherwise.
+// aggregate compares the members of aggregates. A function that rarely takes part may be
+// missing in one capture by chance, and then is a member on one side only. So a difference
+// counts only if the share of measured transactions with the function changed, or if the
+// function takes part in most transactions of both sides.
 func (c *comparer) aggregate(a, b *affinity.Type, count [2]int) *Members {
 	changed := false
 	for _, list := range [][2][]string{{a.Members, b.Members}, {b.Members, a.Members}} {
@@ -176,7 +176,7 @@ func (c *comparer) aggregate(a, b *affinity.Type, count [2]int) *Members {
 	return &Members{a.Members, b.Members}
 }
 
-// transactions returns how many of n transactions have courses for which is holds.
+// transactions returns how many of n transactions have a course for which is returns true.
 func transactions(t *affinity.Type, n int, is func(*affinity.Flow) bool) (count int) {
 	for i := range t.Flows {
 		if is(&t.Flows[i]) {
@@ -187,8 +187,8 @@ func transactions(t *affinity.Type, n int, is func(*affinity.Flow) bool) (count 
 }
 
 // path compares the critical paths of the most frequent courses. Which course is the most
-// frequent may be chance: of measured transactions, the share that takes the path of one of
-// them must have changed.
+// frequent may be chance. So a difference counts only if the share of measured transactions
+// that take one of both paths changed.
 func (c *comparer) path(a, b *affinity.Type, count [2]int) *Path {
 	before, after := firstPath(a), firstPath(b)
 	if slices.Equal(before, after) {
@@ -230,7 +230,7 @@ func messageOf(m flow.Message) course.Message {
 	return course.Message{From: m.From, To: m.To, Name: m.Name}
 }
 
-// beyond returns what a list has more often than another one.
+// beyond returns the messages that list has more often than other.
 func beyond(list, other []course.Message) []course.Message {
 	left := map[course.Message]int{}
 	for _, m := range other {
@@ -245,7 +245,7 @@ func beyond(list, other []course.Message) []course.Message {
 	return out
 }
 
-// structural compares which messages the courses have.
+// structural compares the sets of messages in the courses.
 func structural(a, b *affinity.Type) []Message {
 	of := func(t *affinity.Type) (list []course.Message) {
 		for _, f := range t.Flows {
@@ -337,7 +337,7 @@ func (c *comparer) times(out *Type, a, b *course.Measured) {
 	slices.SortStableFunc(out.Times, func(x, y Time) int { return byChange(x.Interval, y.Interval) })
 }
 
-// byChange puts the largest change first.
+// byChange sorts the largest change first.
 func byChange(a, b Interval) int {
 	x, y := max(a.B-a.A, a.A-a.B), max(b.B-b.A, b.A-b.B)
 	switch {
@@ -349,7 +349,8 @@ func byChange(a, b Interval) int {
 	return 0
 }
 
-// median returns how a median changed, or nil if it did not, or if that cannot be said.
+// median returns the change of a median, or nil if it did not change or there are too few
+// batches.
 func (c *comparer) median(out *Type, a, b *flow.Times) *Interval {
 	if a == nil || b == nil {
 		return nil

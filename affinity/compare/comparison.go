@@ -1,6 +1,6 @@
-// Package compare says what changed between two affinity analyses: what a release, a site
-// or a day changed per type of transaction. Whatever varies by chance is a change only if an
-// interval excludes that there is none.
+// Package compare reports what changed between two affinity analyses, such as of two
+// releases, sites or days, for each type of transaction. A value that varies by chance
+// counts as changed only if its interval excludes a difference of zero.
 package compare
 
 import (
@@ -8,8 +8,8 @@ import (
 	"vitrine/document"
 )
 
-// Doubt is the probability that any of the changes of a Comparison is none: each
-// interval has its part of it (Bonferroni).
+// Doubt bounds the probability that any change of a Comparison is due to chance. All
+// intervals share it equally (Bonferroni).
 const Doubt = 0.05
 
 // A Comparison is what changed from an analysis A to an analysis B.
@@ -79,7 +79,7 @@ type Members struct {
 	B []string `json:"b"`
 }
 
-// changes counts what changed in a type.
+// changes returns the number of changes in a type.
 func (t *Type) changes() int {
 	n := len(t.Messages) + len(t.Times)
 	for _, is := range []bool{t.Share != nil, t.Duration != nil, t.Path != nil, t.Aggregate != nil} {

@@ -8,7 +8,7 @@ import (
 	"vitrine/affinity/flow"
 )
 
-// An Interval is a change: what A and B have, and the interval that contains the true
+// An Interval is a change: the values of A and B, and the confidence interval of the true
 // difference.
 type Interval struct {
 	A     float64 `json:"a"`
@@ -17,35 +17,36 @@ type Interval struct {
 	Most  float64 `json:"most"`  // Of B - A.
 }
 
-// changed reports whether the interval excludes that nothing changed.
+// changed reports whether the interval excludes a difference of zero.
 func (i Interval) changed() bool { return i.Least > 0 || i.Most < 0 }
 
 // sure bounds the probability that an interval misses the true difference.
 type sure float64
 
-// medians compares two medians. The error of each is known by its batches, and has one
-// degree of freedom less than there are batches. So the difference follows a t distribution
-// (Welch 1947). Both have at least two batches. The medians themselves are from buckets.
+// medians compares two medians. Their errors come from batches, with one degree of freedom
+// less than batches, so the difference follows a t distribution (Welch 1947). Both must
+// have at least two batches. The interval also covers the error of histogram buckets and of
+// rounding.
 func (s sure) medians(a, b *flow.Times) Interval {
 	const (
-		bucket   = 0.005 // relative error of a bucket's middle
+		bucket   = 0.005 // relative error of a histogram bucket
 		rounding = 0.001 // ms: to microseconds
 	)
 	va, vb := a.Error*a.Error, b.Error*b.Error
 	half := bucket*(a.P50+b.P50) + rounding
 	if v := va + vb; v > 0 {
 		freedom := v * v / (va*va/float64(a.Batches-1) + vb*vb/float64(b.Batches-1))
-		if freedom > 0 { // else errors are so small that their squares are not
+		if freedom > 0 { // otherwise the squares of the errors underflow to 0
 			half += math.Sqrt(v) * distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile(1-float64(s)/2)
 		}
 	}
 	return Interval{a.P50, b.P50, b.P50 - a.P50 - half, b.P50 - a.P50 + half}
 }
 
-// rates compares how often something happens in a transaction: counts of na and nb
-// transactions. Counts vary at most as those of a Poisson process, unless they come in
-// bursts. Bounds of each are by Wilson and Hilferty, and of the difference by MOVER (Zou
-// and Donner, Statistics in Medicine 27, 2008).
+// rates compares how often something happens per transaction: counts a and b in na and nb
+// transactions. It assumes that counts vary at most like a Poisson process, which does not
+// hold for bursts. The bounds of each rate are by Wilson and Hilferty, and the bounds of
+// the difference by MOVER (Zou and Donner, Statistics in Medicine 27, 2008).
 func (s sure) rates(a, na, b, nb int) Interval {
 	z := s.normal()
 	bounds := func(count, n int) (low, rate, high float64) {
@@ -76,7 +77,7 @@ func (s sure) normal() float64 { return distuv.UnitNormal.Quantile(1 - float64(s
 
 func cube(x float64) float64 { return x * x * x }
 
-// difference makes the interval of a difference from bounds of both sides.
+// difference returns the interval of a difference, given the bounds of both sides.
 func difference(bounds func(count, n int) (low, value, high float64), a, na, b, nb int) Interval {
 	lowA, valueA, highA := bounds(a, na)
 	lowB, valueB, highB := bounds(b, nb)
