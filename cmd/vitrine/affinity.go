@@ -97,7 +97,8 @@ func (a *app) affinityCommand() *cobra.Command {
 	return c
 }
 
-// completeFlows completes the names of built-in flows. rest says what else may follow.
+// completeFlows completes the names of built-in flows. rest is the directive for other
+// arguments.
 func completeFlows(rest cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return append(flow.Groups(), flow.Shipped()...), rest
@@ -164,8 +165,8 @@ func (a *app) affinity(ctx context.Context, given []string, f affinityFlags) err
 	return errors.Join(a.printAffinity(analysis, f), damage)
 }
 
-// analyse analyses sources. What was read before the damage of a capture is analysed
-// all the same.
+// analyse analyses sources. It also analyses the part of a damaged capture before the
+// damage.
 func (a *app) analyse(ctx context.Context, given []string, f affinityFlags) (analysis *affinity.Analysis, damage, err error) {
 	if f.delay < 0 || f.delay > time.Hour {
 		return nil, nil, &vitrine.BadInput{File: "--delay", Found: f.delay.String(), Want: "want 0s to 1h"}
@@ -199,8 +200,8 @@ func (a *app) analyse(ctx context.Context, given []string, f affinityFlags) (ana
 	return analysis, damage, err
 }
 
-// readCaptures finds the transactions in captures. With an error it returns what was
-// read before that, if anything was.
+// readCaptures finds the transactions in captures. On error it may also return what it has
+// read so far.
 func (a *app) readCaptures(ctx context.Context, captures []string, f affinityFlags) (*affinity.Captured, error) {
 	read, err := f.reading()
 	if err != nil {
@@ -240,7 +241,7 @@ func (a *app) printAffinity(analysis *affinity.Analysis, f affinityFlags) error 
 	return ladder.Text(a.stdout, analysis)
 }
 
-// writeJSON writes a value as the files of results have it.
+// writeJSON writes a value in the format of result files.
 func writeJSON(w io.Writer, v any) error {
 	text, err := document.Indent(v)
 	if err == nil {

@@ -14,13 +14,13 @@ import (
 	"vitrine/report/ladder"
 )
 
-// compare prints what changed from the first source to the second.
+// compare prints the changes from the first source to the second.
 func (a *app) compare(ctx context.Context, given []string, f affinityFlags) error {
 	if len(given) != 2 {
 		return &vitrine.BadInput{File: "--compare", Found: fmt.Sprintf("%d sources", len(given)), Want: "name two: captures, call flows, affinity.json, or folders that --out made"}
 	}
 	var sides [2]compare.Side
-	for i, name := range given { // before captures, which take longer
+	for i, name := range given { // first, because captures take longer
 		analysis, err := written(name, f)
 		if err != nil {
 			return err
@@ -54,8 +54,8 @@ func (a *app) compare(ctx context.Context, given []string, f affinityFlags) erro
 	return errors.Join(append(damages, ladder.Compared(a.stdout, c))...)
 }
 
-// written reads an analysis that was written before. It returns nil if the name is of
-// none, but of a capture or call flow.
+// written reads an analysis from affinity.json. It returns nil if name is a capture or call
+// flow.
 func written(name string, f affinityFlags) (*affinity.Analysis, error) {
 	path := name
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
@@ -74,8 +74,8 @@ func written(name string, f affinityFlags) (*affinity.Analysis, error) {
 	return analysis, f.pseudonymised(path, analysis)
 }
 
-// pseudonymised checks that an analysis that was written before has the pseudonyms that
-// are asked for. Names in it cannot be replaced any more.
+// pseudonymised checks that an earlier analysis has pseudonyms of the key that the flags
+// name. The names in it cannot be replaced any more.
 func (f *affinityFlags) pseudonymised(path string, analysis *affinity.Analysis) error {
 	if f.pseudonymise == "" {
 		return nil
@@ -95,8 +95,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// readAnalysis returns the text of affinity.json. It returns nil for what is no JSON
-// object, and for what is no file.
+// readAnalysis returns the text of affinity.json. It returns nil if path is not a file or
+// does not begin with a JSON object.
 func readAnalysis(path string) ([]byte, error) {
 	const longest = 256 << 20
 	if !isFile(path) {

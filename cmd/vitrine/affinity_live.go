@@ -16,11 +16,11 @@ import (
 	"vitrine/affinity/pseudonym"
 )
 
-// leastLive is the least memory in MiB with which interfaces are read: a ring of the kernel's
-// takes a sixteenth of it, at least 256 KiB.
+// leastLive is the minimum memory for a live capture, in MiB. The kernel ring gets at least
+// a sixteenth of it, and needs 256 KiB.
 const leastLive = 8
 
-// liveFlags are the flags of affinity for interfaces.
+// liveFlags are the flags of affinity for live captures.
 type liveFlags struct {
 	interfaces  []string
 	duration    time.Duration
@@ -35,7 +35,7 @@ func (f *liveFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.write, "write", "w", "", "keep what is read at interfaces in this pcapng file")
 }
 
-// check checks the flags. captures are the files that are named beside them.
+// check checks the flags. captures are the files named in addition.
 func (f *liveFlags) check(captures []string) error {
 	if !f.live() {
 		for flag, given := range map[string]bool{"--duration": f.duration != 0, "--promiscuous": f.promiscuous, "--write": f.write != ""} {
@@ -56,7 +56,7 @@ func (f *liveFlags) check(captures []string) error {
 
 func (f *liveFlags) live() bool { return len(f.interfaces) > 0 }
 
-// options returns what is captured.
+// options returns the options of the capture.
 func (f *liveFlags) options() capture.LiveOptions {
 	o := capture.LiveOptions{Interfaces: f.interfaces, Promiscuous: f.promiscuous}
 	if f.write != "" {
@@ -65,8 +65,8 @@ func (f *liveFlags) options() capture.LiveOptions {
 	return o
 }
 
-// until returns the contexts of reading interfaces: one that a signal or the duration ends, so
-// that nothing more is captured, and one in which the rest is read then.
+// until returns two contexts. stop ends the capture, at a signal or after the duration.
+// rest stays open, to read the packets captured until then.
 func (f *liveFlags) until(ctx context.Context) (rest, stop context.Context, cancel func()) {
 	stop, cancel = ctx, func() {}
 	if f.duration > 0 {
@@ -75,7 +75,7 @@ func (f *liveFlags) until(ctx context.Context) (rest, stop context.Context, canc
 	return context.WithoutCancel(ctx), stop, cancel
 }
 
-// heard says that the capture has begun.
+// heard returns a function that prints that the capture has started.
 func (a *app) heard(f liveFlags) func() {
 	return func() {
 		until := "until Ctrl-C"
@@ -86,7 +86,7 @@ func (a *app) heard(f liveFlags) func() {
 	}
 }
 
-// readLive finds the transactions in what passes interfaces.
+// readLive finds the transactions in a live capture.
 func (a *app) readLive(ctx context.Context, f liveFlags, read message.Options, divide correlate.Options, key *pseudonym.Key) (*affinity.Captured, error) {
 	rest, stop, cancel := f.until(ctx)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"vitrine/document"
 )
 
-// messages prints the messages in captures, and a summary of what else is in them.
+// messages prints the messages in captures, and a summary.
 func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) error {
 	o, err := f.reading()
 	if err != nil {
@@ -56,7 +56,7 @@ func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) 
 			begin = m.Time
 		}
 		err := printMessage(out, m, begin)
-		if f.live.live() { // somebody waits for it
+		if f.live.live() { // a user is watching
 			err = errors.Join(err, out.Flush())
 		}
 		return err
@@ -73,7 +73,7 @@ func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) 
 	return errors.Join(err, out.Flush())
 }
 
-// readMessages reads the messages of captures, or of interfaces.
+// readMessages reads the messages of captures or of a live capture.
 func (a *app) readMessages(ctx context.Context, captures []string, f affinityFlags, o message.Options, handle func(*message.Message) error) (*message.Summary, error) {
 	if !f.live.live() {
 		return message.Read(ctx, captures, o, handle)
@@ -83,7 +83,7 @@ func (a *app) readMessages(ctx context.Context, captures []string, f affinityFla
 	return message.ReadLive(rest, stop, f.live.options(), o, a.heard(f.live), handle)
 }
 
-// reading returns the options of reading captures.
+// reading returns the options for reading captures.
 func (f *affinityFlags) reading() (message.Options, error) {
 	o := message.Options{MaxMemory: 512 << 20}
 	if f.memory != "" {
@@ -110,7 +110,7 @@ func (f *affinityFlags) reading() (message.Options, error) {
 	return o, nil
 }
 
-// key returns the key of pseudonyms, or nil if identities stay as they are.
+// key returns the key for pseudonyms, or nil if identities are not replaced.
 func (f *affinityFlags) key() (*pseudonym.Key, error) {
 	if f.pseudonymise == "" {
 		return nil, nil
@@ -144,7 +144,8 @@ func printMessage(out io.Writer, m *message.Message, begin int64) error {
 	return err
 }
 
-// readProgress shows on a terminal how much of the captures is read.
+// readProgress returns a function that shows the number of bytes read, or nil if stderr is
+// no terminal.
 func (a *app) readProgress() func(uint64) {
 	p := &progress{out: a.stderr, terminal: isTerminal(a.stderr)}
 	if !p.terminal {

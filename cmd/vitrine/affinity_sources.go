@@ -13,8 +13,8 @@ import (
 	"vitrine/affinity/flow"
 )
 
-// readSources reads all arguments that are call flows, and returns the names of those
-// that are captures. All errors are reported together.
+// readSources reads the arguments that are call flows, and returns the names of those that
+// are captures. It reports all errors together.
 func readSources(given []string) (flows []*flow.Transaction, captures []string, err error) {
 	var errs []error
 	seen := map[string]bool{}
@@ -42,8 +42,8 @@ func readSources(given []string) (flows []*flow.Transaction, captures []string, 
 	return flows, captures, nil
 }
 
-// readSource reads one argument: a call-flow file, or else the built-in flows of that
-// name. A capture is not read. A pipe has a capture.
+// readSource reads one argument: a call-flow file, or the built-in flows with that name. It
+// does not read captures. A pipe counts as a capture.
 func readSource(name string) (flows []*flow.Transaction, capture bool, err error) {
 	info, err := os.Stat(name)
 	switch {
@@ -55,7 +55,7 @@ func readSource(name string) (flows []*flow.Transaction, capture bool, err error
 			err = &vitrine.BadInput{File: name, Found: "a folder", Want: "name the captures or call-flow files in it; built-in flows: " + strings.Join(flow.Groups(), ", ")}
 		}
 		return flows, false, err
-	case info.Mode()&os.ModeNamedPipe != 0: // what is read from it to see what it is would be lost
+	case info.Mode()&os.ModeNamedPipe != 0: // reading the head of a pipe would consume it
 		return nil, true, nil
 	case !info.Mode().IsRegular():
 		return nil, false, &vitrine.BadInput{File: name, Found: "no regular file", Want: "name a capture or a call-flow file"}
@@ -80,7 +80,7 @@ func readSource(name string) (flows []*flow.Transaction, capture bool, err error
 
 // readHead returns the first octets of a file.
 func readHead(path string) ([]byte, error) {
-	const enough = 512 // octets that show whether a file is text
+	const enough = 512 // octets that are enough to recognise text
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -89,9 +89,9 @@ func readHead(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, enough))
 }
 
-// isCapture reports whether a file is a capture of packets by its first octets: pcap
-// (draft-ietf-opsawg-pcap), with time stamps in µs or ns, pcapng (draft-ietf-opsawg-pcapng),
-// or what is compressed by gzip (RFC 1952) or zstd (RFC 8878). Call flows are text.
+// isCapture reports whether the first octets are from a packet capture: pcap
+// (draft-ietf-opsawg-pcap) with time stamps in µs or ns, pcapng (draft-ietf-opsawg-pcapng),
+// or a file compressed by gzip (RFC 1952) or zstd (RFC 8878). Call flows are text.
 func isCapture(head []byte) bool {
 	if len(head) < 4 {
 		return len(head) > 1 && head[0] == 0x1f && head[1] == 0x8b
@@ -103,8 +103,8 @@ func isCapture(head []byte) bool {
 	return head[0] == 0x1f && head[1] == 0x8b
 }
 
-// isText reports whether a file may be UTF-8 text by its first octets. A character may be cut
-// at their end.
+// isText reports whether the first octets of a file may be UTF-8 text. They may end within
+// a character.
 func isText(head []byte) bool {
 	for len(head) > 0 {
 		r, n := utf8.DecodeRune(head)
