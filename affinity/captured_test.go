@@ -50,7 +50,7 @@ func (r *recorder) send(after time.Duration, from, to, payload string) {
 }
 
 // register records a registration through a proxy that takes 1 ms for a message, at a
-// registrar that takes as long as the caller says.
+// registrar with the given processing time.
 func (r *recorder) register(user int, registrar time.Duration) {
 	ue, proxy, server := fmt.Sprintf("192.0.2.%d:5060", 10+user), "198.51.100.1:5060", "198.51.100.2:5060"
 	text := func(first, via string, credentials bool) string {
@@ -130,7 +130,8 @@ func TestCapturesBecomeTransactions(t *testing.T) {
 	validate(t, a)
 }
 
-// TestTheSlowStepIsInThePath: 5 ms more in one function are there, and nowhere else.
+// TestTheSlowStepIsInThePath adds 5 ms in one function, and checks that they appear there
+// and nowhere else.
 func TestTheSlowStepIsInThePath(t *testing.T) {
 	var paths [2][]course.Segment
 	for i, registrar := range []time.Duration{10 * time.Millisecond, 15 * time.Millisecond} {

@@ -158,7 +158,7 @@ func TestFlowsThatDisagreeAboutARoleAreRefused(t *testing.T) {
 	}
 }
 
-// random returns a random flow between n functions, and what they need.
+// random returns a random flow between n functions, and their needs.
 func random(r *rand.Rand, n, messages int) (Type, Limits) {
 	f := &flow.Transaction{Type: "RANDOM", Source: "random", Count: 1, Roles: map[string]flow.Role{"f0": flow.Outside}}
 	at := 0
@@ -239,7 +239,7 @@ func TestManyFunctionsAreLeftToTheHeuristicWithItsGap(t *testing.T) {
 	}
 }
 
-// BenchmarkExact has the largest exact problem, on a host that takes half of the
+// BenchmarkExact solves the largest exact problem, on a host that fits half of the
 // functions.
 func BenchmarkExact(b *testing.B) {
 	x, limits := random(rand.New(rand.NewPCG(3, 3)), MaxExact+1, 120)

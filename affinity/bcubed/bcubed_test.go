@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// items makes items from pairs of a class and a cluster. A dot is neither.
+// items makes items from pairs of a class and a cluster. A dot means none.
 func items(pairs ...string) []Item {
 	var out []Item
 	for _, p := range pairs {

@@ -226,8 +226,8 @@ func TestFilesThatAreNoCaptures(t *testing.T) {
 	}
 }
 
-// TestDamagedFilesAreReadUpToTheDamage checks that what is before it is delivered,
-// and that the error has the file and the offset.
+// TestDamagedFilesAreReadUpToTheDamage checks that the packets before the damage are
+// delivered, and that the error has the file and the offset.
 func TestDamagedFilesAreReadUpToTheDamage(t *testing.T) {
 	le := binary.LittleEndian
 	one, two := udp4(t, "one"), udp4(t, "two")
@@ -290,8 +290,8 @@ func TestDamagedFilesAreReadUpToTheDamage(t *testing.T) {
 	}
 }
 
-// TestHugeLengthsDoNotAllocate checks that lengths in a small file do not decide how
-// much memory reading takes.
+// TestHugeLengthsDoNotAllocate checks that lengths stated in a small file do not determine
+// the memory for reading it.
 func TestHugeLengthsDoNotAllocate(t *testing.T) {
 	le := binary.LittleEndian
 	huge := le.AppendUint32(nil, 0xfffffff0)

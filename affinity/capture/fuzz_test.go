@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzWalk checks that no frame makes the walker panic, hand on bytes that are not
-// in the frames, or hold more than it may.
+// FuzzWalk checks that no frame makes the walker panic, deliver bytes that are not in the
+// frames, or exceed its memory limit.
 func FuzzWalk(f *testing.F) {
 	for _, frame := range mixture(f) {
 		f.Add(uint16(Ethernet), frame, frame)

@@ -103,7 +103,7 @@ func BenchmarkReader(b *testing.B) {
 	}
 }
 
-// BenchmarkWalker takes frames of each kind apart.
+// BenchmarkWalker splits frames of each kind into packets.
 func BenchmarkWalker(b *testing.B) {
 	text := strings.Repeat("x", 500)
 	kinds := map[string][]byte{

@@ -100,7 +100,7 @@ func TestEncapsulations(t *testing.T) {
 	}
 }
 
-// TestVXLANAtThePortOfLinux is apart, because this tshark does not know the port.
+// TestVXLANAtThePortOfLinux is a separate test, because this tshark does not know the port.
 func TestVXLANAtThePortOfLinux(t *testing.T) {
 	tunnel := vxlan(t, framed(udp4(t, "hi"), etherIPv4))
 	got := walk(NewWalker(Options{}), Raw, join(tunnel[:22], be16(8472), tunnel[24:]))
@@ -140,7 +140,7 @@ func TestTransports(t *testing.T) {
 	})
 }
 
-// TestCutFrames checks that a packet says how much of it the capture cut off.
+// TestCutFrames checks that a packet has the number of bytes that the capture cut off.
 func TestCutFrames(t *testing.T) {
 	udp := udp4(t, "hello")
 	tcp := build(t, ip4Layer(layers.IPProtocolTCP), &layers.TCP{SrcPort: 5060, DstPort: 5062, Options: []layers.TCPOption{{OptionType: 1}}}, gopacket.Payload("hello"))
@@ -218,8 +218,8 @@ func TestFramesThatAreNotDelivered(t *testing.T) {
 	}
 }
 
-// TestTunnelsAreNotFollowedForEver checks that packets deep inside others are
-// delivered as those of the tunnel.
+// TestTunnelsAreNotFollowedForEver checks that a packet inside too many tunnels is
+// delivered as a packet of the innermost tunnel that is read.
 func TestTunnelsAreNotFollowedForEver(t *testing.T) {
 	frame := udp4(t, "hi")
 	for range maxTunnels + 3 {

@@ -17,8 +17,8 @@ import (
 	"vitrine/affinity/message"
 )
 
-// A traffic is what a test makes transactions of: requests through a proxy to a server,
-// which asks a store. Times vary by chance and with a load that comes and goes slowly.
+// A traffic configures the transactions of a test: requests through a proxy to a server,
+// which asks a store. Times vary by chance, and with a load that changes slowly.
 type traffic struct {
 	seed         uint64
 	transactions int
@@ -89,8 +89,8 @@ func compare(t *testing.T, a, b Side) *Comparison {
 	return c
 }
 
-// TestWhereNothingChangedNothingIsReported: of comparisons of the same traffic, and of
-// halves of it, at most the share has a change that Doubt allows.
+// TestWhereNothingChangedNothingIsReported compares the same traffic, and halves of it,
+// many times. At most the share Doubt of the comparisons may report a change.
 func TestWhereNothingChangedNothingIsReported(t *testing.T) {
 	const rounds = 60
 	wrong := 0
@@ -111,8 +111,8 @@ func TestWhereNothingChangedNothingIsReported(t *testing.T) {
 	}
 }
 
-// TestASlowerStoreIsTheOnlyChange: 5 ms more in one place are found there, with an
-// interval that contains them, and in the whole.
+// TestASlowerStoreIsTheOnlyChange adds 5 ms in one place. The comparison must report them
+// there, with an interval that contains them, and in the duration.
 func TestASlowerStoreIsTheOnlyChange(t *testing.T) {
 	a, b := traffic{seed: 1, transactions: 2000}, traffic{seed: 2, transactions: 2000, store: 5 * time.Millisecond}
 	c := compare(t, a.analyse(t), b.analyse(t))
@@ -153,8 +153,8 @@ func TestANewFunctionMakesThePathLonger(t *testing.T) {
 	}
 }
 
-// TestWhichCourseIsTheMostFrequentMayBeChance: of about half of the transactions that go
-// through an auditor, some more in one of two captures are no change.
+// TestWhichCourseIsTheMostFrequentMayBeChance: about half of the transactions go through an
+// auditor. A few more in one of two captures are no change.
 func TestWhichCourseIsTheMostFrequentMayBeChance(t *testing.T) {
 	a, b := traffic{seed: 1, transactions: 60, audit: 0.4}.analyse(t), traffic{seed: 2, transactions: 60, audit: 0.6}.analyse(t)
 	if x, y := a.Types[0].Flows[0], b.Types[0].Flows[0]; len(x.Messages) == len(y.Messages) {
@@ -165,8 +165,8 @@ func TestWhichCourseIsTheMostFrequentMayBeChance(t *testing.T) {
 	}
 }
 
-// TestWhoTakesPartRarelyMayBeSeenByChance: an auditor that is asked in two transactions of a
-// hundred is no change of the aggregate.
+// TestWhoTakesPartRarelyMayBeSeenByChance: an auditor in two of a hundred transactions does
+// not change the aggregate.
 func TestWhoTakesPartRarelyMayBeSeenByChance(t *testing.T) {
 	a, b := traffic{seed: 1, transactions: 100}.analyse(t), traffic{seed: 2, transactions: 100, audit: 0.03}.analyse(t)
 	if !slices.Contains(b.Types[0].Members, "Auditor") {
@@ -243,7 +243,7 @@ func TestWhatCannotBeComparedIsAnError(t *testing.T) {
 	}
 }
 
-// TestIntervalsAreThoseOfTheBooks compares with figures of published examples and of tables.
+// TestIntervalsAreThoseOfTheBooks compares intervals with published examples and tables.
 func TestIntervalsAreThoseOfTheBooks(t *testing.T) {
 	near := func(what string, got, want float64) {
 		t.Helper()

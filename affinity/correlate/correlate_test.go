@@ -10,8 +10,8 @@ import (
 	"vitrine/affinity/message"
 )
 
-// A script is what functions say in one network event. Its messages have the ID that a
-// message answers as the index of the request in the script.
+// A script has the messages of one network event. The Answers of a message is the index of
+// its request in the script.
 type line struct {
 	after    time.Duration // since the line before
 	from, to string
@@ -98,8 +98,8 @@ func call(a, b string) []line {
 	}
 }
 
-// attach is an attach in which no identifier is on all messages, and a detach that
-// names the user by what the attach gave it.
+// attach is an attach in which no identifier is on all messages, and a detach that names
+// the user by an identifier from the attach.
 func attach(user string) []line {
 	imsi, guti := id(message.IMSI, user), id(message.GUTI, "guti-"+user)
 	enb, mme := id(message.ENBUEID, "enb-"+user), id(message.MMEUEID, "mme-"+user)
@@ -240,7 +240,7 @@ func TestInterleavedUsersAreToldApart(t *testing.T) {
 	}
 }
 
-// TestOneCallIDIsNotOneTransaction: a client may use one Call-ID for all that it does.
+// TestOneCallIDIsNotOneTransaction: a client may use the same Call-ID for all its requests.
 func TestOneCallIDIsNotOneTransaction(t *testing.T) {
 	traffic := &traffic{}
 	at := time.Duration(0)
@@ -326,9 +326,9 @@ func TestPollsBelongToNoTransaction(t *testing.T) {
 	}
 }
 
-// TestIdentifiersOfDifferentKindsAreLearned: a service request and the bearers that are
-// modified for it name nothing in common. Which tunnel goes with which user shows while
-// transactions are alone.
+// TestIdentifiersOfDifferentKindsAreLearned: a service request, and the messages that
+// modify bearers for it, have no identifier in common. Their link is learned while
+// transactions do not overlap.
 func TestIdentifiersOfDifferentKindsAreLearned(t *testing.T) {
 	service := func(u int) []line {
 		guti, tunnel := id(message.GUTI, fmt.Sprint("g", u)), id(message.TEID, fmt.Sprint("t", u))
@@ -376,8 +376,7 @@ func TestIdentifiersOfDifferentKindsAreLearned(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: events that never end are given up, the oldest first, and
-// counted.
+// TestMemoryIsBounded: events that never end are evicted, the oldest first, and counted.
 func TestMemoryIsBounded(t *testing.T) {
 	const limit = 1 << 20
 	open, ended := 0, 0
@@ -400,8 +399,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestMemoryOfSteadyLoadIsFlat: the same users come back, and the HSS is asked about them in a
-// session of its own each time.
+// TestMemoryOfSteadyLoadIsFlat: the same users come back, and each time a new session with
+// the HSS asks about them.
 func TestMemoryOfSteadyLoadIsFlat(t *testing.T) {
 	c := New(Options{}, func(*Event) {})
 	event := 0
@@ -432,8 +431,8 @@ func TestMemoryOfSteadyLoadIsFlat(t *testing.T) {
 	}
 }
 
-// TestSteadyStateDoesNotAllocate: after the first users, messages of further ones take
-// the memory of those that are over.
+// TestSteadyStateDoesNotAllocate: after the first users, messages of other users reuse the
+// memory of transactions that ended.
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	traffic := &traffic{}
 	for u := range 1200 {
@@ -470,8 +469,8 @@ func TestExplanationSaysWhy(t *testing.T) {
 	}
 }
 
-// connection is what a UE does in a connection that it begins: the n-th one of its user.
-// The connection has identifiers of its own, the tunnel stays.
+// connection has the messages of a UE in the n-th connection that it begins. Each
+// connection has its own identifiers; the tunnel stays the same.
 func connection(user string, n int) (service, release []line) {
 	of := fmt.Sprint(user, "-", n)
 	guti, tunnel := id(message.GUTI, "guti-"+user), id(message.TEID, "sgw-"+user)
@@ -494,8 +493,8 @@ func connection(user string, n int) (service, release []line) {
 	return service, release
 }
 
-// TestProceduresOfOneUEAreToldApart: a UE does more than an identifier finds open
-// transactions, all before the first of them is closed.
+// TestProceduresOfOneUEAreToldApart: a UE begins more transactions than maxOpen before the
+// first of them ends.
 func TestProceduresOfOneUEAreToldApart(t *testing.T) {
 	traffic := &traffic{}
 	event := 0
@@ -522,8 +521,9 @@ func TestProceduresOfOneUEAreToldApart(t *testing.T) {
 	}
 }
 
-// TestLostAnswerDoesNotHoldAUser: the UE begins something new, though the eNodeB has
-// not answered, and a call ends in its dialog, though its user has not answered.
+// TestLostAnswerDoesNotHoldAUser: the UE begins a new transaction although an answer of the
+// eNodeB is missing, and a call ends in its dialog although an answer of its user is
+// missing.
 func TestLostAnswerDoesNotHoldAUser(t *testing.T) {
 	traffic := &traffic{}
 	service, release := connection("u", 1)
@@ -550,7 +550,7 @@ func TestLostAnswerDoesNotHoldAUser(t *testing.T) {
 	}
 }
 
-// TestTransactionsEndAfterAClockWasSetBack: they end as if it had not been.
+// TestTransactionsEndAfterAClockWasSetBack: transactions end as with a steady clock.
 func TestTransactionsEndAfterAClockWasSetBack(t *testing.T) {
 	ended := 0
 	c := New(Options{}, func(*Event) { ended++ })

@@ -14,14 +14,14 @@ import (
 	"vitrine/affinity/message"
 )
 
-// said is a message of a test: answers is the index of its request from 1, 0 for a
+// said is a message of a test. answers is the index of its request, from 1; 0 for a
 // request.
 type said struct {
 	from, to, name string
 	answers        int
 }
 
-// feed gives the transactions to a Collector.
+// feed passes the transactions to a Collector.
 func feed(transactions ...[]said) Result {
 	var c *Collector
 	correlator := correlate.New(correlate.Options{}, func(e *correlate.Event) { c.Add(e) })
@@ -30,7 +30,7 @@ func feed(transactions ...[]said) Result {
 	return c.Result(func(name string) bool { return name == "Database" })
 }
 
-// say gives the transactions to a Correlator, each message 1 ms after the one before.
+// say passes the transactions to a Correlator, with 1 ms between messages.
 func say(correlator *correlate.Correlator, transactions ...[]said) {
 	at, id := int64(0), uint64(0)
 	for n, t := range transactions {
@@ -56,8 +56,8 @@ func say(correlator *correlate.Correlator, transactions ...[]said) {
 	correlator.Close()
 }
 
-// subscribe is a subscription through a proxy. crossed: the notification overtakes the
-// answer on the way.
+// subscribe is a subscription through a proxy. If crossed is true, the notification
+// overtakes the answer.
 func subscribe(crossed bool) []said {
 	t := []said{
 		{"UE", "Proxy", "SUBSCRIBE", 0}, {"Proxy", "Server", "SUBSCRIBE", 0}, {"Server", "Proxy", "200 SUBSCRIBE", 2},
@@ -90,8 +90,8 @@ func TestMessagesThatCrossAreOneCourse(t *testing.T) {
 	}
 }
 
-// record is a request that the server charges for: after it has answered, or before
-// it does, but without waiting for it.
+// record is a request for which the server sends a charging record: after it has answered,
+// or before, but without waiting for the record.
 func record(before bool) []said {
 	t := []said{
 		{"UE", "Server", "MESSAGE", 0}, {"Server", "Database", "GET", 0}, {"Database", "Server", "200 GET", 2},
@@ -122,7 +122,7 @@ func TestNobodyWaitsForARecord(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForWhatFollowsFromRecords: one of two records is passed on.
+// TestNobodyWaitsForWhatFollowsFromRecords: one of two charging records is passed on.
 func TestNobodyWaitsForWhatFollowsFromRecords(t *testing.T) {
 	r := feed([]said{
 		{"UE", "Server", "MESSAGE", 0}, {"Server", "UE", "200 MESSAGE", 1},
@@ -164,8 +164,8 @@ func path(r Result, kind string) string {
 	return strings.Join(names, ", ")
 }
 
-// TestWhatIsLeftToDoIsNotWaitedFor: the record of a request is sent while the user's next
-// one is served, and is taken for a part of that.
+// TestWhatIsLeftToDoIsNotWaitedFor: the server sends the charging record of a request while
+// it serves the user's next request, so the record is assigned to that one.
 func TestWhatIsLeftToDoIsNotWaitedFor(t *testing.T) {
 	late := []said{
 		{"UE", "Server", "MESSAGE", 0}, {"Server", "Ledger", "POST", 0}, {"Ledger", "Server", "200 POST", 2},
@@ -181,8 +181,8 @@ func TestWhatIsLeftToDoIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWhoServesOthersIsNotOutside: the PCRF begins transactions of its own, and answers in
-// those of UEs.
+// TestWhoServesOthersIsNotOutside: the PCRF begins its own transactions, and answers in
+// transactions of UEs.
 func TestWhoServesOthersIsNotOutside(t *testing.T) {
 	attach := []said{{"UE", "MME", "MESSAGE", 0}, {"MME", "PCRF", "CCR", 0}, {"PCRF", "MME", "200 CCR", 2}, {"MME", "UE", "200 MESSAGE", 1}}
 	bearer := []said{{"PCRF", "MME", "RAR", 0}, {"MME", "PCRF", "200 RAR", 1}}

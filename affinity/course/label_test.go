@@ -7,14 +7,14 @@ import (
 	"vitrine/affinity/message"
 )
 
-// listed are the names of functions.
+// listed has the names of functions.
 type listed []string
 
 func (l listed) Function(of int32) string { return l[of] }
 func (l listed) Name(int32) string        { return "REGISTER" }
 
-// transactions makes transactions of a script: a byte a message, with the sender in bits
-// 4 to 6, the receiver in bits 0 to 2, and bit 7 set in the last one of a transaction.
+// transactions decodes a script with one byte for each message: the sender in bits 4 to 6,
+// the receiver in bits 0 to 2, and bit 7 set in the last message of a transaction.
 func transactions(script []byte) (all []*correlate.Event) {
 	protocols := []message.Protocol{message.SIP, message.S1AP, message.NGAP, message.Diameter}
 	e := &correlate.Event{}
@@ -38,9 +38,9 @@ func transactions(script []byte) (all []*correlate.Event) {
 	return all
 }
 
-// FuzzLabels checks that the functions of a transaction have labels of their own: the
-// names that somebody gave them, whatever these are, or what they are in place of their
-// addresses if they are outside.
+// FuzzLabels checks that all functions of a transaction have different labels. A function
+// with a given name keeps it. An outside function without one has its sort in place of its
+// address.
 func FuzzLabels(f *testing.F) {
 	f.Add("Bono", "Sprout", []byte{0x04, 0x45, 0x54, 0xc0, 0x14, 0x45, 0x54, 0xc1}) // two registrations
 	f.Add("Bono", "UE", []byte{0x04, 0x45, 0x54, 0xc0, 0x04, 0x41, 0x14, 0xc0})     // a call; one of the UEs has a name

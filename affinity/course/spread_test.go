@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTheErrorOfTheMedianIsRight: over many samples, the error is how medians really
-// vary, whether or not a time depends on those before.
+// TestTheErrorOfTheMedianIsRight: over many samples, the error matches the actual variation
+// of medians, whether or not a time depends on earlier times.
 func TestTheErrorOfTheMedianIsRight(t *testing.T) {
 	for _, memory := range []float64{0, 0.9} {
 		const samples, times = 300, 1000

@@ -16,7 +16,7 @@ import (
 	"vitrine/internal/truth"
 )
 
-// A found is a message that the analysis found, and its transaction.
+// A found is a message with the transaction that the analysis assigned.
 type found struct {
 	message.Message
 	event uint64 // 0: none
@@ -24,7 +24,7 @@ type found struct {
 	truth *observed
 }
 
-// An analysis is what was found in captures.
+// An analysis is the result for captures.
 type analysis struct {
 	messages []found
 	kinds    map[uint64]string // of transactions
@@ -155,8 +155,8 @@ func nearest(list []*observed, at int64, tolerance time.Duration, taken map[*obs
 	return best
 }
 
-// items returns what is judged: each message once, retransmissions folded. missed are
-// those of the truth that were not found although they are in the capture.
+// items returns the items to judge: each message once, with its retransmissions. missed has
+// the messages of the truth that are in the capture but were not found.
 func (a *analysis) items(missed []*observed, kind func(*observed) string) (items []bcubed.Item) {
 	serves := map[uint64]bool{} // transactions with a message of a network event
 	for i := range a.messages {
@@ -186,7 +186,7 @@ func (a *analysis) items(missed []*observed, kind func(*observed) string) (items
 func byKind(m *observed) string     { return cmp.Or(m.kind, "none") }
 func byProtocol(m *observed) string { return m.protocol }
 
-// A verdict is how an analysis compares with the truth.
+// A verdict is the comparison of an analysis with the truth.
 type verdict struct {
 	kinds, protocols bcubed.Scores
 	stray, missed    int
@@ -226,8 +226,8 @@ func (v verdict) String() string {
 	return b.String()
 }
 
-// reach checks that precision and recall are at least what was reached before, and says
-// by how much the aim is missed.
+// reach checks that precision and recall reach their floors, and logs how far they are
+// below the aim.
 func (v verdict) reach(t testing.TB, what string, s bcubed.Score, least, aim float64) {
 	t.Helper()
 	low := min(s.Precision, s.Recall)
@@ -300,9 +300,9 @@ func (a *analysis) owners() map[uint64]string {
 	return owners
 }
 
-// homes returns the transaction with most messages of each class.
-func (a *analysis) homes() map[string]uint64 {
-	count := map[string]map[uint64]int{}
+// home returns the transaction that has the most messages of a class.
+func (a *analysis) home(class string) (best uint64) {
+	count := map[uint64]int{}
 	for i := range a.messages {
 		f := &a.messages[i]
 		if f.truth == nil {

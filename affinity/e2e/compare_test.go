@@ -18,11 +18,11 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// noise is by how many ms a median may differ between two times of a busy host, without
-// any change of the functions. It is that of the test of delays.
+// noise is the difference in ms between two medians that a busy host can cause without any
+// change of the functions. The test of delays uses the same value.
 const noise = injected / 2
 
-// sideOf analyses what captures have.
+// sideOf analyses captures.
 func sideOf(t testing.TB, name string, captured *affinity.Captured) compare.Side {
 	t.Helper()
 	a, err := affinity.Analyse(captured.Flows, affinity.Options{Captured: captured})
@@ -45,8 +45,8 @@ func (s *site) read(name, file string) compare.Side {
 	return sideOf(s.t, name, captured)
 }
 
-// byChance divides the transactions of a capture into two halves by chance, as often as it
-// is asked to.
+// byChance divides the transactions of a capture into random halves. It can be called
+// repeatedly.
 func (s *site) byChance(file string, often int) (halves [][2]compare.Side) {
 	s.t.Helper()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -79,7 +79,7 @@ func (s *site) byChance(file string, often int) (halves [][2]compare.Side) {
 	return halves
 }
 
-// changesOf compares, and returns what changed: times apart from what is sent.
+// changesOf returns the changes, with times separate from changes of messages.
 func changesOf(t testing.TB, a, b compare.Side) (sent, times []string) {
 	t.Helper()
 	c, err := compare.Compare(a, b)
@@ -211,9 +211,10 @@ func withNotifications(header []byte, frames []frame, sgw, pgw [4]byte) (out []f
 	return out
 }
 
-// TestASlowerLinkIsTheOnlyChange: 5 ms on the link of the HSS are found on the messages
-// between it and the MME. No other message is longer on its way, and what is sent is the
-// same. How long functions take depends on the load of the host, too.
+// TestASlowerLinkIsTheOnlyChange adds 5 ms to the link of the HSS. The comparison must
+// report them for messages between HSS and MME, no longer way for any other message, and
+// the same messages. Processing times may change, because they depend on the load of the
+// host.
 func TestASlowerLinkIsTheOnlyChange(t *testing.T) {
 	const ues = 60
 	before, after := sideOf(t, "before", captureLinks(t, nil, ues)), sideOf(t, "after", captureLinks(t, slowHSS(), ues))

@@ -15,9 +15,8 @@ import (
 	"vitrine/affinity/state"
 )
 
-// proveCourses compares what the analysis says about a capture with the truth: critical
-// paths, members of aggregates, and state in the store. The user's file of names gives
-// functions their names alone.
+// proveCourses compares the critical paths, aggregate members and stored state of an
+// analysis with the truth. The file of names only names functions.
 func proveCourses(t *testing.T, name, file string, messages []observed, of circumstances) {
 	t.Helper()
 	captured, err := affinity.ReadCaptures(t.Context(), []string{file}, message.Options{Name: of.name}, correlate.Options{}, nil)
@@ -29,8 +28,8 @@ func proveCourses(t *testing.T, name, file string, messages []observed, of circu
 	t.Run("state", func(t *testing.T) { compareState(t, captured.State, of.Keys) })
 }
 
-// ladders returns what the functions do, as call flows that were written after their code:
-// which messages they send, and what they wait for.
+// ladders returns call flows that were written from the code of the functions: the messages
+// that they send, and what each waits for.
 func ladders(t *testing.T, name string) (all []*flow.Transaction) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", name, "*"+flow.Extension))
@@ -79,7 +78,8 @@ func truths(t *testing.T, file string, messages []observed, of circumstances) ma
 	return all
 }
 
-// outsider returns what results call the n-th function outside of a transaction, from 0.
+// outsider returns the label in results of the n-th outside function in a transaction, from
+// 0.
 func outsider(p message.Protocol, n int) string {
 	what := "UE"
 	if p == message.S1AP {
@@ -92,8 +92,8 @@ func outsider(p message.Protocol, n int) string {
 }
 
 // comparePaths checks that each ladder has the messages of transactions of the truth, and
-// that the analysis finds its critical path. Transactions that went another way, such as a
-// handover that was refused, need no ladder unless they are the most frequent of their kind.
+// that the analysis finds its critical path. Transactions with other messages, such as a
+// refused handover, need no ladder unless they are the most frequent of their kind.
 func comparePaths(t *testing.T, ladders []*flow.Transaction, truths map[string]*flow.Transaction, captured *affinity.Captured) {
 	t.Helper()
 	found := map[string]map[string]int{} // transactions of the analysis, by messages and critical path
@@ -169,7 +169,7 @@ func most(counts map[string]int) (text string, n int) {
 
 func lineOf(m flow.Message) string { return fmt.Sprintf("%s > %s: %s", m.From, m.To, m.Name) }
 
-// messagesOf returns the messages of a transaction in an order that says nothing.
+// messagesOf returns the messages of a transaction in a canonical order.
 func messagesOf(f *flow.Transaction) string {
 	var lines []string
 	for _, m := range f.Messages {
@@ -212,8 +212,8 @@ func follows(of, ladder *flow.Transaction) int {
 	return 1
 }
 
-// membersOf returns which functions each type's aggregate has. Table 1 of Contain-ed has
-// the same, but for three rows, because the reference functions differ from the paper's.
+// membersOf returns the expected members of each type's aggregate. They match Table 1 of
+// Contain-ed except in three rows, because the reference functions differ from the paper's.
 func membersOf(name string) map[string]string {
 	if name == "epc" {
 		return map[string]string{

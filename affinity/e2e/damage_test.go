@@ -63,7 +63,7 @@ func writeFrames(t testing.TB, name string, header []byte, frames []frame) strin
 	return file
 }
 
-// without leaves a share of the packets out.
+// without drops a share of the packets.
 func without(frames []frame, share float64, seed uint64) (out []frame) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	for _, f := range frames {
@@ -74,7 +74,7 @@ func without(frames []frame, share float64, seed uint64) (out []frame) {
 	return out
 }
 
-// twice repeats a share of the packets, 1 us later.
+// twice duplicates a share of the packets, 1 us later.
 func twice(frames []frame, share float64, seed uint64) (out []frame) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	for _, f := range frames {
@@ -87,8 +87,8 @@ func twice(frames []frame, share float64, seed uint64) (out []frame) {
 	return out
 }
 
-// seenBy returns the packets from or to an address as a host there captures them, whose
-// clock is ahead.
+// seenBy returns the packets from or to an address as a host at that address captures them,
+// with a clock that is ahead.
 func seenBy(header []byte, frames []frame, addr [4]byte, ahead time.Duration) (out []frame) {
 	const src, dst = 12, 16 // offsets in IPv4
 	ip := ipOffset(header)

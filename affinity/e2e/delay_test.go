@@ -12,7 +12,7 @@ import (
 	"vitrine/fabric/impair"
 )
 
-// captureLinks returns what captures at the bridge and at each function of an EPC have.
+// captureLinks returns captures from the bridge and from each function of an EPC.
 func captureLinks(t *testing.T, links *impair.Config, ues int) *affinity.Captured {
 	t.Helper()
 	s := newSite(t, links)
@@ -42,8 +42,7 @@ func captureLinks(t *testing.T, links *impair.Config, ues int) *affinity.Capture
 	return captured
 }
 
-// waysOf returns how long messages are on the way: medians in ms by type, sender, receiver
-// and name.
+// waysOf returns the median delay of messages in ms, by type, sender, receiver and name.
 func waysOf(captured *affinity.Captured, ues int) map[string]float64 {
 	ways := map[string]float64{}
 	for _, m := range captured.Measured {
@@ -58,13 +57,13 @@ func waysOf(captured *affinity.Captured, ues int) map[string]float64 {
 
 const injected = 5.0 // ms
 
-// slowHSS delays what goes to the HSS and what comes from it.
+// slowHSS delays packets to and from the HSS.
 func slowHSS() *impair.Config {
 	return &impair.Config{Links: map[string]impair.Link{"hss": {Delay: injected * time.Millisecond}}}
 }
 
-// TestADelayOfALinkIsOnItsHopAlone: 5 ms on the link of the HSS are on the way from the
-// MME to the HSS and back, and on no other hop.
+// TestADelayOfALinkIsOnItsHopAlone adds 5 ms to the link of the HSS. They must appear on
+// the way between MME and HSS, in both directions, and on no other hop.
 func TestADelayOfALinkIsOnItsHopAlone(t *testing.T) {
 	const ues = 20
 	ways := waysOf(captureLinks(t, slowHSS(), ues), ues)

@@ -12,9 +12,9 @@ import (
 	"vitrine/internal/netns"
 )
 
-// analyseLive begins to analyse what passes the interface of a place, and to capture the same
-// with tcpdump. The function that it returns ends both, and checks that the result is that of the
-// capture which the analysis kept, and that of tcpdump's.
+// analyseLive starts a live analysis at the interface of a place, and a tcpdump there. The
+// returned function ends both. It checks that the result equals the analysis of the
+// recorded capture and of tcpdump's capture.
 func (s *site) analyseLive(name string) (compare func()) {
 	s.t.Helper()
 	at := s.places[name]

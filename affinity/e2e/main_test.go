@@ -1,7 +1,7 @@
-// Package e2e proves the affinity analysis against the truth. The reference IMS and the
-// reference EPC run in network namespaces and serve users. A capture of their traffic is
-// analysed, and what the analysis finds is compared with the logs of the functions
-// themselves (internal/truth).
+// Package e2e tests the affinity analysis against the truth. The reference IMS and the
+// reference EPC run in network namespaces and serve users. The tests analyse a capture of
+// their traffic and compare the result with the message logs of the functions
+// (internal/truth).
 package e2e
 
 import (

@@ -19,8 +19,8 @@ import (
 	"vitrine/wire/http2"
 )
 
-// An observed is a message of a protocol of the functions in a capture that has all
-// packets. It was found by the ports of the site, apart from what the analysis does.
+// An observed is a message between functions in a complete capture. It is found by the
+// ports of the site, independent of the analysis.
 type observed struct {
 	at       int64 // when its last byte was captured
 	began    int64 // when its first byte was captured
@@ -60,7 +60,7 @@ type direction struct {
 	blocks   map[uint32]observed
 }
 
-// A segmentTime is when the bytes from an offset on were captured.
+// A segmentTime is the capture time of the bytes from an offset on.
 type segmentTime struct {
 	offset int
 	at     int64

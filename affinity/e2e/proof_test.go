@@ -18,15 +18,16 @@ const (
 	aimMissing = 0.95 // over SIP, Diameter and GTP-C with 1% of the packets missing
 )
 
-// sameClock is how far the time of a message in an analysis may be from the truth's.
+// sameClock is the maximum difference between the times of a message in an analysis and in
+// the truth.
 const sameClock = time.Millisecond
 
-// floors are what the analysis must reach now, so that it gets no worse: the aims, or
-// what it reaches where that is less, with room for the timing of a busy host. Each
-// holds for precision and recall.
+// floors are the minimum precision and recall: the aims, or the current values where these
+// are lower, with room for the timing of a busy host. They keep the analysis from getting
+// worse.
 type floors struct{ whole, missing, twice, second, cut, later float64 }
 
-// floorsOf returns those of a recording.
+// floorsOf returns the floors of a recording.
 func floorsOf(name string) floors {
 	if name == "epc" {
 		return floors{whole: 0.99, missing: 0.95, twice: 0.99, second: 0.99, cut: 0.99, later: 0.70}
@@ -34,7 +35,7 @@ func floorsOf(name string) floors {
 	return floors{whole: 0.99, missing: 0.95, twice: 0.99, second: 0.99, cut: 0.99, later: 0.88}
 }
 
-// Circumstances are what else is known of a recording.
+// Circumstances have further facts about a recording.
 type circumstances struct {
 	Far    netip.Addr        // where a second capture is made
 	Called map[string]string // names of functions, by address

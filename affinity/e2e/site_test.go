@@ -92,9 +92,26 @@ func (s *site) place(names ...string) {
 	}
 }
 
-// called returns what functions are called: by their places. eNodeBs have no names of their
-// own, so that those of one transaction are as those of another.
-func (s *site) called() func(address string) string {
+// called returns the names that a user gives to functions, by their addresses. UEs and
+// eNodeBs have none.
+func (s *site) called() map[string]string {
+	called := map[string]string{}
+	for name, at := range s.places {
+		switch name, _, _ = strings.Cut(name, "-"); name {
+		case "bono", "sprout", "homestead", "homer", "ralf", "store":
+			called[at.addr.String()] = strings.ToUpper(name[:1]) + name[1:]
+		case "mme", "hss", "pcrf":
+			called[at.addr.String()] = strings.ToUpper(name)
+		case "sgw", "pgw":
+			called[at.addr.String()] = strings.ToUpper(name[:1] + "-" + name[1:])
+		}
+	}
+	return called
+}
+
+// byPlace returns a function that names functions by their places. eNodeBs get no
+// individual names, so that they are equal in all transactions.
+func (s *site) byPlace() func(address string) string {
 	names := map[string]string{}
 	for name, at := range s.places {
 		if !strings.HasPrefix(name, "enodeb") {
@@ -174,8 +191,8 @@ func (s *site) captureAt(namespace, iface, name string, options ...string) (file
 	}
 }
 
-// settle waits until the functions have sent what follows from the last request: for a
-// second nothing but polls of the store, and their acknowledgements, is captured.
+// settle waits until the functions have sent all consequences of the last request: until a
+// second in which the capture gets only polls of the store and their acknowledgements.
 func (s *site) settle(file string) {
 	s.t.Helper()
 	hosttest.Until(s.t, patience, "all is sent", func() bool {

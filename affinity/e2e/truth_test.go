@@ -19,7 +19,7 @@ type mark struct {
 	protocol, key string
 }
 
-// A claim is a line of a log, of one of the logs.
+// A claim is a line in a log.
 type claim struct {
 	truth.Line
 	log int
@@ -87,8 +87,8 @@ func (u *union) find(n node) node {
 func (u *union) join(a, b node) { u.of[u.find(a)] = u.find(b) }
 
 // label gives each message its class and type. It checks that each message is in one line
-// of its sender's log and one of its receiver's, if both have one, and each line is of one
-// message; and that no class has two network events of the generator.
+// of its sender's log and one line of its receiver's log, if they have logs, that each line
+// belongs to one message, and that no class has two network events of the generator.
 func (c *claims) label(messages []observed) {
 	c.t.Helper()
 	captured := map[mark]int{}
@@ -143,8 +143,8 @@ func (c *claims) label(messages []observed) {
 	}
 }
 
-// oneEvent reports whether messages with the same octets are of one event: requests over
-// UDP that are sent again. Over TCP the same octets may be sent in two events.
+// oneEvent reports whether messages with the same octets belong to one event:
+// retransmissions over UDP. Over TCP, two events may have messages with the same octets.
 func oneEvent(protocol string) bool { return protocol == truth.SIP || protocol == truth.GTP }
 
 // checkWhole checks that the captured messages are those of the logs. A busy receiver's

@@ -31,8 +31,8 @@ func registrations(n int, add func(at int64, frame []byte, back bool)) {
 	}
 }
 
-// two writes what two hosts captured: the second one after a delay each way, by a clock
-// that is ahead.
+// two writes the captures of two hosts. The second host captures each packet after a delay,
+// with a clock that is ahead.
 func two(t *testing.T, n int, forth, back, ahead time.Duration, drift float64) (files [2]string) {
 	type packet struct {
 		at    int64
@@ -300,7 +300,7 @@ func TestHandlersErrorEndsTheReading(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded checks that a small bound is held to and that what it costs is
+// TestMemoryIsBounded checks that a small limit holds, and that losses due to it are
 // counted.
 func TestMemoryIsBounded(t *testing.T) {
 	file := built(t, func(f *capturetest.File) {

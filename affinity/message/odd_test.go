@@ -49,8 +49,8 @@ func snapped(t testing.TB, file string, n int) string {
 	return name
 }
 
-// TestSIPOverTCPAndIPv6: requests one behind the other in a segment, after a keep-alive,
-// and answers that a segment ends in.
+// TestSIPOverTCPAndIPv6: one segment has several requests after a keep-alive, and answers
+// span segments.
 func TestSIPOverTCPAndIPv6(t *testing.T) {
 	lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
 		at := start
@@ -67,8 +67,8 @@ func TestSIPOverTCPAndIPv6(t *testing.T) {
 		back+`answer "200 REGISTER"| of 2 `, back+`answer "403 REGISTER"| of 1 failed cause 403 `)
 }
 
-// TestASnapshotLengthCutsMessages: a message is understood if its header is whole, and else
-// counted.
+// TestASnapshotLengthCutsMessages: a message with a complete header is understood; other
+// messages are counted.
 func TestASnapshotLengthCutsMessages(t *testing.T) {
 	const headers, body = 42, 300 // Ethernet, IPv4 and UDP; SDP
 	text := bytes.Replace(sipRequest("INVITE", "a", 1), []byte("Content-Length: 0"), []byte("Content-Length: 300"), 1)

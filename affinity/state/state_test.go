@@ -19,8 +19,8 @@ func access(c *Collector, event uint64, kind, function, key string, write bool, 
 		Write: write, Bytes: bytes, Lifetime: 40 * time.Second}}}, correlate.Link{Event: event, Type: kind})
 }
 
-// TestKeysReadInALaterTransactionAreShared: a challenge is read in the registration that
-// wrote it, the registration in the subscription after it, and a timer by nobody.
+// TestKeysReadInALaterTransactionAreShared: the registration that wrote a challenge reads
+// it, a later subscription reads the registration, and nobody reads a timer.
 func TestKeysReadInALaterTransactionAreShared(t *testing.T) {
 	c := New(0)
 	for u := range 10 {
@@ -80,8 +80,8 @@ func TestFormsOfKeys(t *testing.T) {
 	}
 }
 
-// FuzzFormOf checks that a form says nothing of a user: it has no value, and is the same
-// for all users.
+// FuzzFormOf checks that a form reveals nothing about a user: it contains no value, and is
+// the same for all users.
 func FuzzFormOf(f *testing.F) {
 	for _, key := range []string{"reg/sip:sub000001@ims.test", "auth/sip:sub000001@ims.test", "due/1700000000/reg/sip:sub000001@ims.test", "sip:alice@192.0.2.7:5060;transport=udp",
 		"session:4711:0815:data", "imsi-001010000000001", "tel:+15550100", "global/timers", "{}:{}/x", "caf\u00e9", "a b\x00\xff"} {

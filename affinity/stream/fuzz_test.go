@@ -10,7 +10,7 @@ import (
 	"vitrine/affinity/stream"
 )
 
-// An auditor checks what a handler may rely on.
+// An auditor checks the guarantees that a Handler relies on.
 type auditor struct {
 	t     *testing.T
 	ended map[*stream.Half]bool
@@ -34,7 +34,7 @@ func (a *auditor) Gap(h *stream.Half, _ int64, n int) {
 	a.lost += uint64(n)
 }
 
-// begin checks that a half is not used after its end, but for a new connection.
+// begin checks that a half is reused after its end only for a new connection.
 func (a *auditor) begin(h *stream.Half) {
 	if h.State == nil {
 		h.State = a

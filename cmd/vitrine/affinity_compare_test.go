@@ -17,9 +17,9 @@ import (
 	"vitrine/affinity/compare"
 )
 
-// TestACaptureDoesNotDifferFromItself compares public captures with themselves, with what
-// was written of them before, and the same with pseudonyms. What was written without
-// pseudonyms is not compared with them.
+// TestACaptureDoesNotDifferFromItself compares public captures with themselves and with
+// earlier analyses of them, also with pseudonyms. An earlier analysis without pseudonyms
+// cannot be compared with pseudonyms.
 func TestACaptureDoesNotDifferFromItself(t *testing.T) {
 	captures, err := filepath.Glob("../../../shared/captures/*.pcap*")
 	if err != nil || len(captures) == 0 {
@@ -116,7 +116,7 @@ func halvesOf(t *testing.T, capture string) (first, second string) {
 	return write("first.pcap", packets[:len(packets)/2]), write("second.pcap", packets[len(packets)/2:])
 }
 
-// affinityOf runs affinity, which must end with a status, and returns what it prints.
+// affinityOf runs affinity, which must exit with status, and returns its output.
 func affinityOf(t *testing.T, status int, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer

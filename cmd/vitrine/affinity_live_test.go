@@ -17,8 +17,8 @@ import (
 	"vitrine/internal/netns"
 )
 
-// TestAffinityOfAnInterfaceIsThatOfItsCapture reads registrations at an interface until Ctrl-C,
-// and then what --write kept of them.
+// TestAffinityOfAnInterfaceIsThatOfItsCapture reads registrations at an interface until
+// Ctrl-C, and then reads the capture that --write kept.
 func TestAffinityOfAnInterfaceIsThatOfItsCapture(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lo.pcapng")
 	onLoopback(t, func() error {
@@ -95,8 +95,8 @@ func onLoopback(t *testing.T, f func() error) {
 
 const registrations = 20
 
-// listen runs a verb that captures. Once it does, users register, and then it is interrupted,
-// unless it ends by itself. listen returns what it prints.
+// listen runs a command that captures. When the capture has started, users register. Then
+// listen interrupts the command, unless it ends by itself, and returns its output.
 func listen(ends bool, verb ...string) (string, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -122,7 +122,7 @@ func listen(ends bool, verb ...string) (string, error) {
 	return out.String(), nil
 }
 
-// sockets are those of a phone, a proxy and a registrar.
+// sockets has the sockets of a phone, a proxy and a registrar.
 type sockets [3]*net.UDPConn
 
 func openSockets() (s sockets, err error) {

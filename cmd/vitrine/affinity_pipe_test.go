@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestACaptureMayComeThroughAPipe: what another program writes needs no file.
+// TestACaptureMayComeThroughAPipe: a capture that another program writes needs no file.
 func TestACaptureMayComeThroughAPipe(t *testing.T) {
 	file := recordWeb(t, webUsers)
 	capture, err := os.ReadFile(file)

@@ -20,8 +20,8 @@ import (
 )
 
 // identitiesIn returns the identities in captures: of users, sessions and tunnels, the
-// users and domains of what has both, and addresses. Numbers of one exchange on its
-// connection identify nobody.
+// users and domains in user@domain, and addresses. Numbers of one exchange on its
+// connection identify nobody, and are left out.
 func identitiesIn(t *testing.T, captures ...string) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -52,8 +52,8 @@ func identitiesIn(t *testing.T, captures ...string) map[string]bool {
 const webUsers = "GET /subscribers/bob/state HTTP/1.1\r\nHost: store.example\r\n\r\n" +
 	"PUT /kv/reg%2Fsip:carol@ims.example?ttl=60s HTTP/1.1\r\nHost: store.example\r\nContent-Length: 0\r\n\r\n"
 
-// TestNoIdentityIsInAnyOutput greps all that affinity writes of captures with
-// --pseudonymise for all identities in them.
+// TestNoIdentityIsInAnyOutput searches all output of affinity with --pseudonymise for the
+// identities in its captures.
 func TestNoIdentityIsInAnyOutput(t *testing.T) {
 	captures, err := filepath.Glob("../../../shared/captures/*.pcap*")
 	if err != nil || len(captures) == 0 {
@@ -108,8 +108,8 @@ func TestNoIdentityIsInAnyOutput(t *testing.T) {
 	}
 }
 
-// mentions returns the identities that are in a text as a word, with or without what
-// joins words in it.
+// mentions returns the identities that a text contains as a word, with or without the
+// characters that join words.
 func mentions(text string, identities map[string]bool) (found []string) {
 	inside := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 	for id := range identities {
@@ -135,7 +135,7 @@ func mentions(text string, identities map[string]bool) (found []string) {
 	return found
 }
 
-// recordWeb returns a capture in which a client says something to a server over TCP.
+// recordWeb returns a capture of a TCP connection on which a client sends data to a server.
 func recordWeb(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "web.pcap")
