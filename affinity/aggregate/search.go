@@ -101,9 +101,9 @@ func (p *problem) exact() selection {
 	return best
 }
 
-// shrink starts with all functions. It drops the function whose loss costs least, and of
-// equal ones the function that frees most space, until the rest fits one host and every
-// further drop would increase the cost.
+// shrink starts with all functions that fit the host alone. It drops the function whose
+// loss costs least, and of equal ones the function that frees most space, until the rest
+// fits one host and every further drop would increase the cost.
 func (p *problem) shrink() selection {
 	in := make([]bool, len(p.names))
 	for _, c := range p.candidates {

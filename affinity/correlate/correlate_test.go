@@ -10,8 +10,7 @@ import (
 	"vitrine/affinity/message"
 )
 
-// A script has the messages of one network event. The Answers of a message is the index of
-// its request in the script.
+// A line is a message of a script. A script has the messages of one network event.
 type line struct {
 	after    time.Duration // since the line before
 	from, to string

@@ -155,9 +155,10 @@ func (a *Assembler) expire(now int64) {
 // apart returns the distance between two times.
 func apart(a, b int64) int64 { return max(a-b, b-a) }
 
-// giveUp makes room. It skips the gap of the half that waits longest, or else ends the
-// connection whose last segment is the oldest. It returns false if there is nothing to give
-// up except the connection keep.
+// giveUp makes room. It skips the gap of the half that waits longest. If no half waits, it
+// removes the connection that ended first, or else the open connection whose last segment
+// is the oldest. It returns false if there is nothing to give up except the connection
+// keep.
 func (a *Assembler) giveUp(keep *connection) bool {
 	if h := a.waiting.succ; h != &a.waiting {
 		a.skip(h, h.connection.at, &a.counts.Lost.Memory)
