@@ -17,7 +17,8 @@ import (
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// Handler returns the REST interface, behind the guard.
+// Handler returns the REST interface. The guard protects everything except /healthz and
+// /openapi.yaml.
 func (o *Orchestrator) Handler(guard access.Guard) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{o})
@@ -65,20 +66,20 @@ func fail(w http.ResponseWriter, err error) {
 	access.Refuse(w, http.StatusInternalServerError, err.Error())
 }
 
-// An Explanation says why a type has the instances that it has, or why an instance is in its
-// state.
+// An Explanation explains the number of instances of a type, or the state of an instance.
 type Explanation struct {
 	Type     *TypeStatus     `json:"type,omitempty"`
 	Instance *InstanceStatus `json:"instance,omitempty"`
 	Away     []string        `json:"away,omitempty"`
-	Measured []Measured      `json:"measured,omitempty"` // The type's capacity profile: what redline measured, the oldest first.
-	Events   []Event         `json:"events"`             // The last, the oldest first.
+	Measured []Measured      `json:"measured,omitempty"` // The type's capacity profile: measurements by redline, oldest first.
+	Events   []Event         `json:"events"`             // The last mostExplained events, oldest first.
 }
 
-// mostExplained is how many events an explanation has.
+// mostExplained bounds the events of an Explanation.
 const mostExplained = 20
 
-// Explain explains a type, an instance, or an instance that was there.
+// Explain explains a type or an instance. A removed instance is explained by its events. The
+// error for an unknown name is an *Absent.
 func (o *Orchestrator) Explain(name string) (e Explanation, err error) {
 	s := o.Status()
 	e.Away = s.Away

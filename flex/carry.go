@@ -12,7 +12,7 @@ import (
 	"vitrine/flex/unit"
 )
 
-// carryOut does what was decided.
+// carryOut carries out the actions. It adds an event for a Hold only when its cause changes.
 func (o *Orchestrator) carryOut(ctx context.Context, now time.Time, actions []decide.Action) {
 	holds := map[string]decide.Cause{}
 	clear(o.why)
@@ -59,7 +59,7 @@ func (o *Orchestrator) carryOut(ctx context.Context, now time.Time, actions []de
 	o.register(ctx)
 }
 
-// hasMemory reports whether the limit of memory leaves room for another instance.
+// hasMemory reports whether limits.memory leaves room for another instance.
 func (o *Orchestrator) hasMemory(a decide.Action) bool {
 	limit := int64(o.File.Limits.Memory)
 	if limit == 0 {
@@ -72,7 +72,8 @@ func (o *Orchestrator) hasMemory(a decide.Action) bool {
 	return needs <= limit
 }
 
-// memoryOf returns the memory of an instance, in bytes.
+// memoryOf returns the memory of an instance, in bytes. It is 0 for a type that is not in the
+// file.
 func (o *Orchestrator) memoryOf(typeName, size string) int64 {
 	t := o.File.Type(typeName)
 	if t == nil {
@@ -81,7 +82,8 @@ func (o *Orchestrator) memoryOf(typeName, size string) int64 {
 	return o.File.Resources(t, config.Flavor{Size: size}).Memory
 }
 
-// start orders an instance. The state file has it before the runner does.
+// start orders an instance. It saves the state before it calls the runner, so that no
+// instance runs without a record in the state file.
 func (o *Orchestrator) start(ctx context.Context, now time.Time, a decide.Action) {
 	t := o.File.Type(a.Type)
 	if t == nil {
@@ -110,8 +112,8 @@ func (o *Orchestrator) order(t *config.Type, in *instance) unit.Order {
 	}
 }
 
-// stop stops the instances that are to be stopped, once no director sends to them. It asks
-// again in each step until they are gone.
+// stop removes the Stopping instances, first from the directors and then from the runner. It
+// repeats the requests in each step until the instances are gone.
 func (o *Orchestrator) stop(ctx context.Context) {
 	for _, in := range o.instances {
 		if in.State != decide.Stopping || in.unit.State == unit.Removing {

@@ -11,26 +11,26 @@ import (
 	"vitrine/flex/decide"
 )
 
-// A reading is what a director said in this step.
+// A reading is the answer of one director in this step.
 type reading struct {
 	err       error
 	types     []client.Type
 	instances map[string]*client.Instance
 }
 
-// A typeReading is what all directors together say of a type.
+// A typeReading combines the readings of all directors for one type.
 type typeReading struct {
 	at      time.Time
 	refused uint64  // messages that no instance got, since the directors' start
-	rate    float64 // of them a second, between the last two readings
-	known   bool    // both are fresh
+	rate    float64 // refused messages per second, between the last two readings
+	known   bool    // the last two readings are fresh
 	leased  bool
 }
 
-// window is the time over which latency and success are read.
+// window is the averaging time of latency and success ratio.
 const window = 5 * time.Second
 
-// readDirectors asks all directors at once.
+// readDirectors reads all directors concurrently, and then updates instances and types.
 func (o *Orchestrator) readDirectors(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -65,8 +65,8 @@ func readDirector(ctx context.Context, d Director) (r reading) {
 	return r
 }
 
-// allAnswered reports whether all directors answered in this step. Only then are sums over
-// them whole.
+// allAnswered reports whether all directors answered in this step. Otherwise sums over the
+// directors are incomplete.
 func (o *Orchestrator) allAnswered() bool {
 	for _, r := range o.directors {
 		if r.err != nil || r.instances == nil {
@@ -76,7 +76,8 @@ func (o *Orchestrator) allAnswered() bool {
 	return true
 }
 
-// readInstance adds a reading of an instance, if all directors answered.
+// readInstance updates the directors' views of an instance, and adds a reading if all
+// directors answered.
 func (o *Orchestrator) readInstance(in *instance, now time.Time) {
 	in.views, in.known = make([]*client.Instance, len(o.directors)), false
 	var views []client.Instance
@@ -97,9 +98,9 @@ func (o *Orchestrator) readInstance(in *instance, now time.Time) {
 	in.known = n >= 2 && now.Sub(in.readings[n-2].At) < 3*o.File.Every
 }
 
-// beginReadings takes the first reading of the instances that the directors have only now. It
-// counts from there what they are sent until the next step: else the rate of the type would seem
-// to fall when instances become active, in the middle of a burst.
+// beginReadings takes the first reading of the instances that this step registered. The next
+// step then has two readings and knows their rate. Without it the rate of the type would seem
+// to fall in a burst, just when new instances become active.
 func (o *Orchestrator) beginReadings(now time.Time) {
 	for _, in := range o.instances {
 		if len(in.readings) == 0 {
@@ -108,7 +109,7 @@ func (o *Orchestrator) beginReadings(now time.Time) {
 	}
 }
 
-// lastStep is what an instance did since the step before.
+// lastStep returns the traffic of an instance between the last two readings.
 func (in *instance) lastStep() client.Span {
 	n := len(in.readings)
 	if n < 2 {
@@ -117,7 +118,7 @@ func (in *instance) lastStep() client.Span {
 	return in.readings[n-1].Since(in.readings[n-2])
 }
 
-// lately is what an instance did in the window.
+// lately returns the traffic of an instance within the window.
 func (in *instance) lately() client.Span {
 	n := len(in.readings)
 	if n < 2 {
@@ -157,7 +158,7 @@ func (o *Orchestrator) readType(name string, now time.Time) {
 	t.at, t.refused = now, refused
 }
 
-// register brings the directors' tables to what they are to be.
+// register reconciles the directors' instance tables with the orchestrator's instances.
 func (o *Orchestrator) register(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -177,7 +178,7 @@ func (o *Orchestrator) register(ctx context.Context) {
 	o.forgetGone()
 }
 
-// registerOne brings one director's entry of an instance to what it is to be.
+// registerOne reconciles one director's entry of one instance.
 func (o *Orchestrator) registerOne(ctx context.Context, i int, d Director, in *instance) {
 	has := o.directors[i].instances[in.Name]
 	want, ok := o.entry(in)
@@ -201,12 +202,12 @@ func (o *Orchestrator) registerOne(ctx context.Context, i int, d Director, in *i
 		return
 	}
 	o.directors[i].instances[in.Name] = &got
-	if in.ID == 0 && got.ID != 0 { // the other directors get the same number
+	if in.ID == 0 && got.ID != 0 { // register the same number at the other directors
 		in.ID, o.changed = got.ID, true
 	}
 }
 
-// drop removes an instance from a director.
+// drop removes an instance from a director. A director that does not have it is no error.
 func (o *Orchestrator) drop(ctx context.Context, i int, d Director, name string) {
 	err := d.Remove(ctx, name)
 	if refusal := (*client.Error)(nil); errors.As(err, &refusal) && refusal.Status == http.StatusNotFound {
@@ -219,7 +220,7 @@ func (o *Orchestrator) drop(ctx context.Context, i int, d Director, name string)
 	delete(o.directors[i].instances, name)
 }
 
-// forgetGone forgets the names that no director has any more.
+// forgetGone deletes the names from o.gone that no director has any more.
 func (o *Orchestrator) forgetGone() {
 	if !o.allAnswered() {
 		return
@@ -236,8 +237,9 @@ func (o *Orchestrator) forgetGone() {
 	}
 }
 
-// Foreign returns the instances of the file's types that a director has and this
-// orchestrator did not start: those of another orchestrator, or of the director's file.
+// Foreign returns the instances of the file's types that a director has but this
+// orchestrator did not start. They come from another orchestrator or from the director's own
+// file.
 func (o *Orchestrator) Foreign(ctx context.Context) (names []string, err error) {
 	units, err := o.Runner.Units(ctx)
 	if err != nil {
@@ -250,7 +252,7 @@ func (o *Orchestrator) Foreign(ctx context.Context) (names []string, err error) 
 	for _, d := range o.Directors {
 		all, err := d.Instances(ctx)
 		if err != nil {
-			continue // it is away; nothing is known of it
+			continue // the director does not answer: its instances are unknown
 		}
 		for _, in := range all {
 			if o.File.Type(in.Type) != nil && !own[in.Name] && o.instances[in.Name] == nil && !o.gone[in.Name] {
@@ -261,7 +263,7 @@ func (o *Orchestrator) Foreign(ctx context.Context) (names []string, err error) 
 	return names, nil
 }
 
-// Leave takes all instances out of the directors, before they are stopped.
+// Leave removes all instances from the directors. Call it before stopping the instances.
 func (o *Orchestrator) Leave(ctx context.Context) {
 	for i, d := range o.Directors {
 		for name := range o.instances {
@@ -272,19 +274,19 @@ func (o *Orchestrator) Leave(ctx context.Context) {
 	}
 }
 
-// view returns what decide sees.
+// view returns the input of the policy.
 func (o *Orchestrator) view(now time.Time) decide.View {
 	v := decide.View{Now: now, Limits: o.Limits, Booted: o.booted, Died: o.died}
 	rates := map[string]float64{}
 	for _, in := range o.instances {
 		i := decide.Instance{Name: in.Name, Type: in.Type, Flavor: in.Size, State: in.State, Since: in.since, Known: in.known, Success: 1}
 		if in.Manual && in.State == decide.Draining {
-			i.State = decide.Stopping // so that it is not resumed
+			i.State = decide.Stopping // the policy must not resume an instance that a user drains
 		}
 		if in.known {
 			step, late := in.lastStep(), in.lately()
 			i.Rate, i.InFlight, i.Dialogs = step.Rate(), int(late.InFlight), int(max(late.Dialogs, 0))
-			if o.measuring == nil || o.measuring.entry.Instance != in.Name { // else its latency is redline's doing
+			if o.measuring == nil || o.measuring.entry.Instance != in.Name { // redline overloads the instance on purpose: ignore its latency
 				i.P99, i.Success = late.Quantile(0.99), late.Success()
 			}
 			rates[in.Type] += i.Rate

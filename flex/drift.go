@@ -9,14 +9,15 @@ import (
 	"vitrine/redline"
 )
 
-// A Cost is the CPUs that all members of an instance use together: Idle, and Each for every
-// transaction a second.
+// A Cost is the CPU use of all members of an instance together, as a linear function of the
+// rate: Idle CPUs without load, plus Each CPU seconds per transaction.
 type Cost struct {
 	Idle float64 `json:"idle_vcpus"`
 	Each float64 `json:"transaction_seconds"` // CPU seconds; 0: not known.
 }
 
-// costOf fits a line to the steps of a measurement. ok is false if their CPU is not known.
+// costOf fits a line to the CPU use of the steps of a measurement. ok is false if no valid
+// step has a known CPU use, or if the slope is not positive.
 func costOf(steps []redline.Step) (c Cost, ok bool) {
 	var rates, cpus []float64
 	for i := range steps {
@@ -37,12 +38,12 @@ func costOf(steps []redline.Step) (c Cost, ok bool) {
 	return c, c.Each > 0
 }
 
-// The rule of drift. A window says that the CPU time departs if the CPUs in use are above
-// 1 + drift of what the profile expects at the window's rates, or below 1 / (1 + drift). The
-// CPU time has departed when at least driftVotes of the last driftWindows windows say so in the
-// same direction. A count of windows does not care how far off a single one is, and minutes of
-// noise follow each other: a backup job of half an hour is no drift. drift_test.go has the
-// error rates.
+// The rule of drift. A window votes for drift if the CPU time used is above 1 + drift times
+// the time that the profile expects at the window's rates, or below 1 / (1 + drift) times it.
+// The CPU time has drifted when at least driftVotes of the last driftWindows windows vote in
+// the same direction. Counting votes is robust against outliers. The long history is needed
+// because noise is autocorrelated over minutes: a backup job of half an hour is no drift.
+// drift_test.go has the error rates.
 const (
 	driftWindow  = time.Minute
 	driftWindows = 45
@@ -51,20 +52,21 @@ const (
 	driftSeconds = 30  // seconds of a window whose figures are known
 )
 
-// A drift compares CPU use with a profile's.
+// A drift compares measured CPU use with the CPU use that a profile expects.
 type drift struct {
-	began    time.Time // of the present window
-	seconds  int       // of it, with known figures
-	used     float64   // CPU seconds
-	expected float64   // by the profile
+	began    time.Time // begin of the current window
+	seconds  int       // seconds of the window with known figures
+	used     float64   // CPU seconds used
+	expected float64   // CPU seconds that the profile expects
 	moving   float64   // part of expected that depends on the rate
 	begun    float64   // transactions
 
-	ratios []float64 // of the last windows, oldest first
+	ratios []float64 // used / expected of the last windows, oldest first
 }
 
-// add takes in a second in which instances used CPUs for transactions. expected is what the
-// profile expects of all of them together: Idle for the instances, Each for the transactions.
+// add adds one second: the CPUs in use, the transactions, and the cost that the profile
+// expects. expected has the sum over all instances: Idle without load, and Each for all
+// transactions of the second.
 func (d *drift) add(now time.Time, used, transactions float64, expected Cost) {
 	if passed := now.Sub(d.began); passed >= driftWindow || passed < 0 {
 		d.close()
@@ -77,10 +79,10 @@ func (d *drift) add(now time.Time, used, transactions float64, expected Cost) {
 	d.begun += transactions
 }
 
-// close ends a window. It does not count if it has few transactions, or if idle CPU use
-// is most of what is expected.
+// close ends a window. It discards a window with too few seconds or transactions, and a
+// window in which idle CPU use is more than half of the expected CPU use.
 func (d *drift) close() {
-	const most = 2 // of expected over its moving part
+	const most = 2 // highest ratio of expected to moving
 	if d.seconds < driftSeconds || d.begun < driftFewest || d.expected > most*d.moving {
 		return
 	}
@@ -90,8 +92,8 @@ func (d *drift) close() {
 	d.ratios = append(d.ratios, d.used/d.expected)
 }
 
-// departed reports whether the CPU time of transactions has departed from the profile's by a
-// share.
+// departed reports whether the CPU time of transactions has drifted from the profile by more
+// than share.
 func (d *drift) departed(share float64) bool {
 	above, below := 0, 0
 	for _, r := range d.ratios {
@@ -105,8 +107,8 @@ func (d *drift) departed(share float64) bool {
 	return max(above, below) >= driftVotes
 }
 
-// median returns the median of the CPU time over the profile's. ok is false before there are
-// enough windows.
+// median returns the median ratio of used to expected CPU time. ok is false while there are
+// too few windows.
 func (d *drift) median() (ratio float64, ok bool) {
 	const fewest = 5
 	if len(d.ratios) < fewest {

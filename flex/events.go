@@ -15,23 +15,23 @@ import (
 	"vitrine/flex/decide"
 )
 
-// The kinds of events, besides the kinds of actions.
+// The kinds of events, in addition to the kinds of decide.Action.
 const (
-	EventAdopt    = "adopt"    // it runs since before this orchestrator
-	EventStart    = "start"    // it was ordered
-	EventReady    = "ready"    // all its members are
-	EventActive   = "active"   // it gets transactions
-	EventDrain    = "drain"    // it gets no new ones
-	EventDrained  = "drained"  // it has nothing left to do
-	EventLost     = "lost"     // it is stopped at its deadline although it has
-	EventFail     = "fail"     // it did not start, or a member ended
-	EventStopped  = "stopped"  // nothing of it is left
+	EventAdopt    = "adopt"    // found a running instance that the state file does not have
+	EventStart    = "start"    // ordered an instance
+	EventReady    = "ready"    // all members of the instance are ready
+	EventActive   = "active"   // the instance gets transactions
+	EventDrain    = "drain"    // the instance gets no new transactions
+	EventDrained  = "drained"  // the instance has no open transactions or dialogs
+	EventLost     = "lost"     // the drain deadline passed with open transactions or dialogs
+	EventFail     = "fail"     // the instance did not start, or a member ended
+	EventStopped  = "stopped"  // all resources of the instance are freed
 	EventAway     = "away"     // a director, the store or the runner does not answer
-	EventBack     = "back"     // it answers again
-	EventAlert    = "alert"    // a user should do something
-	EventService  = "service"  // a service was started, or ended
-	EventMeasure  = "measure"  // redline begins to measure it
-	EventMeasured = "measured" // a measurement ended, or a capacity in the file replaced what was measured
+	EventBack     = "back"     // a director, the store or the runner answers again
+	EventAlert    = "alert"    // a user should act
+	EventService  = "service"  // a service started or ended
+	EventMeasure  = "measure"  // redline begins to measure an instance
+	EventMeasured = "measured" // a measurement ended, or a new capacity in the file replaced a measured one
 )
 
 // An Event is one thing that happened, and why.
@@ -40,34 +40,34 @@ type Event struct {
 	Kind     string       `json:"kind"`
 	Type     string       `json:"type,omitempty"`     // Aggregate type.
 	Instance string       `json:"instance,omitempty"` // Instance or service.
-	State    string       `json:"state,omitempty"`    // Of the instance, afterwards.
+	State    string       `json:"state,omitempty"`    // State of the instance after the event.
 	Cause    decide.Cause `json:"cause,omitempty"`    // For programs.
 	Reason   string       `json:"reason"`             // For people, with the figures.
 }
 
-// The bounds of the log.
+// Bounds of the event log.
 const (
 	eventsInMemory = 1000
-	eventsOnDisk   = 8 << 20 // bytes; then the file becomes EventsBefore, which it replaces
+	eventsOnDisk   = 8 << 20 // bytes of EventsFile before it is rotated to EventsBefore
 )
 
-// The files of the log in the state folder, one event a line.
+// The files of the event log in the state folder, with one event per line.
 const (
 	EventsFile   = "events.jsonl"
 	EventsBefore = "events.1.jsonl"
 )
 
-// Events is the log of events: the last of them in memory, and more on the disk.
+// Events is the event log. It keeps the last eventsInMemory events in memory and more on disk.
 type Events struct {
 	mu     sync.Mutex
 	folder string
 	file   *os.File
 	size   int64
 	last   []Event
-	failed error // the last write; nil: it went well
+	failed error // error of the last write; nil: it succeeded
 }
 
-// openEvents goes on with the log in the folder.
+// openEvents opens the log in the folder for appending, and loads its last events.
 func openEvents(folder string) (*Events, error) {
 	e := &Events{folder: folder}
 	e.last = readEvents(filepath.Join(folder, EventsFile))
@@ -103,8 +103,8 @@ func readEvents(path string) (last []Event) {
 	return last
 }
 
-// add writes an event. A disk that is full does not stop the orchestrator: the events in
-// memory go on.
+// add records an event. A failed write, such as on a full disk, does not stop the
+// orchestrator: the event is still in memory.
 func (e *Events) add(event Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,13 +124,13 @@ func (e *Events) add(event Event) {
 	e.failed = err
 }
 
-// turn begins the file anew.
+// turn rotates the log file.
 func (e *Events) turn() error {
 	from := filepath.Join(e.folder, EventsFile)
 	if err := os.Rename(from, filepath.Join(e.folder, EventsBefore)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_ = e.file.Close() // every event was written before
+	_ = e.file.Close() // all events are already written
 	return e.open()
 }
 
@@ -143,12 +143,11 @@ func (e *Events) all() []Event {
 
 func (e *Events) close() error { return e.file.Close() }
 
-// event adds an event of an instance.
+// event adds an event about an instance.
 func (o *Orchestrator) event(in *instance, kind string, cause decide.Cause, reason string) {
 	o.events.add(Event{Kind: kind, Type: in.Type, Instance: in.Name, State: stateName(in.State), Cause: cause, Reason: reason})
 }
 
-// stateName returns the name of a state.
 func stateName(s decide.State) string {
 	return [...]string{"starting", "warming", "active", "draining", "drained", "failed", "stopping"}[s]
 }

@@ -13,29 +13,29 @@ import (
 	"vitrine/flex/unit"
 )
 
-// An instance is an instance of an aggregate. The exported fields outlive the orchestrator.
+// An instance is an instance of an aggregate. The state file keeps the exported fields.
 type instance struct {
 	Name   string       `json:"name"`
 	Type   string       `json:"type"`
 	Size   string       `json:"size"`             // Its flavor.
-	ID     uint16       `json:"id,omitempty"`     // Its number in the directors; 0: an earlier version started it, and the first director chooses.
+	ID     uint16       `json:"id,omitempty"`     // Its number in the directors; 0: an earlier version started it, and the first director chooses the number.
 	State  decide.State `json:"state"`            //
-	Manual bool         `json:"manual,omitempty"` // A user asked for its drain: it is not resumed.
-	InAge  float64      `json:"in_state_seconds"` // How long it was in the state when it was saved.
+	Manual bool         `json:"manual,omitempty"` // A user asked for its drain: do not resume it.
+	InAge  float64      `json:"in_state_seconds"` // Time in the state, at the time of the save.
 
 	since   time.Time // when it entered the state
-	ordered time.Time // when its start was asked for; zero: by an earlier orchestrator
+	ordered time.Time // when this orchestrator ordered it; zero: an earlier one did
 	active  time.Time // when it became active; zero: it never was
 	address netip.AddrPort
 	unit    unit.Unit
 	reason  string // why it failed
 
-	views    []*client.Instance // by director, of this step; nil: the director does not have it
+	views    []*client.Instance // entry at each director in this step; nil: the director does not have it
 	readings []client.Reading   // newest last
-	known    bool               // the newest two readings are of this step and of the one before
+	known    bool               // the last two readings are fresh
 }
 
-// enter changes the state.
+// enter changes the state of an instance.
 func (o *Orchestrator) enter(in *instance, s decide.State, now time.Time) {
 	in.State, in.since, o.changed = s, now, true
 	if s == decide.Active && in.active.IsZero() {
@@ -43,8 +43,8 @@ func (o *Orchestrator) enter(in *instance, s decide.State, now time.Time) {
 	}
 }
 
-// observe takes over what the runner says: units that nobody here knows are adopted, and
-// units that are gone are forgotten.
+// observe updates the instances from the runner's units. It adopts unknown units and forgets
+// instances without a unit.
 func (o *Orchestrator) observe(now time.Time, units map[string]unit.Unit) {
 	for name, u := range units {
 		if in := o.instances[name]; u.Type != "" && in == nil {
@@ -61,7 +61,7 @@ func (o *Orchestrator) observe(now time.Time, units map[string]unit.Unit) {
 		case !there && in.State == decide.Stopping:
 			o.event(in, EventStopped, "", "nothing of it is left")
 			o.forget(in)
-		case !there && in.ordered.IsZero(): // it ended while no orchestrator ran, which says nothing about it
+		case !there && in.ordered.IsZero(): // its end while no orchestrator ran is no evidence against the type: no o.fail
 			o.enter(in, decide.Failed, now)
 			o.event(in, EventFail, "", "it ended while no orchestrator ran")
 			o.forget(in)
@@ -80,7 +80,8 @@ func (o *Orchestrator) observe(now time.Time, units map[string]unit.Unit) {
 	}
 }
 
-// becomeReady takes the address of an instance that has become ready.
+// becomeReady records the address of an instance that has become ready, and moves a Starting
+// instance to Warming.
 func (o *Orchestrator) becomeReady(in *instance, now time.Time) {
 	at, err := netip.ParseAddrPort(in.unit.Address)
 	if err != nil {
@@ -94,7 +95,7 @@ func (o *Orchestrator) becomeReady(in *instance, now time.Time) {
 	}
 }
 
-// forget drops an instance. Its name is remembered until the directors have dropped it too.
+// forget deletes an instance. o.gone keeps its name until no director has it.
 func (o *Orchestrator) forget(in *instance) {
 	delete(o.instances, in.Name)
 	o.gone[in.Name] = true
@@ -105,9 +106,10 @@ func (o *Orchestrator) forget(in *instance) {
 // seven bits for it (docs/director-gtpc.md), an MME code eight.
 const lastNumber = 127
 
-// freeNumber returns the number for a new instance. Numbers are given in turn, because
-// messages may still name an instance that has gone. They are unique among all types, as
-// those with S1AP need it. Above lastNumber are those of instances beyond that many.
+// freeNumber returns the number for a new instance. It cycles through 1 to lastNumber and
+// does not reuse a number early, because messages may still carry the number of a removed
+// instance. Numbers are unique across all types, because S1AP needs that. When all of them
+// are in use, freeNumber returns the lowest free number above lastNumber.
 func (o *Orchestrator) freeNumber() uint16 {
 	used := map[uint16]bool{0: true}
 	for _, in := range o.instances {
@@ -126,15 +128,15 @@ func (o *Orchestrator) freeNumber() uint16 {
 	}
 	n := uint16(lastNumber + 1)
 	for used[n] {
-		n++ // fewer instances run than there are numbers
+		n++ // it ends: there are more numbers than instances
 	}
 	return n
 }
 
-// longestReason bounds the reasons of failures, which have the end of a log.
+// longestReason bounds the reason of a failure, in bytes: it contains the end of a log.
 const longestReason = 4 << 10
 
-// fail notes that an instance failed.
+// fail moves an instance to Failed and tells the policy about it.
 func (o *Orchestrator) fail(in *instance, now time.Time, reason string) {
 	if len(reason) > longestReason {
 		reason = reason[:longestReason]
@@ -150,7 +152,8 @@ func (o *Orchestrator) fail(in *instance, now time.Time, reason string) {
 	o.event(in, EventFail, "", reason)
 }
 
-// advance moves instances on whose time has come, or who have nothing left to do.
+// advance moves instances to their next state: Warming to Active after the warm time,
+// Draining to Drained. It drains instances whose type is no longer in the file.
 func (o *Orchestrator) advance(now time.Time) {
 	for _, in := range o.instances {
 		t := o.File.Type(in.Type)
@@ -171,8 +174,9 @@ func (o *Orchestrator) advance(now time.Time) {
 	}
 }
 
-// awaitDrained lets a draining instance go when all directors agree that it has nothing left
-// to do, or at the deadline. While a director is away, nobody can say so.
+// awaitDrained moves a draining instance to Drained when all directors report it as drained,
+// or at the deadline. While a director does not answer, it waits even past the deadline,
+// because the open transactions are unknown.
 func (o *Orchestrator) awaitDrained(in *instance, t *config.Type, now time.Time) {
 	deadline, dialogs := config.DefaultDrainDeadline, false
 	if t != nil {
@@ -203,10 +207,11 @@ func (o *Orchestrator) awaitDrained(in *instance, t *config.Type, now time.Time)
 	}
 }
 
-// seconds returns a duration.
+// seconds converts seconds to a duration.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// capacity returns what an instance carries, in transactions per second.
+// capacity returns the capacity of an instance, in transactions per second. It is 1 for a
+// type or size that is not in the file.
 func (o *Orchestrator) capacity(in *instance) float64 {
 	for _, t := range o.Types {
 		if t.Name != in.Type {
@@ -221,8 +226,8 @@ func (o *Orchestrator) capacity(in *instance) float64 {
 	return 1
 }
 
-// entry returns what the directors are to know of an instance; ok is false if they are to
-// know nothing.
+// entry returns the desired entry of an instance in the directors. ok is false if the
+// directors must not have the instance.
 func (o *Orchestrator) entry(in *instance) (e vitrine.Instance, ok bool) {
 	e = vitrine.Instance{Name: in.Name, Type: in.Type, Address: in.address, Weight: cmp.Or(o.capacity(in), 1), ID: in.ID}
 	if t := o.File.Type(in.Type); t != nil {

@@ -8,26 +8,26 @@ import (
 	"vitrine/redline"
 )
 
-// A Measured is an entry of a type's capacity profile: one measurement by redline, and what
-// became of the capacity.
+// A Measured is an entry of a type's capacity profile: one measurement by redline, and its
+// effect on the capacity.
 type Measured struct {
-	At       time.Time       `json:"at"` // When it began.
+	At       time.Time       `json:"at"` // Begin of the measurement.
 	Seconds  float64         `json:"seconds"`
 	Size     string          `json:"size"`
 	Instance string          `json:"instance"`
-	Cause    string          `json:"cause"`   // first, schedule or drift
+	Cause    string          `json:"cause"`   // first, schedule or drift.
 	Reason   string          `json:"reason"`  // Why it was due, for people.
 	Verdict  redline.Verdict `json:"verdict"` //
 	Why      string          `json:"why,omitempty"`
 	Rate     float64         `json:"rate,omitempty"` // Highest rate that met the objective, in transactions a second.
 	Low      float64         `json:"low,omitempty"`  // 95% interval.
 	High     float64         `json:"high,omitempty"` // 0: no upper bound.
-	Before   float64         `json:"before"`         // What deciding counted an instance of the size with.
-	After    float64         `json:"after"`          // What it counts with since.
-	Cost     Cost            `json:"cost"`           // What the steps showed of its CPU.
+	Before   float64         `json:"before"`         // Capacity that the policy used before, in transactions a second.
+	After    float64         `json:"after"`          // Capacity that the policy uses since.
+	Cost     Cost            `json:"cost"`           // CPU cost by the steps; Each is 0: not known.
 }
 
-// String says what was found and what it changed, in one line.
+// String describes the result and its effect in one line.
 func (m *Measured) String() string {
 	var found string
 	switch m.Verdict {
@@ -44,11 +44,11 @@ func (m *Measured) String() string {
 	return fmt.Sprintf("%s; the capacity is %.4g/s instead of %.4g/s", found, m.After, m.Before)
 }
 
-// found reports whether the measurement says something about the capacity.
+// found reports whether the measurement found a capacity or a lower bound of it.
 func (m *Measured) found() bool { return m.Verdict == redline.Within || m.Verdict == redline.AtLeast }
 
-// adopt takes over a result. The capacity becomes the lower end of the interval, which is what
-// an instance carries for sure. A bound from below only raises the capacity.
+// adopt copies a result. The new capacity is the lower end of the confidence interval. A
+// result that is only a lower bound (AtLeast) can raise the capacity but not reduce it.
 func (m *Measured) adopt(r *redline.Result) {
 	m.Verdict, m.Why, m.Rate, m.Low, m.High = r.Verdict, r.Why, r.Rate, r.Low, r.High
 	if m.Low <= 0 || m.Low > m.Rate {
@@ -62,35 +62,35 @@ func (m *Measured) adopt(r *redline.Result) {
 	}
 }
 
-// mostMeasured bounds the history of a type.
+// mostMeasured bounds the history of a type, in measurements.
 const mostMeasured = 200
 
-// A Profile is what redline has to do with a type. The exported fields outlive the
-// orchestrator.
+// A Profile is the redline state of a type: its measurements and the capacities from them. The
+// state file keeps the exported fields.
 type Profile struct {
-	Given    map[string]float64 `json:"given"`           // Capacities of the file, by size.
-	Measured map[string]float64 `json:"measured"`        // Capacities that count instead, by size.
-	Costs    map[string]Cost    `json:"costs"`           // What redline found of the CPU, by size.
-	History  []Measured         `json:"history"`         // The oldest first.
-	Next     time.Time          `json:"next"`            // No measurement before this time; zero: at once.
-	Failures int                `json:"failures"`        // Measurements in a row that found no capacity.
-	Under    *Measured          `json:"under,omitempty"` // The measurement that is under way.
+	Given    map[string]float64 `json:"given"`           // Capacities in the file, by size.
+	Measured map[string]float64 `json:"measured"`        // Measured capacities, by size. They override Given.
+	Costs    map[string]Cost    `json:"costs"`           // Measured CPU costs, by size.
+	History  []Measured         `json:"history"`         // Oldest first.
+	Next     time.Time          `json:"next"`            // Earliest time of the next measurement; zero: at once.
+	Failures int                `json:"failures"`        // Consecutive measurements without a capacity.
+	Under    *Measured          `json:"under,omitempty"` // The measurement under way.
 
-	waits  string // why a measurement that is due does not begin
+	waits  string // why a due measurement cannot begin
 	drifts drift
 }
 
-// The pauses after measurements without a capacity.
+// Pauses after measurements without a capacity. They double from firstRetry to longestRetry.
 const (
 	firstRetry   = 10 * time.Minute
 	longestRetry = 24 * time.Hour
 )
 
-// add notes the end of a measurement, and when the next one is due.
+// add appends a finished measurement and schedules the next one.
 func (p *Profile) add(m *Measured, now time.Time, every time.Duration) {
 	p.Under = nil
 	kept := p.History[max(0, len(p.History)-mostMeasured+1):]
-	p.History = append(slices.Clone(kept), *m) // the old one is in a status that others read
+	p.History = append(slices.Clone(kept), *m) // do not modify the old slice: a published Status shares it
 	if !m.found() {
 		p.Next = now.Add(min(firstRetry<<min(p.Failures, 10), longestRetry))
 		p.Failures++
@@ -117,8 +117,8 @@ func (p *Profile) last() *Measured {
 	return &p.History[len(p.History)-1]
 }
 
-// meet compares the file's capacities with those that were measured in place of. A new value in
-// the file counts instead of what was measured. It returns the sizes with one.
+// meet compares the capacities in the file with those of the last run. A changed value in the
+// file replaces the measured capacity and cost. It returns the changed sizes.
 func (p *Profile) meet(given map[string]float64) (changed []string) {
 	for _, m := range []*map[string]float64{&p.Given, &p.Measured} {
 		if *m == nil {
@@ -140,7 +140,8 @@ func (p *Profile) meet(given map[string]float64) (changed []string) {
 	return changed
 }
 
-// oldest returns those of the sizes whose last measurement is the longest ago.
+// oldest returns the size with the oldest last measurement. A size without a measurement
+// comes first.
 func (p *Profile) oldest(sizes []string) (size string) {
 	var at time.Time
 	for i, s := range sizes {

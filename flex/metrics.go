@@ -11,7 +11,7 @@ import (
 	"vitrine/flex/decide"
 )
 
-// counters count what happened since the orchestrator's start. The zero value is ready.
+// counters count events since the orchestrator's start. The zero value is ready to use.
 type counters struct {
 	mu      sync.Mutex
 	actions map[[3]string]uint64 // by type, kind and cause
@@ -55,7 +55,7 @@ func (c *counters) decided(took time.Duration) {
 	c.longest = max(c.longest, took)
 }
 
-// A collector shows an orchestrator to Prometheus.
+// A collector is a prometheus.Collector for an orchestrator.
 type collector struct{ o *Orchestrator }
 
 // The metrics.
@@ -100,7 +100,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 			gauge(descInstances, float64(t.Instances[state]), t.Name, state)
 		}
 		gauge(descCapacity, t.Capacity, t.Name)
-		if t.Known { // an old figure is no figure
+		if t.Known { // do not export stale figures
 			gauge(descRate, t.Rate, t.Name)
 			gauge(descRefused, t.Refused, t.Name)
 			gauge(descLatency, t.P99, t.Name)

@@ -1,10 +1,11 @@
-// Package flex is the orchestrator: it keeps as many instances of each aggregate type
-// running as the load needs (Contain-ed, section 2, "AA Flex Orchestrator"). Each second it
-// reads the directors and the instances, asks a policy (package decide) what to do, and
-// does it. It starts and
-// stops instances by a Runner and never knows where they run.
+// Package flex implements the orchestrator. It scales the instances of each aggregate type
+// with the load (Contain-ed, section 2, "AA Flex Orchestrator"). In each step (Config.Every)
+// it reads the directors and the instances, asks a policy (package decide) for actions, and
+// carries them out. It starts and stops instances through a Runner and does not know where
+// they run.
 //
-// One goroutine owns all state; see step. Others read the Status that it publishes.
+// The goroutine that calls step owns all state. Other goroutines read the Status that it
+// publishes.
 package flex
 
 import (
@@ -23,18 +24,19 @@ import (
 	"vitrine/flex/unit"
 )
 
-// A Runner runs units: flex/hold does, on a testbed. All calls return at once, and may be
-// repeated: Start of a unit that exists, and Remove of one that does not, are no errors.
+// A Runner runs units. Package flex/hold implements it on a testbed. All calls return
+// without waiting for the unit and are idempotent: Start of an existing unit and Remove of a
+// missing unit return nil.
 type Runner interface {
-	// Units lists all units, those that failed or are being removed included.
+	// Units lists all units, including failed units and units under removal.
 	Units(ctx context.Context) ([]unit.Unit, error)
 	// Start begins to start a unit.
 	Start(ctx context.Context, o unit.Order) error
-	// Remove begins to stop a unit, and forgets it when nothing of it is left.
+	// Remove begins to stop a unit. Units lists the unit until all its resources are freed.
 	Remove(ctx context.Context, name string) error
 }
 
-// A Director steers transactions to instances: director/client does.
+// A Director steers transactions to instances. Package director/client implements it.
 type Director interface {
 	Types(ctx context.Context) ([]client.Type, error)
 	Instances(ctx context.Context) ([]client.Instance, error)
@@ -43,22 +45,23 @@ type Director interface {
 	Remove(ctx context.Context, name string) error
 }
 
-// Options are what an Orchestrator works with.
+// Options configure an Orchestrator.
 type Options struct {
 	File      *config.Config
-	Types     []decide.Type // of the file, in its order, with the capacities of their flavors
+	Types     []decide.Type // in the order of File.Types, with the capacities of their flavors
 	Limits    decide.Limits
 	Runner    Runner
-	Directors []Director // of the file, in its order
-	// Store returns the operations of the store that are past their threshold; nil: there
-	// is no store.
+	Directors []Director // in the order of File.Directors
+	// Store returns the names of the store operations that exceed their latency threshold.
+	// nil: there is no store.
 	Store func(ctx context.Context) ([]string, error)
-	// Redline measures instances of the types whose file says so; nil: nothing is measured.
+	// Redline measures instances of the types with a redline section in the file. nil: no
+	// measurements.
 	Redline Measurer
-	Costs   map[string]map[string]Cost // CPU by the file's profiles, by type and size
+	Costs   map[string]map[string]Cost // CPU cost from the profiles in the file, by type and size
 	Log     *slog.Logger
-	// Policy decides, and PolicyName is its name; nil: package decide. Others are for
-	// comparisons.
+	// Policy decides, and PolicyName is its name. nil: package decide. Other policies exist
+	// for comparisons.
 	Policy     policy.Policy
 	PolicyName string
 }
@@ -71,14 +74,14 @@ type Orchestrator struct {
 	status atomic.Pointer[Status]
 
 	asked   sync.Mutex // guards drains
-	drains  []string   // instances that users asked to drain
+	drains  []string   // instances that users asked to drain, until the next step
 	counted counters
 
-	// The fields below are of the goroutine that calls step.
+	// Only the goroutine that calls step may use the fields below.
 
 	instances map[string]*instance
-	next      map[string]int // number of the next instance, by type
-	number    uint16         // the one given last
+	next      map[string]int // number in the name of the newest instance, by type
+	number    uint16         // last instance number that freeNumber chose in turn
 	gone      map[string]bool
 	memory    decide.Memory
 	services  map[string]*service
@@ -86,17 +89,18 @@ type Orchestrator struct {
 	types     map[string]*typeReading
 	booted    []decide.Booted
 	died      []decide.Died
-	holds     map[string]decide.Cause // by type: what the last step held for
-	why       map[string][]string     // by type: the reasons of the last step
-	away      map[string]string       // what is away, and why
+	holds     map[string]decide.Cause // by type: cause of the Hold in the last step
+	why       map[string][]string     // by type: reasons of the actions in the last step
+	away      map[string]string       // unreachable components, with the error
 	store     storeWatch
 	profiles  map[string]*Profile // by type
-	measuring *measurement        // nil: none is under way
+	measuring *measurement        // nil: no measurement is under way
 	saved     time.Time
-	changed   bool // the state file is outdated
+	changed   bool // the state file is out of date
 }
 
-// New takes up the state in the file's folder. A folder without state is a first start.
+// New returns an orchestrator that continues from the state in File.State. Without a state
+// file it starts from nothing.
 func New(o Options) (*Orchestrator, error) {
 	f := &Orchestrator{
 		Options: o, instances: map[string]*instance{}, next: map[string]int{}, gone: map[string]bool{}, services: map[string]*service{},
@@ -121,7 +125,7 @@ func New(o Options) (*Orchestrator, error) {
 // Close closes the log of events.
 func (o *Orchestrator) Close() error { return o.events.close() }
 
-// Run decides until ctx ends. What runs goes on running.
+// Run decides until ctx ends. The instances keep running after Run returns.
 func (o *Orchestrator) Run(ctx context.Context) error {
 	tick := time.NewTicker(o.File.Every)
 	defer tick.Stop()
@@ -137,8 +141,8 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 	}
 }
 
-// callLimit bounds each question to a director or the runner, so that one that hangs does
-// not stop the others.
+// callLimit bounds the calls to the directors, the runner and the store, so that one hung
+// peer does not block the step.
 const callLimit = 2 * time.Second
 
 // step reads everything, decides and acts once.
@@ -148,7 +152,7 @@ func (o *Orchestrator) step(ctx context.Context) {
 	o.watchStore(ctx, now)
 	units, ok := o.listUnits(ctx)
 	if !ok {
-		return // hold: nobody knows what runs
+		return // hold: the running units are unknown
 	}
 	o.observe(now, units)
 	if !o.runServices(ctx, now, units) {
@@ -169,7 +173,8 @@ func (o *Orchestrator) step(ctx context.Context) {
 	o.save(now, false)
 }
 
-// listUnits asks the runner what runs.
+// listUnits returns the runner's units by name. It reports false if the runner does not
+// answer.
 func (o *Orchestrator) listUnits(ctx context.Context) (map[string]unit.Unit, bool) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -185,7 +190,7 @@ func (o *Orchestrator) listUnits(ctx context.Context) (map[string]unit.Unit, boo
 	return byName, true
 }
 
-// note records that something is away, or back.
+// note records whether a component answers, and adds an event when that changes.
 func (o *Orchestrator) note(what string, err error) {
 	was := o.away[what]
 	switch {
@@ -200,8 +205,8 @@ func (o *Orchestrator) note(what string, err error) {
 	}
 }
 
-// Drain asks for an instance to be drained and stopped. Another one takes its place if it is
-// needed.
+// Drain asks the orchestrator to drain and stop an instance. The orchestrator starts a
+// replacement if the load needs it.
 func (o *Orchestrator) Drain(name string) error {
 	for _, in := range o.Status().Instances {
 		if in.Name == name {

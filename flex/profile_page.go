@@ -14,19 +14,19 @@ import (
 //go:embed profile_page.html
 var profilePage string
 
-// A profileView is what the page shows of a type.
+// A profileView is the section of the page about one type.
 type profileView struct {
 	Name   string
-	Figure *profileFigure // nil: nothing was measured
+	Figure *profileFigure // nil: no measurements
 	Rows   []profileRow
 }
 
 type profileRow struct{ At, Instance, Size, Reason, Found, Cost string }
 
-// A profileFigure is capacity over time, in the units of the page's drawing.
+// A profileFigure plots capacity over time, in SVG user units.
 type profileFigure struct {
 	Top, From, To string
-	Lines         []string // of what counts, by size
+	Lines         []string // polyline points of the capacity in use, in the order of sizes
 	Marks         []profileMark
 }
 
@@ -36,7 +36,7 @@ type profileMark struct {
 	Text            string
 }
 
-// The drawing's area.
+// The plot area, in SVG user units.
 const (
 	figureLeft, figureRight = 60.0, 880.0
 	figureTop, figureBottom = 20.0, 210.0
@@ -44,8 +44,7 @@ const (
 
 const pageTime = "2006-01-02 15:04"
 
-// WriteProfilePage writes a page with the history of each type's capacity. The page needs no
-// other file.
+// WriteProfilePage writes a self-contained HTML page with the capacity history of each type.
 func WriteProfilePage(w io.Writer, title string, all map[string][]Measured) error {
 	t, err := template.New("profile").Parse(profilePage)
 	if err != nil {
