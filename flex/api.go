@@ -34,7 +34,7 @@ func (o *Orchestrator) Handler(guard access.Guard) http.Handler {
 	})
 	open.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
-		_, _ = w.Write(OpenAPI) // an error means that the client has gone
+		_, _ = w.Write(OpenAPI) // it fails only if the client has disconnected
 	})
 	open.Handle("/", guard.Wrap(m))
 	return open

@@ -16,36 +16,38 @@ import (
 )
 
 // A Measurer measures the capacity of an instance on live traffic, through all directors of
-// the file: redline.Run does. Directors and Names of the options are empty.
+// the file. Implementations call redline.Run. The caller leaves Directors and Names of the
+// options empty; the Measurer sets them.
 type Measurer func(ctx context.Context, o redline.Options) (redline.Result, error)
 
 // The causes of measurements.
 const (
 	causeFirst    = "first"    // the type was never measured
-	causeSchedule = "schedule" // the time has come
-	causeDrift    = "drift"    // the CPU time of transactions departs from the profile's
+	causeSchedule = "schedule" // the interval since the last measurement has passed
+	causeDrift    = "drift"    // the CPU time of transactions has drifted from the profile
 )
 
-// calm is how long the instances of a type must have been as they are before one is measured.
+// calm is how long all instances of a type must have been active before redline measures one.
 const calm = 10 * time.Second
 
-// A measurement is a measurement under way.
+// A measurement is a redline measurement under way.
 type measurement struct {
 	entry    *Measured
 	typeName string
 	cancel   context.CancelCauseFunc
-	done     chan redline.Result // gets the result, once
+	done     chan redline.Result // receives the result, once; buffered
 	cpus     cpuLog
 }
 
-// A cpuLog has the CPU use of an instance over the last steps.
+// A cpuLog records the CPU use of an instance in each step of the orchestrator.
 type cpuLog struct {
 	mu   sync.Mutex
 	at   []time.Time
 	cpus []float64
 }
 
-// mostCPUs bounds the log: it covers the longest step that is asked for.
+// mostCPUs bounds the log, in samples. At one sample a second it covers at least 34 minutes;
+// max_step is 5 minutes by default. The mean over a longer step covers only its end.
 const mostCPUs = 4096
 
 func (l *cpuLog) add(at time.Time, cpus float64) {
@@ -57,7 +59,7 @@ func (l *cpuLog) add(at time.Time, cpus float64) {
 	l.at, l.cpus = append(l.at, at), append(l.cpus, cpus)
 }
 
-// mean returns the mean use between two times.
+// mean returns the mean CPU use in (from, to]. ok is false if it has no sample.
 func (l *cpuLog) mean(from, to time.Time) (cpus float64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,13 +72,13 @@ func (l *cpuLog) mean(from, to time.Time) (cpus float64, ok bool) {
 	return cpus / float64(max(n, 1)), n > 0
 }
 
-// isMeasured reports whether this orchestrator measures the type.
+// isMeasured reports whether this orchestrator is measuring an instance of the type.
 func (o *Orchestrator) isMeasured(typeName string) bool {
 	return o.measuring != nil && o.measuring.typeName == typeName
 }
 
-// runRedline takes in what a measurement found, ends one that must not go on, and begins one
-// that is due. actions are those of this step.
+// runRedline handles the measurement under way, and begins a measurement that is due. actions
+// are the actions of this step: redline does not measure a type that is being scaled.
 func (o *Orchestrator) runRedline(ctx context.Context, now time.Time, actions []decide.Action) {
 	if o.Redline == nil {
 		return
@@ -104,7 +106,8 @@ func (o *Orchestrator) runRedline(ctx context.Context, now time.Time, actions []
 	}
 }
 
-// followMeasurement notes the CPU of the instance, and the end of its measurement.
+// followMeasurement records the CPU use of the measured instance. It takes the result if there
+// is one, and cancels a measurement that must not continue.
 func (o *Orchestrator) followMeasurement(m *measurement, now time.Time) {
 	if in := o.instances[m.entry.Instance]; in != nil {
 		if cpus, ok := in.cpus(); ok {
@@ -121,7 +124,7 @@ func (o *Orchestrator) followMeasurement(m *measurement, now time.Time) {
 	}
 }
 
-// mustEnd says why a measurement of the type must not go on; empty: it may.
+// mustEnd returns why a measurement of the type must end. Empty: it may continue.
 func (o *Orchestrator) mustEnd(typeName string) string {
 	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
 		if in := o.instances[name]; in.Type == typeName && in.State != decide.Active {
@@ -136,7 +139,8 @@ func (o *Orchestrator) mustEnd(typeName string) string {
 	return ""
 }
 
-// cpus returns the CPUs that all members use. ok is false unless all are known.
+// cpus returns the CPU use of all members together, in CPUs. ok is false unless the use of
+// every member is known.
 func (in *instance) cpus() (sum float64, ok bool) {
 	for _, m := range in.unit.Members {
 		if m.CPU == nil {
@@ -147,7 +151,7 @@ func (in *instance) cpus() (sum float64, ok bool) {
 	return sum, len(in.unit.Members) > 0
 }
 
-// limit returns the CPUs that all members have; 0: one has no limit.
+// limit returns the CPU limit of all members together, in CPUs. 0: some member has no limit.
 func (in *instance) limit() (sum float64) {
 	for _, m := range in.unit.Members {
 		if m.VCPUs == 0 {
@@ -158,8 +162,8 @@ func (in *instance) limit() (sum float64) {
 	return sum
 }
 
-// costOfSize returns what the CPU of an instance is expected to be: what redline found, or
-// else the file's profile. Each is 0 if nobody knows.
+// costOfSize returns the expected CPU cost of an instance: measured by redline, or else from
+// the profile in the file. Each is 0 if neither has it.
 func (o *Orchestrator) costOfSize(p *Profile, typeName, size string) Cost {
 	if c, ok := p.Costs[size]; ok {
 		return c
@@ -167,8 +171,8 @@ func (o *Orchestrator) costOfSize(p *Profile, typeName, size string) Cost {
 	return o.Costs[typeName][size]
 }
 
-// watchCPU compares the CPU use of the type's instances with the profile's. Seconds in which
-// the type is scaled or measured do not count.
+// watchCPU adds this second to the drift detection of the type. It skips seconds in which the
+// type is scaled or measured, or in which some figure is unknown.
 func (o *Orchestrator) watchCPU(t *config.Type, p *Profile, now time.Time) {
 	if r := o.types[t.Name]; t.Redline.Drift == 0 || r == nil || r.leased {
 		return
@@ -195,7 +199,7 @@ func (o *Orchestrator) watchCPU(t *config.Type, p *Profile, now time.Time) {
 	}
 }
 
-// due says why a measurement is due; an empty cause: it is not.
+// due returns why a measurement is due. An empty cause: no measurement is due.
 func (o *Orchestrator) due(t *config.Type, p *Profile, now time.Time) (cause, reason string) {
 	if most := now.Add(max(t.Redline.Every, longestRetry)); p.Next.After(most) { // the clock was set back
 		p.Next = most
@@ -221,7 +225,9 @@ func (o *Orchestrator) isCostKnown(t *config.Type, p *Profile) bool {
 	return slices.ContainsFunc(t.Flavors, func(f config.Flavor) bool { return o.costOfSize(p, t.Name, f.Size).Each > 0 })
 }
 
-// chooseMeasured returns the instance to measure, or why none may be measured now.
+// chooseMeasured returns the instance to measure, or why redline cannot measure now. It
+// chooses the size with the oldest measurement, and then the instance that has been active
+// longest.
 func (o *Orchestrator) chooseMeasured(t *config.Type, p *Profile, now time.Time, actions []decide.Action) (chosen *instance, why string) {
 	if why := o.notNow(t, now, actions); why != "" {
 		return nil, why
@@ -246,7 +252,7 @@ func (o *Orchestrator) chooseMeasured(t *config.Type, p *Profile, now time.Time,
 	return chosen, ""
 }
 
-// notNow says why no instance of the type may be measured now; empty: one may.
+// notNow returns why redline cannot measure an instance of the type now. Empty: it can.
 func (o *Orchestrator) notNow(t *config.Type, now time.Time, actions []decide.Action) string {
 	r := o.types[t.Name]
 	switch {
@@ -284,7 +290,7 @@ func (o *Orchestrator) notNow(t *config.Type, now time.Time, actions []decide.Ac
 	return ""
 }
 
-// isHealthy reports whether an active instance is up at all directors.
+// isHealthy reports whether the instance is active, and up at all directors.
 func (in *instance) isHealthy() bool {
 	const up = "up"
 	for _, v := range in.views {
@@ -295,7 +301,8 @@ func (in *instance) isHealthy() bool {
 	return in.State == decide.Active && len(in.views) > 0
 }
 
-// measure begins a measurement. The state file has it before it begins.
+// measure begins a measurement. It saves the state first, so that a restarted orchestrator
+// knows of the interrupted measurement.
 func (o *Orchestrator) measure(ctx context.Context, t *config.Type, in *instance, now time.Time, cause, reason string) {
 	p := o.profiles[t.Name]
 	capacity := o.capacity(in)
@@ -328,7 +335,7 @@ func (o *Orchestrator) measure(ctx context.Context, t *config.Type, in *instance
 	}()
 }
 
-// finish notes what a measurement found, and lets deciding count with it.
+// finish records the result of a measurement, and gives the new capacity to the policy.
 func (o *Orchestrator) finish(m *measurement, r redline.Result, now time.Time) {
 	m.cancel(nil)
 	o.measuring, o.changed = nil, true
@@ -337,7 +344,8 @@ func (o *Orchestrator) finish(m *measurement, r redline.Result, now time.Time) {
 	e.Seconds = now.Sub(e.At).Seconds()
 	e.adopt(&r)
 	if in := o.instances[e.Instance]; in != nil {
-		// What redline did to its latency is no evidence against the profile. Its rate goes on.
+		// Drop the readings that redline's load has distorted, because their latency is no
+		// evidence against the profile. Keep the last one, so that the next step knows the rate.
 		in.readings = in.readings[max(0, len(in.readings)-1):]
 	}
 	var every time.Duration
@@ -349,7 +357,8 @@ func (o *Orchestrator) finish(m *measurement, r redline.Result, now time.Time) {
 	o.events.add(Event{Kind: EventMeasured, Type: m.typeName, Instance: e.Instance, Cause: decide.Cause(e.Verdict), Reason: e.String()})
 }
 
-// endRedline ends a measurement and waits until the weights are restored.
+// endRedline cancels the measurement under way and waits until redline has restored the
+// weights.
 func (o *Orchestrator) endRedline() {
 	if m := o.measuring; m != nil {
 		m.cancel(errors.New("the orchestrator ends"))
@@ -357,7 +366,7 @@ func (o *Orchestrator) endRedline() {
 	}
 }
 
-// setCapacity changes what deciding counts an instance of the size with.
+// setCapacity changes the capacity of a size that the policy uses.
 func (o *Orchestrator) setCapacity(typeName, size string, rate float64) {
 	for i := range o.Types {
 		if o.Types[i].Name != typeName {
@@ -371,11 +380,11 @@ func (o *Orchestrator) setCapacity(typeName, size string, rate float64) {
 	}
 }
 
-// takeUpProfiles brings the profiles of an earlier orchestrator together with the file.
+// takeUpProfiles merges the profiles from the state file with the types of the file.
 func (o *Orchestrator) takeUpProfiles(kept map[string]*Profile) {
 	for i := range o.Types {
 		d := &o.Types[i]
-		d.Flavors = slices.Clone(d.Flavors) // the caller's stay as they are
+		d.Flavors = slices.Clone(d.Flavors) // do not modify the caller's slice
 		p := kept[d.Name]
 		t := o.File.Type(d.Name)
 		if p == nil && (t == nil || t.Redline == nil) {
@@ -393,7 +402,7 @@ func (o *Orchestrator) takeUpProfiles(kept map[string]*Profile) {
 			o.events.add(Event{Kind: EventMeasured, Type: d.Name, Cause: "file", Reason: fmt.Sprintf("the file has another capacity of size %s: %.4g/s count, not what was measured", size, given[size])})
 		}
 		for size, rate := range p.Measured {
-			if t != nil && t.Redline != nil { // without the section, the file's capacities count
+			if t != nil && t.Redline != nil { // without a redline section, the capacities in the file apply
 				o.setCapacity(d.Name, size, rate)
 			}
 		}
@@ -405,18 +414,19 @@ func (o *Orchestrator) takeUpProfiles(kept map[string]*Profile) {
 	}
 }
 
-// A RedlineStatus is how a type stands to redline.
+// A RedlineStatus is the state of redline for a type.
 type RedlineStatus struct {
-	Under *Measured  `json:"under,omitempty"` // The measurement that is under way.
+	Under *Measured  `json:"under,omitempty"` // The measurement under way.
 	Last  *Measured  `json:"last,omitempty"`
-	Next  *time.Time `json:"next,omitempty"`      // When the next one is due by the clock, or after one that found nothing.
-	Waits string     `json:"waits,omitempty"`     // Why one that is due does not begin.
-	Ratio *float64   `json:"cpu_ratio,omitempty"` // CPU time of a transaction over the profile's, the median of the last minutes.
+	Next  *time.Time `json:"next,omitempty"`      // Time of the next scheduled measurement, or of the retry after a failed one.
+	Waits string     `json:"waits,omitempty"`     // Why a due measurement cannot begin.
+	Ratio *float64   `json:"cpu_ratio,omitempty"` // CPU time of a transaction relative to the profile, median of the last minutes.
 
 	history []Measured
 }
 
-// describeRedline returns how a type stands to redline; nil: its file does not want redline.
+// describeRedline returns the redline status of a type. nil: the type has no redline section,
+// or the orchestrator has no Measurer.
 func (o *Orchestrator) describeRedline(typeName string) *RedlineStatus {
 	t, p := o.File.Type(typeName), o.profiles[typeName]
 	if o.Redline == nil || t == nil || t.Redline == nil || p == nil {

@@ -12,25 +12,26 @@ import (
 	"vitrine/flex/unit"
 )
 
-// servicePrefix is before the names of services among units.
+// servicePrefix distinguishes the units of services from the units of instances.
 const servicePrefix = "service-"
 
-// A service is a command beside the instances.
+// A service is the state of a config.Service.
 type service struct {
 	unit  unit.Unit
-	pause time.Duration // before the next start
-	again time.Time     // when it is started again; zero: it is not to be
-	begun bool          // it was asked for
+	pause time.Duration // last pause before a restart; 0: it has run for longestPause
+	again time.Time     // time of the restart; zero: none is planned
+	begun bool          // it has been ready at least once
 }
 
-// The pauses before a service that ended is started again.
+// Pauses before an ended service is restarted. They double from firstPause to longestPause.
 const (
 	firstPause   = time.Second
 	longestPause = time.Minute
 )
 
-// runServices keeps the services running. It reports whether all of them have been ready, so
-// that instances may start: what a service ends for later is no reason to touch instances.
+// runServices keeps the services running. It reports whether every service has been ready at
+// least once: before that, no instance may start. A service that ends later is restarted
+// without effect on the instances.
 func (o *Orchestrator) runServices(ctx context.Context, now time.Time, units map[string]unit.Unit) bool {
 	o.dropServices(ctx, units)
 	for i := range o.File.Services {
@@ -55,7 +56,7 @@ func (o *Orchestrator) runServices(ctx context.Context, now time.Time, units map
 			s.begun = true
 		}
 		if !s.begun {
-			return false // the next one may need it
+			return false // the next service may depend on this one
 		}
 	}
 	return true
@@ -76,10 +77,10 @@ func (o *Orchestrator) startService(ctx context.Context, c *config.Service, s *s
 	o.events.add(Event{Kind: EventService, Instance: c.Name, Reason: reason})
 }
 
-// serviceFailed removes what is left of a service, and has it started again after a pause.
+// serviceFailed removes a failed service, and plans its restart after a pause.
 func (o *Orchestrator) serviceFailed(ctx context.Context, c *config.Service, s *service, now time.Time) {
 	if !s.again.IsZero() {
-		return // it is being removed
+		return // its removal is under way
 	}
 	s.pause = min(max(2*s.pause, firstPause), longestPause)
 	s.again = now.Add(s.pause)
@@ -89,7 +90,7 @@ func (o *Orchestrator) serviceFailed(ctx context.Context, c *config.Service, s *
 	}
 }
 
-// dropServices stops services that the file does not have any more.
+// dropServices stops services that are no longer in the file.
 func (o *Orchestrator) dropServices(ctx context.Context, units map[string]unit.Unit) {
 	for _, name := range slices.Sorted(maps.Keys(units)) {
 		short, is := strings.CutPrefix(name, servicePrefix)

@@ -16,35 +16,36 @@ import (
 	"vitrine/internal/durable"
 )
 
-// StateFile is the name of the state in its folder.
+// StateFile is the name of the state file in the state folder.
 const StateFile = "state.json"
 
-// stateVersion is the version of the state's format.
+// stateVersion is the version of the format of the state file.
 const stateVersion = 1
 
-// A state is what outlives the orchestrator.
+// A state is the content of the state file.
 type state struct {
 	Version   int                 `json:"version"`
 	Instances []*instance         `json:"instances"`
-	Next      map[string]int      `json:"next"`   // number of the last instance, by type
-	Number    uint16              `json:"number"` // the one given last
-	Gone      []string            `json:"gone"`   // names that directors may still have
+	Next      map[string]int      `json:"next"`   // number in the name of the newest instance, by type
+	Number    uint16              `json:"number"` // see Orchestrator.number
+	Gone      []string            `json:"gone"`   // removed instances that directors may still have
 	Memory    decide.Memory       `json:"memory"`
-	Profiles  map[string]*Profile `json:"profiles,omitempty"` // by type, what redline measured
+	Profiles  map[string]*Profile `json:"profiles,omitempty"` // measurements by redline, by type
 }
 
-// A stateFile writes the state.
+// A stateFile has the path of the state file.
 type stateFile struct{ path string }
 
 func newStateFile(folder string) *stateFile {
 	return &stateFile{path: filepath.Join(folder, StateFile)}
 }
 
-// memoryEvery is how often the state is written when only what decide remembers has
-// changed.
+// memoryEvery is the time between two writes when only decide.Memory has changed. It changes
+// in every step.
 const memoryEvery = 10 * time.Second
 
-// save writes the state, if it has changed or the memory is old.
+// save writes the state file if the state has changed, if the last write is older than
+// memoryEvery, or if at is set.
 func (o *Orchestrator) save(now time.Time, at bool) {
 	if !at && !o.changed && now.Sub(o.saved) < memoryEvery {
 		return
@@ -66,7 +67,7 @@ func (o *Orchestrator) save(now time.Time, at bool) {
 	o.saved, o.changed = now, false
 }
 
-// restore reads the state of an earlier orchestrator.
+// restore loads the state file of an earlier orchestrator. A missing file is no error.
 func (o *Orchestrator) restore() error {
 	s, err := readState(o.kept.path)
 	o.takeUpProfiles(s.Profiles)
@@ -95,7 +96,7 @@ func (o *Orchestrator) restore() error {
 	return nil
 }
 
-// readState reads a state file. The error of a file that does not exist is fs.ErrNotExist.
+// readState reads a state file. The error for a missing file wraps fs.ErrNotExist.
 func readState(path string) (s state, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -107,8 +108,8 @@ func readState(path string) (s state, err error) {
 	return s, nil
 }
 
-// Histories returns the measurements of all types that the orchestrator with this state folder
-// has kept, the oldest first. It need not run.
+// Histories returns the measurements in a state folder by type, oldest first. It needs no
+// running orchestrator.
 func Histories(folder string) (map[string][]Measured, error) {
 	s, err := readState(filepath.Join(folder, StateFile))
 	all := map[string][]Measured{}

@@ -12,45 +12,45 @@ import (
 	"vitrine/flex/unit"
 )
 
-// A Status is what an orchestrator knows, after a step.
+// A Status is a snapshot of an orchestrator after a step.
 type Status struct {
 	At        time.Time        `json:"at"`
 	PID       int              `json:"pid"`
-	Policy    string           `json:"policy"`               // What decides: flex, or another autoscaler's rules.
-	Away      []string         `json:"away,omitempty"`       // What does not answer, and why: while it lasts, nothing is scaled.
-	StorePast []string         `json:"store_past,omitempty"` // Operations of the store that are past their threshold.
+	Policy    string           `json:"policy"`               // Name of the policy: flex, or the rules of another autoscaler.
+	Away      []string         `json:"away,omitempty"`       // Unreachable components, with the error. Meanwhile nothing is scaled.
+	StorePast []string         `json:"store_past,omitempty"` // Operations of the store that exceed their latency threshold.
 	Services  []ServiceStatus  `json:"services,omitempty"`
 	Types     []TypeStatus     `json:"types"`
 	Instances []InstanceStatus `json:"instances"`
 }
 
-// A ServiceStatus is a service beside the instances.
+// A ServiceStatus is the status of a service.
 type ServiceStatus struct {
 	Name   string     `json:"name"`
 	State  unit.State `json:"state"`
 	Reason string     `json:"reason,omitempty"` // Why it failed.
 }
 
-// A TypeStatus is an aggregate type.
+// A TypeStatus is the status of an aggregate type.
 type TypeStatus struct {
 	Name      string         `json:"name"`
 	Min       int            `json:"min"`
 	Max       int            `json:"max"`
 	Known     bool           `json:"known"`              // The rate is fresh.
 	Rate      float64        `json:"rate"`               // Transactions that arrive, per second.
-	Refused   float64        `json:"refused"`            // Of those, refused or lost for lack of an instance.
-	Capacity  float64        `json:"capacity"`           // Of its active instances, per second.
-	P99       float64        `json:"p99_seconds"`        // Latency, over the last seconds.
-	Success   float64        `json:"success"`            // Success ratio, over the last seconds.
-	Instances map[string]int `json:"instances"`          // By state.
-	Leased    bool           `json:"leased,omitempty"`   // redline measures an instance of it: it is not scaled.
-	Why       []string       `json:"why,omitempty"`      // What the last step did about it, or held back, and why.
-	Memory    *decide.Track  `json:"memory,omitempty"`   // What deciding remembers of it.
-	Redline   *RedlineStatus `json:"redline,omitempty"`  // How the type stands to redline; left out: its file does not ask for it.
-	Outdated  int            `json:"outdated,omitempty"` // Instances that were started from another version of the files.
+	Refused   float64        `json:"refused"`            // Part of Rate that was refused or lost for lack of an instance.
+	Capacity  float64        `json:"capacity"`           // Capacity of the active instances, in transactions per second.
+	P99       float64        `json:"p99_seconds"`        // 99th percentile of latency over the last seconds, of the worst instance.
+	Success   float64        `json:"success"`            // Success ratio over the last seconds, of the worst instance.
+	Instances map[string]int `json:"instances"`          // Number of instances, by state.
+	Leased    bool           `json:"leased,omitempty"`   // redline is measuring an instance of the type: no scaling.
+	Why       []string       `json:"why,omitempty"`      // Actions and holds of the last step, with their reasons.
+	Memory    *decide.Track  `json:"memory,omitempty"`   // What package decide remembers of the type.
+	Redline   *RedlineStatus `json:"redline,omitempty"`  // Left out: the type has no redline section.
+	Outdated  int            `json:"outdated,omitempty"` // Instances started from another version of the files.
 }
 
-// An InstanceStatus is an instance.
+// An InstanceStatus is the status of an instance.
 type InstanceStatus struct {
 	Name     string        `json:"name"`
 	Type     string        `json:"type"`
@@ -58,25 +58,25 @@ type InstanceStatus struct {
 	State    string        `json:"state"`
 	InState  float64       `json:"in_state_seconds"`
 	Address  string        `json:"address,omitempty"`
-	Known    bool          `json:"known"` // The figures of the director are fresh.
+	Known    bool          `json:"known"` // The figures from the directors are fresh.
 	Rate     float64       `json:"rate"`  // Transactions per second.
 	InFlight uint64        `json:"in_flight"`
 	Dialogs  int64         `json:"dialogs"`
 	P99      float64       `json:"p99_seconds"`
 	Success  float64       `json:"success"`
-	CPU      *float64      `json:"cpu,omitempty"` // Share of its CPUs that the busiest member uses.
+	CPU      *float64      `json:"cpu,omitempty"` // CPU use of the busiest member, as a share of its limit.
 	Boot     float64       `json:"boot_seconds,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
 	Members  []unit.Member `json:"members,omitempty"`
 }
 
-// Status returns what the orchestrator knew after its last step.
+// Status returns the status after the last step. Callers must not modify it.
 func (o *Orchestrator) Status() *Status { return o.status.Load() }
 
-// Events returns the last events, the oldest first.
+// Events returns the last events, oldest first.
 func (o *Orchestrator) Events() []Event { return o.events.all() }
 
-// publish makes the status of this step.
+// publish stores the Status of this step for readers.
 func (o *Orchestrator) publish(now time.Time) {
 	s := &Status{At: now.UTC(), PID: os.Getpid(), Policy: o.PolicyName, StorePast: o.store.past, Types: []TypeStatus{}, Instances: []InstanceStatus{}}
 	for _, what := range slices.Sorted(maps.Keys(o.away)) {
@@ -146,7 +146,7 @@ func (o *Orchestrator) describeType(t decide.Type) TypeStatus {
 	return s
 }
 
-// orderDigest returns the digest that an order for the instance would have now.
+// orderDigest returns the digest of an order for the instance from the present files.
 func (o *Orchestrator) orderDigest(in *instance) string {
 	t := o.File.Type(in.Type)
 	if t == nil {

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// storeEvery is how often the store is asked.
+// storeEvery is the time between two queries of the store.
 const storeEvery = 5 * time.Second
 
-// A storeWatch is what the store said last.
+// A storeWatch is the last answer of the store.
 type storeWatch struct {
 	asked time.Time
-	past  []string // operations that are past their threshold
+	past  []string // operations that exceed their latency threshold
 }
 
-// watchStore reports when operations of the store get too slow, and what to do about it.
+// watchStore adds an alert when operations of the store become too slow, with advice, and an
+// event when they recover.
 func (o *Orchestrator) watchStore(ctx context.Context, now time.Time) {
 	if o.Store == nil || now.Sub(o.store.asked) < storeEvery {
 		return

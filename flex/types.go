@@ -8,15 +8,15 @@ import (
 	"vitrine/flex/decide"
 )
 
-// A Capacity is what one instance of a flavor carries.
+// A Capacity is the capacity of one instance of a flavor.
 type Capacity struct {
 	Rate float64       // transactions per second
-	Boot time.Duration // until it is ready; 0: not known
-	Cost Cost          // CPU by the profile; Each is 0: not known
+	Boot time.Duration // from the order to ready; 0: not known
+	Cost Cost          // CPU cost from the profile; Each is 0: not known
 }
 
-// Types returns the file's types as deciding needs them. capacity finds out what a flavor
-// carries.
+// Types converts the types of the file for package decide. capacity returns the capacity of a
+// flavor.
 func Types(c *config.Config, capacity func(*config.Type, config.Flavor) (Capacity, error)) ([]decide.Type, error) {
 	var all []decide.Type
 	for i := range c.Types {
@@ -40,8 +40,8 @@ func Types(c *config.Config, capacity func(*config.Type, config.Flavor) (Capacit
 	return all, nil
 }
 
-// LimitsOf returns the limits of all types together. cpus are the CPUs that instances may
-// run on.
+// LimitsOf returns the limits of all types together. cpus is the number of CPUs that
+// instances may run on; it bounds limits.vcpus.
 func LimitsOf(c *config.Config, cpus float64) decide.Limits {
 	l := decide.Limits{Instances: c.Limits.Instances, CPUs: c.Limits.VCPUs, Starting: c.Limits.Starting}
 	if l.CPUs == 0 || l.CPUs > cpus {

@@ -1,6 +1,6 @@
-// Package unit has the nouns between the orchestrator, which decides what runs, and what
-// runs it: orders for units, and the units' states. A unit is an instance of an aggregate,
-// with all its members, or a service beside the instances.
+// Package unit defines the types that the orchestrator and its runner share: orders for
+// units, and the states of units. A unit is an instance of an aggregate with all its members,
+// or a service.
 package unit
 
 import (
@@ -10,35 +10,35 @@ import (
 	"time"
 )
 
-// An Order asks for a unit. It is complete: whoever carries it out needs no other file but
-// programs, images and install scripts.
+// An Order asks for a unit. It is self-contained: apart from programs, images and install
+// scripts, the runner needs no other file.
 type Order struct {
 	Name string `json:"name"` // Unique: lower-case letters, digits and dashes.
 
-	// Of an instance.
+	// Fields of an instance.
 	Type        string            `json:"type,omitempty"`        // Aggregate type; empty: a service.
-	Path        string            `json:"path,omitempty"`        // The deployment file's; relative paths in it start from its folder.
+	Path        string            `json:"path,omitempty"`        // Path of the deployment file; relative paths in the file start from its folder.
 	Deployment  string            `json:"deployment,omitempty"`  // Text of the deployment file.
 	Size        string            `json:"size,omitempty"`        // Sizing of the deployment.
 	Members     []string          `json:"members,omitempty"`     // Components that the instance has.
-	Number      uint16            `json:"number,omitempty"`      // Its ID in the directors, ${VITRINE_NUMBER}.
+	Number      uint16            `json:"number,omitempty"`      // Its ID in the directors and the value of ${VITRINE_NUMBER}.
 	Environment map[string]string `json:"environment,omitempty"` // Variables of all members, or of the service.
 
-	// Of a service.
-	Folder  string   `json:"folder,omitempty"` // ${VITRINE_SPEC}.
+	// Fields of a service.
+	Folder  string   `json:"folder,omitempty"` // Working directory and the value of ${VITRINE_SPEC}.
 	Command []string `json:"command,omitempty"`
-	Ready   string   `json:"ready,omitempty"` // Address and port that accepts TCP when it is ready; empty: at once.
+	Ready   string   `json:"ready,omitempty"` // Address and port that accepts TCP when the service is ready; empty: it is ready at once.
 
-	Deadline time.Duration `json:"deadline_ns"` // For the start.
+	Deadline time.Duration `json:"deadline_ns"` // Longest time from the order to ready.
 }
 
-// Digest identifies an order but for its name and number: an instance whose order has
-// another digest was started from another version of the files.
+// Digest identifies the content of an order, without its name and number. If the digest of an
+// instance differs from the digest of a new order, the files have changed since its start.
 func (o Order) Digest() string {
 	o.Name, o.Number = "", 0
 	text, err := json.Marshal(o)
 	if err != nil {
-		return "" // it holds nothing that JSON cannot
+		return "" // cannot happen: all fields can be encoded
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
@@ -55,19 +55,19 @@ const (
 	Removing State = "removing" // it is being stopped
 )
 
-// A Unit is what became of an order.
+// A Unit is the state of an order that a runner carries out.
 type Unit struct {
 	Name    string   `json:"name"`
 	Type    string   `json:"type,omitempty"`
 	Size    string   `json:"size,omitempty"`
-	Number  uint16   `json:"number,omitempty"` // As in its order.
-	Digest  string   `json:"digest"`           // Of its order.
+	Number  uint16   `json:"number,omitempty"` // Number of its order.
+	Digest  string   `json:"digest"`           // Digest of its order.
 	State   State    `json:"state"`
 	Reason  string   `json:"reason,omitempty"`       // Why it failed, with the end of the log.
-	Address string   `json:"address,omitempty"`      // Of the entry, when it is ready.
-	Age     float64  `json:"age_seconds"`            // Since the order.
-	Boot    float64  `json:"boot_seconds,omitempty"` // From the order to ready; 0: it is not ready.
-	Use     *float64 `json:"use,omitempty"`          // Share of its CPUs that the busiest member uses; left out: not known.
+	Address string   `json:"address,omitempty"`      // Address of the entry component, once it is ready.
+	Age     float64  `json:"age_seconds"`            // Time since the order.
+	Boot    float64  `json:"boot_seconds,omitempty"` // Time from the order to ready; 0: it is not ready.
+	Use     *float64 `json:"use,omitempty"`          // CPU use of the busiest member, as a share of its limit; left out: not known.
 	Members []Member `json:"members,omitempty"`
 }
 
@@ -76,7 +76,7 @@ type Member struct {
 	Name      string   `json:"name"`
 	Component string   `json:"component"`
 	PID       int      `json:"pid,omitempty"`
-	VCPUs     float64  `json:"vcpus,omitempty"`        // Given; left out: no limit.
-	CPU       *float64 `json:"cpus,omitempty"`         // In use; left out: not known.
-	Memory    *float64 `json:"memory_bytes,omitempty"` // In use; left out: not known.
+	VCPUs     float64  `json:"vcpus,omitempty"`        // CPU limit; left out: no limit.
+	CPU       *float64 `json:"cpus,omitempty"`         // CPUs in use; left out: not known.
+	Memory    *float64 `json:"memory_bytes,omitempty"` // Memory in use; left out: not known.
 }
