@@ -18,7 +18,7 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// A Client controls a holder. It may be used by several goroutines.
+// A Client controls a holder. It is safe for concurrent use.
 type Client struct {
 	About  About
 	caller access.Caller
@@ -27,11 +27,12 @@ type Client struct {
 // callTimeout bounds each call.
 const callTimeout = 10 * time.Second
 
-// ErrNone is the error if a state folder has no holder that is alive.
+// ErrNone says that a state folder has no live holder.
 var ErrNone = errors.New("nothing runs")
 
-// Find connects to the holder of a state folder. Without one that is alive, the error is
-// ErrNone. A holder that is alive and does not answer is another error.
+// Find connects to the holder of a state folder. It returns ErrNone if no holder is alive, and
+// another error if the holder is alive but does not answer. A holder of another Version is a
+// *vitrine.BadInput.
 func Find(ctx context.Context, folder string) (*Client, error) {
 	text, err := os.ReadFile(filepath.Join(folder, RecordFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,22 +71,22 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	return c.caller.Call(ctx, method, "http://holder"+path, in, out)
 }
 
-// Units lists the units by name.
+// Units returns the units in the order of their names.
 func (c *Client) Units(ctx context.Context) (all []unit.Unit, err error) {
 	return all, c.call(ctx, http.MethodGet, "/v1/units", nil, &all)
 }
 
-// Start carries out an order; see Holder.Start.
+// Start calls Holder.Start.
 func (c *Client) Start(ctx context.Context, o unit.Order) error {
 	return c.call(ctx, http.MethodPut, "/v1/units", o, nil)
 }
 
-// Remove stops a unit; see Holder.Remove.
+// Remove calls Holder.Remove.
 func (c *Client) Remove(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/units/"+url.PathEscape(name), nil, nil)
 }
 
-// End asks the holder to remove everything and end. It returns when that has begun.
+// End asks the holder to remove all units and exit. It returns without waiting for that.
 func (c *Client) End(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/end", nil, nil)
 }

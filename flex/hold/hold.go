@@ -1,8 +1,7 @@
-// Package hold runs units in a process of its own, the holder. The orchestrator that
-// decides may die and start again meanwhile: the holder is the parent of what runs, has the
-// run's label and lock, and answers on a unix socket. So whatever the substrate and the
-// fabric are, instances outlive the orchestrator, and cleaning does not take them for the
-// remains of a dead run. When the holder dies, its instances die with it.
+// Package hold runs units in a separate process, the holder. The holder is the parent of the
+// units' processes, has the label and the lock of the run, and answers on a unix socket. So
+// instances outlive a restart of the orchestrator on every substrate and fabric, and cleaning
+// does not take them for leftovers of a dead run. When the holder dies, its instances die too.
 package hold
 
 import (
@@ -29,14 +28,14 @@ import (
 	"vitrine/testbed/deploy"
 )
 
-// A Config is what a holder runs units with.
+// A Config configures a Holder.
 type Config struct {
 	Testbed testbed.Config
 	Choice  spec.Choice
 	CPUs    []int  // CPUs that instances may run on; empty: any
-	Dir     string // logs of the units, each in its folder
-	Digest  string // of the options of substrate and fabric
-	// Parse reads a deployment from the text of an order.
+	Dir     string // folder of the logs, with a folder for each unit
+	Digest  string // digest of the substrate and fabric options
+	// Parse parses the deployment file in an order. path resolves relative paths in it.
 	Parse func(path string, text []byte) (*spec.Deployment, error)
 	Log   *slog.Logger
 }
@@ -45,16 +44,16 @@ type Config struct {
 type Holder struct {
 	config Config
 	site   *testbed.Site
-	prober *testbed.Instance // probes readiness from its network namespace
-	ctx    context.Context   // of all units
-	group  sync.WaitGroup    // of the goroutines of units
+	prober *testbed.Instance // readiness probes run in its network namespace
+	ctx    context.Context   // parent of the units' contexts
+	group  sync.WaitGroup    // goroutines of the units
 
 	mu    sync.Mutex
 	units map[string]*held
-	ended bool // no more orders
+	ended bool // Start refuses orders
 }
 
-// proberName is the name of the instance that readiness is probed from.
+// proberName is the name of the prober instance. No unit may use it.
 const proberName = "prober"
 
 // Open opens the site. The units run until Close or until ctx ends.
@@ -85,16 +84,16 @@ func (h *Holder) Close(ctx context.Context) error {
 	return h.site.Close(ctx)
 }
 
-// The bounds of what a holder takes.
+// Bounds on the orders of a holder.
 const (
-	maxUnits = 20_000 // of all states
-	maxName  = 40
+	maxUnits = 20_000 // units in any state
+	maxName  = 40     // bytes of a unit's name
 )
 
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// Start carries out an order. It returns at once. Starting the same order again is no error;
-// another order of that name is.
+// Start begins to carry out an order and returns without waiting. It returns nil for an order
+// that is already under way, and an error if another order has the name.
 func (h *Holder) Start(o unit.Order) error {
 	if !namePattern.MatchString(o.Name) || len(o.Name) > maxName || o.Name == proberName {
 		return &vitrine.BadInput{File: "name " + o.Name, Found: "not a name of a unit", Want: "want lower-case letters, digits and dashes, a letter first"}
@@ -123,7 +122,7 @@ func (h *Holder) Start(o unit.Order) error {
 	return nil
 }
 
-// prepare reads the order's deployment.
+// prepare checks the order of a unit, and parses the deployment of an instance.
 func (h *Holder) prepare(u *held) error {
 	o := u.order
 	if o.Type == "" {
@@ -147,8 +146,8 @@ func (h *Holder) prepare(u *held) error {
 	return nil
 }
 
-// Remove stops a unit and forgets it. It returns at once; the unit is listed as long as
-// something of it is there. Removing a unit that does not exist is no error.
+// Remove begins to stop a unit and returns without waiting. Units lists the unit until all its
+// resources are freed. Removing a missing unit is no error.
 func (h *Holder) Remove(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,7 +156,7 @@ func (h *Holder) Remove(name string) {
 	}
 }
 
-// Units lists the units by name.
+// Units returns the units in the order of their names.
 func (h *Holder) Units() []unit.Unit {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,32 +167,32 @@ func (h *Holder) Units() []unit.Unit {
 	return all
 }
 
-// A held is a unit in its holder.
+// A held is a unit of a Holder.
 type held struct {
 	order    unit.Order
 	digest   string
-	function deploy.Function // of an instance
+	function deploy.Function // what to deploy; only for instances
 	began    time.Time
 	cancel   context.CancelFunc
 
 	mu      sync.Mutex
 	state   unit.State
 	reason  string
-	removed bool // it is to be forgotten
+	removed bool // Remove or Close was called
 	address string
 	boot    time.Duration
 	members []unit.Member
-	gauge   *monitor.Gauge // nil: not ready
-	read    time.Time      // when the gauge was read last
+	gauge   *monitor.Gauge // nil: not ready, or ended
+	read    time.Time      // last time of reading the gauge
 }
 
-// A placed is what runs of a unit.
+// A placed is the running part of a unit.
 type placed interface {
 	Ended() error
 	Remove(context.Context) error
 }
 
-// remove asks for the unit's end.
+// remove begins the removal of the unit. A failed unit stays Failed until it is gone.
 func (u *held) remove() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -204,8 +203,7 @@ func (u *held) remove() {
 	u.cancel()
 }
 
-// run runs a unit to its end. A unit that fails stays on the list, with the reason, until it
-// is removed.
+// run runs a unit to its end. A failed unit stays listed, with the reason, until Remove.
 func (h *Holder) run(ctx context.Context, u *held) {
 	failed := h.live(ctx, u)
 	if failed != nil && ctx.Err() == nil {
@@ -218,15 +216,15 @@ func (h *Holder) run(ctx context.Context, u *held) {
 	h.prune()
 }
 
-// keptLogs is how many folders of logs of units that are gone stay.
+// keptLogs is the number of log folders of removed units to keep.
 const keptLogs = 50
 
-// prune removes the oldest folders of logs of units that are gone. The caller holds the lock,
-// or nobody else has the Holder yet.
+// prune removes the oldest log folders of removed units. The caller holds h.mu, or has not
+// shared the Holder yet.
 func (h *Holder) prune() {
 	entries, err := os.ReadDir(h.config.Dir)
 	if err != nil {
-		return // no folder yet
+		return // the folder does not exist yet
 	}
 	type folder struct {
 		path string
@@ -247,7 +245,8 @@ func (h *Holder) prune() {
 	}
 }
 
-// live starts the unit, waits for its end and removes what is left of it.
+// live starts the unit, waits for its end, and frees its resources. It returns why the unit
+// failed.
 func (h *Holder) live(ctx context.Context, u *held) error {
 	sctx, cancel := context.WithTimeoutCause(ctx, u.order.Deadline, fmt.Errorf("it was not ready within %s", u.order.Deadline))
 	defer cancel()
@@ -266,7 +265,8 @@ func (h *Holder) live(ctx context.Context, u *held) error {
 	return failed
 }
 
-// start places the unit and starts its members. If running is not nil, it must be removed.
+// start places the unit and starts its members. If running is not nil, the caller must remove
+// it, also after an error.
 func (h *Holder) start(ctx context.Context, u *held) (running placed, err error) {
 	if u.order.Type == "" {
 		return h.startService(ctx, u)
@@ -286,7 +286,7 @@ func (h *Holder) start(ctx context.Context, u *held) (running placed, err error)
 	return d, nil
 }
 
-// startService starts a command on the host.
+// startService starts a service on the host, and waits until it is ready.
 func (h *Holder) startService(ctx context.Context, u *held) (running placed, err error) {
 	o := u.order
 	p, err := h.site.Place(ctx, h.config.Dir, testbed.Spec{OnHost: true, Spec: substrate.Spec{Name: o.Name, Component: o.Name}})
@@ -321,8 +321,8 @@ func (h *Holder) startService(ctx context.Context, u *held) (running placed, err
 	return p, nil
 }
 
-// takeDown removes what is left of a unit, however often it takes: what is left has the
-// label of a live run, so nobody else would remove it.
+// takeDown frees the resources of a unit. It retries until that succeeds, because the
+// resources have the label of a live run and cleaning does not remove them.
 func (h *Holder) takeDown(ctx context.Context, u *held, running placed) {
 	ctx = context.WithoutCancel(ctx)
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
@@ -335,12 +335,12 @@ func (h *Holder) takeDown(ctx context.Context, u *held, running placed) {
 		select {
 		case <-time.After(pause):
 		case <-h.ctx.Done():
-			return // closing the site tries once more, and then cleaning does
+			return // Site.Close tries once more; after that, cleaning can remove them
 		}
 	}
 }
 
-// ready notes that all members are ready.
+// ready records that all members are ready.
 func (u *held) ready(address string, vantages []vitrine.Vantage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -354,7 +354,7 @@ func (u *held) ready(address string, vantages []vitrine.Vantage) {
 	}
 }
 
-// await returns when ctx is over, or a member has ended: the error says which and why.
+// await waits until ctx ends or a member ends. Its error says which member ended, and why.
 func (u *held) await(ctx context.Context, running placed) error {
 	members := u.running(running)
 	over, stop := context.WithCancel(ctx)
@@ -386,7 +386,7 @@ func (u *held) running(p placed) []*testbed.Instance {
 	return nil
 }
 
-// end closes the gauge: from now on the numbers of processes may be reused.
+// end closes the gauge and clears the PIDs, because the kernel may reuse them from now on.
 func (u *held) end() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -412,10 +412,10 @@ func (u *held) explain(reason string) {
 	u.reason = reason
 }
 
-// gaugeEvery is the least time over which use is averaged.
+// gaugeEvery is the shortest interval over which CPU use is averaged.
 const gaugeEvery = 900 * time.Millisecond
 
-// view describes the unit.
+// view returns the unit's state, with CPU and memory use.
 func (u *held) view() unit.Unit {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -20,18 +20,18 @@ import (
 // its own version.
 const Version = 1
 
-// About is what a holder says of itself.
+// About identifies a holder.
 type About struct {
 	Version int    `json:"version"`
 	PID     int    `json:"pid"`
-	Run     string `json:"run"`    // Label of everything that it runs.
-	Digest  string `json:"digest"` // Of the options of substrate and fabric.
+	Run     string `json:"run"`    // Label of the run, on all its resources.
+	Digest  string `json:"digest"` // Digest of the substrate and fabric options.
 }
 
-// A Record says where a state folder's holder is. The holder writes it into the folder.
+// A Record says how to reach the holder of a state folder. The holder writes it there.
 type Record struct {
 	Run    string `json:"run"`
-	Root   string `json:"root"` // Folder of the runs, by which cleaning knows that the run is alive.
+	Root   string `json:"root"` // Folder of the runs; their locks show which runs are alive.
 	Socket string `json:"socket"`
 	PID    int    `json:"pid"`
 }
@@ -51,8 +51,8 @@ func (r Record) Save(folder string) error {
 	return nil
 }
 
-// SocketName is the name of the socket in the folder of the holder's run, which is its
-// user's alone.
+// SocketName is the name of the socket in the folder of the holder's run. Only the holder's
+// user can access the folder.
 const SocketName = "flex.sock"
 
 // Listen opens the socket in the run's folder.
@@ -68,14 +68,14 @@ func Listen(ctx context.Context, folder string) (net.Listener, error) {
 	return l, nil
 }
 
-// errAsked ends a holder that was asked to end.
+// errAsked is the cause of the end of a holder after POST /v1/end.
 var errAsked = errors.New("asked to end")
 
 // maxOrder is the largest order, in bytes: a deployment file has at most 1 MiB.
 const maxOrder = 4 << 20
 
-// Serve answers the orchestrator until it asks the holder to end, or ctx ends. It then
-// removes everything.
+// Serve serves the orchestrator until it asks the holder to end, or ctx ends. Then it closes
+// the Holder, which removes all units.
 func (h *Holder) Serve(ctx context.Context, l net.Listener) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -90,11 +90,11 @@ func (h *Holder) Serve(ctx context.Context, l net.Listener) error {
 	case err = <-done:
 	case <-ctx.Done():
 	}
-	failed := h.Close(context.WithoutCancel(ctx)) // the units are listed meanwhile
+	failed := h.Close(context.WithoutCancel(ctx)) // the server runs meanwhile, so that Units shows the progress
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if server.Shutdown(closing) != nil {
-		_ = server.Close() // remaining clients have had their time
+		_ = server.Close() // drop the remaining clients
 	}
 	return errors.Join(err, failed)
 }
@@ -135,7 +135,7 @@ func (h *Holder) handler(end func()) http.Handler {
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // an error means that the client has gone
+	_ = json.NewEncoder(w).Encode(v) // it fails only if the client has disconnected
 }
 
 func refuse(w http.ResponseWriter, status int, err error) {
