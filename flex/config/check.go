@@ -14,7 +14,7 @@ import (
 	"vitrine/spec"
 )
 
-// A validator collects the errors of a file that its schema cannot find.
+// A validator collects errors that the JSON Schema cannot express.
 type validator struct{ document.Errors }
 
 func check(root document.Node, c *Config) error {
@@ -58,12 +58,12 @@ func (v *validator) names(c *Config) {
 	}
 }
 
-// maxTypeName leaves room for the number of an instance in the 32 characters of a name in
-// the director.
+// maxTypeName leaves room for "-" and the instance number: names in the director have at most
+// 32 characters.
 const maxTypeName = 20
 
-// members finds out which components the instances of a type have, and checks that each
-// gets the addresses of what it depends on.
+// members sets the members of a type, and checks that each member gets the addresses of its
+// dependencies.
 func (v *validator) members(c *Config, i int) {
 	t := &c.Types[i]
 	d := c.DeploymentOf(t)
@@ -107,7 +107,8 @@ func (v *validator) members(c *Config, i int) {
 	v.environment(t, at)
 }
 
-// componentLike returns the component that is called like the function but for case.
+// componentLike returns the component with the function's name, ignoring case. Without one it
+// returns the function's name.
 func componentLike(function string, components []string) string {
 	for _, c := range components {
 		if strings.EqualFold(c, function) {
@@ -117,8 +118,8 @@ func componentLike(function string, components []string) string {
 	return function
 }
 
-// addresses reports members whose dependencies are not members, unless the environment has
-// their addresses.
+// addresses reports dependencies of members that are not members themselves, unless the
+// environment has their address.
 func (v *validator) addresses(d *spec.Deployment, t *Type, at func(...any) []any) {
 	for _, name := range t.Members {
 		member := d.Component(name)
@@ -137,7 +138,7 @@ func (v *validator) addresses(d *spec.Deployment, t *Type, at func(...any) []any
 	}
 }
 
-// Reserved lists the variables that every member gets.
+// Reserved returns the environment variables that vitrine sets for every member.
 func Reserved() []string {
 	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE", "VITRINE_NUMBER", "VITRINE_SIZING", "VITRINE_SPEC"}
 }
@@ -241,7 +242,8 @@ func (v *validator) services(c *Config) {
 	}
 }
 
-// access checks the files of TLS, which come in pairs.
+// access checks that TLS certificates and keys come in pairs, and that an address beyond
+// loopback has TLS and authentication.
 func (v *validator) access(c *Config) {
 	pair := func(certificate, key string, path ...any) {
 		if (certificate == "") != (key == "") {
@@ -266,7 +268,7 @@ func (v *validator) access(c *Config) {
 	}
 }
 
-// limits checks that the fewest instances of all types are within the limits.
+// limits checks that the minimum of all types together is within the limits.
 func (v *validator) limits(c *Config) {
 	var needs vitrine.Resources
 	instances := 0

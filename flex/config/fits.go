@@ -8,8 +8,8 @@ import (
 	"vitrine"
 )
 
-// Resources returns what one instance of the type takes in a flavor: its members, not the
-// whole deployment.
+// Resources returns the resources of one instance of the type in a flavor. Only the members of
+// the type count, not the whole deployment.
 func (c *Config) Resources(t *Type, f Flavor) (r vitrine.Resources) {
 	d := c.DeploymentOf(t)
 	sizing, err := vitrine.ParseSizing(f.Size)
@@ -32,9 +32,9 @@ func (c *Config) Smallest(t *Type) Flavor {
 	})
 }
 
-// Fits returns a *vitrine.Unsupported if the host cannot hold the fewest instances of all
-// types, or some flavor. CPU is what instances may use of the host, in CPUs; memory is in
-// bytes.
+// Fits returns a *vitrine.Unsupported if the host cannot hold the minimum of all types
+// together, or one instance of each flavor. cpu is the number of CPUs that instances may use;
+// memory is in bytes.
 func (c *Config) Fits(cpu float64, memory int64) error {
 	host := vitrine.Resources{VCPUs: cpu, Memory: memory}
 	refuse := func(what string, r vitrine.Resources) error {

@@ -21,17 +21,17 @@ import (
 
 //go:generate go test -run ^TestPublishedSchema$ . -update
 
-// published is the schema that is made from the types here and their comments. It leaves
-// the parts of back ends open.
+// published is the schema, generated from the types of this package and their comments. It
+// does not describe the sections of back ends.
 //
 //go:embed schema/flex.schema.json
 var published []byte
 
-// Kind names the kind of file.
+// Kind is the name of this kind of file.
 const Kind = "flex"
 
-// Schema returns the JSON Schema (draft 2020-12) of the file, with the names and parts of
-// the back ends.
+// Schema returns the JSON Schema (draft 2020-12) of the file, with the names and sections of
+// the known back ends.
 func Schema(known spec.Known) ([]byte, error) {
 	s, err := schema(known)
 	if err != nil {
@@ -54,8 +54,8 @@ func formats() []document.Format {
 	return append(spec.Formats(), document.Format{Name: "url", Pattern: `^https?://[^/?#]+/?$`, Want: "want an address such as http://127.0.0.1:8070"})
 }
 
-// Load reads and checks the file at path, the deployments that it names and their sizes. A
-// mistake in a file is a *vitrine.BadInput, or several joined.
+// Load reads and checks the file at path, the deployments that it names, and their sizes. The
+// error for a mistake in a file is a *vitrine.BadInput, or several of them joined.
 func Load(path string, known spec.Known) (*Config, error) {
 	file, err := document.Read(path, "an orchestrator's")
 	if err != nil {
@@ -91,7 +91,7 @@ func load(file document.File, known spec.Known) (*Config, error) {
 	return c, nil
 }
 
-// loadDeployments reads each deployment once.
+// loadDeployments loads the deployments of all types. Types may share a deployment.
 func (c *Config) loadDeployments(known spec.Known) error {
 	for i := range c.Types {
 		t := &c.Types[i]
@@ -107,7 +107,7 @@ func (c *Config) loadDeployments(known spec.Known) error {
 	return nil
 }
 
-// resolve makes the paths of the file absolute.
+// resolve makes the paths in the file absolute and sets the default of State.
 func (c *Config) resolve() {
 	if c.State == "" {
 		c.State = filepath.Base(c.Path) + ".flex"
@@ -137,7 +137,8 @@ func (c *Config) resolve() {
 	}
 }
 
-// membersOf reads the members of an aggregate from an analysis.
+// membersOf returns the members of an aggregate in an analysis of vitrine affinity. name is
+// the aggregate, or a transaction type that it serves, ignoring case.
 func membersOf(path, name string) ([]string, error) {
 	text, err := readAnalysis(path)
 	if err != nil {
@@ -160,7 +161,7 @@ func membersOf(path, name string) ([]string, error) {
 	return nil, &vitrine.BadInput{File: path, Found: "no aggregate " + document.Word(name), Want: document.Choose(name, slices.Compact(names))}
 }
 
-// mostAnalysis is the largest analysis, in bytes.
+// mostAnalysis is the size limit of an analysis, in bytes.
 const mostAnalysis = 64 << 20
 
 func readAnalysis(path string) ([]byte, error) {

@@ -23,7 +23,7 @@ func (r *Redline) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*plain)(r))
 }
 
-// redline checks what a measurement on live traffic needs of its type.
+// redline checks the redline section of a type, and the type's settings that redline needs.
 func (v *validator) redline(c *Config, i int) {
 	t := &c.Types[i]
 	r := t.Redline
