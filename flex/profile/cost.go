@@ -6,9 +6,9 @@ import (
 	"vitrine"
 )
 
-// cost returns the CPUs that the members of an instance use together without load, and the
-// CPU seconds of a call. instances is the number of instances of each member. each is 0 if
-// the profile lacks a member.
+// cost returns the CPU use of all members together: idle CPUs without load, and CPU seconds
+// for each call. instances is the number of instances of each member. Both results are 0 if the
+// profile lacks a member.
 func cost(p *vitrine.Profile, z *vitrine.SizeProfile, instances map[string]int) (idle, each float64) {
 	for i := range p.Settings {
 		s := &p.Settings[i]
@@ -34,7 +34,7 @@ func cost(p *vitrine.Profile, z *vitrine.SizeProfile, instances map[string]int) 
 	return 0, 0
 }
 
-// factor returns what a call costs n instances over what it costs a single one.
+// factor returns the CPU cost of a call with n instances, relative to a single instance.
 func factor(c *vitrine.ComponentProfile, n int) float64 {
 	for _, f := range c.Clustering {
 		if f.Instances == n {

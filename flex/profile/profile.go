@@ -1,5 +1,5 @@
-// Package profile finds in the run folder of a characterize run what one instance of an
-// aggregate carries.
+// Package profile reads the capacity of one instance of an aggregate from the run folder of
+// vitrine characterize.
 package profile
 
 import (
@@ -15,7 +15,7 @@ import (
 	"vitrine/result"
 )
 
-// A Question says of what the capacity is wanted.
+// A Question selects a capacity in a profile.
 type Question struct {
 	Function  string         // the deployment's vnf_name
 	Size      string         // such as bn1s-sp1s-hs1s
@@ -23,21 +23,21 @@ type Question struct {
 	Success   float64        // objective of the success ratio, 0..1; 0: the profile's first threshold
 	P99       time.Duration  // objective of the 99th percentile of latency; 0: none
 	Host      result.Host    // where the instances will run
-	Instances map[string]int // of each member of the aggregate, by component; empty: its CPU is not wanted
+	Instances map[string]int // number of instances of each member of the aggregate, by component; empty: do not derive the CPU cost
 }
 
-// An Answer is what one instance carries.
+// An Answer is the capacity of one instance.
 type Answer struct {
-	Rate float64       // transactions/s, with 90% probability within the objective
-	Boot time.Duration // until an instance was ready, the median; 0: not known
-	Says string        // what the rate rests on, for people
-	Idle float64       // CPUs that the members use together without load
-	Each float64       // CPU seconds of a transaction, of all members together; 0: not known
+	Rate float64       // in the unit of the profile; see carried for its confidence
+	Boot time.Duration // median time from start to ready; 0: not known
+	Says string        // evidence for the rate, for people
+	Idle float64       // CPUs that all members together use without load
+	Each float64       // CPU seconds of a call, of all members together; 0: not known
 }
 
-// Read answers the question from a run folder, or from the profile.json in one. A profile
-// of another function, host or substrate, without the size, or that does not show that the
-// objective is met, is a *vitrine.BadInput.
+// Read answers the question from a run folder, or from the profile.json in it. The error is a
+// *vitrine.BadInput if the profile is of another function, host or substrate, lacks the size,
+// or does not show that the objective is met.
 func Read(path string, q Question) (Answer, error) {
 	dir := path
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
@@ -73,7 +73,8 @@ func Read(path string, q Question) (Answer, error) {
 	return a, nil
 }
 
-// differences says in what the hosts differ that capacity depends on; empty: in nothing.
+// differences describes the differences between two hosts that affect capacity. Empty: there
+// are none.
 func differences(then, now result.Host) string {
 	var all []string
 	compare := func(what string, then, now any) {
@@ -87,8 +88,8 @@ func differences(then, now result.Host) string {
 	return strings.Join(all, "; ")
 }
 
-// find returns the size in the setting that fits. Among several settings, options such as
-// pinning, the one with the lowest capacity counts.
+// find returns the size in the setting with the substrate. If several settings match, such as
+// with and without pinning, it returns the one with the lowest capacity.
 func find(p *vitrine.Profile, q Question) (found *vitrine.SizeProfile, why string) {
 	var sizes, substrates []string
 	for i := range p.Settings {
@@ -114,7 +115,8 @@ func find(p *vitrine.Profile, q Question) (found *vitrine.SizeProfile, why strin
 	return nil, fmt.Sprintf("a profile without size %s: it has %s", q.Size, strings.Join(sizes[:min(len(sizes), 8)], ", "))
 }
 
-// answer derives the rate. why says why there is none.
+// answer derives the highest rate that meets both the success ratio and the latency objective.
+// why says why there is no such rate.
 func answer(p *vitrine.Profile, z *vitrine.SizeProfile, q Question) (a Answer, why string) {
 	a.Boot = time.Duration(z.Boot * float64(time.Second))
 	a.Rate, a.Says, why = carried(p, z, q.Success)
@@ -141,8 +143,9 @@ func answer(p *vitrine.Profile, z *vitrine.SizeProfile, q Question) (a Answer, w
 	return a, ""
 }
 
-// carried returns the rate at which the success ratio is met with 90% probability by a new
-// deployment, or else the lower end of the capacity's interval.
+// carried returns the rate at which a new deployment meets the success ratio with 90%
+// probability. If the profile lacks it, carried returns the lower end of the confidence
+// interval of the capacity.
 func carried(p *vitrine.Profile, z *vitrine.SizeProfile, success float64) (rate float64, says, why string) {
 	if z.Source == vitrine.SourceMeasured {
 		for _, c := range byThreshold(z.Capacities) {
