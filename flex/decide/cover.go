@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// cover chooses how many instances of each flavor carry the need with the fewest
-// CPUs, and among those with the fewest instances. When most instances are too few
-// for that, it takes the largest flavor. It returns the counts, by flavor.
+// cover returns the number of instances of each flavor that carry need transactions/s with the
+// fewest CPUs, and on a tie with the fewest instances. If no choice of at most most instances
+// carries the need, cover uses only the largest flavor. If a flavor has no CPU limit, cover
+// minimizes the total capacity instead of CPUs.
 func cover(need float64, flavors []Flavor, most int) []int {
 	counts := make([]int, len(flavors))
 	if need <= 0 || most <= 0 {
@@ -25,7 +26,7 @@ func cover(need float64, flavors []Flavor, most int) []int {
 	for i := range c.order {
 		c.order[i] = i
 	}
-	// The flavor that carries most per CPU comes first; with equal ones, the largest.
+	// Sort by capacity per CPU, the highest first, and then by capacity.
 	slices.SortStableFunc(c.order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(c.cost(a)/flavors[a].Capacity, c.cost(b)/flavors[b].Capacity), cmp.Compare(flavors[b].Capacity, flavors[a].Capacity))
 	})
@@ -46,25 +47,25 @@ func cover(need float64, flavors []Flavor, most int) []int {
 	return counts
 }
 
-// A coverer searches for the cheapest counts.
+// A coverer searches for the cheapest counts by branch and bound.
 type coverer struct {
 	flavors []Flavor
-	order   []int // flavors by what they carry per CPU
+	order   []int // indexes of flavors, the highest capacity per CPU first
 	cost    func(flavor int) float64
 	most    int
 
 	now   []int
 	best  []int
 	price float64
-	count int // instances of best
+	count int // instances in best
 }
 
-// exchanged is how many instances of a better flavor may give way to worse ones.
-// Small fleets are searched completely; in large ones the rest of a division by
-// the best flavor is all that other flavors can improve.
+// exchanged bounds how many instances of a cheaper flavor the search replaces by more
+// expensive flavors. So the search is exhaustive for small fleets. In large fleets other
+// flavors can only improve the remainder of the division by the cheapest flavor.
 const exchanged = 32
 
-// fill tries the counts of the flavors from order[at] on that carry the rest.
+// fill tries all counts of the flavors order[at:] that carry the remaining need.
 func (c *coverer) fill(at int, need, spent float64, count int) {
 	if count > c.most || spent > c.price {
 		return
@@ -80,7 +81,7 @@ func (c *coverer) fill(at int, need, spent float64, count int) {
 		return
 	}
 	i := c.order[at]
-	// The rest costs at least this much, because the next flavor is the cheapest per capacity.
+	// Lower bound of the cost: flavor i is the cheapest of the remaining flavors per capacity.
 	if spent+need*c.cost(i)/c.flavors[i].Capacity > c.price {
 		return
 	}

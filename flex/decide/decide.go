@@ -1,9 +1,9 @@
-// Package decide says how many instances of each aggregate type there should be. It
-// is pure: no clock, no input, no output, no goroutine. The caller hands it a View
-// of everything each second, and carries out the Actions.
+// Package decide decides how many instances of each aggregate type should run. It is pure: no
+// clock, no I/O, no goroutines. Each second, the caller passes a View of the whole system and
+// carries out the returned Actions.
 //
-// docs/flex.md explains the rules. The tests name what users report of other
-// autoscalers and what the rules answer to that.
+// docs/flex.md explains the rules. reports_test.go shows problems that users reported about
+// other autoscalers, and how the rules avoid them.
 package decide
 
 import (
@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// Decide returns what to do in this second, and updates the memory. Types must be
-// valid: 1 <= Min <= Max, at least one flavor, capacities above 0. Decide keeps
-// nothing of the view.
+// Decide returns the actions for this second, and updates the memory. Types must be valid:
+// 1 <= Min <= Max, at least one flavor, capacities above 0. Decide does not retain the view.
 func Decide(v View, m *Memory) []Action {
 	m.advance(&v)
 	fleets := gather(&v, m)
@@ -32,10 +31,10 @@ func Decide(v View, m *Memory) []Action {
 	return d.actions
 }
 
-// A decision is the actions of one second.
+// A decision collects the actions of one second.
 type decision struct {
 	*View
-	used    Limits // by all instances, those that are started in this second included
+	used    Limits // use by all instances, including the starts of this second
 	actions []Action
 }
 
@@ -43,8 +42,7 @@ func (d *decision) hold(f *fleet, cause Cause, format string, args ...any) {
 	d.actions = append(d.actions, Action{Kind: Hold, Type: f.Name, Cause: cause, Reason: fmt.Sprintf(format, args...)})
 }
 
-// Clear stops the instances that nothing needs any more: those that are drained, and what
-// is left of those that failed.
+// Clear returns Stop actions for the Drained and the Failed instances.
 func Clear(v *View) (actions []Action) {
 	for i := range v.Instances {
 		switch in := &v.Instances[i]; in.State {
@@ -57,7 +55,7 @@ func Clear(v *View) (actions []Action) {
 	return actions
 }
 
-// settle takes in the metrics and judges the profile by them.
+// settle adds the metrics of this second to the memory, and judges the profile by them.
 func (f *fleet) settle(now time.Time) {
 	if f.survivor.After(f.mem.Failed) {
 		f.mem.Failures, f.mem.Died = 0, ""
@@ -74,7 +72,7 @@ func (f *fleet) settle(now time.Time) {
 	f.mem.Broken, f.mem.Suffices = 0, 0
 }
 
-// keep remembers what was decided.
+// keep stores the decided capacity in the memory.
 func (f *fleet) keep() {
 	f.mem.Sight.Capacity = f.usable(f.profile)
 	if f.Known {
@@ -82,7 +80,7 @@ func (f *fleet) keep() {
 	}
 }
 
-// explain says what of a type's metrics stands in the way of scaling it.
+// explain adds a Hold if the metrics of a type prevent scaling.
 func (d *decision) explain(f *fleet) {
 	switch {
 	case !f.Known:
@@ -95,7 +93,7 @@ func (d *decision) explain(f *fleet) {
 	}
 }
 
-// ailment describes what is wrong with the objective; empty: nothing.
+// ailment describes how the objective is broken. Empty: it is met.
 func (f *fleet) ailment() string {
 	if s := f.success(); f.Objective.Success > 0 && s < f.Objective.Success {
 		return fmt.Sprintf("the success ratio is %.4g, below %.4g", s, f.Objective.Success)

@@ -6,19 +6,20 @@ import (
 )
 
 const (
-	spare   = 0.1 // share of the capacity that must be left over after a drain, so that noise does not start what was drained
-	drains  = 6   // drains in a stable time, at most
-	busiest = 0.9 // CPU use that the remaining instances may reach
+	spare   = 0.1 // share of the capacity that must stay free after a drain, so that noise does not cause a new start
+	drains  = 6   // most drains within the stable time
+	busiest = 0.9 // highest expected CPU use of the remaining instances, 0..1
 )
 
-// shrink drains one instance if the type has carried its rates with one less for
-// the stable time, or has more than its maximum, and nothing speaks against it.
+// shrink drains one instance if one less would have carried the load for the whole stable
+// time, or if the type has more instances than its maximum. A lease, a broken objective or
+// high CPU use prevents the drain.
 func (d *decision) shrink(f *fleet) {
 	if f.started > 0 || f.serving() > f.states[Active] || f.serving() <= f.Min || !d.paced(f) {
 		return
 	}
 	if !f.Known || f.unknown > 0 {
-		return // explain has said so
+		return // explain has added the Hold
 	}
 	excess := f.serving() > f.Max
 	victim := d.victim(f, excess)
@@ -47,9 +48,9 @@ func (d *decision) shrink(f *fleet) {
 	f.profile -= f.Flavors[f.flavorOf(victim.Flavor)].Capacity
 }
 
-// paced reports whether enough time has passed since the last drain. Instances go
-// one at a time; one that takes longer than the stable time, because of its
-// dialogs, does not keep others from going.
+// paced reports whether enough time has passed since the last drain. Instances drain one at a
+// time. A drain longer than the stable time, such as one with long dialogs, does not block the
+// next one.
 func (d *decision) paced(f *fleet) bool {
 	pause := f.stable() / drains
 	if f.states[Draining]+f.states[Drained] > 0 {
@@ -58,9 +59,10 @@ func (d *decision) paced(f *fleet) bool {
 	return d.Now.Sub(f.mem.Drained) >= pause
 }
 
-// victim returns the instance to drain: among those without which the rest carries
-// the highest rate of the stable time, with room to spare, one with the most CPUs;
-// within a flavor the one with the fewest transactions in flight. In excess any will do.
+// victim returns the instance to drain; nil: none. The other instances must carry the peak rate
+// of the stable time and have the spare share left, unless the type is in excess of its
+// maximum. Among these, victim chooses the flavor with the most CPUs, and then the instance
+// with the fewest transactions in flight.
 func (d *decision) victim(f *fleet, excess bool) (best *Instance) {
 	known := !f.mem.Known.IsZero() && d.Now.Sub(f.mem.Known) >= f.stable()
 	var saved float64
@@ -76,7 +78,7 @@ func (d *decision) victim(f *fleet, excess bool) (best *Instance) {
 	return best
 }
 
-// stable returns the time for which the rate must have been low.
+// stable returns the stable time: how long the rate must be low before a drain.
 func (v *TypeView) stable() time.Duration {
 	if v.Stable > 0 {
 		return v.Stable

@@ -1,7 +1,7 @@
 package decide
 
-// Lean returns the flavor that carries most per CPU: the one for a policy that knows only
-// one.
+// Lean returns the flavor with the highest capacity per CPU. Policies that use only one flavor
+// use it.
 func (t *Type) Lean() *Flavor {
 	best := &t.Flavors[0]
 	for i := range t.Flavors {
@@ -12,7 +12,7 @@ func (t *Type) Lean() *Flavor {
 	return best
 }
 
-// flavorOf returns the index of a flavor. One that is no longer declared counts as the
+// flavorOf returns the index of a flavor. A flavor that is no longer declared counts as the
 // flavor with the least capacity.
 func (t *Type) flavorOf(name string) int {
 	least := 0
@@ -27,8 +27,8 @@ func (t *Type) flavorOf(name string) int {
 	return least
 }
 
-// Used returns what all instances of a view take of its limits. Instances of types that
-// the view does not have only count.
+// Used returns the use of the limits by all instances of a view. For an instance of an unknown
+// type only the number of instances is known.
 func Used(v *View) (used Limits) {
 	types := make(map[string]*Type, len(v.Types))
 	for i := range v.Types {
@@ -48,19 +48,19 @@ func Used(v *View) (used Limits) {
 	return used
 }
 
-// Add counts one more instance.
+// Add adds one instance, without Starting.
 func (l *Limits) Add(f *Flavor) {
 	l.Instances++
 	l.CPUs += f.CPUs
 	l.Memory += f.Memory
 }
 
-// Allow reports whether one more instance may start beside what is used.
+// Allow reports whether the limits allow one more instance in addition to used.
 func (l *Limits) Allow(used Limits, f *Flavor) bool {
 	return (l.Instances == 0 || used.Instances < l.Instances) && (l.Starting == 0 || used.Starting < l.Starting) && l.hold(used, f)
 }
 
-// hold reports whether the host holds one more instance beside what is used.
+// hold reports whether CPUs and memory suffice for one more instance in addition to used.
 func (l *Limits) hold(used Limits, f *Flavor) bool {
 	return (l.CPUs == 0 || used.CPUs+f.CPUs <= l.CPUs+1e-9) && (l.Memory == 0 || used.Memory+f.Memory <= l.Memory)
 }

@@ -2,28 +2,28 @@ package decide
 
 import "time"
 
-// A fleet is the instances of one type in a View, and what is remembered of it.
+// A fleet summarizes the instances of one type in a View, with the memory of the type.
 type fleet struct {
 	*TypeView
 	mem     *Track
 	boot    time.Duration
 	states  [Stopping + 1]int
-	profile float64 // capacity of those that start, warm or are active, by the profile
-	active  float64 // of this, capacity of the active ones
+	profile float64 // capacity of the Starting, Warming and Active instances, by the profile
+	active  float64 // capacity of the Active instances, by the profile
 	kinds   []kind  // by flavor
 
-	unknown   int     // active instances with unknown metrics
-	rate      float64 // that the active instances were sent
-	good      float64 // of this, what succeeded
-	slow      float64 // of this, what was sent to instances slower than the objective
+	unknown   int     // Active instances with unknown metrics
+	rate      float64 // transactions/s sent to the Active instances
+	good      float64 // part of rate that succeeded
+	slow      float64 // part of rate sent to instances slower than the objective
 	slowest   *Instance
-	cpu       float64   // sum over the active instances
-	survivor  time.Time // begin of the latest active time that has lasted longEnough
-	revivable *Instance // the last one that began to drain
-	since     time.Time // when it began
+	cpu       float64   // sum of the CPU use of the Active instances
+	survivor  time.Time // latest begin of an active time of at least longEnough
+	revivable *Instance // the instance that began to drain last
+	since     time.Time // when revivable began to drain
 
-	shortfall float64 // capacity that is missing, by the profile
-	plan      []int   // starts that are left to do, by flavor
+	shortfall float64 // missing capacity, by the profile
+	plan      []int   // remaining starts, by flavor
 	started   int
 	cause     Cause  // of the starts
 	reason    string // of the starts
@@ -31,10 +31,10 @@ type fleet struct {
 
 // A kind is the instances of one flavor.
 type kind struct {
-	victim *Instance // the active one with the fewest transactions in flight
+	victim *Instance // the Active instance with the fewest transactions in flight
 }
 
-// gather counts the instances of every type, in the order of the view's types.
+// gather returns a fleet for each type, in the order of the view's types.
 func gather(v *View, m *Memory) []fleet {
 	fleets := make([]fleet, len(v.Types))
 	index := make(map[string]int, len(v.Types))
@@ -53,7 +53,7 @@ func gather(v *View, m *Memory) []fleet {
 	return fleets
 }
 
-// add counts one instance.
+// add adds one instance to the fleet.
 func (f *fleet) add(in *Instance, now time.Time) {
 	index := f.flavorOf(in.Flavor)
 	flavor := &f.Flavors[index]
@@ -97,17 +97,17 @@ func (f *fleet) addActive(in *Instance, now time.Time, k *kind) {
 // existing counts the instances that count against the type's maximum.
 func (f *fleet) existing() int { return f.serving() + f.states[Draining] + f.states[Drained] }
 
-// serving counts the instances that are active or on the way to that.
+// serving counts the Starting, Warming and Active instances.
 func (f *fleet) serving() int { return f.states[Starting] + f.states[Warming] + f.states[Active] }
 
-// usable turns capacity by the profile into the rate that may be planned on it.
+// usable converts capacity by the profile to a rate to plan with: it applies the trust in the
+// profile and the headroom.
 func (f *fleet) usable(profile float64) float64 { return profile * f.mem.Faith * (1 - f.Headroom) }
 
 // nominal is the inverse of usable.
 func (f *fleet) nominal(rate float64) float64 { return rate / (f.mem.Faith * (1 - f.Headroom)) }
 
-// success returns the success ratio of everything that arrived, refused
-// transactions included.
+// success returns the success ratio of all arriving transactions, including refused ones.
 func (f *fleet) success() float64 {
 	if f.rate+f.Refused <= 0 {
 		return 1
@@ -122,24 +122,25 @@ func (f *fleet) broken() bool {
 		f.slow > 0 && f.slow >= f.rate/2
 }
 
-// The evidence that a profile is wrong, and what follows from it.
+// Parameters of judge.
 const (
-	patience   = 5           // seconds that the objective must be broken for
-	settled    = 10          // seconds that the active instances must have been enough for
-	leastDoubt = 0.5         // at less than this share of the profile's capacity, something else is wrong
-	step       = 1.1         // more capacity after each finding
-	regain     = 0.1 / 21600 // trust regained a second while the objective holds: a tenth in six hours
+	patience   = 5           // seconds of a broken objective that show that the profile is wrong
+	settled    = 10          // seconds for which the active instances must have been enough before
+	leastDoubt = 0.5         // lowest Faith; below this share of the profile's capacity the cause lies elsewhere
+	step       = 1.1         // factor of capacity added after each finding
+	regain     = 0.1 / 21600 // Faith regained per second while the objective holds: 0.1 in six hours
 )
 
-// judge compares the objective with the profile. The profile is wrong when the
-// objective is broken for some time although the active instances should have
-// carried the rate since before. Then capacity counts for less.
+// judge checks the profile against the objective. The profile is wrong if the objective is
+// broken for patience seconds although, by the profile, the active instances have been enough
+// for the rate for settled seconds. Then judge reduces Faith, the trusted share of the
+// profile's capacity.
 func (f *fleet) judge() {
 	carried := f.usable(f.active)
 	if carried >= f.mem.Sight.Level && carried >= f.Rate {
 		f.mem.Suffices++
 	} else {
-		// A second above the capacity, even by noise, is an excuse.
+		// A second above the capacity, even by noise, explains a broken objective.
 		f.mem.Suffices, f.mem.Broken = 0, 0
 	}
 	if !f.broken() {
@@ -159,24 +160,25 @@ func (f *fleet) judge() {
 	}
 }
 
-// elsewhere reports whether more capacity cannot mend the broken objective.
+// elsewhere reports whether the objective is broken for a reason that more capacity would not
+// fix.
 func (f *fleet) elsewhere() bool {
 	return f.mem.Broken >= patience && f.mem.Suffices >= settled && f.serving() == f.states[Active]
 }
 
-// measure sets the shortfall. While the rate is unknown the capacity is kept as it
-// was: instances that die are replaced.
+// measure sets the shortfall. While the rate is unknown it keeps the last known capacity, so
+// that dead instances are replaced.
 func (f *fleet) measure() {
 	wanted := f.mem.Held
 	if f.Known {
 		wanted = f.nominal(f.wanted())
 	}
 	f.shortfall = wanted - f.profile
-	// A billionth is rounding.
+	// Ignore rounding errors.
 	if !(f.shortfall > 1e-9*f.profile) {
 		f.shortfall = 0
 	}
 }
 
-// wanted returns the rate to have capacity for.
+// wanted returns the rate to provide capacity for.
 func (f *fleet) wanted() float64 { return max(f.mem.Sight.Level, f.mem.Sight.Forecast) }

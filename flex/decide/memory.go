@@ -6,59 +6,58 @@ import (
 	"time"
 )
 
-// A Memory is what Decide must remember from one second to the next. The zero value
-// is that of a first start. It can be written and read as JSON, so that an
-// orchestrator that starts again goes on where it was. Its fields are for explain
-// and for tests; only Decide changes them.
+// A Memory is the state that Decide keeps from one second to the next. The zero value is ready
+// to use. A Memory survives a round trip through JSON, so that a restarted orchestrator
+// continues. Its fields are exported for explain and for tests; only Decide changes them.
 type Memory struct {
-	At    time.Time         `json:"at"` // of the last View
+	At    time.Time         `json:"at"` // time of the last View
 	Types map[string]*Track `json:"types"`
 }
 
-// A Track is what is remembered of one type.
+// A Track is the memory of one type.
 type Track struct {
-	Sight Sight           `json:"sight"` // what the last decision saw
-	Rates []float64       `json:"rates"` // of the last seconds, oldest first
-	Boots []time.Duration `json:"boots"` // of the last starts, oldest first
+	Sight Sight           `json:"sight"` // input of the last decision
+	Rates []float64       `json:"rates"` // rates of the last seconds, oldest first
+	Boots []time.Duration `json:"boots"` // times of the last starts, oldest first
 
-	Peaks []float64 `json:"peaks"`       // highest rate to be carried, of successive parts of the stable time, oldest first
+	Peaks []float64 `json:"peaks"`       // highest rate to be carried in each part of the stable time, oldest first
 	Part  time.Time `json:"peaks_since"` // begin of the last part
-	Known time.Time `json:"known_since"` // since when the metrics have been known without a gap; zero: they are not
+	Known time.Time `json:"known_since"` // since when the metrics have been known without a gap; zero: they are unknown
 
-	Held     float64   `json:"held"`    // capacity by the profile after the last decision that knew the rate
-	Drained  time.Time `json:"drained"` // the last Drain action
-	Failures int       `json:"failures"`
-	Failed   time.Time `json:"failed"` // the last failure
-	Died     string    `json:"died"`   // its reason
+	Held     float64   `json:"held"`     // capacity by the profile after the last decision with a known rate
+	Drained  time.Time `json:"drained"`  // time of the last Drain action
+	Failures int       `json:"failures"` // consecutive failures
+	Failed   time.Time `json:"failed"`   // time of the last failure
+	Died     string    `json:"died"`     // reason of the last failure
 
-	Faith    float64 `json:"faith"`    // share of the profile's capacity that the objective was held at
-	Profile  float64 `json:"profile"`  // sum of the flavors' capacities that Faith is about
+	Faith    float64 `json:"faith"`    // trusted share of the profile's capacity, leastDoubt..1
+	Profile  float64 `json:"profile"`  // sum of the flavors' capacities when Faith was reset
 	Broken   int     `json:"broken"`   // seconds for which the objective has been broken
-	Suffices int     `json:"suffices"` // seconds for which the active instances should have been enough
+	Suffices int     `json:"suffices"` // seconds for which the active instances have been enough, by the profile
 }
 
-// A Sight is what a decision saw of a type, in transactions/s.
+// A Sight is the load of a type as a decision saw it, in transactions/s.
 type Sight struct {
 	Level    float64       `json:"level"`    // the rate now, without noise
 	Forecast float64       `json:"forecast"` // the rate expected at the end of a start
 	Peak     float64       `json:"peak"`     // highest rate to be carried within the stable time
-	Capacity float64       `json:"capacity"` // of the instances that start, warm or are active, less headroom and doubt
+	Capacity float64       `json:"capacity"` // usable capacity of the Starting, Warming and Active instances, by headroom and Faith
 	Boot     time.Duration `json:"boot"`     // 90th percentile of the last starts
 }
 
 const (
-	bootsKept  = 32 // starts that the percentile of the boot time rests on
-	peakParts  = 12 // parts of the stable time
-	jump       = 10 * time.Second
-	tick       = time.Second
-	longEnough = time.Minute // an instance that was active for this long did not die in a loop
+	bootsKept  = 32               // starts in the sample for the percentile of the boot time
+	peakParts  = 12               // parts of the stable time
+	jump       = 10 * time.Second // a longer time between two Views is a jump of the clock
+	tick       = time.Second      // time between two Views
+	longEnough = time.Minute      // the death of an instance that was active for this long is no crash loop
 
-	firstWait = 10 * time.Second // after the second failure; doubles with each further one
+	firstWait = 10 * time.Second // back-off after the second failure; doubles with each further one
 	mostWait  = 5 * time.Minute
 )
 
-// advance brings the memory to the view's second: it follows jumps of the clock,
-// forgets types that are gone, and takes in starts and deaths.
+// advance updates the memory to the time of the view. It corrects for jumps of the clock,
+// deletes removed types, and records starts and deaths.
 func (m *Memory) advance(v *View) {
 	if m.Types == nil {
 		m.Types = map[string]*Track{}
@@ -86,7 +85,7 @@ func (m *Memory) advance(v *View) {
 		}
 	}
 	for _, d := range v.Died {
-		// Deaths of the same second have one cause, and count as one.
+		// Deaths in the same second probably have a common cause: count them as one.
 		if t := kept[d.Type]; t != nil && d.Lived < longEnough && !t.Failed.Equal(v.Now) {
 			t.Failures++
 			t.Failed, t.Died = v.Now, d.Reason
@@ -94,8 +93,8 @@ func (m *Memory) advance(v *View) {
 	}
 }
 
-// shift moves the remembered times with the clock, so that what was remembered is
-// as old as before. The metrics have a gap.
+// shift moves the stored times with the clock, so that their ages stay the same. It clears
+// Known, because the metrics have a gap.
 func (t *Track) shift(by time.Duration) {
 	for _, at := range []*time.Time{&t.Part, &t.Drained, &t.Failed} {
 		if !at.IsZero() {
@@ -105,7 +104,7 @@ func (t *Track) shift(by time.Duration) {
 	t.Known = time.Time{}
 }
 
-// meet compares the profile with the remembered one. A new profile is believed.
+// meet resets Faith to 1 if the capacities of the flavors have changed.
 func (t *Track) meet(v *TypeView) {
 	sum := 0.0
 	for _, f := range v.Flavors {
@@ -117,7 +116,8 @@ func (t *Track) meet(v *TypeView) {
 	}
 }
 
-// boot returns the 90th percentile of the last starts.
+// boot returns the 90th percentile of the times of the last starts. Without a start it returns
+// the type's default.
 func (t *Track) boot(v *TypeView) time.Duration {
 	if len(t.Boots) == 0 {
 		if v.Boot > 0 {
@@ -131,7 +131,7 @@ func (t *Track) boot(v *TypeView) time.Duration {
 	return sorted[int(math.Ceil(0.9*float64(len(sorted))))-1]
 }
 
-// see takes in the metrics of a second in which they are known.
+// see adds the metrics of one second. The caller checks that they are known.
 func (t *Track) see(v *TypeView, now time.Time, boot time.Duration) {
 	if t.Known.IsZero() {
 		t.Known = now
@@ -161,7 +161,7 @@ func (t *Track) see(v *TypeView, now time.Time, boot time.Duration) {
 	t.Sight.Peak = slices.Max(t.Peaks)
 }
 
-// wait returns until when instances that die again and again are not started.
+// wait returns the end of the back-off of a type in a crash loop. Zero: there is none.
 func (t *Track) wait() time.Time {
 	if t.Failures < 2 {
 		return time.Time{}

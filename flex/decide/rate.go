@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// history is how many seconds of rates are remembered. A power of two: windows
-// double.
+// history is the number of rates kept, one a second. It is a power of two, because the windows
+// of level double.
 const history = 64
 
-// certain is how many standard errors make a difference that is not noise.
+// certain is the number of standard errors beyond which a difference is not noise.
 const certain = 3
 
-// changed is how many standard errors of their difference make the means of two windows prove
-// that the rate has changed. Many windows are compared each second, so it must be rarer than
-// what is certain once.
+// changed is the number of standard errors between the means of two windows that proves a
+// change of the rate. It is larger than certain, because level compares many windows each
+// second.
 const changed = 5.5
 
-// noise returns the standard deviation of a second's rate around its mean. It is at
-// least that of a Poisson process. Above that it is the median difference of
-// successive seconds, which a burst does not disturb.
+// noise estimates the standard deviation of the rate of one second around its mean, from the
+// median absolute difference of successive seconds, which is robust against bursts. The
+// estimate is at least the standard deviation of a Poisson process.
 func noise(rates []float64) float64 {
 	if len(rates) == 0 {
 		return 0
@@ -31,7 +31,7 @@ func noise(rates []float64) float64 {
 		sum += rates[i]
 		steps = append(steps, math.Abs(rates[i]-rates[i-1]))
 	}
-	// After a burst, the mean of all is too low for the noise of now.
+	// In a burst, the mean of all rates is too low for the present noise.
 	recent := (rates[len(rates)-1] + rates[max(0, len(rates)-2)]) / 2
 	poisson := math.Sqrt(max(sum/float64(len(rates)), recent))
 	if len(steps) < 8 {
@@ -42,10 +42,11 @@ func noise(rates []float64) float64 {
 	return max(poisson, steps[len(steps)/2]/0.9539, 1)
 }
 
-// level estimates the rate now. Without a change it is the mean over all rates, so that noise is
-// averaged out. If the mean of a short window proves a change, it is the mean over the longest
-// recent window that agrees with all shorter ones (Lepski's method). A burst is seen within a
-// second or two, which then count alone. bound is the upper end of the interval of the mean.
+// level estimates the present rate. Without a change it returns the mean over all rates, which
+// averages out noise. If a short window proves a change, it returns the mean over the longest
+// recent window that agrees with all shorter windows (Lepski's method). So it detects a burst
+// within a second or two, and then uses only these seconds. bound is the upper end of the
+// confidence interval of the mean.
 func level(rates []float64, deviation float64) (mean, bound float64) {
 	w := windows{deviation: deviation}
 	sum := 0.0
@@ -63,16 +64,16 @@ func level(rates []float64, deviation float64) (mean, bound float64) {
 	return w.at(w.count - 1)
 }
 
-// windows are the last seconds in windows that double: means[k] is the mean over 2^k seconds.
+// windows has the mean rates over the last 1, 2, 4, ... seconds: means[k] is over 2^k seconds.
 type windows struct {
-	means     [8]float64 // more than history has
+	means     [8]float64 // more than log2(history) + 1
 	count     int
-	deviation float64 // of a second's rate
+	deviation float64 // standard deviation of the rate of one second
 }
 
-// differs reports whether the mean of a window differs from that of any shorter one by so many
-// standard errors. A window is a part of each longer one, so the variance of the difference of
-// their means is the difference of the variances.
+// differs reports whether the mean of window k differs from the mean of any shorter window by
+// more than the given number of standard errors. Each window contains all shorter ones, so the
+// variance of the difference of two means is the difference of their variances.
 func (w *windows) differs(k int, errors float64) bool {
 	for i := range k {
 		off := errors * w.deviation * math.Sqrt(1/size(i)-1/size(k))
@@ -83,7 +84,7 @@ func (w *windows) differs(k int, errors float64) bool {
 	return false
 }
 
-// longest returns the longest window that agrees with all shorter ones.
+// longest returns the longest window that agrees with all shorter windows.
 func (w *windows) longest() int {
 	k := 0
 	for k+1 < w.count && !w.differs(k+1, certain) {
@@ -92,7 +93,7 @@ func (w *windows) longest() int {
 	return k
 }
 
-// at returns the mean of a window, and the upper end of its interval.
+// at returns the mean of window k, and the upper end of its confidence interval.
 func (w *windows) at(k int) (mean, bound float64) {
 	if w.count == 0 {
 		return 0, 0
@@ -100,34 +101,33 @@ func (w *windows) at(k int) (mean, bound float64) {
 	return w.means[k], w.means[k] + certain*w.deviation/math.Sqrt(size(k))
 }
 
-// size returns the seconds of a window.
+// size returns the length of window k, in seconds.
 func size(k int) float64 { return float64(int(1) << k) }
 
 // A line is a straight line fitted to the last rates.
 type line struct {
-	end   float64 // its value at the last second
+	end   float64 // value at the last second, in transactions/s
 	slope float64 // per second
 }
 
-// The shortest window that a trend is seen in, in seconds, and how many standard
-// errors of the slope make a rise. A forecast is tried every second, so a rise must
-// be more certain than a change of level.
+// Parameters of trend. rising is larger than certain, because trend tests for a rise every
+// second.
 const (
-	shortest = 8
-	rising   = 4
+	shortest = 8 // shortest window of a trend, in seconds
+	rising   = 4 // standard errors of the slope that prove a rise
 )
 
-// trend fits a line to the longest recent window whose slope agrees with those of
-// all shorter windows. sure is the slope, less its standard error; 0: there is
-// no rise, or a step explains the window better than a line. A step is over: to
-// extrapolate it would ask for the same instances twice.
+// trend fits a line to the longest recent window whose slope agrees with the slopes of all
+// shorter windows. sure is the slope less its standard error. It is 0 if there is no rise, or
+// if a step fits the window better than a line: a step is over, and extrapolating it would ask
+// for the same instances twice. window is in seconds.
 func trend(rates []float64, deviation float64) (l line, sure float64, window int) {
 	low, high := math.Inf(-1), math.Inf(1)
 	off := 0.0
 	for wider := shortest; wider <= len(rates); wider *= 2 {
 		n := float64(wider)
 		fitted := fit(rates[len(rates)-wider:])
-		// The standard error of the slope over equidistant seconds.
+		// Standard error of the slope of a regression over n equidistant seconds.
 		o := deviation * math.Sqrt(12/(n*n*n-n))
 		if fitted.slope-certain*o > high || fitted.slope+certain*o < low {
 			break
@@ -141,7 +141,7 @@ func trend(rates []float64, deviation float64) (l line, sure float64, window int
 	return l, l.slope - off, window
 }
 
-// fit returns the line of least squares through the rates.
+// fit returns the least-squares line through the rates.
 func fit(rates []float64) line {
 	n := float64(len(rates))
 	middle := (n - 1) / 2
@@ -154,7 +154,7 @@ func fit(rates []float64) line {
 	return line{sum/n + slope*middle, slope}
 }
 
-// beatsStep reports whether the line leaves smaller squares than the best step
+// beatsStep reports whether the line has a smaller sum of squared residuals than the best step
 // between two constant rates.
 func (l line) beatsStep(rates []float64) bool {
 	n := len(rates)
@@ -176,9 +176,9 @@ func (l line) beatsStep(rates []float64) bool {
 	return true
 }
 
-// forecast returns the rate expected after so many seconds: now, or more if the
-// rate rises. A rise is expected to last as long as it has been seen, and the rate
-// at most to double.
+// forecast extrapolates a rise of the rate by the given number of seconds. It extrapolates for
+// at most as long as the rise has lasted, and to at most twice the present rate. Without a rise
+// it returns now, the present rate.
 func forecast(rates []float64, now, deviation, seconds float64) float64 {
 	l, sure, window := trend(rates, deviation)
 	if sure <= 0 {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// fill starts what is missing. What the limits leave is shared: the next start is
-// always for the type that is covered least.
+// fill starts the missing instances of all types. To share the limits fairly, each start goes
+// to the type with the lowest covered share.
 func (d *decision) fill(fleets []fleet) {
 	for i := range fleets {
 		d.revive(&fleets[i])
@@ -28,7 +28,7 @@ func (d *decision) fill(fleets []fleet) {
 	}
 }
 
-// left counts the starts that are planned and not yet done.
+// left counts the remaining starts of the plan.
 func (f *fleet) left() (n int) {
 	for _, k := range f.plan {
 		n += k
@@ -36,8 +36,8 @@ func (f *fleet) left() (n int) {
 	return n
 }
 
-// covered returns the share of what is wanted that the type has. Types below their
-// minimum come first: their share is negative.
+// covered returns the share of the wanted capacity that the type has. For a type below its
+// minimum it is negative, so that fill serves this type first.
 func (f *fleet) covered() float64 {
 	if have := f.serving() + f.started; have < f.Min {
 		return float64(have)/float64(f.Min) - 1
@@ -45,7 +45,8 @@ func (f *fleet) covered() float64 {
 	return f.profile / (f.profile + f.shortfall)
 }
 
-// revive takes back the drain of an instance when capacity is missing: it is ready.
+// revive resumes the instance that began to drain last if capacity is missing: it is ready,
+// while a new instance must boot first.
 func (d *decision) revive(f *fleet) {
 	in := f.revivable
 	if in == nil || f.Leased || f.shortfall == 0 && f.serving() >= f.Min {
@@ -60,7 +61,7 @@ func (d *decision) revive(f *fleet) {
 	f.shortfall = max(0, f.shortfall-capacity)
 }
 
-// plan chooses the starts of one type.
+// plan chooses the starts of one type, or adds a Hold.
 func (d *decision) plan(f *fleet) {
 	below := f.Min - f.serving()
 	if f.shortfall == 0 && below <= 0 {
@@ -98,7 +99,7 @@ func (f *fleet) cheapest() int {
 	return best
 }
 
-// why says why instances are started.
+// why returns the cause and the reason of the starts.
 func (f *fleet) why() (Cause, string) {
 	s := &f.mem.Sight
 	switch carried := f.usable(f.profile); {
@@ -116,8 +117,8 @@ func (f *fleet) why() (Cause, string) {
 	}
 }
 
-// backOff cuts the plan of a type whose instances die again and again: nothing
-// starts during the wait, and then a single one on trial.
+// backOff limits the plan of a type in a crash loop: no starts during the back-off, and then a
+// single instance on trial.
 func (d *decision) backOff(f *fleet) {
 	if f.mem.Failures < 2 || f.left() == 0 {
 		return
@@ -139,7 +140,7 @@ func (d *decision) backOff(f *fleet) {
 	d.hold(f, CauseBackOff, "instances died %d times in a row (%s): the next start is %s", f.mem.Failures, f.mem.Died, next)
 }
 
-// largestPlanned returns the planned flavor that carries most.
+// largestPlanned returns the planned flavor with the highest capacity.
 func (f *fleet) largestPlanned() int {
 	best := -1
 	for i, n := range f.plan {
@@ -150,8 +151,8 @@ func (f *fleet) largestPlanned() int {
 	return best
 }
 
-// start starts one planned instance, or a smaller one if only that fits the host,
-// or gives the plan up.
+// start starts one planned instance, or an instance of a smaller flavor if only that fits the
+// host. If nothing fits, it clears the plan and adds a Hold.
 func (d *decision) start(f *fleet) {
 	planned := f.largestPlanned()
 	if full := d.full(); full != "" {
@@ -180,7 +181,7 @@ func (d *decision) start(f *fleet) {
 	d.actions = append(d.actions, Action{Kind: Start, Type: f.Name, Flavor: chosen.Name, Cause: f.cause, Reason: f.reason})
 }
 
-// full says which limit on the number of instances is reached; empty: none.
+// full describes the limit on the number of instances that is reached. Empty: none.
 func (d *decision) full() string {
 	switch l := &d.Limits; {
 	case l.Instances > 0 && d.used.Instances >= l.Instances:
@@ -191,8 +192,8 @@ func (d *decision) full() string {
 	return ""
 }
 
-// fitting returns the planned flavor, or else the one that carries most among the
-// smaller ones that fit the rest of the host; -1: none fits.
+// fitting returns the planned flavor if it fits the free CPUs and memory of the host, or else
+// the largest smaller flavor that fits. -1: none fits.
 func (d *decision) fitting(f *fleet, planned int) int {
 	fits := func(i int) bool { return d.Limits.hold(d.used, &f.Flavors[i]) }
 	if fits(planned) {
