@@ -9,21 +9,21 @@ import (
 	"vitrine/flex/decide"
 )
 
-// A counter brings each type to the number of instances that rules want, as a Kubernetes
-// Deployment does. It uses one flavor: the one that carries most per CPU.
+// A counter scales each type to the number of instances that its rules want, as a Kubernetes
+// Deployment does. It uses only the flavor with the highest capacity per CPU.
 type counter struct {
 	label string
 	of    func(t *decide.Type) rules
 	types map[string]*track
 }
 
-// A track is what a counter remembers of a type.
+// A track is the state of a counter for one type.
 type track struct {
 	rules
-	replicas int       // that there are to be; 0: nothing was decided yet
-	rates    window    // that arrived, of the last longestWindow
-	failures int       // deaths in a row
-	until    time.Time // no start before this time
+	replicas int       // desired instances; 0: no decision yet
+	rates    window    // arriving rates of the last longestWindow
+	failures int       // consecutive deaths
+	until    time.Time // end of the back-off
 }
 
 // longestWindow is the longest window over which rules average.
@@ -32,21 +32,21 @@ const longestWindow = kpaStable
 // Back-off of containers that end again and again
 // (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy).
 const (
-	firstBackOff = 10 * time.Second // doubles
+	firstBackOff = 10 * time.Second // doubles with each death
 	mostBackOff  = 5 * time.Minute
 )
 
-// A sight is what rules see of a type in a second.
+// A sight is the input of rules in one second.
 type sight struct {
 	now    time.Time
 	known  bool    // the rate is fresh
-	rates  *window // that arrive, in transactions/s
-	have   int     // replicas: what was asked for last, or runs at the first time
-	active int
+	rates  *window // arriving transactions/s
+	have   int     // replicas of the last decision; before the first one, the running instances
+	active int     // active instances
 	each   float64 // capacity of one instance, in transactions/s
 }
 
-// decide is the Policy.
+// decide implements Policy.
 func (c *counter) decide(v decide.View, _ *decide.Memory) []decide.Action {
 	b := balance{View: &v, used: decide.Used(&v), actions: decide.Clear(&v)}
 	for i := range v.Types {
@@ -62,7 +62,7 @@ func (c *counter) decide(v decide.View, _ *decide.Memory) []decide.Action {
 	return b.actions
 }
 
-// learn takes in the rate, and the starts and deaths since the last view.
+// learn adds the rate, the starts and the deaths since the last view.
 func (k *track) learn(v *decide.View, t *decide.TypeView) {
 	if t.Known {
 		k.rates.add(v.Now, t.Rate, longestWindow)
@@ -80,7 +80,7 @@ func (k *track) learn(v *decide.View, t *decide.TypeView) {
 	}
 }
 
-// scale starts or takes away instances of a type.
+// scale starts or removes instances of a type.
 func (c *counter) scale(b *balance, t *decide.TypeView, k *track) {
 	flavor := t.Lean()
 	have, s := 0, sight{now: b.Now, known: t.Known, rates: &k.rates, have: k.replicas, each: flavor.Capacity}
@@ -118,7 +118,7 @@ func (c *counter) scale(b *balance, t *decide.TypeView, k *track) {
 	}
 }
 
-// A balance is the actions of one second.
+// A balance collects the actions of one second.
 type balance struct {
 	*decide.View
 	used    decide.Limits
@@ -129,8 +129,8 @@ func (b *balance) hold(t *decide.TypeView, cause decide.Cause, why string) {
 	b.actions = append(b.actions, decide.Action{Kind: decide.Hold, Type: t.Name, Cause: cause, Reason: why})
 }
 
-// start starts n instances, or as many as the host has room for: other pods would be
-// pending.
+// start starts n instances, or as many as the limits allow. In Kubernetes the rest would be
+// Pending pods.
 func (b *balance) start(t *decide.TypeView, flavor *decide.Flavor, n int, cause decide.Cause, why string) {
 	for range n {
 		if !b.Limits.Allow(b.used, flavor) {
@@ -143,7 +143,7 @@ func (b *balance) start(t *decide.TypeView, flavor *decide.Flavor, n int, cause 
 	}
 }
 
-// take takes n instances away: those that are not active first, then the newest
+// take removes n instances: first the instances that are not active, then the newest
 // (https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#scaling-a-replicaset).
 func (b *balance) take(t *decide.TypeView, n int, why string) {
 	var all []*decide.Instance
@@ -158,7 +158,7 @@ func (b *balance) take(t *decide.TypeView, n int, why string) {
 	for _, in := range all[:n] {
 		kind := decide.Drain
 		if in.State != decide.Active {
-			kind = decide.Stop // it has done nothing yet
+			kind = decide.Stop // it has no traffic yet, so it need not drain
 		}
 		b.actions = append(b.actions, decide.Action{Kind: kind, Type: t.Name, Instance: in.Name, Cause: decide.CauseIdle, Reason: why})
 	}

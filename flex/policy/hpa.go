@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// The defaults of the Kubernetes HorizontalPodAutoscaler, by its documentation
+// Defaults of the Kubernetes HorizontalPodAutoscaler, from its documentation
 // (https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/,
-// "Algorithm details" and "Default behavior"). The target is the 80% that
-// autoscaling/v1 has for CPU
+// "Algorithm details" and "Default behavior"). The target of 80% is the CPU default of
+// autoscaling/v1
 // (https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/horizontal-pod-autoscaler-v1/).
 const (
-	hpaSync      = 15 * time.Second  // between two decisions
-	hpaTolerance = 0.1               // of the ratio of the metric to its target
-	hpaStable    = 300 * time.Second // of recommendations; the highest counts
-	hpaTarget    = 0.8
-	hpaPods      = 4 // added in a period, at least; otherwise as many as there are
+	hpaSync      = 15 * time.Second  // time between two decisions
+	hpaTolerance = 0.1               // no scaling while metric/target is within 1 ± this
+	hpaStable    = 300 * time.Second // stabilization window of scaling down: its highest recommendation applies
+	hpaTarget    = 0.8               // utilization
+	hpaPods      = 4                 // most pods added in a period; or 100% of the pods, if that is more
 	hpaPeriod    = 15 * time.Second
 )
 
-// An hpa scales on the rate per pod, an object metric with an average value. That is
-// its best case: CPU use is at most 100%, so that it shows a burst as too small.
+// An hpa scales on the rate per pod, an object metric with an average value. That is the best
+// case for the HPA: CPU use saturates at 100%, so it would underestimate a burst.
 type hpa struct {
 	target  float64
 	synced  time.Time // the last decision
-	advised window    // recommendations of the last hpaStable
-	before  window    // pods in each of the last seconds of hpaPeriod
+	advised window    // recommendations within hpaStable
+	before  window    // pods in each second within hpaPeriod
 	want    int
 	why     string
 }
@@ -55,7 +55,7 @@ func (h *hpa) wanted(s *sight) (int, string) {
 	if want < s.have {
 		want = min(int(h.advised.most()), s.have)
 	}
-	// The higher of the two default policies for scaling up counts.
+	// The default is the higher of two policies for scaling up: 100% or hpaPods per period.
 	then := int(h.before[0].value)
 	h.want = min(want, max(2*then, then+hpaPods))
 	h.why = fmt.Sprintf("%.4g/s in %v at %.4g/s a pod need %d pods; %d after tolerance, stabilization and pace", rate, hpaSync, perPod, advised, h.want)

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// The defaults of the Knative Pod Autoscaler, by its documentation
+// Defaults of the Knative Pod Autoscaler, from its documentation
 // (https://knative.dev/docs/serving/autoscaling/kpa-specific/ for windows, panic mode
 // and scale rates, https://knative.dev/docs/serving/autoscaling/concurrency/ for the
 // target utilization).
 const (
-	kpaTick      = 2 * time.Second  // between two decisions
+	kpaTick      = 2 * time.Second  // time between two decisions
 	kpaStable    = 60 * time.Second // the stable window
 	kpaPanic     = 6 * time.Second  // the panic window: 10% of the stable window
 	kpaThreshold = 2                // panic at 200% of the ready pods
-	kpaUp        = 1000
-	kpaDown      = 2
-	kpaTarget    = 0.7
+	kpaUp        = 1000             // max scale-up rate: factor of the ready pods per decision
+	kpaDown      = 2                // max scale-down rate: divisor of the ready pods per decision
+	kpaTarget    = 0.7              // utilization
 )
 
-// A kpa scales on requests per second. Its last pods are never taken away: the
-// type's minimum is its min-scale.
+// A kpa scales on requests per second. It does not scale to zero: the minimum of the type is
+// its min-scale.
 type kpa struct {
 	target   float64
 	ticked   time.Time // the last decision
 	panicked bool
-	since    time.Time // when the load was last over the threshold
-	most     int       // pods wanted in this panic
+	since    time.Time // last time of a load over the threshold
+	most     int       // most pods wanted in this panic
 	want     int
 	why      string
 }
@@ -59,7 +59,7 @@ func (k *kpa) wanted(s *sight) (int, string) {
 	}
 	k.want, k.why = stable, fmt.Sprintf("%.4g/s in %v at %.4g/s a pod need %d pods", long, kpaStable, perPod, stable)
 	if k.panicked {
-		// No scaling down in panic mode.
+		// Panic mode never scales down.
 		k.most = max(k.most, stable, panicking)
 		k.want, k.why = k.most, fmt.Sprintf("in panic, %.4g/s in %v at %.4g/s a pod need %d pods; the most of this panic is %d", short, kpaPanic, perPod, panicking, k.most)
 	}

@@ -1,8 +1,8 @@
-// Package policy has the rules of other autoscalers, for comparisons with package decide.
-// The simulator and the orchestrator run the same rules. It is pure: callers hand it the
-// time and what they see.
+// Package policy implements the rules of other autoscalers, for comparisons with package
+// decide. The simulator and the orchestrator use the same implementation. It is pure: its only
+// input is the decide.View, including the time.
 //
-// docs/flex.md says where the rules come from.
+// docs/flex.md gives the sources of the rules.
 package policy
 
 import (
@@ -14,19 +14,19 @@ import (
 	"vitrine/flex/decide"
 )
 
-// A Policy says what to do in each second; decide.Decide is one. It keeps nothing of the
-// view. All but Flex have a memory of their own, which ends with the process, and leave
-// the given one alone.
+// A Policy returns the actions for each second, as decide.Decide does. It does not retain the
+// view. Only Flex uses the given Memory. The other policies keep their state in the process and
+// lose it at a restart.
 type Policy func(v decide.View, m *decide.Memory) []decide.Action
 
-// Flex is the name of package decide among the policies.
+// Flex is the name of decide.Decide as a policy.
 const Flex = "flex"
 
 // Forms describes the names that New takes.
 const Forms = "fixed, fixed=N, hpa, hpa=UTILIZATION, knative or knative=UTILIZATION"
 
-// New returns the policy with the name: Flex, or one of Forms. enough returns the size of
-// fixed without a number.
+// New returns the policy with a name: Flex, or one of Forms. For "fixed" without a number,
+// enough returns the number of instances.
 func New(name string, enough func(t *decide.Type) int) (Policy, error) {
 	kind, value, given := strings.Cut(name, "=")
 	number := 0.0
@@ -58,13 +58,14 @@ func New(name string, enough func(t *decide.Type) int) (Policy, error) {
 	return nil, fmt.Errorf("%q: want %s", name, Forms)
 }
 
-// rules say how many instances of one type there should be.
+// rules compute the desired number of instances of one type.
 type rules interface {
-	// wanted is called once a second. why has the figures, for people.
+	// wanted returns the desired number. It is called once a second. why has the figures, for
+	// people.
 	wanted(s *sight) (n int, why string)
 }
 
-// fixed keeps as many instances as it says.
+// fixed are rules with a constant number of instances.
 type fixed int
 
 func (n fixed) wanted(*sight) (int, string) {

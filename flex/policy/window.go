@@ -2,7 +2,7 @@ package policy
 
 import "time"
 
-// A window is values of the last seconds, the oldest first.
+// A window has the values of the last seconds, oldest first.
 type window []sample
 
 type sample struct {
@@ -10,7 +10,7 @@ type sample struct {
 	value float64
 }
 
-// add adds a value and forgets those that are older than keep.
+// add adds a value and drops values older than keep.
 func (w *window) add(now time.Time, value float64, keep time.Duration) {
 	old := 0
 	for old < len(*w) && (now.Sub((*w)[old].at) > keep || now.Before((*w)[old].at)) { // the clock may jump
@@ -19,7 +19,7 @@ func (w *window) add(now time.Time, value float64, keep time.Duration) {
 	*w = append((*w)[:copy(*w, (*w)[old:])], sample{now, value})
 }
 
-// mean returns the mean of the values that are younger than a time; 0: there are none.
+// mean returns the mean of the values with an age below younger. 0: there are none.
 func (w window) mean(now time.Time, younger time.Duration) float64 {
 	sum, n := 0.0, 0
 	for i := len(w) - 1; i >= 0 && now.Sub(w[i].at) < younger; i-- {
