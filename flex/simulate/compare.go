@@ -2,8 +2,8 @@ package simulate
 
 import "fmt"
 
-// Compare replays the case with flex and with other scalers, by their names as in
-// Against. All see the same mean rates; the draws of arrivals are those of the same seed.
+// Compare replays the case under flex and under other policies, with names as in Against. All
+// of them get the same mean rates and the same seed.
 func Compare(c Case, against []string) ([]Result, error) {
 	if len(c.Load) == 0 {
 		return nil, fmt.Errorf("an empty load")
@@ -23,12 +23,13 @@ func Compare(c Case, against []string) ([]Result, error) {
 type Total struct {
 	Result
 	Loads int `json:"loads"`
-	Fewer int `json:"fewer_seconds_over"` // loads in which it broke the objective for fewer seconds than flex
-	Less  int `json:"less_instances"`     // loads in which it used fewer instance-seconds than flex
-	Both  int `json:"fewer_and_less"`     // loads with both
+	Fewer int `json:"fewer_seconds_over"` // loads with fewer seconds of a broken objective than flex
+	Less  int `json:"less_instances"`     // loads with fewer instance-seconds than flex
+	Both  int `json:"fewer_and_less"`     // loads that are both Fewer and Less
 }
 
-// Sweep compares on random loads.
+// Sweep compares flex and other policies on random loads with the given peak, and returns the
+// totals of each.
 func Sweep(c Case, loads int, peak float64, against []string) ([]Total, error) {
 	var totals []Total
 	for i := range loads {

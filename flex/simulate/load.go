@@ -23,7 +23,7 @@ func (l Load) Peak() float64 {
 	return slices.Max(l)
 }
 
-// Sum returns the transactions that arrive, in the mean.
+// Sum returns the expected number of transactions.
 func (l Load) Sum() (sum float64) {
 	for _, r := range l {
 		sum += r
@@ -31,16 +31,16 @@ func (l Load) Sum() (sum float64) {
 	return sum
 }
 
-// MaxSeconds is the longest load: a week.
+// MaxSeconds is the length of the longest load in a file, in seconds: a week.
 const MaxSeconds = 7 * 86400
 
-// maxRate bounds the rates of a file, so that sums stay exact enough.
+// maxRate bounds the rates in a file, in transactions/s, so that sums keep enough precision.
 const maxRate = 1e9
 
-// ReadLoad reads a load: lines of a time in seconds and a rate in transactions/s,
-// separated by a comma, in the order of time. A first line without numbers is a
-// heading; empty lines and lines that begin with # do not count. The rate changes
-// linearly from one line to the next.
+// ReadLoad reads a load. Each line has a time in seconds and a rate in transactions/s,
+// separated by a comma. Times begin at 0 and increase. ReadLoad skips a heading without
+// numbers in the first line, empty lines, and lines that begin with #. It interpolates the rate
+// linearly between lines.
 func ReadLoad(r io.Reader) (Load, error) {
 	lines := bufio.NewScanner(r)
 	var load Load
@@ -97,7 +97,7 @@ func parsePoint(text string) (p point, err error) {
 	return p, nil
 }
 
-// to appends the seconds from p to q.
+// to appends the rates of the seconds from p to q, interpolated linearly.
 func (p point) to(q point, load Load) Load {
 	for s := float64(len(load)); s < q.at; s++ {
 		load = append(load, p.rate+(q.rate-p.rate)*max(0, s-p.at)/(q.at-p.at))
@@ -108,13 +108,13 @@ func (p point) to(q point, load Load) Load {
 // Shapes returns the names of the built-in loads.
 func Shapes() []string { return []string{"day", "steps", "ramps", "steady"} }
 
-// Shape returns a built-in load with the highest rate. Only day is as long as a day;
-// the others take an hour.
+// Shape returns a built-in load with the given peak rate, or false for an unknown name. day
+// lasts a day, the others last an hour.
 //
-//	day     by night a fifth of the usual highest rate; at noon a burst to five times the rate within two minutes, for ten
-//	steps   six levels, up and down at once
-//	ramps   up and down within five, two and one minutes
-//	steady  half of the highest rate
+//	day     lowest rate at night, a fifth of the usual highest rate; a burst at noon to five times the rate, see Day
+//	steps   six levels with sudden changes
+//	ramps   rises and falls within five, two and one minutes
+//	steady  half of the peak rate
 func Shape(name string, peak float64) (Load, bool) {
 	switch name {
 	case "day":
@@ -137,10 +137,10 @@ func levels(seconds int, peak float64, shares ...float64) Load {
 	return l
 }
 
-// Day returns the load day, compressed to so many seconds. Its usual highest rate is at
-// 20:00, and a third of peak. The burst, to five times the rate, begins at noon. It rises in
-// two minutes, lasts ten and falls in five, in an hour or more; a shorter day compresses
-// it too.
+// Day returns the load day, compressed to the given number of seconds. The usual highest rate
+// is a third of peak, at 20:00. At noon a burst begins, to five times the rate but at most
+// peak. It rises in two minutes, lasts ten, and falls in five. Below 3,600 seconds, Day
+// compresses the burst too.
 func Day(seconds int, peak float64) Load {
 	l := make(Load, seconds)
 	usual := peak / 3
@@ -183,8 +183,8 @@ func ramps(peak float64) Load {
 	return l
 }
 
-// Random draws a load of an hour with the highest rate: levels, ramps and bursts of
-// random lengths.
+// Random draws a load of one hour with rates up to peak: levels, ramps and bursts of random
+// lengths.
 func Random(seed uint64, peak float64) Load {
 	r := rand.New(rand.NewPCG(seed, 0x6c6f6164))
 	const length = 3600

@@ -10,8 +10,8 @@ import (
 // Flex replays the case with package decide.
 func Flex(c Case) Result { return run(c, policy.Flex, decide.Decide) }
 
-// Against replays the case with another policy, by its name; fixed without a number is
-// enough for the load's highest rate, which nobody knows beforehand.
+// Against replays the case with the policy of a name; see policy.New. "fixed" without a number
+// has enough instances for the peak of the load. In practice nobody knows the peak beforehand.
 func Against(name string, c Case) (Result, error) {
 	p, err := policy.New(name, func(t *decide.Type) int { return int(math.Ceil(c.Load.Peak() / t.Lean().Capacity)) })
 	if err != nil {
@@ -20,7 +20,7 @@ func Against(name string, c Case) (Result, error) {
 	return run(c, name, p), nil
 }
 
-// scale lets the policy decide on what it would see, and does what it says.
+// scale builds the policy's View of this second, and carries out the actions.
 func (f *fleet) scale(p policy.Policy) {
 	for i := range f.instances {
 		in := &f.instances[i]
@@ -55,7 +55,7 @@ func (f *fleet) scale(p policy.Policy) {
 	}
 }
 
-// index returns the place of an instance; -1: there is none.
+// index returns the index of an instance. -1: there is none.
 func (f *fleet) index(name string) int {
 	for i := range f.instances {
 		if f.instances[i].Name == name {
@@ -65,7 +65,7 @@ func (f *fleet) index(name string) int {
 	return -1
 }
 
-// An Act is what a policy did in a second, or held back, and why.
+// An Act is a recorded action of a policy. It combines equal actions of one second.
 type Act struct {
 	Second int          `json:"second"`
 	Kind   string       `json:"kind"`
@@ -74,10 +74,10 @@ type Act struct {
 	Reason string       `json:"reason"`
 }
 
-// mostActs bounds the acts of a result; a week of bursts has fewer.
+// mostActs bounds the acts of a Result. A week of bursts has fewer.
 const mostActs = 10_000
 
-// note keeps the actions for the result. A hold that goes on is noted once.
+// note records the actions in the Result. It records a Hold only when its cause changes.
 func (f *fleet) note(actions []decide.Action) {
 	held := decide.Cause("")
 	for _, a := range actions {

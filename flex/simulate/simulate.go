@@ -1,6 +1,5 @@
-// Package simulate replays a load against a type of aggregate, second by second, with
-// package decide or with the rules of another autoscaler. docs/flex.md describes the
-// model and its limits.
+// Package simulate replays a load against one aggregate type, second by second, under package
+// decide or the rules of another autoscaler. docs/flex.md describes the model and its limits.
 package simulate
 
 import (
@@ -13,19 +12,19 @@ import (
 	"vitrine/flex/policy"
 )
 
-// A Case is what is simulated.
+// A Case is the input of a simulation.
 type Case struct {
 	Type   decide.Type
 	Limits decide.Limits
 	Load   Load
-	Boot   time.Duration // median of a start; 0: the type's, or decide.DefaultBoot
-	Spread float64       // standard deviation of the logarithm of a start's time; 0: 0.2, below 0: none
-	Drain  time.Duration // of a drain; 0: 5 s
-	Queue  time.Duration // of work that waits at an instance, at most; 0: 1 s
-	Truth  float64       // share of the profile's capacity that instances carry; 0: 1
-	Seed   uint64        // of arrivals and starts
-	Every  int           // seconds from one point of the curve to the next; 0: no curve
-	Acts   bool          // keep what was done and why
+	Boot   time.Duration // median start time; 0: the type's, or decide.DefaultBoot
+	Spread float64       // standard deviation of the logarithm of the start time; 0: 0.2, below 0: none
+	Drain  time.Duration // duration of a drain; 0: 5 s
+	Queue  time.Duration // longest wait in an instance's queue; 0: 1 s
+	Truth  float64       // real capacity as a share of the profile's capacity; 0: 1
+	Seed   uint64        // seed of arrivals and start times
+	Every  int           // seconds between two points of the curve; 0: no curve
+	Acts   bool          // record the actions with their reasons
 }
 
 func (c *Case) defaults() {
@@ -46,55 +45,55 @@ func (c *Case) defaults() {
 	}
 }
 
-// A Result is how one scaler did.
+// A Result has the figures of one scaler.
 type Result struct {
 	Scaler          string  `json:"scaler"`
 	Seconds         int     `json:"seconds"`
-	InstanceSeconds float64 `json:"instance_seconds"` // from the start to the end of the drain
-	CPUSeconds      float64 `json:"cpu_seconds"`      // of the CPUs given in that time
-	Broken          int     `json:"seconds_over"`     // seconds in which the objective was broken
+	InstanceSeconds float64 `json:"instance_seconds"` // sum over instances of the time from start to end of drain
+	CPUSeconds      float64 `json:"cpu_seconds"`      // the same, weighted with the CPUs of the instance
+	Broken          int     `json:"seconds_over"`     // seconds with a broken objective
 	Arrived         float64 `json:"arrived"`          // transactions
-	Lost            float64 `json:"lost"`             // transactions that were refused
+	Lost            float64 `json:"lost"`             // refused transactions
 	Starts          int     `json:"starts"`
 	Drains          int     `json:"drains"`
-	Undone          int     `json:"undone"` // starts that a drain undid within two minutes
-	Most            int     `json:"most"`   // instances
+	Undone          int     `json:"undone"` // starts that a drain undid within undoneWithin
+	Most            int     `json:"most"`   // most instances at a time
 	Curve           []Point `json:"curve,omitempty"`
 	Acts            []Act   `json:"actions,omitempty"`
 }
 
-// A Point is one moment of a curve.
+// A Point is one second of a curve.
 type Point struct {
 	Second   int     `json:"second"`
-	Rate     float64 `json:"rate"`     // that arrives
-	Capacity float64 `json:"capacity"` // of the active instances
+	Rate     float64 `json:"rate"`     // mean arriving rate, in transactions/s
+	Capacity float64 `json:"capacity"` // capacity of the active instances by the profile, in transactions/s
 	Exist    int     `json:"instances"`
 	Broken   bool    `json:"broken"`
-	Over     int     `json:"seconds_over"` // so far
+	Over     int     `json:"seconds_over"` // seconds with a broken objective so far
 }
 
-// undoneWithin is the time within which a drain undoes a start.
+// undoneWithin is the time, in seconds, within which a drain counts as undoing a start.
 const undoneWithin = 120
 
-// A fleet is the simulated instances of the type.
+// A fleet is the state of a simulation.
 type fleet struct {
 	*Case
 	random    *rand.Rand
 	second    int
 	now       time.Time
 	instances []decide.Instance
-	ready     []int // by instance: the second in which it is active, or drained
-	named     int
+	ready     []int // by instance: the second in which its start or drain ends
+	named     int   // number in the name of the newest instance
 	booted    []decide.Booted
 
-	rate     float64 // arrived in the last second
-	refused  float64
-	backlog  float64 // transactions that wait
-	starts   []int   // seconds of the starts that no drain has undone yet
-	capacity float64 // of the active instances, by the profile
+	rate     float64 // transactions that arrived in this second
+	refused  float64 // transactions refused in this second
+	backlog  float64 // transactions in the queues
+	starts   []int   // seconds of the starts that no drain has undone
+	capacity float64 // capacity of the active instances, by the profile
 	result   Result
 	memory   decide.Memory
-	held     decide.Cause // what the last second held for
+	held     decide.Cause // cause of the Hold in the last second
 }
 
 // run replays the case.
@@ -161,12 +160,12 @@ func (f *fleet) drain(i int) {
 	}
 }
 
-// resume takes a drain back.
+// resume cancels a drain.
 func (f *fleet) resume(i int) {
 	f.instances[i].State, f.instances[i].Since = decide.Active, f.now
 }
 
-// age moves instances on in their lives.
+// age completes the starts and drains that end in this second.
 func (f *fleet) age() {
 	kept := 0
 	for i := range f.instances {
@@ -196,8 +195,8 @@ func (f *fleet) count() {
 	}
 }
 
-// serve lets a second's arrivals queue at the active instances. What would wait
-// longer than the queue allows is refused at once.
+// serve queues the arrivals of one second at the active instances, and refuses those that
+// would wait longer than Queue.
 func (f *fleet) serve(arrived float64) {
 	f.rate = arrived
 	carried := f.capacity * f.Truth
@@ -209,7 +208,7 @@ func (f *fleet) serve(arrived float64) {
 	f.result.Lost += f.refused
 }
 
-// wait is how long what arrives now waits.
+// wait returns the queueing time of a transaction that arrives now.
 func (f *fleet) wait() time.Duration {
 	if f.capacity == 0 {
 		return 0
@@ -217,10 +216,10 @@ func (f *fleet) wait() time.Duration {
 	return time.Duration(f.backlog / (f.capacity * f.Truth) * float64(time.Second))
 }
 
-// service is the latency without a queue, as a share of the objective's.
+// service is the latency without queueing, as a share of the latency objective.
 const service = 0.25
 
-// latency is the 99th percentile of this second.
+// latency returns the 99th percentile of latency in this second.
 func (f *fleet) latency() time.Duration {
 	return time.Duration(service*float64(f.bound())) + f.wait()
 }
@@ -263,7 +262,8 @@ func (f *fleet) account(mean float64) {
 	}
 }
 
-// poisson draws a number of arrivals.
+// poisson draws from a Poisson distribution. Above a mean of 100 it uses the normal
+// approximation.
 func poisson(r *rand.Rand, mean float64) float64 {
 	if mean > 100 {
 		return max(0, math.Round(mean+math.Sqrt(mean)*r.NormFloat64()))
