@@ -1,6 +1,5 @@
-// Package burst runs aggregates of the reference IMS for real under a load that changes,
-// while one of the policies of vitrine flex run decides how many there are: what package
-// simulate does with a model.
+// Package burst runs real aggregates of the reference IMS under a changing load, while a
+// policy of vitrine flex run scales them. Package simulate does the same with a model.
 package burst
 
 import (
@@ -22,37 +21,37 @@ import (
 	"vitrine/flex/simulate"
 )
 
-// A Plan is one day under one policy.
+// A Plan describes a run: one load (the day) under one policy.
 type Plan struct {
-	Program string        // vitrine
-	Folder  string        // empty; for files and logs
+	Program string        // path of the vitrine program
+	Folder  string        // empty folder for files and logs
 	Policy  string        // as in vitrine flex run --policy
 	Load    simulate.Load // transactions/s in each second
-	Max     int           // instances
+	Max     int           // most instances
 }
 
-// What an instance is declared to carry, and what its calls owe.
+// Declared capacity of an instance, and the objective of its calls.
 const (
 	Capacity = 20.0                   // transactions/s of an instance
-	VCPUs    = 0.06                   // of each of an instance's two members
-	PerCall  = 3                      // transactions: REGISTER, REGISTER with credentials, deregistration
-	Bound    = 500 * time.Millisecond // on the 99th percentile of a transaction's latency; that of a call is PerCall times this
-	Success  = 0.99                   // success ratio, at least
+	VCPUs    = 0.06                   // CPU limit of each of the two members of an instance
+	PerCall  = 3                      // transactions of a call: REGISTER, REGISTER with credentials, deregistration
+	Bound    = 500 * time.Millisecond // bound on the 99th percentile of transaction latency; the bound for a call is PerCall times this
+	Success  = 0.99                   // lower bound on the success ratio
 )
 
-// A Result is how a policy did.
+// A Result has the measurements of a run.
 type Result struct {
 	Policy          string           `json:"policy"`
 	Seconds         int              `json:"seconds"`
-	Over            int              `json:"seconds_over"`     // seconds of slices in which calls missed the objective
-	InstanceSeconds float64          `json:"instance_seconds"` // from the order to the end
-	Lag             int              `json:"lag"`              // longest time in which the active instances carried less than was offered, in seconds
+	Over            int              `json:"seconds_over"`     // total length of the slices that missed the objective, in seconds
+	InstanceSeconds float64          `json:"instance_seconds"` // sum over instances of the time from order to end
+	Lag             int              `json:"lag"`              // longest time with less active capacity than offered load, in seconds
 	Calls           int64            `json:"calls"`
-	Failed          map[string]int64 `json:"failed,omitempty"` // calls, by cause
+	Failed          map[string]int64 `json:"failed,omitempty"` // failed calls, by cause
 	Lost            float64          `json:"lost"`             // transactions in flight when a draining instance was stopped
 	Starts          int              `json:"starts"`
 	Drains          int              `json:"drains"`
-	Most            int              `json:"most"` // instances
+	Most            int              `json:"most"` // most instances at a time
 	Boot            float64          `json:"boot"` // the longest start, in seconds
 	Slices          []Slice          `json:"slices"`
 }
@@ -65,25 +64,25 @@ func (r *Result) FailedCalls() (n int64) {
 	return n
 }
 
-// A Slice is one part of the day, with a generator of its own.
+// A Slice is a part of the day with a constant rate, from its own generator.
 type Slice struct {
 	Second    int     `json:"second"`
 	Offered   float64 `json:"offered"`   // transactions/s
-	Capacity  float64 `json:"capacity"`  // of the active instances, at the end of the slice
+	Capacity  float64 `json:"capacity"`  // capacity of the active instances at the end of the slice, in transactions/s
 	Instances int     `json:"instances"` // at the end of the slice
-	Success   float64 `json:"success"`   // of calls
-	P99       float64 `json:"p99"`       // of calls, in seconds
+	Success   float64 `json:"success"`   // success ratio of calls
+	P99       float64 `json:"p99"`       // 99th percentile of call latency, in seconds
 	Over      bool    `json:"over"`
 }
 
-// A day is a Plan that runs.
+// A day is a running Plan.
 type day struct {
 	*System
 	Plan
 	result Result
 }
 
-// Run runs the plan. Nothing of it is left afterwards.
+// Run runs the plan, and ends all processes that it started.
 func Run(ctx context.Context, p Plan) (_ Result, err error) {
 	d := &day{Plan: p, result: Result{Policy: p.Policy, Seconds: len(p.Load), Failed: map[string]int64{}}}
 	if d.System, err = Start(ctx, SystemPlan{Program: p.Program, Folder: p.Folder, Policy: p.Policy, Max: p.Max, VCPUs: VCPUs}); err != nil {
@@ -95,8 +94,8 @@ func Run(ctx context.Context, p Plan) (_ Result, err error) {
 	return d.result, d.readEvents()
 }
 
-// drive lets the day begin when everything is up and carries the first rate, offers its load and
-// watches.
+// drive waits until the system is up and carries the first rate. Then it offers the load of the
+// day and records the system's status.
 func (d *day) drive(ctx context.Context) error {
 	if err := d.Await(ctx); err != nil {
 		return err
@@ -114,7 +113,8 @@ func (d *day) drive(ctx context.Context) error {
 	return errors.Join(d.judge(reports), d.readLost(ctx))
 }
 
-// readLost reads how many transactions scaling lost.
+// readLost reads the number of transactions lost by drain deadlines from the orchestrator's
+// metrics.
 func (d *day) readLost(ctx context.Context) error {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.flex+"/metrics", http.NoBody)
 	if err != nil {
@@ -136,7 +136,7 @@ func (d *day) readLost(ctx context.Context) error {
 	return nil
 }
 
-// readEvents counts what the policy did.
+// readEvents counts the starts and drains in the orchestrator's event log.
 func (d *day) readEvents() error {
 	file, err := os.Open(filepath.Join(d.file()+".flex", flex.EventsFile))
 	if err != nil {

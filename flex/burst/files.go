@@ -10,10 +10,10 @@ import (
 	"text/template"
 )
 
-// addresses are those of the services, on loopback.
+// addresses are the loopback addresses of the services.
 type addresses struct{ sip, control, store, homestead, homer, flex string }
 
-// freeAddresses returns addresses that nothing uses now.
+// freeAddresses returns unused addresses. Another process may take one before the services do.
 func freeAddresses(ctx context.Context) (a addresses, err error) {
 	var config net.ListenConfig
 	c, err := config.ListenPacket(ctx, "udp", "127.0.0.1:0")
@@ -36,8 +36,8 @@ func freeAddresses(ctx context.Context) (a addresses, err error) {
 	return a, err
 }
 
-// The files of a system. Homestead, Homer and the store are shared by all aggregates, as in
-// Contain-ed's figure 6.
+// Templates of the files of a System. All aggregates share Homestead, Homer and the store, as
+// in figure 6 of Contain-ed.
 const (
 	directorFile = `listen: {sip: ["udp://{{.SIP}}"], control: "{{.Control}}"}
 transition: 2s
@@ -85,7 +85,7 @@ servers: {substrate: process, fabric: loopback}
 `
 )
 
-// writeFiles writes the files.
+// writeFiles writes the files of the system into its folder.
 func (s *System) writeFiles() error {
 	values := map[string]any{
 		"SIP": s.sip, "Control": s.control, "Store": s.store, "Homestead": s.homestead, "Homer": s.homer, "Flex": s.flex,
@@ -109,5 +109,5 @@ func (s *System) writeFiles() error {
 
 func (s *System) file() string { return filepath.Join(s.Folder, "flex.yaml") }
 
-// Deployment returns the file of what an instance is made of.
+// Deployment returns the path of the deployment file of the instances.
 func (s *System) Deployment() string { return filepath.Join(s.Folder, "deployment.yaml") }

@@ -11,10 +11,11 @@ import (
 	"vitrine/load"
 )
 
-// sliceSeconds is how long the rate stays the same: a generator has one rate.
+// sliceSeconds is the length of a slice, in seconds. A generator has a constant rate.
 const sliceSeconds = 5
 
-// A slice has users of its own while calls of the slices before may still be open.
+// Users of the slices. A slice does not share users with the slices shortly before it, because
+// their calls may still be open.
 const (
 	sliceUsers  = 20_000
 	sliceGroups = 8
@@ -44,8 +45,8 @@ func (d *day) offered(slice int) float64 {
 	return part.Sum() / float64(len(part))
 }
 
-// settle offers the day's first rate until the active instances carry it: a day does not begin
-// with a burst from nothing.
+// settle offers the first rate of the day until the active instances carry it, so that the day
+// does not begin with a burst from zero.
 func (d *day) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beginning)
 	defer cancel()
@@ -54,7 +55,7 @@ func (d *day) settle(ctx context.Context) error {
 		if err != nil || s.Types[0].Capacity >= d.offered(0) {
 			return err
 		}
-		// Its users are those of the last group, which the day comes to later.
+		// Use the last group of users, because the day needs it last.
 		if _, err := d.generate(ctx, sliceGroups-1, d.offered(0), sliceSeconds); err != nil {
 			return fmt.Errorf("before the day: %w", err)
 		}
@@ -76,7 +77,7 @@ func (d *day) generate(ctx context.Context, slice int, rate, seconds float64) (l
 	return r, nil
 }
 
-// judge compares what the calls of each slice saw with the objective.
+// judge compares the calls of each slice with the objective, and adds up the results.
 func (d *day) judge(reports []load.Report) error {
 	for i := range reports {
 		r, s := &reports[i], &d.result.Slices[i]
@@ -102,7 +103,7 @@ func (d *day) judge(reports []load.Report) error {
 	return nil
 }
 
-// watch reads what runs in each second of the day.
+// watch records the status of the orchestrator in each second of the day.
 func (d *day) watch(ctx context.Context, start time.Time) error {
 	d.result.Slices = make([]Slice, (len(d.Load)+sliceSeconds-1)/sliceSeconds)
 	short, before := 0, start

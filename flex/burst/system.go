@@ -19,18 +19,18 @@ import (
 	"vitrine/load"
 )
 
-// A SystemPlan says what a System runs.
+// A SystemPlan configures a System.
 type SystemPlan struct {
-	Program  string  // vitrine
-	Folder   string  // empty; for files and logs
+	Program  string  // path of the vitrine program
+	Folder   string  // empty folder for files and logs
 	Policy   string  // as in vitrine flex run --policy
-	Max      int     // instances
-	VCPUs    float64 // of each of an instance's two members
-	Overload string  // Bono's load control; empty: its default
+	Max      int     // most instances
+	VCPUs    float64 // CPU limit of each of the two members of an instance
+	Overload string  // value of Bono's --overload; empty: its default
 }
 
-// A System is an orchestrator that runs: with a director, a store, shared functions and
-// instances of one type, Type, each of which is a Bono and a Sprout.
+// A System is a running orchestrator with a director, a store, shared functions and instances
+// of one aggregate type, Type. Each instance has a Bono and a Sprout.
 type System struct {
 	SystemPlan
 	addresses
@@ -42,7 +42,7 @@ type System struct {
 // Type is the type of a System's instances.
 const Type = "registration"
 
-// Start starts a system. The caller ends it.
+// Start starts a system. The caller must call End.
 func Start(ctx context.Context, p SystemPlan) (s *System, err error) {
 	s = &System{SystemPlan: p, http: &http.Client{Timeout: 5 * time.Second}}
 	if s.addresses, err = freeAddresses(ctx); err != nil {
@@ -67,16 +67,16 @@ func Start(ctx context.Context, p SystemPlan) (s *System, err error) {
 // interrupted is the exit code of vitrine after a signal.
 const interrupted = 130
 
-// How long things may take on a busy host.
+// Time limits, for a busy host.
 const (
-	beginning = 3 * time.Minute // of director, store and first instances
-	ending    = 2 * time.Minute // of everything
+	beginning = 3 * time.Minute // start of the director, the store and the first instances
+	ending    = 2 * time.Minute // end of the whole system
 )
 
 // Control returns the control address of the director.
 func (s *System) Control() string { return s.control }
 
-// Await waits until instances serve, and none is on its way.
+// Await waits until all instances are active and the director has applied them.
 func (s *System) Await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beginning)
 	defer cancel()
@@ -87,7 +87,7 @@ func (s *System) Await(ctx context.Context) error {
 	for {
 		now, err := s.Status(ctx)
 		if err == nil && len(now.Types) == 1 && len(now.Instances) > 0 && now.Types[0].Instances["active"] == len(now.Instances) {
-			// An instance gets requests from the director's next epoch on.
+			// The director sends requests to an instance from its next epoch on.
 			if at, err := director.Status(ctx); err == nil && !at.Pending {
 				return nil
 			}
@@ -100,11 +100,11 @@ func (s *System) Await(ctx context.Context) error {
 	}
 }
 
-// End ends the orchestrator with all that it runs.
+// End stops the orchestrator and everything that it runs.
 func (s *System) End(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.log.Close()) }()
 	c := s.command
-	_ = c.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+	_ = c.Process.Signal(syscall.SIGTERM) // it fails only if the process has ended
 	timer := time.AfterFunc(ending, func() { _ = c.Process.Kill() })
 	defer timer.Stop()
 	err = c.Wait()
@@ -114,7 +114,7 @@ func (s *System) End(ctx context.Context) (err error) {
 	if err == nil {
 		return nil
 	}
-	// What a killed orchestrator leaves goes on running.
+	// The instances of a killed orchestrator keep running: stop them.
 	out, stop := exec.CommandContext(context.WithoutCancel(ctx), s.Program, "flex", "stop", s.file()).CombinedOutput()
 	if stop != nil {
 		stop = fmt.Errorf("%w: %s", stop, out)
@@ -122,14 +122,14 @@ func (s *System) End(ctx context.Context) (err error) {
 	return errors.Join(fmt.Errorf("vitrine flex run: %w", err), stop)
 }
 
-// Status asks the orchestrator.
+// Status returns the orchestrator's status.
 func (s *System) Status(ctx context.Context) (now flex.Status, err error) {
 	c := access.Caller{Service: "the orchestrator", HTTP: s.http, Most: 1 << 24}
 	return now, c.Call(ctx, http.MethodGet, "http://"+s.flex+"/v1/status", nil, &now)
 }
 
-// Generate offers registrations and deregistrations to the director, by one of vitrine's
-// generators. Rates are in calls of PerCall transactions.
+// Generate offers registrations and deregistrations to the director with a generator of
+// vitrine. t.Rate is in calls/s; a call has PerCall transactions.
 func (s *System) Generate(ctx context.Context, generator string, t load.Trial) (r load.Report, err error) {
 	params := map[string]string{"scenario": "reg-dereg", "retransmit": "true", "local": "127.0.0.1", "port": "0"}
 	maps.Copy(params, t.Params)
