@@ -12,31 +12,32 @@ import (
 	"vitrine/search/rate"
 )
 
-// steps is how many mean holding times a step lasts at least. The load of calls that began
-// before has then mostly gone.
+// steps is the minimum length of a step, in mean holding times. By then most calls from before
+// the step have ended.
 const steps = 3
 
-// measured is what one step shows.
+// measured has the observations of one step.
 type measured struct {
 	span       client.Span
 	tally      tally
-	others     float64 // rate of the type's other instances
-	neighbours float64 // rate of all instances on the same host
-	cpus       float64 // mean; 0: not known
+	others     float64 // rate of the other instances of the type
+	neighbours float64 // rate of all other instances on the same host
+	cpus       float64 // mean CPU use, in CPUs; 0: not known
 	holding    time.Duration
 	verdict    verdict
-	unresolved bool // the backlog may grow, although the step met the objective and was extended
-	restarted  bool // a director lost its counts meanwhile
+	unresolved bool // the step met the objective, but its backlog may grow
+	restarted  bool // a director reset its counters during the step
 	seconds    []vitrine.Second
 }
 
-// unidentifiable ends a measurement whose steps would be too long.
+// An unidentifiable is the error of a measurement that would need steps longer than MaxStep, or
+// whose instance gets no transactions.
 type unidentifiable struct{ why string }
 
 func (e *unidentifiable) Error() string { return e.why }
 
-// climb measures at the present rate, and then at ever higher ones. It returns nil when the
-// search is done, a *fault, an *unidentifiable, or ctx's cause.
+// climb measures at the present rate, and then at increasing rates. It returns nil when the
+// search is done. Its errors are a *fault, an *unidentifiable, or the cause of ctx.
 func (r *run) climb(ctx context.Context) error {
 	var err error
 	if r.base, err = r.measure(ctx); err != nil {
@@ -85,7 +86,7 @@ func (r *run) hotText(m measured) string {
 	return fmt.Sprintf("stopped at %.2f of %.2f CPUs, before the objective breaks", m.cpus, r.CPULimit)
 }
 
-// lost makes a fault of a failure to change the weights.
+// lost converts a failure to change the weights to a *fault, unless ctx has ended.
 func (r *run) lost(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -93,7 +94,7 @@ func (r *run) lost(ctx context.Context, err error) error {
 	return &fault{err.Error()}
 }
 
-// atBase reports whether the present rate already decides.
+// atBase reports whether the measurement at the present rate already determines the result.
 func (r *run) atBase() (done bool, err error) {
 	switch {
 	case r.base.verdict == stalled:
@@ -108,7 +109,7 @@ func (r *run) atBase() (done bool, err error) {
 	return false, nil
 }
 
-// search returns a ramp from the present rate to the highest that the traffic allows.
+// search returns a ramp from the present rate to the highest rate that Share and MaxRate allow.
 func (r *run) search() (rate.Search, rate.Config) {
 	least := r.base.span.Rate()
 	most := r.Share * (least + r.base.others)
@@ -127,7 +128,7 @@ func (r *run) search() (rate.Search, rate.Config) {
 	return rate.NewRamp(cfg), cfg
 }
 
-// round keeps four digits, because nobody reads more.
+// round rounds to four significant digits, for readable results.
 func round(x float64) float64 {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64)
 	if err != nil {
@@ -138,7 +139,7 @@ func round(x float64) float64 {
 
 // plan returns the rates of a ramp.
 func plan(cfg rate.Config) (rates []float64) {
-	const most = 1000 // lines for people
+	const most = 1000 // enough for a list that people read
 	for k := 0; len(rates) < most && cfg.Increase > 0; k++ {
 		at := cfg.Min + float64(k)*cfg.Increase
 		if at > cfg.Max*(1+1e-9) {
@@ -149,24 +150,25 @@ func plan(cfg rate.Config) (rates []float64) {
 	return rates
 }
 
-// weightFor returns the weight that should bring the rate.
+// weightFor returns the weight that should result in the target rate.
 func (r *run) weightFor(target float64) float64 {
 	total := r.base.span.Rate() + r.base.others
 	share := min(target/(total*r.lead), r.Share)
 	return share / (1 - share) * r.rest
 }
 
-// follow learns from a step what the traffic is now, and how the rate follows the weights.
+// follow updates the rates of the traffic, and the ratio of observed share to share of weights,
+// from a step.
 func (r *run) follow(weight float64, m measured) {
 	r.base.others, r.base.span.Begun, r.base.span.Duration = m.others, m.span.Begun, m.span.Duration
 	total := m.span.Rate() + m.others
 	if share := weight / (weight + r.rest); total > 0 && m.span.Rate() > 0 {
-		const most = 2 // in one step: the traffic may have changed meanwhile
+		const most = 2 // bound on lead, because the traffic may have changed during the step
 		r.lead = min(max(m.span.Rate()/(share*total), 1.0/most), most)
 	}
 }
 
-// step waits until the rate has moved, and measures.
+// step waits until the rate is near the target, or for the transition time, and then measures.
 func (r *run) step(ctx context.Context, target float64) (measured, error) {
 	began := time.Now()
 	for {
@@ -187,13 +189,13 @@ func (r *run) step(ctx context.Context, target float64) (measured, error) {
 	return r.measure(ctx)
 }
 
-// stopped returns what was seen since a step began that a guard stopped.
+// stopped returns the observations of a step that a guard stopped before its measurement.
 func (r *run) stopped(began time.Time, v verdict) measured {
 	first := r.before(min(guardTime, time.Since(began)))
 	return r.summarize(first, v)
 }
 
-// summarize returns what happened since a reading.
+// summarize returns the observations since a reading.
 func (r *run) summarize(first *reading, v verdict) measured {
 	s, t := r.span(first)
 	now := r.last()
@@ -202,8 +204,9 @@ func (r *run) summarize(first *reading, v verdict) measured {
 	return m
 }
 
-// holding returns how long a call holds the instance, by Little's law: the mean number of
-// transactions and of dialogs over the rates at which they begin.
+// holding returns the mean time that a call holds the instance. By Little's law it is the mean
+// number of open transactions, or of dialogs, divided by the rate at which they begin; the
+// longer of the two applies.
 func (r *run) holding(s client.Span, means func() (inFlight, dialogs float64)) time.Duration {
 	if r.Holding > 0 {
 		return r.Holding
@@ -214,19 +217,19 @@ func (r *run) holding(s client.Span, means func() (inFlight, dialogs float64)) t
 			return 0
 		}
 		if begun == 0 {
-			return s.Duration // at least
+			return s.Duration // a lower bound
 		}
 		return time.Duration(mean / float64(begun) * float64(s.Duration))
 	}
 	return max(per(inFlight, s.Begun), per(dialogs, s.DialogsBegun))
 }
 
-// meets reports whether a step met the objective, and can go on like that.
+// meets reports whether a step met the objective with a steady backlog.
 func (m *measured) meets(o Objective) bool {
 	return m.verdict != broken && m.verdict != stalled && !m.unresolved && o.budget(m.tally) <= 1
 }
 
-// outcome writes a step as search/rate reads it.
+// outcome converts a step to an Outcome for search/rate.
 func (r *run) outcome(number int, target float64, m measured) vitrine.Outcome {
 	o := vitrine.Outcome{
 		Key: vitrine.Key{Seq: number, Attempt: 1, Repeat: 1, Rate: target}, Duration: m.span.Duration, Seconds: m.seconds,
@@ -243,9 +246,9 @@ func (r *run) outcome(number int, target float64, m measured) vitrine.Outcome {
 	return o
 }
 
-// estimate returns the highest rate that meets the objective, from the observed rates. A
-// step that met the objective shows the rate that was completed: a part of what began may
-// only have made the backlog longer, too slowly for the step to show that it grows.
+// estimate returns the highest rate that meets the objective, from the observed rates. For a
+// step that met the objective it uses the rate of completed transactions: the rest of the
+// begun transactions may be growth of the backlog, too slow to be detected in the step.
 func (r *run) estimate() vitrine.Capacity {
 	var history []vitrine.Outcome
 	for i := range r.result.Steps {

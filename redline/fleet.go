@@ -14,7 +14,7 @@ import (
 	"vitrine/director/client"
 )
 
-// A Director is one of the directors side by side. A *client.Client is one.
+// A Director is one of the directors in front of the instances. *client.Client implements it.
 type Director interface {
 	Status(ctx context.Context) (client.Status, error)
 	Instances(ctx context.Context) ([]client.Instance, error)
@@ -25,26 +25,27 @@ type Director interface {
 }
 
 const (
-	askTime    = 2 * time.Second        // for directors to say something
-	changeTime = 5 * time.Second        // for directors to write a change to disk and put it in force
-	againAfter = 100 * time.Millisecond // when a director refuses changes because it hands over
-	leaseTime  = 10 * time.Second       // of a lease from each renewal
-	leap       = 1 << 20                // tokens of two that ask at once differ
+	askTime    = 2 * time.Second        // timeout of queries to directors
+	changeTime = 5 * time.Second        // timeout of changes, which directors write to disk and apply
+	againAfter = 100 * time.Millisecond // pause before a retry when a director refuses because of a hand-over
+	leaseTime  = 10 * time.Second       // TTL of the lease, from each renewal
+	leap       = 1 << 20                // random range of tokens, so that concurrent requests use different ones
 )
 
-// A fleet is all directors in front of the type's instances, and the lease that they give.
+// A fleet is the set of all directors in front of the type's instances, with the lease at them.
 type fleet struct {
 	directors []Director
-	names     []string // of the directors, for errors
+	names     []string // names of the directors, for errors
 	typeName  string
-	instance  string // the one that is measured
+	instance  string // the measured instance
 
-	token   uint64 // of the lease; 0: none
+	token   uint64 // token of the lease; 0: no lease
 	renewed time.Time
-	begun   []uint64 // the instance's transactions by director, at the last reading
+	begun   []uint64 // transactions of the instance at the last reading, by director
 }
 
-// each calls all directors at once and joins their errors.
+// each calls do for all directors concurrently and joins the errors. It retries a director that
+// answers 503 (Service Unavailable), until limit.
 func (f *fleet) each(ctx context.Context, limit time.Duration, do func(ctx context.Context, i int, d Director) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -76,8 +77,8 @@ func isRefused(err error, status int) bool {
 	return errors.As(err, &refused) && refused.Status == status
 }
 
-// acquire takes the lease at all directors with one token, above all that any of them has
-// seen. If one refuses, the lease is taken back from all.
+// acquire acquires the lease at all directors, with one token higher than all tokens that they
+// have seen. If a director refuses, acquire releases the lease at all of them.
 func (f *fleet) acquire(ctx context.Context, holder string) error {
 	var mu sync.Mutex
 	last := uint64(0)
@@ -108,7 +109,7 @@ func (f *fleet) acquire(ctx context.Context, holder string) error {
 	return nil
 }
 
-// set changes the leased weights at all directors, and returns when all of them steer by them.
+// set changes the leased weights, and waits until all directors apply them.
 func (f *fleet) set(ctx context.Context, weights map[string]float64) error {
 	if err := f.renew(ctx, client.LeaseChange{Weights: weights}); err != nil {
 		return err
@@ -130,7 +131,8 @@ func (f *fleet) renew(ctx context.Context, change client.LeaseChange) error {
 	return nil
 }
 
-// release ends the lease at all directors. Where it cannot, the lease ends by itself.
+// release releases the lease at all directors. At a director that does not answer, the lease
+// expires within leaseTime.
 func (f *fleet) release(ctx context.Context) error {
 	if f.token == 0 {
 		return nil
@@ -140,7 +142,7 @@ func (f *fleet) release(ctx context.Context) error {
 	err := f.each(context.WithoutCancel(ctx), changeTime, func(ctx context.Context, _ int, d Director) error {
 		_, err := d.Release(ctx, f.typeName, token)
 		if isRefused(err, http.StatusConflict) {
-			return nil // it is over, or never began there
+			return nil // this director does not have the lease
 		}
 		return err
 	})
@@ -150,7 +152,7 @@ func (f *fleet) release(ctx context.Context) error {
 	return nil
 }
 
-// await returns when all directors steer alike and have no change pending.
+// await waits until all directors have the same digest and no pending change.
 func (f *fleet) await(ctx context.Context) error {
 	const poll = 20 * time.Millisecond
 	end := time.Now().Add(changeTime)
@@ -172,7 +174,7 @@ func (f *fleet) await(ctx context.Context) error {
 	}
 }
 
-// agree reports whether all directors have one digest and no change pending.
+// agree reports whether all directors have the same digest and no pending change.
 func (f *fleet) agree(ctx context.Context) (bool, error) {
 	all := make([]client.Status, len(f.directors))
 	err := f.each(ctx, askTime, func(ctx context.Context, i int, d Director) (err error) {
@@ -187,17 +189,17 @@ func (f *fleet) agree(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// A reading is what all directors say at one time.
+// A reading has the counts of all directors at one time.
 type reading struct {
 	own        client.Reading // the measured instance
-	others     client.Reading // the type's other instances
-	neighbours client.Reading // all instances of any type on the same host
-	healthy    int            // other active instances that are up at all directors
-	trouble    string         // why the measured instance is not fit; empty: it is
-	restarted  bool           // a director has fewer transactions than before
+	others     client.Reading // other instances of the type
+	neighbours client.Reading // other instances of any type on the same host
+	healthy    int            // other active instances of the type that are up at all directors
+	trouble    string         // why the instance cannot be measured; empty: it can
+	restarted  bool           // a director has reset its counters since the last reading
 }
 
-// read asks all directors.
+// read takes a reading from all directors.
 func (f *fleet) read(ctx context.Context) (r reading, err error) {
 	at := time.Now()
 	lists := make([][]client.Instance, len(f.directors))
@@ -231,8 +233,8 @@ func (f *fleet) read(ctx context.Context) (r reading, err error) {
 	return r, nil
 }
 
-// sort parts what the directors list into the measured instance, the others of its type, and
-// those of any type on its host.
+// sort splits the directors' lists into the measured instance, the others of its type, and the
+// other instances of any type on its host.
 func (f *fleet) sort(lists [][]client.Instance) (own, others, neighbours []client.Instance) {
 	var host netip.Addr
 	for _, list := range lists {
@@ -259,7 +261,7 @@ func (f *fleet) sort(lists [][]client.Instance) (own, others, neighbours []clien
 	return own, others, neighbours
 }
 
-// countHealthy returns how many instances are active and up at all directors.
+// countHealthy returns the number of instances that are active and up at all directors.
 func countHealthy(all []client.Instance, directors int) (n int) {
 	up := map[string]int{}
 	for i := range all {

@@ -9,12 +9,12 @@ import (
 	"vitrine/director/client"
 )
 
-// An Objective is what an instance must keep: a share of its transactions without failure, and
-// a quantile of their latency.
+// An Objective is the service level objective of an instance: a success ratio and a quantile of
+// latency.
 type Objective struct {
-	Success  float64       // least share of transactions without failure, above 0 and below 1
-	Latency  time.Duration // from request to final answer
-	Quantile float64       // share of the answered transactions that are at most that late, above 0 and below 1
+	Success  float64       // lower bound on the share of transactions without failure, above 0 and below 1
+	Latency  time.Duration // upper bound on the quantile of latency, from request to final answer
+	Quantile float64       // the quantile, above 0 and below 1, such as 0.99
 }
 
 func (o Objective) String() string {
@@ -33,15 +33,15 @@ func (o Objective) check() error {
 	return nil
 }
 
-// A tally is how the transactions of a span stand to an objective.
+// A tally counts the transactions of a span by their relation to an objective.
 type tally struct {
-	ended   float64 // transactions that ended, or are overdue
+	ended   float64 // ended or overdue transactions
 	failed  float64
-	late    float64 // answered later than the objective, or overdue
-	overdue float64 // in flight for longer than the objective
+	late    float64 // transactions answered later than the objective, or overdue
+	overdue float64 // transactions in flight for longer than the objective
 }
 
-// tally counts a span. Transactions that are overdue at its end count as ended and late.
+// tally counts the transactions of a span. Those overdue at its end count as ended and late.
 func (o Objective) tally(s client.Span, overdue uint64) tally {
 	return tally{
 		ended: float64(s.Completed() + overdue), failed: float64(s.Failures()),
@@ -49,8 +49,8 @@ func (o Objective) tally(s client.Span, overdue uint64) tally {
 	}
 }
 
-// budget returns how much of what the objective allows is used: of the failures or of the late
-// transactions, whichever is more. Up to 1, the objective is met.
+// budget returns the used share of the error budget: of the allowed failures or of the allowed
+// late transactions, whichever is higher. The objective is met if it is at most 1.
 func (o Objective) budget(t tally) float64 {
 	if t.ended == 0 {
 		return 0
@@ -58,8 +58,8 @@ func (o Objective) budget(t tally) float64 {
 	return max(t.failed/t.ended/(1-o.Success), t.late/t.ended/(1-o.Quantile))
 }
 
-// isBroken reports whether a span shows that the objective does not hold: failures or late
-// transactions are more than chance gives when it holds just so.
+// isBroken reports whether a span proves that the objective is broken: it has significantly
+// more failures or late transactions than expected if the objective is just met.
 func (o Objective) isBroken(t tally) bool {
 	exceeds := func(n, share float64) bool {
 		const deviations, least = 3, 3
@@ -69,18 +69,18 @@ func (o Objective) isBroken(t tally) bool {
 	return exceeds(t.failed, 1-o.Success) || exceeds(t.late, 1-o.Quantile)
 }
 
-// enough returns how many transactions show the objective: five that fail or are late when it
-// holds just so.
+// enough returns the number of transactions needed to judge the objective: so many that five
+// are expected to fail or to be late if the objective is just met.
 func (o Objective) enough() float64 {
 	const seen = 5
 	return seen / min(1-o.Success, 1-o.Quantile)
 }
 
-// threshold is the success ratio that search/rate gets for a step that uses the whole budget.
+// threshold is the success ratio passed to search/rate for a step that uses the whole budget.
 const threshold = 0.99
 
-// passed returns how many of the transactions pass, such that their share is at least threshold
-// if and only if the objective is met.
+// passed maps the budget to a success ratio for search/rate: succeeded/scheduled is at least
+// threshold if and only if the objective is met.
 func (o Objective) passed(t tally) (scheduled, succeeded int64) {
 	const rounding = 1e-6
 	scheduled = int64(math.Round(t.ended))

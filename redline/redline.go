@@ -1,10 +1,10 @@
-// Package redline measures the capacity of one instance on live traffic: it shifts weight onto
-// the instance in steps, watches how it does, stops before the objective breaks, and restores
-// the weights.
+// Package redline measures the capacity of one instance on live traffic. It shifts weight to
+// the instance in steps, compares the instance with an objective, stops when the objective
+// breaks or the CPU is nearly used up, and restores the weights.
 //
-// The shift is a lease at all directors in front of the instances: it ends by itself if this
-// process dies. Steps come from search/rate. The rate of a step is what the directors observe,
-// not what the step aims at.
+// The shifted weights belong to a lease at all directors in front of the instances. The lease
+// expires if this process dies. Package search/rate chooses the steps. The rate of a step is
+// the rate that the directors observe, not the target of the step.
 package redline
 
 import (
@@ -22,32 +22,32 @@ import (
 // Options configure a measurement.
 type Options struct {
 	Directors []Director
-	Names     []string // of the directors, such as their addresses
-	Type      string   // the aggregate type
-	Instance  string   // empty: the instance with the most weight, of those the first by name
-	Flavor    string   // of the instance, for the result; may be empty
-	Holder    string   // of the lease, for people
+	Names     []string // names of the directors, such as their addresses
+	Type      string   // aggregate type
+	Instance  string   // empty: the instance with the most weight; on a tie, the first in the director's list
+	Flavor    string   // flavor of the instance, for the result; may be empty
+	Holder    string   // name of the lease's holder, for people
 	Objective Objective
 
-	Min       int           // other instances that must be healthy, at least 1
-	MaxRate   float64       // transactions per second; 0: as many as there are
-	Increase  float64       // between steps, in transactions per second; 0: a tenth of the present rate
+	Min       int           // fewest healthy other instances, at least 1
+	MaxRate   float64       // highest rate, in transactions per second; 0: limited by Share only
+	Increase  float64       // rate difference between steps, in transactions per second; 0: a tenth of the present rate
 	Share     float64       // largest share of the type's traffic, above 0 and below 1
 	Step      time.Duration // shortest measurement of a step
 	MaxStep   time.Duration // longest measurement of a step
-	Precision float64       // share of the rate that the growth of a step's backlog must stay below
-	Holding   time.Duration // mean time that a call holds the instance; 0: measured
+	Precision float64       // bound on the growth rate of the backlog, as a share of the rate of the step
+	Holding   time.Duration // mean time that a call holds the instance; 0: measure it
 
-	// CPU returns how many CPUs the instance used on average between two times, if known. It
-	// may be nil.
+	// CPU returns the mean CPU use of the instance between two times, in CPUs. ok is false if it
+	// is not known. CPU may be nil.
 	CPU      func(from, to time.Time) (cpus float64, ok bool)
-	CPULimit float64 // CPUs that the instance has; 0: not known
+	CPULimit float64 // CPU limit of the instance, in CPUs; 0: not known
 
 	DryRun   bool
-	Progress func(text string) // gets a line for each step; may be nil
+	Progress func(text string) // receives a line for each step; may be nil
 }
 
-// Defaults returns the options that users need not give.
+// Defaults returns the default options. Directors, Names and Type have no default.
 func Defaults() Options {
 	return Options{
 		Objective: Objective{Success: 0.99, Latency: 100 * time.Millisecond, Quantile: 0.99},
@@ -84,17 +84,18 @@ type run struct {
 	watch
 	result Result
 
-	weight     float64       // own weight without the lease
-	rest       float64       // sum of the other active instances' weights
-	transition time.Duration // of the directors
-	base       measured      // before any shift
-	lead       float64       // observed rate over what the weights alone would give
+	weight     float64       // weight of the instance without the lease
+	rest       float64       // sum of the weights of the other active instances
+	transition time.Duration // transition time of the directors
+	base       measured      // measurement at the present rate, with the latest rates of the traffic
+	lead       float64       // observed share of the traffic relative to the share of the weights
 }
 
-// Run measures. It returns a result with a verdict for everything that the traffic and the
-// instance can cause, with the base weights in force again. An error is a mistake in the options,
-// or says that the measurement could not begin or the weights not be restored; the lease then
-// ends by itself.
+// Run measures the capacity of an instance, and restores the base weights before it returns.
+// Conditions of the traffic or of the instance, such as a fault, are verdicts in the Result.
+// An error means that the options are wrong, that the measurement could not begin, that ctx
+// ended, or that Run could not restore the weights. In the last case they are restored when the
+// lease expires.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if err := o.check(); err != nil {
 		return Result{}, err
@@ -117,7 +118,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return r.result, r.end(ctx, err)
 }
 
-// survey chooses the instance, and checks that the measurement may begin.
+// survey chooses the instance, and checks that the measurement can begin.
 func (r *run) survey(ctx context.Context) error {
 	agree, err := r.agree(ctx)
 	if err != nil {
@@ -154,7 +155,7 @@ func (r *run) survey(ctx context.Context) error {
 	return nil
 }
 
-// choose picks the instance to measure, and adds up the weights.
+// choose chooses the instance to measure, and adds up the weights of the others.
 func (r *run) choose(all []client.Instance) error {
 	var own *client.Instance
 	for i := range all {

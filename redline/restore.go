@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	fallTime    = 15 * time.Second // that the load gets to fall before new work comes back anyway
-	recoverTime = 15 * time.Second // that the instance gets to meet the objective again
+	fallTime    = 15 * time.Second // longest wait for the load to fall; then the instance gets new work anyway
+	recoverTime = 15 * time.Second // longest wait for the instance to meet the objective again
 )
 
-// end restores the weights after a measurement that ended with err, and concludes. The error that
-// it returns says that the weights could not be restored, or that ctx ended.
+// end restores the weights after a measurement that ended with err, and completes the result. It
+// returns an error if it could not restore the weights, or if ctx has ended.
 func (r *run) end(ctx context.Context, err error) error {
 	var restoring error
 	if !r.DryRun {
@@ -35,9 +35,9 @@ func (r *run) end(ctx context.Context, err error) error {
 	return nil
 }
 
-// restore restores the weights after a measurement that ended with err. If load broke the
-// objective and the instance does not recover without it, the load was not the reason: then why is
-// a *fault, else it is err.
+// restore restores the weights after a measurement that ended with err. If the objective broke
+// under load and stays broken at the base weight, load was not the cause: then why is a *fault.
+// Otherwise why is err. restoring is the error of restoring the weights.
 func (r *run) restore(ctx context.Context, err error) (restoring, why error) {
 	free := context.WithoutCancel(ctx)
 	defer r.settle()
@@ -59,7 +59,7 @@ func (r *run) endedOver() bool {
 	return last > 0 && !r.result.Steps[last].measured.meets(r.objective)
 }
 
-// giveBack releases the lease, and returns when the base weights are in force.
+// giveBack releases the lease, and waits until all directors apply the base weights.
 func (r *run) giveBack(ctx context.Context) error {
 	began := time.Now()
 	err := r.release(ctx)
@@ -70,9 +70,9 @@ func (r *run) giveBack(ctx context.Context) error {
 	return err
 }
 
-// shed restores the other instances' weights at once and lets the instance get no new work until
-// its load has fallen, because keys stay where they are for a transition. Then it releases the
-// lease.
+// shed sets the weight of the instance to 0, so that it gets no new work, until its load has
+// fallen. Without that, the load would stay high for a transition, because known keys stay at
+// the instance. Then shed releases the lease.
 func (r *run) shed(ctx context.Context) error {
 	began := time.Now()
 	gated := r.set(ctx, map[string]float64{r.instance: 0})
@@ -90,8 +90,8 @@ func (r *run) shed(ctx context.Context) error {
 	return err
 }
 
-// awaitFall waits until the instance has no more in flight than before the shift. A reading that
-// fails does not end the wait: the instance may be gone.
+// awaitFall waits until the instance has no more transactions in flight than before the shift. A
+// failed reading does not end the wait, because the instance may be gone.
 func (r *run) awaitFall(ctx context.Context, began time.Time) {
 	const deviations = 3
 	usual := float64(r.base.span.InFlight)
@@ -106,7 +106,7 @@ func (r *run) awaitFall(ctx context.Context, began time.Time) {
 				return
 			}
 		}
-		_ = r.keepLease(ctx, time.Now()) // the release follows, or the lease ends by itself
+		_ = r.keepLease(ctx, time.Now()) // on an error the lease expires by itself, or the release follows
 		time.Sleep(tick)
 	}
 	r.note("the load has not fallen in %s", fallTime)

@@ -11,42 +11,42 @@ import (
 // ResultVersion is the version of the Result format.
 const ResultVersion = 1
 
-// A Verdict says what a measurement found.
+// A Verdict is the kind of a Result.
 type Verdict string
 
 // The verdicts.
 const (
 	Within          Verdict = "within"           // the capacity lies within the interval
-	AtLeast         Verdict = "at-least"         // the highest rate met the objective: Rate is a lower bound
+	AtLeast         Verdict = "at-least"         // even the highest rate met the objective: Rate is a lower bound
 	Below           Verdict = "below"            // the objective is not met at the present rate
-	NotIdentifiable Verdict = "not-identifiable" // steps would be too long
-	Aborted         Verdict = "aborted"          // a fault, or an interrupt; no capacity
-	Planned         Verdict = "planned"          // of a dry run
+	NotIdentifiable Verdict = "not-identifiable" // steps would be too long, or the instance gets no transactions
+	Aborted         Verdict = "aborted"          // a fault or an interrupt ended the measurement; no capacity
+	Planned         Verdict = "planned"          // dry run
 )
 
-// A Result is what a measurement found, with what a reader needs to judge it.
+// A Result is the result of a measurement, with the evidence.
 type Result struct {
 	Version   int             `json:"vitrine_redline"`
 	Type      string          `json:"type"`     // aggregate type
-	Instance  string          `json:"instance"` // that was measured
+	Instance  string          `json:"instance"` // the measured instance
 	Flavor    string          `json:"flavor,omitempty"`
-	Unit      string          `json:"unit"` // of rates
+	Unit      string          `json:"unit"` // unit of rates
 	Objective ResultObjective `json:"objective"`
 	Verdict   Verdict         `json:"verdict"`
 	Why       string          `json:"why,omitempty"`
 	Rate      float64         `json:"rate,omitempty"` // highest rate that meets the objective
-	Low       float64         `json:"low,omitempty"`  // 95% interval, at least from the last rate that passed
-	High      float64         `json:"high,omitempty"` // to the first that did not; 0: no upper bound
+	Low       float64         `json:"low,omitempty"`  // lower end of the 95% interval, at most the last rate that passed
+	High      float64         `json:"high,omitempty"` // upper end of it, at least the first rate that failed; 0: no upper bound
 
-	Transition float64   `json:"transition_seconds"`          // of the directors
-	Holding    float64   `json:"holding_seconds"`             // mean time that a call held the instance, at the present rate
-	Rates      []float64 `json:"planned_rates,omitempty"`     // of the steps
-	Steps      []Step    `json:"steps"`                       // in their order; the first is at the present rate
-	Restored   float64   `json:"restored_seconds"`            // until all directors steered by the base weights, or gave the instance nothing new
-	Fell       *float64  `json:"load_fell_seconds,omitempty"` // until the instance had no more in flight than before; left out: it did not fall, or nothing was shed
+	Transition float64   `json:"transition_seconds"`          // transition time of the directors
+	Holding    float64   `json:"holding_seconds"`             // mean time that a call holds the instance, at the present rate
+	Rates      []float64 `json:"planned_rates,omitempty"`     // target rates of the steps
+	Steps      []Step    `json:"steps"`                       // in order of time; the first is at the present rate
+	Restored   float64   `json:"restored_seconds"`            // time until all directors applied the base weights, or weight 0 for the instance
+	Fell       *float64  `json:"load_fell_seconds,omitempty"` // time until the instance had no more transactions in flight than before; left out: the load did not fall, or was not shed
 
 	Directors []string  `json:"directors"`
-	Host      string    `json:"host"` // that measured
+	Host      string    `json:"host"` // name of the host that ran the measurement
 	Begun     time.Time `json:"begun"`
 	Seconds   float64   `json:"seconds"`
 	Tool      string    `json:"tool"` // version and commit
@@ -59,22 +59,22 @@ type ResultObjective struct {
 	Quantile float64 `json:"quantile"`
 }
 
-// A Step is what was seen at one weight.
+// A Step has the figures of one step.
 type Step struct {
-	Target     float64 `json:"target"` // rate that the weight should bring
-	Rate       float64 `json:"rate"`   // observed
+	Target     float64 `json:"target"` // intended rate
+	Rate       float64 `json:"rate"`   // observed rate
 	Weight     float64 `json:"weight"`
-	Share      float64 `json:"share"` // of the weights, 0..1
+	Share      float64 `json:"share"` // share of the weight in the type's total weight, 0..1
 	Seconds    float64 `json:"seconds"`
-	Ended      float64 `json:"ended"` // transactions, overdue ones included
+	Ended      float64 `json:"ended"` // transactions, including overdue ones
 	Success    float64 `json:"success"`
 	P50        float64 `json:"p50_ms"`
 	P90        float64 `json:"p90_ms"`
 	P99        float64 `json:"p99_ms"`
-	Budget     float64 `json:"budget"`               // share of the objective's failures or late transactions that were used; up to 1 the objective is met
-	CPU        float64 `json:"cpus,omitempty"`       // mean; left out: not known
-	Others     float64 `json:"others_rate"`          // of the type's other instances
-	Neighbours float64 `json:"neighbours_rate"`      // of all instances on the same host; if it falls, the result is flattered
+	Budget     float64 `json:"budget"`               // used share of the allowed failures or late transactions; the objective is met up to 1
+	CPU        float64 `json:"cpus,omitempty"`       // mean CPUs in use; left out: not known
+	Others     float64 `json:"others_rate"`          // rate of the other instances of the type
+	Neighbours float64 `json:"neighbours_rate"`      // rate of all other instances on the same host; if it falls, the measured capacity is too high
 	Stopped    bool    `json:"stopped,omitempty"`    // a guard ended the step early
 	Unresolved bool    `json:"unresolved,omitempty"` // the backlog may grow, even after all extensions: the step does not pass
 	Invalid    string  `json:"invalid,omitempty"`    // why the step does not count
@@ -96,7 +96,7 @@ func newResult(o *Options, instance string) Result {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// begin notes what the first measurement showed.
+// begin adds the measurement at the present rate.
 func (s *Result) begin(r *run) {
 	s.Transition, s.Holding = r.transition.Seconds(), r.base.holding.Seconds()
 	s.add(r.base.span.Rate(), r.weight, r.weight/(r.weight+r.rest), r.base)
@@ -105,7 +105,7 @@ func (s *Result) begin(r *run) {
 	}
 }
 
-// add notes a step.
+// add adds a step.
 func (s *Result) add(target, weight, share float64, m measured) {
 	step := Step{
 		Target: round(target), Rate: round(m.span.Rate()), Weight: round(weight), Share: round(share), Seconds: m.span.Duration.Seconds(),
@@ -121,7 +121,7 @@ func (s *Result) add(target, weight, share float64, m measured) {
 	s.Steps = append(s.Steps, step)
 }
 
-// line describes a step to people.
+// line describes a step in one line, for people.
 func (s *Step) line() string {
 	text := fmt.Sprintf("%.4g/s for %.0fs: success %.4g, p50 %.3gms, p99 %.3gms, %.0f%% of the budget", s.Rate, s.Seconds, s.Success, s.P50, s.P99, 100*s.Budget)
 	if s.CPU > 0 {
@@ -136,7 +136,7 @@ func (s *Step) line() string {
 	return text
 }
 
-// conclude writes the capacity, if there is one.
+// conclude sets the capacity and the final verdict, if the steps show a capacity.
 func (r *run) conclude() {
 	s := &r.result
 	s.Seconds = time.Since(s.Begun).Seconds()
@@ -157,7 +157,7 @@ func (r *run) conclude() {
 	}
 }
 
-// String says what was found, in one line.
+// String describes the result in one line.
 func (s *Result) String() string {
 	name := s.Instance + " of type " + s.Type
 	switch s.Verdict {

@@ -11,13 +11,13 @@ import (
 	"vitrine/search/rate"
 )
 
-// A sampler adds up the readings of a step.
+// A sampler collects the readings of a step.
 type sampler struct {
 	objective Objective
 	inFlight  []int64
 	dialogs   float64
 	restarted bool
-	second    reading // with which the present second began
+	second    reading // reading at the begin of the present second
 	seconds   []vitrine.Second
 }
 
@@ -33,7 +33,7 @@ func (s *sampler) take(now reading) {
 	s.second = now
 }
 
-// means returns the mean number of transactions and of dialogs.
+// means returns the mean numbers of transactions in flight and of open dialogs.
 func (s *sampler) means() (inFlight, dialogs float64) {
 	all := make([]float64, len(s.inFlight))
 	for i, n := range s.inFlight {
@@ -42,16 +42,16 @@ func (s *sampler) means() (inFlight, dialogs float64) {
 	return stat.Mean(all, nil), s.dialogs / float64(len(all))
 }
 
-// isSteady reports whether the backlog does not grow, by the definition of a trial of
-// search/rate (docs/measuring.md). known is false for too few samples to tell.
+// isSteady reports whether the backlog is steady, as search/rate defines it for a trial
+// (docs/measuring.md). known is false if there are too few samples.
 func (s *sampler) isSteady(m *measured, precision float64) (steady, known bool) {
 	const fewest = 12 // as in search/rate
 	n := len(s.inFlight)
 	if n < fewest || m.span.Begun == 0 {
 		return false, false
 	}
-	// search/rate takes samples as InFlightEvery apart, and compares growth with the rate. So
-	// the rate is that of a clock on which they are.
+	// rate.Judge assumes that samples are InFlightEvery apart, and compares their growth with
+	// the rate. So scale the rate to a clock on which they are.
 	interval := m.span.Duration.Seconds() / float64(n)
 	o := vitrine.Outcome{Valid: true, Seconds: s.seconds, InFlight: s.inFlight}
 	o.Rate = m.span.Rate() * interval / vitrine.InFlightEvery.Seconds()
@@ -59,21 +59,21 @@ func (s *sampler) isSteady(m *measured, precision float64) (steady, known bool) 
 	return rate.Judge(o, precision).Steady, true
 }
 
-// longest is how many times as long a step lasts at most because its backlog may grow: it is
-// doubled three times, as a trial of search/rate is. After that it is unresolved: it does not
-// pass, and its rate bounds the capacity from above.
+// longest bounds the extension of a step whose backlog may grow: it is doubled up to three
+// times, like a trial of search/rate. After that the step is unresolved: it does not pass, and
+// its rate is an upper bound of the capacity.
 const longest = 8
 
-// timeForGrowth returns how long it takes to tell the growth of a backlog of paced arrivals to
-// the precision, as in search/rate.
+// timeForGrowth returns the time needed to detect growth of the backlog with the precision,
+// for paced arrivals, as in search/rate.
 func timeForGrowth(rate, precision float64) time.Duration {
 	const transactions = 9
 	return time.Duration(transactions / (precision * precision * max(rate, 1)) * float64(time.Second))
 }
 
-// measure watches the instance for a step: long enough for the options, for three holding times,
-// for transactions that show the objective, and for the growth of the backlog. A guard ends it
-// early.
+// measure measures the instance for one step. A step lasts at least Options.Step and three
+// holding times, and long enough to judge the objective and the growth of the backlog, but at
+// most MaxStep. A guard can end it early.
 func (r *run) measure(ctx context.Context) (measured, error) {
 	r.forget()
 	first := *r.last()

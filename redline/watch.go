@@ -9,34 +9,35 @@ import (
 )
 
 const (
-	tick      = 250 * time.Millisecond
-	guardTime = 2 * time.Second // span that the guards judge
-	silence   = 3 * time.Second // without a reading
-	// headroom is the share of the CPU limit at which a measurement stops before the objective
-	// breaks.
+	tick      = 250 * time.Millisecond // time between two readings
+	guardTime = 2 * time.Second        // span that judge looks at
+	silence   = 3 * time.Second        // longest time without a reading
+	// headroom is the share of the CPU limit at which a measurement stops even though the
+	// objective holds.
 	headroom = 0.95
 )
 
-// A watch keeps the readings of a measurement, and judges the last seconds.
+// A watch takes the readings of a measurement, and judges the last seconds.
 type watch struct {
 	*fleet
 	objective Objective
-	min       int // healthy other instances
+	min       int // fewest healthy other instances
 	cpu       func(from, to time.Time) (cpus float64, ok bool)
 	cpuLimit  float64
 
-	all      []reading  // of the present step, and the guard's span before it
-	renewing chan error // gets the result of a renewal under way; nil: there is none
-	asked    time.Time  // when it began
+	all      []reading  // readings of the present step, and of guardTime before it
+	renewing chan error // receives the result of the renewal under way; nil: there is none
+	asked    time.Time  // begin of the renewal under way
 }
 
-// A fault ends a measurement without a result, because it is not the load that ended it.
+// A fault is the error of a measurement that ended for another reason than load. It has no
+// capacity.
 type fault struct{ why string }
 
 func (e *fault) Error() string { return e.why }
 
-// next waits for a tick and takes a reading. It keeps the lease, and returns a *fault if the
-// measurement cannot go on.
+// next waits for a tick, takes a reading, and renews the lease when needed. It returns a *fault
+// if the measurement cannot continue.
 func (w *watch) next(ctx context.Context) (reading, error) {
 	select {
 	case <-ctx.Done():
@@ -61,8 +62,9 @@ func (w *watch) next(ctx context.Context) (reading, error) {
 	return r, w.keepLease(ctx, now)
 }
 
-// keepLease renews the lease in time, beside the readings, and returns a *fault if that failed for
-// too long. It never sends weights, so that a late renewal cannot undo a change.
+// keepLease renews the lease in a goroutine after a quarter of leaseTime. It returns a *fault
+// if renewals have failed for half of leaseTime. A renewal has no weights, so that a late one
+// cannot undo a change.
 func (w *watch) keepLease(ctx context.Context, now time.Time) error {
 	select {
 	case err := <-w.renewing:
@@ -79,12 +81,12 @@ func (w *watch) keepLease(ctx context.Context, now time.Time) error {
 	}
 	done := make(chan error, 1)
 	w.renewing, w.asked = done, now
-	fleet := *w.fleet // its own time of renewal
+	fleet := *w.fleet // a copy, because renew sets the time of renewal
 	go func() { done <- fleet.renew(ctx, client.LeaseChange{}) }()
 	return nil
 }
 
-// settle waits for a renewal that is under way.
+// settle waits for the renewal under way, if any.
 func (w *watch) settle() {
 	if w.renewing != nil {
 		if err := <-w.renewing; err == nil {
@@ -96,7 +98,7 @@ func (w *watch) settle() {
 
 func (w *watch) last() *reading { return &w.all[len(w.all)-1] }
 
-// forget drops the readings that neither the guards nor the count of overdue transactions need.
+// forget drops readings that neither judge nor overdue needs.
 func (w *watch) forget() {
 	keep := w.last().own.At.Add(-guardTime - w.objective.Latency - tick)
 	for len(w.all) > 1 && w.all[1].own.At.Before(keep) {
@@ -104,7 +106,7 @@ func (w *watch) forget() {
 	}
 }
 
-// before returns the latest reading that is at least so old as age, or the oldest.
+// before returns the latest reading at least as old as age, or the oldest reading.
 func (w *watch) before(age time.Duration) *reading {
 	at := w.last().own.At.Add(-age)
 	for i := len(w.all) - 1; i > 0; i-- {
@@ -115,8 +117,9 @@ func (w *watch) before(age time.Duration) *reading {
 	return &w.all[0]
 }
 
-// overdue returns at least how many transactions have been in flight for longer than the
-// objective: those in flight less those begun since. It is 0 before readings span that time.
+// overdue returns a lower bound on the number of transactions in flight for longer than
+// Objective.Latency: those in flight now, less those that began within that time. It is 0 while
+// the readings do not span that time.
 func (w *watch) overdue() uint64 {
 	now, then := w.last(), w.before(w.objective.Latency)
 	if now.own.At.Sub(then.own.At) < w.objective.Latency || now.own.Begun < then.own.Begun {
@@ -125,13 +128,13 @@ func (w *watch) overdue() uint64 {
 	return now.own.InFlight - min(now.own.InFlight, now.own.Begun-then.own.Begun)
 }
 
-// span returns what happened since a reading, with the transactions that are overdue.
+// span returns the traffic since a reading, and its tally including overdue transactions.
 func (w *watch) span(since *reading) (client.Span, tally) {
 	s := w.last().own.Since(since.own)
 	return s, w.objective.tally(s, w.overdue())
 }
 
-// A verdict is what the guards say of the last seconds.
+// A verdict is the result of judge.
 type verdict int
 
 const (
@@ -141,7 +144,7 @@ const (
 	hot             // the CPU is nearly used up, and the objective holds
 )
 
-// judge looks at the last seconds.
+// judge judges the readings of the last guardTime.
 func (w *watch) judge() verdict {
 	then := w.before(guardTime)
 	s, t := w.span(then)
@@ -158,7 +161,7 @@ func (w *watch) judge() verdict {
 	return good
 }
 
-// used returns the mean CPUs of the instance, if they are known.
+// used returns the mean CPU use of the instance, in CPUs, if it is known.
 func (w *watch) used(from, to time.Time) (cpus float64, ok bool) {
 	if w.cpu == nil {
 		return 0, false
