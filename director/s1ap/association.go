@@ -19,20 +19,20 @@ import (
 
 // The limits of an association.
 const (
-	// maxQueued is how many octets may wait for an eNodeB, and instanceQueued for an
-	// instance. A peer that does not read loses its association, because no message of
-	// S1AP may get lost alone.
+	// maxQueued bounds the send queue of an eNodeB, and instanceQueued that of an instance, in
+	// octets. The director ends the association of a peer that does not read, because S1AP
+	// does not tolerate the loss of single messages.
 	maxQueued      = 1 << 20
 	instanceQueued = 4 << 20
-	// queueShare is the part of the free octets of all queues that one queue may hold.
+	// queueShare bounds one queue to 1/queueShare of the free octets of Config.Queues.
 	queueShare = 8
 	// keptBuffer is the size of the largest empty buffer that an association keeps.
 	keptBuffer = 64 << 10
-	// firstBuffer and lastBuffer are the sizes of the receive buffer: most associations
-	// are idle, and a frame has at most 16 KiB.
+	// firstBuffer and lastBuffer are the initial and the largest size of the receive buffer:
+	// most associations are idle, and a frame has at most 16 KiB.
 	firstBuffer = 4 << 10
 	lastBuffer  = 32 << 10
-	// stall is how long a write and the rest of a frame may take.
+	// stall is the timeout of a write, and of the rest of a frame.
 	stall = 10 * time.Second
 )
 
@@ -47,20 +47,20 @@ var (
 type association struct {
 	server *Server
 	peer   netip.AddrPort
-	known  bool // with an instance
+	known  bool // the peer is an instance, not an eNodeB
 	conn   net.Conn
-	sctp   *sctp.Conn // conn, if it is one
+	sctp   *sctp.Conn // conn, if it uses SCTP; otherwise nil
 	raw    syscall.RawConn
-	write  func(fd uintptr) bool // for raw; made once, because a closure allocates
+	write  func(fd uintptr) bool // writeSome, for raw; stored because each closure allocates
 
 	mu       sync.Mutex
-	out      []byte // frames to write
-	sent     int    // octets of out that are written
-	draining bool   // a goroutine writes
-	err      error  // why nothing can be sent any more
+	out      []byte // send queue: frames to write
+	sent     int    // octets of out that are already written
+	draining bool   // the goroutine drain is running
+	err      error  // why the association has ended; nil: it has not
 }
 
-// newAssociation returns the association of a connection.
+// newAssociation returns an association over a connection.
 func newAssociation(s *Server, conn net.Conn, known bool) (*association, error) {
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
@@ -73,7 +73,7 @@ func newAssociation(s *Server, conn net.Conn, known bool) (*association, error) 
 	return a, nil
 }
 
-// forward queues a whole frame, which it copies.
+// forward queues a copy of a whole frame.
 func (a *association) forward(whole []byte) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,7 +84,7 @@ func (a *association) forward(whole []byte) bool {
 	return true
 }
 
-// send queues a message of the director, which it copies.
+// send queues a copy of a message as a frame.
 func (a *association) send(stream uint16, message []byte) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,10 +95,11 @@ func (a *association) send(stream uint16, message []byte) bool {
 	return true
 }
 
-// reserve takes room for octets. All queues share one budget. A queue may hold an eighth of
-// what is free, so that peers that do not read, or an eNodeB that sends more than its
-// instance reads, never hold all of it (Choudhury and Hahne, Dynamic queue length
-// thresholds for shared-memory packet switches, 1998). Without room the association ends.
+// reserve reserves n octets in the send queue. All queues share one budget. A queue may hold at
+// most 1/queueShare of the free budget, so that peers that do not read, or an eNodeB that sends
+// more than its instance reads, cannot exhaust it (Choudhury and Hahne, Dynamic queue length
+// thresholds for shared-memory packet switches, 1998). Without room reserve ends the
+// association.
 func (a *association) reserve(n int) bool {
 	if a.err != nil {
 		return false
@@ -115,7 +116,7 @@ func (a *association) reserve(n int) bool {
 	return true
 }
 
-// fail ends the association: its reader returns.
+// fail ends the association, so that read returns. The caller holds a.mu.
 func (a *association) fail(err error) {
 	if a.err == nil {
 		a.err = err
@@ -128,7 +129,7 @@ func (a *association) fail(err error) {
 // abort ends the association at once.
 func (a *association) abort() { a.abortFor(net.ErrClosed) }
 
-// abortFor ends the association for a reason, unless it has ended for another.
+// abortFor ends the association. The first reason counts.
 func (a *association) abortFor(reason error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -142,8 +143,8 @@ func (a *association) reason() error {
 	return a.err
 }
 
-// flush writes what is queued, without waiting. If the socket takes only a part, a
-// goroutine writes the rest.
+// flush writes the send queue without blocking. If the socket accepts only a part, a goroutine
+// writes the rest.
 func (a *association) flush() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,8 +166,8 @@ func (a *association) flush() {
 	}
 }
 
-// writeSome writes as much as the socket takes. It returns true in any case, because
-// false would make the caller wait.
+// writeSome writes as much as the socket accepts. It always returns true, because
+// RawConn.Write would block on false.
 func (a *association) writeSome(fd uintptr) bool {
 	for a.sent < len(a.out) {
 		n, err := a.sendNow(fd)
@@ -185,7 +186,7 @@ func (a *association) writeSome(fd uintptr) bool {
 	return true
 }
 
-// sendNow sends octets of out, whole frames over SCTP.
+// sendNow sends from out without blocking. Over SCTP it sends only whole frames.
 func (a *association) sendNow(fd uintptr) (int, error) {
 	if a.sctp == nil {
 		return unix.SendmsgN(int(fd), a.out[a.sent:], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
@@ -197,7 +198,7 @@ func (a *association) sendNow(fd uintptr) (int, error) {
 	return n, nil
 }
 
-// reuse empties the buffer after all of its octets are written.
+// reuse empties the send queue after all of it is written, and frees a large buffer.
 func (a *association) reuse() {
 	a.out, a.sent = a.out[:0], 0
 	if cap(a.out) > keptBuffer {
@@ -205,8 +206,8 @@ func (a *association) reuse() {
 	}
 }
 
-// drain writes until nothing is queued. It ends the association of a peer that takes
-// nothing, which counts as one drop.
+// drain writes until the send queue is empty. It ends the association if the peer does not read
+// for the time stall, and counts that as one drop.
 func (a *association) drain() {
 	for {
 		a.mu.Lock()
@@ -220,7 +221,7 @@ func (a *association) drain() {
 		}
 		rest := a.out[a.sent:]
 		a.mu.Unlock()
-		// send only appends behind rest, and fail lets the garbage collector have it.
+		// rest stays valid without the lock: send only appends to out, and fail only drops it.
 		_ = a.conn.SetWriteDeadline(time.Now().Add(stall)) // a closed connection fails below
 		n, err := a.conn.Write(rest)
 		a.mu.Lock()
@@ -241,18 +242,18 @@ func (a *association) drain() {
 // A reading is the receive buffer of an association and its deadlines.
 type reading struct {
 	buffer   []byte
-	to       int       // octets received
-	first    time.Time // until when the peer has to be set up; zero: it is
-	partial  time.Time // until when the frame that has begun has to be whole; zero: none has
-	deadline time.Time // that is set
+	to       int       // octets in buffer
+	first    time.Time // deadline of S1 Setup; zero: none
+	partial  time.Time // deadline for the rest of a partial frame; zero: there is none
+	deadline time.Time // the read deadline of the connection
 }
 
-// read reads until the association ends, and hands on whole frames. received may keep
-// nothing of them.
+// read reads until the association ends, and passes whole frames to received, which must not
+// retain them.
 func (a *association) read(r *reading, received func(frames []byte)) error {
 	r.buffer = make([]byte, firstBuffer)
 	for {
-		if r.to == len(r.buffer) { // a frame that does not fit, or a busy peer
+		if r.to == len(r.buffer) { // a large frame, or a busy peer
 			r.buffer = append(r.buffer, make([]byte, min(len(r.buffer), lastBuffer-len(r.buffer)))...)
 		}
 		if err := r.setDeadline(a.conn); err != nil {
@@ -282,7 +283,7 @@ func (a *association) read(r *reading, received func(frames []byte)) error {
 	}
 }
 
-// whole returns how many octets whole frames have.
+// whole returns the length of the whole frames in the buffer, in octets.
 func (r *reading) whole() (octets int, err error) {
 	rest := r.buffer[:r.to]
 	for {
@@ -294,7 +295,7 @@ func (r *reading) whole() (octets int, err error) {
 	}
 }
 
-// keep moves the octets behind whole frames to the front.
+// keep moves the octets after the whole frames to the front of the buffer.
 func (r *reading) keep(whole int) {
 	r.to = copy(r.buffer, r.buffer[whole:r.to])
 	switch {
@@ -305,7 +306,7 @@ func (r *reading) keep(whole int) {
 	}
 }
 
-// setDeadline sets the earlier of the two deadlines, unless it is set.
+// setDeadline sets the read deadline to the earlier of first and partial.
 func (r *reading) setDeadline(conn net.Conn) error {
 	want := r.first
 	if want.IsZero() || !r.partial.IsZero() && r.partial.Before(want) {

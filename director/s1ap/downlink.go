@@ -28,7 +28,7 @@ func (t *turn) downlink(l *link, whole, data []byte) {
 	case m.Procedure == s1ap.S1Setup:
 		t.accepted(l)
 	case l.state != up || l.enodeb.state != up:
-		c.strayed.Add(1) // the eNodeB does not expect anything before its S1 Setup Response
+		c.strayed.Add(1) // an eNodeB expects no message before its S1 Setup Response
 	case m.Kind == s1ap.Initiating:
 		t.command(l, whole)
 	default:
@@ -43,13 +43,13 @@ func (t *turn) accepted(l *link) {
 	}
 	if t.message.Kind != s1ap.Successful {
 		t.server.config.Log.Warn("an instance refuses an eNodeB", "instance", l.target.Name, "enodeb", l.enodeb.peer)
-		l.abort() // lost follows
+		l.abort() // connect then calls lost
 		return
 	}
 	e := l.enodeb
 	l.state, l.settled = up, true
 	t.settle(e)
-	if e.overloaded { // this instance is not
+	if e.overloaded { // the new instance is not overloaded
 		e.overloaded = false
 		t.out = s1ap.AppendHeader(t.out[:0], s1ap.Initiating, s1ap.OverloadStop, s1ap.Ignore)
 		t.answer(e.association, frame.Common)
@@ -70,7 +70,7 @@ func (t *turn) command(l *link, whole []byte) {
 		t.overload(l, whole, true)
 	case s1ap.OverloadStop:
 		t.overload(l, whole, false)
-	case s1ap.MMEConfigurationUpdate: // the pool's configuration is the director's
+	case s1ap.MMEConfigurationUpdate: // eNodeBs see only the director's configuration of the pool
 		t.out = s1ap.AppendHeader(t.out[:0], s1ap.Successful, s1ap.MMEConfigurationUpdate, s1ap.Reject)
 		t.answer(l.association, frame.Common)
 	case s1ap.ErrorIndication:
@@ -80,7 +80,7 @@ func (t *turn) command(l *link, whole []byte) {
 		}
 		t.pass(e.association, whole)
 	default:
-		if t.in.has&bothIDs == 0 { // Paging, for one
+		if t.in.has&bothIDs == 0 { // such as Paging
 			t.pass(e.association, whole)
 			return
 		}
@@ -88,10 +88,10 @@ func (t *turn) command(l *link, whole []byte) {
 	}
 }
 
-// answered handles an answer of an instance.
+// answered handles an instance's answer to an earlier message.
 func (t *turn) answered(l *link, whole []byte) {
 	switch t.message.Procedure {
-	case s1ap.Reset, s1ap.ENBConfigurationUpdate: // the director has answered the eNodeB
+	case s1ap.Reset, s1ap.ENBConfigurationUpdate: // the director has already answered the eNodeB
 		t.worker.counts.absorbed.Add(1)
 	default:
 		if t.in.has&bothIDs == 0 {
@@ -135,8 +135,9 @@ func (t *turn) down(l *link, whole []byte) {
 	e.ues[enb] = u
 }
 
-// known returns the connection that an instance's message is about. The first message has
-// the MME UE S1AP ID, which must carry the instance's number.
+// known returns the connection that an instance's message is about, or answers with an Error
+// Indication. The first message of the instance assigns the MME UE S1AP ID, which must carry
+// the instance's number.
 func (t *turn) known(l *link) (u ue, ok bool) {
 	in, e := &t.in, l.enodeb
 	u, ok = e.ues[in.enb]
@@ -159,7 +160,7 @@ func (t *turn) known(l *link) (u ue, ok bool) {
 	if u.mme == 0 {
 		u.mme = in.mme
 		e.ues[in.enb] = u
-		// Until the instance grants a path switch, the UE is where it was: any eNodeB may ask.
+		// The UE moves only when the instance grants a path switch: any eNodeB may request one.
 		if u.awaits != pathSwitch {
 			t.hold(place{e, in.enb}, u.mme)
 		}
@@ -167,14 +168,14 @@ func (t *turn) known(l *link) (u ue, ok bool) {
 	return u, true
 }
 
-// hold notes that a UE is at a place. Its connection elsewhere ends.
+// hold records the place of a UE, and ends its connection at another place.
 func (t *turn) hold(here place, mme uint32) {
 	if was := t.server.holders.set(mme, here); was.enodeb != nil && was != here {
 		t.evicted = append(t.evicted, eviction{was, mme})
 	}
 }
 
-// wrong answers an instance's message about no connection of the eNodeB.
+// wrong answers an instance's message that names no connection of the eNodeB.
 func (t *turn) wrong(l *link, cause s1ap.Cause) {
 	t.worker.counts.unknown.Add(1)
 	t.indicate(l.association, t.in.has&bothIDs, cause)
@@ -191,8 +192,8 @@ func (t *turn) expect(l *link, whole []byte) {
 	t.pass(l.enodeb.association, whole)
 }
 
-// leave forwards a UE Context Release Command (TS 36.413 clause 8.3.3). It may name the UE
-// by its MME UE S1AP ID alone.
+// leave forwards a UE Context Release Command (TS 36.413 clause 8.3.3). The command may have
+// only the MME UE S1AP ID.
 func (t *turn) leave(l *link, whole []byte) {
 	in, e := &t.in, l.enodeb
 	if in.has&bothIDs == hasMME {
@@ -218,8 +219,8 @@ func (t *turn) leave(l *link, whole []byte) {
 	t.pass(e.association, whole)
 }
 
-// overload notes that an instance is overloaded, or is no more. The eNodeB learns of it
-// when all instances are, because it would hold back the UEs of all.
+// overload handles Overload Start and Overload Stop. It forwards Overload Start only when all
+// active instances are overloaded, because the eNodeB would hold back the UEs of all instances.
 func (t *turn) overload(l *link, whole []byte, begins bool) {
 	e := l.enodeb
 	l.overloaded = begins

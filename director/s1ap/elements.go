@@ -6,7 +6,7 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// present is a set of elements.
+// present is a set of information elements.
 type present uint16
 
 const (
@@ -23,10 +23,10 @@ const (
 	hasReason
 )
 
-// elements are the elements that the director uses. Slices are views into the message.
+// elements has the information elements that the director uses. Slices alias the message.
 type elements struct {
 	has              present
-	count            int // of all elements
+	count            int // number of all elements in the message
 	mme, enb, source uint32
 	nas              []byte
 	stmsi            identity.STMSI
@@ -37,9 +37,8 @@ type elements struct {
 	reason           reason
 }
 
-// parse reads the elements. It returns the cause of the error, if there is one. An
-// element that comes twice is an error, because director and instance might read
-// different ones.
+// parse reads the elements of a message. If it fails, it returns the cause to send. A repeated
+// element is an error, because director and instance might use different copies.
 func (e *elements) parse(m *s1ap.Message) (cause s1ap.Cause, ok bool) {
 	*e = elements{}
 	it := m.Elements()
@@ -82,7 +81,7 @@ func (e *elements) element(id s1ap.ID, v []byte) (which present, ok bool) {
 		return hasSTMSI, ok
 	case s1ap.CauseID:
 		e.cause, ok = s1ap.ParseCause(v)
-		if !ok { // of a later version
+		if !ok { // a cause of a later version of S1AP
 			return 0, true
 		}
 		return hasCause, true
@@ -94,7 +93,7 @@ func (e *elements) element(id s1ap.ID, v []byte) (which present, ok bool) {
 		return hasENodeB, ok
 	case s1ap.EstablishmentCause:
 		v, sound := s1ap.ParseEnum(id, v)
-		if e.reason = reason(v) + 1; !sound || int(e.reason) >= len(causes) { // of a later version
+		if e.reason = reason(v) + 1; !sound || int(e.reason) >= len(causes) { // a cause of a later version of S1AP
 			e.reason = unknown
 		}
 		return hasReason, true
@@ -105,8 +104,8 @@ func (e *elements) element(id s1ap.ID, v []byte) (which present, ok bool) {
 	return 0, true
 }
 
-// serves reports whether one of an eNodeB's tracking areas is in the pool's network, and
-// whether the list is sound.
+// serves reports whether a tracking area of the eNodeB is in the pool's PLMN, and whether the
+// list of areas is well-formed.
 func (p *Pool) serves(areas []byte) (served, sound bool) {
 	it := s1ap.ParseAreas(areas)
 	for it.Next() {
@@ -117,8 +116,9 @@ func (p *Pool) serves(areas []byte) (served, sound bool) {
 	return served, it.Err == nil
 }
 
-// rejection returns the cause of a NAS message that rejects a UE's first message. Rejects
-// of UEs without keys are in clear; those that are ciphered look like other messages.
+// rejection returns the cause of a NAS message that rejects a UE's first message. It only
+// recognizes cleartext rejects, which UEs without keys get. It cannot recognize a ciphered
+// reject.
 func (t *turn) rejection(message []byte) (cause nas.Cause, ok bool) {
 	if t.pdu.Parse(message) != nil || t.pdu.Security != nas.Plain {
 		return 0, false

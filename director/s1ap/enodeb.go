@@ -12,17 +12,17 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// A state is that of an association: whether S1 Setup is over.
+// A state is the S1 Setup state of an association.
 type state uint8
 
 const (
-	down      state = iota // or not set up yet
-	settingUp              // S1 Setup Request is sent or received
-	up
+	down      state = iota // not connected, or before S1 Setup
+	settingUp              // S1 Setup Request was sent or received
+	up                     // S1 Setup succeeded
 )
 
-// An enodeb is the association of an eNodeB, its UEs' connections, and an association with
-// each instance on its behalf. The worker's lock guards it.
+// An enodeb is an eNodeB: its association, its UEs' connections, and its links. The worker's
+// lock guards it.
 type enodeb struct {
 	*association
 	worker *worker
@@ -31,22 +31,22 @@ type enodeb struct {
 	region table.Region
 
 	state      state
-	gone       bool
-	until      time.Duration // when it has to be set up
-	last       time.Duration // when it was set up
+	gone       bool          // the association has ended
+	until      time.Duration // deadline of S1 Setup
+	last       time.Duration // time of the last S1 Setup
 	id         s1ap.ENB
-	key        uint64 // of id
-	setup      []byte // the S1 Setup Request for instances
-	links      [MaxID + 1]*link
-	ues        map[uint32]ue // by eNB UE S1AP ID
+	key        uint64           // hash of id
+	setup      []byte           // the S1 Setup Request for instances
+	links      [MaxID + 1]*link // by the number of the instance
+	ues        map[uint32]ue    // by eNB UE S1AP ID
 	arrivals   [arrivals]arrival
-	arrived    uint32       // counts arrivals
-	refused    uint32       // counts refusals; the MME UE S1AP ID of the last
-	overloaded bool         // it was sent Overload Start
-	table      *table.Table // that the links are made by; nil: there are none
+	arrived    uint32       // counts handovers to this eNodeB
+	refused    uint32       // MME UE S1AP ID of the last refused connection; counts up
+	overloaded bool         // the eNodeB was sent Overload Start
+	table      *table.Table // table of the last reconcile; nil: there are no links
 }
 
-// serve handles an eNodeB's messages until its association ends.
+// serve handles the messages of an eNodeB until its association ends.
 func (s *Server) serve(ctx context.Context, e *enodeb) {
 	stop := context.AfterFunc(ctx, e.abort)
 	defer stop()
@@ -76,8 +76,8 @@ func (s *Server) serve(ctx context.Context, e *enodeb) {
 	s.forget(e)
 }
 
-// clear ends the connections of an eNodeB and its associations with instances, for which
-// its UEs become idle.
+// clear ends the connections and the links of an eNodeB. The instances then take its UEs for
+// idle.
 func (t *turn) clear(e *enodeb) {
 	for enb, u := range e.ues {
 		t.remove(e, enb, u, meter.Failed)
@@ -92,7 +92,7 @@ func (t *turn) clear(e *enodeb) {
 	e.state, e.table, e.overloaded = down, nil, false
 }
 
-// reaches reports whether an eNodeB has an association with an instance.
+// reaches reports whether the eNodeB has a working link with an instance.
 func (e *enodeb) reaches(t *table.Target) bool {
 	if t.ID > MaxID {
 		return false
@@ -101,7 +101,7 @@ func (e *enodeb) reaches(t *table.Target) bool {
 	return l != nil && l.state == up && l.target.Type == t.Type
 }
 
-// anyOf returns any active instance of a type that the eNodeB reaches, or nil.
+// anyOf returns any active instance of a type that the eNodeB reaches; nil: there is none.
 func (e *enodeb) anyOf(ty table.Type) *table.Target {
 	for _, l := range e.links {
 		if l != nil && l.target.Type == ty && l.isActive() && e.reaches(l.target) {

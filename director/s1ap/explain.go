@@ -11,28 +11,28 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// An Explanation tells where a message of an eNodeB would go, and why.
+// An Explanation says where a message of an eNodeB would go, and why.
 type Explanation struct {
 	Procedure s1ap.Procedure
-	Stranger  bool // eNodeBs may not connect from there
-	// Number is that of the instance that the message names, by the S-TMSI of a first
-	// message or by the MME UE S1AP ID of a later one; 0: none.
+	Stranger  bool // the policy does not admit eNodeBs from this address
+	// Number is the number of the instance that the message names: by the S-TMSI or GUTI of a
+	// first message, or by the MME UE S1AP ID of a later message. 0: none.
 	Number uint8
-	Named  *table.Target // the instance with that number; nil: there is none
-	// Initial: the message begins a connection. The fields below do not apply to others.
+	Named  *table.Target // the instance with this Number; nil: there is none
+	// Initial says that the message begins a connection. The fields below apply only then.
 	Initial  bool
-	Message  string        // as in rules; "other": NAS does not say
-	Cause    string        // as in rules; empty: the eNodeB does not say
-	Identity string        // what Key is of; empty: the eNodeB and its number for the UE
-	Key      uint64        // that the table chooses by
-	Rule     int           // the rule that matches, from 0; -1: none
-	Type     table.Type    // the rule's
+	Message  string        // as in rules; "other": NAS does not have it
+	Cause    string        // as in rules; empty: unknown
+	Identity string        // kind of identity that Key is made from; empty: the eNodeB and its eNB UE S1AP ID
+	Key      uint64        // key for the lookup in the table
+	Rule     int           // index of the matching rule, from 0; -1: none
+	Type     table.Type    // type of the rule
 	Instance *table.Target // nil: the type has no available instance
 }
 
-// Explain tells where a message from that address would go now, if its eNodeB reaches all
-// instances. It decides as a worker with an empty memory would, and remembers nothing.
-// Counts go to the probe. Explain fails if data is not an S1AP message.
+// Explain says where a message from an address would go now, if its eNodeB reaches all
+// instances. It decides like a worker with an empty memory, and changes no state of the Server.
+// Counts go to probe. Explain fails if data is not an S1AP message.
 func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.AddrPort, data []byte) (Explanation, error) {
 	w := &worker{steering: table.NewSteering(s.config.Epochs, 8), meter: probe}
 	t := &turn{server: s, worker: w, now: now, view: s.config.Epochs.View(), policy: s.policy.Load()}

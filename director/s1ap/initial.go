@@ -6,19 +6,19 @@ import (
 	"vitrine/wire/nas"
 )
 
-// An asker is what an Initial UE Message says about its UE.
+// An asker has the facts about a UE in its Initial UE Message.
 type asker struct {
 	kind kind
-	// number is that of the instance that has the UE, by its S-TMSI; 0: unknown.
+	// number is the number of the UE's instance, from its S-TMSI or GUTI; 0: unknown.
 	number uint8
-	// key is what the UE is steered by: its S-TMSI, GUTI or IMSI.
+	// key is the steering key of the UE, from its S-TMSI, GUTI, IMSI or IMEI.
 	key      uint64
-	identity string // what the key is of, to explain it; empty: it has none
+	identity string // kind of identity that key is made from, for Explain; empty: no identity
 }
 
-// ask reads who sends an Initial UE Message, and what for. The S-TMSI comes from the
-// eNodeB (TS 36.413 clause 9.1.7.1), other identities from NAS. An eNodeB with the pool
-// alone gives no S-TMSI of another pool, and a GUTI tells the pool.
+// ask reads the asker of an Initial UE Message. The S-TMSI comes from the eNodeB (TS 36.413
+// clause 9.1.7.1), other identities from NAS. An S-TMSI does not name its pool, but an eNodeB
+// that has only this pool sends no S-TMSI of another one. A GUTI names its pool.
 func (t *turn) ask() (a asker) {
 	in := &t.in
 	pool := &t.policy.Pool
@@ -41,8 +41,8 @@ func (t *turn) ask() (a asker) {
 	return a
 }
 
-// initialNAS returns the kind of a NAS message that begins a connection, and the identity
-// in it. Such a message is never ciphered (TS 24.301 clause 4.4.5).
+// initialNAS returns the kind of an initial NAS message, and the identity in it. Initial NAS
+// messages are not ciphered (TS 24.301 clause 4.4.5).
 func (t *turn) initialNAS(message []byte) (kind, nas.Identity) {
 	p := &t.pdu
 	if p.Parse(message) != nil {
@@ -77,19 +77,19 @@ func (t *turn) initialNAS(message []byte) (kind, nas.Identity) {
 	return other, nas.Identity{}
 }
 
-// extendedServiceRequest is a message type that package nas does not parse (TS 24.301
-// table 9.8.1).
+// extendedServiceRequest is the message type of Extended Service Request (TS 24.301 table
+// 9.8.1), which package nas does not parse.
 const extendedServiceRequest nas.Type = 0x4c
 
-// keyOfSTMSI returns the key of an S-TMSI.
+// keyOfSTMSI returns the steering key of an S-TMSI.
 func keyOfSTMSI(s identity.STMSI) uint64 {
 	b := [5]byte{s.Code, byte(s.TMSI >> 24), byte(s.TMSI >> 16), byte(s.TMSI >> 8), byte(s.TMSI)}
 	return table.Key(b[:])
 }
 
-// reject returns the NAS message with which the director refuses a kind of message, and
-// whether there is one. Congestion without T3346 lets the UE try again soon (TS 24.301
-// clauses 5.5.1.2.5, 5.5.3.2.5 and 5.6.1.5).
+// reject returns the NAS reject for a kind of message; ok is false if NAS has none. The cause
+// is congestion without T3346, so that the UE tries again soon (TS 24.301 clauses 5.5.1.2.5,
+// 5.5.3.2.5 and 5.6.1.5).
 func (k kind) reject() (m nas.Reject, ok bool) {
 	m = nas.Reject{Cause: nas.CauseCongestion}
 	switch k {

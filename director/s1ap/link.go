@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// firstWait and lastWait bound the time between two attempts to reach an instance.
+	// firstWait and lastWait bound the back-off between two attempts to reach an instance.
 	firstWait = 100 * time.Millisecond
 	lastWait  = 5 * time.Second
 )
 
-// A link is the association with an instance on behalf of an eNodeB. An MME knows an
-// eNodeB by its association (TS 36.412 clause 7), so each eNodeB has one with each
+// A link is the association with an instance on behalf of an eNodeB. An MME identifies an
+// eNodeB by its association (TS 36.412 clause 7), so each eNodeB has one link with each
 // instance, and messages pass unchanged in both directions.
 type link struct {
 	enodeb  *enodeb
@@ -30,12 +30,12 @@ type link struct {
 	sctp    bool
 	stop    context.CancelFunc
 
-	// Under the worker's lock.
-	*association // nil: there is no connection
+	// The worker's lock guards the fields below.
+	*association // nil: not connected
 	target       *table.Target
 	state        state
-	settled      bool // the first attempt is over
-	gone         bool
+	settled      bool // the first attempt has succeeded or failed
+	gone         bool // end was called
 	overloaded   bool // the instance has sent Overload Start
 }
 
@@ -51,8 +51,8 @@ func (l *link) end() {
 	}
 }
 
-// reconcile gives an eNodeB that is set up, or about to be, one link with each instance of
-// the table in force that is active or draining.
+// reconcile gives an eNodeB one link with each active or draining instance of the current
+// table, and drops the other links. An eNodeB before S1 Setup has no links.
 func (t *turn) reconcile(ctx context.Context, e *enodeb) {
 	if e.gone || e.state == down || e.table == t.view.Table {
 		return
@@ -91,14 +91,14 @@ func (t *turn) start(ctx context.Context, e *enodeb, target *table.Target) {
 	t.server.goroutines.Go(func() { l.run(ctx, t.server) })
 }
 
-// drop ends a link whose instance is gone, and the connections there.
+// drop ends a link to a removed instance, and its connections.
 func (t *turn) drop(l *link) {
 	t.resetConnections(l)
 	l.end()
 	l.enodeb.links[l.number] = nil
 }
 
-// run keeps the association with the instance until ctx is done.
+// run connects to the instance, and reconnects after a loss, until ctx is done.
 func (l *link) run(ctx context.Context, s *Server) {
 	defer l.stop()
 	t := s.newTurn(l.enodeb.worker)
@@ -121,8 +121,8 @@ func (l *link) run(ctx context.Context, s *Server) {
 	}
 }
 
-// connect makes an association with the instance and serves it to its end. was tells
-// whether it was set up.
+// connect connects to the instance and serves the association until it ends. was reports
+// whether S1 Setup succeeded.
 func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 	defer func() {
 		t.begin()
@@ -135,7 +135,7 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 	}
 	a, err := newAssociation(t.server, conn, true)
 	if err != nil {
-		_ = conn.Close() // nothing was sent
+		_ = conn.Close() // no error matters: nothing was sent
 		return false, err
 	}
 	defer a.abort()
@@ -172,7 +172,7 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 	return was, err
 }
 
-// dial makes a connection to the instance.
+// dial connects to the instance.
 func (l *link) dial(ctx context.Context, limit time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -182,12 +182,12 @@ func (l *link) dial(ctx context.Context, limit time.Duration) (net.Conn, error) 
 	}
 	conn, err := sctp.Dial(ctx, l.address)
 	if err != nil {
-		return nil, err // not a nil *sctp.Conn
+		return nil, err // a nil interface, not a nil *sctp.Conn in it
 	}
 	return conn, nil
 }
 
-// lost notes that a link has no association. The connections at the instance end.
+// lost handles the loss of a link's association: the connections at the instance end.
 func (t *turn) lost(l *link) {
 	if l.gone {
 		return

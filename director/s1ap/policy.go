@@ -10,11 +10,12 @@ import (
 	"vitrine/wire/identity"
 )
 
-// A kind is what the first message of a UE's connection asks for. NAS says so in clear.
+// A kind is the kind of transaction that the first message of a UE's connection begins, from
+// the cleartext part of NAS.
 type kind uint8
 
 const (
-	other kind = iota // NAS does not say, or nothing that a rule names
+	other kind = iota // NAS does not have it, or rules have no name for it
 	attach
 	detach
 	service
@@ -22,13 +23,13 @@ const (
 	update
 	kinds
 
-	// These are no first messages.
+	// The kinds below do not come from a first message, and rules cannot name them.
 	handover
 	pathSwitch
 	none
 )
 
-// messages are the names of the kinds in rules.
+// messages returns the kinds by their names in rules.
 func messages() map[string]kind {
 	return map[string]kind{
 		"attach": attach, "detach": detach, "service-request": service, "extended-service-request": extendedService, "tracking-area-update": update,
@@ -44,7 +45,7 @@ func (k kind) String() string {
 	return "other"
 }
 
-// Messages returns the names that rules may use.
+// Messages returns the values of Rule.Message.
 func Messages() []string {
 	var all []string
 	for name := range messages() {
@@ -54,46 +55,45 @@ func Messages() []string {
 	return all
 }
 
-// A reason is why a UE connects: the RRC Establishment Cause (TS 36.413 clause 9.2.1.3a),
-// counted from one.
+// A reason is why a UE connects: the value of the RRC Establishment Cause (TS 36.413 clause
+// 9.2.1.3a) plus one.
 type reason uint8
 
 const unknown reason = 0
 
-// causes are the names of the reasons, in the order of TS 36.413, after that of unknown.
+// causes has the names of the reasons: first unknown, then in the order of TS 36.413.
 var causes = [...]string{
 	"", "emergency", "high-priority-access", "mt-access", "mo-signalling", "mo-data", "delay-tolerant-access", "mo-voice-call", "mo-exception-data",
 }
 
-// Causes returns the names of the RRC establishment causes that rules may use, in the order
-// of TS 36.413.
+// Causes returns the values of Rule.Cause, in the order of TS 36.413.
 func Causes() []string { return causes[1:] }
 
-// String returns the name; empty: unknown.
+// String returns the name of a reason. Empty: unknown.
 func (r reason) String() string { return causes[r] }
 
-// A Rule maps the first message of a UE's connection to an aggregate type. The first rule
-// that matches counts.
+// A Rule maps the first message of a UE's connection to an aggregate type. The first matching
+// rule applies.
 type Rule struct {
 	Message string // one of Messages; empty: any
 	Cause   string // one of Causes; empty: any
-	Type    string // the name of the aggregate type
+	Type    string // name of the aggregate type
 }
 
 // A TypeOption says how an aggregate type is steered.
 type TypeOption struct {
 	Type string
-	// Sessions lets a draining instance keep the UEs whose S-TMSI names it. Otherwise it
-	// keeps only the connections that it has, and its UEs' next one goes elsewhere: the
-	// instances share their UEs through a store.
+	// Sessions says that a draining instance gets new connections of the UEs whose S-TMSI names
+	// it. Without Sessions it keeps only its open connections, and its UEs connect to other
+	// instances next time. That requires instances that share their UEs through a store.
 	Sessions bool
-	SCTP     bool           // reaches the instances over SCTP, and otherwise by frames over TCP
-	Gate     *overload.Gate // admits new transactions; nil: all
+	SCTP     bool           // the transport to the instances is SCTP instead of frames over TCP
+	Gate     *overload.Gate // admits new transactions; nil: admit all
 }
 
-// DefaultRules returns the rules of Table 1 of the Contain-ed paper for three aggregate
-// types that contain an MME. The handover of a UE stays at the instance that its
-// connection is at. A UE that calls connects for a dedicated bearer.
+// DefaultRules returns the rules of Table 1 of the Contain-ed paper for three aggregate types
+// that contain an MME. A calling UE goes to bearerCRT, because it needs a dedicated bearer.
+// Handovers have no rule: they stay at the instance of the UE's connection.
 func DefaultRules(attachDetach, handoverSR, bearerCRT string) []Rule {
 	return []Rule{
 		{Message: "service-request", Cause: "mo-voice-call", Type: bearerCRT},
@@ -107,29 +107,31 @@ type Pool struct {
 	Name     string // 1 to 150 characters
 	PLMN     identity.PLMN
 	Group    uint16 // MME group
-	Codes    []byte // MME codes of the group's MMEs; empty: all 256
-	Capacity uint8  // relative to that of other pools
+	Codes    []byte // MME codes of the MMEs in the group; empty: all 256
+	Capacity uint8  // Relative MME Capacity, in relation to other pools
 }
 
 // A Policy is the prepared form of a director's rules. It is immutable.
 type Policy struct {
-	Quota   *overload.Quota // limits the new transactions of each source; nil: no limit. Set it before the Policy is used.
-	ENodeBs []netip.Prefix  // the networks of eNodeBs; empty: any. Set it before the Policy is used.
-	Pool    Pool            // Set it before the Policy is used.
+	// Set the exported fields before the Policy is used.
+	Quota   *overload.Quota // limits the new transactions of each source; nil: no limit
+	ENodeBs []netip.Prefix  // networks of eNodeBs; empty: any
+	Pool    Pool
 
 	rules   [kinds][len(causes)]rule
 	options [table.MaxTypes]TypeOption
-	types   []table.Type // that have instances with S1AP
-	sctp    []table.Type // that are reached over SCTP
+	types   []table.Type // types with S1AP
+	sctp    []table.Type // types with SCTP to the instances
 }
 
 type rule struct {
-	at    int // in the rules that NewPolicy was given
+	at    int // index in the rules argument of NewPolicy
 	ty    table.Type
-	given bool
+	given bool // false: no rule matches
 }
 
-// NewPolicy prepares rules for a table's types. Options name the types that speak S1AP.
+// NewPolicy prepares rules for the types of a table. options has an entry for each type with
+// S1AP.
 func NewPolicy(types []string, options []TypeOption, rules []Rule) (*Policy, error) {
 	p := new(Policy)
 	for _, o := range options {
@@ -161,7 +163,7 @@ func NewPolicy(types []string, options []TypeOption, rules []Rule) (*Policy, err
 	return p, nil
 }
 
-// fill enters a rule for all that it matches and no earlier rule does.
+// fill sets the rule for all combinations that it matches and no earlier rule matches.
 func (p *Policy) fill(r Rule, of kind, entry rule) {
 	for k := range p.rules {
 		for why := range p.rules[k] {
@@ -173,8 +175,7 @@ func (p *Policy) fill(r Rule, of kind, entry rule) {
 	}
 }
 
-// classify returns the rule that matches a kind of message of a UE that connects for a
-// reason.
+// classify returns the first rule that matches a kind and a reason.
 func (p *Policy) classify(k kind, why reason) (rule, bool) {
 	r := p.rules[k][why]
 	return r, r.given
@@ -189,8 +190,8 @@ func (p *Policy) admits(a netip.Addr) bool {
 	return slices.ContainsFunc(p.ENodeBs, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// find returns the instance with a number: the high octet of its MME UE S1AP IDs, and the
-// MME code of its GUTIs. The number is the ID of one instance among those of all types.
+// find returns the instance with a number; nil: there is none. The number is the high octet of
+// its MME UE S1AP IDs, and the MME code of its GUTIs. It is unique across all types.
 func (p *Policy) find(t *table.Table, number uint8) *table.Target {
 	for _, ty := range p.types {
 		if target := t.ByID(ty, uint16(number)); target != nil {
@@ -200,9 +201,9 @@ func (p *Policy) find(t *table.Table, number uint8) *table.Target {
 	return nil
 }
 
-// MaxID is the highest ID of an instance.
+// MaxID is the highest ID of an instance: the number is one octet.
 const MaxID = 255
 
-// numberOf returns the number of the instance that gave an MME UE S1AP ID. 0 is the
-// director itself.
+// numberOf returns the number of the instance that assigned an MME UE S1AP ID. 0: the director
+// itself.
 func numberOf(mme uint32) uint8 { return uint8(mme >> 24) }

@@ -6,16 +6,17 @@ import (
 	"vitrine/wire/s1ap/frame"
 )
 
-// A Reset (TS 36.413 clause 8.7.1) is answered by the director, and passed on as another
-// Reset to those that it concerns. Their acknowledgements end at the director.
+// The director answers a Reset (TS 36.413 clause 8.7.1) itself, and sends a new Reset to the
+// instances or to the eNodeB with the connections. It absorbs their acknowledgements.
 
-// maxReset is how many connections one Reset names (maxnoofIndividualS1ConnectionsToReset).
+// maxReset is the largest number of connections in a Reset
+// (maxnoofIndividualS1ConnectionsToReset).
 const maxReset = 256
 
-// resetCause is the cause of the director's own Resets: "hardware failure", of an instance.
+// resetCause is the cause of the director's own Resets: "hardware failure".
 var resetCause = s1ap.Cause{Group: s1ap.Misc, Value: 2}
 
-// resetByENodeB handles a Reset of an eNodeB: of all connections, or of some.
+// resetByENodeB handles a Reset from an eNodeB, for all of its connections or for a list.
 func (t *turn) resetByENodeB(e *enodeb, whole []byte) {
 	all, some, ok := s1ap.ParseReset(t.in.reset)
 	if t.in.has&hasReset == 0 || !ok {
@@ -48,8 +49,8 @@ func (t *turn) resetByENodeB(e *enodeb, whole []byte) {
 	}
 }
 
-// endItem ends the connection that an eNodeB's Reset names and returns the number of its
-// instance; 0: the eNodeB has no such connection.
+// endItem ends a connection in the list of an eNodeB's Reset, and returns the number of its
+// instance. 0: the eNodeB has no such connection.
 func (t *turn) endItem(e *enodeb, c *s1ap.Connection) uint8 {
 	enb, ok := c.ENB, true
 	if !c.HasENB {
@@ -66,14 +67,14 @@ func (t *turn) endItem(e *enodeb, c *s1ap.Connection) uint8 {
 	return u.number
 }
 
-// resetAt sends an instance a Reset of its connections among t.items, from the i-th on,
-// and marks them as done.
+// resetAt sends an instance a Reset for its connections in t.items[i:]. It moves them to the
+// front of t.items[i:], and marks them as done with number 0.
 func (t *turn) resetAt(l *link, i int) {
 	number := t.numbers[i]
 	own := 0
 	for k := i; k < len(t.items); k++ {
 		if t.numbers[k] == number {
-			// Those before were sent, or are items of this instance.
+			// t.items[:i+own] are already sent, or are items of this instance.
 			t.items[i+own], t.items[k] = t.items[k], t.items[i+own]
 			t.numbers[i+own], t.numbers[k] = t.numbers[k], t.numbers[i+own]
 			t.numbers[i+own] = 0
@@ -85,7 +86,7 @@ func (t *turn) resetAt(l *link, i int) {
 	}
 }
 
-// acknowledge sends a Reset Acknowledge for t.items.
+// acknowledge sends a Reset Acknowledge with t.items.
 func (t *turn) acknowledge(to *association) {
 	b := s1ap.AppendHeader(t.out[:0], s1ap.Successful, s1ap.Reset, s1ap.Reject)
 	start := len(b)
@@ -100,7 +101,7 @@ func (t *turn) acknowledge(to *association) {
 	t.answer(to, frame.Common)
 }
 
-// reset sends a Reset of some connections.
+// reset sends a Reset for a list of connections.
 func (t *turn) reset(to *association, some []s1ap.Connection) {
 	b := s1ap.AppendHeader(t.out[:0], s1ap.Initiating, s1ap.Reset, s1ap.Reject)
 	b = s1ap.AppendCause(b, s1ap.Ignore, resetCause)
@@ -108,8 +109,8 @@ func (t *turn) reset(to *association, some []s1ap.Connection) {
 	t.answer(to, frame.Common)
 }
 
-// resetByInstance handles a Reset of an instance. The eNodeB sees one MME, so a Reset of
-// all connections becomes one of those at the instance.
+// resetByInstance handles a Reset from an instance. The eNodeB sees a single MME, so a Reset for
+// all connections becomes a Reset for the list of connections at this instance.
 func (t *turn) resetByInstance(l *link) {
 	all, some, ok := s1ap.ParseReset(t.in.reset)
 	if t.in.has&hasReset == 0 || !ok {
@@ -149,7 +150,7 @@ func (t *turn) resetByInstance(l *link) {
 	}
 }
 
-// connectionAt returns the connection at an instance that its Reset names.
+// connectionAt returns a connection in the list of an instance's Reset.
 func (t *turn) connectionAt(l *link, c *s1ap.Connection) (enb uint32, u ue, ok bool) {
 	enb = c.ENB
 	if !c.HasENB {
@@ -163,8 +164,8 @@ func (t *turn) connectionAt(l *link, c *s1ap.Connection) (enb uint32, u ue, ok b
 	return enb, u, ok && u.number == l.number && (!c.HasMME || u.mme == c.MME)
 }
 
-// resetConnections ends the connections at an instance that is lost. The eNodeB releases
-// their UEs, whose next message begins a connection at another instance.
+// resetConnections ends all connections at an instance, such as a lost one. The eNodeB then
+// releases their UEs, whose next messages begin connections at other instances.
 func (t *turn) resetConnections(l *link) {
 	e := l.enodeb
 	t.items = t.items[:0]

@@ -1,22 +1,21 @@
 // Package s1ap steers the S1AP messages (3GPP TS 36.413) of eNodeBs to instances of
-// aggregates that contain an MME: a UE's first message by what NAS says in clear to the
-// aggregate type, and by its S-TMSI or IMSI to the instance; the later ones to the
-// instance that the connection is at.
+// aggregates that contain an MME. For the first message of a UE's connection, the cleartext
+// part of NAS selects the aggregate type, and the S-TMSI or IMSI selects the instance. Later
+// messages go to the instance of the connection.
 //
-// eNodeBs see one MME, whose name and GUMMEIs are the pool's. Each eNodeB has one
-// association with the director. The director has, on its behalf, one with each instance,
-// because an MME knows an eNodeB by its association. So messages pass unchanged in both
-// directions, Paging and handovers need no table of tracking areas here, and eNB UE S1AP
-// IDs need no translation. One association for each instance would need both, and a
-// rewritten identifier in every message.
+// eNodeBs see one MME with the name and the GUMMEIs of the pool. Each eNodeB has one
+// association with the director. On its behalf the director has one association with each
+// instance, because an MME identifies an eNodeB by its association. So messages pass unchanged
+// in both directions, the director needs no table of tracking areas for Paging and handovers,
+// and eNB UE S1AP IDs need no translation. With a single association for each instance, the
+// director would need both, and would rewrite an identifier in every message.
 //
-// Instances put their number into the high octet of the MME UE S1AP IDs that they give,
-// and into the MME code of their GUTIs. The number is the ID of the instance, which must
-// be unique among the instances of all types with S1AP. 0 is the director itself.
+// Instances put their number into the high octet of their MME UE S1AP IDs, and into the MME
+// code of their GUTIs. The number is the ID of the instance. It must be unique among the
+// instances of all types with S1AP. 0 is the director itself.
 //
-// The transport is SCTP, or TCP with the frames of wire/s1ap/frame. Either end has its
-// own: inside, all messages are frames. Clauses named without a document are those of
-// TS 36.413.
+// The transport is SCTP, or TCP with the frames of wire/s1ap/frame. The two sides can use
+// different transports: internally, all messages are frames.
 package s1ap
 
 import (
@@ -41,35 +40,35 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// A Config configures a Server; 0 is the default that is given here.
+// A Config configures a Server. For numbers and durations, 0 stands for the default below.
 type Config struct {
 	Addresses []netip.AddrPort // to listen on; port 0: the kernel chooses one
-	SCTP      []bool           // which of Addresses are of SCTP; nil: all are of TCP
-	Workers   int              // that eNodeBs are shared among; one per core is right
-	Inherited []*os.File       // sockets of the previous process; those of Addresses are used, and the caller closes all
+	SCTP      []bool           // for each of Addresses, whether it uses SCTP or TCP; nil: TCP
+	Workers   int              // number of workers; each eNodeB belongs to one. Use one per core
+	Inherited []*os.File       // sockets of the previous process; Listen uses those of Addresses, and the caller closes all
 	Now       func() time.Duration
 	Epochs    *table.Epochs
 	Meter     *meter.Meter
 	Policy    *Policy
 	Log       *slog.Logger
-	Region    func(netip.Addr) table.Region // of a client; nil: no regions
+	Region    func(netip.Addr) table.Region // region of an eNodeB's address; nil: no regions
 
-	Keys      int           // keys that each worker remembers; 131,072, of table.EntrySize each
-	ENodeBs   int           // associations; 1,024
-	PerSource int           // associations with one IP address (IPv6: one /64); 64
-	UEs       int           // connections of all eNodeBs; 1,048,576, of UESize each; those of one IP address have at most a quarter
-	PerENodeB int           // connections of one eNodeB; 16,384
-	Queues    int64         // octets that may wait in all queues; 64 MiB
-	First     time.Duration // how long an eNodeB may take to be set up; 10 s
-	Setup     time.Duration // how long an instance may take to accept a connection, and to answer S1 Setup; 5 s
+	Keys      int           // keys that each worker remembers, with table.EntrySize octets each; default 131,072
+	ENodeBs   int           // most associations with eNodeBs; default 1,024
+	PerSource int           // most associations with one IP address (IPv6: one /64); default 64
+	UEs       int           // most connections of all eNodeBs, with UESize octets each; default 1,048,576. One IP address (IPv6: one /64) may have a quarter
+	PerENodeB int           // most connections of one eNodeB; default 16,384
+	Queues    int64         // most octets in all send queues; default 64 MiB
+	First     time.Duration // timeout for an eNodeB to complete S1 Setup; default 10 s
+	Setup     time.Duration // timeout for an instance to accept a connection, and for its answer to S1 Setup; default 5 s
 }
 
-// keepAlive finds peers that have gone without a word, as the heartbeats of SCTP do.
+// keepAlive detects dead TCP peers, as the heartbeats of SCTP do.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // A Server serves the S1AP listeners.
 type Server struct {
-	config     Config // with the bound addresses
+	config     Config // with defaults applied, and the bound addresses
 	listeners  []listener
 	workers    []*worker
 	policy     atomic.Pointer[Policy]
@@ -77,28 +76,28 @@ type Server struct {
 	goroutines sync.WaitGroup
 
 	mu      sync.Mutex
-	enodebs map[s1ap.ENB]*enodeb // those that are set up, or about to be
-	open    map[*enodeb]struct{}
+	enodebs map[s1ap.ENB]*enodeb // eNodeBs that have sent a valid S1 Setup Request
+	open    map[*enodeb]struct{} // all associations with eNodeBs
 	origins map[netip.Addr]*origin
 	serial  uint64
 
-	queued atomic.Int64 // octets
-	ues    atomic.Int64
+	queued atomic.Int64 // octets in all send queues
+	ues    atomic.Int64 // connections of all eNodeBs
 
 	accepted, turnedAway, late, setups, setupFailures, losses, misnumbered atomic.Uint64
 }
 
 // An origin is an address (IPv6: a /64) that eNodeBs connect from.
 type origin struct {
-	associations int // under Server.mu
+	associations int // guarded by Server.mu
 	ues          atomic.Int64
 }
 
-// originShare is the part of all connections that the eNodeBs of one origin may have.
+// originShare bounds the connections of one origin to 1/originShare of Config.UEs.
 const originShare = 4
 
-// Listen opens or takes over the sockets. Connections wait in the sockets until Run. The
-// caller closes the Server.
+// Listen opens the listening sockets, or takes over inherited ones. Connections wait in their
+// backlogs until Run. The caller must call Close.
 func Listen(c Config) (_ *Server, err error) {
 	if c.Epochs == nil || c.Meter == nil || c.Policy == nil || c.Now == nil || c.Log == nil || len(c.Addresses) == 0 {
 		return nil, errors.New("s1ap: a Config needs Addresses, Epochs, Meter, Policy, Now and Log")
@@ -156,7 +155,7 @@ func newServer(c Config) *Server {
 	return s
 }
 
-// SetPolicy replaces the rules, for the same types.
+// SetPolicy replaces the policy. The new policy must have the same types.
 func (s *Server) SetPolicy(p *Policy) { s.policy.Store(p) }
 
 // Addresses returns the addresses that the Server listens on, in the order of
@@ -165,8 +164,8 @@ func (s *Server) Addresses() []netip.AddrPort {
 	return slices.Clone(s.config.Addresses)
 }
 
-// Steerings returns the memories of the workers, in their order. The caller may use them
-// only before and after Run.
+// Steerings returns the steering memory of each worker. The caller may use them only before and
+// after Run.
 func (s *Server) Steerings() []*table.Steering {
 	all := make([]*table.Steering, len(s.workers))
 	for i, w := range s.workers {
@@ -175,11 +174,11 @@ func (s *Server) Steerings() []*table.Steering {
 	return all
 }
 
-// Datagrams returns no counts, because S1AP has no datagrams.
+// Datagrams returns zero counters, because S1AP uses no datagrams.
 func (s *Server) Datagrams() (datagram.Counters, error) { return datagram.Counters{}, nil }
 
-// Files duplicates the listening sockets for another process, which passes them to Listen
-// as Inherited. The caller closes them.
+// Files duplicates the listening sockets for another process, which passes them to Listen as
+// Config.Inherited. The caller closes the files.
 func (s *Server) Files() (files []*os.File, err error) {
 	for _, l := range s.listeners {
 		f, err := l.File()
@@ -194,7 +193,7 @@ func (s *Server) Files() (files []*os.File, err error) {
 	return files, nil
 }
 
-// Close closes the sockets; Run must have returned.
+// Close closes the listening sockets. Run must have returned.
 func (s *Server) Close() (err error) {
 	for _, l := range s.listeners {
 		err = errors.Join(err, l.Close())
@@ -202,8 +201,8 @@ func (s *Server) Close() (err error) {
 	return err
 }
 
-// Run serves until ctx is done, and then ends all associations; a Server is run once.
-// eNodeBs that wait in the listeners stay there for the process that inherits these.
+// Run serves until ctx is done, and then ends all associations. Call Run only once. Connections
+// in the backlog of a listener stay there for the process that inherits the listener.
 func (s *Server) Run(ctx context.Context) error {
 	var accepting sync.WaitGroup
 	for _, l := range s.listeners {
@@ -220,11 +219,11 @@ func (s *Server) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// following is how often the associations with instances are compared with the table.
+// following is the interval at which follow compares links with the table.
 const following = 100 * time.Millisecond
 
-// follow gives all eNodeBs the associations that the table in force asks for, and ends
-// those of eNodeBs that do not set themselves up, until ctx is done.
+// follow reconciles the links of all eNodeBs with the current table, and ends the associations
+// of eNodeBs that do not complete S1 Setup in time. It runs until ctx is done.
 func (s *Server) follow(ctx context.Context) {
 	ticker := time.NewTicker(following)
 	defer ticker.Stop()
@@ -251,7 +250,7 @@ func (s *Server) follow(ctx context.Context) {
 	}
 }
 
-// associations returns the associations with eNodeBs.
+// associations returns all associations with eNodeBs.
 func (s *Server) associations() []*enodeb {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,7 +269,7 @@ func (s *Server) accept(ctx context.Context, l listener) {
 				return
 			}
 			s.config.Log.Warn("S1AP: accept", "listener", l.Addr(), "error", err)
-			select { // probably out of descriptors: wait until some are closed
+			select { // probably out of file descriptors: wait until some are closed
 			case <-ctx.Done():
 			case <-time.After(following):
 			}
@@ -279,7 +278,7 @@ func (s *Server) accept(ctx context.Context, l listener) {
 		e, ok := s.admit(conn)
 		if !ok {
 			s.turnedAway.Add(1)
-			_ = conn.Close() // nothing was read
+			_ = conn.Close() // no error matters: nothing was read
 			continue
 		}
 		s.accepted.Add(1)
@@ -287,8 +286,8 @@ func (s *Server) accept(ctx context.Context, l listener) {
 	}
 }
 
-// admit makes the eNodeB of a connection, if there is room for it and its address may
-// connect.
+// admit adds an eNodeB for a connection, if the limits allow it and the policy admits its
+// address.
 func (s *Server) admit(conn net.Conn) (*enodeb, bool) {
 	a, err := newAssociation(s, conn, false)
 	if err != nil {
@@ -303,7 +302,7 @@ func (s *Server) admit(conn net.Conn) (*enodeb, bool) {
 	if len(s.open) >= s.config.ENodeBs || from.associations >= s.config.PerSource || !s.policy.Load().admits(a.peer.Addr()) {
 		return nil, false
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok { // SCTP has heartbeats of its own
+	if tcp, ok := conn.(*net.TCPConn); ok { // SCTP has its own heartbeats
 		if err := tcp.SetKeepAliveConfig(keepAlive); err != nil {
 			return nil, false
 		}
@@ -332,9 +331,10 @@ func (s *Server) forget(e *enodeb) {
 	}
 }
 
-// claim makes an association that of an identity. An older one of the same address ends,
-// because the eNodeB has started again. One of another address keeps the identity, which a
-// second host cannot take.
+// claim assigns an eNodeB identity to an association. If another association from the same
+// address has the identity, the eNodeB has restarted: claim ends the old association. If the
+// other association is from another address, claim refuses, so that a second host cannot take
+// over an identity.
 func (s *Server) claim(e *enodeb, id s1ap.ENB) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -352,34 +352,34 @@ func (s *Server) claim(e *enodeb, id s1ap.ENB) bool {
 	return true
 }
 
-// drop counts a message that is lost outside of a turn.
+// drop counts a message that is lost outside a turn.
 func (s *Server) drop(cause meter.Cause, peer netip.AddrPort) {
 	s.workers[0].meter.Drop(s.config.Now(), meter.NoType, cause, peer)
 }
 
-// Counters count since the start, except those that say now.
+// Counters count since the start of the Server. Fields marked "now" have present values.
 type Counters struct {
 	Received, Forwarded uint64
-	Answered            uint64 // messages of the director's own
-	Absorbed            uint64 // answers to those, and messages that concern the director alone
+	Answered            uint64 // messages that the director sent itself
+	Absorbed            uint64 // messages that the director did not forward, such as answers to its own
 	Malformed           uint64
-	Unexpected          uint64 // before S1 Setup
-	Refused             uint64 // first messages that the director answered: no instance, gate, quota, no room
-	Full                uint64 // connections for which there was no room
-	Unknown             uint64 // about connections that the sender does not have
+	Unexpected          uint64 // messages before S1 Setup, or S1 Setup during S1 Setup
+	Refused             uint64 // first messages that the director refused: no rule, no instance, gate, quota, or no room
+	Full                uint64 // connections refused because of a limit
+	Unknown             uint64 // messages about connections that the sender does not have
 	OverQuota           uint64
 	Unruled             uint64
-	Strayed             uint64 // had nowhere to go
-	Resets              uint64 // received
+	Strayed             uint64 // messages without a destination
+	Resets              uint64 // received Resets
 	Accepted            uint64 // associations with eNodeBs
-	TurnedAway          uint64 // associations for which there was no room, or that may not be
-	Late                uint64 // associations that ended because S1 Setup, or the rest of a frame, did not come in time
-	Setups, Failures    uint64 // S1 Setups
-	Losses              uint64 // associations with instances that ended
+	TurnedAway          uint64 // associations refused because of a limit or of the policy
+	Late                uint64 // associations that ended because S1 Setup or the rest of a frame was late
+	Setups, Failures    uint64 // S1 Setups of eNodeBs
+	Losses              uint64 // links that ended after their S1 Setup
 	Misnumbered         uint64 // messages whose MME UE S1AP ID does not carry the instance's number
 	ENodeBs, UEs        int    // now
 	Links               int    // associations with instances, now
-	Queued              int64  // octets that wait, now
+	Queued              int64  // octets in all send queues, now
 }
 
 // Counters returns the sums over all workers.

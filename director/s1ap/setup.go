@@ -9,21 +9,20 @@ import (
 	"vitrine/wire/s1ap/frame"
 )
 
-// timeToWait is the value of Time To Wait that tells an eNodeB to try again after 1 s (TS
-// 36.413 clause 9.2.3.26).
+// timeToWait is the value of Time To Wait for a retry after 1 s (TS 36.413 clause 9.2.3.26;
+// the values are an enumeration).
 const timeToWait = 0
 
-// setupPause is how soon after its S1 Setup an eNodeB may begin another, because each
-// makes associations with all instances anew.
+// setupPause is the shortest time between two S1 Setups of an eNodeB. Each S1 Setup reconnects
+// to all instances, which is expensive.
 const setupPause = time.Second
 
-// noResource is the cause "transport resource unavailable": there is no MME behind the
-// director.
+// noResource is the cause "transport resource unavailable": the director reaches no instance.
 var noResource = s1ap.Cause{Group: s1ap.Transport, Value: 0}
 
 // setUp begins the S1 Setup of an eNodeB (TS 36.413 clause 8.7.3). The director repeats the
-// request to each instance. It answers when all have answered, so that the eNodeB's first
-// message finds its instance. An eNodeB that sends the request again has lost its UEs.
+// request to each instance, and answers when all attempts are over, so that the instance of the
+// eNodeB's first message is reachable. An eNodeB that repeats S1 Setup has lost its UEs.
 func (t *turn) setUp(e *enodeb, data []byte) {
 	in := &t.in
 	served, sound := t.policy.Pool.serves(in.areas)
@@ -50,7 +49,8 @@ func (t *turn) setUp(e *enodeb, data []byte) {
 	e.id, e.key, e.setup, e.state = in.enodeb, keyOf(in.enodeb), bytes.Clone(data), settingUp
 }
 
-// settle answers S1 Setup when each instance has accepted the eNodeB or failed to.
+// settle answers the eNodeB's S1 Setup when the attempts of all links are over. One link that
+// is up suffices for success.
 func (t *turn) settle(e *enodeb) {
 	if e.state != settingUp {
 		return
@@ -106,9 +106,9 @@ func (p *Pool) codes() []byte {
 	return all
 }
 
-// reconfigure handles an eNB Configuration Update (TS 36.413 clause 8.7.4): the director
-// answers it, passes it on to every instance, and repeats the new configuration to those
-// that come later.
+// reconfigure handles an eNB Configuration Update (TS 36.413 clause 8.7.4). The director
+// answers it, forwards it to all instances, and merges it into the S1 Setup Request for future
+// instances.
 func (t *turn) reconfigure(e *enodeb, whole, data []byte) {
 	if t.in.count > mostElements {
 		t.malformed(e, 0, s1ap.CauseAbstractSyntax)
@@ -128,8 +128,8 @@ func (t *turn) reconfigure(e *enodeb, whole, data []byte) {
 	t.answer(e.association, frame.Common)
 }
 
-// merge returns an S1 Setup Request with the elements of an eNB Configuration Update in
-// place of its own. If it gets too long or has too many, the request stays as it is.
+// merge returns an S1 Setup Request with its elements replaced by those of an eNB Configuration
+// Update. If the result would exceed longestSetup or mostElements, merge returns setup unchanged.
 func merge(setup, update []byte) []byte {
 	var old, fresh s1ap.Message
 	if old.Parse(setup) != nil || fresh.Parse(update) != nil || len(setup)+len(update) > longestSetup {
@@ -155,15 +155,15 @@ func merge(setup, update []byte) []byte {
 	return s1ap.End(b, 0)
 }
 
-// mostElements is how many elements an S1 Setup Request and an update may have. Those of TS
-// 36.413 have about ten. merge compares each element of one with each of the other.
+// mostElements bounds the elements of an S1 Setup Request and of an update, because merge is
+// quadratic. The messages in TS 36.413 have about ten elements.
 const mostElements = 64
 
-// longestSetup is how long an S1 Setup Request and an update may be together, in octets:
-// what one message can hold.
+// longestSetup bounds the total length of an S1 Setup Request and an update, in octets, so that
+// the merged request fits one frame.
 const longestSetup = 16_000
 
-// broadcast sends a frame of an eNodeB to every instance that it reaches.
+// broadcast forwards a frame of an eNodeB to all instances that it reaches.
 func (t *turn) broadcast(e *enodeb, whole []byte) {
 	for _, l := range e.links {
 		if l != nil && l.state == up {

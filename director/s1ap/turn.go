@@ -14,8 +14,8 @@ import (
 	"vitrine/wire/s1ap/frame"
 )
 
-// A worker steers the messages of some eNodeBs, one at a time. Its lock guards its fields
-// and those eNodeBs.
+// A worker steers the messages of its eNodeBs, one at a time. Its lock guards the worker and
+// its eNodeBs.
 type worker struct {
 	mu       sync.Mutex
 	steering *table.Steering
@@ -28,8 +28,8 @@ type counts struct {
 	_                                                                                                                           [64]byte
 }
 
-// A turn is the state of one goroutine that reads an association, so that no message
-// allocates. Between begin and end it has the worker's lock.
+// A turn is the reusable state of a goroutine that handles messages, so that handling a message
+// does not allocate. The goroutine holds the worker's lock between begin and end.
 type turn struct {
 	server *Server
 	worker *worker
@@ -37,8 +37,8 @@ type turn struct {
 	now     time.Duration
 	view    *table.View
 	policy  *Policy
-	touched []*association // with octets to write
-	evicted []eviction
+	touched []*association // associations to flush in end
+	evicted []eviction     // connections to end in end
 
 	message  s1ap.Message
 	in       elements
@@ -50,10 +50,10 @@ type turn struct {
 	out      []byte
 	body     []byte
 	items    []s1ap.Connection
-	numbers  []uint8 // of the items' instances
+	numbers  []uint8 // for each of items, the number of its instance
 }
 
-// An eviction is a connection that another eNodeB has taken by an X2 handover.
+// An eviction is the old connection of a UE that has moved to another eNodeB by an X2 handover.
 type eviction struct {
 	place
 	mme uint32
@@ -61,13 +61,14 @@ type eviction struct {
 
 func (s *Server) newTurn(w *worker) *turn { return &turn{server: s, worker: w} }
 
-// begin takes the worker's lock.
+// begin locks the worker, and reads the time, the table and the policy for this turn.
 func (t *turn) begin() {
 	t.worker.mu.Lock()
 	t.now, t.view, t.policy = t.server.config.Now(), t.server.config.Epochs.View(), t.server.policy.Load()
 }
 
-// end gives the worker's lock back, and then does what must not be done under it.
+// end unlocks the worker. Then it flushes associations, and ends evicted connections, which may
+// belong to other workers.
 func (t *turn) end() {
 	t.worker.mu.Unlock()
 	for i, a := range t.touched {
@@ -82,7 +83,7 @@ func (t *turn) end() {
 	t.evicted = t.evicted[:0]
 }
 
-// evict ends the connection that a UE had before an X2 handover.
+// evict ends the old connection of a UE after an X2 handover.
 func (t *turn) evict(v eviction) {
 	own := t.worker
 	t.worker = v.enodeb.worker
@@ -94,7 +95,7 @@ func (t *turn) evict(v eviction) {
 	t.worker = own
 }
 
-// each calls handle with each of some whole frames.
+// each calls handle for each frame in frames.
 func (t *turn) each(frames []byte, handle func(whole, message []byte)) {
 	for {
 		message, rest, err := frame.Cut(frames)
@@ -112,7 +113,7 @@ func (t *turn) touch(a *association) {
 	}
 }
 
-// pass forwards a frame.
+// pass forwards a frame to an association.
 func (t *turn) pass(to *association, whole []byte) {
 	if to == nil || !to.forward(whole) {
 		t.lose(to, meter.QueueFull)
@@ -122,14 +123,14 @@ func (t *turn) pass(to *association, whole []byte) {
 	t.touch(to)
 }
 
-// lose counts a message whose association has ended or has no room.
+// lose counts a message that is lost because its association has ended or its queue is full.
 func (t *turn) lose(to *association, cause meter.Cause) {
 	if to != nil {
 		t.worker.meter.Drop(t.now, meter.NoType, cause, to.peer)
 	}
 }
 
-// unreadable counts octets that are no frame, if an association has ended for them.
+// unreadable counts the end of an association because of an invalid frame length.
 func (t *turn) unreadable(a *association, ty table.Type, err error) {
 	if errors.Is(err, frame.ErrLength) {
 		t.worker.counts.malformed.Add(1)
@@ -137,8 +138,7 @@ func (t *turn) unreadable(a *association, ty table.Type, err error) {
 	}
 }
 
-// answer sends a message of the director, which begins at the start of t.out and has no
-// length yet.
+// answer completes the message in t.out, which has no length yet, and sends it.
 func (t *turn) answer(to *association, stream uint16) {
 	t.out = s1ap.End(t.out, 0)
 	if to == nil || !to.send(stream, t.out) {
@@ -149,8 +149,8 @@ func (t *turn) answer(to *association, stream uint16) {
 	t.touch(to)
 }
 
-// indicate sends an Error Indication (TS 36.413 clause 8.7.2) with the identifiers of the
-// present message that ids names. An Error Indication is not answered with another.
+// indicate sends an Error Indication (TS 36.413 clause 8.7.2) about the present message, with
+// the UE IDs selected by ids. It does not answer an Error Indication with another one.
 func (t *turn) indicate(to *association, ids present, cause s1ap.Cause) {
 	if t.message.Procedure == s1ap.ErrorIndication {
 		return

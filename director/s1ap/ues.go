@@ -7,40 +7,41 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// A ue is a UE-associated logical connection of an eNodeB (TS 36.413 clause 3.1). It is
-// at one instance from its first message to its end.
+// A ue is a UE-associated logical connection of an eNodeB (TS 36.413 clause 3.1). It stays at
+// one instance from its first message to its end.
 type ue struct {
 	mme     uint32 // the MME UE S1AP ID; 0: the instance has not answered yet
-	number  uint8  // of the instance
-	awaits  kind   // the transaction that has no final answer yet; none: there is none
-	leaving bool   // the instance has released it
+	number  uint8  // number of the instance
+	awaits  kind   // the transaction without a final answer; none: there is none
+	leaving bool   // the instance has sent a UE Context Release Command
 }
 
-// An arrival is a UE that an instance hands over to an eNodeB, which has not answered.
-type arrival uint32 // its MME UE S1AP ID; 0: there is none
+// An arrival is the MME UE S1AP ID of a UE in an unanswered Handover Request to an eNodeB. 0:
+// an empty slot.
+type arrival uint32
 
-// arrivals is how many handovers to one eNodeB may be unanswered. Then the oldest is
-// forgotten.
+// arrivals bounds the unanswered Handover Requests to one eNodeB. A further one overwrites the
+// oldest.
 const arrivals = 64
 
-// UESize is an upper bound of the memory for one connection, in octets: an entry of the
-// eNodeB's table and one of the index, with the free room of their maps.
+// UESize is an upper bound on the memory of one connection, in octets: its entries in
+// enodeb.ues and in holders, with the spare room of these maps.
 const UESize = 160
 
-// A place is an eNodeB and the eNB UE S1AP ID of a UE there.
+// A place identifies a connection: an eNodeB, and the eNB UE S1AP ID there.
 type place struct {
 	enodeb *enodeb
 	enb    uint32
 }
 
-// holders says at which eNodeB a UE is, by its MME UE S1AP ID. An X2 handover ends a
-// connection without a word of the eNodeB that the UE leaves.
+// holders maps MME UE S1AP IDs to places, in shards with their own locks. The director needs it
+// to end the old connection after an X2 handover, because the old eNodeB does not report it.
 type holders [64]struct {
 	sync.Mutex
 	at map[uint32]place
 }
 
-// set moves a UE and returns where it was.
+// set sets the place of a UE, and returns its old place.
 func (h *holders) set(mme uint32, p place) (was place) {
 	s := &h[mme%uint32(len(h))]
 	s.Lock()
@@ -53,7 +54,7 @@ func (h *holders) set(mme uint32, p place) (was place) {
 	return was
 }
 
-// clear forgets a UE, if it is there.
+// clear deletes a UE if its place is p.
 func (h *holders) clear(mme uint32, p place) {
 	s := &h[mme%uint32(len(h))]
 	s.Lock()
@@ -63,7 +64,7 @@ func (h *holders) clear(mme uint32, p place) {
 	}
 }
 
-// find returns where a UE is.
+// find returns the place of a UE.
 func (h *holders) find(mme uint32) (p place, ok bool) {
 	s := &h[mme%uint32(len(h))]
 	s.Lock()
@@ -72,7 +73,8 @@ func (h *holders) find(mme uint32) (p place, ok bool) {
 	return p, ok
 }
 
-// put adds a connection, unless there are too many. The eNodeB has none with that ID.
+// put adds a connection. It reports false if a limit is reached. The caller ensures that the
+// eNodeB has no connection with this ID.
 func (t *turn) put(e *enodeb, enb uint32, u ue) bool {
 	s := t.server
 	if len(e.ues) >= s.config.PerENodeB {
@@ -103,13 +105,13 @@ func (t *turn) remove(e *enodeb, enb uint32, u ue, o meter.Outcome) {
 	}
 }
 
-// began counts the beginning of a transaction.
+// began counts the begin of a transaction.
 func (t *turn) began(e *enodeb, enb uint32, u *ue, k kind) {
 	u.awaits = k
 	t.worker.meter.Begin(t.now, e.links[u.number].target, e.transaction(enb, k))
 }
 
-// ended counts the final answer of the transaction that a connection awaits.
+// ended counts the end of the transaction of a connection, if one is open.
 func (t *turn) ended(e *enodeb, enb uint32, u *ue, o meter.Outcome) {
 	if u.awaits == none {
 		return
@@ -120,25 +122,25 @@ func (t *turn) ended(e *enodeb, enb uint32, u *ue, o meter.Outcome) {
 	u.awaits = none
 }
 
-// transaction returns the hash of a transaction.
+// transaction returns a hash that identifies a transaction in the meter.
 func (e *enodeb) transaction(enb uint32, k kind) uint64 {
 	return mix(e.serial<<32 ^ uint64(k)<<24 ^ uint64(enb))
 }
 
-// mix spreads a value over 64 bits: the finalizer of MurmurHash3.
+// mix is the 64-bit finalizer of MurmurHash3.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return x ^ x>>33
 }
 
-// expect notes that an instance hands a UE over to an eNodeB.
+// expect records a Handover Request to the eNodeB.
 func (e *enodeb) expect(mme uint32) {
 	e.arrivals[e.arrived%arrivals] = arrival(mme)
 	e.arrived++
 }
 
-// expects forgets a handover and reports whether there was one.
+// expects reports whether a Handover Request for the UE is unanswered, and deletes it.
 func (e *enodeb) expects(mme uint32) bool {
 	for i := range e.arrivals {
 		if e.arrivals[i] == arrival(mme) && mme != 0 {
@@ -149,8 +151,8 @@ func (e *enodeb) expects(mme uint32) bool {
 	return false
 }
 
-// unknownOf returns the cause for a message with identifiers that belong to no connection
-// of an eNodeB (TS 36.413 clause 10.6).
+// unknownOf returns the cause for a message whose UE IDs match no connection of the eNodeB (TS
+// 36.413 clause 10.6).
 func (t *turn) unknownOf(e *enodeb) s1ap.Cause {
 	if p, ok := t.server.holders.find(t.in.mme); ok && p.enodeb == e {
 		return s1ap.CauseUnknownPair

@@ -10,7 +10,7 @@ import (
 
 const bothIDs = hasMME | hasENB
 
-// uplink handles a message of an eNodeB.
+// uplink handles a message from an eNodeB.
 func (t *turn) uplink(e *enodeb, whole, data []byte) {
 	c := &t.worker.counts
 	c.received.Add(1)
@@ -38,9 +38,9 @@ func (t *turn) uplink(e *enodeb, whole, data []byte) {
 	}
 }
 
-// erroneous returns the identifiers that are erroneously present in an eNodeB's request (TS
-// 36.413 clause 10.3.6). The director would not check them against the UEs of the eNodeB, or
-// against its identity, and an instance might act on them.
+// erroneous returns the identifiers that a request from an eNodeB must not have (TS 36.413
+// clause 10.3.6). The director does not check them against the UEs or the identity of the
+// eNodeB, so an attacker could name other UEs, and an instance might act on that.
 func erroneous(p s1ap.Procedure) present {
 	switch p {
 	case s1ap.InitialUEMessage, s1ap.PathSwitchRequest:
@@ -82,7 +82,7 @@ func (t *turn) request(e *enodeb, whole, data []byte) {
 	}
 }
 
-// outcome handles an answer.
+// outcome handles an answer from an eNodeB.
 func (t *turn) outcome(e *enodeb, whole []byte) {
 	switch t.message.Procedure {
 	case s1ap.HandoverResourceAllocation:
@@ -94,7 +94,7 @@ func (t *turn) outcome(e *enodeb, whole []byte) {
 			t.about(e, whole)
 			return
 		}
-		t.worker.counts.absorbed.Add(1) // of a Reset, which the director has answered for the eNodeB
+		t.worker.counts.absorbed.Add(1) // an answer to a Reset: the director has already answered the instance
 	}
 }
 
@@ -138,7 +138,7 @@ func (t *turn) initial(e *enodeb, whole []byte) {
 	t.pass(e.links[u.number].association, whole)
 }
 
-// replaced ends a connection whose eNB UE S1AP ID the eNodeB uses for another UE.
+// replaced ends a connection whose eNB UE S1AP ID the eNodeB has reused for another UE.
 func (t *turn) replaced(e *enodeb, enb uint32, u ue) {
 	if l := e.links[u.number]; !u.leaving && u.mme != 0 && l != nil {
 		t.indicateIDs(l.association, bothIDs, u.mme, enb, s1ap.CauseUnknownENBUEID)
@@ -146,7 +146,8 @@ func (t *turn) replaced(e *enodeb, enb uint32, u ue) {
 	t.remove(e, enb, u, meter.Failed)
 }
 
-// withinQuota takes a token of the eNodeB's address for a new transaction.
+// withinQuota takes a token from the quota of the eNodeB's address. Without a token it refuses
+// or drops the message.
 func (t *turn) withinQuota(e *enodeb, k kind) bool {
 	switch t.policy.Quota.Take(t.now, e.peer.Addr()) {
 	case overload.Admitted:
@@ -161,9 +162,9 @@ func (t *turn) withinQuota(e *enodeb, k kind) bool {
 	return false
 }
 
-// refuse answers the first message of a connection in place of an instance: with a reject
-// that lets the UE try again, and the release of the connection. The MME UE S1AP ID is one
-// of the director's own.
+// refuse answers the first message of a connection instead of an instance: with a NAS reject
+// that allows a retry, and a UE Context Release Command. It uses an MME UE S1AP ID of the
+// director itself (number 0).
 func (t *turn) refuse(e *enodeb, k kind, ty table.Type, why meter.Cause) {
 	t.worker.counts.refused.Add(1)
 	t.worker.meter.Fail(ty, why)
@@ -184,13 +185,12 @@ func (t *turn) refuse(e *enodeb, k kind, ty table.Type, why meter.Cause) {
 	t.release(e.association, e.refused, enb, s1ap.CauseOverload)
 }
 
-// tries is how many other choices there are for a key whose instance has no association
-// with the eNodeB just now.
+// tries bounds the further choices for a key whose instance the eNodeB does not reach.
 const tries = 16
 
-// choose returns the instance for the first message of a connection; nil if the type has
-// none. An instance that has just been lost is passed over, before its health check finds
-// it away.
+// choose returns the instance for the first message of a connection; nil: the eNodeB reaches
+// none of the type. It skips an instance whose link is down, which it knows before the health
+// check fails.
 func (t *turn) choose(e *enodeb, ty table.Type, a *asker) *table.Target {
 	key := e.keyFor(a, t.in.enb)
 	if target, ok := t.steer(e, ty, a, key); ok && e.reaches(target) {
@@ -204,8 +204,8 @@ func (t *turn) choose(e *enodeb, ty table.Type, a *asker) *table.Target {
 	return e.anyOf(ty)
 }
 
-// steer returns the instance of a UE: that of its S-TMSI if the type has it, otherwise the
-// one that the key chooses.
+// steer returns the instance of a UE: the instance that its S-TMSI names, if it belongs to the
+// type, or else the choice of the table for the key.
 func (t *turn) steer(e *enodeb, ty table.Type, a *asker, key uint64) (*table.Target, bool) {
 	if owner := t.policy.find(t.view.Table, a.number); owner != nil && owner.Type == ty {
 		return t.worker.steering.Resume(t.now, ty, owner.ID, key, e.region, t.policy.options[ty].Sessions)
@@ -213,8 +213,8 @@ func (t *turn) steer(e *enodeb, ty table.Type, a *asker, key uint64) (*table.Tar
 	return t.worker.steering.Choose(t.now, ty, key, e.region)
 }
 
-// keyFor returns the key of a UE. Without an identity, it is the eNodeB with its number
-// for the UE.
+// keyFor returns the steering key of a UE. Without an identity, the key is made from the eNodeB
+// and the eNB UE S1AP ID.
 func (e *enodeb) keyFor(a *asker, enb uint32) uint64 {
 	if a.identity == "" {
 		return mix(e.key ^ uint64(enb))
@@ -222,8 +222,8 @@ func (e *enodeb) keyFor(a *asker, enb uint32) uint64 {
 	return a.key
 }
 
-// about forwards a message about a connection to its instance. The eNodeB must name the
-// connection by both identifiers, and the connection must be its own.
+// about forwards a message about a connection to its instance. The message must have both UE
+// IDs, and the connection must belong to this eNodeB.
 func (t *turn) about(e *enodeb, whole []byte) {
 	in := &t.in
 	u, ok := e.ues[in.enb]
@@ -253,8 +253,8 @@ func (t *turn) disown(e *enodeb, cause s1ap.Cause) {
 	t.indicate(e.association, t.in.has&bothIDs, cause)
 }
 
-// released ends a connection with a UE Context Release Complete. It is the last message,
-// so an unknown one is ignored (TS 36.413 clause 10.6).
+// released forwards a UE Context Release Complete and ends the connection. It is the last
+// message of a connection, so an unknown one is ignored (TS 36.413 clause 10.6).
 func (t *turn) released(e *enodeb, whole []byte) {
 	in := &t.in
 	u, ok := e.ues[in.enb]
@@ -266,8 +266,9 @@ func (t *turn) released(e *enodeb, whole []byte) {
 	t.remove(e, in.enb, u, meter.Failed)
 }
 
-// arrive handles the answer of the target of a handover: a Handover Request Acknowledge or
-// a Handover Failure (TS 36.413 clause 8.4.2). The instance must have asked.
+// arrive handles the answer of the target eNodeB of a handover: a Handover Request Acknowledge
+// or a Handover Failure (TS 36.413 clause 8.4.2). It refuses an answer without a Handover
+// Request.
 func (t *turn) arrive(e *enodeb, whole []byte) {
 	in := &t.in
 	if in.has&hasMME == 0 || !e.expects(in.mme) {
@@ -275,7 +276,7 @@ func (t *turn) arrive(e *enodeb, whole []byte) {
 		return
 	}
 	l := e.links[numberOf(in.mme)]
-	if l == nil || l.state != up { // it was lost, and the handover with it
+	if l == nil || l.state != up { // the instance is lost, and with it the handover
 		t.stray(e)
 		return
 	}
@@ -296,7 +297,7 @@ func (t *turn) arrive(e *enodeb, whole []byte) {
 	t.pass(l.association, whole)
 }
 
-// failHandover ends a handover to an eNodeB that has too many connections.
+// failHandover fails a handover because of a limit on connections.
 func (t *turn) failHandover(e *enodeb, l *link) {
 	t.worker.counts.full.Add(1)
 	mme, enb := t.in.mme, t.in.enb
@@ -307,9 +308,9 @@ func (t *turn) failHandover(e *enodeb, l *link) {
 	t.release(e.association, mme, enb, s1ap.CauseOverload)
 }
 
-// pathSwitch forwards a Path Switch Request, the end of an X2 handover (TS 36.413 clause
-// 8.4.4), to the instance that gave the MME UE S1AP ID. The instance decides whether the
-// UE is there.
+// pathSwitch forwards a Path Switch Request, which completes an X2 handover (TS 36.413 clause
+// 8.4.4), to the instance that assigned the source MME UE S1AP ID. The instance decides whether
+// to grant it.
 func (t *turn) pathSwitch(e *enodeb, whole []byte) {
 	in := &t.in
 	if in.has&(hasENB|hasSource) != hasENB|hasSource {
@@ -348,8 +349,8 @@ func (t *turn) failSwitch(e *enodeb, cause s1ap.Cause) {
 	t.answer(e.association, frame.UE)
 }
 
-// complaint forwards an Error Indication about a connection to its instance. If the eNodeB
-// does not know the connection, the connection ends.
+// complaint forwards an Error Indication about a connection to its instance. If its cause is an
+// unknown UE ID, the connection ends.
 func (t *turn) complaint(e *enodeb, whole []byte) {
 	in := &t.in
 	enb := in.enb
@@ -369,8 +370,8 @@ func (t *turn) complaint(e *enodeb, whole []byte) {
 	}
 }
 
-// common forwards a message about no UE, such as an eNB Configuration Transfer, to one
-// instance, the same for all of an eNodeB's.
+// common forwards a message without UE IDs, such as an eNB Configuration Transfer, to one
+// instance. It chooses the same instance for all such messages of an eNodeB.
 func (t *turn) common(e *enodeb, whole []byte) {
 	n := len(e.links)
 	for i := range n {
@@ -382,7 +383,7 @@ func (t *turn) common(e *enodeb, whole []byte) {
 	t.stray(e)
 }
 
-// stray counts a message of an eNodeB for which there is no instance, and no answer.
+// stray counts a message of an eNodeB that has no destination and gets no answer.
 func (t *turn) stray(e *enodeb) {
 	t.worker.counts.strayed.Add(1)
 	t.worker.meter.Drop(t.now, meter.NoType, meter.NoInstance, e.peer)
