@@ -34,7 +34,7 @@ func request(method, callID, headers string) []byte {
 		method, callID, callID, method, headers)
 }
 
-// vandals are generators of different kinds of bad input.
+// vandals generate different kinds of bad input.
 func vandals(r *rand.Rand) map[string]func(int) []byte {
 	register := func(n int) []byte { return request("REGISTER", fmt.Sprintf("v%d", n), "") }
 	return map[string]func(int) []byte{
@@ -81,7 +81,7 @@ func vandals(r *rand.Rand) map[string]func(int) []byte {
 	}
 }
 
-// TestDirectorOutlivesBadInput sends malformed and too large messages, and floods from
+// TestDirectorOutlivesBadInput sends malformed messages, oversized messages, and floods from
 // one source. The director must survive, use bounded memory, and serve other phones.
 func TestDirectorOutlivesBadInput(t *testing.T) {
 	requirePrograms(t, "kamailio", "sipp")
@@ -93,7 +93,7 @@ func TestDirectorOutlivesBadInput(t *testing.T) {
 	d := s.director(firstDirector, options{Instances: table})
 	r := rand.New(rand.NewPCG(1, 2))
 	times, room := 1000, int64(32<<20)
-	if raced { // the race detector's memory grows with what is touched
+	if raced { // the race detector needs shadow memory for all touched memory
 		times, room = 100, 128<<20
 	}
 	flood := func() {
@@ -205,8 +205,9 @@ func (s site) ask(from, to string, message []byte) (status int, text string) {
 	return 0, ""
 }
 
-// TestNoInstanceIs503 checks that without a live instance requests are answered 503 with
-// Retry-After, or 500 while another type has one, and counted. Tables with duplicates are refused and change nothing.
+// TestNoInstanceIs503 checks that the director counts requests without a live instance, and
+// answers 503 with Retry-After, or 500 while another type has an instance. It must refuse
+// tables with duplicates and keep the old table.
 func TestNoInstanceIs503(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio")
@@ -278,8 +279,8 @@ func mustRead(t *testing.T, path string) []byte {
 	return text
 }
 
-// TestRegionsAndHealth checks that clients are served in their own region. If its
-// instance is down, the other region serves them, and their own again when it is back.
+// TestRegionsAndHealth checks that the client's region serves it. While the instance of that
+// region is down, the other region serves the client.
 func TestRegionsAndHealth(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio")
@@ -319,8 +320,8 @@ func TestRegionsAndHealth(t *testing.T) {
 	}
 }
 
-// TestOverloadIsHeldAtTheIngress checks that a gate refuses load above its rate with 503
-// and Retry-After, and that admitted load is served.
+// TestOverloadIsHeldAtTheIngress checks that a gate refuses load above its rate with 503 and
+// Retry-After, and that instances serve the admitted load.
 func TestOverloadIsHeldAtTheIngress(t *testing.T) {
 	requirePrograms(t, "kamailio", "sipp")
 	s := newSite(t)

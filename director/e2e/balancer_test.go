@@ -10,19 +10,18 @@ import (
 	"time"
 )
 
-// A balancer stands in front of directors and does not know SIP. It sends each datagram
-// of a phone to a random director, so the messages of one transaction pass different
-// directors.
+// A balancer forwards each datagram of a phone to a random director. It does not parse SIP, so
+// the messages of one transaction pass different directors.
 type balancer struct {
 	t         testing.TB
 	front     *net.UDPConn
 	directors []netip.AddrPort
 	mu        sync.Mutex
-	backs     map[netip.AddrPort]*net.UDPConn // a phone's socket to the directors
+	backs     map[netip.AddrPort]*net.UDPConn // socket to the directors, by phone
 	done      sync.WaitGroup
 }
 
-// balance starts a balancer at a site's host, whose address the directors advertise.
+// balance starts a balancer at a host of the site. The directors advertise its address.
 func (s site) balance(host int, fleet fleet) *balancer {
 	s.t.Helper()
 	front, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(s.at(host, sipPort))))
@@ -53,7 +52,7 @@ func (b *balancer) close() {
 	b.done.Wait()
 }
 
-// forth forwards what phones send.
+// forth forwards datagrams of phones.
 func (b *balancer) forth() {
 	message := make([]byte, 1<<16)
 	for {
@@ -61,7 +60,7 @@ func (b *balancer) forth() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		} else if err != nil {
-			continue // a phone has gone
+			continue // the phone has closed its socket
 		}
 		back, err := b.back(phone)
 		if err != nil {
@@ -103,8 +102,8 @@ func (b *balancer) back(phone netip.AddrPort) (*net.UDPConn, error) {
 
 // TestTransactionsOverTwoDirectors sends the messages of one transaction to either of two
 // directors, which do not communicate. Within one epoch each transaction stays on its
-// instance, also across restarts. A change of epoch may move only transactions that it meets,
-// because a director does not know the keys that only the other has seen.
+// instance, also across restarts. A change of epoch may move only open transactions, because a
+// director does not know the keys that only the other director has seen.
 func TestTransactionsOverTwoDirectors(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio", "sipp", "tcpdump")

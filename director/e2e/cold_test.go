@@ -14,9 +14,9 @@ func (d *steward) killAndStart(name, dir string) (when time.Time) {
 	return when
 }
 
-// TestColdRestart kills a director during a transition and starts it again from its state
-// file alone. It may lose only transactions that began on an instance that their key had
-// just moved to, and no more than it counts.
+// TestColdRestart kills a director during a transition and starts it again from its state file
+// alone. It may lose only transactions whose key had just moved to the instance where they
+// began, and no more of them than the director counts.
 func TestColdRestart(t *testing.T) {
 	t.Parallel()
 	m := newMotion(t, 1, "10s")

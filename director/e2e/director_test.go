@@ -117,16 +117,16 @@ health: {every: 200ms, timeout: {{.Timeout}}, fail: {{.Fail}}, rise: 1}
 {{range .Instances}}- {name: {{.Name}}, type: {{.Type}}, address: "{{.Address}}", weight: {{.Weight}}, id: {{.ID}}{{if .Region}}, region: {{.Region}}{{end}}}
 {{end}}{{end}}`))
 
-// options are the variable parts of a director's configuration.
+// options are the parts of a director's configuration that tests vary.
 type options struct {
 	SIP, Control          string // set by the site
-	Advertise             string // host that messages name the director by
+	Advertise             string // host of the director in messages
 	Transition            string // default 4s
 	Registration, Session string // further fields of the types, after a comma
-	Timeout               string // of a health check; default 2s, because the host may be busy
-	Fail                  int    // failed checks; default 3
-	GTPC, S1AP            string // addresses, if these are used
-	Types, Rules          string // additional ones
+	Timeout               string // timeout of a health check; default 2s, because the host may be busy
+	Fail                  int    // failed checks until an instance is down; default 3
+	GTPC, S1AP            string // listen addresses; empty: not used
+	Types, Rules          string // additional types and rules
 	Memory                string // further bounds, after a comma
 	More                  string // appended to the file
 	Instances             []vitrine.Instance
@@ -136,7 +136,7 @@ type options struct {
 type steward struct {
 	*process
 	t       testing.TB
-	address string // of SIP
+	address string // SIP address
 	control string
 	file    string
 	client  *client.Client
@@ -224,7 +224,7 @@ func (d *steward) instance(name string) (in client.Instance) {
 	return in
 }
 
-// restart hands over to a new process and returns when that serves.
+// restart hands over to a new process, and returns when the new process serves.
 func (d *steward) restart() {
 	d.t.Helper()
 	before := d.status()
@@ -242,7 +242,7 @@ func (d *steward) restart() {
 // fleet are directors side by side.
 type fleet []*steward
 
-// put adds an instance to all directors, with one ID, and returns the last answer.
+// put adds an instance to all directors with the same ID, and returns the last answer.
 func (f fleet) put(in vitrine.Instance) (out client.Instance) {
 	for _, d := range f {
 		d.try("put "+in.Name, func(ctx context.Context) error {
@@ -292,8 +292,7 @@ func (f fleet) agree() {
 	})
 }
 
-// metric returns the sum of the director's series with that name whose labels contain all
-// the given ones.
+// metric returns the sum of the director's time series with a name and all the given labels.
 func (d *steward) metric(name string, labels ...string) float64 {
 	d.t.Helper()
 	return hosttest.Metric(d.t, d.metrics(), name, labels...)

@@ -45,9 +45,9 @@ func runStore(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	return errors.Join(s.Serve(ctx, l), engine.Close())
 }
 
-// A gateway is the S-GW's side of S11, built on go-gtp's library: one instance of an
-// aggregate, in its own process. The state that outlives a transaction is in the store;
-// the gateway keeps none. It serves only the transactions of its type.
+// A gateway implements the S-GW side of S11 with go-gtp. It is one instance of an aggregate, in
+// its own process. It keeps no state between transactions: sessions are in the store. It serves
+// only the transactions of its type.
 type gateway struct {
 	ty       string
 	self     string // the director's IP address, for F-TEIDs
@@ -58,12 +58,12 @@ type gateway struct {
 	ctx      context.Context //nolint:containedctx // go-gtp's handlers are given none
 }
 
-// A bearer is the state that outlives a transaction: a session with its only bearer.
+// A bearer is the stored state of a session with its only bearer.
 type bearer struct {
 	IMSI    string
-	MME     uint32   // TEID of the MME's end, on S11
-	User    uint32   // TEID of the gateway's end, on S1-U
-	ENodeBs []uint32 // TEIDs of the eNodeBs' ends, on S1-U, in the order of the handovers
+	MME     uint32   // TEID of the MME on S11
+	User    uint32   // TEID of the gateway on S1-U
+	ENodeBs []uint32 // TEIDs of the eNodeBs on S1-U, in the order of the handovers
 }
 
 // runGateway runs a gateway until ctx is done.
@@ -89,7 +89,7 @@ func runGateway(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		return err
 	}
 	conn := gtpv2.NewConn(net.UDPAddrFromAddrPort(at), gtpv2.IFTypeS11S4SGWGTPC, 0)
-	conn.DisableValidation() // it looks up TEIDs in the library's own memory
+	conn.DisableValidation() // validation looks up TEIDs in the library's memory, not in the store
 	conn.AddHandlers(map[uint8]gtpv2.HandlerFunc{
 		message.MsgTypeCreateSessionRequest: g.create,
 		message.MsgTypeModifyBearerRequest:  g.modify,
@@ -104,7 +104,7 @@ func runGateway(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	return serving.Wait()
 }
 
-// create attaches. The session is in the store before the answer is sent.
+// create handles an attach. It stores the session before it answers.
 func (g *gateway) create(c *gtpv2.Conn, from net.Addr, m message.Message) error {
 	request := m.(*message.CreateSessionRequest)
 	if request.SenderFTEIDC == nil || request.IMSI == nil {
@@ -130,8 +130,8 @@ func (g *gateway) create(c *gtpv2.Conn, from net.Addr, m message.Message) error 
 		ie.NewCause(gtpv2.CauseRequestAccepted, 0, 0, 0, nil), ie.NewFullyQualifiedTEID(gtpv2.IFTypeS11S4SGWGTPC, teid, g.self, ""), g.context(b)))
 }
 
-// attach puts a new session into the store, under a TEID that no session has: subscribers
-// whose IMSIs have the same key share their TEIDs, and some sessions stay for long.
+// attach stores a new session under an unused TEID. TEIDs can collide, because subscribers
+// whose IMSIs have the same key share a range, and some sessions are long.
 func (g *gateway) attach(imsi string, mme uint32) (teid uint32, b *bearer, err error) {
 	const tries = 16 // an attacker may attach too: each of its requests may cost no more
 	for range tries {
@@ -145,7 +145,7 @@ func (g *gateway) attach(imsi string, mme uint32) (teid uint32, b *bearer, err e
 	return teid, b, err
 }
 
-// modify hands over to the eNodeB whose TEID is in the request.
+// modify handles a handover to the eNodeB with the TEID in the request.
 func (g *gateway) modify(c *gtpv2.Conn, from net.Addr, m message.Message) error {
 	request := m.(*message.ModifyBearerRequest)
 	b, tag, cause := g.find(m.TEID(), handoverSR)
@@ -167,7 +167,7 @@ func (g *gateway) modify(c *gtpv2.Conn, from net.Addr, m message.Message) error 
 	return c.RespondTo(from, m, message.NewModifyBearerResponse(b.MME, 0, ie.NewCause(cause, 0, 0, 0, nil), g.context(b)))
 }
 
-// remove detaches.
+// remove handles a detach.
 func (g *gateway) remove(c *gtpv2.Conn, from net.Addr, m message.Message) error {
 	b, tag, cause := g.find(m.TEID(), attachDetach)
 	if cause == gtpv2.CauseRequestAccepted && g.sessions.Delete(g.ctx, key(m.TEID()), client.Conditions{IfMatch: tag}) != nil {
@@ -177,8 +177,8 @@ func (g *gateway) remove(c *gtpv2.Conn, from net.Addr, m message.Message) error 
 	return c.RespondTo(from, m, message.NewDeleteSessionResponse(b.MME, 0, ie.NewCause(cause, 0, 0, 0, nil)))
 }
 
-// find reads a session for a transaction of one aggregate type. A cause other than
-// accepted tells why there is no session.
+// find reads a session for a transaction of one aggregate type. Without a session it returns a
+// cause other than accepted.
 func (g *gateway) find(teid uint32, of string) (b *bearer, tag string, cause uint8) {
 	b = &bearer{}
 	if g.ty != of {
@@ -201,8 +201,7 @@ func (g *gateway) put(teid uint32, b *bearer, when client.Conditions) error {
 	return err
 }
 
-// context returns the gateway's end of the bearer for the MME. It comes from the store
-// alone.
+// context returns the Bearer Context for the MME with the gateway's TEID from the store.
 func (g *gateway) context(b *bearer) *ie.IE {
 	return ie.NewBearerContext(ie.NewEPSBearerID(5), ie.NewFullyQualifiedTEID(gtpv2.IFTypeS1USGWGTPU, b.User, g.self, ""))
 }

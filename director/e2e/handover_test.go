@@ -92,7 +92,7 @@ func (s site) ready(p *process) *process {
 	return p
 }
 
-// gateway starts an instance with the prefix that the director assigns to it.
+// gateway starts an instance with the TEID prefix that the director assigns.
 func (e *epc) gateway(host int, name, ty string) {
 	e.t.Helper()
 	in := &instance{name: name, ty: ty, address: e.at(host, gtpcPort)}
@@ -106,13 +106,13 @@ func (e *epc) gateway(host int, name, ty string) {
 	e.gateways[name] = in
 }
 
-// An attached is a subscriber that is attached, as the MME knows it.
+// An attached is the MME's state of an attached subscriber.
 type attached struct {
 	imsi           string
 	own, peer      uint32 // TEIDs on S11
 	user           uint32 // the gateway's TEID on S1-U
-	at, over       string // the instances that attached it, and that handed it over last
-	*gtpv2.Session        // go-gtp's
+	at, over       string // the instances of the attach and of the last handover
+	*gtpv2.Session        // session of go-gtp
 	ends           []uint32
 }
 
@@ -168,7 +168,7 @@ func (e *epc) attach(imsi string) *attached {
 	return a
 }
 
-// handOver moves a subscriber to another eNodeB, and returns the instance that did it.
+// handOver moves a subscriber to another eNodeB, and returns the instance that served it.
 func (e *epc) handOver(a *attached) (at string) {
 	e.t.Helper()
 	before := e.count(a.imsi, "handed-over")
@@ -201,8 +201,8 @@ func (e *epc) detach(a *attached) (at string) {
 	return e.who(a.imsi, "detached")
 }
 
-// count returns how often each gateway has done something for a subscriber. Gateways
-// print that before they answer.
+// count returns how often each gateway has served a procedure of a subscriber. Gateways print
+// it before they answer.
 func (e *epc) count(imsi, what string) map[string]int {
 	n := map[string]int{}
 	for name, in := range e.gateways {
@@ -211,7 +211,7 @@ func (e *epc) count(imsi, what string) map[string]int {
 	return n
 }
 
-// who returns the gateways that did something for a subscriber.
+// who returns the gateways that served a procedure of a subscriber.
 func (e *epc) who(imsi, what string) (names string) {
 	for name, n := range e.count(imsi, what) {
 		names += strings.Repeat(name, n)
@@ -232,10 +232,10 @@ func (e *epc) record(a *attached) (b bearer) {
 	return b
 }
 
-// TestHandoverReadsTheStore attaches subscribers at aggregates of one type, which leave
-// the session in the store. Aggregates of another type hand them over and find the
-// session there, even if the instances of the attach have drained or were killed. Any
-// remaining instance can do the detach.
+// TestHandoverReadsTheStore attaches subscribers at aggregates of one type, which write the
+// session to the store. Aggregates of another type serve the handover with the session from
+// the store, even after the instances of the attach have drained or died. Any remaining
+// instance can serve the detach.
 func TestHandoverReadsTheStore(t *testing.T) {
 	t.Parallel()
 	e := newEPC(t)
@@ -302,8 +302,7 @@ func TestHandoverReadsTheStore(t *testing.T) {
 	t.Logf("%d subscribers, attached at %v, handed over at %v", subscribers, attachedAt, handedOverAt)
 }
 
-// noContext checks that instances that have served a session do not know it once it is no
-// longer in the store.
+// noContext checks that instances have no copy of a session after its removal from the store.
 func (e *epc) noContext(a *attached) {
 	e.t.Helper()
 	if _, err := e.mme.ModifyBearer(a.peer, a.Session, ie.NewBearerContext(ie.NewEPSBearerID(5))); err != nil {

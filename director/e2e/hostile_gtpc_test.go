@@ -20,13 +20,13 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// mmes is how many MMEs load an EPC at the same time, each at its own host.
+// mmes is the number of concurrent MMEs of the load, each at its own host.
 const mmes = 16
 
 // bearerType is an aggregate type with a gate. It serves requests about bearers.
 const bearerType = "bearer"
 
-// budgetGTPC is the memory that the configuration lets a director take for GTP-C, in bytes.
+// budgetGTPC is the memory bound of a director for GTP-C by its configuration, in bytes.
 func budgetGTPC() int64 {
 	const (
 		entries   = 524288
@@ -90,8 +90,8 @@ func TestHostileGTPC(t *testing.T) {
 // messagesPerSession is how many messages of a session pass the director.
 const messagesPerSession = 6
 
-// capacity returns how many sessions per second the MMEs attach, hand over and detach one
-// after the other.
+// capacity returns the rate of sessions per second when each MME attaches, hands over and
+// detaches one session after the other.
 func (h *hostileEPC) capacity(t *testing.T) float64 {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
@@ -121,7 +121,7 @@ func (h *hostileEPC) limit(t *testing.T, rate float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, in := range all { // a reload removes those that the file does not have
+	for _, in := range all { // a reload removes instances that are not in the file
 		text = fmt.Appendf(text, "- {name: %s, type: %s, address: %q, weight: %g, id: %d}\n", in.Name, in.Type, in.Address, in.Weight, in.ID)
 	}
 	if err := os.WriteFile(h.file, text, 0o600); err != nil {
@@ -134,7 +134,7 @@ func (h *hostileEPC) limit(t *testing.T, rate float64) {
 
 func (h *hostileEPC) imsi() string { return fmt.Sprintf("00101%010d", h.imsis.Add(1)) }
 
-// sessions plays sessions at a rate for a time, and returns how many succeeded.
+// sessions runs sessions at a rate for a time, and returns the number of successes.
 func (h *hostileEPC) sessions(ctx context.Context, rate float64, lasting time.Duration) (int64, error) {
 	due := make(chan string, int(rate*lasting.Seconds())+1)
 	timed, stop := context.WithTimeout(ctx, lasting)
@@ -184,11 +184,11 @@ func (h *hostileEPC) subscribe(ctx context.Context, run func(*subscriber) error)
 
 // A subscriber is an MME with one session at a time.
 type subscriber struct {
-	ctx      context.Context //nolint:containedctx // of its only run
+	ctx      context.Context //nolint:containedctx // context of its only run
 	conn     *net.UDPConn
 	host     netip.Addr
 	sequence uint32
-	teid     uint32 // its own
+	teid     uint32 // TEID of the MME
 	answer   [2048]byte
 }
 
@@ -198,9 +198,9 @@ const (
 	n3Requests = 30
 )
 
-// ask sends a request until it is answered. It returns the response and whether it sent the
-// request again. A response that accepts must have the subscriber's TEID, also where the instances
-// know that one by an alias.
+// ask sends a request, with retransmissions, until a response arrives. It returns the response
+// and whether it retransmitted. An accepting response must have the subscriber's TEID, even if
+// the instances know the subscriber by an alias TEID.
 func (s *subscriber) ask(t gtpc.Type, teid uint32, elements func([]byte) []byte) (m gtpc.Message, again bool, err error) {
 	s.sequence = (s.sequence + 1) & 0x7fffff
 	request := gtpc.End(elements(gtpc.AppendHeader(nil, t, teid, s.sequence)), 0)
@@ -258,7 +258,7 @@ func (s *subscriber) session(imsi string) error {
 		return fmt.Errorf("hand over %s: %w", imsi, err)
 	}
 	m, again, err := s.ask(gtpc.DeleteSessionRequest, gateway.TEID, func(b []byte) []byte { return gtpc.AppendElement(b, gtpc.EBI, 0, 5) })
-	const contextNotFound = 64 // if the answer to the first request was lost
+	const contextNotFound = 64 // answer to a retransmission after a lost response
 	if err := accepted(&m, err); err != nil && (!again || causeOf(&m) != contextNotFound) {
 		return fmt.Errorf("detach %s: %w", imsi, err)
 	}
@@ -281,7 +281,7 @@ func causeOf(m *gtpc.Message) gtpc.CauseValue {
 	return cause
 }
 
-// accepted returns the error of a request, or one if the response does not accept it.
+// accepted returns err, or an error if the response does not accept the request.
 func accepted(m *gtpc.Message, err error) error {
 	if cause := causeOf(m); err == nil && !cause.Accepted() {
 		return fmt.Errorf("cause %d", cause)
@@ -291,7 +291,7 @@ func accepted(m *gtpc.Message, err error) error {
 
 const drops = "vitrine_director_drops_total"
 
-// garbage sends noise, messages that are cut off, and messages with changed octets.
+// garbage sends noise, truncated messages, and messages with changed octets.
 func (h *hostileEPC) garbage() attack {
 	r := rand.New(rand.NewPCG(5, 5))
 	whole := createRequest(1, "001019999999999", netip.MustParseAddr("127.0.0.9"))
@@ -314,14 +314,14 @@ func (h *hostileEPC) garbage() attack {
 	}
 }
 
-// createRequest returns a Create Session Request of a sender.
+// createRequest returns a Create Session Request from a sender.
 func createRequest(sequence uint32, imsi string, from netip.Addr) []byte {
 	b := gtpc.AppendDigits(gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, sequence), gtpc.IMSI, imsi)
 	b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: sequence + 1, V4: from})
 	return gtpc.End(appendBearer(b), 0)
 }
 
-// strayAnswers sends answers to requests that strangers were not sent.
+// strayAnswers sends responses to requests that the director did not send to the strangers.
 func (h *hostileEPC) strayAnswers() attack {
 	return attack{
 		name: "answers of strangers", times: 10, counter: drops, labels: []string{`protocol="gtpc"`, `reason="unroutable"`}, all: true,
@@ -332,8 +332,8 @@ func (h *hostileEPC) strayAnswers() attack {
 	}
 }
 
-// commandBits sends requests about bearers whose sequence number says that a command triggered
-// them.
+// commandBits sends requests about bearers with the bit in the sequence number that marks them
+// as triggered by a command.
 func (h *hostileEPC) commandBits() attack {
 	var began time.Time
 	var before int64

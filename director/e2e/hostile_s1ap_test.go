@@ -32,8 +32,8 @@ import (
 
 const s1apPort = 36412
 
-// The pool under attack and its limits. The eNodeBs of one attacker's address could have all
-// connections, if only the limits of each were there.
+// The pool under attack and its limits. With only the limit of each eNodeB, the eNodeBs of one
+// address could take all connections.
 const (
 	mmesBehind       = 2
 	loadENodeBs      = 4
@@ -43,18 +43,18 @@ const (
 	maxUEs           = enodebsPerSource * uesPerENodeB
 )
 
-// budgetS1AP is the memory that the configuration lets a director take for S1AP, in bytes.
+// budgetS1AP is the memory bound of a director for S1AP by its configuration, in bytes.
 func budgetS1AP() int64 {
 	const (
 		workers = 2
 		entries = 524288
 		tables  = (workers+1)*entries*8 + 65536*26 // keys, transactions, sources
 		ues     = maxUEs * 160
-		queues  = 64 << 20 // of all associations
+		queues  = 64 << 20 // bound on all send queues
 		// An association has a receive buffer of 32 KiB, an empty queue of 64 KiB, and two stacks.
 		association  = 112 << 10
 		associations = maxENodeBs * (1 + mmesBehind) * association
-		collected    = 2 // the heap grows to twice what is in use before it is collected
+		collected    = 2 // the heap grows to twice the live heap between two collections
 	)
 	if raced {
 		return 8 * (tables + ues + queues + associations)
@@ -67,10 +67,10 @@ type hostilePool struct {
 	site
 	target
 	pool   string  // the director's address for eNodeBs
-	rate   float64 // of the load, calls per second
-	mix    string  // of the load
+	rate   float64 // rate of the load, in calls per second
+	mix    string  // procedures of the load
 	trials int
-	calls  atomic.Int64 // made so far
+	calls  atomic.Int64 // calls so far
 }
 
 // The procedures of the load.
@@ -93,7 +93,7 @@ func TestHostileS1AP(t *testing.T) {
 		}
 	}
 	attacks(h.takenIdentity(), h.othersUEs(), h.erroneousIDs(), h.othersResets())
-	h.mix = plainMix // the path switch of another may be in the only place that the MME has for a UE's message that waits
+	h.mix = plainMix // an attacker's path switch may occupy the MME's only slot for a waiting message of a UE
 	attacks(h.refusedPathSwitches())
 	h.mix = handoverMix
 	attacks(h.crowdedConfigurations(), h.setUpFlood(), h.tableFlood(), h.crowdOfENodeBs(), h.slowENodeBs(), h.unfinishedFrames(),
@@ -105,8 +105,8 @@ func TestHostileS1AP(t *testing.T) {
 	})
 }
 
-// newHostilePool starts MMEs and a director, and measures what they carry. The load is half of
-// that.
+// newHostilePool starts MMEs and a director, and measures their capacity. The load is half of
+// the capacity.
 func newHostilePool(t *testing.T) *hostilePool {
 	t.Helper()
 	h := &hostilePool{site: newSite(t), mix: handoverMix}
@@ -196,10 +196,10 @@ func (h *hostilePool) limit(t *testing.T, rate float64) {
 	}
 }
 
-// stayed is how long UEs of the load stay connected. Attackers name them meanwhile.
+// stayed is how long UEs of the load stay connected. Meanwhile attackers use their IDs.
 const stayed = 500 * time.Millisecond
 
-// play plays the mix of procedures at a rate, with new subscribers.
+// play runs the mix of procedures at a rate, with new subscribers.
 func (h *hostilePool) play(ctx context.Context, rate float64, lasting, timeout time.Duration) (load.Report, error) {
 	h.trials++
 	trial := load.Trial{
@@ -284,14 +284,14 @@ func (r *rogue) send(message []byte) error {
 	return err
 }
 
-// A gang is how attackers' eNodeBs send messages.
+// A gang describes how a set of attackers' eNodeBs send messages.
 type gang struct {
 	h      *hostilePool
 	size   int
 	oneIP  bool    // all are at one address
 	before func()  // called before they connect
-	raw    bool    // they are not set up
-	least  float64 // messages per second
+	raw    bool    // they do not complete S1 Setup
+	least  float64 // lowest rate, in messages per second
 	after  func()  // called while they are connected
 	next   func(r *rogue, n int) []byte
 }
@@ -338,7 +338,7 @@ func (g gang) run(ctx context.Context, rate float64) (sent int, err error) {
 	return sent, err
 }
 
-// connect connects an eNodeB, whose answers are read and thrown away.
+// connect connects an eNodeB, and discards the answers that it gets.
 func (g gang) connect(i int, reading *sync.WaitGroup) (*rogue, error) {
 	source := i
 	if g.oneIP {
@@ -363,7 +363,7 @@ func (g gang) connect(i int, reading *sync.WaitGroup) (*rogue, error) {
 
 // guess returns identifiers that a UE of the load may have. MMEs count their MME UE S1AP IDs.
 func (h *hostilePool) guess(n int) enb.IDs {
-	given := int(h.calls.Load())/mmesBehind + 1000 // about; those of the running load included
+	given := int(h.calls.Load())/mmesBehind + 1000 // estimate of the IDs of an MME, including the running load
 	return enb.IDs{MME: uint32(1+n%mmesBehind)<<24 | uint32(1+n/mmesBehind%given), ENB: uint32(n % 1000)}
 }
 
@@ -404,7 +404,7 @@ func (h *hostilePool) othersUEs() attack {
 	}
 }
 
-// extended returns a message with further elements.
+// extended returns a message with additional elements.
 func extended(message []byte, more func([]byte) []byte) []byte {
 	var m s1ap.Message
 	_ = m.Parse(message) // it is the test's own
@@ -445,8 +445,8 @@ func (h *hostilePool) othersResets() attack {
 	}
 }
 
-// crowdedConfigurations sends configurations with thousands of elements, each of which would be
-// compared with each of the last.
+// crowdedConfigurations sends configurations with thousands of elements. Without a limit, the
+// director would compare each of them with each element of the last configuration.
 func (h *hostilePool) crowdedConfigurations() attack {
 	crowd := func(b []byte) []byte {
 		for n := range 2000 {
@@ -462,7 +462,7 @@ func (h *hostilePool) crowdedConfigurations() attack {
 	}
 }
 
-// setUpFlood sends S1 Setup with ever new identities.
+// setUpFlood sends S1 Setup Requests, each with a new identity.
 func (h *hostilePool) setUpFlood() attack {
 	return attack{
 		name: "S1 Setups with changing identities", times: 10, counter: "vitrine_director_s1_setup_failures_total",
@@ -478,8 +478,8 @@ func unknownUE(r *rogue, n int) []byte {
 	return r.AppendInitial(nil, uint32(n&0xffffff), nas.AppendServiceRequest(nil, 1, 2), &identity.STMSI{Code: uint8(1 + n%mmesBehind), TMSI: uint32(n)})
 }
 
-// tableFlood begins connections that the attackers never release, from as many eNodeBs as one
-// address may have.
+// tableFlood begins connections and never releases them, from as many eNodeBs as one address
+// may have.
 func (h *hostilePool) tableFlood() attack {
 	var taken float64
 	return attack{
@@ -495,7 +495,8 @@ func (h *hostilePool) tableFlood() attack {
 	}
 }
 
-// crowd returns an attack by eNodeBs that say nothing useful. The director must end them all.
+// crowd returns an attack by eNodeBs that never complete S1 Setup or a frame. The director must
+// end all of their associations.
 func (h *hostilePool) crowd(name, counter string, size int, act func(c net.Conn, second int)) attack {
 	return attack{
 		name: name, lasts: 5 * time.Second, counter: counter,
@@ -523,7 +524,7 @@ func (h *hostilePool) slowENodeBs() attack {
 	})
 }
 
-// unfinishedFrames sets eNodeBs up, and begins a frame that does not end.
+// unfinishedFrames completes S1 Setup, and then begins a frame that does not end.
 func (h *hostilePool) unfinishedFrames() attack {
 	return h.crowd("frames that do not end", late, maxENodeBs/2, func(c net.Conn, second int) {
 		if second > 0 {
@@ -536,7 +537,7 @@ func (h *hostilePool) unfinishedFrames() attack {
 	})
 }
 
-// oversizedFrames sends frames that are longer than a message may be, or empty.
+// oversizedFrames sends empty frames, and frames longer than the largest message.
 func (h *hostilePool) oversizedFrames() attack {
 	long := frame.Append(nil, frame.UE, make([]byte, 80_000))
 	return attack{
@@ -552,8 +553,7 @@ func (h *hostilePool) oversizedFrames() attack {
 	}
 }
 
-// pipelinedGarbage sends frames with messages that do not parse, and then octets that are no
-// frame.
+// pipelinedGarbage sends frames with malformed messages, and then octets that are no frame.
 func (h *hostilePool) pipelinedGarbage() attack {
 	random := rand.New(rand.NewPCG(7, 7))
 	var text []byte
@@ -584,7 +584,7 @@ func (h *hostilePool) deafENodeBs() attack {
 	}
 }
 
-// initialFlood begins more connections than the quota of one address.
+// initialFlood begins connections faster than the quota of one address allows.
 func (h *hostilePool) initialFlood() attack {
 	return attack{
 		name: "Initial UE Messages over the quota", times: 10, counter: drops, labels: []string{ofS1AP, `reason="over_quota"`},
@@ -592,8 +592,8 @@ func (h *hostilePool) initialFlood() attack {
 	}
 }
 
-// refusedPathSwitches asks for UEs of other eNodeBs, without a bearer that they have. The MME
-// refuses.
+// refusedPathSwitches sends Path Switch Requests for UEs of other eNodeBs, with bearers that the
+// UEs do not have. The MME refuses them.
 func (h *hostilePool) refusedPathSwitches() attack {
 	const noBearer = 15
 	return attack{

@@ -18,16 +18,16 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// budgetSIP is the memory that the configuration lets a director take for SIP, in bytes.
+// budgetSIP is the memory bound of a director for SIP by its configuration, in bytes.
 func budgetSIP() int64 {
 	const (
 		workers = 3 // two for UDP, one for TCP
 		entries = 524288
 		tables  = (workers+1)*entries*8 + 65536*26 // keys, transactions, sources
-		queues  = 64 << 20                         // of all connections
+		queues  = 64 << 20                         // bound on all send queues
 		// A connection has two goroutines, a read buffer of 8 KiB and a queue of 256 pointers.
 		connection = 24 << 10
-		collected  = 2 // the heap grows to twice what is in use before it is collected
+		collected  = 2 // the heap grows to twice the live heap between two collections
 	)
 	if raced {
 		return 8 * (tables + queues + int64(crowdSize)*connection)
@@ -41,13 +41,13 @@ func sourceOption(a netip.Addr) []byte {
 	return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: a.As4()})
 }
 
-// TestHostileSIP attacks a director's SIP listeners while it serves calls at half of what the
-// site carries. All calls must succeed, and memory must stay within its bound.
+// TestHostileSIP attacks a director's SIP listeners while it serves calls at half of the site's
+// capacity. All calls must succeed, and memory must stay within its bound.
 func TestHostileSIP(t *testing.T) {
 	hosttest.OpenFiles(t, uint64(crowdSize)+1000)
 	h := newHostile(t)
 	v := h.newVictims(t)
-	// A quiet phone's request, as the instance gets it: with what the director signed.
+	// The request of a phone without load, as the instance gets it: with the director's MACs.
 	if status, text := h.ask(h.at(firstPhone, 0), h.address, request("PUBLISH", "quiet", "Event: presence\r\n")); status != 200 {
 		t.Fatalf("before the attacks: %s", text)
 	}
@@ -72,8 +72,8 @@ type victims struct {
 	multicast string
 }
 
-// newVictims starts a UDP and a TCP server that nobody has reason to send to, and a client with
-// an open TCP connection to the director.
+// newVictims starts a UDP and a TCP server that the director has no reason to contact, and a
+// client with an open TCP connection to the director.
 func (h *hostile) newVictims(t *testing.T) *victims {
 	t.Helper()
 	v := &victims{multicast: "239.255.77.1:5060"}
@@ -101,7 +101,7 @@ func (h *hostile) newVictims(t *testing.T) *victims {
 	return v
 }
 
-// connect opens the innocent client's connection and has one request answered on it.
+// connect opens the connection of the innocent client, and waits for the answer to one request.
 func (v *victims) connect(t *testing.T, h *hostile) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(h.host(innocentHost))}}
@@ -135,7 +135,7 @@ func (v *victims) connect(t *testing.T, h *hostile) {
 	}()
 }
 
-// check fails the test if the director sent a victim anything.
+// check fails the test if a victim received anything from the director.
 func (v *victims) check(t *testing.T) {
 	t.Helper()
 	if n := v.messages.Swap(0); n > 0 {
@@ -155,8 +155,8 @@ func flowName(address string) string {
 	return fmt.Sprintf("%x%04x", a.Addr().As4(), a.Port())
 }
 
-// destinations are ways to write into the second Via where a response shall go, and into the
-// director's own what belongs to it.
+// destinations returns forged pairs: a second Via with the destination of a response, and the
+// matching parameters of the director's Via.
 func (v *victims) destinations() [][2]string {
 	const branch = ";branch=z9hG4bKvictim"
 	innocent := v.innocent.LocalAddr().String()
@@ -174,7 +174,7 @@ func (v *victims) destinations() [][2]string {
 
 const unverified = `reason="unverified"`
 
-// strangersAnswer sends responses with made-up entries in the director's Via.
+// strangersAnswer sends responses with forged parameters in the director's Via.
 func (h *hostile) strangersAnswer(v *victims) attack {
 	all, random := v.destinations(), rand.New(rand.NewPCG(1, 1))
 	return attack{
@@ -190,8 +190,8 @@ func (h *hostile) strangersAnswer(v *victims) attack {
 
 var topVia = regexp.MustCompile(`(?m)^(Via: SIP/2\.0/UDP [^;]+)(.*?)(;vm=[0-9a-f]+)?\r\nVia: [^\r]*\r\n`)
 
-// genuineViasRedirected sends responses with an entry that the director did write into its Via,
-// but with another destination.
+// genuineViasRedirected sends responses with a genuine Via of the director, but with another
+// destination in the second Via.
 func (h *hostile) genuineViasRedirected(v *victims, genuine string) attack {
 	var all [][]byte
 	for _, to := range v.destinations() {
@@ -205,8 +205,8 @@ func (h *hostile) genuineViasRedirected(v *victims, genuine string) attack {
 }
 
 // repliesThatSteer sends responses that would close the gate or hold back requests for an
-// instance, if a stranger's responses counted. One half has the director's signature, and one
-// half is for transactions that the director did not begin.
+// instance if the director trusted a stranger. Half of them have a genuine signature of the
+// director, and half are for transactions that the director did not begin.
 func (h *hostile) repliesThatSteer(genuine string) attack {
 	const feedback = `;oc=100;oc-algo="loss";oc-validity=10000;oc-seq=9999999999.0`
 	text := strings.Replace(genuine, `;oc;oc-algo="loss"`, feedback, 1)
@@ -242,7 +242,7 @@ func (h *hostile) repliesThatSteer(genuine string) attack {
 	}
 }
 
-// requestsForTCP sends requests over UDP that name TCP wherever a request may.
+// requestsForTCP sends requests over UDP that ask for TCP in every header where SIP allows it.
 func (h *hostile) requestsForTCP(v *victims) attack {
 	return attack{
 		name: "datagrams that ask for TCP connections", times: 1, counter: "vitrine_director_failures_total", labels: []string{`cause="unruled"`},
@@ -255,7 +255,7 @@ func (h *hostile) requestsForTCP(v *victims) attack {
 	}
 }
 
-// garbage sends datagrams of every kind that does not parse or is too large.
+// garbage sends malformed and oversized datagrams.
 func (h *hostile) garbage() attack {
 	all := vandals(rand.New(rand.NewPCG(1, 2)))
 	var names []string
@@ -270,7 +270,8 @@ func (h *hostile) garbage() attack {
 	}
 }
 
-// tagsOfNoDialog sends requests that pretend to belong to a dialog, which would pass the gate.
+// tagsOfNoDialog sends requests with the tags of no existing dialog. The gate does not apply to
+// requests within a dialog, so they try to bypass it.
 func (h *hostile) tagsOfNoDialog() attack {
 	var began time.Time
 	var before int64
@@ -295,8 +296,8 @@ func (h *hostile) tagsOfNoDialog() attack {
 	}
 }
 
-// flood sends more requests from one source than its quota allows, to the instance that serves
-// the load.
+// flood sends requests from one source faster than its quota allows, to the instance of the
+// load.
 func (h *hostile) flood() attack {
 	one := netip.MustParseAddr(h.host(strangerHost))
 	return attack{

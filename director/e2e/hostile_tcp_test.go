@@ -13,8 +13,8 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// crowdSize is how many connections attack at a time. It is as many as the director allows, from
-// twenty sources, so that the limit of each source is not reached.
+// crowdSize is the number of concurrent attacking connections: the director's limit. They come
+// from twenty sources, so that they stay below the limit of each source.
 var crowdSize = map[bool]int{false: 10_000, true: 3000}[raced]
 
 // strangers are the attackers that use TCP.
@@ -26,8 +26,8 @@ func (h *hostile) strangers() hosttest.Strangers {
 	return s
 }
 
-// crowd returns an attack by connections that never send a whole message. The director must end
-// them all. act is called for each connection once a second.
+// crowd returns an attack by connections that never send a whole message. The director must
+// close all of them. The attack calls act for each connection once a second.
 func (h *hostile) crowd(name string, act func(c net.Conn, second int)) attack {
 	return attack{
 		name: name, lasts: 5 * time.Second, counter: "vitrine_director_connections_refused_total",
@@ -51,7 +51,7 @@ func (h *hostile) slowCrowd() attack {
 	})
 }
 
-// largeHeads sends heads that do not end, in small and in large pieces.
+// largeHeads sends message heads that do not end, in small and in large pieces.
 func (h *hostile) largeHeads() attack {
 	head := append([]byte("REGISTER sip:proof.test SIP/2.0\r\nX: "), bytes.Repeat([]byte("x"), 80_000)...)
 	return attack{
@@ -68,8 +68,7 @@ func (h *hostile) largeHeads() attack {
 	}
 }
 
-// pipelined returns requests that are sent one after the other without waiting for answers. No
-// rule has their method.
+// pipelined returns requests to send without waiting for answers. No rule matches their method.
 func pipelined(of string, requests int) (text []byte) {
 	for i := range requests {
 		text = append(text, request("MESSAGE", fmt.Sprintf("%s-%d", of, i), "")...)

@@ -25,47 +25,47 @@ import (
 	generator "vitrine/load/sip"
 )
 
-// Hosts of a site under attack, besides those of every site. The load comes from several
-// phones, because a quota is for one source.
+// Hosts of a site under attack, in addition to those of every site. The load comes from several
+// phones, because a quota applies to one source.
 const (
 	loadPhones    = 4
 	strangerHost  = firstPhone + loadPhones
 	victimHost    = strangerHost + 1
 	innocentHost  = victimHost + 1
 	gatedHost     = firstInstance + 1
-	firstAttacker = 130 // of those that use TCP
+	firstAttacker = 130 // first of the attackers that use TCP
 	attackers     = 20
 )
 
-// gateRate is what the gate of the type that is attacked admits, in requests per second and as
-// a burst.
+// gateRate is the rate and the burst of the gate of the attacked type, in requests per second
+// and in requests.
 const gateRate = 20
 
-// An attack is what strangers do while a director serves its load.
+// An attack describes traffic of strangers while a director serves its load.
 type attack struct {
 	name    string
 	times   float64       // messages (or connections) per second, as a multiple of the load's messages per second
-	lasts   time.Duration // of the load beside it; 0: 3 s
+	lasts   time.Duration // duration of the load during the attack; 0: 3 s
 	counter string        // a metric of the director that must rise
 	labels  []string
-	all     bool // the counter must rise by as much as was sent, except for datagrams that a full socket lost
+	all     bool // the counter must rise by the number of sent messages, except for datagrams lost at a full socket
 	run     func(ctx context.Context, rate float64) (sent int, err error)
-	check   func(t *testing.T) // after the attack
+	check   func(t *testing.T) // called after the attack
 }
 
 // A target is a director under attack.
 type target struct {
 	*steward
-	messages float64 // of the load, per second
+	messages float64 // messages of the load per second
 	before   int64   // resident memory before the attacks, in bytes
-	budget   int64   // what it may take beyond that
-	// serve runs the load for a time. It returns how many transactions there were, and an
-	// error if one of them failed.
+	budget   int64   // allowed growth of resident memory, in bytes
+	// serve runs the load for a time. It returns the number of transactions, and an error if one
+	// of them failed.
 	serve func(t *testing.T, lasting time.Duration) (served int64, err error)
 }
 
 // withstand attacks the director while it serves its load. Every transaction of the load must
-// succeed, the attack must be counted, and memory must stay within its bound.
+// succeed, the director must count the attack, and its memory must stay within the budget.
 func (d *target) withstand(t *testing.T, a attack) {
 	t.Run(a.name, func(t *testing.T) {
 		value := func() float64 { return d.metric(a.counter, a.labels...) }
@@ -114,9 +114,9 @@ func (d *target) withstand(t *testing.T, a attack) {
 	})
 }
 
-// flood returns an attack that sends datagrams to an address. from gives the source address of
-// each: any address of 127.0.0.0/8, as a sender forges it on a network without filtering. Datagrams
-// that the kernel of the sender refuses do not count as sent.
+// flood returns an attack that sends datagrams to an address. from returns the source address
+// of each datagram: any address of 127.0.0.0/8, like a forged address on a network without
+// ingress filtering. Datagrams that the sender's kernel refuses do not count as sent.
 func flood(to string, from func(n int) netip.Addr, next func(n int) []byte) func(context.Context, float64) (int, error) {
 	return func(ctx context.Context, rate float64) (sent int, err error) {
 		c, err := net.ListenUDP("udp4", nil) // all addresses
@@ -131,7 +131,7 @@ func flood(to string, from func(n int) netip.Addr, next func(n int) []byte) func
 			case err == nil:
 				sent++
 			case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOBUFS):
-				return nil // the kernel's own limit
+				return nil // the kernel refuses the datagram
 			}
 			return err
 		})
@@ -148,13 +148,13 @@ func anywhere(n int) netip.Addr {
 type hostile struct {
 	site
 	target
-	rate   float64 // of the load, calls per second
+	rate   float64 // rate of the load, in calls per second
 	trials int
 	gated  *gated
 }
 
-// newHostile starts a director with an instance that serves the load, and one of a type that
-// has a gate, and measures what they carry. The load is half of that.
+// newHostile starts a director with an instance for the load and an instance of a type with a
+// gate, and measures their capacity. The load is half of the capacity.
 func newHostile(t *testing.T) *hostile {
 	t.Helper()
 	h := &hostile{site: newSite(t)}
@@ -181,7 +181,7 @@ func newHostile(t *testing.T) *hostile {
 	carried := h.capacity(t)
 	h.rate = carried / 2
 	h.messages = h.rate * messagesPerCall
-	h.limit(t, 1.5*carried) // twice what one phone of the load sends
+	h.limit(t, 1.5*carried) // twice the rate of one phone of the load
 	h.serve = func(t *testing.T, lasting time.Duration) (int64, error) {
 		t.Helper()
 		r, err := h.call(t.Context(), h.rate, lasting, true)

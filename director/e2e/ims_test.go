@@ -26,9 +26,9 @@ const (
 	sprouts       = 6
 )
 
-// An ims is a set of aggregates of the reference IMS. Each is a Bono, which the director
-// sends to, and its own Sprout. The state that outlives a transaction is shared: the
-// Sprouts share registrations, and Homestead the subscribers.
+// An ims is a set of aggregates of the reference IMS. Each aggregate has a Bono, which is the
+// ingress for the director, and its own Sprout. Aggregates share the state between
+// transactions: registrations through the Sprouts, and subscribers through Homestead.
 type ims struct {
 	site
 	fleet     fleet
@@ -88,7 +88,7 @@ func (m *ims) aggregate(ty string) *instance {
 // scenarios are the calls to the IMS.
 var scenarios = []string{"reg-dereg", "reg-subscribe", "reg-invite"}
 
-// callers call the IMS through its directors by SIPp.
+// callers run SIPp against the IMS through its directors.
 type callers struct {
 	m       *ims
 	rate    float64      // calls per second of each scenario
@@ -96,8 +96,8 @@ type callers struct {
 	users   atomic.Int64 // users of the trials so far
 }
 
-// trial runs the nth trial of a scenario. It has new users at new addresses, because the
-// earlier ones have subscribed to notifications about themselves.
+// trial runs the nth trial of a scenario. It uses new users at new addresses, because earlier
+// users still get notifications of their subscriptions.
 func (c *callers) trial(ctx context.Context, scenario, n int) (load.Report, error) {
 	users := int64(2*c.rate*(c.seconds+115)) + 400 // two a call; a call has a timeout of 20 s per transaction
 	t := load.Trial{
@@ -118,8 +118,8 @@ func (c *callers) trial(ctx context.Context, scenario, n int) (load.Report, erro
 	return load.ParseReport(&out)
 }
 
-// run repeats trials of all scenarios at the same time until one of each began after done
-// was set. It logs trials with failed calls at once, and returns all reports.
+// run repeats concurrent trials of all scenarios, until one trial of each has begun after done
+// was set. It logs trials with failed calls immediately, and returns all reports.
 func (c *callers) run(ctx context.Context, from int, done *atomic.Bool) ([]load.Report, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	reports := make([][]load.Report, len(scenarios))
@@ -144,9 +144,9 @@ func (c *callers) run(ctx context.Context, from int, done *atomic.Bool) ([]load.
 	return slices.Concat(reports...), err
 }
 
-// halfLoad sets the rate to half of the IMS's capacity: of the highest rate, of rates that
-// grow by a quarter, at which all calls of a trial succeed and no backlog grows. It returns
-// the number of trials of each scenario.
+// halfLoad sets the rate to half of the capacity of the IMS. It increases the rate by a quarter
+// from trial to trial; the capacity is the highest rate at which all calls succeed and the
+// backlog does not grow. It returns the number of trials of each scenario.
 func (c *callers) halfLoad(ctx context.Context) (trials int) {
 	c.m.t.Helper()
 	const step = 1.25
@@ -177,8 +177,8 @@ func (c *callers) overloaded(r load.Report) bool {
 	return r.Scheduled != r.Succeeded || rate.Grows(o, 0.2)
 }
 
-// keepChanging adds and drains aggregates and restarts directors until n more transactions
-// have ended, at least once.
+// keepChanging adds and drains aggregates and restarts directors, at least once, until n more
+// transactions have ended.
 func (m *ims) keepChanging(ctx context.Context, n int64) (rounds int) {
 	m.t.Helper()
 	after := func(n int64) {
@@ -207,10 +207,10 @@ func (m *ims) keepChanging(ctx context.Context, n int64) (rounds int) {
 	return rounds
 }
 
-// TestIMSThroughDirectors lets SIPp register, subscribe and call through two directors to
-// aggregates of the reference IMS. Meanwhile aggregates are added and drained, and both
-// directors restart. Every call must succeed, and each transaction must stay on one
-// aggregate. At the length of a proof the load is half of the capacity.
+// TestIMSThroughDirectors runs registrations, subscriptions and calls of SIPp through two
+// directors to aggregates of the reference IMS. Meanwhile it adds and drains aggregates, and
+// restarts both directors. Every call must succeed, and each transaction must stay on one
+// aggregate. As a proof (docs/proofs.md), the load is half of the capacity.
 func TestIMSThroughDirectors(t *testing.T) {
 	requirePrograms(t, "sipp", "tcpdump")
 	transactions, full := hosttest.ProofLength(t)
@@ -246,8 +246,8 @@ func TestIMSThroughDirectors(t *testing.T) {
 	m.judge(reports, transition, rounds)
 }
 
-// judge fails the test unless every call succeeded, every transaction stayed on one
-// aggregate, and every aggregate had some.
+// judge fails the test unless every call succeeded, every transaction stayed on one aggregate,
+// and every aggregate served transactions.
 func (m *ims) judge(reports []load.Report, transition time.Duration, rounds int) {
 	m.t.Helper()
 	m.ledger.close()

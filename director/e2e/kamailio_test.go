@@ -45,7 +45,7 @@ func (s site) kamailio(host int, name, ty string) *instance {
 	address := strings.TrimSuffix(in.address, fmt.Sprintf(":%d", at.Port())) // with the brackets of IPv6
 	again, most := 500, 4000                                                 // ms until a retransmission
 	if s.tcp {
-		again, most = 20000, 20000 // SIPp takes each retransmission for a new message
+		again, most = 20000, 20000 // avoid retransmissions: SIPp takes each for a new message
 	}
 	in.process = spawn(s.t, name, s.dir, []string{"NAME=" + name, "ADDRESS=" + address, fmt.Sprintf("PORT=%d", at.Port()), fmt.Sprintf("AGAIN=%d", again), fmt.Sprintf("MOST=%d", most)},
 		"kamailio", "-DD", "-E", "-f", config, "-m", "768", "-M", "4", "-w", s.dir, "-P", filepath.Join(s.dir, name+".pid"))
