@@ -9,7 +9,7 @@ import (
 	"vitrine/redline"
 )
 
-// A series is simulated minutes of CPU time over the profile's.
+// A series simulates the ratio of used to expected CPU time, minute by minute.
 type series struct {
 	level       float64 // mean
 	noise       float64 // standard deviation of a minute
@@ -17,8 +17,8 @@ type series struct {
 	outliers    float64 // share of minutes that take three times as long
 }
 
-// alarms returns after how many minutes the rule first says that the CPU time has departed,
-// for each of many series of so many minutes; 0: never.
+// alarms simulates many series, and returns for each the minute in which the rule first detects
+// drift. 0: never.
 func (s series) alarms(share float64, runs, minutes int) (first []int) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range runs {
@@ -76,7 +76,7 @@ func TestNoiseIsNoDrift(t *testing.T) {
 	}
 }
 
-// TestDriftIsFound checks how soon a real departure causes a measurement.
+// TestDriftIsFound checks how soon real drift causes a measurement.
 func TestDriftIsFound(t *testing.T) {
 	const runs = 200
 	for name, c := range map[string]struct {
@@ -98,8 +98,8 @@ func TestDriftIsFound(t *testing.T) {
 	}
 }
 
-// TestQuietMinutesDoNotCount checks that minutes with few transactions, or in which idle
-// CPU use is most of what is expected, or with gaps, say nothing.
+// TestQuietMinutesDoNotCount checks that minutes with few transactions, with mostly idle CPU
+// use, or with gaps do not count.
 func TestQuietMinutesDoNotCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate    float64

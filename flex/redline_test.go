@@ -73,8 +73,8 @@ type redlineRig struct {
 	takes    time.Duration // of a measurement
 	result   redline.Result
 
-	mu      sync.Mutex        // guards what follows from a measurement that a killed orchestrator left
-	options []redline.Options // of the measurements that began
+	mu      sync.Mutex        // guards the fields below, because the measurement of a killed orchestrator may still run
+	options []redline.Options // options of the measurements so far
 	under   int
 	most    int // measurements at the same time
 }
@@ -126,8 +126,9 @@ func (r *redlineRig) measurements() int {
 
 func (r *redlineRig) status() *RedlineStatus { return r.Status().Types[0].Redline }
 
-// TestMeasuredCapacityCounts checks that a type is measured as soon as it may be, that deciding
-// counts with the result, and that both survive a restart and give way to a change of the file.
+// TestMeasuredCapacityCounts checks that a type is measured as soon as possible, that the policy
+// uses the result, that both survive a restart, and that a new capacity in the file replaces
+// the result.
 func TestMeasuredCapacityCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRedlineRig(t, redlineType)
@@ -178,7 +179,7 @@ func TestMeasuredCapacityCounts(t *testing.T) {
 	})
 }
 
-// TestAMeasurementWaits checks what a measurement waits for.
+// TestAMeasurementWaits checks the conditions that delay a measurement.
 func TestAMeasurementWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*redlineRig)
@@ -300,7 +301,7 @@ func TestDriftCausesAMeasurement(t *testing.T) {
 	})
 }
 
-// TestWhatAResultDoesToTheCapacity checks what counts after each kind of result.
+// TestWhatAResultDoesToTheCapacity checks the capacity in use after each kind of result.
 func TestWhatAResultDoesToTheCapacity(t *testing.T) {
 	for name, c := range map[string]struct {
 		result redline.Result

@@ -13,14 +13,14 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// A swell is a load that rises and falls: base calls all the time, and a burst between.
+// A swell is a load with a rise and a fall: constant base calls, and an additional burst.
 type swell struct {
 	base, burst       float64 // calls/s
 	baseFor, burstFor float64 // seconds
 	rate              int     // transactions/s that an instance is declared to carry
 }
 
-// shortSwell is that of CI. longSwell is that of the proof: two instances carry nine tenths
+// CI uses shortSwell. The proof (docs/proofs.md) uses longSwell: two instances carry nine tenths
 // of its burst.
 var (
 	shortSwell = swell{base: 2, burst: 12, baseFor: 30, burstFor: 8, rate: 20}
@@ -43,10 +43,11 @@ func (s *system) follow(round int, w swell) (base *calls, transactions int64) {
 	return base, transactions
 }
 
-// TestLoadIsFollowedWithoutLoss lets the load rise and fall, and kills the orchestrator
-// meanwhile. Another instance starts for the burst and stops after it, a second orchestrator
-// is refused, the next one takes over what runs, and no call is lost. As a proof
-// (docs/proofs.md) the load rises and falls until there were enough transactions.
+// TestLoadIsFollowedWithoutLoss runs a load that rises and falls, and kills the orchestrator
+// meanwhile. A second instance must start for the burst and stop after it. A second
+// orchestrator must be refused while the first one runs, and must take over the instances after
+// its death. No call may fail. As a proof (docs/proofs.md) the load rises and falls until there
+// are enough transactions.
 func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 	want, full := hosttest.ProofLength(t)
 	w := shortSwell
@@ -105,7 +106,7 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 	}
 }
 
-// TestDeathsAreReplaced kills a member, the director and the process that holds everything.
+// TestDeathsAreReplaced kills a member, the director and the holder.
 // An instance that lost a member is replaced as a whole, with the reason. Without the
 // director, the instances stay as they are. A drained instance makes room for another.
 func TestDeathsAreReplaced(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 	"vitrine/redline"
 )
 
-// servesVariable makes the test binary a member of an aggregate, which serves so many requests
-// per second.
+// servesVariable makes the test binary a member of an aggregate. Its value is the capacity of
+// the member in requests per second.
 const servesVariable = "FLEX_E2E_SERVES"
 
 // serveMember serves until SIGTERM, and returns the exit status.
@@ -40,9 +40,9 @@ func serveMember(capacity, address string) int {
 	return 0
 }
 
-// What an instance carries, in requests per second, and what it carried a day ago, by the
-// profile. With the headroom, two instances carry the load by that profile, and too little of it
-// in truth.
+// The true capacity of an instance, and its capacity in the profile from a day ago, in requests
+// per second. By the profile, two instances carry the load with headroom; in truth they do not
+// have the headroom.
 const (
 	carries     = 100
 	carried     = 400.0
@@ -102,7 +102,7 @@ servers: {substrate: process, fabric: loopback}
 	return s
 }
 
-// remember writes the state of an earlier orchestrator, which knows nothing but profiles.
+// remember writes the state file of an earlier orchestrator, with profiles only.
 func (s *system) remember(profiles map[string]*flex.Profile) {
 	s.t.Helper()
 	text, err := json.Marshal(map[string]any{"version": 1, "profiles": profiles})
@@ -118,8 +118,8 @@ func (s *system) remember(profiles map[string]*flex.Profile) {
 	}
 }
 
-// A stream is calls at a steady rate until its end is asked for: one generator after the other,
-// because one that is interrupted reports nothing.
+// A stream makes calls at a constant rate until it is stopped. It runs short generators one
+// after the other, because an interrupted generator does not report.
 type stream struct {
 	s    *system
 	stop context.CancelFunc
@@ -171,10 +171,9 @@ func (f *stream) allSucceed(t *testing.T) {
 	}
 }
 
-// TestScheduledRedline lets the orchestrator measure an instance whose profile is a day old,
-// and that carries less than it did. It is measured under load, without a change of scale and
-// without a lost call. The orchestrator then counts with what was found, and starts the instance
-// that is missing.
+// TestScheduledRedline lets the orchestrator measure an instance with a profile from a day ago
+// and a lower capacity today. The measurement runs under load, without scaling and without a
+// lost call. Then the orchestrator uses the measured capacity, and starts the missing instance.
 func TestScheduledRedline(t *testing.T) {
 	const tries = 3 // on a host that is too busy for the steps
 	for try := 1; ; try++ {
@@ -200,8 +199,8 @@ func TestScheduledRedline(t *testing.T) {
 	}
 }
 
-// awaitMeasurement waits for the begin and the end of a measurement, and checks that it has the
-// type's lease until then, and not afterwards.
+// awaitMeasurement waits for the begin and the end of a measurement, and checks that it holds
+// the lease of the type exactly during this time.
 func (s *system) awaitMeasurement() {
 	s.t.Helper()
 	director, err := client.New(client.Access{URL: s.control})
@@ -231,7 +230,7 @@ func (s *system) awaitMeasurement() {
 	}
 }
 
-// measured returns the last measurement, which the state file has soon after its event.
+// measured returns the last measurement, which appears in the state file soon after its event.
 func (s *system) measured() (last flex.Measured) {
 	s.t.Helper()
 	hosttest.Until(s.t, limit, "yesterday's measurement and one more in the history", func() bool {
@@ -246,8 +245,8 @@ func (s *system) measured() (last flex.Measured) {
 	return last
 }
 
-// checkMeasured checks what was found, that the profile has it, and that the type was not
-// scaled meanwhile.
+// checkMeasured checks the result and the profile, and that the type was not scaled during the
+// measurement.
 func (s *system) checkMeasured(got *flex.Measured) {
 	s.t.Helper()
 	if got.Verdict != redline.Within || got.Cause != "schedule" || got.Before != carried || got.After != got.Low {
@@ -273,8 +272,8 @@ func (s *system) checkMeasured(got *flex.Measured) {
 	}
 }
 
-// checkUsed checks that the orchestrator counts with what was found: it starts an instance, and
-// says why.
+// checkUsed checks that the orchestrator uses the measured capacity: it starts an instance, and
+// gives the reason.
 func (s *system) checkUsed(got *flex.Measured) {
 	s.t.Helper()
 	want := fmt.Sprintf("%.4g/s are carried", 2*got.After*(1-keptFree))
