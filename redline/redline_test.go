@@ -63,8 +63,8 @@ func TestSaysAtLeast(t *testing.T) {
 	})
 }
 
-// TestFaultAborts checks that an instance that stops gets its load taken away within 2 s and no
-// capacity, and that the weights are restored.
+// TestFaultAborts checks that redline sheds the load of a stopped instance within 2 s, reports no
+// capacity, and restores the weights.
 func TestFaultAborts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 2, three(500)...)
@@ -95,8 +95,8 @@ func TestFaultAborts(t *testing.T) {
 	})
 }
 
-// TestSlowInstanceIsNoCapacity checks that a delay that does not go away with the load gives no
-// capacity.
+// TestSlowInstanceIsNoCapacity checks that a delay that remains after the load has gone results
+// in no capacity.
 func TestSlowInstanceIsNoCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(500)...)
@@ -127,8 +127,8 @@ func TestBelow(t *testing.T) {
 	})
 }
 
-// TestNotIdentifiable checks that steps that would last too long are an answer: by the holding
-// time, and by the number of transactions.
+// TestNotIdentifiable checks the verdict if steps would be too long, because of the holding time
+// or of the number of transactions.
 func TestNotIdentifiable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(500)...)
