@@ -19,8 +19,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// An endpoint is a UDP socket on which a test sends and receives SIP by hand. It answers
-// OPTIONS itself, because directors check instances by that.
+// An endpoint is a UDP socket on which a test sends and receives SIP messages itself. It
+// answers OPTIONS automatically, because directors use OPTIONS as health checks.
 type endpoint struct {
 	t    testing.TB
 	at   string
@@ -34,7 +34,7 @@ type arrival struct {
 	text string
 }
 
-// endpoint opens the socket of a host. Endpoints may share the channel of what arrives.
+// endpoint opens the socket of a host. Endpoints may share the channel of arrivals.
 func (s site) endpoint(host int, got chan arrival) *endpoint {
 	s.t.Helper()
 	e := &endpoint{t: s.t, at: s.at(host, sipPort), got: got}
@@ -73,7 +73,7 @@ func (a arrival) reply(d *steward, status int64) {
 	a.at.send(d, string(directortest.Response([]byte(a.text), status)))
 }
 
-// message parses what arrived.
+// message parses an arrival.
 func (a arrival) message() (m sip.Message) {
 	a.at.t.Helper()
 	if _, err := m.Parse([]byte(a.text)); err != nil {
@@ -117,7 +117,7 @@ type signed struct {
 func newSigned(t *testing.T, directors int, transition string) *signed {
 	t.Helper()
 	s := &signed{site: newSite(t), in: make(chan arrival, 256), out: make(chan arrival, 256)}
-	// Directors side by side have one name, so that each may get the answers to the other's requests.
+	// The directors advertise the same name, so that each may get answers to the other's requests.
 	o := options{Transition: transition, Session: ", drain: dialog", Advertise: s.host(firstPhone - 1)}
 	for i := range s.instances {
 		s.instances[i] = s.endpoint(firstInstance+i, s.in)
@@ -145,7 +145,7 @@ func (s *signed) ring(t *testing.T, d *steward, callID string) arrival {
 	return invite
 }
 
-// ringAt begins calls until one is at an instance.
+// ringAt begins calls until a call arrives at the given instance.
 func (s *signed) ringAt(t *testing.T, d *steward, at *endpoint, callID string) (invite arrival, id string) {
 	t.Helper()
 	for n := 0; invite.at != at; n++ {
@@ -181,7 +181,7 @@ func within(method, callID, routes string, sequence int) string {
 		";branch=z9hG4bK", ";branch=z9hG4bK"+method).Replace(string(request(method, callID, "Route: "+routes+"\r\n")))
 }
 
-// drain drains the instance at all directors and returns when that is in force.
+// drain drains the instance at all directors, and returns when they have applied it.
 func (s *signed) drain(at *endpoint) {
 	s.t.Helper()
 	state := vitrine.Draining
@@ -191,7 +191,7 @@ func (s *signed) drain(at *endpoint) {
 
 const firstKey = "1 000102030405060708090a0b0c0d0e0f 2026-01-01T00:00:00Z\n"
 
-// setKeys replaces the shared file of keys, and lets all directors read it.
+// setKeys replaces the shared key file, and makes all directors reload it.
 func (s *signed) setKeys(t *testing.T, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(s.dir, "shared.keys"), []byte(text), 0o600); err != nil {
@@ -204,9 +204,9 @@ func (s *signed) setKeys(t *testing.T, text string) {
 	}
 }
 
-// TestKeysRotateAmidCalls rotates the key of two directors side by side between INVITE and
-// CANCEL, ACK, a late 200, and BYE. The messages after the rotation take either director.
-// Once the old key has been removed, nothing that it signed counts.
+// TestKeysRotateAmidCalls rotates the key of two directors between INVITE and CANCEL, ACK, a
+// late 200, and BYE. Messages after the rotation take either director. After the removal of the
+// old key, the directors no longer accept its signatures.
 func TestKeysRotateAmidCalls(t *testing.T) {
 	t.Parallel()
 	s := newSigned(t, 2, "4s")
@@ -273,7 +273,7 @@ func TestKeysRotateAmidCalls(t *testing.T) {
 		s.phone.send(c.after, within("ACK", c.id, c.routes, 1))
 		same("ACK", c, next(t, s.in, "ACK ", c.id), false)
 	}
-	s.drain(kept.invite.at) // Now only a valid Route leads there.
+	s.drain(kept.invite.at) // from now on only a valid Route leads to this instance
 	for _, c := range append(late, answered...) {
 		if c.invite.at != kept.invite.at {
 			continue
@@ -301,7 +301,7 @@ var (
 	routeMAC = regexp.MustCompile(`(<sip:[io]\.[0-9a-f]{4}\.[0-9a-f]*\.session)\.[0-9a-f]{36}@`)
 )
 
-// unsigned returns a message as an older director would have written it: without MACs.
+// unsigned returns a message without MACs, as an older director would have written it.
 func unsigned(t *testing.T, text string) string {
 	t.Helper()
 	without := routeMAC.ReplaceAllString(viaMAC.ReplaceAllString(text, ""), "$1@")
@@ -321,7 +321,7 @@ func (s *signed) upgrade(t *testing.T, change func(state map[string]any)) *stewa
 	if err := json.Unmarshal(mustRead(t, path), &state); err != nil {
 		t.Fatal(err)
 	}
-	delete(state, "previous") // The table before the last change would lead keys to their old instance.
+	delete(state, "previous") // the previous table would steer keys to their old instance
 	change(state)
 	text, err := json.Marshal(state)
 	if err == nil {
@@ -334,9 +334,9 @@ func (s *signed) upgrade(t *testing.T, change func(state map[string]any)) *stewa
 	return d
 }
 
-// TestUpgradeAmidCalls starts a director from the state file of an older one, which wrote
-// no MACs. It accepts the old entries in Via for one transition, to and from instances
-// only, and the old entries in Route for a day.
+// TestUpgradeAmidCalls starts a director from the state file of an older version, which wrote
+// no MACs. The director accepts Via entries without MACs for one transition, and only to and
+// from instances. It accepts Route entries without MACs for a day.
 func TestUpgradeAmidCalls(t *testing.T) {
 	t.Parallel()
 	const transition = 10 * time.Minute // longer than the test
@@ -351,7 +351,7 @@ func TestUpgradeAmidCalls(t *testing.T) {
 		delete(state, "signs")
 		delete(state, "upgraded")
 	})
-	s.drain(answered.at) // Now only an accepted Route leads there.
+	s.drain(answered.at) // from now on only an accepted Route leads to this instance
 	bye := func() *endpoint {
 		t.Helper()
 		s.phone.send(d, within("BYE", answeredID, routes, 2))

@@ -23,8 +23,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A ledger follows, in a capture of the traffic between directors and instances, where
-// each transaction was and when it ended. It reads the capture while tcpdump writes it.
+// A ledger records the instances and the end of each transaction, from a capture of the traffic
+// between directors and instances. It reads the capture while tcpdump writes it.
 type ledger struct {
 	t         testing.TB
 	capture   *capturetest.Capture
@@ -44,18 +44,18 @@ type ledger struct {
 // A record is one transaction.
 type record struct {
 	class        class
-	at           netip.AddrPort   // the instance where it began
-	others       []netip.AddrPort // other instances that it was sent to
-	by           netip.AddrPort   // the director that its first message passed
+	at           netip.AddrPort   // first instance
+	others       []netip.AddrPort // other instances that got its requests
+	by           netip.AddrPort   // director of the first message
 	both         bool             // later messages passed another director
 	began, ended time.Time        // ended is zero until it has ended
-	moved        time.Time        // first sent to another instance
-	requests     uint16           // kinds of requests that it has had: see kindOf
+	moved        time.Time        // when it was first sent to another instance
+	requests     uint16           // set of its kinds of requests: see kindOf
 	notified     bool             // SUBSCRIBE: the NOTIFY was sent
-	answered     bool             // SUBSCRIBE: its response was sent
+	answered     bool             // SUBSCRIBE: the response was sent
 }
 
-// follow starts a ledger of the site's instances.
+// follow starts a ledger for the instances of the site.
 func (s site) follow(directors ...*steward) *ledger {
 	s.t.Helper()
 	l := &ledger{t: s.t, site: s, directors: map[netip.Addr]bool{}, read: make(chan error, 1),
@@ -166,9 +166,9 @@ func (l *ledger) datagram(at time.Time, from, to netip.Addr, p []byte) {
 	l.message(at, netip.AddrPortFrom(from, binary.BigEndian.Uint16(p)), netip.AddrPortFrom(to, binary.BigEndian.Uint16(p[2:])), &m)
 }
 
-// message enters one message. A REGISTER ends with an answer that is not a challenge, an
-// INVITE with the ACK, a BYE with an answer, and a SUBSCRIBE when it is answered and the
-// NOTIFY sent.
+// message records one message. A REGISTER ends with an answer that is not a challenge, an
+// INVITE with the ACK, a BYE with an answer, and a SUBSCRIBE with both its answer and the
+// NOTIFY.
 func (l *ledger) message(at time.Time, from, to netip.AddrPort, m *sip.Message) {
 	k, ok := classOf(m)
 	if !ok {
@@ -266,8 +266,8 @@ func (r *record) String() string {
 	return text + fmt.Sprintf(", over after %s", r.ended.Sub(r.began))
 }
 
-// kindOf returns a bit for each request that a transaction may have once. The sequence
-// number distinguishes the REGISTER with credentials from the one without.
+// kindOf returns a bit for each kind of request that a transaction has at most once. The
+// sequence number distinguishes the REGISTER with credentials from the first REGISTER.
 func kindOf(m *sip.Message) uint16 {
 	method := string(m.SequenceMethod)
 	if method == "REGISTER" && m.Sequence == 2 {
@@ -314,8 +314,7 @@ func (l *ledger) inFlight(in *instance, when time.Time) (n int) {
 	return n
 }
 
-// hadOpen reports whether a call had a transaction open at one of the instances at a
-// time.
+// hadOpen reports whether a call had an open transaction at one of the instances at a time.
 func (l *ledger) hadOpen(callID string, at []*instance, when time.Time) bool {
 	for _, r := range l.of(callID) {
 		for _, in := range at {
@@ -331,20 +330,20 @@ func (r *record) open(when time.Time) bool {
 	return !r.began.After(when) && (r.ended.IsZero() || r.ended.After(when))
 }
 
-// amid reports whether a transaction began before to and had not ended at from. If its
-// answer was lost, it has not ended for its phone, which sends the request again.
+// amid reports whether a transaction was open between from and to. A transaction whose answer
+// was lost is still open for its phone, which retransmits the request: moved shows that.
 func (r *record) amid(from, to time.Time) bool {
 	return r.began.Before(to) && (r.ended.IsZero() || r.ended.After(from) || r.moved.After(from))
 }
 
-// longer reports whether a transaction took longer than a transition, as it may on a host
-// that stalls. The director makes no promise for such a transaction.
+// longer reports whether a transaction took longer than a transition, which can happen on a
+// stalled host. The director guarantees nothing for such a transaction.
 func (r *record) longer(than time.Duration) bool {
 	return r.moved.Sub(r.began) > than || r.ended.Sub(r.began) > than
 }
 
-// strayed returns the transactions that were at more than one instance, except those that
-// began at one of the excepted instances.
+// strayed returns the transactions with more than one instance, except those that began at one
+// of the excepted instances.
 func (l *ledger) strayed(except ...*instance) []string {
 	excepted := map[netip.AddrPort]bool{}
 	for _, in := range except {
@@ -353,7 +352,7 @@ func (l *ledger) strayed(except ...*instance) []string {
 	return l.strayedBut(func(r *record) bool { return excepted[r.at] })
 }
 
-// strayedBut is strayed with a condition for exceptions.
+// strayedBut is like strayed, but excepts transactions for which excepted returns true.
 func (l *ledger) strayedBut(excepted func(*record) bool) (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -377,9 +376,9 @@ func (l *ledger) shared() (n int) {
 	return n
 }
 
-// elsewhere returns the records of calls whose BYE was at another instance than their
-// INVITE. It considers calls whose BYE began after a time; all is their number. It leaves
-// out calls that moved later than the promised time after their begin.
+// elsewhere returns the records of calls with BYE and INVITE at different instances. It checks
+// only calls whose BYE began after the given time; all is their number. It leaves out calls that
+// moved later than the promised time after their begin.
 func (l *ledger) elsewhere(after time.Time, promised time.Duration) (strayed []string, all int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

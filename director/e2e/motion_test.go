@@ -18,14 +18,14 @@ type motion struct {
 	site
 	transition time.Duration
 	fleet      fleet
-	targets    []string // of the phones: the directors, or a balancer in front of them
+	targets    []string // addresses for the phones: the directors, or a balancer in front of them
 	ledger     *ledger
 	instances  []*instance // serving, the oldest first
 	stopped    []*instance
 	next       int // host of the next instance
 	phones     []*phones
 	lose       float64                 // percent of the messages that phones lose
-	steering   client.SteeringCounters // of the replaced processes
+	steering   client.SteeringCounters // sums over the replaced processes
 }
 
 // newMotion starts two instances of each type and n directors.
@@ -70,8 +70,8 @@ func (m *motion) start(ty string) *instance {
 	return in
 }
 
-// capacity returns how many transactions per second the whole setup carries, phones
-// included, with many calls open.
+// capacity returns the capacity of the whole setup, including the phones, in transactions per
+// second, with many open calls.
 func (m *motion) capacity() float64 {
 	m.t.Helper()
 	const calls = 500
@@ -104,8 +104,7 @@ func (m *motion) load(give time.Duration) {
 	m.call(kinds, min(m.capacity(), 8000)/2/float64(perRound*len(m.targets)), give)
 }
 
-// call starts phones of these kinds at every target, at that rate of calls per second for
-// each.
+// call starts phones of the given kinds at every target, each with a rate of calls per second.
 func (m *motion) call(of []kind, rate float64, give time.Duration) {
 	m.t.Helper()
 	for i, target := range m.targets {
@@ -156,8 +155,8 @@ func (m *motion) shift(times int) {
 	}
 }
 
-// shrink drains the oldest instance of each type at the same time, removes them from the
-// table and stops them.
+// shrink drains the oldest instance of each type concurrently, removes them from the table, and
+// stops them.
 func (m *motion) shrink() {
 	m.t.Helper()
 	old := m.instances[:2]
@@ -165,7 +164,7 @@ func (m *motion) shrink() {
 		eventually(m.t, in.name+" has a transaction", func() bool { return m.ledger.began(in) > 0 })
 	}
 	state := vitrine.Draining
-	for _, in := range old { // so that they drain at the same time
+	for _, in := range old { // begin all drains before waiting for the first
 		m.fleet.alter(in.name, client.Change{State: &state})
 	}
 	for _, in := range old {
@@ -216,9 +215,9 @@ func (c count) String() string {
 	return fmt.Sprintf("%d transactions; %d calls lost, %d requests sent again, %d transactions moved to another instance", c.transactions, c.lost, c.again, c.moved)
 }
 
-// TestKamailioThroughDirectors runs registrations, subscriptions, calls and cancelled
-// calls through directors to Kamailios, with 1% message loss. Instances are added and
-// drained, weights change, and directors restart. No call may fail, and each transaction
+// TestKamailioThroughDirectors runs registrations, subscriptions, calls and cancelled calls
+// through directors to instances of Kamailio, with 1% message loss. It adds and drains
+// instances, changes weights, and restarts directors. No call may fail, and each transaction
 // must stay on one instance.
 func TestKamailioThroughDirectors(t *testing.T) {
 	transactions, transition := int64(10_000), "4s"
@@ -235,7 +234,7 @@ func TestKamailioThroughDirectors(t *testing.T) {
 		n    int
 	}{{"one", 1}, {"two side by side", 2}} {
 		t.Run(c.name, func(t *testing.T) {
-			together := raced && c.n == 1 // in parallel with other tests, which do not leave half of the capacity
+			together := raced && c.n == 1 // run in parallel with other tests, so half of the capacity is not available
 			if together {
 				t.Parallel()
 			}
@@ -250,8 +249,8 @@ func TestKamailioThroughDirectors(t *testing.T) {
 	}
 }
 
-// keepChanging adds and drains instances and restarts directors while the phones call,
-// until that many more transactions have ended. Then it checks the promises.
+// keepChanging adds and drains instances and restarts directors while the phones call, until n
+// more transactions have ended. Then it checks the director's guarantees.
 func (m *motion) keepChanging(transactions int64) count {
 	m.t.Helper()
 	begun, until, rounds := time.Now(), m.ledger.over.Load()+transactions, 0
@@ -263,7 +262,7 @@ func (m *motion) keepChanging(transactions int64) count {
 		m.after(500)
 		m.restart()
 		m.after(500)
-		m.shrink() // within a transition after the other changes
+		m.shrink() // it begins within a transition of the other changes
 		m.after(500)
 		m.restart()
 	}
@@ -283,7 +282,7 @@ func (m *motion) keepChanging(transactions int64) count {
 	return c
 }
 
-// captured fails the test if the capture has fewer transactions than the phones counted,
+// captured fails the test if the capture has fewer transactions than the phones have counted,
 // or if a director refused packets.
 func (m *motion) captured(sum tally) {
 	m.t.Helper()
@@ -293,7 +292,7 @@ func (m *motion) captured(sum tally) {
 	}
 }
 
-// judge compares the phones' counts with the capture, and checks that each instance had
+// judge compares the phones' counts with the capture, and checks that each instance served
 // transactions.
 func (m *motion) judge(sum tally) {
 	m.t.Helper()
@@ -322,8 +321,8 @@ func (m *motion) report(what string, all []string, show func(string) string) {
 	}
 }
 
-// lost fails the test for each failed call. It excuses calls with an excused transaction,
-// or with one that took longer than a transition.
+// lost fails the test for each failed call, except calls with an excused transaction, or with a
+// transaction that took longer than a transition.
 func (m *motion) lost(sum tally, excused func(*record) bool) {
 	m.t.Helper()
 	var lost []string
@@ -338,7 +337,7 @@ func (m *motion) lost(sum tally, excused func(*record) bool) {
 	m.report("lost", lost, m.history)
 }
 
-// history returns what the capture has of a call.
+// history returns the transactions of a call in the capture.
 func (m *motion) history(callID string) string {
 	text := callID
 	for _, r := range m.ledger.of(callID) {
@@ -347,8 +346,8 @@ func (m *motion) history(callID string) string {
 	return text
 }
 
-// TestKilledInstancesLoseWhatTheyHad kills an instance of each type under load. Each
-// failed call must have had a transaction open there at that moment.
+// TestKilledInstancesLoseWhatTheyHad kills an instance of each type under load. Each failed call
+// must have had an open transaction at a killed instance at that moment.
 func TestKilledInstancesLoseWhatTheyHad(t *testing.T) {
 	m := newMotion(t, 2, "4s")
 	m.lose = 0 // the capture does not show which messages a phone lost

@@ -20,7 +20,7 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// patience limits every wait of these tests; reaching it fails the test.
+// patience is the timeout of every wait in these tests.
 const patience = 60 * time.Second
 
 // eventually polls until ok holds.
@@ -40,15 +40,14 @@ type process struct {
 	once  sync.Once
 }
 
-// spawn starts a program and stops it when the test ends, if it has not been stopped
-// before.
+// spawn starts a program, and stops it at the end of the test if it is still running.
 func spawn(t testing.TB, name, dir string, environ []string, program string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: name, ended: make(chan struct{})}
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
 	p.cmd.Dir = dir
 	p.cmd.Env = append(os.Environ(), environ...)
-	// Not a pipe: a director's first process ends long before its successors.
+	// Use a file instead of a pipe: the successors of a director's first process keep writing.
 	out, err := os.CreateTemp(dir, name+"-*.log")
 	if err != nil {
 		t.Fatal(err)
@@ -120,13 +119,13 @@ func (p *process) running() bool {
 	}
 }
 
-// A site is the loopback addresses of one test. On IPv4, each host has its own address. On
-// IPv6, which has only one loopback address, the site has its own range of ports.
+// A site is a set of loopback addresses for one test. On IPv4, each host has its own address.
+// IPv6 has only one loopback address, so there the site has its own range of ports.
 type site struct {
 	t      testing.TB
-	prefix string // of the IPv4 addresses
+	prefix string // prefix of the IPv4 addresses
 	base   int    // first port on IPv6; 0: IPv4
-	tcp    bool   // between the phones and the directors
+	tcp    bool   // phones use TCP to the directors
 	dir    string
 }
 
@@ -190,8 +189,8 @@ func (s site) isInstance(a netip.AddrPort) bool {
 	return netip.MustParsePrefix(s.prefix + "64/26").Contains(a.Addr())
 }
 
-// filter returns the capture's filter: the traffic between instances and directors, and
-// the packets that these directors refuse.
+// filter returns the filter of the capture: the traffic between instances and directors, and
+// ICMP errors for packets that the directors refuse.
 func (s site) filter(directors []*steward) string {
 	if s.base > 0 {
 		return fmt.Sprintf("ip6 host ::1 and udp portrange %d-%d and portrange %d-%d", s.base, s.base+firstPhone-1, s.base+firstInstance, s.base+firstInstance+61)

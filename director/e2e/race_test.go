@@ -2,5 +2,5 @@
 
 package e2e
 
-// raced tells that the race detector slows everything that this binary runs.
+// raced says that this binary has the race detector, which slows down everything it runs.
 const raced = true

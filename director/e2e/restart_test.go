@@ -10,8 +10,8 @@ import (
 	"vitrine/director/directortest"
 )
 
-// TestRestartChanged checks a restart with other workers and listeners. The new process
-// takes over memories and counts, and closes the removed listeners.
+// TestRestartChanged checks a restart with changed workers and listeners. The new process must
+// take over steering memory and counters, and close the removed listeners.
 func TestRestartChanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

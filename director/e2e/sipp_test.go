@@ -18,7 +18,7 @@ import (
 // A kind is one of the scenarios in testdata.
 type kind struct {
 	scenario     string
-	transactions int           // per call, counted as in the paper: a REGISTER with its challenge is one
+	transactions int           // transactions per call, counted as in the paper: a REGISTER with its challenge is one
 	think        time.Duration // pause of the phone between two messages
 }
 
@@ -41,17 +41,17 @@ type phones struct {
 // A drive is a task for SIPp.
 type drive struct {
 	target string
-	host   int           // of the phones, in the site
-	calls  int           // 0: until finish
+	host   int           // host of the phones in the site
+	calls  int           // number of calls; 0: until finish
 	rate   float64       // calls per second
 	open   int           // maximum of open calls; 0: more than the rate needs
-	think  bool          // phones pause
-	lose   float64       // percent of the messages, to force retransmissions
-	give   time.Duration // time limit for an answer; 0: 60 s
-	tcp    bool          // one connection, without retransmissions
+	think  bool          // phones pause between messages
+	lose   float64       // percent of messages to lose, to force retransmissions
+	give   time.Duration // timeout for an answer; 0: 60 s
+	tcp    bool          // use one TCP connection, without retransmissions
 }
 
-// phone starts a SIPp that retransmits.
+// phone starts a SIPp with retransmissions.
 func (s site) phone(k kind, d drive) *phones {
 	s.t.Helper()
 	scenario, err := filepath.Abs(filepath.Join("testdata", k.scenario+".xml"))
@@ -77,7 +77,7 @@ func (s site) phone(k kind, d drive) *phones {
 		"-r", strconv.Itoa(int(math.Ceil(d.rate))), "-l", strconv.Itoa(d.open),
 		"-d", strconv.FormatInt(think.Milliseconds(), 10), "-recv_timeout", strconv.FormatInt(d.give.Milliseconds(), 10),
 		"-default_behaviors", "abortunexp", "-buff_size", strconv.Itoa(8 << 20), "-timeout", "7200s",
-		"-watchdog_minor_maxtriggers", "1000000", "-watchdog_major_maxtriggers", "1000000", // continue on a host that stalls
+		"-watchdog_minor_maxtriggers", "1000000", "-watchdog_major_maxtriggers", "1000000", // continue on a stalled host
 		"-cid_str", fmt.Sprintf("%%u-%%p@%s", s.host(d.host)),
 		"-trace_err", "-error_file", "errors.log", "-trace_stat", "-stf", "statistics.csv", "-fd", "1",
 	}
@@ -136,7 +136,7 @@ func (p *phones) wait(limit time.Duration) (c tally) {
 	return c
 }
 
-// failure matches what SIPp 3.6 logs for a call that it gives up.
+// failure matches the log line of SIPp 3.6 about a failed call.
 var failure = regexp.MustCompile(
 	`Aborting call on unexpected message for Call-Id '([^']+)'` +
 		`|Call-Id: (\S+), receive timeout on message` +

@@ -18,8 +18,8 @@ import (
 	"vitrine/director/client"
 )
 
-// TestTransportsInMotion uses TCP from the phones, and IPv6. Meanwhile instances are
-// added and drained, and weights change. Directors restart, unless that would end
+// TestTransportsInMotion tests TCP from the phones, and IPv6. Meanwhile it adds and drains
+// instances and changes weights. It restarts directors, except with TCP, because a restart ends
 // connections. No call may fail.
 func TestTransportsInMotion(t *testing.T) {
 	t.Parallel()
@@ -67,9 +67,9 @@ func TestTransportsInMotion(t *testing.T) {
 	}
 }
 
-// TestRestartUnderTCP checks that a restart ends connections, and that phones can connect
-// again at once. Each loses at most the request in progress, and no connection is
-// refused.
+// TestRestartUnderTCP checks that a restart ends connections, and that phones can reconnect at
+// once. Each phone loses at most the request in progress, and the director refuses no
+// connection.
 func TestRestartUnderTCP(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio")
@@ -115,8 +115,8 @@ func TestRestartUnderTCP(t *testing.T) {
 	}
 }
 
-// challenges sends REGISTERs one after the other, and counts those that were challenged,
-// until the connection or ctx ends.
+// challenges sends one REGISTER after the other and counts the challenges, until the connection
+// or ctx ends.
 func challenges(ctx context.Context, c net.Conn, name string, served *atomic.Int64) {
 	answer := bufio.NewReader(c)
 	for n := 0; ctx.Err() == nil; n++ {
@@ -135,13 +135,13 @@ func challenges(ctx context.Context, c net.Conn, name string, served *atomic.Int
 	}
 }
 
-// TestDialogsDrainInMotion checks that with `drain: dialog` a draining instance keeps its
-// calls to their BYE and gets no new ones. It is drained when the last call has ended.
+// TestDialogsDrainInMotion checks that with `drain: dialog` a draining instance keeps its calls
+// until their BYE, and gets no new calls. It is drained when its last call has ended.
 func TestDialogsDrainInMotion(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio", "sipp", "tcpdump")
 	m := newSite(t).motion(2, options{Transition: "4s", Session: ", drain: dialog"})
-	m.lose = 5                                  // so that a BYE is retransmitted as the last dialog ends
+	m.lose = 5                                  // makes a retransmitted BYE at the end of the last dialog likely
 	calls := kind{"invite", 2, 6 * time.Second} // longer than a transition
 	m.call([]kind{calls}, 20, 0)
 	m.after(200)
@@ -186,8 +186,8 @@ func TestDialogsDrainInMotion(t *testing.T) {
 	if byes == 0 {
 		t.Error("no call ended since the draining began: this shows nothing")
 	}
-	// While the instance drains, only the BYEs of its calls begin there. Some of the
-	// calls may have begun while the directors agreed.
+	// While the instance drains, only BYEs of its calls may begin there. Some of these calls
+	// may have begun before all directors had applied the drain.
 	if n := after - before; n < int(open)/2 || n > int(open)+10 {
 		t.Errorf("%d transactions began at the draining instance, which had %d dialogs", n, open)
 	}
