@@ -26,7 +26,7 @@ type bench struct {
 	cell  enb.Cell
 }
 
-// ground is what benches share: making a table is most of their cost.
+// ground has the parts that benches share, because making a table is most of their cost.
 type ground struct {
 	table  *table.Table
 	meter  *meter.Meter

@@ -48,7 +48,7 @@ type site struct {
 	epoch     uint64
 }
 
-// newSite starts a director with one type, or with those of the default rules if split.
+// newSite starts a director with one type, or with the types of the default rules if split.
 func newSite(t testing.TB, split bool, instances []*instance, change ...func(*Config, *Policy)) *site {
 	t.Helper()
 	begun := time.Now()
