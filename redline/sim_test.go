@@ -35,8 +35,8 @@ type server struct {
 	part     float64 // of a transaction that is not in seen yet
 }
 
-// A world is a simulated type: its instances and the directors in front of them. Time is that of
-// the test's bubble.
+// A world simulates a type: its instances and the directors in front of them. It uses the
+// synthetic time of the synctest bubble.
 type world struct {
 	mu        sync.Mutex
 	rate      float64 // of all instances together
