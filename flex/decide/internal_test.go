@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// bruteForce is the fewest CPUs that carry the need with at most so many instances.
+// bruteForce returns the fewest CPUs that carry the need with at most most instances.
 func bruteForce(need float64, flavors []Flavor, most int) float64 {
 	if need <= 1e-9 {
 		return 0
@@ -98,8 +98,8 @@ func TestLevelFollowsAStepAndIgnoresNoise(t *testing.T) {
 	}
 }
 
-// TestLevelFollowsASmallBurstWithinSeconds has the rates of a burst that few standard deviations
-// of a second show, as on small hosts.
+// TestLevelFollowsASmallBurstWithinSeconds uses small rates, as on small hosts, so that the burst
+// is only a few standard deviations of the rate of one second.
 func TestLevelFollowsASmallBurstWithinSeconds(t *testing.T) {
 	for _, c := range []struct {
 		before, after float64

@@ -156,7 +156,7 @@ func TestStartingInstancesCount(t *testing.T) {
 	}
 }
 
-// Metrics vanish: everything stays as it is, and what dies is replaced.
+// Without metrics nothing scales, and dead instances are replaced.
 func TestHoldsWhileMetricsAreUnknown(t *testing.T) {
 	w := newWorld(t, 10*time.Second, constant(650), simple(1, 20, 100))
 	w.run(100)

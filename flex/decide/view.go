@@ -111,7 +111,7 @@ type View struct {
 	Died      []Died
 }
 
-// A Kind is what an Action does.
+// A Kind is the kind of an Action.
 type Kind uint8
 
 // The kinds of Action.

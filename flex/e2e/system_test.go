@@ -38,7 +38,7 @@ type system struct {
 	control string // of the director
 }
 
-// newBare returns a system without files. At the end of the test, what still runs is stopped.
+// newBare returns a system without files. The end of the test stops everything that still runs.
 func newBare(t *testing.T) *system {
 	t.Helper()
 	_, err := cgroup.Detect()

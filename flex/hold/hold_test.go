@@ -141,8 +141,8 @@ func (r *rig) start(o unit.Order) {
 	}
 }
 
-// await waits until a unit is in a state, and returns it. The empty state is that of a unit
-// that is gone.
+// await waits until a unit is in a state, and returns it. The empty state stands for a removed
+// unit.
 func (r *rig) await(name string, state unit.State) (u unit.Unit) {
 	r.t.Helper()
 	hosttest.Until(r.t, limit, name+" is "+string(state), func() bool {

@@ -7,8 +7,8 @@ import (
 	"vitrine"
 )
 
-// TestCostIsThatOfTheMembers checks that the CPU of an instance is that of all its members, with
-// the price of clustering, and that a profile without a member says nothing.
+// TestCostIsThatOfTheMembers checks that the CPU cost of an instance is the sum over its members,
+// with the cost of clustering, and that a profile without a member has no cost.
 func TestCostIsThatOfTheMembers(t *testing.T) {
 	z := vitrine.SizeProfile{Sizing: "sp2s-hs1s"}
 	p := &vitrine.Profile{Settings: []vitrine.Setting{{Sizes: []vitrine.SizeProfile{z}, Components: []vitrine.ComponentProfile{
