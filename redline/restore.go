@@ -77,7 +77,7 @@ func (r *run) shed(ctx context.Context) error {
 	began := time.Now()
 	gated := r.set(ctx, map[string]float64{r.instance: 0})
 	if gated != nil {
-		r.note("cannot keep new work away: %v", gated)
+		r.note("cannot set the weight of the instance to 0: %v", gated)
 		return r.giveBack(ctx)
 	}
 	r.result.Restored = time.Since(began).Seconds()
