@@ -125,7 +125,7 @@ func (o *Orchestrator) stop(ctx context.Context) {
 			}
 		}
 		if err := o.Runner.Remove(ctx, in.Name); err != nil {
-			o.Log.Warn("stop an instance, which is tried again", "instance", in.Name, "error", err)
+			o.Log.Warn("cannot stop an instance; retrying", "instance", in.Name, "error", err)
 		}
 	}
 }

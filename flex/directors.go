@@ -198,7 +198,7 @@ func (o *Orchestrator) registerOne(ctx context.Context, i int, d Director, in *i
 		return
 	}
 	if err != nil {
-		o.Log.Warn("tell a director about an instance, which is tried again", "director", o.File.Directors[i].Control, "instance", in.Name, "error", err)
+		o.Log.Warn("cannot register an instance at a director; retrying", "director", o.File.Directors[i].Control, "instance", in.Name, "error", err)
 		return
 	}
 	o.directors[i].instances[in.Name] = &got
@@ -214,7 +214,7 @@ func (o *Orchestrator) drop(ctx context.Context, i int, d Director, name string)
 		err = nil
 	}
 	if err != nil {
-		o.Log.Warn("take an instance out of a director, which is tried again", "director", o.File.Directors[i].Control, "instance", name, "error", err)
+		o.Log.Warn("cannot remove an instance from a director; retrying", "director", o.File.Directors[i].Control, "instance", name, "error", err)
 		return
 	}
 	delete(o.directors[i].instances, name)

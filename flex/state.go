@@ -61,7 +61,7 @@ func (o *Orchestrator) save(now time.Time, at bool) {
 		err = durable.Replace(o.kept.path, append(text, '\n'), 0o600)
 	}
 	if err != nil {
-		o.Log.Error("write the state, which is tried again; what runs is found without it", "error", err)
+		o.Log.Error("cannot write the state file; retrying. A restarted orchestrator finds running instances without it", "error", err)
 		return
 	}
 	o.saved, o.changed = now, false
@@ -103,7 +103,7 @@ func readState(path string) (s state, err error) {
 		return s, fmt.Errorf("read the state: %w", err)
 	}
 	if err := json.Unmarshal(text, &s); err != nil || s.Version != stateVersion {
-		return state{}, &vitrine.BadInput{File: path, Found: "not a state of this version", Want: "remove it: what runs is found without it"}
+		return state{}, &vitrine.BadInput{File: path, Found: "not a state of this version", Want: "remove it: the orchestrator finds running instances without it"}
 	}
 	return s, nil
 }

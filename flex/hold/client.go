@@ -43,7 +43,7 @@ func Find(ctx context.Context, folder string) (*Client, error) {
 		err = json.Unmarshal(text, &r)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read who runs the instances: %w", err)
+		return nil, fmt.Errorf("read the record of the holder: %w", err)
 	}
 	if !runstate.Alive(r.Root, r.Run) {
 		return nil, ErrNone

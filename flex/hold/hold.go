@@ -113,7 +113,7 @@ func (h *Holder) Start(o unit.Order) error {
 	case old != nil:
 		return &vitrine.BadInput{File: "name " + o.Name, Found: "another unit has the name", Want: "remove it first"}
 	case len(h.units) >= maxUnits:
-		return fmt.Errorf("there are %d units: no more", maxUnits)
+		return fmt.Errorf("the limit of %d units is reached", maxUnits)
 	}
 	h.units[o.Name] = u
 	var ctx context.Context
@@ -330,7 +330,7 @@ func (h *Holder) takeDown(ctx context.Context, u *held, running placed) {
 		if err == nil {
 			return
 		}
-		h.config.Log.Error("remove a unit, which is tried again", "unit", u.order.Name, "error", err)
+		h.config.Log.Error("cannot remove a unit; retrying", "unit", u.order.Name, "error", err)
 		u.explain("it cannot be removed: " + err.Error())
 		select {
 		case <-time.After(pause):
