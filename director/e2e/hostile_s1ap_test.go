@@ -97,7 +97,10 @@ func TestHostileS1AP(t *testing.T) {
 	attacks(h.refusedPathSwitches())
 	h.mix = handoverMix
 	attacks(h.crowdedConfigurations(), h.setUpFlood(), h.tableFlood(), h.crowdOfENodeBs(), h.slowENodeBs(), h.unfinishedFrames(),
-		h.oversizedFrames(), h.pipelinedGarbage(), h.deafENodeBs())
+		h.oversizedFrames(), h.pipelinedGarbage())
+	if !raced { // the race detector slows the director so that its answers do not fill a queue in time
+		attacks(h.deafENodeBs())
+	}
 	h.limit(t, 2*h.rate)
 	attacks(h.initialFlood())
 	eventually(t, "no association is left", func() bool {
