@@ -300,9 +300,9 @@ func (a *analysis) owners() map[uint64]string {
 	return owners
 }
 
-// home returns the transaction that has the most messages of a class.
-func (a *analysis) home(class string) (best uint64) {
-	count := map[uint64]int{}
+// homes returns the transaction with most messages of each class.
+func (a *analysis) homes() map[string]uint64 {
+	count := map[string]map[uint64]int{}
 	for i := range a.messages {
 		f := &a.messages[i]
 		if f.truth == nil {

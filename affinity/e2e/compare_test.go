@@ -38,7 +38,7 @@ func sideOf(t testing.TB, name string, captured *affinity.Captured) compare.Side
 // read analyses a capture.
 func (s *site) read(name, file string) compare.Side {
 	s.t.Helper()
-	captured, err := affinity.ReadCaptures(s.t.Context(), []string{file}, message.Options{Name: s.called()}, correlate.Options{}, nil)
+	captured, err := affinity.ReadCaptures(s.t.Context(), []string{file}, message.Options{Name: s.byPlace()}, correlate.Options{}, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func (s *site) byChance(file string, often int) (halves [][2]compare.Side) {
 	for i := range all {
 		all[i] = [2]*course.Collector{course.New(correlator), course.New(correlator)}
 	}
-	_, err := message.Read(s.t.Context(), []string{file}, message.Options{Name: s.called()}, func(m *message.Message) error {
+	_, err := message.Read(s.t.Context(), []string{file}, message.Options{Name: s.byPlace()}, func(m *message.Message) error {
 		correlator.Add(m)
 		return nil
 	})

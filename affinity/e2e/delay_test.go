@@ -30,7 +30,7 @@ func captureLinks(t *testing.T, links *impair.Config, ues int) *affinity.Capture
 	for _, end := range ends {
 		end()
 	}
-	captured, err := affinity.ReadCaptures(t.Context(), files, message.Options{Name: s.called()}, correlate.Options{}, nil)
+	captured, err := affinity.ReadCaptures(t.Context(), files, message.Options{Name: s.byPlace()}, correlate.Options{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

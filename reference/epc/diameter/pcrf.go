@@ -161,7 +161,7 @@ func (c *Change) event() string {
 	return "BEARER-DEL"
 }
 
-// changed hands a Re-Auth-Answer to the change that waits for it.
+// changed passes a Re-Auth-Answer to the change that waits for it.
 func (p *PCRF) changed(_ diam.Conn, m *diam.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
