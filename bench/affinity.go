@@ -124,8 +124,7 @@ func (c *contest) rate(of func(context.Context) *exec.Cmd) side {
 		if err := p.end(); err != nil {
 			return 0, err
 		}
-		cpu := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
-		return comparedPackets / cpu.Seconds(), nil
+		return comparedPackets / cpuSeconds(p.cmd), nil
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"vitrine/monitor"
 )
 
 //go:embed forwarder/frames.c
@@ -129,7 +129,7 @@ func (p *s1apPassed) measure(pid int, in io.Writer, out *bufio.Reader) error {
 	if line, err := out.ReadString('\n'); err != nil || strings.TrimSpace(line) != "ready" {
 		return fmt.Errorf("the S1AP load said %q: %w", line, err)
 	}
-	before, err := cpuOf(pid)
+	before, err := monitor.ProcessCPU(pid)
 	if err != nil {
 		return err
 	}
@@ -140,25 +140,15 @@ func (p *s1apPassed) measure(pid int, in io.Writer, out *bufio.Reader) error {
 	if err != nil {
 		return fmt.Errorf("the S1AP load ended: %w", err)
 	}
-	after, err := cpuOf(pid)
+	after, err := monitor.ProcessCPU(pid)
 	if err != nil {
 		return err
 	}
-	p.cpu = after - before
+	p.cpu = (after - before).Seconds()
 	if _, err := fmt.Sscan(line, &p.messages, &p.took, &p.allocations); err != nil || p.messages == 0 || p.cpu <= 0 {
 		return fmt.Errorf("the S1AP load said %q, the device used %g s of CPU time: %w", line, p.cpu, err)
 	}
 	return nil
-}
-
-// cpuOf returns the CPU time that a process has used, in seconds (clock_getcpuclockid(3):
-// CPUCLOCK_SCHED of all its threads).
-func cpuOf(pid int) (float64, error) {
-	var used unix.Timespec
-	if err := unix.ClockGettime(^int32(pid)<<3|2, &used); err != nil {
-		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
-	}
-	return float64(used.Nano()) / 1e9, nil
 }
 
 // write writes the plan to a file.

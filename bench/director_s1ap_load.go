@@ -12,9 +12,10 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/wire/identity"
@@ -99,13 +100,17 @@ func allocations(ctx context.Context, director bool) (n float64, err error) {
 		return 0, err
 	}
 	defer res.Body.Close()
-	const name = "go_memstats_mallocs_total "
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), name); ok {
-			return strconv.ParseFloat(value, 64)
-		}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(res.Body)
+	if err != nil {
+		return 0, fmt.Errorf("read the director's metrics: %w", err)
 	}
-	return 0, errors.New("the director's metrics have no " + name)
+	const name = "go_memstats_mallocs_total"
+	metrics := families[name].GetMetric()
+	if len(metrics) != 1 {
+		return 0, errors.New("the director's metrics have no " + name)
+	}
+	return metrics[0].GetCounter().GetValue(), nil
 }
 
 // An s1apPlayer is an eNodeB and the instances' ends of its associations.
@@ -171,9 +176,7 @@ func connectS1AP(ctx context.Context, plan s1apPlan, director bool) (all []*s1ap
 				return all, fmt.Errorf("set up an eNodeB: %w", err)
 			}
 		}
-		for _, s := range e.Steps {
-			p.buffer = append(p.buffer, make([]byte, max(len(bytes.Join(s.At, nil))-len(p.buffer), 0))...)
-		}
+		p.buffer = make([]byte, e.longest())
 	}
 	return all, nil
 }

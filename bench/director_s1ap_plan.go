@@ -49,10 +49,22 @@ type s1apStep struct {
 	At       [][]byte // frames that each instance receives if Up, or sends
 }
 
-// A talk is the messages of a UE's connection, from the first one to the end of its release.
-type talk []said
+// longest returns the most octets that one step sends to or receives from all instances.
+func (e *s1apENodeB) longest() (most int) {
+	for _, s := range e.Steps {
+		size := 0
+		for _, frames := range s.At {
+			size += len(frames)
+		}
+		most = max(most, size)
+	}
+	return most
+}
 
-type said struct {
+// A talk is the messages of a UE's connection, from the first one to the end of its release.
+type talk []spoken
+
+type spoken struct {
 	up      bool
 	message []byte
 }
@@ -120,7 +132,7 @@ func (c *conversation) talks() (map[string]talk, error) {
 				break
 			}
 			*of = after
-			if err := file(open, whole, said{k.up, message}); err != nil {
+			if err := file(open, whole, spoken{k.up, message}); err != nil {
 				return nil, err
 			}
 		}
@@ -129,7 +141,7 @@ func (c *conversation) talks() (map[string]talk, error) {
 }
 
 // file adds a message to its talk, and the talk to the whole ones if the message is its last.
-func file(open map[uint32]talk, whole map[string]talk, s said) error {
+func file(open map[uint32]talk, whole map[string]talk, s spoken) error {
 	var m s1ap.Message
 	if err := m.Parse(s.message); err != nil {
 		return err

@@ -39,12 +39,11 @@ func readRealCounts(getenv func(string) string) (c realCounts, err error) {
 			}
 		}
 	}
-	for name, to := range map[string]*time.Duration{"WINDOW": &c.Window, "FOR": &c.For} {
-		if text := getenv(name); text != "" {
-			if *to, err = time.ParseDuration(text); err != nil || *to < 0 || name == "WINDOW" && *to < time.Second {
-				return c, fmt.Errorf("%s %q: want a time such as 20s or 90m", name, text)
-			}
-		}
+	if c.Window, err = readTime(getenv, "WINDOW", time.Second, c.Window); err != nil {
+		return c, err
+	}
+	if c.For, err = readTime(getenv, "FOR", 0, c.For); err != nil {
+		return c, err
 	}
 	for name, to := range map[string]*float64{"PRECISION": &c.Precision, "ESTIMATE": &c.Estimate} {
 		if text := getenv(name); text != "" {
@@ -54,6 +53,19 @@ func readRealCounts(getenv func(string) string) (c realCounts, err error) {
 		}
 	}
 	return c, nil
+}
+
+// readTime reads a time of at least the given one from the environment.
+func readTime(getenv func(string) string, name string, least, otherwise time.Duration) (time.Duration, error) {
+	text := getenv(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < least {
+		return 0, fmt.Errorf("%s %q: want a time such as 20s or 90m", name, text)
+	}
+	return d, nil
 }
 
 // next returns the next measurement. Each run lies between two blocks of the same

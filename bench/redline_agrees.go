@@ -54,7 +54,7 @@ func redlineAgrees(ctx context.Context, dir string, progress io.Writer) (rows []
 	if _, err := sipp.Version(ctx); err != nil {
 		return nil, err
 	}
-	limit, err := agreeTime(os.Getenv("FOR"))
+	limit, err := readTime(os.Getenv, "FOR", 0, noLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -86,18 +86,6 @@ func redlineAgrees(ctx context.Context, dir string, progress io.Writer) (rows []
 		return nil, fmt.Errorf("with a fault: %w", err)
 	}
 	return agreeRows(rounds, took)
-}
-
-// agreeTime reads the time after which no further round begins.
-func agreeTime(text string) (time.Duration, error) {
-	if text == "" {
-		return noLimit, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("FOR %q: want a time such as 5m", text)
-	}
-	return d, nil
 }
 
 // round measures both, in either order, so that a drift of the host favours neither.

@@ -39,13 +39,14 @@ func TestAgreementHasItsBounds(t *testing.T) {
 }
 
 func TestAgreementTimeIsChecked(t *testing.T) {
+	env := func(text string) func(string) string { return func(string) string { return text } }
 	for text, want := range map[string]time.Duration{"": noLimit, "5m": 5 * time.Minute, "0s": 0} {
-		if d, err := agreeTime(text); d != want || err != nil {
+		if d, err := readTime(env(text), "FOR", 0, noLimit); d != want || err != nil {
 			t.Errorf("%q: %s, %v", text, d, err)
 		}
 	}
 	for _, text := range []string{"5", "-1m", "x"} {
-		if _, err := agreeTime(text); err == nil {
+		if _, err := readTime(env(text), "FOR", 0, noLimit); err == nil {
 			t.Errorf("%q is taken", text)
 		}
 	}

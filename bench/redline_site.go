@@ -197,7 +197,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// options returns those of redline for the first active instance.
+// options returns redline's options for the first active instance.
 func (s *agreeSite) options(ctx context.Context) (o redline.Options, err error) {
 	all, err := s.director.Instances(ctx)
 	if err != nil {

@@ -195,7 +195,7 @@ type S1APOptions struct {
 	ENodeBs   []netip.Prefix `yaml:"enodebs" jsonschema:"minItems=1"`                                // Networks that eNodeBs connect from, such as 10.4.0.0/16; left out: any.
 	Most      int            `yaml:"max_enodebs" jsonschema:"minimum=1,maximum=65536"`               // Maximum number of associations with eNodeBs; each has one more with each instance. Default 1024.
 	PerSource int            `yaml:"associations_per_source" jsonschema:"minimum=1"`                 // Maximum number of associations with one IP address (IPv6: one /64); default 64.
-	UEs       int            `yaml:"max_connections" jsonschema:"minimum=1,maximum=100000000"`       // Maximum number of connected UEs, 160 bytes each, of which one IP address (IPv6: one /64) may have a quarter; default 1048576.
+	UEs       int            `yaml:"max_connections" jsonschema:"minimum=1,maximum=100000000"`       // Maximum number of connected UEs, 160 bytes each; one IP address (IPv6: one /64) may have a quarter of them; default 1048576.
 	PerENodeB int            `yaml:"connections_per_enodeb" jsonschema:"minimum=1,maximum=16777216"` // Maximum number of connected UEs of one eNodeB; default 16384.
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // processes reads an instance without a cgroup: its main process and all descendants. It reads the
@@ -94,17 +95,24 @@ func (m *process) sample(buf []byte) (pages float64, err error) {
 	if err != nil {
 		return 0, m.statm.wrap(err)
 	}
-	ns, err := clock(processClock(m.pid))
+	spent, err := ProcessCPU(m.pid)
 	if err != nil {
-		return 0, fmt.Errorf("CPU clock of process %d: %w", m.pid, err)
+		return 0, err
 	}
-	m.spent = float64(ns)
+	m.spent = float64(spent)
 	return float64(resident), nil
 }
 
-// processClock returns the clock ID of a process's CPU time: CPUCLOCK_SCHED of all its threads
-// (clock_getcpuclockid(3), and include/linux/posix-timers.h).
-func processClock(pid int) int32 { return ^int32(pid)<<3 | 2 }
+// ProcessCPU returns the CPU time that all threads of a process have used
+// (clock_getcpuclockid(3)). It fails if the process has ended.
+func ProcessCPU(pid int) (time.Duration, error) {
+	const allThreads = 2 // CPUCLOCK_SCHED without CPUCLOCK_PERTHREAD, of include/linux/posix-timers.h
+	ns, err := clock(^int32(pid)<<3 | allThreads)
+	if err != nil {
+		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
+	}
+	return time.Duration(ns), nil
+}
 
 // find adds a process and its descendants, unless they are members already.
 func (p *processes) find(pid int) {

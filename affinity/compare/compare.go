@@ -165,15 +165,22 @@ func (c *comparer) aggregate(a, b *affinity.Type, count [2]int) *Members {
 				return &Members{a.Members, b.Members}
 			}
 			takesPart := func(f *affinity.Flow) bool { return slices.Contains(f.Functions, name) }
-			x, y := transactions(a, count[0], takesPart), transactions(b, count[1], takesPart)
-			_, ok := c.interval(func() Interval { return c.sure.shares(x, count[0], y, count[1]) })
-			changed = changed || ok || 2*x > count[0] && 2*y > count[1]
+			x, y, moved := c.shares(a, b, count, takesPart)
+			changed = changed || moved || 2*x > count[0] && 2*y > count[1]
 		}
 	}
 	if !changed {
 		return nil
 	}
 	return &Members{a.Members, b.Members}
+}
+
+// shares returns how many of the count transactions of each side have a course for which is
+// returns true, and whether their share changed.
+func (c *comparer) shares(a, b *affinity.Type, count [2]int, is func(*affinity.Flow) bool) (x, y int, changed bool) {
+	x, y = transactions(a, count[0], is), transactions(b, count[1], is)
+	_, changed = c.interval(func() Interval { return c.sure.shares(x, count[0], y, count[1]) })
+	return x, y, changed
 }
 
 // transactions returns how many of n transactions have a course for which is returns true.
@@ -198,9 +205,8 @@ func (c *comparer) path(a, b *affinity.Type, count [2]int) *Path {
 	if !changed {
 		for _, path := range [][]course.Message{before, after} {
 			takes := func(f *affinity.Flow) bool { return slices.Equal(critical(f), path) }
-			x, y := transactions(a, count[0], takes), transactions(b, count[1], takes)
-			_, ok := c.interval(func() Interval { return c.sure.shares(x, count[0], y, count[1]) })
-			changed = changed || ok
+			_, _, moved := c.shares(a, b, count, takes)
+			changed = changed || moved
 		}
 	}
 	if !changed {

@@ -77,7 +77,7 @@ func (c *Collector) release() {
 	c.full = true
 	for i := range c.held {
 		if e := &c.held[i]; understood(e) {
-			c.view.set(e, &c.labels, c.names) // it learns habits
+			c.view.learn(e, &c.labels, c.names)
 		}
 	}
 	for i := range c.held {

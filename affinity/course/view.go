@@ -17,6 +17,7 @@ type view struct {
 	order           []int32 // the messages in the order of the course, as indexes into steps
 	listed          []int32 // the same messages in the order of a call flow
 	hops            []flow.Hop
+	paths           flow.Paths
 	depth           map[int32]int32 // by label: length of the longest chain that it has received
 	key             uint64
 	nth             map[string]int
@@ -52,6 +53,15 @@ type tally struct{ all, unwaited int }
 
 // set fills the view from a transaction.
 func (v *view) set(e *correlate.Event, l *labels, n Names) {
+	v.learn(e, l, n)
+	v.sort()
+	v.list()
+	v.sign()
+}
+
+// learn reads the messages of a transaction and marks those that nobody waits for. It counts
+// the habits of the functions.
+func (v *view) learn(e *correlate.Event, l *labels, n Names) {
 	if v.local == nil {
 		v.nth, v.local, v.served = map[string]int{}, map[int32]int32{}, map[int32]int32{}
 		v.habits, v.depth = map[habit]*tally{}, map[int32]int32{}
@@ -78,9 +88,6 @@ func (v *view) set(e *correlate.Event, l *labels, n Names) {
 	}
 	v.causes()
 	v.tails()
-	v.sort()
-	v.list()
-	v.sign()
 }
 
 // causes finds for each message the message that made its sender send it. This need not be
@@ -274,7 +281,7 @@ func (v *view) list() {
 		s := &v.steps[i]
 		v.hops = append(v.hops, flow.Hop{From: int(s.from), To: int(s.to), Async: s.async})
 	}
-	for k, on := range flow.Critical(v.hops) {
+	for k, on := range v.paths.Critical(v.hops) {
 		v.steps[v.listed[k]].critical = on
 	}
 }

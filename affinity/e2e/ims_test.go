@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"vitrine/internal/hosttest"
 	"vitrine/load"
 	"vitrine/store/kv"
 )
@@ -110,7 +111,7 @@ func recordIMS(t *testing.T) (s *site, file string, messages []observed, keys []
 	s.startIMS()
 	// Functions that get no CPU send charging records so late that the user's next transaction
 	// has begun.
-	if raced {
+	if hosttest.Raced {
 		s.callIMS(8, 12*time.Second)
 	} else {
 		s.callIMS(25, 4*time.Second)

@@ -22,32 +22,43 @@ func (t *Transaction) Hops() []Hop {
 // Critical marks the messages on the critical path: the longest chain of messages in which
 // each waits for the one before, up to the end of the transaction. Of chains of equal
 // length it takes the one with the latest messages.
-func (t *Transaction) Critical() []bool { return Critical(t.Hops()) }
+func (t *Transaction) Critical() []bool { return new(Paths).Critical(t.Hops()) }
 
-// Critical is like Transaction.Critical.
-func Critical(hops []Hop) []bool {
-	on := make([]bool, len(hops))
-	depth := map[int]int{} // length of the longest chain that a function has received
-	last := map[int]int{}  // the last message of that chain
-	before := make([]int, len(hops))
+// Paths finds the critical paths of one transaction after another. It reuses its memory.
+type Paths struct {
+	on     []bool
+	before []int
+	depth  map[int]int // length of the longest chain that a function has received
+	last   map[int]int // the last message of that chain
+}
+
+// Critical is like Transaction.Critical. The result is valid until the next call.
+func (p *Paths) Critical(hops []Hop) []bool {
+	if p.depth == nil {
+		p.depth, p.last = map[int]int{}, map[int]int{}
+	}
+	clear(p.depth)
+	clear(p.last)
+	p.on, p.before = p.on[:0], p.before[:0]
 	end := -1
 	for i, h := range hops {
-		before[i] = -1
-		if at, ok := last[h.From]; ok {
-			before[i] = at
+		before := -1
+		if at, ok := p.last[h.From]; ok {
+			before = at
 		}
+		p.on, p.before = append(p.on, false), append(p.before, before)
 		if h.Async {
 			continue
 		}
 		end = i
-		if d := depth[h.From] + 1; d >= depth[h.To] {
-			depth[h.To], last[h.To] = d, i
+		if d := p.depth[h.From] + 1; d >= p.depth[h.To] {
+			p.depth[h.To], p.last[h.To] = d, i
 		}
 	}
-	for at := end; at >= 0; at = before[at] {
-		on[at] = true
+	for at := end; at >= 0; at = p.before[at] {
+		p.on[at] = true
 	}
-	return on
+	return p.on
 }
 
 // Length returns the length of the longest chain up to the end of the transaction. weight

@@ -168,9 +168,8 @@ func run(all []sample, i int) int {
 	return n
 }
 
-// closest returns the pair of files with the most packets in common, of which the clock of
-// reference is known and the clock of next is not. next is -1 if no pair has common
-// packets.
+// closest returns the pair of files with the most packets in common. The clock of reference
+// is known, and the clock of next is not. next is -1 if no pair has common packets.
 func closest(taken [][]sample, done []bool) (reference, next int) {
 	next = -1
 	most := 0

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"time"
 
 	"vitrine/affinity/capture"
 	"vitrine/affinity/stream"
@@ -133,7 +132,7 @@ type origin struct {
 
 // packet reads one packet, and delivers the messages whose copies have had time to arrive.
 func (r *reading) packet(p *capture.Packet) {
-	if p.Time < r.last-int64(time.Second) { // a clock was set back: all waiting messages are older than this packet
+	if p.Time < r.last-int64(capture.Disorder) { // a clock was set back: all waiting messages are older than this packet
 		r.drain()
 	}
 	r.last = p.Time

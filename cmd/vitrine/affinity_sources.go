@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -93,14 +94,17 @@ func readHead(path string) ([]byte, error) {
 // (draft-ietf-opsawg-pcap) with time stamps in µs or ns, pcapng (draft-ietf-opsawg-pcapng),
 // or a file compressed by gzip (RFC 1952) or zstd (RFC 8878). Call flows are text.
 func isCapture(head []byte) bool {
-	if len(head) < 4 {
-		return len(head) > 1 && head[0] == 0x1f && head[1] == 0x8b
+	switch {
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}): // gzip
+		return true
+	case len(head) < 4:
+		return false
 	}
 	switch binary.LittleEndian.Uint32(head) {
 	case 0x0a0d0d0a, 0xa1b2c3d4, 0xd4c3b2a1, 0xa1b23c4d, 0x4d3cb2a1, 0xfd2fb528:
 		return true
 	}
-	return head[0] == 0x1f && head[1] == 0x8b
+	return false
 }
 
 // isText reports whether the first octets of a file may be UTF-8 text. They may end within

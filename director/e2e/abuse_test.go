@@ -93,7 +93,7 @@ func TestDirectorOutlivesBadInput(t *testing.T) {
 	d := s.director(firstDirector, options{Instances: table})
 	r := rand.New(rand.NewPCG(1, 2))
 	times, room := 1000, int64(32<<20)
-	if raced { // the race detector needs shadow memory for all touched memory
+	if hosttest.Raced { // the race detector needs shadow memory for all touched memory
 		times, room = 100, 128<<20
 	}
 	flood := func() {

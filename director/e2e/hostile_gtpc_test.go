@@ -37,7 +37,7 @@ func budgetGTPC() int64 {
 		quota     = 65536 * 26
 		slack     = 16 << 20 // the heap between two collections
 	)
-	if raced {
+	if hosttest.Raced {
 		return 8 * (steering + exchanges + learned + inFlight + quota + slack)
 	}
 	return steering + exchanges + learned + inFlight + quota + slack

@@ -56,7 +56,7 @@ func budgetS1AP() int64 {
 		associations = maxENodeBs * (1 + mmesBehind) * association
 		collected    = 2 // the heap grows to twice the live heap between two collections
 	)
-	if raced {
+	if hosttest.Raced {
 		return 8 * (tables + ues + queues + associations)
 	}
 	return tables + collected*(ues+queues+associations)
@@ -98,7 +98,7 @@ func TestHostileS1AP(t *testing.T) {
 	h.mix = handoverMix
 	attacks(h.crowdedConfigurations(), h.setUpFlood(), h.tableFlood(), h.crowdOfENodeBs(), h.slowENodeBs(), h.unfinishedFrames(),
 		h.oversizedFrames(), h.pipelinedGarbage())
-	if !raced { // the race detector slows the director so that its answers do not fill a queue in time
+	if !hosttest.Raced { // the race detector slows the director so that its answers do not fill a queue in time
 		attacks(h.deafENodeBs())
 	}
 	h.limit(t, 2*h.rate)
@@ -171,7 +171,7 @@ func (h *hostilePool) mme(host int, number uint8, hss *epctest.HSS) vitrine.Inst
 func (h *hostilePool) capacity(t *testing.T) (carried float64) {
 	t.Helper()
 	first, most := 25.0, 400.0
-	if raced {
+	if hosttest.Raced {
 		first, most = 10, 80
 	}
 	for rate := first; rate <= most; rate *= 2 {

@@ -29,7 +29,7 @@ func budgetSIP() int64 {
 		connection = 24 << 10
 		collected  = 2 // the heap grows to twice the live heap between two collections
 	)
-	if raced {
+	if hosttest.Raced {
 		return 8 * (tables + queues + int64(crowdSize)*connection)
 	}
 	return tables + collected*(queues+int64(crowdSize)*connection)

@@ -15,7 +15,7 @@ import (
 
 // crowdSize is the number of concurrent attacking connections: the director's limit. They come
 // from twenty sources, so that they stay below the limit of each source.
-var crowdSize = map[bool]int{false: 10_000, true: 3000}[raced]
+var crowdSize = map[bool]int{false: 10_000, true: 3000}[hosttest.Raced]
 
 // strangers are the attackers that use TCP.
 func (h *hostile) strangers() hosttest.Strangers {

@@ -202,7 +202,7 @@ const messagesPerCall = 15
 func (h *hostile) capacity(t *testing.T) (carried float64) {
 	t.Helper()
 	first, most := 50.0, 1600.0
-	if raced {
+	if hosttest.Raced {
 		first, most = 20, 200
 	}
 	for rate := first; rate <= most; rate *= 2 {

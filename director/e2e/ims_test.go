@@ -222,7 +222,7 @@ func TestIMSThroughDirectors(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c := &callers{m: m, rate: 40, seconds: 5}
-	if raced {
+	if hosttest.Raced {
 		c.rate = 8
 	}
 	begun := 0

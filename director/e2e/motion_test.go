@@ -221,7 +221,7 @@ func (c count) String() string {
 // must stay on one instance.
 func TestKamailioThroughDirectors(t *testing.T) {
 	transactions, transition := int64(10_000), "4s"
-	if raced {
+	if hosttest.Raced {
 		transactions, transition = 4000, "3s"
 	}
 	if n, full := hosttest.ProofLength(t); full {
@@ -234,7 +234,7 @@ func TestKamailioThroughDirectors(t *testing.T) {
 		n    int
 	}{{"one", 1}, {"two side by side", 2}} {
 		t.Run(c.name, func(t *testing.T) {
-			together := raced && c.n == 1 // run in parallel with other tests, so half of the capacity is not available
+			together := hosttest.Raced && c.n == 1 // run in parallel with other tests, so half of the capacity is not available
 			if together {
 				t.Parallel()
 			}

@@ -295,7 +295,8 @@ func (s *Server) admit(conn net.Conn) (*enodeb, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from := s.origins[source.Of(a.peer.Addr())]
+	at := source.Of(a.peer.Addr())
+	from := s.origins[at]
 	if from == nil {
 		from = new(origin)
 	}
@@ -314,7 +315,7 @@ func (s *Server) admit(conn net.Conn) (*enodeb, bool) {
 	}
 	s.open[e] = struct{}{}
 	from.associations++
-	s.origins[source.Of(a.peer.Addr())] = from
+	s.origins[at] = from
 	return e, true
 }
 

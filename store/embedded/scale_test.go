@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/store"
 	"vitrine/store/embedded"
 	"vitrine/store/storetest"
@@ -34,7 +35,7 @@ func TestMillionExpire(t *testing.T) {
 		t.Skip("a million records")
 	}
 	records := 1_000_000
-	if raced {
+	if hosttest.Raced {
 		records = 128_000
 	}
 	clock := storetest.NewClock()

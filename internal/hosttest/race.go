@@ -1,0 +1,6 @@
+//go:build race
+
+package hosttest
+
+// Raced reports whether the race detector slows this binary.
+const Raced = true
