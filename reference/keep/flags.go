@@ -21,7 +21,7 @@ type Config struct {
 // Flags declares the flags. what names the stored data in the help, and space is
 // the default namespace.
 func (k *Config) Flags(c *ims.Command, what, space string) {
-	c.StringVar(&k.Access.URL, "store", "", "keep "+what+" in the store at http://HOST:PORT or https://HOST:PORT")
+	c.StringVar(&k.Access.URL, "store", "", "keep "+what+" in the store at http://HOST:PORT or https://HOST:PORT; several stores over one Redis or etcd with commas between them")
 	c.StringVar(&k.Access.TokenFile, "store-token-file", "", "file with the token for the store, on the first line that is not empty and not a # comment")
 	c.StringVar(&k.Access.Authorities, "store-ca", "", "PEM file of the authorities that certify the store")
 	c.StringVar(&k.Access.Certificate, "store-cert", "", "PEM file of the certificate to show to the store")

@@ -10,10 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"vitrine/store/nudsf/wire"
@@ -21,7 +20,7 @@ import (
 
 // Config of a client.
 type Config struct {
-	Base  string      // "http://127.0.0.1:8070"
+	Base  string      // "http://127.0.0.1:8070"; several stores over the same records with commas between them
 	Token string      // bearer token, unless ""
 	TLS   *tls.Config // for https; nil: the host's roots
 	HTTP1 bool        // over http, use HTTP/1.1 instead of HTTP/2 with prior knowledge
@@ -32,9 +31,10 @@ type Config struct {
 
 // A Client may be used from any goroutine.
 type Client struct {
-	base, token string
-	http        *http.Client
-	idle        interface{ CloseIdleConnections() } // below Config.Wrap
+	servers *servers
+	token   string
+	http    *http.Client
+	idle    interface{ CloseIdleConnections() } // below Config.Wrap
 }
 
 // deadAfter is the time without a frame after which the client pings an HTTP/2 connection,
@@ -44,15 +44,15 @@ const deadAfter = 5 * time.Second
 
 // New returns a client. It connects on the first request.
 func New(c Config) (*Client, error) {
-	u, err := url.Parse(c.Base)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("store client: base %q: give http://HOST:PORT or https://HOST:PORT", c.Base)
+	all, scheme, err := parseBases(c.Base)
+	if err != nil {
+		return nil, err
 	}
 	protocols := new(http.Protocols)
 	switch {
 	case c.HTTP1:
 		protocols.SetHTTP1(true)
-	case u.Scheme == "http":
+	case scheme == "http":
 		protocols.SetUnencryptedHTTP2(true)
 	default:
 		protocols.SetHTTP1(true)
@@ -61,8 +61,13 @@ func New(c Config) (*Client, error) {
 	if c.Conns == 0 {
 		c.Conns = 64
 	}
+	dialer := new(net.Dialer)
+	if len(all.all) > 1 {
+		dialer.Timeout = dialWithin
+	}
 	var transport http.RoundTripper = &http.Transport{
-		Protocols: protocols, TLSClientConfig: c.TLS, DisableCompression: true,
+		DialContext: dialer.DialContext,
+		Protocols:   protocols, TLSClientConfig: c.TLS, DisableCompression: true,
 		MaxIdleConns: c.Conns, MaxIdleConnsPerHost: c.Conns, IdleConnTimeout: 90 * time.Second,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: deadAfter, PingTimeout: deadAfter},
 	}
@@ -70,7 +75,7 @@ func New(c Config) (*Client, error) {
 	if c.Wrap != nil {
 		transport = c.Wrap(transport)
 	}
-	return &Client{base: strings.TrimRight(c.Base, "/"), token: c.Token, http: &http.Client{Transport: transport}, idle: idle}, nil
+	return &Client{servers: all, token: c.Token, http: &http.Client{Transport: transport}, idle: idle}, nil
 }
 
 // Close closes idle connections.
@@ -153,21 +158,7 @@ func (c *Client) do(ctx context.Context, q request) (*reply, error) {
 
 // open returns a successful response. The caller closes its body.
 func (c *Client) open(ctx context.Context, q request) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.path, bytes.NewReader(q.body))
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	for name, value := range map[string]string{
-		"Content-Type": q.contentType, "Accept": q.accept, "If-Match": q.conditions.IfMatch, "If-None-Match": q.conditions.IfNoneMatch,
-	} {
-		if value != "" {
-			r.Header.Set(name, value)
-		}
-	}
-	if c.token != "" {
-		r.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	response, err := c.http.Do(r)
+	response, err := c.send(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -187,6 +178,43 @@ func (c *Client) open(ctx context.Context, q request) (*http.Response, error) {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	return nil, e
+}
+
+// send sends a request to the stores in turn, until one of them answers.
+func (c *Client) send(ctx context.Context, q request) (response *http.Response, err error) {
+	for _, s := range c.servers.order() {
+		response, err = c.sendTo(ctx, s.base, q)
+		if err == nil {
+			s.answered()
+			return response, nil
+		}
+		if !errors.Is(ctx.Err(), context.Canceled) { // cancellation does not mean that the store failed
+			c.servers.failed(s)
+		}
+		if ctx.Err() != nil || !repeatable(q.method, err) {
+			break
+		}
+	}
+	return nil, err
+}
+
+// sendTo sends a request to the store at base.
+func (c *Client) sendTo(ctx context.Context, base string, q request) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, q.method, base+q.path, bytes.NewReader(q.body))
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{
+		"Content-Type": q.contentType, "Accept": q.accept, "If-Match": q.conditions.IfMatch, "If-None-Match": q.conditions.IfNoneMatch,
+	} {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return c.http.Do(r)
 }
 
 // parse decodes a JSON answer.

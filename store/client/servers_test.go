@@ -1,0 +1,149 @@
+package client_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"vitrine/store/client"
+	"vitrine/store/storetest"
+)
+
+// A counted is a store that counts its requests by method.
+type counted struct {
+	*httptest.Server
+	gets, puts atomic.Int64
+	broken     atomic.Bool // it ends connections without an answer
+}
+
+// count serves a store at an address; "": any.
+func count(t *testing.T, address string) *counted {
+	t.Helper()
+	c := &counted{}
+	c.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.Method == http.MethodGet {
+			c.gets.Add(1)
+		} else {
+			c.puts.Add(1)
+		}
+		if c.broken.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("ETag", `"1"`)
+	}))
+	if address != "" {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Listener.Close()
+		c.Listener = l
+	}
+	c.Start()
+	t.Cleanup(c.Close)
+	return c
+}
+
+// over returns the plain API of stores.
+func over(t *testing.T, urls ...string) *client.KV {
+	t.Helper()
+	c, err := client.New(client.Config{Base: strings.Join(urls, ","), HTTP1: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c.KV("")
+}
+
+func get(t *testing.T, kv *client.KV) error {
+	_, err := kv.Get(t.Context(), "k", client.Conditions{})
+	return err
+}
+
+func put(t *testing.T, kv *client.KV) error {
+	_, err := kv.Put(t.Context(), "k", []byte("v"), "text/plain", 0, client.Conditions{})
+	return err
+}
+
+// TestRequestsAreShared checks that stores that answer get equal shares, whatever the number of
+// stores that do not.
+func TestRequestsAreShared(t *testing.T) {
+	t.Parallel()
+	a, b := count(t, ""), count(t, "")
+	kv := over(t, "http://"+storetest.FreeAddress(t), "http://"+storetest.FreeAddress(t), a.URL, b.URL+"/")
+	for range 100 {
+		if err := put(t, kv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range []*counted{a, b} { // only requests that try a store again are out of turn
+		if n := s.puts.Load(); n < 40 || n > 60 {
+			t.Errorf("a store got %d of 100 requests", n)
+		}
+	}
+}
+
+// TestFailedStoreIsLeftAndComesBack ends a store, and starts it again at its address.
+func TestFailedStoreIsLeftAndComesBack(t *testing.T) {
+	t.Parallel()
+	address := storetest.FreeAddress(t)
+	a, b := count(t, address), count(t, "")
+	kv := over(t, a.URL, b.URL)
+	for range 4 {
+		if err := put(t, kv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.puts.Load() != 2 {
+		t.Errorf("the first store got %d of 4 requests", a.puts.Load())
+	}
+	a.Close()
+	for range 20 {
+		if err := get(t, kv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := count(t, address)
+	storetest.Await(t, "request to the store that came back", func() bool {
+		if err := put(t, kv); err != nil {
+			t.Fatal(err)
+		}
+		return again.puts.Load() > 1 // the first one tries it
+	})
+}
+
+// TestWritesAreNotRepeated checks that a write that a store may have made goes to no other store,
+// and that a read does.
+func TestWritesAreNotRepeated(t *testing.T) {
+	t.Parallel()
+	a, b := count(t, ""), count(t, "")
+	kv := over(t, a.URL, b.URL)
+	a.broken.Store(true)
+	b.broken.Store(true)
+	if err := put(t, kv); err == nil || a.puts.Load()+b.puts.Load() != 1 {
+		t.Errorf("%v after %d requests, want an error after one", err, a.puts.Load()+b.puts.Load())
+	}
+	a.broken.Store(false)
+	kv = over(t, a.URL, b.URL)
+	for range 4 {
+		if err := get(t, kv); err != nil {
+			t.Error(err)
+		}
+	}
+	if a.gets.Load() != 4 || b.gets.Load() == 0 {
+		t.Errorf("of 4 reads, the store that answers got %d, and the broken one %d", a.gets.Load(), b.gets.Load())
+	}
+}
+
+func TestBases(t *testing.T) {
+	for _, base := range []string{"", "127.0.0.1:8070", "http://127.0.0.1:8070,", "http://127.0.0.1:8070,https://127.0.0.1:8071", "ftp://127.0.0.1:1"} {
+		if _, err := client.New(client.Config{Base: base}); err == nil {
+			t.Errorf("%q is taken for stores", base)
+		}
+	}
+}
