@@ -29,6 +29,7 @@ import (
 // A fakeRunner runs units that are ready after a time, or fail.
 type fakeRunner struct {
 	units  map[string]unit.Unit
+	orders map[string]unit.Order
 	began  map[string]time.Time
 	boot   time.Duration
 	reason string // why new units fail; empty: they do not
@@ -37,7 +38,7 @@ type fakeRunner struct {
 }
 
 func newFakeRunner() *fakeRunner {
-	return &fakeRunner{units: map[string]unit.Unit{}, began: map[string]time.Time{}, boot: 2 * time.Second}
+	return &fakeRunner{units: map[string]unit.Unit{}, orders: map[string]unit.Order{}, began: map[string]time.Time{}, boot: 2 * time.Second}
 }
 
 func (r *fakeRunner) Units(context.Context) ([]unit.Unit, error) {
@@ -56,7 +57,7 @@ func (r *fakeRunner) Units(context.Context) ([]unit.Unit, error) {
 }
 
 func (r *fakeRunner) Start(_ context.Context, o unit.Order) error {
-	r.starts = append(r.starts, o.Name)
+	r.starts, r.orders[o.Name] = append(r.starts, o.Name), o
 	u := unit.Unit{Name: o.Name, Type: o.Type, Size: o.Size, Number: o.Number, Digest: o.Digest(), State: unit.Starting}
 	if r.reason != "" {
 		u.State, u.Reason = unit.Failed, r.reason
@@ -336,23 +337,6 @@ func TestServicesComeFirst(t *testing.T) {
 		r.run(5 * time.Minute)
 		if n := len(r.runner.starts) - 3; n < 3 || n > 12 || r.inState(decide.Active) != 1 || !r.has(EventService, "it cannot bind") {
 			t.Errorf("%d more starts, %d active", n, r.inState(decide.Active))
-		}
-	})
-}
-
-func TestStorePastThresholdIsAnAlert(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, "")
-		past := []string{"put"}
-		r.Store = func(context.Context) ([]string, error) { return past, nil }
-		r.run(10 * time.Second)
-		if !r.has(EventAlert, "past its threshold for put") || !slices.Equal(r.Status().StorePast, past) {
-			t.Errorf("%+v", r.Events())
-		}
-		past = nil
-		r.run(10 * time.Second)
-		if !r.has(EventBack, "within its threshold") {
-			t.Errorf("%+v", r.Events())
 		}
 	})
 }

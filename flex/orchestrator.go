@@ -52,9 +52,9 @@ type Options struct {
 	Limits    decide.Limits
 	Runner    Runner
 	Directors []Director // in the order of File.Directors
-	// Store returns the names of the store operations that exceed their latency threshold.
-	// nil: there is no store.
-	Store func(ctx context.Context) ([]string, error)
+	// Store queries the store at an address: File.Store, or a member of it. nil: there is no
+	// store.
+	Store func(ctx context.Context, url string) (StoreHealth, error)
 	// Redline measures instances of the types with a redline section in the file. nil: no
 	// measurements.
 	Redline Measurer

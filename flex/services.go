@@ -29,37 +29,45 @@ const (
 	longestPause = time.Minute
 )
 
-// runServices keeps the services running. It reports whether every service has been ready at
-// least once: before that, no instance may start. A service that ends later is restarted
-// without effect on the instances.
+// runServices keeps the services running. It reports whether every service of the file has been
+// ready at least once: before that, no instance may start. A service that ends later is
+// restarted without effect on the instances.
 func (o *Orchestrator) runServices(ctx context.Context, now time.Time, units map[string]unit.Unit) bool {
-	o.dropServices(ctx, units)
-	for i := range o.File.Services {
-		c := &o.File.Services[i]
-		s := o.services[c.Name]
-		if s == nil {
-			s = &service{}
-			o.services[c.Name] = s
-		}
-		u, there := units[servicePrefix+c.Name]
-		s.unit = u
-		switch {
-		case !there && (s.again.IsZero() || !now.Before(s.again)):
-			o.startService(ctx, c, s)
-		case !there:
-		case u.State == unit.Failed:
-			o.serviceFailed(ctx, c, s, now)
-		case u.State == unit.Ready:
-			if s.pause > 0 && u.Age > longestPause.Seconds() {
-				s.pause = 0
-			}
-			s.begun = true
-		}
-		if !s.begun {
+	o.adoptMembers(now, units)
+	all := o.wantedServices()
+	o.dropServices(ctx, all, units)
+	for i := range all {
+		begun := o.runService(ctx, now, &all[i], units)
+		if !begun && i < len(o.File.Services) {
 			return false // the next service may depend on this one
 		}
 	}
 	return true
+}
+
+// runService keeps a service running. It reports whether the service has been ready at least
+// once.
+func (o *Orchestrator) runService(ctx context.Context, now time.Time, c *config.Service, units map[string]unit.Unit) bool {
+	s := o.services[c.Name]
+	if s == nil {
+		s = &service{}
+		o.services[c.Name] = s
+	}
+	u, there := units[servicePrefix+c.Name]
+	s.unit = u
+	switch {
+	case !there && (s.again.IsZero() || !now.Before(s.again)):
+		o.startService(ctx, c, s)
+	case !there:
+	case u.State == unit.Failed:
+		o.serviceFailed(ctx, c, s, now)
+	case u.State == unit.Ready:
+		if s.pause > 0 && u.Age > longestPause.Seconds() {
+			s.pause = 0
+		}
+		s.begun = true
+	}
+	return s.begun
 }
 
 func (o *Orchestrator) startService(ctx context.Context, c *config.Service, s *service) {
@@ -90,15 +98,15 @@ func (o *Orchestrator) serviceFailed(ctx context.Context, c *config.Service, s *
 	}
 }
 
-// dropServices stops services that are no longer in the file.
-func (o *Orchestrator) dropServices(ctx context.Context, units map[string]unit.Unit) {
+// dropServices stops services that are not wanted any more.
+func (o *Orchestrator) dropServices(ctx context.Context, wanted []config.Service, units map[string]unit.Unit) {
 	for _, name := range slices.Sorted(maps.Keys(units)) {
 		short, is := strings.CutPrefix(name, servicePrefix)
-		known := slices.ContainsFunc(o.File.Services, func(c config.Service) bool { return c.Name == short })
+		known := slices.ContainsFunc(wanted, func(c config.Service) bool { return c.Name == short })
 		if u := units[name]; !is || u.Type != "" || known || u.State == unit.Removing {
 			continue
 		}
-		o.events.add(Event{Kind: EventService, Instance: short, Reason: "the file does not have it any more"})
+		o.events.add(Event{Kind: EventService, Instance: short, Reason: "it is stopped: the file or the store's load does not need it any more"})
 		if err := o.Runner.Remove(ctx, name); err != nil {
 			o.Log.Warn("remove a service", "service", short, "error", err)
 		}

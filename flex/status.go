@@ -82,7 +82,7 @@ func (o *Orchestrator) publish(now time.Time) {
 	for _, what := range slices.Sorted(maps.Keys(o.away)) {
 		s.Away = append(s.Away, fmt.Sprintf("%s: %s", what, o.away[what]))
 	}
-	for _, c := range o.File.Services {
+	for _, c := range o.wantedServices() {
 		if u := o.services[c.Name]; u != nil {
 			s.Services = append(s.Services, ServiceStatus{Name: c.Name, State: cmp.Or(u.unit.State, unit.Starting), Reason: u.unit.Reason})
 		}

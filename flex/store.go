@@ -2,42 +2,195 @@ package flex
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"vitrine/flex/config"
+	"vitrine/flex/unit"
 )
 
 // storeEvery is the time between two queries of the store.
 const storeEvery = 5 * time.Second
 
-// A storeWatch is the last answer of the store.
-type storeWatch struct {
-	asked time.Time
-	past  []string // operations that exceed their latency threshold
+// longestWait bounds the time after which a member of the store is stopped.
+const longestWait = 24 * time.Hour
+
+// A StoreHealth is the answer of a store.
+type StoreHealth struct {
+	Engine string   // embedded, redis, etcd
+	Shared bool     // several stores may use the engine's records at the same time
+	Past   []string // operations that exceed their latency threshold
 }
 
-// watchStore adds an alert when operations of the store become too slow, with advice, and an
-// event when they recover.
+// A storeWatch is the memory of the watch over the store and its members. A member is a further
+// store over the same Redis or etcd.
+type storeWatch struct {
+	asked   time.Time
+	past    []string      // operations that exceed their latency threshold, at any of the stores
+	alerted []string      // operations of the last alert
+	members int           // members that must run
+	adopted bool          // members of an earlier orchestrator are in members
+	since   time.Time     // last change of members, or between slow and fast
+	stopped time.Time     // when a member was last stopped
+	wait    time.Duration // time of fast operations after which a member is stopped, if above Stable
+}
+
+// watchStore queries the store and its members. While operations are too slow, it adds members,
+// or alerts with advice. When they have been fast for long enough, it stops members.
 func (o *Orchestrator) watchStore(ctx context.Context, now time.Time) {
-	if o.Store == nil || now.Sub(o.store.asked) < storeEvery {
+	w := &o.store
+	if o.Store == nil || now.Sub(w.asked) < storeEvery {
 		return
 	}
-	o.store.asked = now
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	past, err := o.Store(ctx)
-	o.note("the store", err)
-	if err != nil {
+	w.asked = now
+	health, ok := o.askStores(ctx)
+	if !ok {
+		w.since = now // the time without an answer does not count
 		return
 	}
-	slices.Sort(past)
-	switch {
-	case slices.Equal(past, o.store.past):
-	case len(past) > 0:
-		o.events.add(Event{Kind: EventAlert, Cause: "store", Reason: "the store is past its threshold for " + strings.Join(past, ", ") +
-			": too many operations are slow. Add a member to its Redis Cluster or etcd cluster; an embedded store needs more CPU or a faster disk. More instances would make it worse"})
-	default:
+	slow, was := len(health.Past) > 0, len(w.past) > 0
+	if slow != was {
+		w.since = now
+	}
+	if was && !slow {
+		w.alerted = nil
 		o.events.add(Event{Kind: EventBack, Cause: "store", Reason: "the store is within its threshold again"})
 	}
-	o.store.past = past
+	w.past = health.Past
+	if slow {
+		o.relieveStore(now, health)
+	} else {
+		o.shrinkStore(now)
+	}
+}
+
+// askStores queries the store and its members at the same time. It returns the answer of the
+// first store, with the operations past their threshold at any of them. ok is false if one of
+// them does not answer.
+func (o *Orchestrator) askStores(ctx context.Context) (first StoreHealth, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	names, urls := []string{"the store"}, []string{o.File.Store.URL}
+	for n := range o.store.members {
+		m := o.File.Store.Member
+		names, urls = append(names, m.Service(n+1).Name), append(urls, m.URLOf(n+1))
+	}
+	answers, errs := make([]StoreHealth, len(urls)), make([]error, len(urls))
+	var group sync.WaitGroup
+	for i, url := range urls {
+		group.Go(func() { answers[i], errs[i] = o.Store(ctx, url) })
+	}
+	group.Wait()
+	first, ok = answers[0], true
+	var past []string
+	for i, a := range answers {
+		if errs[0] == nil && errs[i] == nil && a.Engine != first.Engine {
+			errs[i] = fmt.Errorf("its engine is %s, but that of the first store is %s: it has other records", a.Engine, first.Engine)
+		}
+		o.note(names[i], errs[i])
+		ok = ok && errs[i] == nil
+		past = append(past, a.Past...)
+	}
+	slices.Sort(past)
+	first.Past = slices.Compact(past)
+	return first, ok
+}
+
+// relieveStore adds a member when operations have been slow for long enough, and alerts when
+// another member is not possible.
+func (o *Orchestrator) relieveStore(now time.Time, h StoreHealth) {
+	w, m := &o.store, o.File.Store.Member
+	if m != nil && h.Shared {
+		if now.Sub(w.since) < m.After {
+			return
+		}
+		if w.members < m.Max {
+			o.addMember(now)
+			return
+		}
+	}
+	if slices.Equal(w.alerted, w.past) {
+		return
+	}
+	w.alerted = w.past
+	o.events.add(Event{Kind: EventAlert, Cause: "store", Reason: "the store is past its threshold for " + strings.Join(w.past, ", ") +
+		": too many operations are slow. " + storeAdvice(h, m) + ". More instances would make it worse"})
+}
+
+// addMember adds a member, which runServices starts. A member that is needed again soon after
+// its stop doubles the wait for the next stop.
+func (o *Orchestrator) addMember(now time.Time) {
+	w, m := &o.store, o.File.Store.Member
+	if wait := max(w.wait, m.Stable); !w.stopped.IsZero() && now.Sub(w.stopped) < wait {
+		w.wait = min(2*wait, longestWait)
+	} else {
+		w.wait = 0
+	}
+	w.members, w.since = w.members+1, now
+	o.events.add(Event{Kind: EventService, Instance: m.Service(w.members).Name, Cause: "store", Reason: fmt.Sprintf(
+		"the store is past its threshold for %s, for %s: member %d of %d starts, at %s", strings.Join(w.past, ", "), m.After, w.members, m.Max, m.URLOf(w.members))})
+}
+
+// shrinkStore stops the last member when all operations have been fast for long enough. The
+// records are in the engine, so a stop loses none.
+func (o *Orchestrator) shrinkStore(now time.Time) {
+	w := &o.store
+	if w.members == 0 {
+		return
+	}
+	m := o.File.Store.Member
+	wait := max(w.wait, m.Stable)
+	if now.Sub(w.since) < wait {
+		return
+	}
+	name := m.Service(w.members).Name
+	delete(o.services, name)
+	delete(o.away, name)
+	w.members, w.since, w.stopped = w.members-1, now, now
+	o.events.add(Event{Kind: EventService, Instance: name, Cause: "store", Reason: fmt.Sprintf("the store has been within its threshold for %s: one member less is tried", wait)})
+}
+
+// storeAdvice says what a user can do about a slow store.
+func storeAdvice(h StoreHealth, m *config.StoreMember) string {
+	if !h.Shared {
+		return "The engine " + h.Engine + " has one store: give it more CPU or a faster disk, or keep the records in Redis or etcd, which several stores can share"
+	}
+	engine := "If the engine is slow, give it more CPU or a faster disk"
+	switch h.Engine {
+	case "redis":
+		engine += ", or more masters in a Redis Cluster and more spaces; a replica takes no write"
+	case "etcd":
+		engine += "; another member of etcd makes writes slower"
+	}
+	if m == nil {
+		return "If the store's process is short of CPU, give another store over the same engine as store.member. " + engine
+	}
+	return fmt.Sprintf("All %d members run: check that clients name all of them. %s", m.Max, engine)
+}
+
+// adoptMembers takes over the members that an earlier orchestrator started.
+func (o *Orchestrator) adoptMembers(now time.Time, units map[string]unit.Unit) {
+	w := &o.store
+	if w.adopted || o.File.Store == nil || o.File.Store.Member == nil {
+		return
+	}
+	w.adopted, w.since = true, now
+	for n := 1; n <= o.File.Store.Member.Max; n++ {
+		u, there := units[servicePrefix+o.File.Store.Member.Service(n).Name]
+		if there && u.State != unit.Removing {
+			w.members = n
+		}
+	}
+}
+
+// wantedServices returns the services of the file and the members of the store.
+func (o *Orchestrator) wantedServices() []config.Service {
+	all := slices.Clone(o.File.Services)
+	for n := range o.store.members {
+		all = append(all, o.File.Store.Member.Service(n+1))
+	}
+	return all
 }

@@ -32,6 +32,7 @@ import (
 	"vitrine/internal/access"
 	"vitrine/internal/runstate"
 	"vitrine/internal/thread"
+	"vitrine/store"
 )
 
 func (a *app) flexRun() *cobra.Command {
@@ -139,6 +140,9 @@ func (a *app) printFlexPlan(p flexPlan, asJSON bool) error {
 	}
 	for _, s := range p.file.Services {
 		fmt.Fprintf(a.stdout, "service %s: %s\n", s.Name, strings.Join(s.Command, " "))
+	}
+	if s := p.file.Store; s != nil && s.Member != nil {
+		fmt.Fprintf(a.stdout, "members of the store: at most %d: %s\n", s.Member.Max, strings.Join(s.Member.Command, " "))
 	}
 	t := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "TYPE\tMIN-MAX\tSIZE\tCAPACITY\tVCPUS\tMEMBERS")
@@ -280,39 +284,44 @@ func steering(clients []*client.Client) (all []flex.Director) {
 	return all
 }
 
-// storeOf returns a function that asks the file's store which thresholds it exceeds; nil:
-// there is no store.
-func storeOf(c *config.Config) func(context.Context) ([]string, error) {
+// storeOf returns a function that queries a store; nil: the file has no store.
+func storeOf(c *config.Config) func(context.Context, string) (flex.StoreHealth, error) {
 	if c.Store == nil {
 		return nil
 	}
-	return func(ctx context.Context) ([]string, error) {
+	return func(ctx context.Context, url string) (flex.StoreHealth, error) {
 		transport := &http.Transport{DisableKeepAlives: true}
 		if c.Store.Authorities != "" {
 			roots, err := readAuthorities(c.Store.Authorities)
 			if err != nil {
-				return nil, err
+				return flex.StoreHealth{}, err
 			}
 			transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 		}
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(c.Store.URL, "/")+"/health", nil)
-		if err != nil {
-			return nil, err
-		}
-		response, err := (&http.Client{Transport: transport}).Do(r)
-		if err != nil {
-			return nil, err
-		}
-		defer response.Body.Close()
-		var health struct {
-			Past []string `json:"past_threshold"`
-		}
-		if response.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("GET /health: %s", response.Status)
-		}
-		err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&health)
-		return health.Past, err // not in one statement: Go may read the field before the call
+		return askStore(ctx, &http.Client{Transport: transport}, url)
 	}
+}
+
+// askStore reads the health of a store.
+func askStore(ctx context.Context, web *http.Client, url string) (h flex.StoreHealth, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+"/health", nil)
+	if err != nil {
+		return h, err
+	}
+	response, err := web.Do(r)
+	if err != nil {
+		return h, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return h, fmt.Errorf("GET /health: %s", response.Status)
+	}
+	var health struct {
+		Promises store.Promises `json:"promises"`
+		Past     []string       `json:"past_threshold"`
+	}
+	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&health)
+	return flex.StoreHealth{Engine: health.Promises.Engine, Shared: health.Promises.Shared, Past: health.Past}, err
 }
 
 // A holderRunner runs units through the holder of a state folder. It starts a holder if

@@ -26,6 +26,7 @@ func check(root document.Node, c *Config) error {
 	}
 	v.servers(c.Servers)
 	v.services(c)
+	v.storeMember(c)
 	v.access(c)
 	if v.Len() == 0 { // sizes and limits depend on valid members
 		for i := range c.Types {
@@ -227,18 +228,24 @@ func (v *validator) servers(s spec.Servers) {
 
 func (v *validator) services(c *Config) {
 	for i, s := range c.Services {
-		for k, argument := range s.Command {
-			v.references(argument, []string{"VITRINE_DIR", "VITRINE_SPEC"}, "services", i, "command", k)
-		}
-		for _, name := range slices.Sorted(maps.Keys(s.Environment)) {
-			v.references(s.Environment[name], []string{"VITRINE_DIR", "VITRINE_SPEC"}, "services", i, "environment", name)
-		}
+		at := func(path ...any) []any { return append([]any{"services", i}, path...) }
+		v.command(s.Command, s.Environment, []string{"VITRINE_DIR", "VITRINE_SPEC"}, at)
 		if s.Ready == "" {
 			continue
 		}
 		if _, err := netip.ParseAddrPort(s.Ready); err != nil {
 			v.Bad(document.Word(s.Ready), "want an IP address and a port, such as 127.0.0.1:8090", "services", i, "ready")
 		}
+	}
+}
+
+// command reports unknown variables in a command and in its environment.
+func (v *validator) command(command []string, environment map[string]string, known []string, at func(...any) []any) {
+	for k, argument := range command {
+		v.references(argument, known, at("command", k)...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(environment)) {
+		v.references(environment[name], known, at("environment", name)...)
 	}
 }
 

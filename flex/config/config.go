@@ -38,13 +38,6 @@ type Director struct {
 	Key         string `yaml:"key"`                                                              // PEM file: the certificate's key.
 }
 
-// A Store says where a store is.
-type Store struct {
-	URL         string `yaml:"url" jsonschema:"required,format=url,example=http://127.0.0.1:8070"` // Address of the store; its /health is read.
-	TokenFile   string `yaml:"token_file"`                                                         // File whose first line is the token to show.
-	Authorities string `yaml:"authorities"`                                                        // PEM file: the authorities that certify the store.
-}
-
 // A Service is a command that runs on the host as long as the orchestrator's instances do.
 // It is started again when it ends.
 type Service struct {

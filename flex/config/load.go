@@ -130,8 +130,15 @@ func (c *Config) resolve() {
 			*p = c.Resolve(*p)
 		}
 	}
-	for i := range c.Services {
-		if command := c.Services[i].Command; strings.ContainsRune(command[0], '/') && !strings.Contains(command[0], "${") {
+	var commands []spec.Args
+	for _, s := range c.Services {
+		commands = append(commands, s.Command)
+	}
+	if c.Store != nil && c.Store.Member != nil {
+		commands = append(commands, c.Store.Member.Command)
+	}
+	for _, command := range commands {
+		if strings.ContainsRune(command[0], '/') && !strings.Contains(command[0], "${") {
 			command[0] = c.Resolve(command[0])
 		}
 	}

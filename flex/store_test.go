@@ -1,0 +1,212 @@
+package flex
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakeStores are a store and its members, by address. An address that it does not have does not
+// answer.
+type fakeStores map[string]StoreHealth
+
+func (s fakeStores) ask(_ context.Context, url string) (StoreHealth, error) {
+	h, there := s[url]
+	if !there {
+		return h, errors.New("connection refused")
+	}
+	return h, nil
+}
+
+// slow sets the operations that are too slow at all stores.
+func (s fakeStores) slow(operations ...string) {
+	for url, h := range s {
+		h.Past = operations
+		s[url] = h
+	}
+}
+
+const (
+	memberless = "store: {url: \"http://127.0.0.1:8070\"}\n"
+	memberful  = "store: {url: \"http://127.0.0.1:8070\", member: {url: \"http://127.0.0.1:807${VITRINE_NUMBER}\", max: 2, after: 30s, stable: 2m,\n" +
+		"  command: [vitrine, store, run, --engine, redis, --listen, \"127.0.0.1:807${VITRINE_NUMBER}\", --dir, \"${VITRINE_DIR}\"]}}\n"
+)
+
+// newStoreRig returns a rig whose store and two possible members answer.
+func newStoreRig(t *testing.T, section, engine string) (*rig, fakeStores) {
+	t.Helper()
+	r, stores := newRig(t, section), fakeStores{}
+	for _, url := range []string{"http://127.0.0.1:8070", "http://127.0.0.1:8071", "http://127.0.0.1:8072"} {
+		stores[url] = StoreHealth{Engine: engine, Shared: engine != "embedded"}
+	}
+	r.Store = stores.ask
+	return r, stores
+}
+
+// members checks which members of the store run.
+func (r *rig) members(want ...string) {
+	r.t.Helper()
+	var got []string
+	for _, name := range slices.Sorted(maps.Keys(r.runner.units)) {
+		if short, is := strings.CutPrefix(name, servicePrefix+"store-member-"); is {
+			got = append(got, short)
+		}
+	}
+	if !slices.Equal(got, want) {
+		r.t.Errorf("members %q run, want %q: %+v", got, want, r.Events())
+	}
+}
+
+// TestSlowStoreIsAnAlert checks that the alert names what helps with the engine.
+func TestSlowStoreIsAnAlert(t *testing.T) {
+	for _, c := range []struct{ engine, section, want string }{
+		{"embedded", memberless, "keep the records in Redis or etcd"},
+		{"embedded", memberful, "keep the records in Redis or etcd"},
+		{"redis", memberless, "store.member. If the engine is slow, give it more CPU or a faster disk, or more masters"},
+		{"etcd", memberless, "another member of etcd makes writes slower"},
+	} {
+		t.Run(c.engine, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, stores := newStoreRig(t, c.section, c.engine)
+				stores.slow("put")
+				r.run(time.Minute)
+				r.members()
+				if !r.has(EventAlert, "past its threshold for put") || !r.has(EventAlert, c.want) || !slices.Equal(r.Status().StorePast, []string{"put"}) {
+					t.Errorf("%+v", r.Events())
+				}
+				stores.slow()
+				r.run(10 * time.Second)
+				if !r.has(EventBack, "within its threshold") {
+					t.Errorf("%+v", r.Events())
+				}
+			})
+		})
+	}
+}
+
+// TestSlowStoreGetsMembers checks when members start and stop, and that a member that is needed
+// again soon after its stop stays for longer.
+func TestSlowStoreGetsMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, stores := newStoreRig(t, memberful, "redis")
+		stores.slow("put", "get")
+		r.run(25 * time.Second)
+		r.members()
+		r.run(10 * time.Second)
+		r.members("1")
+		r.run(20 * time.Second)
+		r.members("1")
+		r.run(15 * time.Second)
+		r.members("1", "2")
+		if got := r.runner.orders["service-store-member-2"].Command; !slices.Contains(got, "127.0.0.1:8072") || !slices.Contains(got, "${VITRINE_DIR}") {
+			t.Errorf("member 2 is started by %q", got)
+		}
+		if r.has(EventAlert, "") {
+			t.Errorf("an alert before the last member could help: %+v", r.Events())
+		}
+		r.run(30 * time.Second)
+		if !r.has(EventAlert, "All 2 members run") {
+			t.Errorf("%+v", r.Events())
+		}
+		stores.slow()
+		r.run(110 * time.Second)
+		r.members("1", "2")
+		r.run(20 * time.Second)
+		r.members("1")
+		r.run(130 * time.Second)
+		r.members()
+		stores.slow("put")
+		r.run(45 * time.Second)
+		r.members("1")
+		stores.slow()
+		r.run(3 * time.Minute)
+		r.members("1")
+		r.run(2 * time.Minute)
+		r.members()
+		if len(r.Status().Away) != 0 || r.runner.units["registration-1"].Name == "" {
+			t.Errorf("away: %q, units: %+v", r.Status().Away, r.runner.units)
+		}
+	})
+}
+
+// TestMembersOutliveTheOrchestrator checks that an orchestrator without state takes members over,
+// and stops those that the file does not have any more.
+func TestMembersOutliveTheOrchestrator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, stores := newStoreRig(t, memberful, "etcd")
+		stores.slow("put")
+		r.run(70 * time.Second)
+		r.members("1", "2")
+		restart := func() {
+			t.Helper()
+			if err := errors.Join(r.Close(), os.Remove(filepath.Join(r.File.State, StateFile))); err != nil {
+				t.Fatal(err)
+			}
+			r.begin()
+			r.Store = stores.ask
+		}
+		starts := len(r.runner.starts)
+		restart()
+		stores.slow()
+		r.run(100 * time.Second)
+		r.members("1", "2")
+		if len(r.runner.starts) != starts || len(r.Status().Services) != 2 {
+			t.Errorf("started %q; services %+v", r.runner.starts[starts:], r.Status().Services)
+		}
+		r.run(30 * time.Second)
+		r.members("1")
+		text, err := os.ReadFile(r.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(r.file, []byte(strings.Replace(string(text), memberful, memberless, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		restart()
+		r.run(10 * time.Second)
+		r.members()
+	})
+}
+
+// TestUnknownStoresChangeNothing checks that no member starts or stops while a store does not
+// answer, or has another engine.
+func TestUnknownStoresChangeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, stores := newStoreRig(t, memberful, "redis")
+		delete(stores, "http://127.0.0.1:8071")
+		stores.slow("put")
+		r.run(5 * time.Minute)
+		r.members("1")
+		if away := strings.Join(r.Status().Away, "\n"); !strings.Contains(away, "store-member-1: connection refused") {
+			t.Errorf("away: %q", away)
+		}
+		stores["http://127.0.0.1:8071"] = StoreHealth{Engine: "embedded"}
+		stores.slow()
+		r.run(5 * time.Minute)
+		r.members("1")
+		if away := strings.Join(r.Status().Away, "\n"); !strings.Contains(away, "store-member-1: its engine is embedded, but that of the first store is redis") {
+			t.Errorf("away: %q", away)
+		}
+		for range 2 { // the time without an answer does not count
+			stores["http://127.0.0.1:8071"] = StoreHealth{Engine: "redis", Shared: true}
+			r.run(time.Minute)
+			delete(stores, "http://127.0.0.1:8071")
+			r.run(5 * time.Minute)
+		}
+		stores["http://127.0.0.1:8071"] = StoreHealth{Engine: "redis", Shared: true}
+		r.run(110 * time.Second)
+		r.members("1")
+		r.run(20 * time.Second)
+		r.members()
+		if len(r.Status().Away) != 0 {
+			t.Errorf("away: %q", r.Status().Away)
+		}
+	})
+}
