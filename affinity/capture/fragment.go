@@ -74,6 +74,13 @@ func (w *Walker) defragment(key datagramKey, protocol uint8, offset int, more bo
 	return e.octets[:e.total], e.protocol
 }
 
+// countDatagram counts a datagram that lacks a fragment.
+func (w *Walker) countDatagram(e *entry[datagramKey]) {
+	if !e.overlapped { // that is counted already
+		w.counts.IP.Expired++
+	}
+}
+
 // place adds a run of bytes to the parts, which are disjoint and in order, and joins
 // adjacent parts. It does not add a run that repeats or overlaps earlier bytes.
 func (e *entry[K]) place(from, to int, b []byte) (fits, repeated bool) {

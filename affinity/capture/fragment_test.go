@@ -36,7 +36,7 @@ func TestFragmentsOfIP(t *testing.T) {
 			{"in order", all, want(version), Reassembly{Fragments: 6, Complete: 1}},
 			{"reversed", reversed, want(version), Reassembly{Fragments: 6, Complete: 1}},
 			{"repeated", slices.Concat(all[:3], all[:3], all[3:]), want(version), Reassembly{Fragments: 9, Complete: 1, Repeated: 3}},
-			{"one is missing", all[1:], nil, Reassembly{Fragments: 5}},
+			{"one is missing", all[1:], nil, Reassembly{Fragments: 5, Expired: 1}},
 			{"overlapping", overlapping, nil, Reassembly{Fragments: 6, Overlapped: 1}},
 			{"repeated with other bytes", slices.Concat(all[:1], [][]byte{changed}, all[1:]), nil, Reassembly{Fragments: 7, Overlapped: 1}},
 		}
@@ -46,6 +46,7 @@ func TestFragmentsOfIP(t *testing.T) {
 				if got := walk(w, Raw, test.frames...); !slices.Equal(got, test.want) {
 					t.Errorf("got %v, want %v", got, test.want)
 				}
+				w.finish()
 				if got := w.Counts().IP; got != test.counts {
 					t.Errorf("got %+v, want %+v", got, test.counts)
 				}
@@ -152,6 +153,29 @@ func TestFragmentsOfMessages(t *testing.T) {
 			}
 		})
 	}
+	t.Run("cut off by the capture", func(t *testing.T) {
+		w := NewWalker(Options{})
+		cut := func(frame []byte, n int) []byte { return frame[:len(frame)-n] } // of 2 bytes with 2 of padding
+		got := walk(w, Raw, begin, cut(middle, 3), cut(chunk(0, 1, 1, 5, "ef"), 2), chunk(last, 2, 1, 5, "gh"))
+		want := `SCTP 192.0.2.1:5060>192.0.2.2:5062 "abc" missing 5 stream 1 ppid 46 tsn 4294967295`
+		if c := w.Counts(); len(got) != 1 || got[0] != want || c.Cut != 1 || c.Malformed != 0 {
+			t.Errorf("got %q, want %s; %+v", got, want, c)
+		}
+	})
+	t.Run("incomplete at the end", func(t *testing.T) {
+		var ppids []uint32
+		w := NewWalker(Options{Incomplete: func(ppid uint32) { ppids = append(ppids, ppid) }})
+		walk(w, Raw, begin, end, chunk(first, 7, 2, 5, "x"), // the middle and the end are missing
+			chunk(first|unordered, 20, 1, 0, "a"), chunk(last|unordered, 23, 1, 0, "d"), chunk(unordered, 26, 1, 0, "f"))
+		if c := w.Counts().Messages; c.Expired != 0 {
+			t.Errorf("before the end: %+v", c)
+		}
+		w.finish()
+		w.finish()
+		if c := w.Counts().Messages; c.Expired != 4 || !slices.Equal(ppids, []uint32{46, 46, 46, 46}) || w.messages.memory != 0 {
+			t.Errorf("%+v, %v, %d bytes are held", c, ppids, w.messages.memory)
+		}
+	})
 	t.Run("an endless message", func(t *testing.T) {
 		w := NewWalker(Options{})
 		for i := range uint32(3 * maxParts) {

@@ -71,6 +71,7 @@ func (l *Live) Next() *Packet {
 			return p
 		}
 		if !l.advance() {
+			l.walker.finish()
 			return nil
 		}
 		f := &l.frame

@@ -84,7 +84,7 @@ type Counts struct {
 
 	UDP, TCP, SCTP uint64 // packets delivered
 
-	Cut          uint64 // packets delivered with bytes missing
+	Cut          uint64 // packets delivered with bytes missing, and SCTP packets of which whole chunks are missing
 	Malformed    uint64 // frames with a header that contradicts itself or ends too early
 	NotIP        uint64 // frames of other network layers, such as ARP
 	NotTransport uint64 // packets of other transports, such as ICMP
@@ -103,6 +103,6 @@ type Reassembly struct {
 	Complete   uint64 // datagrams or messages
 	Repeated   uint64 // fragments that repeat an earlier one
 	Overlapped uint64 // datagrams dropped because two fragments overlap (RFC 5722, RFC 8200 section 4.5)
-	Expired    uint64 // datagrams or messages that lacked a fragment for too long
+	Expired    uint64 // datagrams or messages that lacked a fragment for too long, or at the end of the capture
 	GivenUp    uint64 // datagrams or messages dropped for lack of memory, or because they are too large
 }

@@ -20,6 +20,9 @@ type Options struct {
 	// different clocks merge in the true order. Times are in nanoseconds since 1970.
 	// It is called once a frame, in the order of the file.
 	Correct func(file int, at int64) int64
+	// Incomplete receives the payload protocol identifier of each SCTP user message that is
+	// dropped because a fragment is missing. Nil ignores them.
+	Incomplete func(ppid uint32)
 }
 
 // A Reader merges capture files by time. It keeps one frame of each in memory.
@@ -71,6 +74,7 @@ func (r *Reader) Next() *Packet {
 		}
 		f := r.advance()
 		if f == nil {
+			r.walker.finish()
 			return nil
 		}
 		r.walker.Walk(f.from, f.at, f.where, f.data)

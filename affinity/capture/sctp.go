@@ -15,6 +15,13 @@ type messageKey struct {
 	unordered      bool
 }
 
+// The flags of a DATA chunk (RFC 9260 section 3.3.1).
+const (
+	lastFragment  = 1
+	firstFragment = 2
+	unordered     = 4
+)
+
 // maxMessage is the longest user message that is reassembled, in bytes.
 const maxMessage = 1 << 20
 
@@ -28,7 +35,7 @@ func (w *Walker) sctp(b []byte, missing int) {
 	}
 	w.packet.Tag = binary.BigEndian.Uint32(b[4:])
 	w.endpoints(SCTP, b)
-	w.chunks, w.cut = b[header:], missing > 0
+	w.chunks, w.missing = b[header:], missing
 }
 
 // chunk reads chunks until one completes a user message, and reports whether one did. It
@@ -38,12 +45,14 @@ func (w *Walker) chunk() bool {
 	for len(w.chunks) >= header {
 		b := w.chunks
 		length := int(binary.BigEndian.Uint16(b[2:]))
-		if length < header || length > len(b) && !w.cut {
+		if length < header || length > len(b)+w.missing {
 			w.counts.Malformed++
-			w.chunks = nil
+			w.chunks, w.missing = nil, 0
 			return false
 		}
-		w.chunks = b[min(length+padding(length), len(b)):]
+		next := length + padding(length)
+		w.chunks = b[min(next, len(b)):]
+		w.missing -= max(next-len(b), 0)
 		if b[0] == iData {
 			w.counts.Interleaved++
 		}
@@ -53,16 +62,23 @@ func (w *Walker) chunk() bool {
 			return true
 		}
 	}
-	w.chunks = nil
+	if w.missing > 0 { // of further chunks
+		w.counts.Cut++
+	}
+	w.chunks, w.missing = nil, 0
 	return false
 }
 
 // data reads a DATA chunk of some length (RFC 9260 section 3.3.1), and reports
 // whether it completes a user message.
 func (w *Walker) data(b []byte, length int) bool {
-	const header, last, first, unordered = 16, 1, 2, 4
-	if length <= header || len(b) < header {
+	const header = 16
+	switch {
+	case length <= header:
 		w.counts.Malformed++
+		return false
+	case len(b) < header:
+		w.counts.Cut++
 		return false
 	}
 	p := &w.packet
@@ -70,13 +86,9 @@ func (w *Walker) data(b []byte, length int) bool {
 	p.Stream = binary.BigEndian.Uint16(b[8:])
 	p.PPID = binary.BigEndian.Uint32(b[12:])
 	p.Payload, p.Missing = b[header:], length-len(b)
-	edges := b[1] & (first | last)
-	if edges == first|last {
+	edges := b[1] & (firstFragment | lastFragment)
+	if edges == firstFragment|lastFragment {
 		return true
-	}
-	if p.Missing > 0 { // the message will expire
-		w.counts.Cut++
-		return false
 	}
 	key := messageKey{where: p.Where, ports: uint32(p.Src.Port())<<16 | uint32(p.Dst.Port()), tag: p.Tag, stream: p.Stream, unordered: b[1]&unordered != 0}
 	if !key.unordered { // unordered fragments have no valid number
@@ -86,8 +98,9 @@ func (w *Walker) data(b []byte, length int) bool {
 }
 
 // reassemble adds the packet's payload to the fragments of its stream. If that completes a
-// message, it sets the payload to the whole message and returns true. Fragments of a
-// message have consecutive TSNs (RFC 9260 section 6.9).
+// message, it sets the payload to the whole message, up to the first bytes that the capture
+// cut off, and returns true. Fragments of a message have consecutive TSNs (RFC 9260 section
+// 6.9).
 func (w *Walker) reassemble(key messageKey, edges uint8) bool {
 	p, counts := &w.packet, &w.counts.Messages
 	counts.Fragments++
@@ -114,16 +127,12 @@ func (w *Walker) reassemble(key messageKey, edges uint8) bool {
 		return false
 	}
 	e.octets = append(e.octets, p.Payload...)
-	e.parts = slices.Insert(e.parts, at, part{from: from, to: to, tsn: p.TSN, edges: edges})
+	e.parts = slices.Insert(e.parts, at, part{from: from, to: to, tsn: p.TSN, ppid: p.PPID, missing: uint16(p.Missing), edges: edges})
 	begin, end, whole := e.run(at)
 	if !whole {
 		return false
 	}
-	w.assembled = w.assembled[:0]
-	for _, part := range e.parts[begin:end] {
-		w.assembled = append(w.assembled, e.octets[part.from:part.to]...)
-	}
-	p.TSN, p.Payload = e.parts[begin].tsn, w.assembled
+	w.assemble(e, e.parts[begin:end])
 	counts.Complete++
 	if e.parts = slices.Delete(e.parts, begin, end); len(e.parts) == 0 {
 		w.messages.remove(e)
@@ -131,18 +140,46 @@ func (w *Walker) reassemble(key messageKey, edges uint8) bool {
 	return true
 }
 
+// assemble makes the parts of a message the payload of the packet.
+func (w *Walker) assemble(e *entry[messageKey], parts []part) {
+	p := &w.packet
+	w.assembled, p.Missing = w.assembled[:0], 0
+	for _, part := range parts {
+		if p.Missing == 0 {
+			w.assembled = append(w.assembled, e.octets[part.from:part.to]...)
+		} else { // the bytes before it are missing
+			p.Missing += part.to - part.from
+		}
+		p.Missing += int(part.missing)
+	}
+	p.TSN, p.Payload = parts[0].tsn, w.assembled
+}
+
+// countMessages counts the messages that lack a fragment in a stream. An entry has one
+// message, or the unordered messages of a stream.
+func (w *Walker) countMessages(e *entry[messageKey]) {
+	for i, part := range e.parts {
+		if i > 0 && part.edges != firstFragment && e.parts[i-1].edges != lastFragment {
+			continue // of the same message
+		}
+		w.counts.Messages.Expired++
+		if w.incomplete != nil {
+			w.incomplete(part.ppid)
+		}
+	}
+}
+
 // run returns the range of parts with consecutive TSNs around a part, from the first to the
 // last fragment of a message. whole is false if a fragment is missing.
 func (e *entry[K]) run(at int) (begin, end int, whole bool) {
-	const last, first = 1, 2
 	begin, end = at, at
-	for e.parts[begin].edges != first {
+	for e.parts[begin].edges != firstFragment {
 		if begin == 0 || e.parts[begin-1].tsn != e.parts[begin].tsn-1 {
 			return 0, 0, false
 		}
 		begin--
 	}
-	for e.parts[end].edges != last {
+	for e.parts[end].edges != lastFragment {
 		if end+1 == len(e.parts) || e.parts[end+1].tsn != e.parts[end].tsn+1 {
 			return 0, 0, false
 		}

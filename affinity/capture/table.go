@@ -19,6 +19,7 @@ type table[K comparable] struct {
 	limit   int
 	timeout int64
 	counts  *Reassembly
+	expired func(*entry[K]) // counts what an entry lacked a fragment of
 }
 
 // An entry holds the fragments of one datagram, or of messages of one stream.
@@ -38,23 +39,22 @@ type entry[K comparable] struct {
 type part struct {
 	from, to int    // in octets
 	tsn      uint32 // SCTP
+	ppid     uint32 // SCTP
+	missing  uint16 // SCTP: bytes that the capture cut off after to
 	edges    uint8  // SCTP: whether it begins or ends a message
 }
 
-func (t *table[K]) init(limit int, timeout time.Duration, counts *Reassembly) {
+func (t *table[K]) init(limit int, timeout time.Duration, counts *Reassembly, expired func(*entry[K])) {
 	t.entries = map[K]*entry[K]{}
 	t.ends.next, t.ends.prev = &t.ends, &t.ends
-	t.limit, t.timeout, t.counts = limit, int64(timeout), counts
+	t.limit, t.timeout, t.counts, t.expired = limit, int64(timeout), counts, expired
 }
 
 // entry returns the entry of a key, and creates it if there is none.
 func (t *table[K]) entry(key K, now int64) *entry[K] {
 	// A clock that jumps back must not keep entries for ever.
 	for old := t.ends.next; old != &t.ends && (now-old.since > t.timeout || old.since-now > t.timeout); old = t.ends.next {
-		if !old.overlapped {
-			t.counts.Expired++
-		}
-		t.remove(old)
+		t.expire(old)
 	}
 	if e := t.entries[key]; e != nil {
 		return e
@@ -72,6 +72,19 @@ func (t *table[K]) entry(key K, now int64) *entry[K] {
 	t.entries[key] = e
 	t.charge(e)
 	return e
+}
+
+// expire drops an entry that lacks a fragment.
+func (t *table[K]) expire(e *entry[K]) {
+	t.expired(e)
+	t.remove(e)
+}
+
+// expireAll drops all entries.
+func (t *table[K]) expireAll() {
+	for t.ends.next != &t.ends {
+		t.expire(t.ends.next)
+	}
 }
 
 // grow makes room for n bytes in an entry.

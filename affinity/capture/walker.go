@@ -20,10 +20,11 @@ type Walker struct {
 	fragments table[datagramKey]
 
 	// The rest of an SCTP packet.
-	chunks    []byte
-	cut       bool // the packet's end is missing
-	messages  table[messageKey]
-	assembled []byte
+	chunks     []byte
+	missing    int // bytes that the capture cut off after chunks
+	messages   table[messageKey]
+	assembled  []byte
+	incomplete func(ppid uint32) // Options.Incomplete
 }
 
 // NewWalker returns a Walker.
@@ -41,13 +42,14 @@ func (w *Walker) init(o Options) {
 		o.FragmentTimeout = 30 * time.Second
 	}
 	w.counts.Unknown = map[LinkType]uint64{}
-	w.fragments.init(o.MaxMemory/2, o.FragmentTimeout, &w.counts.IP)
-	w.messages.init(o.MaxMemory/2, o.FragmentTimeout, &w.counts.Messages)
+	w.incomplete = o.Incomplete
+	w.fragments.init(o.MaxMemory/2, o.FragmentTimeout, &w.counts.IP, w.countDatagram)
+	w.messages.init(o.MaxMemory/2, o.FragmentTimeout, &w.counts.Messages, w.countMessages)
 }
 
 // Walk begins a frame. Next returns its packets.
 func (w *Walker) Walk(link LinkType, at int64, where Where, frame []byte) {
-	w.ready, w.chunks, w.tunnels = false, nil, 0
+	w.ready, w.chunks, w.missing, w.tunnels = false, nil, 0, 0
 	w.fragments.recycle()
 	w.messages.recycle()
 	w.packet = Packet{Time: at, Where: where}
@@ -67,6 +69,13 @@ func (w *Walker) Next() *Packet {
 		w.counts.Cut++
 	}
 	return &w.packet
+}
+
+// finish drops and counts the datagrams and messages that are incomplete at the end of the
+// capture.
+func (w *Walker) finish() {
+	w.fragments.expireAll()
+	w.messages.expireAll()
 }
 
 // Counts returns the counts up to now. The caller must not change them.

@@ -155,6 +155,8 @@ func TestCutFrames(t *testing.T) {
 		{"TCP", tcp[:len(tcp)-2], `TCP ` + ends + ` "hel" missing 2`},
 		{"TCP options", tcp[:42], `TCP ` + ends + ` "" missing 5`},
 		{"SCTP", sctp[:len(sctp)-5], `SCTP ` + ends + ` "hello" stream 0 ppid 46 tsn 1; SCTP ` + ends + ` "wor" missing 2 stream 0 ppid 46 tsn 2`},
+		{"SCTP chunk", sctp[:len(sctp)-24], `SCTP ` + ends + ` "hello" stream 0 ppid 46 tsn 1`},
+		{"SCTP chunk header", sctp[:len(sctp)-10], `SCTP ` + ends + ` "hello" stream 0 ppid 46 tsn 1`},
 		{"UDP header", udp[:27], ""},
 		{"IP header", udp[:19], ""},
 	}

@@ -87,6 +87,48 @@ func TestASnapshotLengthCutsMessages(t *testing.T) {
 	}
 }
 
+// TestSCTPMessagesThatAreNotWhole: a message whose fragments are not all in the capture, or
+// were cut off, is counted.
+func TestSCTPMessagesThatAreNotWhole(t *testing.T) {
+	const headers, flags, middle, first, last = 62, 47, 0, 2, 1 // Ethernet, IPv4, SCTP and DATA; the flags of DATA
+	text := diameterMessage(302, true, 1, "alice")
+	pieces := [][]byte{text[:40], text[40:80], text[80:]}
+	fragments := func(f *capturetest.File, n int) {
+		var b capturetest.Frames
+		for i, edges := range []byte{first, middle, last}[:n] {
+			frame := b.SCTP(client, server, uint32(i), ppidDiameter, pieces[i])
+			frame[flags] = edges
+			f.Add(start+int64(i), frame)
+		}
+	}
+	whole := built(t, func(f *capturetest.File) { fragments(f, 3) })
+	lines, s := read(t, Options{}, whole)
+	expect(t, lines, `Diameter request "Location-Info-Request"|IMPI*=alice@ims.test`)
+	if len(s.Protocols[0].Undecodable) != 0 {
+		t.Errorf("%+v", s.Protocols[0])
+	}
+	for name, c := range map[string]struct{ file, why string }{
+		"the capture ends before the last fragment": {built(t, func(f *capturetest.File) { fragments(f, 2) }), fragmentReason},
+		"later fragments are missing": {built(t, func(f *capturetest.File) {
+			fragments(f, 1)
+			f.Add(start+60e9, (&capturetest.Frames{}).SCTP(client, end("192.0.2.9:3868"), 7, ppidDiameter, diameterMessage(302, true, 2, "bob")))
+		}), fragmentReason},
+		"cut off within the payload": {snapped(t, whole, headers+20), cutReason},
+		"cut off after the headers":  {snapped(t, whole, headers), cutReason},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, s := read(t, Options{}, c.file)
+			var b strings.Builder
+			if err := s.Text(&b); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.Protocols[0].Undecodable[c.why]; n != 1 || !strings.Contains(b.String(), "Diameter: "+c.why+"  ") {
+				t.Errorf("%d messages are counted as %s:\n%s", n, c.why, b.String())
+			}
+		})
+	}
+}
+
 // TestClocksThatAreWrong: requests find their answers although all packets have the same
 // time, or the clock was set back, and the summary says so.
 func TestClocksThatAreWrong(t *testing.T) {

@@ -22,7 +22,7 @@ func Read(ctx context.Context, captures []string, o Options, handle func(*Messag
 	if err != nil {
 		return r.summarise(nil), err
 	}
-	source, err := capture.Open(captures, capture.Options{MaxMemory: r.o.fragments(), Correct: clocks.correct()})
+	source, err := capture.Open(captures, capture.Options{MaxMemory: r.o.fragments(), Correct: clocks.correct(), Incomplete: r.incomplete})
 	if err != nil {
 		return r.summarise(nil), err
 	}
@@ -36,7 +36,7 @@ func Read(ctx context.Context, captures []string, o Options, handle func(*Messag
 // heard when the capture has started.
 func ReadLive(ctx, stop context.Context, live capture.LiveOptions, o Options, heard func(), handle func(*Message) error) (*Summary, error) {
 	r := newReading(o, handle)
-	live.MaxMemory, live.Ring = r.o.fragments(), r.o.MaxMemory/8
+	live.MaxMemory, live.Ring, live.Incomplete = r.o.fragments(), r.o.MaxMemory/8, r.incomplete
 	source, err := capture.Listen(stop, live)
 	if err != nil {
 		return r.summarise(nil), err
@@ -159,13 +159,13 @@ func (r *reading) take(p *capture.Packet) {
 		r.assembler.Add(p)
 		return
 	}
-	if len(p.Payload) == 0 {
-		return
-	}
 	o := origin{at: p.Time, where: p.Where, src: p.Src, dst: p.Dst, ports: [2]bool{true, true}, repeated: seen.Kind == capture.Retransmission}
 	if p.Transport == capture.SCTP {
 		o.hash = join(uint64(p.Tag), uint64(p.TSN)) | 1
 		r.chunk(&o, p)
+		return
+	}
+	if len(p.Payload) == 0 {
 		return
 	}
 	o.hash = hashOf(p.Payload)

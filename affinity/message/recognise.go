@@ -61,24 +61,46 @@ func (r *reading) datagram(o *origin, p *capture.Packet) {
 // chunk reads an SCTP user message.
 func (r *reading) chunk(o *origin, p *capture.Packet) {
 	o.link = linkOf(o)
-	data := p.Payload
-	known := p.PPID == ppidS1AP || p.PPID == ppidNGAP || p.PPID == ppidDiameter
+	data, protocol := p.Payload, sctpProtocol(p.PPID)
 	switch {
-	case known && p.Missing > 0:
-		r.counts.bad(map[uint32]Protocol{ppidS1AP: S1AP, ppidNGAP: NGAP, ppidDiameter: Diameter}[p.PPID], cutReason)
-	case p.PPID == ppidS1AP:
+	case protocol != Unknown && p.Missing > 0:
+		r.counts.bad(protocol, cutReason)
+	case protocol == S1AP:
 		r.s1ap(o, data)
-	case p.PPID == ppidNGAP:
+	case protocol == NGAP:
 		r.ngap(o, data)
-	case p.PPID == ppidDiameter, p.Missing == 0 && looksDiameter(data) == yes:
+	case protocol == Diameter, p.Missing == 0 && looksDiameter(data) == yes:
 		r.diameterMessages(o, data)
 	default:
 		r.edges.datagram(r, o, p.Transport, len(data)+p.Missing)
 	}
 }
 
-// cutReason is the reason reported for messages that the capture cut off.
-const cutReason = "cut off by the capture"
+// incomplete counts an SCTP user message whose fragments are not all in the capture.
+func (r *reading) incomplete(ppid uint32) {
+	if protocol := sctpProtocol(ppid); protocol != Unknown {
+		r.counts.bad(protocol, fragmentReason)
+	}
+}
+
+// sctpProtocol returns the protocol of a payload protocol identifier.
+func sctpProtocol(ppid uint32) Protocol {
+	switch ppid {
+	case ppidS1AP:
+		return S1AP
+	case ppidNGAP:
+		return NGAP
+	case ppidDiameter:
+		return Diameter
+	}
+	return Unknown
+}
+
+// The reasons reported for messages that are not whole in the capture.
+const (
+	cutReason      = "cut off by the capture"
+	fragmentReason = "a fragment is missing"
+)
 
 // A verdict says whether bytes begin a message of a protocol.
 type verdict uint8

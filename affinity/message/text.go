@@ -81,7 +81,7 @@ func (s *Summary) gaps(w io.Writer) {
 		gap{"malformed frames", c.Malformed}, gap{"frames that are not IP", c.NotIP},
 		gap{"packets that are neither UDP, TCP nor SCTP", c.NotTransport}, gap{"SCTP chunks of I-DATA", c.Interleaved}, gap{"packets cut off by the capture", c.Cut},
 		gap{"bytes of TCP missing", l.Timeout + l.Connection + l.Memory + l.Cut + l.End},
-		gap{"IP fragments without the rest", c.IP.Expired}, gap{"for memory: fragments", c.IP.GivenUp + c.Messages.GivenUp},
+		gap{"IP fragments without the rest", c.IP.Expired}, gap{"SCTP messages that lack a fragment", c.Messages.Expired}, gap{"for memory: fragments", c.IP.GivenUp + c.Messages.GivenUp},
 		gap{"for memory: requests whose answers are not found", s.GivenUp.Requests}, gap{"for memory: packets whose copies are not found", s.GivenUp.Copies},
 		gap{"for memory: messages delivered before their copies", s.GivenUp.Hurried}, gap{"for memory: pieces of connections", s.GivenUp.Streams + s.Streams.Evicted},
 		gap{"for memory: packets of unknown protocols without an edge", s.GivenUp.Edges})
