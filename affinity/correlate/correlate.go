@@ -225,7 +225,7 @@ func (c *Correlator) join(e *Event, m *message.Message, s step, l Link) {
 	} else if m.Kind == message.Request {
 		sender.challenged = false
 	}
-	if l.Confidence >= trusted {
+	if l.Confidence >= trusted && e.Reason != KeepAlive {
 		c.identify(e, m, sender, receiver)
 	}
 	c.memory += e.size() - before
@@ -242,7 +242,7 @@ func (c *Correlator) open(e *Event, at int32, n name) {
 		e.part(s.From).waiting++
 		p := e.part(s.To)
 		p.unanswered++
-		if p.unanswered == 1 {
+		if p.unanswered == 1 && e.Reason != KeepAlive {
 			c.occupy(e, s.To)
 		}
 		if n.bye {
@@ -273,9 +273,13 @@ func (c *Correlator) occupy(e *Event, function int32) {
 	f.busy = append(f.busy, e)
 }
 
+// release undoes occupy.
 func (c *Correlator) release(e *Event, function int32) {
 	f := &c.places[function]
 	p := e.part(function)
+	if p.busyAt < 0 {
+		return
+	}
 	last := f.busy[len(f.busy)-1]
 	f.busy[p.busyAt] = last
 	last.part(function).busyAt = p.busyAt

@@ -325,6 +325,42 @@ func TestPollsBelongToNoTransaction(t *testing.T) {
 	}
 }
 
+// TestKeepAlivesBelongToNoTransaction: a function asks whether paths are alive while it
+// works for a user, and names what it names at other times.
+func TestKeepAlivesBelongToNoTransaction(t *testing.T) {
+	traffic := &traffic{}
+	event, asked := 0, 0
+	next := func() int { event++; return event }
+	for user := range 40 {
+		at := time.Duration(user) * time.Second
+		traffic.add(at, next(), attach(fmt.Sprint("00101", user)))
+		for _, alive := range []struct {
+			protocol        message.Protocol
+			request, answer string
+		}{
+			{message.GTPv2, "Echo Request", "Echo Response"}, {message.PFCP, "Heartbeat Request", "Heartbeat Response"},
+			{message.Diameter, "Device-Watchdog-Request", "Device-Watchdog-Answer"},
+		} {
+			ids := []message.Identifier{id(message.SEID, "node")}
+			traffic.add(at+4500*time.Microsecond, next(), []line{
+				{0, "S-GW", "P-GW", alive.protocol, alive.request, 0, false, ids},
+				{ms, "P-GW", "S-GW", alive.protocol, alive.answer, 1, false, ids},
+			})
+			asked++
+		}
+	}
+	traffic.sort()
+	alive := 0
+	precision, recall := traffic.score(New(Options{}, func(e *Event) {
+		if e.Reason == KeepAlive && len(e.Steps) == 2 && !e.Users {
+			alive++
+		}
+	}))
+	if precision < 0.999 || recall < 0.999 || alive != asked {
+		t.Errorf("precision %.4f, recall %.4f; %d of %d keep-alives", precision, recall, alive, asked)
+	}
+}
+
 // TestIdentifiersOfDifferentKindsAreLearned: a service request, and the messages that
 // modify bearers for it, have no identifier in common. Their link is learned while
 // transactions do not overlap.

@@ -18,7 +18,7 @@ type Event struct {
 	Failures   int    // answers that report failure
 	Repeats    int    // retransmissions
 	Users      bool   // a message names a user or a session of a user
-	Reason     Reason // Begins, or why the cause is unknown
+	Reason     Reason // Begins, KeepAlive, or why the cause is unknown
 	GivenUp    bool   // closed because memory was full
 
 	kind     string // the type, so far
@@ -226,9 +226,7 @@ func (c *Correlator) end(e *Event) {
 	}
 	for i := range e.parts {
 		p := &e.parts[i]
-		if p.busyAt >= 0 {
-			c.release(e, p.function)
-		}
+		c.release(e, p.function)
 		if p.lastIn >= 0 && !e.GivenUp {
 			c.order.nothing(e.Steps[p.lastIn].Name)
 		}

@@ -20,6 +20,7 @@ type name struct {
 	provisional bool   // the final answer follows
 	established bool   // it accepts a call
 	bye         bool   // it ends a call
+	alive       bool   // it keeps a path alive
 	pages       bool   // its receiver reacts with a message that otherwise begins a transaction
 }
 
@@ -53,6 +54,7 @@ func newName(p message.Protocol, text string) name {
 	}
 	plain := simplify(text)
 	n.pages, n.bearer, n.open = plain == "paging", plain == "createbearerrequest", plain == "reauthrequest"
+	n.alive = keepsAlive(plain)
 	for _, begin := range radioBeginnings() {
 		n.radio = n.radio || strings.Contains(plain, begin)
 	}
@@ -90,6 +92,16 @@ func radioBeginnings() []string {
 		"registrationrequest", "deregistrationrequest",
 		"pathswitchrequest", "handoverrequired", "handoverpreparationrequest", "uecontextreleaserequest",
 	}
+}
+
+// keepsAlive reports whether a message asks if a path is alive, or answers that: TS 29.274
+// clause 7.1, TS 29.244 clause 6.2.2, RFC 6733 section 5.5. The name is simplified.
+func keepsAlive(plain string) bool {
+	switch plain {
+	case "echorequest", "echoresponse", "heartbeatrequest", "heartbeatresponse", "devicewatchdogrequest", "devicewatchdoganswer":
+		return true
+	}
+	return false
 }
 
 // beginnings returns parts of the names of messages by which the network begins a

@@ -46,7 +46,7 @@ func (r *reading) pfcpMessage(o *origin, m *pfcp.Message) {
 	}
 	s.key = join(join(join(client, server), uint64(m.Sequence)), request)
 	s.number(Sequence, join(client, server), uint64(m.Sequence))
-	if m.HasSEID && m.SEID != 0 {
+	if m.SEID != 0 && m.Type >= pfcp.SessionEstablishmentRequest { // messages of nodes name no session (TS 29.244 clause 7.2.2.2)
 		s.number(SEID, hashAddr(o.dst.Addr()), m.SEID)
 	}
 	if err := r.pfcpElements(s, m.Elements(), 0); err != nil {

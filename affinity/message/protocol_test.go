@@ -179,6 +179,21 @@ func TestDatagramsAndAnswers(t *testing.T) {
 	}
 }
 
+// TestPFCPMessagesOfNodesNameNoSession: a SEID in the header of a heartbeat names nobody.
+func TestPFCPMessagesOfNodesNameNoSession(t *testing.T) {
+	const heartbeat, deletion = 1, 54
+	lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
+		var b capturetest.Frames
+		for i, kind := range []byte{heartbeat, deletion} {
+			f.Add(start+int64(i), b.UDP(end("192.0.2.7:8805"), end("192.0.2.8:8805"), []byte{0x21, kind, 0, 12, 0, 0, 0, 0, 0, 0, 0, 19, 0, 0, kind, 0}))
+		}
+	}))
+	expect(t, lines, `PFCP request "Heartbeat Request" 16 B sequence=0x1`, `PFCP request "Session Deletion Request" 16 B sequence=0x36 SEID*=0x13`)
+	if strings.Contains(lines[0], "SEID") {
+		t.Error(lines[0])
+	}
+}
+
 // TestStreamsOfEachProtocol checks recognition, framing and answers over TCP.
 func TestStreamsOfEachProtocol(t *testing.T) {
 	cea := string(diameterMessage(257, false, 5, ""))
