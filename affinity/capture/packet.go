@@ -19,6 +19,7 @@ import (
 // user message. One frame can carry several SCTP messages.
 type Packet struct {
 	Time      int64 // nanoseconds since 1970 UTC, after Options.Correct; of the last fragment
+	SetBack   bool  // a clock was set back by more than Disorder since the packet before
 	Where     Where
 	Transport Transport
 	Src, Dst  netip.AddrPort // of the innermost IP header
@@ -89,7 +90,7 @@ type Counts struct {
 	NotIP        uint64 // frames of other network layers, such as ARP
 	NotTransport uint64 // packets of other transports, such as ICMP
 	Interleaved  uint64 // SCTP chunks of I-DATA (RFC 8260), which are not read
-	SetBack      uint64 // frames more than 1 s earlier than the one before in their file: a clock was set back
+	SetBack      uint64 // frames earlier than the one before by more than Disorder: a clock was set back
 
 	IP       Reassembly // fragments of IPv4 and IPv6
 	Messages Reassembly // fragments of SCTP user messages

@@ -107,19 +107,11 @@ func (r *Reader) advance() *file {
 	return r.files[0]
 }
 
-// Disorder is how much later than its successor a frame of one file may be, because several
-// CPUs capture. If a frame is later by more, the clock was set back.
-const Disorder = time.Second
-
 // load reads the next frame of a file and reports whether there is one. It keeps errors of
 // the file for Err.
 func (r *Reader) load(f *file) bool {
-	before := f.read
 	err := f.next()
 	if err == nil {
-		if before != 0 && f.read < before-int64(Disorder) {
-			r.walker.counts.SetBack++
-		}
 		if r.correct != nil {
 			f.at = r.correct(int(f.index), f.at)
 		}

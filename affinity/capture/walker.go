@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// Disorder is how much later than its successor a frame may be, because several CPUs
+// capture. If a frame is later by more, a clock was set back.
+const Disorder = time.Second
+
 // maxTunnels bounds the nesting of tunnels.
 const maxTunnels = 8
 
@@ -14,6 +18,9 @@ type Walker struct {
 	counts Counts
 	packet Packet
 	ready  bool // packet is ready for Next
+
+	at      int64 // time of the frame
+	setBack bool  // a clock was set back since the last packet
 
 	src, dst  netip.Addr // addresses of the innermost IP header so far
 	tunnels   int        // number of tunnels around it
@@ -53,6 +60,11 @@ func (w *Walker) Walk(link LinkType, at int64, where Where, frame []byte) {
 	w.fragments.recycle()
 	w.messages.recycle()
 	w.packet = Packet{Time: at, Where: where}
+	if w.counts.Frames > 0 && at < w.at-int64(Disorder) {
+		w.counts.SetBack++
+		w.setBack = true
+	}
+	w.at = at
 	w.counts.Frames++
 	w.counts.Bytes += uint64(len(frame))
 	w.link(link, frame)
@@ -65,6 +77,7 @@ func (w *Walker) Next() *Packet {
 		return nil
 	}
 	w.ready = false
+	w.packet.SetBack, w.setBack = w.setBack, false
 	if w.packet.Missing > 0 {
 		w.counts.Cut++
 	}

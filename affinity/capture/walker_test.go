@@ -3,6 +3,7 @@ package capture
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +139,25 @@ func TestTransports(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	})
+}
+
+// TestAClockThatIsSetBack checks that the next packet says so, and that the disorder of
+// several CPUs does not count.
+func TestAClockThatIsSetBack(t *testing.T) {
+	w := NewWalker(Options{})
+	var marked []int64
+	for _, f := range []struct {
+		at    int64 // ms
+		frame []byte
+	}{{5000, udp4(t, "hi")}, {4100, udp4(t, "hi")}, {3200, udp4(t, "hi")}, {2100, nil}, {2200, udp4(t, "hi")}, {2300, udp4(t, "hi")}} {
+		w.Walk(Raw, f.at*int64(time.Millisecond), Where{}, f.frame)
+		if p := w.Next(); p != nil && p.SetBack {
+			marked = append(marked, f.at)
+		}
+	}
+	if n := w.Counts().SetBack; !slices.Equal(marked, []int64{2200}) || n != 1 {
+		t.Errorf("marked %v, %d are counted", marked, n)
+	}
 }
 
 // TestCutFrames checks that a packet has the number of bytes that the capture cut off.

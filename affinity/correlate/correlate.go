@@ -129,10 +129,10 @@ func (c *Correlator) Memory() int {
 const refSize = 2 * int(unsafe.Sizeof(ref{})+8)
 
 // Add assigns a message to a transaction, or begins one. Callers add messages in order of
-// time.
+// time, which begins again at a message with SetBack.
 func (c *Correlator) Add(m *message.Message) Link {
 	c.counts.Messages++
-	if m.Time < c.last-int64(c.options.Wait) {
+	if m.SetBack {
 		c.setBack(m.Time)
 	}
 	c.last = max(c.last, m.Time)

@@ -598,7 +598,9 @@ func TestTransactionsEndAfterAClockWasSetBack(t *testing.T) {
 		traffic.add(at, user+1, register(fmt.Sprint(user)))
 	}
 	for i := range traffic.messages {
-		c.Add(&traffic.messages[i].Message)
+		m := &traffic.messages[i].Message
+		m.SetBack = i > 0 && m.Time < traffic.messages[i-1].Time
+		c.Add(m)
 	}
 	if ended != 9 {
 		t.Errorf("%d of the first 9 registrations ended before the last one", ended)

@@ -18,6 +18,7 @@ import (
 type Message struct {
 	ID      uint64 // 1, 2, ... in the order of delivery
 	Time    int64  // ns since 1970, at the first place that captured it
+	SetBack bool   // a clock was set back since the message before, which may have a later time
 	Arrived int64  // ns since 1970, at the last other place that captured it within 50 ms; 0: captured at one place
 	Where   capture.Where
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,38 @@ func TestASnapshotLengthCutsMessages(t *testing.T) {
 	lines, s = read(t, Options{}, snapped(t, whole, headers+len(text)/2))
 	if len(lines) != 0 || s.Protocols[0].Undecodable[cutReason] != 1 {
 		t.Errorf("%q, %+v", lines, s.Protocols)
+	}
+}
+
+// TestMessagesAfterAClockWasSetBack: the first of them says so, and a message that began
+// before has the time of its end.
+func TestMessagesAfterAClockWasSetBack(t *testing.T) {
+	at := start
+	var ends []int64
+	file := built(t, func(f *capturetest.File) {
+		conn := capturetest.Conn{Client: client, Server: server, Frames: &capturetest.Frames{}}
+		add := func(frame []byte) {
+			at += 1e6
+			f.Add(at, frame)
+		}
+		conn.Open(add)
+		for i := range uint32(3) {
+			text := diameterMessage(302, true, i, "alice")
+			add(conn.Send(false, text[:40]))
+			if i == 1 {
+				at -= int64(10 * time.Second)
+			}
+			add(conn.Send(false, text[40:]))
+			ends = append(ends, at)
+		}
+	})
+	var times []int64
+	var setBack []bool
+	each(t, file, func(m *Message) {
+		times, setBack = append(times, m.Time), append(setBack, m.SetBack)
+	})
+	if want := []bool{false, true, false}; !slices.Equal(times, ends) || !slices.Equal(setBack, want) {
+		t.Errorf("times %v, want %v; set back %v, want %v", times, ends, setBack, want)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // what it has read, also with an error.
 //
 // Messages come in order of time, except those that waited for lost bytes of their TCP
-// connection. Read stops at an error of handle and returns it. A file that is not a capture
+// connection. If a clock was set back, the order begins again at a message with SetBack. Read stops at an error of handle and returns it. A file that is not a capture
 // is a *vitrine.BadInput. A file that cannot be read to its end is a *capture.Damage:
 // everything before the damage was handled.
 func Read(ctx context.Context, captures []string, o Options, handle func(*Message) error) (*Summary, error) {
@@ -86,7 +86,8 @@ type reading struct {
 	id      uint64
 	begin   int64
 	end     int64
-	last    int64 // time of the last packet
+	last    int64 // time of the latest packet since a clock was set back
+	setBack bool  // a clock was set back since the last message
 	copies  uint64
 	packets uint64
 
@@ -132,10 +133,11 @@ type origin struct {
 
 // packet reads one packet, and delivers the messages whose copies have had time to arrive.
 func (r *reading) packet(p *capture.Packet) {
-	if p.Time < r.last-int64(capture.Disorder) { // a clock was set back: all waiting messages are older than this packet
+	if p.SetBack { // all waiting messages are older than this packet
 		r.drain()
+		r.last, r.setBack = p.Time, true
 	}
-	r.last = p.Time
+	r.last = max(r.last, p.Time)
 	r.take(p)
 	r.release(p.Time)
 }
@@ -187,7 +189,10 @@ func (r *reading) slot(o *origin, p Protocol) *slot {
 }
 
 // commit queues a message for delivery after its copies have had time to arrive.
-func (r *reading) commit(s *slot) { r.hold.push(s) }
+func (r *reading) commit(s *slot) {
+	s.m.Time = min(s.m.Time, r.last) // later only if it began before the clock was set back
+	r.hold.push(s)
+}
 
 // release delivers the messages that have waited for longer than the window.
 func (r *reading) release(now int64) {
@@ -201,6 +206,7 @@ func (r *reading) deliver(s *slot) {
 	m := &s.m
 	r.id++
 	m.ID = r.id
+	m.SetBack, r.setBack = r.setBack, false
 	request := r.exchanges.settle(s)
 	if s.status != 0 {
 		m.Name = r.answerName(s.status, request)
