@@ -9,13 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"vitrine/affinity"
 	captured "vitrine/affinity/message"
+	"vitrine/internal/hosttest"
 )
 
 // The load whose memory is measured.
@@ -81,7 +80,7 @@ func peakOfAnalysis(ctx context.Context, program string, packets int) (float64, 
 	err = errors.Join(err, in.Close())
 	text := make([]byte, 1)
 	_, readErr := io.ReadFull(read, text)
-	peak, peakErr := peakMemory(cmd.Process.Pid)
+	_, peak, peakErr := hosttest.Memory(cmd.Process.Pid)
 	rest, restErr := io.ReadAll(read)
 	if err = errors.Join(err, readErr, peakErr, restErr, cmd.Wait()); err != nil {
 		return 0, fmt.Errorf("%w: %s", err, stderr.Bytes())
@@ -100,19 +99,4 @@ func understood(c *affinity.Captured, has signalled) error {
 			c.Read.Messages, has.messages, c.Correlated.Transactions, has.calls, c.Correlated.GivenUp, c.Read.GivenUp)
 	}
 	return nil
-}
-
-// peakMemory returns the highest resident memory of a process up to now, in bytes (proc(5)).
-func peakMemory(pid int) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	number, _, ok := strings.Cut(strings.TrimSpace(rest), " kB")
-	if !ok {
-		return 0, fmt.Errorf("/proc/%d/status has no VmHWM", pid)
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	return n << 10, err
 }

@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/procfs"
 	"golang.org/x/sync/errgroup"
 
 	"vitrine"
@@ -51,23 +57,26 @@ func OpenFiles(t testing.TB, n uint64) {
 	}
 }
 
-// Resident returns the resident memory of a process, now and at most since ForgetPeak, in bytes.
+// Memory returns the resident memory of a process, now and at most since it began or since
+// ForgetPeak, in bytes.
+func Memory(pid int) (now, peak int64, err error) {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, 0, err
+	}
+	status, err := process.NewStatus()
+	if err == nil && (status.VmRSS == 0 || status.VmHWM == 0) {
+		err = fmt.Errorf("process %d has no resident memory: %s", pid, status.Name)
+	}
+	return int64(status.VmRSS), int64(status.VmHWM), err
+}
+
+// Resident is like Memory, but an error fails the test.
 func Resident(t testing.TB, pid int) (now, peak int64) {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	now, peak, err := Memory(pid)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		for name, size := range map[string]*int64{"VmRSS": &now, "VmHWM": &peak} {
-			var kB int64
-			if n, _ := fmt.Sscanf(line, name+": %d kB", &kB); n == 1 {
-				*size = kB << 10
-			}
-		}
-	}
-	if now == 0 || peak == 0 {
-		t.Fatalf("no resident memory in %s", text)
 	}
 	return now, peak
 }
@@ -80,24 +89,26 @@ func ForgetPeak(t testing.TB, pid int) {
 	}
 }
 
-// Metric returns the sum of the series in a text of Prometheus's format that have a name and
-// whose labels contain all the given ones.
+// Metric returns the sum of the samples in a text of Prometheus's format that have a name and all
+// the given labels, such as kind="read".
 func Metric(t testing.TB, text, name string, labels ...string) (sum float64) {
 	t.Helper()
-	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, name) || line[len(name)] != '{' && line[len(name)] != ' ' {
-			continue
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("read the metrics: %v", err)
+	}
+	samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
+	if err != nil {
+		t.Fatalf("read the metrics: %v", err)
+	}
+	for _, s := range samples {
+		lacks := func(label string) bool {
+			of, value, _ := strings.Cut(label, "=")
+			return strconv.Quote(string(s.Metric[model.LabelName(of)])) != value
 		}
-		fits := true
-		for _, l := range labels {
-			fits = fits && strings.Contains(line, l)
-		}
-		var v float64
-		if _, err := fmt.Sscan(line[strings.LastIndexByte(strings.TrimSpace(line), ' ')+1:], &v); err != nil {
-			t.Fatalf("metrics have %q: %v", line, err)
-		}
-		if fits {
-			sum += v
+		if string(s.Metric[model.MetricNameLabel]) == name && !slices.ContainsFunc(labels, lacks) {
+			sum += float64(s.Value)
 		}
 	}
 	return sum
