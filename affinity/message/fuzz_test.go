@@ -35,6 +35,7 @@ func FuzzRead(f *testing.F) {
 		{">" + frame(s1Setup), "<" + frame(s1SetupResponse)},
 		{">*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n", "<+OK\r\n"},
 		{">PUT /kv/a%40b.cde?ttl=9s HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi", "<HTTP/1.1 204 No Content\r\n\r\n"},
+		{">POST /kv HTTP/1.1\r\nContent-Length: 58\r\n\r\n{\"ops\":[{\"op\":\"put\",\"key\":\"a\",\"value\":\"aGk=\",\"ttl\":\"9s\"}]}"},
 		{">" + string(preface) + "\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x03\x01\x05\x00\x00\x00\x01\x82\x84\x86", "<\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88"},
 	} {
 		content, err := os.ReadFile(connection(f, "192.0.2.3:50000", "192.0.2.4:9999", pieces...))
