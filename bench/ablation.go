@@ -20,37 +20,39 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Searches of each family: of the rules, and of the constants, because these are many.
+// Searches per family for each rule and for each constant. Constants get fewer, because they are
+// many.
 const rulesRuns, constantsRuns = 20, 10
 
-// constantsPrecision is the only precision at which constants are tried at other values.
+// constantsPrecision is the only precision at which constants get other values.
 const constantsPrecision = 0.1
 
-// An ablation takes one rule or constant out of the adaptive search, by replacing one
-// piece of its source text.
+// An ablation is the adaptive search with one rule switched off or one constant changed. It
+// replaces one piece of the search's source text.
 type ablation struct {
-	name     string // what the search does without it
+	name     string // what the changed search does, or the constant and its value
 	file     string // in search/rate
 	old, new string
 	in       setting
-	under    []change // what the setting changes
-	runs     int      // searches of each family
+	under    []change // replacements of the setting
+	runs     int      // searches per family
 }
 
 // A change replaces one piece of source text.
 type change struct {
-	File string `json:"file"` // in search
+	File string `json:"file"` // below search/
 	Old  string `json:"old"`
 	New  string `json:"new"`
 }
 
-// untouched is the search as it is.
+// untouched names the unchanged search, the baseline of every ablation.
 const untouched = "the search as it is"
 
-// A rule is what the adaptive search does by one piece of its source text.
+// A rule is a behaviour of the adaptive search that one replacement in its source text switches
+// off.
 type rule struct{ without, file, old, new string }
 
-// rules returns the search as it is, and the searches without one rule each.
+// rules returns the unchanged search, and then one search without each rule.
 func rules() (all []ablation) {
 	for _, r := range []rule{
 		{without: untouched},
@@ -78,8 +80,7 @@ func rules() (all []ablation) {
 	return all
 }
 
-// tried returns the searches with one constant at another value each, and before them the
-// search as it is in each setting.
+// tried returns for each setting the unchanged search, and then one search per constant and value.
 func tried() (all []ablation) {
 	for _, in := range settings() {
 		all = append(all, in.whole())
@@ -92,7 +93,8 @@ func tried() (all []ablation) {
 	return all
 }
 
-// ablations returns all searches at the precision.
+// ablations returns the searches that run at the precision. Constants are tried only at
+// constantsPrecision.
 func ablations(precision float64) []ablation {
 	if precision == constantsPrecision {
 		return append(tried(), rules()...)
@@ -100,18 +102,18 @@ func ablations(precision float64) []ablation {
 	return rules()
 }
 
-// whole returns the search as it is, with which the ablation is compared.
+// whole returns the baseline of the ablation: the unchanged search in the same setting.
 func (a ablation) whole() ablation {
 	return ablation{name: untouched, in: a.in, under: a.under, runs: a.runs}
 }
 
-// title returns the precision, the setting and the name.
+// title returns PRECISION/SETTING/NAME. The ordinary setting is left out.
 func (a ablation) title(precision float64) string {
 	parts := []string{fmt.Sprint(precision), string(a.in), a.name}
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "/")
 }
 
-// changes returns what the ablation replaces, with what its setting replaces.
+// changes returns the replacements of the setting, and then the ablation's own.
 func (a ablation) changes() []change {
 	if a.file == "" {
 		return a.under
@@ -119,16 +121,18 @@ func (a ablation) changes() []change {
 	return append(slices.Clone(a.under), change{"rate/" + a.file, a.old, a.new})
 }
 
-// patch returns the source text with the change.
+// patch returns the source text with the replacement. It fails unless the old text occurs exactly
+// once.
 func (c change) patch(source []byte) ([]byte, error) {
 	if n := bytes.Count(source, []byte(c.Old)); n != 1 {
-		return nil, fmt.Errorf("%s: %q is there %d times, want once", c.File, c.Old, n)
+		return nil, fmt.Errorf("%s: %q occurs %d times, want once", c.File, c.Old, n)
 	}
 	return bytes.Replace(source, []byte(c.Old), []byte(c.New), 1), nil
 }
 
-// searchAblation runs every ablation that the record lacks, one on each CPU, and keeps the
-// record after each. ONLY is a regular expression that limits them by their title.
+// searchAblation runs every ablation that the record lacks, one on each CPU, and writes the record
+// after each of them. Results for another state of search/ are dropped. The environment variable
+// ONLY is a regular expression that selects ablations by title.
 func searchAblation(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	only, err := regexp.Compile(os.Getenv("ONLY"))
 	if err != nil {
@@ -178,7 +182,8 @@ func searchAblation(ctx context.Context, dir string, progress io.Writer) (rows [
 	return rows, nil
 }
 
-// run searches the tuning servers with the changed search. It needs a folder of its own.
+// run searches the tuning servers with the changed search, in a test process of its own. dir must
+// not be shared with another ablation.
 func (a ablation) run(ctx context.Context, dir string, precision float64) (found ablationFound, err error) {
 	found = ablationFound{Name: a.name, Setting: a.in, Precision: precision, Runs: a.runs, Changes: a.changes()}
 	if found.ablationSource, err = ablationSourceAt(ctx, time.Now()); err != nil {
@@ -192,7 +197,7 @@ func (a ablation) run(ctx context.Context, dir string, precision float64) (found
 	c := exec.CommandContext(ctx, "go", "test", "-count", "1", "-vet", "off", "-timeout", "0", "-overlay", overlay, "./search/sim/queue",
 		"-run", "^TestAdaptiveHoldsTheTruth$", "-runs", strconv.Itoa(a.runs), "-precision", fmt.Sprint(precision), "-figures", figures)
 	c.Env = append(os.Environ(), "GOMAXPROCS=1")
-	// The test fails where coverage is too low, which is a result here.
+	// The test fails if coverage is too low. Only missing figures are an error here.
 	out, failed := c.CombinedOutput()
 	text, err := os.ReadFile(figures)
 	if err == nil {
@@ -204,8 +209,8 @@ func (a ablation) run(ctx context.Context, dir string, precision float64) (found
 	return found, nil
 }
 
-// overlay writes the changed sources and the file that lets the go command use them in
-// place of the committed ones.
+// overlay writes the changed sources below dir. It returns the path of the file for the go
+// command's -overlay option, which puts them in place of the committed sources.
 func (a ablation) overlay(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// A constant of the adaptive search is tried at a lower and at a higher value.
+// A constant of the adaptive search, with a lower and a higher value to try.
 type constant struct {
-	name                 string // FUNCTION.NAME of a local constant
-	file                 string // in search/rate
-	text                 string // of the source, with %[1]s in place of the value
+	name                 string // NAME, FUNCTION.NAME if it is local, or a description of a number without a name
+	file                 string // below search/rate
+	text                 string // source text, with %[1]s in place of the value
 	value, lower, higher string
 	in                   setting
 }
 
-// A setting changes how the servers are searched, where the ordinary one hides a constant.
-// A search is compared with the untouched one in the same setting.
+// A setting changes how the servers are searched. It is for constants that have no effect in the
+// ordinary setting. Every search is compared with the unchanged search in the same setting.
 type setting string
 
 const (
@@ -26,11 +26,11 @@ const (
 	twoMeasured setting = "two thresholds"
 )
 
-// settings returns the settings in the order of the page.
+// settings returns the settings in the order of the page's tables.
 func settings() []setting { return []setting{ordinary, stateful, weak, neighbours, twoMeasured} }
 
-// changes returns what the setting changes in search/sim/queue for searches with other
-// constants. In all of them, Config.Repeat is 1, because 5 would hide leastDeployments.
+// changes returns the setting's replacements in search/sim/queue. Each setting sets Config.Repeat
+// to 1, because 5 would hide the effect of leastDeployments.
 func (s setting) changes() []change {
 	const ground, config = "sim/queue/ground.go", "Repeat: 5, Thresholds: []float64{0.9},"
 	const repeat = "Repeat: 1, Thresholds: []float64{0.9},"
@@ -54,7 +54,7 @@ func (s setting) changes() []change {
 	return []change{{ground, config, repeat}}
 }
 
-// explained says what each setting but the ordinary one is.
+// explained describes the setting for a table's title. The ordinary setting has no description.
 func (s setting) explained() string {
 	return map[setting]string{
 		stateful:    "with `stateful: true`",
@@ -64,7 +64,7 @@ func (s setting) explained() string {
 	}[s]
 }
 
-// at returns the ablation that gives the constant another value.
+// at returns the ablation that sets the constant to the value.
 func (c constant) at(value string) ablation {
 	return ablation{
 		name: c.name + " " + strings.TrimSpace(value), in: c.in, under: c.in.changes(), runs: constantsRuns,
@@ -72,12 +72,12 @@ func (c constant) at(value string) ablation {
 	}
 }
 
-// whole returns the search as it is in the setting.
+// whole returns the unchanged search in the setting.
 func (s setting) whole() ablation {
 	return ablation{name: untouched, in: s, under: s.changes(), runs: constantsRuns}
 }
 
-// constants returns the constants that are tried at other values.
+// constants returns the constants to try, each with a setting in which it has an effect.
 func constants() []constant {
 	return []constant{
 		{"leastDeployments", "adaptive.go", "leastDeployments  = %[1]s ", "5", "3", "8", ordinary},

@@ -11,8 +11,8 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// figures returns what the tables of the page show of the result. Width and load are those
-// of the untouched search times the number.
+// figures returns the cells of the result in the page's tables, under the headings of figureNames.
+// Width and load are multiples of those of the unchanged search.
 func (f ablationFound) figures(whole *ablationFound) []string {
 	worst, width, load := f.worst(), f.width(whole), f.load(whole)
 	return []string{
@@ -21,7 +21,7 @@ func (f ablationFound) figures(whole *ablationFound) []string {
 	}
 }
 
-// figureNames are the headings of what figures returns.
+// figureNames returns the headings of the cells that figures returns.
 func figureNames() []string {
 	return []string{"coverage", "the lowest family's", "contradictions", "width", "load"}
 }
@@ -34,7 +34,8 @@ func (f ablationFound) load(whole *ablationFound) float64 {
 	return f.times(whole, func(f queue.FamilyFigure) float64 { return f.Load })
 }
 
-// ablationSection returns the tables of the committed record.
+// ablationSection returns the page's section: the source of the committed results and their tables.
+// Without results, it returns notRun.
 func ablationSection(root string) (string, error) {
 	record, err := readAblations(filepath.Join(root, ablationRecordFile))
 	if err != nil || len(record) == 0 {
@@ -47,7 +48,7 @@ func ablationSection(root string) (string, error) {
 	return strings.Join(append(parts, record.effects()...), "\n\n"), nil
 }
 
-// origin says where the results come from.
+// origin returns a sentence about the searches, servers, dates, hosts and commits of the results.
 func (r ablationRecord) origin() string {
 	var commits, searches, dates, hosts []string
 	add := func(to *[]string, text string) {
@@ -79,8 +80,8 @@ func (r ablationRecord) rulesTable() string {
 	return papers.Markdown(grid)
 }
 
-// constantsTable returns a title and the table of the constants that are tried in the
-// setting; empty: there is no result.
+// constantsTable returns a title and the table of the setting's constants, or nil if there are no
+// results for them.
 func (r ablationRecord) constantsTable(in setting) []string {
 	whole := r.find(in.whole(), constantsPrecision)
 	if whole == nil {
@@ -104,7 +105,8 @@ func (r ablationRecord) constantsTable(in setting) []string {
 	return []string{title + ":", papers.Markdown(grid)}
 }
 
-// title returns the name as the page has it: in the type of code if it is one of the source.
+// title returns the name for the page. A name from the source is formatted as code. A description
+// is not; it has spaces.
 func (c constant) title() string {
 	if strings.Contains(c.name, " ") {
 		return c.name
@@ -114,10 +116,12 @@ func (c constant) title() string {
 
 func code(text string) string { return "`" + strings.TrimSpace(text) + "`" }
 
-// most of what still counts as no effect: of coverage, and of width and load.
+// Differences from the unchanged search that count as small: of coverage, in absolute terms, and of
+// width and load, as a share.
 const littleCoverage, littleElse = 0.01, 0.03
 
-// effects names the constants that change nothing, and those that change little.
+// effects returns a paragraph about the constants that change nothing, and one about those that
+// change little. A paragraph without constants is left out.
 func (r ablationRecord) effects() (texts []string) {
 	var none, little []string
 	for _, c := range constants() {
@@ -142,7 +146,7 @@ func (r ablationRecord) effects() (texts []string) {
 	return texts
 }
 
-// like reports whether the result differs little from the untouched search's.
+// like reports whether the result differs little from that of the unchanged search.
 func (f ablationFound) like(whole *ablationFound) bool {
 	const rounded = 1e-9
 	return math.Abs(f.coverage()-whole.coverage()) <= littleCoverage+rounded && f.contradictions() == whole.contradictions() &&

@@ -17,8 +17,8 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// ablationRecordFile is committed, one result a line. The tables of the decision about the
-// adaptive search are made of it.
+// ablationRecordFile is the committed record, one result per line. The tables in
+// docs/decisions/0016-adaptive-search.md are generated from it.
 const ablationRecordFile = "bench/results/ablation.jsonl"
 
 // An ablationSource says where a result comes from.
@@ -27,8 +27,8 @@ type ablationSource struct {
 	Search string `json:"search"` // git's hash of the folder search/ in the commit
 }
 
-// ablationSourceAt returns the source of a result that is made now. It refuses changes
-// that are not committed, because the commit would not say what was run.
+// ablationSourceAt returns the source of a result that is measured now. It fails if the commit is
+// unknown or Go files have uncommitted changes, because the commit would not identify the search.
 func ablationSourceAt(ctx context.Context, now time.Time) (ablationSource, error) {
 	from := ablationSource{source: sourceAt(ctx, now)}
 	if strings.Contains(from.Commit, " ") {
@@ -42,8 +42,7 @@ func ablationSourceAt(ctx context.Context, now time.Time) (ablationSource, error
 	return from, nil
 }
 
-// An ablationFound is what the search found on the tuning servers at one precision with one
-// rule or constant changed.
+// An ablationFound is the result of one ablation at one precision, on the tuning servers.
 type ablationFound struct {
 	Name      string  `json:"name"`
 	Setting   setting `json:"setting,omitempty"`
@@ -57,7 +56,7 @@ type ablationFound struct {
 // An ablationRecord holds all results.
 type ablationRecord []ablationFound
 
-// of returns the results of one state of search/.
+// of returns the results for one state of search/, which is named by its hash.
 func (r ablationRecord) of(search string) (of ablationRecord) {
 	for _, f := range r {
 		if f.Search == search {
@@ -67,7 +66,8 @@ func (r ablationRecord) of(search string) (of ablationRecord) {
 	return of
 }
 
-// find returns what the ablation as it is now found, or nil.
+// find returns the result of the ablation, or nil. A result with other changes, another setting or
+// another number of searches does not count.
 func (r ablationRecord) find(a ablation, precision float64) *ablationFound {
 	for i, f := range r {
 		if f.Name == a.name && f.Setting == a.in && f.Precision == precision && f.Runs == a.runs && slices.Equal(f.Changes, a.changes()) {
@@ -127,8 +127,8 @@ func (f ablationFound) worst() queue.FamilyFigure {
 	return worst
 }
 
-// times returns the geometric mean over families of a figure as a multiple of that of
-// another search.
+// times returns a figure as a multiple of the other search's figure: the geometric mean over
+// families.
 func (f ablationFound) times(other *ablationFound, figure func(queue.FamilyFigure) float64) float64 {
 	sum := 0.0
 	for i, family := range f.Families {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAblationRecordIsWhole checks that the record has a result of each rule and constant
-// as they are now, and that all are of one state of search/.
+// TestAblationRecordIsWhole checks that the record has a result for every ablation of the present
+// tables, and that all results are for one state of search/.
 func TestAblationRecordIsWhole(t *testing.T) {
 	record, err := readAblations("results/ablation.jsonl")
 	if err != nil {
@@ -27,8 +27,8 @@ func TestAblationRecordIsWhole(t *testing.T) {
 	}
 }
 
-// TestAblationRecordIsOfItsCommits checks that the commits of the record are in the history,
-// with the state of search/ that the record says.
+// TestAblationRecordIsOfItsCommits checks that the history has the commits of the record, each with
+// the recorded state of search/.
 func TestAblationRecordIsOfItsCommits(t *testing.T) {
 	if out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output(); err != nil || strings.TrimSpace(string(out)) != "false" {
 		t.Skip("this is no clone with its history")
@@ -53,8 +53,8 @@ func TestAblationRecordIsOfItsCommits(t *testing.T) {
 	}
 }
 
-// TestAblationsOfAnotherSearchAreMadeAgain checks that a result counts only for the state of
-// search/, the change and the number of searches that it is of.
+// TestAblationsOfAnotherSearchAreMadeAgain checks that a result counts only for the same state of
+// search/, setting, changes and number of searches.
 func TestAblationsOfAnotherSearchAreMadeAgain(t *testing.T) {
 	a := constants()[0].at("7")
 	found := ablationFound{Name: a.name, Precision: 0.1, Runs: a.runs, Changes: a.changes(), ablationSource: ablationSource{Search: "now"}}

@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestEveryConstantHasAReason checks every number of the adaptive search but 0 and 1. The
-// ablation replaces it, or the page's tables of sources name the constant, the whole
-// function or the piece of source text that has it.
+// TestEveryConstantHasAReason checks every number in the adaptive search, except 0 and 1 in
+// expressions. Either an ablation replaces the number, or the page's tables of sources cover it:
+// they name its constant, the whole function or a piece of source text around it.
 func TestEveryConstantHasAReason(t *testing.T) {
 	page, err := os.ReadFile("../docs/decisions/0016-adaptive-search.md")
 	if err != nil {
@@ -36,7 +36,8 @@ func TestEveryConstantHasAReason(t *testing.T) {
 	}
 }
 
-// TestSourcesAreOfConstants checks that the page speaks of constants that still exist.
+// TestSourcesAreOfConstants checks that every source on the page belongs to a number that still
+// exists.
 func TestSourcesAreOfConstants(t *testing.T) {
 	page, err := os.ReadFile("../docs/decisions/0016-adaptive-search.md")
 	if err != nil {
@@ -67,15 +68,16 @@ func sourced(page string) map[string]bool {
 	return known
 }
 
-// A number is one of the source of the search, but not 0 or 1 inside an expression.
+// A number is a literal in the source of the search. 0 and 1 count only as the value of a constant
+// or variable.
 type number struct {
 	file, text     string
-	line, at       int    // at is the offset in the text
-	function, name string // name is that of a constant or variable, FUNCTION.NAME where local
+	line, at       int    // at is the offset in text
+	function, name string // name of the constant or variable, FUNCTION.NAME if it is local; empty: in an expression
 	value          string
 }
 
-// knownBy reports whether the page or the ablation has the number.
+// knownBy reports whether the page's sources or an ablation cover the number.
 func (n number) knownBy(known map[string]bool) bool {
 	if n.name != "" {
 		return known[n.name]
@@ -126,7 +128,7 @@ func numbersOf(t *testing.T, pattern string) (all []number) {
 	return all
 }
 
-// A literal is a number before its position is known.
+// A literal is a number whose line is not known yet.
 type literal struct {
 	at                    token.Pos
 	function, name, value string

@@ -12,8 +12,8 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// TestAblations checks that every changed line is in the source once and stays Go
-// without it, and that the names of the tables differ.
+// TestAblations checks that the source has each piece of text to replace exactly once, that the
+// changed source is valid Go, and that no two ablations share a name.
 func TestAblations(t *testing.T) {
 	for _, precision := range truthPrecisions() {
 		names := map[string]bool{}
@@ -41,8 +41,8 @@ func TestAblations(t *testing.T) {
 	}
 }
 
-// TestAblationSection checks that the tables compare each search with the untouched one of
-// its setting, and leave out results of another change.
+// TestAblationSection checks that the tables compare each search with the unchanged search in its
+// setting. Results with other changes must not appear.
 func TestAblationSection(t *testing.T) {
 	root := t.TempDir()
 	families := func(held int, width float64) []queue.FamilyFigure {

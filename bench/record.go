@@ -18,14 +18,15 @@ import (
 	"vitrine/result"
 )
 
-// A source says where the figures of a committed record come from.
+// A source identifies the date, commit and host of committed figures.
 type source struct {
 	Date   string `json:"date"`
 	Commit string `json:"commit"`
 	Host   string `json:"host"`
 }
 
-// sourceAt returns the source of a record that is made now on this host.
+// sourceAt returns the source of figures that are measured now on this host. The commit says so if
+// Go files have uncommitted changes.
 func sourceAt(ctx context.Context, now time.Time) source {
 	h := result.ReadHost("/")
 	git := func(args ...string) string {
@@ -46,7 +47,7 @@ func sourceAt(ctx context.Context, now time.Time) source {
 	return s
 }
 
-// readRecord reads a committed record. It leaves into as it is if there is no file.
+// readRecord reads a committed record. If the file does not exist, it leaves into unchanged.
 func readRecord(file string, into any) error {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +73,8 @@ func writeRecord(file string, record any) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// readLines calls do with each record of a file that appendLine wrote. There need not be one.
+// readLines calls do with each record of a file that appendLine wrote. A file that does not exist
+// has no records.
 func readLines[T any](path string, do func(T)) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +96,8 @@ func readLines[T any](path string, do func(T)) error {
 	}
 }
 
-// appendLine adds a record to a file, so that an interrupted bench goes on behind it.
+// appendLine appends a record to a file as one line of JSON, so that an interrupted bench can
+// resume after it.
 func appendLine(path string, record any) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
@@ -104,10 +107,10 @@ func appendLine(path string, record any) (err error) {
 	return json.NewEncoder(file).Encode(record)
 }
 
-// A page is a page with a table that is made of a committed record.
+// A page is a page of docs/ with a section that is generated from a committed record.
 type page struct {
 	path    string // from the module's root
-	name    string // of the marks
+	name    string // in the marks around the section
 	section func(root string) (string, error)
 }
 
@@ -121,10 +124,11 @@ func pages() []page {
 	}
 }
 
-// notRun stands on a page until there is a record.
+// notRun is the text of a section without a record.
 const notRun = "Not run yet."
 
-// fill returns the page's text with its section made of the records below root.
+// fill returns text with the section generated from the records below root. It fails if text has no
+// marks for the section.
 func (p page) fill(root, text string) (string, error) {
 	section, err := p.section(root)
 	if err != nil {
@@ -132,7 +136,7 @@ func (p page) fill(root, text string) (string, error) {
 	}
 	filled, found, err := papers.Replace(p.path, text, p.name, section)
 	if err == nil && !found {
-		err = fmt.Errorf("%s: there are no marks of %s", p.path, p.name)
+		err = fmt.Errorf("%s: no marks for %s", p.path, p.name)
 	}
 	return filled, err
 }

@@ -9,7 +9,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the tables of pages from the committed records")
 
-// TestPages checks that the tables of pages are made of the committed records.
+// TestPages checks that every page shows the section that its committed record generates.
 func TestPages(t *testing.T) {
 	const root = ".."
 	for _, p := range pages() {

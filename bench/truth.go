@@ -71,10 +71,10 @@ func (r truthRun) width() float64 {
 	return (r.High - r.Low) / r.Rate
 }
 
-// A truthKind says how the servers are searched, and where the results are kept.
+// A truthKind says how the servers are searched and where the results are stored.
 type truthKind struct {
 	name     string // of its benches, before the family
-	stateful bool   // each overload needs a fresh deployment
+	stateful bool   // every overload needs a fresh deployment
 	file     string // the runs, so that a stopped bench can resume
 	record   string // the figures; committed
 }
@@ -94,8 +94,8 @@ func (k truthKind) config(precision float64) rate.Config {
 	return cfg
 }
 
-// truthBenches returns one bench per family and kind. It measures how often our intervals
-// contain the true capacities of servers that the search was not tuned on.
+// truthBenches returns one bench per family and kind. Each measures how often our intervals contain
+// the true capacity of servers on which the search was not tuned.
 func truthBenches() (all []bench) {
 	for _, kind := range truthKinds() {
 		all = append(all, kind.benches()...)
@@ -222,7 +222,7 @@ func (t *truthBench) open(name string) (err error) {
 	return errors.Join(err, lines.Err())
 }
 
-// keep stores a run.
+// keep stores a run. Several goroutines may call it.
 func (t *truthBench) keep(r truthRun) error {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -258,8 +258,8 @@ func (t *truthBench) all(ctx context.Context) error {
 	return nil
 }
 
-// work does every run of the servers whose number leaves the remainder. It goes
-// server by server, because the oracle must be prepared for each server.
+// work does all runs on the servers whose number is remainder modulo of. It goes server by server,
+// because preparing the oracle for a server takes seconds.
 func (t *truthBench) work(ctx context.Context, precision float64, remainder, of int) (err error) {
 	var theirs *peer
 	if t.peer != nil {
@@ -305,7 +305,7 @@ func (t *truthBench) ours(precision float64, run int, oracle width) error {
 	return t.keep(r)
 }
 
-// peers runs the searches that claim no confidence.
+// peers runs the missing searches of our mlr and of MLRsearch, which claim no confidence.
 func (t *truthBench) peers(precision float64, run int, theirs *peer) error {
 	cfg := t.kind.config(precision)
 	server := queue.HeldOut.Run(t.family, run)

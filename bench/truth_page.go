@@ -9,7 +9,8 @@ import (
 	"vitrine/papers"
 )
 
-// ofTruth returns the section that is made of the records in the file below the root.
+// ofTruth returns a function that generates a section from the records in file. The path of file
+// starts at root.
 func ofTruth(file string, section func([]truthRecord) string) func(root string) (string, error) {
 	return func(root string) (string, error) {
 		records, err := readTruth(filepath.Join(root, file))
@@ -20,8 +21,7 @@ func ofTruth(file string, section func([]truthRecord) string) func(root string) 
 	}
 }
 
-// judgedSection returns how often the intervals hold the truth, and how wide they
-// are.
+// judgedSection returns a table of the coverage, width and error of our search's intervals.
 func judgedSection(records []truthRecord) string {
 	grid := [][]string{{"family", "precision", "runs", "coverage", "p", "contradictions", "median width", "over the oracle's", "median error"}}
 	held, runs := 0, 0
@@ -42,7 +42,7 @@ func judgedSection(records []truthRecord) string {
 		fmt.Sprintf("\nOf all %d intervals, %d hold the truth (%.3f). Coverage has its exact 95%% interval; p is the probability of so few.\n", runs, held, float64(held)/float64(max(runs, 1)))
 }
 
-// costSection returns what searches cost.
+// costSection returns a table of the median trials, deployments and load of our search.
 func costSection(records []truthRecord) string {
 	grid := [][]string{{"family"}}
 	for _, precision := range truthPrecisions() {
@@ -66,7 +66,8 @@ func costSection(records []truthRecord) string {
 	return "Medians. " + origin(records) + "\n\n" + papers.Markdown(grid)
 }
 
-// origin says where the records come from. Families of one run share a sentence.
+// origin returns the source of the records in sentences. Families with the same source share a
+// sentence.
 func origin(records []truthRecord) string {
 	var texts []string
 	families := map[string][]string{}

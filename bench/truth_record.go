@@ -11,17 +11,17 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// These files are committed. The tables of the pages are made of them.
+// The committed records. Tables in docs/ are generated from them.
 const (
 	truthRecordFile   = "bench/results/truth.json"
 	truthStatefulFile = "bench/results/truth-stateful.json"
 )
 
-// A truthRecord holds the figures of one family, with where they come from. A truth
-// record file is a list of them, in the order of queue.Families.
+// A truthRecord holds the figures of one family and their source. A record file is a list of
+// truthRecords in the order of queue.Families.
 type truthRecord struct {
 	Family  string    `json:"family"`
-	Servers queue.Set `json:"servers"` // the set; the seeds of its servers follow from its name
+	Servers queue.Set `json:"servers"` // name of the set, which determines the seeds of its servers
 	Seed    uint64    `json:"seed"`    // of the searches
 	Version string    `json:"version"` // hash of the search's behaviour on the servers
 	Runs    int       `json:"runs"`    // of our search at each precision
@@ -105,7 +105,7 @@ func figureOf(precision float64, search string, runs []truthRun) truthFigure {
 	return f
 }
 
-// readTruth returns the records of the file; none if there is no file.
+// readTruth returns the records of the file, or none if the file does not exist.
 func readTruth(file string) (records []truthRecord, err error) {
 	return records, readRecord(file, &records)
 }

@@ -9,8 +9,8 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// TestTruthRecord checks that a record has the figures of its runs, that it replaces
-// only the record of its own family, and that a page shows it.
+// TestTruthRecord checks the figures that a record computes from its runs. A new record replaces
+// only that of its own family, and the pages show it.
 func TestTruthRecord(t *testing.T) {
 	b := &truthBench{kind: truthKinds()[0], family: queue.GC, runs: 100, version: "a", done: map[truthKey]truthRun{}}
 	for run := range b.runs {

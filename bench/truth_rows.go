@@ -79,8 +79,8 @@ func (t *truthBench) rows(precision float64) ([]Row, error) {
 	return t.peerRows(precision, rows)
 }
 
-// peerRows adds rows that compare cost and error with those of searches that
-// claim no confidence.
+// peerRows appends rows that compare cost and error of our search with those of searches that claim
+// no confidence.
 func (t *truthBench) peerRows(precision float64, rows []Row) ([]Row, error) {
 	for i, search := range []string{mlrSearch, peerSearch, defaultPeerSearch} {
 		theirs := t.of(precision, search)
@@ -110,9 +110,9 @@ func (t *truthBench) peerRows(precision float64, rows []Row) ([]Row, error) {
 	return rows, nil
 }
 
-// ratioOf returns a row with the ratio of the medians. The spread is over up to
-// ten rounds of equally many runs. Errors are infinite where nothing was found.
-// If a median or the ratio is not finite, the row has a reason instead.
+// ratioOf returns a row with the ratio of the medians. The spread is over up to ten rounds of
+// equally many runs. Searches that found nothing have an infinite error. If a median or the ratio
+// is not finite, the row has a reason in place of figures.
 func ratioOf(name, unit, against, aim string, ours, theirs []float64) (Row, error) {
 	rounds := min(10, len(ours))
 	ratio := func(a, b []float64) (r float64, finite bool) {
