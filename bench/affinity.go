@@ -20,24 +20,24 @@ import (
 	"vitrine/wire/diameter"
 )
 
-// The capture that is read for speed.
+// The capture that the programs read.
 const (
 	comparedPackets = 500_000
-	comparedRate    = 20_000 // packets a second of the capture
+	comparedRate    = 20_000 // packets per second of capture time
 )
 
-// fieldsCommand is the first argument of this program when it prints the fields of a
-// capture's messages.
+// fieldsCommand is the first argument of this program when it prints the fields of the messages of
+// a capture.
 const fieldsCommand = "fields"
 
-// tsharkFields are the fields of tshark that have what the reader of captures finds in a
-// message of SIP or Diameter.
+// tsharkFields are tshark's fields for the identifiers that affinity/message finds in SIP and
+// Diameter messages. asOurs depends on their order.
 var tsharkFields = []string{
 	"sip.CSeq.method", "sip.Status-Code", "sip.Call-ID", "sip.Via.branch", "sip.from.addr", "sip.to.addr", "sip.from.tag", "sip.to.tag",
 	"diameter.cmd.code", "diameter.flags.request", "diameter.hopbyhopid", "diameter.endtoendid", "diameter.Session-Id", "diameter.User-Name", "diameter.Public-Identity",
 }
 
-// A contest is one capture for several programs, which all run on one core.
+// A contest is one capture and the programs that read it. They all run on one core.
 type contest struct {
 	self, tshark, vitrine string // programs
 	capture               string
@@ -45,15 +45,15 @@ type contest struct {
 	core                  int
 }
 
-// affinityFields compares how fast two programs print the same fields of the SIP and
-// Diameter messages of one capture. vitrine affinity, which also finds the transactions, is
-// measured beside them.
+// affinityFields compares how fast this program and tshark print the same fields of the SIP and
+// Diameter messages of one capture. A second row compares vitrine affinity, which also finds the
+// transactions, with tshark.
 func affinityFields(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
 	c, err := newContest(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.agree(ctx); err != nil { // the capture is in the page cache afterwards
+	if err := c.agree(ctx); err != nil { // also loads the capture into the page cache
 		return nil, err
 	}
 	all, err := runRounds(ctx, minRounds, []side{c.rate(c.ours), c.rate(c.theirs), c.rate(c.analysis)}, progress)
@@ -69,7 +69,7 @@ func affinityFields(ctx context.Context, dir string, progress io.Writer) ([]Row,
 	return []Row{fields, analysis}, err
 }
 
-// newContest writes the capture, and builds vitrine.
+// newContest writes the capture and builds vitrine.
 func newContest(ctx context.Context, dir string) (*contest, error) {
 	c := &contest{capture: filepath.Join(dir, "load.pcap"), vitrine: filepath.Join(dir, "vitrine")}
 	var err error
@@ -112,14 +112,14 @@ func (c *contest) analysis(ctx context.Context) *exec.Cmd {
 	return exec.CommandContext(ctx, c.vitrine, "affinity", c.capture)
 }
 
-// rate measures how many packets a program reads in a second of CPU time.
+// rate returns a side that measures how many packets a program reads per second of CPU time.
 func (c *contest) rate(of func(context.Context) *exec.Cmd) side {
 	return func(ctx context.Context) (float64, error) {
 		p, err := startPrinter(of(ctx), c.core)
 		if err != nil {
 			return 0, err
 		}
-		for p.next() != nil { // agree has compared the lines
+		for p.next() != nil { // the lines do not matter: agree has compared them
 		}
 		if err := p.end(); err != nil {
 			return 0, err
@@ -128,7 +128,7 @@ func (c *contest) rate(of func(context.Context) *exec.Cmd) side {
 	}
 }
 
-// agree checks that both programs print the same of each message.
+// agree checks that both programs print the same line for each message.
 func (c *contest) agree(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -151,17 +151,18 @@ func (c *contest) agree(ctx context.Context) error {
 			return err
 		}
 		if want := asOurs(string(other)); string(line) != want {
-			if err := ctx.Err(); err != nil { // they were stopped
+			if err := ctx.Err(); err != nil { // the programs were stopped, so the lines may be cut off
 				return errors.Join(err, ours.end(), theirs.end())
 			}
 			cancel()
-			return errors.Join(fmt.Errorf("message %d: %q, and by tshark %q", n+1, line, want), ours.end(), theirs.end())
+			return errors.Join(fmt.Errorf("message %d: we print %q, tshark prints %q", n+1, line, want), ours.end(), theirs.end())
 		}
 	}
 }
 
-// asOurs writes a line of tshark as printFields does: the name of the message and then what
-// identifies it, in the normal form.
+// asOurs converts a line of tshark to the format of printFields: the message's name and then its
+// identifiers, normalized and separated by tabs. A line with another number of fields is returned
+// unchanged.
 func asOurs(line string) string {
 	f := strings.Split(line, "\t")
 	if len(f) != len(tsharkFields) {
@@ -171,21 +172,22 @@ func asOurs(line string) string {
 	words := []string{strings.TrimSpace(f[1] + " " + f[0]), f[2], f[3], user(f[4]), user(f[5]), f[6], f[7]}
 	if code, err := strconv.ParseUint(f[8], 10, 32); err == nil {
 		m := diameter.Message{Command: diameter.Command(code)}
-		if f[9] == "1" || f[9] == "True" { // depends on the version
+		if f[9] == "1" || f[9] == "True" { // depends on tshark's version
 			m.Flags = diameter.Request
 		}
-		plain := func(hex string) string { // without leading zeros
+		plain := func(hex string) string { // drops leading zeros
 			return "0x" + strings.TrimLeft(strings.TrimPrefix(hex, "0x"), "0")
 		}
 		words = []string{m.Name(), plain(f[10]), plain(f[11]), f[12], f[13], user(f[14])}
 	}
-	for len(words) > 0 && words[len(words)-1] == "" { // answers name no user, and the first INVITE has no tag of its receiver
+	for len(words) > 0 && words[len(words)-1] == "" { // answers have no user, and the first INVITE has no To tag
 		words = words[:len(words)-1]
 	}
 	return strings.Join(words, "\t")
 }
 
-// printFields prints the fields of each message of a capture on a line.
+// printFields prints one line for each message of a capture: the name and the identifiers,
+// separated by tabs.
 func printFields(ctx context.Context, capture string, out io.Writer) error {
 	w := bufio.NewWriterSize(out, 64<<10)
 	var line []byte
@@ -201,14 +203,14 @@ func printFields(ctx context.Context, capture string, out io.Writer) error {
 	return errors.Join(err, w.Flush())
 }
 
-// A printer is a program that prints lines.
+// A printer is a running program and the lines that it prints.
 type printer struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	lines  *bufio.Scanner
 }
 
-// startPrinter starts a command with all its threads on one core.
+// startPrinter starts a command. All its threads stay on the core.
 func startPrinter(cmd *exec.Cmd, core int) (*printer, error) {
 	p := &printer{cmd: cmd}
 	cmd.Stderr = &p.stderr
@@ -226,8 +228,8 @@ func startPrinter(cmd *exec.Cmd, core int) (*printer, error) {
 	return p, errors.Join(cmd.Start(), anywhere())
 }
 
-// next returns the next line that is not blank, or nil after the last. It is valid until the
-// next call.
+// next returns the next line that is not blank, or nil after the last one. The line is valid until
+// the next call.
 func (p *printer) next() []byte {
 	for p.lines.Scan() {
 		if line := p.lines.Bytes(); len(bytes.TrimSpace(line)) > 0 {
@@ -237,7 +239,7 @@ func (p *printer) next() []byte {
 	return nil
 }
 
-// end waits for the end of the program.
+// end waits until the program exits. Its error includes the program's stderr.
 func (p *printer) end() error {
 	if err := errors.Join(p.lines.Err(), p.cmd.Wait()); err != nil {
 		return fmt.Errorf("%s: %w: %s", p.cmd.Path, err, p.stderr.Bytes())

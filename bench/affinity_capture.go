@@ -9,9 +9,9 @@ import (
 	"vitrine/internal/capturetest"
 )
 
-// signalling writes the packets of steady load: SIP calls over UDP between a user agent and
-// a proxy, each with two exchanges of Diameter over TCP between the proxy and a server. Calls
-// begin and end at one rate.
+// A signalling makes the packets of a steady load. SIP calls run over UDP between a user agent and
+// a proxy. Each call has two Diameter exchanges over TCP between the proxy and a server. Once
+// openCalls calls are open, one call ends for each that begins.
 type signalling struct {
 	frames capturetest.Frames
 	conn   capturetest.Conn
@@ -19,16 +19,16 @@ type signalling struct {
 	hop    uint32
 }
 
-// A signalled is what a capture of signalling has.
+// A signalled says how many messages and calls a capture has.
 type signalled struct{ messages, calls uint64 }
 
 const (
 	packetsPerCall = 11 // 7 of SIP, 4 of Diameter
 	openCalls      = 1000
-	callers        = 5000 // each calls again after its call is over; in fewPackets all have called
+	callers        = 5000 // a caller's call ends before its next one begins; all have called within fewPackets
 )
 
-// The functions of the load.
+// The ends of the load: the user agent, the proxy with its two ends, and the Diameter server.
 var (
 	callerEnd = netip.MustParseAddrPort("192.0.2.1:5060")
 	proxyEnd  = netip.MustParseAddrPort("192.0.2.2:5060")
@@ -36,7 +36,8 @@ var (
 	serverEnd = netip.MustParseAddrPort("192.0.2.3:3868")
 )
 
-// writeSignalling writes packets of steady load at a rate per second of the capture.
+// writeSignalling writes a capture with at most the given number of packets of a steady load. rate
+// is in packets per second of capture time.
 func writeSignalling(out io.Writer, packets int, rate float64) (signalled, error) {
 	f := capturetest.NewFile(out)
 	var s signalling
@@ -123,7 +124,7 @@ func sequenceOf(method string) int {
 	return 1
 }
 
-// exchange adds a request of Diameter and its answer.
+// exchange adds a Diameter request and its answer.
 func (s *signalling) exchange(command uint32, call, user int, add func([]byte)) {
 	s.hop++
 	add(s.conn.Send(false, s.diameter(command, 0xc0, call, user)))
@@ -156,7 +157,8 @@ func (s *signalling) diameter(command, flags uint32, call, user int) []byte {
 	return b
 }
 
-// appendAVP appends an AVP with a text.
+// appendAVP appends an AVP with formatted text, padded to a multiple of 4 octets (RFC 6733 section
+// 4.1). Vendor 0 leaves the Vendor-ID out.
 func appendAVP(b []byte, code, vendor uint32, format string, values ...any) []byte {
 	start := len(b)
 	b = binary.BigEndian.AppendUint32(b, code)

@@ -17,21 +17,21 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// The load whose memory is measured.
+// The loads whose memory is measured.
 const (
 	fewPackets  = 100_000
 	tenfold     = 1_000_000
 	manyPackets = 10_000_000
-	steadyRate  = 1000 // packets a second of the capture; the longest table reaches back 64 s, which is less than fewPackets
+	steadyRate  = 1000 // packets per second of capture time; fewPackets last 100 s, longer than the 64 s that the longest table reaches back
 )
 
-// flat is the bound on the ratio. A table that kept 16 bytes of each call would take 14 MiB more
-// after manyPackets, which have 909,000 calls. That is 15% of the 93 MiB after fewPackets. Peaks
-// of one load differ by less than 1% from round to round.
+// flat bounds the ratio of the peaks. A table that kept 16 bytes of each call would need 14 MiB
+// more after manyPackets, which have 909,000 calls. That is 15% of the 93 MiB after fewPackets.
+// Peaks of one load differ by less than 1% between rounds.
 const flat = "<= 1.1"
 
-// affinityMemory compares the peak memory of vitrine affinity after many packets of steady
-// load with that after few.
+// affinityMemory compares the peak memory of vitrine affinity after manyPackets, and after tenfold
+// packets, with the peak after fewPackets.
 func affinityMemory(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
 	program := filepath.Join(dir, "vitrine")
 	if err := buildVitrine(ctx, program); err != nil {
@@ -56,19 +56,19 @@ func affinityMemory(ctx context.Context, dir string, progress io.Writer) ([]Row,
 	return rows, nil
 }
 
-// peakOfAnalysis runs vitrine affinity on packets of steady load, which come through a pipe. It
-// returns the peak of its resident memory in MiB.
+// peakOfAnalysis sends packets of a steady load through a pipe to vitrine affinity. It returns the
+// peak of the program's resident memory in MiB.
 func peakOfAnalysis(ctx context.Context, program string, packets int) (float64, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return 0, err
 	}
-	defer read.Close() // a pipe that was read to its end
+	defer read.Close() // errors do not matter: the pipe was read to its end
 	cmd := exec.CommandContext(ctx, program, "affinity", "--json", "/dev/stdin")
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = write, &stderr
 	in, err := cmd.StdinPipe()
-	// The result is longer than a page, so the process still runs when all but its writing is done.
+	// The pipe holds one page and the result is longer. So the process has done all its work but still runs when its peak is read.
 	_, sizeErr := unix.FcntlInt(write.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
 	if err = errors.Join(err, sizeErr); err == nil {
 		err = cmd.Start()
@@ -92,11 +92,28 @@ func peakOfAnalysis(ctx context.Context, program string, packets int) (float64, 
 	return float64(peak) / (1 << 20), understood(a.Captured, has)
 }
 
-// understood checks that all messages were found, and each call as a transaction.
+// understood checks that the analysis found every message, made each call a transaction, and gave
+// up on nothing.
 func understood(c *affinity.Captured, has signalled) error {
 	if c.Read.Messages != has.messages || c.Correlated.Transactions != has.calls || c.Correlated.GivenUp > 0 || c.Read.GivenUp != (captured.GivenUp{}) {
 		return fmt.Errorf("%d of %d messages and %d transactions of %d calls were found, given up: %d %+v",
 			c.Read.Messages, has.messages, c.Correlated.Transactions, has.calls, c.Correlated.GivenUp, c.Read.GivenUp)
 	}
 	return nil
+}
+
+// peakMemory returns the highest resident memory of a running process so far, in bytes (VmHWM in
+// proc(5)).
+func peakMemory(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	number, _, ok := strings.Cut(strings.TrimSpace(rest), " kB")
+	if !ok {
+		return 0, fmt.Errorf("/proc/%d/status has no VmHWM", pid)
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	return n << 10, err
 }

@@ -11,7 +11,8 @@ import (
 	captured "vitrine/affinity/message"
 )
 
-// TestSignallingIsUnderstood: the analysis finds each call of the load, though many are open.
+// TestSignallingIsUnderstood checks that the analysis finds each call of the load, although many
+// calls are open at once.
 func TestSignallingIsUnderstood(t *testing.T) {
 	capture := filepath.Join(t.TempDir(), "load.pcap")
 	file, err := os.Create(capture)

@@ -26,13 +26,13 @@ import (
 	"vitrine/spec"
 )
 
-// probeInterval is the time between two readiness probes. It is shorter than
-// instances with a CFS period of 20 ms can make use of.
+// probeInterval is the time between two readiness probes. It is much shorter than the CFS period of
+// 20 ms, so that it adds little to the time to become ready.
 const probeInterval = time.Millisecond
 
-// A bare is the function, started in places that are created once: a cgroup with
-// the flavor's quota, CPUs and memory, and a network namespace on a bridge. It
-// starts processes in the cheapest known way: from an existing thread.
+// A bare runs the function with the least work. Each instance has a place that is created once: a
+// cgroup with the flavor's quota, CPUs and memory, and a network namespace on a bridge. Processes
+// start in the cheapest known way, from an existing thread.
 type bare struct {
 	ims       *ims
 	run       *runstate.Run
@@ -55,8 +55,8 @@ type bareInstance struct {
 	command   *exec.Cmd // nil: not running
 }
 
-// newBare returns a partly built bare together with an error, so that the caller
-// can remove it.
+// newBare creates the places. It returns a partly built bare together with an error, so that the
+// caller can remove it.
 func newBare(ctx context.Context, f *ims) (b *bare, err error) {
 	b = &bare{ims: f}
 	if b.groups, err = cgroup.Detect(); err != nil {
@@ -133,7 +133,8 @@ func (b *bare) equip(in *bareInstance) {
 	}
 }
 
-// at returns the address of a port of the component's instance.
+// at returns HOST:PORT for a named port of the component's instance, or "" if there is no such
+// component.
 func (b *bare) at(component, port string) string {
 	for _, in := range b.functions {
 		if in.component.Name == component {
@@ -147,7 +148,7 @@ func (in *bareInstance) port(name string) string {
 	return netip.AddrPortFrom(in.addr, uint16(in.component.Ports[name])).String()
 }
 
-// redeploy measures their side. It returns the median time between two
+// redeploy measures the time without package trial. It returns the median time between two
 // generators, in ms.
 func (b *bare) redeploy(ctx context.Context) (ms float64, err error) {
 	defer func() { err = errors.Join(err, b.stop()) }()
@@ -233,7 +234,8 @@ func (b *bare) generate(ctx context.Context) error {
 	return errors.Join(err, ctx.Err())
 }
 
-// await probes the instance from the generator's namespace until it is ready.
+// await probes the instance from the generator's namespace until it is ready or its time limit is
+// over.
 func (b *bare) await(ctx context.Context, in *bareInstance) error {
 	ready := in.component.Ready
 	ctx, cancel := context.WithTimeout(ctx, ready.Timeout)
@@ -249,7 +251,7 @@ func (b *bare) await(ctx context.Context, in *bareInstance) error {
 	})
 }
 
-// awaitTCP returns when the port accepts a connection.
+// awaitTCP returns nil when the port accepts a connection. It returns the cause if ctx ends before.
 func awaitTCP(ctx context.Context, at string) error {
 	var d net.Dialer
 	for ctx.Err() == nil {
@@ -261,7 +263,8 @@ func awaitTCP(ctx context.Context, at string) error {
 	return context.Cause(ctx)
 }
 
-// awaitSIP returns when the port answers OPTIONS (RFC 3261 section 11).
+// awaitSIP returns nil when the port answers OPTIONS (RFC 3261 section 11). It returns the cause if
+// ctx ends before.
 func awaitSIP(ctx context.Context, at string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "udp", at)
@@ -277,8 +280,8 @@ func awaitSIP(ctx context.Context, at string) error {
 	}, "\r\n")
 	answer := make([]byte, 2048)
 	for ctx.Err() == nil {
-		// A write may report the refusal of an earlier write. The next read or
-		// write shows the state.
+		// A write may return the refusal of an earlier write. The next read or
+		// write shows the present state.
 		_, _ = conn.Write([]byte(options))
 		if err := conn.SetReadDeadline(time.Now().Add(probeInterval)); err != nil {
 			return err
@@ -294,7 +297,7 @@ func awaitSIP(ctx context.Context, at string) error {
 	return context.Cause(ctx)
 }
 
-// remove ends running processes and removes the places.
+// remove kills the processes that still run and removes the places.
 func (b *bare) remove() (err error) {
 	for _, in := range b.functions {
 		if in.command != nil { // an error left it running

@@ -45,8 +45,7 @@ type cableEnd struct {
 	mac   net.HardwareAddr
 }
 
-// newCable returns a partly built cable together with an error, so that the
-// caller can close it.
+// newCable returns a partly built cable together with an error, so that the caller can close it.
 func newCable(ctx context.Context) (c *cable, err error) {
 	c = &cable{}
 	cpus, err := testbed.ShareCPUs(nil, nil)
@@ -99,8 +98,8 @@ func (e cableEnd) hardware() (mac net.HardwareAddr, err error) {
 	return mac, err
 }
 
-// start starts a peer of our senders in their namespace, on their core and with
-// their scheduling.
+// start starts a peer of our senders in the near namespace, on the same core and with the same
+// scheduling as ours.
 func (c *cable) start(cmd *exec.Cmd) error {
 	return (&stage{netns: c.near.netns, devices: -1, realtime: true}).start(cmd, c.core)
 }
@@ -118,8 +117,8 @@ func (e cableEnd) received() (n uint64, err error) {
 	return n, err
 }
 
-// dropFrames makes the far end discard every frame on arrival, with an XDP program.
-// This is the lowest receive cost, and the same for every sender.
+// dropFrames makes the far end discard every frame on arrival, with an XDP program. This is the
+// lowest receive cost, and it is the same for every sender.
 func (c *cable) dropFrames() (err error) {
 	const xdpDrop = 1
 	c.dropper, err = ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpDrop), asm.Return()}})
@@ -136,7 +135,8 @@ func (c *cable) dropFrames() (err error) {
 	})
 }
 
-// receiveXDP makes the far end's stack receive frames that XDP programs send.
+// receiveXDP makes the far end's stack receive frames that XDP programs send. Without an XDP
+// program of its own, a veth does so only with GRO.
 func (c *cable) receiveXDP() error {
 	return netns.Do(c.far.netns, func() error {
 		e, err := ethtool.NewEthtool()
@@ -148,7 +148,7 @@ func (c *cable) receiveXDP() error {
 	})
 }
 
-// ends returns the addresses of a stream over the cable.
+// ends returns the addresses of a stream from the near end to the far end.
 func (c *cable) ends() packet.Ends {
 	const port = 7001
 	return packet.Ends{

@@ -25,10 +25,9 @@ type ceiling struct {
 	limited bool
 }
 
-// findCeiling finds the highest rate with a loss of at most lossAllowed. It starts
-// from the rate that arrives under too much load, steps until one rate has
-// passed and one has failed, and then bisects. most is the load tool's own
-// ceiling.
+// findCeiling finds the highest rate with a loss of at most lossAllowed. It starts from the rate
+// that arrives under overload, steps until one rate has passed and one has failed, and then
+// bisects. most is the load tool's own ceiling.
 func findCeiling(ctx context.Context, send func(rate float64, lasting time.Duration) (flood, error), most float64) (ceiling, error) {
 	f, err := send(most, rateTrial)
 	if err != nil {

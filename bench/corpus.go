@@ -27,7 +27,8 @@ var (
 
 const devicePort = 5060
 
-// methods are those of the corpus that need a rule; ACK, CANCEL and BYE follow INVITE.
+// methods are the methods of the corpus that need a director rule. ACK, CANCEL and BYE follow the
+// INVITE.
 var methods = []string{"REGISTER", "INVITE", "OPTIONS"}
 
 // A message is an element of a corpus. It can be padded, because all messages
@@ -56,15 +57,15 @@ func (m sipMessage) length() int {
 	return n
 }
 
-// bytes returns the message, padded to a size. A stamp is at the end of the
-// last header, and there is no body then. Otherwise the position of the padding
-// is random.
+// bytes returns the message, padded to size bytes. With a stamp, the padding is the last header,
+// ends with the stamp and replaces the body. Without a stamp, the padding has a random position
+// among the headers.
 func (m sipMessage) bytes(size int, stamp string, random *rand.Rand) []byte {
 	line := strings.TrimSuffix(padding, "\r\n") + strings.Repeat(".", size-m.length()-len(stamp)+1) + stamp
 	at, lines, body := len(m.lines), slices.Clone(m.lines), m.body
 	if stamp == "" {
 		at = random.IntN(at + 1)
-	} else if body != "" { // the padding takes its place
+	} else if body != "" { // the padding replaces the body
 		for i, l := range lines {
 			if strings.HasPrefix(l, "Content-Length: ") {
 				lines[i] = fmt.Sprintf("Content-Length: %*d", len(l)-len("Content-Length: "), 0)
@@ -77,15 +78,13 @@ func (m sipMessage) bytes(size int, stamp string, random *rand.Rand) []byte {
 	return []byte(m.start + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n" + body)
 }
 
-// A plot is what one Call-ID is used for: its requests, and its share of the
-// Call-IDs.
+// A plot is the requests that share one Call-ID. share is its weight in the random choice of plots.
 //
-// The plots, their shares, the headers and the sizes are those of the SIP
-// requests in two captures of the public project nDPI (tests/pcap): phones at
-// an operator in sip.pcap, and the calls of a gateway in
-// FAX-Call-t38-CA-TDM-SIP-FB-1.pcap. They have 18 REGISTER (half of them with
-// credentials), 27 INVITE, 23 ACK, 11 CANCEL, 8 OPTIONS and 4 BYE. Keep-alives
-// that are not SIP are left out, because only a proxy knows not to forward them.
+// Plots, shares, headers and sizes follow the SIP requests in two captures of the public project
+// nDPI (tests/pcap): phones at an operator in sip.pcap, and the calls of a gateway in
+// FAX-Call-t38-CA-TDM-SIP-FB-1.pcap. The captures have 18 REGISTER (half of them with credentials),
+// 27 INVITE, 23 ACK, 11 CANCEL, 8 OPTIONS and 4 BYE. Keep-alives that are not SIP are left out: a
+// proxy does not forward them, but a bare forwarder would.
 type plot struct {
 	share    int
 	requests []string
@@ -101,21 +100,20 @@ func plots() []plot {
 	}
 }
 
-// A caller is one Call-ID with its phone.
+// A caller has the identifiers of one Call-ID and of its phone.
 type caller struct {
 	number, port             int
 	tag, branch, id, toTag   string
 	response, nonce, contact string
-	route                    string // of the dialog; empty: none
+	route                    string // Route header of the dialog; empty: none
 }
 
-// requests returns the requests of callIDs Call-IDs from all clients. Those of
-// one system call are from one client and of one kind, so that they hardly need
-// padding. Header order differs between phones, and some use the compact form.
-// routes are the Route headers of dialogs by Call-ID, which only the director
-// knows: nil leaves them out.
+// requests returns the requests of callIDs Call-IDs from all clients. The requests of one system
+// call come from one client and are of one kind, so that they need little padding. Header order
+// differs between phones, and some header names have the compact form. routes holds the Route
+// header of each dialog by Call-ID. Only the director can make these headers; nil leaves them out.
 func requests(random *rand.Rand, routes map[string]string) []message {
-	// Identities do not depend on the routes.
+	// Identities have random numbers of their own, so that they do not depend on the routes.
 	identities := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
 	var groups [][]message
 	var order []plot
@@ -153,13 +151,13 @@ func newCaller(number, port int, random *rand.Rand) caller {
 
 const agent = "User-Agent: Nero SIPPS IP Phone Version 2.0.51.16"
 
-// session is a body of 272 bytes with five codecs.
+// session is an SDP body of 272 bytes with five codecs.
 const session = "v=0\r\no=SIPPS 105015165 105015162 IN IP4 127.0.0.1\r\ns=SIP call\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n" +
 	"m=audio 30000 RTP/AVP 0 8 97 2 3\r\na=rtpmap:0 pcmu/8000\r\na=rtpmap:8 pcma/8000\r\na=rtpmap:97 iLBC/8000\r\n" +
 	"a=rtpmap:2 G726-32/8000\r\na=rtpmap:3 GSM/8000\r\na=fmtp:97 mode=20\r\na=sendrecv\r\n"
 
-// request returns a request of a kind. sequence is its place among those of the
-// Call-ID.
+// request returns a request of a kind such as "INVITE with credentials". sequence is its position
+// among the requests of the Call-ID, from 1.
 func (c *caller) request(kind string, sequence int, random *rand.Rand) sipMessage {
 	method, with, _ := strings.Cut(kind, " ")
 	target := fmt.Sprintf("sip:9723928%04d@bench.test", c.number)
@@ -213,7 +211,7 @@ func (c *caller) request(kind string, sequence int, random *rand.Rand) sipMessag
 	}
 	m.lines = append(m.lines, fmt.Sprintf("Content-Length: %d", len(m.body)))
 	m.start = method + " " + target + " SIP/2.0"
-	// Header order by phone: half of them begin with Via, as in the captures.
+	// Half of the phones begin with Via, as in the captures. The others have their headers in random order.
 	if c.number/burstSize%2 == 1 {
 		random.Shuffle(len(m.lines), func(i, j int) { m.lines[i], m.lines[j] = m.lines[j], m.lines[i] })
 	}
@@ -262,7 +260,8 @@ func writeCorpus(file string, messages []message, sources ports, stamps bool, ra
 	return w.Flush()
 }
 
-// alike orders messages so that bursts have similar sizes.
+// alike orders messages so that each group of burstSize has one source port and similar sizes. It
+// drops messages that do not fill a group.
 func alike(all []message, random *rand.Rand) []message {
 	const step = 32 // bytes
 	classes := map[[2]int][]message{}
@@ -286,8 +285,8 @@ func alike(all []message, random *rand.Rand) []message {
 	return slices.Concat(groups...)
 }
 
-// bursts groups the messages by source port, at most that many per group.
-// Groups are in the order in which they fill; incomplete groups come last.
+// bursts groups the messages by source port, with at most most messages per group. Groups are in
+// the order in which they fill. Incomplete groups come last.
 func bursts(messages []message, most int) (all [][]message) {
 	open := map[int][]message{}
 	var order []int

@@ -51,12 +51,12 @@ request_route {
 }
 `
 
-// kamailio is the peer with its default settings.
+// kamailio returns Kamailio with its default receive buffer.
 func kamailio(version string) device {
 	return device{name: "Kamailio " + version + ", dispatcher, one child, forward()", command: startKamailio("")}
 }
 
-// roomyKamailio has a receive buffer as large as the bare forwarder requests.
+// roomyKamailio returns Kamailio with a receive buffer as large as the bare forwarder requests.
 func roomyKamailio(version string) device {
 	d := kamailio(version)
 	d.name += ", 4 MiB of receive buffer"
@@ -74,7 +74,7 @@ func kamailioVersion(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// startKamailio returns a command with additional configuration lines.
+// startKamailio returns a command function for Kamailio with additional configuration lines.
 func startKamailio(more string) func(context.Context, *stage) (*exec.Cmd, error) {
 	return func(ctx context.Context, s *stage) (*exec.Cmd, error) { return commandKamailio(ctx, s, more) }
 }
@@ -102,8 +102,8 @@ func commandKamailio(ctx context.Context, s *stage, more string) (*exec.Cmd, err
 	return exec.CommandContext(ctx, program, "-f", config, "-DD", "-E", "-m", "64", "-M", "8", "-Y", dir, "-n", "1"), nil
 }
 
-// director is the product. It has one type, used by every rule, with an
-// instance at each of the ports. No instance answers, so health probes are off.
+// director returns the product. All its rules choose one type, which has an instance at each of the
+// ports. No instance answers, so health probes are off.
 func director(to ports) device {
 	rules := ""
 	for _, method := range methods {
@@ -137,7 +137,7 @@ func directorDevice(protocol, kind, rules string, to ports) device {
 			return nil, err
 		}
 		config := filepath.Join(dir, "director.yaml")
-		// One key for all runs: the corpus has entries that it signed.
+		// All runs use one key, because the corpus has routes that are signed with it.
 		if err := os.WriteFile(filepath.Join(s.dir, "bench.keys"), []byte("1 000102030405060708090a0b0c0d0e0f 2026-01-01T00:00:00Z\n"), 0o600); err != nil {
 			return nil, err
 		}
@@ -149,7 +149,7 @@ func directorDevice(protocol, kind, rules string, to ports) device {
 	}}
 }
 
-// with runs the device while it calls use.
+// with starts the device, calls use and stops the device. An error includes the device's stderr.
 func (s *stage) with(ctx context.Context, d device, use func() error) (err error) {
 	cmd, err := d.command(ctx, s)
 	if err != nil {
@@ -178,8 +178,8 @@ func (s *stage) ceiling(ctx context.Context, d device, f floodPlan) (found ceili
 	return found, err
 }
 
-// under runs the device and, once it forwards, the load tool with the corpus
-// while it calls use.
+// under starts the device and waits until it forwards. Then it starts the load tool with the corpus
+// and calls use.
 func (s *stage) under(ctx context.Context, d device, f floodPlan, use func(l *udpLoad) error) error {
 	return s.with(ctx, d, func() error {
 		if _, err := s.pass(ctx, f, burstSize); err != nil {
@@ -193,7 +193,8 @@ func (s *stage) under(ctx context.Context, d device, f floodPlan, use func(l *ud
 	})
 }
 
-// beside runs the device's side process, if any, during the measurement.
+// beside runs the device's side process, if any, during the measurement. Any output of that process
+// on stderr is an error.
 func (s *stage) beside(ctx context.Context, d device, measure func() (ceiling, error)) (ceiling, error) {
 	if d.beside == nil {
 		return measure()

@@ -49,7 +49,8 @@ type rival struct {
 	limited int // number of searches that the load tool limited
 }
 
-// compare measures the rivals' highest rates, in turn.
+// compare measures the rivals' highest rates alternately. It returns the rates in messages per
+// second, by rival and round.
 func (s *stage) compare(ctx context.Context, rivals []*rival, progress io.Writer) ([][]float64, error) {
 	sides := make([]side, len(rivals))
 	for i, r := range rivals {
@@ -75,7 +76,8 @@ func rateRow(name, aim string, ours, theirs *rival, p Pairs) (Row, error) {
 	return row, err
 }
 
-// directorSIP compares the highest rates of requests.
+// directorSIP compares the highest rate of SIP requests through the director with the rates through
+// Kamailio and a bare forwarder.
 func directorSIP(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	version, err := kamailioVersion(ctx)
 	if err != nil {
@@ -122,9 +124,9 @@ func (s *stage) requestPlan(ctx context.Context) (floodPlan, error) {
 	return s.plan(ctx, "requests", floodPlan{messages: all, key: sipKey, sources: clients, sinks: instances}, false)
 }
 
-// requests returns the requests of the corpus. Those in a dialog have the Route
-// that the director gave to their INVITE: it is signed, and only the director
-// knows the key. Other devices ignore it.
+// requests returns the requests of the corpus. A request in a dialog has the Route that the
+// director gave to the dialog's INVITE. The Route is signed, so only a running director can make
+// it. Other devices ignore the Route.
 func (s *stage) requests(ctx context.Context) ([]message, error) {
 	var invites []message
 	for _, m := range requests(rand.New(rand.NewPCG(3, 3)), nil) {
@@ -151,8 +153,8 @@ func (s *stage) requests(ctx context.Context) ([]message, error) {
 	return requests(rand.New(rand.NewPCG(3, 3)), routes), err
 }
 
-// routeOf returns the Call-ID of a forwarded INVITE, and the client's Route for
-// later requests: the Record-Route in reverse (RFC 3261 section 12.1.2).
+// routeOf returns the Call-ID of a forwarded INVITE, and the Route of the client's later requests.
+// That Route is the Record-Route in reverse order (RFC 3261 section 12.1.2).
 func routeOf(data []byte) (id, route string, err error) {
 	var m sip.Message
 	if _, err := m.Parse(data); err != nil {
@@ -173,11 +175,10 @@ func routeOf(data []byte) (id, route string, err error) {
 	return string(m.CallID), strings.Join(elements, ", "), nil
 }
 
-// proofs is the number of requests with which a device must prove that it
-// proxies.
+// proofs is the number of requests that are checked before a device is measured.
 const proofs = 2000
 
-// prove checks that the device proxies requests correctly.
+// prove sends requests through the device twice and checks them with checkProxied.
 func (s *stage) prove(ctx context.Context, d device, f floodPlan) error {
 	return s.with(ctx, d, func() error {
 		first, err := s.pass(ctx, f, proofs)
@@ -192,9 +193,8 @@ func (s *stage) prove(ctx context.Context, d device, f floodPlan) error {
 	})
 }
 
-// directorResponses compares the highest rates of responses. They answer the
-// requests as each proxy forwarded them, and go from the instances to a
-// thousand clients.
+// directorResponses compares the highest rates of responses. The responses answer the requests that
+// the same proxy forwarded. They go from the instances to a thousand clients.
 func directorResponses(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	version, err := kamailioVersion(ctx)
 	if err != nil {
@@ -221,8 +221,8 @@ func directorResponses(ctx context.Context, s *stage, progress io.Writer) (rows 
 	return []Row{row, other}, err
 }
 
-// responder makes the device forward all requests, and returns it with the
-// responses to them.
+// responder makes the device forward all requests except ACK. It returns the device with a load of
+// the responses to them.
 func (s *stage) responder(ctx context.Context, name string, d device) (*rival, error) {
 	all, err := s.requests(ctx)
 	if err != nil {
@@ -285,14 +285,13 @@ const (
 	latencyWarm   = time.Second
 	latencyShare  = 0.5 // share of the director's highest rate
 	latencyTries  = 20
-	maxLateness   = time.Millisecond // allowed lateness of the load tool; a burst that catches up would queue behind itself
+	maxLateness   = time.Millisecond // allowed lateness of the load tool; messages that catch up would queue behind each other
 	p99           = 2                // index into flood.latency
-	samples       = 5_000            // of a trial: fifty beyond the 99th percentile
+	samples       = 5_000            // per trial: fifty beyond the 99th percentile
 )
 
-// directorLatency compares the 99th percentile of the time of requests through
-// the device. Requests go one by one with random gaps, at half of the
-// director's highest rate.
+// directorLatency compares the 99th percentile of the time that requests take through a device.
+// Requests are sent one by one with random gaps, at half of the director's highest rate.
 func directorLatency(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	f, err := s.requestPlan(ctx)
 	if err != nil {
@@ -307,7 +306,7 @@ func directorLatency(ctx context.Context, s *stage, progress io.Writer) (rows []
 		top[i] = c.rate
 	}
 	rate := latencyShare * median(top)
-	s.realtime = true // else the result shows the longest time slices of other programs
+	s.realtime = true // otherwise the result shows the longest time slices of other programs
 	stamped, err := s.plan(ctx, "stamped", f, true)
 	if err != nil {
 		return nil, err

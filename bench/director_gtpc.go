@@ -40,7 +40,7 @@ func gtpcRequests() []message {
 	return all
 }
 
-// gtpcKey identifies a message among those that are in flight together.
+// gtpcKey returns type, TEID and IMSI. They identify a message among those in flight.
 func gtpcKey(data []byte) (string, error) {
 	var m gtpc.Message
 	if _, err := m.Parse(data); err != nil {
@@ -50,7 +50,8 @@ func gtpcKey(data []byte) (string, error) {
 	return fmt.Sprintf("%s %x %x", m.Type, m.TEID, imsi), nil
 }
 
-// directorGTPC compares the highest rate of GTPv2-C requests.
+// directorGTPC compares the highest rate of GTPv2-C requests through the director with that through
+// a bare forwarder.
 func directorGTPC(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	f, err := s.plan(ctx, "gtpc", floodPlan{messages: gtpcRequests(), key: gtpcKey, sources: clients, sinks: instances}, false)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 //go:embed forwarder/frames.c
 var framesSource []byte
 
-// s1apDirector is the product in front of MMEs.
+// s1apDirector returns the product in front of MMEs.
 func s1apDirector() device {
 	return directorDevice("s1ap", "{name: "+s1apType+", protocol: s1ap}", "- {type: "+s1apType+"}\n", instances)
 }
@@ -28,7 +28,7 @@ func s1apDirector() device {
 // s1apType is the aggregate type of directorDevice.
 const s1apType = "session"
 
-// framesForwarder is the cheapest possible device for frames. It looks at their length only.
+// framesForwarder returns the cheapest possible device for S1AP frames. It reads only their length.
 func (s *stage) framesForwarder(ctx context.Context) (device, error) {
 	program, err := compileC(ctx, s.dir, "frames", framesSource)
 	name := fmt.Sprintf("a bare forwarder in C that sends the same S1AP frames over TCP to %d instances in turn", instances.count)
@@ -40,13 +40,13 @@ func (s *stage) framesForwarder(ctx context.Context) (device, error) {
 	}}, err
 }
 
-// s1apTrial is how long one trial takes.
+// s1apTrial is the duration of one trial.
 const s1apTrial = 2 * time.Second
 
-// directorS1AP compares how many S1AP messages the director and a bare forwarder pass per
-// second of their CPU time. Each has one core. The load waits for the messages of one step of
-// its UEs before the next, so the load tool may be slower than the forwarder, and the rate by the
-// clock would be the load tool's.
+// directorS1AP compares how many S1AP messages the director and a bare forwarder pass per second of
+// their CPU time. Each of them has one core. The load waits for all messages of a step before it
+// sends the next one. It may therefore be slower than the forwarder, and a rate by wall-clock time
+// would be that of the load.
 func directorS1AP(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	plan, err := newS1APPlan(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func directorS1AP(ctx context.Context, s *stage, progress io.Writer) (rows []Row
 	if err != nil {
 		return nil, err
 	}
-	var allocated []float64 // by the director, times a message
+	var allocated []float64 // memory allocations of the director per message
 	of := func(d device, director bool) side {
 		return func(ctx context.Context) (float64, error) {
 			r, err := s.passS1AP(ctx, d, file, director)
@@ -82,15 +82,16 @@ func directorS1AP(ctx context.Context, s *stage, progress io.Writer) (rows []Row
 	return []Row{row}, err
 }
 
-// An s1apPassed is what a device did in one trial.
+// An s1apPassed is the result of one trial of a device.
 type s1apPassed struct {
 	messages    float64
 	took, cpu   float64 // seconds; cpu is the device's
-	allocations float64 // the device's, if it is the director
+	allocations float64 // memory allocations of the director; 0 for another device
 }
 
-// passS1AP plays the plan through a device, after a warm-up in which instances compare what they
-// get with the plan. The director sets eNodeBs up.
+// passS1AP plays the plan through a device. In a warm-up, the instances compare what they receive
+// with the plan. director says whether the device is a director, which needs an S1 Setup of each
+// eNodeB.
 func (s *stage) passS1AP(ctx context.Context, d device, plan string, director bool) (passed s1apPassed, err error) {
 	var running *exec.Cmd
 	start := d.command
@@ -123,8 +124,8 @@ func (s *stage) passS1AP(ctx context.Context, d device, plan string, director bo
 	return passed, err
 }
 
-// measure lets the load begin, which is ready after its warm-up, and measures the device
-// meanwhile.
+// measure waits until the load is warm, starts the trial and measures the CPU time of the device's
+// process until the trial ends.
 func (p *s1apPassed) measure(pid int, in io.Writer, out *bufio.Reader) error {
 	if line, err := out.ReadString('\n'); err != nil || strings.TrimSpace(line) != "ready" {
 		return fmt.Errorf("the S1AP load said %q: %w", line, err)
@@ -151,7 +152,7 @@ func (p *s1apPassed) measure(pid int, in io.Writer, out *bufio.Reader) error {
 	return nil
 }
 
-// write writes the plan to a file.
+// write writes the plan to a file, for readS1APPlan.
 func (p s1apPlan) write(file string) (err error) {
 	f, err := os.Create(file)
 	if err != nil {

@@ -27,9 +27,9 @@ import (
 // instances around a device.
 const playS1APCommand = "play-s1ap"
 
-// playS1AP plays a plan: PLAN DIRECTOR DURATION. It prints "ready" after a warm-up, waits for a
-// line, plays for the duration, and prints the number of messages, the seconds that they
-// took and, if the device is a director, how often that allocated memory.
+// playS1AP plays a plan. Its arguments are PLAN DIRECTOR DURATION. It prints "ready" after a
+// warm-up, waits for a line, and plays for the duration. Then it prints the number of messages, the
+// time in seconds, and the memory allocations of the director (0 for another device).
 func playS1AP(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) != 3 {
 		return errors.New("want PLAN DIRECTOR DURATION")
@@ -56,7 +56,7 @@ func playS1AP(ctx context.Context, args []string, in io.Reader, out io.Writer) e
 		return err
 	}
 	for _, p := range all {
-		p.compare = false // that is done
+		p.compare = false // the warm-up has compared everything
 	}
 	fmt.Fprintln(out, "ready")
 	if _, err := bufio.NewReader(in).ReadString('\n'); err != nil {
@@ -86,7 +86,8 @@ func readS1APPlan(file string) (p s1apPlan, err error) {
 	return p, gob.NewDecoder(f).Decode(&p)
 }
 
-// allocations returns how often the director has allocated memory.
+// allocations returns the number of memory allocations of the director since its start, or 0 for
+// another device.
 func allocations(ctx context.Context, director bool) (n float64, err error) {
 	if !director {
 		return 0, nil
@@ -116,13 +117,13 @@ func allocations(ctx context.Context, director bool) (n float64, err error) {
 // An s1apPlayer is an eNodeB and the instances' ends of its associations.
 type s1apPlayer struct {
 	plan      s1apENodeB
-	compare   bool // what instances get with the plan
+	compare   bool // whether instances compare what they receive with the plan
 	enodeb    net.Conn
 	instances []net.Conn
 	buffer    []byte
 }
 
-// connections returns the eNodeB's and the instances' ends.
+// connections returns the eNodeB's and the instances' connections.
 func (p *s1apPlayer) connections() (all []net.Conn) {
 	if p.enodeb != nil {
 		all = append(all, p.enodeb)
@@ -132,12 +133,13 @@ func (p *s1apPlayer) connections() (all []net.Conn) {
 
 func (p *s1apPlayer) close() {
 	for _, c := range p.connections() {
-		_ = c.Close() // the device ends, too
+		_ = c.Close() // errors do not matter: the device ends, too
 	}
 }
 
-// connectS1AP connects all eNodeBs, one after the other. So the instances know whose
-// associations they accept.
+// connectS1AP connects the eNodeBs one after the other, so that it knows which eNodeB an accepted
+// association belongs to. With an error it returns the players so far, so that the caller can close
+// them.
 func connectS1AP(ctx context.Context, plan s1apPlan, director bool) (all []*s1apPlayer, err error) {
 	var listeners []*net.TCPListener
 	for i := range instances.count {
@@ -192,7 +194,8 @@ func dialDevice(ctx context.Context) (c net.Conn, err error) {
 	return nil, err
 }
 
-// setUp accepts the eNodeB at all instances, and awaits the director's answer.
+// setUp accepts the S1 Setup of the eNodeB at all instances and waits for the director's answer to
+// the eNodeB.
 func (p *s1apPlayer) setUp() error {
 	home, _ := identity.MakePLMN("001", "01")
 	want := frame.Append(nil, frame.Common, p.plan.Setup)
@@ -216,7 +219,7 @@ func (p *s1apPlayer) setUp() error {
 	if _, err := io.ReadFull(p.enodeb, head); err != nil {
 		return err
 	}
-	message := make([]byte, int(head[2])<<8|int(head[3])) // a frame has fewer than 64 KiB
+	message := make([]byte, int(head[2])<<8|int(head[3])) // the low half of the length: a message has fewer than 64 KiB
 	if _, err := io.ReadFull(p.enodeb, message); err != nil {
 		return err
 	}
@@ -227,11 +230,11 @@ func (p *s1apPlayer) setUp() error {
 	return nil
 }
 
-// playTimeout is how long the plan may take once: much longer than on an idle host.
+// playTimeout is how long playAll may take beyond its duration. An idle host needs much less.
 const playTimeout = time.Minute
 
-// playAll plays the plan of all eNodeBs at the same time, once and then for a duration.
-// It returns the number of messages.
+// playAll plays the plans of all eNodeBs at the same time: once, and again until the duration is
+// over. It returns the number of messages.
 func playAll(all []*s1apPlayer, lasting time.Duration) (messages int, err error) {
 	until := time.Now().Add(lasting)
 	for _, p := range all {
@@ -251,7 +254,7 @@ func playAll(all []*s1apPlayer, lasting time.Duration) (messages int, err error)
 						return nil
 					}
 					if err := p.step(&s); err != nil {
-						p.close() // so that nobody waits for ever
+						p.close() // so that no peer waits for ever
 						return err
 					}
 					counts[i] += s.Messages
@@ -267,7 +270,7 @@ func playAll(all []*s1apPlayer, lasting time.Duration) (messages int, err error)
 	return messages, err
 }
 
-// step sends the messages of a step, and waits until all have arrived.
+// step sends the messages of a step and waits until all have arrived.
 func (p *s1apPlayer) step(s *s1apStep) error {
 	if !s.Up {
 		total := 0

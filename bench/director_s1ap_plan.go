@@ -24,16 +24,16 @@ import (
 // The load on devices for S1AP.
 const (
 	s1apENodeBs = 8
-	s1apUEs     = 32 // of an eNodeB that are in the same step: they are shared among the instances in turn
+	s1apUEs     = 32 // UEs of each eNodeB, which take the same step; successive UEs belong to successive instances
 )
 
-// s1apMix is the generator's default mix: ten calls on average.
+// s1apMix is ten calls in the proportions of the generator's default mix.
 var s1apMix = []string{
 	"service-request", "service-request", "tracking-area-update", "service-request", "attach", "service-request",
 	"service-request", "tracking-area-update", "service-request", "detach",
 }
 
-// An s1apPlan is what eNodeBs and instances send each other, again and again.
+// An s1apPlan is the messages that eNodeBs and instances exchange. It is played repeatedly.
 type s1apPlan struct{ ENodeBs []s1apENodeB }
 
 type s1apENodeB struct {
@@ -41,15 +41,16 @@ type s1apENodeB struct {
 	Steps []s1apStep
 }
 
-// An s1apStep is messages in one direction that do not wait for each other.
+// An s1apStep is a group of messages in one direction. They are sent without waiting for each
+// other.
 type s1apStep struct {
 	Up       bool
 	Messages int
-	Sent     []byte   // frames of the eNodeB, if Up
-	At       [][]byte // frames that each instance receives if Up, or sends
+	Sent     []byte   // frames that the eNodeB sends, if Up
+	At       [][]byte // frames of each instance: received if Up, otherwise sent
 }
 
-// longest returns the most octets that one step sends to or receives from all instances.
+// longest returns the size of the largest step in octets, over all instances together.
 func (e *s1apENodeB) longest() (most int) {
 	for _, s := range e.Steps {
 		size := 0
@@ -61,7 +62,8 @@ func (e *s1apENodeB) longest() (most int) {
 	return most
 }
 
-// A talk is the messages of a UE's connection, from the first one to the end of its release.
+// A talk is the messages of a UE's connection, from the Initial UE Message to the end of its
+// release.
 type talk []spoken
 
 type spoken struct {
@@ -69,8 +71,8 @@ type spoken struct {
 	message []byte
 }
 
-// newS1APPlan records the generator and the reference MME, and plays each procedure with all
-// UEs of each eNodeB.
+// newS1APPlan records a trial of the generator against the reference MME. The plan plays each
+// recorded procedure with all UEs of each eNodeB.
 func newS1APPlan(ctx context.Context) (plan s1apPlan, err error) {
 	c, err := recordMix(ctx)
 	if err != nil {
@@ -91,7 +93,7 @@ func newS1APPlan(ctx context.Context) (plan s1apPlan, err error) {
 	}
 	for e := range s1apENodeBs {
 		b := newS1APENodeB(e, subscribers)
-		for i := range s1apMix { // the eNodeBs are at different calls
+		for i := range s1apMix { // each eNodeB begins with another call
 			b.play(talks[s1apMix[(i+e)%len(s1apMix)]])
 		}
 		plan.ENodeBs = append(plan.ENodeBs, b.s1apENodeB)
@@ -113,7 +115,7 @@ func recordMix(ctx context.Context) (*conversation, error) {
 	})
 }
 
-// talks returns the first whole talk of each procedure.
+// talks returns the first complete talk of each procedure, by the procedure's name in s1apMix.
 func (c *conversation) talks() (map[string]talk, error) {
 	var rest [2][]byte
 	open, whole := map[uint32]talk{}, map[string]talk{}
@@ -140,7 +142,8 @@ func (c *conversation) talks() (map[string]talk, error) {
 	return whole, nil
 }
 
-// file adds a message to its talk, and the talk to the whole ones if the message is its last.
+// file adds a message to its talk in open. When the talk is complete, file moves it to whole,
+// unless whole already has one of the same procedure.
 func file(open map[uint32]talk, whole map[string]talk, s spoken) error {
 	var m s1ap.Message
 	if err := m.Parse(s.message); err != nil {
@@ -165,7 +168,8 @@ func file(open map[uint32]talk, whole map[string]talk, s spoken) error {
 	return err
 }
 
-// enbIDOf returns the eNB UE S1AP ID of a message about a UE.
+// enbIDOf returns the eNB UE S1AP ID of a message. The result is false if the message is not about
+// a UE.
 func enbIDOf(m *s1ap.Message) (id uint32, ok bool) {
 	if v, has := m.Find(s1ap.ENBUEID); has {
 		return s1ap.ParseENBUEID(v)
@@ -175,7 +179,8 @@ func enbIDOf(m *s1ap.Message) (id uint32, ok bool) {
 	return id, pair && ok
 }
 
-// procedureOf returns what the first message of a connection asks for.
+// procedureOf returns the procedure that the first message of a connection begins, by its name in
+// s1apMix.
 func procedureOf(message []byte) (string, error) {
 	var m s1ap.Message
 	if err := m.Parse(message); err != nil {
@@ -228,7 +233,7 @@ func newSubscribers() (*subscribers, error) {
 	return &subscribers{table: t, home: home}, err
 }
 
-// attach returns the Attach Request of a subscriber that the director steers to an instance.
+// attach returns the Attach Request of a new subscriber whom the director steers to the instance.
 func (s *subscribers) attach(instance int) []byte {
 	for {
 		s.last++
@@ -241,7 +246,7 @@ func (s *subscribers) attach(instance int) []byte {
 	}
 }
 
-// A plannedENodeB is an eNodeB whose steps are being made.
+// A plannedENodeB is an eNodeB under construction, with the identifiers of its UEs.
 type plannedENodeB struct {
 	s1apENodeB
 	ids     [s1apUEs]enb.IDs
@@ -265,8 +270,8 @@ func newS1APENodeB(number int, s *subscribers) *plannedENodeB {
 	return b
 }
 
-// play adds the steps of a procedure of all UEs. Their messages alternate, so that a forwarder
-// that sends frames to the instances in turn sends each to the one that the director chooses.
+// play adds the steps of a procedure of all UEs. UEs of successive instances alternate. A forwarder
+// that sends frames to the instances in turn therefore chooses the same instances as the director.
 func (b *plannedENodeB) play(t talk) {
 	for len(t) > 0 {
 		step := s1apStep{Up: t[0].up, At: make([][]byte, instances.count)}
@@ -286,7 +291,8 @@ func (b *plannedENodeB) play(t talk) {
 	}
 }
 
-// rewrite returns a recorded message with the identifiers of a UE.
+// rewrite returns a recorded message with the identifiers of a UE. An Initial UE Message that
+// attaches also gets the UE's Attach Request.
 func (b *plannedENodeB) rewrite(message []byte, u int) []byte {
 	var m s1ap.Message
 	_ = m.Parse(message) // file has parsed it

@@ -11,7 +11,7 @@ import (
 	"vitrine/wire/s1ap/frame"
 )
 
-// TestMain runs a helper process of a bench in place of the tests, if the arguments ask for one.
+// TestMain runs a helper process of a bench instead of the tests if the arguments ask for one.
 func TestMain(m *testing.M) {
 	is, err := part(context.Background(), os.Args[1:])
 	if err != nil {
@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestS1APPlanIsTheGeneratorsMix checks the number of messages of each call, and that the UEs of
-// an eNodeB have different identifiers.
+// TestS1APPlanIsTheGeneratorsMix checks the number of messages of each eNodeB's calls. All UEs must
+// have different identifiers.
 func TestS1APPlanIsTheGeneratorsMix(t *testing.T) {
 	plan, err := newS1APPlan(t.Context())
 	if err != nil {
@@ -63,8 +63,8 @@ func TestS1APPlanIsTheGeneratorsMix(t *testing.T) {
 	}
 }
 
-// TestFramesReachTheirInstancesInNetns plays the plan through the bare forwarder. Instances
-// compare what they get with the plan.
+// TestFramesReachTheirInstancesInNetns plays the plan through the bare forwarder. In the warm-up,
+// the instances compare what they receive with the plan.
 func TestFramesReachTheirInstancesInNetns(t *testing.T) {
 	s := testStage(t)
 	plan, err := newS1APPlan(t.Context())

@@ -19,15 +19,15 @@ import (
 const reweighCommand = "reweigh"
 
 const (
-	manyInstances  = 1000   // instances
+	manyInstances  = 1000
 	weightChanges  = 10_000 // per minute
-	weightLowest   = 50
+	weightLowest   = 50     // weights are random, from weightLowest to weightLowest+weightVariance
 	weightVariance = 100
 )
 
-// directorWeights compares two highest rates of requests: with many instances
-// whose weights change all the time, and with four instances whose weights
-// stay.
+// directorWeights compares the highest rates of requests through two directors. One has
+// manyInstances instances whose weights change all the time. The other has four instances with
+// constant weights.
 func directorWeights(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	few, err := s.requestPlan(ctx)
 	if err != nil {
