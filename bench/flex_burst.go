@@ -18,33 +18,33 @@ import (
 	"vitrine/internal/cgroup"
 )
 
-// burstFile keeps every day, so that an interrupted bench goes on. Days of another build
-// of the program or of another length are ignored.
+// burstFile stores every day, so that an interrupted bench can resume. Days of another build of the
+// program or of another length are ignored.
 const burstFile = "bench-flex-burst.jsonl"
 
-// burstDay is the environment variable for the length of a day in seconds.
+// burstDay is the environment variable with the length of a day in seconds.
 const burstDay = "VITRINE_BURST_SECONDS"
 
 const (
-	burstSeconds = 3600  // a day; the burst then has its real length
-	burstPeak    = 150.0 // of simulate.Day, whose burst is two thirds of this: 100/s
-	burstMax     = 8     // instances: what Knative's rules want for the burst, at 70% of what an instance carries
-	burstFixed   = 5     // instances: enough for the burst, which nobody knows beforehand
-	burstReact   = 2.0   // seconds to see a burst and decide; the rest of the lag is the start
+	burstSeconds = 3600  // default length of a day, at which the burst has its real length
+	burstPeak    = 150.0 // peak of simulate.Day in transactions/s; the burst reaches two thirds of it, 100/s
+	burstMax     = 8     // instances; Knative's rules need them for the burst, at 70% of an instance's capacity
+	burstFixed   = 5     // instances of the fixed policy; enough for the burst, which a real operator could not foresee
+	burstReact   = 2.0   // seconds to notice a burst and decide; the rest of the lag is the start of instances
 )
 
-// burstPolicies returns ours, and then the others.
+// burstPolicies returns our policy, and then the policies to compare with it.
 func burstPolicies() []string {
 	return []string{policy.Flex, fmt.Sprintf("fixed=%d", burstFixed), "hpa", "knative"}
 }
 
-// A burstRecord is one day that ran.
+// A burstRecord is the result of one day.
 type burstRecord struct {
 	Build string `json:"build"` // hash of the program
 	burst.Result
 }
 
-// flexBurst runs a day with a burst under each policy, one after the other, with
+// flexBurst runs a day with a burst under each policy, one after the other. The instances are
 // aggregates of the reference IMS.
 func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
 	if _, err := cgroup.Detect(); err != nil {
@@ -66,7 +66,7 @@ func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, erro
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(progress, "  a day of %d s, %d s each in real time: the slow change of the load is %.3g times as fast; windows, starts and drains are not\n",
+	fmt.Fprintf(progress, "  a day of %d s takes %d s here: the slow change of the load is %.3g times as fast; windows, starts and drains are not\n",
 		86400, seconds, 86400/float64(seconds))
 	for _, name := range burstPolicies() {
 		if _, ok := done[name]; ok {
@@ -90,7 +90,7 @@ func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, erro
 	return burstRows(done)
 }
 
-// burstLength returns the length of a day.
+// burstLength parses the length of a day in seconds. Empty text means burstSeconds.
 func burstLength(text string) (int, error) {
 	if text == "" {
 		return burstSeconds, nil
@@ -102,7 +102,7 @@ func burstLength(text string) (int, error) {
 	return n, nil
 }
 
-// readBursts reads the days of this build and length.
+// readBursts returns the stored days of this build and length, by policy.
 func readBursts(path, build string, seconds int) (map[string]burst.Result, error) {
 	done := map[string]burst.Result{}
 	return done, readLines(path, func(r burstRecord) {
@@ -112,7 +112,7 @@ func readBursts(path, build string, seconds int) (map[string]burst.Result, error
 	})
 }
 
-// printBursts prints all figures, also those that are no ratios.
+// printBursts prints all figures, including those that no row can show as a ratio.
 func printBursts(out io.Writer, done map[string]burst.Result) {
 	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "  POLICY\tINSTANCE-S\tOVER\tLAG\tCALLS\tFAILED\tLOST BY SCALING\tSTARTS\tDRAINS\tMOST\tBOOT")
@@ -124,8 +124,8 @@ func printBursts(out io.Writer, done map[string]burst.Result) {
 	_ = t.Flush() // progress is for people
 }
 
-// burstRows returns the lag against its bound, and each figure against each other policy,
-// unless both are 0.
+// burstRows returns a row that compares our lag with its bound, and rows that compare our figures
+// with those of each other policy. If the other figure is 0, the row has a reason and no ratio.
 func burstRows(done map[string]burst.Result) (rows []Row, err error) {
 	add := func(name, unit, against, aim string, a, b float64) {
 		row := Row{Name: name, Unit: unit, Aim: aim, Reason: fmt.Sprintf("%g against %g is no ratio (%s)", a, b, against)}

@@ -7,7 +7,8 @@ import (
 	"vitrine/flex/burst"
 )
 
-// TestBurstsResume keeps days and reads only those of the same build and length.
+// TestBurstsResume checks that only stored days of the same build and length count, and that
+// figures of 0 give no ratio.
 func TestBurstsResume(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "days.jsonl")
 	for _, r := range []burstRecord{

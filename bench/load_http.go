@@ -23,11 +23,11 @@ const (
 	httpPort        = 28090
 )
 
-// loadHTTP compares how many requests the built-in generator and wrk send per
-// second of their own CPU time, whole processes, to the same nginx, each side on
-// its own core. The built-in generator keeps to a schedule and prints the report
-// of package load. wrk is a closed loop and always saturates the server. So it
-// finds many responses at each poll, the cheapest case.
+// loadHTTP compares how many requests the built-in generator and wrk make per second of CPU time.
+// The CPU time is that of the whole generator process. Each generator has a fresh nginx; generators
+// share one core, and nginx has another. The built-in generator keeps to a schedule and prints the
+// report of package load. wrk is a closed loop and always saturates the server. So it finds many
+// responses at each poll, which is the cheapest case.
 func loadHTTP(ctx context.Context, s *stage, progress io.Writer) ([]Row, error) {
 	if err := programs("wrk", "nginx"); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func loadHTTP(ctx context.Context, s *stage, progress io.Writer) ([]Row, error) 
 	return []Row{row}, err
 }
 
-// againstNginx measures against a fresh nginx.
+// againstNginx returns a side that measures against a fresh nginx.
 func (s *stage) againstNginx(measure side) side {
 	return func(ctx context.Context) (got float64, err error) {
 		dir, err := os.MkdirTemp(s.dir, "nginx-")
@@ -110,7 +110,7 @@ func (s *stage) wrkRequests(ctx context.Context) (float64, error) {
 	}
 	made := wrkRequests.FindStringSubmatch(out)
 	if amiss := wrkAmiss.FindString(out); amiss != "" || made == nil {
-		return 0, fmt.Errorf("wrk: not all went well: %s\n%s", amiss, out)
+		return 0, fmt.Errorf("wrk: some requests failed, or their number is missing: %s\n%s", amiss, out)
 	}
 	requests, err := strconv.ParseFloat(made[1], 64)
 	return requests / cpuSeconds(cmd), err

@@ -35,10 +35,10 @@ const (
 //go:embed replayer/replayer.c
 var replayerSource []byte
 
-// loadS1AP compares how many calls the built-in generator makes per second of its own
-// CPU time with how many a loop in C makes that replays the bytes of such a trial: the
-// same octets at the same times, without UEs, keys or a report. Whole processes count.
-// The generator calls the reference MME, and the loop a recording of that MME.
+// loadS1AP compares how many calls the built-in generator and a loop in C make per second of CPU
+// time. The CPU time is that of the whole process. The loop replays a recorded trial: it sends the
+// same octets at the same times, without UEs, keys or a report. The generator calls the reference
+// MME. The loop calls a recording of that MME.
 func loadS1AP(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	replayer, err := compileC(ctx, dir, "replayer", replayerSource)
 	if err != nil {
@@ -75,8 +75,8 @@ func loadS1AP(ctx context.Context, dir string, progress io.Writer) (rows []Row, 
 	return []Row{row}, err
 }
 
-// attachAndDetach plays a trial in a process of its own. It returns the calls that
-// succeeded and the CPU time of the process in seconds.
+// attachAndDetach runs a trial in a process of its own. It returns the number of calls that
+// succeeded, and the CPU time of the process in seconds.
 func attachAndDetach(ctx context.Context, self, target string, trial load.Trial) (calls, cpu float64, err error) {
 	trial.Params, trial.Targets = map[string]string{"scenario": s1ap.AttachDetach}, []string{target}
 	c := load.Command([]string{self, generateCommand, "s1ap"}, trial)
@@ -96,8 +96,8 @@ func attachAndDetach(ctx context.Context, self, target string, trial load.Trial)
 	return float64(report.Succeeded), cpuSeconds(cmd), nil
 }
 
-// withMME runs the measurement against a fresh MME of the reference EPC. Its HSS and its
-// gateway are in this process.
+// withMME runs the measurement against a fresh MME of the reference EPC. MME, HSS and gateway are
+// in this process.
 func withMME[T any](ctx context.Context, measure func(context.Context, string) (T, error)) (got T, err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -116,22 +116,22 @@ func withMME[T any](ctx context.Context, measure func(context.Context, string) (
 	return got, errors.Join(err, group.Wait())
 }
 
-// A conversation is the bytes of one connection, in the order in which they arrived at a relay.
+// A conversation holds the bytes of one connection, in the order in which they reached a relay.
 type conversation struct {
 	mu     sync.Mutex
 	begun  time.Time
 	chunks []chunk
 }
 
-// A chunk is bytes that were read at once.
+// A chunk is the bytes of one read.
 type chunk struct {
 	up   bool // from the eNodeB
 	at   time.Duration
 	data []byte
 }
 
-// recordS1AP plays a trial through a relay. It returns what passed, and how many calls
-// those bytes were.
+// recordS1AP runs a trial through a relay. It returns the recording and the number of calls that
+// succeeded.
 func recordS1AP(ctx context.Context, self string, trial load.Trial) (*conversation, float64, error) {
 	c := &conversation{}
 	calls, err := withMME(ctx, func(ctx context.Context, target string) (calls float64, err error) {
@@ -144,7 +144,8 @@ func recordS1AP(ctx context.Context, self string, trial load.Trial) (*conversati
 	return c, calls, err
 }
 
-// withServer runs do while the first connection to a port is served.
+// withServer listens on a port and calls do with it. serve gets the first connection. Later
+// connections are not accepted.
 func withServer(ctx context.Context, serve func(net.Conn) error, do func(port int) error) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -162,7 +163,7 @@ func withServer(ctx context.Context, serve func(net.Conn) error, do func(port in
 	return errors.Join(err, listener.Close(), group.Wait())
 }
 
-// relay connects a client to a target until both have ended, and records the bytes.
+// relay copies bytes between a client and a target until both have ended, and records them.
 func (c *conversation) relay(ctx context.Context, client net.Conn, target string) error {
 	server, err := new(net.Dialer).DialContext(ctx, "tcp4", target)
 	if err != nil {
@@ -195,7 +196,8 @@ func (c *conversation) pass(from, to net.Conn, up bool) error {
 	}
 }
 
-// uplink returns what the eNodeB sent, as the replayer reads it.
+// uplink returns the eNodeB's chunks in the format of the replayer. A chunk has its time in ns and
+// its length, both as a native 64-bit number, and then its bytes.
 func (c *conversation) uplink() (b []byte) {
 	for _, k := range c.chunks {
 		if k.up {
@@ -207,7 +209,7 @@ func (c *conversation) uplink() (b []byte) {
 	return b
 }
 
-// answers returns how many bytes the MME sent.
+// answers returns the number of bytes that the MME sent.
 func (c *conversation) answers() (n int) {
 	for _, k := range c.chunks {
 		if !k.up {
@@ -217,8 +219,8 @@ func (c *conversation) answers() (n int) {
 	return n
 }
 
-// replay runs the replayer against the recording. It returns the CPU time of the
-// replayer's process in seconds.
+// replay runs the replayer against the recording. It returns the CPU time of the replayer's process
+// in seconds.
 func (c *conversation) replay(ctx context.Context, program, file string) (cpu float64, err error) {
 	var cmd *exec.Cmd
 	err = withServer(ctx, c.answer, func(port int) error {
@@ -234,8 +236,8 @@ func (c *conversation) replay(ctx context.Context, program, file string) (cpu fl
 	return cpuSeconds(cmd), nil
 }
 
-// answer plays the MME: each answer follows the bytes that came before it. It refuses
-// other bytes than the recorded ones.
+// answer replays the MME. It sends each answer once the bytes recorded before it have arrived. It
+// fails if other bytes arrive.
 func (c *conversation) answer(client net.Conn) error {
 	var got []byte
 	for i, k := range c.chunks {

@@ -14,8 +14,8 @@ import (
 	"vitrine/load/s1ap"
 )
 
-// TestReplayerSendsTheRecordedBytes records attaches and detaches and replays them. A
-// recording with another byte is refused.
+// TestReplayerSendsTheRecordedBytes records attaches and detaches, and replays them. A replay with
+// another byte must fail.
 func TestReplayerSendsTheRecordedBytes(t *testing.T) {
 	replayer, err := compileC(t.Context(), t.TempDir(), "replayer", replayerSource)
 	hosttest.Need(t, err)
@@ -31,7 +31,7 @@ func TestReplayerSendsTheRecordedBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	uplink, file := c.uplink(), filepath.Join(t.TempDir(), "uplink")
-	const least = 30 * 100 // bytes: those of 30 calls are far more
+	const least = 30 * 100 // bytes; 30 calls have far more
 	if len(uplink) < least || c.answers() < least {
 		t.Errorf("%d bytes from the eNodeB, %d from the MME", len(uplink), c.answers())
 	}

@@ -36,11 +36,10 @@ const generateCommand = "generate"
 //go:embed responder/responder.c
 var responderSource []byte
 
-// loadSIP compares how many calls the built-in generator and SIPp make per
-// second of their own CPU time, whole processes, with the same responder in C.
-// The built-in generator prints the report of package load. SIPp runs in two
-// ways: with its own statistics and error log, and additionally with the
-// message log that the same report needs (package load/sipp).
+// loadSIP compares how many calls the built-in generator and SIPp make per second of CPU time. The
+// CPU time is that of the whole generator process. Both call the same responder in C. The built-in
+// generator prints the report of package load. SIPp runs in two ways: with its own statistics and
+// error log, and in addition with the message log that the same report needs (package load/sipp).
 func loadSIP(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	version, err := sipp.Version(ctx)
 	if err != nil {
@@ -170,7 +169,7 @@ func sippCalls(ctx context.Context, dir, target string, more []string) (float64,
 	return float64(made-failed) / cpuSeconds(cmd), nil
 }
 
-// generate is the measured process: `bench generate NAME OPTION...`.
+// generate runs the built-in generator, whose process is measured: `bench generate NAME OPTION...`.
 func generate(ctx context.Context, args []string) error {
 	trial, err := load.ReadTrial(args[1:], os.Environ())
 	if err != nil {

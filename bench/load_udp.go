@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ports are count ports of 127.0.0.1, starting with first.
+// A ports is a range of UDP or TCP ports on 127.0.0.1.
 type ports struct{ first, count int }
 
 func (p ports) String() string { return fmt.Sprintf("%d+%d", p.first, p.count) }
@@ -34,15 +34,15 @@ func (f flood) behind(lasting time.Duration) bool {
 // loss returns the share of messages that did not arrive.
 func (f flood) loss() float64 { return 1 - f.arrived/f.sent }
 
-// A udpLoad is a running load.c: it sends a corpus to a port and counts what
-// arrives at its sinks.
+// A udpLoad is a running load.c. It sends a corpus to a port and counts the messages that arrive at
+// its sinks.
 type udpLoad struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// drive starts the load tool.
+// drive starts the load tool and waits until it is ready.
 func (s *stage) drive(ctx context.Context, target int, sources, sinks ports, corpus string) (*udpLoad, error) {
 	l := &udpLoad{cmd: exec.CommandContext(ctx, s.load, fmt.Sprint(target), sources.String(), sinks.String(), corpus)}
 	l.cmd.Stderr = os.Stderr
@@ -87,6 +87,8 @@ func (l *udpLoad) command(what string, rate float64, lasting time.Duration) (flo
 	return parseFlood(line, rate*lasting.Seconds())
 }
 
+// parseFlood parses the load tool's line: messages sent, seconds, messages arrived, and for the
+// command latency also lateness in ns, number of samples and latencies in ns.
 func parseFlood(line string, wanted float64) (flood, error) {
 	f := flood{wanted: float64(int64(wanted))}
 	var took float64

@@ -89,7 +89,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], "bench.json", os.Stdout, os.Stderr))
 }
 
-// part runs a helper process of a bench, if the arguments ask for one.
+// part runs a helper process of a bench. is reports whether the arguments ask for one.
 func part(ctx context.Context, args []string) (is bool, err error) {
 	if len(args) < 2 {
 		return false, nil
@@ -115,7 +115,7 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 	return false, nil
 }
 
-// run is main without the process boundary; it returns the exit code.
+// run is main without the process boundary. It returns the exit code.
 func run(ctx context.Context, args []string, file string, out, progress io.Writer) int {
 	all := benches()
 	if len(args) > 0 && args[0] != "" {

@@ -34,11 +34,10 @@ const watchCommand = "watch"
 //go:embed reader/reader.c
 var readerSource []byte
 
-// monitorBench compares the CPU time of two processes. Ours watches 50 instances
-// at 10 Hz and writes the rows. Theirs is a C program that reads the same files
-// as often and does nothing else. The CPU time is of the whole process, from
-// start to exit, divided by the samples taken, because the monitor skips samples
-// that a busy host makes late.
+// monitorBench compares the CPU time of two processes. Ours watches 50 instances at 10 Hz and
+// writes the rows. Theirs is a C program that reads the same files as often and does nothing else.
+// The CPU time covers the whole process, from start to exit. It is divided by the number of
+// samples, because the monitor skips samples that a busy host makes late.
 func monitorBench(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	reader, err := compileC(ctx, dir, "reader", readerSource)
 	if err != nil {
@@ -97,14 +96,14 @@ func watch(ctx context.Context, file string, in io.Reader, samples io.Writer) (e
 	}
 	for instance, use := range m.Use(time.Now().Add(-watchSamples*watchInterval), time.Now()) {
 		if len(use.Missing) > 0 {
-			return fmt.Errorf("%s: not all could be read: %v", instance, use.Missing)
+			return fmt.Errorf("%s: some counters could not be read: %v", instance, use.Missing)
 		}
 	}
 	fmt.Fprintln(samples, watchSamples-m.Missed())
 	return ctx.Err()
 }
 
-// compileC compiles a program with the host's compiler.
+// compileC compiles a C program with the host's gcc. It returns the program's path.
 func compileC(ctx context.Context, dir, name string, source []byte, libraries ...string) (program string, err error) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -119,8 +118,8 @@ func compileC(ctx context.Context, dir, name string, source []byte, libraries ..
 	return program, nil
 }
 
-// cpuPerSample runs the command until it exits. It returns its CPU time, user and
-// system, per sample that it reports, in us.
+// cpuPerSample runs the command until it exits. It returns the user and system time per sample in
+// us. The command prints its number of samples.
 func cpuPerSample(command *exec.Cmd, stdin []byte) (float64, error) {
 	var stdout, stderr bytes.Buffer
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(stdin), &stdout, &stderr

@@ -95,7 +95,8 @@ func networkScheduled(ctx context.Context, progress io.Writer) (rows []Row, err 
 	return rows, err
 }
 
-// overCable creates a cable and tcpreplay over it, and calls use.
+// overCable creates a cable and a side that measures tcpreplay over it, and calls use. drop selects
+// whether the far end drops frames by XDP or in its stack.
 func overCable(ctx context.Context, drop bool, use func(c *cable, replay side) (Row, error)) (row Row, err error) {
 	c, err := newCable(ctx)
 	defer func() { err = errors.Join(err, c.close()) }()
@@ -128,9 +129,9 @@ func (c *cable) bulk(ctx context.Context, b *packet.Bulk) (float64, error) {
 	})
 }
 
-// highestHeldRate returns a side that measures the highest rate that a sender holds. It
-// starts from the rate reached under an excessive request and goes down to the
-// first rate on schedule.
+// highestHeldRate returns a side that measures the highest rate that a sender holds. It starts from
+// the rate that the sender reaches when it is asked for too much, and goes down to the first rate
+// on schedule.
 func (c *cable) highestHeldRate(send func(context.Context, packet.Stream) (packet.Sent, error)) side {
 	const tooMuch = 1e8
 	return func(ctx context.Context) (float64, error) {
@@ -205,8 +206,7 @@ var (
 	replayRate = regexp.MustCompile(`([\d.]+) pps`)
 )
 
-// readReplay reads how many packets tcpreplay reports, and the time that it
-// took.
+// readReplay returns the number of packets and the time that tcpreplay reports.
 func readReplay(out []byte) (packets int, took time.Duration, err error) {
 	sent, rate := replaySent.FindSubmatch(out), replayRate.FindSubmatch(out)
 	if sent == nil || rate == nil {

@@ -22,9 +22,9 @@ const (
 	schedulePackets = 32_000
 )
 
-// networkScheduleError compares how late packets are sent, as the 99th
-// percentile of the delay after their scheduled times: our sender, and a bare
-// loop in C that makes the same system calls from the same core.
+// networkScheduleError compares the lateness of packets: the 99th percentile of the delay after
+// their scheduled times. One side is our sender. The other is a bare loop in C that makes the same
+// system calls from the same core.
 func networkScheduleError(ctx context.Context, progress io.Writer) (rows []Row, err error) {
 	c, err := newCable(ctx)
 	defer func() { err = errors.Join(err, c.close()) }()
@@ -56,7 +56,7 @@ func networkScheduleError(ctx context.Context, progress io.Writer) (rows []Row, 
 	return []Row{row}, err
 }
 
-// bareSchedule returns the 99th percentile of the C loop, in ns.
+// bareSchedule returns the 99th percentile of the C loop's lateness in ns.
 func (c *cable) bareSchedule(ctx context.Context, program string) (float64, error) {
 	frame := make([]byte, networkSize)
 	if err := packet.Build(frame, c.ends()); err != nil {

@@ -19,16 +19,16 @@ const (
 	overloadRepeats = 3  // fresh deployments per rate of a search
 	overloadFresh   = 30 // fresh deployments below and above the capacity, each
 	overloadSuccess = 0.9
-	overloadSteady  = 0.05 // growth of the calls in flight, as a share of the rate, below which a window is steady
+	overloadSteady  = 0.05 // a window is steady if the calls in flight grow by less than this share of the rate
 	overloadStep    = 1.08 // factor between two rates of a search
-	overloadQuota   = 0.5  // of the flavor's: the instances share one CPU, which three large ones at their full quota would exhaust
+	overloadQuota   = 0.5  // share of the flavor's quota; the instances share one CPU, which three large ones at full quota would exhaust
 )
 
 // overloadGuess is the approximate capacity of each flavor at its full quota,
 // in calls/s. A search begins there.
 var overloadGuess = map[string]float64{"small": 400, "medium": 800, "large": 1600}
 
-// An overloadPart returns rows about one flavor.
+// An overloadPart measures one property of one flavor.
 type overloadPart func(ctx context.Context, m *overloadMeter) ([]Row, error)
 
 // overloadBenches returns benches that test whether the reference IMS degrades
@@ -71,7 +71,7 @@ func (m *overloadMeter) load() error {
 	})
 }
 
-// windows returns n windows, each on a fresh deployment.
+// windows returns n windows, each on a fresh deployment. It drives those that the file lacks.
 func (m *overloadMeter) windows(ctx context.Context, mode string, quota, rate float64, n int) ([]window, error) {
 	want := window{Build: m.build, Flavor: m.flavor, Quota: quota, Mode: mode, Rate: math.Round(rate), Seconds: overloadSeconds}
 	var got []window
@@ -135,8 +135,8 @@ func (m *overloadMeter) capacity(ctx context.Context, mode string, quota float64
 	}
 }
 
-// start returns the rate at which a search begins: what the IMS carries in a
-// single window under overload.
+// start returns the rate at which a search begins: an estimate of the capacity from a single
+// overloaded window.
 func (m *overloadMeter) start(ctx context.Context, mode string, quota float64) (float64, error) {
 	for rate := 1.2 * quota * overloadGuess[m.flavor]; ; rate *= 1.5 {
 		probe, err := m.windows(ctx, mode, quota, rate, 1)
@@ -149,7 +149,8 @@ func (m *overloadMeter) start(ctx context.Context, mode string, quota float64) (
 	}
 }
 
-// sumUp returns the mean success and whether the backlog was steady.
+// sumUp returns the mean success of the windows, and whether their calls in flight are steady on
+// average.
 func sumUp(all []window) (success float64, steady bool) {
 	var growth float64
 	for _, w := range all {
@@ -185,7 +186,7 @@ func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err err
 	return rows, nil
 }
 
-// overloadControl shows that a fixed cap cannot pass: the control costs no
+// overloadControl returns rows that a fixed limit of calls could not pass: the control costs no
 // capacity, the bottleneck is used, and a larger quota carries more.
 func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err error) {
 	capacity, at, err := m.capacity(ctx, overload.Graceful, overloadQuota)

@@ -20,8 +20,8 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// A window is one fresh deployment that was driven once. It is one line of the
-// windows file.
+// A window is one load on one fresh deployment, with its results. It is one line of the windows
+// file.
 type window struct {
 	Build  string  `json:"build"`  // hash of the program
 	Flavor string  `json:"flavor"` // of Bono, Sprout and Homestead
@@ -90,7 +90,7 @@ func (s *overloadSite) drive(ctx context.Context, w window) (window, error) {
 	}
 }
 
-// try drives the window once. seen says whether the host was quiet.
+// try drives the window once. seen says whether another process disturbed the window.
 func (s *overloadSite) try(ctx context.Context, w window) (_ window, seen vitrine.Outcome, err error) {
 	if err := s.deploy(ctx, w); err != nil {
 		return w, seen, err
@@ -128,7 +128,7 @@ func (s *overloadSite) try(ctx context.Context, w window) (_ window, seen vitrin
 	return w, seen, nil
 }
 
-// cpus returns how many CPUs the instances used together; NaN: not known.
+// cpus returns the number of CPUs that the instances used together, or NaN if it is not known.
 func cpus(uses map[string]vitrine.Use) (sum float64) {
 	for _, u := range uses {
 		if u.CPU == nil {
@@ -170,8 +170,8 @@ func (s *overloadSite) deploy(ctx context.Context, w window) error {
 // rate.
 const overloadWarmup = 2
 
-// generate drives the deployment and monitors it. The window began at began. The
-// caller stops the monitor, unless there is an error.
+// generate drives the deployment and monitors it. began is the start of the window, after the
+// warm-up. Without an error, the caller must stop the monitor.
 func (s *overloadSite) generate(ctx context.Context, w window) (report load.Report, m *monitor.Monitor, began time.Time, err error) {
 	b := s.bare
 	entry, _ := b.ims.deployment.Entry()

@@ -9,8 +9,8 @@ import (
 	"vitrine/reference/ims/overload"
 )
 
-// meterOf returns a meter of a function that carries goodput calls/s at quota
-// 1.
+// meterOf returns a meter of a simulated function, which carries goodput calls/s at quota 1. driven
+// counts the windows.
 func meterOf(file string, goodput float64, driven *int) *overloadMeter {
 	return &overloadMeter{flavor: "small", build: "b", file: file, progress: io.Discard,
 		drive: func(_ context.Context, w window) (window, error) {

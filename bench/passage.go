@@ -43,8 +43,8 @@ func sipKey(data []byte) (string, error) {
 	return fmt.Sprintf("%s %d %s", m.CallID, m.Sequence, m.SequenceMethod), err
 }
 
-// pass waits until the device forwards. It then sends the first messages of a
-// plan and returns exactly one arrival for each.
+// pass waits until the device forwards. Then it sends the first messages of a plan and returns
+// exactly one arrival for each, in the same order.
 func (s *stage) pass(ctx context.Context, f floodPlan, first int) (all []arrival, err error) {
 	messages, sources, sinks := f.messages[:first], f.sources, f.sinks
 	p := &passage{key: f.key, sources: map[int]*net.UDPConn{}, arrived: make(chan arrival, 16*maxInFlight)}
@@ -128,7 +128,7 @@ func (p *passage) await(ctx context.Context, m message, random *rand.Rand) error
 	}
 }
 
-// group sends a few messages and waits until each of them has arrived.
+// group sends a few messages and returns one arrival for each, in the same order.
 func (p *passage) group(ctx context.Context, messages []message, random *rand.Rand) ([]arrival, error) {
 	index := map[string]int{}
 	for i, m := range messages {
@@ -148,15 +148,15 @@ func (p *passage) group(ctx context.Context, messages []message, random *rand.Ra
 		case a := <-p.arrived:
 			key, err := p.key(a.data)
 			if err != nil {
-				return nil, fmt.Errorf("what arrived does not parse: %w: %q", err, a.data)
+				return nil, fmt.Errorf("cannot parse an arrival: %w: %q", err, a.data)
 			}
 			i, ok := index[key]
 			if !ok || all[i].data != nil {
-				return nil, fmt.Errorf("arrived unasked or twice: %q", a.data)
+				return nil, fmt.Errorf("unexpected or repeated arrival: %q", a.data)
 			}
 			all[i] = a
 		case <-late:
-			return nil, fmt.Errorf("of %d messages some did not arrive in %v", len(messages), forwardTimeout)
+			return nil, fmt.Errorf("some of %d messages did not arrive within %v", len(messages), forwardTimeout)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -181,9 +181,8 @@ func vias(data []byte) (all []string, err error) {
 	return all, nil
 }
 
-// checkProxied checks how a proxy forwarded requests. It must add one Via of its own
-// on top, choose the same instance when asked again, and share the requests
-// among the instances.
+// checkProxied checks the arrivals of requests that were sent twice. The proxy must add one Via of
+// its own on top, choose the same instance both times, and share the requests among the instances.
 func checkProxied(sent []message, first, again []arrival) error {
 	share := map[int]int{}
 	for i, a := range first {

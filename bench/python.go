@@ -14,8 +14,8 @@ import (
 	"vitrine"
 )
 
-// A pythonPeer is a search from PyPI that ours is compared with. A script wraps
-// it and speaks JSON on standard input and output, one message per line.
+// A pythonPeer is a search from PyPI with which ours is compared. A script wraps it and exchanges
+// JSON over standard input and output, one message per line.
 type pythonPeer struct {
 	name     string // for messages: "MLRsearch"
 	pkg      string // pip requirement: "MLRsearch==1.2.1"
@@ -80,7 +80,7 @@ func (b *dialogue) send(message any) error { return json.NewEncoder(b.in).Encode
 
 func (b *dialogue) receive(into any) error {
 	if !b.out.Scan() {
-		return errors.Join(errors.New("it ended"), b.out.Err())
+		return errors.Join(errors.New("the script ended"), b.out.Err())
 	}
 	return json.Unmarshal(b.out.Bytes(), into)
 }
