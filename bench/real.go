@@ -26,10 +26,10 @@ const (
 	realFolder    = "bench/real" // raw results, one file per function
 	realThreshold = 0.9
 	realPeered    = 5 // MLRsearch runs once in this many runs
-	noisyTries    = 3 // for a block or run, while the host is too noisy
+	noisyTries    = 3 // attempts at a block or run on a host that is too noisy
 )
 
-// A realFunction is a real function, whose capacity is unknown.
+// A realFunction is a function of the catalog. Its true capacity is unknown.
 type realFunction struct {
 	Name, Folder, Workload, Sizing string
 }
@@ -44,8 +44,8 @@ func realFunctions() []realFunction {
 
 func (f realFunction) file() string { return filepath.Join(realFolder, f.Name+".jsonl") }
 
-// realBenches returns benches that compare the adaptive search on real functions
-// with blocks of trials, which another estimator evaluates.
+// realBenches returns benches that compare the adaptive search on real functions with blocks of
+// trials. Another estimator evaluates the blocks.
 func realBenches() (all []bench) {
 	for _, f := range realFunctions() {
 		all = append(all, bench{"real/" + f.Name, inFolder(func(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
@@ -76,10 +76,10 @@ const (
 	realRun   = "run"
 )
 
-// mlrDefault is our MLRsearch with its default precision.
+// mlrDefault is our mlr search with its default precision.
 const mlrDefault = "mlr by its default precision"
 
-// A realRecord is one line of a function's file: one block or one run.
+// A realRecord is one block, run or pilot: one line of a function's file.
 type realRecord struct {
 	Plan    string // digest
 	Version string // of this program
@@ -111,7 +111,7 @@ func (u realUnit) String() string {
 	return u.kind
 }
 
-// A campaignRequest describes a campaign on one size.
+// A campaignRequest describes a campaign on the function's one size.
 type campaignRequest struct {
 	search    string  // empty: measure the block
 	precision float64 // 0: the search's default
@@ -176,9 +176,8 @@ func commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// digest returns a hash of what is measured, of the method, and of the search
-// version. The numbers of runs and blocks are not part of it and may change
-// within a plan.
+// digest returns a hash of the function's files, of the method and of the search version. The
+// numbers of runs and blocks are not part of it, so they may change within a plan.
 func (f realFunction) digest(c realCounts, search string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, f, c.Window, c.Precision, blockFactors(), search)
@@ -199,9 +198,8 @@ func (f realFunction) digest(c realCounts, search string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:6]), nil
 }
 
-// open reads the records of the plan. A truncated last line is lost. If nothing
-// is to be measured and the plan has no records, open loads the records of the
-// last plan.
+// open reads the records of the plan. A truncated last line is lost. If nothing is to be measured
+// and the plan has no records, open reads the records of the last plan.
 func (b *realBench) open() error {
 	every, err := readReal(b.file)
 	if err != nil {
@@ -243,8 +241,8 @@ func readReal(name string) (all []realRecord, err error) {
 	return all, nil
 }
 
-// keep appends the record. If a killed bench left a truncated line, keep ends
-// that line first.
+// keep appends the record to the file. If a killed bench left a truncated line, keep ends that line
+// first.
 func (b *realBench) keep(r realRecord) (err error) {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -272,7 +270,7 @@ func (b *realBench) keep(r realRecord) (err error) {
 	return err
 }
 
-// measure does the missing measurements until the time is over.
+// measure makes the missing measurements until none is left or the time limit allows no more.
 func (b *realBench) measure(ctx context.Context) error {
 	b.announce()
 	for {
@@ -298,7 +296,7 @@ func (b *realBench) measure(ctx context.Context) error {
 	}
 }
 
-// do does one measurement.
+// do makes one measurement.
 func (b *realBench) do(ctx context.Context, unit realUnit) (realRecord, error) {
 	r := realRecord{Plan: b.plan, Version: b.version, Session: b.session, Began: time.Now().UTC(), Kind: unit.kind, Search: unit.search, Number: unit.number}
 	asked := campaignRequest{search: unit.search, precision: b.counts.Precision}
@@ -327,7 +325,7 @@ func (b *realBench) do(ctx context.Context, unit realUnit) (realRecord, error) {
 		r.Trials, _ = asked.block.walk(kept)
 	}
 	if unit.kind == realPilot && (got.capacity == nil || !(got.capacity.Rate > 0)) {
-		return r, errors.New("it found no capacity; say where it is with ESTIMATE")
+		return r, errors.New("the pilot found no capacity; set ESTIMATE to a rate near it")
 	}
 	return r, nil
 }

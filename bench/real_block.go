@@ -56,7 +56,8 @@ func (b block) Next(history []vitrine.Outcome) rate.Step {
 	return next
 }
 
-// walk returns the trials in the history and the next step.
+// walk returns the completed trials of the history and the next step. An outcome that was extended
+// or repeated is not a trial of its own.
 func (b block) walk(history []vitrine.Outcome) (trials []realTrial, next rate.Step) {
 	for i, r := range b.rates {
 		window, fresh, invalid := b.windowLength(r), true, 0
@@ -87,8 +88,8 @@ func (b block) walk(history []vitrine.Outcome) (trials []realTrial, next rate.St
 	return trials, rate.Step{Done: true, Why: "all rates were offered"}
 }
 
-// windowLength returns the length of a window at the rate. Its second half is long enough to detect the
-// growth of a backlog of paced arrivals with the wanted precision.
+// windowLength returns the length of a window at the rate. Its second half is long enough to detect
+// the growth of a backlog under paced arrivals, with the wanted precision.
 func (b block) windowLength(r float64) time.Duration {
 	const calls, longest = 9, time.Minute
 	half := time.Duration(math.Ceil(calls/(b.precision*b.precision*r))) * time.Second
@@ -119,8 +120,8 @@ func (b block) judge(o vitrine.Outcome) (t realTrial, ratio float64) {
 	return t, ratio
 }
 
-// backlogGrowth returns the growth of the calls in flight, in calls per second, from the first quarter to
-// the last.
+// backlogGrowth returns the growth of the calls in flight from the first quarter to the last, in
+// calls per second.
 func backlogGrowth(inFlight []int64) float64 {
 	n := len(inFlight) / 4
 	if n == 0 {

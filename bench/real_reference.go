@@ -12,20 +12,18 @@ import (
 // referenceDraws is the number of bootstrap samples of an interval.
 const referenceDraws = 1000
 
-// A reference is the capacity estimated from blocks of trials, with its 95%
-// interval.
+// A reference is the capacity that blocks of trials show, with its 95% interval.
 type reference struct {
 	Rate, Low, High float64
 	SD              float64 // of the logarithm of Rate, by the bootstrap
 	Deployments     int
 }
 
-// newReference estimates the rate at which the mean success ratio over fresh
-// deployments meets the threshold. It fits a decreasing step function (isotonic
-// regression) to success over rate, and interpolates between two rates in the
-// logarithm of the rate. The interval is a bootstrap over deployments; each
-// deployment had one trial. The result is false if the fit does not cross the
-// threshold within the rates.
+// newReference estimates the rate at which the mean success ratio over fresh deployments meets the
+// threshold. It fits a decreasing step function (isotonic regression) to success over rate, and
+// interpolates between two rates in the logarithm of the rate. The interval is a bootstrap over
+// deployments, each of which had one trial. The result is false if the fit does not cross the
+// threshold within the rates. The reference then has only Rate and Deployments.
 func newReference(trials []realTrial) (reference, bool) {
 	trials = slices.DeleteFunc(slices.Clone(trials), func(t realTrial) bool { return t.Invalid != "" })
 	slices.SortFunc(trials, func(a, b realTrial) int { return cmp.Compare(a.Rate, b.Rate) })
@@ -67,9 +65,9 @@ type level struct {
 
 func (l level) mean() float64 { return l.sum / l.n }
 
-// crossing returns the logarithm of the rate at which the isotonic fit meets the
-// threshold. The trials are sorted by rate. When the fit does not cross the
-// threshold, inside is false and x is that of the lowest or the highest rate.
+// crossing returns the logarithm of the rate at which the isotonic fit meets the threshold. The
+// trials are sorted by rate. If the fit does not cross the threshold, inside is false and x is the
+// logarithm of the lowest or the highest rate.
 func crossing(trials []realTrial, threshold float64) (x float64, inside bool) {
 	var levels []level
 	for i := 0; i < len(trials); {

@@ -15,23 +15,22 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// A judged is a run with the estimate of its neighbouring blocks.
+// A judged is a run with the capacity that its neighbouring blocks show.
 type judged struct {
 	realRecord
 	beside reference // from the blocks before and after the run in its session, pooled
 }
 
-// covered reports whether the run's interval contains the capacity estimated from
-// the neighbouring blocks.
+// covered reports whether the run's interval contains the capacity that the neighbouring blocks
+// show.
 func (j judged) covered() bool {
 	return j.Capacity.Low <= j.beside.Rate && j.beside.Rate <= j.Capacity.High
 }
 
 const normal95 = 1.96 // half width of a 95% interval, in standard deviations
 
-// agrees is like covered, but includes the error of the blocks, which is
-// independent of the run's error. It reports whether the two errors together
-// explain the difference.
+// agrees is like covered but allows for the error of the blocks, which is independent of the run's
+// error. It reports whether the two errors together explain the difference.
 func (j judged) agrees() bool {
 	if !j.found() {
 		return false
@@ -46,8 +45,7 @@ func (j judged) agrees() bool {
 // found reports whether the run found a capacity.
 func (j judged) found() bool { return j.Capacity.Rate > 0 }
 
-// difference returns the logarithm of the run's estimate over the blocks'
-// estimate.
+// difference returns the logarithm of the run's estimate over that of the blocks.
 func (j judged) difference() float64 { return math.Log(j.Capacity.Rate / j.beside.Rate) }
 
 func (j judged) error() float64 { return math.Abs(j.difference()) }
@@ -62,8 +60,8 @@ func figures(runs []judged, of func(judged) float64) (all []float64) {
 	return all
 }
 
-// judge pairs the runs of a search with their neighbouring blocks. without counts
-// the runs that have no blocks, or whose blocks do not enclose the capacity.
+// judge pairs the runs of a search with their neighbouring blocks. without is the number of runs
+// that have no blocks, or whose blocks do not enclose the capacity.
 func (b *realBench) judge(search string) (runs []judged, without int) {
 	for i, r := range b.all {
 		if r.Kind != realRun || r.Search != search || r.Number > b.counts.Runs {
@@ -151,8 +149,8 @@ func (b *realBench) rows() ([]Row, error) {
 
 const binomialTest = "0.95; the ratio is the probability of so few, by the exact binomial test"
 
-// estimateRows returns rows about the differences between the estimates and the
-// blocks, and among themselves.
+// estimateRows returns rows about the estimates: their differences from the blocks, their spread,
+// and the drift of the blocks.
 func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows []Row, err error) {
 	trials, each := b.blocks()
 	whole, _ := newReference(trials)
@@ -206,7 +204,7 @@ func (b *realBench) costRows(name func(string) string, ours []judged) (rows []Ro
 	return rows, nil
 }
 
-// costs returns the costs of the blocks.
+// costs returns the cost of each block in the unit: load-s or wall-s.
 func (b *realBench) costs(unit string) (all []float64) {
 	for _, r := range b.all {
 		if r.Kind == realBlock {
@@ -216,8 +214,8 @@ func (b *realBench) costs(unit string) (all []float64) {
 	return all
 }
 
-// driftRow compares each block with the one before it. Its ratio is that of the
-// last block to the first.
+// driftRow returns a row with the ratio of the last block's estimate to the first's. Its spread is
+// over the ratios of each block to the one before.
 func driftRow(name, unit string, each []reference) (Row, error) {
 	var steps []float64
 	for i, ref := range each[1:] {
@@ -228,7 +226,7 @@ func driftRow(name, unit string, each []reference) (Row, error) {
 		[2]float64{slices.Min(steps), slices.Max(steps)}, len(each))
 }
 
-// peerRows returns rows that compare cost and error of MLRsearch with our runs of
+// peerRows returns rows that compare cost and error of our mlr with those of the adaptive runs with
 // the same numbers.
 func (b *realBench) peerRows(name func(string) string, ours []judged) (rows []Row, err error) {
 	for i, search := range []string{rate.MLR, mlrDefault} {
@@ -270,7 +268,7 @@ func (b *realBench) summarize(search string, runs []judged, without int) {
 		disturbed += j.Disturbed
 	}
 	middle := func(of func(judged) float64) float64 { return median(figures(runs, of)) }
-	fmt.Fprintf(b.progress, "  %s: %s: %d of %d intervals hold what the blocks beside show (%d with the blocks' error), %d runs have no such blocks; medians: difference %+.4f, width %.3f, %.0f s of load, %.0f s in all; %d disturbed trials\n",
+	fmt.Fprintf(b.progress, "  %s: %s: %d of %d intervals contain the capacity of the neighbouring blocks (%d with the blocks' error), %d runs have no such blocks; medians: difference %+.4f, width %.3f, %.0f s of load, %.0f s in all; %d disturbed trials\n",
 		b.function.Name, search, held, len(runs), agree, without, middle(judged.difference),
 		middle(func(j judged) float64 { return (j.Capacity.High - j.Capacity.Low) / j.Capacity.Rate }), middle(judged.load), middle(judged.wall), disturbed)
 }
@@ -291,7 +289,8 @@ func (b *realBench) describe(r realRecord) {
 	fmt.Fprintf(b.progress, "  block: %.4g [%.4g, %.4g] %s, %s\n", ref.Rate, ref.Low, ref.High, b.workload.Unit, spent)
 }
 
-// realPooled tests the coverage over all functions, from existing records only.
+// realPooled tests the coverage over all functions. It measures nothing and uses the existing
+// records.
 func realPooled(_ context.Context, progress io.Writer) ([]Row, error) {
 	counts, err := readRealCounts(func(string) string { return "" })
 	if err != nil {

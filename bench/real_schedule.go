@@ -18,7 +18,7 @@ const blocksMissed = 3
 // noLimit is the time limit of a bench that measures everything that is missing.
 const noLimit = time.Duration(math.MaxInt64)
 
-// realCounts sets how much is measured. The environment sets the values.
+// A realCounts says how much is measured. readRealCounts reads it from the environment.
 type realCounts struct {
 	Runs        int           // of the adaptive search
 	Between     int           // number of runs between two blocks
@@ -55,7 +55,8 @@ func readRealCounts(getenv func(string) string) (c realCounts, err error) {
 	return c, nil
 }
 
-// readTime reads a time of at least the given one from the environment.
+// readTime returns the duration in an environment variable, or otherwise if the variable is empty.
+// It refuses a duration below least.
 func readTime(getenv func(string) string, name string, least, otherwise time.Duration) (time.Duration, error) {
 	text := getenv(name)
 	if text == "" {
@@ -78,8 +79,8 @@ func (b *realBench) next() realUnit {
 	return b.nextUnit(true)
 }
 
-// nextUnit returns the next measurement, whatever time is left. If over is true, no
-// further run may begin.
+// nextUnit returns the next measurement without regard to the time that is left. If over is true,
+// no further run may begin.
 func (b *realBench) nextUnit(over bool) realUnit {
 	last, since, missed, piloted := "", 0, 0, b.counts.Estimate > 0
 	for _, r := range b.all {
@@ -105,7 +106,7 @@ func (b *realBench) nextUnit(over bool) realUnit {
 	case last == realRun && (over || missing.kind == ""):
 		return block
 	case !over && last == realBlock && missed > 0 && missed < blocksMissed:
-		return block // around the estimate of the last block
+		return block // around the last block's estimate
 	case over || missing.kind == "":
 		return realUnit{}
 	case !piloted:
@@ -138,7 +139,8 @@ func (b *realBench) missing() realUnit {
 	return realUnit{}
 }
 
-// hasTimeFor reports whether there is time for the unit and for what must follow it.
+// hasTimeFor reports whether the time limit allows the unit and the measurements that must follow
+// it, such as a block after a run.
 func (b *realBench) hasTimeFor(unit realUnit) bool {
 	if b.counts.For == noLimit {
 		return true
@@ -155,7 +157,8 @@ func (b *realBench) hasTimeFor(unit realUnit) bool {
 	return time.Since(b.began)+needed <= b.counts.For
 }
 
-// estimateDuration estimates how long the unit takes, from the records if possible.
+// estimateDuration returns the mean duration of recorded units of the same kind. Without records,
+// it estimates the duration from the plan.
 func (b *realBench) estimateDuration(unit realUnit) time.Duration {
 	sum, n := 0.0, 0.0
 	for _, r := range b.all {
@@ -203,7 +206,7 @@ func (b *realBench) announce() {
 		b.function.Name, b.plan, b.counts.Runs, run.Round(time.Second), 2*rounds, peers.Round(time.Second), blocks,
 		len(blockFactors())*b.counts.Deployments, block.Round(time.Second), all.Round(time.Minute), done, b.file)
 	if b.counts.For == 0 {
-		fmt.Fprintf(b.progress, "  %s: nothing is measured, for FOR is 0\n", b.function.Name)
+		fmt.Fprintf(b.progress, "  %s: nothing is measured, because FOR is 0\n", b.function.Name)
 	}
 }
 
@@ -225,7 +228,7 @@ func (b *realBench) centre() float64 {
 	return b.counts.Estimate
 }
 
-// block returns the block around the estimate, in an order drawn from its number.
+// block returns the block around the centre. number determines the random order of its rates.
 func (b *realBench) block(centre float64, number int) *block {
 	var rates []float64
 	for _, factor := range blockFactors() {

@@ -45,9 +45,9 @@ func (f realFunction) workload(c realCounts) (*spec.Workload, error) {
 	return w, nil
 }
 
-// A realSite deploys one function at one size and drives it with package trial.
-// As in `vitrine characterize`, the CPUs are locked and each trial is checked
-// for disturbance. The site opens at the first measurement.
+// A realSite deploys one function at one size and drives it with package trial. As in `vitrine
+// characterize`, the CPUs are locked and each trial is checked for disturbance. The site opens with
+// its first campaign.
 type realSite struct {
 	function realFunction
 	counts   realCounts
@@ -95,7 +95,7 @@ func (s *realSite) open(ctx context.Context) (err error) {
 	return s.cpus.KeepOff()
 }
 
-// close releases the CPUs.
+// close releases the CPUs. It may be called on a site that never opened.
 func (s *realSite) close() (err error) {
 	if s.opened {
 		everywhere := testbed.CPUs{Generator: slices.Concat(s.cpus.Generator, s.cpus.Function)}
@@ -138,8 +138,8 @@ func (s *realSite) drive(ctx context.Context, asked campaignRequest) (got campai
 	return got, nil
 }
 
-// config returns the configuration of a campaign. Each campaign draws another
-// seed.
+// config returns the configuration of a campaign. Each campaign has another seed. The campaign sets
+// why to the reason for which its search ended.
 func (s *realSite) config(asked campaignRequest, bed testbed.Config, results *result.Run, why *string) trial.Config {
 	bed.Self = s.vitrine
 	workload := *s.workload

@@ -19,7 +19,7 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// TestCrossing checks that the fit is decreasing, and straight between rates.
+// TestCrossing checks that the fit decreases and is straight between rates.
 func TestCrossing(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates, success []float64
@@ -43,8 +43,8 @@ func TestCrossing(t *testing.T) {
 	}
 }
 
-// A curve returns the success ratio of a deployment. Rate and capacity are
-// logarithms.
+// A curve returns the success ratio of a deployment. x and capacity are the logarithms of the rate
+// and of the deployment's capacity.
 type curve func(x, capacity float64) float64
 
 // TestReferenceHoldsTruth checks that intervals contain the rate at which the
@@ -87,7 +87,8 @@ func TestReferenceHoldsTruth(t *testing.T) {
 	}
 }
 
-// meanCrossing finds, by bisection, where the mean over deployments is 0.9.
+// meanCrossing returns the logarithm of the rate at which the mean over deployments is 0.9. It
+// bisects.
 func meanCrossing(of curve, spread float64, random *rand.Rand) float64 {
 	capacities := make([]float64, 20_000)
 	for i := range capacities {
@@ -165,8 +166,8 @@ func TestBlockExtends(t *testing.T) {
 	}
 }
 
-// drawn returns a drive for a function of capacity 100 whose deployments are
-// alike; a search finds 99 to 101. It fails after the given number of campaigns.
+// drawn returns a drive for a function of capacity 100 whose deployments do not differ. A search
+// finds 99 to 101. The drive fails after the given number of campaigns.
 func drawn(after int) realDrive {
 	random := rand.New(rand.NewPCG(uint64(after), 1))
 	return func(_ context.Context, asked campaignRequest) (got campaignResult, err error) {
@@ -192,7 +193,7 @@ func drawn(after int) realDrive {
 	}
 }
 
-// realBenchOf returns a session of a bench in the current folder.
+// realBenchOf returns a bench with the given session. Its records are below the current folder.
 func realBenchOf(t *testing.T, folder, session string, counts realCounts, drive realDrive) *realBench {
 	t.Helper()
 	b, err := newRealBench(realFunction{"nginx", folder, "workload.yaml", "ng1s"}, counts, "a", drive, io.Discard)
@@ -203,7 +204,8 @@ func realBenchOf(t *testing.T, folder, session string, counts realCounts, drive 
 	return b
 }
 
-// order returns the recorded units, one letter each.
+// order returns one letter for each recorded unit: p for a pilot, b for a block, r, m and d for a
+// run of adaptive, mlr and mlrDefault.
 func order(all []realRecord) string {
 	letters := map[string]string{realPilot: "p", realBlock: "b", rate.Adaptive: "r", rate.MLR: "m", mlrDefault: "d"}
 	text := ""
@@ -217,9 +219,8 @@ func order(all []realRecord) string {
 	return text
 }
 
-// TestRealResumes checks that a stopped bench resumes with a block, that
-// truncated records are measured again, and that records of another plan do not
-// count.
+// TestRealResumes checks that a stopped bench resumes with a block, and measures truncated records
+// again. Records of another plan must not count.
 func TestRealResumes(t *testing.T) {
 	folder, err := filepath.Abs("../catalog/nginx")
 	if err != nil {
@@ -311,7 +312,7 @@ func TestRealTimeIsLimited(t *testing.T) {
 	}
 }
 
-// TestCoverageRow checks that a row fails by the binomial test.
+// TestCoverageRow checks that a row misses its aim by the binomial test.
 func TestCoverageRow(t *testing.T) {
 	for held, holds := range map[int]bool{20: true, 16: true, 15: false} {
 		var runs []judged

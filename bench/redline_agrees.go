@@ -16,37 +16,39 @@ import (
 
 const (
 	agreeAbout     = "about an hour"
-	agreeInstances = 3   // the measured one, and two that take its load back
-	agreeVCPUs     = 0.2 // of each of its two members
-	agreeBase      = 0.6 // present rate of an instance, as a share of what characterize found
-	agreeIncrease  = 0.1 // between two steps of redline, as the same share
+	agreeInstances = 3   // the measured instance, and two that share the load with it
+	agreeVCPUs     = 0.2 // of each of an instance's two members
+	agreeBase      = 0.6 // offered rate of an instance, as a share of the capacity that characterize found
+	agreeIncrease  = 0.1 // of the rate between two steps of redline, as a share of the same capacity
 	agreeStep      = 5 * time.Second
 	agreeMaxStep   = 20 * time.Second
-	agreePrecision = 0.15 // of both
-	agreeSeconds   = 100  // of load, for one measurement
-	agreeTries     = 3    // while the host is too noisy for redline to find an interval
-	agreeReact     = 4.0  // seconds from a fault to no new work: two that the guards look at, and two for the weights
+	agreePrecision = 0.15 // of both measurements
+	agreeSeconds   = 100  // seconds of load for one measurement
+	agreeTries     = 3    // attempts of redline to find an interval on a noisy host
+	agreeReact     = 4.0  // seconds from a fault to no new work: two for the guard's window, two for the weights
 )
 
 // A capacityFound is a capacity with its interval, in transactions/s.
 type capacityFound struct{ rate, low, high float64 }
 
-// An agreeRound is both measurements, one after the other, and what the first did to the calls.
+// An agreeRound holds the two measurements of one round, and the effect of redline on the calls.
 type agreeRound struct {
 	redline, characterize capacityFound
 	calls, lost           int64   // of the load during redline
 	broken                float64 // longest time for which the measured instance broke the objective, in seconds
 }
 
-// ratio returns the ratio of the capacities, and the widest interval that theirs allow.
+// ratio returns the capacity by redline over that by characterize. low and high are the least and
+// greatest ratio that the two intervals allow.
 func (r *agreeRound) ratio() (ratio, low, high float64) {
 	a, b := r.redline, r.characterize
 	return a.rate / b.rate, a.low / b.high, a.high / b.low
 }
 
-// redlineAgrees measures an instance of the reference IMS with redline, behind a director and
-// under steady load by SIPp, and a deployment of the same instance with characterize, with the
-// same calls and objective. At last it stops an instance while redline measures it.
+// redlineAgrees measures an instance of the reference IMS twice, with the same calls and objective.
+// redline measures it behind a director, under a steady load by SIPp. characterize measures a
+// deployment of the same instance. At the end, the bench stops an instance while redline measures
+// it.
 func redlineAgrees(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	if _, err := cgroup.Detect(); err != nil {
 		return nil, err
@@ -88,7 +90,8 @@ func redlineAgrees(ctx context.Context, dir string, progress io.Writer) (rows []
 	return agreeRows(rounds, took)
 }
 
-// round measures both, in either order, so that a drift of the host favours neither.
+// round makes both measurements. The caller alternates the order, so that a drift of the host
+// favours neither.
 func (s *agreeSite) round(ctx context.Context, characterizeFirst bool) (r agreeRound, err error) {
 	if characterizeFirst {
 		if r.characterize, err = s.characterize(ctx); err != nil {
@@ -102,8 +105,9 @@ func (s *agreeSite) round(ctx context.Context, characterizeFirst bool) (r agreeR
 	return r, err
 }
 
-// agreeRows returns the ratio against both of its bounds, and what redline did to the calls. took
-// is the time from a fault to no new work, in seconds.
+// agreeRows returns two rows with the ratio, for its lower and its upper bound, and rows about lost
+// calls, the broken objective and the fault. took is the time from the fault to no new work, in
+// seconds.
 func agreeRows(rounds []agreeRound, took float64) (rows []Row, err error) {
 	var capacities Pairs
 	var broken []float64

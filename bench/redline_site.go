@@ -23,9 +23,9 @@ import (
 	"vitrine/redline"
 )
 
-// agreeWorkload asks characterize for the objective of redline: a call fails if one of its
-// transactions is later than the objective's bound, and enough calls succeed if enough of each of
-// their transactions do.
+// agreeWorkload gives characterize the objective of redline. A call fails if one of its
+// transactions takes longer than the objective's bound. The threshold of calls is the success ratio
+// of transactions to the power of the transactions per call.
 const agreeWorkload = `generator: sipp
 parameters: {scenario: reg-dereg, timeout: %s}
 unit: calls/s
@@ -38,16 +38,16 @@ thresholds: [%.4f]
 precision: %g
 `
 
-// An agreeSite runs a fixed number of instances behind a director. They are idle while
-// characterize measures one beside them, with the same store and shared functions.
+// An agreeSite runs a fixed number of instances behind a director. They are idle while characterize
+// measures another instance, which uses the same store and shared functions.
 type agreeSite struct {
 	system   *burst.System
 	director *client.Client
 	dir      string
 	workload string // file
 	progress io.Writer
-	runs     int     // of characterize
-	loads    int     // of SIPp
+	runs     int     // number of characterize runs
+	loads    int     // number of SIPp loads
 	expected float64 // capacity of an instance by the pilot, in transactions/s
 }
 
@@ -68,7 +68,7 @@ func newAgreeSite(ctx context.Context, dir string, progress io.Writer) (s *agree
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return nil, err
 	}
-	// A refused call would be a lost one.
+	// Overload control is off, because a refused call would count as lost.
 	s.system, err = burst.Start(ctx, burst.SystemPlan{Program: program, Folder: folder, Policy: fmt.Sprint("fixed=", agreeInstances), Max: agreeInstances, VCPUs: agreeVCPUs, Overload: "off"})
 	if err != nil {
 		return nil, err
@@ -82,7 +82,8 @@ func newAgreeSite(ctx context.Context, dir string, progress io.Writer) (s *agree
 	return s, nil
 }
 
-// characterize measures a deployment of an instance.
+// characterize runs `vitrine characterize` on a deployment of one instance. It fails if the
+// capacity has no interval.
 func (s *agreeSite) characterize(ctx context.Context) (f capacityFound, err error) {
 	s.runs++
 	out := filepath.Join(s.dir, fmt.Sprint("characterized-", s.runs))
@@ -109,7 +110,8 @@ func (s *agreeSite) characterize(ctx context.Context) (f capacityFound, err erro
 	return capacityFound{burst.PerCall * capacity.Rate, burst.PerCall * capacity.Low, burst.PerCall * capacity.High}, nil
 }
 
-// redline measures an instance under load.
+// redline measures an instance under load and stores its capacity in the round. It makes up to
+// agreeTries attempts to find an interval.
 func (s *agreeSite) redline(ctx context.Context, r *agreeRound) error {
 	for try := 1; ; try++ {
 		found, err := s.measure(ctx, r)
@@ -127,7 +129,8 @@ func (s *agreeSite) redline(ctx context.Context, r *agreeRound) error {
 	}
 }
 
-// measure runs redline once, and adds to the round what it did to the calls.
+// measure runs redline once. It adds the calls, the lost calls and the time of a broken objective
+// to the round.
 func (s *agreeSite) measure(ctx context.Context, r *agreeRound) (found redline.Result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -154,7 +157,8 @@ func (s *agreeSite) measure(ctx context.Context, r *agreeRound) (found redline.R
 	return found, err
 }
 
-// offer begins a steady load by SIPp, and returns when it has arrived. report waits for its end.
+// offer starts a steady load by SIPp and returns when its rate has reached the director. report
+// waits for the end of the load.
 func (s *agreeSite) offer(ctx context.Context) (report func() (load.Report, error), err error) {
 	s.loads++
 	rate := agreeInstances * agreeBase * s.expected
@@ -187,7 +191,7 @@ func (s *agreeSite) offer(ctx context.Context) (report func() (load.Report, erro
 	}
 }
 
-// pause waits, or returns the reason why ctx ended.
+// pause waits for d. If ctx ends before, it returns the cause.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -217,17 +221,17 @@ func (s *agreeSite) options(ctx context.Context) (o redline.Options, err error) 
 	return o, nil
 }
 
-// watchObjective returns the longest time for which an instance broke the objective until ctx
-// ends, in the mean of a second.
+// watchObjective watches an instance until ctx ends. It returns the longest time for which the
+// instance broke the objective. Every 250 ms it judges the last second.
 func (s *agreeSite) watchObjective(ctx context.Context, instance string) (longest time.Duration) {
 	const every = 250 * time.Millisecond
 	const span = 4 // readings
 	var readings []client.Reading
-	var since time.Time // that the objective is broken; zero: it holds
+	var since time.Time // start of the present violation; zero: the objective holds
 	for pause(ctx, every) == nil {
 		in, err := s.director.Instance(ctx, instance)
 		if err != nil {
-			continue // it counts as before
+			continue // a failed reading changes nothing
 		}
 		now := client.Read(time.Now(), in)
 		readings = append(readings, now)
@@ -247,14 +251,15 @@ func (s *agreeSite) watchObjective(ctx context.Context, instance string) (longes
 	return longest
 }
 
-// breaks reports whether what happened does not meet the objective.
+// breaks reports whether a span of transactions breaks the objective. A span in which none
+// completes breaks it if some are in flight.
 func breaks(s client.Span) bool {
 	const quantile = 0.99
 	return s.Quantile(quantile) > burst.Bound || s.Success() < burst.Success || s.Completed() == 0 && s.InFlight > 0
 }
 
-// fault stops the members of an instance while redline measures it, and returns for how many
-// seconds the instance still got new work.
+// fault stops the members of an instance while redline measures the instance. It returns the
+// seconds until the instance got no more new work.
 func (s *agreeSite) fault(ctx context.Context) (seconds float64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -289,7 +294,7 @@ func (s *agreeSite) fault(ctx context.Context) (seconds float64, err error) {
 	return seconds, err
 }
 
-// awaitWeight waits until an instance is as wanted. The end of redline before that is an error.
+// awaitWeight waits until the instance satisfies is. It fails if redline ends before that.
 func (s *agreeSite) awaitWeight(ctx context.Context, done <-chan error, instance string, is func(client.Instance) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -11,8 +11,7 @@ import (
 	"text/tabwriter"
 )
 
-// A Row is one figure. If this host cannot measure it, the pointers are nil and
-// Reason gives the cause.
+// A Row is one figure. If this host cannot measure it, the pointers are nil and Reason says why.
 type Row struct {
 	Name    string      `json:"name"`             // "load/sip"
 	Ours    *float64    `json:"ours"`             // median over the rounds
@@ -23,7 +22,7 @@ type Row struct {
 	Aim     string      `json:"aim"`              // bound on the ratio: ">= 3", "<= 1.5"; empty: no aim, for information only
 	Holds   *bool       `json:"holds"`            // whether the ratio meets the aim; nil: no aim
 	Spread  *[2]float64 `json:"spread"`           // lowest and highest ratio of a round
-	Rounds  int         `json:"rounds"`           //
+	Rounds  int         `json:"rounds"`           // number of rounds
 	Reason  string      `json:"reason,omitempty"` // why there is no figure
 }
 
@@ -80,9 +79,8 @@ func runRounds(ctx context.Context, rounds int, sides []side, progress io.Writer
 	return all, nil
 }
 
-// row summarises the rounds. The ratio is the median of the rounds' ratios, not
-// the ratio of the medians, because both sides of a round see the same host
-// conditions.
+// row sums up the rounds. The ratio is the median of the rounds' ratios, not the ratio of the
+// medians, because both sides of a round see the same host conditions.
 func (p Pairs) row(name, unit, against, aim string) (Row, error) {
 	if len(p.Ours) == 0 || len(p.Ours) != len(p.Theirs) {
 		return Row{}, fmt.Errorf("%s: %d measures of ours, %d of theirs: want as many of both", name, len(p.Ours), len(p.Theirs))
@@ -98,7 +96,7 @@ func (p Pairs) row(name, unit, against, aim string) (Row, error) {
 		[2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ratios))
 }
 
-// newRow returns the row of one ratio.
+// newRow returns the row of one ratio. It fails if the aim cannot be parsed.
 func newRow(name, unit, against, aim string, ours, theirs, ratio float64, spread [2]float64, rounds int) (Row, error) {
 	row := Row{
 		Name: name, Unit: unit, Against: against, Aim: aim, Ours: &ours, Theirs: &theirs, Ratio: &ratio, Spread: &spread, Rounds: rounds,

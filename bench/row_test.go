@@ -120,9 +120,8 @@ func TestJSONFields(t *testing.T) {
 	}
 }
 
-// TestUnsupportedAndFailed checks that an unsupported bench gives a row without
-// figures and exit code 0. A failed bench gives an error and keeps the rows
-// measured before it.
+// TestUnsupportedAndFailed checks that an unsupported bench gives a row without figures and no
+// error. A failed bench gives an error, and the rows of the other benches remain.
 func TestUnsupportedAndFailed(t *testing.T) {
 	good := bench{"good", func(context.Context, io.Writer) ([]Row, error) {
 		r, err := Pairs{Ours: []float64{1}, Theirs: []float64{1}}.row("good", "s", "y", ">= 1")

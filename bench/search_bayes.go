@@ -24,15 +24,15 @@ func bayesPeer() pythonPeer {
 		settings: []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"}}
 }
 
-// A bayes is the Bayesian optimisation in its own process.
+// A bayes is a Bayesian optimisation in its own process.
 type bayes struct{ *dialogue }
 
-// bayesStart is the number of sizings that it tries before its first Gaussian
-// process: the smallest, and others at random.
+// bayesStart is the number of sizings that the peer tries before its first Gaussian process: the
+// smallest, and others at random.
 const bayesStart = 5
 
-// search returns the number of deployments until the first sizing that enough
-// accepts, at most most. The peer does not know enough: it has no stopping rule
+// search returns the number of deployments until the peer asks for a sizing that enough accepts,
+// but at most most. enough is an oracle that the peer does not see: the peer has no stopping rule
 // of its own, and does not measure its winner again.
 func (b bayes) search(c sim.Cluster, sizings []vitrine.Sizing, seed uint64, measure func(vitrine.Sizing) float64,
 	enough func(vitrine.Sizing) bool, most int) (int, error) {

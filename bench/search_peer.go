@@ -32,10 +32,9 @@ type request struct {
 	High     *float64 `json:"high"`
 }
 
-// search runs one search on the function. Trials take simulated time, and the
-// function rests for the overhead before each of them. Without a precision in
-// the configuration, only the range and the threshold are ours; the rest are the
-// package's defaults.
+// search runs one search on the function. Trials take simulated time, and the function rests for
+// the overhead before each of them. If the configuration has no precision, only the range and the
+// threshold are ours. The rest are the package's defaults.
 func (p peer) search(f sim.Subject, sizing vitrine.Sizing, cfg rate.Config) (sim.Score, error) {
 	asked := map[string]float64{"min": cfg.Min, "max": cfg.Max, "loss": 1 - cfg.Thresholds[0]}
 	if cfg.Precision > 0 {

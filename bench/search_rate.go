@@ -125,7 +125,7 @@ func searchRate(ctx context.Context, dir string, progress io.Writer) (rows []Row
 type scorer func(i int) (sim.Score, error)
 
 // scored scores a search on all functions of a ground, in parallel on all CPUs. Each goroutine
-// creates its own scorer and ends it.
+// calls begin for a scorer of its own, and ends it.
 func scored(ctx context.Context, name string, g ground, begin func() (scorer, func() error, error)) (sim.Scores, error) {
 	scores := make(sim.Scores, rateFunctions)
 	workers := runtime.GOMAXPROCS(0)
@@ -159,7 +159,7 @@ func ownScorer(name string, g ground) scorer {
 		search, cfg := ownSearch(name, g.config())
 		m := sim.Drive(f, p.Sizing(), search, cfg, sim.Costs{Trial: g.overhead}, most)
 		if len(m.History) == most {
-			return sim.Score{}, errors.New("it does not end")
+			return sim.Score{}, errors.New("the search does not end")
 		}
 		return sim.Judge(m, f.Capacity(p.Sizing(), rateThreshold)), nil
 	}
@@ -261,7 +261,7 @@ func (c compared) all(name string, on []ground) sim.Scores {
 	return all
 }
 
-// interval returns a row about a search's intervals over all functions. Its spread is over the
+// interval returns a row about a search's intervals over all functions. The spread is over the
 // grounds.
 func (c compared) interval(name, search, unit, against, aim string, theirs float64, of func(sim.Scores) float64) (Row, error) {
 	ours := of(c.all(search, grounds()))

@@ -48,8 +48,7 @@ func TestMLRsearchAgrees(t *testing.T) {
 	}
 }
 
-// TestRowNeedsNoWorseError checks that a search with less cost but larger
-// errors does not meet the aim.
+// TestRowNeedsNoWorseError checks that a search with lower cost but larger errors misses the aim.
 func TestRowNeedsNoWorseError(t *testing.T) {
 	g := grounds()[0]
 	scores := func(load, miss float64) map[ground]sim.Scores {

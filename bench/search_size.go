@@ -31,9 +31,8 @@ type sizeResult struct {
 	errors      []float64
 }
 
-// searchSize compares searches for the best size: how close the model search comes
-// to the best size, how many deployments it needs, and how well it predicts sizes
-// that it never tried.
+// searchSize evaluates the model search for the best size: how close it comes to the best size, how
+// many deployments it needs, and how well it predicts sizes that it did not try.
 func searchSize(ctx context.Context, dir string, progress io.Writer) (_ []Row, err error) {
 	peer, peerless := bayesPeer().install(ctx, dir)
 	if peerless != nil && !vitrine.IsUnsupported(peerless) {
@@ -67,8 +66,7 @@ func searchSize(ctx context.Context, dir string, progress io.Writer) (_ []Row, e
 	return rows, err
 }
 
-// sizeOne searches one function with the model, and with the peer if it is not
-// nil.
+// sizeOne searches one function with the model, and with the peer unless it is nil.
 func sizeOne(seed uint64, peer *bayes) (s sizeResult, err error) {
 	c := sim.DrawCluster(seed)
 	sizings := c.Sizings()
@@ -106,8 +104,8 @@ func sizeOne(seed uint64, peer *bayes) (s sizeResult, err error) {
 	return s, err
 }
 
-// measureSize measures the capacity of one sizing by bisection, as one deployment
-// would. again selects another random seed.
+// measureSize measures the capacity of one sizing by bisection, as one deployment would. again
+// selects another random seed.
 func measureSize(c sim.Cluster, z vitrine.Sizing, again bool) vitrine.Measured {
 	cfg := rate.Config{Min: 5, Max: 20_000, Duration: 10 * time.Second, Repeat: 3, Thresholds: []float64{sizeThreshold}, Seed: 1}
 	f := *c.Function

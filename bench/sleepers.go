@@ -108,9 +108,8 @@ func (s *sleepers) vantages() (all []vitrine.Vantage) {
 	return all
 }
 
-// files lists, for reader.c, the files that the monitor reads. It reads
-// memory.stat of each instance once per second, in turn, and the other files in
-// every sample.
+// files lists the files that the monitor reads, in the format of reader.c. memory.stat of each
+// instance is read once per second, in turn, and the other files in every sample.
 func (s *sleepers) files() []byte {
 	var b bytes.Buffer
 	list := func(every, turn int, namespace, folder, name string) {

@@ -100,8 +100,7 @@ func buildVitrine(ctx context.Context, program string) error {
 	return nil
 }
 
-// buildID identifies a program by its contents, so that a bench that goes on counts only what
-// the same one did.
+// buildID returns a hash of a program. A resumed bench counts only the results of the same build.
 func buildID(program string) (string, error) {
 	text, err := os.ReadFile(program)
 	if err != nil {
@@ -126,8 +125,8 @@ func (s *stage) close() (err error) {
 	return err
 }
 
-// start starts the command in the namespace, with its children on that core, in a
-// process group of its own.
+// start starts the command in the namespace, in a process group of its own. The command and its
+// children stay on the core.
 func (s *stage) start(cmd *exec.Cmd, core int) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return netns.Do(s.netns, func() error {
@@ -144,8 +143,8 @@ func (s *stage) start(cmd *exec.Cmd, core int) error {
 	})
 }
 
-// rank gives the calling thread the scheduling of the core's programs. back
-// restores the old scheduling.
+// rank gives the calling thread the scheduling of the core's programs. back restores the previous
+// scheduling.
 func (s *stage) rank(core int) (back func(), err error) {
 	switch {
 	case !s.realtime:

@@ -15,8 +15,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// TestRequestsAreAsPromised checks that the corpus matches its description in
-// the rows.
+// TestRequestsAreAsPromised checks the corpus against its description: Call-IDs, ports, header
+// forms, and the shares and sizes of the methods.
 func TestRequestsAreAsPromised(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	all := requests(random, nil)
@@ -117,8 +117,8 @@ func TestForwarderUnderLoadInNetns(t *testing.T) {
 	}
 }
 
-// TestStalledDeviceIsWaitedForInNetns checks that messages that a stalled device
-// forwards late count for the round in which they were sent.
+// TestStalledDeviceIsWaitedForInNetns checks that a message that a stalled device forwards late
+// counts for the round in which it was sent.
 func TestStalledDeviceIsWaitedForInNetns(t *testing.T) {
 	s := testStage(t)
 	f, err := s.plan(t.Context(), "corpus", floodPlan{messages: requests(rand.New(rand.NewPCG(1, 1)), nil)[:4000], key: sipKey, sources: clients, sinks: instances}, false)

@@ -52,7 +52,7 @@ type testedStore struct {
 	measure func(ctx context.Context, s *stage) (storeResult, error)
 }
 
-// trial runs one round of a store, in a new folder on the same disk.
+// trial runs one round of a store. Each round has a new folder on the same disk.
 func (s *stage) trial(ctx context.Context, k testedStore) (got storeResult, err error) {
 	dir, err := os.MkdirTemp(s.dir, "store-")
 	if err != nil {
@@ -95,8 +95,8 @@ func (s *stage) storeRow(ctx context.Context, name, unit, aim string, ours, thei
 	return Pairs{rates[0], rates[1]}.row(name, unit, against, aim)
 }
 
-// storeWrites compares durable writes per second: ours over REST, etcd's over
-// its own protocol.
+// storeWrites compares durable writes per second: ours over REST, and those of etcd over its own
+// protocol.
 func storeWrites(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	if err := programs("wrk", "etcd"); err != nil {
 		return nil, err
@@ -109,8 +109,7 @@ func storeWrites(ctx context.Context, s *stage, progress io.Writer) (rows []Row,
 	return []Row{row}, err
 }
 
-// storeReads compares reads per second: ours over REST, those of redis by
-// redis-benchmark.
+// storeReads compares reads per second: ours over REST, and those of redis by redis-benchmark.
 func storeReads(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	if err := programs("wrk", "redis-server", "redis-benchmark"); err != nil {
 		return nil, err
@@ -153,7 +152,7 @@ func putOverREST(ctx context.Context, s *stage) (storeResult, error) {
 	return s.wrk(ctx, "PUT", storeTrial)
 }
 
-// getOverREST reads keys after all keys are written.
+// getOverREST writes all keys and then measures reads.
 func getOverREST(ctx context.Context, s *stage) (storeResult, error) {
 	if err := s.fill(ctx); err != nil {
 		return storeResult{}, err
@@ -240,12 +239,11 @@ var (
 	wrkAmiss = regexp.MustCompile(`(?m)^\s*(Non-2xx or 3xx responses|Socket errors):.*$`)
 )
 
-// parseWrk parses wrk's output. Unsuccessful responses make the result an
-// error.
+// parseWrk parses wrk's output. Failed requests are an error.
 func parseWrk(out string) (got storeResult, err error) {
 	rate, late := wrkRate.FindStringSubmatch(out), wrkP99.FindStringSubmatch(out)
 	if amiss := wrkAmiss.FindString(out); amiss != "" || rate == nil || late == nil {
-		return got, fmt.Errorf("wrk: not all went well: %s\n%s", strings.TrimSpace(amiss), out)
+		return got, fmt.Errorf("wrk: some requests failed, or figures are missing: %s\n%s", strings.TrimSpace(amiss), out)
 	}
 	if got.rate, err = strconv.ParseFloat(rate[1], 64); err != nil {
 		return got, err
@@ -257,7 +255,7 @@ func parseWrk(out string) (got storeResult, err error) {
 
 const redisPort = 6379
 
-// redis is the peer for reads, entirely in memory.
+// redis is the peer for reads. It works entirely in memory.
 func redis(version string) testedStore {
 	port := strconv.Itoa(redisPort)
 	return testedStore{version + ", redis-benchmark -t get, no pipelining", redisPort, func(ctx context.Context, dir string) (*exec.Cmd, error) {

@@ -27,8 +27,7 @@ const (
 	etcdConnections = 8 // shared by the clients, because one connection per client is slower
 )
 
-// etcd is the peer for durable writes: one member, which syncs its log before
-// it answers.
+// etcd is the peer for durable writes: one member, which syncs its log before it answers.
 func etcd(version string) testedStore {
 	at := func(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
 	return testedStore{version, etcdPort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
@@ -50,8 +49,8 @@ func etcd(version string) testedStore {
 	}}
 }
 
-// put runs etcd's clients; each writes one key after the other. It prints the
-// rate in operations per second and the 99th percentile in ms.
+// put runs etcd's clients. Each of them writes one key after the other. put prints the rate in
+// operations per second and the 99th percentile in ms.
 func put(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("want etcd's address")

@@ -35,8 +35,7 @@ const (
 	imsSizing = "bn1e-sp1e-hs1e"
 )
 
-// redeployments is the number of redeployments in one measurement, which
-// returns their median.
+// redeployments is the number of redeployments in one measurement. The measurement is their median.
 const redeployments = 9
 
 // answerCommand is the first argument of this program when it runs as the
@@ -46,21 +45,19 @@ const answerCommand = "answer"
 // timesParam is the generator's parameter for the file of its times.
 const timesParam = "times"
 
-// trialBench compares the wall time between two trials, each on a fresh
-// deployment, with a bare stop and start of the same programs. Both times run
-// from the last action of one generator to the first action of the next.
+// trialBench compares the wall time between two trials, each on a fresh deployment, with a bare
+// stop and start of the same programs. Both times run from the last action of one generator to the
+// first action of the next.
 //
-// Ours is a campaign of package trial on process substrate and bridge fabric,
-// without settling. Between two generators it notes the exit of the first,
-// stops the monitor, reads the report, and writes usage, outcome and table to
-// disk. It ends all instances with their child processes, empties their
-// folders, starts them again and waits until each is ready. Then it starts the
-// next monitor and generator.
+// Ours is a campaign of package trial on process substrate and bridge fabric, without settling.
+// Between two generators it notes the exit of the first, stops the monitor, reads the report, and
+// writes usage, outcome and table to disk. It ends all instances with their child processes,
+// empties their folders, starts them again and waits until each is ready. Then it starts the next
+// monitor and generator.
 //
-// Theirs has existing places (see bare) and does the minimum. It reaps the
-// generator, sends SIGTERM to all instances and reaps them. It starts them in
-// the same order with the same arguments, waits for each with the same check,
-// and starts the next generator.
+// Theirs uses places that exist (see bare) and does the minimum. It reaps the generator, sends
+// SIGTERM to all instances and reaps them. It starts them in the same order with the same
+// arguments, waits for each with the same check, and starts the next generator.
 func trialBench(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	f, err := newIMS(ctx, dir)
 	if err != nil {
@@ -147,8 +144,7 @@ func (f *ims) limits(c *spec.Component) cgroup.Limits {
 // times returns the path of the file that generators write their times to.
 func (f *ims) times() string { return filepath.Join(f.dir, "times") }
 
-// campaign measures our side. It returns the median time between two trials, in
-// ms.
+// campaign measures package trial. It returns the median time between two trials, in ms.
 func (f *ims) campaign(ctx context.Context) (ms float64, err error) {
 	run, err := runstate.New(runstate.DefaultRoot())
 	if err != nil {
@@ -222,8 +218,8 @@ func gaps(times io.Reader) ([]float64, error) {
 	return all, lines.Err()
 }
 
-// answer is the generator. It reports at once that its calls have succeeded,
-// and records its start and end times.
+// answer is the generator. It reports at once that its only call has succeeded, and records its own
+// start and end times.
 func answer(args, environ []string, out io.Writer) error {
 	start, err := monotonic()
 	if err != nil {

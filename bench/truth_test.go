@@ -71,8 +71,8 @@ func TestTruthVersionStays(t *testing.T) {
 	}
 }
 
-// TestTruthRows checks that rows fail by the binomial test, by a single
-// contradiction, and by the oracle's width.
+// TestTruthRows checks that a row misses its aim if too few intervals contain the truth, if one
+// contradicts its trials, or if they are too wide for the oracle.
 func TestTruthRows(t *testing.T) {
 	b := &truthBench{kind: truthKinds()[0], family: queue.GC, runs: 1000, done: map[truthKey]truthRun{}}
 	fill := func(covered, contradicted int, wide float64) {
@@ -116,8 +116,8 @@ func TestTruthRows(t *testing.T) {
 	}
 }
 
-// TestRatioOfInfiniteMedians checks that no ratio is made with a median that is
-// infinite, on either side. JSON has no infinity.
+// TestRatioOfInfiniteMedians checks that a row has no ratio if a median is infinite, on either
+// side. JSON has no infinity.
 func TestRatioOfInfiniteMedians(t *testing.T) {
 	none, some := []float64{math.Inf(1), math.Inf(1)}, []float64{1, 2}
 	for _, c := range [][2][]float64{{some, none}, {none, some}, {none, none}} {
