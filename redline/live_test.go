@@ -28,7 +28,8 @@ import (
 	"vitrine/redline"
 )
 
-// serveVariable makes the test binary an instance that serves so many requests per second.
+// serveVariable makes the test binary an instance. Its value is the instance's capacity in requests
+// per second.
 const serveVariable = "REDLINE_SERVES"
 
 func TestMain(m *testing.M) {
@@ -44,7 +45,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// watchHost notes the longest time for which this process did not run although it wanted to.
+// watchHost returns a function that returns the longest time so far for which the host did not run
+// this process in time.
 func watchHost(t *testing.T) (longest func() time.Duration) {
 	const every = 20 * time.Millisecond
 	var late atomic.Int64
@@ -72,7 +74,7 @@ func watchHost(t *testing.T) (longest func() time.Duration) {
 	return func() time.Duration { return time.Duration(late.Load()) }
 }
 
-// skipIfStalled skips what a test says of times if the host did not let it run.
+// skipIfStalled skips the rest of a test, which depends on times, if the host stalled this process.
 func skipIfStalled(t *testing.T, stall time.Duration) {
 	t.Helper()
 	const most = 300 * time.Millisecond
@@ -84,7 +86,7 @@ func skipIfStalled(t *testing.T, stall time.Duration) {
 // A site is a director in front of instances of one type.
 type site struct {
 	client   *client.Client
-	address  string // of SIP
+	address  string // SIP address of the director
 	commands map[string]*exec.Cmd
 }
 
@@ -132,8 +134,8 @@ func newSite(t *testing.T, capacities map[string]float64) *site {
 	return s
 }
 
-// memoryDir returns a folder in memory if there is one: the tests are not about the disk, to which
-// the director writes each epoch.
+// memoryDir returns a folder in memory, if the host has one. The director writes each epoch to
+// disk, and a slow disk would disturb the test.
 func memoryDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "redline-")
@@ -155,8 +157,8 @@ func freePort(t *testing.T) string {
 	return c.LocalAddr().String()
 }
 
-// offer sends registrations at a rate for some seconds, and returns the generator's report when
-// all have ended. Each call is two transactions.
+// offer sends registrations at a rate in calls per second and returns when they arrive. report
+// waits until all have ended. Each call is two transactions.
 func (s *site) offer(t *testing.T, calls, seconds float64) (report func() load.Report) {
 	t.Helper()
 	var out bytes.Buffer
@@ -203,7 +205,7 @@ func (s *site) offer(t *testing.T, calls, seconds float64) (report func() load.R
 	}
 }
 
-// options have an objective that a busy host keeps.
+// options returns options with an objective that even a busy host meets.
 func (s *site) options(t *testing.T) redline.Options {
 	o := redline.Defaults()
 	o.Directors, o.Names = []redline.Director{s.client}, []string{"the director"}
@@ -214,8 +216,8 @@ func (s *site) options(t *testing.T) redline.Options {
 	return o
 }
 
-// TestLiveTraffic measures an instance that saturates while calls go on. None is lost, the
-// objective is broken for less than a step, and the base weights come back.
+// TestLiveTraffic measures an instance under live traffic until the instance saturates. No call may
+// be lost, no step before the last may break the objective, and the base weights must come back.
 func TestLiveTraffic(t *testing.T) {
 	t.Parallel()
 	stall := watchHost(t)
@@ -254,8 +256,9 @@ func TestLiveTraffic(t *testing.T) {
 	}
 }
 
-// TestStoppedInstanceAborts stops the instance while it is measured. The measurement ends without
-// a capacity, and within 2 s the instance gets no new work and the others have their weights.
+// TestStoppedInstanceAborts stops the instance while it is measured. The measurement must end
+// without a capacity. The instance must get no new work within 4 s, and the base weights must come
+// back within 2 s of the abort.
 func TestStoppedInstanceAborts(t *testing.T) {
 	t.Parallel()
 	stall := watchHost(t)

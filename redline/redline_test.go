@@ -11,8 +11,8 @@ import (
 	"vitrine"
 )
 
-// TestFindsTheCapacity checks that the interval holds the capacity, that the objective is broken
-// for less than a step, and that the weights come back.
+// TestFindsTheCapacity checks that the interval contains the capacity, that the objective is broken
+// for less than a step, and that the base weights come back.
 func TestFindsTheCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 2, three(160)...)
@@ -37,8 +37,8 @@ func TestFindsTheCapacity(t *testing.T) {
 	})
 }
 
-// TestSaysAtLeast checks the result when the traffic does not suffice, and that no step goes
-// beyond the share that is allowed.
+// TestSaysAtLeast checks the result if the traffic is too low to reach the capacity. No step may
+// exceed the allowed share.
 func TestSaysAtLeast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(2000)...)
@@ -95,8 +95,8 @@ func TestFaultAborts(t *testing.T) {
 	})
 }
 
-// TestSlowInstanceIsNoCapacity checks that a delay that remains after the load has gone results
-// in no capacity.
+// TestSlowInstanceIsNoCapacity checks that a delay that remains after the load has fallen gives no
+// capacity.
 func TestSlowInstanceIsNoCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(500)...)
@@ -114,7 +114,7 @@ func TestSlowInstanceIsNoCapacity(t *testing.T) {
 	})
 }
 
-// TestBelow checks that nothing is shifted when the objective is not met already.
+// TestBelow checks that no load is shifted if the objective is already broken.
 func TestBelow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(90)...)
@@ -127,8 +127,8 @@ func TestBelow(t *testing.T) {
 	})
 }
 
-// TestNotIdentifiable checks the verdict if steps would be too long, because of the holding time
-// or of the number of transactions.
+// TestNotIdentifiable checks the verdict if steps would take too long. The cause is a long holding
+// time, or a low number of transactions.
 func TestNotIdentifiable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(500)...)
@@ -149,7 +149,7 @@ func TestNotIdentifiable(t *testing.T) {
 	})
 }
 
-// TestStepsLastThreeHoldingTimes checks the length of the steps.
+// TestStepsLastThreeHoldingTimes checks that no complete step is shorter than three holding times.
 func TestStepsLastThreeHoldingTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(120)...)
@@ -167,7 +167,7 @@ func TestStepsLastThreeHoldingTimes(t *testing.T) {
 	})
 }
 
-// TestStopsBeforeTheCPUIsUsedUp checks that the CPU ends a measurement before the objective
+// TestStopsBeforeTheCPUIsUsedUp checks that the CPU limit ends a measurement before the objective
 // breaks.
 func TestStopsBeforeTheCPUIsUsedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestInterruptRestores(t *testing.T) {
 	})
 }
 
-// TestLeaseAtSomeDirectorsIsTakenBack checks that a director that refuses the lease ends the
-// measurement before it begins, at all directors.
+// TestLeaseAtSomeDirectorsIsTakenBack checks that a measurement does not begin if one director
+// refuses the lease. No other director may keep the lease.
 func TestLeaseAtSomeDirectorsIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 3, three(500)...)
@@ -223,8 +223,8 @@ func TestLeaseAtSomeDirectorsIsTakenBack(t *testing.T) {
 	})
 }
 
-// TestLostLeaseAborts checks that a director that no longer renews the lease ends the
-// measurement at all of them.
+// TestLostLeaseAborts checks that the measurement ends at all directors if one of them no longer
+// renews the lease.
 func TestLostLeaseAborts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 2, three(500)...)
@@ -245,7 +245,8 @@ func TestLostLeaseAborts(t *testing.T) {
 	})
 }
 
-// TestFewHealthyOthersAbort checks that other instances that go away end the measurement.
+// TestFewHealthyOthersAbort checks that the measurement ends if too few other instances are
+// healthy.
 func TestFewHealthyOthersAbort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(500)...)
@@ -265,7 +266,7 @@ func TestFewHealthyOthersAbort(t *testing.T) {
 	})
 }
 
-// TestDoesNotBegin checks what is refused before any change.
+// TestDoesNotBegin checks what redline refuses before it takes the lease.
 func TestDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, change := range map[string]func(*world, *Options){
@@ -303,7 +304,7 @@ func TestDoesNotBegin(t *testing.T) {
 	})
 }
 
-// TestDryRunChangesNothing checks that a dry run plans without a lease.
+// TestDryRunChangesNothing checks that a dry run returns the planned rates and takes no lease.
 func TestDryRunChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(500)...)

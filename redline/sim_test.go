@@ -17,8 +17,8 @@ import (
 	"vitrine/director/latency"
 )
 
-// A server is a simulated instance: it serves at most so many transactions per second, one after
-// the other, and each of them takes at least base.
+// A server is a simulated instance. It serves up to capacity transactions per second, one after the
+// other. Each of them takes at least base.
 type server struct {
 	name     string
 	weight   float64
@@ -26,26 +26,26 @@ type server struct {
 	base     time.Duration
 	state    vitrine.State
 	health   string
-	stopped  bool // answers nothing
+	stopped  bool // true: answers nothing
 
-	backlog  float64 // waiting
+	backlog  float64 // transactions that wait
 	begun    float64
 	answered float64
 	seen     latency.Histogram
-	part     float64 // of a transaction that is not in seen yet
+	part     float64 // fraction of an answered transaction that seen does not count yet
 }
 
 // A world simulates a type: its instances and the directors in front of them. It uses the
 // synthetic time of the synctest bubble.
 type world struct {
 	mu        sync.Mutex
-	rate      float64 // of all instances together
+	rate      float64 // transactions/s to all instances together
 	servers   []*server
 	directors []*simulated
 	at        time.Time
-	broken    time.Duration // for which any answer was later than limit
+	broken    time.Duration // total time in which some answer took longer than limit
 	limit     time.Duration
-	on        func(*world) // runs at each step of time, if not nil
+	on        func(*world) // called at each time step; nil: nothing
 }
 
 func newWorld(rate float64, directors int, servers ...*server) *world {
@@ -56,7 +56,7 @@ func newWorld(rate float64, directors int, servers ...*server) *world {
 	return w
 }
 
-// shares returns the weight in force of each instance.
+// shares returns the effective weight of each instance: the lease's, or else the base weight.
 func (w *world) shares() map[string]float64 {
 	all := map[string]float64{}
 	for _, s := range w.servers {
@@ -68,7 +68,7 @@ func (w *world) shares() map[string]float64 {
 	return all
 }
 
-// advance brings the instances to the present.
+// advance simulates the instances up to the present.
 func (w *world) advance() {
 	const slice = 5 * time.Millisecond
 	for ; !w.at.After(time.Now().Add(-slice)); w.at = w.at.Add(slice) {
@@ -90,7 +90,8 @@ func (w *world) advance() {
 	}
 }
 
-// serve takes arrivals, serves for a slice of time, and returns the latency of what it answers.
+// serve adds arrivals to the backlog and serves for a time slice. It returns the latency of the
+// answers.
 func (s *server) serve(arrivals float64, slice time.Duration) time.Duration {
 	s.begun += arrivals
 	s.backlog += arrivals
@@ -199,7 +200,7 @@ func (d *simulated) Release(_ context.Context, _ string, token uint64) (client.L
 	return d.lease, nil
 }
 
-// options returns the options for a world.
+// options returns redline's options for measuring instance a of the world.
 func (w *world) options() Options {
 	o := Defaults()
 	o.Precision = 0.1
@@ -210,7 +211,8 @@ func (w *world) options() Options {
 	return o
 }
 
-// checkRestored fails unless nobody holds the lease and the base weights are in force.
+// checkRestored fails the test if a director still has a lease. Without a lease, the base weights
+// are effective.
 func (w *world) checkRestored(t *testing.T) {
 	t.Helper()
 	for _, d := range w.directors {

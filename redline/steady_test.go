@@ -9,8 +9,8 @@ import (
 	"vitrine/director/client"
 )
 
-// sampled returns a step at 100/s. inFlight returns the number of transactions in flight at a
-// time since its begin, in seconds.
+// sampled returns a step at 100/s. inFlight returns the transactions in flight at a time after the
+// begin of the step, in seconds.
 func sampled(length time.Duration, inFlight func(seconds float64) float64) (*sampler, *measured) {
 	s := &sampler{objective: Defaults().Objective}
 	for at := tick; at <= length; at += tick {
@@ -23,9 +23,10 @@ func sampled(length time.Duration, inFlight func(seconds float64) float64) (*sam
 	return s, &measured{span: client.Span{Duration: length, Begun: uint64(100 * n)}, tally: tally{ended: float64(100 * n)}}
 }
 
-// TestSteadyIsThatOfATrial checks the bounds of search/rate at a precision of 0.1 and 100/s, with
-// samples further apart than those of a generator. Certain growth of a tenth of the precision is
-// not steady. Growth that ends within the first two thirds of a step is steady.
+// TestSteadyIsThatOfATrial checks the bounds of search/rate at a precision of 0.1 and 100/s, with a
+// longer sample interval than that of a generator. A step is not steady if its backlog surely grows
+// by more than a tenth of the precision. Growth that ends within the first two thirds of a step is
+// steady.
 func TestSteadyIsThatOfATrial(t *testing.T) {
 	const length = 36 * time.Second
 	for name, c := range map[string]struct {
