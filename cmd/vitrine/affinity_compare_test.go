@@ -17,9 +17,9 @@ import (
 	"vitrine/affinity/compare"
 )
 
-// TestACaptureDoesNotDifferFromItself compares public captures with themselves and with
-// earlier analyses of them, also with pseudonyms. An earlier analysis without pseudonyms
-// cannot be compared with pseudonyms.
+// TestACaptureDoesNotDifferFromItself compares public captures with themselves and with earlier
+// analyses of them, with and without pseudonyms. An earlier analysis without pseudonyms cannot be
+// compared under pseudonyms.
 func TestACaptureDoesNotDifferFromItself(t *testing.T) {
 	captures, err := filepath.Glob("../../../shared/captures/*.pcap*")
 	if err != nil || len(captures) == 0 {
@@ -50,7 +50,8 @@ func TestACaptureDoesNotDifferFromItself(t *testing.T) {
 	}
 }
 
-// TestHalvesOfPublicCapturesDoNotDiffer: they have too few transactions to show a change.
+// TestHalvesOfPublicCapturesDoNotDiffer checks that the halves of a public capture show no change,
+// because they have too few transactions for one.
 func TestHalvesOfPublicCapturesDoNotDiffer(t *testing.T) {
 	captures, err := filepath.Glob("../../../shared/captures/*.pcap")
 	if err != nil || len(captures) == 0 {
@@ -70,7 +71,7 @@ func TestHalvesOfPublicCapturesDoNotDiffer(t *testing.T) {
 	}
 }
 
-// halvesOf writes the first and the second half of the packets of a capture.
+// halvesOf writes the first and the second half of a capture's packets to two files.
 func halvesOf(t *testing.T, capture string) (first, second string) {
 	t.Helper()
 	file, err := os.Open(capture)
@@ -116,7 +117,7 @@ func halvesOf(t *testing.T, capture string) (first, second string) {
 	return write("first.pcap", packets[:len(packets)/2]), write("second.pcap", packets[len(packets)/2:])
 }
 
-// affinityOf runs affinity, which must exit with status, and returns its output.
+// affinityOf runs affinity and returns its output. The exit code must be status.
 func affinityOf(t *testing.T, status int, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -17,8 +17,8 @@ import (
 	"vitrine/internal/netns"
 )
 
-// TestAffinityOfAnInterfaceIsThatOfItsCapture reads registrations at an interface until
-// Ctrl-C, and then reads the capture that --write kept.
+// TestAffinityOfAnInterfaceIsThatOfItsCapture captures registrations at an interface until it is
+// interrupted. The analysis must be the same as that of the capture that --write kept.
 func TestAffinityOfAnInterfaceIsThatOfItsCapture(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lo.pcapng")
 	onLoopback(t, func() error {
@@ -72,7 +72,7 @@ func TestAffinityOfInterfacesRefusesMistakes(t *testing.T) {
 	}
 }
 
-// onLoopback runs a test in a network namespace with lo.
+// onLoopback runs a test in a new network namespace whose lo is up.
 func onLoopback(t *testing.T, f func() error) {
 	t.Helper()
 	if err := netns.Possible(); vitrine.IsUnsupported(err) {
@@ -95,8 +95,8 @@ func onLoopback(t *testing.T, f func() error) {
 
 const registrations = 20
 
-// listen runs a command that captures. When the capture has started, users register. Then
-// listen interrupts the command, unless it ends by itself, and returns its output.
+// listen runs a command that captures, and returns its output. Users register once the capture has
+// begun. Then listen interrupts the command, unless ends says that the command ends by itself.
 func listen(ends bool, verb ...string) (string, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -122,7 +122,7 @@ func listen(ends bool, verb ...string) (string, error) {
 	return out.String(), nil
 }
 
-// sockets has the sockets of a phone, a proxy and a registrar.
+// sockets holds the sockets of a phone, a proxy and a registrar.
 type sockets [3]*net.UDPConn
 
 func openSockets() (s sockets, err error) {
@@ -143,7 +143,8 @@ func (s sockets) close() {
 	}
 }
 
-// register sends the messages of registrations: through the proxy to the registrar and back.
+// register sends the messages of registrations from the phone through the proxy to the registrar,
+// and the answers back.
 func (s sockets) register() error {
 	for n := range registrations {
 		head := fmt.Sprintf("From: <sip:u%d@ims.test>;tag=a%d\r\nTo: <sip:u%d@ims.test>\r\nCall-ID: call-%d\r\nCSeq: 1 REGISTER\r\nContent-Length: 0\r\n\r\n", n, n, n, n)
@@ -164,7 +165,8 @@ func (s sockets) register() error {
 	return nil
 }
 
-// TestACaptureThatCannotBeKeptIsRefused: the file system has no such folder.
+// TestACaptureThatCannotBeKeptIsRefused checks that --write fails if the file's folder does not
+// exist.
 func TestACaptureThatCannotBeKeptIsRefused(t *testing.T) {
 	onLoopback(t, func() error {
 		var out, errs bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestACaptureMayComeThroughAPipe: a capture that another program writes needs no file.
+// TestACaptureMayComeThroughAPipe checks that affinity reads a capture from another program's pipe.
 func TestACaptureMayComeThroughAPipe(t *testing.T) {
 	file := recordWeb(t, webUsers)
 	capture, err := os.ReadFile(file)

@@ -19,9 +19,9 @@ import (
 	"vitrine/affinity/message"
 )
 
-// identitiesIn returns the identities in captures: of users, sessions and tunnels, the
-// users and domains in user@domain, and addresses. Numbers of one exchange on its
-// connection identify nobody, and are left out.
+// identitiesIn returns the identities in captures: addresses, the identifiers of users, sessions
+// and tunnels, and the users and domains in user@domain. It leaves out numbers that identify only
+// an exchange on its connection.
 func identitiesIn(t *testing.T, captures ...string) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -108,8 +108,7 @@ func TestNoIdentityIsInAnyOutput(t *testing.T) {
 	}
 }
 
-// mentions returns the identities that a text contains as a word, with or without the
-// characters that join words.
+// mentions returns the identities that the text contains as whole words. Punctuation ends a word.
 func mentions(text string, identities map[string]bool) (found []string) {
 	inside := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 	for id := range identities {

@@ -23,17 +23,17 @@ import (
 
 const flexToken = "0123456789abcdef0123456789abcdef"
 
-// errNothingRuns lets an orchestrator hold: these tests are about who may ask it.
+// errNothingRuns makes the orchestrator hold. These tests only check who has access to it.
 var errNothingRuns = errors.New("nothing runs here")
 
-// nothing is a runner that runs nothing.
+// A nothing is a runner that fails every call.
 type nothing struct{}
 
 func (nothing) Units(context.Context) ([]unit.Unit, error) { return nil, errNothingRuns }
 func (nothing) Start(context.Context, unit.Order) error    { return errNothingRuns }
 func (nothing) Remove(context.Context, string) error       { return errNothingRuns }
 
-// A servedFlex is an orchestrator that is served as vitrine flex run does.
+// A servedFlex is an orchestrator behind the same server as that of vitrine flex run.
 type servedFlex struct {
 	t       *testing.T
 	dir     string
@@ -42,7 +42,8 @@ type servedFlex struct {
 	log     *hosttest.Output
 }
 
-// serveFlexWith serves an orchestrator whose file has more options of control.
+// serveFlexWith serves an orchestrator. control is text for further options of the file's control
+// section.
 func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -85,7 +86,7 @@ func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("serving ends with %v", err)
 		}
-		_ = os.Remove(s.socket) // the orchestrator leaves it for the next one
+		_ = os.Remove(s.socket) // the orchestrator leaves the socket for its successor
 		if err := o.Close(); err != nil {
 			t.Error(err)
 		}
@@ -100,7 +101,8 @@ func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
 	return s
 }
 
-// client returns a client that trusts the authority and shows a certificate, if it has one.
+// client returns a client that trusts the authority. Unless name is empty, the client shows the
+// certificate of that name.
 func (s *servedFlex) client(name string) *http.Client {
 	s.t.Helper()
 	roots, err := readAuthorities(filepath.Join(s.dir, "authority.pem"))
@@ -120,7 +122,8 @@ func (s *servedFlex) client(name string) *http.Client {
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
 }
 
-// ask sends a request with headers and returns the status of the answer; 0: there is none.
+// ask sends a request with headers and returns the status of the answer, or 0 if there is no
+// answer.
 func (s *servedFlex) ask(c *http.Client, scheme, method, path string, headers ...string) int {
 	s.t.Helper()
 	q, err := http.NewRequestWithContext(s.t.Context(), method, scheme+"://"+s.address+path, http.NoBody)
@@ -135,15 +138,15 @@ func (s *servedFlex) ask(c *http.Client, scheme, method, path string, headers ..
 	if err != nil {
 		return 0
 	}
-	defer a.Body.Close() // the status is enough
+	defer a.Body.Close() // errors do not matter: only the status counts
 	return a.StatusCode
 }
 
-// drain is a change. There is no such instance, so that whoever may change gets 404.
+// drain is the path of a change. The instance does not exist, so a client that may change gets 404.
 const drain = "/v1/instances/nobody/drain"
 
-// TestFlexNeedsItsToken checks that with tokens all requests need one, that refusals are
-// logged, and that a web page can neither read nor change, whatever its name resolves to.
+// TestFlexNeedsItsToken checks that with a token file all requests except /healthz need a token,
+// and that refusals are logged. A web page must have no access, whatever its host name resolves to.
 func TestFlexNeedsItsToken(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "tokens"), []byte("# operators\n"+flexToken+"\n"), 0o600); err != nil {
@@ -180,8 +183,8 @@ func TestFlexNeedsItsToken(t *testing.T) {
 	}
 }
 
-// TestFlexWithoutTokensIsReadOnly checks that TCP without tokens may only read, and that the
-// unix socket, which is its user's alone, may change.
+// TestFlexWithoutTokensIsReadOnly checks that clients over TCP may only read if there are no
+// tokens. Clients of the unix socket, which only its user can open, may change.
 func TestFlexWithoutTokensIsReadOnly(t *testing.T) {
 	s := serveFlexWith(t, t.TempDir(), "")
 	for path, want := range map[string]int{"/v1/status": http.StatusOK, "/v1/events": http.StatusOK, "/metrics": http.StatusOK} {
@@ -204,8 +207,8 @@ func TestFlexWithoutTokensIsReadOnly(t *testing.T) {
 	}
 }
 
-// TestFlexAsksForCertificates checks TLS: with client authorities, only clients with their
-// certificates get access, and may change.
+// TestFlexAsksForCertificates checks TLS with client authorities: only clients with a certificate
+// of theirs have access, and these may change.
 func TestFlexAsksForCertificates(t *testing.T) {
 	dir := t.TempDir()
 	authority := certtest.Loopback(t, dir, "authority", nil)
@@ -226,7 +229,7 @@ func TestFlexAsksForCertificates(t *testing.T) {
 	}
 }
 
-// TestFlexTakesTokensOverTLS checks TLS without client authorities.
+// TestFlexTakesTokensOverTLS checks tokens over TLS without client authorities.
 func TestFlexTakesTokensOverTLS(t *testing.T) {
 	dir := t.TempDir()
 	authority := certtest.Loopback(t, dir, "authority", nil)

@@ -12,8 +12,8 @@ import (
 	"vitrine/testbed"
 )
 
-// TestARunGoesOnOnItsCPUs checks that a run can be resumed only on the CPUs that
-// it began on. How the kernel's CPU was chosen does not matter.
+// TestARunGoesOnOnItsCPUs checks that a run can be resumed only on the CPUs on which it began. How
+// the kernel's CPU was chosen does not matter.
 func TestARunGoesOnOnItsCPUs(t *testing.T) {
 	begun := func(kernel string, generator int, function ...int) result.Manifest {
 		steering, cpus, err := measure.ChooseKernelCPU(kernel, testbed.CPUs{Function: function, Generator: []int{generator}})

@@ -34,8 +34,8 @@ func TestSubstrateVersions(t *testing.T) {
 	}
 }
 
-// TestCleanersGoOn checks that an engine that cannot be asked reports an error and
-// does not stop the other cleaners.
+// TestCleanersGoOn checks that an unreachable engine is an error that does not stop the other
+// cleaners.
 func TestCleanersGoOn(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "ssh://nowhere")
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
