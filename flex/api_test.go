@@ -15,7 +15,7 @@ import (
 	"vitrine/internal/access"
 )
 
-// served serves a rig's orchestrator over TCP without tokens, so that it may only be read.
+// served serves a rig's orchestrator over TCP without tokens, so clients may only read.
 func served(t *testing.T) (*rig, func(method, path string) (status int, body string)) {
 	t.Helper()
 	r := newRig(t, "")
@@ -73,7 +73,7 @@ func TestAPIAnswers(t *testing.T) {
 	}
 }
 
-// TestOpenAPIHasAllPaths checks that the document describes exactly what is served, and the
+// TestOpenAPIHasAllPaths checks that the document describes exactly the served paths, and the
 // fields of a status.
 func TestOpenAPIHasAllPaths(t *testing.T) {
 	_, ask := served(t)

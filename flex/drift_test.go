@@ -17,8 +17,8 @@ type series struct {
 	outliers    float64 // share of minutes that take three times as long
 }
 
-// alarms simulates many series, and returns for each the minute in which the rule first detects
-// drift. 0: never.
+// alarms simulates runs series. For each it returns the minute in which the rule first detects
+// drift, or 0 if it never does.
 func (s series) alarms(share float64, runs, minutes int) (first []int) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range runs {
@@ -51,8 +51,8 @@ func within(all []int, most int) (n int) {
 	return n
 }
 
-// TestNoiseIsNoDrift checks how often noise alone causes a measurement within a day, with a
-// drift of 0.2.
+// TestNoiseIsNoDrift checks how often noise alone causes a measurement within a day. The drift
+// limit is 0.2.
 func TestNoiseIsNoDrift(t *testing.T) {
 	const days, day = 100, 24 * 60
 	for name, c := range map[string]struct {

@@ -23,8 +23,8 @@ import (
 	"vitrine/spec"
 )
 
-// The fakes stand for a runner and a director in tests of timing alone; flex/e2e has real
-// ones.
+// Fakes replace the runner and the director in these tests, which run in synthetic time. Tests in
+// flex/e2e use real ones.
 
 // A fakeRunner runs units that are ready after a time, or fail.
 type fakeRunner struct {
@@ -32,7 +32,7 @@ type fakeRunner struct {
 	orders map[string]unit.Order
 	began  map[string]time.Time
 	boot   time.Duration
-	reason string // why new units fail; empty: they do not
+	reason string // why new units fail; empty: they become ready
 	err    error
 	starts []string
 }
@@ -71,11 +71,11 @@ func (r *fakeRunner) Remove(_ context.Context, name string) error {
 	return nil
 }
 
-// A fakeDirector has instances that say what the test wants.
+// A fakeDirector has instances and returns the counts that the test sets.
 type fakeDirector struct {
 	all      map[string]*client.Instance
 	inFlight uint64
-	rate     float64 // transactions a second, to the first instance by name
+	rate     float64 // transactions/s to the first instance by name
 	err      error
 	asked    time.Time
 }
@@ -121,7 +121,7 @@ func (d *fakeDirector) Remove(_ context.Context, name string) error {
 	return d.err
 }
 
-// A rig is an orchestrator of one type on fakes.
+// A rig is an orchestrator of one type with fakes.
 type rig struct {
 	*Orchestrator
 	t        *testing.T
@@ -146,7 +146,7 @@ func newRig(t *testing.T, more string) *rig {
 	return r
 }
 
-// begin makes an orchestrator, as after a restart.
+// begin makes a new orchestrator for the rig's file, as a restart does.
 func (r *rig) begin() {
 	r.t.Helper()
 	c, err := config.Load(r.file, spec.Known{})
@@ -164,10 +164,10 @@ func (r *rig) begin() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = r.Close() }) // a test may have closed it
+	r.t.Cleanup(func() { _ = r.Close() }) // errors do not matter: a test may have closed it
 }
 
-// run runs the orchestrator for a time, at most.
+// run runs the orchestrator for the duration, or until it ends.
 func (r *rig) run(d time.Duration) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), d)
 	defer cancel()
@@ -209,8 +209,8 @@ func TestDirectorAwayChangesNothing(t *testing.T) {
 	})
 }
 
-// TestNewInstancesHideNoRate checks that the rate of a burst does not seem to fall when the
-// instances that it needs become active, and when a measurement ends.
+// TestNewInstancesHideNoRate checks that the rate of a burst does not seem to fall while new
+// instances become active or when a measurement ends.
 func TestNewInstancesHideNoRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRedlineRig(t, redlineType)
@@ -280,8 +280,8 @@ func TestDrainDeadlineReportsWhatIsLost(t *testing.T) {
 	})
 }
 
-// TestDeathLoopBacksOff checks that a type whose members end at once is not started each
-// second, and that the reason is shown.
+// TestDeathLoopBacksOff checks that instances whose members end at once are started with growing
+// pauses. The reason must be shown.
 func TestDeathLoopBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")
@@ -303,7 +303,7 @@ func TestRestartStartsNothingTwice(t *testing.T) {
 		r.director.rate = 50
 		r.run(30 * time.Second)
 		starts := len(r.runner.starts)
-		for _, lose := range []bool{false, true} { // with the state, and without it
+		for _, lose := range []bool{false, true} { // with and without the state file
 			if err := r.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -321,8 +321,8 @@ func TestRestartStartsNothingTwice(t *testing.T) {
 	})
 }
 
-// TestServicesComeFirst checks that instances wait for services, and that a service that
-// ends is started again with pauses.
+// TestServicesComeFirst checks that instances wait for services. A service that ends must be
+// started again with pauses.
 func TestServicesComeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "services: [{name: store, command: [store]}, {name: director, command: [director]}]\n")
@@ -341,8 +341,25 @@ func TestServicesComeFirst(t *testing.T) {
 	})
 }
 
-// TestEventsAreBounded checks that the log on the disk and in memory stays small, and that a
-// line that was cut off does no harm.
+func TestStorePastThresholdIsAnAlert(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		past := []string{"put"}
+		r.Store = func(context.Context) ([]string, error) { return past, nil }
+		r.run(10 * time.Second)
+		if !r.has(EventAlert, "past its threshold for put") || !slices.Equal(r.Status().StorePast, past) {
+			t.Errorf("%+v", r.Events())
+		}
+		past = nil
+		r.run(10 * time.Second)
+		if !r.has(EventBack, "within its threshold") {
+			t.Errorf("%+v", r.Events())
+		}
+	})
+}
+
+// TestEventsAreBounded checks the bounds of the log on disk and in memory. A truncated line must do
+// no harm.
 func TestEventsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	e, err := openEvents(dir)
@@ -389,8 +406,9 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-// TestEachInstanceHasANumberOfItsOwn starts instances beside one that is in the director's
-// file. An orchestrator without state learns their numbers from what runs.
+// TestEachInstanceHasANumberOfItsOwn starts instances beside one from the director's file. All
+// numbers must differ. After a restart without the state file, the orchestrator must find the same
+// numbers again.
 func TestEachInstanceHasANumberOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")
@@ -424,8 +442,8 @@ func TestEachInstanceHasANumberOfItsOwn(t *testing.T) {
 	})
 }
 
-// TestNumbersAreGivenInTurn checks that a number is used again only after all others, and
-// that more instances than that get higher ones.
+// TestNumbersAreGivenInTurn checks that instances get consecutive numbers, even above lastNumber,
+// and that the number of a removed instance is used again.
 func TestNumbersAreGivenInTurn(t *testing.T) {
 	o := &Orchestrator{instances: map[string]*instance{}}
 	for n := range 300 {

@@ -10,8 +10,8 @@ import (
 	"vitrine/flex/policy"
 )
 
-// TestAnotherPolicyDecides lets the rules of other autoscalers run instances, by their own
-// targets: 50/s at 20/s an instance. The tolerance of hpa lets three do at 16/s each.
+// TestAnotherPolicyDecides runs instances by the rules of other autoscalers and their own targets,
+// at 50/s with 20/s per instance. The tolerance of hpa accepts three instances at 16/s each.
 func TestAnotherPolicyDecides(t *testing.T) {
 	for name, want := range map[string]int{"fixed=2": 2, "hpa": 3, "hpa=0.6": 4, "knative=0.9": 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestAnotherPolicyDecides(t *testing.T) {
 	}
 }
 
-// TestAPolicyStopsWhatHasNotStarted takes instances away that are not ready, at once.
+// TestAPolicyStopsWhatHasNotStarted checks that instances that are not ready are removed at once.
 func TestAPolicyStopsWhatHasNotStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")

@@ -17,7 +17,7 @@ import (
 	"vitrine/redline"
 )
 
-// A sharingDirector shares a type's rate among its active instances, and says that they are up.
+// A sharingDirector shares a type's rate among its active instances and reports them as up.
 type sharingDirector struct {
 	*fakeDirector
 	rates map[string]float64 // by type
@@ -51,7 +51,7 @@ func (d *sharingDirector) Instances(ctx context.Context) ([]client.Instance, err
 	return list, err
 }
 
-// A costlyRunner adds the members' CPU to what a runner says.
+// A costlyRunner adds the CPU use of a member to a runner's units.
 type costlyRunner struct {
 	*fakeRunner
 	cpus float64
@@ -70,13 +70,13 @@ type redlineRig struct {
 	*rig
 	director *sharingDirector
 	runner   *costlyRunner
-	takes    time.Duration // of a measurement
+	takes    time.Duration // duration of a measurement
 	result   redline.Result
 
 	mu      sync.Mutex        // guards the fields below, because the measurement of a killed orchestrator may still run
 	options []redline.Options // options of the measurements so far
 	under   int
-	most    int // measurements at the same time
+	most    int // highest number of concurrent measurements
 }
 
 const redlineType = "    min: 2\n    objective: {p99: 100ms, success: 0.99}\n    redline: {every: 20m, drift: 0.2}\n"
@@ -90,7 +90,7 @@ func newRedlineRig(t *testing.T, more string) *redlineRig {
 	return r
 }
 
-// wire connects the orchestrator, as after a restart.
+// wire connects the fakes to the orchestrator, which a restart replaces.
 func (r *redlineRig) wire() {
 	r.Directors, r.Runner = []Director{r.director}, r.runner
 	r.Redline = func(ctx context.Context, o redline.Options) (redline.Result, error) {
@@ -105,7 +105,7 @@ func (r *redlineRig) wire() {
 	}
 }
 
-// change notes the begin or the end of a measurement, and returns how long one takes.
+// change counts the start or the end of a measurement. It returns the duration of a measurement.
 func (r *redlineRig) change(by int, begun *redline.Options) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,9 +126,8 @@ func (r *redlineRig) measurements() int {
 
 func (r *redlineRig) status() *RedlineStatus { return r.Status().Types[0].Redline }
 
-// TestMeasuredCapacityCounts checks that a type is measured as soon as possible, that the policy
-// uses the result, that both survive a restart, and that a new capacity in the file replaces
-// the result.
+// TestMeasuredCapacityCounts checks that a type is measured as soon as possible and that the policy
+// uses the result. Both must survive a restart. A new capacity in the file must replace the result.
 func TestMeasuredCapacityCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRedlineRig(t, redlineType)
@@ -179,7 +178,7 @@ func TestMeasuredCapacityCounts(t *testing.T) {
 	})
 }
 
-// TestAMeasurementWaits checks the conditions that delay a measurement.
+// TestAMeasurementWaits checks the conditions under which a measurement waits.
 func TestAMeasurementWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*redlineRig)
@@ -204,8 +203,8 @@ func TestAMeasurementWaits(t *testing.T) {
 	}
 }
 
-// TestLoadEndsAMeasurement checks that a type that needs more instances gets them: the
-// measurement ends, and is tried again after a pause.
+// TestLoadEndsAMeasurement checks that a type that needs more instances gets them. The measurement
+// must end and be planned again after a pause.
 func TestLoadEndsAMeasurement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRedlineRig(t, redlineType)
@@ -227,7 +226,7 @@ func TestLoadEndsAMeasurement(t *testing.T) {
 	})
 }
 
-// orchestrate steps once a second without an end of the orchestrator afterwards.
+// orchestrate steps once a second. Unlike run, it does not end the orchestrator afterwards.
 func (r *redlineRig) orchestrate(d time.Duration) {
 	for range int(d.Seconds()) {
 		r.step(r.t.Context())
@@ -235,8 +234,8 @@ func (r *redlineRig) orchestrate(d time.Duration) {
 	}
 }
 
-// TestAKilledOrchestratorsMeasurementIsOver checks that a measurement that was under way when
-// the orchestrator was killed is in the history, and is tried again after a pause.
+// TestAKilledOrchestratorsMeasurementIsOver checks that the history has a measurement that was
+// interrupted by the orchestrator's death. The measurement must be tried again after a pause.
 func TestAKilledOrchestratorsMeasurementIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRedlineRig(t, redlineType)
@@ -263,7 +262,7 @@ func TestAKilledOrchestratorsMeasurementIsOver(t *testing.T) {
 	})
 }
 
-// TestTypesAreMeasuredOneAtATime checks that two types take turns, and that both are measured.
+// TestTypesAreMeasuredOneAtATime checks that two types are both measured, and not at the same time.
 func TestTypesAreMeasuredOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deployment := "config/testdata/deployment.yaml"
@@ -280,8 +279,8 @@ func TestTypesAreMeasuredOneAtATime(t *testing.T) {
 	})
 }
 
-// TestDriftCausesAMeasurement checks that CPU use that no longer follows the profile causes a
-// measurement before its time, and only one.
+// TestDriftCausesAMeasurement checks that CPU use that departs from the profile causes exactly one
+// measurement.
 func TestDriftCausesAMeasurement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRedlineRig(t, strings.Replace(redlineType, "every: 20m, ", "", 1))
@@ -323,8 +322,8 @@ func TestWhatAResultDoesToTheCapacity(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded checks the bound, that old entries stay as they are for readers, and
-// that pauses after failures grow.
+// TestHistoryIsBounded checks the bound of the history. A reader's copy of old entries must not
+// change, and pauses after failures must grow.
 func TestHistoryIsBounded(t *testing.T) {
 	var p Profile
 	p.meet(map[string]float64{"s": 20})

@@ -52,7 +52,8 @@ func TestFieldsAndDefaults(t *testing.T) {
 	}
 }
 
-// TestResourcesAreThoseOfMembers checks that components that are no members do not count.
+// TestResourcesAreThoseOfMembers checks that only the members of an aggregate count towards its
+// resources.
 func TestResourcesAreThoseOfMembers(t *testing.T) {
 	c := loadGood(t)
 	for name, want := range map[string]float64{"registration": 0.8, "session": 0.4} {
@@ -115,7 +116,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// FuzzLoad checks that no file breaks loading, and that every error has a position or a file.
+// FuzzLoad checks that no file makes loading panic, and that every error names a position or a
+// file.
 func FuzzLoad(f *testing.F) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil {

@@ -121,7 +121,7 @@ func TestAnOutageElsewhereStartsNothing(t *testing.T) {
 	w.load = constant(150)
 	w.alter = func(v *decide.View) {
 		for i := range v.Instances {
-			v.Instances[i].Success = 0 // the store is away
+			v.Instances[i].Success = 0 // the store does not answer
 		}
 	}
 	w.run(600)
@@ -262,8 +262,8 @@ func TestDrainingCountsAgainstTheMaximum(t *testing.T) {
 	}
 }
 
-// Property: whatever happens, no limit is broken (world.check) and the minimum is
-// there again soon.
+// TestLimitsHoldUnderRandomEvents checks that random events break no limit (world.check), and that
+// the minimum is reached again soon after them.
 func TestLimitsHoldUnderRandomEvents(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -303,7 +303,7 @@ func TestLimitsHoldUnderRandomEvents(t *testing.T) {
 	}
 }
 
-// Property: under a constant load, with noise, there are no actions after a while.
+// TestAConstantLoadConverges checks that the actions end under a constant load with noise.
 func TestAConstantLoadConverges(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -321,7 +321,7 @@ func TestAConstantLoadConverges(t *testing.T) {
 	}
 }
 
-// sized returns a view of so many instances of twenty types.
+// sized returns a view of n instances of twenty types.
 func sized(n int) decide.View {
 	v := decide.View{Now: time.Unix(1_800_000_000, 0)}
 	for i := range 20 {

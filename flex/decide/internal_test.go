@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// bruteForce returns the fewest CPUs that carry the need with at most most instances.
+// bruteForce returns the fewest CPUs that carry the need with at most most instances, by trying all
+// combinations.
 func bruteForce(need float64, flavors []Flavor, most int) float64 {
 	if need <= 1e-9 {
 		return 0
@@ -98,8 +99,8 @@ func TestLevelFollowsAStepAndIgnoresNoise(t *testing.T) {
 	}
 }
 
-// TestLevelFollowsASmallBurstWithinSeconds uses small rates, as on small hosts, so that the burst
-// is only a few standard deviations of the rate of one second.
+// TestLevelFollowsASmallBurstWithinSeconds uses the small rates of small hosts. Such a burst is
+// only a few standard deviations of the rate of one second.
 func TestLevelFollowsASmallBurstWithinSeconds(t *testing.T) {
 	for _, c := range []struct {
 		before, after float64

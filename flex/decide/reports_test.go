@@ -8,9 +8,9 @@ import (
 	"vitrine/flex/decide"
 )
 
-// The tests of this file are named for what users report of other autoscalers.
+// The tests in this file reproduce problems that users reported about other autoscalers.
 
-// burst is a load that jumps at a second and stays.
+// burst returns a load that jumps at a second and stays there.
 func burst(before, after float64, at int) func(string, int) float64 {
 	return func(_ string, second int) float64 {
 		if second < at {
@@ -20,8 +20,8 @@ func burst(before, after float64, at int) func(string, int) float64 {
 	}
 }
 
-// knative/serving#3153 and #9121: with few of the many instances ready, the
-// autoscaler left its panic mode and undid its own scale-up, and then began again.
+// knative/serving#3153 and #9121: while most of the new instances were not ready, the autoscaler
+// left its panic mode, undid its own scale-up, and then began again.
 func TestTheEndOfABurstModeUndoesNothing(t *testing.T) {
 	w := newWorld(t, 90*time.Second, burst(100, 3000, 120), simple(1, 1000, 10))
 	w.noise = rand.New(rand.NewPCG(3153, 9121))
@@ -34,8 +34,8 @@ func TestTheEndOfABurstModeUndoesNothing(t *testing.T) {
 	}
 }
 
-// knative/serving#13284: the panic mode does not know that a start takes 30 s, and
-// asks for ever more instances meanwhile.
+// knative/serving#13284: the panic mode ignores that a start takes 30 s, and asks for ever more
+// instances in that time.
 func TestAStartOf30SecondsIsWaitedFor(t *testing.T) {
 	w := newWorld(t, 30*time.Second, burst(50, 500, 100), simple(1, 1000, 10))
 	w.run(100 + 29)
@@ -48,16 +48,16 @@ func TestAStartOf30SecondsIsWaitedFor(t *testing.T) {
 	}
 }
 
-// The other half of knative/serving#13284: when the load rises steadily, capacity is
-// there although starts take 30 s, because they begin 30 s before.
+// The other half of knative/serving#13284: if the load rises steadily, starts that take 30 s begin
+// 30 s before their capacity is needed.
 func TestARampIsAnsweredBeforeItArrives(t *testing.T) {
 	ramp := func(_ string, second int) float64 { return 100 + 2*max(0, float64(min(second, 420)-120)) }
 	w := newWorld(t, 30*time.Second, ramp, simple(2, 100, 50))
 	w.noise = rand.New(rand.NewPCG(13284, 1))
-	w.run(180) // the ramp must first stand out from noise
+	w.run(180) // long enough for the ramp to stand out from the noise
 	before := w.short
 	w.run(420)
-	// Without a forecast, the ramp is always 60/s ahead of instances of 50/s.
+	// Without a forecast, the load would always be 60/s above the capacity.
 	if late := w.short - before; late > 25 {
 		t.Errorf("the active instances were too few in %d of the last 240 s of a ramp", late)
 	}
@@ -66,8 +66,8 @@ func TestARampIsAnsweredBeforeItArrives(t *testing.T) {
 	}
 }
 
-// knative/serving#15121: under a steady load the autoscaler cut back instances for no
-// reason after 10 to 15 minutes, the rest was overloaded, and then it asked for 54.
+// knative/serving#15121: under a steady load, the autoscaler removed instances for no reason after
+// 10 to 15 minutes. The others were overloaded, and then it asked for 54.
 func TestASteadyLoadIsLeftAlone(t *testing.T) {
 	w := newWorld(t, 20*time.Second, constant(6000), simple(1, 1000, 500))
 	w.noise = rand.New(rand.NewPCG(15121, 1))
@@ -79,8 +79,8 @@ func TestASteadyLoadIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Also knative/serving#15121: instances that report nothing, because they are
-// overloaded, must not look like a lower load.
+// Also knative/serving#15121: instances that are too overloaded to report must not look like a
+// lower load.
 func TestSilentInstancesAreNotALowerLoad(t *testing.T) {
 	w := newWorld(t, 20*time.Second, constant(600), simple(1, 100, 100))
 	w.run(200)
@@ -89,7 +89,7 @@ func TestSilentInstancesAreNotALowerLoad(t *testing.T) {
 		for i := range v.Instances[:3] {
 			v.Instances[i].Known, v.Instances[i].Rate = false, 0
 		}
-		v.Types[0].Rate = 300 // what the others report
+		v.Types[0].Rate = 300 // only the other instances report
 	}
 	w.run(600)
 	if n := w.count("register", decide.Active); n != before || w.drained["register"] > 0 {
@@ -100,8 +100,7 @@ func TestSilentInstancesAreNotALowerLoad(t *testing.T) {
 	}
 }
 
-// knative/serving#4795: the autoscaler starts again, has no memory, and scales down
-// from 7 to 1.
+// knative/serving#4795: the autoscaler restarts without its memory, and scales down from 7 to 1.
 func TestARestartForgetsNothing(t *testing.T) {
 	load := func(_ string, second int) float64 {
 		if second%600 < 200 {
@@ -127,7 +126,7 @@ func TestARestartForgetsNothing(t *testing.T) {
 	}
 }
 
-// The worse case of knative/serving#4795: the memory is lost.
+// A worse case than knative/serving#4795: the memory is lost while the load falls.
 func TestALostMemoryDrainsNothingForTheStableTime(t *testing.T) {
 	w := newWorld(t, 10*time.Second, constant(650), simple(1, 20, 100))
 	w.run(200)
@@ -143,8 +142,8 @@ func TestALostMemoryDrainsNothingForTheStableTime(t *testing.T) {
 	}
 }
 
-// llm-d/llm-d-autoscaling#1019: instances that start were not counted, so that each
-// round asked for more, up to thousands.
+// llm-d/llm-d-autoscaling#1019: starting instances were not counted, so each round asked for more,
+// up to thousands.
 func TestStartingInstancesCount(t *testing.T) {
 	w := newWorld(t, 10*time.Minute, burst(10, 100, 60), simple(1, 10_000, 10))
 	w.run(60 + 599)
@@ -156,7 +155,7 @@ func TestStartingInstancesCount(t *testing.T) {
 	}
 }
 
-// Without metrics nothing scales, and dead instances are replaced.
+// Without metrics nothing scales, but dead instances are replaced.
 func TestHoldsWhileMetricsAreUnknown(t *testing.T) {
 	w := newWorld(t, 10*time.Second, constant(650), simple(1, 20, 100))
 	w.run(100)

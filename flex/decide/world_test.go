@@ -11,8 +11,8 @@ import (
 	"vitrine/flex/decide"
 )
 
-// A world carries out actions in simulated seconds: starts take boot, drains take
-// 5 s, the active instances share the rate by their capacities.
+// A world carries out actions in simulated seconds. A start takes boot and a drain takes 5 s. The
+// active instances share the rate in proportion to their capacities.
 type world struct {
 	t     *testing.T
 	now   time.Time
@@ -25,7 +25,7 @@ type world struct {
 	limits    decide.Limits
 	instances []decide.Instance
 	memory    decide.Memory
-	restart   bool                 // write and read the memory as JSON in every second
+	restart   bool                 // write and read the memory as JSON every second
 	alter     func(v *decide.View) // changes what Decide sees
 	die       func(in *decide.Instance, active time.Duration) bool
 
@@ -35,7 +35,7 @@ type world struct {
 	died    []decide.Died
 	started map[string]int // by type
 	drained map[string]int
-	log     []decide.Action // everything but holds
+	log     []decide.Action // all actions except holds
 	holds   map[decide.Cause]int
 	short   int // seconds in which the active instances carried less than the mean rate
 }
@@ -49,12 +49,12 @@ func newWorld(t *testing.T, boot time.Duration, load func(string, int) float64, 
 	return w
 }
 
-// constant is a load that stays.
+// constant returns a constant load.
 func constant(rate float64) func(string, int) float64 {
 	return func(string, int) float64 { return rate }
 }
 
-// simple is a type with one flavor.
+// simple returns a type with one flavor.
 func simple(minimum, maximum int, capacity float64) decide.Type {
 	return decide.Type{Name: "register", Min: minimum, Max: maximum,
 		Objective: decide.Objective{P99: 100 * time.Millisecond, Success: 0.99},
@@ -91,7 +91,7 @@ func (w *world) step() {
 	}
 }
 
-// reload writes the memory and reads it, as an orchestrator that starts again.
+// reload writes the memory and reads it again, as a restart of the orchestrator does.
 func (w *world) reload() {
 	text, err := json.Marshal(w.memory)
 	if err != nil {
@@ -163,7 +163,7 @@ func (w *world) serve(z *decide.TypeView) {
 	}
 }
 
-// capacity adds up the profile's capacities of a type's instances in the states.
+// capacity returns the profile's total capacity of a type's instances in the given states.
 func (w *world) capacity(name string, states ...decide.State) (sum float64) {
 	for i := range w.instances {
 		for _, s := range states {
@@ -235,7 +235,7 @@ func (w *world) do(a decide.Action) {
 	w.t.Fatalf("second %d: %s of %q, which does not exist", w.second, a.Kind, a.Instance)
 }
 
-// check fails when actions break a limit, or have no reason.
+// check fails the test if actions break a limit or have no reason.
 func (w *world) check(actions []decide.Action) {
 	w.t.Helper()
 	drains, starts := map[string]int{}, map[string]int{}
@@ -276,7 +276,8 @@ func (w *world) check(actions []decide.Action) {
 	}
 }
 
-// poisson draws a number of arrivals with the mean.
+// poisson draws a number of arrivals from a Poisson distribution. Above a mean of 500 it uses the
+// normal approximation.
 func poisson(r *rand.Rand, mean float64) float64 {
 	if mean > 500 {
 		return math.Max(0, math.Round(mean+math.Sqrt(mean)*r.NormFloat64()))

@@ -11,9 +11,9 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// TestEachPolicyScalesForABurst runs the orchestrator and the rules of other autoscalers at
-// the same time, each with a system of its own, under a burst to five times the load.
-// flex/burst has the day.
+// TestEachPolicyScalesForABurst runs our policy and the rules of other autoscalers at the same
+// time, each with a system of its own, under a burst to five times the load. Package flex/burst
+// runs a whole day.
 func TestEachPolicyScalesForABurst(t *testing.T) {
 	_, err := cgroup.Detect()
 	hosttest.Need(t, err)

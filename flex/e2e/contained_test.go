@@ -17,9 +17,9 @@ import (
 	"vitrine/load"
 )
 
-// contained runs a script beside the package of the catalog, in a network of its own. All
-// calls of the report that it prints must have succeeded. It returns the text on standard
-// error and the package's folder.
+// contained runs a script beside a copy of the catalog's package, in a network namespace of its
+// own. All calls in the printed report must have succeeded. It returns the standard error and the
+// copy's folder.
 func contained(t *testing.T, name, script string, edit func(file, text string) string) (status, dir string) {
 	t.Helper()
 	_, err := cgroup.Detect()
@@ -62,8 +62,8 @@ func contained(t *testing.T, name, script string, edit func(file, text string) s
 	return errs.String(), dir
 }
 
-// TestContainedIMS runs the catalog's Contain-ed for the IMS by its one command. Aggregates
-// of three types start, and every call succeeds.
+// TestContainedIMS runs the catalog's Contain-ed for the IMS with its single command. Aggregates of
+// three types must start, and every call must succeed.
 func TestContainedIMS(t *testing.T) {
 	as := func(_, text string) string { return text }
 	status, _ := contained(t, "contain-ed-ims", "RATE=4 SECONDS_OF_CALLS=5 exec sh run.sh", as)
@@ -74,9 +74,9 @@ func TestContainedIMS(t *testing.T) {
 	}
 }
 
-// TestContainedEPC runs the catalog's Contain-ed for the EPC by its one command. Aggregates
-// of three types start. The load is more than one HANDOVER-SR carries, so another one
-// starts; then the first one is drained. Every call succeeds.
+// TestContainedEPC runs the catalog's Contain-ed for the EPC with its single command. Aggregates of
+// three types must start. The load exceeds the capacity of one HANDOVER-SR, so a second one must
+// start. Then the first one is drained. Every call must succeed.
 func TestContainedEPC(t *testing.T) {
 	status, dir := contained(t, "contain-ed-epc", `
 export AFTER='until grep -q "\"drained\"" flex.yaml.flex/events.jsonl; do sleep 0.2; done'
@@ -85,11 +85,11 @@ until "$VITRINE" flex status flex.yaml 2>/dev/null | grep -q 'handover-sr-2 .* a
 "$VITRINE" flex drain flex.yaml handover-sr-1 >/dev/null
 wait $run`, func(file, text string) string {
 		switch file {
-		case "flex.yaml": // few calls are a high load
+		case "flex.yaml": // a low declared rate makes few calls a high load
 			return strings.Replace(text, "rate: 30", "rate: 2", 1)
 		case "director.yaml":
 			return strings.Replace(text, "transition: 5s", "transition: 2s", 1)
-		case "aggregate.yaml": // without load control, a slow host makes calls late, and none fails
+		case "aggregate.yaml": // without load control, calls on a slow host are late but do not fail
 			return strings.Replace(text, "--instance,", `--overload, "off", --store-timeout, 20s, --instance,`, 1)
 		}
 		return text

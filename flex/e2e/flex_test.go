@@ -13,11 +13,11 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// A swell is a load with a rise and a fall: constant base calls, and an additional burst.
+// A swell is a load that rises and falls: constant base calls, and a burst in addition.
 type swell struct {
 	base, burst       float64 // calls/s
 	baseFor, burstFor float64 // seconds
-	rate              int     // transactions/s that an instance is declared to carry
+	rate              int     // declared capacity of an instance, in transactions/s
 }
 
 // CI uses shortSwell. The proof (docs/proofs.md) uses longSwell: two instances carry nine tenths
@@ -27,8 +27,8 @@ var (
 	longSwell  = swell{base: 4, burst: 20, baseFor: 150, burstFor: 120, rate: 40}
 )
 
-// follow offers a swell. A second instance starts for the burst and stops after it. The
-// base calls, which it returns, go on. round counts from 1.
+// follow offers a swell. A second instance must start for the burst and stop after it. follow
+// returns the base calls, which still run, and the transactions of the burst. round counts from 1.
 func (s *system) follow(round int, w swell) (base *calls, transactions int64) {
 	s.t.Helper()
 	before := s.count(flex.EventDrained)
@@ -44,9 +44,9 @@ func (s *system) follow(round int, w swell) (base *calls, transactions int64) {
 }
 
 // TestLoadIsFollowedWithoutLoss runs a load that rises and falls, and kills the orchestrator
-// meanwhile. A second instance must start for the burst and stop after it. A second
-// orchestrator must be refused while the first one runs, and must take over the instances after
-// its death. No call may fail. As a proof (docs/proofs.md) the load rises and falls until there
+// meanwhile. A second instance must start for the burst and stop after it. A second orchestrator
+// must be refused while the first one runs. After the death of the first one, it must take over the
+// instances. No call may fail. As a proof (docs/proofs.md), the load rises and falls until there
 // are enough transactions.
 func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 	want, full := hosttest.ProofLength(t)
@@ -106,9 +106,9 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 	}
 }
 
-// TestDeathsAreReplaced kills a member, the director and the holder.
-// An instance that lost a member is replaced as a whole, with the reason. Without the
-// director, the instances stay as they are. A drained instance makes room for another.
+// TestDeathsAreReplaced kills a member and then the director. An instance that lost a member must
+// be replaced as a whole, with a reason. While the director does not run, the instances must stay
+// as they are. A drained instance must be replaced by another.
 func TestDeathsAreReplaced(t *testing.T) {
 	s := newSystem(t, shortSwell.rate)
 	s.run()

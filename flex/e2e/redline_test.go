@@ -40,20 +40,20 @@ func serveMember(capacity, address string) int {
 	return 0
 }
 
-// The true capacity of an instance, and its capacity in the profile from a day ago, in requests
-// per second. By the profile, two instances carry the load with headroom; in truth they do not
-// have the headroom.
+// The true capacity of an instance (carries) and its capacity in yesterday's profile (carried), in
+// requests per second. By the profile, two instances carry the load with headroom. In truth they
+// have too little headroom.
 const (
 	carries     = 100
 	carried     = 400.0
 	declared    = 350
 	keptFree    = 0.4
 	offered     = 175.0
-	perRegister = 2 // requests of a call: nobody challenges the first
+	perRegister = 2 // requests of a call: the first is not challenged
 	size        = "sv1s"
 )
 
-// newStale returns a system whose capacity was last measured yesterday, and is due again.
+// newStale returns a system whose capacity was last measured yesterday. A measurement is due.
 func newStale(t *testing.T) *system {
 	t.Helper()
 	s := newBare(t)
@@ -102,7 +102,7 @@ servers: {substrate: process, fabric: loopback}
 	return s
 }
 
-// remember writes the state file of an earlier orchestrator, with profiles only.
+// remember writes the state file of an earlier orchestrator. It has only profiles.
 func (s *system) remember(profiles map[string]*flex.Profile) {
 	s.t.Helper()
 	text, err := json.Marshal(map[string]any{"version": 1, "profiles": profiles})
@@ -131,7 +131,7 @@ type stream struct {
 // slice is how long a generator of a stream offers calls.
 const slice = 10 * time.Second
 
-// stream begins a stream of calls of perRegister requests, at a rate of requests.
+// stream starts a stream. rate is in requests per second; a call has perRegister requests.
 func (s *system) stream(name string, rate float64) *stream {
 	ctx, stop := context.WithCancel(s.t.Context())
 	f := &stream{s: s, stop: stop, done: make(chan struct{})}
@@ -141,7 +141,7 @@ func (s *system) stream(name string, rate float64) *stream {
 			n := len(f.all)
 			var c *calls
 			if c, f.err = s.generate(fmt.Sprintf("%s-%d", name, n), load.Trial{
-				Rate: rate / perRegister, Duration: slice.Seconds(), Seed: uint64(n), Params: map[string]string{"digest": "false", "retransmit": "false"}, // an instance would serve each copy
+				Rate: rate / perRegister, Duration: slice.Seconds(), Seed: uint64(n), Params: map[string]string{"digest": "false", "retransmit": "false"}, // an instance would serve each retransmission as a new request
 			}); f.err == nil {
 				f.all = append(f.all, c)
 			}
@@ -171,11 +171,12 @@ func (f *stream) allSucceed(t *testing.T) {
 	}
 }
 
-// TestScheduledRedline lets the orchestrator measure an instance with a profile from a day ago
-// and a lower capacity today. The measurement runs under load, without scaling and without a
-// lost call. Then the orchestrator uses the measured capacity, and starts the missing instance.
+// TestScheduledRedline lets the orchestrator measure an instance whose capacity has fallen since
+// yesterday's profile. The measurement runs under load. No call may be lost, and the type must not
+// be scaled meanwhile. Afterwards the orchestrator must use the measured capacity, and start the
+// missing instance.
 func TestScheduledRedline(t *testing.T) {
-	const tries = 3 // on a host that is too busy for the steps
+	const tries = 3 // attempts on a host that is too busy
 	for try := 1; ; try++ {
 		s := newStale(t)
 		two := s.run("--policy", "fixed=2")
@@ -199,8 +200,8 @@ func TestScheduledRedline(t *testing.T) {
 	}
 }
 
-// awaitMeasurement waits for the begin and the end of a measurement, and checks that it holds
-// the lease of the type exactly during this time.
+// awaitMeasurement waits for the start and the end of a measurement. The orchestrator must hold the
+// type's lease during the measurement, and not afterwards.
 func (s *system) awaitMeasurement() {
 	s.t.Helper()
 	director, err := client.New(client.Access{URL: s.control})
@@ -245,7 +246,7 @@ func (s *system) measured() (last flex.Measured) {
 	return last
 }
 
-// checkMeasured checks the result and the profile, and that the type was not scaled during the
+// checkMeasured checks the result and the profile. The type must not have been scaled during the
 // measurement.
 func (s *system) checkMeasured(got *flex.Measured) {
 	s.t.Helper()
@@ -272,8 +273,8 @@ func (s *system) checkMeasured(got *flex.Measured) {
 	}
 }
 
-// checkUsed checks that the orchestrator uses the measured capacity: it starts an instance, and
-// gives the reason.
+// checkUsed checks that the orchestrator starts an instance because of the measured capacity, and
+// says so.
 func (s *system) checkUsed(got *flex.Measured) {
 	s.t.Helper()
 	want := fmt.Sprintf("%.4g/s are carried", 2*got.After*(1-keptFree))

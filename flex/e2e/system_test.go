@@ -25,20 +25,21 @@ import (
 	"vitrine/load"
 )
 
-// limit is far beyond what a busy host needs for a step.
+// limit bounds every wait. It is far more than a busy host needs.
 const limit = 90 * time.Second
 
-// A system is a file that an orchestrator runs, with its director and its store.
+// A system is the file of an orchestrator, with the addresses of its director.
 type system struct {
 	t       *testing.T
 	dir     string
-	vitrine string // program
+	vitrine string // path of the program
 	file    string
 	sip     string // address of the director
-	control string // of the director
+	control string // control address of the director
 }
 
-// newBare returns a system without files. The end of the test stops everything that still runs.
+// newBare returns a system whose files are not written yet. At its end, the test stops everything
+// that still runs.
 func newBare(t *testing.T) *system {
 	t.Helper()
 	_, err := cgroup.Detect()
@@ -47,10 +48,10 @@ func newBare(t *testing.T) *system {
 	s.vitrine = program(t)
 	s.file = filepath.Join(s.dir, "flex.yaml")
 	t.Cleanup(func() {
-		_, _ = exec.Command(s.vitrine, "flex", "stop", s.file).CombinedOutput() // most tests have stopped it
+		_, _ = exec.Command(s.vitrine, "flex", "stop", s.file).CombinedOutput() // errors do not matter: most tests have stopped it
 		if t.Failed() {
 			for _, name := range []string{flex.EventsFile, "holder.log"} {
-				text, _ := os.ReadFile(filepath.Join(s.file+".flex", name)) // without a file, there is nothing to show
+				text, _ := os.ReadFile(filepath.Join(s.file+".flex", name)) // without the file, there is nothing to show
 				t.Logf("%s:\n%s", name, text)
 			}
 		}
@@ -58,8 +59,8 @@ func newBare(t *testing.T) *system {
 	return s
 }
 
-// newSystem writes the files of a system, whose instances are declared to carry a rate in
-// transactions/s. Nothing runs yet.
+// newSystem writes the files of a system and starts nothing. rate is the declared capacity of an
+// instance in transactions/s.
 func newSystem(t *testing.T, rate int) *system {
 	t.Helper()
 	s := newBare(t)
@@ -88,7 +89,7 @@ servers: {substrate: process, fabric: loopback}
 	return s
 }
 
-// writeDirector writes the director's file, with more lines.
+// writeDirector writes the director's file. more is appended to it.
 func (s *system) writeDirector(more string) {
 	s.t.Helper()
 	s.write("director.yaml", `
@@ -177,7 +178,7 @@ func (s *system) run(more ...string) *orchestrator {
 		s.t.Fatal(err)
 	}
 	go func() {
-		_ = o.cmd.Wait() // the tests look at what runs
+		_ = o.cmd.Wait() // the tests check the processes instead
 		close(o.ended)
 	}()
 	s.t.Cleanup(func() {
@@ -200,7 +201,7 @@ func (o *orchestrator) end(signal syscall.Signal) {
 	}
 }
 
-// verb runs a verb of flex on the file. It returns the exit status.
+// verb runs a verb of vitrine flex on the file. It returns the output and the exit code.
 func (s *system) verb(name string, more ...string) (out string, status int) {
 	s.t.Helper()
 	c := exec.CommandContext(s.t.Context(), s.vitrine, append([]string{"flex", name, s.file}, more...)...)
@@ -211,7 +212,7 @@ func (s *system) verb(name string, more ...string) (out string, status int) {
 	return string(text), c.ProcessState.ExitCode()
 }
 
-// status asks the orchestrator; without one, it returns nil.
+// status returns the orchestrator's status, or nil if no orchestrator runs.
 func (s *system) status() *flex.Status {
 	s.t.Helper()
 	out, status := s.verb("status", "--json")
@@ -235,7 +236,7 @@ func (s *system) names(state string) (names []string) {
 	return names
 }
 
-// awaitOnly waits until the instances are the active ones of these names, and no others.
+// awaitOnly waits until exactly these instances exist, and all are active.
 func (s *system) awaitOnly(names ...string) {
 	s.t.Helper()
 	hosttest.Until(s.t, limit, fmt.Sprintf("only %s run", names), func() bool {
@@ -260,7 +261,7 @@ func (s *system) events() (all []flex.Event) {
 	return all
 }
 
-// count counts events.
+// count returns the number of events of a kind.
 func (s *system) count(kind string) (n int) {
 	s.t.Helper()
 	for _, e := range s.events() {
@@ -271,7 +272,7 @@ func (s *system) count(kind string) (n int) {
 	return n
 }
 
-// A call is a running generator.
+// A calls is a running generator.
 type calls struct {
 	name string
 	done chan struct{}
@@ -280,8 +281,8 @@ type calls struct {
 	err  error
 }
 
-// call starts a generator: each call registers a user of its own and deregisters it, in
-// perCall transactions.
+// call starts a generator. Each call registers and deregisters a user of its own, in perCall
+// transactions.
 func (s *system) call(name string, rate, seconds float64, firstUser int) *calls {
 	s.t.Helper()
 	c, err := s.generate(name, load.Trial{Rate: rate, Duration: seconds, Seed: 1, Params: map[string]string{"first_user": fmt.Sprint(firstUser), "users": "20000"}})
@@ -291,7 +292,7 @@ func (s *system) call(name string, rate, seconds float64, firstUser int) *calls 
 	return c
 }
 
-// generate starts a generator. A parameter of the trial counts instead of the one here.
+// generate starts a generator. The trial's parameters override the defaults here.
 func (s *system) generate(name string, trial load.Trial) (*calls, error) {
 	params := map[string]string{"scenario": "reg-dereg", "retransmit": "true", "timeout": "30s", "local": "127.0.0.1", "port": "0"}
 	maps.Copy(params, trial.Params)
@@ -316,8 +317,8 @@ func (s *system) generate(name string, trial load.Trial) (*calls, error) {
 // perCall is the number of transactions of a call.
 const perCall = 3
 
-// allSucceed waits for the end of a generator that offers calls for some seconds, and checks
-// that every call succeeded. It returns how many transactions there were.
+// allSucceed waits for the end of a generator that offers calls for some seconds. Every call must
+// have succeeded. It returns the number of transactions.
 func (c *calls) allSucceed(t *testing.T, seconds float64) (transactions int64) {
 	t.Helper()
 	select {
@@ -339,14 +340,15 @@ func (c *calls) allSucceed(t *testing.T, seconds float64) (transactions int64) {
 	return perCall * r.Succeeded
 }
 
-// awayNow reports whether something whose description contains the text does not answer.
+// awayNow reports whether the orchestrator misses something whose description contains the text,
+// such as its director.
 func (s *system) awayNow(text string) bool {
 	s.t.Helper()
 	got := s.status()
 	return got != nil && slices.ContainsFunc(got.Away, func(what string) bool { return strings.Contains(what, text) })
 }
 
-// directorPID returns the process of the director.
+// directorPID returns the process ID of the director.
 func (s *system) directorPID() int {
 	s.t.Helper()
 	out, err := exec.CommandContext(s.t.Context(), s.vitrine, "director", "status", "--json", "--director", s.control).Output()
@@ -360,7 +362,7 @@ func (s *system) directorPID() int {
 	return got.PID
 }
 
-// kill kills a process.
+// kill sends SIGKILL to a process.
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {

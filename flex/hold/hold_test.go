@@ -30,7 +30,7 @@ import (
 
 const limit = time.Minute // far beyond what a busy host needs
 
-// deployment is a front that starts after a back, and appends both to the file ORDER.
+// deployment has a front that starts after a back. Both append their names to the file ORDER.
 const deployment = `
 vnf_name: pair
 components:
@@ -52,7 +52,7 @@ flavors: [{name: small, vcpus: 0.1, memory: 64MiB}]
 mode: {name: custom, sizes: [fr1s-bk1s]}
 `
 
-// A rig is a holder that serves on its socket, and a client of it.
+// A rig is a holder that serves its socket, and a client of the holder.
 type rig struct {
 	t      *testing.T
 	run    *runstate.Run
@@ -108,7 +108,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// end asks the holder to end, and checks that nothing is left.
+// end asks the holder to end, and checks that the holder leaves nothing behind.
 func (r *rig) end() {
 	r.t.Helper()
 	if err := r.client.End(r.t.Context()); err != nil {
@@ -141,8 +141,8 @@ func (r *rig) start(o unit.Order) {
 	}
 }
 
-// await waits until a unit is in a state, and returns it. The empty state stands for a removed
-// unit.
+// await waits until a unit is in a state, and returns it. The empty state means that the unit is
+// removed.
 func (r *rig) await(name string, state unit.State) (u unit.Unit) {
 	r.t.Helper()
 	hosttest.Until(r.t, limit, name+" is "+string(state), func() bool {
@@ -161,8 +161,8 @@ func (r *rig) await(name string, state unit.State) (u unit.Unit) {
 	return u
 }
 
-// TestMembersLiveAndStopTogether checks that members start in the order of their
-// dependencies, that one's death ends the others, and that the unit says why.
+// TestMembersLiveAndStopTogether checks that members start in the order of their dependencies. The
+// death of a member must end the others, and the unit must say why.
 func TestMembersLiveAndStopTogether(t *testing.T) {
 	r := newRig(t)
 	r.start(r.pair("pair-1"))
@@ -175,7 +175,7 @@ func TestMembersLiveAndStopTogether(t *testing.T) {
 	if err != nil || len(lines) != 2 || lines[0] != "pair-1-back-1" || !strings.HasPrefix(lines[1], "pair-1-front-1 127.") {
 		t.Errorf("started %q, %v", lines, err)
 	}
-	r.start(r.pair("pair-1")) // the same order again
+	r.start(r.pair("pair-1")) // repeating an order is no error
 	other := r.pair("pair-1")
 	other.Size = "fr2s-bk1s"
 	if err := r.client.Start(t.Context(), other); err == nil {
@@ -200,8 +200,8 @@ func TestMembersLiveAndStopTogether(t *testing.T) {
 	r.end()
 }
 
-// TestNotReadyInTime checks that a unit that never gets ready fails at its deadline, and
-// that nothing of it runs then.
+// TestNotReadyInTime checks that a unit that is not ready at its deadline fails, and leaves no
+// process.
 func TestNotReadyInTime(t *testing.T) {
 	r := newRig(t)
 	o := r.pair("slow-1")

@@ -9,7 +9,7 @@ import (
 	"vitrine/flex/policy"
 )
 
-// A world is instances that start within a second of the Start action and drain at once.
+// A world is a set of instances. They start within a second of the Start action and drain at once.
 type world struct {
 	t      *testing.T
 	policy policy.Policy
@@ -27,7 +27,7 @@ func newWorld(t *testing.T, name string) *world {
 		Type: decide.Type{Name: "a", Min: 1, Max: 20, Flavors: []decide.Flavor{{Name: "s", Capacity: 100, CPUs: 1}}}}}}}
 }
 
-// second lets the policy decide once.
+// second simulates one second: the policy decides once.
 func (w *world) second(rate float64) []decide.Action {
 	w.t.Helper()
 	v := &w.view
@@ -141,7 +141,8 @@ func TestALeasedTypeStaysAsItIs(t *testing.T) {
 	}
 }
 
-// A Deployment takes away pods that are not ready, and then the newest.
+// TestTheNewestGoFirst checks the order of scale-in, which is that of a Kubernetes Deployment:
+// first pods that are not ready, and then the newest.
 func TestTheNewestGoFirst(t *testing.T) {
 	w := newWorld(t, "fixed=1")
 	now := w.view.Now

@@ -8,7 +8,7 @@ import (
 )
 
 // TestCostIsThatOfTheMembers checks that the CPU cost of an instance is the sum over its members,
-// with the cost of clustering, and that a profile without a member has no cost.
+// including the cost of clustering. A profile that lacks a member must give no cost.
 func TestCostIsThatOfTheMembers(t *testing.T) {
 	z := vitrine.SizeProfile{Sizing: "sp2s-hs1s"}
 	p := &vitrine.Profile{Settings: []vitrine.Setting{{Sizes: []vitrine.SizeProfile{z}, Components: []vitrine.ComponentProfile{

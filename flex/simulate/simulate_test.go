@@ -46,8 +46,8 @@ func TestTheSameSeedGivesTheSameResult(t *testing.T) {
 	}
 }
 
-// The horizontal pod autoscaler doubles, or adds 4, in 15 s, and keeps the highest
-// recommendation of 300 s before it scales down.
+// TestTheRulesOfHPA checks that the horizontal pod autoscaler doubles or adds 4 in 15 s. Before it
+// scales down, it keeps the highest recommendation of the last 300 s.
 func TestTheRulesOfHPA(t *testing.T) {
 	c := register(0)
 	c.Every, c.Spread = 1, -1
@@ -69,8 +69,8 @@ func TestTheRulesOfHPA(t *testing.T) {
 	}
 }
 
-// The Knative pod autoscaler panics at twice the ready pods and does not scale down for
-// 60 s.
+// TestTheRulesOfKnative checks that the Knative pod autoscaler panics at twice the ready pods and
+// does not scale down for 60 s.
 func TestTheRulesOfKnative(t *testing.T) {
 	c := register(0)
 	c.Every, c.Spread = 1, -1
