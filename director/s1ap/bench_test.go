@@ -9,11 +9,11 @@ import (
 	"vitrine/wire/s1ap/frame"
 )
 
-// batch is how many messages the benchmarks write at once, as an eNodeB with many UEs does.
+// batch is how many messages the benchmarks write at once. An eNodeB with many UEs writes as many.
 const batch = 32
 
-// BenchmarkThrough sends an eNodeB's messages about a UE through a director to an instance,
-// over TCP on loopback. Compare it with BenchmarkForwarder.
+// BenchmarkThrough sends messages about a UE from an eNodeB through a director to an instance, over
+// TCP on loopback. Compare it with BenchmarkForwarder.
 func BenchmarkThrough(b *testing.B) {
 	in := newInstance(b, attachType, 1)
 	s := newSite(b, false, []*instance{in})
@@ -27,8 +27,7 @@ func BenchmarkThrough(b *testing.B) {
 	pump(b, message, e.conn, to)
 }
 
-// BenchmarkForwarder sends the same messages through a forwarder that only reads and
-// writes.
+// BenchmarkForwarder sends the same messages through a forwarder that only reads and writes.
 func BenchmarkForwarder(b *testing.B) {
 	up, at := pair(b)
 	to, sink := pair(b)
@@ -67,7 +66,7 @@ func pair(t testing.TB) (dialed, accepted net.Conn) {
 	return dialed, accepted
 }
 
-// window is how many batches are under way at most.
+// window is the highest number of batches in flight.
 const window = 64
 
 // pump writes b.N messages and reads them at the other end.

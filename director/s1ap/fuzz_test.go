@@ -17,8 +17,8 @@ import (
 	"vitrine/wire/s1ap/frame"
 )
 
-// A bench is a director without goroutines: an eNodeB and two instances, whose queues the
-// test reads.
+// A bench is a director without goroutines, with an eNodeB and two instances. The test reads their
+// queues.
 type bench struct {
 	*turn
 	e     *enodeb
@@ -26,12 +26,12 @@ type bench struct {
 	cell  enb.Cell
 }
 
-// ground has the parts that benches share, because making a table is most of their cost.
+// A ground has the parts that all benches share, because making a table is expensive.
 type ground struct {
 	table  *table.Table
 	meter  *meter.Meter
 	policy *Policy
-	conn   *net.TCPConn // nothing is written to it
+	conn   *net.TCPConn // no test writes to it
 	err    error
 }
 
@@ -64,11 +64,11 @@ var sharedGround = sync.OnceValue(func() (g ground) {
 	return g
 })
 
-// benchWorker is a worker that benches share, one after the other.
+// benchWorker is the meter's worker, which all benches use one after the other.
 var benchWorker = sync.OnceValue(func() *meter.Worker { return sharedGround().meter.Worker() })
 
-// newBench makes a bench with one connection at each instance, 1 and 2, whose identifiers
-// are connectionIDs.
+// newBench makes a bench with one connection at each of the instances 1 and 2. The connections have
+// the identifiers of connectionIDs.
 func newBench(t testing.TB) *bench {
 	t.Helper()
 	g := sharedGround()
@@ -98,18 +98,18 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// connectionIDs are the identifiers of the connection at an instance, from 0.
+// connectionIDs returns the identifiers of the connection at instance n+1.
 func connectionIDs(n int) enb.IDs {
 	return enb.IDs{MME: uint32(n+1)<<24 | 7, ENB: uint32(100 + n)}
 }
 
-// connect makes a connection as if its first messages had passed.
+// connect makes a connection whose first messages have passed already.
 func (b *bench) connect(l *link, ids enb.IDs) {
 	b.put(b.e, ids.ENB, ue{number: l.number, mme: ids.MME, awaits: none})
 	b.server.holders.set(ids.MME, place{b.e, ids.ENB})
 }
 
-// queue returns an association that nothing is written to.
+// queue returns an association to which no test writes.
 func (b *bench) queue(t testing.TB, s *Server, known bool) *association {
 	t.Helper()
 	a, err := newAssociation(s, sharedGround().conn, known)
@@ -126,7 +126,7 @@ func (b *bench) done() {
 	b.worker.mu.Unlock()
 }
 
-// take returns the messages that wait in a queue, and empties it.
+// take returns the messages in a queue and empties the queue.
 func (b *bench) take(a *association) (all [][]byte) {
 	b.each(a.out, func(_, message []byte) { all = append(all, message) })
 	b.server.queued.Add(-int64(len(a.out)))
@@ -134,8 +134,8 @@ func (b *bench) take(a *association) (all [][]byte) {
 	return all
 }
 
-// FuzzUplink gives the director two messages of an eNodeB. What reaches an instance must be
-// about a connection that the eNodeB has there.
+// FuzzUplink gives the director two messages of an eNodeB. An instance may only get messages about
+// connections that the eNodeB has at that instance.
 func FuzzUplink(f *testing.F) {
 	cell := newCell(5)
 	one, two := connectionIDs(0), connectionIDs(1)
@@ -170,7 +170,8 @@ func FuzzUplink(f *testing.F) {
 	})
 }
 
-// check checks what instances got, and the tables.
+// check checks the messages that the instances and the eNodeB got, and the counts of connections
+// and queues. had holds the connections before the message.
 func (b *bench) check(t *testing.T, had map[uint32]ue) {
 	for _, l := range b.links {
 		for _, message := range b.take(l.association) {
@@ -205,8 +206,8 @@ func (b *bench) check(t *testing.T, had map[uint32]ue) {
 	}
 }
 
-// FuzzDownlink gives the director two messages of an instance. What reaches the eNodeB must
-// be about a connection at that instance.
+// FuzzDownlink gives the director two messages of an instance. The eNodeB may only get messages
+// about connections at that instance.
 func FuzzDownlink(f *testing.F) {
 	one, two := connectionIDs(0), connectionIDs(1)
 	for _, seed := range [][]byte{
@@ -251,8 +252,8 @@ func FuzzDownlink(f *testing.F) {
 	})
 }
 
-// TestForwardingAllocatesNothing passes messages in both directions, and begins and ends
-// connections.
+// TestForwardingAllocatesNothing checks that messages in both directions, a new connection and a
+// refused message allocate nothing.
 func TestForwardingAllocatesNothing(t *testing.T) {
 	b := newBench(t)
 	one := connectionIDs(0)
@@ -276,11 +277,11 @@ func TestForwardingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestCallAllocatesNothing begins connections at both instances by service requests, and
-// releases them.
+// TestCallAllocatesNothing checks that connections allocate nothing from their service request to
+// their release, at both instances.
 func TestCallAllocatesNothing(t *testing.T) {
 	b := newBench(t)
-	var steps [][]byte // of the eNodeB, and of the instances in turn
+	var steps [][]byte // of the eNodeB and of the instances, alternately
 	for n := range b.links {
 		ids := enb.IDs{MME: uint32(n+1)<<24 | 9, ENB: uint32(n + 1)}
 		up := frame.Append(nil, frame.UE, b.cell.AppendInitial(nil, ids.ENB, serviceRequest(), &identity.STMSI{Code: uint8(n + 1), TMSI: 1}))

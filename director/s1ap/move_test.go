@@ -11,7 +11,8 @@ import (
 
 func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 
-// TestHandoverStaysAtItsInstance hands a UE over by S1 from one eNodeB to another.
+// TestHandoverStaysAtItsInstance checks that a UE that is handed over by S1 stays at its instance.
+// The messages of both eNodeBs must reach that instance.
 func TestHandoverStaysAtItsInstance(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
 	s := newSite(t, false, []*instance{a, b})
@@ -19,7 +20,7 @@ func TestHandoverStaysAtItsInstance(t *testing.T) {
 	_, ids := e.connection(1, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
 	there := enb.IDs{MME: ids.MME, ENB: 40}
 
-	// Without a Handover Request, the target may not answer one.
+	// The target may not answer a Handover Request that it did not get.
 	f.send(f.AppendHandoverAdmitted(nil, there, []byte{1}, 5))
 	if m, _ := f.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseUnknownMMEUEID {
 		t.Errorf("cause %v", m.Cause)
@@ -54,8 +55,8 @@ func releaseCommand(ids enb.IDs) []byte {
 	return s1ap.End(s1ap.AppendCause(s1ap.AppendUEIDs(b, s1ap.Reject, ids.MME, ids.ENB), s1ap.Ignore, s1ap.CauseNormalRelease), 0)
 }
 
-// TestPathSwitchEndsTheOldConnection hands a UE over by X2. The eNodeB that it leaves says
-// nothing.
+// TestPathSwitchEndsTheOldConnection checks that a handover by X2 ends the connection at the old
+// eNodeB, although the old eNodeB sends nothing.
 func TestPathSwitchEndsTheOldConnection(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
 	s := newSite(t, false, []*instance{a, b})
@@ -90,8 +91,8 @@ func TestPathSwitchOfNoInstanceFails(t *testing.T) {
 	s.until("nothing is left", func() bool { return s.server.Counters().UEs == 0 })
 }
 
-// TestResetOfAnEnodebReachesEachInstance resets three connections at two instances, and one
-// that does not exist.
+// TestResetOfAnEnodebReachesEachInstance resets three connections at two instances, and one that
+// does not exist. Each instance must get a Reset of its own connections only.
 func TestResetOfAnEnodebReachesEachInstance(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
 	s := newSite(t, false, []*instance{a, b})
@@ -127,7 +128,7 @@ func TestResetOfAnEnodebReachesEachInstance(t *testing.T) {
 	if got := connections(t, raw); len(got) != 1 || got[0] != some[1] {
 		t.Errorf("reset at the second: %+v", got)
 	}
-	b.at(e.Cell).send(s1ap.End(s1ap.AppendHeader(nil, s1ap.Successful, s1ap.Reset, s1ap.Reject), 0)) // ends at the director
+	b.at(e.Cell).send(s1ap.End(s1ap.AppendHeader(nil, s1ap.Successful, s1ap.Reset, s1ap.Reject), 0)) // the director absorbs it
 	e.send(e.AppendUplink(nil, enb.IDs{MME: all[3].MME, ENB: all[3].ENB}, []byte{7, 0x55}))
 	b.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
 	if c := s.server.Counters(); c.UEs != 1 {
@@ -135,7 +136,8 @@ func TestResetOfAnEnodebReachesEachInstance(t *testing.T) {
 	}
 }
 
-// TestResetOfAnInstanceConcernsItsConnections resets all that an instance has.
+// TestResetOfAnInstanceConcernsItsConnections checks that the Reset of a whole instance ends only
+// the connections at that instance.
 func TestResetOfAnInstanceConcernsItsConnections(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
 	s := newSite(t, false, []*instance{a, b})
@@ -173,7 +175,8 @@ func TestPagingReachesTheEnodebUnchanged(t *testing.T) {
 	}
 }
 
-// TestOverloadIsPassedOnWhenAllInstancesHaveIt keeps UEs of instances with room going.
+// TestOverloadIsPassedOnWhenAllInstancesHaveIt checks that the eNodeB learns of an overload only
+// while all instances are overloaded. Otherwise it would also refuse UEs of instances with room.
 func TestOverloadIsPassedOnWhenAllInstancesHaveIt(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
 	s := newSite(t, false, []*instance{a, b})
@@ -188,7 +191,8 @@ func TestOverloadIsPassedOnWhenAllInstancesHaveIt(t *testing.T) {
 	e.expect(s1ap.Initiating, s1ap.OverloadStop)
 }
 
-// TestConfigurationUpdateReachesInstancesOfNowAndLater changes an eNodeB's tracking area.
+// TestConfigurationUpdateReachesInstancesOfNowAndLater changes an eNodeB's tracking area. The
+// present instance must get the update, and a later instance the updated S1 Setup.
 func TestConfigurationUpdateReachesInstancesOfNowAndLater(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
 	s := newSite(t, false, []*instance{a})
@@ -200,7 +204,7 @@ func TestConfigurationUpdateReachesInstancesOfNowAndLater(t *testing.T) {
 	if _, raw := a.at(e.Cell).expect(s1ap.Initiating, s1ap.ENBConfigurationUpdate); string(raw) != string(update) {
 		t.Errorf("% x", raw)
 	}
-	a.at(e.Cell).send(s1ap.End(s1ap.AppendHeader(nil, s1ap.Successful, s1ap.ENBConfigurationUpdate, s1ap.Reject), 0)) // ends at the director
+	a.at(e.Cell).send(s1ap.End(s1ap.AppendHeader(nil, s1ap.Successful, s1ap.ENBConfigurationUpdate, s1ap.Reject), 0)) // the director absorbs it
 	s.publish(a.instance(), b.instance())
 	b.at(e.Cell)
 	for _, p := range s.server.associations() {
@@ -220,8 +224,8 @@ func TestConfigurationUpdateReachesInstancesOfNowAndLater(t *testing.T) {
 	}
 }
 
-// TestUsedIdentifierEndsTheOldConnection begins a connection with the identifier of one
-// that has not ended.
+// TestUsedIdentifierEndsTheOldConnection begins a connection with an eNB UE S1AP ID that another
+// connection still has. The director must end the old connection.
 func TestUsedIdentifierEndsTheOldConnection(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
 	s := newSite(t, false, []*instance{a, b})

@@ -22,7 +22,7 @@ import (
 	"vitrine/wire/s1ap/frame"
 )
 
-// patience limits every wait. Reaching it is a failure.
+// patience limits every wait. A test that reaches it fails.
 const patience = 20 * time.Second
 
 const (
@@ -36,7 +36,7 @@ func network() identity.PLMN {
 	return p
 }
 
-// A site is a director with instances that speak S1AP and eNodeBs.
+// A site is a director with instances and eNodeBs.
 type site struct {
 	t         testing.TB
 	server    *Server
@@ -48,7 +48,7 @@ type site struct {
 	epoch     uint64
 }
 
-// newSite starts a director with one type, or with the types of the default rules if split.
+// newSite starts a director with one type. If split is true, it has the types of the default rules.
 func newSite(t testing.TB, split bool, instances []*instance, change ...func(*Config, *Policy)) *site {
 	t.Helper()
 	begun := time.Now()
@@ -89,7 +89,7 @@ func newSite(t testing.TB, split bool, instances []*instance, change ...func(*Co
 	return s
 }
 
-// publish puts other instances in force.
+// publish replaces the instances in a new epoch, and returns when the epoch is effective.
 func (s *site) publish(instances ...vitrine.Instance) {
 	s.t.Helper()
 	s.epoch++
@@ -147,7 +147,7 @@ func (p *peer) read() []byte {
 	}
 }
 
-// expect reads the next message, which must be of a procedure.
+// expect reads the next message, which must be of the kind and procedure.
 func (p *peer) expect(k s1ap.Kind, procedure s1ap.Procedure) (m enb.Message, raw []byte) {
 	p.t.Helper()
 	raw = p.read()
@@ -163,8 +163,8 @@ func (p *peer) expect(k s1ap.Kind, procedure s1ap.Procedure) (m enb.Message, raw
 	return m, raw
 }
 
-// An instance is an MME as far as a director sees it: it accepts eNodeBs, and the test
-// sends what it likes.
+// An instance plays an MME. It accepts the S1 Setup of every eNodeB. The test sends all further
+// messages.
 type instance struct {
 	t        testing.TB
 	name     string
@@ -173,7 +173,7 @@ type instance struct {
 	listener net.Listener
 
 	mu    sync.Mutex
-	conns map[uint32]*peer // by eNodeB
+	conns map[uint32]*peer // by eNB ID
 	all   []net.Conn
 }
 
@@ -206,7 +206,7 @@ func (in *instance) accept() {
 	}
 }
 
-// setUp accepts an eNodeB.
+// setUp answers the S1 Setup of an eNodeB.
 func (in *instance) setUp(p *peer) {
 	raw := p.read()
 	var m s1ap.Message
@@ -229,7 +229,7 @@ func (in *instance) setUp(p *peer) {
 	_, _ = p.conn.Write(frame.Append(nil, frame.Common, s1ap.End(s1ap.EndElement(b, start), 0)))
 }
 
-// at returns the association on behalf of an eNodeB.
+// at returns the instance's association for an eNodeB. It waits for the association.
 func (in *instance) at(cell enb.Cell) *peer {
 	in.t.Helper()
 	var p *peer
@@ -242,7 +242,7 @@ func (in *instance) at(cell enb.Cell) *peer {
 	return p
 }
 
-// kill ends the instance as the death of its process does.
+// kill closes all connections of the instance, as the death of its process would.
 func (in *instance) kill() {
 	_ = in.listener.Close()
 	in.mu.Lock()
@@ -265,7 +265,7 @@ type base struct {
 	enb.Cell
 }
 
-// connect connects an eNodeB, which is not set up.
+// connect connects an eNodeB without S1 Setup.
 func (s *site) connect(id uint32) *base {
 	s.t.Helper()
 	return s.connectFrom("127.0.0.1", id)
@@ -282,7 +282,7 @@ func (s *site) connectFrom(address string, id uint32) *base {
 	return &base{peer{t: s.t, conn: conn}, newCell(id)}
 }
 
-// enodeb connects an eNodeB and sets it up.
+// enodeb connects an eNodeB and completes its S1 Setup.
 func (s *site) enodeb(id uint32) *base {
 	s.t.Helper()
 	e := s.connect(id)
@@ -291,7 +291,7 @@ func (s *site) enodeb(id uint32) *base {
 	return e
 }
 
-// attach returns an Attach Request with an IMSI.
+// attachRequest returns an Attach Request of the nth subscriber.
 func attachRequest(n int) []byte {
 	d, _ := identity.MakeDigits(fmt.Sprintf("00101%010d", n))
 	u := phone.New(d, network())
@@ -301,14 +301,15 @@ func attachRequest(n int) []byte {
 // serviceRequest returns a Service Request.
 func serviceRequest() []byte { return nas.AppendServiceRequest(nil, 1, 2) }
 
-// begin sends the first message of a connection and returns the instance that gets it.
+// begin sends the first message of a connection. It returns the instance that gets the message.
 func (e *base) begin(enbID uint32, pdu []byte, s *identity.STMSI, among ...*instance) *instance {
 	e.t.Helper()
 	e.send(e.AppendInitial(nil, enbID, pdu, s))
 	return e.arrived(s1ap.InitialUEMessage, among...)
 }
 
-// arrived returns the instance that has a message of the eNodeB, and reads it.
+// arrived waits until one of the instances has a message from the eNodeB. It reads the message and
+// returns the instance.
 func (e *base) arrived(procedure s1ap.Procedure, among ...*instance) (got *instance) {
 	e.t.Helper()
 	hosttest.Until(e.t, patience, "an instance has the message", func() bool {
@@ -329,7 +330,7 @@ func (e *base) arrived(procedure s1ap.Procedure, among ...*instance) (got *insta
 	return got
 }
 
-// download sends a Downlink NAS Transport of an instance and reads it at the eNodeB.
+// download sends a Downlink NAS Transport from an instance and reads it at the eNodeB.
 func (e *base) download(in *instance, ids enb.IDs) {
 	e.t.Helper()
 	in.at(e.Cell).send(about(s1ap.Initiating, s1ap.DownlinkNASTransport, ids, func(b []byte) []byte {
@@ -341,7 +342,8 @@ func (e *base) download(in *instance, ids enb.IDs) {
 	}
 }
 
-// connection begins a connection and has the instance answer it.
+// connection begins a connection, and the instance answers. It returns the instance and the
+// connection's identifiers.
 func (e *base) connection(enbID uint32, n uint32, pdu []byte, s *identity.STMSI, among ...*instance) (*instance, enb.IDs) {
 	e.t.Helper()
 	in := e.begin(enbID, pdu, s, among...)
@@ -350,7 +352,8 @@ func (e *base) connection(enbID uint32, n uint32, pdu []byte, s *identity.STMSI,
 	return in, ids
 }
 
-// about returns a message with identifiers.
+// about returns a message with the identifiers of a connection, and further elements if more is not
+// nil.
 func about(k s1ap.Kind, p s1ap.Procedure, ids enb.IDs, more func([]byte) []byte) []byte {
 	b := s1ap.AppendHeader(nil, k, p, s1ap.Reject)
 	b = s1ap.AppendMMEUEID(b, s1ap.MMEUEID, s1ap.Reject, ids.MME)

@@ -134,7 +134,7 @@ func TestMessageOfEachKindGoesToItsType(t *testing.T) {
 	if got := e.begin(1, attachRequest(1), nil, a, b); got != a {
 		t.Errorf("attach went to %s", got.name)
 	}
-	// Its owner is of another type, so the key chooses.
+	// The instance of the S-TMSI has another type, so the key chooses.
 	if got := e.begin(2, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 5}, a, b); got != b {
 		t.Errorf("service request went to %s", got.name)
 	}
@@ -192,14 +192,15 @@ func TestInstanceMustGiveItsNumber(t *testing.T) {
 	}
 }
 
-// TestLostInstanceIsNoticedByItsConnectionsAlone kills one of two instances.
+// TestLostInstanceIsNoticedByItsConnectionsAlone kills one of two instances. The eNodeB must get a
+// Reset of the connections at that instance only.
 func TestLostInstanceIsNoticedByItsConnectionsAlone(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
 	s := newSite(t, false, []*instance{a, b})
 	e := s.enodeb(5)
 	_, lost := e.connection(1, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
 	_, kept := e.connection(2, 1, serviceRequest(), &identity.STMSI{Code: 2, TMSI: 2}, b)
-	e.begin(3, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 3}, a) // it has no MME UE S1AP ID yet
+	e.begin(3, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 3}, a) // the connection has no MME UE S1AP ID yet
 	a.kill()
 	_, raw := e.expect(s1ap.Initiating, s1ap.Reset)
 	got := map[s1ap.Connection]bool{}
@@ -211,7 +212,7 @@ func TestLostInstanceIsNoticedByItsConnectionsAlone(t *testing.T) {
 	}
 	e.send(e.AppendUplink(nil, kept, []byte{7, 0x55}))
 	e.arrived(s1ap.UplinkNASTransport, b)
-	// The instance is in the table still.
+	// The table still has the dead instance.
 	if in := e.begin(4, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, b); in != b {
 		t.Error("the UE's next message is lost")
 	}
@@ -220,7 +221,7 @@ func TestLostInstanceIsNoticedByItsConnectionsAlone(t *testing.T) {
 	}
 }
 
-// connections returns those that a Reset names.
+// connections returns the connections in a Reset.
 func connections(t *testing.T, raw []byte) (all []s1ap.Connection) {
 	t.Helper()
 	var m s1ap.Message
@@ -267,7 +268,7 @@ func (p *peer) ended() bool {
 	return errors.Is(err, io.EOF)
 }
 
-// dialogs returns the connections of an instance, as the meter has them.
+// dialogs returns the meter's number of connections at an instance, or -1 for an unknown instance.
 func (s *site) dialogs(name string) int {
 	for _, in := range s.meter.Instances() {
 		if in.Name == name {
@@ -346,8 +347,8 @@ func TestAssociationsAreLimited(t *testing.T) {
 	}
 }
 
-// TestIdentityIsOneAddressesEnodeb checks that another host cannot take an eNodeB's
-// identity, and that the eNodeB itself can come back.
+// TestIdentityIsOneAddressesEnodeb checks that another host cannot take the identity of a connected
+// eNodeB. The eNodeB itself may connect again.
 func TestIdentityIsOneAddressesEnodeb(t *testing.T) {
 	a := newInstance(t, attachType, 1)
 	s := newSite(t, false, []*instance{a})
@@ -403,7 +404,7 @@ func TestVoiceCallGoesToTheTypeOfItsBearer(t *testing.T) {
 	if got := e.arrived(s1ap.InitialUEMessage, a, b, c); got != c {
 		t.Errorf("a service request for a call went to %s", got.name)
 	}
-	e.send(e.AppendCall(nil, 3, attachRequest(3), nil)) // the rule is about service requests
+	e.send(e.AppendCall(nil, 3, attachRequest(3), nil)) // the rule for calls matches only service requests
 	if got := e.arrived(s1ap.InitialUEMessage, a, b, c); got != a {
 		t.Errorf("an attach for a call went to %s", got.name)
 	}

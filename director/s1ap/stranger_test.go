@@ -12,8 +12,8 @@ import (
 	"vitrine/wire/s1ap/frame"
 )
 
-// TestRefusedPathSwitchLeavesTheUEWhereItIs has an eNodeB ask for another one's UE. The
-// instance refuses in two ways.
+// TestRefusedPathSwitchLeavesTheUEWhereItIs lets an eNodeB ask for a UE of another eNodeB. The
+// instance refuses in two ways. The UE must stay at its eNodeB.
 func TestRefusedPathSwitchLeavesTheUEWhereItIs(t *testing.T) {
 	a := newInstance(t, attachType, 1)
 	s := newSite(t, false, []*instance{a})
@@ -35,14 +35,14 @@ func TestRefusedPathSwitchLeavesTheUEWhereItIs(t *testing.T) {
 	}
 }
 
-// drops returns the messages that were dropped for a reason.
+// drops returns the number of messages that were dropped for a cause.
 func (s *site) drops(cause meter.Cause) uint64 { return s.meter.Drops("s1ap")[cause.String()] }
 
 func TestOctetsThatAreNoFrameEndTheAssociation(t *testing.T) {
 	a := newInstance(t, attachType, 1)
 	s := newSite(t, false, []*instance{a})
 	e := s.enodeb(5)
-	if _, err := e.conn.Write([]byte{0, 1, 0, 0, 0, 0, 0, 18, 0, 0, 0, 0}); err != nil { // 65,536 octets
+	if _, err := e.conn.Write([]byte{0, 1, 0, 0, 0, 0, 0, 18, 0, 0, 0, 0}); err != nil { // announces 65,536 octets
 		t.Fatal(err)
 	}
 	if got := e.read(); got != nil {
@@ -51,15 +51,16 @@ func TestOctetsThatAreNoFrameEndTheAssociation(t *testing.T) {
 	s.until("it is counted", func() bool { return s.drops(meter.Malformed) == 1 && s.server.Counters().Malformed == 1 })
 
 	e = s.enodeb(5)
-	if _, err := a.at(e.Cell).conn.Write(make([]byte, frame.HeaderSize)); err != nil { // no octet
+	if _, err := a.at(e.Cell).conn.Write(make([]byte, frame.HeaderSize)); err != nil { // announces an empty message
 		t.Fatal(err)
 	}
 	s.until("that of an instance is counted", func() bool { c := s.server.Counters(); return s.drops(meter.Malformed) == 2 && c.Losses >= 1 })
 }
 
-// TestFrameThatDoesNotEndIsCounted lets the deadline of a frame pass.
+// TestFrameThatDoesNotEndIsCounted checks that a frame that is incomplete at its deadline ends the
+// association and is counted.
 func TestFrameThatDoesNotEndIsCounted(t *testing.T) {
-	t.Parallel() // it waits for the deadline
+	t.Parallel() // because it waits for the deadline
 	s := newSite(t, false, []*instance{newInstance(t, attachType, 1)}, func(c *Config, _ *Policy) { c.First = time.Hour })
 	e := s.enodeb(5)
 	if _, err := e.conn.Write([]byte{0, 0}); err != nil {
@@ -71,15 +72,15 @@ func TestFrameThatDoesNotEndIsCounted(t *testing.T) {
 	s.until("it is counted", func() bool { return s.server.Counters().Late == 1 })
 }
 
-// extended returns a message with further elements.
+// extended returns a message with additional elements.
 func extended(message []byte, more func([]byte) []byte) []byte {
 	var m s1ap.Message
-	_ = m.Parse(message) // it is the test's own
+	_ = m.Parse(message) // the tests make valid messages
 	b := s1ap.AppendHeader(nil, m.Kind, m.Procedure, m.Criticality)
 	return s1ap.End(more(append(b, m.IEs...)), 0)
 }
 
-// crowded returns a message with further elements that no version has.
+// crowded returns a message with count additional elements whose IDs no version of S1AP defines.
 func crowded(message []byte, count int) []byte {
 	return extended(message, func(b []byte) []byte {
 		for n := range count {
@@ -89,8 +90,8 @@ func crowded(message []byte, count int) []byte {
 	})
 }
 
-// TestElementsOfAConfigurationAreLimited keeps an eNodeB from making the director compare
-// thousands of elements with thousands of others.
+// TestElementsOfAConfigurationAreLimited checks the limit on the elements of a configuration.
+// Without it, the director would compare thousands of elements with thousands of others.
 func TestElementsOfAConfigurationAreLimited(t *testing.T) {
 	a := newInstance(t, attachType, 1)
 	s := newSite(t, false, []*instance{a})
@@ -115,7 +116,8 @@ func TestElementsOfAConfigurationAreLimited(t *testing.T) {
 	}
 }
 
-// TestOneAddressLeavesRoomForOthers takes all connections that an address may have.
+// TestOneAddressLeavesRoomForOthers takes all connections that one address may have. Other
+// addresses must still get connections.
 func TestOneAddressLeavesRoomForOthers(t *testing.T) {
 	const most = 8
 	a := newInstance(t, attachType, 1)
@@ -153,8 +155,8 @@ func TestOneAddressLeavesRoomForOthers(t *testing.T) {
 	one.begin(2, attachRequest(3), nil, a)
 }
 
-// TestQueueForAStuckInstanceLeavesRoomForOthers sends as much to an instance that does not
-// read as all queues hold. Others' messages have room meanwhile.
+// TestQueueForAStuckInstanceLeavesRoomForOthers fills the queue of an instance that does not read,
+// with as many octets as all queues together may hold. Messages for others must still find room.
 func TestQueueForAStuckInstanceLeavesRoomForOthers(t *testing.T) {
 	b := newBench(t)
 	b.server.config.Queues = 64 << 10
@@ -174,7 +176,8 @@ func TestQueueForAStuckInstanceLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// TestResetOfOthersConnectionsDoesNothing names an eNodeB's connection in every way.
+// TestResetOfOthersConnectionsDoesNothing resets the connection of another eNodeB, with every
+// combination of identifiers.
 func TestResetOfOthersConnectionsDoesNothing(t *testing.T) {
 	a := newInstance(t, attachType, 1)
 	s := newSite(t, false, []*instance{a})
@@ -192,8 +195,8 @@ func TestResetOfOthersConnectionsDoesNothing(t *testing.T) {
 	}
 }
 
-// TestRequestsWithIdentifiersTheyHaveNotAreRefused puts another eNodeB's UE into the
-// procedures that have none, and its identity into a configuration.
+// TestRequestsWithIdentifiersTheyHaveNotAreRefused adds the identifier of another eNodeB's UE to
+// procedures that do not define one, and the identity of another eNodeB to a configuration update.
 func TestRequestsWithIdentifiersTheyHaveNotAreRefused(t *testing.T) {
 	a := newInstance(t, attachType, 1)
 	s := newSite(t, false, []*instance{a})
