@@ -14,8 +14,8 @@ import (
 	"vitrine/wire/gtpc/gtpctest"
 )
 
-// A bench is one worker of a director with four instances, and its sender. No socket loop
-// runs.
+// A bench is one worker of a director with four instances, and the worker's sender. It has no
+// socket loop.
 type bench struct {
 	worker datagram.Handler
 	sender *datagram.Sender
@@ -26,7 +26,7 @@ type bench struct {
 	meter  *meter.Meter
 }
 
-// newBench bounds each of the director's memories by limit; 0: the defaults.
+// newBench makes a bench. limit bounds each of the director's memories; 0 means the defaults.
 func newBench(tb testing.TB, number uint8, limit int) *bench {
 	tb.Helper()
 	sink, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{
@@ -81,8 +81,8 @@ func (b *bench) counters(tb testing.TB) director.Counters {
 	return n
 }
 
-// teids returns a function that gives TEIDs with the prefixes of four instances; nil
-// without prefixes.
+// teids returns a function that returns TEIDs with the prefixes of four instances. If types have no
+// prefixes, it returns nil.
 func teids(number uint8) func(uint32) uint32 {
 	if number == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// TestListenersCarried checks that an exchange stays with its listener if the next
-// process has its listeners in another order. It is dropped if the listener is gone.
+// TestListenersCarried checks that an exchange stays with its listener if the next process has the
+// listeners in another order. An exchange whose listener is gone must be dropped.
 func TestListenersCarried(t *testing.T) {
 	one, two, three := netip.MustParseAddrPort("192.0.2.1:2123"), netip.MustParseAddrPort("192.0.2.2:2123"), netip.MustParseAddrPort("[2001:db8::3]:2123")
 	listening := func(at ...netip.AddrPort) *Server {
@@ -43,8 +43,8 @@ func TestListenersCarried(t *testing.T) {
 	}
 }
 
-// TestClaimsCarried checks that the next process knows the claims of requests under way, and
-// the TEIDs that were learned.
+// TestClaimsCarried checks that a hand-over carries the claims of open requests and the learned
+// TEIDs.
 func TestClaimsCarried(t *testing.T) {
 	here := netip.MustParseAddrPort("192.0.2.1:2123")
 	listening := func() *Server {

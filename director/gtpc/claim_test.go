@@ -11,7 +11,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// deliver handles a message and returns it as it left; ok is false if it did not leave.
+// deliver handles a message and returns it as the director sent it. ok is false if the director did
+// not send it on.
 func (b *bench) deliver(tb testing.TB, data []byte, from netip.AddrPort) (m gtpc.Message, ok bool) {
 	tb.Helper()
 	before := b.counters(tb).Forwarded
@@ -24,7 +25,7 @@ func (b *bench) deliver(tb testing.TB, data []byte, from netip.AddrPort) (m gtpc
 	return m, b.counters(tb).Forwarded > before
 }
 
-// goesTo returns the peer that an instance's request to the TEID goes to.
+// goesTo returns the peer to which an instance's request with the TEID would go.
 func (b *bench) goesTo(tb testing.TB, instance netip.AddrPort, teid uint32) netip.AddrPort {
 	tb.Helper()
 	x, err := b.d.Explain(b.now, b.meter.Probe(), instance, plain(gtpc.CreateBearerRequest, teid, 1))
@@ -34,7 +35,7 @@ func (b *bench) goesTo(tb testing.TB, instance netip.AddrPort, teid uint32) neti
 	return x.Peer
 }
 
-// instanceOf returns the address of the instance that a request would go to.
+// instanceOf returns the address of the instance to which a request would go.
 func (b *bench) instanceOf(tb testing.TB, request []byte, from netip.AddrPort) netip.AddrPort {
 	tb.Helper()
 	x, err := b.d.Explain(b.now, b.meter.Probe(), from, request)
@@ -44,8 +45,8 @@ func (b *bench) instanceOf(tb testing.TB, request []byte, from netip.AddrPort) n
 	return x.Instance.Address
 }
 
-// attach creates a session of a peer, and returns the instance's address and the peer's TEID
-// as the instance knows it.
+// attach creates a session of a peer. It returns the instance's address, and the peer's TEID as the
+// instance knows it.
 func (b *bench) attach(tb testing.TB, imsi string, sequence uint32, peer netip.AddrPort, teid, own uint32) (at netip.AddrPort, known uint32) {
 	tb.Helper()
 	request := createSession(imsi, sequence, peer, teid)
@@ -67,10 +68,11 @@ var (
 	another = netip.MustParseAddrPort("127.0.0.10:2123")
 )
 
-// listens returns the address that requests to the peer go to.
-func listens(peer netip.Addr) netip.AddrPort { return netip.AddrPortFrom(peer, 9) } // newBench's PeerPort
+// listens returns the address to which requests to the peer go. 9 is newBench's PeerPort.
+func listens(peer netip.Addr) netip.AddrPort { return netip.AddrPortFrom(peer, 9) }
 
-// TestLearnedWhenAccepted checks which answers of an instance make a peer's TEID known.
+// TestLearnedWhenAccepted checks which answers of an instance make the director learn a peer's
+// TEID.
 func TestLearnedWhenAccepted(t *testing.T) {
 	f := gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 77, V4: another.Addr()}
 	answer := func(kind gtpc.Type, cause gtpc.CauseValue) func(*gtpc.Message) []byte {
@@ -133,8 +135,8 @@ func TestLearnedWhenAccepted(t *testing.T) {
 	}
 }
 
-// TestAnswersTeachNoPeer checks that an answer that only looks as if an instance had asked
-// for it, by the instance's sequence prefix, teaches nothing.
+// TestAnswersTeachNoPeer checks that the director learns nothing from an answer to a request that
+// no instance sent, even if the answer has an instance's sequence prefix.
 func TestAnswersTeachNoPeer(t *testing.T) {
 	b := newBench(t, 1, 1<<10)
 	p, _ := director.PrefixOf(1, 2)
@@ -148,8 +150,8 @@ func TestAnswersTeachNoPeer(t *testing.T) {
 	}
 }
 
-// TestFTEIDAddresses checks that requests go to the address of the F-TEID, of either family,
-// whatever address the request came from, and that a TEID may be given by several addresses.
+// TestFTEIDAddresses checks that requests go to the address in the F-TEID, IPv4 or IPv6, whatever
+// address the F-TEID came from. Peers at several addresses may use the same TEID.
 func TestFTEIDAddresses(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
 	b := newBench(t, 0, 1<<10)
@@ -161,14 +163,14 @@ func TestFTEIDAddresses(t *testing.T) {
 		{gtpc.Endpoint{V4: v4}, v4},
 		{gtpc.Endpoint{V6: v6}, v6},
 		{gtpc.Endpoint{V4: v4.Next(), V6: v6.Next()}, v4.Next()},
-		{gtpc.Endpoint{V4: v4, V6: v6.Next()}, v4},                  // the first, which now has both
-		{gtpc.Endpoint{V6: netip.AddrFrom16(v4.As16())}, v4},        // the first, written in IPv6
+		{gtpc.Endpoint{V4: v4, V6: v6.Next()}, v4},                  // the first peer, now with both addresses
+		{gtpc.Endpoint{V6: netip.AddrFrom16(v4.As16())}, v4},        // the first peer, as an IPv4-mapped address
 		{gtpc.Endpoint{V4: honest.Addr()}, honest.Addr()},           //
 		{gtpc.Endpoint{V6: v6.Next().Next()}, v6.Next().Next()},     //
 		{gtpc.Endpoint{V4: v4.Next().Next()}, v4.Next().Next()},     //
 		{gtpc.Endpoint{V4: another.Addr(), V6: v6}, another.Addr()}, //
-		{gtpc.Endpoint{V6: v6, Interface: gtpc.S5SGW}, v6},          // the second
-		{gtpc.Endpoint{V4: v4.Next(), Interface: 30}, v4.Next()},    // the third, an ePDG
+		{gtpc.Endpoint{V6: v6, Interface: gtpc.S5SGW}, v6},          // the second peer
+		{gtpc.Endpoint{V4: v4.Next(), Interface: 30}, v4.Next()},    // the third peer, as an ePDG
 		{gtpc.Endpoint{V4: netip.MustParseAddr("192.0.2.99")}, netip.MustParseAddr("192.0.2.99")},
 	} {
 		c.f.TEID = 1
@@ -200,8 +202,8 @@ func TestFTEIDAddresses(t *testing.T) {
 	}
 }
 
-// TestSequenceNumberOfAnotherRequest checks that a request with the sequence number of an
-// earlier one and another F-TEID is not taken for its retransmission: the F-TEID would reach
+// TestSequenceNumberOfAnotherRequest checks that a request with the sequence number of an earlier
+// request but another F-TEID does not count as a retransmission. Otherwise the F-TEID would reach
 // the instance without a claim.
 func TestSequenceNumberOfAnotherRequest(t *testing.T) {
 	b := newBench(t, 0, 1<<10)
@@ -227,8 +229,8 @@ func TestSequenceNumberOfAnotherRequest(t *testing.T) {
 	}
 }
 
-// TestBadFTEIDs checks that a request whose F-TEID functions may read differently does not
-// reach an instance.
+// TestBadFTEIDs checks that a request does not reach an instance if functions may read its F-TEID
+// in different ways.
 func TestBadFTEIDs(t *testing.T) {
 	b := newBench(t, 0, 1<<10)
 	good := gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 1, V4: another.Addr()}
@@ -244,7 +246,7 @@ func TestBadFTEIDs(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 	}
-	if _, ok := b.deliver(t, nowhere, b.of.Instance(0).Address); ok { // lost, but not malformed
+	if _, ok := b.deliver(t, nowhere, b.of.Instance(0).Address); ok { // unreachable, not malformed
 		t.Error("an instance's request to an unknown TEID was sent on")
 	}
 	if n := b.counters(t); n.Malformed != 4 || n.Unreachable != 1 {
@@ -252,8 +254,8 @@ func TestBadFTEIDs(t *testing.T) {
 	}
 }
 
-// TestInstancesKeepTheirTEIDs checks that no peer can take a TEID that other instances send
-// to because it is an instance's.
+// TestInstancesKeepTheirTEIDs checks that no peer can take an instance's own TEID, to which other
+// instances send.
 func TestInstancesKeepTheirTEIDs(t *testing.T) {
 	for _, number := range []uint8{0, 1} {
 		b := newBench(t, number, 1<<10)
@@ -264,7 +266,7 @@ func TestInstancesKeepTheirTEIDs(t *testing.T) {
 		}
 		instance, _ := b.attach(t, "001010000000001", 1, honest, 1000, own)
 		var other netip.AddrPort
-		for i := uint32(2); !other.IsValid(); i++ { // a session of another peer at another instance
+		for i := uint32(2); !other.IsValid(); i++ { // until another peer has a session at another instance
 			request := createSession(fmt.Sprintf("0010100000%05d", i), i, another, own)
 			if x := b.instanceOf(t, request, another); number > 0 && x != b.of.ByID(0, 2).Address || number == 0 && x != instance {
 				_, known := b.attach(t, fmt.Sprintf("0010100000%05d", i), i, another, own, own+i)
@@ -282,8 +284,8 @@ func TestInstancesKeepTheirTEIDs(t *testing.T) {
 	}
 }
 
-// TestPeerNetworks checks that strangers get no answer, that F-TEIDs lead to no strangers, and
-// that instances need not be listed.
+// TestPeerNetworks checks that peers outside the listed networks get no answer, and that no F-TEID
+// leads outside them. Instances need not be listed.
 func TestPeerNetworks(t *testing.T) {
 	b := newBench(t, 0, 1<<10)
 	policy, err := director.NewPolicy([]string{"gateway"}, []director.TypeOption{{Type: "gateway"}}, []director.Rule{{Type: "gateway"}})
@@ -323,8 +325,8 @@ func TestPeerNetworks(t *testing.T) {
 	}
 }
 
-// TestQuotaOfClaims checks that a peer over its quota claims nothing, also with a request that
-// is piggybacked on an answer that no quota limits.
+// TestQuotaOfClaims checks that a peer over its quota cannot claim TEIDs, not even with a request
+// that is piggybacked on an answer. Answers have no quota.
 func TestQuotaOfClaims(t *testing.T) {
 	b := newBench(t, 1, 1<<10)
 	policy, err := director.NewPolicy([]string{"gateway"}, []director.TypeOption{{Type: "gateway", Number: 1}}, []director.Rule{{Type: "gateway"}})
@@ -366,14 +368,14 @@ func TestQuotaOfClaims(t *testing.T) {
 	if n := b.counters(t); n.OverQuota != 101 || n.Forwarded != 5 {
 		t.Errorf("%+v", n)
 	}
-	// Nothing of this is in the way of another peer.
+	// Another peer is not affected.
 	if _, known := b.attach(t, "001010000000002", 1, honest, 79, own+1); known != 79 {
 		t.Errorf("the TEID became %#x", known)
 	}
 }
 
-// TestBadPiggyback checks that the director claims a piggybacked request like a request
-// of its own. If the piggybacked request is refused, its carrier goes on without it.
+// TestBadPiggyback checks that a refused piggybacked request does not stop the message that carries
+// it. The message goes on without the request.
 func TestBadPiggyback(t *testing.T) {
 	b := newBench(t, 1, 1<<10)
 	p, _ := director.PrefixOf(1, 2)
@@ -386,8 +388,8 @@ func TestBadPiggyback(t *testing.T) {
 	}
 }
 
-// TestClaimsAllocateNothing checks it for each step: a claim, an alias, a retransmission, the
-// answer, an instance's request, a request that is refused.
+// TestClaimsAllocateNothing checks that no step allocates: a claim, an alias, a retransmission, an
+// answer, an instance's request and a refused request.
 func TestClaimsAllocateNothing(t *testing.T) {
 	b := newBench(t, 0, 1<<12)
 	instance, known := b.attach(t, "001010000000001", 1, honest, 1000, 0x80000001)
@@ -421,7 +423,7 @@ func TestClaimsAllocateNothing(t *testing.T) {
 			b.handle(append(room[:0], m...), instance)
 		}
 		b.sender.Flush()
-		b.now += time.Minute // the next request is new
+		b.now += time.Minute // the next request is no retransmission
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -9,8 +9,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// TestSequenceNumbersPerPeer checks that equal numbers of different peers do not collide,
-// that a retransmission is recognized, and that each answer reaches its peer.
+// TestSequenceNumbersPerPeer checks that equal sequence numbers of different peers do not collide.
+// Retransmissions must be recognized, and each answer must reach its peer.
 func TestSequenceNumbersPerPeer(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.each = 1 })
 	n := s.nodes["gateway-1"]
@@ -52,8 +52,7 @@ func TestSequenceNumbersPerPeer(t *testing.T) {
 	}
 }
 
-// TestInstanceBegins checks that an instance's request goes to the peer that gave the
-// TEID.
+// TestInstanceBegins checks that an instance's request goes to the peer that chose the TEID.
 func TestInstanceBegins(t *testing.T) {
 	for name, way := range ways() {
 		t.Run(name, func(t *testing.T) {
@@ -134,8 +133,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestPiggybacked checks that piggybacked messages stay together, that each has its own
-// sequence number, and that each is answered.
+// TestPiggybacked checks that piggybacked messages stay together. Each must have its own sequence
+// number and get its answer.
 func TestPiggybacked(t *testing.T) {
 	for name, way := range ways() {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +173,7 @@ func TestPiggybacked(t *testing.T) {
 	}
 }
 
-// TestInstancesAmongThemselves steers between an S-GW and a P-GW that are both instances.
+// TestInstancesAmongThemselves steers messages between an S-GW and a P-GW that are both instances.
 func TestInstancesAmongThemselves(t *testing.T) {
 	s := newStage(t, []string{"sgw", "pgw"}, func(c *stageConfig) {
 		c.each = 1

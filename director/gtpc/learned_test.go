@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestLearnedKeepsWhatFits checks that a TEID is not evicted while there is room, for any
-// times of last use: with workers that lag behind each other, and after a hand-over.
+// TestLearnedKeepsWhatFits checks that no TEID is evicted while there is room, whatever the times
+// of last use are. The times differ between workers that lag behind each other, and after a
+// hand-over.
 func TestLearnedKeepsWhatFits(t *testing.T) {
 	for name, at := range map[string]func(i int) time.Duration{
 		"later and later":     func(i int) time.Duration { return time.Duration(i) * time.Second },

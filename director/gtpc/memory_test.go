@@ -10,8 +10,8 @@ import (
 
 var somebody = netip.MustParseAddrPort("127.0.0.9:2123")
 
-// TestLearnedIsBounded checks that idle TEIDs are forgotten. If there are too many, the
-// least recently used are forgotten and counted.
+// TestLearnedIsBounded checks that idle TEIDs are forgotten. If there are too many TEIDs, the least
+// recently used ones are forgotten and counted.
 func TestLearnedIsBounded(t *testing.T) {
 	const limit = 64
 	l := newLearned(limit, time.Hour)
@@ -43,9 +43,8 @@ func TestLearnedIsBounded(t *testing.T) {
 	}
 }
 
-// TestExchangesAreBounded checks that exchanges are forgotten in the order of their
-// begin. Exchanges without an answer in time are not found; those that made room are
-// counted.
+// TestExchangesAreBounded checks that the oldest exchanges are forgotten first. An exchange that
+// got no answer in time is not found. An unanswered exchange that made room is counted.
 func TestExchangesAreBounded(t *testing.T) {
 	const limit = 256
 	x := newExchanges(limit, time.Minute, numbers-100) // numbers wrap around
@@ -96,8 +95,8 @@ func TestExchangesAreBounded(t *testing.T) {
 	}
 }
 
-// TestClaimsAreBounded checks that claims of TEIDs take the room of other claims alone, and
-// only for as long as the instance may still answer.
+// TestClaimsAreBounded checks that claims of TEIDs displace only other claims. A claim must last as
+// long as the instance may still answer.
 func TestClaimsAreBounded(t *testing.T) {
 	const limit = 64
 	peer, stranger := placeOf(somebody), placeOf(netip.MustParseAddrPort("192.0.2.66:2123"))
@@ -123,7 +122,7 @@ func TestClaimsAreBounded(t *testing.T) {
 		}
 	}
 	overflow := l.overflow.Load()
-	for i := range uint32(limit / 4) { // among claims there is room for what is accepted
+	for i := range uint32(limit / 4) { // accepted TEIDs displace claims
 		l.accept(now, claim{peer, 5000 + i, 5000 + i}, at)
 	}
 	if n := l.len(now); n-kept+int(l.overflow.Load()-overflow) != limit/4 || n < kept+limit/8 {
@@ -150,8 +149,8 @@ func TestClaimsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFirstToBeAcceptedStays checks that, of two peers whose claims found no room, the first
-// that is accepted keeps the TEID.
+// TestFirstToBeAcceptedStays lets two peers claim one TEID while there is no room for claims. The
+// peer that is accepted first must keep the TEID.
 func TestFirstToBeAcceptedStays(t *testing.T) {
 	l := newLearned(ways, time.Hour)
 	for i := range uint32(ways) {
@@ -166,7 +165,7 @@ func TestFirstToBeAcceptedStays(t *testing.T) {
 	if o, ok := l.find(time.Second, 99); !ok || o.address != one.address {
 		t.Errorf("%+v, %v", o, ok)
 	}
-	if n := l.overflow.Load(); n != 2 { // one made room, and one is not learned
+	if n := l.overflow.Load(); n != 2 { // one TEID made room, and the second peer's is not learned
 		t.Errorf("%d are counted", n)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"vitrine/director/table"
 )
 
-// A network is the addresses and programs of one run, all on loopback.
+// A network has the addresses and programs of one run. All of them are on loopback.
 type network struct {
 	t         *testing.T
 	folder    string
@@ -79,7 +79,7 @@ func (n *network) gateways() (sgws []*program) {
 	return sgws
 }
 
-// mme starts go-gtp's MME with a director.
+// mme starts go-gtp's MME behind a director.
 func (n *network) mme(through *side) *program {
 	n.t.Helper()
 	return n.program("mme", "mme", fmt.Sprintf(
@@ -87,7 +87,7 @@ func (n *network) mme(through *side) *program {
 		n.ip(11).String()+":36412", n.ip(11), through.s11, through.s5), "Started serving S11")
 }
 
-// enb returns the eNB's configuration for the subscribers from first to before end.
+// enb returns the configuration of go-gtp's eNB for the subscribers from first to end-1.
 func (n *network) enb(first, end int) string {
 	b := fmt.Sprintf("mcc: \"001\"\nmnc: \"01\"\nrat_type: 6\ntai: 1\neci: 257\nmme_addr: %q\nlocal_addresses:\n  s1c_ip: %q\n  s1u_ip: %q\nuse_kernel_gtp: false\nsubscribers:\n",
 		n.ip(11).String()+":36412", n.ip(12), n.ip(12))
@@ -130,7 +130,7 @@ func (n *network) direct(s11, s5 byte) *side {
 	return d
 }
 
-// begin publishes the first table, of two S-GWs and two P-GWs.
+// begin publishes the first table, which has two S-GWs and two P-GWs.
 func (n *network) begin(types []string) {
 	n.t.Helper()
 	for i := range byte(2) {
@@ -149,8 +149,8 @@ func (n *network) begin(types []string) {
 	n.epochs = table.NewEpochs(10*time.Second, 0, first, nil)
 }
 
-// restart replaces this director by another one, as a hand-over does: with its sockets
-// and its memory.
+// restart replaces this director as a hand-over does: the new director gets the sockets and the
+// memory.
 func (d *side) restart() error {
 	files, err := d.Files()
 	if err != nil {
@@ -196,8 +196,8 @@ func (n *network) change(change func(*vitrine.Instance)) {
 	}
 }
 
-// places returns the programs that logged the line for each IMSI, once count IMSIs have
-// it. A gateway logs after it has answered.
+// places waits until count IMSIs have a log line. It returns the programs that logged the line, by
+// IMSI. A gateway logs after it has answered.
 func (n *network) places(programs []*program, line string, count int) map[string]string {
 	n.t.Helper()
 	limit := time.After(30 * time.Second)
@@ -223,8 +223,8 @@ func (n *network) registered(imsi string) (count int) {
 	return count
 }
 
-// awaitRegistered waits until the P-GWs have logged count sessions. A P-GW of go-gtp
-// answers before it knows the session itself, and crashes on messages in between.
+// awaitRegistered waits until the P-GWs have logged count sessions. go-gtp's P-GW answers before it
+// has stored the session, and crashes on messages that arrive in between.
 func (n *network) awaitRegistered(imsi string, count int) {
 	n.t.Helper()
 	limit := time.After(30 * time.Second)

@@ -35,13 +35,13 @@ func (n *node) endpoint(over gtpc.Interface, teid uint32) gtpc.Endpoint {
 	return gtpc.Endpoint{Interface: over, TEID: teid, V4: n.address.Addr()}
 }
 
-// attached is a session as its instance knows it.
+// An attached is a session as the session's instance knows it.
 type attached struct {
 	at        *node
 	own, peer uint32 // TEIDs of the instance, and of the peer as the instance knows it
 }
 
-// attachAs creates a session of a peer that gives the TEID. The instance's own TEID is own.
+// attachAs creates a session of a peer with the TEID. own is the instance's TEID.
 func attachAs(t *testing.T, s *stage, peer *node, imsi string, sequence, teid, own uint32) attached {
 	t.Helper()
 	peer.send(createSession(imsi, sequence, peer.address, teid))
@@ -53,8 +53,8 @@ func attachAs(t *testing.T, s *stage, peer *node, imsi string, sequence, teid, o
 	return attached{at, own, fteid(t, request).TEID}
 }
 
-// reaches checks that a request of the session's instance reaches the peer with the TEID that
-// the peer gave, and that its answer comes back.
+// reaches checks that a request of the session's instance reaches the peer with the peer's own
+// TEID, and that the instance gets the answer.
 func (a attached) reaches(t *testing.T, peer *node, teid, sequence uint32) {
 	t.Helper()
 	a.at.send(plain(gtpc.CreateBearerRequest, a.peer, sequence))
@@ -68,8 +68,8 @@ func (a attached) reaches(t *testing.T, peer *node, teid, sequence uint32) {
 	}
 }
 
-// TestPeerIsNotTakenOver checks that a stranger who uses a peer's TEID gets none of its
-// messages: not while its request waits, not after it is rejected, not after it is accepted.
+// TestPeerIsNotTakenOver checks that a stranger who uses a peer's TEID gets none of the peer's
+// messages: neither while the stranger's request is open, nor after it is rejected or accepted.
 func TestPeerIsNotTakenOver(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.each = 1 })
 	peer, stranger := s.peer(), s.peer()
@@ -97,9 +97,8 @@ func TestPeerIsNotTakenOver(t *testing.T) {
 	stranger.quiet()
 }
 
-// TestEqualTEIDs checks that two MMEs that count their TEIDs from 1 get their own messages,
-// through a hand-over, at instances that share sessions, and with functions that use prefixes
-// or do not.
+// TestEqualTEIDs checks that two MMEs that both count their TEIDs from 1 get their own messages.
+// This holds across a hand-over, for instances that share sessions, and with or without prefixes.
 func TestEqualTEIDs(t *testing.T) {
 	for name, way := range ways() {
 		t.Run(name, func(t *testing.T) {
@@ -158,9 +157,9 @@ func TestEqualTEIDs(t *testing.T) {
 	}
 }
 
-// TestMMERelocation moves a session to another MME: a tracking area update or handover without
-// change of the S-GW (TS 29.274 clause 7.2.7). The old MME gets the instance's requests until
-// the S-GW accepts the new one.
+// TestMMERelocation moves a session to another MME by a tracking area update or handover without a
+// change of the S-GW (TS 29.274 clause 7.2.7). The old MME must get the instance's requests until
+// the S-GW accepts the new MME.
 func TestMMERelocation(t *testing.T) {
 	for name, next := range map[string]uint32{"another TEID": 77, "an equal TEID": 1000} {
 		t.Run(name, func(t *testing.T) {
@@ -250,8 +249,8 @@ func TestSGWRelocation(t *testing.T) {
 	session.reaches(t, target, 1, 13)
 }
 
-// TestAttachAgainThroughAnotherMME checks that a subscriber that attaches through another MME
-// is reached there, and that the first MME's TEID stays the first one's.
+// TestAttachAgainThroughAnotherMME checks that a subscriber that attaches again through another MME
+// is reached at that MME. The first MME must keep its TEID.
 func TestAttachAgainThroughAnotherMME(t *testing.T) {
 	s := newStage(t, []string{"gateway"})
 	one, two := s.peer(), s.peer()

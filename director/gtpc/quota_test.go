@@ -11,8 +11,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// TestQuota checks that a peer over its quota loses the requests that begin something, and
-// nothing else. Instances and other peers lose nothing.
+// TestQuota checks that a peer over its quota loses only the requests that begin something.
+// Instances and other peers lose nothing.
 func TestQuota(t *testing.T) {
 	b := newBench(t, 1, 1<<12)
 	policy, err := director.NewPolicy([]string{"gateway"}, []director.TypeOption{{Type: "gateway", Number: 1}}, []director.Rule{{Type: "gateway"}})
@@ -60,8 +60,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestOverloadedCommandIsDropped checks that a command that the gate refuses counts as
-// dropped, because no answer fits.
+// TestOverloadedCommandIsDropped checks that a command that the gate refuses is dropped and
+// counted, because no answer to it exists.
 func TestOverloadedCommandIsDropped(t *testing.T) {
 	b := newBench(t, 1, 1<<12)
 	gate := overload.New(overload.Config{Initial: 1e-3, Min: 1e-3, Burst: 1}, 0)

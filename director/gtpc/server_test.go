@@ -24,7 +24,7 @@ func TestAnswersItself(t *testing.T) {
 	if m := peer.receive(); m.Type != gtpc.VersionNotSupported || m.Sequence != 0x1234 || m.HasTEID {
 		t.Errorf("%+v", m)
 	}
-	// The director neither answers these nor sends them on.
+	// The director drops these messages.
 	for _, b := range [][]byte{
 		{}, {0x48}, {0x48, 32, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0},
 		{0x2e, 1, 0, 0, 0x12, 0x34, 0, 0},                                      // GTP'
@@ -44,7 +44,7 @@ func TestAnswersItself(t *testing.T) {
 	}
 }
 
-// TestOneRestartCounter checks that both sides of the director see one restart counter.
+// TestOneRestartCounter checks that peers and instances see the same restart counter.
 func TestOneRestartCounter(t *testing.T) {
 	s := newStage(t, []string{"gateway"})
 	peer := s.peer()
@@ -59,8 +59,8 @@ func TestOneRestartCounter(t *testing.T) {
 	}
 }
 
-// TestNobodyThere checks that the director answers if no instance is available, to the
-// TEID of the sender.
+// TestNobodyThere checks that the director itself answers, to the sender's TEID, if no instance is
+// available.
 func TestNobodyThere(t *testing.T) {
 	s := newStage(t, []string{"gateway"})
 	peer := s.peer()
@@ -108,7 +108,7 @@ func TestPolicyErrors(t *testing.T) {
 	}
 }
 
-// TestExplain checks that messages go where Explain says.
+// TestExplain checks that messages go to the destination that Explain returns.
 func TestExplain(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.each = 4; c.options[0].Number = 1 })
 	peer := s.peer()
@@ -156,8 +156,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestOverloaded checks that the gate's refusal is answered, and that a retransmission of
-// an admitted request does not ask the gate again.
+// TestOverloaded checks that a request that the gate refuses is answered. A retransmission of an
+// admitted request must not need the gate again.
 func TestOverloaded(t *testing.T) {
 	gate := overload.New(overload.Config{Target: time.Second, Initial: 1e-3, Burst: 1}, 0)
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.options[0].Gate = gate })
@@ -175,8 +175,8 @@ func TestOverloaded(t *testing.T) {
 	s.whoGot("gateway")
 }
 
-// TestCommandBitDoesNotPassTheGate checks that the command bit alone does not bypass the
-// gate: neither for types that no command triggers, nor without a command.
+// TestCommandBitDoesNotPassTheGate checks that the command bit alone does not bypass the gate. A
+// request must also have a type that commands trigger, and an earlier command.
 func TestCommandBitDoesNotPassTheGate(t *testing.T) {
 	gate := overload.New(overload.Config{Target: time.Second, Initial: 1e-3, Burst: 1}, 0)
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.options[0].Gate, c.options[0].Number = gate, 1 })

@@ -9,8 +9,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// attach creates a session for an IMSI. The peer's TEID is mmeTEID; teid chooses the
-// instance's. attach returns the instance and its TEID.
+// attach creates a session for an IMSI. mmeTEID is the peer's TEID, and teid chooses the instance's
+// TEID. attach returns the instance and that TEID.
 func attach(t *testing.T, s *stage, peer *node, imsi string, sequence, mmeTEID uint32, teid func(*node) uint32) (*node, uint32) {
 	t.Helper()
 	peer.send(createSession(imsi, sequence, peer.address, mmeTEID))
@@ -24,7 +24,7 @@ func attach(t *testing.T, s *stage, peer *node, imsi string, sequence, mmeTEID u
 	return n, given
 }
 
-// ways are the ways in which functions choose TEIDs: with their prefix, or freely.
+// ways returns the ways in which functions choose TEIDs: with their prefix, or freely.
 func ways() map[string]struct {
 	option option
 	teid   func(imsi string, serial uint32) func(*node) uint32
@@ -123,9 +123,9 @@ func TestPrefixNeedsNoMemory(t *testing.T) {
 	}
 }
 
-// TestTypesOfTheTable checks that messages go by their type first, then by the session's
-// key. All messages of a session for another type go to one instance, wherever it
-// attached.
+// TestTypesOfTheTable checks that messages go by their type first, and then by the session's key.
+// All messages of a session for one type must go to one instance of that type, whichever instance
+// the session was created at.
 func TestTypesOfTheTable(t *testing.T) {
 	types := []string{"ATTACH-DETACH", "HANDOVER-SR", "BEARER-CRT"}
 	for _, numbers := range []uint8{1, 0} {
@@ -176,8 +176,8 @@ func TestTypesOfTheTable(t *testing.T) {
 	}
 }
 
-// TestInstanceGone checks that a session whose instance is down continues at another, and
-// so do its retransmissions.
+// TestInstanceGone checks that a session continues at another instance if its own is down.
+// Retransmissions must go there, too.
 func TestInstanceGone(t *testing.T) {
 	for name, way := range ways() {
 		t.Run(name, func(t *testing.T) {
@@ -204,8 +204,8 @@ func TestInstanceGone(t *testing.T) {
 	}
 }
 
-// TestRestart checks that a restart with a hand-over loses nothing. A restart without one
-// loses learned TEIDs and answers under way, and nothing else.
+// TestRestart checks that a restart with a hand-over loses nothing. A restart without one may lose
+// only learned TEIDs and open answers.
 func TestRestart(t *testing.T) {
 	for name, way := range ways() {
 		for _, carry := range []bool{true, false} {

@@ -58,7 +58,7 @@ type stageConfig struct {
 	inside  netip.Addr // of the instances
 }
 
-// newStage starts a director with instances of each type, with IDs from 1.
+// newStage starts a director with instances of each type. Their IDs count from 1.
 func newStage(t *testing.T, types []string, options ...option) *stage {
 	t.Helper()
 	c := stageConfig{each: 2, weight: 1, firstID: 1, inside: netip.AddrFrom4([4]byte{127, 0, 0, 1}), config: director.Config{Workers: 2, Counter: 9, Exchanges: 1024, Sessions: 1024, Keys: 1024}}
@@ -107,8 +107,8 @@ func newStage(t *testing.T, types []string, options ...option) *stage {
 	return s
 }
 
-// restart replaces the director by a new one with the same sockets. With carry, the new
-// one takes over what the old one carries.
+// restart replaces the director by a new one with the same sockets. With carry, the new director
+// takes over the old one's memory.
 func (s *stage) restart(carry bool) {
 	s.t.Helper()
 	files, err := s.director.Files()
@@ -161,7 +161,7 @@ func (s *stage) register(of *table.Table) {
 	}
 }
 
-// change publishes another epoch after a change of the instances.
+// change changes the instances and publishes another epoch.
 func (s *stage) change(change func(*vitrine.Instance)) {
 	s.t.Helper()
 	for i := range s.instances {
@@ -204,8 +204,8 @@ func loopback(host byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(100 + pid%100), byte(1 + pid/100%250), host})
 }
 
-// free returns an address with an unused port. A socket with SO_REUSEPORT that asks for
-// any port may get one that other sockets of this user share.
+// free returns an address with an unused port. It does not bind with SO_REUSEPORT: the kernel could
+// then choose a port that other sockets of this user share.
 func free(tb testing.TB, at string) netip.AddrPort {
 	tb.Helper()
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(at)))
@@ -262,8 +262,8 @@ func (n *node) receiveBoth() (*gtpc.Message, []byte) {
 	return m, b[size:k]
 }
 
-// quiet fails if a message waits to be read. An echo follows, so messages sent before on
-// the same path have arrived.
+// quiet fails the test if a message is waiting. It sends an echo first, so all messages sent
+// earlier on the same path have arrived.
 func (n *node) quiet() {
 	n.t.Helper()
 	n.send(gtpc.AppendEchoRequest(nil, 77, 1))
@@ -281,7 +281,7 @@ func (n *node) prefix() director.Prefix {
 	return p
 }
 
-// whoGot returns the instance that received the next message, and the message.
+// whoGot returns the instance that received the next message, and that message.
 func (s *stage) whoGot(typeName string) (*node, *gtpc.Message) {
 	s.t.Helper()
 	type got struct {
