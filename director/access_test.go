@@ -18,8 +18,8 @@ import (
 
 const token = "0123456789abcdef0123456789abcdef"
 
-// TestTokens checks that without a token only /healthz answers, and that refusals are
-// logged. A reload changes the tokens even if nothing else has changed.
+// TestTokens checks that only /healthz answers without a token, and that refusals are logged. A
+// reload must change the tokens even if nothing else has changed.
 func TestTokens(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "tokens"), "# operators\n\n"+token+"\n")
@@ -103,8 +103,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestNoHost checks that a request without Host is served: HTTP/1.0 health checks have
-// none, and browsers always send one.
+// TestNoHost checks that a request without Host is served. HTTP/1.0 health checks have no Host, and
+// browsers always send one.
 func TestNoHost(t *testing.T) {
 	r := runGood(t)
 	c, err := net.Dial("tcp", r.Control())

@@ -54,7 +54,7 @@ type running struct {
 	stop   func()
 }
 
-// safe is a log that may be read while it is written.
+// A safe is a log that tests can read while it is written.
 type safe struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -74,7 +74,7 @@ func (s *safe) String() string {
 
 func (s *safe) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
-// run starts a director with a file.
+// run starts a director with the file.
 func run(t testing.TB, path string, change ...func(*Options)) *running {
 	t.Helper()
 	clock, err := HostClock()
@@ -112,7 +112,7 @@ func run(t testing.TB, path string, change ...func(*Options)) *running {
 	return r
 }
 
-// A skipper is the host's clock, which skip sets forward.
+// A skipper is the host's clock, which a test can put forward.
 type skipper struct{ by atomic.Int64 }
 
 func (s *skipper) options(o *Options) {
@@ -122,7 +122,7 @@ func (s *skipper) options(o *Options) {
 
 func (s *skipper) skip(d time.Duration) { s.by.Add(int64(d)) }
 
-// long is a file with a transition that does not end during a test.
+// long is a file with a transition that is longer than any test.
 var long = strings.Replace(good, "transition: 2s", "transition: 30s", 1)
 
 func runGood(t testing.TB) *running {
@@ -130,7 +130,7 @@ func runGood(t testing.TB) *running {
 	return run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good))
 }
 
-// until polls a condition until the test's time limit.
+// until waits until ok holds, for as long as the test may run.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	hosttest.Until(t, 20*time.Second, what, ok)
@@ -145,7 +145,7 @@ func (r *running) epoch(t testing.TB) uint64 {
 	return s.Epoch
 }
 
-// settle waits until all changes are in force.
+// settle waits until all changes are effective, and returns the status.
 func (r *running) settle(t testing.TB) client.Status {
 	t.Helper()
 	var s client.Status
@@ -159,7 +159,7 @@ func (r *running) settle(t testing.TB) client.Status {
 	return s
 }
 
-// TestBadFiles checks that each error names the place, what it found and what it wants.
+// TestBadFiles checks that each error names the place, the value there and what is wanted.
 func TestBadFiles(t *testing.T) {
 	for from, to := range map[string][2]string{
 		"protocol: sip}":                       {"protocol: sup}", `6:36: types[0].protocol is "sup"`},
@@ -188,7 +188,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestBadListeners: a listener is a network, an IP address without zone and a port.
+// TestBadListeners checks that a listener must be a network, an IP address without zone, and a
+// port.
 func TestBadListeners(t *testing.T) {
 	for _, bad := range []string{"", "127.0.0.1:5060", "tls://127.0.0.1:5061", "udp://host:5060", "udp://127.0.0.1", "udp://[fe80::1%eth0]:5060"} {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), strings.Replace(good, "udp://127.0.0.1:0", bad, 1))
@@ -198,7 +199,8 @@ func TestBadListeners(t *testing.T) {
 	}
 }
 
-// TestControl adds, changes and removes instances by REST, each in one epoch.
+// TestControl adds, changes, drains and removes instances by REST. A request that changes nothing
+// must make no epoch.
 func TestControl(t *testing.T) {
 	var clock skipper
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), long), clock.options)
@@ -223,7 +225,7 @@ func TestControl(t *testing.T) {
 		t.Errorf("%+v, epoch %d", s, v.Epoch())
 	}
 	before := s.Epoch
-	if _, err := r.client.Alter(ctx, "reg-1", client.Change{Weight: &weight}); err != nil { // its present weight
+	if _, err := r.client.Alter(ctx, "reg-1", client.Change{Weight: &weight}); err != nil { // the present weight: no change
 		t.Error(err)
 	}
 	if err := r.client.Remove(ctx, "reg-3"); err != nil {
@@ -295,7 +297,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRules checks that rules from REST count at once, and after a restart.
+// TestRules checks that rules from REST take effect at once and survive a restart.
 func TestRules(t *testing.T) {
 	r := runGood(t)
 	ctx := t.Context()
@@ -322,7 +324,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestMetrics checks that counts of instances, types and the service are there in
+// TestMetrics checks that /metrics has the counts of instances, types and the service in
 // Prometheus's format.
 func TestMetrics(t *testing.T) {
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good+"overload: {target: 100ms}\n"))
@@ -376,8 +378,7 @@ func TestBoundedLoad(t *testing.T) {
 	}
 }
 
-// TestThousands checks that continuous changes of a thousand weights are collected into
-// few epochs.
+// TestThousands checks that continuous changes to a thousand weights share a few epochs.
 func TestThousands(t *testing.T) {
 	r := runGood(t)
 	ctx := t.Context()

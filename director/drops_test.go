@@ -13,8 +13,8 @@ import (
 	"vitrine/director/meter"
 )
 
-// TestDropsAreShown checks that each reason for a drop is in /metrics for both protocols and
-// in the documentation.
+// TestDropsAreShown checks that /metrics and the documentation have each reason for a drop, for
+// both protocols.
 func TestDropsAreShown(t *testing.T) {
 	d := newDirector(t, both+"quota: {sip: {rate: 10}, gtpc: {rate: 100, burst: 500}}\n")
 	w := httptest.NewRecorder()
@@ -51,8 +51,8 @@ transition: 2s
 health: {sip: "off", gtpc: "off"}
 `
 
-// TestQuotaOfTheFile checks that the quotas of the file are in force, that a reload keeps the
-// buckets of a quota that stays, and that drops are logged as samples.
+// TestQuotaOfTheFile checks that the file's quotas are effective. A reload must keep the buckets of
+// an unchanged quota. Drops must be logged as samples.
 func TestQuotaOfTheFile(t *testing.T) {
 	const strict = "quota: {sip: {rate: 0.0001, burst: 2}, gtpc: {rate: 0.0001}}\n"
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), both+strict))

@@ -11,7 +11,7 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// TestPeersOfTheFile checks that gtpc.peers is in force, and that a reload changes it.
+// TestPeersOfTheFile checks that gtpc.peers is effective and that a reload changes it.
 func TestPeersOfTheFile(t *testing.T) {
 	file := strings.Replace(both, "transition: 2s\n", "transition: 2s\ngtpc: {restart_counter: 3, peers: [NETWORK]}\n", 1)
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), strings.Replace(file, "NETWORK", "127.0.9.0/24", 1)))
@@ -37,7 +37,7 @@ func TestPeersOfTheFile(t *testing.T) {
 	if err != nil || !strings.Contains(strings.Join(x.Steps, "\n"), "gtpc.peers") {
 		t.Errorf("%+v, %v", x, err)
 	}
-	// An instance may send, too; but nobody gave it this TEID.
+	// An instance may send too, but this TEID is unknown.
 	lost := gtpc.End(gtpc.AppendHeader(nil, gtpc.CreateBearerRequest, 99, 1), 0)
 	x, err = r.client.Explain(t.Context(), client.Question{Message: lost, From: "127.0.0.9:15062"})
 	if err != nil || !strings.Contains(strings.Join(x.Steps, "\n"), "from nobody") {

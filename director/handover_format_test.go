@@ -14,7 +14,7 @@ import (
 	"vitrine/director/table"
 )
 
-// newDirector returns a director that does not run.
+// newDirector returns a director without running it.
 func newDirector(t *testing.T, text string, change ...func(*Options)) *Director {
 	t.Helper()
 	clock, err := HostClock()
@@ -37,7 +37,7 @@ func newDirector(t *testing.T, text string, change ...func(*Options)) *Director 
 	return d
 }
 
-// remembered returns how many keys a memory holds.
+// remembered returns the number of keys in a memory.
 func remembered(t *testing.T, d *Director, s *table.Steering) int {
 	t.Helper()
 	var none, all bytes.Buffer
@@ -50,15 +50,15 @@ func remembered(t *testing.T, d *Director, s *table.Steering) int {
 	return (all.Len() - none.Len()) / 16
 }
 
-// TestSections checks that a process with other workers and listeners takes over the
-// sections that it can use.
+// TestSections checks that a process with other workers and listeners takes over the sections that
+// it can use. A truncated stream must be an error.
 func TestSections(t *testing.T) {
 	both := strings.Replace(long, "listen:\n", "listen:\n  gtpc: [\"udp://127.0.0.1:0\"]\n", 1)
 	both = strings.Replace(both, "rules:\n", "  - {name: attach, protocol: gtpc, number: 1}\nrules:\n  - {type: attach}\n", 1)
 	for _, c := range []struct {
 		from, to             string
 		workers, moreWorkers int
-		keys, each           int // taken over, and in each SIP worker's memory
+		keys, each           int // keys taken over in total, and in each SIP worker's memory
 	}{
 		{both, both, 2, 2, 20, 5},
 		{both, long, 2, 4, 10, 10},
@@ -104,10 +104,10 @@ func TestSections(t *testing.T) {
 	}
 }
 
-// TestUnknownSection checks that a section of another version, such as the exchanges as they
-// were before TEIDs were claimed, is skipped, and that all others are taken over.
+// TestUnknownSection checks that a section of another version is skipped and that all others are
+// taken over. Older versions have a section of exchanges from before TEIDs were claimed.
 func TestUnknownSection(t *testing.T) {
-	const before = 3 // the kind of that section
+	const before = 3 // the kind of the older section
 	old, next := newDirector(t, both), newDirector(t, both)
 	old.protocols[0].Steerings()[0].Choose(old.now(), 0, 1<<48, 0)
 	var stream, unknown bytes.Buffer

@@ -13,11 +13,10 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A fakeInstance answers health checks of SIP and GTP-C, which differ in their first
-// byte.
+// A fakeInstance answers health checks of SIP and GTP-C. The first byte tells the protocols apart.
 type fakeInstance struct {
 	address string
-	status  atomic.Int64 // of answers to OPTIONS; 0: no answer
+	status  atomic.Int64 // status of answers to OPTIONS; 0: no answer
 }
 
 func newInstance(t *testing.T) *fakeInstance {
@@ -28,7 +27,7 @@ func newInstance(t *testing.T) *fakeInstance {
 	return f
 }
 
-// reply returns the answer to a health check; nil for status 0.
+// reply returns the answer to a health check, or nil for status 0.
 func reply(message []byte, status int64) []byte {
 	if status == 0 {
 		return nil
@@ -40,8 +39,8 @@ func reply(message []byte, status int64) []byte {
 	return directortest.Response(message, status)
 }
 
-// TestHealth checks that an instance that does not answer, or answers that it is
-// unavailable, is away and gets nothing until it is back.
+// TestHealth checks that an instance that does not answer its health checks, or answers 503, is
+// unhealthy and gets no keys until it answers again.
 func TestHealth(t *testing.T) {
 	for _, protocol := range []string{SIP, GTPC} {
 		t.Run(protocol, func(t *testing.T) {
@@ -94,8 +93,8 @@ health: {every: 20ms, timeout: 500ms, fail: 2, rise: 2}
 	}
 }
 
-// TestHealthChanges checks that an instance that was away gets its keys back when the way
-// of checking changes.
+// TestHealthChanges checks that an unhealthy instance gets its keys back when the kind of health
+// check changes.
 func TestHealthChanges(t *testing.T) {
 	d := newDirector(t, good)
 	served := func() bool {
@@ -137,7 +136,7 @@ func TestHealthChanges(t *testing.T) {
 	}
 }
 
-// keyOf returns a key whose first choice is the instance.
+// keyOf returns a key whose first choice is the named instance.
 func keyOf(r *running, name string) string {
 	for i := range 1000 {
 		text := fmt.Sprint(i)

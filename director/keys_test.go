@@ -48,7 +48,7 @@ func TestBadKeys(t *testing.T) {
 	}
 }
 
-// TestSigning checks that the times in the file alone decide which keys sign and verify.
+// TestSigning checks that only the times in the file decide which keys sign and verify.
 func TestSigning(t *testing.T) {
 	keys, err := readKeys(writeKeys(t, "3 "+secret+" 2026-01-02T17:00:00Z\n1 "+secret+" 2026-01-01T00:00:00Z\n2 "+secret+" 2026-01-02T15:00:00Z\n"))
 	if err != nil {
@@ -86,8 +86,8 @@ func TestSigning(t *testing.T) {
 	}
 }
 
-// TestKeysAreMadeOnce checks that without keys.file a private file of keys is made beside
-// the state, and that a restart keeps it.
+// TestKeysAreMadeOnce checks that a director without keys.file makes a private key file beside its
+// state, and that a restart keeps the file.
 func TestKeysAreMadeOnce(t *testing.T) {
 	dir := t.TempDir()
 	c := &Config{State: filepath.Join(dir, "director.state"), Listen: Listen{SIP: []string{"udp://127.0.0.1:5060"}}}
@@ -106,7 +106,7 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 		t.Errorf("%v %v", files, err)
 	}
-	// A host without a clock battery starts in 1970.
+	// The clock of a host without a battery starts in 1970.
 	if again, err = loadKeys(c, nil, time.Unix(9, 0)); err != nil || again[0] != first[0] {
 		t.Errorf("with a clock that is behind: %v %v", again, err)
 	}
@@ -122,8 +122,8 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	}
 }
 
-// TestUpgradeIsNoted checks that a director that continues from one without keys knows
-// since when. A new director accepts nothing without a MAC.
+// TestUpgradeIsNoted checks that a director that succeeds one without keys knows the time of the
+// upgrade. A new director accepts nothing without a MAC.
 func TestUpgradeIsNoted(t *testing.T) {
 	var fresh, upgraded, restarted state
 	fresh.noteUpgrade(nil, keyTime)
@@ -134,8 +134,8 @@ func TestUpgradeIsNoted(t *testing.T) {
 	}
 }
 
-// TestKeysReload checks that another key signs after a reload, and that a broken file
-// changes nothing.
+// TestKeysReload checks that a reload changes the signing key, and that a broken file changes
+// nothing.
 func TestKeysReload(t *testing.T) {
 	keys := writeKeys(t, "1 "+secret+" 2026-01-01T00:00:00Z\n")
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good+"keys: {file: "+keys+"}\n"))

@@ -15,7 +15,7 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// share returns the share of 4,000 keys that the table in force sends to an instance.
+// share returns the share of 4,000 keys that the current table sends to an instance.
 func (r *running) share(name string) float64 {
 	t := r.epochs.View().Table
 	ty, _ := t.Type("registration")
@@ -28,7 +28,7 @@ func (r *running) share(name string) float64 {
 	return float64(n) / 4000
 }
 
-// refusal returns the status of an error of the director; 0: there is none.
+// refusal returns the HTTP status of a director's error, or 0 for no error.
 func refusal(err error) int {
 	var refused *client.Error
 	if errors.As(err, &refused) {
@@ -50,8 +50,9 @@ func acquire(t *testing.T, r *running, q client.LeaseRequest) client.Lease {
 	return l
 }
 
-// TestLease checks a lease from its acquisition to its release: each change of weights is an
-// epoch, other holders and stale tokens are refused, and the base weights come back.
+// TestLease checks a lease from its acquisition to its release. Each change of weights must make an
+// epoch. Other holders and stale tokens must be refused. In the end, the base weights must come
+// back.
 func TestLease(t *testing.T) {
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good))
 	ctx := t.Context()
@@ -104,8 +105,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestLeaseFencesAhead checks that the release of a token that never arrived refuses an
-// acquisition that comes late.
+// TestLeaseFencesAhead checks that releasing a token whose acquisition has not arrived yet makes
+// the director refuse that acquisition.
 func TestLeaseFencesAhead(t *testing.T) {
 	r := runGood(t)
 	ctx := t.Context()
@@ -157,8 +158,8 @@ func TestLeaseRefusesBadInput(t *testing.T) {
 	}
 }
 
-// TestLeaseExpires checks that a lease ends by an ordinary epoch when it is not renewed, and
-// not before.
+// TestLeaseExpires checks that a lease that is not renewed ends with an epoch, and no earlier than
+// its TTL.
 func TestLeaseExpires(t *testing.T) {
 	var clock skipper
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good), clock.options)
@@ -187,8 +188,8 @@ func TestLeaseExpires(t *testing.T) {
 	}
 }
 
-// TestLeaseOutlivesRestart checks that a lease, its end and its token outlive the process, and
-// that one which ends meanwhile does so by an epoch.
+// TestLeaseOutlivesRestart checks that a lease, its end and its token survive a restart. A lease
+// that ends during the restart must end with an epoch.
 func TestLeaseOutlivesRestart(t *testing.T) {
 	var clock skipper
 	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
@@ -223,8 +224,8 @@ func TestLeaseOutlivesRestart(t *testing.T) {
 	}
 }
 
-// TestLeaseAfterBoot checks that the calendar clock bounds a lease after another boot, and that
-// a jump back does not prolong it beyond its TTL.
+// TestLeaseAfterBoot checks that the calendar clock bounds a lease after a reboot. A clock that was
+// put back must not prolong the lease beyond its TTL.
 func TestLeaseAfterBoot(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &state{Terms: map[string]term{"registration": {Token: 3, Holder: "x", TTL: time.Minute, Until: time.Hour, Boot: "one", Wall: at}, "gone": {Token: 1}}}
@@ -251,8 +252,8 @@ func TestLeaseAfterBoot(t *testing.T) {
 	}
 }
 
-// TestLeaseReachesAllDirectors checks that directors side by side have one digest with the same
-// lease, and other digests with another token.
+// TestLeaseReachesAllDirectors checks that directors side by side have equal digests if they have
+// the same lease, and different digests if the tokens differ.
 func TestLeaseReachesAllDirectors(t *testing.T) {
 	one, two := runGood(t), runGood(t)
 	weights := map[string]float64{"reg-1": 250, "reg-2": 50}
@@ -275,8 +276,8 @@ func TestLeaseReachesAllDirectors(t *testing.T) {
 	}
 }
 
-// TestLeaseLeavesAnActiveInstance checks that a weight of 0 does not count if it would leave no
-// active instance, and that a weight of an instance that is gone changes nothing.
+// TestLeaseLeavesAnActiveInstance checks that a leased weight of 0 has no effect if no other active
+// instance is left. The leased weight of a removed instance must not block an epoch.
 func TestLeaseLeavesAnActiveInstance(t *testing.T) {
 	r := runGood(t)
 	acquire(t, r, client.LeaseRequest{Weights: map[string]float64{"reg-1": 0}})
@@ -307,9 +308,9 @@ func TestLeaseLeavesAnActiveInstance(t *testing.T) {
 	}
 }
 
-// TestLeasedTypeIsNotScaledByAnotherClient asks for changes of a leased type by a client
-// that knows nothing of the lease, and by a reload. Weights, other types, and instances
-// that get no work may change.
+// TestLeasedTypeIsNotScaledByAnotherClient asks for changes of a leased type, by a client that does
+// not know the lease and by a reload. Both must be refused. Weights, other types, and instances
+// that get no work may still change.
 func TestLeasedTypeIsNotScaledByAnotherClient(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
 	r := run(t, path)
@@ -359,7 +360,8 @@ func TestLeasedTypeIsNotScaledByAnotherClient(t *testing.T) {
 	}
 }
 
-// TestLostInstanceOfALeasedTypeMayGo removes an instance that the health checks find away.
+// TestLostInstanceOfALeasedTypeMayGo checks that an unhealthy instance of a leased type can be
+// removed.
 func TestLostInstanceOfALeasedTypeMayGo(t *testing.T) {
 	text := strings.Replace(good, `health: {sip: "off"}`, "health: {every: 20ms, timeout: 500ms, fail: 2}", 1)
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), text))

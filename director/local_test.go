@@ -24,7 +24,7 @@ func (r *running) bySocket(t testing.TB) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// ask returns the status of the answer to a request.
+// ask sends a request and returns the status of the answer.
 func ask(t testing.TB, c *http.Client, method, url string, headers ...string) int {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
@@ -51,8 +51,8 @@ func changing() map[string]string {
 	}
 }
 
-// TestLoopbackChangesNothing checks that loopback without a token can read and not
-// change, whatever the spelling of the path.
+// TestLoopbackChangesNothing checks that clients over loopback without a token can read but not
+// change, however they spell the path.
 func TestLoopbackChangesNothing(t *testing.T) {
 	r := runGood(t)
 	base := "http://" + r.Control()
@@ -79,9 +79,8 @@ func TestLoopbackChangesNothing(t *testing.T) {
 	}
 }
 
-// TestSocket checks that a director accepts all requests by its own socket, with and
-// without tokens. Only its user can open the socket, and the director removes it at the
-// end.
+// TestSocket checks that a director accepts all requests through its own socket, with and without
+// tokens. Only the director's user can open the socket. The director removes it at its end.
 func TestSocket(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "tokens"), token+"\n")
@@ -111,10 +110,10 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// TestSocketPath checks control.socket. A director replaces the socket of a dead
-// director, and leaves alone the socket of a live one and other files.
+// TestSocketPath checks control.socket. A director replaces the socket of a dead director. It
+// leaves alone the socket of a live director, and files that are no sockets.
 func TestSocketPath(t *testing.T) {
-	dir, err := os.MkdirTemp("", "vt") // short: a socket's path has at most 107 bytes
+	dir, err := os.MkdirTemp("", "vt") // t.TempDir is too long: a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,8 +142,7 @@ func TestSocketPath(t *testing.T) {
 	}
 }
 
-// TestSocketTooLong checks that a path that is too long for a unix socket is refused with
-// its place in the file.
+// TestSocketTooLong checks that a path that is too long for a unix socket is refused as bad input.
 func TestSocketTooLong(t *testing.T) {
 	clock, err := HostClock()
 	if err != nil {
@@ -159,7 +157,7 @@ func TestSocketTooLong(t *testing.T) {
 	}
 }
 
-// TestSocketOfNone checks that a director that is closed before Run leaves no socket.
+// TestSocketOfNone checks that a director that is closed before Run removes its socket.
 func TestSocketOfNone(t *testing.T) {
 	clock, err := HostClock()
 	if err != nil {
@@ -180,8 +178,8 @@ func TestSocketOfNone(t *testing.T) {
 	}
 }
 
-// TestSocketOfAnother checks that a director that ends leaves alone a socket that another
-// has put in the place of its own.
+// TestSocketOfAnother checks that a director does not remove a socket that another process has put
+// in the place of its own.
 func TestSocketOfAnother(t *testing.T) {
 	r := runGood(t)
 	if err := os.Remove(r.socket); err != nil {
@@ -199,8 +197,7 @@ func TestSocketOfAnother(t *testing.T) {
 	}
 }
 
-// TestOrigins checks that a web page can neither read nor change, whatever its name
-// resolves to.
+// TestOrigins checks that a web page has no access, whatever its host name resolves to.
 func TestOrigins(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "tokens"), token+"\n")

@@ -29,7 +29,8 @@ transition: 2s
 health: {sip: "off"}
 `
 
-// find records whether the instances of a type with these numbers are away, and publishes.
+// find records the health checks of a type's instances: those named in away fail, the others pass.
+// Then it publishes the result.
 func find(t *testing.T, d *Director, typePrefix string, away ...string) {
 	t.Helper()
 	for name, in := range d.watch.watched {
@@ -56,7 +57,7 @@ func publishNow(t *testing.T, d *Director) {
 	})
 }
 
-// takers returns the instances that get keys of a type, in the order of their names.
+// takers returns the names of the instances that get keys of a type, in order.
 func takers(d *Director, ty table.Type) string {
 	v := d.epochs.View()
 	got := map[string]bool{}
@@ -73,8 +74,8 @@ func takers(d *Director, ty table.Type) string {
 	return strings.Join(names, " ")
 }
 
-// TestPanic checks that a type with more than the share of its instances away is steered
-// as if all were up, and that other types are not.
+// TestPanic checks that a type is steered as if all its instances were healthy if more than the
+// configured share of them is unhealthy. Other types must not be affected.
 func TestPanic(t *testing.T) {
 	const everybody = "reg-1 reg-2 reg-3 reg-4"
 	for _, c := range []struct {
@@ -118,8 +119,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestPanicIsShown checks that status, metrics and explain show panic, that the log has one
-// line for its entry and one for its end, and that a reload changes the share.
+// TestPanicIsShown checks that status, metrics and explain show the panic. The log must have one
+// line for its begin and one for its end. A reload must change the share.
 func TestPanicIsShown(t *testing.T) {
 	log := new(safe)
 	d := newDirector(t, four+"panic: 50%\n", func(o *Options) { o.Log = log.logger() })
@@ -156,8 +157,8 @@ func TestPanicIsShown(t *testing.T) {
 	shows("1", 2, 1)
 }
 
-// TestPanicKeepsDialogs checks that in panic a dialog stays at its instance although checks
-// of that fail.
+// TestPanicKeepsDialogs checks that in panic a dialog stays at its instance, even if the instance
+// is unhealthy.
 func TestPanicKeepsDialogs(t *testing.T) {
 	for text, want := range map[string]bool{"panic: 50%\n": true, "": false} {
 		d := newDirector(t, four+text)

@@ -11,8 +11,8 @@ import (
 	"vitrine/director/client"
 )
 
-// TestReload checks that a changed file comes into force whole. A broken one changes
-// nothing, and the error is reported.
+// TestReload checks that a changed file takes effect as a whole. A broken file must change nothing,
+// and its error must be reported.
 func TestReload(t *testing.T) {
 	r := runGood(t)
 	path, ctx := r.options.Path, t.Context()
@@ -47,7 +47,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 
-	// The same file again, by signal: changes by REST stay.
+	// A reload of the same file by signal keeps changes by REST.
 	if _, err := r.client.Drain(ctx, "reg-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +62,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestReloadBeforeHandOver checks that a hand-over waits for a reload in progress, which
-// could not finish afterwards.
+// TestReloadBeforeHandOver checks that a hand-over waits for a running reload, because the reload
+// could not end afterwards.
 func TestReloadBeforeHandOver(t *testing.T) {
 	var freezing, apart bool
 	var d *Director

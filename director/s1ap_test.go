@@ -54,7 +54,8 @@ func TestBadS1APFiles(t *testing.T) {
 	}
 }
 
-// TestKernelDecidesWhetherThereIsSCTP asks for SCTP in a listener and in a type.
+// TestKernelDecidesWhetherThereIsSCTP asks for SCTP in a listener and in a type. Whether that is
+// supported depends on the kernel.
 func TestKernelDecidesWhetherThereIsSCTP(t *testing.T) {
 	for from, to := range map[string]string{"tcp://": "sctp://", "name: handover-sr, protocol": "name: handover-sr, transport: sctp, protocol"} {
 		path := write(t, filepath.Join(t.TempDir(), "director.yaml"), strings.Replace(goodS1AP, from, to, 1))
@@ -72,7 +73,8 @@ func TestKernelDecidesWhetherThereIsSCTP(t *testing.T) {
 	}
 }
 
-// TestNumbersOfMMEsAreUnique checks IDs among all types with S1AP, and names of messages.
+// TestNumbersOfMMEsAreUnique checks that an ID can be used once among all S1AP types. It also
+// checks that rules with an unknown message are refused.
 func TestNumbersOfMMEsAreUnique(t *testing.T) {
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), goodS1AP))
 	in := vitrine.Instance{Name: "h2", Type: "handover-sr", ID: 1, Weight: 1, Address: netip.MustParseAddrPort("127.0.0.1:15083")}
@@ -89,7 +91,8 @@ func TestNumbersOfMMEsAreUnique(t *testing.T) {
 	}
 }
 
-// TestExplainS1AP explains first and later messages.
+// TestExplainS1AP checks the explanation of first messages, later messages, and messages from
+// strangers.
 func TestExplainS1AP(t *testing.T) {
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), goodS1AP))
 	plmn, _ := identity.MakePLMN("001", "01")

@@ -10,8 +10,8 @@ import (
 	"vitrine"
 )
 
-// TestRestart checks that changes by REST, and the table before the last change, outlive
-// the process. If the file has changed meanwhile, the file counts instead.
+// TestRestart checks that a restart keeps changes by REST, and the table before the last change. If
+// the file has changed in between, the file counts instead.
 func TestRestart(t *testing.T) {
 	var clock skipper
 	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), long)
@@ -69,8 +69,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestStateFile checks that an unreadable state stops the start with advice, and that a
-// jump of the calendar clock does not prolong a transition.
+// TestStateFile checks that an unreadable state file stops the start with advice. A jump of the
+// calendar clock must not prolong a transition.
 func TestStateFile(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
 	clock, err := HostClock()

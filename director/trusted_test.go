@@ -12,7 +12,7 @@ import (
 	"vitrine"
 )
 
-// An agent is one endpoint of SIP over UDP.
+// An agent is one SIP endpoint over UDP.
 type agent struct {
 	t testing.TB
 	*net.UDPConn
@@ -55,8 +55,8 @@ func dialog(to, route string, cseq int) string {
 		"From: <sip:alice@example.com>;tag=1\r\nTo: <sip:bob@example.com>;tag=2\r\nCall-ID: one\r\nCSeq: %d BYE\r\nContent-Length: 0\r\n\r\n", to, cseq, route, cseq)
 }
 
-// TestTrusted checks that a request by Record-Route goes outward if it comes from a
-// trusted network, and otherwise to the instance. A reload changes the trusted networks.
+// TestTrusted checks that a request by Record-Route goes outward only if it comes from a trusted
+// network. Otherwise it goes to the instance. A reload must change the trusted networks.
 func TestTrusted(t *testing.T) {
 	client, instance, egress := newAgent(t, "127.0.0.1"), newAgent(t, "127.0.0.2"), newAgent(t, "127.0.9.9")
 	file := strings.Replace(good, "127.0.0.1:15063", instance.LocalAddr().String(), 1)

@@ -13,8 +13,8 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// TestSocketThatComesLate checks that calls use the socket as soon as it exists, although
-// the director answered over TCP before.
+// TestSocketThatComesLate checks that a client uses the socket as soon as the socket exists, even
+// if the director has answered over TCP before.
 func TestSocketThatComesLate(t *testing.T) {
 	if err := runstate.MakeRoot(runstate.DefaultRoot()); err != nil {
 		t.Skip(err)
@@ -58,10 +58,10 @@ func TestSocketThatComesLate(t *testing.T) {
 	ask("unix")
 }
 
-// TestSockets checks that only sockets are found that answer, belong to this network
-// namespace and are in a private folder of this user.
+// TestSockets checks which sockets are found: those that answer, belong to this network namespace,
+// and lie in a private folder of this user.
 func TestSockets(t *testing.T) {
-	root, err := os.MkdirTemp("", "vt") // short: a socket's path has at most 107 bytes
+	root, err := os.MkdirTemp("", "vt") // t.TempDir is too long: a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

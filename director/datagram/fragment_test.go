@@ -18,8 +18,8 @@ import (
 	"vitrine/internal/netns"
 )
 
-// TestFragments checks that datagrams longer than the link's MTU arrive whole, in
-// fragments of IPv4 and IPv6 (RFC 3261, section 18.1.1).
+// TestFragments checks that datagrams longer than the link's MTU arrive whole, as IPv4 and IPv6
+// fragments (RFC 3261 section 18.1.1).
 func TestFragments(t *testing.T) {
 	err := netns.Try(func() error {
 		lo, err := netlink.LinkByName("lo")
@@ -36,7 +36,7 @@ func TestFragments(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if four != "6" || six != "6" { // three messages, each on both ways
+		if four != "6" || six != "6" { // three messages, in both directions
 			return fmt.Errorf("%s datagrams were put together by IPv4 and %s by IPv6, want 6 each: this shows nothing", four, six)
 		}
 		return nil
@@ -44,7 +44,7 @@ func TestFragments(t *testing.T) {
 	hosttest.Need(t, err)
 }
 
-// echoes lets a group in this thread's network namespace echo messages of each size.
+// echoes runs a group in this thread's network namespace, which echoes messages of each size.
 func echoes(ctx context.Context, sizes []int) (err error) {
 	g, err := Listen(Config{Addresses: loopback, Workers: 1, Now: clock()})
 	if err != nil {
@@ -87,14 +87,14 @@ func echoes(ctx context.Context, sizes []int) (err error) {
 	return nil
 }
 
-// reassembled returns how many datagrams this thread's network namespace has reassembled,
-// of IPv4 and of IPv6.
+// reassembled returns the number of datagrams that this thread's network namespace has reassembled,
+// for IPv4 and IPv6.
 func reassembled() (four, six string, err error) {
-	v4, err := os.ReadFile("/proc/thread-self/net/snmp") // a line of names, and one of values
+	v4, err := os.ReadFile("/proc/thread-self/net/snmp") // a line of names, then a line of values
 	if err != nil {
 		return "", "", err
 	}
-	v6, err := os.ReadFile("/proc/thread-self/net/snmp6") // a name and its value to a line
+	v6, err := os.ReadFile("/proc/thread-self/net/snmp6") // a name and a value on each line
 	if err != nil {
 		return "", "", err
 	}

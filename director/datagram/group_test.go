@@ -23,7 +23,7 @@ func clock() func() time.Duration {
 	return func() time.Duration { return time.Since(start) }
 }
 
-// An echo sends everything back with a mark before it.
+// An echo sends each datagram back with a mark in front.
 type echo struct{ handled atomic.Int64 }
 
 func (e *echo) Handle(in *Datagram, out *Sender) {
@@ -126,8 +126,8 @@ func TestManySources(t *testing.T) {
 	}
 }
 
-// TestHandOver checks that the next group serves what waits in the sockets when one group
-// stops, and that nothing is refused in between.
+// TestHandOver checks that the next group serves the datagrams that wait in the sockets when a
+// group stops. The kernel must refuse no datagram in between.
 func TestHandOver(t *testing.T) {
 	first, _, stop := serve(t, Config{Addresses: loopback, Workers: 3})
 	address := first.Addresses()[0]
@@ -142,7 +142,7 @@ func TestHandOver(t *testing.T) {
 	}
 	stop()
 	var waiting []*net.UDPConn
-	for range 20 { // no group runs; the kernel spreads them over all three sockets
+	for range 20 { // no group runs; the kernel spreads the datagrams over all three sockets
 		w := dial(t, address)
 		if _, err := w.Write([]byte("2")); err != nil {
 			t.Fatal(err)
@@ -153,7 +153,7 @@ func TestHandOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files = append(files, pipe, other) // not sockets of ours: must be left alone
+	files = append(files, pipe, other) // not ours: they must be left alone
 	second, _, _ := serve(t, Config{Addresses: first.Addresses(), Workers: 2, Inherited: files})
 	for _, f := range files {
 		if err := f.Close(); err != nil {
@@ -180,7 +180,7 @@ func TestRefusedIsCountedAndTheRestSent(t *testing.T) {
 	s := g.NewSender()
 	to := c.LocalAddr().(*net.UDPAddr).AddrPort()
 	s.Send(0, to, []byte("a"))
-	s.Send(0, to, make([]byte, 66000)) // longer than UDP can be
+	s.Send(0, to, make([]byte, 66000)) // longer than a UDP datagram can be
 	s.Send(0, netip.AddrPortFrom(to.Addr(), 0), []byte("x"))
 	s.Send(0, to, []byte("b"), []byte("c"))
 	s.Flush()
@@ -194,7 +194,7 @@ func TestRefusedIsCountedAndTheRestSent(t *testing.T) {
 	}
 }
 
-// TestFullQueue checks that all messages are sent if a queue gets more than it holds.
+// TestFullQueue checks that all messages are sent even if a queue gets more messages than it holds.
 func TestFullQueue(t *testing.T) {
 	g, _, _ := serve(t, Config{Addresses: loopback[:1], Workers: 1})
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
@@ -228,7 +228,7 @@ func fdOf(t *testing.T, c *net.UDPConn) (fd int) {
 	return fd
 }
 
-// TestKernelDropsAreCounted fills a socket's buffer that nobody reads.
+// TestKernelDropsAreCounted fills the buffer of a socket from which nobody reads.
 func TestKernelDropsAreCounted(t *testing.T) {
 	g, err := Listen(Config{Addresses: loopback[:1], Workers: 1, Now: clock()})
 	if err != nil {

@@ -60,8 +60,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// TestSince checks that two readings give the latencies between them, and that a histogram
-// which began again counts from 0.
+// TestSince checks that the difference of two readings has the latencies between them. A histogram
+// that began again counts from 0.
 func TestSince(t *testing.T) {
 	var before, after Histogram
 	before.Add(5, 10)
@@ -80,7 +80,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestJSON checks that a histogram outlives JSON, and that bad ones are errors.
+// TestJSON checks that JSON keeps a histogram, and that invalid histograms are errors.
 func TestJSON(t *testing.T) {
 	var h, read Histogram
 	for _, bucket := range []int{0, 1, 40, Buckets - 1} {
@@ -100,8 +100,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// FuzzHistogram checks that a histogram that was read is the same after it is written and
-// read.
+// FuzzHistogram checks that a histogram does not change when it is written and read again.
 func FuzzHistogram(f *testing.F) {
 	for _, text := range []string{`[]`, `[[64,1],[72,5]]`, `[[1073741824,9]]`, `[[3,1],[5,2]]`, `null`} {
 		f.Add([]byte(text))

@@ -51,8 +51,8 @@ func of(m *Meter, name string) Instance {
 
 func hash(i int) uint64 { return table.Key(fmt.Appendf(nil, "%d", i)) }
 
-// TestLife checks that a transaction is in flight from its first request to its final
-// answer, on any worker, and with retransmissions.
+// TestLife checks that a transaction is in flight from its first request to its final answer,
+// whichever workers handle the messages and their retransmissions.
 func TestLife(t *testing.T) {
 	m := New(1000, lifetime)
 	made := registered(t, m, "a", "b")
@@ -107,8 +107,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestSentAgain checks that a retransmission after a lost answer, and its answer, do not
-// count until a lifetime is over. That holds in the next process, too.
+// TestSentAgain checks that the retransmission of an ended transaction and its answer do not count
+// until a lifetime is over, even in the next process.
 func TestSentAgain(t *testing.T) {
 	m := New(1000, lifetime)
 	a := registered(t, m, "a").ByName("a")
@@ -144,7 +144,7 @@ func TestSentAgain(t *testing.T) {
 	}
 }
 
-// TestEndedMakesRoom checks that ended transactions are forgotten before those in flight.
+// TestEndedMakesRoom checks that ended transactions are forgotten before transactions in flight.
 func TestEndedMakesRoom(t *testing.T) {
 	m := New(8, lifetime) // one line
 	a := registered(t, m, "a").ByName("a")
@@ -161,8 +161,8 @@ func TestEndedMakesRoom(t *testing.T) {
 	}
 }
 
-// TestExpire checks that a transaction without answer ends as unanswered, and as timed
-// out unless a response came.
+// TestExpire checks that a transaction without an answer ends as unanswered. It counts as timed out
+// unless a provisional response came.
 func TestExpire(t *testing.T) {
 	m := New(1000, lifetime)
 	made := registered(t, m, "a")
@@ -189,8 +189,8 @@ func TestExpire(t *testing.T) {
 	}
 }
 
-// TestSamplesGrow checks that samples of removed instances still count, because the gate
-// uses the increase.
+// TestSamplesGrow checks that samples of removed instances still count, because the gate uses the
+// growth of the counts.
 func TestSamplesGrow(t *testing.T) {
 	m := New(1000, lifetime)
 	made := registered(t, m, "a", "b")
@@ -243,8 +243,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestRegister checks that an instance that stays keeps its counts, that a removed one is
-// not listed, and that one that comes back has its counts, but no dialogs.
+// TestRegister checks that an instance that stays keeps its counts, and that a removed instance is
+// not listed. An instance that comes back has its old counts but no dialogs.
 func TestRegister(t *testing.T) {
 	m := New(8, lifetime)
 	made := registered(t, m, "a", "b")
@@ -270,7 +270,7 @@ func TestRegister(t *testing.T) {
 	if c := of(m, "c"); c.DialogsBegun-c.DialogsEnded != 1 {
 		t.Errorf("what stays has lost its dialogs: %+v", c)
 	}
-	for round := range 6 { // more names than slots: the slots of the longest removed are reused
+	for round := range 6 { // more names than slots: those that were removed first lose their slots
 		var names []string
 		for i := range 3500 {
 			names = append(names, fmt.Sprintf("i-%d-%d", round, i))
@@ -283,8 +283,8 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// TestWorkersTogether checks that workers that begin and end each other's transactions
-// concurrently lose none.
+// TestWorkersTogether checks that no transaction is lost if workers concurrently begin and end each
+// other's transactions.
 func TestWorkersTogether(t *testing.T) {
 	const each, workers = 20000, 4
 	m := New(1<<18, lifetime)
@@ -325,7 +325,7 @@ func TestWorkersTogether(t *testing.T) {
 	}
 }
 
-// TestCarry checks that counts and transactions in flight continue in the next process.
+// TestCarry checks that a hand-over carries counts and transactions in flight.
 func TestCarry(t *testing.T) {
 	m := New(1000, lifetime)
 	made := registered(t, m, "a", "b", "gone")
