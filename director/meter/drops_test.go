@@ -8,8 +8,8 @@ import (
 	"vitrine/director/table"
 )
 
-// TestDrops checks that drops are counted by protocol and cause, that they count as failures
-// unless they concern the transport, and that few of them are samples.
+// TestDrops checks that drops are counted by protocol and cause. They must count as failures unless
+// they concern the transport. Only a few of them are samples.
 func TestDrops(t *testing.T) {
 	m := New(64, table.Transition)
 	var samples []Sample

@@ -13,14 +13,14 @@ func config() Config {
 	return Config{Target: 100 * time.Millisecond, Initial: 100, Min: 10, Max: 1000, Burst: 20}
 }
 
-// A load drives a gate: it offers transactions at a rate, and each takes latency.
+// A load drives a gate. It offers transactions at a rate, each of which takes a latency.
 type load struct {
 	gate     *Gate
 	now      time.Duration
 	answered uint64
 	total    time.Duration
 	timedOut uint64
-	lose     int // one in lose is not answered; 0: none
+	lose     int // one in lose transactions is not answered; 0: all are answered
 }
 
 func (l *load) drive(rate float64, d, latency time.Duration) (admitted int) {
@@ -67,7 +67,7 @@ func TestBucket(t *testing.T) {
 		t.Error("more tokens came than time")
 	}
 	admitted = 0
-	for range 100 { // a long pause fills the bucket no further
+	for range 100 { // a long pause does not overfill the bucket
 		if g.Admit(start + time.Hour) {
 			admitted++
 		}
@@ -84,8 +84,8 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// TestFallsAndRecovers checks that the rate falls to the minimum above the target. Below
-// it, the rate rises to the offered rate and at most to the maximum.
+// TestFallsAndRecovers checks that the rate falls to the minimum while latency is above the target.
+// Below the target, it must rise to the offered rate, but not above the maximum.
 func TestFallsAndRecovers(t *testing.T) {
 	l := &load{gate: New(config(), start), now: start}
 	l.drive(200, 10*time.Second, time.Second)
@@ -110,8 +110,8 @@ func TestFallsAndRecovers(t *testing.T) {
 	}
 }
 
-// TestTimeouts checks that a function that answers quickly, but leaves one in five
-// without an answer, counts as overloaded. One in a hundred does not.
+// TestTimeouts checks that a function counts as overloaded if it leaves one request in five
+// unanswered, even if its other answers are fast. One in a hundred is not enough.
 func TestTimeouts(t *testing.T) {
 	l := &load{gate: New(config(), start), now: start, lose: 100}
 	l.drive(90, 20*time.Second, 5*time.Millisecond)
@@ -125,7 +125,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestIdle checks that the rate of a function that is hardly used does not rise.
+// TestIdle checks that the rate does not rise while the function is hardly used.
 func TestIdle(t *testing.T) {
 	l := &load{gate: New(config(), start), now: start}
 	l.drive(30, time.Minute, time.Millisecond)
@@ -134,8 +134,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestBusySystem checks that a function that serves at most 150/s settles near that under
-// any load.
+// TestBusySystem checks that the rate settles near 150/s under any load if the function serves at
+// most 150/s.
 func TestBusySystem(t *testing.T) {
 	const capacity = 150.0
 	l := &load{gate: New(config(), start), now: start}
@@ -186,7 +186,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// TestOpen checks that Open says what Admit would, and changes nothing.
+// TestOpen checks that Open returns what Admit would, without taking a token.
 func TestOpen(t *testing.T) {
 	g := New(Config{Target: time.Second, Initial: 1, Min: 1, Burst: 1}, 0)
 	for range 3 {

@@ -16,8 +16,8 @@ func spoofed(n uint32) netip.Addr {
 	return netip.AddrFrom4(ip)
 }
 
-// TestQuota checks that each source gets its burst at once and its rate afterwards, that as
-// many refusals are answered, and that all others are dropped.
+// TestQuota checks that each source gets its burst at once and its rate afterwards. As many
+// refusals are answered, and all further requests are dropped.
 func TestQuota(t *testing.T) {
 	q := NewQuota(QuotaConfig{Rate: 10, Burst: 3, Sources: 1000})
 	now := time.Hour
@@ -36,14 +36,14 @@ func TestQuota(t *testing.T) {
 		want  [3]int
 	}{
 		{0, 10, "192.0.2.1", [3]int{3, 3, 4}},
-		{0, 2, "::ffff:192.0.2.1", [3]int{0, 0, 2}}, // the same host
+		{0, 2, "::ffff:192.0.2.1", [3]int{0, 0, 2}}, // same host, as an IPv4-mapped address
 		{0, 2, "192.0.2.2", [3]int{2, 0, 0}},
 		{0, 3, "2001:db8::1", [3]int{3, 0, 0}},
-		{0, 1, "2001:db8::ffff:1", [3]int{0, 1, 0}}, // the same /64
+		{0, 1, "2001:db8::ffff:1", [3]int{0, 1, 0}}, // same /64 network
 		{0, 1, "2001:db8:0:1::1", [3]int{1, 0, 0}},
 		{100 * time.Millisecond, 5, "192.0.2.1", [3]int{1, 1, 3}},
 		{time.Second, 10, "192.0.2.1", [3]int{3, 3, 4}},
-		{-10 * time.Millisecond, 1, "192.0.2.1", [3]int{0, 0, 1}}, // a worker that lags behind
+		{-10 * time.Millisecond, 1, "192.0.2.1", [3]int{0, 0, 1}}, // a worker whose clock lags behind
 	} {
 		now += step.later
 		if got := offer(step.n, step.from); got != step.want {
@@ -61,8 +61,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestQuotaAgainstForgedSources checks that forged addresses neither free a source that is
-// over its limit, nor take tokens of others, nor grow the memory.
+// TestQuotaAgainstForgedSources checks that forged addresses cannot free a source that is over its
+// limit, take tokens from others, or make the memory grow.
 func TestQuotaAgainstForgedSources(t *testing.T) {
 	q := NewQuota(QuotaConfig{Rate: 1, Burst: 10, Sources: 100})
 	if bytes := len(q.sets) * int(unsafe.Sizeof(q.sets[0])); bytes > 26*100 {

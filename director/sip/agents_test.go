@@ -18,8 +18,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A uas is a user agent server on UDP and TCP. It answers every request and keeps all
-// that it receives.
+// A uas is a user agent server on UDP and TCP. It answers every request and keeps all messages that
+// it receives.
 type uas struct {
 	t       *testing.T
 	udp     *net.UDPConn

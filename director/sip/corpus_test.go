@@ -12,15 +12,15 @@ import (
 	"vitrine/wire/sip"
 )
 
-// corpusCalls is the number of Call-IDs of a corpus: as many as in `make bench`.
+// corpusCalls is the number of Call-IDs in a corpus. `make bench` uses as many.
 const corpusCalls = 20_000
 
-// A corpus is the requests of many Call-IDs, one after the other in memory, in the order in
-// which they come.
+// A corpus holds the requests of many Call-IDs in one block of memory, in the order in which they
+// arrive.
 type corpus struct {
 	text []byte
 	ends []int
-	most int // length of the longest
+	most int // length of the longest message
 }
 
 func (c *corpus) add(text string) {
@@ -29,7 +29,7 @@ func (c *corpus) add(text string) {
 	c.most = max(c.most, len(text))
 }
 
-// at returns the i-th message, and begins again after the last.
+// at returns message i. After the last message, it starts again with the first.
 func (c *corpus) at(i int) []byte {
 	i %= len(c.ends)
 	start := 0
@@ -39,9 +39,9 @@ func (c *corpus) at(i int) []byte {
 	return c.text[start:c.ends[i]]
 }
 
-// newCorpus returns the messages of phones: a registration, an INVITE without answer, an
-// answered INVITE, or a call that ends by BYE. Their shares are as in the captures of
-// `make bench`. The requests of all Call-IDs are mixed.
+// newCorpus returns the messages of phones: registrations, unanswered INVITEs, answered INVITEs,
+// and calls that end with BYE. Their shares are those of the captures that `make bench` follows.
+// The requests of all Call-IDs are mixed.
 func newCorpus(s *stage) *corpus {
 	random := rand.New(rand.NewPCG(1, 2))
 	hex := func(digits int) string { return fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64())[:digits] }
@@ -89,13 +89,12 @@ func newCorpus(s *stage) *corpus {
 	return c
 }
 
-// BenchmarkCorpus handles the corpus as a worker does, without sockets: messages come in
-// batches of 64. The time of "handle" includes the time of "copy", which only fills the
-// batch.
+// BenchmarkCorpus handles the corpus as a worker does, in batches of 64 messages but without
+// sockets. The time of "handle" includes the time of "copy", which only fills the batches.
 func BenchmarkCorpus(b *testing.B) {
 	s := newStage(b, rulesConfig())
 	all := newCorpus(s)
-	const memory = 1 << 18 // keys and transactions: the director's defaults
+	const memory = 1 << 18 // keys and transactions; the director's defaults
 	s.meter = meter.New(memory, table.Transition)
 	if err := s.meter.Register(s.epochs.View().Table); err != nil {
 		b.Fatal(err)

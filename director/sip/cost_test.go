@@ -9,8 +9,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// TestNoAllocation checks that requests, retransmissions, requests in a dialog, responses
-// and the director's own answers allocate nothing.
+// TestNoAllocation checks that the proxy allocates nothing for requests, retransmissions, requests
+// within a dialog, responses and its own answers.
 func TestNoAllocation(t *testing.T) {
 	c := rulesConfig()
 	c.Options = map[string]TypeOptions{"registration": {Stream: true}}
@@ -46,7 +46,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// asPhone returns a request as phones send it, with the headers and the size of those in public captures.
+// asPhone returns a request with the headers and the size of requests in public captures of phones.
 func asPhone(method, more, body string) string {
 	return fmt.Sprintf("%[1]s sip:97239287044@example.com SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bKnp104984053-44ce4a41192.0.2.7;rport\r\n"+
 		"From: <sip:voi18062@example.com>;tag=6433ef9\r\nTo: <sip:97239287044@example.com>\r\nCall-ID: 105090259-446faf7a@578222732-4665d772\r\n"+

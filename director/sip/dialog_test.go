@@ -10,8 +10,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// TestDialog checks that later requests of both sides find the instance and the other
-// side by Record-Route alone.
+// TestDialog checks that later requests of both sides reach the instance or the other side by
+// Record-Route alone.
 func TestDialog(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	r, m := s.must(lines("INVITE sip:b@example.com SIP/2.0", "Contact: <sip:a@192.0.2.7:5062>"), client, udp4)
@@ -20,8 +20,8 @@ func TestDialog(t *testing.T) {
 	if len(routes) != 2 {
 		t.Fatalf("Record-Route %q", routes)
 	}
-	// The caller's route set is the reverse (RFC 3261 section 12.1.2). It names another
-	// instance than the key does, so that only Route can decide.
+	// The caller's route set has the reverse order (RFC 3261 section 12.1.2). It names another
+	// instance than the key would choose, so only Route can decide.
 	for _, other := range []string{"ses-1", "ses-2"} {
 		if other := s.epochs.View().Table.ByName(other); other != target {
 			target = other
@@ -54,8 +54,8 @@ func TestDialog(t *testing.T) {
 	}
 }
 
-// TestPath checks that an instance's request by a registration's Path goes to the client,
-// and that the client's requests in the dialog come to the instance.
+// TestPath checks that an instance's request reaches the client by the Path of its registration.
+// The client's requests in the dialog must come back to the instance.
 func TestPath(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	_, m := s.must(register, client, udp4)
@@ -74,7 +74,7 @@ func TestPath(t *testing.T) {
 	s.same("from the client", r.to, "10.0.1.3:5060")
 	r, _ = s.must(lines("BYE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+routes[1]+", "+routes[0], "To: <sip:b@example.com>;tag=2"), caller.Address, udp4)
 	s.same("to the client again", r.to, "192.0.2.7:5064")
-	// From the instance's own address, without Route.
+	// A request from the instance's own address, without Route.
 	r, _ = s.must(lines("MESSAGE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi"), caller.Address, udp4)
 	s.same("by the request line", r.to, "192.0.2.7:5064")
 	r, _ = s.must(lines("MESSAGE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: <sip:192.0.2.99;lr>"), caller.Address, udp4)
@@ -83,7 +83,7 @@ func TestPath(t *testing.T) {
 	s.status(502, lines("MESSAGE sip:a@phone.example.com SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+path[0]), caller.Address, udp4)
 }
 
-// TestFlow checks that a client on TCP gets messages on the connection that it made.
+// TestFlow checks that a TCP client gets messages on the connection that the client opened.
 func TestFlow(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	conn := netip.MustParseAddrPort("192.0.2.7:40001")
@@ -110,11 +110,11 @@ func TestFlow(t *testing.T) {
 	}
 }
 
-// A call is one call and the counts of its instance.
+// A call is one call at an instance.
 type call struct {
 	*stage
 	target *table.Target
-	sent   string // the INVITE, as the instance got it
+	sent   string // the INVITE that the instance received
 }
 
 func newCall(s *stage) *call {
@@ -142,7 +142,7 @@ func (c *call) inside(method, branch string) string {
 	return r.text
 }
 
-// hangUp sends the instance's BYE.
+// hangUp sends a BYE from the instance and returns the forwarded BYE.
 func (c *call) hangUp(more ...string) string {
 	c.t.Helper()
 	r, _ := c.must(lines("BYE sip:a@192.0.2.7:5062 SIP/2.0", append([]string{"Via: SIP/2.0/UDP " + c.target.Address.String() + ";branch=z9hG4bKi",
@@ -157,7 +157,7 @@ func (c *call) dialogs(what string, begun, ended uint64) {
 	}
 }
 
-// TestDialogsCounted checks that retransmissions and repeats do not count a dialog twice.
+// TestDialogsCounted checks that retransmissions and repeated requests do not count a dialog twice.
 func TestDialogsCounted(t *testing.T) {
 	c := newCall(newStage(t, rulesConfig()))
 	c.answer(c.sent, 180)
@@ -179,8 +179,8 @@ func TestDialogsCounted(t *testing.T) {
 	c.dialogs("both hang up", 1, 1)
 }
 
-// TestDialogThatRingsLong checks that a dialog begins although the meter has forgotten
-// the INVITE, if an instance answers.
+// TestDialogThatRingsLong checks that a late answer of the instance begins a dialog, even if the
+// meter has forgotten the INVITE.
 func TestDialogThatRingsLong(t *testing.T) {
 	c := newCall(newStage(t, rulesConfig()))
 	c.answer(c.sent, 180)
@@ -195,13 +195,13 @@ func TestDialogThatRingsLong(t *testing.T) {
 	c.dialogs("its BYE", 1, 1)
 }
 
-// TestDialogOfInstance checks that dialogs that an instance begins and ends are counted,
-// whether or not its BYE is answered. Requests that an instance only forwards are counted
-// where they came inward.
+// TestDialogOfInstance checks that dialogs that an instance begins or ends are counted, whether its
+// BYE is answered or not. Requests that an instance only forwards must count only at the director
+// through which they came inward.
 func TestDialogOfInstance(t *testing.T) {
 	c := newCall(newStage(t, rulesConfig()))
 	c.answer(c.sent, 200)
-	other := &call{stage: newStage(t, rulesConfig()), target: c.target} // a director beside it
+	other := &call{stage: newStage(t, rulesConfig()), target: c.target} // a second director
 	for _, sent := range []string{c.sent, c.inside("BYE", "bye")} {
 		via := "\r\nVia: SIP/2.0/UDP " + c.target.Address.String() + ";branch=z9hG4bKi\r\nVia:"
 		sent = strings.Replace(strings.Replace(sent, "sip:b@example.com SIP", "sip:b@192.0.2.8 SIP", 1), "\r\nVia:", via, 1)
@@ -224,8 +224,8 @@ func TestDialogOfInstance(t *testing.T) {
 	c.dialogs("the instance's INVITE", 2, 1)
 }
 
-// TestRequestsNotSentDoNotCount checks that a request that the director answers, because no
-// listener has the transport, begins no transaction and ends no dialog.
+// TestRequestsNotSentDoNotCount checks that a request begins no transaction and ends no dialog if
+// the director answers it itself because no listener has its transport.
 func TestRequestsNotSentDoNotCount(t *testing.T) {
 	config := rulesConfig()
 	config.Options = map[string]TypeOptions{"six": {Stream: true}} // the stage has no listener for TCP over IPv6

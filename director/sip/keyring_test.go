@@ -12,8 +12,8 @@ import (
 
 var stranger = netip.MustParseAddrPort("203.0.113.66:5060")
 
-// TestForgedResponses checks that a response whose Via the director did not write is
-// dropped and counted.
+// TestForgedResponses checks that a response is dropped and counted if the director did not write
+// its top Via.
 func TestForgedResponses(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	r, m := s.must(register, client, udp4)
@@ -52,7 +52,7 @@ func TestForgedResponses(t *testing.T) {
 	if n := s.counted(s.targetOf(r.to).Name); n.Ended[meter.Succeeded.String()] != 0 {
 		t.Errorf("counted %+v", n)
 	}
-	// A proxy may rewrite a Via: with other case, order and spaces.
+	// A proxy may rewrite a Via with other case, order and spaces.
 	anew := strings.NewReplacer(own, "sip/2.0/udp  198.51.100.1:5060 ; VM = "+mac(m)+" ;x=y; Branch="+branch(m),
 		";rport=5060;received=192.0.2.7;branch=z9hG4bKclient", " ;branch=z9hG4bKclient; received = 192.0.2.7;RPORT=5060").Replace(answer)
 	back, _ := s.must(strings.Replace(anew, "sip/2.0/udp", "SIP/2.0/UDP", 1), from, udp4)
@@ -94,7 +94,8 @@ func TestWayBack(t *testing.T) {
 	}
 }
 
-// TestRotation changes keys between an INVITE and the messages that follow it.
+// TestRotation changes keys between an INVITE and its later messages. They must still reach the
+// same instance and client.
 func TestRotation(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	set := func(r *Keyring) { s.proxy.server.keys.Store(r) }
@@ -139,7 +140,7 @@ func TestRotation(t *testing.T) {
 	r, _ := s.must(bye, instance.Address, udp4)
 	s.same("the instance's BYE", r.to, "192.0.2.7:5062")
 
-	// Later the old key verifies only dialogs, and then nothing.
+	// Later the old key verifies only dialogs, and in the end nothing.
 	later := []SigningKey{{ID: 2, Secret: [16]byte{2, 0x5e}, Via: true, Route: true}, {ID: 1, Secret: [16]byte{1, 0x5e}, Route: true}}
 	ring, err := NewKeyring(later, false, false)
 	if err != nil {
@@ -158,8 +159,8 @@ func TestRotation(t *testing.T) {
 	s.must(respond(sent.text, 200, ""), instance.Address, udp4)
 }
 
-// TestUpgrade checks that entries of a director without keys are accepted for a while: in
-// responses to or from instances, and for steering.
+// TestUpgrade checks the Via and Route entries of a director without keys. For a while they are
+// accepted in responses to or from instances, and for steering.
 func TestUpgrade(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	r, m := s.must(lines("INVITE sip:b@example.com SIP/2.0"), client, udp4)
@@ -199,9 +200,8 @@ func TestUpgrade(t *testing.T) {
 	s.same("after it the BYE goes by its key", late.to, instance.Address.String())
 }
 
-// TestStrangersDoNotCount checks that a stranger's response with a copied Via is sent on,
-// but neither ends a transaction nor begins a dialog. Anybody may answer a request from
-// an instance.
+// TestStrangersDoNotCount checks that a stranger's response with a copied Via is forwarded, but
+// neither ends a transaction nor begins a dialog. Anyone may answer a request from an instance.
 func TestStrangersDoNotCount(t *testing.T) {
 	c := newCall(newStage(t, rulesConfig()))
 	c.must(respond(c.sent, 200, ""), stranger, udp4)
@@ -219,8 +219,8 @@ func TestStrangersDoNotCount(t *testing.T) {
 	c.dialogs("the answer to the instance's own INVITE", 2, 0)
 }
 
-// TestForgedRoutes checks that a Route entry that the director did not write neither
-// steers a request nor opens a flow.
+// TestForgedRoutes checks that a Route entry neither steers a request nor opens a flow if the
+// director did not write it.
 func TestForgedRoutes(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	conn := netip.MustParseAddrPort("192.0.2.7:40001")

@@ -36,7 +36,7 @@ func TestOverload(t *testing.T) {
 		t.Errorf("%s", r.text)
 	}
 	dialog := strings.Replace(register, "To: <sip:a@example.com>", "To: <sip:a@example.com>;tag=x", 1)
-	s.status(500, dialog, client, udp4) // anybody can write a To tag
+	s.status(500, dialog, client, udp4) // a To tag proves nothing, because any client can write one
 	in := func(callID string) string {
 		route := s.route('i', s.targetOf(s.epochs.View().Table.ByName("reg-2").Address.String()), callID)
 		return strings.Replace(dialog, "\r\nMax-Forwards", "\r\nRoute: "+route+"\r\nMax-Forwards", 1)
@@ -51,8 +51,8 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// TestInstanceFeedback checks that the director refuses the share that an instance asks
-// for, while the feedback is valid. It treats all messages of a transaction alike.
+// TestInstanceFeedback checks that the director refuses the share of requests that an instance asks
+// for, as long as the feedback is valid. All messages of a transaction must be treated alike.
 func TestInstanceFeedback(t *testing.T) {
 	c := rulesConfig()
 	c.Feedback = true
@@ -79,18 +79,18 @@ func TestInstanceFeedback(t *testing.T) {
 		}
 		s.must(answer, netip.MustParseAddrPort(from), udp6)
 	}
-	const six = "[2001:db8::5]:5060" // the instance
+	const six = "[2001:db8::5]:5060" // address of the instance
 	for _, step := range []struct {
 		parameters string
 		low, high  int
 	}{
 		{`;oc=0;oc-algo="loss";oc-validity=1000;oc-seq=1.0`, 0, 0},
 		{`;oc=50;oc-algo="loss";oc-validity=1000;oc-seq=2.5`, 140, 260},
-		{`;oc=0;oc-algo="loss";oc-validity=1000;oc-seq=2.4`, 140, 260}, // overtaken
+		{`;oc=0;oc-algo="loss";oc-validity=1000;oc-seq=2.4`, 140, 260}, // an older sequence number
 		{`;oc=101;oc-seq=3.0`, 140, 260},
 		{`;oc=x;oc-seq=3.0`, 140, 260},
 		{`;oc=100;oc-validity=1000;oc-seq=10.0`, 400, 400},
-		{`;oc=20;oc-validity=0;oc-seq=11`, 0, 0}, // not valid any more
+		{`;oc=20;oc-validity=0;oc-seq=11`, 0, 0}, // no longer valid
 		{`;oc=100;oc-seq=12`, 400, 400},
 	} {
 		tell(step.parameters, six)
@@ -126,8 +126,8 @@ func TestInstanceFeedback(t *testing.T) {
 	}
 }
 
-// TestDraining checks that a transaction stays with its instance, and that a dialog does
-// if the type says so.
+// TestDraining checks that a transaction stays at a draining instance. A dialog must stay only if
+// its type says so.
 func TestDraining(t *testing.T) {
 	for _, dialogs := range []bool{false, true} {
 		c := rulesConfig()
@@ -169,13 +169,13 @@ func TestDraining(t *testing.T) {
 	}
 }
 
-// TestRingingIsNoOverload checks that long ringing does not close the gate. Slow answers
-// to other requests do, and slow first responses if the type says so.
+// TestRingingIsNoOverload checks that long ringing does not close the gate. Slow answers to other
+// requests must close it, and so must slow first responses if the type counts them.
 func TestRingingIsNoOverload(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		provisional bool
-		first, bye  time.Duration // after the INVITE, after the BYE
+		first, bye  time.Duration // time from the INVITE and from the BYE
 		closes      bool
 	}{
 		{"ringing", false, 0, 0, false},

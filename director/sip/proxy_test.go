@@ -49,8 +49,8 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// TestInvariance checks that a retransmission is handled alike, by this proxy and by that
-// of another director. CANCEL and ACK get their INVITE's branch and instance.
+// TestInvariance checks that this director and another one handle a retransmission like the first
+// request. CANCEL and ACK must get the branch and the instance of their INVITE.
 func TestInvariance(t *testing.T) {
 	s, other := newStage(t, rulesConfig()), newStage(t, rulesConfig())
 	instance := map[string]bool{}
@@ -58,7 +58,7 @@ func TestInvariance(t *testing.T) {
 		id := fmt.Sprintf("Call-ID: call-%d", i)
 		via := fmt.Sprintf("Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bK%d", i)
 		if i%3 == 0 {
-			via = fmt.Sprintf("v: SIP/2.0/UDP host%d.example.com;branch=%d", i, i) // RFC 2543 had no cookie
+			via = fmt.Sprintf("v: SIP/2.0/UDP host%d.example.com;branch=%d", i, i) // branches of RFC 2543 have no cookie
 		}
 		text := lines("INVITE sip:b@example.com SIP/2.0", id, strings.Replace(via, "v:", "Via:", 1))
 		first, m := s.must(text, client, udp4)
@@ -92,7 +92,7 @@ func TestInvariance(t *testing.T) {
 	}
 }
 
-// TestCompact checks compact names, any case, odd spaces and folded lines.
+// TestCompact checks compact header names, any case, unusual spaces and folded lines.
 func TestCompact(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	plain, m := s.must(lines("INVITE sip:b@example.com SIP/2.0"), client, udp4)
@@ -110,7 +110,7 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// TestReceived checks that a request's source address is written into its Via.
+// TestReceived checks that the director writes a request's source address into the client's Via.
 func TestReceived(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	for _, c := range []struct{ via, from, want, reply string }{
@@ -120,7 +120,7 @@ func TestReceived(t *testing.T) {
 		{"phone.example.com:9;branch=z9hG4bKa", "192.0.2.7:7777", "phone.example.com:9;branch=z9hG4bKa;received=192.0.2.7", "192.0.2.7:9"},
 		{"192.0.2.7;rport;branch=z9hG4bKa", "192.0.2.7:7777", "192.0.2.7;rport=7777;received=192.0.2.7;branch=z9hG4bKa", "192.0.2.7:7777"},
 		{"192.0.2.7;branch=z9hG4bKa ; rport", "192.0.2.7:7777", "192.0.2.7;branch=z9hG4bKa ; rport=7777;received=192.0.2.7", "192.0.2.7:7777"},
-		// A client's claim about itself is replaced.
+		// The director replaces values that the client wrote itself.
 		{"192.0.2.7;rport=1;branch=z9hG4bKa;received=203.0.113.1", "192.0.2.7:7777", "192.0.2.7;rport=7777;branch=z9hG4bKa;received=192.0.2.7", "192.0.2.7:7777"},
 		{"192.0.2.7;received=203.0.113.1;branch=z9hG4bKa", "192.0.2.7:7777", "192.0.2.7;received=192.0.2.7;branch=z9hG4bKa", "192.0.2.7:5060"},
 		{"[2001:db8::7]:5062;branch=z9hG4bKa", "[2001:db8::7]:5062", "[2001:db8::7]:5062;branch=z9hG4bKa", "[2001:db8::7]:5062"},
@@ -142,8 +142,8 @@ func TestReceived(t *testing.T) {
 	}
 }
 
-// TestResponseVias checks that the director's Via is removed wherever its line ends, and
-// that other responses are dropped.
+// TestResponseVias checks that the director's Via is removed, however the Via lines are split.
+// Other responses must be dropped.
 func TestResponseVias(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	r, m := s.must(lines("INVITE sip:b@example.com SIP/2.0"), client, udp4)
@@ -160,7 +160,7 @@ func TestResponseVias(t *testing.T) {
 		s.same("to", back.to, "192.0.2.7:5060")
 	}
 	for _, head := range []string{
-		"Via: " + own + "\r\n", // for the director itself, which sent no request
+		"Via: " + own + "\r\n", // no second Via: for the director itself, which sent no request
 		"Via: SIP/2.0/UDP 192.0.2.99;branch=z9hG4bK1\r\nVia: SIP/2.0/UDP 192.0.2.7\r\n",
 		"Via: " + own + "\r\nVia: SIP/2.0/UDP no.address.example\r\n",
 		"Via: " + own + "\r\nVia: nonsense\r\n",
@@ -174,8 +174,8 @@ func TestResponseVias(t *testing.T) {
 	}
 }
 
-// TestLength checks that a message to a stream gets a Content-Length if it had none. A
-// message from a stream must have one.
+// TestLength checks that a message to a stream gets a Content-Length if it has none. A message from
+// a stream must have one.
 func TestLength(t *testing.T) {
 	c := rulesConfig()
 	c.Options = map[string]TypeOptions{"session": {Stream: true}}
@@ -284,7 +284,8 @@ func TestRules(t *testing.T) {
 	s.same("by the rule for any", s.targetOf(r.to).TypeName(), "session")
 }
 
-// TestAdvertisedPlace checks that a listener is known by its Host and its bound address.
+// TestAdvertisedPlace checks that the director knows a listener by its Host and by its bound
+// address.
 func TestAdvertisedPlace(t *testing.T) {
 	p, err := newPlace(Listener{Host: "sip.example.net:5060"}, netip.MustParseAddrPort("198.51.100.1:5060"))
 	if err != nil {
@@ -297,7 +298,7 @@ func TestAdvertisedPlace(t *testing.T) {
 	}
 }
 
-// TestKeys checks that only the rule's key decides.
+// TestKeys checks that only the header that the rule names as key decides on the instance.
 func TestKeys(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	to := map[string]bool{}
@@ -326,7 +327,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestStrictRouter: RFC 3261 section 16.12.1.2.
+// TestStrictRouter checks requests from strict routers (RFC 3261 section 16.12.1.2).
 func TestStrictRouter(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	_, m := s.must(lines("INVITE sip:b@example.com SIP/2.0"), client, udp4)
@@ -352,7 +353,7 @@ func TestLoop(t *testing.T) {
 	s.status(482, r.text, client, udp4)
 	via := "INVITE sip:b@example.com SIP/2.0\r\nVia: SIP/2.0/UDP 203.0.113.3;branch=z9hG4bKp\r\n"
 	s.status(482, strings.Replace(r.text, "INVITE sip:b@example.com SIP/2.0\r\n", via, 1), client, udp4)
-	// A spiral is no loop, because what routes it has changed.
+	// A spiral is no loop, because its routing fields have changed.
 	spiral, _ := s.must(strings.Replace(r.text, "INVITE sip:b@", "INVITE sip:c@", 1), client, udp4)
 	if strings.Count(spiral.text, "-vd") != 2 {
 		t.Errorf("%s", spiral.text)
@@ -360,7 +361,7 @@ func TestLoop(t *testing.T) {
 	if s.failures(meter.NoType, meter.Looped) != 2 {
 		t.Error("loops were not counted")
 	}
-	// An instance may send a request back out unchanged, but not twice.
+	// An instance may send a request back unchanged, but only once.
 	direct, _ := s.must(lines("INVITE sip:b@192.0.2.8 SIP/2.0"), client, udp4)
 	instance := s.targetOf(direct.to).Address
 	out, _ := s.must(direct.text, instance, udp4)

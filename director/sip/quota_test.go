@@ -13,7 +13,7 @@ import (
 	"vitrine/wire/sip"
 )
 
-// limited returns a stage with a quota of that burst and a token an hour.
+// limited returns a stage with a quota of the given burst and one token per hour.
 func limited(t testing.TB, burst float64) *stage {
 	t.Helper()
 	c := rulesConfig()
@@ -22,8 +22,8 @@ func limited(t testing.TB, burst float64) *stage {
 	return newStage(t, c)
 }
 
-// TestQuota checks that a source over its limit gets as many refusals as its burst, and that
-// its further requests are dropped. Another source is not affected.
+// TestQuota checks that a source over its limit gets as many refusals as its burst, and that its
+// further requests are dropped. Another source must not be affected.
 func TestQuota(t *testing.T) {
 	s := limited(t, 3)
 	sent, refused, dropped := 0, 0, 0
@@ -58,14 +58,14 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestQuotaSpares checks what passes although its source has no token: responses, ACK,
-// requests within a dialog with the director's signed Route, and everything from instances
-// and trusted networks.
+// TestQuotaSpares checks which messages pass although their source has no token: responses, ACK,
+// requests within a dialog with the director's signed Route, and everything from instances and
+// trusted networks.
 func TestQuotaSpares(t *testing.T) {
 	s := limited(t, 1)
 	invite, m := s.must(lines("INVITE sip:b@example.com SIP/2.0"), client, udp4)
 	routes, instance := elements(m, sip.RecordRoute), s.targetOf(invite.to).Address
-	for { // until it gets no answer either
+	for { // until the source gets no refusals either
 		if _, ok := s.pass(register, client, udp4); !ok {
 			break
 		}
@@ -98,7 +98,7 @@ func TestQuotaSpares(t *testing.T) {
 	}
 }
 
-// TestQuotaExplains checks that explaining takes no token.
+// TestQuotaExplains checks that Explain takes no token.
 func TestQuotaExplains(t *testing.T) {
 	s := limited(t, 1)
 	d := &Server{core: core{places: s.proxy.server.places, epochs: s.epochs}}
@@ -114,8 +114,8 @@ func TestQuotaExplains(t *testing.T) {
 	}
 }
 
-// TestDropReasons checks the reason of every kind of message that the proxy drops. Package
-// gtpc drops for the other reasons, or the transports do.
+// TestDropReasons checks the reason for every kind of message that the proxy drops. The other
+// reasons belong to package gtpc or to the transports.
 func TestDropReasons(t *testing.T) {
 	elsewhere := map[meter.Cause]string{
 		meter.Overloaded: "an ACK passes every gate", meter.Unsent: "transport", meter.SocketFull: "transport",
@@ -125,7 +125,7 @@ func TestDropReasons(t *testing.T) {
 	request, m := s.must(register, client, udp4)
 	forged := strings.Replace(respond(request.text, 200, ""), ";vm="+mac(m), ";vm=0001"+strings.Repeat("0", 32), 1)
 	loop, _ := s.must(lines("ACK sip:b@example.com SIP/2.0"), client, udp4)
-	for { // the source has no token and gets no answer
+	for { // until the source gets no refusals either
 		if _, ok := s.pass(register, client, udp4); !ok {
 			break
 		}
@@ -163,7 +163,7 @@ func TestDropReasons(t *testing.T) {
 	}
 }
 
-// typeRoute returns the director's own Route entry for an instance that no longer exists.
+// typeRoute returns the director's own Route entry for an instance that is gone.
 func (s *stage) typeRoute(typeName string) string {
 	s.proxy.keys = s.proxy.server.keys.Load()
 	s.proxy.message.CallID = []byte("c1")

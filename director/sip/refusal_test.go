@@ -10,8 +10,8 @@ import (
 	"vitrine/director/table"
 )
 
-// TestRefusalStatus checks that the director answers 503, which stops a client from sending
-// anything, only while no other SIP type serves. Otherwise it answers 500. Both have
+// TestRefusalStatus checks that the director answers 503 only while no other SIP type serves,
+// because 503 makes a client stop sending anything. Otherwise it answers 500. Both have
 // Retry-After.
 func TestRefusalStatus(t *testing.T) {
 	const all = "registration session six"

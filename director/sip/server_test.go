@@ -17,8 +17,8 @@ import (
 	"vitrine/director/table"
 )
 
-// TestTransports sends from each transport and address family to each, with small
-// messages and with messages that IP fragments.
+// TestTransports sends between all transports and address families, with small messages and with
+// messages that IP fragments.
 func TestTransports(t *testing.T) {
 	for _, listeners := range [][]string{{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, {"udp://[::1]:0", "tcp://[::1]:0"}} {
 		host := "127.0.0.1"
@@ -60,8 +60,8 @@ func TestTransports(t *testing.T) {
 	}
 }
 
-// TestStream checks framing, keep-alives, and requests of an instance on a client's own
-// connection.
+// TestStream checks framing and keep-alives. Requests of an instance must reach a client on the
+// client's own connection.
 func TestStream(t *testing.T) {
 	server := newUAS(t, "127.0.0.1")
 	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(false), nil, instance(server))
@@ -95,7 +95,7 @@ func TestStream(t *testing.T) {
 	if answer := server.next(); !strings.HasPrefix(answer, "SIP/2.0 200 ") || strings.Count(answer, "Via:") != 1 {
 		t.Errorf("the instance got %s", answer)
 	}
-	// A missing or invalid length is answered and ends the connection.
+	// A message without a valid length is answered, and ends the connection.
 	for _, length := range []string{"", "Content-Length: x\r\n"} {
 		bad := newPhone(t, "tcp", d.Addresses()[1])
 		bad.send(strings.Replace(bad.request("OPTIONS", "bad", 0), "Content-Length: 0\r\n", length, 1))
@@ -142,7 +142,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestEndOfStream checks that a peer that does not read does not delay the end.
+// TestEndOfStream checks that a peer that does not read does not delay the director's end.
 func TestEndOfStream(t *testing.T) {
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -164,7 +164,7 @@ func TestEndOfStream(t *testing.T) {
 	defer conn.Close()
 	st := &streams{writeTimeout: time.Hour, now: func() time.Duration { return 0 }, proxy: &Proxy{meter: meter.New(8, time.Hour).Worker()}}
 	c := &stream{conn: conn, queue: make(chan *[]byte, queueLength), done: make(chan struct{})}
-	for range queueLength { // more than the kernel takes
+	for range queueLength { // more than the kernel buffers
 		b := make([]byte, maxMessage)
 		c.queue <- &b
 	}
@@ -187,8 +187,8 @@ func TestEndOfStream(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded checks that surplus connections are closed, and that closed
-// ones make room.
+// TestConnectionsAreBounded checks that connections above the limit are closed. A closed connection
+// must make room for another.
 func TestConnectionsAreBounded(t *testing.T) {
 	d := direct(t, []string{"tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.Connections = 2 })
 	options := func(p *phone) string {
@@ -226,8 +226,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	fourth.next()
 }
 
-// TestHandOver checks that requests sent during a hand-over are all answered, and stay
-// with their instances.
+// TestHandOver checks that all requests that are sent during a hand-over are answered and stay at
+// their instances.
 func TestHandOver(t *testing.T) {
 	a, b := newUAS(t, "127.0.0.1"), newUAS(t, "127.0.0.1")
 	first := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(false), nil, instance(a), instance(b))
@@ -290,7 +290,7 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestNobody checks that an unreachable instance costs only its own requests.
+// TestNobody checks that an unreachable instance affects only its own requests.
 func TestNobody(t *testing.T) {
 	gone := vitrine.Instance{Name: "gone", Type: "all", Weight: 1, Address: netip.MustParseAddrPort("127.0.0.1:1")}
 	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(true), nil, gone)
@@ -313,8 +313,8 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestResponseWithoutItsConnection checks that a response whose connection is closed goes
-// on a new connection to the port of its Via. A forged response makes no connection.
+// TestResponseWithoutItsConnection checks that a response whose connection is closed goes to the
+// port of its Via on a new connection. A forged response must open no connection.
 func TestResponseWithoutItsConnection(t *testing.T) {
 	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -389,8 +389,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestExplainChangesNothing checks that a question takes no token from the gate, and that
-// an explained response is no feedback of an instance.
+// TestExplainChangesNothing checks that Explain takes no token from the gate, and that an explained
+// response does not count as feedback.
 func TestExplainChangesNothing(t *testing.T) {
 	gate := overload.New(overload.Config{Target: time.Second, Initial: 1, Min: 1, Burst: 1}, 0)
 	c := rulesConfig()

@@ -12,8 +12,8 @@ import (
 	"vitrine"
 )
 
-// TestSlotsForInstances checks that silent clients take neither the connection to an
-// instance nor more than the share of one address.
+// TestSlotsForInstances checks that silent clients cannot take the connection that an instance
+// needs, nor more connections than the limit of one address.
 func TestSlotsForInstances(t *testing.T) {
 	server := newUAS(t, "127.0.0.2")
 	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.Connections, c.PerSource = 10, 5 }, instance(server))
@@ -49,7 +49,7 @@ func TestSlotsForInstances(t *testing.T) {
 	}
 }
 
-// TestSources: the addresses of one IPv6 network share one source's connections.
+// TestSources checks that all addresses of one IPv6 network share the limit of one source.
 func TestSources(t *testing.T) {
 	st := &streams{maxOthers: 100, maxPerSource: 2, others: map[netip.Addr]int{}}
 	var all []*stream
@@ -77,9 +77,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestFirstMessage checks that a client that sends no complete message in time is
-// disconnected, with or without pings. So is a client that leaves a later message
-// unfinished.
+// TestFirstMessage checks that a client is disconnected if it completes no message in time, with or
+// without pings. A client that leaves a later message incomplete must be disconnected, too.
 func TestFirstMessage(t *testing.T) {
 	gone := vitrine.Instance{Name: "gone", Type: "all", Weight: 1, Address: netip.MustParseAddrPort("127.0.0.2:1")}
 	d := direct(t, []string{"tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.First = 50 * time.Millisecond }, gone)
@@ -100,8 +99,8 @@ func TestFirstMessage(t *testing.T) {
 	}
 }
 
-// TestLineEndsBeginNothing checks that line ends between messages do not begin a message,
-// which would shorten the deadline.
+// TestLineEndsBeginNothing checks that line ends between messages do not count as the begin of a
+// message. Otherwise they would shorten the deadline.
 func TestLineEndsBeginNothing(t *testing.T) {
 	st := &streams{idle: time.Hour, first: time.Minute}
 	soon, late := time.Now().Add(30*time.Minute), time.Now().Add(24*time.Hour)
@@ -127,7 +126,7 @@ func TestLineEndsBeginNothing(t *testing.T) {
 	}
 }
 
-// TestQueuesShareTheirRoom checks that peers that do not read leave room for others.
+// TestQueuesShareTheirRoom checks that the queues of peers that do not read leave room for others.
 func TestQueuesShareTheirRoom(t *testing.T) {
 	st := &streams{room: 1 << 20}
 	fill := func(c *stream, n int) (queued int) {
@@ -154,8 +153,8 @@ func TestQueuesShareTheirRoom(t *testing.T) {
 	}
 }
 
-// TestQueuesCountWhatTheyHold checks that queues count capacity: small messages in large
-// buffers must not exceed the budget.
+// TestQueuesCountWhatTheyHold checks that queues count the capacity of buffers. Otherwise small
+// messages in large buffers would exceed the budget.
 func TestQueuesCountWhatTheyHold(t *testing.T) {
 	const room, large = 1 << 20, 64 << 10
 	st := &streams{room: room, conns: map[netip.AddrPort]*stream{}}

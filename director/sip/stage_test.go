@@ -26,7 +26,7 @@ type stage struct {
 }
 
 const (
-	udp4 = iota // listeners of a stage
+	udp4 = iota // indexes of a stage's listeners
 	udp6
 	tcp4
 )
@@ -62,7 +62,7 @@ func rulesConfig() RulesConfig {
 	}
 }
 
-// firstTable is built once, because that takes long.
+// firstTable is built once, because building a table is slow.
 var firstTable = sync.OnceValues(func() (*table.Table, error) { return table.New(1, typeNames, instances()) })
 
 func newStage(t testing.TB, c RulesConfig) *stage {
@@ -109,18 +109,18 @@ func keyring(t testing.TB, ids ...uint8) *Keyring {
 	return r
 }
 
-// listener parses udp://127.0.0.1:5060 or tcp://[::1]:5060.
+// listener parses a listener such as udp://127.0.0.1:5060 or tcp://[::1]:5060.
 func listener(text string) Listener {
 	network, address, _ := strings.Cut(text, "://")
 	return Listener{Stream: network == "tcp", Address: netip.MustParseAddrPort(address)}
 }
 
-// another returns another proxy of the same director.
+// another returns a second proxy of the same director.
 func (s *stage) another(server *core) *Proxy {
 	return &Proxy{server: server, steering: table.NewSteering(s.epochs, 1000), meter: s.meter.Worker()}
 }
 
-// A result is what the proxy sends.
+// A result is a message that the proxy sends.
 type result struct {
 	text     string
 	to       string
@@ -128,7 +128,7 @@ type result struct {
 	flow     netip.AddrPort
 }
 
-// pass handles a message; ok is false if the proxy sends nothing.
+// pass handles a message. ok is false if the proxy sends nothing.
 func (s *stage) pass(text string, from netip.AddrPort, listener int) (r result, ok bool) {
 	s.t.Helper()
 	return s.passTo(s.proxy, text, from, listener)
@@ -157,7 +157,7 @@ func (s *stage) must(text string, from netip.AddrPort, listener int) (result, *s
 	return r, &m
 }
 
-// status is like must and checks the status of the director's own answer.
+// status is like must. It also checks the status of the director's own answer.
 func (s *stage) status(want int, text string, from netip.AddrPort, listener int) (result, *sip.Message) {
 	s.t.Helper()
 	r, m := s.must(text, from, listener)
@@ -174,7 +174,7 @@ func (s *stage) same(what, got, want string) {
 	}
 }
 
-// lines joins header lines and adds the usual headers that are missing.
+// lines returns a message with the given header lines, and with the usual headers that are missing.
 func lines(start string, given ...string) string {
 	text := start + "\r\n"
 	for _, line := range given {

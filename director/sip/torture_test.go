@@ -13,12 +13,12 @@ import (
 	"vitrine/wire/sip"
 )
 
-// usual are the mandatory headers but CSeq.
+// usual has the mandatory headers except CSeq.
 const usual = "To: sip:j.user@example.com\r\nFrom: sip:caller@example.net;tag=1\r\nCall-ID: a@b\r\n" +
 	"Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bK1\r\nMax-Forwards: 9\r\n"
 
-// TestTorture passes the messages of RFC 4475. The proxy forwards valid messages
-// unchanged, and answers invalid requests where it may.
+// TestTorture passes the messages of RFC 4475 through the proxy. Valid messages must be forwarded
+// unchanged. Invalid requests must be answered, where an answer is possible.
 func TestTorture(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -84,7 +84,7 @@ func TestTorture(t *testing.T) {
 			}
 			continue
 		}
-		// A header that is wrong in the request is also wrong in the answer.
+		// The answer repeats the request's headers, including invalid ones.
 		if got := strings.HasPrefix(r.text, fmt.Sprintf("SIP/2.0 %d ", c.want)); got != (c.want > 0) {
 			t.Errorf("%s: want %d:\n%s", c.name, c.want, r.text)
 		}
@@ -94,8 +94,8 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-// checkForwarded compares a forwarded request with the received one. They may differ only
-// in the headers that a proxy adds or decrements.
+// checkForwarded compares a forwarded request with the received one. Only headers that a proxy adds
+// or decrements may differ.
 func checkForwarded(t *testing.T, name, came, sent string) {
 	t.Helper()
 	var a, b sip.Message
@@ -120,7 +120,7 @@ func checkForwarded(t *testing.T, name, came, sent string) {
 	}
 }
 
-// other returns the header lines that a proxy must not change.
+// other returns the header lines that a proxy must leave unchanged.
 func other(m *sip.Message) string {
 	var b strings.Builder
 	for f := m.Fields(); f.Next(); {
@@ -133,8 +133,8 @@ func other(m *sip.Message) string {
 	return b.String()
 }
 
-// FuzzHandle checks that no input breaks the proxy. A forwarded message parses, has one
-// Via more or less, and is the same when handled again.
+// FuzzHandle checks that no input makes the proxy panic. A forwarded message must parse, have one
+// Via more or less, and be the same when it is handled again.
 func FuzzHandle(f *testing.F) {
 	invite := lines("INVITE sip:b@example.com SIP/2.0")
 	f.Add([]byte(register), uint16(5060), uint8(0))
@@ -172,7 +172,7 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-// checkOut checks the output for a message.
+// checkOut checks the message that the proxy sent for a received message.
 func checkOut(t *testing.T, came, sent []byte) {
 	t.Helper()
 	var out, in sip.Message

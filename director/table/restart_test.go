@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestRestart checks steering without a memory. Unknown keys that the last change moved
-// go by the previous table until the transition is over, and then by the current one.
+// TestRestart checks steering after a restart without a memory. Until the transition is over,
+// unknown keys that the last change moved go by the previous table. Afterwards they go by the
+// current table.
 func TestRestart(t *testing.T) {
 	instances := registrations(5, same)
 	previous, current := build(t, instances[:4]), build(t, instances)
@@ -35,8 +36,8 @@ func TestRestart(t *testing.T) {
 	if n := s.Counters(); n.Unknown != uint64(unknown) || unknown == 0 {
 		t.Errorf("%+v; %d keys moved", n, unknown)
 	}
-	// When the transition is over, transactions that began by the previous table stay
-	// there to their end, and others go by the current table.
+	// When the transition is over, transactions that began by the previous table stay at their
+	// instances until they end. Others go by the current table.
 	over := start + Transition - age
 	for _, k := range ks {
 		i, _ := previous.Pick(0, k, 0, nil)
@@ -72,8 +73,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestRestartTwice checks a hand-over after a restart without a memory. Keys that are
-// still unknown go by the table before that restart.
+// TestRestartTwice checks a hand-over after a restart without a memory. Keys that are still unknown
+// go by the table from before that restart.
 func TestRestartTwice(t *testing.T) {
 	instances := registrations(5, same)
 	previous, current := build(t, instances[:4]), build(t, instances)
@@ -107,7 +108,8 @@ func TestRestartTwice(t *testing.T) {
 	}
 }
 
-// TestRestartLate restarts later than a transition after the change, or without a change.
+// TestRestartLate restarts after the transition has ended, or without a change. All keys must go by
+// the current table.
 func TestRestartLate(t *testing.T) {
 	instances := registrations(5, same)
 	previous, current := build(t, instances[:4]), build(t, instances)
@@ -123,7 +125,7 @@ func TestRestartLate(t *testing.T) {
 			}
 		}
 	}
-	// If the clock went back, the change is in the future, and counts as just now.
+	// If the clock was put back, the change lies in the future and counts as if it were now.
 	e := Restore(Transition, start, current, previous, -time.Hour, nil)
 	if e.View().Previous(start) != previous || e.View().Previous(start+Transition) != nil {
 		t.Error("a jump of the clock prolongs the transition")

@@ -12,7 +12,7 @@ import (
 
 const second = time.Second
 
-// start is when tests begin. It is not 0, because real clocks are not.
+// start is the time at which tests begin. It is not 0, because real clocks are not.
 const start = 1000 * time.Hour
 
 func steering(t testing.TB, instances []Instance, limit int) (*Epochs, *Steering) {
@@ -30,7 +30,7 @@ func choose(t testing.TB, s *Steering, now time.Duration, key uint64) string {
 	return at.Name
 }
 
-// chosen returns the instances that keys go to.
+// chosen returns the instance of each key.
 func chosen(t *testing.T, s *Steering, now time.Duration, keys []uint64) map[uint64]string {
 	t.Helper()
 	at := map[uint64]string{}
@@ -51,8 +51,8 @@ func publish(t testing.TB, e *Epochs, now time.Duration, epoch uint64, instances
 	}
 }
 
-// TestNoKeyMovesTwice adds an instance. Of the keys that it takes, those seen before stay
-// until the transition is over, and then move once. New keys go to it at once.
+// TestNoKeyMovesTwice adds an instance. Known keys that belong to the new instance must stay until
+// the transition is over, and then move once. New keys must go to the new instance at once.
 func TestNoKeyMovesTwice(t *testing.T) {
 	instances := registrations(5, same)
 	e, s := steering(t, instances[:4], 1<<18)
@@ -104,8 +104,8 @@ func TestNoKeyMovesTwice(t *testing.T) {
 	}
 }
 
-// TestQuietKey checks that a key last seen more than a transition before the change
-// counts as new.
+// TestQuietKey checks that a key counts as new if it was last seen more than a transition before
+// the change.
 func TestQuietKey(t *testing.T) {
 	instances := registrations(8, same)
 	e, s := steering(t, instances[:4], 1<<14)
@@ -123,8 +123,8 @@ func TestQuietKey(t *testing.T) {
 	}
 }
 
-// TestDraining checks that a draining instance keeps its old transactions and gets no new
-// one. When it is away it gets none.
+// TestDraining checks that a draining instance keeps its transactions and gets no new ones. If it
+// is also unhealthy, it must get no transactions at all.
 func TestDraining(t *testing.T) {
 	instances := registrations(3, same)
 	e, s := steering(t, instances, 1<<14)
@@ -168,8 +168,8 @@ func TestDraining(t *testing.T) {
 	}
 }
 
-// TestAllDraining checks that old keys still reach draining instances if no other is
-// left.
+// TestAllDraining checks that known keys still reach their draining instances if all instances
+// drain.
 func TestAllDraining(t *testing.T) {
 	instances := registrations(2, same)
 	e, s := steering(t, instances, 1<<12)
@@ -189,14 +189,14 @@ func TestAllDraining(t *testing.T) {
 	}
 }
 
-// TestResume checks that a request that names its instance gets there, unless the
-// instance is away, or drains and does not keep its dialogs.
+// TestResume checks that a request that names its instance goes there, unless the instance drains
+// and does not keep its dialogs. A retransmission must still reach the draining instance.
 func TestResume(t *testing.T) {
 	instances := registrations(3, same)
 	e, s := steering(t, instances, 1<<12)
 	id := e.View().Table.ByName("reg-2").ID
 	var key uint64
-	for key = range uint64(1000) { // a key that the table would send elsewhere
+	for key = range uint64(1000) { // find a key that the table would send elsewhere
 		if i, _ := e.View().Table.Pick(0, key, 0, nil); e.View().Table.Instance(i).Name == "reg-1" {
 			break
 		}
@@ -233,8 +233,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestHealthComesBack checks that a transaction that began while its instance was away
-// stays where it is when that instance is back.
+// TestHealthComesBack checks that a transaction that began while its first choice was unhealthy
+// does not move when that instance recovers.
 func TestHealthComesBack(t *testing.T) {
 	instances := registrations(4, same)
 	e, s := steering(t, instances, 1<<14)
@@ -270,8 +270,7 @@ func TestHealthComesBack(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded checks that a full memory forgets keys and counts them, and does
-// not grow.
+// TestMemoryIsBounded checks that a full memory forgets keys, counts them, and does not grow.
 func TestMemoryIsBounded(t *testing.T) {
 	instances := registrations(4, same)
 	_, s := steering(t, instances, 1000)
@@ -284,7 +283,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	if n := s.Counters().Forgotten; n < 2000 || n > 2300 {
 		t.Errorf("%d forgotten of 3000 in a memory of 1000", n)
 	}
-	for _, k := range keys(6000)[3000:] { // a key older than a transition is no loss
+	for _, k := range keys(6000)[3000:] { // forgetting a key older than a transition is no loss
 		choose(t, s, start+Transition+2*second, k)
 	}
 	if n := s.Counters().Forgotten; n < 4000 || n > 4700 {
@@ -292,8 +291,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestManyEpochs checks that the messages of a transaction stay together while epochs
-// change at the highest pace.
+// TestManyEpochs checks that the messages of a transaction stay at one instance while epochs change
+// as fast as allowed.
 func TestManyEpochs(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	instances := registrations(10, same)
@@ -323,8 +322,8 @@ func TestManyEpochs(t *testing.T) {
 		for range 20 {
 			next++
 			k := Key([]byte{byte(next), byte(next >> 8), byte(next >> 16)})
-			// A transaction ends within a transition after the first change since its
-			// begin.
+			// The transaction ends within a transition after the first change that
+			// follows its begin.
 			calls = append(calls, call{k, choose(t, s, now, k), now + e.Pace() + time.Duration(random.Int64N(int64(Transition)))})
 		}
 		open := calls[:0]
@@ -346,7 +345,7 @@ func TestManyEpochs(t *testing.T) {
 	}
 }
 
-// TestCarry checks that keys stay where they are across a hand-over.
+// TestCarry checks that keys stay at their instances across a hand-over.
 func TestCarry(t *testing.T) {
 	instances := registrations(5, same)
 	e, s := steering(t, instances[:4], 1<<15)
@@ -395,8 +394,8 @@ func TestCarry(t *testing.T) {
 	}
 }
 
-// TestCarryElsewhere checks that a memory of another size or transition takes keys over,
-// also from several memories.
+// TestCarryElsewhere checks that a memory of another size or transition takes over keys, even from
+// several memories.
 func TestCarryElsewhere(t *testing.T) {
 	instances := registrations(5, same)
 	e, one := steering(t, instances[:4], 1<<15)
@@ -435,8 +434,8 @@ func TestCarryElsewhere(t *testing.T) {
 	}
 }
 
-// TestCarryToAnotherEpoch checks a hand-over to a process with another table. Known keys
-// stay until a transition is over, and then move.
+// TestCarryToAnotherEpoch checks a hand-over to a process with another table. Known keys must stay
+// until a transition is over, and then move.
 func TestCarryToAnotherEpoch(t *testing.T) {
 	instances := registrations(5, same)
 	e, s := steering(t, instances[:4], 1<<15)

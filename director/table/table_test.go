@@ -36,7 +36,7 @@ func build(t testing.TB, instances []Instance, rooms ...Room) *Table {
 	return table
 }
 
-// keys returns n hashes, made by Key.
+// keys returns n hashes made by Key.
 func keys(n int) []uint64 {
 	all := make([]uint64, n)
 	for i := range all {
@@ -55,7 +55,7 @@ func names(t *Table, ks []uint64, region Region, h *Health) []string {
 	return all
 }
 
-// TestEven checks that every instance has its weight's share to within one slot.
+// TestEven checks that the slots of every instance differ from its weight's share by less than one.
 func TestEven(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, weight := range map[string]func(int) float64{
@@ -84,8 +84,8 @@ func TestEven(t *testing.T) {
 	}
 }
 
-// moved counts the keys that go elsewhere, and among them those that neither come from
-// nor go to one of the changed instances.
+// moved counts the keys that change their instance (all), and those of them that neither leave nor
+// reach one of the changed instances (others).
 func moved(before, after []string, changed ...string) (all, others int) {
 	for i := range before {
 		if before[i] == after[i] {
@@ -108,8 +108,8 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// TestDisruption checks that adding or reweighing an instance moves its share, and at
-// most one in 20 keys between the others.
+// TestDisruption checks that adding an instance or changing its weight moves that instance's share
+// of keys, and at most one key in 20 between other instances.
 func TestDisruption(t *testing.T) {
 	ks := keys(20000)
 	for _, n := range []int{4, 10, 100, 1000} {
@@ -156,8 +156,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestFailedShare checks that the keys of an instance that is away spread over the others
-// by their weights, and that no other key moves.
+// TestFailedShare checks that the keys of unhealthy instances spread over the others by weight, and
+// that no other key moves.
 func TestFailedShare(t *testing.T) {
 	instances := registrations(8, func(i int) float64 { return float64(100 + 100*(i%2)) })
 	table := build(t, instances)
@@ -198,7 +198,8 @@ func TestFailedShare(t *testing.T) {
 	}
 }
 
-// TestLastOne checks that the only instance that is up is found, and none if none is up.
+// TestLastOne checks that the only healthy instance is found, and that no instance is found if none
+// is healthy.
 func TestLastOne(t *testing.T) {
 	table := build(t, registrations(1000, same))
 	only := table.Health(func(at *Target) Condition {
@@ -237,7 +238,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestFull checks that a full instance gets no keys while another is not full.
+// TestFull checks that a full instance gets no keys while another instance has room.
 func TestFull(t *testing.T) {
 	table := build(t, registrations(3, same))
 	one := table.Health(func(at *Target) Condition {
@@ -262,8 +263,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestRegions checks that the client's own region is preferred while it has room and an
-// instance that is up.
+// TestRegions checks that clients stay in their own region while it has room and a healthy
+// instance.
 func TestRegions(t *testing.T) {
 	instances := registrations(9, same)
 	for i := range instances {
@@ -304,7 +305,7 @@ func TestRegions(t *testing.T) {
 		t.Errorf("clients of eu, which is away, go to %v", got)
 	}
 	room := build(t, instances, Room{"registration", "eu", 0.7})
-	// 70% of the keys stay. Of the others a third comes back by the table of all regions.
+	// 70% of the keys stay. A third of the others comes back by the table of all regions.
 	if got := count(room, "eu", nil)["eu"]; math.Abs(float64(got)-0.8*float64(len(ks))) > 500 {
 		t.Errorf("%d of %d keys stay in a region with room for 70%%, want about 80%%", got, len(ks))
 	}
