@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// onDisk returns how many bytes of a file the disk holds.
+// onDisk returns the number of bytes that a file uses on the disk. Holes do not count.
 func onDisk(t *testing.T, path string) int64 {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -31,8 +31,8 @@ func grow(t *testing.T, f *os.File, bytes int) {
 	}
 }
 
-// TestLogsAreTrimmedWhileTheyGrow checks that the disk holds little of a log that is still
-// written, and that nothing is lost uncounted.
+// TestLogsAreTrimmedWhileTheyGrow checks that a log that is still written uses little of the disk.
+// Every dropped byte must be counted.
 func TestLogsAreTrimmedWhileTheyGrow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -78,8 +78,8 @@ func TestLogsAreTrimmedWhileTheyGrow(t *testing.T) {
 	}
 }
 
-// TestDroppedBytesAddUp checks that the note counts what was dropped in all deployments that wrote
-// to the log, and that a file which a killed run left behind does no harm.
+// TestDroppedBytesAddUp checks that the note counts the dropped bytes of all deployments that wrote
+// to the log. A temporary file of a killed run must do no harm.
 func TestDroppedBytesAddUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	const most, each, deployments = 1 << 20, 3 << 20, 3
@@ -105,7 +105,7 @@ func TestDroppedBytesAddUp(t *testing.T) {
 	}
 }
 
-// note returns the note in a log, with its line breaks.
+// note returns the note in a log with its line breaks, or "" if there is none.
 func note(log string) string {
 	begin, end := strings.Index(log, "\n[vitrine: "), strings.Index(log, "]\n")
 	if begin < 0 || end < begin {
@@ -114,8 +114,8 @@ func note(log string) string {
 	return log[begin : end+2]
 }
 
-// TestShortLogsStay checks that a log within its bound is not touched, nor one that was begun
-// anew, nor what is not a regular file.
+// TestShortLogsStay checks that shorten leaves three things alone: a log within its bound, a log
+// that was begun anew after trimming, and anything that is not a regular file.
 func TestShortLogsStay(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -148,7 +148,7 @@ func TestShortLogsStay(t *testing.T) {
 	if err := l.trim(); err != nil {
 		t.Fatal(err)
 	}
-	write("other", 5000) // begun anew
+	write("other", 5000) // a deployment begins the log anew
 	if err := l.shorten(); err != nil {
 		t.Fatal(err)
 	}

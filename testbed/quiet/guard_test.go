@@ -16,7 +16,7 @@ import (
 	"vitrine/internal/thread"
 )
 
-// TestSpin is another process, which computes on a CPU for a minute or until it is killed.
+// TestSpin runs in another process. It computes on a CPU for a minute or until it is killed.
 func TestSpin(t *testing.T) {
 	if os.Getenv("VITRINE_QUIET_TEST_SPIN") == "" {
 		t.Skip("run by the test of a busy CPU")
@@ -26,8 +26,8 @@ func TestSpin(t *testing.T) {
 	}
 }
 
-// A process that computes on a CPU of the run is seen and named. Other work may run on
-// the host too, so no test requires that nothing is seen.
+// TestBusyProcessIsSeen checks that a process that computes on a CPU of the run is noticed and
+// named. No test requires a quiet verdict, because other work may run on the host.
 func TestBusyProcessIsSeen(t *testing.T) {
 	allowed, err := thread.Allowed()
 	hosttest.Need(t, err)
@@ -42,7 +42,7 @@ func TestBusyProcessIsSeen(t *testing.T) {
 	if text := g.String(); !strings.Contains(text, "does the fixed work at best in") {
 		t.Errorf("%q", text)
 	}
-	g.idle.use.other = 0 // it would be high on a host that is busy already
+	g.idle.use.other = 0 // otherwise it would be high on a busy host
 	stop := spin(t)
 	const trial = 200 * time.Millisecond // the kernel counts CPU time in units of 10 ms
 	seen := ""
@@ -74,7 +74,7 @@ func TestBusyProcessIsSeen(t *testing.T) {
 // spin starts another process that computes on the CPUs that this one may use.
 func spin(t *testing.T) (stop func()) {
 	t.Helper()
-	// A shell ends between the two, so that the process is no descendant of this one.
+	// The shell between them ends, so the process is no descendant of this one.
 	c := exec.CommandContext(t.Context(), "sh", "-c", `"$0" -test.run='^TestSpin$' >/dev/null 2>&1 & echo $!`, os.Args[0])
 	c.Env = append(os.Environ(), "VITRINE_QUIET_TEST_SPIN=yes")
 	out, err := c.Output()

@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Others' use is the busy time of the run's CPUs less the use of the run itself.
+// TestOthersUse checks that the use of other processes is the busy time of the run's CPUs less the
+// use by the run itself.
 func TestOthersUse(t *testing.T) {
 	at := time.Unix(1000, 0)
 	before := count{at: at, cpus: map[int64]procfs.CPUStat{
@@ -29,8 +30,8 @@ func TestOthersUse(t *testing.T) {
 		13: {name: "cc", started: 9, cpu: 3}, // another process with the same PID
 		14: {name: "sleep", started: 9, cpu: 0},
 	}}
-	// CPU 0 was busy for 2 s and CPU 1 for 6 s. The run's instances used 2 s of these
-	// and its own process 1 s.
+	// CPU 0 was busy for 2 s and CPU 1 for 6 s. The run's instances used 2 s of that, and
+	// its own process 1 s.
 	got := after.since(before, []int{0, 1}, 0.2)
 	if math.Abs(got.other-0.5) > 1e-9 || got.steal[0] != 0 || math.Abs(got.steal[1]-0.1) > 1e-9 {
 		t.Errorf("%+v, want 0.5 other CPUs and 0.1 stolen of the second", got)

@@ -15,7 +15,8 @@ func steady(n int, chain, wide float64) []pace {
 	return all
 }
 
-// mixed returns n bursts. A share of them, spread evenly, takes longer in the wide part.
+// mixed returns n bursts. In an evenly spread share of them, the wide part takes slow instead of
+// wide.
 func mixed(n int, share float64, wide, slow float64) []pace {
 	all := steady(n, 5000, wide)
 	for i := range all {
@@ -34,7 +35,8 @@ func idleHost() baseline {
 	return makeBaseline(some, some, some, quietUse())
 }
 
-// A trial like the idle host passes. Each disturbance is named.
+// TestJudge checks that a trial like the idle host passes, and that the reason names each
+// disturbance.
 func TestJudge(t *testing.T) {
 	usual := mixed(200, 0.45, 6000, 9600)
 	like := func(cpu1 []pace, u use) reading {
@@ -44,7 +46,7 @@ func TestJudge(t *testing.T) {
 	interrupted := mixed(200, 0.09, 6000, 60000)
 	for name, c := range map[string]struct {
 		got  reading
-		want string // in the reason; empty: undisturbed
+		want string // part of the reason; empty: undisturbed
 	}{
 		"as idle":           {like(usual, quietUse()), ""},
 		"faster than idle":  {like(steady(200, 4800, 5900), quietUse()), ""},
@@ -71,7 +73,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// CPUs of the run that share a core are compared with their pace while both work.
+// TestRunOnSiblings checks that CPUs of the run that share a core are compared with their speed
+// while both work.
 func TestRunOnSiblings(t *testing.T) {
 	alone, together := [][]pace{steady(100, 5000, 6000)}, [][]pace{steady(100, 5000, 9600)}
 	trial := reading{before: together, during: together, after: together, use: use{steal: []float64{0}}}
@@ -81,13 +84,14 @@ func TestRunOnSiblings(t *testing.T) {
 	if _, why := judge([]int{0}, makeBaseline(alone, alone, alone, use{}), trial); why == "" {
 		t.Error("something else slowed the run, and it was judged undisturbed")
 	}
-	// A neighbour that starts to compute between two readings is no CPU of the run.
+	// A neighbour that starts between two readings must not look like a sibling CPU of the run.
 	if b := makeBaseline(alone, together, together, use{}); b.shared[0] != (pace{}) {
 		t.Errorf("shared %v, want none", b.shared[0])
 	}
 }
 
-// A baseline that was read beside a busy neighbour improves with faster trials.
+// TestBaselineImproves checks that faster trials improve a baseline that was read beside a busy
+// neighbour.
 func TestBaselineImproves(t *testing.T) {
 	slow, fast := [][]pace{steady(100, 5000, 9600)}, [][]pace{steady(100, 5000, 6000)}
 	b := makeBaseline(slow, slow, slow, use{})
@@ -98,7 +102,7 @@ func TestBaselineImproves(t *testing.T) {
 	}
 }
 
-// A trial that ends before the first burst has no speed during the trial.
+// TestNoBursts checks that a trial that ends before its first burst has no speed during the trial.
 func TestNoBursts(t *testing.T) {
 	around := [][]pace{steady(20, 5000, 6000)}
 	host, why := judge([]int{0}, makeBaseline(around, around, around, use{}), reading{before: around, during: [][]pace{nil}, after: around, use: use{steal: []float64{0}}})
