@@ -12,7 +12,7 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// A noise disturbs the streams for which disturbs is true, by their number from 0.
+// A noise disturbs the streams for whose number, from 0, disturbs is true.
 type noise struct {
 	disturbs func(stream int) bool
 	streams  int
@@ -30,8 +30,8 @@ func (n *noise) Judge(own float64) (vitrine.HostReading, string) {
 	return vitrine.HostReading{During: 0.5}, "disturbed: a neighbour"
 }
 
-// measureNoise carries out a plan of three streams that send nothing. Streams for
-// which lost is true fail without a disturbance.
+// measureNoise runs a plan of three streams that send nothing. Streams for which lost is true fail
+// on their own.
 func measureNoise(t *testing.T, disturbs, lost func(stream int) bool) (*result.Run, error) {
 	t.Helper()
 	run, err := result.Create(t.TempDir(), result.Manifest{})
@@ -65,11 +65,12 @@ func measureNoise(t *testing.T, disturbs, lost func(stream int) bool) (*result.R
 	return run, err
 }
 
-// A disturbed stream is invalid and measured again. Unlike a failure it uses up no attempt.
+// TestDisturbedStreamsAreMeasuredAgain checks that a disturbed stream is invalid and is measured
+// again. Unlike a failure, a disturbance must not use up an attempt.
 func TestDisturbedStreamsAreMeasuredAgain(t *testing.T) {
 	t.Parallel()
-	// The first stream is valid. The second is disturbed four times, fails, is disturbed
-	// once more and fails twice: three attempts that count. The third is valid.
+	// The first stream is valid. The second one is disturbed four times, fails, is disturbed
+	// again and fails twice: three attempts count. The third one is valid.
 	run, err := measureNoise(t,
 		func(i int) bool { return i >= 1 && i <= 4 || i == 6 },
 		func(i int) bool { return i == 4 || i == 5 || i == 7 || i == 8 })
@@ -94,7 +95,7 @@ func TestDisturbedStreamsAreMeasuredAgain(t *testing.T) {
 	}
 }
 
-// A host that stays noisy ends the run, although a place that fails does not.
+// TestTooNoisyForStreams checks that a host that stays noisy ends the run.
 func TestTooNoisyForStreams(t *testing.T) {
 	t.Parallel()
 	run, err := measureNoise(t, func(i int) bool { return i >= 1 }, func(int) bool { return false })

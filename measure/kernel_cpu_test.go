@@ -52,8 +52,8 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// steered returns how often the kernel has steered receive work from other CPUs to
-// this one, on the whole host (received_rps, the tenth column of softnet_stat).
+// steered returns how often the kernel has steered receive work from other CPUs to this one, for
+// the whole host (received_rps, the tenth column of softnet_stat).
 func steered(t *testing.T, cpu int) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/net/softnet_stat")
@@ -74,8 +74,8 @@ func steered(t *testing.T, cpu int) int {
 	return 0
 }
 
-// The receive work runs on the named CPU, and the result says so. If CPU time is
-// counted, the work stays on the counted CPUs.
+// TestReceiveWorkIsSteered checks that receive work runs on the named CPU and that the result says
+// so. While CPU time is counted, the work must stay on the counted CPUs.
 func TestReceiveWorkIsSteered(t *testing.T) {
 	b := newBench(t)
 	var err error

@@ -105,10 +105,10 @@ func (b *bench) testbed() testbed.Config {
 	return c
 }
 
-// machines reports whether a substrate's instances have a kernel of their own.
+// machines reports whether a substrate's instances have their own kernel.
 func machines(substrate string) bool { return substrate == "qemu" }
 
-// settings ask for few packets at a low rate.
+// settings returns settings with few packets at a low rate.
 func settings(fabrics ...string) Settings {
 	return Settings{
 		Kind: Kind, Metrics: []string{Latency}, Substrates: []string{"process"}, Fabrics: fabrics,
@@ -117,7 +117,8 @@ func settings(fabrics ...string) Settings {
 	}
 }
 
-// measure runs the measurement into a folder and summarizes that.
+// measure runs the measurement into a folder. It returns the folder's summary, the events and the
+// error of the run.
 func (b *bench) measure(t *testing.T, s Settings, dir string) (Summary, []Event, error) {
 	t.Helper()
 	plan, err := MakePlan(s, machines)
@@ -156,7 +157,7 @@ func (b *bench) measure(t *testing.T, s Settings, dir string) (Summary, []Event,
 	return summary, events, runErr
 }
 
-// details returns the Detail of a stream's last attempt on a fabric. It may be
+// details returns the Detail of the last attempt at a stream on a fabric. The attempt may be
 // invalid, because the host may be busy.
 func details(t *testing.T, dir, fabric, way string) Detail {
 	t.Helper()
@@ -173,8 +174,8 @@ func details(t *testing.T, dir, fabric, way string) Detail {
 	return Detail{}
 }
 
-// What cannot be measured is reported with its reason. Recorded streams are not
-// measured again.
+// TestBridgeIsMeasuredBesideWhatCannotBe checks that unsupported places are reported with the
+// reason. Recorded streams must not be measured again.
 func TestBridgeIsMeasuredBesideWhatCannotBe(t *testing.T) {
 	b := newBench(t)
 	dir := t.TempDir()
@@ -221,7 +222,7 @@ func TestBridgeIsMeasuredBesideWhatCannotBe(t *testing.T) {
 	}
 }
 
-// The impairments of links show in the results of a whole run.
+// TestWhatLinksDoIsReadBack checks that a run's results show the impairments of the links.
 func TestWhatLinksDoIsReadBack(t *testing.T) {
 	b := newBench(t)
 	b.links = map[string]map[string]impair.Link{
@@ -242,7 +243,7 @@ func TestWhatLinksDoIsReadBack(t *testing.T) {
 		if lossy := details(t, dir, "lossy", way).Network; lossy.Lost < 10 || lossy.Lost > 80 || lossy.Reordered > 0 {
 			t.Errorf("%s, a fifth of 200 lost: %+v", way, lossy)
 		}
-		// Some 50 packets are in flight at any time: most are overtaken.
+		// About 50 packets are in flight at any time, so most are overtaken.
 		if mixed := details(t, dir, "mixed", way).Network; mixed.Reordered < 50 || mixed.Extent < 1 || mixed.Lost > 0 || mixed.PDV.Max < 20_000 {
 			t.Errorf("%s, a tenth overtaking: %+v", way, mixed)
 		}
@@ -251,7 +252,7 @@ func TestWhatLinksDoIsReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range data.Outcomes { // every attempt: all packets are sent long before the first arrives
+	for _, o := range data.Outcomes { // in every attempt, all packets are sent long before the first one arrives
 		if d, err := ReadDetail(o); err != nil || d.Fabric == "slow" && (d.Network.Delay.Min < 799_000 || d.Network.Lost > 0) {
 			t.Errorf("%s, 800 ms: %+v, %v", d.Way, d.Network, err)
 		}
@@ -276,8 +277,8 @@ func TestScaleKeepsWhatWasGiven(t *testing.T) {
 	}
 }
 
-// No sender holds 1e8 packets a second. Scale lowers such a rate, which the user
-// did not set, and says so.
+// TestScaleLowersWhatTheHostDoesNotHold checks that Scale lowers a rate of 1e8 packets/s, which no
+// sender holds, and says so. It lowers only rates that the user did not set.
 func TestScaleLowersWhatTheHostDoesNotHold(t *testing.T) {
 	b := newBench(t)
 	s := settings("bridge")
@@ -313,7 +314,8 @@ func TestPerPacketTakesTheBackgroundOff(t *testing.T) {
 	}
 }
 
-// If the interface took no packet of a stream, the trial is invalid.
+// TestNoPacketOfEfficiencyWasSent checks that a trial is invalid if the interface took no packet of
+// its stream.
 func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
 	record := &packet.Record{
 		Sent:       &packet.Sent{Failed: 10, Asked: 1000},
@@ -326,7 +328,7 @@ func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
 	}
 }
 
-// A resumed run rebuilds its list of left-out places.
+// TestWhatWasLeftOutIsForgotten checks that a resumed run rebuilds the list of unsupported places.
 func TestWhatWasLeftOutIsForgotten(t *testing.T) {
 	run, err := result.Create(t.TempDir(), result.Manifest{Unsupported: map[string]string{"process on bridge": "no privilege"}})
 	if err != nil {
@@ -348,7 +350,8 @@ func TestPlanPutsEachRepeatBeforeTheNext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The floor and two of process: round trip and one way, jitter, efficiency; two of qemu: no latency one way.
+	// The floor and two places of process have round-trip and one-way latency, jitter and
+	// efficiency. The two places of qemu have no one-way latency.
 	if p.Streams != 2*(3*4+2*3) || len(p.visits) != 10 || p.visits[0].Trials[0].where.Fabric != Floor || p.visits[5].Trials[0].repeat != 2 {
 		t.Errorf("%d streams, %d visits", p.Streams, len(p.visits))
 	}
@@ -371,7 +374,8 @@ func sizes(n int) (list []int) {
 	return list
 }
 
-// No receiver is asked for more probes than it can take, even in the largest plan.
+// TestTheLargestCountIsOneThatAReceiverTakes checks that even the largest plan asks no receiver for
+// more probes than it can take.
 func TestTheLargestCountIsOneThatAReceiverTakes(t *testing.T) {
 	s := settings("bridge")
 	s.Packets, s.Metrics, s.Sizes = 1<<22, Metrics(), sizes(13)

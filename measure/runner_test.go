@@ -13,10 +13,10 @@ import (
 	"vitrine/result"
 )
 
-// TestTimeLeft checks the estimates of a run whose streams take ten times as long as
-// their sending of one second, and of its second session.
+// TestTimeLeft checks the time left in a run whose streams take ten times as long as they send, and
+// in its second session.
 func TestTimeLeft(t *testing.T) {
-	// Outside of the bubble, because the Parquet encoders that Close uses outlive the test.
+	// Created outside the bubble, because the Parquet encoders that Close uses outlive the test.
 	run, err := result.Create(t.TempDir(), result.Manifest{})
 	if err != nil {
 		t.Fatal(err)

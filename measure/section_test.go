@@ -24,9 +24,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew; look at them then")
 
-// synthetic returns a run of made-up streams of every metric, on two fabrics and
-// the floor. Jitter has one invalid repeat on process and no valid one on qemu,
-// whose machines are emulated.
+// synthetic returns a run of artificial streams of every metric, on two fabrics and the floor.
+// Jitter has one invalid repeat on process and no valid one on qemu. The machines of qemu are
+// emulated.
 func synthetic(t *testing.T) *result.Data {
 	t.Helper()
 	s := measure.Settings{
@@ -116,7 +116,7 @@ func detailOf(us float64, substrate, fabric, metric, way string, size int) measu
 	return d
 }
 
-// golden compares with a file of testdata.
+// golden compares got with a file of testdata.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -149,7 +149,7 @@ func TestReportOfANetwork(t *testing.T) {
 	if err := report.Page(&page, d); err != nil {
 		t.Fatal(err)
 	}
-	// No golden file for the page: the plotting library decides on the figures' paths.
+	// The page has no golden file, because the plotting library chooses the paths of the figures.
 	html := page.String()
 	for _, want := range []string{"without the frame check sequence", "not comparable: emulated (tcg)", "left out: virtual machines", "measured-0-latency", "RFC 8172"} {
 		if !strings.Contains(html, want) {

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// config returns a small measurement on processes of this host.
+// config returns a small measurement with processes of this host.
 func config(t *testing.T, s Settings) Config {
 	t.Helper()
 	run, err := runstate.New(filepath.Join(t.TempDir(), "runs"))
@@ -91,7 +91,7 @@ func config(t *testing.T, s Settings) Config {
 	return c
 }
 
-// onlyOVS reports whether a fabric's rules can forward.
+// onlyOVS reports whether the rules of a fabric can forward.
 func onlyOVS(fabric string) bool { return fabric == "ovs" }
 
 // report runs the measurement and reads its results.
@@ -116,8 +116,8 @@ func report(t *testing.T, s Settings) (Report, error) {
 	return r, nil
 }
 
-// Probes come back through the hops, and each hop logs how it forwards. A few
-// probes may be too late if the host is busy.
+// TestChainOverEachForwarder checks that probes come back through the hops and that each hop logs
+// how it forwards. A few probes may be too late on a busy host.
 func TestChainOverEachForwarder(t *testing.T) {
 	for _, tt := range []struct{ forwarder, fabric, says string }{
 		{Packet, "bridge", "packet"},
@@ -146,8 +146,8 @@ func TestChainOverEachForwarder(t *testing.T) {
 	}
 }
 
-// What this host cannot have is listed with its reason, and the rest is measured.
-// Recorded streams are not measured again.
+// TestMeasuresWhatItCan checks that a combination that this host does not support is listed with
+// the reason, and that the rest is measured. Recorded streams must not be measured again.
 func TestMeasuresWhatItCan(t *testing.T) {
 	c := config(t, Settings{
 		Forwarders: []string{XDP}, Fabrics: []string{"warp", "bridge"}, Lengths: []int{0, 1}, Size: 64, Packets: 50, Rate: 1000, Repeat: 2,
@@ -161,7 +161,7 @@ func TestMeasuresWhatItCan(t *testing.T) {
 	for range 2 {
 		hosttest.Need(t, Run(t.Context(), c))
 	}
-	if streams < 4 || streams != len(c.Results.Outcomes()) { // 4, and invalid ones
+	if streams < 4 || streams != len(c.Results.Outcomes()) { // 4 valid streams, and perhaps invalid ones
 		t.Errorf("%d streams, %d outcomes", streams, len(c.Results.Outcomes()))
 	}
 	why := c.Results.Manifest().Unsupported
@@ -179,9 +179,10 @@ func TestMeasuresWhatItCan(t *testing.T) {
 	}
 }
 
-// A delay injected at hop 2 is found there at its size, and not before hop 2. Other
-// work on the host delays packets by milliseconds, but not all of them. So the test
-// compares the least round trips, and adds repeats until some pass undisturbed.
+// TestInjectedDelayIsFound checks that a delay injected at hop 2 is found there at its size, and
+// not before hop 2. Other work on the host delays many packets by milliseconds, but not all of
+// them. So the test compares the least round trips, and adds repeats until some of them pass
+// undisturbed.
 func TestInjectedDelayIsFound(t *testing.T) {
 	const put = 50.0 // us
 	for _, forwarder := range []string{Packet, XDP} {
@@ -205,7 +206,7 @@ func TestInjectedDelayIsFound(t *testing.T) {
 					t.Fatal(problem)
 				}
 				t.Logf("%d repeats: %s", more.Repeat, problem)
-				more.Repeat += 2 // recorded ones stay
+				more.Repeat += 2 // recorded repeats stay
 				if c.Plan, err = MakePlan(more, onlyOVS); err != nil {
 					t.Fatal(err)
 				}
@@ -214,7 +215,7 @@ func TestInjectedDelayIsFound(t *testing.T) {
 	}
 }
 
-// judge returns an error text if the delay found at hop 2 is wrong, else "".
+// judge returns "" if the delay found at hop 2 is right, and otherwise what is wrong.
 func judge(r Report, put float64) string {
 	if len(r.Chains) != 1 {
 		return "nothing measured"
@@ -259,7 +260,7 @@ func TestScriptForwards(t *testing.T) {
 	}
 }
 
-// If a forwarder ends or does not forward, the error says so.
+// TestForwarderThatDoesNot checks that the error says so if a forwarder ends or does not forward.
 func TestForwarderThatDoesNot(t *testing.T) {
 	for program, want := range map[string]string{
 		"echo nothing here >&2; exit 3": "nothing here",

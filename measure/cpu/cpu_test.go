@@ -20,7 +20,7 @@ import (
 	"vitrine/internal/thread"
 )
 
-// The test binary is also the program that the tests measure.
+// TestMain lets the test binary act as the program that the tests measure.
 func TestMain(m *testing.M) {
 	switch os.Getenv("CPU_TEST_WORK") {
 	case "user":
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		b := make([]byte, 1<<20)
-		// Raw: otherwise the race detector would walk through the buffer, in user mode.
+		// A raw call: the race detector would otherwise walk through the buffer in user mode.
 		work(func() {
 			_, _, _ = unix.Syscall(unix.SYS_READ, zero.Fd(), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 		})
@@ -49,7 +49,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// work calls what for the CPU time asked for and prints the time that it took.
+// work calls what until the process has used CPU_TEST_NS of CPU time, in ns. It prints the CPU time
+// that the process used.
 func work(what func()) {
 	runtime.LockOSThread()
 	want, _ := strconv.ParseInt(os.Getenv("CPU_TEST_NS"), 10, 64)
@@ -63,14 +64,14 @@ func work(what func()) {
 	_, _ = os.Stdout.WriteString(strconv.FormatInt(used.Nano(), 10))
 }
 
-// program returns a command that runs this binary as the environment says.
+// program returns a command that runs this binary with more environment variables.
 func program(environ ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0])
 	c.Env = append(append(os.Environ(), environ...), "GODEBUG=asyncpreemptoff=1")
 	return c
 }
 
-// startOnLast starts a program on the last CPU alone.
+// startOnLast starts a program that may run only on the last CPU.
 func startOnLast(t *testing.T, c *exec.Cmd) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -84,7 +85,8 @@ func startOnLast(t *testing.T, c *exec.Cmd) {
 	}
 }
 
-// spend runs this binary on the last CPU and returns the CPU time that it took; ns.
+// spend runs work of a kind on the last CPU for at least ns of CPU time. It returns the CPU time
+// that the process used, in ns.
 func spend(t *testing.T, kind string, ns int64) float64 {
 	t.Helper()
 	c := program("CPU_TEST_WORK="+kind, "CPU_TEST_NS="+strconv.FormatInt(ns, 10))
@@ -101,7 +103,8 @@ func spend(t *testing.T, kind string, ns int64) float64 {
 	return used
 }
 
-// openMeter opens a Meter for the test's duration, and skips if the kernel cannot.
+// openMeter opens a Meter for the duration of the test. It skips the test if the kernel lacks
+// support.
 func openMeter(t *testing.T) *Meter {
 	t.Helper()
 	m, err := OpenMeter()
@@ -110,8 +113,8 @@ func openMeter(t *testing.T) *Meter {
 	return m
 }
 
-// The Meter finds the time that a process spends in user mode and in the kernel. Other
-// work on the machine only adds to it.
+// TestTheMeterFindsWhatWasSpent checks that the Meter finds a process's time in user mode and in
+// the kernel. Other work on the host can only add to it.
 func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 	m := openMeter(t)
 	last := runtime.NumCPU() - 1
@@ -127,7 +130,7 @@ func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 		}
 		got := after[last].Sub(before[last])
 		found := map[string]int64{"user": got.User, "kernel": got.Kernel}[kind]
-		// The program's start is in user mode, and longer under the race detector.
+		// The start of the program is in user mode. It takes longer under the race detector.
 		if float64(found) < used*0.75 {
 			t.Errorf("%s: %.0f ns spent, %d found: %+v", kind, used, found, got)
 		}
@@ -138,7 +141,8 @@ func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 	}
 }
 
-// The Meter charges the time before an interrupt's first event to the interrupt.
+// TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents checks that the Meter charges the time
+// before an interrupt's first event to the interrupt.
 func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
 	m := openMeter(t)
 	var unseen int64
@@ -151,7 +155,7 @@ func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
 	if unseen == 0 {
 		t.Error("interrupts take no time before their events")
 	}
-	unseen = (30 * time.Microsecond).Nanoseconds() // far more than the handler of a timer takes
+	unseen = (30 * time.Microsecond).Nanoseconds() // far more than a timer's handler takes
 	if err := m.objects.Variables["unseen"].Set(unseen); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +178,8 @@ func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
 	}
 }
 
-// The soaker misses as much time as others take.
+// TestTheSoakerMissesWhatOthersTook checks that the soaker misses at least 95% of the CPU time that
+// another process uses.
 func TestTheSoakerMissesWhatOthersTook(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "soaked")
 	c := program("CPU_TEST_WORK=soak", "CPU_TEST_FILE="+file)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// stream returns n arrivals, sent 10 µs apart and each delayed by delay(i); ns.
+// stream returns n arrivals, sent 10 µs apart. Arrival i is delayed by delay(i), in ns.
 func stream(n int, delay func(i int) int64) []Packet {
 	list := make([]Packet, n)
 	for i := range list {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Skew finds an added skew and Unskewed removes it, under noise that only delays.
+// TestSkewIsReadBack checks that Skew finds an added clock skew and that Unskewed removes it, under
+// noise that only delays packets.
 func TestSkewIsReadBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, skew := range []float64{0, 40e-6, -120e-6, 480e-6} {
@@ -27,7 +28,7 @@ func TestSkewIsReadBack(t *testing.T) {
 	}
 }
 
-// Packets that wait ever longer show no skew, nor do too few packets.
+// TestWhatIsNoSkew checks that a growing queue shows no skew, and neither do too few packets.
 func TestWhatIsNoSkew(t *testing.T) {
 	for name, list := range map[string][]Packet{
 		"a queue":     stream(100, func(i int) int64 { return int64(i) * 1000 }),

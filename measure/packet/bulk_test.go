@@ -26,7 +26,7 @@ func (p pair) bulk(t *testing.T) *Bulk {
 	return b
 }
 
-// enableNAPI makes the far end receive by NAPI.
+// enableNAPI makes the far end receive with NAPI.
 func (p pair) enableNAPI(t *testing.T) {
 	t.Helper()
 	err := netns.Do(p.far, func() error {
@@ -42,7 +42,7 @@ func (p pair) enableNAPI(t *testing.T) {
 	}
 }
 
-// received returns how many frames the far end has counted.
+// received returns the number of frames that the far end has received.
 func (p pair) received(t *testing.T) (n uint64) {
 	t.Helper()
 	err := netns.Do(p.far, func() error {
@@ -58,7 +58,8 @@ func (p pair) received(t *testing.T) (n uint64) {
 	return n
 }
 
-// Every probe of a bulk arrives once, in order, and is stamped after it was sent.
+// TestBulkArrives checks that every probe of a bulk arrives once and in order. Its receive stamp
+// must be later than its send time.
 func TestBulkArrives(t *testing.T) {
 	p := newPair(t)
 	p.enableNAPI(t)
@@ -74,7 +75,7 @@ func TestBulkArrives(t *testing.T) {
 	}
 }
 
-// bulkOf sends a stream and receives it whole.
+// bulkOf sends a stream in bulk and receives all of it.
 func (p pair) bulkOf(t *testing.T, b *Bulk, stream Stream) (Sent, []Reception) {
 	t.Helper()
 	r := receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest, Room: 256 << 20})
@@ -106,8 +107,8 @@ func (p pair) bulkOf(t *testing.T, b *Bulk, stream Stream) (Sent, []Reception) {
 	return sent, got.Receptions
 }
 
-// With a rate, no probe of a bulk is sent before its time, and Sent reports how
-// late they are.
+// TestBulkKeepsTheSchedule checks that with a rate no probe of a bulk is sent before its time. Sent
+// must report how late the probes are.
 func TestBulkKeepsTheSchedule(t *testing.T) {
 	p := newPair(t)
 	p.enableNAPI(t)
@@ -132,7 +133,7 @@ func TestBulkKeepsTheSchedule(t *testing.T) {
 	}
 }
 
-// RunSend with --bulk sends as Bulk does.
+// TestBulkOfTheProgram checks that RunSend with --bulk sends as Bulk does.
 func TestBulkOfTheProgram(t *testing.T) {
 	p := newPair(t)
 	p.enableNAPI(t)
@@ -151,11 +152,12 @@ func TestBulkOfTheProgram(t *testing.T) {
 	}
 }
 
-// Bulk reports as many packets taken as the far end counts as received.
+// TestBulkIsCountedAtThePeer checks that Bulk reports as many sent packets as the far end has
+// received.
 func TestBulkIsCountedAtThePeer(t *testing.T) {
 	p := newPair(t)
 	p.enableNAPI(t)
-	// Without IPv6 nobody else sends.
+	// With IPv6, the kernel would send frames of its own.
 	if err := netns.Do(p.near, func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0) }); err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,14 @@ import (
 	"vitrine/internal/netns"
 )
 
-// A pair is two namespaces joined by a veth.
+// A pair is two namespaces that a veth joins.
 type pair struct {
 	near, far       string // paths
 	nearMAC, farMAC net.HardwareAddr
 	source, dest    netip.AddrPort
 }
 
-// newPair needs the privilege and skips without it.
+// newPair makes a pair. It skips the test if this process lacks the privilege.
 func newPair(t *testing.T) pair {
 	t.Helper()
 	p := pair{source: netip.MustParseAddrPort("198.18.7.1:7001"), dest: netip.MustParseAddrPort("198.18.7.2:7002")}
@@ -49,7 +49,7 @@ func newPair(t *testing.T) pair {
 	return p
 }
 
-// raise brings eth0 up with the address and returns its MAC.
+// raise gives eth0 the address, brings it up and returns its MAC address.
 func raise(t *testing.T, ns string, at netip.AddrPort) (mac net.HardwareAddr) {
 	t.Helper()
 	err := netns.Do(ns, func() error {
@@ -122,8 +122,8 @@ func send(t *testing.T, s *Sender, stream Stream) Sent {
 	return sent
 }
 
-// Every packet arrives once, by a UDP socket and by a packet socket. The kernel
-// stamps it between its sending and its reading.
+// TestPacketsOverAVethAreStamped checks that every packet arrives once, at a UDP socket and at a
+// packet socket. The kernel's stamp must lie between sending and reading.
 func TestPacketsOverAVethAreStamped(t *testing.T) {
 	p := newPair(t)
 	const n = 3000
@@ -159,8 +159,8 @@ func TestPacketsOverAVethAreStamped(t *testing.T) {
 	}
 }
 
-// Drops for a full socket buffer are counted, although nothing was read at that
-// time and nothing arrived afterwards.
+// TestAFullBufferIsCounted checks that drops at a full socket buffer are counted, even if nothing
+// was read at that time and nothing arrived afterwards.
 func TestAFullBufferIsCounted(t *testing.T) {
 	p := newPair(t)
 	const n = 500
@@ -177,7 +177,8 @@ func TestAFullBufferIsCounted(t *testing.T) {
 	}
 }
 
-// Duplicates leave room for the last packets.
+// TestDuplicatesComeBesideTheStream checks that duplicates do not take the room of the last
+// packets.
 func TestDuplicatesComeBesideTheStream(t *testing.T) {
 	p := newPair(t)
 	const n = 200
@@ -263,7 +264,8 @@ func TestDialedSenderKeepsTheSchedule(t *testing.T) {
 	}
 }
 
-// No sender holds 1e9 packets a second; Held reports that.
+// TestARateThatCannotBeHeldIsReported checks that Held reports a rate of 1e9 packets/s, which no
+// sender holds.
 func TestARateThatCannotBeHeldIsReported(t *testing.T) {
 	p := newPair(t)
 	s := p.sender(t)

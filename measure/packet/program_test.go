@@ -20,7 +20,7 @@ import (
 	"vitrine/measure/delay"
 )
 
-// TestMain lets the test binary act as a receiver, by the argument receive.
+// TestMain lets the test binary act as a receiver if its first argument is receive.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || os.Args[1] != "receive" {
 		os.Exit(m.Run())
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// Packets that arrive while the receiver is stopped are late by that time. The
-// kernel was not stopped and stamps them earlier.
+// TestAStalledReceiverShowsAsLateness checks that packets that arrive while the receiver is stopped
+// are late by that time. The kernel is not stopped, so its stamps are earlier.
 func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 	const n, missed = 400, 6
 	p := newPair(t)
@@ -72,7 +72,7 @@ func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 		t.Fatalf("%d of %d packets: %v", len(record.Receptions), n, err)
 	}
 	var late []delay.Packet
-	first := span[1] // the first packet that came while it was stopped
+	first := span[1] // arrival of the first packet while the receiver was stopped
 	for _, x := range record.Receptions {
 		late = append(late, delay.Packet{Sequence: x.Sequence, Sent: x.Sent, Received: x.Read})
 		if x.Kernel > span[0] && x.Kernel < span[1] {
@@ -82,7 +82,7 @@ func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 			}
 		}
 	}
-	if first == span[1] { // the whole host was stalled
+	if first == span[1] { // the whole host stalled
 		t.Skip("no packet came while the receiver was stopped")
 	}
 	lateness := delay.Analyze(n, late, delay.Cut{}).Lateness
@@ -91,14 +91,14 @@ func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 	}
 }
 
-// awaitArrivals returns once the far end has received that many packets.
+// awaitArrivals returns when the far end has received the given number of packets.
 func (p pair) awaitArrivals(t *testing.T, packets uint64) {
 	for t.Context().Err() == nil && !t.Failed() && p.arrivals(t) < packets {
 		runtime.Gosched()
 	}
 }
 
-// arrivals returns how many packets the far end has received.
+// arrivals returns the number of packets that the far end has received.
 func (p pair) arrivals(t *testing.T) (packets uint64) {
 	err := netns.Do(p.far, func() error {
 		link, err := netlink.LinkByName("eth0")
@@ -113,8 +113,8 @@ func (p pair) arrivals(t *testing.T) (packets uint64) {
 	return packets
 }
 
-// stopWhile stops a child until await returns. It returns a span during which the
-// child was surely stopped.
+// stopWhile stops a child process until await returns. It returns the begin and the end of a span
+// in which the child was certainly stopped, in ns since 1970.
 func stopWhile(pid int, await func()) (span [2]int64) {
 	_ = unix.Kill(pid, unix.SIGSTOP)
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED, nil) == unix.EINTR {
@@ -133,7 +133,8 @@ func record() *Record {
 	}}
 }
 
-// A console shows kernel messages around a record.
+// TestARecordIsReadFromAConsole checks that a record is found among the kernel messages of a
+// console.
 func TestARecordIsReadFromAConsole(t *testing.T) {
 	for _, want := range []*Record{record(), {}} {
 		var b bytes.Buffer

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestPercentilesAreByNearestRank checks percentiles of 1 to n: the least value that
-// the share of all values does not exceed.
+// TestPercentilesAreByNearestRank checks percentiles of 1 to n by nearest rank: the least value
+// such that the given share of all values does not exceed it.
 func TestPercentilesAreByNearestRank(t *testing.T) {
 	for n, want := range map[int]ScheduleErrors{
 		1:    {P50: 1, P90: 1, P99: 1, P999: 1, Max: 1},
@@ -26,8 +26,8 @@ func TestPercentilesAreByNearestRank(t *testing.T) {
 	}
 }
 
-// TestIdleEndsWithTheContext checks that the context is looked at during the span,
-// not only after it.
+// TestIdleEndsWithTheContext checks that idle ends at once if the context has ended, and not only
+// after the span.
 func TestIdleEndsWithTheContext(t *testing.T) {
 	l := newLoop(-1, make([]byte, MinSize), 0, Stream{Rate: 1})
 	ctx, cancel := context.WithCancel(t.Context())
