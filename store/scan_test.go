@@ -10,8 +10,8 @@ import (
 	"vitrine/store"
 )
 
-// TestScanTime checks that a scan ends with Late after ScanTime: one that always finds another
-// record, and one whose server never answers.
+// TestScanTime checks that a scan ends with Late after ScanTime, both if it always finds another
+// record and if the server never answers.
 func TestScanTime(t *testing.T) {
 	for name, run := range map[string]func(ctx context.Context, give func(*store.Record) bool) error{
 		"endless": func(_ context.Context, give func(*store.Record) bool) error {
@@ -57,8 +57,8 @@ func last(scan func(func(*store.Record, error) bool)) (err error) {
 	return err
 }
 
-// TestScanCause checks that a scan ends with the cause of its context's end, and that a scan that
-// was complete before it has no error.
+// TestScanCause checks that a scan ends with the cause of its context's end. A scan that was
+// complete before must have no error.
 func TestScanCause(t *testing.T) {
 	cause := errors.New("the client's time is over")
 	ctx, cancel := context.WithCancelCause(t.Context())

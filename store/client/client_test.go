@@ -19,7 +19,7 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// serve runs both APIs over an engine and returns a client for each protocol.
+// serve runs both APIs over an engine. It returns one client for each HTTP version.
 func serve(t *testing.T) []*client.Client {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// crowd is how many connections attack at a time.
+	// crowd is the number of concurrent attacking connections.
 	crowd = 10_000
 	// mostConnections and mostPerSource are the store's limits.
 	mostConnections, mostPerSource = 4096, 1024
@@ -40,34 +40,35 @@ type hostile struct {
 	attackers hosttest.Strangers
 	metrics   *http.Client
 	clients   []*client.Client
-	rate      float64 // of the load, writes with a read per second
+	rate      float64 // of the load; writes per second, each with a read
 	base      int64   // resident memory before the attacks, in bytes
 	round     int
 }
 
-// An attack is what strangers, or clients with a token, do while a store serves its load.
+// An attack describes traffic of strangers, or of clients with a token, while a store serves its
+// load.
 type attack struct {
 	name    string
 	times   float64       // requests (or connections) per second, as a multiple of the load's writes
-	lasts   time.Duration // of the load beside it; 0: 3 s
+	lasts   time.Duration // duration of the load during the attack; 0: 3 s
 	counter string        // a metric of the store that must rise
 	labels  []string
 	run     func(ctx context.Context, rate float64) error
 }
 
-// budget is the memory that the configuration lets a store take, in bytes.
+// budget returns the memory bound of a store by its configuration, in bytes.
 func budget() int64 {
 	const (
 		bodies, cache, subscriptions, callbacks = 64 << 20, 64 << 20, 64 << 20, 64 << 20
 		answers                                 = 256 << 20
 		connections                             = mostConnections * 32 << 10
 		memtables                               = 4 * 8 << 20
-		collected                               = 2 // the heap grows to twice what is in use before it is collected
+		collected                               = 2 // the heap grows to twice the live heap between two collections
 	)
 	return cache + memtables + collected*(bodies+subscriptions+callbacks+answers+connections)
 }
 
-// TestHostileStore attacks a store while its clients write and read at half of what it carries. All
+// TestHostileStore attacks a store while its clients write and read at half of its capacity. All
 // their requests must succeed, the attack must be counted, and memory must stay within its bound.
 func TestHostileStore(t *testing.T) {
 	hosttest.OpenFiles(t, crowd+1000)
@@ -92,7 +93,7 @@ func newHostile(t *testing.T) *hostile {
 	for i := range 5 {
 		h.attackers.Sources = append(h.attackers.Sources, fmt.Sprintf("127.%d.%d.%d", 60+os.Getpid()%40, 1+os.Getpid()/40%250, 1+i))
 	}
-	for i := range 4 { // both protocols
+	for i := range 4 { // both HTTP versions
 		c, err := client.New(client.Config{Base: "http://" + h.address, Token: token, HTTP1: i%2 == 0})
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +150,7 @@ func (h *hostile) ask(ctx context.Context, c *http.Client, method, path string, 
 	return answer.StatusCode, string(data), err
 }
 
-// capacity returns how many writes, each with a read, the store carries per second.
+// capacity returns how many writes per second, each with a read, the store serves.
 func (h *hostile) capacity(t *testing.T) float64 {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
@@ -189,7 +190,8 @@ func (h *hostile) keep(ctx context.Context, run func(*keeper) error) error {
 	return g.Wait()
 }
 
-// write writes the next number and reads it. It repeats what the store refuses for now.
+// write writes the next number and reads it back. It repeats requests that the store refuses for
+// now.
 func (k *keeper) write(ctx context.Context) error {
 	k.last++
 	want := strconv.Itoa(k.last)
@@ -214,7 +216,7 @@ func (k *keeper) write(ctx context.Context) error {
 	return nil
 }
 
-// persist repeats a request as a client does: after the time that the store gives, or at once on a
+// persist repeats a request as a client does: after the time that the store asks for, or soon on a
 // new connection.
 func persist(ctx context.Context, do func(context.Context) error) (err error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
@@ -239,7 +241,7 @@ func persist(ctx context.Context, do func(context.Context) error) (err error) {
 	return err
 }
 
-// load writes and reads at the load's rate for a time, and returns how many writes there were.
+// load writes and reads at the load's rate for a time. It returns the number of writes.
 func (h *hostile) load(ctx context.Context, lasting time.Duration) (int64, error) {
 	due := make(chan struct{}, int(h.rate*lasting.Seconds())+1)
 	timed, stop := context.WithTimeout(ctx, lasting)
@@ -309,7 +311,7 @@ func (h *hostile) silentCrowd() attack {
 func (h *hostile) slowCrowd() attack {
 	text := []byte("GET /kv/key HTTP/1.1\r\nHost: store\r\nAuthorization: Bearer " + token + "\r\n\r\n")
 	return h.crowd("connections that send a byte a second", func(c net.Conn, second int) {
-		_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // fails once the store has ended the connection
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // fails when the store has closed the connection
 		_, _ = c.Write(text[second%len(text) : second%len(text)+1])
 	})
 }
@@ -321,7 +323,7 @@ func (h *hostile) crowd(name string, act func(net.Conn, int)) attack {
 	}
 }
 
-// burst returns an attack by connections that send one text each.
+// burst returns an attack by connections, each of which sends one text.
 func (h *hostile) burst(name string, times float64, cause string, text func(n int) [][]byte) attack {
 	return attack{
 		name: name, times: times, counter: refusals, labels: []string{`cause="` + cause + `"`},
@@ -363,7 +365,7 @@ func put(path, length string) []byte {
 	return fmt.Appendf(nil, "PUT %s HTTP/1.1\r\nHost: store\r\nAuthorization: Bearer %s\r\nContent-Type: text/plain\r\n%s\r\n\r\n", path, token, length)
 }
 
-// largeBodies sends bodies that are larger than a value may be, with and without their length.
+// largeBodies sends bodies that are larger than a value may be, with and without Content-Length.
 func (h *hostile) largeBodies() attack {
 	piece := bytes.Repeat([]byte("x"), 64<<10)
 	a := h.burst("oversized bodies", 0.05, "size", func(n int) (pieces [][]byte) {
@@ -409,8 +411,8 @@ func (h *hostile) slowBodies() attack {
 	}
 }
 
-// asks runs requests of clients that the store accepts, from the attackers' addresses. It fails if
-// one is answered otherwise than want.
+// asks sends requests that the store accepts, from the attackers' addresses. It fails if the status
+// of an answer is neither in want nor 503.
 func (h *hostile) asks(ctx context.Context, rate float64, request func(n int) (method, path, body string, want []int)) error {
 	var all []*http.Client
 	for _, from := range h.attackers.Sources {
@@ -425,7 +427,7 @@ func (h *hostile) asks(ctx context.Context, rate float64, request func(n int) (m
 			switch {
 			case err != nil && ctx.Err() == nil:
 				return err
-			case err != nil: // the attack has ended
+			case err != nil: // the attack is over
 				status = http.StatusServiceUnavailable
 			}
 			for _, w := range append(want, http.StatusServiceUnavailable) {
@@ -450,8 +452,8 @@ func record(tag string) string {
 	return "--b\r\nContent-Id: meta\r\nContent-Type: application/json\r\n\r\n{\"tags\":{\"t\":[\"" + tag + "\"]}}\r\n--b--\r\n"
 }
 
-// deniedCallbacks subscribes for addresses that callbacks may not go to, and for a name that
-// resolves to one.
+// deniedCallbacks makes subscriptions for addresses that callbacks may not go to, and for a name
+// that resolves to such an address.
 func (h *hostile) deniedCallbacks(t *testing.T) attack {
 	t.Helper()
 	var reached atomic.Int64
@@ -498,8 +500,8 @@ func (h *hostile) deniedCallbacks(t *testing.T) attack {
 	}
 }
 
-// manySubscriptions makes more subscriptions than a storage may have, and changes what they watch.
-// Their receiver does not answer.
+// manySubscriptions makes more subscriptions than a storage may have, and changes the records that
+// they watch. Their receiver does not answer.
 func (h *hostile) manySubscriptions() attack {
 	return attack{
 		name: "many subscriptions", times: 0.3, counter: "vitrine_store_notifications_total", labels: []string{`outcome="dropped"`},
@@ -515,7 +517,7 @@ func (h *hostile) manySubscriptions() attack {
 	}
 }
 
-// bulkSearches asks for all records with their content on many connections, and reads nothing.
+// bulkSearches asks on many connections for all records with their content, and reads no answer.
 func (h *hostile) bulkSearches(t *testing.T) attack {
 	t.Helper()
 	const storage = "/nudsf-dr/v1/Hostile/Bulk"
@@ -551,7 +553,7 @@ func (h *hostile) bulkSearches(t *testing.T) attack {
 					return err
 				}
 				all.Go(func() {
-					<-ctx.Done() // nothing is read
+					<-ctx.Done() // reads nothing until the attack is over
 					_ = c.Close()
 				})
 			}

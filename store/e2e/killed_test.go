@@ -24,7 +24,7 @@ const (
 	writers    = 8
 )
 
-// A counter is a key. One writer increments its value by one.
+// A counter is a key whose value one writer increments.
 type counter struct {
 	key      string
 	answered atomic.Int64 // the last number that the store acknowledged
@@ -44,8 +44,8 @@ func (c *counter) raise(t *testing.T, kv *client.KV, answers *atomic.Int64) {
 	}
 }
 
-// check verifies that the store has the last acknowledged number or a later one that was sent to
-// it.
+// check fails the test unless the store has the last acknowledged number or a later one that was
+// sent to it.
 func (c *counter) check(t *testing.T, kv *client.KV) {
 	answered := c.answered.Load()
 	value, err := kv.Get(t.Context(), c.key, client.Conditions{})
@@ -62,7 +62,7 @@ func (c *counter) check(t *testing.T, kv *client.KV) {
 	c.asked = got
 }
 
-// TestStoreKilled kills a store during writes. After a restart it must have all acknowledged
+// TestStoreKilled kills a store during writes. After a restart the store must have all acknowledged
 // writes.
 func TestStoreKilled(t *testing.T) {
 	t.Parallel()

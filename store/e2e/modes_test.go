@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestModes checks that only the store's user can open its files, also in an existing folder.
+// TestModes checks that only the store's user can open its files, even in a folder that existed
+// before.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	there := t.TempDir()

@@ -93,7 +93,7 @@ func (r *running) end(t *testing.T, signal os.Signal) int {
 		if err := r.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Error(err)
 		}
-		_ = r.cmd.Wait() // the exit code holds the result
+		_ = r.cmd.Wait() // the exit code says how the process ended
 	}
 	return r.cmd.ProcessState.ExitCode()
 }

@@ -47,8 +47,8 @@ func (a *authority) file(name, suffix string) string {
 	return filepath.Join(a.dir, a.name+"-"+name+suffix)
 }
 
-// trusting returns a client's configuration that trusts the authority, and presents a client
-// certificate of signer unless signer is nil.
+// trusting returns a client's configuration that trusts the authority. Unless signer is nil, the
+// client presents a certificate of signer.
 func (a *authority) trusting(t *testing.T, signer *authority) *tls.Config {
 	t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
@@ -64,8 +64,8 @@ func (a *authority) trusting(t *testing.T, signer *authority) *tls.Config {
 	return c
 }
 
-// place makes the authorities of a test: own, with a certificate for the store, and a stranger.
-// Each has signed a client certificate.
+// place makes two authorities: own, which also signed the store's certificate, and a stranger. Each
+// has signed a client certificate.
 func place(t *testing.T) (own, stranger *authority) {
 	t.Helper()
 	dir := t.TempDir()
@@ -79,7 +79,7 @@ func place(t *testing.T) (own, stranger *authority) {
 	return own, stranger
 }
 
-// ask puts a value and reads it.
+// ask writes a value and reads it back.
 func ask(t *testing.T, base string, secure *tls.Config, token string) error {
 	t.Helper()
 	c, err := client.New(client.Config{Base: base, TLS: secure, Token: token})
@@ -150,7 +150,8 @@ func TestStoreTLS(t *testing.T) {
 	}
 }
 
-// TestStoreMutualTLS listens beyond loopback, which client certificates allow.
+// TestStoreMutualTLS checks a store that listens beyond loopback, which is allowed with client
+// certificates.
 func TestStoreMutualTLS(t *testing.T) {
 	t.Parallel()
 	own, stranger := place(t)
@@ -164,7 +165,7 @@ func TestStoreMutualTLS(t *testing.T) {
 	if err := ask(t, base, own.trusting(t, own), ""); err != nil {
 		t.Error(err)
 	}
-	// In TLS 1.3 the client's error depends on whether it had begun to send.
+	// In TLS 1.3 the client's error depends on whether the client has begun to send.
 	refused(t, "without a certificate", ask(t, base, own.trusting(t, nil), ""), "")
 	refused(t, "with a stranger's", ask(t, base, own.trusting(t, stranger), ""), "")
 	if err := ask(t, base, own.trusting(t, own), ""); err != nil {

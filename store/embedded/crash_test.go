@@ -22,13 +22,14 @@ import (
 
 const crashes = 200
 
-// TestCrash crashes the engine at random moments and drops part of the unsynced data. No answered
-// write may be lost, no read may be undone, and the index must fit the records.
+// TestCrash crashes the engine at random moments and drops part of the unsynced data. No
+// acknowledged write may be lost, no read value may be undone, and the index must match the
+// records.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewCrashableMem()
 	random := rand.New(rand.NewPCG(1, 2))
-	kept := make([]atomic.Int64, 4) // for each key: the last number that was answered or read
+	kept := make([]atomic.Int64, 4) // for each key: the last number that was acknowledged or read
 	lost := 0
 	for n := range crashes {
 		e := open(t, small(fs))
@@ -41,11 +42,11 @@ func TestCrash(t *testing.T) {
 		}
 		after := kept[0].Load() + 1 + random.Int64N(20)
 		for kept[0].Load() < after {
-			runtime.Gosched() // any moment will do
+			runtime.Gosched() // crash at an arbitrary moment
 		}
 		seen := make([]int64, len(kept))
 		for k := range kept {
-			seen[k] = kept[k].Load() // answered before the crash
+			seen[k] = kept[k].Load() // acknowledged before the crash
 		}
 		crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 90}[n%3], RNG: random})
 		close(stop)
@@ -70,7 +71,7 @@ func small(fs vfs.FS) embedded.Config {
 	return embedded.Config{Dir: "store", FS: fs, Now: time.Now, MemtableBytes: 64 << 10, CacheBytes: 1 << 20, ReserveBytes: 1}
 }
 
-// count writes increasing numbers to a key and notes each answered one.
+// count writes increasing numbers to a key and notes each acknowledged number.
 func count(e *embedded.Engine, k int, kept *atomic.Int64, stop <-chan struct{}) {
 	name := strconv.Itoa(k)
 	for i := kept.Load() + 1; ; i++ {
@@ -87,7 +88,7 @@ func count(e *embedded.Engine, k int, kept *atomic.Int64, stop <-chan struct{}) 
 	}
 }
 
-// look reads the key and notes the number: a crash may not undo it either.
+// look reads the key and notes each number. A crash may not undo a number that was read.
 func look(e *embedded.Engine, k int, kept *atomic.Int64, stop <-chan struct{}) {
 	var r store.Record
 	for {
@@ -213,8 +214,8 @@ func TestSyncedBeforeAnswer(t *testing.T) {
 	}
 }
 
-// TestReserve checks that the engine refuses puts when free space is below the reserve, still reads
-// and deletes, and takes puts again when there is room.
+// TestReserve checks that the engine refuses puts while the free space is below the reserve, but
+// still reads and deletes. It must accept puts again when there is space.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -259,8 +260,8 @@ func within(t *testing.T, limit time.Duration, what string, ready func() bool) {
 	}
 }
 
-// TestDiskFull fills the disk past the reserve. Every later write must fail with an error that says
-// so. After a restart all answered writes must be there.
+// TestDiskFull fills the disk beyond the reserve. Every later write must fail with an error that
+// says so. After a restart all acknowledged writes must be there.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewCrashableMem()

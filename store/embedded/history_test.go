@@ -19,7 +19,7 @@ func event(revision, value, tags int) store.Event {
 	return v
 }
 
-// held returns the bytes of the values, tags and tag headers in the history.
+// held returns the bytes that the history holds in values, tags and tag headers.
 func held(h *history) (n int) {
 	for i := range h.ring {
 		r := &h.ring[i].Record
@@ -48,8 +48,8 @@ func TestHistoryBytes(t *testing.T) {
 	}
 }
 
-// TestHistoryOfOne checks that an event larger than the bound is kept alone, so that watchers get
-// it.
+// TestHistoryOfOne checks that the history keeps an event that is larger than the bound, alone, so
+// that watchers get the event.
 func TestHistoryOfOne(t *testing.T) {
 	h := newHistory(16, 1000)
 	h.add([]store.Event{event(1, 10, 0), event(2, 5000, 0)})
@@ -63,7 +63,7 @@ func TestHistoryOfOne(t *testing.T) {
 	}
 }
 
-// TestTakeBytes checks that take also bounds the bytes that a watcher copies at a time.
+// TestTakeBytes checks that take also bounds the bytes that a watcher copies at once.
 func TestTakeBytes(t *testing.T) {
 	h := newHistory(64, 64<<20)
 	for i := range 20 {

@@ -28,8 +28,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestMillionExpire checks that a million records all expire, and none early. With the race
-// detector it uses 128,000. It is not parallel, because other tests measure the heap.
+// TestMillionExpire checks that a million records all expire, and none of them early. Under the
+// race detector it uses 128,000 records. It is not parallel, because other tests measure the heap.
 func TestMillionExpire(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a million records")
@@ -43,8 +43,8 @@ func TestMillionExpire(t *testing.T) {
 	storetest.Expire(t, e, clock, records)
 }
 
-// TestSlowWatchers checks that a hundred watchers that read nothing cost no memory, however much is
-// written, and that each gets Behind.
+// TestSlowWatchers checks that a hundred watchers that do not read cost no memory, however much is
+// written. Each must get Behind.
 func TestSlowWatchers(t *testing.T) {
 	c := small(vfs.NewMem())
 	c.HistoryEvents, c.HistoryBytes, c.Sync = 128, 64<<10, embedded.SyncNever
@@ -91,7 +91,7 @@ func TestSlowWatchers(t *testing.T) {
 }
 
 // TestSmallDisk fills a real file system. The engine must refuse puts with ErrFull before the disk
-// is full, and all answered writes must be there after a restart.
+// is full. After a restart all acknowledged writes must be there.
 func TestSmallDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -106,7 +106,7 @@ func TestSmallDisk(t *testing.T) {
 	var err error
 	for ; answered < 10_000; answered++ {
 		value[0], value[1], value[2] = byte(answered), byte(answered>>8), 1
-		for i := 3; i < len(value); i++ { // so that it does not compress
+		for i := 3; i < len(value); i++ { // bytes that do not compress
 			value[i] = value[i-1]*31 + value[i-2] + byte(answered*i>>3)
 		}
 		if err = e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: fmt.Sprintf("%05d", answered), Value: value}); err != nil {
@@ -143,7 +143,7 @@ func mountSmall(dir string) error {
 }
 
 // TestSystemCalls checks with strace that a sync of the log ends before each answer. The traced
-// program is this test, run again.
+// program is this test in another process.
 func TestSystemCalls(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv("VITRINE_STORE_TRACED"); dir != "" {

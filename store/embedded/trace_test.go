@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// checkTrace checks strace's output line by line. Between "ask" and "answered" the log must be
-// written, and a sync that began after that write must end with 0.
+// checkTrace checks strace's output line by line. Between "ask" and "answered", the log must be
+// written, and a sync that began after that write must return 0.
 func checkTrace(t *testing.T, text string) {
 	t.Helper()
 	answered := 0
 	var wrote, synced bool
-	began := map[string]bool{} // thread: it is in a sync that began after the write
+	began := map[string]bool{} // by thread: in a sync that began after the write
 	for line := range strings.SplitSeq(text, "\n") {
 		thread, call, _ := strings.Cut(line, " ")
 		call = strings.TrimSpace(call)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAhead checks that pages whose ranges ahead bounds have every key once, and that the ranges have
-// few more keys than the pages.
+// TestAhead checks pages whose ranges are bounded by ahead. Together they must have every key once,
+// and their ranges may have only a few times as many keys as the pages.
 func TestAhead(t *testing.T) {
 	t.Parallel()
 	const keys, page = 200_000, 1000

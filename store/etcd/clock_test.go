@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// member serves HTTP as etcd does, with a clock that is ahead.
+// member serves HTTP like an etcd member whose clock is ahead.
 func member(t *testing.T, ahead time.Duration) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -18,7 +18,8 @@ func member(t *testing.T, ahead time.Duration) *httptest.Server {
 	return s
 }
 
-// hostClock returns the clock of a host that is ahead, unchecked.
+// hostClock returns the clock of a host whose own clock is ahead. It is not checked against the
+// members yet.
 func hostClock(t *testing.T, ahead time.Duration, members ...*httptest.Server) *clock {
 	t.Helper()
 	c := &Config{Now: func() time.Time { return time.Now().Add(ahead) }, Logger: slog.New(slog.DiscardHandler)}
@@ -33,8 +34,8 @@ func hostClock(t *testing.T, ahead time.Duration, members ...*httptest.Server) *
 	return k
 }
 
-// TestClock checks that a host's wrong clock is corrected by the members' clocks, that one wrong
-// member of three does not matter, and that a right clock is not changed.
+// TestClock checks that the members' clocks correct a host's wrong clock and leave a right clock
+// alone. One wrong member of three must not matter.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range []time.Duration{time.Hour, -time.Hour} {
@@ -76,8 +77,8 @@ func TestClockWithoutMembers(t *testing.T) {
 	}
 }
 
-// TestAgree checks the bounds that members agree on: a minority with wrong clocks cannot exclude the
-// right time, which is 0 here.
+// TestAgree checks the bounds on which members agree. A minority with wrong clocks must not exclude
+// the right time, which is 0 here.
 func TestAgree(t *testing.T) {
 	at := func(seconds float64) bounds {
 		low := time.Duration(seconds * float64(time.Second))

@@ -46,7 +46,7 @@ func TestSuite(t *testing.T) {
 // TestManyExpire checks that many records all expire, and none early. It is not parallel, because
 // the suite measures the heap.
 func TestManyExpire(t *testing.T) {
-	endpoint := storetest.Etcd(t, 1, "--quota-backend-bytes", "8589934592")[0].Endpoint // the most that etcd suggests
+	endpoint := storetest.Etcd(t, 1, "--quota-backend-bytes", "8589934592")[0].Endpoint // the largest quota that etcd recommends
 	clock := storetest.NewClock()
 	storetest.Expire(t, open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now, Unchecked: true}), clock, 20_000)
 }
@@ -118,8 +118,8 @@ func TestCompacted(t *testing.T) {
 	}
 }
 
-// TestSlowWatcher checks that a receiver that takes nothing gets Behind, and that its queue is
-// bounded in events and bytes.
+// TestSlowWatcher checks that a receiver that does not read gets Behind. Its queue must be bounded
+// in events and bytes.
 func TestSlowWatcher(t *testing.T) {
 	t.Parallel()
 	endpoint := serve(t)
@@ -133,8 +133,8 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-// takeNothing opens a watch and writes records of 1 KiB while nothing reads from the watch. It
-// returns how many events came before Behind.
+// takeNothing opens a watch and writes records of 1 KiB without reading from the watch. It returns
+// the number of events before Behind.
 func takeNothing(t *testing.T, e *etcd.Engine) (taken int) {
 	t.Helper()
 	value := make([]byte, 1<<10)
@@ -159,8 +159,8 @@ func takeNothing(t *testing.T, e *etcd.Engine) (taken int) {
 	return taken
 }
 
-// TestUndecodable checks that a watch ends with an error at a record that does not decode, after
-// the changes before it. A watch of other names does not end.
+// TestUndecodable checks that a watch ends with an error at a record that cannot be decoded, after
+// the changes before that record. A watch of other names must not end.
 func TestUndecodable(t *testing.T) {
 	t.Parallel()
 	endpoint := serve(t)

@@ -86,9 +86,9 @@ func watched(t *testing.T, e store.Engine) <-chan error {
 	return ended
 }
 
-// TestMembers kills the leader of three members amid operations, starts it again, and kills the
-// next leader. The history must be linearizable. With one member alone, a watch must end with an
-// error and a read must fail.
+// TestMembers kills the leader of three members during operations, starts it again, and kills the
+// next leader. The history must be linearizable. When only one member is left, a watch must end
+// with an error and a read must fail.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	all := members(storetest.Etcd(t, 3))

@@ -12,7 +12,7 @@ import (
 	"vitrine/store/storetest"
 )
 
-// A host has a clock that is wrong.
+// A host has a wrong clock.
 type host struct {
 	ahead atomic.Int64 // nanoseconds
 	*etcd.Engine
@@ -26,11 +26,11 @@ func openOn(t *testing.T, endpoint string, ahead time.Duration) *host {
 	return h
 }
 
-// off is how wrong a store's clock may be: the members' answers are in whole seconds.
+// off is the largest error of a store's clock, because members answer in whole seconds.
 const off = time.Second
 
 // TestWrongClocks checks that records expire at the right time at every store, whichever store
-// writes them, although the clocks of two hosts are a minute wrong.
+// wrote them, although the clocks of two hosts are wrong by a minute.
 func TestWrongClocks(t *testing.T) {
 	t.Parallel()
 	endpoint := serve(t)
@@ -57,7 +57,7 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
-// gone reports whether a store does not find a record.
+// gone reports whether a store no longer finds a record.
 func gone(t *testing.T, e store.Engine, name string) bool {
 	t.Helper()
 	var r store.Record
@@ -68,12 +68,12 @@ func gone(t *testing.T, e store.Engine, name string) bool {
 	return err != nil
 }
 
-// TestSweptByWrongClock checks that a store whose clock is ahead deletes no record early, and that
-// it deletes expired records of other stores.
+// TestSweptByWrongClock checks that a store whose host's clock is ahead sweeps an expired record,
+// and sweeps no record early.
 func TestSweptByWrongClock(t *testing.T) {
 	t.Parallel()
 	endpoint := serve(t)
-	ahead := openOn(t, endpoint, time.Minute) // alone, so that it sweeps
+	ahead := openOn(t, endpoint, time.Minute) // the only store, so that it sweeps
 	began := time.Now()
 	ops := []store.Op{
 		{Action: store.Put, Name: "later", Expires: began.Add(50 * time.Second)},

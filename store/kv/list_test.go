@@ -15,7 +15,7 @@ import (
 	"vitrine/store/kv"
 )
 
-// stuck is an engine whose scans give some records and then wait for their context's end.
+// A stuck engine has scans that return some records and then wait until their context ends.
 type stuck struct {
 	store.Engine
 	records int
@@ -33,8 +33,8 @@ func (s *stuck) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record
 	})
 }
 
-// TestListTime checks that a list ends after its time: with the keys up to there and the place to go
-// on from, or with 503 if there are none.
+// TestListTime checks that a list ends after its time limit, with the keys so far and the place to
+// continue from. A list without keys must end with 503.
 func TestListTime(t *testing.T) {
 	for records, want := range map[int]int{0: http.StatusServiceUnavailable, 3: http.StatusOK} {
 		synctest.Test(t, func(t *testing.T) {

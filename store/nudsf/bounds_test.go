@@ -22,8 +22,8 @@ import (
 	"vitrine/store/storetest"
 )
 
-// slow is an engine whose scans give a number of records and then end with their context. Its
-// scans of an index can end with Late.
+// A slow engine has scans that return a number of records and then wait until their context ends.
+// Scans of an index can end with Late.
 type slow struct {
 	store.Engine
 	after atomic.Int64 // 0: not slow
@@ -81,7 +81,7 @@ func serve(t *testing.T, c nudsf.Config) *function {
 	return f
 }
 
-// do sends a request and returns the answer, its body read.
+// do sends a request and returns the answer and its body.
 func (f *function) do(method, path, contentType string, body []byte) (*http.Response, []byte) {
 	f.t.Helper()
 	r, err := http.NewRequestWithContext(f.t.Context(), method, f.base+path, bytes.NewReader(body))
@@ -150,7 +150,8 @@ func want(t *testing.T, got *http.Response, body []byte, status int, cause, text
 // it is long enough even for a slow host.
 const searchTime = 2 * time.Second
 
-// TestSearchTime checks that a search ends after its time, with a problem instead of a wrong count.
+// TestSearchTime checks that a search that exceeds its time ends with a problem, and not with a
+// wrong count.
 func TestSearchTime(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nudsf.Config{SearchTime: searchTime})
@@ -167,12 +168,12 @@ func TestSearchTime(t *testing.T) {
 	}
 }
 
-// TestDeletionTime checks that a deletion by filter ends after its time and lists exactly what it
-// has deleted, and that a repetition deletes the rest.
+// TestDeletionTime checks that a deletion by filter that exceeds its time lists exactly the records
+// that it has deleted. A repetition must delete the rest.
 func TestDeletionTime(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nudsf.Config{SearchTime: searchTime})
-	const all, first = 100, store.MaxOps // one write's worth
+	const all, first = 100, store.MaxOps // as many as one Write takes
 	f.put(all, "x")
 	for path, member := range map[string]string{records: "recordIdList", timers: "timerIds"} {
 		matching := path + filter(t, wire.Compare(wire.Equal, "kind", "x"))
@@ -218,8 +219,9 @@ func deleted(t *testing.T, body []byte, member string) (ids []string, incomplete
 	return ids, string(answer["incomplete"]) == "true"
 }
 
-// TestSearchBytes checks that searches and deletions by filter share a bound of memory, which each
-// gives back at its end, and that a deletion that reaches the bound says how many it deleted.
+// TestSearchBytes checks that searches and deletions by filter share a memory bound, and that each
+// returns its part at its end. A deletion that reaches the bound must say how many records it has
+// deleted.
 func TestSearchBytes(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nudsf.Config{SearchBytes: 12 << 10})
@@ -251,7 +253,7 @@ func TestSearchBytes(t *testing.T) {
 	}
 }
 
-// TestManyDue checks that timers also end if a scan has no time for all that are due.
+// TestManyDue checks that timers end even if one scan has no time for all timers that are due.
 func TestManyDue(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nudsf.Config{})
@@ -285,8 +287,8 @@ func TestManyDue(t *testing.T) {
 	}
 }
 
-// TestPayload checks that records in an answer stay within max-payload-size, whatever characters
-// they hold, and that they are counted beyond it.
+// TestPayload checks that the records in an answer stay within max-payload-size, whatever
+// characters they contain. The records beyond that must still be counted.
 func TestPayload(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nudsf.Config{})

@@ -13,7 +13,7 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// recordingEngine is an engine that holds one record and keeps the ops written to it.
+// A recordingEngine holds one record and keeps the ops that are written to it.
 type recordingEngine struct {
 	store.Engine
 	record  store.Record

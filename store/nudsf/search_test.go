@@ -29,7 +29,7 @@ func TestBatchOwns(t *testing.T) {
 	}
 }
 
-// TestAnswersThatAreLarge checks which requests count as ones with a large answer.
+// TestAnswersThatAreLarge checks which requests count as requests for a large answer.
 func TestAnswersThatAreLarge(t *testing.T) {
 	const records = "/nudsf-dr/v1/Realm/Storage/records"
 	for target, want := range map[string]int64{

@@ -54,7 +54,7 @@ func TestSuiteOnCluster(t *testing.T) {
 	})
 }
 
-// cluster starts two nodes with half of the slots each.
+// cluster starts two nodes, each with half of the slots.
 func cluster(t *testing.T) []string {
 	t.Helper()
 	var nodes []string
@@ -215,13 +215,14 @@ func TestLogBytes(t *testing.T) {
 	}
 }
 
-// A roll asks a server whether a space is in the set of spaces, and whether it has records.
+// A roll compares the set of spaces with the records of a space.
 type roll struct {
 	server *goredis.Client
 	keys   string // prefix of the group's keys
 }
 
-// differs reports whether only one of both is so, at one instant.
+// differs reports whether the set of spaces has a space without records, or lacks a space with
+// records. It reads both at the same instant.
 func (r *roll) differs(t *testing.T, space string) bool {
 	t.Helper()
 	var listed *goredis.BoolCmd
@@ -236,8 +237,8 @@ func (r *roll) differs(t *testing.T, space string) bool {
 	return listed.Val() != (records.Val() > 0)
 }
 
-// TestSpaces checks that the set of spaces has a space as long as it has records, at every instant
-// of writes, deletions and expiries by two stores, and that it is empty in the end.
+// TestSpaces checks that the set of spaces has a space exactly while the space has records, at
+// every instant of writes, deletions and expiries by two stores. In the end the set must be empty.
 func TestSpaces(t *testing.T) {
 	t.Parallel()
 	address := storetest.Redis(t)

@@ -14,8 +14,8 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// TestBudgetLeavesRoomForOthers checks that sources that take all they get leave a part for the next
-// one, and that nothing is held in the end.
+// TestBudgetLeavesRoomForOthers checks that sources that take all that they get leave a part for
+// the next source. In the end, nothing must be held.
 func TestBudgetLeavesRoomForOthers(t *testing.T) {
 	const most = 64 << 20
 	b := newBudget(most)
@@ -70,8 +70,8 @@ func TestAnswersShareABudget(t *testing.T) {
 	}
 }
 
-// TestOneSourceLeavesRequestsToOthers checks that a source whose requests do not end leaves a part
-// of the requests, and of the bytes of bodies, to another.
+// TestOneSourceLeavesRequestsToOthers checks that a source whose requests do not end leaves
+// requests and bytes of bodies to another source.
 func TestOneSourceLeavesRequestsToOthers(t *testing.T) {
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	s, url := running(t, Config{InFlight: 10, Bodies: 1000, Routes: []Route{{Path: "/kv", Handler: slow, Operation: named}}}, io.Discard)
@@ -101,8 +101,8 @@ func TestOneSourceLeavesRequestsToOthers(t *testing.T) {
 	}
 }
 
-// TestLongBodiesAreRefusedAtOnce checks that a body that is longer than any may be takes nothing of
-// the budget.
+// TestLongBodiesAreRefusedAtOnce checks that a body above the size limit takes nothing from the
+// budget.
 func TestLongBodiesAreRefusedAtOnce(t *testing.T) {
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler is called") })
 	s, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: handler, Operation: named}}}, io.Discard)

@@ -17,7 +17,8 @@ func (m measured) Gauges(context.Context) (store.Gauges, error) {
 	return store.Gauges{Records: 1, Bytes: 2, Waiting: 3}, m.err
 }
 
-// TestEngineAway checks that the metrics of an engine that does not answer say so and are no error.
+// TestEngineAway checks that metrics say so if the engine does not answer, and that this is no
+// error.
 func TestEngineAway(t *testing.T) {
 	if n := testutil.CollectAndCount(NewEngineCollector(measured{})); n != 5 {
 		t.Errorf("%d metrics", n)

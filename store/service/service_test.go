@@ -23,7 +23,7 @@ import (
 
 const token = "correct-horse-battery"
 
-// running starts a service on loopback. The test ends it.
+// running starts a service on loopback and ends it with the test.
 func running(t *testing.T, c Config, log io.Writer) (*Service, string) {
 	t.Helper()
 	c.Registry = prometheus.NewRegistry()
@@ -71,7 +71,7 @@ func value(m prometheus.Metric) float64 {
 
 func named(*http.Request) string { return "op" }
 
-// lines is a log that tests can read while it is written.
+// A lines is a log that tests can read while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -141,7 +141,7 @@ func TestTokenFiles(t *testing.T) {
 	}
 }
 
-// TestLimits checks that the service refuses requests beyond the limits at once, and accepts
+// TestLimits checks that the service refuses requests above its limits at once, and accepts
 // requests again afterwards.
 func TestLimits(t *testing.T) {
 	release := make(chan struct{})
@@ -196,7 +196,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestConnections checks that a connection beyond the limit waits until another ends.
+// TestConnections checks that a connection above the limit waits until another one ends.
 func TestConnections(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	_, url := running(t, Config{Connections: 1, Routes: []Route{{Path: "/kv", Handler: ok}}}, io.Discard)
@@ -248,8 +248,8 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// TestWatch checks that the log reports once that an operation is past the threshold, and once that
-// it no longer is.
+// TestWatch checks that the log reports once that an operation exceeds its threshold, and once that
+// it no longer does.
 func TestWatch(t *testing.T) {
 	log := &lines{}
 	w := newWatch(10*time.Millisecond, 0.01, time.Hour, slog.New(slog.NewTextHandler(log, nil)))
@@ -284,8 +284,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestQuick checks that quick requests are answered without net/http, and that access and limits are
-// the same for them.
+// TestQuick checks that quick requests are answered without net/http, under the same access rules
+// and limits.
 func TestQuick(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {

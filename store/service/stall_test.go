@@ -21,7 +21,7 @@ import (
 	"vitrine/store/nudsf/rest"
 )
 
-// pipes is a listener with connections in memory, so that their deadlines use the test's clock.
+// A pipes is a listener with connections in memory, whose deadlines use the test's clock.
 type pipes struct {
 	accept chan net.Conn
 	closed chan struct{}
@@ -64,7 +64,7 @@ func served(t *testing.T, h http.Handler) (s *Service, p *pipes, stop func()) {
 	}
 }
 
-// piped runs a test against a handler, over both protocols, each in its own synctest bubble.
+// piped runs a test against a handler, over both HTTP versions, each in its own synctest bubble.
 func piped(t *testing.T, h http.Handler, test func(t *testing.T, s *Service, c *http.Client)) {
 	t.Helper()
 	for _, name := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -85,7 +85,7 @@ func piped(t *testing.T, h http.Handler, test func(t *testing.T, s *Service, c *
 
 var large http.HandlerFunc = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 16<<20)) }
 
-// wantDoneInAMinute checks that one request is being served, and none a minute later.
+// wantDoneInAMinute checks that one request is being served now, and none a minute later.
 func wantDoneInAMinute(t *testing.T, s *Service) {
 	t.Helper()
 	synctest.Wait()
@@ -112,7 +112,7 @@ func TestStall(t *testing.T) {
 	})
 }
 
-// TestDeaf checks the same for an HTTP/2 client that does not even read the connection.
+// TestDeaf is like TestStall, but with an HTTP/2 client that does not even read the connection.
 func TestDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, stop := served(t, large)
@@ -128,8 +128,8 @@ func TestDeaf(t *testing.T) {
 	})
 }
 
-// TestLongWork checks that a long request is answered, and that its client has its time to read
-// after that.
+// TestLongWork checks that a long request is answered and that its client then has its full time to
+// read.
 func TestLongWork(t *testing.T) {
 	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		done, err := rest.Long(w, func() (string, error) {
@@ -157,7 +157,7 @@ func TestLongWork(t *testing.T) {
 	})
 }
 
-// quiet is an engine whose watches send only the test's events.
+// A quiet engine has watches that send only the test's events.
 type quiet struct {
 	store.Engine
 	events chan *store.Event

@@ -24,7 +24,8 @@ type broken struct {
 	wrote chan struct{}           // closed by the next write
 }
 
-// Get returns the record before the last write on every tenth call, if the engine is stale.
+// Get is wrong at every tenth call if the engine is stale: it returns the record before the last
+// write.
 func (b *broken) Get(ctx context.Context, key store.Key, r *store.Record) error {
 	if b.stale && b.calls.Add(1)%10 == 0 {
 		b.mu.Lock()
@@ -59,9 +60,9 @@ func (b *broken) Write(ctx context.Context, space string, ops ...store.Op) error
 	b.mu.Unlock()
 	if ops[0].If != (store.Condition{}) {
 		ops[0].If = store.Condition{}
-		select { // so that another write comes first
+		select { // wait, so that another write comes first
 		case <-wrote:
-		case <-time.After(5 * time.Millisecond): // all others wait here, too
+		case <-time.After(5 * time.Millisecond): // all other writers may be waiting here, too
 		}
 	}
 	err := b.Engine.Write(ctx, space, ops...)
@@ -72,8 +73,8 @@ func (b *broken) Write(ctx context.Context, space string, ops ...store.Op) error
 	return err
 }
 
-// TestBrokenEnginesAreFound checks that the history of a good engine is linearizable, and
-// the histories of broken engines are not.
+// TestBrokenEnginesAreFound checks that the history of a good engine is linearizable and that the
+// histories of broken engines are not.
 func TestBrokenEnginesAreFound(t *testing.T) {
 	for name, b := range map[string]*broken{
 		"good": {}, "stale reads": {stale: true}, "lost writes": {lost: true}, "conditions not heeded": {careless: true},

@@ -77,7 +77,7 @@ func listen(t *testing.T, h http.HandlerFunc, http1, http2 bool) string {
 	return "http://" + l.Addr().String()
 }
 
-// running returns a sender that runs until the test ends.
+// running returns a sender that runs until the end of the test.
 func running(t *testing.T, c callback.Config) *callback.Sender {
 	t.Helper()
 	s := callback.New(c)
@@ -88,14 +88,14 @@ func running(t *testing.T, c callback.Config) *callback.Sender {
 	return s
 }
 
-// TestProtocols sends to receivers of HTTP/2 with prior knowledge, of HTTP/1.1, and of both.
+// TestProtocols sends to receivers that speak HTTP/2 with prior knowledge, HTTP/1.1, or both.
 func TestProtocols(t *testing.T) {
 	s := running(t, callback.Config{Targets: targets(t, "127.0.0.1")})
 	for want, speaks := range map[string][2]bool{"HTTP/1.1": {true, false}, "HTTP/2.0": {false, true}, "HTTP/2.0 ": {true, true}} {
 		var got sync.Map
 		var count atomic.Int64
 		base := listen(t, func(_ http.ResponseWriter, r *http.Request) {
-			if r.Method == "PRI" { // the preface of HTTP/2, as a server of HTTP/1.1 sees it
+			if r.Method == "PRI" { // an HTTP/1.1 server sees the preface of HTTP/2 as a request
 				return
 			}
 			body, _ := io.ReadAll(r.Body)
@@ -156,7 +156,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestBounds fills queues while nothing is sent.
+// TestBounds fills the queues while the sender sends nothing.
 func TestBounds(t *testing.T) {
 	s := callback.New(callback.Config{Queue: 10, Receivers: 3, Bytes: 1000})
 	full := 0

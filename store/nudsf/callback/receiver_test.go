@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestSuccessor ends a lane after its receiver was dropped and a new one took its place.
+// TestSuccessor checks that the end of a lane does not remove a receiver that has replaced the
+// lane's own receiver.
 func TestSuccessor(t *testing.T) {
 	s := New(Config{})
 	before := &receiver{authority: "http://a", lanes: make([]lane, 1)}
@@ -16,7 +17,8 @@ func TestSuccessor(t *testing.T) {
 	}
 }
 
-// TestForgetsUpFirst checks that receivers keep their backoff while others can make room.
+// TestForgetsUpFirst checks the order in which receivers are forgotten: those that are up first,
+// and those with the longest backoff last. A receiver with messages must not be forgotten.
 func TestForgetsUpFirst(t *testing.T) {
 	s := New(Config{Receivers: 5})
 	now := time.Now()

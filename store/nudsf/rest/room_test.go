@@ -11,8 +11,8 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// TestRoom checks that requests share a room, that each returns its part, and that no
-// request takes more than its bound.
+// TestRoom checks that requests share a room, that each returns its part, and that no request
+// exceeds its bound.
 func TestRoom(t *testing.T) {
 	c := &Config{SearchTime: time.Minute, Room: NewRoom(3 * maxHold / 2)}
 	request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
@@ -41,8 +41,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestAnswerBytes checks that the text of the IDs in an answer stays within MaxAnswer, whatever
-// characters they hold.
+// TestAnswerBytes checks that the IDs in an answer stay within MaxAnswer as text, whatever
+// characters they contain.
 func TestAnswerBytes(t *testing.T) {
 	for _, character := range []string{"a", "<", "ü"} {
 		c := &Config{SearchTime: time.Minute, Room: NewRoom(1 << 30)}
@@ -69,8 +69,9 @@ func TestAnswerBytes(t *testing.T) {
 	}
 }
 
-// TestEnded checks how a deletion by filter ends: with an answer at a bound, else with an error that
-// says how many were deleted.
+// TestEnded checks how a deletion by filter ends. A bound ends it with an incomplete answer, or
+// with the bound's error if nothing has been deleted. Any other error says how many records were
+// deleted.
 func TestEnded(t *testing.T) {
 	some := &IDs{List: []string{"a", "b"}}
 	for _, bound := range []error{ErrEnough, errHold, &store.Late{}, &overtime{time.Second}} {

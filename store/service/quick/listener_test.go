@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// A site is a Listener before an http.Server, both with the same handler.
+// A site is a Listener in front of an http.Server. Both have the same handler.
 type site struct {
 	*Listener
 	server http.Server
 	log    bytes.Buffer
 	mu     sync.Mutex
-	by     []string // who answered: quick or net/http
+	by     []string // which package answered: quick or net/http
 }
 
 func newSite(t *testing.T, h http.HandlerFunc) *site {
@@ -77,7 +77,7 @@ func (s *site) dial(t *testing.T) *client {
 	return &client{c, bufio.NewReader(c)}
 }
 
-// ask writes to the connection and reads answers of GETs.
+// ask writes text to the connection and reads that many answers to GETs.
 func (c *client) ask(t *testing.T, text string, answers int) (all []*http.Response, bodies []string) {
 	t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
@@ -105,8 +105,8 @@ func echo(w http.ResponseWriter, r *http.Request) {
 
 func ask(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n" }
 
-// TestPassesOn checks that net/http gets a connection at the first request that is not quick, with all
-// that follows, and that each request is answered once and in order.
+// TestPassesOn checks that net/http gets a connection at the first request that is not quick, with
+// all later requests. Each request must be answered once and in order.
 func TestPassesOn(t *testing.T) {
 	s := newSite(t, echo)
 	c := s.dial(t)
@@ -120,13 +120,13 @@ func TestPassesOn(t *testing.T) {
 	}
 }
 
-// TestPartsOfARequest checks that net/http gets a request that comes in parts.
+// TestPartsOfARequest checks that net/http gets a request that arrives in parts.
 func TestPartsOfARequest(t *testing.T) {
 	s := newSite(t, echo)
 	c := s.dial(t)
 	c.ask(t, ask("/q/a"), 1)
 	whole := "PUT /q/b HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n"
-	got, _ := c.ask(t, whole, 1) // only a server that has read the head continues
+	got, _ := c.ask(t, whole, 1) // a server that has read the head answers 100
 	if got[0].StatusCode != http.StatusContinue {
 		t.Fatal(got[0].Status)
 	}
@@ -178,8 +178,8 @@ func TestAnswersAsNetHTTP(t *testing.T) {
 	}
 }
 
-// TestShutdown checks that a listener that shuts down closes idle connections, but answers a running
-// request first.
+// TestShutdown checks that a listener that shuts down closes idle connections, and answers a
+// running request before it closes that connection.
 func TestShutdown(t *testing.T) {
 	running, finish := make(chan struct{}), make(chan struct{})
 	s := newSite(t, func(http.ResponseWriter, *http.Request) { close(running); <-finish })
@@ -205,7 +205,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestShutdownEndsInTime checks that a client that does not read does not hold up the end.
+// TestShutdownEndsInTime checks that a client that does not read does not delay the shutdown.
 func TestShutdownEndsInTime(t *testing.T) {
 	const size = 64 << 20
 	running := make(chan struct{})
@@ -229,7 +229,7 @@ func TestShutdownEndsInTime(t *testing.T) {
 	}
 }
 
-// TestPanic checks that a handler that panics costs its connection alone.
+// TestPanic checks that a handler that panics ends only its own connection.
 func TestPanic(t *testing.T) {
 	s := newSite(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/q/panic" {

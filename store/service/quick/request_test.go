@@ -19,7 +19,7 @@ func newRequest() *request {
 
 const plainPut = "PUT /kv/a?ttl=1h HTTP/1.1\r\nHost: store:8070\r\nContent-Length: 3\r\nContent-Type: text/plain\r\nIf-Match: \"7\"\r\n\r\nabc"
 
-// TestPlain checks which requests are plain. Those that are not go to net/http.
+// TestPlain checks which requests are plain. All others go to net/http.
 func TestPlain(t *testing.T) {
 	head := func(line string, fields ...string) string {
 		return line + "\r\n" + strings.Join(append(fields, "Host: a", "\r\n"), "\r\n")
@@ -57,7 +57,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestParseKeepsNothing checks that a request has no part of the one before it.
+// TestParseKeepsNothing checks that a parsed request has no parts of the request before it.
 func TestParseKeepsNothing(t *testing.T) {
 	r := newRequest()
 	if _, plain := r.parse([]byte(plainPut)); !plain {
@@ -71,7 +71,7 @@ func TestParseKeepsNothing(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that net/http finds the same request as parse, of the same length.
+// FuzzParse checks that parse and net/http find the same request of the same length.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(plainPut))
 	f.Add([]byte("\r\nGET /kv/a HTTP/1.1\nhost: [::1]\r\nauthorization:  Bearer x \r\naccept: */*\r\n\r\nGET"))
@@ -110,8 +110,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// skipEmptyLines skips what a server ignores before a request line (RFC 9112 section 2.2), and
-// http.ReadRequest does not.
+// skipEmptyLines skips the empty lines that a server must ignore before a request line (RFC 9112
+// section 2.2). http.ReadRequest does not skip them.
 func skipEmptyLines(r *bufio.Reader) {
 	for {
 		next, _ := r.Peek(2)
