@@ -12,10 +12,9 @@ import (
 	"vitrine/substrate/qemu/qemutest"
 )
 
-// TestGuestKernel runs, in a virtual machine with Debian's kernel, the tests of
-// features that this host's kernel may lack: ipvlan interfaces and netem. An
-// emulated machine does not keep accurate time, so the test leaves out netem's
-// delay.
+// TestGuestKernel runs tests of features that this host's kernel may lack, ipvlan and netem, in a
+// virtual machine with Debian's kernel. An emulated machine does not keep accurate time, so netem's
+// delay is not tested.
 func TestGuestKernel(t *testing.T) {
 	in := boot(t)
 	if err := in.Run(t.Context(), vitrine.Command{Args: []string{"/sbin/modprobe", "-a", "veth", "bridge", "ipvlan", "sch_netem", "af_packet"}}); err != nil {
@@ -50,8 +49,8 @@ func TestGuestKernel(t *testing.T) {
 	}
 }
 
-// boot makes a virtual machine for the test's duration. Its memory has room for
-// the rings of an emulator.
+// boot makes a virtual machine for the duration of the test. Its memory has room for the rings of
+// an emulator.
 func boot(t *testing.T) substrate.Instance {
 	t.Helper()
 	s, run := qemutest.New(t, qemutest.Build(t, "build", "vitrine/substrate/qemu/guest/program"))

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m, cases())) }
 
 func TestBridgeFabric(t *testing.T) { fabrictest.RunAll(t, cases()) }
 
-// TestBridgeFabricKeepsOffTheHost checks that a fabric leaves the host's own
-// network as it was, and that instances have no route out and no IPv6 address.
+// TestBridgeFabricKeepsOffTheHost checks that a fabric does not change the host's own network.
+// Instances must have no route out and no IPv6 address.
 func TestBridgeFabricKeepsOffTheHost(t *testing.T) {
 	before := hostNetwork(t)
 	f, run := cases()["default"].Open(t, filepath.Join(t.TempDir(), "runs"))
@@ -67,9 +67,8 @@ func TestBridgeFabricKeepsOffTheHost(t *testing.T) {
 	}
 }
 
-// hostNetwork lists the interfaces and the route of this namespace that a
-// fabric could have made. It ignores the others, which other tests on this host
-// may make.
+// hostNetwork lists the interfaces and the route of this namespace that a fabric could have made.
+// It ignores all others, because other tests on this host may make them.
 func hostNetwork(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -131,8 +130,8 @@ func BenchmarkAttachDetach(b *testing.B) {
 	}
 }
 
-// TestBridgeFabricMirrors checks that an instance that only listens receives
-// the messages between two others, in both directions.
+// TestBridgeFabricMirrors checks that an instance that only listens receives the messages between
+// two others in both directions.
 func TestBridgeFabricMirrors(t *testing.T) {
 	f, run := cases()["default"].Open(t, filepath.Join(t.TempDir(), "runs"))
 	fabrictest.Mirrors(t, f, run)

@@ -69,8 +69,8 @@ func state(t *testing.T, host fabrictest.Host) (s string) {
 	return s
 }
 
-// steered returns the CPUs that do the receive work of an interface (RPS). If
-// set is not empty, steered writes it first.
+// steered returns the CPUs that receive for an interface (RPS). If set is not empty, steered writes
+// it first.
 func steered(t *testing.T, path, name, set string) (s string) {
 	t.Helper()
 	err := netns.Do(path, func() error {
@@ -86,15 +86,14 @@ func steered(t *testing.T, path, name, set string) (s string) {
 			return err
 		})
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // without CONFIG_RPS
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the kernel has no CONFIG_RPS
 		t.Fatal(err)
 	}
 	return s
 }
 
-// furnish gives eno1 of the host an alias, an MTU, two addresses and a route by
-// a gateway. The gateway is in the network of the second address, which has a
-// separate route.
+// furnish gives eno1 of the host an alias, an MTU, two addresses and a route through a gateway. The
+// gateway is in the network of the second address, which has a route of its own.
 func furnish(t *testing.T, host fabrictest.Host) {
 	t.Helper()
 	host.Do(t, func() error {
@@ -125,8 +124,8 @@ func furnish(t *testing.T, host fabrictest.Host) {
 	})
 }
 
-// TestDirectInterfaces checks that instances with interfaces of the host reach
-// each other and the switch, and that the interfaces are put back as they were.
+// TestDirectInterfaces checks that instances with interfaces of the host reach each other and the
+// switch. In the end the interfaces must be as they were.
 func TestDirectInterfaces(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	furnish(t, host)
@@ -174,8 +173,8 @@ func TestDirectInterfaces(t *testing.T) {
 	}
 }
 
-// TestDirectInterfaceComesBackAfterKill checks that cleaning puts back the
-// interface that a killed run had taken, as it was.
+// TestDirectInterfaceComesBackAfterKill checks that cleaning restores an interface that a killed
+// run had taken.
 func TestDirectInterfaceComesBackAfterKill(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	furnish(t, host)
@@ -206,8 +205,7 @@ func TestDirectInterfaceComesBackAfterKill(t *testing.T) {
 	clean(0)
 }
 
-// TestDirectRefusesInterfaces checks that interfaces that the host needs are
-// refused, and that the error says why.
+// TestDirectRefusesInterfaces checks that interfaces that the host needs are refused with a reason.
 func TestDirectRefusesInterfaces(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
@@ -236,8 +234,8 @@ func TestDirectRefusesInterfaces(t *testing.T) {
 	refused("eno2", true, "mv0")
 }
 
-// TestDirectInterfaceWithoutCarrier checks that routes are put back even while
-// the link has no carrier. The kernel flags each of the routes in that case.
+// TestDirectInterfaceWithoutCarrier checks that routes are restored even if the link has no
+// carrier. The kernel flags each route in that case.
 func TestDirectInterfaceWithoutCarrier(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	furnish(t, host)
@@ -268,16 +266,15 @@ func lend(t *testing.T, host fabrictest.Host, run *runstate.Run) *segment.Segmen
 		return New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}, InUse: true})
 	})
 	place := fabrictest.Place(t, run.ID, "bono-1")
-	t.Cleanup(func() { _ = f.Close(context.Background()) }) // in case the test ends early
+	t.Cleanup(func() { _ = f.Close(context.Background()) }) // errors do not matter: the test may have closed it
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "bono-1", NetNS: place}); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-// TestDirectPutsBackAgain checks that an interface that cannot be put back at
-// first is put back by a second Close. Until then the run's folder keeps its
-// record.
+// TestDirectPutsBackAgain checks that a second Close restores an interface that the first Close
+// could not restore. Until then the run's folder must keep the record.
 func TestDirectPutsBackAgain(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	furnish(t, host)
@@ -302,15 +299,15 @@ func TestDirectPutsBackAgain(t *testing.T) {
 	}
 }
 
-// TestDirectInterfaceThatIsNoMore checks that cleaning reports an interface
-// that no longer exists, once.
+// TestDirectInterfaceThatIsNoMore checks that cleaning reports an interface that no longer exists
+// once.
 func TestDirectInterfaceThatIsNoMore(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	root := filepath.Join(t.TempDir(), "runs")
 	run, kill := fabrictest.Killable(t, "eno1", root, host.Path)
 	defer netns.Delete("vt-" + run + "-bono-1")
 	kill()
-	err := netns.Do(host.Switch, func() error { // removes eno1, by the other end of its cable
+	err := netns.Do(host.Switch, func() error { // removes eno1 at the other end of its cable
 		link, err := netlink.LinkByName("eno1")
 		if err == nil {
 			err = netlink.LinkDel(link)

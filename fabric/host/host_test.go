@@ -20,8 +20,7 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// firstEnv is the environment variable that sets Config.First for a run in
-// another process.
+// firstEnv is the environment variable with Config.First for a run in another process.
 const firstEnv = "HOST_TEST_FIRST"
 
 func TestMain(m *testing.M) {
@@ -36,7 +35,7 @@ func newFabric(t *testing.T, host fabrictest.Host, config Config) fabric.Fabric 
 	return fabrictest.OnHost(t, host, func() (fabric.Fabric, error) { return New(config) })
 }
 
-// addAddresses gives eno1 of the host count addresses, from 192.0.2.1 on.
+// addAddresses gives eno1 of the host count addresses, starting with 192.0.2.1.
 func addAddresses(t *testing.T, host fabrictest.Host, count int) {
 	t.Helper()
 	host.Do(t, func() error {
@@ -79,7 +78,7 @@ func state(t *testing.T, host fabrictest.Host) (s string) {
 func TestHostFabric(t *testing.T) {
 	for name, first := range map[string]string{"added": "198.18.0.1/16", "present": ""} {
 		t.Run(name, func(t *testing.T) {
-			hosts := make(map[string]fabrictest.Host) // by root: one for each test of the suite
+			hosts := make(map[string]fabrictest.Host) // by root; each test of the suite has its own host
 			fabrictest.Run(t, func(t *testing.T, root string) fabrictest.Harness {
 				host, has := hosts[root]
 				if !has {
@@ -98,7 +97,7 @@ func TestHostFabric(t *testing.T) {
 	}
 }
 
-// recorded returns the names of the records of what the run added to the host.
+// recorded returns the names of the run's records of additions to the host.
 func recorded(run *runstate.Run) (names []string, err error) {
 	records, err := runstate.Records(run.Root, run.ID, recordKind)
 	for name := range records {
@@ -107,17 +106,17 @@ func recorded(run *runstate.Run) (names []string, err error) {
 	return names, err
 }
 
-// TestHostInterface checks that the switch reaches the instances, even after
-// all instances were detached once. In the end the interface is as it was.
+// TestHostInterface checks that the switch and the instances reach each other, even after all
+// instances were detached once. In the end the interface must be as it was.
 func TestHostInterface(t *testing.T) {
 	host := fabrictest.NewHost(t)
-	host.Do(t, func() error { // eno2, at the same switch, would answer for the addresses of eno1 too
+	host.Do(t, func() error { // eno2 is at the same switch and would also answer for the addresses of eno1
 		return os.WriteFile("/proc/sys/net/ipv4/conf/all/arp_ignore", []byte("1"), 0)
 	})
 	before := state(t, host)
 	root := filepath.Join(t.TempDir(), "runs")
 	var others []fabric.Fabric
-	for range 2 { // runs at the same time, with the same addresses
+	for range 2 { // concurrent runs with the same addresses
 		run := fabrictest.NewRun(t, root)
 		f := newFabric(t, host, Config{Run: run, Interface: "eno1", First: "198.18.0.1/16"})
 		others = append(others, f)
@@ -147,9 +146,8 @@ func TestHostInterface(t *testing.T) {
 	}
 }
 
-// TestHostAddressesTaken checks that an address that the interface has is given
-// out once, whichever run asks. An address that the host already has is not
-// added.
+// TestHostAddressesTaken checks that each address of the interface is given out once, whichever run
+// asks. An address that the host has already must not be added.
 func TestHostAddressesTaken(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	addAddresses(t, host, 3)
@@ -191,8 +189,7 @@ func TestHostAddressesTaken(t *testing.T) {
 	}
 }
 
-// TestHostFabricKilled checks that cleaning removes what a killed run added,
-// and nothing else.
+// TestHostFabricKilled checks that cleaning removes only what a killed run added.
 func TestHostFabricKilled(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	addAddresses(t, host, 1)
@@ -222,14 +219,13 @@ func TestHostFabricKilled(t *testing.T) {
 	clean(0)
 }
 
-// TestHostFabricUnprivileged checks that an ordinary user can have the
-// addresses that the interface has. For others the error names the missing
-// privilege.
+// TestHostFabricUnprivileged checks that an ordinary user can use the addresses that the interface
+// has. For other addresses, the error must name the missing privilege.
 func TestHostFabricUnprivileged(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	addAddresses(t, host, 1)
 	const nobody = 65534
-	dir, err := os.MkdirTemp("", "unprivileged-") // others cannot see into t.TempDir
+	dir, err := os.MkdirTemp("", "unprivileged-") // other users cannot read t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,8 +275,8 @@ func TestHostFabricBadInput(t *testing.T) {
 	}
 }
 
-// TestHostIsLoopbackOnLo checks that without an interface, or with lo, the
-// fabric is loopback.
+// TestHostIsLoopbackOnLo checks that the fabric behaves like loopback without an interface or with
+// lo.
 func TestHostIsLoopbackOnLo(t *testing.T) {
 	for _, name := range []string{"", "lo"} {
 		f, err := New(Config{Run: fabrictest.NewRun(t, t.TempDir()+"/runs"), Interface: name})

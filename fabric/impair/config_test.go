@@ -14,7 +14,7 @@ import (
 	"vitrine/fabric/loopback"
 )
 
-// read reads the part from a file with the text.
+// read reads the config from a file with the text.
 func read(t *testing.T, text string) (Config, error) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -121,7 +121,7 @@ func TestImpairBadInput(t *testing.T) {
 	}
 }
 
-// TestImpairOrders checks that a link reaches the emulator as it was read.
+// TestImpairOrders checks that the emulator gets a link exactly as it was read.
 func TestImpairOrders(t *testing.T) {
 	want := order{Add: &addition{Instance: "sprout-1", Outer: "o1", Inner: "i1", Seed: 1<<63 + 1, Link: Link{
 		Delay: 5 * time.Millisecond, Jitter: 1, Loss: 0.1, Reorder: 1e-9, Rate: 1234567, Queue: 65536, Way: Out,

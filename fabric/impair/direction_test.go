@@ -9,9 +9,9 @@ import (
 	"vitrine/internal/netns"
 )
 
-// TestImpairDelayBeginsWithTheArrival checks that the delay begins when the
-// frame arrives. This includes frames that arrive during a round, however long
-// that takes, or after the time of day was put forward.
+// TestImpairDelayBeginsWithTheArrival checks that the delay begins when the frame arrives. This
+// must also hold for frames that arrive during a long round, or after the time of day was put
+// forward.
 func TestImpairDelayBeginsWithTheArrival(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	place := fabrictest.Place(t, run.ID, "generator")
@@ -33,7 +33,7 @@ func TestImpairDelayBeginsWithTheArrival(t *testing.T) {
 	}
 }
 
-// onLoopback returns a direction from lo of a namespace back to lo.
+// onLoopback returns a direction from a namespace's lo back to the same lo.
 func onLoopback(t *testing.T, place string, link Link) (d *direction) {
 	t.Helper()
 	err := netns.Do(place, func() error {
@@ -68,7 +68,7 @@ func sendOnLoopback(t *testing.T, place string) {
 	}
 }
 
-// TestImpairRoom checks the documented bound on the room of a direction.
+// TestImpairRoom checks the documented bound on the memory of a direction.
 func TestImpairRoom(t *testing.T) {
 	for name, link := range map[string]Link{"ordered": {Delay: time.Second}, "reordered": {Delay: time.Second, Reorder: 0.1}} {
 		d, err := newDirection(nil, nil, "generator", link, 1)

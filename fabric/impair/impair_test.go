@@ -65,9 +65,8 @@ func onBridge(run *runstate.Run, c Config) (*Fabric, error) {
 	return wrap(run, c, b, err)
 }
 
-// cases returns a fabric with an interface of the host, and a bridge. The
-// bridge's links are emulated both ways, one way (generator) or not at all
-// (sprout-1).
+// cases returns a fabric that lends an interface of the host, and a bridge. The bridge's links are
+// emulated in both directions, in one direction (generator) or not at all (sprout-1).
 func cases() fabrictest.Cases {
 	emulated := func(run *runstate.Run, inner fabric.Fabric, err error) (fabric.Fabric, error) {
 		return wrap(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator}, inner, err)
@@ -87,7 +86,7 @@ func cases() fabrictest.Cases {
 	}}
 }
 
-// TestImpairFabric runs the suite of all fabrics on an impaired one.
+// TestImpairFabric runs the conformance suite of fabrics on an impaired bridge.
 func TestImpairFabric(t *testing.T) {
 	fabrictest.RunAll(t, fabrictest.Cases{"bridge": cases()["bridge"]})
 }
@@ -110,7 +109,7 @@ func TestImpairFabrics(t *testing.T) {
 			skipUnsupported(t, err)
 			b := fabrictest.NewBench(t, f, run)
 			one, two := b.Attach("generator"), b.Attach("sprout-1")
-			for range 2 { // once with ARP, once without
+			for range 2 { // the first time with ARP, the second time without
 				began := time.Now()
 				if err := b.Reach(one, two); err != nil {
 					t.Fatal(err)
@@ -132,9 +131,8 @@ func TestImpairFabrics(t *testing.T) {
 	}
 }
 
-// TestImpairStays detaches and attaches the instance at the other end of a
-// cable several times, which gives the remaining instance a new interface. The
-// remaining instance's link must stay as it was.
+// TestImpairStays attaches and detaches the instance at the other end of a cable several times.
+// Each time the remaining instance gets a new interface. Its link must stay impaired as before.
 func TestImpairStays(t *testing.T) {
 	for name, c := range map[string]Config{
 		"emulator": {Link: Link{Delay: 10 * time.Millisecond}, By: Emulator},
@@ -169,8 +167,8 @@ func TestImpairStays(t *testing.T) {
 	}
 }
 
-// TestImpairDetachAgain checks a Detach that fails after the link has ended:
-// the next one succeeds, and the link's counts are kept once.
+// TestImpairDetachAgain checks a Detach that fails after the link has ended. The next Detach must
+// succeed, and the link's counts must be kept once.
 func TestImpairDetachAgain(t *testing.T) {
 	var log bytes.Buffer
 	f, err := onBridge(fabrictest.NewRun(t, t.TempDir()+"/runs"), Config{
@@ -201,7 +199,7 @@ func TestImpairDetachAgain(t *testing.T) {
 	}
 }
 
-// sent returns how many packets of an instance's link were sent on so far.
+// sent returns the number of packets that an instance's link has sent on so far.
 func sent(t *testing.T, f *Fabric, instance string) (packets int64) {
 	t.Helper()
 	made, err := f.Made(t.Context())
@@ -216,8 +214,7 @@ func sent(t *testing.T, f *Fabric, instance string) (packets int64) {
 	return packets
 }
 
-// maxSegments returns the largest number of segments that an interface cuts a packet
-// into.
+// maxSegments returns the largest number of segments into which an interface cuts a packet.
 func maxSegments(t *testing.T, path, name string) (most uint32) {
 	t.Helper()
 	err := netns.Do(path, func() error {
@@ -247,7 +244,7 @@ func TestImpairNeedsInterfaces(t *testing.T) {
 	}
 }
 
-// processesIn returns the processes in a namespace that have not ended.
+// processesIn returns the running processes in a namespace.
 func processesIn(t *testing.T, path string) (pids []int) {
 	t.Helper()
 	want, err := os.Stat(path)
@@ -259,7 +256,7 @@ func processesIn(t *testing.T, path string) (pids []int) {
 		t.Fatal(err)
 	}
 	for _, ns := range all {
-		is, err := os.Stat(ns) // fails for a process that has ended
+		is, err := os.Stat(ns) // fails if the process has ended
 		if err == nil && os.SameFile(is, want) {
 			pid, err := strconv.Atoi(strings.Split(ns, "/")[2])
 			if err != nil {
@@ -271,8 +268,8 @@ func processesIn(t *testing.T, path string) (pids []int) {
 	return pids
 }
 
-// stop stops a process and returns when all of its threads have stopped. Until
-// then the kernel does not treat the process as stopped.
+// stop stops a process and returns when all its threads have stopped. Until then the kernel does
+// not treat the process as stopped.
 func stop(t *testing.T, pid int) {
 	t.Helper()
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
@@ -295,8 +292,8 @@ func stop(t *testing.T, pid int) {
 	}
 }
 
-// startStopped starts a process in a namespace, with argument as its last argument,
-// and stops it.
+// startStopped starts a process in a namespace and stops it. argument is the process's last
+// argument.
 func startStopped(t *testing.T, namespace, argument string) (pid int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "read unless_killed", argument)
@@ -314,9 +311,9 @@ func startStopped(t *testing.T, namespace, argument string) (pid int) {
 	return cmd.Process.Pid
 }
 
-// TestImpairKilled checks that an emulator, even a stopped one, ends with the
-// run that started it. Cleaning removes the rest and ends an emulator that is
-// still there, but no other process in the namespace.
+// TestImpairKilled checks that an emulator ends with the run that started it, even if the emulator
+// is stopped. Cleaning must remove the rest. It must end a remaining emulator, but no other process
+// in the namespace.
 func TestImpairKilled(t *testing.T) {
 	for name, stopped := range map[string]bool{"running": false, "stopped": true} {
 		t.Run(name, func(t *testing.T) {
@@ -360,8 +357,8 @@ func TestImpairKilled(t *testing.T) {
 	}
 }
 
-// TestImpairLent checks that cleaning gives an interface back to the host that
-// a killed run had lent to an instance with an impaired link.
+// TestImpairLent checks that cleaning returns an interface to the host if a killed run had lent it
+// to an instance with an impaired link.
 func TestImpairLent(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	root := t.TempDir() + "/runs"
@@ -381,8 +378,8 @@ func TestImpairLent(t *testing.T) {
 	}
 }
 
-// TestImpairLentIsPutBack checks that a lent interface is put back as it was,
-// even if the instance's namespace is gone.
+// TestImpairLentIsPutBack checks that a lent interface is restored even if the instance's namespace
+// is gone.
 func TestImpairLentIsPutBack(t *testing.T) {
 	for name, gone := range map[string]bool{"detached": false, "gone": true} {
 		t.Run(name, func(t *testing.T) {
@@ -410,7 +407,7 @@ func TestImpairLentIsPutBack(t *testing.T) {
 	}
 }
 
-// TestImpairGone checks that an emulator whose interfaces are gone sleeps on.
+// TestImpairGone checks that an emulator without its interfaces sleeps and does not spin.
 func TestImpairGone(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f, err := onBridge(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator})

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fates offers n packets of 1000 bytes, a millisecond apart.
+// fates offers n packets of 1000 bytes to a line, one per millisecond.
 func fates(link Link, seed uint64, n int) (leaves []int64, what []fate) {
 	l := newLine(link, seed)
 	for i := range n {
@@ -37,7 +37,7 @@ func TestImpairLineRepeats(t *testing.T) {
 	if _, other := fates(link, 8, 1000); slices.Equal(what, other) {
 		t.Error("another seed gave the same")
 	}
-	// Which packets are lost does not depend on the other options.
+	// The other options do not change which packets are lost.
 	_, plain := fates(Link{Loss: 0.2}, 7, 1000)
 	for i := range what {
 		if (what[i] == lost) != (plain[i] == lost) {
@@ -70,7 +70,7 @@ func TestImpairLineKeepsOrder(t *testing.T) {
 }
 
 func TestImpairLineRate(t *testing.T) {
-	// 1000 bytes take 2 ms at 4 Mb/s, and a packet arrives every ms: the queue
+	// 1000 bytes take 2 ms at 4 Mb/s, but a packet arrives every ms. So the queue
 	// fills.
 	leaves, what := fates(Link{Rate: 4e6, Queue: 10000}, 1, 1000)
 	if leaves[0] != 2e6 || leaves[1] != 4e6 || leaves[5] != 12e6 {
@@ -82,7 +82,7 @@ func TestImpairLineRate(t *testing.T) {
 			t.Fatalf("packet %d waited %s in a queue of 20ms", i, time.Duration(at-int64(i)*1e6))
 		}
 	}
-	// After a pause a packet takes its full time again: idle time is not saved up.
+	// After a pause a packet takes its full time again, because idle time is not saved.
 	l := newLine(Link{Rate: 4e6, Queue: 10000}, 1)
 	for _, at := range []int64{0, 1e9, 1e9} {
 		leaves[0], _ = l.offer(at, 1000)
@@ -92,8 +92,8 @@ func TestImpairLineRate(t *testing.T) {
 	}
 }
 
-// TestImpairLane checks that a lane keeps as many packets as it has room for,
-// unchanged, also across the end of the ring.
+// TestImpairLane checks that a lane keeps as many packets as it has room for, unchanged, even
+// across the end of its ring.
 func TestImpairLane(t *testing.T) {
 	l, err := newLane(1 << 16)
 	if err != nil {

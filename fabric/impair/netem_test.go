@@ -9,8 +9,8 @@ import (
 	"vitrine/fabric/fabrictest"
 )
 
-// TestNetem checks that netem does what is asked, if the kernel has it.
-// Otherwise a config that requires netem is refused.
+// TestNetem checks netem's impairments if the kernel has netem. Otherwise a config that requires
+// netem must be refused.
 func TestNetem(t *testing.T) {
 	err := hasNetem()
 	if vitrine.IsUnsupported(err) {

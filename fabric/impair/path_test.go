@@ -19,7 +19,7 @@ import (
 	"vitrine/measure/packet"
 )
 
-// A path leads from the generator to sprout-1, on an impaired bridge.
+// A path leads from the generator to sprout-1 over an impaired bridge.
 type path struct {
 	fabric   *Fabric
 	by       string
@@ -27,7 +27,7 @@ type path struct {
 	ends     packet.Ends
 }
 
-// newPath impairs the generator's link by the emulator.
+// newPath impairs the generator's link with the emulator.
 func newPath(t *testing.T, l Link) path { return newPathBy(t, l, Emulator) }
 
 func newPathBy(t *testing.T, l Link, by string) path {
@@ -60,8 +60,8 @@ func newPathBy(t *testing.T, l Link, by string) path {
 	return p
 }
 
-// stream sends frames of 1000 bytes along the path. It returns what they went
-// through, as the receiver saw it, and what netem or the emulator counted.
+// stream sends frames of 1000 bytes along the path. It returns the receiver's report, the arrivals,
+// and the counts of netem or the emulator.
 func (p path) stream(t *testing.T, packets int, rate float64) (delay.Report, []delay.Packet, Made) {
 	t.Helper()
 	r, err := packet.OpenReceiver(packet.ReceiverConfig{NetNS: p.to, Address: p.ends.Dest, CPU: -1, Run: 5})
@@ -93,8 +93,7 @@ func (p path) stream(t *testing.T, packets int, rate float64) (delay.Report, []d
 	return delay.Analyze(packets, arrivals, delay.Cut{}), arrivals, made
 }
 
-// made returns what netem or the emulator counted of the packets from the
-// generator.
+// made returns the counts of netem or the emulator for the packets from the generator.
 func (p path) made(t *testing.T) Made {
 	t.Helper()
 	made, err := p.fabric.Made(t.Context())
@@ -104,7 +103,7 @@ func (p path) made(t *testing.T) Made {
 	return made[0]
 }
 
-// within fails unless low <= got <= high.
+// within fails the test unless low <= got <= high.
 func within(t *testing.T, what string, got, low, high float64) {
 	t.Helper()
 	if math.IsNaN(got) || got < low || got > high {
@@ -112,13 +111,12 @@ func within(t *testing.T, what string, got, low, high float64) {
 	}
 }
 
-// drift is how far the clock of the kernel's time stamps may be adjusted
-// against the sender's clock during a stream, in µs.
+// drift is the largest adjustment, in µs, of the kernel's time stamps against the sender's clock
+// during a stream.
 const drift = 200
 
-// calm repeats the stream until the least delay is at most most, in µs, and at
-// most ten times. A busy machine delays all packets of some streams, but not of
-// every stream.
+// calm repeats the stream until the least delay is at most most µs, but at most ten times. A busy
+// host delays all packets of some streams, but not of every stream.
 func (p path) calm(t *testing.T, packets int, rate, most float64) (r delay.Report, arrivals []delay.Packet, made Made) {
 	t.Helper()
 	for range 10 {
@@ -139,12 +137,12 @@ func TestImpairDelayIsReadBack(t *testing.T) {
 	if made.Sent != made.Packets || made.Bytes != 1000*made.Sent || made.Lost > 0 {
 		t.Errorf("the emulator sent %d packets, %d bytes", made.Sent, made.Bytes)
 	}
-	// The lateness that the emulator reports is in the delays that were read back.
+	// The measured delays include the lateness that the emulator reports.
 	within(t, "latest, µs", r.Delay.Max-20000, float64(made.Lateness.Most.Microseconds())/2-drift, math.Inf(1))
 }
 
-// TestImpairPeers checks that a link with peers delays their packets, and no others,
-// and that the other way stays as it is.
+// TestImpairPeers checks that a link with peers delays only the packets of those peers. The other
+// direction must stay as it is.
 func TestImpairPeers(t *testing.T) {
 	for _, c := range []struct {
 		peer, way string
@@ -177,7 +175,7 @@ func TestImpairJitterIsReadBackInOrder(t *testing.T) {
 		}
 	}
 	within(t, "share below the mean", float64(early)/float64(len(arrivals)), 0.1, 0.65)
-	// Here many packets would overtake others.
+	// Here jitter would make many packets overtake others.
 	r, _, _ = newPath(t, Link{Delay: 20 * time.Millisecond, Jitter: 20 * time.Millisecond}).stream(t, 2000, 4000)
 	if r.Reordered > 0 || r.Lost > 0 {
 		t.Errorf("jitter reordered %d and lost %d", r.Reordered, r.Lost)
@@ -205,20 +203,20 @@ func TestImpairReorderingIsReadBack(t *testing.T) {
 		}
 	}
 	within(t, "came without the delay", float64(early), float64(made.Overtook)*0.9, float64(made.Overtook))
-	// 100 packets travel at any time, so nearly every packet is overtaken. Only
-	// the last ones may not be.
+	// 100 packets are in flight at any time, so nearly all packets are overtaken. Only the
+	// last ones need not be.
 	within(t, "reordered", float64(r.Reordered), float64(n-made.Overtook)*0.9, float64(n-made.Overtook))
 }
 
 func TestImpairRateIsReadBack(t *testing.T) {
-	// 40 Mb/s are offered for 0.2 s. Frames wait for each other: 1000 at 10 Mb/s take 0.8 s.
+	// 40 Mb/s are offered for 0.2 s. The frames queue: 1000 frames take 0.8 s at 10 Mb/s.
 	r, arrivals, _ := newPath(t, Link{Rate: 10e6, Queue: 1 << 20}).stream(t, 1000, 5000)
 	took := float64(arrivals[len(arrivals)-1].Received-arrivals[0].Sent) / 1e9
 	within(t, "rate, Mb/s", 8/took, 1, 10.001)
 	if r.Lost > 0 || r.Reordered > 0 {
 		t.Errorf("%d lost, %d reordered", r.Lost, r.Reordered)
 	}
-	// A short queue drops what the rate does not carry, and bounds the wait.
+	// A short queue drops the frames above the rate, and bounds the delay.
 	r, arrivals, made := newPath(t, Link{Rate: 10e6, Queue: 10000}).stream(t, 1000, 5000)
 	if made.Dropped != int64(r.Lost) || r.Reordered > 0 {
 		t.Errorf("%d were lost, the emulator dropped %d; %d reordered", r.Lost, made.Dropped, r.Reordered)
@@ -228,8 +226,8 @@ func TestImpairRateIsReadBack(t *testing.T) {
 	within(t, "arrived", float64(r.Received), 10, 400)
 }
 
-// TestImpairTCP checks that data over TCP arrives whole, even if the kernel
-// leaves checksums and segmentation to the interface.
+// TestImpairTCP checks that TCP data arrives whole, even if the kernel leaves checksums and
+// segmentation to the interface.
 func TestImpairTCP(t *testing.T) {
 	p := newPath(t, Link{Delay: 2 * time.Millisecond, Loss: 0.001, Rate: 500e6})
 	sent := make([]byte, 8<<20)
@@ -271,8 +269,8 @@ func TestImpairTCP(t *testing.T) {
 	}
 }
 
-// TestImpairVLAN checks that frames keep their VLAN tags, which the kernel
-// takes out when a program reads a frame.
+// TestImpairVLAN checks that frames keep their VLAN tags. The kernel removes the tags from frames
+// that a program reads.
 func TestImpairVLAN(t *testing.T) {
 	p := newPath(t, Link{Delay: time.Millisecond})
 	open := func(place string) (s *socket) {
@@ -305,7 +303,7 @@ func TestImpairVLAN(t *testing.T) {
 			t.Fatal("the frame did not arrive")
 		}
 		if f.Bytes = nil; to.next(&f) {
-			to.release() // f stays valid, because no other frame takes its place meanwhile
+			to.release() // f stays valid, because no other frame overwrites it meanwhile
 		}
 	}
 	if f.Tag != tpid<<16|vlan || len(f.Bytes) != len(bytes)-tagSize {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestImpairAddresses checks which address of a frame is the peer's.
+// TestImpairAddresses checks which address of a frame belongs to the peer.
 func TestImpairAddresses(t *testing.T) {
 	frame := func(kind []byte, packet ...byte) []byte {
 		return append(append(make([]byte, macSize), kind...), packet...)

@@ -52,7 +52,7 @@ func newPlace(t *testing.T) *place {
 		mirrortest.Must(t, ns.Close())
 		p.outer[i] = veth.Index
 		mirrortest.Must(t, netns.Do(p.inner[i].NetNS, func() error {
-			// Without IPv6: the listener would also receive neighbor discovery.
+			// With IPv6, the listener would also receive neighbor discovery.
 			if err := os.WriteFile("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", []byte("1"), 0); err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func (p *place) mirror(t *testing.T, of, to int) {
 	hosttest.Need(t, Port(p.links, p.outer[of], p.outer[to]))
 }
 
-// talk sends n questions from A to B and returns how many answers A got.
+// talk sends n questions from A to B. It returns the number of answers that A got.
 func (p *place) talk(t *testing.T, n int) (answered int) {
 	t.Helper()
 	return p.inner[a].Ask(t, p.inner[b], n, 10)
@@ -121,8 +121,8 @@ func TestMirrorOnABridge(t *testing.T) {
 	}
 }
 
-// TestMirrorToTwoListeners checks that each listener receives a copy. Removing
-// one listener does no harm to the other, nor to the mirrored instances.
+// TestMirrorToTwoListeners checks that each listener receives a copy. Removing one listener must
+// not affect the other listener or the mirrored instances.
 func TestMirrorToTwoListeners(t *testing.T) {
 	const n = 50
 	p := newPlace(t)

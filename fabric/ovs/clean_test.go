@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRunsAt: only a process that listens counts as running, also if its
-// backlog is full. Any other failure than a missing listener is an error.
+// TestRunsAt checks that only a process that listens counts as running, even if its backlog is
+// full. Any failure other than a missing listener must be an error.
 func TestRunsAt(t *testing.T) {
 	dir := t.TempDir()
 	full, stale, long := filepath.Join(dir, "full"), filepath.Join(dir, "stale"), filepath.Join(dir, strings.Repeat("x", 120))

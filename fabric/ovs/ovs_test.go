@@ -14,8 +14,8 @@ import (
 // userServer is the environment variable with the socket of the user's switch.
 const userServer = "OVS_TEST_SERVER"
 
-// cases returns one fabric: with the user's switch if the environment names
-// one, else with the run's own.
+// cases returns one fabric. It uses the user's switch if the environment names one, and otherwise a
+// switch of the run.
 func cases() fabrictest.Cases {
 	with := func(c Config) fabrictest.Case {
 		return fabrictest.Case{

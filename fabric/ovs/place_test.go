@@ -17,7 +17,7 @@ type place struct {
 	name string
 }
 
-// open makes a fabric for the test's duration.
+// open makes a fabric for the duration of the test.
 func open(t *testing.T, c Config) *Fabric {
 	t.Helper()
 	c.Run = fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))

@@ -30,8 +30,8 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// TestOVSCarriesTCP sends segments with checksum and segmentation offload,
-// which senders use where interfaces support it.
+// TestOVSCarriesTCP sends segments with checksum and segmentation offload. Senders use it on
+// interfaces that support it.
 func TestOVSCarriesTCP(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{})
@@ -74,8 +74,8 @@ func TestOVSCarriesTCP(t *testing.T) {
 	}
 }
 
-// daemons returns the threads of a run's daemons, by daemon name, with the CPUs
-// that each may run on.
+// daemons returns the threads of a run's daemons by daemon name, with the CPUs on which each thread
+// may run.
 func daemons(t *testing.T, run *runstate.Run) map[string][]string {
 	t.Helper()
 	all, err := procfs.AllProcs()
@@ -118,8 +118,8 @@ func TestOVSStaysOnItsCPUs(t *testing.T) {
 	}
 }
 
-// TestSwitchPollsByAFXDP checks that the switch polls on the CPU that it is
-// given, and carries the same frames as with packet sockets.
+// TestSwitchPollsByAFXDP checks that the switch polls on the given CPU and carries the same frames
+// as with packet sockets.
 func TestSwitchPollsByAFXDP(t *testing.T) {
 	cpu := runtime.NumCPU() - 1
 	f := open(t, Config{Ports: PortsAFXDP, CPUs: document.CPUs{cpu}, Rules: RulesFlows})
@@ -166,7 +166,7 @@ func TestOVSOfAKilledRun(t *testing.T) {
 	mirrortest.Must(t, runstate.Forget(root, other))
 }
 
-// TestOVSSaysWhatEndedIt checks that an error names a daemon that has ended.
+// TestOVSSaysWhatEndedIt checks that the error names a daemon that has ended.
 func TestOVSSaysWhatEndedIt(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{})
@@ -180,9 +180,8 @@ func TestOVSSaysWhatEndedIt(t *testing.T) {
 	}
 }
 
-// TestOVSOfTheUser checks that in the user's switch only the run's own bridge
-// is touched. It runs tests of the suite again, in a namespace with such a
-// switch.
+// TestOVSOfTheUser checks that a run changes only its own bridge in the user's switch. It runs
+// tests of the suite again, in a namespace with such a switch.
 func TestOVSOfTheUser(t *testing.T) {
 	t.Parallel()
 	path := fabrictest.Place(t, fmt.Sprintf("test%d", os.Getpid()), "host-1")
@@ -255,9 +254,8 @@ func TestOVSRefuses(t *testing.T) {
 	}
 }
 
-// TestOVSThatHasEnded checks that interfaces are removed even if the switch has
-// ended. It also checks that neither daemon is in the process group that a
-// terminal interrupts.
+// TestOVSThatHasEnded checks that interfaces are removed even if the switch has ended. Neither
+// daemon may be in the process group that a terminal interrupts.
 func TestOVSThatHasEnded(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{})

@@ -37,8 +37,7 @@ func frames(packets, bytes uint64) string { return fmt.Sprintf("%d packets, %d b
 // sent returns the counters of n datagrams of size bytes each.
 func sent(n, size uint64) string { return frames(n, n*(14+20+8+size)) }
 
-// TestOVSCountersEqualWhatWasSent checks the counters of both directions of
-// each pair.
+// TestOVSCountersEqualWhatWasSent checks the counters of each pair of instances in both directions.
 func TestOVSCountersEqualWhatWasSent(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{Rules: RulesFlows})
@@ -76,13 +75,12 @@ func TestOVSCountersOfNormalRules(t *testing.T) {
 	}
 }
 
-// reflect sends back each question that arrives at an instance, as a forwarder
-// does, until the test ends. The frames get the instance's own source and a
-// destination that nobody has. The function that it returns stops it and
-// returns the number of questions.
+// reflect sends back each question that arrives at an instance, as a forwarder does, until the test
+// ends. The frames get the instance's own source address and a destination address that nobody has.
+// count stops reflect and returns the number of questions.
 func (p place) reflect(t *testing.T) (count func() int) {
 	t.Helper()
-	mirrortest.Must(t, netns.Do(p.NetNS, func() error { // the kernel must not forward the packets too
+	mirrortest.Must(t, netns.Do(p.NetNS, func() error { // otherwise the kernel would forward the packets, too
 		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0)
 	}))
 	fd, index := p.Socket(t, 0)
@@ -123,8 +121,7 @@ func (p place) reflect(t *testing.T) (count func() int) {
 	return count
 }
 
-// TestOVSChain checks that questions pass the forwarders in order, and that
-// answers do not pass them.
+// TestOVSChain checks that questions pass the forwarders in order and that answers bypass them.
 func TestOVSChain(t *testing.T) {
 	t.Parallel()
 	const n, size = 200, 64
@@ -174,8 +171,8 @@ func TestOVSChainRefuses(t *testing.T) {
 	}
 }
 
-// TestOVSMirror checks that the listener receives each question and each answer
-// exactly once, and that none is lost.
+// TestOVSMirror checks that the listener receives each question and each answer exactly once, and
+// that no message is lost.
 func TestOVSMirror(t *testing.T) {
 	t.Parallel()
 	const n = 300

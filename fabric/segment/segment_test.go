@@ -15,7 +15,7 @@ import (
 	"vitrine/internal/netns"
 )
 
-// stuck is a Wiring of veth pairs that fails to remove one of them at first.
+// A stuck is a Wiring of veth pairs that fails to remove one of them the first time.
 type stuck struct{ on string }
 
 var errStuck = errors.New("stuck")
@@ -31,9 +31,8 @@ func (w *stuck) Cut(s *segment.Segment, end *segment.End) error {
 	return s.Unpair(end)
 }
 
-// TestCloseGoesOn checks a Close that cannot detach one instance: it removes
-// everything else, and the next call removes that instance too. No instance can
-// be attached in between.
+// TestCloseGoesOn checks a Close that cannot detach one instance. It must remove everything else,
+// and the next Close must remove that instance, too. In between, no instance may be attached.
 func TestCloseGoesOn(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	s, err := segment.New(segment.Config{Run: run, Kind: segment.Kind{Name: "stuck"}}, &stuck{on: "bono-1"})

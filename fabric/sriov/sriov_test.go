@@ -22,17 +22,16 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// A card stands for a network card that this host need not have. Its virtual
-// functions are interfaces of a test's host, cabled to the host's switch. A
-// folder has the files in which the kernel would show the card; only these
-// files are not the kernel's.
+// A card simulates a network card that this host need not have. Its virtual functions are
+// interfaces of a test's host, cabled to the host's switch. A folder replaces the kernel's files
+// about the card. Everything else is real.
 type card struct {
 	host  fabrictest.Host
 	sysfs string
 }
 
-// newCard makes eno1 a physical function with most virtual functions. The first on
-// of them are enabled.
+// newCard makes eno1 a physical function with at most most virtual functions. on of them are
+// enabled.
 func newCard(t *testing.T, most, on int) card {
 	t.Helper()
 	c := card{fabrictest.NewHost(t), t.TempDir()}
@@ -82,7 +81,7 @@ func (c card) cable(count int) error {
 	})
 }
 
-// on returns how many virtual functions are on.
+// on returns the number of enabled virtual functions.
 func (c card) on(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(c.sysfs, "class/net/eno1/device/sriov_numvfs"))
@@ -109,8 +108,8 @@ func (c card) open(t *testing.T, config Config) *segment.Segment {
 	return fabrictest.OnHost(t, c.host, func() (*segment.Segment, error) { return open(config, c.sysfs) })
 }
 
-// sysfsEnv is the environment variable with the card's folder, for the run that
-// TestSriovKilled kills.
+// sysfsEnv is the environment variable with the card's folder, for the run that TestSriovKilled
+// kills.
 const sysfsEnv = "SRIOV_TEST_SYSFS"
 
 func TestMain(m *testing.M) {
@@ -119,9 +118,8 @@ func TestMain(m *testing.M) {
 	}}}))
 }
 
-// TestSriovInstances checks that each instance has a virtual function, and that
-// instances reach each other and the card's switch. In the end all virtual
-// functions are put back.
+// TestSriovInstances checks that each instance has a virtual function, and that instances reach
+// each other and the card's switch. In the end all virtual functions must be restored.
 func TestSriovInstances(t *testing.T) {
 	c := newCard(t, 3, 0)
 	before := c.interfaces(t)
@@ -159,8 +157,8 @@ func TestSriovInstances(t *testing.T) {
 	}
 }
 
-// TestSriovTwoRuns checks that two runs share a card, and that the last one to
-// leave removes the virtual functions that the first one made.
+// TestSriovTwoRuns checks that two runs can share a card. The last run to leave must remove the
+// virtual functions that the first run made.
 func TestSriovTwoRuns(t *testing.T) {
 	c := newCard(t, 3, 0)
 	root := t.TempDir() + "/runs"
@@ -187,7 +185,7 @@ func TestSriovTwoRuns(t *testing.T) {
 	}
 }
 
-// TestSriovKeeps checks that virtual functions that were there before stay.
+// TestSriovKeeps checks that virtual functions that existed before the run stay.
 func TestSriovKeeps(t *testing.T) {
 	c := newCard(t, 2, 2)
 	f := c.open(t, Config{Run: fabrictest.NewRun(t, t.TempDir()+"/runs")})
@@ -199,8 +197,8 @@ func TestSriovKeeps(t *testing.T) {
 	}
 }
 
-// TestSriovKilled checks that cleaning puts back the virtual function that a
-// killed run had, and removes the virtual functions that it made.
+// TestSriovKilled checks that cleaning restores the virtual function that a killed run used, and
+// removes the virtual functions that it made.
 func TestSriovKilled(t *testing.T) {
 	c := newCard(t, 3, 0)
 	before := c.interfaces(t)
@@ -234,9 +232,8 @@ func TestSriovKilled(t *testing.T) {
 	clean(0)
 }
 
-// TestSriovPutsBackAgain checks that a virtual function that cannot be put back
-// at first is put back by a second Close. Until then all virtual functions
-// stay.
+// TestSriovPutsBackAgain checks that a second Close restores a virtual function that the first
+// Close could not restore. Until then all virtual functions must stay.
 func TestSriovPutsBackAgain(t *testing.T) {
 	c := newCard(t, 3, 0)
 	before := c.interfaces(t)
@@ -284,8 +281,8 @@ func TestSriovRefuses(t *testing.T) {
 		}
 		return nil
 	})
-	// Like some drivers, a veth cannot set VLANs of virtual functions. The virtual
-	// function must then stay with the host.
+	// A veth, like some drivers, cannot set VLANs of virtual functions. Then the virtual
+	// function must stay with the host.
 	before := c.interfaces(t)
 	f := c.open(t, Config{Run: run, VLAN: 7})
 	defer f.Close(context.Background())
@@ -298,8 +295,8 @@ func TestSriovRefuses(t *testing.T) {
 	}
 }
 
-// TestSriovSkipsInUse checks that a virtual function with an address is left
-// alone, because somebody uses it.
+// TestSriovSkipsInUse checks that a virtual function with an address is left alone, because it is
+// in use.
 func TestSriovSkipsInUse(t *testing.T) {
 	c := newCard(t, 2, 2)
 	c.host.Do(t, func() error {
@@ -315,13 +312,13 @@ func TestSriovSkipsInUse(t *testing.T) {
 	if names := c.interfaces(t); !slices.Contains(names, "eno1v0") || slices.Contains(names, "eno1v1") {
 		t.Errorf("the host has %q", names)
 	}
-	if err := f.Close(t.Context()); err != nil { // before the instance's namespace is removed, and the interface with it
+	if err := f.Close(t.Context()); err != nil { // before the instance's namespace is removed together with the interface
 		t.Error(err)
 	}
 }
 
-// TestSriovOfThisHost checks that the check and the fabric agree, and that they
-// name what is missing.
+// TestSriovOfThisHost checks that the check and the fabric agree, and that both name what is
+// missing.
 func TestSriovOfThisHost(t *testing.T) {
 	found := Check(t.Context())[0]
 	names, err := capableNames(defaultSysfs)

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m, cases())) }
 
 func TestVxlanFabric(t *testing.T) { fabrictest.RunAll(t, cases()) }
 
-// TestVxlanFabricTunnels checks that packets between instances on different
-// hosts go by the tunnel and are longer by its overhead.
+// TestVxlanFabricTunnels checks that packets between instances on different hosts use the tunnel
+// and are longer by its overhead.
 func TestVxlanFabricTunnels(t *testing.T) {
 	f, err := New(Config{Run: fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs")), VNI: 77, Port: 4790})
 	hosttest.Need(t, err)
@@ -47,7 +47,7 @@ func TestVxlanFabricTunnels(t *testing.T) {
 		}
 		return wire, inner
 	}
-	if err := bench.Reach(near, far); err != nil { // resolves all addresses (ARP)
+	if err := bench.Reach(near, far); err != nil { // resolves all addresses by ARP first
 		t.Fatal(err)
 	}
 	wire, inner := count()
@@ -61,7 +61,7 @@ func TestVxlanFabricTunnels(t *testing.T) {
 	if sent := innerNow[0] - inner[0]; sent < times {
 		t.Errorf("%d packets went by the tunnel, want at least %d", sent, times)
 	}
-	// The Ethernet header is in the tunnelled packet, and once more outside.
+	// The tunnelled packet has an Ethernet header, and the tunnel adds another one.
 	packets, longer := wireNow[0]-wire[0], (wireNow[1]-wire[1])-(innerNow[1]-inner[1])
 	if packets < times || longer < packets*Overhead {
 		t.Errorf("%d packets between the hosts are longer by %d bytes than inside, want %d each", packets, longer, Overhead)
@@ -81,8 +81,7 @@ func TestVxlanFabricTunnels(t *testing.T) {
 	}
 }
 
-// TestVxlanFabricRemote joins two hosts, each with a run of its own that has
-// the other host as its remote.
+// TestVxlanFabricRemote joins two hosts. Each has its own run, with the other host as its remote.
 func TestVxlanFabricRemote(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	var bench []fabrictest.Bench
@@ -117,7 +116,7 @@ func TestVxlanFabricRemote(t *testing.T) {
 		t.Errorf("MTU %d", f.MTU)
 	}
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
-	host.Do(t, func() error { // a second run at the same time, with the same tunnel
+	host.Do(t, func() error { // a second concurrent run with the same tunnel
 		config := Config{Run: run, Remote: "192.0.2.2", Parent: "eno1"}
 		if _, err := New(config); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "vni: 1 is in use") {
 			t.Errorf("a tunnel that there is: %v", err)
