@@ -47,7 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// description is one application, with the programs that compute its digests.
+// description describes one application. Its files include the programs with which the test reads
+// files in an instance.
 const description = `
 name: redis
 command: [redis-server, /etc/redis/test.conf]

@@ -23,8 +23,9 @@ import (
 // cleanEnv names the folder of runs that the child process cleans.
 const cleanEnv = "DOCKER_TEST_CLEAN"
 
-// TestDockerSubstrateCleanElsewhere: Clean leaves containers of another host alone. A process
-// in its own PID namespace stands for the other host, because it does not see them either.
+// TestDockerSubstrateCleanElsewhere checks that Clean leaves containers of another host alone. A
+// process in its own PID namespace stands for the other host, because it does not see the
+// containers either.
 func TestDockerSubstrateCleanElsewhere(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip(&vitrine.Unsupported{What: "process ids of its own", Missing: "root"})
@@ -50,7 +51,7 @@ func TestDockerSubstrateCleanElsewhere(t *testing.T) {
 	}
 }
 
-// TestMain is also the child program that cleans where the containers are not visible.
+// TestMain also runs as the child program that calls Clean where the containers are not visible.
 func TestMain(m *testing.M) {
 	root := os.Getenv(cleanEnv)
 	if root == "" {
@@ -68,7 +69,8 @@ func TestMain(m *testing.M) {
 	fmt.Printf("removed %q\n", removed)
 }
 
-// testInstalledCleaned: one Clean removes all images of a chain.
+// testInstalledCleaned checks that one Clean removes all images of a chain. Each Run before a Start
+// makes an image from the one before.
 func testInstalledCleaned(b *bed) {
 	in, _ := b.create("c-1", b.image)
 	for _, file := range []string{"/first", "/second", "/third"} {
@@ -88,8 +90,8 @@ func testInstalledCleaned(b *bed) {
 	}
 }
 
-// testLoaded: Close removes an image that Load gave the engine, and Clean removes it after
-// a killed run. An image that the user had before stays.
+// testLoaded checks that Close removes an image that Load gave the engine, and that Clean removes
+// it after a killed run. An image that the user had before must stay.
 func testLoaded(b *bed) {
 	b.s.config.Run, b.s.images.run = b.run, b.run
 	archive := b.save(b.image)
@@ -100,7 +102,7 @@ func testLoaded(b *bed) {
 	killed := filepath.Join(b.s.config.Runs, "aaaaaaaa")
 	for _, tt := range []struct {
 		name            string
-		had, counts     bool // the user has the image; the engine computes the archive's ID
+		had, counts     bool // had: the user has the image; counts: the engine computes the archive's ID for it
 		killed, isThere bool
 	}{
 		{"gone with Close", false, true, false, false},

@@ -18,8 +18,8 @@ import (
 	"vitrine/substrate/docker/dockertest"
 )
 
-// TestDockerSubstrateEngineDies: the errors say that the engine is lost, and nothing hangs.
-// When the engine is back, Clean finds what was left.
+// TestDockerSubstrateEngineDies checks that errors say that the engine is lost, and that nothing
+// hangs. When the engine is back, Clean must find what was left.
 func TestDockerSubstrateEngineDies(t *testing.T) {
 	e := dockertest.Own(t)
 	t.Setenv("DOCKER_HOST", e.Host)
@@ -68,8 +68,8 @@ func TestDockerSubstrateEngineDies(t *testing.T) {
 	}
 }
 
-// TestDockerSubstrateEngineSilent: calls to a hung engine end, even where the SDK
-// itself ignores the context.
+// TestDockerSubstrateEngineSilent checks that calls to a hung engine end, even where the SDK itself
+// ignores the context.
 func TestDockerSubstrateEngineSilent(t *testing.T) {
 	e := dockertest.Own(t)
 	t.Setenv("DOCKER_HOST", e.Host)

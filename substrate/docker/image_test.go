@@ -21,8 +21,7 @@ import (
 	"vitrine/substrate/docker/dockertest"
 )
 
-// TestDockerSubstrateImages tests images that are not made from the command,
-// which the suite cannot do.
+// TestDockerSubstrateImages tests what the suite cannot test, mainly images of the user.
 func TestDockerSubstrateImages(t *testing.T) {
 	t.Setenv("DOCKER_HOST", dockertest.Start(t))
 	tool := buildTool(t)
@@ -321,7 +320,7 @@ func (b *bed) madeImages() []string {
 	for _, i := range images {
 		all = append(all, fmt.Sprint(i.RepoTags, i.ID))
 	}
-	slices.Sort(all) // images of the same second come in any order
+	slices.Sort(all) // the engine lists images of the same second in any order
 	return all
 }
 

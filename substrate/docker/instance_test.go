@@ -49,8 +49,8 @@ func testMounts(b *bed) {
 	}
 }
 
-// testDefaultSignal: SIGTERM ends a program without a handler. It would not if the program
-// were process 1 of its namespace.
+// testDefaultSignal checks that SIGTERM ends a program without a handler. It would not if the
+// program were process 1 of its namespace.
 func testDefaultSignal(b *bed) {
 	in, dir := b.create("c-1", "")
 	p, err := in.Start(b.ctx, vitrine.Command{Args: []string{b.tool, "wait"}})
@@ -66,7 +66,8 @@ func testDefaultSignal(b *bed) {
 	}
 }
 
-// testOrphansReaped: the sandbox's process leaves no zombies when a parent ends before its child.
+// testOrphansReaped checks that the sandbox's process leaves no zombies when a parent ends before
+// its child.
 func testOrphansReaped(b *bed) {
 	in, dir := b.create("c-1", b.image)
 	if _, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "wait"}}); err != nil {
@@ -97,7 +98,7 @@ func testOrphansReaped(b *bed) {
 	})
 }
 
-// testFullDisk: a failed write to the log is reported and stalls no process.
+// testFullDisk checks that a failed write to the output is reported and does not stall the process.
 func testFullDisk(b *bed) {
 	in, _ := b.create("c-1", b.image)
 	p, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "read", "/tool"}, Stdout: "/dev/full"})
@@ -137,7 +138,7 @@ func testHostNetwork(b *bed) {
 	}
 }
 
-// testForeignLeftAlone: Clean leaves containers of others alone, even if they have our
+// testForeignLeftAlone checks that Clean leaves containers of others alone, even if they have our
 // labels but belong to runs in another folder.
 func testForeignLeftAlone(b *bed) {
 	all := map[string]map[string]string{
@@ -195,8 +196,8 @@ func TestDockerLimits(t *testing.T) {
 	}
 }
 
-// TestDockerKillTree: killTree kills nothing for a number that is not of a process in the
-// container. To kill(2), 0 means this process's own group.
+// TestDockerKillTree checks that killTree kills nothing if the number is not of a process in the
+// container. For kill(2), 0 would mean the group of this process.
 func TestDockerKillTree(t *testing.T) {
 	for _, pid := range []int{-1, 0, 1, os.Getpid()} {
 		if err := killTree("c0ffee", pid); err != nil {

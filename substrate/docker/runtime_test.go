@@ -45,8 +45,8 @@ func runtimeBed(t *testing.T, tool, runtime string) *bed {
 	return b
 }
 
-// TestDockerRuntime: the instance runs with the named runtime. For an unknown runtime, the
-// error lists the runtimes that the engine has.
+// TestDockerRuntime checks that the instance runs with the named runtime. For an unknown runtime,
+// the error must list the runtimes that the engine has.
 func TestDockerRuntime(t *testing.T) {
 	t.Setenv("DOCKER_HOST", dockertest.Start(t))
 	b := runtimeBed(t, buildTool(t), "runc")
@@ -83,8 +83,8 @@ func TestDockerRuntime(t *testing.T) {
 	}
 }
 
-// TestDockerRuntimeGVisor: instances run with runsc, in the network namespace that a fabric
-// wires. A failed start leaves nothing behind.
+// TestDockerRuntimeGVisor checks that instances run with runsc, in the network namespace that a
+// fabric wires. A failed start must leave nothing behind.
 func TestDockerRuntimeGVisor(t *testing.T) {
 	runsc, err := exec.LookPath("runsc")
 	if err != nil {

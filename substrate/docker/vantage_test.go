@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// TestDockerCgroupFolder uses mounts and groups as other hosts have them.
+// TestDockerCgroupFolder tests cgroupFolder with mounts and groups as other hosts have them.
 func TestDockerCgroupFolder(t *testing.T) {
 	root := t.TempDir()
 	mount := func(kind, below string, options ...string) *procfs.MountInfo {

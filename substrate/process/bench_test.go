@@ -14,8 +14,8 @@ import (
 	"vitrine/substrate"
 )
 
-// BenchmarkTurnover stops and starts a command in an instance, and the same command bare;
-// the difference is the cost of an instance.
+// BenchmarkTurnover starts and stops a command, once bare and once in an instance. The difference
+// is the cost of an instance. It also creates and removes instances.
 func BenchmarkTurnover(b *testing.B) {
 	command := []string{"sleep", "60"}
 	b.Run("bare", func(b *testing.B) {

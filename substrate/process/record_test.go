@@ -34,7 +34,7 @@ func leader(t *testing.T, dir string) *exec.Cmd {
 	return cmd
 }
 
-// TestProcessRecordEndsItsOwnOnly: end spares a process that has the record's number but
+// TestProcessRecordEndsItsOwnOnly checks that end spares a process that has the record's number but
 // another start time or boot.
 func TestProcessRecordEndsItsOwnOnly(t *testing.T) {
 	dir := t.TempDir()
@@ -62,8 +62,9 @@ func TestProcessRecordEndsItsOwnOnly(t *testing.T) {
 	}
 }
 
-// TestProcessRecordSparesForeignSessions: the leader has ended, and another session may
-// have its number. A member is the record's only if it works in its folder.
+// TestProcessRecordSparesForeignSessions checks which processes a record takes for its own after
+// its leader has ended. Another session may have the leader's number by then, so only processes
+// that work in the record's folder count.
 func TestProcessRecordSparesForeignSessions(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	all := table{}

@@ -10,8 +10,8 @@ import (
 	"vitrine"
 )
 
-// TestQemuBootsWithoutItsQuota: a machine boots without its quota unless Boot is flavor.
-// Once it is up, the quota holds either way.
+// TestQemuBootsWithoutItsQuota checks that a machine boots without its quota unless Boot is flavor.
+// Once the machine is up, the quota must hold either way.
 func TestQemuBootsWithoutItsQuota(t *testing.T) {
 	t.Parallel()
 	c := config(t, nil)

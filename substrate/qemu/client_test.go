@@ -17,8 +17,9 @@ import (
 	"vitrine/substrate/qemu/guest"
 )
 
-// TestClientCopiesNoLongerThanItsContext: an agent that stalls in the middle of a file
-// delays neither the copy nor a waiting request beyond its context.
+// TestClientCopiesNoLongerThanItsContext checks that a copy, and a request that waits for it, end
+// with their contexts if the agent stalls in the middle of a file. After that, the client must
+// refuse requests.
 func TestClientCopiesNoLongerThanItsContext(t *testing.T) {
 	near, far := net.Pipe()
 	c := newClient(near, nil)
@@ -49,8 +50,8 @@ func TestClientCopiesNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-// TestBeginLeavesNothingRunning: begin ends a command whose context has ended, even if the
-// command did not start in the end.
+// TestBeginLeavesNothingRunning checks that begin ends a command if its context ends while the
+// command starts. It must do so whether or not the command has started in the end.
 func TestBeginLeavesNothingRunning(t *testing.T) {
 	for _, failed := range []string{"", "no such program"} {
 		near, far := net.Pipe()

@@ -27,7 +27,7 @@ func TestQemuOnBridge(t *testing.T) {
 	onFabric(t, func(run *runstate.Run) (fabric.Fabric, error) { return bridge.New(bridge.Config{Run: run}) })
 }
 
-// TestQemuOnMacvtap: QEMU opens the interface through its character device.
+// TestQemuOnMacvtap tests the fabric whose interface QEMU opens as a character device.
 func TestQemuOnMacvtap(t *testing.T) {
 	t.Parallel()
 	onFabric(t, func(run *runstate.Run) (fabric.Fabric, error) { return macvtap.New(macvtap.Config{Run: run}) })
@@ -40,11 +40,12 @@ func TestQemuOnOVS(t *testing.T) {
 	})
 }
 
-// sent exceeds one segment, so that offloads are used.
+// sent is how many bytes a connection carries. They need several segments, so that offloads are
+// used.
 const sent = 300_000
 
-// onFabric wires a virtual machine and a process and lets each connect to the other. It
-// checks the addresses in the machine and its vantage.
+// onFabric puts a virtual machine and a process on the fabric and lets each connect to the other.
+// It also checks the machine's address and vantage.
 func onFabric(t *testing.T, open func(*runstate.Run) (fabric.Fabric, error)) {
 	s, run := newSubstrate(t, nil)
 	f, err := open(run)
@@ -66,7 +67,8 @@ func onFabric(t *testing.T, open func(*runstate.Run) (fabric.Fabric, error)) {
 	}
 }
 
-// neighbour makes the place of a process on the fabric.
+// neighbour makes a place for a process on the fabric. It returns the path of the place's network
+// namespace and its address.
 func neighbour(t *testing.T, run *runstate.Run, f fabric.Fabric) (namespace string, addr netip.Addr) {
 	t.Helper()
 	places, err := process.New(process.Config{Network: process.NetworkNamespace, Run: run})
@@ -85,7 +87,8 @@ func neighbour(t *testing.T, run *runstate.Run, f fabric.Fabric) (namespace stri
 	return in.NetNS(), end.Addr
 }
 
-// fromMachine makes the machine send to the process, which confirms that it received all.
+// fromMachine sends bytes from the machine to a listener at the process's place. The listener
+// confirms that it received all.
 func fromMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 	t.Helper()
 	var l *net.TCPListener
@@ -117,7 +120,8 @@ func fromMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 	}
 }
 
-// toMachine connects the process to the machine, which sends.
+// toMachine connects from the process's place to a server in the machine, and checks that all its
+// bytes arrive.
 func toMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 	t.Helper()
 	_, err := in.Start(t.Context(), vitrine.Command{Args: []string{"busybox", "nc", "-ll", "-p", "7777", "-e", "head", "-c", fmt.Sprint(sent), "/dev/zero"}})
@@ -141,8 +145,8 @@ func toMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 	}
 }
 
-// TestQemuMachinesMeet: two machines whose interfaces are macvtaps reach each other, and
-// each has its own address.
+// TestQemuMachinesMeet checks that a machine reaches another one at its address if both have a
+// macvtap as their interface.
 func TestQemuMachinesMeet(t *testing.T) {
 	t.Parallel()
 	s, run := newSubstrate(t, nil)

@@ -28,7 +28,8 @@ import (
 	"vitrine/substrate/substratetest"
 )
 
-// newSubstrate makes a substrate with its own run, closed with the test.
+// newSubstrate makes a substrate with its own run. After the test, it closes the substrate and
+// checks that nothing is left behind.
 func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runstate.Run) {
 	t.Helper()
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
@@ -81,8 +82,9 @@ func output(t *testing.T, in *Instance, script string, args ...string) string {
 // patience bounds every wait for a machine.
 const patience = 5 * time.Minute
 
-// TestQemuMachine checks one machine from the host and from inside. It matches its Spec, the
-// host's readings are QEMU's, the guest's readings are its own, and it switches itself off.
+// TestQemuMachine checks one machine from the host and from inside. The machine must match its
+// Spec, the guest's readings must be in a file of their own, and the guest must switch the machine
+// off.
 func TestQemuMachine(t *testing.T) {
 	s, run := newSubstrate(t, nil)
 	spec := smallSpec(t, run, "sprout-1")
@@ -119,7 +121,8 @@ func TestQemuMachine(t *testing.T) {
 	})
 }
 
-// agentRunsCommands: the guest already has the agent's program.
+// agentRunsCommands checks that a command with the agent's path runs the program that the guest
+// already has.
 func agentRunsCommands(t *testing.T, in *Instance) {
 	agent := in.substrate.config.Agent[0]
 	err := in.Run(t.Context(), vitrine.Command{Args: []string{agent, guest.VerbInit()}})
@@ -150,7 +153,8 @@ func allowed(t *testing.T) []int {
 	return cpus
 }
 
-// quotaIsOfAllOfQEMU: QEMU's process, and so all its threads, is in the cgroup with the quota.
+// quotaIsOfAllOfQEMU checks that the cgroup with the quota holds QEMU's process, and so all its
+// threads.
 func quotaIsOfAllOfQEMU(t *testing.T, in *Instance) {
 	v := in.Vantage()
 	var members, quota, period string
@@ -169,7 +173,7 @@ func quotaIsOfAllOfQEMU(t *testing.T, in *Instance) {
 	}
 }
 
-// processorsAreBound: each virtual processor is bound to its own CPU.
+// processorsAreBound checks that each virtual processor is bound to its own CPU.
 func processorsAreBound(t *testing.T, in *Instance, cpus []int) {
 	var threads []struct {
 		Index  int `json:"cpu-index"`
@@ -186,7 +190,8 @@ func processorsAreBound(t *testing.T, in *Instance, cpus []int) {
 	}
 }
 
-// guestReadingsAreSeparate: the guest's own readings are in a separate file.
+// guestReadingsAreSeparate checks that the guest's own readings are in a separate file and
+// plausible.
 func guestReadingsAreSeparate(t *testing.T, in *Instance) {
 	v := in.Vantage()
 	if v.Guest != filepath.Join(in.spec.Dir, useFile) {
@@ -211,7 +216,7 @@ func guestReadingsAreSeparate(t *testing.T, in *Instance) {
 	}
 }
 
-// TestQemuMachineThatDoesNotAnswer: Remove ends a machine whose agent is stopped.
+// TestQemuMachineThatDoesNotAnswer checks that Remove ends a machine whose agent is stopped.
 func TestQemuMachineThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s, run := newSubstrate(t, nil)
@@ -238,8 +243,8 @@ func TestQemuMachineThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestQemuMachineIsStartedAgain: a restarted machine runs the agent's program, and has the
-// instance's folder as it is on the host by then.
+// TestQemuMachineIsStartedAgain checks a machine that is started again. It must run the agent, keep
+// what was written to its disk, and have the instance's folder as it now is on the host.
 func TestQemuMachineIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	s, run := newSubstrate(t, nil)
@@ -261,7 +266,8 @@ func TestQemuMachineIsStartedAgain(t *testing.T) {
 	}
 }
 
-// TestQemuAgentIsStatic: a guest may have no libraries.
+// TestQemuAgentIsStatic checks that an agent that needs shared libraries is refused, because a
+// guest may have none.
 func TestQemuAgentIsStatic(t *testing.T) {
 	s, run := newSubstrate(t, func(c *Config) { c.Agent = []string{"/bin/sh"} })
 	if _, err := s.Create(t.Context(), smallSpec(t, run, "sprout-1")); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
@@ -269,7 +275,8 @@ func TestQemuAgentIsStatic(t *testing.T) {
 	}
 }
 
-// TestQemuAccelerator: the requested accelerator is used or refused, and auto finds one that boots.
+// TestQemuAccelerator checks that the requested accelerator is used or refused, and that auto finds
+// one that boots.
 func TestQemuAccelerator(t *testing.T) {
 	found := accelerator(t, "")
 	if found != machine.KVM && found != machine.TCG {
@@ -298,9 +305,9 @@ func accelerator(t *testing.T, asked string) string {
 	return found
 }
 
-// TestQemuImage starts a machine from a disk like a distribution's cloud image: with a
-// partition table, and without modules for the machine's kernel. The machine's writes
-// do not change the image.
+// TestQemuImage starts a machine from a disk like a distribution's cloud image. The disk has a
+// partition table, and no modules for the machine's kernel. What the machine writes must not change
+// the image.
 func TestQemuImage(t *testing.T) {
 	t.Parallel()
 	s, run := newSubstrate(t, func(c *Config) { c.Folder = t.TempDir(); c.Image = "cloud.qcow2" })

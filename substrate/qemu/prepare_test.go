@@ -9,8 +9,8 @@ import (
 	"vitrine"
 )
 
-// TestImageOfOneFile: an image must not make QEMU read other files of the host. The files need
-// not exist.
+// TestImageOfOneFile checks that an image is refused if it would make QEMU read other files of the
+// host. These files need not exist.
 func TestImageOfOneFile(t *testing.T) {
 	const qemuImg = "qemu-img"
 	if _, err := exec.LookPath(qemuImg); err != nil {

@@ -44,7 +44,7 @@ var agentProgram = sync.OnceValues(func() (string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", errors.Join(err, errors.New(string(out)))
 	}
-	return path, os.Setenv(agentEnv, path) // for the runs that tests start
+	return path, os.Setenv(agentEnv, path) // for child processes of the tests
 })
 
 const agentEnv = "QEMU_TEST_AGENT"

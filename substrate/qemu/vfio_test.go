@@ -12,7 +12,7 @@ import (
 const device = "0000:3b:02.0"
 
 // TestDevicesAreRefusedWithTheReason builds a host's files step by step, and checks what
-// checkDevice reports as missing next.
+// checkDeviceIn reports as missing next.
 func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 	root := t.TempDir()
 	for _, step := range []struct{ missing, then string }{
@@ -45,7 +45,8 @@ func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// TestDeviceOfNoHost: Create refuses a device that this host cannot give before it makes anything.
+// TestDeviceOfNoHost checks that Create refuses a device that this host does not have, and leaves
+// nothing behind.
 func TestDeviceOfNoHost(t *testing.T) {
 	s, run := newSubstrate(t, func(c *Config) { c.VFIO = map[string][]string{"sprout-1": {"ffff:ff:1f.7"}} })
 	_, err := s.Create(t.Context(), smallSpec(t, run, "sprout-1"))

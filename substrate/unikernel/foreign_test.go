@@ -12,7 +12,7 @@ import (
 	"vitrine/substrate/substratetest"
 )
 
-// kernelOf assembles testdata/hello.S.
+// kernelOf assembles testdata/hello.S with the options for gcc. It returns the path of the kernel.
 func kernelOf(t *testing.T, options ...string) string {
 	t.Helper()
 	needs(t, "gcc")
@@ -24,7 +24,7 @@ func kernelOf(t *testing.T, options ...string) string {
 	return file
 }
 
-// TestUnikernelBroughtByUser boots kernels that were not built for vitrine.
+// TestUnikernelBroughtByUser boots kernels without vitrine's first program, one of each format.
 func TestUnikernelBroughtByUser(t *testing.T) {
 	kernel(t) // needed to probe the accelerator
 	t.Run("Multiboot", func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestUnikernelBroughtByUser(t *testing.T) {
 		s.logged("multiboot: ")
 		s.logged("ip=" + s.address + "::")
 		s.logged("mode=fast --listen 80\n")
-		if err := s.instance.Stop(s.ctx, 50*time.Millisecond); err != nil { // it has no power button
+		if err := s.instance.Stop(s.ctx, 50*time.Millisecond); err != nil { // the kernel does not handle the power button
 			t.Fatal(err)
 		}
 		<-p.Done()
@@ -45,7 +45,7 @@ func TestUnikernelBroughtByUser(t *testing.T) {
 		s := onBridge(t, kernelOf(t, "-DPVH"), func(*Config) {})
 		p := s.start("one", "two")
 		select {
-		case <-p.Done(): // it resets the machine, which ends it
+		case <-p.Done(): // the kernel resets the machine, which ends it
 		case <-s.ctx.Done():
 			t.Fatal("does not end")
 		}

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzControl: the host must not trust the lines that a guest sends.
+// FuzzControl checks that control bears any lines, and notices an application that runs. The host
+// must not trust a guest's lines.
 func FuzzControl(f *testing.F) {
 	f.Add("running\nexit 7\n")
 	f.Add("running\nrunning\n")

@@ -12,7 +12,7 @@ import (
 	"vitrine/internal/pidfd"
 )
 
-// TestEndOfWhatHasEnded: end succeeds for a command whose cgroup is already gone.
+// TestEndOfWhatHasEnded checks that end succeeds for a command whose cgroup is already gone.
 func TestEndOfWhatHasEnded(t *testing.T) {
 	r := &command{group: filepath.Join(t.TempDir(), "gone"), ended: make(chan struct{})}
 	close(r.ended)
@@ -22,8 +22,8 @@ func TestEndOfWhatHasEnded(t *testing.T) {
 	}
 }
 
-// TestSignalBeforeReap: while signal holds the command, wait does not reap it, so no other
-// process can get its number.
+// TestSignalBeforeReap checks that wait does not reap a command while signal holds it. Otherwise
+// another process could get its number and the signal.
 func TestSignalBeforeReap(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -36,7 +36,8 @@ func TestFramesComeAsTheyWereSent(t *testing.T) {
 	}
 }
 
-// FuzzReadFrame: the host must not trust a guest's frames.
+// FuzzReadFrame checks that ReadFrame bounds payloads, and that a frame that it accepts has the
+// same bytes when written. The host must not trust a guest's frames.
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 'o', 0, 0, 0, 1, 'h', 'i'})
 	f.Add([]byte{0, 0, 0, 2, 'o', 0, 0, 0, 1, 'h'})

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// TestReadingWithoutMemory: the error says which of the kernel's values is missing.
+// TestReadingWithoutMemory checks that the error names the value that the kernel does not give.
 func TestReadingWithoutMemory(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"stat": "cpu 1 2 3 4 5 6 7 8 9 10\n", "meminfo": "MemTotal: 1024 kB\n"} {

@@ -13,7 +13,7 @@ import (
 	"vitrine/substrate"
 )
 
-// TestQemuSandboxIsProbed: the QEMU of this host takes the strict sandbox.
+// TestQemuSandboxIsProbed checks that the QEMU of this host takes the strict sandbox.
 func TestQemuSandboxIsProbed(t *testing.T) {
 	var p Prober
 	got, err := p.findSandbox(t.Context())
@@ -23,7 +23,8 @@ func TestQemuSandboxIsProbed(t *testing.T) {
 	}
 }
 
-// TestSandboxOfAnOldOrForeignQEMU uses programs in place of QEMU.
+// TestSandboxOfAnOldOrForeignQEMU runs scripts in place of QEMU. One takes only the sandbox of old
+// versions, the other takes none.
 func TestSandboxOfAnOldOrForeignQEMU(t *testing.T) {
 	for name, test := range map[string]struct {
 		script, want string
@@ -46,7 +47,7 @@ func TestSandboxOfAnOldOrForeignQEMU(t *testing.T) {
 			if test.missing == "" && len(c.Missing) > 0 || test.missing != "" && (len(c.Missing) != 1 || !strings.Contains(c.Missing[0].Missing, test.missing)) {
 				t.Errorf("missing: %v", c.Missing)
 			}
-			// It is found out once.
+			// The first answer is kept, so QEMU is not needed again.
 			if err := os.Remove(filepath.Join(dir, Program)); err != nil {
 				t.Fatal(err)
 			}
@@ -57,8 +58,8 @@ func TestSandboxOfAnOldOrForeignQEMU(t *testing.T) {
 	}
 }
 
-// TestQEMUsUser: QEMU runs as nobody or as the named user, and keeps the rights of root only for
-// devices of the host.
+// TestQEMUsUser checks that QEMU runs as nobody or as the named user. With devices of the host,
+// QEMU must keep the user of this process.
 func TestQEMUsUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip(&vitrine.Unsupported{What: "changing the user", Missing: "root"})
@@ -67,7 +68,7 @@ func TestQEMUsUser(t *testing.T) {
 	for _, test := range []struct {
 		user    string
 		devices bool
-		uid     int // -1: that of this process
+		uid     int // -1: no account, so QEMU keeps the user of this process
 	}{{"", false, 65534}, {"54321:54322", false, 54321}, {"root", false, 0}, {"", true, -1}} {
 		c, err := p.Confine(t.Context(), test.user, TCG, test.devices)
 		if err != nil {
@@ -82,7 +83,8 @@ func TestQEMUsUser(t *testing.T) {
 	}
 }
 
-// TestDeviceIsOpenToItsGroup: an account joins the group of a device, and only that of root.
+// TestDeviceIsOpenToItsGroup checks that an account joins the group that may read and write a
+// device, unless it is the group of root.
 func TestDeviceIsOpenToItsGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip(&vitrine.Unsupported{What: "changing the group of a file", Missing: "root"})
@@ -104,7 +106,8 @@ func TestDeviceIsOpenToItsGroup(t *testing.T) {
 	}
 }
 
-// TestPrivateKernelIsReadable: QEMU's user may open the descriptor of a file that it may not read.
+// TestPrivateKernelIsReadable checks that QEMU's user can read what readable returns. A file that
+// only root may read must be copied, any other must not.
 func TestPrivateKernelIsReadable(t *testing.T) {
 	for mode, copied := range map[os.FileMode]bool{0o600: true, 0o644: false} {
 		path := filepath.Join(t.TempDir(), "kernel")
