@@ -1,12 +1,16 @@
 #!/bin/sh
-# Runs Contain-ed as a whole: contain-ed.sh TYPES GENERATOR TARGET [ARGUMENT]... starts
-# flex.yaml of the present folder, waits until the directors steer to an instance of each
-# of so many types, and plays calls. VITRINE: the program. RATE: calls a second.
-# SECONDS_OF_CALLS: how long. AFTER: shell commands to run after the calls. It prints the generator's report and then stops everything.
+# Runs Contain-ed as a whole: contain-ed.sh FOLDER TYPES GENERATOR TARGET [ARGUMENT]... starts
+# the folder's flex.yaml, waits until the directors steer to an instance of each of so many
+# types, and plays calls. VITRINE: the program. RATE: calls a second. SECONDS_OF_CALLS: how
+# long. AFTER: shell commands to run in the folder after the calls. CONTROL: the director's
+# control address, 127.0.0.1:8090 by default. It prints the generator's report and then stops
+# everything.
 set -eu
-types=$1 generator=$2 target=$3
-shift 3
-vitrine=${VITRINE:-vitrine}
+folder=$1 types=$2 generator=$3 target=$4
+shift 4
+vitrine=$(command -v "${VITRINE:-vitrine}") || { echo "no program ${VITRINE:-vitrine}: set VITRINE" >&2; exit 1; }
+vitrine=$(realpath "$vitrine")
+cd "$folder"
 scratch=$(mktemp -d)
 "$vitrine" flex run flex.yaml >"$scratch/flex.log" 2>&1 &
 flex=$!
@@ -16,7 +20,7 @@ until [ "$("$vitrine" flex status flex.yaml 2>/dev/null | grep -c ' active ')" -
 	sleep 0.2
 done
 # An instance gets requests from the director's next epoch on.
-while "$vitrine" director status --director http://127.0.0.1:8090 --json | grep -q '"pending": *true'; do
+while "$vitrine" director status --director "http://${CONTROL:-127.0.0.1:8090}" --json | grep -q '"pending": *true'; do
 	sleep 0.2
 done
 "$vitrine" generate "$generator" --rate "${RATE:-5}" --duration "${SECONDS_OF_CALLS:-20}" --targets "$target" --scratch "$scratch" "$@"
