@@ -6,14 +6,13 @@ import (
 
 	"vitrine/director"
 	"vitrine/flex/config"
-	"vitrine/spec"
 )
 
-// TestContainedFilesAreValid checks the files of both packages: every type of the
+// TestContainedFilesAreValid checks the files of the packages: every type of the
 // orchestrator is one of the director, and drains alike. Package flex/e2e runs them.
 func TestContainedFilesAreValid(t *testing.T) {
-	for _, dir := range []string{"contain-ed-ims", "contain-ed-epc"} {
-		c, err := config.Load(dir+"/flex.yaml", spec.Known{})
+	for _, dir := range []string{"contain-ed-ims", "contain-ed-epc", "contain-ed-kamailio"} {
+		c, err := config.Load(dir+"/flex.yaml", known())
 		if err != nil {
 			t.Fatal(err)
 		}
