@@ -26,14 +26,13 @@ import (
 
 // servingVerbs returns the verbs that run as services and handle SIGHUP
 // themselves.
-func servingVerbs() []string { return []string{"director", "store"} }
+func servingVerbs() []string { return []string{"director", "store", "flex run"} }
 
 // A directorControl holds the flags that all verbs that control a director share.
 type directorControl struct {
 	*app
-	access    client.Access
-	tokenFile string
-	json      bool
+	access client.Access
+	json   bool
 }
 
 func (a *app) directorCommand() *cobra.Command {
@@ -58,7 +57,7 @@ func (a *app) directorCommand() *cobra.Command {
 
 // credentials adds the flags with the credentials for a director.
 func (k *directorControl) credentials(f *pflag.FlagSet) {
-	f.StringVar(&k.tokenFile, "token-file", "", "file with the token to show, on the first line that is not empty and not a # comment")
+	f.StringVar(&k.access.TokenFile, "token-file", "", "file with the token to show, on the first line that is not empty and not a # comment")
 	f.StringVar(&k.access.Authorities, "ca", "", "PEM file of the authorities that certify the director")
 	f.StringVar(&k.access.Certificate, "cert", "", "PEM file of the certificate to show")
 	f.StringVar(&k.access.Key, "key", "", "PEM file of the certificate's key")
@@ -161,7 +160,7 @@ const defaultControl = "http://127.0.0.1:8090"
 
 // find returns the address of the director if the user named none.
 func (k *directorControl) find(ctx context.Context) (string, error) {
-	if k.tokenFile != "" || k.access.Certificate != "" {
+	if k.access.TokenFile != "" || k.access.Certificate != "" {
 		return defaultControl, nil // credentials go to a named address only
 	}
 	switch all := client.Sockets(ctx); len(all) {
@@ -180,18 +179,6 @@ func (k *directorControl) client(ctx context.Context) (*client.Client, error) {
 		var err error
 		if k.access.URL, err = k.find(ctx); err != nil {
 			return nil, err
-		}
-	}
-	if k.tokenFile != "" {
-		text, err := os.ReadFile(k.tokenFile)
-		if err != nil {
-			return nil, &vitrine.BadInput{File: k.tokenFile, Found: err.Error(), Want: "want a file with the token"}
-		}
-		for line := range strings.Lines(string(text)) {
-			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-				k.access.Token = line
-				break
-			}
 		}
 	}
 	return client.New(k.access)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -40,6 +41,7 @@ type servedFlex struct {
 	address string
 	socket  string
 	log     *hosttest.Output
+	reload  chan struct{}
 }
 
 // serveFlexWith serves an orchestrator. control is text for further options of the file's control
@@ -50,7 +52,7 @@ func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &servedFlex{t: t, dir: dir, address: l.Addr().String(), log: &hosttest.Output{}}
+	s := &servedFlex{t: t, dir: dir, address: l.Addr().String(), log: &hosttest.Output{}, reload: make(chan struct{})}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- (&app{stdout: io.Discard, stderr: io.Discard}).serveFlex(ctx, c, o, log) }()
+	go func() { ended <- (&app{stdout: io.Discard, stderr: io.Discard}).serveFlex(ctx, c, o, log, s.reload) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -142,7 +144,30 @@ func (s *servedFlex) ask(c *http.Client, scheme, method, path string, headers ..
 	return a.StatusCode
 }
 
-// drain is the path of a change. The instance does not exist, so a client that may change gets 404.
+// rereads makes the orchestrator read its files again, and waits for a line in its log.
+func (s *servedFlex) rereads(line string) {
+	s.t.Helper()
+	before := strings.Count(s.log.String(), line)
+	s.reload <- struct{}{}
+	hosttest.Until(s.t, time.Minute, line, func() bool { return strings.Count(s.log.String(), line) > before })
+}
+
+// serial returns the serial number of the certificate that the orchestrator shows.
+func (s *servedFlex) serial() *big.Int {
+	s.t.Helper()
+	roots, err := readAuthorities(filepath.Join(s.dir, "authority.pem"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c, err := tls.Dial("tcp", s.address, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close()
+	return c.ConnectionState().PeerCertificates[0].SerialNumber
+}
+
+// drain is a change. There is no such instance, so that whoever may change gets 404.
 const drain = "/v1/instances/nobody/drain"
 
 // TestFlexNeedsItsToken checks that with a token file all requests except /healthz need a token,
@@ -244,5 +269,44 @@ func TestFlexTakesTokensOverTLS(t *testing.T) {
 	}
 	if got := s.ask(c, "https", http.MethodPost, drain, "Authorization", "Bearer "+flexToken); got != http.StatusNotFound {
 		t.Errorf("with the token: %d", got)
+	}
+}
+
+// TestFlexReadsItsFilesAgain rotates the token and the certificate of a running orchestrator.
+// The old token is refused from then on. A broken file changes nothing.
+func TestFlexReadsItsFilesAgain(t *testing.T) {
+	dir := t.TempDir()
+	authority := certtest.Loopback(t, dir, "authority", nil)
+	old := certtest.Loopback(t, dir, "flex", authority)
+	put := func(text string) {
+		if err := os.WriteFile(filepath.Join(dir, "tokens"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(flexToken + "\n")
+	s := serveFlexWith(t, dir, ", certificate: flex.pem, key: flex.key, token_file: tokens")
+	status := func(token string) int {
+		return s.ask(s.client(""), "https", http.MethodGet, "/v1/status", "Authorization", "Bearer "+token)
+	}
+	put("short\n")
+	s.rereads("the old ones stay in use")
+	if got := status(flexToken); got != http.StatusOK {
+		t.Errorf("after a broken file: %d", got)
+	}
+	if got := s.serial(); got.Cmp(old.Certificate.SerialNumber) != 0 {
+		t.Errorf("the certificate is %s, want %s", got, old.Certificate.SerialNumber)
+	}
+	const next = "fedcba9876543210fedcba9876543210"
+	put(next + "\n")
+	made := certtest.Loopback(t, dir, "flex", authority)
+	s.rereads("were read again")
+	if got := status(next); got != http.StatusOK {
+		t.Errorf("with the new token: %d", got)
+	}
+	if got := status(flexToken); got != http.StatusUnauthorized {
+		t.Errorf("with the old token: %d", got)
+	}
+	if got := s.serial(); got.Cmp(made.Certificate.SerialNumber) != 0 {
+		t.Errorf("the certificate is %s, want the new one, %s", got, made.Certificate.SerialNumber)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -160,24 +159,6 @@ func holderEnded(log string, err error) error {
 		return &vitrine.Unsupported{What: "running the instances", Missing: text}
 	}
 	return fmt.Errorf("the holder of the instances ended: %w: %s", err, text)
-}
-
-// readToken returns the first line of a file that is neither empty nor a comment. Without a
-// file it returns no token.
-func readToken(path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", &vitrine.BadInput{File: path, Found: err.Error(), Want: "want a file with the token"}
-	}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			return line, nil
-		}
-	}
-	return "", &vitrine.BadInput{File: path, Found: "no token", Want: "want a file with the token"}
 }
 
 // readAuthorities reads a PEM file of certificate authorities.

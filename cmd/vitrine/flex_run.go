@@ -158,6 +158,8 @@ func (a *app) printFlexPlan(p flexPlan, asJSON bool) error {
 // runFlex runs the orchestrator until ctx ends.
 func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	log := a.logFrom(slog.LevelInfo)
+	reload, _, stop := serviceSignals()
+	defer stop()
 	lock, err := lockFlex(p.file)
 	if err != nil {
 		return err
@@ -186,7 +188,7 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 			"another orchestrator may be at work; if not, remove them by vitrine director instances remove", "directors")
 	}
 	if err == nil {
-		err = a.serveFlex(ctx, p.file, o, log)
+		err = a.serveFlex(ctx, p.file, o, log, reload, clients...)
 	}
 	if keep {
 		return err
@@ -196,19 +198,23 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	return errors.Join(err, runner.end(ending))
 }
 
-// serveFlex runs the orchestrator's loop and its control interface until ctx ends.
-func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestrator, log *slog.Logger) error {
-	listeners, guard, err := listenFlex(ctx, c, log)
+// serveFlex runs the orchestrator's loop and its control interface until ctx ends. It reads
+// tokens and certificates again every 30 s, and on each value from reload.
+func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestrator, log *slog.Logger, reload <-chan struct{}, directors ...*client.Client) error {
+	door, err := openFlex(ctx, c, log)
 	if err != nil {
 		return err
 	}
+	for _, d := range directors {
+		door.reload = append(door.reload, d.Refresh)
+	}
 	server := &http.Server{
-		Handler: o.Handler(guard), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+		Handler: o.Handler(door.guard), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	fmt.Fprintf(a.stdout, "%s: running; vitrine flex status %s shows it\n", c.Path, c.Path)
 	group, gctx := errgroup.WithContext(ctx)
-	for _, l := range listeners {
+	for _, l := range door.listeners {
 		group.Go(func() error {
 			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve control: %w", err)
@@ -216,6 +222,10 @@ func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestra
 			return nil
 		})
 	}
+	group.Go(func() error {
+		access.Reread(gctx, reload, log, door.reload...)
+		return nil
+	})
 	group.Go(func() error {
 		defer server.Close()
 		return o.Run(gctx)
@@ -227,47 +237,66 @@ func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestra
 	return err
 }
 
-// listenFlex opens the unix socket, and the file's control address if there is one.
-func listenFlex(ctx context.Context, c *config.Config, log *slog.Logger) (all []net.Listener, guard access.Guard, err error) {
+// A flexDoor is how users reach an orchestrator.
+type flexDoor struct {
+	listeners []net.Listener
+	guard     access.Guard
+	reload    []func() error // read tokens and certificates again
+}
+
+// openFlex opens the unix socket, and the file's control address if there is one.
+func openFlex(ctx context.Context, c *config.Config, log *slog.Logger) (d flexDoor, err error) {
 	if err := runstate.MakeRoot(runstate.DefaultRoot()); err != nil {
-		return nil, guard, err
+		return d, err
 	}
 	socket := flexSocket(c.State)
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
-		return nil, guard, err
+		return d, err
 	}
 	local, err := access.OpenSocket("unix", socket, "orchestrator", "give this one another state folder")
 	if err != nil {
-		return nil, guard, err
+		return d, err
 	}
-	all = append(all, local)
-	tokens, err := access.ReadTokens(c.Control.TokenFile)
-	guard = access.Guard{Service: "orchestrator", Tokens: func() access.Tokens { return tokens }, Socket: socket, Log: log}
-	if err != nil || c.Control.Listen == "" {
-		return all, guard, err
+	tokens, err := access.ReadTokenFile(c.Control.TokenFile)
+	if err != nil {
+		return d, err
 	}
-	secure, err := access.TLS(c.Control.Certificate, c.Control.Key, c.Control.Clients)
-	if bad := (*access.TLSError)(nil); errors.As(err, &bad) {
-		return all, guard, c.BadInput(bad.Error(), bad.Want, "control", bad.Option)
+	d = flexDoor{
+		listeners: []net.Listener{local}, reload: []func() error{tokens.Reload},
+		guard: access.Guard{Service: "orchestrator", Tokens: tokens.Tokens, Socket: socket, Log: log},
+	}
+	if c.Control.Listen == "" {
+		return d, nil
+	}
+	return d, d.listen(ctx, c)
+}
+
+// listen opens the file's control address.
+func (d *flexDoor) listen(ctx context.Context, c *config.Config) error {
+	var secure *access.ServerTLS
+	if c.Control.Certificate != "" {
+		var err error
+		secure, err = access.LoadTLS(c.Control.Certificate, c.Control.Key, c.Control.Clients)
+		if bad := (*access.TLSError)(nil); errors.As(err, &bad) {
+			return c.BadInput(bad.Error(), bad.Want, "control", bad.Option)
+		}
+		d.reload = append(d.reload, secure.Reload)
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Control.Listen)
 	if err != nil {
-		return all, guard, fmt.Errorf("listen for control: %w", err)
+		return fmt.Errorf("listen for control: %w", err)
 	}
 	if secure != nil {
-		l = tls.NewListener(l, secure)
+		l = tls.NewListener(l, secure.Config())
 	}
-	return append(all, l), guard, nil
+	d.listeners = append(d.listeners, l)
+	return nil
 }
 
 // directorsOf returns clients for the file's directors.
 func directorsOf(c *config.Config) (all []*client.Client, err error) {
 	for _, d := range c.Directors {
-		token, err := readToken(d.TokenFile)
-		if err != nil {
-			return nil, err
-		}
-		k, err := client.New(client.Access{URL: d.Control, Token: token, Authorities: d.Authorities, Certificate: d.Certificate, Key: d.Key})
+		k, err := client.New(client.Access{URL: d.Control, TokenFile: d.TokenFile, Authorities: d.Authorities, Certificate: d.Certificate, Key: d.Key})
 		if err != nil {
 			return nil, err
 		}

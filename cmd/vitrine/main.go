@@ -49,7 +49,8 @@ func main() {
 // endingSignals returns the signals that end the program. A service takes SIGHUP to reload
 // its configuration instead.
 func endingSignals(args []string) []os.Signal {
-	if len(args) > 0 && slices.Contains(servingVerbs(), args[0]) {
+	line := strings.Join(args, " ") + " "
+	if slices.ContainsFunc(servingVerbs(), func(verb string) bool { return strings.HasPrefix(line, verb+" ") }) {
 		return []os.Signal{os.Interrupt, syscall.SIGTERM}
 	}
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}

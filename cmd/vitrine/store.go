@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"vitrine/internal/access"
 	"vitrine/store"
 	"vitrine/store/embedded"
 	"vitrine/store/kv"
@@ -168,7 +169,7 @@ func (f *storeFlags) service(log *slog.Logger) (*service.Config, error) {
 	}
 	var err error
 	if f.tokens != "" {
-		if c.Tokens, err = service.ReadTokens(f.tokens); err != nil {
+		if c.Tokens, err = access.ReadTokenFile(f.tokens); err != nil {
 			return nil, err
 		}
 	}

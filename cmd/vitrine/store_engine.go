@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"vitrine"
+	"vitrine/internal/access"
 	"vitrine/store"
 	"vitrine/store/embedded"
 	"vitrine/store/etcd"
 	"vitrine/store/redis"
-	"vitrine/store/service"
 )
 
 // engineFlags are the flags that choose and configure the storage engine.
@@ -78,7 +78,7 @@ func (f *engineFlags) open(ctx context.Context, log *slog.Logger) (store.Engine,
 	var secure *tls.Config
 	if f.tls || f.ca != "" || f.cert != "" {
 		var err error
-		if secure, err = service.LoadClientTLS(f.cert, f.key, f.ca); err != nil {
+		if secure, err = access.ClientTLS(f.cert, f.key, f.ca); err != nil {
 			return nil, err
 		}
 	}

@@ -1,17 +1,16 @@
 package client
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"vitrine"
@@ -21,7 +20,8 @@ import (
 // An Access says where a director is and how to authenticate.
 type Access struct {
 	URL         string // such as http://127.0.0.1:8090, or unix:/run/vitrine/director.sock
-	Token       string // sent as Authorization: Bearer; empty: none
+	Token       string // sent as Authorization: Bearer; empty: that of TokenFile
+	TokenFile   string // file with the token, on the first line that is not empty and not a # comment; empty: none
 	Authorities string // PEM file of the authorities that certify the director; empty: the host's
 	Certificate string // PEM file of the client's own certificate; empty: none
 	Key         string // PEM file of its key
@@ -29,8 +29,9 @@ type Access struct {
 
 // A Client controls one director. It may be used by several goroutines.
 type Client struct {
+	given  Access
 	base   *url.URL
-	caller access.Caller
+	caller atomic.Pointer[access.Caller]
 }
 
 // An Error is the director's error response.
@@ -43,6 +44,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("the director answers %d: %s", e.Status, e.Message)
 }
 
+// unixScheme begins an Access.URL that is the path of a unix socket.
+const unixScheme = "unix:"
+
 // timeout bounds each call.
 const timeout = 30 * time.Second
 
@@ -50,8 +54,7 @@ const timeout = 30 * time.Second
 // uses the director's unix socket if this user has one for that address.
 func New(a Access) (*Client, error) {
 	text := a.URL
-	socket, isSocket := strings.CutPrefix(text, "unix:")
-	if isSocket {
+	if strings.HasPrefix(text, unixScheme) {
 		text = "http://director"
 	}
 	if !strings.Contains(text, "://") {
@@ -61,41 +64,47 @@ func New(a Access) (*Client, error) {
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
 		return nil, &vitrine.BadInput{File: a.URL, Found: "not a director's address", Want: "want one such as http://127.0.0.1:8090 or unix:/run/director.sock"}
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if a.Authorities != "" {
-		pem, err := os.ReadFile(a.Authorities)
-		if err != nil {
-			return nil, fmt.Errorf("read the director's certificate authorities: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, &vitrine.BadInput{File: a.Authorities, Found: "no certificate", Want: "want a PEM file"}
-		}
+	c := &Client{given: a, base: base}
+	if err := c.Refresh(); err != nil {
+		return nil, err
 	}
-	if a.Certificate != "" {
-		own, err := tls.LoadX509KeyPair(a.Certificate, a.Key)
-		if err != nil {
-			return nil, fmt.Errorf("read the client's certificate: %w", err)
-		}
-		config.Certificates = []tls.Certificate{own}
+	return c, nil
+}
+
+// Refresh reads the files of the Access again, for new requests. It closes idle connections,
+// because the director checked the old certificate when they began. After an error the old
+// token and certificates stay in use.
+func (c *Client) Refresh() error {
+	token, err := access.ReadToken(c.given.TokenFile)
+	if err != nil {
+		return err
 	}
-	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
-	switch {
+	token = cmp.Or(c.given.Token, token)
+	secure, err := access.ClientTLS(c.given.Certificate, c.given.Key, c.given.Authorities)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
+	switch socket, isSocket := strings.CutPrefix(c.given.URL, unixScheme); {
 	case isSocket:
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, socket) }
-	case base.Scheme == "http" && a.Token == "":
+	case c.base.Scheme == "http" && token == "":
 		// A starting director may answer over TCP before it has its socket, so each call
 		// looks for the socket again.
 		transport.DialContext, transport.DisableKeepAlives = dialControl, true
 	}
-	return &Client{base: base, caller: access.Caller{
-		Service: "the director", HTTP: &http.Client{Timeout: timeout, Transport: transport}, Token: a.Token, Most: 64 << 20,
-	}}, nil
+	old := c.caller.Swap(&access.Caller{
+		Service: "the director", HTTP: &http.Client{Timeout: timeout, Transport: transport}, Token: token, Most: 64 << 20,
+	})
+	if old != nil {
+		old.HTTP.CloseIdleConnections()
+	}
+	return nil
 }
 
 // call sends in as JSON and reads the answer into out; either may be nil.
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
-	err := c.caller.Call(ctx, method, c.base.JoinPath(path).String(), in, out)
+	err := c.caller.Load().Call(ctx, method, c.base.JoinPath(path).String(), in, out)
 	if refusal := (*access.Refusal)(nil); errors.As(err, &refusal) {
 		return &Error{refusal.Status, refusal.Message}
 	}

@@ -164,6 +164,7 @@ func isAddress(host string) bool {
 // A TLSError says which of the TLS files is wrong.
 type TLSError struct {
 	Option string // "certificate" or "clients"
+	File   string
 	Want   string
 	Err    error
 }
@@ -180,14 +181,14 @@ func TLS(certificate, key, clients string) (*tls.Config, error) {
 	}
 	own, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {
-		return nil, &TLSError{"certificate", "want PEM files of a certificate and its key", err}
+		return nil, &TLSError{"certificate", certificate, "want PEM files of a certificate and its key", err}
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if clients == "" {
 		return config, nil
 	}
 	if config.ClientCAs, err = Authorities(clients); err != nil {
-		return nil, &TLSError{"clients", "want a PEM file of certificate authorities", err}
+		return nil, &TLSError{"clients", clients, "want a PEM file of certificate authorities", err}
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	config.SessionTicketsDisabled = true // otherwise a ticket would stay valid after a change of authorities

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"vitrine"
+	"vitrine/internal/access"
 	"vitrine/internal/certtest"
 	"vitrine/internal/hosttest"
 	"vitrine/reference/ims"
@@ -69,7 +70,7 @@ func runStore(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		Routes: []service.Route{{Path: kv.Root, Handler: kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now)}), Operation: kv.Operation}},
 	}
 	if tokens != "" {
-		if config.Tokens, err = service.ReadTokens(tokens); err != nil {
+		if config.Tokens, err = access.ReadTokenFile(tokens); err != nil {
 			return err
 		}
 	}

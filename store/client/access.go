@@ -1,14 +1,6 @@
 package client
 
-import (
-	"crypto/tls"
-	"crypto/x509"
-	"fmt"
-	"os"
-	"strings"
-
-	"vitrine"
-)
+import "vitrine/internal/access"
 
 // An Access says where a store is, and which files authenticate with it.
 type Access struct {
@@ -20,43 +12,11 @@ type Access struct {
 }
 
 // Config reads the files. The error is a *vitrine.BadInput.
-func (a Access) Config() (Config, error) {
-	c := Config{Base: a.URL, TLS: &tls.Config{MinVersion: tls.VersionTLS12}}
-	var err error
-	if a.TokenFile != "" {
-		if c.Token, err = readToken(a.TokenFile); err != nil {
-			return c, err
-		}
+func (a Access) Config() (c Config, err error) {
+	c.Base = a.URL
+	if c.Token, err = access.ReadToken(a.TokenFile); err != nil {
+		return c, err
 	}
-	if a.Authorities != "" {
-		text, err := os.ReadFile(a.Authorities)
-		if err != nil {
-			return c, &vitrine.BadInput{File: a.Authorities, Found: err.Error(), Want: "a PEM file of certificates"}
-		}
-		c.TLS.RootCAs = x509.NewCertPool()
-		if !c.TLS.RootCAs.AppendCertsFromPEM(text) {
-			return c, &vitrine.BadInput{File: a.Authorities, Found: "no certificate", Want: "a PEM file of certificates"}
-		}
-	}
-	if a.Certificate != "" || a.Key != "" {
-		own, err := tls.LoadX509KeyPair(a.Certificate, a.Key)
-		if err != nil {
-			return c, &vitrine.BadInput{File: fmt.Sprintf("%q and %q", a.Certificate, a.Key), Found: err.Error(), Want: "a certificate and its key, PEM"}
-		}
-		c.TLS.Certificates = []tls.Certificate{own}
-	}
-	return c, nil
-}
-
-func readToken(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", &vitrine.BadInput{File: file, Found: err.Error(), Want: "a file with the token"}
-	}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			return line, nil
-		}
-	}
-	return "", &vitrine.BadInput{File: file, Found: "no token", Want: "a file with the token"}
+	c.TLS, err = access.ClientTLS(a.Certificate, a.Key, a.Authorities)
+	return c, err
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"vitrine/internal/access"
 	"vitrine/internal/certtest"
 	"vitrine/internal/hosttest"
 )
@@ -67,7 +68,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	put(token + "\n")
-	tokens, err := ReadTokens(path)
+	tokens, err := access.ReadTokenFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine"
+	"vitrine/internal/access"
 	"vitrine/store/service/quick"
 )
 
@@ -27,9 +28,9 @@ type Config struct {
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
 
-	TLS    *TLS            // nil: plain
-	Tokens *Tokens         // nil: no token needed
-	Reload <-chan struct{} // requests to reload their files, which also happens every 30 s; may be nil
+	TLS    *access.ServerTLS // nil: plain
+	Tokens *access.TokenFile // nil: no token needed
+	Reload <-chan struct{}   // requests to reload their files, which also happens every 30 s; may be nil
 
 	InFlight    int           // requests at the same time; beyond it 503; default 1024
 	Bodies      int64         // bytes of request bodies at the same time; beyond it 503; default 64 MiB
@@ -112,7 +113,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "no such path")
 		return
 	}
-	if !route.Open && !s.config.Tokens.allow(r) {
+	if !route.Open && s.config.Tokens != nil && !s.config.Tokens.Tokens().Accept(r) {
 		s.refused.WithLabelValues("token").Inc()
 		noteDenied(s.config.Logger, r)
 		w.Header().Set("WWW-Authenticate", `Bearer realm="vitrine store"`)
@@ -208,7 +209,7 @@ func (c *Config) Guarded(address string) error {
 		return nil
 	}
 	switch {
-	case c.Tokens == nil && (c.TLS == nil || c.TLS.clientCA == ""):
+	case c.Tokens == nil && (c.TLS == nil || c.TLS.Clients == ""):
 		return &vitrine.BadInput{File: "--listen", Found: address + " is not loopback, and anybody could ask",
 			Want: "give --tls-cert and --tls-key, and --token-file or --client-ca"}
 	case c.TLS == nil:
@@ -274,39 +275,16 @@ func (s *Service) quick(l net.Listener) *quick.Listener {
 	})
 }
 
-// rereadEvery bounds how long a change of tokens or certificates goes unnoticed.
-const rereadEvery = 30 * time.Second
-
 // reload reads tokens and certificates again on request and at intervals.
 func (s *Service) reload(ctx context.Context) {
-	if s.config.Tokens == nil && s.config.TLS == nil {
-		return
+	var files []func() error
+	if s.config.Tokens != nil {
+		files = append(files, s.config.Tokens.Reload)
 	}
-	ticker := time.NewTicker(rereadEvery)
-	defer ticker.Stop()
-	for {
-		asked := false
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.config.Reload:
-			asked = true
-		case <-ticker.C:
-		}
-		var err error
-		if s.config.Tokens != nil {
-			err = s.config.Tokens.Reload()
-		}
-		if s.config.TLS != nil {
-			err = errors.Join(err, s.config.TLS.Reload())
-		}
-		switch {
-		case err != nil:
-			s.config.Logger.Error("cannot reload tokens or certificates: the old ones stay in use", "error", err)
-		case asked:
-			s.config.Logger.Info("tokens and certificates were read again")
-		}
+	if s.config.TLS != nil {
+		files = append(files, s.config.TLS.Reload)
 	}
+	access.Reread(ctx, s.config.Reload, s.config.Logger, files...)
 }
 
 // Timeouts of a client that sends or reads nothing.
@@ -336,7 +314,7 @@ func (s *Service) server() *http.Server {
 		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
 	}
 	if s.config.TLS != nil {
-		server.TLSConfig = s.config.TLS.config()
+		server.TLSConfig = s.config.TLS.Config()
 	}
 	return server
 }

@@ -19,6 +19,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"vitrine"
+	"vitrine/internal/access"
 )
 
 const token = "correct-horse-battery"
@@ -94,7 +95,7 @@ func TestTokens(t *testing.T) {
 	if err := os.WriteFile(path, []byte("# who may ask\n\n"+token+"\nanother-long-token-1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := ReadTokens(path)
+	tokens, err := access.ReadTokenFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func TestTokenFiles(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadTokens(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
+		if _, err := access.ReadTokenFile(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -238,9 +239,9 @@ func TestGuarded(t *testing.T) {
 	}{
 		{Config{}, "127.0.0.1:1", true}, {Config{}, "[::1]:1", true}, {Config{}, "localhost:1", true},
 		{Config{}, "0.0.0.0:1", false}, {Config{}, ":1", false}, {Config{}, "192.0.2.1:1", false}, {Config{}, "nonsense", false},
-		{Config{Tokens: &Tokens{}}, ":1", false}, {Config{Tokens: &Tokens{}, TLS: &TLS{}}, ":1", true},
-		{Config{TLS: &TLS{}}, ":1", false},
-		{Config{TLS: &TLS{clientCA: "ca.pem"}}, ":1", true},
+		{Config{Tokens: &access.TokenFile{}}, ":1", false}, {Config{Tokens: &access.TokenFile{}, TLS: &access.ServerTLS{}}, ":1", true},
+		{Config{TLS: &access.ServerTLS{}}, ":1", false},
+		{Config{TLS: &access.ServerTLS{Clients: "ca.pem"}}, ":1", true},
 	} {
 		if err := c.config.Guarded(c.address); (err == nil) != c.ok || (err != nil && !vitrine.IsBadInput(err)) {
 			t.Errorf("%s: %v", c.address, err)
@@ -291,7 +292,7 @@ func TestQuick(t *testing.T) {
 	if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := ReadTokens(path)
+	tokens, err := access.ReadTokenFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,66 @@
+package client
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"vitrine"
+	"vitrine/internal/access"
+	"vitrine/internal/certtest"
+)
+
+// TestRefresh rotates the token and the certificate that a client shows. A broken file
+// changes nothing.
+func TestRefresh(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	authority := certtest.Loopback(t, dir, "authority", nil)
+	certtest.Loopback(t, dir, "director", authority)
+	secure, err := access.TLS(file("director.pem"), file("director.key"), file("authority.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := make(chan string, 1)
+	director := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown <- r.Header.Get("Authorization") + ", " + r.TLS.PeerCertificates[0].SerialNumber.String()
+		_, _ = w.Write([]byte("{}"))
+	}))
+	director.TLS = secure
+	director.StartTLS()
+	defer director.Close()
+
+	rotate := func(token string) (want string) {
+		if err := os.WriteFile(file("token"), []byte("# for the director\n"+token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "Bearer " + token + ", " + certtest.Loopback(t, dir, "own", authority).Certificate.SerialNumber.String()
+	}
+	old := rotate("first")
+	c, err := New(Access{URL: director.URL, TokenFile: file("token"), Authorities: file("authority.pem"), Certificate: file("own.pem"), Key: file("own.key")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(want string) {
+		t.Helper()
+		if _, err := c.Status(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-shown; got != want {
+			t.Errorf("the client shows %s, want %s", got, want)
+		}
+	}
+	ask(old)
+	rotate("")
+	if err := c.Refresh(); !vitrine.IsBadInput(err) {
+		t.Errorf("a file without a token: %v", err)
+	}
+	ask(old)
+	next := rotate("second")
+	if err := c.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	ask(next)
+}

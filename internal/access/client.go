@@ -1,0 +1,50 @@
+package access
+
+import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"strings"
+
+	"vitrine"
+)
+
+// ReadToken reads the token that a client shows: the first line that is neither empty nor a
+// # comment. Without a path, it returns no token. The error is a *vitrine.BadInput.
+func ReadToken(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", &vitrine.BadInput{File: path, Found: err.Error(), Want: "want a file with the token"}
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return line, nil
+		}
+	}
+	return "", &vitrine.BadInput{File: path, Found: "no token", Want: "want a file with the token"}
+}
+
+// ClientTLS returns a client's TLS configuration from PEM files: its own certificate and
+// key, and the authorities that certify the server. Without a certificate and key, the client
+// shows none. Without authorities, it trusts the host's. The error is a *vitrine.BadInput.
+func ClientTLS(certificate, key, authorities string) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if certificate != "" || key != "" {
+		own, err := tls.LoadX509KeyPair(certificate, key)
+		if err != nil {
+			return nil, &vitrine.BadInput{File: fmt.Sprintf("%q and %q", certificate, key), Found: err.Error(), Want: "want a certificate and its key, PEM"}
+		}
+		c.Certificates = []tls.Certificate{own}
+	}
+	if authorities == "" {
+		return c, nil
+	}
+	var err error
+	if c.RootCAs, err = Authorities(authorities); err != nil {
+		return nil, &vitrine.BadInput{File: authorities, Found: err.Error(), Want: "want a PEM file of certificate authorities"}
+	}
+	return c, nil
+}
