@@ -118,6 +118,18 @@ func fabricName(name string) string {
 	return "loopback"
 }
 
+// isolated reports whether a fabric with the options of part joins the instances of a run to
+// each other only, and not to the host or beyond.
+func isolated(name string, part document.Node) bool {
+	if fabrics()[name].shared {
+		return false
+	}
+	var given map[string]any
+	_ = part.Decode(&given) // never fails: a loaded file has valid parts
+	leadsOut := func(option string) bool { return given[option] != nil }
+	return !slices.ContainsFunc([]string{"parent", "interfaces", "server"}, leadsOut)
+}
+
 // fabric opens the fabric of the choice.
 func (b *backends) fabric(ctx context.Context, o spec.Choice, part document.Node) (fabric.Fabric, error) {
 	kind, ok := fabrics()[fabricName(o.Fabric)]

@@ -42,11 +42,15 @@ func (a *app) flexRun() *cobra.Command {
 		Use:   "run FILE",
 		Short: "Run the aggregates of a file until interrupted, and then stop them",
 		Long: "Run the aggregates of a file until interrupted, and then stop them. After SIGKILL, or with\n" +
-			"--keep, what runs goes on running, and the next run of the same file takes it over.",
+			"--keep, what runs goes on running, and the next run of the same file takes it over.\n" +
+			"SIGHUP reads the files of tokens and certificates again.",
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			p, err := planFlex(given[0])
 			if err != nil {
+				return err
+			}
+			if err := checkReach(p.file); err != nil {
 				return err
 			}
 			if p.policy, err = policyOf(rules); err != nil {
@@ -108,6 +112,23 @@ func planFlex(path string) (p flexPlan, err error) {
 	p.costs = map[string]map[string]flex.Cost{}
 	p.types, err = flex.Types(p.file, keepCosts(capacityOf(p.file), p.costs))
 	return p, err
+}
+
+// checkReach refuses a fabric on which no director reaches the instances. A director with a
+// unix socket may be a service of the file, which is attached to the fabric too.
+func checkReach(c *config.Config) error {
+	name := fabricName(c.Choice().Fabric)
+	if !isolated(name, c.Servers.Parts[name]) {
+		return nil
+	}
+	for _, d := range c.Directors {
+		if !strings.HasPrefix(d.Control, "unix:") {
+			return c.BadInput("the fabric "+name+" joins instances to a network of their own, which the director at "+d.Control+" does not reach",
+				"use loopback or host; for directors on other hosts, a fabric that leads out, such as macvlan with parent; "+
+					"or a director that is one of the services, with control unix:SOCKET", "servers", "fabric")
+		}
+	}
+	return nil
 }
 
 // hostMemory returns the memory of this host, in bytes.

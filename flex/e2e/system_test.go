@@ -35,7 +35,8 @@ type system struct {
 	vitrine string // path of the program
 	file    string
 	sip     string // address of the director
-	control string // control address of the director
+	control string // of the director
+	inside  int    // PID of a process whose network namespace calls come from; 0: the host's
 }
 
 // newBare returns a system whose files are not written yet. At its end, the test stops everything
@@ -131,7 +132,9 @@ var programs string
 
 var build = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(programs, "vitrine")
-	out, err := exec.Command("go", "build", "-o", path, "vitrine/cmd/vitrine").CombinedOutput()
+	c := exec.Command("go", "build", "-o", path, "vitrine/cmd/vitrine")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0") // a static program, as in bin/: its containers have no libraries
+	out, err := c.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build vitrine: %w:\n%s", err, out)
 	}
@@ -294,13 +297,21 @@ func (s *system) call(name string, rate, seconds float64, firstUser int) *calls 
 
 // generate starts a generator. The trial's parameters override the defaults here.
 func (s *system) generate(name string, trial load.Trial) (*calls, error) {
-	params := map[string]string{"scenario": "reg-dereg", "retransmit": "true", "timeout": "30s", "local": "127.0.0.1", "port": "0"}
+	local, _, err := net.SplitHostPort(s.sip)
+	if err != nil {
+		return nil, err
+	}
+	params := map[string]string{"scenario": "reg-dereg", "retransmit": "true", "timeout": "30s", "local": local, "port": "0"}
 	maps.Copy(params, trial.Params)
 	trial.Params, trial.Targets, trial.Scratch = params, []string{s.sip}, filepath.Join(s.dir, name)
 	if err := os.Mkdir(trial.Scratch, 0o700); err != nil {
 		return nil, err
 	}
-	command := load.Command([]string{s.vitrine, "generate", "sip"}, trial)
+	generator := []string{s.vitrine, "generate", "sip"}
+	if s.inside != 0 {
+		generator = append([]string{"nsenter", "--net", "--target", strconv.Itoa(s.inside)}, generator...)
+	}
+	command := load.Command(generator, trial)
 	c := &calls{name: name, done: make(chan struct{})}
 	cmd := exec.CommandContext(s.t.Context(), command.Args[0], command.Args[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), command.Env...), &c.out, &c.errs
