@@ -218,7 +218,7 @@ func (b *backends) cleaners(ctx context.Context) ([]vitrine.Cleaner, error) {
 		}
 		list = append(list, p)
 	}
-	return append(list, application.Cleaner{Root: b.run.Root}), context.Cause(ctx) // last, when nothing uses the files any more
+	return append(list, docker.Cleaner{Root: b.run.Root}, application.Cleaner{Root: b.run.Root}), context.Cause(ctx) // last, when nothing uses the files any more
 }
 
 // failedCleaner is the cleaner of a back end that cannot be asked; it returns the reason.

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"errors"
+	"net/url"
 	"slices"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -10,8 +11,63 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 
+	"vitrine"
 	"vitrine/internal/runstate"
 )
+
+// engineKind is the kind of record for the engines that a run uses. A record's value is the
+// engine's address.
+const engineKind = "docker-engine"
+
+// engineRecord returns the name of this engine's record. It must be a file name.
+func (e *engine) engineRecord() string { return url.PathEscape(e.host) }
+
+// recordEngine records that the run uses this engine.
+func (s *Substrate) recordEngine() error {
+	if s.config.Run == nil {
+		return nil
+	}
+	return s.config.Run.Record(engineKind, s.engineRecord(), []byte(s.host))
+}
+
+// eraseEngine records that nothing of the run is left on this engine.
+func (s *Substrate) eraseEngine() error {
+	if s.config.Run == nil {
+		return nil
+	}
+	return s.config.Run.Erase(engineKind, s.engineRecord())
+}
+
+// usedBy reports whether a run used this engine. A run that recorded none may have.
+func (s *Substrate) usedBy(run string) (bool, error) {
+	engines, err := runstate.Records(s.config.Runs, run, engineKind)
+	_, recorded := engines[s.engineRecord()]
+	return recorded || len(engines) == 0, err
+}
+
+// A Cleaner cleans up after dead runs on the engines that they recorded. A Substrate cleans its
+// own engine only, and a deployment may name another one.
+type Cleaner struct{ Root string } // of the runs
+
+// Clean removes the containers and images of dead runs. An engine that does not run any more
+// has no containers that run.
+func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
+	return runstate.EachDead(c.Root, func(run string) (removed []string, err error) {
+		_, err = runstate.Undo(c.Root, run, engineKind, func(_ string, host []byte) (string, error) {
+			s, err := New(ctx, Config{Host: string(host), Runs: c.Root})
+			if vitrine.IsUnsupported(err) {
+				return "", nil
+			}
+			if err != nil {
+				return "", err
+			}
+			some, err := s.Clean(ctx)
+			removed = append(removed, some...)
+			return "", errors.Join(err, s.Close(ctx))
+		})
+		return removed, err
+	})
+}
 
 // Clean removes the containers and images of runs that are no longer alive. It considers
 // only runs that are recorded in the same folder of runs and whose containers run on this

@@ -15,7 +15,10 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 
 	"vitrine"
+	"vitrine/fabric/fabrictest"
 	"vitrine/image"
+	"vitrine/internal/hosttest"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/docker/dockertest"
 )
@@ -51,7 +54,42 @@ func TestDockerSubstrateCleanElsewhere(t *testing.T) {
 	}
 }
 
-// TestMain also runs as the child program that calls Clean where the containers are not visible.
+// TestDockerSubstrateCleanRecordedEngine: a Cleaner finds the engine that a killed run used. A
+// run that closes its substrate leaves no record.
+func TestDockerSubstrateCleanRecordedEngine(t *testing.T) {
+	host := dockertest.Start(t)
+	root := filepath.Join(t.TempDir(), "runs")
+	create := func() (*Substrate, *runstate.Run) {
+		run := fabrictest.NewRun(t, root)
+		s, err := New(t.Context(), Config{Host: host, Runs: root, Run: run})
+		hosttest.Need(t, err)
+		if _, err := s.Create(t.Context(), substrate.Spec{Run: run.ID, Name: "c-1", Dir: t.TempDir()}); err != nil {
+			t.Fatal(err)
+		}
+		return s, run
+	}
+	closed, ended := create()
+	if err := errors.Join(closed.Close(t.Context()), ended.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(ended.Dir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a run that closed its substrate is still recorded: %v", err)
+	}
+	killed, dead := create()
+	if err := dead.Abandon(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{2, 0} { // the sandbox and its image
+		if removed, err := (Cleaner{Root: root}).Clean(t.Context()); err != nil || len(removed) != want {
+			t.Errorf("Clean removed %q, %v; want %d", removed, err, want)
+		}
+	}
+	if err := killed.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMain is also the child program that cleans where the containers are not visible.
 func TestMain(m *testing.M) {
 	root := os.Getenv(cleanEnv)
 	if root == "" {

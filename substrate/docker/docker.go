@@ -48,7 +48,7 @@ type Config struct {
 	Folder string `yaml:"-" json:"-"` // the deployment's folder; relative sources of mounts are below it
 	Runs   string `yaml:"-" json:"-"` // root of internal/runstate; empty: runstate.DefaultRoot()
 
-	Run *runstate.Run `yaml:"-" json:"-"` // records the images that Load gives the engine; nil: no record
+	Run *runstate.Run `yaml:"-" json:"-"` // records the engine, and the images that Load gives it; nil: no record
 }
 
 // A Mount makes a file or folder of the host visible in the instances.
@@ -127,6 +127,9 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 	if i.user, err = userOf(spec); err != nil {
 		return nil, fmt.Errorf("docker: create %s: %w", spec.Name, err)
 	}
+	if err := s.recordEngine(); err != nil {
+		return nil, fmt.Errorf("docker: create %s: %w", spec.Name, err)
+	}
 	if err := s.instances.Admit(i.name(), i); err != nil {
 		return nil, fmt.Errorf("docker: create %s: %w", spec.Name, err)
 	}
@@ -167,6 +170,9 @@ func (s *Substrate) Close(ctx context.Context) error {
 	err := s.instances.Close(ctx)
 	if err == nil {
 		err = s.images.removeMade(ctx)
+	}
+	if err == nil {
+		err = s.eraseEngine()
 	}
 	if err == nil {
 		err = s.api.Close()

@@ -35,7 +35,7 @@ func (s *Substrate) Load(ctx context.Context, archive, id, reference string) (st
 	if err != nil && !cerrdefs.IsNotFound(err) {
 		return "", err
 	}
-	if err := g.record(id, reference+" "+was.id); err != nil {
+	if err := errors.Join(s.recordEngine(), g.record(id, reference+" "+was.id)); err != nil {
 		return "", err
 	}
 	if err := g.load(ctx, archive); err != nil {
@@ -84,6 +84,9 @@ func (g *gallery) erase(name string) error {
 // cleanLoaded removes the images that dead runs gave the engine.
 func (s *Substrate) cleanLoaded(ctx context.Context) (removed []string, err error) {
 	return runstate.EachDead(s.config.Runs, func(run string) ([]string, error) {
+		if used, err := s.usedBy(run); err != nil || !used {
+			return nil, err
+		}
 		return runstate.Undo(s.config.Runs, run, recordKind, func(_ string, value []byte) (string, error) {
 			reference, was, _ := strings.Cut(string(value), " ")
 			p, err := s.images.inspect(ctx, reference)
