@@ -2,8 +2,10 @@ package director
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"vitrine/director/client"
+	"vitrine/internal/access"
 	"vitrine/internal/certtest"
 )
 
@@ -103,8 +106,44 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestNoHost checks that a request without Host is served. HTTP/1.0 health checks have no Host, and
-// browsers always send one.
+// TestCertificatesAreReadAgain rotates the certificate of a running director. A broken file
+// changes nothing.
+func TestCertificatesAreReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	authority := certtest.Loopback(t, dir, "authority", nil)
+	certtest.Loopback(t, dir, "director", authority)
+	r := run(t, write(t, filepath.Join(dir, "director.yaml"), good+"control: {certificate: director.pem, key: director.key}\n"))
+	roots, err := access.Authorities(filepath.Join(dir, "authority.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial := func() *big.Int {
+		t.Helper()
+		c, err := tls.Dial("tcp", r.Control(), &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].SerialNumber
+	}
+	made := certtest.Loopback(t, dir, "director", authority).Certificate.SerialNumber
+	if err := r.Director.reload(); err != nil {
+		t.Error(err)
+	}
+	if got := serial(); got.Cmp(made) != 0 {
+		t.Errorf("the certificate is %s, want the new one, %s", got, made)
+	}
+	write(t, filepath.Join(dir, "director.pem"), "no certificate\n")
+	if err := r.Director.reload(); err == nil {
+		t.Error("a broken certificate was taken")
+	}
+	if got := serial(); got.Cmp(made) != 0 {
+		t.Errorf("after a broken file the certificate is %s, want %s", got, made)
+	}
+}
+
+// TestNoHost checks that a request without Host is served: HTTP/1.0 health checks have
+// none, and browsers always send one.
 func TestNoHost(t *testing.T) {
 	r := runGood(t)
 	c, err := net.Dial("tcp", r.Control())

@@ -44,7 +44,8 @@ func (d *Director) openControl(ctx context.Context, c *Config) error {
 		return fmt.Errorf("listen for control at %s: %w", c.Listen.Control, err)
 	}
 	if secure != nil {
-		l = tls.NewListener(l, secure)
+		d.secure.Store(secure)
+		l = tls.NewListener(l, access.FollowTLS(d.secure.Load))
 	}
 	d.control = l
 	return nil

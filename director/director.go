@@ -10,6 +10,7 @@ package director
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,6 +66,7 @@ type Director struct {
 	frozen     bool                       // during a hand-over
 
 	tokens  atomic.Pointer[tokens]
+	secure  atomic.Pointer[tls.Config] // of control; nil: no TLS
 	keys    atomic.Pointer[[]key]
 	reloads reloads
 	counts  struct{ epochs, publications, stateFailures atomic.Uint64 }

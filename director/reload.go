@@ -64,7 +64,8 @@ func (d *Director) listenToFile(ctx context.Context) error {
 }
 
 // reload puts the whole configuration file in force, or changes nothing. If the file has
-// not changed, reload only reads the tokens and keys again, which are in other files.
+// not changed, reload only reads the tokens, certificates and keys again, which are in other
+// files.
 // Changes by REST then stay. It logs the outcome before the status shows it.
 func (d *Director) reload() error {
 	d.reloads.serial.Lock()
@@ -95,11 +96,16 @@ func (d *Director) load() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	secure, err := c.tlsConfig()
+	if err != nil {
+		return false, err
+	}
 	keys, err := loadKeys(c, old, d.options.Clock.Wall())
 	if err != nil {
 		return false, err
 	}
 	if c.Digest() == old.Digest() {
+		d.secure.Store(secure)
 		was, had := d.tokens.Swap(&opening), d.keys.Swap(&keys)
 		d.updateKeyring()
 		return !slices.Equal(*was, opening) || !slices.Equal(*had, keys), nil
@@ -119,6 +125,7 @@ func (d *Director) load() (changed bool, err error) {
 		return false, err
 	}
 	d.tokens.Store(&opening)
+	d.secure.Store(secure)
 	d.keys.Store(&keys)
 	defer d.updateKeyring()
 	return true, d.takeEffect(c)

@@ -63,11 +63,14 @@ func (t *ServerTLS) Reload() error {
 }
 
 // Config returns a configuration that uses the last loaded files for each connection.
-func (t *ServerTLS) Config() *tls.Config {
+func (t *ServerTLS) Config() *tls.Config { return FollowTLS(t.current.Load) }
+
+// FollowTLS returns a server configuration that uses, for each connection, what current
+// returns then.
+func FollowTLS(current func() *tls.Config) *tls.Config {
 	return &tls.Config{
-		MinVersion:             tls.VersionTLS12,
-		SessionTicketsDisabled: t.Clients != "",
-		GetConfigForClient:     func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.current.Load(), nil },
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return current(), nil },
 	}
 }
 
