@@ -10,7 +10,6 @@ import (
 
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/flow"
-	"vitrine/affinity/message"
 )
 
 // Bounds on the data that is kept. What exceeds them is counted, except details.
@@ -155,10 +154,4 @@ func (c *Collector) Result(database func(name string) bool) Result {
 		return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Because, b.Because))
 	})
 	return r
-}
-
-// provisional reports whether a step is a SIP 100 answer. Nothing waits for it: a server
-// sends it for one hop only (RFC 3261 section 17.2.1).
-func provisional(s *correlate.Step, name string) bool {
-	return s.Protocol == message.SIP && s.Kind == message.Answer && len(name) > 3 && name[:3] == "100"
 }

@@ -83,8 +83,8 @@ func TestMessagesThatCrossAreOneCourse(t *testing.T) {
 		}
 		got += fmt.Sprintf("%s>%s %s, ", m.From, m.To, m.Name)
 	}
-	want := "UE>Proxy SUBSCRIBE, Proxy>Server SUBSCRIBE, Server>Proxy 200 SUBSCRIBE, Proxy>UE 200 SUBSCRIBE, " +
-		"Server>Proxy NOTIFY, Proxy>UE NOTIFY, UE>Proxy 200 NOTIFY, Proxy>Server 200 NOTIFY, "
+	want := "UE>Proxy SUBSCRIBE, Proxy>Server SUBSCRIBE, Server>Proxy 200 SUBSCRIBE, Server>Proxy NOTIFY, " +
+		"Proxy>UE 200 SUBSCRIBE, Proxy>UE NOTIFY, UE>Proxy 200 NOTIFY, Proxy>Server 200 NOTIFY, "
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -177,6 +177,59 @@ func TestWhatIsLeftToDoIsNotWaitedFor(t *testing.T) {
 			if m := f.Messages[i]; on && (m.To == "Ledger" || m.From == "Ledger") {
 				t.Errorf("%s is on the critical path of %d transactions", m.Name, f.Count)
 			}
+		}
+	}
+}
+
+// call is a call through a proxy and a server, in which both users are at one place. If ahead
+// is true, the 180 is back at the caller before the proxy passes on the 200.
+func call(ahead bool) []said {
+	t := []said{
+		{"UE", "Proxy", "INVITE", 0}, {"Proxy", "Server", "INVITE", 0}, {"Server", "Proxy", "INVITE", 0}, {"Proxy", "UE", "INVITE", 0},
+		{"UE", "Proxy", "180 INVITE", 4}, {"UE", "Proxy", "200 INVITE", 4}, {"Proxy", "Server", "180 INVITE", 3}, {"Proxy", "Server", "200 INVITE", 3},
+		{"Server", "Proxy", "180 INVITE", 2}, {"Server", "Proxy", "200 INVITE", 2}, {"Proxy", "UE", "180 INVITE", 1}, {"Proxy", "UE", "200 INVITE", 1},
+		{"UE", "Proxy", "BYE", 0}, {"Proxy", "UE", "200 BYE", 13},
+	}
+	if ahead {
+		t[5], t[6], t[7], t[8], t[9], t[10] = t[6], t[8], t[10], t[5], t[7], t[9]
+	}
+	return t
+}
+
+// TestAnswersWaitOnlyForWhatTheyPassOn: a proxy that passes on the 200 of a call does not
+// wait for the 180, which it passes on twice.
+func TestAnswersWaitOnlyForWhatTheyPassOn(t *testing.T) {
+	for _, ahead := range []bool{false, true} {
+		r := feed(call(ahead), call(!ahead), call(!ahead))
+		want := "INVITE, INVITE, INVITE, INVITE, 200 INVITE, 200 INVITE, 200 INVITE, 200 INVITE, BYE, 200 BYE"
+		if got := path(r, "INVITE"); got != want {
+			t.Errorf("ahead %t: the critical path is\n%s, want\n%s", ahead, got, want)
+		}
+		if len(r.Flows) != 1 {
+			t.Errorf("ahead %t: %d courses", ahead, len(r.Flows))
+		}
+	}
+}
+
+// TestRequestsOfADialogFollowEachOther: both users change a call. None of their requests is
+// one that the other passes on, though they have the same names.
+func TestRequestsOfADialogFollowEachOther(t *testing.T) {
+	dialog := []said{
+		{"UE", "Server", "INVITE", 0}, {"Server", "UE", "200 INVITE", 1}, {"Server", "UE", "INVITE", 0}, {"UE", "Server", "200 INVITE", 3},
+		{"UE", "Server", "INVITE", 0}, {"Server", "UE", "200 INVITE", 5}, {"UE", "Server", "BYE", 0}, {"Server", "UE", "200 BYE", 7},
+	}
+	r := feed(dialog)
+	if len(r.Flows) != 1 {
+		t.Fatalf("%d courses", len(r.Flows))
+	}
+	for i, m := range r.Flows[0].Messages {
+		if said := dialog[i]; m.From != said.from || m.Name != said.name {
+			t.Errorf("message %d is %s from %s, want %s from %s", i+1, m.Name, m.From, said.name, said.from)
+		}
+	}
+	for _, f := range r.Measured["INVITE"].Functions {
+		if f.Passes > 0 {
+			t.Errorf("%s passes on %g messages", f.Name, f.Passes)
 		}
 	}
 }

@@ -97,13 +97,11 @@ func (k *kind) step(v *view, i int) {
 	from.sends++
 	to.receives++
 	to.absorbs += int(s.Repeats)
-	var cause *viewed
 	if s.cause >= 0 {
-		cause = &v.steps[s.cause]
-		k.process(cause, s)
+		k.process(&v.steps[s.cause], s)
 	}
 	switch {
-	case cause != nil && cause.Name == s.Name:
+	case s.passes >= 0:
 		from.passes++
 	case s.Kind == message.Answer:
 		from.decides++

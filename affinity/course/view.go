@@ -3,7 +3,9 @@ package course
 import (
 	"cmp"
 	"hash/maphash"
+	"math"
 	"slices"
+	"strings"
 
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/flow"
@@ -13,48 +15,66 @@ import (
 // A view is a transaction with the labels, causes and critical path that its course needs.
 // It is reused.
 type view struct {
-	steps           []viewed
-	order           []int32 // the messages in the order of the course, as indexes into steps
-	listed          []int32 // the same messages in the order of a call flow
-	hops            []flow.Hop
-	paths           flow.Paths
-	depth           map[int32]int32 // by label: length of the longest chain that it has received
-	key             uint64
-	nth             map[string]int
-	local           map[int32]int32 // labels of the functions of this transaction
-	served          map[int32]int32 // by function: the last message that it received, answers excepted
-	stack, tailed   []int32
-	roots, triggers []int32 // the first step of each tail, and the step that triggered it
-	habits          map[habit]*tally
-	seed            maphash.Seed
-	hash            maphash.Hash
+	steps   []viewed
+	order   []int32 // the messages in the order of the course, as indexes into steps
+	listed  []int32 // the same messages in the order of a call flow
+	hops    []flow.Hop
+	paths   flow.Paths
+	key     uint64
+	nth     map[string]int
+	local   map[int32]int32   // labels of the functions of this transaction
+	arrived map[arrival]int32 // the last message that was not passed on yet, from 1; 0: none
+	inboxes map[int32]inbox   // by label
+	served  map[int32]int32   // by function: the last message that it received, answers excepted
+	asked   map[pair]asking
+	stack   []int32
+	habits  map[habit]*tally
+	seed    maphash.Seed
+	hash    maphash.Hash
 }
 
-// A viewed is a message of a view.
+// A viewed is a message of a view. Indexes are into view.steps, and -1 means none.
 type viewed struct {
 	*correlate.Step
 	from, to int32 // labels
+	interim  bool  // a provisional answer: the final answer follows
 	async    bool
-	passed   bool
 	critical bool
-	depth    int32 // messages of the longest chain that it ends; 0: nobody waits for it
-	cause    int32 // index of the step that made its sender send it; -1: none
-	caused   int32 // index of the first step that it caused; -1: none
-	next     int32 // index of the next step of the same cause; -1: none
-	tail     int32 // the root of the tail that it is in, from 1; 0: none
+
+	settled int32 // index of the final answer; the number of steps: none
+	passes  int32 // index of the message that its sender passes on with it
+	cause   int32 // index of the step that made its sender send it
+	earlier int32 // the message of the same arrival before, from 1; 0: none
+
+	caused int32 // index of the first step that it caused
+	next   int32 // index of the next step of the same cause
+	place  int32 // in view.order
+	size   int32 // number of steps that follow from it, itself included
+
+	after  int32 // index of the step that its sender waited for
+	level  int32 // messages of the chain that it ends; 0: nobody waits for it
+	before int32 // index of the message that its receiver got before and somebody waits for
+
+	root    bool  // it begins a tail
+	trigger int32 // the name of the message that made its sender begin the tail
+	returns bool  // the tail that it begins comes back to the function that began the transaction
+	tail    int32 // the first step of the tail that it is in
+	outer   int32 // the same of the tail around the one that it begins
 }
 
-// A habit identifies the messages with one name that a function sends.
-type habit struct{ from, name int32 }
+// An arrival identifies messages that a function may pass on: those that it has received
+// with one name and, if they are answers, because of one request.
+type arrival struct{ function, name, request int32 }
 
-// A tally counts how often a function sent the message of a habit, and how often it
-// answered the triggering request without waiting for the message.
-type tally struct{ all, unwaited int }
+// An inbox is what functions with one label have received that somebody waits for: the last
+// message, and the last of those that end the longest chain. Both are indexes from 1.
+type inbox struct{ last, deepest int32 }
 
 // set fills the view from a transaction.
 func (v *view) set(e *correlate.Event, l *labels, n Names) {
 	v.learn(e, l, n)
 	v.sort()
+	v.chain()
 	v.list()
 	v.sign()
 }
@@ -63,8 +83,8 @@ func (v *view) set(e *correlate.Event, l *labels, n Names) {
 // the habits of the functions.
 func (v *view) learn(e *correlate.Event, l *labels, n Names) {
 	if v.local == nil {
-		v.nth, v.local, v.served = map[string]int{}, map[int32]int32{}, map[int32]int32{}
-		v.habits, v.depth = map[habit]*tally{}, map[int32]int32{}
+		v.nth, v.local, v.served, v.asked = map[string]int{}, map[int32]int32{}, map[int32]int32{}, map[pair]asking{}
+		v.habits, v.arrived, v.inboxes = map[habit]*tally{}, map[arrival]int32{}, map[int32]inbox{}
 		v.seed = maphash.MakeSeed()
 		v.hash.SetSeed(v.seed)
 	}
@@ -84,144 +104,59 @@ func (v *view) learn(e *correlate.Event, l *labels, n Names) {
 	}
 	for i := range e.Steps {
 		s := &e.Steps[i]
-		v.steps = append(v.steps, viewed{Step: s, from: label(s.From), to: label(s.To), async: provisional(s, n.Name(s.Name)), caused: -1, next: -1})
+		name := n.Name(s.Name)
+		v.steps = append(v.steps, viewed{Step: s, from: label(s.From), to: label(s.To), interim: interim(s, name),
+			async: interim(s, name) && strings.HasPrefix(name, trying), settled: int32(len(e.Steps)), caused: -1, next: -1, size: 1, after: -1, outer: -1})
 	}
 	v.causes()
 	v.tails()
 }
 
-// causes finds for each message the message that made its sender send it. This need not be
-// the last one that the sender received, because messages cross. A received message with
-// the same name that was not passed on yet takes precedence.
+// trying is the status of an answer that a SIP server sends for one hop only (RFC 3261
+// section 17.2.1), so that nothing waits for it.
+const trying = "100"
+
+// interim reports whether a step is a provisional answer of SIP.
+func interim(s *correlate.Step, name string) bool {
+	return s.Protocol == message.SIP && s.Kind == message.Answer && strings.HasPrefix(name, "1")
+}
+
+// causes finds for each message the message that made its sender send it: the one that it
+// passes on, or else the last one that its sender received.
 func (v *view) causes() {
+	clear(v.arrived)
 	for i := range v.steps {
 		s := &v.steps[i]
+		s.passes = v.pass(arrival{s.From, s.Name, s.Request})
 		s.cause = s.Cause
-		for k := i - 1; k >= 0; k-- {
-			before := &v.steps[k]
-			if before.To == s.From && before.Name == s.Name && !before.passed && (s.Kind != message.Answer || before.Kind == message.Answer) {
-				before.passed = true
-				s.cause = int32(k)
-				break
+		if s.passes >= 0 {
+			s.cause = s.passes
+		}
+		at := arrival{s.To, s.Name, -1}
+		if s.Request >= 0 {
+			r := &v.steps[s.Request]
+			at.request = r.passes
+			if !s.interim {
+				r.settled = min(r.settled, int32(i))
 			}
 		}
+		s.earlier, v.arrived[at] = v.arrived[at], int32(i)+1
 	}
 }
 
-// tails marks the messages that no function waits for. A tail begins with a request or
-// notice of a function that answers its trigger without waiting, and includes all that
-// follows from it. There are two exceptions. A function that asks the same function several
-// times in one transaction keeps a session there, in which each request waits for the
-// answer to the one before (RFC 6733 section 8.2). And the function that began the
-// transaction waits for what it receives, and continues with what it sends.
-func (v *view) tails() {
-	clear(v.served)
-	v.roots, v.triggers = v.roots[:0], v.triggers[:0]
-	for i := range v.steps {
-		s := &v.steps[i]
-		if s.Kind == message.Answer {
-			continue
-		}
-		if trigger, ok := v.served[s.From]; ok && s.From != v.steps[0].From && v.unwaited(trigger, int32(i)) {
-			v.roots, v.triggers = append(v.roots, int32(i)), append(v.triggers, trigger)
-		}
-		v.served[s.To] = int32(i)
-	}
-	for k, root := range v.roots {
-		if !v.session(k) {
-			v.tail(root)
+// pass returns the last message of an arrival that was not passed on yet. This need not be
+// the last one that the function received, because messages cross. A function does not pass
+// on a request that it has answered, such as the first INVITE of a dialog when it sends one
+// itself. It passes on an answer only if it passed on the request.
+func (v *view) pass(at arrival) int32 {
+	for k := v.arrived[at]; k > 0; k = v.arrived[at] {
+		m := &v.steps[k-1]
+		v.arrived[at] = m.earlier
+		if m.settled == int32(len(v.steps)) {
+			return k - 1
 		}
 	}
-}
-
-// unwaited reports whether a function usually answers a trigger without waiting for the
-// message that it sends because of it. It counts over all transactions, because the order
-// in one may mislead: a function may send a late message while it serves the user's next
-// request, which then looks like the trigger.
-func (v *view) unwaited(trigger, asked int32) bool {
-	here := v.answered(trigger, v.settled(asked))
-	of := habit{v.steps[asked].from, v.steps[asked].Name}
-	t := v.habits[of]
-	if t == nil {
-		if len(v.habits) == maxHabits {
-			return here
-		}
-		t = &tally{}
-		v.habits[of] = t
-	}
-	t.all++
-	if here {
-		t.unwaited++
-	}
-	return 2*t.unwaited >= t.all
-}
-
-// settled returns the index of the final answer to a request. For any other message it
-// returns the index of the message, and for an unanswered request the number of steps.
-func (v *view) settled(request int32) int32 {
-	if v.steps[request].Kind != message.Request {
-		return request
-	}
-	for i := request + 1; i < int32(len(v.steps)); i++ {
-		if v.steps[i].Request == request && !v.steps[i].async {
-			return i
-		}
-	}
-	return int32(len(v.steps))
-}
-
-// answered reports whether a step is a request with a final answer before another step.
-func (v *view) answered(request, before int32) bool {
-	if v.steps[request].Kind != message.Request {
-		return false
-	}
-	for i := request + 1; i < before; i++ {
-		if v.steps[i].Request == request && v.steps[i].From == v.steps[request].To && !v.steps[i].async {
-			return true
-		}
-	}
-	return false
-}
-
-// session reports whether the function asks the same function again later because of
-// another message, as at the beginning and the end of a call. Serving the same request
-// twice is no session. For the last request of a session it returns false, because nothing
-// waits for it.
-func (v *view) session(k int) bool {
-	root, trigger := &v.steps[v.roots[k]], &v.steps[v.triggers[k]]
-	for i := k + 1; i < len(v.roots); i++ {
-		r := &v.steps[v.roots[i]]
-		if r.Kind == message.Request && r.From == root.From && r.To == root.To && v.steps[v.triggers[i]].Name != trigger.Name {
-			return true
-		}
-	}
-	return false
-}
-
-// tail marks the messages that follow from a step that nobody waits for, unless one of them
-// returns to the function that began the transaction.
-func (v *view) tail(root int32) {
-	v.tailed = append(v.tailed[:0], root)
-	v.steps[root].tail = root + 1
-	in := func(i int32) bool { return v.steps[i].tail == root+1 }
-	begins := v.steps[0].From
-	back := v.steps[root].To == begins
-	for i := root + 1; i < int32(len(v.steps)) && !back; i++ {
-		s := &v.steps[i]
-		follows := s.Request >= 0 && in(s.Request) || s.cause >= 0 && in(s.cause) && s.From != v.steps[root].From
-		if !follows {
-			continue
-		}
-		v.tailed = append(v.tailed, i)
-		s.tail = root + 1
-		back = s.To == begins
-	}
-	if back {
-		return
-	}
-	for _, i := range v.tailed {
-		v.steps[i].async = true
-	}
+	return -1
 }
 
 // sort puts the messages into the order of their course: each message, followed by the
@@ -230,7 +165,9 @@ func (v *view) sort() {
 	v.order, v.stack = v.order[:0], v.stack[:0]
 	for i := len(v.steps) - 1; i >= 0; i-- { // from the last, so that the lists are in order
 		if s := &v.steps[i]; s.cause >= 0 {
-			s.next, v.steps[s.cause].caused = v.steps[s.cause].caused, int32(i)
+			cause := &v.steps[s.cause]
+			s.next, cause.caused = cause.caused, int32(i)
+			cause.size += s.size
 		}
 	}
 	for i := range v.steps {
@@ -238,6 +175,127 @@ func (v *view) sort() {
 			v.visit(int32(i))
 		}
 	}
+}
+
+// visit appends a message, and what it caused, to the order.
+func (v *view) visit(i int32) {
+	v.stack = append(v.stack, i)
+	for len(v.stack) > 0 {
+		at := v.stack[len(v.stack)-1]
+		v.stack = v.stack[:len(v.stack)-1]
+		v.steps[at].place = int32(len(v.order))
+		v.order = append(v.order, at)
+		below := len(v.stack)
+		for k := v.steps[at].caused; k >= 0; k = v.steps[k].next {
+			v.stack = append(v.stack, k)
+		}
+		slices.SortStableFunc(v.stack[below:], func(a, b int32) int { // the last comes first
+			x, y := &v.steps[a], &v.steps[b]
+			return cmp.Or(cmp.Compare(y.rank(), x.rank()), cmp.Compare(y.to, x.to), cmp.Compare(y.Name, x.Name), cmp.Compare(b, a))
+		})
+	}
+}
+
+// rank orders the messages that one message caused: answers first.
+func (s *viewed) rank() int {
+	if s.Kind == message.Answer {
+		return 0
+	}
+	return 1
+}
+
+// chain finds the message that the sender of each message waited for, and marks the longest
+// chain. Of several, it is chance which one ends last.
+func (v *view) chain() {
+	clear(v.inboxes)
+	for i := range v.steps {
+		s := &v.steps[i]
+		if s.async {
+			continue
+		}
+		s.after, s.level = v.awaited(s), 1
+		if s.after >= 0 {
+			s.level += v.steps[s.after].level
+		}
+		box := v.inboxes[s.to]
+		s.before, box.last = box.last-1, int32(i)+1
+		if box.deepest == 0 || s.level >= v.steps[box.deepest-1].level {
+			box.deepest = int32(i) + 1
+		}
+		v.inboxes[s.to] = box
+	}
+	end := int32(0)
+	for _, i := range v.order {
+		if v.steps[i].level >= v.steps[end].level {
+			end = i
+		}
+	}
+	for ; end >= 0; end = v.steps[end].after {
+		v.steps[end].critical = true
+	}
+}
+
+// awaited returns the message that the sender of a message waited for: of those that it had
+// received, the last of those that end the longest chain. A function that passes on or
+// answers a message waits only for what follows from that message, because other messages
+// of the transaction may arrive meanwhile: a proxy that passes on a 200 does not wait for
+// the 180, which the next proxy sends back to it.
+func (v *view) awaited(s *viewed) int32 {
+	box := v.inboxes[s.from]
+	because := max(s.passes, s.Request)
+	if because < 0 || v.steps[because].to != s.from { // some answers come from another address
+		return box.deepest - 1
+	}
+	best, most := because, v.steps[because].level-1
+	for k := box.last - 1; k > because; k = v.steps[k].before {
+		if level := v.steps[k].level; level > most && v.descends(k, because) {
+			best, most = k, level
+		}
+	}
+	return best
+}
+
+// descends reports whether a message follows from another one. An answer does if its request
+// does: a user who calls himself rings after his INVITE has come back, and then hears that.
+func (v *view) descends(i, from int32) bool {
+	s, first := &v.steps[i], &v.steps[from]
+	if s.Request >= 0 {
+		s = &v.steps[s.Request]
+	}
+	return s.place >= first.place && s.place < first.place+first.size
+}
+
+// list puts the messages into the order of a call flow, and marks its critical path. There a
+// function waits for all that stands above. So the messages of chains side by side stand side
+// by side, as if each message took the same time, and that of the longest chain is the last
+// of them. Messages that nobody waits for follow.
+func (v *view) list() {
+	v.listed, v.hops = v.listed[:0], v.hops[:0]
+	for i := range v.steps {
+		v.listed = append(v.listed, int32(i))
+	}
+	slices.SortStableFunc(v.listed, func(a, b int32) int { return cmp.Compare(v.row(a), v.row(b)) })
+	for _, i := range v.listed {
+		s := &v.steps[i]
+		v.hops = append(v.hops, flow.Hop{From: int(s.from), To: int(s.to), Async: s.async})
+	}
+	for k, on := range v.paths.Critical(v.hops) {
+		v.steps[v.listed[k]].critical = on
+	}
+}
+
+// row returns what orders the messages of a call flow.
+func (v *view) row(i int32) int32 {
+	s := &v.steps[i]
+	switch {
+	case i == 0: // it begins the transaction
+		return 0
+	case s.async:
+		return math.MaxInt32
+	case s.critical:
+		return 2*s.level + 1
+	}
+	return 2 * s.level
 }
 
 // sign sets key to a hash of all properties that define a course.
@@ -258,75 +316,4 @@ func (v *view) sign() {
 		_ = v.hash.WriteByte(flags)
 	}
 	v.key = v.hash.Sum64()
-}
-
-// list puts the messages into the order of a call flow, and marks the critical path.
-// Messages that a function waits for come first, in order of time but with the end of the
-// longest chain last. Messages that nobody waits for follow.
-func (v *view) list() {
-	end := v.longest()
-	v.listed, v.hops = v.listed[:0], v.hops[:0]
-	for i := range v.steps {
-		if !v.steps[i].async && int32(i) != end {
-			v.listed = append(v.listed, int32(i))
-		}
-	}
-	v.listed = append(v.listed, end)
-	for i := range v.steps {
-		if v.steps[i].async && int32(i) != end {
-			v.listed = append(v.listed, int32(i))
-		}
-	}
-	for _, i := range v.listed {
-		s := &v.steps[i]
-		v.hops = append(v.hops, flow.Hop{From: int(s.from), To: int(s.to), Async: s.async})
-	}
-	for k, on := range v.paths.Critical(v.hops) {
-		v.steps[v.listed[k]].critical = on
-	}
-}
-
-// longest returns the index of the last message of the longest chain that functions wait
-// for. Which of several concurrent chains ends last in time is chance. Nothing waits for
-// the end of the longest chain, so it may come last in a list.
-func (v *view) longest() (end int32) {
-	clear(v.depth)
-	for i := range v.steps {
-		if s := &v.steps[i]; !s.async {
-			s.depth = v.depth[s.from] + 1
-			v.depth[s.to] = max(v.depth[s.to], s.depth)
-		}
-	}
-	for _, i := range v.order {
-		if v.steps[i].depth >= v.steps[end].depth {
-			end = i
-		}
-	}
-	return end
-}
-
-// visit appends a message, and what it caused, to the order.
-func (v *view) visit(i int32) {
-	v.stack = append(v.stack, i)
-	for len(v.stack) > 0 {
-		at := v.stack[len(v.stack)-1]
-		v.stack = v.stack[:len(v.stack)-1]
-		v.order = append(v.order, at)
-		below := len(v.stack)
-		for k := v.steps[at].caused; k >= 0; k = v.steps[k].next {
-			v.stack = append(v.stack, k)
-		}
-		slices.SortStableFunc(v.stack[below:], func(a, b int32) int { // the last comes first
-			x, y := &v.steps[a], &v.steps[b]
-			return cmp.Or(cmp.Compare(y.rank(), x.rank()), cmp.Compare(y.to, x.to), cmp.Compare(y.Name, x.Name), cmp.Compare(b, a))
-		})
-	}
-}
-
-// rank orders the messages that one message caused: answers first.
-func (s *viewed) rank() int {
-	if s.Kind == message.Answer {
-		return 0
-	}
-	return 1
 }
