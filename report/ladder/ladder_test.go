@@ -192,7 +192,7 @@ func TestCapturesAreShown(t *testing.T) {
 // golden files.
 func TestSharedCapturesHaveTheirTransactions(t *testing.T) {
 	const shared = "../../../shared/captures"
-	for _, name := range []string{"sip.pcap", "diameter.pcap", "gtp_c.pcap", "pfcp.pcapng", "http_auth.pcap", "1kxun.pcap"} {
+	for _, name := range []string{"sip.pcap", "diameter.pcap", "gtp_c.pcap", "pfcp.pcapng", "http_auth.pcap", "FAX-Call-t38-CA-TDM-SIP-FB-1.pcap", "1kxun.pcap"} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(shared, name)
 			if _, err := os.Stat(file); err != nil {
