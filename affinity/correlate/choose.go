@@ -8,10 +8,12 @@ const (
 	trusted  = 0.5  // minimum confidence to learn identifiers from a message
 	accepted = 0.3  // minimum confidence to assign a message by its identifiers
 	timeOnly = 0.5  // minimum confidence to assign a message by time alone
-	late     = 10   // multiple of soon after which the confidence by time alone halves
+	late     = 10   // multiple of soon after which the confidence by time alone halves, and the likelihood of a record
 	maxBusy  = 16   // maximum number of transactions among which time alone may decide
 	soon     = 10e6 // ns: typical reaction time of a function
 	novel    = 0.2  // added to the likelihood of an order of messages, for orders not seen yet
+	unusual  = 0.02 // the same for records
+	past     = 0.1  // factor for a transaction that seems to be over, because its user has begun a newer one
 )
 
 // A candidate is a transaction that may have caused a message.
@@ -21,6 +23,7 @@ type candidate struct {
 	tunnel  bool    // the message names one of its tunnels or associations
 	user    bool    // the message names one of its users
 	learned float64 // confidence that the message's identifiers belong to its user
+	usual   float64 // likelihood that the sender of a record sends such a record next
 	reason  Reason
 	quality float64 // confidence if there is no other candidate
 	score   float64 // for comparison with others
@@ -29,10 +32,7 @@ type candidate struct {
 // choose finds the transaction that caused a message. It returns nil if none did, or if it
 // cannot decide.
 func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link) {
-	c.found = c.found[:0]
-	if c.names.list[name].alive {
-		return nil, Link{Confidence: 1, Reason: KeepAlive}
-	}
+	c.found, c.over = c.found[:0], false
 	for k := range m.Identifiers {
 		c.meets(&m.Identifiers[k])
 	}
@@ -45,6 +45,9 @@ func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link)
 			dialog = dialog || x.session && (m.Protocol != message.SIP || x.event.state != quiet)
 		}
 	}
+	// A record of a dialog that is over is not of what its user does now. A SIP message is:
+	// a NOTIFY may come long after its subscription.
+	ended := c.over && !dialog && m.Protocol != message.SIP
 	sum, best := 0.0, -1
 	for k := range c.found {
 		x := &c.found[k]
@@ -52,18 +55,21 @@ func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link)
 		// 12), or a record that names one, excludes the transactions that share only the
 		// user. A quiet SIP dialog does not: a NOTIFY in it has its cause in another
 		// transaction.
-		if dialog && !x.session {
+		if ended || dialog && !x.session {
 			x.score = 0
 		}
 		if x.event.state == quiet && x.event.ID < newest {
-			x.score *= 0.1 // it seems to be over: its user has begun a newer transaction
+			x.score *= max(past, x.usual)
 		}
 		sum += x.score
 		if best < 0 || x.score > c.found[best].score {
 			best = k
 		}
 	}
-	if best < 0 || c.found[best].score == 0 {
+	switch {
+	case ended:
+		return nil, Link{Confidence: 1, Reason: Late}
+	case best < 0 || c.found[best].score == 0:
 		return c.byTime(m, name, from)
 	}
 	x := &c.found[best]
@@ -85,6 +91,7 @@ func (c *Correlator) meets(id *message.Identifier) {
 	if i == nil {
 		return
 	}
+	c.over = c.over || i.dialog && i.open == 0
 	for _, e := range i.events[:i.open] {
 		x := c.candidate(e)
 		x.session = x.session || what == session
@@ -121,7 +128,7 @@ func (c *Correlator) candidate(e *Event) *candidate {
 // judge sets the reason, quality and score of a candidate for a message that from sends.
 func (c *Correlator) judge(x *candidate, m *message.Message, name, from int32) {
 	e, n := x.event, c.names.list[name]
-	x.score, x.quality = 0, 0
+	x.score, x.quality, x.usual = 0, 0, 0
 	p := e.find(from)
 	named := x.session || x.tunnel || x.user
 	received := p != nil && p.lastIn >= 0
@@ -154,14 +161,21 @@ func (c *Correlator) judge(x *candidate, m *message.Message, name, from int32) {
 		x.quality *= x.learned
 		x.score *= x.learned
 	}
-	if received {
-		last := &e.Steps[p.lastIn]
-		x.score *= (novel + c.order.likely(last.Name, name)) / (1 + float64(max(0, m.Time-last.At()))/soon)
-		if p.waiting > 0 && m.Kind == message.Request {
-			x.score *= 0.3 // the sender already waits for an answer
-		}
-	} else {
+	if !received {
 		x.score *= 0.01
+		return
+	}
+	at, ago := e.moment(p.lastIn), float64(max(0, m.Time-e.Steps[p.lastIn].At()))
+	if x.session && m.Protocol != message.SIP {
+		// A function may send a record late, while it works on another transaction of the
+		// dialog. So the record belongs where the function usually sends one next.
+		x.usual = c.order.likely(at, name)
+		x.score = (unusual + x.usual) / (1 + ago/(late*soon))
+		return
+	}
+	x.score *= (novel + c.order.likely(at.anywhere(), name)) / (1 + ago/soon)
+	if p.waiting > 0 && m.Kind == message.Request {
+		x.score *= 0.3 // the sender already waits for an answer
 	}
 }
 
@@ -201,7 +215,7 @@ func (c *Correlator) byTime(m *message.Message, name, from int32) (*Event, Link)
 	for _, e := range busy {
 		p := e.find(from)
 		last := &e.Steps[p.lastIn]
-		score := c.order.likely(last.Name, name) / (1 + float64(max(0, m.Time-last.At()))/soon)
+		score := c.order.likely(e.moment(p.lastIn).anywhere(), name) / (1 + float64(max(0, m.Time-last.At()))/soon)
 		if p.waiting > 0 {
 			score *= 0.3
 		}
@@ -241,7 +255,7 @@ func (c *Correlator) guess(m *message.Message, busy []*Event, from int32) {
 			}
 		}
 		if i.held == 0 && !i.linked {
-			c.ids.rest(i)
+			i.rest(&c.ids.idle)
 		}
 	}
 }

@@ -81,6 +81,7 @@ type Correlator struct {
 	next      uint64
 
 	found       []candidate // scratch of Add
+	over        bool        // scratch of Add: the message names a dialog whose transactions have ended
 	explanation *Explanation
 }
 
@@ -204,7 +205,7 @@ func (c *Correlator) join(e *Event, m *message.Message, s step, l Link) {
 	e.part(s.to) // so that pointers to both stay valid
 	sender, receiver := e.part(s.from), e.part(s.to)
 	if cause >= 0 && l.Reason != Answers && l.Confidence >= trusted {
-		c.order.learn(e.Steps[cause].Name, s.name)
+		c.order.learn(e.moment(cause), s.name)
 	}
 	at := int32(len(e.Steps))
 	e.Steps = append(e.Steps, Step{Message: m.ID, From: s.from, To: s.to, Name: s.name, Protocol: m.Protocol, Kind: m.Kind,

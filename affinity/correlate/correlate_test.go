@@ -267,6 +267,67 @@ func TestOneCallIDIsNotOneTransaction(t *testing.T) {
 	}
 }
 
+// deregister is a registration with credentials at once, of the same Call-ID.
+func deregister(user string) []line {
+	t := register(user)[6:]
+	for i := range t {
+		t[i].answers = max(0, t[i].answers-6)
+	}
+	return t
+}
+
+// TestLateRecordsBelongToWhatCausedThem: the record of a registration is sent while the user
+// signs out with the same Call-ID, before or while the server waits for an answer.
+func TestLateRecordsBelongToWhatCausedThem(t *testing.T) {
+	for _, after := range []time.Duration{26500 * time.Microsecond, 50 * ms, 200 * ms} {
+		traffic := &traffic{}
+		for u := range 60 {
+			first, second := register(fmt.Sprint(u)), deregister(fmt.Sprint(u))
+			at := time.Duration(u) * 10 * time.Second
+			begins := at + 3*time.Second // of the second
+			if u >= 40 {
+				begins = at + 35*ms
+				first[12].after, second[3].after = after, 300*ms // Homestead takes so long for the second
+			}
+			traffic.add(at, 2*u+1, first)
+			traffic.add(begins, 2*u+2, second)
+		}
+		traffic.sort()
+		if precision, recall := traffic.score(New(Options{}, func(*Event) {})); precision < 0.999 || recall < 0.999 {
+			t.Errorf("%v late: precision %.4f, recall %.4f", after, precision, recall)
+		}
+	}
+}
+
+// TestRecordsOfWhatIsOverBelongToNothing: the record of a registration is sent when the
+// registration is over and its user makes a call.
+func TestRecordsOfWhatIsOverBelongToNothing(t *testing.T) {
+	traffic := &traffic{}
+	script := register("a")
+	script[12].after, script[12].ids = 4*time.Second, script[0].ids
+	traffic.add(0, 1, script)
+	traffic.add(3*time.Second, 2, call("a", "b"))
+	traffic.sort()
+	c := New(Options{}, func(e *Event) {
+		if e.Reason == Late && len(e.Steps) != 2 {
+			t.Errorf("%d messages belong to the record", len(e.Steps))
+		}
+	})
+	for i := range traffic.messages {
+		m := &traffic.messages[i]
+		if l := c.Add(&m.Message); m.ID == 1013 && l.Reason != Late {
+			t.Errorf("the record is in a %s, because %s", l.Type, l.Reason)
+		}
+	}
+	c.Close()
+	kept := c.Memory()
+	c.Add(&message.Message{ID: 9000, Time: int64(time.Hour), From: "A", To: "B", Protocol: http, Name: "GET /"})
+	c.Close()
+	if c.Memory() >= kept {
+		t.Error("dialogs that are over are kept for an hour")
+	}
+}
+
 func TestLostMessagesSplitFewTransactions(t *testing.T) {
 	traffic := mixed(300, 300, 2)
 	r := rand.New(rand.NewPCG(3, 3))

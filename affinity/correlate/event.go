@@ -92,6 +92,9 @@ func (e *Event) find(function int32) *part {
 	return nil
 }
 
+// moment returns the moment at which a function has received a step last.
+func (e *Event) moment(step int32) moment { return moment{e.Steps[step].Name, e.Steps[0].Name} }
+
 // repeat counts a retransmission.
 func (e *Event) repeat(at int32, m *message.Message) {
 	e.Repeats++
@@ -167,8 +170,10 @@ func (c *Correlator) touch(e *Event) {
 	c.events[e.state].push(e)
 }
 
-// expire ends the transactions that were silent for longer than their state allows.
+// expire ends the transactions that were silent for longer than their state allows, and
+// forgets the dialogs that have been over for long.
 func (c *Correlator) expire() {
+	c.ids.expire(c.last - int64(c.options.Wait))
 	for i, patience := range [states]int64{int64(c.options.Linger), int64(c.options.Wait), int64(c.options.Session)} {
 		for l := &c.events[i]; !l.empty() && l.next.touched < c.last-patience; {
 			c.end(l.next)
@@ -177,13 +182,16 @@ func (c *Correlator) expire() {
 }
 
 // setBack handles a clock that was set back. Without it, the last message of each open
-// transaction would be in the future, and none would expire.
+// transaction would be in the future, and neither transactions nor dialogs would expire.
 func (c *Correlator) setBack(now int64) {
 	c.last = now
 	for i := range c.events {
 		for l, e := &c.events[i].Event, c.events[i].next; e != l; e = e.next {
 			e.touched = now
 		}
+	}
+	for i := c.ids.over.next; i != &c.ids.over; i = i.next {
+		i.left = now
 	}
 }
 
@@ -228,14 +236,14 @@ func (c *Correlator) end(e *Event) {
 		p := &e.parts[i]
 		c.release(e, p.function)
 		if p.lastIn >= 0 && !e.GivenUp {
-			c.order.nothing(e.Steps[p.lastIn].Name)
+			c.order.nothing(e.moment(p.lastIn))
 		}
 	}
 	for i := range e.Steps {
 		delete(c.messages, e.Steps[i].Message)
 	}
 	for _, id := range e.ids {
-		c.ids.leave(id, e)
+		c.ids.leave(id, e, c.last)
 	}
 	clear(e.ids)
 	c.memory -= e.size()

@@ -21,12 +21,14 @@ type identity struct {
 	hash       uint64
 	kind       message.IdentifierKind
 	lasting    bool
+	dialog     bool // a SIP message names it as its Call-ID
 	events     [maxOpen]*Event
 	open       uint8
 	held       int32 // open transactions that name it, including those that events has no room for
 	links      [maxLinks]link
-	prev, next *identity // in identities.idle, in order of use
-	linked     bool      // it is in that list
+	prev, next *identity // in identities.idle or identities.over, in order of use
+	linked     bool      // it is in one of these lists
+	left       int64     // when the last transaction that names it ended, if it is in identities.over
 }
 
 // A link is from an identifier to one that was seen with it: in a message, or in a message
@@ -97,7 +99,8 @@ func (i *identity) in(e *Event) bool {
 // identities is the table of identifiers.
 type identities struct {
 	table map[uint64]*identity
-	idle  identity // list of the identifiers in no open transaction, the least recently used first
+	idle  identity // list of the lasting identifiers in no open transaction, the least recently used first
+	over  identity // list of the dialogs whose transactions have ended, the first first
 	free  *identity
 	count int
 }
@@ -105,6 +108,7 @@ type identities struct {
 func (t *identities) init() {
 	t.table = map[uint64]*identity{}
 	t.idle.prev, t.idle.next = &t.idle, &t.idle
+	t.over.prev, t.over.next = &t.over, &t.over
 }
 
 // memory returns the bytes of the table, with about 32 for each map entry.
@@ -161,17 +165,17 @@ func (t *identities) enter(i *identity, e *Event) bool {
 		i.open++
 	}
 	if i.linked {
-		i.prev.next, i.next.prev = i.next, i.prev
-		i.linked = false
+		i.unlink()
 	}
 	i.events[place] = e
 	i.held++
 	return true
 }
 
-// leave undoes enter. When no transaction names the identifier any more, it forgets it or,
-// if it lasts, makes it idle.
-func (t *identities) leave(i *identity, e *Event) {
+// leave undoes enter. When no transaction names the identifier any more, it makes the
+// identifier idle if it lasts, and otherwise forgets it. It remembers a dialog for some
+// time, because functions may send records of it late.
+func (t *identities) leave(i *identity, e *Event, now int64) {
 	for k, open := range i.events[:i.open] {
 		if open == e {
 			i.open--
@@ -183,18 +187,28 @@ func (t *identities) leave(i *identity, e *Event) {
 	if i.held > 0 {
 		return
 	}
-	if !i.lasting {
+	switch {
+	case i.lasting:
+		i.rest(&t.idle)
+	case i.dialog:
+		i.left = now
+		i.rest(&t.over)
+	default:
 		t.drop(i)
-		return
 	}
-	t.rest(i)
 }
 
-// rest appends an identifier that is in no open transaction to the idle list.
-func (t *identities) rest(i *identity) {
-	i.prev, i.next = t.idle.prev, &t.idle
-	i.prev.next, t.idle.prev = i, i
+// rest appends an identifier that is in no open transaction to a list.
+func (i *identity) rest(list *identity) {
+	i.prev, i.next = list.prev, list
+	i.prev.next, list.prev = i, i
 	i.linked = true
+}
+
+// unlink removes an identifier from its list.
+func (i *identity) unlink() {
+	i.prev.next, i.next.prev = i.next, i.prev
+	i.linked = false
 }
 
 func (t *identities) drop(i *identity) {
@@ -203,16 +217,25 @@ func (t *identities) drop(i *identity) {
 	i.next, t.free = t.free, i
 }
 
-// evict forgets the least recently used idle identifier. It reports whether there was one.
+// evict forgets an identifier that is in no open transaction: a dialog that is over, or
+// else the idle one that was least recently used. It reports whether there was one.
 func (t *identities) evict() bool {
-	i := t.idle.next
-	if i == &t.idle {
-		return false
+	for _, list := range [...]*identity{&t.over, &t.idle} {
+		if i := list.next; i != list {
+			i.unlink()
+			t.drop(i)
+			return true
+		}
 	}
-	i.prev.next, i.next.prev = i.next, i.prev
-	i.linked = false
-	t.drop(i)
-	return true
+	return false
+}
+
+// expire forgets the dialogs whose transactions ended before a time.
+func (t *identities) expire(before int64) {
+	for i := t.over.next; i != &t.over && i.left < before; i = t.over.next {
+		i.unlink()
+		t.drop(i)
+	}
 }
 
 // A use is how an identifier helps to find a transaction.
@@ -259,6 +282,7 @@ func (c *Correlator) identify(e *Event, m *message.Message, sender, receiver *pa
 			continue
 		}
 		i := c.ids.get(id)
+		i.dialog = i.dialog || id.Kind == message.CallID && m.Protocol == message.SIP
 		c.enter(e, i)
 		e.Users = e.Users || id.Kind != message.EndToEnd // every Diameter command has an end-to-end identifier, so it says nothing about a user
 		if i.lasting && n < len(lasting) && i.in(e) {

@@ -1,14 +1,26 @@
 package correlate
 
-// maxOrders bounds the pairs of names in orders.
+// maxOrders bounds each of the tables in orders.
 const maxOrders = 1 << 16
 
 // orders learns which message functions send after which. This distinguishes transactions
 // of one user that are open at the same time.
 type orders struct {
-	pairs map[[2]int32]float64 // by the name received last and the name sent
-	after map[int32]float64    // by the name received last
+	pairs map[pair]float64
+	after map[moment]float64
 	alone map[alone]*lonely
+}
+
+// A moment of a transaction is the name of the message that a function received last, and
+// the name of the first message of the transaction; -1: any.
+type moment struct{ last, first int32 }
+
+func (m moment) anywhere() moment { return moment{m.last, -1} }
+
+// A pair is a moment and the name of the message that a function sends then.
+type pair struct {
+	moment
+	name int32
 }
 
 // An alone identifies the messages with one name from one function.
@@ -19,27 +31,32 @@ type alone struct{ function, name int32 }
 type lonely struct{ busy, idle float64 }
 
 func (o *orders) init() {
-	o.pairs, o.after, o.alone = map[[2]int32]float64{}, map[int32]float64{}, map[alone]*lonely{}
+	o.pairs, o.after, o.alone = map[pair]float64{}, map[moment]float64{}, map[alone]*lonely{}
 }
 
-func (o *orders) learn(in, out int32) {
-	key := [2]int32{in, out}
-	if len(o.pairs) >= maxOrders {
-		if _, known := o.pairs[key]; !known {
-			return
+func (o *orders) learn(at moment, name int32) {
+	for _, at := range [...]moment{at, at.anywhere()} {
+		key := pair{at, name}
+		if _, known := o.pairs[key]; known || len(o.pairs) < maxOrders {
+			o.pairs[key]++
+			o.after[at]++
 		}
 	}
-	o.pairs[key]++
-	o.after[in]++
 }
 
-// nothing records that a function sent no message after it received in.
-func (o *orders) nothing(in int32) { o.after[in]++ }
+// nothing records that a function sent no message at a moment.
+func (o *orders) nothing(at moment) {
+	for _, at := range [...]moment{at, at.anywhere()} {
+		if _, known := o.after[at]; known || len(o.after) < maxOrders {
+			o.after[at]++
+		}
+	}
+}
 
-// likely estimates the probability that a function that received in last sends out. It is
-// never 0, because new orders may occur.
-func (o *orders) likely(in, out int32) float64 {
-	return (o.pairs[[2]int32{in, out}] + 0.1) / (o.after[in] + 1)
+// likely estimates the probability that a function sends a message at a moment. It is never
+// 0, because new orders may occur.
+func (o *orders) likely(at moment, name int32) float64 {
+	return (o.pairs[pair{at, name}] + 0.1) / (o.after[at] + 1)
 }
 
 // provoked returns the confidence that the function sends such messages only while it has a

@@ -86,7 +86,7 @@ func (c *Collector) release() {
 }
 
 // understood reports whether the user and the cause of a transaction are known.
-func understood(e *correlate.Event) bool { return e.Users && e.Reason != correlate.Ambiguous }
+func understood(e *correlate.Event) bool { return e.Users && e.Reason == correlate.Begins }
 
 func (c *Collector) sum(e *correlate.Event) {
 	if !understood(e) {
@@ -118,7 +118,7 @@ func (c *Collector) stray(e *correlate.Event) {
 			return
 		}
 		because := "it names no user and no session"
-		if e.Reason == correlate.Ambiguous {
+		if e.Reason != correlate.Begins {
 			because = e.Reason.String()
 		}
 		o = &Other{Message: Message{c.names.Function(first.From), c.names.Function(first.To), c.names.Name(first.Name)}, Because: because}
