@@ -7,22 +7,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"vitrine/internal/durable"
 )
 
 // Record keeps something about the run that the host itself does not show, such as a process
 // outside any cgroup. Cleaning finds the record when the run is dead. kind groups records of one
-// sort; kind and name are file names. Record replaces an older record of the same name atomically.
+// sort; kind and name are file names. Record replaces an older record of the same name atomically, and
+// several goroutines may record the same name.
 func (r *Run) Record(kind, name string, value []byte) error {
 	dir := filepath.Join(r.Dir(), kind)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("recording %s %s: %w", kind, name, err)
 	}
 	// A name with a leading dot is still being written and is no record yet.
-	writing := filepath.Join(dir, "."+name)
-	if err := os.WriteFile(writing, value, 0o600); err != nil {
-		return fmt.Errorf("recording %s %s: %w", kind, name, err)
-	}
-	if err := os.Rename(writing, filepath.Join(dir, name)); err != nil {
+	if err := durable.Replace(filepath.Join(dir, name), value, 0o600); err != nil {
 		return fmt.Errorf("recording %s %s: %w", kind, name, err)
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const holderRoot = "RUNS_TEST_ROOT"
@@ -125,6 +127,26 @@ func TestRecordsOutliveNothingButTheRun(t *testing.T) {
 	}
 	if records, err := Records(root, run.ID, "process"); err != nil || len(records) != 0 {
 		t.Errorf("records %q, %v after Erase", records, err)
+	}
+}
+
+// TestRecordsOfOneNameAreMadeAtOnce records one name from many goroutines, as instances that start
+// at the same time do.
+func TestRecordsOfOneNameAreMadeAtOnce(t *testing.T) {
+	r, err := New(filepath.Join(t.TempDir(), "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var group errgroup.Group
+	for range 64 {
+		group.Go(func() error { return r.Record("kind", "name", []byte("value")) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
+	}
+	if records, err := Records(r.Root, r.ID, "kind"); err != nil || string(records["name"]) != "value" {
+		t.Errorf("%q, %v", records, err)
 	}
 }
 
