@@ -264,6 +264,27 @@ func TestNobodyWaitsForWhatComesLater(t *testing.T) {
 	}
 }
 
+// TestRequestsAtOnceWaitForNoneOfThem: a server that asks two functions at once is sometimes
+// so slow that one answers before the server asks the other.
+func TestRequestsAtOnceWaitForNoneOfThem(t *testing.T) {
+	quick := []said{
+		{"UE", "Server", "MESSAGE", 0}, {"Server", "Radio", "POST", 0}, {"Server", "Database", "GET", 0},
+		{"Radio", "Server", "200 POST", 2}, {"Database", "Server", "200 GET", 3}, {"Server", "UE", "200 MESSAGE", 1},
+	}
+	slow := []said{
+		{"UE", "Server", "MESSAGE", 0}, {"Server", "Radio", "POST", 0}, {"Radio", "Server", "200 POST", 2},
+		{"Server", "Database", "GET", 0}, {"Database", "Server", "200 GET", 4}, {"Server", "UE", "200 MESSAGE", 1},
+	}
+	r := feed(slow, slow, quick, slow)
+	if got := path(r, "MESSAGE"); got != "MESSAGE, GET, 200 GET, 200 MESSAGE" || len(r.Flows) != 1 {
+		t.Errorf("%d courses; the critical path is %s", len(r.Flows), got)
+	}
+	r = feed(slow, slow)
+	if got := path(r, "MESSAGE"); got != "MESSAGE, POST, 200 POST, GET, 200 GET, 200 MESSAGE" {
+		t.Errorf("without a request at once, the critical path is %s", got)
+	}
+}
+
 func TestRareCoursesAreSummedUp(t *testing.T) {
 	var all [][]said
 	for range 300 {

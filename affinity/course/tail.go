@@ -5,8 +5,9 @@ import "vitrine/affinity/message"
 // A habit identifies the messages with one name that a function sends.
 type habit struct{ from, name int32 }
 
-// A tally counts how often a function sent the message of a habit, and how often it
-// answered the triggering request without waiting for the message.
+// A tally counts how often a function sent a message, and how often it waited for none: it
+// answered the triggering request before the message was answered (a habit), or it sent the
+// message before it received another one (a crossing).
 type tally struct{ all, unwaited int }
 
 // A pair is a function that asks, and the function that it asks.

@@ -15,22 +15,24 @@ import (
 // A view is a transaction with the labels, causes and critical path that its course needs.
 // It is reused.
 type view struct {
-	steps   []viewed
-	order   []int32 // the messages in the order of the course, as indexes into steps
-	listed  []int32 // the same messages in the order of a call flow
-	hops    []flow.Hop
-	paths   flow.Paths
-	key     uint64
-	nth     map[string]int
-	local   map[int32]int32   // labels of the functions of this transaction
-	arrived map[arrival]int32 // the last message that was not passed on yet, from 1; 0: none
-	inboxes map[int32]inbox   // by label
-	served  map[int32]int32   // by function: the last message that it received, answers excepted
-	asked   map[pair]asking
-	stack   []int32
-	habits  map[habit]*tally
-	seed    maphash.Seed
-	hash    maphash.Hash
+	steps     []viewed
+	order     []int32 // the messages in the order of the course, as indexes into steps
+	listed    []int32 // the same messages in the order of a call flow
+	hops      []flow.Hop
+	paths     flow.Paths
+	key       uint64
+	nth       map[string]int
+	local     map[int32]int32   // labels of the functions of this transaction
+	arrived   map[arrival]int32 // the last message that was not passed on yet, from 1; 0: none
+	got       map[int32]int32   // by function: the last message that it received, from 1
+	crossings map[crossing]*tally
+	inboxes   map[int32]int32 // by label: the last message received that somebody waits for, from 1
+	served    map[int32]int32 // by function: the last message that it received, answers excepted
+	asked     map[pair]asking
+	stack     []int32
+	habits    map[habit]*tally
+	seed      maphash.Seed
+	hash      maphash.Hash
 }
 
 // A viewed is a message of a view. Indexes are into view.steps, and -1 means none.
@@ -45,15 +47,18 @@ type viewed struct {
 	passes  int32 // index of the message that its sender passes on with it
 	cause   int32 // index of the step that made its sender send it
 	earlier int32 // the message of the same arrival before, from 1; 0: none
+	prior   int32 // index of the message that its receiver got before
+	later   int32 // index of the message that its receiver got after it
 
 	caused int32 // index of the first step that it caused
 	next   int32 // index of the next step of the same cause
 	place  int32 // in view.order
 	size   int32 // number of steps that follow from it, itself included
 
-	after  int32 // index of the step that its sender waited for
-	level  int32 // messages of the chain that it ends; 0: nobody waits for it
-	before int32 // index of the message that its receiver got before and somebody waits for
+	after   int32 // index of the step that its sender waited for
+	level   int32 // messages of the chain that it ends; 0: nobody waits for it
+	before  int32 // index of the message that its receiver got before and somebody waits for
+	deepest int32 // index of the last message of the longest chain that its receiver got up to now
 
 	root    bool  // it begins a tail
 	trigger int32 // the name of the message that made its sender begin the tail
@@ -62,13 +67,13 @@ type viewed struct {
 	outer   int32 // the same of the tail around the one that it begins
 }
 
+// A crossing identifies the requests with one name that a function sends, and the messages
+// with one name that it receives.
+type crossing struct{ from, sent, got int32 }
+
 // An arrival identifies messages that a function may pass on: those that it has received
 // with one name and, if they are answers, because of one request.
 type arrival struct{ function, name, request int32 }
-
-// An inbox is what functions with one label have received that somebody waits for: the last
-// message, and the last of those that end the longest chain. Both are indexes from 1.
-type inbox struct{ last, deepest int32 }
 
 // set fills the view from a transaction.
 func (v *view) set(e *correlate.Event, l *labels, n Names) {
@@ -84,7 +89,8 @@ func (v *view) set(e *correlate.Event, l *labels, n Names) {
 func (v *view) learn(e *correlate.Event, l *labels, n Names) {
 	if v.local == nil {
 		v.nth, v.local, v.served, v.asked = map[string]int{}, map[int32]int32{}, map[int32]int32{}, map[pair]asking{}
-		v.habits, v.arrived, v.inboxes = map[habit]*tally{}, map[arrival]int32{}, map[int32]inbox{}
+		v.habits, v.arrived, v.inboxes = map[habit]*tally{}, map[arrival]int32{}, map[int32]int32{}
+		v.got, v.crossings = map[int32]int32{}, map[crossing]*tally{}
 		v.seed = maphash.MakeSeed()
 		v.hash.SetSeed(v.seed)
 	}
@@ -107,6 +113,10 @@ func (v *view) learn(e *correlate.Event, l *labels, n Names) {
 		name := n.Name(s.Name)
 		v.steps = append(v.steps, viewed{Step: s, from: label(s.From), to: label(s.To), interim: interim(s, name),
 			async: interim(s, name) && strings.HasPrefix(name, trying), settled: int32(len(e.Steps)), caused: -1, next: -1, size: 1, after: -1, outer: -1})
+		if at := &v.steps[i]; s.Request >= 0 && !at.interim {
+			at = &v.steps[s.Request]
+			at.settled = min(at.settled, int32(i))
+		}
 	}
 	v.causes()
 	v.tails()
@@ -125,34 +135,108 @@ func interim(s *correlate.Step, name string) bool {
 // passes on, or else the last one that its sender received.
 func (v *view) causes() {
 	clear(v.arrived)
+	clear(v.got)
 	for i := range v.steps {
 		s := &v.steps[i]
-		s.passes = v.pass(arrival{s.From, s.Name, s.Request})
-		s.cause = s.Cause
-		if s.passes >= 0 {
+		s.passes = v.pass(arrival{s.From, s.Name, s.Request}, int32(i))
+		switch {
+		case s.passes >= 0:
 			s.cause = s.passes
+		case s.Kind == message.Request:
+			s.cause = v.asks(s)
+		default:
+			s.cause = s.Cause
 		}
 		at := arrival{s.To, s.Name, -1}
 		if s.Request >= 0 {
-			r := &v.steps[s.Request]
-			at.request = r.passes
-			if !s.interim {
-				r.settled = min(r.settled, int32(i))
-			}
+			at.request = v.steps[s.Request].passes
 		}
 		s.earlier, v.arrived[at] = v.arrived[at], int32(i)+1
+		s.prior, v.got[s.To] = v.got[s.To]-1, int32(i)+1
+	}
+	v.cross()
+}
+
+// asks returns the cause of a request that its sender does not pass on: the last message that
+// the sender had received, except those that cross such requests.
+func (v *view) asks(s *viewed) int32 {
+	cause := s.Cause
+	for cause >= 0 && v.crosses(s, &v.steps[cause]) {
+		cause = v.steps[cause].prior
+	}
+	return cause
+}
+
+// crosses reports whether a function sends a request, in a tenth of all cases or more, before
+// it receives a message that the request did not lead to. So it does not wait for the
+// message when that comes first, as on a busy host.
+func (v *view) crosses(sent, got *viewed) bool {
+	t := v.crossings[crossing{sent.from, sent.Name, got.Name}]
+	return t != nil && 10*t.unwaited >= t.all
+}
+
+// cross counts which messages cross the requests that functions do not pass on: the message
+// that its sender received last before each of them, and the first that it receives
+// afterwards although the request did not lead to it. If both have one name, it is not known
+// which of them would cross.
+func (v *view) cross() {
+	const nearby = 4 // messages after the request
+	clear(v.got)
+	for i := len(v.steps) - 1; i >= 0; i-- {
+		s := &v.steps[i]
+		if s.Kind == message.Request && s.passes < 0 {
+			last := int32(-1) // no name
+			if s.Cause >= 0 {
+				last = v.steps[s.Cause].Name
+				v.count(crossing{s.from, s.Name, last}, 0)
+			}
+			k := v.got[s.From] - 1
+			for n := 0; n < nearby && k >= 0 && v.leads(int32(i), k); n++ {
+				k = v.steps[k].later
+			}
+			if k >= 0 && v.steps[k].Name != last && !v.leads(int32(i), k) {
+				v.count(crossing{s.from, s.Name, v.steps[k].Name}, 1)
+			}
+		}
+		s.later, v.got[s.To] = v.got[s.To]-1, int32(i)+1
 	}
 }
 
-// pass returns the last message of an arrival that was not passed on yet. This need not be
+func (v *view) count(of crossing, unwaited int) {
+	t := v.crossings[of]
+	if t == nil {
+		if len(v.crossings) == maxHabits {
+			return
+		}
+		t = &tally{}
+		v.crossings[of] = t
+	}
+	t.all++
+	t.unwaited += unwaited
+}
+
+// leads reports whether a message led to a later one, by the causes or by a request to its
+// answer.
+func (v *view) leads(i, to int32) bool {
+	for to > i {
+		if s := &v.steps[to]; s.Request >= i {
+			to = s.Request
+		} else {
+			to = s.cause
+		}
+	}
+	return to == i
+}
+
+// pass returns the last message of an arrival that was not passed on before. This need not be
 // the last one that the function received, because messages cross. A function does not pass
 // on a request that it has answered, such as the first INVITE of a dialog when it sends one
 // itself. It passes on an answer only if it passed on the request.
-func (v *view) pass(at arrival) int32 {
+func (v *view) pass(at arrival, now int32) int32 {
 	for k := v.arrived[at]; k > 0; k = v.arrived[at] {
 		m := &v.steps[k-1]
 		v.arrived[at] = m.earlier
-		if m.settled == int32(len(v.steps)) {
+		if m.settled > now {
 			return k - 1
 		}
 	}
@@ -217,12 +301,13 @@ func (v *view) chain() {
 		if s.after >= 0 {
 			s.level += v.steps[s.after].level
 		}
-		box := v.inboxes[s.to]
-		s.before, box.last = box.last-1, int32(i)+1
-		if box.deepest == 0 || s.level >= v.steps[box.deepest-1].level {
-			box.deepest = int32(i) + 1
+		s.before, v.inboxes[s.to] = v.inboxes[s.to]-1, int32(i)+1
+		s.deepest = int32(i)
+		if s.before >= 0 {
+			if k := v.steps[s.before].deepest; v.steps[k].level > s.level {
+				s.deepest = k
+			}
 		}
-		v.inboxes[s.to] = box
 	}
 	end := int32(0)
 	for _, i := range v.order {
@@ -241,13 +326,19 @@ func (v *view) chain() {
 // of the transaction may arrive meanwhile: a proxy that passes on a 200 does not wait for
 // the 180, which the next proxy sends back to it.
 func (v *view) awaited(s *viewed) int32 {
-	box := v.inboxes[s.from]
+	last := v.inboxes[s.from] - 1
 	because := max(s.passes, s.Request)
 	if because < 0 || v.steps[because].to != s.from { // some answers come from another address
-		return box.deepest - 1
+		for last > s.cause {
+			last = v.steps[last].before
+		}
+		if last < 0 {
+			return -1
+		}
+		return v.steps[last].deepest
 	}
 	best, most := because, v.steps[because].level-1
-	for k := box.last - 1; k > because; k = v.steps[k].before {
+	for k := last; k > because; k = v.steps[k].before {
 		if level := v.steps[k].level; level > most && v.descends(k, because) {
 			best, most = k, level
 		}
