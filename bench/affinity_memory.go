@@ -101,19 +101,3 @@ func understood(c *affinity.Captured, has signalled) error {
 	}
 	return nil
 }
-
-// peakMemory returns the highest resident memory of a running process so far, in bytes (VmHWM in
-// proc(5)).
-func peakMemory(pid int) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	number, _, ok := strings.Cut(strings.TrimSpace(rest), " kB")
-	if !ok {
-		return 0, fmt.Errorf("/proc/%d/status has no VmHWM", pid)
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	return n << 10, err
-}

@@ -142,8 +142,8 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestNoHost checks that a request without Host is served: HTTP/1.0 health checks have
-// none, and browsers always send one.
+// TestNoHost checks that a request without Host is served. HTTP/1.0 health checks have no Host, and
+// browsers always send one.
 func TestNoHost(t *testing.T) {
 	r := runGood(t)
 	c, err := net.Dial("tcp", r.Control())

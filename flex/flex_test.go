@@ -341,23 +341,6 @@ func TestServicesComeFirst(t *testing.T) {
 	})
 }
 
-func TestStorePastThresholdIsAnAlert(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, "")
-		past := []string{"put"}
-		r.Store = func(context.Context) ([]string, error) { return past, nil }
-		r.run(10 * time.Second)
-		if !r.has(EventAlert, "past its threshold for put") || !slices.Equal(r.Status().StorePast, past) {
-			t.Errorf("%+v", r.Events())
-		}
-		past = nil
-		r.run(10 * time.Second)
-		if !r.has(EventBack, "within its threshold") {
-			t.Errorf("%+v", r.Events())
-		}
-	})
-}
-
 // TestEventsAreBounded checks the bounds of the log on disk and in memory. A truncated line must do
 // no harm.
 func TestEventsAreBounded(t *testing.T) {

@@ -33,6 +33,9 @@ type candidate struct {
 // cannot decide.
 func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link) {
 	c.found, c.over = c.found[:0], false
+	if c.names.list[name].alive {
+		return nil, Link{Confidence: 1, Reason: KeepAlive}
+	}
 	for k := range m.Identifiers {
 		c.meets(&m.Identifiers[k])
 	}

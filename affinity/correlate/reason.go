@@ -16,6 +16,7 @@ const (
 	TimeOnly                // its sender has a request of the transaction to answer; nothing else is known
 	Orphan                  // none: it answers or repeats a message that is not in the capture
 	Ambiguous               // it begins a transaction, because several transactions may have caused it
+	KeepAlive               // it keeps a path alive: no user causes it, and it causes nothing but its answer
 	Late                    // it names the dialog of a transaction that is over
 	reasons   = iota
 )
@@ -29,5 +30,6 @@ func (r Reason) String() string {
 		"its sender has a request of the transaction to answer, and sends such messages then only",
 		"it answers or repeats a message that is not in the capture",
 		"several transactions may have caused it, equally likely",
+		"it keeps a path alive",
 		"it names a call or session whose transaction is over"}[r]
 }

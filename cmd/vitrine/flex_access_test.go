@@ -167,7 +167,7 @@ func (s *servedFlex) serial() *big.Int {
 	return c.ConnectionState().PeerCertificates[0].SerialNumber
 }
 
-// drain is a change. There is no such instance, so that whoever may change gets 404.
+// drain is the path of a change. The instance does not exist, so a client that may change gets 404.
 const drain = "/v1/instances/nobody/drain"
 
 // TestFlexNeedsItsToken checks that with a token file all requests except /healthz need a token,

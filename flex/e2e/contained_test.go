@@ -20,9 +20,9 @@ import (
 	"vitrine/load"
 )
 
-// contained runs a script beside the package of the catalog, in a network of its own. All
-// calls of the report that it prints must have succeeded, and no process may be left. It
-// returns the report, the text on standard error and the package's folder.
+// contained runs a script beside a copy of the catalog's package, in a network namespace of its
+// own. All calls in the printed report must have succeeded, and no process may be left. It returns
+// the report, the text on standard error and the copy's folder.
 func contained(t *testing.T, name, script string, edit func(file, text string) string) (r load.Report, status, dir string) {
 	t.Helper()
 	_, err := cgroup.Detect()

@@ -35,7 +35,7 @@ type system struct {
 	vitrine string // path of the program
 	file    string
 	sip     string // address of the director
-	control string // of the director
+	control string // control address of the director
 	inside  int    // PID of a process whose network namespace calls come from; 0: the host's
 }
 

@@ -89,7 +89,7 @@ func TestDockerSubstrateCleanRecordedEngine(t *testing.T) {
 	}
 }
 
-// TestMain is also the child program that cleans where the containers are not visible.
+// TestMain also runs as the child program that calls Clean where the containers are not visible.
 func TestMain(m *testing.M) {
 	root := os.Getenv(cleanEnv)
 	if root == "" {
