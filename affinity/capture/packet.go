@@ -90,7 +90,7 @@ type Counts struct {
 	NotIP        uint64 // frames of other network layers, such as ARP
 	NotTransport uint64 // packets of other transports, such as ICMP
 	Interleaved  uint64 // SCTP chunks of I-DATA (RFC 8260), which are not read
-	SetBack      uint64 // frames earlier than the one before by more than Disorder: a clock was set back
+	SetBack      uint64 // frames more than 1 s earlier than the one before: a clock was set back
 
 	IP       Reassembly // fragments of IPv4 and IPv6
 	Messages Reassembly // fragments of SCTP user messages

@@ -19,7 +19,7 @@ type table[K comparable] struct {
 	limit   int
 	timeout int64
 	counts  *Reassembly
-	expired func(*entry[K]) // counts what an entry lacked a fragment of
+	expired func(*entry[K]) // counts the datagrams or messages that an entry lacked a fragment of
 }
 
 // An entry holds the fragments of one datagram, or of messages of one stream.

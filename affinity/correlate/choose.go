@@ -48,8 +48,8 @@ func (c *Correlator) choose(m *message.Message, name, from int32) (*Event, Link)
 			dialog = dialog || x.session && (m.Protocol != message.SIP || x.event.state != quiet)
 		}
 	}
-	// A record of a dialog that is over is not of what its user does now. A SIP message is:
-	// a NOTIFY may come long after its subscription.
+	// A record that names a dialog that is over has nothing to do with the open transactions
+	// of its user. A SIP message may have: a NOTIFY may come long after its subscription.
 	ended := c.over && !dialog && m.Protocol != message.SIP
 	sum, best := 0.0, -1
 	for k := range c.found {

@@ -27,7 +27,8 @@ type Options struct {
 	Linger time.Duration
 	// Wait is how long a request waits for its answer, and a challenge for the
 	// credentials. Zero means 40 s: more than the 32 s of a SIP transaction (RFC 3261
-	// section 17.1.1.2, timer B).
+	// section 17.1.1.2, timer B). A record that names a dialog is Late for as long after
+	// the transactions of the dialog have ended.
 	Wait time.Duration
 	// Session is how long a call may be silent. Zero means 1 h.
 	Session time.Duration

@@ -18,7 +18,7 @@ type Event struct {
 	Failures   int    // answers that report failure
 	Repeats    int    // retransmissions
 	Users      bool   // a message names a user or a session of a user
-	Reason     Reason // Begins, KeepAlive, or why the cause is unknown
+	Reason     Reason // Begins, Ambiguous, KeepAlive or Late
 	GivenUp    bool   // closed because memory was full
 
 	kind     string // the type, so far

@@ -1,6 +1,6 @@
 package correlate
 
-// maxOrders bounds each of the tables in orders.
+// maxOrders bounds the pairs and the lonely messages in orders. Twice as many moments are kept.
 const maxOrders = 1 << 16
 
 // orders learns which message functions send after which. This distinguishes transactions

@@ -13,9 +13,11 @@ import (
 // what it has read, also with an error.
 //
 // Messages come in order of time, except those that waited for lost bytes of their TCP
-// connection. If a clock was set back, the order begins again at a message with SetBack. Read stops at an error of handle and returns it. A file that is not a capture
-// is a *vitrine.BadInput. A file that cannot be read to its end is a *capture.Damage:
-// everything before the damage was handled.
+// connection. If a clock was set back, the order begins again at a message with SetBack.
+//
+// Read stops at an error of handle and returns it. A file that is not a capture is a
+// *vitrine.BadInput. A file that cannot be read to its end is a *capture.Damage: everything
+// before the damage was handled.
 func Read(ctx context.Context, captures []string, o Options, handle func(*Message) error) (*Summary, error) {
 	r := newReading(o, handle)
 	clocks, err := findClocks(ctx, captures)
