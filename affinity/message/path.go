@@ -377,11 +377,11 @@ func (c *change) read(d *json.Decoder) error {
 var errChange = errors.New("message: a change of a batch is no object")
 
 // lifetime reads a ttl of Vitrine's store: seconds, or a duration such as 90s. It returns 0
-// for a ttl that the store refuses.
+// for a text that is neither, and for a negative duration, which the store refuses.
 func lifetime(text []byte) time.Duration {
 	if seconds, ok := parseDigits(text); ok {
 		return time.Duration(min(seconds, math.MaxInt32)) * time.Second
 	}
 	d, _ := time.ParseDuration(string(text)) // 0 with an error; the string allocates
-	return d
+	return max(d, 0)
 }

@@ -197,7 +197,7 @@ func TestPFCPMessagesOfNodesNameNoSession(t *testing.T) {
 // TestStreamsOfEachProtocol checks recognition, framing and answers over TCP.
 func TestStreamsOfEachProtocol(t *testing.T) {
 	cea := string(diameterMessage(257, false, 5, ""))
-	const batch = `{"ops":[{"op":"put","key":"reg/a","value":"aGVsbG8h","ttl":"1h0m59.5s"},{"op":"delete","key":"due/1/reg/a","n":1},{"op":"check","key":"b"}]}`
+	const batch = `{"ops":[{"op":"put","key":"reg/a","value":"aGVsbG8h","ttl":"1h0m59.5s"},{"op":"delete","key":"due/1/reg/a","n":1,"ttl":"-9s"},{"op":"check","key":"b"}]}`
 	tests := map[string]struct {
 		server string
 		pieces []string
@@ -209,7 +209,7 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 			[]string{"SIP request \"MESSAGE\"", "SIP request \"MESSAGE\"", "answer \"200 MESSAGE\"| of 1", "answer \"200 MESSAGE\"| of 2"}},
 		"HTTP": {"192.0.2.4:9999", []string{">PUT /kv/reg%2Falice?ttl=90s HTTP/1.1\r\nContent-Length: 5\r\n\r\n", ">hello", ">HEAD /x HTTP/1.1\r\n\r\n", "<HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n", "<HTTP/1.1 404 No\r\nContent-Length: 700\r\n\r\n"},
 			[]string{"HTTP request \"PUT /kv/{}\"|writes reg/alice of 192.0.2.4 5 B 1m30s", "HTTP request \"HEAD /x\"", "answer \"201 PUT /kv/{}\"| of 1", "answer \"404 HEAD /x\"| of 2 failed cause 404"}},
-		"a batch of the store": {"192.0.2.4:9999", []string{">POST /kv?space=s HTTP/1.1\r\nContent-Length: 140\r\n\r\n", ">" + batch[:60], ">" + batch[60:], "<HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
+		"a batch of the store": {"192.0.2.4:9999", []string{">POST /kv?space=s HTTP/1.1\r\nContent-Length: 152\r\n\r\n", ">" + batch[:60], ">" + batch[60:], "<HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
 			[]string{"HTTP request \"POST /kv\"|writes reg/a of 192.0.2.4 6 B 1h0m59.5s|writes due/1/reg/a of 192.0.2.4 0 B 0s|reads b of", "answer \"200 POST /kv\"| of 1"}},
 		"Redis": {"192.0.2.4:9999", []string{">*5\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n$2\r\nEX\r\n$2\r\n60\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "<+OK\r\n$5\r\nvalue\r\n", ">*1\r\n$5\r\nWRONG\r\n", "<-ERR unknown\r\n"},
 			[]string{"Redis request \"SET\"|writes k of 192.0.2.4 5 B 1m0s", "request \"GET\"|reads k", "answer \"SET reply\"| of 1", "answer \"GET reply\"| of 2", "request \"(other)\"", "of 5 failed cause ERR"}},
