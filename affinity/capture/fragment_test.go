@@ -106,6 +106,21 @@ func TestFragmentsWaitWithinBounds(t *testing.T) {
 			t.Errorf("%d are held, %+v", held, c)
 		}
 	})
+	t.Run("memory of small fragments", func(t *testing.T) {
+		const limit, each = 64 << 10, 500
+		w := NewWalker(Options{MaxMemory: 2 * limit})
+		for i := range uint32(8 * each) {
+			w.Walk(Raw, 0, Where{}, sctp4(t, dataChunk(0, i, uint16(i/each), 1, 46, "x")))
+			w.Next()
+		}
+		held := 0
+		for e := w.messages.ends.next; e != &w.messages.ends; e = e.next {
+			held += cap(e.octets) + cap(e.parts)*partSize
+		}
+		if c := w.Counts().Messages; held == 0 || held > limit || c.GivenUp == 0 {
+			t.Errorf("%d bytes are held, %+v", held, c)
+		}
+	})
 	t.Run("one datagram is larger than the bound", func(t *testing.T) {
 		w := NewWalker(Options{MaxMemory: 1000})
 		w.Walk(Raw, 0, Where{}, first(1))

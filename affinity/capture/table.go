@@ -1,9 +1,15 @@
 package capture
 
-import "time"
+import (
+	"time"
+	"unsafe"
+)
 
-// entryOverhead is the memory of an entry without its bytes, in bytes.
+// entryOverhead is the memory of an entry without its bytes and parts, in bytes.
 const entryOverhead = 256
+
+// partSize is the memory of a part, in bytes. Fragments may be shorter.
+const partSize = int(unsafe.Sizeof(part{}))
 
 // maxParts is the maximum number of fragments in one entry.
 const maxParts = 1024
@@ -98,9 +104,10 @@ func (t *table[K]) grow(e *entry[K], n int) {
 }
 
 // charge updates the memory of an entry, and drops the oldest other entries while the limit
-// is exceeded. It drops the entry itself if it alone exceeds the limit.
+// is exceeded. It drops the entry itself if it alone exceeds the limit. The part of the
+// current fragment counts with the next fragment.
 func (t *table[K]) charge(e *entry[K]) {
-	memory := cap(e.octets) + entryOverhead
+	memory := cap(e.octets) + cap(e.parts)*partSize + entryOverhead
 	t.memory += memory - e.memory
 	e.memory = memory
 	for t.memory > t.limit {
