@@ -24,7 +24,7 @@ type view struct {
 	nth       map[string]int
 	local     map[int32]int32   // labels of the functions of this transaction
 	arrived   map[arrival]int32 // the last message that was not passed on yet, from 1; 0: none
-	got       map[int32]int32   // by function: the last message that it received, from 1
+	got       map[int32]int32   // by function: the last message that it received, or in cross the next one, from 1
 	crossings map[crossing]*tally
 	inboxes   map[int32]int32 // by label: the last message received that somebody waits for, from 1
 	served    map[int32]int32 // by function: the last message that it received, answers excepted
@@ -180,7 +180,7 @@ func (v *view) crosses(sent, got *viewed) bool {
 // afterwards although the request did not lead to it. If both have one name, it is not known
 // which of them would cross.
 func (v *view) cross() {
-	const nearby = 4 // messages after the request
+	const nearby = 4 // messages that the sender receives after the request
 	clear(v.got)
 	for i := len(v.steps) - 1; i >= 0; i-- {
 		s := &v.steps[i]
