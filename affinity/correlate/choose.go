@@ -94,7 +94,7 @@ func (c *Correlator) meets(id *message.Identifier) {
 	if i == nil {
 		return
 	}
-	c.over = c.over || i.dialog && i.open == 0
+	c.over = c.over || i.dialog && i.held == 0
 	for _, e := range i.events[:i.open] {
 		x := c.candidate(e)
 		x.session = x.session || what == session
