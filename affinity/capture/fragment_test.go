@@ -177,6 +177,15 @@ func TestFragmentsOfMessages(t *testing.T) {
 			t.Errorf("got %q, want %s; %+v", got, want, c)
 		}
 	})
+	t.Run("repeated after the end", func(t *testing.T) {
+		w := NewWalker(Options{})
+		got := walk(w, Raw, begin, begin, middle, middle, end, end, middle, chunk(first, 2, 1, 6, "f"), chunk(last, 3, 1, 6, "g"))
+		w.finish()
+		want := Reassembly{Fragments: 9, Complete: 2, Repeated: 4}
+		if c := w.Counts().Messages; !slices.Equal(got, []string{whole, message("fg", 1, 2)}) || c != want {
+			t.Errorf("got %q, %+v, want %+v", got, c, want)
+		}
+	})
 	t.Run("incomplete at the end", func(t *testing.T) {
 		var ppids []uint32
 		w := NewWalker(Options{Incomplete: func(ppid uint32) { ppids = append(ppids, ppid) }})

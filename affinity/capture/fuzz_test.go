@@ -10,7 +10,7 @@ import (
 // FuzzWalk checks that no frame makes the walker panic, deliver bytes that are not in the
 // frames, or exceed its memory limit.
 func FuzzWalk(f *testing.F) {
-	for _, frame := range mixture(f) {
+	for _, frame := range mixture(f, 0) {
 		f.Add(uint16(Ethernet), frame, frame)
 	}
 	text := strings.Repeat("x", 100)

@@ -22,6 +22,13 @@ const (
 	unordered     = 4
 )
 
+// A completion is a user message that was reassembled, with the TSNs of its first and its
+// last fragment.
+type completion struct {
+	key         messageKey
+	first, last uint32
+}
+
 // maxMessage is the longest user message that is reassembled, in bytes.
 const maxMessage = 1 << 20
 
@@ -104,6 +111,10 @@ func (w *Walker) data(b []byte, length int) bool {
 func (w *Walker) reassemble(key messageKey, edges uint8) bool {
 	p, counts := &w.packet, &w.counts.Messages
 	counts.Fragments++
+	if w.isComplete(key, p.TSN) {
+		counts.Repeated++
+		return false
+	}
 	e := w.messages.entry(key, p.Time)
 	if !e.held() {
 		return false
@@ -133,11 +144,24 @@ func (w *Walker) reassemble(key messageKey, edges uint8) bool {
 		return false
 	}
 	w.assemble(e, e.parts[begin:end])
+	w.completed[counts.Complete%uint64(len(w.completed))] = completion{key, e.parts[begin].tsn, e.parts[end-1].tsn}
 	counts.Complete++
 	if e.parts = slices.Delete(e.parts, begin, end); len(e.parts) == 0 {
 		w.messages.remove(e)
 	}
 	return true
+}
+
+// isComplete reports whether a fragment belongs to one of the last messages that were
+// reassembled: it was sent again, or captured again at the same place. Without this check,
+// such a fragment would count as a message that lacks the others.
+func (w *Walker) isComplete(key messageKey, tsn uint32) bool {
+	for i := range w.completed {
+		if c := &w.completed[i]; c.key == key && tsn-c.first <= c.last-c.first { // TSNs wrap
+			return true
+		}
+	}
+	return false
 }
 
 // assemble makes the parts of a message the payload of the packet.

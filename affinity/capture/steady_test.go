@@ -12,14 +12,15 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// mixture returns frames of many kinds, of one link type.
-func mixture(t testing.TB) [][]byte {
+// mixture returns frames of many kinds, of one link type. The fragments of each SCTP message
+// have TSNs of their own if n differs.
+func mixture(t testing.TB, n uint32) [][]byte {
 	text := strings.Repeat("x", 500)
 	tcp := build(t, ip4Layer(layers.IPProtocolTCP), &layers.TCP{SrcPort: 1, DstPort: 2, ACK: true}, gopacket.Payload(text))
 	packets := [][]byte{
 		udp4(t, text), tcp, udp4(t, text), tcp, vxlan(t, framed(udp4(t, text), etherIPv4)), gtpu(t, 0x30, 255, tcp),
 		sctp4(t, dataChunk(3, 1, 1, 1, 46, text), dataChunk(3, 2, 1, 2, 46, text)),
-		sctp4(t, dataChunk(2, 3, 1, 3, 46, text)), sctp4(t, dataChunk(1, 4, 1, 3, 46, text)),
+		sctp4(t, dataChunk(2, 2*n+3, 1, 3, 46, text)), sctp4(t, dataChunk(1, 2*n+4, 1, 3, 46, text)),
 	}
 	packets = append(packets, fragments4(udp4(t, text), 256)...)
 	frames := [][]byte{framed(udp6(t, text), etherVLAN, etherIPv6)}
@@ -36,8 +37,8 @@ func mixture(t testing.TB) [][]byte {
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	le := binary.LittleEndian
 	var frames [][]byte
-	for range 600 {
-		frames = append(frames, mixture(t)...)
+	for n := range uint32(600) {
+		frames = append(frames, mixture(t, n)...)
 	}
 	ng := join(section(le), description(le, Ethernet), description(le, SLL2))
 	for i, f := range frames {
@@ -72,8 +73,8 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 func BenchmarkReader(b *testing.B) {
 	le := binary.LittleEndian
 	var frames [][]byte
-	for range 200 {
-		frames = append(frames, mixture(b)...)
+	for n := range uint32(200) {
+		frames = append(frames, mixture(b, n)...)
 	}
 	ng := join(section(le), description(le, Ethernet))
 	for i, f := range frames {

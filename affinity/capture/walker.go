@@ -31,6 +31,7 @@ type Walker struct {
 	missing    int // bytes that the capture cut off after chunks
 	messages   table[messageKey]
 	assembled  []byte
+	completed  [64]completion    // the last messages that were reassembled, as a ring
 	incomplete func(ppid uint32) // Options.Incomplete
 }
 
