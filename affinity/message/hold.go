@@ -50,6 +50,9 @@ func (h *hold) recycle(s *slot) {
 	h.open--
 	identifiers, access := s.m.Identifiers[:0], s.m.Access[:0]
 	*s = slot{text: s.text[:0], body: s.body[:0]}
+	if cap(s.body) > slotSize { // the limit of slots assumes this size
+		s.body = nil
+	}
 	s.m.Identifiers, s.m.Access = identifiers, access
 	const keep = 1 << 14
 	if len(h.free) < keep {

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -148,7 +149,7 @@ func (r *reading) redisArgument(x *half, v *resp.Value) {
 			if values.option == inMillis || values.option == noOption && (name == "psetex" || name == "pexpire") {
 				unit = time.Millisecond
 			}
-			values.seconds, values.unit = n, unit
+			values.seconds, values.unit = min(n, int64(math.MaxInt64/unit)), unit
 		}
 		values.option = noOption
 	case name == "set" && v.Index > 2 && sip.EqualFold(v.Text, "ex"):
