@@ -34,6 +34,7 @@ type fakeRunner struct {
 	boot   time.Duration
 	reason string // why new units fail; empty: they become ready
 	err    error
+	stuck  error // of Remove
 	starts []string
 }
 
@@ -67,6 +68,9 @@ func (r *fakeRunner) Start(_ context.Context, o unit.Order) error {
 }
 
 func (r *fakeRunner) Remove(_ context.Context, name string) error {
+	if r.stuck != nil {
+		return r.stuck
+	}
 	delete(r.units, name)
 	return nil
 }
@@ -337,6 +341,27 @@ func TestServicesComeFirst(t *testing.T) {
 		r.run(5 * time.Minute)
 		if n := len(r.runner.starts) - 3; n < 3 || n > 12 || r.inState(decide.Active) != 1 || !r.has(EventService, "it cannot bind") {
 			t.Errorf("%d more starts, %d active", n, r.inState(decide.Active))
+		}
+	})
+}
+
+// TestServiceIsRemovedAgain checks that a failed service starts again although the runner could not
+// remove it at first.
+func TestServiceIsRemovedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "services: [{name: director, command: [director]}]\n")
+		r.run(20 * time.Second)
+		u := r.runner.units["service-director"]
+		u.State, u.Reason = unit.Failed, "it cannot bind"
+		r.runner.units["service-director"], r.runner.stuck = u, errors.New("no answer")
+		r.run(20 * time.Second)
+		if got := r.runner.units["service-director"].State; got != unit.Failed {
+			t.Errorf("the service is %s while it cannot be removed", got)
+		}
+		r.runner.stuck = nil
+		r.run(20 * time.Second)
+		if got := r.runner.units["service-director"].State; got != unit.Ready {
+			t.Errorf("the service is %s, want %s: %+v", got, unit.Ready, r.Events())
 		}
 	})
 }

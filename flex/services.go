@@ -85,14 +85,14 @@ func (o *Orchestrator) startService(ctx context.Context, c *config.Service, s *s
 	o.events.add(Event{Kind: EventService, Instance: c.Name, Reason: reason})
 }
 
-// serviceFailed removes a failed service, and plans its restart after a pause.
+// serviceFailed removes a failed service, and plans its restart after a pause. The unit stays
+// listed as failed until it is gone, so each step removes it again, in case an earlier call failed.
 func (o *Orchestrator) serviceFailed(ctx context.Context, c *config.Service, s *service, now time.Time) {
-	if !s.again.IsZero() {
-		return // its removal is under way
+	if s.again.IsZero() {
+		s.pause = min(max(2*s.pause, firstPause), longestPause)
+		s.again = now.Add(s.pause)
+		o.events.add(Event{Kind: EventService, Instance: c.Name, Reason: fmt.Sprintf("it ended and is started again in %s: %s", s.pause, s.unit.Reason)})
 	}
-	s.pause = min(max(2*s.pause, firstPause), longestPause)
-	s.again = now.Add(s.pause)
-	o.events.add(Event{Kind: EventService, Instance: c.Name, Reason: fmt.Sprintf("it ended and is started again in %s: %s", s.pause, s.unit.Reason)})
 	if err := o.Runner.Remove(ctx, servicePrefix+c.Name); err != nil {
 		o.Log.Warn("remove a service", "service", c.Name, "error", err)
 	}
