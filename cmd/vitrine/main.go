@@ -49,7 +49,8 @@ func main() {
 // endingSignals returns the signals that end the program. A service takes SIGHUP to reload
 // its configuration instead.
 func endingSignals(args []string) []os.Signal {
-	line := strings.Join(args, " ") + " "
+	words := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "-") }) // such as -v before the verb
+	line := strings.Join(words, " ") + " "
 	if slices.ContainsFunc(servingVerbs(), func(verb string) bool { return strings.HasPrefix(line, verb+" ") }) {
 		return []os.Signal{os.Interrupt, syscall.SIGTERM}
 	}
