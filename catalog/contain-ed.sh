@@ -14,7 +14,8 @@ cd "$folder"
 scratch=$(mktemp -d)
 "$vitrine" flex run flex.yaml >"$scratch/flex.log" 2>&1 &
 flex=$!
-trap 'kill $flex; wait $flex || true; rm -rf "$scratch"' EXIT
+trap 'kill $flex 2>/dev/null || true; wait $flex || true; rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM # a signal alone would not run the line above in every shell
 until [ "$("$vitrine" flex status flex.yaml 2>/dev/null | grep -c ' active ')" -ge "$types" ]; do
 	kill -0 $flex || { cat "$scratch/flex.log" >&2; exit 1; }
 	sleep 0.2
