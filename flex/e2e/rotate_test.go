@@ -53,6 +53,9 @@ control: {listen: "`+api+`", token_file: api.tokens}`)
 	if err := o.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
+	hosttest.Until(t, limit, "the orchestrator acts on SIGHUP", func() bool {
+		return strings.Contains(o.output.String(), "tokens and certificates were read again") // only a signal causes this line
+	})
 	hosttest.Until(t, limit, "the director takes the new token", func() bool { return !s.awayNow("director") })
 	for token, want := range map[string]int{first: http.StatusUnauthorized, second: http.StatusOK} {
 		if got := ask(t, "http://"+api+"/v1/status", token); got != want {
