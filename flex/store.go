@@ -150,7 +150,7 @@ func (o *Orchestrator) shrinkStore(now time.Time) {
 	delete(o.services, name)
 	delete(o.away, name)
 	w.members, w.since, w.stopped = w.members-1, now, now
-	o.events.add(Event{Kind: EventService, Instance: name, Cause: "store", Reason: fmt.Sprintf("the store has been within its threshold for %s: one member less is tried", wait)})
+	o.events.add(Event{Kind: EventService, Instance: name, Cause: "store", Reason: fmt.Sprintf("the store has been within its threshold for %s: the last member stops, to see whether fewer suffice", wait)})
 }
 
 // storeAdvice says what a user can do about a slow store.
