@@ -63,10 +63,9 @@ func (d *Director) listenToFile(ctx context.Context) error {
 	}
 }
 
-// reload puts the whole configuration file in force, or changes nothing. If the file has
-// not changed, reload only reads the tokens, certificates and keys again, which are in other
-// files.
-// Changes by REST then stay. It logs the outcome before the status shows it.
+// reload puts the whole configuration file in force, or changes nothing. If the file has not
+// changed, reload only reads the tokens, certificates and keys again, which are in other files.
+// Changes by REST then stay. reload logs the outcome before the status shows it.
 func (d *Director) reload() error {
 	d.reloads.serial.Lock()
 	defer d.reloads.serial.Unlock()

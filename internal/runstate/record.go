@@ -13,8 +13,8 @@ import (
 
 // Record keeps something about the run that the host itself does not show, such as a process
 // outside any cgroup. Cleaning finds the record when the run is dead. kind groups records of one
-// sort; kind and name are file names. Record replaces an older record of the same name atomically, and
-// several goroutines may record the same name.
+// sort; kind and name are file names. Record replaces an older record of the same name
+// atomically. Several goroutines may record the same name.
 func (r *Run) Record(kind, name string, value []byte) error {
 	dir := filepath.Join(r.Dir(), kind)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

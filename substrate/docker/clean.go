@@ -38,7 +38,8 @@ func (s *Substrate) eraseEngine() error {
 	return s.config.Run.Erase(engineKind, s.engineRecord())
 }
 
-// usedBy reports whether a run used this engine. A run that recorded none may have.
+// usedBy reports whether a run used this engine. If the run has no record of any engine, its
+// images may still be here, so the answer is yes.
 func (s *Substrate) usedBy(run string) (bool, error) {
 	engines, err := runstate.Records(s.config.Runs, run, engineKind)
 	_, recorded := engines[s.engineRecord()]
@@ -49,8 +50,8 @@ func (s *Substrate) usedBy(run string) (bool, error) {
 // own engine only, and a deployment may name another one.
 type Cleaner struct{ Root string } // of the runs
 
-// Clean removes the containers and images of dead runs. An engine that does not run any more
-// has no containers that run.
+// Clean removes the containers and images of dead runs. It forgets an engine that is not there
+// any more, because no container of it runs.
 func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 	return runstate.EachDead(c.Root, func(run string) (removed []string, err error) {
 		_, err = runstate.Undo(c.Root, run, engineKind, func(_ string, host []byte) (string, error) {
