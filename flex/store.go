@@ -48,7 +48,9 @@ func (o *Orchestrator) watchStore(ctx context.Context, now time.Time) {
 	w.asked = now
 	health, ok := o.askStores(ctx)
 	if !ok {
-		w.since = now // the time without an answer does not count
+		if len(w.past) == 0 {
+			w.since = now // the time without an answer does not count as fast
+		}
 		return
 	}
 	slow, was := len(health.Past) > 0, len(w.past) > 0

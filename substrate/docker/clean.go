@@ -3,15 +3,17 @@ package docker
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/url"
 	"slices"
+	"strings"
+	"syscall"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 
-	"vitrine"
 	"vitrine/internal/runstate"
 )
 
@@ -56,7 +58,7 @@ func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 	return runstate.EachDead(c.Root, func(run string) (removed []string, err error) {
 		_, err = runstate.Undo(c.Root, run, engineKind, func(_ string, host []byte) (string, error) {
 			s, err := New(ctx, Config{Host: string(host), Runs: c.Root})
-			if vitrine.IsUnsupported(err) {
+			if hasEnded(string(host), err) {
 				return "", nil
 			}
 			if err != nil {
@@ -68,6 +70,12 @@ func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 		})
 		return removed, err
 	})
+}
+
+// hasEnded reports whether a failed connection shows that the engine at host does not run any more.
+// An engine on another host may only be restarting.
+func hasEnded(host string, err error) bool {
+	return strings.HasPrefix(host, "unix:") && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
 }
 
 // Clean removes the containers and images of runs that are no longer alive. It considers

@@ -24,6 +24,9 @@ import (
 // container's end) or move whole images are bounded by their context alone.
 const callLimit = time.Minute
 
+// dialLimit bounds the time to connect to the engine.
+const dialLimit = 5 * time.Second
+
 // errNoAnswer is the cause of a call that callLimit ended.
 var errNoAnswer = errors.New("no answer")
 
@@ -45,7 +48,7 @@ func dialEngine(ctx context.Context, host string) (*engine, error) {
 	if err != nil {
 		return nil, &vitrine.BadInput{File: "docker", Found: fmt.Sprintf("host %q", host), Want: "an address such as " + client.DefaultDockerHost}
 	}
-	var dialer net.Dialer
+	dialer := net.Dialer{Timeout: dialLimit}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, address.Scheme, address.Host)
 		if guard, ok := ctx.Value(dialGuard{}).(*func() bool); ok && err == nil {
@@ -91,8 +94,16 @@ func unreachable(host, socket string, err error) error {
 	default:
 		return fmt.Errorf("docker: connect to %s: %w", host, err)
 	}
-	return u
+	return &noEngine{Unsupported: u, cause: err}
 }
+
+// noEngine is a *vitrine.Unsupported that keeps the error of the connection.
+type noEngine struct {
+	*vitrine.Unsupported
+	cause error
+}
+
+func (e *noEngine) Unwrap() []error { return []error{e.Unsupported, e.cause} }
 
 // call makes one bounded call of the engine's API; what names the action in errors.
 func call[T any](ctx context.Context, e *engine, what string, f func(context.Context) (T, error)) (T, error) {
