@@ -35,11 +35,11 @@ func TestTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := c.Status(ctx); err == nil || !strings.Contains(err.Error(), "401") {
-			t.Errorf("token %q: %v", given, err)
+			t.Errorf("token %q: got error %v, want 401", given, err)
 		}
 	}
 	if !strings.Contains(r.log.String(), "access refused") || strings.Contains(r.log.String(), token[1:]) {
-		t.Errorf("the log: %s", r.log)
+		t.Errorf("log of refused requests: %s", r.log)
 	}
 	for path, want := range map[string]int{"/metrics": 401, "/v1/status": 401, "/v1/instances": 401, "/nothing": 401, "/healthz": 200} {
 		a, err := http.Get("http://" + r.Control() + path)
@@ -47,7 +47,7 @@ func TestTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		if a.Body.Close(); a.StatusCode != want {
-			t.Errorf("%s: %s, want %d", path, a.Status, want)
+			t.Errorf("%s: got status %s, want %d", path, a.Status, want)
 		}
 	}
 	c, err := client.New(client.Access{URL: r.Control(), Token: token})
@@ -59,14 +59,14 @@ func TestTokens(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "tokens"), "short\n")
 	if err := c.Reload(ctx); err == nil || !strings.Contains(err.Error(), "want at least 16") {
-		t.Errorf("a short token: %v", err)
+		t.Errorf("reload with a short token: got error %v, want a minimum length of 16", err)
 	}
 	write(t, filepath.Join(dir, "tokens"), strings.Repeat("z", 32)+"\n")
 	if err := r.Director.reload(); err != nil {
 		t.Error(err)
 	}
 	if _, err := c.Status(ctx); err == nil {
-		t.Error("an old token is good after the reload")
+		t.Error("the old token still works after the reload")
 	}
 }
 
@@ -98,11 +98,11 @@ func TestCertificates(t *testing.T) {
 	}
 	for _, name := range []string{"", "stranger"} {
 		if with(name) == nil {
-			t.Errorf("%q comes in", name)
+			t.Errorf("connected with certificate %q, want a refusal", name)
 		}
 	}
 	if got := ask(t, http.DefaultClient, http.MethodGet, "http://"+r.Control()+"/v1/status"); got != http.StatusBadRequest {
-		t.Errorf("without TLS it answers %d", got)
+		t.Errorf("plain HTTP request: got status %d, want 400", got)
 	}
 }
 
@@ -131,14 +131,14 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		t.Error(err)
 	}
 	if got := serial(); got.Cmp(made) != 0 {
-		t.Errorf("the certificate is %s, want the new one, %s", got, made)
+		t.Errorf("the served certificate has serial %s, want %s of the new certificate", got, made)
 	}
 	write(t, filepath.Join(dir, "director.pem"), "no certificate\n")
 	if err := r.Director.reload(); err == nil {
-		t.Error("a broken certificate was taken")
+		t.Error("reload accepted a broken certificate")
 	}
 	if got := serial(); got.Cmp(made) != 0 {
-		t.Errorf("after a broken file the certificate is %s, want %s", got, made)
+		t.Errorf("after a reload with a broken file: certificate serial %s, want %s", got, made)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestNoSocketIsNamed(t *testing.T) {
 		w := httptest.NewRecorder()
 		d.guarded(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/v1/reload", http.NoBody))
 		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%d: %s, want %q", w.Code, w.Body, want)
+			t.Errorf("got status %d: %s, want %q", w.Code, w.Body, want)
 		}
 	}
 }

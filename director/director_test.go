@@ -180,11 +180,11 @@ func TestBadFiles(t *testing.T) {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), strings.Replace(good, from, to[0], 1))
 		_, err := Load(path)
 		if err == nil || !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), to[1]) || !strings.HasPrefix(err.Error(), path+":") {
-			t.Errorf("%s: %v, want %q", to[0], err, to[1])
+			t.Errorf("%s: got error %v, want %q", to[0], err, to[1])
 		}
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); !vitrine.IsBadInput(err) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("loading a missing file: got error %v, want a bad input error", err)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestControl(t *testing.T) {
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), long), clock.options)
 	ctx := t.Context()
 	if n := r.epoch(t); n != 1 {
-		t.Errorf("it begins with epoch %d", n)
+		t.Errorf("first epoch: got %d, want 1", n)
 	}
 	put, err := r.client.Put(ctx, vitrine.Instance{Name: "reg-3", Type: "registration", Address: netip.MustParseAddrPort("127.0.0.1:15070"), Weight: 50})
 	if err != nil || put.ID == 0 {
@@ -222,7 +222,7 @@ func TestControl(t *testing.T) {
 	s := r.settle(t)
 	v := r.epochs.View().Table
 	if v.Len() != 4 || v.ByName("reg-1").Weight != 300 || v.ByName("reg-2").State != vitrine.Draining || v.ByName("reg-3").ID != put.ID || s.Epoch < 2 || !s.InTransition {
-		t.Errorf("%+v, epoch %d", s, v.Epoch())
+		t.Errorf("got status %+v, epoch %d", s, v.Epoch())
 	}
 	before := s.Epoch
 	if _, err := r.client.Alter(ctx, "reg-1", client.Change{Weight: &weight}); err != nil { // the present weight: no change
@@ -232,7 +232,7 @@ func TestControl(t *testing.T) {
 		t.Error(err)
 	}
 	if s := r.settle(t); s.Epoch != before+1 || r.epochs.View().Table.ByName("reg-3") != nil {
-		t.Errorf("epoch %d after %d", s.Epoch, before)
+		t.Errorf("got epoch %d after epoch %d, want one more", s.Epoch, before)
 	}
 	clock.skip(30 * time.Second)
 	until(t, "the draining instance is drained", func() bool {
@@ -276,7 +276,7 @@ func TestRefusals(t *testing.T) {
 			want = "404: no instance reg-8"
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("got error %v, want %q", err, want)
 		}
 	}
 	for _, body := range []string{"", "{", `{"weigth": 5}`, `{"weight": 5} {}`, `{"state": "gone"}`, strings.Repeat(" ", maxBody+1)} {
@@ -293,7 +293,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	if s := r.settle(t); s.Epoch != 1 {
-		t.Errorf("refusals made epoch %d", s.Epoch)
+		t.Errorf("refused requests changed the epoch to %d, want 1", s.Epoch)
 	}
 }
 
@@ -309,18 +309,18 @@ func TestRules(t *testing.T) {
 		return e.Type
 	}
 	if got := goes(r); got != "registration" {
-		t.Errorf("REGISTER goes to %s", got)
+		t.Errorf("REGISTER was sent to %s, want registration", got)
 	}
 	if err := r.client.PutRules(ctx, []client.Rule{{Type: "session"}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := goes(r); got != "session" {
-		t.Errorf("REGISTER goes to %s by the new rules", got)
+		t.Errorf("with the new rules REGISTER was sent to %s, want session", got)
 	}
 	path := r.options.Path
 	r.stop()
 	if got := goes(run(t, path)); got != "session" {
-		t.Errorf("REGISTER goes to %s after a restart", got)
+		t.Errorf("after a restart REGISTER was sent to %s, want session", got)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestMetrics(t *testing.T) {
 			`vitrine_director_latency_seconds_bucket{type="session",le="+Inf"} 0`, `vitrine_director_failures_total{cause="no_instance",type="session"} 0`,
 		} {
 			if !strings.Contains(all, want) {
-				t.Fatalf("no %s in\n%s", want, all)
+				t.Fatalf("missing %s in:\n%s", want, all)
 			}
 		}
 		one := strings.Contains(all, `vitrine_director_transactions_in_flight{instance="reg-1",type="registration"} 1`)
@@ -373,7 +373,7 @@ func TestBoundedLoad(t *testing.T) {
 		want     bool
 	}{{100, 10, true}, {60, 50, false}, {15, 0, false}, {0, 0, false}} {
 		if got := beyondBound(table, map[string]uint64{"reg-1": c.one, "reg-2": c.two, "ses-1": 1000}, 1.25); got["reg-1"] != c.want || got["reg-2"] || got["ses-1"] {
-			t.Errorf("%d and %d: %v", c.one, c.two, got)
+			t.Errorf("with %d and %d in flight: got full instances %v", c.one, c.two, got)
 		}
 	}
 }
@@ -400,9 +400,9 @@ func TestThousands(t *testing.T) {
 	}
 	last := r.settle(t).Epoch
 	if most := uint64(time.Since(begun)/gather) + 3; last == first || last-first > most {
-		t.Errorf("500 changes of weight made %d epochs, want at most %d", last-first, most)
+		t.Errorf("500 weight changes made %d epochs, want 1 to %d", last-first, most)
 	}
 	if got := r.epochs.View().Table.ByName("reg-499").Weight; got != 549 {
-		t.Errorf("the last change is not in force: %g", got)
+		t.Errorf("weight after the last change: got %g, want 549", got)
 	}
 }

@@ -26,16 +26,16 @@ func TestDropsAreShown(t *testing.T) {
 	for _, reason := range meter.Causes() {
 		for _, protocol := range []string{SIP, GTPC} {
 			if want := fmt.Sprintf("vitrine_director_drops_total{protocol=%q,reason=%q} 0\n", protocol, reason); !strings.Contains(w.Body.String(), want) {
-				t.Errorf("no %s", want)
+				t.Errorf("missing metric %s", want)
 			}
 		}
 		if !strings.Contains(string(page), "\n| `"+reason.String()+"` | ") {
-			t.Errorf("docs/director.md lists no reason %s", reason)
+			t.Errorf("docs/director.md does not list the reason %s", reason)
 		}
 	}
 	for _, protocol := range []string{SIP, GTPC} {
 		if want := fmt.Sprintf("vitrine_director_quota_sources_forgotten_total{protocol=%q} 0\n", protocol); !strings.Contains(w.Body.String(), want) {
-			t.Errorf("no %s", want)
+			t.Errorf("missing metric %s", want)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestQuotaOfTheFile(t *testing.T) {
 	lines := func() int { return strings.Count(r.log.String(), `msg="message dropped: over_quota"`) }
 	until(t, "a drop is logged", func() bool { return lines() > 0 })
 	if n := lines(); n > 20 {
-		t.Errorf("%d lines in the log about some 100 drops", n)
+		t.Errorf("got %d log lines for about 100 drops, want at most 20", n)
 	}
 	reload := func(text string) {
 		t.Helper()
@@ -89,13 +89,13 @@ func TestQuotaOfTheFile(t *testing.T) {
 		return 0
 	}
 	if n := passed(); n != 2 {
-		t.Errorf("%d requests passed, want the burst", n)
+		t.Errorf("%d requests passed, want the burst of 2", n)
 	}
 	reload(strict + "bounded_load: 2\n")
 	was := drops(SIP)
 	until(t, "a request is dropped after the reload", func() bool { send(); return drops(SIP) > was })
 	if n := passed(); n != 2 {
-		t.Errorf("%d requests passed after a reload with the same quota", n)
+		t.Errorf("%d requests passed after a reload with the same quota, want 2", n)
 	}
 	reload("")
 	until(t, "requests pass without a quota", func() bool { send(); return passed() > 10 })

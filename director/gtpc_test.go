@@ -31,7 +31,7 @@ func TestPeersOfTheFile(t *testing.T) {
 	dropped(1)
 	echo(listed)
 	if got := listed.receive(); got[1] != byte(gtpc.EchoResponse) {
-		t.Errorf("the answer is %x", got)
+		t.Errorf("got answer %x, want an Echo Response", got)
 	}
 	x, err := r.client.Explain(t.Context(), client.Question{Message: gtpc.AppendEchoRequest(nil, 1, 1), From: "127.0.8.8:2123"})
 	if err != nil || !strings.Contains(strings.Join(x.Steps, "\n"), "gtpc.peers") {
@@ -49,7 +49,7 @@ func TestPeersOfTheFile(t *testing.T) {
 	}
 	echo(other)
 	if got := other.receive(); got[1] != byte(gtpc.EchoResponse) {
-		t.Errorf("the answer is %x", got)
+		t.Errorf("got answer %x, want an Echo Response", got)
 	}
 	echo(listed)
 	dropped(2)
@@ -64,7 +64,7 @@ func TestPeersMistakes(t *testing.T) {
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), both+more)
 		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", more, err, want)
+			t.Errorf("%s: got error %v, want %q", more, err, want)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func TestSections(t *testing.T) {
 			}
 			whole := stream.Bytes()
 			if n, err := next.takeOver(&stream); err != nil || n != c.keys || stream.Len() != 0 {
-				t.Errorf("%d keys are taken over, want %d, and %d bytes left: %v", n, c.keys, stream.Len(), err)
+				t.Errorf("took over %d keys, want %d, and %d bytes are left, want 0: %v", n, c.keys, stream.Len(), err)
 			}
 			for i, s := range next.protocols[0].Steerings() {
 				if n := remembered(t, next, s); n != c.each {
@@ -95,10 +95,10 @@ func TestSections(t *testing.T) {
 				}
 			}
 			if n := next.meter.Samples()["registration"].Count; n != 1 {
-				t.Errorf("%d answers are counted", n)
+				t.Errorf("counted %d answers, want 1", n)
 			}
 			if _, err := next.takeOver(bytes.NewReader(whole[:len(whole)-1])); err == nil {
-				t.Error("all but a byte is enough")
+				t.Error("takeOver accepted a stream without its last byte")
 			}
 		})
 	}
@@ -121,10 +121,10 @@ func TestUnknownSection(t *testing.T) {
 	}
 	for _, s := range old.parts() {
 		if s.Kind == before {
-			t.Fatal("a section of this version has the kind of an earlier one")
+			t.Fatal("the current section kind equals the kind of an earlier version")
 		}
 	}
 	if n, err := next.takeOver(io.MultiReader(&unknown, &stream)); err != nil || n != 1 {
-		t.Errorf("%d keys are taken over: %v", n, err)
+		t.Errorf("took over %d keys, want 1: %v", n, err)
 	}
 }

@@ -84,7 +84,7 @@ health: {every: 20ms, timeout: 500ms, fail: 2, rise: 2}
 					t.Errorf("%+v, %v", e, err)
 				}
 				if r.epoch(t) != 1 {
-					t.Error("local health made an epoch")
+					t.Error("a change of local health created an epoch")
 				}
 				one.status.Store(404) // any other final answer shows that the instance serves
 				until(t, "it is back", func() bool { return health() == "up" })
@@ -112,7 +112,7 @@ func TestHealthChanges(t *testing.T) {
 		select {
 		case <-d.watch.changed:
 		default:
-			t.Fatal("there is nothing to publish")
+			t.Fatal("no health change to publish")
 		}
 		until(t, "it is published", func() bool {
 			wait, err := d.publish()
@@ -124,7 +124,7 @@ func TestHealthChanges(t *testing.T) {
 	}
 	publish()
 	if served() {
-		t.Fatal("it is not away")
+		t.Fatal("the unhealthy instance still gets requests")
 	}
 	write(t, d.options.Path, strings.Replace(good, `health: {sip: "off"}`, `health: {sip: "off", fail: 5}`, 1))
 	if err := d.reload(); err != nil {
@@ -132,7 +132,7 @@ func TestHealthChanges(t *testing.T) {
 	}
 	publish()
 	if !served() {
-		t.Error("it is away still, and no one would find it back")
+		t.Error("no request reaches the recovered instance")
 	}
 }
 

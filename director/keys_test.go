@@ -39,12 +39,12 @@ func TestBadKeys(t *testing.T) {
 	} {
 		_, err := readKeys(writeKeys(t, text))
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret[:8]) {
-			t.Errorf("%q: %v, want %q and no secret", text, err, want)
+			t.Errorf("keys %q: got error %v, want %q without the secret", text, err, want)
 		}
 	}
 	c := &Config{Listen: Listen{SIP: []string{"udp://127.0.0.1:5060"}}, Keys: Keys{File: filepath.Join(t.TempDir(), "none")}}
 	if _, err := loadKeys(c, nil, keyTime); !vitrine.IsBadInput(err) {
-		t.Errorf("no file: %v", err)
+		t.Errorf("without a key file: got error %v, want a bad input error", err)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestSigning(t *testing.T) {
 			got = append(got, text)
 		}
 		if strings.Join(got, " ") != want {
-			t.Errorf("at %s: %v, want %s", at, got, want)
+			t.Errorf("at %s: got keys %v, want %s", at, got, want)
 		}
 	}
 }
@@ -108,17 +108,17 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	}
 	// The clock of a host without a battery starts in 1970.
 	if again, err = loadKeys(c, nil, time.Unix(9, 0)); err != nil || again[0] != first[0] {
-		t.Errorf("with a clock that is behind: %v %v", again, err)
+		t.Errorf("with a clock that is behind: got keys %v, error %v", again, err)
 	}
 	if err := os.Remove(filepath.Join(dir, "director.keys")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := loadKeys(c, c, keyTime); !vitrine.IsBadInput(err) {
-		t.Errorf("a reload replaces keys that have gone: %v", err)
+		t.Errorf("a reload with missing keys: got error %v, want a bad input error", err)
 	}
 	c.Listen.SIP = nil
 	if none, err := loadKeys(c, nil, keyTime); err != nil || none != nil {
-		t.Errorf("without SIP: %v %v", none, err)
+		t.Errorf("without SIP: got keys %v, error %v, want none", none, err)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestKeysReload(t *testing.T) {
 		t.Helper()
 		x, err := r.protocols[0].server.(*sip.Server).Explain(r.now(), r.meter.Probe(), netip.MustParseAddrPort("127.0.0.1:9"), request("REGISTER", "k"))
 		if err != nil || !strings.Contains(string(x.Message), ";vm="+want) {
-			t.Errorf("%v, want key %s in\n%s", err, want, x.Message)
+			t.Errorf("got error %v, want key %s in\n%s", err, want, x.Message)
 		}
 	}
 	signs("0001")
@@ -155,7 +155,7 @@ func TestKeysReload(t *testing.T) {
 	signs("00c8")
 	write(t, keys, more+"7\n")
 	if err := r.client.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), ":3:1: ") {
-		t.Errorf("a broken file: %v", err)
+		t.Errorf("reload with a broken file: got error %v, want its position :3:1:", err)
 	}
 	signs("00c8")
 }

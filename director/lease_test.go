@@ -63,24 +63,24 @@ func TestLease(t *testing.T) {
 	}
 	leased := r.settle(t)
 	if leased.Epoch != base.Epoch+1 || leased.Digest == base.Digest {
-		t.Errorf("epoch %d with digest %s, %d with %s before", leased.Epoch, leased.Digest, base.Epoch, base.Digest)
+		t.Errorf("with the lease: epoch %d, digest %s; before: epoch %d, digest %s", leased.Epoch, leased.Digest, base.Epoch, base.Digest)
 	}
 	if s := r.share("reg-1"); s < 0.7 || s > 0.8 {
-		t.Errorf("the leased instance has %g of the keys, want 0.75", s)
+		t.Errorf("the leased instance gets %g of the keys, want 0.75", s)
 	}
 	in, err := r.client.Instance(ctx, "reg-1")
 	if err != nil || in.Weight != 100 || in.Leased == nil || *in.Leased != 300 {
 		t.Errorf("%+v, %v", in, err)
 	}
 	if _, err := r.client.Acquire(ctx, "registration", client.LeaseRequest{Holder: "other", TTL: 60}); refusal(err) != http.StatusConflict {
-		t.Errorf("a second holder: %v", err)
+		t.Errorf("acquire by a second holder: got %v, want a conflict", err)
 	}
 	if l, err = r.client.Renew(ctx, "registration", l.Token, client.LeaseChange{Weights: map[string]float64{"reg-1": 0}}); err != nil {
 		t.Fatal(err)
 	}
 	r.settle(t)
 	if s := r.share("reg-1"); s != 0 {
-		t.Errorf("an instance with weight 0 gets %g of the new keys", s)
+		t.Errorf("an instance with weight 0 gets %g of the new keys, want 0", s)
 	}
 	if in, err := r.client.Instance(ctx, "reg-1"); err != nil || in.State != vitrine.Active || in.Drained {
 		t.Errorf("%+v, %v", in, err)
@@ -92,16 +92,16 @@ func TestLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := r.settle(t); s.Digest != base.Digest || r.share("reg-1") < 0.45 {
-		t.Errorf("after the release: %+v, the instance has %g", s, r.share("reg-1"))
+		t.Errorf("after the release: status %+v, the instance gets %g of the keys", s, r.share("reg-1"))
 	}
 	if _, err := r.client.Renew(ctx, "registration", l.Token, client.LeaseChange{}); refusal(err) != http.StatusConflict {
-		t.Errorf("a stale token renews: %v", err)
+		t.Errorf("renew with a stale token: got %v, want a conflict", err)
 	}
 	if _, err := r.client.Acquire(ctx, "registration", client.LeaseRequest{Holder: "test", TTL: 60, Token: l.Token}); refusal(err) != http.StatusConflict {
-		t.Errorf("a stale token acquires: %v", err)
+		t.Errorf("acquire with a stale token: got %v, want a conflict", err)
 	}
 	if next := acquire(t, r, client.LeaseRequest{}); next.Token != l.Token+1 {
-		t.Errorf("token %d after %d", next.Token, l.Token)
+		t.Errorf("got token %d after token %d, want one more", next.Token, l.Token)
 	}
 }
 
@@ -114,14 +114,14 @@ func TestLeaseFencesAhead(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if _, err := r.client.Acquire(ctx, "registration", client.LeaseRequest{Holder: "late", TTL: 60, Token: 7}); refusal(err) != http.StatusConflict {
-		t.Errorf("the late acquisition: %v", err)
+		t.Errorf("late acquire with token 7: got %v, want a refusal", err)
 	}
 	acquire(t, r, client.LeaseRequest{Token: 9})
 	if _, err := r.client.Release(ctx, "registration", 10); refusal(err) != http.StatusConflict {
-		t.Errorf("a token that is not the lease's releases: %v", err)
+		t.Errorf("release with a future token: got %v, want a conflict", err)
 	}
 	if _, err := r.client.Release(ctx, "registration", 8); refusal(err) != http.StatusConflict {
-		t.Errorf("a stale token releases: %v", err)
+		t.Errorf("release with a stale token: got %v, want a conflict", err)
 	}
 }
 
@@ -148,13 +148,13 @@ func TestLeaseRefusesBadInput(t *testing.T) {
 		}
 	}
 	if _, err := r.client.Acquire(ctx, "nothing", client.LeaseRequest{Holder: "test", TTL: 60}); refusal(err) != http.StatusBadRequest {
-		t.Errorf("an unknown type: %v", err)
+		t.Errorf("acquire for an unknown type: got %v, want a refusal", err)
 	}
 	if _, err := r.client.Renew(ctx, "registration", 0, client.LeaseChange{}); refusal(err) != http.StatusBadRequest {
-		t.Errorf("token 0: %v", err)
+		t.Errorf("renew with token 0: got %v", err)
 	}
 	if all, err := r.client.Leases(ctx); err != nil || len(all) != 0 {
-		t.Errorf("a refused lease is held: %+v, %v", all, err)
+		t.Errorf("a refused lease is listed: %+v, error %v", all, err)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestLeaseExpires(t *testing.T) {
 	}
 	clock.skip(500 * time.Second)
 	if s := r.settle(t); s.Digest != leased.Digest {
-		t.Errorf("the renewed lease ended: %+v", s)
+		t.Errorf("the lease ended although it was renewed: %+v", s)
 	}
 	clock.skip(101 * time.Second)
 	until(t, "the lease is over", func() bool {
@@ -181,10 +181,10 @@ func TestLeaseExpires(t *testing.T) {
 		return err == nil && len(all) == 0
 	})
 	if s := r.settle(t); s.Digest != base.Digest || s.Epoch != leased.Epoch+1 {
-		t.Errorf("%+v after the expiry, base %+v", s, base)
+		t.Errorf("after the lease expired: %+v, want the base table %+v", s, base)
 	}
 	if _, err := r.client.Renew(ctx, "registration", l.Token, client.LeaseChange{}); refusal(err) != http.StatusConflict {
-		t.Errorf("an expired lease is renewed: %v", err)
+		t.Errorf("renew of an expired lease: got %v, want a conflict", err)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestLeaseOutlivesRestart(t *testing.T) {
 	r = run(t, path, clock.options)
 	after, err := r.client.Status(ctx)
 	if err != nil || after.Epoch != before.Epoch || after.Digest != before.Digest {
-		t.Errorf("%+v after the restart, %+v before: %v", after, before, err)
+		t.Errorf("after the restart: %+v, want %+v: %v", after, before, err)
 	}
 	if l, err := r.client.Lease(ctx, "registration"); err != nil || l.Token != 40 || l.Left < 150 || l.Left > 200 {
 		t.Errorf("%+v, %v", l, err)
@@ -217,10 +217,10 @@ func TestLeaseOutlivesRestart(t *testing.T) {
 
 	r = run(t, path, clock.options)
 	if s := r.settle(t); s.Digest != base.Digest || s.Epoch <= before.Epoch {
-		t.Errorf("%+v after a restart that the lease did not outlive", s)
+		t.Errorf("%+v after a restart that outlasted the lease, want the base table", s)
 	}
 	if next := acquire(t, r, client.LeaseRequest{}); next.Token != 41 {
-		t.Errorf("token %d after 40", next.Token)
+		t.Errorf("got token %d after token 40, want 41", next.Token)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestLeaseAfterBoot(t *testing.T) {
 		got := s.termsFor(c, Clock{Now: func() time.Duration { return time.Second }, Boot: b.boot, Wall: func() time.Time { return b.wall }})
 		left := max(0, got["registration"].Until-time.Second)
 		if left != b.want || got["registration"].Token != 3 || got["registration"].isHeld() != (b.want > 0) || len(got) != 1 {
-			t.Errorf("%s: %s left, want %s: %+v", name, left, b.want, got)
+			t.Errorf("%s: %s left, want %s; leases %+v", name, left, b.want, got)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func TestLeaseReachesAllDirectors(t *testing.T) {
 	l := acquire(t, one, client.LeaseRequest{Weights: weights})
 	acquire(t, two, client.LeaseRequest{Weights: weights, Token: l.Token + 1})
 	if a, b := one.settle(t), two.settle(t); a.Digest == b.Digest {
-		t.Error("two tokens have one digest")
+		t.Error("tables with different tokens have the same digest")
 	}
 	if _, err := two.client.Release(t.Context(), "registration", l.Token+1); err != nil {
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func TestLeaseReachesAllDirectors(t *testing.T) {
 		acquire(t, r, client.LeaseRequest{Weights: weights, Token: 5})
 	}
 	if a, b := one.settle(t), two.settle(t); a.Digest != b.Digest {
-		t.Errorf("digests %s and %s with the same lease", a.Digest, b.Digest)
+		t.Errorf("got digests %s and %s for the same lease, want equal digests", a.Digest, b.Digest)
 	}
 }
 
@@ -300,11 +300,11 @@ func TestLeaseLeavesAnActiveInstance(t *testing.T) {
 	})
 	r.settle(t)
 	if s := r.share("reg-1"); s != 1 {
-		t.Errorf("the last active instance gets %g of the keys", s)
+		t.Errorf("the last active instance gets %g of the keys, want 1", s)
 	}
 	file(func(d *draft) { delete(d.instances, "reg-1") })
 	if s := r.settle(t); s.Pending {
-		t.Error("the removal of a leased instance is not in force")
+		t.Error("the removal of a leased instance is still pending")
 	}
 }
 
@@ -331,7 +331,7 @@ func TestLeasedTypeIsNotScaledByAnotherClient(t *testing.T) {
 		"an instance more": put(third), "another address": put(moved), "a drain": drain("reg-1"), "a removal": other.Remove(ctx, "reg-2"),
 	} {
 		if status := refusal(refused); status != http.StatusConflict || !strings.Contains(refused.Error(), "test has the lease of type registration") {
-			t.Errorf("%s: status %d, %v", what, status, refused)
+			t.Errorf("%s: got status %d, %v", what, status, refused)
 		}
 	}
 	third.State = vitrine.Starting
@@ -343,20 +343,20 @@ func TestLeasedTypeIsNotScaledByAnotherClient(t *testing.T) {
 		}
 	}
 	if err := alter("reg-3", client.Change{State: &active}); refusal(err) != http.StatusConflict {
-		t.Errorf("an instance that started: %v", err)
+		t.Errorf("starting an instance during the lease: got %v, want a conflict", err)
 	}
 	write(t, path, strings.Replace(good, "  - {name: reg-2, ", "  - {name: reg-4, ", 1))
 	if err := r.Director.reload(); err == nil || !strings.Contains(err.Error(), "has the lease") {
-		t.Errorf("a reload with another instance: %v", err)
+		t.Errorf("reload with another instance during the lease: got %v, want an error that names the lease", err)
 	}
 	if _, err := r.client.Release(ctx, "registration", l.Token); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(alter("reg-3", client.Change{State: &active}), drain("reg-1"), r.Director.reload()); err != nil {
-		t.Errorf("after the lease: %v", err)
+		t.Errorf("changes after the lease: %v", err)
 	}
 	if s := r.settle(t); s.Epoch <= base.Epoch {
-		t.Errorf("epoch %d", s.Epoch)
+		t.Errorf("got epoch %d, want a later one", s.Epoch)
 	}
 }
 

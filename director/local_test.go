@@ -63,19 +63,19 @@ func TestLoopbackChangesNothing(t *testing.T) {
 			}
 		}
 		if got := ask(t, http.DefaultClient, method, base+path); got != http.StatusForbidden {
-			t.Errorf("%s %s: %d, want 403", method, path, got)
+			t.Errorf("%s %s: got status %d, want 403", method, path, got)
 		}
 	}
 	for _, path := range []string{"/v1/status", "/v1/instances", "/v1/rules", "/metrics", "/healthz"} {
 		if got := ask(t, http.DefaultClient, http.MethodGet, base+path); got != http.StatusOK {
-			t.Errorf("GET %s: %d", path, got)
+			t.Errorf("GET %s: got status %d, want 200", path, got)
 		}
 	}
 	if got := ask(t, http.DefaultClient, http.MethodPost, base+explainPath); got != http.StatusBadRequest {
-		t.Errorf("explain of nothing: %d, want 400", got)
+		t.Errorf("explain without a message: got status %d, want 400", got)
 	}
 	if s := r.settle(t); s.Epoch != 1 {
-		t.Errorf("epoch %d", s.Epoch)
+		t.Errorf("got epoch %d, want 1", s.Epoch)
 	}
 }
 
@@ -91,10 +91,10 @@ func TestSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		if is.Mode() != os.ModeSocket|0o600 {
-			t.Errorf("the socket's mode is %s", is.Mode())
+			t.Errorf("mode of the control socket: got %s, want 0600", is.Mode())
 		}
 		if got := ask(t, r.bySocket(t), http.MethodPost, "http://director/v1/reload"); got != http.StatusOK {
-			t.Errorf("reload by the socket: %d", got)
+			t.Errorf("reload through the socket: got status %d, want 200", got)
 		}
 		c, err := client.New(client.Access{URL: "unix:" + r.socket})
 		if err != nil {
@@ -105,7 +105,7 @@ func TestSocket(t *testing.T) {
 		}
 		r.stop()
 		if _, err := os.Stat(r.socket); err == nil {
-			t.Errorf("%s is there after the end", r.socket)
+			t.Errorf("%s still exists after the director stopped", r.socket)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestSocketPath(t *testing.T) {
 	path := write(t, filepath.Join(dir, "director.yaml"), good+"control: {socket: c}\n")
 	r := run(t, path)
 	if got := ask(t, r.bySocket(t), http.MethodPost, "http://director/v1/reload"); got != http.StatusOK || r.socket != filepath.Join(dir, "c") {
-		t.Errorf("reload by %s: %d", r.socket, got)
+		t.Errorf("reload through %s: got status %d, want 200", r.socket, got)
 	}
 	clock, err := HostClock()
 	if err != nil {
@@ -152,7 +152,7 @@ func TestSocketTooLong(t *testing.T) {
 		path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good+"control: {socket: /"+name+"}\n")
 		_, err := New(t.Context(), Options{Path: path, Clock: clock, Log: new(safe).logger()})
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "too long for a unix socket") {
-			t.Errorf("%d bytes: %v", len(name)+1, err)
+			t.Errorf("socket name of %d bytes: got error %v", len(name)+1, err)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func TestSocketOfNone(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(d.socket); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left: %v", d.socket, err)
+		t.Errorf("%s was not removed: %v", d.socket, err)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestOrigins(t *testing.T) {
 		{http.MethodPost, "/v1/reload", nil, http.StatusUnauthorized},
 	} {
 		if got := ask(t, http.DefaultClient, c.method, base+c.path, c.headers...); got != c.want {
-			t.Errorf("%s %s %q: %d, want %d", c.method, c.path, c.headers, got, c.want)
+			t.Errorf("%s %s %q: got status %d, want %d", c.method, c.path, c.headers, got, c.want)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestOpenAPIHasAllRoutes(t *testing.T) {
 	}
 	slices.Sort(documented)
 	if served := slices.Sorted(maps.Keys(newDirector(t, good).routes())); !slices.Equal(documented, served) {
-		t.Errorf("documented: %v\nserved: %v", documented, served)
+		t.Errorf("documented paths: %v\nserved paths: %v", documented, served)
 	}
 }
 
@@ -81,11 +81,11 @@ func TestOpenAPIDescribesLeases(t *testing.T) {
 		}
 		input := &openapi3filter.RequestValidationInput{Request: request, PathParams: params, Route: route}
 		if wrong := openapi3filter.ValidateRequest(t.Context(), input); (wrong != nil) != (c.status == 400) {
-			t.Errorf("%s %s %s: the document says %v, want status %d", c.method, c.path, c.body, wrong, c.status)
+			t.Errorf("%s %s %s: the OpenAPI document reports %v, want status %d", c.method, c.path, c.body, wrong, c.status)
 		}
 		status, header, body := r.request(t, c.method, c.path, c.body)
 		if status != c.status {
-			t.Errorf("%s %s %s: %d %s, want %d", c.method, c.path, c.body, status, body, c.status)
+			t.Errorf("%s %s %s: got %d %s, want status %d", c.method, c.path, c.body, status, body, c.status)
 		}
 		answer := &openapi3filter.ResponseValidationInput{RequestValidationInput: input, Status: status, Header: header, Body: io.NopCloser(bytes.NewReader(body))}
 		if err := openapi3filter.ValidateResponse(t.Context(), answer); err != nil {

@@ -99,21 +99,21 @@ func TestPanic(t *testing.T) {
 			d := newDirector(t, text+c.panic+"\n")
 			find(t, d, "reg-", c.away...)
 			if got := takers(d, 0); got != c.want {
-				t.Errorf("keys go to %q, want %q", got, c.want)
+				t.Errorf("keys of the type go to %q, want %q", got, c.want)
 			}
 			if got := slices.Contains(d.status().Panic, "registration"); got != c.panics {
-				t.Errorf("status: %v", d.status().Panic)
+				t.Errorf("got types in panic %v", d.status().Panic)
 			}
 			v := d.epochs.View()
 			for key := range uint64(200) { // as any other director would
 				i, _ := v.Table.Pick(0, key<<40, 0, v.Health)
 				if j, _ := v.Table.Pick(0, key<<40, 0, nil); c.panics && i != j {
-					t.Fatalf("key %d goes to %d, by the full table to %d", key, i, j)
+					t.Fatalf("key %d goes to instance %d, want %d as in the full table", key, i, j)
 				}
 			}
 			find(t, d, "ses-", "ses-1")
 			if got := takers(d, 1); got != "ses-2" {
-				t.Errorf("keys of the other type go to %q", got)
+				t.Errorf("keys of the other type go to %q, want ses-2", got)
 			}
 		})
 	}
@@ -134,10 +134,10 @@ func TestPanicIsShown(t *testing.T) {
 	shows := func(want string, entries, ends int) {
 		t.Helper()
 		if got := metric(); got != want {
-			t.Errorf("metric %q, want %s", got, want)
+			t.Errorf("panic metric: got %q, want %s", got, want)
 		}
 		if e, x := strings.Count(log.String(), "type is in panic"), strings.Count(log.String(), "type is no longer in panic"); e != entries || x != ends {
-			t.Errorf("%d lines about the entry and %d about the end, want %d and %d", e, x, entries, ends)
+			t.Errorf("log lines: %d about the start of panic and %d about its end, want %d and %d", e, x, entries, ends)
 		}
 	}
 	shows("0", 0, 0)
@@ -167,7 +167,7 @@ func TestPanicKeepsDialogs(t *testing.T) {
 		id := d.epochs.View().Table.ByName("reg-1").ID
 		target, ok := s.Resume(time.Hour, 0, id, 7, 0, true)
 		if !ok || (target.Name == "reg-1") != want {
-			t.Errorf("%q: resumed at %+v, %v", text, target, ok)
+			t.Errorf("%q: the dialog resumed at %+v, found %v", text, target, ok)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestPanicKeepsDialogs(t *testing.T) {
 func TestBadPanic(t *testing.T) {
 	for _, text := range []string{"0%", "101%", "50", "0.5", "half", "-1%"} {
 		if _, err := Load(write(t, t.TempDir()+"/director.yaml", four+"panic: "+text+"\n")); err == nil {
-			t.Errorf("panic: %s is accepted", text)
+			t.Errorf("panic: Load accepted %s", text)
 		}
 	}
 }

@@ -29,12 +29,12 @@ func TestReload(t *testing.T) {
 		return s.Reload != nil && strings.Contains(s.Reload.Error, ":6:36: ")
 	})
 	if s := r.settle(t); s.Digest != before.Digest || s.Epoch != before.Epoch || !strings.Contains(r.log.String(), "the configuration is unchanged") {
-		t.Errorf("%+v after a broken file, %+v before; log %s", s, before, r.log)
+		t.Errorf("after a broken file: status %+v, want %+v; log %s", s, before, r.log)
 	}
 
 	write(t, path, strings.Replace(good, "transition: 2s", "transition: 5s", 1))
 	if err := r.client.Reload(ctx); err == nil || !strings.Contains(err.Error(), "transition has changed: this needs a restart") {
-		t.Errorf("what needs a restart: %v", err)
+		t.Errorf("reload of a setting that needs a restart: got %v", err)
 	}
 
 	more := strings.Replace(good, "rules:\n", "  - {name: message, protocol: sip}\nrules:\n  - {method: MESSAGE, type: message}\n", 1)
@@ -81,11 +81,11 @@ func TestReloadBeforeHandOver(t *testing.T) {
 	err := d.freeze(t.Context())
 	freezing = false
 	if err != nil || apart {
-		t.Errorf("a reload could be amid its publications: %v, %v", apart, err)
+		t.Errorf("a reload could start while a hand-over publishes its changes: %v, %v", apart, err)
 	}
 	write(t, d.options.Path, strings.Replace(good, "weight: 100}", "weight: 250}", 1))
 	if err := d.reload(); !errors.Is(err, errFrozen) {
-		t.Errorf("a reload amid a hand-over: %v", err)
+		t.Errorf("reload during a hand-over: got %v, want errFrozen", err)
 	}
 	d.thaw()
 	if err := d.reload(); err != nil {

@@ -49,7 +49,7 @@ func TestBadS1APFiles(t *testing.T) {
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), strings.Replace(goodS1AP, from, to[0], 1))
 		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), to[1]) {
-			t.Errorf("%s: %v, want %q", to[0], err, to[1])
+			t.Errorf("%s: got error %v, want %q", to[0], err, to[1])
 		}
 	}
 }
@@ -65,10 +65,10 @@ func TestKernelDecidesWhetherThereIsSCTP(t *testing.T) {
 		}
 		over, err := c.overSCTP()
 		if len(over) != 1 || over[0] != (from == "tcp://") {
-			t.Errorf("%s: listeners of SCTP: %v", to, over)
+			t.Errorf("%s: got SCTP listeners %v", to, over)
 		}
 		if possible := sctp.Possible(); (err == nil) != (possible == nil) || err != nil && !vitrine.IsUnsupported(err) {
-			t.Errorf("%s: %v, and the kernel says %v", to, err, possible)
+			t.Errorf("%s: got %v, and the kernel reports %v", to, err, possible)
 		}
 	}
 }

@@ -30,10 +30,10 @@ func TestRestart(t *testing.T) {
 	r = run(t, path, clock.options)
 	s, err := r.client.Status(ctx)
 	if err != nil || s.Epoch != before.Epoch || s.Digest != before.Digest {
-		t.Fatalf("%+v after a restart, %+v before: %v", s, before, err)
+		t.Fatalf("after a restart: status %+v, want %+v: %v", s, before, err)
 	}
 	if !s.Restarted {
-		t.Error("unknown keys do not go by the table before")
+		t.Error("after the restart, unknown keys do not use the previous table")
 	}
 	steered := r.protocols[0].Steerings()[0]
 	moved := 0
@@ -42,29 +42,29 @@ func TestRestart(t *testing.T) {
 		want := r.epochs.View().Previous(r.now()).Instance(i).Name
 		at, ok := steered.Choose(r.now(), 0, key, 0)
 		if !ok || at.Name != want {
-			t.Fatalf("an unknown key goes elsewhere than %s", want)
+			t.Fatalf("an unknown key does not go to %s, its instance in the previous table", want)
 		}
 		if want == "reg-1" {
 			moved++
 		}
 	}
 	if moved == 0 {
-		t.Error("no key was of the instance that drains")
+		t.Error("no key belonged to the draining instance, so the test proves nothing")
 	}
 	clock.skip(30 * time.Second)
 	if r.epochs.View().Previous(r.now()) != nil {
-		t.Error("the table before counts when the transition is over")
+		t.Error("the previous table still applies after the transition")
 	}
 	r.stop()
 
 	write(t, path, long+"workers: 1\n")
 	r = run(t, path, clock.options)
 	if s := r.settle(t); s.Epoch != before.Epoch+1 {
-		t.Errorf("epoch %d with another file, %d before", s.Epoch, before.Epoch)
+		t.Errorf("epoch with another file: got %d, want one more than %d", s.Epoch, before.Epoch)
 	}
 	for _, in := range r.roster.list() {
 		if in.ID != ids[in.Name] || in.State != vitrine.Active {
-			t.Errorf("%+v, its ID was %d", in, ids[in.Name])
+			t.Errorf("instance is %+v, want it active with ID %d", in, ids[in.Name])
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestStateFile(t *testing.T) {
 		"booted, clock back": {Clock{Now: func() time.Duration { return 5 * time.Second }, Boot: "other", Wall: func() time.Time { return at.Add(-time.Hour) }}, 0},
 	} {
 		if got := s.age(c.clock); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
+			t.Errorf("%s: got age %s, want %s", name, got, c.want)
 		}
 	}
 }

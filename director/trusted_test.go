@@ -64,12 +64,12 @@ func TestTrusted(t *testing.T) {
 	client.send(r, string(request("INVITE", "one")))
 	out := regexp.MustCompile(`sip:o\.[^;>]+`).FindString(instance.receive())
 	if out == "" {
-		t.Fatal("the INVITE has no Record-Route for its instance")
+		t.Fatal("the INVITE that reached the instance has no Record-Route")
 	}
 
 	egress.send(r, dialog(client.LocalAddr().String(), out, 2))
 	if got := instance.receive(); !strings.HasPrefix(got, "BYE ") {
-		t.Errorf("a stranger's request: the instance got %q", got)
+		t.Errorf("request from an untrusted network: the instance got %q, want BYE", got)
 	}
 	write(t, r.options.Path, file+"trusted: [127.0.9.0/24]\n")
 	if err := r.client.Reload(t.Context()); err != nil {
@@ -77,7 +77,7 @@ func TestTrusted(t *testing.T) {
 	}
 	egress.send(r, dialog(client.LocalAddr().String(), out, 3))
 	if got := client.receive(); !strings.HasPrefix(got, "BYE ") || !strings.Contains(got, "CSeq: 3 BYE") {
-		t.Errorf("a trusted network's request: the client got %q", got)
+		t.Errorf("request from a trusted network: the client got %q, want BYE with CSeq 3", got)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestTrustedMistakes(t *testing.T) {
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), good+more)
 		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", more, err, want)
+			t.Errorf("%s: got error %v, want %q", more, err, want)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestSocketThatComesLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := <-ways; got != want {
-			t.Errorf("asked by %s, want %s", got, want)
+			t.Errorf("client connected by %s, want %s", got, want)
 		}
 	}
 	ask("tcp")
@@ -88,12 +88,12 @@ func TestSockets(t *testing.T) {
 	serve("1-127.0.0.1:1")
 	slices.Sort(want)
 	if got := sockets(t.Context(), root); !slices.Equal(got, want) {
-		t.Errorf("found %q, want %q", got, want)
+		t.Errorf("found sockets %q, want %q", got, want)
 	}
 	if err := os.Chmod(root, 0o777); err != nil { //nolint:gosec // what it must not be
 		t.Fatal(err)
 	}
 	if got := sockets(t.Context(), root); got != nil {
-		t.Errorf("found %q where everybody may write", got)
+		t.Errorf("found sockets %q in a world-writable directory, want none", got)
 	}
 }

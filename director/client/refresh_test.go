@@ -49,13 +49,13 @@ func TestRefresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := <-shown; got != want {
-			t.Errorf("the client shows %s, want %s", got, want)
+			t.Errorf("the client presents %s, want %s", got, want)
 		}
 	}
 	ask(old)
 	rotate("")
 	if err := c.Refresh(); !vitrine.IsBadInput(err) {
-		t.Errorf("a file without a token: %v", err)
+		t.Errorf("refresh without a token in the file: got %v, want a bad input error", err)
 	}
 	ask(old)
 	next := rotate("second")

@@ -24,19 +24,19 @@ func TestSpan(t *testing.T) {
 	two.Latencies.Add(latency.Bucket(900_000), 1)
 	s := Read(at.Add(2*time.Second), one, two).Since(before)
 	if s.Rate() != 100 || s.Completed() != 201 || s.Failures() != 2 || s.Success() != 199.0/201 {
-		t.Errorf("rate %g, %d ended, %d failed, success %g", s.Rate(), s.Completed(), s.Failures(), s.Success())
+		t.Errorf("got rate %g, %d completed, %d failures, success ratio %g", s.Rate(), s.Completed(), s.Failures(), s.Success())
 	}
 	if p50 := s.Quantile(0.5); p50 < 48*time.Millisecond || p50 > 56*time.Millisecond {
-		t.Errorf("p50 is %s, and that of the earlier transactions does not count", p50)
+		t.Errorf("p50 is %s, want about 52ms, without the earlier transactions", p50)
 	}
 	if most := s.Quantile(1); most < 900*time.Millisecond {
-		t.Errorf("the longest is %s", most)
+		t.Errorf("longest latency: got %s, want at least 900ms", most)
 	}
 	again := Read(at.Add(3*time.Second), Instance{Transactions: 5}).Since(before)
 	if again.Begun != 5 || again.Success() != 1 {
-		t.Errorf("a director that started again: %+v", again)
+		t.Errorf("span of a restarted director: got %+v", again)
 	}
 	if (Span{}).Rate() != 0 {
-		t.Error("a span without duration has a rate")
+		t.Error("a span of zero duration has a nonzero rate")
 	}
 }

@@ -37,7 +37,7 @@ func TestFragments(t *testing.T) {
 			return err
 		}
 		if four != "6" || six != "6" { // three messages, in both directions
-			return fmt.Errorf("%s datagrams were put together by IPv4 and %s by IPv6, want 6 each: this shows nothing", four, six)
+			return fmt.Errorf("IPv4 reassembled %s datagrams and IPv6 %s, want 6 each, so the test proves nothing", four, six)
 		}
 		return nil
 	})
@@ -80,7 +80,7 @@ func echoes(ctx context.Context, sizes []int) (err error) {
 				return fmt.Errorf("%d bytes to %v: %w", size, address, err)
 			}
 			if !bytes.Equal(answer[:n], append([]byte("echo:"), message...)) {
-				return fmt.Errorf("%d bytes to %v came back as %d others", size, address, n)
+				return fmt.Errorf("%d bytes to %v came back as %d different bytes", size, address, n)
 			}
 		}
 	}

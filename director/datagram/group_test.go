@@ -88,7 +88,7 @@ func TestBothFamiliesAndAllSizes(t *testing.T) {
 				message[i] = byte(i * 7 / 3)
 			}
 			if got := exchange(t, c, message); !bytes.Equal(got, append([]byte("echo:"), message...)) {
-				t.Errorf("%v: %d bytes came back as %d others", address, size, len(got))
+				t.Errorf("%v: sent %d bytes, got a wrong reply of %d bytes", address, size, len(got))
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func TestManySources(t *testing.T) {
 		}
 		for i, c := range conns {
 			if got := read(t, c); binary.BigEndian.Uint64(got[5:]) != uint64(round*sources+i) {
-				t.Fatalf("source %d got the answer %x", i, got)
+				t.Fatalf("source %d got the wrong answer %x", i, got)
 			}
 		}
 	}
@@ -119,10 +119,10 @@ func TestManySources(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := uint64(sources * rounds); counters.Received != n || counters.Sent != n || counters.Unsent != 0 || counters.Dropped != 0 || e.handled.Load() != int64(n) {
-		t.Errorf("%d answered by %d: %+v", n, e.handled.Load(), counters)
+		t.Errorf("sent %d datagrams, handled %d: counters %+v", n, e.handled.Load(), counters)
 	}
 	if counters.Reads == 0 || counters.Reads > counters.Received {
-		t.Errorf("reads: %+v", counters)
+		t.Errorf("got counters of reads %+v", counters)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestHandOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(files) != 6 {
-		t.Errorf("%d files of 3 workers on 2 addresses", len(files))
+		t.Errorf("got %d files for 3 workers on 2 addresses, want 6", len(files))
 	}
 	stop()
 	var waiting []*net.UDPConn
@@ -166,7 +166,7 @@ func TestHandOver(t *testing.T) {
 		}
 	}
 	if n := len(second.workers[0].sockets) + len(second.workers[1].sockets); n != 6 {
-		t.Errorf("%d sockets, inherited were 6", n)
+		t.Errorf("got %d sockets, want the 6 inherited ones", n)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestRefusedIsCountedAndTheRestSent(t *testing.T) {
 	s.Flush()
 	for _, want := range []string{"a", "bc"} {
 		if got := read(t, c); string(got) != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	if counters, err := g.Counters(); err != nil || counters.Sent != 2 || counters.Unsent != 2 {
@@ -249,7 +249,7 @@ func TestKernelDropsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after, err := g.Counters(); err != nil || after != counters {
-		t.Errorf("after Close: %+v %v", after, err)
+		t.Errorf("counters changed after Close: %+v, error %v", after, err)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestNoAllocation(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	if e.handled.Load() != rounds+1 {
-		t.Errorf("%d handled", e.handled.Load())
+		t.Errorf("handled %d datagrams, want one more than the rounds", e.handled.Load())
 	}
 }
 
@@ -323,16 +323,16 @@ func TestBurst(t *testing.T) {
 			for i := range want {
 				message := burst[i*size : min((i+1)*size, len(burst))]
 				if got := read(t, c); !bytes.Equal(got, append([]byte("echo:"), message...)) {
-					t.Fatalf("%v, %d of size %d: %d bytes %.20q", address, i, size, len(got), got)
+					t.Fatalf("%v: datagram %d of size %d came back as %d bytes %.20q", address, i, size, len(got), got)
 				}
 			}
 			if n := e.handled.Load() - before; n != int64(want) {
-				t.Errorf("%d datagrams of size %d were handled as %d", want, size, n)
+				t.Errorf("sent %d datagrams of size %d, handled %d", want, size, n)
 			}
 		}
 	}
 	counters, err := g.Counters()
 	if err != nil || counters.Received != uint64(e.handled.Load()) {
-		t.Errorf("%d handled, %+v, %v", e.handled.Load(), counters, err)
+		t.Errorf("handled %d datagrams, counters %+v, error %v", e.handled.Load(), counters, err)
 	}
 }

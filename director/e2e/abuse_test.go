@@ -125,21 +125,21 @@ func TestDirectorOutlivesBadInput(t *testing.T) {
 	last := d.memory()
 	phones.finish()
 	sum := phones.wait(2 * patience)
-	t.Logf("%d calls beside it, %d failed; resident memory %d MB, then %d MB", sum.made, sum.failed, first>>20, last>>20)
+	t.Logf("%d calls by other phones, %d failed; resident memory was %d MB, then %d MB", sum.made, sum.failed, first>>20, last>>20)
 	if sum.failed > 0 || sum.made == 0 {
-		t.Errorf("of %d phones beside the flood %d were not served", sum.made, sum.failed)
+		t.Errorf("with the flood, %d of %d calls by other phones failed", sum.made, sum.failed)
 	}
 	if last > first+room {
 		t.Errorf("the director grew from %d MB to %d MB", first>>20, last>>20)
 	}
 	if d.metric("vitrine_director_failures_total", `cause="malformed"`) == 0 {
-		t.Error("nothing malformed was counted")
+		t.Error("no malformed message was counted")
 	}
 	if d.metric("vitrine_director_failures_total", `cause="too_many_hops"`) == 0 {
-		t.Error("no message without hops was counted")
+		t.Error("no message with Max-Forwards exhausted was counted")
 	}
 	if !d.running() {
-		t.Errorf("the director ended: %v", d.err)
+		t.Errorf("the director stopped: %v", d.err)
 	}
 }
 
@@ -215,15 +215,15 @@ func TestNoInstanceIs503(t *testing.T) {
 	in := s.kamailio(firstInstance, "registration-1", registration)
 	d := s.director(firstDirector, options{Instances: []vitrine.Instance{entry(in, 1)}})
 	if status, _ := s.ask(s.at(firstPhone, 0), d.address, request("REGISTER", "alive", "")); status != 401 {
-		t.Errorf("with an instance alive: %d", status)
+		t.Errorf("with a healthy instance: got status %d, want 401", status)
 	}
 	refused := func() float64 { return d.metric("vitrine_director_failures_total", `cause="no_instance"`) }
 	status, text := s.ask(s.at(firstPhone, 0), d.address, request("INVITE", "none-of-the-type", ""))
 	if status != 500 || !strings.Contains(text, "Retry-After:") {
-		t.Errorf("with no instance of the type: %s", text)
+		t.Errorf("with no instance of the type: got answer %s, want 500 with Retry-After", text)
 	}
 	if n := refused(); n == 0 {
-		t.Error("500 was not counted")
+		t.Error("the 500 answer was not counted")
 	}
 
 	other := entry(in, 0)
@@ -238,18 +238,18 @@ func TestNoInstanceIs503(t *testing.T) {
 	} {
 		var e *client.Error
 		if err := d.client.PutAll(t.Context(), all); !errors.As(err, &e) || e.Status != 400 {
-			t.Errorf("%s: %v, want a refusal", what, err)
+			t.Errorf("%s: got %v, want status 400", what, err)
 		}
 	}
 	if after := d.status(); after.Digest != before.Digest || after.Pending {
-		t.Errorf("refused tables changed the one in force: %+v, then %+v", before, after)
+		t.Errorf("a refused table changed the current table: before %+v, after %+v", before, after)
 	}
 	text = string(mustRead(t, d.file))
 	if err := os.WriteFile(d.file, []byte(text+"- {name: registration-1, type: registration, address: 127.0.0.1:1}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.client.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), filepath.Base(d.file)) {
-		t.Errorf("a file with a name twice: %v, want a refusal that names the file", err)
+		t.Errorf("reload of a file with a repeated name: got %v, want an error that names the file", err)
 	}
 
 	in.kill()
@@ -257,16 +257,16 @@ func TestNoInstanceIs503(t *testing.T) {
 	was := refused()
 	status, text = s.ask(s.at(firstPhone, 0), d.address, request("REGISTER", "dead", ""))
 	if status != 503 || !strings.Contains(text, "Retry-After:") {
-		t.Errorf("with none alive: %s", text)
+		t.Errorf("with no healthy instance: got answer %s, want 503 with Retry-After", text)
 	}
 	if refused() <= was {
-		t.Error("503 was not counted")
+		t.Error("the 503 answer was not counted")
 	}
 	if err := d.client.PutAll(t.Context(), nil); err != nil {
 		t.Errorf("an empty table: %v", err)
 	}
 	if status, _ = s.ask(s.at(firstPhone, 0), d.address, request("REGISTER", "empty", "")); status != 503 {
-		t.Errorf("with an empty table: %d", status)
+		t.Errorf("with an empty table: got status %d, want 503", status)
 	}
 }
 
@@ -308,14 +308,14 @@ func TestRegionsAndHealth(t *testing.T) {
 	eventually(t, "east is away", func() bool { return d.instance("registration-east").Health == "away" })
 	for n := range 50 {
 		if !served(firstPhone, 100+n, "west") {
-			t.Fatalf("client %d is not served by the other region", n)
+			t.Fatalf("client %d is not served by the remote region", n)
 		}
 	}
 	s.kamailio(firstInstance, "registration-east", registration)
 	eventually(t, "east is back", func() bool { return d.instance("registration-east").Health == "up" })
 	for n := range 50 {
 		if !served(firstPhone, 200+n, "east") {
-			t.Fatalf("client %d is not served at home again", n)
+			t.Fatalf("client %d is not served by its own region again", n)
 		}
 	}
 }
@@ -333,7 +333,7 @@ func TestOverloadIsHeldAtTheIngress(t *testing.T) {
 		status, text = s.ask(s.at(firstPhone, 0), d.address, request("REGISTER", fmt.Sprintf("burst-%d", n), ""))
 	}
 	if status != 503 || !strings.Contains(text, "Retry-After:") {
-		t.Fatalf("beyond the gate: %d %s", status, text)
+		t.Fatalf("above the gate's rate: got status %d %s, want 503 with Retry-After", status, text)
 	}
 	p := s.phone(kinds[0], drive{target: d.address, host: firstPhone, calls: 600, rate: 300, think: true})
 	hosttest.Until(t, 2*patience, "the phones are done", func() bool { return !p.running() })
@@ -343,13 +343,13 @@ func TestOverloadIsHeldAtTheIngress(t *testing.T) {
 	}
 	log := string(mustRead(t, filepath.Join(p.dir, "errors.log")))
 	if n := strings.Count(log, "SIP/2.0 503"); failed == 0 || int64(n) < failed {
-		t.Errorf("%d of %d calls failed, by %d answers 503", failed, made, n)
+		t.Errorf("%d of %d calls failed, but the log has %d answers 503", failed, made, n)
 	}
 	if made == failed {
-		t.Error("nothing was let in")
+		t.Error("the gate refused all calls")
 	}
 	if n := d.metric("vitrine_director_failures_total", `cause="overloaded"`); n < float64(failed) {
-		t.Errorf("%g refusals counted, %d seen", n, failed)
+		t.Errorf("counted %g refusals, want at least %d", n, failed)
 	}
 	t.Logf("%d of %d calls were refused", failed, made)
 }

@@ -123,12 +123,12 @@ func TestTransactionsOverTwoDirectors(t *testing.T) {
 	sum := m.finish()
 	m.ledger.close()
 	amid := func(r *record) bool { return r.amid(from, to) }
-	t.Logf("%d transactions, %d of them by both directors; %d changed instances amid the change; %d calls failed",
+	t.Logf("%d transactions, %d of them through both directors; %d changed instances during the change; %d calls failed",
 		sum.transactions, m.ledger.shared(), len(m.ledger.strayed()), sum.failed)
 	m.report("a transaction changed instances that was not amid the change", m.ledger.strayedBut(func(r *record) bool { return amid(r) || r.longer(m.transition) }), nil)
 	m.lost(sum, amid)
 	if n := m.ledger.shared(); int64(n) < sum.transactions/4 {
-		t.Errorf("%d of %d transactions came by both directors: this shows nothing", n, sum.transactions)
+		t.Errorf("%d of %d transactions went through both directors: too few to prove anything", n, sum.transactions)
 	}
 	m.captured(sum)
 }

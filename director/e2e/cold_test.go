@@ -28,11 +28,11 @@ func TestColdRestart(t *testing.T) {
 	m.after(300)
 	before := d.status()
 	if !before.InTransition {
-		t.Fatal("the transition is over before the director is killed: this shows nothing")
+		t.Fatal("the transition ended before the director was killed, so the test proves nothing")
 	}
 	killed := d.killAndStart("director-1", m.dir)
 	if after := d.status(); after.Epoch != before.Epoch || after.Digest != before.Digest || !after.Restarted {
-		t.Errorf("%+v after it was killed, %+v before", after, before)
+		t.Errorf("after the kill: status %+v, before %+v", after, before)
 	}
 	eventually(t, "nothing goes by the table before any more", func() bool { return !d.status().Restarted })
 	m.after(600)
@@ -41,11 +41,11 @@ func TestColdRestart(t *testing.T) {
 	m.ledger.close()
 	amid := func(r *record) bool { return r.began.After(changing) && r.amid(killed, killed) }
 	strayed := m.ledger.strayed()
-	t.Logf("%d transactions; %d messages of unknown keys by the table before; %d transactions changed instances, %d calls failed",
+	t.Logf("%d transactions; %d messages of unknown keys went by the previous table; %d transactions changed instances, %d calls failed",
 		sum.transactions, unknown, len(strayed), sum.failed)
 	m.report("a transaction changed instances that did not begin shortly before the kill", m.ledger.strayedBut(func(r *record) bool { return amid(r) || r.longer(m.transition) }), nil)
 	if unknown == 0 || uint64(len(strayed)) > unknown || uint64(sum.failed) > unknown {
-		t.Errorf("%d transactions changed instances and %d calls failed; %d were counted as in danger", len(strayed), sum.failed, unknown)
+		t.Errorf("%d transactions changed instances and %d calls failed, but only %d were counted as at risk", len(strayed), sum.failed, unknown)
 	}
 	m.lost(sum, amid)
 }

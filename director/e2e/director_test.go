@@ -235,7 +235,7 @@ func (d *steward) restart() {
 	})
 	after := d.status()
 	if after.Digest != before.Digest && !after.Pending && !before.Pending {
-		d.t.Errorf("%s steers by table %s after the hand-over, by %s before", d.name, after.Digest, before.Digest)
+		d.t.Errorf("%s uses table %s after the hand-over, want %s as before", d.name, after.Digest, before.Digest)
 	}
 }
 

@@ -123,7 +123,7 @@ func answer[M message.Message](e *epc, of *attached, sequence uint32, cause func
 	case m := <-e.answers:
 		response, ok := m.(M)
 		if !ok || m.Sequence() != sequence || m.TEID() != of.own {
-			e.t.Fatalf("%s got a %s, sequence %#x, TEID %#x, instead of %T, %#x, %#x", of.imsi, m.MessageTypeName(), m.Sequence(), m.TEID(), response, sequence, of.own)
+			e.t.Fatalf("%s got a %s with number %#x and TEID %#x, want %T, %#x, %#x", of.imsi, m.MessageTypeName(), m.Sequence(), m.TEID(), response, sequence, of.own)
 		}
 		if c, err := cause(response).Cause(); err != nil || c != gtpv2.CauseRequestAccepted {
 			e.t.Fatalf("%s: %s with cause %d, %v", of.imsi, m.MessageTypeName(), c, err)
@@ -180,7 +180,7 @@ func (e *epc) handOver(a *attached) (at string) {
 	}
 	response := answer(e, a, sequence, func(m *message.ModifyBearerResponse) *ie.IE { return m.Cause })
 	if user := e.userEnd(response.BearerContextsModified...); user != a.user || user == 0 {
-		e.t.Errorf("%s: the gateway's end is %#x after a handover, %#x before", a.imsi, user, a.user)
+		e.t.Errorf("%s: the gateway's TEID for user data is %#x after a handover, want %#x as before", a.imsi, user, a.user)
 	}
 	a.ends = append(a.ends, e.ends)
 	for name, n := range e.count(a.imsi, "handed-over") {
@@ -253,17 +253,17 @@ func TestHandoverReadsTheStore(t *testing.T) {
 			at := e.handOver(a)
 			handedOverAt[at]++
 			if in := e.gateways[at]; in == nil || in.ty != handoverSR || a.over != "" && a.over != at && e.gateways[a.over].running() {
-				t.Errorf("%s: %s was handed over by %q, before by %q", when, a.imsi, at, a.over)
+				t.Errorf("%s: %s was handed over by %q, previously by %q", when, a.imsi, at, a.over)
 			}
 			a.over = at
 			if b := e.record(a); b.IMSI != a.imsi || b.MME != a.own || fmt.Sprint(b.ENodeBs) != fmt.Sprint(a.ends) {
-				t.Errorf("%s: the store has %+v of %+v", when, b, a)
+				t.Errorf("%s: the store has %+v, want %+v", when, b, a)
 			}
 		}
 	}
 	handOver("at first")
 	if len(attachedAt) != 2 || len(handedOverAt) != 2 || attachedAt["attach-detach-0"] == 0 || attachedAt["attach-detach-1"] == 0 {
-		t.Fatalf("attached at %v, handed over at %v", attachedAt, handedOverAt)
+		t.Fatalf("got attaches at %v, handovers at %v", attachedAt, handedOverAt)
 	}
 
 	f := fleet{e.behind}
@@ -279,25 +279,25 @@ func TestHandoverReadsTheStore(t *testing.T) {
 	before := handedOverAt["handover-sr-2"]
 	handOver("after all that attached are gone")
 	if handedOverAt["handover-sr-2"] != before {
-		t.Error("one that was killed hands over")
+		t.Error("a killed instance performs handovers")
 	}
 
 	e.gateway(firstInstance+4, "attach-detach-4", attachDetach)
 	eventually(t, "attach-detach-1 is seen to be away", func() bool { return e.behind.instance("attach-detach-1").Health == "away" })
 	for _, a := range all[1:] {
 		if at := e.detach(a); at != "attach-detach-4" {
-			t.Errorf("%s was detached by %q", a.imsi, at)
+			t.Errorf("%s was detached by %q, want attach-detach-4", a.imsi, at)
 		}
 	}
 	e.noContext(all[1])
 	left := 0
 	for entry, err := range e.kept.List(t.Context(), "", false) {
 		if left++; err != nil || entry.Key != key(all[0].peer) {
-			t.Errorf("left in the store: %+v, %v", entry, err)
+			t.Errorf("unexpected entry in the store: %+v, error %v", entry, err)
 		}
 	}
 	if left != 1 {
-		t.Errorf("%d sessions are left in the store, of one subscriber that did not detach", left)
+		t.Errorf("the store has %d sessions, want 1 of the subscriber that did not detach", left)
 	}
 	t.Logf("%d subscribers, attached at %v, handed over at %v", subscribers, attachedAt, handedOverAt)
 }
@@ -312,12 +312,12 @@ func (e *epc) noContext(a *attached) {
 	case m := <-e.answers:
 		response, ok := m.(*message.ModifyBearerResponse)
 		if !ok {
-			e.t.Fatalf("%s instead of an answer to Modify Bearer", m.MessageTypeName())
+			e.t.Fatalf("Modify Bearer: got %s as answer", m.MessageTypeName())
 		}
 		if c, err := response.Cause.Cause(); err != nil || c != gtpv2.CauseContextNotFound {
-			e.t.Errorf("a session that has ended: cause %d, %v", c, err)
+			e.t.Errorf("Modify Bearer for an ended session: got cause %d, error %v", c, err)
 		}
 	case <-time.After(patience):
-		e.t.Fatal("no answer for a session that has ended")
+		e.t.Fatal("no answer to Modify Bearer for an ended session")
 	}
 }

@@ -81,7 +81,7 @@ func TestHostileGTPC(t *testing.T) {
 		return h.sessions(t.Context(), carried/2, lasting)
 	}
 	h.before, h.budget = h.memory(), budgetGTPC()
-	t.Logf("%.0f sessions a second are carried; the load is half of that, %.0f messages a second", carried, h.messages)
+	t.Logf("capacity is %.0f sessions/s; the load is half of that, %.0f messages/s", carried, h.messages)
 	for _, a := range []attack{h.garbage(), h.strayAnswers(), h.commandBits(), h.createFlood()} {
 		h.withstand(t, a)
 	}
@@ -350,7 +350,7 @@ func (h *hostileEPC) commandBits() attack {
 		check: func(t *testing.T) {
 			passed := h.bearers.Load() - before
 			if most := gateRate * (2 + time.Since(began).Seconds()); float64(passed) > most {
-				t.Errorf("%d requests passed the gate, which admits at most %.0f", passed, most)
+				t.Errorf("%d requests passed the gate, want at most %.0f", passed, most)
 			}
 		},
 	}

@@ -136,7 +136,7 @@ func newHostilePool(t *testing.T) *hostilePool {
 		return r.Succeeded, err
 	}
 	h.before, h.budget = h.memory(), budgetS1AP()
-	t.Logf("%.0f procedures a second are carried; the load is half of that, %.0f messages a second", carried, h.messages)
+	t.Logf("capacity is %.0f procedures/s; the load is half of that, %.0f messages/s", carried, h.messages)
 	return h
 }
 
@@ -492,7 +492,7 @@ func (h *hostilePool) tableFlood() attack {
 		}}.run,
 		check: func(t *testing.T) {
 			if taken < maxUEs/4 || taken > maxUEs/2 {
-				t.Errorf("%.0f connections of %d, want those that one address may have and the load's", taken, maxUEs)
+				t.Errorf("%.0f of %d connections are in use, want the share of one address and those of the load", taken, maxUEs)
 			}
 		},
 	}

@@ -49,7 +49,7 @@ func TestHostileSIP(t *testing.T) {
 	v := h.newVictims(t)
 	// The request of a phone without load, as the instance gets it: with the director's MACs.
 	if status, text := h.ask(h.at(firstPhone, 0), h.address, request("PUBLISH", "quiet", "Event: presence\r\n")); status != 200 {
-		t.Fatalf("before the attacks: %s", text)
+		t.Fatalf("before the attacks: got answer %s", text)
 	}
 	genuine := string(*h.gated.last.Load())
 	for _, a := range []attack{
@@ -119,7 +119,7 @@ func (v *victims) connect(t *testing.T, h *hostile) {
 		t.Fatal(err)
 	}
 	if n, err := v.innocent.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "SIP/2.0 200 ") {
-		t.Fatalf("the innocent client got %q, %v", answer[:n], err)
+		t.Fatalf("the legitimate client got %q, error %v", answer[:n], err)
 	}
 	if err := v.innocent.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
@@ -139,13 +139,13 @@ func (v *victims) connect(t *testing.T, h *hostile) {
 func (v *victims) check(t *testing.T) {
 	t.Helper()
 	if n := v.messages.Swap(0); n > 0 {
-		t.Errorf("the director sent %d messages to a stranger", n)
+		t.Errorf("the director sent %d messages to an address that sent no request", n)
 	}
 	if n := v.dialed.Swap(0); n > 0 {
-		t.Errorf("the director opened %d TCP connections to a stranger", n)
+		t.Errorf("the director opened %d TCP connections to an address that sent no request", n)
 	}
 	if n := v.unasked.Swap(0); n > 0 {
-		t.Errorf("the director sent %d bytes on another client's connection", n)
+		t.Errorf("the director sent %d unexpected bytes on another client's connection", n)
 	}
 }
 
@@ -227,16 +227,16 @@ func (h *hostile) repliesThatSteer(genuine string) attack {
 		}),
 		check: func(t *testing.T) {
 			if !strings.Contains(text, feedback) {
-				t.Errorf("the director does not ask for feedback: %s", genuine)
+				t.Errorf("the director did not ask for overload feedback: %s", genuine)
 			}
 			if n := busy() - before; n > 0 {
-				t.Errorf("%.0f transactions ended by a stranger's response", n)
+				t.Errorf("%.0f transactions ended by a forged response", n)
 			}
 			if rate := h.metric("vitrine_director_gate_rate", `type="`+gatedType+`"`); rate != gateRate {
-				t.Errorf("the gate admits %g requests a second, %d before", rate, gateRate)
+				t.Errorf("rate of the gate: got %g requests/s, want %d as before", rate, gateRate)
 			}
 			if status, text := h.ask(h.at(firstPhone, 0), h.address, request("PUBLISH", "steered", "Event: presence\r\n")); status != 200 {
-				t.Errorf("a phone's request after the attack: %s", text)
+				t.Errorf("request of a phone after the attack: got answer %s", text)
 			}
 		},
 	}
@@ -290,7 +290,7 @@ func (h *hostile) tagsOfNoDialog() attack {
 		check: func(t *testing.T) {
 			passed := h.gated.requests.Load() - before
 			if most := gateRate * (2 + time.Since(began).Seconds()); float64(passed) > most {
-				t.Errorf("%d requests passed the gate, which admits at most %.0f", passed, most)
+				t.Errorf("%d requests passed the gate, want at most %.0f", passed, most)
 			}
 		},
 	}

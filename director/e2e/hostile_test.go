@@ -89,7 +89,7 @@ func (d *target) withstand(t *testing.T, a attack) {
 			t.Error(err)
 		}
 		if served == 0 || sent == 0 {
-			t.Errorf("%d transactions served beside %d of the attack: this shows nothing", served, sent)
+			t.Errorf("served %d transactions during %d messages of the attack: too few to prove anything", served, sent)
 		}
 		least := was + 1
 		if a.all {
@@ -97,19 +97,19 @@ func (d *target) withstand(t *testing.T, a attack) {
 		}
 		eventually(t, "the attack is counted", func() bool { return value()+lost()-wereLost >= least })
 		_, peak := hosttest.Resident(t, pid)
-		t.Logf("%d transactions beside %d of the attack in %s; %s rose by %.0f, full sockets lost %.0f; resident memory %d MB at most, %d MB before",
+		t.Logf("%d transactions during %d messages of the attack in %s; %s rose by %.0f, full sockets lost %.0f; resident memory %d MB at most, %d MB before",
 			served, sent, took.Round(time.Millisecond), a.counter, value()-was, lost()-wereLost, peak>>20, d.before>>20)
 		if value() <= was {
 			t.Errorf("%s%v did not rise", a.counter, a.labels)
 		}
 		if peak > d.before+d.budget {
-			t.Errorf("resident memory of %d MB, want at most %d MB", peak>>20, (d.before+d.budget)>>20)
+			t.Errorf("resident memory is %d MB, want at most %d MB", peak>>20, (d.before+d.budget)>>20)
 		}
 		if a.check != nil {
 			a.check(t)
 		}
 		if !d.running() {
-			t.Fatalf("the director ended: %v", d.err)
+			t.Fatalf("the director stopped: %v", d.err)
 		}
 	})
 }
@@ -191,7 +191,7 @@ func newHostile(t *testing.T) *hostile {
 		return r.Succeeded, err
 	}
 	h.before, h.budget = h.memory(), budgetSIP()
-	t.Logf("%.0f calls a second are carried; the load is half of that, %.0f messages a second", carried, h.messages)
+	t.Logf("capacity is %.0f calls/s; the load is half of that, %.0f messages/s", carried, h.messages)
 	return h
 }
 

@@ -132,7 +132,7 @@ func (c *callers) run(ctx context.Context, from int, done *atomic.Bool) ([]load.
 					return err
 				}
 				if r.Scheduled != r.Succeeded {
-					c.m.t.Logf("%s, trial %d of %s: of %d calls %d were made and %d succeeded; failures: %v",
+					c.m.t.Logf("%s, trial %d of %s: %d calls were scheduled, %d were made and %d succeeded; failures: %v",
 						time.Now().UTC().Format(time.TimeOnly), n, scenarios[i], r.Scheduled, r.Offered, r.Succeeded, r.Failed)
 				}
 				reports[i] = append(reports[i], r)
@@ -256,7 +256,7 @@ func (m *ims) judge(reports []load.Report, transition time.Duration, rounds int)
 		scheduled, calls = scheduled+r.Scheduled, calls+r.Succeeded
 	}
 	if scheduled != calls {
-		m.t.Errorf("of %d calls %d succeeded", scheduled, calls)
+		m.t.Errorf("%d calls were scheduled, %d succeeded", scheduled, calls)
 	}
 	m.t.Logf("%d calls, %d transactions, %d messages between directors and aggregates; %d rounds of changes", calls, m.ledger.over.Load(), m.ledger.messages, rounds)
 	for _, stray := range m.ledger.strayedBut(func(r *record) bool { return r.longer(transition) }) {
@@ -267,7 +267,7 @@ func (m *ims) judge(reports []load.Report, transition time.Duration, rounds int)
 	}
 	for _, in := range append(m.stopped, m.instances...) {
 		if m.ledger.began(in) == 0 {
-			m.t.Errorf("%s had no transaction", in.name)
+			m.t.Errorf("%s got no transaction", in.name)
 		}
 	}
 }

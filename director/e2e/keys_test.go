@@ -100,7 +100,7 @@ func next(t *testing.T, got chan arrival, start, callID string) arrival {
 				return a
 			}
 		case <-limit:
-			t.Fatalf("no %s of %s arrives", start, callID)
+			t.Fatalf("no %s of %s arrived", start, callID)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (s *signed) accept(t *testing.T, d *steward, invite arrival, callID string)
 		}
 	}
 	if len(routes) != 2 {
-		t.Fatalf("Record-Route has %q", routes)
+		t.Fatalf("got Record-Route %q, want 2 elements", routes)
 	}
 	slices.Reverse(routes) // RFC 3261 section 12.1.2
 	return strings.Join(routes, ", ")
@@ -247,7 +247,7 @@ func TestKeysRotateAmidCalls(t *testing.T) {
 	same := func(what string, c *call, a arrival, branch bool) {
 		t.Helper()
 		if a.at != c.invite.at || branch && a.branch() != c.invite.branch() {
-			t.Errorf("%s of %s arrives at %s with branch %s, the INVITE arrived at %s with %s", what, c.id, a.at.at, a.branch(), c.invite.at.at, c.invite.branch())
+			t.Errorf("%s of %s arrived at %s with branch %s, but its INVITE at %s with branch %s", what, c.id, a.at.at, a.branch(), c.invite.at.at, c.invite.branch())
 		}
 		if !strings.Contains(a.text, ";vm=0002") {
 			t.Errorf("%s of %s is not signed with the new key: %s", what, c.id, a.text)
@@ -292,7 +292,7 @@ func TestKeysRotateAmidCalls(t *testing.T) {
 	eventually(t, "the response with the removed key is dropped", func() bool { return unverified() > was })
 	s.phone.send(second, within("BYE", goneID, goneRoutes, 2))
 	if bye := next(t, s.in, "BYE ", goneID); bye.at == gone.at {
-		t.Error("a Route of the removed key leads to a draining instance")
+		t.Error("a Route signed with the removed key leads to a draining instance")
 	}
 }
 
@@ -306,7 +306,7 @@ func unsigned(t *testing.T, text string) string {
 	t.Helper()
 	without := routeMAC.ReplaceAllString(viaMAC.ReplaceAllString(text, ""), "$1@")
 	if without == text {
-		t.Fatalf("no MAC in %s", text)
+		t.Fatalf("found no MAC in %s", text)
 	}
 	return without
 }
@@ -370,7 +370,7 @@ func TestUpgradeAmidCalls(t *testing.T) {
 	since := func(ago time.Duration) {
 		d = s.upgrade(t, func(state map[string]any) {
 			if state["signs"] != true || state["upgraded"] == nil {
-				t.Errorf("the state after the upgrade: %v", state)
+				t.Errorf("state after the upgrade: got %v", state)
 			}
 			state["upgraded"] = time.Now().Add(-ago)
 		})
@@ -379,10 +379,10 @@ func TestUpgradeAmidCalls(t *testing.T) {
 	old.reply(d, 200)
 	eventually(t, "an old response is dropped a transition after the upgrade", func() bool { return unverified() == 1 })
 	if at := bye(); at != answered.at {
-		t.Errorf("a transition after the upgrade an old Route leads to %s, want %s", at.at, answered.at.at)
+		t.Errorf("one transition after the upgrade an old Route leads to %s, want %s", at.at, answered.at.at)
 	}
 	since(25 * time.Hour)
 	if at := bye(); at == answered.at {
-		t.Error("a day after the upgrade an old Route leads to a draining instance")
+		t.Error("one day after the upgrade an old Route leads to a draining instance")
 	}
 }

@@ -94,7 +94,7 @@ func (l *ledger) close() {
 		l.t.Error(err)
 	}
 	if l.bad > 0 {
-		l.t.Errorf("%d messages between directors and instances do not parse", l.bad)
+		l.t.Errorf("%d messages between directors and instances cannot be parsed", l.bad)
 	}
 }
 

@@ -87,10 +87,10 @@ func (m *motion) capacity() float64 {
 		sum.add(p.wait(patience))
 	}
 	if sum.failed > 0 {
-		m.t.Fatalf("%d of %d calls failed with nothing in motion: %v", sum.failed, sum.made, sum.lost)
+		m.t.Fatalf("with no change in progress, %d of %d calls failed: %v", sum.failed, sum.made, sum.lost)
 	}
 	c := float64(sum.transactions) / time.Since(begun).Seconds()
-	m.t.Logf("%.0f transactions a second are carried", c)
+	m.t.Logf("capacity is %.0f transactions/s", c)
 	return c
 }
 
@@ -275,7 +275,7 @@ func (m *motion) keepChanging(transactions int64) count {
 		c, took.Round(time.Millisecond), took.Seconds()*1e4/float64(max(c.transactions, 1)), m.ledger.messages, rounds)
 	m.judge(sum)
 	if m.steering.Kept == 0 {
-		m.t.Error("no transaction had to be kept where it was: this shows nothing")
+		m.t.Error("no transaction was kept at its instance, so the test proves nothing")
 	}
 	m.lost(sum, nil)
 	m.report("a transaction changed instances", strayed, nil)
@@ -288,7 +288,7 @@ func (m *motion) captured(sum tally) {
 	m.t.Helper()
 	// A phone does not notice the 1% of ACKs that are lost.
 	if over := m.ledger.over.Load(); over < sum.transactions*97/100 || m.ledger.refused > 0 {
-		m.t.Errorf("%d transactions by the phones, the capture has %d; directors refused %d packets", sum.transactions, over, m.ledger.refused)
+		m.t.Errorf("the phones made %d transactions, the capture has %d; directors refused %d packets", sum.transactions, over, m.ledger.refused)
 	}
 }
 
@@ -299,11 +299,11 @@ func (m *motion) judge(sum tally) {
 	m.captured(sum)
 	for _, in := range append(m.stopped, m.instances...) {
 		if m.ledger.began(in) == 0 {
-			m.t.Errorf("%s had no transaction", in.name)
+			m.t.Errorf("%s got no transaction", in.name)
 		}
 	}
 	m.count()
-	m.t.Logf("%d epochs; messages steered otherwise than by the table in force alone: %+v", m.fleet[0].status().Epoch, m.steering)
+	m.t.Logf("%d epochs; messages not steered by the current table alone: %+v", m.fleet[0].status().Epoch, m.steering)
 }
 
 // report fails the test for each violation, and shows the first few.
@@ -311,7 +311,7 @@ func (m *motion) report(what string, all []string, show func(string) string) {
 	m.t.Helper()
 	for i, one := range all {
 		if i == 10 {
-			m.t.Errorf("%s: %d in all", what, len(all))
+			m.t.Errorf("%s: %d in total", what, len(all))
 			return
 		}
 		if show != nil {
@@ -332,7 +332,7 @@ func (m *motion) lost(sum tally, excused func(*record) bool) {
 		}
 	}
 	if n := len(sum.lost) - len(lost); n > 0 && excused == nil {
-		m.t.Logf("%d calls failed in which a transaction took longer than a transition of %s", n, m.transition)
+		m.t.Logf("%d calls failed with a transaction that lasted longer than the transition of %s", n, m.transition)
 	}
 	m.report("lost", lost, m.history)
 }
@@ -372,18 +372,18 @@ func TestKilledInstancesLoseWhatTheyHad(t *testing.T) {
 	sum := m.finish()
 	m.ledger.close()
 	open := m.ledger.inFlight(killed[0], when) + m.ledger.inFlight(killed[1], when)
-	t.Logf("%d transactions; killed: %s and %s, which had %d transactions, and were found away after %s; %d calls lost",
+	t.Logf("%d transactions; killed %s and %s with %d open transactions, marked unhealthy after %s; %d calls lost",
 		sum.transactions, killed[0].name, killed[1].name, open, noticed.Round(time.Millisecond), sum.failed)
 	m.judge(sum)
 	if open == 0 {
-		t.Error("nothing was in flight there: this shows nothing")
+		t.Error("no transaction was open at the killed instances, so the test proves nothing")
 	}
 	if sum.failed > int64(open) {
-		t.Errorf("%d calls were lost, only %d were in flight there", sum.failed, open)
+		t.Errorf("%d calls were lost, but only %d were open at the killed instances", sum.failed, open)
 	}
 	for _, id := range sum.lost {
 		if !m.ledger.hadOpen(id, killed, when) {
-			t.Errorf("lost, though not in flight at a killed instance: %s", m.history(id))
+			t.Errorf("lost a call that was not open at a killed instance: %s", m.history(id))
 		}
 	}
 	m.report("a transaction changed instances", m.ledger.strayed(killed...), nil)

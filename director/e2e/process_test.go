@@ -76,7 +76,7 @@ func spawn(t testing.TB, name, dir string, environ []string, program string, arg
 func (p *process) output() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
-		p.t.Errorf("what %s wrote: %v", p.name, err)
+		p.t.Errorf("output of %s: %v", p.name, err)
 	}
 	return string(text)
 }
@@ -103,7 +103,7 @@ func (p *process) stop() {
 		select {
 		case <-p.ended:
 		case <-time.After(patience):
-			p.t.Errorf("%s does not end", p.name)
+			p.t.Errorf("%s did not stop", p.name)
 		}
 		p.signal(syscall.SIGKILL) // remaining children
 		<-p.ended

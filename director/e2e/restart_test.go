@@ -52,7 +52,7 @@ func TestRestartChanged(t *testing.T) {
 	d.restart()
 	eventually(t, "the old process hands over", func() bool { return strings.Contains(d.output(), fmt.Sprintf(`msg="took over" keys=%d`, requests)) })
 	if !answered() {
-		t.Error("what was answered is not counted any more")
+		t.Error("the restarted director lost the count of answers")
 	}
 	eventually(t, "TCP is not listened to", func() bool {
 		l, err := net.Listen("tcp", d.address)

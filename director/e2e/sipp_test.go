@@ -116,10 +116,10 @@ func (p *phones) wait(limit time.Duration) (c tally) {
 	hosttest.Until(p.t, limit, p.name+" ends", func() bool { return !p.running() })
 	var err error
 	if c.made, c.failed, err = sipp.Totals(filepath.Join(p.dir, "statistics.csv")); err != nil {
-		p.t.Fatalf("%s ended with %v: %v", p.name, p.err, err)
+		p.t.Fatalf("totals of %s, which ended with %v: %v", p.name, p.err, err)
 	}
 	if p.calls > 0 && c.made != int64(p.calls) {
-		p.t.Errorf("%s made %d calls of %d", p.name, c.made, p.calls)
+		p.t.Errorf("%s made %d calls, want %d", p.name, c.made, p.calls)
 	}
 	c.transactions = (c.made - c.failed) * int64(p.transactions)
 	text, err := os.ReadFile(filepath.Join(p.dir, "errors.log"))
@@ -131,7 +131,7 @@ func (p *phones) wait(limit time.Duration) (c tally) {
 		p.t.Logf("%s: %.3000s", p.name, text)
 	}
 	if int64(len(c.lost)) != c.failed {
-		p.t.Errorf("%s: %d calls failed, its log names %d: %v", p.name, c.failed, len(c.lost), c.lost)
+		p.t.Errorf("%s: %d calls failed, but its log names %d: %v", p.name, c.failed, len(c.lost), c.lost)
 	}
 	return c
 }

@@ -109,7 +109,7 @@ func TestRestartUnderTCP(t *testing.T) {
 	if err := all.Wait(); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d served, %d connections ended by %d restarts", served.Load(), broken.Load(), restarts)
+	t.Logf("served %d requests; %d connections ended in %d restarts", served.Load(), broken.Load(), restarts)
 	if n := broken.Load(); n == 0 || n > restarts*phones {
 		t.Errorf("%d connections of %d phones ended in %d restarts", n, phones, restarts)
 	}
@@ -147,7 +147,7 @@ func TestDialogsDrainInMotion(t *testing.T) {
 	m.after(200)
 	old := m.instances[1]
 	if old.ty != session {
-		t.Fatalf("%s is of type %s", old.name, old.ty)
+		t.Fatalf("%s has type %s, want session", old.name, old.ty)
 	}
 	state := vitrine.Draining
 	m.fleet.alter(old.name, client.Change{State: &state})
@@ -159,17 +159,17 @@ func TestDialogsDrainInMotion(t *testing.T) {
 		in := d.instance(old.name)
 		open += in.Dialogs
 		if in.Dialogs > 0 && in.Drained {
-			t.Errorf("%s: %s is drained, and has %d dialogs", d.name, old.name, in.Dialogs)
+			t.Errorf("%s: %s is drained but has %d dialogs", d.name, old.name, in.Dialogs)
 		}
 	}
 	if open == 0 {
-		t.Fatal("no dialog was there: this shows nothing")
+		t.Fatal("the instance had no dialog, so the test proves nothing")
 	}
 	m.fleet.drain(old.name)
 	took := time.Since(begun)
 	for _, d := range m.fleet {
 		if in := d.instance(old.name); !in.Quiet {
-			t.Errorf("%s: %s is drained, and requests of %d messages may be sent again", d.name, old.name, in.Messages)
+			t.Errorf("%s: %s is drained, but not quiet after %d messages", d.name, old.name, in.Messages)
 		}
 	}
 	m.fleet.remove(old.name)
@@ -179,16 +179,16 @@ func TestDialogsDrainInMotion(t *testing.T) {
 	sum := m.finish()
 	m.ledger.close()
 	elsewhere, byes := m.ledger.elsewhere(begun, m.transition)
-	t.Logf("%d transactions, %d calls failed; %d dialogs when %s began to drain, which took %s; %d BYEs since then, %d of them elsewhere than their INVITE",
+	t.Logf("%d transactions, %d calls failed; %d dialogs when %s began to drain, which took %s; %d BYEs since, %d of them at another instance than their INVITE",
 		sum.transactions, sum.failed, open, old.name, took.Round(time.Millisecond), byes, len(elsewhere))
 	m.lost(sum, nil)
 	m.report("a BYE went elsewhere than its INVITE", elsewhere, nil)
 	if byes == 0 {
-		t.Error("no call ended since the draining began: this shows nothing")
+		t.Error("no call ended during the drain, so the test proves nothing")
 	}
 	// While the instance drains, only BYEs of its calls may begin there. Some of these calls
 	// may have begun before all directors had applied the drain.
 	if n := after - before; n < int(open)/2 || n > int(open)+10 {
-		t.Errorf("%d transactions began at the draining instance, which had %d dialogs", n, open)
+		t.Errorf("%d transactions began at the draining instance with %d dialogs", n, open)
 	}
 }

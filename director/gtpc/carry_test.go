@@ -28,17 +28,17 @@ func TestListenersCarried(t *testing.T) {
 	}
 	whole := carried.Bytes()
 	if n, err := next.TakeOver(bytes.NewReader(whole)); n != 2 || err != nil {
-		t.Fatalf("%d exchanges were taken over, want 2: %v", n, err)
+		t.Fatalf("took over %d exchanges, want 2: %v", n, err)
 	}
 	for i, want := range []int{-1, 1, 0} {
 		e, _, ok := next.exchanges.answer(time.Second, numbers[i], somebody)
 		if ok != (want >= 0) || ok && int(e.listener) != want {
-			t.Errorf("the exchange of listener %d has %d now, %v, want %d", i, e.listener, ok, want)
+			t.Errorf("exchange of listener %d: got listener %d, found %v, want %d", i, e.listener, ok, want)
 		}
 	}
 	for cut := range len(whole) {
 		if _, err := listening(one).TakeOver(bytes.NewReader(whole[:cut])); err == nil {
-			t.Errorf("%d octets of %d are enough", cut, len(whole))
+			t.Errorf("TakeOver accepted %d of %d octets", cut, len(whole))
 		}
 	}
 }
@@ -62,19 +62,19 @@ func TestClaimsCarried(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := next.TakeOver(&carried); n != 3 || err != nil || carried.Len() != 0 {
-		t.Fatalf("%d were taken over, and %d octets are left: %v", n, carried.Len(), err)
+		t.Fatalf("took over %d entries, and %d octets are left: %v", n, carried.Len(), err)
 	}
 	was, _ := old.exchanges.get(time.Second, number)
 	if e, ok := next.exchanges.get(time.Second, number); !ok || e != was {
-		t.Errorf("the exchange is %+v, want %+v", e, was)
+		t.Errorf("got exchange %+v, want %+v", e, was)
 	}
 	if o, ok := next.peers.find(time.Second, 2); !ok || o.given != 2 || o.address != accepted.address || o.instance != at {
-		t.Errorf("the learned TEID: %+v, %v", o, ok)
+		t.Errorf("learned TEID: got %+v, found %v", o, ok)
 	}
 	if _, ok := next.peers.find(time.Second, waiting.alias); ok {
-		t.Error("a claim became learned")
+		t.Error("a claimed TEID became a learned one")
 	}
 	if next.peers.claim(time.Second, claim{placeOf(here), 1, waiting.alias}, at) {
-		t.Error("another peer can claim a TEID that is claimed")
+		t.Error("another peer could claim a TEID that is already claimed")
 	}
 }

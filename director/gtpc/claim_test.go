@@ -53,12 +53,12 @@ func (b *bench) attach(tb testing.TB, imsi string, sequence uint32, peer netip.A
 	at = b.instanceOf(tb, request, peer)
 	sent, ok := b.deliver(tb, request, peer)
 	if !ok {
-		tb.Fatalf("the request was not sent on: %+v", b.counters(tb))
+		tb.Fatalf("the request was not forwarded: %+v", b.counters(tb))
 	}
 	v, _ := sent.Find(gtpc.FTEID, 0)
 	f, _ := gtpc.ParseFTEID(v)
 	if m, ok := b.deliver(tb, created(&sent, own, at.Addr()), at); !ok || m.TEID != teid {
-		tb.Fatalf("%v, TEID %#x, want %#x: %+v", m.Type, m.TEID, teid, b.counters(tb))
+		tb.Fatalf("got %v to TEID %#x, want %#x: %+v", m.Type, m.TEID, teid, b.counters(tb))
 	}
 	return at, f.TEID
 }
@@ -113,7 +113,7 @@ func TestLearnedWhenAccepted(t *testing.T) {
 				t.Fatalf("%+v", b.counters(t))
 			}
 			if to := b.goesTo(t, instance, 77); to.IsValid() {
-				t.Errorf("before the answer, requests go to %v", to)
+				t.Errorf("before the answer, requests go to %v, want nowhere", to)
 			}
 			if c.answer != nil {
 				from := instance
@@ -146,7 +146,7 @@ func TestAnswersTeachNoPeer(t *testing.T) {
 		t.Fatalf("%+v", b.counters(t))
 	}
 	if to := b.goesTo(t, b.of.ByID(0, 2).Address, 77); to.IsValid() {
-		t.Errorf("requests go to %v", to)
+		t.Errorf("requests of another instance go to %v, want nowhere", to)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestFTEIDAddresses(t *testing.T) {
 		v, _ := sent.Find(gtpc.FTEID, 0)
 		f, _ := gtpc.ParseFTEID(v)
 		if f.V4 != c.f.V4 || f.V6 != c.f.V6 || f.Interface != c.f.Interface {
-			t.Errorf("%+v became %+v", c.f, f)
+			t.Errorf("F-TEID %+v became %+v", c.f, f)
 		}
 		instance := b.instanceOf(t, plain(gtpc.ModifyBearerRequest, 0x80000001, 999), honest)
 		if _, ok := b.deliver(t, answered(&sent, f.TEID), instance); !ok {
@@ -198,7 +198,7 @@ func TestFTEIDAddresses(t *testing.T) {
 		}
 	}
 	if len(seen) != 8 {
-		t.Errorf("%d peers, want 8: %v", len(seen), seen)
+		t.Errorf("got %d peers, want 8: %v", len(seen), seen)
 	}
 }
 
@@ -217,15 +217,15 @@ func TestSequenceNumberOfAnotherRequest(t *testing.T) {
 		again, ok := b.deliver(t, m, another)
 		v, _ := again.Find(gtpc.FTEID, 0)
 		if f, _ := gtpc.ParseFTEID(v); !ok || first.Sequence != again.Sequence || f.TEID == 1000 {
-			t.Errorf("%+v, then %+v with the TEID %#x", first, again, f.TEID)
+			t.Errorf("got %+v, then %+v with TEID %#x", first, again, f.TEID)
 		}
 		numbers[first.Sequence] = true
 	}
 	if len(numbers) != 3 {
-		t.Errorf("three requests have the sequence numbers %v", numbers)
+		t.Errorf("got sequence numbers %v, want 3 different ones", numbers)
 	}
 	if to := b.goesTo(t, instance, 1000); to != listens(honest.Addr()) {
-		t.Errorf("requests go to %v", to)
+		t.Errorf("requests go to %v, want the first peer", to)
 	}
 }
 
@@ -240,14 +240,14 @@ func TestBadFTEIDs(t *testing.T) {
 	command := with(gtpc.ModifyBearerCommand, 5, 3|gtpc.CommandSequence, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 1})
 	for i, m := range [][]byte{gtpc.End(two, 0), gtpc.End(short, 0), nowhere, command} {
 		if sent, ok := b.deliver(t, m, another); ok {
-			t.Errorf("%x was sent on", sent.Octets)
+			t.Errorf("a malformed message was forwarded: %x", sent.Octets)
 		}
 		if n := b.counters(t); n.Malformed != uint64(i+1) {
 			t.Errorf("%+v", n)
 		}
 	}
 	if _, ok := b.deliver(t, nowhere, b.of.Instance(0).Address); ok { // unreachable, not malformed
-		t.Error("an instance's request to an unknown TEID was sent on")
+		t.Error("a request to an unknown TEID was forwarded")
 	}
 	if n := b.counters(t); n.Malformed != 4 || n.Unreachable != 1 {
 		t.Errorf("%+v", n)
@@ -271,15 +271,15 @@ func TestInstancesKeepTheirTEIDs(t *testing.T) {
 			if x := b.instanceOf(t, request, another); number > 0 && x != b.of.ByID(0, 2).Address || number == 0 && x != instance {
 				_, known := b.attach(t, fmt.Sprintf("0010100000%05d", i), i, another, own, own+i)
 				if other = x; known == own {
-					t.Errorf("number %d: a peer has the TEID %#x of an instance", number, own)
+					t.Errorf("number %d: a peer has TEID %#x of an instance", number, own)
 				}
 				if to := b.goesTo(t, x, known); to != listens(another.Addr()) {
-					t.Errorf("number %d: requests go to %v", number, to)
+					t.Errorf("number %d: requests go to %v, want the peer", number, to)
 				}
 			}
 		}
 		if to := b.goesTo(t, other, own); to.IsValid() {
-			t.Errorf("number %d: an instance's requests to another instance go to %v", number, to)
+			t.Errorf("number %d: requests from one instance to another go to %v, want nowhere", number, to)
 		}
 	}
 }
@@ -309,7 +309,7 @@ func TestPeerNetworks(t *testing.T) {
 	instance, _ := b.attach(t, "001010000000001", 1, honest, 1000, 0x80000001)
 	for i, f := range []gtpc.Endpoint{{TEID: 7, V4: another.Addr()}, {TEID: 7, V6: netip.MustParseAddr("2001:db9::1")}} {
 		if _, ok := b.deliver(t, with(gtpc.ModifyBearerRequest, 0x80000001, uint32(10+i), f), honest); ok {
-			t.Errorf("%+v was sent on", f)
+			t.Errorf("a request with F-TEID %+v was forwarded", f)
 		}
 	}
 	sent, ok := b.deliver(t, with(gtpc.ModifyBearerRequest, 0x80000001, 20, gtpc.Endpoint{TEID: 7, V6: netip.MustParseAddr("2001:db8::1")}), honest)
@@ -318,7 +318,7 @@ func TestPeerNetworks(t *testing.T) {
 	}
 	b.deliver(t, answered(&sent, 7), instance)
 	if to := b.goesTo(t, instance, 7); to != listens(netip.MustParseAddr("2001:db8::1")) {
-		t.Errorf("requests go to %v", to)
+		t.Errorf("requests go to %v, want the IPv6 peer", to)
 	}
 	if n := b.counters(t); n.Strangers != 7 || b.meter.Drops("gtpc")["stranger"] != 7 {
 		t.Errorf("%+v", n)
@@ -355,7 +355,7 @@ func TestQuotaOfClaims(t *testing.T) {
 		}
 		b.handle(answered(&second, 77+i), instance)
 		if to := b.goesTo(t, instance, 77+i); to != listens(another.Addr()) {
-			t.Errorf("requests to %d go to %v", 77+i, to)
+			t.Errorf("requests to TEID %d go to %v, want the other peer", 77+i, to)
 		}
 	}
 	first, ok := b.deliver(t, carried(3, 79), another)
@@ -370,7 +370,7 @@ func TestQuotaOfClaims(t *testing.T) {
 	}
 	// Another peer is not affected.
 	if _, known := b.attach(t, "001010000000002", 1, honest, 79, own+1); known != 79 {
-		t.Errorf("the TEID became %#x", known)
+		t.Errorf("got TEID %#x, want 79", known)
 	}
 }
 
@@ -395,7 +395,7 @@ func TestClaimsAllocateNothing(t *testing.T) {
 	instance, known := b.attach(t, "001010000000001", 1, honest, 1000, 0x80000001)
 	_, alias := b.attach(t, "001010000000001", 1, another, 1000, 0x80000001)
 	if alias == known {
-		t.Fatal("two peers have one TEID")
+		t.Fatal("two peers have the same TEID")
 	}
 	room := make([]byte, 0, 512)
 	modify := with(gtpc.ModifyBearerRequest, 0x80000001, 5, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 1000, V4: another.Addr()})

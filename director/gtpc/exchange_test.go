@@ -20,11 +20,11 @@ func TestSequenceNumbersPerPeer(t *testing.T) {
 	two.send(createSession("001010000000002", 7, two.address, 12))
 	second := n.receive()
 	if first.Sequence == second.Sequence || first.IsCommand() || second.IsCommand() {
-		t.Fatalf("sequence numbers %#x and %#x", first.Sequence, second.Sequence)
+		t.Fatalf("got sequence numbers %#x and %#x, want different ones below the range of commands", first.Sequence, second.Sequence)
 	}
 	one.send(createSession("001010000000001", 7, one.address, 11))
 	if again := n.receive(); again.Sequence != first.Sequence {
-		t.Errorf("a retransmission has the number %#x, not %#x", again.Sequence, first.Sequence)
+		t.Errorf("retransmission: got sequence number %#x, want %#x", again.Sequence, first.Sequence)
 	}
 	n.send(created(second, 22, n.address.Addr()))
 	n.send(created(first, 21, n.address.Addr()))
@@ -47,7 +47,7 @@ func TestSequenceNumbersPerPeer(t *testing.T) {
 	}
 	for _, in := range s.meter.Instances() {
 		if in.Begun != 2 || in.Ended["succeeded"] != 2 || in.DialogsBegun != 2 || in.DialogsEnded != 0 || in.InFlight != 0 || in.Messages != 3 {
-			t.Errorf("metered: %+v", in)
+			t.Errorf("got the wrong counts %+v", in)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestInstanceBegins(t *testing.T) {
 					t.Fatalf("the peer got %+v", m)
 				}
 				if name == "prefix" && m.Sequence != sequence {
-					t.Errorf("its sequence number became %#x", m.Sequence)
+					t.Errorf("got sequence number %#x, want it unchanged", m.Sequence)
 				}
 				peer.send(answered(m, 0))
 				if r := at.receive(); r.Type != gtpc.CreateBearerResponse || r.Sequence != sequence {

@@ -59,7 +59,7 @@ func FuzzHandle(f *testing.F) {
 					answer.SetSequence(sent.Sequence) // makes the second message an answer to the first
 				}
 				if x, err := b.d.Explain(b.now, probe, at(m.port), m.data); err == nil && x.Initial && x.Rule >= 0 && x.Instance == nil {
-					t.Fatalf("%x goes nowhere: %+v", m.data, x)
+					t.Fatalf("message %x has no destination: %+v", m.data, x)
 				}
 				b.handle(m.data, at(m.port))
 				if i == 0 {

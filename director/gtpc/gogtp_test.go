@@ -32,7 +32,7 @@ func TestGoGTPPrograms(t *testing.T) {
 	}
 	before := n.places(sgws, made, first)
 	if len(before) != first || len(slices.Compact(slices.Sorted(maps.Values(before)))) != 2 {
-		t.Fatalf("sessions of the first %d subscribers: %v", first, before)
+		t.Fatalf("sessions of the first %d subscribers: got %v", first, before)
 	}
 
 	// Two other MMEs, of go-gtp's library, with equal TEIDs. Their sessions outlive the changes.
@@ -59,9 +59,9 @@ func TestGoGTPPrograms(t *testing.T) {
 	for i := range first + more {
 		switch {
 		case i >= first && at[imsi(i)] != "sgw-2":
-			t.Errorf("subscriber %d, new, was attached at %q, which does not serve new ones", i, at[imsi(i)])
+			t.Errorf("new subscriber %d attached at %q, which is draining", i, at[imsi(i)])
 		case i < first && at[imsi(i)] != before[imsi(i)]:
-			t.Errorf("subscriber %d was attached at %s and at %s", i, before[imsi(i)], at[imsi(i)])
+			t.Errorf("subscriber %d attached first at %s, then at %s", i, before[imsi(i)], at[imsi(i)])
 		}
 	}
 	for i, s := range sessions {
@@ -79,7 +79,7 @@ func TestGoGTPPrograms(t *testing.T) {
 		}
 	}
 	if drained == 0 {
-		t.Error("no session was at the S-GW that drained")
+		t.Error("the drained S-GW had no session")
 	}
 	counters, err := d.Counters()
 	if err != nil || counters.Stray+counters.Malformed+counters.Rejected+counters.Unruled+counters.UnknownTEID+counters.Keyless+counters.ExchangesForgotten != 0 || counters.Aliased != uint64(len(sessions)/2) {
@@ -109,7 +109,7 @@ func TestGoGTPThroughTwoDirectors(t *testing.T) {
 	}
 	at := n.places(sgws, made, both)
 	if len(slices.Compact(slices.Sorted(maps.Values(at)))) != 2 || slices.ContainsFunc(slices.Collect(maps.Values(at)), func(s string) bool { return s != "sgw-1" && s != "sgw-2" }) {
-		t.Fatalf("subscribers that attached through both directors were at %v", at)
+		t.Fatalf("subscribers that attached through both directors were at instances %v", at)
 	}
 
 	const each = 6

@@ -24,12 +24,12 @@ func TestLearnedKeepsWhatFits(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n, err := there.takeOver(&carried); n != ways || err != nil {
-				t.Fatalf("%d of %d were taken over: %v", n, ways, err)
+				t.Fatalf("took over %d of %d learned TEIDs: %v", n, ways, err)
 			}
 			for which, l := range map[string]*learned{"here": here, "there": there} {
 				for i := range ways {
 					if o, ok := l.find(at(i), uint32(i+1)); !ok || o.key != uint64(i) {
-						t.Errorf("%s TEID %d is not known", which, i+1)
+						t.Errorf("%s TEID %d was not found", which, i+1)
 					}
 				}
 			}

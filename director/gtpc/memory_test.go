@@ -21,25 +21,25 @@ func TestLearnedIsBounded(t *testing.T) {
 	}
 	now := 10 * limit * time.Second
 	if n, lost := l.len(now), l.overflow.Load(); n != limit || lost != 9*limit {
-		t.Errorf("%d are remembered, %d were forgotten", n, lost)
+		t.Errorf("memory has %d entries, want the limit; %d were forgotten", n, lost)
 	}
 	if o, ok := l.find(now, 10*limit); !ok || o.instance != at || o.key != 10*limit-1 {
-		t.Errorf("the last one: %+v, %v", o, ok)
+		t.Errorf("last entry: got %+v, found %v", o, ok)
 	}
 	if _, ok := l.find(now+2*time.Hour, 10*limit); ok || l.len(now+2*time.Hour) != 0 {
-		t.Error("one is found after two hours without use")
+		t.Error("an entry was found after two hours without use")
 	}
 	lost := l.overflow.Load()
 	for i := range uint32(limit) {
 		l.put(now+2*time.Hour, 1_000_000+i, owner{instance: at})
 	}
 	if full := l.overflow.Load() - lost; full > limit/2 { // chance fills some buckets, never all
-		t.Errorf("%d of %d idle places made no room", full, limit)
+		t.Errorf("%d of %d idle places were not reused", full, limit)
 	}
 	l.put(now+2*time.Hour, 5, owner{instance: at})
 	l.forget(5)
 	if _, ok := l.find(now+2*time.Hour, 5); ok {
-		t.Error("it was to be forgotten")
+		t.Error("an entry that should be forgotten was found")
 	}
 }
 
@@ -55,43 +55,43 @@ func TestExchangesAreBounded(t *testing.T) {
 	for i := range uint32(4 * limit) {
 		n := begin(time.Second, i)
 		if n == 0 || n >= numbers || seen[n] {
-			t.Fatalf("the number %d is given", n)
+			t.Fatalf("got sequence number %d, which is invalid or in use", n)
 		}
 		seen[n] = true
 		if i < limit {
 			if _, first, ok := x.answer(time.Second, n, somebody); !first || !ok {
-				t.Fatal("the first answer is not seen as one")
+				t.Fatal("the first answer is not reported as first")
 			}
 			if _, first, ok := x.answer(time.Second, n, somebody); first || !ok {
-				t.Fatal("the second answer is not seen as one")
+				t.Fatal("the second answer is reported as first")
 			}
 		}
 	}
 	if lost := x.overflow.Load(); lost != 2*limit {
-		t.Errorf("%d unanswered ones were forgotten", lost)
+		t.Errorf("%d unanswered requests were forgotten, want twice the limit", lost)
 	}
 	found := 0
 	for i := range uint32(4 * limit) {
 		e, ok := x.find(time.Second, placeOf(somebody), 0, i, gtpc.ModifyBearerRequest)
 		if ok && (i < 3*limit || e.sequence != i) {
-			t.Fatalf("number %d finds %+v", i, e)
+			t.Fatalf("sequence number %d finds the wrong request %+v", i, e)
 		}
 		if ok {
 			found++
 		}
 	}
 	if found < limit*95/100 {
-		t.Errorf("%d of the last %d are found", found, limit)
+		t.Errorf("found %d of the last %d requests", found, limit)
 	}
 	if _, ok := x.find(2*time.Minute, placeOf(somebody), 0, 4*limit-1, 0); ok {
-		t.Error("one is found that is too old")
+		t.Error("an expired request was found")
 	}
 	n := begin(2*time.Minute, 1)
 	if _, _, ok := x.answer(2*time.Minute, n, netip.MustParseAddrPort("127.0.0.9:2124")); ok {
-		t.Error("an answer from another port is taken")
+		t.Error("an answer from another port was accepted")
 	}
 	if x.overflow.Load() != 2*limit {
-		t.Error("one that was too old is counted as forgotten")
+		t.Error("an expired request was counted as forgotten")
 	}
 }
 
@@ -110,7 +110,7 @@ func TestClaimsAreBounded(t *testing.T) {
 	kept := l.len(now)
 	for i := range uint32(100 * limit) { // a flood
 		if c := (claim{stranger, 5, 1000 + i}); !l.claim(now, c, at) {
-			t.Fatalf("the TEID %d is taken", c.alias)
+			t.Fatalf("TEID %d is already claimed", c.alias)
 		}
 	}
 	if n := l.len(now); n != kept || kept < limit/3 {
@@ -126,26 +126,26 @@ func TestClaimsAreBounded(t *testing.T) {
 		l.accept(now, claim{peer, 5000 + i, 5000 + i}, at)
 	}
 	if n := l.len(now); n-kept+int(l.overflow.Load()-overflow) != limit/4 || n < kept+limit/8 {
-		t.Errorf("%d TEIDs are learned, and %d were before", n, kept)
+		t.Errorf("%d TEIDs are learned, %d were learned before", n, kept)
 	}
 	l = newLearned(limit, time.Hour)
 	l.wait = 16
 	one := claim{peer, 1 << 30, 1 << 30}
 	other := claim{stranger, 1 << 30, 1 << 30}
 	if l.claim(now, one, at); l.claim(now+16*time.Second, other, at) {
-		t.Error("a claim is lost before its answer may come")
+		t.Error("a claim expired before its answer could arrive")
 	}
 	if !l.claim(now+17*time.Second, other, at) {
-		t.Error("a claim without an answer stays")
+		t.Error("a claim without answer did not expire")
 	}
 	if l.accept(now+17*time.Second, other, at); l.claim(now+30*time.Minute, one, at) {
-		t.Error("a learned TEID is claimed by another peer")
+		t.Error("another peer claimed a learned TEID")
 	}
 	if !l.claim(now+40*time.Minute, other, at) || l.claim(now+90*time.Minute, one, at) {
-		t.Error("a claim by its own peer is no use of a TEID")
+		t.Error("a claim by the owner of a TEID does not count as use")
 	}
 	if !l.claim(now+3*time.Hour, one, at) {
-		t.Error("a learned TEID that is not used stays")
+		t.Error("an unused learned TEID did not expire")
 	}
 }
 
@@ -158,7 +158,7 @@ func TestFirstToBeAcceptedStays(t *testing.T) {
 	}
 	one, other := claim{placeOf(somebody), 99, 99}, claim{placeOf(netip.MustParseAddrPort("192.0.2.66:2123")), 99, 99}
 	if !l.claim(time.Second, one, instance{1, 7}) || !l.claim(time.Second, other, instance{1, 7}) {
-		t.Error("a TEID is taken that nobody has")
+		t.Error("claiming a free TEID was refused")
 	}
 	l.accept(time.Second, one, instance{1, 7})
 	l.accept(time.Second, other, instance{1, 7})
@@ -166,6 +166,6 @@ func TestFirstToBeAcceptedStays(t *testing.T) {
 		t.Errorf("%+v, %v", o, ok)
 	}
 	if n := l.overflow.Load(); n != 2 { // one TEID made room, and the second peer's is not learned
-		t.Errorf("%d are counted", n)
+		t.Errorf("counted %d forgotten TEIDs, want 2", n)
 	}
 }

@@ -52,7 +52,7 @@ func (m *ownMME) answer(kind uint8, sequence uint32) message.Message {
 	select {
 	case a := <-m.answers:
 		if a.MessageType() != kind || a.Sequence() != sequence || a.TEID() == 0 || a.TEID() > m.teid {
-			m.n.t.Fatalf("%s, %#x, to TEID %#x, instead of %d, %#x", a.MessageTypeName(), a.Sequence(), a.TEID(), kind, sequence)
+			m.n.t.Fatalf("got %s with sequence number %#x to TEID %#x, want type %d, sequence number %#x", a.MessageTypeName(), a.Sequence(), a.TEID(), kind, sequence)
 		}
 		return a
 	case <-time.After(20 * time.Second):
@@ -80,7 +80,7 @@ func (m *ownMME) attach(imsi string) *gtpv2.Session {
 	}
 	response := m.answer(message.MsgTypeCreateSessionResponse, sequence).(*message.CreateSessionResponse)
 	if cause, err := response.Cause.Cause(); err != nil || cause != gtpv2.CauseRequestAccepted {
-		m.n.t.Fatalf("%s: cause %d, %v", imsi, cause, err)
+		m.n.t.Fatalf("%s: got cause %d, error %v", imsi, cause, err)
 	}
 	s.AddTEID(gtpv2.IFTypeS11S4SGWGTPC, response.SenderFTEIDC.MustTEID())
 	m.n.awaitRegistered(imsi, before+1)

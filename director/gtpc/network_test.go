@@ -210,7 +210,7 @@ func (n *network) places(programs []*program, line string, count int) map[string
 		case <-programs[0].news:
 		case <-programs[1].news:
 		case <-limit:
-			n.t.Fatalf("%q was logged for %d of %d", line, len(found), count)
+			n.t.Fatalf("%q was logged %d times, want %d", line, len(found), count)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestPeerIsNotTakenOver(t *testing.T) {
 	session.reaches(t, peer, 1000, 10)
 	n.send(refused(request, fteid(t, request).TEID))
 	if m := stranger.receive(); m.Type != gtpc.CreateSessionResponse || m.TEID != 1000 {
-		t.Fatalf("the stranger got %+v", m)
+		t.Fatalf("the unknown peer got %+v", m)
 	}
 	session.reaches(t, peer, 1000, 11)
 
@@ -91,7 +91,7 @@ func TestPeerIsNotTakenOver(t *testing.T) {
 	request = n.receive()
 	n.send(answered(request, fteid(t, request).TEID))
 	if m := stranger.receive(); m.Type != gtpc.ModifyBearerResponse || m.TEID != 1000 {
-		t.Fatalf("the stranger got %+v", m)
+		t.Fatalf("the unknown peer got %+v", m)
 	}
 	session.reaches(t, peer, 1000, 13)
 	stranger.quiet()
@@ -115,11 +115,11 @@ func TestEqualTEIDs(t *testing.T) {
 				at, request := s.whoGot("gateway")
 				known := fteid(t, request)
 				if known.V4 != peer.address.Addr() {
-					t.Errorf("the address of the F-TEID became %v", known.V4)
+					t.Errorf("address in the F-TEID: got %v, want the peer's", known.V4)
 				}
 				peer.send(createSession(imsi, uint32(i+1), peer.address, teid)) // a retransmission
 				if again := at.receive(); fteid(t, again) != known || again.Sequence != request.Sequence {
-					t.Errorf("the retransmission has %+v, not %+v", fteid(t, again), known)
+					t.Errorf("the retransmission has F-TEID %+v, want %+v", fteid(t, again), known)
 				}
 				sessions[i] = attached{at, way.teid(imsi, uint32(i))(at), known.TEID}
 				at.send(created(request, sessions[i].own, s.address.Addr()))
@@ -240,7 +240,7 @@ func TestSGWRelocation(t *testing.T) {
 	mme.send(gtpc.End(b, 0))
 	sgw, request := s.whoGot("pgw")
 	if v, _ := request.Find(gtpc.FTEID, 1); len(v) < 5 || v[1] != 0x90 {
-		t.Errorf("the P-GW's F-TEID became %x", v)
+		t.Errorf("F-TEID of the P-GW: got %x", v)
 	}
 	moved := attached{sgw, 0x90000002, fteid(t, request).TEID}
 	sgw.send(created(request, moved.own, s.address.Addr()))
@@ -257,13 +257,13 @@ func TestAttachAgainThroughAnotherMME(t *testing.T) {
 	first := attachAs(t, s, one, "001010000000001", 1, 5, 0x90000001)
 	second := attachAs(t, s, two, "001010000000001", 1, 5, 0x90000002)
 	if first.at != second.at {
-		t.Fatal("the subscriber attached at another instance")
+		t.Fatal("the subscriber attached at a second instance")
 	}
 	second.reaches(t, two, 5, 10)
 	first.reaches(t, one, 5, 11) // the S-GW deletes the first session there
 	third := attachAs(t, s, one, "001010000000001", 2, 5, 0x90000003)
 	if third.peer != first.peer {
-		t.Errorf("the first MME's TEID became %#x", third.peer)
+		t.Errorf("TEID of the first MME: got %#x", third.peer)
 	}
 	third.reaches(t, one, 5, 12)
 }

@@ -46,13 +46,13 @@ func TestQuota(t *testing.T) {
 	expect("an instance", 8, 3)
 	b.handle(gtpc.AppendEchoRequest(nil, 1, 1), peer)
 	if n := b.counters(t); n.Echoes != 1 {
-		t.Errorf("%d Echo Requests answered", n.Echoes)
+		t.Errorf("answered %d Echo Requests, want 1", n.Echoes)
 	}
 	b.handle(plain(gtpc.DeleteBearerCommand, 7, 5|gtpc.CommandSequence), peer)
 	b.handle(plain(gtpc.UpdateBearerRequest, 7, 6|gtpc.CommandSequence), peer) // of no known command
 	expect("commands", 8, 5)
 	if n := b.meter.Drops("gtpc")["over_quota"]; n != 5 {
-		t.Errorf("%d drops counted", n)
+		t.Errorf("counted %d drops, want 5", n)
 	}
 	message, room := createSession("001010000000001", 1, peer, 1000), make([]byte, 0, 4096)
 	if n := testing.AllocsPerRun(500, func() { b.handle(append(room, message...), peer) }); n != 0 {
@@ -75,9 +75,9 @@ func TestOverloadedCommandIsDropped(t *testing.T) {
 	b.handle(plain(gtpc.DeleteBearerCommand, 7, 5|gtpc.CommandSequence), peer)
 	b.handle(createSession("001010000000001", 1, peer, 1000), peer) // answered
 	if n := b.meter.Drops("gtpc")[meter.Overloaded.String()]; n != 1 {
-		t.Errorf("%d dropped", n)
+		t.Errorf("counted %d drops by overload, want 1", n)
 	}
 	if n := b.meter.Types()[0].Failures[meter.Overloaded.String()]; n != 2 {
-		t.Errorf("%d refused", n)
+		t.Errorf("counted %d refusals by overload, want 2", n)
 	}
 }

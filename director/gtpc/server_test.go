@@ -51,11 +51,11 @@ func TestOneRestartCounter(t *testing.T) {
 	peer.send(createSession("001010000000001", 1, peer.address, 1000))
 	at, request := s.whoGot("gateway")
 	if v, _ := request.Find(gtpc.Recovery, 0); v[0] != 9 {
-		t.Errorf("the instance receives restart counter %d", v[0])
+		t.Errorf("the instance received restart counter %d, want 9", v[0])
 	}
 	at.send(created(request, 5, s.address.Addr()))
 	if v, _ := peer.receive().Find(gtpc.Recovery, 0); v[0] != 9 {
-		t.Errorf("the peer receives restart counter %d", v[0])
+		t.Errorf("the peer received restart counter %d, want 9", v[0])
 	}
 }
 
@@ -69,7 +69,7 @@ func TestNobodyThere(t *testing.T) {
 	m := peer.receive()
 	v, _ := m.Find(gtpc.Cause, 0)
 	if cause, _ := gtpc.ParseCause(v); m.Type != gtpc.CreateSessionResponse || m.Sequence != 5 || m.TEID != 1000 || cause != gtpc.PeerNotResponding {
-		t.Errorf("%+v, cause %d", m, cause)
+		t.Errorf("got %+v with cause %d", m, cause)
 	}
 	peer.send(plain(gtpc.ModifyBearerCommand, 7, 5|gtpc.CommandSequence)) // a command has no such response
 	peer.quiet()
@@ -93,18 +93,18 @@ func TestPolicyErrors(t *testing.T) {
 		"number twice":         {[]director.TypeOption{{Type: "a", Number: 1}, {Type: "b", Number: 1}}, nil},
 	} {
 		if _, err := director.NewPolicy(types, c.options, c.rules); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: NewPolicy accepted the configuration", name)
 		}
 	}
 	if _, ok := director.PrefixOf(1, director.MaxID+1); ok {
-		t.Error("an ID that is too high has a prefix")
+		t.Error("PrefixOf accepted an ID above the maximum")
 	}
 	p, _ := director.PrefixOf(director.MaxNumber, director.MaxID)
 	if teid := p.SessionTEID(0xffff, 0xffffffff); teid != 0xffffffff {
-		t.Errorf("TEID %#x", teid)
+		t.Errorf("got TEID %#x, want 0xffffffff", teid)
 	}
 	if n := p.Number(0xffffffff); n != gtpc.CommandSequence-1 {
-		t.Errorf("sequence number %#x", n)
+		t.Errorf("got sequence number %#x, want the last one below the range of commands", n)
 	}
 }
 
@@ -129,30 +129,30 @@ func TestExplain(t *testing.T) {
 		peer.send(b)
 		n, request := s.whoGot("gateway")
 		if x.Instance.Name != n.target.Name {
-			t.Errorf("%+v; it went to %s", x, n.target.Name)
+			t.Errorf("explained as %+v, but it went to %s", x, n.target.Name)
 		}
 		if x := explain(peer.address, b); !x.Again || x.Instance.Name != n.target.Name {
-			t.Errorf("a retransmission: %+v", x)
+			t.Errorf("explained retransmission: got %+v", x)
 		}
 		teid := n.prefix().SessionTEID(uint16(i), i)
 		answer := created(request, teid, s.address.Addr())
 		if x := explain(n.address, answer); x.Initial || x.Instance != nil {
-			t.Errorf("the answer: %+v", x)
+			t.Errorf("explained answer: got %+v", x)
 		}
 		n.send(answer)
 		peer.receive()
 		if x := explain(peer.address, plain(gtpc.ModifyBearerRequest, teid, 99)); x.Owner != n.target.ID || x.Instance.Name != n.target.Name || x.Key != uint64(i) {
-			t.Errorf("a later request: %+v", x)
+			t.Errorf("explained later request: got %+v", x)
 		}
 		if x := explain(n.address, plain(gtpc.CreateBearerRequest, 50+i, 99)); x.Peer != peer.address {
-			t.Errorf("a request of the instance: %+v", x)
+			t.Errorf("explained request of the instance: got %+v", x)
 		}
 	}
 	if _, err := s.director.Explain(s.now(), s.meter.Worker(), peer.address, []byte("INVITE")); err == nil {
-		t.Error("what is no GTPv2-C is explained")
+		t.Error("Explain accepted data that is not GTPv2-C")
 	}
 	if n := len(s.director.Steerings()); n != 2 {
-		t.Errorf("%d memories of 2 workers", n)
+		t.Errorf("got %d steerings for 2 workers, want 2", n)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestOverloaded(t *testing.T) {
 	m := peer.receive()
 	v, _ := m.Find(gtpc.Cause, 0)
 	if cause, _ := gtpc.ParseCause(v); m.Type != gtpc.CreateSessionResponse || m.TEID != 1001 || cause != gtpc.EntityCongestion {
-		t.Errorf("%+v, cause %d", m, cause)
+		t.Errorf("got %+v with cause %d", m, cause)
 	}
 	peer.send(first)
 	s.whoGot("gateway")
@@ -193,13 +193,13 @@ func TestCommandBitDoesNotPassTheGate(t *testing.T) {
 		m := peer.receive()
 		v, _ := m.Find(gtpc.Cause, 0)
 		if cause, _ := gtpc.ParseCause(v); m.Type != gtpc.CreateSessionResponse || cause != gtpc.EntityCongestion {
-			t.Fatalf("%+v, cause %d", m, cause)
+			t.Fatalf("got %+v with cause %d", m, cause)
 		}
 	}
 	peer.send(plain(gtpc.CreateBearerRequest, at.prefix().TEID|1, first+100))
 	m = peer.receive()
 	v, _ := m.Find(gtpc.Cause, 0)
 	if cause, _ := gtpc.ParseCause(v); m.Type != gtpc.CreateBearerResponse || cause != gtpc.EntityCongestion {
-		t.Errorf("%+v, cause %d", m, cause)
+		t.Errorf("got %+v with cause %d", m, cause)
 	}
 }

@@ -71,7 +71,7 @@ func TestSessionsStay(t *testing.T) {
 					peer.send(plain(gtpc.ModifyBearerRequest, x.teid, base+uint32(i)))
 					m := x.at.receive()
 					if m.Type != gtpc.ModifyBearerRequest || m.TEID != x.teid {
-						t.Fatalf("%s: session %d: %+v", when, i, m)
+						t.Fatalf("%s: session %d: got %+v", when, i, m)
 					}
 					x.at.send(answered(m, 1000+uint32(i)))
 					if r := peer.receive(); r.Sequence != base+uint32(i) || r.Type != gtpc.ModifyBearerResponse {
@@ -95,12 +95,12 @@ func TestSessionsStay(t *testing.T) {
 			for i := range uint32(20) {
 				imsi := fmt.Sprintf("00102%010d", i)
 				if at, _ := attach(t, s, peer, imsi, 4000+i, 5000+i, way.teid(imsi, 500+i)); at == drained {
-					t.Fatal("a new session went to an instance that drains")
+					t.Fatal("a draining instance got a new session")
 				}
 			}
 			learned := s.counters().Sessions
 			if name == "prefix" && learned != 0 || name == "learned" && learned != 60 {
-				t.Errorf("%d TEIDs were learned", learned)
+				t.Errorf("learned %d TEIDs", learned)
 			}
 		})
 	}
@@ -164,7 +164,7 @@ func TestTypesOfTheTable(t *testing.T) {
 			s.whoGot("ATTACH-DETACH")
 		}
 		if len(handovers) < 2 {
-			t.Error("all sessions were handed over on one instance")
+			t.Error("only one instance performed handovers")
 		}
 		// A Create Session Request with the P-GW's TEID moves a session here.
 		b := gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, 99_999)
@@ -194,7 +194,7 @@ func TestInstanceGone(t *testing.T) {
 			peer.send(plain(gtpc.ModifyBearerRequest, teid, 2))
 			other, m := s.whoGot("gateway")
 			if other == at {
-				t.Fatal("a message went to an instance that is down")
+				t.Fatal("an unhealthy instance got a message")
 			}
 			other.send(answered(m, 1000))
 			if m := peer.receive(); m.Sequence != 2 {
@@ -220,16 +220,16 @@ func TestRestart(t *testing.T) {
 				if !carry {
 					at.quiet() // discarded by now
 				} else if m := peer.receive(); m.Sequence != 2 || m.Type != gtpc.ModifyBearerResponse {
-					t.Fatalf("the answer: %+v", m)
+					t.Fatalf("answer: got %+v", m)
 				}
 				peer.send(plain(gtpc.ModifyBearerRequest, teid, 2)) // the peer retransmits
 				got, again := s.whoGot("gateway")
 				if carry && again.Sequence != request.Sequence || !carry && again.Sequence == request.Sequence {
-					t.Errorf("a retransmission has the number %#x, and had %#x", again.Sequence, request.Sequence)
+					t.Errorf("retransmission: got sequence number %#x, the request had %#x", again.Sequence, request.Sequence)
 				}
 				known := carry || name == "prefix"
 				if known && got != at {
-					t.Errorf("the session of %s went on at %s", at.target.Name, got.target.Name)
+					t.Errorf("the session at %s continued at %s", at.target.Name, got.target.Name)
 				}
 				got.send(answered(again, 1000))
 				if m := peer.receive(); m.Sequence != 2 {

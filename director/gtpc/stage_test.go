@@ -132,7 +132,7 @@ func (s *stage) restart(carry bool) {
 			s.t.Fatal(err)
 		}
 		if n, err := s.director.TakeOver(&memory); err != nil || n == 0 || memory.Len() != 0 {
-			s.t.Fatalf("took %d over, %d octets are left, %v", n, memory.Len(), err)
+			s.t.Fatalf("took over %d entries, %d octets are left: %v", n, memory.Len(), err)
 		}
 	}
 	s.stop = directortest.Serve(s.t, s.director.Run, s.director.Close)
@@ -236,7 +236,7 @@ func (n *node) receive() *gtpc.Message {
 	n.t.Helper()
 	m, rest := n.receiveBoth()
 	if len(rest) > 0 {
-		n.t.Fatalf("%d octets follow %v", len(rest), m.Type)
+		n.t.Fatalf("%d octets follow the message %v", len(rest), m.Type)
 	}
 	return m
 }
@@ -252,7 +252,7 @@ func (n *node) receiveBoth() (*gtpc.Message, []byte) {
 		n.t.Fatalf("%v; %+v", err, n.stage.counters())
 	}
 	if from != n.director() {
-		n.t.Fatalf("from %v, not the director", from)
+		n.t.Fatalf("got a message from %v, want the director", from)
 	}
 	m := new(gtpc.Message)
 	size, err := m.Parse(b[:k])
@@ -268,7 +268,7 @@ func (n *node) quiet() {
 	n.t.Helper()
 	n.send(gtpc.AppendEchoRequest(nil, 77, 1))
 	if m := n.receive(); m.Type != gtpc.EchoResponse {
-		n.t.Fatalf("a %v came", m.Type)
+		n.t.Fatalf("got an unexpected %v", m.Type)
 	}
 }
 
@@ -323,13 +323,13 @@ func (s *stage) whoGot(typeName string) (*node, *gtpc.Message) {
 	for range readers {
 		if g := <-found; g.n != nil {
 			if one.n != nil {
-				s.t.Fatalf("%s and %s got a message", one.n.target.Name, g.n.target.Name)
+				s.t.Fatalf("%s and %s both got the message", one.n.target.Name, g.n.target.Name)
 			}
 			one = g
 		}
 	}
 	if one.n == nil {
-		s.t.Fatalf("no instance of type %s got a message; %+v", typeName, s.counters())
+		s.t.Fatalf("no instance of type %s got the message; %+v", typeName, s.counters())
 	}
 	return one.n, one.m
 }

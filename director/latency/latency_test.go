@@ -16,7 +16,7 @@ func TestBuckets(t *testing.T) {
 	for bucket := range Buckets {
 		from, below := Limits(bucket)
 		if from != last || below <= from {
-			t.Fatalf("bucket %d is from %d to %d, and the one before ends at %d", bucket, from, below, last)
+			t.Fatalf("bucket %d covers %d to %d, but the previous bucket ends at %d", bucket, from, below, last)
 		}
 		for _, at := range []uint64{from, (from + below) / 2, below - 1} {
 			if got := Bucket(at); got != bucket {
@@ -24,12 +24,12 @@ func TestBuckets(t *testing.T) {
 			}
 		}
 		if bucket > 0 && bucket < Buckets-1 && 8*(below-from) > from {
-			t.Errorf("bucket %d from %d is %d wide", bucket, from, below-from)
+			t.Errorf("bucket %d starts at %d and is %d wide, want at most an eighth of its start", bucket, from, below-from)
 		}
 		last = below
 	}
 	if got := Bucket(math.MaxUint64); got != Buckets-1 {
-		t.Errorf("the longest latency is in bucket %d", got)
+		t.Errorf("the largest latency is in bucket %d, want the last bucket", got)
 	}
 }
 
@@ -38,7 +38,7 @@ func TestQuantile(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var h Histogram
 	if h.Quantile(0.5) != 0 || h.Above(0) != 0 {
-		t.Error("an empty histogram has latencies")
+		t.Error("an empty histogram reports latencies")
 	}
 	var all []float64
 	for range 100_000 {
@@ -51,11 +51,11 @@ func TestQuantile(t *testing.T) {
 		want := all[int(q*float64(len(all)))-1]
 		got := float64(h.Quantile(q)) / float64(time.Microsecond)
 		if math.Abs(got-want) > 0.05*want {
-			t.Errorf("quantile %g is %.0f us, want %.0f us", q, got, want)
+			t.Errorf("quantile %g: got %.0f us, want %.0f us", q, got, want)
 		}
 		above := h.Above(time.Duration(want * float64(time.Microsecond)))
 		if beyond := (1 - q) * float64(len(all)); math.Abs(above-beyond) > 0.1*beyond+1 {
-			t.Errorf("%.0f latencies are above quantile %g, want %.0f", above, q, beyond)
+			t.Errorf("got %.0f latencies above quantile %g, want %.0f", above, q, beyond)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestSince(t *testing.T) {
 		t.Errorf("%v", again.counts)
 	}
 	if n := after.Since(Histogram{}).Count(); n != 15 {
-		t.Errorf("%d latencies since the start", n)
+		t.Errorf("got %d latencies since the start, want 15", n)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestJSON(t *testing.T) {
 	}
 	for _, bad := range []string{`{}`, `[[1]]x`, `[[0,1]]`, `[[80,1],[72,1]]`, `[[80,1],[80,1]]`, `[[-1,2]]`, `[[80,18446744073709551615]]`, `[[18446744073709551615,1]]`} {
 		if json.Unmarshal([]byte(bad), &read) == nil {
-			t.Errorf("%s is no error", bad)
+			t.Errorf("decoding %s: got no error", bad)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func FuzzHistogram(f *testing.F) {
 			t.Fatalf("%s: p50 %s, p99 %s", out, p50, p99)
 		}
 		if above := h.Above(time.Millisecond); above < 0 || above > float64(h.Count()) {
-			t.Fatalf("%s: %g of %d above", out, above, h.Count())
+			t.Fatalf("histogram %s: got %g of %d latencies above 1ms", out, above, h.Count())
 		}
 	})
 }

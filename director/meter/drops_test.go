@@ -28,21 +28,21 @@ func TestDrops(t *testing.T) {
 	failures := types[len(types)-1].Failures
 	for _, c := range Causes() {
 		if n := m.Drops("sip")[c.String()]; n != 1000 {
-			t.Errorf("%s: %d of SIP", c, n)
+			t.Errorf("cause %s: got %d drops of SIP, want 1000", c, n)
 		}
 		want := uint64(1000)
 		if c == Malformed {
 			want = 2000
 		}
 		if n, has := failures[c.String()]; has == c.isTransport() || has && n != want {
-			t.Errorf("%s: %d failures, %v", c, n, has)
+			t.Errorf("%s: got %d failures, counted %v", c, n, has)
 		}
 	}
 	if n := m.Drops("gtpc"); n["malformed"] != 1000 || n["looped"] != 0 {
-		t.Errorf("GTP-C: %v", n)
+		t.Errorf("drops of GTP-C: got %v", n)
 	}
 	if want := 2 * (int(causes) + 1); len(samples) != want {
-		t.Fatalf("%d samples, want %d", len(samples), want)
+		t.Fatalf("got %d samples, want %d", len(samples), want)
 	}
 	if s := samples[0]; s != (Sample{Protocol: "sip", Cause: NoInstance, Peer: peer, Total: 1}) {
 		t.Errorf("%+v", s)

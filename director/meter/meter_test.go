@@ -69,10 +69,10 @@ func TestLife(t *testing.T) {
 		t.Errorf("%s, %v", latency, ok)
 	}
 	if _, ok := one.End(start+900*time.Millisecond, hash(1), Succeeded); ok {
-		t.Error("the answer's retransmission counts again")
+		t.Error("a retransmitted answer was counted again")
 	}
 	if _, ok := one.End(start, hash(2), Failed); ok {
-		t.Error("an answer to nothing counts")
+		t.Error("an answer without a request was counted")
 	}
 	got := of(m, "a")
 	if got.InFlight != 0 || got.Ended["succeeded"] != 1 || got.Latency != latency || of(m, "b").Begun != 0 {
@@ -85,15 +85,15 @@ func TestLife(t *testing.T) {
 		t.Errorf("%+v", types)
 	}
 	if got.Latencies.Count() != 1 || got.Latencies.Quantile(1) < latency || got.Latencies.Quantile(1) > latency*9/8 {
-		t.Errorf("the histogram has %d latencies up to %s, want one of %s", got.Latencies.Count(), got.Latencies.Quantile(1), latency)
+		t.Errorf("the histogram has %d latencies up to %s, want one latency of %s", got.Latencies.Count(), got.Latencies.Quantile(1), latency)
 	}
 	for i, n := range types[1].Latency {
 		if want := uint64(0); i == 11 { // up to 1 s
 			if n != 1 {
-				t.Errorf("bucket %d has %d", i, n)
+				t.Errorf("bucket %d has %d latencies, want 1", i, n)
 			}
 		} else if n != want {
-			t.Errorf("bucket %d has %d", i, n)
+			t.Errorf("bucket %d has the wrong count %d", i, n)
 		}
 	}
 	one.Dialog(a, true)
@@ -117,7 +117,7 @@ func TestSentAgain(t *testing.T) {
 		t.Helper()
 		w.Begin(now, a, hash(1))
 		if _, ok := w.End(now, hash(1), Succeeded); ok {
-			t.Error("an answer that was sent again ends a transaction")
+			t.Error("a retransmitted answer ended a transaction")
 		}
 		if got := of(m, "a"); got.Begun != 1 || got.InFlight != 0 || got.Ended["succeeded"] != 1 {
 			t.Errorf("%+v", got)
@@ -140,7 +140,7 @@ func TestSentAgain(t *testing.T) {
 	next.Expire(start + lifetime + time.Second)
 	worker.Begin(start+lifetime+time.Second, a, hash(1))
 	if got := of(next, "a"); got.Begun != 2 || got.InFlight != 1 {
-		t.Errorf("after a lifetime: %+v", got)
+		t.Errorf("after the lifetime of a transaction: %+v", got)
 	}
 }
 
@@ -171,13 +171,13 @@ func TestExpire(t *testing.T) {
 		w.Begin(start+time.Duration(i)*time.Second, made.ByName("a"), hash(i))
 	}
 	if latency, first := w.Hear(start+time.Second, hash(0)); !first || latency < 999*time.Millisecond || latency > 1001*time.Millisecond {
-		t.Errorf("heard after %s, first %v", latency, first)
+		t.Errorf("first response: got latency %s, first %v", latency, first)
 	}
 	if _, first := w.Hear(start+time.Second, hash(0)); first {
-		t.Error("a second response is the first")
+		t.Error("a second response counts as the first")
 	}
 	if _, first := w.Hear(start+time.Second, hash(10)); first {
-		t.Error("a response to nothing is heard")
+		t.Error("a response without a request counts as the first")
 	}
 	w.Begin(start+time.Second, made.ByName("a"), hash(0)) // a retransmission
 	m.Expire(start + lifetime + 4500*time.Millisecond)
@@ -185,7 +185,7 @@ func TestExpire(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if s := m.Samples()["session"]; s.Count != 0 || s.Timeouts != 4 {
-		t.Errorf("%+v; want 4 timeouts: of 5 transactions without answer one rang", s)
+		t.Errorf("got %+v, want 4 timeouts: one of the 5 unanswered transactions was ringing", s)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestSamplesGrow(t *testing.T) {
 	before := m.Samples()["session"]
 	registered(t, m, "b")
 	if got := m.Samples()["session"]; got != before || got.Count != 2 {
-		t.Errorf("%+v when an instance has gone, %+v before", got, before)
+		t.Errorf("after an instance was removed: %+v, want %+v", got, before)
 	}
 }
 
@@ -219,12 +219,12 @@ func TestQuiet(t *testing.T) {
 		}
 		// Expire looks lifetime/8 after the last message.
 		if got := of(m, "a"); got.Quiet != (now >= start+lifetime/2+lifetime/8+lifetime) {
-			t.Errorf("quiet: %v, %s after the last but one message", got.Quiet, now-start)
+			t.Errorf("got quiet %v at %s after the last but one message", got.Quiet, now-start)
 		}
 	}
 	w.Sent(a)
 	if of(m, "a").Quiet {
-		t.Error("quiet as something was sent")
+		t.Error("the instance is quiet although it was just sent a message")
 	}
 }
 
@@ -254,7 +254,7 @@ func TestRegister(t *testing.T) {
 	w.Dialog(made.ByName("b"), true)
 	made = registered(t, m, "a", "c")
 	if got := of(m, "b"); got.Name != "" {
-		t.Errorf("%+v has gone", got)
+		t.Errorf("the removed instance is still reported: %+v", got)
 	}
 	w.Begin(start, made.ByName("c"), 2)
 	registered(t, m, "b", "c")
@@ -263,12 +263,12 @@ func TestRegister(t *testing.T) {
 	}
 	registered(t, m, "a", "b", "c")
 	if a, b := of(m, "a"), of(m, "b"); a.DialogsBegun != a.DialogsEnded || b.DialogsBegun != b.DialogsEnded {
-		t.Errorf("what was removed is back with its dialogs: %+v, %+v", a, b)
+		t.Errorf("a removed instance has its old dialogs again: %+v, %+v", a, b)
 	}
 	w.Dialog(made.ByName("c"), true)
 	registered(t, m, "a", "c")
 	if c := of(m, "c"); c.DialogsBegun-c.DialogsEnded != 1 {
-		t.Errorf("what stays has lost its dialogs: %+v", c)
+		t.Errorf("the remaining instance lost its dialogs: %+v", c)
 	}
 	for round := range 6 { // more names than slots: those that were removed first lose their slots
 		var names []string
@@ -278,7 +278,7 @@ func TestRegister(t *testing.T) {
 		made = registered(t, m, names...)
 		w.Begin(start, made.ByName(names[0]), uint64(round)+10)
 		if got := of(m, names[0]); got.Begun != 1 {
-			t.Fatalf("round %d: %+v", round, got)
+			t.Fatalf("round %d: got %+v", round, got)
 		}
 	}
 }
@@ -307,7 +307,7 @@ func TestWorkersTogether(t *testing.T) {
 			m.Expire(start)
 			for _, in := range m.Instances() {
 				if in.InFlight > each*workers { // counts change while they are read
-					t.Errorf("%d in flight", in.InFlight)
+					t.Errorf("%d transactions in flight, more than were begun", in.InFlight)
 				}
 			}
 		}
@@ -321,7 +321,7 @@ func TestWorkersTogether(t *testing.T) {
 		}
 	}
 	if total < each*workers-5 { // two hashes may count as one
-		t.Errorf("%d of %d ended", total, each*workers)
+		t.Errorf("%d of %d transactions ended", total, each*workers)
 	}
 }
 
@@ -358,7 +358,7 @@ func TestCarry(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if err := next.TakeOver(bytes.NewReader([]byte("not this"))); err == nil {
-		t.Error("anything is taken over")
+		t.Error("TakeOver accepted invalid data")
 	}
 }
 
@@ -370,7 +370,7 @@ func TestProbe(t *testing.T) {
 	p.Begin(start, made.ByName("a"), 5)
 	p.Fail(0, NoInstance)
 	if got := of(m, "a"); got.Begun != 0 || got.InFlight != 0 || m.Types()[0].Failures["no_instance"] != 0 {
-		t.Errorf("a probe counts: %+v", got)
+		t.Errorf("a probe was counted: %+v", got)
 	}
 }
 

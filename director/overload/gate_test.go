@@ -53,18 +53,18 @@ func TestBucket(t *testing.T) {
 		}
 	}
 	if admitted != 20 {
-		t.Errorf("a burst of %d was let in, want 20", admitted)
+		t.Errorf("the gate admitted a burst of %d, want 20", admitted)
 	}
 	if g.Admit(start + 9*time.Millisecond) {
-		t.Error("a token came early")
+		t.Error("the gate admitted a request before the next token was due")
 	}
 	for range 2 {
 		if !g.Admit(start + 20*time.Millisecond) { // 2 tokens at 100/s
-			t.Error("the bucket does not fill")
+			t.Error("the bucket did not refill")
 		}
 	}
 	if g.Admit(start+20*time.Millisecond) || g.Admit(start) {
-		t.Error("more tokens came than time")
+		t.Error("the bucket refilled faster than its rate")
 	}
 	admitted = 0
 	for range 100 { // a long pause does not overfill the bucket
@@ -73,14 +73,14 @@ func TestBucket(t *testing.T) {
 		}
 	}
 	if admitted != 20 {
-		t.Errorf("a burst of %d was let in after a pause", admitted)
+		t.Errorf("after a pause the gate admitted a burst of %d, want 20", admitted)
 	}
 	var none *Gate
 	if !none.Admit(start) {
-		t.Error("no gate refuses")
+		t.Error("a nil gate refused a request")
 	}
 	if loss, _, _ := none.Feedback(); loss != 0 {
-		t.Error("no gate asks for something")
+		t.Error("a nil gate asks clients to reduce their load")
 	}
 }
 
@@ -90,23 +90,23 @@ func TestFallsAndRecovers(t *testing.T) {
 	l := &load{gate: New(config(), start), now: start}
 	l.drive(200, 10*time.Second, time.Second)
 	if r := l.gate.Read().Rate; r > 10.1 {
-		t.Errorf("the rate is %g after long overload, want the least, 10", r)
+		t.Errorf("rate after a long overload: got %g, want the minimum 10", r)
 	}
 	loss, validity, first := l.gate.Feedback()
 	if loss < 90 || validity <= 0 || first == 0 {
-		t.Errorf("in overload clients are asked to hold back %d%% for %s, sequence %d", loss, validity, first)
+		t.Errorf("feedback in overload: reduction %d%% for %s, sequence %d", loss, validity, first)
 	}
 	l.drive(200, time.Minute, 5*time.Millisecond)
 	if got := l.drive(200, time.Second, 5*time.Millisecond); got < 199 {
-		t.Errorf("%d of 200 are let in after the overload", got)
+		t.Errorf("after the overload the gate admitted %d of 200 requests, want at least 199", got)
 	}
 	l.drive(200, time.Second, 5*time.Millisecond)
 	if loss, _, sequence := l.gate.Feedback(); loss != 0 || sequence <= first {
-		t.Errorf("after it, %d%%, sequence %d after %d", loss, sequence, first)
+		t.Errorf("feedback after the overload: reduction %d%%, sequence %d, before %d", loss, sequence, first)
 	}
 	l.drive(5000, time.Minute, time.Millisecond)
 	if r := l.gate.Read().Rate; r < 990 || r > 1001 {
-		t.Errorf("the rate rises to %g, want the most, 1000", r)
+		t.Errorf("rate after recovery: got %g, want the maximum 1000", r)
 	}
 }
 
@@ -116,12 +116,12 @@ func TestTimeouts(t *testing.T) {
 	l := &load{gate: New(config(), start), now: start, lose: 100}
 	l.drive(90, 20*time.Second, 5*time.Millisecond)
 	if r := l.gate.Read().Rate; r < 100 {
-		t.Errorf("the rate is %g with one in 100 unanswered", r)
+		t.Errorf("the rate is %g with 1 in 100 requests unanswered, want at least 100", r)
 	}
 	l.lose = 5
 	l.drive(90, 20*time.Second, 5*time.Millisecond)
 	if r := l.gate.Read().Rate; r > 10.1 {
-		t.Errorf("the rate is %g with one in 5 unanswered, want the least, 10", r)
+		t.Errorf("the rate is %g with 1 in 5 requests unanswered, want the minimum 10", r)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestIdle(t *testing.T) {
 	l := &load{gate: New(config(), start), now: start}
 	l.drive(30, time.Minute, time.Millisecond)
 	if r := l.gate.Read().Rate; r != 100 {
-		t.Errorf("the rate went to %g with 30/s offered", r)
+		t.Errorf("the rate is %g at 30 requests/s offered, want 100", r)
 	}
 }
 
@@ -152,10 +152,10 @@ func TestBusySystem(t *testing.T) {
 		}
 	}
 	if mean := float64(served) / 60; mean < 0.6*capacity || mean > 1.1*capacity {
-		t.Errorf("%.0f/s are let in of a function that serves %.0f/s", mean, capacity)
+		t.Errorf("the gate admits %.0f requests/s to a function with capacity %.0f/s", mean, capacity)
 	}
 	if delay := backlog / capacity; delay > 1 {
-		t.Errorf("a backlog of %.1fs", delay)
+		t.Errorf("the backlog is %.1fs, want at most 1s", delay)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestWorkersTogether(t *testing.T) {
 	}
 	wait.Wait()
 	if n := admitted.Load(); n != 500 {
-		t.Errorf("%d were let in at once, want 500", n)
+		t.Errorf("concurrent workers got %d requests admitted, want 500", n)
 	}
 }
 
@@ -191,16 +191,16 @@ func TestOpen(t *testing.T) {
 	g := New(Config{Target: time.Second, Initial: 1, Min: 1, Burst: 1}, 0)
 	for range 3 {
 		if !g.Open(0) {
-			t.Fatal("a full bucket is not open")
+			t.Fatal("Open is false with a full bucket")
 		}
 	}
 	if !g.Admit(0) || g.Open(0) || g.Admit(0) || g.Open(0) {
-		t.Error("Open differs from Admit")
+		t.Error("Open and Admit disagree")
 	}
 	if r := g.Read(); r.Admitted != 1 || r.Refused != 1 {
-		t.Errorf("Open counts: %+v", r)
+		t.Errorf("Open changed the counters: %+v", r)
 	}
 	if none := (*Gate)(nil); !none.Open(0) {
-		t.Error("a nil gate is not open")
+		t.Error("Open is false for a nil gate")
 	}
 }

@@ -47,17 +47,17 @@ func TestQuota(t *testing.T) {
 	} {
 		now += step.later
 		if got := offer(step.n, step.from); got != step.want {
-			t.Errorf("%d of %s: admitted, refused, dropped %v, want %v", step.n, step.from, got, step.want)
+			t.Errorf("%d requests from %s: admitted, refused, dropped are %v, want %v", step.n, step.from, got, step.want)
 		}
 	}
 	for burst, want := range map[float64]Verdict{1: Refused, 1e300: Admitted} {
 		slow := NewQuota(QuotaConfig{Rate: 1e-300, Burst: burst, Sources: 8})
 		if first, second := slow.Take(now, netip.Addr{}), slow.Take(now, netip.Addr{}); first != Admitted || second != want {
-			t.Errorf("nearly no rate, burst %g: %d, then %d", burst, first, second)
+			t.Errorf("quota with a rate near 0 and burst %g: got %d, then %d", burst, first, second)
 		}
 	}
 	if (*Quota)(nil).Take(now, netip.Addr{}) != Admitted {
-		t.Error("no quota refuses")
+		t.Error("a nil quota refused a request")
 	}
 }
 
@@ -66,7 +66,7 @@ func TestQuota(t *testing.T) {
 func TestQuotaAgainstForgedSources(t *testing.T) {
 	q := NewQuota(QuotaConfig{Rate: 1, Burst: 10, Sources: 100})
 	if bytes := len(q.sets) * int(unsafe.Sizeof(q.sets[0])); bytes > 26*100 {
-		t.Errorf("%d bytes for 100 sources", bytes)
+		t.Errorf("the quota uses %d bytes for 100 sources, want at most 2600", bytes)
 	}
 	now, heavy, light := time.Hour, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	for range 100 {
@@ -74,17 +74,17 @@ func TestQuotaAgainstForgedSources(t *testing.T) {
 	}
 	for n := range uint32(100_000) {
 		if q.Take(now, spoofed(n)) != Admitted {
-			t.Fatalf("forged source %d finds no full bucket", n)
+			t.Fatalf("spoofed source %d did not get a full bucket", n)
 		}
 		if n%1000 == 0 && q.Take(now, heavy) == Admitted {
-			t.Fatalf("after %d forged sources the heavy source has tokens again", n)
+			t.Fatalf("after %d spoofed sources the heavy source was admitted again", n)
 		}
 	}
 	if q.Take(now, light) != Admitted {
-		t.Error("an honest source got no token")
+		t.Error("a new source was refused")
 	}
 	if n := q.Forgotten(); n < 99_000 {
-		t.Errorf("%d buckets forgotten", n)
+		t.Errorf("forgot %d buckets, want at least 99000", n)
 	}
 	full := NewQuota(QuotaConfig{Rate: 1, Burst: 10, Sources: 100})
 	for n := range uint32(1000) {
@@ -92,7 +92,7 @@ func TestQuotaAgainstForgedSources(t *testing.T) {
 		now += 10 * time.Second // all buckets are full again
 	}
 	if n := full.Forgotten(); n != 0 {
-		t.Errorf("%d full buckets count as forgotten", n)
+		t.Errorf("counted %d full buckets as forgotten, want 0", n)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestQuotaOfManyWorkers(t *testing.T) {
 	}
 	workers.Wait()
 	if n := admitted.Load(); n != 500 {
-		t.Errorf("%d admitted, want 500", n)
+		t.Errorf("admitted %d requests, want 500", n)
 	}
 }
 

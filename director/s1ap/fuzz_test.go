@@ -178,31 +178,31 @@ func (b *bench) check(t *testing.T, had map[uint32]ue) {
 			var m s1ap.Message
 			var in elements
 			if m.Parse(message) != nil {
-				t.Fatalf("an instance gets % x", message)
+				t.Fatalf("an instance got the malformed message % x", message)
 			}
 			if _, ok := in.parse(&m); !ok {
-				t.Fatalf("an instance gets elements % x", message)
+				t.Fatalf("an instance got invalid elements in % x", message)
 			}
 			if in.has&bothIDs != bothIDs || m.Procedure == s1ap.HandoverResourceAllocation {
 				continue
 			}
 			u, ok := had[in.enb]
 			if !ok || u.mme != in.mme || u.number != l.number || numberOf(in.mme) != l.number {
-				t.Fatalf("instance %d gets a message about %d and %d, which are %+v", l.number, in.mme, in.enb, u)
+				t.Fatalf("instance %d got a message with MME ID %d and eNodeB ID %d, which belong to %+v", l.number, in.mme, in.enb, u)
 			}
 		}
 	}
 	for _, message := range b.take(b.e.association) {
 		var m s1ap.Message
 		if m.Parse(message) != nil || m.Check() != nil {
-			t.Fatalf("the eNodeB gets % x", message)
+			t.Fatalf("the eNodeB got the malformed message % x", message)
 		}
 	}
 	if n := b.server.ues.Load(); n != int64(len(b.e.ues)) || n > 64 {
-		t.Fatalf("%d connections are counted, %d are there", n, len(b.e.ues))
+		t.Fatalf("counted %d connections, but there are %d", n, len(b.e.ues))
 	}
 	if b.server.queued.Load() != 0 {
-		t.Fatalf("%d octets are counted in empty queues", b.server.queued.Load())
+		t.Fatalf("counted %d octets in empty queues", b.server.queued.Load())
 	}
 }
 
@@ -234,18 +234,18 @@ func FuzzDownlink(f *testing.F) {
 				var m s1ap.Message
 				var in elements
 				if m.Parse(got) != nil {
-					t.Fatalf("the eNodeB gets % x", got)
+					t.Fatalf("the eNodeB got the malformed message % x", got)
 				}
 				if _, ok := in.parse(&m); ok && in.has&hasENB != 0 && in.enb != one.ENB {
-					t.Fatalf("the eNodeB gets a message about %d, which is not at that instance", in.enb)
+					t.Fatalf("the eNodeB got a message about UE %d, which another instance serves", in.enb)
 				}
 			}
 			if u, ok := b.e.ues[two.ENB]; !ok || u.mme != two.MME {
-				t.Fatal("an instance ends another one's connection")
+				t.Fatal("an instance ended a connection of another instance")
 			}
 			b.take(b.links[0].association)
 			if len(b.take(b.links[1].association)) > 0 {
-				t.Fatal("another instance gets something")
+				t.Fatal("a message reached another instance")
 			}
 			b.done()
 		}
@@ -315,7 +315,7 @@ func TestCallAllocatesNothing(t *testing.T) {
 	}
 	call()
 	if want := 6 * len(b.links); passed != want || len(b.e.ues) != len(b.links) {
-		t.Errorf("%d messages pass, want %d; %d connections, want those from before", passed, want, len(b.e.ues))
+		t.Errorf("%d messages passed, want %d; %d connections, want the same as before", passed, want, len(b.e.ues))
 	}
 	if n := testing.AllocsPerRun(500, call); n != 0 {
 		t.Errorf("%v allocations for %d messages", n, passed)

@@ -43,7 +43,7 @@ func TestHandoverStaysAtItsInstance(t *testing.T) {
 	f.send(f.AppendUplink(nil, there, []byte{7, 0x55}))
 	a.at(f.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
 	if c := s.server.Counters(); c.UEs != 1 {
-		t.Errorf("%d connections", c.UEs)
+		t.Errorf("got %d connections, want 1", c.UEs)
 	}
 	if in := s.meter.Instances()[0]; in.Begun != 2 || in.Ended["succeeded"] != 1 {
 		t.Errorf("%+v", in)
@@ -114,25 +114,25 @@ func TestResetOfAnEnodebReachesEachInstance(t *testing.T) {
 	acknowledged := 0
 	for it := s1ap.ParseConnections(v); it.Next(); acknowledged++ {
 		if it.Connection != some[acknowledged] {
-			t.Errorf("%+v is acknowledged, want %+v", it.Connection, some[acknowledged])
+			t.Errorf("acknowledged connection %+v, want %+v", it.Connection, some[acknowledged])
 		}
 	}
 	if acknowledged != len(some) {
-		t.Errorf("%d are acknowledged", acknowledged)
+		t.Errorf("acknowledged %d connections, want all", acknowledged)
 	}
 	_, raw = a.at(e.Cell).expect(s1ap.Initiating, s1ap.Reset)
 	if got := connections(t, raw); len(got) != 2 || got[0] != some[0] || got[1] != some[3] {
-		t.Errorf("reset at the first: %+v", got)
+		t.Errorf("reset at the first instance: got connections %+v", got)
 	}
 	_, raw = b.at(e.Cell).expect(s1ap.Initiating, s1ap.Reset)
 	if got := connections(t, raw); len(got) != 1 || got[0] != some[1] {
-		t.Errorf("reset at the second: %+v", got)
+		t.Errorf("reset at the second instance: got connections %+v", got)
 	}
 	b.at(e.Cell).send(s1ap.End(s1ap.AppendHeader(nil, s1ap.Successful, s1ap.Reset, s1ap.Reject), 0)) // the director absorbs it
 	e.send(e.AppendUplink(nil, enb.IDs{MME: all[3].MME, ENB: all[3].ENB}, []byte{7, 0x55}))
 	b.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
 	if c := s.server.Counters(); c.UEs != 1 {
-		t.Errorf("%d connections", c.UEs)
+		t.Errorf("got %d connections, want 1", c.UEs)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestResetOfAnInstanceConcernsItsConnections(t *testing.T) {
 	a.at(e.Cell).send(s1ap.End(s1ap.AppendReset(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.Reset, s1ap.Reject)), 0))
 	_, raw := e.expect(s1ap.Initiating, s1ap.Reset)
 	if got := connections(t, raw); len(got) != 1 || got[0].MME != gone.MME {
-		t.Errorf("reset of %+v", got)
+		t.Errorf("got a reset of %+v", got)
 	}
 	a.at(e.Cell).expect(s1ap.Successful, s1ap.Reset)
 	e.send(e.AppendUplink(nil, kept, []byte{7, 0x55}))
@@ -219,7 +219,7 @@ func TestConfigurationUpdateReachesInstancesOfNowAndLater(t *testing.T) {
 		areas := s1ap.ParseAreas(v)
 		name, _ := m.Find(s1ap.ENBName)
 		if got, _ := s1ap.ParseName(name); !areas.Next() || areas.TAC != 99 || string(got) != e.Name || m.Check() != nil {
-			t.Errorf("TAC %d, name %s", areas.TAC, got)
+			t.Errorf("got TAC %d, name %s", areas.TAC, got)
 		}
 	}
 }
@@ -236,6 +236,6 @@ func TestUsedIdentifierEndsTheOldConnection(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	if c := s.server.Counters(); c.UEs != 1 {
-		t.Errorf("%d connections", c.UEs)
+		t.Errorf("got %d connections, want 1", c.UEs)
 	}
 }

@@ -152,13 +152,13 @@ func (p *peer) expect(k s1ap.Kind, procedure s1ap.Procedure) (m enb.Message, raw
 	p.t.Helper()
 	raw = p.read()
 	if raw == nil {
-		p.t.Fatalf("the association has ended, want %v", procedure)
+		p.t.Fatalf("the association ended, want %v", procedure)
 	}
 	if err := m.Parse(raw); err != nil {
-		p.t.Fatalf("%v of % x", err, raw)
+		p.t.Fatalf("parse message: %v: % x", err, raw)
 	}
 	if m.Kind != k || m.Procedure != procedure {
-		p.t.Fatalf("kind %d of %v with cause %v, want kind %d of %v", m.Kind, m.Procedure, m.Cause, k, procedure)
+		p.t.Fatalf("got kind %d of %v with cause %v, want kind %d of %v", m.Kind, m.Procedure, m.Cause, k, procedure)
 	}
 	return m, raw
 }
@@ -216,7 +216,7 @@ func (in *instance) setUp(p *peer) {
 	v, _ := m.Find(s1ap.GlobalENBID)
 	id, ok := s1ap.ParseENB(v)
 	if !ok {
-		in.t.Errorf("S1 Setup without eNodeB: % x", raw)
+		in.t.Errorf("got an S1 Setup without eNodeB identity: % x", raw)
 		return
 	}
 	in.mu.Lock()
@@ -338,7 +338,7 @@ func (e *base) download(in *instance, ids enb.IDs) {
 	}))
 	m, _ := e.expect(s1ap.Initiating, s1ap.DownlinkNASTransport)
 	if m.IDs != ids {
-		e.t.Fatalf("identifiers %+v, want %+v", m.IDs, ids)
+		e.t.Fatalf("got identifiers %+v, want %+v", m.IDs, ids)
 	}
 }
 

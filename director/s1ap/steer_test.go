@@ -26,16 +26,16 @@ func TestSetupIsAnsweredForThePool(t *testing.T) {
 	}
 	name, _ := m.Find(s1ap.MMEName)
 	if got, _ := s1ap.ParseName(name); string(got) != "pool" {
-		t.Errorf("name %q", got)
+		t.Errorf("got name %q, want pool", got)
 	}
 	capacity, _ := m.Find(s1ap.RelativeCapacity)
 	if got, _ := s1ap.ParseOctet(capacity); got != 77 {
-		t.Errorf("capacity %d", got)
+		t.Errorf("got capacity %d, want 77", got)
 	}
 	v, _ := m.Find(s1ap.ServedGUMMEIs)
 	it := s1ap.ParseServed(v)
 	if !it.Next() || string(it.PLMNs) != string([]byte{0x00, 0xf1, 0x10}) || string(it.Groups) != "\x00\x01" || len(it.Codes) != 256 || it.Codes[255] != 255 || it.Next() {
-		t.Errorf("served %x %x, %d codes, %v", it.PLMNs, it.Groups, len(it.Codes), it.Err)
+		t.Errorf("got PLMNs %x, groups %x, %d codes, error %v", it.PLMNs, it.Groups, len(it.Codes), it.Err)
 	}
 	a.at(e.Cell)
 	b.at(e.Cell)
@@ -51,7 +51,7 @@ func TestSetupFailsWithoutAnInstanceAndSucceedsLater(t *testing.T) {
 	e := s.connect(5)
 	e.send(e.AppendSetup(nil))
 	if m, _ := e.expect(s1ap.Unsuccessful, s1ap.S1Setup); m.Cause != noResource {
-		t.Errorf("cause %v", m.Cause)
+		t.Errorf("S1 Setup refused with cause %v, want no resource", m.Cause)
 	}
 	b := newInstance(t, attachType, 2)
 	s.publish(b.instance())
@@ -76,7 +76,7 @@ func TestSetupOfAnotherNetworkIsRefused(t *testing.T) {
 	e.TAI.PLMN, _ = identity.MakePLMN("262", "01")
 	e.send(e.AppendSetup(nil))
 	if m, _ := e.expect(s1ap.Unsuccessful, s1ap.S1Setup); m.Cause != s1ap.CauseUnknownPLMN {
-		t.Errorf("cause %v", m.Cause)
+		t.Errorf("S1 Setup refused with cause %v, want unknown PLMN", m.Cause)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestFirstMessageGoesByItsSTMSI(t *testing.T) {
 	for n := range uint32(8) {
 		want := []*instance{a, b}[n%2]
 		if got := e.begin(n, serviceRequest(), &identity.STMSI{Code: want.number, TMSI: 77 + n}, a, b); got != want {
-			t.Errorf("S-TMSI of %s went to %s", want.name, got.name)
+			t.Errorf("a request with the S-TMSI of %s went to %s", want.name, got.name)
 		}
 	}
 }
@@ -118,12 +118,12 @@ func TestAttachGoesByItsIMSI(t *testing.T) {
 	for n := range 12 {
 		first := e.begin(uint32(2*n), attachRequest(n), nil, a, b)
 		if second := f.begin(uint32(2*n+1), attachRequest(n), nil, a, b); second != first {
-			t.Errorf("IMSI %d went to %s and then to %s", n, first.name, second.name)
+			t.Errorf("IMSI %d went first to %s and then to %s", n, first.name, second.name)
 		}
 		used[first]++
 	}
 	if len(used) != 2 {
-		t.Errorf("all went to one of two instances")
+		t.Errorf("all attaches went to 1 of 2 instances")
 	}
 }
 
@@ -132,11 +132,11 @@ func TestMessageOfEachKindGoesToItsType(t *testing.T) {
 	s := newSite(t, true, []*instance{a, b})
 	e := s.enodeb(5)
 	if got := e.begin(1, attachRequest(1), nil, a, b); got != a {
-		t.Errorf("attach went to %s", got.name)
+		t.Errorf("the attach went to %s", got.name)
 	}
 	// The instance of the S-TMSI has another type, so the key chooses.
 	if got := e.begin(2, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 5}, a, b); got != b {
-		t.Errorf("service request went to %s", got.name)
+		t.Errorf("the service request went to %s", got.name)
 	}
 }
 
@@ -155,12 +155,12 @@ func TestEnodebMayOnlyNameItsOwnConnections(t *testing.T) {
 	} {
 		f.send(f.AppendUplink(nil, c.ids, []byte{7, 0x55}))
 		if m, _ := f.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != c.cause || m.IDs != c.ids {
-			t.Errorf("%s: cause %v of %+v", what, m.Cause, m.IDs)
+			t.Errorf("%s: got cause %v for identifiers %+v", what, m.Cause, m.IDs)
 		}
 	}
 	f.send(f.AppendUplink(nil, own, []byte{7, 0x55}))
 	if got := f.arrived(s1ap.UplinkNASTransport, a); got != a {
-		t.Error("its own message did not arrive")
+		t.Error("the eNodeB's own message did not reach its instance")
 	}
 }
 
@@ -188,7 +188,7 @@ func TestInstanceMustGiveItsNumber(t *testing.T) {
 		t.Errorf("cause %v", m.Cause)
 	}
 	if s.server.Counters().Misnumbered != 1 {
-		t.Error("it is not counted")
+		t.Error("the misnumbered message was not counted")
 	}
 }
 
@@ -208,13 +208,13 @@ func TestLostInstanceIsNoticedByItsConnectionsAlone(t *testing.T) {
 		got[c] = true
 	}
 	if len(got) != 2 || !got[s1ap.Connection{MME: lost.MME, ENB: 1, HasMME: true, HasENB: true}] || !got[s1ap.Connection{ENB: 3, HasENB: true}] {
-		t.Errorf("reset of %+v", got)
+		t.Errorf("got a reset of %+v", got)
 	}
 	e.send(e.AppendUplink(nil, kept, []byte{7, 0x55}))
 	e.arrived(s1ap.UplinkNASTransport, b)
 	// The table still has the dead instance.
 	if in := e.begin(4, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, b); in != b {
-		t.Error("the UE's next message is lost")
+		t.Error("the next message of the UE did not reach the other instance")
 	}
 	if c := s.server.Counters(); c.UEs != 2 || c.Losses != 1 {
 		t.Errorf("%+v", c)
@@ -231,7 +231,7 @@ func connections(t *testing.T, raw []byte) (all []s1ap.Connection) {
 	v, _ := m.Find(s1ap.ResetType)
 	whole, some, ok := s1ap.ParseReset(v)
 	if whole || !ok {
-		t.Fatalf("reset of all: %v, %v", whole, ok)
+		t.Fatalf("reset of all connections: got %v, %v", whole, ok)
 	}
 	for some.Next() {
 		all = append(all, some.Connection)
@@ -250,7 +250,7 @@ func TestDrainingInstanceKeepsItsConnectionsAndGetsNoMore(t *testing.T) {
 	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
 	e.arrived(s1ap.UplinkNASTransport, a)
 	if in := e.begin(2, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 9}, a, b); in != b {
-		t.Error("a draining instance gets a new connection")
+		t.Error("a draining instance got a new connection")
 	}
 	a.at(e.Cell).send(s1ap.End(s1ap.AppendCause(s1ap.AppendUEIDs(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.UEContextRelease, s1ap.Reject), s1ap.Reject, ids.MME, ids.ENB), s1ap.Ignore, s1ap.CauseNormalRelease), 0))
 	e.expect(s1ap.Initiating, s1ap.UEContextRelease)
@@ -287,7 +287,7 @@ func TestNewInstanceGetsAnAssociationOfEachEnodeb(t *testing.T) {
 	b.at(e.Cell)
 	s.until("two associations are up", func() bool { return s.server.Counters().Links == 2 })
 	if in := e.begin(2, serviceRequest(), &identity.STMSI{Code: 2, TMSI: 9}, a, b); in != b {
-		t.Error("the new instance does not get its UEs")
+		t.Error("the UEs of the new instance went to another one")
 	}
 }
 
@@ -315,7 +315,7 @@ func TestRefusedUEMayTryAgain(t *testing.T) {
 			}
 			release, _ := e.expect(s1ap.Initiating, s1ap.UEContextRelease)
 			if release.IDs != m.IDs || m.IDs.ENB != 2 || numberOf(m.IDs.MME) != 0 {
-				t.Errorf("identifiers %+v and %+v", m.IDs, release.IDs)
+				t.Errorf("got identifiers %+v and %+v", m.IDs, release.IDs)
 			}
 			e.send(e.AppendReleased(nil, release.IDs))
 			s.until("the release is absorbed", func() bool { c := s.server.Counters(); return c.Absorbed == 1 && c.Refused == 1 && c.UEs == 1 })
@@ -333,10 +333,10 @@ func TestAssociationsAreLimited(t *testing.T) {
 			s.enodeb(1)
 			second := s.enodeb(2)
 			if s.connect(3).read() != nil {
-				t.Error("a third one is served")
+				t.Error("a third association was accepted")
 			}
 			if c := s.server.Counters(); c.TurnedAway != 1 {
-				t.Errorf("%d are turned away", c.TurnedAway)
+				t.Errorf("counted %d refused associations, want 1", c.TurnedAway)
 			}
 			if err := second.conn.Close(); err != nil {
 				t.Fatal(err)
@@ -361,7 +361,7 @@ func TestIdentityIsOneAddressesEnodeb(t *testing.T) {
 	e.arrived(s1ap.UplinkNASTransport, a)
 	s.enodeb(5)
 	if e.read() != nil {
-		t.Error("the old association lives")
+		t.Error("the old association is still open")
 	}
 	s.until("its connections have ended", func() bool { return s.server.Counters().UEs == 0 })
 }
@@ -369,7 +369,7 @@ func TestIdentityIsOneAddressesEnodeb(t *testing.T) {
 func TestStrangersAreTurnedAway(t *testing.T) {
 	s := newSite(t, false, []*instance{newInstance(t, attachType, 1)}, func(_ *Config, p *Policy) { p.ENodeBs = append(p.ENodeBs, prefix("127.0.0.1/32")) })
 	if s.connectFrom("127.0.0.2", 5).read() != nil {
-		t.Error("a stranger is served")
+		t.Error("an association from an unlisted address was accepted")
 	}
 	s.enodeb(5)
 }
@@ -398,15 +398,15 @@ func TestVoiceCallGoesToTheTypeOfItsBearer(t *testing.T) {
 	s := newSite(t, true, []*instance{a, b, c})
 	e := s.enodeb(5)
 	if got := e.begin(1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 5}, a, b, c); got != b {
-		t.Errorf("a service request for data went to %s", got.name)
+		t.Errorf("the service request for data went to %s", got.name)
 	}
 	e.send(e.AppendCall(nil, 2, serviceRequest(), &identity.STMSI{Code: 2, TMSI: 6}))
 	if got := e.arrived(s1ap.InitialUEMessage, a, b, c); got != c {
-		t.Errorf("a service request for a call went to %s", got.name)
+		t.Errorf("the service request for a call went to %s", got.name)
 	}
 	e.send(e.AppendCall(nil, 3, attachRequest(3), nil)) // the rule for calls matches only service requests
 	if got := e.arrived(s1ap.InitialUEMessage, a, b, c); got != a {
-		t.Errorf("an attach for a call went to %s", got.name)
+		t.Errorf("the attach for a call went to %s", got.name)
 	}
 }
 
@@ -423,7 +423,7 @@ func TestUnknownCausesMatchRulesWithoutCause(t *testing.T) {
 		}
 	}
 	if _, err := NewPolicy([]string{attachType}, []TypeOption{{Type: attachType}}, []Rule{{Cause: "boredom", Type: attachType}}); err == nil {
-		t.Error("a cause that does not exist is accepted")
+		t.Error("NewPolicy accepted an unknown cause")
 	}
 }
 
@@ -440,6 +440,6 @@ func TestExplainSaysWhereAMessageGoes(t *testing.T) {
 		t.Errorf("%+v, %v", x, err)
 	}
 	if _, err := s.server.Explain(s.now(), s.meter.Probe(), s.server.Addresses()[0], []byte("INVITE")); err == nil {
-		t.Error("no error for what is no message")
+		t.Error("Explain accepted data that is not S1AP")
 	}
 }

@@ -27,7 +27,7 @@ func TestRefusedPathSwitchLeavesTheUEWhereItIs(t *testing.T) {
 		a.at(thief.Cell).expect(s1ap.Initiating, s1ap.PathSwitchRequest)
 		a.at(thief.Cell).send(refusal)
 		if thief.read() == nil {
-			t.Fatal("the eNodeB gets no answer")
+			t.Fatal("the eNodeB got no answer")
 		}
 		e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
 		a.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
@@ -112,7 +112,7 @@ func TestElementsOfAConfigurationAreLimited(t *testing.T) {
 	e.send(crowded(update, 1))
 	e.expect(s1ap.Successful, s1ap.ENBConfigurationUpdate)
 	if got := merge(setup, crowded(update, mostElements)); string(got) != string(setup) {
-		t.Errorf("%d octets with more than %d elements", len(got), mostElements)
+		t.Errorf("merge made %d octets with more than %d elements", len(got), mostElements)
 	}
 }
 
@@ -167,12 +167,12 @@ func TestQueueForAStuckInstanceLeavesRoomForOthers(t *testing.T) {
 	for sent := 0; sent < int(b.server.config.Queues); sent += len(up) {
 		b.each(up, func(whole, message []byte) { b.uplink(b.e, whole, message) })
 		if !other.send(frame.UE, make([]byte, 1000)) {
-			t.Fatalf("no room after %d octets", sent)
+			t.Fatalf("no room after %d octets for another connection", sent)
 		}
 		b.take(other)
 	}
 	if b.links[0].reason() == nil {
-		t.Error("the association with the instance lives: this shows nothing")
+		t.Error("the association with the instance is still open, so the test proves nothing")
 	}
 }
 
@@ -212,7 +212,7 @@ func TestRequestsWithIdentifiersTheyHaveNotAreRefused(t *testing.T) {
 	}
 	f.send(s1ap.End(s1ap.AppendENB(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.ENBConfigurationUpdate, s1ap.Reject), s1ap.Reject, e.ID), 0))
 	if m, _ := f.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseAbstractSyntax {
-		t.Errorf("another eNodeB's identity: cause %v", m.Cause)
+		t.Errorf("message with another eNodeB's identity: got cause %v", m.Cause)
 	}
 	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
 	a.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)

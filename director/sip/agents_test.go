@@ -117,7 +117,7 @@ func (u *uas) next() string {
 	case text := <-u.got:
 		return text
 	case <-time.After(10 * time.Second):
-		u.t.Fatal("the instance got nothing")
+		u.t.Fatal("no message reached the instance")
 	}
 	return ""
 }
@@ -219,9 +219,9 @@ func (p *phone) next() string {
 		if ok {
 			return text
 		}
-		p.t.Fatal("the connection ended")
+		p.t.Fatal("the phone's connection ended")
 	case <-time.After(10 * time.Second):
-		p.t.Fatal("the phone got nothing")
+		p.t.Fatal("no message reached the phone")
 	}
 	return ""
 }

@@ -116,7 +116,7 @@ func BenchmarkCorpus(b *testing.B) {
 				for k := 0; handle && slot == batch-1 && k < batch; k++ {
 					in.Data = data[k][:lengths[k]:lengths[k]]
 					if !s.proxy.Handle(&in, rooms[k], &out) {
-						b.Fatalf("nothing is sent for %q", in.Data)
+						b.Fatalf("the director sent nothing for %q", in.Data)
 					}
 				}
 			}

@@ -38,7 +38,7 @@ func TestNoAllocation(t *testing.T) {
 		if n := testing.AllocsPerRun(500, func() {
 			in.Data = data[:copy(data, text)]
 			if !s.proxy.Handle(&in, room, &out) {
-				t.Fatalf("%s: nothing came of it", name)
+				t.Fatalf("%s: the director sent nothing", name)
 			}
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

@@ -18,7 +18,7 @@ func TestDialog(t *testing.T) {
 	target := s.targetOf(r.to)
 	routes := elements(m, sip.RecordRoute)
 	if len(routes) != 2 {
-		t.Fatalf("Record-Route %q", routes)
+		t.Fatalf("got Record-Route %q, want 2 elements", routes)
 	}
 	// The caller's route set has the reverse order (RFC 3261 section 12.1.2). It names another
 	// instance than the key would choose, so only Route can decide.
@@ -33,13 +33,13 @@ func TestDialog(t *testing.T) {
 		s.same("caller's", r.to, target.Address.String())
 		s.same("Route", string(m.Route), "<sip:10.0.1.9;lr>")
 		if len(elements(m, sip.RecordRoute)) != 0 {
-			t.Errorf("a request in a dialog is recorded again:\n%s", r.text)
+			t.Errorf("a request in a dialog got a Record-Route:\n%s", r.text)
 		}
 	}
 	r, m = s.must(lines("BYE sip:b@10.9.9.9 SIP/2.0", "Route: "+routes[1], "Subject: between", "Route: "+routes[0], "To: <sip:b@example.com>;tag=2"), client, udp4)
 	s.same("caller's in two lines", r.to, target.Address.String())
 	if m.Route != nil {
-		t.Errorf("Route %q", m.Route)
+		t.Errorf("got Route %q, want none", m.Route)
 	}
 	// The instance's route set keeps the order.
 	bye := lines("BYE sip:a@192.0.2.7:5062 SIP/2.0", "Via: SIP/2.0/UDP "+target.Address.String()+";branch=z9hG4bKi", "Route: "+routes[0]+","+routes[1], "To: <sip:a@example.com>;tag=1", "From: <sip:b@example.com>;tag=2")
@@ -50,7 +50,7 @@ func TestDialog(t *testing.T) {
 	// A stranger may not send outward: the request goes to an instance.
 	r, _ = s.must(bye, netip.MustParseAddrPort("203.0.113.5:5060"), udp4)
 	if s.targetOf(r.to).TypeName() != "session" {
-		t.Errorf("a stranger's went to %s", r.to)
+		t.Errorf("the request from another sender went to %s, want a session instance", r.to)
 	}
 }
 
@@ -61,14 +61,14 @@ func TestPath(t *testing.T) {
 	_, m := s.must(register, client, udp4)
 	path := elements(m, sip.Path)
 	if len(path) != 1 {
-		t.Fatalf("Path %q", path)
+		t.Fatalf("got Path %q, want 1 element", path)
 	}
 	caller := s.epochs.View().Table.ByName("ses-3")
 	r, m := s.must(lines("INVITE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+path[0]), caller.Address, udp4)
 	s.same("to the client", r.to, "192.0.2.7:5064")
 	routes := elements(m, sip.RecordRoute)
 	if len(routes) != 2 {
-		t.Fatalf("Record-Route %q", routes)
+		t.Fatalf("got Record-Route %q, want 2 elements", routes)
 	}
 	r, _ = s.must(lines("BYE sip:10.5.5.5 SIP/2.0", "Route: "+routes[0]+", "+routes[1], "To: <sip:b@example.com>;tag=2"), client, udp4)
 	s.same("from the client", r.to, "10.0.1.3:5060")
@@ -89,24 +89,24 @@ func TestFlow(t *testing.T) {
 	conn := netip.MustParseAddrPort("192.0.2.7:40001")
 	r, m := s.must(strings.Replace(register, "/UDP", "/TCP", 1), conn, tcp4)
 	if r.listener != udp4 || !strings.Contains(r.text, "Via: SIP/2.0/UDP 198.51.100.1:5060;branch=") {
-		t.Errorf("by listener %d:\n%s", r.listener, r.text)
+		t.Errorf("sent by listener %d:\n%s", r.listener, r.text)
 	}
 	back, _ := s.must(respond(r.text, 200, ""), s.targetOf(r.to).Address, udp4)
 	if back.listener != tcp4 || back.flow != conn {
-		t.Errorf("the response goes by %d to %v", back.listener, back.flow)
+		t.Errorf("the response was sent by listener %d to %v", back.listener, back.flow)
 	}
 	path := elements(m, sip.Path)
 	r, m = s.must(lines("INVITE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+path[0]), s.targetOf("10.0.1.3:5060").Address, udp4)
 	if r.listener != tcp4 || r.flow != conn || r.to != "192.0.2.7:5064" || !strings.Contains(string(m.Via), "/TCP 198.51.100.1:5060;") {
-		t.Errorf("the INVITE goes by %d to %v, %s with Via %s", r.listener, r.flow, r.to, m.Via)
+		t.Errorf("the INVITE was sent by listener %d to %v, %s with Via %s", r.listener, r.flow, r.to, m.Via)
 	}
 	routes := elements(m, sip.RecordRoute)
 	if len(routes) != 2 || !strings.Contains(routes[0], ";transport=tcp") || strings.Contains(routes[1], "tcp") {
-		t.Errorf("Record-Route %q", routes)
+		t.Errorf("got Record-Route %q, want TCP first, then UDP", routes)
 	}
 	r, _ = s.must(lines("BYE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+routes[1]+", "+routes[0], "To: <sip:b@example.com>;tag=2"), s.targetOf("10.0.1.3:5060").Address, udp4)
 	if r.flow != conn {
-		t.Errorf("the BYE goes to %v", r.flow)
+		t.Errorf("the BYE went to %v, want the phone's connection", r.flow)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestDialogOfInstance(t *testing.T) {
 		sent = strings.Replace(strings.Replace(sent, "sip:b@example.com SIP", "sip:b@192.0.2.8 SIP", 1), "\r\nVia:", via, 1)
 		passed, _ := other.must(sent, c.target.Address, udp4)
 		if passed.to == c.target.Address.String() {
-			t.Errorf("%s was not sent out", passed.text)
+			t.Errorf("the request was sent back to the instance: %s", passed.text)
 		}
 		other.must(respond(passed.text, 200, ""), netip.MustParseAddrPort("192.0.2.8:5060"), udp4)
 	}
@@ -235,12 +235,12 @@ func TestRequestsNotSentDoNotCount(t *testing.T) {
 
 	c.status(502, lines("MESSAGE sip:b@example.com SIP/2.0", "Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bKmessage"), client, udp4)
 	if n := c.counted("six"); n.Begun != 0 || n.InFlight != 0 {
-		t.Errorf("%d transactions begun and %d in flight at an instance that got nothing", n.Begun, n.InFlight)
+		t.Errorf("counted %d transactions begun and %d in flight at an instance that got no message", n.Begun, n.InFlight)
 	}
 	c.status(502, lines("BYE sip:a@[2001:db8::9];transport=tcp SIP/2.0", "Via: SIP/2.0/UDP "+c.target.Address.String()+";branch=z9hG4bKi",
 		"From: <sip:b@example.com>;tag=uas", "To: <sip:a@example.com>;tag=1"), c.target.Address, udp4)
 	c.dialogs("a BYE that is not sent", 1, 0)
 	if in, out := c.proxy.counts.Inward.Load()-inward, c.proxy.counts.Outward.Load()-outward; in != 0 || out != 0 {
-		t.Errorf("%d requests inward and %d outward were counted, none was sent", in, out)
+		t.Errorf("counted %d requests inward and %d outward, want 0", in, out)
 	}
 }

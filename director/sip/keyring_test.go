@@ -40,17 +40,17 @@ func TestForgedResponses(t *testing.T) {
 	}
 	for name, text := range tampered {
 		if text == answer {
-			t.Fatalf("%s changed nothing", name)
+			t.Fatalf("tampering %s did not change the message", name)
 		}
 		if got, ok := s.pass(text, from, udp4); ok {
-			t.Errorf("%s: to %s by %d goes\n%s", name, got.to, got.listener, got.text)
+			t.Errorf("%s: forwarded to %s by listener %d:\n%s", name, got.to, got.listener, got.text)
 		}
 	}
 	if n := s.failures(meter.NoType, meter.Unverified); n != uint64(len(tampered)) {
-		t.Errorf("%d counted of %d", n, len(tampered))
+		t.Errorf("counted %d unverified messages, want %d", n, len(tampered))
 	}
 	if n := s.counted(s.targetOf(r.to).Name); n.Ended[meter.Succeeded.String()] != 0 {
-		t.Errorf("counted %+v", n)
+		t.Errorf("transactions were counted: %+v", n)
 	}
 	// A proxy may rewrite a Via with other case, order and spaces.
 	anew := strings.NewReplacer(own, "sip/2.0/udp  198.51.100.1:5060 ; VM = "+mac(m)+" ;x=y; Branch="+branch(m),
@@ -89,7 +89,7 @@ func TestWayBack(t *testing.T) {
 			flow = back.flow.String()
 		}
 		if back.to != c.to || back.listener != listener || flow != c.flow {
-			t.Errorf("%s: to %s by %d, flow %q; want %s by %d, flow %q", c.name, back.to, back.listener, flow, c.to, listener, c.flow)
+			t.Errorf("%s: sent to %s by listener %d, flow %q; want %s by %d, flow %q", c.name, back.to, back.listener, flow, c.to, listener, c.flow)
 		}
 	}
 }
@@ -112,15 +112,15 @@ func TestRotation(t *testing.T) {
 	set(keyring(t, 2, 1))
 	again, n := s.must(text, client, udp4)
 	if again.to != sent.to || branch(n) != branch(m) || mac(n) == mac(m) || !strings.HasPrefix(mac(n), "0002") {
-		t.Errorf("a retransmission is sent to %s as %s", again.to, n.Via)
+		t.Errorf("the retransmission was sent to %s with Via %s", again.to, n.Via)
 	}
 	cancel, n := s.must(strings.NewReplacer("INVITE sip", "CANCEL sip", "7 INVITE", "7 CANCEL").Replace(text), client, udp4)
 	if cancel.to != sent.to || branch(n) != branch(m) {
-		t.Errorf("CANCEL goes to %s as %s", cancel.to, n.Via)
+		t.Errorf("the CANCEL was sent to %s with Via %s", cancel.to, n.Via)
 	}
 	ack, n := s.must(strings.NewReplacer("INVITE sip", "ACK sip", "7 INVITE", "7 ACK", "b@example.com>", "b@example.com>;tag=2").Replace(text), client, udp4)
 	if ack.to != sent.to || branch(n) != branch(m) {
-		t.Errorf("the ACK of a failure goes to %s as %s", ack.to, n.Via)
+		t.Errorf("the ACK of a failure was sent to %s with Via %s", ack.to, n.Via)
 	}
 	for _, status := range []int{180, 487, 200} {
 		for _, r := range []result{sent, again} {
@@ -148,7 +148,7 @@ func TestRotation(t *testing.T) {
 	}
 	set(ring)
 	if got, ok := s.pass(respond(sent.text, 200, ""), instance.Address, udp4); ok {
-		t.Errorf("a response under a key that is too old goes to %s", got.to)
+		t.Errorf("a response signed with an expired key was sent to %s", got.to)
 	}
 	r, _ = s.must(lines("BYE sip:b@10.9.9.9 SIP/2.0", "Route: "+named, tag), client, udp4)
 	s.same("BYE within the life of dialogs", r.to, other.Address.String())
@@ -184,17 +184,17 @@ func TestUpgrade(t *testing.T) {
 	back, _ := s.must(answer, instance.Address, udp4)
 	s.same("an old response goes", back.to, client.String())
 	if got, ok := s.pass(answer, stranger, udp4); ok {
-		t.Errorf("a stranger's goes to %s", got.to)
+		t.Errorf("an unsigned response from another address was sent to %s", got.to)
 	}
 	forged := strings.Replace(answer, "-vd00", "-vd80", 1)
 	if got, ok := s.pass(forged, stranger, udp4); ok {
-		t.Errorf("a stranger's goes outward to %s", got.to)
+		t.Errorf("a forged response was sent outward to %s", got.to)
 	}
 	old, _ := s.must(bye, client, udp4)
 	s.same("an old dialog's BYE", old.to, other.Address.String())
 	in(false, false)
 	if got, ok := s.pass(answer, instance.Address, udp4); ok {
-		t.Errorf("after the upgrade an old response goes to %s", got.to)
+		t.Errorf("an old response was sent to %s after the upgrade", got.to)
 	}
 	late, _ := s.must(bye, client, udp4)
 	s.same("after it the BYE goes by its key", late.to, instance.Address.String())
@@ -232,10 +232,10 @@ func TestForgedRoutes(t *testing.T) {
 		return r
 	}
 	if r := notify(path); r.flow != conn {
-		t.Errorf("by Path it goes to %v", r.flow)
+		t.Errorf("the NOTIFY was sent to %v, want the connection in its Path", r.flow)
 	}
 	if r := notify(strings.Replace(path, "9c41", "9c42", 1)); r.flow.IsValid() || r.to != "192.0.2.9:5064" {
-		t.Errorf("by a forged flow it goes to %v, %s", r.flow, r.to)
+		t.Errorf("the NOTIFY with a forged flow was sent to %v, %s", r.flow, r.to)
 	}
 	r, _ := s.must(lines("INVITE sip:b@example.com SIP/2.0"), client, udp4)
 	for i := range 4 {
@@ -246,14 +246,14 @@ func TestForgedRoutes(t *testing.T) {
 		}
 	}
 	if n := s.proxy.counts.Unsigned.Load(); n != 9 {
-		t.Errorf("%d counted", n)
+		t.Errorf("counted %d unsigned messages, want 9", n)
 	}
 }
 
 func TestBadKeyrings(t *testing.T) {
 	for _, keys := range [][]SigningKey{nil, {{ID: 0}}, {{ID: 1}, {ID: 1}}} {
 		if _, err := NewKeyring(keys, false, false); err == nil {
-			t.Errorf("%v is accepted", keys)
+			t.Errorf("NewKeyring accepted %v", keys)
 		}
 	}
 	a, b := newStage(t, rulesConfig()), newStage(t, rulesConfig())
@@ -264,6 +264,6 @@ func TestBadKeyrings(t *testing.T) {
 	a.proxy.server.keys.Store(ring)
 	r, _ := a.must(register, client, udp4)
 	if got, ok := b.pass(respond(r.text, 200, ""), table.Target{}.Address, udp4); ok {
-		t.Errorf("a director with other keys passes %s", got.text)
+		t.Errorf("a director with other keys forwarded %s", got.text)
 	}
 }

@@ -25,11 +25,11 @@ func TestOverload(t *testing.T) {
 	text := strings.Replace(register, ";rport", ";rport;oc;oc-algo=\"loss,A\"", 1)
 	r, _ := s.must(text, client, udp4)
 	if !strings.Contains(r.text, `;oc;oc-algo="loss"`) {
-		t.Errorf("the instance is not asked:\n%s", r.text)
+		t.Errorf("the request does not ask for overload feedback:\n%s", r.text)
 	}
 	back, m := s.must(respond(r.text, 200, ""), s.targetOf(r.to).Address, udp4)
 	if want := `SIP/2.0/UDP 192.0.2.7:5060;rport=5060;received=192.0.2.7;branch=z9hG4bKclient;oc=0;oc-algo="loss";oc-validity=1000;oc-seq=0.0`; string(m.Via) != want {
-		t.Errorf("Via %s, want %s in\n%s", m.Via, want, back.text)
+		t.Errorf("got Via %s, want %s in\n%s", m.Via, want, back.text)
 	}
 	r, m = s.status(500, strings.Replace(text, "reg1", "reg2", 1), client, udp4)
 	if !strings.Contains(r.text, "\r\nRetry-After: 1\r\n") || !strings.Contains(string(m.Via), ";oc=0;") {
@@ -44,10 +44,10 @@ func TestOverload(t *testing.T) {
 	s.status(500, in("another dialog's"), client, udp4)
 	s.status(500, strings.Replace(in("reg1"), "To: <sip:a@example.com>;tag=x", "To: <sip:a@example.com>", 1), client, udp4)
 	if r, m := s.must(in("reg1"), client, udp4); !m.IsRequest() || r.to != "10.0.0.2:5060" {
-		t.Errorf("within the dialog:\n%s", r.text)
+		t.Errorf("a request in a dialog was not forwarded to its instance:\n%s", r.text)
 	}
 	if s.failures(0, meter.Overloaded) != 4 {
-		t.Error("not counted")
+		t.Error("the refusals were not counted as overload")
 	}
 }
 
@@ -62,7 +62,7 @@ func TestInstanceFeedback(t *testing.T) {
 			text := lines("MESSAGE sip:b@example.com SIP/2.0", fmt.Sprintf("Call-ID: m%d", i))
 			r, m := s.must(text, client, udp4)
 			if again, _ := s.must(text, client, udp4); again != r {
-				t.Errorf("a retransmission became\n%s", again.text)
+				t.Errorf("a retransmission was forwarded as\n%s", again.text)
 			}
 			if m.Status == 500 {
 				n++
@@ -95,34 +95,34 @@ func TestInstanceFeedback(t *testing.T) {
 	} {
 		tell(step.parameters, six)
 		if n := refused(); n < step.low || n > step.high {
-			t.Errorf("%s: %d of 400 refused", step.parameters, n)
+			t.Errorf("%s: refused %d of 400 requests", step.parameters, n)
 		}
 	}
 	s.now += 501 * time.Millisecond
 	if n := refused(); n != 0 {
-		t.Errorf("%d refused after the feedback's time", n)
+		t.Errorf("refused %d requests after the feedback expired, want 0", n)
 	}
 	tell(`;oc=100;oc-validity=1000;oc-seq=13`, "[2001:db8::66]:5060")
 	if n := refused(); n != 0 {
-		t.Errorf("%d refused for a stranger", n)
+		t.Errorf("refused %d requests after feedback from an unknown address, want 0", n)
 	}
 	tell(`;oc=100;oc-validity=16000000;oc-seq=14`, six)
 	s.now += maxValidity - time.Millisecond
 	if n := refused(); n != 400 {
-		t.Errorf("%d of 400 refused", n)
+		t.Errorf("refused %d of 400 requests, want all", n)
 	}
 	s.now += 2 * time.Millisecond
 	if n := refused(); n != 0 {
-		t.Errorf("%d refused for hours", n)
+		t.Errorf("refused %d requests after hours, want 0", n)
 	}
 	own := branch(m)
 	at := len(sip.BranchCookie+mark) + 4 // the instance's ID
 	other := own[:at] + "ffff" + own[at+4:]
 	if got, ok := s.pass(strings.NewReplacer(own, other, ";oc;", ";oc=100;").Replace(respond(r.text, 200, "")), netip.MustParseAddrPort(six), udp6); ok {
-		t.Errorf("for another instance: %s", got.text)
+		t.Errorf("feedback for another instance was forwarded: %s", got.text)
 	}
 	if of := *s.proxy.server.losses.of.Load(); len(of) != 1 {
-		t.Errorf("%d instances ask to hold back, there is one", len(of))
+		t.Errorf("%d instances ask for less load, want 1", len(of))
 	}
 }
 
@@ -164,7 +164,7 @@ func TestDraining(t *testing.T) {
 		s.now += table.Transition + time.Second
 		bye, _ := s.must(lines("BYE sip:b@10.9.9.9 SIP/2.0", route, "To: <sip:b@example.com>;tag=2", "CSeq: 8 BYE"), client, udp4)
 		if (bye.to == r.to) != dialogs {
-			t.Errorf("drain by dialog %v: BYE goes to %s, its INVITE went to %s", dialogs, bye.to, r.to)
+			t.Errorf("drain by dialog %v: the BYE went to %s, its INVITE to %s", dialogs, bye.to, r.to)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestRingingIsNoOverload(t *testing.T) {
 				s.meter.Expire(s.now)
 			}
 			if closed := gate.Read().Rate < 10; closed != c.closes || (refused > 0) != c.closes {
-				t.Errorf("%d of 1200 calls refused, rate %g", refused, gate.Read().Rate)
+				t.Errorf("refused %d of 1200 calls at rate %g", refused, gate.Read().Rate)
 			}
 		})
 	}

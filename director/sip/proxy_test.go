@@ -20,7 +20,7 @@ func TestRegister(t *testing.T) {
 	r, m := s.must(register, netip.MustParseAddrPort("203.0.113.9:6000"), udp4)
 	target := s.targetOf(r.to)
 	if target.TypeName() != "registration" || r.listener != udp4 {
-		t.Errorf("to %s by listener %d", r.to, r.listener)
+		t.Errorf("sent to %s by listener %d", r.to, r.listener)
 	}
 	want := "REGISTER sip:example.com SIP/2.0\r\n" +
 		"Via: SIP/2.0/UDP 198.51.100.1:5060;branch=" + branch(m) + ";vm=" + mac(m) + "\r\n" +
@@ -30,10 +30,10 @@ func TestRegister(t *testing.T) {
 		"Contact: <sip:a@192.0.2.7>\r\nContent-Length: 0\r\n\r\n"
 	s.same("forwarded", r.text, want)
 	if path := fmt.Sprintf("<sip:o.%04x..registration.0001", target.ID); !strings.HasPrefix(elements(m, sip.Path)[0], path) {
-		t.Errorf("Path %s, want %s", elements(m, sip.Path), path)
+		t.Errorf("got Path %s, want %s", elements(m, sip.Path), path)
 	}
 	if !strings.HasPrefix(branch(m), "z9hG4bK") {
-		t.Errorf("branch %s", branch(m))
+		t.Errorf("got branch %s, want one with the magic cookie", branch(m))
 	}
 
 	answer := "SIP/2.0 401 Unauthorized\r\nVia: SIP/2.0/UDP 198.51.100.1:5060;branch=" + branch(m) + ";vm=" + mac(m) + "\r\n" +
@@ -45,7 +45,7 @@ func TestRegister(t *testing.T) {
 		"From: <sip:a@example.com>;tag=1\r\nTo: <sip:a@example.com>;tag=2\r\nCall-ID: reg1\r\nCSeq: 1 REGISTER\r\nContent-Length: 0\r\n\r\n")
 	s.same("returned to", back.to, "203.0.113.9:6000")
 	if n := s.counted(target.Name); n.Begun != 1 || n.Ended[meter.Declined.String()] != 1 {
-		t.Errorf("counted %+v", n)
+		t.Errorf("got the wrong counts %+v", n)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestInvariance(t *testing.T) {
 		again, _ := s.must(text, client, udp4)
 		elsewhere, ok := other.pass(text, client, udp4)
 		if again != first || !ok || elsewhere != first {
-			t.Errorf("a retransmission became\n%s\nand elsewhere\n%s\nwant\n%s", again.text, elsewhere.text, first.text)
+			t.Errorf("a retransmission was forwarded as\n%s\nand by another director as\n%s\nwant\n%s", again.text, elsewhere.text, first.text)
 		}
 		for _, follower := range []string{
 			strings.NewReplacer("INVITE sip", "CANCEL sip", "7 INVITE", "7 CANCEL").Replace(text),
@@ -74,7 +74,7 @@ func TestInvariance(t *testing.T) {
 		} {
 			r, f := s.must(follower, client, udp4)
 			if r.to != first.to || branch(f) != branch(m) {
-				t.Errorf("%s went to %s with %s; the INVITE to %s with %s", f.Method, r.to, branch(f), first.to, branch(m))
+				t.Errorf("%s went to %s with branch %s; the INVITE to %s with %s", f.Method, r.to, branch(f), first.to, branch(m))
 			}
 		}
 		for _, stranger := range []string{
@@ -83,12 +83,12 @@ func TestInvariance(t *testing.T) {
 			strings.Replace(text, "sip:b@", "sip:c@", 1),
 		} {
 			if _, f := s.must(stranger, client, udp4); branch(f) == branch(m) {
-				t.Errorf("another transaction has the same branch:\n%s", stranger)
+				t.Errorf("another transaction got the same branch:\n%s", stranger)
 			}
 		}
 	}
 	if len(instance) != 4 {
-		t.Errorf("%d instances got something", len(instance))
+		t.Errorf("%d instances got requests, want 4", len(instance))
 	}
 }
 
@@ -100,13 +100,13 @@ func TestCompact(t *testing.T) {
 		"V : SIP / 2.0 /\r\n UDP  192.0.2.7 : 5060 ; branch = z9hG4bKclient ; rport\r\nF: <sip:a@example.com>;tag=1\r\nl: 0\r\n\r\n"
 	r, o := s.must(odd, client, udp4)
 	if r.to != plain.to || branch(o) != branch(m) {
-		t.Errorf("to %s with %s, the plain one to %s with %s", r.to, branch(o), plain.to, branch(m))
+		t.Errorf("sent to %s with branch %s; the request in compact form to %s with %s", r.to, branch(o), plain.to, branch(m))
 	}
 	if want := "V : SIP / 2.0 /   UDP  192.0.2.7 : 5060 ; branch = z9hG4bKclient ; rport=5060;received=192.0.2.7\r\n"; !strings.Contains(r.text, want) {
-		t.Errorf("no %q in\n%s", want, r.text)
+		t.Errorf("missing %q in\n%s", want, r.text)
 	}
 	if !strings.Contains(r.text, "mAx-forwards:   0069\r\n") {
-		t.Errorf("Max-Forwards in\n%s", r.text)
+		t.Errorf("got the wrong Max-Forwards in\n%s", r.text)
 	}
 }
 
@@ -133,11 +133,11 @@ func TestReceived(t *testing.T) {
 		}
 		r, m := s.must(lines("INVITE sip:b@example.com SIP/2.0", "Via: SIP/2.0/UDP "+c.via), from, listener)
 		if got := string(m.NextVia); got != "SIP/2.0/UDP "+c.want {
-			t.Errorf("from %s: Via %q, want %q", c.from, got, c.want)
+			t.Errorf("request from %s: got Via %q, want %q", c.from, got, c.want)
 		}
 		back, _ := s.must(respond(r.text, 200, ""), s.targetOf(r.to).Address, udp4)
 		if back.to != c.reply || back.listener != listener {
-			t.Errorf("%s from %s: the response goes to %s by %d, want %s", c.via, c.from, back.to, back.listener, c.reply)
+			t.Errorf("%s from %s: the response was sent to %s by listener %d, want %s", c.via, c.from, back.to, back.listener, c.reply)
 		}
 	}
 }
@@ -166,11 +166,11 @@ func TestResponseVias(t *testing.T) {
 		"Via: " + own + "\r\nVia: nonsense\r\n",
 	} {
 		if got, ok := s.pass("SIP/2.0 200 OK\r\n"+head+rest, client, udp4); ok {
-			t.Errorf("%q became\n%s", head, got.text)
+			t.Errorf("a response with %q was forwarded as\n%s", head, got.text)
 		}
 	}
 	if n := s.proxy.counts.Dropped.Load(); n != 4 {
-		t.Errorf("%d dropped", n)
+		t.Errorf("dropped %d messages, want 4", n)
 	}
 }
 
@@ -184,25 +184,25 @@ func TestLength(t *testing.T) {
 	text := lines("INVITE sip:b@example.com SIP/2.0") + body
 	r, m := s.must(text, client, udp4)
 	if string(m.Body) != body || strings.Count(r.text, "\r\nContent-Length: 26\r\n") != 1 || r.listener != tcp4 {
-		t.Errorf("by listener %d:\n%s", r.listener, r.text)
+		t.Errorf("sent by listener %d:\n%s", r.listener, r.text)
 	}
 	given, _ := s.must(strings.Replace(text, "\r\n", "\r\nl: 26\r\n", 1), client, udp4)
 	if strings.Contains(given.text, "Content-Length") || !strings.Contains(given.text, "\r\nl: 26\r\n") {
-		t.Errorf("said twice:\n%s", given.text)
+		t.Errorf("Content-Length was added twice:\n%s", given.text)
 	}
 	s.status(400, strings.Replace(text, "/UDP", "/TCP", 1), client, tcp4)
 	r, _ = s.must(strings.Replace(register, "/UDP", "/TCP", 1), client, tcp4)
 	answer := strings.Replace(respond(r.text, 200, ""), "Content-Length: 0\r\n", "", 1) + body
 	back, m := s.must(answer, s.targetOf(r.to).Address, udp4)
 	if string(m.Body) != body || !strings.Contains(back.text, "\r\nContent-Length: 26\r\n") || back.listener != tcp4 {
-		t.Errorf("by listener %d:\n%s", back.listener, back.text)
+		t.Errorf("sent by listener %d:\n%s", back.listener, back.text)
 	}
 	if got, ok := s.pass(answer, s.targetOf(r.to).Address, tcp4); ok {
-		t.Errorf("a response without length went on:\n%s", got.text)
+		t.Errorf("a response without Content-Length was forwarded:\n%s", got.text)
 	}
 	r, _ = s.must(register[:len(register)-len("Content-Length: 0\r\n\r\n")]+"\r\n"+body, client, udp4)
 	if strings.Contains(r.text, "Content-Length") {
-		t.Errorf("a datagram needs none:\n%s", r.text)
+		t.Errorf("a datagram got a Content-Length:\n%s", r.text)
 	}
 }
 
@@ -223,17 +223,17 @@ func TestMaxForwards(t *testing.T) {
 		// The director absorbs the client's ACK.
 		ack := lines("ACK sip:b@example.com SIP/2.0", "To: "+string(m.To), "CSeq: 7 ACK")
 		if got, ok := s.pass(ack, client, udp4); ok {
-			t.Errorf("the ACK of a 483 became\n%s", got.text)
+			t.Errorf("the ACK of a 483 was forwarded as\n%s", got.text)
 		}
 	}
 	if s.proxy.counts.Absorbed.Load() != 2 || s.failures(meter.NoType, meter.TooManyHops) != 2 {
-		t.Errorf("absorbed %d", s.proxy.counts.Absorbed.Load())
+		t.Errorf("absorbed %d ACKs, want 2", s.proxy.counts.Absorbed.Load())
 	}
 	for _, bad := range []string{"x", "-1", "7 0", "70a", ""} {
 		s.status(400, lines("INVITE sip:b@example.com SIP/2.0", "Max-Forwards: "+bad), client, udp4)
 	}
 	if got, ok := s.pass(lines("ACK sip:b@example.com SIP/2.0", "Max-Forwards: 0"), client, udp4); ok {
-		t.Errorf("an ACK was answered:\n%s", got.text)
+		t.Errorf("an ACK was answered with\n%s", got.text)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestRules(t *testing.T) {
 			got = s.targetOf(r.to).TypeName()
 		}
 		if got != c.want {
-			t.Errorf("%s %s: %s, want %s", c.start, c.header, got, c.want)
+			t.Errorf("%s %s: got %s, want %s", c.start, c.header, got, c.want)
 		}
 	}
 	if s.failures(3, meter.NoInstance) != 1 || s.failures(meter.NoType, meter.Unruled) != 4 {
@@ -293,7 +293,7 @@ func TestAdvertisedPlace(t *testing.T) {
 	}
 	for host, want := range map[string]bool{"sip.example.net": true, "SIP.example.net": true, "198.51.100.1": true, "198.51.100.2": false, "example.net": false} {
 		if p.is([]byte(host), 5060) != want || p.is([]byte(host), 0) != want || p.is([]byte(host), 5061) {
-			t.Errorf("%s is taken for another's, or another's for its own", host)
+			t.Errorf("is answers wrongly for host %s", host)
 		}
 	}
 }
@@ -307,7 +307,7 @@ func TestKeys(t *testing.T) {
 		to[r.to] = true
 	}
 	if len(to) != 1 {
-		t.Errorf("one To goes to %d instances", len(to))
+		t.Errorf("requests with one To went to %d instances, want 1", len(to))
 	}
 	for _, key := range []string{"", "call-id", "from", "to", "request-uri"} {
 		if _, err := ParseKey(key); err != nil {
@@ -315,14 +315,14 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	if _, err := ParseKey("imsi"); err == nil {
-		t.Error("imsi is a key of SIP")
+		t.Error("ParseKey accepted imsi for SIP")
 	}
 	for _, bad := range []RulesConfig{
 		{Types: []string{"a b"}}, {Types: []string{""}}, {Types: []string{"a"}, Rules: []Rule{{Type: "b"}}},
 		{Types: []string{"a"}, Options: map[string]TypeOptions{"b": {}}}, {Types: []string{"a"}, Rules: []Rule{{Type: "a", Key: 9}}},
 	} {
 		if _, err := NewRules(bad); err == nil {
-			t.Errorf("accepted: %+v", bad)
+			t.Errorf("NewRules accepted %+v", bad)
 		}
 	}
 }
@@ -342,7 +342,7 @@ func TestStrictRouter(t *testing.T) {
 		s.same("request line", string(got.StartLine), "BYE sip:b@10.9.9.9 SIP/2.0")
 		s.same("Route", string(got.Route), c.want)
 		if s.targetOf(r.to).TypeName() != "session" {
-			t.Errorf("to %s", r.to)
+			t.Errorf("sent to %s, want a session instance", r.to)
 		}
 	}
 }

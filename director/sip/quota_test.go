@@ -41,20 +41,20 @@ func TestQuota(t *testing.T) {
 		}
 	}
 	if sent != 3 || refused != 3 || dropped != 4 {
-		t.Errorf("%d sent, %d refused, %d dropped", sent, refused, dropped)
+		t.Errorf("sent %d, refused %d, dropped %d, want 3, 3, 4", sent, refused, dropped)
 	}
 	if n := s.failures(meter.NoType, meter.OverQuota); n != 7 {
-		t.Errorf("%d counted", n)
+		t.Errorf("counted %d failures over the quota, want 7", n)
 	}
 	if n := s.meter.Drops("")["over_quota"]; n != 4 {
-		t.Errorf("%d drops counted", n)
+		t.Errorf("counted %d drops, want 4", n)
 	}
 	if _, m := s.must(register, netip.MustParseAddrPort("192.0.2.8:5060"), udp4); !m.IsRequest() {
-		t.Error("another source is limited")
+		t.Error("a request from another source was refused")
 	}
 	s.now += time.Hour
 	if _, m := s.must(register, client, udp4); !m.IsRequest() {
-		t.Error("no token after an hour")
+		t.Error("a request was refused an hour after the quota was used up")
 	}
 }
 
@@ -110,7 +110,7 @@ func TestQuotaExplains(t *testing.T) {
 		}
 	}
 	if _, m := s.must(register, client, udp4); !m.IsRequest() {
-		t.Error("explaining took the token")
+		t.Error("Explain used a token of the quota")
 	}
 }
 
@@ -150,7 +150,7 @@ func TestDropReasons(t *testing.T) {
 	for _, cause := range meter.Causes() {
 		text, ok := texts[cause]
 		if why := elsewhere[cause]; !ok && why == "" {
-			t.Errorf("no message is dropped as %s", cause)
+			t.Errorf("no message is dropped for %s", cause)
 		} else if !ok {
 			continue
 		}
@@ -158,7 +158,7 @@ func TestDropReasons(t *testing.T) {
 		s.proxy.server.rules.Store(rules[cause == meter.Unruled])
 		r, ok := s.pass(text, client, udp4)
 		if n := s.meter.Drops("")[cause.String()] - before; ok || n != 1 || s.proxy.counts.Dropped.Load() != dropped+1 {
-			t.Errorf("%s: counted %d, sent\n%s", cause, n, r.text)
+			t.Errorf("%s: counted %d drops, want 1; sent\n%s", cause, n, r.text)
 		}
 	}
 }

@@ -42,18 +42,18 @@ func TestRefusalStatus(t *testing.T) {
 				return table.Up
 			})
 			if wait != 0 {
-				t.Fatalf("the health is not published: wait %v", wait)
+				t.Fatalf("publication of the health has to wait %v", wait)
 			}
 			r, _ := s.status(c.want, c.text, client, udp4)
 			if !strings.Contains(r.text, "\r\nRetry-After: ") {
-				t.Errorf("no Retry-After:\n%s", r.text)
+				t.Errorf("answer without Retry-After:\n%s", r.text)
 			}
 			counted := uint64(0)
 			for _, ty := range s.meter.Types() {
 				counted += ty.Failures[c.why.String()]
 			}
 			if counted != 1 {
-				t.Errorf("counted %d times as %s", counted, c.why)
+				t.Errorf("counted %d failures as %s, want 1", counted, c.why)
 			}
 		})
 	}

@@ -35,13 +35,13 @@ func TestTransports(t *testing.T) {
 					p.send(p.request("INVITE", id, size))
 					text := server.next()
 					if n := strings.Count(text, "\r\nVia: "); n != 2 || strings.Count(text, "x")-size > 20 || !strings.HasSuffix(text, strings.Repeat("x", size)) {
-						t.Errorf("%s over %s, %d bytes: arrived with %d Vias as %.500s", host, network, size, n, text)
+						t.Errorf("%s over %s, %d bytes: the instance got %d Vias in %.500s", host, network, size, n, text)
 					}
 					if want := map[bool]string{false: "\r\nVia: SIP/2.0/UDP ", true: "\r\nVia: SIP/2.0/TCP "}[stream]; !strings.Contains(text, want) {
-						t.Errorf("over %s: %.300s", network, text)
+						t.Errorf("wrong transport in the Via over %s: %.300s", network, text)
 					}
 					if answer := p.next(); !strings.HasPrefix(answer, "SIP/2.0 200 ") || !strings.Contains(answer, "Call-ID: "+id+"\r\n") || strings.Count(answer, "\r\nVia: ") != 1 {
-						t.Errorf("%s over %s: answered %.300s", host, network, answer)
+						t.Errorf("%s over %s: got answer %.300s", host, network, answer)
 					}
 				}
 			}
@@ -54,7 +54,7 @@ func TestTransports(t *testing.T) {
 				t.Errorf("%+v", totals)
 			}
 			if stream && totals.Streams.Dialed != 1 {
-				t.Errorf("%d connections to one instance", totals.Streams.Dialed)
+				t.Errorf("got %d connections to one instance, want 1", totals.Streams.Dialed)
 			}
 		}
 	}
@@ -89,26 +89,26 @@ func TestStream(t *testing.T) {
 	}
 	text := p.next()
 	if !strings.HasPrefix(text, "NOTIFY sip:a@192.0.2.1:9 ") || strings.Contains(text, "Route:") {
-		t.Errorf("on the connection came %s", text)
+		t.Errorf("the phone got %s on its connection", text)
 	}
 	p.send(respond(text, 200, ""))
 	if answer := server.next(); !strings.HasPrefix(answer, "SIP/2.0 200 ") || strings.Count(answer, "Via:") != 1 {
-		t.Errorf("the instance got %s", answer)
+		t.Errorf("the instance got answer %s", answer)
 	}
 	// A message without a valid length is answered, and ends the connection.
 	for _, length := range []string{"", "Content-Length: x\r\n"} {
 		bad := newPhone(t, "tcp", d.Addresses()[1])
 		bad.send(strings.Replace(bad.request("OPTIONS", "bad", 0), "Content-Length: 0\r\n", length, 1))
 		if answer := bad.next(); !strings.HasPrefix(answer, "SIP/2.0 400 ") {
-			t.Errorf("answered %s", answer)
+			t.Errorf("got answer %s, want 400", answer)
 		}
 		select {
 		case _, open := <-bad.got:
 			if open {
-				t.Error("more came")
+				t.Error("got another message, want the end of the connection")
 			}
 		case <-time.After(10 * time.Second):
-			t.Error("the connection stays")
+			t.Error("the connection did not end")
 		}
 	}
 }
@@ -180,10 +180,10 @@ func TestEndOfStream(t *testing.T) {
 	select {
 	case <-written:
 	case <-time.After(30 * time.Second):
-		t.Fatal("it is still being written")
+		t.Fatal("the write did not end")
 	}
 	if st.unsent.Load() != 1 || st.sent.Load() == 0 {
-		t.Errorf("%d sent, %d not", st.sent.Load(), st.unsent.Load())
+		t.Errorf("%d sent, %d unsent, want at least 1 and exactly 1", st.sent.Load(), st.unsent.Load())
 	}
 }
 
@@ -205,10 +205,10 @@ func TestConnectionsAreBounded(t *testing.T) {
 	select {
 	case _, open := <-third.got:
 		if open {
-			t.Error("a third is served")
+			t.Error("a third connection was served")
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("a third is left open")
+		t.Error("a third connection was not closed")
 	}
 	if err := phones[0].conn.Close(); err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestHandOver(t *testing.T) {
 	}
 	waiting, err := net.Dial("tcp", addresses[1].String())
 	if err != nil {
-		t.Fatalf("a connection is refused: %v", err)
+		t.Fatalf("a new connection failed: %v", err)
 	}
 	defer waiting.Close()
 	c := first.config
@@ -276,17 +276,17 @@ func TestHandOver(t *testing.T) {
 			_, rest, _ := strings.Cut(text, "Call-ID: ")
 			id, _, _ := strings.Cut(rest, "\r\n")
 			if where[id] != nil && where[id] != u {
-				t.Errorf("call %s was at both instances", id)
+				t.Errorf("call %s reached both instances", id)
 			}
 			where[id] = u
 		}
 	}
 	if len(where) != 50 || a.count.Load() == 0 || b.count.Load() == 0 {
-		t.Errorf("%d calls, %d requests to one and %d to the other", len(where), a.count.Load(), b.count.Load())
+		t.Errorf("got %d calls, %d requests at one instance and %d at the other", len(where), a.count.Load(), b.count.Load())
 	}
 	totals, err := second.Counters()
 	if err != nil || totals.Inward != between+after || totals.Streams.Accepted != 1 {
-		t.Errorf("the second had %+v, %v", totals, err)
+		t.Errorf("the second director counted %+v, error %v", totals, err)
 	}
 }
 
@@ -382,10 +382,10 @@ func TestExplain(t *testing.T) {
 		t.Errorf("%s", x.Message)
 	}
 	if _, err := d.Explain(time.Second, d.config.Meter.Probe(), from, []byte("x")); err == nil {
-		t.Error("nonsense is explained")
+		t.Error("Explain accepted data that is not SIP")
 	}
 	if len(d.Steerings()) != 3 {
-		t.Errorf("%d memories of two workers and TCP", len(d.Steerings()))
+		t.Errorf("got %d steerings for two workers and TCP, want 3", len(d.Steerings()))
 	}
 }
 
@@ -408,26 +408,26 @@ func TestExplainChangesNothing(t *testing.T) {
 		}
 	}
 	if r := gate.Read(); r.Admitted != 0 || r.Refused != 0 {
-		t.Errorf("the gate counts questions: %+v", r)
+		t.Errorf("the gate counted explained requests: %+v", r)
 	}
 	gate.Admit(s.now)
 	refused, err := d.Explain(s.now, s.meter.Probe(), client, []byte(register))
 	if err != nil || !bytes.HasPrefix(refused.Message, []byte("SIP/2.0 500 ")) || gate.Read().Refused != 0 {
-		t.Errorf("without a token: %s %v", refused.Message, err)
+		t.Errorf("explain without a token: got %s %v", refused.Message, err)
 	}
 	response := strings.Replace(respond(string(x.Message), 200, ""), `;oc;oc-algo="loss"`, ";oc=100;oc-seq=1", 1)
 	if back, err := d.Explain(s.now, s.meter.Probe(), x.To, []byte(response)); err != nil || !back.Sends {
-		t.Errorf("response: %+v %v", back, err)
+		t.Errorf("explained response: got %+v %v", back, err)
 	}
 	if d.core.losses.of.Load() != nil {
-		t.Error("an explained response counts as feedback")
+		t.Error("an explained response was counted as feedback")
 	}
 }
 
 func TestBadListeners(t *testing.T) {
 	everywhere := Listener{Address: netip.MustParseAddrPort("0.0.0.0:5060")}
 	if _, err := newPlace(everywhere, everywhere.Address); !vitrine.IsBadInput(err) {
-		t.Errorf("an unspecified address without host: %v", err)
+		t.Errorf("an unspecified address without host: got error %v, want bad input", err)
 	}
 	everywhere.Host = "sip.example.com"
 	p, err := newPlace(everywhere, everywhere.Address)

@@ -40,12 +40,12 @@ func TestSlotsForInstances(t *testing.T) {
 		}
 	}
 	if s := settled(); s.Accepted != 9 {
-		t.Errorf("%d of 20 accepted, want 5 of one address and 4 of the other", s.Accepted)
+		t.Errorf("accepted %d of 20 connections, want 5 of one address and 4 of the other", s.Accepted)
 	}
 	p := newPhone(t, "udp", d.Addresses()[0])
 	p.send(p.request("INVITE", "one", 0))
 	if text := p.next(); !strings.HasPrefix(text, "SIP/2.0 200 ") {
-		t.Errorf("answered %s", text)
+		t.Errorf("got answer %s, want 200", text)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestSources(t *testing.T) {
 		t.Helper()
 		a := netip.MustParseAddr(text)
 		if got := st.hasRoom(a); got != want {
-			t.Errorf("%s: room %v, want %v", a, got, want)
+			t.Errorf("%s: got room %v, want %v", a, got, want)
 		}
 		if want {
 			all = append(all, &stream{peer: netip.AddrPortFrom(a, 1)})
@@ -73,7 +73,7 @@ func TestSources(t *testing.T) {
 		st.dropCount(c)
 	}
 	if st.count != 0 || len(st.others) != 0 {
-		t.Errorf("%d connections, %d sources left", st.count, len(st.others))
+		t.Errorf("%d connections and %d sources are left, want 0", st.count, len(st.others))
 	}
 }
 
@@ -118,11 +118,11 @@ func TestLineEndsBeginNothing(t *testing.T) {
 		{&stream{known: true}, "O", true, false},
 	} {
 		if got := st.extend(c.stream, late, c.next, []byte(c.rest)); got.After(soon) != c.idle || got.Equal(late) {
-			t.Errorf("%q: deadline in %v", c.rest, time.Until(got))
+			t.Errorf("after %q: got deadline in %v", c.rest, time.Until(got))
 		}
 	}
 	if got := st.extend(&stream{accepted: true}, late, true, []byte("\r\n")); !got.Equal(late) {
-		t.Error("line ends count as a client's first message")
+		t.Error("line ends count as the first message of a client")
 	}
 }
 
@@ -145,11 +145,11 @@ func TestQueuesShareTheirRoom(t *testing.T) {
 	}
 	for _, c := range []*stream{{}, {known: true}} {
 		if n := fill(c, 500); n == 0 {
-			t.Errorf("nothing is left, %d of %d bytes are queued", st.queued.Load(), st.room)
+			t.Errorf("nothing was left unsent, %d of %d bytes are queued", st.queued.Load(), st.room)
 		}
 	}
 	if st.queued.Load() > st.room {
-		t.Errorf("%d bytes are queued, there is room for %d", st.queued.Load(), st.room)
+		t.Errorf("%d bytes are queued, want at most %d", st.queued.Load(), st.room)
 	}
 }
 
@@ -175,11 +175,11 @@ func TestQueuesCountWhatTheyHold(t *testing.T) {
 		}
 	}
 	if held == 0 || held > room || st.queued.Load() != 0 {
-		t.Errorf("the queues held %d bytes, there is room for %d; %d are left", held, room, st.queued.Load())
+		t.Errorf("the queues held %d bytes, want at most %d; %d bytes are left, want 0", held, room, st.queued.Load())
 	}
 	st.buffers.New = func() any { b := make([]byte, 0, 100); return &b }
 	if b := st.buffers.Get().(*[]byte); cap(*b) > maxBuffer {
-		t.Errorf("a buffer of %d bytes is used again", cap(*b))
+		t.Errorf("a buffer of %d bytes was put back into the pool", cap(*b))
 	}
 }
 
@@ -187,14 +187,14 @@ func TestQueuesCountWhatTheyHold(t *testing.T) {
 func TestReadingRoom(t *testing.T) {
 	large := append(make([]byte, 0, 64<<10), "OPTIONS"...)
 	if got := trim(large); string(got) != "OPTIONS" || cap(got) > 2*maxBuffer {
-		t.Errorf("%q in %d bytes", got, cap(got))
+		t.Errorf("got %q in %d bytes", got, cap(got))
 	}
 	full := append(large, make([]byte, maxBuffer)...)
 	if got := trim(full); len(got) != len(full) || &got[0] != &full[0] {
-		t.Errorf("%d of %d bytes, moved for nothing", len(got), len(full))
+		t.Errorf("got %d of %d bytes, want no copy", len(got), len(full))
 	}
 	small := make([]byte, 10, maxBuffer)
 	if got := trim(small); &got[0] != &small[0] {
-		t.Error("moved for nothing")
+		t.Error("trim copied a small buffer")
 	}
 }

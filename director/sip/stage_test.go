@@ -148,11 +148,11 @@ func (s *stage) must(text string, from netip.AddrPort, listener int) (result, *s
 	s.t.Helper()
 	r, ok := s.pass(text, from, listener)
 	if !ok {
-		s.t.Fatalf("nothing came of\n%s", text)
+		s.t.Fatalf("no message was sent for\n%s", text)
 	}
 	var m sip.Message
 	if n, err := m.Parse([]byte(r.text)); err != nil || n != len(r.text) {
-		s.t.Fatalf("%d of %d bytes, %v:\n%s", n, len(r.text), err, r.text)
+		s.t.Fatalf("parsed %d of %d bytes, %v:\n%s", n, len(r.text), err, r.text)
 	}
 	return r, &m
 }
@@ -162,7 +162,7 @@ func (s *stage) status(want int, text string, from netip.AddrPort, listener int)
 	s.t.Helper()
 	r, m := s.must(text, from, listener)
 	if m.Status != want {
-		s.t.Fatalf("status %d, want %d:\n%s", m.Status, want, r.text)
+		s.t.Fatalf("got status %d, want %d:\n%s", m.Status, want, r.text)
 	}
 	return r, m
 }
@@ -170,7 +170,7 @@ func (s *stage) status(want int, text string, from netip.AddrPort, listener int)
 func (s *stage) same(what, got, want string) {
 	s.t.Helper()
 	if got != want {
-		s.t.Errorf("%s:\n%s\nwant\n%s", what, got, want)
+		s.t.Errorf("%s: got\n%s\nwant\n%s", what, got, want)
 	}
 }
 
@@ -217,7 +217,7 @@ func (s *stage) counted(name string) meter.Instance {
 			return in
 		}
 	}
-	s.t.Fatalf("no counts of %s", name)
+	s.t.Fatalf("the meter has no counts for %s", name)
 	return meter.Instance{}
 }
 

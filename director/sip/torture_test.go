@@ -80,13 +80,13 @@ func TestTorture(t *testing.T) {
 		r, ok := s.pass(c.text, client, udp4)
 		if !ok {
 			if c.want != -1 {
-				t.Errorf("%s: dropped, want %d", c.name, c.want)
+				t.Errorf("%s: dropped, want status %d", c.name, c.want)
 			}
 			continue
 		}
 		// The answer repeats the request's headers, including invalid ones.
 		if got := strings.HasPrefix(r.text, fmt.Sprintf("SIP/2.0 %d ", c.want)); got != (c.want > 0) {
-			t.Errorf("%s: want %d:\n%s", c.name, c.want, r.text)
+			t.Errorf("%s: want status %d, got\n%s", c.name, c.want, r.text)
 		}
 		if c.want == 0 {
 			checkForwarded(t, c.name, c.text, r.text)
@@ -100,23 +100,23 @@ func checkForwarded(t *testing.T, name, came, sent string) {
 	t.Helper()
 	var a, b sip.Message
 	if _, err := a.Parse([]byte(came)); err != nil {
-		t.Errorf("%s: sent on, but does not parse: %v", name, err)
+		t.Errorf("%s: forwarded, but cannot be parsed: %v", name, err)
 		return
 	}
 	if _, err := b.Parse([]byte(sent)); err != nil {
-		t.Errorf("%s: sent on as what does not parse: %v\n%s", name, err, sent)
+		t.Errorf("%s: forwarded in a form that cannot be parsed: %v\n%s", name, err, sent)
 		return
 	}
 	if !bytes.Equal(a.StartLine, b.StartLine) && a.Route == nil || !bytes.Equal(a.Body, b.Body) {
-		t.Errorf("%s: start line or body changed:\n%s", name, sent)
+		t.Errorf("%s: the start line or the body changed:\n%s", name, sent)
 	}
 	left := other(&a)
 	right := other(&b)
 	if left != right {
-		t.Errorf("%s: header changed:\n%s\nwant\n%s", name, right, left)
+		t.Errorf("%s: a header changed:\n%s\nwant\n%s", name, right, left)
 	}
 	if n, was := len(elements(&b, sip.Via)), len(elements(&a, sip.Via)); n != was+1 {
-		t.Errorf("%s: %d Vias, were %d", name, n, was)
+		t.Errorf("%s: got %d Vias, received %d", name, n, was)
 	}
 }
 
@@ -157,16 +157,16 @@ func FuzzHandle(f *testing.F) {
 		text := bytes.Join(first.Parts, nil)
 		in.Data = bytes.Clone(data)
 		if s.proxy.Handle(&in, make([]byte, 0, 64), &again) != ok {
-			t.Fatal("the second time it is otherwise")
+			t.Fatal("the second pass had another outcome")
 		}
 		if !ok {
 			return
 		}
 		if second := bytes.Join(again.Parts, nil); !bytes.Equal(text, second) || first.To != again.To {
-			t.Fatalf("the second time it became\n%q\nand the first\n%q", second, text)
+			t.Fatalf("the second pass sent\n%q\nthe first\n%q", second, text)
 		}
 		if first.Listener < 0 || first.Listener > 2 || !first.To.IsValid() {
-			t.Fatalf("to %v by %d", first.To, first.Listener)
+			t.Fatalf("sent to %v by listener %d", first.To, first.Listener)
 		}
 		checkOut(t, data, text)
 	})
@@ -178,22 +178,22 @@ func checkOut(t *testing.T, came, sent []byte) {
 	var out, in sip.Message
 	if _, err := in.Parse(bytes.Clone(came)); err != nil {
 		if !bytes.HasPrefix(sent, []byte("SIP/2.0 ")) {
-			t.Fatalf("what does not parse (%v) was sent on:\n%q", err, sent)
+			t.Fatalf("a message that cannot be parsed (%v) was forwarded:\n%q", err, sent)
 		}
 		return
 	}
 	if n, err := out.Parse(bytes.Clone(sent)); err != nil || n != len(sent) {
-		t.Fatalf("%d of %d bytes, %v:\n%q", n, len(sent), err, sent)
+		t.Fatalf("parsed %d of %d bytes, %v:\n%q", n, len(sent), err, sent)
 	}
 	was, is := len(elements(&in, sip.Via)), len(elements(&out, sip.Via))
 	switch {
 	case !in.IsRequest():
 		if is != was-1 || out.Status != in.Status {
-			t.Fatalf("response with %d Vias, had %d:\n%q", is, was, sent)
+			t.Fatalf("the response has %d Vias, received %d:\n%q", is, was, sent)
 		}
 	case !out.IsRequest():
 		if is != was {
-			t.Fatalf("answer with %d Vias of a request with %d:\n%q", is, was, sent)
+			t.Fatalf("the answer has %d Vias, the request %d:\n%q", is, was, sent)
 		}
 	default:
 		checkForwarded(t, "fuzz", string(came), string(sent))
@@ -227,21 +227,21 @@ func TestCaptures(t *testing.T) {
 			r, ok := s.pass(string(payload), client, udp4)
 			switch {
 			case !m.IsRequest() && ok:
-				t.Errorf("%s: another's response was sent on:\n%s", name, payload)
+				t.Errorf("%s: a response to another host was forwarded:\n%s", name, payload)
 			case m.IsRequest() && !ok:
-				t.Errorf("%s: dropped:\n%s", name, payload)
+				t.Errorf("%s: the request was dropped:\n%s", name, payload)
 			case ok:
 				checkOut(t, payload, []byte(r.text))
 				if out := new(sip.Message); true {
 					if _, err := out.Parse([]byte(r.text)); err != nil || !out.IsRequest() {
-						t.Errorf("%s: answered:\n%s", name, r.text)
+						t.Errorf("%s: the request was answered:\n%s", name, r.text)
 					}
 				}
 			}
 		}
 	}
 	if messages < 50 {
-		t.Errorf("%d messages of SIP in the captures", messages)
+		t.Errorf("the captures have %d SIP messages, want at least 50", messages)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestCaptures(t *testing.T) {
 func payloads(t *testing.T, data []byte) (all [][]byte) {
 	t.Helper()
 	if len(data) < 24 || data[0] != 0xd4 || data[20] != 1 {
-		t.Fatal("no little-endian capture of Ethernet")
+		t.Fatal("the file is not a little-endian Ethernet capture")
 	}
 	for at := 24; at+16 <= len(data); {
 		n := int(data[at+8]) | int(data[at+9])<<8 | int(data[at+10])<<16

@@ -17,7 +17,7 @@ func TestRestart(t *testing.T) {
 	e := Restore(Transition, start, current, previous, age, nil)
 	s := NewSteering(e, 1<<16)
 	if e.View().Previous(start) != previous || e.View().Previous(start+Transition-age) != nil {
-		t.Error("the table before counts for too short or too long")
+		t.Error("the previous table applies for the wrong time")
 	}
 	ks := keys(10000)
 	unknown := 0
@@ -29,12 +29,12 @@ func TestRestart(t *testing.T) {
 		}
 		for _, at := range []time.Duration{0, second, 20 * second} {
 			if got := choose(t, s, start+at, k); got != previous.Instance(i).Name {
-				t.Fatalf("an unknown key goes to %s, and to %s before", got, previous.Instance(i).Name)
+				t.Fatalf("an unknown key goes to %s, want %s as before the restart", got, previous.Instance(i).Name)
 			}
 		}
 	}
 	if n := s.Counters(); n.Unknown != uint64(unknown) || unknown == 0 {
-		t.Errorf("%+v; %d keys moved", n, unknown)
+		t.Errorf("counters %+v, want %d unknown keys, at least one", n, unknown)
 	}
 	// When the transition is over, transactions that began by the previous table stay at their
 	// instances until they end. Others go by the current table.
@@ -42,19 +42,19 @@ func TestRestart(t *testing.T) {
 	for _, k := range ks {
 		i, _ := previous.Pick(0, k, 0, nil)
 		if got := choose(t, s, over+second, k); got != previous.Instance(i).Name {
-			t.Fatalf("amid its transaction a key goes to %s, and to %s before", got, previous.Instance(i).Name)
+			t.Fatalf("during its transaction a key goes to %s, want %s as before the restart", got, previous.Instance(i).Name)
 		}
 	}
 	for _, k := range keys(20000)[10000:] {
 		j, _ := current.Pick(0, k, 0, nil)
 		if got := choose(t, s, over, k); got != current.Instance(j).Name {
-			t.Fatalf("after the transition a key goes to %s", got)
+			t.Fatalf("after the transition a key goes to %s, want its instance in the current table", got)
 		}
 	}
 	for _, k := range ks {
 		j, _ := current.Pick(0, k, 0, nil)
 		if got := choose(t, s, over+Transition, k); got != current.Instance(j).Name {
-			t.Fatalf("a transition later a key goes to %s", got)
+			t.Fatalf("one transition later a key goes to %s, want its instance in the current table", got)
 		}
 	}
 	// After another change, known keys stay, and unknown keys still go by the table
@@ -68,7 +68,7 @@ func TestRestart(t *testing.T) {
 	for _, k := range ks {
 		i, _ := previous.Pick(0, k, 0, nil)
 		if got := choose(t, s, start+2*second, k); got != previous.Instance(i).Name {
-			t.Fatalf("a key goes to %s, and to %s before", got, previous.Instance(i).Name)
+			t.Fatalf("a key goes to %s, want %s as before the restart", got, previous.Instance(i).Name)
 		}
 	}
 }
@@ -99,12 +99,12 @@ func TestRestartTwice(t *testing.T) {
 	for _, k := range ks {
 		i, _ := previous.Pick(0, k, 0, nil)
 		if got := choose(t, memory, start+2*second, k); got != previous.Instance(i).Name {
-			t.Fatalf("an unknown key goes to %s, and to %s before", got, previous.Instance(i).Name)
+			t.Fatalf("an unknown key goes to %s, want %s as before the restart", got, previous.Instance(i).Name)
 		}
 	}
 	over := start + Transition - second
 	if !next.Straggling(over) || !next.Straggling(over+Transition-1) || next.Straggling(over+Transition) {
-		t.Error("transactions by the table before straggle for too short or too long")
+		t.Error("Straggling is true for the wrong time")
 	}
 }
 
@@ -121,13 +121,13 @@ func TestRestartLate(t *testing.T) {
 		for _, k := range keys(100) {
 			j, _ := current.Pick(0, k, 0, nil)
 			if got := choose(t, s, start, k); got != current.Instance(j).Name {
-				t.Fatalf("a key goes to %s", got)
+				t.Fatalf("a key goes to %s, want its instance in the current table", got)
 			}
 		}
 	}
 	// If the clock was put back, the change lies in the future and counts as if it were now.
 	e := Restore(Transition, start, current, previous, -time.Hour, nil)
 	if e.View().Previous(start) != previous || e.View().Previous(start+Transition) != nil {
-		t.Error("a jump of the clock prolongs the transition")
+		t.Error("a jump of the clock changes the length of the transition")
 	}
 }

@@ -47,7 +47,7 @@ func publish(t testing.TB, e *Epochs, now time.Duration, epoch uint64, instances
 		t.Fatal(err)
 	}
 	if wait := e.Publish(now, table, nil); wait != 0 {
-		t.Fatalf("%s too early", wait)
+		t.Fatalf("the publication has to wait %s, want 0", wait)
 	}
 }
 
@@ -68,14 +68,14 @@ func TestNoKeyMovesTwice(t *testing.T) {
 	for _, k := range fresh {
 		i, _ := after.Pick(0, k, 0, nil)
 		if got := choose(t, s, changed+second, k); got != after.Instance(i).Name {
-			t.Fatalf("a new key goes to %s, not %s", got, after.Instance(i).Name)
+			t.Fatalf("a new key goes to %s, want %s", got, after.Instance(i).Name)
 		}
 	}
 	kept := 0
 	for now := changed; now < changed+Transition; now += 4 * second {
 		for _, k := range old {
 			if got := choose(t, s, now, k); got != before[k] {
-				t.Fatalf("after %s a key moves from %s to %s", now-changed, before[k], got)
+				t.Fatalf("after %s a key moved from %s to %s", now-changed, before[k], got)
 			}
 		}
 	}
@@ -86,21 +86,21 @@ func TestNoKeyMovesTwice(t *testing.T) {
 		}
 	}
 	if kept < 1500 || kept > 2500 {
-		t.Fatalf("%d of 10000 keys move to the fifth instance", kept)
+		t.Fatalf("%d of 10000 keys move to the fifth instance, want about 2000", kept)
 	}
 	if n := s.Counters(); n.Kept != uint64(kept*8) || n.Forgotten != 0 || n.Moved != 0 {
-		t.Errorf("%+v, with %d keys asked for 8 times", n, kept)
+		t.Errorf("counters %+v with %d kept keys that were looked up 8 times", n, kept)
 	}
 	for range 2 {
 		for _, k := range old {
 			i, _ := after.Pick(0, k, 0, nil)
 			if got := choose(t, s, changed+Transition, k); got != after.Instance(i).Name {
-				t.Fatalf("after the transition a key goes to %s", got)
+				t.Fatalf("after the transition a key goes to %s, want its instance in the new table", got)
 			}
 		}
 	}
 	if n := s.Counters(); n.Moved != uint64(kept) || n.Gone != 0 {
-		t.Errorf("%+v after the transition of %d keys", n, kept)
+		t.Errorf("counters %+v after the transition of %d keys", n, kept)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestQuietKey(t *testing.T) {
 	for _, k := range ks {
 		i, _ := e.View().Table.Pick(0, k, 0, nil)
 		if got := choose(t, s, changed+second, k); got != e.View().Table.Instance(i).Name {
-			t.Fatalf("a key that was quiet for long stays at %s", got)
+			t.Fatalf("a key that was idle for long stays at %s", got)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestDraining(t *testing.T) {
 	publish(t, e, start+second, 2, instances)
 	for _, k := range ks[:1500] {
 		if got := choose(t, s, start+2*second, k); got != before[k] {
-			t.Fatalf("an old key moves from %s to %s", before[k], got)
+			t.Fatalf("an old key moved from %s to %s", before[k], got)
 		}
 	}
 	for _, k := range ks[1500:] {
@@ -155,16 +155,16 @@ func TestDraining(t *testing.T) {
 	for _, k := range ks[:1500] {
 		got := choose(t, s, start+4*second, k)
 		if got == "reg-1" {
-			t.Fatal("a key goes to an instance that is away")
+			t.Fatal("a key goes to an unhealthy instance")
 		}
 		if before[k] == "reg-1" {
 			gone++
 		} else if got != before[k] {
-			t.Fatalf("the key of another moves from %s to %s", before[k], got)
+			t.Fatalf("a key of a healthy instance moved from %s to %s", before[k], got)
 		}
 	}
 	if n := s.Counters(); n.Gone != uint64(gone) || gone == 0 {
-		t.Errorf("%+v; %d keys lost their instance", n, gone)
+		t.Errorf("counters %+v, want %d keys gone, at least one", n, gone)
 	}
 }
 
@@ -179,10 +179,10 @@ func TestAllDraining(t *testing.T) {
 	}
 	publish(t, e, start+second, 2, instances)
 	if got := choose(t, s, start+2*second, 42); got != before {
-		t.Errorf("the old key goes to %q, not %s", got, before)
+		t.Errorf("the old key goes to %q, want %s", got, before)
 	}
 	if got := choose(t, s, start+2*second, 43); got != "" {
-		t.Errorf("a new key goes to %s", got)
+		t.Errorf("a new key goes to %s, want no instance", got)
 	}
 	if n := s.Counters(); n.None != 1 || n.Kept != 1 {
 		t.Errorf("%+v", n)
@@ -209,27 +209,27 @@ func TestResume(t *testing.T) {
 		return at.Name
 	}
 	if got := resume(start, key, false); got != "reg-2" {
-		t.Errorf("the dialog's request goes to %s", got)
+		t.Errorf("the request in a dialog goes to %s, want reg-2", got)
 	}
 	if got := choose(t, s, start, key); got != "reg-1" {
-		t.Errorf("that a dialog is elsewhere moves its key to %s", got)
+		t.Errorf("a dialog at another instance moved its key to %s", got)
 	}
 	instances[1].State = vitrine.Draining
 	publish(t, e, start+second, 2, instances)
 	if got := resume(start+2*second, key, false); got != "reg-2" {
-		t.Errorf("the request's retransmission goes to %s while its instance drains", got)
+		t.Errorf("the retransmitted request goes to %s, want the draining reg-2", got)
 	}
 	if got := resume(start+2*second, key+1, false); got == "reg-2" {
 		t.Error("a new request goes to a draining instance")
 	}
 	if got := resume(start+2*second, key+1, true); got != "reg-2" {
-		t.Errorf("a dialog's request goes to %s, though its instance keeps dialogs", got)
+		t.Errorf("the request in a dialog goes to %s, want reg-2, which keeps dialogs", got)
 	}
 	if got := resume(start+second+Transition, key, false); got == "reg-2" {
 		t.Error("a request goes to a draining instance after the transition")
 	}
 	if _, ok := s.Resume(start, 0, 1, key, 0, true); !ok {
-		t.Error("a request of an instance that has gone goes nowhere")
+		t.Error("a request for a removed instance found no instance")
 	}
 }
 
@@ -250,13 +250,13 @@ func TestHealthComesBack(t *testing.T) {
 	for _, k := range ks {
 		before[k] = choose(t, s, start+2*second, k)
 		if before[k] == "reg-1" {
-			t.Fatal("a key goes to an instance that is away")
+			t.Fatal("a key goes to an unhealthy instance")
 		}
 	}
 	e.Publish(start+3*second, e.View().Table, nil)
 	for _, k := range ks {
 		if got := choose(t, s, start+4*second, k); got != before[k] {
-			t.Fatalf("a key moves from %s to %s because an instance is back", before[k], got)
+			t.Fatalf("a key moved from %s to %s when an instance recovered", before[k], got)
 		}
 	}
 	back := 0
@@ -266,7 +266,7 @@ func TestHealthComesBack(t *testing.T) {
 		}
 	}
 	if back < 300 {
-		t.Errorf("%d of 2000 new keys go to the instance that is back", back)
+		t.Errorf("%d of 2000 new keys go to the recovered instance, want at least 300", back)
 	}
 }
 
@@ -275,19 +275,19 @@ func TestMemoryIsBounded(t *testing.T) {
 	instances := registrations(4, same)
 	_, s := steering(t, instances, 1000)
 	if s.Keys() != 1000 {
-		t.Errorf("room for %d keys, want 1000", s.Keys())
+		t.Errorf("memory has room for %d keys, want 1000", s.Keys())
 	}
 	for _, k := range keys(3000) {
 		choose(t, s, start, k)
 	}
 	if n := s.Counters().Forgotten; n < 2000 || n > 2300 {
-		t.Errorf("%d forgotten of 3000 in a memory of 1000", n)
+		t.Errorf("forgot %d of 3000 keys in a memory of 1000, want about 2000", n)
 	}
 	for _, k := range keys(6000)[3000:] { // forgetting a key older than a transition is no loss
 		choose(t, s, start+Transition+2*second, k)
 	}
 	if n := s.Counters().Forgotten; n < 4000 || n > 4700 {
-		t.Errorf("%d forgotten; keys past the transition must not count", n)
+		t.Errorf("forgot %d keys, want about 4500: keys idle for a transition do not count", n)
 	}
 }
 
@@ -314,7 +314,7 @@ func TestManyEpochs(t *testing.T) {
 		now += e.Pace()
 		table := tables[random.IntN(len(tables))]
 		if early := e.Publish(now-1, table, nil); early != 1 {
-			t.Fatalf("a publication 1 ns too early has to wait %s", early)
+			t.Fatalf("a publication 1 ns too early has to wait %s, want 1ns", early)
 		}
 		if wait := e.Publish(now, table, nil); wait != 0 {
 			t.Fatal(wait)
@@ -333,7 +333,7 @@ func TestManyEpochs(t *testing.T) {
 			}
 			if random.IntN(20) == 0 {
 				if got := choose(t, s, now, c.key); got != c.at {
-					t.Fatalf("epoch %d: a transaction moves from %s to %s, %s before its end", epoch, c.at, got, c.until-now)
+					t.Fatalf("epoch %d: a transaction moved from %s to %s, %s before its end", epoch, c.at, got, c.until-now)
 				}
 			}
 			open = append(open, c)
@@ -366,17 +366,17 @@ func TestCarry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := memory.TakeOver(&passed); err != nil || n != len(ks) {
-		t.Fatalf("%d of %d keys are taken over: %v", n, len(ks), err)
+		t.Fatalf("took over %d of %d keys: %v", n, len(ks), err)
 	}
 	for _, k := range ks {
 		if got := choose(t, memory, start+4*second, k); got != before[k] {
-			t.Fatalf("a key moves from %s to %s", before[k], got)
+			t.Fatalf("a key moved from %s to %s", before[k], got)
 		}
 	}
 	for _, k := range keys(6000)[5000:] {
 		i, _ := next.View().Table.Pick(0, k, 0, nil)
 		if got := choose(t, memory, start+4*second, k); got != next.View().Table.Instance(i).Name {
-			t.Fatalf("a new key goes to %s, as if nothing was known", got)
+			t.Fatalf("a new key goes to %s, want its instance in the new table", got)
 		}
 	}
 	if n := memory.Counters(); n.Unknown != 0 || n.Kept == 0 {
@@ -389,7 +389,7 @@ func TestCarry(t *testing.T) {
 			_, err = NewSteering(next, 1<<15).TakeOver(in)
 		}
 		if err == nil {
-			t.Errorf("%d bytes of %d are enough", cut, len(whole))
+			t.Errorf("TakeOver accepted %d of %d bytes", cut, len(whole))
 		}
 	}
 }
@@ -420,7 +420,7 @@ func TestCarryElsewhere(t *testing.T) {
 		n, err1 := memory.TakeOver(&passed)
 		more, err2 := memory.TakeOver(&passed)
 		if err := errors.Join(err, err1, err2); err != nil || n+more < len(ks)*99/100 || passed.Len() != 0 {
-			t.Errorf("%+v: %d of %d keys, %d bytes left: %v", c, n+more, len(ks), passed.Len(), err)
+			t.Errorf("%+v: took over %d of %d keys, %d bytes left: %v", c, n+more, len(ks), passed.Len(), err)
 		}
 		strayed := 0
 		for _, k := range ks {
@@ -429,7 +429,7 @@ func TestCarryElsewhere(t *testing.T) {
 			}
 		}
 		if strayed > len(ks)-n-more {
-			t.Errorf("%+v: %d keys move, and %d were taken over", c, strayed, n+more)
+			t.Errorf("%+v: %d keys moved, and %d were taken over", c, strayed, n+more)
 		}
 	}
 }
@@ -458,14 +458,14 @@ func TestCarryToAnotherEpoch(t *testing.T) {
 	for now := start + 2*second; now < over; now += 10 * second {
 		for _, k := range ks {
 			if got := choose(t, memory, now, k); got != before[k] {
-				t.Fatalf("a key moves from %s to %s", before[k], got)
+				t.Fatalf("a key moved from %s to %s", before[k], got)
 			}
 		}
 	}
 	for _, k := range ks {
 		i, _ := current.Pick(0, k, 0, nil)
 		if got := choose(t, memory, over, k); got != current.Instance(i).Name {
-			t.Fatalf("a key goes to %s for longer than a transition", got)
+			t.Fatalf("a key still goes to %s after the transition", got)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func TestEven(t *testing.T) {
 			}
 			for _, in := range instances {
 				if want := Slots * in.Weight / total; (math.Abs(float64(counts[in.Name])-want) >= 1 && want >= 1) || counts[in.Name] == 0 {
-					t.Errorf("%s, %d instances: %s has %d slots, its share is %.2f", name, n, in.Name, counts[in.Name], want)
+					t.Errorf("%s, %d instances: %s has %d slots, want its share %.2f", name, n, in.Name, counts[in.Name], want)
 				}
 			}
 		}
@@ -120,7 +120,7 @@ func TestDisruption(t *testing.T) {
 		all, others := moved(before, after, last)
 		share := float64(len(ks)) / float64(n+1)
 		if float64(all-others) > share*1.3+20 || others > len(ks)/20 {
-			t.Errorf("adding one to %d moves %d of %d keys, %d between others; its share is %.0f", n, all, len(ks), others, share)
+			t.Errorf("adding an instance to %d moves %d of %d keys, %d of them between others; its share is %.0f", n, all, len(ks), others, share)
 		}
 		t.Logf("%d+1 instances: %.2f%% of keys move, %.2f%% between others", n, 100*float64(all)/float64(len(ks)), 100*float64(others)/float64(len(ks)))
 
@@ -128,7 +128,7 @@ func TestDisruption(t *testing.T) {
 		heavier := names(build(t, instances), ks, 0, nil)
 		all, others = moved(after, heavier, instances[0].Name)
 		if others > len(ks)/20 || all == 0 && n < 100 {
-			t.Errorf("a tenth more weight of one of %d moves %d keys, %d between others", n+1, all, others)
+			t.Errorf("10%% more weight for one of %d instances moves %d keys, %d of them between others", n+1, all, others)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestPermutation(t *testing.T) {
 	want := names(build(t, instances), ks, 0, nil)
 	rand.New(rand.NewPCG(3, 4)).Shuffle(len(instances), func(i, j int) { instances[i], instances[j] = instances[j], instances[i] })
 	if all, _ := moved(want, names(build(t, instances), ks, 0, nil)); all != 0 {
-		t.Errorf("%d keys go elsewhere", all)
+		t.Errorf("%d keys changed their instance, want 0", all)
 	}
 }
 
@@ -148,11 +148,11 @@ func TestPermutation(t *testing.T) {
 func TestKey(t *testing.T) {
 	for text, want := range map[string]uint64{"": 0xef46db3751d8e999, "abc": 0x44bc2cf5ad770999, "a84b4c76e66710@pc33.atlanta.com": Key([]byte("a84b4c76e66710@pc33.atlanta.com"))} {
 		if got := Key([]byte(text)); got != want {
-			t.Errorf("%q: %#x, XXH64 is %#x", text, got, want)
+			t.Errorf("Key(%q) is %#x, want XXH64 %#x", text, got, want)
 		}
 	}
 	if RegionOf("") != 0 || RegionOf("eu") == 0 || RegionOf("eu") == RegionOf("us") {
-		t.Error("regions have equal numbers, or the empty one has one")
+		t.Error("regions have equal numbers, or the empty region has a number")
 	}
 }
 
@@ -172,7 +172,7 @@ func TestFailedShare(t *testing.T) {
 		})
 		after := names(table, ks, 0, h)
 		if _, others := moved(before, after, away...); others != 0 {
-			t.Errorf("%v away: %d keys of others move", away, others)
+			t.Errorf("%v unhealthy: %d keys of other instances moved", away, others)
 		}
 		got, n, weights := map[string]int{}, 0, 0.0
 		for i := range ks {
@@ -192,7 +192,7 @@ func TestFailedShare(t *testing.T) {
 				want = 0
 			}
 			if math.Abs(float64(got[in.Name])-want) > 5*math.Sqrt(want)+0.01*want {
-				t.Errorf("%v away: %s gets %d of their %d keys, its share is %.0f", away, in.Name, got[in.Name], n, want)
+				t.Errorf("%v unhealthy: %s gets %d of their %d keys, want its share %.0f", away, in.Name, got[in.Name], n, want)
 			}
 		}
 	}
@@ -211,16 +211,16 @@ func TestLastOne(t *testing.T) {
 	none := table.Health(func(*Target) Condition { return Away })
 	for _, k := range keys(1000) {
 		if i, ok := table.Pick(0, k, 0, only); !ok || table.Instance(i).Name != "reg-500" {
-			t.Fatalf("the one that is up is not found: %d, %v", i, ok)
+			t.Fatalf("Pick did not find the one healthy instance: %d, %v", i, ok)
 		}
 		if i, ok := table.Pick(0, k, 0, none); ok {
-			t.Fatalf("%s is found, which is away", table.Instance(i).Name)
+			t.Fatalf("Pick returned the unhealthy %s", table.Instance(i).Name)
 		}
 		if _, ok := table.Pick(1, k, 0, nil); ok {
-			t.Fatal("a type without instances has one")
+			t.Fatal("Pick found an instance of a type without instances")
 		}
 		if _, ok := table.Pick(7, k, 0, nil); ok {
-			t.Fatal("a type that is not there has an instance")
+			t.Fatal("Pick found an instance of an unknown type")
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestStates(t *testing.T) {
 	}
 	for _, name := range names(build(t, instances), keys(1000), 0, nil) {
 		if name != "reg-1" {
-			t.Fatalf("a new key goes to %s", name)
+			t.Fatalf("a new key goes to %s, want reg-1", name)
 		}
 	}
 }
@@ -255,10 +255,10 @@ func TestFull(t *testing.T) {
 	})
 	for i, k := range keys(1000) {
 		if at, ok := table.Pick(0, k, 0, one); !ok || table.Instance(at).Name == "reg-1" {
-			t.Fatalf("key %d goes to the full one, or nowhere", i)
+			t.Fatalf("key %d goes to the full instance, or to none", i)
 		}
 		if at, ok := table.Pick(0, k, 0, all); !ok || table.Instance(at).Name == "reg-1" {
-			t.Fatalf("key %d goes nowhere, or to the one that is away, when all are full", i)
+			t.Fatalf("with all instances full, key %d goes to the unhealthy instance, or to none", i)
 		}
 	}
 }
@@ -288,11 +288,11 @@ func TestRegions(t *testing.T) {
 	}
 	table := build(t, instances)
 	if got := count(table, "eu", nil); got["eu"] != len(ks) {
-		t.Errorf("clients of eu go to %v", got)
+		t.Errorf("clients of region eu go to %v, want eu", got)
 	}
 	for _, from := range []string{"", "asia"} {
 		if got := count(table, from, nil); got["eu"] < 9000 || got["us"] < 9000 || got[""] < 9000 {
-			t.Errorf("clients of %q go to %v", from, got)
+			t.Errorf("clients of region %q go to %v, want all regions", from, got)
 		}
 	}
 	away := table.Health(func(at *Target) Condition {
@@ -302,7 +302,7 @@ func TestRegions(t *testing.T) {
 		return Up
 	})
 	if got := count(table, "eu", away); got["eu"] != 0 || got["us"] < 14000 || got[""] < 14000 {
-		t.Errorf("clients of eu, which is away, go to %v", got)
+		t.Errorf("clients of region eu, which is unhealthy, go to %v", got)
 	}
 	room := build(t, instances, Room{"registration", "eu", 0.7})
 	// 70% of the keys stay. A third of the others comes back by the table of all regions.
@@ -349,16 +349,16 @@ func TestMistakes(t *testing.T) {
 		default:
 			_, err = New(1, types, all)
 			if checked := Check(types, all); checked == nil {
-				t.Errorf("%s: Check finds nothing", want)
+				t.Errorf("%s: Check found no fault", want)
 			}
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("got error %v, want %q", err, want)
 		}
 	}
 	empty := build(t, nil)
 	if _, ok := empty.Pick(0, 1, 0, nil); ok || empty.Len() != 0 || empty.ByName("x") != nil || empty.ByID(0, 1) != nil {
-		t.Error("an empty table has something")
+		t.Error("an empty table has an instance")
 	}
 }
 
@@ -371,12 +371,12 @@ func TestIDs(t *testing.T) {
 	for i := range int32(table.Len()) {
 		at := table.Target(i)
 		if at.ID == 0 || seen[at.ID] || table.ByID(0, at.ID) != at || table.ByName(at.Name) != at {
-			t.Fatalf("%s has ID %d", at.Name, at.ID)
+			t.Fatalf("%s has the invalid or repeated ID %d", at.Name, at.ID)
 		}
 		seen[at.ID] = true
 	}
 	if table.ByID(1, table.Target(0).ID) != nil || table.ByID(9, 1) != nil {
-		t.Error("an ID is found in a type that has none")
+		t.Error("ByID found an instance of another type")
 	}
 	few := build(t, instances[:20])
 	for i := range int32(few.Len()) {
@@ -390,11 +390,11 @@ func TestIDs(t *testing.T) {
 	}
 	for _, in := range small {
 		if in.ID < 1 || in.ID > 127 {
-			t.Errorf("%s has ID %d of 127", in.Name, in.ID)
+			t.Errorf("%s has ID %d, want 1 to 127", in.Name, in.ID)
 		}
 	}
 	if err := Identify(append([]Instance(nil), instances[:128]...), func(string) uint16 { return 127 }); err == nil {
-		t.Error("128 instances have 127 IDs")
+		t.Error("Identify gave 128 instances IDs from a space of 127")
 	}
 }
 
@@ -416,7 +416,7 @@ func TestChoices(t *testing.T) {
 			i, _ := table.Pick(0, k, region, h)
 			all := table.Choices(0, k, region, h)
 			if len(all) == 0 || !all[len(all)-1].Taken || all[len(all)-1].Index != i {
-				t.Fatalf("picked %d, explained %+v", i, all)
+				t.Fatalf("picked instance %d, explained %+v", i, all)
 			}
 		}
 	}
