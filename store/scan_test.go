@@ -35,10 +35,10 @@ func TestScanTime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				if err := last(store.Scanned(t.Context(), store.Query{Space: "s"}, time.Now, run)); !isLate(err) {
-					t.Errorf("the scan ended with %v", err)
+					t.Errorf("the scan ended with %v, want a deadline error", err)
 				}
 				if took := time.Since(began); took < store.ScanTime || took > store.ScanTime+time.Second {
-					t.Errorf("the scan took %s", took)
+					t.Errorf("the scan took %s, want about ScanTime", took)
 				}
 			})
 		})
@@ -72,12 +72,12 @@ func TestScanCause(t *testing.T) {
 	n := 0
 	for _, err := range store.Scanned(ctx, store.Query{Space: "s"}, time.Now, two) {
 		if n++; n == 2 && !errors.Is(err, cause) {
-			t.Errorf("after the end of the context: %v", err)
+			t.Errorf("item after the end of the context: got %v, want its cause", err)
 		}
 		cancel(cause)
 	}
 	if n != 2 {
-		t.Errorf("%d items, want a record and an error", n)
+		t.Errorf("got %d items, want a record and an error", n)
 	}
 	ctx, cancel = context.WithCancelCause(t.Context())
 	defer cancel(nil)

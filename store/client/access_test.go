@@ -27,7 +27,7 @@ func TestAccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Base != "https://127.0.0.1:1" || c.Token != "secret" || c.TLS.RootCAs == nil || len(c.TLS.Certificates) != 1 {
-		t.Errorf("config %+v", c)
+		t.Errorf("got configuration %+v", c)
 	}
 	for name, bad := range map[string]client.Access{
 		"no token":         {TokenFile: file("empty")},

@@ -82,22 +82,22 @@ func TestPlain(t *testing.T) {
 		ctx := t.Context()
 		k := c.KV([]string{"", "other"}[i])
 		if _, err := k.Get(ctx, "a/b c", client.Conditions{}); !client.NotFound(err) {
-			t.Fatalf("reading nothing: %v", err)
+			t.Fatalf("get of a missing record: got %v, want not found", err)
 		}
 		tag := must[string](t)(k.Put(ctx, "a/b c", []byte("one"), "text/plain", time.Hour, client.Conditions{IfNoneMatch: "*"}))
 		if _, err := k.Put(ctx, "a/b c", []byte("two"), "text/plain", 0, client.Conditions{IfNoneMatch: "*"}); !client.Unmet(err) {
-			t.Errorf("an unmet condition: %v", err)
+			t.Errorf("put with an unmet condition: got %v", err)
 		}
 		v := must[*client.Value](t)(k.Get(ctx, "a/b c", client.Conditions{}))
 		if string(v.Data) != "one" || v.ETag != tag || v.ContentType != "text/plain" || time.Until(v.Expires) < 59*time.Minute {
-			t.Errorf("read %+v", v)
+			t.Errorf("got record %+v", v)
 		}
 		if _, err := k.Get(ctx, "a/b c", client.Conditions{IfNoneMatch: tag}); !errors.Is(err, client.ErrNotModified) {
-			t.Errorf("not modified: %v", err)
+			t.Errorf("get of an unchanged record: got %v, want ErrNotModified", err)
 		}
 		results := must[[]client.Result](t)(k.Batch(ctx, client.Change{Op: "put", Key: "x", Value: []byte("1")}, client.Change{Op: "delete", Key: "a/b c", IfMatch: tag}))
 		if len(results) != 2 || !results[1].Existed {
-			t.Errorf("batch %+v", results)
+			t.Errorf("got batch results %+v", results)
 		}
 		var keys []string
 		for e, err := range k.List(ctx, "", true) {
@@ -107,14 +107,14 @@ func TestPlain(t *testing.T) {
 			keys = append(keys, e.Key+"="+string(e.Value))
 		}
 		if !slices.Equal(keys, []string{"x=1"}) {
-			t.Errorf("list %v", keys)
+			t.Errorf("got keys %v, want x=1", keys)
 		}
 		for _, key := range []string{"y", "z"} {
 			must[string](t)(k.Put(ctx, key, []byte("1"), "text/plain", 0, client.Conditions{}))
 		}
 		page := must[client.Page](t)(k.Page(ctx, "", "x", 1, false))
 		if len(page.Records) != 1 || page.Records[0].Key != "y" || page.Records[0].Value != nil || page.Next != "y" {
-			t.Errorf("page %+v", page)
+			t.Errorf("got page %+v", page)
 		}
 		if err := k.Delete(ctx, "x", client.Conditions{}); err != nil {
 			t.Error(err)
@@ -140,7 +140,7 @@ func TestWatch(t *testing.T) {
 				}
 			case "deleted":
 				if got := strings.Join(names[:2], "; "); !strings.HasSuffix(got, "written w/1 v") || e.Version == 0 {
-					t.Errorf("events %q", names)
+					t.Errorf("got events %q", names)
 				}
 			}
 			if e.Name == "deleted" {
@@ -158,14 +158,14 @@ func TestStandard(t *testing.T) {
 		r := wire.Record{Meta: wire.Meta{Tags: wire.Tags{"supi": {"imsi-1"}}}, Blocks: []wire.Block{{ID: "b", ContentType: "text/plain", Content: []byte("x")}}}
 		tag, created, err := s.Put(ctx, "r/1", r, client.Conditions{IfNoneMatch: "*"})
 		if err != nil || !created {
-			t.Fatalf("put: %v, created %t", err, created)
+			t.Fatalf("put: got error %v, created %t", err, created)
 		}
 		got, again, err := s.Get(ctx, "r/1", client.Conditions{})
 		if err != nil || again != tag || string(got.Blocks[0].Content) != "x" {
 			t.Errorf("get: %v %s %+v", err, again, got)
 		}
 		if _, _, err := s.Get(ctx, "r/1", client.Conditions{IfNoneMatch: tag}); !errors.Is(err, client.ErrNotModified) {
-			t.Errorf("not modified: %v", err)
+			t.Errorf("get of an unchanged record: got %v, want ErrNotModified", err)
 		}
 		must[string](t)(s.PutBlock(ctx, "r/1", wire.Block{ID: "c", ContentType: "text/plain", Content: []byte("y")}, client.Conditions{}))
 		if b, _, err := s.Block(ctx, "r/1", "c", client.Conditions{}); err != nil || string(b.Content) != "y" {
@@ -176,17 +176,17 @@ func TestStandard(t *testing.T) {
 		}
 		report := must[[]wire.ReportItem](t)(s.PatchMeta(ctx, "r/1", []wire.PatchItem{{Op: "add", Path: "/tags/n", Value: []byte(`["1"]`)}, {Op: "remove", Path: "/tags/none"}}, client.Conditions{}))
 		if len(report) != 1 {
-			t.Errorf("report %+v", report)
+			t.Errorf("got report %+v", report)
 		}
 		if m, _, err := s.Meta(ctx, "r/1", client.Conditions{}); err != nil || len(m.Tags) != 2 {
 			t.Errorf("meta: %v %+v", err, m)
 		}
 		f := wire.Compare(wire.Equal, "n", "1")
 		if found := must[wire.SearchResult](t)(s.Search(ctx, f, "META_AND_BLOCKS", 10)); found.Count != 1 || string(found.MatchingRecords["r/1"].Blocks[0].Content) != "x" {
-			t.Errorf("search %+v", found)
+			t.Errorf("got search result %+v", found)
 		}
 		if n := must[int](t)(s.Count(ctx, wire.All())); n != 1 {
-			t.Errorf("count %d", n)
+			t.Errorf("got count %d, want 1", n)
 		}
 		owner := wire.ClientID{NfSetID: "set1"}
 		if err := s.Subscribe(ctx, "s", wire.Subscription{ClientID: &owner, CallbackReference: "http://nf.example/x"}); err != nil {
@@ -199,22 +199,22 @@ func TestStandard(t *testing.T) {
 			t.Error(err)
 		}
 		if ids := must[[]string](t)(s.Timers(ctx, f, false)); !slices.Equal(ids, []string{"t"}) {
-			t.Errorf("timers %v", ids)
+			t.Errorf("got timers %v, want t", ids)
 		}
 		if left := must[[]wire.ReportItem](t)(s.PatchTimer(ctx, "t", []wire.PatchItem{{Op: "add", Path: "/deleteAfter", Value: []byte("5")}})); left != nil {
-			t.Errorf("report %v", left)
+			t.Errorf("got report %v", left)
 		}
 		if got := must[wire.Timer](t)(s.Timer(ctx, "t")); *got.DeleteAfter != 5 {
-			t.Errorf("timer %+v", got)
+			t.Errorf("got timer %+v", got)
 		}
 		if err := s.StopTimer(ctx, "t"); err != nil {
 			t.Error(err)
 		}
 		if ids := must[[]string](t)(s.DeleteMatching(ctx, f)); !slices.Equal(ids, []string{"r/1"}) {
-			t.Errorf("deleted %v", ids)
+			t.Errorf("deleted records %v, want r/1", ids)
 		}
 		if err := s.Delete(ctx, "r/1", client.Conditions{}); !client.NotFound(err) {
-			t.Errorf("delete nothing: %v", err)
+			t.Errorf("delete of a missing record: got %v, want not found", err)
 		}
 	}
 }

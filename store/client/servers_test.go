@@ -83,7 +83,7 @@ func TestRequestsAreShared(t *testing.T) {
 	}
 	for _, s := range []*counted{a, b} { // only requests that try a store again are out of turn
 		if n := s.puts.Load(); n < 40 || n > 60 {
-			t.Errorf("a store got %d of 100 requests", n)
+			t.Errorf("one store got %d of 100 requests, want about 50", n)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestFailedStoreIsLeftAndComesBack(t *testing.T) {
 		}
 	}
 	if a.puts.Load() != 2 {
-		t.Errorf("the first store got %d of 4 requests", a.puts.Load())
+		t.Errorf("the first store got %d of 4 requests, want 2", a.puts.Load())
 	}
 	a.Close()
 	for range 20 {
@@ -126,7 +126,7 @@ func TestWritesAreNotRepeated(t *testing.T) {
 	a.broken.Store(true)
 	b.broken.Store(true)
 	if err := put(t, kv); err == nil || a.puts.Load()+b.puts.Load() != 1 {
-		t.Errorf("%v after %d requests, want an error after one", err, a.puts.Load()+b.puts.Load())
+		t.Errorf("got error %v after %d requests, want an error after 1", err, a.puts.Load()+b.puts.Load())
 	}
 	a.broken.Store(false)
 	kv = over(t, a.URL, b.URL)
@@ -136,14 +136,14 @@ func TestWritesAreNotRepeated(t *testing.T) {
 		}
 	}
 	if a.gets.Load() != 4 || b.gets.Load() == 0 {
-		t.Errorf("of 4 reads, the store that answers got %d, and the broken one %d", a.gets.Load(), b.gets.Load())
+		t.Errorf("of 4 reads, the healthy store got %d and the broken store %d", a.gets.Load(), b.gets.Load())
 	}
 }
 
 func TestBases(t *testing.T) {
 	for _, base := range []string{"", "127.0.0.1:8070", "http://127.0.0.1:8070,", "http://127.0.0.1:8070,https://127.0.0.1:8071", "ftp://127.0.0.1:1"} {
 		if _, err := client.New(client.Config{Base: base}); err == nil {
-			t.Errorf("%q is taken for stores", base)
+			t.Errorf("New accepted %q as base", base)
 		}
 	}
 }

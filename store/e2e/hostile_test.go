@@ -105,7 +105,7 @@ func newHostile(t *testing.T) *hostile {
 	carried := h.capacity(t)
 	h.rate = carried / 2
 	h.base, _ = hosttest.Resident(t, h.cmd.Process.Pid)
-	t.Logf("%.0f writes with a read a second are carried; the load is half of that", carried)
+	t.Logf("capacity is %.0f writes/s, each with a read; the load is half of that", carried)
 	return h
 }
 
@@ -125,7 +125,7 @@ func (h *hostile) value(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	status, text, err := h.ask(t.Context(), h.metrics, http.MethodGet, "/metrics", nil)
 	if err != nil || status != http.StatusOK {
-		t.Fatalf("metrics: %d, %v", status, err)
+		t.Fatalf("metrics: got status %d, error %v", status, err)
 	}
 	return hosttest.Metric(t, text, name, labels...)
 }
@@ -292,10 +292,10 @@ func (h *hostile) withstand(t *testing.T, a attack) {
 		t.Logf("%d writes and reads in %s; %s%v rose by %.0f; resident memory %d MB at most, %d MB before",
 			written, took.Round(time.Millisecond), a.counter, a.labels, rose, peak>>20, h.base>>20)
 		if written == 0 || rose == 0 {
-			t.Errorf("%d writes, and the attack was counted %.0f times", written, rose)
+			t.Errorf("%d writes, and the attack was counted %.0f times, want both above 0", written, rose)
 		}
 		if most := h.base + budget(); peak > most {
-			t.Errorf("resident memory of %d MB, want at most %d MB", peak>>20, most>>20)
+			t.Errorf("resident memory is %d MB, want at most %d MB", peak>>20, most>>20)
 		}
 	})
 }
@@ -464,7 +464,7 @@ func (h *hostile) deniedCallbacks(t *testing.T) attack {
 	t.Cleanup(func() {
 		_ = l.Close()
 		if n := reached.Load(); n > 0 {
-			t.Errorf("%d callbacks reached a denied address", n)
+			t.Errorf("%d callbacks reached a denied address, want 0", n)
 		}
 	})
 	go func() {

@@ -53,11 +53,11 @@ func (c *counter) check(t *testing.T, kv *client.KV) {
 		return
 	}
 	if err != nil {
-		t.Fatalf("%s: %v; %d was answered", c.key, err, answered)
+		t.Fatalf("read %s: %v; %d was acknowledged", c.key, err, answered)
 	}
 	got, err := strconv.ParseInt(string(value.Data), 10, 64)
 	if err != nil || got < answered || got > c.asked {
-		t.Fatalf("%s is %q, %d was answered and %d asked for", c.key, value.Data, answered, c.asked)
+		t.Fatalf("%s has %q; %d was acknowledged and %d requested", c.key, value.Data, answered, c.asked)
 	}
 	c.asked = got
 }
@@ -90,7 +90,7 @@ func TestStoreKilled(t *testing.T) {
 		}
 		for enough := 1 + random.Int64N(200); answers.Load() < enough; {
 			if t.Context().Err() != nil {
-				t.Fatal("the store answers no writes")
+				t.Fatal("the store does not answer writes")
 			}
 			runtime.Gosched()
 		}
@@ -108,11 +108,11 @@ func TestStoreKilled(t *testing.T) {
 	for i := range counters {
 		counters[i].check(t, c.KV(""))
 		if counters[i].answered.Load() == 0 {
-			t.Errorf("%s was never written", counters[i].key)
+			t.Errorf("counter %s was never written", counters[i].key)
 		}
 	}
 	if code := s.end(t, syscall.SIGTERM); code != 0 {
-		t.Errorf("SIGTERM: exit code %d", code)
+		t.Errorf("after SIGTERM: got exit code %d, want 0", code)
 	}
 	t.Logf("%d kills, %d acknowledged writes", kills, acknowledged)
 }

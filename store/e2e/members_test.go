@@ -88,7 +88,7 @@ func TestStoresOverOneEngine(t *testing.T) {
 	second := run(address)
 	await("writes at the second store", 100, atSecond)
 	if code := second.end(t, syscall.SIGTERM); code != 0 || failed.Load() != 0 {
-		t.Errorf("SIGTERM of the second store: exit code %d, %d writes failed", code, failed.Load())
+		t.Errorf("after SIGTERM of the second store: exit code %d, %d writes failed, want 0", code, failed.Load())
 	}
 	await("writes without the second store", 100, done.Load)
 
@@ -97,7 +97,7 @@ func TestStoresOverOneEngine(t *testing.T) {
 	second.kill(t)
 	await("writes after the second store was killed", 100, done.Load)
 	if n := failed.Load(); n > writers {
-		t.Errorf("%d writes of %d writers failed when a store was killed", n, writers)
+		t.Errorf("%d writes of %d writers failed when a store was killed, want at most 1 each", n, writers)
 	}
 
 	stop.Store(true)
@@ -108,7 +108,7 @@ func TestStoresOverOneEngine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := strconv.ParseInt(strings.TrimSpace(string(v.Data)), 10, 64); err != nil || got < n {
-			t.Errorf("writer %d wrote %d, and the store has %q", i, n, v.Data)
+			t.Errorf("writer %d wrote %d, but the store has %q", i, n, v.Data)
 		}
 	}
 }

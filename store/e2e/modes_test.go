@@ -26,7 +26,7 @@ func TestModes(t *testing.T) {
 			}
 			is, err := e.Info()
 			if err == nil && is.Mode().Perm()&0o077 != 0 {
-				t.Errorf("%s has mode %s", path, is.Mode())
+				t.Errorf("%s has mode %s, want no access for others", path, is.Mode())
 			}
 			return err
 		})

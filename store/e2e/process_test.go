@@ -66,7 +66,7 @@ func start(t *testing.T, arguments ...string) *running {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	address, is := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if err != nil || !is {
-		t.Fatalf("the store said %q, %v: %s", line, err, r.logText(t))
+		t.Fatalf("the store printed %q, %v: %s", line, err, r.logText(t))
 	}
 	r.address = address
 	return r

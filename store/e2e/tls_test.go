@@ -94,7 +94,7 @@ func ask(t *testing.T, base string, secure *tls.Config, token string) error {
 	}
 	value, err := c.KV("").Get(ctx, "key", client.Conditions{})
 	if err == nil && string(value.Data) != "value" {
-		t.Errorf("read %q", value.Data)
+		t.Errorf("got value %q", value.Data)
 	}
 	return err
 }
@@ -103,7 +103,7 @@ func ask(t *testing.T, base string, secure *tls.Config, token string) error {
 func refused(t *testing.T, who string, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("%s: %v, want it refused: %s", who, err, text)
+		t.Errorf("%s: got %v, want a refusal with %s", who, err, text)
 	}
 }
 
@@ -125,10 +125,10 @@ func TestStoreTLS(t *testing.T) {
 	refused(t, "with another token", ask(t, base, own.trusting(t, nil), token+"!"), "401")
 	refused(t, "one who does not trust it", ask(t, base, stranger.trusting(t, nil), token), "unknown authority")
 	if err := ask(t, "http://"+s.address, nil, token); err == nil {
-		t.Error("it answers in clear")
+		t.Error("the store answers without TLS")
 	}
 	if text := s.logText(t); strings.Contains(text, token) || !strings.Contains(text, "access refused") || strings.Contains(text, "in clear") {
-		t.Errorf("the log: %s", text)
+		t.Errorf("log of refused access: %s", text)
 	}
 	old := own.trusting(t, nil)
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
@@ -146,7 +146,7 @@ func TestStoreTLS(t *testing.T) {
 	}
 	defer reply.Body.Close()
 	if body, err := io.ReadAll(reply.Body); err != nil || reply.ProtoMajor != 2 || reply.StatusCode != http.StatusOK {
-		t.Errorf("/health by HTTP/2: %s, %d: %s, %v", reply.Proto, reply.StatusCode, body, err)
+		t.Errorf("/health over HTTP/2: got %s, %d: %s, %v", reply.Proto, reply.StatusCode, body, err)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestStoreMutualTLS(t *testing.T) {
 	refused(t, "without a certificate", ask(t, base, own.trusting(t, nil), ""), "")
 	refused(t, "with a stranger's", ask(t, base, own.trusting(t, stranger), ""), "")
 	if err := ask(t, base, own.trusting(t, own), ""); err != nil {
-		t.Errorf("after those: %v", err)
+		t.Errorf("request after the refused ones: %v", err)
 	}
 }
 

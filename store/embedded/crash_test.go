@@ -63,7 +63,7 @@ func TestCrash(t *testing.T) {
 		fs = crashed
 	}
 	if lost == 0 {
-		t.Error("nothing was written after a crash was taken: the crashes were at rest")
+		t.Error("every crash was taken at rest, so the test proves nothing")
 	}
 }
 
@@ -121,7 +121,7 @@ func verify(t *testing.T, e *embedded.Engine, kept []atomic.Int64, n int) {
 		}
 		got, _ := strconv.ParseInt(string(r.Value), 10, 64)
 		if err != nil || got < want {
-			t.Fatalf("crash %d: key %d has %d, %v; %d was answered", n, k, got, err, want)
+			t.Fatalf("crash %d: key %d has %d, error %v; %d was acknowledged", n, k, got, err, want)
 		}
 		kept[k].Store(got)
 		m := &store.Match{Tag: "n", Op: store.GreaterOrEqual}
@@ -133,7 +133,7 @@ func verify(t *testing.T, e *embedded.Engine, kept []atomic.Int64, n int) {
 			found += string(r.Value) + " "
 		}
 		if found != strconv.FormatInt(got, 10)+" " {
-			t.Fatalf("crash %d: key %d has %d, its tag finds %q", n, k, got, found)
+			t.Fatalf("crash %d: key %d has %d, but its tag finds %q", n, k, got, found)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestSyncedBeforeAnswer(t *testing.T) {
 			seen.mu.Unlock()
 		}
 		if always != want {
-			t.Errorf("sync %s: every answer came after a sync of all that was written: %v", mode, always)
+			t.Errorf("sync %s: each answer came after a sync of all written data: %v", mode, always)
 		}
 	}
 }
@@ -235,10 +235,10 @@ func TestReserve(t *testing.T) {
 		t.Error(err)
 	}
 	if err := e.Write(t.Context(), "s", store.Op{Action: store.Delete, Name: "a"}); err != nil {
-		t.Errorf("a delete on a full disk: %v", err)
+		t.Errorf("delete on a full disk: %v", err)
 	}
 	if s, err := e.Gauges(t.Context()); err != nil || !s.Full {
-		t.Errorf("gauges: %+v, %v", s, err)
+		t.Errorf("gauges of a full store: got %+v, error %v", s, err)
 	}
 	room(1 << 20)
 	eventually(t, "a put with room again", func() bool { return put("c") == nil })
@@ -285,12 +285,12 @@ func TestDiskFull(t *testing.T) {
 	full.Store(true)
 	for range 3 {
 		if err := put(answered); !errors.Is(err, syscall.ENOSPC) {
-			t.Fatalf("a write on a full disk: %v", err)
+			t.Fatalf("write on a full disk: got %v, want ENOSPC", err)
 		}
 	}
 	crashed := mem.CrashClone(vfs.CrashCloneCfg{})
 	if err := e.Close(); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("close tells %v", err)
+		t.Errorf("close on a full disk: got %v, want ENOSPC", err)
 	}
 	e = open(t, small(crashed))
 	n := 0
@@ -301,6 +301,6 @@ func TestDiskFull(t *testing.T) {
 		n++
 	}
 	if n < answered {
-		t.Errorf("%d of %d answered writes are there", n, answered)
+		t.Errorf("found %d of %d acknowledged writes", n, answered)
 	}
 }

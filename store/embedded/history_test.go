@@ -39,11 +39,11 @@ func TestHistoryBytes(t *testing.T) {
 		for i := range 10_000 {
 			h.add([]store.Event{event(i+1, made[0], made[1])})
 			if h.bytes > limit {
-				t.Fatalf("%s: %d bytes counted, the bound is %d", name, h.bytes, limit)
+				t.Fatalf("%s: counted %d bytes, want at most %d", name, h.bytes, limit)
 			}
 		}
 		if n := held(h); n > limit {
-			t.Errorf("%s: %d bytes kept, the bound is %d", name, n, limit)
+			t.Errorf("%s: kept %d bytes, want at most %d", name, n, limit)
 		}
 	}
 }
@@ -55,11 +55,11 @@ func TestHistoryOfOne(t *testing.T) {
 	h.add([]store.Event{event(1, 10, 0), event(2, 5000, 0)})
 	events := make([]store.Event, 4)
 	if n, _, err := h.take(1, events); n != 1 || err != nil || events[0].Record.Version != 2 {
-		t.Errorf("%d events, %v", n, err)
+		t.Errorf("got %d events, error %v, want 1", n, err)
 	}
 	var behind *store.Behind
 	if _, _, err := h.take(0, events); !errors.As(err, &behind) || behind.Oldest != 1 {
-		t.Errorf("the first: %v", err)
+		t.Errorf("take of a removed event: got %v, want a Behind error", err)
 	}
 }
 
@@ -71,6 +71,6 @@ func TestTakeBytes(t *testing.T) {
 	}
 	events := make([]store.Event, watchTake)
 	if n, _, err := h.take(0, events); n != 1 || err != nil {
-		t.Errorf("%d events of 1 MiB at once, %v", n, err)
+		t.Errorf("took %d events of 1 MiB at once, error %v, want 1", n, err)
 	}
 }

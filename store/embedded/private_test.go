@@ -46,7 +46,7 @@ func TestPrivate(t *testing.T) {
 			t.Errorf("%s: mode %s, want %s", name, got, c.want)
 		}
 		if warned := strings.Contains(log.String(), "others can open"); warned != (c.want&0o077 != 0) {
-			t.Errorf("%s: the log says %q", name, log.String())
+			t.Errorf("%s: got log %q", name, log.String())
 		}
 	}
 }

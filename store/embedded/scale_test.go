@@ -32,7 +32,7 @@ func heap() uint64 {
 // race detector it uses 128,000 records. It is not parallel, because other tests measure the heap.
 func TestMillionExpire(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a million records")
+		t.Skip("writes a million records")
 	}
 	records := 1_000_000
 	if hosttest.Raced {
@@ -79,13 +79,13 @@ func TestSlowWatchers(t *testing.T) {
 		}
 	}
 	if grown := int64(heap()) - int64(before); grown > 4<<20 {
-		t.Errorf("20 MB written under %d slow watchers: the heap grew by %d KiB", watchers, grown>>10)
+		t.Errorf("with 20 MB written and %d slow watchers the heap grew by %d KiB, want at most 4 MiB", watchers, grown>>10)
 	}
 	close(release)
 	for range watchers {
 		var behind *store.Behind
 		if err := <-ended; !errors.As(err, &behind) {
-			t.Errorf("a watcher that was too slow: %v", err)
+			t.Errorf("slow watcher: got %v, want a Behind error", err)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestSmallDisk(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, store.ErrFull) {
-		t.Fatalf("after %d writes: %v", answered, err)
+		t.Fatalf("after %d writes: got %v, want ErrFull", answered, err)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -128,10 +128,10 @@ func TestSmallDisk(t *testing.T) {
 		n++
 	}
 	if n != answered || n == 0 {
-		t.Errorf("%d records of %d that were answered", n, answered)
+		t.Errorf("got %d records, want the %d acknowledged ones", n, answered)
 	}
 	if err := e.Write(t.Context(), "s", store.Op{Action: store.Delete, Name: "00000"}); err != nil {
-		t.Errorf("a delete on a full disk: %v", err)
+		t.Errorf("delete on a full disk: %v", err)
 	}
 }
 

@@ -23,7 +23,7 @@ func checkTrace(t *testing.T, text string) {
 			clear(began)
 		case strings.Contains(call, `"answered `):
 			if !strings.Contains(call, fmt.Sprintf(`"answered %d\n"`, answered)) {
-				t.Fatalf("after %d answers: %s", answered, line)
+				t.Fatalf("after %d answers: got %s", answered, line)
 			}
 			if !wrote || !synced {
 				t.Errorf("answer %d: written %v, then synced %v", answered, wrote, synced)
@@ -41,6 +41,6 @@ func checkTrace(t *testing.T, text string) {
 		}
 	}
 	if answered != tracedCount {
-		t.Errorf("%d answers seen of %d", answered, tracedCount)
+		t.Errorf("the trace has %d answers, want %d", answered, tracedCount)
 	}
 }

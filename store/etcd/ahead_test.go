@@ -30,11 +30,11 @@ func TestAhead(t *testing.T) {
 			all = slices.Compact(all)
 			got, walked, pages := walk(all, page)
 			if !slices.Equal(got, all) {
-				t.Fatalf("%d keys of %d", len(got), len(all))
+				t.Fatalf("got %d keys, want %d", len(got), len(all))
 			}
-			t.Logf("%d pages walk over %d keys", pages, walked)
+			t.Logf("%d pages read %d keys", pages, walked)
 			if walked > 8*keys {
-				t.Errorf("%d pages walk over %d keys", pages, walked)
+				t.Errorf("%d pages read %d keys, want at most 8 times the number of keys", pages, walked)
 			}
 		})
 	}

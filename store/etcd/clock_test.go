@@ -46,10 +46,10 @@ func TestClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			if off := time.Until(k.now()); off.Abs() > time.Second {
-				t.Errorf("the clock of a host ahead by %s is off by %s", ahead, off)
+				t.Errorf("on a host %s ahead the clock is wrong by %s", ahead, off)
 			}
 			if shift := time.Duration(k.shift.Load()); ahead == 0 && shift.Abs() > time.Second {
-				t.Errorf("a right clock was shifted by %s", shift)
+				t.Errorf("a correct clock was shifted by %s", shift)
 			}
 		}
 	}
@@ -65,15 +65,15 @@ func TestClockWithoutMembers(t *testing.T) {
 	}
 	m.Close()
 	if err := k.check(t.Context()); err == nil {
-		t.Error("a check without members succeeds")
+		t.Error("check succeeded without members")
 	}
 	if off := time.Until(k.now()); off.Abs() > time.Second {
-		t.Errorf("the clock is off by %s after that", off)
+		t.Errorf("after the failed check the clock is wrong by %s", off)
 	}
 	undated := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Date"] = nil }))
 	defer undated.Close()
 	if err := hostClock(t, 0, undated).check(t.Context()); err == nil {
-		t.Error("an answer without Date is taken for a clock")
+		t.Error("check accepted an answer without a Date")
 	}
 }
 
@@ -97,10 +97,10 @@ func TestAgree(t *testing.T) {
 					all = append(all, at(right[i%len(right)]))
 				}
 				if got := agree(all); got.low > 0 || got.high < 0 || got.high < got.low {
-					t.Errorf("%d of %d members are wrong: the right time is not within %v", bad, members, got)
+					t.Errorf("with %d of %d members wrong, the true time is outside %v", bad, members, got)
 				}
 				if got := agree(all); members%2 == 1 && got.high-got.low > 2*time.Second {
-					t.Errorf("%d of %d members are wrong: the bounds %v are wide", bad, members, got)
+					t.Errorf("with %d of %d members wrong, the bounds %v are too wide", bad, members, got)
 				}
 			}
 		}

@@ -113,7 +113,7 @@ func TestCompacted(t *testing.T) {
 	for _, err := range e.Watch(t.Context(), "s", "", 2) {
 		var behind *store.Behind
 		if !errors.As(err, &behind) {
-			t.Fatalf("a watch from version 2 of %d: %v", ops[0].Version, err)
+			t.Fatalf("watch from version 2 of %d: got %v, want a Behind error", ops[0].Version, err)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestSlowWatcher(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.Endpoints, c.Prefix, c.Now = []string{endpoint}, name+"/", time.Now
 			if taken := takeNothing(t, open(t, c)); taken > 17 {
-				t.Errorf("%d events kept for a receiver that may be 16 behind", taken)
+				t.Errorf("kept %d events for a receiver that may be 16 behind", taken)
 			}
 		})
 	}
@@ -197,9 +197,9 @@ func TestUndecodable(t *testing.T) {
 		return names, nil
 	}
 	if names, err := follow("a"); err == nil || !strings.Contains(err.Error(), `"a2"`) || len(names) != 1 {
-		t.Errorf("a watch of a record that does not decode: %q, %v", names, err)
+		t.Errorf("watch of a record that cannot be decoded: got %q, error %v", names, err)
 	}
 	if names, err := follow("b"); err != nil || len(names) != 1 {
-		t.Errorf("a watch of other names: %q, %v", names, err)
+		t.Errorf("watch of other names: got %q, error %v", names, err)
 	}
 }

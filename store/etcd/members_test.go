@@ -57,7 +57,7 @@ func (all members) killLeader(ctx context.Context, t *testing.T) *storetest.Memb
 			return m
 		}
 	}
-	t.Error("no member leads")
+	t.Error("no member is the leader")
 	return nil
 }
 
@@ -81,7 +81,7 @@ func watched(t *testing.T, e store.Engine) <-chan error {
 	select {
 	case <-began:
 	case err := <-ended:
-		t.Fatalf("the watch does not begin: %v", err)
+		t.Fatalf("the watch did not start: %v", err)
 	}
 	return ended
 }
@@ -94,7 +94,7 @@ func TestMembers(t *testing.T) {
 	all := members(storetest.Etcd(t, 3))
 	e := open(t, etcd.Config{Endpoints: all.endpoints(), Now: time.Now})
 	if p := e.Promises(); p.Durability != store.Consensus || !p.Linearizable {
-		t.Fatalf("three members promise %+v", p)
+		t.Fatalf("three members: got promises %+v", p)
 	}
 	var last *storetest.Member
 	storetest.Linearizable(t, storetest.Drive{Engine: e, Workers: 6, Each: 120, Disturb: func() {
@@ -103,7 +103,7 @@ func TestMembers(t *testing.T) {
 		}
 	}})
 	if last == nil {
-		t.Fatal("nothing was killed")
+		t.Fatal("no member was killed")
 	}
 	last.Start(t)
 	// The restarted member has caught up once it forms a quorum with one other.
@@ -121,15 +121,15 @@ func TestMembers(t *testing.T) {
 	select {
 	case err := <-ended:
 		if err == nil {
-			t.Error("the watch of a member without a leader ends without an error")
+			t.Error("the watch of a member without a leader ended without an error")
 		}
 	case <-time.After(time.Minute):
-		t.Error("a member without a leader keeps a watch, and tells nothing")
+		t.Error("the watch of a member without a leader did not end")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	var r store.Record
 	if err := e.Get(ctx, store.Key{Space: "s", Name: "k0"}, &r); err == nil || errors.Is(err, store.ErrNotFound) {
-		t.Errorf("one member of three answers: %v", err)
+		t.Errorf("read from one of three members: got %v, want an error", err)
 	}
 }

@@ -44,14 +44,14 @@ func TestWrongClocks(t *testing.T) {
 		}
 		for j, reader := range hosts {
 			if gone(t, reader, o.Name) && time.Since(written) < life-off {
-				t.Errorf("store %d does not see what store %d wrote %s ago, with %s to live", j, i, time.Since(written), life)
+				t.Errorf("store %d cannot read what store %d wrote %s ago with a lifetime of %s", j, i, time.Since(written), life)
 			}
 		}
 		for _, reader := range hosts {
 			// Await waits 20 s. Without a correction one of the stores would keep the record for a minute.
 			storetest.Await(t, "expiry", func() bool { return gone(t, reader, o.Name) })
 			if lived := time.Since(written); lived < life-off {
-				t.Errorf("a record of %s expired after %s", life, lived)
+				t.Errorf("a record with a lifetime of %s expired after %s", life, lived)
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func TestSweptByWrongClock(t *testing.T) {
 			}
 		case store.Expired, store.Deleted:
 			if lived := time.Since(began); v.Change != store.Expired || v.Record.Key.Name != "soon" || lived < 3*time.Second-off {
-				t.Errorf("%s: change %d after %s", v.Record.Key.Name, v.Change, lived)
+				t.Errorf("%s: got change %d after %s", v.Record.Key.Name, v.Change, lived)
 			}
 			return
 		}

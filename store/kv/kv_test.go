@@ -73,7 +73,7 @@ func (h *host) want(t *testing.T, status int, method, path, body string, headers
 	t.Helper()
 	r := h.do(t, method, path, body, headers...)
 	if r.status != status {
-		t.Fatalf("%s %s %v: %d %s; want %d", method, path, headers, r.status, r.body, status)
+		t.Fatalf("%s %s %v: got %d %s, want %d", method, path, headers, r.status, r.body, status)
 	}
 	return r
 }
@@ -89,7 +89,7 @@ func TestRecord(t *testing.T) {
 	}
 	second := h.want(t, 204, "PUT", "/kv/a/b", "two").header.Get("ETag")
 	if second == first || second == "" {
-		t.Errorf("ETag %s after %s", second, first)
+		t.Errorf("got ETag %s after %s, want a new one", second, first)
 	}
 	if r := h.want(t, 200, "HEAD", "/kv/a/b", ""); r.body != "" || r.header.Get("Content-Length") != "3" {
 		t.Errorf("head: %+v", r)
@@ -104,7 +104,7 @@ func TestRecord(t *testing.T) {
 	h.want(t, 304, "GET", "/kv/a/b", "", "If-Match", second, "If-None-Match", second)
 	h.want(t, 412, "PUT", "/kv/a/b", "three", "If-Match", first)
 	if r := h.want(t, 412, "PUT", "/kv/a/b", "three", "If-None-Match", "*"); r.header.Get("ETag") != second {
-		t.Errorf("412 tells ETag %s, it is %s", r.header.Get("ETag"), second)
+		t.Errorf("the 412 answer has ETag %s, want %s", r.header.Get("ETag"), second)
 	}
 	h.want(t, 412, "PUT", "/kv/none", "x", "If-Match", "*")
 	h.want(t, 412, "DELETE", "/kv/a/b", "", "If-Match", `"of another server"`)
@@ -143,7 +143,7 @@ func TestTTL(t *testing.T) {
 	h.want(t, 201, "PUT", "/kv/a?ttl=90s", "x")
 	h.want(t, 201, "PUT", "/kv/b?ttl=10", "x")
 	if got := h.want(t, 200, "GET", "/kv/b", "").header.Get("Expires"); got != h.clock.Now().Add(10*time.Second).UTC().Format(http.TimeFormat) {
-		t.Errorf("Expires: %s", got)
+		t.Errorf("got Expires %s", got)
 	}
 	for _, ttl := range []string{"0", "-1", "2h", "soon", "1e9"} {
 		h.want(t, 400, "PUT", "/kv/c?ttl="+ttl, "x")
@@ -183,13 +183,13 @@ func TestBatchAndList(t *testing.T) {
 		return names
 	}
 	if got := list("?limit=2&values=true"); got != "a1 b2 " || l.Next != "b" || l.Records[1].ContentType != "text/plain" {
-		t.Errorf("first page %q, next %q", got, l.Next)
+		t.Errorf("first page: got %q, next %q", got, l.Next)
 	}
 	if got := list("?after=b"); got != "c " || l.Next != "" || l.Records[0].Expires == nil {
-		t.Errorf("second page %q, next %q", got, l.Next)
+		t.Errorf("second page: got %q, next %q", got, l.Next)
 	}
 	if got := list("?prefix=x"); got != "" {
-		t.Errorf("nothing: %q", got)
+		t.Errorf("list of a prefix without records: got %q", got)
 	}
 	h.want(t, 400, "GET", "/kv?limit=0", "")
 	h.want(t, 400, "GET", "/kv?values=maybe", "")
@@ -242,7 +242,7 @@ func TestWatch(t *testing.T) {
 	h := serve(t, kv.Config{Silence: 5 * time.Millisecond}, 8)
 	r, _ := h.stream(t, "?prefix=a&values=true")
 	if _, name, _ := next(t, r); name != "started" {
-		t.Fatalf("begins with %s", name)
+		t.Fatalf("the first event is %s, want started", name)
 	}
 	h.want(t, 201, "PUT", "/kv/b", "elsewhere")
 	h.want(t, 201, "PUT", "/kv/a?ttl=1", "x")
@@ -257,20 +257,20 @@ func TestWatch(t *testing.T) {
 	again, _ := h.stream(t, "?from=1", "Last-Event-ID", id)
 	next(t, again)
 	if _, name, _ = next(t, again); name != "expired" {
-		t.Fatalf("a watch that came back gets %s", name)
+		t.Fatalf("the resumed watch got %s, want expired", name)
 	}
 	line, err := again.ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, ":") {
-		t.Fatalf("in silence comes %q, %v", line, err)
+		t.Fatalf("idle watch: got line %q, error %v, want a comment", line, err)
 	}
 	for range 10 {
 		h.do(t, "PUT", "/kv/a", "y")
 	}
 	if _, got := h.stream(t, "?from=1"); got.StatusCode != http.StatusGone {
-		t.Errorf("a watch from before what is kept: %d", got.StatusCode)
+		t.Errorf("watch from a version that is no longer kept: got status %d, want 410", got.StatusCode)
 	}
 	if _, got := h.stream(t, "?from=soon"); got.StatusCode != http.StatusBadRequest {
-		t.Errorf("a watch from no number: %d", got.StatusCode)
+		t.Errorf("watch from an invalid version: got status %d, want 400", got.StatusCode)
 	}
 }
 
@@ -281,7 +281,7 @@ func TestWatchLimit(t *testing.T) {
 	next(t, r)
 	_, got := h.stream(t, "")
 	if got.StatusCode != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" {
-		t.Errorf("a second watch: %d", got.StatusCode)
+		t.Errorf("second watch: got status %d, want 429 with Retry-After", got.StatusCode)
 	}
 }
 
@@ -295,10 +295,10 @@ func TestClosing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, name, data := next(t, r); name != "end" || !strings.Contains(data, "503") {
-		t.Errorf("ends with %s %s", name, data)
+		t.Errorf("the watch ended with %s %s, want end with 503", name, data)
 	}
 	if r := h.want(t, 503, "GET", "/kv/a", ""); r.header.Get("Retry-After") == "" {
-		t.Error("no Retry-After")
+		t.Error("the 503 answer has no Retry-After")
 	}
 }
 
@@ -308,7 +308,7 @@ func TestAnswersThatAreLarge(t *testing.T) {
 		"/kv?values=true": true, "/kv/?prefix=a&values=1": true, "/kv": false, "/kv?values=false": false, "/kv/key?values=true": false,
 	} {
 		if got := kv.Answer(httptest.NewRequest(http.MethodGet, target, nil)); (got > 0) != large {
-			t.Errorf("%s: %d bytes", target, got)
+			t.Errorf("%s: got a limit of %d bytes", target, got)
 		}
 	}
 }

@@ -43,20 +43,20 @@ func TestListTime(t *testing.T) {
 			began := time.Now()
 			api.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/kv", nil))
 			if took := time.Since(began); took != 10*time.Second {
-				t.Errorf("the list took %s", took)
+				t.Errorf("the list took %s, want 10s", took)
 			}
 			if w.Code != want {
-				t.Fatalf("%d records: status %d: %s", records, w.Code, w.Body)
+				t.Fatalf("list of %d records: got status %d: %s", records, w.Code, w.Body)
 			}
 			var l kv.List
 			if err := json.Unmarshal(w.Body.Bytes(), &l); err != nil {
 				t.Fatal(err)
 			}
 			if records > 0 && (len(l.Records) != records || l.Next != "2") {
-				t.Errorf("%d records, next after %q", len(l.Records), l.Next)
+				t.Errorf("got %d records, next page after %q", len(l.Records), l.Next)
 			}
 			if records == 0 && w.Header().Get("Retry-After") == "" {
-				t.Error("503 without Retry-After")
+				t.Error("the 503 answer has no Retry-After")
 			}
 		})
 	}

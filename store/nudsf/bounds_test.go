@@ -142,7 +142,7 @@ func want(t *testing.T, got *http.Response, body []byte, status int, cause, text
 	t.Helper()
 	var p wire.Problem
 	if err := json.Unmarshal(body, &p); err != nil || got.StatusCode != status || p.Cause != cause || !strings.Contains(p.Detail, text) {
-		t.Errorf("%s: %.300s; want %d %s: ...%s...", got.Status, body, status, cause, text)
+		t.Errorf("got %s: %.300s, want %d %s: ...%s...", got.Status, body, status, cause, text)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestSearchTime(t *testing.T) {
 	}
 	f.engine.after.Store(0)
 	if got, body := f.do("GET", records+all, "", nil); got.StatusCode != http.StatusOK || !strings.Contains(string(body), `"count":5`) {
-		t.Errorf("a search in time: %s: %s", got.Status, body)
+		t.Errorf("search within the time limit: got %s: %s", got.Status, body)
 	}
 }
 
@@ -191,17 +191,17 @@ func TestDeletionTime(t *testing.T) {
 		for i := range all {
 			got, _ := f.do("GET", fmt.Sprintf("%s/%03d", path, i), "", nil)
 			if there := got.StatusCode == http.StatusOK; there == (i < first) {
-				t.Errorf("%s %03d: %s after the deletion of %v", path, i, got.Status, ids)
+				t.Errorf("%s %03d: got %s after the deletion of %v", path, i, got.Status, ids)
 			}
 		}
 
 		f.engine.after.Store(0)
 		_, body = f.do("DELETE", matching, "", nil)
 		if ids, incomplete := deleted(t, body, member); len(ids) != all-first || incomplete {
-			t.Errorf("%s again: %s", path, body)
+			t.Errorf("%s, second request: got %s", path, body)
 		}
 		if got, body = f.do("DELETE", matching, "", nil); got.StatusCode != http.StatusNoContent {
-			t.Errorf("%s at last: %s: %s", path, got.Status, body)
+			t.Errorf("repeated %s: got %s: %s", path, got.Status, body)
 		}
 	}
 }
@@ -231,10 +231,10 @@ func TestSearchBytes(t *testing.T) {
 		got, body := f.do("GET", records+every, "", nil)
 		want(t, got, body, http.StatusServiceUnavailable, wire.CauseCongestion, "memory")
 		if got.Header.Get("Retry-After") == "" {
-			t.Error("no Retry-After")
+			t.Error("the answer has no Retry-After")
 		}
 		if got, body := f.do("GET", records+some, "", nil); got.StatusCode != http.StatusOK || !strings.Contains(string(body), `"count":200`) {
-			t.Errorf("a small search: %s: %s", got.Status, body)
+			t.Errorf("small search: got %s: %s", got.Status, body)
 		}
 	}
 	got, body := f.do("DELETE", timers+every, "", nil)
@@ -249,7 +249,7 @@ func TestSearchBytes(t *testing.T) {
 	}
 	_, body = f.do("GET", timers+some, "", nil)
 	if left, _ := deleted(t, body, "timerIds"); gone == 0 || gone+len(left) != 200 {
-		t.Errorf("%d of 200 timers were deleted, and %d are left", gone, len(left))
+		t.Errorf("deleted %d of 200 timers, %d are left", gone, len(left))
 	}
 }
 
@@ -283,7 +283,7 @@ func TestManyDue(t *testing.T) {
 		t.Error(err)
 	}
 	if c := f.nudsf.Counters().Due; c.Errors > 0 || c.Handled != 50 {
-		t.Errorf("the agenda counts %+v", c)
+		t.Errorf("counters of the agenda: got %+v", c)
 	}
 }
 
@@ -308,14 +308,14 @@ func TestPayload(t *testing.T) {
 		t.Fatalf("%s: %v: %s", got.Status, err, body)
 	}
 	if len(body) > limit+100 || len(body) < limit/2 {
-		t.Errorf("an answer of %d bytes, with max-payload-size %d", len(body), limit)
+		t.Errorf("got an answer of %d bytes with max-payload-size %d", len(body), limit)
 	}
 	if result.Count != 100 || len(result.MatchingRecords) >= 100 {
-		t.Errorf("count %d with %d records", result.Count, len(result.MatchingRecords))
+		t.Errorf("got count %d with %d records, want 100 with fewer records", result.Count, len(result.MatchingRecords))
 	}
 	for id, r := range result.MatchingRecords {
 		if r.Meta.Tags["wide"][0] != tags["wide"][0] || string(r.Blocks[0].Content) != "<" {
-			t.Errorf("record %s: %+v", id, r)
+			t.Errorf("record %s: got %+v", id, r)
 		}
 	}
 }

@@ -44,6 +44,6 @@ func TestMetrics(t *testing.T) {
 		t.Error(problems, err)
 	}
 	if n := testutil.CollectAndCount(f.Collector()); n != 14 {
-		t.Errorf("%d metrics", n)
+		t.Errorf("got %d metrics, want 14", n)
 	}
 }

@@ -53,7 +53,7 @@ func TestSubscriberBytes(t *testing.T) {
 		for i := range 100 / each {
 			list, err := a.subscribersOf(t.Context(), fmt.Sprint("space", i))
 			if err != nil || len(list) != each {
-				t.Fatalf("%d subscribers, %v", len(list), err)
+				t.Fatalf("got %d subscriptions, error %v", len(list), err)
 			}
 		}
 		sum := 0
@@ -61,7 +61,7 @@ func TestSubscriberBytes(t *testing.T) {
 			sum += s.bytes
 		}
 		if sum != a.cached || sum > maxCachedBytes {
-			t.Errorf("%d bytes are remembered, counted as %d; the bound is %d", sum, a.cached, maxCachedBytes)
+			t.Errorf("the cache holds %d bytes but counts %d; the limit is %d", sum, a.cached, maxCachedBytes)
 		}
 	}
 }

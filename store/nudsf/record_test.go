@@ -57,6 +57,6 @@ func TestBlindAtExpiry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(e.written) != 2 || e.written[0].If.Version != 7 {
-		t.Errorf("%d ops, the first on condition %+v", len(e.written), e.written[0].If)
+		t.Errorf("wrote %d ops, the first with condition %+v", len(e.written), e.written[0].If)
 	}
 }

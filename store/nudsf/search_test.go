@@ -25,7 +25,7 @@ func TestBatchOwns(t *testing.T) {
 	}
 	copy(r.Value, "new")
 	if got := string(b.entries[0].Blocks[0].Content); got != "old" {
-		t.Errorf("the record to delete holds %q", got)
+		t.Errorf("content of the record to delete: got %q, want old", got)
 	}
 }
 
@@ -41,10 +41,10 @@ func TestAnswersThatAreLarge(t *testing.T) {
 		"/nudsf-dr/v1/Realm/Storage/subs-to-notify/one":                     0,
 	} {
 		if got := Answer(httptest.NewRequest(http.MethodGet, target, nil)); got != want {
-			t.Errorf("%s: %d bytes, want %d", target, got, want)
+			t.Errorf("%s: got limit %d, want %d", target, got, want)
 		}
 	}
 	if got := Answer(httptest.NewRequest(http.MethodDelete, records+"?retrieve-records=ONLY_META", nil)); got != 0 {
-		t.Errorf("a deletion: %d bytes", got)
+		t.Errorf("limit of a deletion: got %d bytes, want 0", got)
 	}
 }

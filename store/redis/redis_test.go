@@ -36,7 +36,7 @@ func TestSuite(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, clock *storetest.Clock) store.Engine {
 		e := open(t, redis.Config{Addresses: []string{address}, Prefix: t.Name(), Now: clock.Now})
 		if p := e.Promises(); !p.Linearizable || p.Durability != store.Synced {
-			t.Fatalf("one server with appendfsync always promises %+v", p)
+			t.Fatalf("one server with appendfsync always: got promises %+v", p)
 		}
 		return e
 	})
@@ -101,12 +101,12 @@ func TestPromises(t *testing.T) {
 	} {
 		e := open(t, redis.Config{Addresses: []string{storetest.Redis(t, c.settings...)}, Now: time.Now})
 		if p := e.Promises(); p.Durability != c.durability || p.Linearizable != c.linearizable {
-			t.Errorf("%v promises %+v", c.settings, p)
+			t.Errorf("with settings %v: got promises %+v", c.settings, p)
 		}
 	}
 	evicting := storetest.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	if _, err := redis.Open(t.Context(), redis.Config{Addresses: []string{evicting}, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}); !vitrine.IsBadInput(err) {
-		t.Errorf("a server that drops records: %v", err)
+		t.Errorf("open with an eviction policy: got error %v, want a refusal", err)
 	}
 }
 
@@ -122,11 +122,11 @@ func TestFull(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, store.ErrFull) {
-		t.Fatalf("a full server: %v", err)
+		t.Fatalf("write to a full server: got %v, want ErrFull", err)
 	}
 	var r store.Record
 	if err := e.Get(t.Context(), store.Key{Space: "s", Name: last}, &r); err != nil {
-		t.Errorf("the last record answered is gone: %v", err)
+		t.Errorf("the last acknowledged record is lost: %v", err)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestPromisesChange(t *testing.T) {
 	address := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 	e := open(t, redis.Config{Addresses: []string{address}, Now: time.Now, Check: 10 * time.Millisecond})
 	if p := e.Promises(); p.Durability != store.Synced || !p.Linearizable {
-		t.Fatalf("one server promises %+v", p)
+		t.Fatalf("one server: got promises %+v", p)
 	}
 	server := goredis.NewClient(&goredis.Options{Addr: address})
 	defer server.Close()
@@ -183,10 +183,10 @@ func TestLogBytes(t *testing.T) {
 	defer server.Close()
 	log := server.Keys(t.Context(), "vitrine:{*}:s:l").Val()[0]
 	if n := server.XLen(t.Context(), log).Val(); n < 16 || n > 40 {
-		t.Errorf("%d changes of 512 KiB are kept; want about 32, which are 16 MiB", n)
+		t.Errorf("the log keeps %d changes of 512 KiB, want about 32, which are 16 MiB", n)
 	}
 	if left := server.TTL(t.Context(), log).Val(); left <= 0 || left > time.Hour {
-		t.Errorf("the log ends in %s", left)
+		t.Errorf("the log expires in %s, want at most an hour", left)
 	}
 	from := func(revision uint64) (err error) {
 		for _, err = range e.Watch(t.Context(), "s", "", revision) {
@@ -196,22 +196,22 @@ func TestLogBytes(t *testing.T) {
 	}
 	var behind *store.Behind
 	if err := from(1); !errors.As(err, &behind) {
-		t.Errorf("from before the log: %v", err)
+		t.Errorf("watch from before the log: got %v, want a Behind error", err)
 	}
 	if err := server.Expire(t.Context(), log, -time.Second).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := from(writes - 1); !errors.As(err, &behind) {
-		t.Errorf("from before the log's end: %v", err)
+		t.Errorf("watch from before an expired log: got %v, want a Behind error", err)
 	}
 	if err := from(writes); err != nil {
-		t.Errorf("from the last change: %v", err)
+		t.Errorf("watch from the last change: got error %v", err)
 	}
 	if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "a"}); err != nil {
-		t.Errorf("a write after the log's end: %v", err)
+		t.Errorf("write after the log expired: %v", err)
 	}
 	if err := from(writes); err != nil {
-		t.Errorf("from the last change but one: %v", err)
+		t.Errorf("watch from the last change but one: got error %v", err)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestSpaces(t *testing.T) {
 		default:
 		}
 		if r.differs(t, "s") {
-			t.Fatal("the set of spaces has a space without records, or lacks one with records")
+			t.Fatal("the set of spaces differs from the spaces that have records")
 		}
 	}
 	if err := stores[0].Write(t.Context(), "s", remove); err != nil {
@@ -289,7 +289,7 @@ func TestSpaces(t *testing.T) {
 	}
 	storetest.Await(t, "expiry in a space that was empty", func() bool { return server.Exists(t.Context(), r.keys+"s:r").Val() == 0 })
 	if r.differs(t, "s") {
-		t.Error("the set has a space whose last record expired")
+		t.Error("the set of spaces has a space whose last record expired")
 	}
 }
 
@@ -305,7 +305,7 @@ func TestTrimmed(t *testing.T) {
 	for _, err := range e.Watch(t.Context(), "s", "", 1) {
 		var behind *store.Behind
 		if !errors.As(err, &behind) || behind.Oldest < 500 {
-			t.Fatalf("a watch from version 1 of 1000: %v", err)
+			t.Fatalf("watch from version 1 of 1000: got %v, want a Behind error", err)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestTLS(t *testing.T) {
 		}
 		got.Body.Close()
 		if r := <-seen; r.TLS == nil || r.Proto != want || got.Proto != want {
-			t.Errorf("%s and %s, want %s; TLS: %v", r.Proto, got.Proto, want, r.TLS != nil)
+			t.Errorf("request by %s, answer by %s, want %s; TLS: %v", r.Proto, got.Proto, want, r.TLS != nil)
 		}
 	}
 }
@@ -99,24 +99,24 @@ func TestReload(t *testing.T) {
 		hosttest.Until(t, time.Minute, line, func() bool { return log.count(line) == n })
 	}
 	if got := answers(old, token); got != http.StatusOK {
-		t.Errorf("before: %d", got)
+		t.Errorf("before the reload: got status %d, want 200", got)
 	}
 	put("short\n")
 	read("the old ones stay in use", 1)
 	if got := answers(old, token); got != http.StatusOK {
-		t.Errorf("after a broken file: %d", got)
+		t.Errorf("after a reload with a broken file: got status %d, want 200", got)
 	}
 	next := certify(t, dir)
 	put("another-long-token-1\n")
 	read("were read again", 1)
 	if got := answers(next, "another-long-token-1"); got != http.StatusOK {
-		t.Errorf("the new ones: %d", got)
+		t.Errorf("new certificate and token: got status %d, want 200", got)
 	}
 	if got := answers(next, token); got != http.StatusUnauthorized {
-		t.Errorf("the old token: %d", got)
+		t.Errorf("old token: got status %d, want 401", got)
 	}
 	if got := answers(old, token); got != 0 {
-		t.Errorf("the old certificate: %d", got)
+		t.Errorf("old certificate: got status %d, want no connection", got)
 	}
 }
 
@@ -150,19 +150,19 @@ func TestPerSource(t *testing.T) {
 			first = c
 		}
 		if !taken(c) {
-			t.Errorf("connection %d is refused", i)
+			t.Errorf("connection %d was refused", i)
 		}
 	}
 	for range 20 {
 		if taken(dial("127.0.0.1")) {
-			t.Fatal("a fourth connection is taken")
+			t.Fatal("a fourth connection was accepted")
 		}
 	}
 	if n := value(s.refused.WithLabelValues("source")); n != 20 {
-		t.Errorf("%v counted", n)
+		t.Errorf("counted %v refused connections, want 20", n)
 	}
 	if !taken(dial("127.0.0.2")) {
-		t.Error("another source is refused")
+		t.Error("a connection from another address was refused")
 	}
 	first.Close()
 	hosttest.Until(t, time.Minute, "room for one more", func() bool { return taken(dial("127.0.0.1")) })

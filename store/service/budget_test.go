@@ -27,21 +27,21 @@ func TestBudgetLeavesRoomForOthers(t *testing.T) {
 			held[i] += piece
 		}
 		if held[i] == 0 {
-			t.Errorf("source %d gets nothing", i)
+			t.Errorf("source %d gets nothing from the budget", i)
 		}
 	}
 	if want := int64(most - most/reserve); held[0] != want {
 		t.Errorf("the first source holds %d of %d, want %d", held[0], most, want)
 	}
 	if !b.take(source(99), 1000) {
-		t.Error("nothing is left")
+		t.Error("the budget has nothing left for a new source")
 	}
 	b.free(source(99), 1000)
 	for i, n := range held {
 		b.free(source(i), n)
 	}
 	if b.taken() != 0 || len(b.by) != 0 {
-		t.Errorf("at rest %d are held by %d sources", b.taken(), len(b.by))
+		t.Errorf("at rest the budget counts %d for %d sources, want 0", b.taken(), len(b.by))
 	}
 }
 
@@ -56,17 +56,17 @@ func TestAnswersShareABudget(t *testing.T) {
 	go func() { done <- get(t, url+"/kv?12345678").StatusCode }()
 	<-inside
 	if got := get(t, url+"/kv?123"); got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
-		t.Errorf("beyond the budget: %d", got.StatusCode)
+		t.Errorf("request above the budget: got status %d, want 503 with Retry-After", got.StatusCode)
 	}
 	close(release)
 	if status := <-done; status != http.StatusOK {
-		t.Errorf("within the budget: %d", status)
+		t.Errorf("request within the budget: got status %d, want 200", status)
 	}
 	if got := get(t, url+"/kv?123"); got.StatusCode != http.StatusOK {
-		t.Errorf("within the budget again: %d", got.StatusCode)
+		t.Errorf("request within the budget again: got status %d, want 200", got.StatusCode)
 	}
 	if n := value(s.refused.WithLabelValues("answers")); n != 1 || s.answers.taken() != 0 {
-		t.Errorf("%v refused, %d bytes held at rest", n, s.answers.taken())
+		t.Errorf("got %v refusals, %d bytes held at rest, want 1 and 0", n, s.answers.taken())
 	}
 }
 
@@ -89,7 +89,7 @@ func TestOneSourceLeavesRequestsToOthers(t *testing.T) {
 	}
 	hosttest.Until(t, time.Minute, "all have come", func() bool { return refused()+float64(s.requests.taken()) == 20 })
 	if n := s.requests.taken(); n < 5 || n > 8 {
-		t.Errorf("one source has %d of 10 requests", n)
+		t.Errorf("one source uses %d of 10 requests, want 5 to 8", n)
 	}
 	got, err := http.Post(url+"/kv", "", strings.NewReader("small"))
 	if err != nil {
@@ -97,14 +97,14 @@ func TestOneSourceLeavesRequestsToOthers(t *testing.T) {
 	}
 	got.Body.Close()
 	if got.StatusCode != http.StatusOK {
-		t.Errorf("another source: %d", got.StatusCode)
+		t.Errorf("request from another source: got status %d, want 200", got.StatusCode)
 	}
 }
 
 // TestLongBodiesAreRefusedAtOnce checks that a body above the size limit takes nothing from the
 // budget.
 func TestLongBodiesAreRefusedAtOnce(t *testing.T) {
-	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler is called") })
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") })
 	s, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: handler, Operation: named}}}, io.Discard)
 	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
@@ -117,7 +117,7 @@ func TestLongBodiesAreRefusedAtOnce(t *testing.T) {
 		t.Errorf("%q, %v", line, err)
 	}
 	if n := value(s.refused.WithLabelValues("size")); n != 1 {
-		t.Errorf("%v refused", n)
+		t.Errorf("counted %v refused requests, want 1", n)
 	}
 }
 
@@ -142,6 +142,6 @@ func TestConnectionsWithoutRequestAreCounted(t *testing.T) {
 	}
 	hosttest.Until(t, time.Minute, "both are counted", func() bool { return value(s.refused.WithLabelValues("head")) >= 2 })
 	if n := value(s.refused.WithLabelValues("head")); n != 2 {
-		t.Errorf("%v connections without a request, want 2", n)
+		t.Errorf("%v connections were closed without a request, want 2", n)
 	}
 }

@@ -21,7 +21,7 @@ func (m measured) Gauges(context.Context) (store.Gauges, error) {
 // error.
 func TestEngineAway(t *testing.T) {
 	if n := testutil.CollectAndCount(NewEngineCollector(measured{})); n != 5 {
-		t.Errorf("%d metrics", n)
+		t.Errorf("got %d metrics, want 5", n)
 	}
 	want := "# HELP vitrine_store_engine_up 1 while the engine answers; without it there are no figures of it.\n" +
 		"# TYPE vitrine_store_engine_up gauge\nvitrine_store_engine_up 0\n"

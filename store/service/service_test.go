@@ -113,20 +113,20 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%q: %d", given, got.StatusCode)
 		}
 		if want == 401 && got.Header.Get("WWW-Authenticate") == "" {
-			t.Errorf("%q: no WWW-Authenticate", given)
+			t.Errorf("%q: the answer has no WWW-Authenticate", given)
 		}
 	}
 	if got := get(t, url+"/health"); got.StatusCode != http.StatusOK {
-		t.Errorf("an open path: %d", got.StatusCode)
+		t.Errorf("open path: got status %d, want 200", got.StatusCode)
 	}
 	if got := get(t, url+"/kvother"); got.StatusCode != http.StatusNotFound {
-		t.Errorf("another path: %d", got.StatusCode)
+		t.Errorf("path outside the service: got status %d, want 404", got.StatusCode)
 	}
 	if log.count("access refused") != 6 || log.count("from=127.0.0.1:") != 6 || log.count(token) != 0 {
-		t.Errorf("failed access is logged so:\n%s", log.text.String())
+		t.Errorf("log of failed access:\n%s", log.text.String())
 	}
 	if n := value(s.refused.WithLabelValues("token")); n != 6 {
-		t.Errorf("%v refused", n)
+		t.Errorf("counted %v refused requests, want 6", n)
 	}
 }
 
@@ -156,12 +156,12 @@ func TestLimits(t *testing.T) {
 	<-inside
 	<-inside
 	if got := get(t, url+"/kv"); got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
-		t.Errorf("beyond the limit: %d", got.StatusCode)
+		t.Errorf("request above the limit: got status %d, want 503 with Retry-After", got.StatusCode)
 	}
 	close(release)
 	all.Wait()
 	if got := get(t, url+"/kv"); got.StatusCode != http.StatusOK {
-		t.Errorf("below the limit again: %d", got.StatusCode)
+		t.Errorf("request below the limit again: got status %d, want 200", got.StatusCode)
 	}
 	got, err := http.Post(url+"/kv", "", strings.NewReader(strings.Repeat("x", 101)))
 	if err != nil {
@@ -169,10 +169,10 @@ func TestLimits(t *testing.T) {
 	}
 	got.Body.Close()
 	if got.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("a body beyond the limit: %d", got.StatusCode)
+		t.Errorf("body above the limit: got status %d, want 503", got.StatusCode)
 	}
 	if f, b := s.requests.taken(), s.bodies.taken(); f != 0 || b != 0 {
-		t.Errorf("at rest %d requests and %d bytes are counted", f, b)
+		t.Errorf("at rest %d requests and %d bytes are counted, want 0", f, b)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestProtocols(t *testing.T) {
 		got.Body.Close()
 		client.CloseIdleConnections()
 		if string(b) != want {
-			t.Errorf("spoken %s, wanted %s", b, want)
+			t.Errorf("got answer %s, want %s", b, want)
 		}
 	}
 }
@@ -222,12 +222,12 @@ func TestConnections(t *testing.T) {
 	_ = second.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	var wait net.Error
 	if err := ask(second); !errors.As(err, &wait) || !wait.Timeout() {
-		t.Errorf("a connection beyond the limit was not left to wait: %v", err)
+		t.Errorf("connection above the limit: got %v, want a timeout", err)
 	}
 	first.Close()
 	_ = second.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := second.Read(make([]byte, 64)); err != nil {
-		t.Errorf("a connection that waited was not answered: %v", err)
+		t.Errorf("the waiting connection got no answer: %v", err)
 	}
 }
 
@@ -267,21 +267,21 @@ func TestWatch(t *testing.T) {
 	past := func() float64 { return value(w.past.WithLabelValues("get")) }
 	window(10)
 	if len(w.Past()) != 0 || past() != 0 {
-		t.Error("one in a hundred is past a share of one in a hundred")
+		t.Error("a share of exactly 1 percent counts as past the threshold of 1 percent")
 	}
 	window(11)
 	window(500)
 	if got := w.Past(); len(got) != 1 || got[0] != "get" || past() != 1 || log.count("add an instance") != 1 {
-		t.Errorf("past the threshold: %v, gauge %v, log:\n%s", got, past(), log.text.String())
+		t.Errorf("past the threshold: got %v, gauge %v, log:\n%s", got, past(), log.text.String())
 	}
 	window(0)
 	if len(w.Past()) != 0 || past() != 0 || log.count("below the threshold again") != 1 {
-		t.Error("the log does not say that the latency is below the threshold again")
+		t.Error("the recovery was not logged or not shown by the gauge")
 	}
 	window(11)
 	w.judge()
 	if len(w.Past()) != 0 {
-		t.Error("past the threshold without a request")
+		t.Error("the latency is past the threshold without a request")
 	}
 }
 
@@ -302,7 +302,7 @@ func TestQuick(t *testing.T) {
 			t.Errorf("%s: answered by net/http: %t", r.URL.Path, byNetHTTP)
 		}
 		if n, from := s.requests.taken(), clientOf(r); n != 1 || !from.IsValid() {
-			t.Errorf("%s: %d requests in work, from %s", r.URL.Path, n, from)
+			t.Errorf("%s: %d requests in progress, from %s", r.URL.Path, n, from)
 		}
 	})
 	s, url := running(t, Config{Tokens: tokens, Routes: []Route{
@@ -310,13 +310,13 @@ func TestQuick(t *testing.T) {
 	}}, io.Discard)
 	for _, at := range []string{"/kv/a", "/kv/b", "/kv"} { // the last one's connection stays with net/http
 		if got := get(t, url+at); got.StatusCode != http.StatusUnauthorized || got.Header.Get("WWW-Authenticate") == "" {
-			t.Errorf("%s without a token: %s", at, got.Status)
+			t.Errorf("%s without a token: got %s, want 401", at, got.Status)
 		}
 		if got := get(t, url+at, "Authorization", "Bearer "+token); got.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", at, got.Status)
 		}
 	}
 	if n := value(s.refused.WithLabelValues("token")); n != 3 {
-		t.Errorf("%g requests were refused for their token", n)
+		t.Errorf("%g requests were refused for their token, want 3", n)
 	}
 }

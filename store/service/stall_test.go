@@ -90,12 +90,12 @@ func wantDoneInAMinute(t *testing.T, s *Service) {
 	t.Helper()
 	synctest.Wait()
 	if n := s.requests.taken(); n != 1 {
-		t.Fatalf("%d requests in work", n)
+		t.Fatalf("%d requests are in progress, want 1", n)
 	}
 	time.Sleep(time.Minute)
 	synctest.Wait()
 	if n := s.requests.taken(); n != 0 {
-		t.Errorf("%d requests in work after a minute", n)
+		t.Errorf("%d requests are in progress after a minute, want 0", n)
 	}
 }
 
@@ -147,12 +147,12 @@ func TestLongWork(t *testing.T) {
 		defer got.Body.Close()
 		said := make([]byte, len("done<nil>"))
 		if _, err := io.ReadFull(got.Body, said); err != nil || string(said) != "done<nil>" {
-			t.Errorf("after an hour of work: %q, %v", said, err)
+			t.Errorf("after an hour of work: got %q, error %v", said, err)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := s.requests.taken(); n != 0 {
-			t.Errorf("%d requests in work after a minute", n)
+			t.Errorf("%d requests are in progress after a minute, want 0", n)
 		}
 	})
 }
@@ -198,7 +198,7 @@ func TestLongWatch(t *testing.T) {
 			}
 		}
 		if _, err := io.Copy(io.Discard, got.Body); err != nil || last != "event: written" {
-			t.Errorf("after an hour the watch gave %q, %v", last, err)
+			t.Errorf("after an hour the watch returned %q, error %v", last, err)
 		}
 	})
 }

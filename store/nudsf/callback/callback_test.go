@@ -35,12 +35,12 @@ func TestTargets(t *testing.T) {
 	var all callback.Targets
 	for uri, allowed := range map[string]bool{"http://anywhere": true, "gopher://anywhere": false} {
 		if _, err := all.Check(uri); (err == nil) != allowed {
-			t.Errorf("%q without a list: %v", uri, err)
+			t.Errorf("%q without a list: got error %v", uri, err)
 		}
 	}
 	for _, bad := range []string{"10.0.0.0/99", ""} {
 		if _, err := callback.ParseTargets([]string{bad}); err == nil {
-			t.Errorf("%q is on the list", bad)
+			t.Errorf("ParseTargets accepted %q", bad)
 		}
 	}
 }
@@ -55,7 +55,7 @@ func FuzzTargets(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, uri string) {
 		if u, err := list.Check(uri); err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.User != nil) {
-			t.Fatalf("%q is allowed", uri)
+			t.Fatalf("the list allows %q", uri)
 		}
 	})
 }
@@ -116,7 +116,7 @@ func TestProtocols(t *testing.T) {
 			}
 		}
 		if _, ok := got.Load(want[:8] + " hello kind"); !ok || count.Load() != messages {
-			t.Errorf("%s: %d messages for %d", want, count.Load(), messages)
+			t.Errorf("%s: received %d of %d messages", want, count.Load(), messages)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestOrder(t *testing.T) {
 	done.Wait()
 	for i, body := range came {
 		if body != strconv.Itoa(i) {
-			t.Fatalf("came %v", came)
+			t.Fatalf("got messages %v, want them in order", came)
 		}
 	}
 	if c := s.Counters(); c.Sent != messages || c.Retried == 0 || c.Waiting != 0 {
@@ -166,10 +166,10 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	if full != 5 {
-		t.Errorf("a queue of 10 refused %d of 15", full)
+		t.Errorf("a queue of 10 refused %d of 15 messages, want 5", full)
 	}
 	if err := s.Send(callback.Message{Target: "http://b", Body: make([]byte, 1001)}); !errors.Is(err, callback.ErrFull) {
-		t.Errorf("more bytes than allowed: %v", err)
+		t.Errorf("message above the byte limit: got %v, want ErrFull", err)
 	}
 	for _, host := range []string{"b", "c"} {
 		if err := s.Send(callback.Message{Target: "http://" + host}); err != nil {
@@ -177,7 +177,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	if err := s.Send(callback.Message{Target: "http://d"}); !errors.Is(err, callback.ErrFull) {
-		t.Errorf("a fourth receiver of 3: %v", err)
+		t.Errorf("fourth receiver with a limit of 3: got %v, want ErrFull", err)
 	}
 	if c := s.Counters(); c.Waiting != 12 || c.Dropped != 7 {
 		t.Errorf("%+v", c)
@@ -204,10 +204,10 @@ func TestEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		if closed.Load() != 5 {
-			t.Errorf("%d of 5 receivers were notified", closed.Load())
+			t.Errorf("notified %d of 5 receivers", closed.Load())
 		}
 		if err := s.Send(callback.Message{Target: "http://a"}); !errors.Is(err, callback.ErrClosed) {
-			t.Errorf("after the end: %v", err)
+			t.Errorf("send after Close: got %v, want ErrClosed", err)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func TestBackoff(t *testing.T) {
 	for failures, want := range map[int]time.Duration{0: time.Second, 3: 8 * time.Second, 6: time.Minute, 63: time.Minute, 1000: time.Minute} {
 		for range 20 {
 			if got := callback.Backoff(failures, time.Second, time.Minute); got > want || got < want*3/4-1 {
-				t.Errorf("after %d failures %s, want up to %s", failures, got, want)
+				t.Errorf("backoff after %d failures: got %s, want up to %s", failures, got, want)
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func TestDenied(t *testing.T) {
 		list := targets(t, c.allow...)
 		err := send(t, callback.Config{Targets: list.Without(c.own...), Tries: 1}, c.target)
 		if comes := came.Load() > 0; comes != c.comes || (err == nil) != c.comes {
-			t.Errorf("%s: came %v, %v", c.name, comes, err)
+			t.Errorf("%s: got delivered %v, error %v", c.name, comes, err)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestDeniedIsFinal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-outcome; !errors.As(err, &denied) || !strings.Contains(err.Error(), "--allow-callback") {
-		t.Errorf("the outcome is %v", err)
+		t.Errorf("outcome: got %v, want an error that names --allow-callback", err)
 	}
 	if c := s.Counters(); c.Refused != 1 || c.Retried != 0 || c.Failed != 0 {
 		t.Errorf("%+v", c)
@@ -91,7 +91,7 @@ func TestDeniedAddresses(t *testing.T) {
 		"[fe80::1%25lo]", "224.0.0.1", "[ff02::1]", "255.255.255.255",
 	} {
 		if _, err := none.Check("http://" + host + ":80/"); err == nil {
-			t.Errorf("%s is allowed", host)
+			t.Errorf("%s is allowed without a list", host)
 		}
 	}
 	for _, host := range []string{"10.0.0.1", "192.0.2.1", "[2001:db8::1]", "[::ffff:10.0.0.1]", "nf.example"} {
@@ -110,7 +110,7 @@ func TestNoRedirect(t *testing.T) {
 		err := send(t, callback.Config{Targets: targets(t, "127.0.0.1"), Tries: 1}, first)
 		var refused *callback.Refused
 		if !errors.As(err, &refused) || refused.Status != status || came.Load() != 0 {
-			t.Errorf("%d: %v, %d came", status, err, came.Load())
+			t.Errorf("redirect %d: got %v, %d requests at its target, want 0", status, err, came.Load())
 		}
 	}
 }
@@ -129,7 +129,7 @@ func TestOwnBeyondLoopback(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := list.Dial(netip.AddrPortFrom(p.Addr(), 8070)); err == nil {
-			t.Errorf("%s is dialed", p.Addr())
+			t.Errorf("the list allowed a connection to %s", p.Addr())
 		}
 	}
 	if err := list.Dial(netip.MustParseAddrPort("192.0.2.1:8070")); err != nil {

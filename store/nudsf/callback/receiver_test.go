@@ -13,7 +13,7 @@ func TestSuccessor(t *testing.T) {
 	after := &receiver{authority: "http://a", waiting: 1}
 	s.receivers["http://a"] = after
 	if _, ok := s.take(before, &before.lanes[0]); ok || s.receivers["http://a"] != after {
-		t.Error("the end of a lane removed its receiver's successor")
+		t.Error("the end of a lane removed the receiver that replaced its own")
 	}
 }
 
@@ -28,13 +28,13 @@ func TestForgetsUpFirst(t *testing.T) {
 	s.receivers["busy"] = &receiver{authority: "busy", waiting: 1}
 	for _, name := range []string{"up", "past", "short", "long"} {
 		if s.receivers[name] == nil {
-			t.Errorf("%s is forgotten too early", name)
+			t.Errorf("receiver %s was removed too early", name)
 		}
 		if !s.forget() || s.receivers[name] != nil {
-			t.Errorf("%s is not forgotten next", name)
+			t.Errorf("receiver %s was not removed next", name)
 		}
 	}
 	if s.forget() || s.receivers["busy"] == nil {
-		t.Error("a receiver with messages is forgotten")
+		t.Error("a receiver with queued messages was removed")
 	}
 }

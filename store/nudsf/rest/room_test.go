@@ -22,22 +22,22 @@ func TestRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := one.Take(1); !errors.Is(err, errHold) {
-		t.Errorf("one request over its bound: %v", err)
+		t.Errorf("one request above its bound: got %v, want errHold", err)
 	}
 	var busy *store.Busy
 	if err := two.Take(maxHold); !errors.As(err, &busy) {
-		t.Errorf("two requests over the room: %v", err)
+		t.Errorf("two requests above the shared room: got %v, want a busy error", err)
 	}
 	if err := two.Take(maxHold / 2); err != nil {
-		t.Errorf("two requests within the room: %v", err)
+		t.Errorf("two requests within the shared room: %v", err)
 	}
 	endOne()
 	if err := two.Take(maxHold / 2); err != nil {
-		t.Errorf("after the other's end: %v", err)
+		t.Errorf("request after the other one ended: %v", err)
 	}
 	endTwo()
 	if n := c.Room.taken.Load(); n != 0 {
-		t.Errorf("%d bytes are taken after the end of all requests", n)
+		t.Errorf("%d bytes are still reserved after all requests ended", n)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestAnswerBytes(t *testing.T) {
 			text += TextSize(id)
 		}
 		if text > MaxAnswer || text < MaxAnswer-10_000 {
-			t.Errorf("%s: an answer of %d bytes", character, text)
+			t.Errorf("%s: got an answer of %d bytes, want just below MaxAnswer", character, text)
 		}
 	}
 }
@@ -76,18 +76,18 @@ func TestEnded(t *testing.T) {
 	some := &IDs{List: []string{"a", "b"}}
 	for _, bound := range []error{ErrEnough, errHold, &store.Late{}, &overtime{time.Second}} {
 		if incomplete, err := Ended(some, bound); !incomplete || err != nil {
-			t.Errorf("%v after deletions: %v, %v", bound, incomplete, err)
+			t.Errorf("Ended with %v after deletions: got %v, %v", bound, incomplete, err)
 		}
 		if incomplete, err := Ended(&IDs{}, bound); incomplete || !errors.Is(err, bound) {
-			t.Errorf("%v before any deletion: %v, %v", bound, incomplete, err)
+			t.Errorf("Ended with %v before any deletion: got %v, %v", bound, incomplete, err)
 		}
 	}
 	if incomplete, err := Ended(some, nil); incomplete || err != nil {
-		t.Errorf("without an error: %v, %v", incomplete, err)
+		t.Errorf("Ended without an error: got %v, %v", incomplete, err)
 	}
 	_, err := Ended(some, &store.Busy{What: "the disk", RetryAfter: time.Second})
 	p := Problem(err)
 	if p.Status != http.StatusServiceUnavailable || p.Cause != wire.CauseCongestion || p.RetryAfter != time.Second || !strings.HasPrefix(p.Detail, "2 were deleted") {
-		t.Errorf("an engine that is busy after 2 deletions: %+v", p)
+		t.Errorf("busy engine after 2 deletions: got %+v", p)
 	}
 }

@@ -48,7 +48,7 @@ func FuzzFilter(f *testing.F) {
 		not := wire.Filter{Cond: wire.Not, Units: []wire.Filter{*filter}}
 		for _, tags := range tags {
 			if filter.Matches("x", tags) != again.Matches("x", tags) || filter.Matches("x", tags) == not.Matches("x", tags) {
-				t.Fatalf("%s: of two minds about %v", text, tags)
+				t.Fatalf("filter %s and its copy or its negation disagree about %v", text, tags)
 			}
 		}
 	})
@@ -96,7 +96,7 @@ func FuzzRecord(f *testing.F) {
 				t.Fatalf("%q: %v", written, err)
 			}
 			if len(again.Blocks) != len(got.Blocks) || len(again.Meta.Tags) != len(got.Meta.Tags) {
-				t.Fatalf("%+v became %+v", got, again)
+				t.Fatalf("record %+v became %+v", got, again)
 			}
 			for i, b := range got.Blocks {
 				if again.Blocks[i].ID != b.ID || !bytes.Equal(again.Blocks[i].Content, b.Content) {
@@ -135,7 +135,7 @@ func FuzzBody(f *testing.F) {
 		check := func(next wire.Timer) error { return next.MetaTags.Check("/metaTags", limits) }
 		patched, report, err := wire.ApplyPatch(timer, items, 4<<10, check)
 		if err != nil || len(report) > len(items) || check(patched) != nil {
-			t.Fatalf("%v: %d of %d reported: %+v", err, len(report), len(items), patched)
+			t.Fatalf("got error %v, %d of %d items reported: %+v", err, len(report), len(items), patched)
 		}
 	})
 }
@@ -152,7 +152,7 @@ func FuzzPrecondition(f *testing.F) {
 		}
 		whole := wire.ReadPrecondition(map[string][]string{"If-Match": {`"other", ` + wire.ETag(1)}})
 		if !whole.Holds(wire.ETag(1)) || whole.Holds(`"other2"`) {
-			t.Fatal("a list")
+			t.Fatal("If-Match with a list of two ETags holds for the wrong ETags")
 		}
 	})
 }

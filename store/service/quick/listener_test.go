@@ -113,10 +113,10 @@ func TestPassesOn(t *testing.T) {
 	put := "PUT /q/b HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
 	_, bodies := c.ask(t, ask("/q/a")+put+ask("/slow")+ask("/q/c"), 4)
 	if got, want := strings.Join(bodies, ", "), "GET /q/a , PUT /q/b abc, GET /slow , GET /q/c "; got != want {
-		t.Errorf("answers %q, want %q", got, want)
+		t.Errorf("got answers %q, want %q", got, want)
 	}
 	if got := strings.Join(s.by, " "); got != "quick quick net/http net/http" {
-		t.Errorf("answered by %s", got)
+		t.Errorf("requests were answered by %s", got)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestPartsOfARequest(t *testing.T) {
 		t.Fatal(got[0].Status)
 	}
 	if _, bodies := c.ask(t, strings.Repeat("x", 5000), 1); len(bodies[0]) != len("PUT /q/b ")+5000 {
-		t.Errorf("a body of %d", len(bodies[0]))
+		t.Errorf("got an answer of %d bytes", len(bodies[0]))
 	}
 }
 
@@ -191,11 +191,11 @@ func TestShutdown(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Shutdown(t.Context()) }()
 	if _, err := idle.read.ReadByte(); !errors.Is(err, io.EOF) {
-		t.Errorf("an idle connection: %v", err)
+		t.Errorf("idle connection: got %v, want EOF", err)
 	}
 	select {
 	case err := <-ended:
-		t.Fatalf("it ended before its request: %v", err)
+		t.Fatalf("the connection ended before its request: %v", err)
 	default:
 	}
 	close(finish)
@@ -225,7 +225,7 @@ func TestShutdownEndsInTime(t *testing.T) {
 		t.Error(err)
 	}
 	if n, err := io.Copy(io.Discard, c.read); err == nil && n >= size {
-		t.Errorf("%d octets of the answer were written", n)
+		t.Errorf("read all %d octets of the answer, want an error", n)
 	}
 }
 
@@ -241,10 +241,10 @@ func TestPanic(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.read.ReadByte(); !errors.Is(err, io.EOF) {
-		t.Errorf("after a panic: %v", err)
+		t.Errorf("connection after a panic: got %v, want EOF", err)
 	}
 	s.dial(t).ask(t, ask("/q/a"), 1)
 	if !strings.Contains(s.log.String(), "cause") {
-		t.Errorf("the log is %q", &s.log)
+		t.Errorf("got log %q, want the cause of the panic", &s.log)
 	}
 }

@@ -52,7 +52,7 @@ func TestPlain(t *testing.T) {
 		"":                                                                         false,
 	} {
 		if _, plain := newRequest().parse([]byte(text)); plain != want {
-			t.Errorf("plain is %t: %q", plain, text)
+			t.Errorf("parse returned plain %t for %q", plain, text)
 		}
 	}
 }
@@ -61,10 +61,10 @@ func TestPlain(t *testing.T) {
 func TestParseKeepsNothing(t *testing.T) {
 	r := newRequest()
 	if _, plain := r.parse([]byte(plainPut)); !plain {
-		t.Fatal("not plain")
+		t.Fatal("the PUT request was not parsed as plain")
 	}
 	if _, plain := r.parse([]byte("GET /kv/b HTTP/1.1\r\nHost: b\r\n\r\n")); !plain {
-		t.Fatal("not plain")
+		t.Fatal("the GET request was not parsed as plain")
 	}
 	if len(r.http.Header) > 0 || r.http.ContentLength != 0 || r.http.Body != http.NoBody || r.http.URL.RawQuery != "" || r.http.Host != "b" {
 		t.Errorf("%+v", r.http)
@@ -88,18 +88,18 @@ func FuzzParse(f *testing.F) {
 		skipEmptyLines(from)
 		want, err := http.ReadRequest(from)
 		if err != nil {
-			t.Fatalf("net/http refuses it: %v", err)
+			t.Fatalf("net/http refused the request: %v", err)
 		}
 		wanted, err := io.ReadAll(want.Body)
 		if err != nil {
-			t.Fatalf("net/http refuses the body: %v", err)
+			t.Fatalf("net/http refused the body: %v", err)
 		}
 		got, err := io.ReadAll(r.http.Body)
 		if err != nil || !bytes.Equal(got, wanted) {
 			t.Errorf("body %q, want %q: %v", got, wanted, err)
 		}
 		if read := len(data) - rest.Len() - from.Buffered(); n != read {
-			t.Errorf("%d octets, want %d", n, read)
+			t.Errorf("parsed %d octets, net/http %d", n, read)
 		}
 		want.Header.Del("Content-Length")
 		g := r.http
