@@ -66,10 +66,10 @@ func TestAPIAnswers(t *testing.T) {
 		t.Errorf("%d: %s", status, body)
 	}
 	if status, body := ask(http.MethodPost, "/v1/instances/registration-1/drain"); status != http.StatusForbidden || !strings.Contains(body, "unix socket s") {
-		t.Errorf("a drain without a token: %d: %s", status, body)
+		t.Errorf("drain without a token: got status %d: %s", status, body)
 	}
 	if r.instances["registration-1"].Manual {
-		t.Error("it is drained")
+		t.Error("the refused request drained the instance")
 	}
 }
 
@@ -112,7 +112,7 @@ func TestOpenAPIHasAllPaths(t *testing.T) {
 		}
 		for field := range fields {
 			if _, ok := document.Components.Schemas[name].Properties[field]; !ok {
-				t.Errorf("%s has %s, and the document does not", name, field)
+				t.Errorf("%s has the field %s, but the OpenAPI document does not", name, field)
 			}
 		}
 	}

@@ -90,9 +90,9 @@ func TestDriftIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := within(c.alarms(0.2, runs, 2*c.within), c.within)
-			t.Logf("%d of %d within %d minutes", got, runs, c.within)
+			t.Logf("noticed %d of %d changes within %d minutes", got, runs, c.within)
 			if got < runs*95/100 {
-				t.Errorf("%d of %d within %d minutes", got, runs, c.within)
+				t.Errorf("noticed %d of %d changes within %d minutes, want at least 95%%", got, runs, c.within)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestQuietMinutesDoNotCount(t *testing.T) {
 			now = now.Add(time.Duration(60-c.seconds) * time.Second)
 		}
 		if d.departed(0.2) || len(d.ratios) > 0 {
-			t.Errorf("%s: %d minutes count", name, len(d.ratios))
+			t.Errorf("%s: counted %d minutes, want 0", name, len(d.ratios))
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestCostIsALineThroughTheSteps(t *testing.T) {
 	} {
 		got, ok := costOf(c.steps)
 		if ok != c.ok || math.Abs(got.Idle-c.want.Idle) > 1e-9 || math.Abs(got.Each-c.want.Each) > 1e-9 {
-			t.Errorf("%s: %+v, %v, want %+v", name, got, ok, c.want)
+			t.Errorf("%s: got %+v, %v, want %+v", name, got, ok, c.want)
 		}
 	}
 }

@@ -197,18 +197,18 @@ func TestDirectorAwayChangesNothing(t *testing.T) {
 		r.director.rate = 50
 		r.run(30 * time.Second)
 		if n := r.inState(decide.Active); n != 3 {
-			t.Fatalf("%d instances for 50/s at 20/s each: %+v", n, r.Events())
+			t.Fatalf("got %d instances for 50/s at 20/s each, want 3: %+v", n, r.Events())
 		}
 		r.director.err, r.director.rate = errors.New("no route to host"), 0
 		starts := len(r.runner.starts)
 		r.run(5 * time.Minute)
 		if len(r.runner.starts) != starts || r.inState(decide.Active) != 3 || len(r.Status().Away) != 1 || !r.has(EventAway, "no route to host") {
-			t.Errorf("%d starts more, %d active, away: %q", len(r.runner.starts)-starts, r.inState(decide.Active), r.Status().Away)
+			t.Errorf("got %d more starts, %d active instances, unhealthy %q", len(r.runner.starts)-starts, r.inState(decide.Active), r.Status().Away)
 		}
 		r.director.err = nil
 		r.run(5 * time.Minute)
 		if r.inState(decide.Active) != 1 || len(r.runner.units) != 1 || len(r.director.all) != 1 || !r.has(EventBack, "director") {
-			t.Errorf("%d active, %d units, %d in the director after it is back without load", r.inState(decide.Active), len(r.runner.units), len(r.director.all))
+			t.Errorf("recovered without load: got %d active instances, %d units, %d in the director", r.inState(decide.Active), len(r.runner.units), len(r.director.all))
 		}
 	})
 }
@@ -226,11 +226,11 @@ func TestNewInstancesHideNoRate(t *testing.T) {
 			r.step(t.Context())
 			rates := r.memory.Types["registration"].Rates
 			if last := rates[len(rates)-1]; last < 65 { // counts are whole numbers
-				t.Errorf("%.4g of 75/s are seen while %d instances are active", last, r.inState(decide.Active))
+				t.Errorf("measured %.4g/s of 75/s with %d active instances", last, r.inState(decide.Active))
 			}
 		}
 		if after := r.inState(decide.Active); after <= active || !r.has(EventMeasured, "") {
-			t.Errorf("%d instances are active after a burst, and %d were before: %+v", after, active, r.Events())
+			t.Errorf("got %d active instances after a burst, %d before: %+v", after, active, r.Events())
 		}
 		r.endRedline()
 	})
@@ -242,7 +242,7 @@ func TestMemoryIsLimited(t *testing.T) {
 		r.director.rate = 70
 		r.run(time.Minute)
 		if n := len(r.instances); n != 2 || !r.has("hold", "limits.memory is reached") {
-			t.Errorf("%d instances: %+v", n, r.Events())
+			t.Errorf("got %d instances, want 2: %+v", n, r.Events())
 		}
 	})
 }
@@ -269,17 +269,17 @@ func TestDrainDeadlineReportsWhatIsLost(t *testing.T) {
 		}
 		r.run(25 * time.Second)
 		if _, there := r.runner.units["registration-1"]; !there || r.has(EventLost, "") {
-			t.Errorf("stopped before the deadline: %+v", r.Events())
+			t.Errorf("the instance was stopped before the deadline: %+v", r.Events())
 		}
 		r.run(15 * time.Second)
 		if _, there := r.runner.units["registration-1"]; there || !r.has(EventLost, "3 transactions are in flight") {
-			t.Errorf("not stopped at the deadline: %+v", r.Events())
+			t.Errorf("the instance was not stopped at the deadline: %+v", r.Events())
 		}
 		if n := r.inState(decide.Active); n != 1 || r.instances["registration-2"] == nil {
-			t.Errorf("%d active: another one takes its place", n)
+			t.Errorf("got %d active instances, want 1 and registration-2 as the replacement", n)
 		}
 		if err := r.Drain("registration-9"); err == nil {
-			t.Error("an instance that does not exist was drained")
+			t.Error("Drain accepted an instance that does not exist")
 		}
 	})
 }
@@ -292,7 +292,7 @@ func TestDeathLoopBacksOff(t *testing.T) {
 		r.runner.reason = "sprout ended (exit status 1)"
 		r.run(5 * time.Minute)
 		if n := len(r.runner.starts); n < 2 || n > 30 {
-			t.Errorf("%d starts in 5 minutes", n)
+			t.Errorf("got %d starts in 5 minutes, want 2 to 30", n)
 		}
 		e, err := r.Explain("registration")
 		if err != nil || !r.has(EventFail, "exit status 1") || e.Type == nil || !strings.Contains(strings.Join(e.Type.Why, "\n"), "back-off") {
@@ -319,7 +319,7 @@ func TestRestartStartsNothingTwice(t *testing.T) {
 			r.begin()
 			r.run(8 * time.Second)
 			if n := len(r.runner.starts); n != starts || r.inState(decide.Active) != 3 || len(r.director.all) != 3 {
-				t.Errorf("without state: %v: %d starts, %d active, %d in the director", lose, n-starts, r.inState(decide.Active), len(r.director.all))
+				t.Errorf("without state, %v: got %d starts, %d active instances, %d in the director", lose, n-starts, r.inState(decide.Active), len(r.director.all))
 			}
 		}
 	})
@@ -340,7 +340,7 @@ func TestServicesComeFirst(t *testing.T) {
 		r.runner.units["service-store"] = u
 		r.run(5 * time.Minute)
 		if n := len(r.runner.starts) - 3; n < 3 || n > 12 || r.inState(decide.Active) != 1 || !r.has(EventService, "it cannot bind") {
-			t.Errorf("%d more starts, %d active", n, r.inState(decide.Active))
+			t.Errorf("got %d more starts, %d active instances", n, r.inState(decide.Active))
 		}
 	})
 }
@@ -393,7 +393,7 @@ func TestEventsAreBounded(t *testing.T) {
 		size += info.Size()
 	}
 	if size > 2*eventsOnDisk+1<<20 || len(e.all()) != eventsInMemory {
-		t.Errorf("%d bytes, %d in memory", size, len(e.all()))
+		t.Errorf("got %d bytes on disk, %d events in memory", size, len(e.all()))
 	}
 	f, err := os.OpenFile(filepath.Join(dir, EventsFile), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -407,7 +407,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 	again, err := openEvents(dir)
 	if err != nil || len(again.all()) == 0 || again.all()[0].Reason != "short" {
-		t.Errorf("%d events, %v", len(again.all()), err)
+		t.Errorf("got %d events, error %v", len(again.all()), err)
 	}
 	if err := again.close(); err != nil {
 		t.Error(err)
@@ -430,14 +430,14 @@ func TestEachInstanceHasANumberOfItsOwn(t *testing.T) {
 			for name, in := range r.instances {
 				all[name] = in.ID
 				if got := r.director.all[name]; got == nil || got.ID != in.ID || r.runner.units[name].Number != in.ID {
-					t.Errorf("%s has number %d, in the director %+v, in its order %d", name, in.ID, got, r.runner.units[name].Number)
+					t.Errorf("%s has ID %d, but %+v in the director and number %d in its order", name, in.ID, got, r.runner.units[name].Number)
 				}
 			}
 			return all
 		}
 		before := numbers()
 		if want := map[string]uint16{"registration-1": 1, "registration-2": 3}; !maps.Equal(before, want) {
-			t.Errorf("numbers %v, want %v", before, want)
+			t.Errorf("got IDs %v, want %v", before, want)
 		}
 		if err := os.Remove(filepath.Join(r.File.State, StateFile)); err != nil {
 			t.Fatal(err)
@@ -445,7 +445,7 @@ func TestEachInstanceHasANumberOfItsOwn(t *testing.T) {
 		r.begin()
 		r.run(5 * time.Second)
 		if after := numbers(); !maps.Equal(after, before) {
-			t.Errorf("numbers %v after a restart without state, and %v before", after, before)
+			t.Errorf("got IDs %v after a restart without state, want %v", after, before)
 		}
 	})
 }
@@ -457,12 +457,12 @@ func TestNumbersAreGivenInTurn(t *testing.T) {
 	for n := range 300 {
 		id := o.freeNumber()
 		if id != uint16(n+1) {
-			t.Fatalf("instance %d has number %d", n+1, id)
+			t.Fatalf("instance %d got ID %d", n+1, id)
 		}
 		o.instances[fmt.Sprint(n)] = &instance{ID: id}
 	}
 	delete(o.instances, "6")
 	if id := o.freeNumber(); id != 7 {
-		t.Errorf("the only free number is 7, and the next instance gets %d", id)
+		t.Errorf("next ID: got %d, want the only free one, 7", id)
 	}
 }

@@ -24,13 +24,13 @@ func TestAnotherPolicyDecides(t *testing.T) {
 			r.director.rate = 50
 			r.run(2 * time.Minute)
 			if n := r.inState(decide.Active); n != want {
-				t.Errorf("%s: %d active instances, want %d: %+v", name, n, want, r.Events())
+				t.Errorf("%s: got %d active instances, want %d: %+v", name, n, want, r.Events())
 			}
 			if s := r.Status(); s.Policy != name {
-				t.Errorf("the status names policy %q", s.Policy)
+				t.Errorf("policy in the status: got %q", s.Policy)
 			}
 			if !r.has(EventStart, name+": ") {
-				t.Errorf("%s: no start gives its reason: %+v", name, r.Events())
+				t.Errorf("%s: no start event gives its reason: %+v", name, r.Events())
 			}
 		})
 	}
@@ -50,14 +50,14 @@ func TestAPolicyStopsWhatHasNotStarted(t *testing.T) {
 		}
 		take("fixed=4")
 		if n := r.inState(decide.Starting); n != 4 {
-			t.Fatalf("%d instances start, want 4", n)
+			t.Fatalf("got %d starting instances, want 4", n)
 		}
 		take("fixed=1")
 		if n := r.inState(decide.Starting); n != 1 || len(r.runner.units) != 1 {
-			t.Errorf("%d instances start and %d units are left, want 1", n, len(r.runner.units))
+			t.Errorf("got %d starting instances and %d units, want 1", n, len(r.runner.units))
 		}
 		if why := strings.Join(r.Status().Types[0].Why, " "); strings.Contains(why, "hold") {
-			t.Errorf("it holds: %s", why)
+			t.Errorf("the type reports a hold: %s", why)
 		}
 	})
 }

@@ -133,14 +133,14 @@ func TestMeasuredCapacityCounts(t *testing.T) {
 		r := newRedlineRig(t, redlineType)
 		r.run(5 * time.Minute)
 		if len(r.options) != 1 || r.options[0].Min != 2 || r.options[0].Type != "registration" || !r.has(EventMeasure, "not measured before") {
-			t.Fatalf("%d measurements: %+v", len(r.options), r.Events())
+			t.Fatalf("got %d measurements: %+v", len(r.options), r.Events())
 		}
 		s := r.status()
 		if s.Last == nil || s.Last.After != 21 || s.Last.Cause != causeFirst || s.Next == nil || s.Last.Cost.Each == 0 {
 			t.Errorf("%+v", s)
 		}
 		if y := r.Status().Types[0]; y.Capacity != 3*21 || r.director.all["registration-1"].Weight != 21 {
-			t.Errorf("capacity %g, weight %g", y.Capacity, r.director.all["registration-1"].Weight)
+			t.Errorf("got capacity %g, weight %g, want 63 and 21", y.Capacity, r.director.all["registration-1"].Weight)
 		}
 		again := func() {
 			t.Helper()
@@ -153,7 +153,7 @@ func TestMeasuredCapacityCounts(t *testing.T) {
 		}
 		again()
 		if y := r.Status().Types[0]; y.Capacity != 3*21 || y.Redline.Last == nil || len(r.options) != 1 {
-			t.Errorf("after a restart: capacity %g, %+v, %d measurements", y.Capacity, y.Redline, len(r.options))
+			t.Errorf("after a restart: got capacity %g, %+v, %d measurements", y.Capacity, y.Redline, len(r.options))
 		}
 		r.run(20 * time.Minute)
 		e, err := r.Explain("registration")
@@ -173,7 +173,7 @@ func TestMeasuredCapacityCounts(t *testing.T) {
 		}
 		again()
 		if y := r.Status().Types[0]; y.Capacity != 3*25 || !r.has(EventMeasured, "the file has another capacity") {
-			t.Errorf("with another rate in the file: capacity %g", y.Capacity)
+			t.Errorf("with another rate in the file: got capacity %g, want 75", y.Capacity)
 		}
 	})
 }
@@ -196,7 +196,7 @@ func TestAMeasurementWaits(t *testing.T) {
 				c.change(r)
 				r.run(80 * time.Second)
 				if s := r.status(); !strings.Contains(s.Waits, c.want) || len(r.options) > 0 {
-					t.Errorf("it waits for %q and has begun %d measurements", s.Waits, len(r.options))
+					t.Errorf("redline waits for %q after %d measurements", s.Waits, len(r.options))
 				}
 			})
 		})
@@ -218,7 +218,7 @@ func TestLoadEndsAMeasurement(t *testing.T) {
 		r.director.rates["registration"] = 70
 		r.orchestrate(30 * time.Second)
 		if !r.has(EventMeasured, "the type needs more instances") || len(r.runner.starts) != starts+1 {
-			t.Errorf("%d starts: %+v", len(r.runner.starts)-starts, r.Events())
+			t.Errorf("got %d starts: %+v", len(r.runner.starts)-starts, r.Events())
 		}
 		if s := r.status(); s.Under != nil || s.Last.Verdict != redline.Aborted || s.Last.After != 20 || s.Next == nil {
 			t.Errorf("%+v", s)
@@ -253,11 +253,11 @@ func TestAKilledOrchestratorsMeasurementIsOver(t *testing.T) {
 		r.mu.Unlock()
 		r.run(time.Minute)
 		if s := r.status(); s.Under != nil || s.Last == nil || s.Last.Verdict != redline.Aborted || !r.has(EventMeasured, "was killed") || r.measurements() != 1 {
-			t.Errorf("%+v, %d measurements", s, r.measurements())
+			t.Errorf("got status %+v after %d measurements", s, r.measurements())
 		}
 		r.run(15 * time.Minute)
 		if s := r.status(); r.measurements() != 2 || s.Last.Verdict != redline.Within {
-			t.Errorf("%+v, %d measurements", s, r.measurements())
+			t.Errorf("got status %+v after %d measurements, want 2", s, r.measurements())
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestTypesAreMeasuredOneAtATime(t *testing.T) {
 		r.director.rates["session"] = 45
 		r.run(10 * time.Minute)
 		if len(r.options) != 2 || r.most != 1 || r.options[0].Type == r.options[1].Type {
-			t.Errorf("%d measurements, %d at the same time", len(r.options), r.most)
+			t.Errorf("got %d measurements, %d at the same time", len(r.options), r.most)
 		}
 	})
 }
@@ -286,7 +286,7 @@ func TestDriftCausesAMeasurement(t *testing.T) {
 		r := newRedlineRig(t, strings.Replace(redlineType, "every: 20m, ", "", 1))
 		r.run(30 * time.Minute)
 		if ratio := r.status().Ratio; len(r.options) != 1 || ratio == nil || *ratio < 0.9 || *ratio > 1.1 {
-			t.Fatalf("%d measurements, ratio %v", len(r.options), ratio)
+			t.Fatalf("got %d measurements, ratio %v", len(r.options), ratio)
 		}
 		r.runner.cpus = 0.3
 		for i := range r.result.Steps {
@@ -295,7 +295,7 @@ func TestDriftCausesAMeasurement(t *testing.T) {
 		r.run(50 * time.Minute)
 		s := r.status()
 		if len(r.options) != 2 || s.Last.Cause != causeDrift || !strings.Contains(s.Last.Reason, "200%") {
-			t.Errorf("%d measurements: %+v", len(r.options), s.Last)
+			t.Errorf("got %d measurements, the last is %+v", len(r.options), s.Last)
 		}
 	})
 }
@@ -317,7 +317,7 @@ func TestWhatAResultDoesToTheCapacity(t *testing.T) {
 		m := Measured{Before: 20, After: 20}
 		m.adopt(&c.result)
 		if m.After != c.want || m.String() == "" {
-			t.Errorf("%s: %g, want %g: %s", name, m.After, c.want, &m)
+			t.Errorf("%s: got %g, want %g: %s", name, m.After, c.want, &m)
 		}
 	}
 }
@@ -351,7 +351,7 @@ func TestProfilePageShowsEachMeasurement(t *testing.T) {
 	}
 	for _, want := range []string{"registration-1", "&lt;first&gt;", "instead of 20/s", "a fault", "<polyline", "10 ms"} {
 		if !strings.Contains(page.String(), want) {
-			t.Errorf("no %q in %s", want, &page)
+			t.Errorf("missing %q in %s", want, &page)
 		}
 	}
 }

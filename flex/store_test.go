@@ -60,7 +60,7 @@ func (r *rig) members(want ...string) {
 		}
 	}
 	if !slices.Equal(got, want) {
-		r.t.Errorf("members %q run, want %q: %+v", got, want, r.Events())
+		r.t.Errorf("running members: got %q, want %q: %+v", got, want, r.Events())
 	}
 }
 
@@ -106,10 +106,10 @@ func TestSlowStoreGetsMembers(t *testing.T) {
 		r.run(15 * time.Second)
 		r.members("1", "2")
 		if got := r.runner.orders["service-store-member-2"].Command; !slices.Contains(got, "127.0.0.1:8072") || !slices.Contains(got, "${VITRINE_DIR}") {
-			t.Errorf("member 2 is started by %q", got)
+			t.Errorf("member 2 was started with %q", got)
 		}
 		if r.has(EventAlert, "") {
-			t.Errorf("an alert before the last member could help: %+v", r.Events())
+			t.Errorf("alert although the last member could still help: %+v", r.Events())
 		}
 		r.run(30 * time.Second)
 		if !r.has(EventAlert, "All 2 members run") {
@@ -131,7 +131,7 @@ func TestSlowStoreGetsMembers(t *testing.T) {
 		r.run(2 * time.Minute)
 		r.members()
 		if len(r.Status().Away) != 0 || r.runner.units["registration-1"].Name == "" {
-			t.Errorf("away: %q, units: %+v", r.Status().Away, r.runner.units)
+			t.Errorf("unhealthy: %q, units: %+v", r.Status().Away, r.runner.units)
 		}
 	})
 }
@@ -158,7 +158,7 @@ func TestMembersOutliveTheOrchestrator(t *testing.T) {
 		r.run(100 * time.Second)
 		r.members("1", "2")
 		if len(r.runner.starts) != starts || len(r.Status().Services) != 2 {
-			t.Errorf("started %q; services %+v", r.runner.starts[starts:], r.Status().Services)
+			t.Errorf("started %q, services %+v", r.runner.starts[starts:], r.Status().Services)
 		}
 		r.run(30 * time.Second)
 		r.members("1")
@@ -185,14 +185,14 @@ func TestUnknownStoresChangeNothing(t *testing.T) {
 		r.run(5 * time.Minute)
 		r.members("1")
 		if away := strings.Join(r.Status().Away, "\n"); !strings.Contains(away, "store-member-1: connection refused") {
-			t.Errorf("away: %q", away)
+			t.Errorf("unhealthy: got %q", away)
 		}
 		stores["http://127.0.0.1:8071"] = StoreHealth{Engine: "embedded"}
 		stores.slow()
 		r.run(5 * time.Minute)
 		r.members("1")
 		if away := strings.Join(r.Status().Away, "\n"); !strings.Contains(away, "store-member-1: its engine is embedded, but that of the first store is redis") {
-			t.Errorf("away: %q", away)
+			t.Errorf("unhealthy: got %q", away)
 		}
 		for range 2 { // the time without an answer does not count
 			stores["http://127.0.0.1:8071"] = StoreHealth{Engine: "redis", Shared: true}
@@ -206,7 +206,7 @@ func TestUnknownStoresChangeNothing(t *testing.T) {
 		r.run(20 * time.Second)
 		r.members()
 		if len(r.Status().Away) != 0 {
-			t.Errorf("away: %q", r.Status().Away)
+			t.Errorf("unhealthy: got %q, want none", r.Status().Away)
 		}
 	})
 }

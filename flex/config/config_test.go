@@ -37,10 +37,10 @@ func TestFieldsAndDefaults(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if want := []string{"bono", "sprout", "homestead", "homer"}; !cmp.Equal(r.Members, want) {
-		t.Errorf("members %q, want all components", r.Members)
+		t.Errorf("got members %q, want all components", r.Members)
 	}
 	if want := []string{"sprout", "bono"}; !cmp.Equal(s.Members, want) {
-		t.Errorf("members %q, want those of the analysis", s.Members)
+		t.Errorf("got members %q, want those of the analysis", s.Members)
 	}
 	for _, path := range []string{c.Directors[0].TokenFile, r.Flavors[1].Profile} {
 		if !filepath.IsAbs(path) {
@@ -76,7 +76,7 @@ func TestHostTooSmall(t *testing.T) {
 	}{{0.9, 4 << 30, "size bn1s-sp2s-hs1s-hm1s, of 1 vCPUs"}, {1.9, 4 << 30, "the min of all types together"}, {2, 1 << 30, "the min of all types together"}} {
 		err := c.Fits(host.cpu, host.memory)
 		if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), host.says) {
-			t.Errorf("%g CPUs, %d bytes: %v, want %q", host.cpu, host.memory, err, host.says)
+			t.Errorf("host with %g CPUs, %d bytes: got %v, want %q", host.cpu, host.memory, err, host.says)
 		}
 	}
 }
@@ -86,13 +86,13 @@ func TestHostTooSmall(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) < 12 {
-		t.Fatalf("only %d files (%v)", len(files), err)
+		t.Fatalf("found only %d files (%v), want at least 12", len(files), err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			_, err := Load(file, spec.Known{})
 			if !vitrine.IsBadInput(err) {
-				t.Fatalf("%v, want bad input", err)
+				t.Fatalf("got error %v, want bad input", err)
 			}
 			here, absErr := filepath.Abs("testdata")
 			if absErr != nil {
@@ -142,13 +142,13 @@ func FuzzLoad(f *testing.F) {
 			_ = c.Fits(1, 1<<30)
 			for i := range c.Types {
 				if ty := &c.Types[i]; len(ty.Members) == 0 || ty.Min > ty.Max || c.DeploymentOf(ty) == nil {
-					t.Errorf("accepted %+v", ty)
+					t.Errorf("Load accepted %+v", ty)
 				}
 			}
 		case !errors.As(err, &bad):
-			t.Errorf("not bad input: %v", err)
+			t.Errorf("got %v, want bad input", err)
 		case bad.File == "" || bad.Found == "":
-			t.Errorf("says nothing of what was found: %#v", bad)
+			t.Errorf("the error does not name the file and the value: %#v", bad)
 		}
 	})
 }

@@ -15,7 +15,7 @@ func TestABurstScalesInItsFirstSecond(t *testing.T) {
 	before := w.count("register", serving...)
 	w.run(1)
 	if n := w.count("register", serving...); before > 3 || n < 10 {
-		t.Errorf("%d instances before the burst, %d in its first second, of 50/s each", before, n)
+		t.Errorf("got %d instances before the burst, %d in its first second, of 50/s each", before, n)
 	}
 }
 
@@ -28,11 +28,11 @@ func TestDrainsOneAtATimeAfterTheStableTime(t *testing.T) {
 	}, simple(2, 50, 100))
 	w.run(158)
 	if n := w.drained["register"]; n > 0 {
-		t.Errorf("%d drains within 60 s after the load fell", n)
+		t.Errorf("got %d drains within 60 s after the load fell, want 0", n)
 	}
 	w.run(300)
 	if n := w.count("register", serving...); n != 2 {
-		t.Errorf("%d instances serve 100/s of 100/s each, the minimum is 2", n)
+		t.Errorf("got %d instances for 100/s of 100/s each, want the minimum of 2", n)
 	}
 }
 
@@ -54,12 +54,12 @@ func TestTheVictimHasTheFewestTransactionsInFlight(t *testing.T) {
 	for _, a := range w.log {
 		if a.Kind == decide.Drain {
 			if a.Instance != want {
-				t.Errorf("drained %s, and %s has the fewest transactions in flight", a.Instance, want)
+				t.Errorf("drained %s, want %s with the fewest open transactions", a.Instance, want)
 			}
 			return
 		}
 	}
-	t.Error("nothing was drained")
+	t.Error("no instance was drained")
 }
 
 func TestADrainIsTakenBackWhenTheLoadReturns(t *testing.T) {
@@ -75,7 +75,7 @@ func TestADrainIsTakenBackWhenTheLoadReturns(t *testing.T) {
 		resumed = resumed || a.Kind == decide.Resume
 	}
 	if !resumed {
-		t.Error("the draining instance was not taken back")
+		t.Error("the draining instance was not activated again")
 	}
 }
 
@@ -88,7 +88,7 @@ func TestNothingIsDrainedWhileTheObjectiveIsBroken(t *testing.T) {
 	}
 	w.run(600)
 	if w.drained["register"] > 0 || w.holds[decide.CauseObjective] == 0 {
-		t.Errorf("%d drains, %d s reported as held for the objective", w.drained["register"], w.holds[decide.CauseObjective])
+		t.Errorf("got %d drains, %d s of hold for the objective", w.drained["register"], w.holds[decide.CauseObjective])
 	}
 }
 
@@ -98,19 +98,19 @@ func TestAWrongProfileIsNotBelieved(t *testing.T) {
 	w.truth = 0.7
 	w.run(300)
 	if n := w.count("register", serving...); n < 6 || n > 8 {
-		t.Errorf("%d instances that carry 70/s each serve 380/s", n)
+		t.Errorf("got %d instances for 380/s of 70/s each, want 6 to 8", n)
 	}
 	found := false
 	for _, a := range w.log {
 		found = found || a.Kind == decide.Start && a.Cause == decide.CauseProfile
 	}
 	if !found {
-		t.Errorf("no start says that the profile is wrong: %+v", w.log)
+		t.Errorf("no start names the wrong profile as its reason: %+v", w.log)
 	}
 	before := len(w.log)
 	w.run(3600)
 	if len(w.log) > before {
-		t.Errorf("%d further actions, first %+v", len(w.log)-before, w.log[before])
+		t.Errorf("got %d further actions, the first is %+v", len(w.log)-before, w.log[before])
 	}
 }
 
@@ -126,7 +126,7 @@ func TestAnOutageElsewhereStartsNothing(t *testing.T) {
 	}
 	w.run(600)
 	if len(w.log) > before || w.holds[decide.CauseElsewhere] == 0 {
-		t.Errorf("%d actions, %d s reported as trouble elsewhere", len(w.log)-before, w.holds[decide.CauseElsewhere])
+		t.Errorf("got %d actions, %d s of hold for a problem elsewhere", len(w.log)-before, w.holds[decide.CauseElsewhere])
 	}
 }
 
@@ -142,15 +142,15 @@ func TestInstancesThatDieInALoopAreHeldBack(t *testing.T) {
 			w.die = die
 			w.run(3600)
 			if n := w.started["register"]; n > 40 {
-				t.Errorf("%d starts in an hour", n)
+				t.Errorf("got %d starts in an hour, want at most 40", n)
 			}
 			if w.holds[decide.CauseBackOff] < 3000 {
-				t.Errorf("%d of 3600 s reported as held back", w.holds[decide.CauseBackOff])
+				t.Errorf("got %d s of back-off, want at least 3000 of 3600", w.holds[decide.CauseBackOff])
 			}
 			w.die = nil
 			w.run(600)
 			if n := w.count("register", decide.Active); n < 5 {
-				t.Errorf("%d of 5 instances ten minutes after the cause is gone", n)
+				t.Errorf("got %d of 5 instances ten minutes after the cause was removed", n)
 			}
 		})
 	}
@@ -164,7 +164,7 @@ func TestOneDeathIsReplacedAtOnce(t *testing.T) {
 	before := w.started["register"]
 	w.run(2)
 	if w.started["register"] != before+1 {
-		t.Errorf("%d starts after a death", w.started["register"]-before)
+		t.Errorf("got %d starts after a failure, want 1", w.started["register"]-before)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestALeasedTypeIsNotScaled(t *testing.T) {
 	w.types[0].Leased = true
 	w.run(450)
 	if len(w.log) > before || w.holds[decide.CauseLease] == 0 {
-		t.Errorf("%d actions while redline measures, %d s reported", len(w.log)-before, w.holds[decide.CauseLease])
+		t.Errorf("got %d actions while redline measures, %d s of hold", len(w.log)-before, w.holds[decide.CauseLease])
 	}
 }
 
@@ -188,10 +188,10 @@ func TestTypesShareALimitByWhatTheyNeed(t *testing.T) {
 	w.limits = decide.Limits{CPUs: 10}
 	w.run(100)
 	if x, y := w.count("register", serving...), w.count("invite", serving...); x != 8 || y != 2 {
-		t.Errorf("%d and %d instances of 10 for needs of 40 and 10", x, y)
+		t.Errorf("got %d and %d instances of 10 for needs of 40 and 10, want 8 and 2", x, y)
 	}
 	if w.holds[decide.CauseTotal] == 0 {
-		t.Error("nothing says that the limit is reached")
+		t.Error("the reached limit is not reported as a hold")
 	}
 }
 
@@ -202,7 +202,7 @@ func TestAMinimumComesBeforeOtherTypesLoad(t *testing.T) {
 	w.limits = decide.Limits{Instances: 8}
 	w.run(20)
 	if x, y := w.count("a", serving...), w.count("b", serving...); x != 5 || y != 3 {
-		t.Errorf("%d and %d instances, want 5 and the minimum of 3", x, y)
+		t.Errorf("got %d and %d instances, want 5 and the minimum of 3", x, y)
 	}
 }
 
@@ -212,11 +212,11 @@ func TestStartsAreLimited(t *testing.T) {
 	for range 100 {
 		w.step()
 		if n := w.count("register", decide.Starting); n > 2 {
-			t.Fatalf("%d instances start at the same time", n)
+			t.Fatalf("%d instances start at the same time, want at most 2", n)
 		}
 	}
 	if n := w.count("register", decide.Active); n < 8 {
-		t.Errorf("%d instances are active after 100 s", n)
+		t.Errorf("got %d active instances after 100 s, want at least 8", n)
 	}
 }
 
@@ -231,11 +231,11 @@ func TestAJumpOfTheClockChangesNothing(t *testing.T) {
 			}
 			w.run(50)
 			if w.drained["register"] > 0 && jump != -time.Second {
-				t.Error("a drain within the stable time after a jump of the clock")
+				t.Error("an instance was drained within the stable time after a clock jump")
 			}
 			w.run(300)
 			if n := w.count("register", serving...); n != 1 {
-				t.Errorf("%d instances, want the drains to go on", n)
+				t.Errorf("got %d instances, want 1 after the drains continued", n)
 			}
 		})
 	}
@@ -245,12 +245,12 @@ func TestALowerMaximumDrainsTheRest(t *testing.T) {
 	w := newWorld(t, 5*time.Second, burst(900, 380, 100), simple(1, 50, 100))
 	w.run(300)
 	if n := w.count("register", serving...); n != 5 {
-		t.Errorf("%d instances serve 380/s of 100/s each, want one to spare", n)
+		t.Errorf("got %d instances for 380/s of 100/s each, want 5 with one spare", n)
 	}
 	w.types[0].Max = 4
 	w.run(300)
 	if n := w.count("register", serving...); n != 4 {
-		t.Errorf("%d instances, the maximum is 4", n)
+		t.Errorf("got %d instances, want the maximum of 4", n)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestDrainingCountsAgainstTheMaximum(t *testing.T) {
 	w := newWorld(t, 5*time.Second, constant(5000), simple(1, 5, 100))
 	w.run(200)
 	if n := w.count("register", existing...); n != 5 || w.holds[decide.CauseMaximum] == 0 {
-		t.Errorf("%d instances of at most 5, %d s reported", n, w.holds[decide.CauseMaximum])
+		t.Errorf("got %d instances, want the maximum of 5; %d s of hold", n, w.holds[decide.CauseMaximum])
 	}
 }
 
@@ -297,7 +297,7 @@ func TestLimitsHoldUnderRandomEvents(t *testing.T) {
 		w.run(400)
 		for _, z := range types {
 			if n := w.count(z.Name, serving...); n < z.Min {
-				t.Errorf("seed %d: %d instances of %s, the minimum is %d", seed, n, z.Name, z.Min)
+				t.Errorf("seed %d: got %d instances of %s, want at least %d", seed, n, z.Name, z.Min)
 			}
 		}
 	}
@@ -316,7 +316,7 @@ func TestAConstantLoadConverges(t *testing.T) {
 		before := len(w.log)
 		w.run(3600)
 		if n := len(w.log) - before; n > 0 {
-			t.Errorf("seed %d: %.4g/s of %.4g/s each: %d actions within an hour, first %+v", seed, rate, capacity, n, w.log[before])
+			t.Errorf("seed %d: %.4g/s of %.4g/s each: got %d actions within an hour, the first is %+v", seed, rate, capacity, n, w.log[before])
 		}
 	}
 }
@@ -346,7 +346,7 @@ func TestDecideAllocatesNothingPerInstance(t *testing.T) {
 		})
 	}
 	if few, many := allocations(200), allocations(10_000); many > few+5 {
-		t.Errorf("%v allocations for 200 instances, %v for 10,000", few, many)
+		t.Errorf("got %v allocations for 200 instances, %v for 10,000", few, many)
 	}
 }
 

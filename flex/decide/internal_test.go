@@ -46,13 +46,13 @@ func TestCoverTakesTheFewestCPUs(t *testing.T) {
 		best := bruteForce(need, flavors, most)
 		switch {
 		case n > most:
-			t.Errorf("seed %d: %d instances, at most %d", seed, n, most)
+			t.Errorf("seed %d: got %d instances, want at most %d", seed, n, most)
 		case math.IsInf(best, 1):
 			if n != most {
-				t.Errorf("seed %d: %d of %d instances although all are too few", seed, n, most)
+				t.Errorf("seed %d: got %d instances, want all %d because the capacity is too low", seed, n, most)
 			}
 		case carried < need-1e-6 || cpus > best+1e-9:
-			t.Errorf("seed %d: %v carry %.4g of %.4g with %.4g CPUs, the best is %.4g: %+v", seed, counts, carried, need, cpus, best, flavors)
+			t.Errorf("seed %d: %v carry %.4g of %.4g with %.4g CPUs, the optimum is %.4g: %+v", seed, counts, carried, need, cpus, best, flavors)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestCoverIsQuickForLargeNeeds(t *testing.T) {
 		cpus += float64(k) * flavors[i].CPUs
 	}
 	if floor := 123_456 / 12.5; carried < 123_456 || cpus > floor+2 {
-		t.Errorf("%v carry %.6g with %.6g CPUs, at least %.6g are needed", counts, carried, cpus, floor)
+		t.Errorf("%v carry %.6g with %.6g CPUs, the lower bound is %.6g", counts, carried, cpus, floor)
 	}
 }
 
@@ -74,13 +74,13 @@ func TestTheBootTimeIsThe90thPercentileOfTheLastStarts(t *testing.T) {
 	var k Track
 	v := &TypeView{}
 	if got := k.boot(v); got != DefaultBoot {
-		t.Errorf("%v without a start", got)
+		t.Errorf("boot time without a start: got %v, want the default", got)
 	}
 	for i := range 10 {
 		k.Boots = append(k.Boots, time.Duration(i+1)*time.Second)
 	}
 	if got := k.boot(v); got != 9*time.Second {
-		t.Errorf("%v, want 9s of 1 to 10 s", got)
+		t.Errorf("boot time after starts of 1 to 10 s: got %v, want 9s", got)
 	}
 }
 
@@ -91,11 +91,11 @@ func TestLevelFollowsAStepAndIgnoresNoise(t *testing.T) {
 		rates = append(rates, 100+10*r.NormFloat64())
 	}
 	if got, _ := level(rates, noise(rates)); math.Abs(got-100) > 4 {
-		t.Errorf("the level of 100/s with noise is %.4g", got)
+		t.Errorf("level of 100/s with noise: got %.4g", got)
 	}
 	rates = append(rates[1:], 300)
 	if got, _ := level(rates, noise(rates)); got != 300 {
-		t.Errorf("the level in the first second at 300/s is %.4g", got)
+		t.Errorf("level in the first second at 300/s: got %.4g", got)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestLevelFollowsASmallBurstWithinSeconds(t *testing.T) {
 				break
 			}
 			if second == c.within {
-				t.Errorf("from %g/s to %g/s is not seen within %d s", c.before, c.after, c.within)
+				t.Errorf("the step from %g/s to %g/s was not noticed within %d s", c.before, c.after, c.within)
 				break
 			}
 		}
@@ -136,7 +136,7 @@ func TestAStepIsNotExtrapolated(t *testing.T) {
 		}
 		now, _ := level(rates, noise(rates))
 		if got := forecast(rates, now, noise(rates), 30); got > 560 {
-			t.Errorf("%d s after a step to 500/s, %.4g/s are expected", at, got)
+			t.Errorf("forecast %d s after a step to 500/s: got %.4g/s, want at most 560/s", at, got)
 		}
 	}
 }

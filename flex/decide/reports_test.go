@@ -27,10 +27,10 @@ func TestTheEndOfABurstModeUndoesNothing(t *testing.T) {
 	w.noise = rand.New(rand.NewPCG(3153, 9121))
 	w.run(120 + 600)
 	if w.drained["register"] > 0 {
-		t.Errorf("%d instances were drained while the load stayed: %v", w.drained["register"], w.log[len(w.log)-1])
+		t.Errorf("%d instances were drained under a steady load: %v", w.drained["register"], w.log[len(w.log)-1])
 	}
 	if n := w.count("register", decide.Active); n < 300 || n > 330 {
-		t.Errorf("%d instances are active for 3000/s of 10/s each", n)
+		t.Errorf("got %d active instances for 3000/s of 10/s each, want 300 to 330", n)
 	}
 }
 
@@ -40,11 +40,11 @@ func TestAStartOf30SecondsIsWaitedFor(t *testing.T) {
 	w := newWorld(t, 30*time.Second, burst(50, 500, 100), simple(1, 1000, 10))
 	w.run(100 + 29)
 	if n := w.started["register"]; n < 50 || n > 55 {
-		t.Errorf("%d instances were started for 500/s of 10/s each", n)
+		t.Errorf("started %d instances for 500/s of 10/s each, want 50 to 55", n)
 	}
 	w.run(300)
 	if n := w.started["register"]; n > 55 {
-		t.Errorf("%d instances were started for 500/s of 10/s each", n)
+		t.Errorf("started %d instances for 500/s of 10/s each, want at most 55", n)
 	}
 }
 
@@ -59,10 +59,10 @@ func TestARampIsAnsweredBeforeItArrives(t *testing.T) {
 	w.run(420)
 	// Without a forecast, the load would always be 60/s above the capacity.
 	if late := w.short - before; late > 25 {
-		t.Errorf("the active instances were too few in %d of the last 240 s of a ramp", late)
+		t.Errorf("too few instances were active in %d of the last 240 s of a ramp, want at most 25", late)
 	}
 	if n := w.count("register", serving...); n > 17 {
-		t.Errorf("%d instances serve 700/s of 50/s each", n)
+		t.Errorf("got %d instances for 700/s of 50/s each, want at most 17", n)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestASteadyLoadIsLeftAlone(t *testing.T) {
 	before := len(w.log)
 	w.run(3 * 3600)
 	if len(w.log) > before {
-		t.Errorf("%d actions under a steady load, first %+v", len(w.log)-before, w.log[before])
+		t.Errorf("got %d actions under a steady load, the first is %+v", len(w.log)-before, w.log[before])
 	}
 }
 
@@ -93,10 +93,10 @@ func TestSilentInstancesAreNotALowerLoad(t *testing.T) {
 	}
 	w.run(600)
 	if n := w.count("register", decide.Active); n != before || w.drained["register"] > 0 {
-		t.Errorf("%d of %d instances are left although some report nothing", n, before)
+		t.Errorf("got %d instances, want %d although some send no reports", n, before)
 	}
 	if w.holds[decide.CauseMetrics] == 0 {
-		t.Error("nothing says that metrics are missing")
+		t.Error("missing metrics are not reported as a hold")
 	}
 }
 
@@ -117,11 +117,11 @@ func TestARestartForgetsNothing(t *testing.T) {
 	}
 	a, b := run(false), run(true)
 	if len(a.log) != len(b.log) || len(a.log) == 0 {
-		t.Fatalf("%d actions, and %d with a restart in every second", len(a.log), len(b.log))
+		t.Fatalf("got %d actions, and %d with a restart in every second", len(a.log), len(b.log))
 	}
 	for i := range a.log {
 		if a.log[i] != b.log[i] {
-			t.Fatalf("action %d is %+v, and with a restart in every second %+v", i, a.log[i], b.log[i])
+			t.Fatalf("action %d is %+v, but %+v with a restart in every second", i, a.log[i], b.log[i])
 		}
 	}
 }
@@ -134,11 +134,11 @@ func TestALostMemoryDrainsNothingForTheStableTime(t *testing.T) {
 	w.memory = decide.Memory{}
 	w.run(59)
 	if w.drained["register"] > 0 {
-		t.Error("an instance was drained within the stable time after the memory was lost")
+		t.Error("an instance was drained within the stable time after a loss of state")
 	}
 	w.run(600)
 	if n := w.count("register", serving...); n != 1 {
-		t.Errorf("%d instances serve 10/s of 100/s each", n)
+		t.Errorf("got %d instances for 10/s of 100/s each, want 1", n)
 	}
 }
 
@@ -148,10 +148,10 @@ func TestStartingInstancesCount(t *testing.T) {
 	w := newWorld(t, 10*time.Minute, burst(10, 100, 60), simple(1, 10_000, 10))
 	w.run(60 + 599)
 	if n := w.count("register", decide.Starting); n > 12 {
-		t.Errorf("%d instances start for 100/s of 10/s each", n)
+		t.Errorf("got %d starting instances for 100/s of 10/s each, want at most 12", n)
 	}
 	if n := w.started["register"]; n > 13 {
-		t.Errorf("%d instances were started for 100/s of 10/s each", n)
+		t.Errorf("started %d instances for 100/s of 10/s each, want at most 13", n)
 	}
 }
 
@@ -164,19 +164,19 @@ func TestHoldsWhileMetricsAreUnknown(t *testing.T) {
 	w.load = constant(0)
 	w.run(1000)
 	if n := w.count("register", decide.Active); n != before || len(w.log) > before {
-		t.Errorf("%d of %d instances are left, %d actions", n, before, len(w.log))
+		t.Errorf("got %d instances, want %d; got %d actions, want 0", n, before, len(w.log))
 	}
 	if w.holds[decide.CauseMetrics] != 1000 {
-		t.Errorf("%d of 1000 s are reported as held", w.holds[decide.CauseMetrics])
+		t.Errorf("got %d s of hold, want 1000", w.holds[decide.CauseMetrics])
 	}
 	w.instances[2].State = decide.Failed
 	w.run(30)
 	if n := w.count("register", decide.Active); n != before {
-		t.Errorf("%d of %d instances: the failed one was not replaced", n, before)
+		t.Errorf("got %d of %d instances: the failed one was not replaced", n, before)
 	}
 	w.types[0].Known = true
 	w.run(59)
 	if w.drained["register"] > 0 {
-		t.Error("drained within the stable time after metrics came back")
+		t.Error("an instance was drained within the stable time after metrics returned")
 	}
 }

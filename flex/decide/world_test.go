@@ -199,7 +199,7 @@ func (w *world) flavor(name, flavor string) decide.Flavor {
 			}
 		}
 	}
-	w.t.Fatalf("an action names type %q, flavor %q, which are not declared", name, flavor)
+	w.t.Fatalf("an action names the unknown type %q with flavor %q", name, flavor)
 	return decide.Flavor{}
 }
 
@@ -232,7 +232,7 @@ func (w *world) do(a decide.Action) {
 			return
 		}
 	}
-	w.t.Fatalf("second %d: %s of %q, which does not exist", w.second, a.Kind, a.Instance)
+	w.t.Fatalf("second %d: %s of the unknown instance %q", w.second, a.Kind, a.Instance)
 }
 
 // check fails the test if actions break a limit or have no reason.
@@ -245,7 +245,7 @@ func (w *world) check(actions []decide.Action) {
 	}
 	for _, a := range actions {
 		if a.Reason == "" || a.Cause == "" {
-			w.t.Errorf("second %d: an action without a reason: %+v", w.second, a)
+			w.t.Errorf("second %d: got an action without a reason: %+v", w.second, a)
 		}
 		switch a.Kind {
 		case decide.Drain:
@@ -259,20 +259,20 @@ func (w *world) check(actions []decide.Action) {
 	for i := range w.types {
 		z := &w.types[i]
 		if n := w.count(z.Name, existing...) + starts[z.Name]; starts[z.Name] > 0 && n > z.Max {
-			w.t.Fatalf("second %d: %d starts make %d instances, above the maximum of %d", w.second, starts[z.Name], n, z.Max)
+			w.t.Fatalf("second %d: %d starts make %d instances, want at most %d", w.second, starts[z.Name], n, z.Max)
 		}
 		if n := w.count(z.Name, serving...) - drains[z.Name]; drains[z.Name] > 0 && n < z.Min {
-			w.t.Fatalf("second %d: a drain leaves %d instances, below the minimum of %d", w.second, n, z.Min)
+			w.t.Fatalf("second %d: a drain leaves %d instances, want at least %d", w.second, n, z.Min)
 		}
 		if drains[z.Name] > 1 || drains[z.Name] > 0 && starts[z.Name] > 0 {
-			w.t.Fatalf("second %d: %d drains and %d starts at once", w.second, drains[z.Name], starts[z.Name])
+			w.t.Fatalf("second %d: got %d drains and %d starts at once", w.second, drains[z.Name], starts[z.Name])
 		}
 	}
 	if w.limits.Instances > 0 && total > max(w.limits.Instances, len(w.instances)) {
-		w.t.Fatalf("second %d: %d instances, above the limit of %d", w.second, total, w.limits.Instances)
+		w.t.Fatalf("second %d: got %d instances, want at most %d", w.second, total, w.limits.Instances)
 	}
 	if w.limits.CPUs > 0 && cpus > w.limits.CPUs+1e-6 {
-		w.t.Fatalf("second %d: instances of %g CPUs, above the limit of %g", w.second, cpus, w.limits.CPUs)
+		w.t.Fatalf("second %d: instances use %g CPUs, want at most %g", w.second, cpus, w.limits.CPUs)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestEachPolicyScalesForABurst(t *testing.T) {
 			t.Errorf("%s: %d starts, at most %d instances, %.0f instance-seconds: want 2 instances for the burst", r.Policy, r.Starts, r.Most, r.InstanceSeconds)
 		}
 		if due := load.Sum() / burst.PerCall; float64(r.Calls) < due/2 || r.Boot <= 0 {
-			t.Errorf("%s: %d of about %.0f calls, boot %.1f s", r.Policy, r.Calls, due, r.Boot)
+			t.Errorf("%s: made %d of about %.0f calls, boot time %.1f s", r.Policy, r.Calls, due, r.Boot)
 		}
 		if r.Policy == "fixed=2" && r.Lag > 0 {
 			t.Errorf("a fixed size lagged %d s behind", r.Lag)

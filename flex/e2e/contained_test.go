@@ -104,7 +104,7 @@ func TestContainedIMS(t *testing.T) {
 	_, status, _ := contained(t, "contain-ed-ims", "RATE=4 SECONDS_OF_CALLS=5 exec sh run.sh", as)
 	for _, name := range []string{"registration-1", "subscription-1", "session-1"} {
 		if !strings.Contains(status, name) {
-			t.Errorf("%s is not in the status:\n%s", name, status)
+			t.Errorf("the status does not list %s:\n%s", name, status)
 		}
 	}
 }
@@ -131,7 +131,7 @@ wait $run`, func(file, text string) string {
 	})
 	for _, name := range []string{"attach-detach-1", "handover-sr-2", "bearer-crt-1"} {
 		if !strings.Contains(status, name) {
-			t.Errorf("%s is not in the status:\n%s", name, status)
+			t.Errorf("the status does not list %s:\n%s", name, status)
 		}
 	}
 	checkDrained(t, dir, "handover-sr-1")
@@ -151,7 +151,7 @@ func checkDrained(t *testing.T, dir, name string) {
 		}
 	}
 	if drained != 1 {
-		t.Errorf("%s was not drained once: %+v", name, s.events())
+		t.Errorf("%s: want exactly one drain: %+v", name, s.events())
 	}
 }
 
@@ -185,7 +185,7 @@ wait $run`, func(file, text string) string {
 	})
 	for _, name := range []string{"registration-2", "session-1"} {
 		if !strings.Contains(status, name) {
-			t.Errorf("%s is not in the status:\n%s", name, status)
+			t.Errorf("the status does not list %s:\n%s", name, status)
 		}
 	}
 	checkDrained(t, dir, "registration-1")
@@ -197,7 +197,7 @@ wait $run`, func(file, text string) string {
 		}
 		invites, registers := counter(t, text, "core:rcv_requests_invite"), counter(t, text, "core:rcv_requests_register")
 		if invites < times*r.Scheduled || registers != 0 {
-			t.Errorf("the %s of session-1 got %d INVITEs and %d REGISTERs in %d calls", member, invites, registers, r.Scheduled)
+			t.Errorf("%s of session-1 got %d INVITEs and %d REGISTERs in %d calls", member, invites, registers, r.Scheduled)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func counter(t *testing.T, text []byte, name string) (n int64) {
 	t.Helper()
 	match := regexp.MustCompile(`(?m)^\s*` + name + ` = (\d+)\s*$`).FindSubmatch(text)
 	if match == nil {
-		t.Fatalf("no counter %s:\n%s", name, text)
+		t.Fatalf("missing counter %s:\n%s", name, text)
 	}
 	n, err := strconv.ParseInt(string(match[1]), 10, 64)
 	if err != nil {

@@ -64,10 +64,10 @@ func containers(t *testing.T, run string) map[string]string {
 func nothingLeft(t *testing.T, run string) {
 	t.Helper()
 	if left := containers(t, run); len(left) != 0 {
-		t.Errorf("containers are left: %v", slices.Sorted(maps.Keys(left)))
+		t.Errorf("containers left: %v", slices.Sorted(maps.Keys(left)))
 	}
 	if left, err := substratetest.Left(run); err != nil || len(left) != 0 {
-		t.Errorf("left %v, %v", left, err)
+		t.Errorf("resources left: %v, error %v", left, err)
 	}
 }
 
@@ -95,7 +95,7 @@ func (s *system) takeOver(first *orchestrator, base *calls, seconds float64) (se
 	run, only, starts := s.holder().Run, s.names("active"), s.count("start")
 	before := containers(s.t, run)
 	if len(before) != 2*members {
-		s.t.Errorf("%d containers: %v, want %d", len(before), slices.Sorted(maps.Keys(before)), 2*members)
+		s.t.Errorf("got %d containers: %v, want %d", len(before), slices.Sorted(maps.Keys(before)), 2*members)
 	}
 	first.end(syscall.SIGKILL)
 	s.clean()
@@ -103,10 +103,10 @@ func (s *system) takeOver(first *orchestrator, base *calls, seconds float64) (se
 	s.awaitOnly(only...)
 	base.allSucceed(s.t, seconds)
 	if after := containers(s.t, run); !maps.Equal(after, before) {
-		s.t.Errorf("the containers were %v, and are %v", before, after)
+		s.t.Errorf("the containers changed from %v to %v", before, after)
 	}
 	if n := s.count("start"); n != starts {
-		s.t.Errorf("%d instances were started again", n-starts)
+		s.t.Errorf("%d instances were started again, want 0", n-starts)
 	}
 	return second
 }
@@ -129,7 +129,7 @@ func TestContainersOutliveTheOrchestrator(t *testing.T) {
 	s.awaitOnly("registration-2")
 	for name := range containers(t, one.Run) {
 		if old[name] != "" {
-			t.Errorf("%s is left of a drained instance", name)
+			t.Errorf("container %s of a drained instance still exists", name)
 		}
 	}
 	s.call("drained", 2, 3, 1000).allSucceed(t, 3)

@@ -38,7 +38,7 @@ func (s *system) follow(round int, w swell) (base *calls, transactions int64) {
 	transactions = burst.allSucceed(s.t, w.burstFor)
 	hosttest.Until(s.t, limit, "one instance after the burst", func() bool { return len(s.status().Instances) == 1 })
 	if s.count(flex.EventDrained) != before+1 || s.count(flex.EventDrain) != before+1 || s.count(flex.EventLost) != 0 || len(s.names("active")) != 1 {
-		s.t.Errorf("round %d: the instance was not drained once: %v", round, s.events())
+		s.t.Errorf("round %d: want exactly one drain: %v", round, s.events())
 	}
 	return base, transactions
 }
@@ -60,7 +60,7 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 	base, done := s.follow(1, w)
 	for round := 2; done < want; round++ {
 		done += base.allSucceed(t, w.baseFor)
-		t.Logf("%d transactions, none lost", done)
+		t.Logf("%d transactions succeeded, none was lost", done)
 		var more int64
 		base, more = s.follow(round, w)
 		done += more
@@ -68,7 +68,7 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 	left := s.names("active")
 
 	if out, status := s.verb("run"); status != 3 || !strings.Contains(out, fmt.Sprintf("pid %d", first.cmd.Process.Pid)) {
-		t.Errorf("a second orchestrator ends with status %d: %s", status, out)
+		t.Errorf("a second orchestrator ended with status %d, want 3: %s", status, out)
 	}
 	if out, _ := s.verb("explain", "registration"); !strings.Contains(out, "start") || !strings.Contains(out, "drained") {
 		t.Errorf("explain: %s", out)
@@ -80,29 +80,29 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 		t.Errorf("clean: %v: %s", err, out)
 	}
 	if out, status := s.verb("status"); status != 0 || !strings.Contains(out, "no orchestrator") || !strings.Contains(out, left[0]) {
-		t.Errorf("status without an orchestrator: %d: %s", status, out)
+		t.Errorf("status without an orchestrator: got %d: %s", status, out)
 	}
 	second := s.run()
 	s.awaitOnly(left...)
 	after := s.status().Instances[0].Members
 	for i := range before {
 		if after[i].PID != before[i].PID || after[i].PID == 0 {
-			t.Errorf("%s had pid %d, and has pid %d", before[i].Name, before[i].PID, after[i].PID)
+			t.Errorf("%s had pid %d, now has pid %d", before[i].Name, before[i].PID, after[i].PID)
 		}
 	}
 	base.allSucceed(t, w.baseFor)
 	if n := s.count("start"); n != starts {
-		t.Errorf("%d instances were started again", n-starts)
+		t.Errorf("%d instances were started again, want 0", n-starts)
 	}
 
 	second.end(syscall.SIGTERM)
 	for _, m := range after {
 		if err := syscall.Kill(m.PID, 0); err == nil {
-			t.Errorf("%s, pid %d, runs after the end", m.Name, m.PID)
+			t.Errorf("%s, pid %d, is still running after the orchestrator stopped", m.Name, m.PID)
 		}
 	}
 	if out, status := s.verb("status"); status != 1 || !strings.Contains(out, "no instance of it runs") {
-		t.Errorf("status after the end: %d: %s", status, out)
+		t.Errorf("status after the orchestrator stopped: got %d: %s", status, out)
 	}
 }
 
@@ -120,11 +120,11 @@ func TestDeathsAreReplaced(t *testing.T) {
 	s.awaitOnly("registration-2")
 	for _, m := range members {
 		if syscall.Kill(m.PID, 0) == nil {
-			t.Errorf("%s outlived the instance", m.Name)
+			t.Errorf("%s is still running after its instance stopped", m.Name)
 		}
 	}
 	if out, _ := s.verb("explain", "registration-1"); !strings.Contains(out, "registration-1-sprout-1 ended (signal: killed)") {
-		t.Errorf("explain does not say why: %s", out)
+		t.Errorf("explain does not name the reason: %s", out)
 	}
 	s.call("after", 4, 3, 1).allSucceed(t, 3)
 

@@ -224,10 +224,10 @@ func (s *system) awaitMeasurement() {
 		return s.count(flex.EventMeasured) > 0
 	})
 	if !strings.HasPrefix(held, "flex, pid ") {
-		s.t.Errorf("the lease was %q's", held)
+		s.t.Errorf("holder of the lease: got %q, want flex", held)
 	}
 	if left := holder(); left != "" {
-		s.t.Errorf("%s has the lease after the measurement", left)
+		s.t.Errorf("%s still holds the lease after the measurement", left)
 	}
 }
 
@@ -251,10 +251,10 @@ func (s *system) measured() (last flex.Measured) {
 func (s *system) checkMeasured(got *flex.Measured) {
 	s.t.Helper()
 	if got.Verdict != redline.Within || got.Cause != "schedule" || got.Before != carried || got.After != got.Low {
-		s.t.Errorf("%+v: want an interval by the schedule", got)
+		s.t.Errorf("got %+v, want an interval limited by the schedule", got)
 	}
 	if !(got.Low > offered/3 && got.Low <= got.Rate && got.Rate <= got.High) || got.Low > 1.1*carries || got.High < 0.85*carries {
-		s.t.Errorf("%s, and an instance carries %d/s", got, carries)
+		s.t.Errorf("got %s for an instance with a capacity of %d/s", got, carries)
 	}
 	out, status := s.verb("profile")
 	if status != 0 || strings.Count(out, got.Instance) != 1 || !strings.Contains(out, "schedule") || !strings.Contains(out, got.String()) || !strings.Contains(out, "registration-9") {
@@ -268,7 +268,7 @@ func (s *system) checkMeasured(got *flex.Measured) {
 		case e.Kind == flex.EventMeasured:
 			return
 		case during && e.Instance != "":
-			s.t.Errorf("while %s was measured: %+v", got.Instance, e)
+			s.t.Errorf("during the measurement of %s: %+v", got.Instance, e)
 		}
 	}
 }

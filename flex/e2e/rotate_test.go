@@ -20,7 +20,7 @@ func (s *system) edit(name, old, now string) {
 		s.t.Fatal(err)
 	}
 	if !strings.Contains(string(text), old) {
-		s.t.Fatalf("%s has no %q", name, old)
+		s.t.Fatalf("%s does not contain %q", name, old)
 	}
 	s.write(name, strings.Replace(string(text), old, now, 1))
 }
@@ -59,7 +59,7 @@ control: {listen: "`+api+`", token_file: api.tokens}`)
 	hosttest.Until(t, limit, "the director takes the new token", func() bool { return !s.awayNow("director") })
 	for token, want := range map[string]int{first: http.StatusUnauthorized, second: http.StatusOK} {
 		if got := ask(t, "http://"+api+"/v1/status", token); got != want {
-			t.Errorf("with %s the API answers %d, want %d", token, got, want)
+			t.Errorf("with %s the API answered status %d, want %d", token, got, want)
 		}
 	}
 	if out, status := s.verb("drain", "registration-1"); status != 0 {

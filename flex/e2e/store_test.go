@@ -81,11 +81,11 @@ servers: {substrate: process, fabric: loopback}
 	s.awaitOnly("registration-1")
 	hosttest.Until(t, limit, "the member is taken over", ready)
 	if after := started.FindString(metrics(t, member)); after != before || before == "" {
-		t.Errorf("the member started at %q before the orchestrator was killed, and at %q after that", before, after)
+		t.Errorf("the store member started at %q before the orchestrator was killed, at %q after it", before, after)
 	}
 	second.end(syscall.SIGTERM)
 	if c, err := net.Dial("tcp", member); err == nil {
 		_ = c.Close()
-		t.Error("the member runs after the end")
+		t.Error("the store member is still running after the orchestrator stopped")
 	}
 }

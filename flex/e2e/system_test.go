@@ -200,7 +200,7 @@ func (o *orchestrator) end(signal syscall.Signal) {
 	select {
 	case <-o.ended:
 	case <-time.After(limit):
-		o.s.t.Errorf("the orchestrator does not end on %s", signal)
+		o.s.t.Errorf("the orchestrator did not stop on %s", signal)
 	}
 }
 
@@ -335,7 +335,7 @@ func (c *calls) allSucceed(t *testing.T, seconds float64) (transactions int64) {
 	select {
 	case <-c.done:
 	case <-time.After(2*limit + time.Duration(seconds*float64(time.Second))):
-		t.Fatalf("the generator %s does not end", c.name)
+		t.Fatalf("the generator %s did not end", c.name)
 	}
 	if c.err != nil {
 		t.Fatalf("the generator %s: %v:\n%s", c.name, c.err, c.errs.String())
@@ -344,7 +344,7 @@ func (c *calls) allSucceed(t *testing.T, seconds float64) (transactions int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s: %d calls, %d succeeded, failed: %v", c.name, r.Scheduled, r.Succeeded, r.Failed)
+	t.Logf("%s: %d calls scheduled, %d succeeded, failed: %v", c.name, r.Scheduled, r.Succeeded, r.Failed)
 	if r.Succeeded != r.Scheduled || r.Scheduled == 0 {
 		t.Errorf("%s: %d of %d calls succeeded, failed: %v", c.name, r.Succeeded, r.Scheduled, r.Failed)
 	}

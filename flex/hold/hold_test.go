@@ -92,7 +92,7 @@ func newRig(t *testing.T) *rig {
 	})
 	hosttest.Need(t, err)
 	if _, err := hold.Find(t.Context(), r.state); !errors.Is(err, hold.ErrNone) {
-		t.Errorf("before there is a holder: %v", err)
+		t.Errorf("Find without a holder: got %v, want ErrNone", err)
 	}
 	l, err := hold.Listen(t.Context(), r.run.Dir())
 	if err == nil {
@@ -120,10 +120,10 @@ func (r *rig) end() {
 			r.t.Error(err)
 		}
 	case <-time.After(limit):
-		r.t.Fatal("the holder does not end")
+		r.t.Fatal("the holder did not stop")
 	}
 	if left, err := substratetest.Left(r.run.ID); err != nil || len(left) != 0 {
-		r.t.Errorf("left %v, %v", left, err)
+		r.t.Errorf("resources left: %v, error %v", left, err)
 	}
 }
 
@@ -173,13 +173,13 @@ func TestMembersLiveAndStopTogether(t *testing.T) {
 	text, err := os.ReadFile(r.order)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if err != nil || len(lines) != 2 || lines[0] != "pair-1-back-1" || !strings.HasPrefix(lines[1], "pair-1-front-1 127.") {
-		t.Errorf("started %q, %v", lines, err)
+		t.Errorf("started processes %q, error %v", lines, err)
 	}
 	r.start(r.pair("pair-1")) // repeating an order is no error
 	other := r.pair("pair-1")
 	other.Size = "fr2s-bk1s"
 	if err := r.client.Start(t.Context(), other); err == nil {
-		t.Error("another order of the name was accepted")
+		t.Error("Start accepted another order under the same name")
 	}
 
 	hosttest.Until(t, limit, "its use is known", func() bool { return r.await("pair-1", unit.Ready).Use != nil })
@@ -188,10 +188,10 @@ func TestMembersLiveAndStopTogether(t *testing.T) {
 	}
 	failed := r.await("pair-1", unit.Failed)
 	if !strings.Contains(failed.Reason, u.Members[1].Name+" ended (signal: killed)") {
-		t.Errorf("reason %q", failed.Reason)
+		t.Errorf("got reason %q", failed.Reason)
 	}
 	if err := syscall.Kill(u.Members[0].PID, 0); err == nil {
-		t.Errorf("%s outlived the unit", u.Members[0].Name)
+		t.Errorf("%s is still running after its unit stopped", u.Members[0].Name)
 	}
 	if err := r.client.Remove(t.Context(), "pair-1"); err != nil {
 		t.Error(err)
@@ -209,7 +209,7 @@ func TestNotReadyInTime(t *testing.T) {
 	o.Deadline = 2 * time.Second
 	r.start(o)
 	if u := r.await("slow-1", unit.Failed); !strings.Contains(u.Reason, "not ready within 2s") {
-		t.Errorf("reason %q", u.Reason)
+		t.Errorf("got reason %q", u.Reason)
 	}
 	r.end()
 }
@@ -227,7 +227,7 @@ func TestServices(t *testing.T) {
 	})
 	r.start(unit.Order{Name: "service-b", Command: []string{"false"}, Deadline: limit})
 	if u := r.await("service-b", unit.Failed); !strings.Contains(u.Reason, "exit status 1") {
-		t.Errorf("reason %q", u.Reason)
+		t.Errorf("got reason %q", u.Reason)
 	}
 	r.end()
 }
@@ -245,11 +245,11 @@ func TestBadOrders(t *testing.T) {
 		o := r.pair("pair-1")
 		change(&o)
 		if err := r.client.Start(t.Context(), o); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: the holder accepted the order", name)
 		}
 	}
 	r.end()
 	if err := r.client.Start(t.Context(), r.pair("pair-1")); err == nil || vitrine.IsBadInput(err) {
-		t.Errorf("after the end: %v", err)
+		t.Errorf("Start after the holder stopped: got %v", err)
 	}
 }

@@ -65,7 +65,7 @@ func (w *world) seconds(n int, rate float64) {
 func (w *world) has(n int) {
 	w.t.Helper()
 	if got := len(w.view.Instances); got != n {
-		w.t.Errorf("%d instances, want %d: %+v", got, n, w.view.Instances)
+		w.t.Errorf("got %d instances, want %d: %+v", got, n, w.view.Instances)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestDeathsInARowBackOff(t *testing.T) {
 		}
 	}
 	if starts < 4 || starts > 7 { // after 0, 10, 20, 40, 80 and 160 s
-		t.Errorf("%d starts in 300 s of deaths", starts)
+		t.Errorf("got %d starts in 300 s of failing instances, want 4 to 7", starts)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestAJumpOfTheClockDoesNotStopDecisions(t *testing.T) {
 		w.view.Now = w.view.Now.Add(-time.Hour)
 		w.seconds(40, 600)
 		if n := len(w.view.Instances); n < 8 {
-			t.Errorf("%s: %d instances for 600/s after the clock went back an hour", name, n)
+			t.Errorf("%s: got %d instances for 600/s after the clock went back an hour, want at least 8", name, n)
 		}
 	}
 }

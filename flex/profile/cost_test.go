@@ -25,7 +25,7 @@ func TestCostIsThatOfTheMembers(t *testing.T) {
 		"one is absent": {map[string]int{"homestead": 1, "homer": 1}, 0, 0},
 	} {
 		if idle, each := cost(p, &z, c.members); math.Abs(idle-c.idle) > 1e-12 || math.Abs(each-c.each) > 1e-12 {
-			t.Errorf("%s: %g idle, %g each, want %g and %g", name, idle, each, c.idle, c.each)
+			t.Errorf("%s: got idle cost %g, cost per request %g, want %g and %g", name, idle, each, c.idle, c.each)
 		}
 	}
 }

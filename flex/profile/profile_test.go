@@ -69,10 +69,10 @@ func TestAnInstanceCarriesTheLowerToleranceBound(t *testing.T) {
 			c.q.Function, c.q.Host = "ims", host()
 			a, err := profile.Read(c.path, c.q)
 			if err != nil || a.Rate != c.rate || a.Says == "" {
-				t.Errorf("%+v, %v; want %v", a, err, c.rate)
+				t.Errorf("got %+v, error %v, want rate %v", a, err, c.rate)
 			}
 			if c.q.Size == "sp1s" && a.Boot != 4500*time.Millisecond {
-				t.Errorf("boot time %v", a.Boot)
+				t.Errorf("got boot time %v, want 4.5s", a.Boot)
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func TestAProfileOfSomethingElseIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := profile.Read(c.path, c.q)
 			if _, bad := errors.AsType[*vitrine.BadInput](err); !bad || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want a bad input with %q", err, c.want)
+				t.Errorf("got error %v, want bad input with %q", err, c.want)
 			}
 		})
 	}

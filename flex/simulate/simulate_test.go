@@ -41,7 +41,7 @@ func TestTheSameSeedGivesTheSameResult(t *testing.T) {
 		a, errA := simulate.Against(name, c)
 		b, errB := simulate.Against(name, c)
 		if errA != nil || errB != nil || a.Lost != b.Lost || a.InstanceSeconds != b.InstanceSeconds || a.Scaler != name {
-			t.Errorf("%+v and %+v", a, b)
+			t.Errorf("two runs with the same seed differ: %+v and %+v", a, b)
 		}
 	}
 }
@@ -58,14 +58,14 @@ func TestTheRulesOfHPA(t *testing.T) {
 	}
 	before, first := r.Curve[59].Exist, r.Curve[74].Exist
 	if most := max(2*before, before+4); first > most || first <= before {
-		t.Errorf("%d instances before the burst, %d in its first 15 s, want at most %d", before, first, most)
+		t.Errorf("got %d instances before the burst, %d in its first 15 s, want at most %d", before, first, most)
 	}
 	// The last recommendation of the burst is at most 15 s after its end.
 	if held := r.Curve[180+280].Exist; held < r.Most {
-		t.Errorf("%d of %d instances are left 280 s after the burst", held, r.Most)
+		t.Errorf("got %d instances 280 s after the burst, want all %d", held, r.Most)
 	}
 	if late := r.Curve[len(r.Curve)-1].Exist; late > 4 {
-		t.Errorf("%d instances are left 500 s after the burst", late)
+		t.Errorf("got %d instances 500 s after the burst, want at most 4", late)
 	}
 }
 
@@ -80,13 +80,13 @@ func TestTheRulesOfKnative(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := r.Curve[108].Exist; n < 25 {
-		t.Errorf("%d instances 8 s after a burst to 2000/s of 70/s each", n)
+		t.Errorf("got %d instances 8 s after a burst to 2000/s of 70/s each, want at least 25", n)
 	}
 	if n := r.Curve[120+40].Exist; n < r.Most {
-		t.Errorf("%d of %d instances are left 40 s after the burst, in panic", n, r.Most)
+		t.Errorf("got %d instances 40 s after the burst, want all %d in panic", n, r.Most)
 	}
 	if n := r.Curve[len(r.Curve)-1].Exist; n > 5 {
-		t.Errorf("%d instances are left 300 s after the burst", n)
+		t.Errorf("got %d instances 300 s after the burst, want at most 5", n)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestASweepCountsWhereOthersWin(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f := all[1]; f.Loads != 5 || f.Fewer != 5 || f.Less != 0 || f.Both != 0 || f.Seconds != 5*3600 {
-		t.Errorf("40 instances must break the objective less and cost more in each of 5 loads: %+v", f)
+		t.Errorf("with 40 instances, all 5 loads must break the objective less and cost more: %+v", f)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestUnknownScalersAreRefused(t *testing.T) {
 	c.Load = flat(10, 100)
 	for _, name := range []string{"", "hpa=x", "hpa=1.5", "fixed=-1", "fixed=", "other"} {
 		if _, err := simulate.Against(name, c); err == nil {
-			t.Errorf("%q is accepted", name)
+			t.Errorf("Against accepted %q", name)
 		}
 	}
 }
@@ -123,10 +123,10 @@ func TestACompressedDayHasTheSameBurst(t *testing.T) {
 		l := simulate.Day(seconds, 150)
 		noon := seconds / 2
 		if base, top := l[noon], l.Peak(); len(l) != seconds || math.Abs(top-5*base) > 1e-9 {
-			t.Errorf("%d s: %d seconds, %.4g/s at noon, at most %.4g/s", seconds, len(l), base, top)
+			t.Errorf("load of %d s: got %d seconds, %.4g/s at noon, maximum %.4g/s", seconds, len(l), base, top)
 		}
 		if late := l[noon+min(3600, seconds)/3]; late > 50 { // the usual highest rate
-			t.Errorf("%d s: %.1f/s after the burst", seconds, late)
+			t.Errorf("load of %d s: got %.1f/s after the burst, want at most 50/s", seconds, late)
 		}
 	}
 }
@@ -135,16 +135,16 @@ func TestALoadFile(t *testing.T) {
 	l, err := simulate.ReadLoad(strings.NewReader("time,rate\n# a comment\n0,10\n2,20\n\n4, 0\n"))
 	want := simulate.Load{10, 15, 20, 10}
 	if err != nil || len(l) != len(want) {
-		t.Fatalf("%v, %v; want %v", l, err, want)
+		t.Fatalf("got %v, error %v, want %v", l, err, want)
 	}
 	for i := range want {
 		if l[i] != want[i] {
-			t.Fatalf("%v, want %v", l, want)
+			t.Fatalf("got %v, want %v", l, want)
 		}
 	}
 	for _, bad := range []string{"", "0,1", "time,rate", "1,1\n2,2", "0,1\n0,1", "0,1\n2,-1", "0,1\n2,NaN", "0,1\n1e300,1", "0,1\nx", "0,1\n3,1e300"} {
 		if l, err := simulate.ReadLoad(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q is read as %v", bad, l)
+			t.Errorf("ReadLoad read %q as %v", bad, l)
 		}
 	}
 }
@@ -156,11 +156,11 @@ func FuzzReadLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l, err := simulate.ReadLoad(strings.NewReader(string(text)))
 		if err == nil && len(l) == 0 || len(l) > simulate.MaxSeconds {
-			t.Fatalf("%d seconds", len(l))
+			t.Fatalf("got a load of %d seconds", len(l))
 		}
 		for i, r := range l {
 			if !(r >= 0) || r > 1e9 {
-				t.Fatalf("second %d: %g/s", i, r)
+				t.Fatalf("second %d: got %g/s", i, r)
 			}
 		}
 	})
