@@ -234,24 +234,24 @@ func TestLiveTraffic(t *testing.T) {
 	t.Log(&r)
 	after, err := s.client.Status(t.Context())
 	if err != nil || after.Digest != base.Digest || after.Pending {
-		t.Errorf("the table is %s, and %s before: %v", after.Digest, base.Digest, err)
+		t.Errorf("table digest: got %s, want %s as before: %v", after.Digest, base.Digest, err)
 	}
 	if got := report(); got.Succeeded != got.Scheduled || got.Scheduled == 0 {
 		t.Errorf("%d of %d calls succeeded: %v", got.Succeeded, got.Scheduled, got.Failed)
 	}
 	skipIfStalled(t, stall())
 	if r.Verdict != redline.Within || r.High < 50 || r.Low > 75 {
-		t.Errorf("an instance with a capacity of 70/s: %s", &r)
+		t.Errorf("instance with a capacity of 70/s: got %s", &r)
 	}
 	if r.Restored > 2 {
-		t.Errorf("the weights came back after %g s", r.Restored)
+		t.Errorf("the weights were restored after %g s, want at most 2 s", r.Restored)
 	}
 	if last := r.Steps[len(r.Steps)-1]; r.Fell != nil && last.Seconds+*r.Fell > 20 {
-		t.Errorf("the last step lasted %g s, and its load fell after %g s", last.Seconds, *r.Fell)
+		t.Errorf("the last step lasted %g s, its load fell after %g s", last.Seconds, *r.Fell)
 	}
 	for _, step := range r.Steps[:len(r.Steps)-1] {
 		if step.Budget > 1 || step.Stopped {
-			t.Errorf("a step before the last broke the objective: %+v", step)
+			t.Errorf("a step before the last one broke the objective: %+v", step)
 		}
 	}
 }
@@ -306,18 +306,18 @@ func TestStoppedInstanceAborts(t *testing.T) {
 	if err := process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s; no new work after %s", &got.Result, took)
+	t.Logf("%s; no new requests after %s", &got.Result, took)
 	if l, err := s.client.Lease(ctx, "registration"); err != nil || l.Holder != "" {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if _, err := s.client.Renew(ctx, "registration", 1, client.LeaseChange{}); !errors.As(err, new(*client.Error)) {
-		t.Errorf("a stale token renews: %v", err)
+		t.Errorf("renew with a stale token: got %v", err)
 	}
 	skipIfStalled(t, stall())
 	if got.error != nil || got.Verdict != redline.Aborted || got.Rate != 0 {
 		t.Errorf("%s, %v", &got.Result, got.error)
 	}
 	if got.Restored > 2 || took > 4*time.Second {
-		t.Errorf("the weights came back after %g s, %s after the instance stopped", got.Restored, took)
+		t.Errorf("the weights were restored after %g s, %s after the instance stopped", got.Restored, took)
 	}
 }

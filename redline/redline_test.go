@@ -25,13 +25,13 @@ func TestFindsTheCapacity(t *testing.T) {
 			t.Errorf("%s", &r)
 		}
 		if w.broken == 0 || w.broken >= o.Step {
-			t.Errorf("the objective was broken for %s, a step lasts %s", w.broken, o.Step)
+			t.Errorf("the objective was broken for %s, want less than the step of %s", w.broken, o.Step)
 		}
 		if r.Restored > 2 || r.Fell == nil || *r.Fell > 5 {
-			t.Errorf("weights restored in %gs, the load fell in %v", r.Restored, r.Fell)
+			t.Errorf("weights restored after %gs, load fell after %v", r.Restored, r.Fell)
 		}
 		if first := r.Steps[0]; first.Rate < 95 || first.Rate > 105 || first.Others < 190 || first.Neighbours < first.Others {
-			t.Errorf("the first step: %+v", first)
+			t.Errorf("first step: got %+v", first)
 		}
 		w.checkRestored(t)
 	})
@@ -53,11 +53,11 @@ func TestSaysAtLeast(t *testing.T) {
 		}
 		for _, s := range r.Steps {
 			if s.Share > 0.6+1e-9 {
-				t.Errorf("a share of %g", s.Share)
+				t.Errorf("got a share of %g, want at most 0.6", s.Share)
 			}
 		}
 		if w.broken > 0 {
-			t.Errorf("the objective was broken for %s", w.broken)
+			t.Errorf("the objective was broken for %s, want 0", w.broken)
 		}
 		w.checkRestored(t)
 	})
@@ -86,10 +86,10 @@ func TestFaultAborts(t *testing.T) {
 			t.Errorf("%s", &r)
 		}
 		if took := gated.Sub(stopped); gated.IsZero() || took > 3500*time.Millisecond {
-			t.Errorf("the instance got new work for %s after it stopped", took)
+			t.Errorf("the instance got new requests for %s after it stopped", took)
 		}
 		if r.Restored > 2 || r.Fell != nil {
-			t.Errorf("weights restored in %gs, the load fell in %v although the instance answers nothing", r.Restored, r.Fell)
+			t.Errorf("weights restored after %gs, load fell after %v, although the instance does not answer", r.Restored, r.Fell)
 		}
 		w.checkRestored(t)
 	})
@@ -161,7 +161,7 @@ func TestStepsLastThreeHoldingTimes(t *testing.T) {
 		}
 		for _, s := range r.Steps {
 			if !s.Stopped && s.Seconds < 60 {
-				t.Errorf("a step of %g s", s.Seconds)
+				t.Errorf("got a step of %g s, want at least 60 s", s.Seconds)
 			}
 		}
 	})
@@ -189,7 +189,7 @@ func TestStopsBeforeTheCPUIsUsedUp(t *testing.T) {
 		}
 		r, err := Run(t.Context(), o)
 		if err != nil || r.Verdict != AtLeast || !strings.Contains(r.Why, "CPUs") || r.Rate < 120 || r.Rate > 150 || w.broken > 0 {
-			t.Errorf("%s, %v; broken for %s", &r, err, w.broken)
+			t.Errorf("got %s, error %v; the objective was broken for %s", &r, err, w.broken)
 		}
 		w.checkRestored(t)
 	})
@@ -240,7 +240,7 @@ func TestLostLeaseAborts(t *testing.T) {
 			t.Errorf("%s, %v", &r, err)
 		}
 		if d := w.directors[0]; d.lease.Holder != "" {
-			t.Error("the other director still has the lease")
+			t.Error("the other director still holds the lease")
 		}
 	})
 }
@@ -298,7 +298,7 @@ func TestDoesNotBegin(t *testing.T) {
 				t.Errorf("%s: %s", name, &r)
 			}
 			if l := w.directors[0].lease; l.Token != 0 && l.Holder != "x" {
-				t.Errorf("%s: the lease was taken", name)
+				t.Errorf("%s: redline took the lease", name)
 			}
 		}
 	})
@@ -312,7 +312,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 		o.DryRun = true
 		r, err := Run(t.Context(), o)
 		if err != nil || r.Verdict != Planned || len(r.Rates) < 10 || r.Rates[0] < 95 || w.directors[0].lease.Token != 0 {
-			t.Errorf("%s, %v, token %d", &r, err, w.directors[0].lease.Token)
+			t.Errorf("got plan %s, error %v, lease token %d", &r, err, w.directors[0].lease.Token)
 		}
 	})
 }

@@ -217,7 +217,7 @@ func (w *world) checkRestored(t *testing.T) {
 	t.Helper()
 	for _, d := range w.directors {
 		if d.lease.Holder != "" {
-			t.Errorf("director %d still gives the lease to %s", d.number, d.lease.Holder)
+			t.Errorf("director %d still has a lease of %s", d.number, d.lease.Holder)
 		}
 	}
 }

@@ -63,14 +63,14 @@ func TestSlowGrowthBoundsFromAbove(t *testing.T) {
 		}
 		last := r.Steps[len(r.Steps)-1]
 		if r.Verdict != Within || r.Low > 128 || r.High < 128 || r.High > 136 || w.broken > 0 {
-			t.Errorf("%s; the objective was broken for %s", &r, w.broken)
+			t.Errorf("got %s, and the objective was broken for %s", &r, w.broken)
 		}
 		if !last.Unresolved || last.Stopped || last.Seconds < o.MaxStep.Seconds()-1 {
-			t.Errorf("the last step: %+v", last)
+			t.Errorf("last step: got %+v", last)
 		}
 		for _, s := range r.Steps[:len(r.Steps)-1] {
 			if s.Unresolved || s.Seconds > 2*o.Step.Seconds() {
-				t.Errorf("a step below the capacity: %+v", s)
+				t.Errorf("step below the capacity: got %+v", s)
 			}
 		}
 		w.checkRestored(t)
