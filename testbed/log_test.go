@@ -51,7 +51,7 @@ func TestLogsAreTrimmedWhileTheyGrow(t *testing.T) {
 			time.Sleep(2 * logEvery)
 			synctest.Wait()
 			if n := onDisk(t, path); n > most {
-				t.Errorf("the disk holds %d bytes", n)
+				t.Errorf("the log uses %d bytes on disk, above the limit", n)
 			}
 		}
 		cancel()
@@ -71,10 +71,10 @@ func TestLogsAreTrimmedWhileTheyGrow(t *testing.T) {
 	}
 	want := fmt.Sprintf(droppedNote, 4*step+16-(len(text)-len(note(string(text)))), most)
 	if note(string(text)) != want || strings.Contains(string(text), "\x00") {
-		t.Errorf("the log says %q, want %q", note(string(text)), want)
+		t.Errorf("note in the log: got %q, want %q", note(string(text)), want)
 	}
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
-		t.Errorf("the folder holds %v, %v", entries, err)
+		t.Errorf("folder of the log: got %v, error %v, want one file", entries, err)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestDroppedBytesAddUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := fmt.Sprintf(droppedNote, deployments*each-(len(text)-len(note(string(text)))), most); note(string(text)) != want {
-		t.Errorf("the log says %q, want %q", note(string(text)), want)
+		t.Errorf("note in the log: got %q, want %q", note(string(text)), want)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestShortLogsStay(t *testing.T) {
 		}
 	}
 	if info, err := os.Lstat(in("link")); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		t.Errorf("the link is %v, %v", info, err)
+		t.Errorf("the link became %v, error %v", info, err)
 	}
 
 	l := &boundedLog{path: in("other"), most: 8192}
@@ -153,6 +153,6 @@ func TestShortLogsStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(in("other")); err != nil || string(text) != strings.Repeat("x", 5000) {
-		t.Errorf("%d bytes, %v", len(text), err)
+		t.Errorf("got %d bytes, error %v, want the other file unchanged", len(text), err)
 	}
 }

@@ -54,7 +54,7 @@ func TestBusyProcessIsSeen(t *testing.T) {
 		time.Sleep(trial)
 		from, to, err := w.End(t.Context())
 		if err != nil || to.Sub(from) < trial {
-			t.Fatalf("from %v to %v: %v", from, to, err)
+			t.Fatalf("got a trial from %v to %v: %v", from, to, err)
 		}
 		host, why := w.Judge(0)
 		if host.Before <= 0 || host.After <= 0 || host.Other == nil {
@@ -67,7 +67,7 @@ func TestBusyProcessIsSeen(t *testing.T) {
 	}
 	stop()
 	if !strings.Contains(seen, "other processes used") {
-		t.Errorf("a process computed all the time, and was not seen: %q", seen)
+		t.Errorf("a busy process was not noticed: %q", seen)
 	}
 }
 
@@ -95,10 +95,10 @@ func TestWatchEndsWithContext(t *testing.T) {
 	enough := errors.New("enough")
 	cancel(enough)
 	if _, err := New(ctx, allowed...); !errors.Is(err, enough) {
-		t.Errorf("error %v, want %v", err, enough)
+		t.Errorf("New: got error %v, want %v", err, enough)
 	}
 	g := &Guard{cpus: allowed, row: 3}
 	if _, err := g.Watch(ctx); !errors.Is(err, enough) {
-		t.Errorf("error %v, want %v", err, enough)
+		t.Errorf("Watch: got error %v, want %v", err, enough)
 	}
 }

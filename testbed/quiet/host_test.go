@@ -34,13 +34,13 @@ func TestOthersUse(t *testing.T) {
 	// its own process 1 s.
 	got := after.since(before, []int{0, 1}, 0.2)
 	if math.Abs(got.other-0.5) > 1e-9 || got.steal[0] != 0 || math.Abs(got.steal[1]-0.1) > 1e-9 {
-		t.Errorf("%+v, want 0.5 other CPUs and 0.1 stolen of the second", got)
+		t.Errorf("got %+v, want 0.5 other CPUs and 0.1 of the second stolen", got)
 	}
 	if text := strings.Join(got.busiest, " "); text != `"cc" (0.30) "make" (0.20)` {
-		t.Errorf("busiest %s", text)
+		t.Errorf("got busiest processes %s", text)
 	}
 	if u := after.since(before, []int{0, 1}, math.NaN()); !math.IsNaN(u.other) {
-		t.Errorf("other %v, want NaN: the instances' use is not known", u.other)
+		t.Errorf("got other %v, want NaN because the use of the instances is unknown", u.other)
 	}
 }
 
@@ -48,7 +48,7 @@ func TestDescends(t *testing.T) {
 	parents := map[int]int{1: 0, 5: 1, 6: 5, 7: 8, 8: 7}
 	for pid, want := range map[int]bool{6: true, 5: true, 1: false, 7: false, 99: false} {
 		if got := descends(parents, pid, 5); got != want {
-			t.Errorf("%d: %t, want %t", pid, got, want)
+			t.Errorf("descends(%d): got %t, want %t", pid, got, want)
 		}
 	}
 }

@@ -62,13 +62,13 @@ func TestJudge(t *testing.T) {
 	} {
 		host, why := judge([]int{1, 3}, idleHost(), c.got)
 		if (why == "") != (c.want == "") || !strings.Contains(why, c.want) || why != "" && !strings.HasPrefix(why, "disturbed: ") {
-			t.Errorf("%s: %q, want %q", name, why, c.want)
+			t.Errorf("%s: got %q, want %q", name, why, c.want)
 		}
 		if host.Before <= 0 || host.During <= 0 || host.After <= 0 || host.Other != nil && *host.Other < 0 {
 			t.Errorf("%s: %+v", name, host)
 		}
 		if known := !math.IsNaN(c.got.use.other); known != (host.Other != nil) {
-			t.Errorf("%s: other %v", name, host.Other)
+			t.Errorf("%s: got other %v", name, host.Other)
 		}
 	}
 }
@@ -79,14 +79,14 @@ func TestRunOnSiblings(t *testing.T) {
 	alone, together := [][]pace{steady(100, 5000, 6000)}, [][]pace{steady(100, 5000, 9600)}
 	trial := reading{before: together, during: together, after: together, use: use{steal: []float64{0}}}
 	if _, why := judge([]int{0}, makeBaseline(alone, together, alone, use{}), trial); why != "" {
-		t.Errorf("the run slowed itself, and it was judged %q", why)
+		t.Errorf("a run that slowed itself was judged disturbed: %q", why)
 	}
 	if _, why := judge([]int{0}, makeBaseline(alone, alone, alone, use{}), trial); why == "" {
-		t.Error("something else slowed the run, and it was judged undisturbed")
+		t.Error("a run that was slowed by other processes was judged undisturbed")
 	}
 	// A neighbour that starts between two readings must not look like a sibling CPU of the run.
 	if b := makeBaseline(alone, together, together, use{}); b.shared[0] != (pace{}) {
-		t.Errorf("shared %v, want none", b.shared[0])
+		t.Errorf("got shared %v, want none", b.shared[0])
 	}
 }
 
@@ -98,7 +98,7 @@ func TestBaselineImproves(t *testing.T) {
 	b.improve(reading{before: fast, during: fast, after: fast})
 	b.improve(reading{before: slow, during: slow, after: slow})
 	if b.best[0].wide != 6000 {
-		t.Errorf("best %v, want 6000", b.best[0].wide)
+		t.Errorf("got best %v, want 6000", b.best[0].wide)
 	}
 }
 
