@@ -185,7 +185,7 @@ func (b *bench) ask(address, parameter string) string {
 		select {
 		case <-tick.C:
 		case <-b.ctx.Done():
-			b.Fatalf("no answer: %v", err)
+			b.Fatalf("got no answer: %v", err)
 		}
 	}
 	defer conn.Close()
@@ -196,7 +196,7 @@ func (b *bench) ask(address, parameter string) string {
 	lines := bufio.NewScanner(conn)
 	for range 5 { // *2, $9, the name, $8, the value
 		if !lines.Scan() {
-			b.Fatalf("no value of %s: %v", parameter, lines.Err())
+			b.Fatalf("got no value for %s: %v", parameter, lines.Err())
 		}
 	}
 	return lines.Text()
@@ -218,7 +218,7 @@ func TestImageRunsEverywhere(t *testing.T) {
 			want = built.Digests
 		}
 		if built.Digests != want || len(want.Program) != 64 || len(want.Configuration) != 64 {
-			t.Errorf("%s: %+v, of the others %+v", name, built.Digests, want)
+			t.Errorf("%s: got digests %+v, want those of the other images %+v", name, built.Digests, want)
 		}
 	}
 	for _, name := range []string{"process", "docker", "qemu", "unikernel"} {
@@ -230,7 +230,7 @@ func TestImageRunsEverywhere(t *testing.T) {
 			defer cancel()
 			in, address := b.start(b.open(name), name+"-1")
 			if got := b.ask(address, "maxmemory"); got != "12345678" {
-				t.Errorf("maxmemory %q: another configuration", got)
+				t.Errorf("got maxmemory %q of another configuration", got)
 			}
 			if name == "unikernel" {
 				return // it runs no other program; the digests are of the files that it boots with
@@ -241,7 +241,7 @@ func TestImageRunsEverywhere(t *testing.T) {
 			got, err := os.ReadFile(out)
 			b.check(err)
 			if text := string(got); !strings.HasPrefix(text, want.Program+" ") || !strings.HasSuffix(text, "maxmemory 12345678\n") {
-				t.Errorf("program %s, and it has %s", want.Program, text)
+				t.Errorf("want program digest %s, the instance has %s", want.Program, text)
 			}
 		})
 	}
@@ -262,11 +262,11 @@ func TestImagesMustAgree(t *testing.T) {
 	}
 	build(description, "docker")
 	if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "not for process") {
-		t.Errorf("an image for docker alone: %v", err)
+		t.Errorf("image for docker only: got %v, want BadInput", err)
 	}
 	build(strings.ReplaceAll(description, "12345678", "87654321"), "process")
 	if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "differ") {
-		t.Errorf("images of other configurations: %v", err)
+		t.Errorf("images with different configurations: got %v, want BadInput", err)
 	}
 	build(description, "process")
 	in, err := s.Create(b.ctx, spec)
@@ -277,7 +277,7 @@ func TestImagesMustAgree(t *testing.T) {
 	}
 	b.check(in.Remove(b.ctx))
 	if _, err := os.Stat(root); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("there after Remove: %v", err)
+		t.Errorf("the root file system still exists after Remove: %v", err)
 	}
 }
 
@@ -290,16 +290,16 @@ func TestKilledRunLeavesNoImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if removed, err := (Cleaner{root}).Clean(t.Context()); err != nil || len(removed) > 0 {
-		t.Errorf("of a run that lives: %q, %v", removed, err)
+		t.Errorf("Clean removed files of a running run: %q, error %v", removed, err)
 	}
 	dead := t.TempDir() // a runs folder with a copy of the run's records, but without its lock
 	if err := os.CopyFS(filepath.Join(dead, run.ID), os.DirFS(run.Dir())); err != nil {
 		t.Fatal(err)
 	}
 	if removed, err := (Cleaner{dead}).Clean(t.Context()); err != nil || len(removed) != 1 {
-		t.Errorf("removed %q, %v", removed, err)
+		t.Errorf("Clean removed %q, error %v, want 1", removed, err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("left behind: %v", err)
+		t.Errorf("the folder was not removed: %v", err)
 	}
 }

@@ -44,10 +44,10 @@ func TestDockerSubstrateCleanElsewhere(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "unshare", "--fork", "--pid", "--mount-proc", os.Args[0])
 	cmd.Env = append(os.Environ(), cleanEnv+"="+s.config.Runs)
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "removed []") {
-		t.Errorf("elsewhere: %v\n%s", err, out)
+		t.Errorf("Clean in another PID namespace: %v\n%s", err, out)
 	}
 	if removed, err := s.Clean(t.Context()); err != nil || len(removed) != 2 {
-		t.Errorf("Clean removed %q, %v; want the sandbox and its image", removed, err)
+		t.Errorf("Clean removed %q, error %v, want the sandbox and its image", removed, err)
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -73,7 +73,7 @@ func TestDockerSubstrateCleanRecordedEngine(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(ended.Dir()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a run that closed its substrate is still recorded: %v", err)
+		t.Errorf("the record of a closed substrate was not removed: %v", err)
 	}
 	killed, dead := create()
 	if err := dead.Abandon(); err != nil {
@@ -81,7 +81,7 @@ func TestDockerSubstrateCleanRecordedEngine(t *testing.T) {
 	}
 	for _, want := range []int{2, 0} { // the sandbox and its image
 		if removed, err := (Cleaner{Root: root}).Clean(t.Context()); err != nil || len(removed) != want {
-			t.Errorf("Clean removed %q, %v; want %d", removed, err, want)
+			t.Errorf("Clean removed %q, error %v, want %d", removed, err, want)
 		}
 	}
 	if err := killed.Close(t.Context()); err != nil {
@@ -124,7 +124,7 @@ func testInstalledCleaned(b *bed) {
 		b.Fatal(err)
 	}
 	if left, err := labelled(b.T, b.run.ID); err != nil || len(left) > 0 {
-		b.Errorf("Clean removed %q and left %q, %v", removed, left, err)
+		b.Errorf("Clean removed %q and left %q, error %v", removed, left, err)
 	}
 }
 
@@ -175,17 +175,17 @@ func testLoaded(b *bed) {
 			}
 			removed, err := b.s.Clean(b.ctx)
 			if err := errors.Join(err, os.RemoveAll(killed), b.s.images.erase(name)); err != nil || len(removed) > 0 == tt.isThere {
-				b.Errorf("%s: Clean removed %q, %v", tt.name, removed, err)
+				b.Errorf("%s: Clean removed %q, error %v", tt.name, removed, err)
 			}
 		}
 		if err := b.s.images.removeMade(b.ctx); err != nil {
 			b.Error(err)
 		}
 		if _, err := b.s.images.inspect(b.ctx, b.image); cerrdefs.IsNotFound(err) == tt.isThere {
-			b.Errorf("%s: the image in the end: %v", tt.name, err)
+			b.Errorf("%s: got the wrong state of the image at the end: %v", tt.name, err)
 		}
 		if records, err := os.ReadDir(filepath.Join(b.run.Dir(), recordKind)); err != nil && !errors.Is(err, os.ErrNotExist) || len(records) > 0 {
-			b.Errorf("%s: records left: %v, %v", tt.name, records, err)
+			b.Errorf("%s: records left: %v, error %v", tt.name, records, err)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestDockerSubstrateEngineDies(t *testing.T) {
 	lost := func(what string, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), e.Host) || !strings.Contains(err.Error(), "lost the engine") {
-			t.Errorf("%s with a dead engine: %v", what, err)
+			t.Errorf("%s with a stopped engine: got %v", what, err)
 		}
 	}
 	lost("the process", p.Err())
@@ -52,7 +52,7 @@ func TestDockerSubstrateEngineDies(t *testing.T) {
 	lost("Remove", in.Remove(t.Context()))
 	lost("Close", s.Close(t.Context()))
 	if _, err := New(t.Context(), Config{Host: e.Host}); !vitrine.IsUnsupported(err) {
-		t.Errorf("New with a dead engine: %v", err)
+		t.Errorf("New with a stopped engine: got %v, want Unsupported", err)
 	}
 
 	e.Restart(t)
@@ -61,10 +61,10 @@ func TestDockerSubstrateEngineDies(t *testing.T) {
 	}
 	removed, err := s.Clean(t.Context())
 	if err != nil || len(removed) != 4 { // sandbox and function, and their images
-		t.Errorf("Clean removed %q, %v", removed, err)
+		t.Errorf("Clean removed %q, error %v, want 4", removed, err)
 	}
 	if left, err := labelled(t, run.ID); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %q, %v", left, err)
+		t.Errorf("containers left: %q, error %v", left, err)
 	}
 }
 
@@ -91,12 +91,12 @@ func TestDockerSubstrateEngineSilent(t *testing.T) {
 	}
 	for name, call := range calls {
 		if err := call(t.Context()); err == nil || !strings.Contains(err.Error(), "has not answered for 200ms") {
-			t.Errorf("%s of a silent engine: %v", name, err)
+			t.Errorf("%s with an engine that does not answer: got %v", name, err)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("interrupted"))
 		if err := call(ctx); err == nil || !strings.Contains(err.Error(), "interrupted") {
-			t.Errorf("%s, interrupted: %v", name, err)
+			t.Errorf("%s with a cancelled context: got %v", name, err)
 		}
 	}
 	if err := e.Thaw(); err != nil {
@@ -107,7 +107,7 @@ func TestDockerSubstrateEngineSilent(t *testing.T) {
 		t.Error(err)
 	}
 	if left, err := labelled(t, run.ID); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %q, %v", left, err)
+		t.Errorf("containers left: %q, error %v", left, err)
 	}
 }
 
@@ -125,15 +125,15 @@ func TestDockerUnreachable(t *testing.T) {
 	for path, want := range map[string]string{filepath.Join(dir, "none"): "install Docker", dead: "nothing listens"} {
 		_, err := New(t.Context(), Config{Host: "unix://" + path})
 		if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v; want an Unsupported with %s and %q", err, path, want)
+			t.Errorf("got %v, want an Unsupported with %s and %q", err, path, want)
 		}
 	}
 	denied := unreachable("unix:///s", "/s", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)})
 	if !vitrine.IsUnsupported(denied) || !strings.Contains(denied.Error(), "group docker") {
-		t.Errorf("permission denied: %v", denied)
+		t.Errorf("no permission: got %v, want a hint to group docker", denied)
 	}
 	if _, err := New(t.Context(), Config{Host: "here"}); !vitrine.IsBadInput(err) {
-		t.Errorf("host here: %v", err)
+		t.Errorf("host here: got %v, want BadInput", err)
 	}
 }
 
@@ -159,6 +159,6 @@ func TestDockerSubstrateCheck(t *testing.T) {
 		}
 	}
 	if len(found) != 7 {
-		t.Errorf("%d checks: %s", len(found), fmt.Sprint(found))
+		t.Errorf("got %d checks, want 7: %s", len(found), fmt.Sprint(found))
 	}
 }

@@ -54,7 +54,7 @@ func TestDockerSubstrateImages(t *testing.T) {
 					t.Errorf("Close: %v", err)
 				}
 				if left, err := labelled(t, run.ID); err != nil || len(left) > 0 {
-					t.Errorf("left behind: %q, %v", left, err)
+					t.Errorf("containers left: %q, error %v", left, err)
 				}
 			})
 			b.image = b.makeImage()
@@ -160,7 +160,7 @@ func contains(file, text string) bool {
 func testImageDefault(b *bed) {
 	in, dir := b.create("c-1", b.image)
 	if got := b.output(in, dir, nil); got != "c-1" {
-		b.Errorf("the image's own command printed %q, want the hostname c-1", got)
+		b.Errorf("command of the image: got %q, want the hostname c-1", got)
 	}
 	if got := b.output(in, dir, nil, "/tool", "read", "/etc/hosts"); !strings.Contains(got, "127.0.0.1 localhost") {
 		b.Errorf("/etc/hosts has no localhost: %q", got)
@@ -173,7 +173,7 @@ func testImageEnvironment(b *bed) {
 	got = slices.DeleteFunc(got, func(v string) bool { return strings.HasPrefix(v, "PATH=") || strings.HasPrefix(v, "HOME=") })
 	slices.Sort(got)
 	if want := []string{"COLOUR=blue", "SHAPE=square", "SIZE=3"}; !slices.Equal(got, want) {
-		b.Errorf("environment %q, want %q", got, want)
+		b.Errorf("got environment %q, want %q", got, want)
 	}
 }
 
@@ -181,7 +181,7 @@ func testImageMissing(b *bed) {
 	for _, reference := range []string{"localhost:1/no/such:image", "No Reference"} {
 		_, err := b.s.Create(b.ctx, substrate.Spec{Run: b.run.ID, Name: "c-1", Image: reference, Dir: b.TempDir()})
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), reference) {
-			b.Errorf("%s: %v; want a BadInput that names it", reference, err)
+			b.Errorf("%s: got %v, want a BadInput that names it", reference, err)
 		}
 	}
 }
@@ -197,14 +197,14 @@ func testInstall(b *bed) {
 		}
 	}
 	if got := b.output(in, dir, nil, "/tool", "read", "/first", "then", "read", "/second"); got != "1\n2" {
-		b.Errorf("what was installed is %q when started", got)
+		b.Errorf("installed files: got %q", got)
 	}
 	got := b.output(in, dir, nil, "/tool", "environ")
 	if strings.Contains(got, "SECRET") || !strings.Contains(got, "SHAPE=round") {
-		b.Errorf("the install script's environment is that of the function: %q", got)
+		b.Errorf("environment of the install script: got %q", got)
 	}
 	if got := b.output(in, dir, nil); got != "c-1" {
-		b.Errorf("after installing, the image's own command printed %q", got)
+		b.Errorf("command of the image after the installation: got %q", got)
 	}
 	other, otherDir := b.create("c-2", b.image)
 	p, err := other.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "read", "/first"}})
@@ -213,7 +213,7 @@ func testInstall(b *bed) {
 	}
 	<-p.Done()
 	if p.Err() == nil || !contains(filepath.Join(otherDir, "log"), "no such file") {
-		b.Errorf("what one instance installed is in another: %v", p.Err())
+		b.Errorf("another instance has the files that one instance installed: %v", p.Err())
 	}
 }
 
@@ -229,14 +229,14 @@ func testRunInside(b *bed) {
 	}
 	if !contains(out, "made\n") || !contains(out, "ASKED=1\n") || contains(out, "OWN=1\n") {
 		text, _ := os.ReadFile(out)
-		b.Errorf("ran beside the function: %q", text)
+		b.Errorf("output of a command that ran beside the function: %q", text)
 	}
 	err := in.Run(b.ctx, vitrine.Command{Args: []string{"/tool", "read", "/nowhere"}})
 	if err == nil || !strings.Contains(err.Error(), "exit status 4") || !strings.Contains(err.Error(), "open /nowhere") {
-		b.Errorf("a failure: %v", err)
+		b.Errorf("failing command: got %v", err)
 	}
 	if err := in.Run(b.ctx, vitrine.Command{Args: []string{"/nothing"}}); err == nil || !strings.Contains(err.Error(), "/nothing") {
-		b.Errorf("no such program: %v", err)
+		b.Errorf("missing program: got %v", err)
 	}
 }
 
@@ -258,12 +258,12 @@ func testRunInsideCancelled(b *bed) {
 	})
 	cancel()
 	if err := <-ran; err == nil {
-		b.Error("a cancelled Run is no error")
+		b.Error("a cancelled Run returned no error")
 	}
 	b.eventually("the command and its child have ended", func() bool { return len(withMark(b.T, mark)) == 0 })
 	select {
 	case <-p.Done():
-		b.Errorf("the function ended too: %v", p.Err())
+		b.Errorf("the function ended with the command: %v", p.Err())
 	default:
 	}
 }
@@ -287,7 +287,7 @@ func testNotInImage(b *bed) {
 	in, _ := b.create("c-1", b.image)
 	for _, program := range []string{"/no/such/program", "nosuchprogram", "/tmp"} {
 		if _, err := in.Start(b.ctx, vitrine.Command{Args: []string{program}}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), program) {
-			b.Errorf("%s: %v; want a BadInput that names it", program, err)
+			b.Errorf("%s: got %v, want a BadInput that names it", program, err)
 		}
 	}
 }
@@ -301,11 +301,11 @@ func testNotStatic(b *bed) {
 	for program, want := range map[string]string{"/bin/ls": "CGO_ENABLED=0", script: "not an ELF", "/no/such": "/no/such"} {
 		_, err := in.Start(b.ctx, vitrine.Command{Args: []string{program}})
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
-			b.Errorf("%s: %v; want a BadInput with %q", program, err, want)
+			b.Errorf("%s: got %v, want a BadInput with %q", program, err, want)
 		}
 	}
 	if _, err := in.Start(b.ctx, vitrine.Command{}); !vitrine.IsBadInput(err) {
-		b.Errorf("neither image nor command: %v", err)
+		b.Errorf("start without image and command: got %v, want BadInput", err)
 	}
 }
 
@@ -328,12 +328,12 @@ func testStaticMadeOnce(b *bed) {
 	for _, name := range []string{"c-1", "c-2"} {
 		in, dir := b.create(name, "")
 		if got := b.output(in, dir, nil, b.tool, "read", "/etc/hostname"); got != name {
-			b.Errorf("printed %q", got)
+			b.Errorf("got output %q", got)
 		}
 	}
 	images := b.madeImages()
 	if len(images) != 2 { // of the sandbox and of the tool
-		b.Errorf("images made: %q", images)
+		b.Errorf("got images %q, want 2", images)
 	}
 	other, err := New(b.ctx, b.s.config)
 	if err != nil {
@@ -347,10 +347,10 @@ func testStaticMadeOnce(b *bed) {
 		b.Fatal(err)
 	}
 	if again := b.madeImages(); !slices.Equal(again, images) {
-		b.Errorf("another substrate made images again: %q, before %q", again, images)
+		b.Errorf("another substrate built images again: got %q, want %q", again, images)
 	}
 	if err := b.s.Close(b.ctx); err != nil {
-		b.Errorf("Close while another uses the images: %v", err)
+		b.Errorf("Close while another substrate uses the images: %v", err)
 	}
 	if err := other.Close(b.ctx); err != nil {
 		b.Error(err)
@@ -360,7 +360,7 @@ func testStaticMadeOnce(b *bed) {
 		b.Fatal(err)
 	}
 	if removed, err := b.s.Clean(b.ctx); err != nil || len(removed) != 2 {
-		b.Errorf("Clean removed %q, %v; want the two images", removed, err)
+		b.Errorf("Clean removed %q, error %v, want the two images", removed, err)
 	}
 }
 
@@ -368,7 +368,7 @@ func testStaticGone(b *bed) {
 	in, dir := b.create("c-1", "")
 	for range 2 {
 		if got := b.output(in, dir, nil, b.tool, "read", "/etc/hostname"); got != "c-1" {
-			b.Errorf("printed %q", got)
+			b.Errorf("got output %q", got)
 		}
 		if err := in.Stop(b.ctx, 0); err != nil {
 			b.Fatal(err)

@@ -34,18 +34,18 @@ func testMounts(b *bed) {
 	on.s = s
 	in, dir := on.create("c-1", b.image)
 	if got := on.output(in, dir, nil, "/tool", "read", "/etc/settings", "then", "write", "/shared/made", "here"); got != "loud" {
-		b.Errorf("read %q", got)
+		b.Errorf("got text %q", got)
 	}
 	if !contains(filepath.Join(folder, "made"), "here") {
-		b.Error("what was written to a writable mount is not on the host")
+		b.Error("a file in a writable mount is not on the host")
 	}
 	err = in.Run(b.ctx, vitrine.Command{Args: []string{"/tool", "write", "/etc/settings", "quiet"}})
 	if err == nil || !strings.Contains(err.Error(), "read-only") {
-		b.Errorf("a mount that is not writable was written: %v", err)
+		b.Errorf("write to a read-only mount: got %v", err)
 	}
 	config.Mounts = []Mount{{Source: "settings", Target: "etc"}}
 	if _, err := New(b.ctx, config); !vitrine.IsBadInput(err) {
-		b.Errorf("a relative target: %v", err)
+		b.Errorf("relative target: got %v, want BadInput", err)
 	}
 }
 
@@ -62,7 +62,7 @@ func testDefaultSignal(b *bed) {
 		b.Fatal(err)
 	}
 	if err := p.Err(); err == nil || !strings.Contains(err.Error(), "SIGTERM") {
-		b.Errorf("ended by SIGTERM: %v", err)
+		b.Errorf("after SIGTERM: got %v", err)
 	}
 }
 
@@ -107,7 +107,7 @@ func testFullDisk(b *bed) {
 	}
 	<-p.Done()
 	if err := p.Err(); err == nil || !strings.Contains(err.Error(), "no space left") {
-		b.Errorf("a full disk: %v", err)
+		b.Errorf("full disk: got %v", err)
 	}
 }
 
@@ -123,18 +123,18 @@ func testHostNetwork(b *bed) {
 	on.s = s
 	in, dir := on.create("c-1", b.image)
 	if in.NetNS() != "" || in.Vantage().Missing["network"] == "" {
-		b.Errorf("namespace %q, missing %q", in.NetNS(), in.Vantage().Missing)
+		b.Errorf("got namespace %q, missing %q", in.NetNS(), in.Vantage().Missing)
 	}
 	host, err := os.ReadFile("/proc/net/dev")
 	if err != nil {
 		b.Fatal(err)
 	}
 	if got := on.output(in, dir, nil, "/tool", "read", "/proc/net/dev"); strings.Count(got, "\n") != strings.Count(strings.TrimSpace(string(host)), "\n") {
-		b.Errorf("the instance's interfaces are not the host's:\n%s", got)
+		b.Errorf("the instance does not have the host's interfaces:\n%s", got)
 	}
 	config.Network = "moon"
 	if _, err := New(b.ctx, config); !vitrine.IsBadInput(err) {
-		b.Errorf("network moon: %v", err)
+		b.Errorf("network moon: got %v, want BadInput", err)
 	}
 }
 
@@ -156,7 +156,7 @@ func testForeignLeftAlone(b *bed) {
 	}
 	removed, err := b.s.Clean(b.ctx)
 	if err != nil || len(removed) != 1 || !strings.HasSuffix(removed[0], "-dead") {
-		b.Errorf("Clean removed %q, %v; want the dead run's container alone", removed, err)
+		b.Errorf("Clean removed %q, error %v, want only the container of the dead run", removed, err)
 	}
 }
 
@@ -169,13 +169,13 @@ func TestDockerLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.CPUPeriod != 20_000 || r.CPUQuota != 3_000 || r.NanoCPUs != 0 {
-		t.Errorf("0.15 vCPUs: period %d, quota %d µs", r.CPUPeriod, r.CPUQuota)
+		t.Errorf("0.15 vCPUs: got period %d, quota %d µs", r.CPUPeriod, r.CPUQuota)
 	}
 	if r.Memory != 64<<20 || r.MemorySwap != r.Memory || r.CpusetCpus != "0,3" {
-		t.Errorf("memory %d, with swap %d; CPUs %q", r.Memory, r.MemorySwap, r.CpusetCpus)
+		t.Errorf("got memory %d, with swap %d, CPUs %q", r.Memory, r.MemorySwap, r.CpusetCpus)
 	}
 	if r, err := able.limits(substrate.Spec{VCPUs: 2, CFSPeriod: 100 * time.Millisecond}); err != nil || r.CPUPeriod != 100_000 || r.CPUQuota != 200_000 {
-		t.Errorf("2 vCPUs in 100ms: %+v, %v", r, err)
+		t.Errorf("2 vCPUs in 100ms: got %+v, error %v", r, err)
 	}
 	for name, spec := range map[string]substrate.Spec{
 		"quota":  {VCPUs: 0.01},
@@ -183,16 +183,16 @@ func TestDockerLimits(t *testing.T) {
 		"memory": {Memory: 1 << 20},
 	} {
 		if _, err := able.limits(spec); !vitrine.IsBadInput(err) {
-			t.Errorf("%s: %v; want a BadInput", name, err)
+			t.Errorf("%s: got %v, want a BadInput", name, err)
 		}
 	}
 	for name, spec := range map[string]substrate.Spec{"quota": {VCPUs: 1}, "memory": {Memory: 1 << 30}, "cpuset": {CPUs: []int{0}}} {
 		if _, err := unable.limits(spec); !vitrine.IsUnsupported(err) {
-			t.Errorf("%s: %v; want an Unsupported", name, err)
+			t.Errorf("%s: got %v, want an Unsupported", name, err)
 		}
 	}
 	if _, err := unable.limits(substrate.Spec{}); err != nil {
-		t.Errorf("no limits: %v", err)
+		t.Errorf("no limits: got %v", err)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestDockerLimits(t *testing.T) {
 func TestDockerKillTree(t *testing.T) {
 	for _, pid := range []int{-1, 0, 1, os.Getpid()} {
 		if err := killTree("c0ffee", pid); err != nil {
-			t.Errorf("process %d: %v", pid, err)
+			t.Errorf("kill process %d: %v", pid, err)
 		}
 	}
 }

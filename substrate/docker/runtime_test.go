@@ -35,7 +35,7 @@ func runtimeBed(t *testing.T, tool, runtime string) *bed {
 			t.Errorf("Close: %v", err)
 		}
 		if left, err := labelled(t, run.ID); err != nil || len(left) > 0 {
-			t.Errorf("left behind: %q, %v", left, err)
+			t.Errorf("containers left: %q, error %v", left, err)
 		}
 		if err := run.Close(); err != nil {
 			t.Error(err)
@@ -52,14 +52,14 @@ func TestDockerRuntime(t *testing.T) {
 	b := runtimeBed(t, buildTool(t), "runc")
 	in, dir := b.create("c-1", b.image)
 	if got := b.output(in, dir, nil, "/tool", "read", "/etc/hostname"); strings.TrimSpace(got) != "c-1" {
-		t.Errorf("read %q", got)
+		t.Errorf("got hostname %q", got)
 	}
 	if _, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "wait"}}); err != nil {
 		t.Fatal(err)
 	}
 	made, err := b.s.api.ContainerInspect(b.ctx, in.(*Instance).proc.id)
 	if err != nil || made.HostConfig.Runtime != "runc" {
-		t.Errorf("the instance runs by %q, %v", made.HostConfig.Runtime, err)
+		t.Errorf("got runtime %q, error %v, want runc", made.HostConfig.Runtime, err)
 	}
 	for _, name := range []string{"no-such", "io.containerd.no-such.v1"} {
 		config := b.s.config
@@ -75,10 +75,10 @@ func TestDockerRuntime(t *testing.T) {
 			}
 		}
 		if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), name) {
-			t.Errorf("the runtime %s: %v", name, err)
+			t.Errorf("runtime %s: got error %v, want Unsupported", name, err)
 		}
 		if name == "no-such" && !strings.Contains(fmt.Sprint(err), "runc") {
-			t.Errorf("the refusal does not say what there is: %v", err)
+			t.Errorf("the error does not list the available runtimes: %v", err)
 		}
 	}
 }
@@ -102,24 +102,24 @@ func TestDockerRuntimeGVisor(t *testing.T) {
 		b := runtimeBed(t, tool, "runsc")
 		in, dir := b.create("c-1", b.image)
 		if got := b.output(in, dir, nil, "/tool", "read", "/proc/version"); !strings.Contains(got, "Linux version 4.4.0") { // gVisor's own
-			t.Errorf("the kernel is %s", got)
+			t.Errorf("got kernel %s, want 4.4", got)
 		}
 		links := b.output(in, dir, nil, "/tool", "read", "/proc/net/dev")
 		err := netns.Do(in.NetNS(), func() error {
 			if host, err := os.ReadFile("/proc/thread-self/net/dev"); err != nil || !strings.Contains(string(host), "lo:") {
-				t.Errorf("the namespace has %s, %v", host, err)
+				t.Errorf("interfaces of the namespace: got %s, error %v", host, err)
 			}
 			return nil
 		})
 		if err != nil || !strings.Contains(links, "lo:") || strings.Contains(links, "eth0") {
-			t.Errorf("the instance has %s, %v", links, err)
+			t.Errorf("interfaces of the instance: got %s, error %v", links, err)
 		}
 		p, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "wait"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if v := in.Vantage(); len(v.Missing) > 0 {
-			t.Errorf("of its use cannot be read: %q", v.Missing)
+			t.Errorf("the vantage misses %q", v.Missing)
 		}
 		b.eventually("started", func() bool { return contains(filepath.Join(dir, "log"), "waiting") })
 		if err := in.Stop(b.ctx, time.Minute); err != nil {
@@ -136,7 +136,7 @@ func TestDockerRuntimeGVisor(t *testing.T) {
 				return
 			}
 			if !vitrine.IsUnsupported(err) {
-				t.Errorf("%v; want a *vitrine.Unsupported", err)
+				t.Errorf("got %v, want a *vitrine.Unsupported", err)
 			}
 			b.eventually("nothing left beside the sandbox", func() bool { return len(ofEngine(t, e.Host)) == 1 })
 		})

@@ -15,7 +15,7 @@ import (
 // that may use the engine's socket.
 func TestDockerSubstrateUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("this user is an ordinary one: see TestDockerSubstrate")
+		t.Skip("this user is not root: see TestDockerSubstrate")
 	}
 	e := dockertest.Own(t)
 	socket := strings.TrimPrefix(e.Host, "unix://")

@@ -38,7 +38,7 @@ func TestDockerCgroupFolder(t *testing.T) {
 		{"v1, outside the part", "cgroup", "memory", "/lxc/8" + driver, ""},
 	} {
 		if got := cgroupFolder(mounts, procfs.Cgroup{Path: tt.path}, tt.kind, tt.controller); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			t.Errorf("%s: got folder %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }

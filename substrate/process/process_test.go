@@ -23,7 +23,7 @@ func open(t *testing.T, root string) substratetest.Harness {
 // TestProcessSubstrateUnprivileged runs TestProcessSubstrate as an ordinary user.
 func TestProcessSubstrateUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("this user is an ordinary one: see TestProcessSubstrate")
+		t.Skip("this user is not root: see TestProcessSubstrate")
 	}
 	substratetest.Unprivileged(t, "TestProcessSubstrate", nil,
 		"StartStopStart", "StopEndsFamily", "Affinity", "Vantage", "Readiness", "Peers", "KilledRun", "Remove")

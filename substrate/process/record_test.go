@@ -48,17 +48,17 @@ func TestProcessRecordEndsItsOwnOnly(t *testing.T) {
 	otherBoot.Boot = "another"
 	for _, r := range []record{otherStart, otherBoot} {
 		if n, err := r.end(t.Context()); n != 0 || err != nil {
-			t.Errorf("%+v: ended %d, %v", r, n, err)
+			t.Errorf("%+v: stopped %d processes, error %v, want 0", r, n, err)
 		}
 	}
 	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Fatalf("a process that is not the record's has ended: %v", err)
+		t.Fatalf("a process outside the record was stopped: %v", err)
 	}
 	if n, err := own.end(t.Context()); n != 1 || err != nil {
-		t.Errorf("%+v: ended %d, %v", own, n, err)
+		t.Errorf("%+v: stopped %d processes, error %v, want 1", own, n, err)
 	}
 	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("the record's process: %v", err)
+		t.Errorf("the process of the record was not killed: %v", err)
 	}
 }
 
@@ -81,11 +81,11 @@ func TestProcessRecordSparesForeignSessions(t *testing.T) {
 	r := record{PID: 1 << 30, Dir: dir}
 	roots := r.roots(all)
 	if len(roots) != 1 {
-		t.Fatalf("of %v it takes %v for its own", all, roots)
+		t.Fatalf("from the processes %v, got %v as the record's own, want one", all, roots)
 	}
 	for pid := range roots {
 		if cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd")); err != nil || cwd != dir {
-			t.Errorf("it takes one in %s for its own, %v", cwd, err)
+			t.Errorf("took a process in %s as the record's own, error %v", cwd, err)
 		}
 	}
 }
@@ -114,11 +114,11 @@ func TestProcessWholeCPUsWithoutCgroups(t *testing.T) {
 	}
 	first, err := create("bono-1", 1, 4, 5, 6)
 	if err != nil || !slices.Equal(first.spec.CPUs, []int{4}) {
-		t.Fatalf("one vCPU: %v", err)
+		t.Fatalf("CPUs of the instance with one vCPU: %v", err)
 	}
 	second, err := create("bono-2", 2, 4, 5, 6)
 	if err != nil || !slices.Equal(second.spec.CPUs, []int{5, 6}) {
-		t.Fatalf("two vCPUs: %v", err)
+		t.Fatalf("CPUs of the instance with two vCPUs: %v", err)
 	}
 	for name, vcpus := range map[string]float64{"none is free": 1, "not whole": 0.5} {
 		if _, err := create("bono-3", vcpus, 4, 5, 6); !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "none here") {
@@ -130,12 +130,12 @@ func TestProcessWholeCPUsWithoutCgroups(t *testing.T) {
 	}
 	third, err := create("bono-3", 1, 4, 5, 6)
 	if err != nil || !slices.Equal(third.spec.CPUs, []int{4}) {
-		t.Errorf("CPUs of a removed instance: %v", err)
+		t.Errorf("CPUs of a removed instance were not reused: %v", err)
 	}
 	missing := third.Vantage().Missing
 	for _, what := range []string{"memory-limit", "throttled", "network"} {
 		if missing[what] == "" {
-			t.Errorf("nothing says why there is no %s: %v", what, missing)
+			t.Errorf("no reason why %s is missing: %v", what, missing)
 		}
 	}
 }
@@ -144,11 +144,11 @@ func TestProcessEnvironment(t *testing.T) {
 	s := &Substrate{config: Config{Environ: []string{"HOME=/home/x", "LANG=C", "PATH=/bin"}}}
 	got := s.environment(vitrine.Command{Env: []string{"A=1", "PATH=/own"}}, nil)
 	if want := []string{"HOME=/home/x", "A=1", "PATH=/own"}; !slices.Equal(got, want) {
-		t.Errorf("environment %q, want %q", got, want)
+		t.Errorf("got environment %q, want %q", got, want)
 	}
 	got = s.environment(vitrine.Command{}, &substrate.Account{Home: "/home/other"})
 	if want := []string{"PATH=/bin", "HOME=/home/other"}; !slices.Equal(got, want) {
-		t.Errorf("environment of another user %q, want %q", got, want)
+		t.Errorf("got environment of another user %q, want %q", got, want)
 	}
 }
 
@@ -164,10 +164,10 @@ func TestProcessCheck(t *testing.T) {
 	s := unlimited(t)
 	for _, c := range s.Check(t.Context()) {
 		if c.OK == (c.Missing != "") {
-			t.Errorf("%+v says that and why not", c)
+			t.Errorf("%+v: Missing must be set exactly when OK is not", c)
 		}
 		if strings.Contains(c.Name, "quota") && c.OK {
-			t.Errorf("%+v without cgroups", c)
+			t.Errorf("%+v is available without cgroups", c)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func TestQemuBootsWithoutItsQuota(t *testing.T) {
 	c := config(t, nil)
 	c.Boot = "slow"
 	if _, err := New(c); !vitrine.IsBadInput(err) {
-		t.Errorf("boot slow: %v", err)
+		t.Errorf("boot slow: got error %v, want bad input", err)
 	}
 	throttled := map[string]int{}
 	for _, boot := range []string{"", bootFlavor} {
@@ -31,7 +31,7 @@ func TestQemuBootsWithoutItsQuota(t *testing.T) {
 		v := in.Vantage()
 		quota, n := quotaOf(t, v)
 		if quota != "10000" { // microseconds per period of 20 ms
-			t.Errorf("boot %q: a quota of %s once it is up", boot, quota)
+			t.Errorf("boot %q: got quota %s after the boot, want 10000", boot, quota)
 		}
 		throttled[boot] = n
 		if err := in.Remove(t.Context()); err != nil {
@@ -40,7 +40,7 @@ func TestQemuBootsWithoutItsQuota(t *testing.T) {
 	}
 	t.Logf("throttled periods: %v", throttled)
 	if throttled[""]*4 > throttled[bootFlavor] {
-		t.Errorf("throttled in %d periods without the quota, in %d with it", throttled[""], throttled[bootFlavor])
+		t.Errorf("throttled in %d periods without the boot quota, in %d with it", throttled[""], throttled[bootFlavor])
 	}
 }
 

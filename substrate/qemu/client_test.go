@@ -33,20 +33,20 @@ func TestClientCopiesNoLongerThanItsContext(t *testing.T) {
 	go func() { copied <- c.put(ctx, file, "/file") }()
 	in := bufio.NewReader(far)
 	if f, err := guest.ReadFrame(in); err != nil || f.Kind != guest.KindRequest {
-		t.Fatalf("a frame of kind %q, %v", f.Kind, err)
+		t.Fatalf("got a frame of kind %q, error %v, want a request", f.Kind, err)
 	}
 	waiting, stop := context.WithCancel(t.Context())
 	stop()
 	if err := c.ask(waiting, guest.Request{Op: guest.OpHas}); !errors.Is(err, context.Canceled) {
-		t.Errorf("what waits for the copy ends with %v", err)
+		t.Errorf("request during the copy: got %v, want Canceled", err)
 	}
 	cancel()
 	if err := <-copied; !errors.Is(err, context.Canceled) {
-		t.Errorf("the copy ends with %v", err)
+		t.Errorf("the copy ended with %v, want Canceled", err)
 	}
 	<-c.ended
 	if err := c.ask(t.Context(), guest.Request{Op: guest.OpHas}); err == nil {
-		t.Error("a request after one that was cut off")
+		t.Error("a request after an interrupted one succeeded")
 	}
 }
 
@@ -65,10 +65,10 @@ func TestBeginLeavesNothingRunning(t *testing.T) {
 		}
 		r, err := in.begin(ctx, vitrine.Command{Args: []string{"program"}})
 		if r != nil || !errors.Is(err, context.Canceled) {
-			t.Errorf("it begins with %v", err)
+			t.Errorf("start: got error %v, want Canceled", err)
 		}
 		if number, started := <-ended, c.number-1; number != started {
-			t.Errorf("asked to end command %d, want %d", number, started)
+			t.Errorf("got a request to end command %d, want %d", number, started)
 		}
 		c.close()
 	}

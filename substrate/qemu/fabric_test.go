@@ -58,12 +58,12 @@ func onFabric(t *testing.T, open func(*runstate.Run) (fabric.Fabric, error)) {
 		t.Fatal(err)
 	}
 	if got, want := output(t, in, `ip -br -4 addr show "$1" | tr -s ' '`, end.Interface), end.Interface+" UP "+end.Addr.String()+"/16"; got != want {
-		t.Errorf("the machine has %q, want %q", got, want)
+		t.Errorf("interface in the machine: got %q, want %q", got, want)
 	}
 	fromMachine(t, in, peer, peerAddr)
 	toMachine(t, in, peer, end.Addr)
 	if v := in.Vantage(); v.NetNS != in.NetNS() || v.Interface != end.Interface {
-		t.Errorf("the network is read at %q of %q", v.Interface, v.NetNS)
+		t.Errorf("vantage: got interface %q in namespace %q", v.Interface, v.NetNS)
 	}
 }
 
@@ -116,7 +116,7 @@ func fromMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 		`exec 3<>"/dev/tcp/$0/$1"; head -c "$2" /dev/zero >&3; read -r line <&3; [ "$line" = all ]`,
 		addr.String(), fmt.Sprint(port), fmt.Sprint(sent)}})
 	if err := errors.Join(err, l.Close(), <-received); err != nil {
-		t.Errorf("from the machine: %v", err)
+		t.Errorf("transfer from the machine: %v", err)
 	}
 }
 
@@ -138,7 +138,7 @@ func toMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 	})
 	defer conn.Close()
 	if n, err := io.Copy(io.Discard, conn); err != nil || n != sent {
-		t.Errorf("to the machine: %d bytes came, %v", n, err)
+		t.Errorf("transfer to the machine: got %d bytes, error %v", n, err)
 	}
 	if err := in.Stop(t.Context(), 0); err != nil {
 		t.Error(err)
@@ -175,6 +175,6 @@ func TestQemuMachinesMeet(t *testing.T) {
 			t.Error(p.Err(), read(t, filepath.Join(machines[1].spec.Dir, logFile)))
 		default:
 		}
-		t.Errorf("%q answers at %s", got, addrs[1])
+		t.Errorf("got answer %q from %s", got, addrs[1])
 	}
 }

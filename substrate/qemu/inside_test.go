@@ -21,7 +21,7 @@ func TestQemuGuestRunsProcessSubstrate(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "vitrine/substrate/process")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the tests of package process: %v\n%s", err, out)
+		t.Fatalf("build the tests of package process: %v\n%s", err, out)
 	}
 	s, run := newSubstrate(t, func(c *Config) { c.Files = []string{program} })
 	spec := smallSpec(t, run, "sprout-1")
@@ -44,6 +44,6 @@ func TestQemuGuestRunsProcessSubstrate(t *testing.T) {
 	}
 	// All cgroups of the tests were of version 2.
 	if !regexp.MustCompile(`CgroupV2:/sys/fs/cgroup/\S*vitrine/\S+ CgroupCPUAcct: CgroupCPU: CgroupMemory: `).MatchString(text) {
-		t.Error("the vantage is not of control groups of version 2")
+		t.Error("the vantage does not use cgroup v2")
 	}
 }

@@ -44,7 +44,7 @@ func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runstate.Run
 			t.Errorf("Close: %v", err)
 		}
 		if left, err := substratetest.Left(run.ID); err != nil || len(left) > 0 {
-			t.Errorf("left behind: %q, %v", left, err)
+			t.Errorf("resources left: %q, error %v", left, err)
 		}
 	})
 	return s, run
@@ -93,15 +93,15 @@ func TestQemuMachine(t *testing.T) {
 	printed := output(t, in, `nproc; hostname; cat /etc/hostname; sed -n 's/^MemTotal: *//p' /proc/meminfo; stat -fc %T /sys/fs/cgroup; cat /sys/fs/cgroup/guest/memory.max`)
 	words := strings.Fields(printed)
 	if len(words) != 7 || words[0] != "2" || words[1] != "sprout-1" || words[2] != "sprout-1" || words[5] != "cgroup2fs" {
-		t.Fatalf("the guest says %q of itself", printed)
+		t.Fatalf("the guest reports %q", printed)
 	}
 	if kib, err := strconv.ParseInt(words[3], 10, 64); err != nil || kib<<10 > spec.Memory || kib<<10 < spec.Memory/2 {
-		t.Errorf("the guest has %s KiB of memory, %v, of %d bytes", words[3], err, spec.Memory)
+		t.Errorf("the guest has %s KiB of memory, error %v, for a machine of %d bytes", words[3], err, spec.Memory)
 	}
 	if most := number(t, words[6]); most < 16<<20 || most > float64(spec.Memory)*0.9 {
-		t.Errorf("commands may have %v bytes of %d", most, spec.Memory)
+		t.Errorf("memory limit of commands: got %v of %d bytes", most, spec.Memory)
 	}
-	t.Logf("the guest says %q of itself", printed)
+	t.Logf("the guest reports %q", printed)
 	t.Run("Program", func(t *testing.T) { agentRunsCommands(t, in) })
 	t.Run("Quota", func(t *testing.T) { quotaIsOfAllOfQEMU(t, in) })
 	t.Run("Binding", func(t *testing.T) { processorsAreBound(t, in, spec.CPUs) })
@@ -116,7 +116,7 @@ func TestQemuMachine(t *testing.T) {
 		}
 		console, err := os.ReadFile(filepath.Join(spec.Dir, consoleFile))
 		if err != nil || !strings.Contains(string(console), "Power down") {
-			t.Errorf("the guest's kernel did not switch the machine off: %v\n%s", err, console)
+			t.Errorf("the guest kernel did not power off the machine: %v\n%s", err, console)
 		}
 	})
 }
@@ -127,10 +127,10 @@ func agentRunsCommands(t *testing.T, in *Instance) {
 	agent := in.substrate.config.Agent[0]
 	err := in.Run(t.Context(), vitrine.Command{Args: []string{agent, guest.VerbInit()}})
 	if err == nil || !strings.Contains(err.Error(), "first process") {
-		t.Errorf("%s does not run: %v", agent, err)
+		t.Errorf("agent %s as a command: got error %v", agent, err)
 	}
 	if got := output(t, in, `readlink "$1"`, agent); got != "/run/vitrine/"+agentName {
-		t.Errorf("it is %q", got)
+		t.Errorf("path of the agent: got %q", got)
 	}
 }
 
@@ -166,10 +166,10 @@ func quotaIsOfAllOfQEMU(t *testing.T, in *Instance) {
 		quota, period = read(t, filepath.Join(v.CgroupCPU, "cpu.cfs_quota_us")), read(t, filepath.Join(v.CgroupCPU, "cpu.cfs_period_us"))
 	}
 	if !strings.Contains("\n"+members+"\n", fmt.Sprintf("\n%d\n", v.PID)) {
-		t.Errorf("QEMU, %d, is not among %q", v.PID, members)
+		t.Errorf("QEMU with pid %d is not among the processes %q of the cgroup", v.PID, members)
 	}
 	if q, p := number(t, quota), number(t, period); q/p != in.spec.VCPUs {
-		t.Errorf("a quota of %v of %v microseconds is not %v CPUs", q, p, in.spec.VCPUs)
+		t.Errorf("got a quota of %v per %v microseconds, want %v CPUs", q, p, in.spec.VCPUs)
 	}
 }
 
@@ -180,12 +180,12 @@ func processorsAreBound(t *testing.T, in *Instance, cpus []int) {
 		Thread int `json:"thread-id"`
 	}
 	if err := in.guest.machine.Monitor().Run(t.Context(), "query-cpus-fast", nil, &threads); err != nil || len(threads) != 2 {
-		t.Fatalf("virtual processors %v, %v", threads, err)
+		t.Fatalf("got virtual CPUs %v, error %v", threads, err)
 	}
 	for _, v := range threads {
 		status := read(t, fmt.Sprintf("/proc/%d/task/%d/status", in.Vantage().PID, v.Thread))
 		if want := fmt.Sprintf("Cpus_allowed_list:\t%d\n", cpus[v.Index]); !strings.Contains(status, want) {
-			t.Errorf("virtual processor %d does not have %q", v.Index, want)
+			t.Errorf("virtual CPU %d does not have %q", v.Index, want)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func processorsAreBound(t *testing.T, in *Instance, cpus []int) {
 func guestReadingsAreSeparate(t *testing.T, in *Instance) {
 	v := in.Vantage()
 	if v.Guest != filepath.Join(in.spec.Dir, useFile) {
-		t.Fatalf("the guest's readings are in %q", v.Guest)
+		t.Fatalf("file of the guest readings: got %q", v.Guest)
 	}
 	var rows []string
 	hosttest.Until(t, patience, "two readings", func() bool {
@@ -203,16 +203,16 @@ func guestReadingsAreSeparate(t *testing.T, in *Instance) {
 		return len(rows) >= 3
 	})
 	if rows[0]+"\n" != readingsHeader {
-		t.Errorf("header %q", rows[0])
+		t.Errorf("got header %q", rows[0])
 	}
 	first, second := strings.Split(rows[1], ","), strings.Split(rows[2], ",")
 	for i, of := range []string{"time", "CPU"} {
 		if number(t, first[i]) > number(t, second[i]) || number(t, first[i]) <= 0 {
-			t.Errorf("%s goes from %s to %s", of, first[i], second[i])
+			t.Errorf("%s went from %s to %s, want it positive and not falling", of, first[i], second[i])
 		}
 	}
 	if memory := number(t, second[3]); memory < 8<<20 || memory > float64(in.spec.Memory) {
-		t.Errorf("%v bytes in use of %d", memory, in.spec.Memory)
+		t.Errorf("got %v bytes in use of %d", memory, in.spec.Memory)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestQemuMachineThatDoesNotAnswer(t *testing.T) {
 	select {
 	case <-p.Done():
 	default:
-		t.Error("the machine has gone, and its command has not ended")
+		t.Error("the machine stopped, but its command did not end")
 	}
 }
 
@@ -262,7 +262,7 @@ func TestQemuMachineIsStartedAgain(t *testing.T) {
 	<-in.guest.agent.ended
 	agentRunsCommands(t, in)
 	if got := output(t, in, `ls "$1"; ls /root`, spec.Dir); got != "kept" {
-		t.Errorf("the machine that was started again has %q", got)
+		t.Errorf("the restarted machine has %q, want kept", got)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestQemuMachineIsStartedAgain(t *testing.T) {
 func TestQemuAgentIsStatic(t *testing.T) {
 	s, run := newSubstrate(t, func(c *Config) { c.Agent = []string{"/bin/sh"} })
 	if _, err := s.Create(t.Context(), smallSpec(t, run, "sprout-1")); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
-		t.Errorf("an agent that needs libraries: %v", err)
+		t.Errorf("agent that needs libraries: got error %v, want bad input", err)
 	}
 }
 
@@ -280,20 +280,20 @@ func TestQemuAgentIsStatic(t *testing.T) {
 func TestQemuAccelerator(t *testing.T) {
 	found := accelerator(t, "")
 	if found != machine.KVM && found != machine.TCG {
-		t.Errorf("machines run with %q", found)
+		t.Errorf("got accelerator %q", found)
 	}
 	if got := accelerator(t, machine.TCG); got != machine.TCG {
-		t.Errorf("asked for %s, and machines run with %s", machine.TCG, got)
+		t.Errorf("asked for accelerator %s, got %s", machine.TCG, got)
 	}
 	s, _ := newSubstrate(t, func(c *Config) { c.Accelerator = machine.KVM })
 	got, err := s.Accelerator(t.Context())
 	if found == machine.KVM && got != found || found != machine.KVM && !vitrine.IsUnsupported(err) {
-		t.Errorf("asked for %s where there is %s: %q, %v", machine.KVM, found, got, err)
+		t.Errorf("asked for %s on a host with %s: got %q, error %v", machine.KVM, found, got, err)
 	}
 	c := config(t, nil)
 	c.Accelerator = "xen"
 	if _, err := New(c); !vitrine.IsBadInput(err) {
-		t.Errorf("accelerator xen: %v", err)
+		t.Errorf("accelerator xen: got error %v, want bad input", err)
 	}
 }
 
@@ -317,16 +317,16 @@ func TestQemuImage(t *testing.T) {
 	spec := smallSpec(t, run, "sprout-1")
 	in := create(t, s, spec)
 	if got := output(t, in, `cat /etc/published; echo mine > /etc/published; sync; cat /etc/published; ls /sys/class/net; ls -A /lib/modules`); got != "by a distribution\nmine\nlo" {
-		t.Errorf("the machine says %q", got)
+		t.Errorf("the machine printed %q", got)
 	}
 	if err := in.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(spec.Dir, machineDir)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the machine's disk is still there: %v", err)
+		t.Errorf("the machine's disk was not removed: %v", err)
 	}
 	if !bytes.Equal(before, digest(t, path)) {
-		t.Error("the image has changed")
+		t.Error("the image was changed")
 	}
 }
 

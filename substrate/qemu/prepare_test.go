@@ -26,7 +26,7 @@ func TestImageOfOneFile(t *testing.T) {
 		return path
 	}
 	if format, err := imageFormat(t.Context(), create("whole")); format != "qcow2" || err != nil {
-		t.Errorf("an image of one file: %q, %v", format, err)
+		t.Errorf("image of one file: got format %q, error %v", format, err)
 	}
 	for field, path := range map[string]string{
 		"backing-filename": create("overlay", "-u", "-F", "raw", "-b", "/etc/hostname"),
@@ -34,7 +34,7 @@ func TestImageOfOneFile(t *testing.T) {
 	} {
 		_, err := imageFormat(t.Context(), path)
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), field) {
-			t.Errorf("an image with %s: %v", field, err)
+			t.Errorf("image with %s: got error %v", field, err)
 		}
 	}
 }

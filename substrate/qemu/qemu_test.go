@@ -56,7 +56,7 @@ func config(t *testing.T, run *runstate.Run) Config {
 	t.Helper()
 	agent, err := agentProgram()
 	if err != nil {
-		t.Fatalf("building the agent: %v", err)
+		t.Fatalf("build the agent: %v", err)
 	}
 	cache, err := image.FindCache("", os.Getenv)
 	if err != nil {

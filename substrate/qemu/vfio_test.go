@@ -23,10 +23,10 @@ func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 	} {
 		err := checkDeviceIn(root, device)
 		if err == nil || !strings.Contains(err.Error(), step.missing) {
-			t.Errorf("want that %q is missing: %v", step.missing, err)
+			t.Errorf("want an error that names the missing %q, got %v", step.missing, err)
 		}
 		if !vitrine.IsUnsupported(err) && !vitrine.IsBadInput(err) {
-			t.Errorf("%v says not whose fault it is", err)
+			t.Errorf("%v is neither Unsupported nor BadInput", err)
 		}
 		if err := os.MkdirAll(filepath.Join(root, step.then), 0o755); err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := checkDeviceIn(root, device); err != nil {
-		t.Errorf("nothing is missing: %v", err)
+		t.Errorf("complete device: %v", err)
 	}
 	for _, wrong := range []string{"", "3b:02.0", "0000:3b:02.8", device + ",multifunction=on"} {
 		if err := checkDeviceIn(root, wrong); !vitrine.IsBadInput(err) {
@@ -51,6 +51,6 @@ func TestDeviceOfNoHost(t *testing.T) {
 	s, run := newSubstrate(t, func(c *Config) { c.VFIO = map[string][]string{"sprout-1": {"ffff:ff:1f.7"}} })
 	_, err := s.Create(t.Context(), smallSpec(t, run, "sprout-1"))
 	if !vitrine.IsUnsupported(err) && !vitrine.IsBadInput(err) {
-		t.Errorf("a device that is not there: %v", err)
+		t.Errorf("missing device: got error %v", err)
 	}
 }

@@ -38,7 +38,7 @@ func TestUnikernelBroughtByUser(t *testing.T) {
 		}
 		<-p.Done()
 		if err := p.Err(); err == nil || !strings.Contains(err.Error(), "switched off") {
-			t.Errorf("ended by %v", err)
+			t.Errorf("the instance ended with %v", err)
 		}
 	})
 	t.Run("PVH", func(t *testing.T) {
@@ -47,10 +47,10 @@ func TestUnikernelBroughtByUser(t *testing.T) {
 		select {
 		case <-p.Done(): // the kernel resets the machine, which ends it
 		case <-s.ctx.Done():
-			t.Fatal("does not end")
+			t.Fatal("the instance did not stop")
 		}
 		if err := p.Err(); err != nil {
-			t.Errorf("ended by %v", err)
+			t.Errorf("the instance ended with %v", err)
 		}
 		s.logged("PVH: ")
 		s.logged(" one two\n")
@@ -68,10 +68,10 @@ func TestUnikernelBadImages(t *testing.T) {
 	for _, name := range []string{"never-built", "./no/such/file", "../up"} {
 		_, err := s.Create(t.Context(), substrate.Spec{Run: run.ID, Name: "app-1", Component: "app", Image: name, Dir: t.TempDir()})
 		if !vitrine.IsBadInput(err) {
-			t.Errorf("image %q: %v", name, err)
+			t.Errorf("image %q: got %v, want BadInput", name, err)
 		}
 	}
 	if found, err := substratetest.Left(run.ID); err != nil || len(found) > 0 {
-		t.Errorf("left by instances that were refused: %q, %v", found, err)
+		t.Errorf("resources left by refused instances: %q, error %v", found, err)
 	}
 }

@@ -19,7 +19,7 @@ func FuzzControl(f *testing.F) {
 		case <-g.running:
 		default:
 			if first == "running" {
-				t.Error("the application does not run")
+				t.Error("the message running did not mark the application as running")
 			}
 		}
 	})

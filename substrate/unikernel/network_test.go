@@ -52,7 +52,7 @@ func onBridge(t *testing.T, img string, change func(*Config)) *stand {
 			t.Error(err)
 		}
 		if found, err := substratetest.Left(run.ID); err != nil || len(found) > 1 || len(found) == 1 && found[0] != "vt-"+run.ID+"-fabric" {
-			t.Errorf("left behind: %q, %v", found, err)
+			t.Errorf("resources left: %q, error %v", found, err)
 		}
 	})
 	client := fabrictest.Place(t, run.ID, "client-1")
@@ -100,7 +100,7 @@ func (s *stand) eventually(what string, holds func() bool) {
 	defer func() {
 		if s.Failed() {
 			printed, _ := os.ReadFile(s.log)
-			s.Logf("it printed:\n%s", printed)
+			s.Logf("output of the unikernel:\n%s", printed)
 		}
 	}()
 	hosttest.Until(s, 2*time.Minute, what, holds)
@@ -169,7 +169,7 @@ ports: {resp: 6379}
 			got = append(got, strings.TrimSpace(line))
 		}
 		if strings.Join(got, " ") != step.want {
-			t.Errorf("%s: %q, want %q", step.say, got, step.want)
+			t.Errorf("%s: got %q, want %q", step.say, got, step.want)
 		}
 	}
 	if err := s.instance.Stop(s.ctx, time.Minute); err != nil {
@@ -177,7 +177,7 @@ ports: {resp: 6379}
 	}
 	<-p.Done()
 	if err := p.Err(); err != nil {
-		t.Errorf("asked to end, it ended by: %v", err)
+		t.Errorf("stopped on request with error: %v", err)
 	}
 	s.logged("Redis is now ready to exit")
 }
@@ -211,7 +211,7 @@ ports: {http: 80}
 		body, err := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
 		if got := fmt.Sprintf("%d %s", answer.StatusCode, body); err != nil || got != want {
-			t.Errorf("GET %s: %q, %v; want %q", path, got, err, want)
+			t.Errorf("GET %s: got %q, error %v, want %q", path, got, err, want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func TestEndOfWhatHasEnded(t *testing.T) {
 	close(r.ended)
 	a := &agent{commands: map[uint32]*command{7: r}}
 	if err := a.end(t.Context(), 7); err != nil || a.find(7) != nil {
-		t.Errorf("ending what has ended: %v", err)
+		t.Errorf("end of a finished command: %v", err)
 	}
 }
 
@@ -37,7 +37,7 @@ func TestSignalBeforeReap(t *testing.T) {
 	go func() { waited <- a.wait(7, r, nil) }()
 	pidfd.AwaitChild(cmd.Process.Pid)
 	if err := unix.Kill(-cmd.Process.Pid, 0); err != nil {
-		t.Errorf("the group of a command that signal holds: %v", err)
+		t.Errorf("the process group disappeared while a signal could be sent: %v", err)
 	}
 	r.mu.Unlock()
 	if err := <-waited; err != nil {
@@ -46,6 +46,6 @@ func TestSignalBeforeReap(t *testing.T) {
 	a.commands[7] = r
 	cmd.Process.Pid = 1 << 30 // no process: a signal would fail
 	if err := a.signal(7, unix.Signal(1<<20)); err != nil {
-		t.Errorf("a signal to what has ended: %v", err)
+		t.Errorf("signal to a finished command: %v", err)
 	}
 }

@@ -26,13 +26,13 @@ func TestFramesComeAsTheyWereSent(t *testing.T) {
 		t.Fatalf("%+v, %v", f, err)
 	}
 	if got.Op != want.Op || len(got.Command.Args) != 2 || got.Command.Args[1] != "b c" {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if f, err = ReadFrame(in); err != nil || f.Kind != KindClosed || f.Number != 1<<31 || len(f.Payload) != 0 {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if _, err := ReadFrame(in); !errors.Is(err, io.EOF) {
-		t.Errorf("at the end: %v", err)
+		t.Errorf("after the last frame: got %v, want EOF", err)
 	}
 }
 
@@ -48,11 +48,11 @@ func FuzzReadFrame(f *testing.F) {
 			return
 		}
 		if len(frame.Payload) > MostPayload {
-			t.Fatalf("%d bytes", len(frame.Payload))
+			t.Fatalf("got a payload of %d bytes", len(frame.Payload))
 		}
 		var again bytes.Buffer
 		if err := NewWriter(&again).Frame(frame); err != nil || !bytes.HasPrefix(sent, again.Bytes()) {
-			t.Errorf("%q was read, %q is the same: %v", sent, again.Bytes(), err)
+			t.Errorf("read %q, wrote it back as %q: %v", sent, again.Bytes(), err)
 		}
 	})
 }

@@ -22,6 +22,6 @@ func TestReadingWithoutMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := takeReading(proc); err == nil || strings.Contains(err.Error(), "%!") || !strings.Contains(err.Error(), "MemAvailable") {
-		t.Errorf("a kernel without MemAvailable: %v", err)
+		t.Errorf("kernel without MemAvailable: got error %v", err)
 	}
 }

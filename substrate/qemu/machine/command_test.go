@@ -20,7 +20,7 @@ func TestCommandLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if args[0] != Program {
-		t.Errorf("runs %q", args[0])
+		t.Errorf("got program %q", args[0])
 	}
 	for _, want := range [][]string{
 		{"-machine", "q35,accel=tcg"},
@@ -41,13 +41,13 @@ func TestCommandLine(t *testing.T) {
 		{"-device", "vfio-pci,host=0000:3b:02.0"},
 	} {
 		if !has(args, want) {
-			t.Errorf("no %q in %q", want, args)
+			t.Errorf("missing %q in %q", want, args)
 		}
 	}
 	s.Accelerator, s.Model = KVM, MicroVM
 	args, err = s.command(number)
 	if err != nil || !has(args, []string{"-cpu", "host"}) || !has(args, []string{"-device", "virtio-blk-device,drive=disk0"}) {
-		t.Errorf("a microvm with %s: %q, %v", KVM, args, err)
+		t.Errorf("microvm with %s: got %q, error %v", KVM, args, err)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestQemuSandboxIsProbed(t *testing.T) {
 	got, err := p.findSandbox(t.Context())
 	hosttest.Need(t, err)
 	if got != sandboxes()[0] {
-		t.Errorf("the sandbox of this QEMU is %q", got)
+		t.Errorf("got sandbox %q", got)
 	}
 }
 
@@ -42,17 +42,17 @@ func TestSandboxOfAnOldOrForeignQEMU(t *testing.T) {
 			var p Prober
 			c, err := p.Confine(t.Context(), "", TCG, false)
 			if err != nil || c.Sandbox != test.want {
-				t.Fatalf("the sandbox is %q, %v; want %q", c.Sandbox, err, test.want)
+				t.Fatalf("got sandbox %q, error %v, want %q", c.Sandbox, err, test.want)
 			}
 			if test.missing == "" && len(c.Missing) > 0 || test.missing != "" && (len(c.Missing) != 1 || !strings.Contains(c.Missing[0].Missing, test.missing)) {
-				t.Errorf("missing: %v", c.Missing)
+				t.Errorf("got missing restrictions %v", c.Missing)
 			}
 			// The first answer is kept, so QEMU is not needed again.
 			if err := os.Remove(filepath.Join(dir, Program)); err != nil {
 				t.Fatal(err)
 			}
 			if again, err := p.Confine(t.Context(), "", TCG, false); err != nil || again.Sandbox != c.Sandbox || len(again.Missing) != len(c.Missing) {
-				t.Errorf("another time %+v, %v", again, err)
+				t.Errorf("second Confine: got %+v, error %v", again, err)
 			}
 		})
 	}
@@ -75,11 +75,11 @@ func TestQEMUsUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		if test.uid < 0 && (c.Account != nil || len(c.Missing) == 0) || test.uid >= 0 && (c.Account == nil || int(c.Account.UID) != test.uid) {
-			t.Errorf("user %q, devices %v: account %v, missing %v", test.user, test.devices, c.Account, c.Missing)
+			t.Errorf("user %q, devices %v: got account %v, missing %v", test.user, test.devices, c.Account, c.Missing)
 		}
 	}
 	if _, err := p.Confine(t.Context(), "no-such-user", TCG, false); !vitrine.IsBadInput(err) {
-		t.Errorf("a user that is not there: %v", err)
+		t.Errorf("unknown user: got error %v, want bad input", err)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestDeviceIsOpenToItsGroup(t *testing.T) {
 		}
 		account := &substrate.Account{UID: 54321, GID: 54321}
 		if got := mayOpen(account, device); got != test.want || len(account.Groups) != test.groups {
-			t.Errorf("a device of mode %v and group %d: %v, with the groups %v", test.mode, test.group, got, account.Groups)
+			t.Errorf("device of mode %v and group %d: got %v with groups %v", test.mode, test.group, got, account.Groups)
 		}
 	}
 }
@@ -121,15 +121,15 @@ func TestPrivateKernelIsReadable(t *testing.T) {
 		defer f.Close()
 		info, err := f.Stat()
 		if err != nil || info.Mode().Perm()&0o004 == 0 {
-			t.Errorf("mode %v: %v, %v", mode, info.Mode(), err)
+			t.Errorf("mode %v: got mode %v, error %v", mode, info.Mode(), err)
 		}
 		original, err := os.Stat(path)
 		if err != nil || os.SameFile(info, original) == copied {
-			t.Errorf("mode %v: copied %v, %v", mode, !copied, err)
+			t.Errorf("mode %v: got copied %v, error %v", mode, !copied, err)
 		}
 		text, err := io.ReadAll(io.NewSectionReader(f, 0, 100))
 		if err != nil || string(text) != "the kernel" {
-			t.Errorf("mode %v: %q, %v", mode, text, err)
+			t.Errorf("mode %v: got text %q, error %v", mode, text, err)
 		}
 	}
 }
