@@ -36,7 +36,7 @@ func TestGuestKernel(t *testing.T) {
 			binary, output := qemutest.Build(t, "test", "-c", "vitrine/fabric/"+c.name), filepath.Join(t.TempDir(), "output")
 			err := in.Run(t.Context(), vitrine.Command{Args: []string{binary, "-test.v", "-test.run=" + c.tests}, Stdout: output})
 			text, reading := os.ReadFile(output)
-			t.Logf("in the machine:\n%s", text)
+			t.Logf("output of the machine:\n%s", text)
 			if err != nil || reading != nil {
 				t.Error(err, reading)
 			}

@@ -46,7 +46,7 @@ func TestBridgeFabricKeepsOffTheHost(t *testing.T) {
 	}
 	err = netns.Do(path, func() error {
 		if conn, err := net.Dial("udp4", "192.0.2.1:9"); err == nil {
-			t.Errorf("an instance has a route out, from %s", conn.LocalAddr())
+			t.Errorf("an instance has a route out of the fabric, from %s", conn.LocalAddr())
 			_ = conn.Close()
 		}
 		link, err := net.InterfaceByName(end.Interface)
@@ -55,10 +55,10 @@ func TestBridgeFabricKeepsOffTheHost(t *testing.T) {
 		}
 		addrs, err := link.Addrs()
 		if want := end.Addr.String() + "/16"; len(addrs) != 1 || addrs[0].String() != want {
-			t.Errorf("addresses %v, want %s alone", addrs, want)
+			t.Errorf("got addresses %v, want only %s", addrs, want)
 		}
 		if link.MTU != 1500 {
-			t.Errorf("MTU %d", link.MTU)
+			t.Errorf("got MTU %d, want 1500", link.MTU)
 		}
 		return err
 	})
@@ -94,7 +94,7 @@ func hostNetwork(t *testing.T) string {
 func TestBridgeFabricCheck(t *testing.T) {
 	for _, c := range Check(context.Background()) {
 		if err := netns.Possible(); c.OK != (err == nil) {
-			t.Errorf("%+v, yet namespaces: %v", c, err)
+			t.Errorf("check %+v disagrees with the namespaces: %v", c, err)
 		}
 		if c.OK == (c.Missing != "") {
 			t.Errorf("%+v: Missing must be set exactly when OK is not", c)

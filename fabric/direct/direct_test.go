@@ -137,12 +137,12 @@ func TestDirectInterfaces(t *testing.T) {
 	})
 	bench := fabrictest.NewBench(t, f, run)
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "other-1", NetNS: fabrictest.Place(t, run.ID, "other-1")}); !vitrine.IsBadInput(err) {
-		t.Errorf("an instance without an interface: %v", err)
+		t.Errorf("attach without a free interface: got %v", err)
 	}
 	bono, sprout := bench.Attach("bono-1"), bench.Attach("sprout-1")
 	steered(t, netns.Path("vt-"+run.ID+"-bono-1"), "eth0", "2")
 	if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"lo"}) {
-		t.Errorf("the host has %q, %v", links, err)
+		t.Errorf("interfaces of the host: got %q, error %v", links, err)
 	}
 	for _, to := range []fabrictest.Instance{sprout, host.Uplink()} {
 		if err := bench.Reach(bono, to); err != nil {
@@ -152,7 +152,7 @@ func TestDirectInterfaces(t *testing.T) {
 	host.Do(t, func() error {
 		_, err := New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}})
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "run "+run.ID+" has it") {
-			t.Errorf("an interface that is lent: %v", err)
+			t.Errorf("New with an interface in use: got %v", err)
 		}
 		return nil
 	})
@@ -160,16 +160,16 @@ func TestDirectInterfaces(t *testing.T) {
 		t.Error(err)
 	}
 	if after := state(t, host); after != before {
-		t.Errorf("eno1 was\n%s\nand is\n%s", before, after)
+		t.Errorf("eno1 was\n%s\nand is now\n%s", before, after)
 	}
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
-		t.Errorf("the host has %q, %v", links, err)
+		t.Errorf("interfaces of the host: got %q, error %v", links, err)
 	}
 	if left, err := os.ReadDir(filepath.Join(run.Dir(), "interface")); err != nil || len(left) > 0 {
-		t.Errorf("records are left: %v, %v", left, err)
+		t.Errorf("records were not removed: %v, error %v", left, err)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestDirectInterfaceComesBackAfterKill(t *testing.T) {
 	run, kill := fabrictest.Killable(t, "eno1", root, host.Path)
 	defer netns.Delete("vt-" + run + "-bono-1")
 	if during := state(t, host); during != "absent" {
-		t.Errorf("the host has eno1 all the same: %s", during)
+		t.Errorf("the host still has eno1: %s", during)
 	}
 	clean := func(want int) {
 		t.Helper()
@@ -200,7 +200,7 @@ func TestDirectInterfaceComesBackAfterKill(t *testing.T) {
 	kill()
 	clean(2) // the interface, and the namespace
 	if after := state(t, host); after != before {
-		t.Errorf("eno1 was\n%s\nand is\n%s", before, after)
+		t.Errorf("eno1 was\n%s\nand is now\n%s", before, after)
 	}
 	clean(0)
 }
@@ -214,7 +214,7 @@ func TestDirectRefusesInterfaces(t *testing.T) {
 		host.Do(t, func() error {
 			_, err := New(Config{Run: run, Interfaces: map[string]string{"bono-1": name}, InUse: inUse})
 			if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), words) {
-				t.Errorf("%s: %v; want a *vitrine.BadInput with %q", name, err, words)
+				t.Errorf("%s: got %v, want a *vitrine.BadInput with %q", name, err, words)
 			}
 			return nil
 		})
@@ -255,7 +255,7 @@ func TestDirectInterfaceWithoutCarrier(t *testing.T) {
 		t.Error(err)
 	}
 	if after := state(t, host); after != before {
-		t.Errorf("eno1 was\n%s\nand is\n%s", before, after)
+		t.Errorf("eno1 was\n%s\nand is now\n%s", before, after)
 	}
 }
 
@@ -285,17 +285,17 @@ func TestDirectPutsBackAgain(t *testing.T) {
 		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eno1"}})
 	})
 	if err := f.Close(t.Context()); !errors.Is(err, unix.EEXIST) {
-		t.Errorf("%v; want the name to be taken", err)
+		t.Errorf("got %v, want an error that the name is in use", err)
 	}
 	if records, err := runstate.Records(run.Root, run.ID, "interface"); err != nil || len(records) != 1 {
-		t.Errorf("records: %q, %v", records, err)
+		t.Errorf("got records %q, error %v", records, err)
 	}
 	host.Do(t, func() error { return netlink.LinkDel(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eno1"}}) })
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if after := state(t, host); after != before {
-		t.Errorf("eno1 was\n%s\nand is\n%s", before, after)
+		t.Errorf("eno1 was\n%s\nand is now\n%s", before, after)
 	}
 }
 

@@ -142,7 +142,7 @@ func TestHostInterface(t *testing.T) {
 		}
 	}
 	if after := state(t, host); after != before {
-		t.Errorf("eno1 had\n%s\nand has\n%s", before, after)
+		t.Errorf("eno1 had\n%s\nand now has\n%s", before, after)
 	}
 }
 
@@ -162,30 +162,30 @@ func TestHostAddressesTaken(t *testing.T) {
 	for i, f := range []fabric.Fabric{all[0], all[1], all[0]} {
 		end, err := f.Attach(t.Context(), fabric.Port{Instance: fmt.Sprintf("bono-%d", i)})
 		if err != nil || had[end.Addr.String()] {
-			t.Fatalf("%v, %v, when %v had been given", end, err, had)
+			t.Fatalf("got %v, error %v, after the addresses %v", end, err, had)
 		}
 		had[end.Addr.String()] = true
 	}
 	if _, err := all[1].Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 has no free address: instances of this run and others use all 3") {
-		t.Errorf("a fourth instance: %v", err)
+		t.Errorf("attach of a fourth instance: got %v", err)
 	}
 	if err := all[0].Detach(t.Context(), "bono-0"); err != nil {
 		t.Error(err)
 	}
 	if _, err := all[1].Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); err != nil {
-		t.Errorf("once one is free again: %v", err)
+		t.Errorf("attach after an address was released: got %v", err)
 	}
 	before := state(t, host)
 	f := newFabric(t, host, Config{Run: fabrictest.NewRun(t, root), Interface: "eno1", First: "192.0.2.1/24"})
 	end, err := f.Attach(t.Context(), fabric.Port{Instance: "bono-1"})
 	if err != nil || end.Addr.String() != "192.0.2.4" || end.Interface != "eno1" {
-		t.Errorf("attached at %v, %v; want 192.0.2.4", end, err)
+		t.Errorf("got %v, error %v, want 192.0.2.4", end, err)
 	}
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if after := state(t, host); after != before {
-		t.Errorf("eno1 had\n%s\nand has\n%s", before, after)
+		t.Errorf("eno1 had\n%s\nand now has\n%s", before, after)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestHostFabricKilled(t *testing.T) {
 	t.Setenv(firstEnv, "198.18.0.1/16")
 	_, kill := fabrictest.Killable(t, "eno1", root, host.Path)
 	if during := state(t, host); !strings.Contains(during, "198.18.0.1/32") {
-		t.Errorf("eno1 has %s", during)
+		t.Errorf("addresses of eno1 during the run: got %s", during)
 	}
 	clean := func(want int) {
 		t.Helper()
@@ -214,7 +214,7 @@ func TestHostFabricKilled(t *testing.T) {
 	kill()
 	clean(2) // the address and the route
 	if after := state(t, host); after != before {
-		t.Errorf("eno1 had\n%s\nand has\n%s", before, after)
+		t.Errorf("eno1 had\n%s\nand now has\n%s", before, after)
 	}
 	clean(0)
 }
@@ -242,7 +242,7 @@ func TestHostFabricUnprivileged(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		host.Do(t, func() error {
 			if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), want) {
-				t.Errorf("with first %q an ordinary user gets %s, %v; want %s", first, out, err, want)
+				t.Errorf("with first %q an ordinary user got %s, error %v, want %s", first, out, err, want)
 			}
 			return nil
 		})
@@ -261,7 +261,7 @@ func TestHostFabricBadInput(t *testing.T) {
 		c.Run = run
 		host.Do(t, func() error {
 			if f, err := New(c); f != nil || !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), words) {
-				t.Errorf("%+v: %v; want a *vitrine.BadInput with %q", c, err, words)
+				t.Errorf("%+v: got %v, want a *vitrine.BadInput with %q", c, err, words)
 			}
 			return nil
 		})
@@ -271,7 +271,7 @@ func TestHostFabricBadInput(t *testing.T) {
 	defer f.Close(context.Background())
 	port := fabric.Port{Instance: "vm-1", NetNS: fabrictest.Place(t, run.ID, "vm-1")}
 	if _, err := f.Attach(t.Context(), port); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "macvtap") {
-		t.Errorf("an instance with a namespace: %v", err)
+		t.Errorf("attach of an instance with a namespace: got %v", err)
 	}
 }
 

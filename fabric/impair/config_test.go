@@ -53,11 +53,11 @@ links:
 		"sprout-12": {Rate: 100e6, Queue: 65536, Way: Both},
 	} {
 		if got := c.linkOf(instance); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, want %+v", instance, got, want)
+			t.Errorf("%s: got %+v, want %+v", instance, got, want)
 		}
 	}
 	if c.seed("bono-1") == c.seed("bono-2") {
-		t.Error("two links lose the same packets")
+		t.Error("two links have the same seed")
 	}
 }
 
@@ -76,7 +76,7 @@ variants:
 	for variant, want := range map[string][2]time.Duration{"": {0, 5 * time.Millisecond}, "near": {0, 0}, "far": {time.Millisecond, 30 * time.Millisecond}} {
 		of := c.Of(variant)
 		if got := [2]time.Duration{of.linkOf("bono-1").Delay, of.linkOf("sprout-1").Delay}; got != want {
-			t.Errorf("%q: %v, want %v", variant, got, want)
+			t.Errorf("%q: got %v, want %v", variant, got, want)
 		}
 	}
 }
@@ -112,12 +112,12 @@ func TestImpairBadInput(t *testing.T) {
 		"cpu: 100000": "deployment.yaml:1:6: cpu: 100000",
 	} {
 		if _, err := read(t, text); !vitrine.IsBadInput(err) || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
+			t.Errorf("%q: got error %v, want %s", text, err, want)
 		}
 	}
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	if _, err := wrap(run, Config{Link: Link{Loss: 2}}, loopback.New(loopback.Config{Run: run}), nil); !vitrine.IsBadInput(err) {
-		t.Errorf("a loss of 2: %v", err)
+		t.Errorf("loss of 2: got %v, want BadInput", err)
 	}
 }
 
@@ -132,6 +132,6 @@ func TestImpairOrders(t *testing.T) {
 	}
 	var got order
 	if err := json.Unmarshal(line, &got); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%s became %+v, %v", line, got.Add, err)
+		t.Errorf("order %s decoded as %+v, error %v", line, got.Add, err)
 	}
 }

@@ -24,11 +24,11 @@ func TestImpairDelayBeginsWithTheArrival(t *testing.T) {
 		now := int64(read.Sub(began) - stall) // when the round began
 		sendOnLoopback(t, place)
 		if !d.take(now, read.UnixNano()-int64(read.Sub(began)+forward), clock, 1) {
-			t.Fatalf("%s: the frame is not there", name)
+			t.Fatalf("%s: the frame was not taken", name)
 		}
 		leaves := time.Duration(d.ordered.peek(0).leaves)
 		if least, most := time.Duration(now)+stall+delay, time.Duration(clock())+delay; leaves < least || leaves > most {
-			t.Errorf("%s: the frame leaves at %s, want %s to %s", name, leaves, least, most)
+			t.Errorf("%s: the frame left at %s, want %s to %s", name, leaves, least, most)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestImpairRoom(t *testing.T) {
 			room += len(d.express.bytes)
 		}
 		if room != 256<<20 {
-			t.Errorf("%s: room for %d bytes", name, room)
+			t.Errorf("%s: got a buffer of %d bytes, want 256 MiB", name, room)
 		}
 	}
 }

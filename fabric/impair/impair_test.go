@@ -115,7 +115,7 @@ func TestImpairFabrics(t *testing.T) {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took < 40*time.Millisecond {
-					t.Errorf("there and back took %s, by four links that take 10ms each", took)
+					t.Errorf("round trip took %s over four links of 10ms each", took)
 				}
 			}
 			made, err := f.Made(t.Context())
@@ -124,7 +124,7 @@ func TestImpairFabrics(t *testing.T) {
 			}
 			for _, m := range made {
 				if m.Sent == 0 || m.Sent != m.Packets {
-					t.Errorf("%s %s: %d of %d packets were sent on", m.Instance, m.Way, m.Sent, m.Packets)
+					t.Errorf("%s %s: forwarded %d of %d packets", m.Instance, m.Way, m.Sent, m.Packets)
 				}
 			}
 		})
@@ -158,10 +158,10 @@ func TestImpairStays(t *testing.T) {
 				t.Fatal(err)
 			}
 			if passed := sent(t, f, "generator") - before; (passed > 0) == f.config.linkOf("generator").isPlain() {
-				t.Errorf("%d packets passed the emulator", passed)
+				t.Errorf("%d packets passed through the emulator", passed)
 			}
 			if segments != 1 {
-				t.Errorf("its packets are cut into %d segments at most", segments)
+				t.Errorf("packets of the instance have up to %d segments, want 1", segments)
 			}
 		})
 	}
@@ -183,19 +183,19 @@ func TestImpairDetachAgain(t *testing.T) {
 	splice := f.attached["sprout-1"].splice
 	splice.middle += "-absent"
 	if err := f.Detach(t.Context(), "sprout-1"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("detaching without the emulators' namespace: %v", err)
+		t.Errorf("detach without the emulators' namespace: got %v", err)
 	}
 	splice.middle = netns.Path(f.middle)
 	for range 2 {
 		if made, err := f.Made(t.Context()); err != nil || len(made) != 2 {
-			t.Errorf("the link has %d directions, %v", len(made), err)
+			t.Errorf("counts of the link: got %d directions, error %v, want 2", len(made), err)
 		}
 		if err := f.Detach(t.Context(), "sprout-1"); err != nil {
 			t.Error(err)
 		}
 	}
 	if text := log.String(); strings.Contains(text, "counts of an impaired link are lost") || strings.Count(text, "instance=sprout-1") != 2 {
-		t.Errorf("the log says %s", text)
+		t.Errorf("got log %s", text)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestImpairNeedsInterfaces(t *testing.T) {
 	f, err := wrap(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator}, loopback.New(loopback.Config{Run: run}), nil)
 	skipUnsupported(t, err)
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); !vitrine.IsUnsupported(err) {
-		t.Errorf("loopback: %v, want it not to be supported", err)
+		t.Errorf("attach on loopback: got %v, want Unsupported", err)
 	}
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -287,7 +287,7 @@ func stop(t *testing.T, pid int) {
 	}
 	for deadline := time.Now().Add(time.Minute); running(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("process %d does not stop", pid)
+			t.Fatalf("process %d did not stop", pid)
 		}
 	}
 }
@@ -323,7 +323,7 @@ func TestImpairKilled(t *testing.T) {
 			hosttest.AtEnd(t, func() error { return netns.Delete("vt-" + run + "-bono-1") })
 			emulators := processesIn(t, netns.Path(middle(run)))
 			if len(emulators) != 1 {
-				t.Fatalf("processes in the run's namespace: %d, want the emulator", emulators)
+				t.Fatalf("got %d processes in the run's namespace, want only the emulator", emulators)
 			}
 			if stopped {
 				stop(t, emulators[0])
@@ -343,11 +343,11 @@ func TestImpairKilled(t *testing.T) {
 				t.Error(err)
 			}
 			if is := processesIn(t, "/proc/"+strconv.Itoa(mine)+"/ns/net"); !slices.Equal(is, []int{mine}) {
-				t.Errorf("processes in the namespace after cleaning: %v; there were %d of an emulator that had not ended and %d of a user", is, left, mine)
+				t.Errorf("got processes %v in the namespace after Clean, which had %d of a running emulator and %d of a user", is, left, mine)
 			}
 			for _, left := range []string{middle(run), "vt-" + run + "-fabric"} {
 				if _, err := os.Stat(netns.Path(left)); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("cleaning left the namespace %s: %v", left, err)
+					t.Errorf("namespace %s still exists after Clean: %v", left, err)
 				}
 			}
 			if err := f.Close(t.Context()); err != nil {
@@ -374,7 +374,7 @@ func TestImpairLent(t *testing.T) {
 		return errors.Join(err, f.Close(t.Context()))
 	})
 	if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
-		t.Errorf("the host has %q, %v", links, err)
+		t.Errorf("interfaces of the host: got %q, error %v", links, err)
 	}
 }
 
@@ -398,10 +398,10 @@ func TestImpairLentIsPutBack(t *testing.T) {
 				return errors.Join(err, f.Close(t.Context()))
 			})
 			if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
-				t.Errorf("the host has %q, %v", links, err)
+				t.Errorf("interfaces of the host: got %q, error %v", links, err)
 			}
 			if after := maxSegments(t, host.Path, "eno1"); after != before || before <= 1 {
-				t.Errorf("eno1 cut packets into %d segments, and cuts them into %d", before, after)
+				t.Errorf("eno1 had packets with up to %d segments, now has %d", before, after)
 			}
 		})
 	}
@@ -438,7 +438,7 @@ func TestImpairGone(t *testing.T) {
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the emulator does not sleep")
+			t.Fatal("the emulator did not go to sleep")
 		}
 	}
 }

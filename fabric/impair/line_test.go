@@ -32,16 +32,16 @@ func TestImpairLineRepeats(t *testing.T) {
 	leaves, what := fates(link, 7, 1000)
 	again, whatAgain := fates(link, 7, 1000)
 	if !slices.Equal(leaves, again) || !slices.Equal(what, whatAgain) {
-		t.Error("the same seed gave something else")
+		t.Error("two lines with the same seed gave different results")
 	}
 	if _, other := fates(link, 8, 1000); slices.Equal(what, other) {
-		t.Error("another seed gave the same")
+		t.Error("two lines with different seeds gave the same result")
 	}
 	// The other options do not change which packets are lost.
 	_, plain := fates(Link{Loss: 0.2}, 7, 1000)
 	for i := range what {
 		if (what[i] == lost) != (plain[i] == lost) {
-			t.Fatalf("packet %d is lost with delay or without, not both", i)
+			t.Fatalf("packet %d is lost either with or without delay, but not in both cases", i)
 		}
 	}
 }
@@ -53,18 +53,18 @@ func TestImpairLineShares(t *testing.T) {
 	within(t, "lost", share(what, lost), 0.25-5*sigma, 0.25+5*sigma)
 	within(t, "overtook", share(what, overtakes), 0.375-5*sigma, 0.375+5*sigma)
 	if _, what = fates(Link{Loss: 1}, 1, 100); share(what, lost) != 1 {
-		t.Error("not all were lost")
+		t.Error("with a loss of 1 not all packets were lost")
 	}
 }
 
 func TestImpairLineKeepsOrder(t *testing.T) {
 	leaves, _ := fates(Link{Delay: 20 * time.Millisecond, Jitter: 20 * time.Millisecond}, 1, 10000)
 	if !slices.IsSorted(leaves) {
-		t.Error("jitter let packets overtake others")
+		t.Error("jitter reordered packets")
 	}
 	for i, at := range leaves {
 		if d := at - int64(i)*1e6; d < 0 || d > 40e6+1 {
-			t.Fatalf("packet %d took %s", i, time.Duration(d))
+			t.Fatalf("packet %d was delayed by %s", i, time.Duration(d))
 		}
 	}
 }
@@ -74,12 +74,12 @@ func TestImpairLineRate(t *testing.T) {
 	// fills.
 	leaves, what := fates(Link{Rate: 4e6, Queue: 10000}, 1, 1000)
 	if leaves[0] != 2e6 || leaves[1] != 4e6 || leaves[5] != 12e6 {
-		t.Errorf("the first packets leave at %v", leaves[:6])
+		t.Errorf("the first packets left at %v", leaves[:6])
 	}
 	within(t, "dropped", share(what, dropped), 0.48, 0.5)
 	for i, at := range leaves {
 		if what[i] == kept && at-int64(i)*1e6 > 20e6 {
-			t.Fatalf("packet %d waited %s in a queue of 20ms", i, time.Duration(at-int64(i)*1e6))
+			t.Fatalf("packet %d waited for %s in a queue of 20ms", i, time.Duration(at-int64(i)*1e6))
 		}
 	}
 	// After a pause a packet takes its full time again, because idle time is not saved.
@@ -88,7 +88,7 @@ func TestImpairLineRate(t *testing.T) {
 		leaves[0], _ = l.offer(at, 1000)
 	}
 	if leaves[0] != 1e9+4e6 {
-		t.Errorf("after a pause two packets leave at %d", leaves[0])
+		t.Errorf("after a pause the second packet left at %d", leaves[0])
 	}
 }
 
@@ -105,7 +105,7 @@ func TestImpairLane(t *testing.T) {
 		p := l.peek(0)
 		b := l.bytes[p.at : p.at+p.length]
 		if p.leaves != int64(read) || len(b) != 200+read%1300 || b[0] != byte(read) || b[len(b)-1] != byte(read) {
-			t.Fatalf("packet %d: leaves at %d, %d bytes of %d", read, p.leaves, len(b), b[0])
+			t.Fatalf("packet %d left at %d with %d bytes, first byte %d", read, p.leaves, len(b), b[0])
 		}
 		l.pop(1)
 		read++
@@ -123,7 +123,7 @@ func TestImpairLane(t *testing.T) {
 			written++
 		}
 		if held := written - read; held < 40 {
-			t.Fatalf("full with %d packets", held)
+			t.Fatalf("the lane was full with %d packets, want at least 40", held)
 		}
 		for range 1 + round%30 {
 			check()
@@ -133,7 +133,7 @@ func TestImpairLane(t *testing.T) {
 		check()
 	}
 	if !l.empty() || l.peek(0) != nil {
-		t.Error("not empty")
+		t.Error("the lane is not empty")
 	}
 }
 
@@ -141,12 +141,12 @@ func TestImpairSaysWhatWasNotAsAsked(t *testing.T) {
 	asked := Link{Delay: 5 * time.Millisecond}
 	for _, m := range []Made{{Asked: asked, Missed: 1}, {Asked: asked, Refused: 1}, {Asked: asked, Lateness: Late{P99: 251 * time.Microsecond}}} {
 		if m.isAsConfigured() {
-			t.Errorf("%+v is as asked", m)
+			t.Errorf("%+v counts as configured", m)
 		}
 	}
 	for _, m := range []Made{{Asked: asked, Lost: 1, Lateness: Late{P99: 250 * time.Microsecond}}, {Lateness: Late{P99: time.Second}}} {
 		if !m.isAsConfigured() {
-			t.Errorf("%+v is not as asked", m)
+			t.Errorf("%+v does not count as configured", m)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func TestNetem(t *testing.T) {
 		run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 		f, err := onBridge(run, Config{Link: Link{Delay: time.Millisecond}, By: Netem})
 		if !vitrine.IsUnsupported(err) {
-			t.Errorf("asked for: %v, %v", f, err)
+			t.Errorf("request for netem: got %v, error %v, want Unsupported", f, err)
 		}
 		return
 	}
@@ -35,7 +35,7 @@ func netemDelay(t *testing.T) {
 	r, _, made := p.calm(t, 500, 500, 22000)
 	within(t, "least delay, µs", r.Delay.Min, 20000-drift, 22000)
 	if r.Lost > 0 || r.Reordered > 0 || made.Sent != made.Packets || made.Bytes < 1000*made.Sent {
-		t.Errorf("%d lost, %d reordered; netem sent %d of %d packets, %d bytes", r.Lost, r.Reordered, made.Sent, made.Packets, made.Bytes)
+		t.Errorf("lost %d packets, reordered %d; netem sent %d of %d packets, %d bytes", r.Lost, r.Reordered, made.Sent, made.Packets, made.Bytes)
 	}
 }
 
@@ -44,7 +44,7 @@ func netemLoss(t *testing.T) {
 	r, _, made := newPathBy(t, Link{Loss: share}, Netem).stream(t, n, 2000)
 	within(t, "lost", float64(r.Lost), n*share-5*math.Sqrt(n*share), n*share+5*math.Sqrt(n*share))
 	if made.Lost != int64(r.Lost) || r.Reordered > 0 {
-		t.Errorf("%d were lost, netem says %d; %d reordered", r.Lost, made.Lost, r.Reordered)
+		t.Errorf("lost %d packets, netem counts %d; reordered %d", r.Lost, made.Lost, r.Reordered)
 	}
 }
 

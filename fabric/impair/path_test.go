@@ -88,7 +88,7 @@ func (p path) stream(t *testing.T, packets int, rate float64) (delay.Report, []d
 	}
 	made := p.made(t)
 	if came := made.Packets - before.Packets; came != int64(packets) || made.Missed+made.Refused > 0 {
-		t.Fatalf("%s counts %d packets of %d, %d of them missed, %d refused", p.by, came, packets, made.Missed, made.Refused)
+		t.Fatalf("%s counts %d of %d packets, %d of them missed, %d refused", p.by, came, packets, made.Missed, made.Refused)
 	}
 	return delay.Analyze(packets, arrivals, delay.Cut{}), arrivals, made
 }
@@ -107,7 +107,7 @@ func (p path) made(t *testing.T) Made {
 func within(t *testing.T, what string, got, low, high float64) {
 	t.Helper()
 	if math.IsNaN(got) || got < low || got > high {
-		t.Errorf("%s: %g, want %g to %g", what, got, low, high)
+		t.Errorf("%s: got %g, want %g to %g", what, got, low, high)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestImpairDelayIsReadBack(t *testing.T) {
 	r, _, made := p.calm(t, 2000, 4000, 21000)
 	within(t, "least delay, µs", r.Delay.Min, 20000-drift, 21000)
 	if r.Lost > 0 || r.Reordered > 0 || r.Duplicates > 0 {
-		t.Errorf("%d lost, %d reordered, %d twice", r.Lost, r.Reordered, r.Duplicates)
+		t.Errorf("lost %d packets, reordered %d, duplicated %d, want 0", r.Lost, r.Reordered, r.Duplicates)
 	}
 	if made.Sent != made.Packets || made.Bytes != 1000*made.Sent || made.Lost > 0 {
 		t.Errorf("the emulator sent %d packets, %d bytes", made.Sent, made.Bytes)
@@ -152,7 +152,7 @@ func TestImpairPeers(t *testing.T) {
 		name := c.peer + " " + c.way
 		within(t, name+": least delay, µs", r.Delay.Min, c.want-drift, c.want+1000)
 		if aside := made.Aside >= 500; aside != (c.peer == "bono") || made.Sent != made.Packets {
-			t.Errorf("%s: %d of %d packets are of others; %d were sent", name, made.Aside, made.Packets, made.Sent)
+			t.Errorf("%s: counted %d of %d packets as traffic of other peers, sent %d", name, made.Aside, made.Packets, made.Sent)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestImpairJitterIsReadBackInOrder(t *testing.T) {
 	// Here jitter would make many packets overtake others.
 	r, _, _ = newPath(t, Link{Delay: 20 * time.Millisecond, Jitter: 20 * time.Millisecond}).stream(t, 2000, 4000)
 	if r.Reordered > 0 || r.Lost > 0 {
-		t.Errorf("jitter reordered %d and lost %d", r.Reordered, r.Lost)
+		t.Errorf("jitter reordered %d packets and lost %d", r.Reordered, r.Lost)
 	}
 	within(t, "greatest delay, µs", r.Delay.Max, 30000, math.Inf(1))
 }
@@ -188,7 +188,7 @@ func TestImpairLossIsReadBack(t *testing.T) {
 	r, _, made := newPath(t, Link{Loss: share}).stream(t, n, 20000)
 	within(t, "lost", float64(r.Lost), n*share-5*math.Sqrt(n*share), n*share+5*math.Sqrt(n*share))
 	if made.Lost != int64(r.Lost) || r.Reordered > 0 {
-		t.Errorf("%d were lost, the emulator says %d; %d reordered", r.Lost, made.Lost, r.Reordered)
+		t.Errorf("lost %d packets, the emulator counts %d; reordered %d", r.Lost, made.Lost, r.Reordered)
 	}
 }
 
@@ -214,12 +214,12 @@ func TestImpairRateIsReadBack(t *testing.T) {
 	took := float64(arrivals[len(arrivals)-1].Received-arrivals[0].Sent) / 1e9
 	within(t, "rate, Mb/s", 8/took, 1, 10.001)
 	if r.Lost > 0 || r.Reordered > 0 {
-		t.Errorf("%d lost, %d reordered", r.Lost, r.Reordered)
+		t.Errorf("lost %d packets, reordered %d, want 0", r.Lost, r.Reordered)
 	}
 	// A short queue drops the frames above the rate, and bounds the delay.
 	r, arrivals, made := newPath(t, Link{Rate: 10e6, Queue: 10000}).stream(t, 1000, 5000)
 	if made.Dropped != int64(r.Lost) || r.Reordered > 0 {
-		t.Errorf("%d were lost, the emulator dropped %d; %d reordered", r.Lost, made.Dropped, r.Reordered)
+		t.Errorf("lost %d packets, the emulator dropped %d; reordered %d", r.Lost, made.Dropped, r.Reordered)
 	}
 	span := float64(arrivals[len(arrivals)-1].Received-arrivals[0].Sent) / 1e9
 	within(t, "rate of what arrived, Mb/s", float64(len(arrivals)*8000)/span/1e6, 1, 10.001)
@@ -265,7 +265,7 @@ func TestImpairTCP(t *testing.T) {
 		t.Error(err)
 	}
 	if err != nil || !bytes.Equal(got, sent) {
-		t.Errorf("%d bytes of %d arrived, or others: %v", len(got), len(sent), err)
+		t.Errorf("received %d of %d bytes, or other bytes: %v", len(got), len(sent), err)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestImpairVLAN(t *testing.T) {
 	var b batch
 	b.set(0, bytes)
 	if b.send(from, 1) > 0 {
-		t.Fatal("the kernel did not take the frame")
+		t.Fatal("the kernel did not accept the frame")
 	}
 	var f frame
 	for binary.BigEndian.Uint16(append(f.Bytes, make([]byte, 64)...)[vnetSize+macSize:]) != kind {
@@ -307,6 +307,6 @@ func TestImpairVLAN(t *testing.T) {
 		}
 	}
 	if f.Tag != tpid<<16|vlan || len(f.Bytes) != len(bytes)-tagSize {
-		t.Errorf("arrived with the tag %#x, %d bytes", f.Tag, len(f.Bytes))
+		t.Errorf("the frame arrived with tag %#x, %d bytes", f.Tag, len(f.Bytes))
 	}
 }

@@ -31,14 +31,14 @@ func TestImpairAddresses(t *testing.T) {
 		for way, want := range map[string]string{In: c.from, Out: c.to} {
 			got, ok := addressIn(c.frame, way)
 			if ok != (want != "") || ok && got != netip.MustParseAddr(want) {
-				t.Errorf("%s, %s: %s, %t; want %q", name, way, got, ok, want)
+				t.Errorf("%s, %s: got %s, %t, want %q", name, way, got, ok, want)
 			}
 		}
 	}
 	p := peersOf([]netip.Addr{netip.MustParseAddr("::ffff:192.0.2.1")})
 	packet := frame([]byte{8, 0}, v4...)
 	if !p.impairs(packet, In) || p.impairs(packet, Out) || !peers(nil).impairs(packet, Out) {
-		t.Error("a packet counts as another's")
+		t.Error("a packet was assigned to the wrong peer or direction")
 	}
 	if n := testing.AllocsPerRun(100, func() { p.impairs(packet, In) }); n > 0 {
 		t.Errorf("%g allocations per frame", n)

@@ -47,9 +47,9 @@ func TestIpvlanSaysWhatIsMissing(t *testing.T) {
 		err = f.Close(t.Context())
 	}
 	if check.OK != (err == nil) {
-		t.Errorf("%+v, yet %v", check, err)
+		t.Errorf("check %+v disagrees with the error %v", check, err)
 	}
 	if err != nil && (!vitrine.IsUnsupported(err) || netns.Possible() == nil && !strings.Contains(err.Error(), "CONFIG_IPVLAN")) {
-		t.Errorf("%v; want a *vitrine.Unsupported that names CONFIG_IPVLAN", err)
+		t.Errorf("got %v, want a *vitrine.Unsupported that names CONFIG_IPVLAN", err)
 	}
 }

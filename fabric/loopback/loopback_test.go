@@ -39,7 +39,7 @@ func TestLoopbackAddressesNeverClash(t *testing.T) {
 	defer second.Close(context.Background())
 	block := netip.PrefixFrom(attach(t, first, "bono-1"), 24)
 	if addr := attach(t, second, "bono-1"); block.Masked().Contains(addr) {
-		t.Errorf("two fabrics have addresses of %s", block.Masked())
+		t.Errorf("two fabrics use addresses of %s", block.Masked())
 	}
 }
 
@@ -53,7 +53,7 @@ func TestLoopbackAddressesAreFreed(t *testing.T) {
 	second := New(Config{Run: run})
 	defer second.Close(context.Background())
 	if addr := attach(t, second, "bono-1"); addr != had {
-		t.Errorf("address %s, want %s, which is free again", addr, had)
+		t.Errorf("got address %s, want %s, which was released", addr, had)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestLoopbackHasMoreThanOneBlock(t *testing.T) {
 	for i := range 600 {
 		addr := attach(t, f, string(rune('a'+i%26))+string(rune('a'+i/26)))
 		if had[addr] || !addr.IsLoopback() || addr.As4()[3] == 0 || addr.As4()[3] == 255 {
-			t.Fatalf("address %d is %s", i, addr)
+			t.Fatalf("got the repeated or invalid address %d: %s", i, addr)
 		}
 		had[addr] = true
 	}

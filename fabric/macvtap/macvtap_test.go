@@ -55,12 +55,12 @@ func TestMacvtapPassthruParent(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "sprout-1", NetNS: fabrictest.Place(t, run.ID, "sprout-1")}); !vitrine.IsBadInput(err) {
-		t.Errorf("a second instance: %v", err)
+		t.Errorf("attach of a second instance: got %v", err)
 	}
 	other := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f = fabrictest.OnHost(t, host, func() (*segment.Segment, error) { return New(Config{Run: other, Mode: "passthru", Parent: "eno1"}) })
 	defer f.Close(t.Context())
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "bono-1", NetNS: fabrictest.Place(t, other.ID, "bono-1")}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 cannot be a parent") {
-		t.Errorf("another run's instance: %v", err)
+		t.Errorf("attach of another run's instance: got %v", err)
 	}
 }

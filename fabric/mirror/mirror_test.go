@@ -99,22 +99,22 @@ func TestMirrorOnABridge(t *testing.T) {
 	p := newPlace(t)
 	hear := p.inner[listener].Hear(t)
 	if got := p.talk(t, 10); got != 10 {
-		t.Fatalf("without a mirror %d of 10 were answered", got)
+		t.Fatalf("without a mirror: got %d of 10 answers", got)
 	}
 	if heard := hear(); len(heard) != 0 {
-		t.Fatalf("without a mirror the listener hears %d messages", len(heard))
+		t.Fatalf("without a mirror the listener received %d messages, want 0", len(heard))
 	}
 	for range 2 { // Port is idempotent
 		p.mirror(t, a, listener)
 	}
 	if got := p.talk(t, n); got != n {
-		t.Errorf("%d of %d were answered", got, n)
+		t.Errorf("got %d of %d answers", got, n)
 	}
 	if heard := hear(); !maps.Equal(heard, mirrortest.Messages(n)) {
-		t.Errorf("the listener heard %d messages, want %d, each once", len(heard), 2*n)
+		t.Errorf("the listener received %d messages, want %d, each once", len(heard), 2*n)
 		for message, times := range heard {
 			if times != 1 {
-				t.Errorf("%q was heard %d times", message, times)
+				t.Errorf("received %q %d times, want once", message, times)
 				break
 			}
 		}
@@ -138,52 +138,52 @@ func TestMirrorToTwoListeners(t *testing.T) {
 	}
 	hear := p.inner[listener].Hear(t)
 	if got := p.talk(t, n); got != n {
-		t.Errorf("with two listeners %d of %d were answered", got, n)
+		t.Errorf("with two listeners: got %d of %d answers", got, n)
 	}
 	if heard := hear(); !maps.Equal(heard, mirrortest.Messages(n)) {
-		t.Errorf("the first listener heard %d messages, want %d, each once", len(heard), 2*n)
+		t.Errorf("the first listener received %d messages, want %d, each once", len(heard), 2*n)
 	}
 	link, err := p.links.LinkByName("second")
 	mirrortest.Must(t, err)
 	if got := link.Attrs().Statistics.TxPackets; got < 2*n {
-		t.Errorf("the second listener got %d frames, want %d at least", got, 2*n)
+		t.Errorf("the second listener received %d frames, want at least %d", got, 2*n)
 	}
 	mirrortest.Must(t, p.links.LinkDel(second))
 	if got := p.talk(t, n); got != n {
-		t.Errorf("after one had gone %d of %d were answered", got, n)
+		t.Errorf("after one listener was removed: got %d of %d answers", got, n)
 	}
 	if heard := hear(); !maps.Equal(heard, mirrortest.Messages(n)) {
-		t.Errorf("after the second had gone, the first listener heard %d messages, want %d, each once", len(heard), 2*n)
+		t.Errorf("after the second listener was removed, the first received %d messages, want %d, each once", len(heard), 2*n)
 	}
 	mirrortest.Must(t, p.links.LinkDel(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: p.outer[listener]}}))
 	if got := p.talk(t, n); got != n {
-		t.Errorf("after all had gone %d of %d were answered", got, n)
+		t.Errorf("after all listeners were removed: got %d of %d answers", got, n)
 	}
 }
 
 func TestMirrorRefuses(t *testing.T) {
 	p := newPlace(t)
 	if err := Port(p.links, p.outer[a], p.outer[a]); !vitrine.IsBadInput(err) {
-		t.Errorf("to itself: %v", err)
+		t.Errorf("mirror of a port to itself: got %v, want BadInput", err)
 	}
 	if err := Port(p.links, p.outer[a], 999); err == nil {
-		t.Error("to an interface that is not there")
+		t.Error("Port accepted a listener interface that does not exist")
 	}
 	if err := Port(p.links, 999, p.outer[a]); err == nil {
-		t.Error("of an interface that is not there")
+		t.Error("Port accepted a source interface that does not exist")
 	}
 	qdiscs, err := p.links.QdiscList(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: p.outer[a]}})
 	mirrortest.Must(t, err)
 	for _, q := range qdiscs {
 		if q.Type() == "clsact" {
-			t.Error("what failed left a place for filters")
+			t.Error("a failed call left a clsact queue")
 		}
 	}
 	p.mirror(t, a, listener)
 	if err := Port(p.links, p.outer[listener], p.outer[a]); !vitrine.IsBadInput(err) {
-		t.Errorf("round: %v", err)
+		t.Errorf("mirror in a circle: got %v, want BadInput", err)
 	}
 	if got := p.talk(t, 10); got != 10 {
-		t.Errorf("%d of 10 were answered", got)
+		t.Errorf("got %d of 10 answers", got)
 	}
 }

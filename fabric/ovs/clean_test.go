@@ -42,7 +42,7 @@ func TestRunsAt(t *testing.T) {
 		{socket: long, fail: true}, // longer than a socket's path may be
 	} {
 		if runs, err := runsAt(t.Context(), c.socket); runs != c.runs || (err != nil) != c.fail {
-			t.Errorf("%s: runs %t, %v", filepath.Base(c.socket), runs, err)
+			t.Errorf("%s: got running %t, error %v", filepath.Base(c.socket), runs, err)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestTable(t *testing.T) {
 			some[name] = ports[name]
 		}
 		if got := table(some, tt.flows, tt.chain); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }
@@ -46,12 +46,12 @@ func TestTable(t *testing.T) {
 func TestCookie(t *testing.T) {
 	for _, c := range []cookie{{from: 1, to: 2}, {hop: true, from: 65279, to: 1}, {from: 0, to: 65279}} {
 		if got, counts := decodeCookie(c.encode()); !counts || got != c {
-			t.Errorf("%+v reads back as %+v, %v", c, got, counts)
+			t.Errorf("cookie of %+v decoded as %+v, %v", c, got, counts)
 		}
 	}
 	for _, n := range []uint64{0, 1, 1 << 32, 1 << 34, 1<<34 | 1<<33} {
 		if c, counts := decodeCookie(n); counts {
-			t.Errorf("%#x counts as %+v", n, c)
+			t.Errorf("cookie %#x decoded as counter %+v, want none", n, c)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestMask(t *testing.T) {
 		want string
 	}{{document.CPUs{0}, "0x1"}, {document.CPUs{1, 3}, "0xa"}, {document.CPUs{4}, "0x10"}, {document.CPUs{0, 7, 66}, "0x40000000000000081"}} {
 		if got := mask(tt.cpus); got != tt.want {
-			t.Errorf("%v: %s, want %s", tt.cpus, got, tt.want)
+			t.Errorf("mask of CPUs %v: got %s, want %s", tt.cpus, got, tt.want)
 		}
 	}
 }
@@ -75,7 +75,7 @@ const dump = `OFPST_FLOW reply (OF1.4) (xid=0x6):
 func TestParseFlows(t *testing.T) {
 	want := []flow{{0, 7, 294}, {0x200010002, 300, 42600}}
 	if got, err := parseFlows(dump); err != nil || !slices.Equal(got, want) {
-		t.Errorf("%+v, %v; want %+v", got, err, want)
+		t.Errorf("got %+v, error %v, want %+v", got, err, want)
 	}
 	for _, bad := range []string{
 		" cookie=0x1, n_packets=x, n_bytes=1", " cookie=0x1, n_packets=1", " cookie=, n_packets=1, n_bytes=1", " cookie=0x1, n_packets=-1, n_bytes=1",
@@ -92,7 +92,7 @@ func FuzzParseFlows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		flows, err := parseFlows(text)
 		if err != nil && flows != nil {
-			t.Errorf("%+v together with %v", flows, err)
+			t.Errorf("got flows %+v together with error %v", flows, err)
 		}
 	})
 }

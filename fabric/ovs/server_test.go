@@ -70,7 +70,7 @@ func TestOVSCarriesTCP(t *testing.T) {
 	mirrortest.Must(t, err)
 	mirrortest.Must(t, conn.Close())
 	if got := <-done; got.err != nil || got.sum != sha256.Sum256(want) {
-		t.Errorf("%d bytes arrived changed, %v", len(want), got.err)
+		t.Errorf("the received data differs from the %d bytes sent, error %v", len(want), got.err)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestOVSStaysOnItsCPUs(t *testing.T) {
 	f := open(t, Config{CPUs: document.CPUs{0}})
 	found := daemons(t, f.config.Run)
 	if len(found) != 2 || len(found[switchName]) < 2 {
-		t.Fatalf("threads: %q", found)
+		t.Fatalf("got threads %q", found)
 	}
 	for name, threads := range found {
 		for _, thread := range threads {
@@ -114,7 +114,7 @@ func TestOVSStaysOnItsCPUs(t *testing.T) {
 		}
 	}
 	if d := f.Describe(); !strings.Contains(d, "on CPUs 0") || !strings.Contains(d, f.Datapath()) {
-		t.Errorf("described as %q", d)
+		t.Errorf("got description %q", d)
 	}
 }
 
@@ -126,10 +126,10 @@ func TestSwitchPollsByAFXDP(t *testing.T) {
 	p := attach(t, f, "a", "b")
 	p[1].Serve(t)
 	if got := p[0].Ask(t, p[1].Place, 100, 64); got != 100 {
-		t.Errorf("%d of 100 were answered", got)
+		t.Errorf("got %d of 100 answers", got)
 	}
 	if got := counted(t, f); got["a to b"] != sent(100, 64) {
-		t.Errorf("counted are %q", got)
+		t.Errorf("got counters %q", got)
 	}
 	polls := func(thread string) bool {
 		return strings.HasPrefix(thread, "pmd-") && strings.HasSuffix(thread, fmt.Sprintf("on [%d]", cpu))
@@ -150,17 +150,17 @@ func TestOVSOfAKilledRun(t *testing.T) {
 	kill()
 	dead := &runstate.Run{ID: other, Root: root}
 	if n := len(daemons(t, dead)); n != 2 {
-		t.Fatalf("a run that was killed leaves %d daemons", n)
+		t.Fatalf("a killed run left %d daemons, want 2", n)
 	}
 	removed, err := Cleaner{Root: root}.Clean(t.Context())
 	if want := []string{"ovs-vswitchd of run " + other, "ovsdb-server of run " + other}; err != nil || !slices.Equal(removed, want) {
-		t.Errorf("removed %q, %v; want %q", removed, err, want)
+		t.Errorf("Clean removed %q, error %v, want %q", removed, err, want)
 	}
 	if found := daemons(t, dead); len(found) != 0 {
-		t.Errorf("left running: %q", found)
+		t.Errorf("daemons are still running: %q", found)
 	}
 	if n := len(daemons(t, f.config.Run)); n != 2 {
-		t.Errorf("the run that lives has %d daemons", n)
+		t.Errorf("the running run has %d daemons, want 2", n)
 	}
 	mirrortest.Must(t, netns.Delete("vt-"+other+"-fabric"))
 	mirrortest.Must(t, runstate.Forget(root, other))
@@ -176,7 +176,7 @@ func TestOVSSaysWhatEndedIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := f.server.explain(ctx.Err()); err == nil || !strings.Contains(err.Error(), "ovs-vswitchd has ended (signal: killed)") {
-		t.Errorf("it says %v", err)
+		t.Errorf("explanation of the error: got %v", err)
 	}
 }
 
@@ -208,13 +208,13 @@ func TestOVSOfTheUser(t *testing.T) {
 	again.Stdout, again.Stderr = &out, &out
 	mirrortest.Must(t, netns.Do(path, again.Start))
 	if err := again.Wait(); err != nil || strings.Count(out.String(), "--- PASS: TestOVSFabric/user/") != 6 {
-		t.Errorf("the suite: %v\n%s", err, out.String())
+		t.Errorf("the suite failed: %v\n%s", err, out.String())
 	}
 	if after, err := c.vsctl(t.Context(), "show"); err != nil || after != before {
-		t.Errorf("the switch was\n%sand is, %v,\n%s", before, err, after)
+		t.Errorf("the switch was\n%sand is now, error %v,\n%s", before, err, after)
 	}
 	if left, err := fabrictest.Interfaces(path); err != nil || !slices.Equal(left, interfaces) {
-		t.Errorf("interfaces were %q and are %q, %v", interfaces, left, err)
+		t.Errorf("the interfaces were %q and are now %q, error %v", interfaces, left, err)
 	}
 }
 
@@ -222,10 +222,10 @@ func TestOVSMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
 	if _, err := New(t.Context(), Config{Run: run}); !vitrine.IsUnsupported(err) {
-		t.Errorf("without Open vSwitch: %v", err)
+		t.Errorf("New without Open vSwitch: got %v, want Unsupported", err)
 	}
 	if c := Check(t.Context()); c[0].OK || !strings.Contains(c[0].Missing, "openvswitch-switch") {
-		t.Errorf("doctor without Open vSwitch: %+v", c)
+		t.Errorf("check without Open vSwitch: got %+v", c)
 	}
 }
 
@@ -262,7 +262,7 @@ func TestOVSThatHasEnded(t *testing.T) {
 	p := attach(t, f, "a", "b")
 	for _, d := range f.server.daemons {
 		if group, err := unix.Getpgid(d.cmd.Process.Pid); err != nil || group == unix.Getpgrp() {
-			t.Errorf("%s is in the process group %d, %v", d.name, group, err)
+			t.Errorf("%s has process group %d, error %v, want its own", d.name, group, err)
 		}
 		mirrortest.Must(t, d.cmd.Process.Kill())
 		<-d.ended
@@ -276,6 +276,6 @@ func TestOVSThatHasEnded(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(f.Path()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the fabric's namespace is left: %v", err)
+		t.Errorf("the fabric's namespace was not removed: %v", err)
 	}
 }

@@ -45,10 +45,10 @@ func TestOVSCountersEqualWhatWasSent(t *testing.T) {
 	p[1].Serve(t)
 	p[2].Serve(t)
 	if got := counted(t, f); len(got) != 0 {
-		t.Errorf("nothing was sent, and counted are %q", got)
+		t.Errorf("got counters %q before any packet was sent", got)
 	}
 	if got := p[0].Ask(t, p[1].Place, 300, 100) + p[0].Ask(t, p[2].Place, 200, 1000) + p[2].Ask(t, p[1].Place, 50, 18); got != 550 {
-		t.Fatalf("%d of 550 were answered", got)
+		t.Fatalf("got %d of 550 answers", got)
 	}
 	want := map[string]string{
 		"a to b": sent(300, 100), "b to a": sent(300, 100),
@@ -56,14 +56,14 @@ func TestOVSCountersEqualWhatWasSent(t *testing.T) {
 		"b to c": sent(50, 18), "c to b": sent(50, 18),
 	}
 	if got := counted(t, f); !maps.Equal(got, want) {
-		t.Errorf("counted are %q, want %q", got, want)
+		t.Errorf("got counters %q, want %q", got, want)
 	}
 	// Attaching or detaching another instance does not disturb the counters.
 	attach(t, f, "d")
 	mirrortest.Must(t, f.Detach(t.Context(), "c"))
 	maps.DeleteFunc(want, func(pair, _ string) bool { return pair != "a to b" && pair != "b to a" })
 	if got := counted(t, f); !maps.Equal(got, want) {
-		t.Errorf("counted are %q, want %q", got, want)
+		t.Errorf("got counters %q, want %q", got, want)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestOVSCountersOfNormalRules(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{})
 	if c, err := f.Counters(t.Context()); err == nil {
-		t.Errorf("without rules that count: %v", c)
+		t.Errorf("counters without counting rules: got %v, want an error", c)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestOVSChain(t *testing.T) {
 			b, c := p[1].reflect(t), p[2].reflect(t)
 			mirrortest.Must(t, f.Chain(t.Context(), []string{"a", "c", "b", "d"}))
 			if got := p[0].Ask(t, p[3].Place, n, size); got != n {
-				t.Errorf("%d of %d were answered", got, n)
+				t.Errorf("got %d of %d answers", got, n)
 			}
 			want := map[string]string{
 				"a to c in the chain": sent(n, size), "c to b in the chain": sent(n, size), "b to d in the chain": sent(n, size),
@@ -142,14 +142,14 @@ func TestOVSChain(t *testing.T) {
 				want["d to a"] = sent(n, size)
 			}
 			if got := counted(t, f); !maps.Equal(got, want) {
-				t.Errorf("counted are %q, want %q", got, want)
+				t.Errorf("got counters %q, want %q", got, want)
 			}
 			mirrortest.Must(t, f.Chain(t.Context(), nil))
 			if got := p[0].Ask(t, p[3].Place, n, size); got != n {
-				t.Errorf("without the chain %d of %d were answered", got, n)
+				t.Errorf("without the chain: got %d of %d answers", got, n)
 			}
 			if b, c := b(), c(); b != n || c != n {
-				t.Errorf("%d and %d were forwarded, want %d and as many", b, c, n)
+				t.Errorf("the chain forwarded %d and %d packets, want %d each", b, c, n)
 			}
 		})
 	}
@@ -167,7 +167,7 @@ func TestOVSChainRefuses(t *testing.T) {
 	mirrortest.Must(t, f.Chain(t.Context(), []string{"a", "b"}))
 	mirrortest.Must(t, f.Detach(t.Context(), "b"))
 	if c, err := f.Counters(t.Context()); err == nil {
-		t.Errorf("the chain stays without its end: %v", c)
+		t.Errorf("counters of a chain without its last member: got %v, want an error", c)
 	}
 }
 
@@ -186,21 +186,21 @@ func TestOVSMirror(t *testing.T) {
 				mirrortest.Must(t, f.Mirror(t.Context(), "b", "listener"))
 			}
 			if got := p[0].Ask(t, p[1].Place, n, 64); got != n {
-				t.Errorf("%d of %d were answered", got, n)
+				t.Errorf("got %d of %d answers", got, n)
 			}
 			heard := mirrortest.Heard(hear, 2*n) // the switch sends copies one by one
 			if !maps.Equal(heard, mirrortest.Messages(n)) {
-				t.Errorf("heard are %d messages, want %d, each once", len(heard), 2*n)
+				t.Errorf("the listener received %d messages, want %d, each once", len(heard), 2*n)
 			}
 			mirrortest.Must(t, f.Detach(t.Context(), "listener"))
 			if got := p[0].Ask(t, p[1].Place, n, 64); got != n {
-				t.Errorf("without the listener %d of %d were answered", got, n)
+				t.Errorf("without the listener: got %d of %d answers", got, n)
 			}
 			if err := f.Mirror(t.Context(), "b", "listener"); err == nil {
-				t.Error("mirrored to an instance that is not attached")
+				t.Error("Mirror accepted a listener that is not attached")
 			}
 			if err := f.Mirror(t.Context(), "b", "b"); !vitrine.IsBadInput(err) {
-				t.Errorf("mirrored to itself: %v", err)
+				t.Errorf("mirror to the instance itself: got %v, want BadInput", err)
 			}
 		})
 	}

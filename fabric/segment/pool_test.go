@@ -20,15 +20,15 @@ func TestPoolGoesRound(t *testing.T) {
 		had = append(had, addr.String())
 	}
 	if want := []string{"198.18.0.10/28", "198.18.0.11/28", "198.18.0.12/28", "198.18.0.13/28", "198.18.0.14/28"}; !slices.Equal(had, want) {
-		t.Errorf("given out: %q, want %q", had, want)
+		t.Errorf("got addresses %q, want %q", had, want)
 	}
 	if addr, err := p.next(); err == nil {
-		t.Errorf("%s was given out though all are taken", addr)
+		t.Errorf("got address %s although no address is free", addr)
 	}
 	p.give(netip.MustParsePrefix("198.18.0.12/28"))
 	p.give(netip.MustParsePrefix("198.18.0.11/28"))
 	if addr, err := p.next(); err != nil || addr.String() != "198.18.0.11/28" {
-		t.Errorf("after two were given back: %s, %v", addr, err)
+		t.Errorf("after two addresses were released: got %s, error %v", addr, err)
 	}
 }
 
@@ -41,6 +41,6 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 	s := Segment{}
 	if err := s.resolve(); err != nil || s.MTU != 1500 || s.pool.first.String() != "198.18.0.1/16" {
-		t.Errorf("defaults: %v, MTU %d, first %s", err, s.MTU, s.pool.first)
+		t.Errorf("defaults: got error %v, MTU %d, first address %s", err, s.MTU, s.pool.first)
 	}
 }

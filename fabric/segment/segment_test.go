@@ -45,17 +45,17 @@ func TestCloseGoesOn(t *testing.T) {
 	late := fabric.Port{Instance: "ellis-1", NetNS: fabrictest.Place(t, run.ID, "ellis-1")}
 	for _, want := range []error{errStuck, nil, nil} {
 		if err := s.Close(t.Context()); !errors.Is(err, want) {
-			t.Errorf("closing: %v, want %v", err, want)
+			t.Errorf("Close: got %v, want %v", err, want)
 		}
 		if _, err := os.Stat(s.Path()); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the fabric's namespace is there: %v", err)
+			t.Errorf("the fabric's namespace still exists: %v", err)
 		}
 		_, err := s.Attach(t.Context(), late)
 		if err == nil || !strings.Contains(err.Error(), "the fabric is closed") {
-			t.Errorf("attaching to a fabric whose Close returned %v: %v", want, err)
+			t.Errorf("attach to a fabric whose Close returned %v: got %v", want, err)
 		}
 	}
 	if left, err := fabrictest.Interfaces(netns.Path("vt-" + run.ID + "-bono-1")); err != nil || !slices.Equal(left, []string{"lo"}) {
-		t.Errorf("the instance has %q, %v", left, err)
+		t.Errorf("interfaces of the instance: got %q, error %v", left, err)
 	}
 }

@@ -126,7 +126,7 @@ func TestSriovInstances(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f := c.open(t, Config{Run: run, VFs: 2})
 	if c.on(t) != "2" {
-		t.Errorf("%s virtual functions were made, want 2", c.on(t))
+		t.Errorf("got %s virtual functions, want 2", c.on(t))
 	}
 	bench := fabrictest.NewBench(t, f, run)
 	bono, sprout := bench.Attach("bono-1"), bench.Attach("sprout-1")
@@ -136,24 +136,24 @@ func TestSriovInstances(t *testing.T) {
 		}
 	}
 	if names := c.interfaces(t); !slices.Equal(names, []string{"eno1", "eno1v2", "eno2", "lo"}) {
-		t.Errorf("the host has %q", names)
+		t.Errorf("interfaces of the host: got %q", names)
 	}
 	port := fabric.Port{Instance: "homer-1", NetNS: fabrictest.Place(t, run.ID, "homer-1")}
 	if _, err := f.Attach(t.Context(), port); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 has 2 virtual functions") {
-		t.Errorf("a third instance: %v", err)
+		t.Errorf("attach of a third instance: got %v", err)
 	}
 	fabrictest.NotLent(t, c.host, run.Root)
 	if err := f.Detach(t.Context(), "bono-1"); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.Attach(t.Context(), port); err != nil {
-		t.Errorf("once one is free again: %v", err)
+		t.Errorf("attach after a detach: got %v", err)
 	}
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if after := c.interfaces(t); !slices.Equal(after, before) || c.on(t) != "0" {
-		t.Errorf("the host had %q and no virtual functions, and has %q and %s", before, after, c.on(t))
+		t.Errorf("the host had %q and no virtual functions, now has %q and %s", before, after, c.on(t))
 	}
 }
 
@@ -172,7 +172,7 @@ func TestSriovTwoRuns(t *testing.T) {
 		t.Error(err)
 	}
 	if c.on(t) != "3" {
-		t.Errorf("%s virtual functions are on while a run has them", c.on(t))
+		t.Errorf("got %s virtual functions during a run, want 3", c.on(t))
 	}
 	if err := bench.Reach(bono, sprout); err != nil {
 		t.Error(err)
@@ -181,7 +181,7 @@ func TestSriovTwoRuns(t *testing.T) {
 		t.Error(err)
 	}
 	if c.on(t) != "0" {
-		t.Errorf("%s virtual functions are on", c.on(t))
+		t.Errorf("got %s virtual functions, want 0", c.on(t))
 	}
 }
 
@@ -193,7 +193,7 @@ func TestSriovKeeps(t *testing.T) {
 		t.Error(err)
 	}
 	if c.on(t) != "2" {
-		t.Errorf("%s virtual functions are on, of 2 that were there", c.on(t))
+		t.Errorf("got %s virtual functions, want the 2 existing ones", c.on(t))
 	}
 }
 
@@ -222,12 +222,12 @@ func TestSriovKilled(t *testing.T) {
 	}
 	clean(0)
 	if slices.Contains(c.interfaces(t), "eno1v0") || c.on(t) != "2" {
-		t.Errorf("the host has %q, and %s virtual functions", c.interfaces(t), c.on(t))
+		t.Errorf("the host has interfaces %q and %s virtual functions", c.interfaces(t), c.on(t))
 	}
 	kill()
 	clean(3) // the interface, the fabric's namespace, the virtual functions
 	if after := c.interfaces(t); !slices.Equal(after, before) || c.on(t) != "0" {
-		t.Errorf("the host had %q and no virtual functions, and has %q and %s", before, after, c.on(t))
+		t.Errorf("the host had %q and no virtual functions, now has %q and %s", before, after, c.on(t))
 	}
 	clean(0)
 }
@@ -243,17 +243,17 @@ func TestSriovPutsBackAgain(t *testing.T) {
 	taken := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: virtualName(0)}}
 	c.host.Do(t, func() error { return netlink.LinkAdd(taken) })
 	if err := f.Close(t.Context()); !errors.Is(err, unix.EEXIST) {
-		t.Errorf("%v; want the name to be taken", err)
+		t.Errorf("got %v, want an error that the name is in use", err)
 	}
 	if c.on(t) != "3" {
-		t.Errorf("%s virtual functions are on while one is with an instance", c.on(t))
+		t.Errorf("got %s virtual functions while an instance uses one, want 3", c.on(t))
 	}
 	c.host.Do(t, func() error { return netlink.LinkDel(taken) })
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if after := c.interfaces(t); !slices.Equal(after, before) || c.on(t) != "0" {
-		t.Errorf("the host had %q and no virtual functions, and has %q and %s", before, after, c.on(t))
+		t.Errorf("the host had %q and no virtual functions, now has %q and %s", before, after, c.on(t))
 	}
 }
 
@@ -269,7 +269,7 @@ func TestSriovRefuses(t *testing.T) {
 		config.Run = run
 		c.host.Do(t, func() error {
 			if _, err := open(config, c.sysfs); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), words) {
-				t.Errorf("%+v: %v; want a *vitrine.BadInput with %q", config, err, words)
+				t.Errorf("%+v: got %v, want a *vitrine.BadInput with %q", config, err, words)
 			}
 			return nil
 		})
@@ -277,7 +277,7 @@ func TestSriovRefuses(t *testing.T) {
 	c.host.Do(t, func() error {
 		_, err := open(Config{Run: run, Parent: "eno2"}, c.sysfs)
 		if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "virtual functions of eno2") {
-			t.Errorf("an interface without virtual functions: %v", err)
+			t.Errorf("interface without virtual functions: got %v", err)
 		}
 		return nil
 	})
@@ -288,10 +288,10 @@ func TestSriovRefuses(t *testing.T) {
 	defer f.Close(context.Background())
 	port := fabric.Port{Instance: "bono-1", NetNS: fabrictest.Place(t, run.ID, "bono-1")}
 	if _, err := f.Attach(t.Context(), port); !vitrine.IsUnsupported(err) {
-		t.Errorf("a VLAN that the driver has not: %v", err)
+		t.Errorf("VLAN that the driver does not support: got %v", err)
 	}
 	if after := c.interfaces(t); !slices.Equal(after, before) {
-		t.Errorf("the host had %q and has %q", before, after)
+		t.Errorf("the host had interfaces %q, now has %q", before, after)
 	}
 }
 
@@ -310,7 +310,7 @@ func TestSriovSkipsInUse(t *testing.T) {
 	f := c.open(t, Config{Run: run})
 	fabrictest.NewBench(t, f, run).Attach("bono-1")
 	if names := c.interfaces(t); !slices.Contains(names, "eno1v0") || slices.Contains(names, "eno1v1") {
-		t.Errorf("the host has %q", names)
+		t.Errorf("interfaces of the host: got %q", names)
 	}
 	if err := f.Close(t.Context()); err != nil { // before the instance's namespace is removed together with the interface
 		t.Error(err)
@@ -323,9 +323,9 @@ func TestSriovOfThisHost(t *testing.T) {
 	found := Check(t.Context())[0]
 	names, err := capableNames(defaultSysfs)
 	if found.OK != (err == nil) || found.OK == (found.Missing != "") {
-		t.Errorf("%+v, yet %q, %v", found, names, err)
+		t.Errorf("check %+v disagrees with %q, %v", found, names, err)
 	}
 	if _, err := New(Config{Run: fabrictest.NewRun(t, t.TempDir()+"/runs")}); !found.OK && (!vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "CONFIG_PCI_IOV")) {
-		t.Errorf("%v; want a *vitrine.Unsupported that names CONFIG_PCI_IOV", err)
+		t.Errorf("got %v, want a *vitrine.Unsupported that names CONFIG_PCI_IOV", err)
 	}
 }

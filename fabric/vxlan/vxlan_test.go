@@ -59,12 +59,12 @@ func TestVxlanFabricTunnels(t *testing.T) {
 	}
 	wireNow, innerNow := count()
 	if sent := innerNow[0] - inner[0]; sent < times {
-		t.Errorf("%d packets went by the tunnel, want at least %d", sent, times)
+		t.Errorf("%d packets went through the tunnel, want at least %d", sent, times)
 	}
 	// The tunnelled packet has an Ethernet header, and the tunnel adds another one.
 	packets, longer := wireNow[0]-wire[0], (wireNow[1]-wire[1])-(innerNow[1]-inner[1])
 	if packets < times || longer < packets*Overhead {
-		t.Errorf("%d packets between the hosts are longer by %d bytes than inside, want %d each", packets, longer, Overhead)
+		t.Errorf("%d packets between the hosts are %d bytes longer than inside, want %d bytes each", packets, longer, Overhead)
 	}
 	before, _ := count()
 	for range times {
@@ -73,11 +73,11 @@ func TestVxlanFabricTunnels(t *testing.T) {
 		}
 	}
 	if after, _ := count(); after[0]-before[0] >= times {
-		t.Errorf("%d packets between instances on one host went to the other", after[0]-before[0])
+		t.Errorf("%d packets between instances on one host went to the other host", after[0]-before[0])
 	}
 	device, err := f.Links.LinkByName(overlay)
 	if v, ok := device.(*netlink.Vxlan); err != nil || !ok || v.VxlanId != 77 || v.Port != 4790 {
-		t.Errorf("the tunnel is %+v, %v", device, err)
+		t.Errorf("got tunnel %+v, error %v", device, err)
 	}
 }
 
@@ -113,13 +113,13 @@ func TestVxlanFabricRemote(t *testing.T) {
 	f := open(host.Path, "eno1", "192.0.2.1/24", "192.0.2.2", "198.18.1.1/16")
 	open(host.Switch, "br0", "192.0.2.2/24", "192.0.2.1", "198.18.2.1/16")
 	if f.MTU != 1500-Overhead {
-		t.Errorf("MTU %d", f.MTU)
+		t.Errorf("got MTU %d", f.MTU)
 	}
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
 	host.Do(t, func() error { // a second concurrent run with the same tunnel
 		config := Config{Run: run, Remote: "192.0.2.2", Parent: "eno1"}
 		if _, err := New(config); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "vni: 1 is in use") {
-			t.Errorf("a tunnel that there is: %v", err)
+			t.Errorf("tunnel with a VNI in use: got %v", err)
 		}
 		config.VNI = 2
 		other, err := New(config)
@@ -140,7 +140,7 @@ func TestVxlanFabricRemote(t *testing.T) {
 		t.Error(err)
 	}
 	if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
-		t.Errorf("the host has %q, %v", links, err)
+		t.Errorf("interfaces of the host: got %q, error %v", links, err)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestVxlanFabricBadInput(t *testing.T) {
 	} {
 		c.Run = run
 		if _, err := New(c); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), words) {
-			t.Errorf("%+v: %v; want a *vitrine.BadInput with %q", c, err, words)
+			t.Errorf("%+v: got %v, want a *vitrine.BadInput with %q", c, err, words)
 		}
 	}
 }
@@ -164,7 +164,7 @@ func TestVxlanFabricBadInput(t *testing.T) {
 func TestVxlanFabricCheck(t *testing.T) {
 	for _, c := range Check(t.Context()) {
 		if err := netns.Possible(); c.OK != (err == nil) {
-			t.Errorf("%+v, yet namespaces: %v", c, err)
+			t.Errorf("check %+v disagrees with the namespaces: %v", c, err)
 		}
 	}
 }
