@@ -85,13 +85,13 @@ func TestDisturbedStreamsAreMeasuredAgain(t *testing.T) {
 		}
 		got = append(got, what)
 		if o.Disturbed != strings.HasPrefix(what, "disturbed: ") || o.Host == nil || (o.Host.During == 0.5) != o.Disturbed {
-			t.Errorf("%+v, host %+v", o, o.Host)
+			t.Errorf("got outcome %+v with host %+v", o, o.Host)
 		}
 	}
 	const disturbed, failed = "disturbed: a neighbour", "no packet arrived"
 	want := []string{"valid", disturbed, disturbed, disturbed, disturbed + "; " + failed, failed, disturbed, failed, failed, "valid"}
 	if strings.Join(got, "|") != strings.Join(want, "|") {
-		t.Errorf("outcomes\n%q, want\n%q", got, want)
+		t.Errorf("got outcomes\n%q, want\n%q", got, want)
 	}
 }
 
@@ -100,9 +100,9 @@ func TestTooNoisyForStreams(t *testing.T) {
 	t.Parallel()
 	run, err := measureNoise(t, func(i int) bool { return i >= 1 }, func(int) bool { return false })
 	if err == nil || !strings.Contains(err.Error(), "this host is too noisy: 5 streams in a row were disturbed, the last one latency-64 at 1000 packets/s: disturbed: a neighbour") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v, want that the host is too noisy", err)
 	}
 	if n := len(run.Outcomes()); n != 6 {
-		t.Errorf("%d streams, want 6", n)
+		t.Errorf("got %d streams, want 6", n)
 	}
 }

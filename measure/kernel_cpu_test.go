@@ -31,7 +31,7 @@ func TestSteer(t *testing.T) {
 	} {
 		s, left, err := ChooseKernelCPU(tt.asked, tt.cpus)
 		if err != nil || s.On != (tt.cpu >= 0) || s.On && s.CPU != tt.cpu || fmt.Sprint(left.Function) != tt.function || fmt.Sprint(left.Generator) != "[0]" || s.String() != tt.says {
-			t.Errorf("%s of %v: %v, %+v, %v, left %v", tt.asked, tt.cpus, err, s, s, left)
+			t.Errorf("kernel CPU %s of %v: got error %v, %+v, %v, CPUs left %v", tt.asked, tt.cpus, err, s, s, left)
 		}
 	}
 	for _, asked := range []string{"", "3", "-1", "all", "1,2"} {
@@ -44,11 +44,11 @@ func TestSteer(t *testing.T) {
 func TestMask(t *testing.T) {
 	for cpu, want := range map[int]string{0: "1", 5: "20", 31: "80000000", 32: "1,00000000", 70: "40,00000000,00000000"} {
 		if got := (KernelCPU{On: true, CPU: cpu}).mask(); got != want {
-			t.Errorf("CPU %d: %q, want %q", cpu, got, want)
+			t.Errorf("mask of CPU %d: got %q, want %q", cpu, got, want)
 		}
 	}
 	if got := (KernelCPU{CPU: 5}).mask(); got != "0" {
-		t.Errorf("none: %q", got)
+		t.Errorf("mask without a kernel CPU: got %q, want 0", got)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestReceiveWorkIsSteered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := steered(t, b.kernelCPU.CPU) - before; n < s.Packets/2 {
-		t.Errorf("CPU %d received %d packets, but %d were sent four times", b.kernelCPU.CPU, n, s.Packets)
+		t.Errorf("CPU %d received %d packets, but %d packets were sent four times", b.kernelCPU.CPU, n, s.Packets)
 	}
 	data, err := result.Load(dir)
 	if err != nil {
@@ -109,10 +109,10 @@ func TestReceiveWorkIsSteered(t *testing.T) {
 	on := fmt.Sprintf("on CPU %d, by receive packet steering; could not be isolated: it is the receiver's too", b.kernelCPU.CPU)
 	for _, at := range []string{"latency generator", "latency receiver-1"} {
 		if said[at] != on {
-			t.Errorf("%s: %q, want %q", at, said[at], on)
+			t.Errorf("%s: got %q, want %q", at, said[at], on)
 		}
 	}
 	if !strings.HasPrefix(said["efficiency receiver-1"], "on the sender's CPU") || !strings.Contains(said["efficiency receiver-1"], "is counted") {
-		t.Errorf("efficiency: %q", said["efficiency receiver-1"])
+		t.Errorf("efficiency of the receiver: got %q", said["efficiency receiver-1"])
 	}
 }

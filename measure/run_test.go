@@ -170,7 +170,7 @@ func details(t *testing.T, dir, fabric, way string) Detail {
 			return d
 		}
 	}
-	t.Fatalf("no stream %s on %s", way, fabric)
+	t.Fatalf("found no stream %s on %s", way, fabric)
 	return Detail{}
 }
 
@@ -183,20 +183,20 @@ func TestBridgeIsMeasuredBesideWhatCannotBe(t *testing.T) {
 	s.Metrics, s.Sizes = Metrics(), []int{64, 1514, 2000}
 	summary, events, err := b.measure(t, s, dir)
 	if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "2000 bytes") {
-		t.Errorf("frames that fit nowhere: %v", err)
+		t.Errorf("frames above every MTU: got %v", err)
 	}
 	if why := summary.Unsupported["process on nowhere"]; !strings.Contains(why, "a place") {
-		t.Errorf("left out: %v", summary.Unsupported)
+		t.Errorf("unsupported combinations: got %v", summary.Unsupported)
 	}
 	seen := map[string]int{}
 	for _, r := range summary.Rows {
 		seen[r.Fabric]++
 		if r.Size == 2000 && r.Fabric == "bridge" && !strings.Contains(r.Invalid, "at most 1514") {
-			t.Errorf("a frame over the MTU: %+v", r)
+			t.Errorf("frame above the MTU: got %+v", r)
 		}
 	}
 	if seen["bridge"] != 8 || seen[Floor] != 8 {
-		t.Errorf("rows: %v", seen)
+		t.Errorf("got rows per fabric %v", seen)
 	}
 	d := details(t, dir, "bridge", OneWay)
 	if !d.OneClock || d.Stamps != "kernel" || d.Ports[0].Neighbour != "static" || d.Ports[0].IPv6 != "off" || d.Ports[1].Driver != "veth" || len(d.Ports[1].Offloads) == 0 {
@@ -207,18 +207,18 @@ func TestBridgeIsMeasuredBesideWhatCannotBe(t *testing.T) {
 	}
 	last := events[len(events)-1]
 	if last.Of != 24 || last.Done != 24 {
-		t.Errorf("%d of %d streams done", last.Done, last.Of)
+		t.Errorf("%d of %d streams are done, want 24", last.Done, last.Of)
 	}
 	again, events, _ := b.measure(t, s, dir)
 	for _, e := range events {
 		if e.Outcome != nil && !e.Recorded {
-			t.Errorf("measured again: %+v", e.Outcome.Key)
+			t.Errorf("the stream was measured again: %+v", e.Outcome.Key)
 		}
 	}
 	before, _ := json.Marshal(summary)
 	after, _ := json.Marshal(again)
 	if !bytes.Equal(before, after) {
-		t.Error("a run that was continued says something else")
+		t.Error("a continued run has another result")
 	}
 }
 
@@ -238,14 +238,14 @@ func TestWhatLinksDoIsReadBack(t *testing.T) {
 	for _, way := range []string{OneWay, RoundTrip} {
 		late := details(t, dir, "late", way).Network
 		if late.Delay.Min < 29_900 || late.Delay.Min > 60_000 || late.Lost > 0 {
-			t.Errorf("%s, 30 ms: %+v", way, late)
+			t.Errorf("%s with a delay of 30 ms: got %+v", way, late)
 		}
 		if lossy := details(t, dir, "lossy", way).Network; lossy.Lost < 10 || lossy.Lost > 80 || lossy.Reordered > 0 {
-			t.Errorf("%s, a fifth of 200 lost: %+v", way, lossy)
+			t.Errorf("%s with a loss of a fifth of 200 packets: got %+v", way, lossy)
 		}
 		// About 50 packets are in flight at any time, so most are overtaken.
 		if mixed := details(t, dir, "mixed", way).Network; mixed.Reordered < 50 || mixed.Extent < 1 || mixed.Lost > 0 || mixed.PDV.Max < 20_000 {
-			t.Errorf("%s, a tenth overtaking: %+v", way, mixed)
+			t.Errorf("%s with a tenth of the packets overtaking: got %+v", way, mixed)
 		}
 	}
 	data, err := result.Load(dir)
@@ -254,7 +254,7 @@ func TestWhatLinksDoIsReadBack(t *testing.T) {
 	}
 	for _, o := range data.Outcomes { // in every attempt, all packets are sent long before the first one arrives
 		if d, err := ReadDetail(o); err != nil || d.Fabric == "slow" && (d.Network.Delay.Min < 799_000 || d.Network.Lost > 0) {
-			t.Errorf("%s, 800 ms: %+v, %v", d.Way, d.Network, err)
+			t.Errorf("%s with a delay of 800 ms: got %+v, error %v", d.Way, d.Network, err)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func TestScaleLowersWhatTheHostDoesNotHold(t *testing.T) {
 	s := settings("bridge")
 	s.Rates.Latency, s.Given.Latency = 1e8, false
 	if testing.Short() {
-		t.Skip("it tries many rates")
+		t.Skip("tries many rates")
 	}
 	got, err := Scale(t.Context(), Config{Stage: Stage{Testbed: b.testbed(), CPUs: b.cpus}}, s, t.TempDir())
 	if err != nil || got.Rates.Latency >= 1e8 || len(got.Scaled) != 1 || !strings.HasPrefix(got.Scaled[0], "latency: ") {
@@ -307,7 +307,7 @@ func TestPerPacketTakesTheBackgroundOff(t *testing.T) {
 	}
 	want := cpu.Split{User: 100, Kernel: 600, Interrupt: 360}
 	if p.Split == nil || *p.Split != want {
-		t.Errorf("split %+v, want %+v: %s", p.Split, want, p.Why)
+		t.Errorf("got split %+v, want %+v: %s", p.Split, want, p.Why)
 	}
 	if p := perPacket(sentStream{record: plain, why: errors.New("no BPF")}, []int{0}); p.Split != nil || p.Why != "no BPF" {
 		t.Errorf("%+v", p)
@@ -339,7 +339,7 @@ func TestWhatWasLeftOutIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := run.Manifest().Unsupported; len(left) > 0 {
-		t.Errorf("left out: %v", left)
+		t.Errorf("unsupported combinations: got %v", left)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestPlanPutsEachRepeatBeforeTheNext(t *testing.T) {
 	// The floor and two places of process have round-trip and one-way latency, jitter and
 	// efficiency. The two places of qemu have no one-way latency.
 	if p.Streams != 2*(3*4+2*3) || len(p.visits) != 10 || p.visits[0].Trials[0].where.Fabric != Floor || p.visits[5].Trials[0].repeat != 2 {
-		t.Errorf("%d streams, %d visits", p.Streams, len(p.visits))
+		t.Errorf("got %d streams, %d visits", p.Streams, len(p.visits))
 	}
 	keys := map[vitrine.Key]bool{}
 	for _, v := range p.visits {
@@ -362,7 +362,7 @@ func TestPlanPutsEachRepeatBeforeTheNext(t *testing.T) {
 		}
 	}
 	if len(keys) != p.Streams {
-		t.Errorf("%d keys of %d streams", len(keys), p.Streams)
+		t.Errorf("got %d keys, want %d streams", len(keys), p.Streams)
 	}
 }
 
@@ -385,7 +385,7 @@ func TestTheLargestCountIsOneThatAReceiverTakes(t *testing.T) {
 	}
 	_, oneWay := splitByWay(p.visits[0].Trials)
 	if n := mostProbes(oneWay); n != packet.MostReceived || n != s.mostOneWay()*s.Packets {
-		t.Errorf("a receiver is to take %d probes", n)
+		t.Errorf("limit of probes of a receiver: got %d", n)
 	}
 }
 

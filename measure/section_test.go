@@ -130,7 +130,7 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s has changed (-update writes it anew; look at it then):\n%s", path, got)
+		t.Errorf("%s has changed (use -update to rewrite it, then review it):\n%s", path, got)
 	}
 }
 
@@ -153,19 +153,19 @@ func TestReportOfANetwork(t *testing.T) {
 	html := page.String()
 	for _, want := range []string{"without the frame check sequence", "not comparable: emulated (tcg)", "left out: virtual machines", "measured-0-latency", "RFC 8172"} {
 		if !strings.Contains(html, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page does not contain %q", want)
 		}
 	}
 	if n := strings.Count(html, "<figure>"); n != 5 {
-		t.Errorf("%d figures", n)
+		t.Errorf("got %d figures, want 5", n)
 	}
 	if strings.Contains(html, `id="capacity"`) {
-		t.Error("the page has capacities")
+		t.Error("the page has a section of capacities")
 	}
 	for _, table := range strings.Split(html, "<table")[1:] {
 		caption, _, _ := strings.Cut(table, "</caption>")
 		if strings.Contains(table, "not comparable: emulated") && !strings.Contains(caption, "not comparable") {
-			t.Errorf("a table of emulated machines without the mark: %.200s", caption)
+			t.Errorf("a table of emulated machines lacks the note not comparable: %.200s", caption)
 		}
 	}
 }
@@ -184,16 +184,16 @@ func TestRelativeToDirect(t *testing.T) {
 		switch {
 		case r.Substrate == "qemu":
 			if r.CPU.Relative != nil || r.CPU.Split != nil || !strings.Contains(r.CPU.Why, "apart") || r.Mark == "" {
-				t.Errorf("emulated: %+v", r.CPU)
+				t.Errorf("emulated machines: got %+v", r.CPU)
 			}
 		case r.Fabric == "direct" && (r.CPU.Relative.Mean != 1 || r.CPU.Agreed != 3):
-			t.Errorf("direct: %+v", r.CPU)
+			t.Errorf("fabric direct: got %+v", r.CPU)
 		case r.Fabric == "bridge" && (r.CPU.Relative.Mean < 1.33 || r.CPU.Relative.Mean > 1.34):
-			t.Errorf("bridge: %+v", r.CPU.Relative)
+			t.Errorf("fabric bridge: got %+v", r.CPU.Relative)
 		}
 	}
 	if found != 3 {
-		t.Errorf("%d rows of efficiency", found)
+		t.Errorf("got %d rows of efficiency, want 3", found)
 	}
 }
 
@@ -204,6 +204,6 @@ func TestReadRefusesOtherRuns(t *testing.T) {
 	bad := synthetic(t)
 	bad.Outcomes[0].Measured = json.RawMessage(`7`)
 	if _, err := measure.Sections(bad); err == nil {
-		t.Error("nonsense was read")
+		t.Error("Sections accepted invalid data")
 	}
 }

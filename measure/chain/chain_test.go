@@ -140,7 +140,7 @@ func TestChainOverEachForwarder(t *testing.T) {
 				}
 			}
 			if len(c.Forwarding) != 1 || !strings.HasPrefix(c.Forwarding[0], tt.says) {
-				t.Errorf("forwarding %q", c.Forwarding)
+				t.Errorf("got forwarding %q", c.Forwarding)
 			}
 		})
 	}
@@ -162,11 +162,11 @@ func TestMeasuresWhatItCan(t *testing.T) {
 		hosttest.Need(t, Run(t.Context(), c))
 	}
 	if streams < 4 || streams != len(c.Results.Outcomes()) { // 4 valid streams, and perhaps invalid ones
-		t.Errorf("%d streams, %d outcomes", streams, len(c.Results.Outcomes()))
+		t.Errorf("got %d streams, %d outcomes", streams, len(c.Results.Outcomes()))
 	}
 	why := c.Results.Manifest().Unsupported
 	if len(why) != 1 || !strings.Contains(why["process on warp, xdp"], "a test that has it") {
-		t.Errorf("unsupported: %q", why)
+		t.Errorf("got unsupported combinations %q", why)
 	}
 	alone := c.Plan.Settings
 	alone.Fabrics = []string{"warp"}
@@ -175,7 +175,7 @@ func TestMeasuresWhatItCan(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Run(t.Context(), c); !vitrine.IsUnsupported(err) {
-		t.Errorf("nothing to measure: %v", err)
+		t.Errorf("run with nothing to measure: got %v, want Unsupported", err)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestInjectedDelayIsFound(t *testing.T) {
 				if more.Repeat >= 20 {
 					t.Fatal(problem)
 				}
-				t.Logf("%d repeats: %s", more.Repeat, problem)
+				t.Logf("with %d repeats: %s", more.Repeat, problem)
 				more.Repeat += 2 // recorded repeats stay
 				if c.Plan, err = MakePlan(more, onlyOVS); err != nil {
 					t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 func near(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 1e-9 {
-		t.Errorf("%s: %g, want %g", what, got, want)
+		t.Errorf("%s: got %g, want %g", what, got, want)
 	}
 }
 
@@ -16,7 +16,7 @@ func TestFitOfALine(t *testing.T) {
 	s := series{lengths: []int{0, 1, 2, 4}, values: [][]float64{{10, 13, 16, 22}, {12, 15, 18, 24}}}
 	f, ok := s.fit(RoundTrip)
 	if !ok {
-		t.Fatal("no fit")
+		t.Fatal("found no fit")
 	}
 	near(t, "intercept", f.Intercept, 11)
 	near(t, "per hop", f.PerHop, 3)
@@ -48,7 +48,7 @@ func TestFitWithMissingStreams(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	if _, ok := (series{lengths: []int{1, 2, 3}, values: [][]float64{{1, nan, 3}}}).fit(RoundTrip); ok {
-		t.Error("a fit of two lengths")
+		t.Error("found a fit from two lengths")
 	}
 }
 

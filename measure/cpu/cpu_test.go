@@ -132,11 +132,11 @@ func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 		found := map[string]int64{"user": got.User, "kernel": got.Kernel}[kind]
 		// The start of the program is in user mode. It takes longer under the race detector.
 		if float64(found) < used*0.75 {
-			t.Errorf("%s: %.0f ns spent, %d found: %+v", kind, used, found, got)
+			t.Errorf("%s: used %.0f ns, found %d: %+v", kind, used, found, got)
 		}
 		wall := ended.Sub(began).Nanoseconds()
 		if all := got.Busy() + got.Own + got.Idle; float64(all) < float64(wall)*0.98 || float64(all) > float64(wall)*1.02 {
-			t.Errorf("%s: of %d ns, %d are accounted for: %+v", kind, wall, all, got)
+			t.Errorf("%s: of %d ns, %d are counted: %+v", kind, wall, all, got)
 		}
 	}
 }
@@ -150,10 +150,10 @@ func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if runtime.GOARCH != "amd64" && unseen == 0 {
-		t.Skip("this kernel's timers are no events")
+		t.Skip("this kernel reports no events for timers")
 	}
 	if unseen == 0 {
-		t.Error("interrupts take no time before their events")
+		t.Error("the time of interrupts before their events is 0")
 	}
 	unseen = (30 * time.Microsecond).Nanoseconds() // far more than a timer's handler takes
 	if err := m.objects.Variables["unseen"].Set(unseen); err != nil {
@@ -174,7 +174,7 @@ func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took := interrupted() - before; took < probes*unseen*2/3 {
-		t.Errorf("%d interrupts took %d ns", probes, took)
+		t.Errorf("%d interrupts used %d ns", probes, took)
 	}
 }
 
@@ -208,10 +208,10 @@ func TestTheSoakerMissesWhatOthersTook(t *testing.T) {
 	}
 	missed := float64((wall - after.Spent(before)).Nanoseconds())
 	if missed < used*0.95 {
-		t.Errorf("others took %.0f ns, the soaker missed %.0f of %v", used, missed, wall)
+		t.Errorf("other processes used %.0f ns, the soaker missed %.0f of %v", used, missed, wall)
 	}
 	if after.Laps == before.Laps {
-		t.Log("the CPU was never free meanwhile")
+		t.Log("the CPU was never free during the test")
 	}
 	if err := stop.Close(); err != nil {
 		t.Error(err)
@@ -224,13 +224,13 @@ func TestTheSoakerMissesWhatOthersTook(t *testing.T) {
 func TestTheSplitIsGivenOnlyWhenBothAgree(t *testing.T) {
 	agree := Judge(1000, 10, &Split{User: 300, Kernel: 500, Interrupt: 160}, "")
 	if agree.Split == nil || agree.Why != "" {
-		t.Errorf("4%% apart: %+v", agree)
+		t.Errorf("two counts 4%% apart: got %+v", agree)
 	}
 	apart := Judge(1000, 10, &Split{User: 300, Kernel: 500, Interrupt: 140}, "")
 	if apart.Split != nil || apart.Why == "" || apart.Counted != 940 {
-		t.Errorf("6%% apart: %+v", apart)
+		t.Errorf("two counts 6%% apart: got %+v", apart)
 	}
 	if none := Judge(1000, 10, nil, "no BPF"); none.Split != nil || none.Why != "no BPF" {
-		t.Errorf("without BPF: %+v", none)
+		t.Errorf("judge without BPF: got %+v", none)
 	}
 }

@@ -20,7 +20,7 @@ func stream(n int, delay func(i int) int64) []Packet {
 func near(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 1e-6*max(1, math.Abs(want)) {
-		t.Errorf("%s: %v, want %v", what, got, want)
+		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
 
@@ -32,7 +32,7 @@ func TestAConstantDelayIsReadBack(t *testing.T) {
 	near(t, "lateness", r.Lateness.Max, 0)
 	near(t, "PDV", r.PDV.Max, 0)
 	if r.Received != 1000 || r.Lost != 0 || r.Reordered != 0 || r.Duplicates != 0 {
-		t.Errorf("counts: %+v", r)
+		t.Errorf("got counts %+v", r)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestWhatWasAddedIsReadBack(t *testing.T) {
 	near(t, "IPDV", r.IPDV.Min, -3000)
 	near(t, "IPDV", r.IPDV.Max, 3000)
 	if r.Sent != 9800 || r.Received != 9800 {
-		t.Errorf("cut: %d sent, %d received, want 9800", r.Sent, r.Received)
+		t.Errorf("with a cut: %d sent, %d received, want 9800", r.Sent, r.Received)
 	}
 }
 
@@ -132,6 +132,6 @@ func TestIntervalsAreOfRepeats(t *testing.T) {
 	near(t, "mean", i.Mean, 10)
 	near(t, "half", i.High-i.Mean, 4.302652729911275/math.Sqrt(3)) // Student's t of 2 degrees of freedom
 	if i = OfRepeats([]float64{5}, 0.95); i.Confidence != 0 || i.Low != 5 || i.High != 5 {
-		t.Errorf("one repeat gave an interval: %+v", i)
+		t.Errorf("got an interval from one repeat: %+v", i)
 	}
 }

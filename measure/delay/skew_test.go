@@ -18,12 +18,12 @@ func TestSkewIsReadBack(t *testing.T) {
 		bent := stream(5000, func(i int) int64 { return noise[i] + int64(skew*float64(i)*10_000) + 3_600_000_000_000 })
 		found := Skew(bent)
 		if math.Abs(found-skew) > 2e-6 {
-			t.Errorf("%g was put in, %g found", skew, found)
+			t.Errorf("set a skew of %g, found %g", skew, found)
 		}
 		straight := Analyze(5000, stream(5000, func(i int) int64 { return noise[i] }), Cut{})
 		again := Analyze(5000, Unskewed(bent, found), Cut{})
 		if math.Abs(again.Lateness.Mean-straight.Lateness.Mean) > 0.2 {
-			t.Errorf("skew %g: lateness %v, without it %v", skew, again.Lateness.Mean, straight.Lateness.Mean)
+			t.Errorf("with skew %g: got lateness %v, want %v as without skew", skew, again.Lateness.Mean, straight.Lateness.Mean)
 		}
 	}
 }

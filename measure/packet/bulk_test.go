@@ -69,7 +69,7 @@ func TestBulkArrives(t *testing.T) {
 		_, got := p.bulkOf(t, b, p.stream(n, 0, size))
 		for i, x := range got {
 			if x.Sent != x.Scheduled {
-				t.Fatalf("%d bytes: probe %d is %+v", size, i, x)
+				t.Fatalf("%d bytes: probe %d: got %+v", size, i, x)
 			}
 		}
 	}
@@ -89,19 +89,19 @@ func (p pair) bulkOf(t *testing.T, b *Bulk, stream Stream) (Sent, []Reception) {
 		t.Fatal(err)
 	}
 	if sent.Packets != stream.Packets || sent.Failed != 0 || !(sent.Rate > 0) || sent.Asked != stream.Rate {
-		t.Fatalf("%d packets of %d bytes: %+v", stream.Packets, stream.Size, sent)
+		t.Fatalf("%d packets of %d bytes: got %+v", stream.Packets, stream.Size, sent)
 	}
 	got, err := r.Receive(t.Context(), stream.Packets, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Receptions) != stream.Packets {
-		t.Fatalf("%d of %d arrived, dropped %d", len(got.Receptions), stream.Packets, got.Dropped)
+		t.Fatalf("received %d of %d packets, dropped %d", len(got.Receptions), stream.Packets, got.Dropped)
 	}
 	for i, x := range got.Receptions {
 		const apart = 10_000 // ns; the error of comparing the clocks
 		if x.Sequence != uint32(i) || x.Sent < sent.First || x.Sent > sent.Last || x.Kernel < x.Sent-apart || x.Read < x.Kernel-apart {
-			t.Fatalf("%d bytes: probe %d of %+v is %+v", stream.Size, i, sent, x)
+			t.Fatalf("%d bytes: probe %d of %+v: got %+v", stream.Size, i, sent, x)
 		}
 	}
 	return sent, got.Receptions
@@ -124,12 +124,12 @@ func TestBulkKeepsTheSchedule(t *testing.T) {
 		}
 	}
 	if got, want := sent.Behind, late[n-1]; got != want {
-		t.Errorf("the last is %d ns late, want %d", got, want)
+		t.Errorf("the last packet is %d ns late, want %d", got, want)
 	}
 	want := percentiles(late)
 	near := func(got, want int64) bool { return math.Abs(float64(got-want)) <= 1+float64(want)/256 }
 	if s := sent.Schedule; !near(s.P50, want.P50) || !near(s.P90, want.P90) || !near(s.P99, want.P99) || !near(s.P999, want.P999) || s.Max != want.Max {
-		t.Errorf("schedule errors are %+v, want %+v", s, want)
+		t.Errorf("got schedule errors %+v, want %+v", s, want)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestBulkOfTheProgram(t *testing.T) {
 		t.Fatalf("%+v, %v: %s", record, err, out.Bytes())
 	}
 	if got, err := r.Receive(t.Context(), 500, time.Second); err != nil || len(got.Receptions) != 500 {
-		t.Errorf("%d of 500 arrived, %v", len(got.Receptions), err)
+		t.Errorf("received %d of 500 packets, error %v", len(got.Receptions), err)
 	}
 }
 
@@ -168,10 +168,10 @@ func TestBulkIsCountedAtThePeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sent.Packets+sent.Failed != 50_000 {
-		t.Errorf("%+v of 50000", sent)
+		t.Errorf("got %+v, want 50000 packets sent or failed", sent)
 	}
 	if got := p.received(t) - before; uint64(sent.Packets) != got || got == 0 {
-		t.Errorf("%d received; %+v", got, sent)
+		t.Errorf("received %d packets, sent %+v", got, sent)
 	}
 }
 
@@ -199,11 +199,11 @@ func TestBulkRefuses(t *testing.T) {
 		}
 	}
 	if _, err := OpenBulk(SenderConfig{NetNS: p.near, Interface: "absent"}); !vitrine.IsBadInput(err) {
-		t.Errorf("an absent interface: %v", err)
+		t.Errorf("missing interface: got %v, want BadInput", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if sent, err := b.Send(ctx, p.stream(1<<31, 0, 64)); err == nil || sent.Packets >= 1<<31 {
-		t.Errorf("sent %+v, %v, all the same", sent, err)
+		t.Errorf("send with a cancelled context: got %+v, error %v", sent, err)
 	}
 }

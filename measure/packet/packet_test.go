@@ -117,7 +117,7 @@ func send(t *testing.T, s *Sender, stream Stream) Sent {
 		t.Fatal(err)
 	}
 	if sent.Packets != stream.Packets || sent.Failed != 0 {
-		t.Fatalf("sent %d, %d refused, of %d", sent.Packets, sent.Failed, stream.Packets)
+		t.Fatalf("sent %d packets, %d refused, want %d", sent.Packets, sent.Failed, stream.Packets)
 	}
 	return sent
 }
@@ -134,7 +134,7 @@ func TestPacketsOverAVethAreStamped(t *testing.T) {
 	s := p.sender(t)
 	sent := send(t, s, p.stream(n, 20_000, 64))
 	if sent.Schedule.P50 < 0 || sent.Schedule.P50 > sent.Schedule.P99 || sent.Schedule.P99 > sent.Schedule.Max {
-		t.Errorf("schedule errors %+v", sent.Schedule)
+		t.Errorf("got schedule errors %+v", sent.Schedule)
 	}
 	for name, r := range sockets {
 		got, err := r.Receive(t.Context(), n, time.Second)
@@ -146,10 +146,10 @@ func TestPacketsOverAVethAreStamped(t *testing.T) {
 		}
 		for i, x := range got.Receptions {
 			if x.Sequence != uint32(i) || x.Sent < x.Scheduled {
-				t.Fatalf("%s: packet %d is %+v", name, i, x)
+				t.Fatalf("%s: packet %d: got %+v", name, i, x)
 			}
 			if x.Kernel < x.Sent-1000 || x.Kernel > x.Read+1000 { // the error of comparing the clocks
-				t.Fatalf("%s: packet %d was sent %d, stamped %d ns later, read %d ns later", name, i, x.Sent, x.Kernel-x.Sent, x.Read-x.Sent)
+				t.Fatalf("%s: packet %d was sent at %d, timestamped %d ns later and read %d ns later", name, i, x.Sent, x.Kernel-x.Sent, x.Read-x.Sent)
 			}
 		}
 		first, last := got.Receptions[0], got.Receptions[n-1]
@@ -172,7 +172,7 @@ func TestAFullBufferIsCounted(t *testing.T) {
 	for name, r := range sockets {
 		got, err := r.drain(t.Context(), n, lateFirst, lateNext)
 		if err != nil || got.Dropped == 0 || len(got.Receptions)+int(got.Dropped) != n {
-			t.Errorf("%s: received %d of %d, dropped %d: %v", name, len(got.Receptions), n, got.Dropped, err)
+			t.Errorf("%s: received %d of %d packets, dropped %d: %v", name, len(got.Receptions), n, got.Dropped, err)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestDuplicatesComeBesideTheStream(t *testing.T) {
 		came[x.Sequence]++
 	}
 	if len(came) != n || len(record.Receptions) != 2*n {
-		t.Errorf("%d packets, %d of %d", len(record.Receptions), len(came), n)
+		t.Errorf("got %d receptions of %d different packets, want %d", len(record.Receptions), len(came), n)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestRoundTripsOfEverySize(t *testing.T) {
 		send(t, s, p.stream(200, 10_000, size))
 		got, err := r.Receive(t.Context(), 200, time.Second)
 		if err != nil || len(got.Receptions) != 200 {
-			t.Errorf("%d bytes: %d of 200 came back: %v", size, len(got.Receptions), err)
+			t.Errorf("%d bytes: received %d of 200 packets: %v", size, len(got.Receptions), err)
 		}
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -257,10 +257,10 @@ func TestDialedSenderKeepsTheSchedule(t *testing.T) {
 	send(t, s, p.stream(500, 10_000, 1514))
 	got, err := r.Receive(t.Context(), 500, time.Second)
 	if err != nil || len(got.Receptions) != 500 {
-		t.Fatalf("%d of 500 arrived: %v", len(got.Receptions), err)
+		t.Fatalf("received %d of 500 packets: %v", len(got.Receptions), err)
 	}
 	if _, err := s.Send(t.Context(), p.stream(1, 1, 1515)); !vitrine.IsBadInput(err) {
-		t.Errorf("a frame over the MTU: %v", err)
+		t.Errorf("frame above the MTU: got %v, want BadInput", err)
 	}
 }
 
@@ -271,11 +271,11 @@ func TestARateThatCannotBeHeldIsReported(t *testing.T) {
 	s := p.sender(t)
 	sent := send(t, s, p.stream(20_000, 1e9, 64))
 	if err := sent.Held(); err == nil {
-		t.Errorf("held: %+v", sent)
+		t.Errorf("Held accepted a sender that fell behind: %+v", sent)
 	}
 	slow := Sent{Packets: 1001, Asked: 1000, Rate: 1000, Behind: 5_000_000}
 	if err := slow.Held(); err != nil {
-		t.Errorf("5 ms behind after a second: %v", err)
+		t.Errorf("5 ms behind after a second: got %v", err)
 	}
 }
 
@@ -293,11 +293,11 @@ func TestBadInputIsNamed(t *testing.T) {
 		}
 	}
 	if _, err := OpenSender(SenderConfig{NetNS: p.near, Interface: "absent"}); !vitrine.IsBadInput(err) {
-		t.Errorf("an absent interface: %v", err)
+		t.Errorf("missing interface: got %v, want BadInput", err)
 	}
 	receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest})
 	if _, err := OpenReceiver(ReceiverConfig{NetNS: p.far, Address: p.dest}); !vitrine.IsBadInput(err) {
-		t.Errorf("an address in use: %v", err)
+		t.Errorf("address in use: got %v, want BadInput", err)
 	}
 }
 
@@ -307,7 +307,7 @@ func TestSendingEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Send(ctx, p.stream(1<<20, 10, 64)); err == nil {
-		t.Error("sent all the same")
+		t.Error("Send succeeded with a cancelled context")
 	}
 }
 
@@ -321,12 +321,12 @@ func TestFramesAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if checksum(frame[offIP:offUDP]) != 0 {
-			t.Error("the header's checksum is wrong")
+			t.Error("the header checksum is wrong")
 		}
 		want.Put(frame[HeaderSize:])
 		got, port, ok := Parse(frame)
 		if !ok || got != want || port != 65535 {
-			t.Errorf("%d bytes: %+v to %d, %v", size, got, port, ok)
+			t.Errorf("%d bytes: got %+v to port %d, %v", size, got, port, ok)
 		}
 	}
 }
@@ -351,7 +351,7 @@ func FuzzParse(f *testing.F) {
 		again := bytes.Clone(frame)
 		p.Put(again[HeaderSize:])
 		if !bytes.Equal(frame, again) {
-			t.Errorf("%x was read as %+v, which is written %x", frame, p, again)
+			t.Errorf("frame %x decoded as %+v, which encodes as %x", frame, p, again)
 		}
 	})
 }

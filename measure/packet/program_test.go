@@ -69,7 +69,7 @@ func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 	}
 	record, err := ReadRecord(out.Bytes())
 	if err != nil || len(record.Receptions) != n {
-		t.Fatalf("%d of %d packets: %v", len(record.Receptions), n, err)
+		t.Fatalf("received %d of %d packets: %v", len(record.Receptions), n, err)
 	}
 	var late []delay.Packet
 	first := span[1] // arrival of the first packet while the receiver was stopped
@@ -78,16 +78,16 @@ func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 		if x.Kernel > span[0] && x.Kernel < span[1] {
 			first = min(first, x.Kernel)
 			if x.Read < span[1] {
-				t.Errorf("packet %d was read by a program that was stopped: %d ns before its end", x.Sequence, span[1]-x.Read)
+				t.Errorf("packet %d was read while the program was stopped: %d ns before its end", x.Sequence, span[1]-x.Read)
 			}
 		}
 	}
 	if first == span[1] { // the whole host stalled
-		t.Skip("no packet came while the receiver was stopped")
+		t.Skip("no packet arrived while the receiver was stopped")
 	}
 	lateness := delay.Analyze(n, late, delay.Cut{}).Lateness
 	if held := float64(span[1]-first) / 1e3; lateness.Max < 0.8*held {
-		t.Errorf("lateness %+v of a receiver that was stopped for %.0f µs of a packet's time", lateness, held)
+		t.Errorf("got lateness %+v of a receiver that was stopped for %.0f µs of a packet's time", lateness, held)
 	}
 }
 
@@ -149,14 +149,14 @@ func TestARecordIsReadFromAConsole(t *testing.T) {
 		b.WriteString("[    9.1] reboot: Power down\r\n")
 		got, err := ReadRecord(b.Bytes())
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v, %v, want %+v", got, err, want)
+			t.Errorf("got %+v, error %v, want %+v", got, err, want)
 		}
 		if _, err := ReadRecord(b.Bytes()[:whole-10]); err == nil && len(want.Receptions) > 0 {
-			t.Error("a record cut short was read")
+			t.Error("ReadRecord accepted a truncated record")
 		}
 	}
 	if _, err := ReadRecord([]byte("ready\n")); err == nil {
-		t.Error("no record was read")
+		t.Error("ReadRecord accepted data without a record")
 	}
 }
 
@@ -174,7 +174,7 @@ func FuzzReadRecord(f *testing.F) {
 			return
 		}
 		if len(r.Receptions) != r.Count {
-			t.Errorf("%d receptions of %d", len(r.Receptions), r.Count)
+			t.Errorf("got %d receptions, want %d", len(r.Receptions), r.Count)
 		}
 		var again bytes.Buffer
 		if err := r.Write(&again); err != nil {
@@ -182,7 +182,7 @@ func FuzzReadRecord(f *testing.F) {
 		}
 		back, err := ReadRecord(again.Bytes())
 		if err != nil || !reflect.DeepEqual(back.Receptions, r.Receptions) {
-			t.Errorf("%v: %+v, then %+v", err, r, back)
+			t.Errorf("error %v: record %+v became %+v", err, r, back)
 		}
 	})
 }

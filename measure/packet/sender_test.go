@@ -21,7 +21,7 @@ func TestPercentilesAreByNearestRank(t *testing.T) {
 			late[i] = int64(n - i)
 		}
 		if got := percentiles(late); got != want {
-			t.Errorf("of 1 to %d: %+v, want %+v", n, got, want)
+			t.Errorf("percentiles of 1 to %d: got %+v, want %+v", n, got, want)
 		}
 	}
 }
@@ -34,6 +34,6 @@ func TestIdleEndsWithTheContext(t *testing.T) {
 	cancel()
 	l.sent.Began = l.clock.Now()
 	if err := l.idle(ctx, time.Millisecond); !errors.Is(err, context.Canceled) || l.sent.Spins > 0 {
-		t.Errorf("error %v after %d looks at the clock, want it before the first", err, l.sent.Spins)
+		t.Errorf("idle: got error %v after %d reads of the clock, want it before the first", err, l.sent.Spins)
 	}
 }
