@@ -114,15 +114,15 @@ func TestCapturesBecomeTransactions(t *testing.T) {
 	}
 	// 2*(1+95+1) ms, and 2 ms at the UE.
 	if d := x.Measured.Duration.P50; d < 195 || d > 197 {
-		t.Errorf("a registration takes %g ms", d)
+		t.Errorf("median duration of a registration: got %g ms, want about 196 ms", d)
 	}
 	at := slices.IndexFunc(x.Measured.Functions, func(f course.Function) bool { return f.Name == "Registrar" })
 	if f := x.Measured.Functions[at]; f.Time < 189.9 || f.Time > 190.1 || f.Passes != 0 || f.Decides != 2 {
-		t.Errorf("the registrar: %+v", f)
+		t.Errorf("registrar: got %+v", f)
 	}
 	at = slices.IndexFunc(x.Measured.Functions, func(f course.Function) bool { return f.Name == "Proxy" })
 	if f := x.Measured.Functions[at]; f.Time < 3.9 || f.Time > 4.1 || f.Passes != 4 || f.Asks != 0 || f.Decides != 0 {
-		t.Errorf("the proxy: %+v", f)
+		t.Errorf("proxy: got %+v", f)
 	}
 	if e := c.Explanation; e == nil || e.Type != "REGISTER" || e.Because != correlate.Contained.String() || len(e.Course) != 8 {
 		t.Errorf("%+v", e)
@@ -147,7 +147,7 @@ func TestTheSlowStepIsInThePath(t *testing.T) {
 			want = 5
 		}
 		if more < want-0.01 || more > want+0.01 {
-			t.Errorf("%s %s: %g ms more, want %g", s.Function, s.Out, more, want)
+			t.Errorf("%s %s: got %g ms more, want %g", s.Function, s.Out, more, want)
 		}
 	}
 }

@@ -47,14 +47,14 @@ functions:
 	}
 	x := a.Types[0]
 	if got := strings.Join(x.Members, " "); got != "Bono Sprout" || strings.Join(x.Outside, " ") != "Homestead" {
-		t.Errorf("members %s, outside %s", got, x.Outside)
+		t.Errorf("got members %s, outside %s", got, x.Outside)
 	}
 	// The four messages between I-CSCF and S-CSCF are inside Sprout.
 	if n := len(x.Flows[0].Messages); n != 16 || x.Messages != (aggregate.Change{Before: 16, After: 12}) {
-		t.Errorf("%d messages, %+v", n, x.Messages)
+		t.Errorf("got %d messages, %+v", n, x.Messages)
 	}
 	if want := x.Path.Saved() * 10; x.Saved != want || want != 40 {
-		t.Errorf("saved %g ms, want %g", x.Saved, want)
+		t.Errorf("got %g ms saved, want %g", x.Saved, want)
 	}
 }
 
@@ -73,10 +73,10 @@ functions:
 	}
 	x := a.Types[0]
 	if got := strings.Join(x.Members, " "); got != "MME S-GW P-GW" || x.Needs.VCPUs != 6 || a.Host.VCPUs != 6 {
-		t.Errorf("members %s, needs %+v, host %+v", got, x.Needs, a.Host)
+		t.Errorf("got members %s, needs %+v, host %+v", got, x.Needs, a.Host)
 	}
 	if got := strings.Join(x.Outside, " "); got != "HSS PCRF" {
-		t.Errorf("outside %s", got)
+		t.Errorf("got functions outside the aggregate %s", got)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestNamesSayWhatIsWrongAndWhere(t *testing.T) {
 	} {
 		_, err := analyse(t, "epc/attach", text)
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
+			t.Errorf("%s: got error %v, want %q", text, err, want)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestFlowsOfOneTypeMustAgreeAboutRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Analyse(flows, Options{Names: n}); err != nil {
-		t.Errorf("the file of names decides: %v", err)
+		t.Errorf("the names file must take precedence: %v", err)
 	}
 }
 
@@ -170,7 +170,7 @@ func FuzzNames(f *testing.F) {
 				}
 				for _, name := range append([]string{x.Name}, x.Also...) {
 					if got := n.Called(name); got != x.Name {
-						t.Errorf("%q is called %q, not %q", name, got, x.Name)
+						t.Errorf("name of %q: got %q, want %q", name, got, x.Name)
 					}
 				}
 			}
@@ -182,18 +182,18 @@ func FuzzNames(f *testing.F) {
 		}
 		if err != nil {
 			if !vitrine.IsBadInput(err) {
-				t.Errorf("not a BadInput: %v", err)
+				t.Errorf("got error %v, want BadInput", err)
 			}
 			return
 		}
 		for _, x := range a.Types {
 			for _, name := range x.Flows[0].Functions {
 				if called := n.Called(name); called != "" && called != name {
-					t.Errorf("%q is not called %q", name, called)
+					t.Errorf("%q got another name %q", name, called)
 				}
 			}
 			if a.Host != nil && x.Needs != nil && (a.Host.VCPUs > 0 && x.Needs.VCPUs > a.Host.VCPUs*(1+1e-6) || a.Host.Memory > 0 && x.Needs.Memory > a.Host.Memory) {
-				t.Errorf("%v need %+v, the host has %+v", x.Members, *x.Needs, *a.Host)
+				t.Errorf("%v needs %+v, but the host has %+v", x.Members, *x.Needs, *a.Host)
 			}
 		}
 	})

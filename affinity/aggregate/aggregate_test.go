@@ -51,11 +51,11 @@ func compare(t *testing.T, outcomes []Outcome, want map[string]string) {
 	}
 	for name, members := range want {
 		if got[name] != sorted(strings.Fields(members)) {
-			t.Errorf("%s: %s, want %s", name, got[name], members)
+			t.Errorf("%s: got %s, want %s", name, got[name], members)
 		}
 	}
 	if len(got) != len(want) {
-		t.Errorf("types %v, want %v", got, want)
+		t.Errorf("got types %v, want %v", got, want)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestTable1(t *testing.T) {
 		names = append(names, a.Name)
 	}
 	if want := "ATTACH-DETACH BEARER-CRT HANDOVER-SR TAU"; sorted(names) != want {
-		t.Errorf("aggregates %s, want %s", names, want)
+		t.Errorf("got aggregates %s, want %s", names, want)
 	}
 	compare(t, decide(t, shipped(t, "ims"), Limits{}), map[string]string{
 		"REGISTER": "P-CSCF I-CSCF S-CSCF HSS", "INVITE": "P-CSCF I-CSCF S-CSCF AS OCS", "SUBSCRIBE": "P-CSCF I-CSCF S-CSCF",
@@ -85,10 +85,10 @@ func TestSection32(t *testing.T) {
 	outcomes := decide(t, shipped(t, "ims-reference"), Limits{})
 	compare(t, outcomes, map[string]string{"REGISTER": "Bono Sprout", "SUBSCRIBE": "Bono Sprout", "INVITE": "Bono Sprout Ralf"})
 	if apart := Merge(outcomes, true); len(apart) != 3 {
-		t.Errorf("aggregates %+v, want one for each type", apart)
+		t.Errorf("got aggregates %+v, want one for each type", apart)
 	}
 	if merged := Merge(outcomes, false); len(merged) != 2 || merged[0].Name != "REGISTER-SUBSCRIBE" {
-		t.Errorf("aggregates %+v", merged)
+		t.Errorf("got aggregates %+v", merged)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestTheAggregateFollowsTheFlow(t *testing.T) {
 		}
 		o := decide(t, []Type{parse(t, flows[0].Text+"\n"+x.add)}, Limits{})[0]
 		if got := sorted(o.Members); got != x.want {
-			t.Errorf("%s with %q: %s, want %s", x.flow, x.add, got, x.want)
+			t.Errorf("%s with %q: got %s, want %s", x.flow, x.add, got, x.want)
 		}
 	}
 }
@@ -122,29 +122,29 @@ func TestFewestOnTheCriticalPathThenFewestMessages(t *testing.T) {
 	for vcpus, want := range map[float64]string{1: "B", 2: "D E", 3: "B D E", 4: "B C D E"} {
 		o := decide(t, []Type{parse(t, text)}, host(vcpus))[0]
 		if got := sorted(o.Members); got != want {
-			t.Errorf("on %g CPUs: %s, want %s", vcpus, got, want)
+			t.Errorf("with %g CPUs: got %s, want %s", vcpus, got, want)
 		}
 		if o.Needs == nil || o.Needs.VCPUs != float64(len(o.Members)) || o.Search != Exact || o.Gap != nil {
-			t.Errorf("on %g CPUs: %+v", vcpus, o)
+			t.Errorf("with %g CPUs: got %+v", vcpus, o)
 		}
 	}
 	o := decide(t, []Type{parse(t, text)}, Limits{})[0]
 	if o.Path != (Change{10, 2}) || o.Messages != (Change{14, 2}) {
-		t.Errorf("path %+v, messages %+v", o.Path, o.Messages)
+		t.Errorf("got path %+v, messages %+v", o.Path, o.Messages)
 	}
 	if o := decide(t, []Type{parse(t, text)}, host(0.5))[0]; len(o.Members) != 0 {
-		t.Errorf("members %s, and none fits", o.Members)
+		t.Errorf("got members %s, want none because none fits", o.Members)
 	}
 	_, err := Decide(parse(t, text), Limits{Host: Resources{Memory: 1}, Needs: map[string]Resources{"B": {Memory: 1}}})
 	if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "it is not known what D needs") && !strings.Contains(err.Error(), "it is not known what C needs") {
-		t.Errorf("a need that is not known: %v", err)
+		t.Errorf("unknown need: got error %v", err)
 	}
 }
 
 func TestSharedDatabasesStayOutsideAndFrontEndsJoin(t *testing.T) {
 	o := decide(t, []Type{parse(t, "outside: UE\ndatabase: UDR\nfront-end: HSS\nUE -> MME: 1\nMME -> HSS: 2\nHSS -> UDR: 3\nUDR -> HSS: 4\nHSS -> MME: 5\nMME -> UE: 6")}, Limits{})[0]
 	if sorted(o.Members) != "HSS MME" || sorted(o.Outside) != "UDR" {
-		t.Errorf("members %s, outside %s", o.Members, o.Outside)
+		t.Errorf("got members %s, outside %s", o.Members, o.Outside)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestFlowsThatDisagreeAboutARoleAreRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if err := Conflict([]*flow.Transaction{parse(t, "front-end: B\nA -> B: x").Flows[0], b}); err != nil {
-		t.Errorf("a front end is a function like any other: %v", err)
+		t.Errorf("a front end must be allowed as a function: %v", err)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestTheExactSearchFindsTheBestOfAllSets(t *testing.T) {
 				t.Fatalf("seed %d, host %+v: %v %+v, want %v %+v", seed, l.Host, got.in, got.cost, want.in, want.cost)
 			}
 			if s := p.improve(p.shrink()); want.in != nil && (s.in == nil || !p.fits(s.in) || s.cost.less(want.cost)) {
-				t.Fatalf("seed %d: the heuristic has %v %+v, the best is %+v", seed, s.in, s.cost, want.cost)
+				t.Fatalf("seed %d: the heuristic found %v %+v, the optimum is %+v", seed, s.in, s.cost, want.cost)
 			}
 		}
 	}
@@ -228,14 +228,14 @@ func TestManyFunctionsAreLeftToTheHeuristicWithItsGap(t *testing.T) {
 	x, limits := random(rand.New(rand.NewPCG(7, 7)), 40, 300)
 	o := decide(t, []Type{x}, limits)[0]
 	if o.Search != Heuristic || o.Gap == nil || o.Gap.Path < 0 || len(o.Members) < 10 || o.Needs.VCPUs > limits.Host.VCPUs {
-		t.Errorf("%+v, gap %+v, needs %+v", o, o.Gap, o.Needs)
+		t.Errorf("got %+v, gap %+v, needs %+v", o, o.Gap, o.Needs)
 	}
 	o = decide(t, []Type{x}, Limits{})[0]
 	if o.Gap == nil || *o.Gap != (Gap{}) {
-		t.Errorf("without a limit the gap is %+v, want none", o.Gap)
+		t.Errorf("gap without a limit: got %+v, want none", o.Gap)
 	}
 	if again := decide(t, []Type{x}, Limits{})[0]; !slices.Equal(again.Members, o.Members) {
-		t.Errorf("members %s, then %s", o.Members, again.Members)
+		t.Errorf("got members %s, then %s, want the same", o.Members, again.Members)
 	}
 }
 

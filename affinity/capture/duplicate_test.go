@@ -81,10 +81,10 @@ func TestFinderIsBounded(t *testing.T) {
 		sighted(f, 0, Where{}, string(rune('a'+i)))
 	}
 	if len(f.seen) != 10 || f.order.Len() != 10 || f.GivenUp() != 90 {
-		t.Errorf("%d packets, %d arrivals, %d given up", len(f.seen), f.order.Len(), f.GivenUp())
+		t.Errorf("got %d packets, %d arrivals, %d given up", len(f.seen), f.order.Len(), f.GivenUp())
 	}
 	sighted(f, -5000, Where{}, "x")
 	if len(f.seen) != 1 {
-		t.Errorf("%d packets after the clock jumped back", len(f.seen))
+		t.Errorf("got %d packets after the clock jumped back, want 1", len(f.seen))
 	}
 }

@@ -114,14 +114,14 @@ func TestFormats(t *testing.T) {
 			for nano, lost := range map[bool]int64{true: 0, false: start % 1000} {
 				payloads, times, _, err := read(t, pcapFile(order, nano, Raw, one, two))
 				if err != nil || !slices.Equal(payloads, []string{"one", "two"}) || !slices.Equal(times, []int64{-lost, 1e6 - lost}) {
-					t.Errorf("%v at %v, %v", payloads, times, err)
+					t.Errorf("got %v at %v, error %v", payloads, times, err)
 				}
 			}
 		})
 		t.Run("pcapng "+order.String(), func(t *testing.T) {
 			payloads, times, places, err := read(t, pcapngFile(t, order))
 			if err != nil || !slices.Equal(payloads, []string{"one", "two", "three", "four"}) || !slices.Equal(times, []int64{0, 1e6, 2e6, 2e6}) {
-				t.Errorf("%v at %v, %v", payloads, times, err)
+				t.Errorf("got %v at %v, error %v", payloads, times, err)
 			}
 			if want := []Where{{}, {Interface: 1, Link: 3}, {Interface: 2}, {Interface: 3}}; !slices.Equal(places, want) {
 				t.Errorf("got %v, want %v", places, want)
@@ -140,7 +140,7 @@ func TestFormats(t *testing.T) {
 		}
 		payloads, times, _, err := read(t, b.Bytes())
 		if err != nil || !slices.Equal(payloads, []string{"one"}) || times[0] != 0 {
-			t.Errorf("%v at %v, %v", payloads, times, err)
+			t.Errorf("got %v at %v, error %v", payloads, times, err)
 		}
 	})
 	for _, c := range compressions() {
@@ -271,7 +271,7 @@ func TestDamagedFilesAreReadUpToTheDamage(t *testing.T) {
 				t.Errorf("got %v, want %q at %d", err, test.want, test.offset)
 			}
 			if !slices.Equal(payloads, []string{"one"}) {
-				t.Errorf("read %q", payloads)
+				t.Errorf("got payloads %q, want one", payloads)
 			}
 		})
 	}
@@ -284,7 +284,7 @@ func TestDamagedFilesAreReadUpToTheDamage(t *testing.T) {
 			whole := c.compress(t, pcapFile(le, false, Raw, many...))
 			payloads, _, _, err := read(t, whole[:len(whole)-10])
 			if !errors.Is(err, io.ErrUnexpectedEOF) || len(payloads) < 100 {
-				t.Errorf("read %d, %v", len(payloads), err)
+				t.Errorf("got %d payloads, error %v", len(payloads), err)
 			}
 		})
 	}
@@ -310,7 +310,7 @@ func TestHugeLengthsDoNotAllocate(t *testing.T) {
 			_, _, _, err := read(t, content)
 			runtime.ReadMemStats(&after)
 			if used := after.TotalAlloc - before.TotalAlloc; err == nil || used > 4*readAhead {
-				t.Errorf("%d bytes, %v", used, err)
+				t.Errorf("used %d bytes, error %v", used, err)
 			}
 		})
 	}
@@ -363,6 +363,6 @@ func TestMerge(t *testing.T) {
 		t.Error(err)
 	}
 	if r.Next() != nil {
-		t.Error("a packet after the end")
+		t.Error("got a packet after the end")
 	}
 }

@@ -69,7 +69,7 @@ func TestFragmentsOfEachPlaceAreTheirOwn(t *testing.T) {
 		}
 	}
 	if c := w.Counts().IP; n != 2 || c.Overlapped+c.Repeated > 0 {
-		t.Errorf("%d datagrams, %+v", n, c)
+		t.Errorf("got %d datagrams, counts %+v", n, c)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestFragmentsWaitWithinBounds(t *testing.T) {
 		for i := range 200 {
 			w.Walk(Raw, 0, Where{}, first(byte(i)))
 			if w.fragments.memory > limit {
-				t.Fatalf("%d bytes", w.fragments.memory)
+				t.Fatalf("the fragments use %d bytes", w.fragments.memory)
 			}
 		}
 		held := 0
@@ -103,7 +103,7 @@ func TestFragmentsWaitWithinBounds(t *testing.T) {
 			held++
 		}
 		if c := w.Counts().IP; held == 0 || int(c.GivenUp) != 200-held {
-			t.Errorf("%d are held, %+v", held, c)
+			t.Errorf("%d fragments are held, counts %+v", held, c)
 		}
 	})
 	t.Run("memory of small fragments", func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestFragmentsWaitWithinBounds(t *testing.T) {
 		w := NewWalker(Options{MaxMemory: 1000})
 		w.Walk(Raw, 0, Where{}, first(1))
 		if c := w.Counts().IP; c.GivenUp != 1 || w.fragments.memory != 0 {
-			t.Errorf("%+v, %d bytes", c, w.fragments.memory)
+			t.Errorf("got counts %+v, %d bytes", c, w.fragments.memory)
 		}
 	})
 }
@@ -192,12 +192,12 @@ func TestFragmentsOfMessages(t *testing.T) {
 		walk(w, Raw, begin, end, chunk(first, 7, 2, 5, "x"), // the middle and the end are missing
 			chunk(first|unordered, 20, 1, 0, "a"), chunk(last|unordered, 23, 1, 0, "d"), chunk(unordered, 26, 1, 0, "f"))
 		if c := w.Counts().Messages; c.Expired != 0 {
-			t.Errorf("before the end: %+v", c)
+			t.Errorf("counts before the end: got %+v", c)
 		}
 		w.finish()
 		w.finish()
 		if c := w.Counts().Messages; c.Expired != 4 || !slices.Equal(ppids, []uint32{46, 46, 46, 46}) || w.messages.memory != 0 {
-			t.Errorf("%+v, %v, %d bytes are held", c, ppids, w.messages.memory)
+			t.Errorf("got %+v, %v, %d bytes held", c, ppids, w.messages.memory)
 		}
 	})
 	t.Run("an endless message", func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestFragmentsOfMessages(t *testing.T) {
 		for i := range uint32(3 * maxParts) {
 			w.Walk(Raw, 0, Where{}, chunk(0, i, 1, 5, "ab"))
 			if w.Next() != nil {
-				t.Fatal("a message")
+				t.Fatal("got a message after the end")
 			}
 		}
 		if c := w.Counts().Messages; c.GivenUp == 0 {

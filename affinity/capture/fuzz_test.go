@@ -31,15 +31,15 @@ func FuzzWalk(f *testing.F) {
 			w.Walk(LinkType(link), int64(i), Where{}, frame)
 			for p := w.Next(); p != nil; p = w.Next() {
 				if len(p.Payload) > len(first)*2+len(second)*3 || p.Missing < 0 || p.Missing > 5<<16 { // a cut fragment in each frame
-					t.Fatalf("%d bytes, %d missing", len(p.Payload), p.Missing)
+					t.Fatalf("got %d bytes, %d missing", len(p.Payload), p.Missing)
 				}
 				finder.Find(p)
 			}
 			if !bytes.Equal(frame, before) {
-				t.Fatal("the frame changed")
+				t.Fatal("the frame was changed")
 			}
 			if w.fragments.memory > limit || w.messages.memory > limit || w.fragments.memory < 0 || w.messages.memory < 0 {
-				t.Fatalf("%d and %d bytes are held", w.fragments.memory, w.messages.memory)
+				t.Fatalf("%d and %d bytes are held, above the limit", w.fragments.memory, w.messages.memory)
 			}
 		}
 	})
@@ -64,7 +64,7 @@ func FuzzFile(f *testing.F) {
 		frames, compressed := 0, isCompressed(content)
 		for err = file.next(); err == nil; err = file.next() {
 			if frames++; !compressed && (len(file.data) > len(content) || frames > len(content)) {
-				t.Fatalf("frame %d of %d bytes, in a file of %d", frames, len(file.data), len(content))
+				t.Fatalf("got frame %d of %d bytes from a file of %d bytes", frames, len(file.data), len(content))
 			}
 			if frames > 100_000 { // a compressed file may be large
 				return
@@ -74,7 +74,7 @@ func FuzzFile(f *testing.F) {
 			t.Fatalf("%v at %d in a file of %d bytes", err, file.guard.start, len(content))
 		}
 		if cap(file.guard.record) > 3*maxFrame {
-			t.Fatalf("a record of %d bytes", cap(file.guard.record))
+			t.Fatalf("the record buffer has %d bytes", cap(file.guard.record))
 		}
 	})
 }

@@ -64,7 +64,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 		}
 		several() // buffers grow
 		if n := testing.AllocsPerRun(5, several); n > packets/1000 {
-			t.Errorf("%v allocations in %d packets", n, packets)
+			t.Errorf("got %v allocations for %d packets", n, packets)
 		}
 	}
 }

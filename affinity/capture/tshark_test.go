@@ -45,7 +45,7 @@ func TestTsharkFindsTheSamePayload(t *testing.T) {
 			}
 			rows := wiretest.File(t, fileOf(t, link, frames...), "udp", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "udp.srcport", "udp.dstport", "udp.payload", "frame.protocols")
 			if len(rows) != len(all) {
-				t.Fatalf("tshark finds %d of %d datagrams", len(rows), len(all))
+				t.Fatalf("tshark found %d of %d datagrams", len(rows), len(all))
 			}
 			for i, row := range rows {
 				src, dst := last(row[0]), last(row[1])
@@ -82,7 +82,7 @@ func TestTsharkReassemblesTheSameFragments(t *testing.T) {
 		got = append(got, string(wiretest.Octets(t, row[0])))
 	}
 	if !slices.Equal(got, []string{text, text}) {
-		t.Errorf("tshark has %q", got)
+		t.Errorf("tshark found %q", got)
 	}
 	sctp := sctp4(t, dataChunk(3, 10, 1, 0, 99, "one"), []byte{4, 0, 0, 8, 0, 1, 0, 4}, dataChunk(7, 11, 2, 0, 98, "three"))
 	row := wiretest.File(t, fileOf(t, Raw, sctp), "sctp", "sctp.data_payload_proto_id", "sctp.data_sid", "sctp.data_tsn_raw")[0]

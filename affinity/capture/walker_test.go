@@ -121,7 +121,7 @@ func TestTransports(t *testing.T) {
 			t.Fatalf("%+v", p)
 		}
 		if w.Next() != nil {
-			t.Error("a second packet")
+			t.Error("got a second packet")
 		}
 	})
 	t.Run("SCTP chunks", func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAClockThatIsSetBack(t *testing.T) {
 		}
 	}
 	if n := w.Counts().SetBack; !slices.Equal(marked, []int64{2200}) || n != 1 {
-		t.Errorf("marked %v, %d are counted", marked, n)
+		t.Errorf("got marks %v, counted %d", marked, n)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestFramesThatAreNotDelivered(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := NewWalker(Options{})
 			if got := walk(w, test.link, test.frame); len(got) != 0 || test.count(w.Counts()) != 1 {
-				t.Errorf("got %v, %+v", got, w.Counts())
+				t.Errorf("got %v, counts %+v", got, w.Counts())
 			}
 		})
 	}

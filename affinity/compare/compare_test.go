@@ -107,7 +107,7 @@ func TestWhereNothingChangedNothingIsReported(t *testing.T) {
 		wrong += min(1, compare(t, whole.analyse(t), another.analyse(t)).Changes)
 	}
 	if t.Logf("%d of %d comparisons", wrong, rounds); wrong > rounds*Doubt {
-		t.Errorf("%d of %d comparisons have a change", wrong, rounds)
+		t.Errorf("%d of %d comparisons report a false change", wrong, rounds)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestASlowerStoreIsTheOnlyChange(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	if d := x.Duration; d != nil && (d.Least > 5 || d.Most < 5) {
-		t.Errorf("the whole: %+v", d)
+		t.Errorf("total duration: got %+v", d)
 	}
 	for _, time := range x.Times {
 		of := fmt.Sprint(time.Of, " ", time.From, " ", time.Name)
@@ -131,7 +131,7 @@ func TestASlowerStoreIsTheOnlyChange(t *testing.T) {
 		}
 	}
 	if back := compare(t, b.analyse(t), a.analyse(t)); back.Types[0].Duration == nil || back.Types[0].Duration.Most > 0 {
-		t.Errorf("back: %+v", back.Types[0])
+		t.Errorf("comparison in the other direction: got %+v", back.Types[0])
 	}
 }
 
@@ -139,17 +139,17 @@ func TestANewFunctionMakesThePathLonger(t *testing.T) {
 	a, b := traffic{seed: 1, transactions: 100}, traffic{seed: 2, transactions: 100, audit: 1}
 	x := compare(t, a.analyse(t), b.analyse(t)).Types[0]
 	if x.Path == nil || x.Path.Length != [2]int{6, 8} || len(x.Path.New) != 2 || len(x.Path.Gone) != 0 {
-		t.Errorf("the path: %+v", x.Path)
+		t.Errorf("path: got %+v", x.Path)
 	}
 	if len(x.Messages) != 2 || x.Messages[0].What != New || x.Messages[0].Rate.Least <= 0.5 || x.Messages[0].Rate.Most < 1 {
-		t.Errorf("messages: %+v", x.Messages)
+		t.Errorf("messages: got %+v", x.Messages)
 	}
 	if x.Aggregate == nil || !slices.Contains(x.Aggregate.B, "Auditor") || slices.Contains(x.Aggregate.A, "Auditor") {
-		t.Errorf("the aggregate: %+v", x.Aggregate)
+		t.Errorf("aggregate: got %+v", x.Aggregate)
 	}
 	back := compare(t, b.analyse(t), a.analyse(t)).Types[0]
 	if len(back.Messages) != 2 || back.Messages[0].What != Vanished || back.Path == nil || len(back.Path.Gone) != 2 {
-		t.Errorf("back: %+v", back)
+		t.Errorf("comparison in the other direction: got %+v", back)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestANewFunctionMakesThePathLonger(t *testing.T) {
 func TestWhichCourseIsTheMostFrequentMayBeChance(t *testing.T) {
 	a, b := traffic{seed: 1, transactions: 60, audit: 0.4}.analyse(t), traffic{seed: 2, transactions: 60, audit: 0.6}.analyse(t)
 	if x, y := a.Types[0].Flows[0], b.Types[0].Flows[0]; len(x.Messages) == len(y.Messages) {
-		t.Fatalf("the most frequent courses are the same: %d and %d", x.Count, y.Count)
+		t.Fatalf("the most frequent courses are equal: %d and %d", x.Count, y.Count)
 	}
 	if x := compare(t, a, b).Types[0]; x.changes() > 0 {
 		t.Errorf("%+v", x)
@@ -170,7 +170,7 @@ func TestWhichCourseIsTheMostFrequentMayBeChance(t *testing.T) {
 func TestWhoTakesPartRarelyMayBeSeenByChance(t *testing.T) {
 	a, b := traffic{seed: 1, transactions: 100}.analyse(t), traffic{seed: 2, transactions: 100, audit: 0.03}.analyse(t)
 	if !slices.Contains(b.Types[0].Members, "Auditor") {
-		t.Fatalf("the auditor is not asked: %v", b.Types[0].Members)
+		t.Fatalf("the auditor is not a member: %v", b.Types[0].Members)
 	}
 	if x := compare(t, a, b).Types[0]; x.changes() > 0 {
 		t.Errorf("%+v", x)
@@ -231,7 +231,7 @@ func TestWhatCannotBeComparedIsAnError(t *testing.T) {
 	b.Captured.Pseudonyms = "p-1"
 	var bad *vitrine.BadInput
 	if _, err := Compare(a, b); !errors.As(err, &bad) {
-		t.Errorf("pseudonyms: %v", err)
+		t.Errorf("different pseudonyms: got %v", err)
 	}
 	b.Captured.Pseudonyms = ""
 	for i := range b.Types[0].Pairs {
@@ -239,7 +239,7 @@ func TestWhatCannotBeComparedIsAnError(t *testing.T) {
 		p.A, p.B = "other "+p.A, "other "+p.B
 	}
 	if _, err := Compare(a, b); !errors.As(err, &bad) {
-		t.Errorf("functions: %v", err)
+		t.Errorf("different functions: got %v", err)
 	}
 }
 
@@ -248,7 +248,7 @@ func TestIntervalsAreThoseOfTheBooks(t *testing.T) {
 	near := func(what string, got, want float64) {
 		t.Helper()
 		if math.Abs(got-want) > 0.01 {
-			t.Errorf("%s: %.4f, want %.4f", what, got, want)
+			t.Errorf("%s: got %.4f, want %.4f", what, got, want)
 		}
 	}
 	// Newcombe 1998, table II, case a: 56/70 - 48/80, method 10.
@@ -259,7 +259,7 @@ func TestIntervalsAreThoseOfTheBooks(t *testing.T) {
 	i = sure(0.05).rates(0, 1_000_000_000, 10, 1)
 	near("least of a rate", i.Least, 4.795)
 	if math.Abs(i.Most-18.39) > 0.02 {
-		t.Errorf("most of a rate: %g", i.Most)
+		t.Errorf("upper bound of the rate: got %g, want 18.39", i.Most)
 	}
 	// Errors of 3 and 4 with 16 batches each: t(0.975; 27.8) is 2.049.
 	i = sure(0.05).medians(&flow.Times{P50: 0, Error: 3, Batches: 16}, &flow.Times{P50: 0, Error: 4, Batches: 16})
@@ -283,7 +283,7 @@ func FuzzCompare(f *testing.F) {
 			return
 		}
 		if x == y && c.Changes > 0 {
-			t.Errorf("an analysis differs from itself: %+v", c)
+			t.Errorf("an analysis compared with itself has changes: %+v", c)
 		}
 	})
 }

@@ -234,7 +234,7 @@ func TestInterleavedUsersAreToldApart(t *testing.T) {
 			}
 		}
 		if c.memory != 0 || len(c.messages) != 0 {
-			t.Errorf("%d users/s: %d bytes and %d messages are left open", rate, c.memory, len(c.messages))
+			t.Errorf("%d users/s: %d bytes and %d messages are still held", rate, c.memory, len(c.messages))
 		}
 	}
 }
@@ -294,7 +294,7 @@ func TestLateRecordsBelongToWhatCausedThem(t *testing.T) {
 		}
 		traffic.sort()
 		if precision, recall := traffic.score(New(Options{}, func(*Event) {})); precision < 0.999 || recall < 0.999 {
-			t.Errorf("%v late: precision %.4f, recall %.4f", after, precision, recall)
+			t.Errorf("%v late: got precision %.4f, recall %.4f", after, precision, recall)
 		}
 	}
 }
@@ -310,13 +310,13 @@ func TestRecordsOfWhatIsOverBelongToNothing(t *testing.T) {
 	traffic.sort()
 	c := New(Options{}, func(e *Event) {
 		if e.Reason == Late && len(e.Steps) != 2 {
-			t.Errorf("%d messages belong to the record", len(e.Steps))
+			t.Errorf("the transaction of the record has %d messages, want 2", len(e.Steps))
 		}
 	})
 	for i := range traffic.messages {
 		m := &traffic.messages[i]
 		if l := c.Add(&m.Message); m.ID == 1013 && l.Reason != Late {
-			t.Errorf("the record is in a %s, because %s", l.Type, l.Reason)
+			t.Errorf("the late record is in a %s because of %s", l.Type, l.Reason)
 		}
 	}
 	c.Close()
@@ -324,7 +324,7 @@ func TestRecordsOfWhatIsOverBelongToNothing(t *testing.T) {
 	c.Add(&message.Message{ID: 9000, Time: int64(time.Hour), From: "A", To: "B", Protocol: http, Name: "GET /"})
 	c.Close()
 	if c.Memory() >= kept {
-		t.Error("dialogs that are over are kept for an hour")
+		t.Error("ended dialogs are kept for an hour")
 	}
 }
 
@@ -361,12 +361,12 @@ func TestRetransmissionsAreOneMessage(t *testing.T) {
 	c := New(Options{}, func(e *Event) {
 		events++
 		if len(e.Steps) != 14 || e.Repeats != 1 || e.Steps[1].Repeats != 1 {
-			t.Errorf("%d messages, %d repeats", len(e.Steps), e.Repeats)
+			t.Errorf("got %d messages, %d repeats", len(e.Steps), e.Repeats)
 		}
 	})
 	traffic.score(c)
 	if events != 1 || c.Counts().Repeats != 1 {
-		t.Errorf("%d transactions, %+v", events, c.Counts())
+		t.Errorf("got %d transactions, counts %+v", events, c.Counts())
 	}
 }
 
@@ -464,11 +464,11 @@ func TestIdentifiersOfDifferentKindsAreLearned(t *testing.T) {
 		case l.Event != home[m.event] && m.event > alone:
 			wrong++
 		case m.event > alone && m.Name == "Modify Bearer Request" && l.Reason != Learned:
-			t.Fatalf("event %d: %v", m.event, l)
+			t.Fatalf("event %d: got %v", m.event, l)
 		}
 	}
 	if wrong > 0 {
-		t.Errorf("%d messages in a wrong transaction", wrong)
+		t.Errorf("%d messages are in a wrong transaction", wrong)
 	}
 }
 
@@ -486,12 +486,12 @@ func TestMemoryIsBounded(t *testing.T) {
 		ids := []message.Identifier{id(message.IMSI, fmt.Sprint(u))}
 		c.Add(&message.Message{ID: uint64(u) + 1, Time: int64(u) * int64(10*time.Microsecond), From: "A", To: "B", Protocol: message.GTPv2, Name: "Create Session Request", Identifiers: ids})
 		if c.Memory() > limit {
-			t.Fatalf("%d bytes after %d messages", c.Memory(), u)
+			t.Fatalf("got %d bytes of memory after %d messages", c.Memory(), u)
 		}
 	}
 	c.Close()
 	if c.Counts().GivenUp == 0 || c.Counts().GivenUp != uint64(open) || ended != 20000 {
-		t.Errorf("%d given up, %d of %d ended so", c.Counts().GivenUp, open, ended)
+		t.Errorf("gave up %d transactions; %d of %d ended that way", c.Counts().GivenUp, open, ended)
 	}
 }
 
@@ -520,7 +520,7 @@ func TestMemoryOfSteadyLoadIsFlat(t *testing.T) {
 	}
 	before := load(1000)
 	if after := load(20_000); after > before {
-		t.Errorf("%d bytes after 1,000 transactions, %d after 21,000", before, after)
+		t.Errorf("got %d bytes after 1,000 transactions, %d after 21,000", before, after)
 	}
 	if n := c.Counts(); n.Transactions != 21_000 || n.GivenUp != 0 {
 		t.Errorf("%+v", n)
@@ -549,7 +549,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	feed(half)
 	allocations := testing.AllocsPerRun(1, func() { feed(half / 2) }) / float64(half/2)
 	if allocations > 0.05 {
-		t.Errorf("%.3f allocations for each message", allocations)
+		t.Errorf("got %.3f allocations per message", allocations)
 	}
 }
 
@@ -664,6 +664,6 @@ func TestTransactionsEndAfterAClockWasSetBack(t *testing.T) {
 		c.Add(m)
 	}
 	if ended != 9 {
-		t.Errorf("%d of the first 9 registrations ended before the last one", ended)
+		t.Errorf("%d of the first 9 registrations ended before the last one, want 9", ended)
 	}
 }

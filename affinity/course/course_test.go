@@ -74,12 +74,12 @@ func subscribe(crossed bool) []said {
 func TestMessagesThatCrossAreOneCourse(t *testing.T) {
 	r := feed(subscribe(false), subscribe(true), subscribe(true))
 	if len(r.Flows) != 1 || r.Flows[0].Count != 3 {
-		t.Fatalf("%d courses", len(r.Flows))
+		t.Fatalf("got %d courses, want 1", len(r.Flows))
 	}
 	got := ""
 	for _, m := range r.Flows[0].Messages {
 		if m.Async {
-			t.Errorf("%s is asynchronous", m.Name)
+			t.Errorf("%s is asynchronous, want synchronous", m.Name)
 		}
 		got += fmt.Sprintf("%s>%s %s, ", m.From, m.To, m.Name)
 	}
@@ -114,7 +114,7 @@ func TestNobodyWaitsForARecord(t *testing.T) {
 			}
 		}
 		if async != "POST, 200 POST, " {
-			t.Errorf("sent before the answer %t: asynchronous are %s", before, async)
+			t.Errorf("sent before the answer %t: got asynchronous %s", before, async)
 		}
 		if roles := r.Flows[0].Roles; roles["Database"] != "database" || roles["UE"] != "outside" || len(roles) != 2 {
 			t.Errorf("%v", roles)
@@ -175,7 +175,7 @@ func TestWhatIsLeftToDoIsNotWaitedFor(t *testing.T) {
 	for _, f := range r.Flows {
 		for i, on := range f.Critical() {
 			if m := f.Messages[i]; on && (m.To == "Ledger" || m.From == "Ledger") {
-				t.Errorf("%s is on the critical path of %d transactions", m.Name, f.Count)
+				t.Errorf("%s is on the critical path of %d transactions, want none", m.Name, f.Count)
 			}
 		}
 	}
@@ -206,7 +206,7 @@ func TestAnswersWaitOnlyForWhatTheyPassOn(t *testing.T) {
 			t.Errorf("ahead %t: the critical path is\n%s, want\n%s", ahead, got, want)
 		}
 		if len(r.Flows) != 1 {
-			t.Errorf("ahead %t: %d courses", ahead, len(r.Flows))
+			t.Errorf("ahead %t: got %d courses, want 1", ahead, len(r.Flows))
 		}
 	}
 }
@@ -220,7 +220,7 @@ func TestRequestsOfADialogFollowEachOther(t *testing.T) {
 	}
 	r := feed(dialog)
 	if len(r.Flows) != 1 {
-		t.Fatalf("%d courses", len(r.Flows))
+		t.Fatalf("got %d courses, want 1", len(r.Flows))
 	}
 	for i, m := range r.Flows[0].Messages {
 		if said := dialog[i]; m.From != said.from || m.Name != said.name {
@@ -229,7 +229,7 @@ func TestRequestsOfADialogFollowEachOther(t *testing.T) {
 	}
 	for _, f := range r.Measured["INVITE"].Functions {
 		if f.Passes > 0 {
-			t.Errorf("%s passes on %g messages", f.Name, f.Passes)
+			t.Errorf("%s passes %g messages, want 0", f.Name, f.Passes)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func TestWhoServesOthersIsNotOutside(t *testing.T) {
 	bearer := []said{{"PCRF", "MME", "RAR", 0}, {"MME", "PCRF", "200 RAR", 1}}
 	for _, f := range feed(attach, bearer, bearer, bearer).Flows {
 		if role := f.Role("PCRF"); role != flow.Function {
-			t.Errorf("in %s the PCRF is %s", f.Type, role)
+			t.Errorf("role of the PCRF in %s: got %s", f.Type, role)
 		}
 	}
 }
@@ -277,11 +277,11 @@ func TestRequestsAtOnceWaitForNoneOfThem(t *testing.T) {
 	}
 	r := feed(slow, slow, quick, slow)
 	if got := path(r, "MESSAGE"); got != "MESSAGE, GET, 200 GET, 200 MESSAGE" || len(r.Flows) != 1 {
-		t.Errorf("%d courses; the critical path is %s", len(r.Flows), got)
+		t.Errorf("got %d courses; the critical path is %s", len(r.Flows), got)
 	}
 	r = feed(slow, slow)
 	if got := path(r, "MESSAGE"); got != "MESSAGE, POST, 200 POST, GET, 200 GET, 200 MESSAGE" {
-		t.Errorf("without a request at once, the critical path is %s", got)
+		t.Errorf("without the quick transaction, the critical path is %s", got)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestRareCoursesAreSummedUp(t *testing.T) {
 	r := feed(all...)
 	m := r.Measured["SUBSCRIBE"]
 	if len(r.Flows) != 1 || r.Flows[0].Count != 300 || m.Transactions != 400 || m.Rare.Transactions != 100 || m.Rare.Courses != 100 {
-		t.Errorf("%d courses of %d transactions, rare %+v", len(r.Flows), m.Transactions, m.Rare)
+		t.Errorf("got %d courses of %d transactions, rare %+v", len(r.Flows), m.Transactions, m.Rare)
 	}
 }
 
@@ -310,7 +310,7 @@ func TestTheMeansOfThePathAddUp(t *testing.T) {
 		share += s.Share
 	}
 	if m.Duration.P50 != 7 || math.Abs(sum-7) > 0.01 || math.Abs(share-1) > 0.001 {
-		t.Errorf("%g ms, the path has %g ms in %+v", m.Duration.P50, sum, m.Path)
+		t.Errorf("got duration %g ms, path of %g ms in %+v", m.Duration.P50, sum, m.Path)
 	}
 }
 
@@ -327,7 +327,7 @@ func TestQuantilesAreWithinHalfAPercent(t *testing.T) {
 	for _, share := range []float64{0.5, 0.95, 0.999} {
 		want := float64(all[int(share*20000)]) / 1e6
 		if got := s.quantile(share); math.Abs(got/want-1) > 0.006 {
-			t.Errorf("%g: %g ms, want %g ms", share, got, want)
+			t.Errorf("quantile %g: got %g ms, want %g ms", share, got, want)
 		}
 	}
 }

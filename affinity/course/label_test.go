@@ -67,14 +67,14 @@ func FuzzLabels(f *testing.F) {
 			for function, label := range v.local {
 				text, name := l.list[label], names[function]
 				if other, taken := of[label]; taken {
-					t.Fatalf("%s is %s and %s", text, name, names[other])
+					t.Fatalf("label %s stands for %s and %s", text, name, names[other])
 				}
 				of[label] = function
 				switch outside := l.outside(function) && numeric(name); {
 				case !outside && text != name:
-					t.Errorf("%s is called %s", name, text)
+					t.Errorf("%s has the name %s", name, text)
 				case outside && (numeric(text) || !l.isOutside(label)):
-					t.Errorf("%s, which only begins transactions, is called %s", name, text)
+					t.Errorf("%s, which only begins transactions, has the name %s", name, text)
 				}
 			}
 		}

@@ -24,15 +24,15 @@ func TestTheErrorOfTheMedianIsRight(t *testing.T) {
 			sum, squares = sum+m, squares+m*m
 			e, batches := s.spread.medianError()
 			if batches != maxBatches || len(s.spread.times) > maxSampled {
-				t.Fatalf("%d batches of %d times", batches, len(s.spread.times))
+				t.Fatalf("got %d batches of %d times", batches, len(s.spread.times))
 			}
 			claimed += e * e / samples
 		}
 		truth := math.Sqrt(squares/samples - sum/samples*sum/samples)
 		if ratio := math.Sqrt(claimed) / truth; ratio < 0.85 || ratio > 2.2 { // of single times one in four is kept, which doubles the error
-			t.Errorf("memory %g: the error is %.2f of the truth", memory, ratio)
+			t.Errorf("memory %g: the estimated error is %.2f times the true error", memory, ratio)
 		} else {
-			t.Logf("memory %g: the error is %.2f of the truth", memory, ratio)
+			t.Logf("memory %g: the estimated error is %.2f times the true error", memory, ratio)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func TestOfFewTimesNoErrorIsKnown(t *testing.T) {
 	var s timed
 	for n := range minBatches * batchLength {
 		if times := s.times(); n > 0 && (times.Batches != 0 || times.Error != 0) {
-			t.Fatalf("%d times: %+v", n, times)
+			t.Fatalf("with %d times: got %+v", n, times)
 		}
 		s.add(int64(n) * 1000)
 	}

@@ -40,10 +40,10 @@ func analyse(t testing.TB, files ...string) *analysis {
 		return message.Read(t.Context(), files, message.Options{}, handle)
 	})
 	if err != nil {
-		t.Logf("the captures: %v", err)
+		t.Logf("read the captures: %v", err)
 	}
 	if a.summary == nil {
-		t.Fatal("nothing was read")
+		t.Fatal("the captures contain no messages")
 	}
 	return a
 }
@@ -232,9 +232,9 @@ func (v verdict) reach(t testing.TB, what string, s bcubed.Score, least, aim flo
 	t.Helper()
 	low := min(s.Precision, s.Recall)
 	if s.Items == 0 || low < least {
-		t.Errorf("%s: precision %.4f and recall %.4f over %d messages, want %.2f; the aim is %.2f", what, s.Precision, s.Recall, s.Items, least, aim)
+		t.Errorf("%s: precision %.4f, recall %.4f over %d messages, want %.2f; the goal is %.2f", what, s.Precision, s.Recall, s.Items, least, aim)
 	} else if low < aim {
-		t.Logf("%s: %.4f is below the aim of %.2f", what, low, aim)
+		t.Logf("%s: %.4f is below the goal of %.2f", what, low, aim)
 	}
 }
 

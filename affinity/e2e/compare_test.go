@@ -30,7 +30,7 @@ func sideOf(t testing.TB, name string, captured *affinity.Captured) compare.Side
 		t.Fatal(err)
 	}
 	if len(a.Types) == 0 {
-		t.Fatalf("%s has no transaction", name)
+		t.Fatalf("%s has no transactions", name)
 	}
 	return compare.Side{Name: name, Analysis: a}
 }
@@ -111,7 +111,7 @@ func changesOf(t testing.TB, a, b compare.Side) (sent, times []string) {
 		}
 	}
 	if len(sent)+len(times) != c.Changes {
-		t.Errorf("%d changes are listed, %d are counted", len(sent)+len(times), c.Changes)
+		t.Errorf("listed %d changes, counted %d", len(sent)+len(times), c.Changes)
 	}
 	return sent, times
 }
@@ -134,7 +134,7 @@ func TestHalvesOfTrafficDoNotDiffer(t *testing.T) {
 	header, frames := readFrames(t, file)
 	at := slices.IndexFunc(frames, func(f frame) bool { return f.at >= second })
 	if at < 0 {
-		t.Fatal("nothing was captured in the second round")
+		t.Fatal("the second round captured nothing")
 	}
 	earlier := s.read("the first half", writeFrames(t, "first.pcap", header, frames[:at]))
 	later := s.read("the second half", writeFrames(t, "second.pcap", header, frames[at:]))
@@ -142,16 +142,16 @@ func TestHalvesOfTrafficDoNotDiffer(t *testing.T) {
 	t.Run("a capture and itself", func(t *testing.T) {
 		for _, side := range []compare.Side{earlier, later} {
 			if sent, times := changesOf(t, side, side); len(sent)+len(times) > 0 {
-				t.Errorf("%s differs from itself: %v %v", side.Name, sent, times)
+				t.Errorf("%s compared with itself has changes: %v %v", side.Name, sent, times)
 			}
 		}
 	})
 	t.Run("halves one after the other", func(t *testing.T) {
 		sent, times := changesOf(t, earlier, later)
 		if len(sent) > 0 {
-			t.Errorf("what is sent changed:\n%s", strings.Join(sent, "\n"))
+			t.Errorf("messages changed:\n%s", strings.Join(sent, "\n"))
 		}
-		t.Logf("times that the host's load may have changed:\n%s", strings.Join(times, "\n"))
+		t.Logf("times that changed, perhaps with the load of the host:\n%s", strings.Join(times, "\n"))
 	})
 	t.Run("halves by chance", func(t *testing.T) {
 		const often = 20
@@ -163,7 +163,7 @@ func TestHalvesOfTrafficDoNotDiffer(t *testing.T) {
 			}
 		}
 		if wrong > often*compare.Doubt {
-			t.Errorf("%d of %d divisions have a change", wrong, often)
+			t.Errorf("%d of %d comparisons report a false change", wrong, often)
 		}
 	})
 	t.Run("one more exchange", func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestASlowerLinkIsTheOnlyChange(t *testing.T) {
 	const ues = 60
 	before, after := sideOf(t, "before", captureLinks(t, nil, ues)), sideOf(t, "after", captureLinks(t, slowHSS(), ues))
 	if sent, times := changesOf(t, before, after); len(sent) > 0 {
-		t.Errorf("what is sent changed:\n%s", strings.Join(sent, "\n"))
+		t.Errorf("messages changed:\n%s", strings.Join(sent, "\n"))
 	} else {
 		t.Logf("times that changed:\n%s", strings.Join(times, "\n"))
 	}
@@ -237,7 +237,7 @@ func TestASlowerLinkIsTheOnlyChange(t *testing.T) {
 			case y.Of != compare.Way:
 			case link:
 				if ways++; more < injected-noise || more > injected+noise || y.Least > most || y.Least <= 0 {
-					t.Errorf("%s %v: %+v, want %g ms more", c.Types[i].Type, y.Message, y.Interval, injected)
+					t.Errorf("%s %v: got %+v, want %g ms more", c.Types[i].Type, y.Message, y.Interval, injected)
 				}
 			case math.Abs(more) > noise:
 				t.Errorf("%s %v: %+v", c.Types[i].Type, y.Message, y.Interval)
@@ -245,6 +245,6 @@ func TestASlowerLinkIsTheOnlyChange(t *testing.T) {
 		}
 	}
 	if ways < 4 { // the requests for vectors and for the subscription, and their answers
-		t.Errorf("the delay is on %d messages: %+v", ways, c)
+		t.Errorf("the delay is on %d messages, want at least 4: %+v", ways, c)
 	}
 }

@@ -34,7 +34,7 @@ func ladders(t *testing.T, name string) (all []*flow.Transaction) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", name, "*"+flow.Extension))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no ladders of %s: %v", name, err)
+		t.Fatalf("found no ladders of %s: %v", name, err)
 	}
 	for _, file := range files {
 		l, err := flow.Read(file)
@@ -116,12 +116,12 @@ func comparePaths(t *testing.T, ladders []*flow.Transaction, truths map[string]*
 			}
 		}
 		if same == 0 || inOrder < same*9/10 { // a busy host may capture two packets in the other order
-			t.Errorf("%s: %d transactions of the truth have its messages, %d of them its critical path in this order", l.Source, same, inOrder)
+			t.Errorf("%s: %d transactions of the ground truth have these messages, %d of them this critical path", l.Source, same, inOrder)
 		}
 		if got, n := most(found[l.Type+"\n"+want]); got != path {
-			t.Errorf("%s: the critical path of %d transactions is\n%s\nthe truth is\n%s", l.Source, n, got, path)
+			t.Errorf("%s: the critical path of %d transactions is\n%s\nthe ground truth has\n%s", l.Source, n, got, path)
 		} else {
-			t.Logf("%s: %d transactions, %d in the analysis have the same critical path", l.Source, same, n)
+			t.Logf("%s: %d transactions in the ground truth, %d in the analysis have this critical path", l.Source, same, n)
 		}
 	}
 	for kind, variants := range variantsOf(truths) {
@@ -132,7 +132,7 @@ func comparePaths(t *testing.T, ladders []*flow.Transaction, truths map[string]*
 	for kind, known := range paths { // what tables and pages show
 		m := captured.Measured[kind]
 		if m == nil {
-			t.Errorf("no transaction of %s was found", kind)
+			t.Errorf("found no transaction of %s", kind)
 			continue
 		}
 		var lines []string
@@ -140,7 +140,7 @@ func comparePaths(t *testing.T, ladders []*flow.Transaction, truths map[string]*
 			lines = append(lines, lineOf(flow.Message{From: s.Function, To: s.To, Name: s.Out}))
 		}
 		if path := strings.Join(lines, "\n"); !slices.Contains(known, path) {
-			t.Errorf("the critical path of %s is none of the truth:\n%s", kind, path)
+			t.Errorf("the critical path of %s is not in the ground truth:\n%s", kind, path)
 		}
 	}
 }
@@ -249,11 +249,11 @@ func compareMembers(t *testing.T, name string, captured *affinity.Captured) {
 			got := strings.Join(slices.Sorted(slices.Values(of.Members)), " ")
 			members, known := want[of.Type]
 			if got != members || !known {
-				t.Errorf("%s has %q, want %q", of.Type, got, members)
+				t.Errorf("%s: got members %q, want %q", of.Type, got, members)
 			}
 		}
 		if len(a.Types) != len(want) {
-			t.Errorf("%d types, want %d", len(a.Types), len(want))
+			t.Errorf("got %d types, want %d", len(a.Types), len(want))
 		}
 		for _, g := range a.Aggregates {
 			t.Logf("%s: %s", g.Name, strings.Join(g.Members, ", "))
@@ -290,15 +290,15 @@ func compareState(t *testing.T, s state.State, keys []string) {
 			t.Errorf("no key in the store has the form %s", f.Key)
 		}
 		if isTimer := strings.HasPrefix(f.Key, "due/"); isTimer != (f.Shared == 0) || isTimer != (f.Unread == f.Keys) {
-			t.Errorf("%s: %d of %d keys are shared, and %d are unread", f.Key, f.Shared, f.Keys, f.Unread)
+			t.Errorf("%s: %d of %d keys are shared, %d are never read", f.Key, f.Shared, f.Keys, f.Unread)
 		}
 		if f.Writes < f.Keys || f.Longest == 0 {
-			t.Errorf("%s: %d keys, %d writes, lifetime %g s", f.Key, f.Keys, f.Writes, f.Longest)
+			t.Errorf("%s: got %d keys, %d writes, lifetime %g s", f.Key, f.Keys, f.Writes, f.Longest)
 		}
 	}
 	for form := range want {
 		if got[form] != 1 {
-			t.Errorf("%d keys in the store have the form %s; the analysis has it %d times", want[form], form, got[form])
+			t.Errorf("%d keys in the store have the form %s; the analysis lists it %d times, want once", want[form], form, got[form])
 		}
 	}
 }

@@ -31,7 +31,7 @@ func readFrames(t testing.TB, name string) (header []byte, frames []frame) {
 		t.Fatal(err)
 	}
 	if len(data) < fileHeader || binary.NativeEndian.Uint32(data) != 0xa1b23c4d {
-		t.Fatalf("%s is not a capture with nanoseconds", name)
+		t.Fatalf("%s is not a capture with nanosecond timestamps", name)
 	}
 	header, data = data[:fileHeader], data[fileHeader:]
 	for len(data) >= recordHeader {

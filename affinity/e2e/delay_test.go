@@ -36,7 +36,7 @@ func captureLinks(t *testing.T, links *impair.Config, ues int) *affinity.Capture
 	}
 	for _, c := range captured.Read.Clocks {
 		if c.Corrected {
-			t.Errorf("a delay in both directions was taken for a clock: %+v", c)
+			t.Errorf("a delay in both directions was corrected as a clock error: %+v", c)
 		}
 	}
 	return captured
@@ -73,12 +73,12 @@ func TestADelayOfALinkIsOnItsHopAlone(t *testing.T) {
 		here[delayed]++
 		switch {
 		case delayed && (ms < injected || ms > 2*injected):
-			t.Errorf("%s: %g ms on the way, want %g", hop, ms, injected)
+			t.Errorf("%s: took %g ms, want %g ms with the delay", hop, ms, injected)
 		case !delayed && ms > injected/2:
-			t.Errorf("%s: %g ms on the way without a delay", hop, ms)
+			t.Errorf("%s: took %g ms without a delay", hop, ms)
 		}
 	}
 	if here[true] < 6 || here[false] < 10 { // of an attach and a detach, and of the rest of the EPC
-		t.Errorf("%d hops with the delay and %d without: %v", here[true], here[false], ways)
+		t.Errorf("got %d hops with the delay and %d without: %v", here[true], here[false], ways)
 	}
 }

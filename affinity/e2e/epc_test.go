@@ -87,7 +87,7 @@ func TestEPCIsUnderstood(t *testing.T) {
 	}
 	for _, kind := range []string{"ATTACH", "RELEASE", "SR", "X2-HANDOVER", "S1-HANDOVER", "TAU", "BEARER-CRT", "DETACH"} {
 		if n := len(classes[kind]); n < ues {
-			t.Errorf("%d events of %s, want %d", n, kind, ues)
+			t.Errorf("got %d events of %s, want %d", n, kind, ues)
 		}
 	}
 	of := circumstances{Far: s.places["mme"].addr, Called: s.called()}

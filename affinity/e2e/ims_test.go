@@ -67,7 +67,7 @@ func (s *site) callIMS(rate float64, duration time.Duration) {
 			if err := json.Unmarshal(out, &report); err != nil {
 				return err
 			}
-			s.t.Logf("%s: %d calls, %d succeeded, failed: %v", scenario, report.Offered, report.Succeeded, report.Failed)
+			s.t.Logf("%s: offered %d calls, %d succeeded, failed: %v", scenario, report.Offered, report.Succeeded, report.Failed)
 			if report.Succeeded == 0 {
 				return fmt.Errorf("%s: no call succeeded", scenario)
 			}
@@ -136,7 +136,7 @@ func TestIMSIsUnderstood(t *testing.T) {
 	}
 	for _, kind := range []string{"REGISTER", "DEREGISTER", "SUBSCRIBE", "INVITE"} {
 		if kinds[kind] < 100 {
-			t.Errorf("%d messages of %s", kinds[kind], kind)
+			t.Errorf("got %d messages of %s, want at least 100", kinds[kind], kind)
 		}
 	}
 	of := circumstances{Far: s.places["sprout-1"].addr, Called: s.called(), Keys: keys}

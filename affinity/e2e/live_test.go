@@ -49,14 +49,14 @@ func (s *site) analyseLive(name string) (compare func()) {
 			s.t.Fatal(err)
 		}
 		if lost := live.summary.Captures.Lost; lost > 0 || len(live.messages) == 0 {
-			s.t.Errorf("%d messages, and the kernel dropped %d frames", len(live.messages), lost)
+			s.t.Errorf("got %d messages, the kernel dropped %d frames", len(live.messages), lost)
 		}
 		kept := analyse(s.t, keep.Name)
 		if !reflect.DeepEqual(live, kept) {
-			s.t.Errorf("the capture that was kept gives another result: %d messages, not %d", len(kept.messages), len(live.messages))
+			s.t.Errorf("the stored capture gives another result: %d messages, live %d", len(kept.messages), len(live.messages))
 		}
 		if got, want := live.census(), analyse(s.t, file).census(); !reflect.DeepEqual(got, want) {
-			s.t.Errorf("live %v, tcpdump's capture has %v", got, want)
+			s.t.Errorf("live capture has %v, tcpdump's has %v", got, want)
 		} else {
 			s.t.Logf("live at the %s: %v", name, got)
 		}

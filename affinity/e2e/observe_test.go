@@ -260,7 +260,7 @@ func (o *observer) Gap(h *stream.Half, _ int64, n int) {
 // End implements stream.Handler.
 func (o *observer) End(h *stream.Half, _ int64, _ stream.Reason) {
 	if d, _ := h.State.(*direction); d != nil && d.protocol != "" && len(d.buffer) > 0 {
-		o.t.Errorf("%v -> %v: %d bytes are no message", h.Src, h.Dst, len(d.buffer))
+		o.t.Errorf("%v -> %v: %d bytes cannot be decoded", h.Src, h.Dst, len(d.buffer))
 	}
 }
 

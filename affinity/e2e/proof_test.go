@@ -58,7 +58,7 @@ func prove(t *testing.T, name, file string, messages []observed, of circumstance
 		t.Log(v, a.mistakes(40))
 		v.reach(t, "all", v.kinds.Score, least.whole, aim)
 		if v.stray+v.missed > 0 {
-			t.Errorf("%d messages of the analysis are not of the truth, and %d of the truth were not found", v.stray, v.missed)
+			t.Errorf("%d messages of the analysis are not in the ground truth, and %d of the ground truth are not in the analysis", v.stray, v.missed)
 		}
 	})
 	t.Run("1% missing", func(t *testing.T) {
@@ -166,11 +166,11 @@ func keepTruth(t testing.TB, name string, messages []observed, of circumstances)
 func TestKept(t *testing.T) {
 	dir := os.Getenv(keepDir)
 	if dir == "" {
-		t.Skipf("%s names no folder with captures", keepDir)
+		t.Skipf("%s is not set to a folder with captures", keepDir)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.truth.json"))
 	if err != nil || len(files) == 0 {
-		t.Skipf("%s has no truth: %v", dir, err)
+		t.Skipf("%s has no ground truth: %v", dir, err)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".truth.json")

@@ -90,7 +90,7 @@ func (r *radio) connect(name string) {
 	case answer := <-c.setUp:
 		c.logReceived(answer, of)
 	case <-time.After(patience):
-		r.site.t.Fatalf("%s is not set up", name)
+		r.site.t.Fatalf("the setup of %s did not end", name)
 	}
 	r.cells = append(r.cells, c)
 }
@@ -111,7 +111,7 @@ func (c *cell) read() {
 			}
 			a := arrival{at: c, octets: append([]byte(nil), octets...)}
 			if err := a.message.Parse(a.octets); err != nil {
-				c.radio.site.t.Errorf("the MME sent % x: %v", octets, err)
+				c.radio.site.t.Errorf("parse a message of the MME % x: %v", octets, err)
 				continue
 			}
 			if a.message.Procedure == s1ap.S1Setup {
@@ -131,7 +131,7 @@ func (r *radio) deliver(a arrival) {
 	}
 	r.mu.Unlock()
 	if p == nil {
-		r.site.t.Errorf("a message for no UE: %+v", a.message)
+		r.site.t.Errorf("got a message for an unknown UE: %+v", a.message)
 		return
 	}
 	p.inbox <- a

@@ -177,10 +177,10 @@ func (c *claims) checkWhole(captured map[mark]int) {
 		}
 	}
 	for what, n := range missing {
-		c.t.Errorf("%d marks of messages disagree with the logs: %s; such as %s", n, what, example[what])
+		c.t.Errorf("%d marks of messages do not match the logs: %s; for example %s", n, what, example[what])
 	}
 	for what, n := range extra {
-		c.t.Errorf("%d lines are of no captured message: %s; such as %s", n, what, example[what])
+		c.t.Errorf("%d log lines have no captured message: %s; for example %s", n, what, example[what])
 	}
 }
 

@@ -38,25 +38,25 @@ P-CSCF ~> Far-End: a copy
 P-CSCF -> UE: 200 OK
 `)
 	if got.Title != "Example#1 of everything" || got.Type != "EXAMPLE" || got.Clauses != "RFC 3261 section 24.2" || got.Count != 12 {
-		t.Errorf("headers: %+v", got)
+		t.Errorf("headers: got %+v", got)
 	}
 	if want := []string{"UE", "P-CSCF", "HSS", "UDR", "Far-End"}; !slices.Equal(got.Functions(), want) {
-		t.Errorf("functions %s, want %s", got.Functions(), want)
+		t.Errorf("got functions %s, want %s", got.Functions(), want)
 	}
 	for name, want := range map[string]Role{"UE": Outside, "Far-End": Outside, "UDR": Database, "HSS": FrontEnd, "P-CSCF": Function} {
 		if got.Role(name) != want {
-			t.Errorf("%s is %s, want %s", name, got.Role(name), want)
+			t.Errorf("role of %s: got %s, want %s", name, got.Role(name), want)
 		}
 	}
 	first, second, copied := got.Messages[0], got.Messages[1], got.Messages[5]
 	if first != (Message{From: "UE", To: "P-CSCF", Name: "REGISTER: with a colon", Bytes: 700}) {
-		t.Errorf("first message %+v", first)
+		t.Errorf("first message: got %+v", first)
 	}
 	if second != (Message{From: "P-CSCF", To: "HSS", Name: "UAR", Bytes: 120}) || !copied.Async || second.Async {
-		t.Errorf("messages %+v, %+v", second, copied)
+		t.Errorf("got messages %+v, %+v", second, copied)
 	}
 	if sum, known := got.Bytes(); sum != 820 || known {
-		t.Errorf("%d bytes, all known: %v", sum, known)
+		t.Errorf("got %d bytes, all sizes known: %v", sum, known)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestErrorsSayWhereWhatAndWhatToDo(t *testing.T) {
 	} {
 		_, err := Parse("x.flow", []byte(text))
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.40q: %v, want %q", text, err, want)
+			t.Errorf("%.40q: got error %v, want %q", text, err, want)
 		}
 	}
 }
@@ -102,13 +102,13 @@ func TestAllErrorsOfAFileAreReported(t *testing.T) {
 	_, err := Parse("x.flow", []byte("a\nb\nA -> B: x\nc\n"))
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) || len(joined.Unwrap()) != 3 {
-		t.Errorf("%v, want 3 errors", err)
+		t.Errorf("got %v, want 3 errors", err)
 	}
 }
 
 func TestShippedFlowsSayWhatTheyFollow(t *testing.T) {
 	if len(Shipped()) < 13 || !slices.Equal(Groups(), []string{"epc", "ims", "ims-reference"}) {
-		t.Errorf("flows %s, groups %s", Shipped(), Groups())
+		t.Errorf("got flows %s, groups %s", Shipped(), Groups())
 	}
 	for _, name := range Shipped() {
 		flows, err := Find(name)
@@ -122,7 +122,7 @@ func TestShippedFlowsSayWhatTheyFollow(t *testing.T) {
 		}
 	}
 	if _, err := Find("epc/atach"); err == nil || !strings.Contains(err.Error(), "did you mean epc/attach?") {
-		t.Errorf("a wrong name: %v", err)
+		t.Errorf("unknown flow: got error %v", err)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestAttachHasTheCountsOfThePaper(t *testing.T) {
 		}
 	}
 	if len(flows[0].Messages) != 18 || atMME != 10 {
-		t.Errorf("%d messages, %d at the MME, want 18 and 10", len(flows[0].Messages), atMME)
+		t.Errorf("got %d messages, %d at the MME, want 18 and 10", len(flows[0].Messages), atMME)
 	}
 }
 
@@ -166,11 +166,11 @@ func TestTheCriticalPathIsTheLongestChainUpToTheEnd(t *testing.T) {
 	} {
 		f := parse(t, x.text)
 		if got := onPath(f); got != x.want {
-			t.Errorf("%s: %s, want %s", name, got, x.want)
+			t.Errorf("%s: got %s, want %s", name, got, x.want)
 		}
 		length := Length(f.Hops(), make([]int, len(f.Functions())), func(Hop) int { return 1 })
 		if length != len(strings.Fields(x.want)) {
-			t.Errorf("%s: length %d, want %s", name, length, x.want)
+			t.Errorf("%s: got length %d, want %s", name, length, x.want)
 		}
 	}
 }
@@ -184,10 +184,10 @@ func TestRenameMergesFunctions(t *testing.T) {
 		return name
 	})
 	if len(f.Messages) != 3 || f.Messages[1].To != "Sprout" || f.Messages[2].From != "Sprout" {
-		t.Errorf("messages %+v", f.Messages)
+		t.Errorf("got messages %+v", f.Messages)
 	}
 	if f.Role("UE") != Outside || f.Role("Sprout") != FrontEnd {
-		t.Errorf("roles %v", f.Roles)
+		t.Errorf("got roles %v", f.Roles)
 	}
 }
 
@@ -208,12 +208,12 @@ func FuzzParse(f *testing.F) {
 		parsed, err := Parse("dir/x.flow", text)
 		if err != nil {
 			if !vitrine.IsBadInput(err) {
-				t.Errorf("not a BadInput: %v", err)
+				t.Errorf("got error %v, want BadInput", err)
 			}
 			return
 		}
 		if len(parsed.Messages) == 0 || len(parsed.Messages) > MaxMessages || parsed.Count < 1 || !isName(parsed.Type) {
-			t.Errorf("accepted %+v", parsed)
+			t.Errorf("Parse accepted %+v", parsed)
 		}
 		for _, m := range parsed.Messages {
 			if !isName(m.From) || !isName(m.To) || m.From == m.To || m.Name == "" || m.Bytes < 0 || m.Bytes > maxBytes {
@@ -228,11 +228,11 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		if on != length || on == 0 {
-			t.Errorf("%d messages on a critical path of %d", on, length)
+			t.Errorf("got %d messages on a critical path of length %d", on, length)
 		}
 		for i, cause := range Causes(hops) {
 			if cause >= i || cause >= 0 && hops[cause].To != hops[i].From {
-				t.Errorf("message %d is caused by %d", i, cause)
+				t.Errorf("message %d has the impossible cause %d", i, cause)
 			}
 		}
 	})

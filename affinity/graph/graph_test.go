@@ -44,7 +44,7 @@ func share(t *testing.T, reaches []Reach, of, to string) float64 {
 		}
 		return 0
 	}
-	t.Fatalf("no reach of %s", of)
+	t.Fatalf("found no reach of %s", of)
 	return 0
 }
 
@@ -79,11 +79,11 @@ B -> A: 8`)})
 	}
 	// B asked D once it had C's answer. Nothing that D sends makes anybody ask C.
 	if got := share(t, r, "D", "C"); got != 0.5 {
-		t.Errorf("D reaches C with %.3f, want the one message that waited for C", got)
+		t.Errorf("D reaches C with %.3f, want 0.5 for the one message that waited for C", got)
 	}
 	for _, x := range r {
 		if x.Function == "A" {
-			t.Error("A is outside of the operator's sites")
+			t.Error("A, which is outside the operator's sites, has a reach")
 		}
 	}
 }
@@ -94,11 +94,11 @@ func TestPairsAreMeansOverTheFlowsOfAType(t *testing.T) {
 	got := Pairs([]*flow.Transaction{often, rare})
 	want := []Pair{{"A", "B", 2, 160}, {"B", "C", 0.5, 20}}
 	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	rare.Messages[1].Bytes = 0
 	if got := Pairs([]*flow.Transaction{often, rare}); got[0].Bytes != 0 {
-		t.Errorf("bytes %g, and one size is not known", got[0].Bytes)
+		t.Errorf("got %g bytes, want 0 because one size is unknown", got[0].Bytes)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestDOTQuotesNames(t *testing.T) {
 	got := DOT("T", []Pair{{`a"b`, "c", 2.5, 0}}, []string{"c"})
 	for _, want := range []string{`graph "T" {`, `"a\"b" -- "c" [label="2.5", weight=2.5];`, `subgraph "cluster_T" {`} {
 		if !strings.Contains(got, want) {
-			t.Errorf("%s\nlacks %s", got, want)
+			t.Errorf("%s\ndoes not contain %s", got, want)
 		}
 	}
 }

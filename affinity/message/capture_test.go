@@ -69,7 +69,7 @@ func checkDelays(t *testing.T, files [2]string, n int, forth, back, within time.
 		if m.Kind == Answer {
 			want = back
 			if m.Answers == 0 {
-				t.Errorf("answer %d at %d answers nothing", m.ID, m.Time)
+				t.Errorf("answer %d at %d has no request", m.ID, m.Time)
 			}
 		}
 		if d := time.Duration(m.Arrived - m.Time); m.Arrived == 0 || (d-want).Abs() > within {
@@ -81,7 +81,7 @@ func checkDelays(t *testing.T, files [2]string, n int, forth, back, within time.
 		t.Fatal(err)
 	}
 	if got != 2*n || s.Copies != uint64(2*n) {
-		t.Errorf("%d messages and %d copies, want %d of each", got, s.Copies, 2*n)
+		t.Errorf("got %d messages and %d copies, want %d of each", got, s.Copies, 2*n)
 	}
 	return s
 }
@@ -92,7 +92,7 @@ func TestDelayBetweenTwoPlaces(t *testing.T) {
 	for _, d := range [][2]time.Duration{{5 * time.Millisecond, 5 * time.Millisecond}, {5 * time.Millisecond, 100 * time.Microsecond}} {
 		s := checkDelays(t, two(t, 50, d[0], d[1], 0, 0), 50, d[0], d[1], 0)
 		if s.Clocks[1].Corrected {
-			t.Errorf("the clock was corrected: %+v", s.Clocks[1])
+			t.Errorf("a correct clock was corrected: %+v", s.Clocks[1])
 		}
 	}
 }
@@ -108,7 +108,7 @@ func TestClockThatIsAheadIsCorrected(t *testing.T) {
 		s := checkDelays(t, two(t, c.n, delay, delay, c.ahead, c.drift), c.n, delay, delay, 200*time.Microsecond)
 		k := s.Clocks[1]
 		if !k.Corrected || math.Abs(k.Offset-c.ahead.Seconds()) > 0.004 || math.Abs(k.Drift-c.drift*1e6) > 2 || k.Residual > 0.001 {
-			t.Errorf("ahead by %v, drift %v: %+v", c.ahead, c.drift, k)
+			t.Errorf("clock ahead by %v, drift %v: got %+v", c.ahead, c.drift, k)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestPacketsTwiceAreRepeats(t *testing.T) {
 	})
 	_, s := read(t, Options{}, file)
 	if n := s.Protocols[0]; n.Requests != 20 || n.Answers != 20 || n.Repeats != 20 || n.Orphans != 0 {
-		t.Errorf("counts: %+v", n)
+		t.Errorf("got counts %+v", n)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestStreamWithPacketsTwice(t *testing.T) {
 	})
 	_, s := read(t, Options{}, file)
 	if n := s.Protocols[0]; n.Messages != 20 || n.Requests != 10 || n.Answers != 10 || n.Orphans != 0 {
-		t.Errorf("counts: %+v", n)
+		t.Errorf("got counts %+v", n)
 	}
 }
 
@@ -184,14 +184,14 @@ func TestLostSegmentsCostTheirMessagesOnly(t *testing.T) {
 			})
 			_, s := read(t, Options{}, file)
 			if len(s.Protocols) != 1 {
-				t.Fatalf("protocols: %+v", s.Protocols)
+				t.Fatalf("got protocols %+v, want 1", s.Protocols)
 			}
 			c := s.Protocols[0]
 			if c.Protocol != name || c.Requests < n-2 || c.Requests > n-1 || c.Answers != n || c.Answers-c.Orphans < n-2 {
-				t.Errorf("counts: %+v", c)
+				t.Errorf("got counts %+v", c)
 			}
 			if c.Undecodable["bytes lost"] == 0 {
-				t.Errorf("the gap is not counted: %v", c.Undecodable)
+				t.Errorf("the gap was not counted: %v", c.Undecodable)
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func TestConnectionsFromTheMiddle(t *testing.T) {
 	})
 	lines, s := read(t, Options{}, file)
 	if n := s.Protocols[0]; n.Requests != 5 || n.Answers != 5 || n.Orphans != 0 || !strings.Contains(lines[0], "192.0.2.3 > 192.0.2.4") {
-		t.Errorf("counts: %+v, %s", n, lines[0])
+		t.Errorf("got counts %+v, %s", n, lines[0])
 	}
 }
 
@@ -236,7 +236,7 @@ func TestUnknownProtocolsAreEdges(t *testing.T) {
 	_, s := read(t, Options{}, file)
 	want := []Edge{{"192.0.2.3", "192.0.2.6", "TCP", 22, 200, 1700, 100}, {"192.0.2.3", "192.0.2.5", "UDP", 53, 6, 39, 3}}
 	if !slices.Equal(s.Unknown, want) || s.Messages != 0 {
-		t.Errorf("edges %+v, want %+v", s.Unknown, want)
+		t.Errorf("got edges %+v, want %+v", s.Unknown, want)
 	}
 }
 
@@ -275,13 +275,13 @@ func TestBadCaptures(t *testing.T) {
 			var bad *vitrine.BadInput
 			var damage *capture.Damage
 			if errors.As(err, &bad) != c.bad || errors.As(err, &damage) != c.damaged {
-				t.Errorf("error %v", err)
+				t.Errorf("got error %v", err)
 			}
 			if s == nil || s.Messages+1 < c.messages || s.Messages > c.messages {
-				t.Errorf("summary %+v, want %d messages", s, c.messages)
+				t.Errorf("got summary %+v, want %d messages", s, c.messages)
 			}
 			if name == "unknown link" && s.Captures.Unknown[147] != 40 {
-				t.Errorf("the link type is not counted: %+v", s.Captures)
+				t.Errorf("the unknown link type was not counted: %+v", s.Captures)
 			}
 		})
 	}
@@ -296,7 +296,7 @@ func TestHandlersErrorEndsTheReading(t *testing.T) {
 	n := 0
 	s, err := Read(context.Background(), []string{file}, Options{}, func(*Message) error { n++; return stop })
 	if !errors.Is(err, stop) || n != 1 || s.Messages == 0 {
-		t.Errorf("%d messages, %v", n, err)
+		t.Errorf("got %d messages, error %v", n, err)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 	_, s := read(t, Options{MaxMemory: 1 << 20}, file)
 	if s.Messages != 50_000 || s.GivenUp.Requests < 40_000 || s.GivenUp.Copies == 0 || s.GivenUp.Hurried == 0 {
-		t.Errorf("%d messages, %+v", s.Messages, s.GivenUp)
+		t.Errorf("got %d messages, given up %+v", s.Messages, s.GivenUp)
 	}
 }
 

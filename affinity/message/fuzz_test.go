@@ -59,19 +59,19 @@ func FuzzRead(f *testing.F) {
 			messages++
 			switch {
 			case m.ID != messages:
-				t.Fatalf("message %d is the %d-th", m.ID, messages)
+				t.Fatalf("message %d should have number %d", m.ID, messages)
 			case m.Answers >= m.ID:
-				t.Fatalf("message %d answers %d", m.ID, m.Answers)
+				t.Fatalf("message %d answers the later or same message %d", m.ID, m.Answers)
 			case m.From == "" || m.To == "" || m.Bytes < 0 || m.Protocol == Unknown:
-				t.Fatalf("message %+v", m)
+				t.Fatalf("got the invalid message %+v", m)
 			case m.Arrived != 0 && m.Arrived < m.Time:
 				t.Fatalf("message %d arrived before it was sent", m.ID)
 			case len(m.Identifiers) > maxIdentifiers:
-				t.Fatalf("%d identifiers", len(m.Identifiers))
+				t.Fatalf("got %d identifiers, above the limit", len(m.Identifiers))
 			}
 			for _, id := range m.Identifiers {
 				if len(id.Text) == 0 || len(id.Text) > maxText {
-					t.Fatalf("identifier %v with %d bytes", id.Kind, len(id.Text))
+					t.Fatalf("identifier %v has %d bytes", id.Kind, len(id.Text))
 				}
 			}
 			return nil
@@ -87,7 +87,7 @@ func FuzzRead(f *testing.F) {
 			sum += p.Messages
 		}
 		if sum != messages || s.Messages != messages {
-			t.Fatalf("%d messages, %d in the protocols, %d in the summary", messages, sum, s.Messages)
+			t.Fatalf("got %d messages, %d in the protocols, %d in the summary", messages, sum, s.Messages)
 		}
 	})
 }

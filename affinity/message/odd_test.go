@@ -80,7 +80,7 @@ func TestASnapshotLengthCutsMessages(t *testing.T) {
 	lines, s := read(t, Options{}, snapped(t, whole, headers+len(text)+50))
 	expect(t, lines, fmt.Sprintf(`SIP request "INVITE" %d B|Call-ID=call-1`, len(text)+body))
 	if s.Captures.Cut != 1 {
-		t.Errorf("%d packets are cut", s.Captures.Cut)
+		t.Errorf("got %d truncated packets, want 1", s.Captures.Cut)
 	}
 	lines, s = read(t, Options{}, snapped(t, whole, headers+len(text)/2))
 	if len(lines) != 0 || s.Protocols[0].Undecodable[cutReason] != 1 {
@@ -116,7 +116,7 @@ func TestMessagesAfterAClockWasSetBack(t *testing.T) {
 		times, setBack = append(times, m.Time), append(setBack, m.SetBack)
 	})
 	if want := []bool{false, true, false}; !slices.Equal(times, ends) || !slices.Equal(setBack, want) {
-		t.Errorf("times %v, want %v; set back %v, want %v", times, ends, setBack, want)
+		t.Errorf("got times %v, want %v; set back %v, want %v", times, ends, setBack, want)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestSCTPMessagesThatAreNotWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := s.Protocols[0].Undecodable[c.why]; n != 1 || !strings.Contains(b.String(), "Diameter: "+c.why+"  ") {
-				t.Errorf("%d messages are counted as %s:\n%s", n, c.why, b.String())
+				t.Errorf("counted %d messages as %s:\n%s", n, c.why, b.String())
 			}
 		})
 	}
@@ -190,7 +190,7 @@ func TestClocksThatAreWrong(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := s.Protocols[0]; n.Requests != 20 || n.Answers != 20 || n.Orphans != 0 || !strings.Contains(b.String(), c.says) {
-				t.Errorf("%+v, want %q in\n%s", n, c.says, b.String())
+				t.Errorf("got %+v, want %q in\n%s", n, c.says, b.String())
 			}
 		})
 	}

@@ -91,7 +91,7 @@ func connection(t testing.TB, c, s string, pieces ...string) string {
 func expect(t *testing.T, lines []string, words ...string) {
 	t.Helper()
 	if len(lines) != len(words) {
-		t.Errorf("%d messages, want %d:\n%s", len(lines), len(words), strings.Join(lines, "\n"))
+		t.Errorf("got %d messages, want %d:\n%s", len(lines), len(words), strings.Join(lines, "\n"))
 		return
 	}
 	for i, all := range words {
@@ -127,26 +127,26 @@ func TestOneUserIsTheSameInAllProtocols(t *testing.T) {
 	for _, id := range []string{"IMPU alice@ims.test", "IMPI alice@ims.test"} {
 		want := sip[id]
 		if want == 0 {
-			t.Errorf("SIP has no %s: %v", id, sip)
+			t.Errorf("SIP does not report %s: %v", id, sip)
 		}
 		for name, other := range map[string]map[string]uint64{"Diameter": diameter, "HTTP": http} {
 			if other[id] != want {
-				t.Errorf("%s has %s as %x, SIP as %x: %v", name, id, other[id], want, other)
+				t.Errorf("%s reports %s as %x, SIP as %x: %v", name, id, other[id], want, other)
 			}
 		}
 	}
 	if json["IMPI alice@ims.test"] != sip["IMPI alice@ims.test"] {
-		t.Errorf("JSON has %v", json)
+		t.Errorf("JSON reports %v", json)
 	}
 	record := hashes(t, connection(t, client.String(), "192.0.2.4:9999", ">PUT /kv/reg%2Fsip%3Aalice%40ims.test HTTP/1.1\r\nContent-Length: 0\r\n\r\n"))
 	batch := hashes(t, connection(t, client.String(), "192.0.2.4:9999", ">POST /kv HTTP/1.1\r\nContent-Length: 32\r\n\r\n"+`{"key":"reg/sip:alice@ims.test"}`))
 	for name, got := range map[string]map[string]uint64{"the key of a record": record, "a key in a body": batch} {
 		if id := "IMPU alice@ims.test"; got[id] != sip[id] || len(got) > 2 {
-			t.Errorf("%s has %v", name, got)
+			t.Errorf("%s reports %v", name, got)
 		}
 	}
 	if redis["key reg:sip:alice@ims.test"] == 0 {
-		t.Errorf("Redis has %v", redis)
+		t.Errorf("Redis reports %v", redis)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestDatagramsAndAnswers(t *testing.T) {
 	expect(t, lines, "1 0.000000 192.0.2.1 > 192.0.2.2 SIP request \"INVITE\"", "repeat \"INVITE\"| of 1", "answer \"100 INVITE\"| of 1", "answer \"486 INVITE\"| of 1 failed cause 486",
 		"repeat| of 4", "notice \"ACK\"", "repeat \"ACK\"| of 6", "request \"INVITE\"")
 	if n := s.Protocols[0]; n.Repeats != 3 || n.Requests != 2 || n.Answers != 2 || n.Orphans != 0 || n.Failed != 1 {
-		t.Errorf("counts: %+v", n)
+		t.Errorf("got counts %+v", n)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 			lines, s := read(t, Options{}, connection(t, "192.0.2.3:50000", c.server, c.pieces...))
 			expect(t, lines, c.want...)
 			if len(s.Unknown) != 0 || len(s.Protocols) != 1 || len(s.Protocols[0].Undecodable) != 0 {
-				t.Errorf("not understood: %+v %+v", s.Unknown, s.Protocols)
+				t.Errorf("messages were not decoded: %+v %+v", s.Unknown, s.Protocols)
 			}
 		})
 	}

@@ -88,7 +88,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	const runs = 4
 	n := testing.AllocsPerRun(runs, several)
 	if each := messages / (runs + 1); each < 5000 || n > float64(each)/1000 {
-		t.Errorf("%v allocations for %d messages", n, each)
+		t.Errorf("got %v allocations for %d messages", n, each)
 	}
 }
 

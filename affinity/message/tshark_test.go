@@ -41,7 +41,7 @@ func TestTsharkFindsAsManyMessages(t *testing.T) {
 				}
 			}
 			if got != want+c.more {
-				t.Errorf("%d messages, tshark has %d", got, want)
+				t.Errorf("got %d messages, tshark has %d", got, want)
 			}
 		})
 	}
@@ -69,14 +69,14 @@ func TestTsharkFindsTheSameRequests(t *testing.T) {
 			}
 			each(t, filepath.Join(shared, c.file), func(m *Message) {
 				if m.ID > uint64(len(rows)) {
-					t.Fatalf("message %d, tshark has %d", m.ID, len(rows))
+					t.Fatalf("got message %d, tshark has only %d", m.ID, len(rows))
 				}
 				want := messages[rows[m.ID-1][1]]
 				if other, differs := c.other[m.ID]; m.Kind != Answer || differs && want == other {
 					return // tshark relates an ACK, too
 				}
 				if m.Answers != want {
-					t.Errorf("message %d, %s, answers %d; tshark says %d", m.ID, m.Name, m.Answers, want)
+					t.Errorf("message %d, %s, answers %d; tshark reports %d", m.ID, m.Name, m.Answers, want)
 				}
 			})
 		})

@@ -13,7 +13,7 @@ func TestUpgradeToHTTP2(t *testing.T) {
 	expect(t, lines, "HTTP request \"GET /first\"", "HTTP answer \"101 GET /first\"| of 1", "HTTP2 request \"GET /\"", "HTTP2 answer \"200 GET /\"| of 3")
 	for _, p := range s.Protocols {
 		if len(p.Undecodable) != 0 {
-			t.Errorf("not understood: %+v", p)
+			t.Errorf("messages were not decoded: %+v", p)
 		}
 	}
 }

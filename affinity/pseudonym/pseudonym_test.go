@@ -24,15 +24,15 @@ func TestTheSameUserHasOnePseudonym(t *testing.T) {
 		t.Errorf("MSISDN %s, IMPU %s", a, b)
 	}
 	if a, b := k.Identifier(message.IMSI, "1"), k.Identifier(message.TEID, "1"); a == b {
-		t.Errorf("an IMSI and a TEID are both %s", a)
+		t.Errorf("an IMSI and a TEID have the same pseudonym %s", a)
 	}
 	again := New([]byte("secret"))
 	if got := again.Identifier(message.IMSI, "001010000000001"); got != imsi || again.ID() != k.ID() {
-		t.Errorf("%s with the same key, before %s", got, imsi)
+		t.Errorf("the same key gave %s, want %s", got, imsi)
 	}
 	other := New([]byte("another"))
 	if got := other.Identifier(message.IMSI, "001010000000001"); got == imsi || other.ID() == k.ID() {
-		t.Errorf("%s with another key, too", got)
+		t.Errorf("another key gave the same pseudonym %s", got)
 	}
 }
 
@@ -48,7 +48,7 @@ func TestAddressesStayAddresses(t *testing.T) {
 	}
 	person := k.Identifier(message.IMPU, "alice@10.0.0.1")
 	if _, domain, _ := strings.Cut(person, "@"); domain != end.Addr().String() {
-		t.Errorf("%s is not at %v", person, end.Addr())
+		t.Errorf("identity %s is not at the address %v", person, end.Addr())
 	}
 }
 
@@ -63,7 +63,7 @@ func TestNamesKeepKnownWordsAlone(t *testing.T) {
 		"GET /":                     "GET /",
 	} {
 		if got := k.Name(message.HTTP, name); got != want {
-			t.Errorf("%s is %s, want %s", name, got, want)
+			t.Errorf("name of %s: got %s, want %s", name, got, want)
 		}
 	}
 	if got := k.Name(message.S1AP, "Initial UE Message: Attach Request"); got != "Initial UE Message: Attach Request" {
@@ -90,7 +90,7 @@ func TestAMissingKeyIsMadeForItsOwnerAlone(t *testing.T) {
 	}
 	other, err := Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil || other.ID() == first.ID() {
-		t.Errorf("two keys are the same: %v", err)
+		t.Errorf("two keys are equal: %v", err)
 	}
 }
 

@@ -46,7 +46,7 @@ Sprout reg/{}: 10 shared, 0 private, 0 unread, 10+10 operations, 6000 B, saved 0
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	if !c.IsStore("Store") || c.IsStore("Sprout") {
-		t.Error("the store is not found")
+		t.Error("IsStore does not find the right function")
 	}
 }
 
@@ -55,7 +55,7 @@ func TestKeysAreBounded(t *testing.T) {
 	for u := range 1000 {
 		access(c, uint64(u), "REGISTER", "Sprout", fmt.Sprintf("reg/sub%06d", u), true, 1)
 		if len(c.keys) > 100 {
-			t.Fatalf("%d keys", len(c.keys))
+			t.Fatalf("got %d keys, want at most 100", len(c.keys))
 		}
 	}
 	if s := c.State(); s.GivenUp != 900 || s.Forms[0].Keys != 1000 {
@@ -75,7 +75,7 @@ func TestFormsOfKeys(t *testing.T) {
 		strings.Repeat("words/", 20) + "001010000000001": strings.Repeat("words/", 20)[:maxForm],
 	} {
 		if got := FormOf(key); got != want {
-			t.Errorf("%s: %s, want %s", key, got, want)
+			t.Errorf("form of %s: got %s, want %s", key, got, want)
 		}
 	}
 }
@@ -91,21 +91,21 @@ func FuzzFormOf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, user string) {
 		form := FormOf(key)
 		if len(form) > maxForm {
-			t.Fatalf("%q has %d bytes", form, len(form))
+			t.Fatalf("form %q has %d bytes", form, len(form))
 		}
 		if len(form) < maxForm { // else a part may be cut
 			for _, part := range strings.FieldsFunc(form, func(r rune) bool { return r == '/' || r == ':' }) {
 				if differs(part) {
-					t.Errorf("%q of %q has the value %q", form, key, part)
+					t.Errorf("form %q of key %q contains the value %q", form, key, part)
 				}
 			}
 			if again := FormOf(form); again != form {
-				t.Errorf("the form of %q is %q", form, again)
+				t.Errorf("form of the form %q: got %q", form, again)
 			}
 		}
 		value := strings.NewReplacer("/", "", ":", "").Replace(user) + "@ims.test"
 		if one, other := FormOf(key+"/"+value), FormOf(key+"/{}"); one != other {
-			t.Errorf("%q for %q, %q for others", one, value, other)
+			t.Errorf("got form %q for the value %q, %q for other values", one, value, other)
 		}
 	})
 }

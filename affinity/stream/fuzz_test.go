@@ -21,7 +21,7 @@ type auditor struct {
 func (a *auditor) Data(h *stream.Half, _ int64, b []byte) {
 	a.begin(h)
 	if len(b) == 0 {
-		a.t.Fatal("no bytes")
+		a.t.Fatal("got an empty piece")
 	}
 	a.bytes += uint64(len(b))
 }
@@ -29,7 +29,7 @@ func (a *auditor) Data(h *stream.Half, _ int64, b []byte) {
 func (a *auditor) Gap(h *stream.Half, _ int64, n int) {
 	a.begin(h)
 	if n <= 0 || n > 1<<31 {
-		a.t.Fatalf("a gap of %d", n)
+		a.t.Fatalf("got a gap of %d bytes", n)
 	}
 	a.lost += uint64(n)
 }
@@ -41,7 +41,7 @@ func (a *auditor) begin(h *stream.Half) {
 		delete(a.ended, h)
 	}
 	if a.ended[h] {
-		a.t.Fatal("a call after End")
+		a.t.Fatal("a callback after End")
 	}
 }
 
@@ -77,7 +77,7 @@ func FuzzAssembler(f *testing.F) {
 		a.Flush()
 		c := a.Counts()
 		if lost := c.Lost; c.Bytes != check.bytes || lost.Timeout+lost.Connection+lost.Memory+lost.Cut+lost.End != check.lost {
-			t.Fatalf("%+v, but %d bytes and %d lost were reported", c, check.bytes, check.lost)
+			t.Fatalf("got counts %+v, but %d bytes and %d lost bytes were reported", c, check.bytes, check.lost)
 		}
 	})
 }

@@ -71,10 +71,10 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	}
 	several()
 	if n := testing.AllocsPerRun(5, several); n > segments/1000 {
-		t.Errorf("%v allocations in %d segments", n, segments)
+		t.Errorf("got %v allocations for %d segments", n, segments)
 	}
 	if c := a.Counts(); c.Early == 0 || c.Lost != (stream.Lost{}) || d.bytes != 7*1000*20*segmentSize {
-		t.Errorf("%+v, %d bytes", c, d.bytes)
+		t.Errorf("got counts %+v, %d bytes", c, d.bytes)
 	}
 }
 

@@ -219,10 +219,10 @@ func TestAnyArrivalGivesTheSameBytes(t *testing.T) {
 			}
 		}
 		if !bytes.Equal(r.bytes[client], want) || r.lost[client] != len(sent)-len(want) {
-			t.Fatalf("seed %d: %d bytes, %d lost; want %d, %d", seed, len(r.bytes[client]), r.lost[client], len(want), len(sent)-len(want))
+			t.Fatalf("seed %d: got %d bytes, %d lost, want %d, %d", seed, len(r.bytes[client]), r.lost[client], len(want), len(sent)-len(want))
 		}
 		if c := a.Counts(); int(c.Bytes) != len(want) {
-			t.Fatalf("seed %d: counted %d bytes of %d", seed, c.Bytes, len(want))
+			t.Fatalf("seed %d: counted %d bytes, want %d", seed, c.Bytes, len(want))
 		}
 	}
 }
@@ -271,14 +271,14 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 		held := 1000*1000 - len(r.bytes[client])
 		if held > 64<<10 || held == 0 {
-			t.Errorf("%d bytes are held", held)
+			t.Errorf("%d bytes are held, want 1 to 65536", held)
 		}
 		if lost := a.Counts().Lost; lost.Connection == 0 || int(lost.Connection) != r.lost[client] {
 			t.Errorf("lost %+v, reported %d", lost, r.lost[client])
 		}
 		a.Flush()
 		if len(r.bytes[client]) != 1000*1000 || r.lost[client] != 1000*1000 {
-			t.Errorf("%d bytes, %d lost", len(r.bytes[client]), r.lost[client])
+			t.Errorf("got %d bytes, %d lost", len(r.bytes[client]), r.lost[client])
 		}
 	})
 	t.Run("of all connections", func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		a.Add(segment(0, syn, 99, ""))
 		a.Add(segment(0, ack, 105, payload))
 		if len(r.bytes[client]) != 1000 || r.lost[client] != 5 {
-			t.Errorf("%d bytes, %d lost", len(r.bytes[client]), r.lost[client])
+			t.Errorf("got %d bytes, %d lost", len(r.bytes[client]), r.lost[client])
 		}
 	})
 }

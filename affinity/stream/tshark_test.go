@@ -59,7 +59,7 @@ func TestPayloadsAreThoseOfTshark(t *testing.T) {
 				t.Error(err)
 			}
 			if len(got) != len(want) {
-				t.Fatalf("%d messages, tshark has %d: %+v", len(got), len(want), r.Counts())
+				t.Fatalf("got %d messages, tshark has %d: %+v", len(got), len(want), r.Counts())
 			}
 			for i := range got {
 				if got[i] != want[i] {
@@ -131,12 +131,12 @@ func TestStreamsAreThoseOfTshark(t *testing.T) {
 					}
 				}
 				if !found {
-					t.Errorf("connection %s from %s: no stream has tshark's %d bytes, whole %v", w.Connection, w.From, len(w.Octets), w.Whole)
+					t.Errorf("connection %s from %s: no stream has the %d bytes that tshark has, whole %v", w.Connection, w.From, len(w.Octets), w.Whole)
 				}
 			}
 			for _, g := range got {
 				if g != nil && len(g.octets) > 0 {
-					t.Errorf("from %s: tshark does not have %d bytes, whole %v", g.from, len(g.octets), g.whole)
+					t.Errorf("from %s: got %d bytes that tshark does not have, whole %v", g.from, len(g.octets), g.whole)
 				}
 			}
 			t.Logf("%d directions: %+v", len(want), *a.Counts())
