@@ -16,20 +16,20 @@ func TestAgenda(t *testing.T) {
 	a := NewAgenda(trial.Schedule(Paced), r)
 	for i := range 3 {
 		if due, ok := a.Begin(200 * time.Millisecond); !ok || due != time.Duration(i)*100*time.Millisecond {
-			t.Errorf("call %d is due at %v, %v", i, due, ok)
+			t.Errorf("call %d: got due time %v, %v", i, due, ok)
 		}
 	}
 	if _, ok := a.Begin(200 * time.Millisecond); ok || a.Begun() != 3 || a.Behind() != 200*time.Millisecond {
-		t.Errorf("%d calls begun, at most %v late; one more: %v", a.Begun(), a.Behind(), ok)
+		t.Errorf("got %d begun calls, at most %v late, another call: %v", a.Begun(), a.Behind(), ok)
 	}
 	if a.Expire(time.Second + grace) {
-		t.Error("the rest is dropped within the grace")
+		t.Error("the remaining calls were dropped within the grace period")
 	}
 	if !a.Expire(time.Second + grace + 1) {
-		t.Error("the rest is not dropped after the grace")
+		t.Error("the remaining calls were not dropped after the grace period")
 	}
 	if _, more := a.Next(); more || a.Begun() != 3 {
-		t.Errorf("more calls: %v; %d begun", more, a.Begun())
+		t.Errorf("got another call: %v; %d begun", more, a.Begun())
 	}
 	if report, err := r.Report(time.Now()); err != nil || report.Scheduled != 10 || report.Offered != 0 {
 		t.Errorf("scheduled %d, offered %d, %v; want 10 and 0", report.Scheduled, report.Offered, err)
@@ -42,14 +42,14 @@ func TestAgendaPlays(t *testing.T) {
 		a := NewAgenda(trial.Schedule(Paced), NewRecorder(trial.Duration))
 		first, _ := a.Next()
 		begin := time.Now()
-		start, err := a.Play(t.Context(), func(time.Time) {}, func() { t.Error("stopped") })
+		start, err := a.Play(t.Context(), func(time.Time) {}, func() { t.Error("the agenda was stopped") })
 		if err != nil || start.Add(first).Sub(begin) != lead {
-			t.Errorf("the first call is due %v after the beginning: %v", start.Add(first).Sub(begin), err)
+			t.Errorf("the first call is due %v after the start: %v", start.Add(first).Sub(begin), err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		if _, err := a.Play(ctx, func(time.Time) { cancel(); <-stopped }, func() { close(stopped) }); !errors.Is(err, context.Canceled) {
-			t.Errorf("after an interrupt: %v", err)
+			t.Errorf("after an interrupt: got %v", err)
 		}
 	})
 }

@@ -57,7 +57,7 @@ func TestReportRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Scheduled != 10 || r.Offered != 9 || r.Succeeded != 7 || r.Failed["503"] != 1 || r.Failed["timeout"] != 1 {
-		t.Errorf("counts: %+v", r)
+		t.Errorf("got counts %+v", r)
 	}
 	if got := r.Seconds.Scheduled; len(got) != 3 || got[0] != 4 || got[1] != 4 || got[2] != 2 {
 		t.Errorf("seconds.scheduled = %v, want 4 4 2", got)
@@ -66,14 +66,14 @@ func TestReportRoundTrip(t *testing.T) {
 		t.Errorf("seconds.failed[503] = %v, want it in the second second", got)
 	}
 	if r.WindowStart != 1000.5 {
-		t.Errorf("window start = %v", r.WindowStart)
+		t.Errorf("window start: got %v, want 1000.5", r.WindowStart)
 	}
 	o, err := r.Outcome(vitrine.Key{Seq: 3, Rate: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o.Seq != 3 || o.Duration != 2500*time.Millisecond || o.Valid || o.Reason != ReasonGenerator {
-		t.Errorf("outcome: %+v", o)
+		t.Errorf("got outcome %+v", o)
 	}
 	if o.Latency.P50 < 3.99 || o.Latency.P50 > 4.01 || o.Latency.P99 < 6.99 || o.Latency.P99 > 7.01 {
 		t.Errorf("latency = %+v, want 4 ms and 7 ms", o.Latency)
@@ -105,13 +105,13 @@ func TestOutcomeValidity(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o.Valid != c.valid {
-			t.Errorf("offered %d of 1000: valid = %v", c.offered, o.Valid)
+			t.Errorf("offered %d of 1000: got valid %v", c.offered, o.Valid)
 		}
 	}
 	failed := Report{Error: "no such scenario"}
 	o, err := failed.Outcome(vitrine.Key{})
 	if err != nil || o.Valid || o.Reason != "generator: no such scenario" {
-		t.Errorf("a report of an error: %+v, %v", o, err)
+		t.Errorf("report of an error: got %+v, %v", o, err)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestParseReportRefuses(t *testing.T) {
 	} {
 		_, err := ParseReport(strings.NewReader(c.text))
 		if err == nil || !errors.Is(err, ErrReport) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one with %q", c.name, err, c.want)
+			t.Errorf("%s: got error %v, want %q", c.name, err, c.want)
 		}
 	}
 }
@@ -176,13 +176,13 @@ func FuzzParseReport(f *testing.F) {
 		r, err := ParseReport(strings.NewReader(string(data)))
 		if err != nil {
 			if !errors.Is(err, ErrReport) {
-				t.Fatalf("an error of another kind: %v", err)
+				t.Fatalf("got an error of another kind: %v", err)
 			}
 			return
 		}
 		o, err := r.Outcome(vitrine.Key{})
 		if err != nil {
-			t.Fatalf("accepted, but has no outcome: %v", err)
+			t.Fatalf("the accepted report has no outcome: %v", err)
 		}
 		var total vitrine.Second
 		for _, s := range o.Seconds {
@@ -193,7 +193,7 @@ func FuzzParseReport(f *testing.F) {
 			t.Fatalf("seconds %+v do not add up to %+v", total, o)
 		}
 		if _, err := json.Marshal(o); err != nil {
-			t.Fatalf("accepted, but cannot be kept: %v", err)
+			t.Fatalf("the accepted report cannot be encoded: %v", err)
 		}
 	})
 }

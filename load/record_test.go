@@ -43,10 +43,10 @@ func TestInFlight(t *testing.T) {
 		t.Error(err)
 	}
 	if report.Answered != 10 { // of the call that was due at 100 ms
-		t.Errorf("the last call of the window ended after %v s", report.Answered)
+		t.Errorf("the last call of the window ended after %v s, want 10 s", report.Answered)
 	}
 	if report.Offered != 4 || report.Failed["503"] != 1 {
-		t.Errorf("offered %d, failed %v: want the 4 calls that were due in the window", report.Offered, report.Failed)
+		t.Errorf("offered %d, failed %v, want the 4 calls due in the window", report.Offered, report.Failed)
 	}
 }
 

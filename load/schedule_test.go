@@ -41,7 +41,7 @@ func TestPaced(t *testing.T) {
 		for schedule, warmups := range map[*Schedule]int{trial.Steady(): c.steady, trial.Schedule(Paced): c.rising} {
 			dues := all(schedule)
 			if n := inWindow(dues); n != c.calls || len(dues)-n != warmups {
-				t.Errorf("rate %v: %d calls after %d, want %d after %d", c.rate, n, len(dues)-n, c.calls, warmups)
+				t.Errorf("rate %v: got %d calls and %d warm-up calls, want %d and %d", c.rate, n, len(dues)-n, c.calls, warmups)
 			}
 			if last := dues[len(dues)-1]; last >= time.Duration(c.duration*1e9) {
 				t.Errorf("rate %v: the last call is due at %v, after the window", c.rate, last)
@@ -52,7 +52,7 @@ func TestPaced(t *testing.T) {
 		}
 	}
 	if got := (pace{rate: 3}).at(259_199); got != 86400*time.Second-333333333*time.Nanosecond {
-		t.Errorf("late in a day: %v", got)
+		t.Errorf("call late in a day: got %v", got)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestWarmupRises(t *testing.T) {
 	for arrivals, slack := range map[string]float64{Paced: 2, Poisson: 200} { // 6 standard deviations
 		dues := all(Trial{Rate: 1000, Warmup: 4, Duration: 1, Seed: 7}.Schedule(arrivals))
 		if !slices.IsSorted(dues) {
-			t.Errorf("%s: the calls are not in order", arrivals)
+			t.Errorf("%s: the calls are not sorted", arrivals)
 		}
 		var calls [5]float64 // in each second
 		for _, due := range dues {
@@ -83,7 +83,7 @@ func TestPoisson(t *testing.T) {
 	dues := all(trial.Schedule(Poisson))
 	const calls = 200_000
 	if got := float64(len(dues)); math.Abs(got-calls) > 4*math.Sqrt(calls) {
-		t.Errorf("%v calls, want %d within 4 standard deviations", got, calls)
+		t.Errorf("got %v calls, want %d within 4 standard deviations", got, calls)
 	}
 	longer := map[float64]float64{0: 0, 0.5: 0, 1: 0, 2: 0, 4: 0} // number of gaps longer than the key, in mean gaps
 	for i := 1; i < len(dues); i++ {
@@ -96,7 +96,7 @@ func TestPoisson(t *testing.T) {
 	for bound, n := range longer {
 		p := math.Exp(-bound)
 		if got, slack := n/float64(len(dues)-1), 4*math.Sqrt(p*(1-p)/calls); math.Abs(got-p) > slack+1e-9 {
-			t.Errorf("a share of %.4f of the gaps is above %v mean gaps, want %.4f", got, bound, p)
+			t.Errorf("got a share %.4f of gaps above %v mean gaps, want %.4f", got, bound, p)
 		}
 	}
 	for _, width := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
@@ -121,11 +121,11 @@ func TestScheduleIsOfTheSeed(t *testing.T) {
 	trial := Trial{Rate: 50, Duration: 4, Warmup: 2, Seed: 5}
 	first := all(trial.Schedule(Poisson))
 	if !slices.Equal(first, all(trial.Schedule(Poisson))) {
-		t.Error("the same seed gave another schedule")
+		t.Error("the same seed gave a different schedule")
 	}
 	trial.Seed = 6
 	if slices.Equal(first, all(trial.Schedule(Poisson))) {
-		t.Error("another seed gave the same schedule")
+		t.Error("a different seed gave the same schedule")
 	}
 }
 

@@ -20,31 +20,31 @@ func TestCommandRoundTrip(t *testing.T) {
 	program := []string{"vitrine", "generate", "sip"}
 	c := Command(program, want)
 	if !slices.Equal(c.Args[:3], program) {
-		t.Errorf("args begin %q", c.Args[:3])
+		t.Errorf("got arguments %q at the start", c.Args[:3])
 	}
 	byArgs, err := ReadTrial(c.Args[3:], nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, byArgs); diff != "" {
-		t.Errorf("through arguments: %s", diff)
+		t.Errorf("trial from arguments: %s", diff)
 	}
 	byEnv, err := ReadTrial(nil, append(c.Env, "HOME=/root", "VITRINE_OTHER=1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, byEnv); diff != "" {
-		t.Errorf("through the environment: %s", diff)
+		t.Errorf("trial from the environment: %s", diff)
 	}
 	both, err := ReadTrial([]string{"--rate=7", "--param", "user_format=x"}, c.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if both.Rate != 7 || both.Params["user_format"] != "x" || both.Params["scenario"] != "reg-dereg" {
-		t.Errorf("arguments over environment: %+v", both)
+		t.Errorf("arguments must override the environment: %+v", both)
 	}
 	if got := envName("call-time.2"); got != "CALL_TIME_2" {
-		t.Errorf("envName = %q", got)
+		t.Errorf("envName: got %q, want CALL_TIME_2", got)
 	}
 }
 
@@ -61,10 +61,10 @@ func TestReadTrialRefuses(t *testing.T) {
 	} {
 		_, err := ReadTrial(append(slices.Clone(base), strings.Fields(c.args)...), nil)
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one with %q", c.args, err, c.want)
+			t.Errorf("%s: got error %v, want %q", c.args, err, c.want)
 		}
 	}
 	if _, err := ReadTrial(nil, nil); !vitrine.IsBadInput(err) {
-		t.Errorf("nothing given: %v", err)
+		t.Errorf("without arguments and environment: got %v", err)
 	}
 }

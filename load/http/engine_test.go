@@ -77,7 +77,7 @@ func (b *bench) await(fd int) {
 		switch n, err := unix.Poll(b.wait[:], patience); {
 		case errors.Is(err, unix.EINTR):
 		case n != 1:
-			b.t.Fatalf("nothing came: %v", err)
+			b.t.Fatalf("no data or connection arrived: %v", err)
 		default:
 			return
 		}
@@ -110,7 +110,7 @@ func (b *bench) request(fd int) []byte {
 		b.await(fd)
 		got, errno := tcpfd.Receive(fd, b.buffer[n:])
 		if errno != 0 || got == 0 {
-			b.t.Fatalf("read a request: %d bytes, %v", got, errno)
+			b.t.Fatalf("read a request: got %d bytes, error %v", got, errno)
 		}
 		n += got
 		if n >= 4 && string(b.buffer[n-4:n]) == "\r\n\r\n" {
@@ -122,7 +122,7 @@ func (b *bench) request(fd int) []byte {
 func (b *bench) answer(fd int, text []byte) {
 	b.t.Helper()
 	if n, errno := tcpfd.Send(fd, text); errno != 0 || n != len(text) {
-		b.t.Fatalf("answer: %d of %d bytes, %v", n, len(text), errno)
+		b.t.Fatalf("write an answer: sent %d of %d bytes, error %v", n, len(text), errno)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestAnswers(t *testing.T) {
 		fd := b.accept()
 		b.awaitEvents()
 		if got, want := string(b.request(fd)), "GET /a?b=c HTTP/1.1\r\nHost: h.test\r\n"; !strings.HasPrefix(got, want) {
-			t.Errorf("%s: the request is %q", c.name, got)
+			t.Errorf("%s: got request %q", c.name, got)
 		}
 		b.answer(fd, []byte(c.text))
 		if c.hangUp {
@@ -233,7 +233,7 @@ func TestWaitingIsLate(t *testing.T) {
 	b.at(100 * time.Millisecond)
 	b.at(200 * time.Millisecond)
 	if b.targets[0].open != 1 || b.targets[0].waiting.Len() != 2 {
-		t.Fatalf("%d connections, %d calls wait", b.targets[0].open, b.targets[0].waiting.Len())
+		t.Fatalf("got %d connections, %d calls waiting", b.targets[0].open, b.targets[0].waiting.Len())
 	}
 	for range 3 {
 		b.now += 100 * time.Millisecond
@@ -249,7 +249,7 @@ func TestWaitingIsLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Succeeded != 3 || r.Offered != 3 || b.waited != 2 {
-		t.Errorf("%d offered, %d succeeded, %d waited", r.Offered, r.Succeeded, b.waited)
+		t.Errorf("offered %d, succeeded %d, waited %d", r.Offered, r.Succeeded, b.waited)
 	}
 	// The calls are due at 0, 100 and 200 ms, and answered at 300, 400 and 500
 	// ms.
@@ -257,7 +257,7 @@ func TestWaitingIsLate(t *testing.T) {
 		t.Errorf("the shortest latency is %v, want 300ms", got)
 	}
 	if r.InFlight[0] != 1 || r.InFlight[1] != 2 || r.InFlight[2] != 3 {
-		t.Errorf("in flight %v, want 1, 2, 3: a call that waits is in flight", r.InFlight)
+		t.Errorf("calls in flight: got %v, want 1, 2, 3 because a waiting call is in flight", r.InFlight)
 	}
 	b.hangUp(fd)
 }
@@ -273,11 +273,11 @@ func TestTimeouts(t *testing.T) {
 	b.at(100 * time.Millisecond)
 	b.at(999 * time.Millisecond)
 	if b.open != 2 {
-		t.Fatalf("%d calls open before the timeout", b.open)
+		t.Fatalf("got %d open calls before the timeout, want 2", b.open)
 	}
 	b.at(time.Second) // the first call times out, and the second gets a new connection
 	if r := b.report(); r.Failed["timeout"] != 1 || b.targets[0].open != 1 || b.targets[0].waiting.Len() != 0 {
-		t.Fatalf("failed %v, %d connections", r.Failed, b.targets[0].open)
+		t.Fatalf("failed %v, %d connections left", r.Failed, b.targets[0].open)
 	}
 	b.hangUp(fd)
 	fd = b.accept()
@@ -323,7 +323,7 @@ func TestClosedConnections(t *testing.T) {
 	b.hangUp(fd)
 	b.awaitEvents()
 	if len(b.targets[0].idle) != 0 || b.targets[0].open != 0 {
-		t.Fatalf("%d connections after the end of one", b.targets[0].open)
+		t.Fatalf("got %d connections after one ended, want 0", b.targets[0].open)
 	}
 	b.at(100 * time.Millisecond)
 	fd = b.accept()
@@ -334,7 +334,7 @@ func TestClosedConnections(t *testing.T) {
 	fd = b.accept()
 	serve(fd)
 	if r := b.report(); r.Succeeded != 3 || b.resent != 1 {
-		t.Fatalf("%d succeeded, %d sent again; failed %v", r.Succeeded, b.resent, r.Failed)
+		t.Fatalf("succeeded %d, resent %d, failed %v", r.Succeeded, b.resent, r.Failed)
 	}
 	b.hangUp(fd)
 	b.at(300 * time.Millisecond)
@@ -345,7 +345,7 @@ func TestClosedConnections(t *testing.T) {
 		b.awaitEvents()
 	}
 	if r := b.report(); r.Succeeded != 3 || r.Failed["reset"] != 1 || b.resent != 2 {
-		t.Errorf("%d succeeded, %d sent again; failed %v", r.Succeeded, b.resent, r.Failed)
+		t.Errorf("succeeded %d, resent %d, failed %v", r.Succeeded, b.resent, r.Failed)
 	}
 }
 

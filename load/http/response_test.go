@@ -47,7 +47,7 @@ func TestResponse(t *testing.T) {
 			}
 		}
 		if r.ended() {
-			t.Errorf("%s: the end of the connection would end it too", c.name)
+			t.Errorf("%s: a connection that ended would end the response too", c.name)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func FuzzResponse(f *testing.F) {
 			t.Fatalf("%d of %d bytes, done %v, %v", n, len(data), done, err)
 		}
 		if cap(whole.line) > 2*maxLine {
-			t.Fatalf("%d bytes are kept", cap(whole.line))
+			t.Fatalf("the line buffer keeps %d bytes", cap(whole.line))
 		}
 		var read int
 		var done2 bool

@@ -25,7 +25,7 @@ func TestProcessesInFindsSubfolders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := processesIn(t, scratch); len(got) != want {
-			t.Errorf("a process in %s: found %v, want %d", folder, got, want)
+			t.Errorf("a process in %s: found processes %v, want %d", folder, got, want)
 		}
 		stdin.Close()
 		if err := child.Wait(); err != nil {

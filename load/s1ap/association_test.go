@@ -31,7 +31,7 @@ func TestSentOctetsAreNotKept(t *testing.T) {
 		e.flush(a)
 		n, errno := tcpfd.Receive(fds[1], reader.Room())
 		if errno != 0 || a.state != ready {
-			t.Fatalf("%v, state %d", errno, a.state)
+			t.Fatalf("got error %v, state %d, want ready", errno, a.state)
 		}
 		reader.Received(n)
 		for {
@@ -43,12 +43,12 @@ func TestSentOctetsAreNotKept(t *testing.T) {
 				break
 			}
 			if got := binary.BigEndian.Uint32(m); got != read {
-				t.Fatalf("message %d comes after %d messages", got, read)
+				t.Fatalf("got message %d after %d messages", got, read)
 			}
 			read++
 		}
 	}
 	if read < rounds || cap(a.out) > 4*backlog {
-		t.Errorf("%d messages were read, %d octets are kept", read, cap(a.out))
+		t.Errorf("read %d messages, the buffer has %d octets", read, cap(a.out))
 	}
 }

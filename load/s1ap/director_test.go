@@ -135,11 +135,11 @@ func TestMMEsComeAndGoBehindADirector(t *testing.T) {
 	}
 	for _, procedure := range []string{"service-request", "tracking-area-update", "detach", "attach"} {
 		if n := e.metric(3, "mme_procedures_total", `procedure="`+procedure+`"`, `outcome="success"`); n == 0 {
-			t.Errorf("the new MME has no %s", procedure)
+			t.Errorf("the new MME handled no %s", procedure)
 		}
 	}
 	if e.metric(3, "mme_taken_over_total")+e.metric(2, "mme_taken_over_total") == 0 {
-		t.Error("no UE was taken over")
+		t.Error("no MME took over a UE")
 	}
 }
 
@@ -174,13 +174,13 @@ func TestKilledMMEBehindADirectorLosesNoUE(t *testing.T) {
 		t.Errorf("%d of %d failed: %v, %s", failed, report.Offered, report.Failed, report.Error)
 	}
 	if again := e.metric(2, "mme_procedures_total", `procedure="attach"`) - attached; again > 0 {
-		t.Errorf("%d UEs attached again", again)
+		t.Errorf("%d UEs attached again, want 0", again)
 	}
 	if n := e.metric(2, "mme_procedures_total", `outcome="unknown-identity"`); n > 0 {
-		t.Errorf("%d UEs were not known", n)
+		t.Errorf("%d UEs had an unknown identity, want 0", n)
 	}
 	if e.metric(2, "mme_taken_over_total") == 0 || services(2) <= served {
-		t.Error("no UE was taken over")
+		t.Error("no MME took over a UE")
 	}
 	in, err := c.Instance(t.Context(), "mme-1")
 	if err != nil || in.Health != "away" || in.Dialogs != 0 {
@@ -241,7 +241,7 @@ func (w *tower) receive(m *enb.Message, k wire.Kind, procedure wire.Procedure) {
 		}
 		if message != nil {
 			if err := m.Parse(message); err != nil || m.Kind != k || m.Procedure != procedure {
-				w.t.Fatalf("kind %d of %v with cause %v, %v; want kind %d of %v", m.Kind, m.Procedure, m.Cause, err, k, procedure)
+				w.t.Fatalf("got kind %d of %v with cause %v, error %v, want kind %d of %v", m.Kind, m.Procedure, m.Cause, err, k, procedure)
 			}
 			return
 		}
@@ -270,7 +270,7 @@ func (p *phone) attach(at *tower) {
 	at.receive(&p.in, wire.Initiating, wire.InitialContextSetup)
 	reply, event, err := p.Receive(nil, p.in.NAS)
 	if err != nil || event != ue.Accepted {
-		p.t.Fatalf("event %d, %v", event, err)
+		p.t.Fatalf("got event %d, error %v", event, err)
 	}
 	at.send(at.AppendContextSetUp(nil, p.ids, p.in.Bearer))
 	at.send(at.AppendUplink(nil, p.ids, reply))
@@ -330,7 +330,7 @@ func TestHandoversBehindADirector(t *testing.T) {
 	}
 	hosttest.Until(t, patience, "all attaches have ended", func() bool { return attached(1)+attached(2) == ues })
 	if attached(1) == 0 || attached(2) == 0 {
-		t.Errorf("%d UEs at the first MME, %d at the second", attached(1), attached(2))
+		t.Errorf("got %d UEs at the first MME, %d at the second", attached(1), attached(2))
 	}
 	if _, err := c.Drain(t.Context(), "mme-1"); err != nil {
 		t.Fatal(err)
@@ -355,6 +355,6 @@ func TestHandoversBehindADirector(t *testing.T) {
 		return err == nil && in.Dialogs == 0
 	})
 	if n := moved("path-switch"); n != ues {
-		t.Errorf("%d path switches", n)
+		t.Errorf("got %d path switches, want one per UE", n)
 	}
 }

@@ -31,10 +31,10 @@ func TestKernelWithoutSCTPIsNamed(t *testing.T) {
 	trial := load.Trial{Rate: 1, Duration: 1, Targets: []string{"127.0.0.1:1"}, Params: map[string]string{"transport": "sctp"}}
 	err := Run(t.Context(), trial, io.Discard, io.Discard)
 	if sctp.Possible() != nil && (!vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "modprobe sctp")) {
-		t.Errorf("error %v", err)
+		t.Errorf("the kernel does not support SCTP, but got %v", err)
 	}
 	if sctp.Possible() == nil && err != nil {
-		t.Errorf("the kernel has SCTP: %v", err)
+		t.Errorf("the kernel supports SCTP, but got %v", err)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestIMSIsAreConsecutive(t *testing.T) {
 	}
 	for n, want := range map[int]string{0: "001010000000098", 1: "001010000000099", 2: "001010000000100", 1 << 19: "001010000524386"} {
 		if d := p.imsi(n); d.String() != want {
-			t.Errorf("subscriber %d has IMSI %v, want %s", n, d, want)
+			t.Errorf("subscriber %d: got IMSI %v, want %s", n, d, want)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestPoolHasAUserForEachOpenCall(t *testing.T) {
 		}
 		got, err := p.pool(trial)
 		if (err != nil) != (c.want == 0) || got != c.want {
-			t.Errorf("%v: %d users, %v; want %d", c.params, got, err, c.want)
+			t.Errorf("%v: got %d users, error %v, want %d", c.params, got, err, c.want)
 		}
 	}
 }
@@ -109,22 +109,22 @@ func TestFailuresHaveTheirCause(t *testing.T) {
 	stop = e.mme("--hss", e.at(99, 3868)) // nobody is there
 	report = e.run(trial)
 	if report.Failed["emm-17"] != report.Offered || report.Offered == 0 {
-		t.Errorf("without an HSS, failed %v", report.Failed)
+		t.Errorf("without an HSS: got failures %v", report.Failed)
 	}
 	stop()
 	stop = e.mme("--contexts", "5")
 	e.connected(1)
 	report = e.run(trial)
 	if report.Succeeded != 5 || report.Failed["emm-22"] != report.Offered-5 {
-		t.Errorf("beyond 5 contexts, %d succeeded, failed %v", report.Succeeded, report.Failed)
+		t.Errorf("above 5 contexts: %d succeeded, failures %v", report.Succeeded, report.Failed)
 	}
 	trial.Params = map[string]string{"network": "99970", "subscribers": "999700000000001"}
 	if report = e.run(trial); !strings.Contains(report.Error, "refuses the eNodeBs") {
-		t.Errorf("of another network: %q", report.Error)
+		t.Errorf("eNodeBs of another network: got %q", report.Error)
 	}
 	stop()
 	if report = e.run(load.Trial{Rate: 20, Duration: 1}); report.Failed["connect"] != report.Offered || report.Offered == 0 {
-		t.Errorf("without an MME, failed %v", report.Failed)
+		t.Errorf("without an MME: got failures %v", report.Failed)
 	}
 }
 
@@ -143,15 +143,15 @@ func TestAddressesRunOut(t *testing.T) {
 		t.Errorf("%d of %d succeeded, failed %v; want %d", report.Succeeded, report.Offered, report.Failed, addresses)
 	}
 	if n := e.metric(1, "mme_procedures_total", `procedure="attach"`, `outcome="no-resources"`); n != int(refused) {
-		t.Errorf("the MME counts %d, %d were refused", n, refused)
+		t.Errorf("the MME counts %d refused attaches, the generator %d", n, refused)
 	}
 	for host, name := range map[int]string{11: "sgw_procedures_total", 22: "pgw_procedures_total"} {
 		if n := e.metric(host, name, `procedure="create-session"`, `cause="84"`); n != int(refused) {
-			t.Errorf("%s counts %d, %d were refused", name, n, refused)
+			t.Errorf("%s counts %d refused sessions, the generator %d", name, n, refused)
 		}
 	}
 	if n := e.metric(22, "pgw_sessions"); n != addresses {
-		t.Errorf("%d sessions", n)
+		t.Errorf("got %d sessions", n)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestIMSIsAttachTwice(t *testing.T) {
 		return e.metric(1, "mme_attached_again_total") == int(report.Succeeded)-users && e.metric(1, "mme_contexts") == users
 	})
 	if n := e.metric(21, "pgw_sessions"); n != users {
-		t.Errorf("%d sessions of %d subscribers", n, users)
+		t.Errorf("got %d sessions for %d subscribers", n, users)
 	}
 }
 
@@ -190,11 +190,11 @@ func TestENodeBsConnectAgain(t *testing.T) {
 	<-restarted
 	last := report.Seconds.Succeeded[len(report.Seconds.Succeeded)-1]
 	if report.Failed["connect"] == 0 || last == 0 {
-		t.Errorf("%v succeeded by second, failed %v", report.Seconds.Succeeded, report.Failed)
+		t.Errorf("successes per second: %v, failures %v", report.Seconds.Succeeded, report.Failed)
 	}
 	for cause := range report.Failed {
 		if cause != "connect" && cause != "reset" && cause != "emm-17" { // #17: no HSS yet
-			t.Errorf("failed %v", report.Failed)
+			t.Errorf("got failures %v", report.Failed)
 		}
 	}
 }
@@ -211,14 +211,14 @@ func TestStaysAreNotPartOfTheLatency(t *testing.T) {
 			t.Errorf("%s: %d of %d succeeded, failed %v", scenario, report.Succeeded, report.Offered, report.Failed)
 		}
 		if took := time.Since(begun); took < stay {
-			t.Errorf("%s: the trial took %v", scenario, took)
+			t.Errorf("%s: the trial took only %v", scenario, took)
 		}
 		latency, err := report.Histogram()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p50 := time.Duration(latency.ValueAtQuantile(50)); p50 <= 0 || p50 >= stay {
-			t.Errorf("%s: the median latency is %v", scenario, p50)
+			t.Errorf("%s: got a median latency of %v", scenario, p50)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func TestStopEndsATrialAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(begun); took > patience {
-		t.Errorf("it took %v", took)
+		t.Errorf("the trial took %v, longer than allowed", took)
 	}
 }
 
@@ -266,7 +266,7 @@ func (e *epc) mme(args ...string) (stop func()) {
 func TestHandoversNeedTwoENodeBs(t *testing.T) {
 	given := map[string]string{"scenario": Mix, "mix": "x2-handover=1,attach=2"}
 	if _, err := Decode(given); err == nil || !strings.Contains(err.Error(), "enodebs") {
-		t.Errorf("one eNodeB: %v", err)
+		t.Errorf("one eNodeB: got error %v", err)
 	}
 	given["enodebs"] = "2"
 	p, err := Decode(given)
@@ -278,6 +278,6 @@ func TestHandoversNeedTwoENodeBs(t *testing.T) {
 		drawn[p.weights.draw(n)]++
 	}
 	if len(drawn) != 2 || drawn[handoverX2] != 1 || drawn[attachIdle] != 2 {
-		t.Errorf("drawn %v", drawn)
+		t.Errorf("got scenarios %v", drawn)
 	}
 }

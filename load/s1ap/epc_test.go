@@ -124,7 +124,7 @@ func TestScenariosAgainstTheReferenceEPC(t *testing.T) {
 	report := e.play(50, 2, 0, mmes, map[string]string{"scenario": Attach, "enodebs": "2"})
 	hosttest.Until(t, patience, "all attaches are counted", func() bool { return sum("attach") == int(report.Offered) })
 	if got := e.metric(11, "sgw_ues"); got != int(report.Offered) {
-		t.Errorf("%d UEs at the S-GW, want %d", got, report.Offered)
+		t.Errorf("the S-GW has %d UEs, want %d", got, report.Offered)
 	}
 
 	detached := e.play(50, 1, 0, mmes, map[string]string{"scenario": AttachDetach, "subscribers": "001010000010001"})
@@ -136,7 +136,7 @@ func TestScenariosAgainstTheReferenceEPC(t *testing.T) {
 
 	e.play(50, 2, 4, mmes, map[string]string{"scenario": Mix, "subscribers": "001010000030001", "timeout": "2s", "enodebs": "3", "arrivals": "poisson"})
 	if sum("tracking-area-update") == 0 {
-		t.Error("the mix has no tracking area update")
+		t.Error("the mix made no tracking area update")
 	}
 }
 
@@ -156,7 +156,7 @@ func TestBearersAndHandovers(t *testing.T) {
 	}
 	for _, procedure := range []string{"dedicated-bearer", "bearer-deactivation", "path-switch", "handover"} {
 		if sum(procedure, "success") == 0 {
-			t.Errorf("no %s", procedure)
+			t.Errorf("no successful %s", procedure)
 		}
 		for _, bad := range []string{"refused", "network-failure", "timeout", "radio-failure", "no-resources", "interrupted"} {
 			if n := sum(procedure, bad); n > 0 {
@@ -166,7 +166,7 @@ func TestBearersAndHandovers(t *testing.T) {
 	}
 	made := sum("dedicated-bearer", "success")
 	if n := e.metric(21, "pgw_procedures_total", `procedure="create-bearer"`, `cause="16"`); n != made {
-		t.Errorf("the P-GW made %d dedicated bearers, the MMEs %d", n, made)
+		t.Errorf("the P-GW made %d dedicated bearers, the MMEs count %d", n, made)
 	}
 	hosttest.Until(t, patience, "all dedicated bearers are removed", func() bool {
 		return e.metric(21, "pgw_procedures_total", `procedure="delete-bearer"`, `cause="16"`) == made

@@ -78,7 +78,7 @@ func (e *epc) holder(of *phone, gateways int) (holder int) {
 		switch status, _ := e.downlink(gatewayHost+n, of); {
 		case status == http.StatusNotFound:
 		case status != http.StatusOK || holder != 0:
-			e.t.Errorf("%s: status %d at S-GW %d, after S-GW %d", of.IMSI, status, n, holder)
+			e.t.Errorf("%s: got status %d at S-GW %d, S-GW %d already has the session", of.IMSI, status, n, holder)
 		default:
 			holder = n
 		}
@@ -120,7 +120,7 @@ func (p *phone) update(at *tower) {
 	at.receive(&p.in, wire.Initiating, wire.DownlinkNASTransport)
 	p.ids = p.in.IDs
 	if _, event, err := p.Receive(nil, p.in.NAS); err != nil || event != ue.Updated {
-		p.t.Fatalf("%s: event %d with cause %d, %v", p.IMSI, event, p.Cause, err)
+		p.t.Fatalf("%s: got event %d with cause %d, error %v", p.IMSI, event, p.Cause, err)
 	}
 	at.receive(&p.in, wire.Initiating, wire.UEContextRelease)
 	at.send(at.AppendReleased(nil, p.ids))
@@ -134,7 +134,7 @@ func (p *phone) call() {
 		p.at.receive(&p.in, wire.Initiating, procedure)
 		reply, event, err := p.Receive(nil, p.in.NAS)
 		if err != nil || event != want {
-			p.t.Fatalf("%s: event %d, %v", p.IMSI, event, err)
+			p.t.Fatalf("%s: got event %d, error %v", p.IMSI, event, err)
 		}
 		p.at.send(confirm(nil, p.ids, p.in.Bearer))
 		p.at.send(p.at.AppendUplink(nil, p.ids, reply))
@@ -182,7 +182,7 @@ func (f *fleet) settled(what, procedure string, times int) {
 func (f *fleet) stay(p *phone, when string) {
 	f.t.Helper()
 	if now := f.holder(p, f.gateways); now != f.at[p] {
-		f.t.Errorf("%s: the session of %s is at S-GW %d, was at %d", when, p.IMSI, now, f.at[p])
+		f.t.Errorf("%s: the session of %s is at S-GW %d, previously at %d", when, p.IMSI, now, f.at[p])
 	}
 }
 
@@ -214,11 +214,11 @@ func (f *fleet) relocate(all []*phone, to *tower) {
 		packet.Go(func() { status, paged = f.downlink(gatewayHost+f.at[p], p) })
 		to.receive(&p.in, wire.Initiating, wire.Paging)
 		if p.in.Paged != p.GUTI.STMSI() {
-			f.t.Errorf("%s: %+v is paged", p.IMSI, p.in.Paged)
+			f.t.Errorf("%s: got paging of %+v", p.IMSI, p.in.Paged)
 		}
 		p.serve(to)
 		if packet.Wait(); status != http.StatusOK || !paged {
-			f.t.Errorf("%s: status %d, paged: %t", p.IMSI, status, paged)
+			f.t.Errorf("%s: got status %d, paged: %t", p.IMSI, status, paged)
 		}
 		f.stay(p, "after the relocation")
 		p.call()
@@ -244,7 +244,7 @@ func (f *fleet) dismiss(c *client.Client, draining string) {
 	})
 	for n := 1; n <= f.gateways; n++ {
 		if lost := f.metric(gatewayHost+n, "sgw_procedures_total", `cause="64"`); lost != 0 {
-			f.t.Errorf("%d messages came to S-GW %d, which does not have their session", lost, n)
+			f.t.Errorf("%d messages reached S-GW %d, which does not have their session", lost, n)
 		}
 	}
 }
@@ -266,7 +266,7 @@ func TestSessionsOfGatewaysBehindADirector(t *testing.T) {
 		held[f.join(one)]++
 	}
 	if held[1] == 0 || held[2] == 0 {
-		t.Fatalf("sessions by S-GW: %v", held)
+		t.Fatalf("got sessions per S-GW %v", held)
 	}
 
 	third := e.gateway(3)
@@ -281,7 +281,7 @@ func TestSessionsOfGatewaysBehindADirector(t *testing.T) {
 	}
 	for tries := 0; f.join(one) != 3; tries++ {
 		if tries == 50 {
-			t.Fatal("the new S-GW gets no session")
+			t.Fatal("the new S-GW got no session")
 		}
 	}
 
@@ -290,7 +290,7 @@ func TestSessionsOfGatewaysBehindADirector(t *testing.T) {
 	f.change(c, func() (client.Instance, error) { return c.Drain(t.Context(), "sgw-1") })
 	for range 6 {
 		if f.join(two) == 1 {
-			t.Error("the draining S-GW gets a session")
+			t.Error("the draining S-GW got a session")
 		}
 	}
 	for _, p := range f.all[:old] {

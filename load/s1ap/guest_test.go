@@ -49,16 +49,16 @@ func TestQemuGuestsAttachOverSCTP(t *testing.T) {
 	eNodeBs.await("http://" + core.address + ":9090/ready")
 	eNodeBs.attach(t, program, core.address+":36412")
 	if log := core.log(); !strings.Contains(log, "transport=SCTP") {
-		t.Errorf("the MME does not name SCTP: %s", log)
+		t.Errorf("the MME's log does not name SCTP: %s", log)
 	}
 	// The kernel of the EPC's machine counts: associations that were accepted, and chunks of
 	// data. Each attach and detach has twelve messages, seven from the eNodeB.
 	counts := core.run(`cat /proc/net/sctp/snmp`)
 	if n := count(t, counts, "SctpPassiveEstabs"); n != 2 {
-		t.Errorf("%d associations were accepted", n)
+		t.Errorf("the MME accepted %d associations, want 2", n)
 	}
 	if n := count(t, counts, "SctpInOrderChunks"); n < 7*attaches {
-		t.Errorf("%d chunks of data were received", n)
+		t.Errorf("the MME received %d data chunks, fewer than the attaches need", n)
 	}
 
 	file := filepath.Join(eNodeBs.dir, "director.yaml")
@@ -96,10 +96,10 @@ func (g *guest) attach(t *testing.T, program, target string) {
 		t.Fatal(err)
 	}
 	if report.Offered != attaches || report.Succeeded != attaches {
-		t.Errorf("%d attaches, %d succeeded: %v %s", report.Offered, report.Succeeded, report.Failed, report.Error)
+		t.Errorf("offered %d attaches, %d succeeded: %v %s", report.Offered, report.Succeeded, report.Failed, report.Error)
 	}
 	if log := g.log(); !strings.Contains(log, "s1ap: over SCTP;") {
-		t.Errorf("the generator does not name SCTP: %s", log)
+		t.Errorf("the generator's log does not name SCTP: %s", log)
 	}
 }
 
@@ -114,7 +114,7 @@ func count(t *testing.T, text, name string) int {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `\s+(\d+)$`).FindStringSubmatch(text)
 	if m == nil {
-		t.Fatalf("no %s in:\n%s", name, text)
+		t.Fatalf("missing counter %s in:\n%s", name, text)
 	}
 	n, err := strconv.Atoi(m[1])
 	if err != nil {
@@ -188,9 +188,9 @@ func (g *guest) runTests(t *testing.T, name string) {
 	begun := time.Now()
 	err := g.Run(t.Context(), vitrine.Command{Args: []string{binary, "-test.v", "-test.skip=WithoutSCTP"}, Stdout: output})
 	text := read(t, output)
-	t.Logf("in the machine, in %v:\n%s", time.Since(begun), text)
+	t.Logf("output of the machine after %v:\n%s", time.Since(begun), text)
 	if err != nil || !strings.Contains(text, "--- PASS") || strings.Contains(text, "--- SKIP") {
-		t.Errorf("not all tests pass: %v", err)
+		t.Errorf("not all tests passed: %v", err)
 	}
 }
 

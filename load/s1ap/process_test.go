@@ -50,6 +50,6 @@ func TestOneProcessCountsAsApart(t *testing.T) {
 		}
 	}
 	if one.metric(1, "gtpc_unsent_total") > 0 {
-		t.Error("a queue lost a message")
+		t.Error("a GTP-C queue dropped a message")
 	}
 }

@@ -66,7 +66,7 @@ func (d *desk) authenticate(u *user) {
 		d.t.Fatal(err)
 	}
 	if _, event, err := u.Receive(nil, (&nas.AuthenticationRequest{KSI: 1, RAND: v.RAND[:], AUTN: v.AUTN[:]}).Append(nil)); err != nil || event != ue.Asked {
-		d.t.Fatalf("event %d, %v", event, err)
+		d.t.Fatalf("got event %d, error %v", event, err)
 	}
 	keys, err := aka.NewProtection(v.KASME, aka.AES, aka.AES)
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *desk) authenticate(u *user) {
 	}
 	nas.SetMAC(b, 0, mac)
 	if _, event, err := u.Receive(nil, b); err != nil || event != ue.None && event != ue.Asked {
-		d.t.Fatalf("event %d, %v", event, err)
+		d.t.Fatalf("got event %d, error %v", event, err)
 	}
 }
 
@@ -141,15 +141,15 @@ func TestResetIsAcknowledgedInItsOrder(t *testing.T) {
 	it := wire.ParseConnections(v)
 	for i := 0; it.Next(); i++ {
 		if i >= len(named) || it.Connection != named[i] {
-			t.Errorf("connection %d is %+v", i, it.Connection)
+			t.Errorf("connection %d: got %+v", i, it.Connection)
 		}
 	}
 	if a.at != nil || b.at != nil || c.at != d.at || a.alive || b.alive || !c.alive || d.resets != 2 {
-		t.Errorf("%d connections are reset: %+v, %+v, %+v", d.resets, a.at, b.at, c.at)
+		t.Errorf("reset %d connections: %+v, %+v, %+v", d.resets, a.at, b.at, c.at)
 	}
 	d.reset()
 	if m, ok := d.received(); !ok || m.Procedure != wire.Reset || c.at != nil || d.resets != 3 {
-		t.Errorf("after a Reset of all: %+v, %d reset", m, d.resets)
+		t.Errorf("reset of all connections: got %+v, %d reset", m, d.resets)
 	}
 }
 
@@ -185,19 +185,19 @@ func TestResetUEsAreIdleAndGoOn(t *testing.T) {
 				switch {
 				case c.succeeds:
 					if u.alive || count.succeeded != 1 || u.attached != c.attached || sent {
-						t.Errorf("it did not succeed: %+v, attached %v", count, u.attached)
+						t.Errorf("the procedure did not succeed: %+v, attached %v", count, u.attached)
 					}
 				case retries == "0":
 					if u.alive || count.failed != 1 || u.attached != c.attached || sent {
-						t.Errorf("it did not fail: %+v, attached %v", count, u.attached)
+						t.Errorf("the procedure did not fail: %+v, attached %v", count, u.attached)
 					}
 				default:
 					if !u.alive || !sent || again.Procedure != wire.InitialUEMessage || u.ids.ENB == old || d.retried != 1 {
-						t.Errorf("it did not begin again: %+v", again)
+						t.Errorf("the procedure was not retried: %+v", again)
 					}
 				}
 				if u.next != nil || !u.alive && u.at != nil {
-					t.Error("the UE is connected")
+					t.Error("the UE is still connected")
 				}
 			})
 		}
@@ -213,6 +213,6 @@ func TestMalformedResetChangesNothing(t *testing.T) {
 	d.message(d.at, wire.End(header(wire.Initiating), 0))
 	d.message(d.at, wire.End(wire.AppendReset(header(wire.Successful)), 0))
 	if m, sent := d.received(); sent || !u.alive || d.malformed != 2 {
-		t.Errorf("%+v, %d malformed", m, d.malformed)
+		t.Errorf("got %+v, %d malformed messages", m, d.malformed)
 	}
 }

@@ -142,10 +142,10 @@ func TestKilledMMELosesNoUE(t *testing.T) {
 			}
 			load.Wait()
 			if got := e.metric(2, "mme_taken_over_total"); got == 0 {
-				t.Error("no UE was taken over")
+				t.Error("no MME took over a UE")
 			}
 			if n := e.metric(2, "mme_procedures_total", `outcome="unknown-identity"`); n > 0 {
-				t.Errorf("%d UEs were not known", n)
+				t.Errorf("%d UEs had an unknown identity, want 0", n)
 			}
 			agree(t, e, v)
 		})
@@ -171,7 +171,7 @@ func TestEveryProcedureMovesBetweenMMEs(t *testing.T) {
 	load.Wait()
 	for _, procedure := range []string{"service-request", "tracking-area-update", "detach", "attach"} {
 		if ended(2, procedure) == 0 {
-			t.Errorf("no %s", procedure)
+			t.Errorf("no successful %s", procedure)
 		}
 	}
 	agree(t, e, v)
@@ -213,7 +213,7 @@ func TestStoreAway(t *testing.T) {
 		t.Errorf("%d of %d succeeded, %v", report.Succeeded, report.Offered, report.Failed)
 	}
 	if got := e.metric(1, "mme_store_refused_total"); got != int(report.Offered) {
-		t.Errorf("%d refusals are counted, want %d", got, report.Offered)
+		t.Errorf("counted %d refusals, want %d", got, report.Offered)
 	}
 	v.Away.Store(false)
 	hosttest.Until(t, patience, "the store is back", func() bool { return e.metric(1, "mme_store_up") == 1 })

@@ -57,19 +57,19 @@ func TestReportIsOfTheTrialAskedFor(t *testing.T) {
 	s := serve(t, "fn2l")
 	o := s.trial(1500, 300, map[string]string{"demand": "fn=4ms", "vcpus": "s=1,l=2"}) // 2 of 2 CPUs: 1000 calls/s
 	if o.Duration != 300*time.Second || len(o.Seconds) != 300 || o.Scheduled != 450_000 || !o.Valid {
-		t.Errorf("%s, %d seconds, %d calls, %s", o.Duration, len(o.Seconds), o.Scheduled, o.Reason)
+		t.Errorf("got %s, %d seconds, %d calls, %s", o.Duration, len(o.Seconds), o.Scheduled, o.Reason)
 	}
 	if r := o.SuccessRatio(); math.Abs(r-1000.0/1500) > 0.01 {
-		t.Errorf("%.3f succeed, want 2/3", r)
+		t.Errorf("got success ratio %.3f, want 2/3", r)
 	}
 	if !(o.Latency.P50 > 0 && o.Latency.P50 < o.Latency.P95) {
 		t.Errorf("%+v", o.Latency)
 	}
 	if o := s.trial(10, 1.5, map[string]string{"demand": "fn=4ms", "vcpus": "s=1,l=2"}); o.Scheduled != 15 || len(o.Seconds) != 2 {
-		t.Errorf("%d calls in %d seconds of a trial of 1.5 s", o.Scheduled, len(o.Seconds))
+		t.Errorf("got %d calls in %d seconds for a trial of 1.5 s", o.Scheduled, len(o.Seconds))
 	}
 	if o := s.trial(100, 10, map[string]string{"vcpus": "l=9", "ceiling": "50"}); o.Valid {
-		t.Error("a trial beyond the generator's ceiling is valid")
+		t.Error("a trial above the generator's ceiling is valid")
 	}
 }
 
@@ -83,16 +83,16 @@ func TestPoissonArrivals(t *testing.T) {
 		squares += (float64(s.Scheduled) - 400) * (float64(s.Scheduled) - 400)
 	}
 	if dispersion := squares / 400 / 400; dispersion < 0.7 || dispersion > 1.3 {
-		t.Errorf("counts have variance / mean %.2f, want 1 within 4 standard deviations", dispersion)
+		t.Errorf("counts have variance / mean %.2f, want 1", dispersion)
 	}
 	if r := o.SuccessRatio(); r != 1 {
-		t.Errorf("at 0.4 of the capacity %.4f succeed", r)
+		t.Errorf("at 0.4 of the capacity: got success ratio %.4f, want 1", r)
 	}
 	if again := serve(t, "fn1s").trial(400, 400, params); again.Scheduled != o.Scheduled {
-		t.Errorf("%d calls, then %d of the same seed", o.Scheduled, again.Scheduled)
+		t.Errorf("got %d calls, then %d with the same seed", o.Scheduled, again.Scheduled)
 	}
 	if few := serve(t, "fn1s").trial(0.5, 100, params); few.Succeeded != few.Scheduled {
-		t.Errorf("%d of %d calls succeed at 0.5 a second", few.Succeeded, few.Scheduled)
+		t.Errorf("%d of %d calls succeeded at 0.5 calls/s", few.Succeeded, few.Scheduled)
 	}
 }
 
@@ -111,17 +111,17 @@ func TestInFlight(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.InFlight) != 200 {
-		t.Fatalf("%d samples in 20 s", len(r.InFlight))
+		t.Fatalf("got %d samples in 20 s, want 200", len(r.InFlight))
 	}
 	for i, n := range r.InFlight {
 		if n < 40 || n > 140 {
-			t.Errorf("%d in flight at sample %d, want about 90", n, i)
+			t.Errorf("got %d calls in flight at sample %d, want about 90", n, i)
 		}
 	}
 	a.InFlight = make([]int64, 200)
 	a.InFlight[7] = 7
 	if r, err = record(trial, a); err != nil || r.InFlight[7] != 7 || r.InFlight[8] != 0 {
-		t.Errorf("in flight %v, %v: want what the function tells", r.InFlight, err)
+		t.Errorf("got in flight %v, error %v, want what the component reports", r.InFlight, err)
 	}
 }
 
@@ -131,19 +131,19 @@ func TestOverloadLingersInTheComponent(t *testing.T) {
 	params := map[string]string{"demand": "fn=1ms", "damage": "0.4", "recovery": "10"}
 	s := serve(t, "fn1s")
 	if r := s.trial(950, 10, params).SuccessRatio(); r != 1 {
-		t.Fatalf("fresh: %.3f", r)
+		t.Fatalf("before the overload: got success ratio %.3f, want 1", r)
 	}
 	s.trial(3000, 10, params)
 	if r := s.trial(950, 10, params).SuccessRatio(); r > 0.7 {
-		t.Errorf("right after an overload: %.3f", r)
+		t.Errorf("right after an overload: got success ratio %.3f, want at most 0.7", r)
 	}
 	s.clock = s.clock.Add(10 * time.Minute)
 	if r := s.trial(950, 10, params).SuccessRatio(); r < 0.999 {
-		t.Errorf("rested: %.3f", r)
+		t.Errorf("after a pause: got success ratio %.3f, want 1", r)
 	}
 	s.trial(3000, 10, params)
 	if r := serve(t, "fn1s").trial(950, 10, params).SuccessRatio(); r != 1 {
-		t.Errorf("a fresh component: %.3f", r)
+		t.Errorf("fresh component: got success ratio %.3f, want 1", r)
 	}
 }
 

@@ -72,7 +72,7 @@ func (b *bench) requests(answer func(m *sip.Message, source netip.AddrPort)) int
 	n := b.peer.receive()
 	for i := range n {
 		if _, err := b.msg.Parse(b.peer.datagram(i)); err != nil {
-			b.t.Fatalf("the engine sent what does not parse: %v", err)
+			b.t.Fatalf("the engine sent a message that cannot be parsed: %v", err)
 		}
 		if answer != nil {
 			answer(&b.msg, b.peer.source(i))
@@ -128,7 +128,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 		n++
 		for range 3 {
 			if got := b.requests(b.challengeFirst); got != 1 {
-				t.Fatalf("%d requests, want 1", got)
+				t.Fatalf("got %d requests, want 1", got)
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func TestRetransmission(t *testing.T) {
 			}
 		}
 		if !slices.Equal(sent, c.want) {
-			t.Errorf("retransmit %s, provisional %v: sent at %v ms, want %v", c.retransmit, c.provisional, sent, c.want)
+			t.Errorf("retransmit %s, provisional %v: sent at %v ms, want at %v ms", c.retransmit, c.provisional, sent, c.want)
 		}
 		if r := b.report(); r.Failed["timeout"] != 1 || r.Offered != 1 {
 			t.Errorf("retransmit %s: offered %d, failed %v", c.retransmit, r.Offered, r.Failed)
@@ -239,18 +239,18 @@ func TestAnswers(t *testing.T) {
 				}
 			})
 			if n != 1 {
-				t.Errorf("%s: %d requests at step %d, want 1", c.name, n, i+1)
+				t.Errorf("%s: got %d requests at step %d, want 1", c.name, n, i+1)
 			}
 		}
 		if n := b.requests(nil); n != 0 {
-			t.Errorf("%s: %d more requests at the end", c.name, n)
+			t.Errorf("%s: got %d more requests at the end, want 0", c.name, n)
 		}
 		r := b.report()
 		if c.cause == "" && r.Succeeded != 1 || c.cause != "" && r.Failed[c.cause] != 1 {
 			t.Errorf("%s: succeeded %d, failed %v; want %q", c.name, r.Succeeded, r.Failed, c.cause)
 		}
 		if b.window != 0 || b.users.Len() != b.pairs {
-			t.Errorf("%s: %d calls live, %d of %d subscribers free", c.name, b.window, b.users.Len(), b.pairs)
+			t.Errorf("%s: %d calls are open, %d of %d subscribers free", c.name, b.window, b.users.Len(), b.pairs)
 		}
 	}
 }
@@ -265,7 +265,7 @@ func TestLateAnswersAreStray(t *testing.T) {
 		b.reply(m, source, 401, challengeLine)
 	})
 	if b.stray != 1 {
-		t.Errorf("%d stray messages, want 1", b.stray)
+		t.Errorf("counted %d stray messages, want 1", b.stray)
 	}
 	b.at(time.Second) // the call times out
 	b.requests(b.challengeFirst)
@@ -286,7 +286,7 @@ func TestLateAnswersAreStray(t *testing.T) {
 	}
 	b.requests(nil)
 	if b.malformed == 0 {
-		t.Error("garbage was not counted")
+		t.Error("malformed messages were not counted")
 	}
 }
 
@@ -314,7 +314,7 @@ func TestInFlight(t *testing.T) {
 	}
 	r := b.report()
 	if want := []int64{20, 20, 20, 20, 20}; !slices.Equal(r.InFlight, want) {
-		t.Errorf("in flight %v, want %v", r.InFlight, want)
+		t.Errorf("got %v calls in flight, want %v", r.InFlight, want)
 	}
 	if _, more := b.agenda.Next(); r.Failed["timeout"] != 50 || more || b.window != 0 {
 		t.Errorf("failed %v, want 50 timeouts", r.Failed)
@@ -354,7 +354,7 @@ func TestHold(t *testing.T) {
 		ack = string(m.Method) + " " + string(m.URI) + " " + string(m.Header)
 	})
 	if !strings.HasPrefix(ack, "ACK sip:other@192.0.2.9 ") || !strings.Contains(ack, "Route: <sip:b;lr>\r\nRoute: <sip:a;lr>\r\n") {
-		t.Fatalf("ACK: %s", ack)
+		t.Fatalf("got ACK %s", ack)
 	}
 	callee := b.params.FirstUser + b.pairs
 	forwarded := strings.Replace(ack, "ACK sip:other@192.0.2.9 ", "ACK sip:v"+strconv.Itoa(callee)+"@127.0.0.1 SIP/2.0\r\n", 1)
@@ -362,19 +362,19 @@ func TestHold(t *testing.T) {
 	b.requests(nil)
 	b.at(19 * time.Second)
 	if n := b.requests(nil); n != 0 {
-		t.Errorf("%d requests while the call is held", n)
+		t.Errorf("got %d requests during the hold, want 0", n)
 	}
 	b.at(20 * time.Second)
 	if n := b.requests(func(m *sip.Message, source netip.AddrPort) {
 		if string(m.Method) != "BYE" {
-			t.Errorf("after the hold comes %s", m.Method)
+			t.Errorf("got %s after the hold, want BYE", m.Method)
 		}
 		b.reply(m, source, 200, "")
 	}); n != 1 {
-		t.Errorf("%d requests after the hold", n)
+		t.Errorf("got %d requests after the hold, want 1", n)
 	}
 	if r := b.report(); r.Succeeded != 1 {
-		t.Errorf("failed: %v", r.Failed)
+		t.Errorf("the call failed: %v", r.Failed)
 	}
 }
 
