@@ -18,13 +18,13 @@ func FuzzParse(f *testing.F) {
 		var m diameter.Message
 		n, err := m.Parse(data)
 		if framed, bad := diameter.Frame(data, len(data)); len(data) >= 20 && (framed != n || err == nil && bad != nil) {
-			t.Fatalf("parsed %d, %v; framed %d, %v", n, err, framed, bad)
+			t.Fatalf("Parse returned %d, %v, but Frame %d, %v", n, err, framed, bad)
 		}
 		if err != nil {
 			return
 		}
 		if len(m.AVPs) != n-20 || len(m.Octets) != n {
-			t.Fatalf("%d octets of AVPs of %d", len(m.AVPs), n)
+			t.Fatalf("got %d octets of AVPs in a message of %d", len(m.AVPs), n)
 		}
 		walk(t, m.Each(), m.AVPs, 0)
 		_ = found(&m)
@@ -49,6 +49,6 @@ func walk(t *testing.T, a diameter.AVPs, octets []byte, depth int) {
 		}
 	}
 	if (a.Err == nil) != (covered == len(octets)) {
-		t.Fatalf("AVPs cover %d of %d octets, %v", covered, len(octets), a.Err)
+		t.Fatalf("the AVPs cover %d of %d octets, error %v", covered, len(octets), a.Err)
 	}
 }

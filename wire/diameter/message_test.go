@@ -12,10 +12,10 @@ func TestReadsEveryInterface(t *testing.T) {
 	for _, s := range golden() {
 		var m diameter.Message
 		if n, err := m.Parse(s.octets); err != nil || n != len(s.octets) || m.Check() != nil {
-			t.Fatalf("%s: %d of %d octets, %v, %v", s.name, n, len(s.octets), err, m.Check())
+			t.Fatalf("%s: parsed %d of %d octets, errors %v, %v", s.name, n, len(s.octets), err, m.Check())
 		}
 		if m.HopByHop != 0x01020304 || m.EndToEnd != 0xfedcba98 {
-			t.Errorf("%s: identifiers %x and %x", s.name, m.HopByHop, m.EndToEnd)
+			t.Errorf("%s: got identifiers %x and %x", s.name, m.HopByHop, m.EndToEnd)
 		}
 		if got := found(&m); got != s.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", s.name, got, s.want)
@@ -50,7 +50,7 @@ func TestFramesAStream(t *testing.T) {
 			}
 		}
 		if count != len(golden()) || len(held) != 0 {
-			t.Errorf("%d messages in pieces of %d, %d octets left", count, size+1, len(held))
+			t.Errorf("got %d messages from pieces of %d, %d octets left", count, size+1, len(held))
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestRejectsMalformedMessages(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 		if n, err := diameter.Frame(c.octets, 4096); !errors.Is(err, c.frame) || err != nil && n != 0 {
-			t.Errorf("%s: frame of %d, %v", name, n, err)
+			t.Errorf("%s: got a frame of %d octets, error %v", name, n, err)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestIgnoresAVPsOfOtherVendors(t *testing.T) {
 func TestNamesUnknownCommands(t *testing.T) {
 	m := diameter.Message{Command: 999}
 	if m.Name() != "Command-999" || diameter.Application(7).String() != "application-7" {
-		t.Errorf("%s of %s", m.Name(), diameter.Application(7))
+		t.Errorf("got name %s of %s", m.Name(), diameter.Application(7))
 	}
 }
 

@@ -53,11 +53,11 @@ func compare(t *testing.T, octets []byte, row []string) {
 	t.Helper()
 	var m diameter.Message
 	if n, err := m.Parse(octets); err != nil || n != len(octets) {
-		t.Fatalf("%d of %d octets, %v", n, len(octets), err)
+		t.Fatalf("parsed %d of %d octets, error %v", n, len(octets), err)
 	}
 	for f, got := range read(&m) {
 		if got != row[f] {
-			t.Errorf("%s: %s is %q; tshark reads %q", m.Name(), fields[f], got, row[f])
+			t.Errorf("%s: %s: got %q, tshark has %q", m.Name(), fields[f], got, row[f])
 		}
 	}
 	if types, data := row[len(fields)], row[len(fields)+1]; types != "" {
@@ -65,7 +65,7 @@ func compare(t *testing.T, octets []byte, row []string) {
 		for i, of := range strings.Split(types, ",") {
 			n, err := strconv.Atoi(of)
 			if got := m.Subscription(diameter.SubscriptionType(n)); err != nil || string(got) != values[i] {
-				t.Errorf("%s: subscription of type %s is %q; tshark reads %q", m.Name(), of, got, values[i])
+				t.Errorf("%s: subscription of type %s: got %q, tshark has %q", m.Name(), of, got, values[i])
 			}
 		}
 	}

@@ -27,13 +27,13 @@ func FuzzParse(f *testing.F) {
 		n, err := m.Parse(data)
 		if err != nil {
 			if n != 0 {
-				t.Fatalf("%d octets and %v", n, err)
+				t.Fatalf("parsed %d octets with error %v, want 0", n, err)
 			}
 			_, _ = gtpc.ForeignSequence(data)
 			return
 		}
 		if n < 8 || n > len(data) || len(m.Octets) != n || len(m.IEs) > n-8 {
-			t.Fatalf("%d octets of %d", n, len(data))
+			t.Fatalf("parsed %d of %d octets", n, len(data))
 		}
 		total, e := 0, m.Elements()
 		for e.Next() {
@@ -41,7 +41,7 @@ func FuzzParse(f *testing.F) {
 			if f, ok := gtpc.ParseFTEID(e.Value); ok {
 				gtpc.SetFTEID(e.Value, ^f.TEID)
 				if again, ok := gtpc.ParseFTEID(e.Value); !ok || again.TEID != ^f.TEID || again.Addr() != f.Addr() {
-					t.Fatalf("%+v became %+v", f, again)
+					t.Fatalf("F-TEID %+v became %+v", f, again)
 				}
 				gtpc.SetFTEID(e.Value, f.TEID)
 			}
@@ -49,12 +49,12 @@ func FuzzParse(f *testing.F) {
 			if d, ok := gtpc.ParseDigits(e.Value); ok {
 				back := gtpc.AppendDigits(nil, e.Type, d.String())
 				if again, ok := gtpc.ParseDigits(back[4:]); !ok || again != d {
-					t.Fatalf("digits %v are written as %x", d, back)
+					t.Fatalf("digits %v were encoded as %x", d, back)
 				}
 			}
 		}
 		if (e.Err == nil) != (total == len(m.IEs)) {
-			t.Fatalf("%d octets of elements of %d, %v", total, len(m.IEs), e.Err)
+			t.Fatalf("the elements cover %d of %d octets, error %v", total, len(m.IEs), e.Err)
 		}
 		_ = m.Check()
 		old := m.Sequence
@@ -63,7 +63,7 @@ func FuzzParse(f *testing.F) {
 		teid := m.TEID
 		m.SetTEID(^teid)
 		if m.HasTEID != (m.TEID == ^teid) {
-			t.Fatalf("the TEID %#x became %#x", teid, m.TEID)
+			t.Fatalf("TEID %#x became %#x", teid, m.TEID)
 		}
 		m.SetTEID(teid)
 		if !bytes.Equal(data, before) {
@@ -95,7 +95,7 @@ func FuzzMessage(f *testing.F) {
 		if err != nil {
 			var r gtpc.Result
 			if !errors.As(err, &r) || r.Cause == 0 {
-				t.Fatalf("%v has no cause", err)
+				t.Fatalf("error %v has no cause", err)
 			}
 			return
 		}
@@ -106,10 +106,10 @@ func FuzzMessage(f *testing.F) {
 			t.Fatalf("%x: %v", first, err)
 		}
 		if err := again.Parse(&back); err != nil {
-			t.Fatalf("%+v is written as %x and refused: %v", m, first, err)
+			t.Fatalf("message %+v was encoded as %x, which Parse refused: %v", m, first, err)
 		}
 		if second := again.Append(nil, header.TEID, header.Sequence); !bytes.Equal(first, second) {
-			t.Fatalf("%+v is written as %x and then %x", m, first, second)
+			t.Fatalf("message %+v was encoded as %x and then as %x", m, first, second)
 		}
 	})
 }

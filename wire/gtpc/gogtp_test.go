@@ -31,28 +31,28 @@ func TestReadsGoGTP(t *testing.T) {
 	}
 	var m gtpc.Message
 	if n, err := m.Parse(b); err != nil || n != len(b) || m.Check() != nil {
-		t.Fatalf("%d of %d octets, %v, %v", n, len(b), err, m.Check())
+		t.Fatalf("parsed %d of %d octets, errors %v, %v", n, len(b), err, m.Check())
 	}
 	if m.Type != gtpc.CreateSessionRequest || m.TEID != 0x01020304 || m.Sequence != 0x856789 {
-		t.Errorf("header: %+v", m)
+		t.Errorf("got header %+v", m)
 	}
 	v, _ := m.Find(gtpc.IMSI, 0)
 	if d, _ := gtpc.ParseDigits(v); d.String() != "001010123456789" {
-		t.Errorf("IMSI %v", d)
+		t.Errorf("got IMSI %v", d)
 	}
 	v, _ = m.Find(gtpc.MSISDN, 0)
 	if d, _ := gtpc.ParseDigits(v); d.String() != "8190123456" {
-		t.Errorf("MSISDN %v", d)
+		t.Errorf("got MSISDN %v", d)
 	}
 	v, _ = m.Find(gtpc.FTEID, 0)
 	want := gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 0xdeadbeef, V4: netip.MustParseAddr("192.0.2.1"), V6: netip.MustParseAddr("2001:db8::1")}
 	if f, ok := gtpc.ParseFTEID(v); !ok || f != want {
-		t.Errorf("F-TEID %+v, %v", f, ok)
+		t.Errorf("got F-TEID %+v, %v", f, ok)
 	}
 	v, _ = m.Find(gtpc.FTEID, 1)
 	want = gtpc.Endpoint{Interface: gtpc.S5PGW, V6: netip.MustParseAddr("2001:db8::2")}
 	if f, ok := gtpc.ParseFTEID(v); !ok || f != want || f.Addr() != want.V6 {
-		t.Errorf("F-TEID %+v, %v", f, ok)
+		t.Errorf("got F-TEID %+v, %v", f, ok)
 	}
 	v, _ = m.Find(gtpc.BearerContext, 0)
 	inner, found := gtpc.Group(v), false
@@ -63,7 +63,7 @@ func TestReadsGoGTP(t *testing.T) {
 		}
 	}
 	if !found || inner.Err != nil {
-		t.Errorf("bearer context %x", v)
+		t.Errorf("bearer context: got %x", v)
 	}
 }
 
@@ -90,13 +90,13 @@ func TestGoGTPReads(t *testing.T) {
 		t.Fatalf("%+v", parsed)
 	}
 	if cause, err := response.Cause.Cause(); err != nil || cause != gtpv2.CauseRequestAccepted {
-		t.Errorf("cause %v, %v", cause, err)
+		t.Errorf("got cause %v, error %v", cause, err)
 	}
 	if f, err := response.SenderFTEIDC.FullyQualifiedTEID(); err != nil || f.TEIDGREKey != 42 || f.IPv4Address.String() != "192.0.2.1" || f.IPv6Address.String() != "2001:db8::1" {
-		t.Errorf("F-TEID %+v, %v", f, err)
+		t.Errorf("got F-TEID %+v, error %v", f, err)
 	}
 	if ebi, err := response.BearerContextsCreated[0].ChildIEs[0].EPSBearerID(); err != nil || ebi != 5 {
-		t.Errorf("EBI %v, %v", ebi, err)
+		t.Errorf("got EBI %v, error %v", ebi, err)
 	}
 	for _, c := range []struct{ ours, theirs *ie.IE }{
 		{one(t, gtpc.AppendDigits(nil, gtpc.IMSI, "00101012345678")), ie.NewIMSI("00101012345678")},
@@ -107,11 +107,11 @@ func TestGoGTPReads(t *testing.T) {
 		ours, _ := c.ours.Marshal()
 		theirs, _ := c.theirs.Marshal()
 		if !bytes.Equal(ours, theirs) {
-			t.Errorf("%x; go-gtp writes %x", ours, theirs)
+			t.Errorf("encoded as %x, go-gtp has %x", ours, theirs)
 		}
 	}
 	if echo, err := message.Parse(gtpc.AppendEchoResponse(nil, 5, 8)); err != nil || echo.(*message.EchoResponse).Recovery.MustRecovery() != 8 {
-		t.Errorf("echo response: %v, %v", echo, err)
+		t.Errorf("echo response: got %v, error %v", echo, err)
 	}
 }
 
@@ -131,12 +131,12 @@ func TestGoGTPRoundTrip(t *testing.T) {
 		b, _ := built(t, m)
 		theirs, err := message.Parse(b)
 		if err != nil {
-			t.Errorf("%s: go-gtp: %v", name, err)
+			t.Errorf("%s: go-gtp parse: %v", name, err)
 			continue
 		}
 		again := make([]byte, theirs.MarshalLen())
 		if err := theirs.MarshalTo(again); err != nil {
-			t.Errorf("%s: go-gtp: %v", name, err)
+			t.Errorf("%s: go-gtp encode: %v", name, err)
 			continue
 		}
 		var header gtpc.Message
@@ -145,7 +145,7 @@ func TestGoGTPRoundTrip(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := back.Parse(&header); err != nil || !reflect.DeepEqual(m, back) {
-			t.Errorf("%s: go-gtp writes %+v, %v; want %+v", name, back, err, m)
+			t.Errorf("%s: go-gtp encoded %+v, %v, want %+v", name, back, err, m)
 		}
 	}
 }

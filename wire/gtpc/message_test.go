@@ -29,33 +29,33 @@ func TestParseWhatWasBuilt(t *testing.T) {
 	var m gtpc.Message
 	n, err := m.Parse(append(b, "rest"...))
 	if err != nil || n != len(b) {
-		t.Fatalf("Parse: %d, %v; want %d", n, err, len(b))
+		t.Fatalf("Parse: got %d, %v, want %d", n, err, len(b))
 	}
 	if m.Type != gtpc.CreateSessionRequest || !m.HasTEID || m.TEID != 0 || m.Sequence != 0x123456 || m.Piggyback {
-		t.Errorf("header: %+v", m)
+		t.Errorf("got header %+v", m)
 	}
 	if err := m.Check(); err != nil {
 		t.Error(err)
 	}
 	v, _ := m.Find(gtpc.IMSI, 0)
 	if d, ok := gtpc.ParseDigits(v); !ok || d.String() != "001010123456789" {
-		t.Errorf("IMSI: %v, %v", d, ok)
+		t.Errorf("got IMSI %v, %v", d, ok)
 	}
 	v, _ = m.Find(gtpc.FTEID, 0)
 	want := gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 0x11223344, V4: netip.MustParseAddr("127.0.0.1")}
 	if f, ok := gtpc.ParseFTEID(v); !ok || f != want {
-		t.Errorf("F-TEID: %+v, %v", f, ok)
+		t.Errorf("got F-TEID %+v, %v", f, ok)
 	}
 	if _, ok := m.Find(gtpc.FTEID, 1); ok {
-		t.Error("an F-TEID of instance 1 was found")
+		t.Error("found an F-TEID of instance 1")
 	}
 	v, _ = m.Find(gtpc.BearerContext, 0)
 	inner := gtpc.Group(v)
 	if !inner.Next() || inner.Type != gtpc.EBI || !bytes.Equal(inner.Value, []byte{5}) || inner.Next() || inner.Err != nil {
-		t.Errorf("bearer context: %+v", inner)
+		t.Errorf("bearer context: got %+v", inner)
 	}
 	if v, _ := m.Find(gtpc.Recovery, 0); !bytes.Equal(v, []byte{7}) {
-		t.Errorf("recovery: %v", v)
+		t.Errorf("got recovery %v, want 7", v)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestSetSequence(t *testing.T) {
 		m.SetSequence(0xabcdef)
 		var again gtpc.Message
 		if _, err := again.Parse(b); err != nil || again.Sequence != 0xabcdef || m.Sequence != 0xabcdef || !again.IsCommand() {
-			t.Errorf("after SetSequence: %+v, %v", again, err)
+			t.Errorf("after SetSequence: got %+v, %v", again, err)
 		}
 		again.SetSequence(1)
 		if !bytes.Equal(b, before) {
@@ -89,10 +89,10 @@ func TestPiggybacked(t *testing.T) {
 	var first, second gtpc.Message
 	n, err := first.Parse(b)
 	if err != nil || n != start || !first.Piggyback || first.Type != gtpc.CreateSessionResponse {
-		t.Fatalf("first: %+v, %v", first, err)
+		t.Fatalf("first message: got %+v, error %v", first, err)
 	}
 	if n, err := second.Parse(b[n:]); err != nil || n != len(b)-start || second.Piggyback || second.Sequence != 3 {
-		t.Fatalf("second: %+v, %v", second, err)
+		t.Fatalf("second message: got %+v, error %v", second, err)
 	}
 }
 
@@ -115,17 +115,17 @@ func TestRefused(t *testing.T) {
 	} {
 		var m gtpc.Message
 		if _, err := m.Parse(c.data); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v; want %v", c.name, err, c.want)
+			t.Errorf("%s: got error %v, want %v", c.name, err, c.want)
 		}
 	}
 	if e := gtpc.VersionError(0x32); e.Version() != 1 || e.Prime() {
-		t.Error("GTPv1 is taken for something else:", e)
+		t.Error("version of GTPv1: got the wrong one:", e)
 	}
 	if e := gtpc.VersionError(0x2e); !e.Prime() {
-		t.Error("GTP' is not seen:", e)
+		t.Error("GTP' was not recognised:", e)
 	}
 	if s, ok := gtpc.ForeignSequence([]byte{0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0}); !ok || s != 0x1234 {
-		t.Errorf("GTPv1 sequence number: %#x, %v", s, ok)
+		t.Errorf("sequence number of GTPv1: got %#x, %v", s, ok)
 	}
 }
 
@@ -137,16 +137,16 @@ func TestBrokenElements(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := m.Check(); !errors.Is(err, gtpc.ErrIE) {
-		t.Errorf("Check: %v; want %v", err, gtpc.ErrIE)
+		t.Errorf("Check: got %v, want %v", err, gtpc.ErrIE)
 	}
 	for _, v := range []string{"", "\xff", "\x0a", "\xa0\x00", "\xf0\x00", "123456789"} {
 		if d, ok := gtpc.ParseDigits([]byte(v)); ok {
-			t.Errorf("digits %x are read as %v", v, d)
+			t.Errorf("ParseDigits parsed %x as %v", v, d)
 		}
 	}
 	for _, v := range []string{"", "\x8b\x00\x00\x00", "\x8b\x00\x00\x00\x01\x7f\x00\x00", "\xcb\x00\x00\x00\x01\x7f\x00\x00\x01\x00"} {
 		if f, ok := gtpc.ParseFTEID([]byte(v)); ok {
-			t.Errorf("F-TEID %x is read as %v", v, f)
+			t.Errorf("ParseFTEID parsed %x as %v", v, f)
 		}
 	}
 }
@@ -156,24 +156,24 @@ func TestBrokenElements(t *testing.T) {
 func TestTypes(t *testing.T) {
 	for name, of := range gtpc.Types() {
 		if of.String() != name || of.IsTriggered() {
-			t.Errorf("%s is %d, which is %s", name, of, of)
+			t.Errorf("%s has number %d and the name %s", name, of, of)
 		}
 		if r, ok := of.Response(); ok && (!r.IsTriggered() || r.String() != name+"-response") {
-			t.Errorf("%s is answered by %s", name, r)
+			t.Errorf("response to %s: got %s", name, r)
 		}
 	}
 	for _, of := range []gtpc.Type{gtpc.CreateSessionRequest, gtpc.CreateSessionResponse, gtpc.ModifyBearerRequest, gtpc.DeleteSessionRequest, gtpc.ModifyBearerCommand} {
 		if of.FollowsCommand() {
-			t.Errorf("%v is taken to follow a command", of)
+			t.Errorf("%v counts as a message that follows a command", of)
 		}
 	}
 	for _, of := range []gtpc.Type{gtpc.UpdateBearerRequest, gtpc.DeleteBearerResponse, gtpc.DeleteBearerFailure} {
 		if !of.FollowsCommand() {
-			t.Errorf("%v is not taken to follow a command", of)
+			t.Errorf("%v does not count as a message that follows a command", of)
 		}
 	}
 	if _, ok := gtpc.ModifyBearerCommand.Response(); ok {
-		t.Error("a command is taken to have a response")
+		t.Error("a command has a response")
 	}
 }
 
@@ -201,7 +201,7 @@ func TestNothingIsAllocated(t *testing.T) {
 		b = gtpc.AppendEchoResponse(b, m.Sequence, 1)
 		b[0] = 0x32
 		if _, err := m.Parse(b); err == nil {
-			t.Fatal("GTPv1 is read")
+			t.Fatal("GTPv1 was accepted")
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations a message", n)
@@ -219,7 +219,7 @@ func TestMix(t *testing.T) {
 			t.Fatalf("%x: %v", b, err)
 		}
 		if m.Type.IsCommand() != m.IsCommand() {
-			t.Fatalf("%v has the sequence number %#x", m.Type, m.Sequence)
+			t.Fatalf("%v got the sequence number %#x", m.Type, m.Sequence)
 		}
 		sizes += len(b)
 		sequences[m.Sequence] = true
@@ -227,7 +227,7 @@ func TestMix(t *testing.T) {
 			v, _ := m.Find(gtpc.IMSI, 0)
 			d, ok := gtpc.ParseDigits(v)
 			if !ok || d.String() != gtpctest.IMSI(uint32(len(imsis))) {
-				t.Fatalf("IMSI %v of session %d", d, len(imsis))
+				t.Fatalf("got IMSI %v for session %d", d, len(imsis))
 			}
 			imsis[d.String()] = true
 		} else {
@@ -235,7 +235,7 @@ func TestMix(t *testing.T) {
 		}
 	}
 	if len(sequences) != n || len(imsis) != 640 || len(teids) != 640 || sizes/n < 80 || sizes/n > 160 {
-		t.Errorf("of %d messages: %d sequence numbers, %d IMSIs, %d TEIDs, %d octets each", n, len(sequences), len(imsis), len(teids), sizes/n)
+		t.Errorf("from %d messages: got %d sequence numbers, %d IMSIs, %d TEIDs, %d octets each", n, len(sequences), len(imsis), len(teids), sizes/n)
 	}
 	t.Logf("%d octets on average", sizes/n)
 }
@@ -253,23 +253,23 @@ func TestCapture(t *testing.T) {
 		at += 16 + size
 		var m gtpc.Message
 		if n, err := m.Parse(payload); err != nil || n != len(payload) || m.Check() != nil {
-			t.Fatalf("message %d: %d of %d octets, %v, %v", len(types)+1, n, len(payload), err, m.Check())
+			t.Fatalf("message %d: parsed %d of %d octets, errors %v, %v", len(types)+1, n, len(payload), err, m.Check())
 		}
 		types = append(types, m.Type)
 		if m.Type == gtpc.CreateSessionRequest {
 			v, _ := m.Find(gtpc.IMSI, 0)
 			if d, ok := gtpc.ParseDigits(v); !ok || d.String() != "987654112233445" {
-				t.Errorf("IMSI %v, %v", d, ok)
+				t.Errorf("got IMSI %v, %v", d, ok)
 			}
 		}
 	}
 	want := []gtpc.Type{gtpc.CreateSessionRequest, gtpc.CreateSessionResponse, gtpc.DeleteSessionRequest, gtpc.DeleteSessionResponse}
 	if len(types) != len(want) {
-		t.Fatalf("messages: %v", types)
+		t.Fatalf("got messages %v", types)
 	}
 	for i := range want {
 		if types[i] != want[i] {
-			t.Errorf("message %d is %v; want %v", i+1, types[i], want[i])
+			t.Errorf("message %d: got %v, want %v", i+1, types[i], want[i])
 		}
 	}
 }

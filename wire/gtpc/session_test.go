@@ -120,14 +120,14 @@ func TestMessagesAreReadAsTheyWereBuilt(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if !reflect.DeepEqual(m, back) {
-			t.Errorf("%s is read as %+v; want %+v", name, back, m)
+			t.Errorf("%s was parsed as %+v, want %+v", name, back, m)
 		}
 		if again := back.Append(nil, 0xdeadbeef, 0x123456); !bytes.Equal(b, again) {
-			t.Errorf("%s is written as %x and then %x", name, b, again)
+			t.Errorf("%s was encoded as %x and then as %x", name, b, again)
 		}
 		// A message that is used again holds nothing of the one before.
 		if err := back.Parse(&header); err != nil || !reflect.DeepEqual(m, back) {
-			t.Errorf("%s is read again as %+v, %v", name, back, err)
+			t.Errorf("%s was parsed the second time as %+v, %v", name, back, err)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 		}
 		var got gtpc.Result
 		if err := c.into.Parse(&header); !errors.As(err, &got) || got != c.want {
-			t.Errorf("%s: %v; want %v", c.name, err, c.want)
+			t.Errorf("%s: got error %v, want %v", c.name, err, c.want)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestMoreBearersThanIdentitiesAreRefused(t *testing.T) {
 	_, header := built(t, &m)
 	want := gtpc.Result{Cause: gtpc.MandatoryIncorrect, Offending: gtpc.BearerContext}
 	if err := new(gtpc.CreateBearer).Parse(&header); !errors.Is(err, want) {
-		t.Errorf("%v; want %v", err, want)
+		t.Errorf("got error %v, want %v", err, want)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestPeekHeader(t *testing.T) {
 	}
 	for _, b := range [][]byte{nil, b[:11], {0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0}} {
 		if _, _, ok := gtpc.PeekHeader(b); ok {
-			t.Errorf("%x has a header", b)
+			t.Errorf("PeekHeader found a header in %x", b)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestTshark(t *testing.T) {
 		want := fields(messages[i])
 		for f := range row {
 			if got := strings.Join(want[f], ","); !same(got, row[f]) {
-				t.Errorf("%s: field %d is %s; tshark reads %s", names[i], f, got, row[f])
+				t.Errorf("%s: field %d: got %s, tshark has %s", names[i], f, got, row[f])
 			}
 		}
 	}

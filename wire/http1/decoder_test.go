@@ -143,7 +143,7 @@ func TestReadsStreams(t *testing.T) {
 			}
 			got, err := read(s.octets, s.method, size)
 			if !errors.Is(err, s.err) || strings.Join(got, "|") != strings.Join(s.want, "|") {
-				t.Errorf("%s, in pieces of %d: %q, %v; want %q, %v", s.name, size, got, err, s.want, s.err)
+				t.Errorf("%s, in pieces of %d: got %q, %v, want %q, %v", s.name, size, got, err, s.want, s.err)
 			}
 		}
 	}
@@ -158,16 +158,16 @@ func TestReadsHeads(t *testing.T) {
 		t.Fatalf("%d, %d, %v, %+v", n, e, err, m)
 	}
 	if v := m.Find("host"); string(v) != "example:80" {
-		t.Errorf("host %q", v)
+		t.Errorf("got host %q, want example:80", v)
 	}
 	if v := m.Find("x-empty"); v == nil || len(v) != 0 {
-		t.Errorf("empty field %q", v)
+		t.Errorf("empty field: got %q", v)
 	}
 	if v := m.Find("cookie"); v != nil {
-		t.Errorf("a field that is not there: %q", v)
+		t.Errorf("missing field: got %q", v)
 	}
 	if !m.IsConflicting() || m.IsInterim() {
-		t.Error("a length and a transfer coding do not conflict")
+		t.Error("a length with a transfer coding does not count as a conflict")
 	}
 	d = http1.Decoder{}
 	if _, _, err := d.Next([]byte("HTTP/1.1 103 Early Hints\r\n\r\n")); err != nil || !d.Message.IsInterim() || string(d.Message.Reason) != "Early Hints" {
@@ -187,22 +187,22 @@ func TestGoesOnBehindAGap(t *testing.T) {
 	next("PUT / HTTP/1.1\r\nContent-Length: 10\r\n\r\n", http1.Head)
 	next("ab", http1.Body)
 	if d.Skip(9) || !d.Skip(8) {
-		t.Error("a gap that ends behind the body is skipped, or one inside is not")
+		t.Error("Skip accepted a gap beyond the body, or refused a gap inside it")
 	}
 	next("", http1.End)
 	if d.Skip(1) {
-		t.Error("a gap in a head is skipped")
+		t.Error("Skip accepted a gap in a head")
 	}
 	next("PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", http1.Head)
 	next("", http1.More)
 	if d.Skip(1) {
-		t.Error("a gap in a chunk's line is skipped")
+		t.Error("Skip accepted a gap in the line of a chunk")
 	}
 	d = http1.Decoder{}
 	next("HTTP/1.0 200 OK\r\n\r\n", http1.Head)
 	next("x", http1.Body)
 	if !d.Skip(1 << 30) {
-		t.Error("a gap in a body that ends with the connection is not skipped")
+		t.Error("Skip refused a gap in a body that ends with the connection")
 	}
 	next("x", http1.Body)
 }
@@ -234,7 +234,7 @@ func TestNothingIsAllocated(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	if total == 0 {
-		t.Error("no field is read")
+		t.Error("no field was decoded")
 	}
 }
 

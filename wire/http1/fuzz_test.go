@@ -60,7 +60,7 @@ func compare(t *testing.T, data []byte, method string) bool {
 			return false
 		}
 		if r.Method != string(m.Method) || r.RequestURI != string(m.Target) || r.ProtoMinor != m.Minor {
-			t.Fatalf("%q: %s %s; net/http reads %s %s", data, m.Method, m.Target, r.Method, r.RequestURI)
+			t.Fatalf("%q: got %s %s, net/http has %s %s", data, m.Method, m.Target, r.Method, r.RequestURI)
 		}
 		body = r.Body
 	} else {
@@ -69,7 +69,7 @@ func compare(t *testing.T, data []byte, method string) bool {
 			return false // net/http leaves tunnels to its caller
 		}
 		if r.StatusCode != m.Status || r.ProtoMinor != m.Minor {
-			t.Fatalf("%q: %d; net/http reads %d", data, m.Status, r.StatusCode)
+			t.Fatalf("%q: got status %d, net/http has %d", data, m.Status, r.StatusCode)
 		}
 		body = r.Body
 	}
@@ -88,16 +88,16 @@ func compare(t *testing.T, data []byte, method string) bool {
 		}
 		if e == http1.More {
 			if complete, err := d.Close(); !complete || err != nil {
-				t.Fatalf("%q: more needed; net/http reads the body %q", data, want)
+				t.Fatalf("%q: the message is incomplete, but net/http has the body %q", data, want)
 			}
 		}
 		break
 	}
 	if !bytes.Equal(got, want) {
-		t.Fatalf("%q: body %q; net/http reads %q", data, got, want)
+		t.Fatalf("%q: got body %q, net/http has %q", data, got, want)
 	}
 	if left, err := io.ReadAll(in); err != nil || e == http1.End && len(data)-n != len(left) {
-		t.Fatalf("%q: %d octets behind the message; net/http leaves %d, %v", data, len(data)-n, len(left), err)
+		t.Fatalf("%q: %d octets follow the message, but net/http leaves %d, %v", data, len(data)-n, len(left), err)
 	}
 	return true
 }
@@ -111,6 +111,6 @@ func TestNetHTTP(t *testing.T) {
 		}
 	}
 	if both < 11 {
-		t.Errorf("%d streams are compared", both)
+		t.Errorf("compared only %d streams, want at least 11", both)
 	}
 }

@@ -50,9 +50,9 @@ func TestRealTraffic(t *testing.T) {
 			for _, rows := range shown {
 				total += len(rows)
 			}
-			t.Logf("%d of %d messages are compared", compared, total)
+			t.Logf("compared %d of %d messages", compared, total)
 			if compared < total*9/10 {
-				t.Errorf("%d of %d messages are compared", compared, total)
+				t.Errorf("compared only %d of %d messages", compared, total)
 			}
 		})
 	}
@@ -66,7 +66,7 @@ func compareStream(t *testing.T, s *wiretest.Stream, want [][]string) (count int
 		n, e, err := d.Next(s.Octets[at:])
 		at += n
 		if err != nil {
-			t.Errorf("connection %s from %s, message %d: %v at %d of %d", s.Connection, s.From, count, err, at, len(s.Octets))
+			t.Errorf("connection %s from %s, message %d: got %v at %d of %d", s.Connection, s.From, count, err, at, len(s.Octets))
 			return count
 		}
 		if e == http1.More {
@@ -76,7 +76,7 @@ func compareStream(t *testing.T, s *wiretest.Stream, want [][]string) (count int
 			ended++
 		}
 		if ended > len(want) {
-			t.Errorf("connection %s from %s: more than tshark's %d messages", s.Connection, s.From, count)
+			t.Errorf("connection %s from %s: got more than the %d messages of tshark", s.Connection, s.From, count)
 			return count
 		}
 		if count == len(want) || e != http1.Head { // tshark does not show a message that the capture's end cuts
@@ -84,13 +84,13 @@ func compareStream(t *testing.T, s *wiretest.Stream, want [][]string) (count int
 		}
 		for f, got := range row(&d.Message) {
 			if got != want[count][f] {
-				t.Errorf("connection %s from %s, message %d: %s is %q; tshark reads %q", s.Connection, s.From, count, fields[f], got, want[count][f])
+				t.Errorf("connection %s from %s, message %d: %s: got %q, tshark has %q", s.Connection, s.From, count, fields[f], got, want[count][f])
 			}
 		}
 		count++
 	}
 	if s.Whole && count != len(want) {
-		t.Errorf("connection %s from %s: %d of tshark's %d messages", s.Connection, s.From, count, len(want))
+		t.Errorf("connection %s from %s: got %d of the %d messages of tshark", s.Connection, s.From, count, len(want))
 	}
 	return count
 }

@@ -87,9 +87,9 @@ func TestHostileStreamsAreBounded(t *testing.T) {
 				count = 100
 			}
 		}
-		t.Logf("%s: %d octets are kept, and %d of the caller's", of, d.footprint(), most)
+		t.Logf("%s: the decoder keeps %d octets, the caller %d", of, d.footprint(), most)
 		if d.footprint() > maxFootprint || most > frameHeader+defaultHead {
-			t.Errorf("%s: %d octets are kept, and %d of the caller's; want at most %d and %d", of, d.footprint(), most, maxFootprint, frameHeader+defaultHead)
+			t.Errorf("%s: the decoder keeps %d octets, the caller %d, want at most %d and %d", of, d.footprint(), most, maxFootprint, frameHeader+defaultHead)
 		}
 	}
 }

@@ -71,10 +71,10 @@ func TestReadsCurl(t *testing.T) {
 		_ = server.Close()
 		<-served
 		if got := perStream(t, behindUpgrade(t, r.direction(false), of.isUpgraded)); !slices.Equal(got, of.want) {
-			t.Errorf("curl %s: %q; want %q", of.options, got, of.want)
+			t.Errorf("curl %s: got %q, want %q", of.options, got, of.want)
 		}
 		if got := perStream(t, behindUpgrade(t, r.direction(true), of.isUpgraded)); !slices.Equal(got, answers) {
-			t.Errorf("curl %s: %q; want %q", of.options, got, answers)
+			t.Errorf("curl %s: got %q, want %q", of.options, got, answers)
 		}
 	}
 }

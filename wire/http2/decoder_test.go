@@ -312,7 +312,7 @@ func TestReadsStreams(t *testing.T) {
 			var d http2.Decoder
 			got, err := read(&d, script{[]byte(s.octets), s.gaps}, size)
 			if !errors.Is(err, s.err) || strings.Join(got, "|") != strings.Join(s.want, "|") {
-				t.Errorf("%s, in pieces of %d:\n%q, %v; want\n%q, %v", s.name, size, got, err, s.want, s.err)
+				t.Errorf("%s, in pieces of %d: got\n%q, %v, want\n%q, %v", s.name, size, got, err, s.want, s.err)
 				break
 			}
 		}

@@ -57,7 +57,7 @@ func goOn(t *testing.T, octets []byte) {
 		n, e, err := d.Next(octets)
 		if octets = octets[n:]; err != nil {
 			if errors++; errors > 1<<12 {
-				t.Fatalf("%d errors: %v", errors, err)
+				t.Fatalf("got %d errors: %v", errors, err)
 			}
 			if len(octets) > 0 {
 				octets = octets[1:]

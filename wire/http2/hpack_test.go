@@ -17,7 +17,7 @@ func TestHuffmanCodes(t *testing.T) {
 		for _, text := range []string{string([]byte{byte(c)}), strings.Repeat(string([]byte{byte(c)}), 9) + "a"} {
 			coded := hpack.AppendHuffmanString(nil, text)
 			if got, ok := appendHuffman(nil, coded); !ok || string(got) != text {
-				t.Errorf("%q: %x is read as %q, %v", text, coded, got, ok)
+				t.Errorf("%q: %x was decoded as %q, %v", text, coded, got, ok)
 			}
 		}
 	}
@@ -28,7 +28,7 @@ func TestHuffmanCodes(t *testing.T) {
 		"only padding":        {0xff},
 	} {
 		if got, ok := appendHuffman(nil, coded); ok {
-			t.Errorf("%s is accepted, as %q", name, got)
+			t.Errorf("decoding %s returned %q, want an error", name, got)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func TestStaticTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(static[i].name) != got[i][0] || string(static[i].value) != got[i][1] || static[i].value == nil {
-			t.Errorf("entry %d is %s: %s; want %s", i+1, static[i].name, static[i].value, got[i])
+			t.Errorf("entry %d: got %s: %s, want %s", i+1, static[i].name, static[i].value, got[i])
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (p *pairing) decode(t *testing.T, block []byte) bool {
 		return false // x/net accepts a late one while the table is empty, and no two of them while it is not
 	}
 	if (err == nil) != (theirs == nil) {
-		t.Fatalf("%x: %v; x/net: %v", block, err, theirs)
+		t.Fatalf("block %x: got error %v, x/net has %v", block, err, theirs)
 	}
 	if p.ours.dropped == 0 {
 		check(t, p.ours.fields, p.fields, !isWhole || !p.ours.table.isWhole)
@@ -90,7 +90,7 @@ func (p *pairing) decode(t *testing.T, block []byte) bool {
 		if err := p.late.decode(block); errors.Is(err, errCopied) {
 			return false
 		} else if err != nil {
-			t.Fatalf("%x, behind a gap: %v", block, err)
+			t.Fatalf("decode %x after a gap: %v", block, err)
 		}
 		if p.late.dropped == 0 {
 			check(t, p.late.fields, p.fields, true)
@@ -103,13 +103,13 @@ func (p *pairing) decode(t *testing.T, block []byte) bool {
 func check(t *testing.T, got []Field, want []hpack.HeaderField, gap bool) {
 	t.Helper()
 	if len(got) != len(want) {
-		t.Fatalf("%d fields: %+v; x/net has %d: %v", len(got), got, len(want), want)
+		t.Fatalf("got %d fields %+v, x/net has %d: %v", len(got), got, len(want), want)
 	}
 	for i, f := range got {
 		name := string(f.Name) == want[i].Name && f.Name != nil || gap && f.Name == nil
 		value := string(f.Value) == want[i].Value && f.Value != nil || gap && f.Name == nil && f.Value == nil
 		if !name || !value || f.Sensitive != want[i].Sensitive {
-			t.Fatalf("field %d: %q: %q, %v; x/net has %+v", i, f.Name, f.Value, f.Sensitive, want[i])
+			t.Fatalf("field %d: got %q: %q, %v, x/net has %+v", i, f.Name, f.Value, f.Sensitive, want[i])
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestHeaderBlocks(t *testing.T) {
 		p := newPairing(int(seed))
 		for i, b := range encoded(rand.New(rand.NewPCG(seed, 0)), 200) {
 			if !p.decode(t, b) {
-				t.Fatalf("seed %d, block %d is refused", seed, i)
+				t.Fatalf("seed %d, block %d: the block was refused", seed, i)
 			}
 		}
 	}
@@ -183,21 +183,21 @@ func TestTableIsKnownAgain(t *testing.T) {
 		{"\xc1", "?=?"},
 	} {
 		if got := decode(&d, step.block); got != step.want {
-			t.Errorf("%x: %s; want %s", step.block, got, step.want)
+			t.Errorf("block %x: got %s, want %s", step.block, got, step.want)
 		}
 	}
 	if got := decode(&d, "\x20"); got != "" || !d.table.isWhole {
-		t.Errorf("%s: an empty table is not known", got)
+		t.Errorf("%s: an empty table does not count as known", got)
 	}
 	if got := decode(&d, "\xbe"); got != errIndex.Error() {
-		t.Errorf("an index into an empty table: %s", got)
+		t.Errorf("index into an empty table: got %s", got)
 	}
 	d.table.forget()
 	if got := decode(&d, "\x3f\x07"+insertA+"\xbf"); got != "a=1 ?=?" { // 38 octets
-		t.Errorf("after a size update: %s", got)
+		t.Errorf("after a size update: got %s", got)
 	}
 	if got := decode(&d, insertB+"\xbe\xbf"); got != errIndex.Error() || len(d.fields) != 2 {
-		t.Errorf("after the entries that are not known are evicted: %s", got)
+		t.Errorf("after the unknown entries were evicted: got %s", got)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestInvalidBlocks(t *testing.T) {
 	} {
 		d := newBlockDecoder()
 		if err := d.decode([]byte(block)); !errors.Is(err, want) {
-			t.Errorf("%x: %v; want %v", block, err, want)
+			t.Errorf("block %x: got error %v, want %v", block, err, want)
 		}
 	}
 }
@@ -280,7 +280,7 @@ func FuzzHeaderBlocks(f *testing.F) {
 		}
 		for _, d := range []*blockDecoder{&p.ours, &p.late} {
 			if cap(d.table.text) > 2*maxTable || cap(d.arena) > 4*maxText || len(d.fields) > maxFields {
-				t.Fatal("a buffer is above its bound")
+				t.Fatal("a buffer exceeds its limit")
 			}
 		}
 	})

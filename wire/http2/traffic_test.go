@@ -75,13 +75,13 @@ func TestReadsRealTraffic(t *testing.T) {
 		requests, sent := sides(t, r.direction(false), size)
 		responses, received := sides(t, r.direction(true), size)
 		if len(requests) != len(all) || sent.Whole != uint64(len(all)) || received.Whole != uint64(len(all)) || sent.Partial+received.Partial+sent.Cut+received.Cut > 0 {
-			t.Fatalf("%d of %d requests; %+v; %+v", len(requests), len(all), sent, received)
+			t.Fatalf("got %d of %d requests, %+v, %+v", len(requests), len(all), sent, received)
 		}
 		var got []exchange
 		for id, q := range requests {
 			p := responses[id]
 			if p == nil || !p.whole || !q.whole {
-				t.Fatalf("stream %d: %+v, %+v", id, q, p)
+				t.Fatalf("stream %d: got %+v, %+v", id, q, p)
 			}
 			got = append(got, exchange{q.method, q.path, q.authority, q.octets, p.octets, p.status, p.interim, p.trailers})
 		}
@@ -90,7 +90,7 @@ func TestReadsRealTraffic(t *testing.T) {
 		want := slices.SortedFunc(slices.Values(all), order)
 		for i := range want {
 			if got[i] != want[i] {
-				t.Errorf("%+v; want %+v", got[i], want[i])
+				t.Errorf("got %+v, want %+v", got[i], want[i])
 			}
 		}
 	}
@@ -162,18 +162,18 @@ func TestNothingIsWrongBehindAGap(t *testing.T) {
 			to := min(len(octets), from+1+random.IntN(3000))
 			got, d, err := heads(octets, from, to)
 			if err != nil {
-				t.Fatalf("from %d to %d: %v", from, to, err)
+				t.Fatalf("piece from %d to %d: %v", from, to, err)
 			}
 			for _, b := range got {
 				if !slices.ContainsFunc(want, b.isOf) {
-					t.Fatalf("from %d to %d: stream %d has %+v, which was not sent", from, to, b.stream, b.fields)
+					t.Fatalf("piece from %d to %d: stream %d has %+v, which was not sent", from, to, b.stream, b.fields)
 				}
 			}
 			c := &d.Counts
 			sum.Heads, sum.Partial, sum.Undecoded = sum.Heads+c.Heads, sum.Partial+c.Partial, sum.Undecoded+c.Undecoded
 			sum.Fields, sum.Unknown, sum.Skipped = sum.Fields+c.Fields, sum.Unknown+c.Unknown, sum.Skipped+c.Skipped
 		}
-		t.Logf("from the server %v: of %d heads in %d octets %.1f%% are read; of these lack fields %.1f%%, of all fields %.1f%%; %d octets are skipped", fromServer,
+		t.Logf("from the server %v: of %d heads in %d octets %.1f%% are decoded; %.1f%% of these lack fields; %.1f%% of all fields are unknown; %d octets are skipped", fromServer,
 			len(want), len(octets), 100*float64(sum.Heads)/float64(gaps*len(want)), 100*float64(sum.Partial)/float64(sum.Heads), 100*float64(sum.Unknown)/float64(sum.Fields), sum.Skipped/gaps)
 		if sum.Heads < uint64(gaps*len(want)*9/10) || sum.Partial == 0 || sum.Unknown > sum.Fields/5 {
 			t.Errorf("%+v", sum)
@@ -192,11 +192,11 @@ func TestReadsFromTheMiddle(t *testing.T) {
 	for from := 1; from < len(octets); from += 97 {
 		got, _, err := heads(octets, 0, from)
 		if err != nil {
-			t.Fatalf("from %d: %v", from, err)
+			t.Fatalf("piece from %d: %v", from, err)
 		}
 		for _, b := range got {
 			if !slices.ContainsFunc(want, b.isOf) {
-				t.Fatalf("from %d: stream %d has %s, which was not sent", from, b.stream, fmt.Sprint(b.fields))
+				t.Fatalf("piece from %d: stream %d has %s, which was not sent", from, b.stream, fmt.Sprint(b.fields))
 			}
 		}
 	}

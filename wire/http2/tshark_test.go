@@ -53,7 +53,7 @@ func TestTshark(t *testing.T) {
 		return &directions[0]
 	})
 	if heads < 280 {
-		t.Errorf("%d heads are compared", heads)
+		t.Errorf("compared only %d heads, want at least 280", heads)
 	}
 }
 
@@ -77,9 +77,9 @@ func TestTsharkFromTheMiddle(t *testing.T) {
 			}
 		}
 		ours, both := compareShown(t, octets, shown)
-		t.Logf("from the server %v: %d heads are read, %d of %d that tshark shows", fromServer, ours, both, len(shown))
+		t.Logf("from the server %v: decoded %d heads, %d of the %d that tshark shows", fromServer, ours, both, len(shown))
 		if both == 0 || both < len(shown)*9/10 {
-			t.Errorf("%d heads are read, %d of tshark's %d", ours, both, len(shown))
+			t.Errorf("decoded %d heads, %d of the %d that tshark shows", ours, both, len(shown))
 		}
 	}
 }
@@ -114,7 +114,7 @@ func compareShown(t *testing.T, octets []byte, shown map[string][]string) (ours,
 		both++
 		for f, got := range map[int][]byte{1: m.Method, 2: m.Path, 3: m.Authority} {
 			if got != nil && r[f] != "" && string(got) != r[f] {
-				t.Errorf("stream %s: %s is %q; tshark reads %q", key, tsharkFields[f], got, r[f])
+				t.Errorf("stream %s: %s: got %q, tshark has %q", key, tsharkFields[f], got, r[f])
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func compareRows(t *testing.T, frames []wiretest.Segment, rows [][]string, of fu
 		heads++
 		for k := range got {
 			if got[k] != rows[i][k] {
-				t.Errorf("frame %d: %s is %.100q; tshark reads %.100q", i, tsharkFields[k], got[k], rows[i][k])
+				t.Errorf("frame %d: %s: got %.100q, tshark has %.100q", i, tsharkFields[k], got[k], rows[i][k])
 			}
 		}
 	}

@@ -11,7 +11,7 @@ func plmn(t *testing.T, mcc, mnc string) identity.PLMN {
 	t.Helper()
 	p, ok := identity.MakePLMN(mcc, mnc)
 	if !ok || !p.Valid() {
-		t.Fatalf("PLMN %s-%s: %x, %v", mcc, mnc, p, ok)
+		t.Fatalf("PLMN %s-%s: got %x, %v", mcc, mnc, p, ok)
 	}
 	return p
 }
@@ -23,17 +23,17 @@ func TestPLMN(t *testing.T) {
 	} {
 		p := plmn(t, c.mcc, c.mnc)
 		if hex.EncodeToString(p[:]) != c.octets || p.String() != c.mcc+"-"+c.mnc {
-			t.Errorf("%s-%s: %x, %v; want %s", c.mcc, c.mnc, p, p, c.octets)
+			t.Errorf("%s-%s: got %x, %v, want %s", c.mcc, c.mnc, p, p, c.octets)
 		}
 	}
 	for _, c := range [][2]string{{"01", "01"}, {"001", "1"}, {"001", "0123"}, {"0a1", "01"}, {"001", "0x"}} {
 		if p, ok := identity.MakePLMN(c[0], c[1]); ok {
-			t.Errorf("%v is taken as %v", c, p)
+			t.Errorf("MakePLMN accepted %v as %v", c, p)
 		}
 	}
 	for _, p := range []identity.PLMN{{0xf0, 0xf1, 0x10}, {0x00, 0xa1, 0x10}, {0x00, 0xf1, 0xf0}} {
 		if p.Valid() {
-			t.Errorf("%x is valid", p)
+			t.Errorf("the invalid PLMN %x counts as valid", p)
 		}
 	}
 }
@@ -50,17 +50,17 @@ func TestOctets(t *testing.T) {
 		{tai.Append(nil), "00f1103039"}, {ecgi.Append(nil), "00f11000019b01"}, {guti.Append(nil), "00f110800103deadbeef"},
 	} {
 		if hex.EncodeToString(c.got) != c.want {
-			t.Errorf("%x; want %s", c.got, c.want)
+			t.Errorf("got %x, want %s", c.got, c.want)
 		}
 	}
 	if back, ok := identity.ParseTAI(tai.Append(nil)); !ok || back != tai {
-		t.Errorf("TAI %v, %v", back, ok)
+		t.Errorf("got TAI %v, %v", back, ok)
 	}
 	if back, ok := identity.ParseECGI(ecgi.Append(nil)); !ok || back != ecgi {
-		t.Errorf("ECGI %v, %v", back, ok)
+		t.Errorf("got ECGI %v, %v", back, ok)
 	}
 	if back, ok := identity.ParseGUTI(guti.Append(nil)); !ok || back != guti || back.STMSI() != (identity.STMSI{Code: 3, TMSI: 0xdeadbeef}) {
-		t.Errorf("GUTI %v, %v", back, ok)
+		t.Errorf("got GUTI %v, %v", back, ok)
 	}
 	for n := range 16 {
 		v := make([]byte, n)
@@ -76,11 +76,11 @@ func TestOctets(t *testing.T) {
 func TestDigits(t *testing.T) {
 	d, ok := identity.MakeDigits("001010123456789")
 	if !ok || d.String() != "001010123456789" || d.Len() != 15 || string(d.Bytes()) != d.String() {
-		t.Errorf("digits %v, %v", d, ok)
+		t.Errorf("got digits %v, %v", d, ok)
 	}
 	for _, s := range []string{"", "12a", "12345678901234567", "/", ":"} {
 		if d, ok := identity.MakeDigits(s); ok {
-			t.Errorf("%q is taken as %v", s, d)
+			t.Errorf("MakeDigits accepted %q as %v", s, d)
 		}
 	}
 }

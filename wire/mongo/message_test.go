@@ -70,15 +70,15 @@ func TestParseReadsCommandsOfBothOperations(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(r.Command, c.command) || r.Name != c.of || r.Silent != c.silent || r.Header.ID != 7 {
-				t.Errorf("read %+v", r)
+				t.Errorf("got request %+v", r)
 			}
 			for _, want := range c.follow {
 				if got := r.Next(); !bytes.Equal(got, want) {
-					t.Errorf("next document is %v, want %v", got, want)
+					t.Errorf("next document: got %v, want %v", got, want)
 				}
 			}
 			if got := r.Next(); got != nil {
-				t.Errorf("a document more: %v", got)
+				t.Errorf("got another document: %v", got)
 			}
 		})
 	}
@@ -108,7 +108,7 @@ func TestParseRefusesMalformedMessages(t *testing.T) {
 		"query cut":           {message(OpQuery, make([]byte, 4), []byte{0}, make([]byte, 7)), ErrBody},
 	} {
 		if _, err := parse(c.message); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
+			t.Errorf("%s: got error %v, want %v", name, err, c.want)
 		}
 	}
 }
@@ -125,10 +125,10 @@ func TestReplyAnswersTheOperationOfTheRequest(t *testing.T) {
 		b := r.AppendReply([]byte("xy"), 9, document)[2:]
 		h, err := ParseHeader(b)
 		if err != nil || h != (Header{Length: len(b), ID: 9, To: 5, Op: want.op}) {
-			t.Errorf("header %+v, %v", h, err)
+			t.Errorf("got header %+v, error %v", h, err)
 		}
 		if !bytes.Equal(b[HeaderSize+want.before:], document) {
-			t.Errorf("body % x", b[HeaderSize:])
+			t.Errorf("got body % x", b[HeaderSize:])
 		}
 	}
 }
@@ -148,14 +148,14 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%d octets of documents in a message of %d", len(r.Command)+len(r.Sequence), len(b))
 		}
 		if _, err := r.Command.Elements(); err != nil {
-			t.Errorf("elements of an accepted command: %v", err)
+			t.Errorf("accepted command with bad elements: %v", err)
 		}
 		_, _ = r.Command.LookupErr("filter", "imsi")
 		for d := r.Next(); d != nil; d = r.Next() {
 			_, _ = d.LookupErr("u", "$set", "security.sqn")
 		}
 		if len(r.Sequence) > 0 {
-			t.Errorf("%d octets of the sequence are left", len(r.Sequence))
+			t.Errorf("%d octets of the sequence were not read", len(r.Sequence))
 		}
 	})
 }

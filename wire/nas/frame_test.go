@@ -31,17 +31,17 @@ func TestFrames(t *testing.T) {
 		}
 		if c.security == nas.Plain {
 			if p.Covered() != nil || p.Security.IsCiphered() {
-				t.Errorf("%s: a plain message is protected", c.name)
+				t.Errorf("%s: a plain message counts as protected", c.name)
 			}
 			continue
 		}
 		if want := append([]byte{c.sequence}, g[c.body]...); !bytes.Equal(p.Covered(), want) {
-			t.Errorf("%s: covered %x; want %x", c.name, p.Covered(), want)
+			t.Errorf("%s: got covered octets %x, want %x", c.name, p.Covered(), want)
 		}
 		b := append(nas.AppendFrame([]byte("start"), c.security, c.sequence), g[c.body]...)
 		nas.SetMAC(b, 5, c.mac)
 		if !bytes.Equal(b[5:], g[c.name]) || !bytes.Equal(nas.FrameBody(b, 5), g[c.body]) || !bytes.Equal(nas.FrameCovered(b, 5), p.Covered()) {
-			t.Errorf("%s: appended %x", c.name, b[5:])
+			t.Errorf("%s: encoded as %x", c.name, b[5:])
 		}
 	}
 }
@@ -53,15 +53,15 @@ func TestServiceRequest(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if !bytes.Equal(p.Covered(), want[:2]) {
-		t.Errorf("covered: %x", p.Covered())
+		t.Errorf("got covered octets %x", p.Covered())
 	}
 	b := nas.AppendServiceRequest(nil, 2, 0x25) // the high bits of the sequence number are not sent
 	if nas.SetShortMAC(b, 0, 0x1234beef); !bytes.Equal(b, want) {
-		t.Errorf("appended %x; want %x", b, want)
+		t.Errorf("got %x, want %x", b, want)
 	}
 	// Reserved security headers are read as those of a Service Request.
 	if err := p.Parse([]byte{0xf7, 0x45, 0xbe, 0xef}); err != nil || p.Security != nas.ServiceRequestHeader || p.ShortMAC != 0xbeef {
-		t.Errorf("header 15: %+v, %v", p, err)
+		t.Errorf("header 15: got %+v, error %v", p, err)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestRefused(t *testing.T) {
 	} {
 		var p nas.PDU
 		if err := p.Parse(c.data); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v; want %v", c.name, err, c.want)
+			t.Errorf("%s: got error %v, want %v", c.name, err, c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -94,14 +94,14 @@ func TestRefused(t *testing.T) {
 		{"GMM", []byte{8, 1}, nas.ErrDiscriminator},
 	} {
 		if _, err := nas.ParseHeader(c.body); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v; want %v", c.name, err, c.want)
+			t.Errorf("%s: got error %v, want %v", c.name, err, c.want)
 		}
 	}
 	if err := new(nas.AttachRequest).Parse(golden(t)["attach-accept"]); !errors.Is(err, nas.ErrType) {
-		t.Errorf("an attach accept is read as an attach request: %v", err)
+		t.Errorf("attach request from an attach accept: got error %v", err)
 	}
 	if err := new(nas.ConnectivityRequest).Parse(golden(t)["attach-accept"]); !errors.Is(err, nas.ErrType) {
-		t.Errorf("an EMM message is read as an ESM message: %v", err)
+		t.Errorf("ESM message from an EMM message: got error %v", err)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestTruncated(t *testing.T) {
 		var m nas.AttachAccept
 		err := m.Parse(whole[:n:n])
 		if n < mandatory && err == nil || n == mandatory && err != nil {
-			t.Errorf("%d octets: %v", n, err)
+			t.Errorf("message of %d octets: got error %v", n, err)
 		}
 	}
 }
@@ -128,13 +128,13 @@ func TestNothingIsAllocated(t *testing.T) {
 		var p nas.PDU
 		var complete nas.AttachComplete
 		if p.Parse(frame) != nil || complete.Parse(p.Body) != nil {
-			t.Fatal("frame")
+			t.Fatal("cannot parse the frame")
 		}
 		var request nas.AttachRequest
 		var reply nas.AttachAccept
 		var bearer nas.DefaultBearerRequest
 		if request.Parse(attach) != nil || reply.Parse(accept) != nil || bearer.Parse(reply.ESM) != nil {
-			t.Fatal("messages")
+			t.Fatal("cannot parse the messages")
 		}
 		for l := nas.ParseTAIs(reply.TAIs); l.Next(); {
 			areas++

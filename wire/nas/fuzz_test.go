@@ -33,7 +33,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if p.Security != nas.Plain && len(p.Covered()) < 2 {
-			t.Fatalf("%v covers %x", p.Security, p.Covered())
+			t.Fatalf("a message with security %v covers %x", p.Security, p.Covered())
 		}
 		for _, m := range empties() {
 			if m.Parse(p.Body) != nil {
@@ -43,7 +43,7 @@ func FuzzParse(f *testing.F) {
 			again := reflect.New(reflect.TypeOf(m).Elem()).Interface().(message)
 			b := m.Append(nil)
 			if err := again.Parse(b); err != nil || !reflect.DeepEqual(m, again) {
-				t.Fatalf("%+v is written as %x and read as %+v, %v", m, b, again, err)
+				t.Fatalf("message %+v was encoded as %x and parsed as %+v, %v", m, b, again, err)
 			}
 		}
 		if !bytes.Equal(data, before) {

@@ -34,7 +34,7 @@ func golden(t testing.TB) map[string][]byte {
 		}
 	}
 	if len(messages) < 44 {
-		t.Fatalf("%d messages", len(messages))
+		t.Fatalf("got %d messages, want at least 44", len(messages))
 	}
 	return messages
 }
@@ -175,15 +175,15 @@ func TestGolden(t *testing.T) {
 	for name, want := range all {
 		b, ok := g[name]
 		if !ok {
-			t.Errorf("%s: not in golden.txt", name)
+			t.Errorf("%s is not in golden.txt", name)
 			continue
 		}
 		if out := want.Append(nil); !bytes.Equal(out, b) {
-			t.Errorf("%s: appended %x; want %x", name, out, b)
+			t.Errorf("%s: encoded as %x, want %x", name, out, b)
 		}
 		got := reflect.New(reflect.TypeOf(want).Elem()).Interface().(message)
 		if err := got.Parse(b); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: parsed %+v, %v; want %+v", name, got, err, want)
+			t.Errorf("%s: parsed as %+v, %v, want %+v", name, got, err, want)
 		}
 		if _, err := nas.ParseHeader(b); err != nil {
 			t.Errorf("%s: header: %v", name, err)
@@ -197,7 +197,7 @@ func TestUnknownElements(t *testing.T) {
 	g := golden(t)
 	var attach nas.AttachRequest
 	if err := attach.Parse(g["attach-request-even-unknown"]); err != nil || attach.Identity.Digits.String() != "00101012345678" || !bytes.Equal(attach.ESM, g["pdn-connectivity-request"]) {
-		t.Errorf("attach request: %+v, %v", attach, err)
+		t.Errorf("attach request: got %+v, error %v", attach, err)
 	}
 	var update nas.UpdateRequest
 	want := nas.UpdateRequest{
@@ -205,24 +205,24 @@ func TestUnknownElements(t *testing.T) {
 		DRX: octets("0a00"), Bearers: octets("2000"),
 	}
 	if err := update.Parse(g["tau-request"]); err != nil || !reflect.DeepEqual(update, want) {
-		t.Errorf("tracking area update request: %+v, %v", update, err)
+		t.Errorf("tracking area update request: got %+v, error %v", update, err)
 	}
 	if again := want.Append(nil); !bytes.Equal(again, bytes.Replace(g["tau-request"], octets("b2500b"), octets("500b"), 1)) {
-		t.Errorf("tracking area update request: %x", again)
+		t.Errorf("tracking area update request was encoded as %x", again)
 	}
 	var bearer nas.DefaultBearerRequest
 	if err := bearer.Parse(g["default-bearer-request-unknown"]); err != nil || bearer.EBI != 6 || !bytes.Equal(bearer.PCO, pco) {
-		t.Errorf("default bearer request: %+v, %v", bearer, err)
+		t.Errorf("default bearer request: got %+v, error %v", bearer, err)
 	}
 	a, ok := nas.ParseAddress(bearer.Address)
 	if !ok || a.Type != nas.PDNv4v6 || a.V4.String() != "45.45.0.2" || a.Interface != [8]byte{7: 1} {
-		t.Errorf("address: %+v, %v", a, ok)
+		t.Errorf("got address %+v, %v", a, ok)
 	}
 	if again := a.Append(nil); !bytes.Equal(again, bearer.Address) {
-		t.Errorf("address: %x", again)
+		t.Errorf("address was encoded as %x", again)
 	}
 	status := append(g["emm-status"], 0x0f, 0x01, 0x00)
 	if err := new(nas.Failure).Parse(status); !errors.Is(err, nas.ErrComprehension) {
-		t.Errorf("an element that requires comprehension: %v", err)
+		t.Errorf("element that requires comprehension: got error %v", err)
 	}
 }

@@ -30,7 +30,7 @@ func TestTshark(t *testing.T) {
 			"nas_eps.security_header_type", "nas_eps.seq_no", "nas_eps.seq_no_short")
 		for i, row := range rows {
 			if want := read(t, of[i], row); !slices.Equal(row, want) {
-				t.Errorf("%s: %q; tshark reads %q", names[dissector][i], want, row)
+				t.Errorf("%s: got %q, tshark has %q", names[dissector][i], want, row)
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func TestTsharkValues(t *testing.T) {
 	}
 	for i := range want {
 		if !slices.Equal(rows[i], want[i]) {
-			t.Errorf("message %d: tshark reads %q; want %q", i, rows[i], want[i])
+			t.Errorf("message %d: tshark has %q, want %q", i, rows[i], want[i])
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestTimer(t *testing.T) {
 	for d := time.Duration(0); d <= 4*time.Hour; d += 500 * time.Millisecond {
 		back, ok := nas.MakeTimer(d).Duration()
 		if !ok || back > d || back == 0 && d >= 2*time.Second {
-			t.Fatalf("%v is written as %v", d, back)
+			t.Fatalf("duration %v was encoded as %v", d, back)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func TestTAIs(t *testing.T) {
 	}
 	want := []identity.TAI{at(12345), at(1), at(2), at(3), at(0xffff)}
 	if l.Err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, %v; want %v", got, l.Err, want)
+		t.Errorf("got %v, error %v, want %v", got, l.Err, want)
 	}
 	for _, c := range []struct{ tais []identity.TAI }{
 		{want}, {[]identity.TAI{at(7), {PLMN: other.PLMN, TAC: 8}}},
@@ -58,7 +58,7 @@ func TestTAIs(t *testing.T) {
 			got = append(got, l.TAI)
 		}
 		if l.Err != nil || !slices.Equal(got, c.tais) {
-			t.Errorf("%v, %v; want %v", got, l.Err, c.tais)
+			t.Errorf("got %v, error %v, want %v", got, l.Err, c.tais)
 		}
 	}
 	for _, s := range []string{"0000f110", "0100f1103039", "40", "2000f110", "6000f1103039", "1f00f110", "3000f1100001"} {
@@ -78,7 +78,7 @@ func TestAPN(t *testing.T) {
 	}
 	for _, s := range []string{"", "00", "0361", "01610561"} {
 		if name, ok := nas.AppendName(nil, octets(s)); ok {
-			t.Errorf("%s is read as %q", s, name)
+			t.Errorf("name %s was parsed as %q", s, name)
 		}
 	}
 }
@@ -115,10 +115,10 @@ func TestRates(t *testing.T) {
 	} {
 		b := octets(c.octets)
 		if q, ok := nas.ParseQoS(b); !ok || q != c.want {
-			t.Errorf("%s: %+v, %v; want %+v", c.octets, q, ok, c.want)
+			t.Errorf("%s: got %+v, %v, want %+v", c.octets, q, ok, c.want)
 		}
 		if out := c.want.Append(nil); !bytes.Equal(out, b) {
-			t.Errorf("%+v is appended as %x; want %x", c.want, out, b)
+			t.Errorf("%+v was encoded as %x, want %x", c.want, out, b)
 		}
 	}
 	for _, c := range []struct {
@@ -131,14 +131,14 @@ func TestRates(t *testing.T) {
 	} {
 		b := octets(c.octets)
 		if a, ok := nas.ParseAMBR(b); !ok || a != c.want {
-			t.Errorf("%s: %+v, %v; want %+v", c.octets, a, ok, c.want)
+			t.Errorf("%s: got %+v, %v, want %+v", c.octets, a, ok, c.want)
 		}
 	}
 	for n := range 16 {
 		_, qos := nas.ParseQoS(make([]byte, n))
 		_, ambr := nas.ParseAMBR(make([]byte, n))
 		if qos != (n == 1 || n == 5 || n == 9 || n == 13) || ambr != (n == 2 || n == 4 || n == 6) {
-			t.Errorf("%d octets: QoS %v, AMBR %v", n, qos, ambr)
+			t.Errorf("values of %d octets: QoS %v, AMBR %v", n, qos, ambr)
 		}
 	}
 }
@@ -149,13 +149,13 @@ func TestRatesRoundDown(t *testing.T) {
 	for rate := uint32(1); rate < 12_000_000; rate += 1 + rate/500 {
 		q, _ := nas.ParseQoS(nas.QoS{QCI: 1, MaxUp: rate}.Append(nil))
 		if q.MaxUp > rate || rate < 10_000_000 && q.MaxUp < rate-rate/5 || q.MaxDown != 0 {
-			t.Fatalf("QoS: %d is written as %+v", rate, q)
+			t.Fatalf("QoS: rate %d was encoded as %+v", rate, q)
 		}
 	}
 	for rate := uint32(1); rate < 65_000_000; rate += 1 + rate/500 {
 		a, _ := nas.ParseAMBR(nas.AMBR{Down: rate, Up: 64}.Append(nil))
 		if a.Down > rate || a.Down < rate-rate/5 || a.Up != 64 {
-			t.Fatalf("AMBR: %d is written as %+v", rate, a)
+			t.Fatalf("AMBR: rate %d was encoded as %+v", rate, a)
 		}
 	}
 }
@@ -166,13 +166,13 @@ func TestIdentity(t *testing.T) {
 		"f6" + "00f110800103deadbeef00", "0901010101010101010101",
 	} {
 		if id, ok := nas.ParseIdentity(octets(s)); ok {
-			t.Errorf("%s is read as %+v", s, id)
+			t.Errorf("identity %s was parsed as %+v", s, id)
 		}
 	}
 	for _, s := range []string{"1", "12", "123", "001010123456789", "3548020912345678"} {
 		id := nas.Identity{Kind: nas.KindIMEISV, Digits: digits(s)}
 		if back, ok := nas.ParseIdentity(id.Append(nil)); !ok || back != id {
-			t.Errorf("%s: %x is read as %+v", s, id.Append(nil), back)
+			t.Errorf("identity %s was encoded as %x and parsed as %+v", s, id.Append(nil), back)
 		}
 	}
 }
@@ -182,12 +182,12 @@ func TestTypeNames(t *testing.T) {
 	for i := range 256 {
 		name := nas.Type(i).String()
 		if other, ok := names[name]; ok || name == "" {
-			t.Errorf("%#x and %#x have the name %q", i, uint8(other), name)
+			t.Errorf("%#x and %#x have the same or an empty name %q", i, uint8(other), name)
 		}
 		names[name] = nas.Type(i)
 	}
 	if names["attach-request"] != nas.AttachRequestType || names["message-77"] != 77 {
-		t.Error("names are wrong")
+		t.Error("got wrong names of message types")
 	}
 }
 
@@ -197,13 +197,13 @@ func TestTrafficFlowTemplates(t *testing.T) {
 	b := nas.AppendTFT(nil, nas.CreateTFT, want, nas.Filter{ID: 2, Components: []byte{}})
 	template, ok := nas.ParseTFT(b)
 	if !ok || template.Operation != nas.CreateTFT || !template.Next() || !reflect.DeepEqual(template.Filter, want) || !template.Next() || template.ID != 2 || template.Next() || template.Malformed {
-		t.Errorf("%x is read as %+v, %v", b, template, ok)
+		t.Errorf("template %x was parsed as %+v, %v", b, template, ok)
 	}
 	if b = nas.AppendTFT(nil, nas.DeleteFilters, want); !bytes.Equal(b, []byte{0xa1, 1}) {
-		t.Errorf("a deletion is written as %x", b)
+		t.Errorf("a deletion was encoded as %x", b)
 	}
 	if template, ok = nas.ParseTFT(b); !ok || !template.Next() || template.ID != 1 || template.Next() {
-		t.Errorf("a deletion is read as %+v", template)
+		t.Errorf("a deletion was parsed as %+v", template)
 	}
 	for _, bad := range []string{"22310703110000", "21", "2131", "a1", "213107ff"} {
 		v := octets(bad)
@@ -211,12 +211,12 @@ func TestTrafficFlowTemplates(t *testing.T) {
 		for template.Next() {
 		}
 		if !template.Malformed {
-			t.Errorf("%s is read", bad)
+			t.Errorf("template %s does not count as malformed", bad)
 		}
 	}
 	for _, bad := range [][]byte{nil, {0x01}, {0xe0}} {
 		if _, ok := nas.ParseTFT(bad); ok {
-			t.Errorf("%x is read", bad)
+			t.Errorf("ParseTFT accepted %x", bad)
 		}
 	}
 }

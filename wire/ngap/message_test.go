@@ -41,7 +41,7 @@ func golden(t testing.TB) (samples []sample) {
 		samples = append(samples, sample{words[0], words[1], words[2], words[3], octets})
 	}
 	if len(samples) != 12 {
-		t.Fatalf("%d messages", len(samples))
+		t.Fatalf("got %d messages, want 12", len(samples))
 	}
 	return samples
 }
@@ -71,7 +71,7 @@ func TestReadsUEs(t *testing.T) {
 		u := parse(t, s.octets).UE()
 		amf, ran, nas := show(u.HasAMF, u.AMF), show(u.HasRAN, u.RAN), show(u.NAS != nil, hex.EncodeToString(u.NAS))
 		if amf != s.amf || ran != s.ran || nas != s.nas {
-			t.Errorf("%s: %s, %s, %s; want %s, %s, %s", s.name, amf, ran, nas, s.amf, s.ran, s.nas)
+			t.Errorf("%s: got %s, %s, %s, want %s, %s, %s", s.name, amf, ran, nas, s.amf, s.ran, s.nas)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestReadsNAS(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, err := ngap.ParseNAS(b); !errors.Is(err, want.err) || n.Type != want.of || n.Security != want.under {
-			t.Errorf("%s: %s under %d, %v", octets, n.Type, n.Security, err)
+			t.Errorf("%s: got %s with security %d, error %v", octets, n.Type, n.Security, err)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestTshark(t *testing.T) {
 		}
 		for f, got := range want {
 			if got != row[f] {
-				t.Errorf("%s: field %d is %s; tshark reads %s", samples[i].name, f, got, row[f])
+				t.Errorf("%s: field %d: got %s, tshark has %s", samples[i].name, f, got, row[f])
 			}
 		}
 	}
@@ -200,7 +200,7 @@ func TestNamesProceduresAndTypes(t *testing.T) {
 		ngap.PDUSessionResourceModify.String(): "PDUSessionResourceModify",
 	} {
 		if got != want {
-			t.Errorf("%s; want %s", got, want)
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }
@@ -267,10 +267,10 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%+v", u)
 		}
 		if _, err := ngap.ParseNAS(u.NAS); err == nil && len(u.NAS) < 3 {
-			t.Fatalf("%x is a NAS message", u.NAS)
+			t.Fatalf("ParseNAS accepted the short message %x", u.NAS)
 		}
 		if e.Err == nil && (covered > len(m.IEs) || covered < len(m.IEs)/2) { // a short length may have two octets
-			t.Fatalf("elements cover %d of %d octets", covered, len(m.IEs))
+			t.Fatalf("the elements cover %d of %d octets", covered, len(m.IEs))
 		}
 		if !bytes.Equal(data, before) {
 			t.Fatal("the message was changed")

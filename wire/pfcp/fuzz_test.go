@@ -19,7 +19,7 @@ func FuzzParse(f *testing.F) {
 		n, err := m.Parse(data)
 		if err != nil {
 			if n != 0 {
-				t.Fatalf("%d octets and %v", n, err)
+				t.Fatalf("parsed %d octets with error %v, want 0", n, err)
 			}
 			return
 		}
@@ -28,7 +28,7 @@ func FuzzParse(f *testing.F) {
 			size = 16
 		}
 		if len(m.Octets) != n || len(m.IEs) != n-size {
-			t.Fatalf("%d octets of elements of %d", len(m.IEs), n)
+			t.Fatalf("got %d octets of elements in a message of %d", len(m.IEs), n)
 		}
 		covered, e := 0, m.Elements()
 		for e.Next() {
@@ -39,10 +39,10 @@ func FuzzParse(f *testing.F) {
 			values(e.Type, e.Value, nil)
 		}
 		if (e.Err == nil) != (covered == len(m.IEs)) {
-			t.Fatalf("elements cover %d of %d octets, %v", covered, len(m.IEs), e.Err)
+			t.Fatalf("the elements cover %d of %d octets, error %v", covered, len(m.IEs), e.Err)
 		}
 		if err := m.Check(); err == nil && e.Err != nil {
-			t.Fatalf("Check passes %v", e.Err)
+			t.Fatalf("Check accepted a message with the error %v", e.Err)
 		}
 		if !bytes.Equal(data, before) {
 			t.Fatal("the message was changed")

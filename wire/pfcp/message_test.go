@@ -14,7 +14,7 @@ func parse(t testing.TB, b []byte) *pfcp.Message {
 	t.Helper()
 	var m pfcp.Message
 	if n, err := m.Parse(b); err != nil || n != len(b) || m.Check() != nil {
-		t.Fatalf("%d of %d octets, %v, %v", n, len(b), err, m.Check())
+		t.Fatalf("parsed %d of %d octets, errors %v, %v", n, len(b), err, m.Check())
 	}
 	return &m
 }
@@ -26,11 +26,11 @@ func TestReadsASessionsEstablishment(t *testing.T) {
 	}
 	v, _ := m.Find(pfcp.NodeID)
 	if n, ok := pfcp.ParseNodeID(v); !ok || n.Addr != netip.MustParseAddr("192.0.2.1") {
-		t.Errorf("node %+v, %v", n, ok)
+		t.Errorf("got node %+v, %v", n, ok)
 	}
 	v, _ = m.Find(pfcp.FSEID)
 	if f, ok := pfcp.ParseFSEID(v); !ok || f != (pfcp.Endpoint{SEID: 0x0102030405060708, V4: netip.MustParseAddr("192.0.2.1")}) {
-		t.Errorf("F-SEID %+v, %v", f, ok)
+		t.Errorf("got F-SEID %+v, %v", f, ok)
 	}
 	var pdrs, fars, qers []uint32
 	var enterprise uint16
@@ -53,7 +53,7 @@ func TestReadsASessionsEstablishment(t *testing.T) {
 		}
 	}
 	if len(pdrs) != 2 || pdrs[1] != 2 || len(fars) != 2 || fars[1] != 2 || len(qers) != 3 || qers[2] != 8 || enterprise != 10415 {
-		t.Errorf("PDRs %v, FARs %v, QERs %v, last element of enterprise %d", pdrs, fars, qers, enterprise)
+		t.Errorf("got PDRs %v, FARs %v, QERs %v, last element of enterprise %d", pdrs, fars, qers, enterprise)
 	}
 }
 
@@ -65,18 +65,18 @@ func TestReadsNodes(t *testing.T) {
 	v, _ := m.Find(pfcp.NodeID)
 	n, ok := pfcp.ParseNodeID(v)
 	if name := string(n.AppendName(nil)); !ok || name != "upf.example" || n.Addr.IsValid() {
-		t.Errorf("node %q, %v", name, ok)
+		t.Errorf("got node %q, %v", name, ok)
 	}
 	v, _ = m.Find(pfcp.Cause)
 	if c, ok := pfcp.ParseCause(v); !ok || !c.Accepted() {
-		t.Errorf("cause %d, %v", c, ok)
+		t.Errorf("got cause %d, %v", c, ok)
 	}
 	v, _ = m.Find(pfcp.RecoveryTimeStamp)
 	if at, ok := pfcp.ParseRecovery(v); !ok || !at.Equal(time.Date(2020, 11, 26, 20, 18, 8, 0, time.UTC)) {
-		t.Errorf("recovery at %v, %v", at.UTC(), ok)
+		t.Errorf("recovery time: got %v, %v", at.UTC(), ok)
 	}
 	if at, ok := pfcp.ParseRecovery([]byte{0, 0, 0, 1}); !ok || !at.Equal(time.Date(2036, 2, 7, 6, 28, 17, 0, time.UTC)) {
-		t.Errorf("the second after the rollover is %v, %v", at.UTC(), ok)
+		t.Errorf("recovery time one second after the rollover: got %v, %v", at.UTC(), ok)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestReadsBundledMessages(t *testing.T) {
 	var m pfcp.Message
 	n, err := m.Parse(append(bytes.Clone(first), second...))
 	if err != nil || n != len(first) || !m.Follows || !m.HasPriority || m.Priority != 5 || m.SEID != 9 {
-		t.Errorf("%d octets, %v, %+v", n, err, m)
+		t.Errorf("parsed %d octets, error %v: %+v", n, err, m)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestRejectsMalformedMessages(t *testing.T) {
 func TestRejectsShortValues(t *testing.T) {
 	for n := range 9 {
 		if _, ok := pfcp.ParseFSEID(fseidV4[4 : 4+n]); ok {
-			t.Errorf("F-SEID of %d octets", n)
+			t.Errorf("ParseFSEID accepted an F-SEID of %d octets", n)
 		}
 	}
 	for name, ok := range map[string]bool{

@@ -91,7 +91,7 @@ func TestTshark(t *testing.T) {
 		read.walk(m.Elements())
 		for f, name := range all {
 			if got := strings.Join(read[name], ","); got != row[f] {
-				t.Errorf("%s: %s is %s; tshark reads %s", m.Type, name, got, row[f])
+				t.Errorf("%s: %s: got %s, tshark has %s", m.Type, name, got, row[f])
 			}
 		}
 	}
@@ -106,11 +106,11 @@ func TestGeneratedTraffic(t *testing.T) {
 		var m pfcp.Message
 		octets := wiretest.Octets(t, row[len(row)-1])
 		if n, err := m.Parse(octets); err != nil || n != len(octets) {
-			t.Fatalf("%d of %d octets, %v", n, len(octets), err)
+			t.Fatalf("parsed %d of %d octets, error %v", n, len(octets), err)
 		}
 		read := header(&m)
 		if first, _, _ := strings.Cut(row[3], ","); row[0] != read["pfcp.msg_type"][0] || row[1] != read["pfcp.seqno"][0] || m.HasSEID && first != read["pfcp.seid"][0] {
-			t.Errorf("%s: read %v; tshark reads %v", m.Type, read, row[:4])
+			t.Errorf("%s: got %v, tshark has %v", m.Type, read, row[:4])
 		}
 		shown, e := strings.Split(row[2], ","), m.Elements()
 		for e.Next() {
@@ -119,7 +119,7 @@ func TestGeneratedTraffic(t *testing.T) {
 			}
 			at := slices.Index(shown, strconv.Itoa(int(e.Type)))
 			if at < 0 {
-				t.Errorf("%s: element %d is not among %v", m.Type, e.Type, row[2])
+				t.Errorf("%s: element %d is missing in tshark's %v", m.Type, e.Type, row[2])
 				break
 			}
 			shown = shown[at+1:]
@@ -142,13 +142,13 @@ func TestNames(t *testing.T) {
 	}
 	for i, row := range wiretest.Fields(t, "pfcp", messages, "_ws.col.Info") {
 		if want := "PFCP " + types[i].String(); row[0] != want {
-			t.Errorf("%s; tshark says %s", want, row[0])
+			t.Errorf("got %s, tshark has %s", want, row[0])
 		}
 		if strings.HasSuffix(row[0], "Response") != types[i].IsResponse() {
-			t.Errorf("%s: response %v", row[0], types[i].IsResponse())
+			t.Errorf("%s: got response %v", row[0], types[i].IsResponse())
 		}
 	}
 	if len(types) != 25 {
-		t.Errorf("%d types", len(types))
+		t.Errorf("got %d types, want 25", len(types))
 	}
 }

@@ -110,7 +110,7 @@ func TestReadsStreams(t *testing.T) {
 				got, err = read([]byte(s.octets), s.requests, size, 0)
 			}
 			if !errors.Is(err, s.err) || s.err == nil && strings.Join(got, "|") != strings.Join(s.want, "|") {
-				t.Errorf("%s, in pieces of %d: %q, %v; want %q, %v", s.name, size, got, err, s.want, s.err)
+				t.Errorf("%s, in pieces of %d: got %q, %v, want %q, %v", s.name, size, got, err, s.want, s.err)
 			}
 		}
 	}
@@ -129,12 +129,12 @@ func TestReadsPlaces(t *testing.T) {
 			v := &d.Value
 			places = append(places, fmt.Sprintf("%d:%d/%d", v.Depth, v.Index, v.Of))
 			if v.IsError() && string(v.Code()) != "MOVED" {
-				t.Errorf("code %q", v.Code())
+				t.Errorf("got code %q, want MOVED", v.Code())
 			}
 		}
 	}
 	if got := strings.Join(places, " "); got != "0:0/1 1:0/2 2:0/2 2:1/2 1:1/2" {
-		t.Errorf("places %s", got)
+		t.Errorf("got places %s", got)
 	}
 }
 
@@ -143,13 +143,13 @@ func TestReadsPlaces(t *testing.T) {
 func TestGoesOnBehindAGap(t *testing.T) {
 	d := resp.Decoder{Keep: 2}
 	if d.Skip(1) {
-		t.Error("a gap between messages is skipped")
+		t.Error("Skip accepted a gap between messages")
 	}
 	if n, e, err := d.Next([]byte("$10\r\nab")); n != 7 || e != resp.Found || err != nil {
 		t.Fatal(n, e, err)
 	}
 	if d.Skip(9) || !d.Skip(8) {
-		t.Error("a gap that ends behind the string is skipped, or one inside is not")
+		t.Error("Skip accepted a gap beyond the string, or refused a gap inside it")
 	}
 	if n, e, err := d.Next([]byte("\r\n")); n != 2 || e != resp.End || err != nil {
 		t.Fatal(n, e, err)
@@ -162,7 +162,7 @@ func TestKnowsCommandsInAnyCase(t *testing.T) {
 	}
 	for _, name := range []string{"", "nonesuch", strings.Repeat("x", 100)} {
 		if c, ok := resp.Lookup([]byte(name)); ok || c.Name != "" {
-			t.Errorf("%q is %q", name, c.Name)
+			t.Errorf("Lookup of %q: got command %q", name, c.Name)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestNothingIsAllocated(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	if keys == 0 || errs == 0 {
-		t.Error("no key or no error is read")
+		t.Error("found no key or no error")
 	}
 }
 

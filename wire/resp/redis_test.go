@@ -93,7 +93,7 @@ func messages(t *testing.T, stream []byte, requests bool) (all [][]byte) {
 		switch e {
 		case resp.More:
 			if at != len(stream) {
-				t.Fatalf("%d octets are left", len(stream)-at)
+				t.Fatalf("%d octets were not read", len(stream)-at)
 			}
 			return all
 		case resp.End:
@@ -135,7 +135,7 @@ func TestRedis(t *testing.T) {
 	client.Close()
 	requests, replies := messages(t, r.out, true), messages(t, r.back, false)
 	if len(requests) != len(replies) || len(replies) < 210 {
-		t.Errorf("%d requests and %d replies", len(requests), len(replies))
+		t.Errorf("got %d requests and %d replies", len(requests), len(replies))
 	}
 	replies = slices.DeleteFunc(replies, func(b []byte) bool { return len(b) > 16<<10 }) // tshark shows less than the table of commands
 	fields := []string{"resp.string", "resp.error", "resp.bulk_string.length", "resp.array.length", "resp.integer"}
@@ -160,7 +160,7 @@ func TestRedis(t *testing.T) {
 			}
 			for f := range fields {
 				if got := strings.Join(want[f], ","); got != row[f] {
-					t.Errorf("%.60q: %s is %q; tshark reads %q", all[i], fields[f], got, row[f])
+					t.Errorf("%.60q: %s: got %q, tshark has %q", all[i], fields[f], got, row[f])
 				}
 			}
 		}
@@ -178,7 +178,7 @@ func TestRedis3(t *testing.T) {
 	client.Close()
 	requests, replies := messages(t, r.out, true), messages(t, r.back, false)
 	if len(requests) != len(replies) {
-		t.Errorf("%d requests and %d replies", len(requests), len(replies))
+		t.Errorf("got %d requests and %d replies", len(requests), len(replies))
 	}
 	var seen []byte
 	for _, b := range replies {
@@ -214,7 +214,7 @@ func TestKeysOfRedis(t *testing.T) {
 			continue
 		}
 		if _, ok := resp.Lookup([]byte(name)); !ok {
-			t.Errorf("the command %s is not known", name)
+			t.Errorf("the command %s is unknown", name)
 		}
 		if first == 0 || slices.Contains(row[2].([]any), any("movablekeys")) {
 			continue
@@ -249,10 +249,10 @@ func TestKeysOfRedis(t *testing.T) {
 		slices.Sort(got) // the server has a destination last
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("%q: keys %q; the server reads %q", request, got, want)
+			t.Errorf("%q: got keys %q, the server has %q", request, got, want)
 		}
 	}
 	if len(requests) < 150 {
-		t.Errorf("%d requests", len(requests))
+		t.Errorf("got only %d requests, want at least 150", len(requests))
 	}
 }

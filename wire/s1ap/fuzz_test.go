@@ -33,11 +33,11 @@ func FuzzParse(f *testing.F) {
 		}
 		var again s1ap.Message
 		if b = s1ap.End(b, 0); again.Parse(b) != nil || again.Check() != nil {
-			t.Fatalf("%x is written as %x", data, b)
+			t.Fatalf("message %x was encoded as %x", data, b)
 		}
 		for one, other := m.Elements(), again.Elements(); one.Next(); {
 			if !other.Next() || one.ID != other.ID || one.Criticality != other.Criticality || !bytes.Equal(one.Value, other.Value) {
-				t.Fatalf("%x is written as %x", data, b)
+				t.Fatalf("message %x was encoded as %x", data, b)
 			}
 		}
 	})
@@ -49,7 +49,7 @@ func FuzzValue(f *testing.F) {
 	for _, b := range golden(f) {
 		var m s1ap.Message
 		if m.Parse(b) != nil {
-			f.Fatal("golden message")
+			f.Fatal("cannot parse a golden message")
 		}
 		for e := m.Elements(); e.Next(); {
 			f.Add(uint16(e.ID), e.Value)
@@ -88,7 +88,7 @@ func FuzzValue(f *testing.F) {
 			t.Fatalf("%x: %v", b, items.Err)
 		}
 		if again, ok := value(id, items.Value); !ok || !equal(first, again) {
-			t.Fatalf("%+v is written as %x and read as %+v", first, b, again)
+			t.Fatalf("value %+v was encoded as %x and parsed as %+v", first, b, again)
 		}
 	})
 }

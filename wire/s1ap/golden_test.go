@@ -32,7 +32,7 @@ func golden(t testing.TB) map[string][]byte {
 		}
 	}
 	if len(messages) < 36 {
-		t.Fatalf("%d messages", len(messages))
+		t.Fatalf("got %d messages, want at least 36", len(messages))
 	}
 	return messages
 }
@@ -259,7 +259,7 @@ func TestGolden(t *testing.T) {
 	g := golden(t)
 	samples := append(managementSamples(), bearerSamples()...)
 	if len(samples) != len(g) {
-		t.Errorf("%d samples, %d golden messages", len(samples), len(g))
+		t.Errorf("got %d samples for %d golden messages", len(samples), len(g))
 	}
 	for _, s := range samples {
 		want := g[s.name]

@@ -46,7 +46,7 @@ func TestTshark(t *testing.T) {
 			add(2, uint64(e.ID))
 			x, ok := value(e.ID, e.Value)
 			if !ok {
-				t.Errorf("%s: element %d", names[i], e.ID)
+				t.Errorf("%s: cannot parse element %d", names[i], e.ID)
 			}
 			if _, ok := lists(e.ID, e.Value); ok {
 				walk(s1ap.List(e.Value))
@@ -56,7 +56,7 @@ func TestTshark(t *testing.T) {
 		add(1, count)
 		for f := range row {
 			if got := strings.Join(want[f], ","); got != row[f] {
-				t.Errorf("%s: field %d is %s; tshark reads %s", names[i], f, got, row[f])
+				t.Errorf("%s: field %d: got %s, tshark has %s", names[i], f, got, row[f])
 			}
 		}
 	}

@@ -155,7 +155,7 @@ func elements(t *testing.T, b []byte) map[s1ap.ID]any {
 	for e.Next() {
 		v, ok := value(e.ID, e.Value)
 		if !ok {
-			t.Errorf("element %d: %x", e.ID, e.Value)
+			t.Errorf("element %d: cannot parse %x", e.ID, e.Value)
 		}
 		all[e.ID] = v
 	}
@@ -242,7 +242,7 @@ func TestValues(t *testing.T) {
 	for _, samples := range []map[string]map[s1ap.ID]any{connections(), handovers()} {
 		for name, want := range samples {
 			if got := elements(t, golden(t)[name]); !reflect.DeepEqual(got, want) {
-				t.Errorf("%s:\n%v; want\n%v", name, got, want)
+				t.Errorf("%s: got\n%v, want\n%v", name, got, want)
 			}
 		}
 	}
@@ -301,7 +301,7 @@ func TestRefused(t *testing.T) {
 	} {
 		var m s1ap.Message
 		if err := m.Parse(c.data); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v; want %v", c.name, err, c.want)
+			t.Errorf("%s: got error %v, want %v", c.name, err, c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -315,7 +315,7 @@ func TestRefused(t *testing.T) {
 	} {
 		var m s1ap.Message
 		if err := m.Parse(c.data); err != nil || !errors.Is(m.Check(), c.want) {
-			t.Errorf("%s: %v, %v; want %v", c.name, err, m.Check(), c.want)
+			t.Errorf("%s: got errors %v, %v, want %v", c.name, err, m.Check(), c.want)
 		}
 	}
 }
@@ -323,10 +323,10 @@ func TestRefused(t *testing.T) {
 // TestNumbers reads numbers with more octets than their range has.
 func TestNumbers(t *testing.T) {
 	if id, ok := s1ap.ParseENBUEID([]byte{0xc0, 1, 2, 3, 4}); ok {
-		t.Errorf("an eNB UE S1AP ID of four octets is read as %#x", id)
+		t.Errorf("parsed an eNB UE S1AP ID of four octets as %#x", id)
 	}
 	if down, up, ok := s1ap.ParseBitRates([]byte{0x28, 1, 2, 3, 4, 5, 6, 0, 1}); ok {
-		t.Errorf("bit rates of six octets are read as %d, %d", down, up)
+		t.Errorf("parsed bit rates of six octets as %d, %d", down, up)
 	}
 	b := s1ap.AppendBitRates(nil, reject, 1<<60, 1)
 	items := s1ap.List(append([]byte{0}, b...))
@@ -334,7 +334,7 @@ func TestNumbers(t *testing.T) {
 		t.Fatal(items.Err)
 	}
 	if down, up, ok := s1ap.ParseBitRates(items.Value); !ok || down != 10_000_000_000 || up != 1 {
-		t.Errorf("bit rates %d, %d, %v", down, up, ok)
+		t.Errorf("got bit rates %d, %d, %v", down, up, ok)
 	}
 }
 
@@ -347,12 +347,12 @@ func TestLengths(t *testing.T) {
 		b = s1ap.End(s1ap.AppendTAI(b, ignore, tai), 0)
 		all := elements(t, b)
 		if got := all[s1ap.NASPDU].([]byte); !bytes.Equal(got, want) || all[s1ap.TAI] != tai || len(all) != 4 {
-			t.Errorf("%d octets: read %d, %v", n, len(got), all[s1ap.TAI])
+			t.Errorf("message of %d octets: got %d octets, TAI %v", n, len(got), all[s1ap.TAI])
 		}
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("a message beyond the limit is appended")
+			t.Error("appended a message above the limit")
 		}
 	}()
 	s1ap.End(s1ap.AppendNAS(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.DownlinkNASTransport, ignore), s1ap.NASPDU, reject, make([]byte, 16_380)), 0)
@@ -366,7 +366,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		var m s1ap.Message
 		if m.Parse(initial) != nil {
-			t.Fatal("initial UE message")
+			t.Fatal("cannot parse the initial UE message")
 		}
 		for e := m.Elements(); e.Next(); {
 			switch e.ID {
@@ -379,7 +379,7 @@ func TestNothingIsAllocated(t *testing.T) {
 			}
 		}
 		if m.Parse(setup) != nil {
-			t.Fatal("initial context setup request")
+			t.Fatal("cannot parse the initial context setup request")
 		}
 		v, _ := m.Find(s1ap.ToBeSetupContext)
 		for e := s1ap.List(v); e.Next(); {
@@ -401,6 +401,6 @@ func TestProcedureNames(t *testing.T) {
 		names[s1ap.Procedure(p).String()] = true
 	}
 	if len(names) != 256 || !names["s1-setup"] || !names["procedure-255"] {
-		t.Errorf("%d names", len(names))
+		t.Errorf("got %d names, want 256", len(names))
 	}
 }

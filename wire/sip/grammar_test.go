@@ -26,11 +26,11 @@ func TestCutParam(t *testing.T) {
 			name, value, rest = CutParam(rest)
 			got += fmt.Sprintf("(%s=%s)", name, value)
 			if value == nil || len(value) == 0 && cap(value) > cap(name)-len(name) {
-				t.Errorf("%q: the value of %q is not behind it", c.params, name)
+				t.Errorf("%q: the value of %q does not follow its name", c.params, name)
 			}
 		}
 		if got != c.want {
-			t.Errorf("%q is %s, want %s", c.params, got, c.want)
+			t.Errorf("parameters %q: got %s, want %s", c.params, got, c.want)
 		}
 	}
 }
@@ -52,10 +52,10 @@ func TestParam(t *testing.T) {
 	} {
 		got, ok := Param([]byte(c.value), "tag")
 		if string(got) != c.want || ok != c.ok {
-			t.Errorf("%s: %q %v, want %q", c.value, got, ok, c.want)
+			t.Errorf("%s: got %q %v, want %q", c.value, got, ok, c.want)
 		}
 		if got := WithoutParams([]byte(c.value)); string(got) != c.bare {
-			t.Errorf("%s without parameters is %q, want %q", c.value, got, c.bare)
+			t.Errorf("%s without parameters: got %q, want %q", c.value, got, c.bare)
 		}
 	}
 }
@@ -107,13 +107,13 @@ func TestURI(t *testing.T) {
 			user = fmt.Sprintf("%q", u.User)
 		}
 		if got := fmt.Sprintf("%s %s %d %q %v", user, u.Host, u.Port, u.MAddr, u.Stream); ok != (c.want != "") || ok && got != c.want {
-			t.Errorf("%s: %s %v, want %s", c.text, got, ok, c.want)
+			t.Errorf("%s: got %s %v, want %s", c.text, got, ok, c.want)
 		}
 		if to, isIP := u.Target(); ok && (isIP != (c.target != "") || isIP && to.String() != c.target) {
-			t.Errorf("%s leads to %v %v, want %s", c.text, to, isIP, c.target)
+			t.Errorf("target of %s: got %v %v, want %s", c.text, to, isIP, c.target)
 		}
 		if got := WithoutURIParams([]byte(c.text)); string(got) != c.bare {
-			t.Errorf("%s without parameters is %s, want %s", c.text, got, c.bare)
+			t.Errorf("%s without parameters: got %s, want %s", c.text, got, c.bare)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestHost(t *testing.T) {
 	} {
 		a, ok := ParseHost([]byte(text))
 		if ok != (want != "") || ok && a != netip.MustParseAddr(want) {
-			t.Errorf("%q is %v %v, want %s", text, a, ok, want)
+			t.Errorf("address %q: got %v %v, want %s", text, a, ok, want)
 		}
 	}
 }
@@ -158,10 +158,10 @@ func TestViaHop(t *testing.T) {
 	} {
 		h, ok := ParseViaHop([]byte(c.text))
 		if got := fmt.Sprintf("%s %d %v %s %s %s", h.Host, h.Port, h.Stream, shown(h.Branch), shown(h.RPort), shown(h.Received)); ok != (c.want != "") || ok && got != c.want {
-			t.Errorf("%s: %s %v, want %s", c.text, got, ok, c.want)
+			t.Errorf("%s: got %s %v, want %s", c.text, got, ok, c.want)
 		}
 		if to, isIP := h.Target(); ok && (isIP != (c.target != "") || isIP && to.String() != c.target) {
-			t.Errorf("a response by %s goes to %v %v, want %s", c.text, to, isIP, c.target)
+			t.Errorf("target of the response by %s: got %v %v, want %s", c.text, to, isIP, c.target)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestOverloadControl(t *testing.T) {
 	} {
 		h, _ := ParseViaHop([]byte("SIP/2.0/UDP h;oc-seq=" + text))
 		if got := h.OCSequence(); got != want {
-			t.Errorf("oc-seq=%s is %d, want %d", text, got, want)
+			t.Errorf("oc-seq=%s: got %d, want %d", text, got, want)
 		}
 	}
 }
@@ -212,14 +212,14 @@ func FuzzViaHop(f *testing.F) {
 		}
 		for _, view := range [][]byte{h.Text, h.Host, h.Params, h.Branch, h.Received, h.MAddr, h.RPort, h.OC, h.OCAlgo, h.OCValidity, h.OCSeq} {
 			if !within(text, view) {
-				t.Fatalf("%q is no part of %q", view, text)
+				t.Fatalf("%q is not part of %q", view, text)
 			}
 		}
 		if len(h.Host) == 0 || len(h.Params) > 0 && h.Params[0] != ';' {
-			t.Fatalf("host %q, parameters %q", h.Host, h.Params)
+			t.Fatalf("got host %q, parameters %q", h.Host, h.Params)
 		}
 		if to, ok := h.Target(); ok && (!to.IsValid() || to.Port() == 0) {
-			t.Fatalf("to %v", to)
+			t.Fatalf("got the invalid target %v", to)
 		}
 		_, _ = h.AllowsOC("loss"), h.OCSequence()
 	})
@@ -233,7 +233,7 @@ func FuzzURI(f *testing.F) {
 		first, _ := CutElement(value)
 		for _, text := range [][]byte{value, Address(first)} {
 			if !within(value, text) || !within(value, WithoutURIParams(text)) {
-				t.Fatalf("%q is no part of %q", text, value)
+				t.Fatalf("%q is not part of %q", text, value)
 			}
 			u, ok := ParseURI(text)
 			if !ok {
@@ -241,14 +241,14 @@ func FuzzURI(f *testing.F) {
 			}
 			for _, view := range [][]byte{u.User, u.Host, u.MAddr} {
 				if !within(value, view) {
-					t.Fatalf("%q is no part of %q", view, value)
+					t.Fatalf("%q is not part of %q", view, value)
 				}
 			}
 			if bare, ok := ParseURI(WithoutURIParams(text)); !ok || !bytes.Equal(bare.User, u.User) || !bytes.Equal(bare.Host, u.Host) || bare.Port != u.Port {
-				t.Fatalf("%q without parameters is another one", text)
+				t.Fatalf("%q without parameters is a different URI", text)
 			}
 			if to, ok := u.Target(); ok && (!to.IsValid() || to.Port() == 0) {
-				t.Fatalf("to %v", to)
+				t.Fatalf("got the invalid target %v", to)
 			}
 		}
 	})
@@ -262,12 +262,12 @@ func FuzzParam(f *testing.F) {
 			before := len(rest)
 			var first []byte
 			if first, rest = CutElement(rest); !within(value, first) || len(rest) >= before {
-				t.Fatalf("%q, %q of %q", first, rest, value)
+				t.Fatalf("got element %q and rest %q of %q", first, rest, value)
 			}
 			for params := paramsOf(first); len(params) > 0; {
 				name, v, after := CutParam(params)
 				if v == nil || !within(value, name) || !within(value, v) || len(after) >= len(params) || len(after) > 0 && after[0] != ';' {
-					t.Fatalf("%q=%q, %q of %q", name, v, after, params)
+					t.Fatalf("got parameter %q=%q and rest %q of %q", name, v, after, params)
 				}
 				params = after
 			}
@@ -294,11 +294,11 @@ func TestFrequent(t *testing.T) {
 			}
 			recognized++
 			if n != len(name) || after[0] != ':' || kind != kindOf([]byte(name)) {
-				t.Errorf("%q is kind %d with a name of %d bytes, want %d", name+after, kind, n, kindOf([]byte(name)))
+				t.Errorf("%q: got kind %d with a name of %d bytes, want kind %d", name+after, kind, n, kindOf([]byte(name)))
 			}
 		}
 	}
 	if recognized != 9*3 {
-		t.Errorf("%d lines are recognized, want three of each of nine names", recognized)
+		t.Errorf("recognised %d lines, want three for each of nine names", recognized)
 	}
 }

@@ -20,18 +20,18 @@ func TestChallenge(t *testing.T) {
 	}
 	c, ok := ParseChallenge(m.WWWAuthenticate)
 	if !ok || string(c.Realm) != "ims.test" || string(c.Nonce) != "84a4cc6f" || string(c.Opaque) != "x,y" || !c.QOP || c.Stale {
-		t.Errorf("challenge: %+v %v", c, ok)
+		t.Errorf("got challenge %+v %v", c, ok)
 	}
 	for _, bad := range []string{
 		`Basic realm="x"`, `Digest realm="x"`, `Digest nonce="x"`, `Digest realm="x",nonce="y",algorithm=AKAv1-MD5`,
 		`Digest realm="x",nonce="y",qop="auth-int"`, ``, `Digest `, `Digest ,,,=`,
 	} {
 		if _, ok := ParseChallenge([]byte(bad)); ok {
-			t.Errorf("%q can be answered", bad)
+			t.Errorf("ParseChallenge accepted %q", bad)
 		}
 	}
 	if c, ok := ParseChallenge([]byte(`digest nonce=abc , REALM="" , Stale = true`)); !ok || !c.Stale || c.QOP || string(c.Nonce) != "abc" {
-		t.Errorf("an odd one: %+v %v", c, ok)
+		t.Errorf("unusual challenge: got %+v %v", c, ok)
 	}
 }
 
@@ -46,7 +46,7 @@ func TestDigest(t *testing.T) {
 	c.HA1 = HA1(scratch[:], c.User, c.Realm, []byte("Circle Of Life"))
 	c.HA2 = HA2(scratch[:], "GET", c.URI)
 	if got := c.Response(scratch[:]); string(got[:]) != "6629fae49393a05397450978507c4ef1" {
-		t.Errorf("response = %s", got[:])
+		t.Errorf("got response %s", got[:])
 	}
 	value := c.AppendAuthorization(nil)
 	for name, want := range map[string]string{
@@ -54,14 +54,14 @@ func TestDigest(t *testing.T) {
 		"response": "6629fae49393a05397450978507c4ef1", "opaque": "5ccc069c403ebaf9f0171e9517f40e41", "uri": "/dir/index.html",
 	} {
 		if got := string(AuthParam(value, name)); got != want {
-			t.Errorf("%s = %q, want %q in %s", name, got, want, value)
+			t.Errorf("%s: got %q, want %q in %s", name, got, want, value)
 		}
 	}
 	// Without qop (RFC 2069) the same MD5 covers HA1:nonce:HA2.
 	c.QOP = false
 	want := hashOf([]byte(string(c.HA1[:]) + ":" + string(c.Nonce) + ":" + string(c.HA2[:])))
 	if got := c.Response(scratch[:]); got != want {
-		t.Errorf("without qop = %s, want %s", got[:], want[:])
+		t.Errorf("response without qop: got %s, want %s", got[:], want[:])
 	}
 }
 
@@ -84,7 +84,7 @@ func TestResponse(t *testing.T) {
 	}
 	var back Message
 	if _, err := back.Parse(b); err != nil || back.Status != 180 {
-		t.Errorf("it does not parse: %v", err)
+		t.Errorf("the response cannot be parsed: %v", err)
 	}
 	for via, want := range map[string]string{
 		"SIP/2.0/UDP h;RPort = ;branch=b":     "Via: SIP/2.0/UDP h;RPort = 4444;branch=b;received=127.0.0.2\r\n",
@@ -107,7 +107,7 @@ func TestResponse(t *testing.T) {
 		{"h", "127.0.0.2:4444"},
 	} {
 		if got := ReplyTo(&Message{Via: []byte(c.via)}, source); got.String() != c.want {
-			t.Errorf("reply to %q goes to %v, want %s", c.via, got, c.want)
+			t.Errorf("reply to %q: got %v, want %s", c.via, got, c.want)
 		}
 	}
 }
@@ -116,11 +116,11 @@ func TestFrame(t *testing.T) {
 	one := "\r\n\r\nOPTIONS sip:x SIP/2.0\r\nVia: a\r\nl\r\n : 3\r\n\r\nabc"
 	for n := range len(one) {
 		if got, err := Frame([]byte(one[:n]), 1000); got != 0 || err != nil {
-			t.Fatalf("of %d bytes: %d, %v", n, got, err)
+			t.Fatalf("Frame of %d bytes: got %d, %v", n, got, err)
 		}
 	}
 	if got, err := Frame([]byte(one+"OPTIONS"), 1000); got != len(one) || err != nil {
-		t.Errorf("whole: %d, %v; want %d", got, err, len(one))
+		t.Errorf("Frame of a whole message: got %d, %v, want %d", got, err, len(one))
 	}
 	for _, c := range []struct {
 		text string
@@ -133,7 +133,7 @@ func TestFrame(t *testing.T) {
 		{strings.Repeat("x", 1001), ErrHeader},
 	} {
 		if _, err := Frame([]byte(c.text), 1000); !errors.Is(err, c.want) {
-			t.Errorf("%.50q: error %v, want %v", c.text, err, c.want)
+			t.Errorf("%.50q: got error %v, want %v", c.text, err, c.want)
 		}
 	}
 }
@@ -173,14 +173,14 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if frameErr == nil && frame != 0 && frame != n {
-			t.Fatalf("Frame says %d, Parse %d", frame, n)
+			t.Fatalf("Frame returned %d, but Parse %d", frame, n)
 		}
 		if n < 0 || n > len(data) || len(data) != len(before) {
-			t.Fatalf("%d of %d bytes", n, len(data))
+			t.Fatalf("parsed %d of %d bytes", n, len(data))
 		}
 		for f := m.Fields(); f.Next(); {
 			if f.Err != nil {
-				t.Fatalf("accepted, but its header is bad: %v", f.Err)
+				t.Fatalf("the accepted message has a bad header: %v", f.Err)
 			}
 			_, _ = Param(f.Value, "tag")
 			_, _ = ParseURI(Address(f.Value))
@@ -189,10 +189,10 @@ func FuzzParse(f *testing.F) {
 		b := AppendEnd(AppendResponse(nil, &m, 200, "OK", []byte("x"), netip.MustParseAddrPort("[::1]:9")), nil)
 		var back Message
 		if _, err := back.Parse(b); err != nil {
-			t.Fatalf("the response to an accepted message is bad: %v\n%q", err, b)
+			t.Fatalf("the response to an accepted message cannot be parsed: %v\n%q", err, b)
 		}
 		if !bytes.Equal(back.CallID, m.CallID) || back.Sequence != m.Sequence {
-			t.Fatalf("the response is of another transaction:\n%q", b)
+			t.Fatalf("the response belongs to another transaction:\n%q", b)
 		}
 	})
 }

@@ -54,13 +54,13 @@ func TestTortuousInvite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(data)-n != 1 || string(m.Body) != "v=0\r" { // Content-Length is 4
-		t.Errorf("body %q, %d bytes left", m.Body, len(data)-n)
+		t.Errorf("got body %q, %d bytes left", m.Body, len(data)-n)
 	}
 	tag, _ := Param(m.To, "tag")
 	check := func(what, got, want string) {
 		t.Helper()
 		if got != want {
-			t.Errorf("%s = %q, want %q", what, got, want)
+			t.Errorf("%s: got %q, want %q", what, got, want)
 		}
 	}
 	check("To tag", string(tag), "1918181833n")
@@ -72,18 +72,18 @@ func TestTortuousInvite(t *testing.T) {
 	check("Call-ID", string(m.CallID), "wsinv.ndaksdj@192.0.2.1")
 	check("CSeq method", string(m.SequenceMethod), "INVITE")
 	if m.Sequence != 9 {
-		t.Errorf("CSeq = %d", m.Sequence)
+		t.Errorf("got CSeq %d, want 9", m.Sequence)
 	}
 	branch, _ := Param(m.Via, "branch")
 	check("branch", string(branch), "390skdjuw")
 	hop, ok := ParseViaHop(m.Via)
 	if string(hop.Host) != "192.0.2.2" || hop.Port != 0 || !ok {
-		t.Errorf("sent-by %q %d %v", hop.Host, hop.Port, ok)
+		t.Errorf("got sent-by %q %d %v", hop.Host, hop.Port, ok)
 	}
 	check("Contact", string(Address(m.Contact)), "sip:jdrosen@example.com")
 	second, ok := Param(m.Contact, "secondparam")
 	if !ok || len(second) != 0 {
-		t.Errorf("a parameter without value: %q %v", second, ok)
+		t.Errorf("parameter without value: got %q %v", second, ok)
 	}
 	var vias []string
 	for f := m.Fields(); f.Next(); {
@@ -139,7 +139,7 @@ func TestTorture(t *testing.T) {
 		var m Message
 		_, err := m.Parse([]byte(c.text))
 		if !errors.Is(err, c.want) {
-			t.Errorf("%s %s: error %v, want %v", c.section, c.name, err, c.want)
+			t.Errorf("%s %s: got error %v, want %v", c.section, c.name, err, c.want)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestDoubleRequestLeavesTheRest(t *testing.T) { // RFC 4475 section 3.1.1.8
 func TestUnbalancedValues(t *testing.T) { // RFC 4475 section 3.1.2.6
 	for _, v := range []string{`"Mr. J. User <sip:j.user@example.com>`, `"Bell, Alexander" <sip:a.g.bell@example.com`} {
 		if got := Address([]byte(v)); got != nil {
-			t.Errorf("Address(%s) = %q, want nothing", v, got)
+			t.Errorf("Address(%s): got %q, want nothing", v, got)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func TestSalvage(t *testing.T) {
 		want := "SIP/2.0 400 Bad Request\r\nTo: sip:j.user@example.com;tag=x\r\nFrom: sip:caller@example.net;tag=1\r\n" +
 			"Call-ID: a@b\r\nVia: SIP/2.0/UDP host.example.com;branch=z9hG4bK1\r\n" + c.want + "\r\nContent-Length: 0\r\n\r\n"
 		if got := string(b); got != want {
-			t.Errorf("%.60q is answered\n%s\nwant\n%s", c.text, got, want)
+			t.Errorf("answer to %.60q: got\n%s\nwant\n%s", c.text, got, want)
 		}
 	}
 }

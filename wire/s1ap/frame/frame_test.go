@@ -24,16 +24,16 @@ func FuzzCut(f *testing.F) {
 		message, rest, err := frame.Cut(data)
 		if err != nil || message == nil {
 			if len(rest) != len(data) {
-				t.Fatalf("%d of %d octets are gone without a message", len(data)-len(rest), len(data))
+				t.Fatalf("%d of %d octets were consumed without a message", len(data)-len(rest), len(data))
 			}
 			return
 		}
 		if len(message) == 0 || len(message) > frame.MaxMessage || frame.HeaderSize+len(message)+len(rest) != len(data) {
-			t.Fatalf("%d octets gave a message of %d and a rest of %d", len(data), len(message), len(rest))
+			t.Fatalf("%d octets gave a message of %d octets and a rest of %d", len(data), len(message), len(rest))
 		}
 		again, left, err := frame.Cut(frame.Append(nil, 0, message))
 		if err != nil || len(left) != 0 || !bytes.Equal(again, message) {
-			t.Fatalf("framed again: % x, rest % x, %v", again, left, err)
+			t.Fatalf("framed again: got % x, rest % x, error %v", again, left, err)
 		}
 	})
 }
