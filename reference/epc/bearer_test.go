@@ -34,7 +34,7 @@ func (m *mme) bearers(cause gtpc.CauseValue, ebi uint8) (created chan gtpc.Creat
 			deleted <- remove
 			r.Answer(m.sgwTEID.Load(), &gtpc.Answer{Type: gtpc.DeleteBearerResponse, Result: result, Bearers: []gtpc.Bearer{{EBI: remove.Bearers[0], Result: result}}})
 		default:
-			m.t.Errorf("the S-GW sends %v", r.Type)
+			m.t.Errorf("got %v from the S-GW", r.Type)
 		}
 	}
 	m.handle.Store(&handle)
@@ -69,7 +69,7 @@ func TestApplicationsGetDedicatedBearers(t *testing.T) {
 	created, deleted := m.bearers(accepted, 6)
 
 	if status := s.rule(http.MethodPut, imsi(0)+"/call?qci=1&up=64&down=32"); status != http.StatusNoContent {
-		t.Fatalf("PUT: status %d", status)
+		t.Fatalf("PUT: got status %d", status)
 	}
 	got := <-created
 	want := gtpc.QoS{QCI: 1, Priority: 8, MaxUp: 64, MaxDown: 32, GuaranteedUp: 64, GuaranteedDown: 32}
@@ -79,10 +79,10 @@ func TestApplicationsGetDedicatedBearers(t *testing.T) {
 	}
 	template, ok := nas.ParseTFT(got.Bearers[0].TFT)
 	if !ok || template.Operation != nas.CreateTFT || !template.Next() {
-		t.Errorf("template %x", got.Bearers[0].TFT)
+		t.Errorf("got template %x", got.Bearers[0].TFT)
 	}
 	if status := s.rule(http.MethodDelete, imsi(0)+"/call"); status != http.StatusNoContent {
-		t.Errorf("DELETE: status %d", status)
+		t.Errorf("DELETE: got status %d", status)
 	}
 	if got := <-deleted; len(got.Bearers) != 1 || got.Bearers[0] != 6 {
 		t.Errorf("%+v", got)
@@ -94,20 +94,20 @@ func TestApplicationsGetDedicatedBearers(t *testing.T) {
 		imsi(0) + "/call?qci=0": http.StatusBadRequest, imsi(0) + "/call?up=x": http.StatusBadRequest,
 	} {
 		if status := s.rule(http.MethodPut, path); status != want {
-			t.Errorf("PUT %s: status %d, want %d", path, status, want)
+			t.Errorf("PUT %s: got status %d, want %d", path, status, want)
 		}
 	}
 	if status := s.rule(http.MethodDelete, imsi(0)+"/call"); status != http.StatusConflict { // it is gone
-		t.Errorf("DELETE again: status %d", status)
+		t.Errorf("second DELETE: got status %d", status)
 	}
 	for host, procedure := range map[int]string{11: "create-bearer", 21: "create-bearer"} {
 		name := map[int]string{11: "sgw_procedures_total", 21: "pgw_procedures_total"}[host]
 		if good, bad := s.metric(host, name, procedure, `cause="16"`), s.metric(host, name, procedure, `cause="73"`); good != 1 || bad != 1 {
-			t.Errorf("%s: %v accepted, %v refused with 73; want 1 and 1", name, good, bad)
+			t.Errorf("%s: got %v accepted, %v refused with cause 73, want 1 and 1", name, good, bad)
 		}
 	}
 	if n := s.metric(31, "pcrf_changes_total", `result="2001"`); n != 2 {
-		t.Errorf("%v changes of the PCRF succeeded", n)
+		t.Errorf("the PCRF counts %v successful changes, want 2", n)
 	}
 }
 
@@ -134,7 +134,7 @@ func (m *mme) resources(teid uint32, command gtpc.BearerResource) gtpc.CauseValu
 	case cause := <-done:
 		return cause
 	case <-ctx.Done():
-		m.t.Fatal("no answer to a command")
+		m.t.Fatal("got no answer to a command")
 		return 0
 	}
 }
@@ -157,7 +157,7 @@ func TestUEsGetDedicatedBearers(t *testing.T) {
 			created, deleted := m.bearers(accepted, 6)
 			ask := gtpc.BearerResource{Linked: 5, PTI: 9, QoS: gtpc.QoS{QCI: 1, GuaranteedUp: 64, GuaranteedDown: 64}, TAD: voice()}
 			if cause := m.resources(of, ask); cause != 0 {
-				t.Fatalf("refused with %d", cause)
+				t.Fatalf("got cause %d", cause)
 			}
 			if got := <-created; got.PTI != 9 || got.Bearers[0].QoS.QCI != 1 || got.Bearers[0].QoS.GuaranteedUp != 64 || string(got.Bearers[0].TFT) != string(voice()) {
 				t.Errorf("%+v", got)
@@ -165,7 +165,7 @@ func TestUEsGetDedicatedBearers(t *testing.T) {
 			free := gtpc.BearerResource{Linked: 5, PTI: 10, Bearer: 6, TAD: nas.AppendTFT(nil, nas.DeleteFilters, nas.Filter{})}
 			// The P-GW takes it after the bearer is complete there, even if it comes before.
 			if cause := m.resources(of, free); cause != 0 {
-				t.Errorf("refused with %d", cause)
+				t.Errorf("got cause %d", cause)
 			}
 			if got := <-deleted; got.PTI != 10 || got.Bearers[0] != 6 {
 				t.Errorf("%+v", got)
@@ -181,11 +181,11 @@ func TestUEsGetDedicatedBearers(t *testing.T) {
 				"another filter":     {gtpc.BearerResource{Linked: 5, PTI: 1, QoS: ask.QoS, TAD: []byte{0x21, 0x30, 0, 2, 0x30, 17}}, gtpc.FiltersSemantic},
 			} {
 				if cause := m.resources(of, c.command); cause != c.want {
-					t.Errorf("%s: cause %d, want %d", name, cause, c.want)
+					t.Errorf("%s: got cause %d, want %d", name, cause, c.want)
 				}
 			}
 			if cause := m.resources(of+1000, ask); cause != gtpc.ContextNotFound {
-				t.Errorf("an unknown TEID: cause %d", cause)
+				t.Errorf("unknown TEID: got cause %d", cause)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func TestCommandLines(t *testing.T) {
 		var out, errs hosttest.Output
 		err := components[c.name](t.Context(), strings.Fields(c.args), &out, &errs)
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "vitrine reference "+c.name) {
-			t.Errorf("%s %s: %v; want a bad input about %s", c.name, c.args, err, c.want)
+			t.Errorf("%s %s: got %v, want a bad input about %s", c.name, c.args, err, c.want)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestHelp(t *testing.T) {
 	for name, run := range components {
 		var out, errs hosttest.Output
 		if err := run(t.Context(), []string{"--help"}, &out, &errs); err != nil || !strings.Contains(out.String(), "--listen") {
-			t.Errorf("%s --help: %v, printed %q", name, err, out.String())
+			t.Errorf("%s --help: got error %v, output %q", name, err, out.String())
 		}
 	}
 }

@@ -71,7 +71,7 @@ instances:
 		sessions = append(sessions, a)
 	}
 	if first, second := at[3<<7|1], at[3<<7|2]; first == 0 || second == 0 || first+second != subscribers {
-		t.Errorf("sessions by prefix: %v", at)
+		t.Errorf("sessions by prefix: got %v", at)
 	}
 	for _, a := range sessions {
 		modify := &gtpc.ModifyBearer{Bearers: []gtpc.Bearer{{EBI: 5, ENB: m.Own(gtpc.S1UeNodeB, 1)}}}
@@ -82,11 +82,11 @@ instances:
 		}
 	}
 	if left := s.metric(11, "sgw_ues") + s.metric(12, "sgw_ues") + s.metric(21, "pgw_sessions"); left != 0 {
-		t.Errorf("%v sessions are left", left)
+		t.Errorf("%v sessions are left, want 0", left)
 	}
 	for _, host := range []int{11, 12} {
 		if n := s.metric(host, "sgw_procedures_total", `cause="64"`); n != 0 {
-			t.Errorf("%v messages came to the wrong S-GW", n)
+			t.Errorf("%v messages reached the wrong S-GW, want 0", n)
 		}
 	}
 }

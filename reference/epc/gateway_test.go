@@ -27,39 +27,39 @@ func TestSession(t *testing.T) {
 		t.Fatalf("%+v", answer)
 	}
 	if a := answer.Address; a.Type != gtpc.PDNv4 || !netip.MustParsePrefix("10.45.0.0/30").Contains(a.V4) {
-		t.Errorf("address %+v", a)
+		t.Errorf("got address %+v", a)
 	}
 	bearer := answer.Bearers[0]
 	if bearer.EBI != 5 || bearer.SGW.Addr() != s.addr(11, 0).Addr() || bearer.S5PGW.Addr() != s.addr(21, 0).Addr() || bearer.ChargingID == 0 || bearer.QoS.QCI != 9 {
-		t.Errorf("bearer %+v", bearer)
+		t.Errorf("got bearer %+v", bearer)
 	}
 	if answer.Sender.Addr() != s.addr(11, 0).Addr() || answer.PGW.Addr() != s.addr(21, 0).Addr() || answer.PGW.TEID == 0 {
-		t.Errorf("control plane %+v, %+v", answer.Sender, answer.PGW)
+		t.Errorf("control plane: got %+v, %+v", answer.Sender, answer.PGW)
 	}
 	teid := answer.Sender.TEID
 	modify := &gtpc.ModifyBearer{Bearers: []gtpc.Bearer{{EBI: 5, ENB: gtpc.Endpoint{TEID: 9, V4: netip.MustParseAddr("192.0.2.1")}}}}
 	if a := m.ask(11, teid, modify); a.Result.Cause != accepted || len(a.Bearers) != 1 || a.Bearers[0].SGW != bearer.SGW {
-		t.Errorf("modify: %+v", a)
+		t.Errorf("modify: got %+v", a)
 	}
 	modify.Bearers = append(modify.Bearers, gtpc.Bearer{EBI: 6, ENB: modify.Bearers[0].ENB})
 	if a := m.ask(11, teid, modify); a.Result.Cause != gtpc.AcceptedPartially || a.Bearers[1].Result.Cause != gtpc.ContextNotFound {
-		t.Errorf("modify with an unknown bearer: %+v", a)
+		t.Errorf("modify with an unknown bearer: got %+v", a)
 	}
 	if a := m.ask(11, teid, &gtpc.ReleaseAccessBearers{}); a.Result.Cause != accepted {
-		t.Errorf("release: %+v", a)
+		t.Errorf("release: got %+v", a)
 	}
 	if a := m.ask(11, teid, &gtpc.DeleteSession{Linked: 5, Flags: gtpc.Operation}); a.Result.Cause != accepted {
-		t.Errorf("delete: %+v", a)
+		t.Errorf("delete: got %+v", a)
 	}
 	if a := m.ask(11, teid, &gtpc.DeleteSession{Linked: 5, Flags: gtpc.Operation}); a.Result.Cause != gtpc.ContextNotFound {
-		t.Errorf("delete again: %+v", a)
+		t.Errorf("second delete: got %+v", a)
 	}
 	s.until("the PCRF knows", func() bool { return s.metric(31, "pcrf_sessions") == 0 })
 	if n := s.metric(21, "pgw_sessions") + s.metric(11, "sgw_ues"); n != 0 {
-		t.Errorf("%v sessions are left", n)
+		t.Errorf("%v sessions are left, want 0", n)
 	}
 	if n := s.metric(11, "sgw_procedures_total", `procedure="create-session"`, `cause="16"`); n != 1 {
-		t.Errorf("%v sessions are counted", n)
+		t.Errorf("counted %v sessions, want 1", n)
 	}
 }
 
@@ -74,19 +74,19 @@ func TestAddressesRunOut(t *testing.T) {
 	first = m.create(11, m.request(imsi(0), 1))
 	second = m.create(11, m.request(imsi(1), 2))
 	if first.Address == second.Address || !second.Address.V4.IsValid() {
-		t.Errorf("%v and %v", first.Address, second.Address)
+		t.Errorf("got addresses %v and %v, want two different ones", first.Address, second.Address)
 	}
 	if a := m.create(11, m.request(imsi(2), 3)); a.Result.Cause != gtpc.AddressesOccupied {
-		t.Errorf("a third session: %+v", a)
+		t.Errorf("third session: got %+v", a)
 	}
 	if a := m.ask(11, first.Sender.TEID, &gtpc.DeleteSession{Linked: 5, Flags: gtpc.Operation}); a.Result.Cause != accepted {
 		t.Fatalf("%+v", a)
 	}
 	if a := m.create(11, m.request(imsi(2), 3)); a.Result.Cause != accepted || a.Address != first.Address {
-		t.Errorf("after an address was given back: %+v", a)
+		t.Errorf("after an address was released: got %+v", a)
 	}
 	if n := s.metric(21, "pgw_procedures_total", `cause="84"`); n != 1 {
-		t.Errorf("%v refusals are counted", n)
+		t.Errorf("counted %v refusals, want 1", n)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestAttachReplacesASession(t *testing.T) {
 		}
 	}
 	if n := s.metric(21, "pgw_sessions"); n != 1 {
-		t.Errorf("%v sessions at the P-GW", n)
+		t.Errorf("the P-GW has %v sessions, want 1", n)
 	}
 	s.until("the PCRF has one session", func() bool { return s.metric(31, "pcrf_sessions") == 1 })
 }
@@ -123,19 +123,19 @@ func TestTwoConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second.Result.Cause != accepted || second.Sender != first.Sender || second.Address == first.Address {
-		t.Errorf("%+v after %+v", second, first)
+		t.Errorf("got %+v after %+v", second, first)
 	}
 	if a := m.ask(11, first.Sender.TEID, &gtpc.DeleteSession{Linked: 5, Flags: gtpc.Operation}); a.Result.Cause != accepted {
 		t.Errorf("%+v", a)
 	}
 	if ues, sessions := s.metric(11, "sgw_ues"), s.metric(21, "pgw_sessions"); ues != 1 || sessions != 1 {
-		t.Errorf("%v UEs, %v sessions", ues, sessions)
+		t.Errorf("got %v UEs, %v sessions, want 1 each", ues, sessions)
 	}
 	if a := m.ask(11, first.Sender.TEID, &gtpc.DeleteSession{Flags: gtpc.Operation}); a.Result.Cause != accepted {
 		t.Errorf("%+v", a)
 	}
 	if ues, sessions := s.metric(11, "sgw_ues"), s.metric(21, "pgw_sessions"); ues != 0 || sessions != 0 {
-		t.Errorf("%v UEs, %v sessions", ues, sessions)
+		t.Errorf("got %v UEs, %v sessions, want 0", ues, sessions)
 	}
 }
 
@@ -154,14 +154,14 @@ func TestAttachEndsTheOtherConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := s.metric(21, "pgw_sessions"); second.Result.Cause != accepted || n != 2 {
-		t.Fatalf("%v sessions at the P-GW; %+v", n, second)
+		t.Fatalf("the P-GW has %v sessions, want 2; %+v", n, second)
 	}
 	if a := m.create(11, m.request(imsi(0), 2)); a.Result.Cause != accepted {
 		t.Errorf("%+v", a)
 	}
 	s.until("the P-GW has one session", func() bool { return s.metric(21, "pgw_sessions") == 1 })
 	if ues := s.metric(11, "sgw_ues"); ues != 1 {
-		t.Errorf("%v UEs", ues)
+		t.Errorf("the S-GW has %v UEs, want 1", ues)
 	}
 }
 
@@ -187,16 +187,16 @@ func TestMalformedSessionsAreRefused(t *testing.T) {
 		request := m.request(imsi(0), 7)
 		c.change(request)
 		if a := m.create(11, request); a.Result != c.want {
-			t.Errorf("%s: %v; want %v", c.name, a.Result, c.want)
+			t.Errorf("%s: got %v, want %v", c.name, a.Result, c.want)
 		}
 	}
 	request := m.request(imsi(0), 7)
 	request.PDN = gtpc.PDNv4v6
 	if a := m.create(11, request); a.Result.Cause != gtpc.NewPDNTypePreferred || a.Address.Type != gtpc.PDNv4 {
-		t.Errorf("IPv4 and IPv6: %+v", a)
+		t.Errorf("request for IPv4 and IPv6: got %+v", a)
 	}
 	if ues, sessions := s.metric(11, "sgw_ues"), s.metric(21, "pgw_sessions"); ues != 1 || sessions != 1 {
-		t.Errorf("%v UEs, %v sessions", ues, sessions)
+		t.Errorf("got %v UEs, %v sessions, want 1 each", ues, sessions)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestPGWDoesNotAnswer(t *testing.T) {
 		t.Errorf("%v", a.Result)
 	}
 	if ues := s.metric(11, "sgw_ues"); ues != 0 {
-		t.Errorf("%v UEs", ues)
+		t.Errorf("the S-GW has %v UEs, want 0", ues)
 	}
 }
 
@@ -232,13 +232,13 @@ func TestRelocation(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	if n := s.metric(21, "pgw_sessions"); n != 1 {
-		t.Errorf("%v sessions", n)
+		t.Errorf("the P-GW has %v sessions, want 1", n)
 	}
 	if a := m.ask(12, after.Sender.TEID, &gtpc.DeleteSession{Linked: 5, Flags: gtpc.Operation}); a.Result.Cause != accepted {
 		t.Errorf("%+v", a)
 	}
 	if n := s.metric(21, "pgw_sessions"); n != 0 {
-		t.Errorf("%v sessions are left", n)
+		t.Errorf("%v sessions are left, want 0", n)
 	}
 }
 
@@ -258,10 +258,10 @@ func TestPeersRestart(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	if n := s.metric(11, "sgw_ues"); n != 1 {
-		t.Errorf("%v UEs at the S-GW", n)
+		t.Errorf("the S-GW has %v UEs, want 1", n)
 	}
 	if n := s.metric(11, "sgw_sessions_lost_total"); n != 3 {
-		t.Errorf("%v sessions are counted as lost", n)
+		t.Errorf("counted %v lost sessions, want 3", n)
 	}
 	s.until("the P-GW has one session", func() bool { return s.metric(21, "pgw_sessions") == 1 })
 }
@@ -275,7 +275,7 @@ func TestInstancesNumberTheirTEIDs(t *testing.T) {
 	m := s.mme(1, 1)
 	a := m.create(11, m.request(imsi(0), 1))
 	if a.Sender.TEID>>22 != 1<<7|127 || a.PGW.TEID>>22 != 2<<7|5 {
-		t.Errorf("TEIDs %#x and %#x", a.Sender.TEID, a.PGW.TEID)
+		t.Errorf("got TEIDs %#x and %#x", a.Sender.TEID, a.PGW.TEID)
 	}
 }
 
@@ -308,15 +308,15 @@ func TestPaging(t *testing.T) {
 		return answer.Paged, res.StatusCode
 	}
 	if _, status := packet(); status != http.StatusNotFound {
-		t.Errorf("an unknown UE: %d", status)
+		t.Errorf("unknown UE: got status %d, want 404", status)
 	}
 	a := m.create(11, m.request(imsi(0), 1))
 	if paged, status := packet(); !paged || status != http.StatusOK {
-		t.Errorf("an idle UE: paged %v, %d", paged, status)
+		t.Errorf("idle UE: got paged %v, status %d", paged, status)
 	}
 	m.ask(11, a.Sender.TEID, &gtpc.ModifyBearer{Bearers: []gtpc.Bearer{{EBI: 5, ENB: gtpc.Endpoint{TEID: 9, V4: netip.MustParseAddr("192.0.2.1")}}}})
 	if paged, status := packet(); paged || status != http.StatusOK {
-		t.Errorf("a connected UE: paged %v, %d", paged, status)
+		t.Errorf("connected UE: got paged %v, status %d", paged, status)
 	}
 }
 
@@ -360,7 +360,7 @@ func TestBearersOfThePGW(t *testing.T) {
 		t.Errorf("%+v, %v", deleted, err)
 	}
 	if n := s.metric(11, "sgw_ues"); n != 0 {
-		t.Errorf("%v UEs are left", n)
+		t.Errorf("%v UEs are left, want 0", n)
 	}
 }
 
@@ -378,6 +378,6 @@ func TestPCRFIsAway(t *testing.T) {
 		return m.create(11, m.request(imsi(1), 2)).Result.Cause == gtpc.PeerNotResponding
 	})
 	if n := s.metric(21, "pgw_sessions"); n != 1 {
-		t.Errorf("%v sessions", n)
+		t.Errorf("the P-GW has %v sessions, want 1", n)
 	}
 }

@@ -36,7 +36,7 @@ func TestAuthentication(t *testing.T) {
 		}
 		a, err := secret.Answer(v.RAND, v.AUTN, plmn())
 		if err != nil || a.RES != v.XRES || a.KASME != v.KASME || a.SQN <= last {
-			t.Errorf("%+v, %v after SQN %d; vector %+v", a, err, last, v)
+			t.Errorf("got %+v, error %v after SQN %d; vector %+v", a, err, last, v)
 		}
 		last = a.SQN
 	}
@@ -54,14 +54,14 @@ func TestAuthentication(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, err := secret.Answer(v.RAND, v.AUTN, plmn()); err != nil || a.SQN <= seen {
-		t.Errorf("after resynchronisation: %+v, %v", a, err)
+		t.Errorf("after the resynchronisation: got %+v, %v", a, err)
 	}
 	auts[13] ^= 1
 	if _, err := m.s6a.Authenticate(t.Context(), imsi(0), plmn(), &diameter.Resync{RAND: v.RAND, AUTS: auts}); !errors.Is(err, diameter.AuthenticationDataUnavailable) {
-		t.Errorf("a false AUTS: %v", err)
+		t.Errorf("wrong AUTS: got %v", err)
 	}
 	if n := s.metric(41, "hss_procedures_total", `procedure="authentication-information"`, `result="2001"`); n != 5 {
-		t.Errorf("%v vectors are counted", n)
+		t.Errorf("counted %v vectors", n)
 	}
 }
 
@@ -72,13 +72,13 @@ func TestSubscribersThatFail(t *testing.T) {
 	m := s.connected(1)
 	for _, unknown := range []string{imsi(10), "001010000000000", "0010100000000010", "1"} {
 		if _, err := m.s6a.Authenticate(t.Context(), unknown, plmn(), nil); !errors.Is(err, diameter.UserUnknown) {
-			t.Errorf("authentication of %s: %v", unknown, err)
+			t.Errorf("authentication of unknown subscriber %s: got %v", unknown, err)
 		}
 		if _, err := m.s6a.UpdateLocation(t.Context(), unknown, plmn()); !errors.Is(err, diameter.UserUnknown) {
-			t.Errorf("location of %s: %v", unknown, err)
+			t.Errorf("location of unknown subscriber %s: got %v", unknown, err)
 		}
 		if err := m.s6a.Purge(t.Context(), unknown); !errors.Is(err, diameter.UserUnknown) {
-			t.Errorf("purge of %s: %v", unknown, err)
+			t.Errorf("purge of unknown subscriber %s: got %v", unknown, err)
 		}
 	}
 	for n := range 6 {
@@ -88,11 +88,11 @@ func TestSubscribersThatFail(t *testing.T) {
 		}
 		_, err = aka.SecretOf(imsi(n)).Answer(v.RAND, v.AUTN, plmn())
 		if wrong := n%3 == 2; errors.Is(err, aka.ErrMAC) != wrong || !wrong && err != nil {
-			t.Errorf("subscriber %d: %v", n, err)
+			t.Errorf("subscriber %d: got %v", n, err)
 		}
 	}
 	if n := s.metric(41, "hss_procedures_total", `result="5001"`); n != 12 {
-		t.Errorf("%v unknown subscribers are counted", n)
+		t.Errorf("counted %v requests for unknown subscribers, want 12", n)
 	}
 }
 
@@ -109,32 +109,32 @@ func TestLocation(t *testing.T) {
 	rates := diameter.Rates{Up: 1000, Down: 2000}
 	want := diameter.APN{Context: 1, Name: "internet", PDN: gtpc.PDNv4, QoS: diameter.QoS{QCI: 9, Priority: 8, Preemptable: true}, AMBR: rates}
 	if !ok || *apn != want || sub.AMBR != rates || len(sub.APNs) != 2 || sub.APNs[1].QoS.QCI != 5 || sub.MSISDN != "10000000001" {
-		t.Errorf("subscription %+v", sub)
+		t.Errorf("got subscription %+v", sub)
 	}
 	if _, err := second.s6a.UpdateLocation(t.Context(), imsi(0), plmn()); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-first.cancelled; got != imsi(0) {
-		t.Errorf("%s was cancelled", got)
+		t.Errorf("got cancellation of %s", got)
 	}
 	s.until("the HSS has the answer", func() bool { return s.metric(41, "hss_cancellations_total", `outcome="done"`) == 1 })
 	if err := first.s6a.Purge(t.Context(), imsi(0)); err != nil { // it serves nobody, and says so
 		t.Error(err)
 	}
 	if n := s.metric(41, "hss_registered"); n != 1 {
-		t.Errorf("%v subscribers are served", n)
+		t.Errorf("got %v registered subscribers, want 1", n)
 	}
 	if err := second.s6a.Purge(t.Context(), imsi(0)); err != nil {
 		t.Error(err)
 	}
 	if n := s.metric(41, "hss_registered"); n != 0 {
-		t.Errorf("%v subscribers are served after a purge", n)
+		t.Errorf("got %v registered subscribers after a purge, want 0", n)
 	}
 	if _, err := second.s6a.UpdateLocation(t.Context(), imsi(0), plmn()); err != nil {
 		t.Error(err)
 	}
 	if len(second.cancelled) > 0 {
-		t.Error("the MME that serves the subscriber was cancelled")
+		t.Error("the HSS sent a cancellation to the MME that serves the subscriber")
 	}
 }
 
@@ -143,7 +143,7 @@ func TestHSSIsAway(t *testing.T) {
 	s := newSite(t)
 	m := s.mme(1, 1)
 	if _, err := m.s6a.Authenticate(t.Context(), imsi(0), plmn(), nil); !errors.Is(err, diameter.ErrUnreachable) {
-		t.Errorf("before it starts: %v", err)
+		t.Errorf("request before the start: got %v", err)
 	}
 	stop := s.hss()
 	answers := func() bool {
@@ -154,7 +154,7 @@ func TestHSSIsAway(t *testing.T) {
 	stop()
 	s.until("the MME has no HSS", func() bool { return !m.s6a.Connected() })
 	if _, err := m.s6a.Authenticate(t.Context(), imsi(0), plmn(), nil); !errors.Is(err, diameter.ErrUnreachable) {
-		t.Errorf("after it ended: %v", err)
+		t.Errorf("request after the end: got %v", err)
 	}
 	s.hss()
 	s.until("the HSS answers again", answers)
@@ -184,7 +184,7 @@ func TestSubscribersOfAFile(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if _, err := m.s6a.Authenticate(t.Context(), imsi(0), plmn(), nil); !errors.Is(err, diameter.UserUnknown) {
-		t.Errorf("a subscriber of the range: %v", err)
+		t.Errorf("subscriber of the range: got %v", err)
 	}
 	for text, want := range map[string]string{
 		"1,2,3":                 `line 1: "1" is no IMSI`,
@@ -197,7 +197,7 @@ func TestSubscribersOfAFile(t *testing.T) {
 		var out, errs hosttest.Output
 		err := components["hss"](t.Context(), []string{"--listen", s.at(42, diameter.Port), "--file", file}, &out, &errs)
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v; want %s", text, err, want)
+			t.Errorf("%q: got error %v, want %s", text, err, want)
 		}
 	}
 }

@@ -7,7 +7,7 @@ func BenchmarkRewrite(b *testing.B) {
 	f := frame(a.own, a.own, 64, 1)
 	for b.Loop() {
 		if a.classify(f) != forwarded {
-			b.Fatal("not forwarded")
+			b.Fatal("the frame was not forwarded")
 		}
 		copy(f[macSize:], a.source[:])
 	}

@@ -61,7 +61,7 @@ func TestRewritesAndSendsOn(t *testing.T) {
 			}
 			f := start(t, at, args...)
 			if !strings.Contains(f.ready, tt.mode) {
-				t.Errorf("says %q, want %q", f.ready, tt.mode)
+				t.Errorf("got start message %q, want %q", f.ready, tt.mode)
 			}
 			to.drain()                      // discard probes
 			const frames, window = 4000, 32 // frames sent before the first must be back
@@ -82,11 +82,11 @@ func TestRewritesAndSendsOn(t *testing.T) {
 			}
 			r := f.stop()
 			if r.Forwarded != frames || r.ForwardedBytes != total || r.Lost+r.Refused+r.TooLong > 0 {
-				t.Errorf("report %+v, want %d frames, %d bytes", r, frames, total)
+				t.Errorf("got report %+v, want %d frames, %d bytes", r, frames, total)
 			}
 			from.send(frame(own, from.addr, 60, 1))
 			if !to.silent() {
-				t.Error("it forwards after its end")
+				t.Error("the forwarder sends frames after it ended")
 			}
 		})
 	}
@@ -127,15 +127,15 @@ func TestLeavesTheRestAlone(t *testing.T) {
 				copy(want, nextHop)
 				copy(want[6:], own[:])
 				if got := from.receive(); !bytes.Equal(got, want) {
-					t.Errorf("came back\n%x, want\n%x", got, want)
+					t.Errorf("got frame\n%x, want\n%x", got, want)
 				}
 			}
 			if !from.silent() {
-				t.Error("something else came back")
+				t.Error("another frame came back")
 			}
 			r := f.stop()
 			if r.Forwarded != 5 || r.NotOurs != 2 || r.NotIP != 2 || r.Received != 10-uint64(dropped(r)) {
-				t.Errorf("report %+v", r)
+				t.Errorf("got report %+v", r)
 			}
 		})
 	}
@@ -154,10 +154,10 @@ func TestTooLongIsCounted(t *testing.T) {
 	from.send(frame(own, from.addr, 1514, 1))
 	from.send(frame(own, from.addr, 1014, 2))
 	if got := to.receive(); len(got) != 1014 {
-		t.Errorf("%d bytes", len(got))
+		t.Errorf("got a frame of %d bytes, want 1014", len(got))
 	}
 	if r := f.stop(); r.Forwarded != 1 || r.TooLong != 1 {
-		t.Errorf("report %+v", r)
+		t.Errorf("got report %+v", r)
 	}
 }
 
@@ -175,11 +175,11 @@ func TestDelayHolds(t *testing.T) {
 				from.send(frame(own, from.addr, 60, uint32(i)))
 				got := from.receive()
 				if took := time.Since(sent); took < delay || !bytes.HasPrefix(got, nextHop) {
-					t.Fatalf("frame %d: %x after %s", i, got, took)
+					t.Fatalf("frame %d: got %x after %s", i, got, took)
 				}
 			}
 			if r := f.stop(); r.Forwarded != 20 {
-				t.Errorf("report %+v", r)
+				t.Errorf("got report %+v", r)
 			}
 		})
 	}
@@ -193,7 +193,7 @@ func TestInterfaceGoesAway(t *testing.T) {
 	f := start(t, at, "--in", "in", "--next-mac", nextHop.String())
 	remove(t, before, "far")
 	if err := <-f.done; err == nil {
-		t.Error("it ended well")
+		t.Error("the forwarder ended without an error")
 	}
 }
 

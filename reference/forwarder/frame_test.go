@@ -15,10 +15,10 @@ func FuzzClassify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		v := a.classify(data)
 		if v >= verdicts {
-			t.Fatalf("verdict %d", v)
+			t.Fatalf("got the unknown verdict %d", v)
 		}
 		if len(data) < headerSize && v != short || v == forwarded && !bytes.HasPrefix(data, a.own[:]) {
-			t.Fatalf("verdict %d of %x", v, data)
+			t.Fatalf("got verdict %d for %x", v, data)
 		}
 		if v != forwarded {
 			return
@@ -26,7 +26,7 @@ func FuzzClassify(f *testing.F) {
 		rest := bytes.Clone(data[12:])
 		a.rewrite(data)
 		if !bytes.Equal(data[:6], a.next[:]) || !bytes.Equal(data[6:12], a.source[:]) || !bytes.Equal(data[12:], rest) {
-			t.Fatalf("rewritten to %x", data)
+			t.Fatalf("the frame was rewritten to %x", data)
 		}
 	})
 }

@@ -49,11 +49,11 @@ func TestAcceptOutlastsALackOfDescriptors(t *testing.T) {
 			t.Errorf("%v, %v", conn, err)
 		}
 		if conn, err := Accept(t.Context(), &script{next: []any{net.ErrClosed}}); conn != nil || !errors.Is(err, net.ErrClosed) {
-			t.Errorf("closed: %v, %v", conn, err)
+			t.Errorf("accept from a closed listener: got %v, %v", conn, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		if conn, err := Accept(ctx, &script{next: []any{func() { cancel() }, net.ErrClosed}}); conn != nil || err != nil {
-			t.Errorf("the context has ended: %v, %v", conn, err)
+			t.Errorf("accept after the context ended: got %v, %v", conn, err)
 		}
 	})
 }

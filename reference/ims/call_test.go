@@ -33,13 +33,13 @@ func talk(t *testing.T, a, b *phone, hangUp *phone) {
 	call.until(100)
 	invite := b.expect("INVITE")
 	if want := b.contact(); invite.Recipient.String() != want {
-		t.Errorf("INVITE for %s, want %s", invite.Recipient.String(), want)
+		t.Errorf("INVITE: got recipient %s, want %s", invite.Recipient.String(), want)
 	}
 	if h := invite.GetHeader("P-Asserted-Identity"); h == nil || !strings.Contains(h.Value(), ims.PublicID(a.user)) {
-		t.Errorf("P-Asserted-Identity %v", h)
+		t.Errorf("got P-Asserted-Identity %v", h)
 	}
 	if n := len(invite.GetHeaders("Record-Route")); n != 3 { // Bono, Sprout, Bono
-		t.Errorf("%d Record-Routes, want 3", n)
+		t.Errorf("got %d Record-Routes, want 3", n)
 	}
 	b.reply(invite, 180, "Ringing")
 	call.until(180)
@@ -72,14 +72,14 @@ func testCall(t *testing.T, s site) {
 	a, b := s.phone(41, 10, bono), s.phone(42, 11, bono)
 
 	if got := a.call(b.user, "early").final().StatusCode; got != 403 {
-		t.Errorf("call by an unregistered user: %d, want 403", got)
+		t.Errorf("call by an unregistered user: got %d, want 403", got)
 	}
 	a.signIn(60)
 	if got := a.call(b.user, "absent").final().StatusCode; got != 480 {
-		t.Errorf("call to an unregistered user: %d, want 480", got)
+		t.Errorf("call to an unregistered user: got %d, want 480", got)
 	}
 	if got := a.call("nobody", "nobody").final().StatusCode; got != 404 {
-		t.Errorf("call to an unknown user: %d, want 404", got)
+		t.Errorf("call to an unknown user: got %d, want 404", got)
 	}
 	b.signIn(60)
 	talk(t, a, b, a)
@@ -94,14 +94,14 @@ func testCall(t *testing.T, s site) {
 	defer file.Close()
 	rows, err := csv.NewReader(file).ReadAll()
 	if err != nil || len(rows) != 6 {
-		t.Fatalf("%d records, error %v, want 6", len(rows), err)
+		t.Fatalf("got %d records, error %v, want 6", len(rows), err)
 	}
 	kinds := map[string]int{}
 	for _, row := range rows {
 		kinds[row[1]+" "+row[2]]++
 	}
 	if kinds["1 REGISTER"] != 2 || kinds["2 INVITE"] != 2 || kinds["4 BYE"] != 2 {
-		t.Errorf("records by type and method: %v", kinds)
+		t.Errorf("records by type and method: got %v", kinds)
 	}
 }
 
@@ -162,13 +162,13 @@ func testBarredCallsAreDeclined(t *testing.T, s site) {
 	}
 	barring := `<simservs xmlns="http://uri.etsi.org/ngn/params/xml/simservs/xcap"><incoming-communication-barring active="true"><ruleset><rule id="r"><actions><allow>false</allow></actions></rule></ruleset></incoming-communication-barring></simservs>`
 	if got := put(b.user, "<nonsense"); got != http.StatusConflict {
-		t.Errorf("PUT of nonsense: %d, want 409", got)
+		t.Errorf("PUT of an invalid document: got %d, want 409", got)
 	}
 	if got := put(b.user, barring); got != http.StatusCreated {
-		t.Fatalf("PUT: %d, want 201", got)
+		t.Fatalf("PUT: got %d, want 201", got)
 	}
 	if got := a.call(b.user, "barred").final().StatusCode; got != 603 {
-		t.Errorf("call to a user who bars calls: %d, want 603", got)
+		t.Errorf("call to a user who bars calls: got %d, want 603", got)
 	}
 	call := b.call(a.user, "allowed") // only incoming calls are barred
 	a.reply(a.expect("INVITE"), 486, "Busy Here")

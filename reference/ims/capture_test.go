@@ -49,7 +49,7 @@ func TestReplicationIsInACapture(t *testing.T) {
 	for _, p := range phones {
 		identity := "sip:" + p.user + "@ims.test"
 		if !strings.Contains(seen, identity) {
-			t.Errorf("no Sprout sent the other the registration of %s", identity)
+			t.Errorf("no Sprout sent the registration of %s to the other one", identity)
 		}
 	}
 }

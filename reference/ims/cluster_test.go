@@ -45,17 +45,17 @@ func testSproutsShareChallengesAndRegistrations(t *testing.T, s site) {
 	}
 	for i := range 2 {
 		if got := s.metric(11+i, "replica_copies_total"); got == 0 {
-			t.Errorf("sprout %d had no copy acknowledged", i+1)
+			t.Errorf("no copy of sprout %d was acknowledged", i+1)
 		}
 		if got := s.metric(11+i, "replica_missed_total"); got != 0 {
-			t.Errorf("sprout %d missed %g copies", i+1, got)
+			t.Errorf("sprout %d missed %g copies, want 0", i+1, got)
 		}
 		if got := s.metric(21+i, "replica_writes_total"); got == 0 {
-			t.Errorf("homestead %d wrote nothing: the load is not shared", i+1)
+			t.Errorf("homestead %d wrote nothing, so the load is not shared", i+1)
 		}
 	}
 	if got, other := s.metric(11, "sprout_records"), s.metric(12, "sprout_records"); got != other || got == 0 {
-		t.Errorf("%g and %g records: not the same on both", got, other)
+		t.Errorf("got %g and %g records, want the same number on both", got, other)
 	}
 }
 
@@ -121,17 +121,17 @@ func testExpiredRegistrationIsClearedOnce(t *testing.T, s site) {
 		p.reply(p.expect("NOTIFY"), 200, "OK")
 		t.Cleanup(func() {
 			if n := len(p.asked); n > 0 {
-				t.Errorf("%s was notified %d times too often", p.user, n)
+				t.Errorf("%s got %d notifications too many", p.user, n)
 			}
 		})
 		defer func() {
 			n := p.expect("NOTIFY")
 			p.reply(n, 200, "OK")
 			if h := n.GetHeader("Subscription-State"); h.Value() != "terminated;reason=noresource" {
-				t.Errorf("Subscription-State %v", h)
+				t.Errorf("got Subscription-State %v", h)
 			}
 			if got := s.state(p.user); got != ims.StateNotRegistered {
-				t.Errorf("Homestead says that %s is %s", p.user, got)
+				t.Errorf("state of %s at Homestead: got %s", p.user, got)
 			}
 		}()
 	}
@@ -145,7 +145,7 @@ func testExpiredRegistrationIsClearedOnce(t *testing.T, s site) {
 		t.Errorf("%g timers fired for %d registrations", got, users)
 	}
 	if got := s.metric(21, "replica_writes_total"); got != -1 {
-		t.Errorf("a lone Homestead serves metrics unasked: %g", got)
+		t.Errorf("a single Homestead has replica metrics: %g", got)
 	}
 }
 
@@ -222,7 +222,7 @@ func (s site) answerer(host, status int) {
 			}
 			msg, err := sip.ParseMessage(buf[:n])
 			if err != nil {
-				s.t.Errorf("Bono sent what is no SIP: %v", err)
+				s.t.Errorf("Bono sent a message that is not SIP: %v", err)
 				continue
 			}
 			if req, ok := msg.(*sip.Request); ok && status > 0 {
@@ -264,7 +264,7 @@ func TestSilentSproutIsSetAside(t *testing.T) {
 	p := s.phone(41, 1, bono)
 	eventually(t, "the silent Sprout is set aside", func() bool {
 		if status := p.register(60).StatusCode; status != 404 && status != 408 {
-			t.Fatalf("answered %d", status)
+			t.Fatalf("got status %d, want 404 or 408", status)
 		}
 		return s.metric(1, "bono_set_aside_total") == 1
 	})
@@ -314,7 +314,7 @@ func TestOverloadIsRejected(t *testing.T) {
 			case res := <-a.answers:
 				counts[res.StatusCode]++
 				if res.StatusCode == sip.StatusServiceUnavailable && res.GetHeader("Retry-After") == nil {
-					t.Error("503 without Retry-After")
+					t.Error("the 503 answer has no Retry-After")
 				}
 				return true
 			default:
@@ -325,9 +325,9 @@ func TestOverloadIsRejected(t *testing.T) {
 	})
 	// On a slow host, requests that are sent again take tokens, too.
 	if counts[401] < 50 || counts[503] < 50 || counts[401]+counts[503] != 500 {
-		t.Errorf("answers by status: %v, want some 200 times 401 and the rest 503", counts)
+		t.Errorf("got answers by status %v, want about 200 times 401 and the rest 503", counts)
 	}
 	if got := s.metric(11, "sprout_rejected_total") + s.metric(1, "bono_rejected_total"); int(got) < counts[503] {
-		t.Errorf("%g rejections counted, %d seen", got, counts[503]) // a rejection whose answer was lost is counted too
+		t.Errorf("counted %g rejections, received %d", got, counts[503]) // a rejection whose answer was lost is counted too
 	}
 }

@@ -218,7 +218,7 @@ func (s site) state(user string) string {
 	}
 	m := regexp.MustCompile(`<RegistrationState>(\w+)<`).FindSubmatch(body)
 	if m == nil {
-		s.t.Fatalf("no state of %s in %s", user, body)
+		s.t.Fatalf("found no state of %s in %s", user, body)
 	}
 	return string(m[1])
 }

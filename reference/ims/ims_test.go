@@ -29,10 +29,10 @@ func TestIdentities(t *testing.T) {
 // TestHA1 compares with the md5sum of "sub000001@ims.test:ims.test:pw-sub000001".
 func TestHA1(t *testing.T) {
 	if got := HA1("sub000001@ims.test"); got != "67bb4d1c42bc474260811d852d02c6d5" {
-		t.Errorf("HA1 = %s", got)
+		t.Errorf("got HA1 %s", got)
 	}
 	if HA1("sub000001") == HA1("sub000001@ims.test") {
-		t.Error("the username's form does not count")
+		t.Error("HA1 does not depend on the form of the username")
 	}
 }
 
@@ -45,22 +45,22 @@ func TestServices(t *testing.T) {
 	}
 	got, err := ParseServices(document)
 	if err != nil || !got.Incoming.Bars() || got.Outgoing.Bars() || !got.Presenting.Active {
-		t.Errorf("%s reads as %+v, error %v", document, got, err)
+		t.Errorf("%s was parsed as %+v, error %v", document, got, err)
 	}
 	got.Incoming.Active = false
 	if got.Incoming.Bars() {
-		t.Error("a service that is off bars")
+		t.Error("an inactive service bars calls")
 	}
 }
 
 func TestChargingRecords(t *testing.T) {
 	good := `{"accounting_record_type":2,"sip_method":"INVITE","time":"2026-01-02T03:04:05Z"}`
 	if r, err := ParseChargingRecord([]byte(good)); err != nil || r.Type != StartRecord || !r.Time.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
-		t.Errorf("%+v, error %v", r, err)
+		t.Errorf("got record %+v, error %v", r, err)
 	}
 	for _, bad := range []string{"", "[]", `{"accounting_record_type":3,"sip_method":"INVITE","time":"2026-01-02T03:04:05Z"}`, `{"accounting_record_type":2,"time":"2026-01-02T03:04:05Z"}`, `{"accounting_record_type":2,"sip_method":"INVITE"}`} {
 		if _, err := ParseChargingRecord([]byte(bad)); err == nil {
-			t.Errorf("%s was taken", bad)
+			t.Errorf("ParseChargingRecord accepted %s", bad)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func FuzzParseServices(f *testing.F) {
 			t.Fatal(err)
 		}
 		if same, err := ParseServices(again); err != nil || same.Incoming.Bars() != s.Incoming.Bars() || same.Outgoing.Bars() != s.Outgoing.Bars() {
-			t.Errorf("%q does not survive: %v", document, err)
+			t.Errorf("services %q changed when they were encoded and parsed: %v", document, err)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func FuzzParseChargingRecord(f *testing.F) {
 	f.Add([]byte(`{"accounting_record_type":1,"sip_method":"REGISTER","time":"2026-01-02T03:04:05Z","cause_code":200}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if r, err := ParseChargingRecord(body); err == nil && (r.Method == "" || r.Time.IsZero()) {
-			t.Errorf("%q was taken as %+v", body, r)
+			t.Errorf("ParseChargingRecord parsed %q as %+v", body, r)
 		}
 	})
 }

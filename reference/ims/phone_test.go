@@ -60,7 +60,7 @@ func (p *phone) listen() {
 		}
 		msg, err := sip.ParseMessage(buf[:n])
 		if err != nil {
-			p.t.Errorf("a phone received what is no SIP: %v: %q", err, buf[:n])
+			p.t.Errorf("the phone received a message that is not SIP: %v: %q", err, buf[:n])
 			continue
 		}
 		branch, _ := msg.Via().Params.Get("branch")
@@ -148,7 +148,7 @@ func (a *pending) next() *sip.Response {
 		case <-again.C:
 			a.p.send(a.data)
 		case <-deadline:
-			a.p.t.Fatalf("no answer to %q", a.data)
+			a.p.t.Fatalf("got no answer to %q", a.data)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (a *pending) until(status int) {
 			return
 		}
 		if res.StatusCode >= 200 {
-			a.p.t.Fatalf("answered %d before any %d", res.StatusCode, status)
+			a.p.t.Fatalf("got answer %d, want %d first", res.StatusCode, status)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func (p *phone) signIn(expires int) *sip.Response {
 func (p *phone) want(res *sip.Response, status int) *sip.Response {
 	p.t.Helper()
 	if res.StatusCode != status {
-		p.t.Fatalf("%s %s: answered %d %s, want %d", p.user, res.CSeq().Value(), res.StatusCode, res.Reason, status)
+		p.t.Fatalf("%s %s: got %d %s, want %d", p.user, res.CSeq().Value(), res.StatusCode, res.Reason, status)
 	}
 	return res
 }

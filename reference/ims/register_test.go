@@ -28,31 +28,31 @@ func testRegisterAndDeregister(t *testing.T, s site) {
 
 	p.want(p.register(60), 401)
 	if p.auth.Realm != ims.Domain || p.auth.Algorithm != "MD5" || !p.auth.SupportsQOP("auth") || p.auth.Stale {
-		t.Errorf("challenge %v", p.auth)
+		t.Errorf("got challenge %v", p.auth)
 	}
 	if got := s.state(p.user); got != ims.StateNotRegistered {
-		t.Errorf("after the challenge Homestead says %s", got)
+		t.Errorf("state at Homestead after the challenge: got %s", got)
 	}
 	res := p.want(p.register(60), 200)
 	if c := res.Contact(); c == nil || !strings.Contains(c.Value(), p.contact()) || !strings.HasSuffix(c.Value(), "expires=60") {
-		t.Errorf("contact %v, want %s for 60 s", c, p.contact())
+		t.Errorf("got contact %v, want %s for 60 s", c, p.contact())
 	}
 	for name, want := range map[string]string{
 		"Path": s.at(1, 5060), "Service-Route": s.at(11, 5060), "P-Associated-URI": ims.PublicID(p.user),
 	} {
 		if h := res.GetHeader(name); h == nil || !strings.Contains(h.Value(), want) {
-			t.Errorf("%s is %v, want %s in it", name, h, want)
+			t.Errorf("header %s: got %v, want %s in it", name, h, want)
 		}
 	}
 	if got := s.state(p.user); got != ims.StateRegistered {
-		t.Errorf("after registration Homestead says %s", got)
+		t.Errorf("state at Homestead after the registration: got %s", got)
 	}
 	res = p.want(p.register(0), 200) // same nonce, next count
 	if c := res.Contact(); c != nil {
-		t.Errorf("after deregistration there is still %s", c.Value())
+		t.Errorf("after the deregistration there is still the contact %s", c.Value())
 	}
 	if got := s.state(p.user); got != ims.StateNotRegistered {
-		t.Errorf("after deregistration Homestead says %s", got)
+		t.Errorf("state at Homestead after the deregistration: got %s", got)
 	}
 }
 
@@ -70,10 +70,10 @@ func testRegisterIsRefused(t *testing.T, s site) {
 		p.want(p.register(60), 401)
 		p.want(p.register(60), 403)
 		if got := s.state(p.user); got != ims.StateNotRegistered {
-			t.Errorf("Homestead says %s", got)
+			t.Errorf("state at Homestead: got %s", got)
 		}
 		if got := s.metric(11, "sprout_wrong_credentials_total"); got != 1 {
-			t.Errorf("%g wrong credentials counted, want 1", got)
+			t.Errorf("counted %g wrong credentials, want 1", got)
 		}
 	})
 	t.Run("another's nonce", func(t *testing.T) {
@@ -82,7 +82,7 @@ func testRegisterIsRefused(t *testing.T, s site) {
 		p.auth = other.auth
 		p.want(p.register(60), 403)
 		if got := s.metric(11, "sprout_wrong_credentials_total"); got != 2 {
-			t.Errorf("%g wrong credentials counted, want 2", got)
+			t.Errorf("counted %g wrong credentials, want 2", got)
 		}
 	})
 	t.Run("unknown subscriber", func(t *testing.T) {
@@ -99,7 +99,7 @@ func testRegisterIsRefused(t *testing.T, s site) {
 		p.nc--
 		p.want(p.register(60), 401)
 		if !p.auth.Stale {
-			t.Error("the challenge does not say that the nonce is stale")
+			t.Error("the challenge is not marked as stale")
 		}
 		p.want(p.register(60), 200)
 	})
@@ -136,24 +136,24 @@ func testSubscriptionIsNotified(t *testing.T, s site) {
 		return p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: reg", "Expires: 300", "Call-ID: watch", "From: <"+ims.PublicID(p.user)+">;tag=w").final().StatusCode
 	}
 	if got := subscribe(); got != 403 {
-		t.Errorf("SUBSCRIBE before registration: %d, want 403", got)
+		t.Errorf("SUBSCRIBE before the registration: got %d, want 403", got)
 	}
 	p.signIn(60)
 	if got := p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: presence").final().StatusCode; got != 489 {
-		t.Errorf("SUBSCRIBE to presence: %d, want 489", got)
+		t.Errorf("SUBSCRIBE to presence: got %d, want 489", got)
 	}
 	if got := subscribe(); got != 200 {
-		t.Fatalf("SUBSCRIBE: %d, want 200", got)
+		t.Fatalf("SUBSCRIBE: got %d, want 200", got)
 	}
 	notified := func(state, body string) {
 		t.Helper()
 		n := p.expect("NOTIFY")
 		p.reply(n, 200, "OK")
 		if h := n.GetHeader("Subscription-State"); h == nil || !strings.HasPrefix(h.Value(), state) {
-			t.Errorf("Subscription-State %v, want %s", h, state)
+			t.Errorf("got Subscription-State %v, want %s", h, state)
 		}
 		if !strings.Contains(string(n.Body()), body) || string(*n.CallID()) != "watch" {
-			t.Errorf("NOTIFY of %s without %q: %s", *n.CallID(), body, n.Body())
+			t.Errorf("NOTIFY of %s: missing %q in %s", *n.CallID(), body, n.Body())
 		}
 	}
 	notified("active", "<uri>"+p.contact()+"</uri>")

@@ -132,7 +132,7 @@ func (p *phone) insist(expires int) int {
 			return true
 		case sip.StatusUnauthorized, sip.StatusRequestTimeout, sip.StatusServiceUnavailable:
 		default:
-			p.t.Fatalf("%s: answered %d %s", p.user, res.StatusCode, res.Reason)
+			p.t.Fatalf("%s: got answer %d %s", p.user, res.StatusCode, res.Reason)
 		}
 		return false
 	})
@@ -219,7 +219,7 @@ func TestConcurrentRegistersLoseNoContact(t *testing.T) {
 		all.Go(func() {
 			for range 5 {
 				if res := p.register(60); res.StatusCode != sip.StatusOK {
-					t.Errorf("%s: answered %d %s", p.contact(), res.StatusCode, res.Reason)
+					t.Errorf("%s: got answer %d %s", p.contact(), res.StatusCode, res.Reason)
 				}
 			}
 		})
@@ -228,14 +228,14 @@ func TestConcurrentRegistersLoseNoContact(t *testing.T) {
 	res := phones[0].want(phones[0].register(60), 200)
 	for _, p := range phones {
 		if !slices.ContainsFunc(res.GetHeaders("Contact"), func(h sip.Header) bool { return strings.Contains(h.Value(), p.contact()) }) {
-			t.Errorf("%s is lost", p.contact())
+			t.Errorf("the contact %s was lost", p.contact())
 		}
 	}
 	if got := len(res.GetHeaders("Contact")); got != contacts {
-		t.Errorf("%d contacts, want %d", got, contacts)
+		t.Errorf("got %d contacts, want %d", got, contacts)
 	}
 	if got := s.metric(11, "sprout_store_conflicts_total") + s.metric(12, "sprout_store_conflicts_total"); got == 0 {
-		t.Error("no write met another: the test did not test")
+		t.Error("no writes conflicted, so the test proves nothing")
 	}
 }
 
@@ -265,10 +265,10 @@ func TestExpiryIsNotifiedByAnotherSprout(t *testing.T) {
 	n := p.expect("NOTIFY")
 	p.reply(n, 200, "OK")
 	if h := n.GetHeader("Subscription-State"); h.Value() != "terminated;reason=noresource" {
-		t.Errorf("Subscription-State %v", h)
+		t.Errorf("got Subscription-State %v", h)
 	}
 	if got := s.state(p.user); got != ims.StateNotRegistered {
-		t.Errorf("Homestead says %s", got)
+		t.Errorf("state at Homestead: got %s", got)
 	}
 }
 
@@ -295,14 +295,14 @@ func TestStoreAwayAndBack(t *testing.T) {
 		}
 		res := callee.want(callee.register(60), 503)
 		if h := res.GetHeader("Retry-After"); h == nil || h.Value() != "1" {
-			t.Errorf("Retry-After is %v", h)
+			t.Errorf("got Retry-After %v, want 1", h)
 		}
 		eventually(t, "the Sprouts notice", func() bool {
 			return s.metric(11, "sprout_store_up") == 0 && s.metric(12, "sprout_store_up") == 0
 		})
 		caller.want(caller.call(callee.user, sip.GenerateBranch()).final(), 503)
 		if got := s.metric(11, "sprout_store_refused_total"); got <= before {
-			t.Errorf("%g refusals counted, before %g", got, before)
+			t.Errorf("counted %g refusals, %g before", got, before)
 		}
 	}
 	back := func() {
@@ -352,7 +352,7 @@ func TestStoreWithTokensAndTLS(t *testing.T) {
 	if err == nil {
 		defer res.Body.Close()
 		if res.StatusCode < 400 {
-			t.Errorf("the store answers in clear: %d", res.StatusCode)
+			t.Errorf("the store answered without TLS: status %d", res.StatusCode)
 		}
 	}
 }
@@ -370,7 +370,7 @@ func TestStoreFlags(t *testing.T) {
 		var out, errs hosttest.Output
 		err := components["sprout"](t.Context(), strings.Fields("--listen 127.0.0.1:0 --homestead 127.0.0.1:1 "+args), &out, &errs)
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want a bad input about %s", args, err, want)
+			t.Errorf("%s: got %v, want a bad input about %s", args, err, want)
 		}
 	}
 }

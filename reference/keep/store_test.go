@@ -12,12 +12,12 @@ func TestDueKeysAreInTheOrderOfTheirTimes(t *testing.T) {
 		at := time.UnixMilli(ms)
 		due := dueKey("reg/sip:a@ims.test", at)
 		if key, got, ok := parseDueKey(due); !ok || key != "reg/sip:a@ims.test" || !got.Equal(at) {
-			t.Errorf("%s is parsed as %s at %s, %t", due, key, got, ok)
+			t.Errorf("%s was parsed as %s at %s, %t", due, key, got, ok)
 		}
 		keys = append(keys, due)
 	}
 	if !slices.IsSorted(keys) {
-		t.Errorf("not in order: %q", keys)
+		t.Errorf("the keys are not sorted: %q", keys)
 	}
 }
 
@@ -32,7 +32,7 @@ func FuzzDueKey(f *testing.F) {
 		}
 		again, same, ok := parseDueKey(dueKey(key, at))
 		if !ok || again != key || !same.Equal(at) {
-			t.Errorf("%q: %q at %s becomes %q at %s", due, key, at, again, same)
+			t.Errorf("%q: %q at %s was parsed as %q at %s", due, key, at, again, same)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func TestMilenage(t *testing.T) {
 	for i, s := range testSets() {
 		opc, err := MakeOPc(key(t, s.k), key(t, s.op))
 		if err != nil || hex.EncodeToString(opc[:]) != s.opc {
-			t.Errorf("set %d: OPc %x, %v; want %s", i+1, opc, err, s.opc)
+			t.Errorf("set %d: got OPc %x, error %v, want %s", i+1, opc, err, s.opc)
 		}
 		amf := octets(t, s.amf)
 		m := milenage.NewWithOPc(octets(t, s.k), opc[:], octets(t, s.rand), number(octets(t, s.sqn)), uint16(amf[0])<<8|uint16(amf[1]))
@@ -88,7 +88,7 @@ func TestMilenage(t *testing.T) {
 			{"f5", m.AK, s.f5}, {"f5*", m.AKS, s.f5star},
 		} {
 			if hex.EncodeToString(c.got) != c.want {
-				t.Errorf("set %d: %s is %x; want %s", i+1, c.name, c.got, c.want)
+				t.Errorf("set %d: %s: got %x, want %s", i+1, c.name, c.got, c.want)
 			}
 		}
 	}
@@ -103,11 +103,11 @@ func TestAgreement(t *testing.T) {
 		sqn := number(octets(t, s.sqn))
 		v, err := secret.Vector(key(t, s.rand), sqn, testNetwork)
 		if err != nil || hex.EncodeToString(v.XRES[:]) != s.f2 {
-			t.Errorf("set %d: vector %+v, %v", i+1, v, err)
+			t.Errorf("set %d: got vector %+v, error %v", i+1, v, err)
 		}
 		a, err := secret.Answer(v.RAND, v.AUTN, testNetwork)
 		if err != nil || a.SQN != sqn || a.RES != v.XRES || a.KASME != v.KASME {
-			t.Errorf("set %d: answer %+v, %v to %+v", i+1, a, err, v)
+			t.Errorf("set %d: got answer %+v, error %v to %+v", i+1, a, err, v)
 		}
 		if elsewhere, err := secret.Answer(v.RAND, v.AUTN, identity.PLMN{0x13, 0x00, 0x14}); err != nil || elsewhere.KASME == v.KASME {
 			t.Errorf("set %d: the key does not depend on the network", i+1)
@@ -116,7 +116,7 @@ func TestAgreement(t *testing.T) {
 			wrong := v.AUTN
 			wrong[bit/8] ^= 1 << (bit % 8)
 			if _, err := secret.Answer(v.RAND, wrong, testNetwork); !errors.Is(err, ErrMAC) {
-				t.Errorf("set %d: bit %d of AUTN may be changed: %v", i+1, bit, err)
+				t.Errorf("set %d: AUTN with bit %d changed: got %v", i+1, bit, err)
 			}
 		}
 		auts, err := secret.AUTS(v.RAND, sqn)
@@ -124,11 +124,11 @@ func TestAgreement(t *testing.T) {
 			t.Fatal(err)
 		}
 		if back, err := secret.Resynchronise(v.RAND, auts); err != nil || back != sqn {
-			t.Errorf("set %d: AUTS %x has SQN %x, %v", i+1, auts, back, err)
+			t.Errorf("set %d: AUTS %x: got SQN %x, error %v", i+1, auts, back, err)
 		}
 		auts[13] ^= 1
 		if _, err := secret.Resynchronise(v.RAND, auts); !errors.Is(err, ErrAUTS) {
-			t.Errorf("set %d: a changed AUTS: %v", i+1, err)
+			t.Errorf("set %d: changed AUTS: got %v", i+1, err)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestSeparationBit(t *testing.T) {
 		}
 		secret := Secret{K: key(t, s.k), OPc: key(t, s.opc)}
 		if _, err := secret.Answer(key(t, s.rand), [16]byte(autn), testNetwork); !errors.Is(err, want) {
-			t.Errorf("set %d: %v; want %v", i+1, err, want)
+			t.Errorf("set %d: got %v, want %v", i+1, err, want)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestKeys(t *testing.T) {
 		{"KNASint", integrity[:], "3d6da7d07a29c8a36527b36eeda82364"},
 	} {
 		if hex.EncodeToString(c.got) != c.want {
-			t.Errorf("%s is %x; want %s", c.name, c.got, c.want)
+			t.Errorf("%s: got %x, want %s", c.name, c.got, c.want)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestEIA2(t *testing.T) {
 		p := Protection{integrity: mac}
 		for range 2 { // the scratch buffer is used again
 			if got, err := p.mac(c.count, c.bearer, c.d, octets(t, c.message)); err != nil || got != c.want {
-				t.Errorf("set %d: %08x, %v; want %08x", c.set, got, err, c.want)
+				t.Errorf("set %d: got %08x, %v, want %08x", c.set, got, err, c.want)
 			}
 		}
 	}
@@ -221,11 +221,11 @@ func TestEEA2(t *testing.T) {
 	p.stream(0x398a59b4, 0x15, Downlink, b)
 	b[31] &= 0xf8
 	if !bytes.Equal(b, want) {
-		t.Errorf("%x; want %x", b, want)
+		t.Errorf("got %x, want %x", b, want)
 	}
 	p.stream(0x398a59b4, 0x15, Downlink, b)
 	if b[31] &= 0xf8; !bytes.Equal(b, plain) {
-		t.Errorf("deciphered: %x; want %x", b, plain)
+		t.Errorf("deciphered: got %x, want %x", b, plain)
 	}
 }
 
@@ -255,10 +255,10 @@ func TestFrame(t *testing.T) {
 			t.Fatalf("%+v, %v", p, err)
 		}
 		if mac, err := mme.MAC(count, Uplink, p.Covered()); err != nil || mac != p.MAC {
-			t.Errorf("code %08x, %v; want %08x", mac, err, p.MAC)
+			t.Errorf("got MAC %08x, %v, want %08x", mac, err, p.MAC)
 		}
 		if mac, _ := mme.MAC(count, Downlink, p.Covered()); mac == p.MAC {
-			t.Error("the code does not depend on the direction")
+			t.Error("the MAC does not depend on the direction")
 		}
 		var got nas.AttachComplete
 		if ciphering == AES && got.Parse(p.Body) == nil {
@@ -274,7 +274,7 @@ func TestFrame(t *testing.T) {
 func TestAlgorithms(t *testing.T) {
 	for _, c := range []struct{ ciphering, integrity Algorithm }{{1, AES}, {3, AES}, {Null, 0}, {Null, 1}, {AES, 3}} {
 		if _, err := NewProtection([32]byte{}, c.ciphering, c.integrity); err == nil {
-			t.Errorf("%+v is taken", c)
+			t.Errorf("NewProtection accepted %+v", c)
 		}
 	}
 }

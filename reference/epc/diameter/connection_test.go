@@ -51,7 +51,7 @@ func TestFraming(t *testing.T) {
 				ok = f.check(rest[:min(cut, len(rest))])
 			}
 			if ok != c.want {
-				t.Errorf("%s, cut into %d octets: %v", c.name, cut, ok)
+				t.Errorf("%s, in pieces of %d octets: got %v", c.name, cut, ok)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func serve(t *testing.T) (at netip.AddrPort, stop func()) {
 			}
 			done <- nil
 		case <-time.After(patience):
-			t.Error("the HSS does not end")
+			t.Error("the HSS did not stop")
 		}
 	}
 	t.Cleanup(stop)
@@ -101,7 +101,7 @@ func TestStreamsThatAreNotDiameterEnd(t *testing.T) {
 			t.Error(err)
 		}
 		if n, err := conn.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
-			t.Errorf("%q: %d octets, %v", stream, n, err)
+			t.Errorf("%q: got %d octets, error %v", stream, n, err)
 		}
 		conn.Close()
 	}
@@ -122,7 +122,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 		}
 		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("connection %d: %v", n, err)
+			t.Errorf("connection %d: got %v", n, err)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func dial(t *testing.T, at netip.AddrPort, c ClientConfig) *MME {
 		select {
 		case <-done:
 		case <-time.After(patience):
-			t.Error("the client does not end")
+			t.Error("the client did not stop")
 		}
 	})
 	return m
@@ -195,7 +195,7 @@ func TestUnansweredWatchdogEndsTheConnection(t *testing.T) {
 	for range 2 { // it comes back, and leaves again
 		first := <-silent.requests
 		if first.m.Header.CommandCode != diam.DeviceWatchdog {
-			t.Errorf("command %d", first.m.Header.CommandCode)
+			t.Errorf("got command %d, want Device-Watchdog", first.m.Header.CommandCode)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestAnsweredWatchdogKeepsTheConnection(t *testing.T) {
 	l := m.conn
 	m.mu.Unlock()
 	if watchdog.m.Header.CommandCode != diam.DeviceWatchdog || l.alive.Load() {
-		t.Errorf("command %d, answered before the answer: %v", watchdog.m.Header.CommandCode, l.alive.Load())
+		t.Errorf("got command %d; alive before the answer: %v", watchdog.m.Header.CommandCode, l.alive.Load())
 	}
 	answer := watchdog.m.Answer(diam.Success)
 	answer.AddAVP(base(avp.OriginHost, datatype.DiameterIdentity("silent.epc.test")))
@@ -221,7 +221,7 @@ func TestAnsweredWatchdogKeepsTheConnection(t *testing.T) {
 	hosttest.Until(t, patience, "it is answered", l.alive.Load)
 	select {
 	case <-l.ended:
-		t.Error("the client left a server that answers")
+		t.Error("the client closed the connection to a server that answers")
 	default:
 	}
 }

@@ -100,7 +100,7 @@ func TestMessagesAreReadAsTheyWereBuilt(t *testing.T) {
 	for name, s := range samples() {
 		got := reflect.New(reflect.TypeOf(s.want).Elem()).Interface().(parser)
 		if err := got.parse(sent(t, s.message).AVP); err != nil || !reflect.DeepEqual(got, s.want) {
-			t.Errorf("%s: %+v, %v; want %+v", name, got, err, s.want)
+			t.Errorf("%s: got %+v, error %v, want %+v", name, got, err, s.want)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestMissingAVPs(t *testing.T) {
 			}
 			got := reflect.New(reflect.TypeOf(s.want).Elem()).Interface().(parser)
 			if err := got.parse(rest); !errors.Is(err, want) {
-				t.Errorf("%s without %d: %v; want %v", name, code, err, want)
+				t.Errorf("%s without AVP %d: got %v, want %v", name, code, err, want)
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func TestWrongValues(t *testing.T) {
 		"no priority": {append(session.avps()[:6:6], base(avp.CalledStationID, datatype.UTF8String("a")), vendor(avp.DefaultEPSBearerQoS, group(vendor(avp.QoSClassIdentifier, datatype.Enumerated(9))))), &GxRequest{}, InvalidAVPValue},
 	} {
 		if err := c.into.parse(c.avps); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v; want %v", name, err, c.want)
+			t.Errorf("%s: got error %v, want %v", name, err, c.want)
 		}
 	}
 }
@@ -157,14 +157,14 @@ func TestResults(t *testing.T) {
 		appendResult(m, r)
 		err := set(sent(t, m).AVP).result()
 		if r == Success && err != nil || r != Success && !errors.Is(err, r) {
-			t.Errorf("%v is read as %v", r, err)
+			t.Errorf("result %v was parsed as %v", r, err)
 		}
 	}
 	if err := (set{}).result(); !errors.Is(err, ErrAnswer) {
-		t.Errorf("an answer without result: %v", err)
+		t.Errorf("answer without a result: got %v", err)
 	}
 	if UserUnknown.Error() == Result(UserUnknown.Code()).Error() {
-		t.Error("3GPP's 5001 looks like the base protocol's")
+		t.Error("3GPP's 5001 has the same text as the base protocol's")
 	}
 }
 
@@ -215,7 +215,7 @@ func TestTshark(t *testing.T) {
 		}
 		for f := range row {
 			if row[f] != want[f] {
-				t.Errorf("%s: field %d is %s; tshark reads %s", names[i], f, want[f], row[f])
+				t.Errorf("%s: field %d: got %s, tshark has %s", names[i], f, want[f], row[f])
 			}
 		}
 	}

@@ -35,14 +35,14 @@ func TestMessagesAreWellFormed(t *testing.T) {
 	for i, m := range messages() {
 		var s s1ap.Message
 		if err := s.Parse(m); err != nil || s.Check() != nil {
-			t.Errorf("message %d does not parse: %v, %v", i, err, s.Check())
+			t.Errorf("message %d cannot be parsed: %v, %v", i, err, s.Check())
 		}
 	}
 	c := cell()
 	before := c.AppendSetup(nil)
 	after := c.AppendReleased(bytes.Clone(before), enb.IDs{MME: 1, ENB: 2})
 	if !bytes.Equal(after[:len(before)], before) || !bytes.Equal(after[len(before):], c.AppendReleased(nil, enb.IDs{MME: 1, ENB: 2})) {
-		t.Error("a message that is appended is another one")
+		t.Error("the appended message is wrong")
 	}
 }
 

@@ -32,7 +32,7 @@ func TestCommandsEndWithTheirRequest(t *testing.T) {
 	_, first := p.read()
 	_, again := p.read()
 	if first.Type != gtpc.BearerResourceCommand || first.Sequence&gtpc.CommandSequence == 0 || again.Sequence != first.Sequence {
-		t.Fatalf("%+v, then %+v", first, again)
+		t.Fatalf("got %+v, then %+v", first, again)
 	}
 	request := (&gtpc.CreateBearer{PTI: 1, Linked: 5, Bearers: []gtpc.Bearer{{}}}).Append(nil, 6, first.Sequence)
 	for range 2 {
@@ -40,17 +40,17 @@ func TestCommandsEndWithTheirRequest(t *testing.T) {
 		for { // commands that were under way may come before
 			if _, m := p.read(); m.Type == gtpc.CreateBearerResponse {
 				if m.Sequence != first.Sequence {
-					t.Errorf("answered with sequence number %#x", m.Sequence)
+					t.Errorf("answer: got sequence number %#x", m.Sequence)
 				}
 				break
 			}
 		}
 	}
 	if got := <-done; got != gtpc.CreateBearerRequest {
-		t.Errorf("the command ended with %v", got)
+		t.Errorf("command: got %v", got)
 	}
 	if got := <-handled; got != origin {
-		t.Errorf("origin %#x", got)
+		t.Errorf("got origin %#x", got)
 	}
 	if len(handled) != 0 || len(done) != 0 || value(t, registry, "gtpc_duplicates_total", "") != 1 {
 		t.Error("the request was handled twice")
@@ -74,7 +74,7 @@ func TestTriggeredRequestsHaveTheNumberOfTheirCommand(t *testing.T) {
 	}
 	var other gtpc.Answer
 	if err := e.DoTriggered(t.Context(), p.addr(), 1, sequence, &gtpc.DeleteBearer{Bearers: []uint8{7}}, &other); err == nil {
-		t.Error("a number is used twice at a time")
+		t.Error("a sequence number was used twice at the same time")
 	}
 	p.send((&gtpc.Answer{Type: gtpc.DeleteBearerResponse, Result: gtpc.Result{Cause: gtpc.RequestAccepted}}).Append(nil, 1, sequence), e)
 	if err := <-ended; err != nil || answer.Result.Cause != gtpc.RequestAccepted {

@@ -42,7 +42,7 @@ func start(t *testing.T, c gtp.Config) *gtp.Endpoint {
 				t.Error(err)
 			}
 		case <-time.After(patience):
-			t.Error("the endpoint does not end")
+			t.Error("the endpoint did not stop")
 		}
 	})
 	return e
@@ -131,7 +131,7 @@ func TestLostRequestsAreSentAgain(t *testing.T) {
 	first, m := p.read()
 	for range 2 {
 		if again, _ := p.read(); !bytes.Equal(first, again) {
-			t.Errorf("%x was sent again as %x", first, again)
+			t.Errorf("%x was retransmitted as %x", first, again)
 		}
 	}
 	p.send((&gtpc.Answer{Type: gtpc.DeleteSessionResponse, Result: accepted}).Append(nil, 1, m.Sequence), e)
@@ -139,7 +139,7 @@ func TestLostRequestsAreSentAgain(t *testing.T) {
 		t.Errorf("%+v, %v", answer, err)
 	}
 	if n := value(t, registry, "gtpc_retransmissions_total", ""); n != 2 {
-		t.Errorf("%v retransmissions are counted", n)
+		t.Errorf("counted %v retransmissions, want 2", n)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestAnswersMayComeFromAnotherPort(t *testing.T) {
 		t.Errorf("%+v, %v", answer, err)
 	}
 	if stray := value(t, registry, "gtpc_dropped_total", "no_request"); stray != 1 {
-		t.Errorf("%v answers were dropped, want that of the other address", stray)
+		t.Errorf("dropped %v answers, want 1 from the other address", stray)
 	}
 }
 
@@ -185,10 +185,10 @@ func TestRequestsEnd(t *testing.T) {
 	p.send((&gtpc.Answer{Type: gtpc.ReleaseAccessBearersResponse, Result: accepted}).Append(nil, 1, m.Sequence), e)
 	p.send(gtpc.AppendEchoRequest(nil, 1, 0), e) // answered after the late answer
 	if _, m := p.read(); m.Type != gtpc.EchoResponse {
-		t.Errorf("%v came instead of the echo: a fourth attempt?", m.Type)
+		t.Errorf("got %v, want the Echo Response and no fourth attempt", m.Type)
 	}
 	if timeouts, stray := value(t, registry, "gtpc_timeouts_total", ""), value(t, registry, "gtpc_dropped_total", "no_request"); timeouts != 1 || stray != 1 {
-		t.Errorf("%v timeouts, %v late answers are counted", timeouts, stray)
+		t.Errorf("counted %v timeouts, %v late answers", timeouts, stray)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestRequestsSentAgainAreAnsweredAgain(t *testing.T) {
 	p.send(request, e) // while the first one is being handled
 	p.send(gtpc.AppendEchoRequest(nil, 1, 0), e)
 	if _, m := p.read(); m.Type != gtpc.EchoResponse {
-		t.Errorf("%v came before the handler ended", m.Type)
+		t.Errorf("got %v before the handler returned", m.Type)
 	}
 	close(release)
 	first, m := p.read()
@@ -245,10 +245,10 @@ func TestRequestsSentAgainAreAnsweredAgain(t *testing.T) {
 	}
 	p.send(request, e)
 	if again, _ := p.read(); !bytes.Equal(first, again) {
-		t.Errorf("%x was answered again with %x", first, again)
+		t.Errorf("answer %x was retransmitted as %x", first, again)
 	}
 	if n := value(t, registry, "gtpc_duplicates_total", ""); handled.Load() != 1 || n != 2 {
-		t.Errorf("handled %d times, %v duplicates", handled.Load(), n)
+		t.Errorf("handled %d requests, counted %v duplicates", handled.Load(), n)
 	}
 }
 
@@ -264,11 +264,11 @@ func TestAnswersAreForgotten(t *testing.T) {
 	for _, sequence := range []uint32{1, 2, 3, 3, 2, 1} {
 		p.send((&gtpc.ReleaseAccessBearers{}).Append(nil, 7, sequence), e)
 		if _, m := p.read(); m.Sequence != sequence {
-			t.Errorf("answer to %d instead of %d", m.Sequence, sequence)
+			t.Errorf("got an answer to %d, want to %d", m.Sequence, sequence)
 		}
 	}
 	if handled.Load() != 4 {
-		t.Errorf("handled %d times; want 4: 1 is forgotten", handled.Load())
+		t.Errorf("handled %d requests, want 4 because the first one was forgotten", handled.Load())
 	}
 }
 
@@ -298,7 +298,7 @@ func TestFullEndpointsRefuse(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if refused, busy := value(t, registry, "gtpc_dropped_total", "no_room"), value(t, registry, "gtpc_busy_total", ""); refused != 1 || busy != 1 {
-		t.Errorf("%v refused, %v not sent", refused, busy)
+		t.Errorf("counted %v refused requests, %v unsent requests", refused, busy)
 	}
 }
 
@@ -312,11 +312,11 @@ func TestRestarts(t *testing.T) {
 		p.send(gtpc.AppendEchoRequest(nil, uint32(counter), counter), e)
 		_, m := p.read()
 		if v, ok := m.Find(gtpc.Recovery, 0); !ok || v[0] != 42 {
-			t.Errorf("restart counter %v, %v", v, ok)
+			t.Errorf("restart counter: got %v, %v", v, ok)
 		}
 	}
 	if len(restarts) != 1 || <-restarts != p.addr().Addr() {
-		t.Errorf("%d restarts more", len(restarts))
+		t.Errorf("got the wrong restart notifications; %d more are waiting", len(restarts))
 	}
 }
 
@@ -327,7 +327,7 @@ func TestMalformedMessages(t *testing.T) {
 	p := newPeer(t)
 	p.send([]byte{0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0}, e)
 	if _, m := p.read(); m.Type != gtpc.VersionNotSupported || m.Sequence != 0x1234 {
-		t.Errorf("GTPv1 is answered with %+v", m)
+		t.Errorf("answer to GTPv1: got %+v", m)
 	}
 	long := (&gtpc.ReleaseAccessBearers{}).Append(nil, 7, 5)
 	long[3]++ // one octet more than there is
@@ -335,15 +335,15 @@ func TestMalformedMessages(t *testing.T) {
 	_, m := p.read()
 	var answer gtpc.Answer
 	if err := answer.Parse(&m); err != nil || m.Sequence != 5 || answer.Result.Cause != gtpc.InvalidLength {
-		t.Errorf("a message that is too long is answered with %+v, %v", answer, err)
+		t.Errorf("answer to a message that is too long: got %+v, %v", answer, err)
 	}
 	p.send([]byte{0x48}, e)
 	p.send(gtpc.AppendEchoRequest(nil, 1, 0), e)
 	if _, m := p.read(); m.Type != gtpc.EchoResponse {
-		t.Errorf("one octet is answered with %v", m.Type)
+		t.Errorf("answer to one octet: got %v", m.Type)
 	}
 	if n := value(t, registry, "gtpc_dropped_total", "malformed"); n != 2 {
-		t.Errorf("%v malformed messages are counted", n)
+		t.Errorf("counted %v malformed messages, want 2", n)
 	}
 }
 
@@ -366,7 +366,7 @@ func TestTwoEndpoints(t *testing.T) {
 		}
 	}
 	if sent := value(t, registry, "gtpc_messages_total", "delete-session"); sent != n {
-		t.Errorf("%v requests are counted", sent)
+		t.Errorf("counted %v requests", sent)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)

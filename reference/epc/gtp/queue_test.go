@@ -34,11 +34,11 @@ func TestQueuesCarryMessages(t *testing.T) {
 	for range 1000 {
 		var answer gtpc.Answer
 		if err := asks.Do(ctx, answers.Addr(), 1, &gtpc.ReleaseAccessBearers{}, &answer); err != nil || answer.Result.Cause != gtpc.RequestAccepted {
-			t.Fatalf("%v, cause %d", err, answer.Result.Cause)
+			t.Fatalf("got error %v, cause %d", err, answer.Result.Cause)
 		}
 	}
 	if _, err := Listen(ctx, Config{Listen: answers.Addr(), Queues: &queues, Registry: prometheus.NewRegistry()}); err == nil {
-		t.Error("two endpoints have one address")
+		t.Error("two endpoints have the same address")
 	}
 	cancel()
 	for range 2 {
@@ -66,20 +66,20 @@ func TestFullQueueLosesMessages(t *testing.T) {
 		}
 	}
 	if _, err := ends[0].WriteToUDPAddrPort(message, ends[1].own); err == nil {
-		t.Error("a full queue takes a message")
+		t.Error("a full queue accepted a message")
 	}
 	message[0] = 9 // the queue has copies
 	b := make([]byte, 10)
 	if n, from, err := ends[1].ReadFromUDPAddrPort(b); err != nil || n != 3 || b[0] != 1 || from != ends[0].own {
-		t.Errorf("% x from %v, %v", b[:n], from, err)
+		t.Errorf("got % x from %v, error %v", b[:n], from, err)
 	}
 	if err := ends[0].Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := ends[0].ReadFromUDPAddrPort(b); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("a closed queue: %v", err)
+		t.Errorf("read from a closed queue: got %v", err)
 	}
 	if _, err := ends[1].WriteToUDPAddrPort(message, ends[0].own); err == nil {
-		t.Error("a closed queue takes a message")
+		t.Error("a closed queue accepted a message")
 	}
 }

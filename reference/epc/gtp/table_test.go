@@ -19,7 +19,7 @@ func TestTEIDsAreWhatADirectorSteersBy(t *testing.T) {
 		prefix, valid := director.PrefixOf(c.kind, uint16(c.instance))
 		want := prefix.SessionTEID(director.SessionKey([]byte(c.imsi)), teid)
 		if !ok || !valid || teid != want {
-			t.Errorf("%+v: TEID %#x, %v; a director steers %#x, %v", c, teid, ok, want, valid)
+			t.Errorf("%+v: got TEID %#x, %v, but a director uses %#x, %v", c, teid, ok, want, valid)
 		}
 	}
 }
@@ -30,7 +30,7 @@ func TestTablesAreBounded(t *testing.T) {
 	for i := range 4 {
 		teid, ok := table.Add(nil, i)
 		if ok != (i < 3) || ok && teid == 0 {
-			t.Errorf("session %d: TEID %d, %v", i, teid, ok)
+			t.Errorf("session %d: got TEID %d, %v", i, teid, ok)
 		}
 		if ok {
 			last = teid
@@ -38,10 +38,10 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 	table.Remove(last)
 	if teid, ok := table.Add(nil, 9); !ok || teid == last {
-		t.Errorf("TEID %d, %v; %d was just removed", teid, ok, last)
+		t.Errorf("got TEID %d, %v; %d was just removed", teid, ok, last)
 	}
 	if v, ok := table.Get(last); ok {
-		t.Errorf("the removed TEID names %d", v)
+		t.Errorf("the removed TEID returned %d", v)
 	}
 }
 
@@ -55,9 +55,9 @@ func TestOneKeyHasSoManyTEIDs(t *testing.T) {
 		}
 	}
 	if n != 1024 || table.Len() != n {
-		t.Errorf("%d TEIDs, %d sessions", n, table.Len())
+		t.Errorf("got %d TEIDs, %d sessions", n, table.Len())
 	}
 	if _, ok := table.Add([]byte("001010000000002"), n); !ok {
-		t.Error("no TEID for another subscriber")
+		t.Error("got no TEID for another subscriber")
 	}
 }

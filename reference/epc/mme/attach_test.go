@@ -30,25 +30,25 @@ func TestAttachAndDetach(t *testing.T) {
 					p := e.phone(n)
 					p.attach()
 					if p.ids.MME>>24 != 7 {
-						t.Errorf("MME UE S1AP ID %#x has not the instance in the top byte", p.ids.MME)
+						t.Errorf("the top byte of MME UE S1AP ID %#x is not the instance", p.ids.MME)
 					}
 					if !p.HasGUTI || p.GUTI.Code != 7 || !p.Address.IsValid() || p.Bearer != 5 {
-						t.Errorf("attached with GUTI %v, address %v, bearer %d", p.GUTI, p.Address, p.Bearer)
+						t.Errorf("attach: got GUTI %v, address %v, bearer %d", p.GUTI, p.Address, p.Bearer)
 					}
 					p.uplink(p.AppendDetach(nil, n%2 == 1))
 					if n%2 == 0 {
 						p.download(ue.Detached)
 					}
 					if cause := p.hangUp(); cause != s1ap.CauseDetach {
-						t.Errorf("released because of %+v", cause)
+						t.Errorf("got release cause %+v", cause)
 					}
 				}
 				b.until("all contexts are gone", func() bool { return b.count("contexts") == 0 })
 				if b.gateway.Len() != 0 || b.hss.Located() != 0 {
-					t.Errorf("%d sessions, %d located after the detaches", b.gateway.Len(), b.hss.Located())
+					t.Errorf("after the detaches: got %d sessions, %d registered subscribers, want 0", b.gateway.Len(), b.hss.Located())
 				}
 				if b.ended("attach", "success") != phones || b.ended("detach", "success") != phones {
-					t.Errorf("%d attaches, %d detaches", b.ended("attach", "success"), b.ended("detach", "success"))
+					t.Errorf("counted %d attaches, %d detaches", b.ended("attach", "success"), b.ended("detach", "success"))
 				}
 			})
 		}
@@ -69,18 +69,18 @@ func TestAttachByKnownGUTIKeepsTheKeys(t *testing.T) {
 	p.begin(p.AppendAttach(nil))
 	p.accept()
 	if p.GUTI == old {
-		t.Error("the GUTI is the old one")
+		t.Error("the UE got its old GUTI again")
 	}
 	old2, ids := p.GUTI, p.ids
 	p.begin(p.AppendAttach(nil))
 	m := other.expect(s1ap.Initiating, s1ap.UEContextRelease)
 	if m.IDs != ids {
-		t.Errorf("the MME releases %+v, want the old connection %+v", m.IDs, ids)
+		t.Errorf("the MME released %+v, want the old connection %+v", m.IDs, ids)
 	}
 	other.send(other.AppendReleased(nil, m.IDs))
 	p.accept()
 	if p.GUTI == old2 || b.count("attaches_with_known_keys_total") != 2 || b.count("contexts") != 1 {
-		t.Errorf("GUTI %v, %d attaches with known keys, %d contexts", p.GUTI, b.count("attaches_with_known_keys_total"), b.count("contexts"))
+		t.Errorf("got GUTI %v, %d attaches with known keys, %d contexts", p.GUTI, b.count("attaches_with_known_keys_total"), b.count("contexts"))
 	}
 	p.uplink(p.AppendDetach(nil, false))
 	p.download(ue.Detached)
@@ -118,7 +118,7 @@ func TestAttachAgainByIMSIDetachesTheOldContext(t *testing.T) {
 	second.reached(other)
 	b.until("one context is left", func() bool { return b.count("contexts") == 1 })
 	if b.count("attached_again_total") != 1 || b.hss.Located() != 1 {
-		t.Errorf("%d attached again, %d located", b.count("attached_again_total"), b.hss.Located())
+		t.Errorf("got %d repeated attaches, %d registered subscribers, want 1 each", b.count("attached_again_total"), b.hss.Located())
 	}
 }
 
@@ -131,7 +131,7 @@ func TestAttachOfUnknownSubscriberIsRejected(t *testing.T) {
 	p.rejected(nas.CauseServicesNotAllowed)
 	b.until("the context is gone", func() bool { return b.count("contexts") == 0 })
 	if b.ended("attach", "unknown-subscriber") != 1 {
-		t.Error("it is not counted")
+		t.Error("the attach of an unknown subscriber was not counted")
 	}
 }
 
@@ -146,7 +146,7 @@ func TestAttachWithWrongKeysIsRejected(t *testing.T) {
 	honest.uplink(honest.download(ue.Untrusted))
 	honest.download(ue.Forbidden)
 	if cause := honest.hangUp(); cause != s1ap.CauseAuthentication {
-		t.Errorf("released because of %+v", cause)
+		t.Errorf("got release cause %+v", cause)
 	}
 	liar := e.phone(2)
 	liar.begin(liar.AppendAttach(nil))
@@ -174,7 +174,7 @@ func TestAttachResynchronises(t *testing.T) {
 	p.answerChallenge()
 	p.accept()
 	if b.count("resynchronisations_total") != 1 {
-		t.Error("it is not counted")
+		t.Error("the resynchronisation was not counted")
 	}
 }
 
@@ -246,14 +246,14 @@ func TestAttachFailsWithItsNeighbours(t *testing.T) {
 			}
 			p.rejected(c.cause)
 			if p.ESM != c.esm {
-				t.Errorf("ESM cause %d, want %d", p.ESM, c.esm)
+				t.Errorf("got ESM cause %d, want %d", p.ESM, c.esm)
 			}
 			if got := b.ended("attach", c.outcome); got != 1 {
 				t.Errorf("%d attaches ended with %s, want 1", got, c.outcome)
 			}
 			b.until("the context is gone", func() bool { return b.count("contexts") == 0 })
 			if b.gateway.Len() != 0 {
-				t.Errorf("%d sessions are left", b.gateway.Len())
+				t.Errorf("%d sessions are left, want 0", b.gateway.Len())
 			}
 		})
 	}
@@ -279,7 +279,7 @@ func TestAttachWithoutBearerIsUndone(t *testing.T) {
 		return b.count("contexts") == 0 && b.gateway.Len() == 0 && b.hss.Located() == 0
 	})
 	if b.ended("attach", "network-failure") != 1 {
-		t.Error("it is not counted")
+		t.Error("the failed attach was not counted")
 	}
 }
 
@@ -307,14 +307,14 @@ func TestAttachIsRefusedWhenTheWindowIsFull(t *testing.T) {
 		}
 		p.take(&e.message, ue.Rejected)
 		if wait, _ := p.BackOff.Duration(); p.Cause != nas.CauseCongestion || wait != 20*time.Second {
-			t.Errorf("rejected with cause %d, back-off %v", p.Cause, wait)
+			t.Errorf("got reject cause %d, back-off %v", p.Cause, wait)
 		}
 		p.hangUp()
 		e.expect(s1ap.Initiating, s1ap.ErrorIndication)
 		break
 	}
 	if len(admitted) < 20 {
-		t.Fatalf("only %d attaches were admitted", len(admitted))
+		t.Fatalf("admitted only %d attaches, want at least 20", len(admitted))
 	}
 	close(g.open)
 	byID := map[uint32]*phone{}
@@ -330,7 +330,7 @@ func TestAttachIsRefusedWhenTheWindowIsFull(t *testing.T) {
 		setup := e.message.Procedure == s1ap.InitialContextSetup
 		reply, event, err := p.Receive(nil, e.message.NAS)
 		if err != nil || event != ue.Asked && event != ue.Accepted {
-			t.Fatalf("event %d, %v", event, err)
+			t.Fatalf("got event %d, error %v", event, err)
 		}
 		if setup {
 			e.send(e.AppendContextSetUp(nil, p.ids, 5))
@@ -340,7 +340,7 @@ func TestAttachIsRefusedWhenTheWindowIsFull(t *testing.T) {
 	}
 	b.until("all that were admitted have attached", func() bool { return b.ended("attach", "success") == len(admitted) })
 	if b.ended("attach", "congestion") != 1 {
-		t.Error("the refusal is not counted")
+		t.Error("the refusal was not counted")
 	}
 }
 
@@ -369,7 +369,7 @@ func (e *base) expectEither(procedures ...s1ap.Procedure) s1ap.Procedure {
 			return p
 		}
 	}
-	e.t.Fatalf("%s: %v, want one of %v", e.Name, e.message.Procedure, procedures)
+	e.t.Fatalf("%s: got %v, want one of %v", e.Name, e.message.Procedure, procedures)
 	return 0
 }
 
@@ -412,7 +412,7 @@ func TestSilentUEIsAskedAgainAndGivenUp(t *testing.T) {
 	p.hangUp()
 	b.until("the context is gone", func() bool { return b.count("contexts") == 0 })
 	if b.ended("attach", "timeout") != 1 || b.count("nas_retransmissions_total") != 4 {
-		t.Errorf("%d timeouts, %d retransmissions", b.ended("attach", "timeout"), b.count("nas_retransmissions_total"))
+		t.Errorf("counted %d timeouts, %d retransmissions, want 1 and 4", b.ended("attach", "timeout"), b.count("nas_retransmissions_total"))
 	}
 }
 

@@ -39,7 +39,7 @@ func plmn(t testing.TB) identity.PLMN {
 	t.Helper()
 	p, ok := identity.MakePLMN("001", "01")
 	if !ok {
-		t.Fatal("no PLMN")
+		t.Fatal("invalid PLMN")
 	}
 	return p
 }
@@ -96,7 +96,7 @@ func (b *bed) count(name string, labels ...string) int {
 			return int(m.GetCounter().GetValue() + m.GetGauge().GetValue())
 		}
 	}
-	b.t.Fatalf("no metric %s %v", name, labels)
+	b.t.Fatalf("found no metric %s %v", name, labels)
 	return 0
 }
 
@@ -177,7 +177,7 @@ func (e *base) receive() bool {
 			}
 			if message != nil {
 				if err := e.message.Parse(message); err != nil {
-					e.t.Fatalf("the MME sent % x: %v", message, err)
+					e.t.Fatalf("parse a message of the MME % x: %v", message, err)
 				}
 				return true
 			}
@@ -185,7 +185,7 @@ func (e *base) receive() bool {
 		n, err := e.conn.Read(e.reader.Room())
 		if err != nil {
 			if nerr := net.Error(nil); errors.As(err, &nerr) && nerr.Timeout() {
-				e.t.Fatalf("%s: the MME sends nothing", e.Name)
+				e.t.Fatalf("%s: got no message from the MME", e.Name)
 			}
 			return false
 		}
@@ -200,7 +200,7 @@ func (e *base) expect(k s1ap.Kind, p s1ap.Procedure) *enb.Message {
 		e.t.Fatalf("%s: the association ended, want %v", e.Name, p)
 	}
 	if e.message.Kind != k || e.message.Procedure != p {
-		e.t.Fatalf("%s: %v of kind %d, want %v of kind %d: %+v", e.Name, e.message.Procedure, e.message.Kind, p, k, e.message)
+		e.t.Fatalf("%s: got %v of kind %d, want %v of kind %d: %+v", e.Name, e.message.Procedure, e.message.Kind, p, k, e.message)
 	}
 	return &e.message
 }
@@ -218,7 +218,7 @@ func (e *base) phone(n int) *phone {
 	e.t.Helper()
 	imsi, ok := identity.MakeDigits(fmt.Sprintf("00101%010d", n))
 	if !ok {
-		e.t.Fatal("no IMSI")
+		e.t.Fatal("invalid IMSI")
 	}
 	return &phone{UE: ue.New(imsi, plmn(e.t)), t: e.t, at: e}
 }
@@ -252,15 +252,15 @@ func (p *phone) download(want ue.Event) (reply []byte) {
 func (p *phone) take(m *enb.Message, want ue.Event) (reply []byte) {
 	p.t.Helper()
 	if m.IDs.ENB != p.ids.ENB || p.ids.MME != 0 && m.IDs.MME != p.ids.MME {
-		p.t.Fatalf("a message is for %+v, want %+v", m.IDs, p.ids)
+		p.t.Fatalf("got a message for %+v, want %+v", m.IDs, p.ids)
 	}
 	p.ids.MME = m.IDs.MME
 	reply, e, err := p.Receive(nil, m.NAS)
 	if err != nil {
-		p.t.Fatalf("the UE does not take % x: %v", m.NAS, err)
+		p.t.Fatalf("the UE refused % x: %v", m.NAS, err)
 	}
 	if e != want {
-		p.t.Fatalf("the UE's event is %d, want %d; cause %d", e, want, p.Cause)
+		p.t.Fatalf("got event %d of the UE, want %d; cause %d", e, want, p.Cause)
 	}
 	return reply
 }
@@ -304,7 +304,7 @@ func (p *phone) hangUp() s1ap.Cause {
 	p.t.Helper()
 	m := p.at.expect(s1ap.Initiating, s1ap.UEContextRelease)
 	if m.IDs.ENB != p.ids.ENB {
-		p.t.Fatalf("the MME releases %+v, want %+v", m.IDs, p.ids)
+		p.t.Fatalf("the MME released %+v, want %+v", m.IDs, p.ids)
 	}
 	p.at.send(p.at.AppendReleased(nil, m.IDs))
 	return m.Cause
@@ -316,7 +316,7 @@ func (p *phone) idle() {
 	before := p.at.bed.ended("release", "success")
 	p.at.send(p.at.AppendReleaseRequest(nil, p.ids, s1ap.CauseUserInactivity))
 	if cause := p.hangUp(); cause != s1ap.CauseUserInactivity {
-		p.t.Errorf("released because of %+v", cause)
+		p.t.Errorf("got release cause %+v", cause)
 	}
 	p.at.bed.until("the UE is idle", func() bool { return p.at.bed.ended("release", "success") > before })
 }
@@ -337,7 +337,7 @@ func (p *phone) rejected(cause nas.Cause) {
 	p.t.Helper()
 	p.download(ue.Rejected)
 	if p.Cause != cause {
-		p.t.Errorf("rejected with cause %d, want %d", p.Cause, cause)
+		p.t.Errorf("got reject cause %d, want %d", p.Cause, cause)
 	}
 	p.hangUp()
 }

@@ -59,7 +59,7 @@ func TestRequestsOfABusyUEAreRefusedForNow(t *testing.T) {
 	p.begin(p.AppendUpdate(nil, false))
 	p.rejected(nas.CauseCongestion)
 	if b.ended("service-request", "congestion") != 1 || b.ended("tracking-area-update", "congestion") != 1 {
-		t.Error("the refusals are not counted")
+		t.Error("the refusals were not counted")
 	}
 	close(g.gate)
 	p.ids = ids
@@ -80,7 +80,7 @@ func TestBusyUEIsDetached(t *testing.T) {
 	p.Connect()
 	p.begin(p.AppendDetach(nil, false))
 	if m := e.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs != ids {
-		t.Errorf("the MME releases %+v, want the old connection %+v", m.IDs, ids)
+		t.Errorf("the MME released %+v, want the old connection %+v", m.IDs, ids)
 	}
 	e.send(e.AppendReleased(nil, ids))
 	p.download(ue.Detached)
@@ -113,6 +113,6 @@ func TestSubscriberThatAttachesAgainIsNotPurged(t *testing.T) {
 	close(g.gate)
 	b.until("the old context is gone", func() bool { return b.count("contexts") == 1 })
 	if b.hss.Located() != 1 || b.gateway.Len() != 1 {
-		t.Errorf("%d located, %d sessions", b.hss.Located(), b.gateway.Len())
+		t.Errorf("got %d registered subscribers, %d sessions, want 1 each", b.hss.Located(), b.gateway.Len())
 	}
 }

@@ -47,7 +47,7 @@ func TestCommandLine(t *testing.T) {
 		var out, errs bytes.Buffer
 		err := mme.Run(t.Context(), strings.Fields(args), &out, &errs)
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want a bad input about %s", args, err, want)
+			t.Errorf("%s: got %v, want a bad input about %s", args, err, want)
 		}
 	}
 }
@@ -68,10 +68,10 @@ func TestKernelDecidesWhetherThereIsSCTP(t *testing.T) {
 	err := mme.Run(ctx, args, io.Discard, io.Discard)
 	if sctp.Possible() == nil {
 		if err != nil {
-			t.Errorf("the kernel has SCTP: %v", err)
+			t.Errorf("the kernel supports SCTP, but got %v", err)
 		}
 	} else if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "modprobe sctp") {
-		t.Errorf("the kernel has no SCTP: %v", err)
+		t.Errorf("the kernel does not support SCTP, but got %v", err)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestDownlinkPacketPagesTheUE(t *testing.T) {
 	p.hangUp()
 	hosttest.Until(t, patience, "the UE is paged", func() bool { return strings.Contains(packet(), `"paged":true`) })
 	if m := e.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
-		t.Errorf("paged is %+v, want %+v", m.Paged, p.GUTI.STMSI())
+		t.Errorf("paging: got %+v, want %+v", m.Paged, p.GUTI.STMSI())
 	}
 	p.begin(p.AppendService(nil))
 	e.expect(s1ap.Initiating, s1ap.InitialContextSetup)

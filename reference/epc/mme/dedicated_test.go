@@ -76,12 +76,12 @@ func TestDedicatedBearers(t *testing.T) {
 	p.idle()
 	done = p.wanted()
 	if m := from.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
-		t.Fatalf("paged %v", m.Paged)
+		t.Fatalf("got paging of %v", m.Paged)
 	}
 	p.begin(p.AppendService(nil))
 	m := from.expect(s1ap.Initiating, s1ap.InitialContextSetup)
 	if got := m.Bearers(); string(got) != string([]byte{5, 6}) {
-		t.Errorf("the context has the bearers %v", got)
+		t.Errorf("bearers in the context: got %v", got)
 	}
 	p.ids.MME = m.IDs.MME
 	p.Serve()
@@ -97,12 +97,12 @@ func TestDedicatedBearers(t *testing.T) {
 	to.expect(s1ap.Successful, s1ap.PathSwitchRequest)
 	p.at, p.ids = to, ids
 	if err := await(t, "the removal of a bearer that is gone", p.unwanted(6)); err == nil {
-		t.Error("the bearer that the target did not admit is still there")
+		t.Error("the bearer that the target did not admit still exists")
 	}
 	gone := p.unwanted(7)
 	m = to.expect(s1ap.Initiating, s1ap.ERABRelease)
 	if m.Bearer != 7 {
-		t.Errorf("the bearer %d is released", m.Bearer)
+		t.Errorf("got the release of bearer %d, want 7", m.Bearer)
 	}
 	reply := p.take(m, ue.Deactivated)
 	to.send(to.AppendBearerReleased(nil, p.ids, m.Bearer))
@@ -134,10 +134,10 @@ func TestDedicatedBearersThatFail(t *testing.T) {
 
 	done = p.wanted()
 	if m = e.expect(s1ap.Initiating, s1ap.ERABSetup); m.Bearer != 6 {
-		t.Errorf("the identity %d is not the lowest", m.Bearer)
+		t.Errorf("got bearer identity %d, want the lowest free one, 6", m.Bearer)
 	}
 	if got := await(t, "a bearer at the same time", p.wanted()); got.err == nil {
-		t.Errorf("two bearers at a time: %+v", got)
+		t.Errorf("a second bearer at the same time succeeded: %+v", got)
 	}
 	e.send(e.AppendReleaseRequest(nil, p.ids, s1ap.CauseConnectionLost))
 	if got := await(t, "the bearer of a lost UE", done); got.err == nil {
@@ -160,14 +160,14 @@ func TestBearerResourcesAreRefused(t *testing.T) {
 	p.uplink(p.AppendAllocation(nil, nas.QoS{QCI: 1}, 17, [4]byte{192, 0, 2, 1}, 5004))
 	p.download(ue.Refused)
 	if p.ESM != nas.ESMCauseNetworkFailure { // the gateway of this test gives no cause
-		t.Errorf("ESM cause %d", p.ESM)
+		t.Errorf("got ESM cause %d", p.ESM)
 	}
 	p.uplink(p.AppendRelease(nil, 9))
 	p.download(ue.Refused)
 	if p.ESM != nas.ESMCauseUnknownBearer {
-		t.Errorf("ESM cause %d", p.ESM)
+		t.Errorf("got ESM cause %d", p.ESM)
 	}
 	if b.ended("dedicated-bearer", "network-failure") != 1 || b.ended("bearer-deactivation", "refused") != 1 {
-		t.Error("the refusals are not counted")
+		t.Error("the refusals were not counted")
 	}
 }

@@ -65,7 +65,7 @@ func (d *driven) attach(u *ue.UE) enb.IDs {
 			d.handle(d.out)
 			return ids
 		default:
-			d.t.Fatalf("event %d: %+v", event, d.in)
+			d.t.Fatalf("got the unexpected event %d: %+v", event, d.in)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (d *driven) detach(u *ue.UE, ids enb.IDs) {
 	d.out = d.cell.AppendUplink(d.out[:0], ids, d.pdu)
 	d.handle(d.out)
 	if event := d.take(u); event != ue.Detached {
-		d.t.Fatalf("event %d", event)
+		d.t.Fatalf("got event %d, want Detached", event)
 	}
 	d.out = d.cell.AppendReleased(d.out[:0], ids)
 	d.handle(d.out)
@@ -108,7 +108,7 @@ func TestContextsAreUsedAgain(t *testing.T) {
 		d.driver.Sent()
 	}
 	if d.gateway.Len() != 0 {
-		t.Errorf("%d sessions are left", d.gateway.Len())
+		t.Errorf("%d sessions are left, want 0", d.gateway.Len())
 	}
 }
 
@@ -149,7 +149,7 @@ func BenchmarkServiceRequest(b *testing.B) {
 		d.handle(d.out)
 		message, _, _ := s1.Cut(d.driver.Sent())
 		if d.in.Parse(message) != nil || d.in.Procedure != s1ap.InitialContextSetup {
-			b.Fatalf("no bearer: %+v", d.in)
+			b.Fatalf("got no Initial Context Setup: %+v", d.in)
 		}
 		ids = d.in.IDs
 		d.out = d.cell.AppendContextSetUp(d.out[:0], ids, 5)

@@ -33,11 +33,11 @@ func TestMalformedS1APIsAnsweredWithErrorIndication(t *testing.T) {
 		e.send(c.message)
 		m := e.expect(s1ap.Initiating, s1ap.ErrorIndication)
 		if m.Cause != c.cause || m.HasMME != c.mme {
-			t.Errorf("%s: cause %+v, with an MME UE S1AP ID %v", name, m.Cause, m.HasMME)
+			t.Errorf("%s: got cause %+v, with MME UE S1AP ID %v", name, m.Cause, m.HasMME)
 		}
 	}
 	if b.count("malformed_s1ap_total") != 3 || b.count("error_indications_sent_total") != 5 {
-		t.Errorf("%d malformed, %d indications", b.count("malformed_s1ap_total"), b.count("error_indications_sent_total"))
+		t.Errorf("counted %d malformed messages, %d error indications, want 3 and 5", b.count("malformed_s1ap_total"), b.count("error_indications_sent_total"))
 	}
 	e.phone(1).attach()
 }
@@ -50,7 +50,7 @@ func TestUEOfAnotherENodeBIsNotFound(t *testing.T) {
 	p.attach()
 	other.send(other.AppendReleaseRequest(nil, p.ids, s1ap.CauseUserInactivity))
 	if m := other.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseUnknownPair {
-		t.Errorf("cause %+v", m.Cause)
+		t.Errorf("got cause %+v", m.Cause)
 	}
 	p.uplink(p.AppendUpdate(nil, false))
 	p.download(ue.Updated)
@@ -62,13 +62,13 @@ func TestNothingIsHandledBeforeS1Setup(t *testing.T) {
 	p := e.phone(1)
 	p.begin(p.AppendAttach(nil))
 	if m := e.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseIncompatible {
-		t.Errorf("cause %+v", m.Cause)
+		t.Errorf("got cause %+v", m.Cause)
 	}
 	foreign := e.Cell
 	foreign.TAI.PLMN, _ = identity.MakePLMN("262", "01")
 	e.send(foreign.AppendSetup(nil))
 	if m := e.expect(s1ap.Unsuccessful, s1ap.S1Setup); m.Cause != s1ap.CauseUnknownPLMN {
-		t.Errorf("cause %+v", m.Cause)
+		t.Errorf("got cause %+v", m.Cause)
 	}
 	e.send(e.AppendSetup(nil))
 	e.expect(s1ap.Successful, s1ap.S1Setup)
@@ -89,7 +89,7 @@ func TestSecondS1SetupMakesTheUEsIdle(t *testing.T) {
 	p.serve()
 	again := b.enodeb(1)
 	if e.receive() {
-		t.Error("the old association has not ended")
+		t.Error("the old association did not end")
 	}
 	b.until("the bearer is released", func() bool { return b.ended("release", "success") == 2 })
 	again.last = 500
@@ -127,9 +127,9 @@ func TestMalformedNASIsDroppedOrRejected(t *testing.T) {
 	p.uplink(p.AppendUpdate(nil, false))
 	p.download(ue.Updated)
 	if got := b.count("malformed_nas_total"); got != 4 {
-		t.Errorf("%d malformed, want 4", got)
+		t.Errorf("counted %d malformed messages, want 4", got)
 	}
 	if got := b.count("unprotected_nas_total"); got != 3 {
-		t.Errorf("%d dropped for their integrity, want 3", got)
+		t.Errorf("counted %d unprotected messages, want 3", got)
 	}
 }

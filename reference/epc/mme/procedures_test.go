@@ -22,7 +22,7 @@ func TestServiceRequestSetsUpTheBearer(t *testing.T) {
 		for n := range 40 { // more than the short sequence number counts
 			p.idle()
 			if of := b.gateway.Sessions(p.IMSI); len(of) != 1 || of[0].ENodeB.V4.IsValid() {
-				t.Fatalf("idle, the gateway has %+v", of)
+				t.Fatalf("sessions at the gateway in idle mode: got %+v", of)
 			}
 			p.at = []*base{e, other}[n%2]
 			p.serve()
@@ -51,7 +51,7 @@ func TestReleaseRequestWaitsForTheGateway(t *testing.T) {
 		p.idle()
 	}
 	if got := b.ended("service-request", "success"); got != 20 {
-		t.Errorf("%d services succeeded, want 20", got)
+		t.Errorf("%d service requests succeeded, want 20", got)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestServiceRequestWithoutProofIsRejected(t *testing.T) {
 	m := e.expect(s1ap.Initiating, s1ap.DownlinkNASTransport)
 	var r nas.Reject
 	if err := r.Parse(m.NAS); err != nil || r.Type != nas.ServiceRejectType || r.Cause != nas.CauseIdentityUnderived {
-		t.Errorf("answered with %+v, %v", r, err)
+		t.Errorf("got answer %+v, error %v", r, err)
 	}
 	p.hangUp()
 	p.serve() // the UE itself is as before
@@ -77,7 +77,7 @@ func TestServiceRequestWithoutProofIsRejected(t *testing.T) {
 	p.ids.MME = 0
 	p.rejected(nas.CauseIdentityUnderived)
 	if b.ended("service-request", "unknown-identity") != 2 {
-		t.Error("the rejections are not counted")
+		t.Error("the rejections were not counted")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestTrackingAreaUpdate(t *testing.T) {
 	stranger.ids.MME = 0
 	stranger.rejected(nas.CauseIdentityUnderived)
 	if b.ended("tracking-area-update", "success") != 3 {
-		t.Errorf("%d updates succeeded", b.ended("tracking-area-update", "success"))
+		t.Errorf("%d tracking area updates succeeded, want 3", b.ended("tracking-area-update", "success"))
 	}
 }
 
@@ -133,7 +133,7 @@ func TestDetachFromIdle(t *testing.T) {
 		p.hangUp()
 	}
 	if b.gateway.Len() != 1 {
-		t.Fatal("a plain Detach Request detached the UE")
+		t.Fatal("an unprotected Detach Request detached the UE")
 	}
 	p.Connect()
 	p.begin(p.AppendDetach(nil, false))
@@ -151,7 +151,7 @@ func TestSilentIdleUEIsDetached(t *testing.T) {
 	p.idle()
 	b.until("the UE is gone", func() bool { return b.count("contexts") == 0 && b.gateway.Len() == 0 && b.hss.Located() == 0 })
 	if b.ended("detach", "implicit") != 1 {
-		t.Error("it is not counted")
+		t.Error("the implicit detach was not counted")
 	}
 }
 
@@ -185,17 +185,17 @@ func TestPathSwitch(t *testing.T) {
 		to.send(to.AppendPathSwitch(nil, p.ids, p.Bearer))
 		m := to.expect(s1ap.Successful, s1ap.PathSwitchRequest)
 		if chain++; m.IDs != p.ids || m.Chain != chain || m.Key == [32]byte{} {
-			t.Errorf("acknowledged for %+v with chain %d, want %+v and %d", m.IDs, m.Chain, p.ids, chain)
+			t.Errorf("path switch for %+v with chain %d, want %+v and %d", m.IDs, m.Chain, p.ids, chain)
 		}
 		p.reached(to)
 	}
 	p.idle()
 	e.send(e.AppendPathSwitch(nil, enb.IDs{MME: 0x07ffffff, ENB: 9}, 5))
 	if m := e.expect(s1ap.Unsuccessful, s1ap.PathSwitchRequest); m.Cause != s1ap.CauseUnknownMMEUEID {
-		t.Errorf("a UE that is unknown fails with %+v", m.Cause)
+		t.Errorf("path switch of an unknown UE: got cause %+v", m.Cause)
 	}
 	if b.ended("path-switch", "success") != 3 {
-		t.Errorf("%d path switches", b.ended("path-switch", "success"))
+		t.Errorf("%d path switches succeeded, want 3", b.ended("path-switch", "success"))
 	}
 }
 
@@ -206,13 +206,13 @@ func handOver(t *testing.T, p *phone, to *base) enb.IDs {
 	p.at.send(p.at.AppendHandoverRequired(nil, p.ids, &to.Cell, []byte("source")))
 	m := to.expect(s1ap.Initiating, s1ap.HandoverResourceAllocation)
 	if m.IDs.MME != p.ids.MME || m.Bearer != p.Bearer || !m.Uplink.V4.IsValid() || !bytes.Equal(m.Container, []byte("source")) {
-		t.Fatalf("the target is asked for %+v", m)
+		t.Fatalf("handover request at the target: got %+v", m)
 	}
 	to.last++
 	ids := enb.IDs{MME: p.ids.MME, ENB: to.last}
 	to.send(to.AppendHandoverAdmitted(nil, ids, []byte("target"), p.Bearer))
 	if m := p.at.expect(s1ap.Successful, s1ap.HandoverPreparation); m.IDs != p.ids || !bytes.Equal(m.Container, []byte("target")) {
-		t.Fatalf("the source is commanded %+v", m)
+		t.Fatalf("handover command at the source: got %+v", m)
 	}
 	return ids
 }
@@ -225,7 +225,7 @@ func TestS1Handover(t *testing.T) {
 	ids := handOver(t, p, other)
 	other.send(other.AppendHandoverNotify(nil, ids))
 	if m := e.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs != p.ids || m.Cause != s1ap.CauseSuccessfulHandover {
-		t.Errorf("the source is asked to release %+v, cause %+v", m.IDs, m.Cause)
+		t.Errorf("release at the source: got %+v, cause %+v", m.IDs, m.Cause)
 	}
 	e.send(e.AppendReleased(nil, p.ids))
 	p.at, p.ids = other, ids
@@ -233,7 +233,7 @@ func TestS1Handover(t *testing.T) {
 	p.uplink(p.AppendUpdate(nil, false))
 	p.download(ue.Updated)
 	if b.ended("handover", "success") != 1 {
-		t.Error("the handover is not counted")
+		t.Error("the handover was not counted")
 	}
 }
 
@@ -247,7 +247,7 @@ func TestS1HandoverThatFailsLeavesTheUEWhereItIs(t *testing.T) {
 	nowhere.ID.ID = 99
 	e.send(e.AppendHandoverRequired(nil, p.ids, &nowhere, []byte("c")))
 	if m := e.expect(s1ap.Unsuccessful, s1ap.HandoverPreparation); m.Cause != s1ap.CauseUnknownTarget {
-		t.Errorf("to nowhere: %+v", m.Cause)
+		t.Errorf("handover to an unknown target: got cause %+v", m.Cause)
 	}
 
 	e.send(e.AppendHandoverRequired(nil, p.ids, &other.Cell, []byte("c")))
@@ -258,20 +258,20 @@ func TestS1HandoverThatFailsLeavesTheUEWhereItIs(t *testing.T) {
 	ids := handOver(t, p, other) // cancelled
 	e.send(e.AppendHandoverCancel(nil, p.ids))
 	if m := other.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs != ids {
-		t.Errorf("the target releases %+v, want %+v", m.IDs, ids)
+		t.Errorf("release at the target: got %+v, want %+v", m.IDs, ids)
 	}
 	other.send(other.AppendReleased(nil, ids))
 	e.expect(s1ap.Successful, s1ap.HandoverCancel)
 
 	ids = handOver(t, p, other) // the UE does not arrive
 	if m := other.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs != ids {
-		t.Errorf("the target releases %+v, want %+v", m.IDs, ids)
+		t.Errorf("release at the target: got %+v, want %+v", m.IDs, ids)
 	}
 	p.uplink(p.AppendUpdate(nil, false))
 	p.download(ue.Updated)
 	p.reached(e)
 	if b.ended("handover", "timeout") != 1 || b.ended("handover", "radio-failure") != 1 || b.ended("handover", "interrupted") != 1 {
-		t.Error("the failures are not counted")
+		t.Error("the failures were not counted")
 	}
 }
 
@@ -288,7 +288,7 @@ func TestContextSetupFailureEndsTheAttach(t *testing.T) {
 		return b.count("contexts") == 0 && b.gateway.Len() == 0 && b.hss.Located() == 0
 	})
 	if b.ended("attach", "radio-failure") != 1 {
-		t.Error("it is not counted")
+		t.Error("the radio failure was not counted")
 	}
 }
 
@@ -311,20 +311,20 @@ func TestPagingReachesTheIdleUE(t *testing.T) {
 	e, other := b.enodeb(1), b.enodeb(2) // of another tracking area
 	p := e.phone(1)
 	if b.mme.Page(t.Context(), p.IMSI) {
-		t.Error("a subscriber that is nowhere is paged")
+		t.Error("Page accepted an unknown subscriber")
 	}
 	p.attach()
 	b.mme.Page(t.Context(), p.IMSI) // it is connected
 	p.idle()
 	if !b.mme.Page(t.Context(), p.IMSI) {
-		t.Error("the subscriber is not paged")
+		t.Error("Page refused an idle subscriber")
 	}
 	if m := e.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
-		t.Errorf("paged is %+v, want %+v", m.Paged, p.GUTI.STMSI())
+		t.Errorf("paging: got %+v, want %+v", m.Paged, p.GUTI.STMSI())
 	}
 	p.serve()
 	if b.ended("paging", "success") != 1 {
-		t.Error("the answer is not counted")
+		t.Error("the paging was not counted")
 	}
 	p.idle()
 	b.mme.Page(t.Context(), p.IMSI)
@@ -348,11 +348,11 @@ func TestPagingWaitsUntilTheUEIsIdle(t *testing.T) {
 	e.send(e.AppendReleaseRequest(nil, p.ids, s1ap.CauseUserInactivity))
 	m := e.expect(s1ap.Initiating, s1ap.UEContextRelease)
 	if !b.mme.Page(t.Context(), p.IMSI) {
-		t.Error("the subscriber is not paged")
+		t.Error("Page refused an idle subscriber")
 	}
 	e.send(e.AppendReleased(nil, m.IDs))
 	if m := e.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
-		t.Errorf("paged is %+v, want %+v", m.Paged, p.GUTI.STMSI())
+		t.Errorf("paging: got %+v, want %+v", m.Paged, p.GUTI.STMSI())
 	}
 	p.serve()
 	p.idle()
@@ -375,7 +375,7 @@ func TestHandoverWhoseSourceIsLostReleasesTheTarget(t *testing.T) {
 		ids := handOver(t, p, other)
 		lose(p)
 		if m := other.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs != ids || m.Cause != s1ap.CauseHandoverCancelled {
-			t.Errorf("%s: the target is asked to release %+v, cause %+v", name, m.IDs, m.Cause)
+			t.Errorf("%s: release at the target: got %+v, cause %+v", name, m.IDs, m.Cause)
 		}
 		b.until("the UE is idle", func() bool { return b.ended("release", "success") == 1 })
 		p.at, p.ids.MME = other, 0

@@ -40,7 +40,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		again := w.snapshot(u, 0)
 		if again.IMSI != k.IMSI || !bytes.Equal(again.KASME, k.KASME) || again.Up != k.Up || again.Down != k.Down || !reflect.DeepEqual(again.Session, k.Session) {
-			t.Errorf("%+v becomes %+v", k, again)
+			t.Errorf("record %+v became %+v", k, again)
 		}
 	})
 }

@@ -30,7 +30,7 @@ func TestResetMakesUEsIdle(t *testing.T) {
 	e.expect(s1ap.Successful, s1ap.Reset)
 	b.until("two UEs are idle", func() bool { return !connected(phones[0]) && !connected(phones[1]) })
 	if !connected(phones[2]) || !connected(phones[3]) || !connected(far) {
-		t.Error("the Reset of some connections ended others")
+		t.Error("the Reset of some connections ended other connections")
 	}
 	phones[0].serve()
 
@@ -40,7 +40,7 @@ func TestResetMakesUEsIdle(t *testing.T) {
 		return !connected(phones[0]) && !connected(phones[2]) && !connected(phones[3])
 	})
 	if !connected(far) || b.count("resets_total") != 2 {
-		t.Errorf("%d resets", b.count("resets_total"))
+		t.Errorf("counted %d resets, want 2", b.count("resets_total"))
 	}
 	for _, p := range phones {
 		p.serve()
@@ -58,6 +58,6 @@ func TestMalformedResets(t *testing.T) {
 		e.expect(s1ap.Initiating, s1ap.ErrorIndication)
 	}
 	if n := b.count("malformed_s1ap_total"); n != 4 {
-		t.Errorf("%d malformed messages are counted", n)
+		t.Errorf("counted %d malformed messages, want 4", n)
 	}
 }

@@ -87,7 +87,7 @@ func TestUEMovesBetweenMMEs(t *testing.T) {
 	p.accept()
 	p.idle()
 	if got := one.count("attaches_with_known_keys_total"); got != 1 {
-		t.Errorf("%d attaches with known keys, want 1", got)
+		t.Errorf("got %d attaches with known keys, want 1", got)
 	}
 
 	p.goTo(b)
@@ -101,7 +101,7 @@ func TestUEMovesBetweenMMEs(t *testing.T) {
 	p.begin(p.AppendService(nil))
 	p.rejected(nas.CauseIdentityUnderived)
 	if one.count("taken_over_total") != 2 || two.count("taken_over_total") != 3 {
-		t.Errorf("%d and %d take-overs", one.count("taken_over_total"), two.count("taken_over_total"))
+		t.Errorf("got %d and %d take-overs, want 2 and 3", one.count("taken_over_total"), two.count("taken_over_total"))
 	}
 }
 
@@ -135,7 +135,7 @@ func TestOneOfTwoMMEsWins(t *testing.T) {
 			e.send(e.AppendReleased(nil, e.message.IDs))
 		}
 		if won != 1 {
-			t.Fatalf("%d MMEs serve the UE", won)
+			t.Fatalf("%d MMEs serve the UE, want 1", won)
 		}
 		p.reached(p.at)
 		p.idle()
@@ -171,7 +171,7 @@ func TestSilentUEIsDetachedByTheStoresTimer(t *testing.T) {
 	p.idle()
 	one.until("the silent UE is detached", func() bool { return one.ended("detach", "implicit") == 1 && one.hss.Located() == 1 })
 	if of := one.gateway.Sessions(q.IMSI); len(of) != 1 {
-		t.Errorf("a connected UE has %d sessions", len(of))
+		t.Errorf("a connected UE has %d sessions, want 1", len(of))
 	}
 }
 
@@ -184,15 +184,15 @@ func TestStoredUEIsPaged(t *testing.T) {
 	p.idle()
 	b := two.enodeb(1)
 	if !two.mme.Page(t.Context(), p.IMSI) {
-		t.Fatal("the UE is not known")
+		t.Fatal("the second MME does not know the UE")
 	}
 	if m := b.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
-		t.Errorf("paged is %+v", m.Paged)
+		t.Errorf("paging: got %+v", m.Paged)
 	}
 	p.goTo(b)
 	p.serve()
 	if got := two.ended("paging", "success"); got != 1 {
-		t.Errorf("%d pagings succeeded", got)
+		t.Errorf("%d pagings succeeded, want 1", got)
 	}
 }
 
@@ -219,11 +219,11 @@ func TestProceduresAreRefusedWithoutTheStore(t *testing.T) {
 	q.rejected(nas.CauseCongestion)
 	for _, procedure := range []string{"service-request", "tracking-area-update", "detach", "attach"} {
 		if got := two.ended(procedure, "congestion"); got != 1 {
-			t.Errorf("%d of %s refused, want 1", got, procedure)
+			t.Errorf("%d of %s were refused, want 1", got, procedure)
 		}
 	}
 	if got := two.count("store_refused_total"); got != 4 {
-		t.Errorf("%d refusals are counted", got)
+		t.Errorf("counted %d refusals, want 4", got)
 	}
 	s.Away.Store(false)
 	two.until("the store is back", func() bool { return two.count("store_up") == 1 })
@@ -247,12 +247,12 @@ func TestDedicatedBearersMoveBetweenMMEs(t *testing.T) {
 	p.goTo(f)
 	second := p.wanted()
 	if m := f.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
-		t.Fatalf("paged %v", m.Paged)
+		t.Fatalf("got paging of %v", m.Paged)
 	}
 	p.begin(p.AppendService(nil))
 	m := f.expect(s1ap.Initiating, s1ap.InitialContextSetup)
 	if got := m.Bearers(); string(got) != string([]byte{5, 6}) {
-		t.Errorf("the context has the bearers %v", got)
+		t.Errorf("bearers in the context: got %v", got)
 	}
 	p.ids.MME = m.IDs.MME
 	p.Serve()

@@ -30,7 +30,7 @@ func TestTimersExpireInOrder(t *testing.T) {
 		}
 		for u := timers.due(now); u != nil; u = timers.due(now) {
 			if wake, runs := want[u]; !runs || wake > now {
-				t.Fatalf("at %d a timer expires that runs (%v) until %d", now, runs, wake)
+				t.Fatalf("at %d a timer expired that is running (%v) until %d", now, runs, wake)
 			}
 			delete(want, u)
 		}
@@ -39,10 +39,10 @@ func TestTimersExpireInOrder(t *testing.T) {
 			next = min(next, wake-now)
 		}
 		if got := timers.next(now); got != next {
-			t.Fatalf("at %d the next expiry is in %d, want %d", now, got, next)
+			t.Fatalf("at %d the next expiry is in %d, want in %d", now, got, next)
 		}
 		if len(timers.heap) != len(want) {
-			t.Fatalf("%d timers run, want %d", len(timers.heap), len(want))
+			t.Fatalf("got %d running timers, want %d", len(timers.heap), len(want))
 		}
 	}
 }

@@ -27,10 +27,10 @@ func TestPool(t *testing.T) {
 	}
 	for _, i := range []int{3, 1} {
 		if a, ok := p.take(); !ok || a != taken[i] {
-			t.Errorf("%v, %v; want %v", a, ok, taken[i])
+			t.Errorf("got %v, %v, want %v", a, ok, taken[i])
 		}
 	}
 	if a, ok := p.take(); ok {
-		t.Errorf("%v is given out twice", a)
+		t.Errorf("the pool returned %v twice", a)
 	}
 }

@@ -19,7 +19,7 @@ func TestSettleLeavesARemovedSession(t *testing.T) {
 	s := &server{sessions: gtp.NewTable[*session](10, gtp.Prefix{}), keys: map[sessionKey]*session{}, pool: addresses}
 	imsi, ok := identity.MakeDigits("001010000000001")
 	if !ok {
-		t.Fatal("no IMSI")
+		t.Fatal("invalid IMSI")
 	}
 	key := sessionKey{imsi, 5}
 	first, _, err := s.open(key, gtp.Peer{})
@@ -28,12 +28,12 @@ func TestSettleLeavesARemovedSession(t *testing.T) {
 	}
 	second, over, err := s.open(key, gtp.Peer{})
 	if err != nil || over != first {
-		t.Fatalf("%+v is over, want %+v; %v", over, first, err)
+		t.Fatalf("got %+v as ended, want %+v; error %v", over, first, err)
 	}
 	if s.settle(first, "gx;1", gtpc.Bearer{EBI: 5}) || first.gx != "" || first.bearers != nil {
-		t.Errorf("the removed session is settled: %+v", first)
+		t.Errorf("the removed session was set up: %+v", first)
 	}
 	if !s.settle(second, "gx;2", gtpc.Bearer{EBI: 5}) || second.gx != "gx;2" || len(second.bearers) != 1 {
-		t.Errorf("the session is not settled: %+v", second)
+		t.Errorf("the session was not set up: %+v", second)
 	}
 }

@@ -76,12 +76,12 @@ func TestAssociationDeliversWhatWasSentBeforeTheShutdown(t *testing.T) {
 	for i := range messages {
 		m, rest, err := s1.Cut(in)
 		if err != nil || len(m) != 3 || m[0] != byte(i) || m[1] != byte(i>>8) {
-			t.Fatalf("message %d is % x, %v", i, m, err)
+			t.Fatalf("message %d: got % x, error %v", i, m, err)
 		}
 		in = rest
 	}
 	if err := <-ended; err != nil {
-		t.Errorf("after an orderly shutdown: %v", err)
+		t.Errorf("end after a shutdown: got %v", err)
 	}
 }
 
@@ -92,10 +92,10 @@ func TestAssociationEndsAtAMalformedFrame(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-ended; !errors.Is(err, s1.ErrLength) {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v, want ErrLength", err)
 	}
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the connection is open: %v", err)
+		t.Errorf("the connection is still open: %v", err)
 	}
 }
 
@@ -116,10 +116,10 @@ func TestAssociationOfAPeerThatDoesNotReadEnds(t *testing.T) {
 		a.Flush()
 	}
 	if !errors.Is(err, s1.ErrFull) {
-		t.Errorf("Send: %v", err)
+		t.Errorf("Send: got %v, want ErrFull", err)
 	}
 	if err := <-ended; !errors.Is(err, s1.ErrFull) {
-		t.Errorf("Serve: %v", err)
+		t.Errorf("Serve: got %v, want ErrFull", err)
 	}
 }
 
@@ -130,6 +130,6 @@ func TestAssociationEndsWithItsContext(t *testing.T) {
 	go func() { ended <- s1.NewAssociation(server).Serve(ctx, func([]byte) {}) }()
 	cancel()
 	if err := <-ended; err == nil {
-		t.Error("no error")
+		t.Error("the association ended without an error")
 	}
 }

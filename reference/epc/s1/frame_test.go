@@ -34,7 +34,7 @@ func TestReaderCutsMessagesWhereverTheyAreSplit(t *testing.T) {
 			}
 		}
 		if len(got) != len(messages) || r.Pending() {
-			t.Fatalf("pieces of %d: %d messages, pending %v", piece, len(got), r.Pending())
+			t.Fatalf("pieces of %d: got %d messages, pending %v", piece, len(got), r.Pending())
 		}
 		for i := range got {
 			if !bytes.Equal(got[i], messages[i]) {
@@ -53,7 +53,7 @@ func TestReaderRefusesFramesWithoutALengthItAllows(t *testing.T) {
 		var r s1.Reader
 		r.Received(copy(r.Room(), header))
 		if _, err := r.Next(); !errors.Is(err, s1.ErrLength) {
-			t.Errorf("% x: error %v", header, err)
+			t.Errorf("% x: got error %v, want ErrLength", header, err)
 		}
 	}
 }

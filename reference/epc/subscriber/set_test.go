@@ -16,14 +16,14 @@ func TestRanges(t *testing.T) {
 	} {
 		secret, ok := s.Secret(imsi)
 		if ok != want {
-			t.Errorf("%s is known: %v", imsi, ok)
+			t.Errorf("%s: got known %v", imsi, ok)
 		}
 		if ok && secret != aka.SecretOf(imsi) {
-			t.Errorf("%s has another secret", imsi)
+			t.Errorf("subscriber %s has another secret", imsi)
 		}
 	}
 	if secret, ok := s.Secret("001010000000002"); !ok || secret == aka.SecretOf("001010000000002") {
-		t.Error("the second subscriber has the right key")
+		t.Error("the second subscriber has the secret of its IMSI")
 	}
 }
 
@@ -45,11 +45,11 @@ func FuzzReadFile(f *testing.F) {
 		}
 		back, err := readFile(strings.NewReader(again.String()))
 		if err != nil || len(back) != len(all) {
-			t.Fatalf("%q: %d of %d subscribers, %v", again.String(), len(back), len(all), err)
+			t.Fatalf("%q: got %d of %d subscribers, error %v", again.String(), len(back), len(all), err)
 		}
 		for imsi, s := range all {
 			if back[imsi] != s {
-				t.Errorf("%s: %+v and %+v", imsi, s, back[imsi])
+				t.Errorf("%s: got %+v and %+v", imsi, s, back[imsi])
 			}
 		}
 	})

@@ -140,23 +140,23 @@ func TestFindReturnsKeysAndSubscription(t *testing.T) {
 	c := dial(t)
 	found := c.find(by(imsi))
 	if len(found) != 1 {
-		t.Fatalf("%d subscribers", len(found))
+		t.Fatalf("found %d subscribers, want 1", len(found))
 	}
 	d, secret := found[0].Document(), aka.SecretOf(imsi)
 	for name, want := range map[string]string{"k": hex.EncodeToString(secret.K[:]), "opc": hex.EncodeToString(secret.OPc[:]), "amf": "8000"} {
 		if got := d.Lookup("security", name).StringValue(); got != want {
-			t.Errorf("%s is %s, want %s", name, got, want)
+			t.Errorf("field %s: got %s, want %s", name, got, want)
 		}
 	}
 	if got := d.Lookup("security", "sqn").Int64(); got != firstSQN {
-		t.Errorf("the first sequence number is %d", got)
+		t.Errorf("first sequence number: got %d", got)
 	}
 	if got := d.Lookup("ambr", "uplink").Int64(); got != 50_000_000>>10 {
-		t.Errorf("uplink is %d kibit/s", got)
+		t.Errorf("uplink: got %d kibit/s", got)
 	}
 	for i, want := range []string{"internet", "ims"} {
 		if got := d.Lookup("pdn", string(rune('0'+i)), "apn").StringValue(); got != want {
-			t.Errorf("access point %d is %s, want %s", i, got, want)
+			t.Errorf("access point %d: got %s, want %s", i, got, want)
 		}
 	}
 }
@@ -167,11 +167,11 @@ func TestFindByAccessPointSelectsIt(t *testing.T) {
 	c := dial(t)
 	found := c.find(append(by(imsi), bson.E{Key: "pdn.apn", Value: "ims"}))
 	if len(found) != 1 {
-		t.Fatalf("%d subscribers", len(found))
+		t.Fatalf("found %d subscribers, want 1", len(found))
 	}
 	pdn, err := found[0].Document().Lookup("pdn").Array().Values()
 	if err != nil || len(pdn) != 1 || pdn[0].Document().Lookup("qos", "qci").Int32() != 5 {
-		t.Errorf("access points %v, %v", pdn, err)
+		t.Errorf("access points: got %v, error %v", pdn, err)
 	}
 	for name, filter := range map[string]bson.D{
 		"unknown subscriber":   by("001010000000011"),
@@ -192,7 +192,7 @@ func TestUpdatesChangeTheSequenceNumber(t *testing.T) {
 		change(imsi, "$set", bson.D{{Key: "security.rand", Value: random}, {Key: "security.sqn", Value: int64(0x1000000000003f)}}),
 	}}}
 	if n := c.ask(inline).Lookup("n").Int32(); n != 1 {
-		t.Errorf("%d subscribers updated", n)
+		t.Errorf("updated %d subscribers, want 1", n)
 	}
 	const maxSQN = int64(1<<48 - 1)
 	n := c.ask(bson.D{{Key: "update", Value: "subscribers"}},
@@ -201,17 +201,17 @@ func TestUpdatesChangeTheSequenceNumber(t *testing.T) {
 		change("001010000000011", "$inc", bson.D{{Key: "security.sqn", Value: int64(32)}}),
 	).Lookup("n").Int32()
 	if n != 2 {
-		t.Errorf("%d subscribers updated, want 2: one is unknown", n)
+		t.Errorf("updated %d subscribers, want 2 because one is unknown", n)
 	}
 	security := c.find(by(imsi))[0].Document().Lookup("security").Document()
 	if got := security.Lookup("sqn").Int64(); got != 0x5f {
-		t.Errorf("sequence number %#x", got)
+		t.Errorf("got sequence number %#x", got)
 	}
 	if got := security.Lookup("rand").StringValue(); got != random {
-		t.Errorf("random number %s", got)
+		t.Errorf("got random number %s", got)
 	}
 	if got := c.find(by("001010000000004"))[0].Document().Lookup("security", "sqn").Int64(); got != firstSQN {
-		t.Errorf("the next subscriber's sequence number is %d", got)
+		t.Errorf("sequence number of the next subscriber: got %d", got)
 	}
 }
 
@@ -219,10 +219,10 @@ func TestUnknownCommandsAreRefused(t *testing.T) {
 	c := dial(t)
 	reply := c.ask(bson.D{{Key: "dropDatabase", Value: int32(1)}})
 	if reply.Lookup("ok").Double() != 0 || reply.Lookup("code").Int32() != commandNotFound {
-		t.Errorf("reply %v", reply)
+		t.Errorf("got reply %v", reply)
 	}
 	if reply := c.ask(bson.D{{Key: "isMaster", Value: int32(1)}}); !reply.Lookup("ismaster").Boolean() {
-		t.Errorf("greeting %v", reply)
+		t.Errorf("got greeting %v", reply)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestAMalformedMessageEndsItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the connection is open: %v", err)
+		t.Errorf("the connection is still open: %v", err)
 	}
 }
 
@@ -246,14 +246,14 @@ func TestRunServesUntilItIsStopped(t *testing.T) {
 	line := make([]byte, 256)
 	n, err := in.Read(line)
 	if err != nil || !bytes.HasPrefix(line[:n], []byte("subscribers: ready on 127.0.0.1:")) {
-		t.Fatalf("printed %q, %v", line[:n], err)
+		t.Fatalf("got output %q, error %v", line[:n], err)
 	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	if err := Run(t.Context(), nil, io.Discard, io.Discard); !vitrine.IsBadInput(err) {
-		t.Errorf("without an address: %v", err)
+		t.Errorf("run without an address: got %v", err)
 	}
 }
 
@@ -275,10 +275,10 @@ func FuzzReply(f *testing.F) {
 			return
 		}
 		if got, err := mongo.ParseHeader(out); err != nil || got.Length != len(out) || got.To != h.ID {
-			t.Errorf("header of the reply %+v, %v", got, err)
+			t.Errorf("header of the reply: got %+v, error %v", got, err)
 		}
 		if len(s.database.states) > 10 {
-			t.Errorf("%d states of 10 subscribers", len(s.database.states))
+			t.Errorf("got %d states for 10 subscribers", len(s.database.states))
 		}
 	})
 }

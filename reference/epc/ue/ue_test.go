@@ -27,7 +27,7 @@ func newPair(t testing.TB) (*ue.UE, *network) {
 	imsi, _ := identity.MakeDigits("001010000000001")
 	plmn, ok := identity.MakePLMN("001", "01")
 	if !ok {
-		t.Fatal("no PLMN")
+		t.Fatal("invalid PLMN")
 	}
 	u := ue.New(imsi, plmn)
 	return &u, &network{t: t, secret: aka.SecretOf(imsi.String()), plmn: plmn}
@@ -77,12 +77,12 @@ func (n *network) command(capability ...byte) []byte {
 func (n *network) secure(u *ue.UE) {
 	n.t.Helper()
 	if _, e, err := u.Receive(nil, n.challenge()); err != nil || e != ue.Asked {
-		n.t.Fatalf("event %d, %v", e, err)
+		n.t.Fatalf("got event %d, error %v", e, err)
 	}
 	reply, e, err := u.Receive(nil, n.command(0xa0, 0x20))
 	var p nas.PDU
 	if err != nil || e != ue.Asked || p.Parse(reply) != nil || p.Security != nas.CipheredNewContext {
-		n.t.Fatalf("event %d, %v: % x", e, err, reply)
+		n.t.Fatalf("got event %d, error %v: % x", e, err, reply)
 	}
 }
 
@@ -91,16 +91,16 @@ func TestChallengeIsAnsweredOnceMoreButNoOldOne(t *testing.T) {
 	old, last := n.challenge(), n.challenge()
 	one, e, err := u.Receive(nil, last)
 	if err != nil || e != ue.Asked {
-		t.Fatalf("event %d, %v", e, err)
+		t.Fatalf("got event %d, error %v", e, err)
 	}
 	two, _, err := u.Receive(nil, last)
 	if err != nil || !bytes.Equal(one, two) {
-		t.Errorf("the same challenge is answered % x and % x, %v", one, two, err)
+		t.Errorf("answers to the same challenge: got % x and % x, error %v", one, two, err)
 	}
 	reply, _, err := u.Receive(nil, old)
 	var m nas.Failure
 	if err != nil || m.Parse(reply) != nil || m.Cause != nas.CauseSynch || len(m.AUTS) != 14 {
-		t.Errorf("an old challenge is answered % x, %v", reply, err)
+		t.Errorf("answer to an old challenge: got % x, error %v", reply, err)
 	}
 }
 
@@ -108,21 +108,21 @@ func TestMessagesWithoutIntegrityAreRefused(t *testing.T) {
 	u, n := newPair(t)
 	accept := (&nas.UpdateAccept{}).Append(nil)
 	if _, _, err := u.Receive(nil, accept); !errors.Is(err, ue.ErrIntegrity) {
-		t.Errorf("a plain Tracking Area Update Accept: %v", err)
+		t.Errorf("unprotected Tracking Area Update Accept: got %v", err)
 	}
 	n.secure(u)
 	good := n.protect(nas.Ciphered, accept)
 	forged := bytes.Clone(good)
 	forged[2] ^= 1
 	if _, _, err := u.Receive(nil, forged); !errors.Is(err, ue.ErrIntegrity) {
-		t.Errorf("a forged message: %v", err)
+		t.Errorf("forged message: got %v", err)
 	}
 	again := bytes.Clone(good)
 	if _, e, err := u.Receive(nil, good); err != nil || e != ue.Updated {
-		t.Errorf("event %d, %v", e, err)
+		t.Errorf("got event %d, error %v", e, err)
 	}
 	if _, _, err := u.Receive(nil, again); !errors.Is(err, ue.ErrIntegrity) {
-		t.Errorf("a message that was received before: %v", err)
+		t.Errorf("repeated message: got %v", err)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestSecurityModeWithOtherCapabilitiesIsRejected(t *testing.T) {
 	reply, e, err := u.Receive(nil, n.command(0x80, 0x20))
 	var m nas.Failure
 	if err != nil || e != ue.Untrusted || m.Parse(reply) != nil || m.Type != nas.SecurityModeRejectType {
-		t.Errorf("event %d, %v: % x", e, err, reply)
+		t.Errorf("got event %d, error %v: % x", e, err, reply)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestBeginsCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := beginsCall(&m); got != c.want {
-			t.Errorf("%t for\n%s", got, c.text)
+			t.Errorf("got %t for\n%s", got, c.text)
 		}
 	}
 }
@@ -82,16 +82,16 @@ func TestFullWindowRefusesNewCallsAlone(t *testing.T) {
 	}
 	fresh, later := message("REGISTER", "1", from), message("REGISTER", "2", from, credentials)
 	if arrive(fresh) {
-		t.Error("an empty window refuses a call")
+		t.Error("an empty window refused a call")
 	}
 	for !p.window.Full(time.Now(), time.Now()) {
 		p.window.Enter()
 	}
 	if arrive(later) || arrive("nonsense") || arrive("\r\n\r\n") {
-		t.Error("a full window refuses what is no new call")
+		t.Error("a full window refused a message that is not a new call")
 	}
 	if !arrive(fresh) {
-		t.Fatal("a full window admits a call")
+		t.Fatal("a full window admitted a call")
 	}
 	buf := make([]byte, 2048)
 	if err := client.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
@@ -108,7 +108,7 @@ func TestFullWindowRefusesNewCallsAlone(t *testing.T) {
 	res := msg.(*sip.Response)
 	tag, tagged := res.To().Params.Get("tag")
 	if res.StatusCode != sip.StatusServiceUnavailable || res.GetHeader("Retry-After") == nil || !tagged || tag == "" || string(*res.CallID()) != "c-1" {
-		t.Errorf("answered\n%s", buf[:n])
+		t.Errorf("got answer\n%s", buf[:n])
 	}
 
 	// A retransmission of a call that was admitted is not a new call.
@@ -118,7 +118,7 @@ func TestFullWindowRefusesNewCallsAlone(t *testing.T) {
 	}
 	p.transactions.Receive(msg.(*sip.Request), sipudp.Peer{Socket: p.socket}, time.Now())
 	if arrive(message("REGISTER", "3", from)) {
-		t.Error("a retransmission of an admitted request is refused")
+		t.Error("a retransmission of an admitted request was refused")
 	}
 }
 
@@ -134,12 +134,12 @@ func TestWindowCountsToTheAnswer(t *testing.T) {
 	req := msg.(*sip.Request)
 	tx, _ := p.transactions.Receive(req, sipudp.Peer{Socket: p.socket, To: sipudp.ReturnPath(req, a.From)}, a.At)
 	if _, ok := p.control(tx, a); !ok || p.window.InFlight() != 1 {
-		t.Fatalf("admitted %t, %d in flight", ok, p.window.InFlight())
+		t.Fatalf("got admitted %t, %d in flight", ok, p.window.InFlight())
 	}
 	for _, c := range []struct{ status, inFlight int }{{100, 1}, {401, 0}, {401, 0}} {
 		p.respond(tx, sipudp.Reply(req, c.status, "Some"))
 		if p.window.InFlight() != c.inFlight {
-			t.Errorf("%d in flight after %d, want %d", p.window.InFlight(), c.status, c.inFlight)
+			t.Errorf("got %d in flight after status %d, want %d", p.window.InFlight(), c.status, c.inFlight)
 		}
 	}
 }

@@ -11,15 +11,15 @@ func TestFlows(t *testing.T) {
 		client := netip.MustParseAddrPort(text)
 		token := ours.token(client)
 		if got, ok := ours.client(token); !ok || got != client {
-			t.Errorf("%s came back as %s, %t", client, got, ok)
+			t.Errorf("token of %s decoded as %s, %t", client, got, ok)
 		}
 		if got, ok := others.client(token); ok {
-			t.Errorf("another Bono's token was taken for %s", got)
+			t.Errorf("accepted another Bono's token as %s", got)
 		}
 		changed := []byte(token)
 		changed[len(changed)-1] ^= 1
 		if got, ok := ours.client(string(changed)); ok && got != client { // the last bits of base64 may be unused
-			t.Errorf("a forged token was taken for %s", got)
+			t.Errorf("accepted a forged token as %s", got)
 		}
 	}
 }
@@ -30,7 +30,7 @@ func FuzzFlow(f *testing.F) {
 	f.Add("")
 	f.Fuzz(func(t *testing.T, token string) {
 		if client, ok := ours.client(token); ok && !client.IsValid() {
-			t.Errorf("%q was taken for an invalid address", token)
+			t.Errorf("accepted %q as an invalid address", token)
 		}
 	})
 }

@@ -25,13 +25,13 @@ func TestProvisioning(t *testing.T) {
 		"":                             false,
 	} {
 		if value, ok := row(key); ok != want || ok != json.Valid(value) {
-			t.Errorf("row %q: %t, %s", key, ok, value)
+			t.Errorf("row %q: got %t, %s", key, ok, value)
 		}
 	}
 	value, _ := row("impi/sub000007@ims.test")
 	var c credential
 	if err := json.Unmarshal(value, &c); err != nil || c.HA1 != ims.HA1("sub000007@ims.test") || c.Public[0] != "sip:sub000007@ims.test" {
-		t.Errorf("%s, error %v", value, err)
+		t.Errorf("got %s, error %v", value, err)
 	}
 }
 
@@ -42,11 +42,11 @@ func TestProvisioningIsLazy(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	row := provision(100_000_000)
 	if _, ok := row("impi/sub99999999@ims.test"); !ok {
-		t.Error("the last subscriber is not there")
+		t.Error("the last subscriber was not found")
 	}
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
-		t.Errorf("%d bytes for a hundred million subscribers", used)
+		t.Errorf("used %d bytes for a hundred million subscribers, want at most 1 MiB", used)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestAssign(t *testing.T) {
 	} {
 		row := registration{State: ims.StateRegistered, Server: "sip:sprout"}
 		if written := assign(&row, ims.RegRequest{Type: c.kind, Server: "sip:sprout"}, now); written != c.written || row.State != c.state || row.Server != c.server {
-			t.Errorf("%s: %+v, written %t", c.kind, row, written)
+			t.Errorf("%s: got %+v, written %t", c.kind, row, written)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func FuzzRegRequest(f *testing.F) {
 		}
 		row := registration{State: ims.StateNotRegistered}
 		if written := assign(&row, request, time.Unix(1, 0)); written == (request.Type == ims.RequestCall) {
-			t.Errorf("%q: written %t", body, written)
+			t.Errorf("%q: got written %t", body, written)
 		}
 	})
 }

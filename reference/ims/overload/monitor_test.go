@@ -34,18 +34,18 @@ func TestBucketBounds(t *testing.T) {
 		}
 	}
 	if admitted != 20 {
-		t.Errorf("a burst of %d was admitted, want the bucket's 20", admitted)
+		t.Errorf("admitted a burst of %d, want the bucket's 20", admitted)
 	}
 	for range 2 {
 		if !m.Admit(start.Add(20 * time.Millisecond)) { // 2 tokens at 100/s
-			t.Error("the bucket does not fill")
+			t.Error("the bucket did not refill")
 		}
 	}
 	if m.Admit(start.Add(20 * time.Millisecond)) {
-		t.Error("the bucket fills too fast")
+		t.Error("the bucket refilled too fast")
 	}
 	if m.Admit(start) {
-		t.Error("a token came of time going back")
+		t.Error("the bucket refilled when the clock went back")
 	}
 }
 
@@ -66,7 +66,7 @@ func TestRateFallsMultiplicatively(t *testing.T) {
 		_, now = drive(m, now, 200, time.Second, time.Second)
 	}
 	if m.Rate() != 10 {
-		t.Errorf("the rate is %g after long overload, want the least, 10", m.Rate())
+		t.Errorf("rate after a long overload: got %g, want the minimum 10", m.Rate())
 	}
 }
 
@@ -80,16 +80,16 @@ func TestRateRisesAdditively(t *testing.T) {
 		// The rate rises by up to 10/s (half the bucket of 20) every 100 ms, and
 		// only while in use.
 		if rise < 0 || rise > 101 {
-			t.Errorf("the rate rose from %g by %g in a second", before, rise)
+			t.Errorf("the rate rose from %g by %g in one second", before, rise)
 		}
 		before = m.Rate()
 	}
 	if before < 300 || before > 700 {
-		t.Errorf("the rate settled at %g for an offer of 300/s", before)
+		t.Errorf("the rate settled at %g with 300 calls/s offered", before)
 	}
 	drive(m, now, 20, 10*time.Second, 10*time.Millisecond)
 	if m.Rate() != before {
-		t.Errorf("the rate rose to %g for an offer of 20/s", m.Rate())
+		t.Errorf("the rate rose to %g with 20 calls/s offered", m.Rate())
 	}
 }
 
@@ -97,13 +97,13 @@ func TestRecovers(t *testing.T) {
 	m := New(config(), start)
 	_, now := drive(m, start, 200, 10*time.Second, time.Second)
 	if m.Rate() > 20 {
-		t.Fatalf("the rate is %g in overload", m.Rate())
+		t.Fatalf("rate in overload: got %g, want at most 20", m.Rate())
 	}
 	_, now = drive(m, now, 100, 20*time.Second, 5*time.Millisecond)
 	if admitted, _ := drive(m, now, 100, time.Second, 5*time.Millisecond); admitted != 100 {
-		t.Errorf("%d of 100 are admitted after the overload has gone", admitted)
+		t.Errorf("admitted %d of 100 calls after the overload", admitted)
 	}
 	if m.Latency() > 10*time.Millisecond {
-		t.Errorf("latency %s", m.Latency())
+		t.Errorf("got latency %s, want at most 10ms", m.Latency())
 	}
 }

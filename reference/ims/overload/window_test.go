@@ -104,10 +104,10 @@ func TestWindowHoldsGoodput(t *testing.T) {
 			m.drive(load*capacity, 20*time.Second)
 			goodput := float64(m.done) / 20 / capacity
 			if goodput < 0.95 || m.crowded > 0 {
-				t.Errorf("%g calls/s, load %g: goodput %.2f of the capacity, %d refused late", capacity, load, goodput, m.crowded)
+				t.Errorf("%g calls/s, load %g: got goodput %.2f of the capacity, %d refused late", capacity, load, goodput, m.crowded)
 			}
 			if delay := float64(m.w.InFlight()) / (3 * capacity); delay > 3*target.Seconds() {
-				t.Errorf("%g calls/s, load %g: delay %.2f s", capacity, load, delay)
+				t.Errorf("%g calls/s, load %g: got delay %.2f s", capacity, load, delay)
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func TestWindowLetsStallsPass(t *testing.T) {
 	}
 	m.drive(0.85*capacity, 60*time.Second)
 	if m.refused > 0 || stalled < 15 {
-		t.Errorf("%d of %d refused over %d stalls", m.refused, m.offered, stalled)
+		t.Errorf("refused %d of %d calls in %d stalls", m.refused, m.offered, stalled)
 	}
 }
 
@@ -152,13 +152,13 @@ func TestWindowRecovers(t *testing.T) {
 	m.drive(100, 3*time.Second)
 	m.drive(100, 5*time.Second)
 	if m.refused > 0 {
-		t.Errorf("%d of %d refused two seconds after a stall", m.refused, m.offered)
+		t.Errorf("refused %d of %d calls two seconds after a stall", m.refused, m.offered)
 	}
 	m.drive(10*capacity, 10*time.Second)
 	m.drive(0.85*capacity, 2*time.Second)
 	m.drive(0.85*capacity, 5*time.Second)
 	if m.refused > 0 || m.done < m.offered*95/100 {
-		t.Errorf("%d of %d refused, %d done two seconds after an overload", m.refused, m.offered, m.done)
+		t.Errorf("refused %d of %d calls, completed %d, two seconds after an overload", m.refused, m.offered, m.done)
 	}
 }
 
@@ -173,10 +173,10 @@ func TestWindowFollowsCapacity(t *testing.T) {
 		m.drive(1000, 6*time.Second)
 		m.drive(1000, 10*time.Second)
 		if goodput := float64(m.done) / 10; goodput < 0.9*capacity {
-			t.Errorf("goodput %g of %g calls/s", goodput, capacity)
+			t.Errorf("got goodput %g of %g calls/s", goodput, capacity)
 		}
 		if delay := float64(m.w.InFlight()) / (3 * capacity); delay > 3*target.Seconds() {
-			t.Errorf("%g calls/s: delay %.2f s", capacity, delay)
+			t.Errorf("%g calls/s: got delay %.2f s", capacity, delay)
 		}
 	}
 }
@@ -187,10 +187,10 @@ func TestWindowCountsTheReceiveQueue(t *testing.T) {
 	m := newModel(target, every(time.Millisecond))
 	m.drive(100, 5*time.Second)
 	if m.w.Full(m.now, m.now) {
-		t.Error("full without load")
+		t.Error("the window is full without load")
 	}
 	if late := m.now.Add(-time.Second); !m.w.Full(m.now, late) {
-		t.Error("a second behind and not full")
+		t.Error("the window is not full although it is a second behind")
 	}
 }
 
@@ -203,18 +203,18 @@ func TestWindowAbandonAndCrowded(t *testing.T) {
 		w.Enter()
 	}
 	if !w.Full(start, start) || w.Crowded(start, start) {
-		t.Errorf("at the limit: full %t, crowded %t", w.Full(start, start), w.Crowded(start, start))
+		t.Errorf("at the limit: got full %t, crowded %t", w.Full(start, start), w.Crowded(start, start))
 	}
 	for range (reserve - 1) * int(fresh) {
 		w.Enter()
 	}
 	if !w.Crowded(start, start) {
-		t.Error("not crowded far above the limit")
+		t.Error("the window is not crowded far above the limit")
 	}
 	for range reserve * int(fresh) {
 		w.Abandon()
 	}
 	if w.InFlight() != 0 || w.Limit() != fresh || w.Full(start.Add(time.Minute), start.Add(time.Minute)) {
-		t.Errorf("%d in flight, limit %g", w.InFlight(), w.Limit())
+		t.Errorf("got %d in flight, limit %g", w.InFlight(), w.Limit())
 	}
 }

@@ -60,7 +60,7 @@ func (c *cluster) start(i int, l net.Listener) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if string(value) != "value of "+key {
-			c.t.Errorf("timer %s came with %q", key, value)
+			c.t.Errorf("timer %s has the wrong value %q", key, value)
 		}
 		c.fired[key] = append(c.fired[key], i)
 	}
@@ -95,7 +95,7 @@ func (c *cluster) await(what string, ok func() bool) {
 	deadline := time.Now().Add(30 * time.Second)
 	for !ok() {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("not so in time: %s", what)
+			c.t.Fatalf("timed out waiting for: %s", what)
 		}
 		<-tick.C
 	}
@@ -126,13 +126,13 @@ func TestEveryInstanceReadsWhatAnyWrote(t *testing.T) {
 			for k := range 20 {
 				key := fmt.Sprint("key", k)
 				if r := c.get(k%n, key); r.Version != 0 {
-					t.Fatalf("%s is there before it was written", key)
+					t.Fatalf("%s exists before it was written", key)
 				}
 				v := c.put(k%n, key, "first", 0)
 				v = c.put((k+1)%n, key, "second", v)
 				for i := range n {
 					if r := c.get(i, key); string(r.Value) != "second" || r.Version != v {
-						t.Errorf("%d of %d reads %q, version %d; want second, %d", i, n, r.Value, r.Version, v)
+						t.Errorf("read from %d of %d: got %q, version %d, want second, %d", i, n, r.Value, r.Version, v)
 					}
 				}
 				held := 0
@@ -142,7 +142,7 @@ func TestEveryInstanceReadsWhatAnyWrote(t *testing.T) {
 					}
 				}
 				if held != min(n, 2) {
-					t.Errorf("%s is held by %d of %d", key, held, n)
+					t.Errorf("%s is held by %d of %d instances", key, held, n)
 				}
 			}
 		}
@@ -154,14 +154,14 @@ func TestConflict(t *testing.T) {
 	v := c.put(0, "k", "a", 0)
 	for _, stale := range []uint64{0, v - 1} {
 		if _, err := c.stores[1].Put(t.Context(), "k", Record{Value: []byte("b")}, stale); !errors.Is(err, ErrConflict) {
-			t.Errorf("a write that expects version %d: %v, want a conflict", stale, err)
+			t.Errorf("write with the expected version %d: got %v, want a conflict", stale, err)
 		}
 	}
 	if err := c.stores[2].Delete(t.Context(), "k", v); err != nil {
 		t.Fatal(err)
 	}
 	if r := c.get(0, "k"); r.Value != nil || r.Version <= v {
-		t.Errorf("after its deletion there is %q, version %d", r.Value, r.Version)
+		t.Errorf("after the deletion: got %q, version %d", r.Value, r.Version)
 	}
 	c.put(1, "k", "again", 0) // as if the record had never existed
 }
@@ -195,7 +195,7 @@ func TestCountersAddUp(t *testing.T) {
 	}
 	wg.Wait()
 	if got := string(c.get(0, "n").Value); got != fmt.Sprint(3*each) {
-		t.Errorf("counted %s, want %d", got, 3*each)
+		t.Errorf("counter: got %s, want %d", got, 3*each)
 	}
 }
 
@@ -203,17 +203,17 @@ func TestDerivedRecords(t *testing.T) {
 	derive := func(key string) ([]byte, bool) { return []byte("derived " + key), key != "none" }
 	c := newCluster(t, 2, Config{Copies: 2, Read: Quorum, Derive: derive})
 	if r := c.get(0, "k"); string(r.Value) != "derived k" || r.Version != 1 {
-		t.Errorf("read %q, version %d", r.Value, r.Version)
+		t.Errorf("got %q, version %d", r.Value, r.Version)
 	}
 	if r := c.get(0, "none"); r.Version != 0 {
-		t.Errorf("read %q where nothing is derived", r.Value)
+		t.Errorf("got %q for a key that is not derived", r.Value)
 	}
 	c.put(1, "k", "written", 1)
 	if r := c.get(0, "k"); string(r.Value) != "written" {
-		t.Errorf("read %q after a write", r.Value)
+		t.Errorf("got %q after a write", r.Value)
 	}
 	if n := c.stores[0].Held(); n != 1 {
-		t.Errorf("%d records are held, want only what was written", n)
+		t.Errorf("the instance holds %d records, want only the written one", n)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestAwayAndBack(t *testing.T) {
 	c.await("it is noticed", func() bool { return c.stores[0].Living() == 1 })
 	for key, v := range versions {
 		if r := c.get(0, key); r.Version != v {
-			t.Fatalf("%s is lost", key)
+			t.Fatalf("record %s was lost", key)
 		}
 		versions[key] = c.put(0, key, "meanwhile", v)
 	}
@@ -287,16 +287,16 @@ func TestTimersFireOnce(t *testing.T) {
 		key := fmt.Sprint("timer", k)
 		if got, want := len(c.fired[key]), 1; k%3 == 0 {
 			if got != 0 {
-				t.Errorf("%s fired though it was cancelled", key)
+				t.Errorf("timer %s fired although it was cancelled", key)
 			}
 		} else if got != want {
-			t.Errorf("%s fired on %v", key, c.fired[key])
+			t.Errorf("timer %s fired on %v", key, c.fired[key])
 		} else {
 			on[c.fired[key][0]]++
 		}
 	}
 	if len(on) != 3 {
-		t.Errorf("timers fired on instances %v, want all three to share them", on)
+		t.Errorf("timers fired on instances %v, want on all three", on)
 	}
 }
 
@@ -311,9 +311,9 @@ func TestNobodyAnswers(t *testing.T) {
 	c.stops[2]()
 	c.await("it is noticed", func() bool { return c.stores[0].Living() == 1 })
 	if _, err := c.stores[0].Get(t.Context(), key); err == nil {
-		t.Error("a record was read that nobody who lives holds")
+		t.Error("read a record that no live instance holds")
 	}
 	if _, err := c.stores[0].Put(t.Context(), key, Record{}, 0); err == nil {
-		t.Error("a record was written that nobody who lives holds")
+		t.Error("wrote a record that no live instance holds")
 	}
 }

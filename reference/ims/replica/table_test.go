@@ -17,17 +17,17 @@ func TestRecordsExpire(t *testing.T) {
 		table.set("a", Record{Value: []byte("old"), Version: 1, Expires: expires.Add(time.Hour)}) // not newer
 		time.Sleep(59 * time.Second)
 		if r := table.get("a", time.Now()); string(r.Value) != "v" {
-			t.Errorf("read %q before its time", r.Value)
+			t.Errorf("got %q before the expiry", r.Value)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if r := table.get("a", time.Now()); r.Version != 0 || table.len() != 2 {
-			t.Errorf("read %q after its time; %d records are left, want 2", r.Value, table.len())
+			t.Errorf("got %q after the expiry; %d records are left, want 2", r.Value, table.len())
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if table.len() != 1 {
-			t.Errorf("%d records are left, want the one that never expires", table.len())
+			t.Errorf("got %d records, want only the one without expiry", table.len())
 		}
 	})
 }

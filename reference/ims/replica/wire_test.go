@@ -23,13 +23,13 @@ func TestRecordsTravel(t *testing.T) {
 	} {
 		key, got, err := parseRecord(appendRecord(nil, "key", r))
 		if err != nil || key != "key" || !reflect.DeepEqual(got, r) {
-			t.Errorf("%+v came as %+v of %q, error %v", r, got, key, err)
+			t.Errorf("record %+v decoded as %+v of %q, error %v", r, got, key, err)
 		}
 	}
 	whole := appendRecord(nil, "key", Record{Value: []byte("value")})
 	for n := range whole {
 		if _, _, err := parseRecord(whole[:n]); !errors.Is(err, errWire) {
-			t.Errorf("a record cut to %d bytes: %v", n, err)
+			t.Errorf("record truncated to %d bytes: got %v", n, err)
 		}
 	}
 }
@@ -60,11 +60,11 @@ func FuzzPeer(f *testing.F) {
 			out, err = s.handle(beginFrame(out), request, time.Unix(0, 0))
 			answer, _, wrong := readFrame(bufio.NewReader(bytes.NewReader(out)), nil)
 			if wrong != nil || answer.id != request.id {
-				t.Fatalf("op %d is answered with %x: %v", request.op, out, wrong)
+				t.Fatalf("answer to op %d: got %x: %v", request.op, out, wrong)
 			}
 			if err != nil {
 				if answer.op != opRefused {
-					t.Fatalf("op %#x after %v", answer.op, err)
+					t.Fatalf("got op %#x after error %v", answer.op, err)
 				}
 				return
 			}

@@ -49,21 +49,21 @@ func TestClientPassesOverAnInstanceThatIsDown(t *testing.T) {
 	for range 30 {
 		status, answer, err := c.Do(t.Context(), http.MethodPut, "/p", []byte("b"))
 		if err != nil || status != http.StatusTeapot || string(answer) != "PUT/pb" {
-			t.Fatalf("%d %s, error %v", status, answer, err)
+			t.Fatalf("got %d %s, error %v", status, answer, err)
 		}
 	}
 	if n := connections.Load(); n != 1 {
-		t.Errorf("%d connections were made for 30 requests one after the other", n)
+		t.Errorf("made %d connections for 30 sequential requests, want 1", n)
 	}
 	if at := c.instances[0].aside.Load(); at <= time.Now().UnixNano() {
-		t.Error("the instance that is down is not set aside")
+		t.Error("the instance that is down was not set aside")
 	}
 }
 
 func TestClientErrors(t *testing.T) {
 	c := NewClient("x", []netip.AddrPort{gone(t), gone(t)}, 4, 10*time.Second, loopback, prometheus.NewRegistry())
 	if _, _, err := c.Do(t.Context(), http.MethodGet, "/", nil); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("server is down: got %v, want ErrUnreachable", err)
 	}
 	hanging, err := net.Listen("tcp", "127.0.0.1:0") // the kernel connects, nobody answers
 	if err != nil {
@@ -72,7 +72,7 @@ func TestClientErrors(t *testing.T) {
 	defer hanging.Close()
 	c = NewClient("x", []netip.AddrPort{addrOf(hanging.Addr())}, 4, 50*time.Millisecond, loopback, prometheus.NewRegistry())
 	if _, _, err := c.Do(t.Context(), http.MethodGet, "/", nil); !errors.Is(err, ErrLate) {
-		t.Errorf("nobody answers: %v", err)
+		t.Errorf("server does not answer: got %v, want ErrLate", err)
 	}
 }
 
@@ -97,10 +97,10 @@ func TestClientAsksEachInstanceOnce(t *testing.T) {
 		b, second := resetting(t)
 		c := NewClient("x", []netip.AddrPort{a, b}, 4, 10*time.Second, loopback, prometheus.NewRegistry())
 		if _, _, err := c.Do(t.Context(), method, "/", []byte("b")); err == nil || errors.Is(err, ErrLate) {
-			t.Errorf("%s: error %v", method, err)
+			t.Errorf("%s: got error %v", method, err)
 		}
 		if got := first.Load() + second.Load(); got != want {
-			t.Errorf("%s: the instances were asked %d times, want %d", method, got, want)
+			t.Errorf("%s: the instances got %d requests, want %d", method, got, want)
 		}
 		c.Close()
 	}
@@ -112,7 +112,7 @@ func TestClientPostsToAnotherInstanceIfOneIsDown(t *testing.T) {
 	for range 10 { // the first instance is random
 		c := NewClient("x", []netip.AddrPort{gone(t), addrOf(server.Listener.Addr())}, 4, 10*time.Second, loopback, prometheus.NewRegistry())
 		if status, _, err := c.Do(t.Context(), http.MethodPost, "/", []byte("b")); err != nil || status != http.StatusOK {
-			t.Fatalf("status %d, error %v", status, err)
+			t.Fatalf("got status %d, error %v", status, err)
 		}
 		c.Close()
 	}
@@ -134,9 +134,9 @@ func TestClientIsCancelled(t *testing.T) {
 		cancel()
 	}()
 	if _, _, err := c.Do(ctx, http.MethodGet, "/", nil); !errors.Is(err, context.Canceled) || errors.Is(err, ErrLate) {
-		t.Errorf("error %v, want that of the caller's context", err)
+		t.Errorf("got error %v, want the error of the caller's context", err)
 	}
 	if c.instances[0].aside.Load() != 0 {
-		t.Error("the instance is set aside because its caller gave up")
+		t.Error("the instance was set aside when its caller gave up")
 	}
 }

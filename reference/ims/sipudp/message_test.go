@@ -40,11 +40,11 @@ func TestParseRefuses(t *testing.T) {
 		"body too long": strings.Replace(register, "Content-Length: 0", "Content-Length: 99", 1),
 	} {
 		if msg, err := Parse(sip.NewParser(), []byte(text)); !errors.Is(err, ErrMessage) {
-			t.Errorf("%s: %v, error %v", what, msg, err)
+			t.Errorf("%s: got %v, error %v", what, msg, err)
 		}
 	}
 	if msg, err := Parse(sip.NewParser(), []byte("\r\n\r\n")); msg != nil || err != nil {
-		t.Errorf("keep-alive: %v, error %v", msg, err)
+		t.Errorf("keep-alive: got %v, error %v", msg, err)
 	}
 }
 
@@ -52,32 +52,32 @@ func TestParseRefuses(t *testing.T) {
 func TestReturnPath(t *testing.T) {
 	req := parse(t, register).(*sip.Request)
 	if got := ReturnPath(req, client); got != client {
-		t.Errorf("with rport: %s, want the source %s", got, client)
+		t.Errorf("with rport: got %s, want the source %s", got, client)
 	}
 	if got := req.Via().Value(); !strings.Contains(got, "rport=4321") || !strings.Contains(got, "received=192.0.2.7") {
-		t.Errorf("Via %s", got)
+		t.Errorf("got Via %s", got)
 	}
 	req = parse(t, strings.Replace(register, "rport;", "", 1)).(*sip.Request)
 	if got := ReturnPath(req, client); got != netip.MustParseAddrPort("192.0.2.7:5070") {
-		t.Errorf("without rport: %s, want the port of the Via", got)
+		t.Errorf("without rport: got %s, want the port of the Via", got)
 	}
 	req = parse(t, strings.Replace(register, "10.0.0.1:5070;rport;", "192.0.2.7;", 1)).(*sip.Request)
 	if got := ReturnPath(req, client); got != netip.MustParseAddrPort("192.0.2.7:5060") {
-		t.Errorf("without port: %s, want 5060", got)
+		t.Errorf("without port: got %s, want 5060", got)
 	}
 	if _, noted := req.Via().Params.Get("received"); noted {
-		t.Error("received was noted though it is the Via's own host")
+		t.Error("received was added although the Via already has that host")
 	}
 }
 
 func TestHopsLeft(t *testing.T) {
 	req := parse(t, register).(*sip.Request)
 	if !HopsLeft(req) || *req.MaxForwards() != 70 {
-		t.Errorf("without Max-Forwards: %v", req.MaxForwards())
+		t.Errorf("without Max-Forwards: got %v", req.MaxForwards())
 	}
 	*req.MaxForwards() = 1
 	if !HopsLeft(req) || *req.MaxForwards() != 0 || HopsLeft(req) {
-		t.Errorf("Max-Forwards is %v", req.MaxForwards())
+		t.Errorf("got Max-Forwards %v", req.MaxForwards())
 	}
 }
 

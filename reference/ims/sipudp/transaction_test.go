@@ -58,7 +58,7 @@ func (w *wire) await(t *testing.T, n int) []string {
 			return got
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d datagrams came, want %d: %q", len(got), n, got)
+			t.Fatalf("got %d datagrams, want %d: %q", len(got), n, got)
 		}
 		<-tick.C
 	}
@@ -98,36 +98,36 @@ func TestRetransmissionsAreAbsorbed(t *testing.T) {
 	r := newRig(t)
 	tx, fresh := r.receive(t, register)
 	if !fresh {
-		t.Fatal("the first is no retransmission")
+		t.Fatal("the first request counts as a retransmission")
 	}
 	r.forward(t, tx)
 	if _, fresh := r.receive(t, register); fresh {
-		t.Error("a retransmission was taken for another request")
+		t.Error("a retransmission counts as a new request")
 	}
 	sent := r.down.await(t, 1)[0]
 	if n := strings.Count(sent, "Via:"); n != 2 {
-		t.Errorf("%d Vias were sent on, want 2", n)
+		t.Errorf("forwarded %d Vias, want 2", n)
 	}
 	res := answerTo(t, sent, 200)
 	got, pass, first := r.table.Answered(res)
 	if got != tx || !pass || !first || tx.Owner != "owner" {
-		t.Fatalf("answered %p, pass %t, first %t", got, pass, first)
+		t.Fatalf("got transaction %p, pass %t, first %t", got, pass, first)
 	}
 	if err := r.table.Respond(tx, res); err != nil {
 		t.Fatal(err)
 	}
 	if back := r.up.await(t, 1)[0]; strings.Count(back, "Via:") != 1 || !strings.Contains(back, "z9hG4bKabc") {
-		t.Errorf("passed back %q", back)
+		t.Errorf("response to the client: got %q", back)
 	}
 	r.receive(t, register)
 	if back := r.up.await(t, 2); back[0] != back[1] {
-		t.Errorf("the answer sent again differs: %q", back)
+		t.Errorf("the retransmitted answer differs: %q", back)
 	}
 	if _, pass, first := r.table.Answered(answerTo(t, sent, 200)); pass || first {
-		t.Error("an answer that came twice was passed on twice")
+		t.Error("a repeated answer was forwarded twice")
 	}
 	if tx, _, _ := r.table.Answered(answerTo(t, strings.Replace(sent, "branch=z9hG4bK", "branch=z9hG4bKx", 1), 200)); tx != nil {
-		t.Error("an answer to nobody was taken")
+		t.Error("an answer without a transaction was accepted")
 	}
 }
 
@@ -141,17 +141,17 @@ func TestTimers(t *testing.T) {
 	for i, after := range []time.Duration{510 * time.Millisecond, 1520 * time.Millisecond, 3530 * time.Millisecond} { // T1, 2 T1, 4 T1
 		r.table.expire(began.Add(after - 100*time.Millisecond))
 		if n := len(r.down.await(t, i+1)); n != i+1 {
-			t.Fatalf("%d sent before %s", n, after)
+			t.Fatalf("sent %d times before %s", n, after)
 		}
 		r.table.expire(began.Add(after))
 		r.down.await(t, i+2)
 	}
 	if len(r.late) != 0 {
-		t.Fatal("gave up too early")
+		t.Fatal("the transaction timed out too early")
 	}
 	r.table.expire(began.Add(5100 * time.Millisecond))
 	if len(r.late) != 1 || r.late[0] != tx {
-		t.Fatalf("late: %v", r.late)
+		t.Fatalf("got timed-out transactions %v", r.late)
 	}
 	if err := r.table.Respond(tx, Reply(tx.Request, 408, "Request Timeout")); err != nil {
 		t.Fatal(err)
@@ -161,10 +161,10 @@ func TestTimers(t *testing.T) {
 	r.up.await(t, 2)
 	r.table.expire(began.Add(time.Minute))
 	if held, again := r.table.Pending(); held != 0 || again != 1 {
-		t.Errorf("%d transactions are held at the end, %d retransmissions", held, again)
+		t.Errorf("at the end %d transactions are held, %d retransmissions were sent", held, again)
 	}
 	if _, fresh := r.receive(t, register); !fresh {
-		t.Error("a request is absorbed after its transaction has gone")
+		t.Error("a request was absorbed by a transaction that had ended")
 	}
 }
 
@@ -175,27 +175,27 @@ func TestInviteIsAcknowledgedHopByHop(t *testing.T) {
 	r.forward(t, tx)
 	sent := r.down.await(t, 1)[0]
 	if _, pass, _ := r.table.Answered(answerTo(t, sent, 100)); pass {
-		t.Error("100 was passed on")
+		t.Error("100 was forwarded")
 	}
 	r.table.expire(time.Now().Add(2 * time.Minute)) // past the timeout, but the next hop has answered 100
 	if len(r.late) != 0 {
-		t.Error("gave up an INVITE that is under way")
+		t.Error("an INVITE with a provisional answer timed out")
 	}
 	_, pass, _ := r.table.Answered(answerTo(t, sent, 486))
 	if !pass {
-		t.Error("486 was not passed on")
+		t.Error("486 was not forwarded")
 	}
 	ack := r.down.await(t, 2)[1]
 	branch := func(text string) string { b, _ := parse(t, text).Via().Params.Get("branch"); return b }
 	if !strings.HasPrefix(ack, "ACK sip:") || branch(ack) != branch(sent) || strings.Count(ack, "Via:") != 1 {
-		t.Errorf("acknowledged with %q", ack)
+		t.Errorf("got ACK %q", ack)
 	}
 	if forward, _ := r.table.ReceiveAck(parse(t, strings.ReplaceAll(register, "REGISTER", "ACK")).(*sip.Request)); forward {
-		t.Error("the upstream's ACK of a 486 is to end here")
+		t.Error("the upstream's ACK of a 486 was forwarded")
 	}
 	other := strings.Replace(strings.ReplaceAll(register, "REGISTER", "ACK"), "abc", "def", 1)
 	if forward, _ := r.table.ReceiveAck(parse(t, other).(*sip.Request)); !forward {
-		t.Error("the ACK of a 2xx is to go on")
+		t.Error("the ACK of a 2xx was not forwarded")
 	}
 }
 
@@ -204,7 +204,7 @@ func TestInviteIsAcknowledgedHopByHop(t *testing.T) {
 func TestArrivalIsTheKernels(t *testing.T) {
 	from, to := newWire(t).serve(t), newWire(t)
 	if oobSize == 0 {
-		t.Skip("this kernel does not tell")
+		t.Skip("this kernel reports no arrival times")
 	}
 	if err := (Peer{Socket: from.Socket, To: to.Local()}).Send([]byte("x"), 0); err != nil {
 		t.Fatal(err)
@@ -216,10 +216,10 @@ func TestArrivalIsTheKernels(t *testing.T) {
 	to.serve(t).await(t, 1)
 	at := to.when[0]
 	if d := read.Sub(at.At); d < wait || at.At.After(sent.Add(wait)) {
-		t.Errorf("arrived %s before it was read, want at least %s", d, wait)
+		t.Errorf("arrived %s before the read, want at least %s", d, wait)
 	}
 	if at.From != from.Local() {
-		t.Errorf("from %s, want %s", at.From, from.Local())
+		t.Errorf("got source %s, want %s", at.From, from.Local())
 	}
 }
 

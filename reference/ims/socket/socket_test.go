@@ -65,7 +65,7 @@ func TestDeadlineAndClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("past the deadline: %v", err)
+		t.Errorf("read after the deadline: got %v", err)
 	}
 	if err := a.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
@@ -79,17 +79,17 @@ func TestDeadlineAndClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-reading; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("closed while reading: %v", err)
+		t.Errorf("close during a read: got %v", err)
 	}
 	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the peer has closed: %v", err)
+		t.Errorf("read after the peer closed: got %v, want EOF", err)
 	}
 	for range 3 { // the kernel may still accept the first
 		if _, err := b.Write([]byte("x")); err != nil {
 			return
 		}
 	}
-	t.Error("a write to a closed peer does not fail")
+	t.Error("a write to a closed peer did not fail")
 }
 
 func TestDatagrams(t *testing.T) {
@@ -121,6 +121,6 @@ func TestDatagrams(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, _, err := b.ReadMsg(make([]byte, 1), nil); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("closed: %v", err)
+		t.Errorf("read from a closed socket: got %v", err)
 	}
 }

@@ -49,7 +49,7 @@ func TestTimersInTheWrongOrderAreSetAgain(t *testing.T) {
 				go func() {
 					ended <- r.Run(ctx, func(ctx context.Context, of string, at time.Time) {
 						if of != key {
-							t.Errorf("a timer of %s", of)
+							t.Errorf("got a timer of the other key %s", of)
 						}
 						fired <- at
 						if at.UnixMilli() != reg.Due {

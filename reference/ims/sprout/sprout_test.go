@@ -23,12 +23,12 @@ func TestDigestResponse(t *testing.T) {
 		Cnonce: "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ", Nc: 1, QOP: "auth",
 	}
 	if got := digestResponse(ha1, "GET", c); got != "8ca523f5e9506fed4657c9700eebdbec" {
-		t.Errorf("response %s", got)
+		t.Errorf("got response %s", got)
 	}
 	// RFC 2069 as corrected (erratum 749), without qop.
 	c = digest.Credentials{Nonce: "dcd98b7102dd2f0e8b11d0f600bfb0c093", URI: "/dir/index.html"}
 	if got := digestResponse(md5Hex("Mufasa:testrealm@host.com:CircleOfLife"), "GET", c); got != "1949323746fe6a43ef61f9606e7febea" {
-		t.Errorf("response without qop %s", got)
+		t.Errorf("response without qop: got %s", got)
 	}
 }
 
@@ -51,16 +51,16 @@ func TestBindings(t *testing.T) {
 		t.Errorf("%+v expires at %v and %v", r.Bindings, next, last)
 	}
 	if err := r.update(binding{URI: "a", CallID: "1", CSeq: 2, Expires: at(0)}, now); !errors.Is(err, errStale) {
-		t.Errorf("a REGISTER out of order: %v", err)
+		t.Errorf("REGISTER out of order: got %v, want errStale", err)
 	}
 	if err := r.update(binding{URI: "a", CallID: "new", CSeq: 1, Expires: at(0)}, now); err != nil || len(r.Bindings) != 1 {
-		t.Errorf("a removal: %+v, error %v", r.Bindings, err)
+		t.Errorf("removal of a contact: got %+v, error %v", r.Bindings, err)
 	}
 	if r.prune(now.Add(time.Hour-time.Millisecond)) || !r.prune(now.Add(time.Hour)) || len(r.Bindings) != 0 {
-		t.Errorf("pruned to %+v", r.Bindings)
+		t.Errorf("bindings after pruning: got %+v", r.Bindings)
 	}
 	if next, last := r.expiry(); !next.IsZero() || !last.IsZero() {
-		t.Errorf("nothing expires at %v and %v", next, last)
+		t.Errorf("expiry of an empty registration: got %v and %v, want zero", next, last)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestTriggers(t *testing.T) {
 	} {
 		trigger := ims.Trigger{CNF: c.cnf, Spots: c.spots}
 		if o, e := matches(trigger, c.method, originating), matches(trigger, c.method, terminating); o != c.originatingTo || e != c.terminatingTo {
-			t.Errorf("%s: originating %t, terminating %t", c.name, o, e)
+			t.Errorf("%s: got originating %t, terminating %t", c.name, o, e)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestContacts(t *testing.T) {
 	} {
 		req, ok := request(lines)
 		if !ok {
-			t.Fatalf("%q does not parse", lines)
+			t.Fatalf("cannot parse %q", lines)
 		}
 		c, err := s.contacts(req, now)
 		var got []string
@@ -158,7 +158,7 @@ func TestContacts(t *testing.T) {
 			got = []string{err.Error()}
 		}
 		if strings.Join(got, ",") != want {
-			t.Errorf("%q gives %q, want %q", lines, got, want)
+			t.Errorf("%q: got %q, want %q", lines, got, want)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func FuzzContacts(f *testing.F) {
 		}
 		for _, b := range c.bindings {
 			if b.Expires < 0 || b.Expires > s.maxExpires.Milliseconds() {
-				t.Errorf("%q: expires after %d ms", lines, b.Expires)
+				t.Errorf("%q: got an expiry of %d ms", lines, b.Expires)
 			}
 			_ = retarget(req.Clone(), b)
 		}
@@ -216,7 +216,7 @@ func FuzzRegistration(f *testing.F) {
 			t.Fatal(err)
 		}
 		if _, err := parseRegistration(again); err != nil {
-			t.Errorf("%s does not survive: %v", value, err)
+			t.Errorf("registration %s cannot be parsed again: %v", value, err)
 		}
 	})
 }
