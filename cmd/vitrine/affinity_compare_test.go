@@ -122,7 +122,7 @@ func affinityOf(t *testing.T, status int, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
 	if code := run(t.Context(), append([]string{"affinity"}, args...), &out, &errs); code != status {
-		t.Fatalf("affinity %v: exit %d: %s", args, code, errs.String())
+		t.Fatalf("affinity %v: got exit code %d: %s", args, code, errs.String())
 	}
 	return out.String() + errs.String()
 }

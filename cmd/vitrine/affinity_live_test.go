@@ -67,7 +67,7 @@ func TestAffinityOfInterfacesRefusesMistakes(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), append([]string{"affinity"}, strings.Fields(given)...), &out, &errs); code != exitBadInput || !strings.Contains(errs.String(), want) {
-			t.Errorf("%s: exit %d: %s, want %q", given, code, errs.String(), want)
+			t.Errorf("%s: got exit code %d: %s, want %q", given, code, errs.String(), want)
 		}
 	}
 }

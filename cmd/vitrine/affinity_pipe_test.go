@@ -39,6 +39,6 @@ func TestACaptureMayComeThroughAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want.Len() == 0 || got.String() != want.String() {
-		t.Errorf("from the pipe:\n%s\nfrom the file:\n%s", got.String(), want.String())
+		t.Errorf("output for the pipe:\n%s\noutput for the file:\n%s", got.String(), want.String())
 	}
 }

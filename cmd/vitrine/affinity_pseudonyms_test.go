@@ -63,9 +63,9 @@ func TestNoIdentityIsInAnyOutput(t *testing.T) {
 	identities := identitiesIn(t, captures...)
 	identities["bob"], identities["carol"] = true, true
 	if len(identities) < 100 {
-		t.Fatalf("%d identities in the captures", len(identities))
+		t.Fatalf("found only %d identities in the captures", len(identities))
 	}
-	t.Logf("%d identities", len(identities))
+	t.Logf("found %d identities", len(identities))
 	dir := t.TempDir()
 	key := filepath.Join(dir, "key")
 	run := func(args ...string) string {
@@ -87,7 +87,7 @@ func TestNoIdentityIsInAnyOutput(t *testing.T) {
 			"explanation": run(capture, "--explain", "1"), "explanation as JSON": run(capture, "--explain", "2", "--json"),
 		}
 		if again := run(capture, "--messages"); again != outputs["messages"] {
-			t.Errorf("%s: the pseudonyms differ from run to run", capture)
+			t.Errorf("%s: the pseudonyms differ between two runs", capture)
 		}
 		err := filepath.WalkDir(out, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
@@ -98,11 +98,11 @@ func TestNoIdentityIsInAnyOutput(t *testing.T) {
 			return err
 		})
 		if err != nil || len(outputs) < 8 {
-			t.Fatalf("%s: %d outputs, %v", capture, len(outputs), err)
+			t.Fatalf("%s: got %d outputs, error %v", capture, len(outputs), err)
 		}
 		for name, text := range outputs {
 			for _, found := range mentions(strings.ReplaceAll(text, capture, ""), identities) {
-				t.Errorf("%s: %s is in %s", filepath.Base(capture), found, name)
+				t.Errorf("%s: identity %s appears in %s", filepath.Base(capture), found, name)
 			}
 		}
 	}

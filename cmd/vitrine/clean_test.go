@@ -32,7 +32,7 @@ func TestRunsAreKnownUntilTheyAreClean(t *testing.T) {
 		t.Error(err)
 	}
 	if dead, err := runstate.Dead(root); err != nil || !slices.Equal(dead, []string{stuck.ID}) {
-		t.Errorf("known are %q, %v; want %q\n%s", dead, err, stuck.ID, &out)
+		t.Errorf("dead runs: got %q, error %v, want %q\n%s", dead, err, stuck.ID, &out)
 	}
 	if err := stuck.Erase("interface", "eno1"); err != nil {
 		t.Fatal(err)
@@ -41,6 +41,6 @@ func TestRunsAreKnownUntilTheyAreClean(t *testing.T) {
 		t.Error(err)
 	}
 	if dead, err := runstate.Dead(root); err != nil || len(dead) > 0 {
-		t.Errorf("known are %q, %v\n%s", dead, err, &out)
+		t.Errorf("dead runs: got %q, error %v, want none\n%s", dead, err, &out)
 	}
 }

@@ -86,7 +86,7 @@ func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("serving ends with %v", err)
+			t.Errorf("serve: got error %v, want Canceled", err)
 		}
 		_ = os.Remove(s.socket) // the orchestrator leaves the socket for its successor
 		if err := o.Close(); err != nil {
@@ -200,11 +200,11 @@ func TestFlexNeedsItsToken(t *testing.T) {
 		{http.MethodPost, drain, []string{"Host", "127.0.0.1", "Origin", "http://127.0.0.1", "Authorization", bearer}, http.StatusNotFound},
 	} {
 		if got := s.ask(http.DefaultClient, "http", c.method, c.path, c.headers...); got != c.want {
-			t.Errorf("%s %s %q: %d, want %d", c.method, c.path, c.headers, got, c.want)
+			t.Errorf("%s %s %q: got status %d, want %d", c.method, c.path, c.headers, got, c.want)
 		}
 	}
 	if log := s.log.String(); !strings.Contains(log, "access refused") || strings.Contains(log, flexToken[1:]) {
-		t.Errorf("the log: %s", log)
+		t.Errorf("log of refused access: %s", log)
 	}
 }
 
@@ -214,21 +214,21 @@ func TestFlexWithoutTokensIsReadOnly(t *testing.T) {
 	s := serveFlexWith(t, t.TempDir(), "")
 	for path, want := range map[string]int{"/v1/status": http.StatusOK, "/v1/events": http.StatusOK, "/metrics": http.StatusOK} {
 		if got := s.ask(http.DefaultClient, "http", http.MethodGet, path); got != want {
-			t.Errorf("%s: %d, want %d", path, got, want)
+			t.Errorf("%s: got status %d, want %d", path, got, want)
 		}
 	}
 	if got := s.ask(http.DefaultClient, "http", http.MethodPost, drain); got != http.StatusForbidden {
-		t.Errorf("a change over TCP: %d", got)
+		t.Errorf("change over TCP: got status %d, want 403", got)
 	}
 	k, err := dialFlex(filepath.Join(s.dir, "flex.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := k.call(t.Context(), http.MethodPost, drain, nil); err == nil || !strings.Contains(err.Error(), "no instance nobody") {
-		t.Errorf("a change by the unix socket: %v", err)
+		t.Errorf("change through the unix socket: got %v", err)
 	}
 	if info, err := os.Stat(s.socket); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the socket: %v, %v", info, err)
+		t.Errorf("mode of the unix socket: got %v, error %v", info, err)
 	}
 }
 
@@ -243,14 +243,14 @@ func TestFlexAsksForCertificates(t *testing.T) {
 	s := serveFlexWith(t, dir, ", certificate: flex.pem, key: flex.key, clients: authority.pem")
 	for name, want := range map[string]int{"operator": http.StatusNotFound, "": 0, "stranger": 0} {
 		if got := s.ask(s.client(name), "https", http.MethodPost, drain); got != want {
-			t.Errorf("a change by %q: %d, want %d", name, got, want)
+			t.Errorf("change by %q: got status %d, want %d", name, got, want)
 		}
 	}
 	if got := s.ask(http.DefaultClient, "http", http.MethodGet, "/v1/status"); got != http.StatusBadRequest {
-		t.Errorf("without TLS it answers %d", got)
+		t.Errorf("without TLS: got status %d, want 400", got)
 	}
 	if got := s.ask(s.client("operator"), "https", http.MethodPost, drain, "Host", "127.0.0.1", "Origin", "http://evil.example"); got != http.StatusForbidden {
-		t.Errorf("a web page with the certificate: %d", got)
+		t.Errorf("web page with the certificate: got status %d", got)
 	}
 }
 
@@ -265,10 +265,10 @@ func TestFlexTakesTokensOverTLS(t *testing.T) {
 	s := serveFlexWith(t, dir, ", certificate: flex.pem, key: flex.key, token_file: tokens")
 	c := s.client("")
 	if got := s.ask(c, "https", http.MethodGet, "/v1/status"); got != http.StatusUnauthorized {
-		t.Errorf("without a token: %d", got)
+		t.Errorf("without a token: got status %d, want 401", got)
 	}
 	if got := s.ask(c, "https", http.MethodPost, drain, "Authorization", "Bearer "+flexToken); got != http.StatusNotFound {
-		t.Errorf("with the token: %d", got)
+		t.Errorf("with the token: got status %d, want 404", got)
 	}
 }
 
@@ -291,22 +291,22 @@ func TestFlexReadsItsFilesAgain(t *testing.T) {
 	put("short\n")
 	s.rereads("the old ones stay in use")
 	if got := status(flexToken); got != http.StatusOK {
-		t.Errorf("after a broken file: %d", got)
+		t.Errorf("after a reload with a broken file: got status %d, want 200", got)
 	}
 	if got := s.serial(); got.Cmp(old.Certificate.SerialNumber) != 0 {
-		t.Errorf("the certificate is %s, want %s", got, old.Certificate.SerialNumber)
+		t.Errorf("certificate serial: got %s, want %s", got, old.Certificate.SerialNumber)
 	}
 	const next = "fedcba9876543210fedcba9876543210"
 	put(next + "\n")
 	made := certtest.Loopback(t, dir, "flex", authority)
 	s.rereads("were read again")
 	if got := status(next); got != http.StatusOK {
-		t.Errorf("with the new token: %d", got)
+		t.Errorf("with the new token: got status %d, want 200", got)
 	}
 	if got := status(flexToken); got != http.StatusUnauthorized {
-		t.Errorf("with the old token: %d", got)
+		t.Errorf("with the old token: got status %d, want 401", got)
 	}
 	if got := s.serial(); got.Cmp(made.Certificate.SerialNumber) != 0 {
-		t.Errorf("the certificate is %s, want the new one, %s", got, made.Certificate.SerialNumber)
+		t.Errorf("certificate serial: got %s, want %s of the new certificate", got, made.Certificate.SerialNumber)
 	}
 }

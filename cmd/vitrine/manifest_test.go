@@ -37,13 +37,13 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(m.Substrates) != 2 || m.Substrates["process"] != "kernel" || m.Substrates["unikernel"] != b.substrateVersion(t.Context(), "unikernel") || m.Substrates["unikernel"] == "" {
-		t.Errorf("substrates %v", m.Substrates)
+		t.Errorf("got substrates %v", m.Substrates)
 	}
 	if len(m.Accelerators) != 1 || m.Accelerators["unikernel"] != accelerator || m.Accelerator != accelerator {
-		t.Errorf("accelerators %v, %q; unikernel runs with %q", m.Accelerators, m.Accelerator, accelerator)
+		t.Errorf("got accelerators %v, %q, but the unikernel runs with %q", m.Accelerators, m.Accelerator, accelerator)
 	}
 	if len(m.Fabrics) != 2 || m.Fabrics[1] != "macvtap" {
-		t.Errorf("fabrics %v", m.Fabrics)
+		t.Errorf("got fabrics %v", m.Fabrics)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestManifestNamesTheTransport(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := generatorTransport(w); got != want {
-			t.Errorf("%q: the transport is %q, want %q", text, got, want)
+			t.Errorf("%q: got transport %q, want %q", text, got, want)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func FuzzNetworkFlags(f *testing.F) {
 		s, err := flags.settings(c.Flags().Changed("rate"))
 		if err != nil {
 			if !vitrine.IsBadInput(err) {
-				t.Errorf("%q: %v is no bad input", line, err)
+				t.Errorf("%q: got error %v, want bad input", line, err)
 			}
 			return
 		}
@@ -66,7 +66,7 @@ func FuzzNetworkFlags(f *testing.F) {
 			return
 		}
 		if _, err := measure.MakePlan(s, machines); err != nil {
-			t.Errorf("%q was taken and is no plan: %v", line, err)
+			t.Errorf("%q was accepted but gives no plan: %v", line, err)
 		}
 	})
 }

@@ -53,7 +53,7 @@ func TestCountsRuns(t *testing.T) {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("%v in a folder without histories: %v", entries, err)
+		t.Errorf("got %v from a folder without histories: %v", entries, err)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "nfv-vital", "history"), 0o755); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestRunBegins(t *testing.T) {
 	}{{resumed, 0, true}, {s, 1, false}, {s, 1, true}, {resumed, 1, false}} {
 		r, err := c.openResults(result.Manifest{})
 		if begun != c.begun || vitrine.IsBadInput(err) != c.refused {
-			t.Errorf("%d: begun %d times, want %d; error %v", i, begun, c.begun, err)
+			t.Errorf("case %d: started %d times, want %d; error %v", i, begun, c.begun, err)
 		}
 		if err == nil {
 			if err := r.Close(); err != nil {

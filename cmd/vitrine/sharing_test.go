@@ -72,19 +72,19 @@ func TestSecondRunOnCPUs(t *testing.T) {
 		c.SilenceUsage, c.SilenceErrors = true, true
 		err := c.ExecuteContext(t.Context())
 		if code := exitCode(t.Context(), err); code != exitUnsupported {
-			t.Errorf("%s: exit code %d, want %d: %v", c.Name(), code, exitUnsupported, err)
+			t.Errorf("%s: got exit code %d, want %d: %v", c.Name(), code, exitUnsupported, err)
 		}
 		for _, want := range []string{"another run measures on CPU", `run "firstrun", pid 4711: ["vitrine" "reproduce" "all"]`, "--wait", "--shared-cpus"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: error %v, want it to say %s", c.Name(), err, want)
+				t.Errorf("%s: got error %v, want %s", c.Name(), err, want)
 			}
 		}
 	}
 	if _, err := os.Stat(out); err == nil {
-		t.Error("the second run made its folder")
+		t.Error("the refused run created its folder")
 	}
 	if counted, err := os.ReadDir(histories); err != nil || len(counted) > 0 {
-		t.Errorf("a refused run was counted: %v, %v", counted, err)
+		t.Errorf("a refused run was counted: %v, error %v", counted, err)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestWaitForCPUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := said.String(); !strings.Contains(text, "waiting: another run measures on CPU") || !strings.Contains(text, "firstrun") {
-		t.Errorf("it said %q", text)
+		t.Errorf("got output %q", text)
 	}
 	if err := locks.Close(); err != nil {
 		t.Error(err)
@@ -120,6 +120,6 @@ func TestSharedCPUsAreNotLocked(t *testing.T) {
 	a := &app{stderr: io.Discard, cpuLocks: dir}
 	locks, err := a.lockCPUs(t.Context(), session{cpus: cpus, cpuSharing: cpuSharing{shared: true}}, "second")
 	if locks != nil || err != nil {
-		t.Errorf("locks %v, error %v, want neither", locks, err)
+		t.Errorf("got locks %v, error %v, want neither", locks, err)
 	}
 }

@@ -25,11 +25,11 @@ func TestSubstrateVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err == nil && !strings.Contains(program, "version ") {
-		t.Errorf("the program of machines is %q", program)
+		t.Errorf("version of QEMU: got %q", program)
 	}
 	for name, want := range map[string]string{"process": "kernel", "qemu": program, "unikernel": program} {
 		if got := b.substrateVersion(t.Context(), name); got != want {
-			t.Errorf("%s: version %q, want %q", name, got, want)
+			t.Errorf("%s: got version %q, want %q", name, got, want)
 		}
 	}
 }
@@ -54,10 +54,10 @@ func TestCleanersGoOn(t *testing.T) {
 		}
 	}
 	if len(said) != 1 || !strings.Contains(said[0].Error(), "docker") {
-		t.Errorf("cleaners say %v; want one, of docker", said)
+		t.Errorf("got errors %v of the cleaners, want one of docker", said)
 	}
 	if _, ok := list[len(list)-1].(application.Cleaner); !ok {
-		t.Errorf("the last cleaner is a %T", list[len(list)-1])
+		t.Errorf("the last cleaner is a %T, want application.Cleaner", list[len(list)-1])
 	}
 }
 
@@ -83,11 +83,11 @@ func TestAcceleratorAsksMachinesAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, unconfined := b.accelerators(t.Context(), []string{"process", "docker"}, nil); len(found)+len(unconfined) > 0 {
-		t.Errorf("virtual machines of processes and containers run with %q", found)
+		t.Errorf("processes and containers need no accelerator: got %q", found)
 	}
 	select {
 	case <-asked:
-		t.Error("the engine was asked")
+		t.Error("the Docker engine got a request")
 	default:
 	}
 }
