@@ -214,8 +214,8 @@ func (d *database) change(update bson.Raw) bool {
 
 // text returns a string of a document.
 func text(d bson.Raw, path ...string) (string, bool) {
-	v, err := d.LookupErr(path...)
-	if err != nil {
+	v, found := lookup(d, path)
+	if !found {
 		return "", false
 	}
 	return v.StringValueOK()
@@ -223,9 +223,18 @@ func text(d bson.Raw, path ...string) (string, bool) {
 
 // number returns a 64-bit integer of a document.
 func number(d bson.Raw, path ...string) (int64, bool) {
-	v, err := d.LookupErr(path...)
-	if err != nil {
+	v, found := lookup(d, path)
+	if !found {
 		return 0, false
 	}
 	return v.Int64OK()
+}
+
+// lookup returns a value of a document. LookupErr panics on some invalid documents.
+func lookup(d bson.Raw, path []string) (v bson.RawValue, found bool) {
+	if d.Validate() != nil {
+		return v, false
+	}
+	v, err := d.LookupErr(path...)
+	return v, err == nil
 }
