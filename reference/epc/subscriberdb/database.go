@@ -230,11 +230,15 @@ func number(d bson.Raw, path ...string) (int64, bool) {
 	return v.Int64OK()
 }
 
-// lookup returns a value of a document. LookupErr panics on some invalid documents.
+// lookup returns a value of a document. It looks for one name at a time, because LookupErr panics
+// if a document inside is invalid on the way along a longer path.
 func lookup(d bson.Raw, path []string) (v bson.RawValue, found bool) {
-	if d.Validate() != nil {
+	for found = true; found && len(path) > 1; path = path[1:] {
+		d, found = d.Lookup(path[0]).DocumentOK()
+	}
+	if !found {
 		return v, false
 	}
-	v, err := d.LookupErr(path...)
+	v, err := d.LookupErr(path[0])
 	return v, err == nil
 }

@@ -236,6 +236,26 @@ func TestAMalformedMessageEndsItsConnection(t *testing.T) {
 	}
 }
 
+// TestInvalidDocumentsHaveNoValues changes each octet of an update. An invalid document at any depth
+// must not end the program.
+func TestInvalidDocumentsHaveNoValues(t *testing.T) {
+	valid, err := bson.Marshal(change(imsi, "$set", bson.D{{Key: "security.sqn", Value: int64(1)}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newServer(set(t, "--subscribers", "10")).database
+	if !d.change(valid) {
+		t.Fatal("the valid update changes no subscriber")
+	}
+	for at := range valid {
+		for _, octet := range []byte{0, 1, 3, 4, 0x7f, 0xff} {
+			invalid := bytes.Clone(valid)
+			invalid[at] = octet
+			d.change(invalid)
+		}
+	}
+}
+
 // TestRunServesUntilItIsStopped runs the program.
 func TestRunServesUntilItIsStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
