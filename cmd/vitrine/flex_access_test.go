@@ -18,6 +18,7 @@ import (
 	"vitrine/flex"
 	"vitrine/flex/config"
 	"vitrine/flex/unit"
+	"vitrine/internal/access"
 	"vitrine/internal/certtest"
 	"vitrine/internal/hosttest"
 )
@@ -107,7 +108,7 @@ func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
 // certificate of that name.
 func (s *servedFlex) client(name string) *http.Client {
 	s.t.Helper()
-	roots, err := readAuthorities(filepath.Join(s.dir, "authority.pem"))
+	roots, err := access.Authorities(filepath.Join(s.dir, "authority.pem"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func (s *servedFlex) rereads(line string) {
 // serial returns the serial number of the certificate that the orchestrator shows.
 func (s *servedFlex) serial() *big.Int {
 	s.t.Helper()
-	roots, err := readAuthorities(filepath.Join(s.dir, "authority.pem"))
+	roots, err := access.Authorities(filepath.Join(s.dir, "authority.pem"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -159,17 +158,4 @@ func holderEnded(log string, err error) error {
 		return &vitrine.Unsupported{What: "running the instances", Missing: text}
 	}
 	return fmt.Errorf("the holder of the instances ended: %w: %s", err, text)
-}
-
-// readAuthorities reads a PEM file of certificate authorities.
-func readAuthorities(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the certificate authorities: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, &vitrine.BadInput{File: path, Found: "no certificate", Want: "want a PEM file"}
-	}
-	return pool, nil
 }

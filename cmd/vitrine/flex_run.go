@@ -340,15 +340,11 @@ func storeOf(c *config.Config) func(context.Context, string) (flex.StoreHealth, 
 		return nil
 	}
 	return func(ctx context.Context, url string) (flex.StoreHealth, error) {
-		transport := &http.Transport{DisableKeepAlives: true}
-		if c.Store.Authorities != "" {
-			roots, err := readAuthorities(c.Store.Authorities)
-			if err != nil {
-				return flex.StoreHealth{}, err
-			}
-			transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		secure, err := access.ClientTLS("", "", c.Store.Authorities)
+		if err != nil {
+			return flex.StoreHealth{}, err
 		}
-		return askStore(ctx, &http.Client{Transport: transport}, url)
+		return askStore(ctx, &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: secure}}, url)
 	}
 }
 
