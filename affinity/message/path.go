@@ -51,13 +51,20 @@ func (r *reading) resource(s *slot, method, target []byte) string {
 		w.scratch = append(w.scratch, '/')
 	}
 	for len(query) > 0 {
-		var one []byte
-		one, query, _ = bytes.Cut(query, []byte("&"))
-		if name, value, ok := bytes.Cut(one, []byte("=")); ok && (personOf(name) != identifierNone || bytes.Contains(value, []byte("%40")) || bytes.IndexByte(value, '@') >= 0) {
+		var name, value []byte
+		name, value, query = parameter(query)
+		if value != nil && (personOf(name) != identifierNone || bytes.Contains(value, []byte("%40")) || bytes.IndexByte(value, '@') >= 0) {
 			s.userKey(name, value)
 		}
 	}
 	return w.intern(w.scratch)
+}
+
+// parameter splits off the first parameter of a query. The value is nil if there is no "=".
+func parameter(query []byte) (name, value, rest []byte) {
+	name, rest, _ = bytes.Cut(query, []byte("&"))
+	name, value, _ = bytes.Cut(name, []byte("="))
+	return name, value, rest
 }
 
 // isVariable reports whether a segment of a path is a value rather than a fixed part of the
@@ -295,10 +302,10 @@ func (s *slot) state(method, target []byte) {
 		return
 	}
 	for len(query) > 0 {
-		var one []byte
-		one, query, _ = bytes.Cut(query, []byte("&"))
-		if ttl, ok := bytes.CutPrefix(one, []byte("ttl=")); ok {
-			a.Lifetime = lifetime(ttl)
+		var name, value []byte
+		name, value, query = parameter(query)
+		if string(name) == "ttl" {
+			a.Lifetime = lifetime(value)
 		}
 	}
 	s.scan(a.Key.Text)
