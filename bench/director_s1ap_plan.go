@@ -233,7 +233,7 @@ func newSubscribers() (*subscribers, error) {
 	return &subscribers{table: t, home: home}, err
 }
 
-// attach returns the Attach Request of a new subscriber whom the director steers to the instance.
+// attach returns the Attach Request of a new subscriber. The director steers it to the instance.
 func (s *subscribers) attach(instance int) []byte {
 	for {
 		s.last++

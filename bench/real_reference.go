@@ -22,7 +22,7 @@ type reference struct {
 // newReference estimates the rate at which the mean success ratio over fresh deployments meets the
 // threshold. It fits a decreasing step function (isotonic regression) to success over rate, and
 // interpolates between two rates in the logarithm of the rate. The interval is a bootstrap over
-// deployments, each of which had one trial. The result is false if the fit does not cross the
+// deployments. Each deployment had one trial. The result is false if the fit does not cross the
 // threshold within the rates. The reference then has only Rate and Deployments.
 func newReference(trials []realTrial) (reference, bool) {
 	trials = slices.DeleteFunc(slices.Clone(trials), func(t realTrial) bool { return t.Invalid != "" })

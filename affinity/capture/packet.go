@@ -85,7 +85,7 @@ type Counts struct {
 
 	UDP, TCP, SCTP uint64 // packets delivered
 
-	Cut          uint64 // packets delivered with bytes missing, and SCTP packets of which whole chunks are missing
+	Cut          uint64 // packets delivered with bytes missing, and SCTP packets that lack whole chunks
 	Malformed    uint64 // frames with a header that contradicts itself or ends too early
 	NotIP        uint64 // frames of other network layers, such as ARP
 	NotTransport uint64 // packets of other transports, such as ICMP

@@ -13,7 +13,7 @@ func config() Config {
 	return Config{Target: 100 * time.Millisecond, Initial: 100, Min: 10, Max: 1000, Burst: 20}
 }
 
-// A load drives a gate. It offers transactions at a rate, each of which takes a latency.
+// A load drives a gate. It offers transactions at a rate. Each transaction takes a latency.
 type load struct {
 	gate     *Gate
 	now      time.Duration

@@ -323,7 +323,7 @@ func (h *hostile) crowd(name string, act func(net.Conn, int)) attack {
 	}
 }
 
-// burst returns an attack by connections, each of which sends one text.
+// burst returns an attack by connections. Each connection sends one text.
 func (h *hostile) burst(name string, times float64, cause string, text func(n int) [][]byte) attack {
 	return attack{
 		name: name, times: times, counter: refusals, labels: []string{`cause="` + cause + `"`},
