@@ -26,10 +26,14 @@ func (e *engine) engineRecord() string { return url.PathEscape(e.host) }
 
 // recordEngine records that the run uses this engine.
 func (s *Substrate) recordEngine() error {
-	if s.config.Run == nil {
+	s.recording.Lock()
+	defer s.recording.Unlock()
+	if s.config.Run == nil || s.recorded {
 		return nil
 	}
-	return s.config.Run.Record(engineKind, s.engineRecord(), []byte(s.host))
+	err := s.config.Run.Record(engineKind, s.engineRecord(), []byte(s.host))
+	s.recorded = err == nil
+	return err
 }
 
 // eraseEngine records that nothing of the run is left on this engine.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	cerrdefs "github.com/containerd/errdefs"
+	"golang.org/x/sync/errgroup"
 
 	"vitrine"
 	"vitrine/fabric/fabrictest"
@@ -57,13 +58,22 @@ func TestDockerSubstrateCleanElsewhere(t *testing.T) {
 // TestDockerSubstrateCleanRecordedEngine: a Cleaner finds the engine that a killed run used. A
 // run that closes its substrate leaves no record.
 func TestDockerSubstrateCleanRecordedEngine(t *testing.T) {
+	const instances = 8 // created at the same time
 	host := dockertest.Start(t)
 	root := filepath.Join(t.TempDir(), "runs")
 	create := func() (*Substrate, *runstate.Run) {
 		run := fabrictest.NewRun(t, root)
 		s, err := New(t.Context(), Config{Host: host, Runs: root, Run: run})
 		hosttest.Need(t, err)
-		if _, err := s.Create(t.Context(), substrate.Spec{Run: run.ID, Name: "c-1", Dir: t.TempDir()}); err != nil {
+		var group errgroup.Group
+		for n := range instances {
+			dir := t.TempDir()
+			group.Go(func() error {
+				_, err := s.Create(t.Context(), substrate.Spec{Run: run.ID, Name: fmt.Sprint("c-", n+1), Dir: dir})
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
 			t.Fatal(err)
 		}
 		return s, run
@@ -79,7 +89,7 @@ func TestDockerSubstrateCleanRecordedEngine(t *testing.T) {
 	if err := dead.Abandon(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []int{2, 0} { // the sandbox and its image
+	for _, want := range []int{instances + 1, 0} { // the sandboxes and their image
 		if removed, err := (Cleaner{Root: root}).Clean(t.Context()); err != nil || len(removed) != want {
 			t.Errorf("Clean removed %q, error %v, want %d", removed, err, want)
 		}

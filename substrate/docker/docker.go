@@ -66,6 +66,9 @@ type Substrate struct {
 	pause      static
 	namespaces bool // instances have their own network namespaces
 
+	recording sync.Mutex // guards recorded
+	recorded  bool       // the run's record has the engine
+
 	creating  sync.RWMutex // Create holds the read lock, Close the write lock
 	instances substrate.Roster
 }
