@@ -243,7 +243,7 @@ func TestInvalidDocumentsHaveNoValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newServer(set(t, "--subscribers", "10")).database
+	d := &newServer(set(t, "--subscribers", "10")).database
 	if !d.change(valid) {
 		t.Fatal("the valid update changes no subscriber")
 	}
