@@ -2,6 +2,7 @@ package mme_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	"vitrine/reference/epc/mme"
@@ -14,8 +15,9 @@ import (
 // gate is closed.
 type slowGateway struct {
 	mme.Gateway
-	held chan struct{} // a token for each request that waits
-	gate chan struct{}
+	held     chan struct{} // a token for each request that waits
+	gate     chan struct{}
+	modifies atomic.Bool // hold the requests that modify bearers too
 }
 
 func (g *slowGateway) wait(ctx context.Context) {
@@ -24,6 +26,13 @@ func (g *slowGateway) wait(ctx context.Context) {
 	case <-g.gate:
 	case <-ctx.Done():
 	}
+}
+
+func (g *slowGateway) ModifyBearer(ctx context.Context, s mme.Session, enodeb s1ap.Tunnel) error {
+	if g.modifies.Load() {
+		g.wait(ctx)
+	}
+	return g.Gateway.ModifyBearer(ctx, s, enodeb)
 }
 
 func (g *slowGateway) ReleaseAccessBearers(ctx context.Context, s mme.Session) error {
@@ -114,5 +123,30 @@ func TestSubscriberThatAttachesAgainIsNotPurged(t *testing.T) {
 	b.until("the old context is gone", func() bool { return b.count("contexts") == 1 })
 	if b.hss.Located() != 1 || b.gateway.Len() != 1 {
 		t.Errorf("got %d registered subscribers, %d sessions, want 1 each", b.hss.Located(), b.gateway.Len())
+	}
+}
+
+// TestUpdateWaitsForTheGateway hands a UE over, which updates its tracking area before
+// the gateway has the target's tunnel.
+func TestUpdateWaitsForTheGateway(t *testing.T) {
+	b, g := startSlow(t)
+	e, other := b.enodeb(1), b.enodeb(2)
+	p := e.phone(1)
+	p.attach()
+	ids := handOver(t, p, other)
+	g.modifies.Store(true)
+	other.send(other.AppendHandoverNotify(nil, ids))
+	<-g.held
+	p.at, p.ids = other, ids
+	before := b.count("messages_received_total")
+	p.uplink(p.AppendUpdate(nil, false))
+	b.until("the MME has the update", func() bool { return b.count("messages_received_total") > before })
+	if b.ended("handover", "success")+b.ended("tracking-area-update", "success") != 0 {
+		t.Error("a procedure ended before the gateway answered")
+	}
+	close(g.gate)
+	p.download(ue.Updated)
+	if b.ended("handover", "success") != 1 || b.ended("tracking-area-update", "success") != 1 {
+		t.Error("the handover and the update were not counted")
 	}
 }

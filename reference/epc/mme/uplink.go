@@ -73,22 +73,32 @@ func (w *worker) protected(u *ue, h nas.Header) {
 	case t == nas.DetachRequestType && u.secured:
 		w.renew(u)
 		w.detached(u, body)
-	case t == nas.UpdateRequestType && u.phase == registered:
-		w.renew(u)
-		w.updated(u, body)
-	case t == nas.AllocationRequestType || t == nas.ModificationRequestType:
+	case t == nas.UpdateRequestType || t == nas.AllocationRequestType || t == nas.ModificationRequestType:
 		w.happen()
-		if w.later(u, u.enb) {
+		if w.later(u, u.enb) { // for example, a handover is not complete until the gateway answers
 			u.parked.verified = true
 			return
 		}
-		u.event = w.event
-		w.resourceRequested(u, body)
+		w.requested(u, t, body)
 	case (t == nas.DedicatedBearerAcceptType || t == nas.DedicatedBearerRejectType) && u.phase == activating:
 		w.bearerAnswered(u, h)
 	case t == nas.DeactivateAcceptType && u.phase == deactivating && h.EBI == u.change.remove:
 		w.bearerReleased(u, true)
 	default:
 		w.mme.counts.unexpected.Inc()
+	}
+}
+
+// requested handles a request of a UE that no call of the UE has to precede.
+func (w *worker) requested(u *ue, t nas.Type, body []byte) {
+	switch {
+	case t != nas.UpdateRequestType:
+		u.event = w.event
+		w.resourceRequested(u, body)
+	case u.phase != registered:
+		w.mme.counts.unexpected.Inc()
+	default:
+		u.event = w.event
+		w.updated(u, body)
 	}
 }
