@@ -120,7 +120,12 @@ func (m *motion) call(of []kind, rate float64, give time.Duration) {
 func (m *motion) after(n int64) {
 	m.t.Helper()
 	until := m.ledger.over.Load() + n
-	eventually(m.t, fmt.Sprintf("%d transactions more", n), func() bool { return m.ledger.over.Load() >= until })
+	eventually(m.t, fmt.Sprintf("%d transactions more", n), func() bool {
+		for _, p := range m.phones {
+			p.check()
+		}
+		return m.ledger.over.Load() >= until
+	})
 }
 
 // finish waits for the calls to end and returns their sum.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -127,6 +128,7 @@ type site struct {
 	base   int    // first port on IPv6; 0: IPv4
 	tcp    bool   // phones use TCP to the directors
 	dir    string
+	sipps  *atomic.Int32 // number of SIPps started
 }
 
 var sites = struct {
@@ -143,7 +145,7 @@ func numberedSite(t testing.TB) (s site, n int) {
 	sites.Lock()
 	defer sites.Unlock()
 	sites.n++
-	s = site{t: t, prefix: fmt.Sprintf("127.%d.%d.", 200+os.Getpid()%50, 1+(os.Getpid()/50*7+sites.n)%250), dir: t.TempDir()}
+	s = site{t: t, prefix: fmt.Sprintf("127.%d.%d.", 200+os.Getpid()%50, 1+(os.Getpid()/50*7+sites.n)%250), dir: t.TempDir(), sipps: new(atomic.Int32)}
 	return s, sites.n
 }
 
@@ -180,6 +182,16 @@ func (s site) at(n, port int) string {
 }
 
 const sipPort = 5060
+
+// phonePort returns another port for each SIPp of the site. If SIPp selects its port, two that
+// start at once may select the same, and over TCP one of them then ends.
+func (s site) phonePort() int {
+	n := int(s.sipps.Add(1)) % 128
+	if s.base > 0 {
+		return s.base + 128 + n
+	}
+	return sipPort + n
+}
 
 // isInstance reports whether an address is an instance's.
 func (s site) isInstance(a netip.AddrPort) bool {

@@ -73,7 +73,7 @@ func (s site) phone(k kind, d drive) *phones {
 		d.open = 100 + int(d.rate*2)
 	}
 	args := []string{
-		d.target, "-sf", scenario, "-i", s.host(d.host), "-nostdin",
+		d.target, "-sf", scenario, "-i", s.host(d.host), "-p", strconv.Itoa(s.phonePort()), "-nostdin",
 		"-r", strconv.Itoa(int(math.Ceil(d.rate))), "-l", strconv.Itoa(d.open),
 		"-d", strconv.FormatInt(think.Milliseconds(), 10), "-recv_timeout", strconv.FormatInt(d.give.Milliseconds(), 10),
 		"-default_behaviors", "abortunexp", "-buff_size", strconv.Itoa(8 << 20), "-timeout", "7200s",
@@ -92,6 +92,15 @@ func (s site) phone(k kind, d drive) *phones {
 	}
 	p.process = spawn(s.t, "sipp-"+k.scenario, p.dir, []string{"TERM=dumb"}, "sipp", args...)
 	return p
+}
+
+// check fails the test if a SIPp without a number of calls has ended.
+func (p *phones) check() {
+	p.t.Helper()
+	if p.calls == 0 && !p.running() {
+		text, _ := os.ReadFile(filepath.Join(p.dir, "errors.log"))
+		p.t.Fatalf("%s ended early: %v: %.3000s", p.name, p.err, text)
+	}
 }
 
 // finish stops SIPp from starting more calls.
