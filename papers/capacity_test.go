@@ -48,6 +48,7 @@ func TestCapacityReadings(t *testing.T) {
 	for name, want := range map[string]float64{
 		"bn1s capacity@0.9": 100, "bn1s single@0.9": 80, "bn1s sd@0.9": 5, "bn1m/pinning=on capacity@0.9": 900,
 		"bn1s cpu.bono": 0.4, "bn1s cpu.sprout": 0.8, "bn1s cpu.beside.bono": 0.8, "bn1s cpu.beside.sprout": 0.4,
+		"bn1s percall.bono": 4, "bn1s percall.sprout": 8,
 		"bn1s goodput@50/s": 50, "bn1s goodput@100/s": 95, "bn1s least goodput@150/s": 30,
 		"bn1s answered@50/s": 6, "bn1s answered@150/s": 12,
 		"bn1s success@1.25": 0.575, // half-way from 0.95 at 100 to 0.2 at 150

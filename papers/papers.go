@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"vitrine"
+	"vitrine/catalog"
 )
 
 //go:embed nfv-vital container-networking contain-ed resource-flexing
@@ -41,7 +42,7 @@ type Exhibit struct {
 	// Of capacities:
 	Deployment map[string]any `yaml:"deployment"` // laid over the paper's deployment.yaml, field by field; null removes a field
 	Workload   map[string]any `yaml:"workload"`   // likewise
-	Files      []string       `yaml:"files"`      // scripts of the paper's folder that the deployment names
+	Files      []string       `yaml:"files"`      // scripts that the deployment names: of the paper's folder, or "catalog/FOLDER/NAME"
 	Expect     *Expect        `yaml:"expect"`
 
 	// Of packets, instead:
@@ -172,13 +173,20 @@ func (e Exhibit) scripts() (map[string]string, error) {
 	}
 	texts := map[string]string{}
 	for _, name := range e.Files {
-		text, err := files.ReadFile(path.Join(e.Paper(), name))
+		text, err := e.script(name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Name, err)
 		}
-		texts[name] = string(text)
+		texts[path.Base(name)] = string(text)
 	}
 	return texts, nil
+}
+
+func (e Exhibit) script(name string) ([]byte, error) {
+	if of, ok := strings.CutPrefix(name, "catalog/"); ok {
+		return catalog.Scripts.ReadFile(of)
+	}
+	return files.ReadFile(path.Join(e.Paper(), name))
 }
 
 // specs returns the texts of the deployment and the workload.

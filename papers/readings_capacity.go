@@ -95,7 +95,8 @@ func (r *Readings) capacity(x sized, c vitrine.Capacity) {
 
 // use reads the utilization of components at capacity. It takes the highest rate that
 // each deployment carried, unless that rate is far below the capacity.
-// "cpu.beside.bono" is the highest utilization of any component except bono.
+// "cpu.beside.bono" is the highest utilization of any component except bono, and
+// "percall.bono" is the CPU time of a call in milliseconds.
 func (r *Readings) use(x sized) {
 	values := map[string][]float64{}
 	for _, trials := range x.each() {
@@ -107,6 +108,9 @@ func (r *Readings) use(x sized) {
 		}
 		if at < 0 {
 			continue
+		}
+		for name, ms := range perCall(trials[at]) {
+			values["percall."+name] = append(values["percall."+name], ms)
 		}
 		used := utilization(trials[at])
 		for name, u := range used {
@@ -157,6 +161,18 @@ func utilization(o vitrine.Outcome) map[string]float64 {
 		used[name] /= given[name]
 	}
 	return used
+}
+
+// perCall returns the CPU time that a call cost each component's instances, in
+// milliseconds. It leaves out the generator.
+func perCall(o vitrine.Outcome) map[string]float64 {
+	cost := map[string]float64{}
+	for _, u := range o.Use {
+		if u.Component != vitrine.Generator && u.CPU != nil {
+			cost[u.Component] += 1000 * *u.CPU / o.Rate
+		}
+	}
+	return cost
 }
 
 // goodput reads how many calls a second succeeded at each rate that was offered: the
