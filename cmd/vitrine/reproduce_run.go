@@ -126,31 +126,33 @@ func (a *app) count(m *measurement, dir string) error {
 
 // runCapacities runs the exhibit's campaign.
 func (a *app) runCapacities(ctx context.Context, m *measurement, f reproduceFlags) error {
-	c, err := a.paperCampaign(m, f)
-	if err != nil {
+	return a.withCampaign(m, f, func(c campaign) error {
+		c.options.specs = append(c.options.specs, m.options.specs...)
+		c.onBegin = func() error { return a.count(m, f.papers) }
+		run := f.characterizeFlags
+		run.out = m.dir
+		_, err := a.run(ctx, c, run)
 		return err
-	}
-	c.options.specs = append(c.options.specs, m.options.specs...)
-	c.onBegin = func() error { return a.count(m, f.papers) }
-	run := f.characterizeFlags
-	run.out = m.dir
-	_, err = a.run(ctx, c, run)
-	return err
+	})
 }
 
-// paperCampaign plans the exhibit's campaign. It needs the specification files
-// only until it returns.
-func (a *app) paperCampaign(m *measurement, f reproduceFlags) (c campaign, err error) {
+// withCampaign plans the exhibit's campaign and calls do. The specification files and install
+// scripts exist until do returns.
+func (a *app) withCampaign(m *measurement, f reproduceFlags, do func(campaign) error) (err error) {
 	specs, err := os.MkdirTemp("", "vitrine-reproduce-")
 	if err != nil {
-		return c, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(specs)) }()
 	deployment, workload, err := m.exhibit.Unpack(specs, m.scale)
 	if err != nil {
-		return c, err
+		return err
 	}
-	return a.plan(deployment, workload, f.characterizeFlags)
+	c, err := a.plan(deployment, workload, f.characterizeFlags)
+	if err != nil {
+		return err
+	}
+	return do(c)
 }
 
 // runPackets runs a measurement of packets in the folder, or continues it there.
@@ -198,7 +200,7 @@ func (a *app) printPaperPlans(list []*measurement, f reproduceFlags) error {
 }
 
 // printPaperPlan prints one plan and returns its estimated wall time.
-func (a *app) printPaperPlan(m *measurement, f reproduceFlags) (time.Duration, error) {
+func (a *app) printPaperPlan(m *measurement, f reproduceFlags) (wall time.Duration, err error) {
 	e := m.exhibit
 	if !f.json {
 		fmt.Fprintln(a.stdout, e.Title)
@@ -225,10 +227,15 @@ func (a *app) printPaperPlan(m *measurement, f reproduceFlags) (time.Duration, e
 		wall := plan.Sending + papers.Deploying(s.AllSubstrates(), plan.Streams, len(plan.Combinations)*s.Repeat)
 		return wall, a.printNetworkPlan(s, cpus, measure.OwnCPU, f.json)
 	}
-	c, err := a.paperCampaign(m, f)
-	if err != nil {
-		return 0, err
-	}
+	err = a.withCampaign(m, f, func(c campaign) (err error) {
+		wall, err = a.printCampaign(e, c, f)
+		return err
+	})
+	return wall, err
+}
+
+// printCampaign prints the plan of an exhibit's campaign and estimates its wall time.
+func (a *app) printCampaign(e papers.Exhibit, c campaign, f reproduceFlags) (time.Duration, error) {
 	if f.json {
 		return 0, json.NewEncoder(a.stdout).Encode(c.Plan)
 	}
@@ -238,6 +245,6 @@ func (a *app) printPaperPlan(m *measurement, f reproduceFlags) (time.Duration, e
 		wall = min(wall, f.maxTime)
 	}
 	printSizings(a.stdout, c)
-	_, err = fmt.Fprintf(a.stdout, "about %d sizings of %d trials of %s, and %s each for deployment and longer windows\n", x.Sizings, x.Trials, c.Plan.Trial, x.Overhead)
+	_, err := fmt.Fprintf(a.stdout, "about %d sizings of %d trials of %s, and %s each for deployment and longer windows\n", x.Sizings, x.Trials, c.Plan.Trial, x.Overhead)
 	return wall, err
 }

@@ -90,3 +90,26 @@ func TestRunBegins(t *testing.T) {
 		}
 	}
 }
+
+// TestCampaignHasItsScripts checks that the install scripts of an exhibit exist until its campaign
+// ends, and not longer.
+func TestCampaignHasItsScripts(t *testing.T) {
+	var scripts []string
+	err := (&app{stderr: t.Output()}).withCampaign(planned(t, "contain-ed/store-delay"), reproduceFlags{}, func(c campaign) error {
+		for _, i := range c.Deployment.Install {
+			scripts = append(scripts, i.Script)
+			if info, err := os.Stat(i.Script); err != nil || info.Mode()&0o100 == 0 {
+				t.Errorf("%s cannot run: %v", i.Script, err)
+			}
+		}
+		return nil
+	})
+	if err != nil || len(scripts) != 2 {
+		t.Errorf("scripts %v: %v", scripts, err)
+	}
+	for _, s := range scripts {
+		if _, err := os.Stat(s); err == nil {
+			t.Errorf("%s is left", s)
+		}
+	}
+}
