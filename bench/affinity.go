@@ -20,9 +20,12 @@ import (
 	"vitrine/wire/diameter"
 )
 
-// The capture that the programs read.
+// The capture that the programs read. tshark's time per packet grows with the capture, to minutes
+// for all of it. So tshark reads all of it once, and in each round only its first packets, which
+// favors tshark.
 const (
 	comparedPackets = 500_000
+	peerPackets     = 50_000
 	comparedRate    = 20_000 // packets per second of capture time
 )
 
@@ -41,37 +44,47 @@ var tsharkFields = []string{
 type contest struct {
 	self, tshark, vitrine string // programs
 	capture               string
-	messages              uint64
+	beginning             string // the first peerPackets of the capture
+	messages              uint64 // in the capture
 	core                  int
 }
 
 // affinityFields compares how fast this program and tshark print the same fields of the SIP and
 // Diameter messages of one capture. A second row compares vitrine affinity, which also finds the
-// transactions, with tshark.
+// transactions, with tshark. The third row is the one run of both over the whole capture.
 func affinityFields(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
 	c, err := newContest(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.agree(ctx); err != nil { // also loads the capture into the page cache
-		return nil, err
-	}
-	all, err := runRounds(ctx, minRounds, []side{c.rate(c.ours), c.rate(c.theirs), c.rate(c.analysis)}, progress)
+	whole, err := c.agree(ctx) // also loads the capture into the page cache
 	if err != nil {
 		return nil, err
 	}
-	const unit = "packets/s of CPU time on one core"
-	fields, err := Pairs{all[0], all[1]}.row("affinity/fields", unit, "tshark -T fields, the same fields of SIP and Diameter", ">= 20")
+	fmt.Fprintf(progress, "  both print the same %d lines; ours %.0f packets/s, tshark %.0f\n", c.messages, whole.Ours[0], whole.Theirs[0])
+	beginning := func(ctx context.Context) (*printer, error) { return c.theirs(ctx, c.beginning) }
+	all, err := runRounds(ctx, minRounds, []side{
+		readingRate(c.ours, comparedPackets), readingRate(beginning, peerPackets), readingRate(c.analysis, comparedPackets),
+	}, progress)
+	if err != nil {
+		return nil, err
+	}
+	const unit, peer = "packets/s of CPU time on one core", "tshark -T fields, the same fields of SIP and Diameter"
+	fields, err := Pairs{all[0], all[1]}.row("affinity/fields", unit, fmt.Sprintf("%s, of the first %d packets", peer, peerPackets), ">= 20")
 	if err != nil {
 		return nil, err
 	}
 	analysis, err := Pairs{all[2], all[1]}.row("affinity/fields/analysis", unit, "the same; ours is vitrine affinity, with transactions and aggregates", "")
-	return []Row{fields, analysis}, err
+	if err != nil {
+		return nil, err
+	}
+	once, err := whole.row("affinity/fields/whole", unit, peer+", of the whole capture, one run", ">= 20")
+	return []Row{fields, analysis, once}, err
 }
 
 // newContest writes the capture and builds vitrine.
 func newContest(ctx context.Context, dir string) (*contest, error) {
-	c := &contest{capture: filepath.Join(dir, "load.pcap"), vitrine: filepath.Join(dir, "vitrine")}
+	c := &contest{capture: filepath.Join(dir, "load.pcap"), beginning: filepath.Join(dir, "beginning.pcap"), vitrine: filepath.Join(dir, "vitrine")}
 	var err error
 	if c.tshark, err = exec.LookPath("tshark"); err != nil {
 		return nil, &vitrine.Unsupported{What: "affinity/fields", Missing: "tshark", Do: "install tshark"}
@@ -87,35 +100,45 @@ func newContest(ctx context.Context, dir string) (*contest, error) {
 	if err := buildVitrine(ctx, c.vitrine); err != nil {
 		return nil, err
 	}
-	file, err := os.Create(c.capture)
+	has, err := writeCapture(c.capture, comparedPackets)
 	if err != nil {
 		return nil, err
 	}
-	has, err := writeSignalling(file, comparedPackets, comparedRate)
 	c.messages = has.messages
-	return c, errors.Join(err, file.Close())
+	_, err = writeCapture(c.beginning, peerPackets)
+	return c, err
 }
 
-func (c *contest) ours(ctx context.Context) *exec.Cmd {
-	return exec.CommandContext(ctx, c.self, fieldsCommand, c.capture)
+// writeCapture writes a capture of the load. Shorter captures are beginnings of longer ones.
+func writeCapture(path string, packets int) (has signalled, err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return has, err
+	}
+	has, err = writeSignalling(file, packets, comparedRate)
+	return has, errors.Join(err, file.Close())
 }
 
-func (c *contest) theirs(ctx context.Context) *exec.Cmd {
-	args := []string{"-n", "-r", c.capture, "-T", "fields"}
+func (c *contest) ours(ctx context.Context) (*printer, error) {
+	return startPrinter(exec.CommandContext(ctx, c.self, fieldsCommand, c.capture), c.core)
+}
+
+func (c *contest) theirs(ctx context.Context, capture string) (*printer, error) {
+	args := []string{"-n", "-r", capture, "-T", "fields"}
 	for _, field := range tsharkFields {
 		args = append(args, "-e", field)
 	}
-	return exec.CommandContext(ctx, c.tshark, args...)
+	return startPrinter(exec.CommandContext(ctx, c.tshark, args...), c.core)
 }
 
-func (c *contest) analysis(ctx context.Context) *exec.Cmd {
-	return exec.CommandContext(ctx, c.vitrine, "affinity", c.capture)
+func (c *contest) analysis(ctx context.Context) (*printer, error) {
+	return startPrinter(exec.CommandContext(ctx, c.vitrine, "affinity", c.capture), c.core)
 }
 
-// rate returns a side that measures how many packets a program reads per second of CPU time.
-func (c *contest) rate(of func(context.Context) *exec.Cmd) side {
+// readingRate returns a side that measures how many packets a program reads per second of CPU time.
+func readingRate(start func(context.Context) (*printer, error), packets float64) side {
 	return func(ctx context.Context) (float64, error) {
-		p, err := startPrinter(of(ctx), c.core)
+		p, err := start(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -124,38 +147,48 @@ func (c *contest) rate(of func(context.Context) *exec.Cmd) side {
 		if err := p.end(); err != nil {
 			return 0, err
 		}
-		return comparedPackets / cpuSeconds(p.cmd), nil
+		return packets / cpuSeconds(p.cmd), nil
 	}
 }
 
-// agree checks that both programs print the same line for each message.
-func (c *contest) agree(ctx context.Context) error {
+// agree checks that both programs print the same line for each message of the whole capture. It
+// returns how many packets each read per second of CPU time.
+func (c *contest) agree(ctx context.Context) (Pairs, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ours, err := startPrinter(c.ours(ctx), c.core)
+	ours, err := c.ours(ctx)
 	if err != nil {
-		return err
+		return Pairs{}, err
 	}
-	theirs, err := startPrinter(c.theirs(ctx), c.core)
+	theirs, err := c.theirs(ctx, c.capture)
 	if err != nil {
 		cancel()
-		return errors.Join(err, ours.end())
+		return Pairs{}, errors.Join(err, ours.end())
 	}
-	for n := uint64(0); ; n++ {
+	n, err := sameLines(ours, theirs)
+	if err != nil && ctx.Err() == nil {
+		cancel()
+		return Pairs{}, errors.Join(err, ours.end(), theirs.end())
+	}
+	// If the context was stopped, so were the programs, and the lines may be cut off.
+	if err := errors.Join(ctx.Err(), ours.end(), theirs.end()); err != nil {
+		return Pairs{}, err
+	}
+	if n != c.messages {
+		return Pairs{}, fmt.Errorf("the capture has %d messages, and the programs print %d", c.messages, n)
+	}
+	return Pairs{[]float64{comparedPackets / cpuSeconds(ours.cmd)}, []float64{comparedPackets / cpuSeconds(theirs.cmd)}}, nil
+}
+
+// sameLines counts the lines that both programs print, up to the first that differs.
+func sameLines(ours, theirs *printer) (n uint64, err error) {
+	for ; ; n++ {
 		line, other := ours.next(), theirs.next()
 		if line == nil && other == nil {
-			err = errors.Join(ours.end(), theirs.end())
-			if err == nil && n != c.messages {
-				err = fmt.Errorf("the capture has %d messages, and the programs print %d", c.messages, n)
-			}
-			return err
+			return n, nil
 		}
 		if want := asOurs(string(other)); string(line) != want {
-			if err := ctx.Err(); err != nil { // the programs were stopped, so the lines may be cut off
-				return errors.Join(err, ours.end(), theirs.end())
-			}
-			cancel()
-			return errors.Join(fmt.Errorf("message %d: we print %q, tshark prints %q", n+1, line, want), ours.end(), theirs.end())
+			return n, fmt.Errorf("message %d: we print %q, tshark prints %q", n+1, line, want)
 		}
 	}
 }
