@@ -32,7 +32,7 @@ func levels() []level {
 		{"place", []string{"testbed/..."}},
 		{"do", []string{"affinity/...", "substrate/...", "fabric/...", "image/...", "load/...", "measure/...", "monitor", "reference/...", "director/...", "store/..."}},
 		{"reach the kernel", []string{"internal/..."}},
-		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/...", "internal/durable", "flex/decide", "flex/policy", "flex/simulate", "flex/profile"}},
+		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/...", "internal/durable", "flex/decide", "flex/policy", "flex/simulate", "flex/profile", "catalog"}},
 		{"nouns", []string{"vitrine"}},
 	}
 }

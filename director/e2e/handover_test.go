@@ -37,6 +37,7 @@ type epc struct {
 	through  *net.UDPAddr
 	answers  chan message.Message
 	ends     uint32 // TEIDs given to eNodeBs
+	teids    uint32 // TEIDs of the MME. Below 1<<29, because the director replaces one that an instance may hand out
 }
 
 const storeHost, mmeHost = 20, 31
@@ -154,7 +155,8 @@ func (e *epc) userEnd(contexts ...*ie.IE) (teid uint32) {
 
 func (e *epc) attach(imsi string) *attached {
 	e.t.Helper()
-	own := e.mme.NewSenderFTEID(e.host(mmeHost), "")
+	e.teids++
+	own := ie.NewFullyQualifiedTEID(gtpv2.IFTypeS11MMEGTPC, e.teids, e.host(mmeHost), "")
 	s, sequence, err := e.mme.CreateSession(e.through, ie.NewIMSI(imsi), own,
 		ie.NewFullyQualifiedTEID(gtpv2.IFTypeS5S8PGWGTPC, 0, e.host(firstDirector), "").WithInstance(1),
 		ie.NewBearerContext(ie.NewEPSBearerID(5)))
