@@ -24,12 +24,12 @@ func testStopEndsFamily(s *suite) {
 		s.Errorf("still there after Stop: %v", pids)
 	}
 	if err := s.ended(p); err == nil {
-		s.Error("ended by SIGKILL, yet no error")
+		s.Error("a process that SIGKILL ended has no error")
 	}
 }
 
-// testStopCancelled: a context that has ended cuts the grace short, and Stop still ends the
-// process.
+// testStopCancelled checks that Stop ends the process at once if its context has already ended,
+// whatever the grace period.
 func testStopCancelled(s *suite) {
 	in := s.create(s.spec("sprout-1"))
 	p := s.start(in, "stubborn", s.mark())
@@ -70,10 +70,10 @@ func testRemove(s *suite) {
 func testNameTaken(s *suite) {
 	s.create(s.spec("sprout-1"))
 	if _, err := s.h.Substrate.Create(s.ctx, s.spec("sprout-1")); err == nil {
-		s.Error("two instances of one name")
+		s.Error("created two instances with the same name")
 	}
 	if _, err := s.h.Substrate.Create(s.ctx, s.spec("../sprout")); err == nil {
-		s.Error("an instance with a path for a name")
+		s.Error("created an instance with a path as its name")
 	}
 }
 
@@ -91,18 +91,18 @@ func testCloseRemovesAll(s *suite) {
 	}
 	s.nothingLeft(s.h.Run.ID)
 	if _, err := s.h.Substrate.Create(s.ctx, s.spec("sprout-1")); err == nil {
-		s.Error("a closed substrate made an instance")
+		s.Error("a closed substrate created an instance")
 	}
 }
 
-// testKilledRun kills a run whose instances have families, and cleans up after it while
-// another run lives.
+// testKilledRun kills a run whose instances have child processes, and cleans up after it. Another
+// run stays alive meanwhile.
 func testKilledRun(t *testing.T, open Open, program string) {
 	root, dir := runsRoot(t), t.TempDir()
 	live := begin(t, open, program, root)
 	cleaner, ok := live.h.Substrate.(vitrine.Cleaner)
 	if !ok {
-		t.Fatalf("%T does not clean", live.h.Substrate)
+		t.Fatalf("%T is not a vitrine.Cleaner", live.h.Substrate)
 	}
 	in := live.create(live.spec("sprout-1"))
 	p := live.start(in, "serve", live.mark())
@@ -112,9 +112,9 @@ func testKilledRun(t *testing.T, open Open, program string) {
 	if removed, err := cleaner.Clean(live.ctx); err != nil || len(removed) > 0 {
 		t.Errorf("Clean while both runs live: removed %q, %v", removed, err)
 	}
-	// The other run has checked already. Only that run sees into its machines.
+	// Only the killed run can see processes inside its machines. orphan has counted them.
 	if n := len(live.processes(mark)); n != 6 && live.h.Machine == nil {
-		t.Errorf("%d processes of the run before it is killed, want 6", n)
+		t.Errorf("the run has %d processes before it is killed, want 6", n)
 	}
 	kill()
 	removed, err := cleaner.Clean(live.ctx)
@@ -122,7 +122,7 @@ func testKilledRun(t *testing.T, open Open, program string) {
 		t.Errorf("Clean: %v", err)
 	}
 	if len(removed) == 0 {
-		t.Error("Clean says that it removed nothing")
+		t.Error("Clean reports nothing removed")
 	}
 	if pids := live.processes(mark); len(pids) > 0 {
 		t.Errorf("still there after Clean: %v", pids)
@@ -140,20 +140,20 @@ func testKilledRun(t *testing.T, open Open, program string) {
 		return
 	}
 	if err := in.Run(live.ctx, live.command("print", "-", "-", "0")); err != nil {
-		t.Errorf("the live run after Clean: %v", err)
+		t.Errorf("Run in the live run after Clean: %v", err)
 	}
 }
 
-// startOrphan runs this test binary again, as a run that makes instances and then waits.
-// kill sends SIGKILL to that process only.
+// startOrphan starts this test binary again. The new process creates instances and waits. kill
+// sends SIGKILL to that process only.
 func startOrphan(s *suite, program, root, dir string) (run string, kill func()) {
 	s.Helper()
 	top, _, _ := strings.Cut(s.Name(), "/")
 	cmd := exec.CommandContext(s.ctx, os.Args[0], "-test.run=^"+top+"$", "-test.count=1")
-	cmd.Env = append(os.Environ(), BuiltAs(program), orphanEnv+"="+dir, rootEnv+"="+root, "TMPDIR="+dir) // the orphan removes nothing itself
+	cmd.Env = append(os.Environ(), BuiltAs(program), orphanEnv+"="+dir, rootEnv+"="+root, "TMPDIR="+dir) // in dir, because the killed orphan cannot remove its files
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	stdin, err := cmd.StdinPipe() // closes when this process ends, and then the orphan ends too
+	stdin, err := cmd.StdinPipe() // the orphan ends when this pipe closes, at the latest with this process
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -167,16 +167,16 @@ func startOrphan(s *suite, program, root, dir string) (run string, kill func()) 
 		<-ended
 		_ = stdin.Close()
 	}
-	s.Cleanup(func() { // also after a failure before the cleaning
+	s.Cleanup(func() { // needed if the test fails before it calls Clean
 		kill()
 		if _, err := s.h.Substrate.(vitrine.Cleaner).Clean(context.WithoutCancel(s.ctx)); err != nil {
 			s.Errorf("Clean: %v", err)
 		}
 	})
-	s.eventually("the other run has its instances", func() bool {
+	s.eventually("the other run has created its instances", func() bool {
 		select {
 		case <-ended:
-			s.Fatalf("the other run ended early:\n%s", out.String())
+			s.Fatalf("the other run ended too early:\n%s", out.String())
 		default:
 		}
 		b, err := os.ReadFile(filepath.Join(dir, "run"))
@@ -186,7 +186,7 @@ func startOrphan(s *suite, program, root, dir string) (run string, kill func()) 
 	return run, kill
 }
 
-// orphan is the run that startOrphan starts.
+// orphan creates the instances of the run that testKilledRun kills.
 func orphan(t *testing.T, open Open, dir string) {
 	s := begin(t, open, Build(t), os.Getenv(rootEnv))
 	verb := "family"
@@ -195,7 +195,7 @@ func orphan(t *testing.T, open Open, dir string) {
 	}
 	for _, name := range []string{"sprout-1", "bono-1"} {
 		spec := s.spec(name)
-		spec.Dir = filepath.Join(dir, name) // outlives this process; the other process removes it
+		spec.Dir = filepath.Join(dir, name) // the process that called startOrphan removes it
 		if err := os.Mkdir(spec.Dir, 0o755); err != nil {
 			t.Fatal(err)
 		}

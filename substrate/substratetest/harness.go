@@ -19,43 +19,41 @@ import (
 
 // A Harness is a new substrate to test, with its own run.
 type Harness struct {
-	Substrate substrate.Substrate // closed by the suite; must be a vitrine.Cleaner too
-	Run       *runstate.Run       // closed by a cleanup of Open, after the suite
+	Substrate substrate.Substrate // the suite closes it; it must also be a vitrine.Cleaner
+	Run       *runstate.Run       // a cleanup of Open closes it, after the suite
 
-	// Program is the path, in an instance, of the program that Build makes; empty: the path
-	// that Build returns.
+	// Program is the path of Build's program inside an instance. If empty, it is the path that
+	// Build returns.
 	Program string
 	// Image is the Spec.Image of instances.
 	Image string
-	// Environment names variables that the substrate adds on its own, besides
-	// PATH and HOME.
+	// Environment lists the variables that the substrate itself adds, besides PATH and HOME.
 	Environment []string
-	// BySession is set where processes are found by their session. There, a process that
-	// left its session outlives a killed run, and the suite accepts that.
+	// BySession is true if the substrate finds processes by their session. A process that left its
+	// session then outlives a killed run, and the suite accepts that.
 	BySession bool
-	// Machine is set where instances are virtual machines.
+	// Machine is not nil if instances are virtual machines.
 	Machine *Machine
-	// Left lists the resources with the run's label, except processes, which the suite
-	// finds itself; nil: Left.
+	// Left lists resources with the run's label. It omits processes, which the suite finds itself.
+	// If nil, the suite uses the function Left.
 	Left func(run string) ([]string, error)
 }
 
-// A Machine tells the suite about virtual machines, whose processes and CPUs are not the
-// host's.
+// A Machine describes virtual machines. Their processes and CPUs are not the host's.
 type Machine struct {
-	Memory int64   // bytes, for a small machine
-	Extra  int64   // bytes that the host may need for the machine in addition
-	Quota  float64 // CPUs: few, but enough to boot
-	// Single is set where a machine runs one program and switches off when it ends. Run is
-	// then a *vitrine.Unsupported, and the suite counts machines, not processes.
+	Memory int64   // bytes; enough for a small machine
+	Extra  int64   // bytes that the host may use for the machine beyond Memory
+	Quota  float64 // CPUs; the least with which a machine still boots
+	// Single is true if a machine runs one program and powers off when the program ends. Run then
+	// returns a *vitrine.Unsupported, and the suite counts machines instead of processes.
 	Single bool
-	// Processes finds the processes, in all machines of the substrate, that have the mark
-	// as an argument. With Single, it finds the machines whose program has the mark.
+	// Processes returns the processes with the argument mark in all machines of the substrate.
+	// With Single, it returns the machines whose program has the argument.
 	Processes func(mark string) ([]int, error)
 }
 
-// Open makes a harness whose run is recorded in the folder root. It skips the test when the
-// host does not support the substrate (*vitrine.Unsupported).
+// Open opens a harness whose run is recorded in the folder root. It skips the test when the host
+// does not support the substrate (*vitrine.Unsupported).
 type Open func(t *testing.T, root string) Harness
 
 // Environment variables for the suite's own processes.
@@ -65,8 +63,8 @@ const (
 	rootEnv   = "SUBSTRATETEST_ROOT"    // folder in which that process records its runs
 )
 
-// Build builds the program that the suite runs, a static executable, and returns its path.
-// Pass BuiltAs in the environment of a test process that cannot build.
+// Build builds the static executable that the suite runs in instances, and returns its path. A
+// test process that cannot build gets the path from BuiltAs in its environment.
 func Build(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv(builtEnv); path != "" {
@@ -76,12 +74,12 @@ func Build(t testing.TB) string {
 	build := exec.CommandContext(context.Background(), "go", "build", "-o", path, "vitrine/substrate/substratetest/program")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the program that instances run: %v\n%s", err, out)
+		t.Fatalf("build the suite's program: %v\n%s", err, out)
 	}
 	return path
 }
 
-// BuiltAs returns the variable, KEY=value, that tells a test process where the program is.
+// BuiltAs returns the environment variable, KEY=value, with the path for Build.
 func BuiltAs(path string) string { return builtEnv + "=" + path }
 
 // A suite is the state of one test of the suite.
@@ -96,13 +94,13 @@ type suite struct {
 // host.
 const testTime = 5 * time.Minute
 
-// begin opens a harness for one test. When the test ends, begin's cleanup closes the
-// substrate twice and checks that nothing is left of the run.
+// begin opens a harness for one test. When the test ends, it closes the substrate twice and checks
+// that the run left nothing on the host.
 func begin(t *testing.T, open Open, program, root string) *suite {
 	t.Helper()
 	h := open(t, root)
 	if h.Machine != nil {
-		t.Parallel() // most of the time goes into booting, which uses one CPU per machine
+		t.Parallel() // a test mostly waits for a machine to boot, on one CPU
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), testTime)
 	t.Cleanup(cancel)
@@ -128,20 +126,20 @@ func (s *suite) nothingLeft(run string) {
 	s.Helper()
 	left, err := s.h.Left(run)
 	if err != nil {
-		s.Errorf("looking for what is left: %v", err)
+		s.Errorf("list the remaining resources: %v", err)
 	}
 	if len(left) > 0 {
-		s.Errorf("left behind: %s", strings.Join(left, ", "))
+		s.Errorf("the run left on the host: %s", strings.Join(left, ", "))
 	}
 }
 
-// spec returns the Spec of a plain instance: no limits, its own folder.
+// spec returns the Spec of an instance without limits, in its own folder.
 func (s *suite) spec(name string) substrate.Spec {
 	component, _, _ := strings.Cut(name, "-")
 	return substrate.Spec{Run: s.h.Run.ID, Name: name, Component: component, Image: s.h.Image, Dir: s.TempDir()}
 }
 
-// create makes an instance, and skips the test when this host does not support it.
+// create creates an instance, or skips the test when this host does not support the instance.
 func (s *suite) create(spec substrate.Spec) substrate.Instance {
 	s.Helper()
 	in, err := s.h.Substrate.Create(s.ctx, spec)
@@ -154,7 +152,7 @@ func (s *suite) create(spec substrate.Spec) substrate.Instance {
 	return in
 }
 
-// command returns a command that runs the program, with its own environment.
+// command returns a command that runs the suite's program with its own environment.
 func (s *suite) command(args ...string) vitrine.Command {
 	return vitrine.Command{Args: append([]string{s.h.Program}, args...), Env: []string{"GOTRACEBACK=none"}}
 }
@@ -176,7 +174,7 @@ func (s *suite) ended(p substrate.Process) error {
 	case <-p.Done():
 		return p.Err()
 	case <-s.ctx.Done():
-		s.Fatal("the process does not end")
+		s.Fatal("the process did not end")
 		return nil
 	}
 }
@@ -190,7 +188,7 @@ func (s *suite) eventually(what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-s.ctx.Done():
-			s.Fatalf("waited in vain: %s", what)
+			s.Fatalf("timed out: %s", what)
 		}
 	}
 }
@@ -204,8 +202,8 @@ func (s *suite) logged(file, text string) {
 	})
 }
 
-// processes finds the processes that have the mark as an argument: on this host, in any
-// namespace, or in its machines.
+// processes returns the processes with the argument mark: on this host, in any namespace, or in
+// the substrate's machines.
 func (s *suite) processes(mark string) []int {
 	s.Helper()
 	find := func(mark string) ([]int, error) {
@@ -221,7 +219,7 @@ func (s *suite) processes(mark string) []int {
 	return pids
 }
 
-// single reports whether each instance runs a single program.
+// single reports whether an instance runs only one program.
 func (s *suite) single() bool { return s.h.Machine != nil && s.h.Machine.Single }
 
 // family waits until all three processes of a family run.
@@ -229,18 +227,18 @@ func (s *suite) family(mark string) {
 	s.Helper()
 	want := 3
 	if s.single() {
-		want = 1 // the machine that runs them
+		want = 1 // the machine
 	}
 	s.eventually("a family of three", func() bool { return len(s.processes(mark)) == want })
 }
 
-// refusesRun checks that Run fails where an instance runs a single program.
+// refusesRun checks that Run fails on an instance that runs only one program.
 func (s *suite) refusesRun(in substrate.Instance) {
 	s.Helper()
 	if err := in.Run(s.ctx, s.command("print", "-", "-", "0")); !vitrine.IsUnsupported(err) {
-		s.Errorf("Run where there is one program: %v", err)
+		s.Errorf("Run on an instance with one program: %v", err)
 	}
 }
 
-// mark returns an argument that no other process has.
+// mark returns a process argument that is unique on this host.
 func (s *suite) mark() string { return "mark-" + s.h.Run.ID }

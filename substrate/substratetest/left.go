@@ -11,15 +11,14 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// Left lists what carries the run's label on this host: cgroups of any hierarchy, network
-// namespaces and machines.
+// Left lists the cgroups, network namespaces and machines on this host that have the run's label.
 func Left(run string) ([]string, error) {
 	var found []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.Contains(path, "/vitrine/"+run) {
 			found = append(found, path)
 		}
-		return nil // other programs' groups come and go meanwhile
+		return nil // other programs create and remove groups during the walk
 	})
 	if err != nil {
 		return nil, err
@@ -36,15 +35,15 @@ func Left(run string) ([]string, error) {
 	return found, err
 }
 
-// Machines finds the QEMU processes of the run.
+// Machines returns the QEMU processes of the run.
 func Machines(run string) ([]int, error) {
 	return processes(func(arguments string) bool {
 		return strings.HasPrefix(arguments, machine.Program) && strings.Contains(arguments, "\x00vt-"+run+"-")
 	})
 }
 
-// processes finds this host's processes, in any namespace, whose arguments match. Each
-// argument ends with a zero byte.
+// processes returns this host's processes, in any namespace, whose arguments match. A zero byte
+// follows each argument.
 func processes(match func(arguments string) bool) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -54,7 +53,7 @@ func processes(match func(arguments string) bool) ([]int, error) {
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil || !match(string(b)) {
-			continue // ended, or does not match
+			continue // the process has ended, or does not match
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {

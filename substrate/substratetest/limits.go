@@ -14,13 +14,13 @@ import (
 	"vitrine/substrate"
 )
 
-// output runs the program in the instance to its end and returns its standard output.
+// output runs the program in the instance until it exits, and returns its standard output.
 func (s *suite) output(in substrate.Instance, dir string, args ...string) string {
 	s.Helper()
 	command := s.command(args...)
 	command.Stdout = filepath.Join(dir, args[0])
 	if err := s.finish(in, command); err != nil {
-		s.Fatalf("running %v: %v", args, err)
+		s.Fatalf("run %v: %v", args, err)
 	}
 	b, err := os.ReadFile(command.Stdout)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *suite) output(in substrate.Instance, dir string, args ...string) string
 	return strings.TrimSpace(string(b))
 }
 
-// finish runs a command to its end.
+// finish runs a command until it exits.
 func (s *suite) finish(in substrate.Instance, command vitrine.Command) error {
 	s.Helper()
 	if !s.single() {
@@ -54,7 +54,7 @@ func (s *suite) lastCPU() int {
 			return cpu
 		}
 	}
-	s.Fatal("no CPU to run on")
+	s.Fatal("this process may run on no CPU")
 	return 0
 }
 
@@ -83,15 +83,15 @@ func (s *suite) machineAffinity(in substrate.Instance, cpu int) {
 	want := fmt.Sprintf("Cpus_allowed_list:\t%d\n", cpu)
 	for _, file := range threads {
 		b, err := os.ReadFile(file)
-		if err == nil && !strings.Contains(string(b), want) { // a thread that has ended does not matter
+		if err == nil && !strings.Contains(string(b), want) { // an error means that the thread has ended
 			s.Errorf("%s does not have %q", file, want)
 		}
 	}
 }
 
-// testQuota spins on two CPUs for 1.2 s under a quota of 0.15 CPUs and checks the CPU time
-// it got. The lower bound is wide, because a busy host may not give even that. The upper
-// bound is the quota plus 10% plus 0.02 CPUs, a period's slack.
+// testQuota keeps two CPUs busy for 1.2 s under a quota of 0.15 CPUs, and checks the CPU time. The
+// lower bound is wide, because a busy host may give less. The upper bound is the quota plus 10%
+// plus 0.02 CPUs, one period's slack.
 func testQuota(s *suite) {
 	quota := 0.15
 	if s.h.Machine != nil {
@@ -122,17 +122,17 @@ func testQuota(s *suite) {
 		return
 	}
 	after, _ := cpuUsed(in.Vantage())
-	// The vantage also counts the program's start and end.
+	// The vantage also counts the CPU time to start and end the program.
 	if seen, all := after-before, float64(time.Since(begun)); seen < cpu*0.95 || seen > all*(quota*1.1+0.02) {
-		s.Errorf("the vantage saw %.0f ns of CPU time, the program itself %.0f", seen, cpu)
+		s.Errorf("the vantage counted %.0f ns of CPU time, the program %.0f", seen, cpu)
 	}
 	if throttled := throttledPeriods(s, in.Vantage()); throttled == 0 {
-		s.Error("the vantage saw no throttling")
+		s.Error("the vantage counted no throttling")
 	}
 }
 
-// machineQuota measures the machine's CPU time on the host, because the guest counts time
-// that it does not get as used.
+// machineQuota measures the machine's CPU time on the host. The guest's count is too high, because
+// it includes stolen time.
 func (s *suite) machineQuota(in substrate.Instance, spec substrate.Spec) {
 	s.Helper()
 	s.output(in, spec.Dir, "where") // wait until the machine has booted
@@ -141,7 +141,7 @@ func (s *suite) machineQuota(in substrate.Instance, spec substrate.Spec) {
 	s.output(in, spec.Dir, "spin", "1200")
 	after, readable := cpuUsed(in.Vantage())
 	if !readable {
-		s.Fatalf("the use of the machine cannot be read: %v", in.Vantage().Missing)
+		s.Fatalf("the machine's CPU use is missing: %v", in.Vantage().Missing)
 	}
 	used := (after - before) / float64(time.Since(begun))
 	s.Logf("used %.3f CPUs of a quota of %.2f", used, spec.VCPUs)
@@ -149,7 +149,7 @@ func (s *suite) machineQuota(in substrate.Instance, spec substrate.Spec) {
 		s.Errorf("used %.3f CPUs of a quota of %.2f", used, spec.VCPUs)
 	}
 	if throttledPeriods(s, in.Vantage()) == 0 {
-		s.Error("the vantage saw no throttling")
+		s.Error("the vantage counted no throttling")
 	}
 }
 
@@ -167,16 +167,16 @@ func testMemoryLimit(s *suite) {
 	below := s.start(in, "allocate", "16")
 	s.logged(filepath.Join(spec.Dir, "log"), "ready")
 	if used, ok := memoryUsed(in.Vantage()); ok && (used < 16<<20 || used > float64(spec.Memory+extra)) {
-		s.Errorf("the vantage saw %.0f bytes of at least 16 MiB, at most %d", used, limit+extra>>20)
+		s.Errorf("the vantage counted %.0f bytes, want 16 MiB to %d bytes", used, limit+extra>>20)
 	}
 	if err := in.Stop(s.ctx, 0); err != nil {
 		s.Fatal(err)
 	}
 	_ = s.ended(below)
 	if err := s.ended(s.start(in, "allocate", strconv.FormatInt(4*limit, 10))); err == nil {
-		s.Errorf("%d MiB fit in a limit of %d MiB", 4*limit, limit)
+		s.Errorf("a program allocated %d MiB under a limit of %d MiB", 4*limit, limit)
 	} else if !strings.Contains(err.Error(), "memory") {
-		s.Errorf("the error does not say that memory was the reason: %v", err)
+		s.Errorf("the error does not name the memory limit: %v", err)
 	}
 }
 
@@ -193,27 +193,27 @@ func testVantage(s *suite) {
 	v := in.Vantage()
 	s.Logf("%+v", v)
 	if v.Instance != "sprout-1" || v.Component != "sprout" || v.VCPUs != 1 || v.Memory != spec.Memory {
-		s.Errorf("vantage %+v is not of what was asked for", v)
+		s.Errorf("vantage %+v does not match the Spec", v)
 	}
 	if v.NetNS != in.NetNS() {
-		s.Errorf("network namespace %q in the vantage, %q of the instance", v.NetNS, in.NetNS())
+		s.Errorf("the vantage has network namespace %q, the instance %q", v.NetNS, in.NetNS())
 	}
 	if v.PID != 0 && s.h.Machine == nil {
 		if pids := s.processes(s.mark()); len(pids) != 1 || pids[0] != v.PID {
-			s.Errorf("PID %d, the process is %v", v.PID, pids)
+			s.Errorf("the vantage has PID %d, the process is %v", v.PID, pids)
 		}
 	}
 	if _, ok := cpuUsed(v); !ok && v.PID == 0 && v.Missing["cpu"] == "" {
-		s.Error("CPU use cannot be read, and nothing says why")
+		s.Error("CPU use is missing without a reason")
 	}
 	if _, ok := memoryUsed(v); !ok && v.PID == 0 && v.Missing["memory"] == "" {
-		s.Error("memory use cannot be read, and nothing says why")
+		s.Error("memory use is missing without a reason")
 	}
 	if v.CgroupCPU == "" && v.CgroupV2 == "" && v.Missing["throttled"] == "" {
-		s.Error("throttling cannot be read, and nothing says why")
+		s.Error("throttling is missing without a reason")
 	}
 	if v.NetNS == "" && v.Missing["network"] == "" {
-		s.Error("network use cannot be read, and nothing says why")
+		s.Error("network use is missing without a reason")
 	}
 	for _, path := range []string{v.CgroupV2, v.CgroupCPU, v.CgroupCPUAcct, v.CgroupMemory, v.NetNS} {
 		if path == "" {
@@ -225,7 +225,7 @@ func testVantage(s *suite) {
 	}
 }
 
-// cpuUsed reads the CPU time in nanoseconds, if the vantage has it.
+// cpuUsed returns the CPU time in nanoseconds. It returns false if the vantage lacks it.
 func cpuUsed(v vitrine.Vantage) (float64, bool) {
 	if v.CgroupCPUAcct != "" {
 		return field(filepath.Join(v.CgroupCPUAcct, "cpuacct.usage"), "")
@@ -237,7 +237,7 @@ func cpuUsed(v vitrine.Vantage) (float64, bool) {
 	return 0, false
 }
 
-// memoryUsed reads the memory use in bytes, if the vantage has it.
+// memoryUsed returns the memory use in bytes. It returns false if the vantage lacks it.
 func memoryUsed(v vitrine.Vantage) (float64, bool) {
 	if v.CgroupMemory != "" {
 		return field(filepath.Join(v.CgroupMemory, "memory.usage_in_bytes"), "")
@@ -257,8 +257,8 @@ func throttledPeriods(s *suite, v vitrine.Vantage) float64 {
 	return n
 }
 
-// field reads the number after a name in a file of "name number" lines. With an empty name,
-// it reads the file's only number.
+// field returns the number after a name in a file of "name number" lines. With an empty name, it
+// returns the file's only number.
 func field(file, name string) (float64, bool) {
 	b, err := os.ReadFile(file)
 	if err != nil {

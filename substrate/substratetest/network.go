@@ -32,8 +32,8 @@ type node struct {
 	log     string
 }
 
-// attach makes instances on one network, and returns a network namespace on it for clients.
-// client is empty where instances share the host's network.
+// attach creates instances on one network. It also returns a network namespace for clients on that
+// network. client is empty if instances share the host's network.
 func (s *suite) attach(names ...string) (client string, all []node) {
 	s.Helper()
 	var on fabric.Fabric
@@ -68,7 +68,7 @@ func (s *suite) network(namespaces bool) (on fabric.Fabric, client string) {
 	return on, client
 }
 
-// ask connects from the client and returns the line that the server sends.
+// ask connects from the client's namespace and returns the line that the server sends.
 func (s *suite) ask(client, address, port string) (string, error) {
 	var conn net.Conn
 	err := netns.Do(client, func() (err error) {
@@ -86,9 +86,9 @@ func (s *suite) ask(client, address, port string) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// testReadiness: a running server is not ready until its port, its health, a check beside
-// it and its log say so, and a stopped server is not ready. Nothing in the substrate
-// answers in its place.
+// testReadiness checks that a server becomes ready by its port, its health endpoint, a check
+// command and its log, and that a stopped server is not ready. The substrate itself must not
+// answer for the server.
 func testReadiness(s *suite) {
 	client, all := s.attach("sprout-1")
 	in := all[0]
@@ -98,20 +98,20 @@ func testReadiness(s *suite) {
 		s.Fatal(err)
 	}
 	s.logged(in.log, "running")
-	// expect checks the server's visible state; empty: nothing listens at its port.
+	// expect checks the server's answers. An empty want means that nothing listens at its port.
 	expect := func(want string) {
 		s.Helper()
 		if got, err := s.ask(client, in.address, servePort); got != want || (err != nil) != (want == "") {
-			s.Errorf("at the port: %q, %v; want %q", got, err, want)
+			s.Errorf("the port answers %q, %v; want %q", got, err, want)
 		}
 		if !s.single() {
 			check := s.command("probe", net.JoinHostPort(in.address, servePort))
 			if err := in.Run(s.ctx, check); (err == nil) != (want == "ready") {
-				s.Errorf("the check beside a server that is %q: %v", want, err)
+				s.Errorf("the check command on a server in state %q: %v", want, err)
 			}
 		}
 		if text, err := os.ReadFile(in.log); err != nil || want != "ready" && strings.Contains(string(text), "ready") {
-			s.Errorf("the log of a server that is %q: %q, %v", want, text, err)
+			s.Errorf("the log of a server in state %q: %q, %v", want, text, err)
 		}
 	}
 	expect("")
@@ -126,12 +126,12 @@ func testReadiness(s *suite) {
 		s.Fatal(err)
 	}
 	if got, err := s.ask(client, in.address, servePort); err == nil {
-		s.Errorf("a stopped server says %q", got)
+		s.Errorf("a stopped server answers %q", got)
 	}
 }
 
-// testPeers: every instance gets the addresses of all, reaches the others by them, and
-// keeps its address when it starts again.
+// testPeers checks that every instance knows all addresses, reaches its peers at them, and keeps
+// its address after a restart.
 func testPeers(s *suite) {
 	client, all := s.attach("sprout-1", "sprout-2")
 	var addresses []string
@@ -159,8 +159,8 @@ func testPeers(s *suite) {
 		s.Fatal(err)
 	}
 	start(again, "another")
-	s.logged(again.log, "reached another at ") // and the other instance before it, because peer asks in turn
+	s.logged(again.log, "reached another at ") // peer asks in order, so it has reached the other instance, too
 	if got, err := s.ask(client, again.address, servePort); err != nil || got != "another" {
-		s.Errorf("at the address of one that was started again: %q, %v", got, err)
+		s.Errorf("a restarted instance answers %q, %v at its address", got, err)
 	}
 }

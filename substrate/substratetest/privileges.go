@@ -12,8 +12,8 @@ import (
 	"vitrine/substrate"
 )
 
-// testPrivileges: a command can gain no privileges unless the Spec allows it. Nor can a machine's
-// process, which has none to begin with.
+// testPrivileges checks that a command can gain privileges only if the Spec allows it. A machine's
+// process has none and can gain none.
 func testPrivileges(s *suite) {
 	if s.h.Machine != nil {
 		in := s.create(s.spec("sprout-1"))
@@ -64,8 +64,8 @@ func (s *suite) confined(pid int) {
 	}
 }
 
-// testUser: commands run as the Spec's user, may write to a folder that is given to them, and may
-// open their output again.
+// testUser checks that commands run as the Spec's user, write to a folder that Own gives them, and
+// can reopen their standard output.
 func testUser(s *suite) {
 	const user, ids = "54321:54322", "54321 54322"
 	dir, err := os.MkdirTemp("", "user-") // other users cannot enter s.TempDir
@@ -87,7 +87,7 @@ func testUser(s *suite) {
 	spec.Dir, spec.User = dir, user
 	if s.single() {
 		if _, err := s.h.Substrate.Create(s.ctx, spec); !vitrine.IsUnsupported(err) {
-			s.Errorf("a user where there is only one program: %v", err)
+			s.Errorf("Create with a user on a substrate of one program: %v", err)
 		}
 		return
 	}
@@ -106,7 +106,7 @@ func testUser(s *suite) {
 			s.Fatalf("Start: %v", err)
 		}
 		if err := s.ended(p); err != nil {
-			s.Errorf("the command of user %s: %v", user, err)
+			s.Errorf("a command as user %s: %v", user, err)
 		}
 	}
 	log, err := os.ReadFile(filepath.Join(dir, "log"))
@@ -117,7 +117,7 @@ func testUser(s *suite) {
 	spec.User = "no-such-user"
 	if s.h.Image == "" && s.h.Machine == nil {
 		if _, err := s.h.Substrate.Create(s.ctx, spec); !vitrine.IsBadInput(err) {
-			s.Errorf("a user that the host does not have: %v", err)
+			s.Errorf("Create with an unknown user: %v", err)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"vitrine/substrate"
 )
 
-// Run runs the suite. It runs the calling test's binary again as a run that gets killed, so
-// call Run once, from a top-level test, and before anything slow.
+// Run runs the suite. One test starts the calling test's binary again, as a run to kill. So call
+// Run once, from a top-level test, and before anything slow.
 func Run(t *testing.T, open Open) {
 	if dir := os.Getenv(orphanEnv); dir != "" {
 		orphan(t, open, dir)
@@ -55,8 +55,8 @@ func Run(t *testing.T, open Open) {
 	t.Run("KilledRun", func(t *testing.T) { testKilledRun(t, open, program) })
 }
 
-// runsRoot returns a folder of runs that only this test uses, so that its cleaning affects
-// no other run.
+// runsRoot returns a folder for the runs of this test only, so that Clean does not touch the runs
+// of others.
 func runsRoot(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), "runs")
@@ -74,13 +74,13 @@ func testStartStopStart(s *suite) {
 			s.Fatalf("ended before Stop: %v", p.Err())
 		default:
 		}
-		for range 2 { // stopping an instance that does not run is no error
+		for range 2 { // the second Stop finds a stopped instance
 			if err := in.Stop(s.ctx, 20*time.Second); err != nil {
 				s.Fatalf("Stop: %v", err)
 			}
 		}
 		if err := s.ended(p); err != nil {
-			s.Errorf("ended by SIGTERM with status 0, yet: %v", err)
+			s.Errorf("the process exited with status 0 after SIGTERM, but: %v", err)
 		}
 		if pids := s.processes(s.mark()); len(pids) > 0 {
 			s.Errorf("still there after Stop: %v", pids)
@@ -109,7 +109,7 @@ func testEndsByItself(s *suite) {
 	if err := s.ended(s.start(in, "print", "a", "b", "0")); err != nil {
 		s.Errorf("status 0: %v", err)
 	}
-	// No Stop between: an ended instance may start again.
+	// There is no Stop in between: Start must accept an instance whose process has exited.
 	err := s.ended(s.start(in, "print", "a", "b", "7"))
 	if err == nil || !strings.Contains(err.Error(), "7") {
 		s.Errorf("status 7: %v", err)
@@ -123,10 +123,10 @@ func testNoSuchProgram(s *suite) {
 	in := s.create(s.spec("sprout-1"))
 	missing := vitrine.Command{Args: []string{"/no/such/program"}}
 	if _, err := in.Start(s.ctx, missing); err == nil || !strings.Contains(err.Error(), "/no/such/program") {
-		s.Errorf("Start of no program: %v", err)
+		s.Errorf("Start of a missing program: %v", err)
 	}
 	if err := in.Run(s.ctx, missing); !s.single() && (err == nil || !strings.Contains(err.Error(), "/no/such/program")) {
-		s.Errorf("Run of no program: %v", err)
+		s.Errorf("Run of a missing program: %v", err)
 	}
 	s.start(in, "serve", s.mark()) // the instance still works
 }
@@ -172,7 +172,7 @@ func testFolder(s *suite) {
 	other := s.TempDir()
 	for dir, want := range map[string]string{"": spec.Dir, other: other} {
 		if s.h.Image != "" && dir != "" {
-			continue // other folders of the host are not in an image
+			continue // an image does not have other folders of the host
 		}
 		command := s.command("where")
 		command.Dir = dir
@@ -210,12 +210,12 @@ func testLogs(s *suite) {
 	if err := s.ended(p); err != nil {
 		s.Fatal(err)
 	}
-	for _, path := range substrate.Logs(in) { // which are bounded, as the log is
+	for _, path := range substrate.Logs(in) { // these must be in the instance's folder, like the log
 		if rel, err := filepath.Rel(spec.Dir, path); err != nil || !filepath.IsLocal(rel) || path == log {
-			s.Errorf("a further log is %s, and the instance's folder is %s", path, spec.Dir)
+			s.Errorf("the additional log %s is not inside the instance's folder %s", path, spec.Dir)
 		}
 	}
-	// All output is written when Done is closed.
+	// The log is complete when Done is closed.
 	b, err := os.ReadFile(log)
 	if err != nil {
 		s.Fatal(err)
@@ -242,11 +242,11 @@ func testRunBesideStart(s *suite) {
 	}
 	p := s.start(in, "serve", s.mark())
 	if err := in.Run(s.ctx, s.command("print", "beside", "-", "0")); err != nil {
-		s.Errorf("Run beside Start: %v", err)
+		s.Errorf("Run during Start: %v", err)
 	}
 	select {
 	case <-p.Done():
-		s.Errorf("Run ended what Start started: %v", p.Err())
+		s.Errorf("Run ended the process of Start: %v", p.Err())
 	default:
 	}
 }
@@ -259,11 +259,11 @@ func testRunFailure(s *suite) {
 	}
 	err := in.Run(s.ctx, s.command("print", "half a database", "table users missing", "3"))
 	if err == nil {
-		s.Fatal("status 3 is no error")
+		s.Fatal("Run returned no error for exit status 3")
 	}
 	for _, want := range []string{"3", "half a database", "table users missing"} {
 		if !strings.Contains(err.Error(), want) {
-			s.Errorf("error %q does not have %q", err, want)
+			s.Errorf("error %q does not contain %q", err, want)
 		}
 	}
 }
@@ -284,17 +284,17 @@ func testRunCancelled(s *suite) {
 	select {
 	case err := <-ran:
 		if err == nil {
-			s.Error("a cancelled Run is no error")
+			s.Error("a cancelled Run returned no error")
 		}
 	case <-s.ctx.Done():
-		s.Fatal("Run goes on after its context ended")
+		s.Fatal("Run continues after its context ended")
 	}
 	if pids := s.processes(mark); len(pids) > 0 {
 		s.Errorf("still there after a cancelled Run: %v", pids)
 	}
 	select {
 	case <-started.Done():
-		s.Errorf("a cancelled Run ended what Start started: %v", started.Err())
+		s.Errorf("a cancelled Run ended the process of Start: %v", started.Err())
 	default:
 	}
 }

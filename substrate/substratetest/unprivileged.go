@@ -15,8 +15,8 @@ import (
 // Nobody is the user and group ID that Unprivileged uses.
 const Nobody = 65534
 
-// Unprivileged runs a test of this binary again as an ordinary user; the caller must be
-// root. The parts work for such a user on every host, so they may not skip.
+// Unprivileged runs a test of this binary again as an ordinary user. The caller must be root. The
+// named parts of the test must not skip, because an ordinary user can run them on every host.
 func Unprivileged(t *testing.T, test string, env []string, parts ...string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "unprivileged-") // other users cannot read t.TempDir

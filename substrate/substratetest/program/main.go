@@ -87,19 +87,19 @@ func number(text string) int {
 	return n
 }
 
-// wait prints that it is ready, and ends with status 0 at one of the signals. It ignores
-// SIGTERM unless that is one of them.
+// wait prints "ready" and exits with status 0 at one of the signals. It ignores SIGTERM unless
+// SIGTERM is among the signals.
 func wait(ends ...os.Signal) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 	end := make(chan os.Signal, 1)
-	signal.Notify(end, append(ends, syscall.SIGUSR2)...) // at least one, or the runtime reports a deadlock
+	signal.Notify(end, append(ends, syscall.SIGUSR2)...) // without any signal, the runtime reports a deadlock
 	fmt.Println("ready")
 	<-end
 	fmt.Println("bye")
 }
 
-// late is a server that becomes ready in steps. The first connection to its gate makes it
-// listen as busy, and the second makes it ready.
+// late is a server that becomes ready in steps. After the first connection to its gate, it listens
+// and answers "busy". After the second, it answers "ready".
 func late(gate, port string) {
 	opener := listen(gate)
 	fmt.Println("running")
@@ -115,7 +115,7 @@ func late(gate, port string) {
 		fmt.Fprintln(conn, next)
 		conn.Close()
 	}
-	wait(syscall.SIGTERM) // prints that it is ready
+	wait(syscall.SIGTERM) // prints "ready"
 }
 
 // peer sends its name to every client, and asks its peers for their names in turn.
@@ -161,8 +161,8 @@ func ask(address string) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// family ignores SIGTERM and has two children that do too. With leaves, the second child
-// runs in its own session.
+// family ignores SIGTERM and starts two children that ignore it, too. With leaves, the second
+// child runs in its own session.
 func family(mark string, leaves bool) {
 	for i := range 2 {
 		child := exec.CommandContext(context.Background(), os.Args[0], "stubborn", mark)
@@ -181,8 +181,8 @@ func family(mark string, leaves bool) {
 	wait()
 }
 
-// spin uses as much as it can get of two CPUs for that wall time. It prints the CPU time
-// and the wall time, in nanoseconds.
+// spin keeps two CPUs busy for the given wall time. It prints the CPU time and the wall time, in
+// nanoseconds.
 func spin(long time.Duration) {
 	runtime.GOMAXPROCS(2)
 	start := time.Now()
@@ -208,7 +208,7 @@ func used() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// allocate fills that many MiB of memory, then waits as serve does.
+// allocate fills the given number of MiB of memory and then waits, as serve does.
 func allocate(mib int) {
 	var held [][]byte
 	for range mib {
@@ -218,7 +218,7 @@ func allocate(mib int) {
 	runtime.KeepAlive(held)
 }
 
-// user writes a file, and prints its user and group to standard output, which it opens again.
+// user writes a file. It reopens its standard output and prints its user and group there.
 func user(file string) {
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
 		fail(err.Error())
