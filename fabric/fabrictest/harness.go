@@ -1,5 +1,5 @@
-// Package fabrictest is the conformance suite for fabrics. A fabric's own test
-// calls Run with a function that opens a Harness.
+// Package fabrictest is the conformance suite for fabrics. A fabric's own test passes Run a
+// function that opens a Harness.
 package fabrictest
 
 import (
@@ -19,31 +19,30 @@ import (
 
 // A Harness is a new fabric to test, with a run of its own.
 type Harness struct {
-	Fabric fabric.Fabric // closed by the suite
-	Run    *runstate.Run // closed after the suite, by the code that opened the harness
+	Fabric fabric.Fabric // the suite closes it
+	Run    *runstate.Run // Open's cleanup closes it after the suite
 
-	// Place makes a network namespace for an instance of the run and returns its
-	// path. The namespace is removed with the test. For instances that share the
-	// host's network, Place makes nothing and returns "".
+	// Place creates a network namespace for an instance of the run and returns its path. The
+	// namespace is removed when the test ends. If instances share the host's network, Place
+	// creates nothing and returns "".
 	Place func(t *testing.T, instance string) string
-	// Left lists what remains of the fabric on this host: objects of the run, and
-	// interfaces in the places that the harness made.
+	// Left lists the remains of the fabric on this host: objects of the run, and interfaces in the
+	// places that the harness created.
 	Left func() ([]string, error)
-	// Limit is the largest number of instances that the fabric takes at once, at
-	// least two; 0: any number.
+	// Limit is the largest number of instances of the fabric, at least two. 0 means no limit.
 	Limit int
 	// MTU is the MTU of the instances' interfaces, in bytes. 0 means that the
 	// fabric has no segment of its own: the tests MTU and Broadcast are skipped.
 	MTU int
-	// Unicast says that the fabric does not deliver broadcasts.
+	// Unicast is true if the fabric does not deliver broadcasts.
 	Unicast bool
-	// Host is the path of the network namespace that stands for the host, for
-	// instances that share the host's network; empty: this process's namespace.
+	// Host is the path of the network namespace that represents the host, for instances that share
+	// the host's network. If empty, it is this process's namespace.
 	Host string
 }
 
-// Open makes a harness whose run is registered in the folder root. It skips the
-// test when this host does not support the fabric (*vitrine.Unsupported).
+// Open opens a harness whose run is registered in the folder root. It skips the test when this
+// host does not support the fabric (*vitrine.Unsupported).
 type Open func(t *testing.T, root string) Harness
 
 // Run runs the suite.
@@ -79,8 +78,8 @@ type suite struct {
 	root string
 }
 
-// begin opens a harness. When the test ends, the fabric is closed and nothing
-// may be left of it.
+// begin opens a harness. When the test ends, it closes the fabric and checks that the fabric left
+// nothing.
 func begin(t *testing.T, open Open, root string) *suite {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -90,8 +89,8 @@ func begin(t *testing.T, open Open, root string) *suite {
 	return s
 }
 
-// closeAndCheck closes the fabric twice, because Close is idempotent, and
-// checks that nothing is left.
+// closeAndCheck closes the fabric and checks that it left nothing. It closes the fabric twice,
+// because Close must be idempotent.
 func (s *suite) closeAndCheck() {
 	s.Helper()
 	for range 2 {
@@ -106,7 +105,7 @@ func (s *suite) checkNothingLeft() {
 	s.Helper()
 	left, err := s.h.Left()
 	if err != nil {
-		s.Errorf("looking for what is left: %v", err)
+		s.Errorf("list the remains: %v", err)
 	}
 	if len(left) > 0 {
 		s.Errorf("left behind: %q", left)
@@ -117,10 +116,10 @@ func (s *suite) checkNothingLeft() {
 type instance struct {
 	fabric.Endpoint
 	port  fabric.Port
-	place string // its network namespace, or the one that stands for the host's
+	place string // its network namespace, or the host's
 }
 
-// attach makes a place for an instance and attaches the instance.
+// attach creates a place for an instance and attaches the instance.
 func (s *suite) attach(name string) instance {
 	s.Helper()
 	return s.attachTo(fabric.Port{Instance: name, NetNS: s.h.Place(s.T, name)})
@@ -143,9 +142,8 @@ func (s *suite) attached(port fabric.Port, end fabric.Endpoint) instance {
 	return in
 }
 
-// serve answers every connection or datagram to the instance's address with
-// words and the peer's address. It returns the address that it listens on. Port
-// 0 means any port.
+// serve answers each connection or datagram at the instance's address with words and the peer's
+// address. It returns the address on which it listens. Port 0 means any port.
 func (s *suite) serve(in instance, transport, words string, port uint16) netip.AddrPort {
 	s.Helper()
 	var at netip.AddrPort
@@ -184,7 +182,7 @@ func answerDatagrams(conn *net.UDPConn, words string) {
 			return
 		}
 		answer := []byte(words + " " + from.Addr().String())
-		if n > len(answer) { // a long question gets an answer of the same length
+		if n > len(answer) { // pad the answer to the length of a long question
 			answer = append(answer, make([]byte, n-len(answer))...)
 		}
 		_, _ = conn.WriteToUDPAddrPort(answer, from)
@@ -203,8 +201,7 @@ func answerConnections(listener *net.TCPListener, words string) {
 	}
 }
 
-// ask sends a question to a server from the instance's place and address and
-// returns the answer.
+// ask sends a question from the instance's place and address to a server, and returns the answer.
 func (s *suite) ask(in instance, transport string, server netip.AddrPort) (answer string, err error) {
 	err = netns.Do(in.place, func() error {
 		var local net.Addr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(in.Addr, 0))
@@ -236,13 +233,13 @@ func (s *suite) ask(in instance, transport string, server netip.AddrPort) (answe
 	return answer, err
 }
 
-// checkReaches checks that one instance reaches another by its address, and
-// that the server sees the client's own address.
+// checkReaches checks that one instance reaches the address of another, and that the server sees
+// the client's own address.
 func (s *suite) checkReaches(from, to instance, transport string) {
 	s.Helper()
 	server := s.serve(to, transport, to.port.Instance, 0)
 	got, err := s.ask(from, transport, server)
 	if want := fmt.Sprintf("%s %s", to.port.Instance, from.Addr); err != nil || got != want {
-		s.Errorf("%s by %s to %s: %q, %v; want %q", from.port.Instance, transport, to.port.Instance, got, err, want)
+		s.Errorf("%s asks over %s %s: %q, %v; want %q", from.port.Instance, transport, to.port.Instance, got, err, want)
 	}
 }

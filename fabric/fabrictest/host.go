@@ -20,16 +20,15 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// A Host is a network namespace that stands for a host with two interfaces,
-// eno1 and eno2. Both are cabled to one switch, a namespace with the bridge
-// br0, 198.18.255.1/16. The bridge's ports are in hairpin mode: they also send
-// frames back out of the port that received them.
+// A Host is a network namespace that represents a host with two interfaces, eno1 and eno2. Both
+// are connected to one switch, a namespace with the bridge br0, 198.18.255.1/16. The bridge's
+// ports are in hairpin mode: a port also sends frames back out that it received.
 type Host struct {
 	Path   string // path of the host's namespace
 	Switch string // path of the switch's namespace
 }
 
-// NewHost makes a host for the test's duration.
+// NewHost creates a host that lasts until the test ends.
 func NewHost(t *testing.T) Host {
 	t.Helper()
 	label := fmt.Sprintf("test%d", os.Getpid())
@@ -43,7 +42,7 @@ func NewHost(t *testing.T) Host {
 	return h
 }
 
-// cable makes the interfaces and the switch. It runs in the host's namespace.
+// cable creates the interfaces and the switch. It runs in the host's namespace.
 func (h Host) cable() error {
 	fd, err := unix.Open(h.Switch, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -60,8 +59,8 @@ func (h Host) cable() error {
 	return segment.In(h.Switch, bridgeAll)
 }
 
-// bridgeAll makes the bridge in the switch's namespace, whose links it gets,
-// and waits until the bridge works.
+// bridgeAll creates the bridge in the switch's namespace and waits until it forwards. links must
+// be a handle to that namespace.
 func bridgeAll(links *netlink.Handle) error {
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0", TxQLen: -1, Flags: net.FlagUp}}
 	if err := links.LinkAdd(bridge); err != nil {
@@ -95,7 +94,7 @@ func (h Host) Do(t *testing.T, f func() error) {
 	}
 }
 
-// OnHost calls open in the host's namespace and returns what it made.
+// OnHost calls open in the host's namespace and returns the result of open.
 func OnHost[T any](t *testing.T, host Host, open func() (T, error)) (made T) {
 	t.Helper()
 	host.Do(t, func() (err error) {
@@ -116,7 +115,7 @@ func (h Host) Uplink() Instance {
 // An Instance is an instance that a Bench attached.
 type Instance = instance
 
-// A Bench is a fabric that a test drives step by step.
+// A Bench is a fabric for a test that drives it step by step.
 type Bench struct{ s *suite }
 
 // NewBench returns a bench for f. It closes f when the test ends.
@@ -136,19 +135,18 @@ func NewHostBench(t *testing.T, f fabric.Fabric, run *runstate.Run, host Host) B
 	return b
 }
 
-// Attach makes a place for an instance and attaches the instance.
+// Attach creates a place for an instance and attaches the instance.
 func (b Bench) Attach(name string) Instance {
 	b.s.Helper()
 	return b.s.attach(name)
 }
 
-// Reach sends a question from one instance to another by UDP and checks the
-// answer.
+// Reach sends a question from one instance to another over UDP and checks the answer.
 func (b Bench) Reach(from, to Instance) error {
 	b.s.Helper()
 	got, err := b.s.ask(from, "udp", b.s.serve(to, "udp", to.port.Instance, 0))
 	if want := to.port.Instance + " " + from.Addr.String(); err == nil && got != want {
-		err = fmt.Errorf("%q was answered, want %q", got, want)
+		err = fmt.Errorf("the answer is %q, want %q", got, want)
 	}
 	if err != nil {
 		return fmt.Errorf("from %s to %s: %w", from.port.Instance, to.port.Instance, err)
@@ -156,8 +154,8 @@ func (b Bench) Reach(from, to Instance) error {
 	return nil
 }
 
-// Apart checks that two runs can use the same interface of a host at once: they
-// give out different addresses, and the instances of each run reach each other.
+// Apart checks that two runs can use the same host interface at once: their addresses differ, and
+// the instances of each run reach each other.
 func Apart(t *testing.T, host Host, open func(run *runstate.Run) (fabric.Fabric, error)) {
 	t.Helper()
 	root := t.TempDir() + "/runs"
@@ -172,11 +170,11 @@ func Apart(t *testing.T, host Host, open func(run *runstate.Run) (fabric.Fabric,
 		}
 		for _, in := range []Instance{bono, sprout} {
 			if had[in.Addr] {
-				t.Errorf("two runs gave out the address %s", in.Addr)
+				t.Errorf("two runs allocated the address %s", in.Addr)
 			}
 			had[in.Addr] = true
 		}
-		if err := f.Detach(t.Context(), "sprout-1"); err != nil { // its address is free again
+		if err := f.Detach(t.Context(), "sprout-1"); err != nil { // frees its address
 			t.Error(err)
 		}
 		delete(had, sprout.Addr)

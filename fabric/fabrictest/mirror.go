@@ -9,8 +9,8 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// Mirrors checks a mirror between two instances: the listener receives each
-// question to the mirrored instance, and the answer.
+// Mirrors checks a mirror from one instance to another. The listener must receive each question to
+// the mirrored instance, and each answer.
 func Mirrors(t *testing.T, f fabric.Fabric, run *runstate.Run) {
 	t.Helper()
 	mirrorer, ok := f.(fabric.Mirrorer)
@@ -36,6 +36,6 @@ func Mirrors(t *testing.T, f fabric.Fabric, run *runstate.Run) {
 		t.Error("the question was not answered")
 	}
 	if heard := mirrortest.Heard(hear, 2); !maps.Equal(heard, mirrortest.Messages(1)) {
-		t.Errorf("heard are %v, want the question and the answer", heard)
+		t.Errorf("the listener received %v, want the question and the answer", heard)
 	}
 }

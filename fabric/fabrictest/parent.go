@@ -13,13 +13,12 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// Over makes a fabric, such as macvlan, whose instances have interfaces over a
-// parent. The parent is an interface of the calling thread's host. The mode may
-// be empty.
+// Over creates a fabric whose instances have interfaces on a parent interface, such as macvlan.
+// The parent belongs to the calling thread's network namespace. The mode may be empty.
 type Over func(run *runstate.Run, mode, parent string, options segment.Options) (*segment.Segment, error)
 
-// RunParent runs the suite of such fabrics on a parent that the user named.
-// together says for each mode whether instances on one parent reach each other.
+// RunParent runs the suite on such a fabric, with a parent that the user names. together says for
+// each mode whether instances on one parent reach each other.
 func RunParent(t *testing.T, together map[string]bool, open Over) {
 	t.Helper()
 	for mode, reach := range together {
@@ -33,9 +32,8 @@ func RunParent(t *testing.T, together map[string]bool, open Over) {
 	t.Run("Refused", func(t *testing.T) { testParentRefused(t, open) })
 }
 
-// testParent checks that instances on an interface of the host reach each other
-// only if together is set, and that they reach the switch. In the end the host
-// has the same interfaces as before.
+// testParent checks that instances on a host interface reach the switch, and reach each other only
+// if together is true. At the end, the host must have the same interfaces as before.
 func testParent(t *testing.T, together bool, open Make) {
 	host := NewHost(t)
 	run := NewRun(t, t.TempDir()+"/runs")
@@ -43,7 +41,7 @@ func testParent(t *testing.T, together bool, open Make) {
 	bench := NewBench(t, f, run)
 	bono, sprout := bench.Attach("bono-1"), bench.Attach("sprout-1")
 	if err := bench.Reach(bono, sprout); (err == nil) != together {
-		t.Errorf("want them to reach each other: %t; %v", together, err)
+		t.Errorf("want instances to reach each other: %t; %v", together, err)
 	}
 	for _, in := range []Instance{bono, sprout} {
 		if err := bench.Reach(in, host.Uplink()); err != nil {
@@ -55,12 +53,12 @@ func testParent(t *testing.T, together bool, open Make) {
 		t.Error(err)
 	}
 	if links, err := Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
-		t.Errorf("the host has %q, %v", links, err)
+		t.Errorf("the host has the interfaces %q, %v", links, err)
 	}
 }
 
-// NotLent checks that eno1 of a host cannot be lent while instances of a run go
-// out by it. The run is registered in root.
+// NotLent checks that the host's eno1 cannot be lent while instances of a run use it as parent.
+// The run is registered in root.
 func NotLent(t *testing.T, host Host, root string) {
 	t.Helper()
 	host.Do(t, func() error {
@@ -69,14 +67,14 @@ func NotLent(t *testing.T, host Host, root string) {
 			return err
 		}
 		if _, err := lender.Free("direct", "eno1", true); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "go out by it") {
-			t.Errorf("lending it: %v; want a *vitrine.BadInput", err)
+			t.Errorf("lend eno1: %v; want a *vitrine.BadInput", err)
 		}
 		return lender.Close()
 	})
 }
 
-// testParentRefused checks that a parent that is absent, has too small an MTU,
-// is down or is in use is refused, and that the error names it.
+// testParentRefused checks that a fabric refuses a parent that is missing, is down, is in use or
+// has too small an MTU. The error must name the parent.
 func testParentRefused(t *testing.T, open Over) {
 	host := NewHost(t)
 	run := NewRun(t, t.TempDir()+"/runs")

@@ -45,7 +45,7 @@ func testReach(s *suite) {
 	}
 }
 
-// atMost returns n, or the fabric's limit if that is less.
+// atMost returns n, or the fabric's limit if the limit is smaller.
 func (s *suite) atMost(n int) int {
 	if s.h.Limit > 0 {
 		return min(n, s.h.Limit)
@@ -53,8 +53,8 @@ func (s *suite) atMost(n int) int {
 	return n
 }
 
-// testDistinct attaches from many goroutines at once and checks that all
-// addresses differ.
+// testDistinct attaches instances from many goroutines at once and checks that their addresses
+// differ.
 func testDistinct(s *suite) {
 	many := s.atMost(12)
 	ports := make([]fabric.Port, many)
@@ -95,10 +95,10 @@ func testDetachAndAttach(s *suite) {
 		}
 		again := s.attachTo(goes.port)
 		if again.Addr == stays.Addr {
-			s.Fatalf("an address that is in use was given out again: %s", again.Addr)
+			s.Fatalf("allocated the address %s, which is in use", again.Addr)
 		}
 		if again.Addr == goes.Addr {
-			s.Errorf("the address %s was given out again while there were others", again.Addr)
+			s.Errorf("allocated the address %s again although others are free", again.Addr)
 		}
 		goes = again
 		s.checkReaches(stays, goes, "tcp")
@@ -106,7 +106,7 @@ func testDetachAndAttach(s *suite) {
 	}
 }
 
-// testDetachGone detaches an instance whose namespace has already been removed.
+// testDetachGone detaches an instance whose namespace no longer exists.
 func testDetachGone(s *suite) {
 	stays := s.attach("bono-1")
 	goes := s.attach("sprout-1")
@@ -124,11 +124,11 @@ func testDetachGone(s *suite) {
 func testRefusals(s *suite) {
 	first := s.attach("bono-1")
 	if _, err := s.h.Fabric.Attach(s.ctx, first.port); err == nil {
-		s.Error("an instance was attached twice")
+		s.Error("attached an instance twice")
 	}
 	missing := fabric.Port{Instance: "sprout-1", NetNS: netns.Path("vt-no-such-namespace")}
 	if _, err := s.h.Fabric.Attach(s.ctx, missing); err == nil {
-		s.Error("an instance in no namespace was attached")
+		s.Error("attached an instance without a namespace")
 	}
 	cancelled, cancel := context.WithCancel(s.ctx)
 	cancel()
@@ -136,7 +136,7 @@ func testRefusals(s *suite) {
 	if _, err := s.h.Fabric.Attach(cancelled, port); err == nil {
 		s.Error("attached with a context that has ended")
 	}
-	// The failed calls left nothing behind that prevents this one.
+	// This call succeeds only if the failed calls left nothing behind.
 	s.checkReaches(first, s.attachTo(port), "tcp")
 }
 
@@ -152,8 +152,8 @@ func testCloseLeavesNothing(s *suite) {
 	}
 }
 
-// testTwoRuns checks that two runs do not meet, although their instances have
-// the same names and serve on the same port at once.
+// testTwoRuns checks that two runs do not affect each other, although their instances have the
+// same names and serve on the same port at once.
 func testTwoRuns(s *suite) {
 	other := begin(s.T, s.open, s.root)
 	const port = 5060
@@ -261,7 +261,7 @@ func testMTU(s *suite) {
 		s.Fatalf("sending a packet of %d bytes: %v", s.h.MTU, err)
 	}
 	if n, err := conn.Read(make([]byte, s.h.MTU)); err != nil || n != len(largest) {
-		s.Errorf("a packet of %d bytes came back with %d of %d: %v", s.h.MTU, n, len(largest), err)
+		s.Errorf("a packet of %d bytes returned with %d of %d bytes: %v", s.h.MTU, n, len(largest), err)
 	}
 	if _, err := conn.Write(append(largest, 0)); !errors.Is(err, unix.EMSGSIZE) {
 		s.Errorf("sending a packet of %d bytes: %v; want it refused", s.h.MTU+1, err)
