@@ -102,7 +102,7 @@ func ablations(precision float64) []ablation {
 	return rules()
 }
 
-// whole returns the baseline of the ablation: the unchanged search in the same setting.
+// whole returns the baseline of the ablation: the unchanged search in the ablation's setting.
 func (a ablation) whole() ablation {
 	return ablation{name: untouched, in: a.in, under: a.under, runs: a.runs}
 }

@@ -16,22 +16,22 @@ func TestAblationRecordIsWhole(t *testing.T) {
 	for _, precision := range truthPrecisions() {
 		for _, a := range ablations(precision) {
 			if record.find(a, precision) == nil {
-				t.Errorf("no result of %s", a.title(precision))
+				t.Errorf("no result for %s", a.title(precision))
 			}
 		}
 	}
 	for _, f := range record {
 		if f.Search != record[0].Search {
-			t.Errorf("%s is of search/ %s, others of %s", f.Name, f.Search, record[0].Search)
+			t.Errorf("%s is for search/ %s, the first result is for %s", f.Name, f.Search, record[0].Search)
 		}
 	}
 }
 
-// TestAblationRecordIsOfItsCommits checks that the history has the commits of the record, each with
-// the recorded state of search/.
-func TestAblationRecordIsOfItsCommits(t *testing.T) {
+// TestAblationRecordMatchesItsCommits checks that the history has the commits of the record, each
+// with the recorded state of search/.
+func TestAblationRecordMatchesItsCommits(t *testing.T) {
 	if out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output(); err != nil || strings.TrimSpace(string(out)) != "false" {
-		t.Skip("this is no clone with its history")
+		t.Skip("this is not a git clone with full history")
 	}
 	record, err := readAblations("results/ablation.jsonl")
 	if err != nil {
@@ -53,25 +53,25 @@ func TestAblationRecordIsOfItsCommits(t *testing.T) {
 	}
 }
 
-// TestAblationsOfAnotherSearchAreMadeAgain checks that a result counts only for the same state of
+// TestResultsOfAnotherSearchDoNotCount checks that a result counts only for the same state of
 // search/, setting, changes and number of searches.
-func TestAblationsOfAnotherSearchAreMadeAgain(t *testing.T) {
+func TestResultsOfAnotherSearchDoNotCount(t *testing.T) {
 	a := constants()[0].at("7")
 	found := ablationFound{Name: a.name, Precision: 0.1, Runs: a.runs, Changes: a.changes(), ablationSource: ablationSource{Search: "now"}}
 	if record := (ablationRecord{found}).of("now"); record.find(a, 0.1) == nil {
-		t.Error("the result itself does not count")
+		t.Error("the result does not count for its own ablation")
 	}
 	if record := (ablationRecord{found}).of("before"); record.find(a, 0.1) != nil {
-		t.Error("a result of another search counts")
+		t.Error("a result for another state of search/ counts")
 	}
 	for name, other := range map[string]ablation{
-		"of another change":         {name: a.name, file: a.file, old: a.old, new: "leastDeployments = 9", under: a.under, runs: a.runs},
-		"of more searches":          {name: a.name, file: a.file, old: a.old, new: a.new, under: a.under, runs: 2 * a.runs},
-		"in another setting":        {name: a.name, file: a.file, old: a.old, new: a.new, under: weak.changes(), runs: a.runs},
-		"without the setting's own": {name: a.name, file: a.file, old: a.old, new: a.new, runs: a.runs},
+		"with another change":          {name: a.name, file: a.file, old: a.old, new: "leastDeployments = 9", under: a.under, runs: a.runs},
+		"with more searches":           {name: a.name, file: a.file, old: a.old, new: a.new, under: a.under, runs: 2 * a.runs},
+		"in another setting":           {name: a.name, file: a.file, old: a.old, new: a.new, under: weak.changes(), runs: a.runs},
+		"without the setting's change": {name: a.name, file: a.file, old: a.old, new: a.new, runs: a.runs},
 	} {
 		if (ablationRecord{found}).find(other, 0.1) != nil {
-			t.Errorf("the result counts for one %s", name)
+			t.Errorf("the result counts for an ablation %s", name)
 		}
 	}
 }

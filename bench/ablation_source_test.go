@@ -27,11 +27,11 @@ func TestEveryConstantHasAReason(t *testing.T) {
 	}
 	all := numbersOf(t, "../search/rate/adaptive*.go")
 	if len(all) < 100 {
-		t.Fatalf("found %d numbers: there must be more", len(all))
+		t.Fatalf("found only %d numbers", len(all))
 	}
 	for _, n := range all {
-		if !n.knownBy(known) {
-			t.Errorf("%s:%d: neither a source nor an ablation for %s, which is %s", n.file, n.line, n.value, cmp.Or(n.name, "in an expression of "+n.function))
+		if !n.coveredBy(known) {
+			t.Errorf("%s:%d: no source and no ablation for %s (%s)", n.file, n.line, n.value, cmp.Or(n.name, "in an expression of "+n.function))
 		}
 	}
 }
@@ -45,8 +45,8 @@ func TestSourcesAreOfConstants(t *testing.T) {
 	}
 	all := numbersOf(t, "../search/rate/*.go")
 	for piece := range sourced(string(page)) {
-		if !slices.ContainsFunc(all, func(n number) bool { return n.knownBy(map[string]bool{piece: true}) }) {
-			t.Errorf("the page gives a source for %s, which is no number of the search", piece)
+		if !slices.ContainsFunc(all, func(n number) bool { return n.coveredBy(map[string]bool{piece: true}) }) {
+			t.Errorf("the page has a source for %s, but the search has no such number", piece)
 		}
 	}
 }
@@ -77,8 +77,8 @@ type number struct {
 	value          string
 }
 
-// knownBy reports whether the page's sources or an ablation cover the number.
-func (n number) knownBy(known map[string]bool) bool {
+// coveredBy reports whether a source on the page or an ablation covers the number.
+func (n number) coveredBy(known map[string]bool) bool {
 	if n.name != "" {
 		return known[n.name]
 	}

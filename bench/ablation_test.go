@@ -20,7 +20,7 @@ func TestAblations(t *testing.T) {
 		for _, a := range ablations(precision) {
 			name := fmt.Sprint(a.in, "/", a.name, a.runs)
 			if names[name] {
-				t.Errorf("%s: there are two", name)
+				t.Errorf("%s: two ablations have this name", name)
 			}
 			names[name] = true
 			for _, c := range a.changes() {
@@ -77,7 +77,7 @@ func TestAblationSection(t *testing.T) {
 	var table strings.Builder
 	printTable(&table, []Row{record[1].row(rule.title(0.1), &record[0])})
 	if !strings.Contains(table.String(), "search/ablation/0.1/"+rule.name) {
-		t.Errorf("no row in\n%s", table.String())
+		t.Errorf("no row of the ablation in\n%s", table.String())
 	}
 	for _, want := range []string{
 		"| " + untouched + " | 0.1 | 0.970 | 0.960 (`gc`) | 2 | 1.00 | 1.00 |",
@@ -85,10 +85,10 @@ func TestAblationSection(t *testing.T) {
 		"| `" + tried.name + "` | `" + tried.value + "` | `" + tried.lower + "` | 0.890 | 0.800 (`gc`) | 2 | 1.00 | 1.00 |",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+			t.Errorf("the section lacks %q:\n%s", want, text)
 		}
 	}
 	if unwanted := "`" + tried.higher + "` | 0.9"; strings.Contains(text, unwanted) {
-		t.Errorf("%q in\n%s", unwanted, text)
+		t.Errorf("the section must not have %q:\n%s", unwanted, text)
 	}
 }

@@ -50,8 +50,9 @@ type contest struct {
 }
 
 // affinityFields compares how fast this program and tshark print the same fields of the SIP and
-// Diameter messages of one capture. A second row compares vitrine affinity, which also finds the
-// transactions, with tshark. The third row is the one run of both over the whole capture.
+// Diameter messages of one capture. A second row compares vitrine affinity with tshark; vitrine
+// affinity also finds the transactions. A third row compares one run of both programs over the
+// whole capture.
 func affinityFields(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
 	c, err := newContest(ctx, dir)
 	if err != nil {
@@ -142,7 +143,7 @@ func readingRate(start func(context.Context) (*printer, error), packets float64)
 		if err != nil {
 			return 0, err
 		}
-		for p.next() != nil { // the lines do not matter: agree has compared them
+		for p.next() != nil { // agree has compared the lines
 		}
 		if err := p.end(); err != nil {
 			return 0, err
@@ -170,7 +171,7 @@ func (c *contest) agree(ctx context.Context) (Pairs, error) {
 		cancel()
 		return Pairs{}, errors.Join(err, ours.end(), theirs.end())
 	}
-	// If the context was stopped, so were the programs, and the lines may be cut off.
+	// If the context ended, the programs were killed and their last lines may be truncated.
 	if err := errors.Join(ctx.Err(), ours.end(), theirs.end()); err != nil {
 		return Pairs{}, err
 	}
@@ -188,7 +189,7 @@ func sameLines(ours, theirs *printer) (n uint64, err error) {
 			return n, nil
 		}
 		if want := asOurs(string(other)); string(line) != want {
-			return n, fmt.Errorf("message %d: we print %q, tshark prints %q", n+1, line, want)
+			return n, fmt.Errorf("message %d: ours is %q, tshark's is %q", n+1, line, want)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// The loads whose memory is measured.
+// The loads under which memory is measured.
 const (
 	fewPackets  = 100_000
 	tenfold     = 1_000_000
@@ -26,7 +26,7 @@ const (
 )
 
 // flat bounds the ratio of the peaks. A table that kept 16 bytes of each call would need 14 MiB
-// more after manyPackets, which have 909,000 calls. That is 15% of the 93 MiB after fewPackets.
+// more after manyPackets, which have 909,000 calls. 14 MiB is 15% of the 93 MiB after fewPackets.
 // Peaks of one load differ by less than 1% between rounds.
 const flat = "<= 1.1"
 
@@ -68,7 +68,8 @@ func peakOfAnalysis(ctx context.Context, program string, packets int) (float64, 
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = write, &stderr
 	in, err := cmd.StdinPipe()
-	// The pipe holds one page and the result is longer. So the process has done all its work but still runs when its peak is read.
+	// The pipe holds one page, and the result is longer than that. So when the peak is read, the
+	// process has done all its work and still runs.
 	_, sizeErr := unix.FcntlInt(write.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
 	if err = errors.Join(err, sizeErr); err == nil {
 		err = cmd.Start()
@@ -93,10 +94,10 @@ func peakOfAnalysis(ctx context.Context, program string, packets int) (float64, 
 }
 
 // understood checks that the analysis found every message, made each call a transaction, and gave
-// up on nothing.
+// up on no message.
 func understood(c *affinity.Captured, has signalled) error {
 	if c.Read.Messages != has.messages || c.Correlated.Transactions != has.calls || c.Correlated.GivenUp > 0 || c.Read.GivenUp != (captured.GivenUp{}) {
-		return fmt.Errorf("%d of %d messages and %d transactions of %d calls were found, given up: %d %+v",
+		return fmt.Errorf("found %d of %d messages and %d transactions of %d calls, gave up on %d %+v",
 			c.Read.Messages, has.messages, c.Correlated.Transactions, has.calls, c.Correlated.GivenUp, c.Read.GivenUp)
 	}
 	return nil

@@ -41,7 +41,7 @@ func TestSignallingIsUnderstood(t *testing.T) {
 	}
 	has.calls++
 	if understood(c, has) == nil {
-		t.Error("a call that was not found is not missed")
+		t.Error("understood accepts an analysis that lacks a call")
 	}
 }
 

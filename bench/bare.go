@@ -26,8 +26,8 @@ import (
 	"vitrine/spec"
 )
 
-// probeInterval is the time between two readiness probes. It is much shorter than the CFS period of
-// 20 ms, so that it adds little to the time to become ready.
+// probeInterval is the time between two readiness probes. It is much shorter than the CFS period
+// of 20 ms, so that probing adds little to the start time.
 const probeInterval = time.Millisecond
 
 // A bare runs the function with the least work. Each instance has a place that is created once: a
@@ -300,7 +300,7 @@ func awaitSIP(ctx context.Context, at string) error {
 // remove kills the processes that still run and removes the places.
 func (b *bare) remove() (err error) {
 	for _, in := range b.functions {
-		if in.command != nil { // an error left it running
+		if in.command != nil { // still running after an error
 			_ = in.command.Process.Kill() // may fail if the context's end has killed it
 			_ = in.command.Wait()
 		}

@@ -25,8 +25,8 @@ import (
 	"vitrine/testbed"
 )
 
-// A cable is a veth pair between the namespaces near and far; all its work,
-// including the receiving end's, runs on one core.
+// A cable is a veth pair between the namespaces near and far. All its work, including the
+// receiver's, runs on one core.
 type cable struct {
 	dir     string // for files
 	run     *runstate.Run
@@ -117,13 +117,13 @@ func (e cableEnd) received() (n uint64, err error) {
 	return n, err
 }
 
-// dropFrames makes the far end discard every frame on arrival, with an XDP program. This is the
-// lowest receive cost, and it is the same for every sender.
+// dropFrames makes the far end drop every frame on arrival, by an XDP program. No receiver costs
+// less, and the cost is the same for every sender.
 func (c *cable) dropFrames() (err error) {
 	const xdpDrop = 1
 	c.dropper, err = ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpDrop), asm.Return()}})
 	if err != nil {
-		return fmt.Errorf("make a program that drops: %w", err)
+		return fmt.Errorf("load the XDP program that drops frames: %w", err)
 	}
 	return netns.Do(c.far.netns, func() error {
 		at, err := net.InterfaceByName(segment.Inside)
@@ -135,8 +135,8 @@ func (c *cable) dropFrames() (err error) {
 	})
 }
 
-// receiveXDP makes the far end's stack receive frames that XDP programs send. Without an XDP
-// program of its own, a veth does so only with GRO.
+// receiveXDP makes the far end's stack receive frames that XDP programs send. A veth without an
+// XDP program of its own does so only with GRO.
 func (c *cable) receiveXDP() error {
 	return netns.Do(c.far.netns, func() error {
 		e, err := ethtool.NewEthtool()
@@ -176,7 +176,7 @@ func (c *cable) arrivals(send func() (packets int, took time.Duration, err error
 	arrived := float64(after - before)
 	// The count may include a few frames of the stack's own.
 	if arrived > float64(packets)+10 || arrived < float64(packets)*(1-lossAllowed) {
-		return 0, fmt.Errorf("%d packets were sent and %.0f arrived", packets, arrived)
+		return 0, fmt.Errorf("%d packets sent, but %.0f arrived", packets, arrived)
 	}
 	return arrived / took.Seconds(), nil
 }

@@ -54,7 +54,7 @@ func findCeiling(ctx context.Context, send func(rate float64, lasting time.Durat
 		case failed == 0:
 			at = math.Min(passed.rate*rateStep, most)
 		case passed.rate == 0 && failed < most*lowestShare:
-			return ceiling{}, fmt.Errorf("at %.0f messages a second more than %g of them are lost", failed, lossAllowed)
+			return ceiling{}, fmt.Errorf("more than %g of the messages are lost even at %.0f messages/s", lossAllowed, failed)
 		case passed.rate == 0:
 			at = failed / rateStep
 		case failed < passed.rate*rateWidth:
@@ -74,7 +74,7 @@ func passes(send func(float64, time.Duration) (flood, error), rate float64) (ok,
 		case err != nil:
 			return false, false, err
 		case f.arrived > f.sent:
-			return false, false, fmt.Errorf("at %.0f messages a second %.0f arrived of %.0f sent", rate, f.arrived, f.sent)
+			return false, false, fmt.Errorf("at %.0f messages/s, %.0f messages arrived but only %.0f were sent", rate, f.arrived, f.sent)
 		case behind:
 			late++
 		case f.loss() <= lossAllowed:

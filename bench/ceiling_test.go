@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// simulated returns a send function. Its device forwards up to capacity and loses more
-// than the surplus beyond that. Its load tool sends up to most.
+// simulated returns a send function. Its device forwards at most capacity; above that, the device
+// loses more than the surplus. Its load tool sends at most most.
 func simulated(capacity, most float64, calls *int) func(float64, time.Duration) (flood, error) {
 	return func(rate float64, lasting time.Duration) (flood, error) {
 		*calls++
@@ -25,7 +25,7 @@ func simulated(capacity, most float64, calls *int) func(float64, time.Duration) 
 	}
 }
 
-func TestHighestIsWhatTheDeviceCanTake(t *testing.T) {
+func TestCeilingIsTheDevicesCapacity(t *testing.T) {
 	for _, capacity := range []float64{900, 45_000, 333_333, 800_000} {
 		var calls int
 		got, err := findCeiling(context.Background(), simulated(capacity, 1e6, &calls), 1e6)
@@ -33,7 +33,7 @@ func TestHighestIsWhatTheDeviceCanTake(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.limited || got.rate > capacity*1.001 || got.rate < capacity/rateWidth {
-			t.Errorf("of a capacity of %g it found %+v", capacity, got)
+			t.Errorf("capacity %g: found %+v", capacity, got)
 		}
 		if calls > 40 {
 			t.Errorf("capacity %g took %d trials", capacity, calls)
@@ -41,24 +41,24 @@ func TestHighestIsWhatTheDeviceCanTake(t *testing.T) {
 	}
 }
 
-func TestHighestSaysWhenTheLoadIsTheLimit(t *testing.T) {
+func TestCeilingReportsTheLoadToolsLimit(t *testing.T) {
 	for _, capacity := range []float64{1e6, 2e6} {
 		var calls int
 		got, err := findCeiling(context.Background(), simulated(capacity, 5e5, &calls), 6e5)
 		if err != nil || !got.limited || got.rate > 5e5 {
-			t.Errorf("found %+v, %v; want it limited by the load", got, err)
+			t.Errorf("found %+v, %v; want limited by the load tool", got, err)
 		}
 	}
 }
 
-func TestHighestRefusesADeviceThatPassesNothing(t *testing.T) {
+func TestCeilingRefusesDeadDevice(t *testing.T) {
 	var calls int
 	if got, err := findCeiling(context.Background(), simulated(1, 1e6, &calls), 1e6); err == nil {
 		t.Errorf("found %+v", got)
 	}
 }
 
-func TestHighestRefusesCopies(t *testing.T) {
+func TestCeilingRefusesCopies(t *testing.T) {
 	twice := func(rate float64, lasting time.Duration) (flood, error) {
 		return flood{wanted: rate, sent: rate, arrived: 2 * rate, took: lasting}, nil
 	}

@@ -155,8 +155,8 @@ func (s *stage) with(ctx context.Context, d device, use func() error) (err error
 	if err != nil {
 		return err
 	}
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = io.Discard, &said
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.Discard, &stderr
 	if err := s.start(cmd, s.devices); err != nil {
 		return fmt.Errorf("start %s: %w", d.name, err)
 	}
@@ -164,7 +164,7 @@ func (s *stage) with(ctx context.Context, d device, use func() error) (err error
 		err = fmt.Errorf("%s: %w", d.name, err)
 	}
 	if stopped := stop(cmd); stopped != nil || err != nil {
-		err = errors.Join(err, stopped, errors.New(said.String()))
+		err = errors.Join(err, stopped, errors.New(stderr.String()))
 	}
 	return err
 }
@@ -200,14 +200,14 @@ func (s *stage) beside(ctx context.Context, d device, measure func() (ceiling, e
 		return measure()
 	}
 	cmd := d.beside(ctx, s)
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	if err := s.start(cmd, s.loads); err != nil {
 		return ceiling{}, err
 	}
 	found, err := measure()
-	if stopped := stop(cmd); stopped != nil || said.Len() > 0 {
-		err = errors.Join(err, stopped, errors.New(said.String()))
+	if stopped := stop(cmd); stopped != nil || stderr.Len() > 0 {
+		err = errors.Join(err, stopped, errors.New(stderr.String()))
 	}
 	return found, err
 }

@@ -274,7 +274,7 @@ func (s *stage) proveResponses(ctx context.Context, back, forth floodPlan) error
 			return err
 		}
 		if want := clientOf[key]; len(got) != 1 || viaPort(got[0]) != want || a.port != want {
-			return fmt.Errorf("to %d, which is not what the client %d should get: %q", a.port, want, a.data)
+			return fmt.Errorf("client %d gets a wrong response, at port %d: %q", want, a.port, a.data)
 		}
 	}
 	return nil

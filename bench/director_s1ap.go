@@ -43,10 +43,10 @@ func (s *stage) framesForwarder(ctx context.Context) (device, error) {
 // s1apTrial is the duration of one trial.
 const s1apTrial = 2 * time.Second
 
-// directorS1AP compares how many S1AP messages the director and a bare forwarder pass per second of
-// their CPU time. Each of them has one core. The load waits for all messages of a step before it
-// sends the next one. It may therefore be slower than the forwarder, and a rate by wall-clock time
-// would be that of the load.
+// directorS1AP compares how many S1AP messages the director and a bare forwarder pass per second
+// of their own CPU time. Each device has one core. The load waits for all messages of a step
+// before it sends the next step, so it may be slower than the forwarder. A rate by wall-clock time
+// would then be the rate of the load.
 func directorS1AP(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	plan, err := newS1APPlan(ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *stage) passS1AP(ctx context.Context, d device, plan string, director bo
 // process until the trial ends.
 func (p *s1apPassed) measure(pid int, in io.Writer, out *bufio.Reader) error {
 	if line, err := out.ReadString('\n'); err != nil || strings.TrimSpace(line) != "ready" {
-		return fmt.Errorf("the S1AP load said %q: %w", line, err)
+		return fmt.Errorf("the S1AP load printed %q: %w", line, err)
 	}
 	before, err := monitor.ProcessCPU(pid)
 	if err != nil {
@@ -147,7 +147,7 @@ func (p *s1apPassed) measure(pid int, in io.Writer, out *bufio.Reader) error {
 	}
 	p.cpu = (after - before).Seconds()
 	if _, err := fmt.Sscan(line, &p.messages, &p.took, &p.allocations); err != nil || p.messages == 0 || p.cpu <= 0 {
-		return fmt.Errorf("the S1AP load said %q, the device used %g s of CPU time: %w", line, p.cpu, err)
+		return fmt.Errorf("the S1AP load printed %q, the device used %g s of CPU time: %w", line, p.cpu, err)
 	}
 	return nil
 }

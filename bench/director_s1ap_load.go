@@ -133,12 +133,12 @@ func (p *s1apPlayer) connections() (all []net.Conn) {
 
 func (p *s1apPlayer) close() {
 	for _, c := range p.connections() {
-		_ = c.Close() // errors do not matter: the device ends, too
+		_ = c.Close() // an error does not matter, because the device ends too
 	}
 }
 
-// connectS1AP connects the eNodeBs one after the other, so that it knows which eNodeB an accepted
-// association belongs to. With an error it returns the players so far, so that the caller can close
+// connectS1AP connects one eNodeB after the other, so that it knows to which eNodeB an accepted
+// association belongs. With an error, it returns the players so far, so that the caller can close
 // them.
 func connectS1AP(ctx context.Context, plan s1apPlan, director bool) (all []*s1apPlayer, err error) {
 	var listeners []*net.TCPListener
@@ -254,7 +254,7 @@ func playAll(all []*s1apPlayer, lasting time.Duration) (messages int, err error)
 						return nil
 					}
 					if err := p.step(&s); err != nil {
-						p.close() // so that no peer waits for ever
+						p.close() // otherwise the peers would wait forever
 						return err
 					}
 					counts[i] += s.Messages
@@ -289,10 +289,10 @@ func (p *s1apPlayer) step(s *s1apStep) error {
 	for i, c := range p.instances {
 		got := p.buffer[:len(s.At[i])]
 		if _, err := io.ReadFull(c, got); err != nil {
-			return fmt.Errorf("instance %d gets nothing: %w", i+1, err)
+			return fmt.Errorf("instance %d received nothing: %w", i+1, err)
 		}
 		if p.compare && !bytes.Equal(got, s.At[i]) {
-			return fmt.Errorf("instance %d gets other messages than planned", i+1)
+			return fmt.Errorf("instance %d received messages that differ from the plan", i+1)
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ type s1apStep struct {
 	At       [][]byte // frames of each instance: received if Up, otherwise sent
 }
 
-// longest returns the size of the largest step in octets, over all instances together.
+// longest returns the size in octets of the largest step, summed over all instances.
 func (e *s1apENodeB) longest() (most int) {
 	for _, s := range e.Steps {
 		size := 0
@@ -62,7 +62,7 @@ func (e *s1apENodeB) longest() (most int) {
 	return most
 }
 
-// A talk is the messages of a UE's connection, from the Initial UE Message to the end of its
+// A talk is the messages of one UE's connection, from the Initial UE Message to the end of the
 // release.
 type talk []spoken
 
@@ -142,8 +142,8 @@ func (c *conversation) talks() (map[string]talk, error) {
 	return whole, nil
 }
 
-// file adds a message to its talk in open. When the talk is complete, file moves it to whole,
-// unless whole already has one of the same procedure.
+// file adds a message to its talk in open. A complete talk moves to whole, unless whole already
+// has a talk of the same procedure.
 func file(open map[uint32]talk, whole map[string]talk, s spoken) error {
 	var m s1ap.Message
 	if err := m.Parse(s.message); err != nil {

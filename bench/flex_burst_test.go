@@ -36,7 +36,7 @@ func TestBurstsResume(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if r := rows[3]; r.Ratio != nil || r.Reason == "" {
-		t.Errorf("a lag of 4 s against none is a ratio: %+v", r)
+		t.Errorf("a lag of 4 s against 0 s has a ratio: %+v", r)
 	}
 }
 

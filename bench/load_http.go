@@ -23,11 +23,11 @@ const (
 	httpPort        = 28090
 )
 
-// loadHTTP compares how many requests the built-in generator and wrk make per second of CPU time.
-// The CPU time is that of the whole generator process. Each generator has a fresh nginx; generators
-// share one core, and nginx has another. The built-in generator keeps to a schedule and prints the
-// report of package load. wrk is a closed loop and always saturates the server. So it finds many
-// responses at each poll, which is the cheapest case.
+// loadHTTP compares how many requests the built-in generator and wrk make per second of CPU time
+// of the whole generator process. Each run has a fresh nginx. Both generators use the same core,
+// and nginx has another. The built-in generator keeps to a schedule and prints the report of
+// package load. wrk is a closed loop and always saturates the server. So wrk finds many responses
+// at each poll, which is the cheapest case.
 func loadHTTP(ctx context.Context, s *stage, progress io.Writer) ([]Row, error) {
 	if err := programs("wrk", "nginx"); err != nil {
 		return nil, err

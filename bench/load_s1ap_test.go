@@ -47,6 +47,6 @@ func TestReplayerSendsTheRecordedBytes(t *testing.T) {
 	uplink[len(uplink)-1] ^= 1
 	write()
 	if _, err := c.replay(t.Context(), replayer, file); err == nil {
-		t.Error("another byte is not noticed")
+		t.Error("answer accepts a replay with another byte")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A ports is a range of UDP or TCP ports on 127.0.0.1.
+// ports is a range of UDP or TCP ports on 127.0.0.1.
 type ports struct{ first, count int }
 
 func (p ports) String() string { return fmt.Sprintf("%d+%d", p.first, p.count) }
@@ -59,7 +59,7 @@ func (s *stage) drive(ctx context.Context, target int, sources, sinks ports, cor
 		return nil, fmt.Errorf("start the load tool: %w", err)
 	}
 	if line, err := l.out.ReadString('\n'); strings.TrimSpace(line) != "ready" {
-		return nil, errors.Join(fmt.Errorf("the load tool said %q: %w", line, err), l.close())
+		return nil, errors.Join(fmt.Errorf("the load tool printed %q: %w", line, err), l.close())
 	}
 	return l, nil
 }
@@ -94,21 +94,21 @@ func parseFlood(line string, wanted float64) (flood, error) {
 	var took float64
 	rest := strings.NewReader(line)
 	if _, err := fmt.Fscan(rest, &f.sent, &took, &f.arrived); err != nil {
-		return f, fmt.Errorf("the load tool said %q: %w", line, err)
+		return f, fmt.Errorf("the load tool printed %q: %w", line, err)
 	}
 	f.took = time.Duration(took * float64(time.Second))
 	if len(strings.Fields(line)) <= 3 { // the command was rate, without latency
 		return f, nil
 	}
 	if _, err := fmt.Fscan(rest, (*int64)(&f.late), &f.samples); err != nil {
-		return f, fmt.Errorf("the load tool said %q: %w", line, err)
+		return f, fmt.Errorf("the load tool printed %q: %w", line, err)
 	}
 	if f.samples == 0 {
 		return f, nil
 	}
 	for i := range f.latency {
 		if _, err := fmt.Fscan(rest, (*int64)(&f.latency[i])); err != nil {
-			return f, fmt.Errorf("the load tool said %q: %w", line, err)
+			return f, fmt.Errorf("the load tool printed %q: %w", line, err)
 		}
 	}
 	return f, nil

@@ -62,9 +62,9 @@ func networkBulk(ctx context.Context, progress io.Writer) (rows []Row, err error
 	return rows, nil
 }
 
-// networkScheduled compares the highest rates at which our senders send every
-// packet on schedule with tcpreplay at top speed. One sender schedules in the
-// kernel, the other makes a system call per packet.
+// networkScheduled compares our senders with tcpreplay at top speed. The figure of a sender is the
+// highest rate at which every packet is on schedule. One sender schedules in the kernel, the other
+// makes a system call per packet.
 func networkScheduled(ctx context.Context, progress io.Writer) (rows []Row, err error) {
 	_, err = overCable(ctx, true, func(c *cable, replay side) (_ Row, err error) {
 		config := packet.SenderConfig{NetNS: c.near.netns, Interface: "eth0", CPU: c.core}
@@ -129,9 +129,9 @@ func (c *cable) bulk(ctx context.Context, b *packet.Bulk) (float64, error) {
 	})
 }
 
-// highestHeldRate returns a side that measures the highest rate that a sender holds. It starts from
-// the rate that the sender reaches when it is asked for too much, and goes down to the first rate
-// on schedule.
+// highestHeldRate returns a side that measures the highest rate at which a sender stays on
+// schedule. It first asks for too much to find the sender's top rate, and then goes down from
+// there.
 func (c *cable) highestHeldRate(send func(context.Context, packet.Stream) (packet.Sent, error)) side {
 	const tooMuch = 1e8
 	return func(ctx context.Context) (float64, error) {
@@ -210,15 +210,15 @@ var (
 func readReplay(out []byte) (packets int, took time.Duration, err error) {
 	sent, rate := replaySent.FindSubmatch(out), replayRate.FindSubmatch(out)
 	if sent == nil || rate == nil {
-		return 0, 0, fmt.Errorf("tcpreplay said %q", out)
+		return 0, 0, fmt.Errorf("tcpreplay printed %q", out)
 	}
 	packets, err = strconv.Atoi(string(sent[1]))
 	if err != nil {
-		return 0, 0, fmt.Errorf("tcpreplay said %q: %w", out, err)
+		return 0, 0, fmt.Errorf("tcpreplay printed %q: %w", out, err)
 	}
 	pps, err := strconv.ParseFloat(string(rate[1]), 64)
 	if err != nil || pps <= 0 {
-		return 0, 0, fmt.Errorf("tcpreplay said %q: %w", out, err)
+		return 0, 0, fmt.Errorf("tcpreplay printed %q: %w", out, err)
 	}
 	return packets, time.Duration(float64(packets) / pps * float64(time.Second)), nil
 }

@@ -29,9 +29,9 @@ const (
 	namespacesPause = time.Second
 )
 
-// networkNamespaces compares the time to create and remove 100 namespaces on a
-// bridge. Ours are those of fabric/bridge and internal/netns for processes.
-// Theirs is a C program that makes only the system and netlink calls.
+// networkNamespaces compares the time to create and remove 100 namespaces on a bridge. Our side
+// uses fabric/bridge and internal/netns, as for processes. The other side is a C program that
+// makes only the system and netlink calls.
 func networkNamespaces(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	if err := netns.Possible(); err != nil { // this also creates the namespaces' folder
 		return nil, err
@@ -112,13 +112,13 @@ func namespaces(ctx context.Context, root string) (made, removed float64, err er
 // bareNamespaces runs the C program and returns the times in ms.
 func bareNamespaces(ctx context.Context, program string) (made, removed float64, err error) {
 	cmd := exec.CommandContext(ctx, program, fmt.Sprintf("vt-bench%d", os.Getpid()), fmt.Sprint(namespacesCount))
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return 0, 0, fmt.Errorf("%w: %s", err, said.String())
+		return 0, 0, fmt.Errorf("%w: %s", err, stderr.String())
 	}
 	if _, err := fmt.Fscan(strings.NewReader(out.String()), &made, &removed); err != nil {
-		return 0, 0, fmt.Errorf("the program in C said %q: %w", out.String(), err)
+		return 0, 0, fmt.Errorf("the program in C printed %q: %w", out.String(), err)
 	}
 	return made * 1000, removed * 1000, nil
 }

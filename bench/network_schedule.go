@@ -63,17 +63,17 @@ func (c *cable) bareSchedule(ctx context.Context, program string) (float64, erro
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, program, "eth0", fmt.Sprint(schedulePackets), fmt.Sprint(scheduleRate))
-	var out, said bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(frame), &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(frame), &out, &stderr
 	if err := c.start(cmd); err != nil {
 		return 0, err
 	}
 	if err := cmd.Wait(); err != nil {
-		return 0, fmt.Errorf("%w: %s", err, said.String())
+		return 0, fmt.Errorf("%w: %s", err, stderr.String())
 	}
 	var p50, p90, p99 float64
 	if _, err := fmt.Fscan(strings.NewReader(out.String()), &p50, &p90, &p99); err != nil {
-		return 0, fmt.Errorf("the loop in C said %q: %w", out.String(), err)
+		return 0, fmt.Errorf("the loop in C printed %q: %w", out.String(), err)
 	}
 	return p99, nil
 }

@@ -50,7 +50,7 @@ func TestOverloadRows(t *testing.T) {
 		}
 		capacity, _, err := m.capacity(t.Context(), overload.Graceful, overloadQuota)
 		if want := overloadQuota * goodput / overloadSuccess; err != nil || capacity < 0.98*want || capacity > 1.02*want || driven != before {
-			t.Errorf("capacity %g, %v, after %d windows more; want %g from the file alone", capacity, err, driven-before, want)
+			t.Errorf("capacity %g, %v, after %d more windows; want %g from the file only", capacity, err, driven-before, want)
 		}
 	}
 }
@@ -67,6 +67,6 @@ func TestInFlightGrowth(t *testing.T) {
 		t.Errorf("growth %g a second, want 0", got)
 	}
 	if got := inFlightGrowth(nil); got != 0 {
-		t.Errorf("growth %g of nothing", got)
+		t.Errorf("growth %g without any reading", got)
 	}
 }

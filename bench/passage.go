@@ -181,8 +181,8 @@ func vias(data []byte) (all []string, err error) {
 	return all, nil
 }
 
-// checkProxied checks the arrivals of requests that were sent twice. The proxy must add one Via of
-// its own on top, choose the same instance both times, and share the requests among the instances.
+// checkProxied checks the arrivals of requests that were sent twice. The proxy must add its own
+// Via on top, choose the same instance both times, and spread the requests over the instances.
 func checkProxied(sent []message, first, again []arrival) error {
 	share := map[int]int{}
 	for i, a := range first {
@@ -193,9 +193,9 @@ func checkProxied(sent []message, first, again []arrival) error {
 		case len(got) != 2:
 			return fmt.Errorf("%d Via instead of 2 in %q", len(got), a.data)
 		case viaPort(got[0]) != devicePort || viaPort(got[1]) != sent[i].source():
-			return fmt.Errorf("not its own Via above the client's in %q", a.data)
+			return fmt.Errorf("the proxy's Via is not above the client's in %q", a.data)
 		case again[i].port != a.port:
-			return fmt.Errorf("went to %d and then to %d: %q", a.port, again[i].port, a.data)
+			return fmt.Errorf("the same request went to %d and then to %d: %q", a.port, again[i].port, a.data)
 		}
 		share[a.port]++
 	}

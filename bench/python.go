@@ -14,7 +14,7 @@ import (
 	"vitrine"
 )
 
-// A pythonPeer is a search from PyPI with which ours is compared. A script wraps it and exchanges
+// A pythonPeer is a search from PyPI that is compared with ours. A script wraps it and exchanges
 // JSON over standard input and output, one message per line.
 type pythonPeer struct {
 	name     string // for messages: "MLRsearch"

@@ -98,7 +98,7 @@ type realRecord struct {
 	Why       string            `json:",omitempty"` // why the search ended
 }
 
-// A realUnit is the next measurement; an empty kind means that nothing is left.
+// A realUnit is one measurement to make next. An empty kind means that nothing is left.
 type realUnit struct {
 	kind, search string
 	number       int

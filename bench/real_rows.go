@@ -15,14 +15,13 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// A judged is a run with the capacity that its neighbouring blocks show.
+// A judged is a run with the capacity that its neighbouring blocks measured.
 type judged struct {
 	realRecord
 	beside reference // from the blocks before and after the run in its session, pooled
 }
 
-// covered reports whether the run's interval contains the capacity that the neighbouring blocks
-// show.
+// covered reports whether the run's interval contains the capacity of the neighbouring blocks.
 func (j judged) covered() bool {
 	return j.Capacity.Low <= j.beside.Rate && j.beside.Rate <= j.Capacity.High
 }

@@ -262,7 +262,7 @@ func TestRealResumes(t *testing.T) {
 	}
 	counts.For = 0
 	if other := realBenchOf(t, folder, "5", counts, drawn(0)); order(other.all) != want || other.measure(t.Context()) != nil {
-		t.Error("the records of the last plan are not shown")
+		t.Error("open does not read the records of the last plan")
 	}
 	rows, err := third.rows()
 	if err != nil {
@@ -303,12 +303,12 @@ func TestRealTimeIsLimited(t *testing.T) {
 	}
 	counts.For, counts.Estimate, counts.Runs, counts.Window = noLimit, 85, 1, time.Minute
 	if b := realBenchOf(t, folder, "1", counts, drawn(100)); b.measure(t.Context()) != nil || order(b.all) != "bbrmdb" {
-		t.Errorf("%s: want a second block after one that misses the capacity", order(b.all))
+		t.Errorf("%s: want a second block after a block that misses the capacity", order(b.all))
 	}
 	counts.Runs, counts.Window = 20, 20*time.Second
 	counts.For = time.Second
 	if b := realBenchOf(t, folder, "2", counts, drive); b.measure(t.Context()) != nil || order(b.all) != "brmdb" {
-		t.Errorf("%s: a block was begun that is worth nothing", order(b.all))
+		t.Errorf("%s: began a block without time for a run and another block", order(b.all))
 	}
 }
 
@@ -330,7 +330,7 @@ func TestCoverageRow(t *testing.T) {
 	}
 	nothing := judged{realRecord{Capacity: &vitrine.Capacity{}}, reference{Rate: 100, SD: 0.01}}
 	if nothing.covered() || nothing.agrees() {
-		t.Error("a run that found nothing counts as right")
+		t.Error("a run without a capacity counts as covered")
 	}
 }
 

@@ -27,10 +27,10 @@ func TestPages(t *testing.T) {
 				t.Fatal(err)
 			}
 		} else if string(text) != want {
-			t.Errorf("%s is not what the committed record makes of it: go test ./bench -run TestPages -update", p.path)
+			t.Errorf("%s does not match the committed record: run go test ./bench -run TestPages -update", p.path)
 		}
 		if _, err := p.fill(root, "no marks"); err == nil {
-			t.Errorf("%s: a page without marks is filled", p.path)
+			t.Errorf("%s: fill accepts a page without marks", p.path)
 		}
 	}
 }

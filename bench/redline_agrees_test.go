@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestAgreementHasItsBounds checks that only the right row misses its aim if the ratio is too high
-// or too low, a call is lost, the objective is broken for longer than a step, or a fault is noticed
-// too late.
+// TestAgreementHasItsBounds checks which row misses its aim. It must be the right row alone, for
+// each of these faults: the ratio is too high or too low, a call is lost, the objective is broken
+// for longer than a step, redline notices a fault too late.
 func TestAgreementHasItsBounds(t *testing.T) {
 	good := agreeRound{redline: capacityFound{95, 90, 100}, characterize: capacityFound{100, 96, 104}, calls: 1000, broken: 2}
 	if ratio, low, high := good.ratio(); ratio != 0.95 || low != 90.0/104 || high != 100.0/96 {

@@ -182,7 +182,7 @@ func (s *agreeSite) offer(ctx context.Context) (report func() (load.Report, erro
 			return report, nil
 		}
 		if time.Since(began) > within {
-			return nil, fmt.Errorf("%.0f/s do not arrive within %s", rate, within)
+			return nil, fmt.Errorf("the load did not reach %.0f/s within %s", rate, within)
 		}
 		before = now
 		if err := pause(ctx, time.Second); err != nil {
@@ -288,7 +288,7 @@ func (s *agreeSite) fault(ctx context.Context) (seconds float64, err error) {
 	seconds = time.Since(stopped).Seconds()
 	err = errors.Join(err, <-done, s.signal(ctx, options.Instance, syscall.SIGCONT))
 	if err == nil && found.Verdict != redline.Aborted {
-		err = fmt.Errorf("an instance that stops does not abort redline: %s", &found)
+		err = fmt.Errorf("redline did not abort when its instance stopped: %s", &found)
 	}
 	fmt.Fprintf(s.progress, "  a stopped instance got new work for %.2g s: %s\n", seconds, &found)
 	return seconds, err
@@ -305,9 +305,9 @@ func (s *agreeSite) awaitWeight(ctx context.Context, done <-chan error, instance
 		}
 		select {
 		case err := <-done:
-			return errors.Join(errors.New("redline ended before any weight was shifted"), err)
+			return errors.Join(errors.New("redline ended before it changed the weight"), err)
 		case <-ctx.Done():
-			return fmt.Errorf("the weight of %s does not change: %w", instance, context.Cause(ctx))
+			return fmt.Errorf("the weight of %s did not change: %w", instance, context.Cause(ctx))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -83,13 +83,13 @@ func runRounds(ctx context.Context, rounds int, sides []side, progress io.Writer
 // medians, because both sides of a round see the same host conditions.
 func (p Pairs) row(name, unit, against, aim string) (Row, error) {
 	if len(p.Ours) == 0 || len(p.Ours) != len(p.Theirs) {
-		return Row{}, fmt.Errorf("%s: %d measures of ours, %d of theirs: want as many of both", name, len(p.Ours), len(p.Theirs))
+		return Row{}, fmt.Errorf("%s: %d values of ours, but %d of theirs", name, len(p.Ours), len(p.Theirs))
 	}
 	ratios := make([]float64, len(p.Ours))
 	for i := range ratios {
 		ratios[i] = p.Ours[i] / p.Theirs[i]
 		if math.IsNaN(ratios[i]) || math.IsInf(ratios[i], 0) {
-			return Row{}, fmt.Errorf("%s: round %d: %g over %g is no ratio", name, i+1, p.Ours[i], p.Theirs[i])
+			return Row{}, fmt.Errorf("%s: round %d: cannot divide %g by %g", name, i+1, p.Ours[i], p.Theirs[i])
 		}
 	}
 	return newRow(name, unit, against, aim, median(p.Ours), median(p.Theirs), median(ratios),

@@ -77,7 +77,7 @@ func TestRowIsMedianOfPairedRatios(t *testing.T) {
 	}
 	for _, bad := range []Pairs{{}, {Ours: []float64{1}, Theirs: []float64{0}}, {Ours: []float64{1}}} {
 		if _, err := bad.row("x", "s", "y", "<= 1.5"); err == nil {
-			t.Errorf("%v gave a row", bad)
+			t.Errorf("%v has a row", bad)
 		}
 	}
 }
@@ -95,12 +95,12 @@ func TestInterleaveAlternates(t *testing.T) {
 		t.Errorf("order %s, want five rounds, each starting where the last ended", order.String())
 	}
 	if !slices.Equal(p.Ours, []float64{3, 3, 3, 3, 3}) || !slices.Equal(p.Theirs, []float64{2, 2, 2, 2, 2}) {
-		t.Errorf("pairs %v: sides mixed up", p)
+		t.Errorf("pairs %v: the sides are swapped", p)
 	}
 	boom := errors.New("boom")
 	_, err = interleave(t.Context(), 5, note("A", 1), func(context.Context) (float64, error) { return 0, boom }, io.Discard)
 	if !errors.Is(err, boom) {
-		t.Errorf("error %v lost the cause", err)
+		t.Errorf("error %v does not wrap the cause", err)
 	}
 }
 

@@ -32,8 +32,8 @@ type bayes struct{ *dialogue }
 const bayesStart = 5
 
 // search returns the number of deployments until the peer asks for a sizing that enough accepts,
-// but at most most. enough is an oracle that the peer does not see: the peer has no stopping rule
-// of its own, and does not measure its winner again.
+// or most if that takes longer. enough is an oracle that the peer does not see, because the peer
+// has no stopping rule of its own and does not measure its winner again.
 func (b bayes) search(c sim.Cluster, sizings []vitrine.Sizing, seed uint64, measure func(vitrine.Sizing) float64,
 	enough func(vitrine.Sizing) bool, most int) (int, error) {
 	random := rand.New(rand.NewPCG(seed, 6))

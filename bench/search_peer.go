@@ -33,8 +33,8 @@ type request struct {
 }
 
 // search runs one search on the function. Trials take simulated time, and the function rests for
-// the overhead before each of them. If the configuration has no precision, only the range and the
-// threshold are ours. The rest are the package's defaults.
+// the overhead before each trial. If the configuration has no precision, only the range and the
+// threshold are ours, and all other settings are the package's defaults.
 func (p peer) search(f sim.Subject, sizing vitrine.Sizing, cfg rate.Config) (sim.Score, error) {
 	asked := map[string]float64{"min": cfg.Min, "max": cfg.Max, "loss": 1 - cfg.Thresholds[0]}
 	if cfg.Precision > 0 {

@@ -159,7 +159,7 @@ func ownScorer(name string, g ground) scorer {
 		search, cfg := ownSearch(name, g.config())
 		m := sim.Drive(f, p.Sizing(), search, cfg, sim.Costs{Trial: g.overhead}, most)
 		if len(m.History) == most {
-			return sim.Score{}, errors.New("the search does not end")
+			return sim.Score{}, errors.New("the search did not end")
 		}
 		return sim.Judge(m, f.Capacity(p.Sizing(), rateThreshold)), nil
 	}
@@ -226,8 +226,8 @@ func (c compared) rows() ([]Row, error) {
 	return rows, nil
 }
 
-// against compares the cost of two searches, as the mean over a round's functions. The aim does not
-// hold if our 90th-percentile error is larger than theirs.
+// against compares the cost of two searches, as the mean over a round's functions. The aim is
+// missed if our 90th-percentile error is larger than theirs.
 func (c compared) against(name, ours, theirs string, on []ground, unit, aim string, figure func(sim.Score) float64) (Row, error) {
 	var p Pairs
 	for round := range rateRounds {

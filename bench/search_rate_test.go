@@ -40,10 +40,10 @@ func TestMLRsearchAgrees(t *testing.T) {
 			t.Error(err)
 		}
 		if ratio := a.Mean(sim.Load) / b.Mean(sim.Load); ratio < 0.8 || ratio > 1.25 {
-			t.Errorf("%s, %s a trial: %.2f of its load", g.shape, g.overhead, ratio)
+			t.Errorf("%s, overhead %s: our load is %.2f of MLRsearch's", g.shape, g.overhead, ratio)
 		}
 		if own, other := a.Quantile(0.9, sim.Error), b.Quantile(0.9, sim.Error); own > 1.5*other+0.005 {
-			t.Errorf("%s, %s a trial: 90%% of errors below %.3f, its below %.3f", g.shape, g.overhead, own, other)
+			t.Errorf("%s, overhead %s: 90%% of errors below %.3f, MLRsearch's below %.3f", g.shape, g.overhead, own, other)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func sizeOne(seed uint64, peer *bayes) (s sizeResult, err error) {
 	var history []vitrine.Measured
 	for step := search.Next(nil); !step.Done; step = search.Next(history) {
 		if len(history) > s.sizings {
-			return s, errors.New("the search does not end")
+			return s, errors.New("the search did not end")
 		}
 		m := measureSize(c, step.Sizing, step.Again)
 		m.Again = step.Again

@@ -15,8 +15,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// TestRequestsAreAsPromised checks the corpus against its description: Call-IDs, ports, header
-// forms, and the shares and sizes of the methods.
+// TestRequestsAreAsPromised checks that the corpus matches its description: Call-IDs, ports,
+// header forms, and the shares and sizes of the methods.
 func TestRequestsAreAsPromised(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	all := requests(random, nil)
@@ -74,8 +74,8 @@ func TestBurstsAreOfOnePortAndLoseNothing(t *testing.T) {
 	}
 }
 
-// TestForwarderUnderLoadInNetns runs load.c and forwarder.c at a rate that any
-// host holds. All messages must arrive, and the samples must have latencies.
+// TestForwarderUnderLoadInNetns runs load.c and forwarder.c at a rate that any host can hold. All
+// messages must arrive, and the samples must have latencies.
 func TestForwarderUnderLoadInNetns(t *testing.T) {
 	s := testStage(t)
 	all := requests(rand.New(rand.NewPCG(1, 1)), nil)[:4000]
@@ -91,7 +91,7 @@ func TestForwarderUnderLoadInNetns(t *testing.T) {
 			}
 			for i, a := range got {
 				if want, _ := sipKey(all[i].bytes(all[i].length(), "", rand.New(rand.NewPCG(1, 1)))); !sameKey(a.data, want) {
-					t.Errorf("message %d came out as %q", i, a.data)
+					t.Errorf("message %d arrived as %q", i, a.data)
 				}
 			}
 			l, err := s.drive(t.Context(), devicePort, f.sources, f.sinks, f.corpus)

@@ -199,9 +199,9 @@ func postBatch(ctx context.Context, to *http.Client, b kv.Batch) error {
 	if err != nil {
 		return err
 	}
-	said, err := io.ReadAll(response.Body)
+	text, err := io.ReadAll(response.Body)
 	if response.StatusCode != http.StatusOK {
-		err = errors.Join(err, fmt.Errorf("%s: %s", response.Status, said))
+		err = errors.Join(err, fmt.Errorf("%s: %s", response.Status, text))
 	}
 	return errors.Join(err, response.Body.Close())
 }
@@ -222,13 +222,13 @@ func (s *stage) wrk(ctx context.Context, method string, lasting time.Duration) (
 
 // output runs a load generator to its end, on its core, and returns its output.
 func (s *stage) output(cmd *exec.Cmd) (string, error) {
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := s.start(cmd, s.loads); err != nil {
 		return "", fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	if err := cmd.Wait(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s%s", cmd.Path, err, out.String(), said.String())
+		return "", fmt.Errorf("%s: %w\n%s%s", cmd.Path, err, out.String(), stderr.String())
 	}
 	return out.String(), nil
 }
@@ -293,7 +293,7 @@ func parseRedisBenchmark(out string) (got storeResult, err error) {
 		}
 	}
 	if got.rate == 0 {
-		return got, fmt.Errorf("redis-benchmark gave no rate:\n%s", out)
+		return got, fmt.Errorf("redis-benchmark printed no rate:\n%s", out)
 	}
 	return got, nil
 }

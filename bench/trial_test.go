@@ -19,7 +19,7 @@ func TestGaps(t *testing.T) {
 	}
 	for _, bad := range []string{"1 2\nx 4\n", "1 2\n3\n", "2 1\n", "1 5\n4 6\n"} {
 		if got, err := gaps(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q gave %v", bad, got)
+			t.Errorf("gaps of %q: %v", bad, got)
 		}
 	}
 }
@@ -46,6 +46,6 @@ func TestAnswer(t *testing.T) {
 	}
 	defer file.Close()
 	if got, err := gaps(file); err != nil || len(got) != 2 {
-		t.Errorf("gaps %v, %v; want two between three", got, err)
+		t.Errorf("gaps %v, %v; want two gaps between three trials", got, err)
 	}
 }

@@ -71,7 +71,7 @@ func (r truthRun) width() float64 {
 	return (r.High - r.Low) / r.Rate
 }
 
-// A truthKind says how the servers are searched and where the results are stored.
+// A truthKind is a way to search the servers, with the files for its results.
 type truthKind struct {
 	name     string // of its benches, before the family
 	stateful bool   // every overload needs a fresh deployment

@@ -45,7 +45,7 @@ func TestTruthResumes(t *testing.T) {
 	}
 	again := truthBenchOf(t, file, "a")
 	if len(again.done) != all-2 {
-		t.Errorf("%d runs were kept, want %d", len(again.done), all-2)
+		t.Errorf("%d runs remain, want %d", len(again.done), all-2)
 	}
 	if err := again.all(t.Context()); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestTruthResumes(t *testing.T) {
 		}
 	}
 	if third := truthBenchOf(t, file, "a"); len(third.done) != all {
-		t.Errorf("%d runs were kept after the second time, want %d", len(third.done), all)
+		t.Errorf("%d runs remain after the second time, want %d", len(third.done), all)
 	}
 	if other := truthBenchOf(t, file, "b"); len(other.done) != 0 {
 		t.Errorf("%d runs of another version count", len(other.done))
