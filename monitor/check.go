@@ -17,13 +17,13 @@ import (
 	"vitrine/internal/netns"
 )
 
-// A Checker tells `vitrine doctor` what the monitor can read on this host.
+// A Checker reports to `vitrine doctor` what the monitor can read on this host.
 type Checker struct{}
 
 var _ vitrine.Checker = Checker{}
 
-// Check checks what the monitor can read of instances of substrate/process. Containers have cgroups
-// of their own.
+// Check reports what the monitor can read of instances of substrate/process. Containers have
+// cgroups of their own.
 func (Checker) Check(context.Context) []vitrine.Check {
 	groups, err := cgroup.Detect()
 	return []vitrine.Check{
@@ -40,7 +40,7 @@ func checkCPU(groups *cgroup.Host) vitrine.Check {
 	c := vitrine.Check{Name: "monitor: CPU time", OK: true}
 	switch {
 	case groups == nil:
-		c.Detail = "the processes' own CPU clocks, in ns; descendants that live less than 1 s are not seen"
+		c.Detail = "the CPU clocks of the processes, in ns; descendants that live less than 1 s are missed"
 	case groups.Version == 1:
 		c.Detail = "cpuacct.usage of cgroup v1, in ns"
 	default:
@@ -50,9 +50,9 @@ func checkCPU(groups *cgroup.Host) vitrine.Check {
 }
 
 func checkMemory(groups *cgroup.Host) vitrine.Check {
-	c := vitrine.Check{Name: "monitor: memory", OK: true, Detail: "the cgroup's, less its inactive file cache"}
+	c := vitrine.Check{Name: "monitor: memory", OK: true, Detail: "memory of the cgroup minus its inactive file cache"}
 	if groups == nil || !groups.Has(cgroup.Memory) {
-		c.Detail = "the processes' resident pages; shared ones count in each"
+		c.Detail = "resident pages of the processes; a shared page counts once per process"
 	}
 	return c
 }
@@ -85,7 +85,7 @@ func checkSoftirq(config map[string]string) vitrine.Check {
 	c.OK = true
 	switch {
 	case len(config) == 0:
-		c.Detail = "/proc/stat, in units of 10 ms; the kernel does not tell whether it measures or samples interrupts"
+		c.Detail = "/proc/stat, in units of 10 ms; unknown whether the kernel measures or samples interrupts"
 	case config["CONFIG_IRQ_TIME_ACCOUNTING"] == "y":
 		c.Detail = "/proc/stat, measured (IRQ_TIME_ACCOUNTING), in units of 10 ms"
 	default:
@@ -94,8 +94,8 @@ func checkSoftirq(config map[string]string) vitrine.Check {
 	return c
 }
 
-// checkCounters tries to count cycles. The monitor does not use hardware counters, but a user who
-// wants to explain a bottleneck with perf(1) needs to know.
+// checkCounters tries to count cycles. The monitor does not use hardware counters. But a user who
+// wants to explain a bottleneck with perf(1) needs them.
 func checkCounters() vitrine.Check {
 	c := vitrine.Check{Name: "monitor: hardware performance counters"}
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES, Size: unix.PERF_ATTR_SIZE_VER0}
@@ -105,11 +105,11 @@ func checkCounters() vitrine.Check {
 		return c
 	}
 	unix.Close(fd)
-	c.OK, c.Detail = true, "offered; not used by the monitor"
+	c.OK, c.Detail = true, "available; the monitor does not use them"
 	return c
 }
 
-// kernelConfig returns the running kernel's build options; empty if they cannot be read.
+// kernelConfig returns the running kernel's build options. It is empty if they cannot be read.
 func kernelConfig() map[string]string {
 	if packed, err := os.Open("/proc/config.gz"); err == nil {
 		defer packed.Close()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCheck checks that each line says either how or why not.
+// TestCheck checks that each line has either a method or a reason.
 func TestCheck(t *testing.T) {
 	checks := Checker{}.Check(t.Context())
 	if len(checks) == 0 {
@@ -23,7 +23,7 @@ func TestCheckSoftirq(t *testing.T) {
 	for text, want := range map[string]string{
 		"CONFIG_IRQ_TIME_ACCOUNTING=y\nCONFIG_HZ=1000\n":           "measured",
 		"# CONFIG_IRQ_TIME_ACCOUNTING is not set\nCONFIG_HZ=250\n": "250 Hz",
-		"": "does not tell",
+		"": "unknown whether",
 	} {
 		if c := checkSoftirq(parseConfig(strings.NewReader(text))); !strings.Contains(c.Detail, want) {
 			t.Errorf("%q: %+v", text, c)

@@ -124,7 +124,7 @@ type child struct {
 	out     *bufio.Scanner
 }
 
-// startChild starts a child, with start if that is not nil.
+// startChild starts a child. It uses start if start is not nil.
 func startChild(t *testing.T, flags uintptr, start func(*exec.Cmd) error) *child {
 	t.Helper()
 	c := &child{command: exec.Command("/proc/self/exe")}
@@ -146,7 +146,7 @@ func startChild(t *testing.T, flags uintptr, start func(*exec.Cmd) error) *child
 		t.Fatal(err)
 	}
 	t.Cleanup(c.end)
-	c.do(t, "ready") // so that the cost of its start is over
+	c.do(t, "ready") // waits until the child has started, because the start uses CPU time
 	return c
 }
 
@@ -174,7 +174,7 @@ func (c *child) do(t *testing.T, what string) string {
 	return answer
 }
 
-// spin makes the child use CPU time and returns how much it measured itself.
+// spin makes the child use CPU time and returns the child's own measurement of it.
 func (c *child) spin(t *testing.T, how string) time.Duration {
 	t.Helper()
 	return time.Duration(c.number(t, how))
@@ -213,7 +213,7 @@ func startInCgroup(t *testing.T, limits cgroup.Limits) (*child, vitrine.Vantage)
 	c := startChild(t, 0, func(command *exec.Cmd) error {
 		done := make(chan error)
 		go func() {
-			runtime.LockOSThread() // for good; see Leaf.Start
+			runtime.LockOSThread() // never unlocked; see Leaf.Start
 			done <- leaf.Start(command)
 		}()
 		return <-done
@@ -241,8 +241,8 @@ func newManual(t *testing.T, vantages ...vitrine.Vantage) *Monitor {
 	return m
 }
 
-// lastUse returns the use of the only instance between its last two samples, and the time between
-// them.
+// lastUse returns the use of the only instance between the last two samples, and the time between
+// these samples.
 func lastUse(t *testing.T, m *Monitor) (vitrine.Use, time.Duration) {
 	t.Helper()
 	samples := m.instances[0].use.samples
@@ -253,8 +253,8 @@ func lastUse(t *testing.T, m *Monitor) (vitrine.Use, time.Duration) {
 	return m.Use(m.began.Add(from), m.began.Add(to))[m.instances[0].use.vantage.Instance], to - from
 }
 
-// openFiles lists the open files of this process, except those that Go's runtime and the test keep
-// open.
+// openFiles lists the open files of this process. It omits those of Go's runtime and of the test
+// itself.
 func openFiles(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

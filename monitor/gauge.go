@@ -7,8 +7,8 @@ import (
 	"vitrine"
 )
 
-// A Gauge reads the use of instances occasionally and keeps only the last reading, for services
-// that run for years. Its methods may be called from any goroutine.
+// A Gauge reads the use of instances now and then and keeps only the last reading. It is for
+// services that run for years. Its methods may be called from any goroutine.
 type Gauge struct {
 	mu        sync.Mutex
 	began     time.Time
@@ -16,8 +16,8 @@ type Gauge struct {
 	buf       []byte
 }
 
-// NewGauge opens the files and processes of the vantages. The instances must be running. The caller
-// must call Close when they end, before the numbers of their processes can be reused.
+// NewGauge opens the files and processes of the vantages. The instances must be running. The
+// caller must call Close when the instances end, before the kernel can reuse their PIDs.
 func NewGauge(vantages []vitrine.Vantage) *Gauge {
 	g := &Gauge{began: time.Now(), buf: make([]byte, 1<<16)}
 	for i, v := range vantages {

@@ -26,7 +26,7 @@ func openHost(proc string, buf []byte) *host {
 		h.ticks = make([]ticks, 1+countCPUs(data))
 		for n := range len(h.ticks) - 1 {
 			one := newSubject("cpu"+strconv.Itoa(n), "host")
-			one.lose("of the whole host only", memory, rx, tx, throttled)
+			one.lose("measured for the whole host only", memory, rx, tx, throttled)
 			h.subjects = append(h.subjects, one)
 		}
 	}

@@ -38,7 +38,7 @@ func countsCPU(t *testing.T, c *child, v vitrine.Vantage) {
 		t.Fatalf("no CPU: %v", use.Missing)
 	}
 	if got := *use.CPU * window.Seconds(); !near(got, spent.Seconds(), 0.05) {
-		t.Errorf("the cgroup used %.3f CPU s, its process says %.3f", got, spent.Seconds())
+		t.Errorf("the cgroup counted %.3f CPU s, its process %.3f", got, spent.Seconds())
 	}
 }
 
@@ -51,7 +51,7 @@ func TestCPUOfCgroupV2(t *testing.T) {
 	}
 	i := slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return m.FSType == "cgroup2" })
 	if i < 0 {
-		t.Skip(&vitrine.Unsupported{What: "cgroup v2", Missing: "a mount of it"})
+		t.Skip(&vitrine.Unsupported{What: "cgroup v2", Missing: "a mounted cgroup v2"})
 	}
 	folder, err := os.MkdirTemp(mounts[i].MountPoint, "vitrine-test-")
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
@@ -72,8 +72,8 @@ func TestCPUOfCgroupV2(t *testing.T) {
 	countsCPU(t, c, vitrine.Vantage{Instance: "child-1", CgroupV2: folder})
 }
 
-// TestCPUOfProcesses checks that without a cgroup the CPU clocks of the process and its descendants
-// are read.
+// TestCPUOfProcesses checks that, without a cgroup, the monitor reads the CPU clocks of the
+// process and its descendants.
 func TestCPUOfProcesses(t *testing.T) {
 	c := startChild(t, 0, nil)
 	m := newManual(t, vitrine.Vantage{Instance: "child-1", PID: c.pid(), Missing: map[string]string{
@@ -90,20 +90,20 @@ func TestCPUOfProcesses(t *testing.T) {
 		}
 		// A grandchild also uses CPU time for its own start.
 		if got := *use.CPU * window.Seconds(); got < spent.Seconds()*0.95 || got > spent.Seconds()*1.05+0.1 {
-			t.Errorf("%s: used %.3f CPU s, the process says %.3f", how, got, spent.Seconds())
+			t.Errorf("%s: the monitor counted %.3f CPU s, the process %.3f", how, got, spent.Seconds())
 		}
 		if use.Throttled != nil || use.Missing["throttled"] != "no quota was set" {
 			t.Errorf("throttled is %v, %q", use.Throttled, use.Missing["throttled"])
 		}
 	}
 	if len(p.members) != 2 {
-		t.Errorf("%d processes found, want child and grandchild", len(p.members))
+		t.Errorf("found %d processes, want child and grandchild", len(p.members))
 	}
 	before := m.instances[0].total[memory]
 	grown := float64(c.number(t, "allocate 67108864"))
 	m.sample()
 	if got := m.instances[0].total[memory] - before; grown < 60<<20 || !near(got, grown, 0.05) {
-		t.Errorf("the child grew by %.0f bytes, %.0f are read", grown, got)
+		t.Errorf("the child grew by %.0f bytes, the monitor read %.0f", grown, got)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestEndedDescendantStaysCounted(t *testing.T) {
 	m.sample()
 	p := m.instances[0].sources[0].(*processes)
 	if len(p.members) != 2 {
-		t.Fatalf("%d processes found, want 2", len(p.members))
+		t.Fatalf("found %d processes, want 2", len(p.members))
 	}
 	before := m.instances[0].total[cpu]
 	grandchild, err := os.FindProcess(p.members[1].pid)
@@ -124,8 +124,8 @@ func TestEndedDescendantStaysCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	grandchild.Kill()
-	// The child does not wait for the grandchild, which stays a zombie and still has a
-	// clock. So close its file, to make it fail like the file of a process that is gone.
+	// The child does not reap the grandchild, so the grandchild becomes a zombie and still has a
+	// clock. Closing its file makes reads fail, as for a process that no longer exists.
 	p.members[1].statm.close()
 	p.members[1].statm.fd = -1
 	m.sample()
@@ -153,18 +153,18 @@ func TestMemoryOfCgroup(t *testing.T) {
 	before := read()
 	grown := float64(c.number(t, "allocate "+strconv.Itoa(64*mebibyte)))
 	after := read()
-	// Page tables and memory that the kernel charges ahead add to it.
+	// The page tables and memory that the kernel charges in advance are extra.
 	if got := after - before; grown < 60*mebibyte || !near(got, grown, 0.06) {
-		t.Errorf("the child grew by %.0f bytes, %.0f are read", grown, got)
+		t.Errorf("the child grew by %.0f bytes, the monitor read %.0f", grown, got)
 	}
 	c.do(t, "write "+filepath.Join(t.TempDir(), "file"))
 	if grown := (read() - after) / mebibyte; grown > 8 {
-		t.Errorf("32 MiB of file cache, which the kernel gives back, count as %.1f MiB", grown)
+		t.Errorf("32 MiB of reclaimable file cache count as %.1f MiB", grown)
 	}
 	m.sample()
 	use, _ := lastUse(t, m)
 	if use.Memory == nil || !near(*use.Memory, m.instances[0].total[memory], 0.05) {
-		t.Errorf("mean memory %v at rest, the samples say %.0f", use.Memory, m.instances[0].total[memory])
+		t.Errorf("mean memory %v at rest, the samples have %.0f", use.Memory, m.instances[0].total[memory])
 	}
 }
 
@@ -172,7 +172,7 @@ func TestThrottledOfCgroup(t *testing.T) {
 	limits := cgroup.Limits{VCPUs: 0.25, Period: 20 * time.Millisecond}
 	c, v := startInCgroup(t, limits)
 	m := newManual(t, v)
-	own := func() time.Duration { // the kernel's count, read by other code
+	own := func() time.Duration { // reads the kernel's count without the monitor's code
 		file, key, unit := filepath.Join(v.CgroupCPU, "cpu.stat"), "throttled_time ", time.Nanosecond
 		if v.CgroupCPU == "" {
 			file, key, unit = filepath.Join(v.CgroupV2, "cpu.stat"), "throttled_usec ", time.Microsecond
@@ -199,12 +199,12 @@ func TestThrottledOfCgroup(t *testing.T) {
 	}
 	got := time.Duration(*use.Throttled * float64(window))
 	if want <= 0 || (got-want).Abs() > limits.Period {
-		t.Errorf("throttled for %v, the kernel says %v", got, want)
+		t.Errorf("throttled for %v, the kernel counted %v", got, want)
 	}
 }
 
-// TestDeathOfInstance kills an instance. Its samples end with a reason, and other
-// instances' samples continue.
+// TestDeathOfInstance kills an instance. Its samples must end with a reason, and the other
+// instance's samples must continue.
 func TestDeathOfInstance(t *testing.T) {
 	dies, lives := startChild(t, 0, nil), startChild(t, 0, nil)
 	m := newManual(t,
@@ -220,17 +220,17 @@ func TestDeathOfInstance(t *testing.T) {
 	rows := strings.Split(string(m.rows), "\n")
 	last := rows[len(rows)-3 : len(rows)-1]
 	if !strings.Contains(last[0], ",dies-1,,,,,,,,,") || !strings.Contains(last[0], "the main process has ended") {
-		t.Errorf("a row after its death is %s", last[0])
+		t.Errorf("a row of the dead instance is %s", last[0])
 	}
 	if strings.Contains(last[1], "ended") || strings.Contains(last[1], ",lives-1,,,") {
-		t.Errorf("a row of the other is %s", last[1])
+		t.Errorf("a row of the live instance is %s", last[1])
 	}
 	uses := m.Use(m.began.Add(died), m.began.Add(m.instances[0].at))
 	if u := uses["dies-1"]; u.CPU != nil || u.Memory != nil || !strings.Contains(u.Missing["cpu"], "has ended") {
-		t.Errorf("use after its death is %+v", u)
+		t.Errorf("use of the dead instance is %+v", u)
 	}
 	if u := uses["lives-1"]; u.CPU == nil || u.Memory == nil {
-		t.Errorf("use of the other is %+v", u)
+		t.Errorf("use of the live instance is %+v", u)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestDeadBeforeStart(t *testing.T) {
 // TestRemovedCgroup removes a cgroup while the monitor watches it.
 func TestRemovedCgroup(t *testing.T) {
 	c, v := startInCgroup(t, cgroup.Limits{})
-	v.PID = 0 // so that only the files show the end
+	v.PID = 0 // without a PID, only the files show the end
 	m := newManual(t, v)
 	m.sample()
 	m.sample()
@@ -282,7 +282,7 @@ func TestSampleAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations a sample", n)
 	}
 	if written < flushAt {
-		t.Errorf("%d bytes of rows: the samples wrote none", written)
+		t.Errorf("the samples wrote only %d bytes of rows", written)
 	}
 }
 

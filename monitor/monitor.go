@@ -125,7 +125,7 @@ func (m *Monitor) open(vantages []vitrine.Vantage, proc string) {
 		s := openInstance(v, proc, slow, i)
 		m.instances = append(m.instances, s)
 		if v.PID > 0 && errors.Is(m.endings.watch(v.PID, i), unix.ESRCH) {
-			s.end("the main process had ended before watching began")
+			s.end("the main process had ended before the monitor started")
 		}
 	}
 	m.host = openHost(proc, m.buf)
@@ -182,9 +182,9 @@ func (m *Monitor) sample() {
 
 func (m *Monitor) endInstance(index int) { m.instances[index].end("the main process has ended") }
 
-// row appends the subject's row, if an earlier sample exists to compute rates from. After a late
-// sample, row skips the punctual sample that soon follows, because rates over a short time are
-// noise.
+// row appends the subject's row if an earlier sample exists, because rates need two samples. After
+// a late sample, row skips the punctual sample that soon follows, because rates over a short time
+// are noise.
 func (m *Monitor) row(s *subject) {
 	if !s.started {
 		s.started, s.lastAt, s.last = true, s.at, s.total
@@ -229,9 +229,9 @@ func (m *Monitor) Missed() int {
 	return m.missed
 }
 
-// Stop takes a last sample, ends the watching, writes the remaining rows and closes all files. It
-// returns the first write error; after such an error sampling continues, but no rows are written.
-// Stop may be called more than once. Use still works after it.
+// Stop takes a last sample, stops the sampling, writes the remaining rows and closes all files. It
+// returns the first write error. After a write error, sampling continues without rows. Stop may be
+// called more than once. Use still works after it.
 func (m *Monitor) Stop() error {
 	m.cancel()
 	<-m.done

@@ -84,13 +84,13 @@ func TestRowsAndUseOfCgroupV2(t *testing.T) {
 
 		want := Header + `
 -0.0500,host,host,0.6000,614400,10000,0,,0.2000,0.0000,throttled: the host has no quota
--0.0500,cpu0,host,0.6000,,,,,0.2000,0.0000,"memory, network, throttled: of the whole host only"
+-0.0500,cpu0,host,0.6000,,,,,0.2000,0.0000,"memory, network, throttled: measured for the whole host only"
 -0.0500,sprout-1,sprout,0.5000,20000,,,0.1000,,,"network: shares the host's network; softirq, steal: counted by CPU, in the host's rows"
-0.0500,host,host,0.0000,614400,0,0,,0.0000,0.1000,samples: 2 due before this one and not taken; throttled: the host has no quota
-0.0500,cpu0,host,0.0000,,,,,0.0000,0.1000,"memory, network, throttled: of the whole host only"
+0.0500,host,host,0.0000,614400,0,0,,0.0000,0.1000,samples: 2 missed before this one; throttled: the host has no quota
+0.0500,cpu0,host,0.0000,,,,,0.0000,0.1000,"memory, network, throttled: measured for the whole host only"
 0.0500,sprout-1,sprout,0.2000,30000,,,0.3000,,,"network: shares the host's network; softirq, steal: counted by CPU, in the host's rows"
 0.1500,host,host,0.0000,614400,0,0,,0.0000,0.0000,throttled: the host has no quota
-0.1500,cpu0,host,0.0000,,,,,0.0000,0.0000,"memory, network, throttled: of the whole host only"
+0.1500,cpu0,host,0.0000,,,,,0.0000,0.0000,"memory, network, throttled: measured for the whole host only"
 0.1500,sprout-1,sprout,0.0000,30000,,,0.0000,,,"network: shares the host's network; softirq, steal: counted by CPU, in the host's rows"
 `
 		if out.String() != want {
@@ -119,7 +119,7 @@ func TestRowsAndUseOfCgroupV2(t *testing.T) {
 			t.Errorf("missing is %v", use.Missing)
 		}
 		if use.Component != "sprout" || use.VCPUs != 0.5 || use.MemoryLimit != 1<<20 {
-			t.Errorf("what it was given is lost: %+v", use)
+			t.Errorf("the component or its limits are lost: %+v", use)
 		}
 	})
 }
@@ -131,7 +131,7 @@ func value(p *float64) any {
 	return *p
 }
 
-// TestUseOutsideSamples uses windows that were not sampled, or only in part.
+// TestUseOutsideSamples asks for windows that have no samples, or have samples for a part only.
 func TestUseOutsideSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -140,7 +140,7 @@ func TestUseOutsideSamples(t *testing.T) {
 			t.Cleanup(m.close)
 			f.set(0, 0, 2000, 0, 0, 0, 0)
 		}
-		// The files appear after the opening, so the metrics stay missing.
+		// The files appear after the monitor tried to open them, so the metrics stay missing.
 		m.sample()
 		if use := m.Use(m.began, time.Now())["a-1"]; use.CPU != nil || !strings.Contains(use.Missing["cpu"], "cpu.stat") {
 			t.Errorf("use is %+v", use)
@@ -174,14 +174,14 @@ func TestUseOutsideSamples(t *testing.T) {
 			case c.there && (use.CPU == nil || math.Abs(*use.CPU-0.5) > 1e-9):
 				t.Errorf("%v to %v: CPU is %v, want 0.5", c.from, c.to, value(use.CPU))
 			case !c.there && (use.CPU != nil || use.Memory != nil || use.Missing["cpu"] == "" || use.Missing["memory"] == ""):
-				t.Errorf("%v to %v: use is %+v, want none and why", c.from, c.to, use)
+				t.Errorf("%v to %v: use is %+v, want no use and a reason", c.from, c.to, use)
 			}
 		}
 	})
 }
 
-// TestUseAcrossAGap holds the monitor up for 2 s, in which the instance uses more than before. The
-// means of counters stay right. The memory in the gap is not known.
+// TestUseAcrossAGap blocks the monitor for 2 s, during which the instance uses more than before.
+// The means of counters stay right. The memory during the gap is unknown.
 func TestUseAcrossAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -193,7 +193,7 @@ func TestUseAcrossAGap(t *testing.T) {
 		t.Cleanup(m.close)
 		m.sample()
 		used := 0
-		pass := func(time100ms, micros, memory int) { // one sample after so many intervals
+		pass := func(time100ms, micros, memory int) { // one sample after the given number of intervals
 			time.Sleep(time.Duration(time100ms) * 100 * time.Millisecond)
 			used += micros
 			f.set(used, 0, memory, 0, 0, 0, 0)
@@ -209,14 +209,14 @@ func TestUseAcrossAGap(t *testing.T) {
 		const gapFrom, gapTo = time.Second, 3 * time.Second
 		for _, c := range []struct {
 			from, to    time.Duration
-			cpu, memory float64 // 0: not known
+			cpu, memory float64 // 0: unknown
 			longest     float64
 			gaps        int
 		}{
 			{0, gapFrom, 0.5, 10_000, 0.1, 0},
-			{0, 5 * time.Second, 3.5 / 5, 0, 2, 1},                // the counter is right, memory is known for 3 of 5 s
+			{0, 5 * time.Second, 3.5 / 5, 0, 2, 1},                // the counter covers the gap, memory has samples for 3 of 5 s
 			{500 * time.Millisecond, 2 * time.Second, 0, 0, 1, 1}, // the window ends in the gap
-			{2 * time.Second, 4 * time.Second, 0, 0, 1, 1},        // it begins in the gap
+			{2 * time.Second, 4 * time.Second, 0, 0, 1, 1},        // the window begins in the gap
 			{gapFrom + 100*time.Millisecond, gapTo - 100*time.Millisecond, 0, 0, 1.8, 1},
 			{gapTo - 100*time.Millisecond, 5 * time.Second, 0.5, 12_000, 0.1, 0}, // 0.1 of 2.1 s is in the gap; memory falls from 90,000 after it
 		} {
@@ -227,7 +227,7 @@ func TestUseAcrossAGap(t *testing.T) {
 			}{"cpu": {use.CPU, c.cpu}, "memory": {use.Memory, c.memory}} {
 				switch {
 				case v.want == 0 && (v.got != nil || use.Missing[name] == ""):
-					t.Errorf("%v to %v: %s is %v, missing %q, want not known", c.from, c.to, name, value(v.got), use.Missing[name])
+					t.Errorf("%v to %v: %s is %v, missing %q, want no value", c.from, c.to, name, value(v.got), use.Missing[name])
 				case v.want > 0 && (v.got == nil || math.Abs(*v.got/v.want-1) > 1e-9):
 					t.Errorf("%v to %v: %s is %v, want %v", c.from, c.to, name, value(v.got), v.want)
 				}
@@ -239,8 +239,9 @@ func TestUseAcrossAGap(t *testing.T) {
 	})
 }
 
-// TestCgroupV2WithoutControllers: without the cpu controller cpu.stat has no throttled_usec, and
-// without the memory controller there is no memory.current. The memory then comes from the process.
+// TestCgroupV2WithoutControllers checks a cgroup without controllers. Without the cpu controller,
+// cpu.stat has no throttled_usec. Without the memory controller, there is no memory.current, and
+// the memory comes from the process.
 func TestCgroupV2WithoutControllers(t *testing.T) {
 	f := newFake(t)
 	f.set(0, 0, 0, 0, 0, 0, 0)
@@ -263,7 +264,8 @@ func TestCgroupV2WithoutControllers(t *testing.T) {
 	}
 }
 
-// TestGarbage checks that a file with garbage is missing from then on, and that others are not.
+// TestGarbage checks that a file with garbage is missing from then on, and that other files still
+// count.
 func TestGarbage(t *testing.T) {
 	f := newFake(t)
 	f.set(0, 0, 5000, 0, 0, 0, 0)
@@ -299,7 +301,7 @@ func TestStartToStop(t *testing.T) {
 	}
 	use := m.Use(from, to)[`a,"1`]
 	if use.CPU == nil || *use.CPU*to.Sub(from).Seconds() < spinFor.Seconds()*0.9 {
-		t.Errorf("CPU is %v over %v, want %v of it", value(use.CPU), to.Sub(from), spinFor)
+		t.Errorf("CPU is %v over %v, want %v CPU time", value(use.CPU), to.Sub(from), spinFor)
 	}
 
 	records, err := csv.NewReader(&out).ReadAll()
@@ -314,12 +316,12 @@ func TestStartToStop(t *testing.T) {
 		at, err := strconv.ParseFloat(r[0], 64)
 		before, again := last[r[1]]
 		if err != nil || at > -3500 || again && at <= before {
-			t.Fatalf("t_s is %q after %v: want it to rise, to near -3600", r[0], before)
+			t.Fatalf("t_s is %q after %v: want it to rise and stay near -3600", r[0], before)
 		}
 		last[r[1]] = at
 		for i, name := range map[int]string{3: "cpu", 4: "memory", 5: "network", 6: "network", 7: "throttled", 8: "softirq", 9: "steal"} {
 			if empty, why := r[i] == "", strings.Contains(r[10], name); empty != why {
-				t.Fatalf("%s is %q and missing says %q", name, r[i], r[10])
+				t.Fatalf("%s is %q, and the column missing is %q", name, r[i], r[10])
 			}
 		}
 	}
@@ -343,7 +345,7 @@ func TestEndOfContextEndsSampling(t *testing.T) {
 		t.Error(err)
 	}
 	if now := openFiles(t); !slices.Equal(fds, now) {
-		t.Errorf("files open before %v, after %v", fds, now)
+		t.Errorf("open files before %v, after %v", fds, now)
 	}
 }
 
@@ -359,7 +361,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.mu.Lock()
-	m.flush() // like a full buffer
+	m.flush() // as a full buffer would
 	failed := time.Since(m.began)
 	m.mu.Unlock()
 	sampled := func() bool {
@@ -367,7 +369,7 @@ func TestFullDisk(t *testing.T) {
 		defer m.mu.Unlock()
 		return m.instances[0].at > failed+10*m.interval
 	}
-	for !sampled() { // sampling goes on although the write failed
+	for !sampled() { // sampling continues after the failed write
 		select {
 		case <-t.Context().Done():
 			t.Fatal("sampling stopped")
@@ -375,7 +377,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	if err := m.Stop(); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("Stop says %v, want a full disk", err)
+		t.Errorf("Stop returned %v, want a full disk", err)
 	}
 	if use := m.Use(m.began.Add(failed), m.began.Add(failed+5*m.interval))["a-1"]; use.CPU == nil {
 		t.Errorf("use after the failure is %+v", use)
@@ -404,8 +406,8 @@ func TestMissedTicks(t *testing.T) {
 	}
 }
 
-// TestSamplingOfAMonitorHeldUp stops a running monitor for a moment.
-func TestSamplingOfAMonitorHeldUp(t *testing.T) {
+// TestSamplingOfABlockedMonitor blocks a running monitor for a moment.
+func TestSamplingOfABlockedMonitor(t *testing.T) {
 	m, err := Start(t.Context(), Config{Interval: 10 * time.Millisecond}, []vitrine.Vantage{{Instance: "a-1", PID: os.Getpid()}}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -445,7 +447,7 @@ func TestTickerCountsWhatPassed(t *testing.T) {
 	for began := time.Now(); time.Since(began) < 10*time.Millisecond; {
 	}
 	if missed, ok := ticker.next(); !ok || missed < 8 {
-		t.Errorf("next: %d missed, %v; want the ticks of 10 ms but one", missed, ok)
+		t.Errorf("next: %d missed, %v; want all ticks of 10 ms except one", missed, ok)
 	}
 	ended := make(chan bool)
 	go func() {
@@ -462,6 +464,6 @@ func TestTickerCountsWhatPassed(t *testing.T) {
 
 func TestBadInterval(t *testing.T) {
 	if _, err := Start(t.Context(), Config{Interval: -1}, nil, io.Discard); err == nil {
-		t.Error("a negative interval was taken")
+		t.Error("Start accepts a negative interval")
 	}
 }

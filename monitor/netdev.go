@@ -28,7 +28,7 @@ func (d netDev) read(buf []byte, t *total) error {
 	}
 	// A comparison with NaN, before the first sample, is false.
 	if float64(received) < t[rx] || float64(sent) < t[tx] {
-		return fmt.Errorf("%s: an interface was taken away, and its counters with it", d.path)
+		return fmt.Errorf("%s: an interface was removed together with its counters", d.path)
 	}
 	t[rx], t[tx] = float64(received), float64(sent)
 	return nil

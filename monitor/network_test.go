@@ -120,7 +120,7 @@ func sendOverLoopback() error {
 	return err
 }
 
-func TestNetNSThatIsNotThere(t *testing.T) {
+func TestMissingNetNS(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gone")
 	m := newManual(t, vitrine.Vantage{Instance: "a-1", PID: os.Getpid(), NetNS: path})
 	m.sample()
@@ -130,13 +130,13 @@ func TestNetNSThatIsNotThere(t *testing.T) {
 		t.Errorf("use is %+v", use)
 	}
 	if use.CPU == nil {
-		t.Errorf("CPU is missing as well: %v", use.Missing)
+		t.Errorf("CPU is missing, too: %v", use.Missing)
 	}
 }
 
-// TestNetworkCountersThatFall checks that falling counters, after an interface was removed, do not
-// count as traffic.
-func TestNetworkCountersThatFall(t *testing.T) {
+// TestFallingNetworkCounters checks that counters that fall do not count as traffic. They fall
+// when an interface is removed.
+func TestFallingNetworkCounters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dev")
 	write := func(rx, tx int) {
 		table := fmt.Sprintf("head\nhead\n  eth0: %d 1 0 0 0 0 0 0 %d 1 0 0 0 0 0 0\n", rx, tx)
@@ -158,7 +158,7 @@ func TestNetworkCountersThatFall(t *testing.T) {
 	}
 	write(400, 20)
 	s.read(buf)
-	if s.total[rx] == s.total[rx] || !strings.Contains(s.why[rx], "taken away") || s.why[tx] == "" {
+	if s.total[rx] == s.total[rx] || !strings.Contains(s.why[rx], "removed") || s.why[tx] == "" {
 		t.Errorf("rx is %v, why %q", s.total[rx], s.why[rx])
 	}
 }

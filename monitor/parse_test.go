@@ -49,7 +49,7 @@ lo1: 1000 0 0 0 0 0 0 0 3000 0 0 0 0 0 0 0
 		t.Errorf("received %d, sent %d, %v", rx, tx, err)
 	}
 	if rx, tx, err := parseNetDev([]byte(text), "eth0"); err != nil || rx != 100 || tx != 900 {
-		t.Errorf("of eth0 alone: received %d, sent %d, %v", rx, tx, err)
+		t.Errorf("only eth0: received %d, sent %d, %v", rx, tx, err)
 	}
 	for _, bad := range []string{"", "head\n", text[:len(text)-1], "head\nhead\nnothing\n", "head\nhead\neth0: 1 2\n", "head\nhead\neth0: x\n"} {
 		if rx, tx, err := parseNetDev([]byte(bad), ""); err == nil {
@@ -61,7 +61,7 @@ lo1: 1000 0 0 0 0 0 0 0 3000 0 0 0 0 0 0 0
 func TestParseStat(t *testing.T) {
 	const text = "cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu2 10 0 0 4 5 0 1 2 0 0\nintr 5\n"
 	if n := countCPUs([]byte(text)); n != 3 {
-		t.Errorf("%d CPUs, want 3: one is off", n)
+		t.Errorf("%d CPUs, want 3, because one is offline", n)
 	}
 	all := make([]ticks, 4)
 	all[2].seen = true
@@ -73,7 +73,7 @@ func TestParseStat(t *testing.T) {
 	for i := range want {
 		if !want[i].seen {
 			if all[i].seen {
-				t.Errorf("line %d was seen", i)
+				t.Errorf("line %d counts as present", i)
 			}
 			continue
 		}
@@ -82,7 +82,7 @@ func TestParseStat(t *testing.T) {
 		}
 	}
 	if err := parseStat([]byte(text), make([]ticks, 2)); err != nil {
-		t.Errorf("a CPU that came later: %v", err)
+		t.Errorf("a CPU that came online later: %v", err)
 	}
 	for _, bad := range []string{"", "intr 1\n", "cpu  1 2 3\n", "cpu0 1 2 3 4 5 6 7 8\n", "cpux 1 2 3 4 5 6 7 8\n"} {
 		if err := parseStat([]byte(bad), all); err == nil {
@@ -187,10 +187,10 @@ func FuzzParsers(f *testing.F) {
 		_, _, _ = parseNetDev(data, "")
 		all := make([]ticks, 1+countCPUs(data))
 		if parseStat(data, all) == nil && !all[0].seen {
-			t.Error("no line of all CPUs, and no error")
+			t.Error("no line for all CPUs, and no error")
 		}
 		if !bytes.Equal(before, data) {
-			t.Error("the data was changed")
+			t.Error("the parser changed its input")
 		}
 	})
 }

@@ -184,7 +184,7 @@ func (s *subject) missing() []byte {
 
 // missedTicks adds the number of missed samples to the host's column.
 func missedTicks(n int, column []byte) []byte {
-	text := "samples: " + strconv.Itoa(n) + " due before this one and not taken"
+	text := "samples: " + strconv.Itoa(n) + " missed before this one"
 	if len(column) > 0 {
 		records, err := csv.NewReader(bytes.NewReader(column)).Read()
 		if err == nil {

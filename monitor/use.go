@@ -98,7 +98,7 @@ func (s *subject) missingReason(m metric, covered, window time.Duration) string 
 	case covered <= 0:
 		return "no samples in the window"
 	case why == "":
-		why = "watching began late, was held up or ended early"
+		why = "the monitor started late, was blocked or stopped early"
 		fallthrough
 	default:
 		return fmt.Sprintf("%s: sampled for %.1f of %.1f s", why, covered.Seconds(), window.Seconds())
