@@ -15,7 +15,7 @@ import (
 type Comparison struct {
 	Unit      string  `json:"unit"`
 	Threshold float64 `json:"threshold"`      // of the success ratio
-	Mark      string  `json:"mark,omitempty"` // which runs' figures cannot be compared with others, and why
+	Mark      string  `json:"mark,omitempty"` // the runs whose figures cannot be compared with others, and why
 	Rows      []Row   `json:"rows"`           // the highest capacity first
 	Pairs     []Pair  `json:"pairs"`          // the same sizing in two runs
 }
@@ -29,8 +29,8 @@ type Row struct {
 	VCPUs     float64 `json:"vcpus,omitempty"` // absent: not known
 	vitrine.Capacity
 	Bottleneck string `json:"bottleneck"`
-	// Relation to the first row: "best" for the first row itself, "tied" when the
-	// intervals overlap, else "lower"; "unknown" when it was not measured.
+	// Relation to the first row: "best" for the first row itself, "tied" if the intervals overlap,
+	// otherwise "lower"; "unknown" if the capacity was not measured.
 	Relation string `json:"relation"`
 }
 
@@ -39,14 +39,14 @@ type Pair struct {
 	Sizing string `json:"sizing"`
 	From   string `json:"from"` // its name in the first run
 	To     string `json:"to"`   // its name in the other run
-	// Relation of To's capacity to From's: "higher", "lower", "tied" when the
-	// intervals overlap, "unknown" when either was not measured.
+	// Relation of To's capacity to From's: "higher", "lower", "tied" if the intervals overlap,
+	// "unknown" if one of the two was not measured.
 	Relation string   `json:"relation"`
-	Ratio    *float64 `json:"ratio"` // To / From; null where either was not enclosed
+	Ratio    *float64 `json:"ratio"` // To / From; null if one of the two was not enclosed
 }
 
-// Compare writes a table of the sizes of one or more runs, the highest capacity
-// first, and how the same sizes differ from run to run.
+// Compare writes a table of the sizes of one or more runs, the highest capacity first. For sizes
+// in several runs it also writes how the capacities differ.
 func Compare(w io.Writer, datas ...*result.Data) error {
 	s, err := newSet(datas)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 // A demandView is the section of CPU per call.
 type demandView struct {
 	Threshold float64
-	Figures   []*figure // the first is always shown, the others on demand
+	Figures   []*figure // the page shows the first; the others are folded
 	Rows      []demandRow
 	Notes     []string // components without a line, and why
 }
@@ -94,11 +94,11 @@ func (s *set) demandFigures() []*figure {
 		figures = append(figures, &figure{
 			Name: "demand", title: "CPU per call", section: sectionDemand, Shows: strings.Join(names, ", "),
 			width: figureWidth, height: vg.Length(titleHeight + 60 + 235*rows),
-			alt: "CPU of each component against the rate that succeeded, with the line through it, for " + strings.Join(names, ", ") +
+			alt: "CPU of each component against the rate that succeeded, with its fitted line, for " + strings.Join(names, ", ") +
 				"; the table below has the lines' numbers.",
-			Caption: fmt.Sprintf("One mark per component and valid trial with a success ratio of at least %s: the CPU of all the component's instances, and what succeeded. "+
-				"A line's slope is work for each call; where it starts, at no load, is idle work. Marks far from their line mean waiting (timers, sleeps, queues) rather than working, "+
-				"or a component at its quota, which its CPU cannot pass.",
+			Caption: fmt.Sprintf("Each mark is a component in a valid trial with a success ratio of at least %s: the CPU of all its instances against the calls that succeeded per second. "+
+				"The slope of a line is the work per call. Its value without load is idle work. A mark far from its line means that the component waits (timers, sleeps, queues) instead of working, "+
+				"or that it is at its quota.",
 				shortest(s.thresholds[0])),
 			draw: func(c draw.Canvas, t *tips) error { return s.drawDemand(c, t, part) },
 		})
@@ -108,7 +108,7 @@ func (s *set) demandFigures() []*figure {
 
 func (s *set) drawDemand(c draw.Canvas, t *tips, panels []panel) error {
 	c = withLegend(c, s.demandKeys(panels))
-	mostRate, mostCPU := 0.0, 0.0 // one scale, so that slopes can be compared
+	mostRate, mostCPU := 0.0, 0.0 // all panels have one scale, so that slopes can be compared
 	for _, x := range panels {
 		for _, l := range x.lines {
 			for _, p := range l.points {
@@ -173,8 +173,8 @@ func (s *set) addDemand(p *plot.Plot, x panel) error {
 	return nil
 }
 
-// demandMark returns the component's mark: its colour, and a shape that
-// colour-blind readers can tell apart.
+// demandMark returns the component's mark: its colour, and a shape that colour-blind readers can
+// distinguish.
 func (s *set) demandMark(component string) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: s.componentTone(component).color(), Radius: 2.8, Shape: glyphs()[s.rank(component)%len(glyphs())]}
 }
@@ -220,7 +220,7 @@ func (s *set) demandKeys(panels []panel) []key {
 // at returns the line's CPUs at a rate.
 func (l demandLine) at(rate float64) float64 { return l.Idle + l.PerCall*rate }
 
-// span returns the lowest and the highest rate that the line rests on.
+// span returns the lowest and the highest rate among the line's trials.
 func (l demandLine) span() (low, high float64) {
 	low = math.Inf(1)
 	for _, p := range l.points {
@@ -229,7 +229,7 @@ func (l demandLine) span() (low, high float64) {
 	return low, high
 }
 
-// fit returns R squared. A CPU that never changed has none.
+// fit returns R squared. If the CPU never changed, R squared is not defined.
 func (l demandLine) fit() string {
 	if l.PerCall == 0 {
 		return missing
@@ -323,9 +323,8 @@ func (s *subject) components() []string {
 	return names
 }
 
-// cpuUnread returns why the CPU of a component, or of any component for "", is
-// unknown in a trial that a line would use. It is empty when the CPU is known in
-// all of these trials.
+// cpuUnread returns why the CPU of a component is unknown in a trial that a line would use; ""
+// stands for any component. The result is empty if the CPU is known in all of these trials.
 func (s *subject) cpuUnread(component string) string {
 	for _, o := range s.outcomes {
 		if !o.Valid || o.SuccessRatio() < s.run.set.thresholds[0] {

@@ -38,7 +38,7 @@ func parse(t *testing.T, text string) float64 {
 	return v
 }
 
-// fitted counts the trials that a component's line goes through.
+// fitted counts the trials that a component's line is fitted to.
 func fitted(d *result.Data, sizing, component string) int {
 	n := 0
 	for _, o := range d.Outcomes {
@@ -100,12 +100,12 @@ func TestCPUPerCallIsFound(t *testing.T) {
 		}
 	}
 	if strings.Contains(section, "generator") {
-		t.Error("the generator passes for a component")
+		t.Error("the generator counts as a component")
 	}
 }
 
-// TestCPUPerCallShowsItsTrials checks that every trial of a line has its mark,
-// and no other trial has one.
+// TestCPUPerCallShowsItsTrials checks that each trial that a line uses has a mark, and that no
+// other trial has one.
 func TestCPUPerCallShowsItsTrials(t *testing.T) {
 	t.Parallel()
 	d := simulate(t, directed(), "run")
@@ -124,11 +124,11 @@ func TestCPUPerCallShowsItsTrials(t *testing.T) {
 	}
 }
 
-func TestCPUPerCallThatIsNotKnownIsSaid(t *testing.T) {
+func TestUnknownCPUPerCallHasAReason(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	first, second := d.Summary.Sizings[0].Name, d.Summary.Sizings[1].Name
 	kept := map[string]int{}
-	d.Outcomes = slices.DeleteFunc(d.Outcomes, func(o vitrine.Outcome) bool { // three trials are left of the first
+	d.Outcomes = slices.DeleteFunc(d.Outcomes, func(o vitrine.Outcome) bool { // keep three trials of the first size
 		kept[o.Subject]++
 		return o.Subject == first && kept[o.Subject] > 3
 	})
@@ -144,7 +144,7 @@ func TestCPUPerCallThatIsNotKnownIsSaid(t *testing.T) {
 		"CPU was not read (no &lt;cpu&gt; controller): " + second + " homer.",
 	} {
 		if !strings.Contains(section, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 	if n := len(demandRow.FindAllString(section, -1)); n != 3+4 {
@@ -154,19 +154,19 @@ func TestCPUPerCallThatIsNotKnownIsSaid(t *testing.T) {
 	d.Outcomes = slices.DeleteFunc(d.Outcomes, func(o vitrine.Outcome) bool { return o.Rate != 100 })
 	section = demandSection(t, pageOf(t, d))
 	if strings.Contains(section, "<figure>") || strings.Contains(section, "<table") || !strings.Contains(section, "Too few valid trials") {
-		t.Error("lines are drawn through trials of one rate")
+		t.Error("the page has lines through trials at a single rate")
 	}
 }
 
-// TestCPUOverTimeIsOfWhatWasGiven checks that percentages over time are shares of
-// what each instance was given.
-func TestCPUOverTimeIsOfWhatWasGiven(t *testing.T) {
+// TestCPUOverTimeIsAShareOfTheQuota checks that percentages over time are shares of each
+// instance's quota.
+func TestCPUOverTimeIsAShareOfTheQuota(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	page := pageOf(t, d)
-	for _, want := range []string{">CPU, % of what it was given</text>", ">sprout-1</text>", ">generator (of 1 CPU)</text>",
-		"as a share of what the instance was given (its quota).", "The thin grey line is the load generator"} {
+	for _, want := range []string{">CPU, % of its quota</text>", ">sprout-1</text>", ">generator (of 1 CPU)</text>",
+		"as a share of the instance&#39;s quota.", "The thin grey line is the load generator"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 	d.Manifest.CPUs.Generator = []int{0, 1}
@@ -176,9 +176,9 @@ func TestCPUOverTimeIsOfWhatWasGiven(t *testing.T) {
 		o.Use["sprout-1"] = u
 	}
 	page = pageOf(t, d)
-	for _, want := range []string{">CPU, % of what it was given</text>", ">sprout-1 (of 1 CPU)</text>", ">generator (of 2 CPU)</text>", "or of one CPU where it has no limit"} {
+	for _, want := range []string{">CPU, % of its quota</text>", ">sprout-1 (of 1 CPU)</text>", ">generator (of 2 CPU)</text>", "or of one CPU if it has no limit"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("with an instance without limit the page does not say %q", want)
+			t.Errorf("with an instance without limit the page lacks %q", want)
 		}
 	}
 	for _, o := range d.Outcomes {
@@ -190,7 +190,7 @@ func TestCPUOverTimeIsOfWhatWasGiven(t *testing.T) {
 	page = pageOf(t, d)
 	for _, want := range []string{">CPU, % of one CPU</text>", "as a share of one CPU, because the instances have no limit"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("without limits the page does not say %q", want)
+			t.Errorf("without limits the page lacks %q", want)
 		}
 	}
 }

@@ -19,12 +19,12 @@ type Distribution struct {
 	Values [][]float64
 }
 
-// Distributions draws what share of each contestant's values lies below every
-// value, with one panel per Distribution side by side, in the format svg or png.
-// Values that are not numbers count, but lie beyond the axis.
+// Distributions draws the cumulative distribution of each contestant's values, with one panel per
+// Distribution side by side, in the format svg or png. Values that are not numbers count, but lie
+// beyond the axis.
 func Distributions(format, title string, contestants []string, panels []Distribution) ([]byte, error) {
 	if len(contestants) == 0 || len(panels) == 0 {
-		return nil, fmt.Errorf("draw %q: nothing to draw", title)
+		return nil, fmt.Errorf("draw %q: no distribution and no contestant", title)
 	}
 	f := &figure{title: title, alt: title, width: figureWidth, height: 340}
 	f.draw = func(c draw.Canvas, _ *tips) error {
@@ -76,8 +76,8 @@ func (d Distribution) plot() (*plot.Plot, error) {
 	return p, nil
 }
 
-// bounds returns limits that hold all numbers except the highest hundredth, which
-// would leave the rest no room.
+// bounds returns limits that hold all numbers except the highest hundredth. Those few would leave
+// no room for the others.
 func (d Distribution) bounds() (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, values := range d.Values {
@@ -105,8 +105,8 @@ func (d Distribution) bounds() (low, high float64) {
 	return 0, high * 1.02
 }
 
-// steps returns the share of the values up to each value, as points of a
-// staircase between the bounds.
+// steps returns, as points of a staircase between the bounds, the share of the values up to each
+// value.
 func steps(values []float64, low, high float64) plotter.XYs {
 	sorted := slices.Sorted(slices.Values(values))
 	points := plotter.XYs{{X: low, Y: 0}}

@@ -20,13 +20,13 @@ import (
 type figure struct {
 	Name    string // of its files, without extension
 	title   string // drawn at its top
-	Caption string // what the reader should know to read it
-	Shows   string // which sizes, where a section has several
+	Caption string // explains the figure
+	Shows   string // its sizes, if a section has several figures
 	alt     string // text for readers who cannot see it
 	width   vg.Length
 	height  vg.Length
 	draw    func(draw.Canvas, *tips) error
-	Mark    string   // why it cannot be compared with others; empty: it can
+	Mark    string   // why it cannot be compared with others; empty: no reason
 	section string   // of the page
 	subject *subject // nil: the figure is about all subjects
 
@@ -52,7 +52,7 @@ const (
 	titleHeight = 30
 )
 
-// tips are points of a figure that show a text when pointed at.
+// tips are the points of a figure that show a text under the pointer.
 type tips struct{ at []tip }
 
 type tip struct {
@@ -64,7 +64,7 @@ func (t *tips) add(x, y vg.Length, format string, args ...any) {
 	t.at = append(t.at, tip{x, y, fmt.Sprintf(format, args...)})
 }
 
-// vector draws the figure as SVG and keeps the page's version of it.
+// vector draws the figure as SVG and keeps a version for the page.
 func (f *figure) vector() ([]byte, error) {
 	canvas := vgsvg.New(f.width, f.height)
 	var t tips
@@ -101,14 +101,14 @@ func (f *figure) raster() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// paint draws the background, the title and what is below it.
+// paint draws the background, the title and the content below the title.
 func (f *figure) paint(c draw.Canvas, t *tips) error {
 	c.SetColor(card().color())
 	c.Fill(c.Path())
 	style := sans(ink(), 14, true)
 	style.YAlign = draw.YTop
 	c.FillText(style, vg.Point{X: c.Min.X + 12, Y: c.Max.Y - 10}, f.title)
-	if f.Mark != "" { // the page has it in the caption
+	if f.Mark != "" { // only files need it here; on the page, the caption has it
 		style = sans(markTone(), 11.5, true)
 		style.XAlign, style.YAlign = draw.XRight, draw.YTop
 		c.FillText(style, vg.Point{X: c.Max.X - 12, Y: c.Max.Y - 11}, f.Mark)
@@ -126,7 +126,7 @@ func (f *figure) forPage(svg string, t tips) (template.HTML, error) {
 		return "", fmt.Errorf("the SVG does not have the expected form")
 	}
 	var b strings.Builder
-	// The page has its own headings, so the figure's title is left out.
+	// The page has its own headings, so the figure's title is cut off.
 	fmt.Fprintf(&b, `<svg viewBox="0 %v %v %v" role="img" aria-label="%s" xmlns="http://www.w3.org/2000/svg">`+"\n",
 		titleHeight, f.width.Points(), f.height.Points()-titleHeight, html.EscapeString(plain(f.alt)))
 	b.WriteString(string(Themed(body)))

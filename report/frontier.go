@@ -109,14 +109,13 @@ func (s *set) sizesByVariant() []*variantSizes {
 	return all
 }
 
-// best returns the measured sizes that carry more than every size with as many
-// vCPUs or fewer.
+// best returns the measured sizes that carry more than every size with as many vCPUs or fewer.
 func (f *variantSizes) best() []*subject {
 	var list []*subject
 	for _, x := range f.measured {
 		c := x.capacity()
 		if c.Censored == vitrine.CensoredBelow {
-			continue // its capacity, if any, is not known
+			continue // its capacity is not known
 		}
 		n := len(list)
 		switch {
@@ -132,8 +131,8 @@ func (f *variantSizes) best() []*subject {
 	return list
 }
 
-// frontierFigures returns a figure of what the sizes carry for their vCPUs, or
-// none when there is nothing to compare.
+// frontierFigures returns a figure of the capacity of sizes against their vCPUs, or none if there
+// is only one size to show.
 func (s *set) frontierFigures() []*figure {
 	variants := s.sizesByVariant()
 	measured, predicted := 0, 0
@@ -149,7 +148,7 @@ func (s *set) frontierFigures() []*figure {
 	}
 	return []*figure{{
 		Name: "frontier", title: "Capacity against vCPUs", section: sectionFrontier, width: figureWidth, height: 470,
-		alt:     "Capacity of every size against its vCPUs. Those that carry more than every one of no more vCPUs: " + strings.Join(names, "; ") + ".",
+		alt:     "Capacity of every size against its vCPUs. Sizes that carry more than every size with as many vCPUs or fewer: " + strings.Join(names, "; ") + ".",
 		Caption: s.frontierCaption(predicted),
 		draw:    func(c draw.Canvas, t *tips) error { return s.drawFrontier(c, t, variants) },
 	}}
@@ -157,16 +156,16 @@ func (s *set) frontierFigures() []*figure {
 
 func (s *set) frontierCaption(predicted int) string {
 	text := fmt.Sprintf("Capacity at success ratio %s with its %sinterval, against the vCPUs of the scalable components. The line joins the measured sizes that carry "+
-		"more than every one of no more vCPUs; a size below it has more vCPUs than another that carries as much or more. Of sizes with equal vCPUs the highest stands at its place, the others to its right.", shortest(s.thresholds[0]), s.sure())
+		"more than every size with as many vCPUs or fewer. A size below the line has no fewer vCPUs than another size that carries as much or more. Of sizes with equal vCPUs, only the highest is at its exact vCPUs; the others are to its right.", shortest(s.thresholds[0]), s.sure())
 	if predicted == 0 {
 		return text
 	}
-	text += " Hollow marks were not measured: a model of what components cost, fitted to the sizes that were, predicts them."
+	text += " Hollow marks were not measured. A model of the components' CPU per call, fitted to the measured sizes, predicts them."
 	if _, all := s.untried(); all > predicted {
 		text += fmt.Sprintf(" Of %d such sizes the %d that carry the most for their vCPUs are shown.", all, predicted)
 	}
 	if predicted > mostBars {
-		text += " They are too many to show their intervals."
+		text += " There are too many to show their intervals."
 	}
 	return text
 }
@@ -189,7 +188,7 @@ func (s *set) drawFrontier(c draw.Canvas, t *tips, variants []*variantSizes) err
 	marks := &frontierPlotter{set: s, tips: t, variants: variants, bars: predicted <= mostBars, aside: aside(variants)}
 	for i, f := range variants {
 		if len(f.measured) > 0 {
-			label := "measured, and the best of them"
+			label := "measured, with a line through the best"
 			if f.variant != "" {
 				label = f.variant
 			}
@@ -209,8 +208,7 @@ func (s *set) drawFrontier(c draw.Canvas, t *tips, variants []*variantSizes) err
 	return nil
 }
 
-// A frontierPlotter draws the marks of sizes, their intervals and the names of
-// the best sizes.
+// A frontierPlotter draws the marks of sizes, their intervals, and the names of the best sizes.
 type frontierPlotter struct {
 	set      *set
 	tips     *tips
@@ -219,8 +217,8 @@ type frontierPlotter struct {
 	aside    map[*subject]vg.Length
 }
 
-// aside returns how far each measured size is moved to the right of its vCPUs, so
-// that the intervals of sizes with equal vCPUs do not overlap.
+// aside returns how far each measured size is moved to the right of its vCPUs. Otherwise the
+// intervals of sizes with equal vCPUs would overlap.
 func aside(variants []*variantSizes) map[*subject]vg.Length {
 	const apart, most = 8, 48
 	alike := map[float64][]*subject{}
@@ -297,7 +295,7 @@ func (r *frontierPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// bar draws an interval; an arrow at its end means that it continues.
+// bar draws an interval. An arrow at an end means that the interval is open there.
 func (r *frontierPlotter) bar(c draw.Canvas, p *plot.Plot, line draw.LineStyle, at vg.Length, low, high float64) {
 	_, y := p.Transforms(&c)
 	bottom, top := y(clamp(low, p)), y(clamp(high, p))

@@ -56,26 +56,26 @@ func TestFrontierNamesTheBest(t *testing.T) {
 	))
 	want := map[string]bool{"bn1s-sp1s-hs1s": true, "bn1s-sp1m-hs1s": true, "bn1m-sp1m-hs1m": true}
 	if fmt.Sprint(named) != fmt.Sprint(want) {
-		t.Errorf("named are %v, want %v", named, want)
+		t.Errorf("the figure names %v, want %v", named, want)
 	}
 	if n := strings.Count(svg, "fill:#0072B2"); n != 7+1+1 { // sizes, the legend, the arrow of an open interval
 		t.Errorf("%d marks, want 9", n)
 	}
 	if !strings.Contains(svg, ">optimal</text>") || strings.Contains(svg, ">predicted</text>") {
-		t.Error("the legend is not of what is shown")
+		t.Error("the legend does not match the marks")
 	}
 }
 
-func TestFrontierOfOneSizeIsNone(t *testing.T) {
+func TestOneSizeHasNoFrontier(t *testing.T) {
 	page := pageOf(t, listed(row("bn1s-sp1s-hs1s", 0.3, 100, vitrine.CensoredNone)))
 	if strings.Contains(page, `id="frontier"`) {
-		t.Error("one size is compared with nothing")
+		t.Error("a single size has a figure")
 	}
 }
 
-// TestFrontierTellsPredictedApart checks that predicted sizes look different from
-// measured ones, and leave the table once they are measured.
-func TestFrontierTellsPredictedApart(t *testing.T) {
+// TestFrontierMarksPredictedSizes checks that predicted sizes look different from measured sizes,
+// and leave the table once they are measured.
+func TestFrontierMarksPredictedSizes(t *testing.T) {
 	t.Parallel()
 	m := modelled()
 	d := simulate(t, m, "run")
@@ -101,7 +101,7 @@ func TestFrontierTellsPredictedApart(t *testing.T) {
 		}
 	}
 	if !strings.Contains(svg, ">predicted</text>") || !strings.Contains(section, "Hollow marks were not measured") {
-		t.Error("what the hollow marks mean is not said")
+		t.Error("the page does not explain hollow marks")
 	}
 }
 
@@ -120,9 +120,9 @@ func TestFrontierOfVeryManySizes(t *testing.T) {
 		}
 	}
 	section := part(t, pageOf(t, d), "frontier")
-	for _, want := range []string{"Of 2000 such sizes the 300 that carry the most for their vCPUs are shown.", "They are too many to show their intervals.", "300 sizes that were predicted and not measured, of 2000"} {
+	for _, want := range []string{"Of 2000 such sizes the 300 that carry the most for their vCPUs are shown.", "There are too many to show their intervals.", "300 sizes that were predicted and not measured, of 2000"} {
 		if !strings.Contains(section, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 	for cpus := range 20 {
@@ -134,13 +134,13 @@ func TestFrontierOfVeryManySizes(t *testing.T) {
 	}
 }
 
-func TestProfileThatCannotBeReadIsLeftOut(t *testing.T) {
+func TestUnreadableProfileIsLeftOut(t *testing.T) {
 	d := simulate(t, modelled(), "run")
 	if err := os.WriteFile(filepath.Join(d.Dir, "profile.json"), []byte(`{"profile": 99}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	page := pageOf(t, load(t, d.Dir))
 	if !strings.Contains(page, "profile.json was left out: a capacity profile of version 99") || strings.Contains(part(t, page, "frontier"), "predicted") {
-		t.Error("the page does not say why no prediction is shown")
+		t.Error("the page does not say why it shows no prediction")
 	}
 }

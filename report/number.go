@@ -60,9 +60,8 @@ func capacityText(c vitrine.Capacity) string {
 	return number(c.Rate)
 }
 
-// sure returns the confidence of the capacities' intervals as a prefix of the
-// word interval: "95% ". It is empty when search mlr claims no confidence, or
-// when runs differ.
+// sure returns the confidence of the capacities' intervals as a prefix of the word interval: "95%
+// ". It is empty if the search mlr claims no confidence, or if runs differ.
 func (s *set) sure() string {
 	var kinds []string
 	for _, r := range s.runs {
@@ -105,16 +104,16 @@ func intervalText(c vitrine.Capacity) string {
 	}
 }
 
-// deploymentsText describes how fresh deployments differ; empty when the search
-// did not tell them apart.
+// deploymentsText describes how fresh deployments differ. It is empty if the search did not
+// distinguish deployments.
 func deploymentsText(c vitrine.Capacity, unit string) string {
 	if c.Deployments == 0 || c.Censored != vitrine.CensoredNone {
 		return ""
 	}
-	text := fmt.Sprintf("%d deployments, standard deviation %s %s; a single new one carries %s %s with 90%% probability",
+	text := fmt.Sprintf("%d deployments, standard deviation %s %s; a new deployment carries %s %s with 90%% probability",
 		c.Deployments, number(c.SD), unit, number(c.Single), unit)
 	if st := c.States; st != nil {
-		text += fmt.Sprintf("; they are of two kinds, %s and %s %s, with %s (%s to %s) of the lower kind, which counts",
+		text += fmt.Sprintf("; there are two kinds, with %s and %s %s; %s (%s to %s) are of the lower kind, whose capacity counts",
 			number(st.Lower), number(st.Upper), unit, percent(st.Share), percent(st.ShareLow), percent(st.ShareHigh))
 	}
 	if c.Fresh > 0 {
@@ -123,7 +122,7 @@ func deploymentsText(c vitrine.Capacity, unit string) string {
 	return text
 }
 
-// censoredText returns why a capacity was not enclosed; empty when it was.
+// censoredText returns why a capacity was not enclosed. It is empty if the capacity was enclosed.
 func censoredText(c vitrine.Capacity, unit string) string {
 	switch {
 	case c.Unmeasured():
@@ -133,7 +132,7 @@ func censoredText(c vitrine.Capacity, unit string) string {
 	case c.Censored == vitrine.CensoredAbove:
 		return fmt.Sprintf("even the highest rate tried, %s %s, passed", number(c.Rate), unit)
 	case c.Censored == vitrine.CensoredGenerator:
-		return fmt.Sprintf("no trial above %s %s was valid: the trials say why", number(c.Rate), unit)
+		return fmt.Sprintf("no trial above %s %s was valid: the table of trials says why", number(c.Rate), unit)
 	}
 	return ""
 }

@@ -101,18 +101,18 @@ func TestCurvesShareFigures(t *testing.T) {
 			got = append(got, len(part))
 		}
 		if len(got) != len(want) {
-			t.Errorf("%q is split %v, want %v", sizings, got, want)
+			t.Errorf("%q is split into %v, want %v", sizings, got, want)
 			continue
 		}
 		for i := range got {
 			if got[i] != want[i] {
-				t.Errorf("%q is split %v, want %v", sizings, got, want)
+				t.Errorf("%q is split into %v, want %v", sizings, got, want)
 			}
 		}
 	}
 }
 
-func TestRunsAreToldApartByTheirFolders(t *testing.T) {
+func TestRunNamesAreUnique(t *testing.T) {
 	names := runNames([]*result.Data{{Dir: "/a/x/run"}, {Dir: "/a/y/run/"}, {Dir: "other"}})
 	if names[0] != "x/run" || names[1] != "y/run" || names[2] != "other" {
 		t.Errorf("%q", names)
@@ -122,20 +122,20 @@ func TestRunsAreToldApartByTheirFolders(t *testing.T) {
 	}
 }
 
-func TestTonesAreToldApart(t *testing.T) {
+func TestTonesAreDistinct(t *testing.T) {
 	seen := map[string]string{}
 	for _, tone := range tones() {
 		if other, ok := seen[tone.light]; ok {
-			t.Errorf("%s and %s are drawn in the same colour, so that the page cannot tell them apart", tone.name, other)
+			t.Errorf("%s and %s have the same colour, so the page cannot distinguish them", tone.name, other)
 		}
 		seen[tone.light] = tone.name
-		tone.color() // panics on a typing error
+		tone.color() // panics if the colour is malformed
 	}
 }
 
-// TestIntervalsSayHowSureTheyAre checks that intervals show the confidence of the
+// TestIntervalsShowTheirConfidence checks that intervals show the confidence of the
 // search, or none when the search claims none.
-func TestIntervalsSayHowSureTheyAre(t *testing.T) {
+func TestIntervalsShowTheirConfidence(t *testing.T) {
 	of := func(searches ...*result.Search) *set {
 		var z []result.Sizing
 		for _, s := range searches {
@@ -148,11 +148,11 @@ func TestIntervalsSayHowSureTheyAre(t *testing.T) {
 		set  *set
 		want string
 	}{
-		"nothing":  {of(), "95% "},
-		"not said": {of(nil, adaptive), "95% "},
-		"said":     {of(sixty, sixty), "60% "},
-		"both":     {of(adaptive, sixty), ""},
-		"mlr":      {of(mlr), ""},
+		"nothing":   {of(), "95% "},
+		"not given": {of(nil, adaptive), "95% "},
+		"given":     {of(sixty, sixty), "60% "},
+		"both":      {of(adaptive, sixty), ""},
+		"mlr":       {of(mlr), ""},
 	} {
 		if got := test.set.sure(); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
@@ -162,17 +162,17 @@ func TestIntervalsSayHowSureTheyAre(t *testing.T) {
 
 func TestDeploymentsText(t *testing.T) {
 	c := vitrine.Capacity{Rate: 100, Censored: vitrine.CensoredNone, Deployments: 6, SD: 4, Single: 93}
-	plain := "6 deployments, standard deviation 4 calls/s; a single new one carries 93 calls/s with 90% probability"
+	plain := "6 deployments, standard deviation 4 calls/s; a new deployment carries 93 calls/s with 90% probability"
 	for name, x := range map[string]struct {
 		capacity vitrine.Capacity
 		want     string
 	}{
-		"a search that does not tell them apart": {vitrine.Capacity{Rate: 100, Censored: vitrine.CensoredNone}, ""},
-		"one kind":                               {c, plain},
-		"censored":                               {vitrine.Capacity{Rate: 100, Censored: vitrine.CensoredAbove, Deployments: 5}, ""},
+		"a search that does not distinguish deployments": {vitrine.Capacity{Rate: 100, Censored: vitrine.CensoredNone}, ""},
+		"one kind": {c, plain},
+		"censored": {vitrine.Capacity{Rate: 100, Censored: vitrine.CensoredAbove, Deployments: 5}, ""},
 		"two kinds": {with(c, func(c *vitrine.Capacity) {
 			c.States = &vitrine.TwoStates{Lower: 100, Upper: 130, Share: 0.5, ShareLow: 0.2, ShareHigh: 0.8}
-		}), plain + "; they are of two kinds, 100 and 130 calls/s, with 50% (20% to 80%) of the lower kind, which counts"},
+		}), plain + "; there are two kinds, with 100 and 130 calls/s; 50% (20% to 80%) are of the lower kind, whose capacity counts"},
 		"hysteresis": {with(c, func(c *vitrine.Capacity) { c.Fresh = 140 }),
 			plain + "; before an overload they carry 140 calls/s, and the lower capacity counts"},
 	} {

@@ -191,18 +191,18 @@ func (s *set) heading(r *run) heading {
 	}
 	if r.measured() {
 		if r.Manifest.Finished.IsZero() {
-			h.Why = "The run is not finished: what follows is what was measured so far."
+			h.Why = "The run is not finished. This page shows the measurements so far."
 		}
 		return h
 	}
 	if !r.finished() {
-		h.Why = "The run is not finished: what follows is what was measured so far, without a search's verdict."
+		h.Why = "The run is not finished. This page shows the measurements so far, without a verdict of the search."
 		return h
 	}
 	h.Stopped = r.Summary.StoppedBecause
 	x := r.best()
 	if x == nil {
-		h.Why = "No size was found to be the best."
+		h.Why = "The search did not find a best size."
 		return h
 	}
 	c := x.capacity()
@@ -243,11 +243,11 @@ func (s *set) runView(r *run) runView {
 	return v
 }
 
-// mark returns which runs' figures cannot be compared with others, and why;
-// empty: all can. Every table and figure shows it.
+// mark returns the runs whose figures cannot be compared with others, and why. It is empty if all
+// figures can be compared. Every table and figure shows it.
 func (s *set) mark() string {
 	var which []string
-	why := "" // there is but one reason
+	why := "" // all runs with a mark have the same reason
 	for _, r := range s.runs {
 		if w := r.Manifest.NotComparable(); w != "" {
 			which, why = append(which, r.name), w
@@ -262,7 +262,7 @@ func (s *set) mark() string {
 	return "not comparable: " + strings.Join(which, ", ") + ": " + why
 }
 
-// warnings returns what a reader must know before believing the numbers.
+// warnings returns what a reader must know before they trust the numbers.
 func (s *set) warnings(r *run) []string {
 	list := slices.Clone(r.Warnings)
 	list = append(list, r.invalid()...)
@@ -361,11 +361,11 @@ func (s *subject) unread(component string) string {
 			return why
 		}
 		if u.CPU != nil && u.VCPUs <= 0 && s.run.resource() == vitrine.CPU {
-			return "it has no limit to be a share of"
+			return "it has no limit"
 		}
 	}
 	if !seen {
-		return "it was not watched"
+		return "it was not monitored"
 	}
 	return "it was not read"
 }

@@ -14,7 +14,7 @@ import (
 	"vitrine/result"
 )
 
-// near is how close predictions should be to measurements, as a share of these.
+// near is how close a prediction should be to its measurement, as a share of the measurement.
 const near = 0.1
 
 // A prediction compares the predicted capacity of a size, just before it was
@@ -27,8 +27,8 @@ type prediction struct {
 	measured  vitrine.Capacity
 }
 
-// err returns the relative error of the prediction, positive when it was too
-// high; false: not known, because the measured capacity is not a figure.
+// err returns the relative error of the prediction. The error is positive if the prediction was
+// too high. It returns false if the measured capacity is not a number.
 func (p prediction) err() (share float64, ok bool) {
 	if p.measured.Censored != vitrine.CensoredNone || !(p.measured.Rate > 0) {
 		return 0, false
@@ -41,8 +41,8 @@ func (p prediction) within() bool {
 	return p.measured.Rate >= p.predicted.Low && p.measured.Rate <= p.predicted.High
 }
 
-// predictions returns the predictions of the runs' paths, in their order. A size
-// that was measured before is known, not predicted.
+// predictions returns the predictions of the runs' paths, in their order. It skips a size that was
+// measured before, because its capacity was known and not predicted.
 func (s *set) predictions() []prediction {
 	var all []prediction
 	for _, r := range s.runs {
@@ -134,7 +134,7 @@ func accuracy(all []prediction) string {
 	slices.Sort(shares)
 	n := len(shares)
 	median := (shares[(n-1)/2] + shares[n/2]) / 2
-	return fmt.Sprintf("Of %d predictions the median error is %.1f%% and the largest %.1f%%; %d of %d sizes carried what their predicted interval said.",
+	return fmt.Sprintf("Of %d predictions the median error is %.1f%% and the largest %.1f%%; the capacity of %d of %d sizes was in its predicted interval.",
 		n, median*100, shares[n-1]*100, within, n)
 }
 
@@ -148,8 +148,8 @@ func (s *set) predictionFigures() []*figure {
 	return []*figure{{
 		Name: "prediction", title: "Predicted and then measured", section: sectionPrediction, width: figureWidth, height: 470,
 		alt: "Measured against predicted capacity of every size that was predicted before it was measured; the table below has the same numbers. " + accuracy(all),
-		Caption: fmt.Sprintf("One mark per size: what the model of the search believed before the size was measured, and what was then measured, each with its %sinterval, "+
-			"at success ratio %s. On the line both are the same; between the dotted lines the prediction is within 10%% of the measurement. Numbers say in which order they were measured.", s.sure(), shortest(s.thresholds[0])),
+		Caption: fmt.Sprintf("Each mark is a size: the capacity that the search's model predicted before the size was measured, and the measured capacity, each with its %sinterval, "+
+			"at success ratio %s. On the line both are equal; between the dotted lines the prediction is within 10%% of the measurement. The numbers are the order of measuring.", s.sure(), shortest(s.thresholds[0])),
 		draw: func(c draw.Canvas, t *tips) error { return s.drawPredictions(c, t, all) },
 	}}
 }
@@ -180,7 +180,7 @@ func (s *set) drawPredictions(c draw.Canvas, t *tips, all []prediction) error {
 	}
 	marks := &predictionPlotter{set: s, tips: t, all: all}
 	p.Add(marks)
-	keys = append(keys, markKey("measured in its interval", marks.style(true)))
+	keys = append(keys, markKey("measured inside its interval", marks.style(true)))
 	if slices.ContainsFunc(all, func(p prediction) bool { return !p.within() }) {
 		keys = append(keys, markKey("measured outside it", marks.style(false)))
 	}

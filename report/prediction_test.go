@@ -15,7 +15,7 @@ import (
 var predictionRow = regexp.MustCompile(`<tr[^>]*><td class="n">(\d+)</td><th scope="row" class="mono">([^ <]*)[^/]*(?:</span>)?</th><td class="n">[^<]*</td>` +
 	`<td class="n" data-sort="[^"]*">([^<]*) <small>[^<]*</small></td><td class="n strong" data-sort="[^"]*">([^<]*) <small>[^<]*</small></td><td class="n" data-sort="[^"]*">([^<]*)</td><td>([^<]*)</td></tr>`)
 
-func TestPredictionsAreHeldAgainstWhatWasMeasured(t *testing.T) {
+func TestPredictionsAreComparedWithMeasurements(t *testing.T) {
 	believed := func(rate, low, high float64) *vitrine.Capacity {
 		return &vitrine.Capacity{Threshold: 0.9, Rate: rate, Low: low, High: high, Censored: vitrine.CensoredNone}
 	}
@@ -42,27 +42,27 @@ func TestPredictionsAreHeldAgainstWhatWasMeasured(t *testing.T) {
 		"1 bn1m-sp1s-hs1s 121 110 +10.0% yes",
 		"2 bn1s-sp1m-hs1s 120 160 -25.0% no",
 		"3 bn1s-sp1m-hs1m 190 200 -5.0% yes",
-		"4 bn1m-sp1m-hs1m 400 ≥ 300 – –", // its capacity is not known, so neither is the error
+		"4 bn1m-sp1m-hs1m 400 ≥ 300 – –", // the error is unknown, because the capacity is
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the table has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if want := "Of 3 predictions the median error is 10.0% and the largest 25.0%; 2 of 3 sizes carried what their predicted interval said."; !strings.Contains(section, "<p>"+want) {
-		t.Errorf("the page does not say %q", want)
+	if want := "Of 3 predictions the median error is 10.0% and the largest 25.0%; the capacity of 2 of 3 sizes was in its predicted interval."; !strings.Contains(section, "<p>"+want) {
+		t.Errorf("the page lacks %q", want)
 	}
 	if !strings.Contains(section, "measured outside it") {
-		t.Error("the legend does not tell of the one outside its interval")
+		t.Error("the legend has no entry for a size outside its interval")
 	}
 }
 
-func TestSearchWithoutPredictionsHasNoSuchPart(t *testing.T) {
+func TestNoPredictionSectionWithoutPredictions(t *testing.T) {
 	page := pageOf(t, simulate(t, directed(), "run"))
 	if strings.Contains(page, `id="prediction"`) || strings.Contains(page, "#prediction") {
-		t.Error("nothing was predicted, and the page has a part on it")
+		t.Error("the page has a section on predictions without any prediction")
 	}
 }
 
-func TestSummaryRefusesPredictionsThatAreNoNumbers(t *testing.T) {
+func TestSummaryRefusesPredictionsWithNaN(t *testing.T) {
 	r, err := result.Create(t.TempDir()+"/run", directed().manifest())
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +70,6 @@ func TestSummaryRefusesPredictionsThatAreNoNumbers(t *testing.T) {
 	defer func() { _ = r.Close() }()
 	err = r.SaveSummary(result.Summary{Path: []result.Step{{Sizing: "bn1s", Predicted: &vitrine.Capacity{High: math.Inf(1)}}}})
 	if err == nil || !strings.Contains(err.Error(), "bn1s") {
-		t.Errorf("SaveSummary gives %v", err)
+		t.Errorf("SaveSummary returns %v", err)
 	}
 }

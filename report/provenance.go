@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// facts returns a run's provenance, in the order in which a reader would ask for
-// it. A field of the host that could not be read says why.
+// facts returns a run's provenance, in the order in which a reader would ask for it. If a field of
+// the host could not be read, its fact is the reason.
 func (r *run) facts() []fact {
 	m := r.Manifest
 	var list []fact

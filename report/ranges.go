@@ -15,8 +15,8 @@ import (
 // mostRows is the most sizes in one figure of rows.
 const mostRows = 40
 
-// capacityFigures returns figures of every size's capacity with its interval, the
-// highest first, so that ties can be seen.
+// capacityFigures returns figures of every size's capacity with its interval, the highest first,
+// which makes ties visible.
 func (s *set) capacityFigures() []*figure {
 	ranked := s.ranked()
 	most := 0.0
@@ -164,17 +164,16 @@ func (s *set) useFigures() []*figure {
 		figures = append(figures, &figure{
 			Name: "use", title: "Use per component at capacity", section: sectionUse,
 			width: figureWidth, height: vg.Length(titleHeight + 74 + len(part)*(bars*barStep+16)),
-			alt: "For every size, the share that each component uses of what it was given, at the size's capacity; the table of capacities names the bottlenecks.",
-			Caption: fmt.Sprintf("%s that a component's instances used, of what they were given, in the trials at the highest rate that passed. "+
-				"The bottleneck is marked: it is what the next larger size must grow.", s.resourceName()),
+			alt: "For every size, the share of its resources that each component uses, at the size's capacity; the table of capacities names the bottlenecks.",
+			Caption: fmt.Sprintf("%s that a component's instances used, as a share of what they may use, in the trials at the highest rate that passed. "+
+				"The bottleneck is marked: the next larger size must grow this component.", s.resourceName()),
 			draw: func(c draw.Canvas, t *tips) error { return s.drawUse(c, t, part) },
 		})
 	}
 	return numbered(figures)
 }
 
-// resourceName returns the resource that utilization refers to, for the start of
-// a sentence.
+// resourceName returns the resource of the utilization, capitalized for the start of a sentence.
 func (s *set) resourceName() string {
 	if r := s.runs[0]; r.Summary != nil {
 		switch r.Summary.ScaleOn {
@@ -187,8 +186,8 @@ func (s *set) resourceName() string {
 	return "CPU"
 }
 
-// shownComponents returns the components that are scalable, or that any of the
-// sizes has a use of.
+// shownComponents returns the components that are scalable or have a known use in any of the
+// sizes.
 func (s *set) shownComponents(rows []*subject) []string {
 	scalable := map[string]bool{}
 	for _, r := range s.runs {
@@ -211,7 +210,7 @@ func (s *set) shownComponents(rows []*subject) []string {
 }
 
 func (s *set) drawUse(c draw.Canvas, t *tips, rows []*subject) error {
-	p := newPlot("% of what it was given", "")
+	p := newPlot("% of what it may use", "")
 	p.X.Min, p.X.Max = 0, 100
 	components := s.shownComponents(rows)
 	for _, x := range rows {

@@ -119,7 +119,7 @@ func TestPageOfADirectedSearch(t *testing.T) {
 		t.Errorf("%d figures in the page, want %d", n, len(want))
 	}
 	if n := strings.Count(page, `<circle class="tip"`); n < 30 {
-		t.Errorf("%d points say more when pointed at", n)
+		t.Errorf("only %d points have a tip", n)
 	}
 }
 
@@ -183,8 +183,8 @@ func TestPageIsOneFile(t *testing.T) {
 	}
 }
 
-// TestEverythingFromOutsideIsEscaped checks that text from the user or a function
-// is shown as text everywhere.
+// TestEverythingFromOutsideIsEscaped checks that the page shows all text from the user or a
+// function as plain text.
 func TestEverythingFromOutsideIsEscaped(t *testing.T) {
 	t.Parallel()
 	const evil = "</title><script>alert(\"1\")</script>\n<img src=x onerror='x'>&amp;\x01"
@@ -212,7 +212,7 @@ func TestEverythingFromOutsideIsEscaped(t *testing.T) {
 	}
 	page := pageOf(t, d)
 	if strings.Count(page, "<script") != 1 || strings.Contains(page, "<img") {
-		t.Error("something from outside became markup")
+		t.Error("text from outside became markup")
 	}
 	if title := regexp.MustCompile(`<title>[^<]*</title>`).FindString(page); !strings.Contains(title, "&lt;script&gt;") {
 		t.Errorf("the title is %s", title)
@@ -226,7 +226,7 @@ func TestEverythingFromOutsideIsEscaped(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsSaid(t *testing.T) {
+func TestMissingValuesHaveAReason(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	if err := os.RemoveAll(filepath.Join(d.Dir, "usage")); err != nil {
 		t.Fatal(err)
@@ -253,34 +253,34 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"samples":   "no samples were kept of",
 		"below":     "&lt; 40",
 		"lowest":    "even the lowest rate tried, 40 calls/s, failed",
-		"generator": "was valid: the trials say why",
+		"generator": "was valid: the table of trials says why",
 		"nothing":   "no valid trial",
 		"host":      "not known: the kernel does not show CPU frequency control",
 		"invalid":   "1 trial is invalid and left out of every estimate: generator: offered 0.97 of its schedule",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("%s: the page does not say %q", what, want)
+			t.Errorf("%s: the page lacks %q", what, want)
 		}
 	}
 }
 
-func TestUnfinishedRunShowsWhatThereIs(t *testing.T) {
+func TestUnfinishedRunIsShown(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	d.Summary = nil
 	page := pageOf(t, d)
 	for _, want := range []string{"The run is not finished", "bn1s-sp1m-hs1m", "160 to 191", "No path was recorded"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 	var b bytes.Buffer
 	if err := report.Text(&b, d); err != nil || !strings.Contains(b.String(), "continue it with --resume") {
-		t.Errorf("Text says %q, %v", b.String(), err)
+		t.Errorf("Text wrote %q, %v", b.String(), err)
 	}
 }
 
-// TestKilledRunIsNotFinished checks a run whose summary has no end: the summary
-// is saved after every size.
+// TestKilledRunIsNotFinished checks a run whose summary has no end, because the summary is saved
+// after every size.
 func TestKilledRunIsNotFinished(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	d.Summary.StoppedBecause, d.Summary.Optimal = "", nil
@@ -288,7 +288,7 @@ func TestKilledRunIsNotFinished(t *testing.T) {
 	page := pageOf(t, d)
 	for _, want := range []string{"The run is not finished", "bn1s-sp1m-hs1m", "160 to 191"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 }
@@ -312,12 +312,12 @@ func TestRunsOfDifferentThresholdsAreComparedAtOne(t *testing.T) {
 	}
 	for _, r := range c.Rows {
 		if r.Threshold != 0.9 || r.Rate == 0 {
-			t.Errorf("%+v is not at 0.9", r)
+			t.Errorf("%+v is not a capacity at success ratio 0.9", r)
 		}
 	}
 }
 
-func TestOldFiguresGo(t *testing.T) {
+func TestOldFiguresAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	figures := filepath.Join(dir, "figures")
 	if err := os.Mkdir(figures, 0o755); err != nil {
@@ -342,7 +342,7 @@ func TestRunWithoutTrials(t *testing.T) {
 	page := pageOf(t, d)
 	for _, want := range []string{"No trial was finished", "No size was measured", "Provenance"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 	if err := report.Compare(io.Discard, d); err != nil {
@@ -350,7 +350,7 @@ func TestRunWithoutTrials(t *testing.T) {
 	}
 }
 
-func TestInvalidTrialsAloneAreNoVerdict(t *testing.T) {
+func TestNoVerdictWithoutValidTrials(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	d.Summary = nil
 	for i := range d.Outcomes {
@@ -358,7 +358,7 @@ func TestInvalidTrialsAloneAreNoVerdict(t *testing.T) {
 	}
 	page := pageOf(t, d)
 	if !strings.Contains(page, "not measured: no valid trial") || strings.Contains(page, `>optimal<`) {
-		t.Error("a run of invalid trials has a verdict")
+		t.Error("a run without valid trials has a verdict")
 	}
 }
 
@@ -408,9 +408,9 @@ func TestRunsAreCompared(t *testing.T) {
 	golden(t, "compared.html", withoutDrawings(page))
 }
 
-// TestTrialsSayWhatDisturbedThem checks the columns about the backlog, the host and
-// the monitor, and that a run without these readings has none of them.
-func TestTrialsSayWhatDisturbedThem(t *testing.T) {
+// TestTrialsShowTheirDisturbance checks the columns about the backlog, the host and the monitor. A
+// run without these readings must not have them.
+func TestTrialsShowTheirDisturbance(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	page := pageOf(t, d)
 	_, row, _ := strings.Cut(part(t, page, "trials"), `data-sort="14">14</td>`)
@@ -421,7 +421,7 @@ func TestTrialsSayWhatDisturbedThem(t *testing.T) {
 		}
 	}
 	if !strings.Contains(page, "the monitor was held up in 1 trial, for up to 1.30 s") {
-		t.Error("nothing warns of the gap")
+		t.Error("the page does not warn of the gap")
 	}
 	for i := range d.Outcomes {
 		o := &d.Outcomes[i]
@@ -440,15 +440,15 @@ func TestRunsOfDifferentUnitsAreRefused(t *testing.T) {
 	runs[1].Summary.Unit = "kpps"
 	err := report.Write(t.TempDir(), runs...)
 	if err == nil || !strings.Contains(err.Error(), "tuesday in kpps") {
-		t.Errorf("Write gives %v", err)
+		t.Errorf("Write returns %v", err)
 	}
 	if err := report.Compare(io.Discard, runs...); err == nil {
-		t.Error("Compare says nothing")
+		t.Error("Compare wrote nothing")
 	}
 }
 
-// TestManySizesAreSplit shows Table II's ten sizes, more than one figure of
-// curves can hold.
+// TestManySizesAreSplit shows the ten sizes of Table II, which are more than one figure of curves
+// can hold.
 func TestManySizesAreSplit(t *testing.T) {
 	t.Parallel()
 	m := directed()
@@ -471,7 +471,7 @@ func TestManySizesAreSplit(t *testing.T) {
 		}
 	}
 	if len(shown) != 10 || slices.Max(slices.Collect(maps.Values(shown))) != 1 {
-		t.Errorf("shown so many times: %v", shown)
+		t.Errorf("number of figures per size: %v, want 1 each", shown)
 	}
 	_, times, _ := strings.Cut(page, `<section id="time">`)
 	if n := strings.Count(times, "<summary class=\"mono\">"); n != 10 {
@@ -488,8 +488,8 @@ func TestManySizesAreSplit(t *testing.T) {
 	}
 }
 
-// TestEmulationIsMarkedEverywhere checks that every table and figure of a run in
-// emulation says so, and none of another run does.
+// TestEmulationIsMarkedEverywhere checks that every table and figure of a run in emulation has a
+// mark, and that those of other runs have none.
 func TestEmulationIsMarkedEverywhere(t *testing.T) {
 	t.Parallel()
 	emulated, hardware := simulate(t, directed(), "emulated"), simulate(t, directed(), "hardware")
@@ -505,7 +505,7 @@ func TestEmulationIsMarkedEverywhere(t *testing.T) {
 		figures := regexp.MustCompile(`<figcaption><strong class="mark">`+mark).FindAllString(page, -1)
 		files, err := filepath.Glob(filepath.Join(dir, "figures", "*.svg"))
 		if err != nil || len(files) < 4 || len(figures) != len(files) {
-			t.Errorf("%d figures on the page are marked, and there are %d: %v", len(figures), len(files), err)
+			t.Errorf("%d of %d figures on the page are marked: %v", len(figures), len(files), err)
 		}
 		for _, file := range files {
 			if b, err := os.ReadFile(file); err != nil || !bytes.Contains(b, []byte(mark)) {
@@ -518,13 +518,13 @@ func TestEmulationIsMarkedEverywhere(t *testing.T) {
 		}
 	}
 	if page := pageOf(t, hardware, emulated); !strings.Contains(page, mark+"emulated: ") {
-		t.Error("the mark does not say which run it is of")
+		t.Error("the mark does not name its run")
 	}
 	var text bytes.Buffer
 	if err := report.Text(&text, emulated); err != nil || !strings.Contains(text.String(), mark) {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 	if page := pageOf(t, hardware); strings.Contains(page, mark) {
-		t.Error("a run under kvm is marked")
+		t.Error("a run under KVM has a mark")
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"vitrine/spec"
 )
 
-// mostEstimates is the most estimates of the capacity in one search. In longer searches
-// only every second trial gets one, or every third, ...
+// mostEstimates is the largest number of estimates of the capacity in one search. In longer
+// searches only every second trial gets an estimate, or every third, and so on.
 const mostEstimates = 60
 
 // A tried is one trial of a size, as its search saw it.
@@ -97,8 +97,8 @@ func (s *subject) searcher(i int) (rate.Search, rate.Config) {
 	recorded := s.entries[i].Search
 	cfg := configOf(recorded)
 	cfg.Thresholds, cfg.Seed = s.run.thresholds(), s.run.Manifest.Seed
-	// A ramp has no stop condition here, because that is an expression; the rates
-	// tell where it held.
+	// The ramp has no stop condition here, because the recorded condition is an expression. The
+	// trials' rates show where the ramp stopped.
 	search, err := rate.New(recorded.Name, cfg)
 	if err != nil {
 		return nil, none // a search of a later version
@@ -106,8 +106,8 @@ func (s *subject) searcher(i int) (rate.Search, rate.Config) {
 	return search, cfg
 }
 
-// adaptive reports whether the i-th measurement was a search that judges trials
-// by their backlog as well.
+// adaptive reports whether the search of the i-th measurement also judged the trials by their
+// backlog.
 func (s *subject) adaptive(i int) bool {
 	return i < len(s.entries) && s.entries[i].Search != nil && s.entries[i].Search.Name == spec.Adaptive
 }
@@ -138,8 +138,8 @@ func (s *subject) capacityAfter(search rate.Search, cfg rate.Config) func([]vitr
 	return func(history []vitrine.Outcome) vitrine.Capacity { return rate.Estimate(history, plain)[0] }
 }
 
-// why returns the search's reason for the trial. It is empty when the search
-// would now choose another trial, because its configuration was different then.
+// why returns the search's reason for the trial. It is empty if the search would now choose
+// another trial, because its configuration was different then.
 func why(search rate.Search, before []vitrine.Outcome, o vitrine.Outcome) string {
 	if search == nil {
 		return ""
@@ -169,8 +169,8 @@ func (v verdict) String() string { return [...]string{"passed", "not steady", "f
 // none.
 func (t tried) invalid() bool { return !t.Valid || t.Scheduled == 0 }
 
-// verdict judges by the threshold, and as the search did: adaptive also judges the
-// backlog.
+// verdict judges the trial by the threshold and as the search did. The search adaptive also judges
+// the backlog.
 func (t tried) verdict(threshold float64) verdict {
 	success := t.SuccessRatio()
 	if t.judged != nil {

@@ -16,8 +16,8 @@ import (
 // line at the bottom.
 const manyfold = 4
 
-// searchFigures returns a figure for each size: its trials in the order in which
-// they were chosen, and the estimate of the capacity after each.
+// searchFigures returns a figure for each size: its trials in the order in which the search chose
+// them, and the estimate of the capacity after each trial.
 func (s *set) searchFigures() []*figure {
 	var figures []*figure
 	for _, x := range s.subjects() {
@@ -38,17 +38,17 @@ func (s *set) searchFigures() []*figure {
 }
 
 func (s *set) searchCaption(x *subject) string {
-	parts := []string{fmt.Sprintf("One mark per trial, at the rate that was offered; it passes with a success ratio of at least %s. "+
-		"The band is the %sinterval of the capacity by the trials so far, from one trial to the next, the line in it the capacity: "+
-		"what was known when the next rate was chosen.", shortest(s.thresholds[0]), s.sure())}
+	parts := []string{fmt.Sprintf("Each mark is a trial at its offered rate. A trial passes with a success ratio of at least %s. "+
+		"From one trial to the next, the line is the capacity by the trials so far, and the band is its %sinterval. "+
+		"The search chose the next rate from these.", shortest(s.thresholds[0]), s.sure())}
 	if slices.ContainsFunc(x.trace, func(t tried) bool { return t.judged != nil }) {
-		parts = append(parts, "A trial that meets the ratio while its backlog may grow is not steady: it does not pass, and is extended.")
+		parts = append(parts, "A trial that meets the ratio while its backlog may grow is not steady. The trial does not pass, and the search extends it.")
 	}
 	if low, high := x.windows(); high > low {
 		parts = append(parts, fmt.Sprintf("The larger a mark, the longer its trial (%s to %s s).", shortest(low), shortest(high)))
 	}
 	if slices.ContainsFunc(x.trace, func(t tried) bool { return t.again }) {
-		parts = append(parts, "Where the band ends, the size was measured once more, from nothing.")
+		parts = append(parts, "Where the band ends, the size was measured again, without the earlier trials.")
 	}
 	return strings.Join(parts, " ")
 }
@@ -93,7 +93,7 @@ type bandPlotter struct{ *trailPlotter }
 
 func (b bandPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	var above, below []vg.Point // outlines of one piece, so that no seams show
+	var above, below []vg.Point // outlines of one piece, because separate pieces would show seams
 	piece := func() {
 		slices.Reverse(below)
 		c.FillPolygon(band().color(), append(above, below...))
@@ -118,8 +118,8 @@ func (b bandPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 // clamp limits a rate to the range of the plot.
 func clamp(rate float64, p *plot.Plot) float64 { return min(max(rate, p.Y.Min), p.Y.Max) }
 
-// A span is how long an estimate was the latest: from the mark of its trial to
-// the mark of the next trial with an estimate.
+// A span is the time for which an estimate was the latest: from the mark of its trial to the mark
+// of the next trial with an estimate.
 type span struct {
 	tried
 	from, to float64
@@ -184,8 +184,8 @@ func (r *trailPlotter) weight(t tried) float64 {
 	return max(0.6, 1.35*math.Sqrt(t.Duration.Seconds()/longest))
 }
 
-// mark returns the mark of a verdict: a colour, and a shape that colour-blind
-// readers can tell apart.
+// mark returns the mark of a verdict: a colour, and a shape that colour-blind readers can
+// distinguish.
 func (r *trailPlotter) mark(v verdict) draw.GlyphStyle {
 	tones := componentTones()
 	switch v {

@@ -30,7 +30,7 @@ func part(t *testing.T, page, id string) string {
 // A known is a row of a search's table.
 type known struct {
 	rate, ratio, judged, verdict, why string
-	capacity, low, high               float64 // high: +Inf where it is open
+	capacity, low, high               float64 // high: +Inf if the interval is open
 }
 
 var (
@@ -95,9 +95,9 @@ func TestPageOfAModelSearch(t *testing.T) {
 	}
 }
 
-// TestSearchShowsWhatWasKnown checks that the page has, after every trial, the
-// estimate by the trials so far.
-func TestSearchShowsWhatWasKnown(t *testing.T) {
+// TestSearchShowsEachEstimate checks that the page has, after every trial, the estimate from the
+// trials so far.
+func TestSearchShowsEachEstimate(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	page := pageOf(t, d)
 	narrower := 0
@@ -122,19 +122,19 @@ func TestSearchShowsWhatWasKnown(t *testing.T) {
 				t.Errorf("%s, trial %d at %s: %s, want %s", z.Name, i+1, r.rate, r.verdict, want)
 			}
 			if r.why != "" {
-				t.Errorf("%s, trial %d: a reason, %q, that no search gave", z.Name, i+1, r.why)
+				t.Errorf("%s, trial %d: the reason %q, which no search gave", z.Name, i+1, r.why)
 			}
 		}
 		last := rows[len(rows)-1]
 		if !last.shows(z.Capacity) {
-			t.Errorf("%s: in the end %+v, want what the summary has, %+v", z.Name, last, z.Capacity)
+			t.Errorf("%s: the last row is %+v, want the summary's %+v", z.Name, last, z.Capacity)
 		}
 		if last.high-last.low < rows[0].high-rows[0].low {
 			narrower++
 		}
 	}
 	if narrower != len(d.Summary.Sizings) {
-		t.Errorf("%d of the searches end surer than they began", narrower)
+		t.Errorf("the interval became narrower in only %d searches", narrower)
 	}
 }
 
@@ -158,12 +158,12 @@ func TestSearchMarksItsTrials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := string(svg) // one more of each in the legend
+		text := string(svg) // the legend has one more of each mark
 		if p, f := strings.Count(text, "fill:#009E73"), strings.Count(text, "fill:#D55E00"); p != passed+1 || f != failed+1 {
 			t.Errorf("%s: %d marks passed and %d failed, want %d and %d", z.Name, p, f, passed+1, failed+1)
 		}
 		if strings.Contains(text, ">invalid (") != (invalid > 0) {
-			t.Errorf("%s: %d invalid trials, and the legend says otherwise", z.Name, invalid)
+			t.Errorf("%s: %d invalid trials, but the legend disagrees", z.Name, invalid)
 		}
 	}
 }
@@ -191,8 +191,8 @@ func searched(m simulation, search rate.Search, recorded result.Search, cfg rate
 		Summary: &result.Summary{Unit: "calls/s", Thresholds: cfg.Thresholds, Sizings: []result.Sizing{z}, StoppedBecause: step.Why}}
 }
 
-// TestSearchIsShownByItsOwnEstimate checks that a search with its own estimate is
-// shown with it, and every trial with the reason that the search had.
+// TestSearchIsShownByItsOwnEstimate checks that the page shows a search's own estimate if it has
+// one, and every trial with the search's reason.
 func TestSearchIsShownByItsOwnEstimate(t *testing.T) {
 	m := directed()
 	cfg := rate.Config{Min: 20, Max: 2000, Duration: 20 * time.Second, Repeat: 1, Thresholds: []float64{0.9, 0.8}, Seed: m.seed, Precision: 0.02}
@@ -215,21 +215,20 @@ func TestSearchIsShownByItsOwnEstimate(t *testing.T) {
 				others++
 			}
 			if want := search.Next(d.Outcomes[:i]).Why; r.why != want || want == "" {
-				t.Errorf("%s, trial %d: chosen for %q, want %q", name, i+1, r.why, want)
+				t.Errorf("%s, trial %d: the reason is %q, want %q", name, i+1, r.why, want)
 			}
 		}
 		if others == 0 {
-			t.Errorf("%s: its estimate never differs from the plain one, so that this shows nothing", name)
+			t.Errorf("%s: the search's estimate never differs from the plain estimate, so this test proves nothing", name)
 		}
 		if !strings.Contains(part(t, page, "search"), "The larger a mark, the longer its trial") {
-			t.Errorf("%s: trials of several lengths, and the caption does not say so", name)
+			t.Errorf("%s: the caption does not explain the several lengths of trials", name)
 		}
 	}
 }
 
-// TestTrialsThatAreNotSteady checks that a trial that meets the ratio while its
-// backlog grows does not show as passed after a search that judges the backlog, and
-// that a ramp's does.
+// TestTrialsThatAreNotSteady checks trials that meet the ratio while their backlog grows. They do
+// not show as passed after a search that judges the backlog, but do after a ramp.
 func TestTrialsThatAreNotSteady(t *testing.T) {
 	m := directed()
 	cfg := rate.Config{Min: 20, Max: 2000, Duration: 20 * time.Second, Repeat: 1, Thresholds: []float64{0.9}, Seed: m.seed, Precision: 0.02}
@@ -244,7 +243,7 @@ func TestTrialsThatAreNotSteady(t *testing.T) {
 	if got := rows[i]; got.verdict != "not steady" || got.ratio != "1.000" || got.judged != "1.000" {
 		t.Errorf("a growing backlog: %+v", got)
 	}
-	// The backlog stands still, and a quarter of the calls is lost.
+	// The backlog does not grow, and a quarter of the calls is lost.
 	lost.InFlight = slices.Repeat([]int64{5}, 200)
 	lost.Succeeded -= lost.Scheduled / 4
 	d.Outcomes[i] = lost
@@ -257,8 +256,8 @@ func TestTrialsThatAreNotSteady(t *testing.T) {
 	}
 }
 
-// TestSearchOfOtherRatesHasNoReasons checks that a reason that does not belong to
-// the trial is not shown.
+// TestSearchOfOtherRatesHasNoReasons checks that the page does not show a reason that belongs to
+// another trial.
 func TestSearchOfOtherRatesHasNoReasons(t *testing.T) {
 	m := modelled()
 	m.search.Increase = 7
@@ -273,7 +272,7 @@ func TestSearchOfOtherRatesHasNoReasons(t *testing.T) {
 	}
 }
 
-// TestSizeMeasuredAgain checks that another measurement began from nothing, and
+// TestSizeMeasuredAgain checks that another measurement starts without the earlier trials, and
 // that each step of the path has its own figure.
 func TestSizeMeasuredAgain(t *testing.T) {
 	d := simulate(t, modelled(), "run")
@@ -298,14 +297,14 @@ func TestSizeMeasuredAgain(t *testing.T) {
 	}
 	for i := range more {
 		if rows[i] != rows[i+len(more)] {
-			t.Errorf("trial %d: %+v at first, and %+v the second time", i+1, rows[i], rows[i+len(more)])
+			t.Errorf("trial %d: %+v the first time, %+v the second time", i+1, rows[i], rows[i+len(more)])
 		}
 	}
 	path := part(t, page, "path")
 	if strings.Count(path, "carries 151 calls/s") != 1 || strings.Count(path, "carries 177 calls/s") != 1 {
-		t.Error("the path has not the capacity of either measuring")
+		t.Error("the path does not have the capacities of both measurements")
 	}
 	if n := strings.Count(part(t, page, "prediction"), ">"+first.Name); n != 1 {
-		t.Errorf("%s is predicted %d times, want once: then it was known", first.Name, n)
+		t.Errorf("%s is predicted %d times, want once, before its first measurement", first.Name, n)
 	}
 }

@@ -230,7 +230,7 @@ func textTable(w io.Writer, t result.Table) error {
 	return err
 }
 
-// rest returns how many columns of a table the line has no cell for, at least 1.
+// rest returns the number of columns for which the line has no cell, at least 1.
 func rest(columns []result.Column, l result.Line) int {
 	return int(math.Max(float64(len(columns)-len(l.Cells)), 1))
 }

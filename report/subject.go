@@ -55,7 +55,7 @@ func newSet(datas []*result.Data) (*set, error) {
 			s.unit, s.thresholds = r.unit(), r.thresholds()
 		}
 		if r.unit() != s.unit {
-			return nil, fmt.Errorf("%s is measured in %s and %s in %s: runs of different units cannot be compared",
+			return nil, fmt.Errorf("%s is measured in %s and %s in %s: runs with different units cannot be compared",
 				s.runs[0].name, s.unit, r.name, r.unit())
 		}
 		r.group()
@@ -65,8 +65,7 @@ func newSet(datas []*result.Data) (*set, error) {
 	return s, nil
 }
 
-// runNames returns as much of each folder's path as is needed to tell the runs
-// apart.
+// runNames returns the part of each folder's path that is needed to distinguish the runs.
 func runNames(datas []*result.Data) []string {
 	names := make([]string, len(datas))
 	for depth := 1; depth <= 16; depth++ {
@@ -80,7 +79,7 @@ func runNames(datas []*result.Data) []string {
 			return names
 		}
 	}
-	for i := range names { // the same folder twice
+	for i := range names { // the user may name a folder twice
 		names[i] = fmt.Sprintf("%s (%d)", names[i], i+1)
 	}
 	return names
@@ -115,8 +114,8 @@ func (r *run) thresholds() []float64 {
 	return []float64{0.9}
 }
 
-// group makes a subject of every sizing, in the order in which they were
-// measured, including sizings of the summary without trials.
+// group makes a subject of every sizing, in the order of measuring. It also makes subjects of the
+// summary's sizings without trials.
 func (r *run) group() {
 	if r.measured() { // its trials have no sizing
 		return
@@ -164,8 +163,8 @@ func (s *subject) estimate(thresholds ...float64) []vitrine.Capacity {
 	return rate.Estimate(s.outcomes, rate.Config{Thresholds: thresholds, Seed: s.run.Manifest.Seed})
 }
 
-// at returns the capacity at a threshold. A threshold that only another run of
-// the report has is estimated from this run's trials.
+// at returns the capacity at a threshold. If only another run of the report has the threshold, at
+// estimates the capacity from this run's trials.
 func (s *subject) at(threshold float64) vitrine.Capacity {
 	for _, c := range s.capacities {
 		if c.Threshold == threshold {
@@ -216,7 +215,7 @@ func (s *set) addComponents(r *run) {
 	}
 }
 
-// rank returns the component's place among the report's; unknown ones come last.
+// rank returns the component's place among the report's components. Unknown components come last.
 func (s *set) rank(component string) int {
 	if i := slices.Index(s.components, component); i >= 0 {
 		return i
@@ -268,8 +267,8 @@ func (s *set) subjects() []*subject {
 	return all
 }
 
-// ranked returns the subjects, the highest capacity first. Those of equal
-// capacity stay in the order of measuring.
+// ranked returns the subjects, the highest capacity first. Subjects of equal capacity stay in the
+// order of measuring.
 func (s *set) ranked() []*subject {
 	all := s.subjects()
 	slices.SortStableFunc(all, func(a, b *subject) int { return cmp.Compare(b.capacity().Rate, a.capacity().Rate) })

@@ -145,9 +145,9 @@ func (s *set) successFigure(curves []curve) *figure {
 	return &figure{
 		Name: "success", title: "Success against offered rate", section: sectionSuccess, width: figureWidth, height: 470,
 		alt: "Success rate against offered rate, one curve per size: " + strings.Join(names, "; ") + ".",
-		Caption: fmt.Sprintf("Each mark is the mean of the valid trials at that rate, its bar their lowest and highest; the line is the "+
-			"decreasing fit from which the capacity is read. On the dashed line everything succeeds; along the dotted lines the success ratio is %s. "+
-			"A size's capacity is where its curve falls through its dotted line; the legend gives it for %s.",
+		Caption: fmt.Sprintf("Each mark is the mean of the valid trials at that rate, and its bar their lowest and highest. The line is the "+
+			"decreasing fit that gives the capacity. On the dashed line all calls succeed; on the dotted lines the success ratio is %s. "+
+			"A size's capacity is where its curve crosses a dotted line; the legend has the capacity for %s.",
 			strings.Join(thresholds, " and "), thresholds[0]),
 		draw: func(c draw.Canvas, t *tips) error { return s.drawSuccess(c, t, curves) },
 	}

@@ -13,8 +13,8 @@ import (
 	"vitrine/result"
 )
 
-// Text writes what a run found in a few lines: the optimal sizing, what it
-// carries, its bottleneck, why, and where the report is.
+// Text writes the result of a run in a few lines: the optimal sizing, its capacity, its
+// bottleneck, the reason, and the path of the report.
 func Text(w io.Writer, d *result.Data) error {
 	s, err := newSet([]*result.Data{d})
 	if err != nil {
@@ -90,8 +90,8 @@ func (s *set) optimal(t summary, x *subject) {
 	t.line("why", r.Summary.Optimal.Why)
 }
 
-// trials returns how many trials there were, how many of them are invalid, and how
-// many of those were disturbed.
+// trials returns the number of trials, how many of them are invalid, and how many of the invalid
+// ones were disturbed.
 func (r *run) trials() string {
 	invalid, disturbed := 0, 0
 	for _, o := range r.Outcomes {

@@ -14,9 +14,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A tone is a colour in the light and the dark theme. Figures are drawn in the
-// light one. In the page, each becomes the CSS variable of its name, which has
-// both.
+// A tone is a colour in the light and the dark theme. Figures are drawn in the light one. On the
+// page, each tone becomes the CSS variable of its name, which has both colours.
 type tone struct {
 	name, light, dark string // light: unique
 }
@@ -36,12 +35,11 @@ func rule() tone  { return tone{"rule", "#B9C3CE", "#4A5766"} }
 func band() tone  { return tone{"band", "#CBDDEE", "#24405C"} }
 func grid() tone  { return tone{"grid", "#E7EBF0", "#29323D"} }
 
-// markTone returns the tone of marks that must not be overlooked.
+// markTone returns the tone of marks that a reader must not overlook.
 func markTone() tone { return pick(componentTones(), 1) }
 
-// componentTones returns tones that colour-blind readers can tell apart (after
-// Okabe and Ito, 2008). The first three are blue, red and green, as in
-// NFV-VITAL's figure 2.
+// componentTones returns tones that colour-blind readers can distinguish (after Okabe and Ito,
+// 2008). The first three are blue, red and green, as in NFV-VITAL's figure 2.
 func componentTones() []tone {
 	return []tone{
 		{"c0", "#0072B2", "#58ACE6"}, {"c1", "#D55E00", "#F39149"}, {"c2", "#009E73", "#43C9A0"},
@@ -50,8 +48,8 @@ func componentTones() []tone {
 	}
 }
 
-// sizeTones returns the tones for curves of sizes, in other hues than the
-// components (after Tol's muted scheme, 2021). Marks differ in shape too.
+// sizeTones returns the tones for curves of sizes. Their hues differ from those of the components
+// (after Tol's muted scheme, 2021). Marks also differ in shape.
 func sizeTones() []tone {
 	return []tone{
 		{"s0", "#3B3FA0", "#9CA3FF"}, {"s1", "#CC6677", "#F093A2"}, {"s2", "#117733", "#54C07C"},

@@ -24,7 +24,7 @@ import (
 type moment struct {
 	level   string // "underload", "capacity", "overload"
 	outcome *vitrine.Outcome
-	why     string // why there is no outcome, or why it has no samples
+	why     string // why outcome is nil, or has no samples
 	series  []series
 }
 
@@ -53,8 +53,8 @@ func (s *set) timeFigures() []*figure {
 		figures = append(figures, &figure{
 			Name: "time-" + slug(x.name), title: x.name + " over time", section: sectionTime, subject: x,
 			width: figureWidth, height: 500,
-			alt: fmt.Sprintf("What succeeded in each second, and CPU of every instance, over the seconds of one trial of %s at underload, at capacity and at overload.", x.name),
-			Caption: "One trial at each level of load, of several the one with the median success. Above: what was due and what of it succeeded, by the second in which it was due. " +
+			alt: fmt.Sprintf("Calls that succeeded in each second, and CPU of every instance, during one trial of %s at underload, at capacity and at overload.", x.name),
+			Caption: "One trial at each level of load; of several trials, the one with the median success. Above: the calls due in each second, and those of them that succeeded. " +
 				cpuCaption(moments),
 			draw: func(c draw.Canvas, t *tips) error { return s.drawTime(c, t, moments) },
 		})
@@ -69,7 +69,7 @@ func slug(name string) string {
 	return strings.Trim(notSlug.ReplaceAllString(name, "-"), "-.")
 }
 
-// cpuCaption explains what the lower plots' percentages refer to.
+// cpuCaption explains the percentages of the lower plots.
 func cpuCaption(moments []moment) string {
 	quota, free, generator := false, false, false
 	for _, m := range moments {
@@ -82,19 +82,19 @@ func cpuCaption(moments []moment) string {
 	text := "Below: CPU of every instance, one colour per component"
 	switch {
 	case quota && free:
-		text += ", as a share of what the instance was given (its quota), or of one CPU where it has no limit."
+		text += ", as a share of the instance's quota, or of one CPU if it has no limit."
 	case quota:
-		text += ", as a share of what the instance was given (its quota)."
+		text += ", as a share of the instance's quota."
 	case free:
 		text += ", as a share of one CPU, because the instances have no limit."
 	default:
 		text += "."
 	}
 	if quota {
-		text += " At 100%, the dashed line, an instance has all that it may use; a short sample can lie a little above, as a quota holds over whole periods."
+		text += " At 100%, the dashed line, an instance uses its whole quota. A short sample can be slightly higher, because the quota applies to whole periods."
 	}
 	if generator {
-		text += " The thin grey line is the load generator, which has no quota, as a share of the CPUs set aside for it."
+		text += " The thin grey line is the load generator, as a share of the CPUs reserved for it, because it has no quota."
 	}
 	return text
 }
@@ -103,7 +103,7 @@ func cpuCaption(moments []moment) string {
 func cpuLabel(moments []moment) string {
 	for _, m := range moments {
 		if slices.ContainsFunc(m.series, func(x series) bool { return x.quota }) {
-			return "CPU, % of what it was given"
+			return "CPU, % of its quota"
 		}
 	}
 	return "CPU, % of one CPU"
@@ -112,8 +112,8 @@ func cpuLabel(moments []moment) string {
 // ofGenerator reports whether the series is of the load generator.
 func (x series) ofGenerator() bool { return x.instance == vitrine.Generator }
 
-// newSeries returns a series without points. Its 100% is the instance's quota; for the
-// generator, the CPUs set aside for it; otherwise one CPU.
+// newSeries returns a series without points. Its 100% is the instance's quota. For the generator
+// it is the CPUs reserved for it, and otherwise one CPU.
 func (s *subject) newSeries(instance string, use vitrine.Use) series {
 	x := series{instance: instance, component: use.Component, given: 1}
 	switch {
@@ -179,7 +179,7 @@ func (s *subject) sample(m *moment) {
 	}
 }
 
-// thin averages points so that a line has no more of them than can be seen.
+// thin averages points, so that a line has no more points than a reader can see.
 func thin(points plotter.XYs) plotter.XYs {
 	const most = 120
 	per := (len(points) + most - 1) / most
@@ -277,7 +277,7 @@ func (s *set) addCalls(p *plot.Plot, m moment) error {
 		return nil
 	}
 	if len(m.outcome.Seconds) == 0 {
-		writeNote(p, "the generator gave no seconds")
+		writeNote(p, "the generator reported no seconds")
 		return nil
 	}
 	var due, succeeded plotter.XYs
@@ -328,8 +328,7 @@ func (s *set) addCPU(p *plot.Plot, m moment) error {
 	return nil
 }
 
-// generatorWidth is thin, because the generator does not matter until it is the
-// limit.
+// generatorWidth is thin, because the generator matters only when it is the limit.
 const generatorWidth = 0.8
 
 func (s *set) seriesTone(x series) tone {

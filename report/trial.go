@@ -118,7 +118,7 @@ func (r *run) heldUp() []string {
 	if n == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("the monitor was held up in %s, for up to %s s: mean CPU and network stay right, because they come from counters, but peaks are not known (column Gap of the trials)",
+	return []string{fmt.Sprintf("the monitor was held up in %s, for up to %s s: mean CPU and network are still right, because they come from counters, but peaks are unknown (see the column Gap of the trials)",
 		numberOf(n, "trial"), number(longest))}
 }
 

@@ -176,7 +176,7 @@ func Explain(w io.Writer, x *correlate.Explanation) error {
 	for _, c := range x.Candidates {
 		because := c.Because
 		if because == "" {
-			because = "not taken: its sender has nothing to do in it, or does something new"
+			because = "rejected: the transaction gives the sender nothing to do, or the sender starts something new"
 		}
 		fmt.Fprintf(w, "  candidate %d, %s, share %s, both name %s: %s\n", c.Transaction, c.Type, percent(c.Share), c.Shares, because)
 	}

@@ -57,10 +57,10 @@ type ladderView struct {
 	Drawing template.HTML
 }
 
-// Write writes affinity.json, the offline page affinity.html, and the figures as SVG and
-// DOT into the folder. It replaces the files of an earlier Write, and refuses a folder that
-// result.CheckLinks refuses. c may be a comparison of an earlier analysis with this one.
-// Then the page includes it, and Write also writes comparison.json.
+// Write writes affinity.json, the offline page affinity.html, and the figures as SVG and DOT into
+// the folder. It replaces the files of an earlier Write, and refuses a folder that
+// result.CheckLinks refuses. c may be nil, or a comparison of an earlier analysis with this one.
+// With a comparison, the page includes it and Write also writes comparison.json.
 func Write(dir string, a *affinity.Analysis, c *compare.Comparison) error {
 	figures := filepath.Join(dir, figureFolder)
 	if err := os.MkdirAll(figures, 0o755); err != nil {

@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// analyse returns the analysis of a small flow that has everything a drawing shows.
+// analyse returns the analysis of a small flow that has every element of a drawing.
 func analyse(t *testing.T) *affinity.Analysis {
 	t.Helper()
 	f, err := flow.Parse("example.flow", []byte(`title: Example <of> "everything"
@@ -86,7 +86,7 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(stale); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a figure of an earlier analysis is left: %v", err)
+		t.Errorf("a figure of an earlier analysis remains: %v", err)
 	}
 	for _, name := range []string{"affinity-1-1.svg", "affinity-1-graph.svg", "affinity-1.dot"} {
 		text, err := os.ReadFile(filepath.Join(dir, "figures", name))
@@ -127,7 +127,7 @@ func TestPageOpensOffline(t *testing.T) {
 	page := strings.ReplaceAll(string(html), `xmlns="http://www.w3.org/2000/svg"`, "")
 	for _, loads := range []string{"http://", "https://", "<link", "@import", "<img", " src="} {
 		if strings.Contains(page, loads) {
-			t.Errorf("the page has %s", loads)
+			t.Errorf("the page loads from outside: it has %s", loads)
 		}
 	}
 	for _, shows := range []string{"ATTACH-DETACH", "HANDOVER-SR", "Initial Context Setup Request (Attach Accept)", `id="affinity-1-1-arrow-c1"`, "S-GW 40%", "13 → 3", `marker-end="url(#affinity-2-1-arrow-`} {
@@ -149,7 +149,7 @@ func TestPageOpensOffline(t *testing.T) {
 	}
 }
 
-// captures adds what captures have to an analysis.
+// captures adds to an analysis the results that only captures have.
 func captures(a *affinity.Analysis) {
 	message := course.Message{From: "A", To: "B", Name: "question"}
 	a.Types[0].Measured = &course.Measured{Type: "EXAMPLE", Transactions: 7, Messages: 7, Begins: message, Ends: message, Duration: &flow.Times{P50: 12, P95: 20},

@@ -1,5 +1,5 @@
-// Package replay shows the result of vitrine flex simulate as one self-contained page. The
-// page compares the policies, and lists what each did and why.
+// Package replay shows the result of vitrine flex simulate as one self-contained page. The page
+// compares the policies, and lists the actions of each policy with their reasons.
 package replay
 
 import (
@@ -15,8 +15,8 @@ import (
 	"vitrine/report"
 )
 
-// points is the approximate number of points of a curve in the page. More could not be
-// distinguished.
+// points is the approximate number of points of a curve in the page. A reader could not
+// distinguish more.
 const points = 800
 
 // mostActs bounds the rows of a policy's table.
@@ -97,11 +97,11 @@ func objective(o decide.Objective) string {
 	case o.P99 > 0 && o.Success > 0:
 		return fmt.Sprintf("The objective is a 99th percentile of at most %v and a success ratio of at least %s.", o.P99, number(o.Success))
 	case o.P99 > 0:
-		return fmt.Sprintf("The objective is a 99th percentile of at most %v, and that nothing is refused.", o.P99)
+		return fmt.Sprintf("The objective is a 99th percentile of at most %v without any refused work.", o.P99)
 	case o.Success > 0:
-		return fmt.Sprintf("The objective is a success ratio of at least %s, and that nothing waits for longer than the queue allows.", number(o.Success))
+		return fmt.Sprintf("The objective is a success ratio of at least %s, and no work may wait for longer than the queue allows.", number(o.Success))
 	}
-	return "There is no objective: nothing may be refused."
+	return "There is no objective, except that no work may be refused."
 }
 
 // draw draws the figures.
@@ -145,7 +145,7 @@ func axis(seconds int) (unit float64, name string) {
 	return 3600, "hours"
 }
 
-// marks returns the parts of a curve in which the objective was missed.
+// marks returns the parts of a curve during which the objective is missed.
 func marks(curve []simulate.Point, unit float64) (all []report.Span) {
 	before := simulate.Point{}
 	for _, x := range curve {

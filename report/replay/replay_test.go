@@ -30,7 +30,7 @@ func replayed(t *testing.T, seconds int) (string, []simulate.Result) {
 	return string(html), all
 }
 
-func TestThePageHasAllPoliciesBesideEachOther(t *testing.T) {
+func TestPageHasAllPolicies(t *testing.T) {
 	html, all := replayed(t, 1200)
 	for _, r := range all {
 		for _, want := range []string{">" + r.Scaler + "</th>", ">" + r.Scaler + ": "} {
@@ -64,7 +64,7 @@ func TestThePageOpensOffline(t *testing.T) {
 	}
 	for _, figure := range figures {
 		if strings.Contains(figure, "NaN") || strings.Contains(figure, "Inf") {
-			t.Errorf("a figure has what is no number: %s", figure)
+			t.Errorf("a figure has NaN or an infinity: %s", figure)
 		}
 		for d := xml.NewDecoder(strings.NewReader(figure)); ; {
 			if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -74,13 +74,13 @@ func TestThePageOpensOffline(t *testing.T) {
 			}
 		}
 	}
-	html = strings.ReplaceAll(html, "http://www.w3.org/2000/svg", "") // a namespace, which is no address
+	html = strings.ReplaceAll(html, "http://www.w3.org/2000/svg", "") // a namespace, not an address
 	if found := regexp.MustCompile(`(?i)(https?:|//[a-z]+\.|src=|@import|url\()`).FindString(html); found != "" {
 		t.Errorf("the page refers to something outside: %q", found)
 	}
 }
 
-func TestALongLoadMakesNoLargePage(t *testing.T) {
+func TestLongLoadKeepsThePageSmall(t *testing.T) {
 	html, _ := replayed(t, 86400)
 	if n := len(html); n > 1<<20 {
 		t.Errorf("the page of a day has %d bytes", n)
@@ -90,7 +90,7 @@ func TestALongLoadMakesNoLargePage(t *testing.T) {
 	}
 }
 
-func TestMarksCoverWhatWasOver(t *testing.T) {
+func TestMarksCoverMissedObjective(t *testing.T) {
 	got := marks([]simulate.Point{{Second: 0}, {Second: 10, Over: 3}, {Second: 20, Over: 5}, {Second: 30, Over: 5}, {Second: 40, Over: 6}}, 10)
 	if len(got) != 2 || got[0].From != 0 || got[0].To != 2 || got[1].From != 3 || got[1].To != 4 {
 		t.Errorf("%+v, want 0 to 2 and 3 to 4", got)
