@@ -10,7 +10,7 @@ func TestAttempts(t *testing.T) {
 	for attempt := 1; attempt <= 3; attempt++ {
 		made, _, done := r.Attempts(outcome(2).Key, 3)
 		if made != attempt-1 || done {
-			t.Errorf("before attempt %d: %d made, done %t", attempt, made, done)
+			t.Errorf("before attempt %d: %d attempts made, done %t", attempt, made, done)
 		}
 		o := outcome(2)
 		o.Attempt, o.Valid, o.Reason = attempt, false, "a stall"
@@ -19,7 +19,7 @@ func TestAttempts(t *testing.T) {
 		}
 	}
 	if made, last, done := r.Attempts(outcome(2).Key, 3); made != 3 || last.Attempt != 3 || last.Valid || !done {
-		t.Errorf("all that there may be: %d, %+v, %t", made, last.Key, done)
+		t.Errorf("after the most attempts: %d made, last key %+v, done %t", made, last.Key, done)
 	}
 	if made, last, done := r.Attempts(outcome(1).Key, 3); made != 1 || last.Seq != 1 || !done {
 		t.Errorf("a valid one: %d, %+v, %t", made, last.Key, done)

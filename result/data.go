@@ -18,13 +18,13 @@ type Data struct {
 	Outcomes []vitrine.Outcome // in the order of the trials
 	Summary  *Summary          // nil: the run is not finished
 	Profile  *vitrine.Profile  // nil: the run has none
-	Sections []Section         // of a run that measures something else; Load leaves them to the package that measured it
-	Warnings []string          // which parts of the folder could not be read
+	Sections []Section         // of a run that measures something other than capacity; the package that measured it fills them in, not Load
+	Warnings []string          // parts of the folder that could not be read
 }
 
-// Load reads a run folder and changes nothing in it. The run may still be written, or may have been
-// killed: Load reads what is complete, and Warnings lists the rest. A folder without a run, or with
-// another schema, is an error.
+// Load reads a run folder and does not change it. Another process may still write the run, or a
+// writer may have been killed. So Load reads the complete part, and Warnings lists the rest. A
+// folder without a run, or with another schema, is an error.
 func Load(dir string) (*Data, error) {
 	m, err := readManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,7 +43,8 @@ func Load(dir string) (*Data, error) {
 	return d, nil
 }
 
-// readProfile reads the profile if there is one. Without it the report only lacks predictions.
+// readProfile reads the profile if the folder has one. A report without a profile lacks only the
+// predictions.
 func (d *Data) readProfile() {
 	text, err := os.ReadFile(filepath.Join(d.Dir, profileFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +63,7 @@ func (d *Data) readOutcomes() error {
 	path := filepath.Join(d.Dir, journalFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		d.Warnings = append(d.Warnings, journalFile+" is missing: no trial can be shown")
+		d.Warnings = append(d.Warnings, journalFile+" is missing, so the report has no trials")
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
@@ -72,7 +73,7 @@ func (d *Data) readOutcomes() error {
 		return fmt.Errorf("%s: %w", d.Dir, err)
 	}
 	if j.torn > 0 {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("the last line of %s is not whole and was left out", journalFile))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("the last line of %s is incomplete and was left out", journalFile))
 	}
 	d.Outcomes = j.outcomes
 	return nil

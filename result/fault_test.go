@@ -15,7 +15,7 @@ import (
 	"vitrine/result"
 )
 
-// smallDisk mounts a file system of that size. The test unmounts it.
+// smallDisk mounts a file system of the given size. The test unmounts it at its end.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-func TestFullDiskKeepsWhatWasMeasured(t *testing.T) {
+func TestFullDiskKeepsMeasurements(t *testing.T) {
 	disk := smallDisk(t, "256k")
 	dir := filepath.Join(disk, "run")
 	r := create(t, dir)
@@ -44,21 +44,21 @@ func TestFullDiskKeepsWhatWasMeasured(t *testing.T) {
 		t.Fatalf("filling the disk: %v", err)
 	}
 	var err error
-	for ; err == nil && seq < 10_000; seq++ { // the last page has room for some more
+	for ; err == nil && seq < 10_000; seq++ { // the last page of the full disk still has room for some trials
 		err = r.Append(outcome(seq))
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("a full disk gives %v", err)
+		t.Fatalf("a full disk returns %v", err)
 	}
-	wantError(t, err, "writing trial", "no space left", "what was measured before is kept", "--resume")
+	wantError(t, err, "writing trial", "no space left", "earlier measurements are kept", "--resume")
 	kept := len(r.Outcomes())
 	d, loadErr := result.Load(dir)
 	if loadErr != nil || len(d.Outcomes) != kept || len(d.Warnings) != 0 || kept < 3 {
-		t.Fatalf("on the full disk %d outcomes are kept, Load gives %+v, %v", kept, d, loadErr)
+		t.Fatalf("on the full disk the run has %d outcomes, Load returns %+v, %v", kept, d, loadErr)
 	}
 	wantError(t, r.SaveSummary(result.Summary{VNF: strings.Repeat("x", 1<<19)}), "summary.json", "no space left")
 	if err := r.Close(); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("Close without space for the Parquet files gives %v", err)
+		t.Errorf("Close without space for the Parquet files returns %v", err)
 	}
 	leftovers, globErr := filepath.Glob(filepath.Join(dir, ".*.tmp"))
 	if globErr != nil || len(leftovers) > 0 {
@@ -70,12 +70,12 @@ func TestFullDiskKeepsWhatWasMeasured(t *testing.T) {
 	}
 	again := reopen(t, dir)
 	if n := len(again.Outcomes()); n != kept {
-		t.Fatalf("%d outcomes after the disk was full, want %d", n, kept)
+		t.Fatalf("after the disk was full: %d outcomes, want %d", n, kept)
 	}
 	appendAll(t, again, kept+1)
 	closed(t, again)
 	if d, err := result.Load(dir); err != nil || len(d.Outcomes) != kept+1 || len(d.Warnings) != 0 {
-		t.Errorf("Load gives %+v, %v", d, err)
+		t.Errorf("Load returns %+v, %v", d, err)
 	}
 }
 
@@ -92,7 +92,7 @@ func fill(path string) error {
 	return err
 }
 
-func TestNoPermissionSaysSo(t *testing.T) {
+func TestErrorNamesMissingPermission(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
@@ -105,13 +105,13 @@ func TestNoPermissionSaysSo(t *testing.T) {
 		_, err = result.Open(run)
 		wantError(t, err, "permission denied", "outcomes.jsonl")
 		if d, err := result.Load(run); err != nil || d.Manifest.VNF != "ims" {
-			t.Errorf("a run that may be read gives %+v, %v", d, err)
+			t.Errorf("Load of a readable run returns %+v, %v", d, err)
 		}
 	})
 }
 
-// asNobody calls f with files opened as an ordinary user. fsuid belongs to the thread alone and
-// removes root's access past permissions.
+// asNobody calls f with the file permissions of an ordinary user. fsuid belongs to one thread, and
+// takes away root's right to ignore permissions.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	if os.Getuid() != 0 {

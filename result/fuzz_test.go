@@ -11,8 +11,8 @@ import (
 	"vitrine"
 )
 
-// FuzzJournal checks that reading any outcomes.jsonl ends, and that what was read can be written
-// and read again. The whole part of the file must hold exactly what was read.
+// FuzzJournal checks that reading any outcomes.jsonl ends, and that the outcomes can be written
+// and read again. The whole part of the file must hold exactly the outcomes that were read.
 func FuzzJournal(f *testing.F) {
 	line, err := json.Marshal(vitrine.Outcome{
 		Key: vitrine.Key{Seq: 1, Attempt: 1, Subject: "bn1s", Repeat: 1, Rate: 50}, Duration: time.Second,
@@ -29,12 +29,12 @@ func FuzzJournal(f *testing.F) {
 		j, err := readJournal(data, nil)
 		if err != nil {
 			if _, skipErr := readJournal(data, func(error) {}); skipErr != nil {
-				t.Fatalf("reading what can be read: %v", skipErr)
+				t.Fatalf("read with skip: %v", skipErr)
 			}
 			return
 		}
 		if int(j.whole)+j.torn != len(data) {
-			t.Fatalf("%d whole and %d torn bytes of %d", j.whole, j.torn, len(data))
+			t.Fatalf("%d whole and %d torn bytes, want %d in all", j.whole, j.torn, len(data))
 		}
 		if again, err := readJournal(data[:j.whole], nil); err != nil || !reflect.DeepEqual(again.outcomes, j.outcomes) || again.torn != 0 {
 			t.Fatalf("the whole part reads as %+v, %v", again, err)
@@ -54,8 +54,8 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// FuzzUsage checks that reading any usage file ends and that no sample holds a NaN or infinity. A
-// readable file cut at a line's end keeps the lines before it.
+// FuzzUsage checks that reading any usage file ends and that no sample has a NaN or infinity. If a
+// readable file is cut at the end of a line, the lines before the cut must stay readable.
 func FuzzUsage(f *testing.F) {
 	for _, seed := range []string{
 		"", UsageHeader, UsageHeader + "\n0,a-1,a,1,2,3,4,5,6,7,\n", UsageHeader + "\n0,a-1,a,,,,,,,,\"no, none\"\n1,a",
@@ -80,10 +80,10 @@ func FuzzUsage(f *testing.F) {
 		whole := data[:bytes.LastIndexByte(data, '\n')+1]
 		again := 0
 		if err := ReadUsage(bytes.NewReader(whole), func(Sample) error { again++; return nil }); err != nil {
-			t.Fatalf("the whole lines alone: %v", err)
+			t.Fatalf("read only the whole lines: %v", err)
 		}
 		if again > n || again < n-1 {
-			t.Fatalf("%d samples, %d in the whole lines", n, again)
+			t.Fatalf("%d samples, but %d in the whole lines", n, again)
 		}
 	})
 }

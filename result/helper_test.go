@@ -9,7 +9,7 @@ import (
 	"vitrine/result"
 )
 
-// TestMain also runs the process that TestKilledRunsLoseNothing kills.
+// TestMain runs the tests, or is the process that TestKilledRunsLoseNothing kills.
 func TestMain(m *testing.M) {
 	dir := os.Getenv("RESULT_TEST_RUN")
 	if dir == "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/procfs/sysfs"
 )
 
-// A Host describes the machine of a run. If a field could not be read it is empty, and Missing says
-// why under the field's JSON name.
+// A Host describes the machine of a run. A field that could not be read is empty, and Missing has
+// the reason under the field's JSON name.
 type Host struct {
 	Name           string   `json:"name"`
 	Kernel         string   `json:"kernel"` // release
@@ -137,8 +137,8 @@ func (p *probe) readCPUs(fs procfs.FS) {
 	p.readVirtualization(cpus[0])
 }
 
-// readVirtualization uses the CPU's flag (CPUID leaf 1, ECX bit 31), which a hypervisor sets for
-// its guests. The firmware's tables give the hypervisor's name.
+// readVirtualization reads the CPU flag that a hypervisor sets for its guests (CPUID leaf 1, ECX
+// bit 31). The firmware's tables have the hypervisor's name.
 func (p *probe) readVirtualization(cpu procfs.CPUInfo) {
 	if len(cpu.Flags) == 0 {
 		p.miss(errors.New("/proc/cpuinfo has no flags"), "virtualization")
@@ -155,7 +155,7 @@ func (p *probe) readVirtualization(cpu procfs.CPUInfo) {
 			return
 		}
 	}
-	p.miss(errors.New("neither /sys/hypervisor/type nor /sys/class/dmi/id/product_name names it"), "hypervisor")
+	p.miss(errors.New("neither /sys/hypervisor/type nor /sys/class/dmi/id/product_name names the hypervisor"), "hypervisor")
 }
 
 func (p *probe) readCgroup(mounts []*procfs.MountInfo) {
@@ -193,7 +193,7 @@ func (p *probe) readSys() {
 	}
 	sources, err := fs.ClockSources()
 	if err == nil && len(sources) == 0 {
-		err = errors.New("/sys/devices/system/clocksource is not there")
+		err = errors.New("/sys/devices/system/clocksource does not exist")
 	}
 	if err != nil {
 		p.miss(err, "clocksource")
@@ -202,8 +202,8 @@ func (p *probe) readSys() {
 	p.host.Clocksource = sources[0].Current
 }
 
-// readGovernor reads one file per CPU. sysfs.SystemCpufreq needs a dozen other files, and some
-// drivers do not have them all.
+// readGovernor reads one file per CPU. sysfs.SystemCpufreq would need a dozen other files, and
+// some drivers lack a few of them.
 func (p *probe) readGovernor() {
 	files, err := filepath.Glob(p.path("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"))
 	if err == nil && len(files) == 0 {
@@ -249,7 +249,7 @@ func (p *probe) readSiblings(fs sysfs.FS) {
 	}
 }
 
-// readTurbo reads the two switches that kernels have for turbo.
+// readTurbo reads the two files in which kernels report turbo.
 func (p *probe) readTurbo() {
 	if text, err := os.ReadFile(p.path("sys/devices/system/cpu/intel_pstate/no_turbo")); err == nil {
 		p.host.Turbo = map[string]string{"0": "on", "1": "off"}[strings.TrimSpace(string(text))]
@@ -257,6 +257,6 @@ func (p *probe) readTurbo() {
 		p.host.Turbo = map[string]string{"1": "on", "0": "off"}[strings.TrimSpace(string(text))]
 	}
 	if p.host.Turbo == "" {
-		p.miss(errors.New("neither intel_pstate/no_turbo nor cpufreq/boost in /sys/devices/system/cpu says"), "turbo")
+		p.miss(errors.New("/sys/devices/system/cpu has neither intel_pstate/no_turbo nor cpufreq/boost"), "turbo")
 	}
 }

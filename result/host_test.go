@@ -66,12 +66,12 @@ func TestHostIsReadWhole(t *testing.T) {
 		t.Errorf("read %+v\nwant %+v", got, want)
 	}
 	list := result.NotIsolated(got, result.Reservation{Function: []int{1, 3}, Generator: []int{0}})
-	if len(list) != 1 || !strings.Contains(list[0], "same kernel") {
-		t.Errorf("of a host that isolates: %q", list)
+	if len(list) != 1 || !strings.Contains(list[0], "share a kernel") {
+		t.Errorf("a fully isolated host has %q", list)
 	}
 }
 
-func TestWhatCannotBeReadIsSaid(t *testing.T) {
+func TestUnreadableFieldsHaveAReason(t *testing.T) {
 	root := t.TempDir()
 	h := result.ReadHost(root)
 	text, err := json.Marshal(h)
@@ -87,15 +87,15 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 			continue
 		}
 		if v != "" && v != 0.0 && v != nil {
-			t.Errorf("%s is %v on a host that says nothing", name, v)
+			t.Errorf("%s is %v on a host without any of the files", name, v)
 		}
 		if why := h.Missing[name]; why == "" || strings.Contains(why, root) {
-			t.Errorf("%s is empty because %q", name, why)
+			t.Errorf("%s is empty, and the reason is %q", name, why)
 		}
 	}
 }
 
-func TestWhatIsNotIsolatedIsSaid(t *testing.T) {
+func TestNotIsolatedListsEverySource(t *testing.T) {
 	files := server()
 	files["proc/cpuinfo"] = strings.ReplaceAll(files["proc/cpuinfo"], "fpu tsc", "fpu hypervisor")
 	files["sys/hypervisor/type"] = "xen\n"
@@ -109,12 +109,12 @@ func TestWhatIsNotIsolatedIsSaid(t *testing.T) {
 	}
 	list := result.NotIsolated(h, result.Reservation{Function: []int{0, 1}, Generator: []int{0}})
 	for _, want := range []string{
-		"CPU 0 used by the function and by the generator alike",
+		"CPU 0 used by both the function and the generator",
 		"shared by the function's CPU 0 and by CPU 2", "shared by the function's CPU 1 and by CPU 3",
 		"CPUs 0,1 not isolated", "xen", "powersave", "turbo is on",
 	} {
 		if !slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, want) }) {
-			t.Errorf("%q is not said in %q", want, list)
+			t.Errorf("no %q in %q", want, list)
 		}
 	}
 }

@@ -7,61 +7,62 @@ import (
 	"strings"
 )
 
-// NotIsolated lists, in words for readers, what could have disturbed a run on this host: what
-// shares the machine with the function and was not isolated.
+// NotIsolated lists, for readers, what could have disturbed a run on this host: what shares the
+// machine with the function without isolation.
 func NotIsolated(h Host, r Reservation) []string {
 	var list []string
-	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	note := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 
-	say("the generator runs under the same kernel as the function: network work of one can be done on the other's CPUs")
+	note("the generator and the function share a kernel: the kernel can do the network work of one on the CPUs of the other")
 	shared := intersect(r.Function, r.Generator)
 	if len(shared) > 0 {
-		say("%s used by the function and by the generator alike", cpuList(shared))
+		note("%s used by both the function and the generator", cpuList(shared))
 	}
-	siblings(h, r, say)
+	siblings(h, r, note)
 	if bare := without(r.Function, h.IsolatedCPUs); len(bare) > 0 || len(r.Function) == 0 {
 		which := "the function's CPUs"
 		if len(bare) > 0 {
 			which = cpuList(bare)
 		}
-		say("%s not isolated from the scheduler (isolcpus): other processes and the kernel may run there", which)
+		note("%s not isolated from the scheduler (isolcpus): other processes and the kernel may run there", which)
 	}
 	switch {
 	case h.Virtualization == "":
-		say("whether this is a virtual machine is not known: %s", h.Missing["virtualization"])
+		note("unknown whether this host is a virtual machine: %s", h.Missing["virtualization"])
 	case h.Virtualization != "none":
-		say("this is a %s: its neighbours on the physical host are not under control", h.Virtualization)
+		note("this host is a %s: other machines on the physical host may disturb it", h.Virtualization)
 	}
 	switch {
 	case h.Governor == "":
-		say("the CPU frequency governor is not known: %s", h.Missing["governor"])
+		note("the CPU frequency governor is unknown: %s", h.Missing["governor"])
 	case h.Governor != "performance":
-		say("the CPU frequency governor is %s, not performance", h.Governor)
+		note("the CPU frequency governor is %s, not performance", h.Governor)
 	}
 	switch h.Turbo {
 	case "":
-		say("whether the CPU's turbo is on is not known: %s", h.Missing["turbo"])
+		note("unknown whether the CPU's turbo is on: %s", h.Missing["turbo"])
 	case "on":
-		say("the CPU's turbo is on: speed depends on load and heat")
+		note("the CPU's turbo is on: the clock rate depends on load and temperature")
 	}
 	return list
 }
 
-// siblings says which cores the function shares by simultaneous multithreading.
-func siblings(h Host, r Reservation, say func(string, ...any)) {
+// siblings reports the cores that the function shares with other CPUs by simultaneous
+// multithreading.
+func siblings(h Host, r Reservation, note func(string, ...any)) {
 	if why, ok := h.Missing["siblings"]; ok {
-		say("which CPUs share a core is not known: %s", why)
+		note("unknown which CPUs share a core: %s", why)
 		return
 	}
 	for _, text := range h.Siblings {
 		cpus, err := parseCPUList(text)
 		if err != nil {
-			say("which CPUs share a core is not known: %v", err)
+			note("unknown which CPUs share a core: %v", err)
 			continue
 		}
 		inside := intersect(r.Function, cpus)
 		if outside := without(cpus, r.Function); len(inside) > 0 && len(outside) > 0 {
-			say("one core (SMT) is shared by the function's %s and by %s", cpuList(inside), cpuList(outside))
+			note("one core (SMT) is shared by the function's %s and by %s", cpuList(inside), cpuList(outside))
 		}
 	}
 }

@@ -18,7 +18,7 @@ type journal struct {
 	torn     int   // bytes after whole that are not an outcome
 }
 
-// A lineError names the line of outcomes.jsonl that is not an outcome.
+// A lineError is the error of a line of outcomes.jsonl that is not an outcome.
 type lineError struct {
 	line int
 	err  error
@@ -56,7 +56,7 @@ func readJournal(data []byte, skip func(error)) (journal, error) {
 	return j, nil
 }
 
-// parseOutcome parses one line. It rejects what Append would never have written.
+// parseOutcome parses one line. It rejects lines that Append never writes.
 func parseOutcome(line []byte) (vitrine.Outcome, error) {
 	var o vitrine.Outcome
 	if err := json.Unmarshal(line, &o); err != nil {
@@ -82,8 +82,8 @@ func checkOutcome(o vitrine.Outcome) error {
 	return nil
 }
 
-// clean makes an outcome fit for JSON, which has no NaN and no infinity. A use that is not a number
-// becomes missing, and a latency that is not a number becomes 0, unknown.
+// clean makes an outcome fit for JSON, which has no NaN and no infinity. A use that is not a
+// number becomes missing. A latency that is not a number becomes 0, which means unknown.
 func clean(o vitrine.Outcome) vitrine.Outcome {
 	for _, v := range []*float64{&o.Latency.P50, &o.Latency.P95, &o.Latency.P99} {
 		if !finite(*v) {

@@ -15,12 +15,13 @@ import (
 // maxLinks is how many symbolic links the kernel follows in a path (path_resolution(7)).
 const maxLinks = 40
 
-// scratch is the folder that an instance may write to. Vitrine only makes and removes it.
+// scratch is the folder that an instance may write to. Vitrine only creates and removes that
+// folder.
 const scratch = "scratch"
 
-// CheckLinks returns an error if a folder that is to be written to, which need not exist,
-// lies behind a symbolic link of another user, or holds one. Through such a link, that user
-// would choose what Vitrine, which often runs as root, writes. Links of root are followed.
+// CheckLinks returns an error if a folder lies behind a symbolic link of another user, or contains
+// such a link. The folder need not exist. Vitrine often runs as root, and through such a link
+// another user would choose where Vitrine writes. Links of root are followed.
 func CheckLinks(dir string) error { return checkLinks(dir, os.Geteuid()) }
 
 func checkLinks(dir string, self int) error {
@@ -58,7 +59,7 @@ func resolve(path string, self int) (string, error) {
 		next := filepath.Join(at, rest[0])
 		rest = rest[1:]
 		info, err := os.Lstat(next)
-		if err != nil { // if there should be something, whoever opens it says so
+		if err != nil { // nothing exists from here on; opening the path reports that
 			return filepath.Join(append([]string{next}, rest...)...), nil //nolint:nilerr // see above
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
@@ -88,6 +89,6 @@ func checkOwner(path string, link fs.FileInfo, self int) error {
 	}
 	return &vitrine.BadInput{
 		File: path, Found: fmt.Sprintf("a symbolic link of another user (%d)", owner),
-		Want: "choose a folder of your own, by a path without links (--out)",
+		Want: "choose a folder of your own, on a path without links (--out)",
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"vitrine"
 )
 
-// foreign makes a symbolic link that belongs to another user, and returns who this user is
-// for checkLinks. Only root can give a link away; others take themselves for somebody else.
+// foreign makes a symbolic link that belongs to another user, and returns the user ID for
+// checkLinks. Only root can give a link to another user. Without root, foreign returns an ID that
+// is not this user's.
 func foreign(t *testing.T, target, link string) (self int) {
 	t.Helper()
 	if err := os.Symlink(target, link); err != nil {
@@ -26,12 +27,12 @@ func foreign(t *testing.T, target, link string) (self int) {
 	return 0
 }
 
-// TestForeignLinks checks that a folder is refused that lies behind another user's link, or
-// holds one, and that nothing is written through it.
+// TestForeignLinks checks that a folder is refused if it lies behind another user's link, or
+// contains one, and that nothing is written through the link.
 func TestForeignLinks(t *testing.T) {
 	for name, link := range map[string]string{
 		"the folder": "run", "a folder above": ".", "the journal": "run/outcomes.jsonl", "the logs": "run/logs",
-		"a log": "run/logs/sprout-1/log", "behind a link of one's own": "other/run",
+		"a log": "run/logs/sprout-1/log", "behind a link of this user": "other/run",
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -74,7 +75,7 @@ func TestForeignLinks(t *testing.T) {
 	}
 }
 
-// TestOwnLinks checks that one's own links are followed, that links in an instance's scratch
+// TestOwnLinks checks that links of this user are followed, that links in an instance's scratch
 // folder do not matter, and that the folder need not exist.
 func TestOwnLinks(t *testing.T) {
 	root := t.TempDir()
@@ -89,11 +90,11 @@ func TestOwnLinks(t *testing.T) {
 		}
 	}
 	if err := CheckLinks(in("loop/run")); err == nil {
-		t.Error("a loop of links is followed")
+		t.Error("checkLinks accepts a loop of links")
 	}
 	if self := foreign(t, "/etc", in("real/run/logs/a-1/scratch/link")); self == os.Geteuid() {
 		if err := checkLinks(in("real/run"), self); err != nil {
-			t.Errorf("a link in a scratch folder: %v", err)
+			t.Errorf("a link in a scratch folder is refused: %v", err)
 		}
 	}
 	r, err := Create(in("long/new"), Manifest{})
@@ -108,8 +109,8 @@ func TestOwnLinks(t *testing.T) {
 	}
 }
 
-// TestFilesAreNoLinks checks that a link in the place of a file of the run is not followed,
-// even one's own.
+// TestFilesAreNoLinks checks that a link in place of a file of the run is not followed, even if
+// this user owns the link.
 func TestFilesAreNoLinks(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	r, err := Create(dir, Manifest{})
@@ -126,13 +127,13 @@ func TestFilesAreNoLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := r.CreateUsage(key); err == nil {
-		t.Error("a file of usage is written through a link")
+		t.Error("CreateUsage writes through a link")
 	}
 	journal := filepath.Join(dir, "outcomes.jsonl")
 	if err := errors.Join(r.Close(), os.Rename(journal, target), os.Symlink(target, journal)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir); err == nil {
-		t.Error("the journal is written through a link")
+		t.Error("Open writes the journal through a link")
 	}
 }

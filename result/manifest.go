@@ -43,9 +43,9 @@ type Manifest struct {
 	CFSPeriods   []string          `json:"cfs_periods"`            // periods of CPU quotas: "20ms"
 	Generator    Generator         `json:"generator"`              //
 	NotIsolated  []string          `json:"not_isolated"`           // see NotIsolated
-	IdleHost     []string          `json:"idle_host,omitempty"`    // the limits that trials were checked against, at each start; empty: no check for disturbance
-	Unsupported  map[string]string `json:"unsupported,omitempty"`  // requested and left out -> why
-	Unconfined   map[string]string `json:"unconfined,omitempty"`   // protection of the host from its virtual machines that the run went without -> what the host lacks for it
+	IdleHost     []string          `json:"idle_host,omitempty"`    // limits for disturbed trials, one entry per start; empty: trials were not checked
+	Unsupported  map[string]string `json:"unsupported,omitempty"`  // omitted part of the request -> why
+	Unconfined   map[string]string `json:"unconfined,omitempty"`   // missing protection of the host from its virtual machines -> what the host lacks for it
 
 	// Measurement holds the settings of a run that measures something other than a function's
 	// capacity, in the format of the measuring package: for packet streams, measure.Settings.
@@ -59,7 +59,7 @@ type Component struct {
 	Scalable bool   `json:"scalable"`
 }
 
-// A Spec is a file that the user wrote, unchanged, or the content that a flag put in its place.
+// A Spec is a file that the user wrote, unchanged, or the content that a flag sets in its place.
 type Spec struct {
 	Role   string `json:"role"` // unique: "deployment", "workload", "install sprout", "generator", "--substrate"
 	Path   string `json:"path"` // as the user wrote it
@@ -84,21 +84,21 @@ func (m Manifest) SameSpecs(now Manifest) error {
 		was, ok := then[s.Role]
 		switch {
 		case !ok:
-			return fmt.Errorf("the run was begun without %s, and now there is %s", s.Role, s.Path)
+			return fmt.Errorf("the run began without %s, but now has %s", s.Role, s.Path)
 		case was.SHA256 != s.SHA256:
-			return fmt.Errorf("%s, %s, is not what the run was begun with (%s, kept in %s)", s.Role, s.Path, was.Path, manifestFile)
+			return fmt.Errorf("%s, %s, differs from the one with which the run began (%s, kept in %s)", s.Role, s.Path, was.Path, manifestFile)
 		}
 		delete(then, s.Role)
 	}
 	for _, s := range m.Specs {
 		if _, left := then[s.Role]; left {
-			return fmt.Errorf("the run was begun with %s (%s), and now there is none", s.Role, s.Path)
+			return fmt.Errorf("the run began with %s (%s), which is missing now", s.Role, s.Path)
 		}
 	}
 	return nil
 }
 
-// Measures reports whether the run is a measurement of that kind.
+// Measures reports whether the run is a measurement of the kind.
 func (m Manifest) Measures(kind string) bool {
 	var x struct {
 		Kind string `json:"kind"`
@@ -106,8 +106,8 @@ func (m Manifest) Measures(kind string) bool {
 	return len(m.Measurement) > 0 && json.Unmarshal(m.Measurement, &x) == nil && x.Kind == kind
 }
 
-// NotComparable says why the run's figures cannot be compared with those of other runs; empty if
-// they can. Show it with every table and figure made from them.
+// NotComparable returns why the run's figures cannot be compared with those of other runs. It is
+// empty if they can. Show it with every table and figure of the run.
 func (m Manifest) NotComparable() string {
 	if vitrine.NotComparable(m.Accelerator) == "" {
 		return ""
@@ -119,7 +119,8 @@ func (m Manifest) NotComparable() string {
 type Generator struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	// Transport names what carried the messages, if that was a choice: "SCTP".
+	// Transport is what carried the messages, such as "SCTP". It is empty if the generator offers
+	// no choice.
 	Transport string `json:"transport,omitempty"`
 }
 
@@ -145,7 +146,7 @@ func readManifest(dir string) (Manifest, error) {
 		return m, fmt.Errorf("%s: not a manifest: %w", path, err)
 	}
 	if version.Schema != Schema {
-		return m, fmt.Errorf("%s: written with schema %d (by %q), and this program reads schema %d: use the version that wrote it",
+		return m, fmt.Errorf("%s: written with schema %d by %q, but this program reads schema %d: use the version that wrote it",
 			path, version.Schema, version.Tool, Schema)
 	}
 	if err := json.Unmarshal(text, &m); err != nil {

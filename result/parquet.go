@@ -81,8 +81,8 @@ func newUsageRow(k parquetKey, s Sample) usageRow {
 	return usageRow{k, s.Time, s.Instance, s.Component, s.CPU, s.Memory, s.RxBytes, s.TxBytes, s.Throttled, s.Softirq, s.Steal, s.Missing}
 }
 
-// writeParquet writes both files anew. If a usage file is damaged, it keeps the lines before the
-// damage, writes the rest of the files, and reports the damage in the error.
+// writeParquet writes both files from scratch. If a usage file is damaged, it keeps the lines
+// before the damage, writes the rest of the files, and returns an error that names the damage.
 func writeParquet(dir string, outcomes []vitrine.Outcome) error {
 	err := writeRows(filepath.Join(dir, trialsParquet), func(w *parquet.GenericWriter[trialRow]) error {
 		for _, o := range outcomes {
@@ -108,7 +108,7 @@ func writeParquet(dir string, outcomes []vitrine.Outcome) error {
 	return errors.Join(err, usageErr, errors.Join(damaged...))
 }
 
-// joinUsage copies one trial's samples. damaged says what is wrong with the file.
+// joinUsage copies one trial's samples. damaged is the error of a damaged file.
 func joinUsage(dir string, key vitrine.Key, w *parquet.GenericWriter[usageRow]) (damaged, err error) {
 	f, err := os.Open(filepath.Join(dir, usageName(key)))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -39,7 +39,7 @@ const (
 	usageParquet  = "usage.parquet"
 )
 
-// ErrLocked is wrapped in the error of opening a run that another process writes.
+// ErrLocked is wrapped in the error of Open if another process writes the run.
 var ErrLocked = errors.New("another vitrine process is writing to this run")
 
 // advise adds to a file system error what the user can do about it.
@@ -50,7 +50,7 @@ func advise(action string, err error) error {
 	do := ""
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
-		do = ": what was measured before is kept; free some space, then continue with --resume"
+		do = ": earlier measurements are kept; free some space, then continue with --resume"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		do = ": choose a folder that you may write to (--out)"
 	}

@@ -24,7 +24,7 @@ type Run struct {
 
 	mu       sync.Mutex
 	manifest Manifest
-	journal  *appender // outcomes.jsonl; its file carries the lock
+	journal  *appender // outcomes.jsonl; its file has the lock
 	table    *appender // trials.csv
 	outcomes []vitrine.Outcome
 	byKey    map[vitrine.Key]int
@@ -36,8 +36,8 @@ type Run struct {
 // A trial identifies the files of one trial.
 type trial struct{ seq, attempt int }
 
-// Create begins a run in a new or empty folder. It refuses a folder that holds a run or anything
-// else, or that CheckLinks refuses, and leaves it unchanged.
+// Create begins a run in a new or empty folder. It refuses a folder that is not empty or that
+// CheckLinks refuses, and leaves that folder unchanged.
 func Create(dir string, m Manifest) (*Run, error) {
 	if err := CheckLinks(dir); err != nil {
 		return nil, err
@@ -64,8 +64,8 @@ func Create(dir string, m Manifest) (*Run, error) {
 	return r, nil
 }
 
-// checkVacant returns an error if a run cannot begin in the folder. A killed Create leaves an empty
-// outcomes.jsonl and no manifest, which is accepted.
+// checkVacant returns an error if a run cannot begin in the folder. It accepts an empty
+// outcomes.jsonl without a manifest, which a killed Create leaves.
 func checkVacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -83,7 +83,7 @@ func checkVacant(dir string) error {
 		if ok, _ := filepath.Match("."+manifestFile+".*.tmp", e.Name()); ok {
 			continue
 		}
-		return fmt.Errorf("%s is not empty and holds no run (there is %s in it): choose another folder (--out)", dir, e.Name())
+		return fmt.Errorf("%s is not empty and holds no run (it has %s): choose another folder (--out)", dir, e.Name())
 	}
 	return nil
 }
@@ -97,9 +97,9 @@ func (r *Run) begin(m Manifest) error {
 	return r.SaveManifest(m)
 }
 
-// Open continues a run. It repairs what a killed process left half written; Repairs lists the
-// repairs. The error is ErrLocked if another process is writing the run. Open refuses a manifest
-// with another schema, and a folder that CheckLinks refuses.
+// Open continues a run. It repairs files that a killed process left incomplete, and Repairs lists
+// the repairs. The error is ErrLocked if another process is writing the run. Open refuses a
+// manifest with another schema, and a folder that CheckLinks refuses.
 func Open(dir string) (*Run, error) {
 	if err := CheckLinks(dir); err != nil {
 		return nil, err
@@ -126,8 +126,8 @@ func newRun(dir string) *Run {
 	return &Run{dir: dir, byKey: map[vitrine.Key]int{}, byTrial: map[trial]vitrine.Key{}}
 }
 
-// lock opens outcomes.jsonl and takes the folder's lock. The kernel releases the lock however the
-// process ends.
+// lock opens outcomes.jsonl and takes the folder's lock. The kernel releases the lock when the
+// process ends, however it ends.
 func (r *Run) lock() error {
 	path := filepath.Join(r.dir, journalFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
@@ -168,9 +168,9 @@ func (r *Run) recover() error {
 	r.journal.size = j.whole
 	if j.torn > 0 {
 		if err := r.journal.rewind(); err != nil {
-			return advise("cutting a torn line off "+path, err)
+			return advise("removing an incomplete last line of "+path, err)
 		}
-		r.repaired = append(r.repaired, fmt.Sprintf("%s: cut off a last line of %d bytes that was not written whole", journalFile, j.torn))
+		r.repaired = append(r.repaired, fmt.Sprintf("%s: removed an incomplete last line of %d bytes", journalFile, j.torn))
 	}
 	if j.unended {
 		if err := r.journal.append([]byte("\n")); err != nil {
@@ -291,9 +291,10 @@ func (r *Run) Find(key vitrine.Key) (vitrine.Outcome, bool) {
 	return r.outcomes[i], true
 }
 
-// Attempts looks up the attempts at a trial; their keys differ only in the attempt. It returns how
-// many were made, the outcome of the last one, and whether the trial is done: the last attempt was
-// valid, or most attempts were made. Disturbed attempts do not count towards most.
+// Attempts looks up the attempts at a trial. Their keys differ only in the attempt. It returns how
+// many were made, the outcome of the last one, and whether the trial is done. It is done if the
+// last attempt was valid or if most attempts were made. Disturbed attempts do not count towards
+// most.
 func (r *Run) Attempts(key vitrine.Key, most int) (made int, last vitrine.Outcome, done bool) {
 	for counted := 0; counted < most; {
 		key.Attempt = made + 1
@@ -311,8 +312,8 @@ func (r *Run) Attempts(key vitrine.Key, most int) (made int, last vitrine.Outcom
 	return made, last, true
 }
 
-// Append adds a finished trial and returns once it is on disk. If it fails, the older trials stay
-// intact. It refuses a trial (seq and attempt) that the run already has.
+// Append adds a finished trial and returns once the trial is on disk. If it fails, the older
+// trials stay intact. It refuses a trial (seq and attempt) that the run already has.
 func (r *Run) Append(o vitrine.Outcome) error {
 	o = clean(o)
 	if err := checkOutcome(o); err != nil {
@@ -344,7 +345,7 @@ func (r *Run) Append(o vitrine.Outcome) error {
 	}
 	if err := r.table.append(row); err != nil {
 		r.stale = true
-		return advise(fmt.Sprintf("writing trial %d attempt %d to %s (it is in %s)", o.Seq, o.Attempt, filepath.Join(r.dir, tableFile), journalFile), err)
+		return advise(fmt.Sprintf("writing trial %d attempt %d to %s (the trial is in %s)", o.Seq, o.Attempt, filepath.Join(r.dir, tableFile), journalFile), err)
 	}
 	return nil
 }
@@ -368,7 +369,7 @@ func (r *Run) remember(o vitrine.Outcome) {
 }
 
 // LogDir returns a folder below logs/, which need not exist yet: LogDir("generator"),
-// LogDir(sizing, "1"). The folder is always inside logs/, whatever the names.
+// LogDir(sizing, "1"). Whatever the names, the folder is inside logs/.
 func (r *Run) LogDir(names ...string) string {
 	inside := filepath.Clean("/" + filepath.Join(names...))
 	return filepath.Join(r.dir, logsFolder, inside)

@@ -113,7 +113,7 @@ func wantError(t *testing.T, err error, words ...string) {
 	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
-			t.Errorf("error %q does not say %q", err, w)
+			t.Errorf("error %q does not contain %q", err, w)
 		}
 	}
 }
@@ -130,22 +130,22 @@ func TestOutcomesComeBackAsTheyWere(t *testing.T) {
 		t.Errorf("Open gives\n%+v\nwant\n%+v", got, want)
 	}
 	if len(again.Repairs()) != 0 {
-		t.Errorf("a whole run was repaired: %q", again.Repairs())
+		t.Errorf("Open repaired an intact run: %q", again.Repairs())
 	}
 	if got, ok := again.Find(outcome(2).Key); !ok || !reflect.DeepEqual(got, want[1]) {
-		t.Errorf("Find gives %+v, %v", got, ok)
+		t.Errorf("Find returns %+v, %v", got, ok)
 	}
 	other := outcome(2).Key
 	other.Rate++
 	if _, ok := again.Find(other); ok {
-		t.Error("Find gives a trial of another rate")
+		t.Error("Find returns a trial of another rate")
 	}
 	d, err := result.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(d.Outcomes, want) || len(d.Warnings) != 0 || d.Summary != nil {
-		t.Errorf("Load gives %+v", d)
+		t.Errorf("Load returns %+v", d)
 	}
 	if d.Manifest.Tool != "vitrine test" || d.Manifest.Schema != result.Schema || d.Manifest.Specs[0].Text != "rate: 1\n" {
 		t.Errorf("manifest %+v", d.Manifest)
@@ -179,7 +179,7 @@ func TestTableHasTheContractsColumns(t *testing.T) {
 	}
 }
 
-func TestCreateRefusesWhatIsNotEmpty(t *testing.T) {
+func TestCreateRefusesFoldersWithContent(t *testing.T) {
 	dir := t.TempDir()
 	write(t, []byte("mine"), dir, "thesis.doc")
 	_, err := result.Create(dir, manifest())
@@ -194,14 +194,14 @@ func TestCreateRefusesWhatIsNotEmpty(t *testing.T) {
 	wantError(t, err, "--resume")
 }
 
-func TestCreateBeginsWhereAKilledOneStopped(t *testing.T) {
+func TestCreateAcceptsFolderOfAKilledCreate(t *testing.T) {
 	dir := t.TempDir()
 	write(t, nil, dir, "outcomes.jsonl")
 	write(t, []byte("{"), dir, ".manifest.json.123.tmp")
 	appendAll(t, create(t, dir), 1)
 }
 
-func TestOpenWantsARun(t *testing.T) {
+func TestOpenNeedsARun(t *testing.T) {
 	_, err := result.Open(t.TempDir())
 	wantError(t, err, "no run to continue", "--resume")
 	_, err = result.Load(filepath.Join(t.TempDir(), "nothing"))
@@ -227,10 +227,10 @@ func TestTwoRunsCannotWriteOneFolder(t *testing.T) {
 	r := create(t, dir)
 	appendAll(t, r, 1)
 	if _, err := result.Open(dir); !errors.Is(err, result.ErrLocked) {
-		t.Fatalf("a second Open gives %v", err)
+		t.Fatalf("a second Open returns %v", err)
 	}
 	if d, err := result.Load(dir); err != nil || len(d.Outcomes) != 1 {
-		t.Errorf("Load beside the writer gives %v, %v", d, err)
+		t.Errorf("Load beside the writer returns %v, %v", d, err)
 	}
 	closed(t, r)
 	reopen(t, dir)
@@ -244,20 +244,20 @@ func TestATrialIsWrittenOnce(t *testing.T) {
 	other.Subject = "bn9s"
 	wantError(t, r.Append(other), "as another trial", "bn9s")
 	if _, _, err := r.CreateUsage(outcome(1).Key); err == nil {
-		t.Error("the samples of a finished trial may be overwritten")
+		t.Error("CreateUsage overwrites the samples of a finished trial")
 	}
 	if n := len(r.Outcomes()); n != 1 {
 		t.Errorf("%d outcomes", n)
 	}
 	closed(t, r)
 	if err := r.Append(outcome(2)); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("Append after Close gives %v", err)
+		t.Errorf("Append after Close returns %v", err)
 	}
 }
 
-// TestTablesWithFewerColumnsAreMended continues a run whose table was written by a version with
-// fewer columns.
-func TestTablesWithFewerColumnsAreMended(t *testing.T) {
+// TestTablesWithFewerColumnsAreRebuilt continues a run whose table is from a version with fewer
+// columns.
+func TestTablesWithFewerColumnsAreRebuilt(t *testing.T) {
 	dir := t.TempDir()
 	r := create(t, dir)
 	appendAll(t, r, 1)
@@ -271,7 +271,7 @@ func TestTablesWithFewerColumnsAreMended(t *testing.T) {
 	older := fewer(header) + fewer(row)
 	write(t, []byte(older), dir, "trials.csv")
 	if d, err := result.Load(dir); err != nil || len(d.Outcomes) != 1 || len(d.Warnings) > 0 {
-		t.Errorf("Load gives %+v, %v", d, err)
+		t.Errorf("Load returns %+v, %v", d, err)
 	}
 	closed(t, reopen(t, dir))
 	if got := string(read(t, dir, "trials.csv")); got != table {
@@ -279,8 +279,8 @@ func TestTablesWithFewerColumnsAreMended(t *testing.T) {
 	}
 }
 
-// TestTornEndsAreMended cuts files as SIGKILL or a crash of the machine may leave them.
-func TestTornEndsAreMended(t *testing.T) {
+// TestTornEndsAreRepaired cuts files as SIGKILL or a crash of the machine may do.
+func TestTornEndsAreRepaired(t *testing.T) {
 	dir := t.TempDir()
 	r := create(t, dir)
 	appendAll(t, r, 1, 2)
@@ -307,7 +307,7 @@ func TestTornEndsAreMended(t *testing.T) {
 			t.Fatalf("cut at %d of %d: %d outcomes, want %d", cut, len(journal), n, want)
 		}
 		if cut < len(journal) && cut != first && len(r.Repairs()) == 0 {
-			t.Fatalf("cut at %d: mended in silence", cut)
+			t.Fatalf("cut at %d: Open repaired the run without a report", cut)
 		}
 		for seq := want + 1; seq <= 2; seq++ {
 			appendAll(t, r, seq)
@@ -322,7 +322,7 @@ func TestTornEndsAreMended(t *testing.T) {
 	}
 }
 
-func TestADamagedLineIsNotThrownAway(t *testing.T) {
+func TestDamagedLineIsKept(t *testing.T) {
 	dir := t.TempDir()
 	r := create(t, dir)
 	appendAll(t, r, 1, 2, 3)
@@ -335,15 +335,15 @@ func TestADamagedLineIsNotThrownAway(t *testing.T) {
 	_, err := result.Open(dir)
 	wantError(t, err, "outcomes.jsonl:2", "correct or remove that line")
 	if !bytes.Equal(read(t, dir, "outcomes.jsonl"), damaged) {
-		t.Error("the file was changed")
+		t.Error("Open changed the damaged file")
 	}
 	d, err := result.Load(dir)
 	if err != nil || len(d.Outcomes) != 2 || len(d.Warnings) != 1 || !strings.Contains(d.Warnings[0], "outcomes.jsonl:2") {
-		t.Errorf("Load gives %+v, %v", d, err)
+		t.Errorf("Load returns %+v, %v", d, err)
 	}
 }
 
-func TestWhatIsNotANumberIsNotWritten(t *testing.T) {
+func TestNaNIsNotWritten(t *testing.T) {
 	dir := t.TempDir()
 	r := create(t, dir)
 	nan := math.NaN()
@@ -364,7 +364,7 @@ func TestWhatIsNotANumberIsNotWritten(t *testing.T) {
 	s := result.Summary{Sizings: []result.Sizing{{Name: "bn1s", Utilization: map[string]float64{"bono": nan}}}}
 	wantError(t, r.SaveSummary(s), "bn1s", "utilization of bono")
 	if _, err := os.Stat(filepath.Join(dir, "summary.json")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a refused summary was written: %v", err)
+		t.Errorf("SaveSummary wrote the summary that it refused: %v", err)
 	}
 }
 
@@ -397,7 +397,7 @@ func TestSummaryHasTheContractsNames(t *testing.T) {
 	}
 	d, err := result.Load(dir)
 	if err != nil || d.Summary == nil || d.Summary.Best().Rate != 200 {
-		t.Errorf("Load gives %+v, %v", d, err)
+		t.Errorf("Load returns %+v, %v", d, err)
 	}
 }
 
@@ -430,7 +430,7 @@ func TestSpecsAreCompared(t *testing.T) {
 }
 
 // TestKilledRunsLoseNothing kills the writing process again and again. Each new process continues,
-// and in the end every trial must be there once.
+// and at the end the run must have every trial once.
 func TestKilledRunsLoseNothing(t *testing.T) {
 	const trials = 40
 	dir := t.TempDir()
@@ -445,7 +445,7 @@ func TestKilledRunsLoseNothing(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// Kill it while it writes: after it has reported some trials as finished.
+		// Kill the process while it writes: after it has reported some finished trials.
 		promised := make([]byte, 5)
 		_, readErr := io.ReadFull(out, promised)
 		_ = cmd.Process.Kill()
@@ -459,14 +459,14 @@ func TestKilledRunsLoseNothing(t *testing.T) {
 				t.Fatalf("round %d: outcome %d is %+v", round, i, o)
 			}
 		}
-		if readErr != nil { // fewer than five were left to write
+		if readErr != nil { // fewer than five trials were left
 			if len(d.Outcomes) != trials {
 				t.Fatalf("%d outcomes, want %d", len(d.Outcomes), trials)
 			}
 			break
 		}
 		if len(d.Outcomes) < min(trials, 5*(round+1)) {
-			t.Fatalf("round %d: %d outcomes, fewer than were said to be finished", round, len(d.Outcomes))
+			t.Fatalf("round %d: only %d outcomes, fewer than the process reported", round, len(d.Outcomes))
 		}
 	}
 	r := reopen(t, dir)

@@ -30,7 +30,7 @@ type Sizing struct {
 	MemoryBytes int64   `json:"memory_bytes"`
 	Substrate   string  `json:"substrate"`
 	Options     string  `json:"options"`         // "pinning=on"; empty if none vary
-	Again       bool    `json:"again,omitempty"` // measured before; this entry counts
+	Again       bool    `json:"again,omitempty"` // the sizing was measured before, and this entry counts
 
 	// The capacity at the first threshold as flat fields: capacity, capacity_low, capacity_high,
 	// capacity_censored. MarshalJSON copies it from Capacities.
@@ -44,8 +44,8 @@ type Sizing struct {
 	Search      *Search            `json:"search,omitempty"`
 }
 
-// A Search is the input of the search that chose the rates of a sizing's trials. With it a reader
-// can recompute what the search knew after any trial.
+// A Search holds the input of the search that chose the rates of a sizing's trials. With it, a
+// reader can recompute the state of the search after any trial.
 type Search struct {
 	Name       string  `json:"name"` // the workload's: "ramp", "adaptive", ...
 	Min        float64 `json:"min"`  // of the range of rates
@@ -61,7 +61,7 @@ type Search struct {
 	PriorHigh  float64 `json:"prior_high,omitempty"`
 }
 
-// Label names the sizing among those of other substrates and options.
+// Label names the sizing uniquely among all substrates and options.
 func (z Sizing) Label() string { return Label(z.Substrate, z.Options, z.Name) }
 
 // Label joins the non-empty parts: "bn1s-sp1s process pinning=on".
@@ -92,9 +92,9 @@ func (s *Summary) Best() *Sizing {
 	return s.Find(Step(*s.Optimal))
 }
 
-// Find returns the entry of the sizing that a step names; nil if there is none. If the step leaves
-// substrate or options open, Find returns the matching entry with the highest capacity. For a
-// sizing that was measured again, it returns the last entry.
+// Find returns the entry of the sizing that a step names; nil if there is none. If the step names
+// no substrate or options, Find returns the matching entry with the highest capacity. For a sizing
+// that was measured again, it returns the last entry.
 func (s *Summary) Find(step Step) *Sizing {
 	var found *Sizing
 	for i := range s.Sizings {
@@ -162,7 +162,7 @@ func (s Summary) check() error {
 func checkFinite(sizing string, numbers map[string]float64) error {
 	for name, v := range numbers {
 		if !finite(v) {
-			return fmt.Errorf("%s: %s: %s is %v, not a number that can be reported", summaryFile, sizing, name, v)
+			return fmt.Errorf("%s: %s: %s is %v, which JSON cannot represent", summaryFile, sizing, name, v)
 		}
 	}
 	return nil

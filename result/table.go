@@ -18,7 +18,8 @@ const TableHeader = "seq,attempt,substrate,options,sizing,repeat,rate,duration_s
 
 // tableRow returns one outcome in the columns of TableHeader. Unknown values are empty: the ratio
 // if nothing was scheduled, a latency if nothing succeeded, the accelerator without virtual
-// machines, the host's columns if the host was not read, the monitor's if the trial was not watched.
+// machines, the host's columns if the host was not read, and the monitor's if the trial was not
+// monitored.
 func tableRow(o vitrine.Outcome) []string {
 	host, sampling := newHostCells(o.Host), newSamplingCells(o.Sampling)
 	return []string{

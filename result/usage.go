@@ -43,9 +43,9 @@ func usageName(key vitrine.Key) string {
 	return filepath.Join(usageFolder, fmt.Sprintf("%d-%d.csv", key.Seq, key.Attempt))
 }
 
-// CreateUsage creates the file for the monitor's samples of one trial, and returns its
-// path. It replaces the file of an unfinished trial, but never the file of a finished one.
-// The data is on disk once Close has returned without error.
+// CreateUsage creates the file for the monitor's samples of one trial, and returns its path. It
+// replaces the file of an unfinished trial, but never the file of a finished one. Once Close has
+// returned without an error, the data is on disk.
 func (r *Run) CreateUsage(key vitrine.Key) (io.WriteCloser, string, error) {
 	r.mu.Lock()
 	err := r.checkDistinct(key)
@@ -64,7 +64,7 @@ func (r *Run) CreateUsage(key vitrine.Key) (io.WriteCloser, string, error) {
 	return &usageWriter{file: f, buffer: bufio.NewWriterSize(f, 1<<16)}, path, nil
 }
 
-// A usageWriter buffers the monitor's lines, so that it seldom writes while the load runs.
+// A usageWriter buffers the monitor's lines, because frequent writes would disturb the load.
 type usageWriter struct {
 	file   *os.File
 	buffer *bufio.Writer
@@ -84,15 +84,15 @@ func (w *usageWriter) Close() error {
 }
 
 // ReadUsage calls each for every sample of a usage file, in order. It finds columns by name and
-// ignores unknown ones. It ignores an incomplete last line: one without a line feed. Errors name the
-// line.
+// ignores unknown ones. It ignores a last line without a line feed, because that line is
+// incomplete. Errors name the line.
 func ReadUsage(r io.Reader, each func(Sample) error) error {
 	source := &endReader{from: r}
 	rows := csv.NewReader(source)
 	rows.ReuseRecord = true
 	header, err := rows.Read()
 	if errors.Is(err, io.EOF) {
-		return nil // created, nothing sampled
+		return nil // the file was created, but has no samples
 	}
 	if err != nil {
 		return err
@@ -108,12 +108,12 @@ func ReadUsage(r io.Reader, each func(Sample) error) error {
 		}
 		if err != nil {
 			if _, next := rows.Read(); errors.Is(next, io.EOF) {
-				return nil // torn: nothing follows
+				return nil // an incomplete last line
 			}
 			return err
 		}
 		if rows.InputOffset() == source.n && source.last != '\n' {
-			return nil // torn, perhaps within the last cell
+			return nil // an incomplete last line, perhaps cut within its last cell
 		}
 		line, _ := rows.FieldPos(0)
 		s, err := columns.sample(row)

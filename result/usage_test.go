@@ -50,10 +50,10 @@ func TestUsageIsRead(t *testing.T) {
 	}
 }
 
-func TestTornUsageGivesItsWholeLines(t *testing.T) {
+func TestTornUsageHasItsWholeLines(t *testing.T) {
 	for cut := len(usageText) - 60; cut < len(usageText); cut++ {
 		got, err := samples(t, usageText[:cut])
-		if want := strings.Count(usageText[:cut], "\n") - 1; err != nil || len(got) != want { // less the header
+		if want := strings.Count(usageText[:cut], "\n") - 1; err != nil || len(got) != want { // minus the header
 			t.Fatalf("cut at %d: %d samples, want %d: %v", cut, len(got), want, err)
 		}
 	}
@@ -61,7 +61,7 @@ func TestTornUsageGivesItsWholeLines(t *testing.T) {
 		t.Errorf("cut in the last cell: %d samples, %v", len(got), err)
 	}
 	if got, err := samples(t, ""); err != nil || got != nil {
-		t.Errorf("an empty file gives %v, %v", got, err)
+		t.Errorf("an empty file has %v, %v", got, err)
 	}
 }
 
@@ -115,11 +115,11 @@ func TestUsageOnDemand(t *testing.T) {
 		t.Errorf("%d samples, %v", n, err)
 	}
 	if err := d.Usage(outcome(2).Key, nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a trial that was not watched gives %v", err)
+		t.Errorf("Usage of a trial without monitor returns %v", err)
 	}
 }
 
-func TestParquetSaysWhatTheTablesSay(t *testing.T) {
+func TestParquetMatchesTheTables(t *testing.T) {
 	dir := t.TempDir()
 	watched(t, dir)
 	type trial struct {
@@ -158,7 +158,7 @@ func TestParquetSaysWhatTheTablesSay(t *testing.T) {
 	}
 }
 
-func TestDamagedUsageDoesNotCostTheRest(t *testing.T) {
+func TestDamagedUsageKeepsOtherData(t *testing.T) {
 	dir := t.TempDir()
 	r := create(t, dir)
 	w, path, err := r.CreateUsage(outcome(1).Key)
@@ -178,7 +178,7 @@ func TestDamagedUsageDoesNotCostTheRest(t *testing.T) {
 	}
 }
 
-// TestParquetInPandas reads the files with pandas, if that is installed.
+// TestParquetInPandas reads the files with pandas, if pandas is installed.
 func TestParquetInPandas(t *testing.T) {
 	python := os.Getenv("VITRINE_TEST_PYTHON")
 	if python == "" {
