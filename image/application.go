@@ -60,7 +60,7 @@ var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 // OfProgram returns the description of a single program of this host.
 func OfProgram(command []string) (*Application, error) {
 	if len(command) == 0 {
-		return nil, &vitrine.BadInput{File: "command", Found: "none", Want: "name a program, or an image that has one"}
+		return nil, &vitrine.BadInput{File: "command", Found: "no program", Want: "name a program, or an image with a program"}
 	}
 	name := strings.Trim(strings.Map(func(r rune) rune {
 		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789_.-", r) {
@@ -94,7 +94,7 @@ func (a *Application) check() error {
 	return errors.Join(errs...)
 }
 
-// A fileList is one list of files in the description.
+// A fileList is one of the lists of files in the description.
 type fileList struct {
 	name  string
 	files []File
@@ -127,9 +127,9 @@ func (a *Application) environment() []string {
 	return list
 }
 
-// Tree collects all that the application needs from this host: its program, its
-// configuration and files, the libraries of every executable among them, and the folders
-// that programs expect. If something is missing, the error is a *vitrine.BadInput.
+// Tree collects everything that the application needs from this host: its program, its
+// configuration and files, the libraries of all executables, and the folders that programs expect.
+// If something is missing, the error is a *vitrine.BadInput.
 func (a *Application) Tree() (*Tree, error) {
 	t := newTree()
 	for _, dir := range []string{"/dev", "/proc", "/sys", "/run", "/etc", "/var"} {
@@ -195,7 +195,8 @@ func (a *Application) addProgram(t *Tree) error {
 	return nil
 }
 
-// badInput returns an error at a position in the description, if that was read from a file.
+// badInput returns an error at a position in the description, if the description comes from a
+// file.
 func (a *Application) badInput(found, want string, path ...string) error {
 	if a.file.Path == "" {
 		return &vitrine.BadInput{File: a.Name, Found: found, Want: want}

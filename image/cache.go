@@ -24,7 +24,7 @@ type Cache struct {
 	Dir string // absolute
 }
 
-// CacheEnv is the variable that names the folder if the caller does not.
+// CacheEnv is the variable with the folder's path, for callers that name no folder.
 const CacheEnv = "VITRINE_CACHE"
 
 // FindCache returns the cache in the named folder. If named is empty, it uses $VITRINE_CACHE,
@@ -52,11 +52,11 @@ func FindCache(named string, getenv func(string) string) (Cache, error) {
 
 var entryPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}$`)
 
-// Once returns the folder <kind>/<key> of the cache. If it does not exist, fill makes its
-// content. One process makes it while the others wait for that, or for the end of ctx. Other
-// processes see the whole folder or nothing, even if the process that makes it is killed. fill
-// gets an empty folder on the same file system. On success that folder is renamed to the final
-// path, and on failure it is removed, so its content must not contain the folder's path.
+// Once returns the folder <kind>/<key> of the cache. If the folder does not exist, fill makes its
+// content. One process calls fill while the others wait for the result or for the end of ctx.
+// Other processes see the complete folder or none, even if the process that runs fill is killed.
+// fill gets an empty folder on the same file system. On success that folder is renamed to the
+// final path, and on failure it is removed. So the content must not contain the folder's path.
 func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error) (string, error) {
 	if !entryPattern.MatchString(kind) || !entryPattern.MatchString(key) {
 		return "", fmt.Errorf("cache: %q of kind %q: not a valid name", key, kind)
@@ -70,11 +70,11 @@ func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context
 		return "", fmt.Errorf("cache %s: %w", final, err)
 	}
 	defer unlock()
-	if _, err := os.Stat(final); err == nil { // another process has just made it
+	if _, err := os.Stat(final); err == nil { // another process has just made the folder
 		return final, nil
 	}
 	work := c.work(kind, key)
-	if err := remove(work); err != nil { // left by a process that was killed
+	if err := remove(work); err != nil { // remains of a killed process
 		return "", fmt.Errorf("cache: %w", err)
 	}
 	if err := os.Mkdir(work, 0o755); err != nil {
@@ -90,11 +90,11 @@ func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context
 	return final, nil
 }
 
-// mountNames undoes the kernel's escapes in names of mount points.
+// mountNames reverses the kernel's escapes in the paths of mount points.
 var mountNames = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// remove removes a folder. It detaches the mounts below the folder and does not remove
-// their content. Killed build programs may leave such mounts.
+// remove removes a folder. First it detaches the mounts below the folder, so that their content
+// stays. Killed build programs may leave such mounts.
 func remove(dir string) error {
 	path, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +119,7 @@ func remove(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// work returns the path of <kind>/<key> while it is being made or removed.
+// work returns the path of <kind>/<key> while the folder is being made or removed.
 func (c Cache) work(kind, key string) string { return filepath.Join(c.Dir, kind, "."+key+".new") }
 
 // Drop removes <kind>/<key>, atomically for its readers. It is no error if the
@@ -147,7 +147,8 @@ func (c Cache) Drop(ctx context.Context, kind, key string) error {
 	return remove(work)
 }
 
-// lock waits for the lock of <kind>/<key>. The kernel releases it however its process ends.
+// lock waits for the lock of <kind>/<key>. The kernel releases the lock when its process ends,
+// however it ends.
 func (c Cache) lock(ctx context.Context, kind, key string) (unlock func(), err error) {
 	dir := filepath.Join(c.Dir, kind)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -170,7 +171,7 @@ func (c Cache) lock(ctx context.Context, kind, key string) (unlock func(), err e
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("waiting for another process that builds it: %w", context.Cause(ctx)), f.Close())
+			return nil, errors.Join(fmt.Errorf("wait for another process that builds the same: %w", context.Cause(ctx)), f.Close())
 		}
 	}
 }

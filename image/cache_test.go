@@ -31,7 +31,7 @@ func TestFindCache(t *testing.T) {
 		}
 	}
 	if _, err := FindCache("", func(string) string { return "" }); err == nil {
-		t.Error("a cache from nothing")
+		t.Error("FindCache returns a cache without any folder")
 	}
 }
 
@@ -62,11 +62,11 @@ func TestOnceIsMadeOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(c.Dir, "kernel", "6.1-abc")); err == nil {
-		t.Error("there after Drop")
+		t.Error("the folder exists after Drop")
 	}
 }
 
-func TestOnceThatFailedLeavesNothing(t *testing.T) {
+func TestFailedOnceLeavesNothing(t *testing.T) {
 	c := Cache{Dir: t.TempDir()}
 	broken := errors.New("no space")
 	_, err := c.Once(t.Context(), "kernel", "k", func(_ context.Context, dir string) error {
@@ -80,14 +80,14 @@ func TestOnceThatFailedLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
-		t.Errorf("left by the one that failed: %v, %v", list, err)
+		t.Errorf("the failed fill left: %v, %v", list, err)
 	}
 	if _, err := c.Once(t.Context(), "kernel", "../k", nil); err == nil {
-		t.Error("a path for a key")
+		t.Error("Once accepts a path as a key")
 	}
 }
 
-// TestOnceAfterMounts: Once detaches a mount that a killed build left, and does not
+// TestOnceAfterMounts checks that Once detaches a mount that a killed build left, and does not
 // remove the mounted content.
 func TestOnceAfterMounts(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -111,7 +111,7 @@ func TestOnceAfterMounts(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(kept, "file")); err != nil {
-		t.Errorf("what was mounted: %v", err)
+		t.Errorf("the mounted content: %v", err)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestOnceWaitsNoLongerThanItsContext(t *testing.T) {
 		cancel()
 		_, err := c.Once(ctx, "kernel", "k", func(context.Context, string) error { t.Error("made twice"); return nil })
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("waiting for itself: %v", err)
+			t.Errorf("Once that waits for itself: %v", err)
 		}
 		return nil
 	})

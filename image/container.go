@@ -134,7 +134,7 @@ func writeArchive(file, name string, c configuration, layer io.Reader, size int6
 	return errors.Join(err, f.Close())
 }
 
-// Content reads an archive back.
+// Content reads the content of an archive.
 func (Container) Content(file string) (Content, error) {
 	var c configuration
 	err := inArchive(file, func(name string, r io.Reader) error {

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// Digests identify what two images have in common: images with equal digests may be
-// compared. They are SHA-256, in hexadecimal.
+// Digests identify the common content of images: two images may be compared if their digests are
+// equal. Digests are SHA-256, in hexadecimal.
 type Digests struct {
 	Program       string `json:"program"`       // of the executable
 	Configuration string `json:"configuration"` // of the command, its environment, and the files of the configuration
 }
 
-// A Content is the content of an image, read back from it.
+// A Content is the content of an image, read from the image itself.
 type Content struct {
 	Command     []string
 	Environment []string // KEY=value

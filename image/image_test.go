@@ -47,7 +47,7 @@ environment: {B: "2", A: "1"}
 configuration: [{target: /etc/sleeper.conf, text: "how=well"}]
 `
 
-func TestDigestsAreOfWhatCounts(t *testing.T) {
+func TestDigestsCoverProgramAndConfiguration(t *testing.T) {
 	s := Store{Cache: Cache{Dir: t.TempDir()}, Packers: map[string]Packer{"process": Layer{}, "docker": Container{}}}
 	build := func(text, substrate string) Image {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestDigestsAreOfWhatCounts(t *testing.T) {
 	}
 	build(sleeper, "process")
 	if after, err := os.Stat(first.File); err != nil || !os.SameFile(before, after) {
-		t.Errorf("built again though nothing has changed: %v", err)
+		t.Errorf("built again although nothing has changed: %v", err)
 	}
 	if other := build(sleeper, "docker"); other.Digests != first.Digests {
 		t.Errorf("docker %+v, process %+v", other.Digests, first.Digests)
@@ -91,9 +91,9 @@ func TestDigestsAreOfWhatCounts(t *testing.T) {
 	}
 }
 
-// TestBuildsAtATime: a Build that waits for another build of the same application returns
-// the image of its own description.
-func TestBuildsAtATime(t *testing.T) {
+// TestBuildWaitsForAnother checks a Build that waits for another build of the same application. It
+// must return the image of its own description.
+func TestBuildWaitsForAnother(t *testing.T) {
 	p := &slowPacker{began: make(chan struct{}), goOn: make(chan struct{})}
 	s := Store{Cache: Cache{Dir: t.TempDir()}, Packers: map[string]Packer{"process": p}}
 	theirs, err := load(t, sleeper)
@@ -117,7 +117,7 @@ func TestBuildsAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now, err := s.Find("sleeper", "process"); err != nil || i.Digests != now.Digests || i.File != now.File || i.Configuration == other.Configuration {
-		t.Errorf("mine is %+v, the other %+v, and there is %+v, %v", i, other, now, err)
+		t.Errorf("my build returned %+v, the other build %+v, and the store has %+v, %v", i, other, now, err)
 	}
 }
 
@@ -136,7 +136,7 @@ func (p *slowPacker) Pack(ctx context.Context, a *Application, t *Tree, dir stri
 	return p.Layer.Pack(ctx, a, t, dir)
 }
 
-// waiting is a context that closes goOn as soon as its user waits for it.
+// waiting is a context that closes goOn as soon as a caller waits for the context.
 type waiting struct {
 	context.Context
 	goOn chan struct{}
@@ -166,8 +166,8 @@ func compile(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// TestLibraries packs a program that finds a library by a relative path, which needs
-// another library. It runs the program with only the packed files.
+// TestLibraries packs a program that finds a library by a relative path. That library needs
+// another library. The test runs the program with only the packed files.
 func TestLibraries(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -202,7 +202,7 @@ func TestLibraries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if os.Geteuid() == 0 { // only root may change the root folder
-		// The loader finds the program's own folder, $ORIGIN, through /proc.
+		// The loader reads the program's own folder, $ORIGIN, from /proc.
 		script := `mount --bind /proc "$0/proc" && exec chroot "$0" /opt/found/bin/main`
 		out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", script, root).CombinedOutput()
 		if err != nil || string(out) != "both found\n" {
@@ -218,12 +218,12 @@ func TestLibraries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := a.Tree(); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "libtwo.so") {
-		t.Errorf("a library that is not there: %v", err)
+		t.Errorf("a missing library: %v", err)
 	}
 }
 
-// TestLibrariesAmongFiles packs a program whose library is beside it in the image but not
-// on this host. Packing runs nothing that the program names.
+// TestLibrariesAmongFiles packs a program whose library is next to it in the image but not on this
+// host. Packing must not run any program that the program names.
 func TestLibrariesAmongFiles(t *testing.T) {
 	dir := t.TempDir()
 	ran := filepath.Join(dir, "ran")
@@ -246,7 +246,7 @@ func TestLibrariesAmongFiles(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the program's loader was run: %v", err)
+		t.Errorf("packing ran the program's loader: %v", err)
 	}
 }
 
@@ -270,14 +270,14 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-func TestBareLeavesTheSystemsOwn(t *testing.T) {
+func TestBareOmitsSystemFiles(t *testing.T) {
 	packed := tree(t, sleeper+"files: [{target: /etc/hosts, text: mine}]\n")
 	bare := packed.Bare()
 	if !packed.has("/etc/passwd") || bare.has("/etc/passwd") {
-		t.Error("/etc/passwd is for images from scratch alone")
+		t.Error("/etc/passwd is in a tree for images that are not from scratch")
 	}
 	if !bare.has("/etc/hosts") || !bare.has("/etc/sleeper.conf") {
-		t.Error("the application's own files are in all images")
+		t.Error("the tree lacks the application's own files")
 	}
 }
 
@@ -311,7 +311,7 @@ func TestUnpackStaysInItsFolder(t *testing.T) {
 	}
 }
 
-func TestStoreHasNoPathsForNames(t *testing.T) {
+func TestStoreRefusesPathsAsNames(t *testing.T) {
 	s := Store{Cache: Cache{Dir: t.TempDir()}, Packers: map[string]Packer{"process": Layer{}}}
 	for _, name := range []string{"", "../x", "a/b", ".hidden", "none"} {
 		if _, err := s.Find(name, "process"); !vitrine.IsBadInput(err) {
@@ -326,6 +326,6 @@ func TestStoreHasNoPathsForNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Build(t.Context(), a, "kube"); !vitrine.IsBadInput(err) {
-		t.Errorf("for a substrate that has no images: %v", err)
+		t.Errorf("a substrate without images: %v", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A Layer packs an application as a tar archive of its files, which is unpacked where the
-// application runs. One of the files, startName, has the command.
+// A Layer packs an application as a tar archive of its files, to be unpacked where the application
+// runs. One of the files, startName, has the command.
 type Layer struct{}
 
 var _ Packer = Layer{}
@@ -43,7 +43,7 @@ func (Layer) Pack(_ context.Context, _ *Application, t *Tree, dir string) (strin
 	return file, errors.Join(t.withFile(startName, string(text)).WriteTar(f), f.Close())
 }
 
-// Content reads an archive back.
+// Content reads the content of an archive.
 func (Layer) Content(file string) (Content, error) {
 	var s start
 	err := inArchive(file, func(name string, r io.Reader) error {
@@ -58,8 +58,8 @@ func (Layer) Content(file string) (Content, error) {
 	}, err
 }
 
-// WriteTar writes the tree as a tar archive, for a container image's layer or for a virtual
-// machine. The same tree gives the same bytes.
+// WriteTar writes the tree as a tar archive, for a layer of a container image or for a virtual
+// machine. The same tree always gives the same bytes.
 func (t *Tree) WriteTar(w io.Writer) error {
 	archive := tar.NewWriter(w)
 	for _, e := range t.Entries() {

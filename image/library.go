@@ -16,9 +16,10 @@ import (
 	"vitrine"
 )
 
-// addLibraries adds the loader and the shared libraries that the tree's executables and libraries
-// need, and those that these need (ELF, System V ABI chapter 5, DT_NEEDED). No file names the
-// libraries that a program opens with dlopen(3), so they must be among the description's files.
+// addLibraries adds the loader and the shared libraries of the tree's executables and libraries,
+// and the libraries that those need in turn (ELF, System V ABI chapter 5, DT_NEEDED). No file
+// names the libraries that a program opens with dlopen(3), so they must be among the description's
+// files.
 func (t *Tree) addLibraries() error {
 	l := linker{tree: t}
 	for _, e := range t.Entries() {
@@ -36,7 +37,7 @@ func (t *Tree) addLibraries() error {
 	return nil
 }
 
-// A linker finds libraries as the dynamic linker does (ld.so(8)).
+// A linker finds libraries in the way of the dynamic linker (ld.so(8)).
 type linker struct {
 	tree   *Tree
 	todo   []object
@@ -47,14 +48,14 @@ type linker struct {
 type object struct {
 	source string   // on this host
 	target string   // in the tree
-	rpath  []folder // DT_RPATH of the objects that need this one, which also applies to it
+	rpath  []folder // DT_RPATH of the objects that need this object; applies to this object, too
 }
 
 // A folder holds libraries. host and tree differ if the folder is relative to a program
 // that has another path in the tree.
 type folder struct{ host, tree string }
 
-// add adds what the object needs. A file that is not ELF needs nothing.
+// add adds the libraries that the object needs. A file that is not ELF needs none.
 func (l *linker) add(o object) error {
 	f, err := elf.Open(o.source)
 	var format *elf.FormatError
@@ -99,8 +100,8 @@ func Interpreter(f *elf.File) (string, error) {
 	return "", nil
 }
 
-// searchPath returns the folders to search first for the libraries of the object.
-// DT_RUNPATH applies to its own libraries, DT_RPATH to theirs too.
+// searchPath returns the folders to search first for the object's libraries. DT_RUNPATH applies
+// only to these libraries. DT_RPATH also applies to the libraries that they need.
 func searchPath(f *elf.File, o object) (search, inherited []folder) {
 	in := func(dir, origin string) string {
 		return path.Clean(strings.NewReplacer("$ORIGIN", origin, "${ORIGIN}", origin).Replace(dir))
@@ -127,7 +128,7 @@ func searchPath(f *elf.File, o object) (search, inherited []folder) {
 	return all, all
 }
 
-// find finds a library by its name and takes it.
+// find finds a library by its name and adds it.
 func (l *linker) find(f *elf.File, o object, name string, search, inherited []folder) error {
 	if strings.ContainsRune(name, '/') {
 		return l.take(o, name, name, inherited)
@@ -135,7 +136,7 @@ func (l *linker) find(f *elf.File, o object, name string, search, inherited []fo
 	for _, dir := range search {
 		source, target := path.Join(dir.host, name), path.Join(dir.tree, name)
 		if l.tree.has(target) {
-			return nil // it is in todo as one of the files
+			return nil // todo has the library, because it is one of the files
 		}
 		if isCompatible(f, source) {
 			return l.take(o, source, target, inherited)
@@ -157,7 +158,7 @@ func (l *linker) find(f *elf.File, o object, name string, search, inherited []fo
 		}
 		return l.take(o, source, target, inherited)
 	}
-	return &vitrine.BadInput{File: o.source, Found: "needs the library " + name + ", which is not on this host", Want: "install the package that has it"}
+	return &vitrine.BadInput{File: o.source, Found: "needs the library " + name + ", which this host lacks", Want: "install the package that has the library"}
 }
 
 // take adds a library or loader to the tree and to todo.
@@ -166,7 +167,7 @@ func (l *linker) take(by object, source, target string, rpath []folder) error {
 		return nil
 	}
 	if err := l.tree.addSource(target, source); err != nil {
-		return &vitrine.BadInput{File: by.source, Found: fmt.Sprintf("needs %s: %v", source, err), Want: "install the package that has it"}
+		return &vitrine.BadInput{File: by.source, Found: fmt.Sprintf("needs %s: %v", source, err), Want: "install the package that has the file"}
 	}
 	l.todo = append(l.todo, object{source: source, target: target, rpath: rpath})
 	return nil

@@ -17,11 +17,12 @@ import (
 
 // A Packer makes a substrate's images.
 type Packer interface {
-	// Key changes when the images' content besides the application changes, such as a kernel.
+	// Key changes when content of the images changes that is not the application's, such as a
+	// kernel.
 	Key(ctx context.Context) (string, error)
 	// Pack writes an image into dir, which is empty, and returns its file.
 	Pack(ctx context.Context, a *Application, t *Tree, dir string) (file string, err error)
-	// Content reads an image back.
+	// Content reads the content of an image.
 	Content(file string) (Content, error)
 }
 
@@ -57,8 +58,8 @@ const (
 	builtName  = "built.json"
 )
 
-// Build builds the application's image for a substrate and replaces an older one. If
-// nothing has changed since, it returns the older one.
+// Build builds the application's image for a substrate and replaces an older one. If nothing has
+// changed since the last build, Build returns the older image.
 func (s Store) Build(ctx context.Context, a *Application, substrate string) (Image, error) {
 	packer := s.Packers[substrate]
 	if packer == nil {
@@ -91,7 +92,7 @@ func (s Store) Build(ctx context.Context, a *Application, substrate string) (Ima
 		if err != nil {
 			return Image{}, fmt.Errorf("building image %s for %s: %w", a.Name, substrate, err)
 		}
-		if i.Name != "" { // otherwise another process was faster, perhaps with another description
+		if i.Name != "" { // without a name, another process was faster, perhaps with another description
 			i.File = filepath.Join(folder, filepath.Base(i.File))
 			return i, nil
 		}
@@ -128,8 +129,8 @@ func (s Store) read(name, substrate string) (built, error) {
 	return b, err
 }
 
-// Find returns the image of an application for a substrate, with the digests of its content,
-// which it reads from the image. If there is no such image, the error is a *vitrine.BadInput.
+// Find returns the image of an application for a substrate, with digests that it computes from the
+// image's content. If there is no such image, the error is a *vitrine.BadInput.
 func (s Store) Find(name, substrate string) (Image, error) {
 	if !namePattern.MatchString(name) {
 		return Image{}, &vitrine.BadInput{File: "image " + name, Found: "not a valid name", Want: "lower-case letters, digits and . _ -"}

@@ -34,7 +34,7 @@ type Entry struct {
 
 	source   string // file of this host; empty: text
 	text     string
-	fallback bool // only for systems without their own file of that name
+	fallback bool // used only if the system has no file of that name
 }
 
 func (e Entry) open() (io.ReadCloser, error) {
@@ -59,7 +59,7 @@ func (e Entry) CopyTo(w io.Writer) error {
 }
 
 // Bare returns the tree without the files that only an image from scratch needs, such as
-// /etc/passwd. Over a system, they would replace the system's own.
+// /etc/passwd. On top of a system, they would replace the system's own files.
 func (t *Tree) Bare() *Tree {
 	bare := t.clone()
 	maps.DeleteFunc(bare.entries, func(_ string, e Entry) bool { return e.fallback })
@@ -180,8 +180,8 @@ func (t *Tree) addOne(target, source string, info fs.FileInfo) error {
 // dpkgInfo is where dpkg keeps the file lists of installed packages.
 const dpkgInfo = "/var/lib/dpkg/info"
 
-// isDocumentation reports whether the file is documentation or the like, which no
-// program reads at run time.
+// isDocumentation reports whether the file is documentation or similar, which no program reads at
+// run time.
 func isDocumentation(name string) bool {
 	dirs := []string{"/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/", "/usr/share/lintian/", "/usr/share/info/", "/lib/systemd/", "/usr/lib/systemd/"}
 	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(name+"/", dir) })
@@ -190,7 +190,7 @@ func isDocumentation(name string) bool {
 // addPackage adds the files of a Debian package that is installed on this host.
 func (t *Tree) addPackage(name string) error {
 	list, err := os.Open(filepath.Join(dpkgInfo, name+".list"))
-	if errors.Is(err, fs.ErrNotExist) { // a package of several architectures
+	if errors.Is(err, fs.ErrNotExist) { // packages of several architectures have another file name
 		found, _ := filepath.Glob(filepath.Join(dpkgInfo, name+":*.list"))
 		if len(found) > 0 {
 			list, err = os.Open(found[0])
@@ -211,13 +211,13 @@ func (t *Tree) addPackage(name string) error {
 		}
 		info, err := os.Lstat(file)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed on this host, as documentation often is
+			continue // removed on this host; documentation often is
 		}
 		if err != nil {
 			return fmt.Errorf("the package %s: %w", name, err)
 		}
 		if dir, err := os.Stat(file); err == nil && dir.IsDir() {
-			info = dir // such as /lib, which is a link where /usr is merged
+			info = dir // such as /lib, which is a link on hosts with a merged /usr
 		}
 		if err := t.addOne(file, file, info); err != nil {
 			return fmt.Errorf("the package %s: %w", name, err)

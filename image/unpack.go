@@ -10,12 +10,12 @@ import (
 	"path"
 )
 
-// Unpack writes the files of a Layer below dir, which it makes.
+// Unpack writes the files of a Layer below dir, and makes dir.
 func Unpack(layer, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("unpacking %s: %w", layer, err)
 	}
-	root, err := os.OpenRoot(dir) // links in the archive cannot lead out of it
+	root, err := os.OpenRoot(dir) // links in the archive cannot lead out of dir
 	if err != nil {
 		return fmt.Errorf("unpacking %s: %w", layer, err)
 	}

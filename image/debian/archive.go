@@ -13,8 +13,8 @@ import (
 	"vitrine"
 )
 
-// debianKeyring has the keys of Debian's archive. debootstrap uses it by default, but
-// without --force-check-gpg it skips the check if the file is missing.
+// debianKeyring has the keys of Debian's archive. debootstrap uses this file by default. If the
+// file is missing, debootstrap skips the check, unless it has --force-check-gpg.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // mirrorKeyring is the file in the tree from which apt reads the mirror's keys.
@@ -57,7 +57,7 @@ func (b Builder) debootstrap(ctx context.Context, o Options, root string) error 
 		}
 		return errors.Join(&vitrine.BadInput{
 			File: "mirror " + cmp.Or(o.Mirror, "of Debian"), Found: strings.TrimPrefix(found, "E: "),
-			Want: fmt.Sprintf("an archive that a key of %s has signed: name the keys of your mirror in debian.keyring", file),
+			Want: fmt.Sprintf("an archive signed by a key of %s: name the keys of your mirror in debian.keyring", file),
 		}, err)
 	}
 	if o.Keyring == "" {

@@ -31,8 +31,8 @@ func archiveIn(t *testing.T) (mirror string) {
 	return "file://" + dir
 }
 
-// TestUnsignedArchiveIsRefused: debootstrap itself refuses the archive, and the error says
-// what to do.
+// TestUnsignedArchiveIsRefused checks that debootstrap itself refuses the archive, and that the
+// error has advice.
 func TestUnsignedArchiveIsRefused(t *testing.T) {
 	hosttest.Need(t, Possible())
 	b := builder(t)
@@ -46,19 +46,20 @@ func TestUnsignedArchiveIsRefused(t *testing.T) {
 	}
 	for _, want := range []string{"signature", debianKeyring, "debian.keyring"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error %q does not have %q", err, want)
+			t.Errorf("error %q does not contain %q", err, want)
 		}
 	}
 }
 
-// TestKeyringIsRequired: without its keyring, debootstrap would skip the check.
+// TestKeyringIsRequired checks that a missing keyring is an error, because debootstrap would skip
+// the check.
 func TestKeyringIsRequired(t *testing.T) {
 	hosttest.Need(t, Possible())
 	b := builder(t)
 	b.Cache.Dir = t.TempDir()
 	missing := filepath.Join(t.TempDir(), "no-keyring.gpg")
 	if _, err := b.Base(t.Context(), Options{Keyring: missing}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), missing) {
-		t.Errorf("a keyring that is missing: %v", err)
+		t.Errorf("a missing keyring: %v", err)
 	}
 }
 

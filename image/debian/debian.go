@@ -95,8 +95,9 @@ func (o Options) resolve() (plain, full Options) {
 	return plain, o
 }
 
-// Base returns the base with the options, and builds it if the cache has none. Building takes about
-// a minute, a network, and root. If this host cannot build it, the error is a *vitrine.Unsupported.
+// Base returns the base with the options, and builds it if the cache lacks it. Building takes
+// about a minute, a network, and root. If this host cannot build it, the error is a
+// *vitrine.Unsupported.
 func (b Builder) Base(ctx context.Context, o Options) (Base, error) {
 	plain, o := o.resolve()
 	if err := o.check(); err != nil {
@@ -135,7 +136,7 @@ const (
 	versionFile = "version"
 )
 
-// diskSize is the size that machines see; the image has holes where nothing is written.
+// diskSize is the size of the disk in machines. The image file has holes, so it is smaller.
 const diskSize = "8G"
 
 // Programs returns the programs of the host that building needs.
@@ -197,7 +198,7 @@ func (b Builder) install(ctx context.Context, o Options, least, dir string) erro
 	if err := b.run(ctx, "tar", "--extract", "--numeric-owner", "--xattrs", "--file", filepath.Join(least, treeFile), "--directory", root); err != nil {
 		return err
 	}
-	// The package mirror's name is resolved as on the host.
+	// The guest resolves the package mirror's name as the host does.
 	if text, err := os.ReadFile("/etc/resolv.conf"); err == nil {
 		if err := os.WriteFile(filepath.Join(root, "etc/resolv.conf"), text, 0o644); err != nil {
 			return err
@@ -227,8 +228,8 @@ func (b Builder) chroot(ctx context.Context, root, script string, args ...string
 	return b.run(ctx, append([]string{"chroot", root, "/bin/sh", "-euc", script, "sh"}, args...)...)
 }
 
-// run runs a program; its error has the end of the program's output. The program's
-// processes and mounts, such as debootstrap's in its target, end with the program, and the
+// run runs a program. Its error has the end of the program's output. The program's processes and
+// mounts end with the program, for example the mounts that debootstrap makes in its target. The
 // program ends with this process.
 func (b Builder) run(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

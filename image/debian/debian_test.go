@@ -47,7 +47,7 @@ func TestQemuGuestBaseIsBuiltOnce(t *testing.T) {
 	hosttest.Need(t, err)
 	again, err := b.Base(t.Context(), Options{Release: DefaultRelease})
 	if err != nil || again != base {
-		t.Errorf("another time %+v, %v; the first time %+v", again, err, base)
+		t.Errorf("the second time %+v, %v; the first time %+v", again, err, base)
 	}
 	for _, file := range []string{base.Kernel, base.Initrd, base.Disk, base.Tree} {
 		if info, err := os.Stat(file); err != nil || info.Size() == 0 {
@@ -55,14 +55,14 @@ func TestQemuGuestBaseIsBuiltOnce(t *testing.T) {
 		}
 	}
 	if !strings.Contains(base.Version, "cloud") {
-		t.Errorf("the kernel is %s", base.Version)
+		t.Errorf("the kernel's version is %s", base.Version)
 	}
 	if out := debugfs(t, base.Disk, "ls -p /lib/modules"); !strings.Contains(out, "/"+base.Version+"/") {
 		t.Errorf("no modules of %s on the disk:\n%s", base.Version, out)
 	}
 }
 
-// TestBuildLeavesNoMount: the mounts of a killed program end with it.
+// TestBuildLeavesNoMount checks that the mounts of a killed program end with it.
 func TestBuildLeavesNoMount(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip(&vitrine.Unsupported{What: "mounting", Missing: "root"})
@@ -99,7 +99,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestKeyTellsPackagesApart(t *testing.T) {
+func TestKeyDependsOnPackages(t *testing.T) {
 	keys := []string{
 		Options{Release: "bookworm"}.key(), Options{Release: "bookworm", Packages: []string{"redis-server"}}.key(),
 		Options{Release: "bookworm", Mirror: "file:///srv"}.key(), Options{Release: "trixie"}.key(),
@@ -109,8 +109,8 @@ func TestKeyTellsPackagesApart(t *testing.T) {
 	}
 }
 
-// TestQemuGuestBaseWithPackages: packages are installed over the minimal system, which does
-// not change and is not built again.
+// TestQemuGuestBaseWithPackages checks that packages are installed over the minimal system, which
+// stays unchanged and is not built again.
 func TestQemuGuestBaseWithPackages(t *testing.T) {
 	b := builder(t)
 	least, err := b.Base(t.Context(), Options{})

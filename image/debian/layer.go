@@ -11,8 +11,8 @@ import (
 	"vitrine/image"
 )
 
-// A Packer packs applications as disk images of virtual machines: the minimal system, with
-// the application's files over it.
+// A Packer packs applications as disk images of virtual machines: the minimal system with the
+// application's files on top.
 type Packer struct{ Builder Builder }
 
 var _ image.Packer = Packer{}
@@ -41,7 +41,7 @@ func (p Packer) Pack(ctx context.Context, a *image.Application, t *image.Tree, d
 		return "", err
 	}
 	for _, archive := range []string{filepath.Join(filepath.Dir(base.Disk), treeFile), layer} {
-		// Keep the system's folders as they are, including those that are links, such as /lib.
+		// Keep the system's own folders. Some of them are links, such as /lib.
 		err := b.run(ctx, "tar", "--extract", "--numeric-owner", "--xattrs", "--keep-directory-symlink", "--no-overwrite-dir",
 			"--file", archive, "--directory", root)
 		if err != nil {
@@ -51,7 +51,8 @@ func (p Packer) Pack(ctx context.Context, a *image.Application, t *image.Tree, d
 	return filepath.Join(dir, diskFile), b.disk(ctx, root, dir)
 }
 
-// Content reads the layer back. Only a machine can show that the disk has the same files.
+// Content reads the content of the layer. Only a machine can show that the disk has the same
+// files.
 func (Packer) Content(file string) (image.Content, error) {
 	layer, err := image.Layer{}.Content(filepath.Join(filepath.Dir(file), image.LayerName))
 	if errors.Is(err, os.ErrNotExist) {

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// included are packages beyond debootstrap's minimal system: those that the initrd is made
-// from, and those that install scripts expect on every Debian.
+// included are packages in addition to debootstrap's minimal system: those that make up the
+// initrd, and those that install scripts expect on every Debian.
 var included = []string{"busybox-static", "kmod", "iproute2", "procps", "netbase"}
 
-// modules are the kernel modules of the initrd, because the kernel has no drivers for
-// virtual machines built in. Those for networking and the agent's port are there for images
-// without modules of this kernel.
+// modules are the kernel modules of the initrd, because the kernel has no built-in drivers for
+// virtual machines. The modules for networking and for the agent's port serve images without
+// modules of this kernel.
 var modules = []string{"virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "virtio_net", "ext4", "button"}
 
-// kernelScript fetches the kernel for virtual machines and unpacks its package. Installing
-// the package would also make an initrd and install a boot loader.
+// kernelScript downloads the kernel for virtual machines and unpacks its package. Installing the
+// package would also make an initrd and install a boot loader.
 const kernelScript = `
 apt-get -q update
 cd /tmp

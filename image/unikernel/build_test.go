@@ -13,7 +13,7 @@ import (
 // buildEnv names the pipe that a build holds open.
 const buildEnv = "UNIKERNEL_TEST_BUILD"
 
-// TestBuildEndsWithUs: a build ends when the process that started it is killed.
+// TestBuildEndsWithUs checks that a build ends when the process that started it is killed.
 func TestBuildEndsWithUs(t *testing.T) {
 	if pipe := os.Getenv(buildEnv); pipe != "" {
 		t.Fatal(run(t.Context(), "/bin/sh", "-euc", `exec > "$0"; echo begun; exec sleep 3600`, pipe))

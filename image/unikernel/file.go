@@ -20,8 +20,8 @@ const (
 	loadFlags    = 0x211 // 1: bit 0: the protected-mode code is loaded at loadAddress
 	ramdiskImage = 0x218 // 4: address of the files in memory
 	ramdiskSize  = 0x21c // 4: bytes
-	prefAddress  = 0x258 // 8: where the kernel prefers to unpack itself
-	initSize     = 0x260 // 4: bytes of memory from there that the kernel needs until it runs
+	prefAddress  = 0x258 // 8: address to which the kernel prefers to unpack itself
+	initSize     = 0x260 // 4: bytes of memory from prefAddress that the kernel needs until it runs
 	headerEnd    = 0x264
 
 	loadAddress = 0x100000 // of everything after the real-mode code
@@ -79,9 +79,8 @@ func readHeader(name string, r io.ReaderAt) (header, error) {
 	return h, nil
 }
 
-// join writes the kernel and the files into one bzImage. A gap between them, a hole in the
-// file, gives the kernel room to unpack itself. Boot loaders load the whole file, and the
-// header says where the files are.
+// join writes the kernel and the files into one bzImage. A hole between them gives the kernel room
+// to unpack itself. Boot loaders load the whole file, and the header has the address of the files.
 func join(kernel, to string, files func(io.Writer) error) error {
 	from, err := os.Open(kernel)
 	if err != nil {
@@ -115,7 +114,7 @@ func (h header) join(f *os.File, kernel io.Reader, files func(io.Writer) error) 
 		return err
 	}
 	if end-begin+h.free > 1<<31 {
-		return &vitrine.BadInput{File: "the application", Found: fmt.Sprintf("%d MiB of files", (end-begin)>>20), Want: "less than 2 GiB: they are all in memory"}
+		return &vitrine.BadInput{File: "the application", Found: fmt.Sprintf("%d MiB of files", (end-begin)>>20), Want: "less than 2 GiB, because all files are in memory"}
 	}
 	var where [8]byte
 	binary.LittleEndian.PutUint32(where[:], uint32(h.free))
@@ -124,9 +123,9 @@ func (h header) join(f *os.File, kernel io.Reader, files func(io.Writer) error) 
 	return err
 }
 
-// Split writes the kernel and the files of an image into two files, for a machine whose
-// firmware ignores the header's address of the files. An image without files, such as a
-// kernel alone, is a *vitrine.BadInput.
+// Split writes the kernel and the files of an image into two files, for a machine whose firmware
+// ignores the address in the header. An image without files, such as a kernel alone, is a
+// *vitrine.BadInput.
 func Split(image, kernel, files string) error {
 	from, err := os.Open(image)
 	if err != nil {

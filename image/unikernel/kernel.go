@@ -29,7 +29,7 @@ var initSource []byte
 // Sources matches the kernel sources of Debian's packages linux-source-*.
 const Sources = "/usr/src/linux-source-*.tar.xz"
 
-// A Base is the content of every image besides the application.
+// A Base is the part of every image that is not the application.
 type Base struct {
 	Kernel string // file, a bzImage
 	Init   string // file, a static executable
@@ -42,8 +42,8 @@ type Builder struct {
 	Logger *slog.Logger
 }
 
-// Base finds the kernel and the first program in the cache, or makes them, which takes minutes
-// for the kernel. If the host lacks something for that, the error is a *vitrine.Unsupported.
+// Base finds the kernel and the first program in the cache, or builds them. Building the kernel
+// takes minutes. If the host lacks something for the build, the error is a *vitrine.Unsupported.
 func (b Builder) Base(ctx context.Context) (Base, error) {
 	kernel, err := b.kernel(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func (b Builder) Base(ctx context.Context) (Base, error) {
 	return Base{Kernel: kernel, Init: first}, nil
 }
 
-// Cached returns the base, if it is in the cache. Otherwise the error is os.ErrNotExist, or
-// says why the base cannot be made.
+// Cached returns the base if the cache has it. Otherwise the error is os.ErrNotExist, or the
+// reason why this host cannot build the base.
 func (b Builder) Cached() (Base, error) {
 	_, key, err := b.source()
 	if err != nil {
@@ -75,7 +75,7 @@ func (b Builder) Cached() (Base, error) {
 	return base, nil
 }
 
-// Possible returns an error that says what this host lacks to make the base.
+// Possible returns an error that names what this host lacks to build the base.
 func (b Builder) Possible() error {
 	if _, _, err := b.source(); err != nil {
 		return err
@@ -108,8 +108,8 @@ func (b Builder) source() (path, key string, err error) {
 	return path, fmt.Sprintf("%s-%x", name, digest.Sum(nil)[:6]), nil
 }
 
-// compareVersions orders linux-source-5.10 before linux-source-6.1, and that
-// before linux-source-6.12.
+// compareVersions sorts linux-source-5.10 before linux-source-6.1, and linux-source-6.1 before
+// linux-source-6.12.
 func compareVersions(a, b string) int { return slices.Compare(versionOf(a), versionOf(b)) }
 
 var numbers = regexp.MustCompile(`[0-9]+`)
@@ -175,7 +175,7 @@ func excludePatterns() []string {
 	return list
 }
 
-// buildKernel leaves bzImage and config in dir.
+// buildKernel puts bzImage and config into dir.
 func buildKernel(ctx context.Context, logger *slog.Logger, source, dir string) error {
 	tree := filepath.Join(dir, "source")
 	if err := os.Mkdir(tree, 0o755); err != nil {

@@ -28,7 +28,7 @@ func TestNewestSource(t *testing.T) {
 	sources := []string{"/usr/src/linux-source-6.12.tar.xz", "/usr/src/linux-source-5.10.tar.xz", "/usr/src/linux-source-6.1.tar.xz"}
 	slices.SortFunc(sources, compareVersions)
 	if want := []string{"/usr/src/linux-source-5.10.tar.xz", "/usr/src/linux-source-6.1.tar.xz", "/usr/src/linux-source-6.12.tar.xz"}; !slices.Equal(sources, want) {
-		t.Errorf("from the oldest to the newest %q", sources)
+		t.Errorf("sorted from the oldest to the newest: %q", sources)
 	}
 }
 
@@ -39,7 +39,7 @@ func TestUnikernelBase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(kernel) > 4<<20 {
-		t.Errorf("the kernel has %d bytes: not cut down", len(kernel))
+		t.Errorf("the kernel has %d bytes: it is not reduced", len(kernel))
 	}
 	first, err := elf.Open(b.Init)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestUnikernelBase(t *testing.T) {
 	defer first.Close()
 	for _, p := range first.Progs {
 		if p.Type == elf.PT_INTERP {
-			t.Error("the first program needs a loader")
+			t.Error("the first program is not static")
 		}
 	}
 }

@@ -112,7 +112,7 @@ func writeEntry(archive *cpio.Writer, e image.Entry) error {
 	return e.CopyTo(archive)
 }
 
-// Content reads an image back.
+// Content reads the content of an image.
 func (Packer) Content(file string) (image.Content, error) {
 	var start Start
 	err := inFiles(file, func(name string, r io.Reader) error {
@@ -205,8 +205,9 @@ func parseStart(text []byte) Start {
 	return s
 }
 
-// Handover returns the message that the host sends on the control port when the machine starts:
-// the command, which replaces the image's. Without arguments, the image's command runs.
+// Handover returns the message that the host sends on the control port when the machine starts. It
+// has the command, which replaces the image's command. Without arguments, the image's command
+// runs.
 func (s Start) Handover() []byte {
 	var records []byte
 	if len(s.Args) > 0 {

@@ -16,7 +16,8 @@ import (
 	"vitrine/image"
 )
 
-// application returns one that uses shared libraries and prints the paths that it finds.
+// application returns an application that uses shared libraries and prints the paths that it
+// finds.
 func application(t *testing.T) *image.Application {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "application.yaml")
@@ -37,7 +38,7 @@ configuration:
 	return a
 }
 
-// TestUnikernelImageBoots boots the file without the substrate, as a user may.
+// TestUnikernelImageBoots boots the file without the substrate, as a user may do.
 func TestUnikernelImageBoots(t *testing.T) {
 	base(t)
 	cache, err := image.FindCache("", os.Getenv)
@@ -70,7 +71,7 @@ func TestUnikernelImageBoots(t *testing.T) {
 	}
 }
 
-func TestUnikernelSplitGivesWhatWasJoined(t *testing.T) {
+func TestUnikernelSplitReversesJoin(t *testing.T) {
 	b := base(t)
 	tree, err := application(t).Tree()
 	if err != nil {
@@ -100,20 +101,20 @@ func TestUnikernelSplitGivesWhatWasJoined(t *testing.T) {
 		return len(x) > from && bytes.Equal(x[from:], y[from:])
 	}
 	if !same(files, want, 0) {
-		t.Error("other files came out than went in")
+		t.Error("Split returned other files than join wrote")
 	}
-	if !same(kernel, b.Kernel, headerEnd) { // except for the fields that locate the files
-		t.Error("another kernel came out than went in")
+	if !same(kernel, b.Kernel, headerEnd) { // the header's fields for the files differ
+		t.Error("Split returned another kernel than join wrote")
 	}
 	if !IsImage(whole) || IsImage(b.Kernel) {
-		t.Error("an image is one with files, a kernel alone is none")
+		t.Error("IsImage must accept an image with files, and reject a kernel alone")
 	}
 	if err := Split(b.Kernel, kernel, files); !vitrine.IsBadInput(err) {
-		t.Errorf("splitting a kernel alone: %v", err)
+		t.Errorf("Split of a kernel alone: %v", err)
 	}
 }
 
-func TestContentIsWhatWentIn(t *testing.T) {
+func TestContentMatchesTheTree(t *testing.T) {
 	b := base(t)
 	a := application(t)
 	tree, err := a.Tree()
