@@ -24,7 +24,7 @@ import (
 // Tokens are the SHA-256 digests of the accepted tokens.
 type Tokens [][sha256.Size]byte
 
-// ReadTokens reads a file of tokens, one per line. It ignores empty lines and lines that
+// ReadTokens reads a file of tokens, one per line. It ignores empty lines, and comment lines that
 // begin with #. Without a path, it returns nil.
 func ReadTokens(path string) (all Tokens, err error) {
 	if path == "" {
@@ -66,10 +66,10 @@ func (t Tokens) Accept(r *http.Request) bool {
 	return found == 1
 }
 
-// A Guard admits requests by their origin. It admits every request over the unix socket,
-// because only the service's own user can open it. If there are tokens, a TCP request needs
-// one. Without tokens, a TCP request may only read, unless the client presented a
-// certificate. TLS checks certificates before a request is read.
+// A Guard admits requests by their origin. It admits every request over the unix socket, because
+// only the service's own user can open the socket. If there are tokens, a TCP request needs one of
+// them. Without tokens, a TCP request may only read, unless the client presented a certificate.
+// TLS checks certificates before a request is read.
 type Guard struct {
 	Service string        // "director"
 	Tokens  func() Tokens // the tokens in force
@@ -89,7 +89,7 @@ func (g Guard) Wrap(next http.Handler) http.Handler {
 		t := g.Tokens()
 		certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 		switch crossed := origins.Check(r); {
-		case r.TLS == nil && r.Host != "" && !isAddress(r.Host): // a request without Host is not from a browser
+		case r.TLS == nil && r.Host != "" && !isAddress(r.Host): // browsers always send Host
 			g.deny(w, r, http.StatusMisdirectedRequest, "Host must be the control address: an IP address or localhost")
 		case crossed != nil:
 			g.deny(w, r, http.StatusForbidden, crossed.Error())
@@ -97,7 +97,7 @@ func (g Guard) Wrap(next http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="`+g.Service+`"`)
 			g.deny(w, r, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
 		case len(t) == 0 && !certified && g.changes(r):
-			other := "; this " + g.Service + " has no unix socket, as its log says"
+			other := "; this " + g.Service + " has no unix socket, and its log has the reason"
 			if g.Socket != "" {
 				other = ", or use the unix socket " + g.Socket
 			}
@@ -151,8 +151,9 @@ func (g Guard) changes(r *http.Request) bool {
 	return true
 }
 
-// isAddress reports whether a Host header names an address or localhost. This rejects DNS
-// rebinding: a web page whose name resolves to this host would send that name.
+// isAddress reports whether a Host header names an address or localhost. Any other name is
+// refused, because of DNS rebinding: a web page whose name resolves to this host would send that
+// name.
 func isAddress(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -161,7 +162,7 @@ func isAddress(host string) bool {
 	return err == nil || strings.EqualFold(host, "localhost")
 }
 
-// A TLSError says which of the TLS files is wrong.
+// A TLSError is the error of one of the TLS files.
 type TLSError struct {
 	Option string // "certificate" or "clients"
 	File   string
@@ -172,9 +173,9 @@ type TLSError struct {
 func (e *TLSError) Error() string { return e.Err.Error() }
 func (e *TLSError) Unwrap() error { return e.Err }
 
-// TLS returns a server configuration from PEM files: the certificate, its key, and the
-// authorities of client certificates. Without authorities, clients need no certificate.
-// Without a certificate, TLS returns nil. The error is a *TLSError.
+// TLS returns a server configuration from PEM files: the certificate, its key, and the authorities
+// of client certificates. Without authorities, clients need no certificate. Without a certificate,
+// TLS returns nil. The error is a *TLSError.
 func TLS(certificate, key, clients string) (*tls.Config, error) {
 	if certificate == "" {
 		return nil, nil
@@ -191,7 +192,7 @@ func TLS(certificate, key, clients string) (*tls.Config, error) {
 		return nil, &TLSError{"clients", clients, "want a PEM file of certificate authorities", err}
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
-	config.SessionTicketsDisabled = true // otherwise a ticket would stay valid after a change of authorities
+	config.SessionTicketsDisabled = true // a ticket would stay valid after a change of the authorities
 	return config, nil
 }
 

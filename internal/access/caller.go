@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Caller calls a service that answers with Answer and Refuse.
+// A Caller calls a service that responds with Answer and Refuse.
 type Caller struct {
 	Service string // "the director", in errors
 	HTTP    *http.Client
@@ -70,7 +70,7 @@ func (c *Caller) Call(ctx context.Context, method, url string, in, out any) erro
 	return nil
 }
 
-// reason returns the error message of Refuse, or the whole text of any other answer.
+// reason returns the error message that Refuse wrote, or the whole text of any other answer.
 func reason(text []byte) string {
 	var refusal struct{ Error string }
 	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Error == "" {
@@ -79,7 +79,7 @@ func reason(text []byte) string {
 	return refusal.Error
 }
 
-// BySocket returns a transport that connects to a unix socket, whatever the URL.
+// BySocket returns a transport that connects to a unix socket, whatever the URL is.
 func BySocket(path string) *http.Transport {
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)

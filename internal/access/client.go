@@ -9,8 +9,8 @@ import (
 	"vitrine"
 )
 
-// ReadToken reads the token that a client shows: the first line that is neither empty nor a
-// # comment. Without a path, it returns no token. The error is a *vitrine.BadInput.
+// ReadToken reads the token that a client sends: the first line that is neither empty nor a #
+// comment. Without a path, it returns no token. The error is a *vitrine.BadInput.
 func ReadToken(path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -27,9 +27,9 @@ func ReadToken(path string) (string, error) {
 	return "", &vitrine.BadInput{File: path, Found: "no token", Want: "want a file with the token"}
 }
 
-// ClientTLS returns a client's TLS configuration from PEM files: its own certificate and
-// key, and the authorities that certify the server. Without a certificate and key, the client
-// shows none. Without authorities, it trusts the host's. The error is a *vitrine.BadInput.
+// ClientTLS returns a client's TLS configuration from PEM files: its own certificate and key, and
+// the authorities of the server's certificate. Without a certificate and key, the client presents
+// none. Without authorities, it trusts the host's authorities. The error is a *vitrine.BadInput.
 func ClientTLS(certificate, key, authorities string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if certificate != "" || key != "" {

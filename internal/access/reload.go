@@ -65,8 +65,8 @@ func (t *ServerTLS) Reload() error {
 // Config returns a configuration that uses the last loaded files for each connection.
 func (t *ServerTLS) Config() *tls.Config { return FollowTLS(t.current.Load) }
 
-// FollowTLS returns a server configuration that uses, for each connection, what current
-// returns then.
+// FollowTLS returns a server configuration that calls current for each connection and uses the
+// result.
 func FollowTLS(current func() *tls.Config) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,

@@ -24,10 +24,10 @@ func SocketFits(path string) error {
 	return nil
 }
 
-// OpenSocket creates a unix socket that only its owner may use. It creates the socket in a
-// new folder, sets the mode, and moves it to path, so that nobody can connect before the
-// mode is set. It replaces the socket of a dead service. In errors, service names the kind
-// of service, and other says what to do if another service has the path.
+// OpenSocket creates a unix socket that only its owner may use. It creates the socket in a new
+// folder, sets the mode, and moves the socket to path, so that nobody can connect before the mode
+// is set. It replaces the socket of a dead service. In errors, service is the kind of service, and
+// other is the advice if another service has the path.
 func OpenSocket(network, path, service, other string) (net.Listener, error) {
 	if old, err := os.Lstat(path); err == nil && old.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s exists and is not a socket: remove it, or %s", path, other)
@@ -48,7 +48,7 @@ func OpenSocket(network, path, service, other string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // the socket has moved away from its original path
+	l.SetUnlinkOnClose(false) // the socket is no longer at its original path
 	err = os.Chmod(made, 0o600)
 	if err == nil {
 		err = os.Rename(made, path)

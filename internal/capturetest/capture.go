@@ -27,9 +27,10 @@ type Capture struct {
 	err    error
 }
 
-// Start captures into the file the packets that pass the filter (pcap-filter(7)), at an interface
-// of a network namespace. It returns once the capture has begun. namespace is a path such as
-// /run/netns/x; empty means this process's namespace. options are additional tcpdump options.
+// Start captures packets that pass the filter (pcap-filter(7)) at an interface of a network
+// namespace, and writes them to the file. It returns once the capture has begun. namespace is a
+// path such as /run/netns/x; empty means this process's namespace. options are additional tcpdump
+// options.
 func Start(namespace, iface, filter, file string, options ...string) (*Capture, error) {
 	program, err := exec.LookPath("tcpdump")
 	if err != nil {
@@ -38,7 +39,7 @@ func Start(namespace, iface, filter, file string, options ...string) (*Capture, 
 	c := &Capture{name: strings.TrimSpace(namespace + " " + iface), ended: make(chan struct{})}
 	args := append([]string{"-i", iface, "-n", "-Z", "root", "--immediate-mode", "-B", "16384", "-w", file}, options...)
 	c.cmd = exec.Command(program, append(args, filter)...)               //nolint:noctx // Stop ends it
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with the thread that run stays on
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // tied to the thread to which run locks its goroutine
 	began := make(chan struct{})
 	go func() {
 		defer close(c.ended)
@@ -91,7 +92,7 @@ func (c *Capture) Stop() error {
 	}
 	for _, match := range dropped.FindAllStringSubmatch(c.output.String(), -1) {
 		if match[1] != "0" {
-			return fmt.Errorf("the capture at %s is not whole: %s", c.name, match[0])
+			return fmt.Errorf("the capture at %s is incomplete: %s", c.name, match[0])
 		}
 	}
 	return nil

@@ -65,8 +65,8 @@ func (f *File) Close() error {
 	return f.err
 }
 
-// Frames makes Ethernet frames with IPv4 packets. Each packet has an identification of
-// its own. A frame is valid until the next one is made. Checksums are zero.
+// Frames makes Ethernet frames with IPv4 packets. Each packet has its own identification. A frame
+// is valid until the next one is made. Checksums are zero.
 type Frames struct {
 	id    uint16
 	frame []byte

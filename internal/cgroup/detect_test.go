@@ -9,8 +9,8 @@ import (
 	"vitrine"
 )
 
-// fakeProc makes a /proc with the mounts and cgroups of a host. MOUNT in them stands for a folder
-// that it also makes, with the given files.
+// fakeProc makes a /proc with the given mounts and cgroups. In both texts, MOUNT stands for a
+// folder that fakeProc also makes, with the given files.
 func fakeProc(t *testing.T, mounts, groups string, files map[string]string) (proc, mount string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,10 +63,10 @@ func TestDetectVersion1(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	if cpu, acct := h.tree(CPU), h.tree(CPUAcct); cpu.base != acct.base || cpu.home != mount+"/cpu,cpuacct/user.slice" {
-		t.Errorf("controllers that are mounted together: %+v, %+v", cpu, acct)
+		t.Errorf("controllers in one mount: %+v, %+v", cpu, acct)
 	}
 	if home := h.tree(Memory).home; home != mount+"/memory/me" {
-		t.Errorf("home %s in a mount of a part of the hierarchy", home)
+		t.Errorf("home %s, where the mount has only a part of the hierarchy", home)
 	}
 }
 
@@ -105,8 +105,9 @@ func only(dir string) func(string) error {
 	}
 }
 
-// TestDetectVersion2Delegated has a user's process in a scope of the user's service manager. Groups
-// from that manager downwards may be used, with the controllers delegated to it.
+// TestDetectVersion2Delegated checks a user's process in a scope of the user's service manager.
+// The process may use groups from that manager downwards, with the controllers delegated to the
+// manager.
 func TestDetectVersion2Delegated(t *testing.T) {
 	const service = "user.slice/user-1000.slice/user@1000.service"
 	const own = service + "/app.slice/run-1.scope"
@@ -123,8 +124,8 @@ func TestDetectVersion2Delegated(t *testing.T) {
 	}
 }
 
-// TestDetectVersion2NotDelegated: a login session's scope belongs to root, although the user has
-// groups beside it.
+// TestDetectVersion2NotDelegated checks a login session. Its scope belongs to root, although the
+// user has other groups.
 func TestDetectVersion2NotDelegated(t *testing.T) {
 	proc, mount := fakeProc(t, mountsV2, "0::/user.slice/user-1000.slice/session-1.scope\n", nil)
 	_, err := detect(proc, false, only(filepath.Join(mount, "user.slice/user-1000.slice/user@1000.service")))
@@ -148,7 +149,8 @@ func TestDetectNone(t *testing.T) {
 	}
 }
 
-// TestDetectReadOnly: a read-only mount, as in containers, is reported as a missing privilege.
+// TestDetectReadOnly checks that a read-only mount, as in containers, is reported as a missing
+// privilege.
 func TestDetectReadOnly(t *testing.T) {
 	refuse := func(string) error { return os.ErrPermission }
 	for mounts, groups := range map[string]string{mountsV1: "7:memory:/docker/abc\n5:cpu,cpuacct:/\n3:freezer:/\n", mountsV2: "0::/\n"} {

@@ -45,13 +45,13 @@ func (h *Host) Groups(run string) ([]string, error) {
 func (g *Group) Remove(ctx context.Context) error { return g.host.removeAll(ctx, g.name) }
 
 // RemoveRun ends all processes in the groups of a run and removes the groups. It also removes
-// vitrine's groups above them that are then empty.
+// vitrine's groups above them if they are empty then.
 func (h *Host) RemoveRun(ctx context.Context, run string) error {
 	if err := h.removeAll(ctx, run); err != nil {
 		return err
 	}
 	for _, t := range h.trees {
-		// Other runs may have groups there, or be about to create some; see Create.
+		// Other runs may have groups below it, or be about to create some; see Create.
 		if os.Remove(filepath.Join(t.base, Name)) == nil && h.Version == 2 {
 			t.back()
 		}
@@ -59,8 +59,8 @@ func (h *Host) RemoveRun(ctx context.Context, run string) error {
 	return nil
 }
 
-// back undoes enable for a group that held this process, as far as possible: other processes may
-// use the group by now.
+// back reverses enable for a group that held this process, if possible. Other processes may use
+// the group by now.
 func (t tree) back() {
 	own := filepath.Join(t.base, selfName)
 	if _, err := os.Stat(own); err != nil {
@@ -114,7 +114,7 @@ func remove(ctx context.Context, dir string) error {
 func (h *Host) kill(ctx context.Context, dir string) error {
 	for pass := 0; ; pass++ {
 		if err := context.Cause(ctx); pass > 0 && err != nil {
-			return fmt.Errorf("new processes keep coming: %w", err)
+			return fmt.Errorf("new processes keep appearing: %w", err)
 		}
 		found, empty, err := hold(dir)
 		if err == nil && !empty {
@@ -130,9 +130,9 @@ func (h *Host) kill(ctx context.Context, dir string) error {
 	}
 }
 
-// signal sends SIGKILL to the processes. If they fork faster than hold finds them, another pass
-// sets forking. signal then kills the whole group at once if the kernel can (cgroup.kill, Linux
-// 5.14), or else freezes it meanwhile.
+// signal sends SIGKILL to the processes. forking is set if a second pass was needed, because the
+// processes fork faster than hold finds them. signal then kills the whole group at once if the
+// kernel can (cgroup.kill, Linux 5.14). Otherwise it freezes the group while it sends the signals.
 func (h *Host) signal(dir string, found pidfd.Set, forking bool) error {
 	if forking && h.Version == 2 {
 		if err := set(dir, "cgroup.kill", "1"); !errors.Is(err, fs.ErrNotExist) {
@@ -160,8 +160,8 @@ func (h *Host) signal(dir string, found pidfd.Set, forking bool) error {
 	return found.Kill()
 }
 
-// hold opens the processes in the group and below it. If a PID is in the group before and after it
-// is opened, it is a process of the group. Otherwise the PID may have been reused.
+// hold opens the processes in the group and below it. A PID that is in the group both before and
+// after it is opened is a process of the group. Otherwise the kernel may have reused the PID.
 func hold(dir string) (found pidfd.Set, empty bool, err error) {
 	found = make(pidfd.Set)
 	before, err := all(dir)
@@ -182,8 +182,8 @@ func hold(dir string) (found pidfd.Set, empty bool, err error) {
 	return found, false, err
 }
 
-// all lists the processes in the group and below it, except this one: one of its threads may be
-// there to start a process.
+// all lists the processes in the group and below it. It omits this process, because one of its
+// threads may be there to start a process.
 func all(dir string) ([]int, error) {
 	dirs, err := subtree(dir)
 	if err != nil {
@@ -201,7 +201,7 @@ func all(dir string) ([]int, error) {
 	return slices.DeleteFunc(pids, func(pid int) bool { return pid == own }), nil
 }
 
-// procs lists the processes in one group; none if the group does not exist.
+// procs lists the processes in one group. It lists none if the group does not exist.
 func procs(dir string) ([]int, error) {
 	b, err := get(dir, "cgroup.procs")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
@@ -223,7 +223,8 @@ func procs(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// subtree lists the group and all groups below it, parents first; none if the group does not exist.
+// subtree lists the group and all groups below it, parents first. It lists none if the group does
+// not exist.
 func subtree(dir string) ([]string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); errors.Is(err, unix.ENOENT) {

@@ -10,8 +10,8 @@ import (
 )
 
 // Cgroup files are many and small, and never block. So this package opens them with plain system
-// calls: package os makes four more calls per file to find that out, and starting and stopping a
-// command uses a dozen files.
+// calls. Package os makes four more calls per file to find that out, and it takes a dozen files to
+// start and stop a command.
 
 // set writes one file of a group.
 func set(group, file, value string) error {

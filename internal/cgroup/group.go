@@ -36,7 +36,7 @@ func (l Limits) Quota() (time.Duration, error) {
 	if l.Period < leastQuota || l.Period > longestPeriod {
 		return 0, &vitrine.Unsupported{
 			What:    fmt.Sprintf("a CFS period of %v", l.Period),
-			Missing: "the kernel takes 1ms to 1s",
+			Missing: "the kernel accepts 1ms to 1s",
 			Do:      "change cfs_period",
 		}
 	}
@@ -45,7 +45,7 @@ func (l Limits) Quota() (time.Duration, error) {
 		longer := time.Duration(float64(leastQuota) / l.VCPUs).Round(time.Millisecond)
 		return 0, &vitrine.Unsupported{
 			What:    fmt.Sprintf("a quota of %v CPUs with a CFS period of %v", l.VCPUs, l.Period),
-			Missing: fmt.Sprintf("the kernel gives no less than 1ms a period, this is %v", quota),
+			Missing: fmt.Sprintf("the kernel's minimum is 1ms per period, and this quota is %v", quota),
 			Do:      fmt.Sprintf("set cfs_period to %v or more", longer),
 		}
 	}
@@ -58,16 +58,16 @@ type Group struct {
 	name string // path below Name: "<run>/<instance>"
 }
 
-// Create creates the group <run>/<instance>, which must not exist, and sets its limits. It skips a
-// memory limit if there is no memory controller, and CPUs if there is no cpuset controller; see
-// Has. If it fails, it leaves nothing behind.
+// Create creates the group <run>/<instance>, which must not exist, and sets its limits. Without a
+// memory controller it skips the memory limit, and without a cpuset controller the CPUs; see Has.
+// If it fails, it leaves nothing behind.
 func (h *Host) Create(run, instance string, limits Limits) (*Group, error) {
 	g := &Group{host: h, name: filepath.Join(run, instance)}
 	if _, err := os.Stat(g.dir(h.trees[0])); err == nil {
-		return nil, fmt.Errorf("making the cgroup %s: there is one of that name", g)
+		return nil, fmt.Errorf("making the cgroup %s: a group of that name exists", g)
 	}
 	// Between two of these steps, another process that cleans up may remove the groups above while
-	// they are empty. So try again.
+	// they are empty. So the loop tries again.
 	var err error
 	for range 100 {
 		if err = g.make(); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
@@ -88,7 +88,7 @@ func (g *Group) String() string { return filepath.Join(Name, g.name) }
 
 func (g *Group) dir(t tree) string { return filepath.Join(t.base, Name, g.name) }
 
-// make creates the group's folders and those above, unless they exist.
+// make creates the group's folders and the folders above them, unless they exist.
 func (g *Group) make() error {
 	for _, t := range g.host.trees {
 		path := t.base
@@ -112,8 +112,8 @@ func (g *Group) make() error {
 	return nil
 }
 
-// inherit sets the CPUs and memory nodes of a new version 1 cpuset to its parent's. A cpuset
-// without any accepts no process.
+// inherit sets the CPUs and memory nodes of a new version 1 cpuset to those of its parent. A
+// cpuset without CPUs or memory nodes accepts no process.
 func inherit(path string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := get(filepath.Dir(path), file)
@@ -147,8 +147,8 @@ func (t tree) enable(path string) error {
 	if !errors.Is(err, unix.EBUSY) {
 		return err
 	}
-	// A group that has processes cannot pass controllers on ("no internal processes",
-	// cgroup-v2.rst). If the process is this one, move it down.
+	// A group with processes cannot pass controllers on ("no internal processes", cgroup-v2.rst).
+	// If the only process is this one, move it down.
 	own := filepath.Join(t.base, selfName)
 	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -159,7 +159,7 @@ func (t tree) enable(path string) error {
 	if err := set(path, file, strings.Join(want, " ")); err != nil {
 		back := errors.Join(set(t.home, "cgroup.procs", "0"), os.Remove(own))
 		return errors.Join(&vitrine.Unsupported{
-			What: "cgroups", Missing: "a group without other processes than this: " + path + " has some",
+			What: "cgroups", Missing: "a group with only this process: " + path + " has others, too",
 			Do: "start vitrine in a scope of its own: systemd-run --scope -p Delegate=yes vitrine ...",
 		}, back)
 	}
@@ -206,8 +206,8 @@ func (g *Group) SetQuota(l Limits) error {
 	return set(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota.Microseconds(), 10))
 }
 
-// memory limits memory, and sets swap to none if the kernel can: a function that swaps has more
-// memory than it was given.
+// memory limits memory, and disables swap if the kernel can. A function that swaps would have more
+// memory than its limit.
 func (g *Group) memory(limit string) error {
 	dir := g.dir(g.host.tree(Memory))
 	files := []string{"memory.limit_in_bytes", limit, "memory.memsw.limit_in_bytes", limit}
@@ -236,8 +236,8 @@ func (g *Group) Vantage(v *vitrine.Vantage) {
 	}
 }
 
-// OutOfMemory returns how many processes of the group the kernel killed because memory ran out; 0
-// if that cannot be read.
+// OutOfMemory returns the number of processes of the group that the kernel killed because memory
+// ran out. It is 0 if that number cannot be read.
 func (g *Group) OutOfMemory() int {
 	file := "memory.oom_control"
 	if g.host.Version == 2 {

@@ -76,7 +76,7 @@ func TestCgroupLimits(t *testing.T) {
 		}
 		quota, err := get(g.dir(h.tree(CPU)), map[int]string{1: "cpu.cfs_quota_us", 2: "cpu.max"}[h.Version])
 		if has := !strings.HasPrefix(string(quota), "-1") && !strings.HasPrefix(string(quota), "max"); err != nil || has != (l.VCPUs > 0) {
-			t.Errorf("the quota of %+v is %q, %v", l, quota, err)
+			t.Errorf("the quota for %+v is %q, %v", l, quota, err)
 		}
 	}
 	for file, value := range want {
@@ -89,7 +89,7 @@ func TestCgroupLimits(t *testing.T) {
 		}
 	}
 	if _, err := h.Create(label, "sprout-1", Limits{}); err == nil {
-		t.Error("two groups of one name")
+		t.Error("created two groups with the same name")
 	}
 }
 
@@ -116,15 +116,15 @@ func TestCgroupFailedCreate(t *testing.T) {
 	}
 	label := run(t, h)
 	if _, err := h.Create(label, "sprout-1", Limits{CPUs: []int{1 << 20}}); err == nil {
-		t.Fatal("bound to a CPU that does not exist")
+		t.Fatal("created a group on a CPU that does not exist")
 	}
 	if left, err := h.Groups(label); err != nil || len(left) > 1 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
 }
 
-// TestCgroupFirstInstruction checks that a command is in its groups before it runs, and that the
-// thread that started it is not left there.
+// TestCgroupFirstInstruction checks that a command is in its groups before its first instruction,
+// and that the thread that started it has left them.
 func TestCgroupFirstInstruction(t *testing.T) {
 	h := host(t)
 	g, err := h.Create(run(t, h), "sprout-1", Limits{})
@@ -157,7 +157,7 @@ func TestCgroupFirstInstruction(t *testing.T) {
 	}
 }
 
-func TestCgroupKillsLeafAlone(t *testing.T) {
+func TestCgroupKillsOnlyTheLeaf(t *testing.T) {
 	h := host(t)
 	g, err := h.Create(run(t, h), "sprout-1", Limits{})
 	if err != nil {
@@ -172,7 +172,7 @@ func TestCgroupKillsLeafAlone(t *testing.T) {
 		t.Errorf("ended by %v", err)
 	}
 	if gone, err := goes.Remove(); !gone || err != nil {
-		t.Errorf("the leaf is gone: %v, %v", gone, err)
+		t.Errorf("Remove removed the leaf: %v, %v", gone, err)
 	}
 	if err := staying.Process.Signal(os.Interrupt); err != nil {
 		t.Errorf("the other leaf's command has ended: %v", err)
@@ -194,7 +194,7 @@ func TestCgroupLeafStaysWhileUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if gone, err := l.Remove(); gone || err != nil {
-		t.Errorf("a leaf with a process is gone: %v, %v", gone, err)
+		t.Errorf("Remove removed a leaf with a process: %v, %v", gone, err)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestCgroupKillsForkers(t *testing.T) {
 }
 
 // TestCgroupsOfManyAtOnce creates and removes groups of several runs concurrently. The run that
-// removes its groups last removes vitrine's group too, while others create theirs.
+// removes its groups last also removes vitrine's group, while others create their groups.
 func TestCgroupsOfManyAtOnce(t *testing.T) {
 	h := host(t)
 	label := run(t, h)

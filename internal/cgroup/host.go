@@ -30,7 +30,7 @@ const selfName = Name + "-self"
 // The controllers that groups use.
 const (
 	CPU     = "cpu"
-	CPUAcct = "cpuacct" // version 1; in version 2 every group counts
+	CPUAcct = "cpuacct" // version 1; in version 2 every group counts CPU time
 	CPUSet  = "cpuset"
 	Memory  = "memory"
 	Freezer = "freezer" // version 1; in version 2 every group can be killed
@@ -43,23 +43,23 @@ type Host struct {
 	trees []tree
 }
 
-// A tree is a hierarchy that groups are made in: the only one of version 2, or one of several of
+// A tree is a hierarchy in which groups are made: the only one of version 2, or one of several of
 // version 1.
 type tree struct {
 	base        string   // folder in which vitrine's group is made
 	home        string   // folder of this process's own group
-	controllers []string // those of the controllers above that it has
+	controllers []string // which of the controllers above it has
 }
 
 func (t tree) has(controller string) bool { return slices.Contains(t.controllers, controller) }
 
-// Detect finds the cgroups in which this process may make groups. If there are none, the error is a
-// *vitrine.Unsupported that says what is missing.
+// Detect finds the cgroups in which this process may make groups. If there are none, the error is
+// a *vitrine.Unsupported with the missing part.
 func Detect() (*Host, error) {
 	return detect(procfs.DefaultMountPoint, os.Geteuid() == 0, writable)
 }
 
-// detect is like Detect with another /proc, user and check of write access.
+// detect is Detect with another /proc, user and check of write access.
 func detect(proc string, root bool, writable func(group string) error) (*Host, error) {
 	pfs, err := procfs.NewFS(proc)
 	if err != nil {
@@ -106,7 +106,7 @@ func version1(mounts []*procfs.MountInfo, own []procfs.Cgroup, writable func(str
 		}
 		home, ok := below(mounts[i], own[j].Path)
 		if !ok {
-			continue // this process is outside the mount, and could not move back
+			continue // this process is outside the mount, and could not move back into its group
 		}
 		if err := writable(base); err != nil {
 			refused = errors.Join(refused, err)
@@ -138,7 +138,7 @@ func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup, root bool, writab
 	}
 	home, ok := below(mounts[i], own[j].Path)
 	if !ok {
-		return nil, &vitrine.Unsupported{What: "cgroups", Missing: "the group of this process, " + own[j].Path + ", in what is mounted"}
+		return nil, &vitrine.Unsupported{What: "cgroups", Missing: "a mount that has the group of this process, " + own[j].Path}
 	}
 	base, top := home, mounts[i].MountPoint
 	if root {
@@ -171,7 +171,7 @@ func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup, root bool, writab
 }
 
 // delegated returns the highest group, from one upwards, in which this user may make groups. The
-// kernel lets nobody move processes out of it.
+// kernel lets no process move out of it.
 func delegated(from, top string, writable func(string) error) (string, error) {
 	if err := writable(from); err != nil {
 		return "", err

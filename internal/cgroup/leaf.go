@@ -13,7 +13,7 @@ import (
 )
 
 // A Leaf holds one command of a group and its descendants, so that they can be ended while other
-// commands go on. The limits are the group's.
+// commands of the group continue. The limits are those of the group.
 type Leaf struct {
 	group *Group
 	dir   string // in the hierarchy used to find and end processes
@@ -28,15 +28,15 @@ func (g *Group) Leaf(name string) (*Leaf, error) {
 	return &Leaf{group: g, dir: dir}, nil
 }
 
-// Start starts the command. It is in the leaf from its first instruction. The caller must lock its
-// goroutine to the thread. If Start fails, the thread may be left in the group, so the goroutine
-// must end without unlocking.
+// Start starts the command. The command is in the leaf from its first instruction. The caller must
+// lock its goroutine to the thread. If Start fails, the thread may still be in the group, so the
+// goroutine must end without unlocking.
 func (l *Leaf) Start(cmd *exec.Cmd) error {
 	if l.group.host.Version == 2 {
 		return l.startInto(cmd)
 	}
-	// Version 1: a child starts in the groups of the thread that forks it. "0" is the writing
-	// thread, the only one that the kernel moves without waiting for all CPUs
+	// Version 1: a child starts in the groups of the thread that forks it. "0" means the writing
+	// thread. The kernel can move only this thread without waiting for all CPUs
 	// (kernel/cgroup/cgroup.c, cgroup_procs_write_start).
 	err := l.join()
 	if err == nil {
@@ -86,8 +86,8 @@ func (l *Leaf) join() error {
 // Kill ends all processes in the leaf and returns when they have ended.
 func (l *Leaf) Kill(ctx context.Context) error { return l.group.host.kill(ctx, l.dir) }
 
-// Remove removes the leaf and reports whether it is gone. It keeps a leaf with running processes,
-// which a command left on purpose; the group's Remove ends them.
+// Remove removes the leaf, and gone is true if it did. It keeps a leaf with running processes,
+// which a command left on purpose. The group's Remove ends them.
 func (l *Leaf) Remove() (gone bool, err error) {
 	if unix.Rmdir(l.dir) == nil {
 		return true, nil

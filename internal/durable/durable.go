@@ -11,8 +11,8 @@ import (
 )
 
 // Replace writes the file in one step: readers see the old content or the new one. It syncs the
-// content before the rename and the folder after it, so that a power loss does not bring back the
-// old file once Replace has returned. If only the sync of the folder fails, the new file is there.
+// content before the rename, and the folder after it. So once Replace has returned, a power loss
+// does not bring back the old file. If only the sync of the folder fails, the new file exists.
 func Replace(path string, data []byte, mode fs.FileMode) error {
 	return ReplaceFrom(path, mode, bytesWriter(data))
 }
@@ -22,7 +22,7 @@ func ReplaceFrom(path string, mode fs.FileMode, write func(io.Writer) error) err
 	return put(path, mode, write, os.Rename)
 }
 
-// Create is like Replace, but never replaces a file: the error then is fs.ErrExist.
+// Create is like Replace, but never replaces a file. If the file exists, the error is fs.ErrExist.
 func Create(path string, data []byte, mode fs.FileMode) error {
 	return put(path, mode, bytesWriter(data), os.Link)
 }

@@ -68,13 +68,13 @@ func TestFailureKeepsTheOldFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Replace(filepath.Join(folder, "file"), []byte("new"), 0o600); err == nil {
-		t.Error("a file replaced a folder")
+		t.Error("Replace replaced a folder")
 	}
 	if all, err := os.ReadDir(folder); err != nil || len(all) != 1 {
 		t.Errorf("the folder has %v, %v", all, err)
 	}
 	if err := Replace(filepath.Join(folder, "none", "file"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v without the folder", err)
+		t.Errorf("error %v does not name the folder", err)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestCreateNeverReplaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Create(path, []byte("second"), 0o644); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("error %v, want that the file exists", err)
+		t.Errorf("error %v, want fs.ErrExist", err)
 	}
 	check(t, path, "first", 0o600)
 }

@@ -22,8 +22,7 @@ import (
 	"vitrine"
 )
 
-// Pace calls do at a rate per second until ctx ends or do fails. It returns how many calls there
-// were.
+// Pace calls do at a rate per second until ctx ends or do fails. It returns the number of calls.
 func Pace(ctx context.Context, rate float64, do func(n int) error) (done int, err error) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -57,8 +56,8 @@ func OpenFiles(t testing.TB, n uint64) {
 	}
 }
 
-// Memory returns the resident memory of a process, now and at most since it began or since
-// ForgetPeak, in bytes.
+// Memory returns the resident memory of a process in bytes: now, and its peak since the process
+// began or since ForgetPeak.
 func Memory(pid int) (now, peak int64, err error) {
 	process, err := procfs.NewProc(pid)
 	if err != nil {
@@ -81,7 +80,7 @@ func Resident(t testing.TB, pid int) (now, peak int64) {
 	return now, peak
 }
 
-// ForgetPeak makes the peak of a process's resident memory begin again (proc(5), clear_refs).
+// ForgetPeak resets the peak of a process's resident memory (proc(5), clear_refs).
 func ForgetPeak(t testing.TB, pid int) {
 	t.Helper()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
@@ -89,8 +88,8 @@ func ForgetPeak(t testing.TB, pid int) {
 	}
 }
 
-// Metric returns the sum of the samples in a text of Prometheus's format that have a name and all
-// the given labels, such as kind="read".
+// Metric returns the sum of samples in a text in Prometheus's format. The samples have the name
+// and all the given labels, such as kind="read".
 func Metric(t testing.TB, text, name string, labels ...string) (sum float64) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -127,14 +126,14 @@ func (s Strangers) Dial(ctx context.Context, n int, control func(network, addres
 	return d.DialContext(ctx, "tcp", s.Address)
 }
 
-// Crowd opens connections and calls act for each once a second until ctx ends. Then it waits until
-// the server has ended all of them. It fails if one is still open after the limit.
+// Crowd opens connections and calls act for each of them once a second until ctx ends. Then it
+// waits until the server has closed all of them. It fails if one is still open after the limit.
 func (s Strangers) Crowd(ctx context.Context, size int, limit time.Duration, act func(c net.Conn, second int)) error {
 	all := make([]net.Conn, size)
 	defer func() {
 		for _, c := range all {
 			if c != nil {
-				_ = c.Close() // the server has ended it, or the test fails
+				_ = c.Close() // the server has closed it, or the test fails
 			}
 		}
 	}()
@@ -142,7 +141,7 @@ func (s Strangers) Crowd(ctx context.Context, size int, limit time.Duration, act
 	gathering.SetLimit(16)
 	for i := range all {
 		gathering.Go(func() error {
-			c, err := s.Dial(context.WithoutCancel(ctx), i, nil) // an attack that has begun is completed
+			c, err := s.Dial(context.WithoutCancel(ctx), i, nil) // once begun, an attack is completed
 			if err == nil {
 				all[i] = c
 			}
@@ -161,7 +160,7 @@ func (s Strangers) Crowd(ctx context.Context, size int, limit time.Duration, act
 	return awaitEnds(all, limit)
 }
 
-// awaitEnds waits until the peer has ended all connections.
+// awaitEnds waits until the peer has closed all connections.
 func awaitEnds(all []net.Conn, limit time.Duration) error {
 	deadline, rest := time.Now().Add(limit), make([]byte, 4096)
 	for i, c := range all {
@@ -177,9 +176,9 @@ func awaitEnds(all []net.Conn, limit time.Duration) error {
 	return nil
 }
 
-// Burst opens connections at a rate, at least two a second, until ctx ends. On each it writes what
-// text returns, waits for an answer of one byte, and closes. The server may end a connection before
-// that. Burst returns how many connections it began to open.
+// Burst opens connections at a rate, at least two per second, until ctx ends. On each it writes
+// the result of text, waits for an answer of one byte, and closes. The server may close a
+// connection before that. Burst returns how many connections it began to open.
 func (s Strangers) Burst(ctx context.Context, rate float64, control func(network, address string, c syscall.RawConn) error, text func(n int) [][]byte) (begun int, err error) {
 	var g errgroup.Group
 	g.SetLimit(64)
@@ -196,7 +195,7 @@ func (s Strangers) Burst(ctx context.Context, rate float64, control func(network
 			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 			for _, piece := range text(n) {
 				if _, err := c.Write(piece); err != nil {
-					return nil // the server has ended the connection
+					return nil // the server has closed the connection
 				}
 			}
 			_, _ = c.Read(make([]byte, 1))

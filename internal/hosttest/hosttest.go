@@ -1,5 +1,5 @@
-// Package hosttest has helpers for tests that use the host. They skip a test if something is
-// missing, wait for conditions, and undo changes.
+// Package hosttest has helpers for tests that use the host. They skip a test if the host lacks
+// something, wait for conditions, and undo changes.
 package hosttest
 
 import (
@@ -21,7 +21,7 @@ func Need(t testing.TB, err error) {
 	}
 }
 
-// AtEnd calls undo when the test has ended. An error fails the test.
+// AtEnd calls undo when the test ends. An error of undo fails the test.
 func AtEnd(t testing.TB, undo func() error) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -31,7 +31,7 @@ func AtEnd(t testing.TB, undo func() error) {
 	})
 }
 
-// Until polls until ok returns true. It fails the test after the limit.
+// Until calls ok again and again until it returns true. It fails the test after the limit.
 func Until(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -42,7 +42,7 @@ func Until(t testing.TB, limit time.Duration, what string, ok func() bool) {
 			t.FailNow()
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not so within %s: %s", limit, what)
+			t.Fatalf("timed out after %s: %s", limit, what)
 		}
 		<-tick.C
 	}

@@ -24,7 +24,7 @@ func (o *Output) Write(b []byte) (int, error) {
 	return o.text.Write(b)
 }
 
-// String returns what was printed so far.
+// String returns the output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -34,12 +34,12 @@ func (o *Output) String() string {
 // Ready reports whether the program has printed that it serves.
 func (o *Output) Ready() bool { return strings.Contains(o.String(), "ready on") }
 
-// A Program runs until ctx is done. It prints a line with "ready on" on stdout when it serves.
+// A Program runs until ctx ends. It prints a line with "ready on" to stdout when it serves.
 type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
-// Start runs a program in this process until the test ends or stop is called, and waits until it is
-// ready. The limit is for the program to be ready, and for it to end. A program that fails, or does
-// not end, fails the test.
+// Start runs a program in this process until the test ends or stop is called, and waits until it
+// is ready. The limit applies twice: to the start of the program, and to its end. A program that
+// fails, or does not end, fails the test.
 func Start(t testing.TB, limit time.Duration, name string, run Program, args ...string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -58,7 +58,7 @@ func Start(t testing.TB, limit time.Duration, name string, run Program, args ...
 				t.Errorf("%s ended with %v", name, failed)
 			}
 		case <-time.After(limit):
-			t.Errorf("%s does not end", name)
+			t.Errorf("%s did not end", name)
 		}
 		if t.Failed() {
 			t.Logf("%s %s:\n%s", name, strings.Join(args, " "), errs.String())

@@ -1,10 +1,8 @@
-// Package mmsg sends and receives batches of messages by sendmmsg(2) and
-// recvmmsg(2), without allocation. The caller owns all memory: messages,
-// vectors, names, control buffers and data.
+// Package mmsg sends and receives batches of messages by sendmmsg(2) and recvmmsg(2), without
+// allocation. The caller owns all memory: messages, vectors, names, control buffers and data.
 //
-// Send and Receive do not tell the Go scheduler about the system call. This saves
-// the scheduler's work, but the call must not block: the socket is non-blocking,
-// or the flags have MSG_DONTWAIT.
+// Send and Receive do not notify the Go scheduler of the system call. This saves time, but the
+// call must not block: either the socket is non-blocking, or the flags have MSG_DONTWAIT.
 package mmsg
 
 import (
@@ -26,8 +24,8 @@ func (m *Message) SetVectors(v []unix.Iovec) {
 	m.Header.SetIovlen(len(v))
 }
 
-// SetName sets the destination to send to, or the room for the source of a
-// received message; length is Put's result, or NameSize.
+// SetName sets the destination of a message to send, or the buffer for the source of a received
+// message. length is the result of Put, or NameSize.
 func (m *Message) SetName(n *Name, length uint32) {
 	m.Header.Name, m.Header.Namelen = (*byte)(unsafe.Pointer(n)), length
 }
@@ -47,7 +45,7 @@ func Vector(b []byte) unix.Iovec {
 }
 
 // Send sends the messages in order and returns how many the kernel accepted. If it accepted none,
-// the errno is that of the first message.
+// the errno belongs to the first message.
 func Send(fd int, messages []Message, flags int) (int, unix.Errno) {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(messages))), uintptr(len(messages)), uintptr(flags), 0, 0)
@@ -58,8 +56,8 @@ func Send(fd int, messages []Message, flags int) (int, unix.Errno) {
 }
 
 // Receive reads the waiting datagrams of a UDP socket, at most one into each message, and returns
-// how many it read. It skips the ICMP errors that the socket reports for earlier sends; any other
-// error counts as nothing to read.
+// how many it read. It skips the ICMP errors that the socket reports for earlier sends. On any
+// other error it returns 0, as if nothing were waiting.
 func Receive(fd int, messages []Message) int {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(messages))), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
@@ -73,15 +71,15 @@ func Receive(fd int, messages []Message) int {
 	}
 }
 
-// Wait is like Receive, but blocks for the first message as long as the socket does. It tells the
-// Go scheduler, and returns every error, including EINTR.
+// Wait is like Receive, but blocks for the first message as long as the socket does. It notifies
+// the Go scheduler, and returns every error, including EINTR.
 func Wait(fd int, messages []Message) (int, unix.Errno) {
 	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(messages))), uintptr(len(messages)), unix.MSG_WAITFORONE, 0, 0)
 	return int(n), errno
 }
 
 // Control returns the data of a control message (cmsg(3)) in a control buffer that the kernel
-// wrote; nil if it is not there.
+// wrote. It returns nil if the buffer has no such message.
 func Control(written []byte, level, kind int32) []byte {
 	for len(written) >= unix.SizeofCmsghdr {
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&written[0]))

@@ -71,7 +71,7 @@ func TestExchange(t *testing.T) {
 			}
 			for i := range in {
 				if got := room[i][:in[i].Length]; !bytes.Equal(got, []byte("abcde")) || names[size+i].AddrPort() != source {
-					t.Errorf("%q from %v, want it from %v", got, names[size+i].AddrPort(), source)
+					t.Errorf("%q came from %v, want %v", got, names[size+i].AddrPort(), source)
 				}
 				stamp := Control(control[i][:in[i].Header.Controllen], unix.SOL_SOCKET, unix.SO_TIMESTAMPNS)
 				if len(stamp) != 16 || time.Since(time.Unix(0, Nanoseconds(stamp))).Abs() > time.Hour {
@@ -139,10 +139,10 @@ func TestControl(t *testing.T) {
 	}
 	all := append(first, second...)
 	if got := Control(all, unix.SOL_UDP, 0); len(got) != 1 || got[0] != 7 {
-		t.Errorf("the first is %x", got)
+		t.Errorf("the first control message is %x", got)
 	}
 	if got := Control(all, unix.SOL_UDP, 1); len(got) != 4 || got[0] != 8 {
-		t.Errorf("the second is %x", got)
+		t.Errorf("the second control message is %x", got)
 	}
 	for n := range all {
 		if got := Control(all[:n], unix.SOL_UDP, 2); got != nil {

@@ -26,7 +26,7 @@ func (n *Name) Put(a netip.AddrPort) uint32 {
 	return unix.SizeofSockaddrInet6
 }
 
-// AddrPort returns the address; an IPv6 address has no zone.
+// AddrPort returns the address. An IPv6 address has no zone.
 func (n *Name) AddrPort() netip.AddrPort {
 	if n.Family == unix.AF_INET {
 		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(n))
@@ -78,8 +78,8 @@ func grow(fd, force, plain, bytes int) {
 	}
 }
 
-// Drops returns the number of messages that the kernel dropped because the receive buffer was full.
-// SO_RXQ_OVFL says the same, but only together with a message.
+// Drops returns the number of messages that the kernel dropped because the receive buffer was
+// full. SO_RXQ_OVFL has the same number, but the kernel passes it only with a message.
 func Drops(fd int) (uint32, error) {
 	var info [9]uint32 // SO_MEMINFO: the last is SK_MEMINFO_DROPS
 	size := uint32(unsafe.Sizeof(info))

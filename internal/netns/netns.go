@@ -1,6 +1,6 @@
-// Package netns makes, enters and removes named network namespaces in the way that `ip
-// netns` does, so each tool sees the other's namespaces. It uses three system calls of
-// golang.org/x/sys/unix and adds care for Go's threads.
+// Package netns makes, enters and removes named network namespaces as `ip netns` does, so that
+// each tool sees the other's namespaces. It uses three system calls of golang.org/x/sys/unix, and
+// handles Go's threads.
 package netns
 
 import (
@@ -32,7 +32,7 @@ func Path(name string) string { return filepath.Join(Dir, name) }
 // privilege the error is a *vitrine.Unsupported.
 func Create(name string) (path string, err error) {
 	if name == "" || strings.ContainsAny(name, "/") || name[0] == '.' {
-		return "", fmt.Errorf("making network namespace %q: not a name", name)
+		return "", fmt.Errorf("making network namespace %q: not a valid name", name)
 	}
 	if err := share(); err != nil {
 		return "", unsupported(fmt.Errorf("making the folder of network namespaces: %w", err))
@@ -64,8 +64,8 @@ func Create(name string) (path string, err error) {
 	return path, nil
 }
 
-// Possible reports whether this process may make named network namespaces: nil, or a
-// *vitrine.Unsupported that says what is missing. It tries to make one.
+// Possible returns nil if this process may make named network namespaces. Otherwise it returns a
+// *vitrine.Unsupported with the missing part. It tries to make one.
 func Possible() error {
 	if err := share(); err != nil {
 		return unsupported(fmt.Errorf("making the folder of network namespaces: %w", err))
@@ -74,7 +74,7 @@ func Possible() error {
 }
 
 // Try calls f on a thread in a new network namespace without a name. The namespace ends when f has
-// returned and its sockets are closed.
+// returned and the sockets of f are closed.
 func Try(f func() error) error {
 	return onOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -85,7 +85,7 @@ func Try(f func() error) error {
 }
 
 // Delete removes the name. The namespace itself ends once nothing runs in it and no interface is
-// attached from outside. A missing name is no error.
+// attached from outside. It is not an error if the name does not exist.
 func Delete(name string) error {
 	path := Path(name)
 	err := unix.Unmount(path, unix.MNT_DETACH)
@@ -117,7 +117,7 @@ func List(prefix string) ([]string, error) {
 }
 
 // Do calls f on a thread in the network namespace at path, such as /run/netns/x or
-// /proc/1234/ns/net. Sockets that f opens stay in that namespace. The empty path means the
+// /proc/1234/ns/net. Sockets that f opens stay in that namespace. An empty path means the
 // process's own namespace.
 func Do(path string, f func() error) error {
 	if path == "" {
@@ -146,14 +146,14 @@ func Enter(path string) error {
 }
 
 // onOwnThread calls f on a separate thread and then moves the thread back to its old namespace. If
-// that fails, the thread is not used again.
+// it cannot move the thread back, the thread is not used again.
 func onOwnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		home, err := unix.Open(threadNamespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			done <- fmt.Errorf("opening the network namespace to come back to: %w", err)
+			done <- fmt.Errorf("opening the thread's own network namespace: %w", err)
 			return
 		}
 		err = f()
@@ -165,9 +165,8 @@ func onOwnThread(f func() error) error {
 	return <-done
 }
 
-// share makes Dir a shared mount, as `ip netns add` does. It must do so before the first
-// name is made; otherwise names made earlier could not be removed. It takes the same lock
-// as iproute2.
+// share makes Dir a shared mount, as `ip netns add` does. It must do so before the first name is
+// made, because earlier names could not be removed. It takes the same lock as iproute2.
 func share() error {
 	if err := os.MkdirAll(Dir, 0o755); err != nil {
 		return err

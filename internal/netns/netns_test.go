@@ -27,7 +27,7 @@ func create(t *testing.T, name string) string {
 			}
 		}
 		if _, err := os.Stat(path); err == nil {
-			t.Errorf("%s is there after Delete", path)
+			t.Errorf("%s exists after Delete", path)
 		}
 	})
 	return path
@@ -40,7 +40,7 @@ func name(t *testing.T, suffix string) string {
 func TestNetnsCreated(t *testing.T) {
 	path := create(t, name(t, "a"))
 	if _, err := Create(name(t, "a")); err == nil {
-		t.Error("the same name twice")
+		t.Error("created two namespaces with the same name")
 	}
 	names, err := List(name(t, ""))
 	if err != nil || !slices.Equal(names, []string{name(t, "a")}) {
@@ -49,9 +49,9 @@ func TestNetnsCreated(t *testing.T) {
 	if out, err := exec.Command("ip", "netns", "exec", name(t, "a"), "ip", "-br", "link").CombinedOutput(); errors.Is(err, exec.ErrNotFound) {
 		t.Log("iproute2 is not installed")
 	} else if err != nil || strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "lo") {
-		t.Errorf("ip netns exec sees %q, %v; want lo alone", out, err)
+		t.Errorf("ip netns exec sees %q, %v; want only lo", out, err)
 	}
-	// A connection over lo shows that lo is up.
+	// A connection over lo is possible only if lo is up.
 	if err := Do(path, dialSelf); err != nil {
 		t.Error(err)
 	}
@@ -86,7 +86,7 @@ func TestNetnsDoComesBack(t *testing.T) {
 				return failed
 			})
 			if !errors.Is(err, failed) || inside == before {
-				t.Errorf("in %s (outside is %s): %v", inside, before, err)
+				t.Errorf("Do ran in %s (outside is %s): %v", inside, before, err)
 			}
 		})
 	}
@@ -98,14 +98,14 @@ func TestNetnsDoComesBack(t *testing.T) {
 	for _, task := range tasks {
 		after, err := os.Readlink("/proc/self/task/" + task.Name() + "/ns/net")
 		if err == nil && after != before {
-			t.Errorf("thread %s is left in %s", task.Name(), after)
+			t.Errorf("thread %s is still in %s", task.Name(), after)
 		}
 	}
 }
 
 func TestNetnsMissing(t *testing.T) {
 	if err := Do("/run/netns/vt-no-such", func() error { return nil }); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Do in no namespace: %v", err)
+		t.Errorf("Do in a missing namespace: %v", err)
 	}
 	for _, name := range []string{"", "../x", "a/b", "."} {
 		if _, err := Create(name); err == nil || vitrine.IsUnsupported(err) {

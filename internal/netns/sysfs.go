@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sysfs calls f with the path of a sysfs of the thread's network namespace; /sys may be of another.
-// The mount exists only during the call (Linux 5.2).
+// Sysfs calls f with the path of a sysfs of the thread's network namespace, because /sys may
+// belong to another namespace. The mount exists only during the call (Linux 5.2).
 func Sysfs(f func(path string) error) (err error) {
 	made, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package pidfd ends processes and waits for their end through pidfds (pidfd_open(2), Linux 5.3). A
-// pidfd never refers to another process, even if the PID is reused, and a caller can wait for the
+// Package pidfd ends processes and waits for their end through pidfds (pidfd_open(2), Linux 5.3).
+// A pidfd never refers to another process, even if the PID is reused. A caller can wait for the
 // end of its process without polling.
 package pidfd
 
@@ -31,7 +31,7 @@ func Where(so func(procfs.Proc) bool) (Set, error) {
 			found.Close()
 			return nil, err
 		}
-		if !so(p) { // the PID was reused meanwhile
+		if !so(p) { // the PID has been reused
 			found.Drop(p.PID)
 		}
 	}
@@ -44,7 +44,7 @@ func (s Set) Add(pid int) error {
 		return nil
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) { // EINVAL: a thread, or reaped meanwhile
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) { // EINVAL: a thread, or a process that has just been reaped
 		return nil
 	}
 	if err != nil {
@@ -90,7 +90,7 @@ func (s Set) End(ctx context.Context) error {
 
 // Wait waits until all processes have ended.
 func (s Set) Wait(ctx context.Context) error {
-	const slice = 50 // milliseconds between looks at the context
+	const slice = 50 // milliseconds between two checks of the context
 	for pid, fd := range s {
 		for {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, slice)
@@ -101,7 +101,7 @@ func (s Set) Wait(ctx context.Context) error {
 				return fmt.Errorf("waiting for process %d: %w", pid, err)
 			}
 			if ctx.Err() != nil {
-				return fmt.Errorf("process %d does not end after SIGKILL: %w", pid, context.Cause(ctx))
+				return fmt.Errorf("process %d did not end after SIGKILL: %w", pid, context.Cause(ctx))
 			}
 		}
 	}
@@ -114,13 +114,13 @@ func (s Set) Alive(pid int) bool {
 	return has && unix.PidfdSendSignal(fd, 0, nil, 0) == nil
 }
 
-// AwaitChild waits until a child of this process has ended. It does not reap the child, so
-// the kernel does not reuse the child's PID. The caller must not reap it in the meantime.
-// If possible, AwaitChild waits with Go's poller: a thread that blocks in waitid(2) would
-// hold up other threads of this process for a while.
+// AwaitChild waits until a child of this process has ended. It does not reap the child, so the
+// kernel does not reuse the child's PID. The caller must not reap the child while AwaitChild
+// waits. If possible, AwaitChild waits with Go's poller, because a thread that blocks in waitid(2)
+// delays other threads of this process.
 func AwaitChild(pid int) {
 	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
-		nonblocking := unix.SetNonblock(fd, true) == nil // otherwise Go does not poll it
+		nonblocking := unix.SetNonblock(fd, true) == nil // Go polls only non-blocking files
 		file := os.NewFile(uintptr(fd), "pidfd")
 		defer file.Close()
 		if conn, err := file.SyscallConn(); nonblocking && err == nil && conn.Read(ended) == nil {

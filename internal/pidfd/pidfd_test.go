@@ -45,15 +45,15 @@ func TestPidfdKillsAndWaits(t *testing.T) {
 	if s.Alive(pid) {
 		t.Error("a reaped process is alive")
 	}
-	if err := s.Kill(); err != nil { // the PID may have been reused: no other process is hit
-		t.Errorf("killing what has ended: %v", err)
+	if err := s.Kill(); err != nil { // must not hit another process that has the PID now
+		t.Errorf("Kill of an ended process: %v", err)
 	}
 	if err := s.Add(second.Process.Pid); err != nil || !s.Alive(second.Process.Pid) {
-		t.Errorf("one that was dropped was killed: %v", err)
+		t.Errorf("Kill hit a dropped process: %v", err)
 	}
 	var gone Set = make(map[int]int)
 	if err := gone.Add(pid); err != nil || len(gone) != 0 {
-		t.Errorf("added a process that has ended: %v, %v", gone, err)
+		t.Errorf("Add added an ended process: %v, %v", gone, err)
 	}
 }
 
@@ -67,12 +67,12 @@ func TestPidfdWaitIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Wait(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("waiting for one that lives: %v", err)
+		t.Errorf("Wait for a live process: %v", err)
 	}
 }
 
-// TestAwaitChildDoesNotReap checks that AwaitChild returns at the child's end, also if that was
-// before the call, and leaves the exit status to others.
+// TestAwaitChildDoesNotReap checks that AwaitChild returns when the child ends, or at once if it
+// has ended, and does not take its exit status.
 func TestAwaitChildDoesNotReap(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "read _; exit 7")
 	in, err := cmd.StdinPipe()
@@ -90,7 +90,7 @@ func TestAwaitChildDoesNotReap(t *testing.T) {
 	}()
 	select {
 	case <-awaited:
-		t.Error("a child that runs was not awaited")
+		t.Error("AwaitChild returned while the child runs")
 	default:
 	}
 	_ = in.Close()

@@ -1,5 +1,5 @@
 // Package repeat limits repeated log lines, so that nobody can fill a disk by repeating an action
-// that is logged. It counts the lines that it leaves out and logs the count.
+// that is logged. It counts the omitted lines and logs the count.
 package repeat
 
 import (
@@ -17,7 +17,7 @@ const (
 	every    = time.Second      // between two lines after that
 	reports  = 10 * time.Second // between two counts of omitted lines
 	messages = 1024             // messages with a limit of their own; all others share one
-	longest  = 256              // bytes of a message that distinguish it
+	longest  = 256              // bytes; messages that agree in these count as one
 	others   = "other messages"
 )
 
@@ -51,7 +51,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 }
 
 // constant returns the part of a message before anything that may vary: a number, an address or a
-// quoted name. Libraries without attributes write those into the message.
+// quoted name. Libraries without attributes write such values into the message.
 func constant(message string) string {
 	message = message[:min(len(message), longest)]
 	if end := strings.IndexAny(message, "0123456789[\"'`"); end >= 0 {
@@ -78,7 +78,7 @@ type limits struct {
 type line struct {
 	limiter *rate.Limiter
 	omitted int       // lines omitted since the last count
-	since   time.Time // time of the first of them
+	since   time.Time // time of the first omitted line
 }
 
 // admit reports whether a line is within its limit, and counts it if not.
@@ -94,7 +94,7 @@ func (l *limits) admit(k key) bool {
 		one = l.lines[k]
 	}
 	if one == nil {
-		k.message = strings.Clone(k.message) // so that a long line is not kept
+		k.message = strings.Clone(k.message) // keeps only these bytes, not the whole line
 		one = &line{limiter: rate.NewLimiter(rate.Every(every), burst)}
 		l.lines[k] = one
 	}
@@ -109,8 +109,8 @@ func (l *limits) admit(k key) bool {
 	return false
 }
 
-// forget drops messages that were absent so long that their limit is full again. It runs at most
-// once a second.
+// forget drops messages that were absent for so long that their limit is full again. It runs at
+// most once a second.
 func (l *limits) forget() {
 	now := time.Now()
 	if now.Sub(l.forgot) < every {
@@ -132,5 +132,5 @@ func (l *limits) report(k key, one *line) {
 	l.mu.Unlock()
 	r := slog.NewRecord(time.Now(), k.level, strings.TrimSpace(k.message), 0)
 	r.AddAttrs(slog.Int("more_lines_left_out", omitted), slog.Duration("within", r.Time.Sub(since)))
-	_ = l.next.Handle(context.Background(), r) // there is nowhere to report an error
+	_ = l.next.Handle(context.Background(), r) // an error cannot be logged
 }

@@ -58,7 +58,7 @@ func TestFlood(t *testing.T) {
 			t.Errorf("%d lines", n)
 		}
 		if b.lines("something else", "of=\"a part\"") != 1 {
-			t.Error("another message is held back")
+			t.Error("Limit omits another message")
 		}
 		written := b.lines("callback failed")
 		time.Sleep(reports)
@@ -72,13 +72,13 @@ func TestFlood(t *testing.T) {
 		time.Sleep(reports)
 		synctest.Wait()
 		if b.lines("target=later") != 1 || b.lines() != before+1 {
-			t.Error("an hour later a line is held back, or there is another count")
+			t.Error("an hour later, Limit omits a line or logs another count")
 		}
 	})
 }
 
-// TestVarying checks that varying text in a library's message does not make a new message, and that
-// messages beyond the bound share a limit.
+// TestVarying checks that varying text in a library's message does not make a new message, and
+// that messages beyond the bound share one limit.
 func TestVarying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -94,12 +94,12 @@ func TestVarying(t *testing.T) {
 			l.Info(made(i % 5000))
 		}
 		if n := b.lines("msg=x"); n > messages+5000 {
-			t.Errorf("%d lines of made-up messages", n)
+			t.Errorf("%d lines of invented messages", n)
 		}
 		time.Sleep(reports)
 		synctest.Wait()
 		if b.lines(others, "left_out") != 1 {
-			t.Error("no count of the other messages")
+			t.Error("no count for the other messages")
 		}
 	})
 }
@@ -116,7 +116,7 @@ func TestForgets(t *testing.T) {
 		}
 		for k := range h.limits.lines {
 			if len(k.message) > longest {
-				t.Fatalf("%d bytes of a message are kept", len(k.message))
+				t.Fatalf("Limit keeps %d bytes of a message", len(k.message))
 			}
 		}
 		time.Sleep(time.Hour)
@@ -129,7 +129,7 @@ func TestForgets(t *testing.T) {
 			t.Errorf("%d and %d lines, want %d of each", n, m, burst)
 		}
 		if n := len(h.limits.lines); n > messages+1 {
-			t.Errorf("%d messages are kept", n)
+			t.Errorf("Limit keeps %d messages", n)
 		}
 	})
 }

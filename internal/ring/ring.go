@@ -1,7 +1,7 @@
-// Package ring receives frames of an interface in memory that it shares with the kernel: the
-// receive ring of a packet socket, version TPACKET_V2 (the kernel's
+// Package ring receives frames of an interface in memory that it shares with the kernel. It uses
+// the receive ring of a packet socket, version TPACKET_V2 (the kernel's
 // Documentation/networking/packet_mmap.rst). V2 passes on each frame as soon as it is written. V3
-// passes on blocks, whole milliseconds late.
+// passes on blocks of frames, whole milliseconds late.
 package ring
 
 import (
@@ -30,8 +30,8 @@ type Config struct {
 // An Option is a socket option.
 type Option struct{ Level, Name, Value int }
 
-// A Ring is a packet socket with its receive ring. It receives the frames that arrive at the
-// interface, not those that leave.
+// A Ring is a packet socket with its receive ring. It receives frames that arrive at the
+// interface, but not frames that leave it.
 type Ring struct {
 	fd     int
 	config Config
@@ -81,7 +81,7 @@ func Open(config Config) (r *Ring, err error) {
 	if err != nil {
 		return r, fmt.Errorf("map the receive ring: %w", err)
 	}
-	// Bind last, so that no frame arrives before the ring exists.
+	// Bind last, because no frame may arrive before the ring exists.
 	err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: mmsg.NetworkOrder(unix.ETH_P_ALL), Ifindex: config.Interface})
 	if err != nil {
 		return r, fmt.Errorf("bind a packet socket to interface %d: %w", config.Interface, err)

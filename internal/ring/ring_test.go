@@ -17,7 +17,7 @@ import (
 
 const slots, head = 128, 4
 
-// TestRing checks that frames come in order, also around the ring's end, and that those without a
+// TestRing checks that frames come in order, even where the ring wraps, and that frames without a
 // free slot are counted.
 func TestRing(t *testing.T) {
 	if err := netns.Possible(); vitrine.IsUnsupported(err) {
@@ -45,7 +45,7 @@ func TestRing(t *testing.T) {
 		}
 		defer c.Close()
 		for round := range 3 {
-			sent := slots/2 + round*slots/2 // the last round exceeds the ring
+			sent := slots/2 + round*slots/2 // the last round sends more than the ring holds
 			for i := range sent {
 				if _, err := c.WriteTo(fmt.Appendf(nil, "%d of %d", i, sent), c.LocalAddr()); err != nil {
 					return err
@@ -60,7 +60,7 @@ func TestRing(t *testing.T) {
 				return err
 			}
 			if got != min(sent, slots) || int(lost) != sent-got {
-				return fmt.Errorf("%d frames of %d, %d lost", got, sent, lost)
+				return fmt.Errorf("received %d frames of %d, %d lost", got, sent, lost)
 			}
 		}
 		return r.Err()
@@ -80,7 +80,7 @@ func drain(r *ring.Ring, sent int) (n int, err error) {
 		}
 		if want := fmt.Appendf(nil, "%d of %d", n, sent); !bytes.HasSuffix(f.Bytes, want) || f.Length != len(f.Bytes)-head ||
 			f.Tag != 0 || f.Queued || time.Since(time.Unix(0, f.Arrived)).Abs() > time.Hour {
-			return n, fmt.Errorf("%+v, want it to end in %q", f, want)
+			return n, fmt.Errorf("frame %+v does not end in %q", f, want)
 		}
 		r.Release(slot)
 	}

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPULockDir is where CPUs are locked: a folder that all users of the host share.
+// CPULockDir is the folder of the CPUs' lock files, which all users of the host share.
 const CPULockDir = "/dev/shm"
 
 const (
 	cpuLockName  = "vitrine-cpu-"
-	mostLockText = 4096 // bytes that are read of a lock file
+	mostLockText = 4096 // most bytes to read from a lock file
 	lockPause    = 100 * time.Millisecond
 )
 
@@ -32,16 +32,16 @@ type Owner struct {
 	Command []string `json:"command"`
 }
 
-// String describes the owner for people. It quotes the text of the lock file, which
-// another user may have written.
+// String describes the owner for people. It quotes text from the lock file, which another user may
+// have written.
 func (o Owner) String() string {
 	return fmt.Sprintf("run %q, pid %d: %q", o.Run, o.PID, o.Command)
 }
 
-// A CPUBusyError says which CPU another run holds.
+// A CPUBusyError is the error for a CPU that another run holds.
 type CPUBusyError struct {
 	CPU   int
-	Owner Owner // zero: not known
+	Owner Owner // zero: unknown
 }
 
 func (e *CPUBusyError) Error() string {
@@ -51,12 +51,12 @@ func (e *CPUBusyError) Error() string {
 	return fmt.Sprintf("another run measures on CPU %d: %s", e.CPU, e.Owner)
 }
 
-// CPULocks are the CPUs that this process holds. The kernel drops the locks when the
-// process ends, however it ends; the files stay.
+// CPULocks are the CPUs that this process holds. The kernel drops the locks when the process ends,
+// however it ends. The files stay.
 type CPULocks struct{ files []*os.File }
 
-// LockCPUs locks the CPUs for the owner by files in the folder. It locks all of them
-// or none: when another run holds one, the error is a *CPUBusyError.
+// LockCPUs locks the CPUs for the owner, by files in the folder. It locks all of them or none. If
+// another run holds one of them, the error is a *CPUBusyError.
 func LockCPUs(dir string, cpus []int, owner Owner) (_ *CPULocks, err error) {
 	text, err := json.Marshal(owner)
 	if err != nil {
@@ -86,9 +86,9 @@ func LockCPUs(dir string, cpus []int, owner Owner) (_ *CPULocks, err error) {
 	return l, nil
 }
 
-// WaitForCPUs is like LockCPUs but tries until no other run holds any of the CPUs, or
-// the context ends. It holds no lock while it waits, so two waiting runs cannot block
-// each other. It calls waiting once for each owner that it waits for.
+// WaitForCPUs is like LockCPUs, but tries until no other run holds any of the CPUs, or until the
+// context ends. While it waits it holds no lock, so two waiting runs cannot block each other. It
+// calls waiting once for each owner that it waits for.
 func WaitForCPUs(ctx context.Context, dir string, cpus []int, owner Owner, waiting func(*CPUBusyError)) (*CPULocks, error) {
 	reported := ""
 	for {
@@ -122,9 +122,9 @@ func (l *CPULocks) Close() error {
 	return errors.Join(errs...)
 }
 
-// openCPULock opens the lock file, or creates it with access for every user. It opens
-// and creates in two steps, because in a sticky folder the kernel refuses O_CREAT on a
-// file of another user (fs.protected_regular, proc_sys_fs(5)).
+// openCPULock opens the lock file, or creates it with access for every user. It needs two steps,
+// because in a sticky folder the kernel refuses O_CREAT on a file of another user
+// (fs.protected_regular, proc_sys_fs(5)).
 func openCPULock(path string) (*os.File, error) {
 	const flags = os.O_RDWR | unix.O_NOFOLLOW
 	for range 3 {
@@ -133,7 +133,7 @@ func openCPULock(path string) (*os.File, error) {
 			return f, err
 		}
 		f, err = os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, 0o666)
-		if errors.Is(err, fs.ErrExist) { // another run created it meanwhile
+		if errors.Is(err, fs.ErrExist) { // another run has just created it
 			continue
 		}
 		if err == nil {
@@ -141,7 +141,7 @@ func openCPULock(path string) (*os.File, error) {
 		}
 		return f, err
 	}
-	return nil, fmt.Errorf("%s appears and vanishes", path)
+	return nil, fmt.Errorf("%s is created and removed again and again", path)
 }
 
 func writeAt(f *os.File, text []byte) error {
@@ -149,7 +149,7 @@ func writeAt(f *os.File, text []byte) error {
 	return err
 }
 
-// readOwner reads the owner from a lock file. It returns zero when the file names none.
+// readOwner reads the owner from a lock file. It returns zero if the file names no owner.
 func readOwner(f *os.File) (o Owner) {
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, mostLockText))
 	if err != nil || json.Unmarshal(text, &o) != nil {

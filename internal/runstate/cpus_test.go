@@ -22,12 +22,12 @@ const (
 	limit          = time.Minute // far beyond what a busy host needs
 )
 
-// TestHoldCPUs is the code of another process: it locks CPUs 3 and 4 in the folder until its
-// standard input ends. It prints held when it holds them.
+// TestHoldCPUs is the code of another process. It locks CPUs 3 and 4 in the folder until its
+// standard input ends, and prints held when it holds them.
 func TestHoldCPUs(t *testing.T) {
 	dir := os.Getenv(holderVariable)
 	if dir == "" {
-		t.Skip("run by the tests of locks")
+		t.Skip("the tests of locks run this in a process")
 	}
 	l, err := runstate.LockCPUs(dir, []int{4, 3}, runstate.Owner{Run: "first", PID: os.Getpid(), Command: []string{"vitrine", "measure"}})
 	if err != nil {
@@ -78,7 +78,7 @@ func TestAnotherProcessHoldsCPU(t *testing.T) {
 	}
 	other, err := runstate.LockCPUs(dir, []int{2}, me)
 	if err != nil {
-		t.Fatalf("CPU 2 should be free after a lock that failed: %v", err)
+		t.Fatalf("CPU 2 is not free after a failed lock: %v", err)
 	}
 
 	calls := 0
@@ -151,6 +151,6 @@ func TestLockFilesAreForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := runstate.LockCPUs(dir, []int{8}, runstate.Owner{}); err == nil {
-		t.Error("a symbolic link was followed")
+		t.Error("openCPULock follows a symbolic link")
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A BusyError says who holds a file.
+// A BusyError is the error for a file that another process holds.
 type BusyError struct {
 	Path  string
-	Owner Owner // zero: not known
+	Owner Owner // zero: unknown
 }
 
 func (e *BusyError) Error() string {
@@ -22,9 +22,9 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("%s is held by pid %d: %q", e.Path, e.Owner.PID, e.Owner.Command)
 }
 
-// LockFile locks a file for the owner, and creates it if needed. The kernel drops the lock
-// when the process ends, however it ends; the file stays. When another process has it, the
-// error is a *BusyError. Closing the file unlocks it.
+// LockFile locks a file for the owner, and creates the file if needed. The kernel drops the lock
+// when the process ends, however it ends. The file stays. If another process has the lock, the
+// error is a *BusyError. To unlock the file, close it.
 func LockFile(path string, owner Owner) (_ *os.File, err error) {
 	text, err := json.Marshal(owner)
 	if err != nil {

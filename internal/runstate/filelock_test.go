@@ -19,14 +19,14 @@ func TestFileIsLockedOnce(t *testing.T) {
 	_, err = runstate.LockFile(path, runstate.Owner{PID: 8})
 	busy := (*runstate.BusyError)(nil)
 	if !errors.As(err, &busy) || busy.Owner.PID != 7 || !strings.Contains(err.Error(), `"vitrine" "flex"`) {
-		t.Errorf("error %v, want one that names the first", err)
+		t.Errorf("error %v does not name the first owner", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 	again, err := runstate.LockFile(path, runstate.Owner{PID: 9})
 	if err != nil {
-		t.Fatalf("the lock outlives its file: %v", err)
+		t.Fatalf("the lock remains after the file was closed: %v", err)
 	}
 	if err := again.Close(); err != nil {
 		t.Error(err)

@@ -11,23 +11,23 @@ import (
 	"vitrine/internal/durable"
 )
 
-// Record keeps something about the run that the host itself does not show, such as a process
-// outside any cgroup. Cleaning finds the record when the run is dead. kind groups records of one
-// sort; kind and name are file names. Record replaces an older record of the same name
-// atomically. Several goroutines may record the same name.
+// Record stores data about the run that the host itself does not show, such as a process outside
+// any cgroup. When the run is dead, cleaning finds the record. kind groups similar records; kind
+// and name are file names. Record replaces an older record of the same name atomically. Several
+// goroutines may record the same name.
 func (r *Run) Record(kind, name string, value []byte) error {
 	dir := filepath.Join(r.Dir(), kind)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("recording %s %s: %w", kind, name, err)
 	}
-	// A name with a leading dot is still being written and is no record yet.
+	// A file whose name begins with a dot is still being written, and is no record yet.
 	if err := durable.Replace(filepath.Join(dir, name), value, 0o600); err != nil {
 		return fmt.Errorf("recording %s %s: %w", kind, name, err)
 	}
 	return nil
 }
 
-// RecordJSON is like Record for a value that is kept as JSON.
+// RecordJSON is like Record for a value that is stored as JSON.
 func (r *Run) RecordJSON(kind, name string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -36,10 +36,10 @@ func (r *Run) RecordJSON(kind, name string, value any) error {
 	return r.Record(kind, name, text)
 }
 
-// Erase deletes a record. A missing record is no error.
+// Erase deletes a record. It is not an error if the record does not exist.
 func (r *Run) Erase(kind, name string) error { return Erase(r.Root, r.ID, kind, name) }
 
-// Erase deletes a record of any run, for cleaning.
+// Erase deletes a record of any run. It is for cleaning.
 func Erase(root, id, kind, name string) error {
 	err := os.Remove(filepath.Join(root, id, kind, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +48,7 @@ func Erase(root, id, kind, name string) error {
 	return nil
 }
 
-// Records reads all records of one kind of a run, dead or alive, by name.
+// Records reads all records of one kind of a run, by name. The run may be dead or alive.
 func Records(root, id, kind string) (map[string][]byte, error) {
 	dir := filepath.Join(root, id, kind)
 	entries, err := os.ReadDir(dir)
@@ -65,7 +65,7 @@ func Records(root, id, kind string) (map[string][]byte, error) {
 		}
 		value, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // erased meanwhile
+			continue // erased after the folder was listed
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the records of run %s: %w", id, err)

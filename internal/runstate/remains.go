@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// EachDead calls clean for every dead run, also after clean fails for one of them. It returns
-// everything that was removed.
+// EachDead calls clean for every dead run, even after clean failed for one of them. It returns
+// everything that clean removed.
 func EachDead(root string, clean func(id string) (removed []string, err error)) (removed []string, err error) {
 	dead, err := Dead(root)
 	for _, id := range dead {
@@ -21,7 +21,7 @@ func EachDead(root string, clean func(id string) (removed []string, err error)) 
 	return removed, err
 }
 
-// uncleaned is an error from cleaning after one run.
+// uncleaned is the error of cleaning after one run.
 type uncleaned struct {
 	run string
 	err error
@@ -32,7 +32,7 @@ func (u *uncleaned) Unwrap() error { return u.err }
 
 // Uncleaned returns the dead runs whose cleaning failed, and whether err holds any other error.
 func Uncleaned(err error) (ids []string, others bool) {
-	switch e := err.(type) { //nolint:errorlint // all of the tree is looked through
+	switch e := err.(type) { //nolint:errorlint // the whole tree is searched
 	case nil:
 		return nil, false
 	case *uncleaned:
@@ -49,8 +49,8 @@ func Uncleaned(err error) (ids []string, others bool) {
 	return nil, true
 }
 
-// Undo calls undo for each record of a kind of a dead run, and erases the records that undo
-// handled. undo returns what it removed, or "" if nothing was left.
+// Undo calls undo for each record of a kind of a dead run, and erases the record if undo succeeds.
+// undo returns the name of what it removed, or "" if nothing was left.
 func Undo(root, id, kind string, undo func(name string, value []byte) (removed string, err error)) (removed []string, err error) {
 	records, err := Records(root, id, kind)
 	for name, value := range records {
@@ -68,8 +68,8 @@ func Undo(root, id, kind string, undo func(name string, value []byte) (removed s
 	return removed, err
 }
 
-// RemoveRecorded removes the files and folders whose paths dead runs recorded under a kind, and
-// then the records. It returns the paths that existed. Nothing inside them may be in use any more.
+// RemoveRecorded removes the files and folders that dead runs recorded under a kind, and then the
+// records. It returns the paths that existed. Nothing inside them may be in use.
 func RemoveRecorded(root, kind string) (removed []string, err error) {
 	return EachDead(root, func(id string) ([]string, error) {
 		return Undo(root, id, kind, func(_ string, value []byte) (string, error) {

@@ -1,6 +1,6 @@
-// Package runstate keeps what the host must know about each run: its label, whether it is alive,
-// and what to undo once it is dead. Everything that a run makes on the host carries its label. So
-// cleaning finds what a dead run left behind and does not touch what a live run uses.
+// Package runstate records what the host must know about each run: its label, whether it is alive,
+// and what to undo once it is dead. Everything that a run makes on the host has its label. So
+// cleaning finds what a dead run left, and does not touch what a live run uses.
 //
 // A run is a folder, <root>/<id>, with a file on which the run holds an flock(2). The kernel
 // releases the lock however the run ends. So no dead run looks alive, and no live run looks dead.
@@ -28,8 +28,8 @@ const (
 
 var idPattern = regexp.MustCompile(`^[a-z0-9]{8}$`)
 
-// A Run is a run that this process holds. It is alive from New until Close, Abandon or the end of
-// the process.
+// A Run is a run of this process. It is alive from New until Close, Abandon or the end of the
+// process.
 type Run struct {
 	ID   string // label of everything that the run makes: 8 characters of a-z and 0-9
 	Root string // parent of the run's own folder
@@ -39,8 +39,8 @@ type Run struct {
 	err   error
 }
 
-// DefaultRoot returns the folder that holds the runs: one for the whole host if this user is root,
-// else one of the user's own.
+// DefaultRoot returns the folder of the runs. For root it is one folder for the whole host, and
+// for another user it is the user's own.
 func DefaultRoot() string {
 	if os.Geteuid() == 0 {
 		return "/run/vitrine"
@@ -57,8 +57,8 @@ func New(root string) (*Run, error) {
 	if err := MakeRoot(root); err != nil {
 		return nil, err
 	}
-	// Make the folder under another name and rename it once its lock is held, so that a new run
-	// never looks dead.
+	// New makes the folder under another name, locks it and then renames it, because a folder
+	// without a lock looks like a dead run.
 	making, err := os.MkdirTemp(root, ".new-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the run: %w", err)
@@ -83,12 +83,12 @@ func New(root string) (*Run, error) {
 // Dir returns the run's own folder.
 func (r *Run) Dir() string { return filepath.Join(r.Root, r.ID) }
 
-// Close ends the run and removes its folder, unless records are still to be undone. Call it last,
+// Close ends the run and removes its folder, unless records still have to be undone. Call it last,
 // when everything with the label is removed. It may be called more than once.
 func (r *Run) Close() error { return r.end(r.forget) }
 
-// Abandon ends the run but keeps its folder. Use it if something with the label may be left;
-// cleaning then finds the run dead.
+// Abandon ends the run but keeps its folder. Use it if something with the label may still exist.
+// Cleaning then finds the dead run.
 func (r *Run) Abandon() error { return r.end(func() error { return nil }) }
 
 func (r *Run) end(first func() error) error {
@@ -118,8 +118,8 @@ func Alive(root, id string) bool {
 	return err == nil && held
 }
 
-// Dead lists the runs below root that no process holds any more. It does not list labels without a
-// folder below root, because a live run may keep its folder elsewhere.
+// Dead lists the runs below root that no process holds any more. It omits labels without a folder
+// below root, because a live run may have its folder elsewhere.
 func Dead(root string) ([]string, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -142,10 +142,10 @@ func Dead(root string) ([]string, error) {
 }
 
 // Forget removes the folder of a dead run, with its records. Call it once every back end has
-// removed what carries the label. For a live run it returns an error.
+// removed everything with the label. For a live run, it returns an error.
 func Forget(root, id string) error {
 	if !idPattern.MatchString(id) {
-		return fmt.Errorf("forgetting run %q: not the label of a run", id)
+		return fmt.Errorf("forgetting run %q: not a valid label", id)
 	}
 	if Alive(root, id) {
 		return fmt.Errorf("forgetting run %s: it is alive", id)
@@ -156,7 +156,7 @@ func Forget(root, id string) error {
 	return nil
 }
 
-// MakeRoot makes the root, and refuses one that other users can write to.
+// MakeRoot makes the root. It refuses a root that other users can write to.
 func MakeRoot(root string) error {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return fmt.Errorf("making the folder of runs: %w", err)
@@ -164,8 +164,8 @@ func MakeRoot(root string) error {
 	return Private(root)
 }
 
-// Private returns an error unless the root belongs to this user alone. Anybody can be the first to
-// make a folder in /tmp.
+// Private returns an error unless the root belongs to this user alone. It is needed because
+// anybody can make a folder in /tmp first.
 func Private(root string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(root, &st); err != nil {

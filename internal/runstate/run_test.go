@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Stdout.WriteString(run.ID + "\n")
-		_, _ = os.Stdin.Read(make([]byte, 1)) // until killed
+		_, _ = os.Stdin.Read(make([]byte, 1)) // waits to be killed
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -44,10 +44,10 @@ func TestRunIsAliveUntilClosed(t *testing.T) {
 		t.Error("the run is not alive before Close")
 	}
 	if err := Forget(root, run.ID); err == nil {
-		t.Error("a live run was forgotten")
+		t.Error("Forget removed a live run")
 	}
 	if dead, _ := Dead(root); len(dead) != 0 {
-		t.Errorf("dead runs %v while the only one is alive", dead)
+		t.Errorf("dead runs %v, although the only run is alive", dead)
 	}
 	for range 2 {
 		if err := run.Close(); err != nil {
@@ -84,14 +84,14 @@ func TestRunDiesWithItsProcess(t *testing.T) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	id := strings.TrimSpace(line)
 	if err != nil || !Alive(root, id) {
-		t.Errorf("the run %q of another process is not alive: %v", id, err)
+		t.Errorf("the run %q of a live process is not alive: %v", id, err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	if Alive(root, id) {
-		t.Error("the run outlived its process")
+		t.Error("the run is alive after its process ended")
 	}
 	if dead, err := Dead(root); err != nil || !slices.Equal(dead, []string{id}) {
 		t.Errorf("dead runs %v, %v; want %s", dead, err, id)
@@ -130,8 +130,8 @@ func TestRecordsOutliveNothingButTheRun(t *testing.T) {
 	}
 }
 
-// TestRecordsOfOneNameAreMadeAtOnce records one name from many goroutines, as instances that start
-// at the same time do.
+// TestRecordsOfOneNameAreMadeAtOnce records one name from many goroutines, because instances that
+// start at the same time do that.
 func TestRecordsOfOneNameAreMadeAtOnce(t *testing.T) {
 	r, err := New(filepath.Join(t.TempDir(), "runs"))
 	if err != nil {
@@ -150,8 +150,8 @@ func TestRecordsOfOneNameAreMadeAtOnce(t *testing.T) {
 	}
 }
 
-// TestRemainsOfDeadRunsAreUndone checks that each record is undone once. A failure for one must not
-// stop the others, and must be tried again the next time.
+// TestRemainsOfDeadRunsAreUndone checks that each record is undone once. A failure for one record
+// must not stop the others, and the next call must try that record again.
 func TestRemainsOfDeadRunsAreUndone(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	alive, err := New(root)
@@ -162,7 +162,7 @@ func TestRemainsOfDeadRunsAreUndone(t *testing.T) {
 	if err := alive.Record("thing", "c", []byte("kept")); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{"aaaaaaaa", "bbbbbbbb"} { // nobody holds their locks
+	for _, id := range []string{"aaaaaaaa", "bbbbbbbb"} { // no process holds their locks
 		dead := &Run{ID: id, Root: root}
 		if err := errors.Join(dead.Record("thing", "a", []byte(id)), dead.Record("thing", "b", nil), os.WriteFile(filepath.Join(dead.Dir(), lockName), nil, 0o600)); err != nil {
 			t.Fatal(err)
@@ -200,7 +200,7 @@ func TestNewRefusesRootsOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := New(open); err == nil || !strings.Contains(err.Error(), "written by others") {
-		t.Errorf("a root that all can write: %v", err)
+		t.Errorf("a root that everybody can write to: %v", err)
 	}
 	own, link := filepath.Join(dir, "own"), filepath.Join(dir, "link")
 	if err := os.Mkdir(own, 0o700); err != nil {
@@ -210,7 +210,7 @@ func TestNewRefusesRootsOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := New(link); err == nil || !strings.Contains(err.Error(), "not a folder") {
-		t.Errorf("a root that is a link: %v", err)
+		t.Errorf("a symbolic link as root: %v", err)
 	}
 	if os.Geteuid() != 0 {
 		return
@@ -235,9 +235,9 @@ func TestDeadLeavesUnknownNamesAlone(t *testing.T) {
 	}
 }
 
-// TestRunThatLeavesSomethingStaysKnown checks that a run closed with records and an abandoned run
-// are dead runs.
-func TestRunThatLeavesSomethingStaysKnown(t *testing.T) {
+// TestRunWithRemainsIsDead checks that a run that is closed with records counts as
+// dead, and an abandoned run too.
+func TestRunWithRemainsIsDead(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	recorded, err := New(root)
 	if err != nil {
@@ -260,9 +260,9 @@ func TestRunThatLeavesSomethingStaysKnown(t *testing.T) {
 	}
 }
 
-// TestErrorsSayOfWhichRunTheyAre checks that Uncleaned finds the runs in wrapped errors, and
-// whether there are other errors.
-func TestErrorsSayOfWhichRunTheyAre(t *testing.T) {
+// TestUncleanedFindsTheRuns checks that Uncleaned finds the runs in wrapped errors, and
+// reports whether there are other errors.
+func TestUncleanedFindsTheRuns(t *testing.T) {
 	stuck := errors.New("stuck")
 	of := func(id string) error { return &uncleaned{id, stuck} }
 	for _, c := range []struct {
@@ -275,7 +275,7 @@ func TestErrorsSayOfWhichRunTheyAre(t *testing.T) {
 		{errors.Join(of("aaaaaaaa"), stuck), []string{"aaaaaaaa"}, true},
 	} {
 		if got, others := Uncleaned(c.err); !slices.Equal(got, c.want) || others != c.others {
-			t.Errorf("%v: of %q, others %t; want %q, %t", c.err, got, others, c.want, c.others)
+			t.Errorf("%v: runs %q, others %t; want %q, %t", c.err, got, others, c.want, c.others)
 		}
 	}
 }

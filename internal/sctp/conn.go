@@ -16,8 +16,8 @@ import (
 	"vitrine/internal/mmsg"
 )
 
-// A Listener accepts associations. Its socket has the type SOCK_STREAM, so package net
-// treats it as a TCP socket. That is why net's poller, deadlines and files work here.
+// A Listener accepts associations. Its socket has the type SOCK_STREAM, so package net treats it
+// as a TCP socket. Thanks to that, net's poller, deadlines and files work.
 type Listener struct{ *net.TCPListener }
 
 // Listen listens on an address. Without SCTP in the kernel the error is a
@@ -94,7 +94,7 @@ func connected(ctx context.Context, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = f.SetWriteDeadline(time.Unix(1, 0)) }) // ends the Write below
+	stop := context.AfterFunc(ctx, func() { _ = f.SetWriteDeadline(time.Unix(1, 0)) }) // ends the wait for the connection below
 	defer stop()
 	var failed error
 	err = raw.Write(func(fd uintptr) bool {
@@ -124,9 +124,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return newConn(conn)
 }
 
-// A Conn is an association. Read returns records, and Write takes whole records. One
-// goroutine may read while another one writes. SCTP has no half-closed state: after the
-// peer has shut down the association, Write returns net.ErrClosed.
+// A Conn is an association. Read returns records, and Write takes whole records. One goroutine may
+// read while another one writes. SCTP has no half-closed state: once the peer has shut down the
+// association, Write returns net.ErrClosed.
 type Conn struct {
 	net.Conn
 	raw     syscall.RawConn
@@ -153,9 +153,9 @@ func newConn(conn *net.TCPConn) (*Conn, error) {
 // SyscallConn returns the socket.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 
-// SendNow sends as many records from b as the socket takes now, and returns their length
-// in octets. It replaces Write in functions that the RawConn of SyscallConn calls with a
-// descriptor.
+// SendNow sends as many records from b as the socket takes now, and returns their length in
+// octets. It is for functions that the RawConn of SyscallConn calls with a descriptor, where Write
+// cannot be used.
 func (c *Conn) SendNow(fd uintptr, b []byte) (int, unix.Errno) { return c.records.Send(int(fd), b) }
 
 // receiveSome returns false if it must be called again when the socket is readable.
@@ -206,7 +206,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	case err != nil:
 		return n, err
 	case c.outErr == unix.EPIPE || c.outErr == unix.ESHUTDOWN:
-		return n, fmt.Errorf("the peer has shut the association down: %w", net.ErrClosed)
+		return n, fmt.Errorf("the peer has shut down the association: %w", net.ErrClosed)
 	case c.outErr != 0:
 		return n, os.NewSyscallError("sendmsg", c.outErr)
 	}

@@ -40,7 +40,7 @@ func message(i, n int) []byte {
 	return m
 }
 
-// TestKernelWithoutSCTPIsNamed runs where the other tests here cannot.
+// TestKernelWithoutSCTPIsNamed runs on hosts on which the other tests here cannot run.
 func TestKernelWithoutSCTPIsNamed(t *testing.T) {
 	err := Possible()
 	if err == nil {
@@ -114,8 +114,8 @@ func control(t *testing.T, raw syscall.RawConn, do func(fd int) error) {
 // lengths are those of messages around the sizes of packets and buffers.
 var lengths = []int{1, 2, 100, 1400, 1500, 4096, 9000, MaxMessage - 1, MaxMessage}
 
-// TestRecordsArriveAsTheyWereSent sends messages of many lengths on several streams, and
-// reads them into buffers of several sizes.
+// TestRecordsArriveAsTheyWereSent sends messages of many lengths on several streams, and reads
+// them into buffers of several sizes.
 func TestRecordsArriveAsTheyWereSent(t *testing.T) {
 	for _, room := range []int{1, 13, 100, 4096, 64 << 10} {
 		server, client := pair(t, nil)
@@ -141,7 +141,7 @@ func TestRecordsArriveAsTheyWereSent(t *testing.T) {
 		}
 		// Messages of different streams may overtake each other, so compare each stream.
 		if a, b := byStream(t, got), byStream(t, sent); a != b {
-			t.Errorf("room of %d octets: what was received differs from what was sent", room)
+			t.Errorf("room of %d octets: the received messages differ from the sent ones", room)
 		}
 	}
 }
@@ -200,8 +200,8 @@ func TestMessageThatArrivesInPartsIsOneRecord(t *testing.T) {
 	}
 }
 
-// TestMessageThatIsTooLongEndsReading sends a message past the bound.
-func TestMessageThatIsTooLongEndsReading(t *testing.T) {
+// TestTooLongMessageEndsReading sends a message that exceeds the bound.
+func TestTooLongMessageEndsReading(t *testing.T) {
 	server, client := pair(t, nil)
 	control(t, client.raw, func(fd int) error {
 		_, err := unix.Write(fd, make([]byte, MaxMessage+1))
@@ -214,7 +214,7 @@ func TestMessageThatIsTooLongEndsReading(t *testing.T) {
 	}
 }
 
-func TestSendRefusesWhatIsNoRecord(t *testing.T) {
+func TestSendRefusesInvalidRecords(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"empty message": appendRecord(nil, 0, nil),
 		"too long":      appendRecord(nil, 0, make([]byte, MaxMessage+1)),
@@ -228,8 +228,8 @@ func TestSendRefusesWhatIsNoRecord(t *testing.T) {
 	}
 }
 
-// TestAllThatWasSentArrivesBeforeTheEnd shuts the association down behind messages.
-func TestAllThatWasSentArrivesBeforeTheEnd(t *testing.T) {
+// TestSentMessagesArriveBeforeShutdown sends messages and then shuts down the association.
+func TestSentMessagesArriveBeforeShutdown(t *testing.T) {
 	server, client := pair(t, nil)
 	var sent []byte
 	for i := range 1000 {
@@ -249,11 +249,11 @@ func TestAllThatWasSentArrivesBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// TestPeerThatDoesNotReadStopsTheWriter checks that Write waits, and ends at its deadline.
-func TestPeerThatDoesNotReadStopsTheWriter(t *testing.T) {
+// TestWriteBlocksWithoutReader checks that Write blocks, and returns at its deadline.
+func TestWriteBlocksWithoutReader(t *testing.T) {
 	_, client := pair(t, nil)
 	out := make([]byte, 0, 5<<20)
-	for len(out) < 4<<20 { // the buffers of both ends have less
+	for len(out) < 4<<20 { // more than the buffers of both ends hold
 		out = appendRecord(out, 1, message(1, 8<<10))
 	}
 	if err := client.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
@@ -275,7 +275,7 @@ func TestCloseEndsReadAndDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-ended; err == nil {
-		t.Error("Read goes on after Close")
+		t.Error("Read continues after Close")
 	}
 	if n, err := client.Read(make([]byte, 64<<10)); err == nil {
 		t.Errorf("the peer still reads: %d octets", n)
@@ -285,7 +285,7 @@ func TestCloseEndsReadAndDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Dial(t.Context(), at); !errors.Is(err, unix.ECONNREFUSED) {
-		t.Errorf("Dial where nobody listens: %v", err)
+		t.Errorf("Dial without a listener: %v", err)
 	}
 }
 
@@ -306,7 +306,7 @@ func TestRecordsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// TestListenerIsInherited accepts an association by the file of a listener that has closed.
+// TestListenerIsInherited accepts an association on the file of a listener that has closed.
 func TestListenerIsInherited(t *testing.T) {
 	l, at := listen(t)
 	f, err := l.File()
@@ -349,6 +349,6 @@ func TestTCPIsNotSCTP(t *testing.T) {
 	}
 	defer f.Close()
 	if _, ok := Inherit(f); ok || Is(f) {
-		t.Error("a TCP socket is taken for one of SCTP")
+		t.Error("Is accepts a TCP socket")
 	}
 }

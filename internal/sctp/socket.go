@@ -45,8 +45,8 @@ func open(family int) (int, error) {
 
 // configure sets a socket's options. Accepted sockets inherit the listener's options.
 func configure(fd int) error {
-	// struct sctp_initmsg: streams out and in; 0 keeps the kernel's number of attempts and
-	// time limit.
+	// struct sctp_initmsg: number of outgoing and incoming streams. 0 keeps the kernel's number of
+	// attempts and time limit.
 	initial := binary.NativeEndian.AppendUint16(make([]byte, 0, 8), streams)
 	initial = binary.NativeEndian.AppendUint16(initial, streams)[:8]
 	return os.NewSyscallError("setsockopt", errors.Join(

@@ -1,10 +1,10 @@
-// Package source tells senders of traffic apart, for limits per source.
+// Package source identifies senders of traffic, for limits per source.
 package source
 
 import "net/netip"
 
-// Of returns the source of an address: an IPv4 address itself, or the /64 of an IPv6 address,
-// because one host may use all addresses of its /64.
+// Of returns the source of an address. It is the IPv4 address itself, or the /64 of an IPv6
+// address, because one host may use all addresses of its /64.
 func Of(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if !a.Is6() {

@@ -11,10 +11,10 @@ func TestOf(t *testing.T) {
 		"2001:db8:1:2:3::4": "2001:db8:1:2::", "fe80::1%eth0": "fe80::",
 	} {
 		if got := Of(netip.MustParseAddr(text)); got != netip.MustParseAddr(want) {
-			t.Errorf("%s is of %s, want %s", text, got, want)
+			t.Errorf("the source of %s is %s, want %s", text, got, want)
 		}
 	}
 	if got := Of(netip.Addr{}); got.IsValid() {
-		t.Errorf("no address is of %s", got)
+		t.Errorf("the source of no address is %s", got)
 	}
 }

@@ -50,7 +50,7 @@ func Find(names []string) ([]Interface, error) {
 	var errs []error
 	for i, name := range names {
 		at, err := find(fd, name, all)
-		if every && vitrine.IsBadInput(err) { // a type that cannot be read
+		if every && vitrine.IsBadInput(err) { // skips interfaces of other types
 			continue
 		}
 		if err == nil && slices.Contains(names[:i], name) {
@@ -102,7 +102,7 @@ func (t *Tap) Check() error {
 			err = unix.IoctlIfreq(t.fd, unix.SIOCGIFINDEX, request)
 		}
 		if err != nil || int(request.Uint32()) != at.Index {
-			return fmt.Errorf("interface %s is gone", at.Name)
+			return fmt.Errorf("interface %s no longer exists", at.Name)
 		}
 	}
 	return nil

@@ -1,9 +1,9 @@
-// Package tap receives all frames that pass network interfaces, in both directions. It uses
-// the receive ring of a packet socket, version TPACKET_V3 (the kernel's
-// Documentation/networking/packet_mmap.rst), which packs frames of any size into blocks, so
-// the memory is well used.
+// Package tap receives all frames that pass network interfaces, in both directions. It uses the
+// receive ring of a packet socket, version TPACKET_V3 (the kernel's
+// Documentation/networking/packet_mmap.rst). V3 packs frames of any size into blocks, which uses
+// the memory well.
 //
-// One socket serves all interfaces, so that the kernel orders the frames.
+// One socket serves all interfaces, so the kernel puts the frames in order.
 package tap
 
 import (
@@ -24,7 +24,7 @@ const (
 	blockSize = 1 << 17 // bytes; longer frames are cut
 	tagSize   = 4       // bytes of a VLAN tag
 
-	// Linger is how long the kernel holds frames back while their block is not full.
+	// Linger is how long the kernel holds back frames while their block is not full.
 	Linger = 20 * time.Millisecond
 )
 
@@ -44,7 +44,7 @@ type Tap struct {
 	blocks     int
 
 	block  int  // block that Next reads
-	held   bool // the kernel has handed the block over
+	held   bool // the kernel has handed over the block
 	left   int  // frames of the block that Next has not returned yet
 	offset int  // offset of the next frame in memory
 }
@@ -90,10 +90,10 @@ func Open(c Config) (t *Tap, err error) {
 		}
 		err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &unix.PacketMreq{Ifindex: int32(at.Index), Type: unix.PACKET_MR_PROMISC})
 		if err != nil {
-			return t, fmt.Errorf("receive frames for others at %s: %w", at.Name, err)
+			return t, fmt.Errorf("receive frames for other hosts at %s: %w", at.Name, err)
 		}
 	}
-	// Bind last, so that no frame arrives before the filter and the ring exist.
+	// Bind last, because no frame may arrive before the filter and the ring exist.
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: mmsg.NetworkOrder(unix.ETH_P_ALL)}); err != nil {
 		return t, fmt.Errorf("bind a packet socket: %w", err)
 	}
@@ -183,8 +183,8 @@ func (t *Tap) Next(f *Frame) bool {
 	return true
 }
 
-// advance returns the block to the kernel and moves on to the next one. It reports whether
-// the kernel has handed over that block.
+// advance returns the block to the kernel and moves on to the next block. It reports whether the
+// kernel has handed over the next block.
 func (t *Tap) advance() bool {
 	if t.held {
 		atomic.StoreUint32(&t.head().Block_status, unix.TP_STATUS_KERNEL)
@@ -233,7 +233,7 @@ func (t *Tap) Wait(most time.Duration) error {
 	return nil
 }
 
-// Dropped returns how many frames found no room since the last call.
+// Dropped returns the number of frames that the ring had no room for since the last call.
 func (t *Tap) Dropped() (uint64, error) {
 	s, err := unix.GetsockoptTpacketStatsV3(t.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 // patience limits every wait. Reaching it is a failure.
 const patience = 30 * time.Second
 
-// inside runs a test in a network namespace with lo, and with a and b, which are two ends of a
-// link. All are up.
+// inside runs a test in a network namespace with three interfaces that are up: lo, and a and b,
+// the two ends of a link.
 func inside(t *testing.T, f func() error) {
 	t.Helper()
 	if err := netns.Possible(); vitrine.IsUnsupported(err) {
@@ -122,7 +122,7 @@ func read(t *tap.Tap) (f tap.Frame, err error) {
 func TestFramesOfBothDirectionsComeInOrderWithTheirInterface(t *testing.T) {
 	withSender(t, 1<<20, false, []string{"b", "a"}, func(heard *tap.Tap, s *sender) error {
 		last := int64(0)
-		for n := range 3000 { // several blocks, and around the ring's end
+		for n := range 3000 { // fills several blocks and wraps around the ring
 			sent := frame(fmt.Sprintf("test %d %s", n, strings.Repeat("x", n%1400)))
 			if err := s.send(sent); err != nil {
 				return err
@@ -131,7 +131,7 @@ func TestFramesOfBothDirectionsComeInOrderWithTheirInterface(t *testing.T) {
 				continue
 			}
 			for at := n - 49; at <= n; at++ {
-				for _, want := range []int{1, 0} { // it leaves a, and arrives at b
+				for _, want := range []int{1, 0} { // the frame leaves a, and arrives at b
 					f, err := read(heard)
 					if err != nil {
 						return err
@@ -145,7 +145,7 @@ func TestFramesOfBothDirectionsComeInOrderWithTheirInterface(t *testing.T) {
 			}
 		}
 		if age := time.Since(time.Unix(0, last)); age < 0 || age > patience {
-			return fmt.Errorf("the last frame is %v old", age)
+			return fmt.Errorf("the last frame arrived %v late", age)
 		}
 		if dropped, err := heard.Dropped(); dropped != 0 || err != nil {
 			return fmt.Errorf("%d frames were dropped: %w", dropped, err)
@@ -173,7 +173,7 @@ func TestOtherInterfacesAreNotHeard(t *testing.T) {
 		}
 		for _, want := range []string{"a", "b"} {
 			if f, err := read(heard); err != nil || string(f.Bytes[14:]) != "test from "+want {
-				return fmt.Errorf("%q, want one from %s: %w", f.Bytes, want, err)
+				return fmt.Errorf("%q, want a frame from %s: %w", f.Bytes, want, err)
 			}
 		}
 		return nil
@@ -225,7 +225,7 @@ func TestVLANTagsAreKept(t *testing.T) {
 	})
 }
 
-// TestDropsAreCounted: of more frames than fit, those that were not received were dropped.
+// TestDropsAreCounted checks that every frame is either received or counted as dropped.
 func TestDropsAreCounted(t *testing.T) {
 	withSender(t, 0, false, []string{"b"}, func(heard *tap.Tap, s *sender) error {
 		const sent = 1000 // 1.4 MB; 256 KiB fit
@@ -247,7 +247,7 @@ func TestDropsAreCounted(t *testing.T) {
 			}
 			dropped += lost
 		}
-		// Frames of the kernel itself, such as router solicitations, may be dropped too.
+		// The kernel's own frames, such as router solicitations, may be dropped too.
 		if got == 0 || dropped < sent/2 || got+dropped < sent || got+dropped > sent+20 {
 			return fmt.Errorf("%d frames received, %d dropped, want %d together", got, dropped, sent)
 		}
@@ -255,7 +255,8 @@ func TestDropsAreCounted(t *testing.T) {
 	})
 }
 
-// TestPromiscuityEndsWithTheTap: it is there if it was asked for, and as long as the Tap is open.
+// TestPromiscuityEndsWithTheTap checks that an interface is promiscuous only if the Tap asks for
+// it, and only while the Tap is open.
 func TestPromiscuityEndsWithTheTap(t *testing.T) {
 	inside(t, func() error {
 		check := func(when string, want int) error {
@@ -315,7 +316,7 @@ func TestWrongInterfacesAreRefused(t *testing.T) {
 	})
 }
 
-func TestAnInterfaceThatIsGoneIsNoticed(t *testing.T) {
+func TestRemovedInterfaceIsNoticed(t *testing.T) {
 	inside(t, func() error {
 		heard, err := open(0, false, "b", "lo")
 		if err != nil {
@@ -329,18 +330,18 @@ func TestAnInterfaceThatIsGoneIsNoticed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := netlink.LinkDel(link); err != nil { // b goes with it
+		if err := netlink.LinkDel(link); err != nil { // this also removes b
 			return err
 		}
-		if err := heard.Check(); err == nil || err.Error() != "interface b is gone" {
+		if err := heard.Check(); err == nil || err.Error() != "interface b no longer exists" {
 			return fmt.Errorf("got %w", err)
 		}
 		return nil
 	})
 }
 
-func TestWithoutTheRightTheErrorSaysWhatToDo(t *testing.T) {
-	inside(t, func() error { // on a thread of its own
+func TestErrorWithoutPrivilegeHasAdvice(t *testing.T) {
+	inside(t, func() error { // on a separate thread
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var own [2]unix.CapUserData
 		if err := unix.Capget(&header, &own[0]); err != nil {

@@ -1,7 +1,6 @@
 // Package tcpfd makes the system calls of load generators for TCP connections, on file
-// descriptors. Only Connect and Abort tell Go's scheduler that they may block; the other
-// calls never block. A generator blocks only in thread.Sleep, briefly, and signals
-// interrupt it.
+// descriptors. Only Connect and Abort notify Go's scheduler that they may block. The other calls
+// never block. A generator blocks only in thread.Sleep, which is short and ends at a signal.
 package tcpfd
 
 import (
@@ -26,7 +25,7 @@ func Resolve(target string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()), nil
 }
 
-// Connect starts a connection to the address. local reports that the attempt failed because this
+// Connect starts a connection to the address. local is true if the attempt failed because this
 // host lacks a resource, such as free ports or files.
 func Connect(to netip.AddrPort) (fd int, local bool, err error) {
 	family := unix.AF_INET
@@ -49,7 +48,7 @@ func Connect(to netip.AddrPort) (fd int, local bool, err error) {
 }
 
 // Abort closes the connection at once, with a reset. So it does not wait for a late answer, and no
-// port stays in TIME_WAIT. The descriptor is closed even if Abort returns an error.
+// port stays in TIME_WAIT. Abort closes the descriptor even if it returns an error.
 func Abort(fd int) error {
 	return errors.Join(
 		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}),

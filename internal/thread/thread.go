@@ -12,15 +12,15 @@ import (
 	"vitrine"
 )
 
-// The thread names by which the BPF meter (measure/cpu) recognises the measurement's own threads.
+// The thread names by which the BPF meter (measure/cpu) recognizes the measurement's own threads.
 // The meter does not count them as work.
 const (
 	Sender = "vt-send" // excluded in user mode, where it waits; its kernel time counts
 	Soaker = "vt-soak" // excluded entirely
 )
 
-// Name names the calling thread, which must be locked to its goroutine. The name takes effect when
-// the thread is next scheduled after another thread.
+// Name names the calling thread, which must be locked to its goroutine. The name takes effect the
+// next time that the kernel switches to the thread.
 func Name(name string) error {
 	text, err := unix.BytePtrFromString(name)
 	if err == nil {
@@ -32,15 +32,15 @@ func Name(name string) error {
 	return nil
 }
 
-// Pin binds the calling thread to one CPU, unless cpu is negative, and asks for timers without
-// slack: the default slack of 50 µs is added to every sleep.
+// Pin binds the calling thread to one CPU, unless cpu is negative, and requests timers without
+// slack. The default slack adds 50 µs to every sleep.
 func Pin(cpu int) error {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // 1 ns; without it sleeps are longer
 	if cpu < 0 {
 		return nil
 	}
 	if _, err := Keep(cpu); err != nil {
-		return &vitrine.Unsupported{What: fmt.Sprintf("measuring from CPU %d", cpu), Missing: err.Error(), Do: "choose one that this process may run on"}
+		return &vitrine.Unsupported{What: fmt.Sprintf("measuring from CPU %d", cpu), Missing: err.Error(), Do: "choose a CPU that this process may run on"}
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func Allowed() ([]int, error) {
 }
 
 // Keep binds the calling thread, which must be locked to its goroutine, to the CPUs. Threads and
-// processes that it starts inherit them. back restores the old CPUs.
+// processes that it starts inherit these CPUs. back restores the old CPUs.
 func Keep(cpus ...int) (back func() error, err error) {
 	var before, only unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
@@ -76,8 +76,8 @@ func Keep(cpus ...int) (back func() error, err error) {
 	return func() error { return unix.SchedSetaffinity(0, &before) }, nil
 }
 
-// Idle gives the calling thread, which must be locked to its goroutine, only CPU time that nobody
-// else wants (SCHED_IDLE, sched(7)).
+// Idle gives the calling thread, which must be locked to its goroutine, only CPU time that no
+// other thread wants (SCHED_IDLE, sched(7)).
 func Idle() error {
 	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
 		return fmt.Errorf("set the scheduling policy SCHED_IDLE: %w", err)
@@ -89,9 +89,9 @@ func Idle() error {
 const slice = 100_000
 
 // Prefer asks the kernel to run the calling thread, which must be locked to its goroutine, as soon
-// as it wakes. It asks for short time slices (Linux 6.12), so that the thread preempts others,
-// whose slices are some milliseconds. With the privilege it also asks for the highest priority of
-// the fair classes. It ignores refusals. back restores the old settings.
+// as it wakes. It asks for short time slices (Linux 6.12), so that the thread preempts other
+// threads, whose slices are some milliseconds. With the privilege, it also asks for the highest
+// priority of the fair classes. It ignores refusals. back restores the old settings.
 func Prefer() (back func()) {
 	before, err := unix.SchedGetAttr(0, 0)
 	if err != nil {
@@ -111,7 +111,7 @@ func Prefer() (back func()) {
 //go:linkname Nanotime runtime.nanotime
 func Nanotime() int64
 
-// Sleep waits for d or until a signal arrives. Go's scheduler does not learn that the thread
+// Sleep waits for d or until a signal arrives. Go's scheduler does not know that the thread
 // blocks, so the sleep must be short.
 func Sleep(d time.Duration) {
 	if d <= 0 {

@@ -13,7 +13,7 @@ import (
 // key is the key of an Event in a context.
 type key struct{}
 
-// With returns a context with the event. If the event is zero, With returns ctx itself.
+// With returns a context with the event. If the event is zero, With returns ctx.
 func With(ctx context.Context, e Event) context.Context {
 	if e == 0 {
 		return ctx
@@ -60,9 +60,9 @@ func (l *Log) Client(ctx context.Context, name string) context.Context {
 	})
 }
 
-// MarkHeader is the header with the number that Mark gives a request. The number says
-// nothing about the event. It identifies the request in a capture; the HTTP/2 stream
-// then identifies the answer.
+// MarkHeader is the header with the number that Mark gives to a request. The number says nothing
+// about the event. It identifies the request in a capture, and the HTTP/2 stream then identifies
+// the answer.
 const MarkHeader = "Vitrine-Message"
 
 // Mark returns a round tripper that numbers each request, and logs the request and its

@@ -26,8 +26,8 @@ import (
 	"time"
 )
 
-// An Event is an event of one function. Zero means that this function does not know the
-// message's event; the function at the other end may know it.
+// An Event is an event of one function. Zero means that this function does not know the message's
+// event. The function at the other end may know it.
 type Event uint64
 
 // A Line is one message in a log, as JSON.
@@ -55,7 +55,7 @@ const (
 	S1AP     = "s1ap"
 )
 
-// maxBytes limits the size of a log, so that traffic cannot fill a disk.
+// maxBytes limits the size of a log. Without a limit, traffic could fill a disk.
 const maxBytes = 4 << 30
 
 // ErrFull is the error of Close for a log that has reached its limit.
@@ -117,8 +117,7 @@ func (l *Log) Write(m Line) {
 	}
 }
 
-// write is separate from Write, so that a Line escapes to the heap only if it is
-// logged.
+// write is separate from Write, because a Line then escapes to the heap only if it is logged.
 func (l *Log) write(m Line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

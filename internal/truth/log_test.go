@@ -63,7 +63,7 @@ func TestLinesAreReadAsWritten(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreNoJSONStayOneLine(t *testing.T) {
+func TestInvalidNamesStayOnOneLine(t *testing.T) {
 	l, file := open(t)
 	for _, name := range []string{"\x01\x7f", "\xff\xfe", "\a\v", "a\nb"} {
 		l.Write(Line{Protocol: SIP, Name: name})
@@ -83,13 +83,13 @@ func TestWithoutALogNothingIsAllocated(t *testing.T) {
 		of := l.Begin()
 		l.Write(Line{Event: of})
 		if l.Client(With(ctx, of), "GET /") != ctx {
-			t.Error("the context is another one")
+			t.Error("With returned another context")
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if l.Close() != nil || From(ctx) != 0 {
-		t.Error("a log or an event is there")
+		t.Error("the context has a log or an event")
 	}
 }
 
