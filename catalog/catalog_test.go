@@ -15,7 +15,7 @@ import (
 	"vitrine/substrate/process"
 )
 
-// known returns the back ends that the packages' files may use.
+// known returns the back ends that files of the catalog may use.
 func known() spec.Known {
 	return spec.Known{
 		Substrates: map[string]any{"process": process.Config{}, "docker": docker.Config{}},

@@ -8,8 +8,8 @@ import (
 	"vitrine/flex/config"
 )
 
-// TestContainedFilesAreValid checks the files of the packages: every type of the
-// orchestrator is one of the director, and drains alike. Package flex/e2e runs them.
+// TestContainedFilesAreValid checks the files of the packages. Every type of the orchestrator must
+// be a type of the director and drain in the same way. Package flex/e2e runs the packages.
 func TestContainedFilesAreValid(t *testing.T) {
 	for _, dir := range []string{"contain-ed-ims", "contain-ed-epc", "contain-ed-kamailio"} {
 		c, err := config.Load(dir+"/flex.yaml", known())

@@ -25,7 +25,7 @@ func TestEPCCountsAgree(t *testing.T) {
 	program := buildProgram(t)
 	for _, c := range []struct {
 		substrate string
-		rate      int // calls a second; machines are emulated where the host has no KVM
+		rate      int // calls per second; low for machines, which are emulated if the host has no KVM
 	}{{"process", 20}, {"docker", 20}, {"qemu", 3}} {
 		t.Run(c.substrate, func(t *testing.T) {
 			var environ []string
@@ -93,7 +93,7 @@ func characterizeEPC(t *testing.T, program, file, size, substrate string, rate i
 	const workers = `--workers, "1",`
 	deployment := bytes.Replace(sized, []byte(workers), []byte(workers+` --overload, "off",`), 1)
 	if bytes.Equal(deployment, sized) {
-		t.Fatal("the deployment has no MME to change")
+		t.Fatal("the deployment has no MME with the default workers")
 	}
 	// There is no warm-up: the MME would count its calls, but trials.csv would not.
 	workload := fmt.Sprintf("generator: s1ap\nparameters: {scenario: attach-detach, timeout: 30s}\n"+
@@ -118,7 +118,7 @@ func characterizeEPC(t *testing.T, program, file, size, substrate string, rate i
 	return run
 }
 
-// printed returns the sum of a counter over all that the instance printed.
+// printed returns the sum of a counter over everything that the instance printed.
 func printed(t *testing.T, run, instance, counter string) int64 {
 	t.Helper()
 	logs, err := filepath.Glob(filepath.Join(run, "logs", "*", "*", instance, "log"))

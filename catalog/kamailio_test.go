@@ -45,8 +45,7 @@ import (
 	"vitrine/trial"
 )
 
-// TestMain lets this test binary serve as its own generator: `TEST generate NAME
-// OPTION...`.
+// TestMain makes this test binary its own generator: `TEST generate NAME OPTION...`.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != "generate" {
 		os.Exit(m.Run())
@@ -275,15 +274,15 @@ func (c *campaign) compare() {
 		what       string
 		ours, them int64
 	}{
-		{"calls scheduled, and seen", calls["scheduled"], seen.calls},
-		{"calls offered, and seen", calls["offered"], seen.calls},
-		{"calls that succeeded, and seen to", calls["succeeded"], seen.complete},
-		{"REGISTERs of the calls offered, and the edges' rcv_requests_register", registers * calls["offered"], edge["core:rcv_requests_register"] - again},
-		{"REGISTERs of the calls offered, and seen", registers * calls["offered"], seen.transactions},
-		{"200s of the calls that succeeded, and the edges' 2xx_transactions", accepted * calls["succeeded"], edge["tmx:2xx_transactions"]},
-		{"200s of the calls that succeeded, and seen", accepted * calls["succeeded"], seen.ok},
-		{"challenges, one a call, and the edges' 4xx_transactions", calls["offered"], edge["tmx:4xx_transactions"]},
-		{"challenges, one a call, and seen", calls["offered"], seen.challenged},
+		{"scheduled calls, and calls in captures", calls["scheduled"], seen.calls},
+		{"offered calls, and calls in captures", calls["offered"], seen.calls},
+		{"successful calls, and complete calls in captures", calls["succeeded"], seen.complete},
+		{"REGISTERs of offered calls, and the edges' rcv_requests_register", registers * calls["offered"], edge["core:rcv_requests_register"] - again},
+		{"REGISTERs of offered calls, and REGISTERs in captures", registers * calls["offered"], seen.transactions},
+		{"200s of successful calls, and the edges' 2xx_transactions", accepted * calls["succeeded"], edge["tmx:2xx_transactions"]},
+		{"200s of successful calls, and 200s in captures", accepted * calls["succeeded"], seen.ok},
+		{"challenges, one per call, and the edges' 4xx_transactions", calls["offered"], edge["tmx:4xx_transactions"]},
+		{"challenges, one per call, and challenges in captures", calls["offered"], seen.challenged},
 	} {
 		if off := same.them - same.ours; math.Abs(float64(off)) > tolerance*float64(same.ours) {
 			c.t.Errorf("%s: %d and %d", same.what, same.ours, same.them)
@@ -291,7 +290,7 @@ func (c *campaign) compare() {
 	}
 	// An edge may repeat a request to a slow registrar.
 	if got, least := registrar["registrar:accepted_regs"], accepted*calls["succeeded"]; float64(got) < (1-tolerance)*float64(least) {
-		c.t.Errorf("the registrars accepted %d REGISTERs, the phones got %d answers 200", got, least)
+		c.t.Errorf("the registrars accepted %d REGISTERs, but the phones got %d answers 200", got, least)
 	}
 }
 
@@ -334,7 +333,7 @@ func (c *campaign) captured() captured {
 	c.t.Helper()
 	var sum captured
 	if len(c.wiring.taps) == 0 {
-		c.t.Fatal("nothing was captured")
+		c.t.Fatal("the campaign has no captures")
 	}
 	for _, tap := range c.wiring.taps {
 		one, err := tap.count(c.wiring.inside)

@@ -17,7 +17,7 @@ import (
 	"vitrine/spec"
 )
 
-// keep is for those who want the captures.
+// keep is for developers who want to look at the captures.
 var keep = flag.String("keep", "", "folder that keeps NextEPC's run folders and captures; empty: they are removed")
 
 // TestNextEPC runs NextEPC under load and compares trials.csv with the messages
@@ -97,7 +97,7 @@ func newNextEPC(t *testing.T, program, deployment, workload string, rate float64
 	return c
 }
 
-// allSucceed checks that as many calls were offered, and that all of them succeeded.
+// allSucceed checks that the given number of calls was offered, and that all of them succeeded.
 func (c *campaign) allSucceed(offered int64) {
 	c.t.Helper()
 	calls := c.trials()
@@ -106,8 +106,8 @@ func (c *campaign) allSucceed(offered int64) {
 	}
 }
 
-// findWhole checks that the affinity analysis finds as many transactions of each type in the captures, and
-// that each step of their critical paths has its time.
+// findWhole checks that the affinity analysis finds the given number of transactions of each type
+// in the captures, and that each step of their critical paths has a time.
 func (c *campaign) findWhole(want map[string]int) {
 	c.t.Helper()
 	var files []string
@@ -133,9 +133,9 @@ func (c *campaign) findWhole(want map[string]int) {
 	}
 }
 
-// messages counts the distinct messages in the captures of a component, by protocol
-// and type. Requests and answers of Diameter have the same type, and only the
-// requests are counted. A message that is sent again counts once.
+// messages counts the distinct messages in the captures of a component, by protocol and type.
+// Requests and answers of Diameter have the same type, so only the requests count. A
+// retransmission does not count.
 func (c *campaign) messages(component string) map[string]int {
 	c.t.Helper()
 	counts := map[string]int{}
@@ -166,8 +166,8 @@ func (c *campaign) messages(component string) map[string]int {
 // A seen message was captured.
 type seen struct{ from, name, number string }
 
-// distinct returns the messages of tshark's fields. A packet may have several of
-// Diameter; tshark puts commas between them.
+// distinct returns the messages in tshark's fields. A packet may have several Diameter messages;
+// tshark separates them by commas.
 func distinct(fields string) map[seen]bool {
 	all := map[seen]bool{}
 	for line := range strings.Lines(fields) {
