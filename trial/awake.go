@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// latencyFile bounds the wake-up latency of all idle CPUs, in µs, while it is open
-	// (Documentation/power/pm_qos_interface.rst). The kernel lifts the bound when the
-	// process ends, however it ends.
+	// latencyFile bounds, while it is open, the wake-up latency of all idle CPUs, in µs
+	// (Documentation/power/pm_qos_interface.rst). The kernel removes the bound when the process
+	// ends, however it ends.
 	latencyFile = "/dev/cpu_dma_latency"
 	// driverFile names the driver of idle states; "none": the kernel halts idle CPUs
 	// without asking for the latency.
 	driverFile = "/sys/devices/system/cpu/cpuidle/current_driver"
 )
 
-// keepAwake keeps idle CPUs of the host polling until the result is closed. Waking a
-// halted CPU is work, which under a hypervisor takes a round trip to its host. A busy
-// function does not have that work, so CPU per call would fall as the rate rises.
-// Polling counts as idle time, and no instance competes with it.
+// keepAwake keeps idle CPUs of the host polling until the result is closed. It costs work to wake
+// a halted CPU; under a hypervisor it costs a round trip to its host. A busy function has less of
+// this work, so CPU per call would fall as the rate rises. Polling counts as idle time, and no
+// instance competes with it.
 func keepAwake() (io.Closer, error) {
 	missing := func(what string) error {
 		return &vitrine.Unsupported{What: "keep_awake", Missing: what, Do: "turn keep_awake off, or boot the host with idle=poll"}

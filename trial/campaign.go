@@ -1,6 +1,6 @@
-// Package trial runs campaigns: it deploys a function at one sizing after the
-// other, drives each at the rates that a search asks for, monitors it, and
-// appends every outcome to the results (NFV-VITAL, section III).
+// Package trial runs campaigns (NFV-VITAL, section III). A campaign deploys a function at one
+// sizing after the other, drives each sizing at the rates that a search asks for, monitors it, and
+// appends every outcome to the results.
 package trial
 
 import (
@@ -33,12 +33,12 @@ type Config struct {
 	Generator func(name string) ([]string, error)
 	Results   *result.Run
 	MaxTime   time.Duration // no trial begins after it; 0: no limit
-	Grace     time.Duration // a generator that runs longer than this after its trial's time is hung; 0: a minute
+	Grace     time.Duration // a generator that still runs this long after its trial's time counts as hung; 0: a minute
 	Observe   func(Event)   // progress; called from one goroutine
-	// Watch begins to read the host for one trial. Nil: nobody checks whether
-	// something on the host disturbs the trials.
+	// Watch begins to read the host for one trial. If nil, trials are not checked for disturbance
+	// by the host.
 	Watch quiet.Watcher
-	// Rates makes the search for rates. Nil: the search that the workload names.
+	// Rates makes the search for rates. If nil, it is the search that the workload names.
 	Rates func(rate.Config) (rate.Search, error)
 	Log   *slog.Logger
 }
@@ -50,7 +50,7 @@ type Campaign struct {
 
 	choices []spec.Choice
 	space   size.Space
-	search  size.Search // for sizings, for every choice: it keeps no state
+	search  size.Search // for sizings; has no state, so one serves every choice
 
 	program   []string          // of the generator
 	params    map[string]string // of the generator
@@ -61,9 +61,8 @@ type Campaign struct {
 	summary   result.Summary
 }
 
-// New plans a campaign without starting anything. It returns a *vitrine.BadInput if
-// the files ask for the impossible, and a *vitrine.Unsupported if this host's CPUs
-// cannot hold the campaign.
+// New plans a campaign and starts nothing. It returns a *vitrine.BadInput if the files ask for the
+// impossible, and a *vitrine.Unsupported if this host has too few CPUs for the campaign.
 func New(cfg Config) (*Campaign, error) {
 	c := &Campaign{Config: cfg, choices: cfg.Deployment.Servers.Choices()}
 	c.space = c.sizeSpace()
@@ -75,11 +74,11 @@ func New(cfg Config) (*Campaign, error) {
 	return c, err
 }
 
-// errEnough ends a campaign whose time is over; it is no failure.
-var errEnough = errors.New("the time given with --max-time is over")
+// errEnough ends a campaign whose time is over. It is not a failure.
+var errEnough = errors.New("the time limit --max-time is over")
 
-// Run runs the campaign to its end, or until ctx is done. The summary holds
-// everything that was measured, also if there is an error.
+// Run runs the campaign to its end, or until ctx ends. The summary holds all measurements, even if
+// there is an error.
 func (c *Campaign) Run(ctx context.Context) (result.Summary, error) {
 	c.began = time.Now()
 	c.summary = result.Summary{VNF: c.Deployment.VNFName, Unit: c.Workload.Unit, Thresholds: c.Workload.Thresholds, ScaleOn: c.Deployment.Mode.ScaleOn}
@@ -115,9 +114,9 @@ func (c *Campaign) generator() ([]string, error) {
 	return c.Generator(c.Workload.Generator)
 }
 
-// parameters returns the generator's own parameters as text. It resolves paths,
-// which are parameters whose names end in _file, from the workload's folder,
-// because the generator runs elsewhere.
+// parameters returns the generator's own parameters as text. A parameter whose name ends in _file
+// is a path. parameters resolves it from the workload's folder, because the generator runs in
+// another folder.
 func (c *Campaign) parameters() (map[string]string, error) {
 	given, err := c.Workload.Parameters.Strings()
 	if err != nil {
@@ -133,8 +132,7 @@ func (c *Campaign) parameters() (map[string]string, error) {
 	return params, nil
 }
 
-// measureChoice measures every sizing that the mode asks for under one choice of the
-// options.
+// measureChoice measures every sizing that the mode asks for, under one choice of the options.
 func (c *Campaign) measureChoice(ctx context.Context, choice spec.Choice) (err error) {
 	at := &site{Campaign: c, choice: choice}
 	defer func() { err = errors.Join(err, at.close(context.WithoutCancel(ctx))) }()
@@ -182,8 +180,8 @@ func (c *Campaign) stopped(choice spec.Choice, why string) {
 	c.summary.StoppedBecause = why
 }
 
-// measureSizing runs the rate search of one sizing. Recorded trials are not run again.
-// Measured trials count even if the search cannot be completed.
+// measureSizing runs the rate search of one sizing. It does not repeat recorded trials. Measured
+// trials count even if the search cannot be completed.
 func (c *Campaign) measureSizing(ctx context.Context, at *site, chosen size.Step) (_ vitrine.Measured, err error) {
 	sizing := chosen.Sizing
 	rates, err := c.newSeeking(chosen)
@@ -192,7 +190,7 @@ func (c *Campaign) measureSizing(ctx context.Context, at *site, chosen size.Step
 	}
 	at.begin(sizing)
 	defer func() { err = errors.Join(err, at.end(context.WithoutCancel(ctx))) }()
-	var history []vitrine.Outcome // disturbed trials too
+	var history []vitrine.Outcome // includes disturbed trials
 	for {
 		step := rates.search.Next(undisturbed(history))
 		if step.Done {

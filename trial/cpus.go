@@ -13,10 +13,11 @@ import (
 type demand struct {
 	instance  string
 	vcpus     float64
-	exclusive bool // the flavor asks for CPUs of its own
+	exclusive bool // the flavor asks for exclusive CPUs
 }
 
-// wholeCPUs returns how many CPUs the demand takes from the others. An exclusive one takes whole CPUs.
+// wholeCPUs returns the number of CPUs that the demand withholds from the others. An exclusive
+// demand takes whole CPUs.
 func (d demand) wholeCPUs() float64 {
 	if d.exclusive {
 		return math.Ceil(d.vcpus - floatSlack)
@@ -24,13 +25,13 @@ func (d demand) wholeCPUs() float64 {
 	return d.vcpus
 }
 
-// floatSlack forgives the rounding of decimal CPUs: 0.1+0.2 is not 0.3.
+// floatSlack allows for the rounding of decimal fractions: 0.1+0.2 is not 0.3.
 const floatSlack = 1e-9
 
-// assign returns which of the function's CPUs each instance may run on. If pinned,
-// an instance gets as few CPUs as hold it, and no CPU is promised more than once.
-// Otherwise it may run on all CPUs that are not exclusive to another instance. A sum
-// beyond the CPUs is refused: sharing would measure the shortage, not the size.
+// assign returns the function's CPUs on which each instance may run. With pinning, an instance
+// gets as few CPUs as possible, and no CPU is promised more than once. Otherwise it may run on all
+// CPUs that are not exclusive to another instance. assign refuses a sum beyond the CPUs, because a
+// trial would then measure the shortage and not the size.
 func assign(cpus []int, pinned bool, demands []demand) (map[string][]int, error) {
 	var sum float64
 	for _, d := range demands {
@@ -78,8 +79,8 @@ func assign(cpus []int, pinned bool, demands []demand) (map[string][]int, error)
 	return out, nil
 }
 
-// take finds the CPUs for one pinned or exclusive instance: whole CPUs first, then
-// the fullest CPU that still has room for the fraction (best fit).
+// take finds the CPUs for one pinned or exclusive instance. It takes whole CPUs first. For the
+// fraction, it takes the fullest CPU that still has room (best fit).
 func take(cpus []int, free map[int]float64, d demand) ([]int, error) {
 	var got []int
 	rest := d.wholeCPUs()

@@ -17,27 +17,27 @@ func TestAssignCPUs(t *testing.T) {
 		demands []demand
 		want    map[string][]int // nil: refused
 	}{
-		{"floating instances may use all", []int{1, 2}, false,
+		{"instances without pinning may use all CPUs", []int{1, 2}, false,
 			[]demand{small("a", 0.5), small("b", 1.5)},
 			map[string][]int{"a": {1, 2}, "b": {1, 2}}},
-		{"pinned ones share no promise", []int{1, 2}, true,
+		{"pinned instances do not share a CPU beyond its capacity", []int{1, 2}, true,
 			[]demand{small("a", 0.6), small("b", 0.6), small("c", 0.4)},
 			map[string][]int{"a": {1}, "b": {2}, "c": {1}}},
 		{"whole CPUs first", []int{1, 2, 3}, true,
 			[]demand{small("a", 0.5), small("b", 2)},
 			map[string][]int{"a": {3}, "b": {1, 2}}},
-		{"an exclusive flavor keeps the rest off", []int{1, 2}, false,
+		{"an exclusive flavor keeps other instances off its CPU", []int{1, 2}, false,
 			[]demand{small("a", 0.5), {instance: "b", vcpus: 0.5, exclusive: true}},
 			map[string][]int{"a": {2}, "b": {1}}},
-		{"decimal sums that meet the limit fit", []int{1}, true,
+		{"a decimal sum equal to the limit fits", []int{1}, true,
 			[]demand{small("a", 0.1), small("b", 0.2), small("c", 0.7)},
 			map[string][]int{"a": {1}, "b": {1}, "c": {1}}},
 		{"nothing left for the others", []int{1}, false,
 			[]demand{{instance: "a", vcpus: 0.5, exclusive: true}, small("b", 0.1)}, nil},
 		{"an exclusive flavor counts as whole CPUs", []int{1, 2}, false,
 			[]demand{{instance: "a", vcpus: 0.1, exclusive: true}, small("b", 0.8), small("c", 0.7)}, nil},
-		{"too much in all", []int{1}, false, []demand{small("a", 0.6), small("b", 0.5)}, nil},
-		{"fits in all but not pinned", []int{1, 2}, true,
+		{"the sum is too large", []int{1}, false, []demand{small("a", 0.6), small("b", 0.5)}, nil},
+		{"the sum fits, but not with pinning", []int{1, 2}, true,
 			[]demand{small("a", 0.7), small("b", 0.7), small("c", 0.6)}, nil},
 	}
 	for _, tt := range tests {

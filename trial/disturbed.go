@@ -10,19 +10,19 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// A lookout is the watch over one trial. Its methods do nothing when nobody watches.
+// A lookout watches the host during one trial. Without a Watch, its methods do nothing.
 type lookout struct {
 	watch    quiet.Watch
 	from, to time.Time
 	ended    bool
 }
 
-// lookOut begins to watch the host.
+// lookOut begins to watch the host for one trial.
 func (s *site) lookOut(ctx context.Context) (*lookout, error) {
 	if s.Watch == nil {
 		return &lookout{}, nil
 	}
-	watch, err := s.Watch(ctx) // after disturbed trials it waits
+	watch, err := s.Watch(ctx) // waits after disturbed trials
 	if err != nil {
 		return nil, fmt.Errorf("watch the host: %w", err)
 	}
@@ -41,8 +41,8 @@ func (l *lookout) end(ctx context.Context) (err error) {
 	return nil
 }
 
-// judge adds the host's reading to the outcome and marks the outcome if the trial was
-// disturbed. use is the instances' use while the host was watched.
+// judge adds the host's reading to the outcome, and marks the outcome if the trial was disturbed.
+// use has the use of the instances while the host was watched.
 func (l *lookout) judge(out *vitrine.Outcome, use map[string]vitrine.Use) {
 	if l.watch == nil {
 		return
@@ -51,7 +51,8 @@ func (l *lookout) judge(out *vitrine.Outcome, use map[string]vitrine.Use) {
 	quiet.Mark(out, host, why)
 }
 
-// own returns how many CPUs the instances used; NaN: one instance's use is not known.
+// own returns the number of CPUs that the instances used, or NaN if the use of an instance is
+// unknown.
 func own(use map[string]vitrine.Use) float64 {
 	var sum float64
 	for _, u := range use {
@@ -63,14 +64,14 @@ func own(use map[string]vitrine.Use) float64 {
 	return sum
 }
 
-// tooNoisy returns the error that ends the campaign after too many disturbed trials in a
-// row. Recorded ones do not count: the host may be quiet when a run is resumed.
+// tooNoisy returns the error that ends the campaign after too many disturbed trials in a row.
+// Recorded trials do not count, because the host may be quiet when a run is resumed.
 func (c *Campaign) tooNoisy(last vitrine.Outcome) error {
 	return c.disturbed.Add(last, "trials", fmt.Sprintf("at %g %s", last.Rate, c.Workload.Unit))
 }
 
-// undisturbed returns the outcomes that a search may see. A disturbed trial says nothing
-// about the function or the generator.
+// undisturbed returns the outcomes without those of disturbed trials, which say nothing about the
+// function or the generator.
 func undisturbed(all []vitrine.Outcome) []vitrine.Outcome {
 	var kept []vitrine.Outcome
 	for _, o := range all {

@@ -49,8 +49,8 @@ func setUpNoise(t *testing.T, disturbs func(trial int) bool) (*campaign, *noise)
 	return c, n
 }
 
-// A disturbed trial is kept and tried again at its rate, more often than a search
-// allows for invalid trials. The search never sees it.
+// TestDisturbedTrialsAreTriedAgain checks that a disturbed trial is recorded and tried again at
+// its rate, more often than a search allows for invalid trials. The search must not see it.
 func TestDisturbedTrialsAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	c, n := setUpNoise(t, func(trial int) bool { return trial > 0 && trial < 5 })
@@ -91,8 +91,8 @@ func TestDisturbedTrialsAreTriedAgain(t *testing.T) {
 	}
 }
 
-// A host that stays noisy ends the run with an error that says what was seen. Resumed
-// on a quiet host, the run repeats no trial and reaches its end.
+// TestTooNoisyHost checks that a host that stays noisy ends the run with an error that names the
+// disturbance. Resumed on a quiet host, the run must repeat no trial and reach its end.
 func TestTooNoisyHost(t *testing.T) {
 	t.Parallel()
 	c, _ := setUpNoise(t, func(int) bool { return true })
@@ -122,12 +122,12 @@ func TestTooNoisyHost(t *testing.T) {
 		t.Errorf("%d trials after the resume, %d in all, partial %t; want 3, 8, false", n.trials, len(c.outcomes()), summary.Partial)
 	}
 	if last := c.outcomes()[6]; last.Seq != 1 || last.Attempt != 7 || !last.Valid {
-		t.Errorf("the seventh trial is %+v, want the seventh attempt at the first", last.Key)
+		t.Errorf("the last trial is %+v, want the seventh attempt at trial 1", last.Key)
 	}
 }
 
-// The outcome of a failed trial on a disturbed host gives both reasons, and does not
-// count as the generator's fault.
+// TestFailedTrialOnDisturbedHost checks a trial that fails on a disturbed host. Its outcome must
+// have both reasons, and the failure must not count as the generator's fault.
 func TestFailedTrialOnDisturbedHost(t *testing.T) {
 	t.Parallel()
 	c, _ := setUpNoise(t, func(int) bool { return true })
@@ -143,7 +143,7 @@ func TestFailedTrialOnDisturbedHost(t *testing.T) {
 	}
 }
 
-// If the host cannot be watched, the run ends with the reason.
+// TestWatchFails checks that the run ends with the reason if the host cannot be watched.
 func TestWatchFails(t *testing.T) {
 	t.Parallel()
 	c, _ := setUpNoise(t, nil)

@@ -13,7 +13,7 @@ type Kind string
 
 // The events of a campaign, in this order; inner ones repeat.
 const (
-	SizingChosen Kind = "sizing-chosen" // or the end of the size search
+	SizingChosen Kind = "sizing-chosen" // or the size search has ended
 	TrialBegins  Kind = "trial-begins"
 	TrialDone    Kind = "trial-done"
 	RateDone     Kind = "rate-done"
@@ -30,7 +30,7 @@ type Event struct {
 	Step     rate.Step
 	Key      vitrine.Key
 	Outcome  *vitrine.Outcome
-	Recorded bool // the outcome was on record, not measured now
+	Recorded bool // the outcome comes from the record of an earlier run
 	Measured *vitrine.Measured
 }
 

@@ -17,8 +17,9 @@ import (
 	"vitrine/trial"
 )
 
-// TestModelCampaign: the winner is measured once more, and that figure counts. The
-// profile tells measured from predicted sizes. A resumed run asks the same questions.
+// TestModelCampaign checks that the winner is measured again and that this second result counts.
+// The profile must distinguish measured from predicted sizes. A resumed run must have the same
+// plan.
 func TestModelCampaign(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "ceiling: 25")
 	c.config.Deployment.Mode = spec.Mode{Name: spec.Model, Objective: spec.MostCapacity, ScaleOn: vitrine.CPU, Limit: spec.Limit{VCPUs: 0.6}}
@@ -26,7 +27,7 @@ func TestModelCampaign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plan := planned.Plan; !plan.Open || plan.MostSizings != 4 || plan.Names[0] != "fr1s" { // fr1s, fr2s, fr1m, and one again
+	if plan := planned.Plan; !plan.Open || plan.MostSizings != 4 || plan.Names[0] != "fr1s" { // fr1s, fr2s, fr1m, and the winner again
 		t.Fatalf("%+v", plan)
 	}
 	summary, err := c.measure(t.Context())

@@ -15,13 +15,14 @@ import (
 	"vitrine/monitor"
 )
 
-// defaultGrace is how long after its trial's time a generator counts as hung.
+// defaultGrace is the time after a trial's end at which a generator that still runs counts as
+// hung.
 const defaultGrace = 60 * time.Second
 
 const stopGrace = 2 * time.Second
 
-// runTrial runs one trial on the deployed sizing. A fault of the generator or the function
-// makes the outcome invalid; an error ends the campaign.
+// runTrial runs one trial on the deployed sizing. A fault of the generator or the function makes
+// the outcome invalid. An error ends the campaign.
 func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Duration) (out vitrine.Outcome, err error) {
 	scratch := filepath.Join(s.generator.Dir, fmt.Sprintf("%d-%d", key.Seq, key.Attempt))
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
@@ -86,8 +87,8 @@ func (s *site) command(key vitrine.Key, window time.Duration, scratch string) (v
 	return command, os.RemoveAll(command.Stdout)
 }
 
-// drive waits for the generator's report. The error says why there is no report, or
-// why the report is no verdict.
+// drive waits for the generator's report. The error is the reason why there is no report, or why
+// the report has no verdict.
 func (s *site) drive(ctx context.Context, command vitrine.Command, limit time.Duration) (load.Report, error) {
 	tctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -121,7 +122,7 @@ func readReport(path string) (load.Report, error) {
 	return report, nil
 }
 
-// oneLine keeps a reason within one line of trials.csv.
+// oneLine puts a reason on one line, for trials.csv.
 func oneLine(err error) error {
 	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
 }

@@ -12,20 +12,19 @@ import (
 	"vitrine/testbed/deploy"
 )
 
-// A Plan is what a campaign will do, as far as that is known beforehand.
+// A Plan is the work of a campaign, as far as it is known before the start.
 type Plan struct {
 	Combinations []spec.Choice    `json:"combinations"` // of the options with several values
 	Sizings      []vitrine.Sizing `json:"-"`            // all of them, or the first of an open search
 	Names        []string         `json:"sizings"`
-	Open         bool             `json:"open"`              // more sizings follow from the measurements
+	Open         bool             `json:"open"`              // the measurements decide on further sizings
 	MostSizings  int              `json:"most_sizings"`      // per combination
 	Trials       int              `json:"trials_per_sizing"` // estimate, without invalid ones
 	Trial        time.Duration    `json:"trial_ns"`          // warm-up, window and settling of one
 	About        time.Duration    `json:"about_ns"`          // estimate for the whole campaign, without deployment
 }
 
-// plan works out what the campaign will do. It refuses sizings that this host's CPUs
-// cannot hold.
+// plan makes the Plan. It refuses sizings for which this host has too few CPUs.
 func (c *Campaign) plan() (p Plan, err error) {
 	p = Plan{Combinations: c.choices, Open: true}
 	if c.Deployment.Mode.Name != spec.Custom {
@@ -70,9 +69,9 @@ func (c *Campaign) located(err error) error {
 	return err
 }
 
-// place lists the instances of a sizing under one choice of the options, with their
-// CPUs, in the order in which components start. It returns a *vitrine.Unsupported if
-// the function's CPUs cannot hold the sizing.
+// place lists the instances of a sizing under one choice of the options, with their CPUs, in the
+// order in which components start. It returns a *vitrine.Unsupported if the function has too few
+// CPUs for the sizing.
 func (c *Campaign) place(sizing vitrine.Sizing, choice spec.Choice) ([]deploy.Planned, error) {
 	all := c.function(sizing).Plan()
 	demands := make([]demand, len(all))
@@ -94,8 +93,8 @@ func (c *Campaign) function(sizing vitrine.Sizing) deploy.Function {
 	return deploy.Function{Deployment: c.Deployment, Sizing: sizing}
 }
 
-// fits checks the sizing against the CPUs reserved for the function, under every
-// choice of the options.
+// fits checks the sizing against the CPUs reserved for the function, under every choice of the
+// options.
 func (c *Campaign) fits(s vitrine.Sizing) error {
 	for _, choice := range c.choices {
 		if _, err := c.place(s, choice); err != nil {
@@ -105,8 +104,8 @@ func (c *Campaign) fits(s vitrine.Sizing) error {
 	return nil
 }
 
-// mostSizings returns how many sizings an open search measures at most. A search by a
-// model measures each sizing, and the best one again. A directed search grows one
+// mostSizings returns an upper bound on the number of sizings that an open search measures. A
+// search by a model measures each sizing once, and the best one again. A directed search grows one
 // component by one flavor or by one instance in each step.
 func (c *Campaign) mostSizings() (int, error) {
 	space := c.space
@@ -129,8 +128,8 @@ func (c *Campaign) mostSizings() (int, error) {
 	return steps + 1, nil
 }
 
-// sizeSpace returns the space of the deployment's sizings. Its limit is at most what
-// the unscalable components leave of the function's CPUs.
+// sizeSpace returns the space of the deployment's sizings. Its limit is at most the function's
+// CPUs minus those of the unscalable components.
 func (c *Campaign) sizeSpace() size.Space {
 	from := c.Deployment.Space()
 	space := size.Space{Components: from.Components, Flavors: from.Flavors, Limit: from.Limit, Counts: map[string]size.Count{}, Place: c.fits}
@@ -139,7 +138,7 @@ func (c *Campaign) sizeSpace() size.Space {
 	}
 	smallest := from.Smallest()
 	fixed := c.Deployment.Total(smallest).VCPUs - c.Deployment.Resources(smallest).VCPUs
-	const none = 1e-12 // a limit of 0 would not bind
+	const none = 1e-12 // a limit of 0 would mean no limit
 	room := max(none, float64(len(c.CPUs.Function))-fixed)
 	if space.Limit.VCPUs == 0 || space.Limit.VCPUs > room {
 		space.Limit.VCPUs = room
@@ -154,7 +153,7 @@ func (c *Campaign) sizeSearch(space size.Space) (size.Search, error) {
 	case spec.Custom:
 		return size.NewCustom(c.Deployment.Sizings()), nil
 	case spec.Exhaustive:
-		space.Place = nil // all sizings are asked for: one that does not fit is refused, not left out
+		space.Place = nil // the user asks for all sizings, so one that does not fit is refused and not left out
 		return size.NewExhaustive(space)
 	case spec.Directed:
 		return size.NewDirected(space, size.DirectedConfig{Scaling: m.Scaling, ScaleOn: m.ScaleOn, Reach: m.Reach, Seed: c.Seed})

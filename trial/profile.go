@@ -11,8 +11,8 @@ import (
 	"vitrine/search/size"
 )
 
-// saveProfile writes the capacity of every size, measured or predicted, into the run
-// folder. A campaign that measured nothing has no profile.
+// saveProfile writes the capacity of every size, measured or predicted, into the run folder. If
+// the campaign measured nothing, it writes no profile.
 func (c *Campaign) saveProfile() error {
 	if len(c.found) == 0 {
 		return nil
@@ -29,8 +29,8 @@ func (c *Campaign) saveProfile() error {
 	return c.Results.SaveProfile(p)
 }
 
-// keepBoots copies from the profile before the resume the boot times of sizes that
-// the resumed run did not deploy again, and whether instances boot without quota.
+// keepBoots copies data from the profile of the run before it was resumed: the boot times of sizes
+// that are not deployed again, and whether instances boot without quota.
 func keepBoots(p, before *vitrine.Profile) {
 	if before == nil {
 		return
@@ -69,7 +69,7 @@ func (c *Campaign) profile() (vitrine.Profile, error) {
 	accelerators := map[[2]string]string{}
 	for _, o := range c.Results.Outcomes() {
 		of := [2]string{o.Substrate, o.Options}
-		if o.Accelerator != "" && accelerators[of] != vitrine.Emulation { // one emulated trial marks them all
+		if o.Accelerator != "" && accelerators[of] != vitrine.Emulation { // one emulated trial marks all of them
 			accelerators[of] = o.Accelerator
 		}
 		if err := lines.Encode(o); err != nil {

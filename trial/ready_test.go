@@ -9,8 +9,8 @@ import (
 	"vitrine/spec"
 )
 
-// deaf is a function that ignores as many SIP requests as its second argument says,
-// like a function that is starting, and then answers all.
+// deaf is a function that ignores SIP requests at first, as a starting function does, and then
+// answers all. The second argument is the number of ignored requests.
 func deaf(args []string) error {
 	ignored, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -34,8 +34,8 @@ func deaf(args []string) error {
 	}
 }
 
-// A lost probe hardly delays the next one: twenty lost probes fit into a time limit
-// of 5 s.
+// TestReadyDespiteLostProbes checks that a lost probe hardly delays the next one: twenty lost
+// probes must fit into a time limit of 5 s.
 func TestReadyDespiteLostProbes(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "")
 	front := c.config.Deployment.Component("front")

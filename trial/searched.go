@@ -11,14 +11,14 @@ import (
 type seeking struct {
 	search rate.Search
 	cfg    rate.Config
-	again  bool // the sizing was measured before, and this time counts
+	again  bool // the sizing was measured before; only this measurement counts
 }
 
-// newSeeking makes the search for the sizing's rates. It begins at the capacity that the
-// search for sizings expects.
+// newSeeking makes the search for the sizing's rates. It begins at the capacity that the search
+// for sizings expects.
 func (c *Campaign) newSeeking(chosen size.Step) (seeking, error) {
 	cfg := c.rateConfig()
-	const doubled = 2 // growth by one flavor or instance seldom more than doubles the capacity
+	const doubled = 2 // growth by one flavor or instance rarely more than doubles the capacity
 	switch p := chosen.Predicted; {
 	case p != nil:
 		cfg.Prior = rate.Prior{Low: p.Low, High: p.High}
@@ -29,7 +29,8 @@ func (c *Campaign) newSeeking(chosen size.Step) (seeking, error) {
 	return seeking{search, cfg, chosen.Again}, err
 }
 
-// estimate returns the capacities that the trials show. It prefers the search's own estimate.
+// estimate returns the capacities according to the trials. If the search has its own estimate,
+// estimate returns that.
 func (s seeking) estimate(history []vitrine.Outcome) []vitrine.Capacity {
 	if own, ok := s.search.(rate.Estimator); ok {
 		return own.Estimate(history)

@@ -14,16 +14,15 @@ import (
 	"vitrine/testbed/deploy"
 )
 
-// A site is where one choice of the options is measured: the function, deployed at
-// one sizing after the other, and the generator beside it. It opens when the first
-// trial really runs, so a resumed campaign reads its recorded trials without
-// starting anything.
+// A site is one choice of the options: the function, deployed at one sizing after the other, with
+// the generator. It opens with the first trial that really runs. So a resumed campaign can read
+// its recorded trials without starting anything.
 type site struct {
 	*Campaign
 	choice    spec.Choice
 	bed       *testbed.Site // nil: no trial has run yet
 	generator *testbed.Instance
-	awake     io.Closer // keeps the CPUs awake; nil: they may halt
+	awake     io.Closer // keeps idle CPUs polling; nil: idle CPUs may halt
 
 	sizing     vitrine.Sizing
 	deployment *deploy.Deployment // nil: the sizing is not deployed
@@ -31,7 +30,7 @@ type site struct {
 	boots      []time.Duration
 }
 
-// open makes the back ends and puts the generator in place.
+// open makes the back ends and the generator's place.
 func (s *site) open(ctx context.Context) (err error) {
 	if s.bed, err = testbed.Open(ctx, s.Testbed, s.choice); err != nil {
 		return err
@@ -50,8 +49,8 @@ func (s *site) open(ctx context.Context) (err error) {
 	return err
 }
 
-// ready prepares the sizing for the next trial: it deploys it afresh if asked or
-// needed, and otherwise lets it settle.
+// ready prepares the sizing for the next trial. It deploys the sizing afresh if the search asks
+// for that or the function needs it, and otherwise lets the function settle.
 func (s *site) ready(ctx context.Context, restart bool, settle time.Duration) error {
 	if s.bed == nil {
 		if err := s.open(ctx); err != nil {
@@ -105,15 +104,15 @@ func (s *site) close(ctx context.Context) error {
 	return err
 }
 
-// decideFresh decides whether the next trial needs a fresh deployment: a stateful function
-// does after an overload, and every function does after it lost an instance.
+// decideFresh decides whether the next trial needs a fresh deployment. A stateful function needs
+// one after an overload, and every function needs one after it lost an instance.
 func (s *site) decideFresh(overloaded bool) {
 	stateful := s.Deployment.Stateful && overloaded
 	s.stale = stateful || (s.deployment != nil && s.deployment.Ended() != nil)
 }
 
-// boot returns the median time, in seconds, that the sizing's deployments took to
-// boot; 0: all its trials are on record, and none was deployed.
+// boot returns the median time, in seconds, that the sizing's deployments took to boot. It is 0 if
+// nothing was deployed, because all trials are on record.
 func (s *site) boot() float64 {
 	if len(s.boots) == 0 {
 		return 0
@@ -122,13 +121,13 @@ func (s *site) boot() float64 {
 	return sorted[len(sorted)/2].Seconds()
 }
 
-// unlimited reports whether the function's instances boot without their quota, as
-// far as is known.
+// unlimited reports whether the function's instances boot without their quota. It is false if that
+// is unknown.
 func (s *site) unlimited() bool {
 	return s.bed != nil && substrate.BootsUnlimited(s.bed.Substrate())
 }
 
-// vantages lists where the resource use of the generator and the instances can be read.
+// vantages lists the vantages of the generator and the instances.
 func (s *site) vantages() []vitrine.Vantage {
 	return append([]vitrine.Vantage{s.generator.Vantage()}, s.deployment.Vantages()...)
 }

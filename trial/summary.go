@@ -15,8 +15,8 @@ type finding struct {
 	size.Profiled
 }
 
-// evaluate evaluates the trials of one sizing and enters the result in the summary. Of
-// disturbed trials only the number and the time count.
+// evaluate evaluates the trials of one sizing and adds the result to the summary. For disturbed
+// trials, only their number and their time count.
 func (c *Campaign) evaluate(s *site, rates seeking, all []vitrine.Outcome) vitrine.Measured {
 	choice, sizing, history := s.choice, s.sizing, undisturbed(all)
 	m := vitrine.Measured{
@@ -80,9 +80,9 @@ func (c *Campaign) objective() size.Objective {
 	return o
 }
 
-// finalists returns the indices of the findings that may be the best. If the search
-// chooses by itself, these are its choices, at most one under each choice of the
-// options, and why is its reason for the last of them. Otherwise they are all findings.
+// finalists returns the indices of the findings that may be the best. If the search chooses a
+// sizing, these are its choices, at most one for each choice of the options, and why is its reason
+// for the last one. Otherwise all findings are finalists.
 func (c *Campaign) finalists() (finalists []int, why string) {
 	chooser, chooses := c.search.(size.Chooser)
 	for _, choice := range c.choices {

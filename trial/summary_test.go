@@ -12,8 +12,8 @@ import (
 	"vitrine/testbed"
 )
 
-// TestReasonOfTheChosenSize: if only one of two substrates has a size that reaches the
-// workload, the reason is about that size, whichever was measured last.
+// TestReasonOfTheChosenSize checks the reason if only one of two substrates has a size that
+// reaches the workload. The reason must be about that size, whichever was measured last.
 func TestReasonOfTheChosenSize(t *testing.T) {
 	d := &spec.Deployment{
 		Components: []spec.Component{{Name: "front", Short: "fr", Scalable: true}},

@@ -35,8 +35,8 @@ import (
 	"vitrine/trial"
 )
 
-// The test binary is also the function under test and the generator, which run as
-// real processes in real places.
+// TestMain makes the test binary the function under test and the generator, too. Both run as real
+// processes in real places.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -61,8 +61,8 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// serve is a function that answers one byte per connection. It dies after as many
-// connections as its second argument says, if there is one.
+// serve is a function that answers one byte per connection. If it has a second argument, it dies
+// after that many connections.
 func serve(args []string) error {
 	address, dieAfter := args[0], -1
 	if len(args) > 1 {
@@ -98,8 +98,8 @@ func serve(args []string) error {
 	}
 }
 
-// drive is a generator under the contract. Parameter "fault" makes it misbehave;
-// above "ceiling" calls per second every second call fails.
+// drive is a generator that follows the contract. The parameter "fault" makes it fail. Above
+// "ceiling" calls per second, every second call fails.
 func drive(args []string) error {
 	t, err := load.ReadTrial(args, os.Environ())
 	if err != nil {
@@ -215,7 +215,7 @@ repeat: 2
 stop: success_ratio < 0.6
 `
 
-// setUp makes a campaign with the test binary's own function and generator.
+// setUp makes a campaign in which the test binary is the function and the generator.
 func setUp(t *testing.T, function, sizes, params string) *campaign {
 	t.Helper()
 	if err := netns.Possible(); vitrine.IsUnsupported(err) {
@@ -259,7 +259,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// measure runs the campaign into its folder, or resumes it if it is there already.
+// measure runs the campaign into its folder. If the folder exists, it resumes the campaign.
 func (c *campaign) measure(ctx context.Context) (result.Summary, error) {
 	c.t.Helper()
 	var err error
@@ -283,7 +283,7 @@ func (c *campaign) measure(ctx context.Context) (result.Summary, error) {
 	return summary, err
 }
 
-// nothingLeft fails if a namespace or a cgroup of the run is still there.
+// nothingLeft fails the test if a namespace or a cgroup of the run still exists.
 func (c *campaign) nothingLeft() {
 	c.t.Helper()
 	left, err := netns.List("vt-" + c.run.ID)
@@ -327,7 +327,7 @@ func TestCampaignFindsCapacity(t *testing.T) {
 		}
 	}
 	if summary.Optimal == nil || summary.Optimal.Sizing != "fr1s" {
-		t.Errorf("optimal %v, want fr1s: both carry the same and it has fewer vCPUs", summary.Optimal)
+		t.Errorf("optimal %v, want fr1s, because both sizes carry the same and fr1s has fewer vCPUs", summary.Optimal)
 	}
 	for _, o := range c.outcomes() {
 		for _, instance := range []string{"front-1", "back-1", "generator"} {
@@ -339,22 +339,21 @@ func TestCampaignFindsCapacity(t *testing.T) {
 			t.Errorf("trial %d: sampling is %+v", o.Seq, o.Sampling)
 		}
 		if o.Rate > 30 {
-			t.Errorf("trial %d at %g: stop should have ended the ramp", o.Seq, o.Rate)
+			t.Errorf("trial %d at %g runs, although the stop condition had ended the ramp", o.Seq, o.Rate)
 		}
 	}
 }
 
-// An emulated is a substrate that claims to emulate machines that boot without their
-// quota.
+// An emulated is a substrate that claims to emulate machines, which boot without their quota.
 type emulated struct{ substrate.Substrate }
 
 func (emulated) BootsUnlimited() bool { return true }
 
 func (emulated) Accelerator(context.Context) (string, error) { return vitrine.Emulation, nil }
 
-// TestEmulationIsMarked: every trial names the accelerator of its virtual machines. So
-// does the profile, which also says that they boot without quota, even if all trials
-// are on record.
+// TestEmulationIsMarked checks that every trial names the accelerator of its virtual machines. The
+// profile must name it too, and must say that machines boot without quota, even if all trials are
+// on record.
 func TestEmulationIsMarked(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, "", "[fr1s]", "ceiling: 25")
@@ -413,7 +412,7 @@ func TestFaultsMakeTrialsInvalid(t *testing.T) {
 				}
 			}
 			if got := summary.Sizings[0].Capacities[0].Censored; got != vitrine.CensoredGenerator {
-				t.Errorf("capacity censored %q, want generator: nothing was shown of the function", got)
+				t.Errorf("capacity censored %q, want generator, because no trial shows anything about the function", got)
 			}
 		})
 	}
@@ -427,12 +426,13 @@ func TestComponentThatNeverGetsReady(t *testing.T) {
 	_, err := c.measure(t.Context())
 	for _, want := range []string{"fr1s", "front-1", "not ready within 300ms", "waiting for nothing"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Fatalf("error %v, want it to say %q", err, want)
+			t.Fatalf("error %v does not contain %q", err, want)
 		}
 	}
 }
 
-// A process that an install script left running already has the port.
+// TestPortInUse checks a process that an install script left running and that has the function's
+// port.
 func TestPortInUse(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "")
 	front := c.config.Deployment.Component("front")
@@ -442,16 +442,16 @@ func TestPortInUse(t *testing.T) {
 	c.config.Deployment.Install = []spec.Install{{Component: "front", Script: script, TimeLimit: 10 * time.Second}}
 	_, err := c.measure(t.Context())
 	// That process may answer the readiness check before front has ended.
-	said := fmt.Sprint(err)
+	reason := fmt.Sprint(err)
 	for _, o := range c.outcomes() {
-		said = o.Reason
+		reason = o.Reason
 		if o.Valid {
 			t.Errorf("trial %d is valid", o.Seq)
 		}
 	}
 	for _, want := range []string{"front-1 ended (exit status 1)", "address already in use"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q, want it to say %q", said, want)
+		if !strings.Contains(reason, want) {
+			t.Errorf("%q does not contain %q", reason, want)
 		}
 	}
 }
@@ -473,13 +473,13 @@ func TestInstallScript(t *testing.T) {
 	failing.config.Deployment.Install = c.config.Deployment.Install
 	_, err := failing.measure(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no such luck") || !strings.Contains(err.Error(), "front-1") {
-		t.Fatalf("error %v, want the script's last words", err)
+		t.Fatalf("error %v does not have the end of the script's output", err)
 	}
 	write(t, script, "#!/bin/sh\nexec sleep 60\n", 0o755)
 	slow := setUp(t, "", "[fr1s]", "")
 	slow.config.Deployment.Install = []spec.Install{{Component: "front", Script: script, TimeLimit: 200 * time.Millisecond}}
 	if _, err := slow.measure(t.Context()); err == nil || !strings.Contains(err.Error(), "time_limit of 200ms") {
-		t.Fatalf("error %v, want it to name the time limit", err)
+		t.Fatalf("error %v does not name the time limit", err)
 	}
 }
 
@@ -514,7 +514,7 @@ func TestResumeRepeatsNoTrial(t *testing.T) {
 	}
 	after := lines(t, filepath.Join(c.dir, "outcomes.jsonl"))
 	if !bytes.Equal(bytes.Join(before, nil), bytes.Join(after[:4], nil)) || len(after) != 4+fresh {
-		t.Errorf("%d trials on record after %d fresh ones, want the first 4 as they were", len(after), fresh)
+		t.Errorf("%d trials on record after %d fresh ones, want the first 4 unchanged", len(after), fresh)
 	}
 	seen := map[vitrine.Key]bool{}
 	for _, o := range c.outcomes() {
@@ -526,7 +526,7 @@ func TestResumeRepeatsNoTrial(t *testing.T) {
 	if len(summary.Sizings) != 2 {
 		t.Errorf("%d sizings, want 2", len(summary.Sizings))
 	}
-	// A complete run starts nothing at all.
+	// A complete run must not start anything.
 	fresh = 0
 	again, err := c.measure(t.Context())
 	if err != nil || fresh != 0 {
@@ -548,8 +548,8 @@ func lines(t *testing.T, path string) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 }
 
-// While a trial runs with keep_awake, no CPU of the function enters an idle state that has
-// to be left by waking up. Without keep_awake they do.
+// TestKeepAwake checks the idle states of the function's CPUs while a trial runs. With keep_awake,
+// no CPU enters an idle state that needs a wake-up. Without keep_awake, CPUs enter such states.
 func TestKeepAwake(t *testing.T) {
 	for _, awake := range []bool{true, false} {
 		c := setUp(t, "", "[fr1s]", "")
@@ -568,7 +568,8 @@ func TestKeepAwake(t *testing.T) {
 	}
 }
 
-// halts returns how often the CPUs have entered idle states other than the first, which polls.
+// halts returns how often the CPUs have entered idle states, except for the first one, which
+// polls.
 func halts(t *testing.T, cpus []int) (sum int) {
 	t.Helper()
 	for _, cpu := range cpus {
@@ -595,7 +596,7 @@ func TestInterruptInsideATrial(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "fault: hang")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted by the test")
-	go func() { // cancels once the generator runs: its report's file is there
+	go func() { // cancels once the file of the report shows that the generator runs
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for running := []string(nil); len(running) == 0 && ctx.Err() == nil; <-tick.C {
@@ -607,7 +608,7 @@ func TestInterruptInsideATrial(t *testing.T) {
 		t.Fatalf("error %v, want %v", err, interrupted)
 	}
 	if n := len(c.outcomes()); n != 0 {
-		t.Errorf("%d trials on record, want none: what was interrupted is no trial", n)
+		t.Errorf("%d trials on record, want none, because an interrupted trial does not count", n)
 	}
 }
 
@@ -623,25 +624,25 @@ func TestMaxTimeEndsInOrder(t *testing.T) {
 	}
 }
 
-// TestSizesWithoutAPlaceAreNotChosen: four instances of 0.4 CPUs beside another of 0.4
-// fit in two CPUs, but not if each is pinned to one.
+// TestSizesWithoutAPlaceAreNotChosen checks sizes that fit only without pinning: four instances of
+// 0.4 CPUs and another of 0.4 fit in two CPUs, but not if each is pinned to one CPU.
 func TestSizesWithoutAPlaceAreNotChosen(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "")
 	d := c.config.Deployment
 	c.config.CPUs.Function = []int{0, 1}
 	d.Flavors[0].VCPUs = 0.4
 	d.Mode = spec.Mode{Name: spec.Model, Objective: spec.MostCapacity, ScaleOn: vitrine.CPU}
-	for pinned, want := range map[document.Switch]int{false: 6, true: 5} { // fr1s to fr3s, fr1m, fr2m, and fr4s
+	for pinned, want := range map[document.Switch]int{false: 6, true: 5} { // fr1s to fr3s, fr1m, fr2m; fr4s only without pinning
 		d.Servers.Pinning = document.OneOrMany[document.Switch]{pinned}
 		planned, err := trial.New(c.config)
 		if err != nil || planned.Plan.MostSizings != want+1 {
-			t.Errorf("pinning %v: %+v, %v; want %d sizings, and one again", pinned, planned, err, want)
+			t.Errorf("pinning %v: %+v, %v; want %d sizings, and the winner again", pinned, planned, err, want)
 		}
 	}
 }
 
-// TestModeIsNamedWithItsPlace: an error that only the search finds has a position in
-// the file, like an error of the file's reader.
+// TestModeIsNamedWithItsPlace checks that an error of the size search has a position in the file,
+// like an error of the file's reader.
 func TestModeIsNamedWithItsPlace(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "")
 	d := c.config.Deployment
@@ -656,7 +657,7 @@ func TestModeIsNamedWithItsPlace(t *testing.T) {
 func TestSizeBeyondTheCPUsIsRefused(t *testing.T) {
 	c := setUp(t, "", fmt.Sprintf("[fr%dm]", 3*len(mustShare(t).Function)), "")
 	if _, err := trial.New(c.config); !vitrine.IsUnsupported(err) {
-		t.Errorf("plan: %v, want it refused", err)
+		t.Errorf("plan: %v, want an error", err)
 	}
 }
 
