@@ -28,7 +28,7 @@ func Number(v float64) result.Cell { return result.Cell{Text: Figure(v)} }
 // Text returns a table cell.
 func Text(format string, v ...any) result.Cell { return result.Cell{Text: fmt.Sprintf(format, v...)} }
 
-// Within returns a cell with an interval's mean, and its bounds as the note.
+// Within returns a cell with the mean of an interval. The bounds are the note.
 func Within(i delay.Interval) result.Cell {
 	c := Number(i.Mean)
 	switch {
@@ -49,7 +49,7 @@ func Columns(words int, names ...string) []result.Column {
 	return list
 }
 
-// LeftOut returns rows for what the host could not do, sorted by name.
+// LeftOut returns rows for the combinations that the host does not support, sorted by name.
 func LeftOut(unsupported map[string]string) []result.Line {
 	var list []result.Line
 	for _, name := range slices.Sorted(maps.Keys(unsupported)) {

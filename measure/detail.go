@@ -134,15 +134,15 @@ func oneWayDetail(s *site, x stream, out sentStream, got *received) Detail {
 	return d
 }
 
-// analyze analyses the packets by the kernel's stamps, or by the program's if the
-// kernel did not stamp every packet.
+// analyze analyses the packets by the kernel's stamps. If the kernel did not stamp every packet,
+// it uses the program's stamps.
 func (d *Detail) analyze(x stream, cut delay.Cut, list []packet.Reception) {
 	arrivals := make([]delay.Packet, len(list))
 	d.Stamps = "kernel"
 	for i, p := range list {
 		arrivals[i] = delay.Packet{Sequence: p.Sequence, Sent: p.Sent, Received: p.Kernel}
 		if p.Kernel == 0 {
-			d.Stamps = "program: the kernel gave none"
+			d.Stamps = "program, because the kernel gave none"
 		}
 		d.Hardware = d.Hardware || p.Hardware != 0
 	}
@@ -178,8 +178,8 @@ func perPacket(out sentStream, cpus []int) *cpu.PerPacket {
 	return &p
 }
 
-// soakedTime returns the CPU time per packet that neither the sender's waiting loop nor
-// the soaker got, minus the background, and the background; ns.
+// soakedTime returns two figures in ns: the CPU time per packet that neither the sender's waiting
+// loop nor the soaker got, minus the background, and the background.
 func soakedTime(r *packet.Record) (total, background float64) {
 	n := float64(r.Sent.Packets)
 	idle := float64(r.Background.Busy+r.Background.Missed) / float64(r.Background.Span)
@@ -237,7 +237,7 @@ func outcome(x stream, key vitrine.Key, d Detail) vitrine.Outcome {
 	return o
 }
 
-// valid returns an error if the stream says nothing about the network.
+// valid returns an error if the stream shows nothing about the network.
 func (d *Detail) valid() error {
 	if err := d.Sent.Held(); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (d *Detail) valid() error {
 	case d.Dropped > 0 && d.Network.Lost > 0:
 		return fmt.Errorf("the receiving program did not keep up: the kernel dropped %d packets because its socket's buffer was full; choose a lower --rate", d.Dropped)
 	case d.CPU != nil && !(d.CPU.Total > 0):
-		return fmt.Errorf("the packets took %.0f ns of CPU time each, less the background: the host was busy with something else", d.CPU.Total)
+		return fmt.Errorf("the packets took %.0f ns of CPU time each, minus the background: the host was busy with other work", d.CPU.Total)
 	}
 	return nil
 }

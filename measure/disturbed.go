@@ -26,9 +26,9 @@ func (d Disturbance) Mark(o *vitrine.Outcome) {
 
 // Watched measures one stream while the stage's watch reads the host.
 //
-// Watched does not judge the CPU time of other processes. On a host without other work,
-// round trips of 10,000 packets a second over a bridge count as 0.05 to 0.10 CPUs of
-// other processes, and the limit is 0.1. The cause is not known.
+// Watched does not judge the CPU time of other processes. On a host without other work, round
+// trips of 10,000 packets a second over a bridge count as 0.05 to 0.10 CPUs of other processes,
+// and the limit is 0.1. The cause is unknown.
 func (s *Stage) Watched(ctx context.Context, measure func() error) (d Disturbance, err error) {
 	if s.Watch == nil {
 		return d, measure()

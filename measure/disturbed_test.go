@@ -66,7 +66,7 @@ func measureNoise(t *testing.T, disturbs, lost func(stream int) bool) (*result.R
 }
 
 // TestDisturbedStreamsAreMeasuredAgain checks that a disturbed stream is invalid and is measured
-// again. Unlike a failure, a disturbance must not use up an attempt.
+// again. A disturbance must not use up an attempt, but a failure must.
 func TestDisturbedStreamsAreMeasuredAgain(t *testing.T) {
 	t.Parallel()
 	// The first stream is valid. The second one is disturbed four times, fails, is disturbed

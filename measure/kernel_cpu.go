@@ -16,8 +16,8 @@ import (
 
 // Values of --kernel-cpu besides a CPU number.
 const (
-	OwnCPU     = "auto" // a CPU of its own, if one is left
-	SendingCPU = "none" // the sender's, where virtual links hand packets over
+	OwnCPU     = "auto" // a separate CPU, if one is left
+	SendingCPU = "none" // the sender's CPU, on which virtual links hand over packets
 )
 
 // A KernelCPU is the CPU that does the kernel's receive work. Sender, receiver
@@ -28,8 +28,8 @@ type KernelCPU struct {
 	Why string // why the kernel has no CPU of its own; empty if it has one
 }
 
-// ChooseKernelCPU chooses one of the CPUs of sender and receiver and returns their
-// remaining CPUs. Any other CPU is a *vitrine.BadInput.
+// ChooseKernelCPU chooses one of the CPUs of sender and receiver, and returns the CPUs that remain
+// for these two. Any other CPU is a *vitrine.BadInput.
 func ChooseKernelCPU(asked string, cpus testbed.CPUs) (KernelCPU, testbed.CPUs, error) {
 	sender, receiver := cpus.Generator[0], cpus.Function[0]
 	spare := slices.Concat(cpus.Generator[1:], cpus.Function[1:])
@@ -55,7 +55,7 @@ func ChooseKernelCPU(asked string, cpus testbed.CPUs) (KernelCPU, testbed.CPUs, 
 	return KernelCPU{On: true, CPU: cpu}, testbed.CPUs{Function: without(cpus.Function), Generator: without(cpus.Generator)}, nil
 }
 
-// String says where the kernel's receive work is done.
+// String returns where the kernel does its receive work.
 func (k KernelCPU) String() string {
 	text := "on the sender's CPU, where virtual links hand packets over"
 	if k.On {
@@ -67,9 +67,9 @@ func (k KernelCPU) String() string {
 	return text
 }
 
-// receiveOn moves the receive work of both ports to the CPU of the configuration. If
-// the stream's CPU time is counted, the work stays on the counted CPUs of sender and
-// receiver. The facts of the ports say where the work runs.
+// receiveOn moves the receive work of both ports to the configured CPU. If the stream's CPU time
+// is counted, the work stays on the counted CPUs of sender and receiver. The facts of the ports
+// have the CPU of the work.
 func (s *site) receiveOn(counted bool) {
 	on := s.config.KernelCPU
 	switch {
@@ -104,7 +104,7 @@ func (k KernelCPU) set(link string) error {
 		}
 		for _, queue := range queues {
 			if err := os.WriteFile(queue, []byte(k.mask()), 0); err != nil {
-				return fmt.Errorf("steer what %s receives to CPU %d: %w", link, k.CPU, errors.Unwrap(err))
+				return fmt.Errorf("steer the receive work of %s to CPU %d: %w", link, k.CPU, errors.Unwrap(err))
 			}
 		}
 		return nil

@@ -96,23 +96,23 @@ func TestReceiveWorkIsSteered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := map[string]string{}
+	receiving := map[string]string{}
 	for _, o := range data.Outcomes {
 		d, err := ReadDetail(o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range d.Ports {
-			said[d.Metric+" "+p.Instance] = p.Receiving
+			receiving[d.Metric+" "+p.Instance] = p.Receiving
 		}
 	}
 	on := fmt.Sprintf("on CPU %d, by receive packet steering; could not be isolated: it is the receiver's too", b.kernelCPU.CPU)
 	for _, at := range []string{"latency generator", "latency receiver-1"} {
-		if said[at] != on {
-			t.Errorf("%s: got %q, want %q", at, said[at], on)
+		if receiving[at] != on {
+			t.Errorf("%s: got %q, want %q", at, receiving[at], on)
 		}
 	}
-	if !strings.HasPrefix(said["efficiency receiver-1"], "on the sender's CPU") || !strings.Contains(said["efficiency receiver-1"], "is counted") {
-		t.Errorf("efficiency of the receiver: got %q", said["efficiency receiver-1"])
+	if !strings.HasPrefix(receiving["efficiency receiver-1"], "on the sender's CPU") || !strings.Contains(receiving["efficiency receiver-1"], "is counted") {
+		t.Errorf("efficiency of the receiver: got %q", receiving["efficiency receiver-1"])
 	}
 }

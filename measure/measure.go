@@ -44,10 +44,9 @@ const (
 	RoundTrip = "round trip"
 )
 
-// Floor is the name of the fabric without a network: sender and receiver share the
-// loopback interface of an otherwise idle network namespace. Without the privilege to
-// create one, they use the host's own loopback interface. The result is the
-// instrument's own delay and cost.
+// Floor is the name of the fabric without a network. Sender and receiver share the loopback
+// interface of an otherwise idle network namespace. Without the privilege to create one, they use
+// the host's loopback interface. The result is the delay and the cost of the instrument itself.
 const Floor = "floor"
 
 // Kind marks a manifest's measurement as a measurement of this package.
@@ -61,8 +60,8 @@ const (
 	DefaultPackets        = 50_000
 	DefaultBandwidth      = 130e6  // bits a second, of jitter's stream
 	DefaultEfficiencyRate = 64_000 // packets a second
-	// DefaultLatencyRate is low enough that packets do not queue behind each other. The
-	// paper instead sends each packet after the previous one has returned.
+	// DefaultLatencyRate is low, because packets must not queue behind each other. The paper
+	// instead sends each packet after the previous one has returned.
 	DefaultLatencyRate = 10_000
 	DefaultRepeat      = 3
 )
@@ -87,8 +86,8 @@ type Settings struct {
 	Scaled     []string      `json:"scaled,omitempty"` // what was scaled to this host, and why
 }
 
-// Options holds the options of substrates and fabrics by name, as the user wrote
-// them. It is a readable form of the testbed's Parts.
+// Options holds the options of substrates and fabrics by name, as the user wrote them. They are a
+// readable form of the testbed's Parts.
 type Options map[string]json.RawMessage
 
 // All yields the names in order, each with its options on one line.
@@ -110,7 +109,7 @@ type Rates struct {
 	Efficiency float64 `json:"efficiency"`
 }
 
-// Given says which rates the user set.
+// Given has the rates that the user set.
 type Given struct {
 	Latency    bool `json:"latency"`
 	Jitter     bool `json:"jitter"`
@@ -141,8 +140,7 @@ func (s *Settings) all(names []string, of func(Combination) string) []string {
 // measures reports whether the metric is asked for.
 func (s *Settings) measures(metric string) bool { return slices.Contains(s.Metrics, metric) }
 
-// mostOneWay returns the maximum number of streams to one receiver. Efficiency sends
-// two.
+// mostOneWay returns the largest number of streams to one receiver. Efficiency sends two.
 func (s *Settings) mostOneWay() (streams int) {
 	if s.measures(Latency) {
 		streams += len(s.Sizes)
@@ -156,12 +154,11 @@ func (s *Settings) mostOneWay() (streams int) {
 	return streams
 }
 
-// PacketRate returns the number of frames of size bytes per second that carry bandwidth
-// bits per second. It does not count the preamble, the frame check sequence and the
-// inter-frame gap.
+// PacketRate returns the number of frames of size bytes per second that carry bandwidth bits per
+// second. The bandwidth excludes the preamble, the frame check sequence and the inter-frame gap.
 func PacketRate(bandwidth float64, size int) float64 { return bandwidth / float64(size) / 8 }
 
-// Check returns a *vitrine.BadInput for the first setting that is not allowed.
+// Check returns a *vitrine.BadInput for the first setting that is not valid.
 func (s *Settings) Check() error {
 	bad := func(what string, found any, want string) error {
 		return &vitrine.BadInput{File: what, Found: fmt.Sprintf("%v", found), Want: want}
@@ -200,7 +197,7 @@ func (s *Settings) Check() error {
 	return nil
 }
 
-// repeated returns the first value that occurs twice in list; empty: none does.
+// repeated returns the first value that occurs twice in list, or an empty value.
 func repeated[T comparable](list []T) string {
 	for i, v := range list {
 		if slices.Contains(list[:i], v) {
@@ -228,7 +225,7 @@ type Stage struct {
 	Watch quiet.Watcher
 }
 
-// Label returns the label of the run's probes. Probes of other runs have another.
+// Label returns the label of the run's probes. Other runs have other labels.
 func (s *Stage) Label() uint32 {
 	label := fnv.New32a()
 	_, _ = label.Write([]byte(s.Testbed.Run))
@@ -244,7 +241,7 @@ type Event struct {
 	Of       int              // all streams
 
 	Sending time.Duration // of the streams that are not finished, without deployment
-	// Left is the estimated time until all streams are finished, extrapolated from the
+	// Left is the estimated time until all streams are finished. It is extrapolated from the
 	// streams that this session finished; 0: none yet.
 	Left time.Duration
 }
@@ -287,7 +284,7 @@ type PortFacts struct {
 	IPv6      string   `json:"ipv6"`         // "off", "on", "not known"
 	Neighbour string   `json:"neighbours"`   // "static", or why not
 	Offloads  []string `json:"offloads"`     // enabled ones
-	Receiving string   `json:"receive_work"` // the CPU of the kernel's receive work, and why the kernel has none of its own
+	Receiving string   `json:"receive_work"` // the CPU of the kernel's receive work, and why the kernel has no separate CPU
 }
 
 // ReadDetail decodes the Detail of an outcome of this package.

@@ -58,10 +58,9 @@ type Plan struct {
 	visits []Visit[stream]
 }
 
-// MakePlan orders the streams. Repeats are the outermost loop, so that changes of the
-// host affect all combinations alike. ownKernel reports whether a substrate's instances
-// have a kernel of their own: one-way latency is measured only if one kernel stamps
-// both ends.
+// MakePlan orders the streams. Repeats are the outermost loop, so that changes of the host affect
+// all combinations alike. ownKernel reports whether a substrate's instances have their own kernel,
+// because one-way latency is measured only if one kernel stamps both ends.
 func MakePlan(s Settings, ownKernel func(substrate string) bool) (Plan, error) {
 	if err := s.Check(); err != nil {
 		return Plan{}, err

@@ -10,11 +10,10 @@ import (
 	"vitrine/measure/packet"
 )
 
-// Run measures the plan's streams and keeps each in the run folder. It skips streams
-// that the folder has already. If this host does not support a combination, Run keeps
-// the reason in the manifest and continues. It returns an error if the host supports no
-// combination, if a frame size fits no fabric, if a combination failed, or if the host
-// is too noisy.
+// Run measures the plan's streams and stores each in the run folder. It skips streams that the
+// folder has. If this host does not support a combination, Run writes the reason to the manifest
+// and continues. It returns an error if the host supports no combination, if a frame size fits no
+// fabric, if a combination failed, or if the host is too noisy.
 func Run(ctx context.Context, c Config) error {
 	r, err := RunVisits(ctx, &c.Stage, c.Plan.visits, func(ctx context.Context, r *Runner, open []stream) error {
 		return measureVisit(ctx, &c, r, open)
@@ -84,7 +83,7 @@ func (v *visit) dropOversized(list []stream) (fit []stream, err error) {
 			fit = append(fit, x)
 			continue
 		}
-		for finished := false; !finished; { // use up the attempts: the frame never fits
+		for finished := false; !finished; { // use up the attempts, because the frame never fits
 			o := outcome(x, v.Next(x), Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Ports: v.portFacts()})
 			o.Offered, o.Valid = 0, false
 			o.Reason = fmt.Sprintf("%s: %d bytes, and the path's MTU allows frames of at most %d", overMTU, x.size, v.largest())

@@ -174,9 +174,9 @@ func details(t *testing.T, dir, fabric, way string) Detail {
 	return Detail{}
 }
 
-// TestBridgeIsMeasuredBesideWhatCannotBe checks that unsupported places are reported with the
-// reason. Recorded streams must not be measured again.
-func TestBridgeIsMeasuredBesideWhatCannotBe(t *testing.T) {
+// TestBridgeIsMeasuredDespiteUnsupportedPlaces checks that unsupported places are reported with the
+// reason, while the bridge is measured. Recorded streams must not be measured again.
+func TestBridgeIsMeasuredDespiteUnsupportedPlaces(t *testing.T) {
 	b := newBench(t)
 	dir := t.TempDir()
 	s := settings("bridge", "nowhere")
@@ -222,8 +222,8 @@ func TestBridgeIsMeasuredBesideWhatCannotBe(t *testing.T) {
 	}
 }
 
-// TestWhatLinksDoIsReadBack checks that a run's results show the impairments of the links.
-func TestWhatLinksDoIsReadBack(t *testing.T) {
+// TestLinkSettingsAreReadBack checks that a run's results show the impairments of the links.
+func TestLinkSettingsAreReadBack(t *testing.T) {
 	b := newBench(t)
 	b.links = map[string]map[string]impair.Link{
 		"late":  {"receiver-1": {Delay: 30 * time.Millisecond, Way: impair.In}},
@@ -259,14 +259,14 @@ func TestWhatLinksDoIsReadBack(t *testing.T) {
 	}
 }
 
-func TestHostThatCanDoNoneOfIt(t *testing.T) {
+func TestHostWithoutSupport(t *testing.T) {
 	b := newBench(t)
 	if _, _, err := b.measure(t, settings("nowhere"), t.TempDir()); !vitrine.IsUnsupported(err) {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestScaleKeepsWhatWasGiven(t *testing.T) {
+func TestScaleKeepsRatesOfTheUser(t *testing.T) {
 	s := settings("bridge")
 	got, err := Scale(t.Context(), Config{}, s, t.TempDir())
 	if err != nil || got.Rates != s.Rates || got.Scaled != nil {
@@ -277,9 +277,9 @@ func TestScaleKeepsWhatWasGiven(t *testing.T) {
 	}
 }
 
-// TestScaleLowersWhatTheHostDoesNotHold checks that Scale lowers a rate of 1e8 packets/s, which no
-// sender holds, and says so. It lowers only rates that the user did not set.
-func TestScaleLowersWhatTheHostDoesNotHold(t *testing.T) {
+// TestScaleLowersUnheldRates checks that Scale lowers a rate of 1e8 packets/s, which no
+// sender holds, and reports the change. It must lower only rates that the user did not set.
+func TestScaleLowersUnheldRates(t *testing.T) {
 	b := newBench(t)
 	s := settings("bridge")
 	s.Rates.Latency, s.Given.Latency = 1e8, false
@@ -328,8 +328,9 @@ func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
 	}
 }
 
-// TestWhatWasLeftOutIsForgotten checks that a resumed run rebuilds the list of unsupported places.
-func TestWhatWasLeftOutIsForgotten(t *testing.T) {
+// TestListOfUnsupportedPlacesIsRebuilt checks that a resumed run rebuilds the list of unsupported
+// places.
+func TestListOfUnsupportedPlacesIsRebuilt(t *testing.T) {
 	run, err := result.Create(t.TempDir(), result.Manifest{Unsupported: map[string]string{"process on bridge": "no privilege"}})
 	if err != nil {
 		t.Fatal(err)
@@ -374,9 +375,9 @@ func sizes(n int) (list []int) {
 	return list
 }
 
-// TestTheLargestCountIsOneThatAReceiverTakes checks that even the largest plan asks no receiver for
+// TestReceiverTakesTheLargestCount checks that even the largest plan asks no receiver for
 // more probes than it can take.
-func TestTheLargestCountIsOneThatAReceiverTakes(t *testing.T) {
+func TestReceiverTakesTheLargestCount(t *testing.T) {
 	s := settings("bridge")
 	s.Packets, s.Metrics, s.Sizes = 1<<22, Metrics(), sizes(13)
 	p, err := MakePlan(s, machines)

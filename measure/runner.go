@@ -11,7 +11,7 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// attempts is the maximum number of attempts of a trial without a valid outcome.
+// attempts is the largest number of attempts at a trial without a valid outcome.
 const attempts = 3
 
 // A Trial is one stream to measure.
@@ -24,28 +24,28 @@ type Trial interface {
 
 // A Visit is one fresh deployment and its trials.
 type Visit[T Trial] struct {
-	Where  string // what is deployed; its name in the manifest if it is left out
+	Where  string // what is deployed; the name in the manifest if the visit is left out
 	Doing  string // progress message when the visit begins
 	Trials []T
 }
 
-// A Runner carries out the visits of a plan and keeps their outcomes.
+// A Runner makes the visits of a plan and records their outcomes.
 type Runner struct {
 	*Stage
 	places  []string // of all visits, each once
 	streams int      // of all visits
 	done    int      // finished, on record or left out
 	pace    pace
-	// leftOut has the places that were left out, with the reason: the host does not
-	// support them, or they failed.
+	// leftOut has the omitted places with the reason: the host does not support them, or they
+	// failed.
 	leftOut   map[string]error
 	disturbed quiet.Row
 }
 
-// RunVisits measures the trials that are not on record yet. If a visit fails, or this
-// host does not support it, RunVisits keeps the reason in the manifest, continues with
-// the next visit, and does not visit that place again. It returns only errors of the
-// run folder and of the context, and quiet.ErrTooNoisy.
+// RunVisits measures the trials that are not on record yet. If a visit fails, or this host does
+// not support it, RunVisits writes the reason to the manifest and continues with the next visit.
+// It does not visit that place again. It returns only errors of the run folder and of the context,
+// and quiet.ErrTooNoisy.
 func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], measure func(ctx context.Context, r *Runner, open []T) error) (*Runner, error) {
 	r := &Runner{Stage: stage, leftOut: map[string]error{}, pace: pace{began: time.Now(), open: map[int]time.Duration{}}}
 	for _, v := range visits {
@@ -59,7 +59,7 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 			r.places = append(r.places, v.Where)
 		}
 	}
-	if err := r.note(); err != nil { // places that were left out before may be possible now
+	if err := r.note(); err != nil { // this host may now support places that an earlier session left out
 		return r, err
 	}
 	for _, v := range visits {
@@ -119,9 +119,9 @@ func (r *Runner) Next(t Trial) vitrine.Key {
 	return t.Key(made + 1)
 }
 
-// Keep records an outcome and reports whether its trial is finished: the outcome is
-// valid, or no attempts are left. Disturbed attempts do not count. After too many of
-// them in a row, Keep returns an error that ends the run.
+// Keep records an outcome and reports whether its trial is finished. It is finished if the outcome
+// is valid or no attempts are left. Disturbed attempts do not count. After too many of them in a
+// row, Keep returns an error that ends the run.
 func (r *Runner) Keep(o vitrine.Outcome) (finished bool, err error) {
 	if err := r.Results.Append(o); err != nil {
 		return false, err
@@ -162,8 +162,7 @@ type pace struct {
 	sent  time.Duration         // time of sending of the streams that this session finished
 }
 
-// finish counts a stream's last attempt. A stream that was never sent does not count
-// for the pace.
+// finish counts a stream's last attempt. A stream that was never sent does not count for the pace.
 func (p *pace) finish(o vitrine.Outcome) {
 	if o.Offered > 0 {
 		p.sent += p.open[o.Seq]
@@ -171,8 +170,8 @@ func (p *pace) finish(o vitrine.Outcome) {
 	delete(p.open, o.Seq)
 }
 
-// left returns the time of sending of the open streams, and the estimated time until
-// they are finished; 0: no stream has shown the pace yet.
+// left returns the time of sending of the open streams, and the estimated time until they are
+// finished. The estimate is 0 if no stream has shown the pace yet.
 func (p *pace) left(elapsed time.Duration) (sending, left time.Duration) {
 	for _, span := range p.open {
 		sending += span
@@ -183,9 +182,9 @@ func (p *pace) left(elapsed time.Duration) (sending, left time.Duration) {
 	return sending, left
 }
 
-// Verdict returns the final error of a run: the places that failed and, if nothing was
-// measured at all, the places that this host does not support. The instrument's floor
-// alone does not count as measured.
+// Verdict returns the final error of a run: the places that failed and, if nothing was measured,
+// the places that this host does not support. If only the instrument's floor was measured, nothing
+// was measured.
 func (r *Runner) Verdict() error {
 	var unsupported, failed []error
 	measured := false

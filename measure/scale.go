@@ -11,15 +11,15 @@ import (
 
 const (
 	probed   = 10_000 // packets sent to try a rate
-	headroom = 2      // the sender's CPU also does the fabric's work (a bridge, a switch in user space), which may double its load
-	step     = 0.8    // factor from a rate that was not held to the next rate tried
+	headroom = 2      // the sender's CPU also does the work of the fabric (a bridge, a switch in user space), which may double its load
+	step     = 0.8    // factor from a rate that was not held to the next rate
 	tries    = 3      // per rate, because disturbances are short
 	lowest   = 1000   // packets a second; no rate is scaled below it
 )
 
-// Scale lowers the rates that the user did not set to the rates that sender and
-// receiver hold on this host's loopback interface, with headroom. Settings.Scaled says
-// what was lowered. dir is for the instances' output.
+// Scale lowers rates to those that sender and receiver hold on this host's loopback interface,
+// with headroom. It does not lower rates that the user set. Settings.Scaled lists the changes. dir
+// is for the instances' output.
 func Scale(ctx context.Context, c Config, s Settings, dir string) (_ Settings, err error) {
 	if err := s.Check(); err != nil {
 		return s, err

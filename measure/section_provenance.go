@@ -64,8 +64,8 @@ func (s *Summary) provenance(m result.Manifest) result.Section {
 	for _, name := range x.AllFabrics() {
 		add("networking model, "+name, x.Platform.NetworkingModel(name), "containerized-infra: networking models")
 	}
-	for name, said := range x.Options.All() {
-		add("options of "+name, said, "RFC 8172, section 3.2")
+	for name, text := range x.Options.All() {
+		add("options of "+name, text, "RFC 8172, section 3.2")
 	}
 	add("CPU pinning", fmt.Sprintf("sender on CPU %d, receiver on CPU %d; the kernel's receive work: %s", first(m.CPUs.Generator), first(m.CPUs.Function), x.Platform.ReceiveCPU), "RFC 8172, section 3.2")
 	isolated := "none (isolcpus)"

@@ -22,7 +22,7 @@ import (
 	"vitrine/result"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew; look at them then")
+var update = flag.Bool("update", false, "write the golden files; then review them")
 
 // synthetic returns a run of artificial streams of every metric, on two fabrics and the floor.
 // Jitter has one invalid repeat on process and no valid one on qemu. The machines of qemu are

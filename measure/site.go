@@ -36,8 +36,8 @@ const (
 	etherSize    = 14        // bytes of an Ethernet header, which the MTU does not count
 )
 
-// floorAddress is the address of both sender and receiver on the floor's loopback
-// interface. It is from the range for benchmarks (RFC 2544, appendix C.2.2).
+// floorAddress is the address of both sender and receiver on the floor's loopback interface. It is
+// in the range for benchmarks (RFC 2544, appendix C.2.2).
 func floorAddress() netip.Addr { return netip.AddrFrom4([4]byte{198, 18, 255, 1}) }
 
 // A port is an instance with its interface.
@@ -53,7 +53,7 @@ type site struct {
 	config   *Config
 	where    Combination
 	dir      string // of the instances
-	guest    bool   // the receiver has a kernel of its own
+	guest    bool   // the receiver has its own kernel
 	sender   *port
 	receiver *port
 	output   string // file for the output of the program at the receiver
@@ -145,8 +145,8 @@ func (s *site) placeFloor(ctx context.Context) error {
 	return nil
 }
 
-// sharesHostNetwork reports whether the instances share the host's network. It does not
-// carry frames that the sender builds itself.
+// sharesHostNetwork reports whether the instances share the host's network. That network does not
+// carry frames that the sender builds.
 func (s *site) sharesHostNetwork() bool {
 	return s.sender.NetNS() == "" || s.where.Fabric != Floor && s.sender.Endpoint.Interface == floorLink
 }

@@ -38,7 +38,7 @@ type Row struct {
 	Size    int     `json:"frame_size_without_fcs"`
 	Rate    float64 `json:"rate"`              // packets a second
 	Repeats int     `json:"repeats"`           // valid ones
-	Invalid string  `json:"invalid,omitempty"` // why other repeats, or all, are not valid
+	Invalid string  `json:"invalid,omitempty"` // why the other repeats are not valid
 	Mark    string  `json:"not_comparable,omitempty"`
 
 	Sent       int `json:"sent"` // in all valid repeats, within the cut
@@ -86,7 +86,7 @@ type Use struct {
 	Total      delay.Interval  `json:"total_ns"`      // by the soaker
 	Counted    delay.Interval  `json:"counted_ns"`    // by BPF; Repeats is 0 if BPF did not count
 	Background delay.Interval  `json:"background_ns"` // not included in Total
-	Split      *cpu.Split      `json:"split"`         // mean of the repeats in which soaker and BPF agreed; nil: not given, see Why
+	Split      *cpu.Split      `json:"split"`         // mean of the repeats in which soaker and BPF agreed; nil: no split, see Why
 	Agreed     int             `json:"agreed"`        // repeats in which soaker and BPF agreed
 	Why        string          `json:"why,omitempty"`
 	Relative   *delay.Interval `json:"relative_to_direct"` // Total divided by direct's on the same substrate, repeat by repeat; nil: direct was not measured
@@ -216,8 +216,8 @@ func (g *group) row() Row {
 	return r
 }
 
-// Mark returns the mark in tables for measurements under an accelerator that makes them
-// not comparable; empty: they are comparable.
+// Mark returns the mark for measurements under an accelerator that makes them not comparable. It
+// is empty if they are comparable.
 func Mark(accelerator string) string {
 	if vitrine.NotComparable(accelerator) == "" {
 		return ""
@@ -329,7 +329,7 @@ func (s *Summary) compareWithDirect() {
 			}
 		}
 		if len(ratios) > 0 {
-			slices.Sort(ratios) // the map's order is random and would change the rounding
+			slices.Sort(ratios) // the random order of the map would change the rounding
 			x := delay.OfRepeats(ratios, confidence)
 			r.CPU.Relative = &x
 		}

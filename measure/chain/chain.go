@@ -109,7 +109,7 @@ func (s *Settings) Paths() []Path {
 	return list
 }
 
-// Check returns a *vitrine.BadInput for the first setting that is not allowed.
+// Check returns a *vitrine.BadInput for the first setting that is not valid.
 func (s *Settings) Check() error {
 	bad := func(what string, found any, want string) error {
 		return &vitrine.BadInput{File: what, Found: fmt.Sprintf("%v", found), Want: want}
@@ -127,7 +127,7 @@ func (s *Settings) Check() error {
 	case len(s.Lengths) == 0 || s.Lengths[0] < 0 || s.mostHops() > MaxLength:
 		return bad("--length", s.Lengths, fmt.Sprintf("want 0 to %d hops, such as 1..4", MaxLength))
 	case !slices.IsSorted(s.Lengths) || len(slices.Compact(slices.Clone(s.Lengths))) < len(s.Lengths):
-		return bad("--length", s.Lengths, "want each length once, rising")
+		return bad("--length", s.Lengths, "want each length once, in ascending order")
 	case s.Size < packet.MinSize || s.Size > packet.MaxSize:
 		return bad("--frame", s.Size, fmt.Sprintf("want %d to %d bytes, without the frame check sequence", packet.MinSize, packet.MaxSize))
 	case s.Packets < 10 || s.Packets > 1<<20:
@@ -181,7 +181,7 @@ type Stream struct {
 	Accelerator string       `json:"accelerator,omitempty"` // of hops that are virtual machines: "kvm", "tcg"
 	Sent        packet.Sent  `json:"sent"`
 	Dropped     uint32       `json:"dropped_by_socket"`
-	Network     delay.Report `json:"network"` // Delay is the round trip
+	Network     delay.Report `json:"network"` // Delay is the round-trip delay
 }
 
 // ReadStream decodes the Stream of an outcome of this package.

@@ -86,7 +86,7 @@ func config(t *testing.T, s Settings) Config {
 		case "bridge":
 			return bridge.New(bridge.Config{Run: run})
 		}
-		return nil, &vitrine.Unsupported{What: c.Fabric, Missing: "a test that has it"}
+		return nil, &vitrine.Unsupported{What: c.Fabric, Missing: "a test with this fabric"}
 	}
 	return c
 }
@@ -146,9 +146,10 @@ func TestChainOverEachForwarder(t *testing.T) {
 	}
 }
 
-// TestMeasuresWhatItCan checks that a combination that this host does not support is listed with
-// the reason, and that the rest is measured. Recorded streams must not be measured again.
-func TestMeasuresWhatItCan(t *testing.T) {
+// TestUnsupportedChainsAreReported checks that a combination that this host does not support is
+// listed with the reason, and that the rest is measured. Recorded streams must not be measured
+// again.
+func TestUnsupportedChainsAreReported(t *testing.T) {
 	c := config(t, Settings{
 		Forwarders: []string{XDP}, Fabrics: []string{"warp", "bridge"}, Lengths: []int{0, 1}, Size: 64, Packets: 50, Rate: 1000, Repeat: 2,
 	})
@@ -165,7 +166,7 @@ func TestMeasuresWhatItCan(t *testing.T) {
 		t.Errorf("got %d streams, %d outcomes", streams, len(c.Results.Outcomes()))
 	}
 	why := c.Results.Manifest().Unsupported
-	if len(why) != 1 || !strings.Contains(why["process on warp, xdp"], "a test that has it") {
+	if len(why) != 1 || !strings.Contains(why["process on warp, xdp"], "a test with this fabric") {
 		t.Errorf("got unsupported combinations %q", why)
 	}
 	alone := c.Plan.Settings
@@ -180,8 +181,8 @@ func TestMeasuresWhatItCan(t *testing.T) {
 }
 
 // TestInjectedDelayIsFound checks that a delay injected at hop 2 is found there at its size, and
-// not before hop 2. Other work on the host delays many packets by milliseconds, but not all of
-// them. So the test compares the least round trips, and adds repeats until some of them pass
+// not before hop 2. Other work on the host delays many packets by milliseconds, but not all
+// packets. So the test compares the least round trips, and adds repeats until some of them are
 // undisturbed.
 func TestInjectedDelayIsFound(t *testing.T) {
 	const put = 50.0 // us
@@ -227,7 +228,7 @@ func judge(r Report, put float64) string {
 	}
 	f := found[i]
 	if f.Added.Mean < 0.7*put || f.Added.Mean > 1.4*put {
-		return fmt.Sprintf("added %g us, put %g us", f.Added.Mean, put)
+		return fmt.Sprintf("found %g us, injected %g us", f.Added.Mean, put)
 	}
 	before, past := 0.0, 0.0
 	for _, x := range f.Residuals {
@@ -260,8 +261,8 @@ func TestScriptForwards(t *testing.T) {
 	}
 }
 
-// TestForwarderThatDoesNot checks that the error says so if a forwarder ends or does not forward.
-func TestForwarderThatDoesNot(t *testing.T) {
+// TestFailingForwarderIsNamed checks that the error names a forwarder that ends or does not forward.
+func TestFailingForwarderIsNamed(t *testing.T) {
 	for program, want := range map[string]string{
 		"echo nothing here >&2; exit 3": "nothing here",
 		"exec sleep 60":                 "0 of 20 probes",
@@ -287,21 +288,21 @@ func TestBadSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(*Settings){
-		"forwarder":          func(s *Settings) { s.Forwarders = []string{"click"} },
-		"rules of no switch": func(s *Settings) { s.Forwarders = []string{OVS} },
-		"no script":          func(s *Settings) { s.Forwarders = []string{Script} },
-		"no fabric":          func(s *Settings) { s.Fabrics = nil },
-		"script":             func(s *Settings) { s.Program = []string{"x"} },
-		"no length":          func(s *Settings) { s.Lengths = nil },
-		"length":             func(s *Settings) { s.Lengths = []int{-1} },
-		"lengths":            func(s *Settings) { s.Lengths = []int{2, 1} },
-		"twice":              func(s *Settings) { s.Lengths = []int{1, 1} },
-		"size":               func(s *Settings) { s.Size = 63 },
-		"packets":            func(s *Settings) { s.Packets = 1 },
-		"rate":               func(s *Settings) { s.Rate = 0 },
-		"hop":                func(s *Settings) { s.Inject = Injection{Hop: 2, Delay: 1000} },
-		"delay":              func(s *Settings) { s.Inject = Injection{Hop: 1} },
-		"all pass the hop":   func(s *Settings) { s.Lengths, s.Inject = []int{1, 2}, Injection{Hop: 1, Delay: 1000} },
+		"forwarder":                func(s *Settings) { s.Forwarders = []string{"click"} },
+		"rules without a switch":   func(s *Settings) { s.Forwarders = []string{OVS} },
+		"no script":                func(s *Settings) { s.Forwarders = []string{Script} },
+		"no fabric":                func(s *Settings) { s.Fabrics = nil },
+		"script":                   func(s *Settings) { s.Program = []string{"x"} },
+		"no length":                func(s *Settings) { s.Lengths = nil },
+		"length":                   func(s *Settings) { s.Lengths = []int{-1} },
+		"lengths":                  func(s *Settings) { s.Lengths = []int{2, 1} },
+		"twice":                    func(s *Settings) { s.Lengths = []int{1, 1} },
+		"size":                     func(s *Settings) { s.Size = 63 },
+		"packets":                  func(s *Settings) { s.Packets = 1 },
+		"rate":                     func(s *Settings) { s.Rate = 0 },
+		"hop":                      func(s *Settings) { s.Inject = Injection{Hop: 2, Delay: 1000} },
+		"delay":                    func(s *Settings) { s.Inject = Injection{Hop: 1} },
+		"all lengths pass the hop": func(s *Settings) { s.Lengths, s.Inject = []int{1, 2}, Injection{Hop: 1, Delay: 1000} },
 	} {
 		s := good
 		spoil(&s)

@@ -35,7 +35,7 @@ type deployment struct {
 	*testbed.Site
 	config           *Config
 	path             Path
-	chainer          fabric.Chainer // nil: the forwarders know where to send
+	chainer          fabric.Chainer // nil: the forwarders have the next hop's address
 	sender, receiver *node
 	hops             []*node // hops[0] is hop 1
 	sending          *packet.Sender
@@ -120,13 +120,13 @@ func disableRouting() error {
 	return nil
 }
 
-// checkMACs checks that every instance has its own link-layer address, because frames
-// are delivered by it.
+// checkMACs checks that every instance has its own link-layer address, because that address
+// decides where a frame goes.
 func (d *deployment) checkMACs(nodes []*node) error {
 	has := map[string]string{}
 	for _, n := range nodes {
 		if other := has[n.mac.String()]; other != "" || len(n.mac) != 6 {
-			return &vitrine.Unsupported{What: "a chain on the fabric " + d.path.Fabric, Missing: fmt.Sprintf("a MAC address for each instance: %s has %q, %s too", n.Name, n.mac, other), Do: "choose another fabric"}
+			return &vitrine.Unsupported{What: "a chain on the fabric " + d.path.Fabric, Missing: fmt.Sprintf("a MAC address for each instance: %s has %q, and so has %s", n.Name, n.mac, other), Do: "choose another fabric"}
 		}
 		has[n.mac.String()] = n.Name
 	}
@@ -135,7 +135,7 @@ func (d *deployment) checkMACs(nodes []*node) error {
 
 // start starts the receiver's echo, the forwarders and the sender.
 func (d *deployment) start(ctx context.Context) error {
-	// A static neighbour, so that no packet waits for ARP and no reply goes astray.
+	// With a static neighbour entry, no packet waits for ARP and no reply goes elsewhere.
 	if err := d.receiver.AddNeighbour(d.sender.Endpoint.Addr, d.sender.mac); err != nil {
 		return fmt.Errorf("add the sender as a neighbour of the receiver: %w", err)
 	}
@@ -187,8 +187,7 @@ func (d *deployment) nextHop(number int) *node {
 // entryHop returns the node where a chain of that length begins.
 func (d *deployment) entryHop(length int) *node { return d.nextHop(length + 1) }
 
-// startForwarder starts the hop's forwarder. It first stops a forwarder that runs
-// there.
+// startForwarder starts the hop's forwarder. First it stops the previous forwarder, if any.
 func (d *deployment) startForwarder(ctx context.Context, number int, hold time.Duration) error {
 	hop := d.hops[number-1]
 	if err := hop.Stop(ctx, stopGrace); err != nil {

@@ -16,7 +16,7 @@ const confidence = 0.95
 const (
 	RoundTrip     = "round trip"       // the median of each stream
 	RoundTripMean = "mean round trip"  // the mean of each stream, as in the paper
-	RoundTripMin  = "least round trip" // minimum of all repeats: the path's own time without disturbances of the host
+	RoundTripMin  = "least round trip" // minimum of all repeats: the path's own time, without disturbances by the host
 	Variation     = "delay variation"  // the mean jitter of each stream (RFC 3550)
 	leastFitted   = 3                  // lengths; a line through two points has no residuals
 )
@@ -45,7 +45,7 @@ type series struct {
 	values  [][]float64 // [repeat][index of length]
 }
 
-// fit returns the line, and false for fewer than three lengths.
+// fit returns the line. It returns false if there are fewer than three lengths.
 func (s series) fit(of string) (Fit, bool) {
 	var x, mean []float64
 	for i, length := range s.lengths {
@@ -59,7 +59,7 @@ func (s series) fit(of string) (Fit, bool) {
 	f := Fit{Of: of}
 	f.Intercept, f.PerHop = stat.LinearRegression(x, mean, nil, false)
 	f.R2 = stat.RSquared(x, mean, nil, f.Intercept, f.PerHop)
-	if math.IsNaN(f.R2) { // all means are equal: the line passes through them
+	if math.IsNaN(f.R2) { // all means are equal, and the line passes through them
 		f.R2 = 1
 	}
 	slopes, squares := s.lines()
@@ -106,7 +106,7 @@ func (s series) residuals(f Fit) []Residual {
 	return list
 }
 
-// least returns the minimum of all repeats at each length, as one repeat.
+// least returns the minimum over all repeats at each length, in the form of one repeat.
 func (s series) least() series {
 	row := make([]float64, len(s.lengths))
 	for i := range row {
@@ -132,8 +132,8 @@ func (s series) column(i int) []float64 {
 // A Finding is the measured effect of an injected delay.
 type Finding struct {
 	Of string `json:"of"`
-	// Added is the time that the delay added to lengths that pass the hop, minus the
-	// time that it added to other lengths; over the repeats; µs.
+	// Added is the time that the delay added to lengths that pass the hop, minus the time that it
+	// added to other lengths. It is over the repeats, in µs.
 	Added delay.Interval `json:"added_us"`
 	// Residuals of the values with the delay, against the line without it.
 	Residuals []Residual `json:"residuals"`

@@ -28,7 +28,8 @@ func TestFitOfALine(t *testing.T) {
 	}
 }
 
-// Anscombe's first data set has known figures: 3 + 0.5 x, R squared 0.6665.
+// TestFitOfKnownData fits Anscombe's first data set, whose figures are known: 3 + 0.5 x, R squared
+// 0.6665.
 func TestFitOfKnownData(t *testing.T) {
 	s := series{
 		lengths: []int{10, 8, 13, 9, 11, 14, 6, 4, 12, 7, 5},
@@ -52,7 +53,7 @@ func TestFitWithMissingStreams(t *testing.T) {
 	}
 }
 
-func TestFindIsWhatWasAdded(t *testing.T) {
+func TestFindReturnsTheAddedDelay(t *testing.T) {
 	without := series{lengths: []int{0, 1, 2, 3}, values: [][]float64{{10, 20, 30, 40}, {110, 120, 130, 140}}}
 	with := series{lengths: without.lengths, values: [][]float64{{15, 25, 85, 95}, {100, 110, 170, 180}}}
 	f := findInjected(RoundTrip, 2, without, with)

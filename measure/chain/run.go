@@ -23,9 +23,9 @@ const (
 	bootWait    = 5 * time.Minute  // if its hops are virtual machines
 )
 
-// Run measures the streams that are missing in the results. If a chain fails, or this
-// host does not support it, Run notes the reason in the manifest and measures the
-// others. At the end it returns the errors of the chains that failed.
+// Run measures the streams that are missing in the results. If a chain fails, or this host does
+// not support it, Run writes the reason to the manifest and measures the other chains. At the end,
+// it returns the errors of the chains that failed.
 func Run(ctx context.Context, c Config) error {
 	r, err := measure.RunVisits(ctx, &c.Stage, c.Plan.visits, func(ctx context.Context, r *measure.Runner, open []leg) error {
 		return measureVisit(ctx, &c, r, open)
@@ -125,7 +125,7 @@ func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
 	case s.Dropped > 0:
 		o.Valid, o.Reason = false, fmt.Sprintf("the receiving socket's buffer was full: %d replies were dropped", s.Dropped)
 	case n.Duplicates > 0:
-		o.Valid, o.Reason = false, fmt.Sprintf("%d duplicate replies: something besides the chain forwards packets", n.Duplicates)
+		o.Valid, o.Reason = false, fmt.Sprintf("%d duplicate replies: something other than the chain forwards packets", n.Duplicates)
 	case n.Received == 0:
 		o.Valid, o.Reason = false, "no reply arrived"
 	}
@@ -152,8 +152,8 @@ func (m *measurement) route(ctx context.Context, length int) error {
 	return m.chainer.Chain(ctx, append(path, m.receiver.Name))
 }
 
-// await returns once the chain answers. Its links may be slow, so each try waits longer
-// than the previous one.
+// await returns once the chain answers. Its links may be slow, so each try waits longer than the
+// last one.
 func (m *measurement) await(ctx context.Context, length int) error {
 	wait, silence := m.answerLimit(), warmQuiet
 	for end := time.Now().Add(wait); ; silence = min(2*silence, quiet) {

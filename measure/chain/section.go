@@ -116,7 +116,7 @@ func (r *Report) linearity() result.Section {
 		Columns: measure.Columns(2, "chain", "of", "at 0 hops, µs", "per hop, µs", "R squared"),
 	}
 	rest := result.Table{
-		Caption: "Residuals: the measured value less that of the line, in microseconds. " + r.note(),
+		Caption: "Residuals: the measured value minus that of the line, in microseconds. " + r.note(),
 		Columns: measure.Columns(2, "chain", "of"),
 	}
 	for _, length := range r.Settings.Lengths {
@@ -155,8 +155,8 @@ func residuals(lengths []int, list []Residual) []result.Cell {
 func (r *Report) injection() result.Section {
 	i := r.Settings.Inject
 	t := result.Table{
-		Caption: "Added: how much longer chains that pass the hop took with the delay than without, less the same for chains that do not pass it. " +
-			"By length: the value with the delay, less the line of the values without it. Microseconds.",
+		Caption: "Added: how much longer chains that pass the hop take with the delay than without it, minus the same difference for chains that do not pass it. " +
+			"By length: the value with the delay, minus the line of the values without it. Microseconds.",
 		Columns: measure.Columns(2, "chain", "of", "added"),
 	}
 	for _, length := range r.Settings.Lengths {
@@ -175,8 +175,8 @@ func (r *Report) injection() result.Section {
 	}
 }
 
-// settings shows the conditions of the results, in the terms of the documents that
-// require them (RFC 8172, draft-ietf-bmwg-containerized-infra).
+// settings shows the conditions of the results, in the terms of the documents that require them
+// (RFC 8172, draft-ietf-bmwg-containerized-infra).
 func (r *Report) settings(m result.Manifest) result.Section {
 	t := result.Table{Caption: "The conditions of the results, in the terms of RFC 2544, RFC 8172 and draft-ietf-bmwg-containerized-infra.", Columns: measure.Columns(2, "what", "here")}
 	say := func(name, format string, v ...any) {
@@ -195,8 +195,8 @@ func (r *Report) settings(m result.Manifest) result.Section {
 	for _, name := range s.Fabrics {
 		say("networking model, "+name, "%s", s.Platform.NetworkingModel(name))
 	}
-	for name, said := range s.Options.All() {
-		say("options of "+name, "%s", said)
+	for name, text := range s.Options.All() {
+		say("options of "+name, "%s", text)
 	}
 	say("CPU pinning", "sender on %v; receiver, its echo and all hops on %v; the kernel's receive work: %s", m.CPUs.Generator, m.CPUs.Function, s.Platform.ReceiveCPU)
 	say("CPU isolation (isolcpus)", "%v", m.Host.IsolatedCPUs)

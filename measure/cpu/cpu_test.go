@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		b := make([]byte, 1<<20)
-		// A raw call: the race detector would otherwise walk through the buffer in user mode.
+		// The raw call avoids the race detector, which would walk through the buffer in user mode.
 		work(func() {
 			_, _, _ = unix.Syscall(unix.SYS_READ, zero.Fd(), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 		})
@@ -49,8 +49,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// work calls what until the process has used CPU_TEST_NS of CPU time, in ns. It prints the CPU time
-// that the process used.
+// work calls what until the process has used CPU_TEST_NS of CPU time, in ns. It prints the CPU
+// time of the process.
 func work(what func()) {
 	runtime.LockOSThread()
 	want, _ := strconv.ParseInt(os.Getenv("CPU_TEST_NS"), 10, 64)
@@ -113,9 +113,9 @@ func openMeter(t *testing.T) *Meter {
 	return m
 }
 
-// TestTheMeterFindsWhatWasSpent checks that the Meter finds a process's time in user mode and in
+// TestMeterFindsUsedTime checks that the Meter finds a process's time in user mode and in
 // the kernel. Other work on the host can only add to it.
-func TestTheMeterFindsWhatWasSpent(t *testing.T) {
+func TestMeterFindsUsedTime(t *testing.T) {
 	m := openMeter(t)
 	last := runtime.NumCPU() - 1
 	for _, kind := range []string{"user", "kernel"} {
@@ -136,14 +136,14 @@ func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 		}
 		wall := ended.Sub(began).Nanoseconds()
 		if all := got.Busy() + got.Own + got.Idle; float64(all) < float64(wall)*0.98 || float64(all) > float64(wall)*1.02 {
-			t.Errorf("%s: of %d ns, %d are counted: %+v", kind, wall, all, got)
+			t.Errorf("%s: the Meter counts %[3]d of %[2]d ns: %+[4]v", kind, wall, all, got)
 		}
 	}
 }
 
-// TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents checks that the Meter charges the time
+// TestMeterCountsInterruptsBeforeTheirEvents checks that the Meter charges the time
 // before an interrupt's first event to the interrupt.
-func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
+func TestMeterCountsInterruptsBeforeTheirEvents(t *testing.T) {
 	m := openMeter(t)
 	var unseen int64
 	if err := m.objects.Variables["unseen"].Get(&unseen); err != nil {
@@ -178,9 +178,9 @@ func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
 	}
 }
 
-// TestTheSoakerMissesWhatOthersTook checks that the soaker misses at least 95% of the CPU time that
+// TestSoakerMissesTimeOfOthers checks that the soaker misses at least 95% of the CPU time that
 // another process uses.
-func TestTheSoakerMissesWhatOthersTook(t *testing.T) {
+func TestSoakerMissesTimeOfOthers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "soaked")
 	c := program("CPU_TEST_WORK=soak", "CPU_TEST_FILE="+file)
 	stop, err := c.StdinPipe()

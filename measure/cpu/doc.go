@@ -4,8 +4,8 @@
 //   - a Meter counts the kernel's own events by BPF: every switch of tasks, system
 //     call, interrupt and softirq. It splits the time into user processes, the
 //     kernel on behalf of processes, and interrupts. When it is opened, it
-//     measures on its own work the time that the events cannot see (see probe);
+//     measures on its own work the time that the events miss (see probe);
 //   - a soaker (RunSoak) is a process of idle priority on one CPU that counts its
-//     laps of work. The time of missed laps was used by others. A soaker sees all
-//     time that others use, but cannot tell who used it.
+//     laps of work. Others used the time of the missed laps. A soaker measures all
+//     time that others use, but does not know who used it.
 package cpu

@@ -83,10 +83,10 @@ func OpenMeter() (_ *Meter, err error) {
 	return m, m.probe(unmetered)
 }
 
-// load loads the programs whose events this kernel has. Other architectures lack the
-// events of x86's own interrupts, because they handle these like any interrupt. Kernels
-// before 6.16 lack the end of a task switch; there its last part counts for the next
-// task.
+// load loads the programs for the events that this kernel has. Other architectures lack the events
+// of x86's own interrupts, because they handle these like any interrupt. Kernels before 6.16 lack
+// the event for the end of a task switch. On these kernels, the last part of a task switch counts
+// for the next task.
 func load() (*ebpf.Collection, error) {
 	spec, err := loadAccount()
 	if err != nil {

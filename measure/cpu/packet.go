@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// AgreeWithin is the maximum difference between BPF's figure and the soakers' figure,
-// as a share of the soakers' figure. Beyond it, the split is not given.
+// AgreeWithin is the largest allowed difference between BPF's figure and the soakers' figure, as a
+// share of the soakers' figure. If the difference is larger, there is no split.
 const AgreeWithin = 0.05
 
 // A PerPacket is the CPU time that one packet took, in ns.

@@ -46,7 +46,7 @@ func (s Soaked) Spent(since Soaked) time.Duration {
 func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	flags := pflag.NewFlagSet("soak", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
-	path := flags.String("file", "", "file to keep the progress in")
+	path := flags.String("file", "", "file for the progress")
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
@@ -54,8 +54,8 @@ func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	case err != nil || *path == "" || flags.NArg() > 0:
 		return &vitrine.BadInput{File: "vitrine reference soak", Found: fmt.Sprintf("%q", args), Want: "want --file NAME"}
 	}
-	// The loop below may never be preempted (GODEBUG=asyncpreemptoff=1), so the
-	// goroutine that ends it needs a second P, even on a single CPU.
+	// Nothing can preempt the loop below (GODEBUG=asyncpreemptoff=1), so the goroutine that ends
+	// it needs a second P, even on a single CPU.
 	runtime.GOMAXPROCS(2)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -14,7 +14,7 @@ import (
 	"vitrine/internal/thread"
 )
 
-// The kinds of samples that bpf/account.c takes, and how many it takes.
+// The kinds of samples that bpf/account.c takes, and their number.
 const (
 	interrupts = 1
 	handlings  = 3
@@ -59,8 +59,8 @@ func (m *Meter) probe(unmetered int64) error {
 	return nil
 }
 
-// median returns the median of the samples of a kind that do causes on the calling
-// thread; 0 if this kernel has no such events.
+// median returns the median of the samples of a kind. do must cause these samples on the calling
+// thread. The result is 0 if this kernel lacks such events.
 func (m *Meter) median(kind uint32, do func() error) (int64, error) {
 	v := m.objects.Variables
 	err := errors.Join(v["wanted"].Set(kind), v["taken"].Set(uint32(0)), v["probing"].Set(uint32(unix.Gettid())), do(), v["probing"].Set(uint32(0)))

@@ -22,8 +22,8 @@ type Packet struct {
 	Received int64  // ns
 }
 
-// A Cut excludes the two ends of a stream, by sequence number: the warm-up of the first
-// packets, and the missing packets after the last.
+// A Cut excludes both ends of a stream, by sequence number: the first packets, which warm up the
+// path, and the last packets.
 type Cut struct {
 	Head int `json:"head"` // packets
 	Tail int `json:"tail"` // packets
@@ -61,8 +61,8 @@ type Report struct {
 	Lateness Distribution `json:"lateness"` // relative to the minimum delay of all arrivals, including those outside the cut
 }
 
-// Analyze reports on a stream of sent packets. arrivals are in the order of
-// arrival. Analyze ignores sequence numbers that were never sent.
+// Analyze returns a Report on a stream of sent packets. arrivals are in the order of arrival.
+// Analyze ignores sequence numbers that were never sent.
 func Analyze(sent int, arrivals []Packet, cut Cut) Report {
 	cut.Head, cut.Tail = max(cut.Head, 0), max(cut.Tail, 0)
 	r := Report{Cut: cut, Sent: max(sent-cut.Head-cut.Tail, 0)}
@@ -94,7 +94,7 @@ type series struct {
 	j        float64  // RFC 3550's J
 	least    int64    // minimum delay so far
 	highest  uint32   // highest sequence number so far
-	highs    []uint32 // the sequence numbers that raised it, for the extent
+	highs    []uint32 // sequence numbers that raised highest, for the extent
 	places   []int    // positions of highs in the order of arrival
 	arrived  int
 	counted  []Packet // first arrivals within the cut
@@ -181,7 +181,7 @@ func describe(ns []float64) Distribution {
 	}
 	slices.Sort(ns)
 	var mean, squares float64
-	for i, v := range ns { // Welford's method: the squares of nanoseconds since an epoch would lose the significant digits
+	for i, v := range ns { // Welford's method, because squares of nanoseconds since an epoch lose their significant digits
 		delta := v - mean
 		mean += delta / float64(i+1)
 		squares += delta * (v - mean)
@@ -197,7 +197,7 @@ func describe(ns []float64) Distribution {
 	return d
 }
 
-// NearestRank returns the rank of a percentile among n sorted values, from 1 to n: the
+// NearestRank returns the rank of a percentile among n sorted values, from 1 to n. It is the
 // lowest rank whose value is not exceeded by at least that share of the values.
 func NearestRank(share float64, n int) int {
 	return min(max(int(math.Ceil(share*float64(n))), 1), n)

@@ -36,7 +36,7 @@ func TestAConstantDelayIsReadBack(t *testing.T) {
 	}
 }
 
-func TestWhatWasAddedIsReadBack(t *testing.T) {
+func TestAddedDelayIsReadBack(t *testing.T) {
 	// A delay of 20 µs, and 3 ms more for one packet in a hundred.
 	r := Analyze(10000, stream(10000, func(i int) int64 {
 		if i%100 == 50 {
@@ -57,8 +57,8 @@ func TestWhatWasAddedIsReadBack(t *testing.T) {
 	}
 }
 
-// J is compared with the definition of RFC 3550, and with a value by hand: if the
-// delay alternates between two values, |D| is constant and J approaches it.
+// TestJitterIsThatOfRFC3550 compares J with the definition of RFC 3550, and with a value computed
+// by hand. If the delay alternates between two values, |D| is constant and J approaches it.
 func TestJitterIsThatOfRFC3550(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	arrivals := stream(5000, func(int) int64 { return int64(random.IntN(100_000)) })
@@ -93,7 +93,7 @@ func TestAnOffsetOfTheClocksChangesOnlyTheDelay(t *testing.T) {
 
 func TestLossDuplicatesAndReorderingAreReadBack(t *testing.T) {
 	arrivals := stream(1000, func(int) int64 { return 1000 })
-	// 7 does not arrive, 20 arrives twice, 30 after 31, 32 and 33.
+	// Packet 7 does not arrive, 20 arrives twice, and 30 arrives after 31, 32 and 33.
 	arrivals[30], arrivals[31], arrivals[32], arrivals[33] = arrivals[31], arrivals[32], arrivals[33], arrivals[30]
 	arrivals = slices.Insert(arrivals, 21, arrivals[20])
 	arrivals = slices.Delete(arrivals, 7, 8)
@@ -103,7 +103,7 @@ func TestLossDuplicatesAndReorderingAreReadBack(t *testing.T) {
 	}
 	near(t, "loss", float64(r.Lost)/float64(r.Sent), 0.001)
 
-	// The example of RFC 4737, section 3.3: 2 packets of 4, 7, 5, 6.
+	// The example of RFC 4737, section 3.3: packets 4, 7, 5, 6, of which 2 are reordered.
 	order := []uint32{0, 1, 2, 3, 4, 7, 5, 6, 8}
 	arrivals = arrivals[:0]
 	for i, n := range order {

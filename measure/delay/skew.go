@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// MostSkew is the maximum relative skew of computers' clocks (NTP's bound, RFC 5905,
-// section 11.1). A steeper slope is not skew: the packets wait longer and longer.
+// MostSkew is the largest relative skew of computers' clocks (NTP's bound, RFC 5905, section
+// 11.1). A steeper slope is not skew: it shows packets that wait longer and longer.
 const MostSkew = 500e-6
 
-// Skew returns how much faster the receiving clock runs than the sending clock,
-// computed from the packets alone. It is the slope of the line below all delays that is
-// closest to them (Moon, Skelly, Towsley: Estimation and Removal of Clock Skew from
-// Network Delay Measurements, INFOCOM 1999). It is 0 for fewer than two packets and for
-// a slope beyond MostSkew.
+// Skew returns the relative excess of the receiving clock's rate over the sending clock's rate,
+// computed from the packets alone. It is the slope of the line below all delays that is closest to
+// them (Moon, Skelly, Towsley: Estimation and Removal of Clock Skew from Network Delay
+// Measurements, INFOCOM 1999). It is 0 for fewer than two packets and for a slope beyond MostSkew.
 func Skew(arrivals []Packet) float64 {
 	points := slices.Clone(arrivals)
 	slices.SortFunc(points, func(a, b Packet) int {
@@ -23,7 +22,8 @@ func Skew(arrivals []Packet) float64 {
 	if len(points) < 2 {
 		return 0
 	}
-	// Relative to the first packet, so that products keep their digits.
+	// Times are relative to the first packet, because products of absolute times lose their
+	// digits.
 	origin := points[0]
 	x := func(p Packet) float64 { return float64(p.Sent - origin.Sent) }
 	y := func(p Packet) float64 { return float64((p.Received - p.Sent) - (origin.Received - origin.Sent)) }

@@ -28,8 +28,8 @@ func TestSkewIsReadBack(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoSkew checks that a growing queue shows no skew, and neither do too few packets.
-func TestWhatIsNoSkew(t *testing.T) {
+// TestGrowingQueueIsNoSkew checks that Skew finds none for a growing queue or for too few packets.
+func TestGrowingQueueIsNoSkew(t *testing.T) {
 	for name, list := range map[string][]Packet{
 		"a queue":     stream(100, func(i int) int64 { return int64(i) * 1000 }),
 		"one packet":  stream(1, func(int) int64 { return 5 }),

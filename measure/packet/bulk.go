@@ -25,9 +25,9 @@ import (
 const (
 	bulkSize  = 3072    // largest frame in bytes: the kernel keeps it and its metadata in one page
 	bulkBatch = 64      // frames that the kernel builds at once if they have no times of their own
-	bulkTurn  = 1 << 22 // frames per run of the program: to start a run takes the kernel tens of milliseconds
+	bulkTurn  = 1 << 22 // frames per run of the program; the kernel takes tens of milliseconds to start a run
 
-	// Packets are at most 100 µs apart, because the CPU does nothing else in between.
+	// Packets are at most 100 µs apart, because the CPU does no other work in between.
 	bulkSlowest = 10_000 // packets a second
 )
 
@@ -38,14 +38,14 @@ const (
 type Bulk struct {
 	config    SenderConfig
 	objects   bulkObjects
-	counter   link.Link // the program that counts the frames that the port takes
+	counter   link.Link // of the program that counts the frames that the port accepts
 	port      *net.Interface
 	namespace *os.File // the port's network namespace
 }
 
-// OpenBulk loads the program. It ignores config.Qdisc: frames go straight to the
-// driver. It returns a *vitrine.Unsupported without the privilege or on a kernel
-// before 5.18, and a *vitrine.BadInput if the interface is absent or down.
+// OpenBulk loads the program. It ignores config.Qdisc, because frames go straight to the driver.
+// Without the privilege, or on a kernel before 5.18, it returns a *vitrine.Unsupported. If the
+// interface is absent or down, it returns a *vitrine.BadInput.
 func OpenBulk(config SenderConfig) (b *Bulk, err error) {
 	b = &Bulk{config: config}
 	defer func() {
@@ -140,7 +140,7 @@ func (b *Bulk) Send(ctx context.Context, stream Stream) (Sent, error) {
 func (b *Bulk) frame(stream Stream) ([]byte, error) {
 	rated := stream
 	if stream.Rate == 0 {
-		rated.Rate = 1 // any valid rate: only check sees it
+		rated.Rate = 1 // any valid rate, because only check reads it
 	}
 	if err := rated.check(b.port.MTU); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (b *Bulk) run(ctx context.Context, frame []byte, stream Stream) (sent Sent,
 	if err := b.prepare(frame, stream); err != nil {
 		return sent, fmt.Errorf("set up the program: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { _ = b.objects.Most.Set(uint32(0)) })() // the program then drops the rest, which is fast
+	defer context.AfterFunc(ctx, func() { _ = b.objects.Most.Set(uint32(0)) })() // then the program drops the remaining packets, which is fast
 	batch, turn := uint32(bulkBatch), bulkTurn
 	if stream.Rate > 0 {
 		batch, turn = 1, stream.Packets // one run, without pauses
@@ -185,7 +185,7 @@ func (b *Bulk) run(ctx context.Context, frame []byte, stream Stream) (sent Sent,
 			return sent, err
 		}
 		if sent.Packets == 0 && ctx.Err() == nil {
-			return sent, &vitrine.Unsupported{What: "sending in bulk", Missing: "an interface that sends the frames of XDP programs: it took none",
+			return sent, &vitrine.Unsupported{What: "sending in bulk", Missing: "an interface that sends the frames of XDP programs: it accepted none",
 				Do: "turn generic receive offload on at the other end of a veth (ethtool -K NAME gro on), or do not send in bulk"}
 		}
 	}
@@ -213,7 +213,7 @@ func (b *Bulk) prepare(frame []byte, stream Stream) error {
 	return errors.Join(o.Words.Set(words), o.Out.Set(uint32(b.port.Index)), o.Inode.Set(uint32(namespace.Ino)),
 		o.Lateness.Set(lateness{}), o.Latest.Set(uint64(0)), o.Behind.Set(uint64(0)),
 		o.Sent.Set(uint32(0)), o.Taken.Set(uint64(0)), o.Most.Set(uint32(stream.Packets)), o.Interval.Set(interval),
-		o.Offset.Set(uint64(NewClock().offset))) // BPF programs use the steady clock too
+		o.Offset.Set(uint64(NewClock().offset))) // BPF programs also use the steady clock
 }
 
 // lateness is a histogram of how late frames were, in the steps of bpf/bulk.c.
@@ -234,7 +234,7 @@ func (b *Bulk) count() (sent Sent, err error) {
 	err = errors.Join(o.Sent.Get(&packets), o.Taken.Get(&taken), o.First.Get(&first), o.Last.Get(&last),
 		o.Behind.Get(&behind), o.Latest.Get(&latest), o.Lateness.Get(late))
 	if err != nil {
-		return sent, fmt.Errorf("read how many were sent: %w", err)
+		return sent, fmt.Errorf("read the number of sent packets: %w", err)
 	}
 	return Sent{
 		Packets: int(taken), Failed: int(packets) - int(taken), First: int64(first), Last: int64(last), Behind: int64(behind),

@@ -107,7 +107,7 @@ func (p pair) bulkOf(t *testing.T, b *Bulk, stream Stream) (Sent, []Reception) {
 	return sent, got.Receptions
 }
 
-// TestBulkKeepsTheSchedule checks that with a rate no probe of a bulk is sent before its time. Sent
+// TestBulkKeepsTheSchedule checks that, with a rate, Bulk sends no probe before its time. Sent
 // must report how late the probes are.
 func TestBulkKeepsTheSchedule(t *testing.T) {
 	p := newPair(t)
@@ -152,12 +152,12 @@ func TestBulkOfTheProgram(t *testing.T) {
 	}
 }
 
-// TestBulkIsCountedAtThePeer checks that Bulk reports as many sent packets as the far end has
-// received.
+// TestBulkIsCountedAtThePeer checks that Bulk reports as many sent packets as the far end
+// receives.
 func TestBulkIsCountedAtThePeer(t *testing.T) {
 	p := newPair(t)
 	p.enableNAPI(t)
-	// With IPv6, the kernel would send frames of its own.
+	// With IPv6, the kernel would send its own frames.
 	if err := netns.Do(p.near, func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0) }); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestBulkIsCountedAtThePeer(t *testing.T) {
 	}
 }
 
-func TestBulkThatNobodyTakes(t *testing.T) {
+func TestBulkWithoutReceiver(t *testing.T) {
 	p := newPair(t)
 	b := p.bulk(t)
 	if sent, err := b.Send(t.Context(), p.stream(1000, 0, 64)); !vitrine.IsUnsupported(err) {

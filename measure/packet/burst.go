@@ -7,13 +7,13 @@ import (
 )
 
 // burst sends packets next to end-1, each at its own time. It stops before a packet
-// whose time is far, and returns the packet to continue with.
+// whose time is far, and returns the number of that packet.
 //
 // To the Go scheduler, burst is one system call. So the scheduler does not preempt the
-// goroutine every 10 ms to look for other work, which made one packet in a hundred some
-// 100 µs late. The garbage collector does not wait for burst either. Therefore burst
-// must not grow the stack, allocate or store a pointer, and the caller must keep its
-// data alive.
+// goroutine every 10 ms to look for other work. Such preemption made one packet in a
+// hundred some 100 µs late. The garbage collector does not wait for burst either. So
+// burst must not grow the stack, allocate or store a pointer, and the caller must keep
+// its data alive.
 //
 //go:nosplit
 //go:norace

@@ -6,9 +6,9 @@ import (
 	"vitrine/internal/thread"
 )
 
-// A Clock converts the steady clock of this process to CLOCK_REALTIME. It uses the
-// offset at the time when the Clock was created, so changes of the time of day by NTP
-// or a user do not affect a stream.
+// A Clock converts the steady clock of this process to CLOCK_REALTIME. It uses the offset at the
+// time when the Clock was created, so a change of the time of day, by NTP or a user, does not
+// affect a stream.
 type Clock struct {
 	offset int64 // CLOCK_REALTIME - steady; ns
 	width  int64 // between the steady readings around it: twice the largest error of offset; ns
@@ -21,8 +21,8 @@ func NewClock() Clock {
 	return c
 }
 
-// compare reads the time of day between two readings of the steady clock. It repeats
-// this many times and uses the closest two readings.
+// compare reads the time of day between two readings of the steady clock. It repeats this many
+// times and uses the two readings that are closest together.
 func (c Clock) compare() (offset, width int64) {
 	width = 1 << 62
 	for range 64 {

@@ -13,10 +13,9 @@ import (
 	"vitrine/internal/thread"
 )
 
-// Echo returns every datagram that arrives at the address unchanged to its sender,
-// until the context ends. It is a bare loop, so that a round trip contains little
-// besides the network. It calls ready once the socket is bound; ready may be nil. Echo
-// needs no privilege.
+// Echo returns every datagram that arrives at the address unchanged to its sender, until the
+// context ends. It is a bare loop, so a round trip contains little besides the network. It calls
+// ready once the socket is bound; ready may be nil. Echo needs no privilege.
 func Echo(ctx context.Context, at netip.AddrPort, ready func()) error {
 	fd, err := openUDP(at)
 	if err != nil {
@@ -61,7 +60,7 @@ func (in *inbox) reflect(n int) error {
 		_, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(in.fd), uintptr(unsafe.Pointer(h)), 0)
 		switch errno {
 		case 0, unix.EINTR, unix.ENOBUFS, unix.EAGAIN, unix.ECONNREFUSED, unix.EPERM, unix.EINVAL, unix.EHOSTUNREACH, unix.ENETUNREACH:
-			// The packet is lost, and its sender counts it as lost.
+			// The packet is lost. Its sender counts the loss.
 		default:
 			return os.NewSyscallError("sendmsg", errno)
 		}

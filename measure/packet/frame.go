@@ -55,7 +55,7 @@ type Ends struct {
 	Source, Dest       netip.AddrPort   // IPv4
 }
 
-// Check returns a *vitrine.BadInput if no frame can have these ends.
+// Check returns a *vitrine.BadInput if a frame cannot have these ends.
 func (e Ends) Check() error {
 	switch {
 	case len(e.SourceMAC) != 6 || len(e.DestMAC) != 6:
@@ -66,9 +66,8 @@ func (e Ends) Check() error {
 	return nil
 }
 
-// Build writes the headers of a frame that fills b and zeroes the rest. It leaves
-// out the UDP checksum, as RFC 768 allows, because the payload changes with every
-// probe.
+// Build writes the headers of a frame of the length of b, and zeroes the rest of b. It omits the
+// UDP checksum, as RFC 768 allows, because the payload changes with every probe.
 func Build(b []byte, e Ends) error {
 	if err := e.Check(); err != nil {
 		return err
@@ -135,8 +134,8 @@ func ParsePayload(b []byte) (Probe, bool) {
 	return p, true
 }
 
-// Parse reads the probe and the destination port from a frame. ok is false for a
-// frame of another kind, a fragment, and a frame that is cut short.
+// Parse reads the probe and the destination port from a frame. ok is false for a frame of another
+// kind, for a fragment, and for a truncated frame.
 func Parse(frame []byte) (p Probe, port uint16, ok bool) {
 	if len(frame) < MinSize || binary.BigEndian.Uint16(frame[offEtherType:]) != 0x0800 ||
 		frame[offIP] != 0x45 || frame[offProtocol] != 17 || binary.BigEndian.Uint16(frame[offFragment:])&0x3fff != 0 {

@@ -159,8 +159,8 @@ func TestPacketsOverAVethAreStamped(t *testing.T) {
 	}
 }
 
-// TestAFullBufferIsCounted checks that drops at a full socket buffer are counted, even if nothing
-// was read at that time and nothing arrived afterwards.
+// TestAFullBufferIsCounted checks that drops at a full socket buffer are counted, even if the
+// receiver read nothing at that time and no packet arrived afterwards.
 func TestAFullBufferIsCounted(t *testing.T) {
 	p := newPair(t)
 	const n = 500
@@ -177,9 +177,9 @@ func TestAFullBufferIsCounted(t *testing.T) {
 	}
 }
 
-// TestDuplicatesComeBesideTheStream checks that duplicates do not take the room of the last
+// TestDuplicatesTakeNoRoom checks that duplicates do not take the room of the last
 // packets.
-func TestDuplicatesComeBesideTheStream(t *testing.T) {
+func TestDuplicatesTakeNoRoom(t *testing.T) {
 	p := newPair(t)
 	const n = 200
 	var far *net.UDPConn
@@ -264,9 +264,9 @@ func TestDialedSenderKeepsTheSchedule(t *testing.T) {
 	}
 }
 
-// TestARateThatCannotBeHeldIsReported checks that Held reports a rate of 1e9 packets/s, which no
+// TestUnheldRateIsReported checks that Held reports a rate of 1e9 packets/s, which no
 // sender holds.
-func TestARateThatCannotBeHeldIsReported(t *testing.T) {
+func TestUnheldRateIsReported(t *testing.T) {
 	p := newPair(t)
 	s := p.sender(t)
 	sent := send(t, s, p.stream(20_000, 1e9, 64))

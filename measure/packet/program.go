@@ -23,9 +23,9 @@ import (
 	"vitrine/measure/cpu"
 )
 
-// The programs of this package run inside instances. Sender and receiver print a Record.
+// Instances run the programs of this package. Sender and receiver print a Record.
 
-// A Record is the output of a sender or a receiver: a line of JSON, and a line with its
+// A Record is the output of a sender or a receiver. It is a line of JSON, and a line with its
 // receptions, packed and in base64, because standard output may be a terminal.
 type Record struct {
 	Boot     string `json:"boot_id"` // of the kernel that stamped: stamps of one kernel share a clock
@@ -83,7 +83,7 @@ func ReadRecord(text []byte) (*Record, error) {
 	}
 	head, rest, whole := bytes.Cut(text[i:], []byte("\n"))
 	if !whole {
-		return nil, errors.New("the record is cut short")
+		return nil, errors.New("the record is truncated")
 	}
 	body, _, _ := bytes.Cut(rest, []byte("\n"))
 	var r Record
@@ -95,7 +95,7 @@ func ReadRecord(text []byte) (*Record, error) {
 		return nil, fmt.Errorf("not a record of a sender or receiver: %w", err)
 	}
 	if len(packed) != r.Count*receptionSize {
-		return nil, fmt.Errorf("the record is cut short: %d receptions in %d bytes", r.Count, len(packed))
+		return nil, fmt.Errorf("the record is truncated: %d receptions in %d bytes", r.Count, len(packed))
 	}
 	for ; len(packed) > 0; packed = packed[receptionSize:] {
 		at := func(i int) int64 { return int64(binary.BigEndian.Uint64(packed[10+8*i:])) }
@@ -126,8 +126,7 @@ func RunEcho(ctx context.Context, args []string, _, stderr io.Writer) error {
 	return Echo(ctx, at, func() { fmt.Fprintln(stderr, "ready") })
 }
 
-// MostReceived is the maximum number of probes that one receiver takes, over all
-// streams.
+// MostReceived is the largest number of probes that one receiver accepts, over all streams.
 const MostReceived = 1 << 26
 
 // RunReceive is `vitrine reference receive`. It receives the probes of a run until
@@ -300,8 +299,8 @@ func (s *Sender) RoundTrip(ctx context.Context, stream Stream, back netip.AddrPo
 	return &Record{Sent: &sent, Receptions: got.Receptions, Dropped: got.Dropped, Foreign: got.Foreign, Drift: sent.Drift}, nil
 }
 
-// drain receives the packets that have arrived or still arrive. It waits at most first
-// for the first packet, and then until no packet has arrived for quiet.
+// drain receives the packets that have arrived or still arrive. It waits at most first for the
+// first packet. After that it stops when no packet has arrived for quiet.
 func (r *Receiver) drain(ctx context.Context, most int, first, quiet time.Duration) (Received, error) {
 	if !r.awaitPacket(first) {
 		return Received{}, nil
@@ -309,8 +308,8 @@ func (r *Receiver) drain(ctx context.Context, most int, first, quiet time.Durati
 	return r.Receive(ctx, most, quiet)
 }
 
-// lateLimit returns how long packets in flight may still take: the time of the slowest
-// so far, but between lateNext and lateFirst.
+// lateLimit returns how long packets in flight may still take: as long as the slowest packet so
+// far, but at least lateNext and at most lateFirst.
 func (r *Received) lateLimit() time.Duration {
 	if len(r.Receptions) == 0 {
 		return lateFirst

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestAStalledReceiverShowsAsLateness checks that packets that arrive while the receiver is stopped
-// are late by that time. The kernel is not stopped, so its stamps are earlier.
+// TestAStalledReceiverShowsAsLateness checks that packets that arrive while the receiver is
+// stopped are late by the time of the stop. The kernel is not stopped, so its stamps are earlier.
 func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 	const n, missed = 400, 6
 	p := newPair(t)
@@ -113,8 +113,8 @@ func (p pair) arrivals(t *testing.T) (packets uint64) {
 	return packets
 }
 
-// stopWhile stops a child process until await returns. It returns the begin and the end of a span
-// in which the child was certainly stopped, in ns since 1970.
+// stopWhile stops a child process until await returns. It returns the start and the end of a span
+// during which the child was certainly stopped, in ns since 1970.
 func stopWhile(pid int, await func()) (span [2]int64) {
 	_ = unix.Kill(pid, unix.SIGSTOP)
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED, nil) == unix.EINTR {

@@ -24,16 +24,16 @@ const (
 	defaultRoom = 64 << 20              // bytes of the kernel's buffer
 )
 
-// A ReceiverConfig says where probes arrive.
+// A ReceiverConfig has the place where probes arrive.
 type ReceiverConfig struct {
 	NetNS string // path of the network namespace; empty: the process's own
 
-	// Without Interface, a UDP socket is bound to Address. With Interface, a packet
-	// socket there takes frames to Address's port, whatever their addresses are.
+	// Without Interface, a UDP socket is bound to Address. With Interface, a packet socket on it
+	// receives frames to Address's port, whatever their addresses are.
 	Address   netip.AddrPort
 	Interface string
 
-	CPU    int    // to receive on; below 0: wherever the process may run
+	CPU    int    // to receive on; below 0: any CPU of the process
 	Run    uint32 // of the probes; probes of other runs count as foreign
 	Stream uint16 // likewise; 0: all streams of the run
 	Room   int    // bytes of the kernel's buffer; 0: 64 MiB
@@ -55,11 +55,11 @@ type Received struct {
 	Drift      int64       // of CLOCK_REALTIME against the steady clock while receiving; ns
 }
 
-// A Receiver receives probes with the kernel's time stamps, as soon as it is open.
+// A Receiver receives probes with the kernel's time stamps from the moment it is open.
 type Receiver struct {
 	config ReceiverConfig
 	fd     int
-	raw    bool // whole frames arrive
+	raw    bool // the socket receives whole frames
 }
 
 // OpenReceiver opens the socket. It returns a *vitrine.BadInput if another program uses
@@ -159,10 +159,10 @@ func (r *Receiver) Close() error {
 	return nil
 }
 
-// Receive receives at most most probes. It ends without error when the context ends, or
-// when no packet has arrived for quiet after the first packet (quiet 0: no such limit).
-// The caller may send first and then call Receive, because the kernel stamps and queues
-// packets; then Reception.Read is meaningless.
+// Receive receives at most most probes. It ends without an error when the context ends. It also
+// ends when no packet has arrived for quiet after the first packet; quiet 0 means no such limit.
+// The caller may send first and then call Receive, because the kernel stamps and queues packets.
+// Then Reception.Read has no meaning.
 func (r *Receiver) Receive(ctx context.Context, most int, quiet time.Duration) (Received, error) {
 	type outcome struct {
 		got Received
@@ -226,10 +226,9 @@ func (r *Receiver) take(ctx context.Context, in *inbox, got *Received, most int,
 	return nil
 }
 
-// drops returns how many packets the kernel dropped because the buffer was full; 0 if
-// the kernel does not report it, such as gVisor. The count in control messages
-// (SO_RXQ_OVFL) is not sufficient, because it covers only drops before a packet that
-// was queued.
+// drops returns the number of packets that the kernel dropped because the buffer was full. It is 0
+// if the kernel does not report that number; gVisor does not. The count in control messages
+// (SO_RXQ_OVFL) is not sufficient, because it covers only drops before a queued packet.
 func (r *Receiver) drops() (uint32, error) {
 	n, err := mmsg.Drops(r.fd)
 	if errors.Is(err, unix.ENOPROTOOPT) {
@@ -265,8 +264,8 @@ func newInbox(fd int) *inbox {
 	return in
 }
 
-// receive waits for at least one packet and returns how many it took; 0 if none
-// arrived within the socket's time limit.
+// receive waits for at least one packet and returns the number of packets that it took. It returns
+// 0 if none arrived within the socket's time limit.
 func (in *inbox) receive() (int, error) {
 	for i := range in.messages {
 		in.vectors[i] = mmsg.Vector(in.room[i][:])

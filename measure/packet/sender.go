@@ -22,18 +22,18 @@ import (
 )
 
 const (
-	wakeEarly   = 150 * time.Microsecond // margin before a packet's time: a sleeper mostly wakes at most this late
+	wakeEarly   = 150 * time.Microsecond // margin before a packet's time; a sleeper rarely wakes later than this
 	sleepAtMost = 50 * time.Millisecond  // longest wait without a check of the context
 	far         = 2 * wakeEarly          // longer waits sleep, shorter ones spin
 	checkEvery  = 1024                   // packets between checks of the context
 	fullRetries = 1000                   // attempts to send a packet while the interface's queue is full
 )
 
-// A SenderConfig says where frames leave.
+// A SenderConfig has the place where frames leave.
 type SenderConfig struct {
 	NetNS     string // path of the network namespace; empty: the process's own
 	Interface string // such as eth0
-	CPU       int    // to send from; below 0: wherever the process may run
+	CPU       int    // to send from; below 0: any CPU of the process
 	Qdisc     bool   // through the interface's queueing discipline, like other programs' packets; false: straight to the driver
 }
 
@@ -43,7 +43,7 @@ type Sender struct {
 	fd     int
 	mac    net.HardwareAddr
 	mtu    int
-	skip   int // bytes of a frame that the kernel writes itself
+	skip   int // bytes of a frame that the kernel writes
 }
 
 // OpenSender opens a packet socket on the interface. It returns a
@@ -61,9 +61,9 @@ func OpenSender(config SenderConfig) (*Sender, error) {
 	return s, nil
 }
 
-// DialSender opens a UDP socket instead; the kernel builds the frames. It is for the
-// host's own network, where frames cannot bypass the host's stack. The streams' ends
-// must be source and dest; their MAC addresses do not matter.
+// DialSender opens a UDP socket, and the kernel builds the frames. It is for the host's own
+// network, where frames cannot bypass the host's stack. The streams' ends must be source and dest;
+// their MAC addresses do not matter.
 func DialSender(config SenderConfig, source, dest netip.AddrPort) (*Sender, error) {
 	s := &Sender{config: config, fd: -1, skip: HeaderSize, mac: make(net.HardwareAddr, 6)}
 	err := netns.Do(config.NetNS, func() error {
@@ -111,7 +111,7 @@ func (s *Sender) open() error {
 			return fmt.Errorf("bypass the queueing discipline: %w", err)
 		}
 	}
-	// A larger buffer than the bytes in flight: a full buffer would delay the schedule.
+	// The buffer must be larger than the bytes in flight. A full buffer would delay the schedule.
 	_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 16<<20)
 	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: link.Index}); err != nil {
 		return fmt.Errorf("bind to the interface: %w", err)
@@ -119,7 +119,7 @@ func (s *Sender) open() error {
 	return nil
 }
 
-// findInterface returns the interface of that name, which must be up.
+// findInterface returns the interface with the name, which must be up.
 func findInterface(name string) (*net.Interface, error) {
 	link, err := net.InterfaceByName(name)
 	switch {
@@ -199,9 +199,9 @@ type Sent struct {
 	Drift   int64 `json:"drift_ns"`    // of CLOCK_REALTIME against the steady clock during the stream
 	Unsure  int64 `json:"drift_pm_ns"` // maximum error of Drift
 
-	// The waiting loop is also a soaker. Spins is the number of clock readings, and
-	// Spin the time of an undisturbed reading. The rest of the time from Began to End
-	// was spent on sending, or used by others.
+	// The waiting loop is also a soaker. Spins is the number of clock readings, and Spin the time
+	// of an undisturbed reading. In the rest of the time from Began to End, the CPU sent packets
+	// or did other work.
 	Began int64   `json:"began_ns"`
 	Spins int64   `json:"spins"`
 	Spin  float64 `json:"spin_ns"`
@@ -221,16 +221,15 @@ type ScheduleErrors struct {
 	Max  int64 `json:"max"`
 }
 
-// A rate was held if the last packet was not later than the larger of these: a share of
-// the stream's time, and the time of one switch to another process.
+// A rate was held if the last packet was not later than the larger of these two: a share of the
+// stream's time, and the time of one switch to another process.
 const (
 	heldShare = 0.01
 	heldTime  = time.Millisecond
 )
 
-// Held returns nil if the stream was sent at its rate: all packets, and the last
-// one at most 1% of the stream's time (or 1 ms) late. Otherwise the error says
-// what went wrong.
+// Held returns nil if the stream was sent at its rate: all packets were sent, and the last one at
+// most 1% of the stream's time (or 1 ms) late. Otherwise the error has the reason.
 func (s Sent) Held() error {
 	span := float64(s.Packets+s.Failed-1) / s.Asked * 1e9
 	switch {
@@ -243,10 +242,9 @@ func (s Sent) Held() error {
 	return nil
 }
 
-// Send sends every packet of the stream at its own time, with one send call each.
-// It sends a late packet at once, and the next one keeps its time. It uses a whole
-// CPU if packets are at most 300 µs (far) apart. A rate that it could not hold is
-// no error: see Held.
+// Send sends every packet of the stream at its own time, with one send call each. It sends a late
+// packet at once, and the next one at its own time. If packets are at most 300 µs (far) apart, it
+// uses a whole CPU. A rate that Send could not hold is not an error: see Held.
 func (s *Sender) Send(ctx context.Context, stream Stream) (Sent, error) {
 	frame := make([]byte, max(stream.Size, 0))
 	err := stream.check(s.mtu)
@@ -269,7 +267,7 @@ func (s *Sender) Idle(ctx context.Context, stream Stream, span time.Duration) (S
 	return s.loop(make([]byte, MinSize), stream, func(l *loop) error { return l.idle(ctx, span) })
 }
 
-// loop calls run on a thread of its own.
+// loop calls run on a separate thread.
 func (s *Sender) loop(frame []byte, stream Stream, run func(*loop) error) (Sent, error) {
 	type outcome struct {
 		sent Sent
@@ -283,7 +281,7 @@ func (s *Sender) loop(frame []byte, stream Stream, run func(*loop) error) (Sent,
 			return
 		}
 		thread.Prefer()
-		sleep(int64(wakeEarly)) // the Meter sees the name after a switch of tasks; a shorter sleep may cause none
+		sleep(int64(wakeEarly)) // the Meter reads the name at a switch of tasks, which a shorter sleep may not cause
 		l := newLoop(s.fd, frame, s.skip, stream)
 		l.around()
 		l.sent.Began = l.clock.Now()
@@ -299,7 +297,7 @@ func (s *Sender) loop(frame []byte, stream Stream, run func(*loop) error) (Sent,
 	return o.sent, nil
 }
 
-// A loop sends one stream. It allocates nothing once it runs.
+// A loop sends one stream. It does not allocate while it runs.
 type loop struct {
 	fd     int
 	frame  []byte
@@ -317,7 +315,7 @@ type loop struct {
 
 func newLoop(fd int, frame []byte, skip int, stream Stream) *loop {
 	l := &loop{fd: fd, frame: frame, out: frame[skip:], stream: stream, errors: make([]int64, stream.Packets)}
-	clear(l.errors) // touches all pages, so that none faults later
+	clear(l.errors) // touches all pages, because a page fault would delay a packet
 	runtime.GC()    // now, not while sending
 	l.clock = NewClock()
 	l.sent.Spin = l.calibrate()
@@ -416,7 +414,7 @@ func (l *loop) doze(due int64) {
 	}
 }
 
-// sleep is a system call of this thread, because the runtime's timers wake up later.
+// sleep makes a system call on this thread, because the runtime's timers wake up later.
 func sleep(ns int64) {
 	ts := unix.NsecToTimespec(ns)
 	_, _, _ = unix.Syscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0) // EINTR: the caller checks the clock
@@ -432,9 +430,8 @@ func sendError(errno unix.Errno) error {
 	return os.NewSyscallError("sendto", errno)
 }
 
-// Busy returns the time from Began to End in which the sender neither waited nor slept.
-// It is the time of sending on the sender's CPU, and of all other work of the kernel
-// and of other programs there.
+// Busy returns the time from Began to End in which the sender neither waited nor slept. In this
+// time, the sender's CPU sent packets, or did other work of the kernel and of other programs.
 func (s Sent) Busy() time.Duration {
 	return time.Duration(float64(s.End-s.Began-s.Slept) - float64(s.Spins)*s.Spin)
 }

@@ -26,8 +26,8 @@ func TestPercentilesAreByNearestRank(t *testing.T) {
 	}
 }
 
-// TestIdleEndsWithTheContext checks that idle ends at once if the context has ended, and not only
-// after the span.
+// TestIdleEndsWithTheContext checks that idle ends at once if the context has ended, and does not
+// wait for the span.
 func TestIdleEndsWithTheContext(t *testing.T) {
 	l := newLoop(-1, make([]byte, MinSize), 0, Stream{Rate: 1})
 	ctx, cancel := context.WithCancel(t.Context())
