@@ -19,9 +19,9 @@ type CPUs struct {
 	Generator []int `json:"generator"`
 }
 
-// ShareCPUs divides the CPUs that this process may use. By default, the generator
-// gets the first and the function the rest. They never share a CPU, because the
-// generator would then measure itself.
+// ShareCPUs divides the CPUs that this process may use. By default, the generator gets the first
+// and the function gets the rest. They never share a CPU, because the generator would then measure
+// its own load.
 func ShareCPUs(function, generator []int) (CPUs, error) {
 	allowed, err := thread.Allowed()
 	if err != nil {
@@ -54,7 +54,7 @@ func ShareCPUs(function, generator []int) (CPUs, error) {
 		if slices.Contains(c.Function, cpu) {
 			return c, &vitrine.Unsupported{
 				What:    fmt.Sprintf("CPU %d for both generator and function", cpu),
-				Missing: "the generator needs a CPU of its own, or it would measure itself",
+				Missing: "the generator needs its own CPU, because it would otherwise measure its own load",
 				Do:      "give servers.cpus and servers.generator_cpus different CPUs",
 			}
 		}
@@ -79,15 +79,15 @@ func firstFree(allowed, taken []int) []int {
 	return nil
 }
 
-// KeepOff moves every thread of this process to the generator's CPUs, so that
-// monitoring takes nothing from the function. Later threads inherit these CPUs.
+// KeepOff moves all threads of this process to the generator's CPUs, so that monitoring takes no
+// CPU time from the function. New threads inherit these CPUs.
 func (c CPUs) KeepOff() error {
 	var set unix.CPUSet
 	for _, cpu := range c.Generator {
 		set.Set(cpu)
 	}
 	moved := map[string]bool{}
-	for { // repeat until a pass finds no new thread, because a thread that was not moved yet may have started one
+	for { // repeat until a pass finds no new thread: a thread that was not moved yet may have started one
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return fmt.Errorf("list this process's threads: %w", err)

@@ -25,8 +25,8 @@ const (
 	tailBytes   = 2048 // read from a log's end
 )
 
-// The pause between probes is a fraction of the time waited so far. So the wait is too long
-// by at most that fraction, whether an instance takes milliseconds or minutes.
+// The pause between probes is a fraction of the time waited so far. So the excess of the wait is
+// at most that fraction, whether an instance takes milliseconds or minutes.
 const (
 	probeShare = 20                     // the fraction is 1/20,
 	probeLeast = time.Millisecond       // but no less than this
@@ -42,10 +42,10 @@ type Instance struct {
 
 	place     substrate.Instance
 	process   substrate.Process // started last; nil: none
-	logBegins int64             // offset of the last start in the log, which has all starts
+	logBegins int64             // offset in the log at which the output of the last start begins
 }
 
-// create makes the place that the instance runs in, with its folder.
+// create makes the instance's place, with its folder.
 func (in *Instance) create(ctx context.Context, s *Site) error {
 	if err := os.MkdirAll(in.Scratch(), 0o755); err != nil {
 		return err
@@ -65,8 +65,8 @@ func (in *Instance) create(ctx context.Context, s *Site) error {
 	return nil
 }
 
-// Scratch returns the folder on the host that the instance may write to. It is
-// removed with the instance.
+// Scratch returns the folder on the host that the instance may write to. The folder is removed
+// with the instance.
 func (in *Instance) Scratch() string { return filepath.Join(in.Dir, "scratch") }
 
 // ClearScratch empties the scratch folder.
@@ -101,10 +101,11 @@ func (in *Instance) AddNeighbour(addr netip.Addr, mac net.HardwareAddr) error {
 	})
 }
 
-// Vantage says where the instance's resource use can be read. It is fixed from Start to Stop.
+// Vantage returns the places to read the instance's resource use. It does not change from Start to
+// Stop.
 func (in *Instance) Vantage() vitrine.Vantage { return in.place.Vantage() }
 
-// Start starts the command and returns once it runs, not once it is ready.
+// Start starts the command and returns when the command runs, which may be before it is ready.
 // Standard output and error go to the log.
 func (in *Instance) Start(ctx context.Context, command vitrine.Command) error {
 	in.logBegins = 0
@@ -119,15 +120,15 @@ func (in *Instance) Start(ctx context.Context, command vitrine.Command) error {
 	return nil
 }
 
-// Run runs a command in the instance to its end. It may run before Start, or beside
-// the command that Start started.
+// Run runs a command in the instance until it exits. Run may be called before Start, or while the
+// command of Start runs.
 func (in *Instance) Run(ctx context.Context, command vitrine.Command) error {
 	return in.place.Run(ctx, command)
 }
 
-// Await probes until the instance is ready, that is, until the probe returns nil. It
-// fails if the started command ends or the limit passes; the error then has the end
-// of the log. It also fails if the context ends.
+// Await probes until the instance is ready, that is, until probe returns nil. It fails if the
+// started command exits or the limit passes. The error then has the end of the log. Await also
+// fails if the context ends.
 func (in *Instance) Await(ctx context.Context, limit time.Duration, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -156,14 +157,14 @@ func probeOnce(ctx context.Context, probe func(context.Context) error) error {
 	return probe(ctx)
 }
 
-// Done is closed when the command that Start started has ended.
+// Done is closed when the command of Start has exited.
 func (in *Instance) Done() <-chan struct{} { return in.process.Done() }
 
-// Err returns how that command ended, once Done is closed: nil for exit status 0.
+// Err returns the result of that command once Done is closed: nil for exit status 0.
 func (in *Instance) Err() error { return in.process.Err() }
 
-// Ended returns an error that says how the command started last has ended, with the
-// end of its log; nil: it runs, or nothing was started.
+// Ended returns an error with the result of the last started command and the end of its log. It
+// returns nil if the command runs or nothing was started.
 func (in *Instance) Ended() error {
 	if in.process == nil {
 		return nil
@@ -180,8 +181,8 @@ func (in *Instance) Ended() error {
 	return fmt.Errorf("%s ended (%s); its log ends:\n%s", in.Name, how, in.Log())
 }
 
-// Stop ends the started command: SIGTERM, SIGKILL after grace. The place and its
-// wiring stay. It is no error if nothing runs.
+// Stop ends the started command by SIGTERM, and by SIGKILL after grace. The place and its wiring
+// stay. It is not an error if nothing runs.
 func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
 	if err := in.place.Stop(ctx, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", in.Name, err)
@@ -191,7 +192,7 @@ func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
 
 func (in *Instance) logFile() string { return filepath.Join(in.Dir, "log") }
 
-// Log returns what the instance has logged since its last start, at most the last 2 KiB.
+// Log returns the output since the instance's last start, at most its last 2 KiB.
 func (in *Instance) Log() string {
 	f, err := os.Open(in.logFile())
 	if err != nil {
@@ -201,7 +202,7 @@ func (in *Instance) Log() string {
 	if end, err := f.Seek(0, io.SeekEnd); err == nil {
 		begins := in.logBegins
 		if begins > end {
-			begins = 0 // the log was shortened
+			begins = 0 // the log was shortened below the offset
 		}
 		_, _ = f.Seek(max(begins, end-tailBytes), io.SeekStart)
 	}
@@ -209,7 +210,7 @@ func (in *Instance) Log() string {
 	return strings.TrimSpace(string(tail))
 }
 
-// remove takes the instance down, if it was created.
+// remove removes the instance, if it was created.
 func (in *Instance) remove(ctx context.Context, fab fabric.Fabric) error {
 	if in.place == nil {
 		return nil

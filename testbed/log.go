@@ -20,21 +20,21 @@ const (
 	logEvery = time.Second // between two checks of the logs
 )
 
-// A boundedLog is a log whose middle is dropped when the log exceeds its bound. Functions
-// and QEMU write to the file themselves, at full speed and at their own offsets, so a log
-// cannot be truncated or moved while they run. Instead, the kernel frees the middle of the
-// file, which then reads as zeros. When nothing writes to the file any more, it is
-// shortened. Between two checks, a log can exceed its bound by the newly written bytes.
+// A boundedLog is a log that loses its middle when it exceeds its bound. Functions and QEMU write
+// to the file themselves, at full speed and at their own offsets, so a log cannot be truncated or
+// moved while they run. Instead, the kernel frees the middle of the file, which then reads as
+// zeros. When nothing writes to the file any more, the file is shortened. Between two checks, a
+// log can exceed its bound by the bytes written in that time.
 type boundedLog struct {
 	path  string
 	most  int64
 	until int64 // the bytes from keep() to here are freed; 0: none
 
-	earlier int64 // dropped bytes that a note in the freed part reported, minus the note's length; see noted
+	earlier int64 // dropped bytes according to a note in the freed part, minus the note's length; see noted
 }
 
-// droppedNote is the text in a log in place of the dropped bytes: how many they were, and
-// the bound.
+// droppedNote replaces the dropped bytes in a log. It has the number of these bytes, and the
+// bound.
 const droppedNote = "\n[vitrine: %d bytes are dropped here, because this log has more than %d]\n"
 
 // noted looks for an earlier deployment's note at the start of the part to free, because
@@ -65,7 +65,7 @@ func (l *boundedLog) trim() error {
 	}
 	defer f.Close() // nothing was written
 	if size < l.until {
-		l.until = 0 // the log was started anew
+		l.until = 0 // the log was begun anew
 	}
 	from := max(l.until, l.keep())
 	if to := size - l.keep(); l.keep()+size-from > l.most && to > from {
@@ -80,7 +80,7 @@ func (l *boundedLog) trim() error {
 	return nil
 }
 
-// open returns the file and its size; nil: there is no regular file.
+// open returns the file and its size. The file is nil if there is no regular file.
 func (l *boundedLog) open() (*os.File, int64, error) {
 	f, err := os.OpenFile(l.path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
@@ -95,8 +95,8 @@ func (l *boundedLog) open() (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// shorten replaces a log whose middle was freed by a copy with a note in place of the
-// middle. No process may be writing to the log.
+// shorten replaces a log without its middle by a copy that has a note in place of the middle. No
+// process may be writing to the log.
 func (l *boundedLog) shorten() error {
 	if err := l.trim(); err != nil || l.until == 0 {
 		return err
@@ -108,7 +108,7 @@ func (l *boundedLog) shorten() error {
 	defer f.Close() // nothing was written
 	note := fmt.Sprintf(droppedNote, l.until-l.keep()+l.earlier, l.most)
 	next := l.path + ".short"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) { // from a run that was killed here
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a run that was killed at this point
 		return fmt.Errorf("shorten the log %s: %w", l.path, err)
 	}
 	out, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)

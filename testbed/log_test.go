@@ -31,8 +31,8 @@ func grow(t *testing.T, f *os.File, bytes int) {
 	}
 }
 
-// TestLogsAreTrimmedWhileTheyGrow checks that a log that is still written uses little of the disk.
-// Every dropped byte must be counted.
+// TestLogsAreTrimmedWhileTheyGrow checks that a log uses little of the disk while a process writes
+// to it. Every dropped byte must be counted.
 func TestLogsAreTrimmedWhileTheyGrow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

@@ -30,10 +30,9 @@ type Placement struct {
 	endLogs func() error // nil: the logs are not bounded
 }
 
-// Place creates all instances at once and then attaches them to the fabric in
-// order, so that their addresses have the same order. Each instance has its own
-// folder below dir, with its log. Nothing runs in the instances yet. On error
-// nothing of the placement stays.
+// Place creates all instances at once and then attaches them to the fabric in order, so that their
+// addresses have the same order. Each instance has its own folder below dir, with its log. Nothing
+// runs in the instances yet. If Place fails, it leaves nothing behind.
 func (s *Site) Place(ctx context.Context, dir string, specs ...Spec) (_ *Placement, err error) {
 	p := &Placement{site: s}
 	s.mu.Lock()
@@ -66,7 +65,8 @@ func (s *Site) Place(ctx context.Context, dir string, specs ...Spec) (_ *Placeme
 	return p, nil
 }
 
-// Ended returns an error that names an instance that has ended, with the end of its log; nil: none has.
+// Ended returns an error that names an instance that has ended, with the end of its log. It
+// returns nil if no instance has ended.
 func (p *Placement) Ended() error {
 	for _, in := range p.Instances {
 		if err := in.Ended(); err != nil {
@@ -76,14 +76,14 @@ func (p *Placement) Ended() error {
 	return nil
 }
 
-// Stop ends what runs in the instances: SIGTERM, SIGKILL after grace. The
-// instances stay, with their addresses and folders.
+// Stop ends the processes in the instances by SIGTERM, and by SIGKILL after grace. The instances
+// stay, with their addresses and folders.
 func (p *Placement) Stop(ctx context.Context, grace time.Duration) error {
 	return p.each(func(in *Instance) error { return in.Stop(ctx, grace) })
 }
 
-// Remove stops, detaches and removes the instances; their logs stay. If it cannot
-// remove one, it still removes the others. It is idempotent.
+// Remove stops, detaches and removes the instances. Their logs stay. If it cannot remove an
+// instance, it still removes the others. It is idempotent.
 func (p *Placement) Remove(ctx context.Context) error {
 	err := p.each(func(in *Instance) error { return in.remove(ctx, p.site.fabric) })
 	if err != nil {

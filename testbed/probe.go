@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// ProbeTCP connects to the address. Like the other probes, it dials from the calling
-// thread, and so from its network namespace: see Instance.Inside.
+// ProbeTCP connects to the address. All probes dial from the calling thread, and so from its
+// network namespace: see Instance.Inside.
 func ProbeTCP(ctx context.Context, at netip.AddrPort) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", at.String())
@@ -22,8 +22,8 @@ func ProbeTCP(ctx context.Context, at netip.AddrPort) error {
 	return conn.Close()
 }
 
-// ProbeHTTP requests the path and expects a status of 200 to 399. It dials by itself,
-// because net/http would dial from another thread.
+// ProbeHTTP requests the path and expects a status of 200 to 399. It dials without net/http, which
+// would dial from another thread.
 func ProbeHTTP(ctx context.Context, at netip.AddrPort, path string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", at.String())
@@ -53,8 +53,8 @@ func ProbeHTTP(ctx context.Context, at netip.AddrPort, path string) error {
 	return nil
 }
 
-// A SIPProber sends OPTIONS (RFC 3261 section 11) from one socket. It accepts any
-// answer, also a late one to an earlier probe.
+// A SIPProber sends OPTIONS (RFC 3261 section 11) from one socket. It accepts any answer, even a
+// late answer to an earlier probe.
 type SIPProber struct{ conn net.Conn }
 
 // Close closes the socket.
@@ -64,9 +64,9 @@ func (p *SIPProber) Close() {
 	}
 }
 
-// Probe sends one request and reads for a millisecond. It must not wait longer: if
-// nobody listens at the port, the host says so only about once a second, because
-// ICMP is rate-limited (icmp(7)).
+// Probe sends one request and reads for a millisecond. It must not wait longer: if nobody listens
+// at the port, the host sends an ICMP error only about once a second, because ICMP is rate-limited
+// (icmp(7)).
 func (p *SIPProber) Probe(ctx context.Context, at netip.AddrPort) error {
 	if p.conn == nil {
 		var d net.Dialer
@@ -100,7 +100,7 @@ func (p *SIPProber) Probe(ctx context.Context, at netip.AddrPort) error {
 		return err
 	}
 	if !strings.HasPrefix(string(answer[:n]), "SIP/2.0 ") {
-		return fmt.Errorf("%s answered OPTIONS with something that is not SIP", at)
+		return fmt.Errorf("%s answered OPTIONS, but not with SIP", at)
 	}
 	return nil
 }

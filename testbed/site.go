@@ -12,8 +12,8 @@ import (
 	"vitrine/substrate"
 )
 
-// A Site is one choice of substrate and fabric, on which instances are placed.
-// Its methods may be called from any goroutine.
+// A Site is one choice of substrate and fabric, with the instances placed on it. Its methods may
+// be called from any goroutine.
 type Site struct {
 	Accelerator string // of the function's virtual machines, "kvm" or "tcg"; empty: it has none
 
@@ -27,9 +27,9 @@ type Site struct {
 	placed []*Placement // in the order in which they were placed
 }
 
-// Open makes the back ends of one choice. A choice without a substrate is the host
-// alone; a choice without a fabric leaves its instances unwired. Open returns a
-// *vitrine.Unsupported if this host cannot do it. On error it leaves nothing behind.
+// Open makes the back ends of one choice. Without a substrate, the site is only the host. Without
+// a fabric, its instances are unwired. Open returns a *vitrine.Unsupported if this host lacks
+// something for the choice. If Open fails, it leaves nothing behind.
 func Open(ctx context.Context, c Config, choice spec.Choice) (_ *Site, err error) {
 	s := &Site{config: c, choice: choice}
 	defer func() {
@@ -37,7 +37,7 @@ func Open(ctx context.Context, c Config, choice spec.Choice) (_ *Site, err error
 			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	// The site owns, and closes, every back end that was made without an error.
+	// The site owns every back end that was made without an error, and closes it.
 	if choice.Substrate != "" {
 		function, err := c.Substrate(ctx, choice, c.Parts[choice.Substrate])
 		if err != nil {
@@ -63,14 +63,14 @@ func Open(ctx context.Context, c Config, choice spec.Choice) (_ *Site, err error
 	return s, nil
 }
 
-// Substrate returns where the function's instances run; nil on a site of the host alone.
+// Substrate returns the substrate of the function's instances; nil if the site is only the host.
 func (s *Site) Substrate() substrate.Substrate { return s.function }
 
 // Fabric returns the fabric that wires the instances; nil if they are unwired.
 func (s *Site) Fabric() fabric.Fabric { return s.fabric }
 
-// Close removes the remaining placements, the last first, and then closes the back
-// ends. It may be called more than once.
+// Close removes the remaining placements, the last one first, and then closes the back ends. It
+// may be called more than once.
 func (s *Site) Close(ctx context.Context) error {
 	s.mu.Lock()
 	placed := slices.Clone(s.placed)

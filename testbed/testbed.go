@@ -14,21 +14,21 @@ import (
 	"vitrine/substrate"
 )
 
-// A Config holds what all sites of a run are opened with.
+// A Config has the parameters with which all sites of a run are opened.
 type Config struct {
-	// Substrate makes the choice's substrate; part holds its own options.
+	// Substrate makes the choice's substrate. part has the substrate's own options.
 	Substrate func(ctx context.Context, choice spec.Choice, part document.Node) (substrate.Substrate, error)
 	// Host makes the substrate for generators and senders, which run on the host beside the function.
 	Host func(ctx context.Context, choice spec.Choice) (substrate.Substrate, error)
-	// Fabric makes the choice's fabric; part holds its own options.
+	// Fabric makes the choice's fabric. part has the fabric's own options.
 	Fabric func(ctx context.Context, choice spec.Choice, part document.Node) (fabric.Fabric, error)
 
 	Parts map[string]document.Node // each back end's own options, by its name
 	CPUs  CPUs                     // of the function and of the generator
-	Run   string                   // the run's label: everything on a site carries it
+	Run   string                   // label of the run, which everything on a site has
 	Self  string                   // path of this executable, which instances may run
 
-	// LogLimit is how many bytes a log of an instance keeps on the disk; 0: 64 MiB. When a log
-	// is longer, its middle is dropped, and the log says how many bytes.
+	// LogLimit is the number of bytes of disk for an instance's log; 0: 64 MiB. If a log is
+	// longer, its middle is dropped, and the log has the number of dropped bytes.
 	LogLimit int64
 }

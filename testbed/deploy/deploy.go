@@ -1,6 +1,6 @@
-// Package deploy runs a deployment's components in the instances of a placement: it gives
-// each its environment and the addresses of the others, and starts them in the order of
-// their dependencies.
+// Package deploy runs a deployment's components in the instances of a placement. It gives each
+// instance its environment and the addresses of the others, and starts the components in the order
+// of their dependencies.
 package deploy
 
 import (
@@ -27,7 +27,7 @@ import (
 
 const stopGrace = 2 * time.Second
 
-// A Function is what to deploy: some or all components of a deployment, at one sizing.
+// A Function is some or all components of a deployment, to deploy at one sizing.
 type Function struct {
 	Deployment  *spec.Deployment
 	Sizing      vitrine.Sizing
@@ -75,13 +75,13 @@ type Deployment struct {
 type instance struct {
 	*testbed.Instance
 	component *spec.Component
-	own       map[string]string // its environment, by the component and the flavor
+	own       map[string]string // environment that the component and the flavor set
 	vars      map[string]string // values of ${VAR} in its command
 	env       []string
 }
 
-// Place places the planned instances of a function on a site. self is the path of this
-// executable, which replaces the program "vitrine".
+// Place places the planned instances of a function on a site. self is the path of this executable,
+// which runs in place of the program "vitrine".
 func Place(ctx context.Context, site *testbed.Site, dir, self string, f Function, all []Planned) (*Deployment, error) {
 	specs := make([]testbed.Spec, len(all))
 	for i, p := range all {
@@ -95,7 +95,7 @@ func Place(ctx context.Context, site *testbed.Site, dir, self string, f Function
 	for i, p := range all {
 		d.instances = append(d.instances, &instance{Instance: placed.Instances[i], component: p.Component, own: f.Deployment.Environment(p.Component, p.Flavor.Name)})
 	}
-	for i, in := range d.instances { // now that all addresses are known
+	for i, in := range d.instances { // after the loop above, all addresses are known
 		in.vars = map[string]string{
 			"ADDRESS":          in.Endpoint.Addr.String(),
 			"VITRINE_INSTANCE": in.Name,
@@ -110,8 +110,8 @@ func Place(ctx context.Context, site *testbed.Site, dir, self string, f Function
 	return d, nil
 }
 
-// setVariables adds to the instance's variables the addresses of other components, the
-// instance's own environment and the function's.
+// setVariables adds variables to the instance: the addresses of other components, the instance's
+// own environment and the function's.
 func (d *Deployment) setVariables(in *instance) {
 	c := in.component
 	reserved := maps.Clone(in.vars)
@@ -123,7 +123,7 @@ func (d *Deployment) setVariables(in *instance) {
 	if c.Cluster != nil {
 		in.vars[c.Cluster.As] = d.addresses(c.Name, c.Cluster.Port)
 	}
-	given := maps.Clone(in.vars) // values refer to these, not to each other
+	given := maps.Clone(in.vars) // values may refer to these variables, but not to each other
 	for name, value := range in.own {
 		in.vars[name] = spec.Expand(value, given)
 	}
@@ -156,7 +156,7 @@ func (d *Deployment) Targets() []string {
 	return strings.Split(d.addresses(entry.Name, entry.Entry), ",")
 }
 
-// Vantages lists where the instances' use can be read.
+// Vantages lists the vantages of the instances.
 func (d *Deployment) Vantages() (all []vitrine.Vantage) {
 	for _, in := range d.instances {
 		all = append(all, in.Vantage())
@@ -164,9 +164,9 @@ func (d *Deployment) Vantages() (all []vitrine.Vantage) {
 	return all
 }
 
-// Boot installs and starts the components in the order of their dependencies. Each
-// component is ready before the components that need it start. Boot returns how long that
-// took. It probes readiness from the network namespace of the instance from.
+// Boot installs and starts the components in the order of their dependencies. A component starts
+// when the components that it needs are ready. Boot returns the time that this took. It probes
+// readiness from the network namespace of the instance from.
 func (d *Deployment) Boot(ctx context.Context, from *testbed.Instance) (took time.Duration, err error) {
 	began := time.Now()
 	for _, c := range d.function.Deployment.Order() {
@@ -202,7 +202,7 @@ func (d *Deployment) bootInstance(ctx context.Context, in *instance, from *testb
 func (in *instance) install(ctx context.Context, i spec.Install) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, i.TimeLimit, fmt.Errorf("took longer than its time_limit of %s", i.TimeLimit))
 	defer cancel()
-	// A container sees only the instance's own folder, so the script goes there.
+	// A container sees only the instance's own folder, so the script must be there.
 	script := filepath.Join(in.Scratch(), filepath.Base(i.Script))
 	text, err := os.ReadFile(i.Script)
 	if err != nil {
@@ -246,8 +246,8 @@ func (d *Deployment) awaitReady(ctx context.Context, in *instance, from *testbed
 	})
 }
 
-// Clear prepares a fresh deployment on the same places: it ends every process and
-// deletes what the processes wrote.
+// Clear prepares a fresh deployment on the same places. It ends every process and deletes the
+// files that the processes wrote.
 func (d *Deployment) Clear(ctx context.Context) error {
 	if err := d.Stop(ctx, stopGrace); err != nil {
 		return err
@@ -259,8 +259,8 @@ func (d *Deployment) Clear(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Await returns once done is closed or the context is over. If an instance ends before
-// that, it returns the reason at once.
+// Await returns when done is closed or the context ends. If an instance ends before that, Await
+// returns the reason at once.
 func (d *Deployment) Await(ctx context.Context, done <-chan struct{}) error {
 	over, stop := context.WithCancel(ctx)
 	defer stop()
@@ -283,8 +283,8 @@ func (d *Deployment) Await(ctx context.Context, done <-chan struct{}) error {
 	return d.Ended()
 }
 
-// expand replaces variables in a command's arguments by the instance's values. The
-// program "vitrine" is this executable. No arguments means the image's own command.
+// expand replaces variables in a command's arguments with the instance's values, and the program
+// "vitrine" with this executable. Without arguments, the image's own command runs.
 func (d *Deployment) expand(in *instance, args []string) []string {
 	out := spec.Args(args).Expand(in.vars)
 	if len(out) > 0 && out[0] == "vitrine" {

@@ -1,7 +1,7 @@
-// Package quiet says whether something on the host disturbed a trial. It times a
-// fixed amount of work on each CPU of a run before, during and after a trial, and
-// reads how much of these CPUs the hypervisor and other processes took. It compares
-// both with a baseline of the idle host. Only judge.go decides; it reads nothing.
+// Package quiet decides whether something on the host disturbed a trial. It times a fixed amount
+// of work on each CPU of a run before, during and after a trial, and reads how much of these CPUs
+// the hypervisor and other processes took. It compares both with a baseline of the idle host.
+// judge.go makes the decision and reads nothing from the host.
 package quiet
 
 import (
@@ -21,7 +21,7 @@ import (
 	"vitrine/internal/thread"
 )
 
-// How the host is read.
+// Constants of the readings.
 const (
 	// Pause between bursts during a trial: 35 µs in 50 ms are 0.07% of a CPU.
 	duringPause = 50 * time.Millisecond
@@ -50,9 +50,9 @@ type Guard struct {
 	row  int // disturbed trials in a row
 }
 
-// New takes the baseline of the CPUs. The caller has locked them, and nothing of the
-// run uses them yet. It takes some 5 s. If the host is not idle, New tries again, up
-// to baseTries times, and then returns an error that says what it saw.
+// New takes the baseline of the CPUs. The caller must have locked them, and nothing of the run may
+// use them yet. New takes some 5 s. If the host is not idle, New tries again, up to baseTries
+// times. Then it returns an error with its observations.
 func New(ctx context.Context, cpus ...int) (*Guard, error) {
 	cpus = slices.Compact(slices.Sorted(slices.Values(cpus)))
 	fs, err := procfs.NewDefaultFS()
@@ -72,7 +72,7 @@ func New(ctx context.Context, cpus ...int) (*Guard, error) {
 	return nil, fmt.Errorf("%w: the host must be idle before the run starts, but it was busy in all %d readings; the last: %s", ErrTooNoisy, baseTries, strings.Join(seen, "; "))
 }
 
-// readIdle takes the baseline. seen says why the host was not idle; empty: it was.
+// readIdle takes the baseline. seen has the reasons why the host was not idle; empty: it was idle.
 func (g *Guard) readIdle(ctx context.Context) (seen []string, err error) {
 	first, before, err := g.readAlone(ctx)
 	if err != nil {
@@ -232,9 +232,9 @@ func (w *hostWatch) End(ctx context.Context) (from, to time.Time, err error) {
 	return w.first.at, w.last.at, nil
 }
 
-// Judge returns the reading, and why the trial was disturbed; empty: it was not. own
-// is how many CPUs the run's instances used in the time that End returned. NaN: not
-// known; then the use of other processes is not known either.
+// Judge returns the reading, and the reason why the trial was disturbed. The reason is empty if it
+// was not disturbed. own is the number of CPUs that the run's instances used in the time that End
+// returned. If own is NaN, it is unknown, and so is the use of other processes.
 func (w *hostWatch) Judge(own float64) (vitrine.HostReading, string) {
 	g := w.guard
 	w.reading.use = w.last.since(w.first, g.cpus, own)

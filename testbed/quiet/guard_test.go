@@ -19,15 +19,15 @@ import (
 // TestSpin runs in another process. It computes on a CPU for a minute or until it is killed.
 func TestSpin(t *testing.T) {
 	if os.Getenv("VITRINE_QUIET_TEST_SPIN") == "" {
-		t.Skip("run by the test of a busy CPU")
+		t.Skip("TestBusyProcessIsSeen runs this in a process")
 	}
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		runtime.KeepAlive(wide(wideTurns, 1))
 	}
 }
 
-// TestBusyProcessIsSeen checks that a process that computes on a CPU of the run is noticed and
-// named. No test requires a quiet verdict, because other work may run on the host.
+// TestBusyProcessIsSeen checks that the guard notices and names a process that computes on a CPU
+// of the run. No test requires a quiet verdict, because other work may run on the host.
 func TestBusyProcessIsSeen(t *testing.T) {
 	allowed, err := thread.Allowed()
 	hosttest.Need(t, err)
@@ -44,7 +44,7 @@ func TestBusyProcessIsSeen(t *testing.T) {
 	}
 	g.idle.use.other = 0 // otherwise it would be high on a busy host
 	stop := spin(t)
-	const trial = 200 * time.Millisecond // the kernel counts CPU time in units of 10 ms
+	const trial = 200 * time.Millisecond // long enough, because the kernel counts CPU time in units of 10 ms
 	seen := ""
 	for range 100 { // the other process may be slow to start
 		w, err := g.Watch(t.Context())
@@ -67,14 +67,14 @@ func TestBusyProcessIsSeen(t *testing.T) {
 	}
 	stop()
 	if !strings.Contains(seen, "other processes used") {
-		t.Errorf("a busy process was not noticed: %q", seen)
+		t.Errorf("the guard did not notice a busy process: %q", seen)
 	}
 }
 
 // spin starts another process that computes on the CPUs that this one may use.
 func spin(t *testing.T) (stop func()) {
 	t.Helper()
-	// The shell between them ends, so the process is no descendant of this one.
+	// The shell in between exits, so the process is not a descendant of this one.
 	c := exec.CommandContext(t.Context(), "sh", "-c", `"$0" -test.run='^TestSpin$' >/dev/null 2>&1 & echo $!`, os.Args[0])
 	c.Env = append(os.Environ(), "VITRINE_QUIET_TEST_SPIN=yes")
 	out, err := c.Output()

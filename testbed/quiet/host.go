@@ -14,14 +14,14 @@ import (
 	"vitrine/internal/cgroup"
 )
 
-// mostNamed is how many of the busiest processes are named.
+// mostNamed is the number of busiest processes that a reason names.
 const mostNamed = 2
 
-// kthreadd is the process that all threads of the kernel descend from.
+// kthreadd is the process from which all kernel threads descend.
 const kthreadd = 2
 
-// servesRuns reports whether a daemon works for runs without being their child: switches
-// in user space, and daemons that start containers.
+// servesRuns reports whether a daemon works for runs without being their child. Such daemons are
+// switches in user space, and daemons that start containers.
 func servesRuns(name string) bool {
 	return slices.Contains([]string{"ovs-vswitchd", "dockerd", "containerd", "containerd-shim"}, name)
 }
@@ -33,12 +33,12 @@ type count struct {
 	processes map[int]process
 }
 
-// A process is what is read about one process.
+// A process is the data about one process.
 type process struct {
 	name    string
-	started uint64  // clock ticks after boot; tells apart processes with the same PID
+	started uint64  // clock ticks after boot; distinguishes processes with the same PID
 	cpu     float64 // seconds of CPU time
-	ours    bool    // its CPU time is the run's but not an instance's
+	ours    bool    // its CPU time belongs to the run, but not to an instance
 	counted bool    // it is in an instance's cgroup, which counts its CPU time
 }
 
@@ -57,7 +57,7 @@ func readCount(fs procfs.FS) (count, error) {
 	parents := map[int]int{}
 	for _, p := range all {
 		s, err := p.Stat()
-		if err != nil { // it has ended
+		if err != nil { // the process has ended
 			continue
 		}
 		parents[p.PID] = s.PPID
@@ -80,7 +80,7 @@ func inInstance(p procfs.Proc) bool {
 
 // descends reports whether the process is from or one of its descendants.
 func descends(parents map[int]int, pid, from int) bool {
-	for range len(parents) + 1 { // bounded: PIDs that change during the reading may form a loop
+	for range len(parents) + 1 { // bounded, because PIDs that change during the reading may form a loop
 		if pid == from {
 			return true
 		}
@@ -93,12 +93,12 @@ func descends(parents map[int]int, pid, from int) bool {
 	return false
 }
 
-// since returns what others took of the run's CPUs since the earlier count. own is
-// how many CPUs the run's instances used; NaN: not known.
+// since returns what others took of the run's CPUs since the earlier count. own is the number of
+// CPUs that the run's instances used; NaN: unknown.
 //
-// Busy time is the elapsed time less idle time, steal and interrupts. The kernel
-// measures idle time, but samples user and system time by its tick, which misses
-// what runs between ticks. Interrupts are mostly the run's own packets.
+// Busy time is the elapsed time minus idle time, steal and interrupts. The kernel measures idle
+// time, but it samples user and system time by its tick, which misses work between ticks.
+// Interrupts are mostly the run's own packets.
 func (c count) since(before count, cpus []int, own float64) use {
 	elapsed := c.at.Sub(before.at).Seconds()
 	var u use
@@ -133,7 +133,7 @@ type consumer struct {
 	used float64
 }
 
-// busiest names the processes that used the most CPU time, on any CPU.
+// busiest names the processes that used the most CPU time on any CPU.
 func busiest(all []consumer) (names []string) {
 	const worth = otherLimit / 10
 	slices.SortFunc(all, func(a, b consumer) int {

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// TestOthersUse checks that the use of other processes is the busy time of the run's CPUs less the
-// use by the run itself.
+// TestOthersUse checks that the use of other processes is the busy time of the run's CPUs minus
+// the use by the run itself.
 func TestOthersUse(t *testing.T) {
 	at := time.Unix(1000, 0)
 	before := count{at: at, cpus: map[int64]procfs.CPUStat{

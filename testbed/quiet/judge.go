@@ -9,8 +9,8 @@ import (
 	"vitrine"
 )
 
-// The limits up to which a trial may differ from the idle host. The measurements behind
-// them are in docs/decisions/0015-disturbed-trials.md.
+// The limits on how much a trial may differ from the idle host.
+// docs/decisions/0015-disturbed-trials.md has the measurements behind them.
 const (
 	// chainLimit is how much longer the dependent work may take than at the CPU's best
 	// speed. Clocks that follow the load and the temperature stay within it.
@@ -19,21 +19,21 @@ const (
 	// computes all the time slows this work by 0.6. A sibling thread that computes half
 	// of the time, as any tenant of a shared machine may, slows it by 0.3.
 	wideLimit = 0.45
-	// stealLimit is the share of any CPU that the hypervisor may take away. It equals
-	// the default precision of a capacity.
+	// stealLimit is the largest share of any CPU that the hypervisor may take. It equals the
+	// default precision of a capacity.
 	stealLimit = 0.05
-	// otherLimit is how many of the run's CPUs other processes may use, together. The
-	// kernel counts in units of 10 ms, and its tick samples interrupts. So a trial of a
-	// second cannot show less.
+	// otherLimit is the number of the run's CPUs that other processes may use together. The kernel
+	// counts in units of 10 ms, and its tick samples interrupts, so a smaller limit would be noise
+	// in a trial of a second.
 	otherLimit = 0.1
 	// outliers is the share of the slowest bursts that a mean leaves out.
 	outliers = 0.1
-	// best is the quantile of bursts that stands for an undisturbed CPU. Even on a
-	// shared CPU some bursts of 35 µs run undisturbed.
+	// best is the quantile of bursts that represents an undisturbed CPU. Even on a shared CPU,
+	// some bursts of 35 µs are undisturbed.
 	best = 0.1
-	// ownSibling is how much longer the work takes on a CPU while the run's other CPUs
-	// work. Above it, two CPUs of the run share a core, and trials on such a CPU are
-	// compared with the slower time.
+	// ownSibling is how much longer the work may take on a CPU while the run's other CPUs work.
+	// Above this limit, two CPUs of the run share a core, and trials on such a CPU are compared
+	// with the slower time.
 	ownSibling = 0.25
 )
 
@@ -45,11 +45,11 @@ type baseline struct {
 	use    use
 }
 
-// A use is the CPU time that others took from the run's CPUs over some time.
+// A use is the CPU time that others took from the run's CPUs during some time.
 type use struct {
 	steal   []float64 // CPUs, by CPU
-	other   float64   // CPUs, of all of the run's; NaN: not known
-	busiest []string  // the processes that used most, for the reason
+	other   float64   // CPUs, over all CPUs of the run; NaN: unknown
+	busiest []string  // the processes that used the most, for the reason
 }
 
 // A reading is the reading of the host around and during one trial.
@@ -107,8 +107,8 @@ func makeBaseline(before, together, after [][]pace, taken use) baseline {
 	return b
 }
 
-// improve lowers the best where a trial's bursts were faster, because a neighbour may
-// have been busy while the baseline was read.
+// improve lowers the best time if a trial's bursts were faster. A neighbour may have been busy
+// while the baseline was read.
 func (b baseline) improve(got reading) {
 	for i := range b.best {
 		seen := bestOf(slices.Concat(got.before[i], got.during[i], got.after[i]))
@@ -116,13 +116,13 @@ func (b baseline) improve(got reading) {
 	}
 }
 
-// normal returns the pace that a trial's bursts on a CPU are compared with.
+// normal returns the pace with which a trial's bursts on a CPU are compared.
 func (b baseline) normal(i int) pace {
 	return pace{max(b.best[i].chain, b.shared[i].chain), max(b.best[i].wide, b.shared[i].wide)}
 }
 
-// judge compares a trial's reading with the idle host. The reason is empty when the
-// trial was not disturbed.
+// judge compares a trial's reading with the idle host. The reason is empty if the trial was not
+// disturbed.
 func judge(cpus []int, idle baseline, got reading) (vitrine.HostReading, string) {
 	host := vitrine.HostReading{
 		Before: idle.speed(got.before), During: idle.speed(got.during), After: idle.speed(got.after),

@@ -29,7 +29,7 @@ func mixed(n int, share float64, wide, slow float64) []pace {
 
 func quietUse() use { return use{steal: []float64{0, 0}, other: 0.02} }
 
-// idleHost is the baseline of a host whose neighbours compute now and then.
+// idleHost is the baseline of a host whose neighbours compute from time to time.
 func idleHost() baseline {
 	some := [][]pace{mixed(200, 0.4, 6000, 9600), mixed(200, 0.4, 6000, 9600)}
 	return makeBaseline(some, some, some, quietUse())
@@ -57,8 +57,8 @@ func TestJudge(t *testing.T) {
 		"steal":             {like(usual, use{steal: []float64{0, 0.2}, other: 0}), "the hypervisor took 0.20 of CPU 3"},
 		"others":            {like(usual, use{steal: []float64{0, 0}, other: 0.33, busiest: []string{`"cc" (0.33)`}}), `other processes used 0.33 of the run's CPUs (the busiest on the host: "cc" (0.33))`},
 		"the usual daemons": {like(usual, use{steal: []float64{0, 0}, other: 0.11}), ""},
-		"use not known":     {like(usual, use{steal: []float64{0, 0}, other: math.NaN()}), ""},
-		"less than nothing": {like(usual, use{steal: []float64{0, 0}, other: -0.3}), ""},
+		"an unknown use":    {like(usual, use{steal: []float64{0, 0}, other: math.NaN()}), ""},
+		"a negative use":    {like(usual, use{steal: []float64{0, 0}, other: -0.3}), ""},
 	} {
 		host, why := judge([]int{1, 3}, idleHost(), c.got)
 		if (why == "") != (c.want == "") || !strings.Contains(why, c.want) || why != "" && !strings.HasPrefix(why, "disturbed: ") {
@@ -79,10 +79,10 @@ func TestRunOnSiblings(t *testing.T) {
 	alone, together := [][]pace{steady(100, 5000, 6000)}, [][]pace{steady(100, 5000, 9600)}
 	trial := reading{before: together, during: together, after: together, use: use{steal: []float64{0}}}
 	if _, why := judge([]int{0}, makeBaseline(alone, together, alone, use{}), trial); why != "" {
-		t.Errorf("a run that slowed itself was judged disturbed: %q", why)
+		t.Errorf("judge calls a run that slowed itself disturbed: %q", why)
 	}
 	if _, why := judge([]int{0}, makeBaseline(alone, alone, alone, use{}), trial); why == "" {
-		t.Error("a run that was slowed by other processes was judged undisturbed")
+		t.Error("judge calls a run that other processes slowed undisturbed")
 	}
 	// A neighbour that starts between two readings must not look like a sibling CPU of the run.
 	if b := makeBaseline(alone, together, together, use{}); b.shared[0] != (pace{}) {
@@ -90,7 +90,7 @@ func TestRunOnSiblings(t *testing.T) {
 	}
 }
 
-// TestBaselineImproves checks that faster trials improve a baseline that was read beside a busy
+// TestBaselineImproves checks that faster trials improve a baseline from a time with a busy
 // neighbour.
 func TestBaselineImproves(t *testing.T) {
 	slow, fast := [][]pace{steady(100, 5000, 9600)}, [][]pace{steady(100, 5000, 6000)}

@@ -9,24 +9,24 @@ import (
 	"vitrine"
 )
 
-// ErrTooNoisy is the error of a run whose host stayed noisy.
+// ErrTooNoisy is the error of a run on a host that stayed noisy.
 var ErrTooNoisy = errors.New("this host is too noisy")
 
 // A Watch reads the host during one trial.
 type Watch interface {
 	// End ends the reading and returns the time that it covers. It is called once.
 	End(ctx context.Context) (from, to time.Time, err error)
-	// Judge returns, after End, the reading, and why the trial was disturbed. The
-	// reason is empty when it was not. own is how many CPUs the run's instances used
-	// in that time; NaN: not known, and other processes are not judged.
+	// Judge is called after End. It returns the reading, and the reason why the trial was
+	// disturbed, which is empty if it was not. own is the number of CPUs that the run's instances
+	// used in that time. If own is NaN, it is unknown, and other processes are not judged.
 	Judge(own float64) (vitrine.HostReading, string)
 }
 
 // A Watcher begins to read the host. Guard.Watch is one.
 type Watcher func(context.Context) (Watch, error)
 
-// Mark adds the reading to a trial's outcome. A disturbed trial is invalid; why is
-// empty when the trial was not disturbed.
+// Mark adds the reading to a trial's outcome. A disturbed trial is invalid. why is empty if the
+// trial was not disturbed.
 func Mark(o *vitrine.Outcome, host vitrine.HostReading, why string) {
 	o.Host = &host
 	if why == "" {
@@ -44,9 +44,8 @@ const mostDisturbed = 5
 // A Row counts disturbed trials in a row.
 type Row struct{ disturbed int }
 
-// Add counts the outcome. After too many disturbed ones in a row it returns an
-// ErrTooNoisy. The error uses plural, such as "trials", for the outcomes, and name
-// for the last one.
+// Add counts the outcome. After too many disturbed outcomes in a row, it returns an ErrTooNoisy.
+// In the error, plural names the outcomes, such as "trials", and name names the last one.
 func (r *Row) Add(o vitrine.Outcome, plural, name string) error {
 	if !o.Disturbed {
 		r.disturbed = 0

@@ -6,22 +6,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The fixed work of a burst. It touches no memory, so it takes no cache from the
-// run. On a 2.6 GHz CPU a burst takes some 35 µs.
+// The fixed work of a burst. It uses no memory, so it takes no cache from the run. On a 2.6 GHz
+// CPU a burst takes some 35 µs.
 const (
 	pieces     = 3 // an interrupt lengthens one piece; the shortest counts
 	chainTurns = 4000
 	wideTurns  = 3300
 )
 
-// A pace is the CPU time, in nanoseconds, that the two parts of the fixed work
-// took. The chain waits for each result before it goes on, so it shows the clock.
-// The wide part keeps several execution units busy at once, so it also shows
-// whether another hardware thread of the same core computes.
+// A pace is the CPU time, in nanoseconds, of the two parts of the fixed work. In the chain, each
+// operation waits for the result before it, so the chain shows the clock rate. The wide part keeps
+// several execution units busy at once, so it also shows whether another hardware thread of the
+// same core computes.
 type pace struct{ chain, wide float64 }
 
-// burst times the work once on the CPU of the calling thread, which must be locked
-// to its goroutine. CPU time does not count the time that the thread waits.
+// burst times the work once on the CPU of the calling thread, which must be locked to its
+// goroutine. The CPU time excludes the time that the thread waits.
 func burst() (pace, error) {
 	var best pace
 	for i := range pieces {

@@ -1,5 +1,5 @@
-// Package testbedtest is the suite that every pair of substrate and fabric must pass
-// to serve as a site. A test opens a Harness and calls Run.
+// Package testbedtest is the suite that every pair of substrate and fabric must pass to be used as
+// a site. A test opens a Harness and calls Run.
 package testbedtest
 
 import (
@@ -25,15 +25,15 @@ import (
 	"vitrine/testbed"
 )
 
-// A Harness holds what a site is opened with.
+// A Harness has the parameters to open a site.
 type Harness struct {
 	Config testbed.Config
 	Choice spec.Choice
-	// Left lists what still carries the run's label after the site was closed.
+	// Left lists everything that still has the run's label after the site was closed.
 	Left func() ([]string, error)
 }
 
-// Local returns a testbed of processes on a bridge, whatever the choice.
+// Local returns a testbed of processes on a bridge, for any choice.
 func Local(run *runstate.Run) testbed.Config {
 	place := func() (substrate.Substrate, error) {
 		return process.New(process.Config{Run: run, Environ: os.Environ()})
@@ -48,8 +48,8 @@ func Local(run *runstate.Run) testbed.Config {
 	}
 }
 
-// Run runs the suite. open makes a Harness with a run of its own, and skips the test
-// if its back ends are a *vitrine.Unsupported here.
+// Run runs the suite. open makes a Harness with its own run. It skips the test if this host does
+// not support the back ends (*vitrine.Unsupported).
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	program := substratetest.Build(t)
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"LogIsBounded", testLogIsBounded},
 		{"FailureLeavesNothing", testFailureLeavesNothing},
 		{"CloseRemovesAll", testCloseRemovesAll},
-		{"HostAlone", testHostAlone},
+		{"HostAlone", testOnlyHost},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(begin(t, open(t), program)) })
 	}
@@ -81,7 +81,7 @@ type suite struct {
 // logLimit is the bound of logs in the suite, in bytes.
 const logLimit = 1 << 20
 
-// begin opens a site. At the test's end it closes the site; nothing of the run may be left.
+// begin opens a site. When the test ends, it closes the site and checks that the run left nothing.
 func begin(t *testing.T, h Harness, program string) *suite {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -123,7 +123,7 @@ func (s *suite) wantError(err error, words ...string) {
 	s.Helper()
 	for _, word := range words {
 		if err == nil || !strings.Contains(err.Error(), word) {
-			s.Errorf("%v: want an error that says %q", err, word)
+			s.Errorf("the error %v does not contain %q", err, word)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (s *suite) ready(in *testbed.Instance) {
 	s.Helper()
 	s.check(in.Await(s.ctx, time.Minute, func(context.Context) error {
 		if !strings.Contains(in.Log(), "ready") {
-			return errors.New("it has not said so")
+			return errors.New("the instance has not logged it")
 		}
 		return nil
 	}))
@@ -168,7 +168,7 @@ func testLife(s *suite) {
 	s.check(placed.Stop(s.ctx, 10*time.Second))
 	<-in.Done()
 	if err := in.Err(); err != nil {
-		s.Errorf("it was asked to end and gave %v", err)
+		s.Errorf("the stopped command returned %v", err)
 	}
 	s.check(os.WriteFile(filepath.Join(in.Scratch(), "file"), nil, 0o644))
 	s.check(in.ClearScratch())
@@ -184,16 +184,16 @@ func testLife(s *suite) {
 		s.check(placed.Remove(s.ctx))
 	}
 	if _, err := os.Stat(filepath.Join(in.Dir, "log")); err != nil {
-		s.Errorf("the log is gone: %v", err)
+		s.Errorf("Remove removed the log: %v", err)
 	}
 	if _, err := os.Stat(in.Scratch()); !errors.Is(err, os.ErrNotExist) {
-		s.Errorf("the scratch folder stays: %v", err)
+		s.Errorf("Remove left the scratch folder: %v", err)
 	}
-	s.place(instance("life-1")) // the name is free again
+	s.place(instance("life-1")) // reuses the name
 }
 
-// testLogIsBounded: a log keeps its start and its end, and says how much it dropped in
-// between. The bound holds for all starts of an instance together.
+// testLogIsBounded checks that a log keeps its start and its end, and has the number of bytes
+// dropped in between. The bound must hold for all starts of an instance together.
 func testLogIsBounded(s *suite) {
 	const lines = 200_000
 	placed := s.place(instance("loud-1"))
@@ -225,19 +225,19 @@ func testLogIsBounded(s *suite) {
 	before, rest, _ := strings.Cut(log, "\n[vitrine: ")
 	var dropped, bound int
 	if _, err := fmt.Sscanf(rest, "%d bytes are dropped here, because this log has more than %d]", &dropped, &bound); err != nil || bound != logLimit {
-		s.Fatalf("no note of what was dropped: %v", err)
+		s.Fatalf("no note about the dropped bytes: %v", err)
 	}
 	_, after, _ := strings.Cut(rest, "]\n")
 	if n := len(before) + dropped + len(after); n != written {
-		s.Errorf("%d bytes were kept or dropped, and %d were written", n, written)
+		s.Errorf("%d bytes are kept or dropped, but %d were written", n, written)
 	}
 	if !strings.Contains(in.Log(), "last") {
 		s.Errorf("the end of the log is %q", in.Log())
 	}
 }
 
-// testAddresses: every wired instance has its own address, in the order of placement,
-// and the other instances can reach it there.
+// testAddresses checks that every wired instance has its own address, in the order of placement,
+// and that the other instances reach it there.
 func testAddresses(s *suite) {
 	host, unwired := instance("generator"), instance("apart-1")
 	host.OnHost, unwired.OnHost, unwired.Unwired = true, true, true
@@ -250,7 +250,7 @@ func testAddresses(s *suite) {
 		last = in.Endpoint.Addr
 	}
 	if end := placed.Instances[3].Endpoint; end != (fabric.Endpoint{}) {
-		s.Errorf("an instance that is not wired has %v", end)
+		s.Errorf("an unwired instance has %v", end)
 	}
 	server := placed.Instances[1]
 	s.start(server, "late", "7001", "7000")
@@ -261,14 +261,14 @@ func testAddresses(s *suite) {
 	}
 }
 
-// testNotReady: the error of an instance that is not ready in time, or that ends
-// first, has the end of its log.
+// testNotReady checks an instance that is not ready in time, and one that ends first. Their errors
+// must have the end of the log.
 func testNotReady(s *suite) {
 	in := s.place(instance("slow-1")).Instances[0]
-	never := func(context.Context) error { return errors.New("nobody at the door") }
+	never := func(context.Context) error { return errors.New("probe failed on purpose") }
 	s.start(in, "serve", "a-mark")
 	s.ready(in)
-	s.wantError(in.Await(s.ctx, 50*time.Millisecond, never), "slow-1 was not ready within 50ms", "nobody at the door", "ready")
+	s.wantError(in.Await(s.ctx, 50*time.Millisecond, never), "slow-1 was not ready within 50ms", "probe failed on purpose", "ready")
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	cancel(errors.New("called off"))
 	s.wantError(in.Await(ctx, time.Minute, never), "called off")
@@ -277,11 +277,11 @@ func testNotReady(s *suite) {
 	s.wantError(in.Await(s.ctx, time.Minute, never), "slow-1 ended before it was ready", "7", "words")
 }
 
-// testEnded: a placement says which of its instances has ended.
+// testEnded checks that a placement names the instance that has ended.
 func testEnded(s *suite) {
 	placed := s.place(instance("lives-1"), instance("ends-1"))
 	if err := placed.Ended(); err != nil {
-		s.Errorf("nothing was started: %v", err)
+		s.Errorf("Ended before any start: %v", err)
 	}
 	s.start(placed.Instances[0], "serve", "a-mark")
 	s.start(placed.Instances[1], "print", "some", "words", "3")
@@ -289,52 +289,53 @@ func testEnded(s *suite) {
 	s.wantError(placed.Ended(), "ends-1 ended", "3", "words")
 }
 
-// testFailureLeavesNothing: a placement that cannot be completed leaves nothing.
+// testFailureLeavesNothing checks that a placement that cannot be completed leaves nothing.
 func testFailureLeavesNothing(s *suite) {
 	s.place(instance("there-1"))
 	before, err := s.Left()
 	s.check(err)
 	for _, specs := range [][]testbed.Spec{
-		{instance("new-1"), instance("there-1")}, // a name that is taken
+		{instance("new-1"), instance("there-1")}, // the second name is taken
 		{instance("new-1"), instance("new-2"), instance("new-1")},
 	} {
 		if _, err := s.site.Place(s.ctx, s.dir, specs...); err == nil {
-			s.Errorf("a name was given twice")
+			s.Errorf("placed two instances with the same name")
 		}
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
 	if _, err := s.site.Place(ctx, s.dir, instance("new-1")); err == nil {
-		s.Errorf("placed although the context was over")
+		s.Errorf("placed an instance although the context had ended")
 	}
 	if after, err := s.Left(); err != nil || fmt.Sprint(after) != fmt.Sprint(before) {
 		s.Errorf("%v, %v; before %v", after, err, before)
 	}
-	s.place(instance("new-1")) // the names are free
+	s.place(instance("new-1")) // reuses the names
 }
 
-// testCloseRemovesAll: closing a site removes all its placements, whatever runs.
+// testCloseRemovesAll checks that Close removes all placements of the site, even if their commands
+// run.
 func testCloseRemovesAll(s *suite) {
 	for _, name := range []string{"first-1", "second-1"} {
 		in := s.place(instance(name)).Instances[0]
 		s.start(in, "stubborn", "a-mark")
 		s.ready(in)
 	}
-} // begin closes the site and checks
+} // the cleanup of begin closes the site and checks
 
-// testHostAlone: a choice without substrate and fabric is a site of the host.
-func testHostAlone(s *suite) {
+// testOnlyHost checks that a choice without substrate and fabric is a site of only the host.
+func testOnlyHost(s *suite) {
 	site := s.open(spec.Choice{})
 	defer func() { s.check(site.Close(s.ctx)) }()
 	if site.Substrate() != nil || site.Fabric() != nil {
-		s.Errorf("a site of the host alone has %v, %v", site.Substrate(), site.Fabric())
+		s.Errorf("a site of only the host has %v, %v", site.Substrate(), site.Fabric())
 	}
 	host := instance("alone-1")
 	host.OnHost = true
 	placed, err := site.Place(s.ctx, s.dir, host)
 	s.check(err)
 	if end := placed.Instances[0].Endpoint; end != (fabric.Endpoint{}) {
-		s.Errorf("wired by nothing to %v", end)
+		s.Errorf("wired to %v without a fabric", end)
 	}
 	s.start(placed.Instances[0], "print", "some", "words", "0")
 	<-placed.Instances[0].Done()
