@@ -14,36 +14,36 @@ const (
 	grace = 100 * time.Millisecond
 )
 
-// An Agenda hands out the calls of a schedule as they fall due, and counts them
-// as scheduled. It does not allocate. Only one goroutine may use it.
+// An Agenda returns the calls of a schedule when they are due, and counts them as scheduled. It
+// does not allocate. Only one goroutine may use it.
 type Agenda struct {
 	schedule *Schedule
 	record   *Recorder
-	due      time.Duration // when the next call is due
-	more     bool          // whether there is a next call
+	due      time.Duration // due time of the next call
+	more     bool          // there is a next call
 
 	begun  int
 	behind time.Duration
 }
 
-// NewAgenda returns the agenda of a schedule. It counts the scheduled calls in r.
+// NewAgenda returns the agenda of a schedule. The agenda counts the scheduled calls in r.
 func NewAgenda(s *Schedule, r *Recorder) *Agenda {
 	a := &Agenda{schedule: s, record: r}
 	a.due, a.more = s.Next()
 	return a
 }
 
-// Next returns when the next call is due. more is false if no call is left.
+// Next returns the due time of the next call. more is false if no call is left.
 func (a *Agenda) Next() (due time.Duration, more bool) { return a.due, a.more }
 
-// Begun returns the number of calls handed out, including the warm-up.
+// Begun returns the number of calls that Begin has returned, including the warm-up.
 func (a *Agenda) Begun() int { return a.begun }
 
 // Behind returns the longest delay of a call after its due time.
 func (a *Agenda) Behind() time.Duration { return a.behind }
 
-// Expire drops the remaining calls once the window has been over for longer than
-// grace, and reports whether it has. Dropped calls count as scheduled.
+// Expire drops the remaining calls if the window ended longer than grace ago, and reports whether
+// it did. Dropped calls count as scheduled.
 func (a *Agenda) Expire(now time.Duration) bool {
 	if now <= a.schedule.end+grace {
 		return false
@@ -54,7 +54,7 @@ func (a *Agenda) Expire(now time.Duration) bool {
 	return true
 }
 
-// Begin hands out the next call. ok is false if no call is due yet.
+// Begin returns the next call. ok is false if no call is due yet.
 func (a *Agenda) Begin(now time.Duration) (due time.Duration, ok bool) {
 	if !a.more || a.due > now {
 		return 0, false
@@ -67,12 +67,11 @@ func (a *Agenda) Begin(now time.Duration) (due time.Duration, ok bool) {
 	return due, true
 }
 
-// Play runs play on one thread and returns the start of the window. play gets
-// that start and returns when all calls have ended. If ctx ends first, Play calls
-// stop, after which play must return soon, and then returns ctx's error.
+// Play runs play on one thread and returns the start of the window. play gets that start, and
+// returns when all calls have ended. If ctx ends first, Play calls stop and returns ctx's error.
+// After stop, play must return soon.
 func (a *Agenda) Play(ctx context.Context, play func(start time.Time), stop func()) (start time.Time, err error) {
-	// One goroutine does all the work; further threads of the runtime would only
-	// spin.
+	// One goroutine does all the work, and more threads of the runtime would only spin.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer context.AfterFunc(ctx, stop)()
 	start = time.Now().Add(lead - a.due)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestAgenda checks that calls are handed out once they are due. Calls still left
-// long after the window count as scheduled but not as offered.
+// TestAgenda checks that Begin returns calls once they are due. Calls that remain long after the
+// window count as scheduled but not as offered.
 func TestAgenda(t *testing.T) {
 	trial := Trial{Rate: 10, Duration: 1}
 	r := NewRecorder(trial.Duration)
@@ -23,10 +23,10 @@ func TestAgenda(t *testing.T) {
 		t.Errorf("got %d begun calls, at most %v late, another call: %v", a.Begun(), a.Behind(), ok)
 	}
 	if a.Expire(time.Second + grace) {
-		t.Error("the remaining calls were dropped within the grace period")
+		t.Error("Expire dropped the remaining calls within the grace period")
 	}
 	if !a.Expire(time.Second + grace + 1) {
-		t.Error("the remaining calls were not dropped after the grace period")
+		t.Error("Expire did not drop the remaining calls after the grace period")
 	}
 	if _, more := a.Next(); more || a.Begun() != 3 {
 		t.Errorf("got another call: %v; %d begun", more, a.Begun())

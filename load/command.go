@@ -8,7 +8,7 @@ import (
 	"vitrine"
 )
 
-// The environment variables that hold the Trial.
+// The environment variables of the Trial.
 const (
 	envRate     = "VITRINE_RATE"
 	envDuration = "VITRINE_DURATION"
@@ -19,10 +19,9 @@ const (
 	envParam    = "VITRINE_PARAM_"
 )
 
-// Command returns the command that starts a generator for the trial. program is
-// the executable and its leading arguments, such as {"vitrine", "generate",
-// "sip"}. The trial is passed both as arguments and in the environment, so that a
-// script may read whichever is easier.
+// Command returns the command that starts a generator for the trial. program is the executable and
+// its first arguments, such as {"vitrine", "generate", "sip"}. The trial is passed both as
+// arguments and in the environment, so a script may read whichever is easier.
 func Command(program []string, t Trial) vitrine.Command {
 	rate, duration, warmup := decimal(t.Rate), decimal(t.Duration), decimal(t.Warmup)
 	targets := strings.Join(t.Targets, ",")
@@ -42,7 +41,7 @@ func Command(program []string, t Trial) vitrine.Command {
 	return vitrine.Command{Args: args, Env: env}
 }
 
-// decimal formats v without an exponent, because shells cannot read one.
+// decimal formats v without an exponent, because shells cannot read exponents.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // envName returns a parameter's name for the environment: in upper case, with _ for

@@ -11,9 +11,9 @@ import (
 	"vitrine/load"
 )
 
-// generator is a complete load generator for a function that echoes datagrams, as
-// a user would write it. It reads a trial, keeps to the schedule whatever the
-// answers do, and prints a report. One call at a time is enough for its rates.
+// generator is a complete load generator for a function that echoes datagrams, as a user may write
+// it. It reads a trial, keeps to the schedule whatever the answers are, and prints a report. For
+// its rates, one call at a time is enough.
 func generator() error {
 	trial, err := load.ReadTrial(os.Args[2:], os.Environ())
 	if err != nil {

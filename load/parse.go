@@ -21,12 +21,12 @@ const MaxOutput = 16 << 20
 // maxCauses limits the causes of failure in one report.
 const maxCauses = 256
 
-// MinOffered is the least share of its schedule that a generator must offer.
-// Below that, the trial says nothing about the function.
+// MinOffered is the smallest share of its schedule that a generator must offer. Below that, the
+// trial shows nothing about the function.
 const MinOffered = 0.99
 
-// ReasonGenerator is the reason of a trial that offered less than MinOffered, or
-// begins the reason of a trial that the generator could not run.
+// ReasonGenerator is the reason of a trial that offered less than MinOffered. It also begins the
+// reason of a trial that the generator could not run.
 const ReasonGenerator = "generator"
 
 // ErrReport is wrapped by every error of ParseReport.
@@ -151,8 +151,7 @@ func (r *Report) checkCounts() error {
 
 func (r *Report) checkSeconds() error {
 	n := len(r.Seconds.Scheduled)
-	// Allow 0.05 s, because duration_s is the window as the generator measured
-	// it.
+	// Allow 0.05 s, because duration_s is the window that the generator measured.
 	if low, high := float64(n-1), float64(n)+0.05; r.Duration <= low || r.Duration > high {
 		return fmt.Errorf("seconds.scheduled has %d entries for duration_s %v: want one a second", n, r.Duration)
 	}
@@ -181,8 +180,8 @@ func (r *Report) checkSeconds() error {
 	return nil
 }
 
-// checkInFlight accepts one entry more or fewer than the window holds, because
-// its last 100 ms may be cut.
+// checkInFlight accepts one entry more or less than the window holds, because the window's last
+// 100 ms may be incomplete.
 func (r *Report) checkInFlight() error {
 	if r.InFlight == nil {
 		return nil
@@ -239,9 +238,9 @@ func (r *Report) Histogram() (*hdrhistogram.Histogram, error) {
 	return h, nil
 }
 
-// Outcome converts the report to the outcome of the trial named by key: every
-// field but Use. The outcome is invalid if the generator could not run the trial,
-// had no call due in the window, or offered less than MinOffered of its schedule.
+// Outcome converts the report to the outcome of the trial with the key. It sets every field except
+// Use. The outcome is invalid if the generator could not run the trial, if no call was due in the
+// window, or if the generator offered less than MinOffered of its schedule.
 func (r *Report) Outcome(key vitrine.Key) (vitrine.Outcome, error) {
 	if r.Error != "" {
 		return vitrine.Outcome{Key: key, Reason: ReasonGenerator + ": " + r.Error}, nil

@@ -176,7 +176,7 @@ func FuzzParseReport(f *testing.F) {
 		r, err := ParseReport(strings.NewReader(string(data)))
 		if err != nil {
 			if !errors.Is(err, ErrReport) {
-				t.Fatalf("got an error of another kind: %v", err)
+				t.Fatalf("the error does not wrap ErrReport: %v", err)
 			}
 			return
 		}

@@ -10,16 +10,15 @@ import (
 	"vitrine"
 )
 
-// The limits of a trial, one day and a billion calls, so that a typing error
-// fails at once and does not cost an afternoon.
+// The limits of a trial, one day and a billion calls. With them, a typing error fails at once.
 const (
 	maxSeconds = 86400
 	maxCalls   = 1e9
 )
 
-// ReadTrial reads the trial from args (without the program's name). It takes
-// options that args lack from environ (os.Environ()). A generator written in Go
-// begins with ReadTrial. Its errors are *vitrine.BadInput.
+// ReadTrial reads the trial from args (without the program's name). It reads options that args
+// lack from environ (os.Environ()). A generator written in Go begins with ReadTrial. Its errors
+// are *vitrine.BadInput.
 func ReadTrial(args, environ []string) (Trial, error) {
 	t := Trial{Params: map[string]string{}}
 	given := map[string]string{} // option -> value
@@ -56,9 +55,8 @@ func isOption(name string) bool {
 	return false
 }
 
-// readEnvironment adds options and parameters that the arguments lack. The
-// environment gives a parameter's name in upper case only, so the name is set in
-// lower case.
+// readEnvironment adds options and parameters that the arguments lack. A parameter's name is in
+// upper case in the environment, so readEnvironment converts it to lower case.
 func readEnvironment(t *Trial, given map[string]string, environ []string) {
 	argued := map[string]bool{}
 	for name := range t.Params {

@@ -22,16 +22,15 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(lowestLatency, highestLatency, latencyDigits)
 }
 
-// A Recorder counts the calls of one trial into a Report. All times are relative
-// to the start of the window. The totals count calls due inside the window. The
-// calls in flight include the warm-up, so a generator records every call. Calls
-// may be recorded in any order. The methods allocate only at the first failure of
-// each cause. Only one goroutine may use a Recorder.
+// A Recorder counts the calls of one trial into a Report. All times are relative to the start of
+// the window. The totals count calls due inside the window. The calls in flight include the
+// warm-up, so a generator must record every call. Calls may be recorded in any order. The methods
+// allocate only at the first failure of each cause. Only one goroutine may use a Recorder.
 type Recorder struct {
 	duration  time.Duration
 	report    Report
 	histogram *hdrhistogram.Histogram
-	answered  time.Duration // the end of the last call due in the window
+	answered  time.Duration // end of the last call due in the window
 	// changes are the differences between the samples of Report.InFlight.
 	changes []int64
 }
@@ -54,8 +53,7 @@ func NewRecorder(duration float64) *Recorder {
 	}
 }
 
-// second returns the index of the second that due falls in. ok is false outside
-// the window.
+// second returns the index of the second in which due is. ok is false outside the window.
 func (r *Recorder) second(due time.Duration) (int, bool) {
 	if due < 0 || due >= r.duration {
 		return 0, false
@@ -71,7 +69,7 @@ func (r *Recorder) Scheduled(due time.Duration) {
 	}
 }
 
-// inFlight adds change to the number of calls in flight in all samples from at on.
+// inFlight adds change to the calls in flight in all samples from at on.
 func (r *Recorder) inFlight(at time.Duration, change int64) {
 	i := max(0, int((at+vitrine.InFlightEvery-1)/vitrine.InFlightEvery))
 	if i < len(r.changes) {
@@ -120,7 +118,7 @@ func (r *Recorder) Failed(due, ended time.Duration, cause string) {
 	series[i]++
 }
 
-// Report returns the counts. windowStart is when the window began.
+// Report returns the counts. windowStart is the time at which the window began.
 func (r *Recorder) Report(windowStart time.Time) (Report, error) {
 	latency, err := r.histogram.EncodeV2()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 const ms = time.Millisecond
 
-// TestInFlight checks that each sample counts the calls sent by then that have
-// not ended, including those of the warm-up.
+// TestInFlight checks each sample. It must count the calls that were sent and have not ended by
+// then, including those of the warm-up.
 func TestInFlight(t *testing.T) {
 	r := NewRecorder(0.45) // samples at 0, 100, 200, 300 and 400 ms
 	for _, c := range []struct{ due, sent, ended time.Duration }{

@@ -1,6 +1,6 @@
-// Package load defines how a function is driven. A generator is an executable
-// that follows one contract, whether it is built in or a user's own script. It
-// reads rate, duration and targets, and prints one Report as a line of JSON.
+// Package load defines how a function is driven. A generator is an executable that follows one
+// contract, whether it is built in or a user's own script. It reads rate, duration and targets,
+// and prints one Report as a line of JSON.
 package load
 
 // A Trial is one run of a generator. The generator reads it from the environment
@@ -11,7 +11,7 @@ package load
 type Trial struct {
 	Rate     float64           // calls per second (or the workload's unit)
 	Duration float64           // of the window, in seconds
-	Warmup   float64           // before the window, in seconds: calls are offered at a rising rate and not counted
+	Warmup   float64           // before the window, in seconds; its calls have a rising rate and do not count
 	Targets  []string          // address:port of each entry instance
 	Scratch  string            // folder for the generator's files; kept with the results
 	Seed     uint64            // seed of all random numbers
@@ -25,7 +25,7 @@ type Trial struct {
 // scheduled time, and add up to the totals. Other lines may precede the report on
 // standard output, but none may follow it. The exit status is 0.
 type Report struct {
-	Duration float64 `json:"duration_s"` // of the window as the generator measured it
+	Duration float64 `json:"duration_s"` // of the window, measured by the generator
 	// Start of the window, in seconds since 1970. 0 means the start of the
 	// process plus the warm-up.
 	WindowStart float64 `json:"window_start_unix_s,omitempty"`
@@ -39,8 +39,8 @@ type Report struct {
 	// out) at every 100 ms of the window, from its start. It shows whether the
 	// trial was steady. A user's own generator may omit it.
 	InFlight []int64 `json:"in_flight,omitempty"`
-	// Answered is the time from the start of the window to the end of the last call that
-	// was due in it, answered or failed. A user's own generator may omit it.
+	// Answered is the time from the start of the window to the end of the last call that was due
+	// in the window, whether answered or failed. A user's own generator may omit it.
 	Answered float64 `json:"answered_s,omitempty"`
 	// Latency of the successful calls, from the scheduled time to the last
 	// answer, in nanoseconds: an HdrHistogram V2 (compressed), base64.

@@ -12,9 +12,9 @@ const (
 	Poisson = "poisson" // at random and independently, as the calls of many users do
 )
 
-// A Schedule yields the due times of a trial's calls in order, relative to the
-// start of the window. Calls due before 0 are the warm-up. The same trial always
-// has the same schedule. A Schedule does not store the times.
+// A Schedule returns the due times of a trial's calls in order, relative to the start of the
+// window. Calls due before 0 are the warm-up. The same trial always has the same schedule. A
+// Schedule does not store the times.
 type Schedule struct {
 	pace     pace
 	end      time.Duration // end of the window
@@ -23,18 +23,17 @@ type Schedule struct {
 	arrivals *rand.Rand    // nil if paced
 }
 
-// Schedule returns the trial's schedule, paced or Poisson. The rate rises over
-// the first half of the warm-up: a function driven at its capacity right after
-// its deployment may drop nearly all calls for longer than a trial lasts. A
-// Poisson process has exponential gaps, drawn from the trial's seed. The standard
-// deviation of its number of calls, from seed to seed, is the square root of
-// their mean.
+// Schedule returns the trial's schedule, paced or Poisson. The rate rises over the first half of
+// the warm-up, because a function that is driven at its capacity right after its deployment may
+// drop nearly all calls for longer than a trial lasts. A Poisson process has exponential gaps,
+// drawn from the trial's seed. The standard deviation of its number of calls, over seeds, is the
+// square root of the mean.
 func (t Trial) Schedule(arrivals string) *Schedule {
 	return t.schedule(pace{rate: t.Rate, hold: t.Warmup / 2, rise: t.Warmup / 2}, arrivals)
 }
 
-// Steady returns the paced schedule of a generator that supports one rate only:
-// the whole warm-up has the window's rate.
+// Steady returns the paced schedule of a generator that supports only one rate: the whole warm-up
+// has the window's rate.
 func (t Trial) Steady() *Schedule {
 	return t.schedule(pace{rate: t.Rate, hold: t.Warmup}, Paced)
 }
@@ -46,15 +45,15 @@ func (t Trial) schedule(p pace, arrivals string) *Schedule {
 		s.next, s.calls = float64(first), float64(end)
 		return s
 	}
-	// The schedule has a random stream of its own, so other numbers that the
-	// generator draws from the seed do not change it.
+	// The schedule has its own random stream, so that other random numbers of the generator do not
+	// change it.
 	const stream = 0x61727269 // "arri"
 	s.arrivals = rand.New(rand.NewPCG(t.Seed, stream))
 	s.next = -p.warmups() + s.arrivals.ExpFloat64()
 	return s
 }
 
-// Next returns when the next call is due. ok is false at the end of the window.
+// Next returns the due time of the next call. ok is false at the end of the window.
 func (s *Schedule) Next() (due time.Duration, ok bool) {
 	due = s.pace.at(s.next)
 	if s.arrivals == nil {
@@ -71,16 +70,16 @@ func (s *Schedule) Next() (due time.Duration, ok bool) {
 	return due, true
 }
 
-// A pace maps the place of a call to its time. Place 0 is the start of the
-// window, and places below 0 are the warm-up. It turns a Poisson process of one
-// call per place into one of the pace's rate (time change).
+// A pace maps the place of a call to its time. Place 0 is the start of the window, and places
+// below 0 are the warm-up. It converts a Poisson process with one call per place to a process with
+// the pace's rate (time change).
 type pace struct {
 	rate float64 // calls per second, may be a fraction
 	hold float64 // seconds before the window with the window's rate
 	rise float64 // seconds before hold, over which the rate rises linearly from 0
 }
 
-// at returns when a place is due, relative to the start of the window.
+// at returns the due time of a place, relative to the start of the window.
 func (p pace) at(place float64) time.Duration {
 	if early := -place - p.rate*p.hold; early > 0 && p.rise > 0 {
 		// early counts calls back from the end of the rise. The call is due s
@@ -88,8 +87,8 @@ func (p pace) at(place float64) time.Duration {
 		s := p.rise * (1 - math.Sqrt(max(0, 1-2*early/(p.rate*p.rise))))
 		return -time.Duration((p.hold + s) * float64(time.Second))
 	}
-	// Whole seconds and the fraction are converted separately, so that a day at a
-	// high rate stays exact to the nanosecond.
+	// Converting whole seconds and the fraction separately keeps a day at a high rate exact to the
+	// nanosecond.
 	whole, part := math.Modf(place / p.rate)
 	return time.Duration(whole)*time.Second + time.Duration(math.Round(part*float64(time.Second)))
 }

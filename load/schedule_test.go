@@ -76,8 +76,8 @@ func TestWarmupRises(t *testing.T) {
 	}
 }
 
-// TestPoisson checks that gaps are exponential and that counts vary as in a Poisson
-// process at every scale. The seed is fixed, so the test always gets the same calls.
+// TestPoisson checks that gaps are exponential, and that counts vary as in a Poisson process at
+// every scale. The seed is fixed, so the calls are always the same.
 func TestPoisson(t *testing.T) {
 	trial := Trial{Rate: 200, Duration: 1000, Seed: 3}
 	dues := all(trial.Schedule(Poisson))

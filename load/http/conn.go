@@ -11,7 +11,7 @@ type state uint8
 
 const (
 	free       state = iota // closed
-	connecting              // before the first byte of its first request is sent
+	connecting              // until the first byte of its first request is sent
 	busy                    // with a call
 	idle                    // open, without a call
 )
@@ -30,8 +30,8 @@ type conn struct {
 	response   response
 }
 
-// connect starts a connection. The caller must assign a call to it at once. A nil
-// result means that it failed; own reports whether this host lacks a resource.
+// connect starts a connection. The caller must assign a call to it at once. The result is nil if
+// the attempt failed. own reports whether it failed because this host lacks a resource.
 func (e *engine) connect(t *target) (c *conn, own bool) {
 	fd, own, err := tcpfd.Connect(t.addr)
 	if err != nil {
@@ -167,8 +167,8 @@ func (e *engine) ended(c *conn, orderly bool) {
 	}
 }
 
-// answered ends the call of a connection whose response is complete. last reports
-// that the connection cannot carry another call.
+// answered ends the call of a connection whose response is complete. last is true if the
+// connection cannot carry another call.
 func (e *engine) answered(c *conn, last bool) {
 	of, status, t := c.call, c.response.status, c.target
 	switch {

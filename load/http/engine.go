@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// burst is how many calls begin before the engine reads answers again.
+	// burst is the number of calls that begin before the engine reads answers again.
 	burst = 256
-	// nap limits a wait, so that the Go runtime can do its own work in between.
+	// nap limits a wait, because the Go runtime needs time for its own work.
 	nap = 20 * time.Millisecond
 	// room is the size of the read buffer, in bytes.
 	room = 64 << 10
-	// batch is the number of events that one epoll call returns at most.
+	// batch is the largest number of events that one epoll call returns.
 	batch = 128
 )
 
@@ -60,8 +60,8 @@ type target struct {
 	idle    []*conn // the connection that became free last is at the end
 	open    int     // open connections
 	waiting fifo.Queue[call]
-	// timeouts is in the order in which the calls got their connections. That is
-	// also the order of their deadlines, except for calls that were sent again.
+	// timeouts has the calls in the order in which they got their connections. That is also the
+	// order of their deadlines, except for calls that were sent again.
 	timeouts fifo.Queue[alarm]
 }
 
@@ -72,7 +72,7 @@ type call struct {
 	resent   bool // sent again on a new connection, because the first one ended
 }
 
-// An alarm goes off for the call of a connection unless the call has ended.
+// An alarm goes off for the call of a connection, unless the call has ended.
 type alarm struct {
 	conn   *conn
 	at     time.Duration
@@ -161,7 +161,7 @@ func (e *engine) place(t *target, of call) {
 	case t.open < e.limit:
 		c, own := e.connect(t)
 		if own {
-			e.unsent++ // never offered, so it neither succeeds nor fails
+			e.unsent++ // never offered, so the call neither succeeds nor fails
 			e.end(of)
 			return
 		}
@@ -180,7 +180,7 @@ func (e *engine) place(t *target, of call) {
 
 // serve opens connections for waiting calls, up to the limit.
 func (e *engine) serve(t *target) {
-	if e.serving { // a new connection failed at once; the loop below continues
+	if e.serving { // called from the loop below, because a new connection failed at once
 		return
 	}
 	e.serving = true
@@ -196,8 +196,8 @@ func (e *engine) serve(t *target) {
 	}
 }
 
-// idleTime returns how long to sleep: a tick while answers are expected, so that
-// they are handled in batches, or else until the next call.
+// idleTime returns how long to sleep. While answers are expected, it is a tick, because answers
+// are cheaper in batches. Otherwise it is the time until the next call.
 func (e *engine) idleTime() time.Duration {
 	if e.open > 0 {
 		return time.Duration(e.params.Tick)
@@ -230,7 +230,7 @@ func (e *engine) handleReady() {
 		e.now = e.clock()
 		for i := range n {
 			event := &e.events[i]
-			// Ignore an event of a connection that this loop has just closed.
+			// Ignore an event of a connection that an earlier event of this loop closed.
 			if c := e.conns[event.Fd]; c.generation == event.Pad {
 				e.handleEvents(c, event.Events)
 			}

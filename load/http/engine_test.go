@@ -16,8 +16,8 @@ import (
 	"vitrine/load/loadtest"
 )
 
-// A bench is an engine and the server that it drives. Both run in the test's
-// goroutine, on a clock that the test moves.
+// A bench is an engine and the server that it drives. Both run in the test's goroutine. The test
+// moves the clock.
 type bench struct {
 	*engine
 	t      testing.TB
@@ -184,16 +184,16 @@ func TestAnswers(t *testing.T) {
 		{"success", string(ok), false, "", true},
 		{"no content", "HTTP/1.1 204 No Content\r\n\r\n", false, "", true},
 		{"not there", "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno", false, "404", true},
-		{"busy, and closes", "HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", false, "503", false},
+		{"503 and close", "HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", false, "503", false},
 		{"redirection", "HTTP/1.1 301 Moved\r\nContent-Length: 0\r\nLocation: /x\r\n\r\n", false, "301", true},
 		{"chunks", head + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", false, "", true},
-		{"a body to the end", head + "\r\nabc", true, "", false},
-		{"more than asked for", string(ok) + "more", false, "", false},
+		{"a body until the connection ends", head + "\r\nabc", true, "", false},
+		{"more than requested", string(ok) + "more", false, "", false},
 		{"another protocol", "SSH-2.0-OpenSSH\r\n", false, "malformed", false},
-		{"cut in the head", head, true, "reset", false},
-		{"cut in the body", head + "Content-Length: 5\r\n\r\nhel", true, "reset", false},
-		{"cut in a chunk", head + "Transfer-Encoding: chunked\r\n\r\n3\r\na", true, "reset", false},
-		{"nothing at all", "", true, "reset", false},
+		{"truncated in the head", head, true, "reset", false},
+		{"truncated in the body", head + "Content-Length: 5\r\n\r\nhel", true, "reset", false},
+		{"truncated in a chunk", head + "Transfer-Encoding: chunked\r\n\r\n3\r\na", true, "reset", false},
+		{"no response", "", true, "reset", false},
 	} {
 		b := newBench(t, load.Trial{Rate: 1, Duration: 1, Params: map[string]string{"path": "/a?b=c", "host": "h.test"}})
 		b.at(0)
@@ -251,8 +251,7 @@ func TestWaitingIsLate(t *testing.T) {
 	if r.Succeeded != 3 || r.Offered != 3 || b.waited != 2 {
 		t.Errorf("offered %d, succeeded %d, waited %d", r.Offered, r.Succeeded, b.waited)
 	}
-	// The calls are due at 0, 100 and 200 ms, and answered at 300, 400 and 500
-	// ms.
+	// The calls are due at 0, 100 and 200 ms. Their answers come at 300, 400 and 500 ms.
 	if got := time.Duration(h.Min()).Round(time.Millisecond); got != 300*time.Millisecond {
 		t.Errorf("the shortest latency is %v, want 300ms", got)
 	}
@@ -262,8 +261,8 @@ func TestWaitingIsLate(t *testing.T) {
 	b.hangUp(fd)
 }
 
-// TestTimeouts checks that calls time out on connections and while they wait for
-// one, and that a later answer does not count.
+// TestTimeouts checks that calls time out on connections and while they wait for one. A later
+// answer must not count.
 func TestTimeouts(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 10, Duration: 0.2, Params: map[string]string{"connections": "1", "timeout": "1s"}})
 	b.at(0)
@@ -305,9 +304,9 @@ func TestWaitingTimesOut(t *testing.T) {
 	}
 }
 
-// TestClosedConnections checks three cases. A connection that ended while free is
-// not used. A reused connection that ends as a request is sent on it fails no
-// call. A new connection that does so fails its call.
+// TestClosedConnections checks three cases. A connection that ended while it was free is not used.
+// If a reused connection ends as a request is sent on it, no call fails. If a new connection does
+// so, its call fails.
 func TestClosedConnections(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 10, Duration: 1})
 	serve := func(fd int) {
@@ -328,7 +327,7 @@ func TestClosedConnections(t *testing.T) {
 	b.at(100 * time.Millisecond)
 	fd = b.accept()
 	serve(fd)
-	b.hangUp(fd)                 // the engine does not notice
+	b.hangUp(fd)                 // the engine does not notice yet
 	b.at(200 * time.Millisecond) // the engine sends, then notices
 	b.awaitEvents()
 	fd = b.accept()

@@ -68,15 +68,15 @@ func host(into *string) param.Setter {
 	}
 }
 
-// mostConnections limits the connections of one target. The kernel's default range
-// of local ports (ip_local_port_range) has 28,232 ports. otherFiles is the number
-// of file descriptors reserved for other uses.
+// mostConnections limits the connections of one target. The kernel's default range of local ports
+// (ip_local_port_range) has 28,232 ports. otherFiles is the number of file descriptors reserved
+// for other purposes.
 const (
 	mostConnections = 20_000
 	otherFiles      = 64
 )
 
-// limit returns how many connections each target may have.
+// limit returns the largest number of connections to each target.
 func (p Params) limit(t load.Trial) (int, error) {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
@@ -89,7 +89,7 @@ func (p Params) limit(t load.Trial) (int, error) {
 	}
 	all := p.Connections
 	if all == 0 {
-		open := t.Rate * time.Duration(p.Timeout).Seconds() // open calls if none is answered
+		open := t.Rate * time.Duration(p.Timeout).Seconds() // open calls if no call is answered
 		all = int(min(math.Ceil(open+5*math.Sqrt(open))+1, float64(most)))
 	}
 	if all > most {

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Limits of a response, so that a broken server cannot exhaust the generator's
-// memory or keep it busy for ever.
+// Limits of a response. Without them, a broken server could exhaust the generator's memory or keep
+// it busy forever.
 const (
 	maxLine   = 8 << 10  // bytes of one line of the head, of a chunk's size or of a trailer
 	maxFields = 64 << 10 // bytes of all lines of head and trailer, interim responses included
@@ -35,8 +35,8 @@ type response struct {
 	old     bool   // HTTP/1.0, which has no Transfer-Encoding
 	close   bool   // the connection carries no other response after this one
 	chunked bool   // the last Transfer-Encoding is chunked
-	coded   bool   // there is a Transfer-Encoding
-	sized   bool   // there is a Content-Length
+	coded   bool   // the head has a Transfer-Encoding
+	sized   bool   // the head has a Content-Length
 	length  int64  // bytes left of the body or of the chunk
 	fields  int    // bytes of lines read so far
 	line    []byte // the part of a line received so far
@@ -52,8 +52,8 @@ func (r *response) begun() bool {
 	return r.stage != statusLine || len(r.line) > 0 || r.fields > 0
 }
 
-// feed parses data up to the end of the response. It returns the number of bytes
-// used and whether the response is complete.
+// feed parses data up to the end of the response. It returns the number of bytes that it used, and
+// whether the response is complete.
 func (r *response) feed(data []byte) (n int, done bool, err error) {
 	for n < len(data) && r.stage != complete {
 		rest := data[n:]
@@ -88,12 +88,11 @@ func (r *response) feed(data []byte) (n int, done bool, err error) {
 	return n, r.stage == complete, nil
 }
 
-// ended reports whether the response is complete now that the connection has
-// ended.
+// ended reports whether the response is complete after the connection has ended.
 func (r *response) ended() bool { return r.stage == bodyToEnd }
 
-// take returns the next line without its end, or nil if the line is not complete.
-// It stores the part of an incomplete line.
+// take returns the next line without its line break, or nil if the line is not complete. It stores
+// the part of an incomplete line.
 func (r *response) take(data []byte) (line []byte, n int, err error) {
 	end := bytes.IndexByte(data, '\n')
 	n = end + 1
@@ -117,7 +116,7 @@ func (r *response) take(data []byte) (line []byte, n int, err error) {
 		r.line = append(r.line, line...)
 		line = r.line
 	}
-	// A lone line feed ends a line too (RFC 9112 section 2.2).
+	// A single line feed also ends a line (RFC 9112 section 2.2).
 	if len(line) > 0 && line[len(line)-1] == '\r' {
 		line = line[:len(line)-1]
 	}
@@ -266,7 +265,7 @@ func (r *response) endHead() error {
 		r.stage = complete
 	case r.chunked && !r.old:
 		r.stage = chunkSize
-		r.close = r.close || r.sized // both lengths are given: close, because one of them is wrong
+		r.close = r.close || r.sized // the head has both lengths, and one of them is wrong
 	case r.coded || !r.sized:
 		r.stage, r.close = bodyToEnd, true
 	case r.length == 0:

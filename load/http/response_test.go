@@ -47,7 +47,7 @@ func TestResponse(t *testing.T) {
 			}
 		}
 		if r.ended() {
-			t.Errorf("%s: a connection that ended would end the response too", c.name)
+			t.Errorf("%s: the end of the connection would end the response", c.name)
 		}
 	}
 }
@@ -101,9 +101,8 @@ func TestResponsesDoNotAllocate(t *testing.T) {
 	}
 }
 
-// FuzzResponse checks that the result does not depend on how the bytes are split,
-// and that the limits hold. Where net/http reads a complete response too, both
-// must agree.
+// FuzzResponse checks that the result does not depend on how the bytes are split, and that the
+// limits hold. If net/http also reads a complete response, both must agree.
 func FuzzResponse(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP"), uint8(3))
 	f.Add([]byte(chunkedHead+"5\r\nhello\r\n0\r\nA: b\r\n\r\n"), uint8(7))
@@ -127,7 +126,7 @@ func FuzzResponse(f *testing.F) {
 			read += took
 		}
 		if done != done2 || (err == nil) != (err2 == nil) || err == nil && (n != read || whole.status != parts.status || whole.close != parts.close) {
-			t.Fatalf("at once: %d bytes, done %v, %v; in parts: %d, %v, %v", n, done, err, read, done2, err2)
+			t.Fatalf("in one part: %d bytes, done %v, %v; in several parts: %d, %v, %v", n, done, err, read, done2, err2)
 		}
 		if !done || whole.status < 200 {
 			return

@@ -10,13 +10,12 @@ import (
 	"vitrine/load"
 )
 
-// inFlight compares the calls in flight with rate x latency (Little's law). The
-// lower bound uses the responder's delay, the upper bound the latency measured on
-// this host.
+// inFlight compares the calls in flight with rate x latency (Little's law). The lower bound uses
+// the responder's delay. The upper bound uses the latency measured on this host.
 func (s Subject) inFlight(t *testing.T) {
 	t.Parallel()
 	const delay = 200 * time.Millisecond
-	const attempts = 5 // a busy host may delay the calls at the window's ends
+	const attempts = 5 // a busy host may delay the calls at both ends of the window
 	var wrong string
 	for range attempts {
 		res := s.run(t, Behaviour{Delay: delay}, func(trial *load.Trial) { trial.Warmup = 2 })
@@ -29,7 +28,7 @@ func (s Subject) inFlight(t *testing.T) {
 			t.Fatal(err)
 		}
 		sum := 0.0
-		for _, n := range res.report.InFlight { // ParseReport has checked that none is below 0
+		for _, n := range res.report.InFlight { // ParseReport has checked that no number is below 0
 			sum += float64(n)
 		}
 		mean := sum / 20
@@ -52,15 +51,15 @@ func (s Subject) poisson(t *testing.T) {
 		res := s.run(t, Behaviour{}, func(trial *load.Trial) { trial.Params["arrivals"] = load.Poisson })
 		res.whole(t)
 		if off, even = res.poisson(t); off <= even/2 {
-			t.Logf("calls came %.1f ms off the schedule at the median", off*1e3)
+			t.Logf("the calls' median deviation from the schedule is %.1f ms", off*1e3)
 			return
 		}
 	}
-	t.Errorf("calls came %.1f ms off the schedule at the median, and evenly would be %.1f ms off", off*1e3, even*1e3)
+	t.Errorf("the calls' median deviation from the schedule is %.1f ms; evenly spaced calls have %.1f ms", off*1e3, even*1e3)
 }
 
-// poisson returns the deviation of the arrivals from the schedule of the trial's
-// seed, and the deviation of evenly spaced calls from it, both in seconds.
+// poisson returns two deviations from the schedule of the trial's seed, in seconds: that of the
+// arrivals, and that of evenly spaced calls.
 func (res result) poisson(t *testing.T) (off, even float64) {
 	t.Helper()
 	var dues []float64 // seconds

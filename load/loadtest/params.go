@@ -7,9 +7,8 @@ import (
 	"vitrine"
 )
 
-// Refuses checks that decode rejects each of the wrong values with a
-// *vitrine.BadInput that names the parameter, and that it accepts a trial without
-// parameters.
+// Refuses checks that decode rejects each wrong value with a *vitrine.BadInput that names the
+// parameter, and that it accepts a trial without parameters.
 func Refuses[P any](t *testing.T, decode func(map[string]string) (P, error), wrong map[string][]string) {
 	t.Helper()
 	for name, values := range wrong {

@@ -14,13 +14,13 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A Behaviour says which calls a Responder does not answer normally. The shares
-// are exact: they apply to the first calls of every hundred.
+// A Behaviour tells a Responder which calls not to answer normally. The shares are exact: they
+// apply to the first calls of every hundred.
 type Behaviour struct {
 	Refuse int           // percent answered 503
-	Ignore int           // percent not answered at all
+	Ignore int           // percent not answered
 	Delay  time.Duration // delay of the 200 to a REGISTER with credentials, or of an HTTP answer
-	Shut   bool          // close the socket: nothing listens
+	Shut   bool          // close the socket, so that nothing listens
 }
 
 // Seen holds the counts of a Responder.
@@ -32,7 +32,7 @@ type Seen struct {
 	Refused   int            // of Calls: refused
 	Ignored   int            // of Calls: not answered
 	Finished  int            // calls that ended well: with deregistration, BYE or the answer to a GET
-	Arrivals  []time.Time    // when each of Calls arrived
+	Arrivals  []time.Time    // time at which each of Calls arrived
 	BadDigest int            // wrong credentials
 	Unparsed  int
 }
@@ -46,9 +46,9 @@ func (s Seen) Received() int {
 	return n
 }
 
-// A Responder is a small SIP function on loopback. It is a registrar that
-// challenges and sends notifications, and a stateless proxy that adds
-// Record-Route to INVITE. It has the default subscribers of the generators.
+// A Responder is a small SIP function on loopback. It is a registrar that challenges and sends
+// notifications, and a stateless proxy that adds Record-Route to INVITE. It has the generators'
+// default subscribers.
 type Responder struct {
 	behaviour Behaviour
 	conn      *net.UDPConn

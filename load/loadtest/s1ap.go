@@ -109,7 +109,7 @@ func (c *core) Vector(ctx context.Context, imsi identity.Digits, serving identit
 	return c.HSS.Vector(ctx, imsi, serving, failed)
 }
 
-// count counts a message. Messages about no UE do not belong to a call.
+// count counts a message. A message that is not about a UE does not belong to a call.
 func (c *core) count(message []byte, received bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package loadtest is the conformance suite of all generators that send real
-// calls. It runs the generator as a program against a small function on loopback,
-// and compares its report with what the function received.
+// Package loadtest is the conformance suite of all generators that send real calls. It runs the
+// generator as a program against a small function on loopback, and compares the generator's report
+// with what the function received.
 package loadtest
 
 import (
@@ -31,10 +31,10 @@ type Subject struct {
 	Protocol  Protocol          // SIP(), HTTP() or S1AP()
 	Scenarios []string          // scenarios of the protocol that the generator supports
 	Scratch   bool              // the generator writes files to its scratch folder
-	Steady    bool              // the rate of the warm-up does not rise (load.Trial.Steady)
+	Steady    bool              // the warm-up has the window's rate (load.Trial.Steady)
 }
 
-// A Protocol tells the suite about one protocol.
+// A Protocol describes one protocol to the suite.
 type Protocol struct {
 	// Serve starts a function on a free port of the address. The function stops
 	// when ctx ends.
@@ -142,9 +142,9 @@ func (s Subject) command(ctx context.Context, trial load.Trial, stdout, stderr *
 	return cmd
 }
 
-// run runs a trial against a responder to its end and reads its report. On a busy
-// host the generator may not offer every call. run then repeats the trial, as a
-// campaign does after an invalid trial, up to a limit.
+// run runs a trial against a responder to its end and reads its report. A generator on a busy host
+// may not offer every call. run then repeats the trial, as a campaign does after an invalid trial,
+// up to a limit.
 func (s Subject) run(t *testing.T, b Behaviour, change func(*load.Trial)) result {
 	t.Helper()
 	const attempts = 5
@@ -179,8 +179,8 @@ func (s Subject) once(t *testing.T, trial load.Trial, r Function) result {
 	return res
 }
 
-// whole checks the properties of every trial whose calls were all offered.
-// ParseReport has checked that the report adds up.
+// whole checks the properties of every trial whose calls were all offered. ParseReport has checked
+// that the report's sums are right.
 func (res result) whole(t *testing.T) {
 	t.Helper()
 	arrivals := cmp.Or(res.trial.Params["arrivals"], load.Paced)
@@ -216,10 +216,10 @@ func (s Subject) plays(t *testing.T, scenario string) {
 	if !slices.Equal(res.report.Seconds.Succeeded, []int64{50, 50}) {
 		t.Errorf("succeeded by second: %v, want 50 50", res.report.Seconds.Succeeded)
 	}
-	// The calls of the warm-up were made but are not in the report.
+	// The warm-up's calls were made, but the report does not count them.
 	calls := 100 + s.warmups(res.trial)
 	if res.seen.Finished != calls {
-		t.Errorf("the responder saw %d calls to their end, want %d", res.seen.Finished, calls)
+		t.Errorf("the responder completed %d calls, want %d", res.seen.Finished, calls)
 	}
 	messages := s.Protocol.Messages[scenario]
 	if got := res.seen.Received() + res.seen.Sent; got != calls*messages {
@@ -277,7 +277,7 @@ func (s Subject) latency(t *testing.T) {
 		t.Fatal(err)
 	}
 	if q.ValueAtQuantile(50) >= h.ValueAtQuantile(50) {
-		t.Errorf("median latency %v without delay, %v with", time.Duration(q.ValueAtQuantile(50)), time.Duration(h.ValueAtQuantile(50)))
+		t.Errorf("the median latency is %v without delay and %v with it", time.Duration(q.ValueAtQuantile(50)), time.Duration(h.ValueAtQuantile(50)))
 	}
 }
 
@@ -297,7 +297,7 @@ func (s Subject) fractional(t *testing.T) {
 		t.Errorf("scheduled by second: %v, want 13 12 7", res.report.Seconds.Scheduled)
 	}
 	if want := 32 + s.warmups(res.trial); res.seen.Calls != want {
-		t.Errorf("the responder saw %d calls, want %d, the warm-up's among them", res.seen.Calls, want)
+		t.Errorf("the responder received %d calls, want %d including the warm-up", res.seen.Calls, want)
 	}
 }
 
@@ -330,7 +330,7 @@ func (s Subject) badParameters(t *testing.T) {
 			t.Errorf("%s=%s: the generator ended with %v", name, value, err)
 		}
 		if text := stderr.String(); !strings.Contains(text, name) || stdout.Len() > 0 {
-			t.Errorf("%s=%s: it says %q, and %q on standard output", name, value, text, stdout.String())
+			t.Errorf("%s=%s: stderr is %q, stdout is %q", name, value, text, stdout.String())
 		}
 	}
 }
@@ -354,10 +354,10 @@ func (s Subject) stops(t *testing.T) {
 				t.Fatalf("it ended by itself: %v\n%s", err, stderr.String())
 			}
 			if _, parseErr := load.ParseReport(&stdout); err == nil || parseErr == nil {
-				t.Errorf("stopped, it ended with %v and printed a report", err)
+				t.Errorf("the stopped generator ended with %v and printed a report", err)
 			}
 			if left := processesIn(t, trial.Scratch); len(left) > 0 {
-				t.Errorf("%v still run in the scratch folder", left)
+				t.Errorf("processes still run in the scratch folder: %v", left)
 			}
 			return
 		case <-time.After(10 * time.Millisecond):
@@ -371,8 +371,8 @@ func (s Subject) stops(t *testing.T) {
 	}
 }
 
-// processesIn returns the folders in /proc of the processes whose working directory
-// is the folder or in it.
+// processesIn returns the folders in /proc of the processes that have the folder, or a folder
+// below it, as their working directory.
 func processesIn(t *testing.T, folder string) (found []string) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
@@ -387,8 +387,8 @@ func processesIn(t *testing.T, folder string) (found []string) {
 	return found
 }
 
-// Main runs a test binary as a generator if its first argument is "generate";
-// otherwise it returns. It has the exit codes of the vitrine commands.
+// Main runs the test binary as a generator if its first argument is "generate". Otherwise it
+// returns. The exit codes are those of the vitrine commands.
 func Main(run func(context.Context, load.Trial, io.Writer, io.Writer) error) {
 	if len(os.Args) < 2 || os.Args[1] != "generate" {
 		return

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestProcessesInFindsSubfolders checks that the suite finds a generator's child
-// that was left in a subfolder of scratch, but not one in a folder beside it.
+// TestProcessesInFindsSubfolders checks that the suite finds a generator's child in a subfolder of
+// scratch, but not a child in another folder next to scratch.
 func TestProcessesInFindsSubfolders(t *testing.T) {
 	scratch := t.TempDir()
 	for folder, want := range map[string]int{scratch: 1, filepath.Join(scratch, "sipp-1"): 1, scratch + "-other": 0} {

@@ -13,8 +13,7 @@ import (
 	"vitrine"
 )
 
-// A Setter parses and stores the value of a parameter. Its error says which
-// values are allowed.
+// A Setter parses and stores the value of a parameter. Its error names the allowed values.
 type Setter func(string) error
 
 // Decode passes each value to the setter of its parameter. Its errors are

@@ -24,10 +24,10 @@ const (
 )
 
 const (
-	// retry is how long an eNodeB without an association waits before it tries again.
+	// retry is how long an eNodeB without an association waits before its next attempt.
 	retry = time.Second
-	// maxQueued is how many octets may wait for an MME that does not read. Beyond
-	// it, the association ends.
+	// maxQueued is the largest number of octets that may wait for an MME that does not read. If
+	// there are more, the association ends.
 	maxQueued = 4 << 20
 	// stream is the SCTP stream of messages about UEs (TS 36.412 clause 7).
 	stream = 1
@@ -43,7 +43,7 @@ type association struct {
 	fd     int
 	sctp   *sctp.Records // nil: frames over TCP
 	state  state
-	again  time.Duration // when to try again, if down
+	again  time.Duration // time of the next attempt, if down
 	reader s1.Reader
 	out    []byte // frames to send
 	sent   int    // octets of out sent so far
@@ -175,7 +175,7 @@ func (e *engine) setUp(a *association, m *enb.Message) {
 	e.drop(a)
 }
 
-// prepare sets up the associations. It waits for them at most the timeout.
+// prepare sets up the associations, and waits for them no longer than the timeout.
 func (e *engine) prepare() {
 	begun := time.Now()
 	e.clock = func() time.Duration { return time.Since(begun) }
@@ -195,7 +195,7 @@ func (e *engine) prepare() {
 	}
 }
 
-// reconnect starts again the associations that are down.
+// reconnect starts again all associations that are down.
 func (e *engine) reconnect() {
 	for _, a := range e.associations {
 		if a.state == down && a.again <= e.now {
@@ -207,7 +207,7 @@ func (e *engine) reconnect() {
 // closing is how long the MMEs have at the end to read all queued messages.
 const closing = 2 * time.Second
 
-// close shuts the associations down in order, unless the trial was stopped.
+// close shuts down the associations in order, unless the trial was stopped.
 func (e *engine) close() error {
 	for _, a := range e.associations {
 		if a.state == ready {

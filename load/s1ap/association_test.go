@@ -10,8 +10,8 @@ import (
 	"vitrine/reference/epc/s1"
 )
 
-// TestSentOctetsAreNotKept queues messages for an MME that reads slowly. Messages that
-// the MME has read take no memory, and no message is lost.
+// TestSentOctetsAreNotKept queues messages for an MME that reads slowly. Messages that the MME has
+// read must take no memory, and no message may be lost.
 func TestSentOctetsAreNotKept(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -97,8 +97,8 @@ func (e *epc) drive(rate, duration, warmup float64, params map[string]string) lo
 	return report
 }
 
-// TestMMEsComeAndGoBehindADirector plays the mix through a director. Meanwhile an MME is
-// added, another is drained and removed. Every call succeeds.
+// TestMMEsComeAndGoBehindADirector plays the mix through a director. Meanwhile it adds an MME, and
+// drains and removes another one. Every call must succeed.
 func TestMMEsComeAndGoBehindADirector(t *testing.T) {
 	t.Parallel()
 	v := startStore(t, engines()["embedded"])
@@ -143,9 +143,10 @@ func TestMMEsComeAndGoBehindADirector(t *testing.T) {
 	}
 }
 
-// TestKilledMMEBehindADirectorLosesNoUE kills one of two MMEs under load. The eNodeBs keep
-// their association. The director resets the connections that were there, and the calls
-// begin again at the other MME. No call fails, and no UE has to attach again. The kill comes when all UEs have attached, which they do in the warm-up.
+// TestKilledMMEBehindADirectorLosesNoUE kills one of two MMEs under load. The eNodeBs keep their
+// association. The director resets the connections of the killed MME, and their calls begin again
+// at the other MME. No call may fail, and no UE may attach again. The test kills the MME after all
+// UEs have attached in the warm-up.
 func TestKilledMMEBehindADirectorLosesNoUE(t *testing.T) {
 	t.Parallel()
 	v := startStore(t, engines()["embedded"])
@@ -159,7 +160,7 @@ func TestKilledMMEBehindADirectorLosesNoUE(t *testing.T) {
 	services := func(host int) int {
 		return e.metric(host, "mme_procedures_total", `procedure="service-request"`, `outcome="success"`)
 	}
-	const warmUp = 25*7 - 126 // service requests of the warm-up: its calls without one attach for each UE
+	const warmUp = 25*7 - 126 // service requests of the warm-up: its calls minus one attach for each UE
 	hosttest.Until(t, patience, "both MMEs serve UEs after the warm-up", func() bool {
 		return services(1) > 10 && services(2) > 10 && services(1)+services(2) > warmUp+10
 	})
@@ -188,7 +189,7 @@ func TestKilledMMEBehindADirectorLosesNoUE(t *testing.T) {
 	}
 }
 
-// A phone is a UE and the eNodeB that it is at.
+// A phone is a UE with its current eNodeB.
 type phone struct {
 	ue.UE
 	t    *testing.T
@@ -198,7 +199,7 @@ type phone struct {
 	last uint32 // eNB UE S1AP ID
 }
 
-// A tower is an eNodeB with an association of its own.
+// A tower is an eNodeB with its own association.
 type tower struct {
 	enb.Cell
 	t      *testing.T
@@ -228,7 +229,7 @@ func (w *tower) send(message []byte) {
 	}
 }
 
-// receive reads the next message, which must be of a procedure.
+// receive reads the next message, which must belong to the procedure.
 func (w *tower) receive(m *enb.Message, k wire.Kind, procedure wire.Procedure) {
 	w.t.Helper()
 	if err := w.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -309,8 +310,8 @@ func (p *phone) detach() {
 	p.at.send(p.at.AppendReleased(nil, p.ids))
 }
 
-// TestHandoversBehindADirector moves UEs of two MMEs between two eNodeBs, by S1 and by X2,
-// while one of the MMEs drains: connections stay where they are.
+// TestHandoversBehindADirector moves UEs of two MMEs between two eNodeBs, by S1 and by X2, while
+// one of the MMEs drains. The connections must stay at their MMEs.
 func TestHandoversBehindADirector(t *testing.T) {
 	t.Parallel()
 	const mmes, ues = 2, 12

@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// burst is how many calls begin before the engine reads answers again.
+	// burst is the number of calls that begin before the engine reads answers again.
 	burst = 256
-	// nap limits a wait, so that the Go runtime can do its own work in between.
+	// nap limits a wait, because the Go runtime needs time for its own work.
 	nap = 20 * time.Millisecond
-	// batch is the number of events that one epoll call returns at most.
+	// batch is the largest number of events that one epoll call returns.
 	batch = 128
 )
 
@@ -69,7 +69,7 @@ type engine struct {
 	stray, malformed, lost, retried, resets int64
 }
 
-// An alarm goes off for a user's call unless the call has ended.
+// An alarm goes off for a user's call, unless the call has ended.
 type alarm struct {
 	user   uint32
 	serial uint32
@@ -250,8 +250,8 @@ func (e *engine) elsewhere(a *association) *association {
 	return a
 }
 
-// idleTime returns how long to sleep: a tick while answers are expected, so that
-// they are handled in batches, or else until the next call.
+// idleTime returns how long to sleep. While answers are expected, it is a tick, because answers
+// are cheaper in batches. Otherwise it is the time until the next call.
 func (e *engine) idleTime() time.Duration {
 	if e.open > 0 {
 		return time.Duration(e.params.Tick)
@@ -300,8 +300,7 @@ func (e *engine) succeed(u *user) {
 // call attaches by IMSI.
 func (e *engine) fail(u *user, cause string) { e.failAs(u, cause, false) }
 
-// failAs fails a call. attached says whether the UE is idle and attached
-// afterwards.
+// failAs fails a call. attached is true if the UE is idle and attached after the call.
 func (e *engine) failAs(u *user, cause string, attached bool) {
 	e.record.Failed(u.due, e.now, cause)
 	e.counts[u.kind].failed++

@@ -26,7 +26,7 @@ func TestDecodeRefusesWrongParameters(t *testing.T) {
 	})
 }
 
-// TestKernelWithoutSCTPIsNamed asks for SCTP where the kernel may have none.
+// TestKernelWithoutSCTPIsNamed requests SCTP. The kernel may lack SCTP.
 func TestKernelWithoutSCTPIsNamed(t *testing.T) {
 	trial := load.Trial{Rate: 1, Duration: 1, Targets: []string{"127.0.0.1:1"}, Params: map[string]string{"transport": "sctp"}}
 	err := Run(t.Context(), trial, io.Discard, io.Discard)
@@ -100,13 +100,13 @@ func TestFailuresHaveTheirCause(t *testing.T) {
 	e.connected(1)
 	trial := load.Trial{Rate: 20, Duration: 2, Params: map[string]string{"scenario": Attach}}
 	report := e.run(trial)
-	// On a busy host some of the 40 calls are not offered.
+	// A generator on a busy host does not offer all of the 40 calls.
 	if wrong, unknown := report.Failed["untrusted"], report.Failed["emm-8"]; report.Succeeded == 0 || report.Succeeded > 10 ||
 		wrong == 0 || wrong > 10 || report.Succeeded+wrong+unknown != report.Offered {
 		t.Errorf("%d succeeded, failed %v; want 10, 10 with wrong keys, 20 unknown", report.Succeeded, report.Failed)
 	}
 	stop()
-	stop = e.mme("--hss", e.at(99, 3868)) // nobody is there
+	stop = e.mme("--hss", e.at(99, 3868)) // nothing listens there
 	report = e.run(trial)
 	if report.Failed["emm-17"] != report.Offered || report.Offered == 0 {
 		t.Errorf("without an HSS: got failures %v", report.Failed)
@@ -128,9 +128,9 @@ func TestFailuresHaveTheirCause(t *testing.T) {
 	}
 }
 
-// TestAddressesRunOut attaches more UEs than the P-GW has addresses. The cause of the P-GW
-// reaches the UEs (TS 29.274: all dynamic addresses are occupied; TS 24.301: insufficient
-// resources), and each node counts it.
+// TestAddressesRunOut attaches more UEs than the P-GW has addresses. The UEs must get the cause
+// from the P-GW (TS 29.274: all dynamic addresses are occupied; TS 24.301: insufficient
+// resources), and each node must count it.
 func TestAddressesRunOut(t *testing.T) {
 	const addresses = 6 // of a prefix of 29 bits, without the first and the last
 	e := startEPC(t, 7, 0)
@@ -155,8 +155,8 @@ func TestAddressesRunOut(t *testing.T) {
 	}
 }
 
-// TestIMSIsAttachTwice has each of a few UEs attach again and again by IMSI, as two
-// devices with one IMSI would: the last one has the session, and the others are removed.
+// TestIMSIsAttachTwice lets each of a few UEs attach again and again by IMSI, as two devices with
+// one IMSI do. The last device must have the session, and the other contexts must be removed.
 func TestIMSIsAttachTwice(t *testing.T) {
 	const users = 5
 	e := startEPC(t, 8, 1)
@@ -172,7 +172,7 @@ func TestIMSIsAttachTwice(t *testing.T) {
 	}
 }
 
-// TestENodeBsConnectAgain ends the MME in the middle of a trial, and starts another.
+// TestENodeBsConnectAgain ends the MME in the middle of a trial and starts another MME.
 func TestENodeBsConnectAgain(t *testing.T) {
 	e := startEPC(t, 3, 0)
 	stop := e.mme()
@@ -199,8 +199,8 @@ func TestENodeBsConnectAgain(t *testing.T) {
 	}
 }
 
-// TestStaysAreNotPartOfTheLatency lets UEs stay connected for much longer than their
-// procedures take.
+// TestStaysAreNotPartOfTheLatency lets UEs stay connected for much longer than their procedures
+// take.
 func TestStaysAreNotPartOfTheLatency(t *testing.T) {
 	const stay = 4 * time.Second
 	e := startEPC(t, 5, 1)
@@ -262,7 +262,7 @@ func (e *epc) mme(args ...string) (stop func()) {
 	}, args...)...)
 }
 
-// TestHandoversNeedTwoENodeBs refuses a mix with handovers at one eNodeB.
+// TestHandoversNeedTwoENodeBs checks that a mix with handovers is refused with one eNodeB.
 func TestHandoversNeedTwoENodeBs(t *testing.T) {
 	given := map[string]string{"scenario": Mix, "mix": "x2-handover=1,attach=2"}
 	if _, err := Decode(given); err == nil || !strings.Contains(err.Error(), "enodebs") {

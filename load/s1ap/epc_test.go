@@ -20,10 +20,10 @@ import (
 	"vitrine/reference/epc/sgw"
 )
 
-// patience is how long tests wait for what must come.
+// patience limits every wait of the tests.
 const patience = 30 * time.Second
 
-// An epc is the reference EPC: all of its components, with their real protocols.
+// An epc is the reference EPC: all its components, with their real protocols.
 type epc struct {
 	t      testing.TB
 	prefix string
@@ -39,7 +39,7 @@ func (e *epc) start(name string, run hosttest.Program, args ...string) (stop fun
 	return hosttest.Start(e.t, patience, name, run, args...)
 }
 
-// startEPC starts the reference EPC with MMEs 1 to mmes. number makes its addresses.
+// startEPC starts the reference EPC with MMEs 1 to mmes. number selects its addresses.
 func startEPC(t testing.TB, number, mmes int) *epc {
 	t.Helper()
 	e := &epc{t: t, prefix: fmt.Sprintf("127.%d.%d.", 100+os.Getpid()%100, number)}

@@ -21,10 +21,10 @@ import (
 	wire "vitrine/wire/s1ap"
 )
 
-// gatewayHost is the host of S-GW n, from 1, less n.
+// gatewayHost plus n is the host of S-GW n, from 1.
 const gatewayHost = 10
 
-// gateway starts S-GW n, whose address its MMEs do not know.
+// gateway starts S-GW n. The MMEs do not know its address.
 func (e *epc) gateway(n int) vitrine.Instance {
 	e.t.Helper()
 	host := gatewayHost + n
@@ -52,8 +52,8 @@ func startGateways(t *testing.T, number int) (*epc, *client.Client) {
 	return e, c
 }
 
-// downlink stands for a downlink packet that reaches an S-GW. The status is
-// http.StatusNotFound if the UE has no session there.
+// downlink simulates a downlink packet that reaches an S-GW. The status is http.StatusNotFound if
+// the UE has no session there.
 func (e *epc) downlink(host int, of *phone) (status int, paged bool) {
 	res, err := http.Post("http://"+e.at(host, 8080)+"/downlink/"+of.IMSI.String(), "", nil)
 	if err != nil {
@@ -126,8 +126,8 @@ func (p *phone) update(at *tower) {
 	at.send(at.AppendReleased(nil, p.ids))
 }
 
-// call gets a dedicated bearer and gives it back: a command of the MME, and a request of the
-// P-GW that has its number, both times.
+// call gets a dedicated bearer and releases it. Both times, the P-GW sends a request with the
+// number of the MME's command.
 func (p *phone) call() {
 	p.t.Helper()
 	answer := func(procedure wire.Procedure, want ue.Event, confirm func([]byte, enb.IDs, uint8) []byte) {
@@ -178,7 +178,7 @@ func (f *fleet) settled(what, procedure string, times int) {
 	})
 }
 
-// stay checks that a connected UE's session is where it was.
+// stay checks that a connected UE's session is still at its S-GW.
 func (f *fleet) stay(p *phone, when string) {
 	f.t.Helper()
 	if now := f.holder(p, f.gateways); now != f.at[p] {
@@ -186,7 +186,7 @@ func (f *fleet) stay(p *phone, when string) {
 	}
 }
 
-// change changes the director's instances, and waits until all keys go by the new table.
+// change changes the director's instances, and waits until all keys use the new table.
 func (f *fleet) change(c *client.Client, do func() (client.Instance, error)) {
 	f.t.Helper()
 	before, err := c.Status(f.t.Context())
@@ -202,8 +202,8 @@ func (f *fleet) change(c *client.Client, do func() (client.Instance, error)) {
 	})
 }
 
-// relocate moves idle UEs to an eNodeB of another MME by a tracking area update. Then their
-// S-GWs page them there.
+// relocate moves idle UEs to an eNodeB of another MME by a tracking area update. Their S-GWs must
+// then page them there.
 func (f *fleet) relocate(all []*phone, to *tower) {
 	f.t.Helper()
 	for _, p := range all {
@@ -225,7 +225,8 @@ func (f *fleet) relocate(all []*phone, to *tower) {
 	}
 }
 
-// dismiss detaches all UEs, which are connected. The draining S-GW then has nothing left.
+// dismiss detaches all UEs, which are connected. After that the draining S-GW must have no
+// session.
 func (f *fleet) dismiss(c *client.Client, draining string) {
 	f.t.Helper()
 	for _, p := range f.all {
@@ -249,10 +250,10 @@ func (f *fleet) dismiss(c *client.Client, draining string) {
 	}
 }
 
-// TestSessionsOfGatewaysBehindADirector adds an S-GW while UEs have sessions at two
-// others, moves the UEs to another MME by a tracking area update, and drains an S-GW.
-// Each session stays at its S-GW for requests from either MME. New sessions reach the new
-// S-GW. The S-GW finds the UE's new MME.
+// TestSessionsOfGatewaysBehindADirector adds an S-GW while UEs have sessions at two others, moves
+// the UEs to another MME by a tracking area update, and drains an S-GW. Each session must stay at
+// its S-GW for requests from either MME. New sessions must reach the new S-GW. An S-GW must find
+// its UE's new MME.
 func TestSessionsOfGatewaysBehindADirector(t *testing.T) {
 	t.Parallel()
 	e, c := startGateways(t, 84)

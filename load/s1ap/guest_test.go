@@ -23,9 +23,9 @@ import (
 	"vitrine/substrate/qemu/qemutest"
 )
 
-// TestQemuGuestsAttachOverSCTP plays attaches from one virtual machine to the reference EPC
-// in another over SCTP, because the kernel of many hosts has none: first to the MME, then
-// through a director. Before that it runs the tests of package sctp there.
+// TestQemuGuestsAttachOverSCTP plays attaches over SCTP from one virtual machine to the reference
+// EPC in another one, first to the MME and then through a director. It uses machines because many
+// hosts' kernels lack SCTP. First it runs the tests of package sctp in a machine.
 func TestQemuGuestsAttachOverSCTP(t *testing.T) {
 	program := qemutest.Build(t, "build", "vitrine/cmd/vitrine")
 	s, run := qemutest.New(t, program, "guest")
@@ -51,8 +51,8 @@ func TestQemuGuestsAttachOverSCTP(t *testing.T) {
 	if log := core.log(); !strings.Contains(log, "transport=SCTP") {
 		t.Errorf("the MME's log does not name SCTP: %s", log)
 	}
-	// The kernel of the EPC's machine counts: associations that were accepted, and chunks of
-	// data. Each attach and detach has twelve messages, seven from the eNodeB.
+	// The kernel of the EPC's machine counts accepted associations and data chunks. Each attach
+	// and detach has twelve messages, seven from the eNodeB.
 	counts := core.run(`cat /proc/net/sctp/snmp`)
 	if n := count(t, counts, "SctpPassiveEstabs"); n != 2 {
 		t.Errorf("the MME accepted %d associations, want 2", n)
@@ -83,7 +83,7 @@ rules: [{type: epc}]
 instances: [{name: epc-1, id: 1, type: epc, address: "%s:36412"}]
 `
 
-// attaches is how many UEs attach and detach, and over how many seconds.
+// attaches is the number of UEs that attach and detach, and seconds is the duration of the trial.
 const attaches, seconds = 100, 5
 
 // attach plays attaches and detaches. All must succeed.
@@ -103,7 +103,7 @@ func (g *guest) attach(t *testing.T, program, target string) {
 	}
 }
 
-// await waits until a URL is there.
+// await waits until the URL can be read.
 func (g *guest) await(url string) {
 	g.t.Helper()
 	g.run(`for try in $(seq 3000); do busybox wget -q -O /dev/null "$0" && exit; sleep 0.1; done; exit 1`, url)
@@ -145,7 +145,7 @@ func newGuest(t *testing.T, run string, s substrate.Substrate, wires fabric.Fabr
 	return g
 }
 
-// boot starts the machine with a program, and loads the kernel's module.
+// boot starts the machine with a program and loads the SCTP module.
 func (g *guest) boot(program string) error {
 	return errors.Join(
 		g.Run(g.t.Context(), vitrine.Command{Args: []string{program, "version"}}),
@@ -156,7 +156,7 @@ func script(text string, args ...string) []string {
 	return append([]string{"/bin/sh", "-euc", text}, args...)
 }
 
-// start starts a shell script whose $0 and later are args.
+// start starts a shell script. args are its $0, $1 and so on.
 func (g *guest) start(text string, args ...string) {
 	g.t.Helper()
 	if _, err := g.Start(g.t.Context(), vitrine.Command{Args: script(text, args...)}); err != nil {
@@ -169,7 +169,7 @@ func (g *guest) start(text string, args ...string) {
 	})
 }
 
-// run runs a shell script whose $0 and later are args, and returns its standard output.
+// run runs a shell script and returns its standard output. args are its $0, $1 and so on.
 func (g *guest) run(text string, args ...string) string {
 	g.t.Helper()
 	file := filepath.Join(g.t.TempDir(), "output")
@@ -181,8 +181,8 @@ func (g *guest) run(text string, args ...string) string {
 
 func (g *guest) log() string { return read(g.t, filepath.Join(g.dir, "log")) }
 
-// runTests runs the tests of a package in the machine. Each must pass there, unless it is
-// for kernels without SCTP.
+// runTests runs the tests of a package in the machine. Each test must pass, except those for
+// kernels without SCTP.
 func (g *guest) runTests(t *testing.T, name string) {
 	binary, output := qemutest.Build(t, "test", "-c", name), filepath.Join(t.TempDir(), "output")
 	begun := time.Now()

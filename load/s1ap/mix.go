@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// weights say how often each procedure is played, relative to the others.
+// weights has the relative frequency of each procedure.
 type weights [procedures]int
 
-// defaultMix is the mix of the scenario of that name.
+// defaultMix is the default mix of the scenario mix.
 const defaultMix = "service-request=6,tracking-area-update=2,attach=1,detach=1"
 
 // maxWeight is the largest weight of a procedure.
@@ -29,7 +29,7 @@ func parseMix(text string) (w weights, err error) {
 		name, number, _ := strings.Cut(item, "=")
 		p, ok := mixed[name]
 		if !ok {
-			return w, fmt.Errorf("%q is no procedure of a mix: want attach, detach, service-request, tracking-area-update, dedicated-bearer, x2-handover, s1-handover", name)
+			return w, fmt.Errorf("%q is not a procedure of a mix: want attach, detach, service-request, tracking-area-update, dedicated-bearer, x2-handover, s1-handover", name)
 		}
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 0 || n > maxWeight || w[p] != 0 {

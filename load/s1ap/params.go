@@ -82,7 +82,7 @@ func Decode(given map[string]string) (Params, error) {
 		return p, bad("parameter network is "+p.Network, "want the first digits of the subscribers' IMSIs, which are "+p.Subscribers)
 	}
 	if _, given := given["mix"]; given && p.Scenario != Mix {
-		return p, bad("parameter mix", "it is for the scenario mix, and this is "+p.Scenario)
+		return p, bad("parameter mix", "it is for the scenario mix, but the scenario is "+p.Scenario)
 	}
 	if p.Scenario == Mix && p.weights.hands() && p.ENodeBs < 2 {
 		return p, bad("parameter enodebs is 1", "want at least 2, because the mix has handovers")
@@ -151,10 +151,9 @@ func (p *Params) limit() time.Duration {
 	return time.Duration(p.Timeout + p.Stay)
 }
 
-// pool returns the number of UEs of a trial. A call occupies its UE for at most its
-// limit.
+// pool returns the number of UEs of a trial. A call occupies its UE for at most its limit.
 func (p *Params) pool(t load.Trial) (int, error) {
-	open := t.Rate * p.limit().Seconds() // open calls if none is answered
+	open := t.Rate * p.limit().Seconds() // open calls if no call is answered
 	need := math.Ceil(open) + 1
 	if p.Arrivals == load.Poisson {
 		const deviations = 5 // exceeded in about one second of three million

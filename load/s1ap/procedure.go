@@ -7,9 +7,8 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// The dedicated bearer of a UE is for voice (TS 23.203 table 6.1.7: QCI 1). Its
-// remote end has an address for documentation (RFC 5737), because the generator has
-// no user plane.
+// The dedicated bearer of a UE is for voice (TS 23.203 table 6.1.7: QCI 1). The address of its
+// remote end is one for documentation (RFC 5737), because the generator has no user plane.
 var (
 	voice  = nas.QoS{QCI: 1, MaxUp: 64, MaxDown: 64, GuaranteedUp: 64, GuaranteedDown: 64} // kbit/s
 	remote = [4]byte{192, 0, 2, 1}
@@ -66,8 +65,8 @@ func (e *engine) changeBearer(u *user, m *enb.Message) {
 	u.step = toDeactivate
 }
 
-// failConnected fails a call and requests the release of the UE's connection, so
-// that the UE does not stay connected at the MME.
+// failConnected fails a call and requests the release of the UE's connection. Otherwise the UE
+// would stay connected at the MME.
 func (e *engine) failConnected(u *user, cause string) {
 	if u.at != nil {
 		e.out = u.at.cell.AppendReleaseRequest(e.out[:0], u.ids, s1ap.CauseUserInactivity)

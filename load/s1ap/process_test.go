@@ -11,9 +11,10 @@ import (
 	"vitrine/reference/epc/pcrf"
 )
 
-// TestOneProcessCountsAsApart plays the same calls against an EPC whose MME, S-GW and P-GW
-// are apart, and against one that has them in one process. Both count the same procedures.
-func TestOneProcessCountsAsApart(t *testing.T) {
+// TestOneProcessCountsAsSeparateOnes plays the same calls against two EPCs: one has its MME, S-GW and
+// P-GW in separate processes, the other has them in one process. Both must count the same
+// procedures.
+func TestOneProcessCountsAsSeparateOnes(t *testing.T) {
 	apart := startEPC(t, 2, 1)
 	one := &epc{t: t, prefix: fmt.Sprintf("127.%d.3.", 100+os.Getpid()%100)}
 	one.start("hss", hss.Run, "--listen", one.at(41, 3868))
@@ -26,7 +27,7 @@ func TestOneProcessCountsAsApart(t *testing.T) {
 		stay := e.play(20, 1, 0, 1, map[string]string{"scenario": Attach, "timeout": patience.String(), "subscribers": "001010000020001"}).Offered
 		leave := e.play(20, 2, 0, 1, map[string]string{"scenario": AttachDetach, "timeout": patience.String()}).Offered
 		for _, c := range []struct {
-			host   int // where the components are apart
+			host   int // host of the separate component
 			name   string
 			labels []string
 			want   int64

@@ -42,8 +42,8 @@ func (e *engine) reset(a *association, m *enb.Message) {
 	}
 }
 
-// named returns the UE of a connection that a Reset identifies by one or both
-// identifiers; nil: none.
+// named returns the UE of a connection that a Reset identifies by one or both identifiers, or nil
+// if there is no such connection.
 func (e *engine) named(a *association, c s1ap.Connection) *user {
 	if c.HasENB {
 		return e.find(a, c.ENB)
@@ -57,9 +57,9 @@ func (e *engine) named(a *association, c s1ap.Connection) *user {
 	return nil
 }
 
-// idle handles the reset of a UE's connection. The UE stays registered. A call that
-// waits for the release, or stays connected until it, succeeds. Any other call
-// begins again on a new connection, or fails.
+// idle handles the reset of a UE's connection. The UE stays registered. A call succeeds if it
+// waits for the release or stays connected until the release. Any other call begins again on a new
+// connection, or fails.
 func (e *engine) idle(u *user, a *association) {
 	u.at, u.next = nil, nil
 	e.resets++

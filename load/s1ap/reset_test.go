@@ -17,7 +17,7 @@ import (
 	wire "vitrine/wire/s1ap"
 )
 
-// A desk is an engine whose only eNodeB has an association with the test.
+// A desk is an engine with one eNodeB, whose association ends in the test.
 type desk struct {
 	*engine
 	t      *testing.T
@@ -47,7 +47,7 @@ func newDesk(t *testing.T, retries string) *desk {
 	return d
 }
 
-// begin begins a call of a UE, which has keys, and takes it to a step.
+// begin begins a call of a UE with keys and takes it to a step.
 func (d *desk) begin(n int, kind procedure, s step) *user {
 	d.t.Helper()
 	u := &d.users[n]
@@ -84,7 +84,7 @@ func (d *desk) authenticate(u *user) {
 	}
 }
 
-// received returns the message that the eNodeB has sent, or none.
+// received returns the message that the eNodeB has sent, if any.
 func (d *desk) received() (*wire.Message, bool) {
 	d.t.Helper()
 	d.flush(d.at)
@@ -124,7 +124,7 @@ func (d *desk) reset(some ...wire.Connection) {
 }
 
 // TestResetIsAcknowledgedInItsOrder resets connections by one identifier, by both, and one
-// that does not exist.
+// connection that does not exist.
 func TestResetIsAcknowledgedInItsOrder(t *testing.T) {
 	d := newDesk(t, "0")
 	a, b, c := d.begin(0, service, toServe), d.begin(1, service, toServe), d.begin(2, service, toServe)
@@ -153,10 +153,10 @@ func TestResetIsAcknowledgedInItsOrder(t *testing.T) {
 	}
 }
 
-// TestResetUEsAreIdleAndGoOn resets a UE in each step of each kind of call. The UE stays
-// attached unless it attaches or detaches. With retries its call begins again; a call that
-// would have ended with the release has succeeded.
-func TestResetUEsAreIdleAndGoOn(t *testing.T) {
+// TestResetUEsAreIdleAndContinue resets a UE in each step of each kind of call. The UE must stay
+// attached unless it attaches or detaches. With retries, its call must begin again. A call that
+// would have ended with the release must succeed.
+func TestResetUEsAreIdleAndContinue(t *testing.T) {
 	for _, c := range []struct {
 		kind               procedure
 		step               step
@@ -204,7 +204,7 @@ func TestResetUEsAreIdleAndGoOn(t *testing.T) {
 	}
 }
 
-// TestMalformedResetChangesNothing sends Resets without a type, and an acknowledgement.
+// TestMalformedResetChangesNothing sends Resets without a type, and one acknowledgement.
 func TestMalformedResetChangesNothing(t *testing.T) {
 	d := newDesk(t, "0")
 	u := d.begin(0, service, toServe)

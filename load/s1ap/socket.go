@@ -19,7 +19,7 @@ func (a *association) open(transport string) (fd int, err error) {
 	return fd, err
 }
 
-// send sends frames, as far as the socket takes them.
+// send sends as many frames as the socket takes.
 func (a *association) send(frames []byte) (int, unix.Errno) {
 	if a.sctp != nil {
 		return a.sctp.Send(a.fd, frames)

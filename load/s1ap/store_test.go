@@ -29,11 +29,11 @@ import (
 	"vitrine/store/storetest"
 )
 
-// asMME is the environment variable that makes the test binary run an MME instead of
-// the tests. So a test can kill a real process.
+// asMME is the environment variable that makes the test binary run an MME instead of the tests.
+// With it, a test can kill a real process.
 const asMME = "S1AP_TEST_MME"
 
-// runMME runs an MME if the test binary is one.
+// runMME runs an MME if asMME is set.
 func runMME() {
 	if os.Getenv(asMME) == "" {
 		return
@@ -92,8 +92,8 @@ func keys(t *testing.T, v *servicetest.Store, prefix string) (n int) {
 	return n
 }
 
-// startStoreEPC starts the reference EPC with MMEs 1 to mmes, each in a process of its
-// own, that share a store.
+// startStoreEPC starts the reference EPC with MMEs 1 to mmes. Each MME has its own process, and
+// all share a store.
 func startStoreEPC(t *testing.T, number, mmes int, url string, flags ...string) (*epc, []*os.Process) {
 	t.Helper()
 	e := &epc{t: t, prefix: fmt.Sprintf("127.%d.%d.", 100+os.Getpid()%100, number)}
@@ -107,7 +107,7 @@ func startStoreEPC(t *testing.T, number, mmes int, url string, flags ...string) 
 	return e, processes
 }
 
-// spawn runs MME n in a process.
+// spawn runs MME n in a separate process.
 func (e *epc) spawn(n int, url string, flags ...string) *os.Process {
 	e.t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{
@@ -121,8 +121,8 @@ func (e *epc) spawn(n int, url string, flags ...string) *os.Process {
 	return cmd.Process
 }
 
-// TestKilledMMELosesNoUE kills one of two MMEs under load. The other MME serves its UEs,
-// which do not attach again. Procedures in progress begin again.
+// TestKilledMMELosesNoUE kills one of two MMEs under load. The other MME must serve its UEs, and
+// these must not attach again. Procedures in progress begin again.
 func TestKilledMMELosesNoUE(t *testing.T) {
 	for name, open := range engines() {
 		t.Run(name, func(t *testing.T) {
@@ -152,8 +152,8 @@ func TestKilledMMELosesNoUE(t *testing.T) {
 	}
 }
 
-// TestEveryProcedureMovesBetweenMMEs plays the mix and kills an MME, so that attaches,
-// updates and detaches of UEs come to an MME that did not attach them.
+// TestEveryProcedureMovesBetweenMMEs plays the mix and kills an MME, so that an MME gets attaches,
+// updates and detaches of UEs that it did not attach.
 func TestEveryProcedureMovesBetweenMMEs(t *testing.T) {
 	const mmes = 2
 	v := startStore(t, engines()["embedded"])
@@ -192,8 +192,8 @@ func agree(t *testing.T, e *epc, v *servicetest.Store) {
 	})
 }
 
-// TestStoreAway refuses with congestion while the store is away, and serves again when it
-// is back.
+// TestStoreAway checks that an MME refuses with congestion while the store is away, and serves
+// again when the store is back.
 func TestStoreAway(t *testing.T) {
 	v := startStore(t, engines()["embedded"])
 	e, _ := startStoreEPC(t, 80, 1, v.URL)

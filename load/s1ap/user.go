@@ -59,8 +59,8 @@ type user struct {
 	target     int  // number of the MME that the UE is attached to
 	attached   bool // attached and idle, between calls
 
-	alive   bool // has a call
-	retries int  // left
+	alive   bool // the UE has a call
+	retries int  // remaining
 	serial  uint32
 	due     time.Duration // relative to the start of the window
 	kind    procedure
@@ -68,9 +68,8 @@ type user struct {
 	stayed  time.Duration // how long the UE stayed connected by Params.Stay; while it stays, the start of the stay
 }
 
-// The parts of an eNB UE S1AP ID: 20 bits of the user and four bits of the
-// generation, so that messages of an earlier connection do not match the current
-// one.
+// The parts of an eNB UE S1AP ID: 20 bits of the user and four bits of the generation. With the
+// generation, messages of an earlier connection do not match the current one.
 const (
 	indexBits      = 20
 	generationBits = 4
@@ -167,7 +166,7 @@ func (e *engine) message(a *association, data []byte) {
 		u = e.find(a, m.IDs.ENB)
 	}
 	if u == nil || !u.alive {
-		e.stray++ // after the end of its call, such as after a timeout
+		e.stray++ // the call has ended, for example by a timeout
 		return
 	}
 	u.ids.MME = m.IDs.MME

@@ -73,9 +73,9 @@ func requestTrial(ctx context.Context, t load.Trial) (a answer, err error) {
 	return a, nil
 }
 
-// record counts the calls as if they were made now: evenly within each second, or
-// at random if arrivals are Poisson. The function may report the calls in flight.
-// If it does not, record derives them from the latencies, including the warm-up.
+// record counts the calls as if they were made now: evenly within each second, or at random if
+// arrivals are Poisson. If the function does not report its calls in flight, record derives them
+// from the latencies, including the warm-up.
 func record(t load.Trial, a answer) (load.Report, error) {
 	recorder := load.NewRecorder(t.Duration)
 	random := rand.New(rand.NewPCG(t.Seed, math.Float64bits(t.Rate)))

@@ -20,7 +20,7 @@ import (
 	"vitrine/search/sim"
 )
 
-// path is the URL path at which the component takes trials.
+// path is the URL path to which the generator sends trials.
 const path = "/trial"
 
 // A request is a trial that the generator requests from the component.
@@ -39,10 +39,9 @@ type answer struct {
 	InFlight []int64 // nil if the function does not report it
 }
 
-// Serve runs the deployed component: it runs trials on the simulated function of
-// its size until ctx is done. A fresh deployment is a fresh process, so it keeps
-// no state of earlier trials. The error is a *vitrine.BadInput for wrong
-// arguments.
+// Serve runs the deployed component. It runs trials on the simulated function of its size until
+// ctx ends. A fresh deployment is a fresh process, so it has no state of earlier trials. The error
+// is a *vitrine.BadInput for wrong arguments.
 func Serve(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	flags := pflag.NewFlagSet("simulated", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -82,7 +81,7 @@ func Serve(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	return nil
 }
 
-// A host runs trials one after the other on one deployment.
+// A host runs trials, one after the other, on one deployment.
 type host struct {
 	sizing vitrine.Sizing
 	now    func() time.Time

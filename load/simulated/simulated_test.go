@@ -13,7 +13,7 @@ import (
 	"vitrine/load"
 )
 
-// serving is the component and the means to drive it.
+// serving is the running component, with a way to drive it.
 type serving struct {
 	t      *testing.T
 	clock  time.Time
@@ -51,9 +51,8 @@ func (s *serving) trial(rate, duration float64, params map[string]string) vitrin
 	return o
 }
 
-// TestReportIsOfTheTrialAskedFor checks the report of a trial. ParseReport checks
-// that it follows the contract.
-func TestReportIsOfTheTrialAskedFor(t *testing.T) {
+// TestReportMatchesTheTrial checks the report of a trial. ParseReport checks the contract.
+func TestReportMatchesTheTrial(t *testing.T) {
 	s := serve(t, "fn2l")
 	o := s.trial(1500, 300, map[string]string{"demand": "fn=4ms", "vcpus": "s=1,l=2"}) // 2 of 2 CPUs: 1000 calls/s
 	if o.Duration != 300*time.Second || len(o.Seconds) != 300 || o.Scheduled != 450_000 || !o.Valid {
@@ -96,8 +95,8 @@ func TestPoissonArrivals(t *testing.T) {
 	}
 }
 
-// TestInFlight checks that calls in flight are those that the function reports,
-// or else rate x latency.
+// TestInFlight checks that the calls in flight are those that the function reports, or otherwise
+// rate x latency.
 func TestInFlight(t *testing.T) {
 	s := serve(t, "fn1s")
 	trial := load.Trial{Rate: 900, Duration: 20, Warmup: 2, Targets: []string{s.target}, Seed: 1, Params: map[string]string{"demand": "fn=1ms"}}
@@ -121,12 +120,12 @@ func TestInFlight(t *testing.T) {
 	a.InFlight = make([]int64, 200)
 	a.InFlight[7] = 7
 	if r, err = record(trial, a); err != nil || r.InFlight[7] != 7 || r.InFlight[8] != 0 {
-		t.Errorf("got in flight %v, error %v, want what the component reports", r.InFlight, err)
+		t.Errorf("got in flight %v, error %v, want the component's numbers", r.InFlight, err)
 	}
 }
 
-// TestOverloadLingersInTheComponent checks that damage from an overload heals by
-// rest, which the component's own clock measures, and in a fresh component.
+// TestOverloadLingersInTheComponent checks that damage from an overload heals by rest and in a
+// fresh component. The component's own clock measures the rest.
 func TestOverloadLingersInTheComponent(t *testing.T) {
 	params := map[string]string{"demand": "fn=1ms", "damage": "0.4", "recovery": "10"}
 	s := serve(t, "fn1s")

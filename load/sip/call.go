@@ -59,11 +59,11 @@ type party struct {
 	route []byte // Route lines from the registration's Service-Route
 }
 
-// A call is one run of the scenario. Calls are reused, the last freed first, so
-// that a small set stays in the cache.
+// A call is one run of the scenario. Calls are reused. The last freed call is reused first, so
+// that the calls in use stay in the cache.
 type call struct {
 	index      uint32 // in engine.calls
-	generation uint32 // counts the runs; it identifies answers to an earlier run
+	generation uint32 // counts the runs, to recognize answers to an earlier run
 	alive      bool
 	due        time.Duration // relative to the start of the window
 	socket     *socket       // socket to the call's target
@@ -76,7 +76,7 @@ type call struct {
 	notified    bool  // subscribe: the NOTIFY has arrived
 	proceeding  bool  // a provisional answer has arrived
 
-	event truth.Event // the event in the messages log that the step belongs to
+	event truth.Event // the step's event in the messages log
 
 	caller, callee party
 	sequence       uint32 // CSeq of the last request outside registrations
@@ -91,8 +91,8 @@ type call struct {
 	reply  netip.AddrPort
 }
 
-// branchPrefix begins every branch. After it come 8 digits of the call's index, 8
-// of its generation and 2 of its transaction.
+// branchPrefix begins every branch. It is followed by 8 digits of the call's index, 8 of its
+// generation and 2 of its transaction.
 const branchPrefix = sip.BranchCookie + "v"
 
 var branchParam = []byte(";branch=" + branchPrefix)
@@ -121,9 +121,9 @@ func parseHex(text []byte) (v uint32, ok bool) {
 	return v, true
 }
 
-// findByVia returns the live call and the transaction that the branch of one of our
-// Vias identifies, or nil. It searches for the branch as text, which is faster
-// than parsing the value.
+// findByVia returns the live call and the transaction that the branch of one of our Vias
+// identifies, or nil. It searches for the branch as text, because that is faster than parsing the
+// value.
 func (e *engine) findByVia(via []byte) (*call, uint8) {
 	i := bytes.Index(via, branchParam)
 	if i < 0 || len(via)-i < branchLength {
@@ -149,9 +149,8 @@ func (e *engine) appendCallID(b []byte, c *call, kind byte) []byte {
 	return append(append(append(b, kind, '-'), e.token...), "@vitrine"...)
 }
 
-// callIDFits reports whether a request with this Call-ID may belong to the call. It
-// may if the Call-ID belongs to this run of the call, or if a function in between
-// has replaced our Call-ID.
+// callIDFits reports whether a request with this Call-ID may belong to the call. That is so if the
+// Call-ID belongs to this run of the call, or if a function in between has replaced our Call-ID.
 func (e *engine) callIDFits(callID []byte, c *call) bool {
 	const digits = 16
 	if len(callID) < digits+2+len(e.token) || string(callID[digits+2:digits+2+len(e.token)]) != string(e.token) {
@@ -161,8 +160,8 @@ func (e *engine) callIDFits(callID []byte, c *call) bool {
 	return string(appendHex(appendHex(own[:0], c.index, 8), c.generation, 8)) == string(callID[:digits])
 }
 
-// findBySubscriber returns the live call of a subscriber, or nil. The request's
-// URI, one of our contacts, names the subscriber.
+// findBySubscriber returns the live call of a subscriber, or nil. The request's URI is one of our
+// contacts and names the subscriber.
 func (e *engine) findBySubscriber(request *sip.Message) *call {
 	uri, ok := sip.ParseURI(request.URI)
 	if !ok || len(uri.User) == 0 || uri.User[0] != 'v' {

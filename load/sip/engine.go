@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// burst is how many calls begin before the engine reads answers again.
+	// burst is the number of calls that begin before the engine reads answers again.
 	burst = 4 * batch
-	// nap limits a wait, so that the Go runtime can do its own work in between.
+	// nap limits a wait, because the Go runtime needs time for its own work.
 	nap = 20 * time.Millisecond
 )
 
@@ -63,8 +63,7 @@ type engine struct {
 	stray, malformed, unsent int64
 }
 
-// An alarm goes off for a call, unless the call has sent another request or ended
-// before.
+// An alarm goes off for a call, unless the call has ended or has sent another request since.
 type alarm struct {
 	call        *call
 	at          time.Duration
@@ -72,7 +71,7 @@ type alarm struct {
 	transaction uint8
 	interval    uint8         // index into engine.retransmissions
 	ofAnswer    bool          // retransmit the callee's 200
-	first       time.Duration // when the message to retransmit was first sent
+	first       time.Duration // time of the first transmission
 }
 
 func (a *alarm) active() bool {
@@ -151,7 +150,7 @@ func (e *engine) open(targets []string) error {
 	}
 	back, err := newSocket(netip.AddrPortFrom(bind, uint16(e.params.Port)), netip.AddrPort{})
 	if err != nil {
-		return fmt.Errorf("the port that the function calls back on (parameter port): %w", err)
+		return fmt.Errorf("open the port for requests from the function (parameter port): %w", err)
 	}
 	e.back = back
 	back.announce(first)
@@ -237,8 +236,8 @@ func (e *engine) begin() {
 	}
 }
 
-// idleTime returns how long to sleep: a tick while answers are expected, so that
-// they are handled in batches, or else until the next call or alarm.
+// idleTime returns how long to sleep. While answers are expected, it is a tick, because answers
+// are cheaper in batches. Otherwise it is the time until the next call or alarm.
 func (e *engine) idleTime() time.Duration {
 	if len(e.idle) < len(e.calls) {
 		return time.Duration(e.params.Tick)
@@ -290,7 +289,7 @@ func (e *engine) sent(of owner, err error) {
 	case err == nil && of.first:
 		e.record.Offered(c.due, e.now)
 	case err != nil && of.first:
-		e.unsent++ // never offered, so it neither succeeds nor fails
+		e.unsent++ // never offered, so the call neither succeeds nor fails
 		e.release(c)
 	case err != nil:
 		e.fail(c, "send")
@@ -322,7 +321,7 @@ func (e *engine) release(c *call) {
 	e.idle = append(e.idle, c)
 }
 
-// countDrops returns the number of datagrams lost in the sockets' receive buffers.
+// countDrops returns the number of datagrams that were lost in the sockets' receive buffers.
 func (e *engine) countDrops() (int64, error) {
 	var total int64
 	for _, s := range e.sockets() {

@@ -15,9 +15,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A bench is an engine and the function that it drives. Both run in the test's
-// goroutine, on a clock that the test moves. A datagram sent over loopback has
-// arrived when the send returns.
+// A bench is an engine and the function that it drives. Both run in the test's goroutine. The test
+// moves the clock. A datagram over loopback has arrived when the send returns.
 type bench struct {
 	*engine
 	t    testing.TB
@@ -56,7 +55,7 @@ func newBench(t testing.TB, trial load.Trial) *bench {
 	return &bench{engine: e, t: t, peer: peer}
 }
 
-// at moves the clock and handles what is due.
+// at moves the clock and handles everything that is due.
 func (b *bench) at(now time.Duration) {
 	b.now = now
 	b.begin()
@@ -66,8 +65,8 @@ func (b *bench) at(now time.Duration) {
 	}
 }
 
-// requests reads the engine's requests, passes each to answer and returns their
-// number. The engine then handles the answers.
+// requests reads the engine's requests, passes each to answer, and returns their number. After
+// that, the engine handles the answers.
 func (b *bench) requests(answer func(m *sip.Message, source netip.AddrPort)) int {
 	n := b.peer.receive()
 	for i := range n {
@@ -102,7 +101,7 @@ var tagOfPeer = []byte("p")
 
 const challengeLine = "WWW-Authenticate: Digest realm=\"ims.test\",nonce=\"84a4cc6f3082121f32b42a2187831a9e\",qop=\"auth\"\r\n"
 
-// challengeFirst answers as a registrar that challenges does.
+// challengeFirst answers as a registrar with challenges does.
 func (b *bench) challengeFirst(m *sip.Message, source netip.AddrPort) {
 	if m.Authorization == nil {
 		b.reply(m, source, 401, challengeLine)
@@ -152,7 +151,7 @@ func TestRetransmission(t *testing.T) {
 	}{
 		{"true", false, want},
 		{"false", false, want[:1]},
-		// After a provisional answer timer E is T2 from its next firing on.
+		// After a provisional answer, the interval of timer E is T2 from its next firing on.
 		{"true", true, []time.Duration{0, 500, 4500, 8500, 12500, 16500, 20500, 24500, 28500}},
 	} {
 		b := newBench(t, load.Trial{Rate: 1, Duration: 1, Params: map[string]string{"retransmit": c.retransmit, "timeout": "32s"}})
@@ -177,8 +176,8 @@ func TestRetransmission(t *testing.T) {
 	}
 }
 
-// TestRetransmissionEnds checks that nothing is retransmitted after 64 T1, even if
-// the call waits longer (RFC 3261 section 17.1: timers B and F).
+// TestRetransmissionEnds checks that retransmissions end after 64 T1, even if the call waits
+// longer (RFC 3261 section 17.1: timers B and F).
 func TestRetransmissionEnds(t *testing.T) {
 	for method, want := range map[string]int{"REGISTER": 11, "INVITE": 7} {
 		b := newBench(t, load.Trial{Rate: 1, Duration: 1, Params: map[string]string{
@@ -202,7 +201,7 @@ func TestRetransmissionEnds(t *testing.T) {
 	}
 }
 
-// TestAnswers plays registrars that answer each request according to a script.
+// TestAnswers plays registrars that answer requests by a script.
 func TestAnswers(t *testing.T) {
 	stale := strings.Replace(challengeLine, "84a4", "0000", 1)
 	for _, c := range []struct {
@@ -272,7 +271,7 @@ func TestLateAnswersAreStray(t *testing.T) {
 	if r := b.report(); r.Failed["timeout"] != 1 || r.Succeeded != 0 || b.stray != 2 {
 		t.Errorf("failed %v, succeeded %d, %d stray", r.Failed, r.Succeeded, b.stray)
 	}
-	// Garbage changes nothing.
+	// Garbage must not change anything.
 	source := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		junk := make([]byte, source.IntN(200))

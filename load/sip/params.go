@@ -43,9 +43,9 @@ type Params struct {
 	Tick param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=interval at which answers are handled; adds up to this time to the latency of each exchange"`
 
 	Local string `json:"local" yaml:"local" jsonschema:"description=source address; the default is that of the route to the target"`
-	// Port of the contacts to which the function sends requests (reg-subscribe,
-	// reg-invite). It is fixed so that the registrations of a trial replace those
-	// left by an earlier trial; 0 means any port.
+	// Port of the contacts to which the function sends requests (reg-subscribe, reg-invite). It is
+	// fixed, so that the registrations of a trial replace those that an earlier trial left. 0
+	// means any port.
 	Port int `json:"port" yaml:"port" jsonschema:"default=5070"`
 
 	Messages string `json:"messages" yaml:"messages" jsonschema:"description=file for a line about each message sent or received, with the event that it belongs to (docs/affinity.md)"`
@@ -139,8 +139,8 @@ func (f numbered) append(b []byte, n int) []byte {
 	return append(b, f.after...)
 }
 
-// transactions returns the largest number of consecutive requests in a call. Each
-// may take up to the timeout.
+// transactions returns the largest number of consecutive requests in a call. Each request may take
+// up to the timeout.
 func (p Params) transactions() int {
 	registering := 1
 	if p.Digest {
@@ -163,10 +163,10 @@ func (p Params) parties() int {
 	return 1
 }
 
-// Pool returns the number of subscribers needed at the rate: rate x (timeout + call
-// time) for each party, so that a subscriber is in one call at a time. Poisson
-// arrivals need more, because calls may bunch. Pool returns an error if the
-// function does not have enough subscribers.
+// Pool returns the number of subscribers needed at the rate: rate x (timeout + call time) for each
+// party, because a subscriber can be in only one call at a time. Poisson arrivals need more,
+// because calls may come in groups. Pool returns an error if the function does not have enough
+// subscribers.
 func (p Params) Pool(rate float64) (int, error) {
 	callTime := time.Duration(p.CallTime)
 	if callTime == 0 {

@@ -8,8 +8,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// request sends the first request of the call's step, or sends it again to answer
-// a challenge.
+// request sends the first request of the call's step, or sends the request again with the answer
+// to a challenge.
 func (e *engine) request(c *call, first bool) {
 	s := c.socket
 	if s.full() {
@@ -170,9 +170,8 @@ func (e *engine) appendInDialog(b []byte, c *call, method string, sequence uint3
 	return sip.AppendEnd(b, nil)
 }
 
-// appendChallenged appends credentials only if the current step was challenged:
-// outside registrations an IMS trusts registered users. e.user is the request's
-// URI.
+// appendChallenged appends credentials only if the current step was challenged. Outside
+// registrations, an IMS trusts registered users. e.user is the request's URI.
 func (e *engine) appendChallenged(b []byte, c *call, method string) []byte {
 	if !c.fresh {
 		return b

@@ -41,8 +41,8 @@ func (e *engine) receive(s *socket) {
 	}
 }
 
-// handleResponse handles the answer to one of our requests. It returns the answer's
-// event, if it is known.
+// handleResponse handles the answer to one of our requests. It returns the answer's event if the
+// event is known.
 func (e *engine) handleResponse() (of truth.Event) {
 	m := &e.message
 	c, transaction := e.findByVia(m.Via)
@@ -70,8 +70,8 @@ func (e *engine) handleResponse() (of truth.Event) {
 	return of
 }
 
-// handleRepeated handles an answer to a request that was answered before. It
-// acknowledges a repeated 200 to INVITE again.
+// handleRepeated handles a further answer to a request that has an answer. It acknowledges a
+// repeated 200 to INVITE again.
 func (e *engine) handleRepeated(c *call) {
 	m := &e.message
 	if c.step >= invite && m.Status/100 == 2 && string(m.SequenceMethod) == "INVITE" && len(c.to) > 0 {
@@ -132,8 +132,8 @@ func (e *engine) advance(c *call) {
 	}
 }
 
-// answerChallenge repeats the request with credentials. It returns false if it
-// cannot answer the challenge, or has answered one before.
+// answerChallenge repeats the request with credentials. It returns false if it cannot answer the
+// challenge, or has already answered one.
 func (e *engine) answerChallenge(c *call) bool {
 	m := &e.message
 	value := m.WWWAuthenticate

@@ -9,12 +9,12 @@ const t1 = 500 * time.Millisecond
 // interval except for INVITE requests.
 const t2Index = 3
 
-// lastsFor is how long a message is retransmitted: timers B and F (sections
-// 17.1.1.2 and 17.1.2.2), and the limit of section 13.3.1.4.
+// lastsFor is the time for which a message is retransmitted: timers B and F (sections 17.1.1.2 and
+// 17.1.2.2), and the limit of section 13.3.1.4.
 const lastsFor = 64 * t1
 
-// sendAgain sets the alarm to one interval from now, unless that is lastsFor or
-// more after the message was first sent. So no interval is longer than 32 T1.
+// sendAgain sets the alarm to one interval from now, unless that is lastsFor or more after the
+// first transmission. So no interval is longer than 32 T1.
 func (e *engine) sendAgain(a alarm) {
 	a.at = e.now + t1<<a.interval
 	if a.at-a.first >= lastsFor {

@@ -19,12 +19,12 @@ const (
 	socketRoom  = 8 << 20 // bytes of each kernel buffer, large enough for bursts
 )
 
-// A socket sends and receives UDP datagrams in batches. Its system calls do not
-// tell the Go scheduler that they may block, because only wait blocks, briefly,
-// and signals interrupt it.
+// A socket sends and receives UDP datagrams in batches. Its system calls do not notify the Go
+// scheduler that they may block, because only wait blocks, only for a short time, and signals
+// interrupt it.
 type socket struct {
 	fd    int
-	local netip.AddrPort // address in contacts: never the unspecified address
+	local netip.AddrPort // address in contacts; never the unspecified address
 	peer  netip.AddrPort // zero if not connected
 	via   []byte         // "Via: SIP/2.0/UDP local;branch=z9hG4bKv"
 	host  []byte         // local as text
@@ -112,8 +112,7 @@ func (s *socket) close() error {
 	return nil
 }
 
-// next returns the buffer for the next message. The caller flushes first if full
-// returns true.
+// next returns the buffer for the next message. If full returns true, the caller must flush first.
 func (s *socket) next() []byte { return s.room[s.queued][:0] }
 func (s *socket) full() bool   { return s.queued == batch }
 
@@ -129,10 +128,9 @@ func (s *socket) push(message []byte, to netip.AddrPort, of owner) {
 	s.queued++
 }
 
-// flush sends the queued messages and calls sent for each with the result. If a
-// send fails, flush tries it once more, because the failure may be an ICMP
-// refusal of an earlier message. So the generator sends the same messages whether
-// the function listens or not.
+// flush sends the queued messages and calls sent for each of them with the result. If a send
+// fails, flush tries it once more, because the failure may be an ICMP refusal of an earlier
+// message. So the generator sends the same messages whether or not the function listens.
 func (s *socket) flush(sent func(owner, error)) {
 	refused := false
 	for i := 0; i < s.queued; {

@@ -19,11 +19,11 @@ func (s step) eventType() string {
 	case deregister:
 		return "DEREGISTER"
 	}
-	return "" // the step belongs to an earlier step's event
+	return "" // the step is part of an earlier step's event
 }
 
-// eventOf returns the event of a call's next request. Each step begins an event,
-// except the BYE, which belongs to the event of its INVITE.
+// eventOf returns the event of a call's next request. Each step begins an event. The BYE is an
+// exception: it belongs to the event of its INVITE.
 func (e *engine) eventOf(c *call) truth.Event {
 	if e.messages != nil && c.challenges == 0 && c.step != bye {
 		c.event = e.messages.Begin()

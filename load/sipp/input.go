@@ -38,18 +38,18 @@ type job struct {
 	turn      int // the process makes calls turn, turn + targets, turn + 2 targets ...
 	calls     int64
 	local     netip.Addr
-	folder    string // folder of this job, in the trial's scratch
+	folder    string // folder of this job, in the trial's scratch folder
 	callee    netip.AddrPort
 	firstUser int // first subscriber of the job's share of the pool
 	pool      int // maximum open calls, not counting calls that pause
-	// pauses is how long each call waits before its first message. SIPp starts
-	// calls at even intervals, and the pauses move them to their scheduled times.
-	// Nil if the calls stay even.
+	// pauses has the wait of each call before its first message. SIPp starts calls at even
+	// intervals, and the pauses move the calls to their scheduled times. nil keeps the even
+	// intervals.
 	pauses []time.Duration
 }
 
-// schedule returns when each call of the trial is due. SIPp keeps one rate, so
-// the warm-up of paced calls does not rise.
+// schedule returns the due times of the trial's calls. SIPp has only one rate, so the warm-up of
+// paced calls does not rise.
 func schedule(t load.Trial, arrivals string) []time.Duration {
 	s := t.Steady()
 	if arrivals == load.Poisson {
@@ -62,8 +62,8 @@ func schedule(t load.Trial, arrivals string) []time.Duration {
 	return dues
 }
 
-// assignPauses sets the jobs' pauses, and returns the delay that they add to all
-// calls. This is the least delay with which no pause is negative.
+// assignPauses sets the jobs' pauses, and returns the delay that they add to all calls. It is the
+// smallest delay for which no pause is negative.
 func assignPauses(jobs []job, dues []time.Duration, rate float64) (later time.Duration) {
 	gap := float64(len(jobs)) / rate * float64(time.Second) // interval between the calls of one SIPp
 	for i := range jobs {
@@ -82,8 +82,8 @@ func assignPauses(jobs []job, dues []time.Duration, rate float64) (later time.Du
 	return later
 }
 
-// maxOpenCalls returns how many calls SIPp may have open: the pool, and the calls
-// that pause.
+// maxOpenCalls returns the largest number of calls that SIPp may have open: the pool, and the
+// calls that pause.
 func (j *job) maxOpenCalls(rate float64) int {
 	if j.pauses == nil {
 		return j.pool
@@ -124,8 +124,8 @@ func plan(t load.Trial, p sip.Params, calls int, scratch string) ([]job, error) 
 	return jobs, nil
 }
 
-// localAddress returns given, or the local address of the route to the target if
-// given is empty.
+// localAddress returns given. If given is empty, it returns the local address of the route to the
+// target.
 func localAddress(given, target string) (netip.Addr, error) {
 	if given != "" {
 		return netip.ParseAddr(given)
@@ -142,7 +142,7 @@ func localAddress(given, target string) (netip.Addr, error) {
 	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
 }
 
-// freePort returns a UDP port for the callee that is free now.
+// freePort returns a UDP port for the callee that nobody uses now.
 func freePort(local netip.Addr) (uint16, error) {
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)))
 	if err != nil {
@@ -291,8 +291,7 @@ func (j *job) arguments(t load.Trial, p Params, longest time.Duration) []string 
 		"-m", strconv.FormatInt(j.calls, 10), "-l", strconv.Itoa(j.maxOpenCalls(rate)),
 		"-recv_timeout", strconv.FormatInt(time.Duration(p.Timeout).Milliseconds(), 10),
 		"-timeout", strconv.FormatInt(int64(longest/time.Second)+1, 10) + "s",
-		// Abort a call on an unexpected message, but send no BYE or CANCEL for
-		// it.
+		// SIPp aborts a call on an unexpected message, but sends no BYE or CANCEL for it.
 		"-default_behaviors", "abortunexp",
 		"-auth_uri", p.Domain, "-buff_size", strconv.Itoa(8 << 20),
 		"-trace_shortmsg", "-shortmessage_file", shortLog,

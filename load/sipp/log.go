@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A call is one call as SIPp's logs show it.
+// A call is the result of one call according to SIPp's logs.
 type call struct {
 	sent     time.Duration // since 1970; 0 if not sent
 	answered time.Duration // time of the last response, since 1970
@@ -100,7 +100,7 @@ func parseStamp(text string) (time.Duration, error) {
 	return time.Duration(s)*time.Second + time.Duration(us)*time.Microsecond, nil
 }
 
-// failure matches the text that SIPp 3.6 logs when it gives up a call.
+// failure matches the text that SIPp 3.6 logs when it aborts a call.
 var failure = regexp.MustCompile(
 	`(?:(\d+\.\d{6}): )?(?:Aborting call on unexpected message for Call-Id '([^']+)': while [^\n]*?received '(?:SIP/2\.0 (\d{3}))?` +
 		`|Call-Id: (\S+), receive timeout on message \S+ without label` +
@@ -137,7 +137,7 @@ func readFailures(file string, calls []call) (int64, error) {
 			c := &calls[i]
 			c.cause = cause
 			if c.failed, err = parseStamp(m[1]); err != nil {
-				c.failed = max(c.sent, c.answered) // time of the last message, because SIPp wrote no time
+				c.failed = max(c.sent, c.answered) // SIPp logged no time, so use the last message's
 			}
 			named++
 		}

@@ -12,8 +12,8 @@ import (
 	"vitrine/load/sip"
 )
 
-// Params are the driver's parameters: the parameters of the built-in generator,
-// without those that the scenario file sets itself.
+// Params are the driver's parameters. They are those of the built-in generator, without those that
+// the scenario file sets.
 type Params struct {
 	Scenario     string `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
 	ScenarioFile string `json:"scenario_file" yaml:"scenario_file" jsonschema:"description=your own SIPp scenario instead; field0 to field2 are user part and domain and [authentication ...]"`
@@ -34,8 +34,8 @@ type Params struct {
 	Port  int    `json:"port" yaml:"port" jsonschema:"default=5070,description=reg-invite: port of the callee; 0: any"`
 }
 
-// decode parses the parameters of a trial, both as the built-in generator's and
-// as the driver's. Its errors are *vitrine.BadInput and name the parameter.
+// decode parses the parameters of a trial twice: as the built-in generator's and as the driver's.
+// Its errors are *vitrine.BadInput and name the parameter.
 func decode(given map[string]string) (sip.Params, Params, error) {
 	rest := maps.Clone(given)
 	delete(rest, "scenario_file")

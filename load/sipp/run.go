@@ -16,8 +16,7 @@ import (
 	"vitrine/load"
 )
 
-// grace is how long after the end of the window a call may be sent late and still
-// count as offered.
+// grace is how long after the end of the window a late call still counts as offered.
 const grace = 100 * time.Millisecond
 
 // Run plays the trial with SIPp and prints its Report on stdout. If ctx ends
@@ -52,8 +51,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	if p.Arrivals == load.Poisson {
 		later = assignPauses(jobs, dues, t.Rate)
 	}
-	// Each message of a call, and its retransmissions, may take the whole
-	// timeout.
+	// Each message of a call may take the whole timeout, including retransmissions.
 	longest := time.Duration((t.Warmup+t.Duration)*float64(time.Second)) + later + 12*time.Duration(p.Timeout) + 10*time.Second
 	group, running := errgroup.WithContext(ctx)
 	for i := range jobs {
@@ -78,8 +76,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	return report.Print(stdout)
 }
 
-// run runs the job's SIPp, and the callee's if there is one, until the job's SIPp
-// ends.
+// run runs the job's SIPp until it ends. If the job has a callee, run also runs the callee's SIPp.
 func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, longest time.Duration) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -26,7 +26,7 @@ func Version(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, path, "-v").CombinedOutput()
 	m := versionPattern.FindSubmatch(out)
 	if m == nil {
-		return "", fmt.Errorf("ask %s for its version: it printed %.200q, and ended with: %w", path, out, errors.Join(err, errors.New("no version")))
+		return "", fmt.Errorf("ask %s for its version: output %.200q, error: %w", path, out, errors.Join(err, errors.New("no version")))
 	}
 	return string(m[1]), nil
 }
