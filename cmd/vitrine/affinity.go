@@ -40,14 +40,14 @@ func (a *app) affinityCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "affinity SOURCE...",
 		Short: "Find which functions belong together, from captures, interfaces and call flows",
-		Long: "Finds the transactions in packet captures, or reads them from call flows; says how many\n" +
+		Long: "Finds the transactions in packet captures, or reads them from call flows. Prints how many\n" +
 			"messages functions exchange in each type of transaction, which of them are on the\n" +
-			"critical path and what state they share; and decides which functions share a host.\n" +
+			"critical path and what state they share, and which functions should share a host.\n" +
 			"SOURCE is a capture (pcap, pcapng, also with gzip or zstd), a call-flow file, or the name\n" +
 			"of a built-in flow or of a group of them (see vitrine affinity flows). See\n" +
 			"docs/affinity.md.\n\n" +
-			"With --interface it reads what passes network interfaces, until --duration is over or\n" +
-			"Ctrl-C. That needs the right CAP_NET_RAW.\n\n" +
+			"With --interface it reads the frames at network interfaces, until --duration is over or\n" +
+			"Ctrl-C. This needs the capability CAP_NET_RAW.\n\n" +
 			"With --messages it prints which messages packet captures or interfaces have.",
 		Example: "  vitrine affinity epc\n" +
 			"  vitrine affinity ims-reference --no-merge --delay 10ms\n" +
@@ -82,9 +82,9 @@ func (a *app) affinityCommand() *cobra.Command {
 	flags.BoolVar(&f.json, "json", false, "print as JSON")
 	flags.BoolVar(&f.messages, "messages", false, "print the messages in captures (pcap, pcapng), in place of an analysis")
 	flags.StringVar(&f.memory, "max-memory", "", "bound of the memory for reading captures, such as 1GiB (default 512MiB)")
-	flags.Uint64Var(&f.explain, "explain", 0, "print why the message of this number belongs to its transaction")
+	flags.Uint64Var(&f.explain, "explain", 0, "print why the message with this number belongs to its transaction")
 	flags.BoolVar(&f.compare, "compare", false, "print what changed from the first SOURCE to the second; a source may also be affinity.json, or the folder that --out made")
-	flags.StringVar(&f.pseudonymise, "pseudonymise", "", "replace the identities in captures by pseudonyms that the key in this file makes; a missing file is made")
+	flags.StringVar(&f.pseudonymise, "pseudonymise", "", "replace the identities in captures by pseudonyms made with the key in this file; a missing file is created")
 	f.live.add(flags)
 	_ = c.MarkFlagFilename("pseudonymise")
 	c.MarkFlagsMutuallyExclusive("compare", "messages")
@@ -165,8 +165,7 @@ func (a *app) affinity(ctx context.Context, given []string, f affinityFlags) err
 	return errors.Join(a.printAffinity(analysis, f), damage)
 }
 
-// analyse analyses sources. It also analyses the part of a damaged capture before the
-// damage.
+// analyse analyses sources. For a damaged capture, it analyses the part before the damage.
 func (a *app) analyse(ctx context.Context, given []string, f affinityFlags) (analysis *affinity.Analysis, damage, err error) {
 	if f.delay < 0 || f.delay > time.Hour {
 		return nil, nil, &vitrine.BadInput{File: "--delay", Found: f.delay.String(), Want: "want 0s to 1h"}
@@ -182,7 +181,7 @@ func (a *app) analyse(ctx context.Context, given []string, f affinityFlags) (ana
 		return nil, nil, &vitrine.BadInput{File: "--explain", Found: "no capture is named", Want: "name the captures that have the message: vitrine affinity CAPTURE --messages numbers them"}
 	}
 	if f.pseudonymise != "" && len(captures) == 0 && !f.live.live() {
-		return nil, nil, &vitrine.BadInput{File: "--pseudonymise", Found: "no capture is named", Want: "leave it out: call flows name no users"}
+		return nil, nil, &vitrine.BadInput{File: "--pseudonymise", Found: "no capture is named", Want: "omit it, because call flows name no users"}
 	}
 	o := affinity.Options{Delay: f.delay, Apart: f.noMerge}
 	if f.names != "" {
@@ -200,8 +199,8 @@ func (a *app) analyse(ctx context.Context, given []string, f affinityFlags) (ana
 	return analysis, damage, err
 }
 
-// readCaptures finds the transactions in captures. On error it may also return what it has
-// read so far.
+// readCaptures finds the transactions in captures. With an error, it may also return the part that
+// it has read.
 func (a *app) readCaptures(ctx context.Context, captures []string, f affinityFlags) (*affinity.Captured, error) {
 	read, err := f.reading()
 	if err != nil {

@@ -20,7 +20,7 @@ func (a *app) compare(ctx context.Context, given []string, f affinityFlags) erro
 		return &vitrine.BadInput{File: "--compare", Found: fmt.Sprintf("%d sources", len(given)), Want: "name two: captures, call flows, affinity.json, or folders that --out made"}
 	}
 	var sides [2]compare.Side
-	for i, name := range given { // first, because captures take longer
+	for i, name := range given { // before the captures, which take longer
 		analysis, err := written(name, f)
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func (a *app) compare(ctx context.Context, given []string, f affinityFlags) erro
 	return errors.Join(append(damages, ladder.Compared(a.stdout, c))...)
 }
 
-// written reads an analysis from affinity.json. It returns nil if name is a capture or call
+// written reads an analysis from affinity.json. It returns nil if name is a capture or a call
 // flow.
 func written(name string, f affinityFlags) (*affinity.Analysis, error) {
 	path := name
@@ -74,8 +74,8 @@ func written(name string, f affinityFlags) (*affinity.Analysis, error) {
 	return analysis, f.pseudonymised(path, analysis)
 }
 
-// pseudonymised checks that an earlier analysis has pseudonyms of the key that the flags
-// name. The names in it cannot be replaced any more.
+// pseudonymised checks that an earlier analysis has pseudonyms made with the key of the flags. An
+// analysis without pseudonyms cannot get them later.
 func (f *affinityFlags) pseudonymised(path string, analysis *affinity.Analysis) error {
 	if f.pseudonymise == "" {
 		return nil

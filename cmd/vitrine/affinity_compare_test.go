@@ -18,8 +18,8 @@ import (
 )
 
 // TestACaptureDoesNotDifferFromItself compares public captures with themselves and with earlier
-// analyses of them, with and without pseudonyms. An earlier analysis without pseudonyms cannot be
-// compared under pseudonyms.
+// analyses of them, with and without pseudonyms. With pseudonyms, an earlier analysis without them
+// must be refused.
 func TestACaptureDoesNotDifferFromItself(t *testing.T) {
 	captures, err := filepath.Glob("../../../shared/captures/*.pcap*")
 	if err != nil || len(captures) == 0 {
@@ -50,8 +50,8 @@ func TestACaptureDoesNotDifferFromItself(t *testing.T) {
 	}
 }
 
-// TestHalvesOfPublicCapturesDoNotDiffer checks that the halves of a public capture show no change,
-// because they have too few transactions for one.
+// TestHalvesOfPublicCapturesDoNotDiffer checks that the two halves of a public capture show no
+// change, because they have too few transactions for that.
 func TestHalvesOfPublicCapturesDoNotDiffer(t *testing.T) {
 	captures, err := filepath.Glob("../../../shared/captures/*.pcap")
 	if err != nil || len(captures) == 0 {

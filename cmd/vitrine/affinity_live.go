@@ -29,13 +29,13 @@ type liveFlags struct {
 }
 
 func (f *liveFlags) add(flags *pflag.FlagSet) {
-	flags.StringSliceVarP(&f.interfaces, "interface", "i", nil, "read what passes these network interfaces, until Ctrl-C; any: all that are up")
-	flags.DurationVar(&f.duration, "duration", 0, "read interfaces so long (default until Ctrl-C)")
+	flags.StringSliceVarP(&f.interfaces, "interface", "i", nil, "read the frames at these network interfaces, until Ctrl-C; any: all interfaces that are up")
+	flags.DurationVar(&f.duration, "duration", 0, "time to read interfaces (default until Ctrl-C)")
 	flags.BoolVar(&f.promiscuous, "promiscuous", false, "also read frames for other hosts, as on a mirror port")
-	flags.StringVarP(&f.write, "write", "w", "", "keep what is read at interfaces in this pcapng file")
+	flags.StringVarP(&f.write, "write", "w", "", "also write the frames of interfaces to this pcapng file")
 }
 
-// check checks the flags. captures are the files named in addition.
+// check checks the flags. captures are the additional files that the user named.
 func (f *liveFlags) check(captures []string) error {
 	if !f.live() {
 		for flag, given := range map[string]bool{"--duration": f.duration != 0, "--promiscuous": f.promiscuous, "--write": f.write != ""} {
@@ -47,7 +47,7 @@ func (f *liveFlags) check(captures []string) error {
 	}
 	switch {
 	case len(captures) > 0:
-		return &vitrine.BadInput{File: captures[0], Found: "named beside an interface", Want: "analyse captures and interfaces apart: --write keeps a capture of an interface"}
+		return &vitrine.BadInput{File: captures[0], Found: "named together with an interface", Want: "analyse captures and interfaces separately: --write writes a capture of an interface"}
 	case f.duration < 0:
 		return &vitrine.BadInput{File: "--duration", Found: f.duration.String(), Want: "want more than 0s"}
 	}
@@ -65,8 +65,8 @@ func (f *liveFlags) options() capture.LiveOptions {
 	return o
 }
 
-// until returns two contexts. stop ends the capture, at a signal or after the duration.
-// rest stays open, to read the packets captured until then.
+// until returns two contexts. stop ends the capture, at a signal or after the duration. rest does
+// not end then, so that the packets captured until then can be read.
 func (f *liveFlags) until(ctx context.Context) (rest, stop context.Context, cancel func()) {
 	stop, cancel = ctx, func() {}
 	if f.duration > 0 {

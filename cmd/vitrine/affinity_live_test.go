@@ -17,9 +17,9 @@ import (
 	"vitrine/internal/netns"
 )
 
-// TestAffinityOfAnInterfaceIsThatOfItsCapture captures registrations at an interface until it is
-// interrupted. The analysis must be the same as that of the capture that --write kept.
-func TestAffinityOfAnInterfaceIsThatOfItsCapture(t *testing.T) {
+// TestAffinityOfInterfaceEqualsThatOfItsCapture captures registrations at an interface until it is
+// interrupted. The analysis must equal that of the capture file of --write.
+func TestAffinityOfInterfaceEqualsThatOfItsCapture(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lo.pcapng")
 	onLoopback(t, func() error {
 		live, err := listen(false, "affinity", "-i", "lo", "--write", file, "--json")
@@ -31,7 +31,7 @@ func TestAffinityOfAnInterfaceIsThatOfItsCapture(t *testing.T) {
 			return fmt.Errorf("the capture: exit %d: %s", code, errs.String())
 		}
 		if live != kept.String() {
-			return fmt.Errorf("the interface gives\n%s\nits capture gives\n%s", live, kept.String())
+			return fmt.Errorf("analysis of the interface:\n%s\nanalysis of its capture:\n%s", live, kept.String())
 		}
 		if !strings.Contains(live, `"type": "REGISTER"`) || !strings.Contains(live, fmt.Sprintf(`"messages": %d,`, 4*registrations)) {
 			return fmt.Errorf("%d registrations are not found in\n%s", registrations, live)
@@ -63,7 +63,7 @@ func TestAffinityOfInterfacesRefusesMistakes(t *testing.T) {
 		"epc -w x.pcapng":                        "--write: no interface is named",
 		"-i lo none.pcap":                        "none.pcap: no such file",
 		"--messages --duration 1s main.go":       "--duration: no interface is named",
-		"--messages -i lo affinity_live_test.go": "affinity_live_test.go: named beside an interface: analyse captures and interfaces apart",
+		"--messages -i lo affinity_live_test.go": "affinity_live_test.go: named together with an interface: analyse captures and interfaces separately",
 	} {
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), append([]string{"affinity"}, strings.Fields(given)...), &out, &errs); code != exitBadInput || !strings.Contains(errs.String(), want) {
@@ -96,7 +96,7 @@ func onLoopback(t *testing.T, f func() error) {
 const registrations = 20
 
 // listen runs a command that captures, and returns its output. Users register once the capture has
-// begun. Then listen interrupts the command, unless ends says that the command ends by itself.
+// begun. Then listen interrupts the command, unless ends is true: the command then ends by itself.
 func listen(ends bool, verb ...string) (string, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -165,9 +165,9 @@ func (s sockets) register() error {
 	return nil
 }
 
-// TestACaptureThatCannotBeKeptIsRefused checks that --write fails if the file's folder does not
-// exist.
-func TestACaptureThatCannotBeKeptIsRefused(t *testing.T) {
+// TestUnwritableCaptureIsRefused checks that --write fails if the folder of the file does
+// not exist.
+func TestUnwritableCaptureIsRefused(t *testing.T) {
 	onLoopback(t, func() error {
 		var out, errs bytes.Buffer
 		code := run(t.Context(), []string{"affinity", "-i", "lo", "-w", filepath.Join(t.TempDir(), "none", "x.pcapng")}, &out, &errs)

@@ -56,14 +56,14 @@ func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) 
 			begin = m.Time
 		}
 		err := printMessage(out, m, begin)
-		if f.live.live() { // a user is watching
+		if f.live.live() { // the user watches the output
 			err = errors.Join(err, out.Flush())
 		}
 		return err
 	})
 	var bad *vitrine.BadInput
 	switch {
-	case errors.As(err, &bad), vitrine.IsUnsupported(err): // nothing was read
+	case errors.As(err, &bad), vitrine.IsUnsupported(err): // no packet was read
 	case f.json:
 		err = errors.Join(err, e.Encode(map[string]*message.Summary{"summary": summary}))
 	default:
@@ -110,7 +110,7 @@ func (f *affinityFlags) reading() (message.Options, error) {
 	return o, nil
 }
 
-// key returns the key for pseudonyms, or nil if identities are not replaced.
+// key returns the key for pseudonyms. It returns nil if identities are not replaced.
 func (f *affinityFlags) key() (*pseudonym.Key, error) {
 	if f.pseudonymise == "" {
 		return nil, nil
@@ -144,8 +144,8 @@ func printMessage(out io.Writer, m *message.Message, begin int64) error {
 	return err
 }
 
-// readProgress returns a function that shows the number of bytes read, or nil if stderr is
-// no terminal.
+// readProgress returns a function that shows the number of bytes read. It returns nil if stderr is
+// not a terminal.
 func (a *app) readProgress() func(uint64) {
 	p := &progress{out: a.stderr, terminal: isTerminal(a.stderr)}
 	if !p.terminal {

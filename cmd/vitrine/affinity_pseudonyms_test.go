@@ -20,8 +20,8 @@ import (
 )
 
 // identitiesIn returns the identities in captures: addresses, the identifiers of users, sessions
-// and tunnels, and the users and domains in user@domain. It leaves out numbers that identify only
-// an exchange on its connection.
+// and tunnels, and the users and domains in user@domain. It omits numbers that identify only an
+// exchange on its connection.
 func identitiesIn(t *testing.T, captures ...string) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -74,7 +74,7 @@ func TestNoIdentityIsInAnyOutput(t *testing.T) {
 		root.SetArgs(append([]string{"affinity", "--pseudonymise", key}, args...))
 		err := root.ExecuteContext(t.Context())
 		text := out.String() + errs.String()
-		if err != nil { // a capture is damaged
+		if err != nil { // the capture is damaged
 			text += err.Error()
 		}
 		return text
@@ -142,7 +142,7 @@ func recordWeb(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close() // the test reads it after each write is done
+	defer file.Close() // the test reads the file after the last write
 	w := pcapgo.NewWriterNanos(file)
 	if err := w.WriteFileHeader(1<<16, layers.LinkTypeRaw); err != nil {
 		t.Fatal(err)

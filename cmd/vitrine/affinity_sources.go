@@ -14,8 +14,8 @@ import (
 	"vitrine/affinity/flow"
 )
 
-// readSources reads the arguments that are call flows, and returns the names of those that
-// are captures. It reports all errors together.
+// readSources reads the arguments that are call flows, and returns the names of the captures. It
+// reports all errors together.
 func readSources(given []string) (flows []*flow.Transaction, captures []string, err error) {
 	var errs []error
 	seen := map[string]bool{}
@@ -36,15 +36,15 @@ func readSources(given []string) (flows []*flow.Transaction, captures []string, 
 	}
 	for _, t := range flows {
 		if seen[t.Source] {
-			return nil, nil, &vitrine.BadInput{File: t.Source, Found: "named twice", Want: "name each flow once; count in a flow says how often it happens"}
+			return nil, nil, &vitrine.BadInput{File: t.Source, Found: "named twice", Want: "name each flow once; count in a flow is how often the flow happens"}
 		}
 		seen[t.Source] = true
 	}
 	return flows, captures, nil
 }
 
-// readSource reads one argument: a call-flow file, or the built-in flows with that name. It
-// does not read captures. A pipe counts as a capture.
+// readSource reads one argument: a call-flow file, or the built-in flows with the name. It does
+// not read captures. A pipe counts as a capture.
 func readSource(name string) (flows []*flow.Transaction, capture bool, err error) {
 	info, err := os.Stat(name)
 	switch {
@@ -56,7 +56,7 @@ func readSource(name string) (flows []*flow.Transaction, capture bool, err error
 			err = &vitrine.BadInput{File: name, Found: "a folder", Want: "name the captures or call-flow files in it; built-in flows: " + strings.Join(flow.Groups(), ", ")}
 		}
 		return flows, false, err
-	case info.Mode()&os.ModeNamedPipe != 0: // reading the head of a pipe would consume it
+	case info.Mode()&os.ModeNamedPipe != 0: // reading the head would consume the pipe's data
 		return nil, true, nil
 	case !info.Mode().IsRegular():
 		return nil, false, &vitrine.BadInput{File: name, Found: "no regular file", Want: "name a capture or a call-flow file"}

@@ -44,9 +44,8 @@ import (
 	"vitrine/testbed"
 )
 
-// The lists in this file, substrates.go and fabrics.go are the only places that
-// know all back ends. A new back end is one line. store_engine.go and image.go
-// list engines and packers.
+// Only the lists in this file, substrates.go and fabrics.go know all back ends. A new back end is
+// one line. store_engine.go and image.go list engines and packers.
 
 // knownBackends returns what the back ends add to the files that users write.
 func knownBackends() spec.Known {
@@ -70,7 +69,7 @@ type backends struct {
 	self   string          // this executable
 	folder string          // of the deployment or options file; empty: no file
 	prober *machine.Prober // finds the accelerator of virtual machines
-	impair *impair.Config  // what the links of instances do to packets; nil: nothing
+	impair *impair.Config  // impairments of the instances' links; nil: none
 }
 
 func newBackends(run *runstate.Run, folder string, log *slog.Logger) (*backends, error) {
@@ -81,8 +80,7 @@ func newBackends(run *runstate.Run, folder string, log *slog.Logger) (*backends,
 	return &backends{run: run, log: log, self: self, folder: folder, prober: new(machine.Prober)}, nil
 }
 
-// testbed returns the configuration for opening sites; parts are the back ends'
-// own options.
+// testbed returns the configuration for opening sites. parts are the back ends' own options.
 func (b *backends) testbed(parts map[string]document.Node) testbed.Config {
 	return testbed.Config{
 		Run: b.run.ID, Parts: parts, Self: b.self,
@@ -157,14 +155,14 @@ func generatorVersion(ctx context.Context, w *spec.Workload) string {
 	return ""
 }
 
-// generatorTransport names the transport of a generator that has a choice of them.
+// generatorTransport names the transport of a generator that has several.
 func generatorTransport(w *spec.Workload) string {
 	if w.Generator != "s1ap" {
 		return ""
 	}
 	given, err := w.Parameters.Strings()
 	if err != nil {
-		return "" // the generator refuses them
+		return "" // invalid parameters, which the generator refuses
 	}
 	return s1.Describe(given["transport"])
 }

@@ -41,7 +41,7 @@ func (a *app) characterizeCommand() *cobra.Command {
 	return c
 }
 
-// register adds the flags of a campaign; outcome is what --json prints.
+// register adds the flags of a campaign. outcome is what --json prints.
 func (f *characterizeFlags) register(c *cobra.Command, outcome string) {
 	f.runFlags.register(c, "NAME", "trial", outcome)
 	c.Flags().StringVar(&f.substrate, "substrate", "", "run on this substrate instead of the deployment's")

@@ -28,8 +28,8 @@ func (a *app) cleanCommand() *cobra.Command {
 	}
 }
 
-// cleanUp removes what dead runs left behind and prints what it removed. A dead
-// run stays on record while something of it could not be removed.
+// cleanUp removes what dead runs left, and prints what it removed. If it cannot remove everything
+// of a dead run, the run stays on record.
 func (a *app) cleanUp(ctx context.Context, run *runstate.Run, out io.Writer) error {
 	dead, err := runstate.Dead(run.Root)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// TestRunsAreKnownUntilTheyAreClean checks that a failed run that left nothing is
-// forgotten. A run that cannot be undone completely stays on record and does not
-// stop the cleaning of others.
-func TestRunsAreKnownUntilTheyAreClean(t *testing.T) {
+// TestRunsStayOnRecordUntilCleaned checks that a failed run that left nothing is removed from the
+// record. A run that cannot be undone completely stays on record, and must not stop the cleaning
+// of others.
+func TestRunsStayOnRecordUntilCleaned(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	var all [3]*runstate.Run
 	for i := range all {

@@ -28,7 +28,7 @@ import (
 // themselves.
 func servingVerbs() []string { return []string{"director", "store", "flex run"} }
 
-// A directorControl holds the flags that all verbs that control a director share.
+// A directorControl holds the flags of all verbs that control a director.
 type directorControl struct {
 	*app
 	access client.Access
@@ -40,7 +40,7 @@ func (a *app) directorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "director",
 		Short: "Steer transactions to the instances of aggregates, and control a running director",
-		Long: "The director stands in front of aggregates of functions: it classifies each SIP or\n" +
+		Long: "The director stands in front of aggregates of functions. It classifies each SIP or\n" +
 			"GTP-C message by its type of transaction, picks an instance of the aggregate that\n" +
 			"serves it and keeps the whole transaction there. See docs/director.md.",
 		Args: checkVerb,
@@ -57,9 +57,9 @@ func (a *app) directorCommand() *cobra.Command {
 
 // credentials adds the flags with the credentials for a director.
 func (k *directorControl) credentials(f *pflag.FlagSet) {
-	f.StringVar(&k.access.TokenFile, "token-file", "", "file with the token to show, on the first line that is not empty and not a # comment")
+	f.StringVar(&k.access.TokenFile, "token-file", "", "file with the token to send, on the first line that is not empty and not a # comment")
 	f.StringVar(&k.access.Authorities, "ca", "", "PEM file of the authorities that certify the director")
-	f.StringVar(&k.access.Certificate, "cert", "", "PEM file of the certificate to show")
+	f.StringVar(&k.access.Certificate, "cert", "", "PEM file of the client certificate")
 	f.StringVar(&k.access.Key, "key", "", "PEM file of the certificate's key")
 }
 
@@ -98,8 +98,7 @@ func (a *app) directorRun() *cobra.Command {
 	return c
 }
 
-// serviceSignals returns channels that receive a value on SIGHUP (reload) and
-// SIGUSR2 (restart).
+// serviceSignals returns channels that receive a value on SIGHUP (reload) and SIGUSR2 (restart).
 func serviceSignals() (reload, restart <-chan struct{}, stop func()) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGUSR2)
@@ -155,13 +154,13 @@ func (a *app) directorSchema() *cobra.Command {
 	}
 }
 
-// defaultControl is the control address of a director when no other is known.
+// defaultControl is the control address of a director if no other is known.
 const defaultControl = "http://127.0.0.1:8090"
 
-// find returns the address of the director if the user named none.
+// find returns the director's address if the user did not name one.
 func (k *directorControl) find(ctx context.Context) (string, error) {
 	if k.access.TokenFile != "" || k.access.Certificate != "" {
-		return defaultControl, nil // credentials go to a named address only
+		return defaultControl, nil // credentials are sent only to an address that the user named
 	}
 	switch all := client.Sockets(ctx); len(all) {
 	case 0:
@@ -270,9 +269,8 @@ func readMessage(path string) (text []byte, err error) {
 	if err != nil {
 		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "want a file with a message, or - for standard input"}
 	}
-	// The first octet of GTP-C can also be a capital letter. But its third octet
-	// is the high byte of the length, which is below ' ' in messages of less
-	// than 8 KiB.
+	// The first octet of GTP-C can also be a capital letter. But its third octet is the high byte
+	// of the length, which is below ' ' in messages shorter than 8 KiB.
 	if s := string(text); len(s) > 8 && s[0] >= 'A' && s[0] <= 'Z' && s[2] >= ' ' && !strings.Contains(s, "\r\n") {
 		text = []byte(strings.ReplaceAll(s, "\n", "\r\n"))
 	}
@@ -312,7 +310,7 @@ func (k *directorControl) instances() *cobra.Command {
 		}, printInstance)
 	set.Flags().Float64Var(&weight, "weight", 0, "its capacity")
 	set.Flags().StringVar(&state, "state", "", "one of "+strings.Join(vitrine.States(), ", "))
-	set.Flags().StringVar(&region, "region", "", "where it is")
+	set.Flags().StringVar(&region, "region", "", "region of the instance")
 	drain := requestCommand(k, "drain NAME", "Drain an instance: it finishes its transactions and gets no new ones", cobra.ExactArgs(1),
 		func(ctx context.Context, c *client.Client, given []string) (client.Instance, error) {
 			return c.Drain(ctx, given[0])
@@ -346,8 +344,8 @@ func (k *directorControl) add() *cobra.Command {
 		}, printInstance)
 	c.Flags().Float64Var(&in.Weight, "weight", 1, "its capacity")
 	c.Flags().StringVar(&state, "state", "active", "one of "+strings.Join(vitrine.States(), ", "))
-	c.Flags().StringVar(&in.Region, "region", "", "where it is")
-	c.Flags().Uint16Var(&in.ID, "id", 0, "its number within the type; 0: derive it from its name")
+	c.Flags().StringVar(&in.Region, "region", "", "region of the instance")
+	c.Flags().Uint16Var(&in.ID, "id", 0, "number of the instance within the type; 0: derive it from the name")
 	return c
 }
 
@@ -398,8 +396,7 @@ func (k *directorControl) restart() *cobra.Command {
 	return orderCommand(k, "restart", "Hand over to a new process; no packet is refused", "handing over", (*client.Client).Restart)
 }
 
-// orderCommand returns a command that makes a director do something and then prints
-// state.
+// orderCommand returns a command that makes a director change its state, and then prints state.
 func orderCommand(k *directorControl, use, short, state string, do func(*client.Client, context.Context) error) *cobra.Command {
 	return requestCommand(k, use, short, cobra.NoArgs,
 		func(ctx context.Context, c *client.Client, _ []string) (map[string]string, error) {

@@ -34,7 +34,7 @@ func (k *directorControl) leases() *cobra.Command {
 		func(ctx context.Context, c *client.Client, given []string) (client.Lease, error) {
 			return c.Lease(ctx, given[0])
 		}, printLease)
-	release := requestCommand(k, "release TYPE TOKEN", "End a lease: the base weights come back", cobra.ExactArgs(2),
+	release := requestCommand(k, "release TYPE TOKEN", "End a lease and restore the base weights", cobra.ExactArgs(2),
 		func(ctx context.Context, c *client.Client, given []string) (l client.Lease, err error) {
 			token, err := parseToken(given[1])
 			if err != nil {
@@ -58,10 +58,10 @@ func (k *directorControl) acquireLease() *cobra.Command {
 			q.TTL = ttl.Seconds()
 			return c.Acquire(ctx, given[0], q)
 		}, printLease)
-	host, _ := os.Hostname() // a name for people; --holder sets another
-	c.Flags().StringVar(&q.Holder, "holder", cmp.Or(host, "cli"), "who holds it")
-	c.Flags().DurationVar(&ttl, "ttl", time.Minute, "time until it ends, unless it is renewed")
-	c.Flags().Uint64Var(&q.Token, "token", 0, "the token that another director beside this one gave; 0: the next one")
+	host, _ := os.Hostname() // for people to read; --holder sets another name
+	c.Flags().StringVar(&q.Holder, "holder", cmp.Or(host, "cli"), "name of the holder")
+	c.Flags().DurationVar(&ttl, "ttl", time.Minute, "time until the lease ends, unless it is renewed")
+	c.Flags().Uint64Var(&q.Token, "token", 0, "the token that another director of the same instances returned; 0: the next token")
 	c.Flags().StringArrayVar(&weights, "weight", nil, "INSTANCE=WEIGHT in place of the instance's own; 0: no new work; repeat it for several")
 	return c
 }
@@ -85,7 +85,7 @@ func (k *directorControl) renewLease() *cobra.Command {
 			}
 			return c.Renew(ctx, given[0], token, change)
 		}, printLease)
-	c.Flags().DurationVar(&ttl, "ttl", 0, "time until it ends; 0: as before")
+	c.Flags().DurationVar(&ttl, "ttl", 0, "time until the lease ends; 0: as before")
 	c.Flags().StringArrayVar(&weights, "weight", nil, "INSTANCE=WEIGHT; all leased weights are replaced")
 	c.Flags().BoolVar(&none, "base", false, "go back to the base weights and keep the lease")
 	c.MarkFlagsMutuallyExclusive("weight", "base")
@@ -100,7 +100,7 @@ func parseToken(text string) (uint64, error) {
 	return token, nil
 }
 
-// parseWeights reads INSTANCE=WEIGHT; nil if there are none.
+// parseWeights reads INSTANCE=WEIGHT. It returns nil if there are none.
 func parseWeights(given []string) (map[string]float64, error) {
 	if len(given) == 0 {
 		return nil, nil

@@ -51,9 +51,8 @@ func fabrics() map[string]fabricKind {
 	}
 }
 
-// newFabricKind returns the kind of a fabric whose constructor needs only its
-// configuration. fill sets what the run defines; the user's options are decoded on
-// top.
+// newFabricKind returns the kind of a fabric whose constructor needs only its configuration. fill
+// sets the values of the run. The user's options are decoded after that and replace them.
 func newFabricKind[Config any, F fabric.Fabric](construct func(Config) (F, error), fill func(*Config, *backends), check func(context.Context) []vitrine.Check, model string) fabricKind {
 	var none Config
 	return fabricKind{config: none, check: check, model: model, open: func(_ context.Context, b *backends, part document.Node) (fabric.Fabric, error) {
@@ -63,7 +62,7 @@ func newFabricKind[Config any, F fabric.Fabric](construct func(Config) (F, error
 			return nil, err
 		}
 		f, err := construct(c)
-		if err != nil { // return a nil interface, not an interface that holds a nil F
+		if err != nil { // returns a nil interface, not an interface that holds a nil F
 			return nil, err
 		}
 		return f, nil
@@ -106,8 +105,8 @@ func networkingModels(names []string) map[string]string {
 
 func fabricNames() []string { return slices.Sorted(maps.Keys(knownBackends().Fabrics)) }
 
-// fabricName resolves auto. It returns bridge where instances can have their own
-// network namespaces, else loopback.
+// fabricName resolves auto. It returns bridge if instances can have their own network namespaces,
+// and otherwise loopback.
 func fabricName(name string) string {
 	switch {
 	case name != "auto":
@@ -118,8 +117,8 @@ func fabricName(name string) string {
 	return "loopback"
 }
 
-// isolated reports whether a fabric with the options of part joins the instances of a run to
-// each other only, and not to the host or beyond.
+// isolated reports whether a fabric with the options of part connects the instances of a run only
+// to each other, and not to the host or beyond.
 func isolated(name string, part document.Node) bool {
 	if fabrics()[name].shared {
 		return false
@@ -148,8 +147,8 @@ func (b *backends) fabric(ctx context.Context, o spec.Choice, part document.Node
 // impairPart is the name of the servers part that applies to every fabric.
 const impairPart = "impair"
 
-// impairment returns the link impairments that the parts ask for, or nil. They may
-// name only the given components.
+// impairment returns the link impairments in the parts, or nil. They may name only the given
+// components.
 func impairment(parts map[string]document.Node, components []string) (*impair.Config, error) {
 	part, ok := parts[impairPart]
 	if !ok {

@@ -33,8 +33,8 @@ func (a *app) flexCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "flex",
 		Short: "Run as many instances of aggregates as the load needs",
-		Long: "The orchestrator starts and stops instances of aggregates by what the directors see,\n" +
-			"what an instance carries, and how long a start takes. See docs/flex.md.",
+		Long: "The orchestrator starts and stops instances of aggregates by the load at the directors,\n" +
+			"the capacity of an instance, and the time of a start. See docs/flex.md.",
 		Args: checkVerb,
 		RunE: showHelp,
 	}
@@ -123,7 +123,7 @@ func (a *app) flexStatus() *cobra.Command {
 	asJSON := false
 	return jsonFlag(&cobra.Command{
 		Use:   "status FILE",
-		Short: "Print what runs, and what arrives for it",
+		Short: "Print the running instances and their load",
 		Args:  args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			k, err := dialFlex(given[0])
@@ -146,8 +146,8 @@ func (a *app) flexStatus() *cobra.Command {
 	}, &asJSON)
 }
 
-// held prints what the holder runs while there is no orchestrator. missing is the error
-// that says so.
+// held prints what the holder runs when there is no orchestrator. missing is the error for the
+// missing orchestrator.
 func (a *app) held(ctx context.Context, c *config.Config, missing error, asJSON bool) error {
 	h, err := hold.Find(ctx, c.State)
 	if errors.Is(err, hold.ErrNone) {
@@ -291,9 +291,9 @@ func (a *app) flexStop() *cobra.Command {
 	asJSON := false
 	return jsonFlag(&cobra.Command{
 		Use:   "stop FILE",
-		Short: "Stop the instances and services that run although no orchestrator does",
-		Long: "Stop the instances and services of a file that run although no orchestrator does: after it\n" +
-			"was killed, or was run with --keep. What they have in flight is lost.",
+		Short: "Stop instances and services that run without an orchestrator",
+		Long: "Stop the instances and services of a file that run without an orchestrator: after it\n" +
+			"was killed, or ended with --keep. Transactions in flight are lost.",
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			file, err := config.Load(given[0], knownBackends())
@@ -336,8 +336,8 @@ func lockFlex(c *config.Config) (*os.File, error) {
 	lock, err := runstate.LockFile(filepath.Join(c.State, "lock"), runstate.Owner{PID: os.Getpid(), Command: os.Args})
 	if busy := (*runstate.BusyError)(nil); errors.As(err, &busy) {
 		return nil, &vitrine.Unsupported{
-			What: "a second orchestrator of " + c.Path, Missing: fmt.Sprintf("the first one works with it: pid %d, %q", busy.Owner.PID, busy.Owner.Command),
-			Do: "end it first, or give this one another file, with another state folder and other directors",
+			What: "a second orchestrator of " + c.Path, Missing: fmt.Sprintf("the first one uses its state folder: pid %d, %q", busy.Owner.PID, busy.Owner.Command),
+			Do: "end the first one, or use another file, with another state folder and other directors",
 		}
 	}
 	return lock, err
@@ -356,7 +356,7 @@ func endHolder(ctx context.Context, h *hold.Client) error {
 	for runstate.Alive(runstate.DefaultRoot(), h.About.Run) {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("run %s, pid %d, was asked to end and did not within %s", h.About.Run, h.About.PID, holderEnds)
+			return fmt.Errorf("run %s, pid %d, did not end within %s after the request", h.About.Run, h.About.PID, holderEnds)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -25,7 +25,8 @@ import (
 
 const flexToken = "0123456789abcdef0123456789abcdef"
 
-// errNothingRuns makes the orchestrator hold. These tests only check who has access to it.
+// errNothingRuns is the error of every call of a nothing. It makes the orchestrator hold, because
+// these tests only check who has access.
 var errNothingRuns = errors.New("nothing runs here")
 
 // A nothing is a runner that fails every call.
@@ -104,8 +105,8 @@ func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
 	return s
 }
 
-// client returns a client that trusts the authority. Unless name is empty, the client shows the
-// certificate of that name.
+// client returns a client that trusts the authority. Unless name is empty, the client presents the
+// certificate with that name.
 func (s *servedFlex) client(name string) *http.Client {
 	s.t.Helper()
 	roots, err := access.Authorities(filepath.Join(s.dir, "authority.pem"))
@@ -153,7 +154,7 @@ func (s *servedFlex) rereads(line string) {
 	hosttest.Until(s.t, time.Minute, line, func() bool { return strings.Count(s.log.String(), line) > before })
 }
 
-// serial returns the serial number of the certificate that the orchestrator shows.
+// serial returns the serial number of the orchestrator's certificate.
 func (s *servedFlex) serial() *big.Int {
 	s.t.Helper()
 	roots, err := access.Authorities(filepath.Join(s.dir, "authority.pem"))
@@ -171,8 +172,9 @@ func (s *servedFlex) serial() *big.Int {
 // drain is the path of a change. The instance does not exist, so a client that may change gets 404.
 const drain = "/v1/instances/nobody/drain"
 
-// TestFlexNeedsItsToken checks that with a token file all requests except /healthz need a token,
-// and that refusals are logged. A web page must have no access, whatever its host name resolves to.
+// TestFlexNeedsItsToken checks that, with a token file, all requests except /healthz need a token,
+// and that refusals are logged. A web page must have no access, whatever its host name resolves
+// to.
 func TestFlexNeedsItsToken(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "tokens"), []byte("# operators\n"+flexToken+"\n"), 0o600); err != nil {
@@ -233,8 +235,8 @@ func TestFlexWithoutTokensIsReadOnly(t *testing.T) {
 	}
 }
 
-// TestFlexAsksForCertificates checks TLS with client authorities: only clients with a certificate
-// of theirs have access, and these may change.
+// TestFlexAsksForCertificates checks TLS with client authorities. Only clients with a certificate
+// of these authorities have access, and they may change.
 func TestFlexAsksForCertificates(t *testing.T) {
 	dir := t.TempDir()
 	authority := certtest.Loopback(t, dir, "authority", nil)
@@ -273,8 +275,8 @@ func TestFlexTakesTokensOverTLS(t *testing.T) {
 	}
 }
 
-// TestFlexReadsItsFilesAgain rotates the token and the certificate of a running orchestrator.
-// The old token is refused from then on. A broken file changes nothing.
+// TestFlexReadsItsFilesAgain replaces the token and the certificate of a running orchestrator.
+// From then on the old token is refused. A broken file must change nothing.
 func TestFlexReadsItsFilesAgain(t *testing.T) {
 	dir := t.TempDir()
 	authority := certtest.Loopback(t, dir, "authority", nil)

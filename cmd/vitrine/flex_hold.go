@@ -27,8 +27,8 @@ import (
 // holdVerb starts this program as the holder of a file's instances.
 const holdVerb = "hold"
 
-// flexHold returns the command of the holder: the process that runs instances, even when
-// there is no orchestrator.
+// flexHold returns the command of the holder. The holder runs the instances, and continues without
+// an orchestrator.
 func (a *app) flexHold() *cobra.Command {
 	return &cobra.Command{
 		Use:    holdVerb + " FILE",
@@ -45,7 +45,7 @@ func (a *app) flexHold() *cobra.Command {
 	}
 }
 
-// hold runs units until it is asked to end.
+// hold runs units until it is told to end.
 func (a *app) hold(ctx context.Context, c *config.Config) (err error) {
 	log := a.logFrom(slog.LevelInfo)
 	label, err := runstate.New(runstate.DefaultRoot())
@@ -89,7 +89,7 @@ func memberNames(c *config.Config) (names []string) {
 	return names
 }
 
-// serversDigest returns a digest of the options that a holder is started with.
+// serversDigest returns a digest of the options with which a holder is started.
 func serversDigest(c *config.Config) string {
 	parts := map[string]map[string]any{}
 	for name, part := range c.Servers.Parts {
@@ -131,7 +131,7 @@ func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 		return nil, fmt.Errorf("start the holder of the instances: %w", err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }() // reaps the holder whenever it ends
+	go func() { ended <- cmd.Wait() }() // reaps the holder, even if it ends much later
 	ctx, cancel := context.WithTimeoutCause(ctx, holderStarts, fmt.Errorf("the holder of the instances does not answer within %s", holderStarts))
 	defer cancel()
 	for {
@@ -144,7 +144,7 @@ func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 			return nil, holderEnded(path, err)
 		case <-ctx.Done():
 			_ = cmd.Process.Signal(syscall.SIGTERM) // on error, the holder has already ended
-			<-ended                                 //nolint:errcheck // it was asked to end
+			<-ended                                 //nolint:errcheck // the signal ended it
 			return nil, context.Cause(ctx)
 		case <-time.After(20 * time.Millisecond):
 		}

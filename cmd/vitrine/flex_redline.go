@@ -33,8 +33,8 @@ func measurerOf(c *config.Config, directors []*client.Client) flex.Measurer {
 // A capacityFinder determines the capacity of an instance of a flavor.
 type capacityFinder func(*config.Type, config.Flavor) (flex.Capacity, error)
 
-// keepCosts wraps a finder so that the CPU costs that it finds are stored in costs, by type
-// and size.
+// keepCosts wraps a finder. It stores the CPU costs that the finder finds in costs, by type and
+// size.
 func keepCosts(find capacityFinder, costs map[string]map[string]flex.Cost) capacityFinder {
 	return func(t *config.Type, f config.Flavor) (flex.Capacity, error) {
 		found, err := find(t, f)
@@ -94,9 +94,9 @@ func (a *app) flexProfile() *cobra.Command {
 	var page string
 	c := &cobra.Command{
 		Use:   "profile FILE",
-		Short: "Print what redline measured of each type, and what became of its capacity",
-		Long: "Print what redline measured of each type, the oldest first, and what became of the capacity\n" +
-			"that deciding counts with. It reads the state folder, so no orchestrator need run.",
+		Short: "Print redline's measurements of each type, and the use of their capacity",
+		Long: "Print redline's measurements of each type, the oldest first, and the changes of the capacity\n" +
+			"that decisions use. It reads the state folder, so it works without an orchestrator.",
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, given []string) error {
 			file, err := config.Load(given[0], knownBackends())

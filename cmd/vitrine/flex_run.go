@@ -42,7 +42,7 @@ func (a *app) flexRun() *cobra.Command {
 		Use:   "run FILE",
 		Short: "Run the aggregates of a file until interrupted, and then stop them",
 		Long: "Run the aggregates of a file until interrupted, and then stop them. After SIGKILL, or with\n" +
-			"--keep, what runs goes on running, and the next run of the same file takes it over.\n" +
+			"--keep, instances continue to run, and the next run of the same file takes them over.\n" +
 			"SIGHUP reads the files of tokens and certificates again.",
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
@@ -64,7 +64,7 @@ func (a *app) flexRun() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would run, and start nothing")
-	c.Flags().BoolVar(&keep, "keep", false, "leave what runs running at the end, for the next run of the file")
+	c.Flags().BoolVar(&keep, "keep", false, "at the end, leave the instances running for the next run of the file")
 	c.Flags().StringVar(&rules, "policy", policy.Flex, "for comparisons, the rules of another autoscaler: "+policy.Forms)
 	return jsonFlag(c, &asJSON)
 }
@@ -79,7 +79,7 @@ func policyOf(name string) (policy.Policy, error) {
 	return p, nil
 }
 
-// A flexPlan is a checked file, completed with this host's limits.
+// A flexPlan is a checked file, completed with the limits of this host.
 type flexPlan struct {
 	file   *config.Config
 	types  []decide.Type
@@ -90,7 +90,7 @@ type flexPlan struct {
 	policyName string
 }
 
-// planFlex reads the file, and refuses it if this host cannot hold it.
+// planFlex reads the file. It refuses a file that needs more than this host has.
 func planFlex(path string) (p flexPlan, err error) {
 	if p.file, err = config.Load(path, knownBackends()); err != nil {
 		return p, err
@@ -114,8 +114,8 @@ func planFlex(path string) (p flexPlan, err error) {
 	return p, err
 }
 
-// checkReach refuses a fabric on which no director reaches the instances. A director with a
-// unix socket may be a service of the file, which is attached to the fabric too.
+// checkReach refuses a fabric on which no director reaches the instances. A director with a unix
+// socket may be one of the file's services, which are also attached to the fabric.
 func checkReach(c *config.Config) error {
 	name := fabricName(c.Choice().Fabric)
 	if !isolated(name, c.Servers.Parts[name]) {
@@ -123,7 +123,7 @@ func checkReach(c *config.Config) error {
 	}
 	for _, d := range c.Directors {
 		if !strings.HasPrefix(d.Control, "unix:") {
-			return c.BadInput("the fabric "+name+" joins instances to a network of their own, which the director at "+d.Control+" does not reach",
+			return c.BadInput("the fabric "+name+" connects instances to their own network, which the director at "+d.Control+" does not reach",
 				"use loopback or host; for directors on other hosts, a fabric that leads out, such as macvlan with parent; "+
 					"or a director that is one of the services, with control unix:SOCKET", "servers", "fabric")
 		}
@@ -206,7 +206,7 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	foreign, err := o.Foreign(ctx)
 	if err == nil && len(foreign) > 0 {
 		err = p.file.BadInput("a director has instances that this orchestrator did not start: "+strings.Join(foreign, ", "),
-			"another orchestrator may be at work; if not, remove them by vitrine director instances remove", "directors")
+			"another orchestrator may run; if not, remove them with vitrine director instances remove", "directors")
 	}
 	if err == nil {
 		err = a.serveFlex(ctx, p.file, o, log, reload, clients...)
@@ -219,8 +219,8 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	return errors.Join(err, runner.end(ending))
 }
 
-// serveFlex runs the orchestrator's loop and its control interface until ctx ends. It reads
-// tokens and certificates again every 30 s, and on each value from reload.
+// serveFlex runs the orchestrator's loop and its control interface until ctx ends. It reads tokens
+// and certificates again every 30 s, and at each value from reload.
 func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestrator, log *slog.Logger, reload <-chan struct{}, directors ...*client.Client) error {
 	door, err := openFlex(ctx, c, log)
 	if err != nil {
@@ -258,7 +258,7 @@ func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestra
 	return err
 }
 
-// A flexDoor is how users reach an orchestrator.
+// A flexDoor is the control interface of an orchestrator.
 type flexDoor struct {
 	listeners []net.Listener
 	guard     access.Guard
@@ -274,7 +274,7 @@ func openFlex(ctx context.Context, c *config.Config, log *slog.Logger) (d flexDo
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		return d, err
 	}
-	local, err := access.OpenSocket("unix", socket, "orchestrator", "give this one another state folder")
+	local, err := access.OpenSocket("unix", socket, "orchestrator", "use another state folder")
 	if err != nil {
 		return d, err
 	}
@@ -334,7 +334,7 @@ func steering(clients []*client.Client) (all []flex.Director) {
 	return all
 }
 
-// storeOf returns a function that queries a store; nil: the file has no store.
+// storeOf returns a function that queries a store. It returns nil if the file has no store.
 func storeOf(c *config.Config) func(context.Context, string) (flex.StoreHealth, error) {
 	if c.Store == nil {
 		return nil
@@ -391,13 +391,13 @@ func (r *holderRunner) connect(ctx context.Context) (*hold.Client, error) {
 	if errors.Is(err, hold.ErrNone) {
 		c, err = startHolder(ctx, r.file)
 	} else if err == nil {
-		r.log.Info("taking over what runs", "run", c.About.Run, "pid", c.About.PID)
+		r.log.Info("taking over the running instances", "run", c.About.Run, "pid", c.About.PID)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if c.About.Digest != serversDigest(r.file) {
-		return nil, r.file.BadInput("other options than those that the instances run with", "end them first by vitrine flex stop "+r.file.Path, "servers")
+		return nil, r.file.BadInput("options that differ from those of the running instances", "stop them first with vitrine flex stop "+r.file.Path, "servers")
 	}
 	r.client = c
 	return c, nil
@@ -418,7 +418,7 @@ func (r *holderRunner) lose(err error) error {
 
 // Units lists the units.
 func (r *holderRunner) Units(ctx context.Context) ([]unit.Unit, error) {
-	c, err := r.connect(context.WithoutCancel(ctx)) // a holder that starts must not be left half-started
+	c, err := r.connect(context.WithoutCancel(ctx)) // otherwise the end of ctx could leave a holder half-started
 	if err != nil {
 		return nil, err
 	}
@@ -428,7 +428,7 @@ func (r *holderRunner) Units(ctx context.Context) ([]unit.Unit, error) {
 
 // Start starts a unit.
 func (r *holderRunner) Start(ctx context.Context, o unit.Order) error {
-	c, err := r.connect(context.WithoutCancel(ctx)) // a holder that starts must not be left half-started
+	c, err := r.connect(context.WithoutCancel(ctx)) // otherwise the end of ctx could leave a holder half-started
 	if err != nil {
 		return err
 	}
@@ -437,7 +437,7 @@ func (r *holderRunner) Start(ctx context.Context, o unit.Order) error {
 
 // Remove stops a unit.
 func (r *holderRunner) Remove(ctx context.Context, name string) error {
-	c, err := r.connect(context.WithoutCancel(ctx)) // a holder that starts must not be left half-started
+	c, err := r.connect(context.WithoutCancel(ctx)) // otherwise the end of ctx could leave a holder half-started
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ type flexSimulateFlags struct {
 	json    bool
 }
 
-// randomLoads is the name that stands for randomly drawn loads.
+// randomLoads is the name for randomly drawn loads.
 const randomLoads = "random"
 
 func (a *app) flexSimulate() *cobra.Command {
@@ -59,12 +59,12 @@ func (a *app) flexSimulate() *cobra.Command {
 		RunE: func(_ *cobra.Command, given []string) error { return a.simulateFlex(given[0], f) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.kind, "type", "", "the type; may be left out if the file has one")
+	flags.StringVar(&f.kind, "type", "", "the type; optional if the file has only one")
 	flags.StringVar(&f.load, "load", "day", "day, steps, ramps, steady, random, or a CSV file of seconds,transactions/s")
-	flags.Float64Var(&f.peak, "peak", 0, "highest rate of a built-in load (default: what 80% of the type's max carry)")
+	flags.Float64Var(&f.peak, "peak", 0, "highest rate of a built-in load (default: the capacity of 80% of the type's max)")
 	flags.StringSliceVar(&f.against, "against", []string{"fixed", "hpa", "knative"}, "other scalers: fixed[=N], hpa[=UTILIZATION], knative[=UTILIZATION]")
 	flags.DurationVar(&f.boot, "boot", 0, "median time of a start (default: the type's)")
-	flags.Float64Var(&f.truth, "truth", 1, "what instances carry, as a share of the profile: below 1, the profile is too high")
+	flags.Float64Var(&f.truth, "truth", 1, "true capacity of instances, as a share of the profile's; below 1, the profile is too high")
 	flags.Uint64Var(&f.seed, "seed", 0, "of arrivals and start times")
 	flags.IntVar(&f.loads, "loads", 100, "number of random loads")
 	flags.IntVar(&f.curve, "curve", 0, "with --json: seconds between two points of a curve; 0: no curve")
@@ -228,8 +228,8 @@ func (a *app) printSweep(totals []simulate.Total, f flexSimulateFlags) error {
 	return t.Flush()
 }
 
-// capacityOf returns a function that determines the capacity of an instance of a flavor:
-// the rate in the file, or the capacity in the profile that the file names.
+// capacityOf returns a function that determines the capacity of an instance of a flavor. It is the
+// rate in the file, or the capacity in the profile that the file names.
 func capacityOf(c *config.Config) func(*config.Type, config.Flavor) (flex.Capacity, error) {
 	return func(t *config.Type, f config.Flavor) (flex.Capacity, error) {
 		if f.Profile == "" {
@@ -246,7 +246,7 @@ func capacityOf(c *config.Config) func(*config.Type, config.Flavor) (flex.Capaci
 	}
 }
 
-// instancesOf returns how many instances of each member an aggregate of the flavor has.
+// instancesOf returns the number of instances of each member in an aggregate of the flavor.
 func instancesOf(c *config.Config, t *config.Type, f config.Flavor) map[string]int {
 	all := map[string]int{}
 	sizing, err := vitrine.ParseSizing(f.Size)

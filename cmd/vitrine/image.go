@@ -36,8 +36,8 @@ func packers(cache image.Cache, log *slog.Logger) map[string]image.Packer {
 	}
 }
 
-// applications wraps the substrate so that instances of a run can start from
-// the images built for it.
+// applications wraps the substrate so that instances of a run can start from the images that were
+// built for it.
 func (b *backends) applications(name string, p place) (substrate.Substrate, error) {
 	cache, err := image.FindCache("", os.Getenv)
 	if err != nil {

@@ -40,7 +40,7 @@ func main() {
 	go func() {
 		<-signals
 		cancel(errInterrupted)
-		<-signals // on a second signal, leave the rest to `vitrine clean`
+		<-signals // a second signal leaves the rest to `vitrine clean`
 		os.Exit(exitInterrupted)
 	}()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
@@ -127,8 +127,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 
 func (a *app) log() *slog.Logger { return a.logFrom(slog.LevelWarn) }
 
-// logFrom logs from the level on, or everything with --verbose. It limits repeated
-// lines, because remote peers can make a service log, and a service runs for years.
+// logFrom logs lines from the level on, or all lines with --verbose. It limits repeated lines,
+// because a service runs for years and remote peers can cause log lines.
 func (a *app) logFrom(level slog.Level) *slog.Logger {
 	if a.verbose {
 		level = slog.LevelDebug
@@ -136,8 +136,8 @@ func (a *app) logFrom(level slog.Level) *slog.Logger {
 	return slog.New(repeat.Limit(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})))
 }
 
-// checkVerb checks the arguments of a command that only has subcommands; showHelp is its action
-// when no subcommand is given.
+// checkVerb checks the arguments of a command that has only subcommands. showHelp is its action
+// without a subcommand.
 func checkVerb(c *cobra.Command, given []string) error {
 	if len(given) == 0 {
 		return nil

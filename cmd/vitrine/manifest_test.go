@@ -13,9 +13,8 @@ import (
 	"vitrine/testbed"
 )
 
-// TestManifestNamesEverySubstrate checks that the manifest names every substrate
-// of a network measurement, including those that only Also names, and the
-// accelerators.
+// TestManifestNamesEverySubstrate checks that the manifest names every substrate of a network
+// measurement, including those that only Also names, and the accelerators.
 func TestManifestNamesEverySubstrate(t *testing.T) {
 	run, err := runstate.New(filepath.Join(t.TempDir(), "runs"))
 	if err != nil {
@@ -47,8 +46,8 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 	}
 }
 
-// TestManifestNamesTheTransport checks that a run says which transport carried S1AP, because
-// only one of them is S1AP's own.
+// TestManifestNamesTheTransport checks that a run records the transport of S1AP, because only one
+// of the transports is S1AP's own.
 func TestManifestNamesTheTransport(t *testing.T) {
 	for text, want := range map[string]string{
 		"generator: s1ap\nrange: [1, 2]\nduration: 1s\n":                                   "S1AP frames over TCP (not SCTP)",

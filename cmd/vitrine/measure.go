@@ -87,7 +87,7 @@ func networkCommand(f *networkFlags) *cobra.Command {
 	return c
 }
 
-// settings returns the settings that the flags ask for.
+// settings returns the settings according to the flags.
 func (f *networkFlags) settings(rateGiven bool) (measure.Settings, error) {
 	var s measure.Settings
 	if err := checkPlaces(f.substrates, f.fabrics); err != nil {
@@ -197,7 +197,7 @@ func networkManifest(ctx context.Context, b *backends, s measure.Settings, kerne
 	}
 	m := b.manifest(ctx, in.cpus, s.AllSubstrates(), s.AllFabrics(), in.options.parts)
 	m.VNF, m.Unit = "network", "packets/s"
-	m.Specs = append(slices.Clone(in.options.specs), result.NewSpec("measurement", "what was asked for", asked), cpuSpec(in.cpus, kernel))
+	m.Specs = append(slices.Clone(in.options.specs), result.NewSpec("measurement", "the flags", asked), cpuSpec(in.cpus, kernel))
 	m.Generator = result.Generator{Name: "vitrine reference send", Version: toolVersion()}
 	return m, nil
 }

@@ -101,7 +101,7 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	}
 	dir := runFolder(f.out, "chain")
 	if err := a.chain(ctx, plan, session{dir: dir, resume: f.resume, cpus: cpus, options: &f.options, cpuSharing: f.cpuSharing}); err != nil {
-		if _, left := os.Stat(dir); left != nil || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // nothing began, or the user interrupted the run
+		if _, left := os.Stat(dir); left != nil || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // the run did not begin, or the user interrupted it
 			return err
 		}
 		return errors.Join(err, presentAs(a, dir, f.json, chain.Read))
@@ -195,9 +195,8 @@ func (a *app) chain(ctx context.Context, plan chain.Plan, in session) (err error
 	return chain.Run(ctx, chain.Config{Plan: plan, Stage: stage})
 }
 
-// chainManifest returns the manifest of the run. The settings become a
-// specification, like the files of a campaign: a resumed run must have the same
-// settings.
+// chainManifest returns the manifest of the run. The settings become a specification, like the
+// files of a campaign, because a resumed run must have the same settings.
 func chainManifest(ctx context.Context, b *backends, plan chain.Plan, in session) (result.Manifest, error) {
 	asked := plan.Settings
 	asked.Options = nil // options are a separate specification
@@ -205,7 +204,7 @@ func chainManifest(ctx context.Context, b *backends, plan chain.Plan, in session
 	if err != nil {
 		return result.Manifest{}, err
 	}
-	plan.Settings.Platform = measure.ReadPlatform("/", in.cpus, measure.KernelCPU{Why: "chains are measured without"}, networkingModels(plan.Settings.Fabrics))
+	plan.Settings.Platform = measure.ReadPlatform("/", in.cpus, measure.KernelCPU{Why: "chains are measured without it"}, networkingModels(plan.Settings.Fabrics))
 	measured, err := json.Marshal(plan.Settings)
 	if err != nil {
 		return result.Manifest{}, err

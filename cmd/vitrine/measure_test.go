@@ -12,9 +12,9 @@ import (
 	"vitrine/testbed"
 )
 
-// TestARunGoesOnOnItsCPUs checks that a run can be resumed only on the CPUs on which it began. How
-// the kernel's CPU was chosen does not matter.
-func TestARunGoesOnOnItsCPUs(t *testing.T) {
+// TestRunResumesOnlyOnItsCPUs checks that a run can be resumed only on the CPUs on which it began.
+// The way in which the kernel's CPU was chosen does not matter.
+func TestRunResumesOnlyOnItsCPUs(t *testing.T) {
 	begun := func(kernel string, generator int, function ...int) result.Manifest {
 		steering, cpus, err := measure.ChooseKernelCPU(kernel, testbed.CPUs{Function: function, Generator: []int{generator}})
 		if err != nil {
@@ -30,7 +30,7 @@ func TestARunGoesOnOnItsCPUs(t *testing.T) {
 		"the receiver's":  begun(measure.OwnCPU, 0, 1, 3),
 		"the sender's":    begun(measure.OwnCPU, 1, 0, 2, 3),
 		"the kernel's":    begun("2", 0, 1, 2, 3),
-		"none of its own": begun(measure.SendingCPU, 0, 1, 2),
+		"no separate CPU": begun(measure.SendingCPU, 0, 1, 2),
 	} {
 		if err := m.SameSpecs(other); err == nil || !strings.Contains(err.Error(), "sender on CPUs [0], receiver on CPUs [1 2]; ") {
 			t.Errorf("%s: %v", name, err)
@@ -66,7 +66,7 @@ func FuzzNetworkFlags(f *testing.F) {
 			return
 		}
 		if _, err := measure.MakePlan(s, machines); err != nil {
-			t.Errorf("%q was accepted but gives no plan: %v", line, err)
+			t.Errorf("%q is accepted but has no plan: %v", line, err)
 		}
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"vitrine/spec"
 )
 
-// options configures the back ends of a run. A campaign takes it from its
-// deployment, a measurement from a file. The zero value sets no options.
+// options configures the back ends of a run. For a campaign they come from its deployment, and for
+// a measurement from a file. The zero value has no options.
 type options struct {
 	path   string                   // of the options file; empty: no file
 	specs  []result.Spec            // the file, as a manifest keeps it
@@ -40,8 +40,8 @@ type runFlags struct {
 	cpuSharing
 }
 
-// register adds the flags. name is part of the default folder's name, unit is
-// what --resume does not repeat, and outcome is what --json prints.
+// register adds the flags. name is part of the default folder's name. unit is what --resume does
+// not repeat. outcome is what --json prints.
 func (f *runFlags) register(c *cobra.Command, name, unit, outcome string) {
 	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/"+name+"-TIME)")
 	c.Flags().BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished "+unit+" is repeated")
@@ -74,8 +74,8 @@ func checkPlaces(substrates, fabrics []string) error {
 	return nil
 }
 
-// networkComponents returns the component names that impaired links may refer to,
-// besides generator.
+// networkComponents returns the component names that impaired links may refer to, in addition to
+// generator.
 func networkComponents() []string { return []string{"receiver"} }
 func chainComponents() []string   { return []string{chain.Receiver, chain.Hop} }
 
@@ -122,7 +122,7 @@ func deploymentOptions(d *spec.Deployment) (*options, error) {
 
 // printOptions prints the options as part of a plan.
 func printOptions(w io.Writer, given measure.Options) {
-	for name, said := range given.All() {
-		fmt.Fprintf(w, "options of %s: %s\n", name, said)
+	for name, text := range given.All() {
+		fmt.Fprintf(w, "options of %s: %s\n", name, text)
 	}
 }

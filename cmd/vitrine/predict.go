@@ -104,15 +104,15 @@ func readProfile(path string) (*vitrine.Profile, error) {
 	return p, nil
 }
 
-// loadProfiledDeployment reads the deployment and refuses it if the profile is of another
-// function.
+// loadProfiledDeployment reads the deployment. It refuses a deployment of another function than
+// the profile's.
 func loadProfiledDeployment(path string, p *vitrine.Profile, deployment string) (*spec.Deployment, error) {
 	d, err := spec.LoadDeployment(deployment, knownBackends())
 	if err != nil {
 		return nil, err
 	}
 	if d.VNFName != p.Function {
-		return nil, &vitrine.BadInput{File: path, Found: fmt.Sprintf("a profile of %s, and %s is of %s", p.Function, deployment, d.VNFName),
+		return nil, &vitrine.BadInput{File: path, Found: fmt.Sprintf("a profile of %s, but %s is of %s", p.Function, deployment, d.VNFName),
 			Want: "name the profile of this function, or characterize it"}
 	}
 	return d, nil
@@ -134,7 +134,7 @@ func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choic
 		{"capacity", fmt.Sprintf("%s%.4g %s at success ratio %.4g, %.0f%% interval [%.4g, %.4g]", least, z.Rate, p.Unit,
 			p.Thresholds[0], 100*p.Confidence, z.Low, z.High)},
 		{"saturates first", cmp.Or(z.Bottleneck, "not known")},
-		{"known by", map[string]string{vitrine.SourceMeasured: "measuring this very size", vitrine.SourcePredicted: "prediction from other sizes"}[z.Source]},
+		{"known by", map[string]string{vitrine.SourceMeasured: "measurement of this size", vitrine.SourcePredicted: "prediction from other sizes"}[z.Source]},
 		{"on", on},
 	}
 	if why := vitrine.NotComparable(c.Setting.Accelerator); why != "" {

@@ -58,8 +58,8 @@ func (a *app) packetProgress() func(measure.Event) {
 	}
 }
 
-// packetsLeft returns how long a measurement still takes. Before a stream has shown
-// the pace, only the time of sending is known.
+// packetsLeft returns how long a measurement still takes. If no stream has shown the pace yet, it
+// returns only the time of sending.
 func packetsLeft(e measure.Event) string {
 	if e.Left > 0 {
 		return fmt.Sprintf("about %s left", e.Left.Round(time.Second))
@@ -79,7 +79,7 @@ func (p *progress) observe(e trial.Event) {
 		p.passing("  %s  repeat %d  %g %s  %s", e.Sizing, e.Step.Repeat, e.Step.Rate, p.unit, p.left(e.Elapsed))
 	case trial.TrialDone:
 		text := "  " + outcomeLine(e, p.unit)
-		if !p.terminal && !e.Recorded { // the next trial's line on a terminal says it
+		if !p.terminal && !e.Recorded { // on a terminal, the next trial's line shows it
 			text += "  " + p.left(e.Elapsed)
 		}
 		p.line("%s", text)

@@ -50,22 +50,22 @@ func (o *redlineOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVar(&o.urls, "director", nil, "control address of a director, or unix:SOCKET; repeat it for all directors side by side;\nwithout it, the one director that this user runs here, or else "+defaultControl)
 	o.credentials(f)
-	f.StringVar(&o.Instance, "instance", "", "the instance to measure; without it, the one with the most weight")
+	f.StringVar(&o.Instance, "instance", "", "the instance to measure (default: the one with the most weight)")
 	f.StringVar(&o.Flavor, "flavor", "", "the instance's flavor, for the result file")
 	f.DurationVar(&o.Objective.Latency, "latency", o.Objective.Latency, "objective: the latency that the percentile must not exceed")
 	f.Float64Var(&o.percentile, "percentile", 100*o.Objective.Quantile, "objective: the percentile of the latency, below 100")
 	f.Float64Var(&o.Objective.Success, "success", o.Objective.Success, "objective: least share of transactions that do not fail, below 1")
 	f.IntVar(&o.Min, "min", o.Min, "other instances of the type that must be healthy")
-	f.Float64Var(&o.MaxRate, "max-rate", 0, "highest rate to try, in transactions per second; 0: what the traffic allows")
-	f.Float64Var(&o.Increase, "increase", 0, "between steps, in transactions per second; 0: a tenth of the present rate")
+	f.Float64Var(&o.MaxRate, "max-rate", 0, "highest rate to try, in transactions per second; 0: as high as the traffic allows")
+	f.Float64Var(&o.Increase, "increase", 0, "difference between two steps, in transactions per second; 0: a tenth of the present rate")
 	f.Float64Var(&o.Share, "share", o.Share, "largest share of the type's traffic to put on the instance, below 1")
 	f.DurationVar(&o.Step, "step", o.Step, "shortest measurement of a step")
 	f.DurationVar(&o.MaxStep, "max-step", o.MaxStep, "longest measurement of a step; a step needs three mean holding times")
-	f.Float64Var(&o.Precision, "precision", o.Precision, "share of the rate that the growth of a step's backlog must stay below")
+	f.Float64Var(&o.Precision, "precision", o.Precision, "largest growth of a step's backlog, as a share of the rate")
 	f.DurationVar(&o.Holding, "holding", 0, "mean time that a call holds the instance; 0: measure it")
 	f.IntVar(&o.pid, "pid", 0, "process of the instance on this host, to watch its CPU")
 	f.StringVar(&o.cgroup, "cgroup", "", "cgroup v2 folder of the instance on this host, to watch its CPU")
-	f.Float64Var(&o.CPULimit, "cpus", 0, "CPUs that the instance has: the measurement stops at 95% of them")
+	f.Float64Var(&o.CPULimit, "cpus", 0, "CPUs of the instance; the measurement stops at 95% of them")
 	f.StringVar(&o.out, "out", "", "file for the result, in JSON")
 	f.BoolVar(&o.DryRun, "dry-run", false, "watch for one step and print the plan; change nothing")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
@@ -154,7 +154,7 @@ func (o *redlineOptions) watchCPU(ctx context.Context) (stop func(), err error) 
 		}
 		return *use.CPU, true
 	}
-	return func() { _ = m.Stop() }, nil // its output was discarded
+	return func() { _ = m.Stop() }, nil // the monitor's output is discarded
 }
 
 // publish writes and prints the result. A verdict without a capacity is a failure.

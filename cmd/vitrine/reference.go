@@ -17,8 +17,8 @@ import (
 // A program is a command inside the binary that parses its own arguments.
 type program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
-// programCommand returns a command that runs one of the programs. Its first argument
-// is the name of the program; the program gets the rest.
+// programCommand returns a command that runs one of the programs. Its first argument is the name
+// of the program. The program gets the other arguments.
 func (a *app) programCommand(use, short string, programs map[string]program) *cobra.Command {
 	c := &cobra.Command{
 		Use:                use,

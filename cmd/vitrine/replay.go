@@ -9,9 +9,8 @@ import (
 	"vitrine/search/sim"
 )
 
-// recordedStages returns stages that replay the sizes of a run in turn, each
-// with another seed. It leaves out sizes whose capacity is not inside the
-// recorded rates, and prints why.
+// recordedStages returns stages that replay the sizes of a run in turn, each with another seed. It
+// omits sizes whose capacity is not inside the recorded rates, and prints the reason.
 func (a *app) recordedStages(f simulateFlags, s simulation) ([]stage, simulation, error) {
 	data, err := loadRun(f.trace)
 	if err != nil {
@@ -64,8 +63,8 @@ func sizesOf(outcomes []vitrine.Outcome) []recordedSize {
 	return sizes
 }
 
-// stage builds a function from the trials. Its range is the recorded one,
-// unless --range sets another.
+// stage builds a function from the trials. Its range is the recorded range, unless --range sets
+// another.
 func (r recordedSize) stage(f simulateFlags, seed uint64) (stage, error) {
 	trace, err := sim.NewTrace(r.trials, seed)
 	if err != nil {

@@ -57,7 +57,7 @@ func (a *app) reproduceCommand() *cobra.Command {
 	_ = flags.MarkDeprecated("full", "it is the default")
 	flags.BoolVar(&f.markdown, "markdown", false, "with --from: write tables and verdicts into the page, and the run's record into --papers")
 	flags.StringVar(&f.page, "page", "", "page for --markdown (default docs/PAPER.md)")
-	flags.StringVar(&f.because, "because", "", "measure nothing: put the plans down in --papers, with this reason for the change")
+	flags.StringVar(&f.because, "because", "", "measure nothing; record the plans in --papers, with this reason for the change")
 	flags.StringVar(&f.papers, "papers", "papers", "folder of the committed plans, runs and records")
 	f.options.register(c, "exhibits of packets: ")
 	f.register(c, "the verdicts")
@@ -116,7 +116,7 @@ func (a *app) reproduceAll(ctx context.Context, c *cobra.Command, given []string
 				failed = append(failed, fmt.Errorf("%s: %w", m.exhibit.Name, measuring))
 			}
 		}
-		// A failed run may have left nothing to read. That is not a second error.
+		// A failed run may have left nothing to read, which is not a second error.
 		if err := m.load(); err != nil && measuring == nil {
 			failed = append(failed, err)
 		}
@@ -149,16 +149,16 @@ func checkReproduce(c *cobra.Command, packets bool, f reproduceFlags) error {
 		return refuse("--because and --"+name, "one of them: --because measures nothing")
 	}
 	if f.markdown && f.from == "" {
-		return refuse("--markdown without --from", "name the run's folder: a run is looked at before it goes into a page")
+		return refuse("--markdown without --from", "name the run's folder with --from: review a run before it goes into a page")
 	}
 	if f.page != "" && !f.markdown {
 		return refuse("--page without --markdown", "both")
 	}
 	if name := changed("max-time", "substrate"); packets && name != "" {
-		return refuse("--"+name, "an exhibit of capacities: those of packets have no such choice")
+		return refuse("--"+name, "an exhibit of capacities: exhibits of packets do not have this flag")
 	}
 	if f.options.path != "" && !packets {
-		return refuse("--options", "an exhibit of packets: those of capacities have them in their deployment")
+		return refuse("--options", "an exhibit of packets: exhibits of capacities have options in their deployment")
 	}
 	return nil
 }
@@ -191,9 +191,8 @@ func findExhibits(names []string) ([]papers.Exhibit, error) {
 	return found, nil
 }
 
-// measurements returns the runs that the exhibits need, with their folders. A single
-// run uses the folder of --out or --from itself; several runs use one subfolder
-// each.
+// measurements returns the runs that the exhibits need, with their folders. A single run uses the
+// folder of --out or --from. Several runs use one subfolder each.
 func measurements(exhibits []papers.Exhibit, f reproduceFlags) ([]*measurement, error) {
 	var list []*measurement
 	for _, e := range exhibits {
@@ -250,7 +249,7 @@ func (a *app) putDown(list []*measurement, f reproduceFlags) error {
 		count++
 	}
 	if count == 0 {
-		return &vitrine.BadInput{File: f.papers, Found: "every plan named is there already", Want: "--because only where a plan has changed"}
+		return &vitrine.BadInput{File: f.papers, Found: "all named plans are recorded already", Want: "use --because only if a plan has changed"}
 	}
 	return nil
 }

@@ -21,11 +21,11 @@ import (
 
 // A measurement is one run whose results one or more exhibits show.
 type measurement struct {
-	exhibit papers.Exhibit // the exhibit that defines the run; others may show it too
+	exhibit papers.Exhibit // the exhibit that defines the run; other exhibits may also show the run
 	scale   papers.Scale
 	digest  string // of its plan
 	spec    result.Spec
-	flags   []string // that change the committed plan
+	flags   []string // flags that change the committed plan
 	options options
 	given   measure.Options
 	dir     string // of the run
@@ -100,7 +100,7 @@ func (a *app) measure(ctx context.Context, m *measurement, f reproduceFlags) err
 	}
 	if now := committed.Committed(); len(m.flags) == 0 && (now == nil || now.Digest != m.digest) {
 		return &vitrine.BadInput{File: papers.Prefix + m.exhibit.Name, Found: "plan " + m.digest + ", which is not the committed one",
-			Want: "put it down with --because TEXT, commit it and build again; or use --quick, which is not judged"}
+			Want: "record it with --because TEXT, commit it and build again; or use --quick, which is not judged"}
 	}
 	m.options.specs = append(m.options.specs, m.spec)
 	if m.exhibit.Measured() {
@@ -109,12 +109,11 @@ func (a *app) measure(ctx context.Context, m *measurement, f reproduceFlags) err
 	return a.runCapacities(ctx, m, f)
 }
 
-// count adds the run to the history before the first measurement. So every run is
-// counted, however it ends. A refused run is not counted: one whose CPUs or
-// folder another run holds.
+// count adds the run to the history before the first measurement, so every run is counted, however
+// it ends. A refused run is not counted: another run holds its CPUs or its folder.
 func (a *app) count(m *measurement, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(m.exhibit.Paper()), "history")); errors.Is(err, os.ErrNotExist) {
-		a.log().Warn("this run is not counted: no histories are there", "papers", dir)
+		a.log().Warn("this run is not counted, because the folder has no histories", "papers", dir)
 		return nil
 	}
 	h, err := papers.ReadHistory(os.DirFS(dir), m.exhibit.Name)
@@ -162,7 +161,7 @@ func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) 
 		return err
 	}
 	resume := f.resume
-	if _, err := os.Stat(m.dir); err != nil { // of several runs, some may not have begun: they cannot be resumed
+	if _, err := os.Stat(m.dir); err != nil { // a run that has not begun cannot be resumed
 		resume = false
 	}
 	in := session{dir: m.dir, resume: resume, cpus: cpus, options: &m.options, cpuSharing: f.cpuSharing,

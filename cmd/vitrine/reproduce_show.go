@@ -22,7 +22,7 @@ type exhibitResult struct {
 	Verdicts []papers.Verdict `json:"verdicts"`
 }
 
-// show prints the exhibits and writes the verdicts beside each new run. With
+// show prints the exhibits, and writes the verdicts into the folder of each new run. With
 // --markdown, it also writes the page.
 func (a *app) show(exhibits []papers.Exhibit, list []*measurement, f reproduceFlags) error {
 	var all []exhibitResult
@@ -30,7 +30,7 @@ func (a *app) show(exhibits []papers.Exhibit, list []*measurement, f reproduceFl
 	of := map[*measurement][]exhibitResult{}
 	for _, e := range exhibits {
 		i := slices.IndexFunc(list, func(m *measurement) bool { return m.exhibit.Name == e.Base() })
-		if i < 0 { // without a result; its error is already recorded
+		if i < 0 { // no result; the error is already recorded
 			continue
 		}
 		s, err := list[i].judge(e, f.papers, &text)
@@ -85,7 +85,7 @@ func (m *measurement) judge(e papers.Exhibit, dir string, text *bytes.Buffer) (e
 	return s, e.Text(text, r, s.Verdicts)
 }
 
-// history returns the history in the folder, or the one built into the program.
+// history returns the history in the folder, or the one that is built into the program.
 func history(base, dir string) (papers.History, error) {
 	h, err := papers.ReadHistory(os.DirFS(dir), base)
 	if err != nil || h.Committed() != nil {

@@ -24,8 +24,8 @@ func planned(t *testing.T, name string) *measurement {
 	return m
 }
 
-// TestRefusesAnotherPlan checks that a plan other than the committed one is refused
-// before anything starts, and that the run is not counted.
+// TestRefusesAnotherPlan checks that a plan that differs from the committed one is refused before
+// anything starts, and that the run is not counted.
 func TestRefusesAnotherPlan(t *testing.T) {
 	m := planned(t, "nfv-vital/table-2")
 	m.digest = "another"

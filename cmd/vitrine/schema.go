@@ -9,7 +9,7 @@ import (
 	"vitrine/spec"
 )
 
-// The kinds of files beside those of package spec.
+// The kinds of files in addition to those of package spec.
 const (
 	kindApplication = "application" // images are built from it
 	kindAffinity    = "affinity"    // affinity.json

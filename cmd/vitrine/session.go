@@ -23,7 +23,7 @@ type session struct {
 	cpus    testbed.CPUs
 	kernel  []int // additional CPUs, for the kernel's receive work
 	options *options
-	onBegin func() error // called when a new run has its CPUs and its folder, before the first measurement; may be nil
+	onBegin func() error // called before the first measurement, when a new run has its CPUs and its folder; may be nil
 	cpuSharing
 }
 
@@ -45,8 +45,8 @@ type recording struct {
 	locks    *runstate.CPULocks // nil: the CPUs are shared
 }
 
-// begin begins a run. With resume, it continues the run in the folder if both have
-// the same specifications in their manifests.
+// begin begins a run. With resume, it continues the run in the folder if the manifests of both
+// have the same specifications.
 func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (result.Manifest, error)) (_ *recording, err error) {
 	r := &recording{session: s, app: a}
 	if r.label, err = runstate.New(runstate.DefaultRoot()); err != nil {
@@ -93,9 +93,8 @@ func (r *recording) end(ctx context.Context, failed error) error {
 	return errors.Join(err, r.app.leave(ctx, r.label, err), r.locks.Close())
 }
 
-// leave ends a run. A failed run may have left something behind, so leave cleans up
-// after it. What cannot be removed now is left to a later `vitrine clean`, as after
-// a killed run.
+// leave ends a run. A failed run may have left something on the host, so leave cleans up after it.
+// What leave cannot remove now is left to a later `vitrine clean`, as after a killed run.
 func (a *app) leave(ctx context.Context, label *runstate.Run, failed error) error {
 	if failed == nil {
 		return label.Close()
@@ -126,8 +125,7 @@ func (s session) openResults(m result.Manifest) (*result.Run, error) {
 	return results, nil
 }
 
-// openResults creates a run folder, or continues a run that was begun with the same
-// specifications.
+// openResults creates a run folder, or continues a run that began with the same specifications.
 func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error) {
 	dir, err := filepath.Abs(dir) // instances and the generator run in folders below it and need absolute paths
 	if err != nil {
@@ -136,7 +134,7 @@ func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error
 	_, err = os.Stat(filepath.Join(dir, "manifest.json"))
 	switch {
 	case errors.Is(err, os.ErrNotExist) && resume:
-		return nil, &vitrine.BadInput{File: dir, Found: "no run is there", Want: "name its folder with --out, or begin one without --resume"}
+		return nil, &vitrine.BadInput{File: dir, Found: "no run in this folder", Want: "name the folder of a run with --out, or begin a run without --resume"}
 	case errors.Is(err, os.ErrNotExist):
 		return result.Create(dir, m)
 	case !resume:
@@ -148,7 +146,7 @@ func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error
 	}
 	old := r.Manifest()
 	if err := old.SameSpecs(m); err != nil {
-		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the files that the run was begun with, or choose another --out"}, r.Close())
+		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the files with which the run began, or choose another --out"}, r.Close())
 	}
 	old.Resumed, old.Finished = append(old.Resumed, m.Started), time.Time{}
 	if slices.Contains(m.NotIsolated, notChecked) && !slices.Contains(old.NotIsolated, notChecked) {

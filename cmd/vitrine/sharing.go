@@ -21,7 +21,8 @@ type cpuSharing struct {
 	shared bool // neither lock the CPUs nor check for disturbance
 }
 
-// lockCPUs locks the CPUs of the session, so that two runs do not disturb each other.
+// lockCPUs locks the CPUs of the session, because two runs on the same CPUs would disturb each
+// other.
 func (a *app) lockCPUs(ctx context.Context, s session, run string) (*runstate.CPULocks, error) {
 	if s.shared {
 		return nil, nil
@@ -37,7 +38,7 @@ func (a *app) lockCPUs(ctx context.Context, s session, run string) (*runstate.CP
 	if busy := (*runstate.CPUBusyError)(nil); errors.As(err, &busy) {
 		return nil, &vitrine.Unsupported{
 			What: fmt.Sprintf("a run on CPUs %v", slices.Sorted(slices.Values(cpus))), Missing: busy.Error(),
-			Do: "wait for it with --wait, choose other CPUs, or measure beside it with --shared-cpus",
+			Do: "wait for it with --wait, choose other CPUs, or measure at the same time with --shared-cpus",
 		}
 	}
 	return locks, err

@@ -31,7 +31,7 @@ search: ramp
 duration: 1s
 `
 
-// holdCPUs locks the generator's CPUs in a new lock folder, as another run would.
+// holdCPUs locks the generator's CPUs in a new lock folder, as another run would do.
 func holdCPUs(t *testing.T) (dir string, cpus testbed.CPUs, locks *runstate.CPULocks) {
 	t.Helper()
 	cpus, err := testbed.ShareCPUs(nil, nil)
@@ -101,13 +101,13 @@ func (w *onWrite) Write(text []byte) (int, error) {
 
 func TestWaitForCPUs(t *testing.T) {
 	dir, cpus, first := holdCPUs(t)
-	said := &onWrite{do: func() { _ = first.Close() }}
-	a := &app{stderr: said, cpuLocks: dir}
+	output := &onWrite{do: func() { _ = first.Close() }}
+	a := &app{stderr: output, cpuLocks: dir}
 	locks, err := a.lockCPUs(t.Context(), session{cpus: cpus, cpuSharing: cpuSharing{wait: true}}, "second")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := said.String(); !strings.Contains(text, "waiting: another run measures on CPU") || !strings.Contains(text, "firstrun") {
+	if text := output.String(); !strings.Contains(text, "waiting: another run measures on CPU") || !strings.Contains(text, "firstrun") {
 		t.Errorf("got output %q", text)
 	}
 	if err := locks.Close(); err != nil {

@@ -45,8 +45,8 @@ type simulateFlags struct {
 	figure    string
 }
 
-// maxFunctions limits --functions, so that a typing error does not start a run
-// of a day.
+// maxFunctions limits --functions, so that a typing error does not start a simulation that takes a
+// day.
 const maxFunctions = 100_000
 
 func (a *app) simulateCommand() *cobra.Command {
@@ -80,7 +80,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	flags.Lookup("range").DefValue = "100,11500; with --trace those recorded"
 	flags.Float64Var(&f.increase, "increase", 0, "step of the ramp (default 1% of the highest rate)")
 	flags.DurationVar(&f.duration, "duration", 10*time.Second, "length of a trial's window, at most")
-	flags.DurationVar(&f.overhead, "overhead", 5*time.Second, "time to start a trial, in which the function rests")
+	flags.DurationVar(&f.overhead, "overhead", 5*time.Second, "time to start a trial, during which the function rests")
 	flags.DurationVar(&f.restart, "restart", 0, "time of a fresh deployment")
 	flags.IntVar(&f.repeat, "repeat", 1, "fresh deployments; the ramp's repeats")
 	flags.Float64Var(&f.precision, "precision", 0.05, "largest width of the interval, as a share of the capacity")

@@ -118,7 +118,7 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	if err != nil {
 		return err
 	}
-	defer closeListeners(listeners) // harmless if serving has closed them already
+	defer closeListeners(listeners) // harmless if serve has closed them already
 	reload, _, stop := serviceSignals()
 	defer stop()
 	c.Reload = reload
@@ -148,9 +148,9 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	return serveWith(ctx, function, func(ctx context.Context) error { return s.Serve(ctx, listeners...) })
 }
 
-// quickOn returns a function that reports which requests of the plain API are quick. If the
-// engine keeps its records on other hosts, no request is quick: the engine may not answer,
-// and only net/http then notices that a client has disconnected.
+// quickOn returns a function that reports which requests of the plain API are quick. If the engine
+// keeps its records on other hosts, no request is quick: the engine may not answer, and then only
+// net/http notices that a client has disconnected.
 func quickOn(engine store.Engine) func(*http.Request) bool {
 	if _, local := engine.(*embedded.Engine); !local {
 		return nil
@@ -214,8 +214,7 @@ func addresses(all []net.Listener) (at []netip.AddrPort) {
 	return at
 }
 
-// storeHealth writes what the engine promises and which thresholds are
-// exceeded.
+// storeHealth writes the guarantees of the engine, and the thresholds that are exceeded.
 func storeHealth(w http.ResponseWriter, engine store.Engine, past []string) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(struct {

@@ -98,9 +98,8 @@ func (f *engineFlags) open(ctx context.Context, log *slog.Logger) (store.Engine,
 func (f *engineFlags) openEmbedded(log *slog.Logger) (store.Engine, error) {
 	c := f.embedded
 	c.Sync, c.Now, c.Logger = embedded.SyncMode(f.sync), time.Now, log
-	// After such an error the process cannot know what is on disk, so it must
-	// not go on. To exit is safe: with --sync always, no answered write is
-	// lost.
+	// After such an error, the process does not know what is on disk, so it must exit. That is
+	// safe: with --sync always, no answered write is lost.
 	c.Fatal = func(err error) {
 		log.Error("the disk failed and the store exits; repair the disk and start the store again", "error", err)
 		os.Exit(exitFailed)

@@ -35,8 +35,8 @@ func (f *nudsfFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.subscriptions, "max-subscriptions", 1000, "largest number of subscriptions per storage")
 }
 
-// function creates the standard APIs on top of an engine. own are the addresses that the
-// store listens on.
+// function creates the standard APIs on top of an engine. own are the addresses on which the store
+// listens.
 func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger, own []netip.AddrPort) (*nudsf.Function, error) {
 	function, err := nudsf.New(nudsf.Config{
 		Engine: engine, Clock: store.ClockOf(engine, time.Now), Log: log, SearchTime: f.searchTime, SearchBytes: f.searchBytes,
@@ -58,8 +58,8 @@ func nudsfRoutes(f *nudsf.Function) []service.Route {
 	}
 }
 
-// serveWith runs serve together with the function, which sends callbacks and expires
-// records and timers. When one of them ends, it stops the other.
+// serveWith runs serve together with the function, which sends callbacks and expires records and
+// timers. When one of them ends, serveWith stops the other.
 func serveWith(ctx context.Context, f *nudsf.Function, serve func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)

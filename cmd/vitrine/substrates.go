@@ -129,9 +129,9 @@ func openUnikernel(_ context.Context, b *backends, _ string, part document.Node)
 	return unikernel.New(c)
 }
 
-// accelerators returns the accelerators of virtual machines, by substrate, and the protections
-// of the host that are missing. If the accelerator cannot be determined, machines do not start,
-// and the trials report why.
+// accelerators returns the accelerators of virtual machines, by substrate, and the missing
+// protections of the host. If the accelerator cannot be determined, machines do not start, and the
+// trials have the reason.
 func (b *backends) accelerators(ctx context.Context, substrates []string, parts map[string]document.Node) (found, unconfined map[string]string) {
 	found, unconfined = map[string]string{}, map[string]string{}
 	for _, of := range substrates {
@@ -149,8 +149,8 @@ func (b *backends) accelerators(ctx context.Context, substrates []string, parts 
 	return found, unconfined
 }
 
-// acceleratorOf returns the accelerator of one substrate, or "" if its instances are
-// not virtual machines, and what the host lacks to confine the machines.
+// acceleratorOf returns the accelerator of one substrate, and what the host lacks to confine the
+// machines. The accelerator is "" if the instances are not virtual machines.
 func (b *backends) acceleratorOf(ctx context.Context, of string, part document.Node) (name string, unconfined []*vitrine.Unsupported, err error) {
 	if !machines(of) {
 		return "", nil, nil
@@ -187,8 +187,7 @@ func (b *backends) substrateVersion(ctx context.Context, name string) string {
 	return substrates()[name].version(ctx)
 }
 
-// kernelVersion returns only "kernel", because the manifest records the host's kernel
-// anyway.
+// kernelVersion returns only "kernel", because the manifest has the host's kernel anyway.
 func kernelVersion(context.Context) string { return "kernel" }
 
 func dockerVersion(ctx context.Context) string {
@@ -201,10 +200,9 @@ func machineVersion(ctx context.Context) string {
 	return version
 }
 
-// cleaners returns cleaners for what dead runs left behind. Those that return lent
-// interfaces come before those that remove the instances. A back end that this host
-// does not support left nothing. A back end that cannot be asked gets a cleaner that
-// returns the error.
+// cleaners returns cleaners for what dead runs left. Cleaners that return lent interfaces come
+// before cleaners that remove the instances. A back end that this host does not support left
+// nothing. For a back end that does not answer, the cleaner returns the error.
 func (b *backends) cleaners(ctx context.Context) ([]vitrine.Cleaner, error) {
 	list := []vitrine.Cleaner{impair.Cleaner{Root: b.run.Root}, ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}, sriov.Cleaner{Root: b.run.Root}, host.Cleaner{Root: b.run.Root}}
 	for _, name := range substrateNames() {
@@ -218,10 +216,10 @@ func (b *backends) cleaners(ctx context.Context) ([]vitrine.Cleaner, error) {
 		}
 		list = append(list, p)
 	}
-	return append(list, docker.Cleaner{Root: b.run.Root}, application.Cleaner{Root: b.run.Root}), context.Cause(ctx) // last, when nothing uses the files any more
+	return append(list, docker.Cleaner{Root: b.run.Root}, application.Cleaner{Root: b.run.Root}), context.Cause(ctx) // last, because now nothing uses the files
 }
 
-// failedCleaner is the cleaner of a back end that cannot be asked; it returns the reason.
+// failedCleaner is the cleaner of a back end that does not answer. It returns the reason.
 type failedCleaner struct{ err error }
 
 func (s failedCleaner) Clean(context.Context) (removed []string, err error) { return nil, s.err }

@@ -13,8 +13,8 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// TestSubstrateVersions checks that every substrate reports the version of the
-// software that it drives, without booting a machine.
+// TestSubstrateVersions checks that every substrate reports the version of the software that it
+// drives. It must not boot a machine.
 func TestSubstrateVersions(t *testing.T) {
 	b, err := newBackends(nil, "", slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -34,9 +34,9 @@ func TestSubstrateVersions(t *testing.T) {
 	}
 }
 
-// TestCleanersGoOn checks that an unreachable engine is an error that does not stop the other
-// cleaners.
-func TestCleanersGoOn(t *testing.T) {
+// TestCleanersContinueAfterAnError checks that an unreachable engine gives an error and does not
+// stop the other cleaners.
+func TestCleanersContinueAfterAnError(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "ssh://nowhere")
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
 	b, err := newBackends(run, "", slog.New(slog.DiscardHandler))
@@ -47,23 +47,22 @@ func TestCleanersGoOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said []error
+	var errs []error
 	for _, c := range list {
 		if _, err := c.Clean(t.Context()); err != nil {
-			said = append(said, err)
+			errs = append(errs, err)
 		}
 	}
-	if len(said) != 1 || !strings.Contains(said[0].Error(), "docker") {
-		t.Errorf("got errors %v of the cleaners, want one of docker", said)
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "docker") {
+		t.Errorf("got errors %v of the cleaners, want one of docker", errs)
 	}
 	if _, ok := list[len(list)-1].(application.Cleaner); !ok {
 		t.Errorf("the last cleaner is a %T, want application.Cleaner", list[len(list)-1])
 	}
 }
 
-// TestAcceleratorAsksMachinesAlone checks that a container engine is not asked for
-// an accelerator.
-func TestAcceleratorAsksMachinesAlone(t *testing.T) {
+// TestAcceleratorAsksOnlyMachines checks that container engines are not asked for an accelerator.
+func TestAcceleratorAsksOnlyMachines(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "engine")
 	l, err := net.Listen("unix", socket)
 	if err != nil {

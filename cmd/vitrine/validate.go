@@ -29,8 +29,7 @@ func (a *app) validateCommand() *cobra.Command {
 	}
 }
 
-// validate detects the kind of the file and checks it, including the options of
-// back ends.
+// validate detects the kind of the file and checks the file, including the options of back ends.
 func validate(file string) (kind string, err error) {
 	kind, err = spec.Kind(file)
 	if err != nil {

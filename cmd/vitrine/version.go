@@ -12,8 +12,7 @@ import (
 // release is set by the linker: -X main.release=v0.1.0.
 var release = "development"
 
-// toolVersion returns the release with the commit that it was built from, if
-// known.
+// toolVersion returns the release, with the commit from which it was built, if known.
 func toolVersion() string {
 	v := release
 	if info, ok := debug.ReadBuildInfo(); ok {
