@@ -12,7 +12,7 @@ import (
 	"vitrine/search/rate"
 )
 
-// steps is the minimum length of a step, in mean holding times. By then most calls from before
+// steps is the minimum length of a step, in mean holding times. After that, most calls from before
 // the step have ended.
 const steps = 3
 
@@ -72,7 +72,7 @@ func (r *run) climb(ctx context.Context) error {
 		r.result.add(step.Rate, weight, weight/(weight+r.rest), m)
 		r.note("%s", r.result.Steps[len(r.result.Steps)-1].line())
 		if m.verdict == stalled {
-			return &fault{fmt.Sprintf("instance %s answers nothing", r.instance)}
+			return &fault{fmt.Sprintf("instance %s does not answer", r.instance)}
 		}
 		if m.verdict == hot {
 			r.result.Why = r.hotText(m)
@@ -98,7 +98,7 @@ func (r *run) lost(ctx context.Context, err error) error {
 func (r *run) atBase() (done bool, err error) {
 	switch {
 	case r.base.verdict == stalled:
-		return true, &fault{fmt.Sprintf("instance %s answers nothing", r.instance)}
+		return true, &fault{fmt.Sprintf("instance %s does not answer", r.instance)}
 	case !r.base.meets(r.objective):
 		r.result.Verdict, r.result.Why = Below, "the objective is not met at the present rate"
 		return true, nil
@@ -163,7 +163,7 @@ func (r *run) follow(weight float64, m measured) {
 	r.base.others, r.base.span.Begun, r.base.span.Duration = m.others, m.span.Begun, m.span.Duration
 	total := m.span.Rate() + m.others
 	if share := weight / (weight + r.rest); total > 0 && m.span.Rate() > 0 {
-		const most = 2 // bound on lead, because the traffic may have changed during the step
+		const most = 2 // bound on lead; the traffic may have changed during the step
 		r.lead = min(max(m.span.Rate()/(share*total), 1.0/most), most)
 	}
 }
@@ -204,9 +204,9 @@ func (r *run) summarize(first *reading, v verdict) measured {
 	return m
 }
 
-// holding returns the mean time that a call holds the instance. By Little's law it is the mean
-// number of open transactions, or of dialogs, divided by the rate at which they begin; the
-// longer of the two applies.
+// holding returns the mean time that a call holds the instance. By Little's law, this is the mean
+// number of open transactions divided by the rate at which they begin, or the same for dialogs;
+// the longer of the two applies.
 func (r *run) holding(s client.Span, means func() (inFlight, dialogs float64)) time.Duration {
 	if r.Holding > 0 {
 		return r.Holding
@@ -236,7 +236,7 @@ func (r *run) outcome(number int, target float64, m measured) vitrine.Outcome {
 		Valid: !m.restarted,
 	}
 	if m.restarted {
-		o.Reason = "a director began to count again"
+		o.Reason = "a director reset its counters"
 	}
 	o.Scheduled, o.Succeeded = r.objective.passed(m.tally)
 	o.Offered = o.Scheduled
@@ -246,9 +246,9 @@ func (r *run) outcome(number int, target float64, m measured) vitrine.Outcome {
 	return o
 }
 
-// estimate returns the highest rate that meets the objective, from the observed rates. For a
-// step that met the objective it uses the rate of completed transactions: the rest of the
-// begun transactions may be growth of the backlog, too slow to be detected in the step.
+// estimate returns the highest rate that meets the objective, from the observed rates. For a step
+// that met the objective, it uses the rate of completed transactions. The begun transactions that
+// did not complete may be growth of the backlog that is too slow to detect in the step.
 func (r *run) estimate() vitrine.Capacity {
 	var history []vitrine.Outcome
 	for i := range r.result.Steps {

@@ -28,8 +28,8 @@ const (
 	askTime    = 2 * time.Second        // timeout of queries to directors
 	changeTime = 5 * time.Second        // timeout of changes, which directors write to disk and apply
 	againAfter = 100 * time.Millisecond // pause before a retry when a director refuses because of a hand-over
-	leaseTime  = 10 * time.Second       // TTL of the lease, from each renewal
-	leap       = 1 << 20                // random range of tokens, so that concurrent requests use different ones
+	leaseTime  = 10 * time.Second       // TTL of the lease, counted from each renewal
+	leap       = 1 << 20                // random range of tokens; concurrent requests then use different tokens
 )
 
 // A fleet is the set of all directors in front of the type's instances, with the lease at them.
@@ -77,8 +77,8 @@ func isRefused(err error, status int) bool {
 	return errors.As(err, &refused) && refused.Status == status
 }
 
-// acquire acquires the lease at all directors, with one token higher than all tokens that they
-// have seen. If a director refuses, acquire releases the lease at all of them.
+// acquire acquires the lease at all directors, with a token that is one higher than the highest
+// token at any director. If a director refuses, acquire releases the lease at all of them.
 func (f *fleet) acquire(ctx context.Context, holder string) error {
 	var mu sync.Mutex
 	last := uint64(0)
@@ -88,7 +88,7 @@ func (f *fleet) acquire(ctx context.Context, holder string) error {
 		defer mu.Unlock()
 		last = max(last, l.Token)
 		if err == nil && l.Holder != "" {
-			return fmt.Errorf("%s has the lease of type %s for %.0f s more: only one instance of a type is measured at a time", l.Holder, f.typeName, l.Left)
+			return fmt.Errorf("%s has the lease of type %s for another %.0f s: only one instance of a type can be measured at a time", l.Holder, f.typeName, l.Left)
 		}
 		return err
 	})
@@ -147,7 +147,7 @@ func (f *fleet) release(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("give the lease back; it ends within %s where that failed: %w", leaseTime, err)
+		return fmt.Errorf("release the lease; it expires within %s at the directors that failed: %w", leaseTime, err)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (f *fleet) await(ctx context.Context) error {
 		case agree:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("the directors do not steer alike after %s: their digests differ", changeTime)
+			return fmt.Errorf("the digests of the directors still differ after %s", changeTime)
 		}
 		select {
 		case <-ctx.Done():
@@ -195,7 +195,7 @@ type reading struct {
 	others     client.Reading // other instances of the type
 	neighbours client.Reading // other instances of any type on the same host
 	healthy    int            // other active instances of the type that are up at all directors
-	trouble    string         // why the instance cannot be measured; empty: it can
+	trouble    string         // why the instance cannot be measured; empty: no reason
 	restarted  bool           // a director has reset its counters since the last reading
 }
 
@@ -213,7 +213,7 @@ func (f *fleet) read(ctx context.Context) (r reading, err error) {
 	own, others, neighbours := f.sort(lists)
 	r.own, r.others, r.neighbours = client.Read(at, own...), client.Read(at, others...), client.Read(at, neighbours...)
 	if len(own) < len(f.directors) {
-		r.trouble = "it is gone"
+		r.trouble = "the directors do not have it"
 	}
 	first := f.begun == nil
 	if first {
@@ -233,8 +233,8 @@ func (f *fleet) read(ctx context.Context) (r reading, err error) {
 	return r, nil
 }
 
-// sort splits the directors' lists into the measured instance, the others of its type, and the
-// other instances of any type on its host.
+// sort splits the directors' lists into three: the measured instance, the other instances of its
+// type, and the other instances of any type on its host.
 func (f *fleet) sort(lists [][]client.Instance) (own, others, neighbours []client.Instance) {
 	var host netip.Addr
 	for _, list := range lists {

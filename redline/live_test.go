@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// watchHost returns a function that returns the longest time so far for which the host did not run
-// this process in time.
+// watchHost returns a function that returns the longest time so far for which the host did not
+// schedule this process.
 func watchHost(t *testing.T) (longest func() time.Duration) {
 	const every = 20 * time.Millisecond
 	var late atomic.Int64
@@ -74,7 +74,7 @@ func watchHost(t *testing.T) (longest func() time.Duration) {
 	return func() time.Duration { return time.Duration(late.Load()) }
 }
 
-// skipIfStalled skips the rest of a test, which depends on times, if the host stalled this process.
+// skipIfStalled skips the rest of a timing test if the host did not schedule this process in time.
 func skipIfStalled(t *testing.T, stall time.Duration) {
 	t.Helper()
 	const most = 300 * time.Millisecond
@@ -158,7 +158,7 @@ func freePort(t *testing.T) string {
 }
 
 // offer sends registrations at a rate in calls per second and returns when they arrive. report
-// waits until all have ended. Each call is two transactions.
+// waits until all have ended. Each call has two transactions.
 func (s *site) offer(t *testing.T, calls, seconds float64) (report func() load.Report) {
 	t.Helper()
 	var out bytes.Buffer
@@ -234,7 +234,7 @@ func TestLiveTraffic(t *testing.T) {
 	t.Log(&r)
 	after, err := s.client.Status(t.Context())
 	if err != nil || after.Digest != base.Digest || after.Pending {
-		t.Errorf("table digest: got %s, want %s as before: %v", after.Digest, base.Digest, err)
+		t.Errorf("table digest: got %s, want the earlier %s: %v", after.Digest, base.Digest, err)
 	}
 	if got := report(); got.Succeeded != got.Scheduled || got.Scheduled == 0 {
 		t.Errorf("%d of %d calls succeeded: %v", got.Succeeded, got.Scheduled, got.Failed)
@@ -251,7 +251,7 @@ func TestLiveTraffic(t *testing.T) {
 	}
 	for _, step := range r.Steps[:len(r.Steps)-1] {
 		if step.Budget > 1 || step.Stopped {
-			t.Errorf("a step before the last one broke the objective: %+v", step)
+			t.Errorf("a step before the last step broke the objective: %+v", step)
 		}
 	}
 }
@@ -286,7 +286,7 @@ func TestStoppedInstanceAborts(t *testing.T) {
 		}
 		return *in.Leased
 	}
-	hosttest.Until(t, 60*time.Second, "weight is shifted", func() bool {
+	hosttest.Until(t, 60*time.Second, "the weight has changed", func() bool {
 		select {
 		case got := <-done:
 			skipIfStalled(t, stall())

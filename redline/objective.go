@@ -49,8 +49,8 @@ func (o Objective) tally(s client.Span, overdue uint64) tally {
 	}
 }
 
-// budget returns the used share of the error budget: of the allowed failures or of the allowed
-// late transactions, whichever is higher. The objective is met if it is at most 1.
+// budget returns the used share of the error budget: the share of the allowed failures or of the
+// allowed late transactions, whichever is higher. The objective is met up to 1.
 func (o Objective) budget(t tally) float64 {
 	if t.ended == 0 {
 		return 0
@@ -58,8 +58,8 @@ func (o Objective) budget(t tally) float64 {
 	return max(t.failed/t.ended/(1-o.Success), t.late/t.ended/(1-o.Quantile))
 }
 
-// isBroken reports whether a span proves that the objective is broken: it has significantly
-// more failures or late transactions than expected if the objective is just met.
+// isBroken reports whether a span proves that the objective is broken. It does so if failures or
+// late transactions are significantly more than expected when the objective is just met.
 func (o Objective) isBroken(t tally) bool {
 	exceeds := func(n, share float64) bool {
 		const deviations, least = 3, 3
@@ -69,8 +69,8 @@ func (o Objective) isBroken(t tally) bool {
 	return exceeds(t.failed, 1-o.Success) || exceeds(t.late, 1-o.Quantile)
 }
 
-// enough returns the number of transactions needed to judge the objective: so many that five
-// are expected to fail or to be late if the objective is just met.
+// enough returns the number of transactions needed to judge the objective. With that many, five
+// failures or late transactions are expected if the objective is just met.
 func (o Objective) enough() float64 {
 	const seen = 5
 	return seen / min(1-o.Success, 1-o.Quantile)

@@ -63,7 +63,7 @@ func (o *Options) check() error {
 	case len(o.Directors) == 0 || len(o.Names) != len(o.Directors):
 		return bad("no director", "name all directors in front of the instances")
 	case o.Min < 1:
-		return bad(fmt.Sprintf("at least %d other healthy instances", o.Min), "want at least 1, because the others take the traffic back")
+		return bad(fmt.Sprintf("at least %d other healthy instances", o.Min), "want at least 1, because the others take over the traffic")
 	case !(o.Share > 0 && o.Share < 1):
 		return bad(fmt.Sprintf("share %g", o.Share), "want a share above 0 and below 1")
 	case o.MaxRate < 0 || o.Increase < 0:
@@ -92,10 +92,9 @@ type run struct {
 }
 
 // Run measures the capacity of an instance, and restores the base weights before it returns.
-// Conditions of the traffic or of the instance, such as a fault, are verdicts in the Result.
-// An error means that the options are wrong, that the measurement could not begin, that ctx
-// ended, or that Run could not restore the weights. In the last case they are restored when the
-// lease expires.
+// Conditions of the traffic or of the instance, such as a fault, are verdicts in the Result. Run
+// returns an error if the options are wrong, if the measurement could not begin, if ctx ended, or
+// if it could not restore the weights. In the last case, the lease restores them when it expires.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if err := o.check(); err != nil {
 		return Result{}, err
@@ -125,7 +124,7 @@ func (r *run) survey(ctx context.Context) error {
 		return fmt.Errorf("survey: %w", err)
 	}
 	if !agree {
-		return errors.New("the directors do not steer alike: their digests differ, or a change is pending")
+		return errors.New("the directors' tables differ: their digests are not equal, or a change is pending")
 	}
 	status, err := r.directors[0].Status(ctx)
 	if err != nil {
@@ -155,7 +154,7 @@ func (r *run) survey(ctx context.Context) error {
 	return nil
 }
 
-// choose chooses the instance to measure, and adds up the weights of the others.
+// choose chooses the instance to measure, and sums up the weights of the others.
 func (r *run) choose(all []client.Instance) error {
 	var own *client.Instance
 	for i := range all {

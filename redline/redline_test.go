@@ -95,9 +95,9 @@ func TestFaultAborts(t *testing.T) {
 	})
 }
 
-// TestSlowInstanceIsNoCapacity checks that a delay that remains after the load has fallen gives no
+// TestSlowInstanceHasNoCapacity checks that a delay that remains after the load has fallen gives no
 // capacity.
-func TestSlowInstanceIsNoCapacity(t *testing.T) {
+func TestSlowInstanceHasNoCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(500)...)
 		begin := time.Now()
@@ -195,7 +195,7 @@ func TestStopsBeforeTheCPUIsUsedUp(t *testing.T) {
 	})
 }
 
-// TestInterruptRestores checks that the end of the context restores the weights.
+// TestInterruptRestores checks that Run restores the weights when the context ends.
 func TestInterruptRestores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 2, three(500)...)
@@ -210,9 +210,9 @@ func TestInterruptRestores(t *testing.T) {
 	})
 }
 
-// TestLeaseAtSomeDirectorsIsTakenBack checks that a measurement does not begin if one director
+// TestPartialLeaseIsReleased checks that a measurement does not begin if one director
 // refuses the lease. No other director may keep the lease.
-func TestLeaseAtSomeDirectorsIsTakenBack(t *testing.T) {
+func TestPartialLeaseIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 3, three(500)...)
 		w.directors[1].refuse = true
@@ -236,7 +236,7 @@ func TestLostLeaseAborts(t *testing.T) {
 			}
 		}
 		r, err := Run(t.Context(), w.options())
-		if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "lease") && !strings.Contains(r.Why, "steer alike") {
+		if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "lease") && !strings.Contains(r.Why, "digests") {
 			t.Errorf("%s, %v", &r, err)
 		}
 		if d := w.directors[0]; d.lease.Holder != "" {
@@ -270,24 +270,24 @@ func TestFewHealthyOthersAbort(t *testing.T) {
 func TestDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, change := range map[string]func(*world, *Options){
-			"unknown type":       func(_ *world, o *Options) { o.Type = "tea" },
-			"unknown instance":   func(_ *world, o *Options) { o.Instance = "z" },
-			"draining instance":  func(w *world, _ *Options) { find(w, "a").state = vitrine.Draining },
-			"instance away":      func(w *world, _ *Options) { find(w, "a").health = "away" },
-			"few others":         func(_ *world, o *Options) { o.Min = 3 },
-			"no minimum":         func(_ *world, o *Options) { o.Min = 0 },
-			"no director":        func(_ *world, o *Options) { o.Directors, o.Names = nil, nil },
-			"all of the traffic": func(_ *world, o *Options) { o.Share = 1 },
-			"perfect success":    func(_ *world, o *Options) { o.Objective.Success = 1 },
-			"no latency":         func(_ *world, o *Options) { o.Objective.Latency = 0 },
-			"percentile 100":     func(_ *world, o *Options) { o.Objective.Quantile = 1 },
-			"no precision":       func(_ *world, o *Options) { o.Precision = 0 },
-			"short steps":        func(_ *world, o *Options) { o.Step = time.Millisecond },
+			"unknown type":           func(_ *world, o *Options) { o.Type = "tea" },
+			"unknown instance":       func(_ *world, o *Options) { o.Instance = "z" },
+			"draining instance":      func(w *world, _ *Options) { find(w, "a").state = vitrine.Draining },
+			"instance away":          func(w *world, _ *Options) { find(w, "a").health = "away" },
+			"few others":             func(_ *world, o *Options) { o.Min = 3 },
+			"no minimum":             func(_ *world, o *Options) { o.Min = 0 },
+			"no director":            func(_ *world, o *Options) { o.Directors, o.Names = nil, nil },
+			"a share of all traffic": func(_ *world, o *Options) { o.Share = 1 },
+			"perfect success":        func(_ *world, o *Options) { o.Objective.Success = 1 },
+			"no latency":             func(_ *world, o *Options) { o.Objective.Latency = 0 },
+			"percentile 100":         func(_ *world, o *Options) { o.Objective.Quantile = 1 },
+			"no precision":           func(_ *world, o *Options) { o.Precision = 0 },
+			"short steps":            func(_ *world, o *Options) { o.Step = time.Millisecond },
 			"another holder": func(w *world, _ *Options) {
 				w.directors[0].lease.Token, w.directors[0].lease.Holder, w.directors[0].until = 5, "x", time.Now().Add(time.Hour)
 				w.directors[1].lease, w.directors[1].until = w.directors[0].lease, w.directors[0].until
 			},
-			"directors that differ": func(w *world, _ *Options) {
+			"directors with different tables": func(w *world, _ *Options) {
 				w.directors[1].lease.Holder, w.directors[1].until = "x", time.Now().Add(time.Hour)
 			},
 		} {

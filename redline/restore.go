@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	fallTime    = 15 * time.Second // longest wait for the load to fall; then the instance gets new work anyway
+	fallTime    = 15 * time.Second // longest wait for the load to fall; after that the instance gets new work anyway
 	recoverTime = 15 * time.Second // longest wait for the instance to meet the objective again
 )
 
@@ -36,7 +36,7 @@ func (r *run) end(ctx context.Context, err error) error {
 }
 
 // restore restores the weights after a measurement that ended with err. If the objective broke
-// under load and stays broken at the base weight, load was not the cause: then why is a *fault.
+// under load and stays broken at the base weight, load was not the cause, and why is a *fault.
 // Otherwise why is err. restoring is the error of restoring the weights.
 func (r *run) restore(ctx context.Context, err error) (restoring, why error) {
 	free := context.WithoutCancel(ctx)
@@ -48,7 +48,7 @@ func (r *run) restore(ctx context.Context, err error) (restoring, why error) {
 	}
 	restoring = r.shed(free)
 	if over && restoring == nil && ctx.Err() == nil && !r.recovers(ctx) {
-		err = &fault{"the objective stays broken at the present rate: it is a fault, not the load"}
+		err = &fault{"the objective stays broken at the present rate, so the cause is a fault and not the load"}
 	}
 	return restoring, err
 }
@@ -70,9 +70,9 @@ func (r *run) giveBack(ctx context.Context) error {
 	return err
 }
 
-// shed sets the weight of the instance to 0, so that it gets no new work, until its load has
-// fallen. Without that, the load would stay high for a transition, because known keys stay at
-// the instance. Then shed releases the lease.
+// shed sets the weight of the instance to 0 until its load has fallen, and then releases the
+// lease. With weight 0 the instance gets no new work. Without that, its load would stay high for a
+// transition time, because known keys stay at the instance.
 func (r *run) shed(ctx context.Context) error {
 	began := time.Now()
 	gated := r.set(ctx, map[string]float64{r.instance: 0})
@@ -106,7 +106,7 @@ func (r *run) awaitFall(ctx context.Context, began time.Time) {
 				return
 			}
 		}
-		_ = r.keepLease(ctx, time.Now()) // on an error the lease expires by itself, or the release follows
+		_ = r.keepLease(ctx, time.Now()) // after an error, the lease expires or is released
 		time.Sleep(tick)
 	}
 	r.note("the load has not fallen in %s", fallTime)

@@ -36,14 +36,14 @@ type Result struct {
 	Why       string          `json:"why,omitempty"`
 	Rate      float64         `json:"rate,omitempty"` // highest rate that meets the objective
 	Low       float64         `json:"low,omitempty"`  // lower end of the 95% interval, at most the last rate that passed
-	High      float64         `json:"high,omitempty"` // upper end of it, at least the first rate that failed; 0: no upper bound
+	High      float64         `json:"high,omitempty"` // upper end of the interval, at least the first rate that failed; 0: no upper bound
 
 	Transition float64   `json:"transition_seconds"`          // transition time of the directors
 	Holding    float64   `json:"holding_seconds"`             // mean time that a call holds the instance, at the present rate
 	Rates      []float64 `json:"planned_rates,omitempty"`     // target rates of the steps
 	Steps      []Step    `json:"steps"`                       // in order of time; the first is at the present rate
 	Restored   float64   `json:"restored_seconds"`            // time until all directors applied the base weights, or weight 0 for the instance
-	Fell       *float64  `json:"load_fell_seconds,omitempty"` // time until the instance had no more transactions in flight than before; left out: the load did not fall, or was not shed
+	Fell       *float64  `json:"load_fell_seconds,omitempty"` // time until the instance had no more transactions in flight than before the shift; omitted: the load did not fall, or was not shed
 
 	Directors []string  `json:"directors"`
 	Host      string    `json:"host"` // name of the host that ran the measurement
@@ -72,7 +72,7 @@ type Step struct {
 	P90        float64 `json:"p90_ms"`
 	P99        float64 `json:"p99_ms"`
 	Budget     float64 `json:"budget"`               // used share of the allowed failures or late transactions; the objective is met up to 1
-	CPU        float64 `json:"cpus,omitempty"`       // mean CPUs in use; left out: not known
+	CPU        float64 `json:"cpus,omitempty"`       // mean CPUs in use; omitted: unknown
 	Others     float64 `json:"others_rate"`          // rate of the other instances of the type
 	Neighbours float64 `json:"neighbours_rate"`      // rate of all other instances on the same host; if it falls, the measured capacity is too high
 	Stopped    bool    `json:"stopped,omitempty"`    // a guard ended the step early
@@ -116,7 +116,7 @@ func (s *Result) add(target, weight, share float64, m measured) {
 	o := Objective{Success: s.Objective.Success, Quantile: s.Objective.Quantile}
 	step.Budget = round(o.budget(m.tally))
 	if m.restarted {
-		step.Invalid = "a director began to count again"
+		step.Invalid = "a director reset its counters"
 	}
 	s.Steps = append(s.Steps, step)
 }
@@ -152,7 +152,7 @@ func (r *run) conclude() {
 		s.Verdict, s.Rate, s.Low, s.High = Below, 0, 0, round(c.High)
 	default:
 		if s.Why == "" {
-			s.Why = "there is no more traffic to shift within the limits"
+			s.Why = "the limits allow no more traffic to be shifted"
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (s *Result) String() string {
 	case AtLeast:
 		return fmt.Sprintf("%s: at least %.4g/s: %s", name, s.Rate, s.Why)
 	case Below:
-		return fmt.Sprintf("%s: less than the present rate: %s", name, s.Why)
+		return fmt.Sprintf("%s: below the present rate: %s", name, s.Why)
 	case NotIdentifiable:
 		return fmt.Sprintf("%s: not identifiable: %s", name, s.Why)
 	case Planned:

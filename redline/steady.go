@@ -50,8 +50,8 @@ func (s *sampler) isSteady(m *measured, precision float64) (steady, known bool) 
 	if n < fewest || m.span.Begun == 0 {
 		return false, false
 	}
-	// rate.Judge assumes that samples are InFlightEvery apart, and compares their growth with
-	// the rate. So scale the rate to a clock on which they are.
+	// rate.Judge assumes that samples are InFlightEvery apart, and compares their growth with the
+	// rate. So the rate is scaled to a clock with that interval.
 	interval := m.span.Duration.Seconds() / float64(n)
 	o := vitrine.Outcome{Valid: true, Seconds: s.seconds, InFlight: s.inFlight}
 	o.Rate = m.span.Rate() * interval / vitrine.InFlightEvery.Seconds()
@@ -59,9 +59,9 @@ func (s *sampler) isSteady(m *measured, precision float64) (steady, known bool) 
 	return rate.Judge(o, precision).Steady, true
 }
 
-// longest bounds the extension of a step whose backlog may grow: it is doubled up to three
-// times, like a trial of search/rate. After that the step is unresolved: it does not pass, and
-// its rate is an upper bound of the capacity.
+// longest bounds the extension of a step whose backlog may grow. Like a trial of search/rate, the
+// step is doubled up to three times. After that it is unresolved: it does not pass, and its rate
+// is an upper bound of the capacity.
 const longest = 8
 
 // timeForGrowth returns the time needed to detect growth of the backlog with the precision,
@@ -102,7 +102,7 @@ func (r *run) measure(ctx context.Context) (measured, error) {
 		case elapsed < r.MaxStep && (elapsed.Seconds() < factor*window.Seconds() || m.tally.ended < r.objective.enough()):
 			continue
 		case m.tally.ended < r.objective.enough():
-			return m, &unidentifiable{fmt.Sprintf("%.0f transactions in %s are too few to see the objective: it takes %.0f", m.tally.ended, r.MaxStep, r.objective.enough())}
+			return m, &unidentifiable{fmt.Sprintf("%.0f transactions in %s are too few to judge the objective, which needs %.0f", m.tally.ended, r.MaxStep, r.objective.enough())}
 		}
 		m.unresolved = !steady && r.objective.budget(m.tally) <= 1
 		if !m.unresolved || factor >= longest || elapsed >= r.MaxStep {

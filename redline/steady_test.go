@@ -23,11 +23,11 @@ func sampled(length time.Duration, inFlight func(seconds float64) float64) (*sam
 	return s, &measured{span: client.Span{Duration: length, Begun: uint64(100 * n)}, tally: tally{ended: float64(100 * n)}}
 }
 
-// TestSteadyIsThatOfATrial checks the bounds of search/rate at a precision of 0.1 and 100/s, with a
-// longer sample interval than that of a generator. A step is not steady if its backlog surely grows
-// by more than a tenth of the precision. Growth that ends within the first two thirds of a step is
-// steady.
-func TestSteadyIsThatOfATrial(t *testing.T) {
+// TestSteadyMatchesRateSearch checks the bounds of search/rate at a precision of 0.1 and 100/s, with
+// a longer sample interval than a generator has. A step is not steady if its backlog certainly
+// grows by more than a tenth of the precision. Growth that ends within the first two thirds of a
+// step is steady.
+func TestSteadyMatchesRateSearch(t *testing.T) {
 	const length = 36 * time.Second
 	for name, c := range map[string]struct {
 		length   time.Duration
@@ -40,7 +40,7 @@ func TestSteadyIsThatOfATrial(t *testing.T) {
 		"a transient in the first third":   {length, func(s float64) float64 { return min(10*s, 100) }, true},
 		"growth that began in the middle":  {length, func(s float64) float64 { return max(0, 5*(s-18)) }, false},
 		"waves that hide growth of a rate": {6 * time.Second, func(s float64) float64 { return 200 * float64(int(s*0.7)%2) }, false},
-		"too short to tell":                {2 * time.Second, func(float64) float64 { return 7 }, false},
+		"too short to judge":               {2 * time.Second, func(float64) float64 { return 7 }, false},
 	} {
 		s, m := sampled(c.length, c.inFlight)
 		if steady, _ := s.isSteady(m, 0.1); steady != c.steady {
@@ -49,8 +49,8 @@ func TestSteadyIsThatOfATrial(t *testing.T) {
 	}
 }
 
-// TestSlowGrowthBoundsFromAbove checks that a step whose backlog grows too slowly to break the
-// objective is extended, does not pass, and bounds the capacity from above.
+// TestSlowGrowthBoundsFromAbove checks a step whose backlog grows too slowly to break the
+// objective. The step must be extended, must not pass, and must bound the capacity from above.
 func TestSlowGrowthBoundsFromAbove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(128)...)

@@ -12,8 +12,8 @@ const (
 	tick      = 250 * time.Millisecond // time between two readings
 	guardTime = 2 * time.Second        // span that judge looks at
 	silence   = 3 * time.Second        // longest time without a reading
-	// headroom is the share of the CPU limit at which a measurement stops even though the
-	// objective holds.
+	// headroom is the share of the CPU limit at which a measurement stops even if the objective
+	// holds.
 	headroom = 0.95
 )
 
@@ -30,8 +30,8 @@ type watch struct {
 	asked    time.Time  // begin of the renewal under way
 }
 
-// A fault is the error of a measurement that ended for another reason than load. It has no
-// capacity.
+// A fault is the error of a measurement that ended for another reason than load. Such a
+// measurement has no capacity.
 type fault struct{ why string }
 
 func (e *fault) Error() string { return e.why }
@@ -62,9 +62,9 @@ func (w *watch) next(ctx context.Context) (reading, error) {
 	return r, w.keepLease(ctx, now)
 }
 
-// keepLease renews the lease in a goroutine after a quarter of leaseTime. It returns a *fault
-// if renewals have failed for half of leaseTime. A renewal has no weights, so that a late one
-// cannot undo a change.
+// keepLease renews the lease in a goroutine after a quarter of leaseTime. It returns a *fault if
+// renewals have failed for half of leaseTime. A renewal has no weights, because a late renewal
+// could undo a change of weights.
 func (w *watch) keepLease(ctx context.Context, now time.Time) error {
 	select {
 	case err := <-w.renewing:
@@ -86,7 +86,7 @@ func (w *watch) keepLease(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// settle waits for the renewal under way, if any.
+// settle waits for a renewal that is under way.
 func (w *watch) settle() {
 	if w.renewing != nil {
 		if err := <-w.renewing; err == nil {
@@ -118,8 +118,8 @@ func (w *watch) before(age time.Duration) *reading {
 }
 
 // overdue returns a lower bound on the number of transactions in flight for longer than
-// Objective.Latency: those in flight now, less those that began within that time. It is 0 while
-// the readings do not span that time.
+// Objective.Latency: the number in flight now minus the number that began within that time. It is
+// 0 while the readings do not span that time.
 func (w *watch) overdue() uint64 {
 	now, then := w.last(), w.before(w.objective.Latency)
 	if now.own.At.Sub(then.own.At) < w.objective.Latency || now.own.Begun < then.own.Begun {
