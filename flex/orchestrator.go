@@ -106,6 +106,7 @@ func New(o Options) (*Orchestrator, error) {
 		Options: o, instances: map[string]*instance{}, next: map[string]int{}, gone: map[string]bool{}, services: map[string]*service{},
 		directors: make([]reading, len(o.Directors)), types: map[string]*typeReading{}, holds: map[string]decide.Cause{},
 		why: map[string][]string{}, away: map[string]string{}, profiles: map[string]*Profile{},
+		store: storeWatch{silent: map[string]*silence{}},
 	}
 	if f.Policy == nil {
 		f.Policy, f.PolicyName = decide.Decide, policy.Flex

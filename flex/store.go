@@ -3,6 +3,7 @@ package flex
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,8 +16,15 @@ import (
 // storeEvery is the time between two queries of the store.
 const storeEvery = 5 * time.Second
 
+// silenceLimit is the time without an answer after which a store is reported. A store that starts
+// answers sooner.
+const silenceLimit = 30 * time.Second
+
 // longestWait bounds the time after which a member of the store is stopped.
 const longestWait = 24 * time.Hour
+
+// firstStore is the name of the store in events; its members have the names of their services.
+const firstStore = "the store"
 
 // A StoreHealth is the answer of a store.
 type StoreHealth struct {
@@ -29,13 +37,20 @@ type StoreHealth struct {
 // store over the same Redis or etcd.
 type storeWatch struct {
 	asked   time.Time
-	past    []string      // operations that exceed their latency threshold, at any of the stores
-	alerted []string      // operations of the last alert
-	members int           // members that must run
-	adopted bool          // members of an earlier orchestrator are in members
-	since   time.Time     // last change of members, or between slow and fast
-	stopped time.Time     // when a member was last stopped
-	wait    time.Duration // time of fast operations after which a member is stopped, if above Stable
+	past    []string            // operations that exceed their latency threshold, at any of the stores
+	alerted []string            // operations of the last alert
+	members int                 // members that must run
+	adopted bool                // members of an earlier orchestrator are in members
+	since   time.Time           // last change of members, or between slow and fast
+	stopped time.Time           // when a member was last stopped
+	wait    time.Duration       // time of fast operations after which a member is stopped, if above Stable
+	silent  map[string]*silence // stores without a usable answer, by name
+}
+
+// A silence is the time in which a store gives no usable answer.
+type silence struct {
+	since   time.Time
+	alerted bool
 }
 
 // watchStore queries the store and its members. While operations are too slow, it adds members,
@@ -46,7 +61,7 @@ func (o *Orchestrator) watchStore(ctx context.Context, now time.Time) {
 		return
 	}
 	w.asked = now
-	health, ok := o.askStores(ctx)
+	health, ok := o.askStores(ctx, now)
 	if !ok {
 		if len(w.past) == 0 {
 			w.since = now // the time without an answer does not count as fast
@@ -72,10 +87,10 @@ func (o *Orchestrator) watchStore(ctx context.Context, now time.Time) {
 // askStores queries the store and its members at the same time. It returns the answer of the
 // first store, with the operations past their threshold at any of them. ok is false if one of
 // them does not answer.
-func (o *Orchestrator) askStores(ctx context.Context) (first StoreHealth, ok bool) {
+func (o *Orchestrator) askStores(ctx context.Context, now time.Time) (first StoreHealth, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	names, urls := []string{"the store"}, []string{o.File.Store.URL}
+	names, urls := []string{firstStore}, []string{o.File.Store.URL}
 	for n := range o.store.members {
 		m := o.File.Store.Member
 		names, urls = append(names, m.Service(n+1).Name), append(urls, m.URLOf(n+1))
@@ -93,12 +108,41 @@ func (o *Orchestrator) askStores(ctx context.Context) (first StoreHealth, ok boo
 			errs[i] = fmt.Errorf("its engine is %s, but that of the first store is %s: it has other records", a.Engine, first.Engine)
 		}
 		o.note(names[i], errs[i])
+		o.alertSilence(now, names[i], urls[i], errs[i])
 		ok = ok && errs[i] == nil
 		past = append(past, a.Past...)
 	}
 	slices.Sort(past)
 	first.Past = slices.Compact(past)
 	return first, ok
+}
+
+// alertSilence alerts once when a store has given no usable answer for silenceLimit. Until it
+// answers, no member starts or stops.
+func (o *Orchestrator) alertSilence(now time.Time, name, url string, err error) {
+	if err == nil {
+		delete(o.store.silent, name)
+		return
+	}
+	s := o.store.silent[name]
+	if s == nil {
+		s = &silence{since: now}
+		o.store.silent[name] = s
+	}
+	silent := now.Sub(s.since)
+	if s.alerted || silent < silenceLimit {
+		return
+	}
+	s.alerted = true
+	e := Event{Kind: EventAlert, Cause: "store"}
+	advice := "Check store.url in " + o.File.Path + ", and that this store runs"
+	if name != firstStore {
+		e.Instance = name
+		advice = fmt.Sprintf("Check that store.member in %s listens at this address, and see %s", o.File.Path, filepath.Join(o.File.State, "logs", servicePrefix+name))
+	}
+	e.Reason = fmt.Sprintf("%s at %s has given no usable answer for %s: %v. %s. Until it answers, no member of the store starts or stops; instances are not affected",
+		name, url, silent.Round(time.Second), err, advice)
+	o.events.add(e)
 }
 
 // relieveStore adds a member when operations have been slow for long enough, and alerts when

@@ -175,6 +175,50 @@ func TestMembersOutliveTheOrchestrator(t *testing.T) {
 	})
 }
 
+// TestSilentStoreIsAnAlert checks that a store or a member that never answers is reported once, with
+// what to do, and again after it has answered. Nothing starts or stops because of it.
+func TestSilentStoreIsAnAlert(t *testing.T) {
+	for silent, want := range map[string]string{
+		"http://127.0.0.1:8070": "the store at http://127.0.0.1:8070 has given no usable answer for 30s: connection refused. Check store.url in ",
+		"http://127.0.0.1:8071": "store-member-1 at http://127.0.0.1:8071 has given no usable answer for 30s: connection refused. Check that store.member in ",
+	} {
+		t.Run(silent, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, stores := newStoreRig(t, memberful, "redis")
+				stores.slow("put")
+				r.run(32 * time.Second)
+				r.members("1")
+				stores.slow()
+				alerts := func() (n int) {
+					for _, e := range r.Events() {
+						if e.Kind == EventAlert && strings.Contains(e.Reason, want) {
+							n++
+						}
+					}
+					return n
+				}
+				units, starts := len(r.runner.units), len(r.runner.starts)
+				for times := range 2 {
+					delete(stores, silent)
+					r.run(25 * time.Second)
+					if got := alerts(); got != times {
+						t.Errorf("got %d alerts before the limit, want %d: %+v", got, times, r.Events())
+					}
+					r.run(5 * time.Minute)
+					if got := alerts(); got != times+1 {
+						t.Errorf("got %d alerts, want %d: %+v", got, times+1, r.Events())
+					}
+					if len(r.runner.units) != units || len(r.runner.starts) != starts {
+						t.Errorf("something started or stopped: %q, %+v", r.runner.starts[starts:], r.runner.units)
+					}
+					stores[silent] = StoreHealth{Engine: "redis", Shared: true}
+					r.run(10 * time.Second)
+				}
+			})
+		})
+	}
+}
+
 // TestUnknownStoresChangeNothing checks that no member starts or stops while a store does not
 // answer, or has another engine.
 func TestUnknownStoresChangeNothing(t *testing.T) {
