@@ -18,7 +18,7 @@ type Status struct {
 	PID       int              `json:"pid"`
 	Policy    string           `json:"policy"`               // Name of the policy: flex, or the rules of another autoscaler.
 	Away      []string         `json:"away,omitempty"`       // Unreachable components, with the error. Meanwhile nothing is scaled.
-	StorePast []string         `json:"store_past,omitempty"` // Operations of the store that exceed their latency threshold.
+	StorePast []string         `json:"store_past,omitempty"` // Operations of the store past their threshold: too many requests are slow or refused.
 	Services  []ServiceStatus  `json:"services,omitempty"`
 	Types     []TypeStatus     `json:"types"`
 	Instances []InstanceStatus `json:"instances"`

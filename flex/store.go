@@ -3,6 +3,7 @@ package flex
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,14 +31,17 @@ const firstStore = "the store"
 type StoreHealth struct {
 	Engine string   // embedded, redis, etcd
 	Shared bool     // several stores may use the engine's records at the same time
-	Past   []string // operations that exceed their latency threshold
+	Past   []string // operations past their threshold: too many requests are slow or refused
+
+	Reasons map[string]string // why they are past it, by operation
 }
 
 // A storeWatch is the memory of the watch over the store and its members. A member is a further
 // store over the same Redis or etcd.
 type storeWatch struct {
 	asked   time.Time
-	past    []string            // operations that exceed their latency threshold, at any of the stores
+	past    []string            // operations past their threshold, at any of the stores
+	reasons map[string]string   // why, by operation
 	alerted []string            // operations of the last alert
 	members int                 // members that must run
 	adopted bool                // members of an earlier orchestrator are in members
@@ -53,8 +57,8 @@ type silence struct {
 	alerted bool
 }
 
-// watchStore queries the store and its members. While operations are too slow, it adds members,
-// or alerts with advice. When they have been fast for long enough, it stops members.
+// watchStore queries the store and its members. While operations are past their threshold, it
+// adds members, or alerts with advice. When none has been for long enough, it stops members.
 func (o *Orchestrator) watchStore(ctx context.Context, now time.Time) {
 	w := &o.store
 	if o.Store == nil || now.Sub(w.asked) < storeEvery {
@@ -76,7 +80,7 @@ func (o *Orchestrator) watchStore(ctx context.Context, now time.Time) {
 		w.alerted = nil
 		o.events.add(Event{Kind: EventBack, Cause: "store", Reason: "the store is within its threshold again"})
 	}
-	w.past = health.Past
+	w.past, w.reasons = health.Past, health.Reasons
 	if slow {
 		o.relieveStore(now, health)
 	} else {
@@ -102,7 +106,7 @@ func (o *Orchestrator) askStores(ctx context.Context, now time.Time) (first Stor
 	}
 	group.Wait()
 	first, ok = answers[0], true
-	var past []string
+	past, reasons := []string(nil), map[string]string{}
 	for i, a := range answers {
 		if errs[0] == nil && errs[i] == nil && a.Engine != first.Engine {
 			errs[i] = fmt.Errorf("its engine is %s, but that of the first store is %s: it has other records", a.Engine, first.Engine)
@@ -111,9 +115,10 @@ func (o *Orchestrator) askStores(ctx context.Context, now time.Time) (first Stor
 		o.alertSilence(now, names[i], urls[i], errs[i])
 		ok = ok && errs[i] == nil
 		past = append(past, a.Past...)
+		maps.Copy(reasons, a.Reasons)
 	}
 	slices.Sort(past)
-	first.Past = slices.Compact(past)
+	first.Past, first.Reasons = slices.Compact(past), reasons
 	return first, ok
 }
 
@@ -145,8 +150,20 @@ func (o *Orchestrator) alertSilence(now time.Time, name, url string, err error) 
 	o.events.add(e)
 }
 
-// relieveStore adds a member when operations have been slow for long enough, and alerts when
-// another member is not possible.
+// explainPast lists the operations past their threshold with the reasons.
+func (w *storeWatch) explainPast() string {
+	var list []string
+	for _, operation := range w.past {
+		if why := w.reasons[operation]; why != "" {
+			operation += " (" + why + ")"
+		}
+		list = append(list, operation)
+	}
+	return strings.Join(list, ", ")
+}
+
+// relieveStore adds a member when operations have been past their threshold for long enough, and
+// alerts when another member is not possible.
 func (o *Orchestrator) relieveStore(now time.Time, h StoreHealth) {
 	w, m := &o.store, o.File.Store.Member
 	if m != nil && h.Shared {
@@ -162,8 +179,7 @@ func (o *Orchestrator) relieveStore(now time.Time, h StoreHealth) {
 		return
 	}
 	w.alerted = w.past
-	o.events.add(Event{Kind: EventAlert, Cause: "store", Reason: "the store is past its threshold for " + strings.Join(w.past, ", ") +
-		": too many operations are slow. " + storeAdvice(h, m) + ". More instances would make it worse"})
+	o.events.add(Event{Kind: EventAlert, Cause: "store", Reason: "the store is past its threshold for " + w.explainPast() + ". " + storeAdvice(h, m) + ". More instances would make it worse"})
 }
 
 // addMember adds a member, which runServices starts. A member that is needed again soon after
@@ -177,7 +193,7 @@ func (o *Orchestrator) addMember(now time.Time) {
 	}
 	w.members, w.since = w.members+1, now
 	o.events.add(Event{Kind: EventService, Instance: m.Service(w.members).Name, Cause: "store", Reason: fmt.Sprintf(
-		"the store is past its threshold for %s, for %s: member %d of %d starts, at %s", strings.Join(w.past, ", "), m.After, w.members, m.Max, m.URLOf(w.members))})
+		"the store is past its threshold for %s, for %s: member %d of %d starts, at %s", w.explainPast(), m.After, w.members, m.Max, m.URLOf(w.members))})
 }
 
 // shrinkStore stops the last member when all operations have been fast for long enough. The

@@ -28,7 +28,7 @@ func (s fakeStores) ask(_ context.Context, url string) (StoreHealth, error) {
 // slow sets the operations that are too slow at all stores.
 func (s fakeStores) slow(operations ...string) {
 	for url, h := range s {
-		h.Past = operations
+		h.Past, h.Reasons = operations, map[string]string{"put": "3 of 9 requests were refused"}
 		s[url] = h
 	}
 }
@@ -78,7 +78,7 @@ func TestSlowStoreIsAnAlert(t *testing.T) {
 				stores.slow("put")
 				r.run(time.Minute)
 				r.members()
-				if !r.has(EventAlert, "past its threshold for put") || !r.has(EventAlert, c.want) || !slices.Equal(r.Status().StorePast, []string{"put"}) {
+				if !r.has(EventAlert, "past its threshold for put (3 of 9 requests were refused). ") || !r.has(EventAlert, c.want) || !slices.Equal(r.Status().StorePast, []string{"put"}) {
 					t.Errorf("%+v", r.Events())
 				}
 				stores.slow()
@@ -107,6 +107,9 @@ func TestSlowStoreGetsMembers(t *testing.T) {
 		r.members("1", "2")
 		if got := r.runner.orders["service-store-member-2"].Command; !slices.Contains(got, "127.0.0.1:8072") || !slices.Contains(got, "${VITRINE_DIR}") {
 			t.Errorf("member 2 was started with %q", got)
+		}
+		if !r.has(EventService, "past its threshold for get, put (3 of 9 requests were refused), for 30s: member 1 of 2 starts") {
+			t.Errorf("%+v", r.Events())
 		}
 		if r.has(EventAlert, "") {
 			t.Errorf("alert although the last member could still help: %+v", r.Events())

@@ -363,11 +363,12 @@ func askStore(ctx context.Context, web *http.Client, url string) (h flex.StoreHe
 		return h, fmt.Errorf("GET /health: %s", response.Status)
 	}
 	var health struct {
-		Promises store.Promises `json:"promises"`
-		Past     []string       `json:"past_threshold"`
+		Promises store.Promises    `json:"promises"`
+		Past     []string          `json:"past_threshold"`
+		Reasons  map[string]string `json:"reasons"`
 	}
 	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&health)
-	return flex.StoreHealth{Engine: health.Promises.Engine, Shared: health.Promises.Shared, Past: health.Past}, err
+	return flex.StoreHealth{Engine: health.Promises.Engine, Shared: health.Promises.Shared, Past: health.Past, Reasons: health.Reasons}, err
 }
 
 // A holderRunner runs units through the holder of a state folder. It starts a holder if

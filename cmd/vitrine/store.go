@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -74,7 +76,7 @@ func (a *app) storeRunCommand() *cobra.Command {
 	flags.IntVar(&f.perSource, "max-connections-per-source", 1024, "concurrent connections from one address (IPv6: /64); further ones are closed")
 	flags.IntVar(&f.watches, "max-watches", 1024, "concurrent watches; further ones are answered 429")
 	flags.DurationVar(&f.slow, "slow", 50*time.Millisecond, "an operation that takes longer counts as slow")
-	flags.Float64Var(&f.share, "slow-share", 0.01, "share of slow operations in a window above which /health reports the operation")
+	flags.Float64Var(&f.share, "slow-share", 0.01, "share of slow or refused requests in a window above which /health reports the operation")
 	flags.DurationVar(&f.window, "slow-window", 10*time.Second, "length of the window for --slow-share")
 	flags.StringVar(&f.log, "log", "info", "log level: debug, info, warn, error")
 	f.engine.register(flags)
@@ -214,13 +216,14 @@ func addresses(all []net.Listener) (at []netip.AddrPort) {
 	return at
 }
 
-// storeHealth writes the guarantees of the engine, and the thresholds that are exceeded.
-func storeHealth(w http.ResponseWriter, engine store.Engine, past []string) {
+// storeHealth writes the guarantees of the engine, which operations are past their threshold, and why.
+func storeHealth(w http.ResponseWriter, engine store.Engine, past map[string]string) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(struct {
-		Promises store.Promises `json:"promises"`
-		Past     []string       `json:"past_threshold"`
-	}{engine.Promises(), append([]string{}, past...)})
+		Promises store.Promises    `json:"promises"`
+		Past     []string          `json:"past_threshold"`
+		Reasons  map[string]string `json:"reasons,omitempty"` // by operation
+	}{engine.Promises(), append([]string{}, slices.Sorted(maps.Keys(past))...), past})
 }
 
 func yaml(document []byte) http.Handler {

@@ -2,8 +2,9 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,8 +16,13 @@ import (
 // twice the previous one.
 func bounds() []float64 { return prometheus.ExponentialBuckets(50e-6, 2, 18) }
 
-// Watch measures the latency of each operation. An operation is past the threshold if more than a
-// share of its requests in the last window were slow.
+// calmWindows is the number of windows in a row within the threshold that end an operation's state
+// past it. Clients that are refused pause, so overload often shows only in every second window.
+const calmWindows = 2
+
+// Watch measures the latency of each operation, and how many of its requests are refused. An
+// operation is past the threshold if more than a share of its requests in a window were slow or
+// refused, until calmWindows windows are within it.
 type Watch struct {
 	slow    time.Duration
 	share   float64
@@ -32,9 +38,12 @@ type operation struct {
 	name      string
 	histogram prometheus.Observer
 	past      prometheus.Gauge
-	count     atomic.Int64 // in this window
-	slow      atomic.Int64 // slow ones in this window
-	isPast    atomic.Bool
+	count     atomic.Int64           // requests served in this window
+	slow      atomic.Int64           // slow ones in this window
+	refused   atomic.Int64           // requests refused in this window
+	cause     atomic.Pointer[string] // what the last refused request would have exceeded
+	reason    atomic.Pointer[string] // why it is past the threshold; nil: it is within
+	calm      int                    // windows in a row within the threshold; only judge uses it
 }
 
 func newWatch(slow time.Duration, share float64, every time.Duration, log *slog.Logger) *Watch {
@@ -44,7 +53,7 @@ func newWatch(slow time.Duration, share float64, every time.Duration, log *slog.
 			Name: "vitrine_store_operation_seconds", Help: "Time from a request's head to its answer, by operation.", Buckets: bounds(),
 		}, []string{"operation"}),
 		past: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "vitrine_store_past_threshold", Help: "1 while too many of an operation's requests are slow: add an instance.",
+			Name: "vitrine_store_past_threshold", Help: "1 while too many of an operation's requests are slow or refused: add an instance.",
 		}, []string{"operation"}),
 	}
 }
@@ -57,13 +66,7 @@ func (w *Watch) Collect(c chan<- prometheus.Metric) { w.latency.Collect(c); w.pa
 
 // Observe records the duration of one operation. The number of names must be small.
 func (w *Watch) Observe(name string, d time.Duration) {
-	o, ok := w.operations.Load(name)
-	if !ok {
-		o, _ = w.operations.LoadOrStore(name, &operation{
-			name: name, histogram: w.latency.WithLabelValues(name), past: w.past.WithLabelValues(name),
-		})
-	}
-	op := o.(*operation)
+	op := w.operation(name)
 	op.histogram.Observe(d.Seconds())
 	op.count.Add(1)
 	if d > w.slow {
@@ -71,16 +74,34 @@ func (w *Watch) Observe(name string, d time.Duration) {
 	}
 }
 
-// Past returns the operations that are past the threshold, sorted.
-func (w *Watch) Past() []string {
-	var names []string
+// Refuse records a request that was refused because the service is at a limit. cause names what
+// the limit bounds.
+func (w *Watch) Refuse(name, cause string) {
+	op := w.operation(name)
+	op.cause.Store(&cause)
+	op.refused.Add(1)
+}
+
+func (w *Watch) operation(name string) *operation {
+	o, ok := w.operations.Load(name)
+	if !ok {
+		o, _ = w.operations.LoadOrStore(name, &operation{
+			name: name, histogram: w.latency.WithLabelValues(name), past: w.past.WithLabelValues(name),
+		})
+	}
+	return o.(*operation)
+}
+
+// Past returns the operations that are past the threshold, with the reason.
+func (w *Watch) Past() map[string]string {
+	past := map[string]string{}
 	for _, o := range w.operations.Range {
-		if op := o.(*operation); op.isPast.Load() {
-			names = append(names, op.name)
+		op := o.(*operation)
+		if reason := op.reason.Load(); reason != nil {
+			past[op.name] = *reason
 		}
 	}
-	slices.Sort(names)
-	return names
+	return past
 }
 
 func (w *Watch) run(ctx context.Context) {
@@ -100,18 +121,35 @@ func (w *Watch) run(ctx context.Context) {
 func (w *Watch) judge() {
 	for _, o := range w.operations.Range {
 		op := o.(*operation)
-		count, slow := op.count.Swap(0), op.slow.Swap(0)
-		past := count > 0 && float64(slow) > w.share*float64(count)
-		if op.isPast.Swap(past) == past {
+		count, slow, refused := op.count.Swap(0), op.slow.Swap(0), op.refused.Swap(0)
+		was := op.reason.Load() != nil
+		if float64(slow+refused) > w.share*float64(count+refused) {
+			reason := w.explain(op, count, slow, refused)
+			op.calm = 0
+			op.reason.Store(&reason)
+			op.past.Set(1)
+			if !was {
+				w.log.Warn("an operation is past the threshold: add an instance", "operation", op.name, "reason", reason, "window", w.every)
+			}
 			continue
 		}
-		if past {
-			op.past.Set(1)
-			w.log.Warn("latency is past the threshold: add an instance", "operation", op.name,
-				"slow", slow, "of", count, "threshold", w.slow, "window", w.every)
-		} else {
+		if op.calm++; was && op.calm >= calmWindows {
+			op.reason.Store(nil)
 			op.past.Set(0)
-			w.log.Info("latency is below the threshold again", "operation", op.name)
+			w.log.Info("an operation is within the threshold again", "operation", op.name)
 		}
 	}
+}
+
+// explain says why an operation is past the threshold.
+func (w *Watch) explain(op *operation, count, slow, refused int64) string {
+	var why []string
+	if slow > 0 {
+		why = append(why, fmt.Sprintf("%d of %d requests took longer than %s", slow, count, w.slow))
+	}
+	if refused > 0 {
+		cause := *op.cause.Load()
+		why = append(why, fmt.Sprintf("%d of %d requests were refused: too many %s at the same time (--max-%s)", refused, count+refused, cause, cause))
+	}
+	return strings.Join(why, "; ")
 }

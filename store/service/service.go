@@ -40,7 +40,7 @@ type Config struct {
 	Grace       time.Duration // how long requests may take to finish at shutdown; default 5 s
 
 	Slow  time.Duration // a request is slow if it takes longer; default 50 ms
-	Share float64       // an operation is past the threshold if more than this share of a window is slow; default 0.01
+	Share float64       // an operation is past the threshold if more than this share of a window is slow or refused; default 0.01
 	Every time.Duration // the window; default 10 s
 }
 
@@ -101,9 +101,9 @@ func New(c Config) *Service {
 	return s
 }
 
-// Past returns the operations that are past the latency threshold. It is the signal for an
-// orchestrator to add an instance.
-func (s *Service) Past() []string { return s.watch.Past() }
+// Past returns the operations that are past the threshold of slow and refused requests, with the
+// reason. It is the signal for an orchestrator to add an instance.
+func (s *Service) Past() map[string]string { return s.watch.Past() }
 
 // ServeHTTP passes a request to its route, or refuses it.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -161,7 +161,7 @@ func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route,
 	}
 	from := clientOf(r)
 	if !s.requests.take(from, 1) {
-		s.overload(w, "requests")
+		s.overload(w, operation, "requests")
 		return
 	}
 	defer s.requests.free(from, 1)
@@ -170,14 +170,14 @@ func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route,
 			size = 1 << 20 // length unknown: assume the largest value
 		}
 		if !s.bodies.take(from, size) {
-			s.overload(w, "bodies")
+			s.overload(w, operation, "bodies")
 			return
 		}
 		defer s.bodies.free(from, size)
 	}
 	if size := route.answer(r); size > 0 {
 		if !s.answers.take(from, size) {
-			s.overload(w, "answers")
+			s.overload(w, operation, "answers")
 			return
 		}
 		defer s.answers.free(from, size)
@@ -186,7 +186,10 @@ func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route,
 	s.watch.Observe(operation, time.Since(began))
 }
 
-func (s *Service) overload(w http.ResponseWriter, cause string) {
+// overload refuses a request of an operation that would exceed a limit. cause is the end of the
+// option's name.
+func (s *Service) overload(w http.ResponseWriter, operation, cause string) {
+	s.watch.Refuse(operation, cause)
 	s.refused.WithLabelValues(cause).Inc()
 	w.Header().Set("Retry-After", "1")
 	refuse(w, http.StatusServiceUnavailable, "too many "+cause+" at the same time")

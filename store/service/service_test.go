@@ -20,6 +20,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/access"
+	"vitrine/internal/hosttest"
 )
 
 const token = "correct-horse-battery"
@@ -250,39 +251,79 @@ func TestGuarded(t *testing.T) {
 }
 
 // TestWatch checks that the log reports once that an operation exceeds its threshold, and once that
-// it no longer does.
+// it no longer does, after two windows within it. Slow and refused requests count.
 func TestWatch(t *testing.T) {
-	log := &lines{}
-	w := newWatch(10*time.Millisecond, 0.01, time.Hour, slog.New(slog.NewTextHandler(log, nil)))
-	window := func(slow int) {
-		for i := range 1000 {
-			d := time.Millisecond
-			if i < slow {
-				d = 11 * time.Millisecond
+	const slowly, refusing = "11 of 1000 requests took longer than 10ms", "11 of 1000 requests were refused: too many requests at the same time (--max-requests)"
+	for name, c := range map[string]struct {
+		bad  func(w *Watch)
+		want string
+	}{
+		"slow":    {func(w *Watch) { w.Observe("get", 11*time.Millisecond) }, slowly},
+		"refused": {func(w *Watch) { w.Refuse("get", "requests") }, refusing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &lines{}
+			w := newWatch(10*time.Millisecond, 0.01, time.Hour, slog.New(slog.NewTextHandler(log, nil)))
+			window := func(bad int) {
+				for i := range 1000 {
+					if i < bad {
+						c.bad(w)
+					} else {
+						w.Observe("get", time.Millisecond)
+					}
+				}
+				w.judge()
 			}
-			w.Observe("get", d)
-		}
-		w.judge()
+			past := func() float64 { return value(w.past.WithLabelValues("get")) }
+			window(10)
+			if len(w.Past()) != 0 || past() != 0 {
+				t.Error("a share of exactly 1 percent counts as past the threshold of 1 percent")
+			}
+			window(500)
+			window(0)
+			window(11)
+			window(0)
+			if got := w.Past(); len(got) != 1 || got["get"] != c.want || past() != 1 || log.count("add an instance") != 1 {
+				t.Errorf("in every second window past the threshold: got %v, want %q; gauge %v, log:\n%s", got, c.want, past(), log.text.String())
+			}
+			window(0)
+			if len(w.Past()) != 0 || past() != 0 || log.count("within the threshold again") != 1 {
+				t.Error("the recovery was not logged or not shown by the gauge")
+			}
+			window(11)
+			w.judge()
+			w.judge()
+			if len(w.Past()) != 0 {
+				t.Error("an operation without a request is past the threshold")
+			}
+		})
 	}
-	past := func() float64 { return value(w.past.WithLabelValues("get")) }
-	window(10)
-	if len(w.Past()) != 0 || past() != 0 {
-		t.Error("a share of exactly 1 percent counts as past the threshold of 1 percent")
+}
+
+// TestRefusalsArePastThreshold checks that a service that refuses requests at its limit reports the
+// operation with the limit's option, and no longer after the limit is free again.
+func TestRefusalsArePastThreshold(t *testing.T) {
+	began, end := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(end) })
+	s, url := running(t, Config{InFlight: 1, Every: 100 * time.Millisecond, Slow: time.Hour, Routes: []Route{
+		{Path: "/kv", Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/kv/wait" {
+				close(began)
+				<-end
+			}
+		}), Operation: named},
+	}}, io.Discard)
+	t.Cleanup(release)
+	var waiting sync.WaitGroup
+	waiting.Go(func() { get(t, url+"/kv/wait") })
+	<-began
+	if got := get(t, url+"/kv/a"); got.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("above the limit: got %s, want 503", got.Status)
 	}
-	window(11)
-	window(500)
-	if got := w.Past(); len(got) != 1 || got[0] != "get" || past() != 1 || log.count("add an instance") != 1 {
-		t.Errorf("past the threshold: got %v, gauge %v, log:\n%s", got, past(), log.text.String())
-	}
-	window(0)
-	if len(w.Past()) != 0 || past() != 0 || log.count("below the threshold again") != 1 {
-		t.Error("the recovery was not logged or not shown by the gauge")
-	}
-	window(11)
-	w.judge()
-	if len(w.Past()) != 0 {
-		t.Error("the latency is past the threshold without a request")
-	}
+	hosttest.Until(t, 30*time.Second, "the refusal is past the threshold", func() bool { return strings.Contains(s.Past()["op"], "(--max-requests)") })
+	release()
+	waiting.Wait()
+	hosttest.Until(t, 30*time.Second, "the service is within its threshold again", func() bool { return len(s.Past()) == 0 })
 }
 
 // TestQuick checks that quick requests are answered without net/http, under the same access rules
