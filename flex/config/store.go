@@ -15,8 +15,7 @@ import (
 
 // A Store says where a store is.
 type Store struct {
-	URL         string       `yaml:"url" jsonschema:"required,format=url,example=http://127.0.0.1:8070"` // Address of the store; its /health is read.
-	TokenFile   string       `yaml:"token_file"`                                                         // File whose first line is the token to show.
+	URL         string       `yaml:"url" jsonschema:"required,format=url,example=http://127.0.0.1:8070"` // Address of the store; its /health is read, which needs no token.
 	Authorities string       `yaml:"authorities"`                                                        // PEM file: the authorities that certify the store.
 	Member      *StoreMember `yaml:"member"`                                                             // How to start a further store over the same Redis or etcd while operations are too slow; left out: an alert says what to do.
 }
