@@ -104,10 +104,26 @@ func TestCertificates(t *testing.T) {
 	if got := ask(t, http.DefaultClient, http.MethodGet, "http://"+r.Control()+"/v1/status"); got != http.StatusBadRequest {
 		t.Errorf("plain HTTP request: got status %d, want 400", got)
 	}
+	certtest.Loopback(t, dir, "authority", nil)
+	r.reloadLogged(t, 1)
 }
 
-// TestCertificatesAreReadAgain rotates the certificate of a running director. A broken file
+// reloadLogged reloads twice, and checks how many reloads the log then has. The second reload
 // changes nothing.
+func (r *running) reloadLogged(t *testing.T, want int) {
+	t.Helper()
+	for range 2 {
+		if err := r.Director.reload(); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Count(r.log.String(), "configuration reloaded"); got != want {
+			t.Errorf("the log has %d reloads, want %d: %s", got, want, r.log)
+		}
+	}
+}
+
+// TestCertificatesAreReadAgain rotates the certificate of a running director, which is logged. A
+// broken file changes nothing.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	authority := certtest.Loopback(t, dir, "authority", nil)
@@ -127,9 +143,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		return c.ConnectionState().PeerCertificates[0].SerialNumber
 	}
 	made := certtest.Loopback(t, dir, "director", authority).Certificate.SerialNumber
-	if err := r.Director.reload(); err != nil {
-		t.Error(err)
-	}
+	r.reloadLogged(t, 1)
 	if got := serial(); got.Cmp(made) != 0 {
 		t.Errorf("the served certificate has serial %s, want %s of the new certificate", got, made)
 	}

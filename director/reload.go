@@ -13,6 +13,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/overload"
+	"vitrine/internal/access"
 )
 
 // reloads holds the results of reading the configuration file again.
@@ -104,10 +105,9 @@ func (d *Director) load() (changed bool, err error) {
 		return false, err
 	}
 	if c.Digest() == old.Digest() {
-		d.secure.Store(secure)
-		was, had := d.tokens.Swap(&opening), d.keys.Swap(&keys)
+		secured, was, had := d.secure.Swap(secure), d.tokens.Swap(&opening), d.keys.Swap(&keys)
 		d.updateKeyring()
-		return !slices.Equal(*was, opening) || !slices.Equal(*had, keys), nil
+		return !access.SameTLS(secured, secure) || !slices.Equal(*was, opening) || !slices.Equal(*had, keys), nil
 	}
 	if err := c.checkChanges(old); err != nil {
 		return false, err

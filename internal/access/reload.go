@@ -1,11 +1,13 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -72,6 +74,16 @@ func FollowTLS(current func() *tls.Config) *tls.Config {
 		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return current(), nil },
 	}
+}
+
+// SameTLS reports whether two configurations that TLS returned have the same certificate and the
+// same authorities of clients.
+func SameTLS(a, b *tls.Config) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	same := func(x, y tls.Certificate) bool { return slices.EqualFunc(x.Certificate, y.Certificate, bytes.Equal) }
+	return slices.EqualFunc(a.Certificates, b.Certificates, same) && a.ClientCAs.Equal(b.ClientCAs)
 }
 
 // rereadEvery bounds how long a change of tokens or certificates goes unnoticed.
