@@ -25,7 +25,7 @@ func (b *backends) manifest(ctx context.Context, cpus testbed.CPUs, substrates, 
 	}
 	m.Accelerators, m.Unconfined = b.accelerators(ctx, substrates, parts)
 	for _, name := range substrates {
-		m.Substrates[name] = b.substrateVersion(ctx, name)
+		m.Substrates[name] = b.substrateVersion(ctx, name, parts[name])
 	}
 	for _, name := range m.Accelerators {
 		if m.Accelerator == "none" || vitrine.NotComparable(name) != "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"vitrine/document"
@@ -10,6 +11,7 @@ import (
 	"vitrine/internal/runstate"
 	"vitrine/measure"
 	"vitrine/spec"
+	"vitrine/substrate/docker/dockertest"
 	"vitrine/testbed"
 )
 
@@ -35,7 +37,7 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Substrates) != 2 || m.Substrates["process"] != "kernel" || m.Substrates["unikernel"] != b.substrateVersion(t.Context(), "unikernel") || m.Substrates["unikernel"] == "" {
+	if len(m.Substrates) != 2 || m.Substrates["process"] != "kernel" || m.Substrates["unikernel"] != b.substrateVersion(t.Context(), "unikernel", document.Node{}) || m.Substrates["unikernel"] == "" {
 		t.Errorf("got substrates %v", m.Substrates)
 	}
 	if len(m.Accelerators) != 1 || m.Accelerators["unikernel"] != accelerator || m.Accelerator != accelerator {
@@ -62,5 +64,24 @@ func TestManifestNamesTheTransport(t *testing.T) {
 		if got := generatorTransport(w); got != want {
 			t.Errorf("%q: got transport %q, want %q", text, got, want)
 		}
+	}
+}
+
+// TestManifestNamesTheEngine checks that the manifest names the container engine of the deployment,
+// even if DOCKER_HOST names another one.
+func TestManifestNamesTheEngine(t *testing.T) {
+	host := dockertest.Start(t)
+	t.Setenv("DOCKER_HOST", "unix:///nowhere")
+	b, err := newBackends(nil, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := document.Parse("deployment.yaml", []byte("servers: {docker: {host: \""+host+"\"}}\n"), "a deployment's")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := b.manifest(t.Context(), testbed.CPUs{}, []string{"docker"}, nil, map[string]document.Node{"docker": file.Root().Sub("servers", "docker")})
+	if got := m.Substrates["docker"]; !strings.HasPrefix(got, "Docker Engine, version ") || !strings.HasSuffix(got, ", "+host) {
+		t.Errorf("got %q, want Docker Engine, its version and %s", got, host)
 	}
 }

@@ -32,8 +32,8 @@ type substrateKind struct {
 	// open opens the substrate for a run; the part may be the zero Node.
 	open func(ctx context.Context, b *backends, network string, part document.Node) (place, error)
 	// version returns the version of the software that the substrate drives, or "" if
-	// it is unknown.
-	version func(ctx context.Context) string
+	// it is unknown; the part may be the zero Node.
+	version func(ctx context.Context, part document.Node) string
 	// machines is true if instances are virtual machines, which run with an
 	// accelerator.
 	machines bool
@@ -183,19 +183,24 @@ func (b *backends) substrateChecks(ctx context.Context, name string) []vitrine.C
 }
 
 // substrateVersion returns the version of the software that the substrate drives.
-func (b *backends) substrateVersion(ctx context.Context, name string) string {
-	return substrates()[name].version(ctx)
+func (b *backends) substrateVersion(ctx context.Context, name string, part document.Node) string {
+	return substrates()[name].version(ctx, part)
 }
 
 // kernelVersion returns only "kernel", because the manifest has the host's kernel anyway.
-func kernelVersion(context.Context) string { return "kernel" }
+func kernelVersion(context.Context, document.Node) string { return "kernel" }
 
-func dockerVersion(ctx context.Context) string {
-	version, _ := docker.Version(ctx, dockerConfig()) // without an engine, the trials fail with the reason
+// dockerVersion names the engine of the part. Without an engine, the trials fail with the reason.
+func dockerVersion(ctx context.Context, part document.Node) string {
+	c := dockerConfig()
+	if part.Decode(&c) != nil {
+		return ""
+	}
+	version, _ := docker.Version(ctx, c)
 	return version
 }
 
-func machineVersion(ctx context.Context) string {
+func machineVersion(ctx context.Context, _ document.Node) string {
 	version, _ := machine.Version(ctx) // without QEMU, the trials fail with the reason
 	return version
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric/fabrictest"
 	"vitrine/substrate/application"
 	"vitrine/substrate/qemu/machine"
@@ -28,7 +29,7 @@ func TestSubstrateVersions(t *testing.T) {
 		t.Errorf("version of QEMU: got %q", program)
 	}
 	for name, want := range map[string]string{"process": "kernel", "qemu": program, "unikernel": program} {
-		if got := b.substrateVersion(t.Context(), name); got != want {
+		if got := b.substrateVersion(t.Context(), name, document.Node{}); got != want {
 			t.Errorf("%s: got version %q, want %q", name, got, want)
 		}
 	}

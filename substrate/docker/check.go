@@ -9,7 +9,8 @@ import (
 	"vitrine/internal/netns"
 )
 
-// Version returns the version of the configured engine, and of the API used with it.
+// Version returns the name and the version of the configured engine, and the version of the API used
+// with it.
 func Version(ctx context.Context, config Config) (string, error) {
 	e, err := dialEngine(ctx, config.Host)
 	if err != nil {
@@ -19,7 +20,7 @@ func Version(ctx context.Context, config Config) (string, error) {
 }
 
 func (e *engine) version() string {
-	return fmt.Sprintf("version %s, API %s, %s", e.info.ServerVersion, e.api.ClientVersion(), e.host)
+	return fmt.Sprintf("%s, version %s, API %s, %s", e.name, e.info.ServerVersion, e.api.ClientVersion(), e.host)
 }
 
 // Check reports what this engine can do.

@@ -44,14 +44,6 @@ func (s *Substrate) eraseEngine() error {
 	return s.config.Run.Erase(engineKind, s.engineRecord())
 }
 
-// usedBy reports whether a run used this engine. If the run has no record of any engine, its
-// images may still be here, so the answer is yes.
-func (s *Substrate) usedBy(run string) (bool, error) {
-	engines, err := runstate.Records(s.config.Runs, run, engineKind)
-	_, recorded := engines[s.engineRecord()]
-	return recorded || len(engines) == 0, err
-}
-
 // A Cleaner cleans up after dead runs on the engines that they recorded. A Substrate cleans its
 // own engine only, and a deployment may name another one.
 type Cleaner struct{ Root string } // of the runs

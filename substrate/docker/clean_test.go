@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -194,9 +195,42 @@ func testLoaded(b *bed) {
 		if _, err := b.s.images.inspect(b.ctx, b.image); cerrdefs.IsNotFound(err) == tt.isThere {
 			b.Errorf("%s: got the wrong state of the image at the end: %v", tt.name, err)
 		}
-		if records, err := os.ReadDir(filepath.Join(b.run.Dir(), recordKind)); err != nil && !errors.Is(err, os.ErrNotExist) || len(records) > 0 {
+		if records, err := os.ReadDir(filepath.Join(b.run.Dir(), b.s.imageKind())); err != nil && !errors.Is(err, os.ErrNotExist) || len(records) > 0 {
 			b.Errorf("%s: records left: %v, error %v", tt.name, records, err)
 		}
+	}
+}
+
+// testLoadedByEngine checks that the cleaning of one engine leaves the record of an image that the
+// same run gave another engine, so that the other engine is cleaned too.
+func testLoadedByEngine(b *bed) {
+	b.s.config.Run, b.s.images.run = b.run, b.run
+	archive := b.save(b.image)
+	id, err := image.ContainerID(archive)
+	if err == nil {
+		err = b.s.removeImage(b.ctx, b.image)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	other, err := New(b.ctx, Config{Host: dockertest.Own(b.T).Host, Runs: b.s.config.Runs, Run: b.run})
+	hosttest.Need(b, err)
+	engines := []*Substrate{b.s, other}
+	for _, s := range engines {
+		if _, err := s.Load(b.ctx, archive, id, b.image); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := b.run.Abandon(); err != nil {
+		b.Fatal(err)
+	}
+	for _, s := range engines {
+		if removed, err := s.Clean(b.ctx); err != nil || !slices.Contains(removed, "docker image "+b.image) {
+			b.Errorf("%s: Clean removed %q, error %v, want the image of the killed run", s.host, removed, err)
+		}
+	}
+	if err := other.Close(b.ctx); err != nil {
+		b.Error(err)
 	}
 }
 

@@ -36,6 +36,7 @@ type engine struct {
 	host  string // unix:///var/run/docker.sock
 	limit time.Duration
 	info  system.Info
+	name  string // Docker Engine, or Podman Engine
 }
 
 // dialEngine connects to the engine at host and negotiates the highest API version that both
@@ -67,7 +68,11 @@ func dialEngine(ctx context.Context, host string) (*engine, error) {
 		return nil, fmt.Errorf("docker: connect to %s: %w", host, err)
 	}
 	e := &engine{api: api, host: host, limit: callLimit}
-	e.info, err = call(ctx, e, "query the engine", api.Info)
+	version, err := call(ctx, e, "query the engine's version", api.ServerVersion)
+	e.name = nameOfEngine(version)
+	if err == nil {
+		e.info, err = call(ctx, e, "query the engine", api.Info)
+	}
 	if err == nil && e.info.OSType != "linux" {
 		err = &vitrine.Unsupported{What: "docker", Missing: fmt.Sprintf("an engine that runs Linux containers: %s runs %s containers", host, e.info.OSType)}
 	}
@@ -76,6 +81,17 @@ func dialEngine(ctx context.Context, host string) (*engine, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// nameOfEngine returns the name of an engine. Podman answers the same API, and names itself among
+// the components of its version.
+func nameOfEngine(v types.Version) string {
+	for _, c := range v.Components {
+		if strings.HasPrefix(c.Name, "Podman") {
+			return c.Name
+		}
+	}
+	return "Docker Engine"
 }
 
 // unreachable explains why no engine answers at the socket, and what to do about it.

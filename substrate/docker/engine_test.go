@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/docker/docker/api/types"
 
 	"vitrine"
 	"vitrine/internal/runstate"
@@ -65,6 +68,27 @@ func TestDockerSubstrateEngineDies(t *testing.T) {
 	}
 	if left, err := labelled(t, run.ID); err != nil || len(left) > 0 {
 		t.Errorf("containers left: %q, error %v", left, err)
+	}
+}
+
+// TestDockerSubstrateEngineIsNamed checks that the version of an engine names its software and its
+// address.
+func TestDockerSubstrateEngineIsNamed(t *testing.T) {
+	host := dockertest.Start(t)
+	if got, err := Version(t.Context(), Config{Host: host}); err != nil || !strings.HasPrefix(got, "Docker Engine, version ") || !strings.HasSuffix(got, ", "+host) {
+		t.Errorf("got %q, error %v, want Docker Engine, its version and %s", got, err, host)
+	}
+}
+
+// TestPodmanIsNamed checks the name of an engine with Podman's answer to GET /version.
+func TestPodmanIsNamed(t *testing.T) {
+	var v types.Version
+	if err := json.Unmarshal([]byte(`{"Platform":{"Name":"linux/amd64/debian-12"},"Components":[{"Name":"Podman Engine","Version":"4.3.1",
+		"Details":{"APIVersion":"4.3.1"}},{"Name":"Conmon","Version":"conmon version 2.1.6"}],"Version":"4.3.1","ApiVersion":"1.41"}`), &v); err != nil {
+		t.Fatal(err)
+	}
+	if got := nameOfEngine(v); got != "Podman Engine" {
+		t.Errorf("got %q, want Podman Engine", got)
 	}
 }
 

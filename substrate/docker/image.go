@@ -38,7 +38,7 @@ type gallery struct {
 // A made image did not exist in the engine before.
 type made struct {
 	id     string
-	record string // the name of its record (recordKind); empty: the image has a label
+	record string // the name of its record (imageKind); empty: the image has a label
 }
 
 // byReference finds a local image, or pulls it. It keeps the ID, so that all instances run

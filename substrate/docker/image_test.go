@@ -44,6 +44,7 @@ func TestDockerSubstrateImages(t *testing.T) {
 		"Foreign":       testForeignLeftAlone,
 		"Installed":     testInstalledCleaned,
 		"Loaded":        testLoaded,
+		"LoadedTwice":   testLoadedByEngine,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

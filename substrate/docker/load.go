@@ -12,10 +12,11 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// recordKind is the kind of record for images that a run gives the engine. A record's name
-// is the archive's image ID; its value is the reference and the ID that the reference had
-// before, if any. Such an image has no label, because it must be identical everywhere.
-const recordKind = "docker-image"
+// imageKind returns the kind of record for images that a run gives this engine. Each engine has a
+// kind of its own, so that cleaning asks an engine only for its images. A record's name is the
+// archive's image ID; its value is the reference and the ID that the reference had before, if any.
+// Such an image has no label, because it must be identical everywhere.
+func (e *engine) imageKind() string { return "docker-image@" + e.engineRecord() }
 
 // Load gives the engine the image of an archive (docker load), unless it has that image
 // already, and returns its name for a Spec. id is the archive's image ID. An engine that
@@ -71,23 +72,20 @@ func (g *gallery) record(name, value string) error {
 	if g.run == nil {
 		return nil
 	}
-	return g.run.Record(recordKind, name, []byte(value))
+	return g.run.Record(g.e.imageKind(), name, []byte(value))
 }
 
 func (g *gallery) erase(name string) error {
 	if g.run == nil || name == "" {
 		return nil
 	}
-	return g.run.Erase(recordKind, name)
+	return g.run.Erase(g.e.imageKind(), name)
 }
 
-// cleanLoaded removes the images that dead runs gave the engine.
+// cleanLoaded removes the images that dead runs gave this engine.
 func (s *Substrate) cleanLoaded(ctx context.Context) (removed []string, err error) {
 	return runstate.EachDead(s.config.Runs, func(run string) ([]string, error) {
-		if used, err := s.usedBy(run); err != nil || !used {
-			return nil, err
-		}
-		return runstate.Undo(s.config.Runs, run, recordKind, func(_ string, value []byte) (string, error) {
+		return runstate.Undo(s.config.Runs, run, s.imageKind(), func(_ string, value []byte) (string, error) {
 			reference, was, _ := strings.Cut(string(value), " ")
 			p, err := s.images.inspect(ctx, reference)
 			if cerrdefs.IsNotFound(err) || err == nil && p.id == was {
