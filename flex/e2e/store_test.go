@@ -40,17 +40,25 @@ var (
 	started = regexp.MustCompile(`(?m)^process_start_time_seconds .*$`)
 )
 
-// TestSlowStoreGetsAMember runs a store over Redis to which every request is slow. A member must
-// start and get requests, outlive the orchestrator, and end with the next one.
+// TestSlowStoreGetsAMember runs a store over Redis or etcd to which every request is slow. A member
+// must start and get requests, outlive the orchestrator, and end with the next one.
 func TestSlowStoreGetsAMember(t *testing.T) {
+	for engine, server := range map[string]func(*testing.T) string{
+		"redis": func(t *testing.T) string { return storetest.Redis(t, "--maxmemory-policy", "noeviction") },
+		"etcd":  func(t *testing.T) string { return storetest.Etcd(t, 1)[0].Endpoint },
+	} {
+		t.Run(engine, func(t *testing.T) { slowStoreGetsAMember(t, engine, server(t)) })
+	}
+}
+
+func slowStoreGetsAMember(t *testing.T, engine, server string) {
 	s := newBare(t)
-	engine := storetest.Redis(t, "--maxmemory-policy", "noeviction")
 	store, member := freePort(t, "tcp"), freePort(t, "tcp")
 	deployment, err := filepath.Abs("testdata/deployment.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := `[vitrine, store, run, --engine, redis, --engine-server, "` + engine + `", --slow, 1ns, --slow-window, 1s, --listen, `
+	command := `[vitrine, store, run, --engine, ` + engine + `, --engine-server, "` + server + `", --slow, 1ns, --slow-window, 1s, --listen, `
 	s.writeDirector("")
 	s.write("flex.yaml", `
 directors: [{control: "`+s.control+`"}]
