@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/internal/runstate"
 	"vitrine/measure"
 	"vitrine/measure/chain"
 	"vitrine/papers"
@@ -138,11 +139,11 @@ func (a *app) runCapacities(ctx context.Context, m *measurement, f reproduceFlag
 // withCampaign plans the exhibit's campaign and calls do. The specification files and install
 // scripts exist until do returns.
 func (a *app) withCampaign(m *measurement, f reproduceFlags, do func(campaign) error) (err error) {
-	specs, err := os.MkdirTemp("", "vitrine-reproduce-")
+	specs, remove, err := makeSpecs()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(specs)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	deployment, workload, err := m.exhibit.Unpack(specs, m.scale)
 	if err != nil {
 		return err
@@ -152,6 +153,45 @@ func (a *app) withCampaign(m *measurement, f reproduceFlags, do func(campaign) e
 		return err
 	}
 	return do(c)
+}
+
+// specsKind is the kind of record for folders of unpacked specifications.
+const specsKind = "specs"
+
+// makeSpecs makes a folder for an exhibit's specifications, and records it so that cleaning removes
+// it if this process is killed. The folder is not that of a run, because a host may forbid programs
+// there.
+func makeSpecs() (dir string, remove func() error, err error) {
+	temporary, err := filepath.Abs(os.TempDir())
+	if err != nil {
+		return "", nil, err
+	}
+	run, err := runstate.New(runstate.DefaultRoot())
+	if err != nil {
+		return "", nil, err
+	}
+	dir = filepath.Join(temporary, "vitrine-reproduce-"+run.ID)
+	forget := func() error { return errors.Join(run.Erase(specsKind, "folder"), run.Close()) }
+	if err = run.Record(specsKind, "folder", []byte(dir)); err == nil {
+		err = os.Mkdir(dir, 0o700)
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, forget())
+	}
+	return dir, func() error {
+		if err := os.RemoveAll(dir); err != nil {
+			return errors.Join(err, run.Abandon()) // vitrine clean tries again
+		}
+		return forget()
+	}, nil
+}
+
+// A specsCleaner removes the folders of specifications that dead runs left.
+type specsCleaner struct{ root string }
+
+// Clean removes the folders and returns their paths.
+func (c specsCleaner) Clean(context.Context) (removed []string, err error) {
+	return runstate.RemoveRecorded(c.root, specsKind)
 }
 
 // runPackets runs a measurement of packets in the folder, or continues it there.

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"vitrine"
+	"vitrine/internal/runstate"
 	"vitrine/papers"
 	"vitrine/result"
 )
@@ -111,5 +115,53 @@ func TestCampaignHasItsScripts(t *testing.T) {
 		if _, err := os.Stat(s); err == nil {
 			t.Errorf("%s is left", s)
 		}
+	}
+}
+
+// killedVariable makes TestKilledCampaignIsCleaned the process that is killed.
+const killedVariable = "VITRINE_TEST_KILLED_CAMPAIGN"
+
+// TestKilledCampaignIsCleaned checks that cleaning removes the specifications of a killed process,
+// and leaves those of a live one.
+func TestKilledCampaignIsCleaned(t *testing.T) {
+	if os.Getenv(killedVariable) != "" {
+		err := (&app{stderr: t.Output()}).withCampaign(planned(t, "contain-ed/store-delay"), reproduceFlags{}, func(campaign) error {
+			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		})
+		t.Fatalf("the process lives on: %v", err)
+	}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledCampaignIsCleaned$")
+	c.Env = append(os.Environ(), killedVariable+"=1")
+	out, err := c.CombinedOutput()
+	left, globErr := filepath.Glob(filepath.Join(dir, "vitrine-reproduce-*"))
+	if err == nil || globErr != nil || len(left) != 1 {
+		t.Fatalf("the killed process left %q, errors %v, %v:\n%s", left, err, globErr, out)
+	}
+	live, remove, err := makeSpecs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := runstate.New(runstate.DefaultRoot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	a := &app{stdout: &said, stderr: &said}
+	if err := a.cleanUp(t.Context(), run, &said); err != nil {
+		t.Logf("something else on this host cannot be cleaned: %v", err)
+	}
+	if _, err := os.Stat(left[0]); !os.IsNotExist(err) || !strings.Contains(said.String(), "removed "+left[0]) {
+		t.Errorf("the folder of the killed process: %v; cleaning printed %q", err, said.String())
+	}
+	if _, err := os.Stat(live); err != nil {
+		t.Errorf("the folder of a live process: %v", err)
+	}
+	if err := errors.Join(remove(), run.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(live); !os.IsNotExist(err) {
+		t.Errorf("the folder is left at the end: %v", err)
 	}
 }

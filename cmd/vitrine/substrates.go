@@ -221,7 +221,7 @@ func (b *backends) cleaners(ctx context.Context) ([]vitrine.Cleaner, error) {
 		}
 		list = append(list, p)
 	}
-	return append(list, docker.Cleaner{Root: b.run.Root}, application.Cleaner{Root: b.run.Root}), context.Cause(ctx) // last, because now nothing uses the files
+	return append(list, docker.Cleaner{Root: b.run.Root}, specsCleaner{b.run.Root}, application.Cleaner{Root: b.run.Root}), context.Cause(ctx) // last, when nothing uses the files any more
 }
 
 // failedCleaner is the cleaner of a back end that does not answer. It returns the reason.
