@@ -3,7 +3,8 @@ package catalog
 
 import "embed"
 
-// Scripts has the install scripts that plans of package papers use too, in the layout of this folder.
+// Scripts has the install scripts that plans of package papers use too, and the configurations
+// that these copy, in the layout of this folder.
 //
-//go:embed ims-reference-store/*.sh
+//go:embed ims-reference-store/*.sh ims-kamailio/*.sh ims-kamailio/*.cfg
 var Scripts embed.FS

@@ -107,6 +107,35 @@ func TestKamailioCountersAgree(t *testing.T) {
 	}
 }
 
+// TestKamailioEdgeSteers checks that an edge with STEERS sends all requests of a Call-ID to
+// one registrar, and uses all registrars.
+func TestKamailioEdgeSteers(t *testing.T) {
+	requirePrograms(t, "ims-kamailio", "kamailio", "kamcmd", "redis-server", "redis-cli", "tcpdump", "tshark")
+	c := newCampaign(t, "ims-kamailio", "process", "ed1l-rg2m", "workload-sip.yaml")
+	c.capture = []string{"registrar"}
+	for i := range c.config.Deployment.Components {
+		of := &c.config.Deployment.Components[i]
+		of.Image = ""
+		if of.Name == "edge" {
+			of.Environment = document.Strings{"STEERS": "yes"}
+		}
+	}
+	c.run()
+	clear(c.wiring.inside) // the edge is not to be left out
+	calls, seen := c.trials(), c.captured()
+	if calls["offered"] == 0 || calls["succeeded"] != calls["offered"] {
+		t.Errorf("%d of %d calls succeeded", calls["succeeded"], calls["offered"])
+	}
+	if seen.calls != calls["offered"] || seen.complete != calls["succeeded"] {
+		t.Errorf("the registrars saw %d calls, %d of them complete, of %d: a call went to two of them", seen.calls, seen.complete, calls["offered"])
+	}
+	for name, tap := range c.wiring.taps {
+		if one, err := tap.count(c.wiring.inside); err != nil || one.calls == 0 {
+			t.Errorf("%s got no call: %v", name, err)
+		}
+	}
+}
+
 // requirePrograms skips the test if a program that the package's README requires
 // is missing.
 func requirePrograms(t *testing.T, folder string, programs ...string) {

@@ -18,6 +18,7 @@ func trialAt(sizing string, repeat int, rate, success, bono, sprout float64) vit
 		Key:      vitrine.Key{Seq: repeat, Attempt: 1, Substrate: "process", Subject: sizing, Repeat: repeat, Rate: rate},
 		Answered: time.Duration((3 + 0.06*rate) * float64(time.Second)),
 		Valid:    true, Scheduled: scheduled, Succeeded: int64(success * float64(scheduled)),
+		Latency: vitrine.Latency{P50: rate / 10, P99: rate / 2},
 		Use: map[string]vitrine.Use{
 			"bono-1":      {Component: "bono", CPU: &bono, VCPUs: 1},
 			"sprout-1":    {Component: "sprout", CPU: &sprout, VCPUs: 1},
@@ -31,6 +32,7 @@ func TestCapacityReadings(t *testing.T) {
 	d := &result.Data{Dir: t.TempDir(), Summary: &result.Summary{Sizings: []result.Sizing{
 		{Name: "bn1s", Substrate: "process", Capacities: []vitrine.Capacity{{Threshold: 0.9, Rate: 1, Low: 1, High: 1}}},
 		{Name: "bn1s", Substrate: "process", Again: true, Capacities: []vitrine.Capacity{capacity}},
+		{Name: "bn2s", Substrate: "process", Capacities: []vitrine.Capacity{capacity}},
 		{Name: "bn1m", Substrate: "process", Options: "pinning=on", Capacities: []vitrine.Capacity{{Threshold: 0.9, Rate: 900, Low: 900, High: 900, Censored: vitrine.CensoredAbove}}},
 		{Name: "bn1l", Substrate: "process", Capacities: []vitrine.Capacity{{Threshold: 0.9, Censored: vitrine.CensoredGenerator}}},
 	}}}
@@ -39,8 +41,12 @@ func TestCapacityReadings(t *testing.T) {
 			trialAt("bn1s", repeat, 150, 0.2, 0.9, 0.9),
 			trialAt("bn1s", repeat, 50, 1, 0.2, 0.3),
 			trialAt("bn1s", repeat, 100, 0.95, 0.4, 0.8),
+			trialAt("bn2s", repeat, 150, 0.5, 0.9, 0.9),
+			trialAt("bn2s", repeat, 100, 0.9, 0.4, 0.8),
+			trialAt("bn2s", repeat, 300, 0, 0.9, 0.9),
 		)
 	}
+	d.Outcomes = append(d.Outcomes, trialAt("bn2s", 6, 100, 0.9, 0.4, 0.8)) // never driven at twice the capacity
 	r, err := Read(d)
 	if err != nil {
 		t.Fatal(err)
@@ -48,13 +54,24 @@ func TestCapacityReadings(t *testing.T) {
 	for name, want := range map[string]float64{
 		"bn1s capacity@0.9": 100, "bn1s single@0.9": 80, "bn1s sd@0.9": 5, "bn1m/pinning=on capacity@0.9": 900,
 		"bn1s cpu.bono": 0.4, "bn1s cpu.sprout": 0.8, "bn1s cpu.beside.bono": 0.8, "bn1s cpu.beside.sprout": 0.4,
-		"bn1s percall.bono": 4, "bn1s percall.sprout": 8,
+		"bn1s percall.bono": 4, "bn1s percall.sprout": 8, "bn1s percall.all": 12,
+		"bn1s percall.sprout@50/s": 6, "bn1s percall.all@50/s": 10, "bn1s percall.all@150/s": 12,
+		"bn1s latency.p50@50/s": 5, "bn1s latency.p99@50/s": 25, "bn1s latency.p50@150/s": 15,
 		"bn1s goodput@50/s": 50, "bn1s goodput@100/s": 95, "bn1s least goodput@150/s": 30,
 		"bn1s answered@50/s": 6, "bn1s answered@150/s": 12,
 		"bn1s success@1.25": 0.575, // half-way from 0.95 at 100 to 0.2 at 150
+		"bn2s goodput@2x":   50,    // at 200, a third of the way from 75 at 150 to 0 at 300
 	} {
 		if x, missing := r.read(name); missing != "" || math.Abs(x.Mean-want) > 1e-9 {
 			t.Errorf("%s: %v (%s), want %g", name, x.Mean, missing, want)
+		}
+	}
+	if x := r.of["bn2s goodput@2x"]; x.Repeats != 5 {
+		t.Errorf("goodput of %d deployments, want only the five that were driven at twice the capacity", x.Repeats)
+	}
+	for _, name := range []string{"bn1s goodput@2x", "bn2s latency.p50@300/s"} {
+		if x, ok := r.of[name]; ok {
+			t.Errorf("%s: %v, although no deployment was driven that far or no call succeeded", name, x)
 		}
 	}
 	if x := r.of["bn1s capacity@0.9"]; x.Repeats != 7 || x.unfit() != "" || x.Bound != "" {

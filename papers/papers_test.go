@@ -85,8 +85,9 @@ func TestSpecsAreValid(t *testing.T) {
 func checkSizing(t *testing.T, e Exhibit, d *spec.Deployment, name string) {
 	where, _, _ := strings.Cut(name, " ")
 	where, _, _ = strings.Cut(where, "/")
-	if !strings.HasPrefix(where, "bn") && !strings.HasPrefix(where, "ep") {
-		return // a number, a *, or a reading of another run
+	first := func(short string) bool { return strings.HasPrefix(where, short) }
+	if strings.HasSuffix(where, ":") || !slices.ContainsFunc([]string{"bn", "ep", "ad", "ed"}, first) {
+		return // a reading of another run, a number, or a *
 	}
 	s, err := vitrine.ParseSizing(where)
 	if err != nil {

@@ -16,9 +16,10 @@ const (
 	confidence = 0.95 // of the plans' workloads, and of intervals made here
 
 	// Shares of the capacity.
-	near = 0.7  // the best trial of a deployment below this rate does not show the use at capacity
-	over = 1.2  // trials at this rate and above are overloaded
-	past = 1.25 // the success ratio at this rate distinguishes a "flat" curve from a "sudden" fall
+	near   = 0.7  // the best trial of a deployment below this rate does not show the use at capacity
+	over   = 1.2  // trials at this rate and above are overloaded
+	past   = 1.25 // the success ratio at this rate distinguishes a "flat" curve from a "sudden" fall
+	double = 2.0  // the goodput at this rate shows what an overload costs
 )
 
 // A sized is a sizing with its valid trials.
@@ -53,7 +54,9 @@ func (r *Readings) capacities(d *result.Data) error {
 		r.use(x)
 		r.goodput(x)
 		r.answered(x)
+		r.atRates(x)
 		r.past(x)
+		r.doubled(x)
 		if err := r.swings(x, d); err != nil {
 			return err
 		}
@@ -95,8 +98,9 @@ func (r *Readings) capacity(x sized, c vitrine.Capacity) {
 
 // use reads the utilization of components at capacity. It takes the highest rate that
 // each deployment carried, unless that rate is far below the capacity.
-// "cpu.beside.bono" is the highest utilization of any component except bono, and
-// "percall.bono" is the CPU time of a call in milliseconds.
+// "cpu.beside.bono" is the highest utilization of any component except bono,
+// "percall.bono" is the CPU time of a call in milliseconds, and "percall.all" is its
+// sum over all components.
 func (r *Readings) use(x sized) {
 	values := map[string][]float64{}
 	for _, trials := range x.each() {
@@ -163,13 +167,17 @@ func utilization(o vitrine.Outcome) map[string]float64 {
 	return used
 }
 
-// perCall returns the CPU time that a call cost each component's instances, in
-// milliseconds. It leaves out the generator.
+// together is the name, in place of a component's, of the sum over all components.
+const together = "all"
+
+// perCall returns the CPU time that a call cost each component's instances, and all
+// of them together, in milliseconds. It leaves out the generator.
 func perCall(o vitrine.Outcome) map[string]float64 {
 	cost := map[string]float64{}
 	for _, u := range o.Use {
 		if u.Component != vitrine.Generator && u.CPU != nil {
 			cost[u.Component] += 1000 * *u.CPU / o.Rate
+			cost[together] += 1000 * *u.CPU / o.Rate
 		}
 	}
 	return cost
@@ -182,7 +190,7 @@ func (r *Readings) goodput(x sized) {
 	for _, trials := range x.each() {
 		for _, o := range trials {
 			name := fmt.Sprintf("goodput@%g/s", o.Rate)
-			values[name] = append(values[name], o.Rate*o.SuccessRatio())
+			values[name] = append(values[name], goodputOf(o))
 		}
 	}
 	r.putEach(x.where, values)
@@ -207,6 +215,29 @@ func (r *Readings) answered(x sized) {
 	r.putEach(x.where, values)
 }
 
+// atRates reads what a call cost and how long it took at each rate that was offered: the
+// CPU time of each component, and quantiles of the latency of the calls that succeeded,
+// in milliseconds, as means over deployments.
+func (r *Readings) atRates(x sized) {
+	values := map[string][]float64{}
+	for _, trials := range x.each() {
+		for _, o := range trials {
+			found := map[string]float64{}
+			for name, ms := range perCall(o) {
+				found["percall."+name] = ms
+			}
+			if o.Succeeded > 0 {
+				found["latency.p50"], found["latency.p99"] = o.Latency.P50, o.Latency.P99
+			}
+			for name, ms := range found {
+				name = fmt.Sprintf("%s@%g/s", name, o.Rate)
+				values[name] = append(values[name], ms)
+			}
+		}
+	}
+	r.putEach(x.where, values)
+}
+
 // past reads the success ratio beyond the capacity. Each deployment was driven at
 // several rates, up to that rate or until it failed.
 func (r *Readings) past(x sized) {
@@ -215,22 +246,38 @@ func (r *Readings) past(x sized) {
 		if len(trials) < 2 || trials[0].Rate > x.capacity.Rate {
 			continue
 		}
-		values = append(values, successAt(trials, past*x.capacity.Rate))
+		values = append(values, valueAt(trials, past*x.capacity.Rate, vitrine.Outcome.SuccessRatio))
 	}
 	r.putEach(x.where, map[string][]float64{fmt.Sprintf("success@%g", past): values})
 }
 
-// successAt interpolates between the trials' rates. Beyond the highest rate it is the
-// success ratio of the last trial, which ended the ramp.
-func successAt(trials []vitrine.Outcome, rate float64) float64 {
+// doubled reads the goodput at twice the capacity: the mean over the deployments that
+// were driven at rates below and above it.
+func (r *Readings) doubled(x sized) {
+	rate := double * x.capacity.Rate
+	var values []float64
+	for _, trials := range x.each() {
+		if trials[0].Rate <= rate && rate <= trials[len(trials)-1].Rate {
+			values = append(values, valueAt(trials, rate, goodputOf))
+		}
+	}
+	r.putEach(x.where, map[string][]float64{fmt.Sprintf("goodput@%gx", double): values})
+}
+
+// goodputOf returns the calls a second that succeeded.
+func goodputOf(o vitrine.Outcome) float64 { return o.Rate * o.SuccessRatio() }
+
+// valueAt interpolates a value between the trials' rates. Beyond the highest rate it is
+// the value of the last trial, which ended the ramp.
+func valueAt(trials []vitrine.Outcome, rate float64, value func(vitrine.Outcome) float64) float64 {
 	for i := 1; i < len(trials); i++ {
 		a, b := trials[i-1], trials[i]
 		if b.Rate >= rate && b.Rate > a.Rate {
 			share := max(0, (rate-a.Rate)/(b.Rate-a.Rate))
-			return a.SuccessRatio() + share*(b.SuccessRatio()-a.SuccessRatio())
+			return value(a) + share*(value(b)-value(a))
 		}
 	}
-	return trials[len(trials)-1].SuccessRatio()
+	return value(trials[len(trials)-1])
 }
 
 // putEach records the mean of each reading over the deployments.

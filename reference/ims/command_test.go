@@ -26,6 +26,7 @@ func TestCommandLines(t *testing.T) {
 		{"sprout", "--listen 127.0.0.1:1 --homestead 127.0.0.1:1 --peers 127.0.0.1:2", "--peers without --self"},
 		{"sprout", "--listen 127.0.0.1:1 --homestead 127.0.0.1:1 --self 127.0.0.1:3 --peers 127.0.0.1:2", "not among --peers"},
 		{"sprout", "--listen 127.0.0.1:1 --homestead 127.0.0.1:1 --workers x", "--workers"},
+		{"sprout", "--listen 127.0.0.1:1 --homestead 127.0.0.1:1 --publish some", `--publish "some"`},
 		{"homestead", "--listen 127.0.0.1:1 --self 127.0.0.1:3", "--self without --peers"},
 		{"homestead", "--listen 127.0.0.1:1 --subscribers 0", "--subscribers 0"},
 		{"homer", "--listen 127.0.0.1:x", `--listen "127.0.0.1:x"`},

@@ -299,6 +299,17 @@ func (t *Transactions) Respond(tx *Transaction, res *sip.Response) error {
 	return tx.upstream.Send(data, tx.Event)
 }
 
+// Key identifies the transaction at every node that receives its request: the branch,
+// the sender and the method.
+func (tx *Transaction) Key() string { return tx.key }
+
+// Sent returns the request as forwarded and the last answer sent upstream; nil: none yet.
+func (t *Transactions) Sent(tx *Transaction) (forwarded, reply []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return tx.forwarded, tx.reply
+}
+
 // Own reports whether this node began the transaction, so that no answer goes
 // upstream.
 func (tx *Transaction) Own() bool { return tx.upstream.Socket == nil }

@@ -100,6 +100,9 @@ func TestRetransmissionsAreAbsorbed(t *testing.T) {
 	if !fresh {
 		t.Fatal("the first request counts as a retransmission")
 	}
+	if forwarded, reply := r.table.Sent(tx); forwarded != nil || reply != nil {
+		t.Errorf("sent %q and %q before anything was sent", forwarded, reply)
+	}
 	r.forward(t, tx)
 	if _, fresh := r.receive(t, register); fresh {
 		t.Error("a retransmission counts as a new request")
@@ -120,7 +123,11 @@ func TestRetransmissionsAreAbsorbed(t *testing.T) {
 		t.Errorf("response to the client: got %q", back)
 	}
 	r.receive(t, register)
-	if back := r.up.await(t, 2); back[0] != back[1] {
+	back := r.up.await(t, 2)
+	if forwarded, reply := r.table.Sent(tx); string(forwarded) != sent || string(reply) != back[0] {
+		t.Errorf("sent %q and %q, want what the next hop and the client received", forwarded, reply)
+	}
+	if back[0] != back[1] {
 		t.Errorf("the retransmitted answer differs: %q", back)
 	}
 	if _, pass, first := r.table.Answered(answerTo(t, sent, 200)); pass || first {

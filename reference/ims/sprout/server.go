@@ -29,6 +29,7 @@ type server struct {
 	load         *overload.Monitor // nil except in mode clearwater
 	queue        chan *sipudp.Transaction
 	records      keeper
+	answered     chan *sipudp.Transaction // forwarded requests whose answer is to be published; nil except with --publish all
 	home         *rest.Client
 	homer, ralf  *rest.Client // nil if there is none
 	charges      chan chargeable
@@ -99,7 +100,7 @@ func (s *server) begun(tx *sipudp.Transaction, a sipudp.Arrival) {
 			s.respond(tx, sipudp.Reply(req, sip.StatusTrying, "Trying"))
 		}
 		s.enqueue(tx)
-	case req.Method == sip.SUBSCRIBE:
+	case req.Method == sip.SUBSCRIBE, s.answered != nil:
 		s.enqueue(tx) // the worker learns whether the store answers
 	default:
 		s.answer(tx, s.inDialog(tx))
@@ -144,11 +145,14 @@ func (s *server) work(ctx context.Context) {
 			return
 		case tx := <-s.queue:
 			s.counts.waited.Observe(time.Since(tx.Arrived).Seconds())
-			s.answer(tx, s.serve(truth.With(ctx, tx.Event), tx))
+			s.handle(truth.With(ctx, tx.Event), tx)
 			if s.load != nil {
 				now := time.Now()
 				s.load.Done(now, now.Sub(tx.Arrived))
 			}
+		case tx := <-s.answered:
+			_, answer := s.transactions.Sent(tx)
+			s.publishSent(truth.With(ctx, tx.Event), tx, answerMessage, answer)
 		}
 	}
 }
@@ -159,6 +163,9 @@ func (s *server) serve(ctx context.Context, tx *sipudp.Transaction) error {
 		return s.register(ctx, tx)
 	case sip.SUBSCRIBE:
 		return s.subscribe(ctx, tx)
+	}
+	if !sipudp.Initial(tx.Request) {
+		return s.inDialog(tx)
 	}
 	return s.session(ctx, tx)
 }
@@ -193,6 +200,7 @@ func (s *server) timedOut(tx *sipudp.Transaction) {
 	s.counts.timeouts.Inc()
 	if !tx.Own() {
 		s.respond(tx, sipudp.Reply(tx.Request, sip.StatusRequestTimeout, "Request Timeout"))
+		s.publishLater(tx)
 	}
 }
 
@@ -208,7 +216,7 @@ func (s *server) uri(param string) string {
 type counts struct {
 	requests, registered                                                       *prometheus.CounterVec
 	shed, refused, late, challenges, wrong, subscriptions, notifies, forwarded prometheus.Counter
-	timeouts, garbage, expired, homerFailed, unchargeable, away                prometheus.Counter
+	timeouts, garbage, expired, homerFailed, unchargeable, away, unpublished   prometheus.Counter
 	waited                                                                     prometheus.Histogram
 }
 
@@ -238,5 +246,6 @@ func newCounts(registry *prometheus.Registry) counts {
 		homerFailed:   counter("homer_failed", "Telephony settings that could not be fetched."),
 		away:          counter("store_refused", "Requests refused with 503 because the store did not answer."),
 		unchargeable:  counter("charging_lost", "Charging records that were lost."),
+		unpublished:   counter("unpublished", "Messages of transactions that were not published, although --publish all asks for it."),
 	}
 }

@@ -165,6 +165,9 @@ func (s *server) response(res *sip.Response) truth.Event {
 		return tx.Event
 	}
 	s.respond(tx, res)
+	if first {
+		s.publishLater(tx)
+	}
 	switch {
 	case !first:
 	case tx.Request.Method == sip.INVITE && res.IsSuccess() && sipudp.Initial(tx.Request):

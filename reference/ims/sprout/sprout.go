@@ -28,6 +28,7 @@ type config struct {
 	homestead, homer, ralf []netip.AddrPort
 	cluster                ims.Cluster
 	store                  keep.Config
+	publish                string // what the keeper gets
 	homesteadConnections   int
 	homesteadTimeout       time.Duration
 	copies                 int
@@ -48,6 +49,7 @@ func (k *config) flags(c *ims.Command) {
 	c.Addrs(&k.ralf, "ralf", false, "Ralf: IP:PORT; empty: nothing is charged")
 	c.Cluster(&k.cluster, "Sprouts")
 	k.store.Flags(c, "registrations, challenges and timers, in place of --peers,", "sprout")
+	c.OneOf(&k.publish, "publish", []string{publishPersistent, publishAll}, "what is kept for the other Sprouts; all: also the messages of each transaction")
 	c.IntVar(&k.copies, "copies", 2, "copies of each registration, challenge and timer")
 	c.DurationVar(&k.peerTimeout, "peer-timeout", 500*time.Millisecond, "how long another Sprout's answer may take")
 	c.IntVar(&k.homesteadConnections, "homestead-connections", 50, "connections kept to each Homestead")
@@ -125,6 +127,9 @@ func newServer(k config, socket *sipudp.Socket, records keeper, log *slog.Logger
 		s.ralf = rest.NewClient("ralf", k.ralf, 4, k.homesteadTimeout, local, registry)
 	}
 	s.transactions = sipudp.NewTransactions(k.timeout, s.timedOut)
+	if k.publish == publishAll {
+		s.answered = make(chan *sipudp.Transaction, k.queue)
+	}
 	if k.overload == overload.Clearwater {
 		s.load = overload.New(overload.Config{Target: k.target, Initial: k.initialRate, Min: 10, Bucket: 200}, time.Now())
 		addGauge(registry, "token_rate", "Requests/s admitted at present.", s.load.Rate)
