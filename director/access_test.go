@@ -177,7 +177,7 @@ func TestNoHost(t *testing.T) {
 func TestNoSocketIsNamed(t *testing.T) {
 	d := &Director{log: slog.New(slog.DiscardHandler)}
 	d.tokens.Store(new(tokens))
-	for socket, want := range map[string]string{"": "this director has no unix socket, as its log says", "/run/d.sock": "or use the unix socket /run/d.sock"} {
+	for socket, want := range map[string]string{"": "this director has no unix socket, and its log has the reason", "/run/d.sock": "or use the unix socket /run/d.sock"} {
 		d.socket = socket
 		w := httptest.NewRecorder()
 		d.guarded(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/v1/reload", http.NoBody))
