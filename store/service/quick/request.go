@@ -53,6 +53,9 @@ func (r *request) parse(data []byte) (n int, plain bool) {
 	if err != nil || event != http1.Head || !m.Request || m.Minor != 1 || m.HasTransfer || int64(len(data)-head) < m.Length {
 		return 0, false
 	}
+	if hasFolded(data[:head]) {
+		return 0, false
+	}
 	*r.http = *r.base
 	switch string(m.Method) {
 	case http.MethodGet:
@@ -148,6 +151,12 @@ func nameOf(name []byte) int {
 		}
 	}
 	return -1
+}
+
+// hasFolded reports whether a header field continues on another line (RFC 9112 section 5.2).
+// net/http keeps white space at such a line end that http1 trims.
+func hasFolded(head []byte) bool {
+	return bytes.Contains(head, []byte("\n ")) || bytes.Contains(head, []byte("\n\t"))
 }
 
 // isText reports whether a field's value is visible ASCII, with spaces.

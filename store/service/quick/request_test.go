@@ -48,6 +48,8 @@ func TestPlain(t *testing.T) {
 		head("PUT /kv/a HTTP/1.1", "Content-Length: 1", "Content-Length: 1") + "a": false,
 		head("GET /kv/a HTTP/1.1", "If-Match: \"1\"", "If-Match: \"2\""):           false,
 		head("GET /kv/a HTTP/1.1", "If-Match: \"1\",\r\n \"2\""):                   false,
+		"GET /kv/a HTTP/1.1\r\nHost: a\r\n \r\n\r\n":                               false,
+		"GET /kv/a HTTP/1.1\r\nHost: a\r\n\t\r\n\r\n":                              false,
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n":                                         false,
 		"":                                                                         false,
 	} {
