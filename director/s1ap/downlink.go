@@ -12,16 +12,16 @@ func (t *turn) downlink(l *link, whole, data []byte) {
 	t.worker.counts.received.Add(1)
 	m := &t.message
 	if m.Parse(data) != nil {
-		t.garbled(l, 0, s1ap.CauseTransferSyntax)
+		t.malformed(l.association, l.target.Type, 0, s1ap.CauseTransferSyntax)
 		return
 	}
 	if cause, ok := t.in.parse(m); !ok {
-		t.garbled(l, t.in.has&bothIDs, cause)
+		t.malformed(l.association, l.target.Type, t.in.has&bothIDs, cause)
 		return
 	}
 	switch {
-	case m.Kind == s1ap.Initiating && t.in.has&foreign(m.Procedure) != 0:
-		t.garbled(l, t.in.has&bothIDs, s1ap.CauseAbstractSyntax)
+	case m.Kind == s1ap.Initiating && t.in.has&erroneousFromInstance(m.Procedure) != 0:
+		t.malformed(l.association, l.target.Type, t.in.has&bothIDs, s1ap.CauseAbstractSyntax)
 	case m.Procedure == s1ap.S1Setup:
 		t.accepted(l)
 	case l.state != up || l.enodeb.state != up:
@@ -33,17 +33,10 @@ func (t *turn) downlink(l *link, whole, data []byte) {
 	}
 }
 
-// garbled answers an instance's message that is malformed.
-func (t *turn) garbled(l *link, ids present, cause s1ap.Cause) {
-	t.worker.counts.malformed.Add(1)
-	t.worker.meter.Fail(l.target.Type, meter.Malformed)
-	t.indicate(l.association, ids, cause)
-}
-
-// foreign returns the identifiers that a request from an instance must not have (TS 36.413
+// erroneousFromInstance returns the identifiers that a request from an instance must not have (TS 36.413
 // clause 10.3.6). The director does not check them against the connections, so an instance
 // could name a UE of another one, and an eNodeB might act on that.
-func foreign(p s1ap.Procedure) present {
+func erroneousFromInstance(p s1ap.Procedure) present {
 	switch p {
 	case s1ap.HandoverResourceAllocation: // the eNodeB gives the UE an eNB UE S1AP ID in its answer
 		return hasENB

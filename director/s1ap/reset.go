@@ -20,7 +20,7 @@ var resetCause = s1ap.Cause{Group: s1ap.Misc, Value: 2}
 func (t *turn) resetByENodeB(e *enodeb, whole []byte) {
 	all, some, ok := s1ap.ParseReset(t.in.reset)
 	if t.in.has&hasReset == 0 || !ok {
-		t.malformed(e, 0, s1ap.CauseAbstractSyntax)
+		t.malformed(e.association, meter.NoType, 0, s1ap.CauseAbstractSyntax)
 		return
 	}
 	t.worker.counts.resets.Add(1)
@@ -38,7 +38,7 @@ func (t *turn) resetByENodeB(e *enodeb, whole []byte) {
 		t.items, t.numbers = append(t.items, some.Connection), append(t.numbers, t.endItem(e, &some.Connection))
 	}
 	if some.Malformed {
-		t.malformed(e, 0, s1ap.CauseAbstractSyntax)
+		t.malformed(e.association, meter.NoType, 0, s1ap.CauseAbstractSyntax)
 		return
 	}
 	t.acknowledge(e.association)

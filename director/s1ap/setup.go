@@ -28,7 +28,7 @@ func (t *turn) setUp(e *enodeb, data []byte) {
 	served, sound := t.policy.Pool.serves(in.areas)
 	switch {
 	case in.has&(hasENodeB|hasAreas) != hasENodeB|hasAreas || !sound || in.count > mostElements:
-		t.malformed(e, 0, s1ap.CauseAbstractSyntax)
+		t.malformed(e.association, meter.NoType, 0, s1ap.CauseAbstractSyntax)
 		return
 	case e.state == settingUp:
 		t.worker.counts.unexpected.Add(1)
@@ -111,7 +111,7 @@ func (p *Pool) codes() []byte {
 // instances.
 func (t *turn) reconfigure(e *enodeb, whole, data []byte) {
 	if t.in.count > mostElements {
-		t.malformed(e, 0, s1ap.CauseAbstractSyntax)
+		t.malformed(e.association, meter.NoType, 0, s1ap.CauseAbstractSyntax)
 		return
 	}
 	if t.in.has&hasAreas != 0 {

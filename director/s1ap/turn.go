@@ -158,6 +158,14 @@ func (t *turn) indicate(to *association, ids present, cause s1ap.Cause) {
 	t.indicateIDs(to, ids, t.in.mme, t.in.enb, cause)
 }
 
+// malformed answers a malformed message with an Error Indication. ty is the type of the instance
+// that sent the message, or NoType.
+func (t *turn) malformed(to *association, ty table.Type, ids present, cause s1ap.Cause) {
+	t.worker.counts.malformed.Add(1)
+	t.worker.meter.Fail(ty, meter.Malformed)
+	t.indicate(to, ids, cause)
+}
+
 func (t *turn) indicateIDs(to *association, ids present, mme, enb uint32, cause s1ap.Cause) {
 	b := s1ap.AppendHeader(t.out[:0], s1ap.Initiating, s1ap.ErrorIndication, s1ap.Ignore)
 	if ids&hasMME != 0 {

@@ -16,16 +16,16 @@ func (t *turn) uplink(e *enodeb, whole, data []byte) {
 	c.received.Add(1)
 	m := &t.message
 	if m.Parse(data) != nil {
-		t.malformed(e, 0, s1ap.CauseTransferSyntax)
+		t.malformed(e.association, meter.NoType, 0, s1ap.CauseTransferSyntax)
 		return
 	}
 	if cause, ok := t.in.parse(m); !ok {
-		t.malformed(e, t.in.has&bothIDs, cause)
+		t.malformed(e.association, meter.NoType, t.in.has&bothIDs, cause)
 		return
 	}
 	switch {
-	case m.Kind == s1ap.Initiating && t.in.has&erroneous(m.Procedure) != 0:
-		t.malformed(e, t.in.has&bothIDs, s1ap.CauseAbstractSyntax)
+	case m.Kind == s1ap.Initiating && t.in.has&erroneousFromENodeB(m.Procedure) != 0:
+		t.malformed(e.association, meter.NoType, t.in.has&bothIDs, s1ap.CauseAbstractSyntax)
 	case m.Procedure == s1ap.S1Setup && m.Kind == s1ap.Initiating:
 		t.setUp(e, data)
 	case e.state != up:
@@ -38,10 +38,10 @@ func (t *turn) uplink(e *enodeb, whole, data []byte) {
 	}
 }
 
-// erroneous returns the identifiers that a request from an eNodeB must not have (TS 36.413
+// erroneousFromENodeB returns the identifiers that a request from an eNodeB must not have (TS 36.413
 // clause 10.3.6). The director does not check them against the UEs or the identity of the
 // eNodeB, so an attacker could name other UEs, and an instance might act on that.
-func erroneous(p s1ap.Procedure) present {
+func erroneousFromENodeB(p s1ap.Procedure) present {
 	switch p {
 	case s1ap.InitialUEMessage, s1ap.PathSwitchRequest:
 		return hasMME
@@ -51,13 +51,6 @@ func erroneous(p s1ap.Procedure) present {
 		return bothIDs | hasENodeB
 	}
 	return 0
-}
-
-// malformed answers a message that does not parse.
-func (t *turn) malformed(e *enodeb, ids present, cause s1ap.Cause) {
-	t.worker.counts.malformed.Add(1)
-	t.worker.meter.Fail(meter.NoType, meter.Malformed)
-	t.indicate(e.association, ids, cause)
 }
 
 // request handles an initiating message.
@@ -102,7 +95,7 @@ func (t *turn) outcome(e *enodeb, whole []byte) {
 func (t *turn) initial(e *enodeb, whole []byte) {
 	in := &t.in
 	if in.has&(hasENB|hasNAS) != hasENB|hasNAS {
-		t.malformed(e, in.has&bothIDs, s1ap.CauseAbstractSyntax)
+		t.malformed(e.association, meter.NoType, in.has&bothIDs, s1ap.CauseAbstractSyntax)
 		return
 	}
 	if u, ok := e.ues[in.enb]; ok {
@@ -282,7 +275,7 @@ func (t *turn) arrive(e *enodeb, whole []byte) {
 	}
 	if t.message.Kind == s1ap.Successful {
 		if in.has&hasENB == 0 {
-			t.malformed(e, in.has&bothIDs, s1ap.CauseAbstractSyntax)
+			t.malformed(e.association, meter.NoType, in.has&bothIDs, s1ap.CauseAbstractSyntax)
 			return
 		}
 		if u, ok := e.ues[in.enb]; ok {
@@ -314,7 +307,7 @@ func (t *turn) failHandover(e *enodeb, l *link) {
 func (t *turn) pathSwitch(e *enodeb, whole []byte) {
 	in := &t.in
 	if in.has&(hasENB|hasSource) != hasENB|hasSource {
-		t.malformed(e, in.has&bothIDs, s1ap.CauseAbstractSyntax)
+		t.malformed(e.association, meter.NoType, in.has&bothIDs, s1ap.CauseAbstractSyntax)
 		return
 	}
 	if u, ok := e.ues[in.enb]; ok {
