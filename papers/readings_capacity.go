@@ -53,8 +53,7 @@ func (r *Readings) capacities(d *result.Data) error {
 		}
 		r.use(x)
 		r.goodput(x)
-		r.answered(x)
-		r.atRates(x)
+		r.costs(x)
 		r.past(x)
 		r.doubled(x)
 		if err := r.swings(x, d); err != nil {
@@ -183,16 +182,25 @@ func perCall(o vitrine.Outcome) map[string]float64 {
 	return cost
 }
 
-// goodput reads how many calls a second succeeded at each rate that was offered: the
-// mean over deployments, the least and the most.
-func (r *Readings) goodput(x sized) {
+// atRates returns a reading of each deployment at each rate that was offered, by name and
+// rate, such as "goodput@600/s". read returns the readings of a trial by name.
+func (x sized) atRates(read func(vitrine.Outcome) map[string]float64) map[string][]float64 {
 	values := map[string][]float64{}
 	for _, trials := range x.each() {
 		for _, o := range trials {
-			name := fmt.Sprintf("goodput@%g/s", o.Rate)
-			values[name] = append(values[name], goodputOf(o))
+			for name, value := range read(o) {
+				name = fmt.Sprintf("%s@%g/s", name, o.Rate)
+				values[name] = append(values[name], value)
+			}
 		}
 	}
+	return values
+}
+
+// goodput reads how many calls a second succeeded at each rate that was offered: the
+// mean over deployments, the least and the most.
+func (r *Readings) goodput(x sized) {
+	values := x.atRates(func(o vitrine.Outcome) map[string]float64 { return map[string]float64{"goodput": goodputOf(o)} })
 	r.putEach(x.where, values)
 	for name, list := range values {
 		r.of[x.where+" least "+name] = Reading{Interval: withoutInterval(slices.Min(list))}
@@ -200,42 +208,24 @@ func (r *Readings) goodput(x sized) {
 	}
 }
 
-// answered reads how many seconds passed from the first call that was due at a rate until all
-// were answered or had failed: the mean over deployments.
-func (r *Readings) answered(x sized) {
-	values := map[string][]float64{}
-	for _, trials := range x.each() {
-		for _, o := range trials {
-			if o.Answered > 0 {
-				name := fmt.Sprintf("answered@%g/s", o.Rate)
-				values[name] = append(values[name], o.Answered.Seconds())
-			}
+// costs reads what a call cost and how long it took at each rate that was offered, as means
+// over deployments: the CPU time of each component and quantiles of the latency of the calls
+// that succeeded, in milliseconds; and how many seconds passed from the first call that was
+// due until all were answered or had failed.
+func (r *Readings) costs(x sized) {
+	r.putEach(x.where, x.atRates(func(o vitrine.Outcome) map[string]float64 {
+		found := map[string]float64{}
+		for name, ms := range perCall(o) {
+			found["percall."+name] = ms
 		}
-	}
-	r.putEach(x.where, values)
-}
-
-// atRates reads what a call cost and how long it took at each rate that was offered: the
-// CPU time of each component, and quantiles of the latency of the calls that succeeded,
-// in milliseconds, as means over deployments.
-func (r *Readings) atRates(x sized) {
-	values := map[string][]float64{}
-	for _, trials := range x.each() {
-		for _, o := range trials {
-			found := map[string]float64{}
-			for name, ms := range perCall(o) {
-				found["percall."+name] = ms
-			}
-			if o.Succeeded > 0 {
-				found["latency.p50"], found["latency.p99"] = o.Latency.P50, o.Latency.P99
-			}
-			for name, ms := range found {
-				name = fmt.Sprintf("%s@%g/s", name, o.Rate)
-				values[name] = append(values[name], ms)
-			}
+		if o.Succeeded > 0 {
+			found["latency.p50"], found["latency.p99"] = o.Latency.P50, o.Latency.P99
 		}
-	}
-	r.putEach(x.where, values)
+		if o.Answered > 0 {
+			found["answered"] = o.Answered.Seconds()
+		}
+		return found
+	}))
 }
 
 // past reads the success ratio beyond the capacity. Each deployment was driven at
