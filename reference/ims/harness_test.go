@@ -101,10 +101,16 @@ func newSite(t testing.TB) site {
 func forEachKeeper(t *testing.T, test func(*testing.T, site)) {
 	t.Run("replicas", func(t *testing.T) { test(t, newSite(t)) })
 	t.Run("store", func(t *testing.T) {
-		s := newSite(t).withStore()
-		start(t, "store", s.storeArgs(t.TempDir())...)
-		test(t, s)
+		test(t, newStoreSite(t))
 	})
+}
+
+// newStoreSite returns a site with a running store, which the Sprouts use.
+func newStoreSite(t *testing.T) site {
+	t.Helper()
+	s := newSite(t).withStore()
+	start(t, "store", s.storeArgs(t.TempDir())...)
+	return s
 }
 
 func (s site) at(host, port int) string { return fmt.Sprintf("%s%d:%d", s.prefix, host, port) }

@@ -58,8 +58,7 @@ func (s site) awaitPublished(what string, n int, begins string) {
 // store with --publish all, and none without it.
 func TestPublishAll(t *testing.T) {
 	t.Parallel()
-	s := newSite(t).withStore()
-	start(t, "store", s.storeArgs(t.TempDir())...)
+	s := newStoreSite(t)
 	s.homesteads(1)
 	start(t, "sprout", s.sprout(0, 2, 1)...)
 	start(t, "sprout", append(s.sprout(1, 2, 1), "--publish", "all")...)
@@ -90,8 +89,7 @@ func TestPublishAll(t *testing.T) {
 // published.
 func TestPublishAllWithoutAnswer(t *testing.T) {
 	t.Parallel()
-	s := newSite(t).withStore()
-	start(t, "store", s.storeArgs(t.TempDir())...)
+	s := newStoreSite(t)
 	s.homesteads(1)
 	start(t, "sprout", append(s.sprout(0, 1, 1), "--publish", "all", "--timeout", "1s")...)
 	bono := s.bono(1, s.at(11, 5060))

@@ -152,8 +152,7 @@ func (p *phone) takeCall(caller *phone) {
 // through.
 func TestKilledSproutLosesNoUser(t *testing.T) {
 	t.Parallel()
-	s := newSite(t).withStore()
-	start(t, "store", s.storeArgs(t.TempDir())...)
+	s := newStoreSite(t)
 	s.homesteads(1)
 	start(t, "sprout", s.sprout(0, 3, 1)...)
 	start(t, "sprout", s.sprout(1, 3, 1)...)
@@ -202,8 +201,7 @@ func TestKilledSproutLosesNoUser(t *testing.T) {
 // through two Sprouts at the same time.
 func TestConcurrentRegistersLoseNoContact(t *testing.T) {
 	t.Parallel()
-	s := newSite(t).withStore()
-	start(t, "store", s.storeArgs(t.TempDir())...)
+	s := newStoreSite(t)
 	s.homesteads(1)
 	s.sprouts(2, 1)
 	bonos := []string{s.bono(1, s.at(11, 5060)), s.bono(2, s.at(12, 5060))}
@@ -243,8 +241,7 @@ func TestConcurrentRegistersLoseNoContact(t *testing.T) {
 // and has not yet notified it.
 func TestExpiryIsNotifiedByAnotherSprout(t *testing.T) {
 	t.Parallel()
-	s := newSite(t).withStore()
-	start(t, "store", s.storeArgs(t.TempDir())...)
+	s := newStoreSite(t)
 	homestead := spawn(t, "homestead", s.homestead(0, 1)...)
 	victim := spawn(t, "sprout", append(s.sprout(0, 2, 1), "--homestead-timeout", "1m")...)
 	p := s.phone(41, 80, s.bono(1, s.at(11, 5060)))
