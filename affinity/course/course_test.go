@@ -164,9 +164,9 @@ func path(r Result, kind string) string {
 	return strings.Join(names, ", ")
 }
 
-// TestWhatIsLeftToDoIsNotWaitedFor: the server sends the charging record of a request while
+// TestNothingWaitsForALateRecord: the server sends the charging record of a request while
 // it serves the user's next request, so the record is assigned to that one.
-func TestWhatIsLeftToDoIsNotWaitedFor(t *testing.T) {
+func TestNothingWaitsForALateRecord(t *testing.T) {
 	late := []said{
 		{"UE", "Server", "MESSAGE", 0}, {"Server", "Ledger", "POST", 0}, {"Ledger", "Server", "200 POST", 2},
 		{"Server", "Database", "GET", 0}, {"Database", "Server", "200 GET", 4}, {"Server", "UE", "200 MESSAGE", 1},

@@ -45,7 +45,7 @@ func (a *app) flexHold() *cobra.Command {
 	}
 }
 
-// hold runs units until it is told to end.
+// hold runs units until a client or a signal ends it.
 func (a *app) hold(ctx context.Context, c *config.Config) (err error) {
 	log := a.logFrom(slog.LevelInfo)
 	label, err := runstate.New(runstate.DefaultRoot())

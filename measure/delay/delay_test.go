@@ -103,7 +103,7 @@ func TestLossDuplicatesAndReorderingAreReadBack(t *testing.T) {
 	}
 	near(t, "loss", float64(r.Lost)/float64(r.Sent), 0.001)
 
-	// The example of RFC 4737, section 3.3: packets 4, 7, 5, 6, of which 2 are reordered.
+	// The example of RFC 4737, section 3.3: of packets 4, 7, 5, 6, two are reordered.
 	order := []uint32{0, 1, 2, 3, 4, 7, 5, 6, 8}
 	arrivals = arrivals[:0]
 	for i, n := range order {
