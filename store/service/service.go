@@ -33,8 +33,8 @@ type Config struct {
 	Reload <-chan struct{}   // requests to reload their files, which also happens every 30 s; may be nil
 
 	InFlight    int           // requests at the same time; beyond it 503; default 1024
-	Bodies      int64         // bytes of request bodies at the same time; beyond it 503; default 64 MiB
-	Answers     int64         // bytes of large answers at the same time, see Route.Answer; beyond it 503; default 256 MiB
+	Bodies      int64         // bytes of request bodies at the same time; beyond it 503, and 413 if one body is; default 64 MiB
+	Answers     int64         // bytes of large answers at the same time, see Route.Answer; beyond it 503, and 403 if one answer is; default 256 MiB
 	Connections int           // at the same time; more wait to be accepted; default 4096
 	PerSource   int           // connections from one address (IPv6: /64); more are closed; default 1024
 	Grace       time.Duration // how long requests may take to finish at shutdown; default 5 s
@@ -154,9 +154,16 @@ const maxBody = 5 << 20
 // measured serves a request within the limits and measures its duration.
 func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route, operation string) {
 	began := time.Now()
-	if r.ContentLength > maxBody {
-		s.refused.WithLabelValues("size").Inc()
-		refuse(w, http.StatusRequestEntityTooLarge, "the body is too long")
+	body, answer := r.ContentLength, route.answer(r)
+	if body < 0 {
+		body = 1 << 20 // length unknown: assume the largest value
+	}
+	switch {
+	case body > min(maxBody, s.bodies.most):
+		s.tooLarge(w, http.StatusRequestEntityTooLarge, "the body is too long")
+		return
+	case answer > s.answers.most:
+		s.tooLarge(w, http.StatusForbidden, "the answer may be larger than --max-answers: ask for less")
 		return
 	}
 	from := clientOf(r)
@@ -165,25 +172,29 @@ func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route,
 		return
 	}
 	defer s.requests.free(from, 1)
-	if size := r.ContentLength; size != 0 {
-		if size < 0 {
-			size = 1 << 20 // length unknown: assume the largest value
-		}
-		if !s.bodies.take(from, size) {
+	if body > 0 {
+		if !s.bodies.take(from, body) {
 			s.overload(w, operation, "bodies")
 			return
 		}
-		defer s.bodies.free(from, size)
+		defer s.bodies.free(from, body)
 	}
-	if size := route.answer(r); size > 0 {
-		if !s.answers.take(from, size) {
+	if answer > 0 {
+		if !s.answers.take(from, answer) {
 			s.overload(w, operation, "answers")
 			return
 		}
-		defer s.answers.free(from, size)
+		defer s.answers.free(from, answer)
 	}
 	route.Handler.ServeHTTP(w, r)
 	s.watch.Observe(operation, time.Since(began))
+}
+
+// tooLarge refuses a request that exceeds a limit by itself. It does not count towards the
+// threshold, because another store would refuse it too.
+func (s *Service) tooLarge(w http.ResponseWriter, status int, title string) {
+	s.refused.WithLabelValues("size").Inc()
+	refuse(w, status, title)
 }
 
 // overload refuses a request of an operation that would exceed a limit. cause is the end of the

@@ -21,6 +21,8 @@ import (
 	"vitrine"
 	"vitrine/internal/access"
 	"vitrine/internal/hosttest"
+	"vitrine/store"
+	"vitrine/store/kv"
 )
 
 const token = "correct-horse-battery"
@@ -169,8 +171,8 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	got.Body.Close()
-	if got.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("body above the limit: got status %d, want 503", got.StatusCode)
+	if got.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("body above the limit: got status %d, want 413", got.StatusCode)
 	}
 	if f, b := s.requests.taken(), s.bodies.taken(); f != 0 || b != 0 {
 		t.Errorf("at rest %d requests and %d bytes are counted, want 0", f, b)
@@ -324,6 +326,56 @@ func TestRefusalsArePastThreshold(t *testing.T) {
 	release()
 	waiting.Wait()
 	hosttest.Until(t, 30*time.Second, "the service is within its threshold again", func() bool { return len(s.Past()) == 0 })
+}
+
+// TestTooLargeForEveryStore checks that a request that exceeds a limit by itself is refused for good,
+// and does not count towards the threshold: another store would not lift the limit.
+func TestTooLargeForEveryStore(t *testing.T) {
+	h := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") })
+	s, url := running(t, Config{Bodies: 100, Answers: 10, Every: time.Hour, Routes: []Route{
+		{Path: "/kv", Handler: h, Operation: named, Answer: func(r *http.Request) int64 { return int64(len(r.URL.RawQuery)) }},
+	}}, io.Discard)
+	for _, c := range []struct {
+		name, path string
+		body       io.Reader
+		want       int
+	}{
+		{"body", "/kv", strings.NewReader(strings.Repeat("x", 101)), http.StatusRequestEntityTooLarge},
+		{"body of unknown length", "/kv", io.MultiReader(strings.NewReader("x")), http.StatusRequestEntityTooLarge},
+		{"answer", "/kv?12345678901", nil, http.StatusForbidden},
+	} {
+		got, err := http.Post(url+c.path, "", c.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		if got.StatusCode != c.want || got.Header.Get("Retry-After") != "" {
+			t.Errorf("%s: got status %d, Retry-After %q, want %d and none", c.name, got.StatusCode, got.Header.Get("Retry-After"), c.want)
+		}
+	}
+	s.watch.judge()
+	if past, n := s.Past(), value(s.refused.WithLabelValues("size")); len(past) != 0 || n != 3 {
+		t.Errorf("got %v past the threshold, %v requests counted as too large, want none and 3", past, n)
+	}
+}
+
+// TestRefusalsOfAnEngineCountByTheirTime checks that a request that the engine refuses with 503 counts
+// towards the threshold only if it was slow.
+func TestRefusalsOfAnEngineCountByTheirTime(t *testing.T) {
+	busy := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		kv.Fail(w, &store.Busy{What: "etcd has too many requests", RetryAfter: time.Second})
+	})
+	for slow, want := range map[time.Duration]string{time.Hour: "", time.Nanosecond: "1 of 1 requests took longer than 1ns"} {
+		s, url := running(t, Config{Slow: slow, Every: time.Hour, Routes: []Route{{Path: "/kv", Handler: busy, Operation: named}}}, io.Discard)
+		if got := get(t, url+"/kv/a"); got.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("got status %d, want 503", got.StatusCode)
+		}
+		hosttest.Until(t, time.Minute, "the request has ended", func() bool { return s.requests.taken() == 0 })
+		s.watch.judge()
+		if got := s.Past()["op"]; got != want {
+			t.Errorf("with a threshold of %s: got reason %q, want %q", slow, got, want)
+		}
+	}
 }
 
 // TestQuick checks that quick requests are answered without net/http, under the same access rules
