@@ -276,7 +276,7 @@ func (o *Orchestrator) Leave(ctx context.Context) {
 
 // view returns the input of the policy.
 func (o *Orchestrator) view(now time.Time) decide.View {
-	v := decide.View{Now: now, Limits: o.Limits, Booted: o.booted, Died: o.died}
+	v := decide.View{Now: now, Limits: o.Limits, StoreAway: o.isStoreAway(), Booted: o.booted, Died: o.died}
 	rates := map[string]float64{}
 	for _, in := range o.instances {
 		i := decide.Instance{Name: in.Name, Type: in.Type, Flavor: in.Size, State: in.State, Since: in.since, Known: in.known, Success: 1}

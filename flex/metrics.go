@@ -69,7 +69,7 @@ var (
 	descActions   = describe("actions_total", "What was decided, by kind and cause.", "type", "kind", "cause")
 	descDeaths    = describe("deaths_total", "Instances that did not start, or whose members ended.", "type")
 	descLosses    = describe("lost_total", "Transactions in flight when a draining instance reached its deadline.", "type")
-	descAway      = describe("away", "Directors, stores and runners that do not answer. Meanwhile nothing is scaled.")
+	descAway      = describe("away", "Directors, stores and runners that do not answer. Without a director or the runner nothing is scaled; without any store nothing is drained.")
 	descSteps     = describe("decisions_total", "Decisions.")
 	descTook      = describe("decisions_seconds_total", "Time that decisions took.")
 	descLongest   = describe("decision_longest_seconds", "The longest decision.")

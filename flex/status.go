@@ -17,7 +17,7 @@ type Status struct {
 	At        time.Time        `json:"at"`
 	PID       int              `json:"pid"`
 	Policy    string           `json:"policy"`               // Name of the policy: flex, or the rules of another autoscaler.
-	Away      []string         `json:"away,omitempty"`       // Unreachable components, with the error. Meanwhile nothing is scaled.
+	Away      []string         `json:"away,omitempty"`       // Unreachable components, with the error. Without a director or the runner nothing is scaled; without any store nothing is drained.
 	StorePast []string         `json:"store_past,omitempty"` // Operations of the store past their threshold: too many requests are slow or refused.
 	Services  []ServiceStatus  `json:"services,omitempty"`
 	Types     []TypeStatus     `json:"types"`

@@ -122,6 +122,9 @@ func (o *Orchestrator) askStores(ctx context.Context, now time.Time) (first Stor
 	return first, ok
 }
 
+// isStoreAway reports whether neither the store nor a member of it gives a usable answer.
+func (o *Orchestrator) isStoreAway() bool { return len(o.store.silent) > o.store.members }
+
 // alertSilence alerts once when a store has given no usable answer for silenceLimit. Until it
 // answers, no member starts or stops.
 func (o *Orchestrator) alertSilence(now time.Time, name, url string, err error) {
@@ -145,7 +148,7 @@ func (o *Orchestrator) alertSilence(now time.Time, name, url string, err error) 
 		e.Instance = name
 		advice = fmt.Sprintf("Check that store.member in %s listens at this address, and see %s", o.File.Path, filepath.Join(o.File.State, "logs", servicePrefix+name))
 	}
-	e.Reason = fmt.Sprintf("%s at %s has given no usable answer for %s: %v. %s. Until it answers, no member of the store starts or stops; instances are not affected",
+	e.Reason = fmt.Sprintf("%s at %s has given no usable answer for %s: %v. %s. Until it answers, no member of the store starts or stops. While no store answers, no instance is drained",
 		name, url, silent.Round(time.Second), err, advice)
 	o.events.add(e)
 }

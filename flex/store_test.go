@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"vitrine/flex/decide"
 )
 
 // fakeStores are a store and its members, by address. An address that it does not have does not
@@ -255,5 +257,44 @@ func TestUnknownStoresChangeNothing(t *testing.T) {
 		if len(r.Status().Away) != 0 {
 			t.Errorf("unhealthy: got %q, want none", r.Status().Away)
 		}
+	})
+}
+
+// TestStoreAwayDrainsNothing checks that instances start by the directors' rates while no store
+// answers, and that none is drained. One store that answers is enough to drain.
+func TestStoreAwayDrainsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, stores := newStoreRig(t, memberful, "redis")
+		active := func(when string, want int) {
+			t.Helper()
+			if got := r.inState(decide.Active); got != want {
+				t.Errorf("%s: got %d active instances, want %d: %+v", when, got, want, r.Events())
+			}
+		}
+		stores.slow("put")
+		r.director.rate = 25
+		r.run(40 * time.Second)
+		r.members("1")
+		active("at 25/s", 2)
+		stores.slow()
+		all := maps.Clone(stores)
+		clear(stores)
+		r.director.rate = 45
+		r.run(30 * time.Second)
+		active("at 45/s without a store", 3)
+		r.director.rate = 0
+		r.run(3 * time.Minute)
+		active("at 0/s without a store", 3)
+		if why := strings.Join(r.Status().Types[0].Why, "\n"); !strings.Contains(why, "hold: store: no store answers") {
+			t.Errorf("explained with %q, want that no store answers", why)
+		}
+		if !r.has(EventAlert, "While no store answers, no instance is drained") {
+			t.Errorf("%+v", r.Events())
+		}
+		stores["http://127.0.0.1:8071"] = all["http://127.0.0.1:8071"]
+		r.run(9 * time.Second)
+		active("within the stable time after a member answers", 3)
+		r.run(time.Minute)
+		active("at 0/s with a member", 1)
 	})
 }

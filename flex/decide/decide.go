@@ -19,7 +19,7 @@ func Decide(v View, m *Memory) []Action {
 	d := decision{View: &v, used: Used(&v), actions: Clear(&v)}
 	for i := range fleets {
 		f := &fleets[i]
-		f.settle(v.Now)
+		f.settle(&v)
 		f.measure()
 		d.explain(f)
 	}
@@ -56,15 +56,15 @@ func Clear(v *View) (actions []Action) {
 }
 
 // settle adds the metrics of this second to the memory, and judges the profile by them.
-func (f *fleet) settle(now time.Time) {
+func (f *fleet) settle(v *View) {
 	if f.survivor.After(f.mem.Failed) {
 		f.mem.Failures, f.mem.Died = 0, ""
 	}
 	f.mem.Sight.Boot = f.boot
 	if f.Known {
-		f.mem.see(f.TypeView, now, f.boot)
+		f.mem.see(f.TypeView, v.Now, f.boot)
 	}
-	if f.Known && f.unknown == 0 {
+	if f.Known && f.unknown == 0 && !v.StoreAway {
 		f.judge()
 		return
 	}
@@ -80,13 +80,15 @@ func (f *fleet) keep() {
 	}
 }
 
-// explain adds a Hold if the metrics of a type prevent scaling.
+// explain adds a Hold if the metrics of a type, or a missing store, prevent scaling.
 func (d *decision) explain(f *fleet) {
 	switch {
 	case !f.Known:
 		d.hold(f, CauseMetrics, "the rate is not known: the type stays as it is; instances that die are replaced")
 	case f.unknown > 0:
 		d.hold(f, CauseMetrics, "%d of %d active instances have no fresh metrics: nothing is drained", f.unknown, f.states[Active])
+	case d.StoreAway:
+		d.hold(f, CauseStore, "no store answers, so a low rate does not show a low load: nothing is drained; instances start as the rate asks for it")
 	case f.elsewhere():
 		d.hold(f, CauseElsewhere, "%s at %.4g/s, %.0f%% of what the active instances carry by the profile: more instances would not help; look at what they depend on",
 			f.ailment(), f.mem.Sight.Level, 100*f.mem.Sight.Level/f.active)

@@ -130,6 +130,27 @@ func TestAnOutageElsewhereStartsNothing(t *testing.T) {
 	}
 }
 
+// While no store answers, a broken objective does not show a wrong profile, and a low rate not a low
+// load. A higher rate still starts instances.
+func TestAnOutageOfTheStoreDrainsNothing(t *testing.T) {
+	w := newWorld(t, 10*time.Second, constant(300), simple(1, 50, 100))
+	w.run(100)
+	before, active := len(w.log), w.count("register", decide.Active)
+	w.truth = 0.7 // the profile is wrong too
+	w.alter = func(v *decide.View) { v.StoreAway = true }
+	w.run(300)
+	w.load = constant(10)
+	w.run(600)
+	if len(w.log) > before || w.holds[decide.CauseStore] != 900 {
+		t.Errorf("got %d actions, %d s of hold, want 0 and 900", len(w.log)-before, w.holds[decide.CauseStore])
+	}
+	w.load = constant(600)
+	w.run(60)
+	if n := w.count("register", decide.Active); n <= active || w.drained["register"] > 0 {
+		t.Errorf("got %d active instances for 600/s, want more than %d and no drain", n, active)
+	}
+}
+
 func TestInstancesThatDieInALoopAreHeldBack(t *testing.T) {
 	for name, die := range map[string]func(in *decide.Instance, active time.Duration) bool{
 		"before they are ready": func(in *decide.Instance, _ time.Duration) bool { return in.State == decide.Starting },

@@ -107,6 +107,9 @@ type View struct {
 	Types     []TypeView
 	Instances []Instance // of all types, in any order
 	Limits    Limits
+	// StoreAway says that no store answers. Transactions that need one fail early, so a low rate does
+	// not show a low load, and a broken objective does not show a wrong profile.
+	StoreAway bool
 	Booted    []Booted
 	Died      []Died
 }
@@ -142,6 +145,7 @@ const (
 	CauseDrained   Cause = "drained"   // nothing is in flight any more
 	CauseFailed    Cause = "failed"    // a member died or did not become ready
 	CauseMetrics   Cause = "metrics"   // Hold: rates or latencies are not known
+	CauseStore     Cause = "store"     // Hold: no store answers, so nothing is drained
 	CauseLease     Cause = "lease"     // Hold: redline is measuring an instance of the type
 	CauseBackOff   Cause = "back-off"  // Hold: instances died again and again
 	CauseTotal     Cause = "total"     // Hold: the limit of all types together is reached

@@ -4,11 +4,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"vitrine/flex"
 	"vitrine/flex/unit"
@@ -96,4 +100,67 @@ servers: {substrate: process, fabric: loopback}
 		_ = c.Close()
 		t.Error("the store member is still running after the orchestrator stopped")
 	}
+}
+
+// TestStoreAwayDrainsNothing stops the store of two instances, so that their load seems to end. No
+// instance may be drained until the store goes on.
+func TestStoreAwayDrainsNothing(t *testing.T) {
+	s := newBare(t)
+	address := freePort(t, "tcp")
+	store := exec.Command(s.vitrine, "store", "run", "--listen", address, "--dir", filepath.Join(s.dir, "records"))
+	if err := store.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = store.Process.Kill() // it runs, or is stopped
+		_ = store.Wait()         // it was killed
+	})
+	send := func(signal syscall.Signal) {
+		t.Helper()
+		if err := store.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hosttest.Until(t, limit, "the store answers", func() bool { return metrics(t, address) != "" })
+	deployment, err := filepath.Abs("testdata/deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.writeDirector("")
+	s.write("flex.yaml", `
+directors: [{control: "`+s.control+`"}]
+store: {url: "http://`+address+`"}
+services:
+  - {name: director, command: [vitrine, director, run, director.yaml], ready: "`+s.control+`"}
+types:
+  - name: registration
+    deployment: `+deployment+`
+    environment: {STORE: "http://`+address+`"}
+    flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: `+strconv.Itoa(shortSwell.rate)+`}]
+    max: 2
+    stable: 4s
+    boot: 3s
+servers: {substrate: process, fabric: loopback}
+`)
+	s.run()
+	s.awaitOnly("registration-1")
+	burst := s.call("burst", shortSwell.burst, 20, 1)
+	hosttest.Until(t, limit, "a second instance for the burst", func() bool { return len(s.names("active")) == 2 })
+	send(syscall.SIGSTOP)
+	<-burst.done // its calls fail, or wait in vain
+	var quiet time.Time
+	hosttest.Until(t, limit, "no load for three times the stable time", func() bool {
+		switch got := s.status(); {
+		case got == nil || got.Types[0].Rate > 0:
+			quiet = time.Time{}
+		case quiet.IsZero():
+			quiet = time.Now()
+		}
+		return !quiet.IsZero() && time.Since(quiet) > 12*time.Second
+	})
+	if why := strings.Join(s.status().Types[0].Why, "\n"); s.count(flex.EventDrain) != 0 || len(s.names("active")) != 2 || !strings.Contains(why, "hold: store: no store answers") {
+		t.Errorf("want two instances, held because no store answers; got %q, %q: %v", s.names("active"), why, s.events())
+	}
+	send(syscall.SIGCONT)
+	hosttest.Until(t, limit, "one instance after the outage", func() bool { return len(s.status().Instances) == 1 })
 }
