@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -186,16 +187,20 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 		return err
 	}
 	defer lock.Close() // nothing is buffered
-	runner := &holderRunner{file: p.file, log: log}
-	if _, err := runner.connect(ctx); err != nil {
-		return err
-	}
 	clients, err := directorsOf(p.file)
 	if err != nil {
 		return err
 	}
+	askStore, rereadStore, err := storeOf(p.file)
+	if err != nil {
+		return err
+	}
+	runner := &holderRunner{file: p.file, log: log}
+	if _, err := runner.connect(ctx); err != nil {
+		return err
+	}
 	o, err := flex.New(flex.Options{
-		File: p.file, Types: p.types, Limits: p.limits, Runner: runner, Store: storeOf(p.file), Log: log,
+		File: p.file, Types: p.types, Limits: p.limits, Runner: runner, Store: askStore, Log: log,
 		Directors: steering(clients), Redline: measurerOf(p.file, clients), Costs: p.costs,
 		Policy: p.policy, PolicyName: p.policyName,
 	})
@@ -209,7 +214,11 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 			"another orchestrator may run; if not, remove them with vitrine director instances remove", "directors")
 	}
 	if err == nil {
-		err = a.serveFlex(ctx, p.file, o, log, reload, clients...)
+		files := []func() error{rereadStore}
+		for _, d := range clients {
+			files = append(files, d.Refresh)
+		}
+		err = a.serveFlex(ctx, p.file, o, log, reload, files...)
 	}
 	if keep {
 		return err
@@ -220,15 +229,13 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 }
 
 // serveFlex runs the orchestrator's loop and its control interface until ctx ends. It reads tokens
-// and certificates again every 30 s, and at each value from reload.
-func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestrator, log *slog.Logger, reload <-chan struct{}, directors ...*client.Client) error {
+// and certificates again every 30 s, and at each value from reload. files reads those of clients.
+func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestrator, log *slog.Logger, reload <-chan struct{}, files ...func() error) error {
 	door, err := openFlex(ctx, c, log)
 	if err != nil {
 		return err
 	}
-	for _, d := range directors {
-		door.reload = append(door.reload, d.Refresh)
-	}
+	door.reload = append(door.reload, files...)
 	server := &http.Server{
 		Handler: o.Handler(door.guard), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
@@ -334,22 +341,28 @@ func steering(clients []*client.Client) (all []flex.Director) {
 	return all
 }
 
-// storeOf returns a function that queries a store. It returns nil if the file has no store.
-func storeOf(c *config.Config) func(context.Context, string) (flex.StoreHealth, error) {
+// storeOf returns a function that queries a store, which is nil if the file has no store, and one
+// that reads the certificates again. After an error the old certificates stay in use.
+func storeOf(c *config.Config) (ask func(context.Context, string) (flex.StoreHealth, error), reread func() error, err error) {
 	if c.Store == nil {
-		return nil
+		return nil, func() error { return nil }, nil
 	}
-	return func(ctx context.Context, url string) (flex.StoreHealth, error) {
-		secure, err := access.ClientTLS("", "", c.Store.Authorities)
-		if err != nil {
-			return flex.StoreHealth{}, err
+	var web atomic.Pointer[http.Client]
+	reread = func() error {
+		secure, err := access.ClientTLS(c.Store.Certificate, c.Store.Key, c.Store.Authorities)
+		if err == nil {
+			web.Store(&http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: secure}})
 		}
-		return askStore(ctx, &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: secure}}, url)
+		return err
 	}
+	ask = func(ctx context.Context, url string) (flex.StoreHealth, error) {
+		return readHealth(ctx, web.Load(), url)
+	}
+	return ask, reread, reread()
 }
 
-// askStore reads the health of a store.
-func askStore(ctx context.Context, web *http.Client, url string) (h flex.StoreHealth, err error) {
+// readHealth reads the health of a store.
+func readHealth(ctx context.Context, web *http.Client, url string) (h flex.StoreHealth, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+"/health", nil)
 	if err != nil {
 		return h, err

@@ -260,6 +260,9 @@ func (v *validator) access(c *Config) {
 	for i, d := range c.Directors {
 		pair(d.Certificate, d.Key, "directors", i)
 	}
+	if c.Store != nil {
+		pair(c.Store.Certificate, c.Store.Key, "store")
+	}
 	pair(c.Control.Certificate, c.Control.Key, "control")
 	if c.Control.Listen == "" {
 		return

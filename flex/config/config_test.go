@@ -42,7 +42,7 @@ func TestFieldsAndDefaults(t *testing.T) {
 	if want := []string{"sprout", "bono"}; !cmp.Equal(s.Members, want) {
 		t.Errorf("got members %q, want those of the analysis", s.Members)
 	}
-	for _, path := range []string{c.Directors[0].TokenFile, r.Flavors[1].Profile} {
+	for _, path := range []string{c.Directors[0].TokenFile, r.Flavors[1].Profile, c.Store.Authorities, c.Store.Certificate, c.Store.Key} {
 		if !filepath.IsAbs(path) {
 			t.Errorf("path %q is relative", path)
 		}

@@ -118,7 +118,7 @@ func (c *Config) resolve() {
 		paths = append(paths, &d.TokenFile, &d.Authorities, &d.Certificate, &d.Key)
 	}
 	if c.Store != nil {
-		paths = append(paths, &c.Store.Authorities)
+		paths = append(paths, &c.Store.Authorities, &c.Store.Certificate, &c.Store.Key)
 	}
 	for i := range c.Types {
 		for k := range c.Types[i].Flavors {

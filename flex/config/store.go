@@ -13,10 +13,12 @@ import (
 	"vitrine/spec"
 )
 
-// A Store says where a store is.
+// A Store says where a store is, and how to authenticate there and at its members.
 type Store struct {
 	URL         string       `yaml:"url" jsonschema:"required,format=url,example=http://127.0.0.1:8070"` // Address of the store; its /health is read, which needs no token.
 	Authorities string       `yaml:"authorities"`                                                        // PEM file: the authorities that certify the store.
+	Certificate string       `yaml:"certificate"`                                                        // PEM file: the certificate to show, which a store with --client-ca needs.
+	Key         string       `yaml:"key"`                                                                // PEM file: the certificate's key.
 	Member      *StoreMember `yaml:"member"`                                                             // How to start a further store over the same Redis or etcd while operations are too slow; left out: an alert says what to do.
 }
 
