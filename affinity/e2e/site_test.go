@@ -56,7 +56,7 @@ type running struct {
 	output hosttest.Output
 }
 
-// newSite makes a site. Its links are impaired if links is not nil.
+// newSite makes a site. Its links are impaired if links is not nil. go test -artifacts keeps its captures.
 func newSite(t testing.TB, links *impair.Config) *site {
 	t.Helper()
 	for _, program := range []string{"tcpdump", "ip"} {
@@ -64,7 +64,7 @@ func newSite(t testing.TB, links *impair.Config) *site {
 			t.Skipf("needs %s", program)
 		}
 	}
-	s := &site{t: t, dir: t.TempDir(), places: map[string]place{}}
+	s := &site{t: t, dir: t.ArtifactDir(), places: map[string]place{}}
 	s.run = fabrictest.NewRun(t, filepath.Join(s.dir, "runs"))
 	plain, err := bridge.New(bridge.Config{Run: s.run})
 	hosttest.Need(t, err)
