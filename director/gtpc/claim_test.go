@@ -365,7 +365,7 @@ func TestQuotaOfClaims(t *testing.T) {
 	for i := range uint32(100) {
 		b.deliver(t, createSession("001010000000001", 10+i, another, 100+i), another)
 	}
-	if n := b.counters(t); n.OverQuota != 101 || n.Forwarded != 5 {
+	if n := b.counters(t); n.OverQuota != 101 || n.Forwarded != 7 {
 		t.Errorf("%+v", n)
 	}
 	// Another peer is not affected.
@@ -375,17 +375,21 @@ func TestQuotaOfClaims(t *testing.T) {
 }
 
 // TestBadPiggyback checks that a refused piggybacked request does not stop the message that carries
-// it. The message goes on without the request.
+// it. The message goes on without the request, and each counts once.
 func TestBadPiggyback(t *testing.T) {
 	b := newBench(t, 1, 1<<10)
+	first, ok := b.deliver(t, badPiggyback(), another)
+	if n := b.counters(t); !ok || first.Piggyback || n.Received != 2 || n.Forwarded != 1 || n.Malformed != 1 {
+		t.Errorf("%+v, %+v", first, n)
+	}
+}
+
+// badPiggyback returns a response that carries a request whose F-TEID has no address.
+func badPiggyback() []byte {
 	p, _ := director.PrefixOf(1, 2)
 	m := plain(gtpc.CreateBearerResponse, p.SessionTEID(1, 1), p.Number(1))
 	gtpc.SetPiggyback(m, 0)
-	m = append(m, with(gtpc.ModifyBearerRequest, p.SessionTEID(1, 1), 1, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 7})...)
-	first, ok := b.deliver(t, m, another)
-	if n := b.counters(t); !ok || first.Piggyback || n.Forwarded != 1 || n.Malformed != 1 {
-		t.Errorf("%+v, %+v", first, n)
-	}
+	return append(m, with(gtpc.ModifyBearerRequest, p.SessionTEID(1, 1), 1, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 7})...)
 }
 
 // TestClaimsAllocateNothing checks that no step allocates: a claim, an alias, a retransmission, an

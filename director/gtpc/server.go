@@ -194,7 +194,7 @@ func prefixOwner(p *Policy, teid uint32) owner {
 
 // Counters count the messages of a Server since its start.
 type Counters struct {
-	Received        uint64 // messages; a piggybacked one counts together with its carrier
+	Received        uint64 // messages, also piggybacked ones, but not those of a dropped carrier
 	Forwarded       uint64
 	Echoes          uint64 // Echo Requests answered
 	VersionsRefused uint64 // answered with Version Not Supported

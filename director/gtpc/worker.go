@@ -96,9 +96,11 @@ func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 	}
 	w.finish(&t, to)
 	if second {
+		w.counts.received.Add(1)
 		t.message, to.given, to.claim = &w.carried, 0, claim{}
 		switch {
 		case w.withinQuota(&t) && w.numberPiggybacked(&t, to):
+			w.counts.forwarded.Add(1)
 			w.finish(&t, to)
 		default: // its carrier goes alone
 			n -= len(w.carried.Octets)
