@@ -222,6 +222,7 @@ func (c *Correlator) join(e *Event, m *message.Message, s step, l Link) {
 		sender.answered = true
 	}
 	receiver.lastIn = at
+	c.order.reach(e.moment(at))
 	if n.challenge {
 		receiver.challenged = true
 	} else if m.Kind == message.Request {

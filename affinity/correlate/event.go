@@ -233,11 +233,7 @@ func (c *Correlator) end(e *Event) {
 		c.closed(e)
 	}
 	for i := range e.parts {
-		p := &e.parts[i]
-		c.release(e, p.function)
-		if p.lastIn >= 0 && !e.GivenUp {
-			c.order.nothing(e.moment(p.lastIn))
-		}
+		c.release(e, e.parts[i].function)
 	}
 	for i := range e.Steps {
 		delete(c.messages, e.Steps[i].Message)

@@ -7,7 +7,7 @@ const maxOrders = 1 << 16
 // of one user that are open at the same time.
 type orders struct {
 	pairs map[pair]float64
-	after map[moment]float64
+	times map[moment]float64 // how often a function reached the moment
 	alone map[alone]*lonely
 }
 
@@ -31,32 +31,34 @@ type alone struct{ function, name int32 }
 type lonely struct{ busy, idle float64 }
 
 func (o *orders) init() {
-	o.pairs, o.after, o.alone = map[pair]float64{}, map[moment]float64{}, map[alone]*lonely{}
+	o.pairs, o.times, o.alone = map[pair]float64{}, map[moment]float64{}, map[alone]*lonely{}
 }
 
+// reach records that a function has reached a moment.
+func (o *orders) reach(at moment) {
+	for _, at := range [...]moment{at, at.anywhere()} {
+		if _, known := o.times[at]; known || len(o.times) < 2*maxOrders {
+			o.times[at]++
+		}
+	}
+}
+
+// learn records that a function sent a message at a moment that it has reached.
 func (o *orders) learn(at moment, name int32) {
 	for _, at := range [...]moment{at, at.anywhere()} {
 		key := pair{at, name}
 		if _, known := o.pairs[key]; known || len(o.pairs) < maxOrders {
 			o.pairs[key]++
-			o.after[at]++
 		}
 	}
 }
 
-// nothing records that a function sent no message at a moment.
-func (o *orders) nothing(at moment) {
-	for _, at := range [...]moment{at, at.anywhere()} {
-		if _, known := o.after[at]; known || len(o.after) < maxOrders {
-			o.after[at]++
-		}
-	}
-}
-
-// likely estimates the probability that a function sends a message at a moment. It is never
-// 0, because new orders may occur.
+// likely estimates how many messages with a name a function sends at a moment: 0 to 1, or
+// more if it sends several. It is never 0, because new orders may occur. Each time that the
+// function reached the moment counts, also when it may still send something. Otherwise one
+// wrong decision would make the next ones wrong: at first, no transaction has ended.
 func (o *orders) likely(at moment, name int32) float64 {
-	return (o.pairs[pair{at, name}] + 0.1) / (o.after[at] + 1)
+	return (o.pairs[pair{at, name}] + 0.1) / (o.times[at] + 1)
 }
 
 // provoked returns the confidence that the function sends such messages only while it has a
