@@ -315,7 +315,8 @@ func parseDueKey(due string) (key string, at time.Time, ok bool) {
 	return key, time.UnixMilli(n), ok && err == nil
 }
 
-// fire reads all timers that are due and calls due for each.
+// fire reads all timers that are due and calls due for each. A read that has begun ends even
+// if ctx is done, so that the store does not answer into a closed connection.
 func (s *Store) fire(ctx context.Context, due func(ctx context.Context, key string, at time.Time)) {
 	var group errgroup.Group
 	group.SetLimit(dueWorkers)
@@ -323,7 +324,7 @@ func (s *Store) fire(ctx context.Context, due func(ctx context.Context, key stri
 	now := time.Now()
 	for after := ""; ; {
 		var page client.Page
-		err := s.call(ctx, "list", func(ctx context.Context) (err error) {
+		err := s.call(context.WithoutCancel(ctx), "list", func(ctx context.Context) (err error) {
 			page, err = s.kv.Page(ctx, duePrefix, after, duePage, false)
 			return err
 		})
