@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -112,7 +113,10 @@ func (h History) Refuses(plan string, started time.Time) string {
 		return "no plan is committed"
 	case plan != now.Digest:
 		return fmt.Sprintf("the run's plan %s is not the committed plan %s", plan, now.Digest)
-	case started.Before(now.Date):
+	}
+	// The first record counts: a plan may have changed and changed back.
+	first := slices.IndexFunc(h.Plans, func(p Planned) bool { return p.Digest == plan })
+	if started.Before(h.Plans[first].Date) {
 		return fmt.Sprintf("plan %s was recorded after the run began", plan)
 	}
 	return ""

@@ -188,6 +188,10 @@ func TestHistoryRefuses(t *testing.T) {
 			t.Errorf("%s at %s: %q, want %q", tt.plan, tt.started, got, tt.want)
 		}
 	}
+	h.Plans = append(h.Plans, Planned{Digest: "old", Date: date.Add(time.Hour)})
+	if got := h.Refuses("old", date); got != "" {
+		t.Errorf("the plan changed back to what it was before the run, and the run is refused: %s", got)
+	}
 	if got := (History{}).Refuses("new", date); got != "no plan is committed" {
 		t.Error(got)
 	}
