@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -175,6 +176,7 @@ func generate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	runtime.GOMAXPROCS(1) // as in vitrine generate
 	run := sip.Run
 	switch args[0] {
 	case "http":

@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"runtime"
 	"time"
 )
 
@@ -67,12 +66,10 @@ func (a *Agenda) Begin(now time.Duration) (due time.Duration, ok bool) {
 	return due, true
 }
 
-// Play runs play on one thread and returns the start of the window. play gets that start, and
-// returns when all calls have ended. If ctx ends first, Play calls stop and returns ctx's error.
-// After stop, play must return soon.
+// Play runs play and returns the start of the window. play gets that start, and returns when all
+// calls have ended. If ctx ends first, Play calls stop and returns ctx's error. After stop, play
+// must return soon.
 func (a *Agenda) Play(ctx context.Context, play func(start time.Time), stop func()) (start time.Time, err error) {
-	// One goroutine does all the work, and more threads of the runtime would only spin.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer context.AfterFunc(ctx, stop)()
 	start = time.Now().Add(lead - a.due)
 	play(start)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"vitrine"
+	"vitrine/spec"
 )
 
 const (
@@ -20,6 +21,19 @@ const (
 	// without asking for the latency.
 	driverFile = "/sys/devices/system/cpu/cpuidle/current_driver"
 )
+
+// Check returns a *vitrine.Unsupported if this host lacks something that one of the options needs.
+// A campaign then fails before its first measurement, not when the option's turn comes.
+func (c *Campaign) Check() error {
+	if !slices.ContainsFunc(c.choices, func(o spec.Choice) bool { return o.KeepAwake }) {
+		return nil
+	}
+	awake, err := keepAwake()
+	if err != nil {
+		return err
+	}
+	return awake.Close()
+}
 
 // keepAwake keeps idle CPUs of the host polling until the result is closed. It costs work to wake
 // a halted CPU; under a hypervisor it costs a round trip to its host. A busy function has less of

@@ -554,13 +554,21 @@ func TestKeepAwake(t *testing.T) {
 	for _, awake := range []bool{true, false} {
 		c := setUp(t, "", "[fr1s]", "")
 		c.config.Deployment.Servers.KeepAwake = document.OneOrMany[document.Switch]{document.Switch(awake)}
+		planned, err := trial.New(c.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := planned.Check()
 		var seen []int // at the end of each trial
 		c.config.Observe = func(e trial.Event) {
 			if e.Kind == trial.TrialDone {
 				seen = append(seen, halts(t, c.config.CPUs.Function))
 			}
 		}
-		_, err := c.measure(t.Context())
+		_, err = c.measure(t.Context())
+		if (check == nil) != (err == nil) {
+			t.Errorf("the check before the run says %v, the run %v", check, err)
+		}
 		hosttest.Need(t, err)
 		if len(seen) < 2 || awake != (seen[0] == seen[len(seen)-1]) {
 			t.Errorf("keep_awake %v: at the ends of the trials the function's CPUs had halted %d times", awake, seen)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,9 @@ func (a *app) generateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// One goroutine of a generator does all the work, and more threads of the runtime would
+			// only spin.
+			runtime.GOMAXPROCS(1)
 			return run(ctx, t, stdout, stderr)
 		}
 	}
