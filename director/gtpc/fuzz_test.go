@@ -12,8 +12,8 @@ import (
 )
 
 // FuzzHandle gives a worker any input, from a peer or from an instance. The worker must not panic,
-// memories must keep their bounds, and each message must count once, also a piggybacked one. No message may redirect the
-// TEID of another peer.
+// memories must keep their bounds, and each message must count once, also a piggybacked one. No
+// message may redirect the TEID of another peer.
 func FuzzHandle(f *testing.F) {
 	mix := gtpctest.NewMix(gtpctest.Config{Sessions: 64})
 	for i := range 64 * gtpctest.Kinds {

@@ -328,7 +328,7 @@ func (s *Store) fire(ctx context.Context, due func(ctx context.Context, key stri
 			page, err = s.kv.Page(ctx, duePrefix, after, duePage, false)
 			return err
 		})
-		if err != nil {
+		if err != nil || ctx.Err() != nil {
 			return // try has recorded the error
 		}
 		for _, e := range page.Records {
