@@ -68,8 +68,12 @@ type Deployment struct {
 	*testbed.Placement
 	function  Function
 	self      string
-	instances []*instance // in the order of placement
+	patience  time.Duration // factor of the time limits until instances are ready
+	instances []*instance   // in the order of placement
 }
+
+// emulatedPatience is the patience with emulated machines, which run programs many times slower.
+const emulatedPatience = 4
 
 // An instance is one running copy of a component.
 type instance struct {
@@ -91,7 +95,10 @@ func Place(ctx context.Context, site *testbed.Site, dir, self string, f Function
 	if err != nil {
 		return nil, err
 	}
-	d := &Deployment{Placement: placed, function: f, self: self}
+	d := &Deployment{Placement: placed, function: f, self: self, patience: 1}
+	if site.Accelerator == vitrine.Emulation {
+		d.patience = emulatedPatience
+	}
 	for i, p := range all {
 		d.instances = append(d.instances, &instance{Instance: placed.Instances[i], component: p.Component, own: f.Deployment.Environment(p.Component, p.Flavor.Name)})
 	}
@@ -224,14 +231,15 @@ func (d *Deployment) awaitReady(ctx context.Context, in *instance, from *testbed
 	if r == nil {
 		return nil
 	}
+	limit := d.patience * r.Timeout
 	if len(r.Command) > 0 {
-		return in.Await(ctx, r.Timeout, func(ctx context.Context) error {
+		return in.Await(ctx, limit, func(ctx context.Context) error {
 			return in.Run(ctx, vitrine.Command{Args: d.expand(in, r.Command), Env: in.env})
 		})
 	}
 	var sip testbed.SIPProber
 	defer sip.Close()
-	return in.Await(ctx, r.Timeout, func(ctx context.Context) error {
+	return in.Await(ctx, limit, func(ctx context.Context) error {
 		return from.Inside(func() error {
 			switch {
 			case r.TCP != "":
