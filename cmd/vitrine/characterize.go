@@ -101,12 +101,12 @@ func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c 
 
 // run runs the campaign in the run folder and writes the report.
 func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ result.Summary, err error) {
-	if !f.resume { // a resumed run may have all its trials
-		if err := c.Check(); err != nil {
-			return result.Summary{}, err
-		}
-	}
 	r, err := a.begin(ctx, session{dir: f.out, resume: f.resume, cpus: c.CPUs, options: c.options, onBegin: c.onBegin, cpuSharing: f.cpuSharing}, func(b *backends) (result.Manifest, error) {
+		if !f.resume { // a resumed run may have all its trials
+			if err := c.Check(); err != nil {
+				return result.Manifest{}, err
+			}
+		}
 		m := campaignManifest(ctx, &c.Config, b)
 		m.Specs = append(m.Specs, c.options.specs...)
 		if f.substrate != "" {
