@@ -179,8 +179,23 @@ func TestMeterCountsInterruptsBeforeTheirEvents(t *testing.T) {
 }
 
 // TestSoakerMissesTimeOfOthers checks that the soaker misses at least 95% of the CPU time that
-// another process uses.
+// another process uses. The speed of a virtual CPU may change after the soaker has measured it, so
+// the test has three attempts.
 func TestSoakerMissesTimeOfOthers(t *testing.T) {
+	for attempt := range 3 {
+		used, missed := soakBeside(t, 400e6)
+		if missed >= used*0.95 {
+			return
+		}
+		t.Logf("attempt %d: other processes used %.0f ns, the soaker missed %.0f", attempt+1, used, missed)
+	}
+	t.Error("the soaker does not miss the CPU time of others")
+}
+
+// soakBeside runs a soaker and a process that uses CPU time on the same CPU. It returns how much
+// the process used and the soaker missed, in ns.
+func soakBeside(t *testing.T, spent int64) (used, missed float64) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "soaked")
 	c := program("CPU_TEST_WORK=soak", "CPU_TEST_FILE="+file)
 	stop, err := c.StdinPipe()
@@ -200,25 +215,19 @@ func TestSoakerMissesTimeOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	used := spend(t, "user", 400e6)
+	used = spend(t, "user", spent)
 	wall := time.Since(began)
 	after, err := ReadSoaked(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	missed := float64((wall - after.Spent(before)).Nanoseconds())
-	if missed < used*0.95 {
-		t.Errorf("other processes used %.0f ns, the soaker missed %.0f of %v", used, missed, wall)
-	}
 	if after.Laps == before.Laps {
 		t.Log("the CPU was never free during the test")
 	}
-	if err := stop.Close(); err != nil {
+	if err := errors.Join(stop.Close(), c.Wait()); err != nil {
 		t.Error(err)
 	}
-	if err := c.Wait(); err != nil {
-		t.Error(err)
-	}
+	return used, float64((wall - after.Spent(before)).Nanoseconds())
 }
 
 func TestTheSplitIsGivenOnlyWhenBothAgree(t *testing.T) {
