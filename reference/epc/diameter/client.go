@@ -175,7 +175,7 @@ func (c *client) dial(ctx context.Context) (*link, error) {
 	stop := context.AfterFunc(ctx, func() { checked.Close() })
 	defer stop()
 	l.ended = checked.ended
-	if l.Conn, err = dialer.NewConn(checked, c.config.Peer.String()); err != nil {
+	if l.Conn, err = exchangeCapabilities(dialer, checked); err != nil {
 		checked.Close()
 		return nil, fmt.Errorf("capability exchange: %w", err)
 	}
@@ -184,6 +184,26 @@ func (c *client) dial(ctx context.Context) (*link, error) {
 	c.mu.Unlock()
 	c.connected.Set(1)
 	return l, nil
+}
+
+// exchangeCapabilities returns when the exchange has ended, or when the connection is closed.
+// go-diameter alone does not notice that, and waits for the answer until its time is over.
+func exchangeCapabilities(dialer *sm.Client, over *connection) (diam.Conn, error) {
+	type result struct {
+		conn diam.Conn
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		conn, err := dialer.NewConn(over, over.RemoteAddr().String())
+		done <- result{conn, err}
+	}()
+	select {
+	case r := <-done:
+		return r.conn, r.err
+	case <-over.ended:
+		return nil, net.ErrClosed
+	}
 }
 
 // lose closes a lost connection, and ends the requests that wait for answers on it.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -169,6 +170,27 @@ func TestRequestsEndWithTheConnection(t *testing.T) {
 	silent.close(<-silent.requests)
 	if err := <-done; !errors.Is(err, ErrUnreachable) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestClientStopsDuringTheCapabilityExchange checks that a client stops at once while a server does
+// not answer its Capabilities-Exchange-Request. The clean-up of dial waits for it.
+func TestClientStopsDuringTheCapabilityExchange(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conn net.Conn
+	t.Cleanup(func() { // after the client has stopped
+		conn.Close()
+		l.Close()
+	})
+	dial(t, l.Addr().(*net.TCPAddr).AddrPort(), ClientConfig{Timeout: time.Hour})
+	if conn, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, headerSize)); err != nil {
+		t.Fatal(err)
 	}
 }
 
