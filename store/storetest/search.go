@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"vitrine/internal/hosttest"
 	"vitrine/store"
 )
 
@@ -110,10 +111,8 @@ func testScanBytes(t *testing.T, s *suite) {
 			if err != nil || len(r.Value) != store.MaxValue || r.Key.Name != fmt.Sprintf("%02d", n) {
 				t.Fatalf("record %d: %s of %d bytes, %v", n, r.Key.Name, len(r.Value), err)
 			}
-			if n++; n == 1 {
-				if held := heap() - before; held > most {
-					t.Errorf("match %v: %d MiB are held at the first record", m, held>>20)
-				}
+			if n++; n == 1 { // the engine may still work on the writes in the background
+				hosttest.Until(t, 20*time.Second, "the scan holds few records", func() bool { return heap()-before <= most })
 			}
 		}
 		if n != records {
