@@ -68,8 +68,8 @@ type Deployment struct {
 	*testbed.Placement
 	function  Function
 	self      string
-	patience  time.Duration // factor of the time limits until instances are ready
-	instances []*instance   // in the order of placement
+	patience  int         // factor of the time limits until instances are ready
+	instances []*instance // in the order of placement
 }
 
 // emulatedPatience is the patience with emulated machines, which run programs many times slower.
@@ -231,7 +231,7 @@ func (d *Deployment) awaitReady(ctx context.Context, in *instance, from *testbed
 	if r == nil {
 		return nil
 	}
-	limit := d.patience * r.Timeout
+	limit := time.Duration(d.patience) * r.Timeout
 	if len(r.Command) > 0 {
 		return in.Await(ctx, limit, func(ctx context.Context) error {
 			return in.Run(ctx, vitrine.Command{Args: d.expand(in, r.Command), Env: in.env})
