@@ -112,7 +112,8 @@ func testScanBytes(t *testing.T, s *suite) {
 				t.Fatalf("record %d: %s of %d bytes, %v", n, r.Key.Name, len(r.Value), err)
 			}
 			if n++; n == 1 { // the engine may still work on the writes in the background
-				hosttest.Until(t, 20*time.Second, "the scan holds few records", func() bool { return heap()-before <= most })
+				what := fmt.Sprintf("match %v: at most %d MiB are held at the first record", m, most>>20)
+				hosttest.Until(t, 20*time.Second, what, func() bool { return heap()-before <= most })
 			}
 		}
 		if n != records {
