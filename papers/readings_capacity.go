@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"strings"
 
 	"vitrine"
 	"vitrine/measure/delay"
@@ -270,12 +271,19 @@ func valueAt(trials []vitrine.Outcome, rate float64, value func(vitrine.Outcome)
 	return value(trials[len(trials)-1])
 }
 
-// putEach records the mean of each reading over the deployments.
+// putEach records the mean of each reading over the deployments. None of them can be
+// negative, and no success ratio can be above 1, so their intervals end there.
 func (r *Readings) putEach(where string, values map[string][]float64) {
 	for name, list := range values {
-		if i := delay.OfRepeats(list, confidence); i.Repeats > 0 {
-			r.of[where+" "+name] = Reading{Interval: i}
+		i := delay.OfRepeats(list, confidence)
+		if i.Repeats == 0 {
+			continue
 		}
+		i.Low = max(i.Low, 0)
+		if strings.HasPrefix(name, "success@") {
+			i.High = min(i.High, 1)
+		}
+		r.of[where+" "+name] = Reading{Interval: i}
 	}
 }
 
