@@ -396,8 +396,9 @@ func (t *Transactions) giveUp(tx *Transaction, now time.Time, late []*Transactio
 
 func (t *Transactions) drop(tx *Transaction) {
 	heap.Pop(&t.timers)
+	tx.due = time.Time{} // Forward may schedule it again
 	delete(t.client, tx.branch)
-	if tx.key != "" {
+	if t.server[tx.key] == tx { // after a late Forward, a retransmission may have begun another one
 		delete(t.server, tx.key)
 	}
 }

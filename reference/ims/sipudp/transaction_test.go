@@ -175,6 +175,33 @@ func TestTimers(t *testing.T) {
 	}
 }
 
+// TestLateForward forwards a request that waited longer than the timeout, so that the table
+// dropped it.
+func TestLateForward(t *testing.T) {
+	r := newRig(t)
+	began := time.Now()
+	tx, _ := r.receive(t, register)
+	r.table.expire(began.Add(6 * time.Second))
+	if held, _ := r.table.Pending(); held != 0 {
+		t.Fatalf("%d transactions are held after the timeout", held)
+	}
+	again, fresh := r.receive(t, register)
+	if !fresh {
+		t.Fatal("a dropped transaction absorbed a request")
+	}
+	r.forward(t, tx)
+	r.forward(t, again)
+	r.down.await(t, 2)
+	r.table.expire(time.Now().Add(5100 * time.Millisecond))
+	if len(r.late) != 2 {
+		t.Errorf("%d of 2 requests timed out", len(r.late))
+	}
+	r.table.expire(time.Now().Add(time.Minute))
+	if held, _ := r.table.Pending(); held != 0 {
+		t.Errorf("%d transactions are held at the end", held)
+	}
+}
+
 func TestInviteIsAcknowledgedHopByHop(t *testing.T) {
 	invite := strings.ReplaceAll(register, "REGISTER", "INVITE")
 	r := newRig(t)
