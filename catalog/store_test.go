@@ -40,3 +40,15 @@ func buildVitrine(t *testing.T) string {
 	}
 	return program
 }
+
+// TestKamailioSidecarsShareLocations runs the package with two registrars. The edge gives an
+// INVITE to either of them, so all calls succeed only if each has the locations of both.
+func TestKamailioSidecarsShareLocations(t *testing.T) {
+	requirePrograms(t, "kamailio-sidecar", "kamailio", "kamcmd", "openssl", "tcpdump", "tshark")
+	c := newCampaign(t, "kamailio-sidecar", "process", "ed1m-rg2l", "workload.yaml")
+	c.config.Testbed.Self = buildVitrine(t)
+	c.run()
+	if calls := c.trials(); calls["offered"] == 0 || calls["succeeded"] != calls["offered"] {
+		t.Errorf("%d of %d calls succeeded", calls["succeeded"], calls["offered"])
+	}
+}

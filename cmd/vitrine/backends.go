@@ -37,6 +37,7 @@ import (
 	"vitrine/reference/ims/homer"
 	"vitrine/reference/ims/homestead"
 	"vitrine/reference/ims/ralf"
+	"vitrine/reference/ims/sidecar"
 	"vitrine/reference/ims/sprout"
 	"vitrine/spec"
 	"vitrine/substrate"
@@ -110,7 +111,7 @@ func generators() map[string]generator {
 // the reference functions, a simulated function, and tools for measurements.
 func references() map[string]program {
 	return map[string]program{
-		"bono": referenceProgram(bono.Run), "sprout": referenceProgram(sprout.Run), "homestead": referenceProgram(homestead.Run), "homer": referenceProgram(homer.Run), "ralf": referenceProgram(ralf.Run),
+		"bono": referenceProgram(bono.Run), "sprout": referenceProgram(sprout.Run), "homestead": referenceProgram(homestead.Run), "homer": referenceProgram(homer.Run), "ralf": referenceProgram(ralf.Run), "sidecar": referenceProgram(sidecar.Run),
 		"epc": referenceProgram(epc.Run), "mme": referenceProgram(mme.Run), "hss": referenceProgram(hss.Run), "pcrf": referenceProgram(pcrf.Run), "sgw": referenceProgram(sgw.Run), "pgw": referenceProgram(pgw.Run),
 		"subscribers": referenceProgram(subscriberdb.Run),
 		"simulated":   simulated.Serve, "forwarder": forwarder.Run,

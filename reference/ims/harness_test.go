@@ -21,11 +21,13 @@ import (
 	"vitrine/reference/ims/homer"
 	"vitrine/reference/ims/homestead"
 	"vitrine/reference/ims/ralf"
+	"vitrine/reference/ims/sidecar"
 	"vitrine/reference/ims/sprout"
 )
 
 var components = map[string]hosttest.Program{
 	"bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run, "homer": homer.Run, "ralf": ralf.Run,
+	"sidecar": sidecar.Run,
 }
 
 // processes are the components, and the store beside them.
@@ -117,7 +119,7 @@ func (s site) at(host, port int) string { return fmt.Sprintf("%s%d:%d", s.prefix
 
 // list returns n addresses with consecutive hosts. The hosts of a site are: bono
 // 1, 2; sprout 11, 12, ...; homestead 21, 22, ...; homer 31; ralf 32; phones 41
-// and up; store 251.
+// and up; Kamailio 61 and up; store 251.
 func (s site) list(first, n, port int) string {
 	addrs := make([]string, n)
 	for i := range n {

@@ -247,7 +247,11 @@ func (p *phone) reply(req *sip.Request, status int, reason string) {
 		res.To().Params.Add("tag", "callee")
 		res.AppendHeader(sip.NewHeader("Contact", "<"+p.contact()+">"))
 	}
-	p.send([]byte(res.String()))
+	via := req.Via()
+	to := netip.AddrPortFrom(netip.MustParseAddr(via.Host), uint16(via.Port))
+	if _, err := p.conn.WriteToUDPAddrPort([]byte(res.String()), to); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // routeLines converts Record-Route headers to Route lines.

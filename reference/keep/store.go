@@ -267,12 +267,14 @@ func answers(err error) bool {
 
 // Run calls due for each due timer, and probes the store while it does not answer,
 // until ctx is done. Several instances may get the same due timer, and get it again
-// until the timer is moved.
+// until the timer is moved. If due is nil, timers are not read.
 func (s *Store) Run(ctx context.Context, due func(ctx context.Context, key string, at time.Time)) error {
 	defer s.client.Close()
 	var group sync.WaitGroup
 	group.Go(func() { every(ctx, probeEvery, func() { s.probe(ctx) }) })
-	group.Go(func() { every(ctx, pollEvery, func() { s.fire(ctx, due) }) })
+	if due != nil {
+		group.Go(func() { every(ctx, pollEvery, func() { s.fire(ctx, due) }) })
+	}
 	group.Wait()
 	return nil
 }

@@ -1,0 +1,6 @@
+#!/bin/sh
+# Puts the registrar's files and what its sidecar needs for the store into the
+# instance's folder.
+set -eu
+cp "$VITRINE_SPEC/registrar.cfg" "$VITRINE_SPEC/../ims-kamailio/run.sh" "$VITRINE_DIR"
+exec "$VITRINE_SPEC/../ims-reference-store/install-sprout.sh"

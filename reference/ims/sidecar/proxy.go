@@ -1,0 +1,225 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/emiago/sipgo/sip"
+
+	"vitrine/reference/ims/sipudp"
+	"vitrine/reference/keep"
+)
+
+// arrive handles one datagram from a client or from the function.
+func (s *sidecar) arrive(data []byte, a sipudp.Arrival) {
+	switch m := s.parse(s.parser, data, a).(type) {
+	case *sip.Request:
+		s.request(m, a)
+	case *sip.Response:
+		s.response(m, a)
+	}
+}
+
+// arriveOwn handles one datagram for the sidecar's own REGISTERs: answers alone.
+func (s *sidecar) arriveOwn(data []byte, a sipudp.Arrival) {
+	if m, ok := s.parse(s.ownParser, data, a).(*sip.Response); ok {
+		s.response(m, a)
+	}
+}
+
+func (s *sidecar) parse(parser *sip.Parser, data []byte, a sipudp.Arrival) sip.Message {
+	msg, err := sipudp.Parse(parser, data)
+	if err != nil {
+		s.counts.garbage.Inc()
+		s.log.Debug("dropped a datagram", "from", a.From, "error", err)
+		return nil
+	}
+	return msg
+}
+
+func (s *sidecar) request(req *sip.Request, a sipudp.Arrival) {
+	upstream := sipudp.Peer{Socket: s.socket, To: sipudp.ReturnPath(req, a.From)}
+	switch req.Method {
+	case sip.ACK:
+		if forward, of := s.transactions.ReceiveAck(req); forward && sipudp.HopsLeft(req) {
+			s.note(sipudp.ForwardAck(req, s.toFunction(), of))
+		}
+		return
+	case sip.CANCEL:
+		_, err := s.transactions.ReceiveCancel(req, upstream)
+		s.note(err)
+		return
+	}
+	if tx, fresh := s.transactions.Receive(req, upstream, a.At); fresh {
+		s.begun(tx)
+	}
+}
+
+// begun handles a request that is no retransmission. Locations matter to requests outside
+// a dialog for a user.
+func (s *sidecar) begun(tx *sipudp.Transaction) {
+	s.counts.requests.Inc()
+	if !sipudp.HopsLeft(tx.Request) {
+		s.answer(tx, sip.StatusTooManyHops, "Too Many Hops")
+		return
+	}
+	user := userOf(tx.Request)
+	if user.User == "" || !sipudp.Initial(tx.Request) {
+		s.forward(tx)
+		return
+	}
+	select {
+	case s.slots <- struct{}{}:
+		s.pending.Go(func() {
+			defer func() { <-s.slots }()
+			s.serve(s.ctx, tx, user)
+		})
+	default:
+		s.counts.refused.Inc()
+		s.answer(tx, sip.StatusServiceUnavailable, "Too Many Requests Wait", retryAfter())
+	}
+}
+
+// userOf returns the address of record that a request is about, without port and
+// parameters: To of a REGISTER (RFC 3261 section 10.2), the request's URI otherwise.
+func userOf(req *sip.Request) sip.Uri {
+	of := &req.Recipient
+	if req.Method == sip.REGISTER {
+		of = &req.To().Address
+	}
+	return sip.Uri{Scheme: "sip", User: of.User, Host: strings.ToLower(of.Host)}
+}
+
+// serve brings the user's locations at the function up to date and forwards the request.
+func (s *sidecar) serve(ctx context.Context, tx *sipudp.Transaction, user sip.Uri) {
+	lock := s.lock(user.String())
+	lock.Lock()
+	had, err := s.restore(ctx, user)
+	if err == nil && tx.Request.Method == sip.REGISTER {
+		err = s.register(ctx, tx, user, had)
+	}
+	lock.Unlock()
+	switch {
+	case err != nil:
+		s.fail(tx, err)
+	case tx.Request.Method != sip.REGISTER:
+		s.forward(tx)
+	}
+}
+
+// register forwards a REGISTER. If it succeeds, register publishes the user's locations
+// before it answers: a client that got a 200 finds its registration at every instance.
+func (s *sidecar) register(ctx context.Context, tx *sipudp.Transaction, user sip.Uri, had record) error {
+	res, err := s.exchange(ctx, tx, tx.Request.Clone(), s.toFunction())
+	if err != nil {
+		return err
+	}
+	if res.IsSuccess() && tx.Request.Contact() != nil {
+		if err := s.publish(ctx, user, had, tx.Request, res); err != nil {
+			return err
+		}
+	}
+	s.respond(tx, res)
+	return nil
+}
+
+// A waiter is the owner of a transaction whose final answer a goroutine waits for. It gets
+// one value: the answer, or nil if none came in time.
+type waiter chan *sip.Response
+
+// exchange forwards a request and waits for the final answer.
+func (s *sidecar) exchange(ctx context.Context, tx *sipudp.Transaction, out *sip.Request, to sipudp.Peer) (*sip.Response, error) {
+	answer := make(waiter, 1)
+	if err := s.transactions.Forward(tx, out, to, answer); err != nil {
+		return nil, err
+	}
+	select {
+	case res := <-answer:
+		if res == nil {
+			return nil, errTimeout
+		}
+		return res, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// forward sends a request on to the function, whose answers return on the transaction. An
+// INVITE is answered 100 only now: a client sends no CANCEL before that (RFC 3261 section
+// 9.1), so none arrives while the user's locations are restored.
+func (s *sidecar) forward(tx *sipudp.Transaction) {
+	if tx.Request.Method == sip.INVITE {
+		s.answer(tx, sip.StatusTrying, "Trying")
+	}
+	if err := s.transactions.Forward(tx, tx.Request.Clone(), s.toFunction(), nil); err != nil {
+		s.fail(tx, err)
+	}
+}
+
+// response handles an answer. Only the function's are believed.
+func (s *sidecar) response(res *sip.Response, a sipudp.Arrival) {
+	if a.From != s.function {
+		s.counts.garbage.Inc()
+		return
+	}
+	tx, pass, first := s.transactions.Answered(res)
+	if tx == nil {
+		return
+	}
+	if waiting, ok := tx.Owner.(waiter); ok {
+		if first {
+			waiting <- res
+		}
+		return
+	}
+	if pass {
+		s.respond(tx, res)
+	}
+}
+
+func (s *sidecar) timedOut(tx *sipudp.Transaction) {
+	s.counts.timeouts.Inc()
+	if waiting, ok := tx.Owner.(waiter); ok {
+		waiting <- nil
+		return
+	}
+	if !tx.Own() { // a CANCEL is the sidecar's own
+		s.answer(tx, sip.StatusRequestTimeout, "Request Timeout")
+	}
+}
+
+var errTimeout = errors.New("the function does not answer")
+
+// fail answers a request that the store or the function kept from being served.
+func (s *sidecar) fail(tx *sipudp.Transaction, err error) {
+	s.counts.failed.Inc()
+	s.log.Debug("a request failed", "method", tx.Request.Method, "error", err)
+	switch {
+	case errors.Is(err, errTimeout):
+		s.answer(tx, sip.StatusGatewayTimeout, "Function Timeout")
+	case errors.Is(err, keep.ErrAway), errors.Is(err, keep.ErrChanged):
+		s.answer(tx, sip.StatusServiceUnavailable, "Store Unavailable", retryAfter())
+	default:
+		s.answer(tx, sip.StatusInternalServerError, "Sidecar Error")
+	}
+}
+
+func retryAfter() sip.Header { return sip.NewHeader("Retry-After", "1") }
+
+func (s *sidecar) answer(tx *sipudp.Transaction, status int, reason string, headers ...sip.Header) {
+	s.respond(tx, sipudp.Reply(tx.Request, status, reason, headers...))
+}
+
+func (s *sidecar) respond(tx *sipudp.Transaction, res *sip.Response) {
+	s.note(s.transactions.Respond(tx, res))
+}
+
+// note logs a message that could not be sent. The client or the function repeats it.
+func (s *sidecar) note(err error) {
+	if err != nil {
+		s.log.Debug("a message was not sent", "error", err)
+	}
+}
+
+func (s *sidecar) toFunction() sipudp.Peer { return sipudp.Peer{Socket: s.socket, To: s.function} }

@@ -1,0 +1,161 @@
+package sidecar
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+
+	"vitrine/internal/truth"
+	"vitrine/reference/ims/sipudp"
+	"vitrine/reference/keep"
+)
+
+// A record is what the store has of a user.
+type record struct {
+	locations []location
+	tag       string // version; "" if there is no record
+}
+
+func (s *sidecar) read(ctx context.Context, user sip.Uri) (record, error) {
+	r, err := s.store.Get(ctx, user.String())
+	if err != nil {
+		return record{}, err
+	}
+	all, err := readLocations(r.Value, time.Now())
+	return record{all, r.Tag}, err
+}
+
+// restore makes the function's locations of a user those of the store, and returns them.
+// The caller holds the user's lock.
+func (s *sidecar) restore(ctx context.Context, user sip.Uri) (record, error) {
+	r, err := s.read(ctx, user)
+	if err != nil {
+		return r, err
+	}
+	name := user.String()
+	if tag, ok := s.known.Get(name); ok && tag == r.tag {
+		return r, nil
+	}
+	s.known.Remove(name)
+	present, err := s.bind(ctx, user, nil, 0)
+	if err != nil {
+		return r, err
+	}
+	for _, c := range present {
+		if find(r.locations, c.uri) != nil {
+			continue
+		}
+		if _, err := s.bind(ctx, user, &location{Contact: c.text}, 0); err != nil {
+			return r, err
+		}
+	}
+	for i := range r.locations {
+		l := &r.locations[i]
+		if _, err := s.bind(ctx, user, l, time.Until(l.Expires)); err != nil {
+			return r, err
+		}
+	}
+	s.known.Add(name, r.tag)
+	return r, nil
+}
+
+// bind sends a REGISTER of the sidecar's own, which binds a location for a lifetime, or
+// removes it if that is 0. Without a location it changes nothing. bind returns the
+// contacts that the function has afterwards.
+func (s *sidecar) bind(ctx context.Context, user sip.Uri, l *location, life time.Duration) ([]contact, error) {
+	req := registerOf(user, l, life)
+	res, err := s.exchange(ctx, sipudp.Begin(req, truth.Event(0)), req, sipudp.Peer{Socket: s.own, To: s.function})
+	if err != nil {
+		return nil, err
+	}
+	if !res.IsSuccess() {
+		return nil, fmt.Errorf("the function answers %d %s to a REGISTER of the sidecar: it must accept REGISTERs from %s without credentials",
+			res.StatusCode, res.Reason, s.own.Local())
+	}
+	if l != nil {
+		s.counts.restored.Inc()
+	}
+	return contacts(res.GetHeaders("Contact")), nil
+}
+
+// registerOf returns a REGISTER as bind sends it. It has the Call-ID and CSeq of the REGISTER
+// that bound the location, so that the function takes the client's next one for a newer
+// one (RFC 3261 section 10.3, step 7).
+func registerOf(user sip.Uri, l *location, life time.Duration) *sip.Request {
+	req := sip.NewRequest(sip.REGISTER, sip.Uri{Scheme: "sip", Host: user.Host})
+	hops := sip.MaxForwardsHeader(70)
+	id, sequence := sip.CallIDHeader(sipudp.NewToken()), uint32(1)
+	if l != nil && l.CallID != "" {
+		id, sequence = sip.CallIDHeader(l.CallID), l.CSeq
+	}
+	req.AppendHeader(&hops)
+	req.AppendHeader(&sip.FromHeader{Address: user, Params: sip.HeaderParams{{K: "tag", V: sipudp.NewToken()}}})
+	req.AppendHeader(&sip.ToHeader{Address: user})
+	req.AppendHeader(&id)
+	req.AppendHeader(&sip.CSeqHeader{SeqNo: sequence, MethodName: sip.REGISTER})
+	if l != nil {
+		seconds := int64((life + time.Second - 1) / time.Second)
+		req.AppendHeader(sip.NewHeader("Contact", l.Contact+";expires="+strconv.FormatInt(seconds, 10)))
+		for _, p := range l.Path {
+			req.AppendHeader(sip.NewHeader("Path", p))
+		}
+		if len(l.Path) > 0 {
+			req.AppendHeader(sip.NewHeader("Supported", "path"))
+		}
+	}
+	req.SetBody(nil)
+	return req
+}
+
+// publishAttempts is how often publish writes when other instances write the same record.
+const publishAttempts = 5
+
+// publish writes the user's locations after a successful REGISTER. had is the record
+// before it.
+func (s *sidecar) publish(ctx context.Context, user sip.Uri, had record, req *sip.Request, res *sip.Response) error {
+	name := user.String()
+	s.known.Remove(name) // until the store has what the function has
+	asked := contacts(req.GetHeaders("Contact"))
+	now := granted(req, res, had.locations, time.Now())
+	has := had
+	var err error
+	for range publishAttempts {
+		next := merge(had.locations, has.locations, now, asked)
+		var tag string
+		if tag, err = s.write(ctx, name, next, has.tag); err == nil {
+			s.counts.published.Inc()
+			if has.tag == had.tag {
+				s.known.Add(name, tag)
+			}
+			return nil
+		}
+		if !errors.Is(err, keep.ErrChanged) {
+			return err
+		}
+		if has, err = s.read(ctx, user); err != nil {
+			return err
+		}
+	}
+	return keep.ErrChanged
+}
+
+// write replaces the version tag of a record, and returns the new version.
+func (s *sidecar) write(ctx context.Context, name string, all []location, tag string) (string, error) {
+	if len(all) == 0 {
+		if tag == "" {
+			return "", nil
+		}
+		return "", s.store.Delete(ctx, name, tag, keep.Move{})
+	}
+	value, err := json.Marshal(all)
+	if err != nil {
+		return "", fmt.Errorf("write the locations of %s: %w", strings.TrimPrefix(name, "sip:"), err)
+	}
+	return s.store.Write(ctx, name, keep.Record{Value: value, Tag: tag, Expires: lastExpiry(all)}, keep.Move{})
+}
