@@ -46,7 +46,7 @@ func (s site) kamailio(i int, trusted bool) registrar {
 	args := []string{"--listen", r.at, "--function", function, "--restore-from", own, "--store", s.store, "--"}
 	r.stop = start(s.t, "sidecar", append(append(args, env...), "sh", filepath.Join(dir, "run.sh"), "registrar.cfg")...)
 	prober := s.phone(host, 0, r.at)
-	eventually(s.t, "Kamailio serves", func() bool { return prober.ask("OPTIONS", "sip:"+r.at).final().StatusCode == 200 })
+	eventually(s.t, "Kamailio serves", func() bool { return prober.ask("OPTIONS", "sip:"+r.at).final().StatusCode == sip.StatusOK })
 	return r
 }
 

@@ -56,11 +56,11 @@ func TestMerge(t *testing.T) {
 
 func TestReadContact(t *testing.T) {
 	for text, want := range map[string]contact{
-		"<sip:a@h>":                                {"<sip:a@h>", "sip:a@h", ""},
-		"sip:a@h;expires=7":                        {"sip:a@h", "sip:a@h", "7"},
+		"<sip:a@h>":         {"<sip:a@h>", "sip:a@h", ""},
+		"sip:a@h;expires=7": {"sip:a@h", "sip:a@h", "7"},
 		`"A, \"B\"" <sip:a@h;x=1>;q=0.5;Expires=7`: {`"A, \"B\"" <sip:a@h;x=1>;q=0.5`, "sip:a@h;x=1", "7"},
 		`<sip:a@h>;expires=7;+sip.instance="<u>"`:  {`<sip:a@h>;+sip.instance="<u>"`, "sip:a@h", "7"},
-		"<sip:a@h>;ob":                             {"<sip:a@h>;ob", "sip:a@h", ""},
+		"<sip:a@h>;ob": {"<sip:a@h>;ob", "sip:a@h", ""},
 	} {
 		if got := readContact([]byte(text)); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"github.com/emiago/sipgo/sip"
-	"github.com/hashicorp/golang-lru/v2"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
@@ -106,14 +106,13 @@ func runFunction(ctx context.Context, command []string, stdout, stderr io.Writer
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = endWithin
-	err := cmd.Run()
-	if ctx.Err() != nil {
+	switch err := cmd.Run(); {
+	case ctx.Err() != nil:
 		return nil
+	case err != nil:
+		return fmt.Errorf("the function has ended: %s: %w", command[0], err)
 	}
-	if err == nil {
-		err = errors.New("exit status 0")
-	}
-	return fmt.Errorf("the function %s has ended: %w", command[0], err)
+	return fmt.Errorf("the function has ended: %s: exit status 0", command[0])
 }
 
 // A sidecar is a transaction-stateful proxy (RFC 3261 section 16) in front of a function.
