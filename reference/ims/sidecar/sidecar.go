@@ -9,6 +9,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,13 +107,11 @@ func runFunction(ctx context.Context, command []string, stdout, stderr io.Writer
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = endWithin
-	switch err := cmd.Run(); {
-	case ctx.Err() != nil:
-		return nil
-	case err != nil:
-		return fmt.Errorf("the function has ended: %s: %w", command[0], err)
+	err := cmd.Run()
+	if ctx.Err() == nil {
+		return fmt.Errorf("the function %s has ended: %w", command[0], cmp.Or(err, errors.New("exit status 0")))
 	}
-	return fmt.Errorf("the function has ended: %s: exit status 0", command[0])
+	return nil
 }
 
 // A sidecar is a transaction-stateful proxy (RFC 3261 section 16) in front of a function.
