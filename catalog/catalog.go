@@ -6,5 +6,5 @@ import "embed"
 // Scripts has the install scripts that plans of package papers use too, and the configurations
 // that these copy, in the layout of this folder.
 //
-//go:embed ims-reference-store/*.sh ims-kamailio/*.sh ims-kamailio/*.cfg kamailio-sidecar/*.sh kamailio-sidecar/*.cfg
+//go:embed ims-reference-store/*.sh ims-kamailio/*.sh ims-kamailio/*.cfg kamailio-sidecar/*.cfg
 var Scripts embed.FS

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/common/expfmt"
 	"github.com/spf13/pflag"
 
@@ -101,6 +102,13 @@ func (c *Command) End() error {
 		}
 	}
 	return nil
+}
+
+// Counters returns a function that registers counters named PREFIX_NAME_total.
+func Counters(registry *prometheus.Registry, prefix string) func(name, help string) prometheus.Counter {
+	return func(name, help string) prometheus.Counter {
+		return promauto.With(registry).NewCounter(prometheus.CounterOpts{Name: prefix + "_" + name + "_total", Help: help})
+	}
 }
 
 // Addr declares a flag for an address. If the flag is optional and empty, the

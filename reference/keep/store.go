@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine"
+	"vitrine/reference/ims"
 	"vitrine/store/client"
 )
 
@@ -83,9 +84,7 @@ func New(k Config, prefix string, log *slog.Logger, registry *prometheus.Registr
 	if err != nil {
 		return nil, &vitrine.BadInput{File: "--store", Found: err.Error(), Want: "the URL of a store"}
 	}
-	counter := func(name, help string) prometheus.Counter {
-		return promauto.With(registry).NewCounter(prometheus.CounterOpts{Name: prefix + "_store_" + name + "_total", Help: help})
-	}
+	counter := ims.Counters(registry, prefix+"_store")
 	s := &Store{
 		client: c, kv: c.KV(k.Space), timeout: k.Timeout, slots: make(chan struct{}, k.Calls), log: log,
 		failed:    counter("failed", "Calls to the store that failed."),

@@ -13,7 +13,6 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/reference/ims"
@@ -96,9 +95,7 @@ type counts struct {
 }
 
 func newCounts(registry *prometheus.Registry) counts {
-	counter := func(name, help string) prometheus.Counter {
-		return promauto.With(registry).NewCounter(prometheus.CounterOpts{Name: "bono_" + name + "_total", Help: help})
-	}
+	counter := ims.Counters(registry, "bono")
 	return counts{
 		requests:  counter("requests", "Requests received, without retransmissions."),
 		forwarded: counter("forwarded", "Requests forwarded to Sprouts or clients."),

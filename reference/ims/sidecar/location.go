@@ -65,6 +65,15 @@ type contact struct {
 	expires string // the parameter's value; "" if there is none
 }
 
+// findContact returns the element with a URI, or nil.
+func findContact(all []contact, uri string) *contact {
+	i := slices.IndexFunc(all, func(c contact) bool { return c.uri == uri })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
 // contacts returns the elements of all Contact headers of a message.
 func contacts(headers []sip.Header) []contact {
 	var all []contact
@@ -116,8 +125,8 @@ func granted(req *sip.Request, res *sip.Response, had []location, now time.Time)
 	var all []location
 	for _, c := range contacts(res.GetHeaders("Contact")) {
 		l := location{Contact: c.text}
-		if i := slices.IndexFunc(asked, func(a contact) bool { return a.uri == c.uri }); i >= 0 {
-			l = location{Contact: asked[i].text, Path: values(req.GetHeaders("Path")), CallID: req.CallID().Value(), CSeq: req.CSeq().SeqNo}
+		if bound := findContact(asked, c.uri); bound != nil {
+			l = location{Contact: bound.text, Path: values(req.GetHeaders("Path")), CallID: req.CallID().Value(), CSeq: req.CSeq().SeqNo}
 		} else if old := find(had, c.uri); old != nil {
 			l = *old
 		}
@@ -151,22 +160,19 @@ func values(headers []sip.Header) []string {
 // as that instance wrote it, and one that another instance has removed goes, unless the
 // REGISTER was about it.
 func merge(had, has, granted []location, asked []contact) []location {
-	about := func(uri string) bool {
-		return slices.ContainsFunc(asked, func(c contact) bool { return c.uri == uri })
-	}
 	var all []location
 	for _, l := range granted {
 		uri := l.uri()
 		now := find(has, uri)
 		switch {
-		case about(uri) || now == nil && find(had, uri) == nil:
+		case findContact(asked, uri) != nil || now == nil && find(had, uri) == nil:
 			all = append(all, l)
 		case now != nil:
 			all = append(all, *now)
 		}
 	}
 	for _, l := range has {
-		if uri := l.uri(); !about(uri) && find(had, uri) == nil && find(granted, uri) == nil {
+		if uri := l.uri(); findContact(asked, uri) == nil && find(had, uri) == nil && find(granted, uri) == nil {
 			all = append(all, l)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // arrive handles one datagram from a client or from the function.
 func (s *sidecar) arrive(data []byte, a sipudp.Arrival) {
-	switch m := s.parse(s.parser, data, a).(type) {
+	switch m := s.parse(data, a).(type) {
 	case *sip.Request:
 		s.request(m, a)
 	case *sip.Response:
@@ -23,13 +23,13 @@ func (s *sidecar) arrive(data []byte, a sipudp.Arrival) {
 
 // arriveOwn handles one datagram for the sidecar's own REGISTERs: answers alone.
 func (s *sidecar) arriveOwn(data []byte, a sipudp.Arrival) {
-	if m, ok := s.parse(s.ownParser, data, a).(*sip.Response); ok {
+	if m, ok := s.parse(data, a).(*sip.Response); ok {
 		s.response(m, a)
 	}
 }
 
-func (s *sidecar) parse(parser *sip.Parser, data []byte, a sipudp.Arrival) sip.Message {
-	msg, err := sipudp.Parse(parser, data)
+func (s *sidecar) parse(data []byte, a sipudp.Arrival) sip.Message {
+	msg, err := sipudp.Parse(s.parser, data)
 	if err != nil {
 		s.counts.garbage.Inc()
 		s.log.Debug("dropped a datagram", "from", a.From, "error", err)

@@ -26,7 +26,6 @@ import (
 	"github.com/emiago/sipgo/sip"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/reference/ims"
@@ -82,7 +81,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	c.Connected = store.Ready
 	s := &sidecar{
-		socket: socket, own: own, function: registrar, parser: sip.NewParser(), ownParser: sip.NewParser(),
+		socket: socket, own: own, function: registrar, parser: sip.NewParser(),
 		store: store, known: known, slots: make(chan struct{}, *requests), seed: maphash.MakeSeed(), log: c.Log, counts: newCounts(c.Registry),
 	}
 	s.transactions = sipudp.NewTransactions(*timeout, s.timedOut)
@@ -116,15 +115,15 @@ func runFunction(ctx context.Context, command []string, stdout, stderr io.Writer
 
 // A sidecar is a transaction-stateful proxy (RFC 3261 section 16) in front of a function.
 type sidecar struct {
-	ctx               context.Context
-	socket            *sipudp.Socket // of clients and the function
-	own               *sipudp.Socket // sends the sidecar's own REGISTERs
-	function          netip.AddrPort
-	parser, ownParser *sip.Parser // one for each goroutine that reads a socket
-	transactions      *sipudp.Transactions
-	store             *keep.Store
-	log               *slog.Logger
-	counts            counts
+	ctx          context.Context
+	socket       *sipudp.Socket // of clients and the function
+	own          *sipudp.Socket // sends the sidecar's own REGISTERs
+	function     netip.AddrPort
+	parser       *sip.Parser
+	transactions *sipudp.Transactions
+	store        *keep.Store
+	log          *slog.Logger
+	counts       counts
 
 	slots   chan struct{}  // limits the requests that wait
 	pending sync.WaitGroup // requests that wait
@@ -146,9 +145,7 @@ type counts struct {
 }
 
 func newCounts(registry *prometheus.Registry) counts {
-	counter := func(name, help string) prometheus.Counter {
-		return promauto.With(registry).NewCounter(prometheus.CounterOpts{Name: "sidecar_" + name + "_total", Help: help})
-	}
+	counter := ims.Counters(registry, "sidecar")
 	return counts{
 		requests:  counter("requests", "Requests received, without retransmissions."),
 		restored:  counter("restored", "Locations that the sidecar bound at the function, or removed from it."),
