@@ -12,25 +12,37 @@ import (
 	"vitrine/flex/unit"
 )
 
-// carryOut carries out the actions. It adds an event for a Hold only when its cause changes.
+// A holdKey names the Holds of a type for one cause.
+type holdKey struct {
+	typeName string
+	cause    decide.Cause
+}
+
+// sameHold is how long a Hold may be absent and still be the same one. At the edge of a limit, noise
+// in the rate ends and renews a Hold every few seconds.
+const sameHold = time.Minute
+
+// hold adds an event for a Hold, unless the same one is on record.
+func (o *Orchestrator) hold(now time.Time, a decide.Action) {
+	key := holdKey{a.Type, a.Cause}
+	if last, known := o.holds[key]; !known || now.Sub(last) > sameHold {
+		o.events.add(Event{Kind: decide.Hold.String(), Type: a.Type, Cause: a.Cause, Reason: a.Reason})
+	}
+	o.holds[key] = now
+}
+
+// carryOut carries out the actions.
 func (o *Orchestrator) carryOut(ctx context.Context, now time.Time, actions []decide.Action) {
-	holds := map[string]decide.Cause{}
 	clear(o.why)
 	for _, a := range actions {
 		o.why[a.Type] = append(o.why[a.Type], fmt.Sprintf("%s: %s: %s", a.Kind, a.Cause, a.Reason))
 		if a.Kind == decide.Hold {
-			holds[a.Type] = a.Cause
-			if o.holds[a.Type] != a.Cause {
-				o.events.add(Event{Kind: a.Kind.String(), Type: a.Type, Cause: a.Cause, Reason: a.Reason})
-			}
+			o.hold(now, a)
 			continue
 		}
 		if a.Kind == decide.Start {
 			if !o.hasMemory(a) {
-				holds[a.Type] = decide.CauseTotal
-				if o.holds[a.Type] != decide.CauseTotal {
-					o.events.add(Event{Kind: decide.Hold.String(), Type: a.Type, Cause: decide.CauseTotal, Reason: "limits.memory is reached, and another instance is needed: " + a.Reason})
-				}
+				o.hold(now, decide.Action{Type: a.Type, Cause: decide.CauseTotal, Reason: "limits.memory is reached, and another instance is needed: " + a.Reason})
 				continue
 			}
 			o.counted.acted(a)
@@ -54,7 +66,6 @@ func (o *Orchestrator) carryOut(ctx context.Context, now time.Time, actions []de
 		}
 		o.event(in, a.Kind.String(), a.Cause, a.Reason)
 	}
-	o.holds = holds
 	o.stop(ctx)
 	o.register(ctx)
 }

@@ -247,6 +247,34 @@ func TestMemoryIsLimited(t *testing.T) {
 	})
 }
 
+// TestHoldsAreNotRepeated lets a policy hold a type every few seconds, as at the edge of a limit. The
+// log must have one event, and another one only after a pause.
+func TestHoldsAreNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		var steps int
+		r.Policy = func(decide.View, *decide.Memory) []decide.Action {
+			if steps++; steps%5 != 0 {
+				return nil
+			}
+			return []decide.Action{{Kind: decide.Hold, Type: "registration", Cause: decide.CauseMaximum, Reason: "the maximum is reached"}}
+		}
+		for _, want := range []int{1, 2} {
+			r.run(2 * time.Minute)
+			n := 0
+			for _, e := range r.Events() {
+				if e.Kind == decide.Hold.String() {
+					n++
+				}
+			}
+			if n != want {
+				t.Errorf("got %d events, want %d: %+v", n, want, r.Events())
+			}
+			time.Sleep(2 * sameHold)
+		}
+	})
+}
+
 func TestRunnerAwayChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")

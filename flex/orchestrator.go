@@ -89,9 +89,9 @@ type Orchestrator struct {
 	types     map[string]*typeReading
 	booted    []decide.Booted
 	died      []decide.Died
-	holds     map[string]decide.Cause // by type: cause of the Hold in the last step
-	why       map[string][]string     // by type: reasons of the actions in the last step
-	away      map[string]string       // unreachable components, with the error
+	holds     map[holdKey]time.Time // when each Hold was last decided
+	why       map[string][]string   // by type: reasons of the actions in the last step
+	away      map[string]string     // unreachable components, with the error
 	store     storeWatch
 	profiles  map[string]*Profile // by type
 	measuring *measurement        // nil: no measurement is under way
@@ -104,7 +104,7 @@ type Orchestrator struct {
 func New(o Options) (*Orchestrator, error) {
 	f := &Orchestrator{
 		Options: o, instances: map[string]*instance{}, next: map[string]int{}, gone: map[string]bool{}, services: map[string]*service{},
-		directors: make([]reading, len(o.Directors)), types: map[string]*typeReading{}, holds: map[string]decide.Cause{},
+		directors: make([]reading, len(o.Directors)), types: map[string]*typeReading{}, holds: map[holdKey]time.Time{},
 		why: map[string][]string{}, away: map[string]string{}, profiles: map[string]*Profile{},
 		store: storeWatch{silent: map[string]*silence{}},
 	}
