@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"vitrine"
+	"vitrine/internal/repeat"
 	"vitrine/internal/truth"
 )
 
@@ -51,7 +52,7 @@ func NewCommand(name, about string, stdout, stderr io.Writer) *Command {
 		fmt.Fprintf(stdout, "%s\n\nUsage: vitrine reference %s FLAGS\n\n%s", about, name, flags.FlagUsages())
 	}
 	return &Command{
-		FlagSet: flags, Log: slog.New(slog.NewTextHandler(stderr, nil)), Registry: prometheus.NewRegistry(),
+		FlagSet: flags, Log: slog.New(repeat.Limit(slog.NewTextHandler(stderr, nil))), Registry: prometheus.NewRegistry(),
 		name: name, stdout: stdout,
 	}
 }

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 
 	"github.com/emiago/sipgo/sip"
@@ -64,8 +65,8 @@ func (s *sidecar) begun(tx *sipudp.Transaction) {
 		s.answer(tx, sip.StatusTooManyHops, "Too Many Hops")
 		return
 	}
-	user := userOf(tx.Request)
-	if user.User == "" || !sipudp.Initial(tx.Request) {
+	of := userOf(tx.Request)
+	if of.uri.User == "" || !sipudp.Initial(tx.Request) {
 		s.forward(tx)
 		return
 	}
@@ -73,7 +74,7 @@ func (s *sidecar) begun(tx *sipudp.Transaction) {
 	case s.slots <- struct{}{}:
 		s.pending.Go(func() {
 			defer func() { <-s.slots }()
-			s.serve(s.ctx, tx, user)
+			s.serve(s.ctx, tx, of)
 		})
 	default:
 		s.counts.refused.Inc()
@@ -81,23 +82,30 @@ func (s *sidecar) begun(tx *sipudp.Transaction) {
 	}
 }
 
-// userOf returns the address of record that a request is about, without port and
-// parameters: To of a REGISTER (RFC 3261 section 10.2), the request's URI otherwise.
-func userOf(req *sip.Request) sip.Uri {
+// A user is an address of record, without port and parameters.
+type user struct {
+	uri  sip.Uri
+	name string // of the user's record in the store: the URI as text
+}
+
+// userOf returns the user that a request is about: To of a REGISTER (RFC 3261 section
+// 10.2), the request's URI otherwise.
+func userOf(req *sip.Request) user {
 	of := &req.Recipient
 	if req.Method == sip.REGISTER {
 		of = &req.To().Address
 	}
-	return sip.Uri{Scheme: "sip", User: of.User, Host: strings.ToLower(of.Host)}
+	uri := sip.Uri{Scheme: "sip", User: of.User, Host: strings.ToLower(of.Host)}
+	return user{uri, uri.String()}
 }
 
 // serve brings the user's locations at the function up to date and forwards the request.
-func (s *sidecar) serve(ctx context.Context, tx *sipudp.Transaction, user sip.Uri) {
-	lock := s.lock(user.String())
+func (s *sidecar) serve(ctx context.Context, tx *sipudp.Transaction, of user) {
+	lock := s.lock(of.name)
 	lock.Lock()
-	had, err := s.restore(ctx, user)
+	had, err := s.restore(ctx, of)
 	if err == nil && tx.Request.Method == sip.REGISTER {
-		err = s.register(ctx, tx, user, had)
+		err = s.register(ctx, tx, of, had)
 	}
 	lock.Unlock()
 	switch {
@@ -110,13 +118,13 @@ func (s *sidecar) serve(ctx context.Context, tx *sipudp.Transaction, user sip.Ur
 
 // register forwards a REGISTER. If it succeeds, register publishes the user's locations
 // before it answers: a client that got a 200 finds its registration at every instance.
-func (s *sidecar) register(ctx context.Context, tx *sipudp.Transaction, user sip.Uri, had record) error {
+func (s *sidecar) register(ctx context.Context, tx *sipudp.Transaction, of user, had record) error {
 	res, err := s.exchange(ctx, tx, tx.Request.Clone(), s.toFunction())
 	if err != nil {
 		return err
 	}
 	if res.IsSuccess() && tx.Request.Contact() != nil {
-		if err := s.publish(ctx, user, had, tx.Request, res); err != nil {
+		if err := s.publish(ctx, of, had, tx.Request, res); err != nil {
 			return err
 		}
 	}
@@ -194,15 +202,19 @@ var errTimeout = errors.New("the function does not answer")
 // fail answers a request that the store or the function kept from being served.
 func (s *sidecar) fail(tx *sipudp.Transaction, err error) {
 	s.counts.failed.Inc()
-	s.log.Debug("a request failed", "method", tx.Request.Method, "error", err)
+	level := slog.LevelDebug
 	switch {
 	case errors.Is(err, errTimeout):
 		s.answer(tx, sip.StatusGatewayTimeout, "Function Timeout")
 	case errors.Is(err, keep.ErrAway), errors.Is(err, keep.ErrChanged):
 		s.answer(tx, sip.StatusServiceUnavailable, "Store Unavailable", retryAfter())
-	default:
+	case errors.Is(err, context.Canceled):
+		s.answer(tx, sip.StatusServiceUnavailable, "Sidecar Ends", retryAfter())
+	default: // an operator must act: the function does not trust the sidecar, or a record is damaged
+		level = slog.LevelWarn
 		s.answer(tx, sip.StatusInternalServerError, "Sidecar Error")
 	}
+	s.log.Log(context.Background(), level, "a request failed", "method", tx.Request.Method, "error", err)
 }
 
 func retryAfter() sip.Header { return sip.NewHeader("Retry-After", "1") }

@@ -22,8 +22,8 @@ type record struct {
 	tag       string // version; "" if there is no record
 }
 
-func (s *sidecar) read(ctx context.Context, user sip.Uri) (record, error) {
-	r, err := s.store.Get(ctx, user.String())
+func (s *sidecar) read(ctx context.Context, of user) (record, error) {
+	r, err := s.store.Get(ctx, of.name)
 	if err != nil {
 		return record{}, err
 	}
@@ -33,17 +33,16 @@ func (s *sidecar) read(ctx context.Context, user sip.Uri) (record, error) {
 
 // restore makes the function's locations of a user those of the store, and returns them.
 // The caller holds the user's lock.
-func (s *sidecar) restore(ctx context.Context, user sip.Uri) (record, error) {
-	r, err := s.read(ctx, user)
+func (s *sidecar) restore(ctx context.Context, of user) (record, error) {
+	r, err := s.read(ctx, of)
 	if err != nil {
 		return r, err
 	}
-	name := user.String()
-	if tag, ok := s.known.Get(name); ok && tag == r.tag {
+	if tag, ok := s.known.Get(of.name); ok && tag == r.tag {
 		return r, nil
 	}
-	s.known.Remove(name)
-	present, err := s.bind(ctx, user, nil, 0)
+	s.known.Remove(of.name)
+	present, err := s.bind(ctx, of, nil, 0)
 	if err != nil {
 		return r, err
 	}
@@ -51,25 +50,25 @@ func (s *sidecar) restore(ctx context.Context, user sip.Uri) (record, error) {
 		if find(r.locations, c.uri) != nil {
 			continue
 		}
-		if _, err := s.bind(ctx, user, &location{Contact: c.text}, 0); err != nil {
+		if _, err := s.bind(ctx, of, &location{Contact: c.text}, 0); err != nil {
 			return r, err
 		}
 	}
 	for i := range r.locations {
 		l := &r.locations[i]
-		if _, err := s.bind(ctx, user, l, time.Until(l.Expires)); err != nil {
+		if _, err := s.bind(ctx, of, l, time.Until(l.Expires)); err != nil {
 			return r, err
 		}
 	}
-	s.known.Add(name, r.tag)
+	s.known.Add(of.name, r.tag)
 	return r, nil
 }
 
 // bind sends a REGISTER of the sidecar's own, which binds a location for a lifetime, or
 // removes it if that is 0. Without a location it changes nothing. bind returns the
 // contacts that the function has afterwards.
-func (s *sidecar) bind(ctx context.Context, user sip.Uri, l *location, life time.Duration) ([]contact, error) {
-	req := registerOf(user, l, life)
+func (s *sidecar) bind(ctx context.Context, of user, l *location, life time.Duration) ([]contact, error) {
+	req := registerOf(of.uri, l, life)
 	res, err := s.exchange(ctx, sipudp.Begin(req, truth.Event(0)), req, sipudp.Peer{Socket: s.own, To: s.function})
 	if err != nil {
 		return nil, err
@@ -118,9 +117,8 @@ const publishAttempts = 5
 
 // publish writes the user's locations after a successful REGISTER. had is the record
 // before it.
-func (s *sidecar) publish(ctx context.Context, user sip.Uri, had record, req *sip.Request, res *sip.Response) error {
-	name := user.String()
-	s.known.Remove(name) // until the store has what the function has
+func (s *sidecar) publish(ctx context.Context, of user, had record, req *sip.Request, res *sip.Response) error {
+	s.known.Remove(of.name) // until the store has what the function has
 	asked := contacts(req.GetHeaders("Contact"))
 	now := granted(req, res, had.locations, time.Now())
 	has := had
@@ -128,17 +126,17 @@ func (s *sidecar) publish(ctx context.Context, user sip.Uri, had record, req *si
 	for range publishAttempts {
 		next := merge(had.locations, has.locations, now, asked)
 		var tag string
-		if tag, err = s.write(ctx, name, next, has.tag); err == nil {
+		if tag, err = s.write(ctx, of.name, next, has.tag); err == nil {
 			s.counts.published.Inc()
 			if has.tag == had.tag {
-				s.known.Add(name, tag)
+				s.known.Add(of.name, tag)
 			}
 			return nil
 		}
 		if !errors.Is(err, keep.ErrChanged) {
 			return err
 		}
-		if has, err = s.read(ctx, user); err != nil {
+		if has, err = s.read(ctx, of); err != nil {
 			return err
 		}
 	}
