@@ -16,6 +16,7 @@ import (
 
 	"vitrine"
 	captured "vitrine/affinity/message"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/thread"
 	"vitrine/wire/diameter"
 )
@@ -98,7 +99,7 @@ func newContest(ctx context.Context, dir string) (*contest, error) {
 		return nil, err
 	}
 	c.core = cores[len(cores)-1]
-	if err := buildVitrine(ctx, c.vitrine); err != nil {
+	if err := hosttest.Build(ctx, c.vitrine, hosttest.Product); err != nil {
 		return nil, err
 	}
 	has, err := writeCapture(c.capture, comparedPackets)

@@ -34,7 +34,7 @@ const flat = "<= 1.1"
 // packets, with the peak after fewPackets.
 func affinityMemory(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
 	program := filepath.Join(dir, "vitrine")
-	if err := buildVitrine(ctx, program); err != nil {
+	if err := hosttest.Build(ctx, program, hosttest.Product); err != nil {
 		return nil, err
 	}
 	after := func(packets int) side {

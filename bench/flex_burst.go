@@ -16,6 +16,7 @@ import (
 	"vitrine/flex/policy"
 	"vitrine/flex/simulate"
 	"vitrine/internal/cgroup"
+	"vitrine/internal/hosttest"
 )
 
 // burstFile stores every day, so that an interrupted bench can resume. Days of another build of the
@@ -55,7 +56,7 @@ func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, erro
 		return nil, err
 	}
 	program := filepath.Join(dir, "vitrine")
-	if err := buildVitrine(ctx, program); err != nil {
+	if err := hosttest.Build(ctx, program, hosttest.Product); err != nil {
 		return nil, err
 	}
 	build, err := buildID(program)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/load/http"
 	"vitrine/load/sip"
@@ -69,7 +70,7 @@ func (s *realSite) open(ctx context.Context) (err error) {
 		return nil
 	}
 	s.vitrine = filepath.Join(s.dir, "vitrine")
-	if err := buildVitrine(ctx, s.vitrine); err != nil {
+	if err := hosttest.Build(ctx, s.vitrine, hosttest.Product); err != nil {
 		return err
 	}
 	if s.deployment, err = spec.LoadDeployment(filepath.Join(s.function.Folder, "deployment.yaml"), realKnown()); err != nil {

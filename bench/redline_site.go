@@ -19,6 +19,7 @@ import (
 	"vitrine"
 	"vitrine/director/client"
 	"vitrine/flex/burst"
+	"vitrine/internal/hosttest"
 	"vitrine/load"
 	"vitrine/redline"
 )
@@ -54,7 +55,7 @@ type agreeSite struct {
 func newAgreeSite(ctx context.Context, dir string, progress io.Writer) (s *agreeSite, err error) {
 	s = &agreeSite{dir: dir, workload: filepath.Join(dir, "workload.yaml"), progress: progress}
 	program := filepath.Join(dir, "vitrine")
-	if err := buildVitrine(ctx, program); err != nil {
+	if err := hosttest.Build(ctx, program, hosttest.Product); err != nil {
 		return nil, err
 	}
 	calls := 1.0

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/internal/thread"
@@ -90,14 +91,7 @@ func (s *stage) product(ctx context.Context) (string, error) {
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
 	}
-	return program, buildVitrine(ctx, program)
-}
-
-func buildVitrine(ctx context.Context, program string) error {
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "vitrine/cmd/vitrine").CombinedOutput(); err != nil {
-		return fmt.Errorf("build vitrine: %w\n%s", err, out)
-	}
-	return nil
+	return program, hosttest.Build(ctx, program, hosttest.Product)
 }
 
 // buildID returns a hash of a program. A resumed bench counts only the results of the same build.

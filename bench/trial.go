@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine/internal/cgroup"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/result"
@@ -119,7 +120,7 @@ func newIMS(ctx context.Context, dir string) (*ims, error) {
 // load builds the product, reads the function from its catalog and assigns the
 // CPUs.
 func (f *ims) load(ctx context.Context) (err error) {
-	if err = buildVitrine(ctx, f.vitrine); err != nil {
+	if err = hosttest.Build(ctx, f.vitrine, hosttest.Product); err != nil {
 		return err
 	}
 	if f.deployment, err = spec.LoadDeployment(imsFile, spec.Known{}); err != nil {

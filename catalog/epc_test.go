@@ -22,7 +22,7 @@ import (
 func TestEPCCountsAgree(t *testing.T) {
 	hosttest.Need(t, netns.Possible())
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin")
-	program := buildProgram(t)
+	program := hosttest.Built(t, hosttest.Product)
 	for _, c := range []struct {
 		substrate string
 		rate      int // calls per second; low for machines, which are emulated if the host has no KVM
@@ -59,19 +59,6 @@ func compareCounts(t *testing.T, run, mme, sgw, pgw string) {
 			t.Errorf("%s of %s is %d, and %d calls succeeded", counter.name, counter.instance, got, calls["succeeded"])
 		}
 	}
-}
-
-// buildProgram builds the program. It is static, so that containers and machines can
-// run it.
-func buildProgram(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "vitrine")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", program, "vitrine/cmd/vitrine")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the program: %v: %s", err, out)
-	}
-	return program
 }
 
 var sizes = regexp.MustCompile(`sizes: \[.*\]`)

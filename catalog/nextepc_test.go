@@ -14,6 +14,7 @@ import (
 	"vitrine/affinity"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/message"
+	"vitrine/internal/hosttest"
 	"vitrine/spec"
 )
 
@@ -25,7 +26,7 @@ var keep = flag.String("keep", "", "folder that keeps NextEPC's run folders and 
 // of them mostly waits.
 func TestNextEPC(t *testing.T) {
 	requirePrograms(t, "nextepc", "nextepc-mmed", "nextepc-sgwd", "nextepc-pgwd", "nextepc-hssd", "nextepc-pcrfd", "cc", "ip", "tcpdump", "tshark")
-	program := buildVitrine(t)
+	program := hosttest.Built(t, hosttest.Product)
 	t.Run("attach", func(t *testing.T) {
 		t.Parallel()
 		const attaches = 100

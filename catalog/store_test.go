@@ -1,9 +1,10 @@
 package catalog
 
 import (
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"vitrine/internal/hosttest"
 )
 
 // TestReferenceStoreCountsAgree runs the reference IMS with a store and compares
@@ -14,7 +15,7 @@ func TestReferenceStoreCountsAgree(t *testing.T) {
 	requirePrograms(t, "ims-reference-store", "openssl", "tcpdump", "tshark")
 	c := newCampaign(t, "ims-reference-store", "process", "bn1s-sp2s-hs1s", "workload.yaml")
 	c.capture = []string{"bono"}
-	c.config.Testbed.Self = buildVitrine(t)
+	c.config.Testbed.Self = hosttest.Built(t, hosttest.Product)
 	c.run()
 	calls, seen := c.trials(), c.captured()
 	t.Logf("trials.csv: %v; captured at Bono: %+v", calls, seen)
@@ -30,23 +31,12 @@ func TestReferenceStoreCountsAgree(t *testing.T) {
 	}
 }
 
-// buildVitrine builds the program that the instances run.
-func buildVitrine(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "vitrine")
-	build := exec.Command("go", "build", "-o", program, "vitrine/cmd/vitrine")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build vitrine: %v:\n%s", err, out)
-	}
-	return program
-}
-
 // TestKamailioSidecarsShareLocations runs the package with two registrars. The edge gives an
 // INVITE to either of them, so all calls succeed only if each has the locations of both.
 func TestKamailioSidecarsShareLocations(t *testing.T) {
 	requirePrograms(t, "kamailio-sidecar", "kamailio", "kamcmd", "openssl", "tcpdump", "tshark")
 	c := newCampaign(t, "kamailio-sidecar", "process", "ed1m-rg2l", "workload.yaml")
-	c.config.Testbed.Self = buildVitrine(t)
+	c.config.Testbed.Self = hosttest.Built(t, hosttest.Product)
 	c.run()
 	if calls := c.trials(); calls["offered"] == 0 || calls["succeeded"] != calls["offered"] {
 		t.Errorf("%d of %d calls succeeded", calls["succeeded"], calls["offered"])

@@ -33,7 +33,7 @@ func TestGuestKernel(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			binary, output := qemutest.Build(t, "test", "-c", "vitrine/fabric/"+c.name), filepath.Join(t.TempDir(), "output")
+			binary, output := hosttest.BuiltTests(t, "vitrine/fabric/"+c.name), filepath.Join(t.TempDir(), "output")
 			err := in.Run(t.Context(), vitrine.Command{Args: []string{binary, "-test.v", "-test.run=" + c.tests}, Stdout: output})
 			text, reading := os.ReadFile(output)
 			t.Logf("output of the machine:\n%s", text)
@@ -53,7 +53,7 @@ func TestGuestKernel(t *testing.T) {
 // an emulator.
 func boot(t *testing.T) substrate.Instance {
 	t.Helper()
-	s, run := qemutest.New(t, qemutest.Build(t, "build", "vitrine/substrate/qemu/guest/program"))
+	s, run := qemutest.New(t, hosttest.Built(t, "vitrine/substrate/qemu/guest/program"))
 	in, err := s.Create(t.Context(), substrate.Spec{Run: run.ID, Name: "host-1", Component: "host", VCPUs: 1, Memory: 1 << 30, Dir: t.TempDir()})
 	hosttest.Need(t, err)
 	return in

@@ -43,10 +43,10 @@ func newNetwork(t *testing.T) *network {
 	if err != nil {
 		t.Fatalf("find go-gtp: %v", err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", n.binaries+"/",
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", n.binaries+"/",
 		"./examples/gw-tester/enb", "./examples/gw-tester/mme", "./examples/gw-tester/sgw", "./examples/gw-tester/pgw")
 	build.Dir = strings.TrimSpace(string(source))
-	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build go-gtp's programs: %v\n%s", err, out)
 	}

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -132,13 +133,7 @@ var programs string
 
 var build = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(programs, "vitrine")
-	c := exec.Command("go", "build", "-o", path, "vitrine/cmd/vitrine")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0") // a static program, as in bin/: its containers have no libraries
-	out, err := c.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build vitrine: %w:\n%s", err, out)
-	}
-	return path, nil
+	return path, hosttest.Build(context.Background(), path, hosttest.Product)
 })
 
 func TestMain(m *testing.M) {

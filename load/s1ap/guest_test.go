@@ -27,7 +27,7 @@ import (
 // EPC in another one, first to the MME and then through a director. It uses machines because many
 // hosts' kernels lack SCTP. First it runs the tests of package sctp in a machine.
 func TestQemuGuestsAttachOverSCTP(t *testing.T) {
-	program := qemutest.Build(t, "build", "vitrine/cmd/vitrine")
+	program := hosttest.Built(t, hosttest.Product)
 	s, run := qemutest.New(t, program, "guest")
 	wires, err := bridge.New(bridge.Config{Run: run})
 	hosttest.Need(t, err)
@@ -184,7 +184,7 @@ func (g *guest) log() string { return read(g.t, filepath.Join(g.dir, "log")) }
 // runTests runs the tests of a package in the machine. Each test must pass, except those for
 // kernels without SCTP.
 func (g *guest) runTests(t *testing.T, name string) {
-	binary, output := qemutest.Build(t, "test", "-c", name), filepath.Join(t.TempDir(), "output")
+	binary, output := hosttest.BuiltTests(t, name), filepath.Join(t.TempDir(), "output")
 	begun := time.Now()
 	err := g.Run(t.Context(), vitrine.Command{Args: []string{binary, "-test.v", "-test.skip=WithoutSCTP"}, Stdout: output})
 	text := read(t, output)

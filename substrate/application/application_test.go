@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -76,10 +75,8 @@ var agent = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "agent")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "vitrine/substrate/qemu/guest/program")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", errors.Join(err, errors.New(string(out)))
+	if err := hosttest.Build(context.Background(), path, "vitrine/substrate/qemu/guest/program"); err != nil {
+		return "", err
 	}
 	return path, nil
 })

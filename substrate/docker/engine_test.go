@@ -16,6 +16,7 @@ import (
 	"github.com/docker/docker/api/types"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/docker/dockertest"
@@ -27,7 +28,7 @@ func TestDockerSubstrateEngineDies(t *testing.T) {
 	e := dockertest.Own(t)
 	t.Setenv("DOCKER_HOST", e.Host)
 	s, run := open(t, filepath.Join(t.TempDir(), "runs"))
-	tool := buildTool(t)
+	tool := hosttest.Built(t, "./testdata/tool")
 	spec := substrate.Spec{Run: run.ID, Name: "c-1", Dir: t.TempDir()}
 	in, err := s.Create(t.Context(), spec)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +23,7 @@ import (
 // TestDockerSubstrateImages tests what the suite cannot test, mainly images of the user.
 func TestDockerSubstrateImages(t *testing.T) {
 	t.Setenv("DOCKER_HOST", dockertest.Start(t))
-	tool := buildTool(t)
+	tool := hosttest.Built(t, "./testdata/tool")
 	tests := map[string]func(*bed){
 		"Default":       testImageDefault,
 		"Environment":   testImageEnvironment,
@@ -72,17 +71,6 @@ type bed struct {
 	ctx   context.Context
 	tool  string // path of testdata/tool, built
 	image string // has the tool as /tool
-}
-
-func buildTool(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "tool")
-	build := exec.Command("go", "build", "-o", path, "./testdata/tool")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return path
 }
 
 // makeImage imports an image as a user would.

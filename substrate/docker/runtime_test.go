@@ -49,7 +49,7 @@ func runtimeBed(t *testing.T, tool, runtime string) *bed {
 // the error must list the runtimes that the engine has.
 func TestDockerRuntime(t *testing.T) {
 	t.Setenv("DOCKER_HOST", dockertest.Start(t))
-	b := runtimeBed(t, buildTool(t), "runc")
+	b := runtimeBed(t, hosttest.Built(t, "./testdata/tool"), "runc")
 	in, dir := b.create("c-1", b.image)
 	if got := b.output(in, dir, nil, "/tool", "read", "/etc/hostname"); strings.TrimSpace(got) != "c-1" {
 		t.Errorf("got hostname %q", got)
@@ -97,7 +97,7 @@ func TestDockerRuntimeGVisor(t *testing.T) {
 		"netstack": {"path": %[1]q},
 		"broken": {"path": %[1]q, "runtimeArgs": ["--platform=none"]}}}`, runsc))
 	t.Setenv("DOCKER_HOST", e.Host)
-	tool := buildTool(t)
+	tool := hosttest.Built(t, "./testdata/tool")
 	t.Run("runsc", func(t *testing.T) {
 		b := runtimeBed(t, tool, "runsc")
 		in, dir := b.create("c-1", b.image)

@@ -1,14 +1,13 @@
 package qemu
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/substrate/substratetest"
 )
 
@@ -17,12 +16,7 @@ import (
 func TestQemuGuestRunsProcessSubstrate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	binary, program := filepath.Join(dir, "process.test"), substratetest.Build(t)
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "vitrine/substrate/process")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the tests of package process: %v\n%s", err, out)
-	}
+	binary, program := hosttest.BuiltTests(t, "vitrine/substrate/process"), substratetest.Build(t)
 	s, run := newSubstrate(t, func(c *Config) { c.Files = []string{program} })
 	spec := smallSpec(t, run, "sprout-1")
 	spec.Memory = defaultMemory

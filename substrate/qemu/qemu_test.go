@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -39,10 +38,8 @@ var agentProgram = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "agent")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "vitrine/substrate/qemu/guest/program")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", errors.Join(err, errors.New(string(out)))
+	if err := hosttest.Build(context.Background(), path, "vitrine/substrate/qemu/guest/program"); err != nil {
+		return "", err
 	}
 	return path, os.Setenv(agentEnv, path) // for child processes of the tests
 })

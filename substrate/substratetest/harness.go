@@ -6,13 +6,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/substrate"
 )
@@ -70,13 +69,7 @@ func Build(t testing.TB) string {
 	if path := os.Getenv(builtEnv); path != "" {
 		return path
 	}
-	path := filepath.Join(t.TempDir(), "program")
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", path, "vitrine/substrate/substratetest/program")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the suite's program: %v\n%s", err, out)
-	}
-	return path
+	return hosttest.Built(t, "vitrine/substrate/substratetest/program")
 }
 
 // BuiltAs returns the environment variable, KEY=value, with the path for Build.

@@ -5,7 +5,6 @@ package qemutest
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -16,19 +15,6 @@ import (
 	"vitrine/substrate/qemu"
 	"vitrine/substrate/qemu/machine"
 )
-
-// Build builds a static program of this module with the arguments of the go command, such
-// as "build" or "test", "-c", and the package. It returns the program's path.
-func Build(t testing.TB, args ...string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "program")
-	build := exec.CommandContext(t.Context(), "go", append(args[:len(args)-1:len(args)-1], "-o", path, args[len(args)-1])...)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go %q: %v\n%s", args, err, out)
-	}
-	return path
-}
 
 // New makes a substrate of virtual machines that ends with the test. agent is the guest's
 // program with its first arguments. Without QEMU the test skips.

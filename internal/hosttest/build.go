@@ -1,0 +1,48 @@
+package hosttest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Product is the package of the program vitrine.
+const Product = "vitrine/cmd/vitrine"
+
+// Build builds a program of this module into a file. It uses the flags of make build, so all tests
+// share the compiled packages with the product. With other flags, Go would compile every package
+// again, which takes minutes.
+func Build(ctx context.Context, path, pkg string) error { return static(ctx, path, pkg, "build") }
+
+// Built is like Build, but the file lasts as long as the test. It returns the file's path.
+func Built(t testing.TB, pkg string) string {
+	t.Helper()
+	return built(t, pkg, "build")
+}
+
+// BuiltTests is like Built, but builds a package's tests.
+func BuiltTests(t testing.TB, pkg string) string {
+	t.Helper()
+	return built(t, pkg, "test", "-c")
+}
+
+func built(t testing.TB, pkg string, verb ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	if err := static(t.Context(), path, pkg, verb...); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func static(ctx context.Context, path, pkg string, verb ...string) error {
+	build := exec.CommandContext(ctx, "go", append(verb, "-trimpath", "-ldflags=-s -w", "-o", path, pkg)...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", build, err, out)
+	}
+	return nil
+}
