@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
+	"time"
 
 	"vitrine/flex/burst"
 	"vitrine/flex/policy"
@@ -19,12 +21,14 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// burstFile stores every day, so that an interrupted bench can resume. Days of another build of the
-// program or of another length are ignored.
-const burstFile = "bench-flex-burst.jsonl"
+// burstFile stores every day.
+const burstFile = "bench/results/flex-burst.jsonl"
 
-// burstDay is the environment variable with the length of a day in seconds.
-const burstDay = "VITRINE_BURST_SECONDS"
+// Environment variables of the bench.
+const (
+	burstDay   = "VITRINE_BURST_SECONDS" // length of a day; empty: burstSeconds
+	burstPeers = "VITRINE_BURST_PEERS"   // policies to compare with ours, separated by spaces; empty: all
+)
 
 const (
 	burstSeconds = 3600  // default length of a day, at which the burst has its real length
@@ -34,19 +38,35 @@ const (
 	burstReact   = 2.0   // seconds to notice a burst and decide; the rest of the lag is the start of instances
 )
 
-// burstPolicies returns our policy, and then the policies to compare with it.
-func burstPolicies() []string {
-	return []string{policy.Flex, fmt.Sprintf("fixed=%d", burstFixed), "hpa", "knative"}
-}
+// allBurstPeers returns the policies to compare with ours.
+func allBurstPeers() []string { return []string{"hpa", "knative", fmt.Sprintf("fixed=%d", burstFixed)} }
 
 // A burstRecord is the result of one day.
 type burstRecord struct {
-	Build string `json:"build"` // hash of the program
+	source
+	Setting burstSetting `json:"setting"`
 	burst.Result
 }
 
+// A burstSetting says which days are compared: those of one program on one host that did not restart
+// in between.
+type burstSetting struct {
+	Build string `json:"build"` // hash of the program
+	Boot  string `json:"boot"`  // the kernel's ID of the boot
+}
+
+// newBurstSetting returns the setting of days that are measured now.
+func newBurstSetting(program string) (s burstSetting, err error) {
+	if s.Build, err = buildID(program); err != nil {
+		return s, err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	s.Boot = strings.TrimSpace(string(boot))
+	return s, err
+}
+
 // flexBurst runs a day with a burst under each policy, one after the other. The instances are
-// aggregates of the reference IMS.
+// aggregates of the reference IMS. A day that is on record is not run again.
 func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
 	if _, err := cgroup.Detect(); err != nil {
 		return nil, err
@@ -55,22 +75,26 @@ func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, erro
 	if err != nil {
 		return nil, err
 	}
+	peers, err := chosenBurstPeers(os.Getenv(burstPeers))
+	if err != nil {
+		return nil, err
+	}
 	program := filepath.Join(dir, "vitrine")
 	if err := hosttest.Build(ctx, program, hosttest.Product); err != nil {
 		return nil, err
 	}
-	build, err := buildID(program)
+	setting, err := newBurstSetting(program)
 	if err != nil {
 		return nil, err
 	}
-	done, err := readBursts(burstFile, build, seconds)
+	all, err := readBursts(burstFile)
 	if err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(progress, "  a day of %d s takes %d s here: the slow change of the load is %.3g times as fast; windows, starts and drains are not\n",
 		86400, seconds, 86400/float64(seconds))
-	for _, name := range burstPolicies() {
-		if _, ok := done[name]; ok {
+	for _, name := range append([]string{policy.Flex}, peers...) {
+		if all.day(setting, seconds, name) != nil {
 			continue
 		}
 		folder := filepath.Join(dir, name)
@@ -81,14 +105,16 @@ func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, erro
 		if err != nil {
 			return nil, err
 		}
-		if err := appendLine(burstFile, burstRecord{build, r}); err != nil {
+		r.Slices = nil
+		record := burstRecord{sourceAt(ctx, time.Now()), setting, r}
+		if err := appendLine(burstFile, record); err != nil {
 			return nil, err
 		}
-		done[name] = r
+		all = append(all, record)
 		fmt.Fprintf(progress, "  %s: %.0f instance-s, %d s over, lag %d s\n", name, r.InstanceSeconds, r.Over, r.Lag)
 	}
-	printBursts(progress, done)
-	return burstRows(done)
+	all.of(setting, seconds).print(progress)
+	return all.of(setting, seconds).rows()
 }
 
 // burstLength parses the length of a day in seconds. Empty text means burstSeconds.
@@ -103,31 +129,67 @@ func burstLength(text string) (int, error) {
 	return n, nil
 }
 
-// readBursts returns the stored days of this build and length, by policy.
-func readBursts(path, build string, seconds int) (map[string]burst.Result, error) {
-	done := map[string]burst.Result{}
-	return done, readLines(path, func(r burstRecord) {
-		if r.Build == build && r.Seconds == seconds {
-			done[r.Policy] = r.Result
+// chosenBurstPeers parses the policies to compare with ours. Empty text means all.
+func chosenBurstPeers(text string) ([]string, error) {
+	if text == "" {
+		return allBurstPeers(), nil
+	}
+	chosen := strings.Fields(text)
+	for _, name := range chosen {
+		if !slices.Contains(allBurstPeers(), name) {
+			return nil, fmt.Errorf("%s has %q: want some of %s", burstPeers, name, strings.Join(allBurstPeers(), " "))
 		}
-	})
+	}
+	return chosen, nil
 }
 
-// printBursts prints all figures, including those that no row can show as a ratio.
-func printBursts(out io.Writer, done map[string]burst.Result) {
+// burstRecords are days, the oldest first.
+type burstRecords []burstRecord
+
+func readBursts(path string) (all burstRecords, err error) {
+	return all, readLines(path, func(r burstRecord) { all = append(all, r) })
+}
+
+// of returns the days of a setting and a length.
+func (all burstRecords) of(s burstSetting, seconds int) burstRecords {
+	return slices.DeleteFunc(slices.Clone(all), func(r burstRecord) bool { return r.Setting != s || r.Seconds != seconds })
+}
+
+// day returns the last day of a setting, a length and a policy, or nil.
+func (all burstRecords) day(s burstSetting, seconds int, name string) *burstRecord {
+	for i := range slices.Backward(all) {
+		if r := &all[i]; r.Setting == s && r.Seconds == seconds && r.Policy == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// print prints all figures, including those that no row can show as a ratio.
+func (all burstRecords) print(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "  POLICY\tINSTANCE-S\tOVER\tLAG\tCALLS\tFAILED\tLOST BY SCALING\tSTARTS\tDRAINS\tMOST\tBOOT")
-	for _, name := range burstPolicies() {
-		r := done[name]
-		fmt.Fprintf(t, "  %s\t%.0f\t%d s\t%d s\t%d\t%d\t%.0f\t%d\t%d\t%d\t%.1f s\n",
-			name, r.InstanceSeconds, r.Over, r.Lag, r.Calls, r.FailedCalls(), r.Lost, r.Starts, r.Drains, r.Most, r.Boot)
+	fmt.Fprintln(t, "  "+strings.Join(burstHeadings(), "\t"))
+	for _, r := range all {
+		fmt.Fprintln(t, "  "+strings.Join(r.cells(), "\t"))
 	}
 	_ = t.Flush() // progress is for people
 }
 
-// burstRows returns a row that compares our lag with its bound, and rows that compare our figures
+func burstHeadings() []string {
+	return []string{"policy", "instance-seconds", "over", "lag", "calls", "failed", "lost by scaling", "starts", "drains", "most", "longest start"}
+}
+
+func (r *burstRecord) cells() []string {
+	return []string{
+		r.Policy, fmt.Sprintf("%.0f", r.InstanceSeconds), fmt.Sprintf("%d s", r.Over), fmt.Sprintf("%d s", r.Lag), fmt.Sprint(r.Calls), fmt.Sprint(r.FailedCalls()),
+		fmt.Sprintf("%.0f", r.Lost), fmt.Sprint(r.Starts), fmt.Sprint(r.Drains), fmt.Sprint(r.Most), fmt.Sprintf("%.1f s", r.Boot),
+	}
+}
+
+// rows returns a row that compares our lag with its bound, and rows that compare our figures
 // with those of each other policy. If the other figure is 0, the row has a reason and no ratio.
-func burstRows(done map[string]burst.Result) (rows []Row, err error) {
+// The days have one setting and one length.
+func (all burstRecords) rows() (rows []Row, err error) {
 	add := func(name, unit, against, aim string, a, b float64) {
 		row := Row{Name: name, Unit: unit, Aim: aim, Reason: fmt.Sprintf("%g against %g is no ratio (%s)", a, b, against)}
 		if b != 0 {
@@ -137,14 +199,52 @@ func burstRows(done map[string]burst.Result) (rows []Row, err error) {
 		}
 		rows = append(rows, row)
 	}
-	ours := done[policy.Flex]
+	i := slices.IndexFunc(all, func(r burstRecord) bool { return r.Policy == policy.Flex })
+	if i < 0 {
+		return nil, errors.New("no day under our policy")
+	}
+	ours := all[i]
 	add("flex/burst", "s from the burst to enough capacity", "2 s and the longest start", "<= 1", float64(ours.Lag), burstReact+math.Ceil(ours.Boot))
-	for _, name := range slices.DeleteFunc(burstPolicies(), func(name string) bool { return name == policy.Flex }) {
-		r := done[name]
-		against := "the rules of " + name + ", running"
-		add("flex/burst/instance-seconds/"+name, "instance-s a day", against, "<= 1", ours.InstanceSeconds, r.InstanceSeconds)
-		add("flex/burst/over/"+name, "s over the objective", against, "", float64(ours.Over), float64(r.Over))
-		add("flex/burst/lag/"+name, "s from the burst to enough capacity", against, "", float64(ours.Lag), float64(r.Lag))
+	for _, r := range all {
+		if r.Policy == policy.Flex {
+			continue
+		}
+		against := "the rules of " + r.Policy + ", running"
+		add("flex/burst/instance-seconds/"+r.Policy, "instance-s a day", against, "<= 1", ours.InstanceSeconds, r.InstanceSeconds)
+		add("flex/burst/over/"+r.Policy, "s over the objective", against, "", float64(ours.Over), float64(r.Over))
+		add("flex/burst/lag/"+r.Policy, "s from the burst to enough capacity", against, "", float64(ours.Lag), float64(r.Lag))
 	}
 	return rows, err
+}
+
+// burstSection returns the page's section: a table of the full days for each setting, or notRun.
+func burstSection(root string) (string, error) {
+	all, err := readBursts(filepath.Join(root, burstFile))
+	if err != nil {
+		return "", err
+	}
+	var parts []string
+	var seen []burstSetting
+	for _, r := range all {
+		if r.Seconds != burstSeconds || slices.Contains(seen, r.Setting) {
+			continue
+		}
+		seen = append(seen, r.Setting)
+		days := all.of(r.Setting, burstSeconds)
+		parts = append(parts, fmt.Sprintf("Days of %s, on %s, commit `%s`:", r.Date, r.Host, r.Commit), days.table())
+	}
+	if len(parts) == 0 {
+		return notRun, nil
+	}
+	return strings.Join(parts, "\n\n"), nil
+}
+
+func (all burstRecords) table() string {
+	line := func(cells []string) string { return "| " + strings.Join(cells, " | ") + " |" }
+	head := burstHeadings()
+	lines := []string{line(head), line(slices.Repeat([]string{"---"}, len(head)))}
+	for _, r := range all {
+		lines = append(lines, line(r.cells()))
+	}
+	return strings.Join(lines, "\n")
 }

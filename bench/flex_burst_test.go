@@ -1,33 +1,40 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"vitrine/flex/burst"
 )
 
-// TestBurstsResume checks that only stored days of the same build and length count, and that
-// figures of 0 give no ratio.
-func TestBurstsResume(t *testing.T) {
+// TestBurstsAreComparedInOneSetting checks that only stored days of the same program, boot and length
+// count, and that figures of 0 give no ratio.
+func TestBurstsAreComparedInOneSetting(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "days.jsonl")
+	here := burstSetting{"a", "1"}
 	for _, r := range []burstRecord{
-		{"a", burst.Result{Policy: "flex", Seconds: 60, InstanceSeconds: 10, Lag: 4, Boot: 1.5}},
-		{"b", burst.Result{Policy: "hpa", Seconds: 60}},
-		{"a", burst.Result{Policy: "hpa", Seconds: 3600}},
-		{"a", burst.Result{Policy: "fixed=5", Seconds: 60, InstanceSeconds: 40}},
+		{Setting: here, Result: burst.Result{Policy: "flex", Seconds: 60, InstanceSeconds: 10, Lag: 4, Boot: 1.5}},
+		{Setting: burstSetting{"b", "1"}, Result: burst.Result{Policy: "hpa", Seconds: 60}},
+		{Setting: burstSetting{"a", "2"}, Result: burst.Result{Policy: "hpa", Seconds: 60}},
+		{Setting: here, Result: burst.Result{Policy: "hpa", Seconds: 3600}},
+		{Setting: here, Result: burst.Result{Policy: "fixed=5", Seconds: 60, InstanceSeconds: 40}},
 	} {
 		if err := appendLine(file, r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	done, err := readBursts(file, "a", 60)
-	if err != nil || len(done) != 2 {
-		t.Fatalf("%+v, %v: want flex and fixed=5", done, err)
-	}
-	rows, err := burstRows(done)
+	all, err := readBursts(file)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if all.day(here, 60, "hpa") != nil || all.day(here, 3600, "hpa") == nil {
+		t.Error("hpa ran only a day of 3600 s in this setting")
+	}
+	rows, err := all.of(here, 60).rows()
+	if err != nil || len(rows) != 4 {
+		t.Fatalf("got %+v, %v: want flex, and three rows against fixed=5", rows, err)
 	}
 	if r := rows[0]; r.Name != "flex/burst" || *r.Ratio != 1 || !*r.Holds {
 		t.Errorf("a lag of 4 s with a start of 1.5 s: %+v", r)
@@ -37,6 +44,42 @@ func TestBurstsResume(t *testing.T) {
 	}
 	if r := rows[3]; r.Ratio != nil || r.Reason == "" {
 		t.Errorf("a lag of 4 s against 0 s has a ratio: %+v", r)
+	}
+}
+
+// TestBurstSectionShowsFullDays checks that each setting has a table, without compressed days.
+func TestBurstSectionShowsFullDays(t *testing.T) {
+	root := t.TempDir()
+	if text, err := burstSection(root); text != notRun || err != nil {
+		t.Errorf("without records: %q, %v", text, err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, filepath.Dir(burstFile)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []burstRecord{
+		{Setting: burstSetting{"a", "1"}, Result: burst.Result{Policy: "flex", Seconds: burstSeconds, InstanceSeconds: 11}},
+		{Setting: burstSetting{"a", "1"}, Result: burst.Result{Policy: "hpa", Seconds: 60, InstanceSeconds: 99}},
+		{Setting: burstSetting{"b", "1"}, Result: burst.Result{Policy: "flex", Seconds: burstSeconds, InstanceSeconds: 22}},
+	} {
+		if err := appendLine(filepath.Join(root, burstFile), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := burstSection(root)
+	if err != nil || strings.Count(text, "| flex |") != 2 || strings.Contains(text, "99") {
+		t.Errorf("got %v\n%s", err, text)
+	}
+}
+
+func TestBurstPeersAreChecked(t *testing.T) {
+	if all, err := chosenBurstPeers(""); err != nil || len(all) != 3 {
+		t.Errorf("all: got %q, %v", all, err)
+	}
+	if some, err := chosenBurstPeers("knative hpa"); err != nil || len(some) != 2 {
+		t.Errorf("two: got %q, %v", some, err)
+	}
+	if _, err := chosenBurstPeers("hpa kpa"); err == nil {
+		t.Error("kpa is no policy")
 	}
 }
 

@@ -121,6 +121,7 @@ func pages() []page {
 		{"docs/simulate.md", "bench/truth-stateful", ofTruth(truthStatefulFile, judgedSection)},
 		{"docs/search.md", "bench/truth-stateful/cost", ofTruth(truthStatefulFile, costSection)},
 		{"docs/decisions/0016-adaptive-search.md", "bench/ablation", ablationSection},
+		{"docs/flex.md", "bench/flex-burst", burstSection},
 	}
 }
 
