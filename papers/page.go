@@ -87,7 +87,10 @@ func (e Exhibit) section(from fs.FS) (string, error) {
 	if len(e.Claims) > 0 {
 		text += "\n" + Markdown(verdictGrid(e.Judge(r, h.Refuses(record.Plan, record.Started))))
 	}
-	return text, nil
+	if e.Name != e.Base() {
+		return text + "\nThe run is that of `" + Prefix + e.Base() + "`, where its plans are.\n", nil
+	}
+	return text + "\n" + record.details(h), nil
 }
 
 // unrun returns the text for an exhibit without a run.

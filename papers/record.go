@@ -135,56 +135,52 @@ func (r *Record) readings() Readings {
 	return Readings{of: r.Readings, missing: r.Missing, Notes: r.Notes}
 }
 
-// circumstances returns what the run was made with, and how many runs came
-// before.
+// circumstances returns when, where and by what the run was made, and what limits it.
 func (r *Record) circumstances(h History) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Run of %s, %s, on %s, by %s. Plan `%s`", r.Started.UTC().Format("2006-01-02 15:04 UTC"),
-		r.Finished.Sub(r.Started).Round(time.Minute), r.Host, r.Tool, r.Plan)
+	fmt.Fprintf(&b, "Run of %s, %.0f minutes, on %s, by %s, plan `%s`", r.Started.UTC().Format("2006-01-02 15:04 UTC"),
+		r.Finished.Sub(r.Started).Minutes(), r.Host, r.Tool, r.Plan)
 	if why := h.Refuses(r.Plan, r.Started); why != "" {
 		fmt.Fprintf(&b, ": nothing is judged, because %s", why)
 	}
-	b.WriteString(". " + h.account(r) + "\n")
+	fmt.Fprintf(&b, ". Runs before it under these rules: %d.\n", len(h.before(r)))
 	if strings.Contains(r.Tool, "dirty") {
 		b.WriteString("\nThe program was built from a tree with changes that were not committed.\n")
 	}
 	for _, s := range r.Scaled {
 		fmt.Fprintf(&b, "\nScaled to this host: %s.\n", s)
 	}
-	if len(r.NotIsolated) > 0 {
-		fmt.Fprintf(&b, "\nThe machine was not the run's alone: %s.\n", strings.Join(r.NotIsolated, "; "))
-	}
 	return b.String()
 }
 
-// account returns how many runs came before this one, and what changed.
-func (h History) account(r *Record) string {
-	at := max(0, h.run(r.Plan, r.Started))
-	text := "No run came before under these rules."
-	if at > 0 {
-		text = fmt.Sprintf("%d runs came before under these rules:", at)
-		if at == 1 {
-			text = "1 run came before under these rules:"
+// before returns the runs before the record's.
+func (h History) before(r *Record) []Begun { return h.Runs[:max(0, h.run(r.Plan, r.Started))] }
+
+// details returns a folded part of a page: the earlier runs, all plans with the reasons for
+// their changes, and what else used the machine.
+func (r *Record) details(h History) string {
+	var b strings.Builder
+	list := func(heading string, items []string) {
+		if len(items) > 0 {
+			fmt.Fprintf(&b, "\n%s:\n\n- %s\n", heading, strings.Join(items, "\n- "))
 		}
-		for i, before := range h.Runs[:at] {
-			if i > 0 {
-				text += ";"
-			}
-			text += fmt.Sprintf(" %s by plan `%s`", before.Started.UTC().Format("2006-01-02 15:04"), before.Plan)
-			if len(before.Deviations) > 0 {
-				text += " (" + strings.Join(before.Deviations, ", ") + ")"
-			}
-		}
-		text += "."
 	}
-	text += " Plans:"
-	for i, p := range h.Plans {
-		if i > 0 {
-			text += ";"
+	const minute = "2006-01-02 15:04"
+	var runs, plans []string
+	for _, run := range h.before(r) {
+		text := fmt.Sprintf("%s by plan `%s`", run.Started.UTC().Format(minute), run.Plan)
+		if len(run.Deviations) > 0 {
+			text += " (" + strings.Join(run.Deviations, ", ") + ")"
 		}
-		text += fmt.Sprintf(" `%s` of %s, %s", p.Digest, p.Date.UTC().Format("2006-01-02 15:04"), strings.TrimSuffix(p.Because, "."))
+		runs = append(runs, text)
 	}
-	return text + "."
+	for _, p := range h.Plans {
+		plans = append(plans, fmt.Sprintf("`%s` of %s: %s.", p.Digest, p.Date.UTC().Format(minute), strings.TrimSuffix(p.Because, ".")))
+	}
+	list("Runs before this one", runs)
+	list("Plans", plans)
+	list("The machine was not the run's alone", r.NotIsolated)
+	return "<details><summary>Earlier runs, plans, and the machine</summary>\n" + b.String() + "\n</details>\n"
 }
 
 // sortedKeys returns the keys of the map in order.
