@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"vitrine/internal/certtest"
 	"vitrine/internal/hosttest"
 )
 
@@ -67,6 +69,46 @@ control: {listen: "`+api+`", token_file: api.tokens}`)
 	}
 	s.awaitOnly("registration-2")
 	s.call("after", 4, 3, 1).allSucceed(t, 3)
+}
+
+// TestPeersShowCertificates runs a system whose director and store accept only clients with a
+// certificate, such as the orchestrator and Sprout. Calls must succeed, and a drained instance must be
+// replaced.
+func TestPeersShowCertificates(t *testing.T) {
+	s := newSystem(t, shortSwell.rate)
+	file := func(name string) string { return filepath.Join(s.dir, name) }
+	authority := certtest.Loopback(t, s.dir, "authority", nil)
+	for _, name := range []string{"director", "store", "flex", "sprout"} {
+		certtest.Loopback(t, s.dir, name, authority)
+	}
+	s.writeDirector("control: {certificate: director.pem, key: director.key, clients: authority.pem}")
+	const shown = `, authorities: authority.pem, certificate: flex.pem, key: flex.key}`
+	s.edit("flex.yaml", s.control+`"}]`, `https://`+s.control+`"`+shown+`]`)
+	s.edit("flex.yaml", `"}
+services`, `"`+shown+`
+services`)
+	s.edit("flex.yaml", `"http://`, `"https://`)
+	s.edit("flex.yaml", `{STORE: "http://`, `{STORE: "https://`)
+	s.edit("flex.yaml", `store, run, `, fmt.Sprintf("store, run, --tls-cert, %q, --tls-key, %q, --client-ca, %q, ", file("store.pem"), file("store.key"), file("authority.pem")))
+	deployment, err := os.ReadFile("testdata/deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write("deployment.yaml", string(deployment))
+	s.edit("deployment.yaml", `"${STORE}"]`, fmt.Sprintf(`"${STORE}", --store-ca, %q, --store-cert, %q, --store-key, %q]`,
+		file("authority.pem"), file("sprout.pem"), file("sprout.key")))
+	s.edit("flex.yaml", "deployment: ", "deployment: deployment.yaml # ")
+
+	s.run()
+	s.awaitOnly("registration-1")
+	s.call("calls", 4, 3, 1).allSucceed(t, 3)
+	if out, status := s.verb("drain", "registration-1"); status != 0 {
+		t.Errorf("drain: %d: %s", status, out)
+	}
+	s.awaitOnly("registration-2")
+	if away := s.status().Away; len(away) != 0 {
+		t.Errorf("away: %q", away)
+	}
 }
 
 // ask returns the status of an answer to a GET with a token.
