@@ -35,6 +35,15 @@ func (c *Campaign) Check() error {
 	return awake.Close()
 }
 
+// AwakeCheck reports whether servers.keep_awake works on this host.
+func AwakeCheck() vitrine.Check {
+	awake, err := keepAwake()
+	if err == nil {
+		err = awake.Close()
+	}
+	return vitrine.NewCheck("trials: keep_awake", "idle CPUs can be kept polling", err)
+}
+
 // keepAwake keeps idle CPUs of the host polling until the result is closed. It costs work to wake
 // a halted CPU; under a hypervisor it costs a round trip to its host. A busy function has less of
 // this work, so CPU per call would fall as the rate rises. Polling counts as idle time, and no

@@ -27,7 +27,7 @@ func TestSpin(t *testing.T) {
 }
 
 // TestBusyProcessIsSeen checks that the guard notices and names a process that computes on a CPU
-// of the run. No test requires a quiet verdict, because other work may run on the host.
+// of the run, and that a survey counts it. No test requires a quiet verdict, because other work may run on the host.
 func TestBusyProcessIsSeen(t *testing.T) {
 	allowed, err := thread.Allowed()
 	hosttest.Need(t, err)
@@ -65,10 +65,14 @@ func TestBusyProcessIsSeen(t *testing.T) {
 			break
 		}
 	}
-	stop()
 	if !strings.Contains(seen, "other processes used") {
 		t.Errorf("the guard did not notice a busy process: %q", seen)
 	}
+	survey, err := g.Survey(t.Context(), time.Millisecond)
+	if err != nil || survey.Windows != 1 || !strings.Contains(survey.String(), "1 of 1 trials of 2s would be disturbed, the last one: ") {
+		t.Errorf("a survey beside a busy process: got %s, %v", survey, err)
+	}
+	stop()
 }
 
 // spin starts another process that computes on the CPUs that this one may use.

@@ -1,0 +1,57 @@
+package quiet
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// surveyWindow is the length of a window of a Survey. Most trials are longer, and a longer trial
+// averages over more of what a neighbour does.
+const surveyWindow = 2 * time.Second
+
+// A Survey says how often trials on this host would be disturbed.
+type Survey struct {
+	Windows, Disturbed int
+	Last               string // the reason of the last disturbance; empty: none
+}
+
+// Survey watches the host for a time, while nothing of a run works. A context that ends ends the
+// survey early, without an error.
+func (g *Guard) Survey(ctx context.Context, length time.Duration) (s Survey, err error) {
+	var watched []*hostWatch
+	for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; {
+		g.row = 0 // no rest after a disturbance
+		watch, err := g.Watch(context.WithoutCancel(ctx))
+		if err != nil {
+			return s, err
+		}
+		select {
+		case <-time.After(surveyWindow):
+		case <-ctx.Done():
+		}
+		if _, _, err := watch.End(context.WithoutCancel(ctx)); err != nil {
+			return s, err
+		}
+		watched = append(watched, watch.(*hostWatch))
+	}
+	for _, w := range watched {
+		w.Judge(0) // finds the best speed of all windows
+	}
+	for _, w := range watched {
+		s.Windows++
+		if _, why := w.Judge(0); why != "" {
+			s.Disturbed, s.Last = s.Disturbed+1, why
+		}
+	}
+	return s, nil
+}
+
+func (s Survey) String() string {
+	text := fmt.Sprintf("%d of %d trials of %v would be disturbed", s.Disturbed, s.Windows, surveyWindow)
+	if s.Last != "" {
+		text += ", the last one: " + strings.TrimPrefix(s.Last, "disturbed: ")
+	}
+	return text
+}
