@@ -44,8 +44,8 @@ func (m *Measured) String() string {
 	return fmt.Sprintf("%s; the capacity is %.4g/s instead of %.4g/s", found, m.After, m.Before)
 }
 
-// found reports whether the measurement found a capacity or a lower bound of it.
-func (m *Measured) found() bool { return m.Verdict == redline.Within || m.Verdict == redline.AtLeast }
+// Found reports whether the measurement found a capacity or a lower bound of it.
+func (m *Measured) Found() bool { return m.Verdict == redline.Within || m.Verdict == redline.AtLeast }
 
 // adopt copies a result. The new capacity is the lower end of the confidence interval. A
 // result that is only a lower bound (AtLeast) can raise the capacity but not reduce it.
@@ -54,7 +54,7 @@ func (m *Measured) adopt(r *redline.Result) {
 	if m.Low <= 0 || m.Low > m.Rate {
 		m.Low = m.Rate
 	}
-	if cost, ok := costOf(r.Steps); ok && m.found() {
+	if cost, ok := costOf(r.Steps); ok && m.Found() {
 		m.Cost = cost
 	}
 	if m.Low > 0 && (m.Verdict == redline.Within || m.Verdict == redline.AtLeast && m.Low > m.Before) {
@@ -91,7 +91,7 @@ func (p *Profile) add(m *Measured, now time.Time, every time.Duration) {
 	p.Under = nil
 	kept := p.History[max(0, len(p.History)-mostMeasured+1):]
 	p.History = append(slices.Clone(kept), *m) // do not modify the old slice: a published Status shares it
-	if !m.found() {
+	if !m.Found() {
 		p.Next = now.Add(min(firstRetry<<min(p.Failures, 10), longestRetry))
 		p.Failures++
 		return

@@ -212,7 +212,7 @@ func (o *Orchestrator) due(t *config.Type, p *Profile, now time.Time) (cause, re
 		return "", ""
 	case drifted:
 		return causeDrift, fmt.Sprintf("a transaction takes %.0f%% of the CPU time in the profile, in the median of %d minutes: a release, a neighbour or the mix has changed", 100*ratio, len(p.drifts.ratios))
-	case !slices.ContainsFunc(p.History, func(m Measured) bool { return m.found() }) && (every > 0 || !o.isCostKnown(t, p)):
+	case !slices.ContainsFunc(p.History, func(m Measured) bool { return m.Found() }) && (every > 0 || !o.isCostKnown(t, p)):
 		return causeFirst, "the type was not measured before"
 	case every > 0:
 		return causeSchedule, fmt.Sprintf("the last measurement was %s ago", now.Sub(p.last().At).Round(time.Second))

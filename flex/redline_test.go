@@ -338,20 +338,3 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Errorf("%d entries, %+v, %s, %s", len(p.History), seen[0], pause, p.Next.Sub(now))
 	}
 }
-
-func TestProfilePageShowsEachMeasurement(t *testing.T) {
-	at := time.Unix(1e9, 0)
-	var page bytes.Buffer
-	err := WriteProfilePage(&page, "flex.yaml", map[string][]Measured{"registration": {
-		{At: at, Size: "s", Instance: "registration-1", Verdict: redline.Within, Reason: "<first>", Rate: 30, Low: 28, High: 33, Before: 20, After: 28, Cost: Cost{Each: 0.01}},
-		{At: at.Add(time.Hour), Size: "s", Instance: "registration-2", Verdict: redline.Aborted, Why: "a fault", Before: 28, After: 28},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"registration-1", "&lt;first&gt;", "instead of 20/s", "a fault", "<polyline", "10 ms"} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("missing %q in %s", want, &page)
-		}
-	}
-}

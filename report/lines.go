@@ -13,10 +13,11 @@ import (
 
 // A Panel is one plot of Lines.
 type Panel struct {
-	Title string // empty: none
-	Y     string // what its axis shows
-	Lines []Line
-	Marks []Span // parts of the x axis to mark
+	Title  string // empty: none
+	Y      string // what its axis shows
+	Lines  []Line
+	Points []Point
+	Marks  []Span // parts of the x axis to mark
 }
 
 // A Line is a curve of a panel.
@@ -26,8 +27,15 @@ type Line struct {
 	At   []Place
 }
 
-// A Place is a point of a line.
+// A Place is a position in a panel.
 type Place struct{ X, Y float64 }
+
+// A Point is a value with its interval and the text under the pointer.
+type Point struct {
+	Place
+	Low, High float64
+	Tip       string
+}
 
 // A Span is a marked part of the x axis, such as a time with a problem.
 type Span struct{ From, To float64 }
@@ -41,16 +49,16 @@ const (
 // is the meaning of the panels' marks; alt is for readers who cannot see the figure.
 func Lines(alt, x, marks string, panels []Panel) (template.HTML, error) {
 	f := &figure{alt: alt, width: figureWidth, height: titleHeight + 40 + vg.Length(len(panels)*panelHeight)}
-	f.draw = func(c draw.Canvas, _ *tips) error { return drawPanels(c, x, marks, panels) }
+	f.draw = func(c draw.Canvas, t *tips) error { return drawPanels(c, t, x, marks, panels) }
 	_, err := f.vector()
 	return f.Inline, err
 }
 
-func drawPanels(c draw.Canvas, x, marks string, panels []Panel) error {
+func drawPanels(c draw.Canvas, t *tips, x, marks string, panels []Panel) error {
 	c = withLegend(c, panelKeys(marks, panels))
 	rows := make([][]*plot.Plot, len(panels))
 	for i := range panels {
-		p, err := panels[i].plot()
+		p, err := panels[i].plot(t)
 		if err != nil {
 			return err
 		}
@@ -103,7 +111,7 @@ func (l Line) tone() tone {
 	return pick(tones, l.Tone)
 }
 
-func (p Panel) plot() (*plot.Plot, error) {
+func (p Panel) plot(t *tips) (*plot.Plot, error) {
 	drawn := newPlot("", p.Y)
 	drawn.Add(thinGrid(false, true))
 	drawn.Y.Min, drawn.Y.Max = 0, 1
@@ -121,6 +129,13 @@ func (p Panel) plot() (*plot.Plot, error) {
 		}
 		drawn.Add(line)
 	}
+	marks := &marksPlotter{tone: ink(), glyph: draw.CircleGlyph{}, tips: t}
+	for _, at := range p.Points {
+		marks.marks = append(marks.marks, spread{at.X, at.Y, at.Low, at.High, at.High > at.Low, at.Tip})
+		drawn.X.Min, drawn.X.Max = min(drawn.X.Min, at.X), max(drawn.X.Max, at.X)
+		drawn.Y.Max = max(drawn.Y.Max, at.High)
+	}
+	drawn.Add(marks)
 	drawn.Y.Max *= 1.05
 	drawn.Add(spans(p.Marks))
 	return drawn, nil
@@ -134,6 +149,6 @@ func (s spans) Plot(c draw.Canvas, p *plot.Plot) {
 	x, _ := p.Transforms(&c)
 	for _, span := range s {
 		from := x(span.From)
-		fillBar(c, markTone(), from, max(x(span.To), from+1), c.Min.Y+spanHeight/2, spanHeight/2)
+		fillBar(c, markTone(), from, max(x(span.To), from+2), c.Min.Y+spanHeight/2, spanHeight/2)
 	}
 }

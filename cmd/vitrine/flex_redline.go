@@ -18,6 +18,7 @@ import (
 	"vitrine/flex/config"
 	"vitrine/internal/durable"
 	"vitrine/redline"
+	"vitrine/report/measured"
 )
 
 // measurerOf returns a function that runs redline with all directors of the file.
@@ -124,8 +125,11 @@ func (a *app) flexProfile() *cobra.Command {
 }
 
 func writeProfilePage(path, title string, all map[string][]flex.Measured) error {
-	err := durable.ReplaceFrom(path, 0o644, func(w io.Writer) error { return flex.WriteProfilePage(w, title, all) })
+	page, err := measured.Page(title, all)
 	if err != nil {
+		return err
+	}
+	if err := durable.Replace(path, page, 0o644); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
 	return nil
