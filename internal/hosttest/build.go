@@ -14,7 +14,8 @@ const Product = "vitrine/cmd/vitrine"
 
 // Build builds a program of this module into a file. It uses the flags of make build, so all tests
 // share the compiled packages with the product. With other flags, Go would compile every package
-// again, which takes minutes.
+// again, which takes minutes. The program does not know its commit, so that only a change of the code
+// changes it.
 func Build(ctx context.Context, path, pkg string) error { return static(ctx, path, pkg, "build") }
 
 // Built is like Build, but the file lasts as long as the test. It returns the file's path.
@@ -39,7 +40,7 @@ func built(t testing.TB, pkg string, verb ...string) string {
 }
 
 func static(ctx context.Context, path, pkg string, verb ...string) error {
-	build := exec.CommandContext(ctx, "go", append(verb, "-trimpath", "-ldflags=-s -w", "-o", path, pkg)...)
+	build := exec.CommandContext(ctx, "go", append(verb, "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, pkg)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", build, err, out)
