@@ -19,6 +19,7 @@ import (
 	"vitrine/flex/simulate"
 	"vitrine/internal/cgroup"
 	"vitrine/internal/hosttest"
+	"vitrine/papers"
 )
 
 // burstFile stores every day.
@@ -94,7 +95,7 @@ func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, erro
 	fmt.Fprintf(progress, "  a day of %d s takes %d s here: the slow change of the load is %.3g times as fast; windows, starts and drains are not\n",
 		86400, seconds, 86400/float64(seconds))
 	for _, name := range append([]string{policy.Flex}, peers...) {
-		if all.day(setting, seconds, name) != nil {
+		if all.of(setting, seconds).day(name) != nil {
 			continue
 		}
 		folder := filepath.Join(dir, name)
@@ -155,35 +156,34 @@ func (all burstRecords) of(s burstSetting, seconds int) burstRecords {
 	return slices.DeleteFunc(slices.Clone(all), func(r burstRecord) bool { return r.Setting != s || r.Seconds != seconds })
 }
 
-// day returns the last day of a setting, a length and a policy, or nil.
-func (all burstRecords) day(s burstSetting, seconds int, name string) *burstRecord {
-	for i := range slices.Backward(all) {
-		if r := &all[i]; r.Setting == s && r.Seconds == seconds && r.Policy == name {
-			return r
-		}
+// day returns the day of a policy, or nil. The days have one setting and one length.
+func (all burstRecords) day(name string) *burstRecord {
+	i := slices.IndexFunc(all, func(r burstRecord) bool { return r.Policy == name })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &all[i]
 }
 
 // print prints all figures, including those that no row can show as a ratio.
 func (all burstRecords) print(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "  "+strings.Join(burstHeadings(), "\t"))
-	for _, r := range all {
-		fmt.Fprintln(t, "  "+strings.Join(r.cells(), "\t"))
+	for _, line := range all.grid() {
+		fmt.Fprintln(t, "  "+strings.Join(line, "\t"))
 	}
 	_ = t.Flush() // progress is for people
 }
 
-func burstHeadings() []string {
-	return []string{"policy", "instance-seconds", "over", "lag", "calls", "failed", "lost by scaling", "starts", "drains", "most", "longest start"}
-}
-
-func (r *burstRecord) cells() []string {
-	return []string{
-		r.Policy, fmt.Sprintf("%.0f", r.InstanceSeconds), fmt.Sprintf("%d s", r.Over), fmt.Sprintf("%d s", r.Lag), fmt.Sprint(r.Calls), fmt.Sprint(r.FailedCalls()),
-		fmt.Sprintf("%.0f", r.Lost), fmt.Sprint(r.Starts), fmt.Sprint(r.Drains), fmt.Sprint(r.Most), fmt.Sprintf("%.1f s", r.Boot),
+// grid returns the headings, and a line for each day.
+func (all burstRecords) grid() [][]string {
+	lines := [][]string{{"policy", "instance-seconds", "over", "lag", "calls", "failed", "lost by scaling", "starts", "drains", "most", "longest start"}}
+	for _, r := range all {
+		lines = append(lines, []string{
+			r.Policy, fmt.Sprintf("%.0f", r.InstanceSeconds), fmt.Sprintf("%d s", r.Over), fmt.Sprintf("%d s", r.Lag), fmt.Sprint(r.Calls), fmt.Sprint(r.FailedCalls()),
+			fmt.Sprintf("%.0f", r.Lost), fmt.Sprint(r.Starts), fmt.Sprint(r.Drains), fmt.Sprint(r.Most), fmt.Sprintf("%.1f s", r.Boot),
+		})
 	}
+	return lines
 }
 
 // rows returns a row that compares our lag with its bound, and rows that compare our figures
@@ -199,11 +199,10 @@ func (all burstRecords) rows() (rows []Row, err error) {
 		}
 		rows = append(rows, row)
 	}
-	i := slices.IndexFunc(all, func(r burstRecord) bool { return r.Policy == policy.Flex })
-	if i < 0 {
+	ours := all.day(policy.Flex)
+	if ours == nil {
 		return nil, errors.New("no day under our policy")
 	}
-	ours := all[i]
 	add("flex/burst", "s from the burst to enough capacity", "2 s and the longest start", "<= 1", float64(ours.Lag), burstReact+math.Ceil(ours.Boot))
 	for _, r := range all {
 		if r.Policy == policy.Flex {
@@ -231,20 +230,10 @@ func burstSection(root string) (string, error) {
 		}
 		seen = append(seen, r.Setting)
 		days := all.of(r.Setting, burstSeconds)
-		parts = append(parts, fmt.Sprintf("Days of %s, on %s, commit `%s`:", r.Date, r.Host, r.Commit), days.table())
+		parts = append(parts, fmt.Sprintf("Days of %s, on %s, commit `%s`:", r.Date, r.Host, r.Commit), strings.TrimSpace(papers.Markdown(days.grid())))
 	}
 	if len(parts) == 0 {
 		return notRun, nil
 	}
 	return strings.Join(parts, "\n\n"), nil
-}
-
-func (all burstRecords) table() string {
-	line := func(cells []string) string { return "| " + strings.Join(cells, " | ") + " |" }
-	head := burstHeadings()
-	lines := []string{line(head), line(slices.Repeat([]string{"---"}, len(head)))}
-	for _, r := range all {
-		lines = append(lines, line(r.cells()))
-	}
-	return strings.Join(lines, "\n")
 }

@@ -29,7 +29,7 @@ func TestBurstsAreComparedInOneSetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all.day(here, 60, "hpa") != nil || all.day(here, 3600, "hpa") == nil {
+	if all.of(here, 60).day("hpa") != nil || all.of(here, 3600).day("hpa") == nil {
 		t.Error("hpa ran only a day of 3600 s in this setting")
 	}
 	rows, err := all.of(here, 60).rows()
