@@ -28,20 +28,21 @@ func (c *Campaign) Check() error {
 	if !slices.ContainsFunc(c.choices, func(o spec.Choice) bool { return o.KeepAwake }) {
 		return nil
 	}
+	return tryAwake()
+}
+
+// AwakeCheck reports whether servers.keep_awake works on this host.
+func AwakeCheck() vitrine.Check {
+	return vitrine.NewCheck("trials: keep_awake", "idle CPUs can be kept polling", tryAwake())
+}
+
+// tryAwake keeps the CPUs awake for a moment.
+func tryAwake() error {
 	awake, err := keepAwake()
 	if err != nil {
 		return err
 	}
 	return awake.Close()
-}
-
-// AwakeCheck reports whether servers.keep_awake works on this host.
-func AwakeCheck() vitrine.Check {
-	awake, err := keepAwake()
-	if err == nil {
-		err = awake.Close()
-	}
-	return vitrine.NewCheck("trials: keep_awake", "idle CPUs can be kept polling", err)
 }
 
 // keepAwake keeps idle CPUs of the host polling until the result is closed. It costs work to wake

@@ -34,10 +34,9 @@ func (g *Guard) Survey(ctx context.Context, length time.Duration) (s Survey, err
 		if _, _, err := watch.End(context.WithoutCancel(ctx)); err != nil {
 			return s, err
 		}
-		watched = append(watched, watch.(*hostWatch))
-	}
-	for _, w := range watched {
-		w.Judge(0) // finds the best speed of all windows
+		w := watch.(*hostWatch)
+		g.idle.improve(w.reading) // no window is judged before the best speed of all windows is known
+		watched = append(watched, w)
 	}
 	for _, w := range watched {
 		s.Windows++
