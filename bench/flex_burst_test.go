@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,9 +51,6 @@ func TestBurstSectionShowsFullDays(t *testing.T) {
 	root := t.TempDir()
 	if text, err := burstSection(root); text != notRun || err != nil {
 		t.Errorf("without records: %q, %v", text, err)
-	}
-	if err := os.MkdirAll(filepath.Join(root, filepath.Dir(burstFile)), 0o755); err != nil {
-		t.Fatal(err)
 	}
 	for _, r := range []burstRecord{
 		{Setting: burstSetting{"a", "1"}, Result: burst.Result{Policy: "flex", Seconds: burstSeconds, InstanceSeconds: 11}},

@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"vitrine"
@@ -59,7 +56,7 @@ func realBenches() (all []bench) {
 			if err != nil {
 				return nil, err
 			}
-			b.version = commit(ctx)
+			b.from = sourceAt(ctx, time.Now())
 			if err := b.measure(ctx); err != nil {
 				return nil, err
 			}
@@ -82,7 +79,8 @@ const mlrDefault = "mlr by its default precision"
 // A realRecord is one block, run or pilot: one line of a function's file.
 type realRecord struct {
 	Plan    string // digest
-	Version string // of this program
+	Version string // commit of this program
+	Host    string // empty in records made before it was kept
 	Session string // start time of the bench; only blocks and runs of one session are compared
 	Began   time.Time
 	Kind    string
@@ -137,10 +135,10 @@ type realBench struct {
 	progress io.Writer
 	file     string
 	plan     string
-	version  string // of this program
+	from     source
 	session  string
 	began    time.Time
-	all      []realRecord // of this plan
+	all      realRecords // of this plan
 	workload *spec.Workload
 }
 
@@ -167,15 +165,6 @@ func newRealBench(f realFunction, counts realCounts, search string, drive realDr
 	return b, b.open()
 }
 
-// commit returns the repository's commit, or "" if it is unknown.
-func commit(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(out))
-}
-
 // digest returns a hash of the function's files, of the method and of the search version. The
 // numbers of runs and blocks are not part of it, so they may change within a plan.
 func (f realFunction) digest(c realCounts, search string) (string, error) {
@@ -198,76 +187,37 @@ func (f realFunction) digest(c realCounts, search string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:6]), nil
 }
 
-// open reads the records of the plan. A truncated last line is lost. If nothing is to be measured
-// and the plan has no records, open reads the records of the last plan.
+// open reads the records of the plan. If nothing is to be measured and the plan has no records, open
+// reads the records of the last plan.
 func (b *realBench) open() error {
 	every, err := readReal(b.file)
 	if err != nil {
 		return err
 	}
-	plan := b.plan
-	for _, r := range every {
-		if r.Plan == plan {
-			b.all = append(b.all, r)
-		}
-	}
+	b.all = every.of(b.plan)
 	if last := len(every) - 1; b.counts.For == 0 && len(b.all) == 0 && last >= 0 {
 		b.plan = every[last].Plan
-		for _, r := range every {
-			if r.Plan == b.plan {
-				b.all = append(b.all, r)
-			}
-		}
+		b.all = every.of(b.plan)
 		fmt.Fprintf(b.progress, "  %s: files, search or parameters have changed since; these are the records of plan %s\n", b.function.Name, b.plan)
 	}
 	return nil
 }
 
-// readReal reads all complete lines of a file, which may not exist.
-func readReal(name string) (all []realRecord, err error) {
-	text, err := os.ReadFile(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for line := range bytes.Lines(text) {
-		var r realRecord
-		if json.Unmarshal(line, &r) == nil {
-			all = append(all, r)
-		}
-	}
-	return all, nil
+// realRecords are the records of a function's file.
+type realRecords []realRecord
+
+func readReal(name string) (all realRecords, err error) {
+	return all, readLines(name, func(r realRecord) { all = append(all, r) })
 }
 
-// keep appends the record to the file. If a killed bench left a truncated line, keep ends that line
-// first.
-func (b *realBench) keep(r realRecord) (err error) {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("keep the %s: %w", r.Kind, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(b.file), 0o755); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(b.file, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	end := []byte{'\n'}
-	if at, err := file.Seek(0, io.SeekEnd); err == nil && at > 0 {
-		if _, err := file.ReadAt(end, at-1); err != nil {
-			return err
-		}
-	}
-	if end[0] != '\n' {
-		line = append([]byte{'\n'}, line...)
-	}
+// of returns the records of a plan.
+func (all realRecords) of(plan string) realRecords {
+	return slices.DeleteFunc(slices.Clone(all), func(r realRecord) bool { return r.Plan != plan })
+}
+
+func (b *realBench) keep(r realRecord) error {
 	b.all = append(b.all, r)
-	_, err = file.Write(append(line, '\n'))
-	return err
+	return appendLine(b.file, r)
 }
 
 // measure makes the missing measurements until none is left or the time limit allows no more.
@@ -298,7 +248,7 @@ func (b *realBench) measure(ctx context.Context) error {
 
 // do makes one measurement.
 func (b *realBench) do(ctx context.Context, unit realUnit) (realRecord, error) {
-	r := realRecord{Plan: b.plan, Version: b.version, Session: b.session, Began: time.Now().UTC(), Kind: unit.kind, Search: unit.search, Number: unit.number}
+	r := realRecord{Plan: b.plan, Version: b.from.Commit, Host: b.from.Host, Session: b.session, Began: time.Now().UTC(), Kind: unit.kind, Search: unit.search, Number: unit.number}
 	asked := campaignRequest{search: unit.search, precision: b.counts.Precision}
 	switch unit.search {
 	case "":

@@ -51,6 +51,22 @@ func (j judged) error() float64 { return math.Abs(j.difference()) }
 func (j judged) load() float64  { return j.Load }
 func (j judged) wall() float64  { return j.Wall }
 
+// statedSD returns the standard deviation that the run's interval states, as a share of its
+// estimate.
+func (j judged) statedSD() float64 {
+	return (j.Capacity.High - j.Capacity.Low) / j.Capacity.Rate / 2 / normal95
+}
+
+// count returns the number of runs for which is holds.
+func count(runs []judged, is func(judged) bool) (n int) {
+	for _, j := range runs {
+		if is(j) {
+			n++
+		}
+	}
+	return n
+}
+
 // figures returns a figure of each run.
 func figures(runs []judged, of func(judged) float64) (all []float64) {
 	for _, j := range runs {
@@ -104,12 +120,7 @@ func (b *realBench) blocks() (trials []realTrial, each []reference) {
 
 // coverageRow tests coverage against 0.95.
 func coverageRow(name string, runs []judged, holds func(judged) bool, against, aim string) (Row, error) {
-	held := 0
-	for _, j := range runs {
-		if holds(j) {
-			held++
-		}
-	}
+	held := count(runs, holds)
 	p := queue.TooFew(held, len(runs), truthConfidence)
 	return newRow(name, "share of runs", against, aim, float64(held)/float64(len(runs)), truthConfidence, p, [2]float64{p, p}, len(runs))
 }
@@ -170,7 +181,7 @@ func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows 
 	}
 	rows = append(rows, row)
 	if len(ours) > 1 {
-		stated := median(figures(ours, func(j judged) float64 { return (j.Capacity.High - j.Capacity.Low) / j.Capacity.Rate / 2 / normal95 }))
+		stated := median(figures(ours, judged.statedSD))
 		sd := stat.StdDev(figures(ours, func(j judged) float64 { return math.Log(j.Capacity.Rate) }), nil)
 		row, err := newRow(name("run-to-run"), "of the capacity", "the standard deviation that the runs' intervals state", "", sd, stated, sd/stated, [2]float64{sd / stated, sd / stated}, len(ours))
 		if err != nil {
@@ -256,14 +267,8 @@ func (b *realBench) peerRows(name func(string) string, ours []judged) (rows []Ro
 
 // summarize prints a summary of a search.
 func (b *realBench) summarize(search string, runs []judged, without int) {
-	held, agree, disturbed := 0, 0, 0
+	held, agree, disturbed := count(runs, judged.covered), count(runs, judged.agrees), 0
 	for _, j := range runs {
-		if j.covered() {
-			held++
-		}
-		if j.agrees() {
-			agree++
-		}
 		disturbed += j.Disturbed
 	}
 	middle := func(of func(judged) float64) float64 { return median(figures(runs, of)) }

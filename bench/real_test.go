@@ -220,7 +220,7 @@ func order(all []realRecord) string {
 }
 
 // TestRealResumes checks that a stopped bench resumes with a block, and measures truncated records
-// again. Records of another plan must not count.
+// again. Records of another plan must not count. The page shows the runs between blocks.
 func TestRealResumes(t *testing.T) {
 	folder, err := filepath.Abs("../catalog/nginx")
 	if err != nil {
@@ -263,6 +263,10 @@ func TestRealResumes(t *testing.T) {
 	counts.For = 0
 	if other := realBenchOf(t, folder, "5", counts, drawn(0)); order(other.all) != want || other.measure(t.Context()) != nil {
 		t.Error("open does not read the records of the last plan")
+	}
+	text, err := realSection(".")
+	if err != nil || !strings.Contains(text, "7 of 7 intervals") || strings.Count(text, "\n| adaptive | ") != 7 || strings.Count(text, "\n| mlr") != 4 {
+		t.Errorf("the page's section: %v\n%s", err, text)
 	}
 	rows, err := third.rows()
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -74,37 +75,60 @@ func writeRecord(file string, record any) error {
 }
 
 // readLines calls do with each record of a file that appendLine wrote. A file that does not exist
-// has no records.
+// has no records. readLines skips a truncated line, which a killed bench leaves.
 func readLines[T any](path string, do func(T)) error {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer file.Close() // opened for reading
-	for lines := json.NewDecoder(file); ; {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimRight(line, "\n")
 		var record T
-		switch err := lines.Decode(&record); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
+		err := json.Unmarshal(line, &record)
+		if bad := (*json.SyntaxError)(nil); errors.As(err, &bad) && bad.Offset == int64(len(line)) {
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		do(record)
 	}
+	return nil
 }
 
 // appendLine appends a record to a file as one line of JSON, so that an interrupted bench can
-// resume after it.
+// resume after it. If a killed bench left a truncated line, appendLine ends that line first.
 func appendLine(path string, record any) (err error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	line, err := json.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	return json.NewEncoder(file).Encode(record)
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	last := []byte{'\n'}
+	if size > 0 {
+		if _, err := file.ReadAt(last, size-1); err != nil {
+			return err
+		}
+	}
+	if last[0] != '\n' {
+		line = append([]byte{'\n'}, line...)
+	}
+	_, err = file.Write(append(line, '\n'))
+	return err
 }
 
 // A page is a page of docs/ with a section that is generated from a committed record.
@@ -122,6 +146,7 @@ func pages() []page {
 		{"docs/search.md", "bench/truth-stateful/cost", ofTruth(truthStatefulFile, costSection)},
 		{"docs/decisions/0016-adaptive-search.md", "bench/ablation", ablationSection},
 		{"docs/flex.md", "bench/flex-burst", burstSection},
+		{"docs/measuring.md", "bench/real", realSection},
 	}
 }
 

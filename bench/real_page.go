@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat"
+
+	"vitrine/papers"
+	"vitrine/search/rate"
+)
+
+// realSection returns the page's section: for each function the runs of its last plan that lie
+// between blocks. Without such runs, it returns notRun.
+func realSection(root string) (string, error) {
+	var parts []string
+	held, runs := 0, 0
+	for _, f := range realFunctions() {
+		all, err := readReal(filepath.Join(root, f.file()))
+		if err != nil {
+			return "", err
+		}
+		if len(all) == 0 {
+			continue
+		}
+		b := &realBench{function: f, counts: realCounts{Runs: math.MaxInt}, all: all.of(all[len(all)-1].Plan)}
+		ours, without := b.judge(rate.Adaptive)
+		if len(ours) == 0 {
+			continue
+		}
+		parts = append(parts, b.summary(ours, without), strings.TrimSpace(papers.Markdown(b.grid())))
+		held, runs = held+count(ours, judged.covered), runs+len(ours)
+	}
+	if len(parts) == 0 {
+		return notRun, nil
+	}
+	return strings.Join(append(parts, fmt.Sprintf("Of all %d intervals of `%s`, %d hold the capacity of the blocks beside them.", runs, rate.Adaptive, held)), "\n\n"), nil
+}
+
+// summary returns sentences about the runs of the adaptive search: their source, coverage, spread
+// and cost.
+func (b *realBench) summary(ours []judged, without int) string {
+	trials, each := b.blocks()
+	whole, _ := newReference(trials)
+	text := fmt.Sprintf("**%s**, `%s`, %s: %d of %d intervals hold the capacity of the blocks beside them, %d with the error of the blocks.",
+		b.function.Name, b.function.Sizing, b.all.origin(), count(ours, judged.covered), len(ours), count(ours, judged.agrees))
+	if without > 0 {
+		text += fmt.Sprintf(" %d runs have no such blocks.", without)
+	}
+	text += fmt.Sprintf(" All %d blocks together: %.4g [%.4g, %.4g], over %d deployments.", len(each), whole.Rate, whole.Low, whole.High, whole.Deployments)
+	if found := slices.DeleteFunc(slices.Clone(ours), func(j judged) bool { return !j.found() }); len(found) > 1 {
+		rates := figures(found, func(j judged) float64 { return math.Log(j.Capacity.Rate) })
+		text += fmt.Sprintf(" Standard deviation between runs: %.1f%%; their intervals state %.1f%%. Medians: difference %+.1f%%, %.0f s of load, %.0f s in all.",
+			100*stat.StdDev(rates, nil), 100*median(figures(found, judged.statedSD)), 100*median(figures(found, judged.difference)),
+			median(figures(found, judged.load)), median(figures(found, judged.wall)))
+	}
+	return text
+}
+
+// origin returns the days, commits and hosts of the records.
+func (all realRecords) origin() string {
+	var days, commits, hosts []string
+	add := func(to *[]string, text string) {
+		if text != "" && !slices.Contains(*to, text) {
+			*to = append(*to, text)
+		}
+	}
+	for _, r := range all {
+		add(&days, r.Began.Format("2006-01-02"))
+		add(&commits, "`"+r.Version+"`")
+		add(&hosts, r.Host)
+	}
+	text := fmt.Sprintf("%s, by commit %s", strings.Join(days, " and "), strings.Join(commits, " and "))
+	if len(hosts) > 0 {
+		text += ", on " + strings.Join(hosts, " and ")
+	}
+	return text
+}
+
+// grid returns the headings, and a line for each run between blocks.
+func (b *realBench) grid() [][]string {
+	lines := [][]string{{"search", "run", "capacity", "95% interval", "blocks", "difference", "holds it", "trials", "load", "in all"}}
+	for _, search := range []string{rate.Adaptive, rate.MLR, mlrDefault} {
+		runs, _ := b.judge(search)
+		for _, j := range runs {
+			holds := "no"
+			if j.covered() {
+				holds = "yes"
+			}
+			lines = append(lines, []string{
+				search, fmt.Sprint(j.Number), fmt.Sprintf("%.4g", j.Capacity.Rate), fmt.Sprintf("%.4g to %.4g", j.Capacity.Low, j.Capacity.High),
+				fmt.Sprintf("%.4g", j.beside.Rate), fmt.Sprintf("%+.1f%%", 100*(math.Exp(j.difference())-1)), holds,
+				fmt.Sprint(len(j.Trials)), fmt.Sprintf("%.0f s", j.Load), fmt.Sprintf("%.0f s", j.Wall),
+			})
+		}
+	}
+	return lines
+}
