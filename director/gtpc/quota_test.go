@@ -65,7 +65,7 @@ func TestQuota(t *testing.T) {
 func TestOverloadedCommandIsDropped(t *testing.T) {
 	b := newBench(t, 1, 1<<12)
 	gate := overload.New(overload.Config{Initial: 1e-3, Min: 1e-3, Burst: 1}, 0)
-	gate.Admit(b.now)
+	gate.Admit(b.now, overload.Begins)
 	policy, err := director.NewPolicy([]string{"gateway"}, []director.TypeOption{{Type: "gateway", Number: 1, Gate: gate}}, []director.Rule{{Type: "gateway"}})
 	if err != nil {
 		t.Fatal(err)

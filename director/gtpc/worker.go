@@ -186,7 +186,7 @@ func (w *worker) routeTriggered(t *turn) (way, bool) {
 // admit asks the gate of the target's type to admit a message that belongs to no known
 // exchange. It answers a message that the gate refuses.
 func (w *worker) admit(t *turn, target *table.Target) bool {
-	if target == nil || t.policy.options[target.Type].Gate.Admit(t.now) {
+	if target == nil || t.policy.options[target.Type].Gate.Admit(t.now, overload.Begins) {
 		return true
 	}
 	w.reject(t, target.Type, meter.Overloaded, gtpc.EntityCongestion)

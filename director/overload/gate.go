@@ -1,7 +1,8 @@
 // Package overload is the gate at an aggregate's ingress. New transactions take tokens
 // from a bucket. The fill rate of the bucket follows the measured latency, as in
 // Clearwater's load monitor (Contain-ed, section 6). So no function inside the aggregate
-// needs a gate of its own.
+// needs a gate of its own. Unlike Clearwater's rate, the rate falls to what the function
+// answers, and returns to that within about a second.
 package overload
 
 import (
@@ -19,15 +20,25 @@ type Config struct {
 }
 
 const (
-	// period is the minimum number of answered transactions between two adjustments.
-	period = 20
-	// smoothing is the weight of the newest mean in the moving average.
-	smoothing = 0.5
-	// increase is the largest step up, as a share of the rate.
+	// interval is the least time between two adjustments, and longest the most. In between,
+	// an adjustment waits for enough answers.
+	interval = 250 * time.Millisecond
+	longest  = time.Second
+	enough   = 10
+	// patience is how many consecutive intervals the latency must stay above the target
+	// before the rate falls, so that one stall does not count as overload.
+	patience = 2
+	// memory is the time over which the highest rate of answers is taken. A stall is shorter,
+	// so the rate before it is still known after it.
+	memory = 2 * time.Second
+	// deepest is the lowest rate, as a share of the rate of answers, while a backlog drains.
+	deepest = 0.1
+	// recovery is the factor per interval up to the last known rate of answers, and increase
+	// the largest step beyond it.
+	recovery = 2
 	increase = 0.1
-	// used is the share of the rate that must be in use before the rate may rise, because
-	// an idle function shows nothing about its capacity.
-	used = 0.5
+	// reserve is how far continued work may overdraw the bucket, in time at the present rate.
+	reserve = time.Second
 	// timeout is the latency of a transaction without answer, in targets. If one
 	// transaction in ten has no answer, the gate closes although all other latencies are
 	// within the target.
@@ -35,6 +46,17 @@ const (
 	// retry is the Retry-After value (RFC 3261 section 20.33); the rate has been adjusted
 	// by then.
 	retry = time.Second
+)
+
+// Work is what a transaction means to the function.
+type Work uint8
+
+// The kinds of work. If every transaction of a procedure were refused alike, few procedures
+// would complete: if each of three transactions is admitted with probability 1/2, one procedure
+// in eight completes. So continued work goes first.
+const (
+	Begins    Work = iota // the first transaction of a procedure
+	Continues             // a later one, such as the answer to a challenge
 )
 
 // A Gate admits or refuses transactions. Any number of workers may use it concurrently,
@@ -50,39 +72,57 @@ type Gate struct {
 	sequence atomic.Uint64
 
 	// Only Adjust uses these.
-	smoothed             float64 // seconds
 	rate                 float64
+	known                float64 // rate of answers when the last overload began; 0: none yet
+	late                 int     // consecutive intervals above the target
 	done                 uint64
 	total                time.Duration
 	adjusted             time.Duration
+	answers              [memory / interval]answerRate // of the last intervals
+	next                 int                           // index of answers to write
 	admittedAt, refuseAt uint64
+}
+
+// An answerRate is the rate of answers in an interval.
+type answerRate struct {
+	at   time.Duration // end of the interval
+	rate float64       // transactions per second
 }
 
 // New returns a Gate with a full bucket.
 func New(config Config, now time.Duration) *Gate {
 	g := &Gate{config: config, adjusted: now}
 	g.empty.Store(int64(now))
-	g.set(config.Initial)
+	g.set(now, config.Initial)
 	return g
 }
 
-func (g *Gate) set(rate float64) {
+// set changes the rate. The number of tokens in the bucket stays the same.
+func (g *Gate) set(now time.Duration, rate float64) {
 	rate = max(rate, g.config.Min, 1e-3)
 	if g.config.Max > 0 {
 		rate = min(rate, g.config.Max)
 	}
 	g.rate = rate
-	g.interval.Store(max(1, int64(float64(time.Second)/rate)))
+	interval := max(1, int64(float64(time.Second)/rate))
+	scale := float64(interval) / float64(max(1, g.interval.Swap(interval)))
+	for {
+		was := g.empty.Load()
+		ahead := was - int64(now)
+		if ahead <= 0 || g.empty.CompareAndSwap(was, int64(now)+int64(float64(ahead)*scale)) {
+			return
+		}
+	}
 }
 
-// Admit takes a token for a new transaction and reports whether there was one. A nil Gate
-// admits all.
-func (g *Gate) Admit(now time.Duration) bool {
+// Admit takes a token for a transaction and reports whether there was one. A nil Gate admits
+// all.
+func (g *Gate) Admit(now time.Duration, work Work) bool {
 	if g == nil {
 		return true
 	}
 	interval := g.interval.Load()
-	tolerance := g.tolerance(interval)
+	tolerance := g.tolerance(interval, work)
 	for {
 		was := g.empty.Load()
 		from := max(was, int64(now))
@@ -99,13 +139,17 @@ func (g *Gate) Admit(now time.Duration) bool {
 
 // Open reports whether Admit would admit a transaction now. It takes no token and counts
 // nothing. A nil Gate is open.
-func (g *Gate) Open(now time.Duration) bool {
-	return g == nil || g.empty.Load()-int64(now) <= g.tolerance(g.interval.Load())
+func (g *Gate) Open(now time.Duration, work Work) bool {
+	return g == nil || g.empty.Load()-int64(now) <= g.tolerance(g.interval.Load(), work)
 }
 
 // tolerance returns how far GCRA's theoretical arrival time may lie ahead, in nanoseconds.
-func (g *Gate) tolerance(interval int64) int64 {
-	return int64(float64(interval) * max(g.config.Burst-1, 0))
+func (g *Gate) tolerance(interval int64, work Work) int64 {
+	t := int64(float64(interval) * max(g.config.Burst-1, 0))
+	if work == Continues {
+		t += int64(reserve)
+	}
+	return t
 }
 
 // Totals are totals of the transactions since the start. They exclude time that a
@@ -116,41 +160,63 @@ type Totals struct {
 	TimedOut uint64        // transactions without answer
 }
 
-// Adjust sets the rate by the totals. Call it several times a second. The rate falls by a
-// factor that grows with the excess over the target. It rises by a step that shrinks with
-// the distance to the target.
+// Adjust sets the rate by the totals. Call it several times a second. If the mean latency
+// stays above the target, the rate falls to the highest rate of answers of the last seconds,
+// and below that until the backlog has drained. While the gate refuses transactions and the
+// latency is below the target, the rate rises: fast up to the rate of answers that was known
+// before the overload, and slowly beyond it.
 func (g *Gate) Adjust(now time.Duration, t Totals) {
 	answered := t.Answered + t.TimedOut
 	total := t.Latency + time.Duration(t.TimedOut)*timeout*g.config.Target
 	n := answered - min(answered, g.done)
 	elapsed := now - g.adjusted
-	if n < period || elapsed < g.config.Target {
-		if elapsed > 10*max(g.config.Target, time.Second) {
-			g.measureLoss()
-			g.adjusted = now
-		}
+	if elapsed < interval || n < enough && elapsed < longest {
 		return
 	}
-	mean := (total - g.total).Seconds() / float64(n)
-	if g.done == 0 {
-		g.smoothed = mean
+	mean := (total - g.total).Seconds() / float64(max(n, 1))
+	g.answers[g.next] = answerRate{now, float64(n) / elapsed.Seconds()}
+	g.next = (g.next + 1) % len(g.answers)
+	g.done, g.total, g.adjusted = answered, total, now
+	refuses := g.measureLoss()
+	if n == 0 {
+		return
 	}
-	g.smoothed += (mean - g.smoothed) * smoothing
-	g.done, g.total = answered, total
-	excess := g.smoothed/g.config.Target.Seconds() - 1
-	admitted := g.measureLoss()
-	switch {
-	case excess > 0:
-		g.set(g.rate / (1 + min(excess, 1)))
-	case float64(admitted) >= used*g.rate*elapsed.Seconds():
-		g.set(g.rate * (1 - excess*increase))
-	}
-	g.adjusted = now
+	g.follow(now, mean/g.config.Target.Seconds(), refuses)
 }
 
-// measureLoss records the share refused since its last call, and returns how many were
-// admitted.
-func (g *Gate) measureLoss() (admitted uint64) {
+// follow changes the rate by the mean latency of an interval, in targets.
+func (g *Gate) follow(now time.Duration, latency float64, refuses bool) {
+	if latency <= 1 {
+		g.late = 0
+	} else if g.late++; g.late < patience {
+		return
+	}
+	switch {
+	case g.late > 0:
+		rate := g.answerRate(now)
+		if g.late == patience {
+			g.known = rate
+		}
+		g.set(now, rate*max(1/latency, deepest))
+	case refuses && g.rate < g.known:
+		g.set(now, min(g.rate*recovery, g.known))
+	case refuses:
+		g.set(now, g.rate*(1+(1-latency)*increase))
+	}
+}
+
+// answerRate returns the highest rate of answers of the last seconds.
+func (g *Gate) answerRate(now time.Duration) (highest float64) {
+	for _, a := range g.answers {
+		if now-a.at < memory {
+			highest = max(highest, a.rate)
+		}
+	}
+	return highest
+}
+
+// measureLoss records the share refused since its last call, and reports whether any were.
+func (g *Gate) measureLoss() (refuses bool) {
 	a, r := g.admitted.Load(), g.refused.Load()
 	admitted, refused := a-g.admittedAt, r-g.refuseAt
 	g.admittedAt, g.refuseAt = a, r
@@ -161,7 +227,7 @@ func (g *Gate) measureLoss() (admitted uint64) {
 	if g.loss.Swap(loss) != loss {
 		g.sequence.Add(1)
 	}
-	return admitted
+	return refused > 0
 }
 
 // Feedback returns the overload control values for an upstream that supports RFC 7339:

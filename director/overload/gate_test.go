@@ -27,7 +27,7 @@ func (l *load) drive(rate float64, d, latency time.Duration) (admitted int) {
 	gap := time.Duration(float64(time.Second) / rate)
 	adjust := l.now
 	for end := l.now + d; l.now < end; l.now += gap {
-		if l.gate.Admit(l.now) {
+		if l.gate.Admit(l.now, Begins) {
 			admitted++
 			if l.lose > 0 && admitted%l.lose == 0 {
 				l.timedOut++
@@ -48,27 +48,27 @@ func TestBucket(t *testing.T) {
 	g := New(config(), start)
 	admitted := 0
 	for range 100 {
-		if g.Admit(start) {
+		if g.Admit(start, Begins) {
 			admitted++
 		}
 	}
 	if admitted != 20 {
 		t.Errorf("the gate admitted a burst of %d, want 20", admitted)
 	}
-	if g.Admit(start + 9*time.Millisecond) {
+	if g.Admit(start+9*time.Millisecond, Begins) {
 		t.Error("the gate admitted a request before the next token was due")
 	}
 	for range 2 {
-		if !g.Admit(start + 20*time.Millisecond) { // 2 tokens at 100/s
+		if !g.Admit(start+20*time.Millisecond, Begins) { // 2 tokens at 100/s
 			t.Error("the bucket did not refill")
 		}
 	}
-	if g.Admit(start+20*time.Millisecond) || g.Admit(start) {
+	if g.Admit(start+20*time.Millisecond, Begins) || g.Admit(start, Begins) {
 		t.Error("the bucket refilled faster than its rate")
 	}
 	admitted = 0
 	for range 100 { // a long pause does not overfill the bucket
-		if g.Admit(start + time.Hour) {
+		if g.Admit(start+time.Hour, Begins) {
 			admitted++
 		}
 	}
@@ -76,7 +76,7 @@ func TestBucket(t *testing.T) {
 		t.Errorf("after a pause the gate admitted a burst of %d, want 20", admitted)
 	}
 	var none *Gate
-	if !none.Admit(start) {
+	if !none.Admit(start, Begins) {
 		t.Error("a nil gate refused a request")
 	}
 	if loss, _, _ := none.Feedback(); loss != 0 {
@@ -167,7 +167,7 @@ func TestWorkersTogether(t *testing.T) {
 	for range 8 {
 		wait.Go(func() {
 			for range 1000 {
-				if g.Admit(start) {
+				if g.Admit(start, Begins) {
 					admitted.Add(1)
 				}
 			}
@@ -181,7 +181,7 @@ func TestWorkersTogether(t *testing.T) {
 
 func TestNoAllocation(t *testing.T) {
 	g := New(config(), start)
-	if n := testing.AllocsPerRun(1000, func() { g.Admit(start) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { g.Admit(start, Begins) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -190,17 +190,17 @@ func TestNoAllocation(t *testing.T) {
 func TestOpen(t *testing.T) {
 	g := New(Config{Target: time.Second, Initial: 1, Min: 1, Burst: 1}, 0)
 	for range 3 {
-		if !g.Open(0) {
+		if !g.Open(0, Begins) {
 			t.Fatal("Open is false with a full bucket")
 		}
 	}
-	if !g.Admit(0) || g.Open(0) || g.Admit(0) || g.Open(0) {
+	if !g.Admit(0, Begins) || g.Open(0, Begins) || g.Admit(0, Begins) || g.Open(0, Begins) {
 		t.Error("Open and Admit disagree")
 	}
 	if r := g.Read(); r.Admitted != 1 || r.Refused != 1 {
 		t.Errorf("Open changed the counters: %+v", r)
 	}
-	if none := (*Gate)(nil); !none.Open(0) {
+	if none := (*Gate)(nil); !none.Open(0, Begins) {
 		t.Error("Open is false for a nil gate")
 	}
 }

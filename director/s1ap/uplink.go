@@ -116,7 +116,7 @@ func (t *turn) initial(e *enodeb, whole []byte) {
 	case target == nil:
 		t.refuse(e, a.kind, r.ty, meter.NoInstance)
 		return
-	case !t.policy.options[r.ty].Gate.Admit(t.now):
+	case !t.policy.options[r.ty].Gate.Admit(t.now, overload.Begins):
 		t.refuse(e, a.kind, r.ty, meter.Overloaded)
 		return
 	}

@@ -39,11 +39,22 @@ func (p *Proxy) takeQuota() overload.Verdict {
 
 // admit takes a token of the gate. If the proxy only explains, admit reports whether there
 // is a token.
-func (p *Proxy) admit(gate *overload.Gate) bool {
+func (p *Proxy) admit(m *sip.Message, gate *overload.Gate) bool {
 	if p.explains {
-		return gate.Open(p.in.At)
+		return gate.Open(p.in.At, workOf(m))
 	}
-	return gate.Admit(p.in.At)
+	return gate.Admit(p.in.At, workOf(m))
+}
+
+// workOf returns whether the request answers a challenge (RFC 3261 section 22). Its client was
+// admitted before. A first REGISTER in an IMS has an Authorization without a response (TS 24.229
+// section 5.1.1.2).
+func workOf(m *sip.Message) overload.Work {
+	const response = "response"
+	if len(sip.AuthParam(m.Authorization, response)) > 0 || len(sip.AuthParam(m.ProxyAuthorization, response)) > 0 {
+		return overload.Continues
+	}
+	return overload.Begins
 }
 
 // isGated reports whether the gate may refuse the request. It may not refuse ACK, CANCEL,

@@ -33,7 +33,7 @@ func TestRefusalStatus(t *testing.T) {
 			gate := overload.New(overload.Config{Target: time.Second, Initial: 1, Min: 1, Burst: 1}, 0)
 			config.Options = map[string]TypeOptions{"six": {Gate: gate}}
 			s := newStage(t, config)
-			gate.Admit(s.now) // the only token
+			gate.Admit(s.now, overload.Begins) // the only token
 			s.now += s.epochs.Pace()
 			wait := s.epochs.Publish(s.now, s.epochs.View().Table, func(at *table.Target) table.Condition {
 				if strings.Contains(c.away, at.TypeName()) {

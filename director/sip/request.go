@@ -252,7 +252,7 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 	}
 	options := &p.rules.types[ty]
 	if (options.Gate != nil || p.rules.feedback) && s.isGated(m) {
-		if p.rules.feedback && p.server.losses.refuses(p.in.At, s.target, s.stamp.transaction) || !p.admit(options.Gate) {
+		if p.rules.feedback && p.server.losses.refuses(p.in.At, s.target, s.stamp.transaction) || !p.admit(m, options.Gate) {
 			return p.refuse(m, s, meter.Overloaded)
 		}
 	}

@@ -410,7 +410,7 @@ func TestExplainChangesNothing(t *testing.T) {
 	if r := gate.Read(); r.Admitted != 0 || r.Refused != 0 {
 		t.Errorf("the gate counted explained requests: %+v", r)
 	}
-	gate.Admit(s.now)
+	gate.Admit(s.now, overload.Begins)
 	refused, err := d.Explain(s.now, s.meter.Probe(), client, []byte(register))
 	if err != nil || !bytes.HasPrefix(refused.Message, []byte("SIP/2.0 500 ")) || gate.Read().Refused != 0 {
 		t.Errorf("explain without a token: got %s %v", refused.Message, err)

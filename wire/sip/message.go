@@ -39,6 +39,7 @@ type Message struct {
 	WWWAuthenticate       []byte // the first challenge of a 401
 	ProxyAuthenticate     []byte // the first challenge of a 407
 	Authorization         []byte
+	ProxyAuthorization    []byte
 	Expires               []byte
 	Event                 []byte
 	MaxForwards           []byte
@@ -194,6 +195,8 @@ func (m *Message) keep(f *Fields) error {
 		field = &m.ProxyAuthenticate
 	case Authorization:
 		field = &m.Authorization
+	case ProxyAuthorization:
+		field = &m.ProxyAuthorization
 	case Expires:
 		field = &m.Expires
 	case Event:
