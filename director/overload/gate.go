@@ -97,7 +97,8 @@ func New(config Config, now time.Duration) *Gate {
 	return g
 }
 
-// set changes the rate. The number of tokens in the bucket stays the same.
+// set changes the rate. The number of tokens in the bucket stays the same, but the debt is never
+// more than reserve at the new rate.
 func (g *Gate) set(now time.Duration, rate float64) {
 	rate = max(rate, g.config.Min, 1e-3)
 	if g.config.Max > 0 {
@@ -109,7 +110,11 @@ func (g *Gate) set(now time.Duration, rate float64) {
 	for {
 		was := g.empty.Load()
 		ahead := was - int64(now)
-		if ahead <= 0 || g.empty.CompareAndSwap(was, int64(now)+int64(float64(ahead)*scale)) {
+		if ahead <= 0 {
+			return
+		}
+		ahead = int64(min(float64(ahead)*scale, float64(g.tolerance(interval, Continues))))
+		if g.empty.CompareAndSwap(was, int64(now)+ahead) {
 			return
 		}
 	}
