@@ -33,9 +33,9 @@ const (
 	memory = 2 * time.Second
 	// deepest is the lowest rate, as a share of the rate of answers, while a backlog drains.
 	deepest = 0.1
-	// recovery is the factor per interval up to the last known rate of answers, and increase
-	// the largest step beyond it.
-	recovery = 2
+	// double is the factor per interval before the first overload, and after one up to the
+	// rate of answers that was known before. increase is the largest step beyond that rate.
+	double   = 2
 	increase = 0.1
 	// reserve is how far continued work may overdraw the bucket, in time at the present rate.
 	reserve = time.Second
@@ -168,8 +168,8 @@ type Totals struct {
 // Adjust sets the rate by the totals. Call it several times a second. If the mean latency
 // stays above the target, the rate falls to the highest rate of answers of the last seconds,
 // and below that until the backlog has drained. While the gate refuses transactions and the
-// latency is below the target, the rate rises: fast up to the rate of answers that was known
-// before the overload, and slowly beyond it.
+// latency is below the target, the rate rises: fast before the first overload and up to the rate
+// of answers that was known before the last one, and slowly beyond it.
 func (g *Gate) Adjust(now time.Duration, t Totals) {
 	answered := t.Answered + t.TimedOut
 	total := t.Latency + time.Duration(t.TimedOut)*timeout*g.config.Target
@@ -203,8 +203,10 @@ func (g *Gate) follow(now time.Duration, latency float64, refuses bool) {
 			g.known = rate
 		}
 		g.set(now, rate*max(1/latency, deepest))
+	case refuses && g.known == 0:
+		g.set(now, g.rate*double)
 	case refuses && g.rate < g.known:
-		g.set(now, min(g.rate*recovery, g.known))
+		g.set(now, min(g.rate*double, g.known))
 	case refuses:
 		g.set(now, g.rate*(1+(1-latency)*increase))
 	}

@@ -133,6 +133,17 @@ func TestGateRecovers(t *testing.T) {
 	}
 }
 
+// TestGateOpensFast checks that a gate whose initial rate is a hundredth of the load admits
+// everything after three seconds.
+func TestGateOpensFast(t *testing.T) {
+	s := newServer(of(10_000))
+	s.gate = New(Config{Target: 100 * time.Millisecond, Initial: 240, Min: 10, Burst: 1}, start)
+	s.drive(8000, 3*time.Second)
+	if s.drive(8000, time.Second); s.refused > 0 {
+		t.Errorf("%d of %d calls are refused after three seconds", s.refused, s.offered)
+	}
+}
+
 // TestGateLetsStallsPass checks that nothing is refused below the capacity if the function stalls
 // now and then for the time of a garbage collection.
 func TestGateLetsStallsPass(t *testing.T) {
