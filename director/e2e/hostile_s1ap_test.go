@@ -546,7 +546,7 @@ func (h *hostilePool) oversizedFrames() attack {
 	return attack{
 		name: "oversized frames", times: 0.02, counter: drops, labels: []string{ofS1AP, `reason="malformed"`},
 		run: func(ctx context.Context, rate float64) (int, error) {
-			return h.strangers().Burst(ctx, rate, nil, func(n int) [][]byte {
+			return h.strangers().Burst(ctx, rate, false, func(n int) [][]byte {
 				if n%2 == 0 {
 					return [][]byte{make([]byte, frame.HeaderSize)}
 				}
@@ -571,7 +571,7 @@ func (h *hostilePool) pipelinedGarbage() attack {
 	return attack{
 		name: "pipelined garbage", times: 0.02, counter: failuresTotal, labels: []string{`cause="malformed"`},
 		run: func(ctx context.Context, rate float64) (int, error) {
-			return h.strangers().Burst(ctx, rate, nil, func(int) [][]byte { return [][]byte{text} })
+			return h.strangers().Burst(ctx, rate, false, func(int) [][]byte { return [][]byte{text} })
 		},
 	}
 }
@@ -582,7 +582,7 @@ func (h *hostilePool) deafENodeBs() attack {
 	return attack{
 		name: "eNodeBs that do not read", times: 0.002, counter: drops, labels: []string{ofS1AP, `reason="queue_full"`},
 		run: func(ctx context.Context, rate float64) (int, error) {
-			return h.strangers().Burst(ctx, rate, smallReceiveBuffer, func(int) [][]byte { return [][]byte{text} })
+			return h.strangers().Burst(ctx, rate, true, func(int) [][]byte { return [][]byte{text} })
 		},
 	}
 }

@@ -3,11 +3,9 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"syscall"
 	"time"
 
 	"vitrine/internal/hosttest"
@@ -57,7 +55,7 @@ func (h *hostile) largeHeads() attack {
 	return attack{
 		name: "oversized heads", times: 0.005, counter: drops, labels: []string{`reason="malformed"`},
 		run: func(ctx context.Context, rate float64) (int, error) {
-			return h.strangers().Burst(ctx, rate, nil, func(n int) (pieces [][]byte) {
+			return h.strangers().Burst(ctx, rate, false, func(n int) (pieces [][]byte) {
 				size := []int{64, 1024, len(head)}[n%3]
 				for rest := head; len(rest) > 0; rest = rest[min(size, len(rest)):] {
 					pieces = append(pieces, rest[:min(size, len(rest))])
@@ -87,19 +85,11 @@ func (h *hostile) pipelinedGarbage() attack {
 	return attack{
 		name: "pipelined garbage", times: 0.02, counter: drops, labels: []string{`reason="malformed"`},
 		run: func(ctx context.Context, rate float64) (int, error) {
-			return h.strangers().Burst(ctx, rate, nil, func(n int) [][]byte {
+			return h.strangers().Burst(ctx, rate, false, func(n int) [][]byte {
 				return [][]byte{append(pipelined(fmt.Sprintf("pipe-%d", n), 50), garbage...)}
 			})
 		},
 	}
-}
-
-// smallReceiveBuffer sets an option of a client's socket.
-func smallReceiveBuffer(_, _ string, c syscall.RawConn) (err error) {
-	control := c.Control(func(fd uintptr) {
-		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048)
-	})
-	return errors.Join(control, err)
 }
 
 // deafClients send requests and keep-alives (RFC 5626 section 3.5.1) and do not read the answers.
@@ -108,7 +98,7 @@ func (h *hostile) deafClients() attack {
 	return attack{
 		name: "TCP clients that do not read", times: 0.002, counter: drops, labels: []string{`reason="queue_full"`},
 		run: func(ctx context.Context, rate float64) (int, error) {
-			return h.strangers().Burst(ctx, rate, smallReceiveBuffer, func(n int) [][]byte {
+			return h.strangers().Burst(ctx, rate, true, func(n int) [][]byte {
 				return [][]byte{append(pipelined(fmt.Sprintf("deaf-%d", n), 50), pings...)}
 			})
 		},

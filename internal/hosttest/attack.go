@@ -177,11 +177,16 @@ func awaitEnds(all []net.Conn, limit time.Duration) error {
 }
 
 // Burst opens connections at a rate, at least two per second, until ctx ends. On each it writes
-// the result of text, waits for an answer of one byte, and closes. The server may close a
-// connection before that. Burst returns how many connections it began to open.
-func (s Strangers) Burst(ctx context.Context, rate float64, control func(network, address string, c syscall.RawConn) error, text func(n int) [][]byte) (begun int, err error) {
+// the result of text, waits for an answer of one byte, and closes. If deaf is true, it reads
+// nothing instead until ctx ends. The server may close a connection before that. Burst returns how
+// many connections it began to open.
+func (s Strangers) Burst(ctx context.Context, rate float64, deaf bool, text func(n int) [][]byte) (begun int, err error) {
 	var g errgroup.Group
 	g.SetLimit(64)
+	var control func(network, address string, c syscall.RawConn) error
+	if deaf {
+		control = smallReceiveBuffer
+	}
 	begun, err = Pace(ctx, max(rate, 2), func(n int) error {
 		g.Go(func() error {
 			c, err := s.Dial(ctx, n, control)
@@ -198,10 +203,22 @@ func (s Strangers) Burst(ctx context.Context, rate float64, control func(network
 					return nil // the server has closed the connection
 				}
 			}
+			if deaf {
+				<-ctx.Done()
+				return nil
+			}
 			_, _ = c.Read(make([]byte, 1))
 			return nil
 		})
 		return nil
 	})
 	return begun, errors.Join(err, g.Wait())
+}
+
+// smallReceiveBuffer sets an option of a client's socket.
+func smallReceiveBuffer(_, _ string, c syscall.RawConn) (err error) {
+	control := c.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048)
+	})
+	return errors.Join(control, err)
 }

@@ -328,7 +328,7 @@ func (h *hostile) burst(name string, times float64, cause string, text func(n in
 	return attack{
 		name: name, times: times, counter: refusals, labels: []string{`cause="` + cause + `"`},
 		run: func(ctx context.Context, rate float64) error {
-			_, err := h.attackers.Burst(ctx, rate, nil, text)
+			_, err := h.attackers.Burst(ctx, rate, false, text)
 			return err
 		},
 	}
