@@ -50,21 +50,11 @@ func ablationSection(root string) (string, error) {
 
 // origin returns a sentence about the searches, servers, dates, hosts and commits of the results.
 func (r ablationRecord) origin() string {
-	var commits, searches, dates, hosts []string
-	add := func(to *[]string, text string) {
-		if !slices.Contains(*to, text) {
-			*to = append(*to, text)
-		}
-	}
-	for _, f := range r {
-		add(&commits, "`"+f.Commit+"`")
-		add(&searches, "`"+f.Search+"`")
-		add(&dates, f.Date)
-		add(&hosts, f.Host)
-	}
-	list := func(texts []string) string { return strings.Join(texts, ", ") }
+	list := func(text func(ablationFound) string) string { return strings.Join(distinct(r, text), ", ") }
 	return fmt.Sprintf("%d searches of each family and precision for a rule and %d for a constant, on the servers `%s`, %s, on %s, by %s, with `search/` in the state %s. Width and load are medians of a family, as multiples of those of the search as it is; the geometric mean over families.",
-		rulesRuns, constantsRuns, queue.Tuning, list(dates), list(hosts), list(commits), list(searches))
+		rulesRuns, constantsRuns, queue.Tuning,
+		list(func(f ablationFound) string { return f.Date }), list(func(f ablationFound) string { return f.Host }),
+		list(func(f ablationFound) string { return "`" + f.Commit + "`" }), list(func(f ablationFound) string { return "`" + f.Search + "`" }))
 }
 
 func (r ablationRecord) rulesTable() string {

@@ -6,8 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"gonum.org/v1/gonum/stat"
+	"time"
 
 	"vitrine/papers"
 	"vitrine/search/rate"
@@ -32,7 +31,7 @@ func realSection(root string) (string, error) {
 			continue
 		}
 		parts = append(parts, b.summary(ours, without), strings.TrimSpace(papers.Markdown(b.grid())))
-		held, runs = held+count(ours, judged.covered), runs+len(ours)
+		held, runs = held+countRuns(ours, judged.covered), runs+len(ours)
 	}
 	if len(parts) == 0 {
 		return notRun, nil
@@ -46,33 +45,24 @@ func (b *realBench) summary(ours []judged, without int) string {
 	trials, each := b.blocks()
 	whole, _ := newReference(trials)
 	text := fmt.Sprintf("**%s**, `%s`, %s: %d of %d intervals hold the capacity of the blocks beside them, %d with the error of the blocks.",
-		b.function.Name, b.function.Sizing, b.all.origin(), count(ours, judged.covered), len(ours), count(ours, judged.agrees))
+		b.function.Name, b.function.Sizing, b.all.origin(), countRuns(ours, judged.covered), len(ours), countRuns(ours, judged.agrees))
 	if without > 0 {
 		text += fmt.Sprintf(" %d runs have no such blocks.", without)
 	}
 	text += fmt.Sprintf(" All %d blocks together: %.4g [%.4g, %.4g], over %d deployments.", len(each), whole.Rate, whole.Low, whole.High, whole.Deployments)
 	if found := slices.DeleteFunc(slices.Clone(ours), func(j judged) bool { return !j.found() }); len(found) > 1 {
-		rates := figures(found, func(j judged) float64 { return math.Log(j.Capacity.Rate) })
 		text += fmt.Sprintf(" Standard deviation between runs: %.1f%%; their intervals state %.1f%%. Medians: difference %+.1f%%, %.0f s of load, %.0f s in all.",
-			100*stat.StdDev(rates, nil), 100*median(figures(found, judged.statedSD)), 100*median(figures(found, judged.difference)),
-			median(figures(found, judged.load)), median(figures(found, judged.wall)))
+			100*runToRun(found), 100*median(values(found, judged.statedSD)), 100*median(values(found, judged.difference)),
+			median(values(found, judged.load)), median(values(found, judged.wall)))
 	}
 	return text
 }
 
 // origin returns the days, commits and hosts of the records.
 func (all realRecords) origin() string {
-	var days, commits, hosts []string
-	add := func(to *[]string, text string) {
-		if text != "" && !slices.Contains(*to, text) {
-			*to = append(*to, text)
-		}
-	}
-	for _, r := range all {
-		add(&days, r.Began.Format("2006-01-02"))
-		add(&commits, "`"+r.Version+"`")
-		add(&hosts, r.Host)
-	}
+	days := distinct(all, func(r realRecord) string { return r.Began.Format(time.DateOnly) })
+	commits := distinct(all, func(r realRecord) string { return "`" + r.Version + "`" })
+	hosts := distinct(all, func(r realRecord) string { return r.Host })
 	text := fmt.Sprintf("%s, by commit %s", strings.Join(days, " and "), strings.Join(commits, " and "))
 	if len(hosts) > 0 {
 		text += ", on " + strings.Join(hosts, " and ")

@@ -57,22 +57,9 @@ func (j judged) statedSD() float64 {
 	return (j.Capacity.High - j.Capacity.Low) / j.Capacity.Rate / 2 / normal95
 }
 
-// count returns the number of runs for which is holds.
-func count(runs []judged, is func(judged) bool) (n int) {
-	for _, j := range runs {
-		if is(j) {
-			n++
-		}
-	}
-	return n
-}
-
-// figures returns a figure of each run.
-func figures(runs []judged, of func(judged) float64) (all []float64) {
-	for _, j := range runs {
-		all = append(all, of(j))
-	}
-	return all
+// runToRun returns the standard deviation between the estimates of runs, as a share of the estimate.
+func runToRun(runs []judged) float64 {
+	return stat.StdDev(values(runs, func(j judged) float64 { return math.Log(j.Capacity.Rate) }), nil)
 }
 
 // judge pairs the runs of a search with their neighbouring blocks. without is the number of runs
@@ -120,7 +107,7 @@ func (b *realBench) blocks() (trials []realTrial, each []reference) {
 
 // coverageRow tests coverage against 0.95.
 func coverageRow(name string, runs []judged, holds func(judged) bool, against, aim string) (Row, error) {
-	held := count(runs, holds)
+	held := countRuns(runs, holds)
 	p := queue.TooFew(held, len(runs), truthConfidence)
 	return newRow(name, "share of runs", against, aim, float64(held)/float64(len(runs)), truthConfidence, p, [2]float64{p, p}, len(runs))
 }
@@ -164,7 +151,7 @@ const binomialTest = "0.95; the ratio is the probability of so few, by the exact
 func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows []Row, err error) {
 	trials, each := b.blocks()
 	whole, _ := newReference(trials)
-	ratios := figures(ours, func(j judged) float64 { return j.Capacity.Rate / whole.Rate })
+	ratios := values(ours, func(j judged) float64 { return j.Capacity.Rate / whole.Rate })
 	mean := stat.Mean(ratios, nil)
 	row, err := newRow(name("mean"), b.workload.Unit, fmt.Sprintf("all blocks together, [%.4g, %.4g] with %d deployments", whole.Low, whole.High, whole.Deployments), "",
 		mean*whole.Rate, whole.Rate, mean, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ours))
@@ -173,7 +160,7 @@ func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows 
 	}
 	rows = append(rows, row)
 	asked := b.counts.Precision
-	errs := figures(ours, judged.error)
+	errs := values(ours, judged.error)
 	row, err = newRow(name("error"), "|ln(estimate/blocks)|", "the precision asked for", "", median(errs), asked, median(errs)/asked,
 		[2]float64{slices.Min(errs) / asked, slices.Max(errs) / asked}, len(ours))
 	if err != nil {
@@ -181,8 +168,8 @@ func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows 
 	}
 	rows = append(rows, row)
 	if len(ours) > 1 {
-		stated := median(figures(ours, judged.statedSD))
-		sd := stat.StdDev(figures(ours, func(j judged) float64 { return math.Log(j.Capacity.Rate) }), nil)
+		stated := median(values(ours, judged.statedSD))
+		sd := runToRun(ours)
 		row, err := newRow(name("run-to-run"), "of the capacity", "the standard deviation that the runs' intervals state", "", sd, stated, sd/stated, [2]float64{sd / stated, sd / stated}, len(ours))
 		if err != nil {
 			return nil, err
@@ -205,7 +192,7 @@ func (b *realBench) costRows(name func(string) string, ours []judged) (rows []Ro
 		of         func(judged) float64
 	}{{"load", "load-s", judged.load}, {"wall", "wall-s", judged.wall}} {
 		block := median(b.costs(cost.unit))
-		row, err := ratioOf(name(cost.name), cost.unit, "a block", "", figures(ours, cost.of), slices.Repeat([]float64{block}, len(ours)))
+		row, err := ratioOf(name(cost.name), cost.unit, "a block", "", values(ours, cost.of), slices.Repeat([]float64{block}, len(ours)))
 		if err != nil {
 			return nil, err
 		}
@@ -255,7 +242,7 @@ func (b *realBench) peerRows(name func(string) string, ours []judged) (rows []Ro
 			name, unit string
 			of         func(judged) float64
 		}{{"load", "load-s", judged.load}, {"wall", "wall-s", judged.wall}, {"error", "|ln(estimate/blocks)|", judged.error}} {
-			row, err := ratioOf(name([]string{"mlr/", "mlr-default/"}[i]+f.name), f.unit, search, "", figures(same, f.of), figures(theirs, f.of))
+			row, err := ratioOf(name([]string{"mlr/", "mlr-default/"}[i]+f.name), f.unit, search, "", values(same, f.of), values(theirs, f.of))
 			if err != nil {
 				return nil, err
 			}
@@ -267,11 +254,11 @@ func (b *realBench) peerRows(name func(string) string, ours []judged) (rows []Ro
 
 // summarize prints a summary of a search.
 func (b *realBench) summarize(search string, runs []judged, without int) {
-	held, agree, disturbed := count(runs, judged.covered), count(runs, judged.agrees), 0
+	held, agree, disturbed := countRuns(runs, judged.covered), countRuns(runs, judged.agrees), 0
 	for _, j := range runs {
 		disturbed += j.Disturbed
 	}
-	middle := func(of func(judged) float64) float64 { return median(figures(runs, of)) }
+	middle := func(of func(judged) float64) float64 { return median(values(runs, of)) }
 	fmt.Fprintf(b.progress, "  %s: %s: %d of %d intervals contain the capacity of the neighbouring blocks (%d with the blocks' error), %d runs have no such blocks; medians: difference %+.4f, width %.3f, %.0f s of load, %.0f s in all; %d disturbed trials\n",
 		b.function.Name, search, held, len(runs), agree, without, middle(judged.difference),
 		middle(func(j judged) float64 { return (j.Capacity.High - j.Capacity.Low) / j.Capacity.Rate }), middle(judged.load), middle(judged.wall), disturbed)

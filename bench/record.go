@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,16 @@ func sourceAt(ctx context.Context, now time.Time) source {
 		s.Commit += ", with changes"
 	}
 	return s
+}
+
+// distinct returns the different texts of the records, in their order. Empty texts are left out.
+func distinct[T any](records []T, text func(T) string) (all []string) {
+	for _, r := range records {
+		if t := text(r); t != "" && !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // readRecord reads a committed record. If the file does not exist, it leaves into unchanged.

@@ -112,6 +112,24 @@ func newRow(name, unit, against, aim string, ours, theirs, ratio float64, spread
 	return row, nil
 }
 
+// countRuns returns the number of runs for which holds is true.
+func countRuns[T any](runs []T, holds func(T) bool) (n int) {
+	for _, r := range runs {
+		if holds(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// values returns a figure of each run.
+func values[T any](runs []T, figure func(T) float64) (all []float64) {
+	for _, r := range runs {
+		all = append(all, figure(r))
+	}
+	return all
+}
+
 // median returns the median of a non-empty list. It does not change the list.
 func median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))

@@ -24,24 +24,6 @@ func (t *truthBench) of(precision float64, search string) (all []truthRun) {
 	return all
 }
 
-// countRuns returns the number of runs for which holds is true.
-func countRuns(runs []truthRun, holds func(truthRun) bool) (n int) {
-	for _, r := range runs {
-		if holds(r) {
-			n++
-		}
-	}
-	return n
-}
-
-// values returns a figure of each run.
-func values(runs []truthRun, figure func(truthRun) float64) (all []float64) {
-	for _, r := range runs {
-		all = append(all, figure(r))
-	}
-	return all
-}
-
 func covered(r truthRun) bool      { return r.Covered }
 func contradicted(r truthRun) bool { return r.Contradiction != "" }
 

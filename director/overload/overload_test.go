@@ -17,8 +17,9 @@ type server struct {
 	waiting  []request // in the order of their answers
 	totals   Totals
 
-	offered, refused, done int // calls
-	broken                 int // calls refused after their first request
+	offered, done int // calls
+	refused       int // requests
+	broken        int // of these, the ones after the first of their call
 }
 
 type request struct {
@@ -123,13 +124,13 @@ func TestGateRecovers(t *testing.T) {
 	s.drive(4*capacity, 10*time.Second)
 	s.drive(load, 2*time.Second)
 	if s.drive(load, 5*time.Second); s.refused > 0 {
-		t.Errorf("%d of %d calls are refused two seconds after an overload", s.refused, s.offered)
+		t.Errorf("%d requests of %d calls are refused two seconds after an overload", s.refused, s.offered)
 	}
 	outage = s.now + 5*time.Second
 	s.drive(load, 7*time.Second)
 	s.drive(load, 2*time.Second)
 	if s.drive(load, 5*time.Second); s.refused > 0 {
-		t.Errorf("%d of %d calls are refused four seconds after an outage", s.refused, s.offered)
+		t.Errorf("%d requests of %d calls are refused four seconds after an outage", s.refused, s.offered)
 	}
 }
 
@@ -140,7 +141,7 @@ func TestGateOpensFast(t *testing.T) {
 	s.gate = New(Config{Target: 100 * time.Millisecond, Initial: 240, Min: 10, Burst: 1}, start)
 	s.drive(8000, 3*time.Second)
 	if s.drive(8000, time.Second); s.refused > 0 {
-		t.Errorf("%d of %d calls are refused after three seconds", s.refused, s.offered)
+		t.Errorf("%d requests of %d calls are refused after three seconds", s.refused, s.offered)
 	}
 }
 
@@ -157,7 +158,7 @@ func TestGateLetsStallsPass(t *testing.T) {
 		return of(capacity)(now)
 	})
 	if s.drive(0.8*capacity, time.Minute); s.refused > 0 || stalls < 15 {
-		t.Errorf("%d of %d calls are refused, with %d stalls", s.refused, s.offered, stalls)
+		t.Errorf("%d requests of %d calls are refused, with %d stalls", s.refused, s.offered, stalls)
 	}
 }
 
