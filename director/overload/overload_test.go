@@ -3,107 +3,55 @@ package overload
 import (
 	"testing"
 	"time"
+
+	"vitrine/internal/queuetest"
 )
 
-// A server is a function behind a gate: one queue, served in order. A call is three requests, as a
-// registration that is challenged. A client gives up after two seconds without an answer, but its
-// request is served all the same.
-type server struct {
-	gate     *Gate
-	service  func(now time.Duration) time.Duration // of one request
-	now      time.Duration
-	free     time.Duration // when the queue will be empty
-	adjusted time.Duration
-	waiting  []request // in the order of their answers
+// A gated is a gate that is adjusted ten times a second, as in a director.
+type gated struct {
+	*Gate
 	totals   Totals
-
-	offered, done int // calls
-	refused       int // requests
-	broken        int // of these, the ones after the first of their call
+	adjusted time.Duration
 }
 
-type request struct {
-	arrived, answered time.Duration
-	step              int // 1 to 3
+func newServer(config Config, service func(now time.Duration) time.Duration) *queuetest.Server {
+	return &queuetest.Server{Control: &gated{Gate: New(config, start), adjusted: start}, Service: service, Now: start}
 }
 
-func newServer(service func(now time.Duration) time.Duration) *server {
-	const target = 100 * time.Millisecond
-	return &server{gate: New(Config{Target: target, Initial: 1000, Min: 10, Burst: 100}, start), service: service, now: start, adjusted: start}
-}
-
-// of returns the service time of a function with a capacity in calls per second.
-func of(capacity float64) func(time.Duration) time.Duration {
-	return func(time.Duration) time.Duration { return time.Duration(float64(time.Second) / capacity / 3) }
-}
-
-// drive offers calls at a rate, and counts the calls of that time.
-func (s *server) drive(rate float64, d time.Duration) {
-	s.offered, s.refused, s.done, s.broken = 0, 0, 0, 0
-	gap := time.Duration(float64(time.Second) / rate)
-	end := s.now + d
-	for next := s.now; next < end; next += gap {
-		s.until(next)
-		s.offered++
-		s.request(next, 1)
+func (g *gated) Admit(now time.Duration, step int) bool {
+	g.adjust(now)
+	if step == 1 {
+		return g.Gate.Admit(now, Begins)
 	}
-	s.until(end)
+	return g.Gate.Admit(now, Continues)
 }
 
-func (s *server) request(now time.Duration, step int) {
-	work := Begins
-	if step > 1 {
-		work = Continues
-	}
-	if !s.gate.Admit(now, work) {
-		s.refused++
-		if step > 1 {
-			s.broken++
-		}
-		return
-	}
-	s.free = max(s.free, now)
-	s.free += s.service(s.free)
-	s.waiting = append(s.waiting, request{now, s.free, step})
+func (g *gated) Answered(now, latency time.Duration) {
+	g.adjust(now)
+	g.totals.Answered++
+	g.totals.Latency += latency
 }
 
-func (s *server) until(end time.Duration) {
-	const patience = 2 * time.Second
-	for len(s.waiting) > 0 && s.waiting[0].answered < end {
-		r := s.waiting[0]
-		s.waiting = s.waiting[1:]
-		s.adjust(r.answered)
-		latency := r.answered - r.arrived
-		s.totals.Answered++
-		s.totals.Latency += latency
-		switch {
-		case latency > patience: // the client has given up
-		case r.step == 3:
-			s.done++
-		default:
-			s.request(r.answered, r.step+1)
-		}
+func (g *gated) adjust(now time.Duration) {
+	for ; g.adjusted+100*time.Millisecond <= now; g.adjusted += 100 * time.Millisecond {
+		g.Adjust(g.adjusted+100*time.Millisecond, g.totals)
 	}
-	s.adjust(end)
-	s.now = end
 }
 
-// adjust adjusts the gate ten times a second, as a director does.
-func (s *server) adjust(now time.Duration) {
-	for ; s.adjusted+100*time.Millisecond <= now; s.adjusted += 100 * time.Millisecond {
-		s.gate.Adjust(s.adjusted+100*time.Millisecond, s.totals)
-	}
+// usual is the configuration of most gates here.
+func usual() Config {
+	return Config{Target: 100 * time.Millisecond, Initial: 1000, Min: 10, Burst: 100}
 }
 
 // TestGateHoldsGoodput checks that in an overload the calls per second stay near the capacity.
 func TestGateHoldsGoodput(t *testing.T) {
 	for _, capacity := range []float64{40, 150, 1000} {
 		for _, load := range []float64{1.25, 2, 4, 20} {
-			s := newServer(of(capacity))
-			s.drive(load*capacity, 10*time.Second)
-			s.drive(load*capacity, 30*time.Second)
-			if goodput := float64(s.done) / 30 / capacity; goodput < 0.85 {
-				t.Errorf("%g calls/s, load %g: got goodput %.2f of the capacity, %d calls broken", capacity, load, goodput, s.broken)
+			s := newServer(usual(), queuetest.Carries(capacity))
+			s.Drive(load*capacity, 10*time.Second)
+			s.Drive(load*capacity, 30*time.Second)
+			if goodput := float64(s.Done) / 30 / capacity; goodput < 0.85 {
+				t.Errorf("%g calls/s, load %g: got goodput %.2f of the capacity, %d calls broken", capacity, load, goodput, s.Broken)
 			}
 		}
 	}
@@ -114,34 +62,33 @@ func TestGateHoldsGoodput(t *testing.T) {
 func TestGateRecovers(t *testing.T) {
 	const capacity, load = 150, 0.85 * 150
 	var outage time.Duration
-	s := newServer(func(now time.Duration) time.Duration {
+	s := newServer(usual(), func(now time.Duration) time.Duration {
 		if now < outage {
 			return outage - now
 		}
-		return of(capacity)(now)
+		return queuetest.Carries(capacity)(now)
 	})
-	s.drive(load, 5*time.Second)
-	s.drive(4*capacity, 10*time.Second)
-	s.drive(load, 2*time.Second)
-	if s.drive(load, 5*time.Second); s.refused > 0 {
-		t.Errorf("%d requests of %d calls are refused two seconds after an overload", s.refused, s.offered)
+	s.Drive(load, 5*time.Second)
+	s.Drive(4*capacity, 10*time.Second)
+	s.Drive(load, 2*time.Second)
+	if s.Drive(load, 5*time.Second); s.Refused+s.Broken > 0 {
+		t.Errorf("%d requests of %d calls are refused two seconds after an overload", s.Refused+s.Broken, s.Offered)
 	}
-	outage = s.now + 5*time.Second
-	s.drive(load, 7*time.Second)
-	s.drive(load, 2*time.Second)
-	if s.drive(load, 5*time.Second); s.refused > 0 {
-		t.Errorf("%d requests of %d calls are refused four seconds after an outage", s.refused, s.offered)
+	outage = s.Now + 5*time.Second
+	s.Drive(load, 7*time.Second)
+	s.Drive(load, 2*time.Second)
+	if s.Drive(load, 5*time.Second); s.Refused+s.Broken > 0 {
+		t.Errorf("%d requests of %d calls are refused four seconds after an outage", s.Refused+s.Broken, s.Offered)
 	}
 }
 
 // TestGateOpensFast checks that a gate whose initial rate is a hundredth of the load admits
 // everything after three seconds.
 func TestGateOpensFast(t *testing.T) {
-	s := newServer(of(10_000))
-	s.gate = New(Config{Target: 100 * time.Millisecond, Initial: 240, Min: 10, Burst: 1}, start)
-	s.drive(8000, 3*time.Second)
-	if s.drive(8000, time.Second); s.refused > 0 {
-		t.Errorf("%d requests of %d calls are refused after three seconds", s.refused, s.offered)
+	s := newServer(Config{Target: 100 * time.Millisecond, Initial: 240, Min: 10, Burst: 1}, queuetest.Carries(10_000))
+	s.Drive(8000, 3*time.Second)
+	if s.Drive(8000, time.Second); s.Refused+s.Broken > 0 {
+		t.Errorf("%d requests of %d calls are refused after three seconds", s.Refused+s.Broken, s.Offered)
 	}
 }
 
@@ -150,15 +97,15 @@ func TestGateOpensFast(t *testing.T) {
 func TestGateLetsStallsPass(t *testing.T) {
 	const capacity = 150
 	stalls := 0
-	s := newServer(func(now time.Duration) time.Duration {
+	s := newServer(usual(), func(now time.Duration) time.Duration {
 		if n := int((now - start) / (3 * time.Second)); n > stalls {
 			stalls = n
 			return 200 * time.Millisecond
 		}
-		return of(capacity)(now)
+		return queuetest.Carries(capacity)(now)
 	})
-	if s.drive(0.8*capacity, time.Minute); s.refused > 0 || stalls < 15 {
-		t.Errorf("%d requests of %d calls are refused, with %d stalls", s.refused, s.offered, stalls)
+	if s.Drive(0.8*capacity, time.Minute); s.Refused+s.Broken > 0 || stalls < 15 {
+		t.Errorf("%d requests of %d calls are refused, with %d stalls", s.Refused+s.Broken, s.Offered, stalls)
 	}
 }
 

@@ -1,94 +1,31 @@
 package overload
 
 import (
-	"container/heap"
 	"testing"
 	"time"
+
+	"vitrine/internal/queuetest"
 )
 
-// A model simulates calls of three consecutive requests through one queue with
-// one server, behind a Window. As with registrations, only the first request may
-// be refused.
-type model struct {
-	w       *Window
-	now     time.Time
-	service func(now time.Time) time.Duration // service time of one request
-	events  events
-	free    time.Time // when the server is free
+// A windowed is a Window as the control of a simulated function. As with registrations, only the
+// first request of a call is refused, unless the window is crowded.
+type windowed struct{ *Window }
 
-	offered, refused, done, crowded int
-}
-
-// An event is the answer to a request.
-type event struct {
-	at      time.Time
-	arrived time.Time
-	step    int
-}
-
-type events []event
-
-func (h events) Len() int           { return len(h) }
-func (h events) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h events) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *events) Push(x any)        { *h = append(*h, x.(event)) }
-func (h *events) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return last
-}
-
-func newModel(target time.Duration, service func(time.Time) time.Duration) *model {
-	return &model{w: NewWindow(target, start), now: start, free: start, service: service}
-}
-
-// drive offers rate calls/s for d and counts the results of that time.
-func (m *model) drive(rate float64, d time.Duration) {
-	m.offered, m.refused, m.done, m.crowded = 0, 0, 0, 0
-	gap := time.Duration(float64(time.Second) / rate)
-	end := m.now.Add(d)
-	for next := m.now; next.Before(end); next = next.Add(gap) {
-		m.until(next)
-		m.offered++
-		if m.w.Full(next, next) {
-			m.refused++
-		} else {
-			m.request(next, 1)
-		}
+func (w windowed) Admit(now time.Duration, step int) bool {
+	at := start.Add(now)
+	if step == 1 && w.Full(at, at) || step > 1 && w.Crowded(at, at) {
+		return false
 	}
-	m.until(end)
+	w.Enter()
+	return true
 }
 
-func (m *model) request(now time.Time, step int) {
-	if step > 1 && m.w.Crowded(now, now) {
-		m.crowded++
-		return
-	}
-	m.w.Enter()
-	if m.free.Before(now) {
-		m.free = now
-	}
-	m.free = m.free.Add(m.service(m.free))
-	heap.Push(&m.events, event{at: m.free, arrived: now, step: step})
-}
+func (w windowed) Answered(now, latency time.Duration) { w.Leave(start.Add(now), latency) }
 
-func (m *model) until(end time.Time) {
-	for len(m.events) > 0 && m.events[0].at.Before(end) {
-		e := heap.Pop(&m.events).(event)
-		m.w.Leave(e.at, e.at.Sub(e.arrived))
-		if e.step == 3 {
-			m.done++
-		} else {
-			m.request(e.at, e.step+1)
-		}
-	}
-	m.now = end
-}
-
-// every returns a service time of d for each request.
-func every(d time.Duration) func(time.Time) time.Duration {
-	return func(time.Time) time.Duration { return d }
+// newServer returns a function behind a new window.
+func newServer(service func(now time.Duration) time.Duration) (*queuetest.Server, *Window) {
+	w := NewWindow(target, start)
+	return &queuetest.Server{Control: windowed{w}, Service: service}, w
 }
 
 const target = 200 * time.Millisecond
@@ -99,14 +36,14 @@ const target = 200 * time.Millisecond
 func TestWindowHoldsGoodput(t *testing.T) {
 	for _, capacity := range []float64{40, 150, 1000} {
 		for _, load := range []float64{1.25, 2, 4, 20} {
-			m := newModel(target, every(time.Duration(float64(time.Second)/capacity/3)))
-			m.drive(load*capacity, 3*time.Second)
-			m.drive(load*capacity, 20*time.Second)
-			goodput := float64(m.done) / 20 / capacity
-			if goodput < 0.95 || m.crowded > 0 {
-				t.Errorf("%g calls/s, load %g: got goodput %.2f of the capacity, %d refused late", capacity, load, goodput, m.crowded)
+			s, w := newServer(queuetest.Carries(capacity))
+			s.Drive(load*capacity, 3*time.Second)
+			s.Drive(load*capacity, 20*time.Second)
+			goodput := float64(s.Done) / 20 / capacity
+			if goodput < 0.95 || s.Broken > 0 {
+				t.Errorf("%g calls/s, load %g: got goodput %.2f of the capacity, %d refused late", capacity, load, goodput, s.Broken)
 			}
-			if delay := float64(m.w.InFlight()) / (3 * capacity); delay > 3*target.Seconds() {
+			if delay := float64(w.InFlight()) / (3 * capacity); delay > 3*target.Seconds() {
 				t.Errorf("%g calls/s, load %g: got delay %.2f s", capacity, load, delay)
 			}
 		}
@@ -118,18 +55,17 @@ func TestWindowHoldsGoodput(t *testing.T) {
 func TestWindowLetsStallsPass(t *testing.T) {
 	const capacity = 150
 	stalled := 0
-	m := newModel(target, nil)
-	m.service = func(now time.Time) time.Duration {
-		d := time.Second / capacity / 3
-		if n := int(now.Sub(start) / (3 * time.Second)); n > stalled {
+	s, _ := newServer(func(now time.Duration) time.Duration {
+		d := queuetest.Carries(capacity)(now)
+		if n := int(now / (3 * time.Second)); n > stalled {
 			stalled = n
 			return d + 150*time.Millisecond
 		}
 		return d
-	}
-	m.drive(0.85*capacity, 60*time.Second)
-	if m.refused > 0 || stalled < 15 {
-		t.Errorf("refused %d of %d calls in %d stalls", m.refused, m.offered, stalled)
+	})
+	s.Drive(0.85*capacity, 60*time.Second)
+	if s.Refused > 0 || stalled < 15 {
+		t.Errorf("refused %d of %d calls in %d stalls", s.Refused, s.Offered, stalled)
 	}
 }
 
@@ -137,28 +73,27 @@ func TestWindowLetsStallsPass(t *testing.T) {
 // of one second, and two seconds after an overload.
 func TestWindowRecovers(t *testing.T) {
 	const capacity = 150
-	var outage time.Time
-	m := newModel(target, nil)
-	m.service = func(now time.Time) time.Duration {
-		d := time.Second / capacity / 3
-		if !outage.IsZero() && now.After(outage) {
-			outage = time.Time{}
+	var outage time.Duration
+	s, _ := newServer(func(now time.Duration) time.Duration {
+		d := queuetest.Carries(capacity)(now)
+		if outage > 0 && now > outage {
+			outage = 0
 			return d + time.Second
 		}
 		return d
+	})
+	s.Drive(100, 5*time.Second)
+	outage = s.Now
+	s.Drive(100, 3*time.Second)
+	s.Drive(100, 5*time.Second)
+	if s.Refused > 0 {
+		t.Errorf("refused %d of %d calls two seconds after a stall", s.Refused, s.Offered)
 	}
-	m.drive(100, 5*time.Second)
-	outage = m.now
-	m.drive(100, 3*time.Second)
-	m.drive(100, 5*time.Second)
-	if m.refused > 0 {
-		t.Errorf("refused %d of %d calls two seconds after a stall", m.refused, m.offered)
-	}
-	m.drive(10*capacity, 10*time.Second)
-	m.drive(0.85*capacity, 2*time.Second)
-	m.drive(0.85*capacity, 5*time.Second)
-	if m.refused > 0 || m.done < m.offered*95/100 {
-		t.Errorf("refused %d of %d calls, completed %d, two seconds after an overload", m.refused, m.offered, m.done)
+	s.Drive(10*capacity, 10*time.Second)
+	s.Drive(0.85*capacity, 2*time.Second)
+	s.Drive(0.85*capacity, 5*time.Second)
+	if s.Refused > 0 || s.Done < s.Offered*95/100 {
+		t.Errorf("refused %d of %d calls, completed %d, two seconds after an overload", s.Refused, s.Offered, s.Done)
 	}
 }
 
@@ -166,16 +101,15 @@ func TestWindowRecovers(t *testing.T) {
 // the capacity during an overload.
 func TestWindowFollowsCapacity(t *testing.T) {
 	capacity := 100.0
-	m := newModel(target, nil)
-	m.service = func(time.Time) time.Duration { return time.Duration(float64(time.Second) / capacity / 3) }
-	m.drive(1000, 5*time.Second)
+	s, w := newServer(func(now time.Duration) time.Duration { return queuetest.Carries(capacity)(now) })
+	s.Drive(1000, 5*time.Second)
 	for _, capacity = range []float64{800, 50, 120} {
-		m.drive(1000, 6*time.Second)
-		m.drive(1000, 10*time.Second)
-		if goodput := float64(m.done) / 10; goodput < 0.9*capacity {
+		s.Drive(1000, 6*time.Second)
+		s.Drive(1000, 10*time.Second)
+		if goodput := float64(s.Done) / 10; goodput < 0.9*capacity {
 			t.Errorf("got goodput %g of %g calls/s", goodput, capacity)
 		}
-		if delay := float64(m.w.InFlight()) / (3 * capacity); delay > 3*target.Seconds() {
+		if delay := float64(w.InFlight()) / (3 * capacity); delay > 3*target.Seconds() {
 			t.Errorf("%g calls/s: got delay %.2f s", capacity, delay)
 		}
 	}
@@ -184,12 +118,13 @@ func TestWindowFollowsCapacity(t *testing.T) {
 // TestWindowCountsTheReceiveQueue checks that requests in the receive queue
 // count, because the entry itself may be slow.
 func TestWindowCountsTheReceiveQueue(t *testing.T) {
-	m := newModel(target, every(time.Millisecond))
-	m.drive(100, 5*time.Second)
-	if m.w.Full(m.now, m.now) {
+	s, w := newServer(queuetest.Carries(333))
+	s.Drive(100, 5*time.Second)
+	now := start.Add(s.Now)
+	if w.Full(now, now) {
 		t.Error("the window is full without load")
 	}
-	if late := m.now.Add(-time.Second); !m.w.Full(m.now, late) {
+	if late := now.Add(-time.Second); !w.Full(now, late) {
 		t.Error("the window is not full although it is a second behind")
 	}
 }
