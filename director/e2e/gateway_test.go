@@ -123,7 +123,7 @@ func (g *gateway) create(c *gtpv2.Conn, from net.Addr, m message.Message) error 
 	}
 	teid, b, err := g.attach(imsi, mme)
 	if err != nil {
-		return c.RespondTo(from, m, message.NewCreateSessionResponse(mme, 0, ie.NewCause(gtpv2.CauseSystemFailure, 0, 0, 0, nil)))
+		return c.RespondTo(from, m, message.NewCreateSessionResponse(mme, 0, ie.NewCause(g.failed(err), 0, 0, 0, nil)))
 	}
 	g.tell(imsi, "attached")
 	return c.RespondTo(from, m, message.NewCreateSessionResponse(mme, 0,
@@ -159,8 +159,8 @@ func (g *gateway) modify(c *gtpv2.Conn, from net.Addr, m message.Message) error 
 				b.ENodeBs = append(b.ENodeBs, end.MustTEID())
 			}
 		}
-		if g.put(m.TEID(), b, client.Conditions{IfMatch: tag}) != nil {
-			cause = gtpv2.CauseSystemFailure
+		if err := g.put(m.TEID(), b, client.Conditions{IfMatch: tag}); err != nil {
+			cause = g.failed(err)
 		}
 	}
 	g.tell(b.IMSI, "handed-over")
@@ -170,8 +170,10 @@ func (g *gateway) modify(c *gtpv2.Conn, from net.Addr, m message.Message) error 
 // remove handles a detach.
 func (g *gateway) remove(c *gtpv2.Conn, from net.Addr, m message.Message) error {
 	b, tag, cause := g.find(m.TEID(), attachDetach)
-	if cause == gtpv2.CauseRequestAccepted && g.sessions.Delete(g.ctx, key(m.TEID()), client.Conditions{IfMatch: tag}) != nil {
-		cause = gtpv2.CauseSystemFailure
+	if cause == gtpv2.CauseRequestAccepted {
+		if err := g.sessions.Delete(g.ctx, key(m.TEID()), client.Conditions{IfMatch: tag}); err != nil {
+			cause = g.failed(err)
+		}
 	}
 	g.tell(b.IMSI, "detached")
 	return c.RespondTo(from, m, message.NewDeleteSessionResponse(b.MME, 0, ie.NewCause(cause, 0, 0, 0, nil)))
@@ -187,8 +189,12 @@ func (g *gateway) find(teid uint32, of string) (b *bearer, tag string, cause uin
 	v, err := g.sessions.Get(g.ctx, key(teid), client.Conditions{})
 	if client.NotFound(err) {
 		return b, "", gtpv2.CauseContextNotFound
-	} else if err != nil || json.Unmarshal(v.Data, b) != nil {
-		return b, "", gtpv2.CauseSystemFailure
+	}
+	if err == nil {
+		err = json.Unmarshal(v.Data, b)
+	}
+	if err != nil {
+		return b, "", g.failed(err)
 	}
 	return b, v.ETag, gtpv2.CauseRequestAccepted
 }
@@ -207,5 +213,11 @@ func (g *gateway) context(b *bearer) *ie.IE {
 }
 
 func (g *gateway) tell(imsi, what string) { fmt.Fprintf(g.output, "%s %s;\n", imsi, what) }
+
+// failed writes an error to the output, and returns the cause of the response.
+func (g *gateway) failed(err error) uint8 {
+	fmt.Fprintln(g.output, err)
+	return gtpv2.CauseSystemFailure
+}
 
 func key(teid uint32) string { return fmt.Sprintf("%08x", teid) }
