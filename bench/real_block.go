@@ -24,6 +24,7 @@ type realTrial struct {
 	Deployment int
 	Scheduled  int64
 	Succeeded  int64
+	CPU        float64 `json:",omitempty"` // CPU time of the function in s, per scheduled call; 0: not known
 	Invalid    string  `json:",omitempty"` // why the trial is invalid
 	Success    float64 `json:",omitempty"` // of a block: success ratio in steady state
 	Growth     float64 `json:",omitempty"` // of a block: growth of the calls in flight, as a share of the rate
@@ -32,11 +33,27 @@ type realTrial struct {
 
 // newRealTrial returns the fields that every trial has.
 func newRealTrial(o vitrine.Outcome) realTrial {
-	t := realTrial{Rate: o.Rate, Seconds: o.Duration.Seconds(), Deployment: o.Repeat, Scheduled: o.Scheduled, Succeeded: o.Succeeded}
+	t := realTrial{Rate: o.Rate, Seconds: o.Duration.Seconds(), Deployment: o.Repeat, Scheduled: o.Scheduled, Succeeded: o.Succeeded, CPU: cpuPerCall(o)}
 	if !o.Valid {
 		t.Invalid = o.Reason
 	}
 	return t
+}
+
+// cpuPerCall returns the CPU time of the function per scheduled call, in s, or 0 if the CPU of an
+// instance is not known.
+func cpuPerCall(o vitrine.Outcome) float64 {
+	cpus := 0.0
+	for _, u := range o.Use {
+		switch {
+		case u.Component == vitrine.Generator:
+		case u.CPU == nil:
+			return 0
+		default:
+			cpus += *u.CPU
+		}
+	}
+	return cpus / o.Rate
 }
 
 // A block offers given rates, each to a fresh deployment. Capacity is defined by the mean over

@@ -84,7 +84,7 @@ func (b *realBench) next() realUnit {
 func (b *realBench) nextUnit(over bool) realUnit {
 	last, since, missed, piloted := "", 0, 0, b.counts.Estimate > 0
 	for _, r := range b.all {
-		piloted = piloted || r.Kind == realPilot || r.Kind == realBlock
+		piloted = piloted || b.onThisHost(r) && r.Kind != realRun
 		if r.Session != b.session {
 			continue
 		}
@@ -210,15 +210,20 @@ func (b *realBench) announce() {
 	}
 }
 
-// centre returns the centre of the next block's rates. It is the last centre, unless
+// onThisHost reports whether a record was made on a host like this one. The capacity on another may be
+// far away, so each host needs a pilot.
+func (b *realBench) onThisHost(r realRecord) bool { return r.Host == b.from.Host }
+
+// centre returns the centre of the next block's rates. It is the last centre on this host, unless
 // the last block shows that the capacity is elsewhere.
 func (b *realBench) centre() float64 {
 	const away = 0.05
 	for _, r := range slices.Backward(b.all) {
-		switch r.Kind {
-		case realPilot:
+		switch {
+		case !b.onThisHost(r):
+		case r.Kind == realPilot:
 			return cmp.Or(b.counts.Estimate, r.Capacity.Rate)
-		case realBlock:
+		case r.Kind == realBlock:
 			if ref, _ := newReference(r.Trials); math.Abs(math.Log(ref.Rate/r.Centre)) > away {
 				return ref.Rate
 			}

@@ -309,8 +309,14 @@ func TestRealTimeIsLimited(t *testing.T) {
 	if b := realBenchOf(t, folder, "1", counts, drawn(100)); b.measure(t.Context()) != nil || order(b.all) != "bbrmdb" {
 		t.Errorf("%s: want a second block after a block that misses the capacity", order(b.all))
 	}
+	counts.Estimate, counts.Runs = 0, 2
+	other := realBenchOf(t, folder, "2", counts, drawn(1))
+	other.from.Host = "another host"
+	if err := other.measure(t.Context()); err == nil || order(other.all) != "bbrmdbp" {
+		t.Errorf("%s: want a pilot on another host", order(other.all))
+	}
 	counts.Runs, counts.Window = 20, 20*time.Second
-	counts.For = time.Second
+	counts.For, counts.Estimate = time.Second, 100
 	if b := realBenchOf(t, folder, "2", counts, drive); b.measure(t.Context()) != nil || order(b.all) != "brmdb" {
 		t.Errorf("%s: began a block without time for a run and another block", order(b.all))
 	}
