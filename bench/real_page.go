@@ -44,18 +44,32 @@ func realSection(root string) (string, error) {
 func (b *realBench) summary(ours []judged, without int) string {
 	trials, each := b.blocks()
 	whole, _ := newReference(trials)
+	var runs realRecords
+	for _, j := range ours {
+		runs = append(runs, j.realRecord)
+	}
 	text := fmt.Sprintf("**%s**, `%s`, %s: %d of %d intervals hold the capacity of the blocks beside them, %d with the error of the blocks.",
-		b.function.Name, b.function.Sizing, b.all.origin(), countRuns(ours, judged.covered), len(ours), countRuns(ours, judged.agrees))
+		b.function.Name, b.function.Sizing, runs.origin(), countRuns(ours, judged.covered), len(ours), countRuns(ours, judged.agrees))
 	if without > 0 {
 		text += fmt.Sprintf(" %d runs have no such blocks.", without)
 	}
-	text += fmt.Sprintf(" All %d blocks together: %.4g [%.4g, %.4g], over %d deployments.", len(each), whole.Rate, whole.Low, whole.High, whole.Deployments)
+	text += fmt.Sprintf(" The blocks next to runs find %s; together %.4g [%.4g, %.4g], over %d deployments.",
+		rates(each), whole.Rate, whole.Low, whole.High, whole.Deployments)
 	if found := slices.DeleteFunc(slices.Clone(ours), func(j judged) bool { return !j.found() }); len(found) > 1 {
 		text += fmt.Sprintf(" Standard deviation between runs: %.1f%%; their intervals state %.1f%%. Medians: difference %+.1f%%, %.0f s of load, %.0f s in all.",
 			100*runToRun(found), 100*median(values(found, judged.statedSD)), 100*median(values(found, judged.difference)),
 			median(values(found, judged.load)), median(values(found, judged.wall)))
 	}
 	return text
+}
+
+// rates returns the capacities of blocks.
+func rates(each []reference) string {
+	var all []string
+	for _, r := range each {
+		all = append(all, fmt.Sprintf("%.4g", r.Rate))
+	}
+	return strings.Join(all, ", ")
 }
 
 // origin returns the days, commits and hosts of the records.
@@ -72,7 +86,7 @@ func (all realRecords) origin() string {
 
 // grid returns the headings, and a line for each run between blocks.
 func (b *realBench) grid() [][]string {
-	lines := [][]string{{"search", "run", "capacity", "95% interval", "blocks", "difference", "holds it", "trials", "load", "in all"}}
+	lines := [][]string{{"search", "run", "capacity", "95% interval", "blocks", "difference", "CPU per call", "holds it", "trials", "load", "in all"}}
 	for _, search := range []string{rate.Adaptive, rate.MLR, mlrDefault} {
 		runs, _ := b.judge(search)
 		for _, j := range runs {
@@ -80,9 +94,13 @@ func (b *realBench) grid() [][]string {
 			if j.covered() {
 				holds = "yes"
 			}
+			cpu := ""
+			if j.cpu > 0 {
+				cpu = fmt.Sprintf("%+.1f%%", 100*(j.cpu-1))
+			}
 			lines = append(lines, []string{
 				search, fmt.Sprint(j.Number), fmt.Sprintf("%.4g", j.Capacity.Rate), fmt.Sprintf("%.4g to %.4g", j.Capacity.Low, j.Capacity.High),
-				fmt.Sprintf("%.4g", j.beside.Rate), fmt.Sprintf("%+.1f%%", 100*(math.Exp(j.difference())-1)), holds,
+				fmt.Sprintf("%.4g", j.beside.Rate), fmt.Sprintf("%+.1f%%", 100*(math.Exp(j.difference())-1)), cpu, holds,
 				fmt.Sprint(len(j.Trials)), fmt.Sprintf("%.0f s", j.Load), fmt.Sprintf("%.0f s", j.Wall),
 			})
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 type judged struct {
 	realRecord
 	beside reference // from the blocks before and after the run in its session, pooled
+	cpu    float64   // CPU time of a call in the run, over that in the blocks; 0: not known
 }
 
 // covered reports whether the run's interval contains the capacity of the neighbouring blocks.
@@ -75,7 +77,7 @@ func (b *realBench) judge(search string) (runs []judged, without int) {
 			without++
 			continue
 		}
-		runs = append(runs, judged{r, ref})
+		runs = append(runs, judged{r, ref, cpuOf(r.Trials, ref.Rate) / cmp.Or(cpuOf(beside, ref.Rate), math.Inf(1))})
 	}
 	return runs, without
 }
@@ -91,10 +93,29 @@ func (b *realBench) nearest(session string, from, step int) []realTrial {
 	return nil
 }
 
-// blocks returns the trials of all blocks, and the estimate of each block.
+// cpuOf returns the median CPU time of a call, in s, over the trials that passed at 0.8 to 1 times
+// the capacity. 0: not known.
+func cpuOf(trials []realTrial, capacity float64) float64 {
+	const near = 0.8
+	var all []float64
+	for _, t := range trials {
+		if t.CPU > 0 && t.Rate >= near*capacity && t.Rate <= capacity && float64(t.Succeeded) >= realThreshold*float64(t.Scheduled) {
+			all = append(all, t.CPU)
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	return median(all)
+}
+
+// blocks returns the trials of the blocks next to runs, and the estimate of each of these blocks.
 func (b *realBench) blocks() (trials []realTrial, each []reference) {
-	for _, r := range b.all {
-		if r.Kind != realBlock {
+	isRun := func(i int, session string) bool {
+		return i >= 0 && i < len(b.all) && b.all[i].Kind == realRun && b.all[i].Session == session
+	}
+	for i, r := range b.all {
+		if r.Kind != realBlock || !isRun(i-1, r.Session) && !isRun(i+1, r.Session) {
 			continue
 		}
 		trials = append(trials, r.Trials...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vitrine/search/rate"
+	"vitrine/testbed/quiet"
 )
 
 // blocksMissed is how many consecutive blocks may miss the capacity.
@@ -26,12 +27,13 @@ type realCounts struct {
 	Window      time.Duration // least window of a block's trial
 	Precision   float64       // requested from the searches
 	Estimate    float64       // centre of the first block; 0: a pilot run finds it
+	Slowdown    float64       // limit of what neighbours may slow a trial; see quiet.Guard
 	For         time.Duration // time limit: begin nothing that would end later; 0: measure nothing
 }
 
-// readRealCounts reads RUNS, BETWEEN, DEPLOYMENTS, WINDOW, PRECISION, ESTIMATE and FOR.
+// readRealCounts reads RUNS, BETWEEN, DEPLOYMENTS, WINDOW, PRECISION, ESTIMATE, SLOWDOWN and FOR.
 func readRealCounts(getenv func(string) string) (c realCounts, err error) {
-	c = realCounts{Runs: 20, Between: 4, Deployments: 2, Window: 20 * time.Second, Precision: 0.2, For: noLimit}
+	c = realCounts{Runs: 20, Between: 4, Deployments: 2, Window: 20 * time.Second, Precision: 0.2, Slowdown: quiet.DefaultSlowdown, For: noLimit}
 	for name, to := range map[string]*int{"RUNS": &c.Runs, "BETWEEN": &c.Between, "DEPLOYMENTS": &c.Deployments} {
 		if text := getenv(name); text != "" {
 			if *to, err = strconv.Atoi(text); err != nil || *to < 1 {
@@ -45,7 +47,7 @@ func readRealCounts(getenv func(string) string) (c realCounts, err error) {
 	if c.For, err = readTime(getenv, "FOR", 0, c.For); err != nil {
 		return c, err
 	}
-	for name, to := range map[string]*float64{"PRECISION": &c.Precision, "ESTIMATE": &c.Estimate} {
+	for name, to := range map[string]*float64{"PRECISION": &c.Precision, "ESTIMATE": &c.Estimate, "SLOWDOWN": &c.Slowdown} {
 		if text := getenv(name); text != "" {
 			if *to, err = strconv.ParseFloat(text, 64); err != nil || !(*to > 0) || math.IsInf(*to, 0) || name == "PRECISION" && *to >= 1 {
 				return c, fmt.Errorf("%s %q: want a positive number, a precision below 1", name, text)

@@ -92,6 +92,7 @@ func (s *realSite) open(ctx context.Context) (err error) {
 	if s.guard, err = quiet.New(ctx, all...); err != nil {
 		return err
 	}
+	s.guard.Slowdown = s.counts.Slowdown
 	s.opened = true
 	return s.cpus.KeepOff()
 }

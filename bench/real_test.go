@@ -331,14 +331,14 @@ func TestCoverageRow(t *testing.T) {
 			if i >= held {
 				beside = 120
 			}
-			runs = append(runs, judged{realRecord{Capacity: &vitrine.Capacity{Rate: 100, Low: 95, High: 105}}, reference{Rate: beside, SD: 0.01}})
+			runs = append(runs, judged{realRecord{Capacity: &vitrine.Capacity{Rate: 100, Low: 95, High: 105}}, reference{Rate: beside, SD: 0.01}, 0})
 		}
 		row, err := coverageRow("real/x/coverage", runs, judged.covered, binomialTest, truthAim)
 		if err != nil || *row.Holds != holds {
 			t.Errorf("%d of 20: %s, %v", held, encode(t, row), err)
 		}
 	}
-	nothing := judged{realRecord{Capacity: &vitrine.Capacity{}}, reference{Rate: 100, SD: 0.01}}
+	nothing := judged{realRecord{Capacity: &vitrine.Capacity{}}, reference{Rate: 100, SD: 0.01}, 0}
 	if nothing.covered() || nothing.agrees() {
 		t.Error("a run without a capacity counts as covered")
 	}

@@ -19,6 +19,8 @@ const notChecked = "the CPUs were not locked and nothing checked whether other w
 type cpuSharing struct {
 	wait   bool // for a run that holds the CPUs to end
 	shared bool // neither lock the CPUs nor check for disturbance
+	// slowdown is the share by which neighbours may slow a trial; see quiet.Guard.
+	slowdown float64
 }
 
 // lockCPUs locks the CPUs of the session, because two runs on the same CPUs would disturb each
@@ -55,6 +57,7 @@ func (r *recording) watcher(ctx context.Context) (quiet.Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
+	guard.Slowdown = r.slowdown
 	m := r.results.Manifest()
 	m.IdleHost = append(m.IdleHost, guard.String())
 	if err := r.results.SaveManifest(m); err != nil {

@@ -44,6 +44,10 @@ const (
 // A Guard watches the CPUs of one run. Its methods may be called from one goroutine
 // at a time.
 type Guard struct {
+	// Slowdown is how much longer the independent work may take during a trial than at best, as a
+	// share. More means that the trial was disturbed. New sets DefaultSlowdown.
+	Slowdown float64
+
 	cpus []int
 	fs   procfs.FS
 	idle baseline
@@ -59,7 +63,7 @@ func New(ctx context.Context, cpus ...int) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the host: %w", err)
 	}
-	g := &Guard{cpus: cpus, fs: fs}
+	g := &Guard{Slowdown: DefaultSlowdown, cpus: cpus, fs: fs}
 	var seen []string
 	for range baseTries {
 		if seen, err = g.readIdle(ctx); err != nil {
@@ -154,6 +158,7 @@ func (g *Guard) String() string {
 	if !math.IsNaN(g.idle.use.other) {
 		all = append(all, fmt.Sprintf("other processes used %.2f CPUs", max(g.idle.use.other, 0)))
 	}
+	all = append(all, fmt.Sprintf("during a trial, the independent work may take %g longer than at best", g.Slowdown))
 	return strings.Join(all, "; ")
 }
 
@@ -239,7 +244,7 @@ func (w *hostWatch) Judge(own float64) (vitrine.HostReading, string) {
 	g := w.guard
 	w.reading.use = w.last.since(w.first, g.cpus, own)
 	g.idle.improve(w.reading)
-	host, why := judge(g.cpus, g.idle, w.reading)
+	host, why := judge(g.cpus, g.idle, w.reading, g.Slowdown)
 	if why == "" {
 		g.row = 0
 	} else {

@@ -35,11 +35,11 @@ func TestBusyProcessIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Guard{cpus: allowed, fs: fs}
+	g := &Guard{Slowdown: DefaultSlowdown, cpus: allowed, fs: fs}
 	if _, err := g.readIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if text := g.String(); !strings.Contains(text, "does the fixed work at best in") {
+	if text := g.String(); !strings.Contains(text, "does the fixed work at best in") || !strings.HasSuffix(text, "the independent work may take 0.45 longer than at best") {
 		t.Errorf("%q", text)
 	}
 	g.idle.use.other = 0 // otherwise it would be high on a busy host
@@ -69,7 +69,7 @@ func TestBusyProcessIsSeen(t *testing.T) {
 		t.Errorf("the guard did not notice a busy process: %q", seen)
 	}
 	survey, err := g.Survey(t.Context(), time.Millisecond)
-	if err != nil || survey.Windows != 1 || !strings.Contains(survey.String(), "1 of 1 trials of 2s would be disturbed, the last one: ") {
+	if err != nil || survey.Windows != 1 || !strings.Contains(survey.String(), "1 of 1 trials of 2s would be disturbed, 1 with --slowdown 0.1, the last one: ") {
 		t.Errorf("a survey beside a busy process: got %s, %v", survey, err)
 	}
 	stop()

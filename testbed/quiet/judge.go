@@ -15,10 +15,13 @@ const (
 	// chainLimit is how much longer the dependent work may take than at the CPU's best
 	// speed. Clocks that follow the load and the temperature stay within it.
 	chainLimit = 0.25
-	// wideLimit is the same limit for the independent work. A sibling thread that
-	// computes all the time slows this work by 0.6. A sibling thread that computes half
-	// of the time, as any tenant of a shared machine may, slows it by 0.3.
-	wideLimit = 0.45
+	// DefaultSlowdown is the same limit for the independent work, if Guard.Slowdown does not
+	// change it. A sibling thread that computes all the time slows this work by 0.6. A sibling
+	// thread that computes half of the time, as any tenant of a shared machine may, slows it
+	// by 0.3.
+	DefaultSlowdown = 0.45
+	// strictSlowdown is the lower limit that a Survey tries too.
+	strictSlowdown = 0.1
 	// stealLimit is the largest share of any CPU that the hypervisor may take. It equals the
 	// default precision of a capacity.
 	stealLimit = 0.05
@@ -121,9 +124,9 @@ func (b baseline) normal(i int) pace {
 	return pace{max(b.best[i].chain, b.shared[i].chain), max(b.best[i].wide, b.shared[i].wide)}
 }
 
-// judge compares a trial's reading with the idle host. The reason is empty if the trial was not
-// disturbed.
-func judge(cpus []int, idle baseline, got reading) (vitrine.HostReading, string) {
+// judge compares a trial's reading with the idle host. slowdown is the limit for the independent
+// work. The reason is empty if the trial was not disturbed.
+func judge(cpus []int, idle baseline, got reading, slowdown float64) (vitrine.HostReading, string) {
 	host := vitrine.HostReading{
 		Before: idle.speed(got.before), During: idle.speed(got.during), After: idle.speed(got.after),
 	}
@@ -132,7 +135,7 @@ func judge(cpus []int, idle baseline, got reading) (vitrine.HostReading, string)
 		took, normal := mean(slices.Concat(got.before[i], got.during[i], got.after[i])), idle.normal(i)
 		if took.chain > (1+chainLimit)*normal.chain {
 			seen = append(seen, fmt.Sprintf("CPU %d ran at %.2f of its best speed, as with a lower clock", cpu, normal.chain/took.chain))
-		} else if took.wide > (1+wideLimit)*normal.wide {
+		} else if took.wide > (1+slowdown)*normal.wide {
 			seen = append(seen, fmt.Sprintf("CPU %d ran at %.2f of its best speed, as beside a busy thread of the same core", cpu, normal.wide/took.wide))
 		}
 		host.Steal = max(host.Steal, got.use.steal[i])

@@ -60,7 +60,7 @@ func TestJudge(t *testing.T) {
 		"an unknown use":    {like(usual, use{steal: []float64{0, 0}, other: math.NaN()}), ""},
 		"a negative use":    {like(usual, use{steal: []float64{0, 0}, other: -0.3}), ""},
 	} {
-		host, why := judge([]int{1, 3}, idleHost(), c.got)
+		host, why := judge([]int{1, 3}, idleHost(), c.got, DefaultSlowdown)
 		if (why == "") != (c.want == "") || !strings.Contains(why, c.want) || why != "" && !strings.HasPrefix(why, "disturbed: ") {
 			t.Errorf("%s: got %q, want %q", name, why, c.want)
 		}
@@ -78,10 +78,10 @@ func TestJudge(t *testing.T) {
 func TestRunOnSiblings(t *testing.T) {
 	alone, together := [][]pace{steady(100, 5000, 6000)}, [][]pace{steady(100, 5000, 9600)}
 	trial := reading{before: together, during: together, after: together, use: use{steal: []float64{0}}}
-	if _, why := judge([]int{0}, makeBaseline(alone, together, alone, use{}), trial); why != "" {
+	if _, why := judge([]int{0}, makeBaseline(alone, together, alone, use{}), trial, DefaultSlowdown); why != "" {
 		t.Errorf("judge calls a run that slowed itself disturbed: %q", why)
 	}
-	if _, why := judge([]int{0}, makeBaseline(alone, alone, alone, use{}), trial); why == "" {
+	if _, why := judge([]int{0}, makeBaseline(alone, alone, alone, use{}), trial, DefaultSlowdown); why == "" {
 		t.Error("judge calls a run that other processes slowed undisturbed")
 	}
 	// A neighbour that starts between two readings must not look like a sibling CPU of the run.
@@ -105,8 +105,19 @@ func TestBaselineImproves(t *testing.T) {
 // TestNoBursts checks that a trial that ends before its first burst has no speed during the trial.
 func TestNoBursts(t *testing.T) {
 	around := [][]pace{steady(20, 5000, 6000)}
-	host, why := judge([]int{0}, makeBaseline(around, around, around, use{}), reading{before: around, during: [][]pace{nil}, after: around, use: use{steal: []float64{0}}})
+	host, why := judge([]int{0}, makeBaseline(around, around, around, use{}), reading{before: around, during: [][]pace{nil}, after: around, use: use{steal: []float64{0}}}, DefaultSlowdown)
 	if host.During != 0 || host.Before != 1 || why != "" {
 		t.Errorf("%+v, %q", host, why)
+	}
+}
+
+// TestSlowdown checks that a lower limit calls a trial disturbed that the usual limit accepts.
+func TestSlowdown(t *testing.T) {
+	alone, beside := [][]pace{steady(100, 5000, 6000)}, [][]pace{steady(100, 5000, 7000)}
+	got := reading{before: beside, during: beside, after: beside, use: use{steal: []float64{0}}}
+	for limit, want := range map[float64]bool{DefaultSlowdown: false, strictSlowdown: true} {
+		if _, why := judge([]int{0}, makeBaseline(alone, alone, alone, use{}), got, limit); (why != "") != want {
+			t.Errorf("limit %g: %q, want disturbed %t", limit, why, want)
+		}
 	}
 }

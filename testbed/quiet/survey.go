@@ -14,6 +14,7 @@ const surveyWindow = 2 * time.Second
 // A Survey says how often trials on this host would be disturbed.
 type Survey struct {
 	Windows, Disturbed int
+	Strict             int    // windows that would be disturbed with a Slowdown of strictSlowdown
 	Last               string // the reason of the last disturbance; empty: none
 }
 
@@ -43,12 +44,15 @@ func (g *Guard) Survey(ctx context.Context, length time.Duration) (s Survey, err
 		if _, why := w.Judge(0); why != "" {
 			s.Disturbed, s.Last = s.Disturbed+1, why
 		}
+		if _, why := judge(g.cpus, g.idle, w.reading, strictSlowdown); why != "" {
+			s.Strict++
+		}
 	}
 	return s, nil
 }
 
 func (s Survey) String() string {
-	text := fmt.Sprintf("%d of %d trials of %v would be disturbed", s.Disturbed, s.Windows, surveyWindow)
+	text := fmt.Sprintf("%d of %d trials of %v would be disturbed, %d with --slowdown %g", s.Disturbed, s.Windows, surveyWindow, s.Strict, strictSlowdown)
 	if s.Last != "" {
 		text += ", the last one: " + strings.TrimPrefix(s.Last, "disturbed: ")
 	}
