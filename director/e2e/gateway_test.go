@@ -54,6 +54,7 @@ type gateway struct {
 	prefix   director.Prefix
 	sessions *client.KV
 	serials  atomic.Uint32
+	handling chan struct{} // has an element for each request that is handled
 	output   io.Writer
 	ctx      context.Context //nolint:containedctx // go-gtp's handlers are given none
 }
@@ -68,7 +69,7 @@ type bearer struct {
 
 // runGateway runs a gateway until ctx is done.
 func runGateway(ctx context.Context, args []string, stdout, _ io.Writer) error {
-	g := &gateway{output: stdout, ctx: ctx}
+	g := &gateway{output: stdout, ctx: ctx, handling: make(chan struct{}, 128)} // the store refuses more than 1024 requests at once
 	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
 	listen, base := flags.String("listen", "", ""), flags.String("store", "", "")
 	prefix := flags.Uint64("prefix", 0, "")
@@ -91,9 +92,9 @@ func runGateway(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	conn := gtpv2.NewConn(net.UDPAddrFromAddrPort(at), gtpv2.IFTypeS11S4SGWGTPC, 0)
 	conn.DisableValidation() // validation looks up TEIDs in the library's memory, not in the store
 	conn.AddHandlers(map[uint8]gtpv2.HandlerFunc{
-		message.MsgTypeCreateSessionRequest: g.create,
-		message.MsgTypeModifyBearerRequest:  g.modify,
-		message.MsgTypeDeleteSessionRequest: g.remove,
+		message.MsgTypeCreateSessionRequest: g.inTurn(g.create),
+		message.MsgTypeModifyBearerRequest:  g.inTurn(g.modify),
+		message.MsgTypeDeleteSessionRequest: g.inTurn(g.remove),
 	})
 	if err := conn.Listen(ctx); err != nil {
 		return err
@@ -102,6 +103,15 @@ func runGateway(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	serving, ctx := errgroup.WithContext(ctx)
 	serving.Go(func() error { return conn.Serve(ctx) })
 	return serving.Wait()
+}
+
+// inTurn lets requests wait while many others are handled, because go-gtp begins them all at once.
+func (g *gateway) inTurn(handle gtpv2.HandlerFunc) gtpv2.HandlerFunc {
+	return func(c *gtpv2.Conn, from net.Addr, m message.Message) error {
+		g.handling <- struct{}{}
+		defer func() { <-g.handling }()
+		return handle(c, from, m)
+	}
 }
 
 // create handles an attach. It stores the session before it answers.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -206,7 +207,8 @@ func (s *subscriber) ask(t gtpc.Type, teid uint32, elements func([]byte) []byte)
 	request := gtpc.End(elements(gtpc.AppendHeader(nil, t, teid, s.sequence)), 0)
 	want, _ := t.Response()
 	for try := range n3Requests {
-		if _, err := s.conn.Write(request); err != nil {
+		// EPERM: the kernel refuses the datagram, because its table of connections is full.
+		if _, err := s.conn.Write(request); err != nil && !errors.Is(err, syscall.EPERM) {
 			return m, again, err
 		}
 		if err := s.conn.SetReadDeadline(time.Now().Add(t3Response)); err != nil {
@@ -291,14 +293,15 @@ func accepted(m *gtpc.Message, err error) error {
 
 const drops = "vitrine_director_drops_total"
 
-// garbage sends noise, truncated messages, and messages with changed octets.
+// garbage sends noise, truncated messages, and messages with changed octets. Some of these are valid,
+// so each names an IMSI of its own: the gateway would keep all sessions of one IMSI, and run out of
+// TEIDs for the subscribers whose IMSIs have the same key.
 func (h *hostileEPC) garbage() attack {
 	r := rand.New(rand.NewPCG(5, 5))
-	whole := createRequest(1, "001019999999999", netip.MustParseAddr("127.0.0.9"))
 	return attack{
 		name: "garbage", times: 10, counter: drops, labels: []string{`protocol="gtpc"`, `reason="malformed"`},
 		run: flood(h.peer.String(), anywhere, func(n int) []byte {
-			b := append([]byte(nil), whole...)
+			b := createRequest(1, fmt.Sprintf("00103%010d", n), netip.MustParseAddr("127.0.0.9"))
 			switch n % 3 {
 			case 0:
 				return b[:r.IntN(len(b))]
