@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -207,8 +206,7 @@ func (s *subscriber) ask(t gtpc.Type, teid uint32, elements func([]byte) []byte)
 	request := gtpc.End(elements(gtpc.AppendHeader(nil, t, teid, s.sequence)), 0)
 	want, _ := t.Response()
 	for try := range n3Requests {
-		// EPERM: the kernel refuses the datagram, because its table of connections is full.
-		if _, err := s.conn.Write(request); err != nil && !errors.Is(err, syscall.EPERM) {
+		if _, err := s.conn.Write(request); err != nil && !isRefused(err) {
 			return m, again, err
 		}
 		if err := s.conn.SetReadDeadline(time.Now().Add(t3Response)); err != nil {

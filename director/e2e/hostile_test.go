@@ -130,13 +130,19 @@ func flood(to string, from func(n int) netip.Addr, next func(n int) []byte) func
 			switch {
 			case err == nil:
 				sent++
-			case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOBUFS):
-				return nil // the kernel refuses the datagram
+			case isRefused(err):
+				return nil
 			}
 			return err
 		})
 		return sent, err
 	}
+}
+
+// isRefused reports whether the kernel refused to send a datagram, because its table of connections
+// or a queue is full. The datagram is then as good as lost on the way.
+func isRefused(err error) bool {
+	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOBUFS)
 }
 
 // anywhere returns one of 60,000 source addresses.
