@@ -170,7 +170,7 @@ func newRealBench(f realFunction, counts realCounts, search string, drive realDr
 func (f realFunction) digest(c realCounts, search string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, f, c.Window, c.Precision, blockFactors(), search)
-	if c.Slowdown != quiet.DefaultSlowdown {
+	if c.Slowdown != quiet.DefaultSlowdown { // records with the default are older than the setting
 		fmt.Fprintln(h, c.Slowdown)
 	}
 	files, err := os.ReadDir(f.Folder)

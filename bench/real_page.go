@@ -95,7 +95,7 @@ func (b *realBench) grid() [][]string {
 				holds = "yes"
 			}
 			cpu := ""
-			if j.cpu > 0 {
+			if !math.IsNaN(j.cpu) {
 				cpu = fmt.Sprintf("%+.1f%%", 100*(j.cpu-1))
 			}
 			lines = append(lines, []string{

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,7 +19,7 @@ import (
 type judged struct {
 	realRecord
 	beside reference // from the blocks before and after the run in its session, pooled
-	cpu    float64   // CPU time of a call in the run, over that in the blocks; 0: not known
+	cpu    float64   // CPU time of a call in the run, over that in the blocks; NaN: not known
 }
 
 // covered reports whether the run's interval contains the capacity of the neighbouring blocks.
@@ -77,7 +76,7 @@ func (b *realBench) judge(search string) (runs []judged, without int) {
 			without++
 			continue
 		}
-		runs = append(runs, judged{r, ref, cpuOf(r.Trials, ref.Rate) / cmp.Or(cpuOf(beside, ref.Rate), math.Inf(1))})
+		runs = append(runs, judged{r, ref, cpuOf(r.Trials, ref.Rate) / cpuOf(beside, ref.Rate)})
 	}
 	return runs, without
 }
@@ -94,7 +93,7 @@ func (b *realBench) nearest(session string, from, step int) []realTrial {
 }
 
 // cpuOf returns the median CPU time of a call, in s, over the trials that passed at 0.8 to 1 times
-// the capacity. 0: not known.
+// the capacity. NaN: not known.
 func cpuOf(trials []realTrial, capacity float64) float64 {
 	const near = 0.8
 	var all []float64
@@ -104,7 +103,7 @@ func cpuOf(trials []realTrial, capacity float64) float64 {
 		}
 	}
 	if len(all) == 0 {
-		return 0
+		return math.NaN()
 	}
 	return median(all)
 }

@@ -118,7 +118,7 @@ func TestWindowFollowsCapacity(t *testing.T) {
 // TestWindowCountsTheReceiveQueue checks that requests in the receive queue
 // count, because the entry itself may be slow.
 func TestWindowCountsTheReceiveQueue(t *testing.T) {
-	s, w := newServer(queuetest.Carries(333))
+	s, w := newServer(queuetest.Carries(1000. / 3))
 	s.Drive(100, 5*time.Second)
 	now := start.Add(s.Now)
 	if w.Full(now, now) {
