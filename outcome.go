@@ -2,6 +2,7 @@ package vitrine
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 )
 
@@ -92,6 +93,22 @@ func (o Outcome) FailedTotal() int64 {
 		n += v
 	}
 	return n
+}
+
+// CPUPerCall returns the CPU time in s that a scheduled call cost each component's instances, all
+// together. It is NaN if the CPU of one of them is unknown. The generator is left out.
+func (o Outcome) CPUPerCall() map[string]float64 {
+	cost := map[string]float64{}
+	for _, u := range o.Use {
+		switch {
+		case u.Component == Generator:
+		case u.CPU == nil:
+			cost[u.Component] = math.NaN()
+		default:
+			cost[u.Component] += *u.CPU / o.Rate
+		}
+	}
+	return cost
 }
 
 // Latency holds quantiles, in milliseconds, over the calls that succeeded. A

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"vitrine"
@@ -25,6 +27,7 @@ type realTrial struct {
 	Scheduled  int64
 	Succeeded  int64
 	CPU        float64 `json:",omitempty"` // CPU time of the function in s, per scheduled call; 0: not known
+	Speed      float64 `json:",omitempty"` // of the slowest CPU during the trial, as a share of its best; 0: not known
 	Invalid    string  `json:",omitempty"` // why the trial is invalid
 	Success    float64 `json:",omitempty"` // of a block: success ratio in steady state
 	Growth     float64 `json:",omitempty"` // of a block: growth of the calls in flight, as a share of the rate
@@ -34,26 +37,25 @@ type realTrial struct {
 // newRealTrial returns the fields that every trial has.
 func newRealTrial(o vitrine.Outcome) realTrial {
 	t := realTrial{Rate: o.Rate, Seconds: o.Duration.Seconds(), Deployment: o.Repeat, Scheduled: o.Scheduled, Succeeded: o.Succeeded, CPU: cpuPerCall(o)}
+	if o.Host != nil {
+		t.Speed = o.Host.During
+	}
 	if !o.Valid {
 		t.Invalid = o.Reason
 	}
 	return t
 }
 
-// cpuPerCall returns the CPU time of the function per scheduled call, in s, or 0 if the CPU of an
-// instance is not known.
+// cpuPerCall returns the CPU time of all components per scheduled call, in s, or 0 if it is not known.
 func cpuPerCall(o vitrine.Outcome) float64 {
-	cpus := 0.0
-	for _, u := range o.Use {
-		switch {
-		case u.Component == vitrine.Generator:
-		case u.CPU == nil:
-			return 0
-		default:
-			cpus += *u.CPU
-		}
+	total, seconds := 0.0, o.CPUPerCall()
+	for _, name := range slices.Sorted(maps.Keys(seconds)) {
+		total += seconds[name]
 	}
-	return cpus / o.Rate
+	if math.IsNaN(total) {
+		return 0
+	}
+	return total
 }
 
 // A block offers given rates, each to a fresh deployment. Capacity is defined by the mean over

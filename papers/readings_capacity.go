@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -171,15 +172,14 @@ func utilization(o vitrine.Outcome) map[string]float64 {
 const together = "all"
 
 // perCall returns the CPU time that a call cost each component's instances, and all
-// of them together, in milliseconds. It leaves out the generator.
+// of them together, in milliseconds. A cost that is not known is left out.
 func perCall(o vitrine.Outcome) map[string]float64 {
-	cost := map[string]float64{}
-	for _, u := range o.Use {
-		if u.Component != vitrine.Generator && u.CPU != nil {
-			cost[u.Component] += 1000 * *u.CPU / o.Rate
-			cost[together] += 1000 * *u.CPU / o.Rate
-		}
+	cost, seconds := map[string]float64{}, o.CPUPerCall()
+	for _, name := range sortedKeys(seconds) {
+		cost[name] = 1000 * seconds[name]
+		cost[together] += cost[name]
 	}
+	maps.DeleteFunc(cost, func(_ string, ms float64) bool { return math.IsNaN(ms) })
 	return cost
 }
 
