@@ -49,7 +49,8 @@ func (f *runFlags) register(c *cobra.Command, name, unit, outcome string) {
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and its estimated time, and start nothing")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait while another run uses the same CPUs, instead of exiting with status 3")
 	c.Flags().BoolVar(&f.shared, "shared-cpus", false, "do not lock the CPUs and do not check for disturbance by other work; the report mentions it")
-	c.Flags().Float64Var(&f.slowdown, "slowdown", quiet.DefaultSlowdown, "repeat a trial if neighbours slowed fixed work on its CPUs by more than this share")
+	f.slowdown = quiet.DefaultSlowdown
+	c.Flags().Var(&f.slowdown, "slowdown", "repeat a trial if neighbours slowed fixed work on its CPUs by more than this share")
 	c.MarkFlagsMutuallyExclusive("wait", "shared-cpus")
 	c.MarkFlagsMutuallyExclusive("slowdown", "shared-cpus")
 	c.Flags().BoolVar(&f.json, "json", false, "print "+outcome+" (or the plan) as JSON")

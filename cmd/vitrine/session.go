@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,9 +48,6 @@ type recording struct {
 // begin begins a run. With resume, it continues the run in the folder if the manifests of both
 // have the same specifications.
 func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (result.Manifest, error)) (_ *recording, err error) {
-	if !s.shared && !(s.slowdown > 0) {
-		return nil, &vitrine.BadInput{File: "--slowdown", Found: fmt.Sprint(s.slowdown), Want: "want a share above 0, such as 0.1"}
-	}
 	r := &recording{session: s, app: a}
 	if r.label, err = runstate.New(runstate.DefaultRoot()); err != nil {
 		return nil, err

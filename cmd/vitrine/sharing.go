@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
+	"strconv"
 
 	"vitrine"
 	"vitrine/internal/runstate"
@@ -20,7 +22,22 @@ type cpuSharing struct {
 	wait   bool // for a run that holds the CPUs to end
 	shared bool // neither lock the CPUs nor check for disturbance
 	// slowdown is the share by which neighbours may slow a trial; see quiet.Guard.
-	slowdown float64
+	slowdown share
+}
+
+// A share is the value of a flag: a number above 0.
+type share float64
+
+func (s *share) String() string { return strconv.FormatFloat(float64(*s), 'g', -1, 64) }
+func (s *share) Type() string   { return "share" }
+
+func (s *share) Set(text string) error {
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(x > 0) || math.IsInf(x, 0) {
+		return errors.New("want a share above 0, such as 0.1")
+	}
+	*s = share(x)
+	return nil
 }
 
 // lockCPUs locks the CPUs of the session, because two runs on the same CPUs would disturb each
@@ -57,7 +74,7 @@ func (r *recording) watcher(ctx context.Context) (quiet.Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	guard.Slowdown = r.slowdown
+	guard.Slowdown = float64(r.slowdown)
 	m := r.results.Manifest()
 	m.IdleHost = append(m.IdleHost, guard.String())
 	if err := r.results.SaveManifest(m); err != nil {
