@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 
@@ -28,7 +29,8 @@ type Row struct {
 	Options   string  `json:"options"`
 	VCPUs     float64 `json:"vcpus,omitempty"` // absent: not known
 	vitrine.Capacity
-	Bottleneck string `json:"bottleneck"`
+	Bottleneck string     `json:"bottleneck"`
+	HostSpeed  *HostSpeed `json:"host_speed"` // during the trials; null: not known
 	// Relation to the first row: "best" for the first row itself, "tied" if the intervals overlap,
 	// otherwise "lower"; "unknown" if the capacity was not measured.
 	Relation string `json:"relation"`
@@ -43,6 +45,9 @@ type Pair struct {
 	// "unknown" if one of the two was not measured.
 	Relation string   `json:"relation"`
 	Ratio    *float64 `json:"ratio"` // To / From; null if one of the two was not enclosed
+	// HostRatio is the mean speed of the host during To's trials / during From's; null: not known. A
+	// relation may come from the neighbours if it differs from 1.
+	HostRatio *float64 `json:"host_ratio"`
 }
 
 // Compare writes a table of the sizes of one or more runs, the highest capacity first. For sizes
@@ -58,14 +63,14 @@ func Compare(w io.Writer, datas ...*result.Data) error {
 	}
 	fmt.Fprintf(w, "capacity in %s at success ratio %s, highest first; tied: the %sintervals overlap\n\n", c.Unit, shortest(c.Threshold), s.sure())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "run\tsizing\twhere\tCPUs\tcapacity\tinterval\tto the best\tbottleneck")
+	fmt.Fprintln(t, "run\tsizing\twhere\tCPUs\tcapacity\tinterval\tto the best\tbottleneck\thost speed")
 	for _, r := range c.Rows {
 		cpus := missing
 		if r.VCPUs > 0 {
 			cpus = tidy(r.VCPUs)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Sizing, strings.TrimSpace(r.Substrate+" "+r.Options), cpus,
-			capacityText(r.Capacity), intervalText(r.Capacity), r.Relation, r.Bottleneck)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Sizing, strings.TrimSpace(r.Substrate+" "+r.Options), cpus,
+			capacityText(r.Capacity), intervalText(r.Capacity), r.Relation, r.Bottleneck, r.HostSpeed)
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("writing the comparison: %w", err)
@@ -109,6 +114,9 @@ func (p Pair) text() string {
 	if p.Ratio != nil {
 		s += " (" + p.Times() + ")"
 	}
+	if p.HostRatio != nil && math.Abs(*p.HostRatio-1) > noticeable {
+		s += fmt.Sprintf("; the host ran at %.2f times the speed", *p.HostRatio)
+	}
 	return s
 }
 
@@ -124,7 +132,7 @@ func (s *set) comparison() Comparison {
 	c := Comparison{Unit: s.unit, Threshold: s.thresholds[0], Mark: s.mark(), Rows: []Row{}, Pairs: s.pairs()}
 	ranked := s.ranked()
 	for _, x := range ranked {
-		r := Row{Run: x.run.name, Sizing: x.sizing, Substrate: x.substrate, Options: x.options}
+		r := Row{Run: x.run.name, Sizing: x.sizing, Substrate: x.substrate, Options: x.options, HostSpeed: hostSpeed(x.outcomes)}
 		r.Capacity = x.capacity()
 		if x.summary != nil {
 			r.VCPUs, r.Bottleneck = x.summary.VCPUs, x.summary.Bottleneck
@@ -159,6 +167,9 @@ func (s *set) pairs() []Pair {
 		if from.Censored == vitrine.CensoredNone && to.Censored == vitrine.CensoredNone && from.Rate > 0 {
 			p.Ratio = new(to.Rate / from.Rate)
 		}
+		if a, b := hostSpeed(base.outcomes), hostSpeed(x.outcomes); a != nil && b != nil {
+			p.HostRatio = new(b.Mean / a.Mean)
+		}
 		pairs = append(pairs, p)
 	}
 	return pairs
@@ -182,6 +193,7 @@ type capacityRow struct {
 	Tone          string
 	Relation      string
 	Trials        int
+	HostSpeed     string
 	Optimal       bool
 }
 
@@ -195,7 +207,7 @@ func (s *set) capacityTable() capacityTable {
 	ranked := s.ranked()
 	for _, x := range s.subjects() {
 		row := capacityRow{Name: x.sizing, Variant: x.variant, VCPUs: missing, Memory: missing, PerCPU: missing,
-			Bottleneck: missing, Trials: len(x.outcomes), Optimal: x.optimal()}
+			Bottleneck: missing, Trials: len(x.outcomes), HostSpeed: hostSpeed(x.outcomes).String(), Optimal: x.optimal()}
 		t.Variants = t.Variants || x.variant != ""
 		for _, threshold := range s.thresholds {
 			c := x.at(threshold)

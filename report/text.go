@@ -87,6 +87,7 @@ func (s *set) optimal(t summary, x *subject) {
 		}
 	}
 	t.line("bottleneck", bottleneck)
+	t.line("host speed", slowed(x.outcomes))
 	t.line("why", r.Summary.Optimal.Why)
 }
 
