@@ -88,6 +88,8 @@ type realRecord struct {
 	Number  int     `json:",omitempty"` // of a run
 	Centre  float64 `json:",omitempty"` // of a block: the estimate at the centre of its rates
 
+	Slowdown float64 `json:",omitempty"` // limit of what neighbours may slow a trial; 0: quiet.DefaultSlowdown
+
 	Trials    []realTrial
 	Disturbed int               // trials that were repeated
 	Load      float64           // seconds, of all windows
@@ -252,6 +254,9 @@ func (b *realBench) measure(ctx context.Context) error {
 // do makes one measurement.
 func (b *realBench) do(ctx context.Context, unit realUnit) (realRecord, error) {
 	r := realRecord{Plan: b.plan, Version: b.from.Commit, Host: b.from.Host, Session: b.session, Began: time.Now().UTC(), Kind: unit.kind, Search: unit.search, Number: unit.number}
+	if b.counts.Slowdown != quiet.DefaultSlowdown {
+		r.Slowdown = b.counts.Slowdown
+	}
 	asked := campaignRequest{search: unit.search, precision: b.counts.Precision}
 	switch unit.search {
 	case "":

@@ -46,6 +46,11 @@ func newRealTrial(o vitrine.Outcome) realTrial {
 	return t
 }
 
+// passed reports whether the trial passed, at a rate of from to 1 times the capacity.
+func (t realTrial) passed(from, capacity float64) bool {
+	return t.Rate >= from*capacity && t.Rate <= capacity && float64(t.Succeeded) >= realThreshold*float64(t.Scheduled)
+}
+
 // cpuPerCall returns the CPU time of all components per scheduled call, in s, or 0 if it is not known.
 func cpuPerCall(o vitrine.Outcome) float64 {
 	total, seconds := 0.0, o.CPUPerCall()

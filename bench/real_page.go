@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -10,10 +11,11 @@ import (
 
 	"vitrine/papers"
 	"vitrine/search/rate"
+	"vitrine/testbed/quiet"
 )
 
-// realSection returns the page's section: for each function the runs of its last plan that lie
-// between blocks. Without such runs, it returns notRun.
+// realSection returns the page's section: for each function and each plan the runs that have blocks
+// next to them. Without such runs, it returns notRun.
 func realSection(root string) (string, error) {
 	var parts []string
 	held, runs := 0, 0
@@ -22,16 +24,15 @@ func realSection(root string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if len(all) == 0 {
-			continue
+		for _, plan := range distinct(all, func(r realRecord) string { return r.Plan }) {
+			b := &realBench{function: f, counts: realCounts{Runs: math.MaxInt}, all: all.of(plan)}
+			ours, without := b.judge(rate.Adaptive)
+			if len(ours) == 0 {
+				continue
+			}
+			parts = append(parts, b.summary(ours, without), strings.TrimSpace(papers.Markdown(b.grid())))
+			held, runs = held+countRuns(ours, judged.covered), runs+len(ours)
 		}
-		b := &realBench{function: f, counts: realCounts{Runs: math.MaxInt}, all: all.of(all[len(all)-1].Plan)}
-		ours, without := b.judge(rate.Adaptive)
-		if len(ours) == 0 {
-			continue
-		}
-		parts = append(parts, b.summary(ours, without), strings.TrimSpace(papers.Markdown(b.grid())))
-		held, runs = held+countRuns(ours, judged.covered), runs+len(ours)
 	}
 	if len(parts) == 0 {
 		return notRun, nil
@@ -48,8 +49,9 @@ func (b *realBench) summary(ours []judged, without int) string {
 	for _, j := range ours {
 		runs = append(runs, j.realRecord)
 	}
-	text := fmt.Sprintf("**%s**, `%s`, %s: %d of %d intervals hold the capacity of the blocks beside them, %d with the error of the blocks.",
-		b.function.Name, b.function.Sizing, runs.origin(), countRuns(ours, judged.covered), len(ours), countRuns(ours, judged.agrees))
+	limit := cmp.Or(runs[0].Slowdown, quiet.DefaultSlowdown)
+	text := fmt.Sprintf("**%s**, `%s`, trials that neighbours slowed by at most %g, %s: %d of %d intervals hold the capacity of the blocks beside them, %d with the error of the blocks.",
+		b.function.Name, b.function.Sizing, limit, runs.origin(), countRuns(ours, judged.covered), len(ours), countRuns(ours, judged.agrees))
 	if without > 0 {
 		text += fmt.Sprintf(" %d runs have no such blocks.", without)
 	}
@@ -59,6 +61,10 @@ func (b *realBench) summary(ours []judged, without int) string {
 		text += fmt.Sprintf(" Standard deviation between runs: %.1f%%; their intervals state %.1f%%. Medians: difference %+.1f%%, %.0f s of load, %.0f s in all.",
 			100*runToRun(found), 100*median(values(found, judged.statedSD)), 100*median(values(found, judged.difference)),
 			median(values(found, judged.load)), median(values(found, judged.wall)))
+	}
+	if s, ok := runs.sensitivity(); ok {
+		text += fmt.Sprintf(" In the runs the host ran at %.2f of its best speed (%.2f to %.2f), and the CPU time of a call grew as the power %.1f of how much longer the fixed work took.",
+			s.mean, s.slowest, s.fastest, s.power)
 	}
 	return text
 }

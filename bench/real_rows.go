@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 
 	"vitrine"
@@ -98,7 +99,7 @@ func cpuOf(trials []realTrial, capacity float64) float64 {
 	const near = 0.8
 	var all []float64
 	for _, t := range trials {
-		if t.CPU > 0 && t.Rate >= near*capacity && t.Rate <= capacity && float64(t.Succeeded) >= realThreshold*float64(t.Scheduled) {
+		if t.CPU > 0 && t.passed(near, capacity) {
 			all = append(all, t.CPU)
 		}
 	}
@@ -106,6 +107,34 @@ func cpuOf(trials []realTrial, capacity float64) float64 {
 		return math.NaN()
 	}
 	return median(all)
+}
+
+// A sensitivity says how a function's CPU time follows the host's speed.
+type sensitivity struct {
+	mean, slowest, fastest float64 // speed of the host, as a share of its best
+	power                  float64 // CPU time of a call ~ (1/speed)^power, at a constant rate
+}
+
+// sensitivity fits the trials of the runs that passed at 0.5 to 1 times the capacity. The result is
+// false if too few of them have both CPU time and speed.
+func (all realRecords) sensitivity() (s sensitivity, ok bool) {
+	const far, fewest = 0.5, 10
+	var x, y, speeds []float64
+	for _, r := range all {
+		for _, t := range r.Trials {
+			if t.CPU > 0 && t.Speed > 0 && t.passed(far, r.Capacity.Rate) {
+				x, y, speeds = append(x, 1, math.Log(t.Rate), -math.Log(t.Speed)), append(y, math.Log(t.CPU)), append(speeds, t.Speed)
+			}
+		}
+	}
+	if len(y) < fewest {
+		return s, false
+	}
+	var fit mat.VecDense
+	if err := fit.SolveVec(mat.NewDense(len(y), 3, x), mat.NewVecDense(len(y), y)); err != nil {
+		return s, false // all rates or all speeds are equal
+	}
+	return sensitivity{stat.Mean(speeds, nil), slices.Min(speeds), slices.Max(speeds), fit.AtVec(2)}, true
 }
 
 // blocks returns the trials of the blocks next to runs, and the estimate of each of these blocks.

@@ -87,6 +87,28 @@ func TestReferenceHoldsTruth(t *testing.T) {
 	}
 }
 
+// TestSensitivity recovers the power with which CPU time follows the host's speed. A trial that fails
+// uses its whole quota, so it says nothing.
+func TestSensitivity(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	run := realRecord{Capacity: &vitrine.Capacity{Rate: 1000}}
+	for range 40 {
+		o := realTrial{Rate: 500 + 500*random.Float64(), Speed: 0.8 + 0.2*random.Float64(), Scheduled: 100, Succeeded: 100}
+		o.CPU = 1e-5 * math.Pow(o.Rate, -0.3) * math.Pow(o.Speed, -2)
+		failed := o
+		failed.CPU, failed.Succeeded = 1e-5, 50
+		run.Trials = append(run.Trials, o, failed, realTrial{Rate: 100, Speed: 0.5, CPU: 1, Scheduled: 100, Succeeded: 100})
+	}
+	s, ok := realRecords{run}.sensitivity()
+	if !ok || math.Abs(s.power-2) > 1e-6 || s.slowest < 0.8 || s.fastest > 1 {
+		t.Errorf("got %+v, %t, want a power of 2", s, ok)
+	}
+	run.Trials = run.Trials[:9]
+	if _, ok := (realRecords{run}).sensitivity(); ok {
+		t.Error("three trials were enough")
+	}
+}
+
 // meanCrossing returns the logarithm of the rate at which the mean over deployments is 0.9. It
 // bisects.
 func meanCrossing(of curve, spread float64, random *rand.Rand) float64 {

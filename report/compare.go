@@ -115,17 +115,22 @@ func (p Pair) text() string {
 		s += " (" + p.Times() + ")"
 	}
 	if p.HostRatio != nil && math.Abs(*p.HostRatio-1) > noticeable {
-		s += fmt.Sprintf("; the host ran at %.2f times the speed", *p.HostRatio)
+		s += "; the host ran at " + p.HostTimes() + " the speed"
 	}
 	return s
 }
 
 // Times returns the ratio in words.
-func (p Pair) Times() string {
-	if p.Ratio == nil {
+func (p Pair) Times() string { return times(p.Ratio) }
+
+// HostTimes returns the ratio of the host's speeds in words.
+func (p Pair) HostTimes() string { return times(p.HostRatio) }
+
+func times(ratio *float64) string {
+	if ratio == nil {
 		return missing
 	}
-	return fmt.Sprintf("%.2f times", *p.Ratio)
+	return fmt.Sprintf("%.2f times", *ratio)
 }
 
 func (s *set) comparison() Comparison {
