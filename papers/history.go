@@ -79,21 +79,28 @@ func (h History) Committed() *Planned {
 // history. The tool writes the history seconds after the manifest.
 const apart = time.Minute
 
-// run returns the index of the plan's run that began at that time, or -1.
+// run returns the index of the plan's run that began at that time, or -1. Of several it is the
+// nearest, because a run may end at once and the next begin within the minute.
 func (h History) run(plan string, started time.Time) int {
+	found, nearest := -1, apart
 	for i, r := range h.Runs {
-		if d := started.Sub(r.Started); r.Plan == plan && d.Abs() < apart {
-			return i
+		if d := started.Sub(r.Started).Abs(); r.Plan == plan && d < nearest {
+			found, nearest = i, d
 		}
 	}
-	return -1
+	return found
 }
 
-// WithRun adds the run to the history, unless it is there. Runs are sorted by start.
+// WithRun adds the run of a folder to the history, unless it is there.
 func (h History) WithRun(b Begun) History {
 	if h.run(b.Plan, b.Started) >= 0 {
 		return h
 	}
+	return h.Begin(b)
+}
+
+// Begin adds a run that begins now. Runs are sorted by start.
+func (h History) Begin(b Begun) History {
 	at := len(h.Runs)
 	for at > 0 && h.Runs[at-1].Started.After(b.Started) {
 		at--

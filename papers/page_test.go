@@ -197,6 +197,20 @@ func TestHistoryRefuses(t *testing.T) {
 	}
 }
 
+// TestRunsWithinAMinuteAllCount: a run may end at once, and the next one begin within the minute. The
+// page must not hide the first.
+func TestRunsWithinAMinuteAllCount(t *testing.T) {
+	date := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+	h := History{}.Begin(Begun{Started: date, Plan: "new"}).Begin(Begun{Started: date.Add(50 * time.Second), Plan: "new"})
+	record := &Record{Plan: "new", Started: date.Add(45 * time.Second)} // the manifest is written before the history
+	if got := h.WithRun(Begun{Started: record.Started, Plan: "new"}); len(got.Runs) != 2 {
+		t.Errorf("the second run's folder adds another run: %v", got.Runs)
+	}
+	if got := h.before(record); len(got) != 1 || !got[0].Started.Equal(date) {
+		t.Errorf("runs before the second: %v, want the first", got)
+	}
+}
+
 // TestDeviationsMakeAnotherPlan checks that flags that change what is measured
 // make another plan, which is never the committed one.
 func TestDeviationsMakeAnotherPlan(t *testing.T) {

@@ -121,7 +121,7 @@ func (a *app) count(m *measurement, dir string) error {
 	if err != nil {
 		return err
 	}
-	return h.WithRun(papers.Begun{Started: time.Now().UTC().Truncate(time.Second), Plan: m.digest, Deviations: m.flags, Tool: "vitrine " + toolVersion()}).Write(dir, m.exhibit.Name)
+	return h.Begin(papers.Begun{Started: time.Now().UTC().Truncate(time.Second), Plan: m.digest, Deviations: m.flags, Tool: "vitrine " + toolVersion()}).Write(dir, m.exhibit.Name)
 }
 
 // runCapacities runs the exhibit's campaign.
