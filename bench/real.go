@@ -76,6 +76,9 @@ const (
 // mlrDefault is our mlr search with its default precision.
 const mlrDefault = "mlr by its default precision"
 
+// firstSlowdown is the limit of the records that do not name theirs. It stays if the default changes.
+const firstSlowdown = 0.45
+
 // A realRecord is one block, run or pilot: one line of a function's file.
 type realRecord struct {
 	Plan    string // digest
@@ -88,7 +91,7 @@ type realRecord struct {
 	Number  int     `json:",omitempty"` // of a run
 	Centre  float64 `json:",omitempty"` // of a block: the estimate at the centre of its rates
 
-	Slowdown float64 `json:",omitempty"` // limit of what neighbours may slow a trial; 0: quiet.DefaultSlowdown
+	Slowdown float64 `json:",omitempty"` // limit of what neighbours may slow a trial; 0: firstSlowdown
 
 	Trials    []realTrial
 	Disturbed int               // trials that were repeated
@@ -172,7 +175,7 @@ func newRealBench(f realFunction, counts realCounts, search string, drive realDr
 func (f realFunction) digest(c realCounts, search string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, f, c.Window, c.Precision, blockFactors(), search)
-	if c.Slowdown != quiet.DefaultSlowdown { // records with the default are older than the setting
+	if c.Slowdown != firstSlowdown { // plans with it are older than the setting
 		fmt.Fprintln(h, c.Slowdown)
 	}
 	files, err := os.ReadDir(f.Folder)
@@ -253,10 +256,8 @@ func (b *realBench) measure(ctx context.Context) error {
 
 // do makes one measurement.
 func (b *realBench) do(ctx context.Context, unit realUnit) (realRecord, error) {
-	r := realRecord{Plan: b.plan, Version: b.from.Commit, Host: b.from.Host, Session: b.session, Began: time.Now().UTC(), Kind: unit.kind, Search: unit.search, Number: unit.number}
-	if b.counts.Slowdown != quiet.DefaultSlowdown {
-		r.Slowdown = b.counts.Slowdown
-	}
+	r := realRecord{Plan: b.plan, Version: b.from.Commit, Host: b.from.Host, Session: b.session, Began: time.Now().UTC(), Kind: unit.kind, Search: unit.search, Number: unit.number,
+		Slowdown: b.counts.Slowdown}
 	asked := campaignRequest{search: unit.search, precision: b.counts.Precision}
 	switch unit.search {
 	case "":

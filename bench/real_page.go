@@ -11,7 +11,6 @@ import (
 
 	"vitrine/papers"
 	"vitrine/search/rate"
-	"vitrine/testbed/quiet"
 )
 
 // realSection returns the page's section: for each function and each plan the runs that have blocks
@@ -49,7 +48,7 @@ func (b *realBench) summary(ours []judged, without int) string {
 	for _, j := range ours {
 		runs = append(runs, j.realRecord)
 	}
-	limit := cmp.Or(runs[0].Slowdown, quiet.DefaultSlowdown)
+	limit := cmp.Or(runs[0].Slowdown, firstSlowdown)
 	text := fmt.Sprintf("**%s**, `%s`, trials that neighbours slowed by at most %g, %s: %d of %d intervals hold the capacity of the blocks beside them, %d with the error of the blocks.",
 		b.function.Name, b.function.Sizing, limit, runs.origin(), countRuns(ours, judged.covered), len(ours), countRuns(ours, judged.agrees))
 	if without > 0 {

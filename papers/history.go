@@ -99,7 +99,7 @@ func (h History) WithRun(b Begun) History {
 	return h.Begin(b)
 }
 
-// Begin adds a run that begins now. Runs are sorted by start.
+// Begin adds a run, however near to it another one began. Runs are sorted by start.
 func (h History) Begin(b Begun) History {
 	at := len(h.Runs)
 	for at > 0 && h.Runs[at-1].Started.After(b.Started) {
