@@ -31,10 +31,8 @@ const (
 	// least is the lowest limit. It is high enough for the next interval to show
 	// whether the function can carry more.
 	least = 20
-	// slowStart is the growth factor per interval before the first overload, and
-	// growth the factor after it.
-	slowStart = 2
-	growth    = 1.5
+	// growth is the largest growth factor per interval.
+	growth = 2
 	// reserve is the multiple of the limit above which requests of admitted calls
 	// are refused too. It applies when there are no more new calls to refuse.
 	reserve = 4
@@ -44,9 +42,11 @@ const (
 // answered. Its limit follows the delay. If even the quickest request of two
 // consecutive intervals took longer than the target, there is a standing queue
 // somewhere. The limit then falls to the number of requests that the present rate
-// answers within the target (Little's law). It grows again while requests are
-// refused and answers are quick. The rate is the highest of the last two seconds,
-// so that a stall does not count as a lower capacity.
+// answers within the target (Little's law). While requests are refused and answers
+// are quick, it grows up to the same number. The delay alone would let it grow too
+// far, because a request that is answered now was admitted when fewer waited. The
+// rate is the highest of the last two seconds, so that a stall does not count as a
+// lower capacity.
 //
 // Its methods may be called concurrently. They read no clock.
 type Window struct {
@@ -55,7 +55,6 @@ type Window struct {
 	mu       sync.Mutex
 	limit    float64
 	inFlight int
-	overload bool // there was an overload since the start
 
 	began    time.Time // start of the interval
 	quickest time.Duration
@@ -133,15 +132,12 @@ func (w *Window) adjust(now time.Time) {
 	} else {
 		w.late = 0
 	}
+	answerable := w.rate() * w.target.Seconds()
 	switch {
 	case w.late >= patience:
-		w.limit = max(min(w.limit, w.rate()*w.target.Seconds()), least)
-		w.overload = true
-	case w.late > 0:
-	case w.full && w.overload:
-		w.limit *= min(growth, w.target.Seconds()/max(w.quickest.Seconds(), 1e-6))
-	case w.full:
-		w.limit *= slowStart
+		w.limit = max(min(w.limit, answerable), least)
+	case w.late == 0 && w.full:
+		w.limit = max(w.limit, min(w.limit*growth, answerable))
 	}
 	w.began, w.answered, w.full = now, 0, false
 }

@@ -50,6 +50,24 @@ func TestWindowHoldsGoodput(t *testing.T) {
 	}
 }
 
+// TestWindowStartsGently checks that a fresh window admits no crowd while an overload begins: its
+// calls would use the capacity of the next seconds.
+func TestWindowStartsGently(t *testing.T) {
+	for _, capacity := range []float64{150, 300, 1000} {
+		for _, load := range []float64{1.25, 2, 4, 20} {
+			s, w := newServer(queuetest.Carries(capacity))
+			most := 0
+			for range 20 {
+				s.Drive(load*capacity, 100*time.Millisecond)
+				most = max(most, w.InFlight())
+			}
+			if delay := float64(most) / (3 * capacity); delay > 2*target.Seconds() {
+				t.Errorf("%g calls/s, load %g: up to %d requests in flight, a delay of %.2f s", capacity, load, most, delay)
+			}
+		}
+	}
+}
+
 // TestWindowLetsStallsPass checks that below the capacity nothing is refused,
 // even if the server sometimes stalls for the time of a garbage collection.
 func TestWindowLetsStallsPass(t *testing.T) {
