@@ -10,9 +10,9 @@ import (
 	"vitrine/reference/ims/overload"
 )
 
-// overloadFile stores every window, so that an interrupted bench can resume.
-// Windows of another build of the program are ignored.
-const overloadFile = "bench-ims-overload.jsonl"
+// overloadFile stores every window, so that an interrupted bench can resume, and so that the page can
+// be written again. A bench ignores windows of another build of the program.
+const overloadFile = "bench/results/overload.jsonl"
 
 const (
 	overloadSeconds = 10 // length of a window
@@ -22,25 +22,30 @@ const (
 	overloadSteady  = 0.05 // a window is steady if the calls in flight grow by less than this share of the rate
 	overloadStep    = 1.08 // factor between two rates of a search
 	overloadQuota   = 0.5  // share of the flavor's quota; the instances share one CPU, which three large ones at full quota would exhaust
+	overloadMore    = 1.2  // factor of the larger quota that must carry more
 )
 
 // overloadGuess is the approximate capacity of each flavor at its full quota,
 // in calls/s. A search begins there.
 var overloadGuess = map[string]float64{"small": 400, "medium": 800, "large": 1600}
 
+func overloadFlavors() []string { return []string{"small", "medium", "large"} }
+
 // An overloadPart measures one property of one flavor.
-type overloadPart func(ctx context.Context, m *overloadMeter) ([]Row, error)
+type overloadPart struct {
+	name string
+	run  func(ctx context.Context, m *overloadMeter) ([]Row, error)
+}
+
+func overloadParts() []overloadPart {
+	return []overloadPart{{"goodput", overloadGoodput}, {"control", overloadControl}, {"below", overloadBelow}, {"above", overloadAbove}}
+}
 
 // overloadBenches returns benches that test whether the reference IMS degrades
 // gracefully.
 func overloadBenches() (all []bench) {
-	for _, flavor := range []string{"small", "medium", "large"} {
-		for _, part := range []struct {
-			name string
-			run  overloadPart
-		}{
-			{"goodput", overloadGoodput}, {"control", overloadControl}, {"below", overloadBelow}, {"above", overloadAbove},
-		} {
+	for _, flavor := range overloadFlavors() {
+		for _, part := range overloadParts() {
 			all = append(all, bench{"ims/overload/" + flavor + "/" + part.name, onOverloadSite(flavor,
 				func(ctx context.Context, s *overloadSite, progress io.Writer) ([]Row, error) {
 					m := &overloadMeter{flavor: flavor, build: s.build, drive: s.drive, file: overloadFile, progress: progress}
@@ -212,7 +217,7 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		quota                 float64
 	}{
 		{"control", overload.Off, "the capacity without control", ">= 0.95", overloadQuota},
-		{"quota", overload.Graceful, "the capacity with 1.2 times the quota", "<= 0.91", 1.2 * overloadQuota},
+		{"quota", overload.Graceful, fmt.Sprintf("the capacity with %g times the quota", overloadMore), "<= 0.91", overloadMore * overloadQuota},
 	} {
 		other, _, err := m.capacity(ctx, against.mode, against.quota)
 		if err != nil {

@@ -23,6 +23,7 @@ import (
 // A window is one load on one fresh deployment, with its results. It is one line of the windows
 // file.
 type window struct {
+	source
 	Build  string  `json:"build"`  // hash of the program
 	Flavor string  `json:"flavor"` // of Bono, Sprout and Homestead
 	Quota  float64 `json:"quota"`  // of each component, relative to the flavor's quota
@@ -41,6 +42,7 @@ type window struct {
 // An overloadSite runs the reference IMS with one instance of each component.
 type overloadSite struct {
 	bare      *bare
+	from      source
 	build     string
 	guard     *quiet.Guard
 	disturbed quiet.Row
@@ -59,7 +61,7 @@ func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite,
 		}
 		everywhere := testbed.CPUs{Generator: slices.Concat(f.cpus.Generator, f.cpus.Function)}
 		defer func() { err = errors.Join(err, everywhere.KeepOff()) }()
-		s := &overloadSite{progress: progress}
+		s := &overloadSite{from: sourceAt(ctx, time.Now()), progress: progress}
 		if s.build, err = buildID(f.vitrine); err != nil {
 			return nil, err
 		}
@@ -113,7 +115,7 @@ func (s *overloadSite) try(ctx context.Context, w window) (_ window, seen vitrin
 	quiet.Mark(&seen, host, why)
 	uses := m.Use(began, began.Add(time.Duration(w.Seconds*float64(time.Second))))
 	delete(uses, vitrine.Generator)
-	w.Build = s.build
+	w.source, w.Build = s.from, s.build
 	w.Success = float64(report.Succeeded) / float64(report.Scheduled)
 	w.Goodput = float64(report.Succeeded) / w.Seconds
 	w.Growth = inFlightGrowth(report.InFlight) / w.Rate

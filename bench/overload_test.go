@@ -26,16 +26,14 @@ func TestOverloadRows(t *testing.T) {
 	for _, goodput := range []float64{50, 118, 900} {
 		driven := 0
 		file := filepath.Join(t.TempDir(), "windows")
-		for name, part := range map[string]overloadPart{
-			"goodput": overloadGoodput, "control": overloadControl, "below": overloadBelow, "above": overloadAbove,
-		} {
+		for _, part := range overloadParts() {
 			m := meterOf(file, goodput, &driven)
 			if err := m.load(); err != nil {
 				t.Fatal(err)
 			}
-			rows, err := part(t.Context(), m)
+			rows, err := part.run(t.Context(), m)
 			if err != nil || len(rows) == 0 {
-				t.Fatalf("%s: %d rows, %v", name, len(rows), err)
+				t.Fatalf("%s: %d rows, %v", part.name, len(rows), err)
 			}
 			for _, r := range rows {
 				if !*r.Holds {

@@ -142,7 +142,7 @@ func appendLine(path string, record any) (err error) {
 	return err
 }
 
-// A page is a page of docs/ with a section that is generated from a committed record.
+// A page is a Markdown file with a section that is generated from a committed record.
 type page struct {
 	path    string // from the module's root
 	name    string // in the marks around the section
@@ -158,6 +158,7 @@ func pages() []page {
 		{"docs/decisions/0016-adaptive-search.md", "bench/ablation", ablationSection},
 		{"docs/flex.md", "bench/flex-burst", burstSection},
 		{"docs/measuring.md", "bench/real", realSection},
+		{"reference/ims/README.md", "bench/overload", overloadSection},
 	}
 }
 

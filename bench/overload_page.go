@@ -1,0 +1,110 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"vitrine/papers"
+)
+
+// errNotDriven is the error of a meter that may only read windows.
+var errNotDriven = errors.New("the record lacks this window")
+
+// overloadSection returns the page's section: for each flavor the properties and the windows of the
+// build that was measured last. Without windows, it returns notRun.
+func overloadSection(root string) (string, error) {
+	file := filepath.Join(root, overloadFile)
+	var all []window
+	if err := readLines(file, func(w window) { all = append(all, w) }); err != nil {
+		return "", err
+	}
+	var parts []string
+	properties := [][]string{{"flavor", "property", "measured", "compared with", "ratio", "lowest to highest", "aim", "met"}}
+	rates := [][]string{{"flavor", "quota", "control", "calls/s", "deployments", "success", "lowest to highest", "goodput, calls/s"}}
+	for _, flavor := range overloadFlavors() {
+		m := recordedMeter(flavor, all)
+		if len(m.done) == 0 {
+			continue
+		}
+		lines, err := m.properties()
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, m.origin())
+		properties, rates = append(properties, lines...), append(rates, m.rates()...)
+	}
+	if len(parts) == 0 {
+		return notRun, nil
+	}
+	return strings.Join(append(parts, strings.TrimSpace(papers.Markdown(properties)), strings.TrimSpace(papers.Markdown(rates))), "\n\n"), nil
+}
+
+// recordedMeter returns a meter of the flavor's windows that were recorded last with one build. It
+// drives no window.
+func recordedMeter(flavor string, all []window) *overloadMeter {
+	m := &overloadMeter{flavor: flavor, progress: io.Discard, drive: func(context.Context, window) (window, error) { return window{}, errNotDriven }}
+	for _, w := range slices.Backward(all) {
+		m.build = cmp.Or(m.build, map[bool]string{true: w.Build}[w.Flavor == flavor])
+		if w.Flavor == flavor && w.Build == m.build {
+			m.done = append(m.done, w)
+		}
+	}
+	slices.Reverse(m.done)
+	return m
+}
+
+// origin returns a sentence about the windows' number, days, commits and hosts.
+func (m *overloadMeter) origin() string {
+	list := func(text func(window) string) string { return strings.Join(distinct(m.done, text), " and ") }
+	return fmt.Sprintf("**%s**: %d windows of %d s at %g of the flavor's quota or %g times that, %s, by commit %s, on %s.",
+		m.flavor, len(m.done), overloadSeconds, overloadQuota, overloadMore, list(func(w window) string { return w.Date }),
+		list(func(w window) string { return "`" + w.Commit + "`" }), list(func(w window) string { return w.Host }))
+}
+
+// properties returns a line for each property, or one that says that its part is not measured yet.
+func (m *overloadMeter) properties() (lines [][]string, err error) {
+	for _, part := range overloadParts() {
+		rows, err := part.run(context.Background(), m)
+		if err != nil && !errors.Is(err, errNotDriven) {
+			return nil, err
+		}
+		for _, r := range rows {
+			lines = append(lines, []string{
+				m.flavor, strings.TrimPrefix(r.Name, m.name("")), fmt.Sprintf("%.4g %s", *r.Ours, r.Unit), fmt.Sprintf("%.4g, %s", *r.Theirs, r.Against),
+				fmt.Sprintf("%.3f", *r.Ratio), fmt.Sprintf("%.3f to %.3f", r.Spread[0], r.Spread[1]), r.Aim, map[bool]string{true: "yes", false: "no"}[*r.Holds],
+			})
+		}
+		if err != nil {
+			lines = append(lines, []string{m.flavor, part.name, "not measured to the end", "", "", "", "", ""})
+		}
+	}
+	return lines, nil
+}
+
+// rates returns a line for each rate of each quota and control.
+func (m *overloadMeter) rates() (lines [][]string) {
+	kind := func(w window) string { return fmt.Sprintf("%g %s %g", w.Quota, w.Mode, w.Rate) }
+	groups := map[string][]window{}
+	for _, w := range m.done {
+		groups[kind(w)] = append(groups[kind(w)], w)
+	}
+	sorted := slices.SortedFunc(slices.Values(m.done), func(a, b window) int {
+		return cmp.Or(cmp.Compare(a.Quota, b.Quota), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Rate, b.Rate))
+	})
+	for _, w := range slices.CompactFunc(sorted, func(a, b window) bool { return kind(a) == kind(b) }) {
+		of := groups[kind(w)]
+		success := values(of, func(w window) float64 { return w.Success })
+		mean, _ := sumUp(of)
+		lines = append(lines, []string{
+			m.flavor, fmt.Sprint(w.Quota), w.Mode, fmt.Sprint(w.Rate), fmt.Sprint(len(of)), fmt.Sprintf("%.3f", mean),
+			fmt.Sprintf("%.3f to %.3f", slices.Min(success), slices.Max(success)), fmt.Sprintf("%.4g", mean*w.Rate),
+		})
+	}
+	return lines
+}
