@@ -23,6 +23,8 @@ const (
 	overloadStep    = 1.08 // factor between two rates of a search
 	overloadQuota   = 0.5  // share of the flavor's quota; the instances share one CPU, which three large ones at full quota would exhaust
 	overloadMore    = 1.2  // factor of the larger quota that must carry more
+	overloadBelow   = 0.85 // of the capacity, where a fresh deployment must succeed with overloadCarried
+	overloadCarried = 0.99
 )
 
 // overloadGuess is the approximate capacity of each flavor at its full quota,
@@ -38,7 +40,7 @@ type overloadPart struct {
 }
 
 func overloadParts() []overloadPart {
-	return []overloadPart{{"goodput", overloadGoodput}, {"control", overloadControl}, {"below", overloadBelow}, {"above", overloadAbove}}
+	return []overloadPart{{"goodput", overloadGoodput}, {"control", overloadControl}, {"below", countBelow}, {"above", countAbove}}
 }
 
 // overloadBenches returns benches that test whether the reference IMS degrades
@@ -206,7 +208,7 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		}
 		used = append(used, highest)
 	}
-	row, err := newRow(m.name("bottleneck"), "of its quota", "1", ">= 0.9", median(used), 1, median(used),
+	row, err := newRow(m.name("bottleneck"), "of its quota", "the whole quota", ">= 0.9", median(used), 1, median(used),
 		[2]float64{slices.Min(used), slices.Max(used)}, len(used))
 	if err != nil {
 		return nil, err
@@ -233,22 +235,27 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 	return rows, nil
 }
 
-// overloadBelow and overloadAbove count the fresh deployments that succeed
+// countBelow and countAbove count the fresh deployments that succeed
 // below and above the capacity.
-func overloadBelow(ctx context.Context, m *overloadMeter) ([]Row, error) {
-	return m.count(ctx, "below", 0.85, 0.99, ">= 0.96")
+func countBelow(ctx context.Context, m *overloadMeter) ([]Row, error) {
+	return m.count(ctx, "below", overloadBelow, overloadCarried, ">= 0.96")
 }
 
-func overloadAbove(ctx context.Context, m *overloadMeter) ([]Row, error) {
+func countAbove(ctx context.Context, m *overloadMeter) ([]Row, error) {
 	return m.count(ctx, "above", 1.25, 0.95, "<= 0")
 }
 
-func (m *overloadMeter) count(ctx context.Context, name string, load, success float64, aim string) ([]Row, error) {
+// fresh returns overloadFresh windows at a multiple of the capacity.
+func (m *overloadMeter) fresh(ctx context.Context, load float64) ([]window, error) {
 	capacity, _, err := m.capacity(ctx, overload.Graceful, overloadQuota)
 	if err != nil {
 		return nil, err
 	}
-	all, err := m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, overloadFresh)
+	return m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, overloadFresh)
+}
+
+func (m *overloadMeter) count(ctx context.Context, name string, load, success float64, aim string) ([]Row, error) {
+	all, err := m.fresh(ctx, load)
 	if err != nil {
 		return nil, err
 	}

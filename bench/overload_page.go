@@ -13,6 +13,10 @@ import (
 	"vitrine/papers"
 )
 
+// overloadSlower is how many times the usual CPU time of a call shows a slower host. At
+// overloadBelow of a capacity at success 0.9, the bottleneck has a twentieth to spare.
+const overloadSlower = 1.05
+
 // errNotDriven is the error of a meter that may only read windows.
 var errNotDriven = errors.New("the record lacks this window")
 
@@ -36,13 +40,18 @@ func overloadSection(root string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		parts = append(parts, m.origin())
+		slowed, err := m.slowed()
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, m.origin()+slowed)
 		properties, rates = append(properties, lines...), append(rates, m.rates()...)
 	}
 	if len(parts) == 0 {
 		return notRun, nil
 	}
-	return strings.Join(append(parts, strings.TrimSpace(papers.Markdown(properties)), strings.TrimSpace(papers.Markdown(rates))), "\n\n"), nil
+	return strings.Join(append(parts, strings.TrimSpace(papers.Markdown(properties)), "<details><summary>Windows by rate</summary>",
+		strings.TrimSpace(papers.Markdown(rates)), "</details>"), "\n\n"), nil
 }
 
 // recordedMeter returns a meter of the flavor's windows that were recorded last with one build. It
@@ -65,6 +74,29 @@ func (m *overloadMeter) origin() string {
 	return fmt.Sprintf("**%s**: %d windows of %d s at %g of the flavor's quota or %g times that, %s, by commit %s, on %s.",
 		m.flavor, len(m.done), overloadSeconds, overloadQuota, overloadMore, list(func(w window) string { return w.Date }),
 		list(func(w window) string { return "`" + w.Commit + "`" }), list(func(w window) string { return w.Host }))
+}
+
+// slowed returns a sentence about the deployments below the capacity that missed their success: in
+// how many the host was slower. Homestead shows it, because it is not the bottleneck and no refused
+// call reaches it.
+func (m *overloadMeter) slowed() (string, error) {
+	all, err := m.fresh(context.Background(), overloadBelow)
+	if errors.Is(err, errNotDriven) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	perCall := func(w window) float64 { return w.Quotas["homestead"] / w.Goodput }
+	carried := slices.DeleteFunc(slices.Clone(all), func(w window) bool { return w.Success < overloadCarried })
+	missed := len(all) - len(carried)
+	if missed == 0 || len(carried) == 0 {
+		return "", nil
+	}
+	usual := median(values(carried, perCall))
+	slow := countRuns(all, func(w window) bool { return w.Success < overloadCarried && perCall(w) > overloadSlower*usual })
+	return fmt.Sprintf(" In %d of the %d deployments that missed the success of %g below the capacity, a call cost Homestead over %.0f%% more CPU time than the median of the others: the host was slower.",
+		slow, missed, overloadCarried, 100*(overloadSlower-1)), nil
 }
 
 // properties returns a line for each property, or one that says that its part is not measured yet.

@@ -31,8 +31,6 @@ const (
 	// least is the lowest limit. It is high enough for the next interval to show
 	// whether the function can carry more.
 	least = 20
-	// growth is the largest growth factor per interval.
-	growth = 2
 	// reserve is the multiple of the limit above which requests of admitted calls
 	// are refused too. It applies when there are no more new calls to refuse.
 	reserve = 4
@@ -42,11 +40,12 @@ const (
 // answered. Its limit follows the delay. If even the quickest request of two
 // consecutive intervals took longer than the target, there is a standing queue
 // somewhere. The limit then falls to the number of requests that the present rate
-// answers within the target (Little's law). While requests are refused and answers
-// are quick, it grows up to the same number. The delay alone would let it grow too
-// far, because a request that is answered now was admitted when fewer waited. The
-// rate is the highest of the last two seconds, so that a stall does not count as a
-// lower capacity.
+// answers within the target (Little's law). While answers are quick, it is at least
+// that number, so it follows the load and a stall shorter than the target refuses
+// nothing. The delay alone could not say how far the limit may grow, because a
+// request that is answered now was admitted when fewer waited. The rate is the
+// highest of the last two seconds, so that a stall does not count as a lower
+// capacity.
 //
 // Its methods may be called concurrently. They read no clock.
 type Window struct {
@@ -59,7 +58,6 @@ type Window struct {
 	began    time.Time // start of the interval
 	quickest time.Duration
 	answered int
-	full     bool                // the limit was reached in the interval
 	late     int                 // consecutive intervals above the target
 	rates    [remembered]float64 // answers per second of the last intervals
 	at       int                 // next index of rates to write
@@ -76,9 +74,7 @@ func (w *Window) Full(now, arrived time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.adjust(now)
-	full := w.load(now, arrived) >= w.limit
-	w.full = w.full || full
-	return full
+	return w.load(now, arrived) >= w.limit
 }
 
 // Crowded reports whether a request of an admitted call must be refused.
@@ -136,10 +132,10 @@ func (w *Window) adjust(now time.Time) {
 	switch {
 	case w.late >= patience:
 		w.limit = max(min(w.limit, answerable), least)
-	case w.late == 0 && w.full:
-		w.limit = max(w.limit, min(w.limit*growth, answerable))
+	case w.late == 0:
+		w.limit = max(w.limit, answerable)
 	}
-	w.began, w.answered, w.full = now, 0, false
+	w.began, w.answered = now, 0
 }
 
 // rate returns the highest rate of the last intervals.
