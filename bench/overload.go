@@ -16,7 +16,6 @@ const overloadFile = "bench/results/overload.jsonl"
 
 const (
 	overloadSeconds = 10 // length of a window
-	overloadRepeats = 3  // fresh deployments per rate of a search
 	overloadFresh   = 30 // fresh deployments below and above the capacity, each
 	overloadSuccess = 0.9
 	overloadSteady  = 0.05 // a window is steady if the calls in flight grow by less than this share of the rate
@@ -26,6 +25,15 @@ const (
 	overloadBelow   = 0.85 // of the capacity, where a fresh deployment must succeed with overloadCarried
 	overloadCarried = 0.99
 )
+
+// overloadNow are the rules of new windows.
+var overloadNow = overloadRules{Repeats: 5, Slowdown: 0.1}
+
+// overloadRules say how windows are measured. Windows of different rules are not compared.
+type overloadRules struct {
+	Repeats  int     `json:"repeats"`  // fresh deployments per rate of a search
+	Slowdown float64 `json:"slowdown"` // a window is repeated if the host was slower by more than this share; see quiet.Guard
+}
 
 // overloadGuess is the approximate capacity of each flavor at its full quota,
 // in calls/s. A search begins there.
@@ -50,7 +58,7 @@ func overloadBenches() (all []bench) {
 		for _, part := range overloadParts() {
 			all = append(all, bench{"ims/overload/" + flavor + "/" + part.name, onOverloadSite(flavor,
 				func(ctx context.Context, s *overloadSite, progress io.Writer) ([]Row, error) {
-					m := &overloadMeter{flavor: flavor, build: s.build, drive: s.drive, file: overloadFile, progress: progress}
+					m := &overloadMeter{flavor: flavor, build: s.build, rules: overloadNow, drive: s.drive, file: overloadFile, progress: progress}
 					if err := m.load(); err != nil {
 						return nil, err
 					}
@@ -64,15 +72,16 @@ func overloadBenches() (all []bench) {
 // An overloadMeter drives the windows that its file does not contain yet.
 type overloadMeter struct {
 	flavor, build, file string
+	rules               overloadRules
 	drive               func(ctx context.Context, w window) (window, error)
 	progress            io.Writer
 	done                []window
 }
 
-// load reads the windows of this build.
+// load reads the windows of this build by these rules.
 func (m *overloadMeter) load() error {
 	return readLines(m.file, func(w window) {
-		if w.Build == m.build {
+		if w.Build == m.build && w.overloadRules == m.rules {
 			m.done = append(m.done, w)
 		}
 	})
@@ -80,7 +89,7 @@ func (m *overloadMeter) load() error {
 
 // windows returns n windows, each on a fresh deployment. It drives those that the file lacks.
 func (m *overloadMeter) windows(ctx context.Context, mode string, quota, rate float64, n int) ([]window, error) {
-	want := window{Build: m.build, Flavor: m.flavor, Quota: quota, Mode: mode, Rate: math.Round(rate), Seconds: overloadSeconds}
+	want := window{Build: m.build, Flavor: m.flavor, Quota: quota, Mode: mode, Rate: math.Round(rate), Seconds: overloadSeconds, overloadRules: m.rules}
 	var got []window
 	for _, w := range m.done {
 		if w.Flavor == want.Flavor && w.Quota == want.Quota && w.Mode == want.Mode && w.Rate == want.Rate && len(got) < n {
@@ -116,7 +125,7 @@ func (m *overloadMeter) capacity(ctx context.Context, mode string, quota float64
 		return 0, nil, err
 	}
 	for low, high, lowSuccess, highSuccess := 0.0, 0.0, 0.0, 0.0; ; {
-		all, err := m.windows(ctx, mode, quota, rate, overloadRepeats)
+		all, err := m.windows(ctx, mode, quota, rate, m.rules.Repeats)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -176,7 +185,7 @@ func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		return nil, err
 	}
 	for _, load := range []float64{1.5, 2, 4} {
-		all, err := m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, overloadRepeats)
+		all, err := m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, m.rules.Repeats)
 		if err != nil {
 			return rows, err
 		}

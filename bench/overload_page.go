@@ -54,13 +54,18 @@ func overloadSection(root string) (string, error) {
 		strings.TrimSpace(papers.Markdown(rates)), "</details>"), "\n\n"), nil
 }
 
-// recordedMeter returns a meter of the flavor's windows that were recorded last with one build. It
-// drives no window.
+// recordedMeter returns a meter of the flavor's windows that were recorded last with one build and
+// by the same rules. It drives no window.
 func recordedMeter(flavor string, all []window) *overloadMeter {
 	m := &overloadMeter{flavor: flavor, progress: io.Discard, drive: func(context.Context, window) (window, error) { return window{}, errNotDriven }}
 	for _, w := range slices.Backward(all) {
-		m.build = cmp.Or(m.build, map[bool]string{true: w.Build}[w.Flavor == flavor])
-		if w.Flavor == flavor && w.Build == m.build {
+		if w.Flavor != flavor {
+			continue
+		}
+		if m.build == "" {
+			m.build, m.rules = w.Build, w.overloadRules
+		}
+		if w.Build == m.build && w.overloadRules == m.rules {
 			m.done = append(m.done, w)
 		}
 	}
@@ -71,8 +76,8 @@ func recordedMeter(flavor string, all []window) *overloadMeter {
 // origin returns a sentence about the windows' number, days, commits and hosts.
 func (m *overloadMeter) origin() string {
 	list := func(text func(window) string) string { return strings.Join(distinct(m.done, text), " and ") }
-	return fmt.Sprintf("**%s**: %d windows of %d s at %g of the flavor's quota or %g times that, %s, by commit %s, on %s.",
-		m.flavor, len(m.done), overloadSeconds, overloadQuota, overloadMore, list(func(w window) string { return w.Date }),
+	return fmt.Sprintf("**%s**: %d windows of %d s at %g of the flavor's quota or %g times that, %d at each rate of a search, host slower by at most %g, %s, by commit %s, on %s.",
+		m.flavor, len(m.done), overloadSeconds, overloadQuota, overloadMore, m.rules.Repeats, m.rules.Slowdown, list(func(w window) string { return w.Date }),
 		list(func(w window) string { return "`" + w.Commit + "`" }), list(func(w window) string { return w.Host }))
 }
 

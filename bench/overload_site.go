@@ -24,11 +24,14 @@ import (
 // file.
 type window struct {
 	source
+	overloadRules
 	Build  string  `json:"build"`  // hash of the program
 	Flavor string  `json:"flavor"` // of Bono, Sprout and Homestead
 	Quota  float64 `json:"quota"`  // of each component, relative to the flavor's quota
 	Mode   string  `json:"mode"`   // value of --overload
 	Rate   float64 `json:"rate"`   // calls/s
+
+	Speed float64 `json:"speed"` // of the slowest CPU during the window, as a share of its best; 0: not known
 
 	Seconds   float64            `json:"seconds"`
 	Success   float64            `json:"success"`
@@ -68,6 +71,7 @@ func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite,
 		if s.guard, err = quiet.New(ctx, everywhere.Generator...); err != nil {
 			return nil, err
 		}
+		s.guard.Slowdown = overloadNow.Slowdown
 		s.bare, err = newBare(ctx, f)
 		defer func() { err = errors.Join(err, s.bare.remove()) }()
 		if err != nil {
@@ -116,6 +120,7 @@ func (s *overloadSite) try(ctx context.Context, w window) (_ window, seen vitrin
 	uses := m.Use(began, began.Add(time.Duration(w.Seconds*float64(time.Second))))
 	delete(uses, vitrine.Generator)
 	w.source, w.Build = s.from, s.build
+	w.Speed = host.During
 	w.Success = float64(report.Succeeded) / float64(report.Scheduled)
 	w.Goodput = float64(report.Succeeded) / w.Seconds
 	w.Growth = inFlightGrowth(report.InFlight) / w.Rate

@@ -12,7 +12,7 @@ import (
 // meterOf returns a meter of a simulated function, which carries goodput calls/s at quota 1. driven
 // counts the windows.
 func meterOf(file string, goodput float64, driven *int) *overloadMeter {
-	return &overloadMeter{flavor: "small", build: "b", file: file, progress: io.Discard,
+	return &overloadMeter{flavor: "small", build: "b", rules: overloadNow, file: file, progress: io.Discard,
 		drive: func(_ context.Context, w window) (window, error) {
 			*driven++
 			w.Goodput = min(w.Rate, goodput*w.Quota)
