@@ -2,7 +2,7 @@ package report
 
 import (
 	"cmp"
-	_ "embed" // the page's template, style and script
+	_ "embed" // the page's template
 	"fmt"
 	"html/template"
 	"io"
@@ -19,18 +19,10 @@ import (
 //go:embed page.html
 var pageTemplate string
 
-//go:embed page.css
-var pageStyle string
-
-//go:embed page.js
-var pageScript string
-
 // A page is what the template shows.
 type page struct {
 	Title     string
 	Unit      string
-	Style     template.CSS
-	Script    template.JS
 	Several   bool
 	Mark      string // of every table; see set.mark
 	Sure      string // of every interval; see set.sure
@@ -99,18 +91,8 @@ type fact struct{ Name, Value string }
 // page writes the whole page. If files is set, the page links to the figures'
 // files.
 func (s *set) page(w io.Writer, figures []*figure, files bool) error {
-	t, err := template.New("page").Funcs(template.FuncMap{
-		"number": number, "shortest": shortest, "bytes": byteCount, "percent": percent,
-		"ratio": ratioText, "ms": latencyText, "seconds": func(d time.Duration) string { return shortest(d.Seconds()) },
-		"rest": rest,
-	}).Parse(pageTemplate)
-	if err != nil {
-		return err
-	}
-	p := page{ // CSS and JS are this package's own, not from outside
+	p := page{
 		Unit: s.unit, Several: len(s.runs) > 1, Table: s.capacityTable(), Pairs: s.pairs(),
-		Style:   Style(),
-		Script:  Script(),
 		Figures: map[string][]*figure{}, Mark: s.mark(), Sure: s.sure(),
 	}
 	names := make([]string, len(s.runs))
@@ -136,7 +118,11 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 	p.Frontier = s.frontierView(p.Figures[sectionFrontier])
 	p.Predicted = s.predictionView(p.Figures[sectionPrediction])
 	p.Demand = s.demandView(p.Figures[sectionDemand])
-	return t.Execute(w, p)
+	return WritePage(w, pageTemplate, template.FuncMap{
+		"number": number, "shortest": shortest, "bytes": byteCount, "percent": percent,
+		"ratio": ratioText, "ms": latencyText, "seconds": func(d time.Duration) string { return shortest(d.Seconds()) },
+		"rest": rest,
+	}, p)
 }
 
 // figures returns all figures of the page, in its order.

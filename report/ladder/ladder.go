@@ -37,9 +37,7 @@ var pageTemplate string
 // A page is what the template shows.
 type page struct {
 	*affinity.Analysis
-	Style  template.CSS
-	Script template.JS
-	Types  []typeView
+	Types []typeView
 
 	Compared *compare.Comparison // nil: no comparison
 }
@@ -123,7 +121,7 @@ func prune(dir string) error {
 
 // draw returns the page, and the figures by file name.
 func draw(a *affinity.Analysis, c *compare.Comparison) (html []byte, files map[string]string, err error) {
-	p := page{Analysis: a, Style: report.Style(), Script: report.Script(), Compared: c}
+	p := page{Analysis: a, Compared: c}
 	files = map[string]string{}
 	for i, t := range a.Types {
 		v := typeView{Type: t, ID: fmt.Sprintf("type-%d", i+1), File: fmt.Sprintf("affinity-%d", i+1)}
@@ -141,15 +139,11 @@ func draw(a *affinity.Analysis, c *compare.Comparison) (html []byte, files map[s
 		}
 		p.Types = append(p.Types, v)
 	}
-	t, err := template.New("page").Funcs(template.FuncMap{
+	var b bytes.Buffer
+	err = report.WritePage(&b, pageTemplate, template.FuncMap{
 		"number": number, "percent": percent, "join": join, "changes": func(t compare.Type) []changeLine { return comparedLines(&t) },
 		"counts": func(t compare.Type) string { return countsOf(&t) }, "sub": func(a, b float64) float64 { return a - b },
 		"mebibytes": func(bytes int64) string { return number(float64(bytes)/(1<<20)) + " MiB" },
-	}).Parse(pageTemplate)
-	if err != nil {
-		return nil, nil, err
-	}
-	var b bytes.Buffer
-	err = t.Execute(&b, p)
+	}, p)
 	return b.Bytes(), files, err
 }

@@ -44,17 +44,11 @@ func Page(title string, all map[string][]flex.Measured) ([]byte, error) {
 		}
 		sections = append(sections, s)
 	}
-	t, err := template.New("page").Parse(pageTemplate)
-	if err != nil {
-		return nil, err
-	}
 	var b bytes.Buffer
-	err = t.Execute(&b, struct {
+	err := report.WritePage(&b, pageTemplate, nil, struct {
 		Title    string
 		Sections []section
-		Style    template.CSS
-		Script   template.JS
-	}{title, sections, report.Style(), report.Script()})
+	}{title, sections})
 	return b.Bytes(), err
 }
 
@@ -71,7 +65,7 @@ func newRow(m *flex.Measured) row {
 // figure plots the results over time, and the capacity that the policy used: one line for each size.
 func figure(history []flex.Measured) (template.HTML, error) {
 	first, last := history[0].At, history[len(history)-1].At
-	unit, of := axis(last.Sub(first))
+	unit, of := report.TimeAxis(last.Sub(first))
 	x := func(at time.Time) float64 { return float64(at.Sub(first)) / float64(unit) }
 	panel := report.Panel{Y: "transactions/s"}
 	lines := map[string][]report.Place{}
@@ -91,15 +85,4 @@ func figure(history []flex.Measured) (template.HTML, error) {
 		panel.Lines = append(panel.Lines, report.Line{Name: "in use for " + size, Tone: i, At: at})
 	}
 	return report.Lines("Capacity over time.", of+" since "+first.UTC().Format(minute)+" UTC", "nothing found", []report.Panel{panel})
-}
-
-// axis returns the unit of the time axis and its name.
-func axis(length time.Duration) (unit time.Duration, name string) {
-	switch {
-	case length <= 3*time.Hour:
-		return time.Minute, "minutes"
-	case length <= 72*time.Hour:
-		return time.Hour, "hours"
-	}
-	return 24 * time.Hour, "days"
 }

@@ -43,8 +43,6 @@ type page struct {
 	Capacity  template.HTML
 	Instances template.HTML
 	Over      template.HTML
-	Style     template.CSS
-	Script    template.JS
 }
 
 // An acts has the actions of one policy.
@@ -65,7 +63,6 @@ func Page(load string, c simulate.Case, all []simulate.Result) ([]byte, error) {
 	}
 	p := page{
 		Case: c, Load: load, Seconds: len(c.Load), Peak: c.Load.Peak(), Objective: objective(c.Type.Objective), Results: all,
-		Style: report.Style(), Script: report.Script(),
 	}
 	if c.Truth > 0 && c.Truth != 1 {
 		p.Truth = number(c.Truth)
@@ -78,14 +75,10 @@ func Page(load string, c simulate.Case, all []simulate.Result) ([]byte, error) {
 	if err := p.draw(); err != nil {
 		return nil, err
 	}
-	t, err := template.New("page").Funcs(template.FuncMap{
-		"number": number, "whole": func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) },
-	}).Parse(pageTemplate)
-	if err != nil {
-		return nil, err
-	}
 	var b bytes.Buffer
-	err = t.Execute(&b, p)
+	err := report.WritePage(&b, pageTemplate, template.FuncMap{
+		"number": number, "whole": func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) },
+	}, p)
 	return b.Bytes(), err
 }
 
@@ -106,7 +99,8 @@ func objective(o decide.Objective) string {
 
 // draw draws the figures.
 func (p *page) draw() (err error) {
-	unit, of := axis(p.Seconds)
+	length, of := report.TimeAxis(time.Duration(p.Seconds) * time.Second)
+	unit := length.Seconds()
 	capacity := make([]report.Panel, len(p.Results))
 	instances, over := report.Panel{Y: "instances"}, report.Panel{Y: "seconds"}
 	for i, r := range p.Results {
@@ -132,17 +126,6 @@ func (p *page) draw() (err error) {
 	}
 	p.Over, err = report.Lines("Seconds over the objective so far, one line for each policy.", of, "", []report.Panel{over})
 	return err
-}
-
-// axis returns the unit of the time axis, in seconds, and its name.
-func axis(seconds int) (unit float64, name string) {
-	switch length := time.Duration(seconds) * time.Second; {
-	case length <= 10*time.Minute:
-		return 1, "seconds"
-	case length <= 3*time.Hour:
-		return 60, "minutes"
-	}
-	return 3600, "hours"
 }
 
 // marks returns the parts of a curve during which the objective is missed.
