@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"vitrine/reference/ims/overload"
@@ -66,5 +67,37 @@ func TestInFlightGrowth(t *testing.T) {
 	}
 	if got := inFlightGrowth(nil); got != 0 {
 		t.Errorf("growth %g without any reading", got)
+	}
+}
+
+// TestOverloadSection checks that the page shows the windows of the last build and rules, also if
+// today's rules are others, and says what is not measured yet.
+func TestOverloadSection(t *testing.T) {
+	root, driven := t.TempDir(), 0
+	file := filepath.Join(root, overloadFile)
+	for _, build := range []string{"old", "new"} {
+		m := meterOf(file, map[string]float64{"old": 900, "new": 100}[build], &driven)
+		m.build, m.rules = build, overloadRules{Repeats: 2, Slowdown: 0.2}
+		drive := m.drive
+		m.drive = func(ctx context.Context, w window) (window, error) {
+			got, err := drive(ctx, w)
+			got.Build, got.Commit = build, "of "+build
+			return got, err
+		}
+		if _, err := overloadGoodput(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	section, err := overloadSection(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"of new", "2 at each rate of a search, host slower by at most 0.2", "| small | goodput-4x | 50 calls/s |", "| small | below | not measured to the end |"} {
+		if !strings.Contains(section, want) {
+			t.Errorf("the section lacks %q:\n%s", want, section)
+		}
+	}
+	if strings.Contains(section, "of old") || strings.Contains(section, "450 calls/s") {
+		t.Errorf("the section shows an earlier build:\n%s", section)
 	}
 }
