@@ -78,24 +78,31 @@ type overloadMeter struct {
 	done                []window
 }
 
-// load reads the windows of this build by these rules.
-func (m *overloadMeter) load() error {
-	return readLines(m.file, func(w window) {
-		if w.Build == m.build && w.overloadRules == m.rules {
-			m.done = append(m.done, w)
+// load reads the windows that this meter may use.
+func (m *overloadMeter) load() error { return readLines(m.file, m.take) }
+
+// take adds a window of an earlier call, if it is of this flavor and build, and by these rules.
+func (m *overloadMeter) take(w window) {
+	if w.Flavor == m.flavor && w.Build == m.build && w.overloadRules == m.rules {
+		m.done = append(m.done, w)
+	}
+}
+
+// at returns the windows so far with this load control, quota and rate.
+func (m *overloadMeter) at(mode string, quota, rate float64) (all []window) {
+	for _, w := range m.done {
+		if w.Mode == mode && w.Quota == quota && w.Rate == rate {
+			all = append(all, w)
 		}
-	})
+	}
+	return all
 }
 
 // windows returns n windows, each on a fresh deployment. It drives those that the file lacks.
 func (m *overloadMeter) windows(ctx context.Context, mode string, quota, rate float64, n int) ([]window, error) {
 	want := window{Build: m.build, Flavor: m.flavor, Quota: quota, Mode: mode, Rate: math.Round(rate), Seconds: overloadSeconds, overloadRules: m.rules}
-	var got []window
-	for _, w := range m.done {
-		if w.Flavor == want.Flavor && w.Quota == want.Quota && w.Mode == want.Mode && w.Rate == want.Rate && len(got) < n {
-			got = append(got, w)
-		}
-	}
+	got := m.at(mode, quota, want.Rate)
+	got = got[:min(n, len(got))]
 	for len(got) < n {
 		w, err := m.drive(ctx, want)
 		if err != nil {

@@ -58,18 +58,14 @@ func overloadSection(root string) (string, error) {
 // by the same rules. It drives no window.
 func recordedMeter(flavor string, all []window) *overloadMeter {
 	m := &overloadMeter{flavor: flavor, progress: io.Discard, drive: func(context.Context, window) (window, error) { return window{}, errNotDriven }}
-	for _, w := range slices.Backward(all) {
-		if w.Flavor != flavor {
-			continue
-		}
-		if m.build == "" {
+	for _, w := range all {
+		if w.Flavor == flavor {
 			m.build, m.rules = w.Build, w.overloadRules
 		}
-		if w.Build == m.build && w.overloadRules == m.rules {
-			m.done = append(m.done, w)
-		}
 	}
-	slices.Reverse(m.done)
+	for _, w := range all {
+		m.take(w)
+	}
 	return m
 }
 
@@ -114,7 +110,7 @@ func (m *overloadMeter) properties() (lines [][]string, err error) {
 		for _, r := range rows {
 			lines = append(lines, []string{
 				m.flavor, strings.TrimPrefix(r.Name, m.name("")), fmt.Sprintf("%.4g %s", *r.Ours, r.Unit), fmt.Sprintf("%.4g, %s", *r.Theirs, r.Against),
-				fmt.Sprintf("%.3f", *r.Ratio), fmt.Sprintf("%.3f to %.3f", r.Spread[0], r.Spread[1]), r.Aim, map[bool]string{true: "yes", false: "no"}[*r.Holds],
+				fmt.Sprintf("%.3f", *r.Ratio), fmt.Sprintf("%.3f to %.3f", r.Spread[0], r.Spread[1]), r.Aim, r.holds(),
 			})
 		}
 		if err != nil {
@@ -126,16 +122,9 @@ func (m *overloadMeter) properties() (lines [][]string, err error) {
 
 // rates returns a line for each rate of each quota and control.
 func (m *overloadMeter) rates() (lines [][]string) {
-	kind := func(w window) string { return fmt.Sprintf("%g %s %g", w.Quota, w.Mode, w.Rate) }
-	groups := map[string][]window{}
-	for _, w := range m.done {
-		groups[kind(w)] = append(groups[kind(w)], w)
-	}
-	sorted := slices.SortedFunc(slices.Values(m.done), func(a, b window) int {
-		return cmp.Or(cmp.Compare(a.Quota, b.Quota), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Rate, b.Rate))
-	})
-	for _, w := range slices.CompactFunc(sorted, func(a, b window) bool { return kind(a) == kind(b) }) {
-		of := groups[kind(w)]
+	sorted := slices.SortedFunc(slices.Values(m.done), compareLoads)
+	for _, w := range slices.CompactFunc(sorted, func(a, b window) bool { return compareLoads(a, b) == 0 }) {
+		of := m.at(w.Mode, w.Quota, w.Rate)
 		success := values(of, func(w window) float64 { return w.Success })
 		mean, _ := sumUp(of)
 		lines = append(lines, []string{
@@ -144,4 +133,9 @@ func (m *overloadMeter) rates() (lines [][]string) {
 		})
 	}
 	return lines
+}
+
+// compareLoads orders windows by quota, load control and rate.
+func compareLoads(a, b window) int {
+	return cmp.Or(cmp.Compare(a.Quota, b.Quota), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Rate, b.Rate))
 }

@@ -156,6 +156,14 @@ func meets(ratio float64, aim string) (bool, error) {
 	return false, fmt.Errorf("aim %q: want <= or >= and a number", aim)
 }
 
+// holds says whether the ratio meets the aim: yes, no, or "-" without an aim.
+func (r Row) holds() string {
+	if r.Holds == nil {
+		return "-"
+	}
+	return map[bool]string{true: "yes", false: "no"}[*r.Holds]
+}
+
 func printTable(out io.Writer, rows []Row) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tOURS\tTHEIRS\tUNIT\tRATIO\tSPREAD\tROUNDS\tAIM\tHOLDS\tAGAINST")
@@ -164,12 +172,8 @@ func printTable(out io.Writer, rows []Row) {
 			fmt.Fprintf(w, "%s\t-\t-\t%s\t-\t-\t-\t%s\t-\t%s\n", r.Name, r.Unit, r.Aim, r.Reason)
 			continue
 		}
-		holds := "-"
-		if r.Holds != nil {
-			holds = map[bool]string{true: "yes", false: "no"}[*r.Holds]
-		}
 		fmt.Fprintf(w, "%s\t%.4g\t%.4g\t%s\t%.3g\t%.3g..%.3g\t%d\t%s\t%s\t%s\n", r.Name, *r.Ours, *r.Theirs,
-			r.Unit, *r.Ratio, r.Spread[0], r.Spread[1], r.Rounds, r.Aim, holds, r.Against)
+			r.Unit, *r.Ratio, r.Spread[0], r.Spread[1], r.Rounds, r.Aim, r.holds(), r.Against)
 	}
 	w.Flush()
 }
