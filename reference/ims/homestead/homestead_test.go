@@ -69,6 +69,20 @@ func TestAssign(t *testing.T) {
 	}
 }
 
+// TestRowsAreSmall checks what a subscriber costs that has registered once: the row
+// stays in memory.
+func TestRowsAreSmall(t *testing.T) {
+	value, _ := provision(1_000_000)("impu/sip:sub000003@ims.test")
+	var row registration
+	if err := json.Unmarshal(value, &row); err != nil {
+		t.Fatal(err)
+	}
+	assign(&row, ims.RegRequest{Type: ims.RequestReg, Server: "sip:127.0.0.1:5054;lr"}, time.Now())
+	if value, err := json.Marshal(row); err != nil || len(value) > 200 {
+		t.Errorf("the row has %d bytes, want at most 200: %s, %v", len(value), value, err)
+	}
+}
+
 func TestDocument(t *testing.T) {
 	value, _ := provision(10)("impu/sip:sub000003@ims.test")
 	var row registration

@@ -25,13 +25,13 @@ type credential struct {
 	Public []string `json:"public_ids"`
 }
 
-// A registration is a public identity's row: its state and profile.
+// A registration is a public identity's row. The profile is not part of it: it never
+// changes, and it is larger than the rest of the row.
 type registration struct {
 	State   string    `json:"state"`
 	Server  string    `json:"server,omitempty"`
 	Private string    `json:"private_id"`
 	Changed time.Time `json:"changed,omitzero"`
-	Profile string    `json:"profile"` // an IMSSubscription document, as provisioned
 }
 
 // provision returns a function that computes the row of a subscriber before any
@@ -55,11 +55,7 @@ func provision(subscribers int) func(key string) ([]byte, bool) {
 			if !ok || !strings.HasPrefix(identity, "sip:") {
 				return nil, false
 			}
-			profile, err := xml.Marshal(subscription(user))
-			if err != nil {
-				return nil, false // no value of this type fails to marshal
-			}
-			row = registration{State: ims.StateNotRegistered, Private: user + "@" + ims.Domain, Profile: string(profile)}
+			row = registration{State: ims.StateNotRegistered, Private: user + "@" + ims.Domain}
 		}
 		if row == nil {
 			return nil, false
@@ -67,6 +63,12 @@ func provision(subscribers int) func(key string) ([]byte, bool) {
 		data, err := json.Marshal(row)
 		return data, err == nil
 	}
+}
+
+// profile returns the IMSSubscription document of a private identity, as the HSS
+// sends it.
+func profile(private string) ([]byte, error) {
+	return xml.Marshal(subscription(strings.TrimSuffix(private, "@"+ims.Domain)))
 }
 
 // subscription returns the profile of a subscriber: its own identity, an alias
@@ -98,7 +100,11 @@ func subscription(user string) ims.Subscription {
 // document returns the answer to a GET or PUT of reg-data.
 func document(r registration, charging []string) ([]byte, error) {
 	data := ims.RegData{State: r.State, Server: r.Server, Charging: ims.Charging{CCF: charging}}
-	if err := xml.Unmarshal([]byte(r.Profile), &data.Subscription); err != nil {
+	provisioned, err := profile(r.Private)
+	if err == nil {
+		err = xml.Unmarshal(provisioned, &data.Subscription)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("profile of %s: %w", r.Private, err)
 	}
 	return xml.Marshal(data)

@@ -55,7 +55,8 @@ type Transaction struct {
 	index       int // index in the heap
 }
 
-func (tx *Transaction) invite() bool { return tx.Request.Method == sip.INVITE }
+// invite reports whether the request is an INVITE. A transaction that was shed is none.
+func (tx *Transaction) invite() bool { return tx.Request != nil && tx.Request.Method == sip.INVITE }
 
 // Transactions holds the transactions of one node. Its methods may be called
 // concurrently.
@@ -295,8 +296,30 @@ func (t *Transactions) Respond(tx *Transaction, res *sip.Response) error {
 	if res.StatusCode >= 200 && tx.finished.IsZero() {
 		tx.finished = time.Now()
 	}
+	if res.StatusCode >= 200 && !tx.invite() {
+		t.shed(tx)
+	}
 	t.mu.Unlock()
 	return tx.upstream.Send(data, tx.Event)
+}
+
+// shed replaces an answered transaction in the table by what absorbs retransmissions:
+// the answer. The requests, which are several times as large, live on only while
+// the caller holds the transaction. The caller of shed holds the lock.
+func (t *Transactions) shed(tx *Transaction) {
+	if tx.due.IsZero() {
+		return // not in the table any more
+	}
+	rest := &Transaction{Event: tx.Event, Owner: tx.Owner, key: tx.key, branch: tx.branch, upstream: tx.upstream,
+		reply: tx.reply, final: tx.final, finished: tx.finished, due: tx.due, index: tx.index}
+	t.timers[rest.index] = rest
+	if t.server[tx.key] == tx {
+		t.server[tx.key] = rest
+	}
+	if tx.branch != "" {
+		t.client[tx.branch] = rest
+	}
+	tx.due = time.Time{} // Forward may schedule it again
 }
 
 // Key identifies the transaction at every node that receives its request: the branch,

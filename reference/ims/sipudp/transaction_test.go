@@ -2,6 +2,8 @@ package sipudp
 
 import (
 	"net/netip"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -172,6 +174,40 @@ func TestTimers(t *testing.T) {
 	}
 	if _, fresh := r.receive(t, register); !fresh {
 		t.Error("a request was absorbed by a transaction that had ended")
+	}
+}
+
+// TestAnsweredTransactionsAreSmall checks what a transaction costs while it absorbs
+// retransmissions. Thousands do, and the memory of a small flavor is the limit.
+func TestAnsweredTransactionsAreSmall(t *testing.T) {
+	const transactions, most = 2000, 2 << 10 // bytes each
+	r := newRig(t)
+	r.up.Close() // the answers need no reader
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for i := range transactions {
+		tx, _ := r.receive(t, strings.ReplaceAll(register, "abc", strconv.Itoa(i)))
+		r.forward(t, tx)
+		out, _ := r.table.Sent(tx)
+		res := answerTo(t, string(out), 200)
+		if _, pass, _ := r.table.Answered(res); !pass {
+			t.Fatalf("the answer to request %d was not passed on", i)
+		}
+		_ = r.table.Respond(tx, res) // the client is gone
+	}
+	r.down.mu.Lock()
+	r.down.got, r.down.when = nil, nil
+	r.down.mu.Unlock()
+	if each := int64(heap()-before) / transactions; each > most {
+		t.Errorf("%d bytes for each answered transaction, want at most %d", each, most)
+	}
+	if held, _ := r.table.Pending(); held != transactions {
+		t.Errorf("%d transactions are held, want %d", held, transactions)
 	}
 }
 
