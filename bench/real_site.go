@@ -35,12 +35,15 @@ func realKnown() spec.Known {
 	}
 }
 
-// workload returns the workload of the catalog, with one threshold and the
-// precision of the bench.
+// workload returns the workload of the catalog, with one threshold, the precision of the bench and
+// the function's duration.
 func (f realFunction) workload(c realCounts) (*spec.Workload, error) {
 	w, err := spec.LoadWorkload(filepath.Join(f.Folder, f.Workload), realKnown())
 	if err != nil {
 		return nil, err
+	}
+	if f.Duration > 0 {
+		w.Duration = f.Duration
 	}
 	w.Search, w.Increase, w.Precision, w.Thresholds = rate.Adaptive, 0, c.Precision, []float64{realThreshold}
 	return w, nil

@@ -218,7 +218,7 @@ func drawn(after int) realDrive {
 // realBenchOf returns a bench with the given session. Its records are below the current folder.
 func realBenchOf(t *testing.T, folder, session string, counts realCounts, drive realDrive) *realBench {
 	t.Helper()
-	b, err := newRealBench(realFunction{"nginx", folder, "workload.yaml", "ng1s"}, counts, "a", drive, io.Discard)
+	b, err := newRealBench(realFunction{Name: "nginx", Folder: folder, Workload: "workload.yaml", Sizing: "ng1s"}, counts, "a", drive, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
