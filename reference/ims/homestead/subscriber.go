@@ -66,10 +66,9 @@ func provision(subscribers int) func(key string) ([]byte, bool) {
 }
 
 // profile returns the IMSSubscription document of a private identity, as the HSS
-// sends it.
-func profile(private string) ([]byte, error) {
-	return xml.Marshal(subscription(strings.TrimSuffix(private, "@"+ims.Domain)))
-}
+// sends it. It is computed for each read, because stored ones would fill the memory of
+// a small flavor.
+func profile(private string) ([]byte, error) { return xml.Marshal(subscription(ims.UserOf(private))) }
 
 // subscription returns the profile of a subscriber: its own identity, an alias
 // that registers with it, and the telephony server for its sessions.
