@@ -30,8 +30,8 @@ const (
 type realFunction struct {
 	Name, Folder, Workload, Sizing string
 
-	// Duration of an ordinary trial, instead of the workload's. The search's long trials are
-	// three times as long, and must show an overload of 5%.
+	// Duration of an ordinary trial; 0: the workload's. The search's long trials are three times
+	// as long, and must show a small overload (docs/measuring.md).
 	Duration time.Duration
 }
 
@@ -178,10 +178,7 @@ func newRealBench(f realFunction, counts realCounts, search string, drive realDr
 // numbers of runs and blocks are not part of it, so they may change within a plan.
 func (f realFunction) digest(c realCounts, search string) (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, f, c.Window, c.Precision, blockFactors(), search)
-	if c.Slowdown != firstSlowdown { // plans with it are older than the setting
-		fmt.Fprintln(h, c.Slowdown)
-	}
+	fmt.Fprintln(h, f, c.Window, c.Precision, c.Slowdown, blockFactors(), search)
 	files, err := os.ReadDir(f.Folder)
 	if err != nil {
 		return "", err
