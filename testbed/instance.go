@@ -145,7 +145,7 @@ func (in *Instance) Await(ctx context.Context, limit time.Duration, probe func(c
 			if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				return err
 			}
-			return fmt.Errorf("%s was not ready within %s: %w; its log ends:\n%s", in.Name, limit, last, in.Log())
+			return fmt.Errorf("%s was not ready within %s: %w; %s", in.Name, limit, last, in.logEnd())
 		case <-time.After(pause):
 		}
 	}
@@ -178,7 +178,7 @@ func (in *Instance) Ended() error {
 	if err := in.process.Err(); err != nil {
 		how = err.Error()
 	}
-	return fmt.Errorf("%s ended (%s); its log ends:\n%s", in.Name, how, in.Log())
+	return fmt.Errorf("%s ended (%s); %s", in.Name, how, in.logEnd())
 }
 
 // Stop ends the started command by SIGTERM, and by SIGKILL after grace. The place and its wiring
@@ -191,6 +191,14 @@ func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
 }
 
 func (in *Instance) logFile() string { return filepath.Join(in.Dir, "log") }
+
+// logEnd returns the end of the log, to end an error with.
+func (in *Instance) logEnd() string {
+	if log := in.Log(); log != "" {
+		return "its log ends:\n" + log
+	}
+	return "its log is empty"
+}
 
 // Log returns the output since the instance's last start, at most its last 2 KiB.
 func (in *Instance) Log() string {

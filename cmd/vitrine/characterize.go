@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"vitrine"
 	"vitrine/document"
 	"vitrine/result"
 	"vitrine/spec"
@@ -63,9 +66,20 @@ func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath str
 		return err
 	}
 	if f.json {
-		return json.NewEncoder(a.stdout).Encode(summary)
+		err = json.NewEncoder(a.stdout).Encode(summary)
+	} else {
+		err = a.present(f.out)
 	}
-	return a.present(f.out)
+	return errors.Join(err, anyValid(summary, f.out))
+}
+
+// anyValid returns an error if there were trials and none of them was valid.
+func anyValid(s result.Summary, dir string) error {
+	known := slices.ContainsFunc(s.Sizings, func(z result.Sizing) bool { return !slices.ContainsFunc(z.Capacities, vitrine.Capacity.Unmeasured) })
+	if known || s.InvalidTrials == 0 {
+		return nil
+	}
+	return fmt.Errorf("no trial was valid, so no capacity is known: %s says why", filepath.Join(dir, "trials.csv"))
 }
 
 // A campaign is a trial.Campaign with the back ends' options from its deployment.
