@@ -18,7 +18,7 @@ import (
 const mostNamed = 2
 
 // countable is the shortest time whose CPU time the kernel counts finely enough. The kernel counts in
-// units of 10 ms. In a trial of 30 ms, whose generator ends at once, one unit looks like a busy CPU.
+// units of 10 ms, and in a trial of 30 ms, whose generator ends at once, one unit is a third of a CPU.
 const countable = 200 * time.Millisecond
 
 // kthreadd is the process from which all kernel threads descend.
@@ -105,10 +105,11 @@ func descends(parents map[int]int, pid, from int) bool {
 // time, but it samples user and system time by its tick, which misses work between ticks.
 // Interrupts are mostly the run's own packets.
 func (c count) since(before count, cpus []int, own float64) use {
-	if c.at.Sub(before.at) < countable {
+	took := c.at.Sub(before.at)
+	if took < countable {
 		return use{steal: make([]float64, len(cpus)), other: math.NaN()}
 	}
-	elapsed := c.at.Sub(before.at).Seconds()
+	elapsed := took.Seconds()
 	var u use
 	var busy float64
 	for _, cpu := range cpus {
