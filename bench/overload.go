@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"vitrine/reference/ims/overload"
+	"vitrine/testbed/quiet"
 )
 
 // overloadFile stores every window, so that an interrupted bench can resume, and so that the page can
@@ -27,7 +28,7 @@ const (
 )
 
 // overloadNow are the rules of new windows.
-var overloadNow = overloadRules{Repeats: 5, Slowdown: 0.1}
+var overloadNow = overloadRules{Repeats: 5, Slowdown: quiet.StrictSlowdown}
 
 // overloadRules say how windows are measured. Windows of different rules are not compared.
 type overloadRules struct {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vitrine/search/rate"
+	"vitrine/testbed/quiet"
 )
 
 // blocksMissed is how many consecutive blocks may miss the capacity.
@@ -32,7 +33,7 @@ type realCounts struct {
 
 // readRealCounts reads RUNS, BETWEEN, DEPLOYMENTS, WINDOW, PRECISION, ESTIMATE, SLOWDOWN and FOR.
 func readRealCounts(getenv func(string) string) (c realCounts, err error) {
-	c = realCounts{Runs: 20, Between: 4, Deployments: 2, Window: 20 * time.Second, Precision: 0.3, Slowdown: 0.1, For: noLimit}
+	c = realCounts{Runs: 20, Between: 4, Deployments: 2, Window: 20 * time.Second, Precision: 0.3, Slowdown: quiet.StrictSlowdown, For: noLimit}
 	for name, to := range map[string]*int{"RUNS": &c.Runs, "BETWEEN": &c.Between, "DEPLOYMENTS": &c.Deployments} {
 		if text := getenv(name); text != "" {
 			if *to, err = strconv.Atoi(text); err != nil || *to < 1 {

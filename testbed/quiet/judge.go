@@ -20,8 +20,9 @@ const (
 	// thread that computes half of the time, as any tenant of a shared machine may, slows it
 	// by 0.3.
 	DefaultSlowdown = 0.45
-	// strictSlowdown is the lower limit that a Survey tries too.
-	strictSlowdown = 0.1
+	// StrictSlowdown is the lower limit for capacities that must agree from one hour to the next. A
+	// Survey tries it too.
+	StrictSlowdown = 0.1
 	// stealLimit is the largest share of any CPU that the hypervisor may take. It equals the
 	// default precision of a capacity.
 	stealLimit = 0.05

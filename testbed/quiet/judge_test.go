@@ -115,7 +115,7 @@ func TestNoBursts(t *testing.T) {
 func TestSlowdown(t *testing.T) {
 	alone, beside := [][]pace{steady(100, 5000, 6000)}, [][]pace{steady(100, 5000, 7000)}
 	got := reading{before: beside, during: beside, after: beside, use: use{steal: []float64{0}}}
-	for limit, want := range map[float64]bool{DefaultSlowdown: false, strictSlowdown: true} {
+	for limit, want := range map[float64]bool{DefaultSlowdown: false, StrictSlowdown: true} {
 		if _, why := judge([]int{0}, makeBaseline(alone, alone, alone, use{}), got, limit); (why != "") != want {
 			t.Errorf("limit %g: %q, want disturbed %t", limit, why, want)
 		}

@@ -14,7 +14,7 @@ const surveyWindow = 2 * time.Second
 // A Survey says how often trials on this host would be disturbed.
 type Survey struct {
 	Windows, Disturbed int
-	Strict             int    // windows that would be disturbed with a Slowdown of strictSlowdown
+	Strict             int    // windows that would be disturbed with a Slowdown of StrictSlowdown
 	Last               string // the reason of the last disturbance; empty: none
 }
 
@@ -44,7 +44,7 @@ func (g *Guard) Survey(ctx context.Context, length time.Duration) (s Survey, err
 		if _, why := w.Judge(0); why != "" {
 			s.Disturbed, s.Last = s.Disturbed+1, why
 		}
-		if _, why := judge(g.cpus, g.idle, w.reading, strictSlowdown); why != "" {
+		if _, why := judge(g.cpus, g.idle, w.reading, StrictSlowdown); why != "" {
 			s.Strict++
 		}
 	}
@@ -52,7 +52,7 @@ func (g *Guard) Survey(ctx context.Context, length time.Duration) (s Survey, err
 }
 
 func (s Survey) String() string {
-	text := fmt.Sprintf("%d of %d trials of %v would be disturbed, %d with --slowdown %g", s.Disturbed, s.Windows, surveyWindow, s.Strict, strictSlowdown)
+	text := fmt.Sprintf("%d of %d trials of %v would be disturbed, %d with --slowdown %g", s.Disturbed, s.Windows, surveyWindow, s.Strict, StrictSlowdown)
 	if s.Last != "" {
 		text += ", the last one: " + strings.TrimPrefix(s.Last, "disturbed: ")
 	}
