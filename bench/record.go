@@ -150,16 +150,12 @@ type page struct {
 }
 
 func pages() []page {
-	return []page{
-		{"docs/simulate.md", "bench/truth", ofTruth(truthRecordFile, judgedSection)},
-		{"docs/search.md", "bench/truth/cost", ofTruth(truthRecordFile, costSection)},
-		{"docs/simulate.md", "bench/truth-stateful", ofTruth(truthStatefulFile, judgedSection)},
-		{"docs/search.md", "bench/truth-stateful/cost", ofTruth(truthStatefulFile, costSection)},
+	return append(truthPages(), []page{
 		{"docs/decisions/0016-adaptive-search.md", "bench/ablation", ablationSection},
 		{"docs/flex.md", "bench/flex-burst", burstSection},
 		{"docs/measuring.md", "bench/real", realSection},
 		{"reference/ims/README.md", "bench/overload", overloadSection},
-	}
+	}...)
 }
 
 // notRun is the text of a section without a record.

@@ -23,17 +23,17 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// truthFile stores the runs, so that a stopped bench can resume. Runs of another
-// version of the search or the servers do not count.
-const truthFile = "truth.jsonl"
-
 const (
 	truthRuns   = 1000 // runs per family and precision, unless RUNS is set: 2,000 a family
 	truthPeered = 10   // MLRsearch runs on one of this many runs per server
 )
 
-// truthPrecisions returns the precisions that searches are asked for.
+// truthPrecisions returns the precisions that truth and truth-stateful ask for. The version of their
+// records depends on them.
 func truthPrecisions() []float64 { return []float64{0.1, 0.05} }
+
+// coarsePrecisions returns the precisions of searches that must be short.
+func coarsePrecisions() []float64 { return []float64{0.3} }
 
 // defaultPeerSearch is MLRsearch with only our range and loss ratio.
 const defaultPeerSearch = "MLRsearch " + mlrsearchVersion + " by its defaults"
@@ -71,21 +71,29 @@ func (r truthRun) width() float64 {
 	return (r.High - r.Low) / r.Rate
 }
 
-// A truthKind is a way to search the servers, with the files for its results.
+// A truthKind is a way to search the servers.
 type truthKind struct {
-	name     string // of its benches, before the family
-	stateful bool   // every overload needs a fresh deployment
-	file     string // the runs, so that a stopped bench can resume
-	record   string // the figures; committed
+	name       string // of its benches, before the family
+	stateful   bool   // every overload needs a fresh deployment
+	precisions []float64
 }
 
 // truthKinds returns the ways in which servers are searched.
 func truthKinds() []truthKind {
 	return []truthKind{
-		{name: "truth", file: truthFile, record: truthRecordFile},
-		{name: "truth-stateful", stateful: true, file: "truth-stateful.jsonl", record: truthStatefulFile},
+		{name: "truth", precisions: truthPrecisions()},
+		{name: "truth-stateful", precisions: truthPrecisions(), stateful: true},
+		{name: "truth-coarse", precisions: coarsePrecisions()},
+		{name: "truth-coarse-stateful", precisions: coarsePrecisions(), stateful: true},
 	}
 }
+
+// runsFile returns the file of the runs, so that a stopped bench can resume. Runs of another version
+// of the search or the servers do not count.
+func (k truthKind) runsFile() string { return k.name + ".jsonl" }
+
+// recordFile returns the committed file of the figures. Tables in docs/ are generated from it.
+func (k truthKind) recordFile() string { return "bench/results/" + k.name + ".json" }
 
 // config returns the configuration of a search at the precision.
 func (k truthKind) config(precision float64) rate.Config {
@@ -133,7 +141,7 @@ func (k truthKind) bench(ctx context.Context, dir, family string, runs int, prog
 			return nil, err
 		}
 	}
-	if err := t.open(k.file); err != nil {
+	if err := t.open(k.runsFile()); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.file.Close()) }()
@@ -142,10 +150,10 @@ func (k truthKind) bench(ctx context.Context, dir, family string, runs int, prog
 	}
 	kept := t.summarize()
 	kept.source = sourceAt(ctx, time.Now())
-	if err := keepTruth(k.record, kept); err != nil {
+	if err := keepTruth(k.recordFile(), kept); err != nil {
 		return nil, err
 	}
-	for _, precision := range truthPrecisions() {
+	for _, precision := range k.precisions {
 		more, err := t.rows(precision)
 		if err != nil {
 			return nil, err
@@ -159,7 +167,7 @@ func (k truthKind) bench(ctx context.Context, dir, family string, runs int, prog
 // server of the family.
 func (k truthKind) version(family string) string {
 	h := fnv.New64a()
-	for _, precision := range truthPrecisions() {
+	for _, precision := range k.precisions {
 		cfg := k.config(precision)
 		r := queue.Tuning.Run(family, 0).Search(rate.NewAdaptive(cfg), cfg)
 		for _, o := range r.History {
@@ -245,7 +253,7 @@ func (t *truthBench) missing(precision float64, run int, search string) bool {
 // all does every missing run, in parallel on all CPUs.
 func (t *truthBench) all(ctx context.Context) error {
 	workers := runtime.GOMAXPROCS(0)
-	for _, precision := range truthPrecisions() {
+	for _, precision := range t.kind.precisions {
 		group, ctx := errgroup.WithContext(ctx)
 		for w := range workers {
 			group.Go(func() error { return t.work(ctx, precision, w, workers) })

@@ -9,11 +9,20 @@ import (
 	"vitrine/papers"
 )
 
-// ofTruth returns a function that generates a section from the records in file. The path of file
-// starts at root.
-func ofTruth(file string, section func([]truthRecord) string) func(root string) (string, error) {
+// truthPages returns the pages with the tables of each kind.
+func truthPages() (all []page) {
+	for _, k := range truthKinds() {
+		all = append(all,
+			page{"docs/simulate.md", "bench/" + k.name, k.ofRecords(judgedSection)},
+			page{"docs/search.md", "bench/" + k.name + "/cost", k.ofRecords(k.costSection)})
+	}
+	return all
+}
+
+// ofRecords returns a function that generates a section from the kind's records below root.
+func (k truthKind) ofRecords(section func([]truthRecord) string) func(root string) (string, error) {
 	return func(root string) (string, error) {
-		records, err := readTruth(filepath.Join(root, file))
+		records, err := readTruth(filepath.Join(root, k.recordFile()))
 		if err != nil || len(records) == 0 {
 			return notRun, err
 		}
@@ -43,16 +52,16 @@ func judgedSection(records []truthRecord) string {
 }
 
 // costSection returns a table of the median trials, deployments and load of our search.
-func costSection(records []truthRecord) string {
+func (k truthKind) costSection(records []truthRecord) string {
 	grid := [][]string{{"family"}}
-	for _, precision := range truthPrecisions() {
+	for _, precision := range k.precisions {
 		for _, what := range []string{"trials", "deployments", "load"} {
 			grid[0] = append(grid[0], fmt.Sprintf("%s at %g", what, precision))
 		}
 	}
 	for _, r := range records {
 		row := []string{"`" + r.Family + "`"}
-		for _, precision := range truthPrecisions() {
+		for _, precision := range k.precisions {
 			i := slices.IndexFunc(r.Figures, func(f truthFigure) bool { return f.Search == ourSearch && f.Precision == precision })
 			if i < 0 {
 				row = append(row, "–", "–", "–")

@@ -11,12 +11,6 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// The committed records. Tables in docs/ are generated from them.
-const (
-	truthRecordFile   = "bench/results/truth.json"
-	truthStatefulFile = "bench/results/truth-stateful.json"
-)
-
 // A truthRecord holds the figures of one family and their source. A record file is a list of
 // truthRecords in the order of queue.Families.
 type truthRecord struct {
@@ -61,7 +55,7 @@ func (f truthFigure) overOracle() float64 {
 // summarize returns the figures of the family.
 func (t *truthBench) summarize() truthRecord {
 	r := truthRecord{Family: t.family, Servers: queue.HeldOut, Seed: queue.Config(0).Seed, Version: t.version, Runs: t.runs}
-	for _, precision := range truthPrecisions() {
+	for _, precision := range t.kind.precisions {
 		for _, search := range []string{ourSearch, mlrSearch, peerSearch, defaultPeerSearch} {
 			if runs := t.of(precision, search); len(runs) > 0 {
 				r.Figures = append(r.Figures, figureOf(precision, search, runs))

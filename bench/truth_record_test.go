@@ -30,7 +30,7 @@ func TestTruthRecord(t *testing.T) {
 		t.Errorf("figures %+v", f)
 	}
 	root := t.TempDir()
-	file := filepath.Join(root, truthRecordFile)
+	file := filepath.Join(root, truthKinds()[0].recordFile())
 	other := truthRecord{Family: queue.Queue, Runs: 7, Servers: queue.HeldOut}
 	for _, each := range []truthRecord{r, other, {Family: queue.GC, Runs: 1}, r} {
 		if err := keepTruth(file, each); err != nil {
