@@ -131,8 +131,11 @@ func (a *app) runCapacities(ctx context.Context, m *measurement, f reproduceFlag
 		c.onBegin = func() error { return a.count(m, f.papers) }
 		run := f.characterizeFlags
 		run.out = m.dir
-		_, err := a.run(ctx, c, run)
-		return err
+		summary, err := a.run(ctx, c, run)
+		if err != nil {
+			return err
+		}
+		return anyValid(summary, run.out)
 	})
 }
 
