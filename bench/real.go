@@ -23,7 +23,8 @@ const (
 	realFolder    = "bench/real" // raw results, one file per function
 	realThreshold = 0.9
 	realPeered    = 5 // MLRsearch runs once in this many runs
-	noisyTries    = 3 // attempts at a block or run on a host that is too noisy
+	noisyTries    = 3 // attempts, after the time limit, at the block that ends a session on a host that is too noisy
+	noisyPause    = time.Minute
 )
 
 // A realFunction is a function of the catalog. Its true capacity is unknown.
@@ -154,7 +155,8 @@ type realBench struct {
 // searchVersion returns a string that changes with the behaviour of the adaptive
 // search.
 func searchVersion() (version string) {
-	for _, kind := range truthKinds() {
+	for _, stateful := range []bool{false, true} {
+		kind := truthKind{precisions: truthPrecisions(), stateful: stateful}
 		version += kind.version(queue.Refusal) + kind.version(queue.Luck)
 	}
 	return version
@@ -229,30 +231,36 @@ func (b *realBench) keep(r realRecord) error {
 	return appendLine(b.file, r)
 }
 
-// measure makes the missing measurements until none is left or the time limit allows no more.
+// measure makes the missing measurements until none is left or the time limit allows no more. While
+// the host is too noisy, it waits and tries again.
 func (b *realBench) measure(ctx context.Context) error {
 	b.announce()
-	for {
-		unit := b.next()
-		if unit.kind == "" {
-			return nil
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	failed := 0 // attempts in a row
+	for unit := b.next(); unit.kind != ""; unit = b.next() {
 		record, err := b.do(ctx, unit)
-		for tries := 1; tries < noisyTries && errors.Is(err, quiet.ErrTooNoisy); tries++ {
-			fmt.Fprintf(b.progress, "  %s is tried again: %v\n", unit, err)
-			record, err = b.do(ctx, unit)
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, quiet.ErrTooNoisy):
+			fmt.Fprintf(b.progress, "  %s: %v\n", unit, err)
+			if failed++; failed >= noisyTries && time.Since(b.began) > b.counts.For {
+				return nil
+			}
+			if err := pause(ctx, noisyPause); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
 			return fmt.Errorf("%s: %w", unit, err)
 		}
+		failed = 0
 		if err := b.keep(record); err != nil {
 			return err
 		}
 		b.describe(record)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // do makes one measurement.

@@ -93,7 +93,7 @@ func (s *realSite) open(ctx context.Context) (err error) {
 		return err
 	}
 	if s.guard, err = quiet.New(ctx, all...); err != nil {
-		return err
+		return errors.Join(err, s.locks.Close()) // or the next attempt would wait for this one
 	}
 	s.guard.Slowdown = s.counts.Slowdown
 	s.opened = true

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -11,12 +12,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"vitrine"
 	"vitrine/search/rate"
 	"vitrine/search/sim"
 	"vitrine/search/sim/queue"
+	"vitrine/testbed/quiet"
 )
 
 // TestCrossing checks that the fit decreases and is straight between rates.
@@ -212,6 +215,48 @@ func drawn(after int) realDrive {
 			got.outcomes = append(got.outcomes, vitrine.Outcome{Key: vitrine.Key{Rate: step.Rate, Repeat: step.Repeat}, Duration: step.Duration,
 				Scheduled: n, Succeeded: int64(float64(n) * min(1, 90/step.Rate)), Valid: true})
 		}
+	}
+}
+
+// TestRealWaitsForAQuietHost checks that the bench tries again while the host is too noisy, and that
+// it ends without an error soon after its time limit.
+func TestRealWaitsForAQuietHost(t *testing.T) {
+	folder, err := filepath.Abs("../catalog/nginx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		noisy func(attempt int) bool
+		order string
+		last  time.Duration
+	}{
+		"at times":            {noisy: func(n int) bool { return n%3 != 0 }, order: "brmdrb", last: 12 * time.Minute},
+		"always":              {noisy: func(int) bool { return true }, order: "", last: time.Hour},
+		"after the first run": {noisy: func(n int) bool { return n > 2 }, order: "br", last: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			synctest.Test(t, func(t *testing.T) {
+				counts, err := readRealCounts(func(string) string { return "" })
+				if err != nil {
+					t.Fatal(err)
+				}
+				counts.Runs, counts.Estimate, counts.For = 2, 100, time.Hour
+				attempts, quietly := 0, drawn(100)
+				b := realBenchOf(t, folder, "1", counts, func(ctx context.Context, asked campaignRequest) (campaignResult, error) {
+					if attempts++; c.noisy(attempts) {
+						return campaignResult{}, fmt.Errorf("a trial: %w", quiet.ErrTooNoisy)
+					}
+					return quietly(ctx, asked)
+				})
+				if err := b.measure(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(b.began); order(b.all) != c.order || took > c.last+noisyTries*noisyPause {
+					t.Errorf("measured %q in %s, want %q in about %s", order(b.all), took, c.order, c.last)
+				}
+			})
+		})
 	}
 }
 
