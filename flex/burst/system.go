@@ -54,9 +54,9 @@ func Start(ctx context.Context, p SystemPlan) (s *System, err error) {
 	if s.log, err = os.Create(filepath.Join(p.Folder, "flex.log")); err != nil {
 		return nil, err
 	}
-	c := exec.CommandContext(ctx, p.Program, "flex", "run", s.file(), "--policy", p.Policy)
+	// End alone signals the orchestrator: a second signal would end it before its instances.
+	c := exec.CommandContext(context.WithoutCancel(ctx), p.Program, "flex", "run", s.file(), "--policy", p.Policy)
 	c.Stdout, c.Stderr = s.log, s.log
-	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(syscall.SIGTERM) }, ending
 	if err := c.Start(); err != nil {
 		return nil, errors.Join(err, s.log.Close())
 	}
@@ -108,10 +108,7 @@ func (s *System) End(ctx context.Context) (err error) {
 	timer := time.AfterFunc(ending, func() { _ = c.Process.Kill() })
 	defer timer.Stop()
 	err = c.Wait()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && (exit.ExitCode() == interrupted || ctx.Err() != nil) {
-		err = nil
-	}
-	if err == nil {
+	if exit := (*exec.ExitError)(nil); err == nil || errors.As(err, &exit) && exit.ExitCode() == interrupted {
 		return nil
 	}
 	// The instances of a killed orchestrator keep running: stop them.

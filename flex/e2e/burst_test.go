@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -51,5 +53,38 @@ func TestEachPolicyScalesForABurst(t *testing.T) {
 		if r.Policy == "fixed=2" && r.Lag > 0 {
 			t.Errorf("a fixed size lagged %d s behind", r.Lag)
 		}
+	}
+}
+
+// TestInterruptedDayLeavesNothing checks that the system of a day ends with everything that it runs
+// when the day is interrupted.
+func TestInterruptedDayLeavesNothing(t *testing.T) {
+	_, err := cgroup.Detect()
+	hosttest.Need(t, err)
+	folder := t.TempDir()
+	ctx, interrupt := context.WithCancel(t.Context())
+	s, err := burst.Start(ctx, burst.SystemPlan{Program: program(t), Folder: folder, Policy: "fixed=1", Max: 1, VCPUs: burst.VCPUs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Await(ctx); err != nil {
+		t.Error(err)
+	}
+	running := func() []int {
+		pids, err := hosttest.Processes(func(arguments string) bool { return strings.Contains(arguments, folder) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pids
+	}
+	if pids := running(); len(pids) < 2 { // the orchestrator and its holder
+		t.Errorf("only the processes %d run", pids)
+	}
+	interrupt()
+	if err := s.End(ctx); err != nil {
+		t.Error(err)
+	}
+	if pids := running(); len(pids) > 0 {
+		t.Errorf("the processes %d still run", pids)
 	}
 }

@@ -249,7 +249,7 @@ func testRunInsideCancelled(b *bed) {
 	if err := <-ran; err == nil {
 		b.Error("a cancelled Run returned no error")
 	}
-	b.eventually("the command and its child have ended", func() bool { return len(withMark(b.T, mark)) == 0 })
+	b.eventually("the command and its child have ended", func() bool { return ended(mark) })
 	select {
 	case <-p.Done():
 		b.Errorf("the function ended with the command: %v", p.Err())
@@ -257,19 +257,10 @@ func testRunInsideCancelled(b *bed) {
 	}
 }
 
-// withMark lists the processes of this host that have the argument.
-func withMark(t *testing.T, mark string) (found []string) {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if contains(file, "\x00"+mark+"\x00") {
-			found = append(found, file)
-		}
-	}
-	return found
+// ended reports whether no process of this host has the argument.
+func ended(mark string) bool {
+	running, err := hosttest.WithArgument(mark)
+	return err == nil && len(running) == 0
 }
 
 func testNotInImage(b *bed) {

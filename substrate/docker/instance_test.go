@@ -94,7 +94,7 @@ func testOrphansReaped(b *bed) {
 				return false
 			}
 		}
-		return len(withMark(b.T, mark)) == 0
+		return ended(mark)
 	})
 }
 

@@ -199,9 +199,7 @@ func (s *suite) logged(file, text string) {
 // the substrate's machines.
 func (s *suite) processes(mark string) []int {
 	s.Helper()
-	find := func(mark string) ([]int, error) {
-		return processes(func(arguments string) bool { return strings.Contains(arguments, "\x00"+mark+"\x00") })
-	}
+	find := hosttest.WithArgument
 	if s.h.Machine != nil {
 		find = s.h.Machine.Processes
 	}

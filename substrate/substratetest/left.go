@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/substrate/qemu/machine"
 )
@@ -37,29 +37,7 @@ func Left(run string) ([]string, error) {
 
 // Machines returns the QEMU processes of the run.
 func Machines(run string) ([]int, error) {
-	return processes(func(arguments string) bool {
+	return hosttest.Processes(func(arguments string) bool {
 		return strings.HasPrefix(arguments, machine.Program) && strings.Contains(arguments, "\x00vt-"+run+"-")
 	})
-}
-
-// processes returns this host's processes, in any namespace, whose arguments match. A zero byte
-// follows each argument.
-func processes(match func(arguments string) bool) ([]int, error) {
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil || !match(string(b)) {
-			continue // the process has ended, or does not match
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil {
-			return nil, err
-		}
-		pids = append(pids, pid)
-	}
-	return pids, nil
 }
