@@ -66,6 +66,24 @@ type realSite struct {
 	locks      *runstate.CPULocks
 	guard      *quiet.Guard
 	campaigns  int
+	pending    *pendingCampaign // nil: the last campaign has ended
+}
+
+// A pendingCampaign is a campaign that the next drive with the same request continues.
+type pendingCampaign struct {
+	key  string // of its request
+	dir  string
+	seed uint64
+	wall time.Duration // spent on it
+}
+
+// key returns a text that differs if the campaigns differ.
+func (r campaignRequest) key() string {
+	key := fmt.Sprint(r.search, r.precision)
+	if r.block != nil {
+		key += fmt.Sprint(r.block.rates)
+	}
+	return key
 }
 
 func (s *realSite) open(ctx context.Context) (err error) {
@@ -109,7 +127,8 @@ func (s *realSite) close() (err error) {
 	return errors.Join(err, s.locks.Close())
 }
 
-// drive runs one campaign.
+// drive runs one campaign. If the host is too noisy, the next call with the same request continues
+// the campaign.
 func (s *realSite) drive(ctx context.Context, asked campaignRequest) (got campaignResult, err error) {
 	if err := s.open(ctx); err != nil {
 		return got, err
@@ -120,10 +139,7 @@ func (s *realSite) drive(ctx context.Context, asked campaignRequest) (got campai
 		return got, err
 	}
 	defer func() { err = errors.Join(err, run.Close()) }()
-	s.campaigns++
-	dir := filepath.Join(s.dir, fmt.Sprint("campaign-", s.campaigns))
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	results, err := result.Create(dir, result.Manifest{})
+	results, err := s.begin(asked)
 	if err != nil {
 		return got, err
 	}
@@ -133,24 +149,37 @@ func (s *realSite) drive(ctx context.Context, asked campaignRequest) (got campai
 		return got, err
 	}
 	summary, err := campaign.Run(ctx)
+	s.pending.wall += time.Since(began)
 	if err != nil {
 		return got, err
 	}
-	got.outcomes, got.wall = results.Outcomes(), time.Since(began)
+	got.outcomes, got.wall = results.Outcomes(), s.pending.wall
 	if asked.block == nil {
 		got.capacity = &summary.Sizings[0].Capacities[0]
 	}
-	return got, nil
+	err, s.pending = os.RemoveAll(s.pending.dir), nil
+	return got, err
 }
 
-// config returns the configuration of a campaign. Each campaign has another seed. The campaign sets
-// why to the reason for which its search ended.
+// begin returns the results of the pending campaign if that is the one asked for, or else those of a
+// new campaign, which is then pending. Each campaign has another seed.
+func (s *realSite) begin(asked campaignRequest) (*result.Run, error) {
+	if s.pending != nil && s.pending.key == asked.key() {
+		return result.Open(s.pending.dir)
+	}
+	s.campaigns++
+	s.pending = &pendingCampaign{key: asked.key(), dir: filepath.Join(s.dir, fmt.Sprint("campaign-", s.campaigns)), seed: uint64(time.Now().UnixNano())}
+	return result.Create(s.pending.dir, result.Manifest{})
+}
+
+// config returns the configuration of the pending campaign, which sets why to the reason for which
+// its search ended.
 func (s *realSite) config(asked campaignRequest, bed testbed.Config, results *result.Run, why *string) trial.Config {
 	bed.Self = s.vitrine
 	workload := *s.workload
 	cfg := trial.Config{
 		Deployment: s.deployment, Workload: &workload, Testbed: bed, CPUs: s.cpus, Results: results,
-		Seed: uint64(time.Now().UnixNano()), Log: slog.New(slog.DiscardHandler),
+		Seed: s.pending.seed, Log: slog.New(slog.DiscardHandler),
 		Generator: func(name string) ([]string, error) { return []string{s.vitrine, "generate", name}, nil },
 		Watch:     s.guard.Watch,
 		Observe: func(e trial.Event) {
