@@ -143,7 +143,12 @@ func (s *realSite) drive(ctx context.Context, asked campaignRequest) (got campai
 	if err != nil {
 		return got, err
 	}
-	defer func() { err = errors.Join(err, results.Close()) }()
+	defer func() {
+		if err = errors.Join(err, results.Close()); !errors.Is(err, quiet.ErrTooNoisy) {
+			err = errors.Join(err, os.RemoveAll(s.pending.dir))
+			s.pending = nil
+		}
+	}()
 	campaign, err := trial.New(s.config(asked, testbedtest.Local(run), results, &got.why))
 	if err != nil {
 		return got, err
@@ -157,8 +162,7 @@ func (s *realSite) drive(ctx context.Context, asked campaignRequest) (got campai
 	if asked.block == nil {
 		got.capacity = &summary.Sizings[0].Capacities[0]
 	}
-	err, s.pending = os.RemoveAll(s.pending.dir), nil
-	return got, err
+	return got, nil
 }
 
 // begin returns the results of the pending campaign if that is the one asked for, or else those of a
