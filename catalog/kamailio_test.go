@@ -173,7 +173,7 @@ func buildImage(t *testing.T) (engine, tag string) {
 	return engine, tag
 }
 
-var timeout = regexp.MustCompile(`timeout: \d+s`)
+var timeout = regexp.MustCompile(`timeout: \d+m?s`)
 
 // A campaign measures one sizing of the package, with a capture at each edge.
 type campaign struct {
