@@ -43,7 +43,7 @@ func testRestart(t *testing.T, open func() store.Engine) {
 	})
 	r.wait(t, "/due", 1)
 	r.wait(t, "/expired", 1)
-	s.noted(2)
+	s.noted()
 	clock.jump(time.Hour)
 	s.look("nudsf-timer")
 	r.wait(t, "/later", 1)

@@ -124,7 +124,7 @@ func testSubscriptionExpiry(t *testing.T, s *server) {
 	if p.kind != "Nudsf_DataRepository_subscriptionExpiryNotification" {
 		t.Errorf("notified by %s", p.kind)
 	}
-	s.noted(1)
+	s.noted()
 	var info wire.NotificationInfo
 	if err := json.Unmarshal(p.body, &info); err != nil || len(info.ExpiredSubscriptions) != 1 || *info.ExpiredSubscriptions[0].ClientID != *client() {
 		t.Errorf("%v: %s", err, p.body)
@@ -174,7 +174,7 @@ func testRecordExpiry(t *testing.T, s *server) {
 	}
 
 	// If the ttl is removed, the record does not expire.
-	s.noted(1)
+	s.noted()
 	ttl = s.clock.now().Add(time.Hour)
 	s.put("kept", record).want(t, 201)
 	s.patch(s.records("kept", "meta"), `[{"op":"remove","path":"/ttl"}]`).want(t, 204)

@@ -89,7 +89,7 @@ func testTimerExpiry(t *testing.T, s *server) {
 	s.jump(10*time.Minute, "nudsf-timer")
 	p := r.wait(t, "/kept", 1)[0]
 	r.wait(t, "/deleted", 1)
-	s.noted(2)
+	s.noted()
 	var fired wire.Timer
 	if err := json.Unmarshal(p.body, &fired); err != nil || fired.TimerID != "kept" || fired.MetaTags["supi"][0] != "imsi-1" || p.kind != "Nudsf_Timer_timerExpiry" {
 		t.Errorf("%v %s: %s", err, p.kind, p.body)
@@ -125,7 +125,7 @@ func testTimerPatch(t *testing.T, s *server) {
 	s.patch(s.timers("t"), `[{"op":"replace","path":"/expires","value":`+string(soon)+`},`+keep+`]`).want(t, 204)
 	s.jump(time.Minute, "nudsf-timer")
 	r.wait(t, "/t", 1)
-	s.noted(1)
+	s.noted()
 	// A fired timer is kept and can be changed. It fires again when it gets a new time.
 	s.patch(s.timers("t"), `[{"op":"add","path":"/metaTags","value":{"a":["b"]}}]`).want(t, 204)
 	if got := s.timersFound(filterQuery(t, wire.Compare(wire.Equal, "a", "b"))); !slices.Equal(got, []string{"t"}) {
