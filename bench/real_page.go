@@ -64,6 +64,7 @@ func (b *realBench) summary(ours []judged, without int) string {
 	if s, ok := runs.sensitivity(); ok {
 		text += fmt.Sprintf(" In the runs the host ran at %.2f of its best speed (%.2f to %.2f), and the CPU time of a call grew as the power %.1f of how much longer the fixed work took.",
 			s.mean, s.slowest, s.fastest, s.power)
+		text += fmt.Sprintf(" From %.1f to 1 times the capacity, the CPU time of a call fell as the power %.2f of the rate.", near, s.saving)
 	}
 	return text
 }

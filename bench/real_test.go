@@ -90,24 +90,29 @@ func TestReferenceHoldsTruth(t *testing.T) {
 	}
 }
 
-// TestSensitivity recovers the power with which CPU time follows the host's speed. A trial that fails
-// uses its whole quota, so it says nothing.
+// TestSensitivity recovers the powers with which CPU time follows the host's speed and the rate, in
+// two runs of which one has a slower host. A trial that fails uses its whole quota, so it says
+// nothing.
 func TestSensitivity(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	run := realRecord{Capacity: &vitrine.Capacity{Rate: 1000}}
-	for range 40 {
-		o := realTrial{Rate: 500 + 500*random.Float64(), Speed: 0.8 + 0.2*random.Float64(), Scheduled: 100, Succeeded: 100}
-		o.CPU = 1e-5 * math.Pow(o.Rate, -0.3) * math.Pow(o.Speed, -2)
-		failed := o
-		failed.CPU, failed.Succeeded = 1e-5, 50
-		run.Trials = append(run.Trials, o, failed, realTrial{Rate: 100, Speed: 0.5, CPU: 1, Scheduled: 100, Succeeded: 100})
+	var runs realRecords
+	for _, capacity := range []float64{1000, 700} {
+		run := realRecord{Capacity: &vitrine.Capacity{Rate: capacity}}
+		for range 40 {
+			o := realTrial{Rate: capacity * (0.5 + 0.5*random.Float64()), Speed: 0.8 + 0.2*random.Float64(), Scheduled: 100, Succeeded: 100}
+			o.CPU = 1e-2 / capacity * math.Pow(o.Rate, -0.75) * math.Pow(o.Speed, -2)
+			failed := o
+			failed.CPU, failed.Succeeded = 1e-5, 50
+			run.Trials = append(run.Trials, o, failed, realTrial{Rate: 100, Speed: 0.5, CPU: 1, Scheduled: 100, Succeeded: 100})
+		}
+		runs = append(runs, run)
 	}
-	s, ok := realRecords{run}.sensitivity()
-	if !ok || math.Abs(s.power-2) > 1e-6 || s.slowest < 0.8 || s.fastest > 1 {
-		t.Errorf("got %+v, %t, want a power of 2", s, ok)
+	s, ok := runs.sensitivity()
+	if !ok || math.Abs(s.power-2) > 1e-6 || math.Abs(s.saving-0.75) > 1e-6 || s.slowest < 0.8 || s.fastest > 1 {
+		t.Errorf("got %+v, %t, want powers of 2 and 0.75", s, ok)
 	}
-	run.Trials = run.Trials[:9]
-	if _, ok := (realRecords{run}).sensitivity(); ok {
+	runs[0].Trials = runs[0].Trials[:9]
+	if _, ok := runs[:1].sensitivity(); ok {
 		t.Error("three trials were enough")
 	}
 }
