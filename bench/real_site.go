@@ -58,13 +58,12 @@ type realSite struct {
 	dir      string
 	progress io.Writer
 
-	opened     bool
-	vitrine    string // path of the product's program
+	vitrine    string // path of the product's program; empty before prepare
 	deployment *spec.Deployment
 	workload   *spec.Workload
 	cpus       testbed.CPUs
 	locks      *runstate.CPULocks
-	guard      *quiet.Guard
+	watch      quiet.Watcher // nil before the site is open
 	campaigns  int
 	pending    *pendingCampaign // nil: the last campaign has ended
 }
@@ -86,12 +85,35 @@ func (r campaignRequest) key() string {
 	return key
 }
 
-func (s *realSite) open(ctx context.Context) (err error) {
-	if s.opened {
+// open locks the CPUs and reads the idle host. If the host is not idle, the next call tries again.
+func (s *realSite) open(ctx context.Context) error {
+	if s.watch != nil {
 		return nil
 	}
-	s.vitrine = filepath.Join(s.dir, "vitrine")
-	if err := hosttest.Build(ctx, s.vitrine, hosttest.Product); err != nil {
+	if s.vitrine == "" {
+		if err := s.prepare(ctx); err != nil {
+			return err
+		}
+	}
+	all := slices.Concat(s.cpus.Function, s.cpus.Generator)
+	locks, err := runstate.WaitForCPUs(ctx, runstate.CPULockDir, all, runstate.Owner{Run: "bench", PID: os.Getpid(), Command: os.Args},
+		func(busy *runstate.CPUBusyError) { fmt.Fprintln(s.progress, "  waiting:", busy) })
+	if err != nil {
+		return err
+	}
+	guard, err := quiet.New(ctx, all...)
+	if err != nil {
+		return errors.Join(err, locks.Close()) // or the next call would wait for this one
+	}
+	guard.Slowdown = s.counts.Slowdown
+	s.locks, s.watch = locks, guard.Watch
+	return s.cpus.KeepOff()
+}
+
+// prepare builds the product, reads the function's files and chooses the CPUs.
+func (s *realSite) prepare(ctx context.Context) (err error) {
+	program := filepath.Join(s.dir, "vitrine")
+	if err := hosttest.Build(ctx, program, hosttest.Product); err != nil {
 		return err
 	}
 	if s.deployment, err = spec.LoadDeployment(filepath.Join(s.function.Folder, "deployment.yaml"), realKnown()); err != nil {
@@ -104,23 +126,13 @@ func (s *realSite) open(ctx context.Context) (err error) {
 	if s.cpus, err = testbed.ShareCPUs(s.deployment.Servers.CPUs, s.deployment.Servers.GeneratorCPUs); err != nil {
 		return err
 	}
-	all := slices.Concat(s.cpus.Function, s.cpus.Generator)
-	s.locks, err = runstate.WaitForCPUs(ctx, runstate.CPULockDir, all, runstate.Owner{Run: "bench", PID: os.Getpid(), Command: os.Args},
-		func(busy *runstate.CPUBusyError) { fmt.Fprintln(s.progress, "  waiting:", busy) })
-	if err != nil {
-		return err
-	}
-	if s.guard, err = quiet.New(ctx, all...); err != nil {
-		return errors.Join(err, s.locks.Close()) // or the next attempt would wait for this one
-	}
-	s.guard.Slowdown = s.counts.Slowdown
-	s.opened = true
-	return s.cpus.KeepOff()
+	s.vitrine = program
+	return nil
 }
 
 // close releases the CPUs. It may be called on a site that never opened.
 func (s *realSite) close() (err error) {
-	if s.opened {
+	if s.locks != nil {
 		everywhere := testbed.CPUs{Generator: slices.Concat(s.cpus.Generator, s.cpus.Function)}
 		err = everywhere.KeepOff()
 	}
@@ -185,7 +197,7 @@ func (s *realSite) config(asked campaignRequest, bed testbed.Config, results *re
 		Deployment: s.deployment, Workload: &workload, Testbed: bed, CPUs: s.cpus, Results: results,
 		Seed: s.pending.seed, Log: slog.New(slog.DiscardHandler),
 		Generator: func(name string) ([]string, error) { return []string{s.vitrine, "generate", name}, nil },
-		Watch:     s.guard.Watch,
+		Watch:     s.watch,
 		Observe: func(e trial.Event) {
 			if e.Kind == trial.RateDone {
 				*why = e.Why
