@@ -46,9 +46,10 @@ func newRealTrial(o vitrine.Outcome) realTrial {
 	return t
 }
 
-// passed reports whether the trial passed, at a rate of from to 1 times the capacity.
-func (t realTrial) passed(from, capacity float64) bool {
-	return t.Rate >= from*capacity && t.Rate <= capacity && float64(t.Succeeded) >= realThreshold*float64(t.Scheduled)
+// showsCost reports whether the trial shows what a call costs: it passed, at costFrom to costTo times
+// the capacity.
+func (t realTrial) showsCost(capacity float64) bool {
+	return t.CPU > 0 && t.Rate >= costFrom*capacity && t.Rate <= costTo*capacity && float64(t.Succeeded) >= realThreshold*float64(t.Scheduled)
 }
 
 // cpuPerCall returns the CPU time of all components per scheduled call, in s, or 0 if it is not known.

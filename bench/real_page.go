@@ -56,7 +56,8 @@ func (b *realBench) summary(ours []judged, without int) string {
 	}
 	text += fmt.Sprintf(" The blocks next to runs find %s; together %.4g [%.4g, %.4g], over %d deployments.",
 		rates(each), whole.Rate, whole.Low, whole.High, whole.Deployments)
-	if found := slices.DeleteFunc(slices.Clone(ours), func(j judged) bool { return !j.found() }); len(found) > 1 {
+	found := slices.DeleteFunc(slices.Clone(ours), func(j judged) bool { return !j.found() })
+	if len(found) > 1 {
 		text += fmt.Sprintf(" Standard deviation between runs: %.1f%%; their intervals state %.1f%%. Medians: difference %+.1f%%, %.0f s of load, %.0f s in all.",
 			100*runToRun(found), 100*median(values(found, judged.statedSD)), 100*median(values(found, judged.difference)),
 			median(values(found, judged.load)), median(values(found, judged.wall)))
@@ -64,7 +65,10 @@ func (b *realBench) summary(ours []judged, without int) string {
 	if s, ok := runs.sensitivity(); ok {
 		text += fmt.Sprintf(" In the runs the host ran at %.2f of its best speed (%.2f to %.2f), and the CPU time of a call grew as the power %.1f of how much longer the fixed work took.",
 			s.mean, s.slowest, s.fastest, s.power)
-		text += fmt.Sprintf(" From %.1f to 1 times the capacity, the CPU time of a call fell as the power %.2f of the rate.", near, s.saving)
+	}
+	if e, ok := effectOfCosts(found); ok {
+		text += fmt.Sprintf(" At %g to %g times the mean capacity a call cost %.2f to %.2f of the CPU time in the median run, and the capacity followed the power %.1f of that (correlation %.2f).",
+			costFrom, costTo, e.least, e.most, e.power, e.correlation)
 	}
 	return text
 }
@@ -95,14 +99,15 @@ func (b *realBench) grid() [][]string {
 	lines := [][]string{{"search", "run", "capacity", "95% interval", "blocks", "difference", "CPU per call", "holds it", "trials", "load", "in all"}}
 	for _, search := range []string{rate.Adaptive, rate.MLR, mlrDefault} {
 		runs, _ := b.judge(search)
-		for _, j := range runs {
+		costs := callCosts(runs)
+		for i, j := range runs {
 			holds := "no"
 			if j.covered() {
 				holds = "yes"
 			}
 			cpu := ""
-			if !math.IsNaN(j.cpu) {
-				cpu = fmt.Sprintf("%+.1f%%", 100*(j.cpu-1))
+			if search == rate.Adaptive && !math.IsNaN(costs[i]) {
+				cpu = fmt.Sprintf("%+.1f%%", 100*(costs[i]-1))
 			}
 			lines = append(lines, []string{
 				search, fmt.Sprint(j.Number), fmt.Sprintf("%.4g", j.Capacity.Rate), fmt.Sprintf("%.4g to %.4g", j.Capacity.Low, j.Capacity.High),

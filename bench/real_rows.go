@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 
 	"vitrine"
@@ -20,7 +19,6 @@ import (
 type judged struct {
 	realRecord
 	beside reference // from the blocks before and after the run in its session, pooled
-	cpu    float64   // CPU time of a call in the run, over that in the blocks; NaN: not known
 }
 
 // covered reports whether the run's interval contains the capacity of the neighbouring blocks.
@@ -77,7 +75,7 @@ func (b *realBench) judge(search string) (runs []judged, without int) {
 			without++
 			continue
 		}
-		runs = append(runs, judged{r, ref, cpuOf(r.Trials, ref.Rate) / cpuOf(beside, ref.Rate)})
+		runs = append(runs, judged{r, ref})
 	}
 	return runs, without
 }
@@ -91,78 +89,6 @@ func (b *realBench) nearest(session string, from, step int) []realTrial {
 		}
 	}
 	return nil
-}
-
-// cpuOf returns the median CPU time of a call, in s, over the trials that passed at 0.8 to 1 times
-// the capacity. NaN: not known.
-func cpuOf(trials []realTrial, capacity float64) float64 {
-	var all []float64
-	for _, t := range trials {
-		if t.CPU > 0 && t.passed(near, capacity) {
-			all = append(all, t.CPU)
-		}
-	}
-	if len(all) == 0 {
-		return math.NaN()
-	}
-	return median(all)
-}
-
-// A sensitivity says how a function's CPU time follows the host's speed and the rate.
-type sensitivity struct {
-	mean, slowest, fastest float64 // speed of the host, as a share of its best
-	power                  float64 // CPU time of a call ~ (1/speed)^power, at a constant rate
-	saving                 float64 // CPU time of a call ~ rate^-saving, near the capacity
-}
-
-// sensitivity fits the trials of the runs that passed at 0.5 to 1 times the capacity, and for the
-// saving at 0.8 to 1 times. The result is false if too few of them have both CPU time and speed.
-func (all realRecords) sensitivity() (s sensitivity, ok bool) {
-	const far = 0.5
-	var speeds []float64
-	for _, r := range all {
-		for _, t := range r.Trials {
-			if t.CPU > 0 && t.Speed > 0 && t.passed(far, r.Capacity.Rate) {
-				speeds = append(speeds, t.Speed)
-			}
-		}
-	}
-	_, power, ok := all.powers(far)
-	if !ok {
-		return s, false
-	}
-	saving, _, ok := all.powers(near)
-	return sensitivity{stat.Mean(speeds, nil), slices.Min(speeds), slices.Max(speeds), power, -saving}, ok
-}
-
-// near is the least share of the capacity at which a trial is near the capacity.
-const near = 0.8
-
-// powers fits the CPU time of a call ~ rate^ofRate · (1/speed)^ofSpeed to the trials of the runs
-// that passed at from to 1 times the capacity. Each run has its own factor, because the host is not
-// the same in all runs.
-func (all realRecords) powers(from float64) (ofRate, ofSpeed float64, ok bool) {
-	const fewest = 10
-	var x, y []float64
-	for _, r := range all {
-		var rates, speeds, costs []float64
-		for _, t := range r.Trials {
-			if t.CPU > 0 && t.Speed > 0 && t.passed(from, r.Capacity.Rate) {
-				rates, speeds, costs = append(rates, math.Log(t.Rate)), append(speeds, -math.Log(t.Speed)), append(costs, math.Log(t.CPU))
-			}
-		}
-		for i := range costs {
-			x, y = append(x, rates[i]-stat.Mean(rates, nil), speeds[i]-stat.Mean(speeds, nil)), append(y, costs[i]-stat.Mean(costs, nil))
-		}
-	}
-	if len(y) < fewest {
-		return 0, 0, false
-	}
-	var fit mat.VecDense
-	if err := fit.SolveVec(mat.NewDense(len(y), 2, x), mat.NewVecDense(len(y), y)); err != nil {
-		return 0, 0, false // all rates or all speeds are equal
-	}
-	return fit.AtVec(0), fit.AtVec(1), true
 }
 
 // blocks returns the trials of the blocks next to runs, and the estimate of each of these blocks.

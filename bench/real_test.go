@@ -90,30 +90,59 @@ func TestReferenceHoldsTruth(t *testing.T) {
 	}
 }
 
-// TestSensitivity recovers the powers with which CPU time follows the host's speed and the rate, in
-// two runs of which one has a slower host. A trial that fails uses its whole quota, so it says
-// nothing.
+// TestSensitivity recovers the power with which CPU time follows the host's speed. A trial that fails
+// uses its whole quota, so it says nothing.
 func TestSensitivity(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	var runs realRecords
-	for _, capacity := range []float64{1000, 700} {
-		run := realRecord{Capacity: &vitrine.Capacity{Rate: capacity}}
-		for range 40 {
-			o := realTrial{Rate: capacity * (0.5 + 0.5*random.Float64()), Speed: 0.8 + 0.2*random.Float64(), Scheduled: 100, Succeeded: 100}
-			o.CPU = 1e-2 / capacity * math.Pow(o.Rate, -0.75) * math.Pow(o.Speed, -2)
-			failed := o
-			failed.CPU, failed.Succeeded = 1e-5, 50
-			run.Trials = append(run.Trials, o, failed, realTrial{Rate: 100, Speed: 0.5, CPU: 1, Scheduled: 100, Succeeded: 100})
-		}
-		runs = append(runs, run)
+	run := realRecord{Capacity: &vitrine.Capacity{Rate: 1000}}
+	for range 40 {
+		o := realTrial{Rate: 500 + 250*random.Float64(), Speed: 0.8 + 0.2*random.Float64(), Scheduled: 100, Succeeded: 100}
+		o.CPU = 1e-5 * math.Pow(o.Rate, -0.3) * math.Pow(o.Speed, -2)
+		failed := o
+		failed.CPU, failed.Succeeded = 1e-5, 50
+		run.Trials = append(run.Trials, o, failed, realTrial{Rate: 100, Speed: 0.5, CPU: 1, Scheduled: 100, Succeeded: 100})
 	}
-	s, ok := runs.sensitivity()
-	if !ok || math.Abs(s.power-2) > 1e-6 || math.Abs(s.saving-0.75) > 1e-6 || s.slowest < 0.8 || s.fastest > 1 {
-		t.Errorf("got %+v, %t, want powers of 2 and 0.75", s, ok)
+	s, ok := realRecords{run}.sensitivity()
+	if !ok || math.Abs(s.power-2) > 1e-6 || s.slowest < 0.8 || s.fastest > 1 {
+		t.Errorf("got %+v, %t, want a power of 2", s, ok)
 	}
-	runs[0].Trials = runs[0].Trials[:9]
-	if _, ok := runs[:1].sensitivity(); ok {
+	run.Trials = run.Trials[:9]
+	if _, ok := (realRecords{run}).sensitivity(); ok {
 		t.Error("three trials were enough")
+	}
+}
+
+// TestCallCosts recovers how much more a call costs in some runs than in others, and how their
+// capacities follow. Trials at full quota and failed ones say nothing.
+func TestCallCosts(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	var runs []judged
+	for _, cost := range []float64{1, 1.2, 0.9, 1.1, 1} {
+		r := realRecord{Capacity: &vitrine.Capacity{Rate: 1000 * math.Pow(cost, -1.5)}}
+		for range 6 {
+			rate := 550 + 150*random.Float64()
+			o := realTrial{Rate: rate, CPU: cost * math.Pow(rate, -0.4), Scheduled: 100, Succeeded: 100}
+			failed, full := o, o
+			failed.CPU, failed.Succeeded = 1, 50
+			full.Rate, full.CPU = 990, 0.5/990
+			r.Trials = append(r.Trials, o, failed, full)
+		}
+		runs = append(runs, judged{realRecord: r})
+	}
+	for i, want := range []float64{1, 1.2, 0.9, 1.1, 1} {
+		if got := callCosts(runs)[i]; math.Abs(got-want) > 1e-6 {
+			t.Errorf("run %d: a call costs %g of the median, want %g", i, got, want)
+		}
+	}
+	if e, ok := effectOfCosts(runs); !ok || math.Abs(e.power+1.5) > 1e-6 || e.correlation > -0.999 || math.Abs(e.most-1.2) > 1e-6 {
+		t.Errorf("got %+v, %t, want a power of -1.5", e, ok)
+	}
+	runs[0].Trials = nil
+	if !math.IsNaN(callCosts(runs)[0]) {
+		t.Error("a run without trials has a cost")
+	}
+	if _, ok := effectOfCosts(runs); ok {
+		t.Error("four runs were enough")
 	}
 }
 
@@ -403,14 +432,14 @@ func TestCoverageRow(t *testing.T) {
 			if i >= held {
 				beside = 120
 			}
-			runs = append(runs, judged{realRecord{Capacity: &vitrine.Capacity{Rate: 100, Low: 95, High: 105}}, reference{Rate: beside, SD: 0.01}, 0})
+			runs = append(runs, judged{realRecord{Capacity: &vitrine.Capacity{Rate: 100, Low: 95, High: 105}}, reference{Rate: beside, SD: 0.01}})
 		}
 		row, err := coverageRow("real/x/coverage", runs, judged.covered, binomialTest, truthAim)
 		if err != nil || *row.Holds != holds {
 			t.Errorf("%d of 20: %s, %v", held, encode(t, row), err)
 		}
 	}
-	nothing := judged{realRecord{Capacity: &vitrine.Capacity{}}, reference{Rate: 100, SD: 0.01}, 0}
+	nothing := judged{realRecord{Capacity: &vitrine.Capacity{}}, reference{Rate: 100, SD: 0.01}}
 	if nothing.covered() || nothing.agrees() {
 		t.Error("a run without a capacity counts as covered")
 	}
