@@ -38,9 +38,7 @@ func TestCampaignContinuesAfterNoise(t *testing.T) {
 		t.Fatal(err)
 	}
 	site := &realSite{function: function, counts: realCounts{Precision: 0.3}, dir: t.TempDir(), progress: t.Output()}
-	if err := site.prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, site.prepare(t.Context()))
 	noisy, good := false, 0
 	site.watch = func(context.Context) (quiet.Watch, error) {
 		w := scriptedWatch{began: time.Now()}
