@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Trials at these shares of the mean capacity show the CPU time of a call. Nearer to the capacity,
+// Trials at these shares of the capacity show the CPU time of a call. Nearer to the capacity,
 // an instance uses its whole quota, so the CPU time of a call is the quota over the rate, whatever
 // the host does.
 const costFrom, costTo = 0.5, 0.75
@@ -27,9 +27,9 @@ func callCosts(runs []judged) []float64 {
 				rates[i], cpus[i] = append(rates[i], math.Log(t.Rate/middle)), append(cpus[i], math.Log(t.CPU))
 			}
 		}
-		for k := range rates[i] {
-			x := rates[i][k] - stat.Mean(rates[i], nil)
-			xx, xy = xx+x*x, xy+x*cpus[i][k]
+		mean := stat.Mean(rates[i], nil)
+		for k, x := range rates[i] {
+			xx, xy = xx+(x-mean)*(x-mean), xy+(x-mean)*cpus[i][k]
 		}
 	}
 	power := 0.0
@@ -37,20 +37,15 @@ func callCosts(runs []judged) []float64 {
 		power = xy / xx
 	}
 	costs := make([]float64, len(runs))
-	var known []float64
 	for i := range runs {
 		costs[i] = math.Exp(stat.Mean(cpus[i], nil) - power*stat.Mean(rates[i], nil))
-		if !math.IsNaN(costs[i]) {
-			known = append(known, costs[i])
-		}
 	}
+	known := slices.DeleteFunc(slices.Clone(costs), math.IsNaN)
 	if len(known) == 0 {
 		return costs
 	}
-	for i, usual := 0, median(known); i < len(costs); i++ {
-		costs[i] /= usual
-	}
-	return costs
+	usual := median(known)
+	return values(costs, func(c float64) float64 { return c / usual })
 }
 
 // A costEffect says how the capacities of runs follow the CPU time of a call.

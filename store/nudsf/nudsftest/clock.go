@@ -25,8 +25,11 @@ func (s *server) jump(by time.Duration, service string) {
 
 // look makes a service check for due records at once, and not some seconds later.
 func (s *server) look(service string) {
-	s.function.Agenda.Planned(service+"/Realm01/Storage01", time.Time{})
+	s.function.Agenda.Planned(spaceOf(service), time.Time{})
 }
+
+// spaceOf returns the space of the test's storage in a service.
+func spaceOf(service string) string { return service + "/Realm01/Storage01" }
 
 // noted waits until the outbox is empty, so the answers to all notifications are recorded. If the
 // clock moves before that, a notification may be sent again. Call noted after the notifications
@@ -35,7 +38,7 @@ func (s *server) noted() {
 	s.t.Helper()
 	eventually(s.t, "the answers are noted", func() bool {
 		for _, service := range []string{"nudsf-dr", "nudsf-timer"} {
-			q := store.Query{Space: service + "/Realm01/Storage01", Prefix: "o/"}
+			q := store.Query{Space: spaceOf(service), Prefix: "o/"}
 			for _, err := range s.function.Agenda.Engine.Scan(s.t.Context(), q) {
 				if err != nil {
 					s.t.Log(err)
