@@ -28,12 +28,13 @@ const (
 )
 
 // overloadNow are the rules of new windows.
-var overloadNow = overloadRules{Repeats: 5, Slowdown: quiet.StrictSlowdown}
+var overloadNow = overloadRules{Repeats: 5, Slowdown: quiet.StrictSlowdown, Awake: true}
 
 // overloadRules say how windows are measured. Windows of different rules are not compared.
 type overloadRules struct {
 	Repeats  int     `json:"repeats"`  // fresh deployments per rate of a search
 	Slowdown float64 `json:"slowdown"` // a window is repeated if the host was slower by more than this share; see quiet.Guard
+	Awake    bool    `json:"awake"`    // idle CPUs polled; see quiet.KeepAwake
 }
 
 // overloadGuess is the approximate capacity of each flavor at its full quota,

@@ -72,8 +72,8 @@ func recordedMeter(flavor string, all []window) *overloadMeter {
 // origin returns a sentence about the windows' number, days, commits and hosts.
 func (m *overloadMeter) origin() string {
 	list := func(text func(window) string) string { return strings.Join(distinct(m.done, text), " and ") }
-	return fmt.Sprintf("**%s**: %d windows of %d s at %g of the flavor's quota or %g times that, %d at each rate of a search, host slower by at most %g, %s, by commit %s, on %s.",
-		m.flavor, len(m.done), overloadSeconds, overloadQuota, overloadMore, m.rules.Repeats, m.rules.Slowdown, list(func(w window) string { return w.Date }),
+	return fmt.Sprintf("**%s**: %d windows of %d s at %g of the flavor's quota or %g times that, %d at each rate of a search, host slower by at most %g%s, %s, by commit %s, on %s.",
+		m.flavor, len(m.done), overloadSeconds, overloadQuota, overloadMore, m.rules.Repeats, m.rules.Slowdown, keptAwake(m.rules.Awake), list(func(w window) string { return w.Date }),
 		list(func(w window) string { return "`" + w.Commit + "`" }), list(func(w window) string { return w.Host }))
 }
 

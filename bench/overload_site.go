@@ -68,6 +68,11 @@ func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite,
 		if s.build, err = buildID(f.vitrine); err != nil {
 			return nil, err
 		}
+		awake, err := quiet.KeepAwake()
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, awake.Close()) }()
 		if s.guard, err = quiet.New(ctx, everywhere.Generator...); err != nil {
 			return nil, err
 		}

@@ -77,7 +77,7 @@ func TestOverloadSection(t *testing.T) {
 	file := filepath.Join(root, overloadFile)
 	for _, build := range []string{"old", "new"} {
 		m := meterOf(file, map[string]float64{"old": 900, "new": 100}[build], &driven)
-		m.build, m.rules = build, overloadRules{Repeats: 2, Slowdown: 0.2}
+		m.build, m.rules = build, overloadRules{Repeats: 2, Slowdown: 0.2, Awake: true}
 		drive := m.drive
 		m.drive = func(ctx context.Context, w window) (window, error) {
 			got, err := drive(ctx, w)
@@ -92,7 +92,7 @@ func TestOverloadSection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"of new", "2 at each rate of a search, host slower by at most 0.2", "| small | goodput-4x | 50 calls/s |", "| small | below | not measured to the end |"} {
+	for _, want := range []string{"of new", "2 at each rate of a search, host slower by at most 0.2, CPUs kept awake", "| small | goodput-4x | 50 calls/s |", "| small | below | not measured to the end |"} {
 		if !strings.Contains(section, want) {
 			t.Errorf("the section lacks %q:\n%s", want, section)
 		}

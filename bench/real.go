@@ -97,6 +97,7 @@ type realRecord struct {
 	Centre  float64 `json:",omitempty"` // of a block: the estimate at the centre of its rates
 
 	Slowdown float64 `json:",omitempty"` // limit of what neighbours may slow a trial; 0: firstSlowdown
+	Awake    bool    `json:",omitempty"` // idle CPUs polled
 
 	Trials    []realTrial
 	Disturbed int               // trials that were repeated
@@ -180,7 +181,7 @@ func newRealBench(f realFunction, counts realCounts, search string, drive realDr
 // numbers of runs and blocks are not part of it, so they may change within a plan.
 func (f realFunction) digest(c realCounts, search string) (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, f, c.Window, c.Precision, c.Slowdown, blockFactors(), search)
+	fmt.Fprintln(h, f, c.Window, c.Precision, c.Slowdown, c.Awake, blockFactors(), search)
 	files, err := os.ReadDir(f.Folder)
 	if err != nil {
 		return "", err
@@ -266,7 +267,7 @@ func (b *realBench) measure(ctx context.Context) error {
 // do makes one measurement.
 func (b *realBench) do(ctx context.Context, unit realUnit) (realRecord, error) {
 	r := realRecord{Plan: b.plan, Version: b.from.Commit, Host: b.from.Host, Session: b.session, Began: time.Now().UTC(), Kind: unit.kind, Search: unit.search, Number: unit.number,
-		Slowdown: b.counts.Slowdown}
+		Slowdown: b.counts.Slowdown, Awake: b.counts.Awake}
 	asked := campaignRequest{search: unit.search, precision: b.counts.Precision}
 	switch unit.search {
 	case "":

@@ -49,8 +49,8 @@ func (b *realBench) summary(ours []judged, without int) string {
 		runs = append(runs, j.realRecord)
 	}
 	limit := cmp.Or(runs[0].Slowdown, firstSlowdown)
-	text := fmt.Sprintf("**%s**, `%s`, trials that neighbours slowed by at most %g, %s: %d of %d intervals hold the capacity of the blocks beside them, %d with the error of the blocks.",
-		b.function.Name, b.function.Sizing, limit, runs.origin(), countRuns(ours, judged.covered), len(ours), countRuns(ours, judged.agrees))
+	text := fmt.Sprintf("**%s**, `%s`, trials that neighbours slowed by at most %g%s, %s: %d of %d intervals hold the capacity of the blocks beside them, %d with the error of the blocks.",
+		b.function.Name, b.function.Sizing, limit, keptAwake(runs[0].Awake), runs.origin(), countRuns(ours, judged.covered), len(ours), countRuns(ours, judged.agrees))
 	if without > 0 {
 		text += fmt.Sprintf(" %d runs have no such blocks.", without)
 	}

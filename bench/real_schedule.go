@@ -28,12 +28,13 @@ type realCounts struct {
 	Precision   float64       // requested from the searches
 	Estimate    float64       // centre of the first block; 0: a pilot run finds it
 	Slowdown    float64       // limit of what neighbours may slow a trial; see quiet.Guard
+	Awake       bool          // keep idle CPUs polling; see quiet.KeepAwake
 	For         time.Duration // time limit: begin nothing that would end later; 0: measure nothing
 }
 
-// readRealCounts reads RUNS, BETWEEN, DEPLOYMENTS, WINDOW, PRECISION, ESTIMATE, SLOWDOWN and FOR.
+// readRealCounts reads RUNS, BETWEEN, DEPLOYMENTS, WINDOW, PRECISION, ESTIMATE, SLOWDOWN, AWAKE and FOR.
 func readRealCounts(getenv func(string) string) (c realCounts, err error) {
-	c = realCounts{Runs: 20, Between: 4, Deployments: 2, Window: 20 * time.Second, Precision: 0.3, Slowdown: quiet.StrictSlowdown, For: noLimit}
+	c = realCounts{Runs: 20, Between: 4, Deployments: 2, Window: 20 * time.Second, Precision: 0.3, Slowdown: quiet.StrictSlowdown, Awake: true, For: noLimit}
 	for name, to := range map[string]*int{"RUNS": &c.Runs, "BETWEEN": &c.Between, "DEPLOYMENTS": &c.Deployments} {
 		if text := getenv(name); text != "" {
 			if *to, err = strconv.Atoi(text); err != nil || *to < 1 {
@@ -53,6 +54,13 @@ func readRealCounts(getenv func(string) string) (c realCounts, err error) {
 				return c, fmt.Errorf("%s %q: want a positive number, a precision below 1", name, text)
 			}
 		}
+	}
+	switch text := getenv("AWAKE"); text {
+	case "":
+	case "on", "off":
+		c.Awake = text == "on"
+	default:
+		return c, fmt.Errorf("AWAKE %q: want on or off", text)
 	}
 	return c, nil
 }

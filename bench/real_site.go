@@ -63,6 +63,7 @@ type realSite struct {
 	workload   *spec.Workload
 	cpus       testbed.CPUs
 	locks      *runstate.CPULocks
+	awake      io.Closer     // nil unless the CPUs are kept awake
 	watch      quiet.Watcher // nil before the site is open
 	campaigns  int
 	pending    *pendingCampaign // nil: the last campaign has ended
@@ -85,7 +86,7 @@ func (r campaignRequest) key() string {
 	return key
 }
 
-// open locks the CPUs and reads the idle host. If the host is not idle, the next call tries again.
+// open prepares the site and occupies the CPUs. If the host is not idle, the next call tries again.
 func (s *realSite) open(ctx context.Context) error {
 	if s.watch != nil {
 		return nil
@@ -95,19 +96,31 @@ func (s *realSite) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.occupy(ctx); err != nil {
+		return errors.Join(err, s.close()) // or the next call would wait for this one
+	}
+	return s.cpus.KeepOff()
+}
+
+// occupy locks the CPUs, keeps them awake and reads the idle host.
+func (s *realSite) occupy(ctx context.Context) (err error) {
 	all := slices.Concat(s.cpus.Function, s.cpus.Generator)
-	locks, err := runstate.WaitForCPUs(ctx, runstate.CPULockDir, all, runstate.Owner{Run: "bench", PID: os.Getpid(), Command: os.Args},
-		func(busy *runstate.CPUBusyError) { fmt.Fprintln(s.progress, "  waiting:", busy) })
-	if err != nil {
+	if s.locks, err = runstate.WaitForCPUs(ctx, runstate.CPULockDir, all, runstate.Owner{Run: "bench", PID: os.Getpid(), Command: os.Args},
+		func(busy *runstate.CPUBusyError) { fmt.Fprintln(s.progress, "  waiting:", busy) }); err != nil {
 		return err
+	}
+	if s.counts.Awake {
+		if s.awake, err = quiet.KeepAwake(); err != nil {
+			return err
+		}
 	}
 	guard, err := quiet.New(ctx, all...)
 	if err != nil {
-		return errors.Join(err, locks.Close()) // or the next call would wait for this one
+		return err
 	}
 	guard.Slowdown = s.counts.Slowdown
-	s.locks, s.watch = locks, guard.Watch
-	return s.cpus.KeepOff()
+	s.watch = guard.Watch
+	return nil
 }
 
 // prepare builds the product, reads the function's files and chooses the CPUs.
@@ -134,9 +147,14 @@ func (s *realSite) prepare(ctx context.Context) (err error) {
 func (s *realSite) close() (err error) {
 	if s.locks != nil {
 		everywhere := testbed.CPUs{Generator: slices.Concat(s.cpus.Generator, s.cpus.Function)}
-		err = everywhere.KeepOff()
+		err = errors.Join(everywhere.KeepOff(), s.locks.Close())
+		s.locks = nil
 	}
-	return errors.Join(err, s.locks.Close())
+	if s.awake != nil {
+		err = errors.Join(err, s.awake.Close())
+		s.awake = nil
+	}
+	return err
 }
 
 // drive runs one campaign. If the host is too noisy, the next call with the same request continues

@@ -446,12 +446,12 @@ func TestCoverageRow(t *testing.T) {
 }
 
 func TestReadRealCounts(t *testing.T) {
-	env := map[string]string{"RUNS": "3", "FOR": "20m", "PRECISION": "0.2"}
+	env := map[string]string{"RUNS": "3", "FOR": "20m", "PRECISION": "0.2", "AWAKE": "off"}
 	c, err := readRealCounts(func(name string) string { return env[name] })
-	if err != nil || c.Runs != 3 || c.For != 20*time.Minute || c.Precision != 0.2 || c.Between != 4 {
+	if err != nil || c.Runs != 3 || c.For != 20*time.Minute || c.Precision != 0.2 || c.Between != 4 || c.Awake {
 		t.Errorf("%+v, %v", c, err)
 	}
-	for name, text := range map[string]string{"RUNS": "0", "FOR": "20", "PRECISION": "1", "ESTIMATE": "-1", "WINDOW": "1ms"} {
+	for name, text := range map[string]string{"RUNS": "0", "FOR": "20", "PRECISION": "1", "ESTIMATE": "-1", "WINDOW": "1ms", "AWAKE": "1"} {
 		if _, err := readRealCounts(func(n string) string { return map[string]string{name: text}[n] }); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s %q: %v", name, text, err)
 		}

@@ -177,3 +177,11 @@ func printTable(out io.Writer, rows []Row) {
 	}
 	w.Flush()
 }
+
+// keptAwake returns the end of a phrase about the host, which says whether its idle CPUs polled.
+func keptAwake(awake bool) string {
+	if awake {
+		return ", CPUs kept awake"
+	}
+	return ""
+}

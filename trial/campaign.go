@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,6 +77,15 @@ func New(cfg Config) (*Campaign, error) {
 
 // errEnough ends a campaign whose time is over. It is not a failure.
 var errEnough = errors.New("the time limit --max-time is over")
+
+// Check returns a *vitrine.Unsupported if this host lacks something that one of the options needs.
+// A campaign then fails before its first measurement, not when the option's turn comes.
+func (c *Campaign) Check() error {
+	if !slices.ContainsFunc(c.choices, func(o spec.Choice) bool { return o.KeepAwake }) {
+		return nil
+	}
+	return quiet.TryAwake()
+}
 
 // Run runs the campaign to its end, or until ctx ends. The summary holds all measurements, even if
 // there is an error.

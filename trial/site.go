@@ -12,6 +12,7 @@ import (
 	"vitrine/substrate"
 	"vitrine/testbed"
 	"vitrine/testbed/deploy"
+	"vitrine/testbed/quiet"
 )
 
 // A site is one choice of the options: the function, deployed at one sizing after the other, with
@@ -44,7 +45,7 @@ func (s *site) open(ctx context.Context) (err error) {
 	}
 	s.generator = placed.Instances[0]
 	if s.choice.KeepAwake {
-		s.awake, err = keepAwake()
+		s.awake, err = quiet.KeepAwake()
 	}
 	return err
 }

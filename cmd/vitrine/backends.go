@@ -43,7 +43,7 @@ import (
 	"vitrine/substrate"
 	"vitrine/substrate/qemu/machine"
 	"vitrine/testbed"
-	"vitrine/trial"
+	"vitrine/testbed/quiet"
 )
 
 // Only the lists in this file, substrates.go and fabrics.go know all back ends. A new back end is
@@ -141,7 +141,7 @@ func (b *backends) checks(ctx context.Context) []vitrine.Check {
 			all = append(all, check(ctx)...)
 		}
 	}
-	return append(slices.Concat(all, impair.Check(ctx), monitor.Checker{}.Check(ctx), sipp.Check(ctx)), trial.AwakeCheck())
+	return append(slices.Concat(all, impair.Check(ctx), monitor.Checker{}.Check(ctx), sipp.Check(ctx)), quiet.AwakeCheck())
 }
 
 // generatorVersion returns the version of the load generator, or "" if it is

@@ -62,7 +62,7 @@ func (a *app) doctorCommand() *cobra.Command {
 func (a *app) watchHost(ctx context.Context, length time.Duration) vitrine.Check {
 	const name = "trials: quiet CPUs"
 	survey, err := a.survey(ctx, length)
-	if err == nil && 2*survey.Disturbed > survey.Windows {
+	if err == nil && survey.Noisy() {
 		err = errors.New(survey.String() + "; run on a quieter host, or at another time")
 	}
 	return vitrine.NewCheck(name, survey.String(), err)

@@ -69,7 +69,7 @@ func TestBusyProcessIsSeen(t *testing.T) {
 		t.Errorf("the guard did not notice a busy process: %q", seen)
 	}
 	survey, err := g.Survey(t.Context(), time.Millisecond)
-	if err != nil || survey.Windows != 1 || !strings.Contains(survey.String(), "1 of 1 trials of 2s would be disturbed, 1 with --slowdown 0.1, the last one: ") {
+	if err != nil || survey.Usual.Windows != 1 || !strings.Contains(survey.String(), "1 of 1 trials of 2s would be disturbed, 1 with --slowdown 0.1, the last one: ") {
 		t.Errorf("a survey beside a busy process: got %s, %v", survey, err)
 	}
 	stop()

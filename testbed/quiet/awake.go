@@ -1,4 +1,4 @@
-package trial
+package quiet
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"vitrine"
-	"vitrine/spec"
 )
 
 const (
@@ -22,34 +21,26 @@ const (
 	driverFile = "/sys/devices/system/cpu/cpuidle/current_driver"
 )
 
-// Check returns a *vitrine.Unsupported if this host lacks something that one of the options needs.
-// A campaign then fails before its first measurement, not when the option's turn comes.
-func (c *Campaign) Check() error {
-	if !slices.ContainsFunc(c.choices, func(o spec.Choice) bool { return o.KeepAwake }) {
-		return nil
-	}
-	return tryAwake()
-}
-
 // AwakeCheck reports whether servers.keep_awake works on this host.
 func AwakeCheck() vitrine.Check {
-	return vitrine.NewCheck("trials: keep_awake", "idle CPUs can be kept polling", tryAwake())
+	return vitrine.NewCheck("trials: keep_awake", "idle CPUs can be kept polling", TryAwake())
 }
 
-// tryAwake keeps the CPUs awake for a moment.
-func tryAwake() error {
-	awake, err := keepAwake()
+// TryAwake keeps the CPUs awake for a moment. Its errors are those of KeepAwake.
+func TryAwake() error {
+	awake, err := KeepAwake()
 	if err != nil {
 		return err
 	}
 	return awake.Close()
 }
 
-// keepAwake keeps idle CPUs of the host polling until the result is closed. It costs work to wake
+// KeepAwake keeps idle CPUs of the host polling until the result is closed. It costs work to wake
 // a halted CPU; under a hypervisor it costs a round trip to its host. A busy function has less of
-// this work, so CPU per call would fall as the rate rises. Polling counts as idle time, and no
-// instance competes with it.
-func keepAwake() (io.Closer, error) {
+// this work, so CPU per call would fall as the rate rises. While a virtual CPU is halted, other
+// tenants use its core and leave the caches cold. Polling counts as idle time, and no instance
+// competes with it. KeepAwake returns a *vitrine.Unsupported where the CPUs cannot be kept awake.
+func KeepAwake() (io.Closer, error) {
 	missing := func(what string) error {
 		return &vitrine.Unsupported{What: "keep_awake", Missing: what, Do: "turn keep_awake off, or boot the host with idle=poll"}
 	}
