@@ -79,6 +79,7 @@ type Correlator struct {
 	ids       identities
 	order     orders
 	last      int64 // time of the last message
+	clock     int64 // see tick
 	next      uint64
 
 	found       []candidate // scratch of Add
@@ -134,10 +135,7 @@ const refSize = 2 * int(unsafe.Sizeof(ref{})+8)
 // time, which begins again at a message with SetBack.
 func (c *Correlator) Add(m *message.Message) Link {
 	c.counts.Messages++
-	if m.SetBack {
-		c.setBack(m.Time)
-	}
-	c.last = max(c.last, m.Time)
+	c.tick(m)
 	c.expire()
 	l, e := c.assign(m)
 	if e != nil {

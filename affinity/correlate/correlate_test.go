@@ -648,22 +648,23 @@ func TestLostAnswerDoesNotHoldAUser(t *testing.T) {
 
 // TestTransactionsEndAfterAClockWasSetBack: transactions end as with a steady clock.
 func TestTransactionsEndAfterAClockWasSetBack(t *testing.T) {
-	ended := 0
-	c := New(Options{}, func(*Event) { ended++ })
-	traffic := &traffic{}
-	for user := range 10 {
-		at := time.Hour + time.Duration(user)*10*time.Second
-		if user >= 5 {
-			at -= time.Hour
+	for name, clock := range map[string]func(user int) time.Duration{
+		"once":                func(user int) time.Duration { return -time.Duration(user/5) * time.Hour },
+		"again, by centuries": func(user int) time.Duration { return time.Duration(user%2) << 62 },
+	} {
+		ended := 0
+		c := New(Options{}, func(*Event) { ended++ })
+		traffic := &traffic{}
+		for user := range 10 {
+			traffic.add(time.Hour+time.Duration(user)*10*time.Second+clock(user), user+1, register(fmt.Sprint(user)))
 		}
-		traffic.add(at, user+1, register(fmt.Sprint(user)))
-	}
-	for i := range traffic.messages {
-		m := &traffic.messages[i].Message
-		m.SetBack = i > 0 && m.Time < traffic.messages[i-1].Time
-		c.Add(m)
-	}
-	if ended != 9 {
-		t.Errorf("%d of the first 9 registrations ended before the last one, want 9", ended)
+		for i := range traffic.messages {
+			m := &traffic.messages[i].Message
+			m.SetBack = i > 0 && m.Time < traffic.messages[i-1].Time
+			c.Add(m)
+		}
+		if ended != 9 {
+			t.Errorf("%s: %d of the first 9 registrations ended before the last one, want 9", name, ended)
+		}
 	}
 }

@@ -163,9 +163,21 @@ func (c *Correlator) begin(m *message.Message, name int32, why Reason) *Event {
 	return e
 }
 
+// tick advances c.clock by the time since the last message. It never goes back, so that transactions and
+// dialogs expire after a capture's clock was set back. A longer silence than all of them are kept for
+// counts as that long, so that a capture whose clock leaps back and forth does not overflow c.clock.
+func (c *Correlator) tick(m *message.Message) {
+	if m.SetBack {
+		c.last = m.Time
+	}
+	longest := max(c.options.Linger, c.options.Wait, c.options.Session) + 1
+	c.clock += min(max(m.Time-c.last, 0), int64(longest))
+	c.last = max(c.last, m.Time)
+}
+
 // touch moves a transaction to the end of the list of its state.
 func (c *Correlator) touch(e *Event) {
-	e.touched, e.state = c.last, e.now()
+	e.touched, e.state = c.clock, e.now()
 	e.unlink()
 	c.events[e.state].push(e)
 }
@@ -173,25 +185,11 @@ func (c *Correlator) touch(e *Event) {
 // expire ends the transactions that were silent for longer than their state allows, and
 // forgets the dialogs that have been over for long.
 func (c *Correlator) expire() {
-	c.ids.expire(c.last - int64(c.options.Wait))
+	c.ids.expire(c.clock - int64(c.options.Wait))
 	for i, patience := range [states]int64{int64(c.options.Linger), int64(c.options.Wait), int64(c.options.Session)} {
-		for l := &c.events[i]; !l.empty() && l.next.touched < c.last-patience; {
+		for l := &c.events[i]; !l.empty() && l.next.touched < c.clock-patience; {
 			c.end(l.next)
 		}
-	}
-}
-
-// setBack handles a clock that was set back. Without it, the last message of each open
-// transaction would be in the future, and neither transactions nor dialogs would expire.
-func (c *Correlator) setBack(now int64) {
-	c.last = now
-	for i := range c.events {
-		for l, e := &c.events[i].Event, c.events[i].next; e != l; e = e.next {
-			e.touched = now
-		}
-	}
-	for i := c.ids.over.next; i != &c.ids.over; i = i.next {
-		i.left = now
 	}
 }
 
@@ -239,7 +237,7 @@ func (c *Correlator) end(e *Event) {
 		delete(c.messages, e.Steps[i].Message)
 	}
 	for _, id := range e.ids {
-		c.ids.leave(id, e, c.last)
+		c.ids.leave(id, e, c.clock)
 	}
 	clear(e.ids)
 	c.memory -= e.size()
