@@ -40,11 +40,10 @@ func callCosts(runs []judged) []float64 {
 	for i := range runs {
 		costs[i] = math.Exp(stat.Mean(cpus[i], nil) - power*stat.Mean(rates[i], nil))
 	}
-	known := slices.DeleteFunc(slices.Clone(costs), math.IsNaN)
-	if len(known) == 0 {
-		return costs
+	usual := math.NaN() // of a single run, which has nothing to be compared with
+	if known := slices.DeleteFunc(slices.Clone(costs), math.IsNaN); len(known) > 1 {
+		usual = median(known)
 	}
-	usual := median(known)
 	return values(costs, func(c float64) float64 { return c / usual })
 }
 

@@ -99,14 +99,17 @@ func (b *realBench) grid() [][]string {
 	lines := [][]string{{"search", "run", "capacity", "95% interval", "blocks", "difference", "CPU per call", "holds it", "trials", "load", "in all"}}
 	for _, search := range []string{rate.Adaptive, rate.MLR, mlrDefault} {
 		runs, _ := b.judge(search)
-		costs := callCosts(runs)
+		var costs []float64
+		if search == rate.Adaptive {
+			costs = callCosts(runs)
+		}
 		for i, j := range runs {
 			holds := "no"
 			if j.covered() {
 				holds = "yes"
 			}
 			cpu := ""
-			if search == rate.Adaptive && !math.IsNaN(costs[i]) {
+			if costs != nil && !math.IsNaN(costs[i]) {
 				cpu = fmt.Sprintf("%+.1f%%", 100*(costs[i]-1))
 			}
 			lines = append(lines, []string{

@@ -137,6 +137,9 @@ func TestCallCosts(t *testing.T) {
 	if e, ok := effectOfCosts(runs); !ok || math.Abs(e.power+1.5) > 1e-6 || e.correlation > -0.999 || math.Abs(e.most-1.2) > 1e-6 {
 		t.Errorf("got %+v, %t, want a power of -1.5", e, ok)
 	}
+	if !math.IsNaN(callCosts(runs[1:2])[0]) {
+		t.Error("a single run is compared with itself")
+	}
 	runs[0].Trials = nil
 	if !math.IsNaN(callCosts(runs)[0]) {
 		t.Error("a run without trials has a cost")
