@@ -5,30 +5,11 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"vitrine"
 	"vitrine/result"
-	"vitrine/testbed/quiet"
+	"vitrine/testbed/quiet/quiettest"
 )
-
-// A noise disturbs the streams for whose number, from 0, disturbs is true.
-type noise struct {
-	disturbs func(stream int) bool
-	streams  int
-}
-
-func (n *noise) watch(context.Context) (quiet.Watch, error) { return n, nil }
-
-func (n *noise) End(context.Context) (from, to time.Time, err error) { return from, to, nil }
-
-func (n *noise) Judge(own float64) (vitrine.HostReading, string) {
-	n.streams++
-	if !math.IsNaN(own) || !n.disturbs(n.streams-1) {
-		return vitrine.HostReading{During: 1}, ""
-	}
-	return vitrine.HostReading{During: 0.5}, "disturbed: a neighbour"
-}
 
 // measureNoise runs a plan of three streams that send nothing. Streams for which lost is true fail
 // on their own.
@@ -39,19 +20,19 @@ func measureNoise(t *testing.T, disturbs, lost func(stream int) bool) (*result.R
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = run.Close() })
-	n := &noise{disturbs: disturbs}
+	n := &quiettest.Noise{Disturbs: disturbs}
 	var visits []Visit[stream]
 	for seq := 1; seq <= 3; seq++ {
 		x := stream{seq: seq, where: Combination{"process", "bridge"}, repeat: 1, metric: Latency, way: RoundTrip, size: 64, rate: 1000}
 		visits = append(visits, Visit[stream]{Where: x.where.String(), Trials: []stream{x}})
 	}
-	_, err = RunVisits(t.Context(), &Stage{Results: run, Watch: n.watch}, visits, func(ctx context.Context, r *Runner, open []stream) error {
+	_, err = RunVisits(t.Context(), &Stage{Results: run, Watch: n.Watch}, visits, func(ctx context.Context, r *Runner, open []stream) error {
 		for finished := false; !finished; {
 			seen, err := r.Watched(ctx, func() error { return nil })
 			if err != nil {
 				return err
 			}
-			o := vitrine.Outcome{Key: r.Next(open[0]), Valid: !lost(n.streams - 1)}
+			o := vitrine.Outcome{Key: r.Next(open[0]), Valid: !lost(len(n.Own) - 1)}
 			if !o.Valid {
 				o.Reason = "no packet arrived"
 			}
@@ -62,6 +43,11 @@ func measureNoise(t *testing.T, disturbs, lost func(stream int) bool) (*result.R
 		}
 		return nil
 	})
+	for i, own := range n.Own {
+		if !math.IsNaN(own) {
+			t.Errorf("stream %d: the run says that it used %g CPUs, want that it does not know", i, own)
+		}
+	}
 	return run, err
 }
 
@@ -88,7 +74,7 @@ func TestDisturbedStreamsAreMeasuredAgain(t *testing.T) {
 			t.Errorf("got outcome %+v with host %+v", o, o.Host)
 		}
 	}
-	const disturbed, failed = "disturbed: a neighbour", "no packet arrived"
+	const disturbed, failed = quiettest.Reason, "no packet arrived"
 	want := []string{"valid", disturbed, disturbed, disturbed, disturbed + "; " + failed, failed, disturbed, failed, failed, "valid"}
 	if strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("got outcomes\n%q, want\n%q", got, want)

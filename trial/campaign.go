@@ -81,10 +81,15 @@ var errEnough = errors.New("the time limit --max-time is over")
 // Check returns a *vitrine.Unsupported if this host lacks something that one of the options needs.
 // A campaign then fails before its first measurement, not when the option's turn comes.
 func (c *Campaign) Check() error {
-	if !slices.ContainsFunc(c.choices, func(o spec.Choice) bool { return o.KeepAwake }) {
+	if !c.keepsAwake() {
 		return nil
 	}
 	return quiet.TryAwake()
+}
+
+// keepsAwake reports whether one of the options keeps idle CPUs awake.
+func (c *Campaign) keepsAwake() bool {
+	return slices.ContainsFunc(c.choices, func(o spec.Choice) bool { return o.KeepAwake })
 }
 
 // Run runs the campaign to its end, or until ctx ends. The summary holds all measurements, even if

@@ -67,7 +67,11 @@ func own(use map[string]vitrine.Use) float64 {
 // tooNoisy returns the error that ends the campaign after too many disturbed trials in a row.
 // Recorded trials do not count, because the host may be quiet when a run is resumed.
 func (c *Campaign) tooNoisy(last vitrine.Outcome) error {
-	return c.disturbed.Add(last, "trials", fmt.Sprintf("at %g %s", last.Rate, c.Workload.Unit))
+	err := c.disturbed.Add(last, "trials", fmt.Sprintf("at %g %s", last.Rate, c.Workload.Unit))
+	if err != nil && !c.keepsAwake() && quiet.TryAwake() == nil {
+		err = fmt.Errorf("%w; neighbours may disturb a new run less with servers.keep_awake: on", err)
+	}
+	return err
 }
 
 // undisturbed returns the outcomes without those of disturbed trials, which say nothing about the

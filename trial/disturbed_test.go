@@ -12,40 +12,16 @@ import (
 
 	"vitrine"
 	"vitrine/testbed/quiet"
+	"vitrine/testbed/quiet/quiettest"
 )
 
-// A noise disturbs the trials for which disturbs is true, by their number from 0.
-type noise struct {
-	disturbs func(trial int) bool
-	trials   int
-	own      []float64 // CPUs that the run used, by trial
-	began    time.Time
-}
-
-func (n *noise) watch(context.Context) (quiet.Watch, error) {
-	n.began = time.Now()
-	return n, nil
-}
-
-func (n *noise) End(context.Context) (from, to time.Time, err error) { return n.began, time.Now(), nil }
-
-func (n *noise) Judge(own float64) (vitrine.HostReading, string) {
-	n.own = append(n.own, own)
-	n.trials++
-	host := vitrine.HostReading{Before: 1, During: 0.5, After: 1}
-	if n.disturbs(n.trials - 1) {
-		return host, "disturbed: a neighbour"
-	}
-	return host, ""
-}
-
 // setUpNoise makes a short campaign with the rates 10 and 20.
-func setUpNoise(t *testing.T, disturbs func(trial int) bool) (*campaign, *noise) {
+func setUpNoise(t *testing.T, disturbs func(trial int) bool) (*campaign, *quiettest.Noise) {
 	t.Helper()
 	c := setUp(t, "", "[fr1s]", "ceiling: 15")
-	n := &noise{disturbs: disturbs}
+	n := &quiettest.Noise{Disturbs: disturbs}
 	c.config.Workload.Duration, c.config.Workload.Repeat = 300*time.Millisecond, 1
-	c.config.Watch = n.watch
+	c.config.Watch = n.Watch
 	return c, n
 }
 
@@ -65,7 +41,7 @@ func TestDisturbedTrialsAreTriedAgain(t *testing.T) {
 		if o.Disturbed != disturbed || o.Valid == disturbed || disturbed != strings.Contains(o.Reason, "a neighbour") {
 			t.Errorf("trial %d.%d: valid %t, disturbed %t, reason %q", o.Seq, o.Attempt, o.Valid, o.Disturbed, o.Reason)
 		}
-		if o.Host == nil || o.Host.During != 0.5 {
+		if o.Host == nil || (o.Host.During == 0.5) != disturbed {
 			t.Errorf("trial %d.%d: host %+v", o.Seq, o.Attempt, o.Host)
 		}
 	}
@@ -84,7 +60,7 @@ func TestDisturbedTrialsAreTriedAgain(t *testing.T) {
 	if got := summary.Sizings[0]; got.Trials != 6 || summary.InvalidTrials != 4 || got.Capacities[0].Censored != vitrine.CensoredNone {
 		t.Errorf("%d trials, %d invalid, capacity %+v", got.Trials, summary.InvalidTrials, got.Capacities[0])
 	}
-	for i, own := range n.own {
+	for i, own := range n.Own {
 		if !(own >= 0) {
 			t.Errorf("trial %d: the run used %v CPUs", i, own)
 		}
@@ -97,8 +73,11 @@ func TestTooNoisyHost(t *testing.T) {
 	t.Parallel()
 	c, _ := setUpNoise(t, func(int) bool { return true })
 	_, err := c.measure(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "this host is too noisy") || !strings.Contains(err.Error(), "disturbed: a neighbour") {
+	if err == nil || !strings.Contains(err.Error(), "this host is too noisy") || !strings.Contains(err.Error(), quiettest.Reason) {
 		t.Fatalf("error %v", err)
+	}
+	if advises, canWake := strings.Contains(err.Error(), "servers.keep_awake: on"), quiet.TryAwake() == nil; advises != canWake {
+		t.Errorf("the error is %v; the CPUs can be kept awake: %t", err, canWake)
 	}
 	outcomes := filepath.Join(c.dir, "outcomes.jsonl")
 	before, err := os.ReadFile(outcomes)
@@ -108,8 +87,8 @@ func TestTooNoisyHost(t *testing.T) {
 	if n := len(c.outcomes()); n != 5 {
 		t.Fatalf("%d trials before the end, want 5", n)
 	}
-	n := &noise{disturbs: func(trial int) bool { return trial == 0 }}
-	c.config.Watch = n.watch
+	n := &quiettest.Noise{Disturbs: func(trial int) bool { return trial == 0 }}
+	c.config.Watch = n.Watch
 	summary, err := c.measure(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -118,8 +97,8 @@ func TestTooNoisyHost(t *testing.T) {
 	if err != nil || !bytes.HasPrefix(after, before) {
 		t.Fatalf("recorded trials changed: %v", err)
 	}
-	if n.trials != 3 || len(c.outcomes()) != 8 || summary.Partial {
-		t.Errorf("%d trials after the resume, %d in all, partial %t; want 3, 8, false", n.trials, len(c.outcomes()), summary.Partial)
+	if len(n.Own) != 3 || len(c.outcomes()) != 8 || summary.Partial {
+		t.Errorf("%d trials after the resume, %d in all, partial %t; want 3, 8, false", len(n.Own), len(c.outcomes()), summary.Partial)
 	}
 	if last := c.outcomes()[6]; last.Seq != 1 || last.Attempt != 7 || !last.Valid {
 		t.Errorf("the last trial is %+v, want the seventh attempt at trial 1", last.Key)
