@@ -119,3 +119,14 @@ type Latency struct{ P50, P95, P99 float64 }
 type Second struct {
 	Scheduled, Offered, Succeeded, Failed int64
 }
+
+// Undisturbed returns the outcomes without those of disturbed trials, which say nothing about the
+// function or the generator. No search sees them.
+func Undisturbed(all []Outcome) (kept []Outcome) {
+	for _, o := range all {
+		if !o.Disturbed {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}

@@ -52,17 +52,19 @@ func (s *subject) search() []tried {
 		search, cfg := s.searcher(i)
 		after := s.capacityAfter(search, cfg)
 		every := (len(history) + mostEstimates - 1) / mostEstimates
+		var seen []vitrine.Outcome // by the search
 		for k, o := range history {
 			load += o.Duration.Seconds()
 			t := tried{
 				Outcome: o, number: len(all) + 1, load: load, again: i > 0 && k == 0,
-				fresh: k == 0 || o.Repeat != history[k-1].Repeat, why: why(search, history[:k], o),
+				fresh: k == 0 || o.Repeat != history[k-1].Repeat, why: why(search, seen, o),
 			}
+			seen = append(seen, vitrine.Undisturbed(history[k:k+1])...)
 			if s.adaptive(i) && !t.invalid() {
 				t.judged = new(rate.Judge(o, cfg.Precision))
 			}
 			if last := len(history) - 1; k == last || (last-k)%every == 0 {
-				c := after(history[:k+1])
+				c := after(seen)
 				t.after = &c
 			}
 			all = append(all, t)

@@ -227,6 +227,31 @@ func TestSearchIsShownByItsOwnEstimate(t *testing.T) {
 	}
 }
 
+// TestSearchDoesNotSeeDisturbedTrials adds a disturbed trial at a rate above all before it. The page
+// shows the trial; all others keep their reasons and capacities.
+func TestSearchDoesNotSeeDisturbedTrials(t *testing.T) {
+	m := directed()
+	cfg := rate.Config{Min: 20, Max: 2000, Duration: 20 * time.Second, Repeat: 1, Thresholds: []float64{0.9}, Seed: m.seed, Precision: 0.02}
+	recorded := result.Search{Name: "adaptive", Min: 20, Max: 2000, Duration: 20, Repeat: 1, Precision: 0.02}
+	d := searched(m, rate.NewAdaptive(cfg), recorded, cfg)
+	want := searchOf(t, pageOf(t, d), "bn1s-sp1m-hs1m")
+	const k = 2
+	disturbed := d.Outcomes[k]
+	disturbed.Valid, disturbed.Disturbed, disturbed.Reason = false, true, "disturbed: a neighbour"
+	d.Outcomes = slices.Insert(d.Outcomes, k, disturbed)
+	d.Outcomes[k+1].Attempt = 2
+	d.Summary.Sizings[0].Trials++
+	got := searchOf(t, pageOf(t, d), "bn1s-sp1m-hs1m")
+	if got[k].verdict != "invalid" {
+		t.Errorf("the disturbed trial: %+v", got[k])
+	}
+	for i, r := range slices.Delete(got, k, k+1) {
+		if r.why != want[i].why || r.why == "" || r.capacity != want[i].capacity {
+			t.Errorf("trial %d: %+v, without the disturbed one %+v", i+1, r, want[i])
+		}
+	}
+}
+
 // TestTrialsThatAreNotSteady checks trials that meet the ratio while their backlog grows. They do
 // not show as passed after a search that judges the backlog, but do after a ramp.
 func TestTrialsThatAreNotSteady(t *testing.T) {

@@ -160,7 +160,7 @@ func (s *subject) known() []vitrine.Capacity {
 }
 
 func (s *subject) estimate(thresholds ...float64) []vitrine.Capacity {
-	return rate.Estimate(s.outcomes, rate.Config{Thresholds: thresholds, Seed: s.run.Manifest.Seed})
+	return rate.Estimate(vitrine.Undisturbed(s.outcomes), rate.Config{Thresholds: thresholds, Seed: s.run.Manifest.Seed})
 }
 
 // at returns the capacity at a threshold. If only another run of the report has the threshold, at

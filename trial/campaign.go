@@ -4,6 +4,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type Config struct {
 	Generator func(name string) ([]string, error)
 	Results   *result.Run
 	MaxTime   time.Duration // no trial begins after it; 0: no limit
-	Grace     time.Duration // a generator that still runs this long after its trial's time counts as hung; 0: a minute
+	Grace     time.Duration // a generator that still runs this long after its trial's time counts as hung; 0: a minute after the last calls
 	Observe   func(Event)   // progress; called from one goroutine
 	// Watch begins to read the host for one trial. If nil, trials are not checked for disturbance
 	// by the host.
@@ -118,7 +119,19 @@ func (c *Campaign) prepare() (err error) {
 	if c.program, err = c.generator(); err == nil {
 		c.params, err = c.parameters()
 	}
+	c.Grace = cmp.Or(c.Grace, defaultGrace+answerTime(c.params))
 	return err
+}
+
+// answerTime returns how long the last calls of a trial may still take, as far as the generator's
+// parameters say. Each request of a call may take the timeout, and most calls have fewer than twelve.
+func answerTime(params map[string]string) (total time.Duration) {
+	for name, times := range map[string]time.Duration{"timeout": 12, "hold": 1, "stay": 1} {
+		if d, err := time.ParseDuration(params[name]); err == nil && d > 0 {
+			total += times * d
+		}
+	}
+	return total
 }
 
 // generator returns the program that makes the load.
@@ -169,7 +182,9 @@ func (c *Campaign) measureChoice(ctx context.Context, choice spec.Choice) (err e
 		}
 		history = append(history, measured)
 		c.emit(Event{Kind: SizingDone, Choice: choice, Sizing: step.Sizing, Measured: &measured})
-		if err := c.Results.SaveSummary(c.summary); err != nil {
+		soFar := c.summary
+		soFar.StoppedBecause = "" // the campaign goes on, also if the search under an earlier choice ended
+		if err := c.Results.SaveSummary(soFar); err != nil {
 			return err
 		}
 	}
@@ -207,7 +222,7 @@ func (c *Campaign) measureSizing(ctx context.Context, at *site, chosen size.Step
 	defer func() { err = errors.Join(err, at.end(context.WithoutCancel(ctx))) }()
 	var history []vitrine.Outcome // includes disturbed trials
 	for {
-		step := rates.search.Next(undisturbed(history))
+		step := rates.search.Next(vitrine.Undisturbed(history))
 		if step.Done {
 			c.emit(Event{Kind: RateDone, Choice: at.choice, Sizing: sizing, Why: step.Why})
 			return c.evaluate(at, rates, history), nil

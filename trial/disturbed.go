@@ -73,15 +73,3 @@ func (c *Campaign) tooNoisy(last vitrine.Outcome) error {
 	}
 	return err
 }
-
-// undisturbed returns the outcomes without those of disturbed trials, which say nothing about the
-// function or the generator.
-func undisturbed(all []vitrine.Outcome) []vitrine.Outcome {
-	var kept []vitrine.Outcome
-	for _, o := range all {
-		if !o.Disturbed {
-			kept = append(kept, o)
-		}
-	}
-	return kept
-}

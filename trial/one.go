@@ -1,7 +1,6 @@
 package trial
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +14,8 @@ import (
 	"vitrine/monitor"
 )
 
-// defaultGrace is the time after a trial's end at which a generator that still runs counts as
-// hung.
+// defaultGrace is the time after the end of a trial's last calls at which a generator that still
+// runs counts as hung.
 const defaultGrace = 60 * time.Second
 
 const stopGrace = 2 * time.Second
@@ -51,7 +50,7 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 	if err != nil {
 		return out, errors.Join(err, watch.Stop())
 	}
-	report, trialErr := s.drive(ctx, command, warmup+2*window+cmp.Or(s.Grace, defaultGrace))
+	report, trialErr := s.drive(ctx, command, warmup+2*window+s.Grace)
 	took := time.Since(started)
 	if ctx.Err() != nil {
 		return out, errors.Join(context.Cause(ctx), watch.Stop())

@@ -18,7 +18,7 @@ type finding struct {
 // evaluate evaluates the trials of one sizing and adds the result to the summary. For disturbed
 // trials, only their number and their time count.
 func (c *Campaign) evaluate(s *site, rates seeking, all []vitrine.Outcome) vitrine.Measured {
-	choice, sizing, history := s.choice, s.sizing, undisturbed(all)
+	choice, sizing, history := s.choice, s.sizing, vitrine.Undisturbed(all)
 	m := vitrine.Measured{
 		Again:      rates.again,
 		Sizing:     sizing,
