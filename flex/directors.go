@@ -15,6 +15,7 @@ import (
 type reading struct {
 	err       error
 	types     []client.Type
+	leases    []client.Lease
 	instances map[string]*client.Instance
 }
 
@@ -54,6 +55,9 @@ func readDirector(ctx context.Context, d Director) (r reading) {
 	all, err := d.Instances(ctx)
 	if err == nil {
 		r.types, err = d.Types(ctx)
+	}
+	if err == nil {
+		r.leases, err = d.Leases(ctx)
 	}
 	if err != nil {
 		return reading{err: err}
@@ -145,8 +149,8 @@ func (o *Orchestrator) readType(name string, now time.Time) {
 				refused += c.Refused["no_instance"] + c.Refused["overloaded"]
 			}
 		}
-		for _, in := range r.instances {
-			t.leased = t.leased || in.Type == name && in.Leased != nil
+		for _, l := range r.leases {
+			t.leased = t.leased || l.Type == name
 		}
 	}
 	elapsed := now.Sub(t.at)

@@ -82,7 +82,10 @@ type fakeDirector struct {
 	rate     float64 // transactions/s to the first instance by name
 	err      error
 	asked    time.Time
+	leases   []client.Lease // the type of a lease keeps its active instances
 }
+
+func (d *fakeDirector) Leases(context.Context) ([]client.Lease, error) { return d.leases, d.err }
 
 func (d *fakeDirector) Types(context.Context) ([]client.Type, error) {
 	return []client.Type{{Name: "registration"}}, d.err
@@ -113,6 +116,9 @@ func (d *fakeDirector) Put(_ context.Context, in vitrine.Instance) (client.Insta
 }
 
 func (d *fakeDirector) Alter(_ context.Context, name string, c client.Change) (client.Instance, error) {
+	if len(d.leases) > 0 && *c.State != d.all[name].State {
+		return client.Instance{}, &client.Error{Status: http.StatusConflict}
+	}
 	d.all[name].State, d.all[name].Weight = *c.State, *c.Weight
 	return *d.all[name], d.err
 }
@@ -308,6 +314,55 @@ func TestDrainDeadlineReportsWhatIsLost(t *testing.T) {
 		}
 		if err := r.Drain("registration-9"); err == nil {
 			t.Error("Drain accepted an instance that does not exist")
+		}
+	})
+}
+
+// TestDrainWaitsForALease asks for a drain while the directors hold a lease, as redline does. They
+// refuse the drain and go on sending transactions, so the instance must run past its deadline.
+func TestDrainWaitsForALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.run(10 * time.Second)
+		r.director.inFlight, r.director.leases = 3, []client.Lease{{Type: "registration", Holder: "redline"}}
+		if err := r.Drain("registration-1"); err != nil {
+			t.Fatal(err)
+		}
+		r.run(5 * time.Minute)
+		if _, there := r.runner.units["registration-1"]; !there || r.has(EventLost, "") || len(r.runner.starts) != 1 {
+			t.Errorf("during the lease: runs %t, %d starts, %+v", there, len(r.runner.starts), r.Events())
+		}
+		r.director.inFlight, r.director.leases = 0, nil
+		r.run(time.Minute)
+		if _, there := r.runner.units["registration-1"]; there || r.has(EventLost, "") || r.inState(decide.Active) != 1 {
+			t.Errorf("after the lease: runs %t, %d active, %+v", there, r.inState(decide.Active), r.Events())
+		}
+	})
+}
+
+// TestAdoptedInstancesKeepNameAndWork restarts the orchestrator without its state file. The running
+// instances must stay active at the director, and a new one must get a new name.
+func TestAdoptedInstancesKeepNameAndWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "    warm: 30s\n")
+		r.director.rate = 30
+		r.run(2 * time.Minute)
+		if err := errors.Join(r.Close(), os.Remove(filepath.Join(r.File.State, StateFile))); err != nil {
+			t.Fatal(err)
+		}
+		before := slices.Clone(r.runner.starts)
+		r.begin()
+		r.run(5 * time.Second)
+		for name, in := range r.director.all {
+			if in.State != vitrine.Active {
+				t.Errorf("%s, which had been active, is %s after the restart", name, in.State)
+			}
+		}
+		r.director.rate = 70
+		r.run(2 * time.Minute)
+		started := r.runner.starts[len(before):]
+		if len(started) == 0 || slices.ContainsFunc(started, func(name string) bool { return slices.Contains(before, name) }) {
+			t.Errorf("the starts are %q and then %q, want new names", before, started)
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 
 	"vitrine"
@@ -50,6 +52,9 @@ func (o *Orchestrator) observe(now time.Time, units map[string]unit.Unit) {
 		if in := o.instances[name]; u.Type != "" && in == nil {
 			in = &instance{Name: name, Type: u.Type, Size: u.Size, ID: u.Number}
 			o.instances[name] = in
+			if n, err := strconv.Atoi(strings.TrimPrefix(name, u.Type+"-")); err == nil {
+				o.next[u.Type] = max(o.next[u.Type], n) // or a start would take the name of a running instance
+			}
 			o.enter(in, decide.Starting, now.Add(-seconds(u.Age)))
 			o.event(in, EventAdopt, "", "it runs, and the state file does not have it")
 		}
@@ -90,7 +95,7 @@ func (o *Orchestrator) becomeReady(in *instance, now time.Time) {
 	}
 	in.address = at
 	if in.State == decide.Starting {
-		o.enter(in, decide.Warming, now)
+		o.enter(in, decide.Warming, now.Add(-seconds(max(0, in.unit.Age-in.unit.Boot)))) // since it was ready: one that was adopted may be warm
 		o.event(in, EventReady, "", fmt.Sprintf("it booted in %.1f s, at %s", in.unit.Boot, at))
 	}
 }
@@ -184,6 +189,12 @@ func (o *Orchestrator) awaitDrained(in *instance, t *config.Type, now time.Time)
 	}
 	if !o.allAnswered() {
 		return
+	}
+	for _, v := range in.views {
+		if v != nil && v.State == vitrine.Active { // the director refused the drain, as during a lease
+			in.since = now
+			return
+		}
 	}
 	drained := true
 	var inFlight uint64

@@ -140,6 +140,17 @@ func (p *Profile) meet(given map[string]float64) (changed []string) {
 	return changed
 }
 
+// triedInVain reports whether the last measurement of the size that found a capacity found no CPU
+// time of a transaction.
+func (p *Profile) triedInVain(size string) (vain bool) {
+	for i := range p.History {
+		if m := &p.History[i]; m.Size == size && m.Found() {
+			vain = m.Cost.Each == 0
+		}
+	}
+	return vain
+}
+
 // oldest returns the size with the oldest last measurement. A size without a measurement
 // comes first.
 func (p *Profile) oldest(sizes []string) (size string) {

@@ -40,6 +40,7 @@ type Runner interface {
 type Director interface {
 	Types(ctx context.Context) ([]client.Type, error)
 	Instances(ctx context.Context) ([]client.Instance, error)
+	Leases(ctx context.Context) ([]client.Lease, error)
 	Put(ctx context.Context, in vitrine.Instance) (client.Instance, error)
 	Alter(ctx context.Context, name string, change client.Change) (client.Instance, error)
 	Remove(ctx context.Context, name string) error

@@ -22,7 +22,7 @@ type Measurer func(ctx context.Context, o redline.Options) (redline.Result, erro
 
 // The causes of measurements.
 const (
-	causeFirst    = "first"    // the type was never measured
+	causeFirst    = "first"    // the type, or the CPU time of its transactions, was never measured
 	causeSchedule = "schedule" // the interval since the last measurement has passed
 	causeDrift    = "drift"    // the CPU time of transactions has drifted from the profile
 )
@@ -212,17 +212,26 @@ func (o *Orchestrator) due(t *config.Type, p *Profile, now time.Time) (cause, re
 		return "", ""
 	case drifted:
 		return causeDrift, fmt.Sprintf("a transaction takes %.0f%% of the CPU time in the profile, in the median of %d minutes: a release, a neighbour or the mix has changed", 100*ratio, len(p.drifts.ratios))
-	case !slices.ContainsFunc(p.History, func(m Measured) bool { return m.Found() }) && (every > 0 || !o.isCostKnown(t, p)):
+	case every > 0 && !slices.ContainsFunc(p.History, func(m Measured) bool { return m.Found() }):
 		return causeFirst, "the type was not measured before"
+	case every == 0 && o.lacksCost(t, p):
+		return causeFirst, "the CPU time of a transaction is not known"
 	case every > 0:
 		return causeSchedule, fmt.Sprintf("the last measurement was %s ago", now.Sub(p.last().At).Round(time.Second))
 	}
 	return "", ""
 }
 
-// isCostKnown reports whether the CPU time of transactions is known for a size of the type.
-func (o *Orchestrator) isCostKnown(t *config.Type, p *Profile) bool {
-	return slices.ContainsFunc(t.Flavors, func(f config.Flavor) bool { return o.costOfSize(p, t.Name, f.Size).Each > 0 })
+// lacksCost reports whether the CPU time of a transaction is not known for the size of an active
+// instance. A size whose last measurement found no CPU time does not count: another measurement
+// would not find it either.
+func (o *Orchestrator) lacksCost(t *config.Type, p *Profile) bool {
+	for _, in := range o.instances {
+		if in.Type == t.Name && in.State == decide.Active && o.costOfSize(p, t.Name, in.Size).Each == 0 && !p.triedInVain(in.Size) {
+			return true
+		}
+	}
+	return false
 }
 
 // chooseMeasured returns the instance to measure, or why redline cannot measure now. It

@@ -263,15 +263,19 @@ func TestAJumpOfTheClockChangesNothing(t *testing.T) {
 }
 
 func TestALowerMaximumDrainsTheRest(t *testing.T) {
-	w := newWorld(t, 5*time.Second, burst(900, 380, 100), simple(1, 50, 100))
-	w.run(300)
-	if n := w.count("register", serving...); n != 5 {
-		t.Errorf("got %d instances for 380/s of 100/s each, want 5 with one spare", n)
-	}
-	w.types[0].Max = 4
-	w.run(300)
-	if n := w.count("register", serving...); n != 4 {
-		t.Errorf("got %d instances, want the maximum of 4", n)
+	for load, want := range map[float64]int{380: 5, 450: 6} { // 450/s are too much for the maximum
+		w := newWorld(t, 5*time.Second, burst(900, load, 100), simple(1, 50, 100))
+		w.run(300)
+		if n := w.count("register", serving...); n != want {
+			t.Errorf("got %d instances for %g/s of 100/s each, want %d with one spare", n, load, want)
+		}
+		w.types[0].Max = 4
+		w.run(300)
+		for range 20 { // none that drains is resumed
+			if w.run(1); w.count("register", serving...) != 4 {
+				t.Errorf("%g/s: got %d instances, want the maximum of 4", load, w.count("register", serving...))
+			}
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func (f *fleet) covered() float64 {
 // while a new instance must boot first.
 func (d *decision) revive(f *fleet) {
 	in := f.revivable
-	if in == nil || f.Leased || f.shortfall == 0 && f.serving() >= f.Min {
+	if in == nil || f.Leased || f.serving() >= f.Max || f.shortfall == 0 && f.serving() >= f.Min {
 		return
 	}
 	d.actions = append(d.actions, Action{Kind: Resume, Type: f.Name, Instance: in.Name, Cause: CauseRate,
