@@ -220,7 +220,8 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 		}
 		err = a.serveFlex(ctx, p.file, o, log, reload, files...)
 	}
-	if keep {
+	refused := err != nil && ctx.Err() == nil && o.Status().PID == 0 // before the first step
+	if keep || refused && runner.tookOver() {
 		return err
 	}
 	ending := context.WithoutCancel(ctx)
@@ -391,7 +392,15 @@ type holderRunner struct {
 	log  *slog.Logger
 
 	mu     sync.Mutex
+	found  bool // the holder of an earlier run was there
 	client *hold.Client
+}
+
+// tookOver reports whether the holder of an earlier run was there, with what it runs.
+func (r *holderRunner) tookOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.found
 }
 
 // connect returns a client of the holder, and starts the holder if there is none.
@@ -405,6 +414,7 @@ func (r *holderRunner) connect(ctx context.Context) (*hold.Client, error) {
 	if errors.Is(err, hold.ErrNone) {
 		c, err = startHolder(ctx, r.file)
 	} else if err == nil {
+		r.found = true
 		r.log.Info("taking over the running instances", "run", c.About.Run, "pid", c.About.PID)
 	}
 	if err != nil {
