@@ -36,11 +36,23 @@ type unidentifiable struct{ why string }
 
 func (e *unidentifiable) Error() string { return e.why }
 
+// measureBase measures at the present rate. It repeats a step in which a director reset its
+// counters: all later rates are computed from this one. Its errors are those of climb.
+func (r *run) measureBase(ctx context.Context) (err error) {
+	const attempts = 3
+	for range attempts {
+		if r.base, err = r.measure(ctx); !r.base.restarted {
+			return err
+		}
+		r.note("a director reset its counters: the step at the present rate is repeated")
+	}
+	return &fault{fmt.Sprintf("a director reset its counters in each of %d steps at the present rate", attempts)}
+}
+
 // climb measures at the present rate, and then at increasing rates. It returns nil when the
 // search is done. Its errors are a *fault, an *unidentifiable, or the cause of ctx.
 func (r *run) climb(ctx context.Context) error {
-	var err error
-	if r.base, err = r.measure(ctx); err != nil {
+	if err := r.measureBase(ctx); err != nil {
 		return err
 	}
 	r.result.begin(r)

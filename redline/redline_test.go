@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/director/latency"
 )
 
 // TestFindsTheCapacity checks that the interval contains the capacity, that the objective is broken
@@ -32,6 +33,33 @@ func TestFindsTheCapacity(t *testing.T) {
 		}
 		if first := r.Steps[0]; first.Rate < 95 || first.Rate > 105 || first.Others < 190 || first.Neighbours < first.Others {
 			t.Errorf("first step: got %+v", first)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestResetInTheFirstStep restarts one of two directors in the step at the present rate. The other
+// one has counted for long. The step must be repeated, because its sums mean nothing.
+func TestResetInTheFirstStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 2, three(160)...)
+		w.directors[1].before = 10_000_000
+		begin, reset := time.Now(), false
+		w.on = func(w *world) {
+			if reset || w.at.Sub(begin) < 2*time.Second {
+				return
+			}
+			reset = true
+			for _, s := range w.servers {
+				s.begun, s.part, s.seen = 0, 0, latency.Histogram{}
+			}
+		}
+		r, err := Run(t.Context(), w.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first := r.Steps[0]; !reset || first.Rate < 95 || first.Rate > 105 || r.Verdict != Within || r.Low > 160 || r.High < 160 {
+			t.Errorf("reset %t, the first step at %g/s: %s", reset, first.Rate, &r)
 		}
 		w.checkRestored(t)
 	})

@@ -115,7 +115,8 @@ type simulated struct {
 	number int
 	lease  client.Lease
 	until  time.Time
-	refuse bool // refuses acquisitions and renewals
+	refuse bool   // refuses acquisitions and renewals
+	before uint64 // transactions of each instance that it counted before the test
 }
 
 func (d *simulated) isHeld() bool { return d.lease.Holder != "" && d.until.After(time.Now()) }
@@ -143,6 +144,8 @@ func (d *simulated) Instances(context.Context) ([]client.Instance, error) {
 		if in.Health == "" {
 			in.Health = "up"
 		}
+		in.Transactions, in.Ended = d.before, map[string]uint64{"succeeded": d.before}
+		in.Latencies.Add(latency.Bucket(uint64(s.base.Microseconds())), d.before)
 		if d.number == 0 { // all messages go by the first director
 			in.Transactions = uint64(s.begun)
 			in.InFlight = uint64(s.backlog)

@@ -58,6 +58,9 @@ func (w *watch) next(ctx context.Context) (reading, error) {
 	case r.healthy < w.min:
 		return r, &fault{fmt.Sprintf("%d other healthy instances, want at least %d", r.healthy, w.min)}
 	}
+	if r.restarted {
+		w.all = nil // a difference to counts from before the reset means nothing
+	}
 	w.all = append(w.all, r)
 	return r, w.keepLease(ctx, now)
 }
