@@ -316,6 +316,15 @@ func (s Subject) spreads(t *testing.T) {
 	if res.report.Succeeded != 100 {
 		t.Errorf("%d of 100 calls succeeded: %v", res.report.Succeeded, res.report.Failed)
 	}
+	// If latencies counted from the first call to any target, one half would read 20 ms too much.
+	const apart = 20 * time.Millisecond // at 50 calls/s
+	h, err := res.report.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if least, most := time.Duration(h.ValueAtQuantile(10)), time.Duration(h.ValueAtQuantile(80)); most-least > apart/2 {
+		t.Errorf("the latencies of two equal targets: 10%% up to %v, 80%% up to %v", least, most)
+	}
 }
 
 func (s Subject) badParameters(t *testing.T) {

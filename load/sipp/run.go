@@ -155,17 +155,25 @@ func report(t load.Trial, dues []time.Duration, jobs []job) (load.Report, error)
 			all[n*len(jobs)+jobs[i].turn] = c
 		}
 	}
-	// The window begins at the latest time for which no call was sent early.
-	var start time.Duration
+	// For each SIPp, the window begins at the latest time for which it sent no call early. All SIPps
+	// begin at the same time, although their first calls are due one after the other.
+	starts := make([]time.Duration, len(jobs)) // by turn
 	for i, c := range all {
-		if at := c.sent - dues[i]; c.sent > 0 && (start == 0 || at < start) {
-			start = at
+		own := &starts[i%len(jobs)]
+		if at := c.sent - dues[i]; c.sent > 0 && (*own == 0 || at < *own) {
+			*own = at
+		}
+	}
+	var first time.Duration
+	for _, at := range starts {
+		if at > 0 && (first == 0 || at < first) {
+			first = at
 		}
 	}
 	record := load.NewRecorder(t.Duration)
 	duration := time.Duration(t.Duration * float64(time.Second))
 	for i, c := range all {
-		due := dues[i]
+		due, start := dues[i], starts[i%len(jobs)]
 		record.Scheduled(due)
 		if c.sent == 0 || c.sent-start > duration+grace {
 			continue
@@ -180,5 +188,5 @@ func report(t load.Trial, dues []time.Duration, jobs []job) (load.Report, error)
 			record.Succeeded(due, c.answered-start-due)
 		}
 	}
-	return record.Report(time.Unix(0, int64(start)))
+	return record.Report(time.Unix(0, int64(first)))
 }
