@@ -177,7 +177,7 @@ func (d *Director) firstTable(c *Config, old *state) error {
 		if s.Current.sameAs(&old.Current) {
 			age = old.age(clock)
 			s.Current.Epoch, s.Previous = old.Current.Epoch, old.Previous
-			s.Boot, s.Changed, s.Wall = old.Boot, old.Changed, old.Wall
+			s.Changed, s.Wall = d.now()-age, old.Wall // old.Changed counts from another boot, if the host has booted since
 		} else {
 			s.Current.Epoch, s.Previous = old.Current.Epoch+1, &old.Current
 		}

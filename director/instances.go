@@ -224,7 +224,11 @@ func (d *Director) patchInstance(w http.ResponseWriter, r *http.Request) {
 	}
 	// Leave out the counts: an orchestrator that changes thousands of weights a minute
 	// does not need them.
-	answer(w, http.StatusOK, client.Instance{Instance: in, Health: "up", Reason: d.watch.reason(in.Name)})
+	out := client.Instance{Instance: in, Health: "up", Reason: d.watch.reason(in.Name)}
+	if out.Reason != "" {
+		out.Health = "away"
+	}
+	answer(w, http.StatusOK, out)
 }
 
 func (d *Director) patchInstances(w http.ResponseWriter, r *http.Request) {

@@ -69,6 +69,29 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestDrainedAfterABoot restarts a director after the host has booted. The last change is longer ago
+// than a transition, although the time since the boot is shorter.
+func TestDrainedAfterABoot(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
+	r := run(t, path)
+	if _, err := r.client.Drain(t.Context(), "reg-1"); err != nil {
+		t.Fatal(err)
+	}
+	r.settle(t)
+	r.stop()
+	booted := time.Now()
+	r = run(t, path, func(o *Options) {
+		o.Clock = Clock{
+			Boot: "another",
+			Now:  func() time.Duration { return time.Second + time.Since(booted) },
+			Wall: func() time.Time { return time.Now().Add(time.Minute) },
+		}
+	})
+	if in, err := r.client.Instance(t.Context(), "reg-1"); err != nil || !in.Drained {
+		t.Errorf("got %+v, %v, want a drained instance", in, err)
+	}
+}
+
 // TestStateFile checks that an unreadable state file stops the start with advice. A jump of the
 // calendar clock must not prolong a transition.
 func TestStateFile(t *testing.T) {

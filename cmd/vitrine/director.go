@@ -306,14 +306,15 @@ func (k *directorControl) instances() *cobra.Command {
 					return client.Instance{}, &vitrine.BadInput{File: "--state", Found: err.Error()}
 				}
 			}
-			return c.Alter(ctx, given[0], change)
+			return alterInstance(ctx, c, given[0], change)
 		}, printInstance)
 	set.Flags().Float64Var(&weight, "weight", 0, "its capacity")
 	set.Flags().StringVar(&state, "state", "", "one of "+strings.Join(vitrine.States(), ", "))
 	set.Flags().StringVar(&region, "region", "", "region of the instance")
 	drain := requestCommand(k, "drain NAME", "Drain an instance: it finishes its transactions and gets no new ones", cobra.ExactArgs(1),
 		func(ctx context.Context, c *client.Client, given []string) (client.Instance, error) {
-			return c.Drain(ctx, given[0])
+			draining := vitrine.Draining
+			return alterInstance(ctx, c, given[0], client.Change{State: &draining})
 		}, printInstance)
 	remove := requestCommand(k, "remove NAME", "Take an instance out of the table", cobra.ExactArgs(1),
 		func(ctx context.Context, c *client.Client, given []string) (map[string]string, error) {
@@ -325,6 +326,18 @@ func (k *directorControl) instances() *cobra.Command {
 		})
 	c.AddCommand(list, k.add(), set, drain, remove)
 	return c
+}
+
+// alterInstance changes an instance and returns it with its counts, which the answer to a change
+// does not have.
+func alterInstance(ctx context.Context, c *client.Client, name string, change client.Change) (client.Instance, error) {
+	changed, err := c.Alter(ctx, name, change)
+	if err != nil {
+		return client.Instance{}, err
+	}
+	counted, err := c.Instance(ctx, name)
+	counted.Instance = changed.Instance
+	return counted, err
 }
 
 func (k *directorControl) add() *cobra.Command {
