@@ -228,6 +228,7 @@ func (e *Engine) options() *pebble.Options {
 func (e *Engine) restore() error {
 	b, closer, err := e.db.Get(keyState)
 	if errors.Is(err, pebble.ErrNotFound) {
+		e.begin(1) // a watch of an empty store needs a revision to go on from, and 0 means from now
 		return nil
 	}
 	if err != nil {
@@ -239,10 +240,15 @@ func (e *Engine) restore() error {
 	}
 	revision := binary.BigEndian.Uint64(b)
 	e.records.Store(int64(binary.BigEndian.Uint64(b[8:])))
+	e.begin(revision)
+	return nil
+}
+
+// begin sets the revision of the last write.
+func (e *Engine) begin(revision uint64) {
 	e.assigned.Store(revision)
 	e.durable.reach(revision)
 	e.history.start(revision)
-	return nil
 }
 
 func (e *Engine) run() {

@@ -230,7 +230,12 @@ func (e *Engine) watchStart(ctx context.Context, space string, from uint64) (uin
 	}
 	k := e.keys(space)
 	last, err := e.client.Get(ctx, k[keyRevision]).Uint64()
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if errors.Is(err, redis.Nil) { // a watch needs a revision to go on from, and 0 means from now
+		if err = e.client.SetNX(ctx, k[keyRevision], 1, 0).Err(); err == nil {
+			last, err = e.client.Get(ctx, k[keyRevision]).Uint64()
+		}
+	}
+	if err != nil {
 		return 0, e.translate(err)
 	}
 	if from == 0 || from == last {

@@ -157,6 +157,9 @@ func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route,
 	body, answer := r.ContentLength, route.answer(r)
 	if body < 0 {
 		body = 1 << 20 // length unknown: assume the largest value
+		if r.Method == http.MethodPost {
+			body = maxBody // a batch
+		}
 	}
 	switch {
 	case body > min(maxBody, s.bodies.most):
