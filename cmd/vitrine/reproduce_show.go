@@ -74,6 +74,9 @@ func (m *measurement) judge(e papers.Exhibit, dir string, text *bytes.Buffer) (e
 		return s, err
 	}
 	s.Refused = h.Refuses(s.Plan, m.data.Manifest.Started)
+	if s.Refused == "" && !m.exhibit.Measured() && m.data.Manifest.Finished.IsZero() {
+		s.Refused = "the run has not ended: continue it with --resume"
+	}
 	r, err := m.read.Beside(os.DirFS(dir), e)
 	if err != nil {
 		return s, err
