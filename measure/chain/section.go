@@ -198,7 +198,7 @@ func (r *Report) settings(m result.Manifest) result.Section {
 	for name, text := range s.Options.All() {
 		say("options of "+name, "%s", text)
 	}
-	say("CPU pinning", "sender on %v; receiver, its echo and all hops on %v; the kernel's receive work: %s", m.CPUs.Generator, m.CPUs.Function, s.Platform.ReceiveCPU)
+	say("CPU pinning", "sender and the receiver's echo on %v; all hops on %v; the kernel's receive work: %s", m.CPUs.Generator, m.CPUs.Function, s.Platform.ReceiveCPU)
 	say("CPU isolation (isolcpus)", "%v", m.Host.IsolatedCPUs)
 	say("NUMA node", "sender %s, receiver and hops %s", s.Platform.SenderNode, s.Platform.ReceiverNode)
 	say("hugepages", "%s; transparent: %s; the instances use none", s.Platform.Hugepages, s.Platform.THP)
