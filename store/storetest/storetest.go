@@ -70,6 +70,7 @@ func Run(t *testing.T, open Open) {
 		{name: "clock jumps", test: testClockJumps},
 		{name: "watch", test: testWatch},
 		{name: "watch from a version", test: testWatchFrom},
+		{name: "watch from before the first write", test: testWatchFromNothing},
 		{name: "watch ends", test: testWatchEnds},
 		{name: "spaces are apart", test: testSpaces},
 		{name: "contended counter", test: testCounter},

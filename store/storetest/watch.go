@@ -111,6 +111,15 @@ func testWatchFrom(t *testing.T, s *suite) {
 	w.expect(t, "written d 5 false")
 }
 
+// testWatchFromNothing watches a space that nobody has written to, and goes on from there later.
+func testWatchFromNothing(t *testing.T, s *suite) {
+	from := s.watch(t, "", 0).from
+	s.put(t, "a", "1")
+	s.put(t, "b", "2")
+	w := s.watch(t, "", from)
+	w.expect(t, "written a 1 false", "written b 2 false")
+}
+
 func testWatchEnds(t *testing.T, s *suite) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
