@@ -300,6 +300,28 @@ func TestDriftCausesAMeasurement(t *testing.T) {
 	})
 }
 
+// TestCostIsMeasuredAfterAnEdit edits the capacity in a file without every. The measured CPU time of a
+// transaction is then gone, so drift could not be seen without another measurement.
+func TestCostIsMeasuredAfterAnEdit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRedlineRig(t, strings.Replace(redlineType, "every: 20m, ", "", 1))
+		r.run(30 * time.Minute)
+		text, err := os.ReadFile(r.file)
+		if err == nil {
+			err = errors.Join(r.Close(), os.WriteFile(r.file, bytes.Replace(text, []byte("rate: 20"), []byte("rate: 25"), 1), 0o600))
+		}
+		if err != nil || len(r.options) != 1 {
+			t.Fatalf("%d measurements before the edit, %v", len(r.options), err)
+		}
+		r.begin()
+		r.wire()
+		r.run(30 * time.Minute)
+		if s := r.status(); len(r.options) != 2 || s.Last.Cause != causeFirst || s.Ratio == nil {
+			t.Errorf("got %d measurements, the last is %+v, ratio %v", len(r.options), s.Last, s.Ratio)
+		}
+	})
+}
+
 // TestWhatAResultDoesToTheCapacity checks the capacity in use after each kind of result.
 func TestWhatAResultDoesToTheCapacity(t *testing.T) {
 	for name, c := range map[string]struct {

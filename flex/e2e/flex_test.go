@@ -82,6 +82,7 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 	if out, status := s.verb("status"); status != 0 || !strings.Contains(out, "no orchestrator") || !strings.Contains(out, left[0]) {
 		t.Errorf("status without an orchestrator: got %d: %s", status, out)
 	}
+	s.refuseTakeover()
 	second := s.run()
 	s.awaitOnly(left...)
 	after := s.status().Instances[0].Members

@@ -199,6 +199,25 @@ func (o *orchestrator) end(signal syscall.Signal) {
 	}
 }
 
+// refuseTakeover starts an orchestrator whose control address is in use. It must end.
+func (s *system) refuseTakeover() {
+	s.t.Helper()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer taken.Close()
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.write(filepath.Base(s.file), string(text)+"control: {listen: \""+taken.Addr().String()+"\"}\n")
+	if out, status := s.verb("run"); status != 1 || !strings.Contains(out, "address already in use") {
+		s.t.Errorf("an orchestrator whose control address is in use ended with status %d: %s", status, out)
+	}
+	s.write(filepath.Base(s.file), string(text))
+}
+
 // verb runs a verb of vitrine flex on the file. It returns the output and the exit code.
 func (s *system) verb(name string, more ...string) (out string, status int) {
 	s.t.Helper()
