@@ -30,7 +30,7 @@ func overloadSection(root string) (string, error) {
 	}
 	var parts []string
 	properties := [][]string{{"flavor", "property", "measured", "compared with", "ratio", "lowest to highest", "aim", "met"}}
-	rates := [][]string{{"flavor", "quota", "control", "calls/s", "deployments", "success", "lowest to highest", "goodput, calls/s"}}
+	rates := [][]string{{"flavor", "quota", "control", "calls/s", "deployments", "success", "lowest to highest", "goodput, calls/s", "backlog grew by, calls/s"}}
 	for _, flavor := range overloadFlavors() {
 		m := recordedMeter(flavor, all)
 		if len(m.done) == 0 {
@@ -126,10 +126,12 @@ func (m *overloadMeter) rates() (lines [][]string) {
 	for _, w := range slices.CompactFunc(sorted, func(a, b window) bool { return compareLoads(a, b) == 0 }) {
 		of := m.at(w.Mode, w.Quota, w.Rate)
 		success := values(of, func(w window) float64 { return w.Success })
+		growth := values(of, func(w window) float64 { return w.Growth * w.Rate })
 		mean, _ := sumUp(of)
 		lines = append(lines, []string{
 			m.flavor, fmt.Sprint(w.Quota), w.Mode, fmt.Sprint(w.Rate), fmt.Sprint(len(of)), fmt.Sprintf("%.3f", mean),
 			fmt.Sprintf("%.3f to %.3f", slices.Min(success), slices.Max(success)), fmt.Sprintf("%.4g", mean*w.Rate),
+			fmt.Sprintf("%.0f to %.0f", slices.Min(growth), slices.Max(growth)),
 		})
 	}
 	return lines
