@@ -33,8 +33,13 @@ const tagDue = "\x01due"
 // registry is the space that lists the spaces with due records.
 const registry = "nudsf"
 
+// A service registers a space in use again after renewAfter. A space without due records, which
+// no service has registered for forgetAfter, is taken off the registry. The difference is time
+// for the write that follows a registration.
+const renewAfter, forgetAfter = 5 * time.Minute, 15 * time.Minute
+
 // ErrSpaces means that the limit on storages with due records is reached.
-var ErrSpaces = errors.New("due: too many storages have timers, times to live or subscriptions: delete some, or raise the limit")
+var ErrSpaces = errors.New("due: too many storages have timers, times to live or subscriptions: delete some; a storage without them counts for up to 75 minutes more")
 
 // At returns the tag of a record that falls due at a time.
 func At(t time.Time) store.Tag {
@@ -43,6 +48,15 @@ func At(t time.Time) store.Tag {
 
 // stamp formats a time so that stamps sort like times.
 func stamp(t time.Time) string { return fmt.Sprintf("%016x", max(0, store.Milliseconds(t))) }
+
+// parse returns the time of a stamp; zero: the text is none.
+func parse(text string) time.Time {
+	var ms int64
+	if _, err := fmt.Sscanf(text, "%x", &ms); err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
 
 // Is reports whether At made the tag.
 func Is(t store.Tag) bool { return t.Name == tagDue }
@@ -95,8 +109,14 @@ type Agenda struct {
 	handled, failed, delivered, postponed, refused, givenUp atomic.Uint64
 
 	mu     sync.Mutex
-	spaces map[string]time.Time // when the space has due work next; zero: check now
+	spaces map[string]plan
 	wake   chan struct{}
+}
+
+// A plan is what the agenda knows about a registered space.
+type plan struct {
+	next  time.Time // when it has due work next; zero: check now
+	named time.Time // when a service registered it last, as far as known
 }
 
 // kindOutbox is the prefix of the names of notifications to send.
@@ -114,7 +134,7 @@ func New(config Config) *Agenda {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Agenda{Config: config, handlers: map[string]Handler{}, spaces: map[string]time.Time{}, wake: make(chan struct{}, 1)}
+	return &Agenda{Config: config, handlers: map[string]Handler{}, spaces: map[string]plan{}, wake: make(chan struct{}, 1)}
 }
 
 // Handle sets the handler for a service's records with names that begin with kind ("t/"). Call it
@@ -129,46 +149,97 @@ func (a *Agenda) Counters() Counters {
 	}
 }
 
-// Register notes durably that a space ("service/realm/storage") has due records. Call it before the
-// first such record is written.
+// Register notes durably that a space ("service/realm/storage") has due records. Call it before each
+// write of such a record.
 func (a *Agenda) Register(ctx context.Context, space string) error {
+	now := a.Clock()
 	a.mu.Lock()
-	_, known := a.spaces[space]
+	p, known := a.spaces[space]
 	full := len(a.spaces) >= a.Spaces
 	a.mu.Unlock()
-	if known {
+	switch {
+	case known && now.Sub(p.named).Abs() < renewAfter:
 		return nil
-	}
-	if full {
+	case !known && full:
 		return ErrSpaces
 	}
-	err := a.Engine.Write(ctx, registry, store.Op{Action: store.Put, Name: space, If: store.Condition{Absent: true}})
-	var conflict *store.Conflict
-	if err != nil && !errors.As(err, &conflict) {
+	if err := a.Engine.Write(ctx, registry, store.Op{Action: store.Put, Name: space, Meta: []byte(stamp(now))}); err != nil {
 		return fmt.Errorf("register storage %s: %w", space, err)
 	}
-	a.addSpace(space)
+	a.addSpace(space, now)
 	a.wakeUp()
 	return nil
 }
 
-func (a *Agenda) addSpace(space string) {
+// addSpace adds a space that was registered at a time.
+func (a *Agenda) addSpace(space string, named time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, known := a.spaces[space]; !known {
-		a.spaces[space] = time.Time{}
+	a.spaces[space] = plan{a.spaces[space].next, named}
+}
+
+// forget takes a space off the registry if it has no due records and no service has registered it
+// lately. It then does not count against Spaces any more.
+func (a *Agenda) forget(ctx context.Context, space string) error {
+	before := a.Clock().Add(-forgetAfter)
+	a.mu.Lock()
+	named := a.spaces[space].named
+	a.mu.Unlock()
+	if named.After(before) {
+		return nil
 	}
+	var r store.Record
+	err := a.Engine.Get(ctx, store.Key{Space: registry, Name: space}, &r)
+	switch at := parse(string(r.Meta)); {
+	case errors.Is(err, store.ErrNotFound): // another service has taken it off
+	case err != nil:
+		return err
+	case at.After(before):
+		a.addSpace(space, at)
+		return nil
+	default:
+		if gone, err := a.unregister(ctx, space, r.Version); err != nil || !gone {
+			return err
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.spaces[space].named.After(before) {
+		delete(a.spaces, space)
+	}
+	return nil
+}
+
+// unregister deletes the registration with a version, unless the space has due records. It reports
+// whether the registration is gone.
+func (a *Agenda) unregister(ctx context.Context, space string, version uint64) (gone bool, err error) {
+	inUse := false
+	for _, err := range a.Engine.Scan(ctx, store.Query{Space: space, Limit: 1, Match: &store.Match{Tag: tagDue, Op: store.GreaterOrEqual}}) {
+		if err != nil {
+			return false, err
+		}
+		inUse = true
+	}
+	if inUse {
+		return false, nil
+	}
+	err = a.Engine.Write(ctx, registry, store.Op{Action: store.Delete, Name: space, If: store.Condition{Version: version}})
+	var conflict *store.Conflict
+	if errors.As(err, &conflict) { // a service has registered it meanwhile
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Planned tells the agenda that a record in space falls due at a time.
 func (a *Agenda) Planned(space string, at time.Time) {
 	a.mu.Lock()
-	next, known := a.spaces[space]
-	if known && !next.After(at) {
+	p, known := a.spaces[space]
+	if known && !p.next.After(at) {
 		a.mu.Unlock()
 		return
 	}
-	a.spaces[space] = at
+	a.spaces[space] = plan{at, p.named}
 	a.mu.Unlock()
 	a.wakeUp()
 }
@@ -253,7 +324,7 @@ func (a *Agenda) load(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the storages with something due: %w", err)
 		}
-		a.addSpace(r.Key.Name)
+		a.addSpace(r.Key.Name, parse(string(r.Meta)))
 	}
 	return nil
 }
@@ -270,8 +341,8 @@ func (a *Agenda) poll() time.Duration {
 func (a *Agenda) lookAgain() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for space := range a.spaces {
-		a.spaces[space] = time.Time{}
+	for space, p := range a.spaces {
+		a.spaces[space] = plan{named: p.named}
 	}
 }
 
@@ -281,10 +352,10 @@ func (a *Agenda) round(ctx context.Context, first bool) time.Duration {
 	now := a.Clock()
 	var ready []string
 	a.mu.Lock()
-	for space, next := range a.spaces {
-		if !next.After(now) {
+	for space, p := range a.spaces {
+		if !p.next.After(now) {
 			ready = append(ready, space)
-			a.spaces[space] = now.Add(idle) // Planned lowers it for records planned from here on
+			a.spaces[space] = plan{now.Add(idle), p.named} // Planned lowers it for records planned from here on
 		}
 	}
 	a.mu.Unlock()
@@ -297,8 +368,8 @@ func (a *Agenda) round(ctx context.Context, first bool) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	wait := idle
-	for _, next := range a.spaces {
-		wait = min(wait, next.Sub(a.Clock()))
+	for _, p := range a.spaces {
+		wait = min(wait, p.next.Sub(a.Clock()))
 	}
 	return max(wait, time.Millisecond)
 }
@@ -316,6 +387,9 @@ func (a *Agenda) visit(ctx context.Context, space string, first bool) {
 	if err == nil {
 		err = a.next(ctx, space, began)
 	}
+	if err == nil {
+		err = a.forget(ctx, space)
+	}
 	if err != nil && ctx.Err() == nil {
 		a.failed.Add(1)
 		a.Log.Error("cannot handle a due record; trying again", "storage", space, "error", err)
@@ -331,9 +405,8 @@ func (a *Agenda) next(ctx context.Context, space string, began time.Time) error 
 			return err
 		}
 		for _, t := range r.Tags {
-			var ms int64
-			if _, err := fmt.Sscanf(t.Value, "%x", &ms); Is(t) && err == nil {
-				a.Planned(space, time.UnixMilli(ms))
+			if at := parse(t.Value); Is(t) && !at.IsZero() {
+				a.Planned(space, at)
 			}
 		}
 	}
