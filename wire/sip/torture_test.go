@@ -163,6 +163,16 @@ func TestUnbalancedValues(t *testing.T) { // RFC 4475 section 3.1.2.6
 
 // TestSalvage checks that Salvage finds the headers that an answer repeats in
 // messages that Parse rejects.
+// TestSalvageOfManyLines checks that a datagram of bad lines costs no error, and so no copy of the
+// rest, for each of them.
+func TestSalvageOfManyLines(t *testing.T) {
+	text := []byte("A B C\r\n" + strings.Repeat("\n", 60000))
+	var m Message
+	if n := testing.AllocsPerRun(1, func() { m.Salvage(text) }); n > 10 {
+		t.Errorf("%.0f allocations for 60000 bad lines", n)
+	}
+}
+
 func TestSalvage(t *testing.T) {
 	for _, c := range []struct {
 		text string
