@@ -100,6 +100,11 @@ func (r *reading) resync(x *half, data []byte) (n int, found bool) {
 		return 0, true
 	}
 	for n < len(data) {
+		if p == SIP { // begins would skip the same line ends at each of them
+			if n = len(data) - len(bytes.TrimLeft(data[n:], "\r\n")); n == len(data) {
+				return n, false
+			}
+		}
 		switch begins(p, data[n:], x) {
 		case yes:
 			return n, true

@@ -159,7 +159,7 @@ func ebiScope(a, b netip.Addr) uint64 { return hashPair(hashAddr(a), hashAddr(b)
 // userPlane reports whether an F-TEID is of the user plane (TS 29.274 clause 8.22).
 func userPlane(i gtpc.Interface) bool {
 	switch i {
-	case 0, 1, 2, 3, 4, 5, 15, 16, 19, 20, 21, 22, 23, 25, 26, 28, 31, 33, 34, 37:
+	case 0, 1, 2, 3, 4, 5, 15, 16, 19, 20, 21, 22, 23, 28, 29, 31, 33, 34, 37, 38, 39, 41:
 		return true
 	}
 	return false

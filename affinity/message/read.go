@@ -190,10 +190,16 @@ func (r *reading) slot(o *origin, p Protocol) *slot {
 	return s
 }
 
-// commit queues a message for delivery after its copies have had time to arrive.
+// commit queues a message for delivery after its copies have had time to arrive, or at once if the
+// queue is full. The caller must not use the slot any more.
 func (r *reading) commit(s *slot) {
 	s.m.Time = min(s.m.Time, r.last) // later only if it began before the clock was set back
 	r.hold.push(s)
+	// The end of a gap may deliver any number of messages within one packet.
+	for r.hold.open > r.hold.limit && r.hold.head < len(r.hold.waiting) {
+		r.hold.hurried++
+		r.deliver(r.hold.remove())
+	}
 }
 
 // release delivers the messages that have waited for longer than the window.
