@@ -142,6 +142,7 @@ func (e *engine) admit(a *association, m *enb.Message) {
 		e.queue(a, e.out)
 		return
 	}
+	u.nextIDs.MME = m.IDs.MME // an MME may name the UE differently at the target (TS 36.413 clause 9.2.3.3)
 	e.out = a.cell.AppendHandoverAdmitted(e.out[:0], u.nextIDs, m.Container, m.Bearers()...)
 	e.queue(a, e.out)
 }

@@ -216,3 +216,21 @@ func TestMalformedResetChangesNothing(t *testing.T) {
 		t.Errorf("got %+v, %d malformed messages", m, d.malformed)
 	}
 }
+
+// TestPathSwitchNamesTheUEAgain answers a Path Switch Request with another MME UE S1AP ID, as an MME may
+// (TS 36.413 clause 8.4.4.2). Later messages must carry that ID.
+func TestPathSwitchNamesTheUEAgain(t *testing.T) {
+	d := newDesk(t, "0")
+	u := d.begin(0, handoverX2, toSwitch)
+	u.next, u.nextIDs = d.at, u.newIDs()
+	u.nextIDs.MME = u.ids.MME
+	const renamed = 4711
+	b := wire.AppendHeader(nil, wire.Successful, wire.PathSwitchRequest, wire.Reject)
+	b = wire.AppendMMEUEID(b, wire.MMEUEID, wire.Ignore, renamed)
+	b = wire.AppendENBUEID(b, wire.Ignore, u.nextIDs.ENB)
+	want := u.nextIDs.ENB
+	d.message(d.at, wire.End(b, 0))
+	if u.ids.MME != renamed || u.ids.ENB != want || u.next != nil {
+		t.Errorf("after the acknowledgement the UE is %+v", u.ids)
+	}
+}

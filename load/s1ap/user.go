@@ -169,7 +169,11 @@ func (e *engine) message(a *association, data []byte) {
 		e.stray++ // the call has ended, for example by a timeout
 		return
 	}
-	u.ids.MME = m.IDs.MME
+	if u.next == a && u.nextIDs.ENB == m.IDs.ENB {
+		u.nextIDs.MME = m.IDs.MME
+	} else {
+		u.ids.MME = m.IDs.MME
+	}
 	switch m.Procedure {
 	case s1ap.DownlinkNASTransport:
 		e.download(u, m)
