@@ -72,7 +72,7 @@ type Ready struct {
 	SIP     string        `yaml:"sip"`                                                       // Name of a port that answers SIP OPTIONS over UDP.
 	HTTP    *ReadyHTTP    `yaml:"http"`                                                      // HTTP GET that must return a status of 2xx or 3xx.
 	Command Args          `yaml:"command"`                                                   // Command that must exit with status 0; it runs in the instance.
-	Timeout time.Duration `yaml:"timeout" jsonschema:"format=positive-duration,default=30s"` // Time limit for an instance to become ready; four times as long on an emulated machine.
+	Timeout time.Duration `yaml:"timeout" jsonschema:"format=positive-duration,default=30s"` // Time limit for an instance to become ready; four times as long on an emulated machine. One check may take a tenth of it, and at least 1s.
 }
 
 // DefaultReadyTimeout is the time limit for an instance to become ready.

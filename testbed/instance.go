@@ -31,7 +31,7 @@ const (
 	probeShare = 20                     // the fraction is 1/20,
 	probeLeast = time.Millisecond       // but no less than this
 	probeMost  = 100 * time.Millisecond // and no more than this
-	probeLimit = time.Second            // of one probe
+	probeLimit = time.Second            // of one probe, or a tenth of all the time if that is longer
 )
 
 // An Instance is one instance of a placement. Only one goroutine at a time may call
@@ -133,7 +133,7 @@ func (in *Instance) Await(ctx context.Context, limit time.Duration, probe func(c
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for began := time.Now(); ; {
-		last := probeOnce(ctx, probe)
+		last := probeOnce(ctx, max(probeLimit, limit/10), probe)
 		if last == nil {
 			return nil
 		}
@@ -151,8 +151,8 @@ func (in *Instance) Await(ctx context.Context, limit time.Duration, probe func(c
 	}
 }
 
-func probeOnce(ctx context.Context, probe func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+func probeOnce(ctx context.Context, limit time.Duration, probe func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("one check took longer than %s", limit))
 	defer cancel()
 	return probe(ctx)
 }

@@ -269,6 +269,16 @@ func testNotReady(s *suite) {
 	s.start(in, "serve", "a-mark")
 	s.ready(in)
 	s.wantError(in.Await(s.ctx, 50*time.Millisecond, never), "slow-1 was not ready within 50ms", "probe failed on purpose", "ready")
+	slow := func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(1200 * time.Millisecond):
+			return nil
+		}
+	}
+	s.check(in.Await(s.ctx, time.Minute, slow)) // one check may take a tenth of the time
+	s.wantError(in.Await(s.ctx, 1100*time.Millisecond, slow), "slow-1 was not ready within 1.1s", "one check took longer than 1s")
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	cancel(errors.New("called off"))
 	s.wantError(in.Await(ctx, time.Minute, never), "called off")
