@@ -44,8 +44,13 @@ var _ vitrine.Cleaner = Cleaner{}
 func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 	return runstate.EachDead(c.Root, func(run string) (removed []string, err error) {
 		if of, absent := os.Stat(netns.Path(middle(run))); absent == nil {
-			removed = append(removed, "network namespace "+middle(run))
-			err = errors.Join(end(ctx, of), release(run), netns.Delete(middle(run)))
+			// An interface that was not released would end with the namespace.
+			if err = errors.Join(end(ctx, of), release(run)); err == nil {
+				err = netns.Delete(middle(run))
+			}
+			if err == nil {
+				removed = append(removed, "network namespace "+middle(run))
+			}
 		}
 		return removed, err
 	})
@@ -104,6 +109,12 @@ func isLent(run string, link netlink.Link) bool {
 // giveBack moves an interface of the thread's namespace to the host's, which is
 // here.
 func giveBack(link netlink.Link, here *os.File) error {
+	// The name is unique only in this namespace: two runs may both call an interface o1. The name with
+	// the run in it has at most 15 bytes. The fabric's cleaning finds the interface by its mark.
+	unique := "vt" + strings.Fields(link.Attrs().Alias)[1] + link.Attrs().Name
+	if err := errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, unique)); err != nil {
+		return fmt.Errorf("naming interface %s (%s) for its way back: %w", link.Attrs().Name, link.Attrs().Alias, err)
+	}
 	if err := netlink.LinkSetNsFd(link, int(here.Fd())); err != nil {
 		return fmt.Errorf("moving interface %s (%s) back to the host: %w", link.Attrs().Name, link.Attrs().Alias, err)
 	}

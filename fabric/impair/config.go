@@ -23,7 +23,7 @@ type Config struct {
 	Links    map[string]Link    `yaml:"links" json:"links,omitempty"`                                                                            // By generator, component or instance (sprout-1): its link instead of the inline one; {} impairs nothing.
 	Variants map[string]Variant `yaml:"variants" json:"variants,omitempty"`                                                                      // Other links by a name that servers.impairment gives.
 	By       string             `yaml:"by" json:"by,omitempty" jsonschema:"enum=auto,enum=netem,enum=emulator" jsonschema_extras:"default=auto"` // What impairs links: the kernel's netem, or a process of this program. auto: netem if the kernel has it and the link has no jitter, rate or peers.
-	CPU      *int               `yaml:"cpu" json:"cpu,omitempty" jsonschema:"minimum=0"`                                                         // The emulator's own CPU; the default is the scheduler's choice.
+	CPU      *int               `yaml:"cpu" json:"cpu,omitempty" jsonschema:"minimum=0"`                                                         // The emulator's own CPU; by default it runs on the generator's CPUs.
 	Seed     uint64             `yaml:"seed" json:"seed,omitempty"`                                                                              // For the emulator's loss, jitter and reordering; the same seed loses the same packets.
 
 	Run     *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
@@ -135,6 +135,11 @@ func (c *Config) check(part document.Node) error {
 		c.By = Auto
 	case c.By != Auto && c.By != Netem && c.By != Emulator:
 		return at()("by", fmt.Sprintf("%q", c.By), "want auto, netem or emulator")
+	}
+	if part.IsZero() {
+		// Read has checked the CPU. Since then this process may have moved to the generator's CPUs;
+		// the emulator moves itself, and reports a CPU that it may not have.
+		return nil
 	}
 	return c.checkCPU(at())
 }
