@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,8 @@ import (
 
 // imageKind returns the kind of record for images that a run gives this engine. Each engine has a
 // kind of its own, so that cleaning asks an engine only for its images. A record's name is the
-// archive's image ID; its value is the reference and the ID that the reference had before, if any.
+// archive's image ID; its value is the reference, the ID that the reference had before (empty: none),
+// and the ID of the image that was loaded (missing while the load runs).
 // Such an image has no label, because it must be identical everywhere.
 func (e *engine) imageKind() string { return "docker-image@" + e.engineRecord() }
 
@@ -51,7 +53,8 @@ func (s *Substrate) Load(ctx context.Context, archive, id, reference string) (st
 		return p.id, g.erase(id)
 	}
 	g.made = append(g.made, made{id: p.id, record: id})
-	return p.id, nil
+	// Cleaning goes by this ID from here on: somebody else may give the reference to another image.
+	return p.id, g.record(id, reference+" "+was.id+" "+p.id)
 }
 
 func (g *gallery) load(ctx context.Context, archive string) error {
@@ -86,8 +89,9 @@ func (g *gallery) erase(name string) error {
 func (s *Substrate) cleanLoaded(ctx context.Context) (removed []string, err error) {
 	return runstate.EachDead(s.config.Runs, func(run string) ([]string, error) {
 		return runstate.Undo(s.config.Runs, run, s.imageKind(), func(_ string, value []byte) (string, error) {
-			reference, was, _ := strings.Cut(string(value), " ")
-			p, err := s.images.inspect(ctx, reference)
+			reference, ids, _ := strings.Cut(string(value), " ")
+			was, loaded, _ := strings.Cut(ids, " ")
+			p, err := s.images.inspect(ctx, cmp.Or(loaded, reference))
 			if cerrdefs.IsNotFound(err) || err == nil && p.id == was {
 				return "", nil
 			}
