@@ -28,6 +28,7 @@ func Inside(args, env []string) error {
 		dir = shared
 	}
 	runtime.LockOSThread() // the namespace belongs to this thread, and so to the command
+	parent := os.Getppid()
 	if err := enter(root, shared); err != nil {
 		return fmt.Errorf("entering the image in %s: %w", root, err)
 	}
@@ -42,6 +43,14 @@ func Inside(args, env []string) error {
 	program, err := exec.LookPath(command[0])
 	if err != nil {
 		return err
+	}
+	// The command must end with Vitrine. A change of user clears this signal, and only the thread that
+	// was forked had it (prctl(2), PR_SET_PDEATHSIG).
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("tying the command to Vitrine: %w", err)
+	}
+	if os.Getppid() != parent {
+		return errors.New("vitrine has ended")
 	}
 	err = syscall.Exec(program, command, env)
 	return fmt.Errorf("running %s: %w", program, err)
