@@ -9,9 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,10 +38,19 @@ import (
 	"vitrine/substrate/unikernel"
 )
 
-// insideArg is the first argument that makes the test binary call Inside.
-const insideArg = "IMAGED_TEST_INSIDE"
+// insideArg is the first argument that makes the test binary call Inside. parentArg makes the
+// test binary run itself with insideArg, as the substrate process does.
+const insideArg, parentArg = "IMAGED_TEST_INSIDE", "IMAGED_TEST_PARENT"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == parentArg {
+		runtime.LockOSThread() // for Pdeathsig
+		c := exec.Command(os.Args[0], append([]string{insideArg}, os.Args[2:]...)...)
+		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		fmt.Fprintln(os.Stderr, c.Run())
+		os.Exit(1)
+	}
 	if len(os.Args) > 1 && os.Args[1] == insideArg {
 		fmt.Fprintln(os.Stderr, Inside(os.Args[2:], os.Environ()))
 		os.Exit(127)
@@ -276,6 +288,52 @@ func TestImagesMustAgree(t *testing.T) {
 	if _, err := os.Stat(root); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the root file system still exists after Remove: %v", err)
 	}
+}
+
+// TestCommandEndsWithVitrine kills a program that runs a command inside an image, as root and as another
+// user. The command must end too, although nothing cleans up.
+func TestCommandEndsWithVitrine(t *testing.T) {
+	b := newBench(t)
+	file := filepath.Join(t.TempDir(), "application.yaml")
+	b.check(os.WriteFile(file, []byte(description), 0o600))
+	application, err := image.Load(file)
+	b.check(err)
+	_, err = b.store.Build(b.ctx, application, "process")
+	b.check(err)
+	dir := t.TempDir()
+	in, err := b.open("process").Create(b.ctx, substrate.Spec{Run: b.run.ID, Name: "redis-1", Component: "redis", Image: "redis", Dir: dir})
+	b.check(err)
+	self, err := os.Executable()
+	b.check(err)
+	for _, user := range []string{"", "65534:65534"} {
+		c := exec.CommandContext(b.ctx, self, parentArg, filepath.Join(dir, rootDir), dir, user, "/", "/bin/cat")
+		c.Stderr = t.Output()
+		stdin, err := c.StdinPipe()
+		b.check(err)
+		stdout, err := c.StdoutPipe()
+		b.check(err)
+		b.check(c.Start())
+		_, err = io.WriteString(stdin, "runs\n")
+		b.check(err)
+		echoed := bufio.NewReader(stdout)
+		if line, err := echoed.ReadString('\n'); line != "runs\n" {
+			t.Fatalf("user %q: read %q, %v", user, line, err)
+		}
+		b.check(c.Process.Kill())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := io.Copy(io.Discard, echoed)
+			ended <- err
+		}()
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Errorf("user %q: the command outlived the program that ran it", user)
+		}
+		_ = stdin.Close() // ends a command that is left
+		_ = c.Wait()      // killed
+	}
+	b.check(in.Remove(b.ctx))
 }
 
 // TestKilledRunLeavesNoImage cleans up after a run that ended without removing its
