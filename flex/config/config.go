@@ -60,7 +60,7 @@ type Type struct {
 	Max           int              `yaml:"max" jsonschema:"required,minimum=1,maximum=10000"`    // Most instances, those that start or drain included.
 	Objective     Objective        `yaml:"objective"`                                            // What transactions must meet.
 	Drain         string           `yaml:"drain" jsonschema:"enum=transaction,enum=dialog"`      // What draining waits for: the director's drain of the type; default transaction.
-	DrainDeadline time.Duration    `yaml:"drain_deadline" jsonschema:"format=positive-duration"` // A draining instance is stopped after this time, whatever it still does; default 5m.
+	DrainDeadline time.Duration    `yaml:"drain_deadline" jsonschema:"format=positive-duration"` // A draining instance is stopped after this time, whatever it still does; default 5m. The time counts from when the directors drain it; during a lease they do not.
 	StartDeadline time.Duration    `yaml:"start_deadline" jsonschema:"format=positive-duration"` // An instance that is not ready after this time is replaced; default 2m.
 	Warm          time.Duration    `yaml:"warm" jsonschema:"format=whole-duration"`              // Time from ready to active, in which the instance gets nothing; default 0s.
 	Boot          time.Duration    `yaml:"boot" jsonschema:"format=positive-duration"`           // How long an instance takes to become ready, until this orchestrator has started some itself; default: from the profile, or else 10s.
