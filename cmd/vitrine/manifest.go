@@ -2,15 +2,19 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"vitrine"
 	"vitrine/document"
 	"vitrine/result"
+	"vitrine/spec"
 	"vitrine/testbed"
 	"vitrine/trial"
 )
@@ -51,6 +55,7 @@ func campaignManifest(ctx context.Context, cfg *trial.Config, b *backends) resul
 		result.NewSpec("deployment", d.Path, d.Raw),
 		result.NewSpec("workload", w.Path, w.Raw),
 	}
+	m.Specs = append(m.Specs, generatorSpecs(w)...)
 	for _, c := range d.Components {
 		m.Components = append(m.Components, result.Component{Name: c.Name, Short: c.Short, Scalable: c.Scalable})
 	}
@@ -68,4 +73,37 @@ func campaignManifest(ctx context.Context, cfg *trial.Config, b *backends) resul
 		m.CFSPeriods = append(m.CFSPeriods, period.String())
 	}
 	return m
+}
+
+// generatorSpecs returns a workload's own generator and the files that its parameters name. Of
+// parameters' files, which may hold passwords, of binaries and of large files it keeps only the
+// digest.
+func generatorSpecs(w *spec.Workload) (all []result.Spec) {
+	add := func(role, path string, keep bool) {
+		if !isFile(w.Resolve(path)) {
+			return
+		}
+		text, err := os.ReadFile(w.Resolve(path))
+		if err != nil {
+			return // the trials report it
+		}
+		s := result.NewSpec(role, path, text)
+		if !keep || len(text) > document.MaxFile || !utf8.Valid(text) {
+			s.Text = ""
+		}
+		all = append(all, s)
+	}
+	if w.Program != "" {
+		add("generator", w.Generator, true)
+	}
+	given, err := w.Parameters.Strings()
+	if err != nil {
+		return all // the campaign reports it
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if strings.HasSuffix(name, "_file") {
+			add("parameter "+name, given[name], false)
+		}
+	}
+	return all
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/measure"
+	"vitrine/result"
 	"vitrine/spec"
 	"vitrine/substrate/docker/dockertest"
 	"vitrine/testbed"
@@ -83,5 +85,38 @@ func TestManifestNamesTheEngine(t *testing.T) {
 	m := b.manifest(t.Context(), testbed.CPUs{}, []string{"docker"}, nil, map[string]document.Node{"docker": file.Root().Sub("servers", "docker")})
 	if got := m.Substrates["docker"]; !strings.HasPrefix(got, "Docker Engine, version ") || !strings.HasSuffix(got, ", "+host) {
 		t.Errorf("got %q, want Docker Engine, its version and %s", got, host)
+	}
+}
+
+// TestManifestHasTheGenerator checks that a changed generator, or a changed file of a parameter, makes
+// another run.
+func TestManifestHasTheGenerator(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() result.Manifest {
+		t.Helper()
+		w, err := spec.LoadWorkload(filepath.Join(dir, "workload.yaml"), knownBackends())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.Manifest{Specs: generatorSpecs(w)}
+	}
+	write("workload.yaml", "generator: ./load\nparameters: {users_file: users}\nrange: [1, 2]\nduration: 1s\n")
+	for _, name := range []string{"load", "users"} {
+		write("load", "#!/bin/sh\n")
+		write("users", "a\n")
+		then := read()
+		if err := then.SameSpecs(read()); err != nil || len(then.Specs) != 2 {
+			t.Errorf("%+v, %v", then.Specs, err)
+		}
+		write(name, "#!/bin/sh\n# changed\n")
+		if err := then.SameSpecs(read()); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s changed: %v", name, err)
+		}
 	}
 }
