@@ -130,7 +130,7 @@ func (a *app) runCapacities(ctx context.Context, m *measurement, f reproduceFlag
 		c.options.specs = append(c.options.specs, m.options.specs...)
 		c.onBegin = func() error { return a.count(m, f.papers) }
 		run := f.characterizeFlags
-		run.out = m.dir
+		run.out, run.resume = m.dir, m.resumes(f)
 		summary, err := a.run(ctx, c, run)
 		if err != nil {
 			return err
@@ -197,17 +197,20 @@ func (c specsCleaner) Clean(context.Context) (removed []string, err error) {
 	return runstate.RemoveRecorded(c.root, specsKind)
 }
 
+// resumes reports whether to continue the run in the folder. With --resume, a run that has not
+// begun begins now.
+func (m *measurement) resumes(f reproduceFlags) bool {
+	_, err := os.Stat(filepath.Join(m.dir, "manifest.json"))
+	return f.resume && err == nil
+}
+
 // runPackets runs a measurement of packets in the folder, or continues it there.
 func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) error {
 	cpus, err := testbed.ShareCPUs(nil, nil)
 	if err != nil {
 		return err
 	}
-	resume := f.resume
-	if _, err := os.Stat(m.dir); err != nil { // a run that has not begun cannot be resumed
-		resume = false
-	}
-	in := session{dir: m.dir, resume: resume, cpus: cpus, options: &m.options, cpuSharing: f.cpuSharing,
+	in := session{dir: m.dir, resume: m.resumes(f), cpus: cpus, options: &m.options, cpuSharing: f.cpuSharing,
 		onBegin: func() error { return a.count(m, f.papers) }}
 	if m.exhibit.Chain != nil {
 		plan, err := m.chain()

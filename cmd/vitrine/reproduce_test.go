@@ -165,3 +165,24 @@ func TestKilledCampaignIsCleaned(t *testing.T) {
 		t.Errorf("the folder is left at the end: %v", err)
 	}
 }
+
+// TestResumeBeginsTheRest checks that --resume continues runs that have begun, and begins the others.
+func TestResumeBeginsTheRest(t *testing.T) {
+	m := planned(t, "nfv-vital/table-2")
+	m.dir = filepath.Join(t.TempDir(), "table-2")
+	var f reproduceFlags
+	f.resume = true
+	if m.resumes(f) {
+		t.Error("a run that has not begun is resumed")
+	}
+	r, err := result.Create(m.dir, result.Manifest{})
+	if err == nil {
+		err = r.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !m.resumes(f) || m.resumes(reproduceFlags{}) {
+		t.Error("a run that has begun must be resumed, and only with --resume")
+	}
+}
