@@ -29,11 +29,13 @@ type Total struct {
 }
 
 // Sweep compares flex and other policies on random loads with the given peak, and returns the
-// totals of each.
+// totals of each. The case's seed is the first load's, and each next load has the next one.
 func Sweep(c Case, loads int, peak float64, against []string) ([]Total, error) {
 	var totals []Total
+	first := c.Seed
 	for i := range loads {
-		c.Seed, c.Load = uint64(i), Random(uint64(i), peak)
+		c.Seed = first + uint64(i)
+		c.Load = Random(c.Seed, peak)
 		all, err := Compare(c, against)
 		if err != nil {
 			return nil, err
