@@ -123,3 +123,17 @@ func TestSharedCPUsAreNotLocked(t *testing.T) {
 		t.Errorf("got locks %v, error %v, want neither", locks, err)
 	}
 }
+
+// TestRefusedChainInAFolder checks that an empty run folder does not change the exit code.
+func TestRefusedChainInAFolder(t *testing.T) {
+	dir, _, _ := holdCPUs(t)
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	a := &app{stdout: io.Discard, stderr: io.Discard, cpuLocks: dir}
+	c := a.measureChainCommand()
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.SetArgs([]string{"--out", t.TempDir()})
+	err := c.ExecuteContext(t.Context())
+	if code := exitCode(t.Context(), err); code != exitUnsupported {
+		t.Errorf("got exit code %d, want %d: %v", code, exitUnsupported, err)
+	}
+}
