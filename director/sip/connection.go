@@ -41,6 +41,7 @@ type stream struct {
 	queued   atomic.Int64  // bytes
 
 	handled uint64 // received messages; only the reading goroutine uses it
+	need    int    // length of the message whose body is incomplete; 0: not known; as handled
 
 	mu   sync.Mutex   // guards conn, done's closing and the write deadline
 	conn *net.TCPConn // nil until it is dialed
@@ -220,8 +221,9 @@ func (st *streams) extend(c *stream, deadline time.Time, next bool, rest []byte)
 }
 
 // hasBegun reports whether rest begins a message. Line ends before a message do not (RFC
-// 3261 section 7.5); some clients send them as keep-alives.
-func hasBegun(rest []byte) bool { return len(bytes.TrimLeft(rest, "\r\n")) > 0 }
+// 3261 section 7.5); some clients send them as keep-alives. Other line ends, such as LF alone, do
+// begin one, because sip.Length does not skip them.
+func hasBegun(rest []byte) bool { return !bytes.HasPrefix([]byte("\r\n\r\n"), rest) }
 
 // take handles the complete messages in the buffer and returns the rest.
 func (st *streams) take(c *stream, buffer []byte) ([]byte, error) {
@@ -232,15 +234,19 @@ func (st *streams) take(c *stream, buffer []byte) ([]byte, error) {
 			st.send(&Outgoing{To: c.peer, Flow: c.peer, Listener: c.listener, Parts: [][]byte{pong}})
 			continue
 		}
-		n, err := sip.Frame(rest, maxMessage)
+		if len(rest) < c.need {
+			break
+		}
+		n, err := sip.Length(rest, maxMessage)
 		if err != nil {
 			// Framing is lost: answer this message, and end the stream.
 			st.handle(c, rest[:len(rest):len(rest)])
 			return nil, fmt.Errorf("%w; the connection ends", err)
 		}
-		if n == 0 {
+		if c.need = n; n == 0 || n > len(rest) {
 			break
 		}
+		c.need = 0
 		st.handle(c, rest[:n:n])
 		rest = rest[n:]
 	}

@@ -63,7 +63,13 @@ type routes struct {
 	known bool      // mark is set
 
 	signed bool // mark has a valid MAC
+
+	marks int // that were verified
 }
+
+// maxMarks bounds the marks that are verified in one request, because each costs a hash of the
+// Call-ID. One pass adds at most two.
+const maxMarks = 8
 
 // takeRoutes reads the Route header and removes the director's own elements from its
 // front (RFC 3261 section 16.4), as edits. One pass adds at most two of them.
@@ -107,6 +113,11 @@ func (p *Proxy) takeMark(r *routes, user []byte) {
 	if !ok {
 		return
 	}
+	if r.marks == maxMarks {
+		p.counts.Unsigned.Add(1)
+		return
+	}
+	r.marks++
 	signed := p.isSigned(&mark)
 	if !signed && (len(mark.mac) > 0 || !p.keys.oldRoutes) {
 		p.counts.Unsigned.Add(1)

@@ -1,6 +1,7 @@
 package sip
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/netip"
@@ -99,6 +100,21 @@ func TestFirstMessage(t *testing.T) {
 	}
 }
 
+// TestHeaderIsReadOnce checks that take does not read a complete header again with each part of the
+// body.
+func TestHeaderIsReadOnce(t *testing.T) {
+	st, c := &streams{}, &stream{}
+	head := "OPTIONS sip:x SIP/2.0\r\nContent-Length: 5\r\n\r\n"
+	rest, err := st.take(c, append(make([]byte, 0, 256), head+"ab"...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest[bytes.IndexByte(rest, '5')] = 'x' // a second reading of the header would fail
+	if rest, err = st.take(c, append(rest, 'c')); err != nil || len(rest) != len(head)+3 {
+		t.Errorf("got %d bytes, %v", len(rest), err)
+	}
+}
+
 // TestLineEndsBeginNothing checks that line ends between messages do not count as the begin of a
 // message. Otherwise they would shorten the deadline.
 func TestLineEndsBeginNothing(t *testing.T) {
@@ -113,6 +129,9 @@ func TestLineEndsBeginNothing(t *testing.T) {
 		{&stream{accepted: true, handled: 1}, "", true, true},
 		{&stream{accepted: true, handled: 1}, "\r\n", true, true},
 		{&stream{accepted: true, handled: 1}, "\r", false, true},
+		{&stream{accepted: true, handled: 1}, "\n\n\n", true, false},
+		{&stream{accepted: true, handled: 1}, "\r\n\n", true, false},
+		{&stream{accepted: true, handled: 1}, "\r\n\r", true, true},
 		{&stream{known: true}, "\r\n", true, true},
 		{&stream{accepted: true, handled: 1}, "\r\nO", true, false},
 		{&stream{known: true}, "O", true, false},

@@ -244,7 +244,9 @@ func (f *Fields) next() (ok, end bool) {
 		colon++
 	}
 	if n == 0 || colon == len(line) || line[colon] != ':' {
-		f.Err = fmt.Errorf("%w: no name and colon in %.40q", ErrHeader, line)
+		if !f.salvage { // nobody reads the error
+			f.Err = fmt.Errorf("%w: no name and colon in %.40q", ErrHeader, line)
+		}
 		return false, false
 	}
 	f.Name = line[:n]

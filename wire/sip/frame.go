@@ -10,6 +10,15 @@ import (
 // A message on a stream must have a Content-Length. A message longer than most
 // bytes is an error.
 func Frame(data []byte, most int) (n int, err error) {
+	if n, err = Length(data, most); n > len(data) {
+		return 0, nil
+	}
+	return n, err
+}
+
+// Length is like Frame, but returns the length as soon as the header is complete, so n may exceed
+// len(data). A caller that waits for n bytes reads the header once, however the body arrives.
+func Length(data []byte, most int) (n int, err error) {
 	start := 0
 	for start+1 < len(data) && data[start] == '\r' && data[start+1] == '\n' {
 		start += 2
@@ -48,8 +57,6 @@ func Frame(data []byte, most int) (n int, err error) {
 		return 0, fmt.Errorf("%w: none, on a stream", ErrLength)
 	case len(header)+length > most:
 		return 0, fmt.Errorf("%w: message longer than %d bytes", ErrLength, most)
-	case len(data) < start+len(header)+length:
-		return 0, nil
 	}
 	return start + len(header) + length, nil
 }
