@@ -40,6 +40,25 @@ func TestResyncSkipsLineEnds(t *testing.T) {
 	}
 }
 
+// TestHeaderIsReadOnce checks that the header of a SIP message on a stream is not read again with each
+// part of its body. A second reading of the changed header would fail.
+func TestHeaderIsReadOnce(t *testing.T) {
+	r := newReading(Options{}, nil)
+	x := &half{conn: &conn{protocol: SIP}}
+	head := []byte("OPTIONS sip:x SIP/2.0\r\nContent-Length: 5\r\n\r\nab")
+	if n, err := r.frameSIP(x, head); n != 0 || err != nil {
+		t.Fatalf("got %d, %v", n, err)
+	}
+	head[bytes.IndexByte(head, '5')] = 'x'
+	if n, err := r.frameSIP(x, append(head, 'c')); n != 0 || err != nil {
+		t.Errorf("with another part of the body: got %d, %v", n, err)
+	}
+	r.drop(x)
+	if n, err := r.frameSIP(x, head); err == nil {
+		t.Errorf("another message is framed by the old length: got %d", n)
+	}
+}
+
 // TestUserPlane checks interface types by their names in TS 29.274 clause 8.22.
 func TestUserPlane(t *testing.T) {
 	for name, of := range map[string]struct {

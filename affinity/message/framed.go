@@ -167,10 +167,14 @@ func (r *reading) frameSIP(x *half, data []byte) (int, error) {
 	if data[0] == '\r' || data[0] == '\n' { // keep-alives (RFC 5626 section 3.5.1)
 		return len(data) - len(bytes.TrimLeft(data, "\r\n")), nil
 	}
-	n, err := sip.Frame(data, maxFramed)
-	if n == 0 || err != nil {
+	if len(data) < x.need {
+		return 0, nil
+	}
+	n, err := sip.Length(data, maxFramed)
+	if x.need = n; n == 0 || n > len(data) || err != nil {
 		return 0, err
 	}
+	x.need = 0
 	m := &r.decoders.sip
 	if _, err := m.Parse(data[:n]); err != nil {
 		r.counts.bad(SIP, reason(err)) // the length is known, so the next message can be read

@@ -63,6 +63,7 @@ type half struct {
 	side     int
 	src, dst netip.AddrPort
 	buffer   []byte // the start of a message, or data that is not recognised yet
+	need     int    // length of the SIP message in the buffer, whose body is incomplete; 0: not known
 	at       int64  // time of the bytes in the buffer
 	begun    bool   // its messages are being read
 	lost     bool   // the start of the next message is unknown
@@ -406,5 +407,5 @@ func (r *reading) drop(x *half) {
 		r.tcp.held -= cap(x.buffer)
 		x.buffer = nil
 	}
-	x.buffer = x.buffer[:0]
+	x.buffer, x.need = x.buffer[:0], 0
 }
