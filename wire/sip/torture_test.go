@@ -161,8 +161,6 @@ func TestUnbalancedValues(t *testing.T) { // RFC 4475 section 3.1.2.6
 	}
 }
 
-// TestSalvage checks that Salvage finds the headers that an answer repeats in
-// messages that Parse rejects.
 // TestSalvageOfManyLines checks that a datagram of bad lines costs no error, and so no copy of the
 // rest, for each of them.
 func TestSalvageOfManyLines(t *testing.T) {
@@ -175,6 +173,8 @@ func TestSalvageOfManyLines(t *testing.T) {
 	}
 }
 
+// TestSalvage checks that Salvage finds the headers that an answer repeats in
+// messages that Parse rejects.
 func TestSalvage(t *testing.T) {
 	for _, c := range []struct {
 		text string
