@@ -10,26 +10,26 @@ import (
 
 	"vitrine/store"
 	"vitrine/store/embedded"
+	"vitrine/store/storetest"
 )
 
 // TestUnusedSpacesAreForgotten fills the registry. Later only the space that still has a due record
 // must count against the limit, for this agenda and for one that starts then.
 func TestUnusedSpacesAreForgotten(t *testing.T) {
-	now := time.Now()
-	clock := func() time.Time { return now }
-	engine, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Now: clock, Logger: slog.New(slog.DiscardHandler)})
+	clock := storetest.NewClock()
+	engine, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Now: clock.Now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = engine.Close() }) // the test is over
-	a := New(Config{Engine: engine, Clock: clock, Spaces: 3})
+	a := New(Config{Engine: engine, Clock: clock.Now, Spaces: 3})
 	register := func(a *Agenda, space string) error { return a.Register(t.Context(), space) }
 	for _, space := range []string{"used", "unused", "renewed"} {
 		if err := register(a, space); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := engine.Write(t.Context(), "used", store.Op{Action: store.Put, Name: "t/1", Tags: []store.Tag{At(now.Add(24 * time.Hour))}}); err != nil {
+	if err := engine.Write(t.Context(), "used", store.Op{Action: store.Put, Name: "t/1", Tags: []store.Tag{At(clock.Now().Add(24 * time.Hour))}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := register(a, "more"); !errors.Is(err, ErrSpaces) {
@@ -43,7 +43,7 @@ func TestUnusedSpacesAreForgotten(t *testing.T) {
 	if err := register(a, "more"); !errors.Is(err, ErrSpaces) {
 		t.Errorf("a fourth space at once: %v, want that there are too many", err)
 	}
-	now = now.Add(forgetAfter + time.Second)
+	clock.Advance(forgetAfter + time.Second)
 	if err := register(a, "renewed"); err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +55,11 @@ func TestUnusedSpacesAreForgotten(t *testing.T) {
 	if got := registered(t, engine); !slices.Equal(got, want) {
 		t.Errorf("the registry has %q, want %q", got, want)
 	}
-	other := New(Config{Engine: engine, Clock: clock, Spaces: 3})
+	other := New(Config{Engine: engine, Clock: clock.Now, Spaces: 3})
 	if err := other.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(forgetAfter + time.Second)
+	clock.Advance(forgetAfter + time.Second)
 	visitAll(other)
 	if got := registered(t, engine); !slices.Equal(got, []string{"used"}) {
 		t.Errorf("much later the registry has %q, want the space with a due record", got)
