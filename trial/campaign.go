@@ -126,9 +126,9 @@ func (c *Campaign) prepare() (err error) {
 // answerTime returns how long the last calls of a trial may still take, as far as the generator's
 // parameters say. Each request of a call may take the timeout, and most calls have fewer than twelve.
 func answerTime(params map[string]string) (total time.Duration) {
-	for name, times := range map[string]time.Duration{"timeout": 12, "hold": 1, "stay": 1} {
+	for name, times := range map[string]float64{"timeout": 12, "hold": 1, "stay": 1} {
 		if d, err := time.ParseDuration(params[name]); err == nil && d > 0 {
-			total += times * d
+			total += time.Duration(times * float64(d))
 		}
 	}
 	return total
