@@ -132,10 +132,14 @@ func (in *Instance) Run(ctx context.Context, command vitrine.Command) error {
 func (in *Instance) Await(ctx context.Context, limit time.Duration, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	var last error
 	for began := time.Now(); ; {
-		last := probeOnce(ctx, max(probeLimit, limit/10), probe)
-		if last == nil {
+		err := probeOnce(ctx, max(probeLimit, limit/10), probe)
+		if err == nil {
 			return nil
+		}
+		if last == nil || ctx.Err() == nil { // a probe that the limit cut short says less than the one before
+			last = err
 		}
 		pause := min(max(time.Since(began)/probeShare, probeLeast), probeMost)
 		select {
