@@ -44,18 +44,23 @@ func (d *Director) types() []client.Type {
 	return all
 }
 
-// view returns one instance with its health and counts.
-func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
-	out := client.Instance{
-		Instance: in, Health: "up", Reason: d.watch.reason(in.Name),
-		Messages: c.Messages, Transactions: c.Begun, Ended: c.Ended, InFlight: c.InFlight, Dialogs: int64(c.DialogsBegun) - int64(c.DialogsEnded), DialogsBegun: c.DialogsBegun, Quiet: c.Quiet,
-		Latencies: c.Latencies,
-	}
+// healthOf returns one instance with its health, without counts.
+func (d *Director) healthOf(in vitrine.Instance) client.Instance {
+	out := client.Instance{Instance: in, Health: "up", Reason: d.watch.reason(in.Name)}
 	if out.Reason != "" {
 		out.Health = "away"
 	} else if busy := d.busy.Load(); busy != nil && (*busy)[in.Name] {
 		out.Health = "full"
 	}
+	return out
+}
+
+// view returns one instance with its health and counts.
+func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
+	out := d.healthOf(in)
+	out.Messages, out.Transactions, out.Ended, out.InFlight = c.Messages, c.Begun, c.Ended, c.InFlight
+	out.Dialogs, out.DialogsBegun, out.Quiet = int64(c.DialogsBegun)-int64(c.DialogsEnded), c.DialogsBegun, c.Quiet
+	out.Latencies = c.Latencies
 	answered := uint64(0)
 	for outcome, n := range c.Ended {
 		if outcome != meter.Unanswered.String() {
@@ -224,11 +229,7 @@ func (d *Director) patchInstance(w http.ResponseWriter, r *http.Request) {
 	}
 	// Leave out the counts: an orchestrator that changes thousands of weights a minute
 	// does not need them.
-	out := client.Instance{Instance: in, Health: "up", Reason: d.watch.reason(in.Name)}
-	if out.Reason != "" {
-		out.Health = "away"
-	}
-	answer(w, http.StatusOK, out)
+	answer(w, http.StatusOK, d.healthOf(in))
 }
 
 func (d *Director) patchInstances(w http.ResponseWriter, r *http.Request) {

@@ -59,7 +59,9 @@ func (s *subject) search() []tried {
 				Outcome: o, number: len(all) + 1, load: load, again: i > 0 && k == 0,
 				fresh: k == 0 || o.Repeat != history[k-1].Repeat, why: why(search, seen, o),
 			}
-			seen = append(seen, vitrine.Undisturbed(history[k:k+1])...)
+			if !o.Disturbed {
+				seen = append(seen, o)
+			}
 			if s.adaptive(i) && !t.invalid() {
 				t.judged = new(rate.Judge(o, cfg.Precision))
 			}

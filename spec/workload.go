@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/invopop/jsonschema"
@@ -71,6 +72,10 @@ const maxRates = 10_000
 // StopWhen returns the stop expression as a function, or nil if the workload has
 // none. The function is safe for concurrent use.
 func (w *Workload) StopWhen() func(vitrine.Outcome) bool { return w.stop }
+
+// IsFileParameter reports whether a parameter of a generator is a path, which counts from the
+// workload's folder: its name ends in _file.
+func IsFileParameter(name string) bool { return strings.HasSuffix(name, "_file") }
 
 // LoadWorkload reads and checks the file at path. A mistake in the file is a
 // *vitrine.BadInput, or several joined.

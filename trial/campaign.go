@@ -142,9 +142,8 @@ func (c *Campaign) generator() ([]string, error) {
 	return c.Generator(c.Workload.Generator)
 }
 
-// parameters returns the generator's own parameters as text. A parameter whose name ends in _file
-// is a path. parameters resolves it from the workload's folder, because the generator runs in
-// another folder.
+// parameters returns the generator's own parameters as text. It resolves those that are paths,
+// because the generator runs in another folder than the workload's.
 func (c *Campaign) parameters() (map[string]string, error) {
 	given, err := c.Workload.Parameters.Strings()
 	if err != nil {
@@ -152,7 +151,7 @@ func (c *Campaign) parameters() (map[string]string, error) {
 	}
 	params := make(map[string]string, len(given))
 	for name, value := range given {
-		if strings.HasSuffix(name, "_file") {
+		if spec.IsFileParameter(name) {
 			value = c.Workload.Resolve(value)
 		}
 		params[name] = value

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -101,7 +100,7 @@ func generatorSpecs(w *spec.Workload) (all []result.Spec) {
 		return all // the campaign reports it
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if strings.HasSuffix(name, "_file") {
+		if spec.IsFileParameter(name) {
 			add("parameter "+name, given[name], false)
 		}
 	}

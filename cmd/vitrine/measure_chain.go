@@ -101,7 +101,7 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	}
 	dir := runFolder(f.out, "chain")
 	if err := a.chain(ctx, plan, session{dir: dir, resume: f.resume, cpus: cpus, options: &f.options, cpuSharing: f.cpuSharing}); err != nil {
-		if _, left := os.Stat(filepath.Join(dir, "manifest.json")); left != nil || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // the run did not begin, or the user interrupted it
+		if !isFile(manifestPath(dir)) || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // the run did not begin, or the user interrupted it
 			return err
 		}
 		return errors.Join(err, presentAs(a, dir, f.json, chain.Read))

@@ -200,8 +200,7 @@ func (c specsCleaner) Clean(context.Context) (removed []string, err error) {
 // resumes reports whether to continue the run in the folder. With --resume, a run that has not
 // begun begins now.
 func (m *measurement) resumes(f reproduceFlags) bool {
-	_, err := os.Stat(filepath.Join(m.dir, "manifest.json"))
-	return f.resume && err == nil
+	return f.resume && isFile(manifestPath(m.dir))
 }
 
 // runPackets runs a measurement of packets in the folder, or continues it there.

@@ -125,13 +125,16 @@ func (s session) openResults(m result.Manifest) (*result.Run, error) {
 	return results, nil
 }
 
+// manifestPath returns the path of the manifest, the file that makes a folder a run.
+func manifestPath(dir string) string { return filepath.Join(dir, "manifest.json") }
+
 // openResults creates a run folder, or continues a run that began with the same specifications.
 func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error) {
 	dir, err := filepath.Abs(dir) // instances and the generator run in folders below it and need absolute paths
 	if err != nil {
 		return nil, err
 	}
-	_, err = os.Stat(filepath.Join(dir, "manifest.json"))
+	_, err = os.Stat(manifestPath(dir))
 	switch {
 	case errors.Is(err, os.ErrNotExist) && resume:
 		return nil, &vitrine.BadInput{File: dir, Found: "no run in this folder", Want: "name the folder of a run with --out, or begin a run without --resume"}

@@ -67,6 +67,9 @@ func Read(part document.Node, components []string) (Config, error) {
 	if err := c.check(part); err != nil {
 		return c, err
 	}
+	if err := c.checkCPU(part); err != nil {
+		return c, err
+	}
 	if err := c.variant().checkNames(part, components); err != nil {
 		return c, err
 	}
@@ -136,12 +139,7 @@ func (c *Config) check(part document.Node) error {
 	case c.By != Auto && c.By != Netem && c.By != Emulator:
 		return at()("by", fmt.Sprintf("%q", c.By), "want auto, netem or emulator")
 	}
-	if part.IsZero() {
-		// Read has checked the CPU. Since then this process may have moved to the generator's CPUs;
-		// the emulator moves itself, and reports a CPU that it may not have.
-		return nil
-	}
-	return c.checkCPU(at())
+	return nil
 }
 
 // check checks the links and fills in their defaults. at returns a function for
@@ -170,8 +168,10 @@ func (v *Variant) check(by string, at func(path ...string) func(field, found, wa
 	return nil
 }
 
-// checkCPU checks that this process may run on the emulator's CPU.
-func (c *Config) checkCPU(bad func(field, found, want string) error) error {
+// checkCPU checks that this process may run on the emulator's CPU. Only Read can tell: later the
+// process moves to the generator's CPUs. The emulator moves itself, and reports a CPU that it may
+// not have.
+func (c *Config) checkCPU(part document.Node) error {
 	if c.CPU == nil {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (c *Config) checkCPU(bad func(field, found, want string) error) error {
 		return fmt.Errorf("reading the CPUs of this process: %w", err)
 	}
 	if *c.CPU < 0 || *c.CPU >= len(allowed)*64 || !allowed.IsSet(*c.CPU) {
-		return bad("cpu", fmt.Sprint(*c.CPU), "want a CPU that this process may run on")
+		return part.BadInput(fmt.Sprintf("cpu: %d", *c.CPU), "want a CPU that this process may run on", "cpu")
 	}
 	return nil
 }

@@ -131,6 +131,18 @@ func (b *bench) check(err error) {
 	hosttest.Need(b, err)
 }
 
+// build builds a substrate's image of a description.
+func (b *bench) build(text, substrate string) image.Image {
+	b.Helper()
+	file := filepath.Join(b.TempDir(), "application.yaml")
+	b.check(os.WriteFile(file, []byte(text), 0o600))
+	application, err := image.Load(file)
+	b.check(err)
+	built, err := b.store.Build(b.ctx, application, substrate)
+	b.check(err)
+	return built
+}
+
 // open opens a substrate that uses the store's images.
 func (b *bench) open(name string) *Substrate {
 	b.Helper()
@@ -215,14 +227,9 @@ func (b *bench) ask(address, parameter string) string {
 // server must answer with the description's configuration and run from identical files.
 func TestImageRunsEverywhere(t *testing.T) {
 	b := newBench(t)
-	file := filepath.Join(t.TempDir(), "application.yaml")
-	b.check(os.WriteFile(file, []byte(description), 0o600))
-	application, err := image.Load(file)
-	b.check(err)
 	var want image.Digests
 	for _, name := range []string{"process", "docker", "qemu", "unikernel"} {
-		built, err := b.store.Build(t.Context(), application, name) // may first have to build a kernel and a guest
-		b.check(err)
+		built := b.build(description, name) // may first have to build a kernel and a guest
 		if want == (image.Digests{}) {
 			want = built.Digests
 		}
@@ -260,24 +267,15 @@ func TestImagesMustAgree(t *testing.T) {
 	b := newBench(t)
 	s := b.open("process")
 	spec := substrate.Spec{Run: b.run.ID, Name: "redis-1", Component: "redis", Image: "redis", Dir: t.TempDir()}
-	build := func(text, name string) {
-		t.Helper()
-		file := filepath.Join(t.TempDir(), "application.yaml")
-		b.check(os.WriteFile(file, []byte(text), 0o600))
-		application, err := image.Load(file)
-		b.check(err)
-		_, err = b.store.Build(b.ctx, application, name)
-		b.check(err)
-	}
-	build(description, "docker")
+	b.build(description, "docker")
 	if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "not for process") {
 		t.Errorf("image for docker only: got %v, want BadInput", err)
 	}
-	build(strings.ReplaceAll(description, "12345678", "87654321"), "process")
+	b.build(strings.ReplaceAll(description, "12345678", "87654321"), "process")
 	if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "differ") {
 		t.Errorf("images with different configurations: got %v, want BadInput", err)
 	}
-	build(description, "process")
+	b.build(description, "process")
 	in, err := s.Create(b.ctx, spec)
 	b.check(err)
 	root := filepath.Join(spec.Dir, rootDir)
@@ -294,12 +292,7 @@ func TestImagesMustAgree(t *testing.T) {
 // user. The command must end too, although nothing cleans up.
 func TestCommandEndsWithVitrine(t *testing.T) {
 	b := newBench(t)
-	file := filepath.Join(t.TempDir(), "application.yaml")
-	b.check(os.WriteFile(file, []byte(description), 0o600))
-	application, err := image.Load(file)
-	b.check(err)
-	_, err = b.store.Build(b.ctx, application, "process")
-	b.check(err)
+	b.build(description, "process")
 	dir := t.TempDir()
 	in, err := b.open("process").Create(b.ctx, substrate.Spec{Run: b.run.ID, Name: "redis-1", Component: "redis", Image: "redis", Dir: dir})
 	b.check(err)
