@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -74,6 +75,30 @@ func (p *Placement) Ended() error {
 		}
 	}
 	return nil
+}
+
+// Await returns when done is closed or the context ends. If an instance ends before that, Await
+// returns the reason at once. All instances must have been started.
+func (p *Placement) Await(ctx context.Context, done <-chan struct{}) error {
+	over, stop := context.WithCancel(ctx)
+	defer stop()
+	var watchers sync.WaitGroup
+	for _, in := range p.Instances {
+		watchers.Go(func() {
+			select {
+			case <-in.Done():
+				stop()
+			case <-over.Done():
+			}
+		})
+	}
+	select {
+	case <-done:
+	case <-over.Done():
+	}
+	stop()
+	watchers.Wait()
+	return p.Ended()
 }
 
 // Stop ends the processes in the instances by SIGTERM, and by SIGKILL after grace. The instances

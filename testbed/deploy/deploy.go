@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -265,30 +264,6 @@ func (d *Deployment) Clear(ctx context.Context) error {
 		errs = append(errs, in.ClearScratch())
 	}
 	return errors.Join(errs...)
-}
-
-// Await returns when done is closed or the context ends. If an instance ends before that, Await
-// returns the reason at once.
-func (d *Deployment) Await(ctx context.Context, done <-chan struct{}) error {
-	over, stop := context.WithCancel(ctx)
-	defer stop()
-	var watchers sync.WaitGroup
-	for _, in := range d.instances {
-		watchers.Go(func() {
-			select {
-			case <-in.Done():
-				stop()
-			case <-over.Done():
-			}
-		})
-	}
-	select {
-	case <-done:
-	case <-over.Done():
-	}
-	stop()
-	watchers.Wait()
-	return d.Ended()
 }
 
 // expand replaces variables in a command's arguments with the instance's values, and the program

@@ -44,6 +44,8 @@ type process struct {
 	cpu     float64 // seconds of CPU time
 	ours    bool    // its CPU time belongs to the run, but not to an instance
 	counted bool    // it is in an instance's cgroup, which counts its CPU time
+	kernel  bool    // it is a thread of the kernel, which seldom changes its CPU
+	on      int     // CPU on which it ran last
 }
 
 // readCount reads the counters of all CPUs and processes. It allocates, so it is
@@ -65,10 +67,11 @@ func readCount(fs procfs.FS) (count, error) {
 			continue
 		}
 		parents[p.PID] = s.PPID
-		c.processes[p.PID] = process{name: s.Comm, started: s.Starttime, cpu: s.CPUTime(), counted: inInstance(p), ours: servesRuns(s.Comm)}
+		c.processes[p.PID] = process{name: s.Comm, started: s.Starttime, cpu: s.CPUTime(), counted: inInstance(p), ours: servesRuns(s.Comm), on: int(s.Processor)}
 	}
 	for pid, p := range c.processes {
-		p.ours = !p.counted && (p.ours || descends(parents, pid, os.Getpid()) || descends(parents, pid, kthreadd))
+		p.kernel = descends(parents, pid, kthreadd)
+		p.ours = !p.counted && (p.ours || p.kernel || descends(parents, pid, os.Getpid()))
 		c.processes[pid] = p
 	}
 	return c, nil
@@ -126,6 +129,7 @@ func (c count) since(before count, cpus []int, own float64) use {
 			used -= was.cpu
 		}
 		switch {
+		case p.kernel && !slices.Contains(cpus, p.on): // it used another CPU
 		case p.ours:
 			busy -= used
 		case !p.counted:

@@ -20,6 +20,7 @@ func TestOthersUse(t *testing.T) {
 		11: {name: "server", started: 1, cpu: 5, counted: true},
 		12: {name: "make", started: 1, cpu: 5},
 		13: {name: "old", started: 1, cpu: 50},
+		15: {name: "md0_resync", started: 1, cpu: 5, ours: true, kernel: true, on: 2},
 	}}
 	after := count{at: at.Add(10 * time.Second), cpus: map[int64]procfs.CPUStat{
 		0: {Idle: 108}, 1: {Idle: 101, Iowait: 11, Steal: 2, SoftIRQ: 0.5, IRQ: 0.5}, 2: {Idle: 100},
@@ -29,6 +30,7 @@ func TestOthersUse(t *testing.T) {
 		12: {name: "make", started: 1, cpu: 7},
 		13: {name: "cc", started: 9, cpu: 3}, // another process with the same PID
 		14: {name: "sleep", started: 9, cpu: 0},
+		15: {name: "md0_resync", started: 1, cpu: 9, ours: true, kernel: true, on: 2},
 	}}
 	// CPU 0 was busy for 2 s and CPU 1 for 6 s. The run's instances used 2 s of that, and
 	// its own process 1 s.
