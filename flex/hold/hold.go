@@ -30,11 +30,12 @@ import (
 
 // A Config configures a Holder.
 type Config struct {
-	Testbed testbed.Config
-	Choice  spec.Choice
-	CPUs    []int  // CPUs that instances may run on; empty: any
-	Dir     string // folder of the logs, with a folder for each unit
-	Digest  string // digest of the substrate and fabric options
+	Testbed  testbed.Config
+	Choice   spec.Choice
+	CPUs     []int  // CPUs that instances may run on; empty: any
+	Dir      string // folder of the logs, with a folder for each unit
+	Services string // folder with a folder for the files of each service; Close removes it
+	Digest   string // digest of the substrate and fabric options
 	// Parse parses the deployment file in an order. path resolves relative paths in it.
 	Parse func(path string, text []byte) (*spec.Deployment, error)
 	Log   *slog.Logger
@@ -72,7 +73,7 @@ func Open(ctx context.Context, c Config) (*Holder, error) {
 	return h, nil
 }
 
-// Close removes all units and closes the site.
+// Close removes all units with the files of services, and closes the site.
 func (h *Holder) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.ended = true
@@ -81,7 +82,7 @@ func (h *Holder) Close(ctx context.Context) error {
 	}
 	h.mu.Unlock()
 	h.group.Wait()
-	return h.site.Close(ctx)
+	return errors.Join(h.site.Close(ctx), os.RemoveAll(h.config.Services))
 }
 
 // Bounds on the orders of a holder.
@@ -186,12 +187,6 @@ type held struct {
 	read    time.Time      // last time of reading the gauge
 }
 
-// A placed is the running part of a unit.
-type placed interface {
-	Ended() error
-	Remove(context.Context) error
-}
-
 // remove begins the removal of the unit. A failed unit stays Failed until it is gone.
 func (u *held) remove() {
 	u.mu.Lock()
@@ -205,11 +200,8 @@ func (u *held) remove() {
 
 // run runs a unit to its end. A failed unit stays listed, with the reason, until Remove.
 func (h *Holder) run(ctx context.Context, u *held) {
-	failed := h.live(ctx, u)
-	if failed != nil && ctx.Err() == nil {
-		u.fail(failed)
-		<-ctx.Done()
-	}
+	h.live(ctx, u)
+	<-ctx.Done()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.units, u.order.Name)
@@ -245,29 +237,30 @@ func (h *Holder) prune() {
 	}
 }
 
-// live starts the unit, waits for its end, and frees its resources. It returns why the unit
-// failed.
-func (h *Holder) live(ctx context.Context, u *held) error {
+// live starts the unit, waits for its end, and frees its resources. A unit fails before its
+// resources are freed, because freeing them may take long, and nobody replaces a Ready unit.
+func (h *Holder) live(ctx context.Context, u *held) {
 	sctx, cancel := context.WithTimeoutCause(ctx, u.order.Deadline, fmt.Errorf("it was not ready within %s", u.order.Deadline))
 	defer cancel()
 	running, failed := h.start(sctx, u)
 	if failed != nil && ctx.Err() == nil && sctx.Err() != nil && !errors.Is(failed, context.Cause(sctx)) {
 		failed = errors.Join(context.Cause(sctx), failed)
 	}
-	if running == nil {
-		return failed
-	}
 	if failed == nil {
-		failed = u.await(ctx, running)
+		failed = running.Await(ctx, nil)
+	}
+	if failed != nil && ctx.Err() == nil {
+		u.fail(failed)
 	}
 	u.end()
-	h.takeDown(ctx, u, running)
-	return failed
+	if running != nil {
+		h.takeDown(ctx, u, running)
+	}
 }
 
 // start places the unit and starts its members. If running is not nil, the caller must remove
 // it, also after an error.
-func (h *Holder) start(ctx context.Context, u *held) (running placed, err error) {
+func (h *Holder) start(ctx context.Context, u *held) (running *testbed.Placement, err error) {
 	if u.order.Type == "" {
 		return h.startService(ctx, u)
 	}
@@ -280,21 +273,26 @@ func (h *Holder) start(ctx context.Context, u *held) (running placed, err error)
 		return nil, err
 	}
 	if _, err := d.Boot(ctx, h.prober); err != nil {
-		return d, err
+		return d.Placement, err
 	}
 	u.ready(d.Targets()[0], d.Vantages())
-	return d, nil
+	return d.Placement, nil
 }
 
-// startService starts a service on the host, and waits until it is ready.
-func (h *Holder) startService(ctx context.Context, u *held) (running placed, err error) {
+// startService starts a service on the host, and waits until it is ready. The service finds its
+// files again when it is started again, so they are not in the scratch folder.
+func (h *Holder) startService(ctx context.Context, u *held) (running *testbed.Placement, err error) {
 	o := u.order
+	dir := filepath.Join(h.config.Services, o.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
 	p, err := h.site.Place(ctx, h.config.Dir, testbed.Spec{OnHost: true, Spec: substrate.Spec{Name: o.Name, Component: o.Name}})
 	if err != nil {
 		return nil, err
 	}
 	in := p.Instances[0]
-	vars := map[string]string{"VITRINE_DIR": in.Scratch(), "VITRINE_SPEC": o.Folder}
+	vars := map[string]string{"VITRINE_DIR": dir, "VITRINE_SPEC": o.Folder}
 	command := vitrine.Command{Args: spec.Args(o.Command).Expand(vars), Dir: o.Folder}
 	if command.Args[0] == "vitrine" {
 		command.Args[0] = h.config.Testbed.Self
@@ -323,7 +321,7 @@ func (h *Holder) startService(ctx context.Context, u *held) (running placed, err
 
 // takeDown frees the resources of a unit. It retries until that succeeds, because the
 // resources have the label of a live run and cleaning does not remove them.
-func (h *Holder) takeDown(ctx context.Context, u *held, running placed) {
+func (h *Holder) takeDown(ctx context.Context, u *held, running *testbed.Placement) {
 	ctx = context.WithoutCancel(ctx)
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 		err := running.Remove(ctx)
@@ -354,38 +352,6 @@ func (u *held) ready(address string, vantages []vitrine.Vantage) {
 	}
 }
 
-// await waits until ctx ends or a member ends. Its error says which member ended, and why.
-func (u *held) await(ctx context.Context, running placed) error {
-	members := u.running(running)
-	over, stop := context.WithCancel(ctx)
-	defer stop()
-	var watchers sync.WaitGroup
-	for _, in := range members {
-		watchers.Go(func() {
-			select {
-			case <-in.Done():
-				stop()
-			case <-over.Done():
-			}
-		})
-	}
-	watchers.Wait()
-	if ctx.Err() != nil {
-		return nil
-	}
-	return running.Ended()
-}
-
-func (u *held) running(p placed) []*testbed.Instance {
-	switch p := p.(type) {
-	case *deploy.Deployment:
-		return p.Instances
-	case *testbed.Placement:
-		return p.Instances
-	}
-	return nil
-}
-
 // end closes the gauge and clears the PIDs, because the kernel may reuse them from now on.
 func (u *held) end() {
 	u.mu.Lock()
@@ -406,10 +372,13 @@ func (u *held) fail(err error) {
 	u.reason = strings.TrimSpace(err.Error())
 }
 
+// explain sets the reason of the state. A failed unit keeps the reason of its failure.
 func (u *held) explain(reason string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.reason = reason
+	if u.state != unit.Failed {
+		u.reason = reason
+	}
 }
 
 // gaugeEvery is the shortest interval over which CPU use is averaged.

@@ -64,6 +64,12 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return newRigOn(t, func(s substrate.Substrate) substrate.Substrate { return s })
+}
+
+// newRigOn returns a rig whose instances are on the substrate that wrap returns.
+func newRigOn(t *testing.T, wrap func(substrate.Substrate) substrate.Substrate) *rig {
+	t.Helper()
 	_, err := cgroup.Detect()
 	hosttest.Need(t, err)
 	root, err := os.MkdirTemp("", "vt") // short: a socket's path has at most 107 bytes
@@ -78,13 +84,15 @@ func newRig(t *testing.T) *rig {
 		return process.New(process.Config{Run: r.run, Environ: os.Environ(), Network: process.NetworkHost})
 	}
 	bed.Substrate = func(ctx context.Context, choice spec.Choice, _ document.Node) (substrate.Substrate, error) {
-		return bed.Host(ctx, choice)
+		s, err := bed.Host(ctx, choice)
+		return wrap(s), err
 	}
 	bed.Fabric = func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
 		return loopback.New(loopback.Config{Run: r.run}), nil
 	}
 	h, err := hold.Open(t.Context(), hold.Config{
-		Testbed: bed, Choice: spec.Choice{Substrate: "process", Fabric: "loopback"}, Dir: filepath.Join(r.state, "logs"), Digest: "d",
+		Testbed: bed, Choice: spec.Choice{Substrate: "process", Fabric: "loopback"}, Digest: "d",
+		Dir: filepath.Join(r.state, "logs"), Services: filepath.Join(r.state, "services"),
 		Parse: func(path string, text []byte) (*spec.Deployment, error) {
 			return spec.ParseDeployment(path, text, spec.Known{})
 		},
@@ -141,6 +149,21 @@ func (r *rig) start(o unit.Order) {
 	}
 }
 
+// kill kills the process of a member.
+func (r *rig) kill(m unit.Member) {
+	r.t.Helper()
+	if err := syscall.Kill(m.PID, syscall.SIGKILL); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) remove(name string) {
+	r.t.Helper()
+	if err := r.client.Remove(r.t.Context(), name); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // await waits until a unit is in a state, and returns it. The empty state means that the unit is
 // removed.
 func (r *rig) await(name string, state unit.State) (u unit.Unit) {
@@ -183,19 +206,58 @@ func TestMembersLiveAndStopTogether(t *testing.T) {
 	}
 
 	hosttest.Until(t, limit, "its use is known", func() bool { return r.await("pair-1", unit.Ready).Use != nil })
-	if err := syscall.Kill(u.Members[1].PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	r.kill(u.Members[1])
 	failed := r.await("pair-1", unit.Failed)
 	if !strings.Contains(failed.Reason, u.Members[1].Name+" ended (signal: killed)") {
 		t.Errorf("got reason %q", failed.Reason)
 	}
-	if err := syscall.Kill(u.Members[0].PID, 0); err == nil {
-		t.Errorf("%s is still running after its unit stopped", u.Members[0].Name)
+	hosttest.Until(t, limit, u.Members[0].Name+" stops too", func() bool { return syscall.Kill(u.Members[0].PID, 0) != nil })
+	r.remove("pair-1")
+	r.await("pair-1", "")
+	r.end()
+}
+
+// A slow is a substrate whose instances cannot be removed before freed is closed.
+type slow struct {
+	substrate.Substrate
+	freed <-chan struct{}
+}
+
+func (s slow) Create(ctx context.Context, of substrate.Spec) (substrate.Instance, error) {
+	in, err := s.Substrate.Create(ctx, of)
+	if err != nil {
+		return nil, err
 	}
-	if err := r.client.Remove(t.Context(), "pair-1"); err != nil {
-		t.Error(err)
+	return slowInstance{in, s.freed}, nil
+}
+
+type slowInstance struct {
+	substrate.Instance
+	freed <-chan struct{}
+}
+
+func (in slowInstance) Remove(ctx context.Context) error {
+	<-in.freed
+	return in.Instance.Remove(ctx)
+}
+
+// TestFailsBeforeItsRemoval checks that a unit with a dead member has failed while its resources
+// cannot be freed yet, and is listed until they are.
+func TestFailsBeforeItsRemoval(t *testing.T) {
+	freed := make(chan struct{})
+	r := newRigOn(t, func(s substrate.Substrate) substrate.Substrate { return slow{s, freed} })
+	r.start(r.pair("pair-1"))
+	u := r.await("pair-1", unit.Ready)
+	r.kill(u.Members[1])
+	failed := r.await("pair-1", unit.Failed)
+	if failed.Address != "" || !strings.Contains(failed.Reason, u.Members[1].Name+" ended (signal: killed)") {
+		t.Errorf("%+v", failed)
 	}
+	r.remove("pair-1")
+	if all, err := r.client.Units(t.Context()); err != nil || len(all) != 1 || all[0].State != unit.Failed {
+		t.Errorf("units before the resources are freed: %+v, error %v", all, err)
+	}
+	close(freed)
 	r.await("pair-1", "")
 	r.end()
 }
@@ -230,6 +292,29 @@ func TestServices(t *testing.T) {
 		t.Errorf("got reason %q", u.Reason)
 	}
 	r.end()
+}
+
+// TestServicesFindTheirFilesAgain checks that a service has the files that it wrote before it was
+// killed, and that none is left when the holder has ended.
+func TestServicesFindTheirFilesAgain(t *testing.T) {
+	r := newRig(t)
+	services := filepath.Join(r.state, "services")
+	for starts := 1; starts <= 2; starts++ {
+		r.start(unit.Order{Name: "service-a", Command: []string{"sh", "-c", `echo started >>"$0/starts"; exec sleep 600`, "${VITRINE_DIR}"}, Deadline: limit})
+		u := r.await("service-a", unit.Ready)
+		hosttest.Until(t, limit, "its file has a line for each start", func() bool {
+			text, err := os.ReadFile(filepath.Join(services, "service-a", "starts"))
+			return err == nil && strings.Count(string(text), "\n") == starts
+		})
+		r.kill(u.Members[0])
+		r.await("service-a", unit.Failed)
+		r.remove("service-a")
+		r.await("service-a", "")
+	}
+	r.end()
+	if _, err := os.Stat(services); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the files of services after the end of the holder: error %v, want none to exist", err)
+	}
 }
 
 // TestBadOrders checks that orders that cannot be carried out are refused at once.

@@ -51,7 +51,7 @@ type State string
 const (
 	Starting State = "starting" // members start in the order of their dependencies
 	Ready    State = "ready"    // all members run and are ready
-	Failed   State = "failed"   // it did not start, or a member ended: all members are stopped
+	Failed   State = "failed"   // it did not start, or a member ended: the other members are being stopped, or have stopped
 	Removing State = "removing" // it is being stopped
 )
 
