@@ -114,7 +114,7 @@ func (r *run) atBase() (done bool, err error) {
 	case !r.base.meets(r.objective):
 		r.result.Verdict, r.result.Why = Below, "the objective is not met at the present rate"
 		return true, nil
-	case r.base.verdict == hot:
+	case r.isHot(r.base.cpus):
 		r.result.Why = r.hotText(r.base)
 		return true, nil
 	}
@@ -241,15 +241,25 @@ func (m *measured) meets(o Objective) bool {
 	return m.verdict != broken && m.verdict != stalled && !m.unresolved && o.budget(m.tally) <= 1
 }
 
+// invalid returns why a step does not count. It is empty if the step counts. The CPU limit can stop
+// a step after one tick, and the rate of so few transactions may be far off.
+func (m *measured) invalid(o Objective) string {
+	switch {
+	case m.restarted:
+		return "a director reset its counters"
+	case m.verdict == hot && m.tally.ended < o.enough():
+		return "the CPU limit stopped it after too few transactions"
+	}
+	return ""
+}
+
 // outcome converts a step to an Outcome for search/rate.
 func (r *run) outcome(number int, target float64, m measured) vitrine.Outcome {
 	o := vitrine.Outcome{
 		Key: vitrine.Key{Seq: number, Attempt: 1, Repeat: 1, Rate: target}, Duration: m.span.Duration, Seconds: m.seconds,
-		Valid: !m.restarted,
+		Reason: m.invalid(r.objective),
 	}
-	if m.restarted {
-		o.Reason = "a director reset its counters"
-	}
+	o.Valid = o.Reason == ""
 	o.Scheduled, o.Succeeded = r.objective.passed(m.tally)
 	o.Offered = o.Scheduled
 	if !m.meets(r.objective) {

@@ -3,6 +3,8 @@ package redline
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -223,6 +225,56 @@ func TestStopsBeforeTheCPUIsUsedUp(t *testing.T) {
 	})
 }
 
+// TestShortHotStepDoesNotCount stops the second step of each measurement by CPU use. Its few Poisson
+// arrivals must not raise the lower bound above the rate at which the CPU is used up.
+func TestShortHotStepDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const measurements, limit = 200, 24 // limit: rate that uses up the CPU
+		above := 0
+		for seed := range uint64(measurements) {
+			w := newWorld(40, 1, three(1000)[:2]...)
+			w.random = rand.New(rand.NewPCG(seed, 0))
+			o := w.options()
+			o.Precision, o.Increase, o.CPULimit = 0.5, 5, 1
+			o.CPU = func(_, _ time.Time) (float64, bool) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				shares := w.shares()
+				return w.rate * shares["a"] / (shares["a"] + shares["b"]) / limit, true
+			}
+			r, err := Run(t.Context(), o)
+			if err != nil || r.Verdict != AtLeast || r.Low <= 0 || len(r.Steps) < 2 {
+				t.Errorf("seed %d: %s, %v", seed, &r, err)
+			}
+			if r.Low > limit {
+				above++
+			}
+		}
+		if above > measurements/20 {
+			t.Errorf("%d of %d lower bounds are above %d/s, want at most 5%%", above, measurements, limit)
+		}
+	})
+}
+
+// TestHotAtThePresentRate checks that the first step is complete although the CPU is nearly used up,
+// and that nothing is shifted then.
+func TestHotAtThePresentRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(160)...)
+		o := w.options()
+		o.CPULimit = 1
+		o.CPU = func(_, _ time.Time) (float64, bool) { return 0.97, true }
+		r, err := Run(t.Context(), o)
+		if err != nil || r.Verdict != AtLeast || !strings.Contains(r.Why, "CPUs") || r.Low < 95 || r.Low > 105 || len(r.Steps) != 1 {
+			t.Fatalf("%s, %v", &r, err)
+		}
+		if first := r.Steps[0]; first.Ended < o.Objective.enough() || first.Stopped || first.Invalid != "" || len(w.directors[0].set) > 0 {
+			t.Errorf("first step: got %+v; weights set: %v", first, w.directors[0].set)
+		}
+		w.checkRestored(t)
+	})
+}
+
 // TestInterruptRestores checks that Run restores the weights when the context ends.
 func TestInterruptRestores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -289,6 +341,60 @@ func TestFewHealthyOthersAbort(t *testing.T) {
 		r, err := Run(t.Context(), o)
 		if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "1 other healthy") {
 			t.Errorf("%s, %v", &r, err)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestOnlyInstanceKeepsItsWork checks that the measured instance still gets new work when the only
+// other instance goes away. Nothing else could take that work.
+func TestOnlyInstanceKeepsItsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(200, 1, three(500)[:2]...)
+		begin := time.Now()
+		w.on = func(w *world) {
+			if w.at.Sub(begin) > 20*time.Second {
+				find(w, "b").health = "away"
+			}
+		}
+		r, err := Run(t.Context(), w.options())
+		if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "0 other healthy") {
+			t.Errorf("%s, %v", &r, err)
+		}
+		set := w.directors[0].set
+		if len(set) == 0 || slices.ContainsFunc(set, func(weights map[string]float64) bool { return weights["a"] == 0 }) {
+			t.Errorf("weights set: got %v, want some, and none of 0", set)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestShedEndsWithoutOthers checks that an instance whose load is shed gets new work again when the
+// only other instance goes away.
+func TestShedEndsWithoutOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(200, 1, three(500)[:2]...)
+		begin := time.Now()
+		var first, last time.Time // of the time with weight 0
+		w.on = func(w *world) {
+			find(w, "a").stopped = w.at.Sub(begin) > 20*time.Second
+			if w.shares()["a"] > 0 {
+				return
+			}
+			if first.IsZero() {
+				first = w.at
+			}
+			last = w.at
+			if last.Sub(first) > 2*time.Second {
+				find(w, "b").health = "away"
+			}
+		}
+		r, err := Run(t.Context(), w.options())
+		if err != nil || r.Verdict != Aborted {
+			t.Errorf("%s, %v", &r, err)
+		}
+		if took := last.Sub(first); took < 2*time.Second || took > 3*time.Second {
+			t.Errorf("the instance got no new work for %s, want until the other one went away after 2s", took)
 		}
 		w.checkRestored(t)
 	})

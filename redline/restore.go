@@ -37,13 +37,14 @@ func (r *run) end(ctx context.Context, err error) error {
 
 // restore restores the weights after a measurement that ended with err. If the objective broke
 // under load and stays broken at the base weight, load was not the cause, and why is a *fault.
-// Otherwise why is err. restoring is the error of restoring the weights.
+// Otherwise why is err. restoring is the error of restoring the weights. If no other instance is
+// healthy, the load is not shed, because nothing else could take new work.
 func (r *run) restore(ctx context.Context, err error) (restoring, why error) {
 	free := context.WithoutCancel(ctx)
 	defer r.settle()
 	_, isFault := errors.AsType[*fault](err)
 	over := err == nil && r.endedOver()
-	if !isFault && !over {
+	if !isFault && !over || r.last().healthy == 0 {
 		return r.giveBack(free), err
 	}
 	restoring = r.shed(free)
@@ -90,8 +91,9 @@ func (r *run) shed(ctx context.Context) error {
 	return err
 }
 
-// awaitFall waits until the instance has no more transactions in flight than before the shift. A
-// failed reading does not end the wait, because the instance may be gone.
+// awaitFall waits until the instance has no more transactions in flight than before the shift, or
+// until no other instance is healthy. A failed reading does not end the wait, because the instance
+// may be gone.
 func (r *run) awaitFall(ctx context.Context, began time.Time) {
 	const deviations = 3
 	usual := float64(r.base.span.InFlight)
@@ -99,6 +101,10 @@ func (r *run) awaitFall(ctx context.Context, began time.Time) {
 	for time.Since(began) < fallTime {
 		if now, err := r.read(ctx); err == nil {
 			r.all = append(r.all, now)
+			if now.healthy == 0 {
+				r.note("no other instance is healthy, so the instance gets new work before its load has fallen")
+				return
+			}
 			if float64(now.own.InFlight) <= usual && r.overdue() == 0 {
 				fell := time.Since(began).Seconds()
 				r.result.Fell = &fell

@@ -114,10 +114,7 @@ func (s *Result) add(target, weight, share float64, m measured) {
 		CPU: round(m.cpus), Others: round(m.others), Neighbours: round(m.neighbours), Stopped: m.verdict != good, Unresolved: m.unresolved, measured: m,
 	}
 	o := Objective{Success: s.Objective.Success, Quantile: s.Objective.Quantile}
-	step.Budget = round(o.budget(m.tally))
-	if m.restarted {
-		step.Invalid = "a director reset its counters"
-	}
+	step.Budget, step.Invalid = round(o.budget(m.tally)), m.invalid(o)
 	s.Steps = append(s.Steps, step)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -46,6 +47,7 @@ type world struct {
 	broken    time.Duration // total time in which some answer took longer than limit
 	limit     time.Duration
 	on        func(*world) // called at each time step; nil: nothing
+	random    *rand.Rand   // of Poisson arrivals; nil: transactions arrive evenly
 }
 
 func newWorld(rate float64, directors int, servers ...*server) *world {
@@ -81,13 +83,25 @@ func (w *world) advance() {
 		}
 		late := false
 		for _, s := range w.servers {
-			took := s.serve(w.rate*shares[s.name]/sum*slice.Seconds(), slice)
+			took := s.serve(w.arrivals(w.rate*shares[s.name]/sum*slice.Seconds()), slice)
 			late = late || took > w.limit
 		}
 		if late {
 			w.broken += slice
 		}
 	}
+}
+
+// arrivals returns the number of arrivals in a time with this mean. Poisson arrivals have
+// exponential gaps.
+func (w *world) arrivals(mean float64) (n float64) {
+	if w.random == nil {
+		return mean
+	}
+	for at := w.random.ExpFloat64(); at < mean; at += w.random.ExpFloat64() {
+		n++
+	}
+	return n
 }
 
 // serve adds arrivals to the backlog and serves for a time slice. It returns the latency of the
@@ -115,8 +129,9 @@ type simulated struct {
 	number int
 	lease  client.Lease
 	until  time.Time
-	refuse bool   // refuses acquisitions and renewals
-	before uint64 // transactions of each instance that it counted before the test
+	refuse bool                 // refuses acquisitions and renewals
+	before uint64               // transactions of each instance that it counted before the test
+	set    []map[string]float64 // weights that renewals have set, in order of time
 }
 
 func (d *simulated) isHeld() bool { return d.lease.Holder != "" && d.until.After(time.Now()) }
@@ -187,6 +202,7 @@ func (d *simulated) Renew(_ context.Context, _ string, token uint64, c client.Le
 	}
 	if c.Weights != nil {
 		d.lease.Weights = maps.Clone(c.Weights)
+		d.set = append(d.set, d.lease.Weights)
 	}
 	d.until = time.Now().Add(time.Duration(d.lease.TTL * float64(time.Second)))
 	return d.lease, nil

@@ -53,15 +53,17 @@ func (w *watch) next(ctx context.Context) (reading, error) {
 		return w.next(ctx)
 	case err != nil:
 		return r, &fault{"no reading for " + silence.String() + ": " + err.Error()}
+	}
+	if r.restarted {
+		w.all = nil // a difference to counts from before the reset means nothing
+	}
+	w.all = append(w.all, r) // also before a fault, because restore looks at it
+	switch {
 	case r.trouble != "":
 		return r, &fault{"instance " + w.instance + " cannot be measured: " + r.trouble}
 	case r.healthy < w.min:
 		return r, &fault{fmt.Sprintf("%d other healthy instances, want at least %d", r.healthy, w.min)}
 	}
-	if r.restarted {
-		w.all = nil // a difference to counts from before the reset means nothing
-	}
-	w.all = append(w.all, r)
 	return r, w.keepLease(ctx, now)
 }
 
@@ -158,11 +160,14 @@ func (w *watch) judge() verdict {
 	case w.objective.isBroken(t):
 		return broken
 	}
-	if cpus, ok := w.used(then.own.At, w.last().own.At); ok && s.Duration >= guardTime && w.cpuLimit > 0 && cpus >= headroom*w.cpuLimit {
+	if cpus, ok := w.used(then.own.At, w.last().own.At); ok && s.Duration >= guardTime && w.isHot(cpus) {
 		return hot
 	}
 	return good
 }
+
+// isHot reports whether a CPU use is too close to the limit to shift more traffic.
+func (w *watch) isHot(cpus float64) bool { return w.cpuLimit > 0 && cpus >= headroom*w.cpuLimit }
 
 // used returns the mean CPU use of the instance, in CPUs, if it is known.
 func (w *watch) used(from, to time.Time) (cpus float64, ok bool) {
