@@ -48,6 +48,13 @@ type Mirrorer interface {
 	Mirror(ctx context.Context, of, to string) error
 }
 
+// An Ender is a Fabric whose links need processes of the run.
+type Ender interface {
+	// Ended returns an error that says which process has ended, and why. It returns
+	// nil if none has.
+	Ended() error
+}
+
 // A Chainer is a Fabric whose own rules can forward along a chain of instances.
 type Chainer interface {
 	// Chain steers every packet that an instance of the path sends to the next

@@ -20,8 +20,8 @@ const defaultGrace = 60 * time.Second
 
 const stopGrace = 2 * time.Second
 
-// runTrial runs one trial on the deployed sizing. A fault of the generator or the function makes
-// the outcome invalid. An error ends the campaign.
+// runTrial runs one trial on the deployed sizing. A fault of the generator, the function or the
+// fabric makes the outcome invalid. An error ends the campaign.
 func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Duration) (out vitrine.Outcome, err error) {
 	scratch := filepath.Join(s.generator.Dir, fmt.Sprintf("%d-%d", key.Seq, key.Attempt))
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
@@ -91,7 +91,7 @@ func (s *site) command(key vitrine.Key, window time.Duration, scratch string) (v
 func (s *site) drive(ctx context.Context, command vitrine.Command, limit time.Duration) (load.Report, error) {
 	tctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	dead := s.deployment.Await(tctx, s.generator.Done())
+	dead := errors.Join(s.deployment.Await(tctx, s.generator.Done()), s.fabricEnded())
 	if err := s.generator.Stop(context.WithoutCancel(ctx), stopGrace); err != nil {
 		return load.Report{}, err
 	}

@@ -23,6 +23,7 @@ import (
 
 	"vitrine"
 	"vitrine/document"
+	"vitrine/fabric"
 	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
@@ -383,6 +384,11 @@ func TestEmulationIsMarked(t *testing.T) {
 	}
 }
 
+// A broken is a fabric that claims that one of its processes has ended.
+type broken struct{ fabric.Fabric }
+
+func (broken) Ended() error { return errors.New("the fabric ended on purpose") }
+
 func TestFaultsMakeTrialsInvalid(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ function, params, reason string }{
@@ -390,13 +396,21 @@ func TestFaultsMakeTrialsInvalid(t *testing.T) {
 		"crash":         {params: "fault: crash", reason: "generator crashed on purpose"},
 		"hang":          {params: "fault: hang", reason: "generator had not ended after"},
 		"slow":          {params: "fault: slow", reason: "generator"},
+		"fabric ends":   {reason: "the fabric ended on purpose"},
 		"instance dies": {function: ", \"5\"", reason: "front-1 ended (exit status 7); its log ends: out of luck"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := setUp(t, tt.function, "[fr1s]", tt.params)
-			if name == "hang" {
+			switch name {
+			case "hang":
 				c.config.Grace = 100 * time.Millisecond
+			case "fabric ends":
+				plain := c.config.Testbed.Fabric
+				c.config.Testbed.Fabric = func(ctx context.Context, o spec.Choice, part document.Node) (fabric.Fabric, error) {
+					f, err := plain(ctx, o, part)
+					return broken{f}, err
+				}
 			}
 			summary, err := c.measure(t.Context())
 			if err != nil {

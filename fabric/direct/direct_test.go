@@ -222,6 +222,13 @@ func TestDirectRefusesInterfaces(t *testing.T) {
 	refused("eno3", false, `no interface "eno3"`)
 	furnish(t, host)
 	refused("eno1", false, "192.0.2.2/24")
+	several := netlink.Route{
+		Dst:       &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)},
+		MultiPath: []*netlink.NexthopInfo{{Gw: net.IPv4(192, 0, 2, 1)}, {Gw: net.IPv4(192, 0, 2, 3)}},
+	}
+	host.Do(t, func() error { return netlink.RouteAdd(&several) })
+	refused("eno1", true, "several next hops")
+	host.Do(t, func() error { return netlink.RouteDel(&several) })
 	host.Do(t, func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.IPv4(192, 0, 2, 1)}) })
 	refused("eno1", true, "default route")
 	host.Do(t, func() error {

@@ -109,9 +109,10 @@ func isLent(run string, link netlink.Link) bool {
 // giveBack moves an interface of the thread's namespace to the host's, which is
 // here.
 func giveBack(link netlink.Link, here *os.File) error {
-	// The name is unique only in this namespace: two runs may both call an interface o1. The name with
-	// the run in it has at most 15 bytes. The fabric's cleaning finds the interface by its mark.
-	unique := "vt" + strings.Fields(link.Attrs().Alias)[1] + link.Attrs().Name
+	// The name is unique only in this namespace: two runs may both call an interface o1. The new name
+	// has the run in it, and at most the kernel's 15 bytes. The fabric's cleaning finds the interface
+	// by its mark.
+	unique := fmt.Sprintf("vt%so%d", strings.Fields(link.Attrs().Alias)[1], link.Attrs().Index%10_000)
 	if err := errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, unique)); err != nil {
 		return fmt.Errorf("naming interface %s (%s) for its way back: %w", link.Attrs().Name, link.Attrs().Alias, err)
 	}

@@ -182,15 +182,18 @@ func (d *direction) giveFrom(l *lane, now int64, clock func() int64) bool {
 	refused := d.batch.send(d.to, n)
 	sent := clock()
 	for i := range n {
+		if refused>>i&1 == 1 {
+			d.made.Refused++
+			continue
+		}
 		p := l.peek(i)
+		d.made.Sent++
 		d.made.Bytes += int64(lineSize(l.bytes[p.at : p.at+p.length]))
+		d.began, d.ended = min(d.began, sent), sent
 		if l != d.aside {
 			_ = d.lateness.RecordValue(min(max(sent-p.leaves, 0), maxLateness))
 		}
 	}
-	d.made.Sent += int64(n - refused)
-	d.made.Refused += int64(refused)
-	d.began, d.ended = min(d.began, sent), sent
 	l.pop(n)
 	return true
 }

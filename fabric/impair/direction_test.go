@@ -68,6 +68,22 @@ func sendOnLoopback(t *testing.T, place string) {
 	}
 }
 
+// TestImpairCountsSentFrames checks that frames that the kernel refuses do not count as sent.
+func TestImpairCountsSentFrames(t *testing.T) {
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	d := onLoopback(t, fabrictest.Place(t, run.ID, "generator"), Link{Delay: time.Millisecond})
+	for _, size := range []int{60, 13, 61} { // 13 bytes are less than an Ethernet header
+		d.ordered.reserve(vnetSize + size) // the bytes are 0
+		d.ordered.commit(vnetSize+size, 0)
+	}
+	if !d.give(0, func() int64 { return 0 }) {
+		t.Fatal("no frame was due")
+	}
+	if m := d.made; m.Sent != 2 || m.Refused != 1 || m.Bytes != 60+61 || d.lateness.TotalCount() != 2 {
+		t.Errorf("sent %d frames of %d bytes, refused %d, lateness of %d", m.Sent, m.Bytes, m.Refused, d.lateness.TotalCount())
+	}
+}
+
 // TestImpairRoom checks the documented bound on the memory of a direction.
 func TestImpairRoom(t *testing.T) {
 	for name, link := range map[string]Link{"ordered": {Delay: time.Second}, "reordered": {Delay: time.Second, Reorder: 0.1}} {

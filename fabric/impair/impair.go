@@ -56,6 +56,7 @@ type port struct {
 var (
 	_ fabric.Fabric   = (*Fabric)(nil)
 	_ fabric.Mirrorer = (*Fabric)(nil)
+	_ fabric.Ender    = (*Fabric)(nil)
 )
 
 // Wrap impairs the links of a fabric, whose instances must have network
@@ -100,16 +101,8 @@ func middle(run string) string { return "vt-" + run + "-impair" }
 // quiet keeps the thread's namespace from answering or forwarding the packets
 // that pass through it.
 func quiet() error {
-	for key, value := range map[string]string{
-		"net/ipv6/conf/all/disable_ipv6": "1", "net/ipv6/conf/default/disable_ipv6": "1", "net/ipv4/ip_forward": "0",
-		"net/ipv4/conf/all/arp_ignore": "8", "net/ipv4/conf/default/arp_ignore": "8",
-	} {
-		err := os.WriteFile("/proc/sys/"+key, []byte(value), 0)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("setting %s: %w", key, err)
-		}
-	}
-	return nil
+	return errors.Join(segment.Quiet(), segment.Sysctl("net/ipv4/ip_forward", "0"),
+		segment.Sysctl("net/ipv4/conf/all/arp_ignore", "8"), segment.Sysctl("net/ipv4/conf/default/arp_ignore", "8"))
 }
 
 // Attach attaches the instance to the wrapped fabric and then impairs its link,
@@ -186,6 +179,16 @@ func (f *Fabric) Mirror(ctx context.Context, of, to string) error {
 		return &vitrine.Unsupported{What: "mirror ports", Missing: "a fabric that can mirror", Do: "use the fabric bridge or ovs"}
 	}
 	return m.Mirror(ctx, of, to)
+}
+
+// Ended returns an error if the emulator has ended, with the reason.
+func (f *Fabric) Ended() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.process == nil {
+		return nil
+	}
+	return f.process.ended()
 }
 
 // Detach ends the impairment of the instance's link and detaches the instance

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -391,6 +392,7 @@ func TestImpairLentIsPutBack(t *testing.T) {
 				if err != nil {
 					return err
 				}
+				f.(*Fabric).number = 9999 // names of later links have more digits
 				_, err = f.Attach(t.Context(), fabric.Port{Instance: "bono-1", NetNS: fabrictest.Place(t, run.ID, "bono-1")})
 				if gone {
 					err = errors.Join(err, netns.Delete("vt-"+run.ID+"-bono-1"))
@@ -404,6 +406,71 @@ func TestImpairLentIsPutBack(t *testing.T) {
 				t.Errorf("eno1 had packets with up to %d segments, now has %d", before, after)
 			}
 		})
+	}
+}
+
+// An interrupter is the emulator's stdin. It calls interrupt before each order.
+type interrupter struct {
+	io.WriteCloser
+	interrupt func()
+}
+
+func (i interrupter) Write(b []byte) (int, error) {
+	i.interrupt()
+	return i.WriteCloser.Write(b)
+}
+
+// TestImpairInterrupted checks that the links of other instances survive the end of an Attach's
+// context while the emulator has an order.
+func TestImpairInterrupted(t *testing.T) {
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	f, err := onBridge(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator})
+	skipUnsupported(t, err)
+	b := fabrictest.NewBench(t, f, run)
+	generator := b.Attach("generator")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f.process.stdin = interrupter{f.process.stdin, cancel}
+	if _, err := f.Attach(ctx, fabric.Port{Instance: "bono-1", NetNS: fabrictest.Place(t, run.ID, "bono-1")}); err != nil {
+		t.Errorf("attach whose context ended during the order: %v", err)
+	}
+	if err := b.Reach(generator, b.Attach("sprout-1")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestImpairEnded checks that the fabric reports the end of its emulator, even if no order follows.
+func TestImpairEnded(t *testing.T) {
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	f, err := onBridge(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator})
+	skipUnsupported(t, err)
+	b := fabrictest.NewBench(t, f, run)
+	if err := f.Ended(); err != nil {
+		t.Errorf("without an emulator: %v", err)
+	}
+	b.Attach("sprout-1")
+	if err := f.Ended(); err != nil {
+		t.Errorf("with a running emulator: %v", err)
+	}
+	f.process.kill()
+	<-f.process.done
+	if err := f.Ended(); err == nil || !strings.Contains(err.Error(), "the link emulator has ended (signal: killed)") {
+		t.Errorf("with a killed emulator: got %v", err)
+	}
+}
+
+// TestImpairShowsOutput checks that the error shows the output of an emulator that cannot start.
+func TestImpairShowsOutput(t *testing.T) {
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	f, err := onBridge(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator})
+	skipUnsupported(t, err)
+	hosttest.AtEnd(t, func() error { return f.Close(context.Background()) })
+	f.config.Command = []string{"sh", "-c", "echo no such luck >&2; exit 3"}
+	_, err = f.Attach(t.Context(), fabric.Port{Instance: "sprout-1", NetNS: fabrictest.Place(t, run.ID, "sprout-1")})
+	for _, want := range []string{"exit status 3", "no such luck"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want it to contain %q", err, want)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -139,6 +140,10 @@ func (e *emulator) do(o order) (made []Made, err error) {
 	})
 	if o.Remove != "" && w != nil {
 		err = errors.Join(err, w.close())
+		// Automatic collection is off, so tens of megabytes of each removed link would
+		// stay on the heap. The collection stops the thread only briefly, because the
+		// heap has few pointers.
+		runtime.GC()
 	}
 	return made, errors.Join(found, err)
 }

@@ -113,7 +113,8 @@ type batch struct {
 	vectors  [batchSize]unix.Iovec
 }
 
-// batchSize bounds how long one direction keeps the others waiting.
+// batchSize bounds how long one direction keeps the others waiting. It is the
+// number of bits that send returns.
 const batchSize = 32
 
 // set sets the n-th message to the bytes.
@@ -122,12 +123,13 @@ func (b *batch) set(n int, bytes []byte) {
 	b.messages[n].SetVectors(b.vectors[n : n+1])
 }
 
-// send sends the first n messages and returns how many the kernel refused.
-func (b *batch) send(s *socket, n int) (refused int) {
+// send sends the first n messages. Bit i of refused says that the kernel refused
+// message i.
+func (b *batch) send(s *socket, n int) (refused uint32) {
 	for at := 0; at < n; {
 		done, errno := mmsg.Send(s.FD(), b.messages[at:n], unix.MSG_DONTWAIT)
 		if errno != 0 {
-			refused++
+			refused |= 1 << at
 			done = 1
 		}
 		at += done

@@ -96,10 +96,10 @@ func readSettings(name string) (*settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for the instance's %s: %w", name, err)
 	}
-	f := &settings{attrs: *link.Attrs()}
-	if f.attrs.RawFlags&unix.IFF_NOARP != 0 {
-		return nil, &vitrine.Unsupported{What: "impaired links of a fabric without ARP", Missing: "link-layer addresses of " + name, Do: "use ipvlan in mode l2, or another fabric"}
+	if err := canCut(link); err != nil {
+		return nil, err
 	}
+	f := &settings{attrs: *link.Attrs()}
 	if f.addrs, err = netlink.AddrList(link, netlink.FAMILY_V4); err != nil {
 		return nil, fmt.Errorf("reading the addresses of %s: %w", name, err)
 	}
@@ -118,6 +118,21 @@ func readSettings(name string) (*settings, error) {
 	}
 	f.quiet = strings.TrimSpace(string(quiet))
 	return f, nil
+}
+
+// canCut returns a *vitrine.Unsupported if the interface would receive nothing
+// in the emulators' namespace.
+func canCut(link netlink.Link) error {
+	switch {
+	case link.Type() == "ipvlan":
+		return &vitrine.Unsupported{
+			What: "impaired links of the fabric ipvlan", Missing: "delivery of frames to an interface that lost its IP address when it was moved",
+			Do: "use the fabric macvlan or bridge",
+		}
+	case link.Attrs().RawFlags&unix.IFF_NOARP != 0:
+		return &vitrine.Unsupported{What: "impaired links of a fabric without ARP", Missing: "link-layer addresses of " + link.Attrs().Name, Do: "use another fabric"}
+	}
+	return nil
 }
 
 func quietKey(name string) string {
@@ -198,7 +213,7 @@ func (f *settings) apply(name string) error {
 // instance's namespace is gone, undo removes the interface, or moves it to the
 // host if it is the host's.
 func (s *splice) undo() error {
-	err := netns.Do(s.middle, func() error { return remove(s.inner) })
+	err := segment.In(s.middle, func(links *netlink.Handle) error { return segment.RemoveByName(links, s.inner) })
 	if err != nil || !s.moved {
 		return err
 	}
@@ -228,12 +243,12 @@ func (s *splice) drop() error {
 		return err
 	}
 	defer here.Close()
-	return netns.Do(s.middle, func() error {
-		link, err := netlink.LinkByName(s.outer)
+	return segment.In(s.middle, func(links *netlink.Handle) error {
+		link, err := links.LinkByName(s.outer)
 		if err == nil && isLent(s.run, link) {
 			return giveBack(link, here)
 		}
-		return remove(s.outer)
+		return segment.RemoveByName(links, s.outer)
 	})
 }
 
@@ -247,19 +262,6 @@ func (s *splice) isStale() (stale bool, err error) {
 		return err
 	})
 	return stale, err
-}
-
-// remove removes an interface of the thread's namespace. If it does not exist,
-// that is no error.
-func remove(name string) error {
-	link, err := netlink.LinkByName(name)
-	if err == nil {
-		err = netlink.LinkDel(link)
-	}
-	if err == nil || segment.IsGone(err) {
-		return nil
-	}
-	return fmt.Errorf("removing interface %s: %w", name, err)
 }
 
 // whole limits the packets that an interface of the thread's namespace sends to

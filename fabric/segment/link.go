@@ -272,15 +272,14 @@ func remove(links *netlink.Handle, index int) error {
 	return err
 }
 
-// RemoveByName removes an interface of the segment's namespace. If it is
-// already gone, that is no error.
-func (s *Segment) RemoveByName(name string) error {
-	link, err := s.Links.LinkByName(name)
+// RemoveByName removes an interface. If it is already gone, that is no error.
+func RemoveByName(links *netlink.Handle, name string) error {
+	link, err := links.LinkByName(name)
 	if IsGone(err) {
 		return nil
 	}
 	if err == nil {
-		err = remove(s.Links, link.Attrs().Index)
+		err = remove(links, link.Attrs().Index)
 	}
 	if err != nil {
 		return fmt.Errorf("removing interface %s: %w", name, err)

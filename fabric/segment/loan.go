@@ -70,9 +70,9 @@ func (l *Lender) Close() error {
 }
 
 // Free finds an interface that may be lent. The error is a *vitrine.BadInput if
-// the interface is absent, carries the default route, is part of or below
-// another interface, or if instances of a run go out by it. The same holds for
-// an interface with addresses if inUse is false.
+// the interface is absent, carries the default route or a route with several
+// next hops, is part of or below another interface, or if instances of a run go
+// out by it. The same holds for an interface with addresses if inUse is false.
 func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	bad := func(found, want string) (*Loan, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
@@ -96,9 +96,9 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the addresses of %s: %w", name, err)
 	}
-	routes, err := l.Links.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{LinkIndex: a.Index, Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	routes, err := l.Links.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 	if err != nil {
-		return nil, fmt.Errorf("listing the routes by %s: %w", name, err)
+		return nil, fmt.Errorf("listing routes: %w", err)
 	}
 	loan := &Loan{Name: name, Alias: a.Alias, MTU: a.MTU, Cuts: a.GSOMaxSegs, RPS: l.rps(name), Up: a.RawFlags&unix.IFF_UP != 0}
 	for _, addr := range addrs {
@@ -107,6 +107,13 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 		}
 	}
 	for _, route := range routes {
+		// A route with several next hops has no LinkIndex.
+		if slices.ContainsFunc(route.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex == a.Index }) {
+			return bad(fmt.Sprintf("the interface %s carries a route with several next hops", name), "an interface that this host does not need")
+		}
+		if route.LinkIndex != a.Index {
+			continue
+		}
 		if ones := maskLength(route); ones == 0 {
 			return bad(fmt.Sprintf("the interface %s carries the default route", name), "an interface that this host does not need")
 		}

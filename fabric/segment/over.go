@@ -149,8 +149,10 @@ func (o *Over) Make(s *Segment) error {
 
 // Join makes the interface in the instance's namespace.
 func (o *Over) Join(s *Segment, end *End) error {
-	if o.host { // older kernels need a name that is free on the host, too
-		end.Inner = "vt" + o.run.ID + end.Outer
+	if o.host {
+		// Older kernels need a name that is free on the host, too. The run's joins can
+		// share one, because Configure renames the interface before the next join.
+		end.Inner = "vt" + o.run.ID
 	}
 	return o.Put(s, end, o.links, o.parent)
 }

@@ -10,6 +10,7 @@ import (
 
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
+	"vitrine/fabric/macvlan"
 	"vitrine/fabric/segment"
 	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
@@ -57,5 +58,20 @@ func TestCloseGoesOn(t *testing.T) {
 	}
 	if left, err := fabrictest.Interfaces(netns.Path("vt-" + run.ID + "-bono-1")); err != nil || !slices.Equal(left, []string{"lo"}) {
 		t.Errorf("interfaces of the instance: got %q, error %v", left, err)
+	}
+}
+
+// TestTenThousandAttaches checks that instances still get interfaces over a parent of the host
+// after many attaches. The kernel bounds the length of interface names.
+func TestTenThousandAttaches(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	s := fabrictest.OnHost(t, host, func() (*segment.Segment, error) {
+		return macvlan.New(macvlan.Config{Run: run, Parent: "eno1"})
+	})
+	bench := fabrictest.NewBench(t, s, run)
+	s.SetNumber(9999)
+	if err := bench.Reach(bench.Attach("bono-1"), bench.Attach("sprout-1")); err != nil {
+		t.Error(err)
 	}
 }

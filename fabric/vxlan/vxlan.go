@@ -201,5 +201,5 @@ func (w *tunnel) Unmake(s *segment.Segment) error {
 		return err
 	}
 	w.bridge = 0 // not left to the end of the namespace, so that the UDP port is free at once
-	return errors.Join(err, s.RemoveByName("vt"+s.Run.ID))
+	return errors.Join(err, segment.RemoveByName(s.Links, "vt"+s.Run.ID))
 }
