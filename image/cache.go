@@ -41,7 +41,7 @@ func FindCache(named string, getenv func(string) string) (Cache, error) {
 		dir = filepath.Join(home, ".cache", "vitrine")
 	}
 	if dir == "" {
-		return Cache{}, &vitrine.BadInput{File: "cache", Found: "no folder: neither " + CacheEnv + " nor XDG_CACHE_HOME nor HOME is set", Want: "name one with --cache"}
+		return Cache{}, &vitrine.BadInput{File: "cache", Found: "no folder: neither " + CacheEnv + " nor XDG_CACHE_HOME nor HOME is set", Want: "set " + CacheEnv}
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 type Digests struct {
 	Program       string `json:"program"`       // of the executable
 	Configuration string `json:"configuration"` // of the command, its environment, and the files of the configuration
+	Tree          string `json:"tree"`          // of the whole Tree that the image was built from, with libraries and other files
 }
 
 // A Content is the content of an image, read from the image itself.
@@ -26,7 +27,8 @@ type Content struct {
 	Files func(yield func(name string, content io.Reader) error) error
 }
 
-// Digests reads the whole image. The configuration files are those at or below the paths.
+// Digests reads the whole image. The configuration files are those at or below the paths. The
+// result has no Tree, because an image may hold more than its tree.
 func (c Content) Digests(configuration []string) (Digests, error) {
 	var d Digests
 	files := make(map[string]string)

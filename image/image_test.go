@@ -47,7 +47,7 @@ environment: {B: "2", A: "1"}
 configuration: [{target: /etc/sleeper.conf, text: "how=well"}]
 `
 
-func TestDigestsCoverProgramAndConfiguration(t *testing.T) {
+func TestDigestsCoverAllFiles(t *testing.T) {
 	s := Store{Cache: Cache{Dir: t.TempDir()}, Packers: map[string]Packer{"process": Layer{}, "docker": Container{}}}
 	build := func(text, substrate string) Image {
 		t.Helper()
@@ -62,7 +62,7 @@ func TestDigestsCoverProgramAndConfiguration(t *testing.T) {
 		return i
 	}
 	first := build(sleeper, "process")
-	if first.Program == "" || first.Configuration == "" || first.Size < first.Files/2 {
+	if first.Program == "" || first.Configuration == "" || first.Tree == "" || first.Size < first.Files/2 {
 		t.Fatalf("%+v", first)
 	}
 	before, err := os.Stat(first.File)
@@ -88,6 +88,11 @@ func TestDigestsCoverProgramAndConfiguration(t *testing.T) {
 	}
 	if i := build(strings.ReplaceAll(sleeper, "[sleep", "[cat"), "docker"); i.Program == first.Program {
 		t.Error("another program has the same digest")
+	}
+	const more = sleeper + "files: [{target: /lib/plugin.so, text: old}]\n"
+	old := build(more, "docker")
+	if i := build(strings.ReplaceAll(more, "old", "new"), "docker"); old.Tree == first.Tree || i.Tree == old.Tree || i.Configuration != first.Configuration {
+		t.Errorf("without a library %+v, with it %+v, with another version %+v", first.Digests, old.Digests, i.Digests)
 	}
 }
 

@@ -129,8 +129,9 @@ func (s Store) read(name, substrate string) (built, error) {
 	return b, err
 }
 
-// Find returns the image of an application for a substrate, with digests that it computes from the
-// image's content. If there is no such image, the error is a *vitrine.BadInput.
+// Find returns the image of an application for a substrate. It computes the digests of program and
+// configuration from the image's content, and the store keeps the digest of the tree. If there is no
+// such image, the error is a *vitrine.BadInput.
 func (s Store) Find(name, substrate string) (Image, error) {
 	if !namePattern.MatchString(name) {
 		return Image{}, &vitrine.BadInput{File: "image " + name, Found: "not a valid name", Want: "lower-case letters, digits and . _ -"}
@@ -163,6 +164,7 @@ func (s Store) image(name, substrate, folder string, b built) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
+	i.Tree = b.Tree
 	return i, nil
 }
 

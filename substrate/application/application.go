@@ -118,7 +118,7 @@ func (s *Substrate) find(name string) (*image.Image, error) {
 		}
 		if mine != nil && other != nil && mine.Digests != other.Digests {
 			return nil, &vitrine.BadInput{
-				File: "image " + name, Found: fmt.Sprintf("the images for %s and %s differ in program or configuration", mine.Substrate, other.Substrate),
+				File: "image " + name, Found: fmt.Sprintf("the images for %s and %s differ in program, configuration, libraries or other files", mine.Substrate, other.Substrate),
 				Want: "build them again from one description with vitrine image build",
 			}
 		}

@@ -271,9 +271,14 @@ func TestImagesMustAgree(t *testing.T) {
 	if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "not for process") {
 		t.Errorf("image for docker only: got %v, want BadInput", err)
 	}
-	b.build(strings.ReplaceAll(description, "12345678", "87654321"), "process")
-	if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "differ") {
-		t.Errorf("images with different configurations: got %v, want BadInput", err)
+	for what, other := range map[string]string{
+		"configuration": strings.ReplaceAll(description, "12345678", "87654321"),
+		"files":         strings.ReplaceAll(description, "source: /bin/cat", "source: /bin/true"),
+	} {
+		b.build(other, "process")
+		if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "differ") {
+			t.Errorf("images with different %s: got %v, want BadInput", what, err)
+		}
 	}
 	b.build(description, "process")
 	in, err := s.Create(b.ctx, spec)

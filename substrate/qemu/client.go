@@ -30,6 +30,7 @@ type client struct {
 	answers  map[uint32]chan guest.Answer
 	commands map[uint32]*command
 	readings io.Writer
+	lastRead time.Time // when listen wrote the last reading
 
 	hello chan struct{} // closed when the agent runs
 	ended chan struct{} // closed when the port is closed
@@ -96,7 +97,10 @@ func (c *client) handle(f guest.Frame) error {
 		}
 		switch {
 		case answer != nil:
-			answer <- a // has room for one
+			select {
+			case answer <- a: // has room for one
+			default: // a guest that repeats an answer must not block listen
+			}
 		case r != nil && a.Error != "": // nobody waits for it any more
 			r.failStart(errors.New(a.Error))
 		}
@@ -144,16 +148,19 @@ func (c *client) forget(number uint32) {
 	}
 }
 
-// writeReading writes a reading of the guest's counters.
+// writeReading writes a reading of the guest's counters. It drops readings that come too often,
+// because a guest must not fill the host's disk.
 func (c *client) writeReading(text []byte) error {
 	var r guest.Reading
 	if err := json.Unmarshal(text, &r); err != nil {
 		return fmt.Errorf("decoding a reading of the agent: %w", err)
 	}
-	if c.readings == nil {
+	now := time.Now()
+	if c.readings == nil || now.Sub(c.lastRead) < guest.ReadingInterval/2 {
 		return nil
 	}
-	_, err := fmt.Fprintf(c.readings, "%.3f,%.2f,%.2f,%d,%d,%d\n", float64(time.Now().UnixMilli())/1000, r.CPU, r.Steal, r.Memory, r.Rx, r.Tx)
+	c.lastRead = now
+	_, err := fmt.Fprintf(c.readings, "%.3f,%.2f,%.2f,%d,%d,%d\n", float64(now.UnixMilli())/1000, r.CPU, r.Steal, r.Memory, r.Rx, r.Tx)
 	return err
 }
 

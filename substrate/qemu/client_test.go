@@ -2,6 +2,7 @@ package qemu
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"vitrine"
 	"vitrine/substrate"
@@ -48,6 +51,62 @@ func TestClientCopiesNoLongerThanItsContext(t *testing.T) {
 	if err := c.ask(t.Context(), guest.Request{Op: guest.OpHas}); err == nil {
 		t.Error("a request after an interrupted one succeeded")
 	}
+}
+
+// flood returns many copies of a frame.
+func flood(t *testing.T, kind guest.Kind, number uint32, value any) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := guest.NewWriter(&b).Value(kind, number, value); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Repeat(b.Bytes(), 1000)
+}
+
+// TestClientClosesDespiteRepeatedAnswers checks that a client can be closed if its guest repeats an
+// answer while the request is still being sent, when nobody reads answers.
+func TestClientClosesDespiteRepeatedAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		near, far := net.Pipe()
+		c := newClient(near, nil)
+		copied := make(chan error, 1)
+		go func() { copied <- c.put(t.Context(), file, "/file") }()
+		f, err := guest.ReadFrame(bufio.NewReader(far))
+		if err != nil {
+			t.Error(err)
+		}
+		if _, err := far.Write(flood(t, guest.KindAnswer, f.Number, guest.Answer{})); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		c.close()
+		if err := <-copied; err == nil {
+			t.Error("the copy succeeded although the guest read none of it")
+		}
+	})
+}
+
+// TestClientLimitsReadings checks that a guest cannot write as many readings as it likes.
+func TestClientLimitsReadings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		var written bytes.Buffer
+		c := newClient(near, &written)
+		for range 2 {
+			if _, err := far.Write(flood(t, guest.KindUse, 0, guest.Reading{})); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(guest.ReadingInterval)
+		}
+		c.close()
+		if n := bytes.Count(written.Bytes(), []byte("\n")); n != 2 {
+			t.Errorf("got %d readings in two intervals, want 2", n)
+		}
+	})
 }
 
 // TestBeginLeavesNothingRunning checks that begin ends a command if its context ends while the

@@ -95,15 +95,21 @@ func (m *mirror) tree(ctx context.Context, agent *client, path string) error {
 	return m.sync(ctx, agent, path, func(string) bool { return false })
 }
 
-// sync copies everything below root that has changed to the machine, except what skip skips.
+// sync copies everything below root that has changed to the machine, except what skip skips. It
+// follows root itself and links to files. It refuses links to folders, because they may form a loop.
 func (m *mirror) sync(ctx context.Context, agent *client, root string, skip func(path string) bool) error {
 	if err := m.removeStale(ctx, agent, root); err != nil {
 		return err
 	}
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	followed, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(followed, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+		path = filepath.Join(root, strings.TrimPrefix(path, followed))
 		if skip(path) {
 			if d.IsDir() {
 				return filepath.SkipDir
@@ -114,6 +120,9 @@ func (m *mirror) sync(ctx context.Context, agent *client, root string, skip func
 			return nil // sockets and the like stay on the host
 		}
 		s, err := stampOf(path)
+		if s.dir && !d.IsDir() {
+			return &vitrine.BadInput{File: path, Found: "a link to a folder", Want: "want the folder itself in this place"}
+		}
 		if err != nil || m.known[path] == s {
 			return nil //nolint:nilerr // gone meanwhile
 		}

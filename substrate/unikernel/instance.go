@@ -36,8 +36,12 @@ type Instance struct {
 	guest   *guest // what Start started; nil before Start and after Stop
 }
 
-// machineDir is the machine's folder in the instance's folder.
-const machineDir = "machine"
+const (
+	// machineDir is the machine's folder in the instance's folder.
+	machineDir = "machine"
+	// insideName is the machine's interface, in its namespace and in a Linux guest.
+	insideName = "eth0"
+)
 
 // make makes the instance's place. When it fails, Remove removes what it has made.
 func (in *Instance) make(ctx context.Context) (err error) {
@@ -105,7 +109,7 @@ func (in *Instance) start(ctx context.Context, command vitrine.Command) (*guest,
 		}
 	}
 	if !in.wired {
-		link, err := machine.Wire(in.place.NetNS(), "eth0", in.dir)
+		link, err := machine.Wire(in.place.NetNS(), insideName, in.dir)
 		if err != nil {
 			return nil, err
 		}
@@ -231,8 +235,8 @@ func (in *Instance) network() []string {
 		}
 	}
 	mask := uint32(math.MaxUint32) << (32 - in.link.Address.Bits())
-	return []string{fmt.Sprintf("ip=%s::%s:%d.%d.%d.%d:%s:eth0:off", in.link.Address.Addr(), gateway,
-		mask>>24, mask>>16&0xff, mask>>8&0xff, mask&0xff, in.spec.Name)}
+	return []string{fmt.Sprintf("ip=%s::%s:%d.%d.%d.%d:%s:%s:off", in.link.Address.Addr(), gateway,
+		mask>>24, mask>>16&0xff, mask>>8&0xff, mask&0xff, in.spec.Name, insideName)}
 }
 
 func (in *Instance) model() string {
@@ -301,5 +305,6 @@ func (in *Instance) Remove(ctx context.Context) error {
 func (in *Instance) Vantage() vitrine.Vantage {
 	v := in.place.Vantage()
 	v.Memory = in.spec.Memory
+	v.Interface = insideName // the tap counts the same frames again
 	return v
 }

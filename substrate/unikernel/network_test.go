@@ -35,7 +35,8 @@ type stand struct {
 	log      string // file with the application's output
 }
 
-// onBridge makes an instance of the image and does not start it.
+// onBridge makes an instance of the image and does not start it. It also checks the instance's
+// vantage, because the namespace has a tap, too, that counts the same frames.
 func onBridge(t *testing.T, img string, change func(*Config)) *stand {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -62,6 +63,9 @@ func onBridge(t *testing.T, img string, change func(*Config)) *stand {
 	end, err := net.Attach(ctx, fabric.Port{Instance: "app-1", NetNS: in.NetNS()})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if v := in.Vantage(); v.NetNS != in.NetNS() || v.Interface != end.Interface {
+		t.Errorf("vantage: got interface %q in namespace %q, want %q in %q", v.Interface, v.NetNS, end.Interface, in.NetNS())
 	}
 	return &stand{T: t, ctx: ctx, instance: in, address: end.Addr.String(), client: client, log: filepath.Join(dir, "log")}
 }

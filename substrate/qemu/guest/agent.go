@@ -28,8 +28,8 @@ type agent struct {
 	work     errgroup.Group // one goroutine for each slow request
 }
 
-// readings is the interval at which the machine's counters are sent.
-const readings = time.Second
+// ReadingInterval is the interval at which a machine sends its counters.
+const ReadingInterval = time.Second
 
 // serve answers the host until the port closes.
 func serve(ctx context.Context, port io.ReadWriter) error {

@@ -9,13 +9,13 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// read sends the machine's counters at the interval readings, until ctx ends.
+// read sends the machine's counters every ReadingInterval until ctx ends.
 func (a *agent) read(ctx context.Context) error {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(readings)
+	tick := time.NewTicker(ReadingInterval)
 	defer tick.Stop()
 	for {
 		select {

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"vitrine"
 	"vitrine/fabric/mirror"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
@@ -77,8 +78,15 @@ func wire(name, dir string) (*Link, error) {
 	return l, l.tap(links, outer)
 }
 
-// take reads the interface's routes and addresses, and removes the addresses.
+// take reads the interface's routes and addresses, and removes the addresses. It refuses
+// ipvlan, which receives no unicast without its addresses.
 func (l *Link) take(links *netlink.Handle, outer netlink.Link) error {
+	if outer.Type() == "ipvlan" {
+		return &vitrine.Unsupported{
+			What: "a machine on the fabric ipvlan", Missing: "delivery of frames to an interface whose IP address the machine has taken over",
+			Do: "use the fabric macvlan or bridge",
+		}
+	}
 	routes, err := links.RouteList(outer, netlink.FAMILY_V4)
 	if err != nil {
 		return fmt.Errorf("reading routes: %w", err)
