@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -36,6 +37,7 @@ type clock struct {
 	client  *http.Client
 	log     *slog.Logger
 	logged  time.Duration // the shift that was last logged
+	blind   bool          // too few members answered the last look
 }
 
 const (
@@ -117,7 +119,8 @@ func (k *clock) check(ctx context.Context) error {
 // bounds are the limits of the difference between another clock and this host's.
 type bounds struct{ low, high time.Duration }
 
-// look asks all members for their time.
+// look asks all members for their time. A member that does not answer may have any time, so it
+// counts against those that do.
 func (k *clock) look(ctx context.Context) (bounds, error) {
 	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()
@@ -127,16 +130,25 @@ func (k *clock) look(ctx context.Context) (bounds, error) {
 		asked.Go(func() { answers[i], failures[i] = k.ask(ctx, member) })
 	}
 	asked.Wait()
-	var got []bounds
+	silent := 0
 	for i, err := range failures {
-		if err == nil {
-			got = append(got, answers[i])
+		if err != nil {
+			answers[i] = bounds{math.MinInt64, math.MaxInt64}
+			silent++
 		}
 	}
-	if len(got) == 0 {
+	if silent == len(k.members) {
 		return bounds{}, errors.Join(failures...)
 	}
-	return agree(got), nil
+	if blind := 2*silent >= len(k.members); blind != k.blind {
+		k.blind = blind
+		if blind {
+			k.log.Warn("this host's clock cannot be checked, because half of etcd's members or more do not answer; its last correction stays", "error", errors.Join(failures...))
+		} else {
+			k.log.Info("this host's clock is checked by most of etcd's members again")
+		}
+	}
+	return agree(answers), nil
 }
 
 // ask asks one member for its time.

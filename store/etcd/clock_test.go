@@ -77,6 +77,22 @@ func TestClockWithoutMembers(t *testing.T) {
 	}
 }
 
+// TestClockOfMinority checks that one wrong member does not change a right clock while the two right
+// members do not answer.
+func TestClockOfMinority(t *testing.T) {
+	t.Parallel()
+	right, other, bad := member(t, 0), member(t, 0), member(t, time.Hour)
+	k := hostClock(t, 0, right, other, bad)
+	right.Close()
+	other.Close()
+	if err := k.check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if shift := time.Duration(k.shift.Load()); shift.Abs() >= time.Second {
+		t.Errorf("a right clock was shifted by %s", shift)
+	}
+}
+
 // TestAgree checks the bounds on which members agree. A minority with wrong clocks must not exclude
 // the right time, which is 0 here.
 func TestAgree(t *testing.T) {

@@ -110,6 +110,9 @@ func Answer(r *http.Request) int64 {
 	return 6 * listBytes
 }
 
+// spareBytes bounds how many bytes of a URI stay in memory with the key in it. Engines keep keys.
+const spareBytes = 64
+
 // ServeHTTP serves a request below Root.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := a.serve(w, r); err != nil {
@@ -119,6 +122,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, Root), "/")
+	if len(r.RequestURI) > len(name)+spareBytes {
+		name = strings.Clone(name) // it may be a part of the whole request line
+	}
 	space, err := spaceOf(r)
 	if err == nil {
 		err = checkText("a key", name)

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -311,4 +313,35 @@ func TestAnswersThatAreLarge(t *testing.T) {
 			t.Errorf("%s: got a limit of %d bytes", target, got)
 		}
 	}
+}
+
+// TestKeysHoldNoRequests writes keys twice by requests with long queries. The engine keeps the keys
+// for watches and for the next put, and must not keep the requests with them. The test is not
+// parallel, because it measures the heap.
+func TestKeysHoldNoRequests(t *testing.T) {
+	h := serve(t, kv.Config{}, 0)
+	const keys, query = 2000, 16 << 10
+	before := heap()
+	for range 2 {
+		for i := range keys {
+			target := fmt.Sprintf("/kv/%d?unknown=%s", i, strings.Repeat("x", query))
+			w := httptest.NewRecorder()
+			h.Config.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPut, target, strings.NewReader("v")))
+			if w.Code != http.StatusCreated && w.Code != http.StatusNoContent {
+				t.Fatalf("put: got status %d: %s", w.Code, w.Body)
+			}
+		}
+	}
+	if grown := heap() - before; grown > keys*query/2 {
+		t.Errorf("after writes of %d keys the heap is %d MiB larger", keys, grown>>20)
+	}
+}
+
+// heap returns the bytes of objects in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // the first one leaves what pools keep
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

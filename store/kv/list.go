@@ -16,6 +16,7 @@ import (
 const (
 	listRecords = 1000
 	listBytes   = 4 << 20
+	keyBytes    = 256 << 10 // of a list without values: JSON may take six bytes for one of a key
 	batchBytes  = 4 << 20
 )
 
@@ -69,6 +70,9 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, space string) error {
 	defer cancel()
 	l := List{Records: []Entry{}}
 	room := listBytes
+	if !values {
+		room = keyBytes
+	}
 	for record, err := range a.config.Engine.Scan(ctx, q) {
 		if err != nil && (len(l.Records) == 0 || !isLate(err)) {
 			return err

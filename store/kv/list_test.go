@@ -7,6 +7,8 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,5 +61,41 @@ func TestListTime(t *testing.T) {
 				t.Error("the 503 answer has no Retry-After")
 			}
 		})
+	}
+}
+
+// TestListOfLongKeys checks that the pages of a list without values stay small, whatever characters
+// the keys contain, and that together they have every key.
+func TestListOfLongKeys(t *testing.T) {
+	t.Parallel()
+	h := serve(t, kv.Config{}, 0)
+	const keys = 1000
+	var ops []store.Op
+	for i := range keys {
+		name := fmt.Sprintf("%04d", i)
+		ops = append(ops, store.Op{Action: store.Put, Name: name + strings.Repeat("<", store.MaxName-len(name))}) // six bytes each in JSON
+		if len(ops) < store.MaxOps && i < keys-1 {
+			continue
+		}
+		if err := h.engine.Write(t.Context(), "kv", ops...); err != nil {
+			t.Fatal(err)
+		}
+		ops = nil
+	}
+	found, pages := 0, 0
+	for next := ""; pages == 0 || next != ""; pages++ {
+		body := h.want(t, 200, "GET", "/kv?limit=1000&after="+url.QueryEscape(next), "").body
+		if len(body) > 2<<20 {
+			t.Errorf("page %d has %d bytes, want at most 2 MiB", pages, len(body))
+		}
+		var l kv.List
+		if err := json.Unmarshal([]byte(body), &l); err != nil {
+			t.Fatal(err)
+		}
+		found += len(l.Records)
+		next = l.Next
+	}
+	if found != keys || pages < 2 {
+		t.Errorf("%d pages have %d keys, want %d keys in several pages", pages, found, keys)
 	}
 }

@@ -171,7 +171,7 @@ func (a *API) notify(ctx context.Context, at place, operation string, r *wire.Re
 }
 
 func (a *API) notifyOne(at place, operation string, r *wire.Record, s *subscription) error {
-	if err := a.Sender.Ready(s.CallbackReference, at.id); err != nil { // before the work of encoding
+	if err := a.Sender.Ready(s.CallbackReference, false); err != nil { // before the work of encoding
 		return err
 	}
 	n := wire.Notification{

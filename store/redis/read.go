@@ -308,10 +308,10 @@ func (e *Engine) Gauges(ctx context.Context) (store.Gauges, error) {
 	if e.ctx.Err() != nil {
 		return s, store.ErrClosed
 	}
-	err := e.eachSpace(ctx, func(space string) error {
-		n, err := e.client.HLen(ctx, e.keys(space)[keyRecords]).Result()
+	records := func(p redis.Pipeliner, k keys) *redis.IntCmd { return p.HLen(ctx, k[keyRecords]) }
+	err := e.eachSpace(ctx, records, func(_ string, n int64) error {
 		s.Records += n
-		return err
+		return nil
 	})
 	return s, e.translate(err)
 }

@@ -79,7 +79,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	c.Check = cmp.Or(c.Check, 10*time.Second)
 	c.Sweep = cmp.Or(c.Sweep, 250*time.Millisecond)
 	e := &Engine{config: c, client: connect(c, c.Pool), watcher: connect(c, c.Watches)}
-	e.scripts.write, e.scripts.sweep, e.scripts.read = redis.NewScript(writeSource), redis.NewScript(sweepSource), redis.NewScript(readSource)
+	e.scripts.write, e.scripts.sweep, e.scripts.read = redis.NewScript(commonSource+writeSource), redis.NewScript(commonSource+sweepSource), redis.NewScript(readSource)
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p, err := e.ask(ctx)
 	if err != nil {
@@ -141,27 +141,43 @@ func (e *Engine) ask(ctx context.Context) (store.Promises, error) {
 	if err := e.client.Ping(ctx).Err(); err != nil {
 		return store.Promises{}, fmt.Errorf("reach Redis at %s: %w", strings.Join(e.config.Addresses, ", "), err)
 	}
-	if e.config.Cluster || len(e.config.Addresses) > 1 {
-		return e.noPromises("a failover of the cluster may lose answered writes"), nil // whatever the nodes' configuration
+	if cluster, ok := e.client.(*redis.ClusterClient); ok {
+		err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			_, _, err := e.settings(ctx, node)
+			return err
+		})
+		return e.noPromises("a failover of the cluster may lose answered writes"), err // whatever the nodes' other settings
 	}
-	settings := map[string]string{}
-	for _, name := range []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory", "maxmemory-policy"} {
-		got, err := e.client.ConfigGet(ctx, name).Result()
-		if err != nil {
-			e.config.Logger.Warn("the configuration of Redis cannot be read: nothing is promised", "error", err)
-			return e.noPromises("the configuration of Redis cannot be read"), nil // CONFIG may be forbidden, and the engine works without it
-		}
-		settings[name] = got[name]
+	settings, unread, err := e.settings(ctx, e.client)
+	if unread != nil {
+		e.config.Logger.Warn("the configuration of Redis cannot be read: nothing is promised", "error", unread)
 	}
-	if settings["maxmemory"] != "0" && settings["maxmemory-policy"] != "noeviction" {
-		return store.Promises{}, &vitrine.BadInput{File: "store redis", Found: "maxmemory-policy " + settings["maxmemory-policy"],
-			Want: "noeviction: Redis would drop records to make room"}
+	if unread != nil || err != nil {
+		return e.noPromises("the configuration of Redis cannot be read"), err
 	}
 	replication, err := e.client.Info(ctx, "replication").Result()
 	if err != nil {
 		return store.Promises{}, fmt.Errorf("ask Redis for its role: %w", err)
 	}
 	return e.promise(settings, strings.Contains(replication, "role:master") && strings.Contains(replication, "connected_slaves:0")), nil
+}
+
+// settings reads the configuration of a server. unread says why it could not, such as CONFIG being
+// forbidden; the engine works without it. It fails if the server would drop records to make room.
+func (e *Engine) settings(ctx context.Context, server redis.Cmdable) (settings map[string]string, unread, err error) {
+	settings = map[string]string{}
+	for _, name := range []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory", "maxmemory-policy"} {
+		got, err := server.ConfigGet(ctx, name).Result()
+		if err != nil {
+			return nil, err, nil
+		}
+		settings[name] = got[name]
+	}
+	if settings["maxmemory"] != "0" && settings["maxmemory-policy"] != "noeviction" {
+		return nil, nil, &vitrine.BadInput{File: "store redis", Found: "maxmemory-policy " + settings["maxmemory-policy"],
+			Want: "noeviction: Redis would drop records to make room"}
+	}
+	return settings, nil, nil
 }
 
 // promise returns what a server guarantees. Only a server without replicas that syncs before it
@@ -233,8 +249,9 @@ func (e *Engine) groupKey(group uint32) string {
 // spacesKey returns the key of a group's set of spaces. A space's own keys have one more colon.
 func (e *Engine) spacesKey(group uint32) string { return e.groupKey(group) + "spaces" }
 
-// eachSpace calls do for each space that has records.
-func (e *Engine) eachSpace(ctx context.Context, do func(space string) error) error {
+// eachSpace calls do for each space that has records, with a number that count asks for. It asks for
+// the numbers of a page of spaces at a time, because there may be many spaces.
+func (e *Engine) eachSpace(ctx context.Context, count func(redis.Pipeliner, keys) *redis.IntCmd, do func(space string, n int64) error) error {
 	var sizes [groups]*redis.IntCmd
 	_, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for g := range sizes {
@@ -249,14 +266,34 @@ func (e *Engine) eachSpace(ctx context.Context, do func(space string) error) err
 		if size.Val() == 0 {
 			continue
 		}
-		spaces := e.client.SScan(ctx, e.spacesKey(uint32(g)), 0, "", page).Iterator()
-		for spaces.Next(ctx) {
-			if err := do(spaces.Val()); err != nil {
-				return fmt.Errorf("space %s: %w", spaces.Val(), err)
+		for cursor, more := uint64(0), true; more; more = cursor != 0 {
+			var spaces []string
+			if spaces, cursor, err = e.client.SScan(ctx, e.spacesKey(uint32(g)), cursor, "", page).Result(); err != nil {
+				return err
+			}
+			if err := e.eachOf(ctx, spaces, count, do); err != nil {
+				return err
 			}
 		}
-		if err := spaces.Err(); err != nil {
-			return err
+	}
+	return nil
+}
+
+// eachOf is eachSpace for some spaces of one group. It counts with one round trip.
+func (e *Engine) eachOf(ctx context.Context, spaces []string, count func(redis.Pipeliner, keys) *redis.IntCmd, do func(space string, n int64) error) error {
+	counts := make([]*redis.IntCmd, len(spaces))
+	_, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, space := range spaces {
+			counts[i] = count(p, e.keys(space))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, space := range spaces {
+		if err := do(space, counts[i].Val()); err != nil {
+			return fmt.Errorf("space %s: %w", space, err)
 		}
 	}
 	return nil

@@ -104,9 +104,25 @@ func TestPromises(t *testing.T) {
 			t.Errorf("with settings %v: got promises %+v", c.settings, p)
 		}
 	}
-	evicting := storetest.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-	if _, err := redis.Open(t.Context(), redis.Config{Addresses: []string{evicting}, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}); !vitrine.IsBadInput(err) {
-		t.Errorf("open with an eviction policy: got error %v, want a refusal", err)
+}
+
+// TestEviction checks that a server, or a cluster with a node, that would drop records is refused.
+func TestEviction(t *testing.T) {
+	t.Parallel()
+	nodes := cluster(t)
+	second := goredis.NewClient(&goredis.Options{Addr: nodes[1]})
+	defer second.Close()
+	for _, setting := range [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}} {
+		if err := second.ConfigSet(t.Context(), setting[0], setting[1]).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := storetest.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	for _, c := range []redis.Config{{Addresses: []string{server}}, {Addresses: nodes, Cluster: true}} {
+		c.Now, c.Logger = time.Now, slog.New(slog.DiscardHandler)
+		if _, err := redis.Open(t.Context(), c); !vitrine.IsBadInput(err) {
+			t.Errorf("open of %v with an eviction policy: got error %v, want a refusal", c.Addresses, err)
+		}
 	}
 }
 
@@ -291,6 +307,56 @@ func TestSpaces(t *testing.T) {
 	if r.differs(t, "s") {
 		t.Error("the set of spaces has a space whose last record expired")
 	}
+}
+
+// TestManySpaces checks that the gauges of many spaces take few round trips, and that sweeps run their
+// script only in spaces where something is due.
+func TestManySpaces(t *testing.T) {
+	t.Parallel()
+	address := storetest.Redis(t)
+	server := goredis.NewClient(&goredis.Options{Addr: address})
+	defer server.Close()
+	config := redis.Config{Addresses: []string{address}, Now: time.Now, Check: time.Hour, Sweep: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+	e, err := redis.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	const spaces = 1000
+	for i := range spaces {
+		if err := e.Write(t.Context(), fmt.Sprint(i), store.Op{Action: store.Put, Name: "a"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := number(t, server, "total_reads_processed:")
+	if s, err := e.Gauges(t.Context()); err != nil || s.Records != spaces {
+		t.Errorf("got %d records, error %v, want %d records", s.Records, err, spaces)
+	}
+	if n := number(t, server, "total_reads_processed:") - reads; n < 1 || n > spaces/2 {
+		t.Errorf("the gauges of %d spaces took %d round trips", spaces, n)
+	}
+
+	open(t, config) // it sweeps every 10 ms
+	scripts := number(t, server, "cmdstat_evalsha:calls=")
+	storetest.Await(t, "sweep", func() bool { return number(t, server, "cmdstat_zcount:calls=") > 2*spaces })
+	if n := number(t, server, "cmdstat_evalsha:calls=") - scripts; n > 0 {
+		t.Errorf("sweeps ran %d scripts, and nothing was due", n)
+	}
+}
+
+// number returns the number after a text in a server's INFO; 0: the text is not there.
+func number(t *testing.T, server *goredis.Client, after string) (n int) {
+	t.Helper()
+	info, err := server.Info(t.Context(), "all").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, rest, ok := strings.Cut(info, after); ok {
+		if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
 }
 
 // TestTrimmed checks that a watch from before the log's start gets Behind.

@@ -6,8 +6,13 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/redis/go-redis/v9"
+
 	"vitrine/store"
 )
+
+//go:embed common.lua
+var commonSource string
 
 //go:embed write.lua
 var writeSource string
@@ -77,13 +82,15 @@ const sweepRecords = 256 // per script, so that a sweep does not block other req
 
 // sweep removes expired records of all spaces.
 func (e *Engine) sweep() error {
-	return e.eachSpace(e.ctx, func(space string) error {
-		for {
-			now := strconv.FormatInt(e.config.Now().UnixMilli(), 10)
-			n, err := e.scripts.sweep.Run(e.ctx, e.client, e.keys(space), now, e.config.History, space, sweepRecords).Int()
-			if err != nil || n < sweepRecords {
+	now := func() string { return strconv.FormatInt(e.config.Now().UnixMilli(), 10) }
+	due := func(p redis.Pipeliner, k keys) *redis.IntCmd { return p.ZCount(e.ctx, k[keyExpiry], "-inf", now()) }
+	return e.eachSpace(e.ctx, due, func(space string, left int64) error {
+		for ; left > 0; left -= sweepRecords {
+			n, err := e.scripts.sweep.Run(e.ctx, e.client, e.keys(space), now(), e.config.History, space, sweepRecords).Int()
+			if err != nil || n < sweepRecords { // another store may sweep too
 				return err
 			}
 		}
+		return nil
 	})
 }

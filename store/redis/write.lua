@@ -1,36 +1,7 @@
--- One Write. KEYS as in redis.go: records, names, tags, indexed, expiry, revision, log, spaces.
--- ARGV: now (Unix ms), length of the log, space, then for each op: action, name,
+-- One Write. It follows common.lua. ARGV from the fourth: for each op its action, name,
 -- condition, version (16 hex digits or ""), record, expiry (Unix ms, 0 never),
 -- count of tags, tags. Answers version and existed (0 or 1) for each op, or
 -- -1, index of the op, version it has, when a condition does not hold.
-local R, N, T, I, X, V, L, S = unpack(KEYS)
-local now, length = tonumber(ARGV[1]), tonumber(ARGV[2])
-
-local function log(change, name, raw, existed)
-  local revision = redis.call('INCR', V)
-  local most = math.max(1, math.min(length, math.floor(16777216 / (#raw + 1)))) -- 16 MiB of such changes
-  redis.call('XADD', L, 'MAXLEN', '~', most, string.format('%d-0', revision),
-    'c', change, 'n', name, 'r', raw, 'e', existed)
-  redis.call('EXPIRE', L, 3600) -- a space that rests keeps no values twice
-  return revision
-end
-
-local function unindex(name)
-  local packed = redis.call('HGET', I, name)
-  if packed then
-    for _, entry in ipairs(cmsgpack.unpack(packed)) do redis.call('ZREM', T, entry) end
-    redis.call('HDEL', I, name)
-  end
-  redis.call('ZREM', X, name)
-end
-
-local function remove(change, name, raw)
-  unindex(name)
-  redis.call('HDEL', R, name)
-  redis.call('ZREM', N, name)
-  return log(change, name, raw, 1)
-end
-
 local ops, at = {}, 4
 while at <= #ARGV do
   local o = {action = ARGV[at], name = ARGV[at + 1], condition = ARGV[at + 2], version = ARGV[at + 3],
@@ -90,6 +61,6 @@ end
 -- The set has the spaces that have records. A script is atomic, so no other
 -- write comes between the last deletion and this.
 if changed then
-  if redis.call('HLEN', R) == 0 then redis.call('SREM', S, ARGV[3]) else redis.call('SADD', S, ARGV[3]) end
+  if redis.call('HLEN', R) == 0 then redis.call('SREM', S, space) else redis.call('SADD', S, space) end
 end
 return results

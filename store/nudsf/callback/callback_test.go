@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -158,7 +159,7 @@ func TestOrder(t *testing.T) {
 
 // TestBounds fills the queues while the sender sends nothing.
 func TestBounds(t *testing.T) {
-	s := callback.New(callback.Config{Queue: 10, Receivers: 3, Bytes: 1000})
+	s := callback.New(callback.Config{Queue: 10, Receivers: 3, Bytes: 100_000})
 	full := 0
 	for range 15 {
 		if err := s.Send(callback.Message{Target: "http://a"}); errors.Is(err, callback.ErrFull) {
@@ -168,7 +169,7 @@ func TestBounds(t *testing.T) {
 	if full != 5 {
 		t.Errorf("a queue of 10 refused %d of 15 messages, want 5", full)
 	}
-	if err := s.Send(callback.Message{Target: "http://b", Body: make([]byte, 1001)}); !errors.Is(err, callback.ErrFull) {
+	if err := s.Send(callback.Message{Target: "http://b", Body: make([]byte, 100_001)}); !errors.Is(err, callback.ErrFull) {
 		t.Errorf("message above the byte limit: got %v, want ErrFull", err)
 	}
 	for _, host := range []string{"b", "c"} {
@@ -181,6 +182,30 @@ func TestBounds(t *testing.T) {
 	}
 	if c := s.Counters(); c.Waiting != 12 || c.Dropped != 7 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestBytes checks that the bound in bytes counts whole messages, not only their bodies.
+func TestBytes(t *testing.T) {
+	const limit = 64 << 10
+	s := callback.New(callback.Config{Bytes: limit})
+	target, key := "http://a/"+strings.Repeat("x", 2000), strings.Repeat("k", 500)
+	held := 0
+	for range 100 {
+		err := s.Send(callback.Message{Target: target, Key: key, ContentLocation: key})
+		if errors.Is(err, callback.ErrFull) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		held += len(target) + 2*len(key)
+	}
+	if most := limit / 4; held > most || held < most/2 {
+		t.Errorf("the queue of a receiver holds %d bytes of messages without bodies, want at most %d and at least half of it", held, most)
+	}
+	if err := s.Send(callback.Message{Target: "http://b/"}); err != nil {
+		t.Errorf("a full receiver leaves no room for another one: %v", err)
 	}
 }
 

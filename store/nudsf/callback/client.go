@@ -39,7 +39,9 @@ func newClient(config Config) *client {
 	// A redirect counts as an answer. Following it would let receivers choose where the store sends
 	// data.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	dialer := &net.Dialer{Timeout: config.Timeout, Control: config.Targets.control}
+	// Dialing ends well before a try, so that a receiver that cannot be reached does not look like a
+	// silent one.
+	dialer := &net.Dialer{Timeout: config.Timeout / 2, Control: config.Targets.control}
 	build := func(set func(*http.Protocols)) *http.Client {
 		protocols := new(http.Protocols)
 		set(protocols)
@@ -51,6 +53,9 @@ func newClient(config Config) *client {
 			IdleConnTimeout:        30 * time.Second,
 			MaxResponseHeaderBytes: 16 << 10,
 			DisableCompression:     true,
+			// Without pings, messages on a connection that the network lost would wait for TCP's
+			// retransmissions.
+			HTTP2: &http.HTTP2Config{SendPingTimeout: config.Timeout, PingTimeout: config.Timeout},
 		}}
 	}
 	return &client{
@@ -84,14 +89,19 @@ func (c *client) post(ctx context.Context, m waiting) error {
 	}
 	// The protocol is unknown. A server of HTTP/1.1 rejects the preface of HTTP/2 before it sees
 	// the message, so trying both does not send the message twice.
-	half, stop := context.WithTimeout(ctx, c.timeout/2)
-	err := c.try(half, c.http2, m)
-	stop()
-	if answered(err) {
+	err := c.try(ctx, c.http2, m)
+	switch {
+	case answered(err):
 		c.remember(name, HTTP2)
 		return err
-	}
-	if unreachable(err) {
+	case unreachable(err):
+		return err
+	case ctx.Err() != nil: // the receiver may have the message, so HTTP/1.1 waits for the next try
+		c.mu.Lock()
+		if _, ok := c.known[name]; !ok { // no other message has found the protocol meanwhile
+			c.set(name, HTTP1)
+		}
+		c.mu.Unlock()
 		return err
 	}
 	again := c.try(ctx, c.http1, m)
@@ -168,6 +178,11 @@ func (c *client) remembered(name string) Protocol {
 func (c *client) remember(name string, p Protocol) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.set(name, p)
+}
+
+// set remembers a protocol. The caller holds c.mu.
+func (c *client) set(name string, p Protocol) {
 	for other := range c.known {
 		if len(c.known) < maxRemembered {
 			break

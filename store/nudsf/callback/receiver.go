@@ -12,9 +12,11 @@ import (
 type receiver struct {
 	authority string
 	lanes     []lane
-	waiting   int       // messages queued in all lanes or being sent
-	failures  int       // failed tries in a row
-	downUntil time.Time // until then, Send rejects Once messages
+	waiting   int           // messages queued in all lanes or being sent
+	bytes     int64         // that they hold
+	failures  int           // failed tries in a row
+	downUntil time.Time     // until then, Send rejects Once messages
+	up        chan struct{} // closed at the next answer; nil: no try has failed since the last one
 }
 
 // A lane sends its messages one after the other.
@@ -72,8 +74,9 @@ func (s *Sender) done(r *receiver, m waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.waiting--
+	r.bytes -= m.held()
 	s.waiting--
-	s.bytes -= int64(len(m.Body))
+	s.bytes -= m.held()
 }
 
 // deliver tries until the receiver accepts or refuses the message, or the tries are used up.
@@ -110,19 +113,32 @@ func (s *Sender) deliver(ctx context.Context, r *receiver, m waiting) error {
 		if ctx.Err() != nil {
 			return ErrClosed // not the receiver's fault
 		}
-		failing, wait := s.unanswered(r)
-		// If a receiver keeps failing, each message gets only one try, so that later messages do
-		// not wait for all its tries.
-		if m.Once || try >= s.config.Tries || failing > s.config.Tries {
+		failing, wait, up := s.unanswered(r)
+		// If a receiver keeps failing, each message gets only one try, so that later messages do not
+		// wait for all its tries.
+		last := m.Once || try >= s.config.Tries || failing > s.config.Tries
+		if last {
 			s.failed.Add(1)
 			s.config.Log.Warn("callback failed", "target", m.Target, "kind", m.Kind, "tries", try, "error", err)
+		}
+		if !last {
+			up = nil // other answers must not use up this message's tries
+		}
+		if !m.Once { // the next message of the lane waits too, or a dead receiver would cost a try for each
+			pause(ctx, wait, up)
+		}
+		if last {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ErrClosed
-		case <-time.After(wait):
-		}
+	}
+}
+
+// pause waits until ctx ends or the receiver is up, but not longer than wait.
+func pause(ctx context.Context, wait time.Duration, up <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-up:
+	case <-time.After(wait):
 	}
 }
 
@@ -130,16 +146,24 @@ func (s *Sender) answered(r *receiver) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.failures, r.downUntil = 0, time.Time{}
+	if r.up != nil {
+		close(r.up)
+		r.up = nil
+	}
 }
 
-// unanswered counts a failure. It returns the failures in a row and the wait before the next try.
-func (s *Sender) unanswered(r *receiver) (failures int, wait time.Duration) {
+// unanswered counts a failure. It returns the failures in a row, the wait before the next try, and a
+// channel that is closed when the receiver answers.
+func (s *Sender) unanswered(r *receiver) (failures int, wait time.Duration, up <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wait = Backoff(r.failures, s.config.Backoff, s.config.Longest)
 	r.failures++
 	r.downUntil = time.Now().Add(wait)
-	return r.failures, wait
+	if r.up == nil {
+		r.up = make(chan struct{})
+	}
+	return r.failures, wait, r.up
 }
 
 // Backoff returns the wait after a number of earlier failures. It doubles from first up to longest,

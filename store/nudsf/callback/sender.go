@@ -53,13 +53,25 @@ type Message struct {
 	Done func(error)
 }
 
+// messageBytes is the approximate memory of a queued message without its texts.
+const messageBytes = 512
+
+// held returns about how many bytes of memory a queued message takes.
+func (m *Message) held() int64 {
+	return int64(messageBytes + len(m.Target) + len(m.ContentLocation) + len(m.Body) + len(m.Key))
+}
+
+// receiverShare is the divisor of Config.Bytes for one receiver, so that a dead receiver leaves room to
+// the others.
+const receiverShare = 4
+
 // Config of a Sender. Zero values mean the defaults.
 type Config struct {
 	Targets   Targets
 	Queue     int           // messages queued or being sent per receiver; 256
 	Lanes     int           // messages being sent to a receiver at the same time; 8
 	Receivers int           // receivers with messages, at the same time; 1024
-	Bytes     int64         // bytes of all queued bodies; 64 MiB
+	Bytes     int64         // bytes of all queued messages; 64 MiB. One receiver's take at most a quarter of it
 	Tries     int           // tries of a message that is not Once; 5
 	Backoff   time.Duration // wait after the first failure; doubles; 100 ms
 	Longest   time.Duration // longest backoff; 10 s
@@ -149,20 +161,20 @@ func (s *Sender) Send(m Message) error {
 	return err
 }
 
-// Ready returns the error that Send of a Once message would return now.
-func (s *Sender) Ready(target, key string) error {
+// Ready returns the error that Send of a small message would return now.
+func (s *Sender) Ready(target string, once bool) error {
 	u, err := s.config.Targets.Check(target)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _, err = s.place(u, key, true, 0)
+	_, _, err = s.place(u, "", once, messageBytes) // the key selects the lane, and any lane has room if the receiver has
 	return err
 }
 
 func (s *Sender) queue(u *url.URL, m Message) error {
-	r, index, err := s.place(u, m.Key, m.Once, int64(len(m.Body)))
+	r, index, err := s.place(u, m.Key, m.Once, m.held())
 	if err != nil {
 		return err
 	}
@@ -173,8 +185,9 @@ func (s *Sender) queue(u *url.URL, m Message) error {
 	l := &r.lanes[index]
 	l.queue = append(l.queue, waiting{m, u})
 	r.waiting++
+	r.bytes += m.held()
 	s.waiting++
-	s.bytes += int64(len(m.Body))
+	s.bytes += m.held()
 	if !l.running && s.ctx != nil {
 		s.start(r, l)
 	}
@@ -187,7 +200,8 @@ func (s *Sender) place(u *url.URL, key string, once bool, size int64) (*receiver
 	if s.closed {
 		return nil, 0, ErrClosed
 	}
-	if s.bytes+size > s.config.Bytes {
+	most := s.config.Bytes / receiverShare
+	if s.bytes+size > s.config.Bytes || size > most {
 		return nil, 0, ErrFull
 	}
 	index := int(maphash.String(s.seed, key) % uint64(s.config.Lanes))
@@ -201,7 +215,7 @@ func (s *Sender) place(u *url.URL, key string, once bool, size int64) (*receiver
 	if now := time.Now(); once && now.Before(r.downUntil) {
 		return nil, 0, &Down{Until: r.downUntil}
 	}
-	if r.waiting >= s.config.Queue {
+	if r.waiting >= s.config.Queue || r.bytes+size > most {
 		return nil, 0, ErrFull
 	}
 	return r, index, nil

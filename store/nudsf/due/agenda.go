@@ -33,6 +33,9 @@ const tagDue = "\x01due"
 // registry is the space that lists the spaces with due records.
 const registry = "nudsf"
 
+// visits bounds the spaces that are visited at the same time. A visit mostly waits for the engine.
+const visits = 16
+
 // A service registers a space in use again after renewAfter. A space without due records, which
 // no service has registered for forgetAfter, is taken off the registry. The difference is time
 // for the write that follows a registration.
@@ -108,15 +111,17 @@ type Agenda struct {
 
 	handled, failed, delivered, postponed, refused, givenUp atomic.Uint64
 
-	mu     sync.Mutex
-	spaces map[string]plan
-	wake   chan struct{}
+	mu      sync.Mutex
+	spaces  map[string]plan
+	wake    chan struct{}
+	workers chan struct{} // holds one element per handler that runs
 }
 
 // A plan is what the agenda knows about a registered space.
 type plan struct {
-	next  time.Time // when it has due work next; zero: check now
+	next  time.Time // when it has due work next, as far as known; zero: check now
 	named time.Time // when a service registered it last, as far as known
+	look  bool      // check in the next round, because other services may have planned work
 }
 
 // kindOutbox is the prefix of the names of notifications to send.
@@ -134,7 +139,10 @@ func New(config Config) *Agenda {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Agenda{Config: config, handlers: map[string]Handler{}, spaces: map[string]plan{}, wake: make(chan struct{}, 1)}
+	return &Agenda{
+		Config: config, handlers: map[string]Handler{}, spaces: map[string]plan{},
+		wake: make(chan struct{}, 1), workers: make(chan struct{}, config.Workers),
+	}
 }
 
 // Handle sets the handler for a service's records with names that begin with kind ("t/"). Call it
@@ -175,7 +183,9 @@ func (a *Agenda) Register(ctx context.Context, space string) error {
 func (a *Agenda) addSpace(space string, named time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.spaces[space] = plan{a.spaces[space].next, named}
+	p := a.spaces[space]
+	p.named = named
+	a.spaces[space] = p
 }
 
 // forget takes a space off the registry if it has no due records and no service has registered it
@@ -239,7 +249,8 @@ func (a *Agenda) Planned(space string, at time.Time) {
 		a.mu.Unlock()
 		return
 	}
-	a.spaces[space] = plan{at, p.named}
+	p.next = at
+	a.spaces[space] = p
 	a.mu.Unlock()
 	a.wakeUp()
 }
@@ -342,7 +353,8 @@ func (a *Agenda) lookAgain() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for space, p := range a.spaces {
-		a.spaces[space] = plan{named: p.named}
+		p.look = true
+		a.spaces[space] = p
 	}
 }
 
@@ -350,21 +362,32 @@ func (a *Agenda) lookAgain() {
 func (a *Agenda) round(ctx context.Context, first bool) time.Duration {
 	const idle = time.Hour
 	now := a.Clock()
-	var ready []string
+	var ready, looks []string
 	a.mu.Lock()
 	for space, p := range a.spaces {
-		if !p.next.After(now) {
+		switch {
+		case !p.next.After(now):
 			ready = append(ready, space)
-			a.spaces[space] = plan{now.Add(idle), p.named} // Planned lowers it for records planned from here on
+		case p.look:
+			looks = append(looks, space)
+		default:
+			continue
 		}
+		a.spaces[space] = plan{next: now.Add(idle), named: p.named} // Planned lowers it for records planned from here on
 	}
 	a.mu.Unlock()
-	for _, space := range ready {
+	var group errgroup.Group
+	group.SetLimit(visits)
+	for _, space := range append(ready, looks...) { // known work first
 		if ctx.Err() != nil {
 			break
 		}
-		a.visit(ctx, space, first)
+		group.Go(func() error {
+			a.visit(ctx, space, first)
+			return nil
+		})
 	}
+	_ = group.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	wait := idle
@@ -415,8 +438,7 @@ func (a *Agenda) next(ctx context.Context, space string, began time.Time) error 
 
 // do passes the records that q selects to their handlers, several at a time.
 func (a *Agenda) do(ctx context.Context, q store.Query) error {
-	var group errgroup.Group
-	group.SetLimit(a.Workers)
+	var group sync.WaitGroup
 	var again atomic.Bool
 	service, _, _ := strings.Cut(q.Space, "/")
 	everything := q.Match == nil
@@ -427,7 +449,7 @@ func (a *Agenda) do(ctx context.Context, q store.Query) error {
 				a.Planned(q.Space, time.Time{})
 				break
 			}
-			_ = group.Wait()
+			group.Wait()
 			return err
 		}
 		name := r.Key.Name
@@ -441,14 +463,15 @@ func (a *Agenda) do(ctx context.Context, q store.Query) error {
 		if handler == nil {
 			continue
 		}
-		group.Go(func() error {
+		a.workers <- struct{}{}
+		group.Go(func() {
+			defer func() { <-a.workers }()
 			if !a.handle(ctx, store.Key{Space: q.Space, Name: name}, handler) {
 				again.Store(true)
 			}
-			return nil
 		})
 	}
-	_ = group.Wait()
+	group.Wait()
 	if again.Load() {
 		a.Planned(q.Space, a.Clock().Add(time.Second))
 	}

@@ -3,9 +3,13 @@ package due
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"vitrine/store"
@@ -82,4 +86,95 @@ func registered(t *testing.T, engine store.Engine) (names []string) {
 		names = append(names, r.Key.Name)
 	}
 	return names
+}
+
+// A remote engine has its records on another host: each scan takes a millisecond. A space has one
+// record or none.
+type remote struct {
+	store.Engine
+	spaces []string
+
+	mu  sync.Mutex
+	due map[string]time.Time // by space
+}
+
+func (e *remote) Promises() store.Promises { return store.Promises{Shared: true} }
+
+func (e *remote) Scan(_ context.Context, q store.Query) iter.Seq2[*store.Record, error] {
+	return func(yield func(*store.Record, error) bool) {
+		time.Sleep(time.Millisecond)
+		if q.Space == registry {
+			for _, space := range e.spaces {
+				if !yield(&store.Record{Key: store.Key{Space: registry, Name: space}, Meta: []byte(stamp(time.Now()))}, nil) {
+					return
+				}
+			}
+			return
+		}
+		var r store.Record
+		if e.Get(context.Background(), store.Key{Space: q.Space, Name: "t/1"}, &r) != nil {
+			return
+		}
+		if later := r.Tags[0].Value > q.Match.Value; later == (q.Match.Op == store.Greater) {
+			yield(&r, nil)
+		}
+	}
+}
+
+func (e *remote) Get(_ context.Context, key store.Key, r *store.Record) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at, ok := e.due[key.Space]
+	if !ok {
+		return store.ErrNotFound
+	}
+	*r = store.Record{Key: key, Version: 1, Tags: []store.Tag{At(at)}}
+	return nil
+}
+
+// remove removes a space's record and returns when it was due.
+func (e *remote) remove(space string) time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at := e.due[space]
+	delete(e.due, space)
+	return at
+}
+
+// TestPollingDelaysNoTimers checks that the timers of some spaces are handled in time while the
+// agenda also polls many other spaces over a shared engine.
+func TestPollingDelaysNoTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const spaces, timers = 3000, 30
+		began := time.Now()
+		e := &remote{due: map[string]time.Time{}}
+		for i := range spaces {
+			space := fmt.Sprint("s/", i)
+			e.spaces = append(e.spaces, space)
+			if i < timers {
+				e.due[space] = began.Add(2*time.Second + time.Duration(i)*100*time.Millisecond)
+			}
+		}
+		a := New(Config{Engine: e, Clock: time.Now})
+		late := make(chan time.Duration)
+		a.Handle("s", "t/", func(_ context.Context, space string, _ *store.Record) error {
+			late <- time.Since(e.remove(space))
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = a.Run(ctx) })
+		for range timers {
+			select {
+			case by := <-late:
+				if by < 0 || by > time.Second {
+					t.Errorf("a timer was handled %s after its time", by)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("a timer was not handled")
+			}
+		}
+		cancel()
+		running.Wait()
+	})
 }

@@ -51,7 +51,7 @@ func (l *Letter) Op() store.Op { return l.op }
 func (a *Agenda) address(l *Letter) error {
 	now := a.Clock()
 	l.delivery.Written = now
-	err := a.Sender.Ready(l.delivery.Target, l.delivery.Key)
+	err := a.Sender.Ready(l.delivery.Target, true)
 	l.send = err == nil
 	if l.send {
 		l.until = now.Add(a.Lease)

@@ -45,6 +45,7 @@ func Run(t *testing.T, opener Opener) {
 		"Restart":            testRestart,
 		"CallbackAfterCrash": testCallbackAfterCrash,
 		"DeadReceiver":       testDeadReceiver,
+		"FailedOnce":         testFailedOnce,
 		"OnceAmongServices":  testOnceAmongServices,
 		"NotAllowed":         testNotAllowed,
 		"ManyTimers":         testManyTimers,
