@@ -85,7 +85,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Director{options: o, log: o.Log, now: o.Clock.Now, roster: newRoster(), gates: map[string]*overload.Gate{}, restarts: make(chan struct{}, 1), samples: make(chan meter.Sample, 64), begun: o.Clock.Wall()}
+	d := &Director{options: o, log: o.Log, now: o.Clock.Now, roster: newRoster(), restarts: make(chan struct{}, 1), samples: make(chan meter.Sample, 64), begun: o.Clock.Wall()}
 	d.config.Store(c)
 	defer func() {
 		if err != nil {
@@ -114,7 +114,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 		return nil, err
 	}
 	d.keys.Store(&keys)
-	d.makeGates(c)
+	d.makeGates(new(Config), c)
 	d.quotas = makeQuotas(nil, c, nil)
 	if err := d.openProtocols(c, inherited); err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (d *Director) restore(c *Config) error {
 		if old == nil || !sameTypes(c, old.Current.Types) {
 			return nil
 		}
-		before := old.instances()
+		before := old.instances(c)
 		if old.Digest == c.Digest() {
 			draft.instances, draft.rules, draft.rooms = before, old.Rules, old.Current.Rooms
 			return nil
@@ -157,6 +157,7 @@ func (d *Director) restore(c *Config) error {
 	}
 	fresh, rules, version := d.roster.snapshot()
 	d.published = version
+	d.roster.applied(version)
 	d.state = state{Version: stateVersion, Digest: c.Digest(), Rules: rules, Terms: d.roster.allTerms(), Current: fresh, Starts: 1}
 	if old != nil {
 		d.state.Starts = old.Starts + 1

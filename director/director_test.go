@@ -378,6 +378,36 @@ func TestBoundedLoad(t *testing.T) {
 	}
 }
 
+// TestUrgentChangeStaysUrgent checks that a change of state stays urgent until it is in force. While
+// it waits for the pace of the epochs, a change of weights would otherwise delay it.
+func TestUrgentChangeStaysUrgent(t *testing.T) {
+	d := newDirector(t, long)
+	now := d.now() + time.Hour
+	d.now = func() time.Duration { return now }
+	step := func(what string, waits, urgent bool) {
+		t.Helper()
+		if wait, err := d.publish(); err != nil || (wait > 0) != waits {
+			t.Errorf("%s: publish waits for %s, %v", what, wait, err)
+		}
+		if got := d.roster.isUrgent(); got != urgent {
+			t.Errorf("%s: got urgent %v, want %v", what, got, urgent)
+		}
+	}
+	drain := func(name string) {
+		t.Helper()
+		state := vitrine.Draining
+		if _, err := d.roster.alter(name, client.Change{State: &state}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drain("reg-1")
+	step("first change", false, false)
+	drain("reg-2")
+	step("second change", true, true)
+	now += time.Second
+	step("second change, later", false, false)
+}
+
 // TestThousands checks that continuous changes to a thousand weights share a few epochs.
 func TestThousands(t *testing.T) {
 	r := runGood(t)

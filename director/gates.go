@@ -2,22 +2,30 @@ package director
 
 import (
 	"cmp"
+	"io"
 	"time"
 
 	"vitrine"
 	"vitrine/director/overload"
 )
 
-// makeGates makes a gate for each type with overload options.
-func (d *Director) makeGates(c *Config) {
+// makeGates makes a gate for each type with overload options. It keeps a gate whose options are the
+// same in the old configuration.
+func (d *Director) makeGates(old, c *Config) {
+	gates := map[string]*overload.Gate{}
 	for i := range c.Types {
 		t := &c.Types[i]
-		if o := c.gate(t); o != nil {
-			d.gates[t.Name] = d.newGate(t, o)
-		} else {
-			delete(d.gates, t.Name)
+		now := c.gate(t)
+		if now == nil {
+			continue
 		}
+		if was := old.Type(t.Name); was != nil && old.gate(was) != nil && *old.gate(was) == *now {
+			gates[t.Name] = d.gates[t.Name]
+			continue
+		}
+		gates[t.Name] = d.newGate(t, now)
 	}
+	d.gates = gates
 }
 
 // makeQuotas makes the quotas of the protocols. It keeps a quota whose options are the same
@@ -48,11 +56,31 @@ func (d *Director) adjustGates() {
 	if len(d.gates) == 0 {
 		return
 	}
-	samples := d.meter.Samples()
+	totals := d.totals()
 	for name, g := range d.gates {
-		s := samples[name]
-		g.Adjust(d.now(), overload.Totals{Answered: s.Count, Latency: s.Total, TimedOut: s.Timeouts})
+		g.Adjust(d.now(), totals[name])
 	}
+}
+
+// takeCounts takes over the counts of the previous process. The gates count only what comes after.
+func (d *Director) takeCounts(from io.Reader) error {
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
+	err := d.meter.TakeOver(from)
+	totals := d.totals()
+	for name, g := range d.gates {
+		g.Rebase(d.now(), totals[name])
+	}
+	return err
+}
+
+// totals returns the input of the gates, by type.
+func (d *Director) totals() map[string]overload.Totals {
+	all := map[string]overload.Totals{}
+	for name, s := range d.meter.Samples() {
+		all[name] = overload.Totals{Answered: s.Count, Latency: s.Total, TimedOut: s.Timeouts}
+	}
+	return all
 }
 
 func (d *Director) newGate(t *Type, o *Overload) *overload.Gate {
@@ -71,5 +99,7 @@ func (d *Director) newGate(t *Type, o *Overload) *overload.Gate {
 	if c.Burst == 0 {
 		c.Burst = max(1, c.Initial/10)
 	}
-	return overload.New(c, d.now())
+	g := overload.New(c, d.now())
+	g.Rebase(d.now(), d.totals()[t.Name])
+	return g
 }

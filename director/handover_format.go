@@ -11,8 +11,9 @@ import (
 	"vitrine/director/table"
 )
 
-// The old process writes a sequence of sections to the new one: first the epochs,
-// then the memory of each worker and the GTP-C exchanges, last the meter's counts.
+// The old process writes a sequence of sections to the new one: first the instances
+// that are away and the epochs, then the memory of each worker and the GTP-C exchanges,
+// last the meter's counts.
 // Each section begins with a header, the section struct in big-endian order. The
 // header gives the length of the body, so that a new process with other workers
 // or listeners can skip a section that it does not need.
@@ -24,6 +25,7 @@ const (
 	countsSection                // meter.Meter; the last section
 	exchangesSection             // the exchanges, learned TEIDs and claims of GTP-C
 	s1apSection                  // the table.Steering of one S1AP worker
+	awaySection                  // the instances that are away; before the epochs
 )
 
 // A section is the header of one section.
@@ -42,6 +44,7 @@ type part struct {
 // parts lists the sections in the order in which they are written.
 func (d *Director) parts() (all []part) {
 	add := func(s section, carry func(io.Writer) error) { all = append(all, part{s, carry}) }
+	add(section{Kind: awaySection}, d.watch.carry)
 	add(section{Kind: epochsSection}, d.epochs.Carry)
 	for _, p := range d.protocols {
 		steerings := p.Steerings()
@@ -99,10 +102,12 @@ func (d *Director) takeOver(from io.Reader) (keys int, err error) {
 func (d *Director) takeSection(s section, body []byte) (keys int, err error) {
 	in := bytes.NewReader(body)
 	switch s.Kind {
+	case awaySection:
+		return 0, d.watch.takeOver(in)
 	case epochsSection:
-		return 0, d.epochs.TakeOver(in)
+		return 0, d.epochs.TakeOver(in, d.conditionBut(d.inPanic(d.epochs.View().Table)))
 	case countsSection:
-		return 0, d.meter.TakeOver(in)
+		return 0, d.takeCounts(in)
 	}
 	for _, p := range d.protocols {
 		switch {

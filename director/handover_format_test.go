@@ -104,6 +104,32 @@ func TestSections(t *testing.T) {
 	}
 }
 
+// TestHandOverKeepsAwayInstancesAway checks that a new process sends nothing to an instance that the
+// old one found away, until its own checks find the instance up.
+func TestHandOverKeepsAwayInstancesAway(t *testing.T) {
+	checked := strings.Replace(good, `health: {sip: "off"}`, "", 1)
+	old, next := newDirector(t, checked), newDirector(t, checked)
+	find(t, old, "reg-", "reg-1")
+	var stream bytes.Buffer
+	if err := old.handOver(&stream); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next.takeOver(&stream); err != nil {
+		t.Fatal(err)
+	}
+	if got := takers(next, 0); got != "reg-2" {
+		t.Errorf("before the first publication keys go to %q, want reg-2", got)
+	}
+	publishNow(t, next)
+	if got := takers(next, 0); got != "reg-2" || next.watch.reason("reg-1") != io.EOF.Error() {
+		t.Errorf("keys go to %q, want reg-2; reg-1 is away because of %q", got, next.watch.reason("reg-1"))
+	}
+	find(t, next, "reg-")
+	if got := takers(next, 0); got != "reg-1 reg-2" {
+		t.Errorf("after a good check keys go to %q, want both", got)
+	}
+}
+
 // TestUnknownSection checks that a section of another version is skipped and that all others are
 // taken over. Older versions have a section of exchanges from before TEIDs were claimed.
 func TestUnknownSection(t *testing.T) {

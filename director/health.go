@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -204,6 +206,45 @@ func (w *watch) record(in *watched, err error, health Health) {
 		w.log.Warn("instance is back", "instance", in.instance.Name, "type", in.instance.Type)
 	}
 	w.notify()
+}
+
+// A finding says why the instance at an address is away.
+type finding struct {
+	Address netip.AddrPort
+	Reason  string
+}
+
+// carry writes the instances that are away, for the next process.
+func (w *watch) carry(to io.Writer) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	away := map[string]finding{}
+	for name, in := range w.watched {
+		if in.away {
+			away[name] = finding{in.instance.Address, in.reason}
+		}
+	}
+	if err := json.NewEncoder(to).Encode(away); err != nil {
+		return fmt.Errorf("hand over which instances are away: %w", err)
+	}
+	return nil
+}
+
+// takeOver reads what carry wrote. Those instances count as away until checks find them up.
+func (w *watch) takeOver(from io.Reader) error {
+	var away map[string]finding
+	if err := json.NewDecoder(from).Decode(&away); err != nil {
+		return fmt.Errorf("take over which instances are away: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, found := range away {
+		if in := w.watched[name]; in != nil && in.how != "off" && in.instance.Address == found.Address {
+			in.away, in.reason = true, found.Reason
+			w.notify()
+		}
+	}
+	return nil
 }
 
 // askTCP checks that the instance accepts a TCP connection.

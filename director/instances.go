@@ -222,7 +222,7 @@ func (d *Director) patchInstance(w http.ResponseWriter, r *http.Request) {
 	if !d.acceptsChanges(w) || !read(w, r, &c) {
 		return
 	}
-	in, err := d.roster.alter(r.PathValue("name"), Change(c))
+	in, err := d.roster.alter(r.PathValue("name"), c)
 	if err != nil {
 		fail(w, err)
 		return
@@ -237,15 +237,11 @@ func (d *Director) patchInstances(w http.ResponseWriter, r *http.Request) {
 	if !d.acceptsChanges(w) || !read(w, r, &c) {
 		return
 	}
-	changes := make(map[string]Change, len(c))
-	for name, change := range c {
-		changes[name] = Change(change)
-	}
-	if _, err := d.roster.alterAll(changes); err != nil {
+	if _, err := d.roster.alterAll(c); err != nil {
 		fail(w, err)
 		return
 	}
-	answer(w, http.StatusOK, map[string]int{"changed": len(changes)})
+	answer(w, http.StatusOK, map[string]int{"changed": len(c)})
 }
 
 func (d *Director) deleteInstance(w http.ResponseWriter, r *http.Request) {

@@ -52,6 +52,9 @@ func (d *Director) publish() (wait time.Duration, err error) {
 	if d.frozen {
 		return gather, nil
 	}
+	if wait := d.epochs.Wait(d.now()); wait > 0 {
+		return wait, nil
+	}
 	v := d.epochs.View()
 	fresh, rules, version := d.roster.snapshot()
 	next := v.Table
@@ -66,9 +69,6 @@ func (d *Director) publish() (wait time.Duration, err error) {
 			}
 		}
 	}
-	if wait := d.epochs.Wait(d.now()); wait > 0 {
-		return wait, nil
-	}
 	if next == v.Table {
 		d.keepTerms()
 	} else {
@@ -77,14 +77,10 @@ func (d *Director) publish() (wait time.Duration, err error) {
 		d.counts.epochs.Add(1)
 	}
 	d.published = version
+	d.roster.applied(version)
 	d.counts.publications.Add(1)
 	panicking := d.inPanic(next)
-	wait = d.epochs.Publish(d.now(), next, func(t *table.Target) table.Condition {
-		if panicking[t.TypeName()] {
-			return table.Up
-		}
-		return d.condition(t)
-	})
+	wait = d.epochs.Publish(d.now(), next, d.conditionBut(panicking))
 	if wait == 0 {
 		d.notePanic(panicking)
 	}
@@ -106,6 +102,16 @@ func (d *Director) save() {
 	if err := d.state.write(d.config.Load().State); err != nil {
 		d.counts.stateFailures.Add(1)
 		d.log.Error("cannot save the state; a restart would lose this epoch", "epoch", d.state.Current.Epoch, "error", err)
+	}
+}
+
+// conditionBut returns condition for all types but those in panic, whose instances all count as up.
+func (d *Director) conditionBut(panicking map[string]bool) func(*table.Target) table.Condition {
+	return func(t *table.Target) table.Condition {
+		if panicking[t.TypeName()] {
+			return table.Up
+		}
+		return d.condition(t)
 	}
 }
 
@@ -167,9 +173,14 @@ func (e *epochState) sameAs(o *epochState) bool {
 		slices.EqualFunc(e.Leases, o.Leases, lease.sameAs)
 }
 
-func (s *state) instances() map[string]vitrine.Instance {
+// instances returns the instances by name. It removes IDs that the configuration does not allow,
+// which older versions accepted.
+func (s *state) instances(c *Config) map[string]vitrine.Instance {
 	all := make(map[string]vitrine.Instance, len(s.Current.Instances))
 	for _, in := range s.Current.Instances {
+		if in.ID > highestOf(c.Types, in.Type) {
+			in.ID = 0
+		}
 		all[in.Name] = in
 	}
 	return all
@@ -181,10 +192,10 @@ func sameTypes(c *Config, types []string) bool {
 	return len(types) <= len(c.Types) && slices.Equal(types, c.typeNames()[:len(types)])
 }
 
-// keepIDs gives instances without an ID the ID that they had before.
+// keepIDs gives instances without an ID the ID that they had before, if their type still has it.
 func (d *draft) keepIDs(before map[string]vitrine.Instance) {
 	for name, in := range d.instances {
-		if old, ok := before[name]; ok && in.ID == 0 && old.Type == in.Type {
+		if old, ok := before[name]; ok && in.ID == 0 && old.Type == in.Type && old.ID <= highestOf(d.types, in.Type) {
 			in.ID = old.ID
 			d.instances[name] = in
 		}

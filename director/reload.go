@@ -12,7 +12,6 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"vitrine"
-	"vitrine/director/overload"
 	"vitrine/internal/access"
 )
 
@@ -113,6 +112,9 @@ func (d *Director) load() (changed bool, err error) {
 		return false, err
 	}
 	// Try everything that can fail before the first change.
+	if _, err := c.overSCTP(); err != nil {
+		return false, err
+	}
 	if _, err := d.prepareRules(c, c.Rules); err != nil {
 		return false, err
 	}
@@ -145,7 +147,7 @@ func (d *Director) takeEffect(c *Config) error {
 	}
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
-	d.remakeGates(old, c)
+	d.makeGates(old, c)
 	d.quotas = makeQuotas(old, c, d.quotas)
 	d.state.Digest, d.state.Rules = c.Digest(), c.Rules
 	d.save()
@@ -175,24 +177,6 @@ func (c *Config) checkChanges(old *Config) error {
 		fixed(false, "types")
 	}
 	return join(errs)
-}
-
-// remakeGates makes new gates where the options changed. Other gates keep their state.
-func (d *Director) remakeGates(old, c *Config) {
-	gates := map[string]*overload.Gate{}
-	for i := range c.Types {
-		t := &c.Types[i]
-		now := c.gate(t)
-		if now == nil {
-			continue
-		}
-		if was := old.Type(t.Name); was != nil && old.gate(was) != nil && *old.gate(was) == *now {
-			gates[t.Name] = d.gates[t.Name]
-			continue
-		}
-		gates[t.Name] = d.newGate(t, now)
-	}
-	d.gates = gates
 }
 
 // lastReload returns the time of the last reload and its error; a zero time: no reload yet.

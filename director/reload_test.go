@@ -9,6 +9,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
+	"vitrine/director/gtpc"
 )
 
 // TestReload checks that a changed file takes effect as a whole. A broken file must change nothing,
@@ -59,6 +60,40 @@ func TestReload(t *testing.T) {
 	}
 	if in, err := r.client.Instance(ctx, "reg-1"); err != nil || in.State != vitrine.Draining {
 		t.Errorf("%+v, %v", in, err)
+	}
+}
+
+// TestReloadLimitsIDs gives a GTP-C type a number, which limits the IDs of its instances. IDs that are
+// too high must be replaced, also those in a state file.
+func TestReloadLimitsIDs(t *testing.T) {
+	d := newDirector(t, both)
+	id := func(d *Director) uint16 { return d.epochs.View().Table.ByName("gw-1").ID }
+	high := id(d)
+	if high <= gtpc.MaxID {
+		t.Fatal("the ID is low, so the test proves nothing")
+	}
+	write(t, d.options.Path, strings.Replace(both, "protocol: gtpc}", "protocol: gtpc, number: 1}", 1))
+	if err := d.reload(); err != nil {
+		t.Fatal(err)
+	}
+	if n := id(d); n == 0 || n > gtpc.MaxID {
+		t.Errorf("after a reload the ID is %d, want at most %d", n, gtpc.MaxID)
+	}
+	for i := range d.state.Current.Instances {
+		if in := &d.state.Current.Instances[i]; in.Name == "gw-1" {
+			in.ID = high
+		}
+	}
+	if err := d.state.write(d.config.Load().State); err != nil {
+		t.Fatal(err)
+	}
+	next, err := New(t.Context(), d.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if n := id(next); n == 0 || n > gtpc.MaxID {
+		t.Errorf("after a restart the ID is %d, want at most %d", n, gtpc.MaxID)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"vitrine"
+	"vitrine/director/client"
 	"vitrine/director/table"
 )
 
@@ -38,17 +39,10 @@ type Absent struct{ Instance string }
 
 func (e *Absent) Error() string { return fmt.Sprintf("no instance %s", e.Instance) }
 
-// A Change lists changes of an instance; nil fields stay.
-type Change struct {
-	Weight *float64
-	State  *vitrine.State
-	Region *string
-}
-
 // alter changes one instance. It is cheap, because orchestrators change weights thousands
 // of times a minute.
-func (r *roster) alter(name string, c Change) (vitrine.Instance, error) {
-	all, err := r.alterAll(map[string]Change{name: c})
+func (r *roster) alter(name string, c client.Change) (vitrine.Instance, error) {
+	all, err := r.alterAll(map[string]client.Change{name: c})
 	if err != nil {
 		return vitrine.Instance{}, err
 	}
@@ -56,7 +50,7 @@ func (r *roster) alter(name string, c Change) (vitrine.Instance, error) {
 }
 
 // alterAll changes all instances or, on an error, none.
-func (r *roster) alterAll(changes map[string]Change) ([]vitrine.Instance, error) {
+func (r *roster) alterAll(changes map[string]client.Change) ([]vitrine.Instance, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.frozen {
@@ -193,19 +187,9 @@ type draft struct {
 // finish assigns IDs, and keeps the ID that an instance had before. It returns an error
 // if no table can be made from the draft.
 func (d *draft) finish(before map[string]vitrine.Instance) error {
+	d.keepIDs(before)
 	list := sorted(d.instances)
-	for i := range list {
-		if old, ok := before[list[i].Name]; ok && list[i].ID == 0 && old.Type == list[i].Type {
-			list[i].ID = old.ID
-		}
-	}
-	highest := func(name string) uint16 {
-		if t := typeOf(d.types, name); t != nil {
-			return highestID(t)
-		}
-		return table.MaxID
-	}
-	if err := table.Identify(list, highest); err != nil {
+	if err := table.Identify(list, func(name string) uint16 { return highestOf(d.types, name) }); err != nil {
 		return &vitrine.BadInput{File: "instances", Found: err.Error()}
 	}
 	if err := table.Check(names(d.types), list, d.rooms...); err != nil {
@@ -236,9 +220,15 @@ func sorted(instances map[string]vitrine.Instance) []vitrine.Instance {
 func (r *roster) snapshot() (e epochState, rules []Rule, version uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.urgent = false
 	e = epochState{Types: names(r.types), Instances: sorted(r.instances), Rooms: slices.Clone(r.rooms), Leases: r.leases()}
 	return e, slices.Clone(r.rules), r.version
+}
+
+// applied notes that the changes up to a version are in force.
+func (r *roster) applied(version uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.urgent = r.urgent && r.version != version
 }
 
 func (r *roster) currentVersion() uint64 {
@@ -261,7 +251,7 @@ func (r *roster) list() []vitrine.Instance {
 	return sorted(r.instances)
 }
 
-// isUrgent reports whether more than weights has changed since the last snapshot.
+// isUrgent reports whether more than weights has changed since the version in force.
 func (r *roster) isUrgent() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -71,14 +71,23 @@ func TestKernelDecidesWhetherThereIsSCTP(t *testing.T) {
 			t.Errorf("%s: got %v, and the kernel reports %v", to, err, possible)
 		}
 	}
+	d := newDirector(t, goodS1AP)
+	write(t, d.options.Path, strings.Replace(goodS1AP, "name: handover-sr, protocol", "name: handover-sr, transport: sctp, protocol", 1))
+	if err, possible := d.reload(), sctp.Possible(); (err == nil) != (possible == nil) || err != nil && !vitrine.IsUnsupported(err) {
+		t.Errorf("reload: got %v, and the kernel reports %v", err, possible)
+	}
 }
 
-// TestNumbersOfMMEsAreUnique checks that an ID can be used once among all S1AP types. It also
-// checks that rules with an unknown message are refused.
+// TestNumbersOfMMEsAreUnique checks that an ID can be used once among all S1AP types, and that it fits
+// into an octet. It also checks that rules with an unknown message are refused.
 func TestNumbersOfMMEsAreUnique(t *testing.T) {
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), goodS1AP))
 	in := vitrine.Instance{Name: "h2", Type: "handover-sr", ID: 1, Weight: 1, Address: netip.MustParseAddrPort("127.0.0.1:15083")}
 	if _, err := r.client.Put(t.Context(), in); err == nil || !strings.Contains(err.Error(), "which instance a1 has already") {
+		t.Errorf("%v", err)
+	}
+	in.ID = 300
+	if _, err := r.client.Put(t.Context(), in); err == nil || !strings.Contains(err.Error(), "400: ") || !strings.Contains(err.Error(), "id 300: must be at most 255") {
 		t.Errorf("%v", err)
 	}
 	in.ID = 3

@@ -122,6 +122,8 @@ func (d *Director) explainSIP(s *sip.Server, message []byte, from netip.AddrPort
 	}
 	e.Region = region
 	switch {
+	case x.Source:
+		step("it comes from the address of instance %d of type %s and goes to a client", x.ID, x.Route)
 	case x.Outward:
 		step("the director's own Route entry tells that it comes from instance %d of type %s and goes to a client", x.ID, x.Route)
 	case x.Route != "":

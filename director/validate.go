@@ -216,6 +216,14 @@ func (c *validator) instances() {
 	}
 }
 
+// highestOf returns highestID of the type with that name; table.MaxID if there is none.
+func highestOf(types []Type, name string) uint16 {
+	if t := typeOf(types, name); t != nil {
+		return highestID(t)
+	}
+	return table.MaxID
+}
+
 // highestID returns the highest ID that an instance of the type may have.
 func highestID(t *Type) uint16 {
 	switch {
@@ -224,7 +232,7 @@ func highestID(t *Type) uint16 {
 	case t.Protocol == S1AP:
 		return s1ap.MaxID
 	}
-	return 1<<16 - 1
+	return table.MaxID
 }
 
 func (c *validator) regions() {

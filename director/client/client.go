@@ -118,18 +118,26 @@ func (c *Client) Status(ctx context.Context) (s Status, err error) {
 
 // Instances returns all instances, by name.
 func (c *Client) Instances(ctx context.Context) (all []Instance, err error) {
-	return all, c.call(ctx, http.MethodGet, "/v1/instances", nil, &all)
+	err = c.call(ctx, http.MethodGet, "/v1/instances", nil, &all)
+	for i := range all {
+		all[i].director = c.given.URL
+	}
+	return all, err
 }
 
 // Instance returns one instance.
 func (c *Client) Instance(ctx context.Context, name string) (in Instance, err error) {
-	return in, c.call(ctx, http.MethodGet, "/v1/instances/"+url.PathEscape(name), nil, &in)
+	err = c.call(ctx, http.MethodGet, "/v1/instances/"+url.PathEscape(name), nil, &in)
+	in.director = c.given.URL
+	return in, err
 }
 
 // Put adds an instance, or replaces the instance of that name. The result has its ID:
 // give that ID to the other directors beside this one.
 func (c *Client) Put(ctx context.Context, in vitrine.Instance) (out Instance, err error) {
-	return out, c.call(ctx, http.MethodPut, "/v1/instances/"+url.PathEscape(in.Name), in, &out)
+	err = c.call(ctx, http.MethodPut, "/v1/instances/"+url.PathEscape(in.Name), in, &out)
+	out.director = c.given.URL
+	return out, err
 }
 
 // PutAll replaces all instances in one epoch.
@@ -142,7 +150,9 @@ func (c *Client) PutAll(ctx context.Context, all []vitrine.Instance) error {
 
 // Alter changes an instance's weight, state or region.
 func (c *Client) Alter(ctx context.Context, name string, change Change) (out Instance, err error) {
-	return out, c.call(ctx, http.MethodPatch, "/v1/instances/"+url.PathEscape(name), change, &out)
+	err = c.call(ctx, http.MethodPatch, "/v1/instances/"+url.PathEscape(name), change, &out)
+	out.director = c.given.URL
+	return out, err
 }
 
 // AlterAll changes instances by their names in one epoch: all or none.

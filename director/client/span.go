@@ -12,29 +12,40 @@ var failures = [...]string{"failed", "busy", "unanswered"}
 
 // A Reading holds the counts of an instance at a time, added up over directors side by side.
 type Reading struct {
-	At           time.Time
-	Begun        uint64            // transactions
-	Ended        map[string]uint64 // transactions, by outcome
-	InFlight     uint64            // transactions
-	Latencies    latency.Histogram
-	DialogsBegun uint64
-	Dialogs      int64 // now
+	At       time.Time
+	Begun    uint64 // transactions
+	InFlight uint64 // transactions
+	Dialogs  int64  // now
+	parts    map[source]Instance
 }
 
-// Read adds up the counts that several directors report of one instance, or of several.
+// A source identifies the counts that one director has of one instance.
+type source struct {
+	director, instance string
+	number             int // among those without a known director
+}
+
+// Read adds up the counts that several directors report of one instance, or of several. The
+// Reading keeps their maps and histograms.
 func Read(at time.Time, all ...Instance) Reading {
-	r := Reading{At: at, Ended: map[string]uint64{}}
+	r := Reading{At: at, parts: make(map[source]Instance, len(all))}
 	for i := range all {
-		r.Begun += all[i].Transactions
-		r.InFlight += all[i].InFlight
-		r.DialogsBegun += all[i].DialogsBegun
-		r.Dialogs += all[i].Dialogs
-		for outcome, n := range all[i].Ended {
-			r.Ended[outcome] += n
+		in := &all[i]
+		r.Begun += in.Transactions
+		r.InFlight += in.InFlight
+		r.Dialogs += in.Dialogs
+		from := source{director: in.director, instance: in.Name}
+		for r.has(from) {
+			from.number++
 		}
-		r.Latencies.Merge(all[i].Latencies)
+		r.parts[from] = *in
 	}
 	return r
+}
+
+func (r *Reading) has(from source) bool {
+	_, ok := r.parts[from]
+	return ok
 }
 
 // A Span is what happened between two readings of the same directors.
@@ -48,8 +59,9 @@ type Span struct {
 	Dialogs      int64 // at the end
 }
 
-// Since returns what happened since an earlier reading. A count that is below the earlier one
-// counts from 0, because a director has started again without its counts.
+// Since returns what happened since an earlier reading, by the directors that had the instance in
+// both. A director's count that is below its earlier one counts from 0, because the director has
+// started again without its counts.
 func (r Reading) Since(before Reading) Span {
 	since := func(now, was uint64) uint64 {
 		if now < was {
@@ -57,12 +69,18 @@ func (r Reading) Since(before Reading) Span {
 		}
 		return now - was
 	}
-	s := Span{
-		Duration: r.At.Sub(before.At), Begun: since(r.Begun, before.Begun), Ended: map[string]uint64{}, InFlight: r.InFlight,
-		Latencies: r.Latencies.Since(before.Latencies), DialogsBegun: since(r.DialogsBegun, before.DialogsBegun), Dialogs: r.Dialogs,
-	}
-	for outcome, n := range r.Ended {
-		s.Ended[outcome] = since(n, before.Ended[outcome])
+	s := Span{Duration: r.At.Sub(before.At), Ended: map[string]uint64{}, InFlight: r.InFlight, Dialogs: r.Dialogs}
+	for from, now := range r.parts {
+		was, had := before.parts[from]
+		if !had {
+			continue
+		}
+		s.Begun += since(now.Transactions, was.Transactions)
+		s.DialogsBegun += since(now.DialogsBegun, was.DialogsBegun)
+		for outcome, n := range now.Ended {
+			s.Ended[outcome] += since(n, was.Ended[outcome])
+		}
+		s.Latencies.Merge(now.Latencies.Since(was.Latencies))
 	}
 	return s
 }

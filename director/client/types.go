@@ -27,6 +27,8 @@ type Instance struct {
 	Leased       *float64          `json:"leased_weight,omitempty"` // Its weight by the type's lease, in place of its own; 0: it gets no new work.
 	TEIDPrefix   uint32            `json:"teid_prefix,omitempty"`   // GTP-C: the high bits of the TEIDs that it must hand out.
 	Sequence     uint32            `json:"sequence_prefix,omitempty"`
+
+	director string // the URL of the Client that read it; empty: not known
 }
 
 // A Lease is the right to overlay the weights of a type's instances for a time. The base

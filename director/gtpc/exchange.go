@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vitrine/director/table"
 	"vitrine/wire/gtpc"
 )
 
@@ -87,7 +88,7 @@ func (x *exchanges) isLive(began uint32, now time.Duration) bool {
 // hashSender hashes what identifies an exchange on the sender's side.
 func hashSender(from *place, listener uint8, sequence uint32) uint64 {
 	a, b := binary.NativeEndian.Uint64(from.ip[:8]), binary.NativeEndian.Uint64(from.ip[8:])
-	return mix(mix(a^(uint64(from.port)<<48|uint64(listener)<<24|uint64(sequence))) ^ b)
+	return table.Mix(table.Mix(a^(uint64(from.port)<<48|uint64(listener)<<24|uint64(sequence))) ^ b)
 }
 
 // find returns a copy of the exchange that a sender began at a listener with that

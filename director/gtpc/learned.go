@@ -48,7 +48,8 @@ func (p place) addrPort() netip.AddrPort {
 
 // learned remembers the owners of TEIDs without a prefix: TEIDs of functions that cannot
 // use a prefix, and TEIDs of peers. Its size is fixed; a full bucket evicts the least
-// recently used TEID. All workers share it.
+// recently used TEID. The end of a session does not remove its TEID, because a UE's
+// sessions share one (TS 29.274 clause 4.1). All workers share it.
 type learned struct {
 	buckets  []learnedBucket
 	idle     uint32 // seconds without use after which a TEID is forgotten
@@ -91,7 +92,7 @@ func newLearned(limit int, idle time.Duration) *learned {
 }
 
 func (l *learned) bucket(teid uint32) (*learnedBucket, *lock) {
-	at := mix(uint64(teid)) & uint64(len(l.buckets)-1)
+	at := table.Mix(uint64(teid)) & uint64(len(l.buckets)-1)
 	return &l.buckets[at], &l.locks[at%stripes]
 }
 
@@ -170,18 +171,6 @@ func (l *learned) enter(b *learnedBucket, e learnedEntry) {
 	*at = e
 }
 
-// forget removes a TEID.
-func (l *learned) forget(teid uint32) {
-	b, lock := l.bucket(teid)
-	lock.Lock()
-	defer lock.Unlock()
-	for i := range b {
-		if b[i].teid == teid {
-			b[i] = learnedEntry{}
-		}
-	}
-}
-
 // len returns the number of TEIDs that are remembered.
 func (l *learned) len(now time.Duration) (n int) {
 	seconds := uint32(now / time.Second)
@@ -196,11 +185,4 @@ func (l *learned) len(now time.Duration) (n int) {
 		lock.Unlock()
 	}
 	return n
-}
-
-// mix spreads a value over 64 bits: the finalizer of MurmurHash3.
-func mix(x uint64) uint64 {
-	x = (x ^ x>>33) * 0xff51afd7ed558ccd
-	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
 }

@@ -39,28 +39,6 @@ type TypeOption struct {
 	Gate *overload.Gate
 }
 
-// DefaultRules returns the rules of Table 1 of the Contain-ed paper for three aggregate
-// types: attach and detach, handover and service request, and setup of bearers. Other
-// messages go to the first type.
-func DefaultRules(attachDetach, handoverSR, bearerCRT string) []Rule {
-	rules := []Rule{{Message: "create-session", Relocation: true, Type: handoverSR}}
-	for _, name := range []string{
-		"modify-bearer", "modify-access-bearers", "release-access-bearers", "downlink-data-notification",
-		"downlink-data-notification-failure", "stop-paging-indication", "context", "forward-relocation",
-		"forward-relocation-complete", "forward-access-context", "relocation-cancel", "create-forwarding-tunnel",
-		"create-indirect-data-forwarding-tunnel", "delete-indirect-data-forwarding-tunnel",
-	} {
-		rules = append(rules, Rule{Message: name, Type: handoverSR})
-	}
-	for _, name := range []string{
-		"create-bearer", "update-bearer", "delete-bearer", "modify-bearer-command", "delete-bearer-command",
-		"bearer-resource-command",
-	} {
-		rules = append(rules, Rule{Message: name, Type: bearerCRT})
-	}
-	return append(rules, Rule{Type: attachDetach})
-}
-
 // A Policy is the prepared form of a director's rules. It is immutable.
 type Policy struct {
 	Quota *overload.Quota // limits the requests of each peer; nil: no limit. Set it before the Policy is used.

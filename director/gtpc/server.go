@@ -51,7 +51,7 @@ type Config struct {
 
 	Exchanges int           // requests whose answer may still come; 262,144, of 120 bytes each
 	Sessions  int           // learned TEIDs, of instances and of peers; 262,144 of each, of 56 bytes
-	Keys      int           // keys that each worker remembers; 131,072, of table.EntrySize each
+	Keys      int           // keys that each worker remembers; 131,072, of 8 octets each
 	Lifetime  time.Duration // of an exchange: T3-RESPONSE times N3-REQUESTS and a margin; 15 s
 	Idle      time.Duration // time after its last use until a learned TEID is forgotten; 24 h
 }

@@ -106,6 +106,36 @@ func TestSessionsStay(t *testing.T) {
 	}
 }
 
+// TestDeletedSessionLeavesTheOthersOfItsUE deletes one of two sessions that share a TEID, as those of
+// a UE do (TS 29.274 clause 4.1). The other session must stay at its instance.
+func TestDeletedSessionLeavesTheOthersOfItsUE(t *testing.T) {
+	way := ways()["learned"]
+	s := newStage(t, []string{"gateway"}, way.option)
+	peer := s.peer()
+	for i := range uint32(16) {
+		imsi, sequence := fmt.Sprintf("00101%010d", i), 100*(i+1)
+		at, teid := attach(t, s, peer, imsi, sequence, 1000+i, way.teid(imsi, i))
+		b := gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, teid, sequence+1)
+		b = gtpc.AppendDigits(b, gtpc.IMSI, imsi)
+		b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 1000 + i, V4: peer.address.Addr()})
+		peer.send(gtpc.End(b, 0))
+		at.send(created(at.receive(), teid, s.address.Addr()))
+		peer.receive()
+		for k, kind := range []gtpc.Type{gtpc.DeleteSessionRequest, gtpc.ModifyBearerRequest} {
+			peer.send(plain(kind, teid, sequence+2+uint32(k)))
+			got, m := s.whoGot("gateway")
+			if got != at || m.Type != kind {
+				t.Fatalf("UE %d: %s got %v, want %s to get %v", i, got.target.Name, m.Type, at.target.Name, kind)
+			}
+			at.send(answered(m, 1000+i))
+			peer.receive()
+		}
+	}
+	if n := s.counters(); n.UnknownTEID != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
 // TestPrefixNeedsNoMemory checks that prefixes alone lead a session to its instance.
 func TestPrefixNeedsNoMemory(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.options[0].Number = 1; c.each = 5 })
@@ -123,6 +153,28 @@ func TestPrefixNeedsNoMemory(t *testing.T) {
 	}
 }
 
+// tableOne returns the rules of Table 1 of the Contain-ed paper for three aggregate
+// types: attach and detach, handover and service request, and setup of bearers. Other
+// messages go to the first type.
+func tableOne(attachDetach, handoverSR, bearerCRT string) []director.Rule {
+	rules := []director.Rule{{Message: "create-session", Relocation: true, Type: handoverSR}}
+	for _, name := range []string{
+		"modify-bearer", "modify-access-bearers", "release-access-bearers", "downlink-data-notification",
+		"downlink-data-notification-failure", "stop-paging-indication", "context", "forward-relocation",
+		"forward-relocation-complete", "forward-access-context", "relocation-cancel", "create-forwarding-tunnel",
+		"create-indirect-data-forwarding-tunnel", "delete-indirect-data-forwarding-tunnel",
+	} {
+		rules = append(rules, director.Rule{Message: name, Type: handoverSR})
+	}
+	for _, name := range []string{
+		"create-bearer", "update-bearer", "delete-bearer", "modify-bearer-command", "delete-bearer-command",
+		"bearer-resource-command",
+	} {
+		rules = append(rules, director.Rule{Message: name, Type: bearerCRT})
+	}
+	return append(rules, director.Rule{Type: attachDetach})
+}
+
 // TestTypesOfTheTable checks that messages go by their type first, and then by the session's key.
 // All messages of a session for one type must go to one instance of that type, whichever instance
 // the session was created at.
@@ -130,7 +182,7 @@ func TestTypesOfTheTable(t *testing.T) {
 	types := []string{"ATTACH-DETACH", "HANDOVER-SR", "BEARER-CRT"}
 	for _, numbers := range []uint8{1, 0} {
 		s := newStage(t, types, func(c *stageConfig) {
-			c.rules = director.DefaultRules(types[0], types[1], types[2])
+			c.rules = tableOne(types[0], types[1], types[2])
 			for i := range c.options {
 				c.options[i].Number = numbers * uint8(i+1)
 			}

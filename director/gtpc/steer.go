@@ -98,7 +98,7 @@ func (w *worker) keyOf(t *turn, whose owner) (key uint64, isSession bool) {
 		return t.key, true
 	case t.TEID != 0:
 		w.counts.unknownTEID.Add(1)
-		return mix(uint64(t.TEID)), false
+		return table.Mix(uint64(t.TEID)), false
 	}
 	w.counts.keyless.Add(1)
 	return hashSender(&t.from, t.at, 0), false

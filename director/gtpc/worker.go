@@ -217,9 +217,6 @@ func (w *worker) routeBack(t *turn, e exchange, first bool) way {
 	}
 	w.learn(t, to)
 	w.learnPeer(t, &e)
-	if e.kind == gtpc.DeleteSessionRequest && t.cause.Accepted() && e.receiver.id != 0 {
-		w.server.sessions.forget(e.teid)
-	}
 	return to
 }
 
@@ -305,7 +302,7 @@ func (w *worker) routeRetransmission(t *turn, e exchange) (way, bool) {
 }
 
 // transaction returns the meter's hash of a request.
-func transaction(number uint32) uint64 { return mix(uint64(number) + 1) }
+func transaction(number uint32) uint64 { return table.Mix(uint64(number) + 1) }
 
 // numberPiggybacked sets the sequence number of a piggybacked request, which goes to the
 // receiver of its carrier. It returns false if the request must not go there; it has then

@@ -60,8 +60,8 @@ const (
 )
 
 // A Gate admits or refuses transactions. Any number of workers may use it concurrently,
-// without a lock. One goroutine calls Adjust. Times are monotonic, since any fixed
-// moment.
+// without a lock. One goroutine at a time calls Adjust and Rebase. Times are monotonic, since any
+// fixed moment.
 type Gate struct {
 	config   Config
 	interval atomic.Int64 // nanoseconds between two tokens
@@ -71,7 +71,7 @@ type Gate struct {
 	loss     atomic.Uint32 // percent refused before the last adjustment
 	sequence atomic.Uint64
 
-	// Only Adjust uses these.
+	// Only Adjust and Rebase use these.
 	rate                 float64
 	known                float64 // rate of answers when the last overload began; 0: none yet
 	late                 int     // consecutive intervals above the target
@@ -89,9 +89,12 @@ type answerRate struct {
 	rate float64       // transactions per second
 }
 
-// New returns a Gate with a full bucket.
+// New returns a Gate with a full bucket. If there are totals already, call Rebase.
 func New(config Config, now time.Duration) *Gate {
 	g := &Gate{config: config, adjusted: now}
+	// Upstreams ignore feedback with a lower number than the last, also after a restart. The
+	// clock grows faster than a gate counts its changes.
+	g.sequence.Store(uint64(time.Now().UnixMilli() / 100))
 	g.empty.Store(int64(now))
 	g.set(now, config.Initial)
 	return g
@@ -165,14 +168,23 @@ type Totals struct {
 	TimedOut uint64        // transactions without answer
 }
 
+// Rebase begins a new interval: Adjust counts only what comes after these totals.
+func (g *Gate) Rebase(now time.Duration, t Totals) {
+	g.done, g.total, g.adjusted = t.Answered+t.TimedOut, g.latency(t), now
+}
+
+// latency returns the sum of the latencies, with those of the transactions without answer.
+func (g *Gate) latency(t Totals) time.Duration {
+	return t.Latency + time.Duration(t.TimedOut)*timeout*g.config.Target
+}
+
 // Adjust sets the rate by the totals. Call it several times a second. If the mean latency
 // stays above the target, the rate falls to the highest rate of answers of the last seconds,
 // and below that until the backlog has drained. While the gate refuses transactions and the
 // latency is below the target, the rate rises: fast before the first overload and up to the rate
 // of answers that was known before the last one, and slowly beyond it.
 func (g *Gate) Adjust(now time.Duration, t Totals) {
-	answered := t.Answered + t.TimedOut
-	total := t.Latency + time.Duration(t.TimedOut)*timeout*g.config.Target
+	answered, total := t.Answered+t.TimedOut, g.latency(t)
 	n := answered - min(answered, g.done)
 	elapsed := now - g.adjusted
 	if elapsed < interval || n < enough && elapsed < longest {

@@ -1,6 +1,8 @@
 package s1ap
 
 import (
+	"bytes"
+
 	"vitrine/director/meter"
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
@@ -57,6 +59,10 @@ func (t *turn) accepted(l *link) {
 		return
 	}
 	e := l.enodeb
+	if !bytes.Equal(l.setup, e.setup) { // an eNB Configuration Update came meanwhile
+		l.abort() // run connects again, with the new configuration
+		return
+	}
 	l.state, l.settled = up, true
 	t.settle(e)
 	if e.overloaded { // the new instance is not overloaded
@@ -203,16 +209,21 @@ func (t *turn) expect(l *link, whole []byte) {
 }
 
 // leave forwards a UE Context Release Command (TS 36.413 clause 8.3.3). The command may have
-// only the MME UE S1AP ID.
+// only the MME UE S1AP ID, as it must if the target of a handover has not answered yet.
 func (t *turn) leave(l *link, whole []byte) {
 	in, e := &t.in, l.enodeb
 	if in.has&bothIDs == hasMME {
 		p, ok := t.server.holders.find(in.mme)
-		if !ok || p.enodeb != e {
+		switch {
+		case ok && p.enodeb == e:
+			in.enb, in.has = p.enb, in.has|hasENB
+		case numberOf(in.mme) == l.number && e.awaited(in.mme) != nil:
+			t.pass(e.association, whole)
+			return
+		default:
 			t.wrong(l, s1ap.CauseUnknownENBUEID)
 			return
 		}
-		in.enb, in.has = p.enb, in.has|hasENB
 	}
 	u, ok := t.known(l)
 	if !ok {

@@ -12,7 +12,6 @@ type present uint16
 const (
 	hasMME present = 1 << iota
 	hasENB
-	hasPair // UEIDs
 	hasSource
 	hasNAS
 	hasSTMSI

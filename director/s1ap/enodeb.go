@@ -44,6 +44,7 @@ type enodeb struct {
 	refused    uint32       // MME UE S1AP ID of the last refused connection; counts up
 	overloaded bool         // the eNodeB was sent Overload Start
 	table      *table.Table // table of the last reconcile; nil: there are no links
+	policy     *Policy      // policy of the last reconcile
 }
 
 // serve handles the messages of an eNodeB until its association ends.
@@ -89,7 +90,7 @@ func (t *turn) clear(e *enodeb) {
 			e.links[n] = nil
 		}
 	}
-	e.state, e.table, e.overloaded = down, nil, false
+	e.state, e.table, e.policy, e.overloaded = down, nil, nil, false
 }
 
 // reaches reports whether the eNodeB has a working link with an instance.
@@ -117,5 +118,5 @@ func keyOf(id s1ap.ENB) uint64 {
 	if id.Home {
 		home = 1
 	}
-	return mix(uint64(id.PLMN[0])<<56 | uint64(id.PLMN[1])<<48 | uint64(id.PLMN[2])<<40 | home<<32 | uint64(id.ID))
+	return table.Mix(uint64(id.PLMN[0])<<56 | uint64(id.PLMN[1])<<48 | uint64(id.PLMN[2])<<40 | home<<32 | uint64(id.ID))
 }

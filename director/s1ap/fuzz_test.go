@@ -187,6 +187,9 @@ func (b *bench) check(t *testing.T, had map[uint32]ue) {
 				continue
 			}
 			u, ok := had[in.enb]
+			if !ok && m.Procedure == s1ap.UEContextRelease && in.mme == connectionIDs(0).MME && numberOf(in.mme) == l.number {
+				continue // ends the handover that the eNodeB has not answered
+			}
 			if !ok || u.mme != in.mme || u.number != l.number || numberOf(in.mme) != l.number {
 				t.Fatalf("instance %d got a message with MME ID %d and eNodeB ID %d, which belong to %+v", l.number, in.mme, in.enb, u)
 			}

@@ -33,6 +33,7 @@ type link struct {
 	// The worker's lock guards the fields below.
 	*association // nil: not connected
 	target       *table.Target
+	setup        []byte // the S1 Setup Request that the instance got
 	state        state
 	settled      bool // the first attempt has succeeded or failed
 	gone         bool // end was called
@@ -52,13 +53,14 @@ func (l *link) end() {
 }
 
 // reconcile gives an eNodeB one link with each active or draining instance of the current
-// table, and drops the other links. An eNodeB before S1 Setup has no links.
+// table, over the transport of the current policy, and drops the other links. An eNodeB before
+// S1 Setup has no links.
 func (t *turn) reconcile(ctx context.Context, e *enodeb) {
-	if e.gone || e.state == down || e.table == t.view.Table {
+	if e.gone || e.state == down || e.table == t.view.Table && e.policy == t.policy {
 		return
 	}
 	table := t.view.Table
-	e.table = table
+	e.table, e.policy = table, t.policy
 	var wanted [MaxID + 1]bool
 	for i := range int32(table.Len()) {
 		target := table.Target(i)
@@ -66,15 +68,15 @@ func (t *turn) reconcile(ctx context.Context, e *enodeb) {
 			continue
 		}
 		wanted[target.ID] = true
-		l := e.links[target.ID]
-		if l != nil && l.address == target.Address && l.target.Name == target.Name && l.target.Type == target.Type {
+		l, over := e.links[target.ID], slices.Contains(t.policy.sctp, target.Type)
+		if l != nil && l.address == target.Address && l.target.Name == target.Name && l.target.Type == target.Type && l.sctp == over {
 			l.target = target
 			continue
 		}
 		if l != nil {
 			t.drop(l)
 		}
-		t.start(ctx, e, target)
+		t.start(ctx, e, target, over)
 	}
 	for n, l := range e.links {
 		if l != nil && !wanted[n] {
@@ -84,14 +86,15 @@ func (t *turn) reconcile(ctx context.Context, e *enodeb) {
 	t.settle(e)
 }
 
-func (t *turn) start(ctx context.Context, e *enodeb, target *table.Target) {
+// start makes a link, over SCTP or TCP.
+func (t *turn) start(ctx context.Context, e *enodeb, target *table.Target, over bool) {
 	ctx, stop := context.WithCancel(ctx)
-	l := &link{enodeb: e, number: uint8(target.ID), address: target.Address, sctp: slices.Contains(t.policy.sctp, target.Type), stop: stop, target: target}
+	l := &link{enodeb: e, number: uint8(target.ID), address: target.Address, sctp: over, stop: stop, target: target}
 	e.links[target.ID] = l
 	t.server.goroutines.Go(func() { l.run(ctx, t.server) })
 }
 
-// drop ends a link to a removed instance, and its connections.
+// drop ends a link that is no longer wanted, and its connections.
 func (t *turn) drop(l *link) {
 	t.resetConnections(l)
 	l.end()
@@ -143,8 +146,8 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 	defer stop()
 	t.begin()
 	if !l.gone {
-		l.association, l.state = a, settingUp
-		if !a.send(frame.Common, l.enodeb.setup) {
+		l.association, l.state, l.setup = a, settingUp, l.enodeb.setup
+		if !a.send(frame.Common, l.setup) {
 			err = fmt.Errorf("no room for S1 Setup")
 		}
 		t.touch(a)

@@ -1,9 +1,13 @@
 package s1ap
 
 import (
+	"encoding/binary"
+	"net"
 	"net/netip"
 	"testing"
+	"time"
 
+	"vitrine"
 	"vitrine/reference/epc/enb"
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
@@ -48,6 +52,35 @@ func TestHandoverStaysAtItsInstance(t *testing.T) {
 	if in := s.meter.Instances()[0]; in.Begun != 2 || in.Ended["succeeded"] != 1 {
 		t.Errorf("%+v", in)
 	}
+}
+
+// TestHandoverThatIsNotAnsweredIsReleased ends a handover before its target has answered. The
+// release has only the MME UE S1AP ID, and must reach the target; the answer must reach the
+// instance.
+func TestHandoverThatIsNotAnsweredIsReleased(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e, f := s.enodeb(5), s.enodeb(6)
+	_, ids := e.connection(1, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
+	request := s1ap.AppendMMEUEID(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.HandoverResourceAllocation, s1ap.Reject), s1ap.MMEUEID, s1ap.Reject, ids.MME)
+	a.at(f.Cell).send(s1ap.End(request, 0))
+	f.expect(s1ap.Initiating, s1ap.HandoverResourceAllocation)
+
+	release := s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.UEContextRelease, s1ap.Reject)
+	release = s1ap.AppendElement(release, s1ap.UEIDs, s1ap.Reject, binary.BigEndian.AppendUint32([]byte{0x70}, ids.MME)) // the alternative of one identifier, of 4 octets
+	a.at(f.Cell).send(s1ap.End(s1ap.AppendCause(release, s1ap.Ignore, s1ap.CauseNormalRelease), 0))
+	if m, _ := f.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs.MME != ids.MME || m.HasENB {
+		t.Errorf("%+v", m)
+	}
+	there := enb.IDs{MME: ids.MME, ENB: 40}
+	f.send(f.AppendReleased(nil, there))
+	if m, _ := a.at(f.Cell).expect(s1ap.Successful, s1ap.UEContextRelease); m.IDs != there {
+		t.Errorf("%+v", m)
+	}
+	f.send(f.AppendReleased(nil, there)) // once is enough
+	s.until("the second answer is absorbed", func() bool { return s.server.Counters().Absorbed == 1 })
+	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
+	a.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
 }
 
 func releaseCommand(ids enb.IDs) []byte {
@@ -222,6 +255,52 @@ func TestConfigurationUpdateReachesInstancesOfNowAndLater(t *testing.T) {
 			t.Errorf("got TAC %d, name %s", areas.TAC, got)
 		}
 	}
+}
+
+// TestConfigurationUpdateDuringSetupIsNotLost changes an eNodeB's tracking area while a new instance
+// has not answered S1 Setup. The instance must then get another S1 Setup, with the new area.
+func TestConfigurationUpdateDuringSetupIsNotLost(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e := s.enodeb(5)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	// setUp accepts an association, and returns it with the tracking area in its S1 Setup.
+	setUp := func() (*peer, uint16) {
+		t.Helper()
+		if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		p := &peer{t: t, conn: conn}
+		var m s1ap.Message
+		if err := m.Parse(p.read()); err != nil || m.Procedure != s1ap.S1Setup {
+			t.Fatalf("got %v, %v, want an S1 Setup", m.Procedure, err)
+		}
+		v, _ := m.Find(s1ap.SupportedTAs)
+		areas := s1ap.ParseAreas(v)
+		areas.Next()
+		return p, areas.TAC
+	}
+	s.publish(a.instance(), vitrine.Instance{Name: "m2", Type: attachType, ID: 2, Weight: 1, Address: netip.MustParseAddrPort(l.Addr().String())})
+	slow, _ := setUp()
+	area := identity.TAI{PLMN: network(), TAC: 99}
+	e.send(s1ap.End(s1ap.AppendAreas(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.ENBConfigurationUpdate, s1ap.Reject), s1ap.Reject, area), 0))
+	e.expect(s1ap.Successful, s1ap.ENBConfigurationUpdate)
+	slow.send(setupResponse(2))
+	slow, tac := setUp()
+	if tac != 99 {
+		t.Errorf("the second S1 Setup has TAC %d, want 99", tac)
+	}
+	slow.send(setupResponse(2))
+	s.until("two associations are up", func() bool { return s.server.Counters().Links == 2 })
 }
 
 // TestUsedIdentifierEndsTheOldConnection begins a connection with an eNB UE S1AP ID that another

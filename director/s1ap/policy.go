@@ -91,17 +91,6 @@ type TypeOption struct {
 	Gate     *overload.Gate // admits new transactions; nil: admit all
 }
 
-// DefaultRules returns the rules of Table 1 of the Contain-ed paper for three aggregate types
-// that contain an MME. A calling UE goes to bearerCRT, because it needs a dedicated bearer.
-// Handovers have no rule: they stay at the instance of the UE's connection.
-func DefaultRules(attachDetach, handoverSR, bearerCRT string) []Rule {
-	return []Rule{
-		{Message: "service-request", Cause: "mo-voice-call", Type: bearerCRT},
-		{Message: "service-request", Type: handoverSR}, {Message: "extended-service-request", Type: handoverSR},
-		{Message: "tracking-area-update", Type: handoverSR}, {Type: attachDetach},
-	}
-}
-
 // A Pool is the MME that eNodeBs see.
 type Pool struct {
 	Name     string // 1 to 150 characters

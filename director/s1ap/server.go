@@ -53,10 +53,10 @@ type Config struct {
 	Log       *slog.Logger
 	Region    func(netip.Addr) table.Region // region of an eNodeB's address; nil: no regions
 
-	Keys      int           // keys that each worker remembers, with table.EntrySize octets each; default 131,072
+	Keys      int           // keys that each worker remembers, with 8 octets each; default 131,072
 	ENodeBs   int           // most associations with eNodeBs; default 1,024
 	PerSource int           // most associations with one IP address (IPv6: one /64); default 64
-	UEs       int           // most connections of all eNodeBs, with UESize octets each; default 1,048,576. One IP address (IPv6: one /64) may have a quarter
+	UEs       int           // most connections of all eNodeBs, with at most 160 octets each; default 1,048,576. One IP address (IPv6: one /64) may have a quarter
 	PerENodeB int           // most connections of one eNodeB; default 16,384
 	Queues    int64         // most octets in all send queues; default 64 MiB
 	First     time.Duration // timeout for an eNodeB to complete S1 Setup; default 10 s
@@ -155,7 +155,8 @@ func newServer(c Config) *Server {
 	return s
 }
 
-// SetPolicy replaces the policy. The new policy must have the same types.
+// SetPolicy replaces the policy. The new policy may add types, and change their transports: the
+// links follow. An added type must be in the table already.
 func (s *Server) SetPolicy(p *Policy) { s.policy.Store(p) }
 
 // Addresses returns the addresses that the Server listens on, in the order of
@@ -219,11 +220,11 @@ func (s *Server) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// following is the interval at which follow compares links with the table.
+// following is the interval at which follow compares links with the table and the policy.
 const following = 100 * time.Millisecond
 
-// follow reconciles the links of all eNodeBs with the current table, and ends the associations
-// of eNodeBs that do not complete S1 Setup in time. It runs until ctx is done.
+// follow reconciles the links of all eNodeBs with the current table and policy, and ends the
+// associations of eNodeBs that do not complete S1 Setup in time. It runs until ctx is done.
 func (s *Server) follow(ctx context.Context) {
 	ticker := time.NewTicker(following)
 	defer ticker.Stop()

@@ -48,7 +48,18 @@ type site struct {
 	epoch     uint64
 }
 
-// newSite starts a director with one type. If split is true, it has the types of the default rules.
+// tableOne returns the rules of Table 1 of the Contain-ed paper for three aggregate types that
+// contain an MME. A calling UE goes to bearerCRT, because it needs a dedicated bearer. Handovers
+// have no rule: they stay at the instance of the UE's connection.
+func tableOne(attachDetach, handoverSR, bearerCRT string) []Rule {
+	return []Rule{
+		{Message: "service-request", Cause: "mo-voice-call", Type: bearerCRT},
+		{Message: "service-request", Type: handoverSR}, {Message: "extended-service-request", Type: handoverSR},
+		{Message: "tracking-area-update", Type: handoverSR}, {Type: attachDetach},
+	}
+}
+
+// newSite starts a director with one type. If split is true, it has the types of tableOne.
 func newSite(t testing.TB, split bool, instances []*instance, change ...func(*Config, *Policy)) *site {
 	t.Helper()
 	begun := time.Now()
@@ -56,7 +67,7 @@ func newSite(t testing.TB, split bool, instances []*instance, change ...func(*Co
 	rules, options := []Rule{{Type: attachType}}, []TypeOption{{Type: attachType}}
 	if split {
 		s.types = append(s.types, srType, callType)
-		rules, options = DefaultRules(attachType, srType, callType), append(options, TypeOption{Type: srType}, TypeOption{Type: callType})
+		rules, options = tableOne(attachType, srType, callType), append(options, TypeOption{Type: srType}, TypeOption{Type: callType})
 	}
 	for _, in := range instances {
 		s.instances = append(s.instances, in.instance())
@@ -222,11 +233,16 @@ func (in *instance) setUp(p *peer) {
 	in.mu.Lock()
 	in.conns[id.ID] = p
 	in.mu.Unlock()
+	_, _ = p.conn.Write(frame.Append(nil, frame.Common, setupResponse(in.number)))
+}
+
+// setupResponse returns the S1 Setup Response of an instance.
+func setupResponse(number uint8) []byte {
 	b := s1ap.AppendHeader(nil, s1ap.Successful, s1ap.S1Setup, s1ap.Reject)
-	b = s1ap.AppendServed(b, s1ap.Reject, identity.GUMMEI{PLMN: network(), Group: 1, Code: in.number})
+	b = s1ap.AppendServed(b, s1ap.Reject, identity.GUMMEI{PLMN: network(), Group: 1, Code: number})
 	start := len(b)
 	b = append(s1ap.BeginElement(b, s1ap.RelativeCapacity, s1ap.Ignore), 255)
-	_, _ = p.conn.Write(frame.Append(nil, frame.Common, s1ap.End(s1ap.EndElement(b, start), 0)))
+	return s1ap.End(s1ap.EndElement(b, start), 0)
 }
 
 // at returns the instance's association for an eNodeB. It waits for the association.

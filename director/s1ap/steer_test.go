@@ -291,6 +291,40 @@ func TestNewInstanceGetsAnAssociationOfEachEnodeb(t *testing.T) {
 	}
 }
 
+// TestReloadReachesConnectedEnodebs adds a type with an instance and then changes the type's
+// transport. The links of an eNodeB that is set up must follow, although the new table is in force
+// before the new policy.
+func TestReloadReachesConnectedEnodebs(t *testing.T) {
+	a, b := newInstance(t, attachType, 1), newInstance(t, srType, 2)
+	s := newSite(t, false, []*instance{a})
+	e := s.enodeb(5)
+	setPolicy := func(sctp bool) {
+		t.Helper()
+		p, err := NewPolicy(s.types, []TypeOption{{Type: attachType}, {Type: srType, SCTP: sctp}}, []Rule{{Type: attachType}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Pool = s.server.policy.Load().Pool
+		s.server.SetPolicy(p)
+	}
+	s.types = append(s.types, srType)
+	s.publish(a.instance(), b.instance())
+	s.until("the links follow the table", func() bool {
+		of := s.server.associations()[0]
+		of.worker.mu.Lock()
+		defer of.worker.mu.Unlock()
+		return of.table == s.epochs.View().Table
+	})
+	setPolicy(false)
+	link := b.at(e.Cell)
+	s.until("two associations are up", func() bool { return s.server.Counters().Links == 2 })
+	setPolicy(true)
+	s.until("the association over TCP has ended", link.ended)
+	if a.at(e.Cell).ended() {
+		t.Error("the association with an instance of another type has ended")
+	}
+}
+
 func TestRefusedUEMayTryAgain(t *testing.T) {
 	for name, change := range map[string]func(*Config, *Policy){
 		"gate": func(_ *Config, p *Policy) {

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"vitrine/director/meter"
+	"vitrine/director/table"
 	"vitrine/wire/s1ap"
 )
 
@@ -23,10 +24,6 @@ type arrival uint32
 // arrivals bounds the unanswered Handover Requests to one eNodeB. A further one overwrites the
 // oldest.
 const arrivals = 64
-
-// UESize is an upper bound on the memory of one connection, in octets: its entries in
-// enodeb.ues and in holders, with the spare room of these maps.
-const UESize = 160
 
 // A place identifies a connection: an eNodeB, and the eNB UE S1AP ID there.
 type place struct {
@@ -124,14 +121,7 @@ func (t *turn) ended(e *enodeb, enb uint32, u *ue, o meter.Outcome) {
 
 // transaction returns a hash that identifies a transaction in the meter.
 func (e *enodeb) transaction(enb uint32, k kind) uint64 {
-	return mix(e.serial<<32 ^ uint64(k)<<24 ^ uint64(enb))
-}
-
-// mix is the 64-bit finalizer of MurmurHash3.
-func mix(x uint64) uint64 {
-	x = (x ^ x>>33) * 0xff51afd7ed558ccd
-	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
+	return table.Mix(e.serial<<32 ^ uint64(k)<<24 ^ uint64(enb))
 }
 
 // expect records a Handover Request to the eNodeB.
@@ -140,15 +130,23 @@ func (e *enodeb) expect(mme uint32) {
 	e.arrived++
 }
 
-// expects reports whether a Handover Request for the UE is unanswered, and deletes it.
-func (e *enodeb) expects(mme uint32) bool {
+// awaited returns the slot of the unanswered Handover Request for the UE; nil: there is none.
+func (e *enodeb) awaited(mme uint32) *arrival {
 	for i := range e.arrivals {
 		if e.arrivals[i] == arrival(mme) && mme != 0 {
-			e.arrivals[i] = 0
-			return true
+			return &e.arrivals[i]
 		}
 	}
-	return false
+	return nil
+}
+
+// expects reports whether a Handover Request for the UE is unanswered, and deletes it.
+func (e *enodeb) expects(mme uint32) bool {
+	slot := e.awaited(mme)
+	if slot != nil {
+		*slot = 0
+	}
+	return slot != nil
 }
 
 // unknownOf returns the cause for a message whose UE IDs match no connection of the eNodeB (TS

@@ -190,7 +190,7 @@ func (t *turn) choose(e *enodeb, ty table.Type, a *asker) *table.Target {
 		return target
 	}
 	for n := range uint64(tries) {
-		if i, ok := t.view.Table.Pick(ty, mix(key+n), e.region, t.view.Health); ok && e.reaches(t.view.Table.Target(i)) {
+		if i, ok := t.view.Table.Pick(ty, table.Mix(key+n), e.region, t.view.Health); ok && e.reaches(t.view.Table.Target(i)) {
 			return t.view.Table.Target(i)
 		}
 	}
@@ -210,7 +210,7 @@ func (t *turn) steer(e *enodeb, ty table.Type, a *asker, key uint64) (*table.Tar
 // and the eNB UE S1AP ID.
 func (e *enodeb) keyFor(a *asker, enb uint32) uint64 {
 	if a.identity == "" {
-		return mix(e.key ^ uint64(enb))
+		return table.Mix(e.key ^ uint64(enb))
 	}
 	return a.key
 }
@@ -246,17 +246,22 @@ func (t *turn) disown(e *enodeb, cause s1ap.Cause) {
 	t.indicate(e.association, t.in.has&bothIDs, cause)
 }
 
-// released forwards a UE Context Release Complete and ends the connection. It is the last
-// message of a connection, so an unknown one is ignored (TS 36.413 clause 10.6).
+// released forwards a UE Context Release Complete and ends the connection, or the handover that
+// the eNodeB has not answered. It is the last message of a connection, so an unknown one is
+// ignored (TS 36.413 clause 10.6).
 func (t *turn) released(e *enodeb, whole []byte) {
 	in := &t.in
 	u, ok := e.ues[in.enb]
-	if in.has&bothIDs != bothIDs || !ok || u.mme != in.mme {
+	l := e.links[numberOf(in.mme)]
+	switch {
+	case in.has&bothIDs == bothIDs && ok && u.mme == in.mme:
+		t.pass(e.links[u.number].association, whole)
+		t.remove(e, in.enb, u, meter.Failed)
+	case in.has&bothIDs == bothIDs && !ok && l != nil && e.expects(in.mme):
+		t.pass(l.association, whole)
+	default:
 		t.worker.counts.absorbed.Add(1)
-		return
 	}
-	t.pass(e.links[u.number].association, whole)
-	t.remove(e, in.enb, u, meter.Failed)
 }
 
 // arrive handles the answer of the target eNodeB of a handover: a Handover Request Acknowledge

@@ -17,7 +17,8 @@ import (
 type Explanation struct {
 	Request bool
 	Outward bool   // it goes to a client
-	Route   string // the type in the director's own Route entry; empty: no such entry
+	Source  bool   // because of the instance's address that it comes from
+	Route   string // the type in the director's own Route entry, or of that instance; empty: neither
 	ID      uint16 // and the instance
 	Rule    int    // the rule that matches, from 0; -1: none
 	Type    table.Type
@@ -62,5 +63,8 @@ func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.Addr
 		x.Route, x.ID = string(route.mark.typeName), route.mark.id
 	}
 	x.Outward = p.pass.stamp.outward
+	if t := p.pass.target; x.Outward && x.Route == "" && t != nil {
+		x.Source, x.Route, x.ID = true, t.TypeName(), t.ID
+	}
 	return x, nil
 }

@@ -280,8 +280,11 @@ func TestRules(t *testing.T) {
 	}
 	c := rulesConfig()
 	c.Rules = append(c.Rules, Rule{Type: "session"})
-	r, _ := newStage(t, c).must(lines("OPTIONS sip:a@x SIP/2.0"), client, udp4)
-	s.same("by the rule for any", s.targetOf(r.to).TypeName(), "session")
+	s = newStage(t, c)
+	for _, text := range []string{lines("OPTIONS sip:a@x SIP/2.0"), lines("SUBSCRIBE sip:a@x SIP/2.0", "Event: other"), lines("NOTIFY sip:a@x SIP/2.0", "Event: other")} {
+		r, _ := s.must(text, client, udp4)
+		s.same("by the rule for any", s.targetOf(r.to).TypeName(), "session")
+	}
 }
 
 // TestAdvertisedPlace checks that the director knows a listener by its Host and by its bound

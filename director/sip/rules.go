@@ -148,24 +148,23 @@ func (r *Rules) typeOf(name []byte) table.Type {
 // method, or the method that it follows.
 func (r *Rules) find(m *sip.Message) (found *steeringRule, named bool) {
 	found, named = r.match(m.Method, m.Event)
-	if found != nil || named {
-		return found, named
+	if found == nil && !named {
+		switch string(m.Method) {
+		case "ACK", "CANCEL", "BYE", "PRACK", "UPDATE", "INFO":
+			found, named = r.match(invite, m.Event)
+		case "NOTIFY":
+			found, named = r.match(subscribe, m.Event)
+		}
 	}
-	switch string(m.Method) {
-	case "ACK", "CANCEL", "BYE", "PRACK", "UPDATE", "INFO":
-		found, named = r.match(invite, m.Event)
-	case "NOTIFY":
-		found, named = r.match(subscribe, m.Event)
-	}
-	if found != nil || named {
-		return found, named
+	if found != nil {
+		return found, true
 	}
 	for i := range r.rules {
 		if r.rules[i].method == "" && matchesEvent(r.rules[i].event, m.Event) {
-			return &r.rules[i], false
+			return &r.rules[i], named
 		}
 	}
-	return nil, false
+	return nil, named
 }
 
 var invite, subscribe = []byte("INVITE"), []byte("SUBSCRIBE")

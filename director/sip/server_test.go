@@ -381,6 +381,10 @@ func TestExplain(t *testing.T) {
 	if !bytes.Contains(x.Message, []byte("Record-Route: ")) {
 		t.Errorf("%s", x.Message)
 	}
+	x, err = d.Explain(time.Second, d.config.Meter.Probe(), server.address, []byte(lines("BYE sip:a@192.0.2.7 SIP/2.0", "To: <sip:a@x>;tag=2")))
+	if err != nil || !x.Outward || !x.Source || x.Route != instance(server).Type || x.ID == 0 {
+		t.Errorf("a request from an instance's address: %+v %v", x, err)
+	}
 	if _, err := d.Explain(time.Second, d.config.Meter.Probe(), from, []byte("x")); err == nil {
 		t.Error("Explain accepted data that is not SIP")
 	}

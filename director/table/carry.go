@@ -116,8 +116,9 @@ func (e *Epochs) Carry(to io.Writer) error {
 
 // TakeOver reads what Carry wrote, before any worker starts. The table is the writer's, or
 // one of another epoch, which counts as a change. The memories are taken over too, so a key
-// is unknown only if it was unknown to the writer.
-func (e *Epochs) TakeOver(from io.Reader) error {
+// is unknown only if it was unknown to the writer. condition should find the instances away that the
+// writer found away, because the writer's choices are in the memories.
+func (e *Epochs) TakeOver(from io.Reader, condition func(*Target) Condition) error {
 	var in [2 + 8 + 8 + 8*generations]byte
 	if _, err := io.ReadFull(from, in[:]); err != nil {
 		return fmt.Errorf("take over the times of the epochs: %w", err)
@@ -125,10 +126,13 @@ func (e *Epochs) TakeOver(from io.Reader) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v := *e.view.Load()
+	v.Health = v.Table.Health(condition)
 	began := v.changed[v.generation]
 	v.generation, v.until = in[0], time.Duration(binary.BigEndian.Uint64(in[2:]))
 	if in[1] == 0 {
 		v.previous, v.previousHealth = nil, nil
+	} else if v.previous != nil {
+		v.previousHealth = v.previous.Health(condition)
 	}
 	for i := range v.changed {
 		v.changed[i] = time.Duration(binary.BigEndian.Uint64(in[2+8+8+8*i:]))

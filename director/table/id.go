@@ -14,7 +14,7 @@ import (
 //
 // So directors that learn of instances in different orders may disagree about such a
 // pair: assign those IDs by hand. highest returns the highest ID that a type may have; a
-// nil highest means MaxID.
+// nil highest means MaxID. A higher ID is an error.
 func Identify(instances []Instance, highest func(typeName string) uint16) error {
 	types := map[string][]*Instance{}
 	for i := range instances {
@@ -43,6 +43,9 @@ func identify(own []*Instance, most uint16) error {
 	for _, in := range own {
 		if in.ID == 0 {
 			continue
+		}
+		if in.ID > most {
+			return fmt.Errorf("instance %s of type %s: id %d: must be at most %d", in.Name, in.Type, in.ID, most)
 		}
 		if other, ok := taken[in.ID]; ok {
 			return fmt.Errorf("instances %s and %s of type %s have the same id %d", other, in.Name, in.Type, in.ID)

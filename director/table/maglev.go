@@ -176,10 +176,11 @@ func (m *maglev) pickNext(key uint64, base int32, health *Health) (int32, bool) 
 // roomSeed differs from the numbers of a key's choices.
 const roomSeed = 1 << 32
 
-// mix returns another well-spread hash of a key for each n: the finalizer of MurmurHash3
-// over the key and a multiple of the golden ratio.
-func mix(key, n uint64) uint64 {
-	x := key + (n+1)*0x9e3779b97f4a7c15
+// mix returns another well-spread hash of a key for each n, by a multiple of the golden ratio.
+func mix(key, n uint64) uint64 { return Mix(key + (n+1)*0x9e3779b97f4a7c15) }
+
+// Mix spreads a value over 64 bits: the finalizer of MurmurHash3.
+func Mix(x uint64) uint64 {
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return x ^ x>>33

@@ -90,7 +90,7 @@ func TestRestartTwice(t *testing.T) {
 	}
 	next := Restore(Transition, start+second, current, previous, 2*second, nil)
 	memory := NewSteering(next, 1<<14)
-	if err := next.TakeOver(&passed); err != nil {
+	if err := next.TakeOver(&passed, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := memory.TakeOver(&passed); err != nil {

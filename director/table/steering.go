@@ -8,9 +8,6 @@ import (
 	"vitrine"
 )
 
-// EntrySize is the size of one remembered key, in bytes.
-const EntrySize = 8
-
 // Steering chooses instances for one worker across changes of epoch and of health. It is
 // the soft state of a director. It remembers which keys it saw within the last transition
 // and where they went, up to the number of keys that NewSteering was given.
@@ -72,13 +69,10 @@ type Counters struct {
 	None      uint64 // found no instance
 }
 
-// NewSteering returns the Steering of one worker, which remembers limit keys.
+// NewSteering returns the Steering of one worker, which remembers limit keys, with 8 bytes each.
 func NewSteering(epochs *Epochs, limit int) *Steering {
 	return &Steering{epochs: epochs, buckets: make([]bucket, max(1, (limit+7)/8)), tick: max(1, epochs.transition/ticks)}
 }
-
-// Keys returns how many keys can be remembered.
-func (s *Steering) Keys() int { return len(s.buckets) * len(bucket{}) }
 
 // Counters returns a snapshot of the counts.
 func (s *Steering) Counters() Counters {

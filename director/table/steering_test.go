@@ -274,8 +274,8 @@ func TestHealthComesBack(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	instances := registrations(4, same)
 	_, s := steering(t, instances, 1000)
-	if s.Keys() != 1000 {
-		t.Errorf("memory has room for %d keys, want 1000", s.Keys())
+	if room := len(s.buckets) * len(bucket{}); room != 1000 {
+		t.Errorf("memory has room for %d keys, want 1000", room)
 	}
 	for _, k := range keys(3000) {
 		choose(t, s, start, k)
@@ -362,7 +362,7 @@ func TestCarry(t *testing.T) {
 	next := Restore(Transition, start+3*second, build(t, instances), build(t, instances[:4]), second, nil)
 	memory := NewSteering(next, 1<<15)
 	whole := passed.Bytes()
-	if err := next.TakeOver(&passed); err != nil {
+	if err := next.TakeOver(&passed, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := memory.TakeOver(&passed); err != nil || n != len(ks) {
@@ -384,7 +384,7 @@ func TestCarry(t *testing.T) {
 	}
 	for _, cut := range []int{0, 10, len(whole) - 5} {
 		in := bytes.NewReader(whole[:cut])
-		err := next.TakeOver(in)
+		err := next.TakeOver(in, nil)
 		if err == nil {
 			_, err = NewSteering(next, 1<<15).TakeOver(in)
 		}
@@ -416,7 +416,7 @@ func TestCarryElsewhere(t *testing.T) {
 		if err := errors.Join(e.Carry(&passed), one.Carry(start+3*second, &passed), two.Carry(start+3*second, &passed)); err != nil {
 			t.Fatal(err)
 		}
-		err := next.TakeOver(&passed)
+		err := next.TakeOver(&passed, nil)
 		n, err1 := memory.TakeOver(&passed)
 		more, err2 := memory.TakeOver(&passed)
 		if err := errors.Join(err, err1, err2); err != nil || n+more < len(ks)*99/100 || passed.Len() != 0 {
@@ -448,7 +448,7 @@ func TestCarryToAnotherEpoch(t *testing.T) {
 	next := Restore(Transition, start+2*second, current, build(t, instances[:4]), 0, nil)
 	memory := NewSteering(next, 1<<15)
 	var passed bytes.Buffer
-	if err := errors.Join(e.Carry(&passed), s.Carry(start+2*second, &passed), next.TakeOver(&passed)); err != nil {
+	if err := errors.Join(e.Carry(&passed), s.Carry(start+2*second, &passed), next.TakeOver(&passed, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := memory.TakeOver(&passed); err != nil {

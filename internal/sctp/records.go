@@ -58,7 +58,8 @@ type Records struct {
 }
 
 // Send sends as many records from b as the socket takes now, and returns their length in
-// octets. The error is unix.EAGAIN if the socket takes none.
+// octets. A message goes on a lower stream if the association lacks its own; the order within a
+// stream stays. The error is unix.EAGAIN if the socket takes none.
 func (r *Records) Send(fd int, b []byte) (n int, errno unix.Errno) {
 	for len(b)-n > HeaderSize {
 		record := b[n:]
@@ -80,21 +81,27 @@ func (r *Records) Send(fd int, b []byte) (n int, errno unix.Errno) {
 	return n, 0
 }
 
-// send sends one record. The kernel takes the whole message or nothing.
+// send sends one record. The kernel takes the whole message or nothing. It refuses a stream that
+// the association lacks. send then halves the number until the association has it, so stream 0
+// gets such messages only if there is no other.
 func (r *Records) send(fd int, record []byte) unix.Errno {
 	o := &r.out
 	control := (*unix.Cmsghdr)(unsafe.Pointer(&o.control))
 	control.Level, control.Type = unix.IPPROTO_SCTP, sendControl
 	control.SetLen(len(o.control))
 	info := o.control[controlHeader:]
-	binary.NativeEndian.PutUint16(info[streamAt:], binary.BigEndian.Uint16(record[8:]))
 	copy(info[sendProtocol:], record[4:8]) // the kernel does not change its byte order
 	o.vector = mmsg.Vector(record[HeaderSize:])
 	o.header = unix.Msghdr{Iov: &o.vector, Control: &o.control[0]}
 	o.header.SetIovlen(1)
 	o.header.SetControllen(len(o.control))
-	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.header)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-	return errno
+	for stream := binary.BigEndian.Uint16(record[8:]); ; stream /= 2 {
+		binary.NativeEndian.PutUint16(info[streamAt:], stream)
+		_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.header)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		if errno != unix.EINVAL || stream == 0 {
+			return errno
+		}
+	}
 }
 
 // Receive receives as many whole records as have arrived and fit into b, and returns their

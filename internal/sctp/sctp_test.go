@@ -146,6 +146,27 @@ func TestRecordsArriveAsTheyWereSent(t *testing.T) {
 	}
 }
 
+// TestStreamThatTheAssociationLacks sends messages to a peer that takes two streams. Those of higher
+// streams must arrive on the second one, in order, and the association must last.
+func TestStreamThatTheAssociationLacks(t *testing.T) {
+	server, client := pair(t, func(fd int) error {
+		initial := binary.NativeEndian.AppendUint16(make([]byte, 0, 8), streams)
+		initial = binary.NativeEndian.AppendUint16(initial, 2)[:8]
+		return unix.SetsockoptString(fd, unix.IPPROTO_SCTP, initMessage, string(initial))
+	})
+	var sent, want []byte
+	for i, stream := range []uint16{1, 2, 5, streams - 1} {
+		sent, want = appendRecord(sent, stream, message(i, 100)), appendRecord(want, 1, message(i, 100))
+	}
+	if _, err := client.Write(sent); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got % x, %v, want % x", got, err, want)
+	}
+}
+
 // byStream returns the records, sorted by stream.
 func byStream(t *testing.T, b []byte) (all [streams]string) {
 	t.Helper()
