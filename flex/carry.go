@@ -40,16 +40,11 @@ func (o *Orchestrator) carryOut(ctx context.Context, now time.Time, actions []de
 			o.hold(now, a)
 			continue
 		}
+		o.counted.acted(a)
 		if a.Kind == decide.Start {
-			if !o.hasMemory(a) {
-				o.hold(now, decide.Action{Type: a.Type, Cause: decide.CauseTotal, Reason: "limits.memory is reached, and another instance is needed: " + a.Reason})
-				continue
-			}
-			o.counted.acted(a)
 			o.start(ctx, now, a)
 			continue
 		}
-		o.counted.acted(a)
 		in := o.instances[a.Instance]
 		if in == nil {
 			continue
@@ -68,29 +63,6 @@ func (o *Orchestrator) carryOut(ctx context.Context, now time.Time, actions []de
 	}
 	o.stop(ctx)
 	o.register(ctx)
-}
-
-// hasMemory reports whether limits.memory leaves room for another instance.
-func (o *Orchestrator) hasMemory(a decide.Action) bool {
-	limit := int64(o.File.Limits.Memory)
-	if limit == 0 {
-		return true
-	}
-	needs := o.memoryOf(a.Type, a.Flavor)
-	for _, in := range o.instances {
-		needs += o.memoryOf(in.Type, in.Size)
-	}
-	return needs <= limit
-}
-
-// memoryOf returns the memory of an instance, in bytes. It is 0 for a type that is not in the
-// file.
-func (o *Orchestrator) memoryOf(typeName, size string) int64 {
-	t := o.File.Type(typeName)
-	if t == nil {
-		return 0
-	}
-	return o.File.Resources(t, config.Flavor{Size: size}).Memory
 }
 
 // start orders an instance. It saves the state before it calls the runner, so that no

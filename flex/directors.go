@@ -3,7 +3,10 @@ package flex
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,7 +44,9 @@ func (o *Orchestrator) readDirectors(ctx context.Context, now time.Time) {
 	}
 	group.Wait()
 	for i := range o.directors {
-		o.note("director "+o.File.Directors[i].Control, o.directors[i].err)
+		what := "director " + o.File.Directors[i].Control
+		o.admit(i, what)
+		o.note(what, o.directors[i].err)
 	}
 	for _, in := range o.instances {
 		o.readInstance(in, now)
@@ -67,6 +72,49 @@ func readDirector(ctx context.Context, d Director) (r reading) {
 		r.instances[all[i].Name] = &all[i]
 	}
 	return r
+}
+
+// hasForeign begins the error for a director with foreign instances.
+const hasForeign = "it has instances that this orchestrator did not start: "
+
+// admit checks the first answer of a director. While the director has foreign instances, it counts
+// as one that does not answer, because two orchestrators would overwrite each other's instances.
+func (o *Orchestrator) admit(i int, what string) {
+	r := &o.directors[i]
+	if o.admitted[i] || r.err != nil {
+		return
+	}
+	var names []string
+	foreign := map[string]bool{} // they stay foreign when an own instance of the same name is gone
+	for _, name := range slices.Sorted(maps.Keys(r.instances)) {
+		if o.foreign[i][name] || o.isForeign(r.instances[name]) {
+			names, foreign[name] = append(names, name), true
+		}
+	}
+	o.foreign[i] = foreign
+	if o.admitted[i] = len(names) == 0; o.admitted[i] {
+		return
+	}
+	*r = reading{err: errors.New(hasForeign + strings.Join(names, ", ") + "; another orchestrator may run. If not, remove them with vitrine director instances remove")}
+	if !strings.HasPrefix(o.away[what], hasForeign) {
+		delete(o.away, what) // a director that did not answer before gets an event with the names
+	}
+}
+
+// isForeign reports whether this orchestrator did not register an instance of the file's types that
+// a director has. The instance comes from another orchestrator, which may use the same names, or from
+// the director's own file.
+func (o *Orchestrator) isForeign(e *client.Instance) bool {
+	in := o.instances[e.Name]
+	switch {
+	case o.File.Type(e.Type) == nil:
+		return false
+	case in == nil:
+		return !o.gone[e.Name]
+	case in.address.IsValid():
+		return e.Address != in.address
+	}
+	return !in.ordered.IsZero() // an instance of this orchestrator is not registered before it is ready
 }
 
 // allAnswered reports whether all directors answered in this step. Otherwise sums over the
@@ -99,7 +147,7 @@ func (o *Orchestrator) readInstance(in *instance, now time.Time) {
 		in.readings = in.readings[1:]
 	}
 	n := len(in.readings)
-	in.known = n >= 2 && now.Sub(in.readings[n-2].At) < 3*o.File.Every
+	in.known = n >= 2 && now.Sub(in.readings[n-2].At) < 3*period
 }
 
 // beginReadings takes the first reading of the instances that this step registered. The next
@@ -154,7 +202,7 @@ func (o *Orchestrator) readType(name string, now time.Time) {
 		}
 	}
 	elapsed := now.Sub(t.at)
-	t.known = !t.at.IsZero() && elapsed < 3*o.File.Every
+	t.known = !t.at.IsZero() && elapsed < 3*period
 	t.rate = 0
 	if t.known && refused >= t.refused {
 		t.rate = float64(refused-t.refused) / elapsed.Seconds()
@@ -186,6 +234,7 @@ func (o *Orchestrator) register(ctx context.Context) {
 func (o *Orchestrator) registerOne(ctx context.Context, i int, d Director, in *instance) {
 	has := o.directors[i].instances[in.Name]
 	want, ok := o.entry(in)
+	in.listed = in.listed || ok // the director has the instance, or gets it now
 	var got client.Instance
 	var err error
 	switch {
@@ -241,9 +290,7 @@ func (o *Orchestrator) forgetGone() {
 	}
 }
 
-// Foreign returns the instances of the file's types that a director has but this
-// orchestrator did not start. They come from another orchestrator or from the director's own
-// file.
+// Foreign returns the foreign instances of the directors that answer. Call it before the first step.
 func (o *Orchestrator) Foreign(ctx context.Context) (names []string, err error) {
 	units, err := o.Runner.Units(ctx)
 	if err != nil {
@@ -256,10 +303,10 @@ func (o *Orchestrator) Foreign(ctx context.Context) (names []string, err error) 
 	for _, d := range o.Directors {
 		all, err := d.Instances(ctx)
 		if err != nil {
-			continue // the director does not answer: its instances are unknown
+			continue // the director does not answer: admit checks its first answer
 		}
-		for _, in := range all {
-			if o.File.Type(in.Type) != nil && !own[in.Name] && o.instances[in.Name] == nil && !o.gone[in.Name] {
+		for i := range all {
+			if in := &all[i]; !own[in.Name] && o.isForeign(in) {
 				names = append(names, in.Name)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -219,6 +220,81 @@ func TestDirectorAwayChangesNothing(t *testing.T) {
 	})
 }
 
+// TestForeignInstancesOfALateDirectorAreLeftAlone starts an orchestrator while the director does not
+// answer. The director then has an instance of another orchestrator with a name that this one uses too.
+func TestForeignInstancesOfALateDirectorAreLeftAlone(t *testing.T) {
+	for name, before := range map[string]func(*rig){
+		"the own instance runs": func(*rig) {},
+		"the own instance died": func(r *rig) { delete(r.runner.units, "registration-1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, "")
+				r.director.err = errors.New("no route to host")
+				r.run(10 * time.Second)
+				before(r)
+				r.run(10 * time.Second)
+				other := vitrine.Instance{Name: "registration-1", Type: "registration", Address: netip.MustParseAddrPort("192.0.2.1:5060"), Weight: 20, ID: 1}
+				r.director.all[other.Name], r.director.err = &client.Instance{Instance: other}, nil
+				r.run(time.Minute)
+				if got := r.director.all[other.Name]; len(r.director.all) != 1 || got == nil || got.Instance != other || !r.has(EventAway, "did not start: registration-1;") || len(r.Status().Away) != 1 {
+					t.Errorf("the director has %+v, unhealthy %q: %+v", r.director.all, r.Status().Away, r.Events())
+				}
+				delete(r.director.all, other.Name)
+				r.run(10 * time.Second)
+				if len(r.director.all) != 1 || r.inState(decide.Active) != 1 || len(r.Status().Away) != 0 {
+					t.Errorf("after the other orchestrator's end, the director has %+v: %+v", r.director.all, r.Events())
+				}
+			})
+		})
+	}
+}
+
+// TestForeignInstancesOutliveTheirNamesake takes over from a state file while the director does not
+// answer. The director then has another orchestrator's instance of the name, and the own one dies.
+func TestForeignInstancesOutliveTheirNamesake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.director.err = errors.New("no route to host")
+		r.run(10 * time.Second)
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r.begin()
+		r.run(10 * time.Second)
+		other := vitrine.Instance{Name: "registration-1", Type: "registration", Address: netip.MustParseAddrPort("192.0.2.1:5060"), Weight: 20, ID: 1}
+		r.director.all[other.Name], r.director.err = &client.Instance{Instance: other}, nil
+		r.run(10 * time.Second)
+		delete(r.runner.units, "registration-1")
+		r.run(time.Minute)
+		if got := r.director.all[other.Name]; len(r.director.all) != 1 || got == nil || got.Instance != other {
+			t.Errorf("the director has %+v: %+v", r.director.all, r.Events())
+		}
+	})
+}
+
+// TestRestoredTimesKeepTheirAges checks that times from the state file get this process's monotonic
+// clock. It runs in real time, because synthetic time has no monotonic clock.
+func TestRestoredTimesKeepTheirAges(t *testing.T) {
+	r := newRig(t, "")
+	at := time.Now().Add(-time.Minute)
+	r.memory = decide.Memory{At: at, Types: map[string]*decide.Track{"registration": {Part: at, Known: at, Drained: at, Failed: at}, "session": {}}}
+	r.save(time.Now(), true)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.begin()
+	k := r.memory.Types["registration"]
+	for name, got := range map[string]time.Time{"at": r.memory.At, "part": k.Part, "known": k.Known, "drained": k.Drained, "failed": k.Failed} {
+		if wall := got.Round(0); got == wall || !wall.Equal(at.Round(0)) {
+			t.Errorf("%s: got %v, want %v with a monotonic clock", name, got, at)
+		}
+	}
+	if drained := r.memory.Types["session"].Drained; !drained.IsZero() {
+		t.Errorf("a time that was never set is %v", drained)
+	}
+}
+
 // TestNewInstancesHideNoRate checks that the rate of a burst does not seem to fall while new
 // instances become active or when a measurement ends.
 func TestNewInstancesHideNoRate(t *testing.T) {
@@ -247,8 +323,31 @@ func TestMemoryIsLimited(t *testing.T) {
 		r := newRig(t, "limits: {memory: 1100MiB}\n") // two instances of 512 MiB
 		r.director.rate = 70
 		r.run(time.Minute)
-		if n := len(r.instances); n != 2 || !r.has("hold", "limits.memory is reached") {
+		if n := len(r.instances); n != 2 || !r.has("hold", "76 of 1100 MiB") {
 			t.Errorf("got %d instances, want 2: %+v", n, r.Events())
+		}
+	})
+}
+
+// TestMemoryIsLeftToSmallerInstances checks that a type whose instances do not fit does not take the
+// only start from a type whose instances do.
+func TestMemoryIsLeftToSmallerInstances(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deployment, err := filepath.Abs("config/testdata/deployment.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRedlineRig(t, "  - name: session\n    deployment: "+deployment+"\n    members: [bono]\n    environment: {SPROUT: \"127.0.0.1:5054\"}\n"+
+			"    flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: 20}]\n    max: 4\n"+
+			"limits: {memory: 1300MiB, starting: 1}\n") // two instances of 512 MiB and two of 128 MiB
+		r.director.rates = map[string]float64{"registration": 90, "session": 30}
+		r.run(2 * time.Minute)
+		got := map[string]int{}
+		for _, in := range r.instances {
+			got[in.Type]++
+		}
+		if want := map[string]int{"registration": 2, "session": 2}; !maps.Equal(got, want) || !r.has("hold", "of 1300 MiB") {
+			t.Errorf("got %v, want %v: %+v", got, want, r.Events())
 		}
 	})
 }

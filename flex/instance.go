@@ -28,6 +28,7 @@ type instance struct {
 	since   time.Time // when it entered the state
 	ordered time.Time // when this orchestrator ordered it; zero: an earlier one did
 	active  time.Time // when it became active; zero: it never was
+	listed  bool      // this orchestrator registered it, or tried to
 	address netip.AddrPort
 	unit    unit.Unit
 	reason  string // why it failed
@@ -103,7 +104,9 @@ func (o *Orchestrator) becomeReady(in *instance, now time.Time) {
 // forget deletes an instance. o.gone keeps its name until no director has it.
 func (o *Orchestrator) forget(in *instance) {
 	delete(o.instances, in.Name)
-	o.gone[in.Name] = true
+	if in.listed || in.ordered.IsZero() { // otherwise a director's instance of this name is foreign
+		o.gone[in.Name] = true
+	}
 	o.changed = true
 }
 

@@ -102,8 +102,8 @@ func (p *Profile) add(m *Measured, now time.Time, every time.Duration) {
 	}
 	if m.Cost.Each > 0 {
 		p.Costs[m.Size] = m.Cost
-		p.drifts = drift{}
 	}
+	p.drifts = drift{} // also without a cost: otherwise the same minutes cause the next measurement at once
 	if m.After != m.Before {
 		p.Measured[m.Size] = m.After
 	}

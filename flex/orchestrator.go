@@ -1,5 +1,5 @@
 // Package flex implements the orchestrator. It scales the instances of each aggregate type
-// with the load (Contain-ed, section 2, "AA Flex Orchestrator"). In each step (Config.Every)
+// with the load (Contain-ed, section 2, "AA Flex Orchestrator"). In each step, once a second,
 // it reads the directors and the instances, asks a policy (package decide) for actions, and
 // carries them out. It starts and stops instances through a Runner and does not know where
 // they run.
@@ -87,6 +87,8 @@ type Orchestrator struct {
 	memory    decide.Memory
 	services  map[string]*service
 	directors []reading
+	foreign   []map[string]bool // by director: foreign names in its last answer
+	admitted  []bool            // by director: an answer had no foreign instances
 	types     map[string]*typeReading
 	booted    []decide.Booted
 	died      []decide.Died
@@ -105,7 +107,7 @@ type Orchestrator struct {
 func New(o Options) (*Orchestrator, error) {
 	f := &Orchestrator{
 		Options: o, instances: map[string]*instance{}, next: map[string]int{}, gone: map[string]bool{}, services: map[string]*service{},
-		directors: make([]reading, len(o.Directors)), types: map[string]*typeReading{}, holds: map[holdKey]time.Time{},
+		directors: make([]reading, len(o.Directors)), foreign: make([]map[string]bool, len(o.Directors)), admitted: make([]bool, len(o.Directors)), types: map[string]*typeReading{}, holds: map[holdKey]time.Time{},
 		why: map[string][]string{}, away: map[string]string{}, profiles: map[string]*Profile{},
 		store: storeWatch{silent: map[string]*silence{}},
 	}
@@ -127,9 +129,12 @@ func New(o Options) (*Orchestrator, error) {
 // Close closes the log of events.
 func (o *Orchestrator) Close() error { return o.events.close() }
 
+// period is the time between two steps. Package decide counts in seconds.
+const period = time.Second
+
 // Run decides until ctx ends. The instances keep running after Run returns.
 func (o *Orchestrator) Run(ctx context.Context) error {
-	tick := time.NewTicker(o.File.Every)
+	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		o.step(ctx)

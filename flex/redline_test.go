@@ -300,6 +300,21 @@ func TestDriftCausesAMeasurement(t *testing.T) {
 	})
 }
 
+// TestDriftIsCountedAnewAfterAMeasurement checks that a measurement that finds no CPU time of a
+// transaction does not begin again at once.
+func TestDriftIsCountedAnewAfterAMeasurement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRedlineRig(t, strings.Replace(redlineType, "every: 20m, ", "", 1))
+		r.run(30 * time.Minute)
+		r.runner.cpus = 0.3
+		r.result = redline.Result{Verdict: redline.AtLeast, Rate: 15, Low: 15, Steps: []redline.Step{{Rate: 15}}}
+		r.run(50 * time.Minute)
+		if s := r.status(); len(r.options) != 2 || s.Last.Cause != causeDrift {
+			t.Errorf("got %d measurements, want 2; the last is %+v", len(r.options), s.Last)
+		}
+	})
+}
+
 // TestCostIsMeasuredAfterAnEdit edits the capacity in a file without every. The measured CPU time of a
 // transaction is then gone, so drift could not be seen without another measurement.
 func TestCostIsMeasuredAfterAnEdit(t *testing.T) {

@@ -93,6 +93,7 @@ func (o *Orchestrator) restore() error {
 		o.gone[name] = true
 	}
 	o.memory = s.Memory
+	o.memory.Rebase(now)
 	return nil
 }
 

@@ -33,7 +33,8 @@ func Types(c *config.Config, capacity func(*config.Type, config.Flavor) (Capacit
 			if t.Boot == 0 {
 				d.Boot = max(d.Boot, found.Boot)
 			}
-			d.Flavors = append(d.Flavors, decide.Flavor{Name: f.Size, Capacity: found.Rate, CPUs: c.Resources(t, f).VCPUs})
+			r := c.Resources(t, f)
+			d.Flavors = append(d.Flavors, decide.Flavor{Name: f.Size, Capacity: found.Rate, CPUs: r.VCPUs, Memory: r.Memory})
 		}
 		all = append(all, d)
 	}
@@ -43,7 +44,7 @@ func Types(c *config.Config, capacity func(*config.Type, config.Flavor) (Capacit
 // LimitsOf returns the limits of all types together. cpus is the number of CPUs that
 // instances may run on; it bounds limits.vcpus.
 func LimitsOf(c *config.Config, cpus float64) decide.Limits {
-	l := decide.Limits{Instances: c.Limits.Instances, CPUs: c.Limits.VCPUs, Starting: c.Limits.Starting}
+	l := decide.Limits{Instances: c.Limits.Instances, CPUs: c.Limits.VCPUs, Memory: int64(c.Limits.Memory), Starting: c.Limits.Starting}
 	if l.CPUs == 0 || l.CPUs > cpus {
 		l.CPUs = cpus
 	}

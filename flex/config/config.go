@@ -16,15 +16,14 @@ import (
 type Config struct {
 	document.File `yaml:"-"`
 
-	Directors []Director    `yaml:"directors" jsonschema:"required,minItems=1,maxItems=16"` // The directors that steer to the instances; all of them side by side.
-	Store     *Store        `yaml:"store"`                                                  // The store that keeps the state of the functions; left out: nothing watches it.
-	Services  []Service     `yaml:"services" jsonschema:"maxItems=32"`                      // Commands that run on the host beside the instances, such as a director or a store; started first, in this order.
-	Types     []Type        `yaml:"types" jsonschema:"required,minItems=1,maxItems=64"`     // The aggregate types.
-	Limits    Limits        `yaml:"limits"`                                                 // Limits of all instances together.
-	Servers   spec.Servers  `yaml:"servers"`                                                // Where and how instances run, as in a deployment, with one value for each option.
-	Control   Control       `yaml:"control"`                                                // Who may use the orchestrator's REST API.
-	State     string        `yaml:"state"`                                                  // Folder for the state, the events and the logs of instances; default: the file's name with .flex.
-	Every     time.Duration `yaml:"every" jsonschema:"format=positive-duration,default=1s"` // Time between two decisions.
+	Directors []Director   `yaml:"directors" jsonschema:"required,minItems=1,maxItems=16"` // The directors that steer to the instances; all of them side by side.
+	Store     *Store       `yaml:"store"`                                                  // The store that keeps the state of the functions; left out: nothing watches it.
+	Services  []Service    `yaml:"services" jsonschema:"maxItems=32"`                      // Commands that run on the host beside the instances, such as a director or a store; started first, in this order.
+	Types     []Type       `yaml:"types" jsonschema:"required,minItems=1,maxItems=64"`     // The aggregate types.
+	Limits    Limits       `yaml:"limits"`                                                 // Limits of all instances together.
+	Servers   spec.Servers `yaml:"servers"`                                                // Where and how instances run, as in a deployment, with one value for each option.
+	Control   Control      `yaml:"control"`                                                // Who may use the orchestrator's REST API.
+	State     string       `yaml:"state"`                                                  // Folder for the state, the events and the logs of instances; default: the file's name with .flex.
 
 	deployments map[string]*spec.Deployment // by the path in the file
 }
@@ -123,13 +122,12 @@ const (
 	DrainDialogs      = "dialog"
 )
 
-// The defaults of a type and of the file.
+// The defaults of a type.
 const (
 	DefaultDrainDeadline = 5 * time.Minute
 	// DefaultHeadroom keeps noise of the rate from breaking the objective (docs/flex.md).
 	DefaultHeadroom      = 0.1
 	DefaultStartDeadline = 2 * time.Minute
-	DefaultEvery         = time.Second
 )
 
 // UnmarshalYAML decodes the type on top of its defaults.

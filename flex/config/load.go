@@ -74,7 +74,7 @@ func load(file document.File, known spec.Known) (*Config, error) {
 		return nil, err
 	}
 	root := file.Root()
-	c := &Config{File: file, Servers: spec.DefaultServers(), Every: DefaultEvery, deployments: map[string]*spec.Deployment{}}
+	c := &Config{File: file, Servers: spec.DefaultServers(), deployments: map[string]*spec.Deployment{}}
 	if err := compiled.Decode(root, c); err != nil {
 		return nil, err
 	}

@@ -1,5 +1,10 @@
 package decide
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Lean returns the flavor with the highest capacity per CPU. Policies that use only one flavor
 // use it.
 func (t *Type) Lean() *Flavor {
@@ -63,4 +68,16 @@ func (l *Limits) Allow(used Limits, f *Flavor) bool {
 // hold reports whether CPUs and memory suffice for one more instance in addition to used.
 func (l *Limits) hold(used Limits, f *Flavor) bool {
 	return (l.CPUs == 0 || used.CPUs+f.CPUs <= l.CPUs+1e-9) && (l.Memory == 0 || used.Memory+f.Memory <= l.Memory)
+}
+
+// left describes the limited CPUs and memory that used leaves.
+func (l *Limits) left(used Limits) string {
+	var all []string
+	if l.CPUs > 0 {
+		all = append(all, fmt.Sprintf("%.4g of %.4g CPUs", l.CPUs-used.CPUs, l.CPUs))
+	}
+	if l.Memory > 0 {
+		all = append(all, fmt.Sprintf("%d of %d MiB", (l.Memory-used.Memory)>>20, l.Memory>>20))
+	}
+	return strings.Join(all, " and ")
 }

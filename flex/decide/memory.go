@@ -8,7 +8,7 @@ import (
 
 // A Memory is the state that Decide keeps from one second to the next. The zero value is ready
 // to use. A Memory survives a round trip through JSON, so that a restarted orchestrator
-// continues. Its fields are exported for explain and for tests; only Decide changes them.
+// continues. Its fields are exported for explain and for tests; only this package changes them.
 type Memory struct {
 	At    time.Time         `json:"at"` // time of the last View
 	Types map[string]*Track `json:"types"`
@@ -102,6 +102,20 @@ func (t *Track) shift(by time.Duration) {
 		}
 	}
 	t.Known = time.Time{}
+}
+
+// Rebase gives the times of a Memory from JSON the monotonic clock of now. Otherwise their ages would
+// change when the wall clock is set.
+func (m *Memory) Rebase(now time.Time) {
+	times := []*time.Time{&m.At}
+	for _, t := range m.Types {
+		times = append(times, &t.Part, &t.Known, &t.Drained, &t.Failed)
+	}
+	for _, at := range times {
+		if !at.IsZero() {
+			*at = now.Add(at.Sub(now))
+		}
+	}
 }
 
 // meet resets Faith to 1 if the capacities of the flavors have changed.

@@ -167,8 +167,7 @@ func (d *decision) start(f *fleet) {
 	flavor := d.fitting(f, planned)
 	if flavor < 0 {
 		clear(f.plan)
-		d.hold(f, CauseTotal, "%s; the host has %.4g of %.4g CPUs and %d of %d MiB left, too little for an instance", f.reason,
-			d.Limits.CPUs-d.used.CPUs, d.Limits.CPUs, (d.Limits.Memory-d.used.Memory)>>20, d.Limits.Memory>>20)
+		d.hold(f, CauseTotal, "%s; the limits leave %s, too little for an instance", f.reason, d.Limits.left(d.used))
 		return
 	}
 	f.plan[planned]--

@@ -45,9 +45,9 @@ func (s *system) follow(round int, w swell) (base *calls, transactions int64) {
 
 // TestLoadIsFollowedWithoutLoss runs a load that rises and falls, and kills the orchestrator
 // meanwhile. A second instance must start for the burst and stop after it. A second orchestrator
-// must be refused while the first one runs. After the death of the first one, it must take over the
-// instances. No call may fail. As a proof (docs/proofs.md), the load rises and falls until there
-// are enough transactions.
+// and a second holder must be refused while the first ones run. After the death of the first
+// orchestrator, the second one must take over the instances. No call may fail. As a proof
+// (docs/proofs.md), the load rises and falls until there are enough transactions.
 func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 	want, full := hosttest.ProofLength(t)
 	w := shortSwell
@@ -69,6 +69,9 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 
 	if out, status := s.verb("run"); status != 3 || !strings.Contains(out, fmt.Sprintf("pid %d", first.cmd.Process.Pid)) {
 		t.Errorf("a second orchestrator ended with status %d, want 3: %s", status, out)
+	}
+	if out, status := s.verb("hold"); status != 1 || !strings.Contains(out, fmt.Sprintf("pid %d", s.holder().PID)) {
+		t.Errorf("a second holder ended with status %d, want 1: %s", status, out)
 	}
 	if out, _ := s.verb("explain", "registration"); !strings.Contains(out, "start") || !strings.Contains(out, "drained") {
 		t.Errorf("explain: %s", out)

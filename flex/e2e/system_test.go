@@ -176,7 +176,7 @@ func (s *system) run(more ...string) *orchestrator {
 		s.t.Fatal(err)
 	}
 	go func() {
-		_ = o.cmd.Wait() // the tests check the processes instead
+		_ = o.cmd.Wait() // end checks the exit code
 		close(o.ended)
 	}()
 	s.t.Cleanup(func() {
@@ -188,12 +188,15 @@ func (s *system) run(more ...string) *orchestrator {
 	return o
 }
 
-// end sends a signal and waits for the end.
+// end sends a signal and waits for the end. SIGTERM must end the orchestrator with exit code 0.
 func (o *orchestrator) end(signal syscall.Signal) {
 	o.s.t.Helper()
-	_ = o.cmd.Process.Signal(signal) // an error means that it has ended
+	err := o.cmd.Process.Signal(signal) // an error means that it has ended
 	select {
 	case <-o.ended:
+		if code := o.cmd.ProcessState.ExitCode(); err == nil && signal == syscall.SIGTERM && code != 0 {
+			o.s.t.Errorf("the orchestrator ended with exit code %d on %s, want 0", code, signal)
+		}
 	case <-time.After(limit):
 		o.s.t.Errorf("the orchestrator did not stop on %s", signal)
 	}

@@ -32,8 +32,9 @@ const longestWindow = kpaStable
 // Back-off of containers that end again and again
 // (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy).
 const (
-	firstBackOff = 10 * time.Second // doubles with each death
+	firstBackOff = 10 * time.Second // after the second death; the first has none. It doubles with each further one
 	mostBackOff  = 5 * time.Minute
+	lapse        = 10 * time.Minute // without a death after a back-off, or of an instance: its death counts as the first
 )
 
 // A sight is the input of rules in one second.
@@ -62,22 +63,29 @@ func (c *counter) decide(v decide.View, _ *decide.Memory) []decide.Action {
 	return b.actions
 }
 
-// learn adds the rate, the starts and the deaths since the last view.
+// learn adds the rate and the deaths since the last view. Deaths in the same second count as one: in
+// Kubernetes each container has its own back-off.
 func (k *track) learn(v *decide.View, t *decide.TypeView) {
 	if t.Known {
 		k.rates.add(v.Now, t.Rate, longestWindow)
 	}
-	for _, b := range v.Booted {
-		if b.Type == t.Name {
-			k.failures = 0
-		}
-	}
+	died, long := false, true // long: each of them had run for longer than lapse
 	for _, d := range v.Died {
 		if d.Type == t.Name {
-			k.until = v.Now.Add(min(mostBackOff, firstBackOff<<min(k.failures, 10)))
-			k.failures++
+			died, long = true, long && d.Lived > lapse
 		}
 	}
+	if !died {
+		return
+	}
+	if long || v.Now.Sub(k.until) > lapse {
+		k.failures = 0
+	}
+	k.until = v.Now
+	if k.failures > 0 {
+		k.until = v.Now.Add(min(mostBackOff, firstBackOff<<min(k.failures-1, 10)))
+	}
+	k.failures++
 }
 
 // scale starts or removes instances of a type.

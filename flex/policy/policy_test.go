@@ -35,10 +35,11 @@ func (w *world) second(rate float64) []decide.Action {
 	for i := range v.Instances {
 		if in := &v.Instances[i]; in.State == decide.Starting {
 			in.State, in.Since = decide.Active, v.Now
+			v.Booted = append(v.Booted, decide.Booted{Type: "a", Took: time.Second})
 		}
 	}
 	actions := w.policy(*v, nil)
-	v.Died = nil
+	v.Booted, v.Died = nil, nil
 	for _, a := range actions {
 		if a.Kind == decide.Start {
 			w.named++
@@ -88,35 +89,59 @@ func TestAnUnknownRateChangesNothing(t *testing.T) {
 	}
 }
 
+// TestADeadInstanceIsReplaced checks that the first death is replaced at once, and a second one soon
+// after it only after the back-off. After ten minutes without a death, the next one is the first.
 func TestADeadInstanceIsReplaced(t *testing.T) {
 	w := newWorld(t, "hpa")
 	w.seconds(400, 600)
-	w.view.Instances[2].State = decide.Failed
-	w.view.Died = []decide.Died{{Type: "a"}}
-	if got := w.second(600); len(got) != 2 || got[0].Kind != decide.Stop || got[1].Cause != decide.CauseBackOff {
-		t.Errorf("%+v", got)
+	for i, c := range []struct {
+		want  decide.Kind
+		pause int // seconds until the next death
+	}{{decide.Start, 5}, {decide.Hold, 700}, {decide.Start, 5}} {
+		w.view.Instances[2].State = decide.Failed
+		w.view.Died = []decide.Died{{Type: "a"}}
+		if got := w.second(600); len(got) != 2 || got[0].Kind != decide.Stop || got[1].Kind != c.want {
+			t.Errorf("death %d: got %+v, want a stop and a %s", i+1, got, c.want)
+		}
+		w.seconds(c.pause, 600)
+		w.has(8)
 	}
-	w.seconds(12, 600)
-	w.has(8)
 }
 
+// TestDeathsInARowBackOff checks the pauses of instances that die again and again: 0, 10, 20, 40, 80
+// and 160 s, whether the instances become active or not.
 func TestDeathsInARowBackOff(t *testing.T) {
-	w := newWorld(t, "fixed=1")
-	starts := 0
-	for range 300 {
-		for _, a := range w.second(1) {
-			if a.Kind == decide.Start {
-				starts++
+	for _, lives := range []time.Duration{0, 5 * time.Second} {
+		w := newWorld(t, "fixed=1")
+		starts := 0
+		for range 300 {
+			for _, a := range w.second(1) {
+				if a.Kind == decide.Start {
+					starts++
+				}
+			}
+			for i := range w.view.Instances {
+				if in := &w.view.Instances[i]; in.State <= decide.Active && w.view.Now.Sub(in.Since) >= lives {
+					in.State, w.view.Died = decide.Failed, []decide.Died{{Type: "a", Lived: lives}}
+				}
 			}
 		}
-		for i := range w.view.Instances {
-			w.view.Instances[i].State = decide.Failed
-			w.view.Died = []decide.Died{{Type: "a"}}
+		if starts != 6 {
+			t.Errorf("got %d starts in 300 s of instances that die after %s, want 6", starts, lives)
 		}
 	}
-	if starts < 4 || starts > 7 { // after 0, 10, 20, 40, 80 and 160 s
-		t.Errorf("got %d starts in 300 s of failing instances, want 4 to 7", starts)
+}
+
+// TestDeathsInOneSecondAreReplacedAtOnce checks that a common cause makes no row of deaths.
+func TestDeathsInOneSecondAreReplacedAtOnce(t *testing.T) {
+	w := newWorld(t, "fixed=3")
+	w.seconds(10, 1)
+	for i := range w.view.Instances {
+		w.view.Instances[i].State = decide.Failed
+		w.view.Died = append(w.view.Died, decide.Died{Type: "a"})
 	}
+	w.seconds(2, 1)
+	w.has(3)
 }
 
 func TestLimitsOfTheHostHold(t *testing.T) {
