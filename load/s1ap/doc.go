@@ -55,7 +55,8 @@
 // eNodeBs in turn. A UE stays with the MME that it attached to. With
 // Params.Retries, it goes to another MME when the eNodeB has lost its association
 // with that MME. A call in progress then begins again, with the same NAS security
-// context unless it attaches. The same happens when the MME, or a director, resets
+// context unless it attaches. A call that only waits for the release, or for the end
+// of its stay, succeeds. The same happens when the MME, or a director, resets
 // its connection (TS 36.413 clause 8.7.1). A UE whose connection was reset stays
 // attached, with and without Params.Retries: its next call is a service request.
 //

@@ -207,7 +207,6 @@ func (e *engine) take(from *fifo.Queue[uint32]) *user { return &e.users[from.Pop
 // call begins a call.
 func (e *engine) call(u *user, kind procedure, a *association, due time.Duration) {
 	u.alive, u.due, u.kind, u.stayed = true, due, kind, 0
-	u.serial++
 	e.counts[kind].begun++
 	e.open++
 	if due >= 0 {
@@ -223,19 +222,40 @@ func (e *engine) call(u *user, kind procedure, a *association, due time.Duration
 		return
 	}
 	e.start(u, a)
+	e.arm(u)
+}
+
+// arm sets the alarm of a call, and voids its earlier alarms.
+func (e *engine) arm(u *user) {
+	u.serial++
 	e.timeouts.Push(alarm{user: u.index, serial: u.serial, at: e.now + e.params.limit()})
 }
 
-// retry begins a call again at another MME after its association ended, or fails
-// the call.
+// retry continues a call after its association ended. Without retries, or without
+// another MME, the call fails.
 func (e *engine) retry(u *user, a *association) {
+	if e.params.Retries > 0 && e.finish(u) {
+		return
+	}
 	if other := e.elsewhere(a); u.retries > 0 && other.state == ready {
-		u.retries--
-		e.retried++
-		e.start(u, other)
+		e.again(u, other)
 		return
 	}
 	e.fail(u, "reset")
+}
+
+// again begins a call again on a new connection. The time that its UE has stayed
+// connected counts for neither latency nor timeout.
+func (e *engine) again(u *user, a *association) {
+	u.retries--
+	e.retried++
+	if u.step == toLeave {
+		u.stayed += e.now - u.since
+	}
+	if u.stayed > 0 { // the first alarm leaves time for one stay
+		e.arm(u)
+	}
+	e.start(u, a)
 }
 
 // elsewhere returns a ready association of the same eNodeB with another MME, or

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -54,9 +53,9 @@ func startEPC(t testing.TB, number, mmes int) *epc {
 	return e
 }
 
-// metric returns the value of a counter of a host, summed over the series whose
-// labels contain all the texts.
-func (e *epc) metric(host int, name string, labels ...string) (sum int) {
+// metric returns the value of a counter of a host, summed over the series that have
+// all the labels.
+func (e *epc) metric(host int, name string, labels ...string) int {
 	e.t.Helper()
 	res, err := http.Get("http://" + e.at(host, 9090) + "/metrics")
 	if err != nil {
@@ -67,20 +66,7 @@ func (e *epc) metric(host int, name string, labels ...string) (sum int) {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-series:
-	for _, m := range regexp.MustCompile(`(?m)^`+name+`(\{[^}]*\})? (\S+)$`).FindAllSubmatch(body, -1) {
-		for _, l := range labels {
-			if !bytes.Contains(m[1], []byte(l)) {
-				continue series
-			}
-		}
-		v, err := strconv.ParseFloat(string(m[2]), 64)
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		sum += int(v)
-	}
-	return sum
+	return int(hosttest.Metric(e.t, string(body), name, labels...))
 }
 
 // play plays a trial against the MMEs and returns its report.

@@ -151,7 +151,8 @@ func (p *Params) limit() time.Duration {
 	return time.Duration(p.Timeout + p.Stay)
 }
 
-// pool returns the number of UEs of a trial. A call occupies its UE for at most its limit.
+// pool returns the number of UEs of a trial. A call occupies its UE for at most its limit,
+// unless it is retried after its stay.
 func (p *Params) pool(t load.Trial) (int, error) {
 	open := t.Rate * p.limit().Seconds() // open calls if no call is answered
 	need := math.Ceil(open) + 1

@@ -57,29 +57,33 @@ func (e *engine) named(a *association, c s1ap.Connection) *user {
 	return nil
 }
 
-// idle handles the reset of a UE's connection. The UE stays registered. A call succeeds if it
-// waits for the release or stays connected until the release. Any other call begins again on a new
-// connection, or fails.
+// idle handles the reset of a UE's connection. The UE stays registered. A call that finish does
+// not end begins again on a new connection, or fails.
 func (e *engine) idle(u *user, a *association) {
 	u.at, u.next = nil, nil
 	e.resets++
-	if !u.alive {
+	if !u.alive || e.finish(u) {
 		return
 	}
-	leaving := u.step == toLeave && u.kind != attachDetach
-	switch {
-	case u.step == toRelease, leaving:
-		if leaving {
-			u.stayed = e.now - u.stayed
-		}
-		u.attached = u.kind != detach && u.kind != attachDetach
-		e.succeed(u)
-	case u.retries > 0:
-		u.retries--
-		e.retried++
-		e.start(u, a)
-	default:
-		registered := u.kind > attachIdle && u.kind != detach
-		e.failAs(u, "reset", registered)
+	if u.retries > 0 {
+		e.again(u, a)
+		return
 	}
+	registered := u.kind > attachIdle && u.kind != detach
+	e.failAs(u, "reset", registered)
+}
+
+// finish ends the call of a UE whose connection has ended. The call succeeds if it waits for the
+// release or stays connected until the release. For any other call, finish returns false.
+func (e *engine) finish(u *user) bool {
+	leaving := u.step == toLeave && u.kind != attachDetach
+	if !leaving && u.step != toRelease {
+		return false
+	}
+	if leaving {
+		u.stayed += e.now - u.since
+	}
+	u.attached = u.kind != detach && u.kind != attachDetach
+	e.succeed(u)
+	return true
 }

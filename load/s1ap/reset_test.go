@@ -40,8 +40,14 @@ func newDesk(t *testing.T, retries string) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]); unix.Close(e.poll) })
 	d := &desk{engine: e, t: t, at: e.associations[0], mme: fds[1]}
+	t.Cleanup(func() {
+		if d.at.state != down {
+			unix.Close(fds[0])
+		}
+		unix.Close(fds[1])
+		unix.Close(e.poll)
+	})
 	d.at.fd, d.at.state = fds[0], ready
 	d.clock = func() time.Duration { return d.now }
 	return d
@@ -201,6 +207,38 @@ func TestResetUEsAreIdleAndContinue(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestLostAssociationEndsAStay ends the association of a UE that stays connected. The procedure of
+// its call took one second, and the stay is not part of the latency.
+func TestLostAssociationEndsAStay(t *testing.T) {
+	d := newDesk(t, "1")
+	u := d.begin(0, service, toLeave)
+	u.since, d.now = time.Second, 4*time.Second
+	d.drop(d.at)
+	report, err := d.record.Report(time.Now())
+	if err != nil || u.alive || !u.attached || d.counts[service].succeeded != 1 || report.Answered != 1 {
+		t.Errorf("the call succeeded with a latency of %v s: %+v, error %v", report.Answered, d.counts[service], err)
+	}
+}
+
+// TestCallThatIsRetriedDuringItsStayHasTimeForAnother resets a UE that stays connected before it
+// detaches. The call must not time out before it has had the time of a new call.
+func TestCallThatIsRetriedDuringItsStayHasTimeForAnother(t *testing.T) {
+	d := newDesk(t, "1") // with a timeout of one second
+	u := d.begin(0, attachDetach, toLeave)
+	u.since, d.now = 500*time.Millisecond, 900*time.Millisecond
+	d.reset(wire.Connection{ENB: u.ids.ENB, HasENB: true})
+	d.now = 1800 * time.Millisecond
+	d.alarms()
+	if !u.alive || u.stayed != 400*time.Millisecond {
+		t.Errorf("the call is alive: %v; its UE stayed %v", u.alive, u.stayed)
+	}
+	d.now = 1900 * time.Millisecond
+	d.alarms()
+	if u.alive || d.counts[attachDetach].failed != 1 {
+		t.Errorf("the call did not time out: %+v", d.counts[attachDetach])
 	}
 }
 

@@ -65,7 +65,8 @@ type user struct {
 	due     time.Duration // relative to the start of the window
 	kind    procedure
 	step    step
-	stayed  time.Duration // how long the UE stayed connected by Params.Stay; while it stays, the start of the stay
+	stayed  time.Duration // how long the UE has stayed connected by Params.Stay, but for the present stay
+	since   time.Duration // start of the present stay
 }
 
 // The parts of an eNB UE S1AP ID: 20 bits of the user and four bits of the generation. With the
@@ -257,7 +258,7 @@ func (e *engine) stay(u *user) {
 		e.endStay(u)
 		return
 	}
-	u.step, u.stayed = toLeave, e.now
+	u.step, u.since = toLeave, e.now
 	e.staying.Push(alarm{user: u.index, serial: u.serial, at: e.now + time.Duration(e.params.Stay)})
 }
 
@@ -265,8 +266,8 @@ func (e *engine) stay(u *user) {
 func (e *engine) leave() {
 	for e.staying.Len() > 0 && e.staying.Front().at <= e.now {
 		a := e.staying.Pop()
-		if u := &e.users[a.user]; u.alive && u.serial == a.serial && u.step == toLeave && a.at == u.stayed+time.Duration(e.params.Stay) {
-			u.stayed = e.now - a.at + time.Duration(e.params.Stay)
+		if u := &e.users[a.user]; u.alive && u.serial == a.serial && u.step == toLeave && a.at == u.since+time.Duration(e.params.Stay) {
+			u.stayed += e.now - u.since
 			e.endStay(u)
 		}
 	}

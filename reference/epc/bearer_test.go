@@ -100,8 +100,8 @@ func TestApplicationsGetDedicatedBearers(t *testing.T) {
 	if status := s.rule(http.MethodDelete, imsi(0)+"/call"); status != http.StatusConflict { // it is gone
 		t.Errorf("second DELETE: got status %d", status)
 	}
-	for host, procedure := range map[int]string{11: "create-bearer", 21: "create-bearer"} {
-		name := map[int]string{11: "sgw_procedures_total", 21: "pgw_procedures_total"}[host]
+	const procedure = `procedure="create-bearer"`
+	for host, name := range map[int]string{11: "sgw_procedures_total", 21: "pgw_procedures_total"} {
 		if good, bad := s.metric(host, name, procedure, `cause="16"`), s.metric(host, name, procedure, `cause="73"`); good != 1 || bad != 1 {
 			t.Errorf("%s: got %v accepted, %v refused with cause 73, want 1 and 1", name, good, bad)
 		}

@@ -38,6 +38,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
+	p.Host = "pgw-" + m.Host // all EPCs at a PCRF need different identities
 	group, ctx := errgroup.WithContext(ctx)
 	var connected []func() bool
 	at, err := m.Start(ctx, group, c)

@@ -1,7 +1,6 @@
 package epc_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -96,7 +94,7 @@ func (s site) pgw(args ...string) (stop func()) {
 }
 
 // metric returns the value of a counter, summed over the series that have all the
-// given text in their labels.
+// labels.
 func (s site) metric(host int, name string, labels ...string) float64 {
 	s.t.Helper()
 	res, err := http.Get("http://" + s.at(host, 9090) + "/metrics")
@@ -108,22 +106,7 @@ func (s site) metric(host int, name string, labels ...string) float64 {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	sum := 0.0
-	for _, m := range regexp.MustCompile(`(?m)^`+name+`(\{[^}]*\})? (\S+)$`).FindAllSubmatch(body, -1) {
-		fits := true
-		for _, l := range labels {
-			fits = fits && bytes.Contains(m[1], []byte(l))
-		}
-		if !fits {
-			continue
-		}
-		v, err := strconv.ParseFloat(string(m[2]), 64)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		sum += v
-	}
-	return sum
+	return hosttest.Metric(s.t, string(body), name, labels...)
 }
 
 // An mme is as much of an MME as these tests need: the real ends of S11 and S6a.

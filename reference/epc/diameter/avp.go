@@ -154,9 +154,13 @@ func (s set) result() error {
 	return Result(uint64(by)<<32 | uint64(code))
 }
 
-// appendResult adds a result to an answer.
+// appendResult adds a result to an answer. The answer of a protocol error has the E bit
+// (RFC 6733 clause 7.1.3).
 func appendResult(m *diam.Message, r Result) {
 	if r.Vendor() == 0 {
+		if r.Code()/1000 == 3 {
+			m.Header.CommandFlags |= diam.ErrorFlag
+		}
 		m.AddAVP(base(avp.ResultCode, number(r.Code())))
 		return
 	}

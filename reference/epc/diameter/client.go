@@ -59,6 +59,7 @@ type client struct {
 	waiting map[uint32]chan *diam.Message
 	next    uint32
 	session uint64
+	suffix  uint32 // of session identities
 }
 
 func newClient(c ClientConfig, application uint32, name string) *client {
@@ -77,7 +78,7 @@ func newClient(c ClientConfig, application uint32, name string) *client {
 	return &client{
 		config: c, application: application, realm: realm, requests: requests, connected: connected,
 		handlers: map[uint32]diam.HandlerFunc{}, waiting: map[uint32]chan *diam.Message{},
-		next: firstID(), session: uint64(time.Now().Unix()) << 32,
+		next: firstID(), session: uint64(time.Now().Unix()) << 32, suffix: rand.Uint32(),
 	}
 }
 
@@ -306,12 +307,13 @@ func (c *client) header(session string) []*diam.AVP {
 	return append(all, applicationAVP(c.application), base(avp.AuthSessionState, datatype.Enumerated(noStateMaintained)))
 }
 
-// newSession returns a session identity (RFC 6733 clause 8.8).
+// newSession returns a session identity (RFC 6733 clause 8.8). Its random suffix differs
+// between clients that have the same host and start in the same second.
 func (c *client) newSession() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session++
-	return fmt.Sprintf("%s;%d;%d", c.config.Host, c.session>>32, uint32(c.session))
+	return fmt.Sprintf("%s;%d;%d;%08x", c.config.Host, c.session>>32, uint32(c.session), c.suffix)
 }
 
 // answered passes an answer to the request that waits for it.
@@ -344,8 +346,8 @@ func commands(application uint32) []uint32 {
 	return []uint32{updateLocation, cancelLocation, authenticationInformation, purgeUE}
 }
 
-// isConnected reports whether there is a connection to the server.
-func (c *client) isConnected() bool {
+// Connected reports whether there is a connection to the server.
+func (c *client) Connected() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.conn != nil

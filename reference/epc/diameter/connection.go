@@ -58,6 +58,16 @@ func (c *connection) Close() error {
 	return err
 }
 
+// over reports whether the connection was closed.
+func (c *connection) over() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // framing tracks the message boundaries in a stream.
 type framing struct {
 	header [4]byte // version and length

@@ -61,37 +61,46 @@ func TestFraming(t *testing.T) {
 // nobody is a database without subscribers.
 type nobody struct{ Database }
 
-// serve runs an HSS without subscribers until the test ends.
-func serve(t *testing.T) (at netip.AddrPort, stop func()) {
+// background runs a server or a client until the test ends.
+func background(t *testing.T, what string, run func(context.Context) error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := NewHSS("hss.epc.test", nobody{}, prometheus.NewRegistry())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- h.Serve(ctx, l) }()
-	stop = func() {
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
 		cancel()
 		select {
 		case err := <-done:
 			if err != nil {
 				t.Error(err)
 			}
-			done <- nil
 		case <-time.After(patience):
-			t.Error("the HSS did not stop")
+			t.Errorf("the %s did not stop", what)
 		}
+	})
+}
+
+// serve runs a server until the test ends, and returns its address.
+func serve(t *testing.T, run func(context.Context, net.Listener) error) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(stop)
-	return l.Addr().(*net.TCPAddr).AddrPort(), stop
+	background(t, "server", func(ctx context.Context) error { return run(ctx, l) })
+	return l.Addr().(*net.TCPAddr).AddrPort()
+}
+
+// serveHSS runs an HSS without subscribers until the test ends.
+func serveHSS(t *testing.T) netip.AddrPort {
+	t.Helper()
+	return serve(t, NewHSS("hss.epc.test", nobody{}, prometheus.NewRegistry()).Serve)
 }
 
 // TestStreamsThatAreNotDiameterEnd checks that a server closes connections with
 // impossible lengths, and serves the others.
 func TestStreamsThatAreNotDiameterEnd(t *testing.T) {
-	at, _ := serve(t)
+	at := serveHSS(t)
 	for _, stream := range []string{"GET / HTTP/1.1\r\n\r\n", "\x01\x00\x00\x00" + string(make([]byte, 16)), "\x01\xff\xff\xff" + string(make([]byte, 16))} {
 		conn, err := net.Dial("tcp", at.String())
 		if err != nil {
@@ -111,7 +120,7 @@ func TestStreamsThatAreNotDiameterEnd(t *testing.T) {
 // TestConnectionsAreLimited checks that a server closes the connections over the
 // limit.
 func TestConnectionsAreLimited(t *testing.T) {
-	at, _ := serve(t)
+	at := serveHSS(t)
 	for n := range maxConnections + 3 {
 		conn, err := net.Dial("tcp", at.String())
 		if err != nil {
@@ -128,29 +137,74 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 }
 
-// dial returns a client of the server, and what ends it.
+// dial returns a client of the server, which runs until the test ends.
 func dial(t *testing.T, at netip.AddrPort, c ClientConfig) *MME {
 	t.Helper()
 	c.Peer, c.Host, c.Log, c.Registry = at, "mme.epc.test", slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	m := NewMME(MMEConfig{ClientConfig: c, Cancelled: func(string) {}})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- m.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		select {
-		case <-done:
-		case <-time.After(patience):
-			t.Error("the client did not stop")
-		}
-	})
+	background(t, "client", m.Run)
 	return m
+}
+
+// admitting are rules that admit every session.
+type admitting struct{ Rules }
+
+func (admitting) Begin(string, string, GxRequest) (Policy, error) { return policy, nil }
+
+// TestChangesReachAClientThatReconnects changes a session whose P-GW has lost its
+// connection in the meantime.
+func TestChangesReachAClientThatReconnects(t *testing.T) {
+	server := NewPCRF("pcrf.epc.test", admitting{}, prometheus.NewRegistry())
+	const host = "pgw.epc.test"
+	changed := make(chan string, 1)
+	p := NewPCEF(ClientConfig{Peer: serve(t, server.Serve), Host: host, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()},
+		func(_ context.Context, session string, _ Change) error {
+			changed <- session
+			return nil
+		})
+	background(t, "client", p.Run)
+	hosttest.Until(t, patience, "a connection", p.Connected)
+	id, _, err := p.Begin(t.Context(), session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	first := p.conn
+	p.mu.Unlock()
+	first.Close()
+	hosttest.Until(t, patience, "another connection", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.conn != nil && p.conn != first
+	})
+	if _, _, err := p.Begin(t.Context(), session); err != nil { // the server answers it after it has stored the connection
+		t.Fatal(err)
+	}
+	if err := server.Change(t.Context(), id, host, change); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-changed; got != id {
+		t.Errorf("session %s was changed, want %s", got, id)
+	}
+}
+
+// TestSessionsOfTwoClientsDiffer has two clients with the same host start in the same
+// second.
+func TestSessionsOfTwoClientsDiffer(t *testing.T) {
+	fresh := func() *client {
+		return newClient(ClientConfig{Host: "pgw.epc.test", Registry: prometheus.NewRegistry()}, gxApplication, "gx")
+	}
+	one, two := fresh(), fresh()
+	two.session = one.session
+	if a, b := one.newSession(), two.newSession(); a == b {
+		t.Errorf("both clients have the session %s", a)
+	}
 }
 
 // TestUnknownCommands checks that a server answers a command of another
 // application, which it has no handler for.
 func TestUnknownCommands(t *testing.T) {
-	at, _ := serve(t)
+	at := serveHSS(t)
 	m := dial(t, at, ClientConfig{})
 	hosttest.Until(t, patience, "a connection", m.Connected)
 	_, err := m.call(t.Context(), cancelLocation, m.newSession(), []*diam.AVP{base(avp.UserName, datatype.UTF8String("1"))})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 
 	"github.com/fiorix/go-diameter/v4/diam"
 	"github.com/fiorix/go-diameter/v4/diam/avp"
@@ -28,10 +27,6 @@ type Database interface {
 type HSS struct {
 	*server
 	cancelled *prometheus.CounterVec
-
-	mu    sync.Mutex
-	conns map[string]diam.Conn // by identity of the MME: its latest connection
-	next  uint32
 }
 
 // freezeTMSI is the PUA-Flag that tells an MME not to reuse the M-TMSI (TS 29.272
@@ -41,11 +36,11 @@ const freezeTMSI = 1
 // NewHSS returns an HSS.
 func NewHSS(host string, d Database, registry prometheus.Registerer) *HSS {
 	h := &HSS{
-		server: newServer(host, s6aApplication, registry, "hss"), conns: map[string]diam.Conn{}, next: firstID(),
+		server:    newServer(host, s6aApplication, registry, "hss"),
 		cancelled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hss_cancellations_total", Help: "Cancel-Location-Requests, by what became of them."}, []string{"outcome"}),
 	}
 	registry.MustRegister(h.cancelled)
-	h.handle(authenticationInformation, "authentication-information", func(conn diam.Conn, mme string, s set) ([]*diam.AVP, error) {
+	h.handle(authenticationInformation, "authentication-information", func(mme string, s set) ([]*diam.AVP, error) {
 		var r AuthenticationRequest
 		if err := r.parse(s); err != nil {
 			return nil, err
@@ -56,19 +51,18 @@ func NewHSS(host string, d Database, registry prometheus.Registerer) *HSS {
 		}
 		return vectorAVPs(vectors), nil
 	})
-	h.handle(updateLocation, "update-location", func(conn diam.Conn, mme string, s set) ([]*diam.AVP, error) {
+	h.handle(updateLocation, "update-location", func(mme string, s set) ([]*diam.AVP, error) {
 		var r LocationRequest
 		if err := r.parse(s); err != nil {
 			return nil, err
 		}
-		h.note(mme, conn)
 		subscription, err := d.UpdateLocation(mme, r)
 		if err != nil {
 			return nil, err
 		}
 		return subscription.avps(), nil
 	})
-	h.handle(purgeUE, "purge-ue", func(_ diam.Conn, mme string, s set) ([]*diam.AVP, error) {
+	h.handle(purgeUE, "purge-ue", func(mme string, s set) ([]*diam.AVP, error) {
 		var imsi string
 		if err := subscriber(s, &imsi); err != nil {
 			return nil, err
@@ -88,16 +82,6 @@ func NewHSS(host string, d Database, registry prometheus.Registerer) *HSS {
 		h.cancelled.WithLabelValues("done").Inc()
 	}))
 	return h
-}
-
-// note stores the connection of an MME for Cancel.
-func (h *HSS) note(mme string, conn diam.Conn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, known := h.conns[mme]; !known && len(h.conns) >= maxConnections {
-		clear(h.conns) // drop MMEs that have gone; the others are noted again with their next request
-	}
-	h.conns[mme] = conn
 }
 
 // Serve serves a listener until ctx is done.

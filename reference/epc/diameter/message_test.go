@@ -152,9 +152,12 @@ func TestWrongValues(t *testing.T) {
 }
 
 func TestResults(t *testing.T) {
-	for _, r := range []Result{Success, UserUnknown, InvalidAVPValue} {
+	for _, r := range []Result{Success, TooBusy, UserUnknown, InvalidAVPValue} {
 		m := diam.NewMessage(purgeUE, 0, s6aApplication, 1, 2, nil)
 		appendResult(m, r)
+		if protocol := m.Header.CommandFlags&diam.ErrorFlag != 0; protocol != (r == TooBusy) {
+			t.Errorf("result %v: the E bit is set: %v", r, protocol)
+		}
 		err := set(sent(t, m).AVP).result()
 		if r == Success && err != nil || r != Success && !errors.Is(err, r) {
 			t.Errorf("result %v was parsed as %v", r, err)

@@ -56,9 +56,6 @@ func (m *MME) answer(request *diam.Message) *diam.Message {
 // until ctx is done.
 func (m *MME) Run(ctx context.Context) error { return m.run(ctx) }
 
-// Connected reports whether there is a connection to the HSS.
-func (m *MME) Connected() bool { return m.isConnected() }
-
 // Authenticate returns an authentication vector (Authentication-Information,
 // clause 5.2.3.1). plmn is the MME's network. resync is nil unless the USIM
 // answered the last challenge with AUTS.

@@ -75,9 +75,6 @@ func (p *PCEF) reauthorize(ctx context.Context, conn diam.Conn, request *diam.Me
 	})
 }
 
-// Connected reports whether there is a connection to the PCRF.
-func (p *PCEF) Connected() bool { return p.isConnected() }
-
 // Begin asks for the policy of a session (CC-Request-Type INITIAL_REQUEST). It
 // returns the identity of the Gx session.
 func (p *PCEF) Begin(ctx context.Context, r GxRequest) (session string, policy Policy, err error) {

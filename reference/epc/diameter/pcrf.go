@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/fiorix/go-diameter/v4/diam"
@@ -17,28 +16,19 @@ import (
 // Rules make the PCRF's decisions for sessions. An error is a Result; any other error
 // is answered with DIAMETER_UNABLE_TO_COMPLY.
 type Rules interface {
-	// Begin admits a session. at is the session's P-GW.
-	Begin(session string, at Peer, r GxRequest) (Policy, error)
+	// Begin admits a session. pgw is the Diameter identity of the session's P-GW.
+	Begin(session, pgw string, r GxRequest) (Policy, error)
 	// Update decides how a UE's request for bearer resources changes the session's
 	// rules.
 	Update(session string, r ResourceRequest) (Change, error)
 	End(session string) error
 }
 
-// A Peer identifies a P-GW for PCRF.Change.
-type Peer struct {
-	host string
-	conn diam.Conn
-}
-
 // A PCRF is the server side of Gx.
 type PCRF struct {
 	*server
 	changes *prometheus.CounterVec
-
-	mu      sync.Mutex
-	waiting map[uint32]chan *diam.Message
-	next    uint32
+	waiting map[uint32]chan *diam.Message // under the server's mu
 }
 
 // changeTime limits the time of a change. It includes the time to page a UE.
@@ -47,32 +37,32 @@ const changeTime = 30 * time.Second
 // NewPCRF returns a PCRF.
 func NewPCRF(host string, rules Rules, registry prometheus.Registerer) *PCRF {
 	p := &PCRF{
-		server: newServer(host, gxApplication, registry, "pcrf"), waiting: map[uint32]chan *diam.Message{}, next: firstID(),
+		server: newServer(host, gxApplication, registry, "pcrf"), waiting: map[uint32]chan *diam.Message{},
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pcrf_changes_total", Help: "Re-Auth-Requests, by result. A result of 0 is no answer.",
 		}, []string{"result"}),
 	}
 	registry.MustRegister(p.changes)
-	p.handle(creditControl, "credit-control", func(conn diam.Conn, origin string, s set) ([]*diam.AVP, error) {
+	p.handle(creditControl, "credit-control", func(origin string, s set) ([]*diam.AVP, error) {
 		session, ok := s.text(avp.SessionID)
 		if !ok {
 			return nil, MissingAVP
 		}
-		return decide(rules, session, Peer{origin, conn}, s)
+		return decide(rules, session, origin, s)
 	})
 	p.machine.HandleIdx(diam.CommandIndex{AppID: gxApplication, Code: reAuth}, diam.HandlerFunc(p.changed))
 	return p
 }
 
 // decide returns the answer to a Credit-Control-Request.
-func decide(rules Rules, session string, from Peer, s set) ([]*diam.AVP, error) {
+func decide(rules Rules, session, pgw string, s set) ([]*diam.AVP, error) {
 	switch kind, _ := s.number(avp.CCRequestType); kind {
 	case initialRequest:
 		var r GxRequest
 		if err := r.parse(s); err != nil {
 			return nil, err
 		}
-		policy, err := rules.Begin(session, from, r)
+		policy, err := rules.Begin(session, pgw, r)
 		if err != nil {
 			return nil, err
 		}
@@ -96,8 +86,8 @@ func decide(rules Rules, session string, from Peer, s set) ([]*diam.AVP, error) 
 // Change makes a P-GW change the rules of a session (Re-Auth-Request, TS 29.212 clause
 // 4.5.12), and waits for the result. The error is a Result if the P-GW refuses;
 // otherwise it is ErrUnreachable, ErrTimeout or the context's error.
-func (p *PCRF) Change(ctx context.Context, session string, at Peer, c Change) error {
-	err := p.change(ctx, session, at, c)
+func (p *PCRF) Change(ctx context.Context, session, pgw string, c Change) error {
+	err := p.change(ctx, session, pgw, c)
 	code, refused := 0, Result(0)
 	if err == nil {
 		code = int(Success.Code())
@@ -108,9 +98,10 @@ func (p *PCRF) Change(ctx context.Context, session string, at Peer, c Change) er
 	return err
 }
 
-func (p *PCRF) change(ctx context.Context, session string, at Peer, c Change) error {
+func (p *PCRF) change(ctx context.Context, session, pgw string, c Change) error {
 	p.mu.Lock()
-	if len(p.waiting) >= maxWaiting {
+	conn := p.conns[pgw]
+	if conn == nil || len(p.waiting) >= maxWaiting {
 		p.mu.Unlock()
 		return ErrUnreachable
 	}
@@ -130,21 +121,21 @@ func (p *PCRF) change(ctx context.Context, session string, at Peer, c Change) er
 		base(avp.OriginHost, datatype.DiameterIdentity(p.host)),
 		base(avp.OriginRealm, datatype.DiameterIdentity(p.realm)),
 		base(avp.DestinationRealm, datatype.DiameterIdentity(p.realm)),
-		base(avp.DestinationHost, datatype.DiameterIdentity(at.host)),
+		base(avp.DestinationHost, datatype.DiameterIdentity(pgw)),
 		base(avp.ReAuthRequestType, datatype.Enumerated(authorizeOnly)),
 	}, c.avps()...) {
 		m.AddAVP(a)
 	}
-	if _, err := m.WriteTo(at.conn); err != nil {
+	if _, err := m.WriteTo(conn); err != nil {
 		return ErrUnreachable
 	}
 	of := p.Messages.Begin()
-	logBegun(p.Messages, at.conn, m, of, c.event())
+	logBegun(p.Messages, conn, m, of, c.event())
 	timer := time.NewTimer(changeTime)
 	defer timer.Stop()
 	select {
 	case answer := <-wait:
-		logReceived(p.Messages, at.conn, answer, of)
+		logReceived(p.Messages, conn, answer, of)
 		return set(answer.AVP).result()
 	case <-timer.C:
 		return ErrTimeout

@@ -3,14 +3,17 @@ package diameter
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/fiorix/go-diameter/v4/diam"
 	"github.com/fiorix/go-diameter/v4/diam/avp"
 	"github.com/fiorix/go-diameter/v4/diam/datatype"
 	"github.com/fiorix/go-diameter/v4/diam/sm"
+	"github.com/fiorix/go-diameter/v4/diam/sm/smpeer"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vitrine/internal/truth"
@@ -19,7 +22,7 @@ import (
 
 // A handler handles a request and returns the AVPs of the answer. The error is a
 // Result; any other error is answered with DIAMETER_UNABLE_TO_COMPLY.
-type handler func(conn diam.Conn, origin string, request set) ([]*diam.AVP, error)
+type handler func(origin string, request set) ([]*diam.AVP, error)
 
 // A server answers the requests of clients.
 type server struct {
@@ -27,6 +30,10 @@ type server struct {
 	application uint32
 	machine     *sm.StateMachine
 	requests    *prometheus.CounterVec
+
+	mu    sync.Mutex
+	conns map[string]diam.Conn // by Diameter identity of the client: its latest connection
+	next  uint32               // identifier of the server's last request
 
 	Messages *truth.Log // nil: messages are not logged; set before Serve
 }
@@ -43,6 +50,7 @@ func newServer(host string, application uint32, registry prometheus.Registerer, 
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: name + "_procedures_total", Help: "Requests answered, by command and result.",
 		}, []string{"procedure", "result"}),
+		conns: map[string]diam.Conn{}, next: firstID(),
 	}
 	registry.MustRegister(s.requests)
 	s.machine.HandleFunc("ALL", s.unknown)
@@ -58,7 +66,7 @@ func (s *server) handle(command uint32, name string, h handler) {
 		var avps []*diam.AVP
 		var err error = MissingAVP
 		if ok && origin != "" {
-			avps, err = h(conn, origin, m.AVP)
+			avps, err = h(origin, m.AVP)
 		}
 		result := Success
 		if err != nil {
@@ -75,13 +83,28 @@ func (s *server) handle(command uint32, name string, h handler) {
 	}))
 }
 
+// receive handles a message. When capabilities have been exchanged, it stores the
+// connection for the server's own requests to the client.
+func (s *server) receive(conn diam.Conn, m *diam.Message) {
+	s.machine.ServeDIAM(conn, m)
+	client, ok := smpeer.FromContext(conn.Context())
+	if !ok || m.Header.CommandCode != diam.CapabilitiesExchange {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.conns) >= maxConnections { // no more than that are open
+		maps.DeleteFunc(s.conns, func(_ string, c diam.Conn) bool { return c.Connection().(*connection).over() })
+	}
+	s.conns[string(client.OriginHost)] = conn
+}
+
 // unknown answers a request whose command has no handler.
 func (s *server) unknown(conn diam.Conn, m *diam.Message) {
 	if m.Header.CommandFlags&diam.RequestFlag == 0 {
 		return
 	}
 	answer := beginAnswer(m, s.host, s.realm)
-	answer.Header.CommandFlags |= diam.ErrorFlag
 	appendResult(answer, CommandUnsupported)
 	s.requests.WithLabelValues("unknown", strconv.Itoa(int(CommandUnsupported.Code()))).Inc()
 	_, _ = answer.WriteTo(conn)
@@ -137,7 +160,7 @@ func (s *server) serve(ctx context.Context, l net.Listener) error {
 			c.Close()
 			continue
 		}
-		if _, err := diam.NewConn(c, socket.RemoteAddr().String(), s.machine, nil); err != nil {
+		if _, err := diam.NewConn(c, socket.RemoteAddr().String(), diam.HandlerFunc(s.receive), nil); err != nil {
 			c.Close()
 		}
 	}

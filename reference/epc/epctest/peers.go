@@ -136,9 +136,13 @@ func (g *Gateway) CreateSession(_ context.Context, r mme.SessionRequest) (mme.Se
 	}, nil
 }
 
-// ModifyBearer stores the eNodeB's end of a session's bearer.
+// ModifyBearer stores the eNodeB's end of a session's bearer, if there is an eNodeB.
 func (g *Gateway) ModifyBearer(_ context.Context, s mme.Session, enodeb s1ap.Tunnel) error {
-	return g.change(s, func(b *Bearer) { b.ENodeB = enodeb })
+	return g.change(s, func(b *Bearer) {
+		if enodeb != (s1ap.Tunnel{}) {
+			b.ENodeB = enodeb
+		}
+	})
 }
 
 // ReleaseAccessBearers removes the eNodeB's end of a session's bearer.

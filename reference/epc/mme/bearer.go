@@ -83,9 +83,9 @@ func (w *worker) modified(u *ue, err error) {
 		w.end(u, outcomeOf(err))
 		return
 	}
-	w.rest(u)
 	switch {
 	case err == nil:
+		w.rest(u)
 		w.end(u, succeeded)
 	case u.kind == attach: // without a bearer there is no attach
 		w.mme.config.Log.Debug("the gateway did not accept the eNodeB's end of a bearer", "error", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/ue"
@@ -49,7 +50,10 @@ func (g *slowGateway) DeleteSession(ctx context.Context, s mme.Session) error {
 func startSlow(t *testing.T) (*bed, *slowGateway) {
 	t.Helper()
 	g := &slowGateway{held: make(chan struct{}, 16), gate: make(chan struct{})}
-	return start(t, func(c *mme.Config) { g.Gateway, c.Gateway, c.CallTime = c.Gateway, g, patience }), g
+	return start(t, func(c *mme.Config) {
+		g.Gateway, c.Gateway, c.CallTime = c.Gateway, g, patience
+		c.Timers.NAS = time.Hour // a UE that answers late is not asked again
+	}), g
 }
 
 // TestRequestsOfABusyUEAreRefusedForNow requests service and an update while the
@@ -148,5 +152,29 @@ func TestUpdateWaitsForTheGateway(t *testing.T) {
 	p.download(ue.Updated)
 	if b.ended("handover", "success") != 1 || b.ended("tracking-area-update", "success") != 1 {
 		t.Error("the handover and the update were not counted")
+	}
+}
+
+// TestReleaseOfALostAssociationIsCountedOnce ends the association of a UE while the gateway
+// releases its bearer.
+func TestReleaseOfALostAssociationIsCountedOnce(t *testing.T) {
+	b, g := startSlow(t)
+	e, other := b.enodeb(1), b.enodeb(2)
+	half := e.phone(2)
+	half.begin(half.AppendAttach(nil))
+	half.download(ue.Asked)
+	p := e.phone(1)
+	p.attach()
+	e.send(e.AppendReleaseRequest(nil, p.ids, s1ap.CauseUserInactivity))
+	<-g.held
+	e.conn.Close()
+	b.until("the half attached UE, which comes last, is gone", func() bool { return b.count("contexts") == 1 })
+	close(g.gate)
+	b.until("the UE is idle", func() bool { return b.ended("release", "success") == 1 })
+	p.at = other
+	p.serve()
+	p.idle()
+	if got := b.ended("release", "success"); got != 2 {
+		t.Errorf("counted %d releases, want 2", got)
 	}
 }

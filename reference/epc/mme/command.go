@@ -29,6 +29,7 @@ import (
 type Options struct {
 	Node     gtp.Node
 	SGW, PGW netip.AddrPort
+	Host     string // Diameter identity
 
 	config       Config
 	s1, hss      netip.AddrPort
@@ -36,7 +37,6 @@ type Options struct {
 	network      string
 	group        uint16
 	cipher, shed string
-	diameterHost string
 	delay        time.Duration
 	store        keep.Config
 }
@@ -57,7 +57,7 @@ func (l *Options) Flags(c *ims.Command) {
 	c.StringVar(&l.network, "network", "00101", "country and network code, five or six digits")
 	c.Uint16Var(&l.group, "group", 1, "MME group; the MME code is the instance")
 	c.StringVar(&l.config.Name, "name", "vitrine-mme", "name that eNodeBs see")
-	c.StringVar(&l.diameterHost, "diameter-host", "mme.epc.test", "Diameter identity, in the realm after the first dot")
+	c.StringVar(&l.Host, "diameter-host", "mme.epc.test", "Diameter identity, in the realm after the first dot")
 	c.OneOf(&l.cipher, "ciphering", []string{"eea0", "eea2"}, "ciphering of NAS messages, for UEs that support it")
 	c.IntVar(&l.config.Workers, "workers", 1, "goroutines that share the UEs")
 	c.IntVar(&l.config.ENodeBs, "enodebs", 1024, "eNodeBs at most")
@@ -106,7 +106,7 @@ func (l *Options) Start(ctx context.Context, group *errgroup.Group, c *ims.Comma
 	}
 	var m *MME
 	hss := diameter.NewMME(diameter.MMEConfig{
-		ClientConfig: diameter.ClientConfig{Peer: l.hss, Host: l.diameterHost, Log: c.Log, Registry: c.Registry, Messages: c.Messages},
+		ClientConfig: diameter.ClientConfig{Peer: l.hss, Host: l.Host, Log: c.Log, Registry: c.Registry, Messages: c.Messages},
 		Cancelled: func(imsi string) {
 			if digits, ok := identity.MakeDigits(imsi); ok {
 				m.Cancel(digits)

@@ -62,7 +62,8 @@ func (w *worker) want(u *ue, c *change) {
 	w.pursue(u)
 }
 
-// pursue begins the UE's stored change, if the UE is ready.
+// pursue begins the UE's stored change, if the UE is ready. With a store, it evicts the
+// context of an idle UE that waits for nothing any more.
 func (w *worker) pursue(u *ue) {
 	c := u.change
 	switch {
@@ -80,6 +81,9 @@ func (w *worker) pursue(u *ue) {
 		w.endChange(u, nil)
 	default:
 		w.page(u)
+	}
+	if w.mme.config.Store != nil && u.change == nil && u.ready() && u.enb == nil && !u.paged() {
+		w.evict(u)
 	}
 }
 

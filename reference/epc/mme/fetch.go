@@ -176,7 +176,11 @@ func (w *worker) handleParked(u *ue, f found) {
 	default:
 		w.dispatch(e)
 	}
-	if f == claimed && u.serial == serial && !u.gone && !u.busy && u.enb == nil {
+	if f != claimed || u.serial != serial || u.gone {
+		return
+	}
+	u.moved = false
+	if !u.busy && u.enb == nil {
 		w.evict(u)
 	}
 }
@@ -185,7 +189,6 @@ func (w *worker) handleParked(u *ue, f found) {
 func (w *worker) saved(u *ue, j *job) {
 	if j.err == nil {
 		u.keep(j.kept, j.tag)
-		u.moved = false
 	}
 	changed := errors.Is(j.err, keep.ErrChanged)
 	switch {

@@ -37,14 +37,14 @@ func (w *worker) switched(u *ue, err error) {
 		w.end(u, outcomeOf(err))
 		return
 	}
-	w.rest(u)
 	if err != nil {
 		w.end(u, networkFailure)
 		w.failSwitch(u.enb, u.mmeID, u.enbID, s1ap.CauseUnknownERAB)
-		w.begin(u, release)
-		w.sendRelease(u, s1ap.CauseUnknownERAB)
+		u.cause = s1ap.CauseUnknownERAB
+		w.releaseBearers(u)
 		return
 	}
+	w.rest(u)
 	u.advanceChain()
 	b := w.about(u, s1ap.Successful, s1ap.PathSwitchRequest, s1ap.Reject)
 	b = s1ap.AppendNextHop(b, s1ap.Reject, u.chain, u.nextHop)

@@ -251,6 +251,9 @@ func (w *worker) answered(j *job) {
 	if !u.gone && !u.busy && u.phase != fetching && u.parked.enodeb != nil {
 		w.replay(u)
 	}
+	if !u.gone && !u.busy { // a change may have arrived during the call
+		w.pursue(u)
+	}
 }
 
 // missed stores the answer to a call whose context was removed during the call.

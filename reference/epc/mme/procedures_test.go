@@ -118,6 +118,28 @@ func TestTrackingAreaUpdate(t *testing.T) {
 	}
 }
 
+// TestUpdateOnANewConnectionReleasesTheBearer updates the tracking area of a UE whose old
+// connection the MME has not released.
+func TestUpdateOnANewConnectionReleasesTheBearer(t *testing.T) {
+	b := start(t, nil)
+	e := b.enodeb(1)
+	p := e.phone(1)
+	p.attach()
+	b.until("the UE is attached", func() bool { return b.ended("attach", "success") == 1 })
+	old := p.ids
+	p.Connect()
+	p.begin(p.AppendUpdate(nil, false))
+	if m := e.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs != old {
+		t.Errorf("the MME released %+v, want the old connection %+v", m.IDs, old)
+	}
+	e.send(e.AppendReleased(nil, old))
+	p.download(ue.Updated)
+	p.hangUp()
+	if of := b.gateway.Sessions(p.IMSI); len(of) != 1 || of[0].ENodeB.V4.IsValid() {
+		t.Errorf("sessions at the gateway in idle mode: got %+v", of)
+	}
+}
+
 func TestDetachFromIdle(t *testing.T) {
 	b := start(t, nil)
 	e := b.enodeb(1)

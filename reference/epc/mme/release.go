@@ -48,6 +48,7 @@ func (w *worker) toIdle(u *ue) {
 func (w *worker) releaseBearers(u *ue) {
 	w.begin(u, release)
 	u.phase = idling
+	u.deferred, u.awaiting = nothing, 0 // this release does the deferred work
 	w.timers.stop(u)
 	if u.stored {
 		w.save(u, callKeep, 0)
@@ -58,6 +59,7 @@ func (w *worker) releaseBearers(u *ue) {
 
 // idled releases the UE's connection after its access bearers.
 func (w *worker) idled(u *ue) {
+	u.tunnel = s1ap.Tunnel{}
 	if u.enb != nil {
 		w.sendRelease(u, u.cause)
 		return
@@ -120,6 +122,8 @@ func (w *worker) lostConnection(u *ue) {
 		w.end(u, radioFailed)
 		w.disconnect(u)
 		w.discard(u, s1ap.CauseConnectionLost)
+	case u.phase == idling: // idled runs next
+		w.disconnect(u)
 	case u.busy:
 		w.disconnect(u)
 		u.deferred = deferRelease

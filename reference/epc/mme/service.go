@@ -69,6 +69,11 @@ func (w *worker) updateRequest(e *enodeb) {
 	}
 	w.download(u, nas.Ciphered, w.body)
 	w.end(u, succeeded)
+	if u.moved || u.tunnel != (s1ap.Tunnel{}) { // the gateway may have the end of an old eNodeB
+		u.cause = s1ap.CauseNormalRelease
+		w.releaseBearers(u)
+		return
+	}
 	w.begin(u, release)
 	w.sendRelease(u, s1ap.CauseNormalRelease)
 }

@@ -1,13 +1,16 @@
 package mme_test
 
 import (
+	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/ue"
 	"vitrine/reference/keep"
+	"vitrine/store"
 	"vitrine/store/client"
 	"vitrine/store/embedded"
 	"vitrine/store/service/servicetest"
@@ -20,11 +23,35 @@ type shared struct{ *servicetest.Store }
 
 func newShared(t *testing.T) shared {
 	t.Helper()
+	return shared{servicetest.Serve(t, newEngine(t))}
+}
+
+func newEngine(t *testing.T) store.Engine {
+	t.Helper()
 	engine, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return shared{servicetest.Serve(t, engine)}
+	return engine
+}
+
+// A slowEngine holds writes until the gate is closed, while it is slow.
+type slowEngine struct {
+	store.Engine
+	slow atomic.Bool
+	held chan struct{} // a token for each write that waits
+	gate chan struct{}
+}
+
+func (e *slowEngine) Write(ctx context.Context, space string, ops ...store.Op) error {
+	if e.slow.Load() {
+		e.held <- struct{}{}
+		select {
+		case <-e.gate:
+		case <-ctx.Done():
+		}
+	}
+	return e.Engine.Write(ctx, space, ops...)
 }
 
 // pair returns two MMEs with one store, one HSS and one gateway.
@@ -260,5 +287,67 @@ func TestDedicatedBearersMoveBetweenMMEs(t *testing.T) {
 	p.activate()
 	if got := await(t, "the second bearer", second); got.err != nil || got.bearer.ID != 7 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestChangeDuringAWriteIsMade asks for a dedicated bearer while the store writes the record
+// of the UE.
+func TestChangeDuringAWriteIsMade(t *testing.T) {
+	g := &slowEngine{Engine: newEngine(t), held: make(chan struct{}, 16), gate: make(chan struct{})}
+	one, _ := shared{servicetest.Serve(t, g)}.pair(t, func(c *mme.Config) { c.CallTime = patience })
+	p := one.enodeb(1).phone(1)
+	p.attach()
+	first := p.wanted()
+	g.slow.Store(true)
+	p.activate()
+	if got := await(t, "the first bearer", first); got.err != nil {
+		t.Fatal(got.err)
+	}
+	await(t, "the wait for the write", g.held)
+	second, third := p.wanted(), p.wanted()
+	var got made
+	select { // the MME has one of them when it refuses the other
+	case got = <-second:
+		second = third
+	case got = <-third:
+	}
+	if got.err == nil {
+		t.Fatalf("two changes at the same time: %+v", got)
+	}
+	g.slow.Store(false)
+	close(g.gate)
+	p.activate()
+	if got := await(t, "the second bearer", second); got.err != nil || got.bearer.ID != 7 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestChangeThatEndsAtOnceLeavesNoContext has the network remove a bearer that an idle UE
+// does not have.
+func TestChangeThatEndsAtOnceLeavesNoContext(t *testing.T) {
+	one, _ := newShared(t).pair(t, nil)
+	p := one.enodeb(1).phone(1)
+	p.attach()
+	p.idle()
+	one.until("the context is in the store alone", func() bool { return one.count("contexts") == 0 })
+	if err := await(t, "the removal", p.unwanted(9)); err == nil {
+		t.Error("the MME removed a bearer that the UE does not have")
+	}
+	one.until("the context is in the store alone again", func() bool { return one.count("contexts") == 0 })
+}
+
+// TestUpdateAtAnotherMMEReleasesTheBearer leaves a UE connected at one MME, while it updates
+// its tracking area at the other.
+func TestUpdateAtAnotherMMEReleasesTheBearer(t *testing.T) {
+	one, two := newShared(t).pair(t, nil)
+	p := one.enodeb(1).phone(1)
+	p.attach()
+	p.goTo(two.enodeb(2))
+	p.Connect()
+	p.begin(p.AppendUpdate(nil, false))
+	p.download(ue.Updated)
+	p.hangUp()
+	if of := two.gateway.Sessions(p.IMSI); len(of) != 1 || of[0].ENodeB.V4.IsValid() {
+		t.Errorf("sessions at the gateway in idle mode: got %+v", of)
 	}
 }

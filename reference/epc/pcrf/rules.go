@@ -14,7 +14,7 @@ import (
 // A session is a Gx session.
 type session struct {
 	imsi string
-	at   diameter.Peer // the session's P-GW
+	pgw  string // Diameter identity of the session's P-GW
 }
 
 // rules make decisions by the access point name.
@@ -34,13 +34,13 @@ func newRules() *rules {
 
 // Begin admits a session with the QoS of its APN, the rates that the P-GW requests,
 // and one predefined rule.
-func (r *rules) Begin(id string, at diameter.Peer, request diameter.GxRequest) (diameter.Policy, error) {
+func (r *rules) Begin(id, pgw string, request diameter.GxRequest) (diameter.Policy, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.sessions[id]; !known && len(r.sessions) >= r.limit {
 		return diameter.Policy{}, diameter.TooBusy
 	}
-	r.sessions[id], r.latest[request.IMSI] = session{request.IMSI, at}, id
+	r.sessions[id], r.latest[request.IMSI] = session{request.IMSI, pgw}, id
 	policy := diameter.Policy{QoS: r.qos, AMBR: request.AMBR, Rules: []string{"default"}}
 	if request.APN == "ims" { // signalling (TS 23.203 table 6.1.7)
 		policy.QoS.QCI, policy.QoS.Priority = 5, 1
@@ -105,7 +105,7 @@ func (r *rules) find(imsi string) (id string, of session, ok bool) {
 }
 
 // changer changes the rules of a session at its P-GW.
-type changer func(ctx context.Context, session string, at diameter.Peer, c diameter.Change) error
+type changer func(ctx context.Context, session, pgw string, c diameter.Change) error
 
 // handler handles PUT and DELETE /rules/IMSI/NAME: an application requests or
 // releases a dedicated bearer. It replaces Rx (TS 29.214).
@@ -132,7 +132,7 @@ func (r *rules) serve(w http.ResponseWriter, request *http.Request, change chang
 		http.Error(w, "no session", http.StatusNotFound)
 		return
 	}
-	err := change(request.Context(), id, of.at, c)
+	err := change(request.Context(), id, of.pgw, c)
 	var refused diameter.Result
 	switch {
 	case err == nil:

@@ -84,14 +84,14 @@ func (s *server) open(key sessionKey, sgw gtp.Peer) (made *session, over *sessio
 }
 
 // get returns the session with a TEID, and the TEID of its S-GW. The session is nil
-// if there is none.
+// if there is none, or if settle has not completed it yet.
 func (s *server) get(teid uint32) (found *session, peer uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found, _ = s.sessions.Get(teid); found != nil {
-		peer = found.sgw.TEID
+	if found, _ = s.sessions.Get(teid); found == nil || len(found.bearers) == 0 {
+		return nil, 0
 	}
-	return found, peer
+	return found, found.sgw.TEID
 }
 
 // settle completes a session after the PCRF's answer. It returns false if the session

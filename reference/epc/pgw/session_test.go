@@ -9,19 +9,43 @@ import (
 	"vitrine/wire/identity"
 )
 
-// TestSettleLeavesARemovedSession creates a session again before the PCRF has
-// answered about the first one. The first one's creator has to end its own Gx session.
-func TestSettleLeavesARemovedSession(t *testing.T) {
+// testServer returns a server without sessions, and the key of a session.
+func testServer(t *testing.T) (*server, sessionKey) {
+	t.Helper()
 	addresses, err := newPool(netip.MustParsePrefix("10.45.0.0/29"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{sessions: gtp.NewTable[*session](10, gtp.Prefix{}), keys: map[sessionKey]*session{}, pool: addresses}
 	imsi, ok := identity.MakeDigits("001010000000001")
 	if !ok {
 		t.Fatal("invalid IMSI")
 	}
-	key := sessionKey{imsi, 5}
+	return &server{sessions: gtp.NewTable[*session](10, gtp.Prefix{}), keys: map[sessionKey]*session{}, pool: addresses}, sessionKey{imsi, 5}
+}
+
+// TestCommandsDoNotFindAnIncompleteSession looks for a session before and after the
+// PCRF has answered.
+func TestCommandsDoNotFindAnIncompleteSession(t *testing.T) {
+	s, key := testServer(t)
+	made, _, err := s.open(key, gtp.Peer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, _ := s.get(made.teid); found != nil {
+		t.Errorf("found a session without bearers: %+v", found)
+	}
+	if !s.settle(made, "gx;1", gtpc.Bearer{EBI: 5}) {
+		t.Fatal("the session was not set up")
+	}
+	if found, _ := s.get(made.teid); found != made {
+		t.Errorf("got %+v, want %+v", found, made)
+	}
+}
+
+// TestSettleLeavesARemovedSession creates a session again before the PCRF has
+// answered about the first one. The first one's creator has to end its own Gx session.
+func TestSettleLeavesARemovedSession(t *testing.T) {
+	s, key := testServer(t)
 	first, _, err := s.open(key, gtp.Peer{})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"vitrine/reference/epc/gtp"
 	"vitrine/wire/gtpc"
@@ -299,8 +302,35 @@ func (s *server) restarted(ctx context.Context, peer netip.Addr) {
 // abandon asks the P-GWs to remove connections that this S-GW has removed. It does
 // not wait for the answers.
 func (s *server) abandon(ctx context.Context, gone []*connection) {
-	for _, c := range gone {
-		request := gtpc.DeleteSession{Linked: c.ebi}
-		s.endpoint.Send(ctx, control(c.pgw), c.pgw.TEID, &request, func(*gtpc.Message, error) {})
+	if len(gone) == 0 {
+		return
+	}
+	s.tasks.Go(func() error {
+		var requests errgroup.Group
+		requests.SetLimit(abandoning)
+		for _, c := range gone {
+			requests.Go(func() error { s.dismiss(ctx, c); return nil })
+		}
+		return requests.Wait()
+	})
+}
+
+// abandoning limits the concurrent requests for removed connections, because other
+// procedures need room for theirs.
+const abandoning = 256
+
+// busyPause is the pause before a request for which the endpoint had no room.
+const busyPause = 100 * time.Millisecond
+
+// dismiss asks the P-GW to remove a connection.
+func (s *server) dismiss(ctx context.Context, c *connection) {
+	request := gtpc.DeleteSession{Linked: c.ebi}
+	var answer gtpc.Answer
+	for errors.Is(s.endpoint.Do(ctx, control(c.pgw), c.pgw.TEID, &request, &answer), gtp.ErrBusy) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(busyPause):
+		}
 	}
 }

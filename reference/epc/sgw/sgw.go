@@ -25,6 +25,7 @@ type server struct {
 	endpoint   *gtp.Endpoint
 	procedures *gtp.Procedures
 	lost       prometheus.Counter
+	tasks      *errgroup.Group // requests for removed connections
 
 	mu    sync.Mutex
 	teids *gtp.Table[entry]
@@ -72,6 +73,7 @@ func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Comman
 		lost:       prometheus.NewCounter(prometheus.CounterOpts{Name: "sgw_sessions_lost_total", Help: "PDN connections removed because their MME or P-GW restarted."}),
 		teids:      gtp.NewTable[entry](2*k.Node.Sessions, k.Node.Prefix), // a UE and its connection need one TEID each
 		ues:        map[identity.Digits]*ue{},
+		tasks:      group,
 	}
 	c.Registry.MustRegister(s.lost, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sgw_ues", Help: "UEs with a PDN connection."}, s.count))
 	if s.endpoint, err = k.Node.Listen(ctx, c, s.handle, s.restarted); err != nil {
