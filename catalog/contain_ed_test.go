@@ -2,6 +2,10 @@ package catalog
 
 import (
 	"cmp"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"vitrine/director"
@@ -25,6 +29,42 @@ func TestContainedFilesAreValid(t *testing.T) {
 			if of == nil || cmp.Or(of.Drain, config.DrainTransactions) != cmp.Or(ty.Drain, config.DrainTransactions) {
 				t.Errorf("%s, type %s: the director has %+v", dir, ty.Name, of)
 			}
+		}
+	}
+}
+
+// TestContainedScriptGivesUp runs the script with an orchestrator whose instances do not become
+// active, and with a director that does not steer to them. The script must say why it fails.
+func TestContainedScriptGivesUp(t *testing.T) {
+	const program = `#!/bin/sh
+case "$1 $2" in
+"flex run")
+	echo the port is taken
+	echo the service has ended >events
+	mkdir flex.yaml.flex
+	mv events flex.yaml.flex/events.jsonl
+	exec sleep 600 ;;
+"flex status")
+	until [ -e flex.yaml.flex/events.jsonl ]; do sleep 0.01; done
+	echo "session-1 $STATE 127.0.0.1" ;;
+"director status") echo '{"pending": true}' ;;
+esac
+`
+	vitrine := filepath.Join(t.TempDir(), "vitrine")
+	if err := os.WriteFile(vitrine, []byte(program), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for state, want := range map[string]string{"starting": "not active", "active": "not steered"} {
+		c := exec.CommandContext(t.Context(), "sh", "contain-ed.sh", t.TempDir(), "1", "sip", "127.0.0.1:1")
+		c.Env = append(os.Environ(), "VITRINE="+vitrine, "STATE="+state, "TRIES=2")
+		out, err := c.CombinedOutput()
+		for _, text := range []string{want, "the port is taken", "the service has ended"} {
+			if !strings.Contains(string(out), text) {
+				t.Errorf("instances are %s: missing %q in %s", state, text, out)
+			}
+		}
+		if c.ProcessState.ExitCode() != 1 {
+			t.Errorf("instances are %s: got %v, want exit status 1", state, err)
 		}
 	}
 }

@@ -83,7 +83,8 @@ func (p *phone) listen() {
 func (p *phone) contact() string { return "sip:" + p.user + "@" + p.conn.LocalAddr().String() }
 
 // message returns a request. headers are whole lines. From, To, Call-ID, CSeq,
-// Contact and Max-Forwards get the phone's own values unless headers sets them.
+// Contact and Max-Forwards get the phone's own values unless headers sets them. A name
+// without a value, as in "Contact:", leaves the header out.
 func (p *phone) message(method, uri, branch string, headers ...string) []byte {
 	var b strings.Builder
 	given := "\r\n" + strings.ToLower(strings.Join(headers, "\r\n"))
@@ -101,7 +102,9 @@ func (p *phone) message(method, uri, branch string, headers ...string) []byte {
 	add("Contact", "<"+p.contact()+">")
 	add("Max-Forwards", "70")
 	for _, h := range headers {
-		b.WriteString(h + "\r\n")
+		if !strings.HasSuffix(h, ":") {
+			b.WriteString(h + "\r\n")
+		}
 	}
 	b.WriteString("Content-Length: 0\r\n\r\n")
 	return []byte(b.String())

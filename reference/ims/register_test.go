@@ -33,7 +33,14 @@ func testRegisterAndDeregister(t *testing.T, s site) {
 	if got := s.state(p.user); got != ims.StateNotRegistered {
 		t.Errorf("state at Homestead after the challenge: got %s", got)
 	}
-	res := p.want(p.register(60), 200)
+	res := p.want(p.register(60, "Contact:"), 200)
+	if c := res.Contact(); c != nil {
+		t.Errorf("a query before the registration: got the contact %s", c.Value())
+	}
+	if got := s.state(p.user); got != ims.StateNotRegistered {
+		t.Errorf("state at Homestead after the query: got %s", got)
+	}
+	res = p.want(p.register(60), 200)
 	if c := res.Contact(); c == nil || !strings.Contains(c.Value(), p.contact()) || !strings.HasSuffix(c.Value(), "expires=60") {
 		t.Errorf("got contact %v, want %s for 60 s", c, p.contact())
 	}
@@ -92,6 +99,12 @@ func testRegisterIsRefused(t *testing.T, s site) {
 	t.Run("another's identity", func(t *testing.T) {
 		p := s.phone(41, 2, bono)
 		p.want(p.register(60, "To: <sip:sub000003@ims.test>", `Authorization: Digest username="sub000002@ims.test", realm="ims.test", nonce="", uri="sip:ims.test", response=""`), 403)
+		p.want(p.register(60), 401)
+		p.want(p.register(60, "To: <sip:sub000003@ims.test>"), 403) // with the own nonce and password
+		if got := s.state("sub000003"); got != ims.StateNotRegistered {
+			t.Errorf("state of the other at Homestead: got %s", got)
+		}
+		p.want(p.register(60), 200)
 	})
 	t.Run("credentials used twice", func(t *testing.T) {
 		p := s.phone(41, 4, bono)
@@ -157,6 +170,9 @@ func testSubscriptionIsNotified(t *testing.T, s site) {
 		}
 	}
 	notified("active", "<uri>"+p.contact()+"</uri>")
+	if got := len(p.want(p.register(60, "Contact:"), 200).GetHeaders("Contact")); got != 1 { // notifies nobody
+		t.Errorf("a query: got %d contacts, want 1", got)
+	}
 	p.want(p.register(60, "Contact: <sip:tablet@192.0.2.1>"), 200)
 	notified("active", "<uri>sip:tablet@192.0.2.1</uri>")
 	p.want(p.register(0, "Contact: *"), 200)

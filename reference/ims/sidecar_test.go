@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -36,6 +37,7 @@ func (s site) kamailio(i int, trusted bool) registrar {
 			s.t.Fatalf("%v: %s", err, out)
 		}
 	}
+	s.distrustRepeats(filepath.Join(dir, "registrar.cfg"))
 	host := 61 + i
 	function, own := s.at(host, 5061), s.at(host, 5062)
 	env := []string{"env", "ADDRESS=" + strings.TrimSuffix(function, ":5061"), "PORT=5061", "VITRINE_DIR=" + dir}
@@ -48,6 +50,19 @@ func (s site) kamailio(i int, trusted bool) registrar {
 	prober := s.phone(host, 0, r.at)
 	eventually(s.t, "Kamailio serves", func() bool { return prober.ask("OPTIONS", "sip:"+r.at).final().StatusCode == sip.StatusOK })
 	return r
+}
+
+// distrustRepeats makes Kamailio refuse at once a REGISTER that it has seen. By default it
+// accepts one for 20 s, so no test would repeat one late enough.
+func (s site) distrustRepeats(cfg string) {
+	s.t.Helper()
+	text, err := os.ReadFile(cfg)
+	if err == nil {
+		err = os.WriteFile(cfg, append(text, "\nmodparam(\"usrloc\", \"cseq_delay\", 0)\n"...), 0o600)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // moveTo makes the phone use another registrar.

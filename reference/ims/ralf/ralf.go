@@ -3,6 +3,7 @@
 package ralf
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -33,7 +34,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
-	records := io.Discard
+	var records recordFile
 	if *path != "" {
 		file, err := os.OpenFile(*path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
@@ -53,18 +54,29 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	return rest.Wait(ctx, group, c, listener.Addr())
 }
 
+// A recordFile is the part of an *os.File, open for appending, that a server uses.
+type recordFile interface {
+	io.Writer
+	Stat() (os.FileInfo, error)
+	Truncate(size int64) error
+}
+
 type server struct {
 	taken *prometheus.CounterVec
 
 	mu      sync.Mutex
-	records *csv.Writer
+	records recordFile // nil: records are only counted
+	row     bytes.Buffer
+	encoder *csv.Writer // to row: a csv.Writer refuses all rows after a failed write
 }
 
-func newServer(records io.Writer) *server {
-	return &server{
-		records: csv.NewWriter(records),
+func newServer(records recordFile) *server {
+	s := &server{
+		records: records,
 		taken:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ralf_records_total", Help: "Records taken, by accounting record type."}, []string{"type"}),
 	}
+	s.encoder = csv.NewWriter(&s.row)
+	return s
 }
 
 func (s *server) handler() http.Handler {
@@ -94,16 +106,32 @@ func (s *server) take(w http.ResponseWriter, r *http.Request) {
 	s.taken.WithLabelValues(strconv.Itoa(record.Type)).Inc()
 }
 
+// write appends a row to the file, whole or not at all.
 func (s *server) write(callID string, r ims.ChargingRecord) error {
+	if s.records == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	row := []string{
+	s.row.Reset()
+	if err := s.encoder.WriteAll([][]string{{
 		r.Time.UTC().Format(time.RFC3339Nano), strconv.Itoa(r.Type), r.Method, callID,
 		r.Calling, r.Called, r.ICID, r.Node, strconv.Itoa(r.Cause),
-	}
-	if err := s.records.Write(row); err != nil {
+	}}); err != nil {
 		return err
 	}
-	s.records.Flush()
-	return s.records.Error()
+	n, err := s.records.Write(s.row.Bytes())
+	if err != nil && n > 0 {
+		err = errors.Join(err, s.cut(n))
+	}
+	return err
+}
+
+// cut removes the last n bytes of the file.
+func (s *server) cut(n int) error {
+	info, err := s.records.Stat()
+	if err != nil {
+		return err
+	}
+	return s.records.Truncate(info.Size() - int64(n))
 }

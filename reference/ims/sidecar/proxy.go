@@ -160,7 +160,10 @@ func (s *sidecar) forward(tx *sipudp.Transaction) {
 	if tx.Request.Method == sip.INVITE {
 		s.answer(tx, sip.StatusTrying, "Trying")
 	}
-	if err := s.transactions.Forward(tx, tx.Request.Clone(), s.toFunction(), nil); err != nil {
+	switch err := s.transactions.Forward(tx, tx.Request.Clone(), s.toFunction(), nil); {
+	case errors.Is(err, sipudp.ErrCancelled):
+		s.answer(tx, sip.StatusRequestTerminated, "Request Terminated")
+	case err != nil:
 		s.fail(tx, err)
 	}
 }

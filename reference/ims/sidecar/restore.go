@@ -42,26 +42,38 @@ func (s *sidecar) restore(ctx context.Context, of user) (record, error) {
 		return r, nil
 	}
 	s.known.Remove(of.name)
-	present, err := s.bind(ctx, of, nil, 0)
-	if err != nil {
+	if err := s.replace(ctx, of, r.locations); err != nil {
 		return r, err
-	}
-	for _, c := range present {
-		if find(r.locations, c.uri) != nil {
-			continue
-		}
-		if _, err := s.bind(ctx, of, &location{Contact: c.text}, 0); err != nil {
-			return r, err
-		}
-	}
-	for i := range r.locations {
-		l := &r.locations[i]
-		if _, err := s.bind(ctx, of, l, time.Until(l.Expires)); err != nil {
-			return r, err
-		}
 	}
 	s.known.Add(of.name, r.tag)
 	return r, nil
+}
+
+// replace makes the function's locations of a user the given ones. The REGISTER for a
+// location that the function has gets a new Call-ID, because the function refuses the one
+// that bound the location a second time (RFC 3261 section 10.3, step 7).
+func (s *sidecar) replace(ctx context.Context, of user, all []location) error {
+	present, err := s.bind(ctx, of, nil, 0)
+	if err != nil {
+		return err
+	}
+	for _, c := range present {
+		if find(all, c.uri) != nil {
+			continue
+		}
+		if _, err := s.bind(ctx, of, &location{Contact: c.text}, 0); err != nil {
+			return err
+		}
+	}
+	for _, l := range all {
+		if findContact(present, l.uri()) != nil {
+			l.CallID = ""
+		}
+		if _, err := s.bind(ctx, of, &l, time.Until(l.Expires)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bind sends a REGISTER of the sidecar's own, which binds a location for a lifetime, or
@@ -85,7 +97,7 @@ func (s *sidecar) bind(ctx context.Context, of user, l *location, life time.Dura
 
 // registerOf returns a REGISTER as bind sends it. It has the Call-ID and CSeq of the REGISTER
 // that bound the location, so that the function takes the client's next one for a newer
-// one (RFC 3261 section 10.3, step 7).
+// one (RFC 3261 section 10.3, step 7). If the location has no Call-ID, they are new.
 func registerOf(user sip.Uri, l *location, life time.Duration) *sip.Request {
 	req := sip.NewRequest(sip.REGISTER, sip.Uri{Scheme: "sip", Host: user.Host})
 	hops := sip.MaxForwardsHeader(70)

@@ -3,6 +3,7 @@ package sipudp
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -48,6 +49,7 @@ type Transaction struct {
 	reply       []byte // last answer sent upstream
 	final       int    // status of the final answer; 0 before it
 	provisional bool
+	cancelled   bool      // by the client
 	began       time.Time // when the request was forwarded, or received if it was not
 	finished    time.Time
 	interval    time.Duration
@@ -148,10 +150,14 @@ func (t *Transactions) ReceiveAck(req *sip.Request) (forward bool, of truth.Even
 }
 
 // ReceiveCancel answers a CANCEL, and cancels its INVITE downstream if the INVITE
-// is here. It returns the event.
+// is here. If the INVITE has not been forwarded yet, Forward returns ErrCancelled.
+// ReceiveCancel returns the event.
 func (t *Transactions) ReceiveCancel(cancel *sip.Request, upstream Peer) (truth.Event, error) {
 	t.mu.Lock()
 	invite := t.server[serverKey(cancel)]
+	if invite != nil {
+		invite.cancelled = true
+	}
 	t.mu.Unlock()
 	if invite == nil {
 		of := t.Messages.Begin()
@@ -168,16 +174,25 @@ func Begin(req *sip.Request, of truth.Event) *Transaction {
 	return &Transaction{Request: req, Event: of}
 }
 
+// ErrCancelled is the error for an INVITE that the client cancelled before it was
+// forwarded. The caller answers it 487 (RFC 3261 section 9.2).
+var ErrCancelled = errors.New("the client has cancelled the request")
+
 // Forward sends out on the transaction, with this node's Via on top, and
-// retransmits it until there is an answer. The caller must not use out
-// afterwards, unless Forward fails. An error means that the first send failed; no
-// timeout follows.
+// retransmits it until there is an answer. It sends nothing and returns ErrCancelled
+// if the client has cancelled the transaction. Any other error means that the first
+// send failed. No timeout follows an error. The caller must not use out afterwards,
+// unless the send failed.
 func (t *Transactions) Forward(tx *Transaction, out *sip.Request, downstream Peer, owner any) error {
 	branch := sip.RFC3261BranchMagicCookie + NewToken()
 	pushVia(out, downstream.Socket.Local(), branch)
 	data := Bytes(out)
 	now := time.Now()
 	t.mu.Lock()
+	if tx.cancelled {
+		t.mu.Unlock()
+		return ErrCancelled
+	}
 	tx.Owner, tx.branch, tx.downstream, tx.forwarded = owner, branch, downstream, data
 	if tx.invite() {
 		tx.out = out

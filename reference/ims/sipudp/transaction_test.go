@@ -1,6 +1,7 @@
 package sipudp
 
 import (
+	"errors"
 	"net/netip"
 	"runtime"
 	"strconv"
@@ -266,6 +267,28 @@ func TestInviteIsAcknowledgedHopByHop(t *testing.T) {
 	other := strings.Replace(strings.ReplaceAll(register, "REGISTER", "ACK"), "abc", "def", 1)
 	if forward, _ := r.table.ReceiveAck(parse(t, other).(*sip.Request)); !forward {
 		t.Error("the ACK of a 2xx was not forwarded")
+	}
+}
+
+// TestCancelBeforeForward cancels an INVITE that waits to be forwarded.
+func TestCancelBeforeForward(t *testing.T) {
+	invite := strings.ReplaceAll(register, "REGISTER", "INVITE")
+	r := newRig(t)
+	tx, _ := r.receive(t, invite)
+	cancel := parse(t, strings.ReplaceAll(register, "REGISTER", "CANCEL")).(*sip.Request)
+	if _, err := r.table.ReceiveCancel(cancel, Peer{Socket: r.self.Socket, To: r.up.Local()}); err != nil {
+		t.Fatal(err)
+	}
+	if answer := r.up.await(t, 1)[0]; !strings.HasPrefix(answer, "SIP/2.0 200 ") {
+		t.Errorf("answer to the CANCEL: got %q", answer)
+	}
+	if err := r.table.Forward(tx, tx.Request.Clone(), Peer{Socket: r.self.Socket, To: r.down.Local()}, nil); !errors.Is(err, ErrCancelled) {
+		t.Errorf("got error %v, want ErrCancelled", err)
+	}
+	other, _ := r.receive(t, strings.Replace(invite, "abc", "def", 1))
+	r.forward(t, other)
+	if sent := r.down.await(t, 1); len(sent) != 1 || !strings.Contains(sent[0], "z9hG4bKdef") {
+		t.Errorf("forwarded %q, want only the other INVITE", sent)
 	}
 }
 

@@ -25,6 +25,7 @@ const nonceLife = 40 * time.Second
 // answer.
 type challenge struct {
 	Username string `json:"username"`
+	Public   string `json:"impu"` // the identity that may register with this nonce
 	HA1      string `json:"ha1"`
 	Count    int    `json:"nc"` // the highest nonce count seen
 }
@@ -36,7 +37,7 @@ type verdict int
 
 const (
 	accepted verdict = iota
-	wrong            // the password, username or realm is wrong
+	wrong            // the password, username, realm or public identity is wrong
 	unknown          // no usable credentials: send a first challenge
 	stale            // the nonce is unknown or its count was used before: challenge again
 )
@@ -55,10 +56,10 @@ func parseCredentials(header sip.Header) (digest.Credentials, error) {
 	return *c, nil
 }
 
-// authenticate checks the credentials of a request (RFC 7616 with MD5, as in the
-// SIP digest of TS 24.229 annex N). An accepted nonce is kept until nonceLife
-// after until.
-func (s *server) authenticate(ctx context.Context, method string, c digest.Credentials, until time.Time) (verdict, error) {
+// authenticate checks the credentials of a request for a public identity (RFC 7616
+// with MD5, as in the SIP digest of TS 24.229 annex N). An accepted nonce is kept
+// until nonceLife after until.
+func (s *server) authenticate(ctx context.Context, method, impu string, c digest.Credentials, until time.Time) (verdict, error) {
 	if c.Nonce == "" || c.Response == "" {
 		return unknown, nil
 	}
@@ -74,7 +75,7 @@ func (s *server) authenticate(ctx context.Context, method string, c digest.Crede
 		return unknown, fmt.Errorf("challenge %s: %w", c.Nonce, err)
 	}
 	want := digestResponse(known.HA1, method, c)
-	if c.Username != known.Username || c.Realm != ims.Domain ||
+	if c.Username != known.Username || impu != known.Public || c.Realm != ims.Domain ||
 		subtle.ConstantTimeCompare([]byte(want), []byte(c.Response)) != 1 {
 		return wrong, nil
 	}
@@ -121,7 +122,7 @@ func (s *server) challenge(ctx context.Context, impi, impu string, isStale bool)
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails (crypto/rand)
 	nonce := hex.EncodeToString(random[:])
-	value, err := json.Marshal(challenge{Username: impi, HA1: vector.Digest.HA1})
+	value, err := json.Marshal(challenge{Username: impi, Public: impu, HA1: vector.Digest.HA1})
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func (s *server) register(ctx context.Context, tx *sipudp.Transaction) error {
 			until = at
 		}
 	}
-	verdict, err := s.authenticate(ctx, string(req.Method), credentials, until)
+	verdict, err := s.authenticate(ctx, string(req.Method), impu, credentials, until)
 	switch {
 	case err != nil:
 		return err
@@ -69,6 +69,9 @@ func (s *server) register(ctx context.Context, tx *sipudp.Transaction) error {
 		s.counts.challenges.Inc()
 		s.respond(tx, sipudp.Reply(req, sip.StatusUnauthorized, "Unauthorized", header))
 		return nil
+	}
+	if !contacts.all && len(contacts.bindings) == 0 {
+		return s.query(ctx, tx, impu)
 	}
 	return s.bind(ctx, tx, impu, contacts)
 }
@@ -149,10 +152,20 @@ func routes(headers []sip.Header) ([]string, error) {
 	return out, nil
 }
 
-// bind applies an authenticated REGISTER.
+// query answers an authenticated REGISTER that changes nothing (RFC 3261 section 10.3,
+// step 6).
+func (s *server) query(ctx context.Context, tx *sipudp.Transaction, impu string) error {
+	r, _, err := s.registered(ctx, impu)
+	if err == nil {
+		s.respond(tx, s.registeredReply(tx.Request, r))
+	}
+	return err
+}
+
+// bind applies an authenticated REGISTER that has contacts.
 func (s *server) bind(ctx context.Context, tx *sipudp.Transaction, impu string, c contacts) error {
 	now := time.Now()
-	leaving := c.all || (len(c.bindings) > 0 && !slices.ContainsFunc(c.bindings, func(b binding) bool { return b.Expires > now.UnixMilli() }))
+	leaving := c.all || !slices.ContainsFunc(c.bindings, func(b binding) bool { return b.Expires > now.UnixMilli() })
 	kind := ims.RequestReg
 	if leaving {
 		have, _, err := s.registered(ctx, impu)

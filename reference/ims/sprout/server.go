@@ -236,7 +236,7 @@ func newCounts(registry *prometheus.Registry) counts {
 		refused:       counter("refused", "Requests answered with any other failure."),
 		late:          counter("homestead_late", "Requests to Homestead that were not answered in time."),
 		challenges:    counter("challenges", "401 challenges sent."),
-		wrong:         counter("wrong_credentials", "REGISTERs with a wrong password, username or realm."),
+		wrong:         counter("wrong_credentials", "REGISTERs with a wrong password, username, realm or public identity."),
 		subscriptions: counter("subscriptions", "Subscriptions begun, refreshed or ended."),
 		notifies:      counter("notifies", "NOTIFYs sent."),
 		forwarded:     counter("forwarded", "Requests forwarded."),

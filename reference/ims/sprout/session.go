@@ -2,6 +2,7 @@ package sprout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -122,7 +123,10 @@ func (s *server) send(tx *sipudp.Transaction, out *sip.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.transactions.Forward(tx, out, to, nil); err != nil {
+	switch err := s.transactions.Forward(tx, out, to, nil); {
+	case errors.Is(err, sipudp.ErrCancelled):
+		return refuse(sip.StatusRequestTerminated, "Request Terminated")
+	case err != nil:
 		s.log.Warn("a request was not forwarded", "to", to.To, "error", err)
 		return refuse(sip.StatusTemporarilyUnavailable, "Temporarily Unavailable")
 	}
