@@ -134,11 +134,14 @@ func oneWayDetail(s *site, x stream, out sentStream, got *received) Detail {
 	return d
 }
 
+// kernelStamps says that the kernel stamped every packet.
+const kernelStamps = "kernel"
+
 // analyze analyses the packets by the kernel's stamps. If the kernel did not stamp every packet,
 // it uses the program's stamps.
 func (d *Detail) analyze(x stream, cut delay.Cut, list []packet.Reception) {
 	arrivals := make([]delay.Packet, len(list))
-	d.Stamps = "kernel"
+	d.Stamps = kernelStamps
 	for i, p := range list {
 		arrivals[i] = delay.Packet{Sequence: p.Sequence, Sent: p.Sent, Received: p.Kernel}
 		if p.Kernel == 0 {
@@ -146,7 +149,7 @@ func (d *Detail) analyze(x stream, cut delay.Cut, list []packet.Reception) {
 		}
 		d.Hardware = d.Hardware || p.Hardware != 0
 	}
-	if d.Stamps != "kernel" {
+	if d.Stamps != kernelStamps {
 		for i, p := range list {
 			arrivals[i].Received = p.Read
 		}
@@ -245,6 +248,8 @@ func (d *Detail) valid() error {
 	switch {
 	case d.Network.Received == 0:
 		return errors.New("no packet arrived")
+	case d.Way == RoundTrip && d.Stamps != kernelStamps: // the program reads replies when it has sent all packets
+		return errors.New("the kernel did not stamp every reply")
 	case d.Dropped > 0 && d.Network.Lost > 0:
 		return fmt.Errorf("the receiving program did not keep up: the kernel dropped %d packets because its socket's buffer was full; choose a lower --rate", d.Dropped)
 	case d.CPU != nil && !(d.CPU.Total > 0):

@@ -2,12 +2,14 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"testing"
 
 	"vitrine"
 	"vitrine/result"
+	"vitrine/testbed/quiet"
 	"vitrine/testbed/quiet/quiettest"
 )
 
@@ -78,6 +80,45 @@ func TestDisturbedStreamsAreMeasuredAgain(t *testing.T) {
 	want := []string{"valid", disturbed, disturbed, disturbed, disturbed + "; " + failed, failed, disturbed, failed, failed, "valid"}
 	if strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("got outcomes\n%q, want\n%q", got, want)
+	}
+}
+
+// TestStreamsSentTogetherAreKept checks that a valid stream is kept after five disturbed ones, if all
+// were sent together.
+func TestStreamsSentTogetherAreKept(t *testing.T) {
+	t.Parallel()
+	run, err := result.Create(t.TempDir(), result.Manifest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run.Close() })
+	var list []stream
+	for seq := 1; seq <= 6; seq++ {
+		list = append(list, stream{seq: seq, where: Combination{"process", "bridge"}, repeat: 1, metric: Jitter, way: OneWay, size: 64, rate: 1000})
+	}
+	_, err = RunVisits(t.Context(), &Stage{Results: run}, []Visit[stream]{{Where: "process/bridge", Trials: list}}, func(_ context.Context, r *Runner, open []stream) error {
+		measured := func(list []stream) (outcomes []vitrine.Outcome) {
+			for i, x := range list {
+				o := vitrine.Outcome{Key: r.Next(x), Valid: true}
+				if i < 5 {
+					o.Valid, o.Disturbed, o.Reason = false, true, quiettest.Reason
+				}
+				outcomes = append(outcomes, o)
+			}
+			return outcomes
+		}
+		again, err := r.keepAll(open, measured(open))
+		if err != nil || len(again) != 5 {
+			t.Errorf("%d streams are to be repeated, error %v; want 5 and none", len(again), err)
+		}
+		again, err = r.keepAll(again, measured(again))
+		if !errors.Is(err, quiet.ErrTooNoisy) || len(again) != 5 {
+			t.Errorf("%d streams are to be repeated, error %v; want 5, and that the host is too noisy", len(again), err)
+		}
+		return nil
+	})
+	if n := len(run.Outcomes()); err != nil || n != 11 {
+		t.Errorf("%d outcomes, error %v; want 11", n, err)
 	}
 }
 

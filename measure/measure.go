@@ -168,7 +168,7 @@ func (s *Settings) Check() error {
 			return bad("--measure", m, "want some of "+strings.Join(Metrics(), ", "))
 		}
 	}
-	if twice := cmp.Or(repeated(s.Metrics), repeated(s.Substrates), repeated(s.Fabrics), repeated(s.Sizes)); twice != "" {
+	if twice := cmp.Or(Repeated(s.Metrics), Repeated(s.Substrates), Repeated(s.Fabrics), Repeated(s.Sizes)); twice != "" {
 		return bad("the plan", twice+" twice", "name each measurement, substrate, fabric and frame size once")
 	}
 	for _, size := range append(slices.Clone(s.Sizes), s.SmallSize) {
@@ -197,8 +197,8 @@ func (s *Settings) Check() error {
 	return nil
 }
 
-// repeated returns the first value that occurs twice in list, or an empty value.
-func repeated[T comparable](list []T) string {
+// Repeated returns the first value that occurs twice in list, or an empty string.
+func Repeated[T comparable](list []T) string {
 	for i, v := range list {
 		if slices.Contains(list[:i], v) {
 			return fmt.Sprint(v)

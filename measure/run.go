@@ -146,18 +146,12 @@ func (v *visit) measureOneWay(ctx context.Context, list []stream) (again []strea
 	if err != nil {
 		return nil, fmt.Errorf("the record of %s: %w", v.receiver.Name, err)
 	}
+	outcomes := make([]vitrine.Outcome, len(list))
 	for i, x := range list {
-		o := outcome(x, v.Next(x), oneWayDetail(v.site, x, sent[i], got))
-		seen[i].Mark(&o)
-		finished, err := v.Keep(o)
-		if err != nil {
-			return nil, err
-		}
-		if !finished {
-			again = append(again, x)
-		}
+		outcomes[i] = outcome(x, v.Next(x), oneWayDetail(v.site, x, sent[i], got))
+		seen[i].Mark(&outcomes[i])
 	}
-	return again, nil
+	return v.keepAll(list, outcomes)
 }
 
 // mostProbes returns the maximum number of probes that the receiver must take.

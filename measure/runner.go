@@ -134,6 +134,22 @@ func (r *Runner) Keep(o vitrine.Outcome) (finished bool, err error) {
 	return finished, r.disturbed.Add(o, "streams", fmt.Sprintf("%s at %g packets/s", o.Subject, o.Rate))
 }
 
+// keepAll records the outcomes of streams that were measured together, and returns the streams to
+// repeat. A noisy host ends the run only if it was still noisy during the last one.
+func (r *Runner) keepAll(list []stream, outcomes []vitrine.Outcome) (again []stream, noisy error) {
+	for i, o := range outcomes {
+		finished, err := r.Keep(o)
+		if err != nil && !errors.Is(err, quiet.ErrTooNoisy) {
+			return nil, err
+		}
+		if !finished {
+			again = append(again, list[i])
+		}
+		noisy = err
+	}
+	return again, noisy
+}
+
 // note writes the places that were left out into the manifest, with the reasons.
 func (r *Runner) note() error {
 	m := r.Results.Manifest()

@@ -98,6 +98,7 @@ func (s *site) place(ctx context.Context) error {
 	receiver := substrate.Spec{Name: receiverName, Component: receiverName, CPUs: s.config.CPUs.Function}
 	if s.guest {
 		receiver.Memory = guestMemory
+		receiver.CPUs = receiver.CPUs[:1] // the CPU whose time is measured; a guest with more could use another
 	}
 	placed, err := s.Place(ctx, s.dir, s.senderSpec(s.config.CPUs.Generator, !inside), testbed.Spec{Spec: receiver})
 	if err != nil {

@@ -61,13 +61,14 @@ func difference(less, more Reading) Ratio {
 	return Ratio{mean, mean - math.Hypot(more.Mean-moreLow, lessHigh-less.Mean), mean + math.Hypot(moreHigh-more.Mean, less.Mean-lessLow)}
 }
 
-// average returns the geometric mean of independent ratios.
+// average returns the geometric mean of ratios. Its interval allows for errors that the ratios have
+// in common, because all frame sizes are measured on the same deployments.
 func average(list []Ratio) Ratio {
 	var mean, down, up float64
 	for _, r := range list {
 		mean += math.Log(r.Mean)
-		down = math.Hypot(down, math.Log(r.Mean/r.Low))
-		up = math.Hypot(up, math.Log(r.High/r.Mean))
+		down += math.Log(r.Mean / r.Low)
+		up += math.Log(r.High / r.Mean)
 	}
 	n := float64(len(list))
 	return Ratio{math.Exp(mean / n), math.Exp((mean - down) / n), math.Exp((mean + up) / n)}

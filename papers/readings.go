@@ -111,8 +111,8 @@ func Read(d *result.Data) (Readings, error) {
 	return r, err
 }
 
-// Beside adds the committed records of the paper's other runs that the claims
-// name.
+// Beside adds the committed records of the paper's other runs that the claims name. It leaves out
+// records of other plans than the committed ones.
 func (r Readings) Beside(from fs.FS, e Exhibit) (Readings, error) {
 	r.beside = map[string]Readings{}
 	for _, c := range e.Claims {
@@ -125,7 +125,11 @@ func (r Readings) Beside(from fs.FS, e Exhibit) (Readings, error) {
 			if err != nil {
 				return r, err
 			}
-			if record != nil {
+			history, err := ReadHistory(from, path.Join(e.Paper(), other))
+			if err != nil {
+				return r, err
+			}
+			if record != nil && history.Refuses(record.Plan, record.Started) == "" {
 				r.beside[other] = record.readings()
 			}
 		}
@@ -141,7 +145,7 @@ func (r Readings) read(name string) (x Reading, missing string) {
 	if other, rest, ok := strings.Cut(name, ": "); ok {
 		from, ok := r.beside[other]
 		if !ok {
-			return x, "not run since these rules"
+			return x, "not run by its committed plan"
 		}
 		return from.read(rest)
 	}

@@ -17,6 +17,7 @@
 package chain
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -119,6 +120,9 @@ func (s *Settings) Check() error {
 			return bad("--forwarder", fmt.Sprintf("%q", f), "want some of "+strings.Join(Forwarders(), ", "))
 		}
 	}
+	if twice := cmp.Or(measure.Repeated(s.Substrates), measure.Repeated(s.Fabrics), measure.Repeated(s.Forwarders)); twice != "" {
+		return bad("the plan", twice+" twice", "name each substrate, fabric and forwarder once")
+	}
 	switch {
 	case len(s.Paths()) == 0:
 		return bad("the plan", "nothing to measure", "name at least one substrate, fabric and forwarder")
@@ -181,7 +185,8 @@ type Stream struct {
 	Accelerator string       `json:"accelerator,omitempty"` // of hops that are virtual machines: "kvm", "tcg"
 	Sent        packet.Sent  `json:"sent"`
 	Dropped     uint32       `json:"dropped_by_socket"`
-	Network     delay.Report `json:"network"` // Delay is the round-trip delay
+	Unstamped   int          `json:"unstamped,omitempty"` // replies without the kernel's time stamp
+	Network     delay.Report `json:"network"`             // Delay is the round-trip delay
 }
 
 // ReadStream decodes the Stream of an outcome of this package.

@@ -128,6 +128,8 @@ func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
 		o.Valid, o.Reason = false, fmt.Sprintf("%d duplicate replies: something other than the chain forwards packets", n.Duplicates)
 	case n.Received == 0:
 		o.Valid, o.Reason = false, "no reply arrived"
+	case s.Unstamped > 0:
+		o.Valid, o.Reason = false, fmt.Sprintf("the kernel did not stamp %d replies", s.Unstamped)
 	}
 	var err error
 	if o.Measured, err = json.Marshal(s); err != nil {
@@ -210,11 +212,14 @@ func (m *measurement) stream(ctx context.Context, length, packets int, rate floa
 	if err := errors.Join(err, in.Close(), context.Cause(ctx)); err != nil {
 		return Stream{}, err
 	}
+	s := Stream{Path: m.path, Length: length, Forwarding: m.forwardingModes(length), Accelerator: m.Accelerator, Sent: sent, Dropped: got.Dropped}
 	arrivals := make([]delay.Packet, len(got.Receptions))
 	for i, x := range got.Receptions {
 		arrivals[i] = delay.Packet{Sequence: x.Sequence, Sent: x.Sent, Received: x.Kernel}
+		if x.Kernel == 0 {
+			s.Unstamped++
+		}
 	}
-	return Stream{
-		Path: m.path, Length: length, Forwarding: m.forwardingModes(length), Accelerator: m.Accelerator, Sent: sent, Dropped: got.Dropped, Network: delay.Analyze(packets, arrivals, cut),
-	}, nil
+	s.Network = delay.Analyze(packets, arrivals, cut)
+	return s, nil
 }
