@@ -19,6 +19,7 @@ import (
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/course"
 	"vitrine/affinity/message"
+	"vitrine/internal/capturetest"
 )
 
 // A recorder writes datagrams into a capture.
@@ -128,6 +129,56 @@ func TestCapturesBecomeTransactions(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	validate(t, a)
+}
+
+// TestA5GReleaseIsPartOfItsDeregistration reads a deregistration whose AMF then releases the
+// UE's connection (TS 23.502 clause 4.2.2.3.2).
+func TestA5GReleaseIsPartOfItsDeregistration(t *testing.T) {
+	const (
+		amf  = "\x00\x0a\x00\x02\x00\x01"         // AMF UE NGAP ID 1
+		ran  = "\x00\x55\x00\x02\x00\x02"         // RAN UE NGAP ID 2
+		both = "\x00\x72\x00\x04\x00\x01\x00\x02" // UE NGAP IDs
+		nas  = "\x00\x26\x00\x04\x03\x7e\x00"     // a plain NAS PDU without its type
+
+		uplink, downlink, release = 46, 4, 41
+		initiating, successful    = 0x00, 0x20
+	)
+	ngap := func(kind, procedure byte, elements ...string) []byte {
+		value := string([]byte{0, 0, byte(len(elements))}) + strings.Join(elements, "")
+		return append([]byte{kind, procedure, 0, byte(len(value))}, value...)
+	}
+	path := filepath.Join(t.TempDir(), "n2.pcap")
+	file, err := capturetest.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frames capturetest.Frames
+	ends := [2]netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:38412"), netip.MustParseAddrPort("192.0.2.2:38412")} // gNodeB, AMF
+	for i, m := range []struct {
+		from int
+		text []byte
+	}{
+		{0, ngap(initiating, uplink, amf, ran, nas+"\x45")}, // Deregistration request
+		{1, ngap(initiating, downlink, amf, ran, nas+"\x46")},
+		{1, ngap(initiating, release, both)},
+		{0, ngap(successful, release, amf, ran)},
+	} {
+		const ppid = 60 // NGAP
+		file.Add(int64(1_700_000_000+i)*1e9, frames.SCTP(ends[m.from], ends[1-m.from], uint32(i+1), ppid, m.text))
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := ReadCaptures(t.Context(), []string{path}, message.Options{}, correlate.Options{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := c.Measured["DEREGISTRATION"]; m == nil || m.Transactions != 1 || m.Messages != 4 || len(c.Measured) != 1 {
+		t.Fatalf("got %d types, of a deregistration %+v", len(c.Measured), m)
+	}
+	if last := c.Flows[0].Messages[3].Name; last != "UEContextReleaseComplete" {
+		t.Errorf("the last message is %s", last)
+	}
 }
 
 // TestTheSlowStepIsInThePath adds 5 ms in one function, and checks that they appear there

@@ -20,14 +20,6 @@ type Score struct {
 	Precision, Recall float64
 }
 
-// F returns the harmonic mean of precision and recall.
-func (s Score) F() float64 {
-	if s.Precision+s.Recall == 0 {
-		return 0
-	}
-	return 2 * s.Precision * s.Recall / (s.Precision + s.Recall)
-}
-
 // Scores are the scores of all items and of the items of each type.
 type Scores struct {
 	Score
@@ -65,19 +57,6 @@ func Judge(items []Item) Scores {
 		out.ByType[name] = s.mean()
 	}
 	return out
-}
-
-// Worst returns the type with the lowest precision or recall. If several are equal, it
-// returns the first by name.
-func (s *Scores) Worst() (name string, of Score) {
-	least := 2.0
-	for n, t := range s.ByType {
-		low := min(t.Precision, t.Recall)
-		if low < least || low == least && n < name {
-			name, of, least = n, t, low
-		}
-	}
-	return name, of
 }
 
 func (s Score) add(precision, recall float64) Score {

@@ -57,16 +57,4 @@ func TestTypesAreJudgedApart(t *testing.T) {
 	if b := got.ByType["type b"]; b.Items != 2 || math.Abs(b.Precision-5.0/12) > 1e-12 || b.Recall != 0.5 {
 		t.Errorf("type b: got %+v", b)
 	}
-	if name, worst := got.Worst(); name != "type b" || worst.Items != 2 {
-		t.Errorf("worst type: got %s: %+v", name, worst)
-	}
-}
-
-func TestFIsTheHarmonicMean(t *testing.T) {
-	if f := (Score{1, 0.5, 1}).F(); math.Abs(f-2.0/3) > 1e-12 {
-		t.Errorf("got F %v, want 2/3", f)
-	}
-	if f := (Score{}).F(); f != 0 {
-		t.Errorf("F of an empty score: got %v, want 0", f)
-	}
 }

@@ -63,18 +63,18 @@ func newFile(name string, in io.Reader) (*file, error) {
 	if err := f.decompress(bufio.NewReaderSize(in, readAhead)); err != nil {
 		return nil, err
 	}
-	magic, err := f.guard.in.Peek(4)
+	head, err := f.guard.in.Peek(4)
 	switch {
-	case err == io.EOF && len(magic) == 0: //nolint:errorlint // bufio returns io.EOF itself
+	case err == io.EOF && len(head) == 0: //nolint:errorlint // bufio returns io.EOF itself
 		return nil, &vitrine.BadInput{File: name, Found: "the file is empty", Want: "a pcap or pcapng capture"}
 	case err != nil && err != io.EOF: //nolint:errorlint // as above
 		return nil, &Damage{File: name, What: err}
 	}
 	switch {
-	case len(magic) == 4 && binary.LittleEndian.Uint32(magic) == sectionHeader:
+	case isPcapng(head):
 		f.guard.next = f.guard.pcapng
 		f.frames, err = pcapgo.NewNgReader(&f.guard, pcapgo.NgReaderOptions{WantMixedLinkType: true})
-	case len(magic) == 4 && isPcap(binary.LittleEndian.Uint32(magic)):
+	case isPcap(head):
 		f.guard.next = f.guard.pcap
 		var r *pcapgo.Reader
 		if r, err = pcapgo.NewReader(&f.guard); err == nil {
@@ -89,21 +89,45 @@ func newFile(name string, in io.Reader) (*file, error) {
 	return f, nil
 }
 
-// isPcap reports whether magic is the first word of a pcap file, in either byte order, with
-// times in microseconds or nanoseconds.
-func isPcap(magic uint32) bool {
-	return magic == 0xa1b2c3d4 || magic == 0xd4c3b2a1 || magic == 0xa1b23c4d || magic == 0x4d3cb2a1
+// Looks reports whether a file with these first octets looks like a capture, or like a file
+// compressed by gzip or zstd, which may contain one.
+func Looks(head []byte) bool {
+	return isPcap(head) || isPcapng(head) || isGzip(head) || isZstd(head)
+}
+
+// isPcap reports whether head begins a pcap file (draft-ietf-opsawg-pcap), in either byte
+// order, with times in microseconds or nanoseconds.
+func isPcap(head []byte) bool {
+	switch magic(head) {
+	case 0xa1b2c3d4, 0xd4c3b2a1, 0xa1b23c4d, 0x4d3cb2a1:
+		return true
+	}
+	return false
+}
+
+func isPcapng(head []byte) bool { return magic(head) == sectionHeader } // draft-ietf-opsawg-pcapng
+
+func isGzip(head []byte) bool { return len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b } // RFC 1952
+
+func isZstd(head []byte) bool { return magic(head) == 0xfd2fb528 } // RFC 8878
+
+// magic returns the first word of a file, or 0 if the file is shorter.
+func magic(head []byte) uint32 {
+	if len(head) < 4 {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(head)
 }
 
 // decompress makes the guard read in, decompressed if necessary.
 func (f *file) decompress(in *bufio.Reader) error {
-	magic, _ := in.Peek(4)
+	head, _ := in.Peek(4)
 	var err error
 	var plain io.Reader
 	switch {
-	case len(magic) >= 2 && magic[0] == 0x1f && magic[1] == 0x8b: // RFC 1952
+	case isGzip(head):
 		plain, err = gzip.NewReader(in)
-	case len(magic) == 4 && binary.LittleEndian.Uint32(magic) == 0xfd2fb528: // RFC 8878
+	case isZstd(head):
 		f.zstd, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		plain = f.zstd
 	default:

@@ -8,7 +8,9 @@ import (
 // A course aggregates the transactions that took the same course.
 type course struct {
 	count    int
+	rank     int    // count, and the rank of the course that it replaced
 	first    uint64 // ID of the first transaction
+	last     int    // number of the last transaction, of those of its type
 	duration sketch
 	steps    []coursed
 	listed   []int32 // the steps in the order of a call flow
@@ -29,15 +31,17 @@ type coursed struct {
 func (k *kind) course(v *view, e *correlate.Event) {
 	c := k.courses[v.key]
 	if c == nil {
-		if len(k.courses) == maxCourses && !k.drop() {
-			k.dropped.Courses++
-			k.dropped.Transactions++
-			return
+		rank := 0
+		if len(k.courses) == maxCourses {
+			rank = k.drop()
 		}
 		c = newCourse(v, e)
+		c.rank = rank
 		k.courses[v.key] = c
 	}
 	c.count++
+	c.rank++
+	c.last = k.count
 	c.duration.add(v.steps[v.end()].At() - e.Begin)
 	for i, at := range v.order {
 		s := &v.steps[at]
@@ -53,17 +57,21 @@ func (k *kind) course(v *view, e *correlate.Event) {
 	}
 }
 
-// drop forgets a course that was seen once, to make room for another.
-func (k *kind) drop() bool {
-	for key, c := range k.courses {
-		if c.count == 1 {
-			delete(k.courses, key)
-			k.dropped.Courses++
-			k.dropped.Transactions++
-			return true
+// drop forgets the course of the lowest rank, to make room for another, and returns the rank. Of equal
+// ones it forgets the one unseen for longest. It looks at all maxCourses courses, which costs less than
+// the new course that follows.
+func (k *kind) drop() (rank int) {
+	var key uint64
+	var least *course
+	for hash, c := range k.courses {
+		if least == nil || c.rank < least.rank || c.rank == least.rank && c.last < least.last {
+			key, least = hash, c
 		}
 	}
-	return false
+	delete(k.courses, key)
+	k.dropped.Courses++
+	k.dropped.Transactions += least.count
+	return least.rank
 }
 
 func newCourse(v *view, e *correlate.Event) *course {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,11 +16,13 @@ import (
 )
 
 // said is a message of a test. answers is the index of its request, from 1; 0 for a
-// request.
+// request. If the name ends with again, it is a retransmission of that message.
 type said struct {
 	from, to, name string
 	answers        int
 }
+
+const again = " again"
 
 // feed passes the transactions to a Collector.
 func feed(transactions ...[]said) Result {
@@ -49,6 +52,9 @@ func say(correlator *correlate.Correlator, transactions ...[]said) {
 			}
 			if s.answers > 0 {
 				m.Kind, m.Answers = message.Answer, base+uint64(s.answers)
+			}
+			if strings.HasSuffix(s.name, again) {
+				m.Kind = message.Repeat
 			}
 			correlator.Add(&m)
 		}
@@ -299,6 +305,102 @@ func TestRareCoursesAreSummedUp(t *testing.T) {
 	m := r.Measured["SUBSCRIBE"]
 	if len(r.Flows) != 1 || r.Flows[0].Count != 300 || m.Transactions != 400 || m.Rare.Transactions != 100 || m.Rare.Courses != 100 {
 		t.Errorf("got %d courses of %d transactions, rare %+v", len(r.Flows), m.Transactions, m.Rare)
+	}
+}
+
+// refused is a subscription that the server refuses, in one of many courses.
+func refused(n int) []said {
+	t := subscribe(false)[:4]
+	status := fmt.Sprint(410+n, " SUBSCRIBE")
+	t[2].name, t[3].name = status, status
+	return t
+}
+
+// TestANewCourseReplacesTheRarest: the most frequent course is new after more courses than
+// are kept.
+func TestANewCourseReplacesTheRarest(t *testing.T) {
+	const courses = maxCourses + 6
+	var all [][]said
+	for n := range courses {
+		all = append(all, refused(n), refused(n))
+	}
+	for range 1000 {
+		all = append(all, subscribe(false))
+	}
+	r := feed(all...)
+	if len(r.Flows) != 1 || r.Flows[0].Count != 1000 || len(r.Flows[0].Messages) != 8 {
+		t.Errorf("got %d courses, the first %+v", len(r.Flows), r.Flows[0])
+	}
+	if rare := r.Measured["SUBSCRIBE"].Rare; rare != (Rare{Courses: courses, Transactions: 2 * courses}) {
+		t.Errorf("got rare courses %+v", rare)
+	}
+}
+
+// TestTheCoursesOfARunAreThoseOfTheNext: of more courses than are kept, all equally rare,
+// the last ones stay in each run.
+func TestTheCoursesOfARunAreThoseOfTheNext(t *testing.T) {
+	const forgotten = 16
+	var all [][]said
+	for n := range maxCourses + forgotten {
+		all = append(all, refused(n))
+	}
+	first, second := feed(all...), feed(all...)
+	if !reflect.DeepEqual(first, second) {
+		t.Errorf("got %+v, then %+v", first, second)
+	}
+	if got, want := first.Flows[0].Messages[2].Name, refused(forgotten)[2].name; got != want {
+		t.Errorf("the first course has %s, want %s", got, want)
+	}
+}
+
+// TestRetransmissionsThatArePassedOnAreNotAbsorbed: a request is repeated, and the proxy
+// passes on all repetitions or none.
+func TestRetransmissionsThatArePassedOnAreNotAbsorbed(t *testing.T) {
+	for _, passes := range []bool{true, false} {
+		request := []said{{"UE", "Proxy", "MESSAGE", 0}, {"Proxy", "Server", "MESSAGE", 0}}
+		want := map[string]float64{"UE": 0, "Proxy": 2, "Server": 0}
+		for range 2 {
+			request = append(request, said{"UE", "Proxy", "MESSAGE" + again, 1})
+			if passes {
+				request = append(request, said{"Proxy", "Server", "MESSAGE" + again, 2})
+				want["Proxy"], want["Server"] = 0, 2
+			}
+		}
+		r := feed(append(request, said{"Server", "Proxy", "200 MESSAGE", 2}, said{"Proxy", "UE", "200 MESSAGE", 1}))
+		for _, f := range r.Measured["MESSAGE"].Functions {
+			if f.Absorbs != want[f.Name] {
+				t.Errorf("passes on %t: %s absorbs %g, want %g", passes, f.Name, f.Absorbs, want[f.Name])
+			}
+		}
+		if n := len(r.Measured["MESSAGE"].Functions); n != len(want) {
+			t.Errorf("got %d functions, want %d", n, len(want))
+		}
+	}
+}
+
+// TestARequestIsAnsweredByItsFinalAnswer: a call rings after 10 ms, and is accepted after 1
+// s.
+func TestARequestIsAnsweredByItsFinalAnswer(t *testing.T) {
+	var c *Collector
+	correlator := correlate.New(correlate.Options{}, func(e *correlate.Event) { c.Add(e) })
+	c = New(correlator)
+	for n := range 10 {
+		begin, invite := int64(n)*int64(10*time.Second), uint64(3*n+1)
+		for i, m := range []message.Message{
+			{From: "UE", To: "Server", Name: "INVITE"},
+			{From: "Server", To: "UE", Name: "180 INVITE", Kind: message.Answer, Answers: invite, Time: int64(10 * time.Millisecond)},
+			{From: "Server", To: "UE", Name: "200 INVITE", Kind: message.Answer, Answers: invite, Time: int64(time.Second)},
+		} {
+			m.ID, m.Time, m.Protocol = invite+uint64(i), begin+m.Time, message.SIP
+			m.Identifiers = []message.Identifier{{Kind: message.CallID, Hash: invite, Text: fmt.Append(nil, n)}}
+			correlator.Add(&m)
+		}
+	}
+	correlator.Close()
+	hops := c.Result(func(string) bool { return false }).Measured["INVITE"].Hops
+	at := slices.IndexFunc(hops, func(h Hop) bool { return h.Name == "INVITE" })
+	if at < 0 || hops[at].Count != 10 || hops[at].Answer == nil || hops[at].Answer.P50 != 1000 {
+		t.Errorf("got %+v", hops)
 	}
 }
 

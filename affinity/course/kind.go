@@ -103,6 +103,7 @@ func (k *kind) step(v *view, i int) {
 	switch {
 	case s.passes >= 0:
 		from.passes++
+		from.absorbs -= int(min(s.Repeats, v.steps[s.passes].Repeats)) // it passed on these retransmissions too
 	case s.Kind == message.Answer:
 		from.decides++
 	default:
@@ -110,7 +111,7 @@ func (k *kind) step(v *view, i int) {
 	}
 	if s.Request >= 0 {
 		r := &v.steps[s.Request]
-		if h := k.hop(r.edge()); h != nil && !s.async {
+		if h := k.hop(r.edge()); h != nil && !s.async && !s.interim {
 			h.answer.add(s.Time - r.Time)
 		}
 	}

@@ -67,7 +67,7 @@ type Hop struct {
 	Message
 	Count  int         `json:"count" jsonschema:"required"` // How often.
 	Way    *flow.Times `json:"way,omitempty"`               // From the first place that captured it to the last; left out: captured at one place.
-	Answer *flow.Times `json:"answer,omitempty"`            // From the request to its answer; left out: no request.
+	Answer *flow.Times `json:"answer,omitempty"`            // From the request to its final answer; left out: no request.
 }
 
 // A Process is how long a function takes from a message to the next.
@@ -81,7 +81,7 @@ type Process struct {
 
 // Rare sums up courses that are not listed.
 type Rare struct {
-	Courses      int `json:"courses" jsonschema:"required"`      // How many, or at least how many.
+	Courses      int `json:"courses" jsonschema:"required"`      // At most how many: a course that was forgotten and comes back counts twice.
 	Transactions int `json:"transactions" jsonschema:"required"` // With such courses.
 }
 

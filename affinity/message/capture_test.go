@@ -113,6 +113,45 @@ func TestClockThatIsAheadIsCorrected(t *testing.T) {
 	}
 }
 
+// TestEachGroupOfFilesHasAReference reads the captures of two hosts, in files of an hour.
+func TestEachGroupOfFilesHasAReference(t *testing.T) {
+	const n, ahead = 50, 300 * time.Millisecond
+	type packet struct {
+		at    int64
+		frame []byte
+	}
+	var packets [4][]packet // of both hosts in one hour, then of both in the next
+	i := 0
+	registrations(2*n, func(at int64, frame []byte, _ bool) {
+		hour := i / (2 * n)
+		i++
+		at += int64(hour) * int64(time.Hour)
+		packets[2*hour] = append(packets[2*hour], packet{at, bytes.Clone(frame)})
+		packets[2*hour+1] = append(packets[2*hour+1], packet{at + int64(ahead), bytes.Clone(frame)})
+	})
+	var files []string
+	for _, all := range packets {
+		files = append(files, built(t, func(f *capturetest.File) {
+			for _, p := range all {
+				f.Add(p.at, p.frame)
+			}
+		}))
+	}
+	_, s := read(t, Options{}, files...)
+	for i, c := range s.Clocks {
+		reference, offset := "", 0.0
+		if i%2 == 1 {
+			reference, offset = files[i-1], ahead.Seconds()
+		}
+		if c.Reference != reference || c.Corrected != (offset > 0) || math.Abs(c.Offset-offset) > 1e-6 {
+			t.Errorf("clock %d: got %+v, want %g s ahead of %q", i, c, offset, reference)
+		}
+	}
+	if len(s.Clocks) != 4 || s.Copies != 4*n {
+		t.Errorf("got %d clocks and %d copies, want 4 and %d", len(s.Clocks), s.Copies, 4*n)
+	}
+}
+
 // TestPacketsTwiceAreRepeats checks a capture that has every second packet twice.
 func TestPacketsTwiceAreRepeats(t *testing.T) {
 	file := built(t, func(f *capturetest.File) {

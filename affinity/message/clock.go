@@ -10,7 +10,8 @@ import (
 	"vitrine/affinity/capture"
 )
 
-// A Clock says how the clock of a file differs from that of the first file.
+// A Clock says how the clock of a file differs from that of the first file of its group.
+// Files with common packets are in one group.
 type Clock struct {
 	File string `json:"file"`
 	// Corrected says that the times of the file were corrected: by Offset at Since, and
@@ -18,7 +19,7 @@ type Clock struct {
 	Corrected bool    `json:"corrected"`
 	Offset    float64 `json:"offset_seconds"`      // how far it is ahead
 	Drift     float64 `json:"drift_ppm"`           // by which it gains
-	Since     int64   `json:"since"`               // ns since 1970, by the first file's clock
+	Since     int64   `json:"since"`               // ns since 1970, by the clock of the group's first file
 	Residual  float64 `json:"residual_seconds"`    // how far offsets of parts of the file are from that, as a root mean square
 	Least     float64 `json:"least_seconds"`       // offsets from Least to Most let no packet arrive before it is sent
 	Most      float64 `json:"most_seconds"`        //
@@ -54,7 +55,8 @@ type clocks []Clock
 // Packets that two files captured, in both directions, bound the offset: no packet may
 // arrive before it is sent. If an offset of zero is within the bounds, the times stay as
 // they are, so that a delay in one direction is not taken for an offset. Otherwise the
-// middle of the bounds corrects the times.
+// middle of the bounds corrects the times. Files that share no packets, such as those of
+// another hour, have a reference of their own: the first of them in the list.
 func findClocks(ctx context.Context, files []string) (clocks, error) {
 	if len(files) < 2 {
 		return nil, nil
@@ -74,18 +76,33 @@ func findClocks(ctx context.Context, files []string) (clocks, error) {
 		}
 	}
 	done := make([]bool, len(files))
-	done[0] = true
-	for range len(files) - 1 {
-		reference, next := closest(taken, done)
-		if next < 0 {
-			break
+	near := make([]struct{ to, packets int }, len(files)) // the done file with the most packets in common
+	for last := 0; last >= 0; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
+		done[last] = true
+		next := -1
+		for i := range files {
+			if done[i] {
+				continue
+			}
+			if n := len(matches(taken[last], taken[i])); n > near[i].packets {
+				near[i].to, near[i].packets = last, n
+			}
+			if next < 0 || near[i].packets > near[next].packets {
+				next = i
+			}
+		}
+		if last = next; next < 0 || near[next].packets == 0 {
+			continue // no file is left, or this is the first one of another group
+		}
+		reference := near[next].to
 		all[next] = compare(matches(taken[reference], taken[next]))
 		all[next].File, all[next].Reference = files[next], files[reference]
 		for i := range taken[next] {
 			taken[next][i].at = all[next].correct(taken[next][i].at)
 		}
-		done[next] = true
 	}
 	return all, nil
 }
@@ -166,24 +183,6 @@ func run(all []sample, i int) int {
 		n++
 	}
 	return n
-}
-
-// closest returns the pair of files with the most packets in common. The clock of reference
-// is known, and the clock of next is not. next is -1 if no pair has common packets.
-func closest(taken [][]sample, done []bool) (reference, next int) {
-	next = -1
-	most := 0
-	for i := range taken {
-		for j := range taken {
-			if !done[i] || done[j] {
-				continue
-			}
-			if n := len(matches(taken[i], taken[j])); n > most {
-				reference, next, most = i, j, n
-			}
-		}
-	}
-	return reference, next
 }
 
 // A bound is the range of offsets that a part of the common packets allows, in ns.
@@ -318,7 +317,7 @@ func residualOf(bounds []bound, offset, drift float64) float64 {
 	return math.Sqrt(sum / float64(len(bounds)))
 }
 
-// correct returns a time of the file by the clock of the first file.
+// correct returns a time of the file by the clock of the first file of its group.
 func (c *Clock) correct(at int64) int64 {
 	if !c.Corrected {
 		return at

@@ -91,9 +91,6 @@ func (c *conn) ask(at int64, bodiless bool) uint64 {
 		}
 	}
 	c.stray = 0
-	if c.requests-c.answers >= pending {
-		c.answers++ // the oldest is forgotten
-	}
 	bit := uint64(1) << (c.requests % pending)
 	c.bodiless &^= bit
 	if bodiless {
@@ -114,7 +111,7 @@ func (c *conn) answer(at int64) (key uint64, bodiless bool) {
 		}
 		return key, false
 	}
-	bodiless = c.bodiless>>(c.answers%pending)&1 != 0
+	bodiless = c.requests-c.answers <= pending && c.bodiless>>(c.answers%pending)&1 != 0
 	c.answers++
 	return join(c.link, c.answers), bodiless
 }

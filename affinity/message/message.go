@@ -134,5 +134,5 @@ type Access struct {
 	Key      Identifier
 	Write    bool
 	Lifetime time.Duration // of the written value; 0: not given
-	Bytes    int           // of the value in the message; 0 if it has none
+	Bytes    int           // of the written value, or of the whole command in MongoDB; 0 for a read
 }

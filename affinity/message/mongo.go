@@ -198,8 +198,8 @@ func (r *reading) mongoCommand(s *slot, document []byte) {
 	if key != nil {
 		s.text = append(append(s.text, '/'), key...)
 	}
-	if id := s.identify(Key, hashAddr(s.m.Dst.Addr()), from); id != nil {
-		s.m.Access = append(s.m.Access, Access{Store: s.m.To, Key: *id, Write: write, Bytes: s.m.Bytes})
+	if a := s.access(from, write); a != nil && write {
+		a.Bytes = s.m.Bytes
 	}
 }
 

@@ -20,7 +20,10 @@ func ngapAnswered(p ngap.Procedure) bool {
 // 38.413 clause 9.2.
 func ngapNames(p ngap.Procedure) [3]string {
 	name := p.String()
-	if !ngapAnswered(p) {
+	switch {
+	case p == ngap.UEContextRelease: // UEContextReleaseRequest is a procedure of its own
+		return [3]string{name + "Command", name + "Complete"}
+	case !ngapAnswered(p):
 		return [3]string{name}
 	}
 	base := strings.TrimSuffix(name, "Request")

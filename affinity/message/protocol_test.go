@@ -216,7 +216,9 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 		"S1AP": {"192.0.2.4:9999", []string{">" + frame(s1Setup), "<" + frame(s1SetupResponse)},
 			[]string{"S1AP request \"S1 Setup Request\"", "S1AP answer \"S1 Setup Response\"| of 1"}},
 		"MongoDB": {"192.0.2.4:9999", []string{">" + mongoFind, "<" + mongoReply},
-			[]string{"MongoDB request \"find subscribers\"|reads subscribers/001010000000001|IMSI*=001010000000001", "answer \"find subscribers reply\"| of 1"}},
+			[]string{"MongoDB request \"find subscribers\"|reads subscribers/001010000000001 of 192.0.2.4 0 B|IMSI*=001010000000001", "answer \"find subscribers reply\"| of 1"}},
+		"MongoDB that writes": {"192.0.2.4:9999", []string{">" + mongoInsert, "<" + mongoReply},
+			[]string{fmt.Sprintf("MongoDB request \"insert subscribers\"|writes subscribers of 192.0.2.4 %d B", len(mongoInsert)), "answer \"insert subscribers reply\"| of 1"}},
 		"HTTP/2": {"192.0.2.4:9999", []string{">PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x03\x01\x05\x00\x00\x00\x01\x82\x84\x86", "<\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88"},
 			[]string{"HTTP2 request \"GET /\"", "HTTP2 answer \"200 GET /\"| of 1"}},
 	}
@@ -228,6 +230,30 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 				t.Errorf("messages were not decoded: %+v %+v", s.Unknown, s.Protocols)
 			}
 		})
+	}
+}
+
+// TestPipelinedRequestsFindTheirAnswers sends more requests at once than a connection
+// remembers HEAD for.
+func TestPipelinedRequestsFindTheirAnswers(t *testing.T) {
+	const n = pending + 36
+	for name, text := range map[string][2]string{
+		"Redis": {"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "$1\r\nv\r\n"},
+		"HTTP":  {"GET /k HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nv"},
+	} {
+		file := connection(t, client.String(), "192.0.2.4:9999", ">"+strings.Repeat(text[0], n), "<"+strings.Repeat(text[1], n))
+		answers := 0
+		each(t, file, func(m *Message) {
+			if m.Kind != Answer {
+				return
+			}
+			if answers++; m.Answers != uint64(answers) || m.ID != n+m.Answers {
+				t.Errorf("%s: message %d answers message %d, want %d", name, m.ID, m.Answers, answers)
+			}
+		})
+		if answers != n {
+			t.Errorf("%s: got %d answers, want %d", name, answers, n)
+		}
 	}
 }
 
@@ -245,7 +271,8 @@ func frame(message string) string {
 }
 
 var (
-	mongoFind = opMsg(7, 0, bson("\x02find\x00"+bsonText("subscribers")+"\x03filter\x00"+bson("\x02imsi\x00"+bsonText("001010000000001"))+"\x02$db\x00"+bsonText("nextepc")))
+	mongoFind   = opMsg(7, 0, bson("\x02find\x00"+bsonText("subscribers")+"\x03filter\x00"+bson("\x02imsi\x00"+bsonText("001010000000001"))+"\x02$db\x00"+bsonText("nextepc")))
+	mongoInsert = opMsg(7, 0, bson("\x02insert\x00"+bsonText("subscribers")+"\x02$db\x00"+bsonText("nextepc")))
 	// A reply without documents.
 	mongoReply = opMsg(9, 7, bson("\x01ok\x00\x00\x00\x00\x00\x00\x00\xf0\x3f"))
 )

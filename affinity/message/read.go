@@ -130,7 +130,6 @@ type origin struct {
 	ports    [2]bool // whether the port of src, and the port of dst, receives requests
 	link     uint64  // the association or connection, for both directions
 	hash     uint64  // of the transmission; 0: the transport hides retransmissions
-	repeated bool    // the same packet was captured at the same place before
 }
 
 // packet reads one packet, and delivers the messages whose copies have had time to arrive.
@@ -163,7 +162,7 @@ func (r *reading) take(p *capture.Packet) {
 		r.assembler.Add(p)
 		return
 	}
-	o := origin{at: p.Time, where: p.Where, src: p.Src, dst: p.Dst, ports: [2]bool{true, true}, repeated: seen.Kind == capture.Retransmission}
+	o := origin{at: p.Time, where: p.Where, src: p.Src, dst: p.Dst, ports: [2]bool{true, true}}
 	if p.Transport == capture.SCTP {
 		o.hash = join(uint64(p.Tag), uint64(p.TSN)) | 1
 		r.chunk(&o, p)

@@ -34,9 +34,9 @@ type Form struct {
 	Unread     int      `json:"unread" jsonschema:"required"`           // Keys that nobody reads by their name; lists may have them.
 	Writes     int      `json:"writes" jsonschema:"required"`           // Operations.
 	Reads      int      `json:"reads" jsonschema:"required"`            // Operations.
-	Bytes      int64    `json:"bytes" jsonschema:"required"`            // Of values, written and read.
+	Bytes      int64    `json:"bytes" jsonschema:"required"`            // Of values written.
 	Saved      int      `json:"saved_operations" jsonschema:"required"` // Operations on private keys: not needed if the transaction stays in one place.
-	SavedBytes int64    `json:"saved_bytes" jsonschema:"required"`      // The same in bytes of values.
+	SavedBytes int64    `json:"saved_bytes" jsonschema:"required"`      // The same in bytes of values written.
 	Shortest   float64  `json:"shortest_lifetime_s,omitempty"`          // Lifetime that was asked for; left out: none was.
 	Longest    float64  `json:"longest_lifetime_s,omitempty"`           // The same.
 	WrittenBy  []string `json:"written_by" jsonschema:"required"`       // Types of transactions.
@@ -62,17 +62,19 @@ type Collector struct {
 
 // A key is one key of a store.
 type key struct {
-	hash       uint64
-	writer     uint64 // the last transaction that wrote it; 0: none seen
-	read, lent bool   // read by any transaction; read by a later transaction than its writer
-	uses       []use
+	hash    uint64
+	owner   uint64 // the last transaction that wrote it, or else the first that read it; 0: none
+	written bool
+	read    bool
+	lent    bool // read by another transaction than its owner
+	uses    []use
 }
 
 // A use counts the accesses of one function to a key.
 type use struct {
 	form          *Form
 	writes, reads int
-	bytes         int64
+	bytes         int64 // written
 }
 
 // New returns a Collector that uses about memory bytes. Zero means 2^18 keys, about 75 MiB.
@@ -95,30 +97,28 @@ func (c *Collector) Add(m *message.Message, of correlate.Link) {
 }
 
 func (c *Collector) access(m *message.Message, a *message.Access, of correlate.Link) {
-	function := m.From
-	if function == a.Store { // an answer
-		function = m.To
-	}
 	k := c.key(a.Key.Hash)
-	u := c.use(k, function, a)
+	u := c.use(k, m.From, a)
 	if u == nil {
 		c.unformed++
 		return
 	}
-	u.bytes += int64(a.Bytes)
 	f := u.form
-	if m.Kind == message.Answer { // an answer only carries the value; its request was the operation
-		return
+	if !k.read && !k.written {
+		k.owner = of.Event
 	}
 	if !a.Write {
 		u.reads++
 		k.read = true
-		k.lent = k.lent || k.writer != of.Event
+		k.lent = k.lent || k.owner != of.Event
 		f.ReadBy = note(f.ReadBy, of.Type)
 		return
 	}
 	u.writes++
-	k.writer = of.Event
+	u.bytes += int64(a.Bytes)
+	// Before the first write, the writer's own reads found nothing. Others may have found an earlier value.
+	k.lent = k.lent || !k.written && k.owner != of.Event
+	k.owner, k.written = of.Event, true
 	f.WrittenBy = note(f.WrittenBy, of.Type)
 	if seconds := a.Lifetime.Seconds(); a.Lifetime > 0 {
 		if f.Shortest == 0 || seconds < f.Shortest {
@@ -174,7 +174,7 @@ func (c *Collector) settle(at *list.Element) {
 		f.Reads += u.reads
 		f.Bytes += u.bytes
 		switch {
-		case k.lent:
+		case k.lent, k.read && !k.written: // a transaction before the capture wrote it
 			f.Shared++
 		case k.read:
 			f.Private++

@@ -27,10 +27,10 @@ func TestKeysReadInALaterTransactionAreShared(t *testing.T) {
 		register, subscribe := uint64(2*u+1), uint64(2*u+2)
 		user := fmt.Sprintf("sub%06d@ims.test", u)
 		access(c, register, "REGISTER", "Sprout", "challenge/"+user, true, 100)
-		access(c, register, "REGISTER", "Sprout", "challenge/"+user, false, 100)
+		access(c, register, "REGISTER", "Sprout", "challenge/"+user, false, 0)
 		access(c, register, "REGISTER", "Sprout", "reg/"+user, true, 300)
 		access(c, register, "REGISTER", "Sprout", fmt.Sprintf("due/%d/reg/%s", 1700000000+u, user), true, 10)
-		access(c, subscribe, "SUBSCRIBE", "Sprout", "reg/"+user, false, 300)
+		access(c, subscribe, "SUBSCRIBE", "Sprout", "reg/"+user, false, 0)
 	}
 	s := c.State()
 	got := ""
@@ -38,15 +38,33 @@ func TestKeysReadInALaterTransactionAreShared(t *testing.T) {
 		got += fmt.Sprintf("%s %s: %d shared, %d private, %d unread, %d+%d operations, %d B, saved %d, %d B, %s, by %v %v\n", f.Function, f.Key,
 			f.Shared, f.Private, f.Unread, f.Writes, f.Reads, f.Bytes, f.Saved, f.SavedBytes, f.Lifetime(), f.WrittenBy, f.ReadBy)
 	}
-	want := `Sprout challenge/{}: 0 shared, 10 private, 0 unread, 10+10 operations, 2000 B, saved 20, 2000 B, 40s, by [REGISTER] [REGISTER]
+	want := `Sprout challenge/{}: 0 shared, 10 private, 0 unread, 10+10 operations, 1000 B, saved 20, 1000 B, 40s, by [REGISTER] [REGISTER]
 Sprout due/{}/reg/{}: 0 shared, 0 private, 10 unread, 10+0 operations, 100 B, saved 0, 0 B, 40s, by [REGISTER] []
-Sprout reg/{}: 10 shared, 0 private, 0 unread, 10+10 operations, 6000 B, saved 0, 0 B, 40s, by [REGISTER] [SUBSCRIBE]
+Sprout reg/{}: 10 shared, 0 private, 0 unread, 10+10 operations, 3000 B, saved 0, 0 B, 40s, by [REGISTER] [SUBSCRIBE]
 `
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	if !c.IsStore("Store") || c.IsStore("Sprout") {
 		t.Error("IsStore does not find the right function")
+	}
+}
+
+// TestWhatATransactionMissesIsNotShared: in the steps, transactions 1 and 2 read (r) and
+// write (w) a key. A transaction that reads a key and then writes it has found none.
+func TestWhatATransactionMissesIsNotShared(t *testing.T) {
+	for steps, want := range map[string]string{
+		"r1 w1 r1": "private", "w1 r1 w2 r2": "private", "w1": "unread",
+		"r1 w2 r2": "shared", "r1 r2 w2 r2": "shared", "r1 w1 r2": "shared", "r1": "shared",
+	} {
+		c := New(0)
+		for _, s := range strings.Fields(steps) {
+			access(c, uint64(s[1]-'0'), "REGISTER", "Sprout", "reg/sub000001", s[0] == 'w', 0)
+		}
+		f := c.State().Forms[0]
+		if got := map[string]int{"shared": f.Shared, "private": f.Private, "unread": f.Unread}; got[want] != 1 || f.Keys != 1 {
+			t.Errorf("%s: got %v, want %s", steps, got, want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"encoding/binary"
+	"time"
 	"unsafe"
 
 	"vitrine/affinity/capture"
@@ -17,6 +18,7 @@ type Assembler struct {
 	open        list // by the time of the last segment, the oldest first
 	ended       list // in the order in which they ended
 	waiting     Half // head of a list of halves: waiting.succ waits longest
+	acked       Half // the same, of halves whose missing bytes were acknowledged
 	memory      int  // bytes of connections and chunks
 	free        []*connection
 	chunks      pool
@@ -28,6 +30,7 @@ func NewAssembler(h Handler, o Options) *Assembler {
 	a.open.init()
 	a.ended.init()
 	a.waiting.prev, a.waiting.succ = &a.waiting, &a.waiting
+	a.acked.prev, a.acked.succ = &a.acked, &a.acked
 	return a
 }
 
@@ -52,10 +55,10 @@ func (a *Assembler) Add(p *capture.Packet) {
 	if p.Flags&capture.SYN != 0 {
 		seq++ // SYN takes a sequence number
 		h.Opened = h.Opened || p.Flags&capture.ACK == 0
-		a.begin(h, seq, false)
+		a.begin(h, seq)
 	}
 	if p.Flags&capture.ACK != 0 { // the acknowledged bytes may be missing
-		a.begin(h.Peer, p.Ack, p.Flags&capture.SYN == 0)
+		a.begin(h.Peer, p.Ack)
 		a.acknowledged(h.Peer, p.Ack, p.Time)
 	}
 	if n > 0 {
@@ -132,18 +135,17 @@ func (a *Assembler) connect(k key, side int, p *capture.Packet) *connection {
 }
 
 // begin sets the sequence number of a half's first byte.
-func (a *Assembler) begin(h *Half, seq uint32, midway bool) {
+func (a *Assembler) begin(h *Half, seq uint32) {
 	if !h.started && !h.ended {
-		h.started, h.Midway, h.start, h.next = true, midway, seq, seq
+		h.started, h.start, h.next = true, seq, seq
 	}
 }
 
 // expire skips the gaps of halves that waited too long, and ends idle connections. A clock
 // that jumps back must not keep them for ever.
 func (a *Assembler) expire(now int64) {
-	for h := a.waiting.succ; h != &a.waiting && apart(now, h.since) > int64(a.options.GapTimeout); h = a.waiting.succ {
-		a.skip(h, now, &a.counts.Lost.Timeout)
-	}
+	a.skipOld(&a.acked, now, a.options.AckTimeout)
+	a.skipOld(&a.waiting, now, a.options.GapTimeout)
 	for c := a.open.first(); c != nil && apart(now, c.at) > int64(a.options.Idle); c = a.open.first() {
 		a.remove(c, c.at, Idle)
 	}
@@ -152,17 +154,26 @@ func (a *Assembler) expire(now int64) {
 	}
 }
 
+// skipOld skips the gaps of a list's halves that waited for longer than the timeout.
+func (a *Assembler) skipOld(list *Half, now int64, timeout time.Duration) {
+	for h := list.succ; h != list && apart(now, h.since) > int64(timeout); h = list.succ {
+		a.skip(h, now, &a.counts.Lost.Timeout)
+	}
+}
+
 // apart returns the distance between two times.
 func apart(a, b int64) int64 { return max(a-b, b-a) }
 
-// giveUp makes room. It skips the gap of the half that waits longest. If no half waits, it
-// removes the connection that ended first, or else the open connection whose last segment
-// is the oldest. It returns false if there is nothing to give up except the connection
-// keep.
+// giveUp makes room. It skips the gap of the half that waits longest, of those whose missing
+// bytes were acknowledged, or else of all. If no half waits, it removes the connection that
+// ended first, or else the open connection whose last segment is the oldest. It returns
+// false if there is nothing to give up except the connection keep.
 func (a *Assembler) giveUp(keep *connection) bool {
-	if h := a.waiting.succ; h != &a.waiting {
-		a.skip(h, h.connection.at, &a.counts.Lost.Memory)
-		return true
+	for _, list := range [...]*Half{&a.acked, &a.waiting} {
+		if h := list.succ; h != list {
+			a.skip(h, h.connection.at, &a.counts.Lost.Memory)
+			return true
+		}
 	}
 	c := a.ended.first()
 	if c == nil {

@@ -10,7 +10,7 @@ func (a *Assembler) data(h *Half, seq uint32, p *capture.Packet) {
 		a.counts.Late += uint64(len(b))
 		return
 	}
-	a.begin(h, seq, true)
+	a.begin(h, seq)
 	for {
 		if ahead := int(int32(seq - h.next)); ahead < 0 {
 			old := min(-ahead, len(b)+missing)
@@ -106,7 +106,7 @@ func (a *Assembler) drain(h *Half, at int64) {
 		return
 	}
 	if h.early != nil || h.finished {
-		a.wait(h, at)
+		h.wait(&a.waiting, at)
 	}
 }
 
@@ -115,7 +115,7 @@ func (a *Assembler) finish(h *Half, fin uint32, at int64) {
 	if h.ended || h.finished {
 		return
 	}
-	a.begin(h, fin, true)
+	a.begin(h, fin)
 	if int32(fin-h.next) < 0 { // of an older connection, or wrong
 		return
 	}
@@ -151,7 +151,7 @@ func (a *Assembler) hold(h *Half, seq uint32, at int64, b []byte) bool {
 	}
 	a.insert(h, seq, at, b)
 	if !h.waiting {
-		a.wait(h, at)
+		h.wait(&a.waiting, at)
 	}
 	return true
 }
@@ -203,22 +203,19 @@ func (a *Assembler) acknowledged(h *Half, ack uint32, now int64) {
 	if !h.waiting || h.acked || h.early == nil || int32(ack-h.early.seq) < 0 {
 		return
 	}
-	h.stop()
-	h.waiting, h.acked = true, true
-	h.since = now - int64(a.options.GapTimeout) + int64(a.options.AckTimeout)
-	h.prev, h.succ = &a.waiting, a.waiting.succ
-	h.prev.succ, h.succ.prev = h, h
+	h.wait(&a.acked, now)
+	h.acked = true
 }
 
-// wait appends a half to the list of waiting halves.
-func (a *Assembler) wait(h *Half, at int64) {
+// wait appends a half to a list of waiting halves.
+func (h *Half) wait(list *Half, at int64) {
 	h.stop()
 	h.waiting, h.acked, h.since = true, false, at
-	h.succ, h.prev = &a.waiting, a.waiting.prev
+	h.succ, h.prev = list, list.prev
 	h.prev.succ, h.succ.prev = h, h
 }
 
-// stop removes a half from the list of waiting halves.
+// stop removes a half from its list of waiting halves.
 func (h *Half) stop() {
 	if h.waiting {
 		h.waiting = false

@@ -33,7 +33,6 @@ type Handler interface {
 type Half struct {
 	Src, Dst netip.AddrPort
 	Peer     *Half // the other direction
-	Midway   bool  // its start is not in the capture
 	Opened   bool  // its sender opened the connection
 	State    any   // for the Handler. It is nil at first.
 
@@ -47,10 +46,10 @@ type Half struct {
 	early      *chunk // bytes after next, in order and disjoint
 	last       *chunk // of early
 
-	// The list of halves that wait for bytes, the longest waiting first.
+	// A list of halves that wait for bytes, the longest waiting first.
 	waiting    bool
-	acked      bool // the receiver has acknowledged the missing bytes
-	since      int64
+	acked      bool  // the receiver has acknowledged the missing bytes
+	since      int64 // when it began to wait, or when the acknowledgement came
 	prev, succ *Half
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,23 +171,36 @@ func TestAssembler(t *testing.T) {
 	}
 }
 
-// TestMidway checks that a half says whether its start was captured.
-func TestMidway(t *testing.T) {
-	var got []bool
-	a := stream.NewAssembler(handler{data: func(h *stream.Half) { got = append(got, h.Midway) }}, stream.Options{})
-	a.Add(segment(1, ack, 100, "a"))
-	a.Add(segment(2, syn, 499, ""))
-	a.Add(segment(3, ack, 500, "a"))
-	if want := []bool{true, false}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+// gapTimes has the time of the last gap, by the sender.
+type gapTimes map[netip.AddrPort]int64
+
+func (g gapTimes) Data(*stream.Half, int64, []byte)       {}
+func (g gapTimes) Gap(h *stream.Half, at int64, _ int)    { g[h.Src] = at }
+func (g gapTimes) End(*stream.Half, int64, stream.Reason) {}
+
+// TestAcknowledgedGapsAreReportedSoon: every 5 ms the bytes of another connection are
+// missing. Each gap must be reported soon after its acknowledgement, although newer gaps are
+// acknowledged meanwhile.
+func TestAcknowledgedGapsAreReportedSoon(t *testing.T) {
+	const connections, every, most = 100, 5 * time.Millisecond, 20 * time.Millisecond
+	at := func(i int) int64 { return int64(i) * int64(every) }
+	sender := func(i int) netip.AddrPort { return netip.AddrPortFrom(client.Addr(), uint16(1000+i)) }
+	gaps := gapTimes{}
+	a := stream.NewAssembler(gaps, stream.Options{})
+	for i := range connections + int(most/every) {
+		first, second, acknowledged := segment(0, ack, 100, "a"), segment(0, ack, 106, "b"), reply(0, ack, 500, 107, "")
+		first.Src, second.Src, acknowledged.Dst = sender(i), sender(i), sender(i)
+		for _, p := range []*capture.Packet{first, second, acknowledged} {
+			p.Time = at(i)
+			a.Add(p)
+		}
+	}
+	for i := range connections {
+		if reported, ok := gaps[sender(i)]; !ok || reported-at(i) > int64(most) {
+			t.Fatalf("the gap of connection %d was reported %v after its acknowledgement (%t), want at most %v", i, time.Duration(reported-at(i)), ok, most)
+		}
 	}
 }
-
-type handler struct{ data func(h *stream.Half) }
-
-func (f handler) Data(h *stream.Half, _ int64, _ []byte) { f.data(h) }
-func (f handler) Gap(*stream.Half, int64, int)           {}
-func (f handler) End(*stream.Half, int64, stream.Reason) {}
 
 // TestAnyArrivalGivesTheSameBytes checks that any split, order and repetition of a
 // stream gives the same bytes, and that loss gives gaps of the right size.
