@@ -50,7 +50,8 @@ func directorWeights(ctx context.Context, s *stage, progress io.Writer) (rows []
 	return []Row{row}, err
 }
 
-// reweigh changes the weight of one instance after the other until ctx ends.
+// reweigh changes the weight of one instance after the other until ctx ends. It fails if it made
+// notably fewer changes than weightChanges in a minute.
 func reweigh(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("want the control address and the number of instances")
@@ -64,13 +65,16 @@ func reweigh(ctx context.Context, args []string) error {
 		return err
 	}
 	random := rand.New(rand.NewPCG(5, 5))
-	due := time.NewTicker(time.Minute / weightChanges)
-	defer due.Stop()
+	const least = 0.9
+	began := time.Now()
 	for i := 0; ; i++ {
 		select {
 		case <-ctx.Done():
+			if want := time.Since(began).Minutes() * weightChanges; float64(i) < least*want {
+				return fmt.Errorf("the director made %d changes of weights, want %.0f", i, want)
+			}
 			return nil
-		case <-due.C:
+		case <-time.After(time.Until(began.Add(time.Duration(i) * time.Minute / weightChanges))):
 		}
 		weight := weightLowest + weightVariance*random.Float64()
 		if _, err := c.Alter(ctx, fmt.Sprintf("i%d", i%count), client.Change{Weight: &weight}); err != nil && ctx.Err() == nil {

@@ -190,28 +190,28 @@ func (all burstRecords) grid() [][]string {
 // with those of each other policy. If the other figure is 0, the row has a reason and no ratio.
 // The days have one setting and one length.
 func (all burstRecords) rows() (rows []Row, err error) {
-	add := func(name, unit, against, aim string, a, b float64) {
+	add := func(name, unit, against, aim string, a, b float64, worse bool) {
 		row := Row{Name: name, Unit: unit, Aim: aim, Reason: fmt.Sprintf("%g against %g is no ratio (%s)", a, b, against)}
 		if b != 0 {
 			var failed error
 			row, failed = newRow(name, unit, against, aim, a, b, a/b, [2]float64{a / b, a / b}, 1)
 			err = errors.Join(err, failed)
 		}
-		rows = append(rows, row)
+		rows = append(rows, row.unless(worse))
 	}
 	ours := all.day(policy.Flex)
 	if ours == nil {
 		return nil, errors.New("no day under our policy")
 	}
-	add("flex/burst", "s from the burst to enough capacity", "2 s and the longest start", "<= 1", float64(ours.Lag), burstReact+math.Ceil(ours.Boot))
+	add("flex/burst", "s from the burst to enough capacity", "2 s and the longest start", "<= 1", float64(ours.Lag), burstReact+math.Ceil(ours.Boot), false)
 	for _, r := range all {
 		if r.Policy == policy.Flex {
 			continue
 		}
 		against := "the rules of " + r.Policy + ", running"
-		add("flex/burst/instance-seconds/"+r.Policy, "instance-s a day", against, "<= 1", ours.InstanceSeconds, r.InstanceSeconds)
-		add("flex/burst/over/"+r.Policy, "s over the objective", against, "", float64(ours.Over), float64(r.Over))
-		add("flex/burst/lag/"+r.Policy, "s from the burst to enough capacity", against, "", float64(ours.Lag), float64(r.Lag))
+		add("flex/burst/instance-seconds/"+r.Policy, "instance-s a day", against, "<= 1", ours.InstanceSeconds, r.InstanceSeconds, ours.Over > r.Over)
+		add("flex/burst/over/"+r.Policy, "s over the objective", against, "", float64(ours.Over), float64(r.Over), false)
+		add("flex/burst/lag/"+r.Policy, "s from the burst to enough capacity", against, "", float64(ours.Lag), float64(r.Lag), false)
 	}
 	return rows, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,11 @@ func TestBurstsAreComparedInOneSetting(t *testing.T) {
 	}
 	if r := rows[1]; r.Name != "flex/burst/instance-seconds/fixed=5" || *r.Ratio != 0.25 {
 		t.Errorf("%+v", r)
+	}
+	worse := slices.Clone(all.of(here, 60))
+	worse[0].Over = 1
+	if rows, err := worse.rows(); err != nil || *rows[1].Holds {
+		t.Errorf("fewer instance-seconds with more seconds over the objective: %+v, %v", rows, err)
 	}
 	if r := rows[3]; r.Ratio != nil || r.Reason == "" {
 		t.Errorf("a lag of 4 s against 0 s has a ratio: %+v", r)

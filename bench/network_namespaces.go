@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"vitrine/fabric"
@@ -109,13 +110,20 @@ func namespaces(ctx context.Context, root string) (made, removed float64, err er
 	return float64(middle.Sub(start)) / ms, float64(time.Since(middle)) / ms, err
 }
 
-// bareNamespaces runs the C program and returns the times in ms.
+// bareNamespaces runs the C program and returns the times in ms. If the program fails or is
+// interrupted, bareNamespaces removes its namespaces.
 func bareNamespaces(ctx context.Context, program string) (made, removed float64, err error) {
-	cmd := exec.CommandContext(ctx, program, fmt.Sprintf("vt-bench%d", os.Getpid()), fmt.Sprint(namespacesCount))
+	prefix := fmt.Sprintf("vt-bench%d", os.Getpid())
+	cmd := exec.CommandContext(ctx, program, prefix, fmt.Sprint(namespacesCount))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // at Ctrl-C in a terminal, the context ends it
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return 0, 0, fmt.Errorf("%w: %s", err, stderr.String())
+		names, failed := netns.List(prefix + "-")
+		for _, name := range names {
+			failed = errors.Join(failed, netns.Delete(name))
+		}
+		return 0, 0, errors.Join(fmt.Errorf("%w: %s", err, stderr.String()), failed)
 	}
 	if _, err := fmt.Fscan(strings.NewReader(out.String()), &made, &removed); err != nil {
 		return 0, 0, fmt.Errorf("the program in C printed %q: %w", out.String(), err)

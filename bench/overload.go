@@ -12,7 +12,7 @@ import (
 )
 
 // overloadFile stores every window, so that an interrupted bench can resume, and so that the page can
-// be written again. A bench ignores windows of another build of the program.
+// be written again. A bench ignores windows of another build of the program or of another host.
 const overloadFile = "bench/results/overload.jsonl"
 
 const (
@@ -60,7 +60,7 @@ func overloadBenches() (all []bench) {
 		for _, part := range overloadParts() {
 			all = append(all, bench{"ims/overload/" + flavor + "/" + part.name, onOverloadSite(flavor,
 				func(ctx context.Context, s *overloadSite, progress io.Writer) ([]Row, error) {
-					m := &overloadMeter{flavor: flavor, build: s.build, rules: overloadNow, drive: s.drive, file: overloadFile, progress: progress}
+					m := &overloadMeter{flavor: flavor, build: s.build, host: s.from.Host, rules: overloadNow, drive: s.drive, file: overloadFile, progress: progress}
 					if err := m.load(); err != nil {
 						return nil, err
 					}
@@ -73,19 +73,19 @@ func overloadBenches() (all []bench) {
 
 // An overloadMeter drives the windows that its file does not contain yet.
 type overloadMeter struct {
-	flavor, build, file string
-	rules               overloadRules
-	drive               func(ctx context.Context, w window) (window, error)
-	progress            io.Writer
-	done                []window
+	flavor, build, host, file string
+	rules                     overloadRules
+	drive                     func(ctx context.Context, w window) (window, error)
+	progress                  io.Writer
+	done                      []window
 }
 
 // load reads the windows that this meter may use.
 func (m *overloadMeter) load() error { return readLines(m.file, m.take) }
 
-// take adds a window of an earlier call, if it is of this flavor and build, and by these rules.
+// take adds a window of an earlier call, if it is of this flavor, build and host, and by these rules.
 func (m *overloadMeter) take(w window) {
-	if w.Flavor == m.flavor && w.Build == m.build && w.overloadRules == m.rules {
+	if w.Flavor == m.flavor && w.Build == m.build && w.Host == m.host && w.overloadRules == m.rules {
 		m.done = append(m.done, w)
 	}
 }

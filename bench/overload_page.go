@@ -54,13 +54,13 @@ func overloadSection(root string) (string, error) {
 		strings.TrimSpace(papers.Markdown(rates)), "</details>"), "\n\n"), nil
 }
 
-// recordedMeter returns a meter of the flavor's windows that were recorded last with one build and
-// by the same rules. It drives no window.
+// recordedMeter returns a meter of the flavor's windows that were recorded last with one build, on
+// one host and by the same rules. It drives no window.
 func recordedMeter(flavor string, all []window) *overloadMeter {
 	m := &overloadMeter{flavor: flavor, progress: io.Discard, drive: func(context.Context, window) (window, error) { return window{}, errNotDriven }}
 	for _, w := range all {
 		if w.Flavor == flavor {
-			m.build, m.rules = w.Build, w.overloadRules
+			m.build, m.host, m.rules = w.Build, w.Host, w.overloadRules
 		}
 	}
 	for _, w := range all {

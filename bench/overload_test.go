@@ -51,6 +51,11 @@ func TestOverloadRows(t *testing.T) {
 		if want := overloadQuota * goodput / overloadSuccess; err != nil || capacity < 0.98*want || capacity > 1.02*want || driven != before {
 			t.Errorf("capacity %g, %v, after %d more windows; want %g from the file only", capacity, err, driven-before, want)
 		}
+		m = meterOf(file, goodput, &driven)
+		m.host = "another"
+		if err := m.load(); err != nil || len(m.done) > 0 {
+			t.Errorf("%d windows of another host count, %v", len(m.done), err)
+		}
 	}
 }
 

@@ -54,12 +54,15 @@ func (b *realBench) summary(ours []judged, without int) string {
 	if without > 0 {
 		text += fmt.Sprintf(" %d runs have no such blocks.", without)
 	}
+	if n := countRuns(ours, func(j judged) bool { return !j.between }); n > 0 {
+		text += fmt.Sprintf(" Runs with a block on one side only, because the bench was stopped: %d.", n)
+	}
 	text += fmt.Sprintf(" The blocks next to runs find %s; together %.4g [%.4g, %.4g], over %d deployments.",
 		rates(each), whole.Rate, whole.Low, whole.High, whole.Deployments)
 	found := slices.DeleteFunc(slices.Clone(ours), func(j judged) bool { return !j.found() })
 	if len(found) > 1 {
 		text += fmt.Sprintf(" Standard deviation between runs: %.1f%%; their intervals state %.1f%%. Medians: difference %+.1f%%, %.0f s of load, %.0f s in all.",
-			100*runToRun(found), 100*median(values(found, judged.statedSD)), 100*median(values(found, judged.difference)),
+			100*runToRun(found), 100*median(values(found, judged.statedSD)), 100*math.Expm1(median(values(found, judged.difference))),
 			median(values(found, judged.load)), median(values(found, judged.wall)))
 	}
 	if s, ok := runs.sensitivity(); ok {
@@ -114,7 +117,7 @@ func (b *realBench) grid() [][]string {
 			}
 			lines = append(lines, []string{
 				search, fmt.Sprint(j.Number), fmt.Sprintf("%.4g", j.Capacity.Rate), fmt.Sprintf("%.4g to %.4g", j.Capacity.Low, j.Capacity.High),
-				fmt.Sprintf("%.4g", j.beside.Rate), fmt.Sprintf("%+.1f%%", 100*(math.Exp(j.difference())-1)), cpu, holds,
+				fmt.Sprintf("%.4g", j.beside.Rate), fmt.Sprintf("%+.1f%%", 100*math.Expm1(j.difference())), cpu, holds,
 				fmt.Sprint(len(j.Trials)), fmt.Sprintf("%.0f s", j.Load), fmt.Sprintf("%.0f s", j.Wall),
 			})
 		}

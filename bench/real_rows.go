@@ -18,7 +18,8 @@ import (
 // A judged is a run with the capacity that its neighbouring blocks measured.
 type judged struct {
 	realRecord
-	beside reference // from the blocks before and after the run in its session, pooled
+	beside  reference // from the blocks before and after the run in its session, pooled
+	between bool      // the session has blocks before and after the run; otherwise only on one side
 }
 
 // covered reports whether the run's interval contains the capacity of the neighbouring blocks.
@@ -69,35 +70,40 @@ func (b *realBench) judge(search string) (runs []judged, without int) {
 		if r.Kind != realRun || r.Search != search || r.Number > b.counts.Runs {
 			continue
 		}
-		beside := slices.Concat(b.nearest(r.Session, i, -1), b.nearest(r.Session, i, 1))
-		ref, ok := newReference(beside)
+		before, after := b.nearest(r.Session, i, -1), b.nearest(r.Session, i, 1)
+		ref, ok := newReference(slices.Concat(before, after))
 		if !ok || r.Capacity == nil {
 			without++
 			continue
 		}
-		runs = append(runs, judged{r, ref})
+		runs = append(runs, judged{r, ref, len(before) > 0 && len(after) > 0})
 	}
 	return runs, without
 }
 
-// nearest returns the trials of the session's next block before or after the
-// record.
-func (b *realBench) nearest(session string, from, step int) []realTrial {
+// nearest returns the trials of the session's next blocks before or after the record, up to another
+// run. They are several if a block missed the capacity and another one followed.
+func (b *realBench) nearest(session string, from, step int) (trials []realTrial) {
 	for i := from + step; i >= 0 && i < len(b.all); i += step {
-		if r := b.all[i]; r.Session == session && r.Kind == realBlock {
-			return r.Trials
+		switch r := b.all[i]; {
+		case r.Session != session:
+		case r.Kind == realBlock:
+			trials = append(trials, r.Trials...)
+		case len(trials) > 0:
+			return trials
 		}
 	}
-	return nil
+	return trials
 }
 
-// blocks returns the trials of the blocks next to runs, and the estimate of each of these blocks.
+// blocks returns the trials of the blocks that runs are compared with, and the estimate of each of
+// these blocks.
 func (b *realBench) blocks() (trials []realTrial, each []reference) {
-	isRun := func(i int, session string) bool {
-		return i >= 0 && i < len(b.all) && b.all[i].Kind == realRun && b.all[i].Session == session
+	hasRun := func(r realRecord) bool {
+		return slices.ContainsFunc(b.all, func(o realRecord) bool { return o.Kind == realRun && o.Session == r.Session })
 	}
-	for i, r := range b.all {
-		if r.Kind != realBlock || !isRun(i-1, r.Session) && !isRun(i+1, r.Session) {
+	for _, r := range b.all {
+		if r.Kind != realBlock || !hasRun(r) {
 			continue
 		}
 		trials = append(trials, r.Trials...)

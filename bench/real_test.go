@@ -372,6 +372,9 @@ func TestRealResumes(t *testing.T) {
 	if err != nil || !strings.Contains(text, "7 of 7 intervals") || strings.Count(text, "\n| adaptive | ") != 7 || strings.Count(text, "\n| mlr") != 4 {
 		t.Errorf("the page's section: %v\n%s", err, text)
 	}
+	if !strings.Contains(text, "on one side only, because the bench was stopped: 1.") {
+		t.Errorf("the page does not count the run without a block after it:\n%s", text)
+	}
 	rows, err := third.rows()
 	if err != nil {
 		t.Fatal(err)
@@ -381,6 +384,29 @@ func TestRealResumes(t *testing.T) {
 		if i < 0 || rows[i].Ours == nil || *rows[i].Ours != ours {
 			t.Errorf("%s: want %g in %+v", name, ours, rows)
 		}
+	}
+}
+
+// TestBlocksBesideARun checks that a run is compared with all blocks between it and the next runs, also
+// with the block that follows one that missed the capacity.
+func TestBlocksBesideARun(t *testing.T) {
+	block := func(success float64, rates ...float64) realRecord {
+		r := realRecord{Kind: realBlock, Session: "1"}
+		for _, at := range rates {
+			r.Trials = append(r.Trials, realTrial{Rate: at, Success: success})
+		}
+		return r
+	}
+	run := realRecord{Kind: realRun, Session: "1", Search: rate.Adaptive, Number: 1, Capacity: &vitrine.Capacity{Rate: 100, Low: 90, High: 125}}
+	other := block(0, 50)
+	other.Session = "2"
+	b := &realBench{counts: realCounts{Runs: 1}, all: realRecords{block(1, 90), run, block(1, 100), other, block(0.8, 120)}}
+	runs, without := b.judge(rate.Adaptive)
+	if len(runs) != 1 || without != 0 || runs[0].beside.Deployments != 3 || !runs[0].between || runs[0].beside.Rate <= 100 {
+		t.Errorf("%+v, %d without blocks", runs, without)
+	}
+	if trials, _ := b.blocks(); len(trials) != 3 {
+		t.Errorf("%d trials of blocks, want 3", len(trials))
 	}
 }
 
@@ -435,14 +461,14 @@ func TestCoverageRow(t *testing.T) {
 			if i >= held {
 				beside = 120
 			}
-			runs = append(runs, judged{realRecord{Capacity: &vitrine.Capacity{Rate: 100, Low: 95, High: 105}}, reference{Rate: beside, SD: 0.01}})
+			runs = append(runs, judged{realRecord{Capacity: &vitrine.Capacity{Rate: 100, Low: 95, High: 105}}, reference{Rate: beside, SD: 0.01}, true})
 		}
 		row, err := coverageRow("real/x/coverage", runs, judged.covered, binomialTest, truthAim)
 		if err != nil || *row.Holds != holds {
 			t.Errorf("%d of 20: %s, %v", held, encode(t, row), err)
 		}
 	}
-	nothing := judged{realRecord{Capacity: &vitrine.Capacity{}}, reference{Rate: 100, SD: 0.01}}
+	nothing := judged{realRecord{Capacity: &vitrine.Capacity{}}, reference{Rate: 100, SD: 0.01}, true}
 	if nothing.covered() || nothing.agrees() {
 		t.Error("a run without a capacity counts as covered")
 	}

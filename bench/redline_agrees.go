@@ -9,9 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"vitrine"
 	"vitrine/flex/burst"
 	"vitrine/internal/cgroup"
 	"vitrine/load/sipp"
+	"vitrine/testbed/quiet"
 )
 
 const (
@@ -58,6 +60,15 @@ func redlineAgrees(ctx context.Context, dir string, progress io.Writer) (rows []
 	}
 	limit, err := readTime(os.Getenv, "FOR", 0, noLimit)
 	if err != nil {
+		return nil, err
+	}
+	awake, err := quiet.KeepAwake()
+	switch {
+	case err == nil:
+		defer func() { err = errors.Join(err, awake.Close()) }()
+	case errors.As(err, new(*vitrine.Unsupported)):
+		fmt.Fprintln(progress, "  idle CPUs halt, so the capacity may drift:", err)
+	default:
 		return nil, err
 	}
 	s, err := newAgreeSite(ctx, dir, progress)

@@ -89,6 +89,7 @@ func (s *agreeSite) characterize(ctx context.Context) (f capacityFound, err erro
 	s.runs++
 	out := filepath.Join(s.dir, fmt.Sprint("characterized-", s.runs))
 	c := exec.CommandContext(ctx, s.system.Program, "characterize", s.system.Deployment(), s.workload, "--out", out, "--shared-cpus", "--json")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C in a terminal is one signal, not two
 	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(syscall.SIGINT) }, stopWait
 	var log bytes.Buffer
 	c.Stderr = &log

@@ -112,6 +112,14 @@ func newRow(name, unit, against, aim string, ours, theirs, ratio float64, spread
 	return row, nil
 }
 
+// unless returns the row, which misses its aim if something else got worse.
+func (r Row) unless(worse bool) Row {
+	if worse && r.Holds != nil {
+		r.Holds = new(false)
+	}
+	return r
+}
+
 // countRuns returns the number of runs for which holds is true.
 func countRuns[T any](runs []T, holds func(T) bool) (n int) {
 	for _, r := range runs {

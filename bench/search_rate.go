@@ -237,10 +237,7 @@ func (c compared) against(name, ours, theirs string, on []ground, unit, aim stri
 	own, other := c.all(ours, on).Quantile(0.9, sim.Error), c.all(theirs, on).Quantile(0.9, sim.Error)
 	against := fmt.Sprintf("%s; 90%% of errors below %.2f%%, theirs below %.2f%%", theirs, 100*own, 100*other)
 	row, err := p.row(name, unit, against, aim)
-	if row.Holds != nil && own > other {
-		*row.Holds = false
-	}
-	return row, err
+	return row.unless(own > other), err
 }
 
 // part returns the scores of one round.

@@ -54,8 +54,10 @@ func Start(ctx context.Context, p SystemPlan) (s *System, err error) {
 	if s.log, err = os.Create(filepath.Join(p.Folder, "flex.log")); err != nil {
 		return nil, err
 	}
-	// End alone signals the orchestrator: a second signal would end it before its instances.
+	// End alone signals the orchestrator, also at Ctrl-C in a terminal: a second signal would end it
+	// before its instances.
 	c := exec.CommandContext(context.WithoutCancel(ctx), p.Program, "flex", "run", s.file(), "--policy", p.Policy)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Stdout, c.Stderr = s.log, s.log
 	if err := c.Start(); err != nil {
 		return nil, errors.Join(err, s.log.Close())
@@ -63,9 +65,6 @@ func Start(ctx context.Context, p SystemPlan) (s *System, err error) {
 	s.command = c
 	return s, nil
 }
-
-// interrupted is the exit code of vitrine after a signal.
-const interrupted = 130
 
 // Time limits, for a busy host.
 const (
@@ -107,8 +106,7 @@ func (s *System) End(ctx context.Context) (err error) {
 	_ = c.Process.Signal(syscall.SIGTERM) // it fails only if the process has ended
 	timer := time.AfterFunc(ending, func() { _ = c.Process.Kill() })
 	defer timer.Stop()
-	err = c.Wait()
-	if exit := (*exec.ExitError)(nil); err == nil || errors.As(err, &exit) && exit.ExitCode() == interrupted {
+	if err = c.Wait(); err == nil {
 		return nil
 	}
 	// The instances of a killed orchestrator keep running: stop them.
