@@ -240,7 +240,7 @@ func (s *set) searchView(f *figure) searchView {
 			r.Ratio = fmt.Sprintf("%.3f", t.SuccessRatio())
 		}
 		if t.after != nil {
-			r.After = knownText(*t.after)
+			r.After = Known(*t.after)
 		}
 		v.Reasons, v.Judged = v.Reasons || t.why != "", v.Judged || t.judged != nil
 		v.Rows = append(v.Rows, r)
@@ -248,8 +248,8 @@ func (s *set) searchView(f *figure) searchView {
 	return v
 }
 
-// knownText formats a capacity with its interval, in a few words.
-func knownText(c vitrine.Capacity) string {
+// Known formats what is known of a capacity, with its interval, in a few words.
+func Known(c vitrine.Capacity) string {
 	if c.Unmeasured() {
 		return missing
 	}

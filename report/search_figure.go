@@ -211,7 +211,7 @@ func (r *trailPlotter) tip(t tried) string {
 		parts = append(parts, "chosen: "+t.why)
 	}
 	if t.after != nil {
-		parts = append(parts, "capacity then "+knownText(*t.after))
+		parts = append(parts, "capacity then "+Known(*t.after))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -271,6 +271,15 @@ func (s *set) subjects() []*subject {
 // order of measuring.
 func (s *set) ranked() []*subject {
 	all := s.subjects()
-	slices.SortStableFunc(all, func(a, b *subject) int { return cmp.Compare(b.capacity().Rate, a.capacity().Rate) })
+	slices.SortStableFunc(all, func(a, b *subject) int { return cmp.Compare(b.rankedBy(), a.rankedBy()) })
 	return all
+}
+
+// rankedBy returns the capacity. If even the lowest rate failed, it returns 0.
+func (s *subject) rankedBy() float64 {
+	c := s.capacity()
+	if c.Censored == vitrine.CensoredBelow {
+		return c.Low
+	}
+	return c.Rate
 }

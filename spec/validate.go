@@ -54,8 +54,13 @@ func (v *validator) names(d *Deployment) {
 	if v.Len() == before { // a repeated name also repeats its initial
 		v.Unique("a flavor with the initial", initials, at("flavors", "name"))
 	}
-	if i := slices.Index(full, "generator"); i >= 0 {
-		v.Bad("a component named generator", "that is what the load generator's instance is called: choose another name", "components", i, "name")
+	for i, name := range full {
+		switch name {
+		case "generator":
+			v.Bad("a component named generator", "that is what the load generator's instance is called: choose another name", "components", i, "name")
+		case "host":
+			v.Bad("a component named host", "that is what the machine is called in the readings of a run: choose another name", "components", i, "name")
+		}
 	}
 	if !slices.ContainsFunc(d.Components, func(c Component) bool { return c.Scalable }) {
 		v.Bad("no component is scalable", "sizes are made of scalable components: at least one is needed", "components")

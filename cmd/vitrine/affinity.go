@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -14,7 +16,6 @@ import (
 	"vitrine/affinity"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/flow"
-	"vitrine/document"
 	"vitrine/report/ladder"
 )
 
@@ -90,6 +91,8 @@ func (a *app) affinityCommand() *cobra.Command {
 	c.MarkFlagsMutuallyExclusive("compare", "messages")
 	c.MarkFlagsMutuallyExclusive("compare", "explain")
 	c.MarkFlagsMutuallyExclusive("compare", "interface")
+	c.MarkFlagsMutuallyExclusive("messages", "out")
+	c.MarkFlagsMutuallyExclusive("messages", "explain")
 	_ = c.MarkFlagFilename("names", "yaml", "yml", "json")
 	_ = c.MarkFlagDirname("out")
 	c.ValidArgsFunction = completeFlows(cobra.ShellCompDirectiveDefault)
@@ -213,13 +216,16 @@ func (a *app) readCaptures(ctx context.Context, captures []string, f affinityFla
 	if err != nil {
 		return nil, err
 	}
+	var c *affinity.Captured
 	if f.live.live() {
-		return a.readLive(ctx, f.live, read, divide, key)
+		c, err = a.readLive(ctx, f.live, read, divide, key)
+	} else {
+		reading, end := untilPipeEnds(ctx, captures)
+		defer end()
+		c, err = affinity.ReadCaptures(reading, captures, read, divide, key)
 	}
-	c, err := affinity.ReadCaptures(ctx, captures, read, divide, key)
-	var bad *vitrine.BadInput
 	switch {
-	case errors.As(err, &bad), ctx.Err() != nil:
+	case errors.Is(err, context.Canceled), err != nil && c.Read.Captures.Frames == 0: // interrupted, or nothing was read
 		return nil, err
 	case f.explain > 0 && c.Explanation == nil:
 		return nil, &vitrine.BadInput{File: "--explain", Found: fmt.Sprintf("no message %d", f.explain), Want: fmt.Sprintf("want 1 to %d: --messages numbers them", c.Read.Messages)}
@@ -227,24 +233,34 @@ func (a *app) readCaptures(ctx context.Context, captures []string, f affinityFla
 	return c, err
 }
 
+// untilPipeEnds returns a context for reading captures. The signal that interrupts this program usually
+// ends the one that writes to a pipe, too. So a pipe may be read for some more time, until its end.
+func untilPipeEnds(ctx context.Context, captures []string) (reading context.Context, end func()) {
+	const grace = 5 * time.Second
+	isPipe := func(name string) bool {
+		info, err := os.Stat(name)
+		return err == nil && info.Mode()&os.ModeNamedPipe != 0
+	}
+	if !slices.ContainsFunc(captures, isPipe) {
+		return ctx, func() {}
+	}
+	reading, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	return reading, func() {
+		stop()
+		cancel()
+	}
+}
+
 // printAffinity prints the analysis, or the explanation of a message.
 func (a *app) printAffinity(analysis *affinity.Analysis, f affinityFlags) error {
 	switch {
 	case f.explain > 0 && f.json:
-		return writeJSON(a.stdout, analysis.Captured.Explanation)
+		return printJSON(a.stdout, analysis.Captured.Explanation)
 	case f.explain > 0:
 		return ladder.Explain(a.stdout, analysis.Captured.Explanation)
 	case f.json:
-		return writeJSON(a.stdout, analysis)
+		return printJSON(a.stdout, analysis)
 	}
 	return ladder.Text(a.stdout, analysis)
-}
-
-// writeJSON writes a value in the format of result files.
-func writeJSON(w io.Writer, v any) error {
-	text, err := document.Indent(v)
-	if err == nil {
-		_, err = w.Write(text)
-	}
-	return err
 }

@@ -49,7 +49,7 @@ func (a *app) compare(ctx context.Context, given []string, f affinityFlags) erro
 		}
 	}
 	if f.json {
-		return errors.Join(append(damages, writeJSON(a.stdout, c))...)
+		return errors.Join(append(damages, printJSON(a.stdout, c))...)
 	}
 	return errors.Join(append(damages, ladder.Compared(a.stdout, c))...)
 }

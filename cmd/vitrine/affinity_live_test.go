@@ -61,6 +61,8 @@ func TestAffinityOfInterfacesRefusesMistakes(t *testing.T) {
 		"-i lo --explain 1":                      "--explain: no capture is named",
 		"epc --promiscuous":                      "--promiscuous: no interface is named: name one with --interface",
 		"epc -w x.pcapng":                        "--write: no interface is named",
+		"x.pcap --messages --out x":              "[messages out] are set",
+		"x.pcap --messages --explain 1":          "[messages explain] are set",
 		"-i lo none.pcap":                        "none.pcap: no such file",
 		"--messages --duration 1s main.go":       "--duration: no interface is named",
 		"--messages -i lo affinity_live_test.go": "affinity_live_test.go: named together with an interface: analyse captures and interfaces separately",

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -11,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"vitrine"
+	"vitrine/affinity/capture"
 	"vitrine/affinity/flow"
 )
 
@@ -45,7 +44,7 @@ func readSources(given []string) (flows []*flow.Transaction, captures []string, 
 
 // readSource reads one argument: a call-flow file, or the built-in flows with the name. It does
 // not read captures. A pipe counts as a capture.
-func readSource(name string) (flows []*flow.Transaction, capture bool, err error) {
+func readSource(name string) (flows []*flow.Transaction, isCapture bool, err error) {
 	info, err := os.Stat(name)
 	switch {
 	case err != nil:
@@ -67,7 +66,7 @@ func readSource(name string) (flows []*flow.Transaction, capture bool, err error
 		return nil, false, &vitrine.BadInput{File: name, Found: err.Error(), Want: "name a capture or a call-flow file that can be read"}
 	case len(head) == 0:
 		return nil, false, &vitrine.BadInput{File: name, Found: "the file is empty", Want: "name a capture or a call-flow file"}
-	case isCapture(head):
+	case capture.Looks(head): // call flows are text
 		return nil, true, nil
 	case !isText(head):
 		return nil, false, &vitrine.BadInput{File: name, Found: "neither a capture nor UTF-8 text", Want: "name a pcap or pcapng file, also compressed by gzip or zstd, or a call-flow file: editcap of Wireshark converts other captures"}
@@ -88,23 +87,6 @@ func readHead(path string) ([]byte, error) {
 	}
 	defer file.Close() // opened read-only
 	return io.ReadAll(io.LimitReader(file, enough))
-}
-
-// isCapture reports whether the first octets are from a packet capture: pcap
-// (draft-ietf-opsawg-pcap) with time stamps in µs or ns, pcapng (draft-ietf-opsawg-pcapng),
-// or a file compressed by gzip (RFC 1952) or zstd (RFC 8878). Call flows are text.
-func isCapture(head []byte) bool {
-	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}): // gzip
-		return true
-	case len(head) < 4:
-		return false
-	}
-	switch binary.LittleEndian.Uint32(head) {
-	case 0x0a0d0d0a, 0xa1b2c3d4, 0xd4c3b2a1, 0xa1b23c4d, 0x4d3cb2a1, 0xfd2fb528:
-		return true
-	}
-	return false
 }
 
 // isText reports whether the first octets of a file may be UTF-8 text. They may end within

@@ -86,7 +86,7 @@ func anyValid(s result.Summary, dir string) error {
 type campaign struct {
 	*trial.Campaign
 	options *options
-	onBegin func() error // see session
+	onBegin func(resumed bool) error // see session
 }
 
 // plan reads both files, assigns the CPUs and plans the campaign.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"vitrine/image"
 	"vitrine/internal/runstate"
 )
 
@@ -42,5 +43,34 @@ func TestRunsStayOnRecordUntilCleaned(t *testing.T) {
 	}
 	if dead, err := runstate.Dead(root); err != nil || len(dead) > 0 {
 		t.Errorf("dead runs: got %q, error %v, want none\n%s", dead, err, &out)
+	}
+}
+
+// TestCleaningNeedsNoHome cleans up as a service of systemd does, which has no HOME.
+func TestCleaningNeedsNoHome(t *testing.T) {
+	for _, name := range []string{"HOME", "XDG_CACHE_HOME", image.CacheEnv} {
+		t.Setenv(name, "")
+	}
+	root := filepath.Join(t.TempDir(), "runs")
+	killed, err := runstate.New(root)
+	if err == nil {
+		err = killed.Abandon()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := runstate.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := (&app{stdout: &out, stderr: &out}).cleanUp(t.Context(), own, &out); err != nil {
+		t.Error(err)
+	}
+	if dead, err := runstate.Dead(root); err != nil || len(dead) > 0 {
+		t.Errorf("dead runs: got %q, error %v, want none\n%s", dead, err, &out)
+	}
+	if err := own.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -197,9 +196,7 @@ func requestCommand[T any](k *directorControl, use, short string, count cobra.Po
 				return err
 			}
 			if k.json {
-				out := json.NewEncoder(k.stdout)
-				out.SetIndent("", "  ")
-				return out.Encode(got)
+				return printJSON(k.stdout, got)
 			}
 			return show(k.stdout, got)
 		},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -106,12 +105,6 @@ func (k *flexClient) call(ctx context.Context, method, path string, out any) err
 		return fmt.Errorf("%s: %w", k.file.Path, errNoOrchestrator)
 	}
 	return err
-}
-
-func printJSON(w io.Writer, v any) error {
-	out := json.NewEncoder(w)
-	out.SetIndent("", "  ")
-	return out.Encode(v)
 }
 
 func jsonFlag(c *cobra.Command, into *bool) *cobra.Command {

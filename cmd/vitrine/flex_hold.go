@@ -45,14 +45,23 @@ func (a *app) flexHold() *cobra.Command {
 	}
 }
 
+// holderLock is the file in a state folder that the holder locks. Only this lock shows a holder
+// that starts and has no record yet.
+const holderLock = "holder.lock"
+
 // hold runs units until a client or a signal ends it.
 func (a *app) hold(ctx context.Context, c *config.Config) (err error) {
 	log := a.logFrom(slog.LevelInfo)
+	lock, err := runstate.LockFile(filepath.Join(c.State, holderLock), runstate.Owner{PID: os.Getpid(), Command: os.Args})
+	if err != nil {
+		return fmt.Errorf("hold the instances of %s: %w", c.Path, err)
+	}
 	label, err := runstate.New(runstate.DefaultRoot())
 	if err != nil {
-		return err
+		return errors.Join(err, lock.Close())
 	}
-	defer func() { err = errors.Join(err, a.leave(ctx, label, err)) }()
+	// The lock ends before the run, because the next holder may start as soon as the run has ended.
+	defer func() { err = errors.Join(err, lock.Close(), a.leave(ctx, label, err)) }()
 	if err := a.cleanUp(ctx, label, a.stderr); err != nil {
 		log.Warn("cleaning up after earlier runs", "error", err)
 	}
@@ -64,7 +73,8 @@ func (a *app) hold(ctx context.Context, c *config.Config) (err error) {
 		return err
 	}
 	h, err := hold.Open(ctx, hold.Config{
-		Testbed: b.testbed(c.Servers.Parts), Choice: c.Choice(), CPUs: c.Servers.CPUs, Dir: filepath.Join(c.State, "logs"), Digest: serversDigest(c), Log: log,
+		Testbed: b.testbed(c.Servers.Parts), Choice: c.Choice(), CPUs: c.Servers.CPUs, Digest: serversDigest(c), Log: log,
+		Dir: filepath.Join(c.State, "logs"), Services: filepath.Join(c.State, "services"),
 		Parse: func(path string, text []byte) (*spec.Deployment, error) {
 			return spec.ParseDeployment(path, text, knownBackends())
 		},
@@ -136,7 +146,7 @@ func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 	defer cancel()
 	for {
 		h, err := hold.Find(ctx, c.State)
-		if err == nil && h.About.PID == cmd.Process.Pid {
+		if err == nil {
 			return h, nil
 		}
 		select {

@@ -177,7 +177,7 @@ func (a *app) printFlexPlan(p flexPlan, asJSON bool) error {
 	return t.Flush()
 }
 
-// runFlex runs the orchestrator until ctx ends.
+// runFlex runs the orchestrator until ctx ends, which is no error.
 func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	log := a.logFrom(slog.LevelInfo)
 	reload, _, stop := serviceSignals()
@@ -196,9 +196,6 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 		return err
 	}
 	runner := &holderRunner{file: p.file, log: log}
-	if _, err := runner.connect(ctx); err != nil {
-		return err
-	}
 	o, err := flex.New(flex.Options{
 		File: p.file, Types: p.types, Limits: p.limits, Runner: runner, Store: askStore, Log: log,
 		Directors: steering(clients), Redline: measurerOf(p.file, clients), Costs: p.costs,
@@ -208,6 +205,9 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.Close()) }()
+	if _, err := runner.connect(ctx); err != nil { // may start a holder, so the steps above must have succeeded
+		return err
+	}
 	foreign, err := o.Foreign(ctx)
 	if err == nil && len(foreign) > 0 {
 		err = p.file.BadInput("a director has instances that this orchestrator did not start: "+strings.Join(foreign, ", "),
@@ -259,9 +259,8 @@ func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestra
 		defer server.Close()
 		return o.Run(gctx)
 	})
-	err = group.Wait()
-	if errors.Is(err, context.Cause(ctx)) {
-		return context.Cause(ctx)
+	if err = group.Wait(); errors.Is(err, context.Cause(ctx)) {
+		return nil
 	}
 	return err
 }
@@ -427,13 +426,18 @@ func (r *holderRunner) connect(ctx context.Context) (*hold.Client, error) {
 	return c, nil
 }
 
-// lose drops the client of a dead holder after an error, so that the next call looks for a
-// holder again.
-func (r *holderRunner) lose(err error) error {
+// with calls f with a client of the holder. After an error from a dead holder, the next call looks
+// for a holder again.
+func (r *holderRunner) with(ctx context.Context, f func(*hold.Client) error) error {
+	c, err := r.connect(context.WithoutCancel(ctx)) // otherwise the end of ctx could leave a holder half-started
 	if err != nil {
+		return err
+	}
+	err = f(c)
+	if err != nil && !runstate.Alive(runstate.DefaultRoot(), c.About.Run) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.client != nil && !runstate.Alive(runstate.DefaultRoot(), r.client.About.Run) {
+		if r.client == c {
 			r.client = nil
 		}
 	}
@@ -441,41 +445,30 @@ func (r *holderRunner) lose(err error) error {
 }
 
 // Units lists the units.
-func (r *holderRunner) Units(ctx context.Context) ([]unit.Unit, error) {
-	c, err := r.connect(context.WithoutCancel(ctx)) // otherwise the end of ctx could leave a holder half-started
-	if err != nil {
-		return nil, err
-	}
-	all, err := c.Units(ctx)
-	return all, r.lose(err)
+func (r *holderRunner) Units(ctx context.Context) (all []unit.Unit, err error) {
+	err = r.with(ctx, func(c *hold.Client) (err error) {
+		all, err = c.Units(ctx)
+		return err
+	})
+	return all, err
 }
 
 // Start starts a unit.
 func (r *holderRunner) Start(ctx context.Context, o unit.Order) error {
-	c, err := r.connect(context.WithoutCancel(ctx)) // otherwise the end of ctx could leave a holder half-started
-	if err != nil {
-		return err
-	}
-	return r.lose(c.Start(ctx, o))
+	return r.with(ctx, func(c *hold.Client) error { return c.Start(ctx, o) })
 }
 
 // Remove stops a unit.
 func (r *holderRunner) Remove(ctx context.Context, name string) error {
-	c, err := r.connect(context.WithoutCancel(ctx)) // otherwise the end of ctx could leave a holder half-started
-	if err != nil {
-		return err
-	}
-	return r.lose(c.Remove(ctx, name))
+	return r.with(ctx, func(c *hold.Client) error { return c.Remove(ctx, name) })
 }
 
 // end ends the holder and everything that it runs.
 func (r *holderRunner) end(ctx context.Context) error {
-	h, err := hold.Find(ctx, r.file.State)
-	if errors.Is(err, hold.ErrNone) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.client == nil || !runstate.Alive(runstate.DefaultRoot(), r.client.About.Run) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return endHolder(ctx, h)
+	return endHolder(ctx, r.client)
 }

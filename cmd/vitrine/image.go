@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"os/user"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -36,10 +37,21 @@ func packers(cache image.Cache, log *slog.Logger) map[string]image.Packer {
 	}
 }
 
+// environment is os.Getenv, but a service without HOME has its user's home.
+func environment(name string) string {
+	if v := os.Getenv(name); v != "" || name != "HOME" {
+		return v
+	}
+	if u, err := user.Current(); err == nil {
+		return u.HomeDir
+	}
+	return ""
+}
+
 // applications wraps the substrate so that instances of a run can start from the images that were
 // built for it.
 func (b *backends) applications(name string, p place) (substrate.Substrate, error) {
-	cache, err := image.FindCache("", os.Getenv)
+	cache, err := image.FindCache("", environment)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +118,7 @@ func (a *app) imageVerb(c *cobra.Command, run func(ctx context.Context, i *image
 		i.chosen[name] = c.Flags().Bool(name, false, "select "+name+"; without these flags: all substrates")
 	}
 	c.RunE = func(c *cobra.Command, given []string) error {
-		cache, err := image.FindCache(i.cache, os.Getenv)
+		cache, err := image.FindCache(i.cache, environment)
 		if err != nil {
 			return err
 		}

@@ -116,6 +116,13 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &vitrine.BadInput{File: c.CommandPath(), Found: err.Error(), Want: "see " + c.CommandPath() + " --help"}
 	})
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		// Cobra checks the flags again later, but its errors would give exit code 1.
+		if err := errors.Join(c.ValidateRequiredFlags(), c.ValidateFlagGroups()); err != nil {
+			return &vitrine.BadInput{File: c.CommandPath(), Found: err.Error(), Want: "see " + c.CommandPath() + " --help"}
+		}
+		return nil
+	}
 	root.AddCommand(
 		a.characterizeCommand(), a.validateCommand(), a.reportCommand(), a.compareCommand(),
 		a.doctorCommand(), a.cleanCommand(), a.reproduceCommand(), a.referenceCommand(),

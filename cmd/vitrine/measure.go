@@ -132,11 +132,8 @@ func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool
 	if f.dryRun {
 		return a.printNetworkPlan(s, cpus, f.kernelCPU, f.json)
 	}
-	dir := runFolder(f.out, "network")
-	if err := a.network(ctx, s, f.kernelCPU, session{dir: dir, resume: f.resume, cpus: cpus, options: &f.options, cpuSharing: f.cpuSharing}); err != nil {
-		return err
-	}
-	return presentAs(a, dir, f.json, measure.Read)
+	in := session{dir: runFolder(f.out, "network"), resume: f.resume, cpus: cpus, options: &f.options, cpuSharing: f.cpuSharing}
+	return measureAndPresent(ctx, a, in, f.json, measure.Read, func(in session) error { return a.network(ctx, s, f.kernelCPU, in) })
 }
 
 // network runs the measurement in the run folder and writes the report.

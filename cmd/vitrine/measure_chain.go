@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -99,14 +98,8 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	if err != nil {
 		return err
 	}
-	dir := runFolder(f.out, "chain")
-	if err := a.chain(ctx, plan, session{dir: dir, resume: f.resume, cpus: cpus, options: &f.options, cpuSharing: f.cpuSharing}); err != nil {
-		if !isFile(manifestPath(dir)) || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // the run did not begin, or the user interrupted it
-			return err
-		}
-		return errors.Join(err, presentAs(a, dir, f.json, chain.Read))
-	}
-	return presentAs(a, dir, f.json, chain.Read)
+	in := session{dir: runFolder(f.out, "chain"), resume: f.resume, cpus: cpus, options: &f.options, cpuSharing: f.cpuSharing}
+	return measureAndPresent(ctx, a, in, f.json, chain.Read, func(in session) error { return a.chain(ctx, plan, in) })
 }
 
 // scriptWords splits a command line into words and makes the program's path

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -82,6 +83,9 @@ func (a *app) predict(path string, f predictFlags) error {
 		if err != nil {
 			return fmt.Errorf("%s is not of %s: %w", path, f.deployment, err)
 		}
+		if err := checkResources(path, chosen.Size, f.deployment, d.Resources(sizing)); err != nil {
+			return err
+		}
 	}
 	if f.json {
 		return json.NewEncoder(a.stdout).Encode(answer{p.Function, f.rate, p.Unit, p.Thresholds[0],
@@ -91,13 +95,23 @@ func (a *app) predict(path string, f predictFlags) error {
 	return a.printPrediction(p, f.rate, chosen)
 }
 
+// checkResources refuses a size that has other resources in the deployment than in the profile.
+func checkResources(path string, z *vitrine.SizeProfile, deployment string, r vitrine.Resources) error {
+	const rounding = 1e-8 // of vCPUs in a profile
+	if math.Abs(r.VCPUs-z.VCPUs) < rounding && r.Memory == z.Memory {
+		return nil
+	}
+	return &vitrine.BadInput{File: path, Found: fmt.Sprintf("size %s has %.4g vCPUs and %d bytes, but in %s %.4g and %d", z.Sizing, z.VCPUs, z.Memory, deployment, r.VCPUs, r.Memory),
+		Want: "characterize again, or name the deployment with which the profile was made"}
+}
+
 // readProfile reads a profile. A file without a valid profile is a BadInput.
 func readProfile(path string) (*vitrine.Profile, error) {
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "name a capacity profile (profile.json in a run folder)"}
+	var p *vitrine.Profile
+	if err == nil {
+		p, err = vitrine.ParseProfile(text)
 	}
-	p, err := vitrine.ParseProfile(text)
 	if err != nil {
 		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "name a capacity profile (profile.json in a run folder)"}
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"vitrine/measure"
+	"vitrine/report"
 	"vitrine/trial"
 )
 
@@ -87,7 +88,7 @@ func (p *progress) observe(e trial.Event) {
 		p.line("  %s", e.Why)
 	case trial.SizingDone:
 		c := e.Measured.Capacities[0]
-		p.line("%s: capacity %.4g %s [%.4g, %.4g], bottleneck %s", title(e), c.Rate, p.unit, c.Low, c.High, cmp.Or(e.Measured.Bottleneck, "not known"))
+		p.line("%s: capacity in %s: %s, bottleneck %s", title(e), p.unit, report.Known(c), cmp.Or(e.Measured.Bottleneck, "not known"))
 	}
 }
 

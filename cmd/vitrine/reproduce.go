@@ -43,8 +43,11 @@ func (a *app) reproduceCommand() *cobra.Command {
 			"  vitrine reproduce papers/nfv-vital/table-2 --from runs/table-2 --markdown\n" +
 			"  vitrine reproduce papers/nfv-vital --because \"windows of 6 s: 4 s were not steady\"",
 		RunE: func(c *cobra.Command, given []string) error {
-			if f.list || len(given) == 0 {
+			if f.list || len(given) == 0 && f.because == "" && f.from == "" {
 				return a.listExhibits()
+			}
+			if len(given) == 0 {
+				return &vitrine.BadInput{File: c.CommandPath(), Found: "no name", Want: "name tables or figures, see vitrine reproduce --list"}
 			}
 			return a.reproduceAll(c.Context(), c, given, f)
 		},
@@ -141,7 +144,7 @@ func checkReproduce(c *cobra.Command, packets bool, f reproduceFlags) error {
 		}
 		return ""
 	}
-	measures := []string{"out", "resume", "dry-run", "max-time", "substrate", "quick", "options"}
+	measures := []string{"out", "resume", "dry-run", "max-time", "substrate", "quick", "options", "slowdown", "shared-cpus"}
 	if name := changed(measures...); f.from != "" && name != "" {
 		return refuse("--from and --"+name, "one of them: --from measures nothing")
 	}
@@ -226,6 +229,9 @@ func measurements(exhibits []papers.Exhibit, f reproduceFlags) ([]*measurement, 
 		if _, err := os.Stat(below); len(list) > 1 || f.from != "" && err == nil {
 			m.dir = below
 		}
+	}
+	if f.resume && !slices.ContainsFunc(list, func(m *measurement) bool { return m.resumes(f) }) {
+		return nil, &vitrine.BadInput{File: dir, Found: "no run in this folder", Want: "name the folder of a run with --out, or begin a run without --resume"}
 	}
 	return list, nil
 }

@@ -18,6 +18,7 @@ import (
 	"vitrine/papers"
 	"vitrine/result"
 	"vitrine/testbed"
+	"vitrine/testbed/quiet"
 )
 
 // A measurement is one run whose results one or more exhibits show.
@@ -41,6 +42,12 @@ func (m *measurement) plan(f reproduceFlags) error {
 	}
 	if f.maxTime > 0 {
 		m.flags = append(m.flags, "--max-time "+f.maxTime.String())
+	}
+	if f.slowdown != quiet.DefaultSlowdown {
+		m.flags = append(m.flags, "--slowdown "+f.slowdown.String())
+	}
+	if f.shared {
+		m.flags = append(m.flags, "--shared-cpus")
 	}
 	if m.exhibit.Measured() && f.options.path != "" {
 		m.flags = append(m.flags, "--options "+f.options.path)
@@ -110,9 +117,12 @@ func (a *app) measure(ctx context.Context, m *measurement, f reproduceFlags) err
 	return a.runCapacities(ctx, m, f)
 }
 
-// count adds the run to the history before the first measurement, so every run is counted, however
+// count adds a new run to the history before the first measurement, so every run is counted, however
 // it ends. A refused run is not counted: another run holds its CPUs or its folder.
-func (a *app) count(m *measurement, dir string) error {
+func (a *app) count(m *measurement, dir string, resumed bool) error {
+	if resumed {
+		return nil
+	}
 	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(m.exhibit.Paper()), "history")); errors.Is(err, os.ErrNotExist) {
 		a.log().Warn("this run is not counted, because the folder has no histories", "papers", dir)
 		return nil
@@ -128,7 +138,7 @@ func (a *app) count(m *measurement, dir string) error {
 func (a *app) runCapacities(ctx context.Context, m *measurement, f reproduceFlags) error {
 	return a.withCampaign(m, f, func(c campaign) error {
 		c.options.specs = append(c.options.specs, m.options.specs...)
-		c.onBegin = func() error { return a.count(m, f.papers) }
+		c.onBegin = func(resumed bool) error { return a.count(m, f.papers, resumed) }
 		run := f.characterizeFlags
 		run.out, run.resume = m.dir, m.resumes(f)
 		summary, err := a.run(ctx, c, run)
@@ -210,7 +220,7 @@ func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) 
 		return err
 	}
 	in := session{dir: m.dir, resume: m.resumes(f), cpus: cpus, options: &m.options, cpuSharing: f.cpuSharing,
-		onBegin: func() error { return a.count(m, f.papers) }}
+		onBegin: func(resumed bool) error { return a.count(m, f.papers, resumed) }}
 	if m.exhibit.Chain != nil {
 		plan, err := m.chain()
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"vitrine/internal/runstate"
 	"vitrine/papers"
 	"vitrine/result"
+	"vitrine/testbed/quiet"
 )
 
 func planned(t *testing.T, name string) *measurement {
@@ -22,7 +23,9 @@ func planned(t *testing.T, name string) *measurement {
 		t.Fatal(err)
 	}
 	m := &measurement{exhibit: e, scale: papers.Full}
-	if err := m.plan(reproduceFlags{}); err != nil {
+	var f reproduceFlags
+	f.slowdown = quiet.DefaultSlowdown // as the flag has it
+	if err := m.plan(f); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -47,13 +50,13 @@ func TestRefusesAnotherPlan(t *testing.T) {
 }
 
 // TestCountsRuns checks that a run is counted if the folder has histories, even if
-// flags changed the plan.
+// flags changed the plan. A resumed run is not counted again.
 func TestCountsRuns(t *testing.T) {
 	m := planned(t, "nfv-vital/table-2")
 	m.flags = []string{"--quick"}
 	a := &app{stderr: t.Output()}
 	dir := t.TempDir()
-	if err := a.count(m, dir); err != nil {
+	if err := a.count(m, dir, false); err != nil {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
@@ -62,7 +65,7 @@ func TestCountsRuns(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "nfv-vital", "history"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.count(m, dir); err != nil {
+	if err := errors.Join(a.count(m, dir, false), a.count(m, dir, true)); err != nil {
 		t.Error(err)
 	}
 	h, err := papers.ReadHistory(os.DirFS(dir), m.exhibit.Name)
@@ -71,21 +74,27 @@ func TestCountsRuns(t *testing.T) {
 	}
 }
 
-// TestRunBegins checks that onBegin is called when the folder of a new run exists,
-// but not when the folder is refused or the run is resumed.
+// TestRunBegins checks that onBegin is called when the folder of a run exists, but not when the
+// folder is refused. It must know whether the run is resumed.
 func TestRunBegins(t *testing.T) {
-	begun := 0
-	s := session{dir: filepath.Join(t.TempDir(), "run"), onBegin: func() error { begun++; return nil }}
+	begun, wasResumed := 0, false
+	s := session{dir: filepath.Join(t.TempDir(), "run"), onBegin: func(resumed bool) error {
+		begun, wasResumed = begun+1, resumed
+		return nil
+	}}
 	resumed := s
 	resumed.resume = true
 	for i, c := range []struct {
 		session
 		begun   int
 		refused bool
-	}{{resumed, 0, true}, {s, 1, false}, {s, 1, true}, {resumed, 1, false}} {
+	}{{resumed, 0, true}, {s, 1, false}, {s, 1, true}, {resumed, 2, false}} {
 		r, err := c.openResults(result.Manifest{})
 		if begun != c.begun || vitrine.IsBadInput(err) != c.refused {
 			t.Errorf("case %d: started %d times, want %d; error %v", i, begun, c.begun, err)
+		}
+		if err == nil && wasResumed != c.resume {
+			t.Errorf("case %d: onBegin got resumed %t", i, wasResumed)
 		}
 		if err == nil {
 			if err := r.Close(); err != nil {

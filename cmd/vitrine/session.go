@@ -23,7 +23,7 @@ type session struct {
 	cpus    testbed.CPUs
 	kernel  []int // additional CPUs, for the kernel's receive work
 	options *options
-	onBegin func() error // called before the first measurement, when a new run has its CPUs and its folder; may be nil
+	onBegin func(resumed bool) error // called before the first measurement, when the run has its CPUs and its folder; may be nil
 	cpuSharing
 }
 
@@ -113,13 +113,13 @@ func (r *recording) stage(ctx context.Context) (s measure.Stage, err error) {
 	return s, err
 }
 
-// openResults opens the session's run folder. For a new run it then calls onBegin.
+// openResults opens the session's run folder, and then calls onBegin.
 func (s session) openResults(m result.Manifest) (*result.Run, error) {
 	results, err := openResults(s.dir, s.resume, m)
-	if err != nil || s.resume || s.onBegin == nil {
+	if err != nil || s.onBegin == nil {
 		return results, err
 	}
-	if err := s.onBegin(); err != nil {
+	if err := s.onBegin(s.resume); err != nil {
 		return nil, errors.Join(err, results.Close())
 	}
 	return results, nil
@@ -156,6 +156,25 @@ func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error
 		old.NotIsolated = append(old.NotIsolated, notChecked)
 	}
 	return r, r.SaveManifest(old)
+}
+
+// measureAndPresent measures in the session and prints the results, as presentAs does. If a part of
+// the measurement fails, it prints the other results too and returns the error.
+func measureAndPresent[T any](ctx context.Context, a *app, in session, asJSON bool, read func(*result.Data) (T, error), measure func(session) error) error {
+	began := false
+	in.onBegin = func(bool) error {
+		began = true
+		return nil
+	}
+	err := measure(in)
+	if err != nil && (!began || vitrine.IsBadInput(err) || context.Cause(ctx) != nil) {
+		return err
+	}
+	shown := presentAs(a, in.dir, asJSON, read)
+	if err != nil {
+		return err // a failed run may have left nothing to show, which is not a second error
+	}
+	return shown
 }
 
 // presentAs prints the results of the run: as text, or as JSON of the value that

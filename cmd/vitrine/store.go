@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"vitrine"
 	"vitrine/internal/access"
 	"vitrine/store"
 	"vitrine/store/embedded"
@@ -86,6 +87,9 @@ func (a *app) storeRunCommand() *cobra.Command {
 
 // runStore runs a store until ctx ends.
 func (a *app) runStore(ctx context.Context, f *storeFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
 	log, err := a.storeLog(f.log)
 	if err != nil {
 		return err
@@ -100,6 +104,26 @@ func (a *app) runStore(ctx context.Context, f *storeFlags) error {
 		err = closed
 	}
 	return err
+}
+
+// check refuses limits and times that are not positive.
+func (f *storeFlags) check() error {
+	e, n := &f.engine.embedded, &f.nudsf
+	for flag, given := range map[string]int64{
+		"max-requests": int64(f.inFlight), "max-bodies": f.bodies, "max-answers": f.answers, "max-connections": int64(f.connections),
+		"max-connections-per-source": int64(f.perSource), "max-watches": int64(f.watches), "slow": int64(f.slow), "slow-window": int64(f.window),
+		"sync-every": int64(e.Every), "cache": e.CacheBytes, "max-records": e.MaxRecords,
+		"search-time": int64(n.searchTime), "max-search-bytes": n.searchBytes, "max-subscriptions": int64(n.subscriptions),
+	} {
+		if given <= 0 {
+			return &vitrine.BadInput{File: "--" + flag, Found: "a value that is not positive", Want: "want more than 0"}
+		}
+	}
+	if !(f.share > 0 && f.share <= 1) {
+		return &vitrine.BadInput{File: "--slow-share", Found: fmt.Sprint(f.share), Want: "want a share above 0, at most 1"}
+	}
+	e.ReserveBytes = max(e.ReserveBytes, 1) // 0 means the default there
+	return nil
 }
 
 func (a *app) storeLog(level string) (*slog.Logger, error) {

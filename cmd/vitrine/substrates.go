@@ -101,7 +101,7 @@ func openDocker(ctx context.Context, b *backends, network string, part document.
 func dockerConfig() docker.Config { return docker.Config{Host: os.Getenv("DOCKER_HOST")} }
 
 func openQEMU(_ context.Context, b *backends, _ string, part document.Node) (place, error) {
-	cache, err := image.FindCache("", os.Getenv)
+	cache, err := image.FindCache("", environment)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func openQEMU(_ context.Context, b *backends, _ string, part document.Node) (pla
 }
 
 func openUnikernel(_ context.Context, b *backends, _ string, part document.Node) (place, error) {
-	cache, err := image.FindCache("", os.Getenv)
+	cache, err := image.FindCache("", environment)
 	if err != nil {
 		return nil, err
 	}
