@@ -286,7 +286,7 @@ func TestRestoredTimesKeepTheirAges(t *testing.T) {
 	r.begin()
 	k := r.memory.Types["registration"]
 	for name, got := range map[string]time.Time{"at": r.memory.At, "part": k.Part, "known": k.Known, "drained": k.Drained, "failed": k.Failed} {
-		if wall := got.Round(0); got == wall || !wall.Equal(at.Round(0)) {
+		if wall := got.Round(0); !strings.Contains(got.String(), " m=") || !wall.Equal(at.Round(0)) {
 			t.Errorf("%s: got %v, want %v with a monotonic clock", name, got, at)
 		}
 	}
