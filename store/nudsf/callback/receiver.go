@@ -120,8 +120,7 @@ func (s *Sender) deliver(ctx context.Context, r *receiver, m waiting) error {
 		if last {
 			s.failed.Add(1)
 			s.config.Log.Warn("callback failed", "target", m.Target, "kind", m.Kind, "tries", try, "error", err)
-		}
-		if !last {
+		} else {
 			up = nil // other answers must not use up this message's tries
 		}
 		if !m.Once { // the next message of the lane waits too, or a dead receiver would cost a try for each
