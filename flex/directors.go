@@ -77,22 +77,21 @@ func readDirector(ctx context.Context, d Director) (r reading) {
 // hasForeign begins the error for a director with foreign instances.
 const hasForeign = "it has instances that this orchestrator did not start: "
 
-// admit checks the first answer of a director. While the director has foreign instances, it counts
+// admit checks the answers of a director until one has no foreign instances. While the director has foreign instances, it counts
 // as one that does not answer, because two orchestrators would overwrite each other's instances.
 func (o *Orchestrator) admit(i int, what string) {
-	r := &o.directors[i]
-	if o.admitted[i] || r.err != nil {
+	r, before := &o.directors[i], o.foreign[i]
+	if r.err != nil || before != nil && len(before) == 0 {
 		return
 	}
 	var names []string
 	foreign := map[string]bool{} // they stay foreign when an own instance of the same name is gone
 	for _, name := range slices.Sorted(maps.Keys(r.instances)) {
-		if o.foreign[i][name] || o.isForeign(r.instances[name]) {
+		if before[name] || o.isForeign(r.instances[name]) {
 			names, foreign[name] = append(names, name), true
 		}
 	}
-	o.foreign[i] = foreign
-	if o.admitted[i] = len(names) == 0; o.admitted[i] {
+	if o.foreign[i] = foreign; len(foreign) == 0 {
 		return
 	}
 	*r = reading{err: errors.New(hasForeign + strings.Join(names, ", ") + "; another orchestrator may run. If not, remove them with vitrine director instances remove")}

@@ -87,8 +87,7 @@ type Orchestrator struct {
 	memory    decide.Memory
 	services  map[string]*service
 	directors []reading
-	foreign   []map[string]bool // by director: foreign names in its last answer
-	admitted  []bool            // by director: an answer had no foreign instances
+	foreign   []map[string]bool // by director: foreign names in its answers until it had none; nil: it has not answered
 	types     map[string]*typeReading
 	booted    []decide.Booted
 	died      []decide.Died
@@ -107,7 +106,7 @@ type Orchestrator struct {
 func New(o Options) (*Orchestrator, error) {
 	f := &Orchestrator{
 		Options: o, instances: map[string]*instance{}, next: map[string]int{}, gone: map[string]bool{}, services: map[string]*service{},
-		directors: make([]reading, len(o.Directors)), foreign: make([]map[string]bool, len(o.Directors)), admitted: make([]bool, len(o.Directors)), types: map[string]*typeReading{}, holds: map[holdKey]time.Time{},
+		directors: make([]reading, len(o.Directors)), foreign: make([]map[string]bool, len(o.Directors)), types: map[string]*typeReading{}, holds: map[holdKey]time.Time{},
 		why: map[string][]string{}, away: map[string]string{}, profiles: map[string]*Profile{},
 		store: storeWatch{silent: map[string]*silence{}},
 	}
