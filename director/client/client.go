@@ -126,18 +126,21 @@ func (c *Client) Instances(ctx context.Context) (all []Instance, err error) {
 }
 
 // Instance returns one instance.
-func (c *Client) Instance(ctx context.Context, name string) (in Instance, err error) {
-	err = c.call(ctx, http.MethodGet, "/v1/instances/"+url.PathEscape(name), nil, &in)
-	in.director = c.given.URL
-	return in, err
+func (c *Client) Instance(ctx context.Context, name string) (Instance, error) {
+	return c.callOn(ctx, http.MethodGet, name, nil)
+}
+
+// callOn is call for one instance, with which the director answers.
+func (c *Client) callOn(ctx context.Context, method, name string, in any) (out Instance, err error) {
+	err = c.call(ctx, method, "/v1/instances/"+url.PathEscape(name), in, &out)
+	out.director = c.given.URL
+	return out, err
 }
 
 // Put adds an instance, or replaces the instance of that name. The result has its ID:
 // give that ID to the other directors beside this one.
-func (c *Client) Put(ctx context.Context, in vitrine.Instance) (out Instance, err error) {
-	err = c.call(ctx, http.MethodPut, "/v1/instances/"+url.PathEscape(in.Name), in, &out)
-	out.director = c.given.URL
-	return out, err
+func (c *Client) Put(ctx context.Context, in vitrine.Instance) (Instance, error) {
+	return c.callOn(ctx, http.MethodPut, in.Name, in)
 }
 
 // PutAll replaces all instances in one epoch.
@@ -149,10 +152,8 @@ func (c *Client) PutAll(ctx context.Context, all []vitrine.Instance) error {
 }
 
 // Alter changes an instance's weight, state or region.
-func (c *Client) Alter(ctx context.Context, name string, change Change) (out Instance, err error) {
-	err = c.call(ctx, http.MethodPatch, "/v1/instances/"+url.PathEscape(name), change, &out)
-	out.director = c.given.URL
-	return out, err
+func (c *Client) Alter(ctx context.Context, name string, change Change) (Instance, error) {
+	return c.callOn(ctx, http.MethodPatch, name, change)
 }
 
 // AlterAll changes instances by their names in one epoch: all or none.
