@@ -113,13 +113,14 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log every change to the host")
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+	wrongFlags := func(c *cobra.Command, err error) error {
 		return &vitrine.BadInput{File: c.CommandPath(), Found: err.Error(), Want: "see " + c.CommandPath() + " --help"}
-	})
+	}
+	root.SetFlagErrorFunc(wrongFlags)
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		// Cobra checks the flags again later, but its errors would give exit code 1.
 		if err := errors.Join(c.ValidateRequiredFlags(), c.ValidateFlagGroups()); err != nil {
-			return &vitrine.BadInput{File: c.CommandPath(), Found: err.Error(), Want: "see " + c.CommandPath() + " --help"}
+			return wrongFlags(c, err)
 		}
 		return nil
 	}
