@@ -102,12 +102,16 @@ func namespaces(ctx context.Context, root string) (made, removed float64, err er
 		}
 	}
 	middle := time.Now()
-	err = errors.Join(err, f.Close(ctx))
+	err = errors.Join(err, f.Close(ctx), deleteNamespaces(names))
+	const ms = float64(time.Millisecond)
+	return float64(middle.Sub(start)) / ms, float64(time.Since(middle)) / ms, err
+}
+
+func deleteNamespaces(names []string) (err error) {
 	for _, name := range names {
 		err = errors.Join(err, netns.Delete(name))
 	}
-	const ms = float64(time.Millisecond)
-	return float64(middle.Sub(start)) / ms, float64(time.Since(middle)) / ms, err
+	return err
 }
 
 // bareNamespaces runs the C program and returns the times in ms. If the program fails or is
@@ -120,10 +124,7 @@ func bareNamespaces(ctx context.Context, program string) (made, removed float64,
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
 		names, failed := netns.List(prefix + "-")
-		for _, name := range names {
-			failed = errors.Join(failed, netns.Delete(name))
-		}
-		return 0, 0, errors.Join(fmt.Errorf("%w: %s", err, stderr.String()), failed)
+		return 0, 0, errors.Join(fmt.Errorf("%w: %s", err, stderr.String()), failed, deleteNamespaces(names))
 	}
 	if _, err := fmt.Fscan(strings.NewReader(out.String()), &made, &removed); err != nil {
 		return 0, 0, fmt.Errorf("the program in C printed %q: %w", out.String(), err)
