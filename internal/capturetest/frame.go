@@ -108,7 +108,6 @@ func (f *Frames) UDP(src, dst netip.AddrPort, payload []byte) []byte {
 
 // The control bits of TCP.
 const (
-	FIN = 1
 	SYN = 2
 	ACK = 16
 )

@@ -59,10 +59,14 @@ type Records struct {
 
 // Send sends as many records from b as the socket takes now, and returns their length in
 // octets. A message goes on a lower stream if the association lacks its own; the order within a
-// stream stays. The error is unix.EAGAIN if the socket takes none.
+// stream stays. The error is unix.EAGAIN if the socket takes none. If b ends within a record, Send
+// sends the whole records before it and returns unix.EINVAL.
 func (r *Records) Send(fd int, b []byte) (n int, errno unix.Errno) {
-	for len(b)-n > HeaderSize {
+	for n < len(b) {
 		record := b[n:]
+		if len(record) < HeaderSize {
+			return n, unix.EINVAL
+		}
 		length := binary.BigEndian.Uint32(record)
 		if length == 0 || length > MaxMessage || int(length) > len(record)-HeaderSize {
 			return n, unix.EINVAL

@@ -240,10 +240,12 @@ func TestSendRefusesInvalidRecords(t *testing.T) {
 		"empty message": appendRecord(nil, 0, nil),
 		"too long":      appendRecord(nil, 0, make([]byte, MaxMessage+1)),
 		"cut off":       appendRecord(nil, 0, message(1, 10))[:15],
+		"half a header": appendRecord(nil, 0, message(1, 10))[:5],
+		"header alone":  appendRecord(nil, 0, message(1, 10))[:HeaderSize],
 		"huge length":   {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 18, 0, 0, 0, 0, 1},
 	} {
 		var r Records
-		if n, errno := r.Send(-1, append(b, 0)[:max(len(b), HeaderSize+1)]); n != 0 || errno != unix.EINVAL {
+		if n, errno := r.Send(-1, b); n != 0 || errno != unix.EINVAL {
 			t.Errorf("%s: %d octets sent, %v", name, n, errno)
 		}
 	}

@@ -166,6 +166,9 @@ func (c *Bearer) parse(t Type, v []byte) error {
 	r := newReader(Group(v))
 	instances := t.instances()
 	for r.next() {
+		if r.Instance != 0 && r.Type != FTEID {
+			continue // not an element of any message read here (clause 7.7.9)
+		}
 		switch r.Type {
 		case EBI:
 			c.EBI = r.octet() & 0x0f

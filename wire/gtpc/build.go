@@ -1,8 +1,6 @@
 package gtpc
 
-import (
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // AppendHeader begins a message with a TEID. The caller appends the elements and
 // then calls End to set the length.
@@ -107,25 +105,6 @@ func AppendCause(b []byte, cause CauseValue) []byte {
 
 // AppendRecovery appends a restart counter.
 func AppendRecovery(b []byte, counter uint8) []byte { return AppendElement(b, Recovery, 0, counter) }
-
-// AppendAPN appends an access point name: labels separated by dots, each encoded
-// with its length before it (clause 8.6, TS 23.003 clause 9).
-func AppendAPN(b []byte, name string) []byte {
-	start := len(b)
-	b = BeginGroup(b, APN, 0)
-	at := len(b)
-	b = append(b, 0)
-	for i := range len(name) {
-		if name[i] == '.' {
-			at = len(b)
-			b = append(b, 0)
-			continue
-		}
-		b = append(b, name[i])
-		b[at]++
-	}
-	return EndGroup(b, start)
-}
 
 // AppendEchoRequest appends an Echo Request (clause 7.1.1).
 func AppendEchoRequest(b []byte, sequence uint32, counter uint8) []byte {

@@ -12,6 +12,10 @@ type BearerResource struct {
 	Sender Endpoint
 }
 
+// senderInstance is the instance of the sender's F-TEID for the control plane (table
+// 7.2.5-1). Instances 0 and 1 are for the user plane: of an SGSN and of an RNC.
+const senderInstance = 2
+
 // Parse parses the elements of a message. TAD is a view. The error is a Result.
 func (m *BearerResource) Parse(from *Message) error {
 	*m = BearerResource{}
@@ -20,6 +24,8 @@ func (m *BearerResource) Parse(from *Message) error {
 		switch {
 		case r.second(EBI):
 			m.Bearer = r.octet() & 0x0f
+		case r.Type == FTEID && r.Instance == senderInstance:
+			m.Sender = r.endpoint()
 		case r.Instance != 0:
 		case r.Type == EBI:
 			m.Linked = r.octet() & 0x0f
@@ -29,8 +35,6 @@ func (m *BearerResource) Parse(from *Message) error {
 			m.QoS = get(&r, ParseFlowQoS)
 		case r.Type == TAD:
 			m.TAD = r.octets(maxTFT)
-		case r.Type == FTEID:
-			m.Sender = r.endpoint()
 		}
 	}
 	r.require(EBI)
@@ -51,7 +55,7 @@ func (m *BearerResource) Append(b []byte, teid, sequence uint32) []byte {
 	}
 	b = appendIdentity(b, 1, m.Bearer)
 	if m.Sender.given() {
-		b = AppendFTEID(b, 0, m.Sender)
+		b = AppendFTEID(b, senderInstance, m.Sender)
 	}
 	return End(b, start)
 }

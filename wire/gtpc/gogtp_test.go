@@ -12,6 +12,7 @@ import (
 	"github.com/wmnsk/go-gtp/gtpv2/message"
 
 	"vitrine/wire/gtpc"
+	"vitrine/wire/nas"
 )
 
 // TestReadsGoGTP checks that messages written by go-gtp are read with the right
@@ -73,7 +74,7 @@ func TestGoGTPReads(t *testing.T) {
 	b := gtpc.AppendHeader(nil, gtpc.CreateSessionResponse, 0xdeadbeef, 0x812345)
 	b = gtpc.AppendCause(b, gtpc.RequestAccepted)
 	b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S11SGW, TEID: 42, V4: netip.MustParseAddr("192.0.2.1"), V6: netip.MustParseAddr("2001:db8::1")})
-	b = gtpc.AppendAPN(b, "internet.example")
+	b = gtpc.AppendElement(b, gtpc.APN, 0, nas.AppendAPN(nil, "internet.example")...)
 	group := len(b)
 	b = gtpc.BeginGroup(b, gtpc.BearerContext, 0)
 	b = gtpc.AppendElement(b, gtpc.EBI, 0, 5)
@@ -101,7 +102,7 @@ func TestGoGTPReads(t *testing.T) {
 	for _, c := range []struct{ ours, theirs *ie.IE }{
 		{one(t, gtpc.AppendDigits(nil, gtpc.IMSI, "00101012345678")), ie.NewIMSI("00101012345678")},
 		{one(t, gtpc.AppendDigits(nil, gtpc.IMSI, "001010123456789")), ie.NewIMSI("001010123456789")},
-		{one(t, gtpc.AppendAPN(nil, "a.bc.example")), ie.NewAccessPointName("a.bc.example")},
+		{one(t, gtpc.AppendElement(nil, gtpc.APN, 0, nas.AppendAPN(nil, "a.bc.example")...)), ie.NewAccessPointName("a.bc.example")},
 		{one(t, gtpc.AppendCause(nil, gtpc.NoResourcesAvailable)), ie.NewCause(gtpv2.CauseNoResourcesAvailable, 0, 0, 0, nil)},
 	} {
 		ours, _ := c.ours.Marshal()

@@ -75,10 +75,9 @@ func AppendLocation(b []byte, l Location) []byte {
 // is the highest of the first octet.
 type Flags uint32
 
-// The flags that the reference EPC uses.
+// Some flags of an Indication.
 const (
 	DualAddress   Flags = 1 << 31 // DAF: dual address bearer
-	Handover      Flags = 1 << 29 // HI
 	Operation     Flags = 1 << 27 // OI: the S-GW passes a Delete Session on to the P-GW
 	ScopeOfSGW    Flags = 1 << 24 // SGWCI: the S-GW changes
 	ChangeReports Flags = 1 << 20 // CRSI

@@ -10,13 +10,14 @@ import (
 
 	"vitrine/wire/gtpc"
 	"vitrine/wire/gtpc/gtpctest"
+	"vitrine/wire/nas"
 )
 
 func createSession(sequence uint32) []byte {
 	b := gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, sequence)
 	b = gtpc.AppendDigits(b, gtpc.IMSI, "001010123456789")
 	b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 0x11223344, V4: netip.MustParseAddr("127.0.0.1")})
-	b = gtpc.AppendAPN(b, "internet.example")
+	b = gtpc.AppendElement(b, gtpc.APN, 0, nas.AppendAPN(nil, "internet.example")...)
 	group := len(b)
 	b = gtpc.BeginGroup(b, gtpc.BearerContext, 0)
 	b = gtpc.AppendElement(b, gtpc.EBI, 0, 5)

@@ -213,6 +213,45 @@ func TestOnlyTheFirstOfRepeatedElementsCounts(t *testing.T) {
 	}
 }
 
+// TestElementsOfOtherInstancesAreIgnored checks that a bearer context has its elements by type and
+// instance (clause 7.7.9).
+func TestElementsOfOtherInstancesAreIgnored(t *testing.T) {
+	b := gtpc.AppendElement(gtpc.AppendHeader(nil, gtpc.CreateBearerRequest, 1, 2), gtpc.EBI, 0, 5)
+	group := len(b)
+	b = gtpc.AppendElement(gtpc.BeginGroup(b, gtpc.BearerContext, 0), gtpc.EBI, 0, 0)
+	b = gtpc.AppendElement(b, gtpc.EBI, 1, 9)
+	b = gtpc.AppendElement(b, gtpc.BearerTFT, 1, 0x20)
+	b = gtpc.End(gtpc.EndGroup(b, group), 0)
+	var header gtpc.Message
+	if _, err := header.Parse(b); err != nil {
+		t.Fatal(err)
+	}
+	var m gtpc.CreateBearer
+	if err := m.Parse(&header); err != nil || len(m.Bearers) != 1 || m.Bearers[0].EBI != 0 || m.Bearers[0].TFT != nil {
+		t.Errorf("got %+v, error %v, want one bearer without identity and template", m, err)
+	}
+}
+
+// TestSenderOfBearerResource checks the instance of the sender's F-TEID in a Bearer Resource
+// Command (table 7.2.5-1). Instance 0 is the user plane of an SGSN.
+func TestSenderOfBearerResource(t *testing.T) {
+	b, header := built(t, samples()["bearer-resource"])
+	v, _ := header.Find(gtpc.FTEID, 2)
+	want := endpoint(gtpc.S11MME, 8, "192.0.2.5")
+	if f, ok := gtpc.ParseFTEID(v); !ok || f != want {
+		t.Errorf("F-TEID of instance 2 in %x: got %+v, want %+v", b, f, want)
+	}
+	b = samples()["bearer-resource-of-a-bearer"].Append(nil, 1, 2)
+	b = gtpc.End(gtpc.AppendFTEID(b, 0, endpoint(15, 9, "192.0.2.9")), 0)
+	if _, err := header.Parse(b); err != nil {
+		t.Fatal(err)
+	}
+	var m gtpc.BearerResource
+	if err := m.Parse(&header); err != nil || m.Sender != (gtpc.Endpoint{}) {
+		t.Errorf("got sender %+v, error %v, want none", m.Sender, err)
+	}
+}
+
 func TestMoreBearersThanIdentitiesAreRefused(t *testing.T) {
 	m := gtpc.CreateBearer{Linked: 5, Bearers: make([]gtpc.Bearer, gtpc.MaxBearers+1)}
 	_, header := built(t, &m)

@@ -22,8 +22,6 @@ type Decoder struct {
 	Message  Message // of the last Head
 	Data     []byte  // of the last Body or Tunnel: a view
 	Trailers Fields  // of the last End
-	// MaxHead bounds a head and a trailer section, in octets; zero means 64 KiB.
-	MaxHead int
 
 	state   state
 	left    int64 // octets of the body, or of the chunk, that have not arrived
@@ -34,8 +32,8 @@ type Decoder struct {
 }
 
 const (
-	defaultHead = 64 << 10
-	maxLine     = 4 << 10 // octets of a chunk's first line, which extensions make long (section 7.1.1)
+	maxHead = 64 << 10 // octets of a head, and of a trailer section
+	maxLine = 4 << 10  // octets of a chunk's first line, which extensions make long (section 7.1.1)
 )
 
 type state uint8
@@ -64,7 +62,9 @@ const (
 // Next returns the next event in data, and the number n of octets that it has
 // read. The caller removes these octets from data. On More, the caller appends
 // more octets to the rest and calls Next again. An error is final, because the
-// boundaries of messages are lost: Next returns the same error from then on.
+// boundaries of messages are lost: Next returns the same error from then on. The
+// first time, n includes the malformed head or trailers, as far as they were
+// searched for their end, so that a caller need not search them again.
 func (d *Decoder) Next(data []byte) (n int, e Event, err error) {
 	for e = again; e == again && d.err == nil; {
 		var took int
@@ -141,13 +141,6 @@ func (d *Decoder) Skip(n int64) bool {
 	return false
 }
 
-func (d *Decoder) bound() int {
-	if d.MaxHead > 0 {
-		return d.MaxHead
-	}
-	return defaultHead
-}
-
 // section returns the length of the lines up to and including an empty line, or
 // 0 if data has no empty line yet.
 func (d *Decoder) section(data []byte) (n int, err error) {
@@ -155,14 +148,14 @@ func (d *Decoder) section(data []byte) (n int, err error) {
 	for {
 		i := bytes.IndexByte(data[d.scanned:], '\n')
 		if i < 0 {
-			if len(data) > d.bound() {
+			if len(data) > maxHead {
 				return 0, ErrBound
 			}
 			return 0, nil
 		}
 		empty := i == 0 || i == 1 && data[d.scanned] == '\r'
 		d.scanned += i + 1
-		if d.scanned > d.bound() {
+		if d.scanned > maxHead {
 			return 0, ErrBound
 		}
 		if empty {
@@ -187,12 +180,15 @@ func (d *Decoder) head(data []byte) (n int, e Event, err error) {
 	}
 	size, err := d.section(data[start:])
 	d.begun = size == 0 && start < len(data)
-	if size == 0 || err != nil {
-		return start, More, err
+	if err != nil {
+		return start + d.scanned, More, err
+	}
+	if size == 0 {
+		return start, More, nil
 	}
 	end := start + size
 	if err := d.Message.parse(data[start:end:end]); err != nil {
-		return start, More, err
+		return end, More, err
 	}
 	d.state, d.answers = atBody, other
 	return end, Head, nil
@@ -313,15 +309,18 @@ func hex(c byte) (v int64, ok bool) {
 // trailers reads the trailer section (section 7.1.2).
 func (d *Decoder) trailers(data []byte) (n int, e Event, err error) {
 	n, err = d.section(data)
-	if n == 0 || err != nil {
-		return 0, More, err
+	if err != nil {
+		return d.scanned, More, err
+	}
+	if n == 0 {
+		return 0, More, nil
 	}
 	lines := trimEmptyLine(data[:n:n])
 	fields := Fields{rest: lines}
 	for fields.Next() {
 	}
 	if fields.bad {
-		return 0, More, ErrField
+		return n, More, ErrField
 	}
 	return n, d.end(lines), nil
 }

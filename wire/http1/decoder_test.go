@@ -166,8 +166,8 @@ func TestReadsHeads(t *testing.T) {
 	if v := m.Find("cookie"); v != nil {
 		t.Errorf("missing field: got %q", v)
 	}
-	if !m.IsConflicting() || m.IsInterim() {
-		t.Error("a length with a transfer coding does not count as a conflict")
+	if !m.HasLength || m.Length != 0 || !m.HasTransfer || !m.Chunked || m.IsInterim() {
+		t.Errorf("got length %v of %d, transfer coding %v, chunked %v", m.HasLength, m.Length, m.HasTransfer, m.Chunked)
 	}
 	d = http1.Decoder{}
 	if _, _, err := d.Next([]byte("HTTP/1.1 103 Early Hints\r\n\r\n")); err != nil || !d.Message.IsInterim() || string(d.Message.Reason) != "Early Hints" {
@@ -205,6 +205,42 @@ func TestGoesOnBehindAGap(t *testing.T) {
 		t.Error("Skip refused a gap in a body that ends with the connection")
 	}
 	next("x", http1.Body)
+}
+
+// TestMalformedHeadsAreSkipped checks that an error comes with the octets that were searched.
+// A caller that searches them again, from each line on, would take quadratic time.
+func TestMalformedHeadsAreSkipped(t *testing.T) {
+	const ok, next, bound = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", 64 << 10
+	lines := strings.Repeat("GET / HTTP/1.1\r\n", 3000)
+	for name, c := range map[string]struct {
+		octets string
+		want   int // octets that are read at the error
+		err    error
+	}{
+		"field":                   {"GET / HTTP/1.1\r\nA\r\n\r\n" + next, len("GET / HTTP/1.1\r\nA\r\n\r\n"), http1.ErrField},
+		"start line after a line": {"\r\nGET /\r\n\r\n" + next, len("\r\nGET /\r\n\r\n"), http1.ErrStart},
+		"many start lines":        {lines + "\r\n" + next, len(lines) + 2, http1.ErrField},
+		"no empty line":           {lines + lines, bound + len("GET / HTTP/1.1\r\n"), http1.ErrBound},
+		"trailer":                 {ok + "0\r\nA\r\n\r\n" + next, len(ok + "0\r\nA\r\n\r\n"), http1.ErrField},
+		"trailers without end":    {ok + "0\r\n" + lines + lines, len(ok+"0\r\n") + bound + len("GET / HTTP/1.1\r\n"), http1.ErrBound},
+	} {
+		var d http1.Decoder
+		at := 0
+		for {
+			n, e, err := d.Next([]byte(c.octets[at:]))
+			at += n
+			if err != nil {
+				if !errors.Is(err, c.err) || at != c.want {
+					t.Errorf("%s: got %v after %d octets, want %v after %d", name, err, at, c.err, c.want)
+				}
+				break
+			}
+			if e == http1.More {
+				t.Errorf("%s: got no error", name)
+				break
+			}
+		}
+	}
 }
 
 func TestNothingIsAllocated(t *testing.T) {

@@ -45,6 +45,7 @@ type Message struct {
 	HasLength bool
 	Length    int64
 	// HasTransfer reports a Transfer-Encoding, and Chunked that it ends in chunked.
+	// A Transfer-Encoding overrides a Content-Length (section 6.3, rule 3).
 	HasTransfer, Chunked bool
 
 	fields []byte
@@ -53,11 +54,6 @@ type Message struct {
 // IsInterim reports whether the message is a response of 1xx, which is followed
 // by the final response (RFC 9110 section 15.2).
 func (m *Message) IsInterim() bool { return !m.Request && m.Status < 200 }
-
-// IsConflicting reports whether the message has both a Content-Length and a
-// Transfer-Encoding, which overrides the Content-Length. This may be an attempt
-// at request smuggling (section 6.3, rule 3).
-func (m *Message) IsConflicting() bool { return m.HasLength && m.HasTransfer }
 
 // Fields returns an iterator over the header fields.
 func (m *Message) Fields() Fields { return Fields{rest: m.fields} }

@@ -6,18 +6,11 @@ import (
 	"fmt"
 )
 
-func (d *Decoder) bound() int {
-	if d.MaxHead > 0 {
-		return d.MaxHead
-	}
-	return defaultHead
-}
-
 // fragment reads the frame's part of a header block (sections 6.2, 6.6 and
 // 6.10).
 func (d *Decoder) fragment(data []byte) (n int, e Event, err error) {
 	b := &d.block
-	if !b.isLost && d.left > d.bound()-len(b.octets) {
+	if !b.isLost && d.left > maxHead-len(b.octets) {
 		d.lose()
 	}
 	if b.isLost {

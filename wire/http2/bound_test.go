@@ -17,7 +17,7 @@ func (d *Decoder) footprint() int {
 
 // maxFootprint is the memory that the bounds allow a decoder: its block, its fields and
 // their text, the table and the streams. Each buffer may have grown to twice its use.
-const maxFootprint = 2*defaultHead + 2*maxFields*56 + 4*maxText + 2*maxTable + maxTable/overhead*24 + maxStreams*24 + 1024
+const maxFootprint = 2*maxHead + 2*maxFields*56 + 4*maxText + 2*maxTable + maxTable/overhead*24 + maxStreams*24 + 1024
 
 func head(kind frameType, flags byte, stream uint32, payload []byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
@@ -88,8 +88,8 @@ func TestHostileStreamsAreBounded(t *testing.T) {
 			}
 		}
 		t.Logf("%s: the decoder keeps %d octets, the caller %d", of, d.footprint(), most)
-		if d.footprint() > maxFootprint || most > frameHeader+defaultHead {
-			t.Errorf("%s: the decoder keeps %d octets, the caller %d, want at most %d and %d", of, d.footprint(), most, maxFootprint, frameHeader+defaultHead)
+		if d.footprint() > maxFootprint || most > frameHeader+maxHead {
+			t.Errorf("%s: the decoder keeps %d octets, the caller %d, want at most %d and %d", of, d.footprint(), most, maxFootprint, frameHeader+maxHead)
 		}
 	}
 }

@@ -83,9 +83,6 @@ type Decoder struct {
 	Code       Code       // of the last Reset or GoAway
 	Parameters Parameters // of the last Settings
 	Counts     Counts
-	// MaxHead bounds a header block before it is decoded, in octets; zero means 64
-	// KiB. Longer ones are not decoded.
-	MaxHead int
 
 	state   state
 	frame   frame
@@ -111,7 +108,10 @@ type block struct {
 	isLost   bool   // it cannot be decoded
 }
 
-const defaultHead = 64 << 10 // octets: a sixteenth of the largest limit of common servers, ten times real heads
+// maxHead bounds a header block before it is decoded, in octets. Longer ones are
+// not decoded. It is a sixteenth of the largest limit of common servers, and ten
+// times real heads.
+const maxHead = 64 << 10
 
 type state uint8
 
@@ -166,7 +166,7 @@ func (d *Decoder) Lost(n int64) bool {
 		d.loseInFrame(int(n))
 		return true
 	}
-	if d.block.isOpen {
+	if d.block.isOpen || d.state == inBlock {
 		d.lose()
 	}
 	d.forget()

@@ -195,6 +195,8 @@ func messages(begin string) []stream {
 		{"promised request", server + frame(push, whole|padded, 1, "\x01\x00\x00\x00\x02", request, "\x00") + frame(push, 0, 1, "\x00\x00\x00\x04", get) + frame(continuation, whole, 1, scheme+root) +
 			frame(headers, ends|whole, 1, ok) + frame(headers, ends|whole, 2, ok), nil,
 			[]string{"settings 3=100", "2 GET http ? / promised on 1", "4 GET http ? / promised on 1", "1 200", "1 end", "2 200", "2 end"}, nil},
+		{"response on a promised stream beside another", server + frame(headers, whole, 3, ok) + frame(headers, whole, 2, ok) + frame(data, ends, 2) + frame(data, ends, 3), nil,
+			[]string{"settings 3=100", "3 200", "2 200", "2 end", "3 end"}, nil},
 		{"ends of streams and of the connection", begin + frame(headers, whole, 1, request) + frame(reset, 0, 1, "\x00\x00\x00\x08") + frame(goAway, 0, 0, "\x80\x00\x00\x05\x00\x00\x00\x0bdebug") +
 			frame(reset, 0, 5, "\x00\x00\xff\xff"), nil,
 			[]string{"settings", "1 GET http ? /", "1 reset cancel", "go away above 5, enhance your calm", "5 reset code 65535"}, nil},
@@ -315,6 +317,22 @@ func TestReadsStreams(t *testing.T) {
 				t.Errorf("%s, in pieces of %d: got\n%q, %v, want\n%q, %v", s.name, size, got, err, s.want, s.err)
 				break
 			}
+		}
+	}
+}
+
+// TestCountsABlockThatAGapCuts loses the end of a header block of one frame, with and without
+// octets after the frame.
+func TestCountsABlockThatAGapCuts(t *testing.T) {
+	octets := preface + frame(settings, 0, 0) + frame(headers, ends|whole, 1, get, scheme, root)
+	cut := len(octets) - 2
+	for _, lost := range []int64{2, 20, -1} {
+		var d http2.Decoder
+		if _, err := read(&d, script{[]byte(octets[:cut]), []gap{{cut, lost}}}, cut); err != nil {
+			t.Fatalf("gap of %d octets: %v", lost, err)
+		}
+		if c := d.Counts; c.Undecoded != 1 || c.Heads != 0 || c.Gaps != 1 {
+			t.Errorf("gap of %d octets: %+v", lost, c)
 		}
 	}
 }

@@ -19,7 +19,7 @@ type Field struct {
 // bound.
 const (
 	maxFields = 1 << 10   // real heads have less than 100
-	maxText   = 128 << 10 // octets that are decoded or copied: twice defaultHead
+	maxText   = 128 << 10 // octets that are decoded or copied: twice maxHead
 	maxCopied = 1 << 20   // octets, including names that are copied within the table
 )
 

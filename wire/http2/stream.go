@@ -18,7 +18,15 @@ type streams struct {
 	places []stream // empty, or a power of two
 }
 
-func (s *streams) place(id uint32) *stream { return &s.places[int(id>>1)&(len(s.places)-1)] }
+// place returns the slot of a stream. Even numbers, of promised streams, count
+// down from the last slot, so that streams 2 and 3 do not share one.
+func (s *streams) place(id uint32) *stream {
+	i := id >> 1
+	if id%2 == 0 {
+		i = ^i
+	}
+	return &s.places[int(i)&(len(s.places)-1)]
+}
 
 // find returns a stream, nil for none.
 func (s *streams) find(id uint32) *stream {

@@ -15,8 +15,9 @@ import (
 // HeaderSize is the number of octets before the body of a message.
 const HeaderSize = 16
 
-// MaxMessage is the longest message that a Header accepts, in octets. Requests
-// for one subscriber have some hundred octets.
+// MaxMessage is the longest message that a server of subscribers accepts, in
+// octets. Requests for one subscriber have some hundred octets. MongoDB itself
+// accepts 48,000,000.
 const MaxMessage = 64 << 10
 
 // The errors of messages. After such a message, the connection cannot be read
@@ -45,13 +46,14 @@ type Header struct {
 	Op     Op
 }
 
-// ParseHeader reads a header, which b must hold.
-func ParseHeader(b []byte) (h Header, err error) {
+// ParseHeader reads a header, which b must hold. It refuses a message of more than
+// most octets.
+func ParseHeader(b []byte, most int) (h Header, err error) {
 	if len(b) < HeaderSize {
 		return h, ErrLength
 	}
 	n := binary.LittleEndian.Uint32(b)
-	if n < HeaderSize || n > MaxMessage {
+	if n < HeaderSize || uint64(n) > uint64(most) {
 		return h, ErrLength
 	}
 	return Header{

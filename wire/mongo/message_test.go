@@ -29,7 +29,7 @@ func message(op Op, body ...[]byte) []byte {
 }
 
 func parse(b []byte) (r Request, err error) {
-	h, err := ParseHeader(b)
+	h, err := ParseHeader(b, MaxMessage)
 	if err != nil {
 		return r, err
 	}
@@ -123,7 +123,7 @@ func TestReplyAnswersTheOperationOfTheRequest(t *testing.T) {
 	}{OpQuery: {OpReply, 20}, OpMsg: {OpMsg, 5}} {
 		r := Request{Header: Header{ID: 5, Op: op}}
 		b := r.AppendReply([]byte("xy"), 9, document)[2:]
-		h, err := ParseHeader(b)
+		h, err := ParseHeader(b, MaxMessage)
 		if err != nil || h != (Header{Length: len(b), ID: 9, To: 5, Op: want.op}) {
 			t.Errorf("got header %+v, error %v", h, err)
 		}

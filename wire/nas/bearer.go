@@ -109,7 +109,7 @@ func (m *ModifyBearerRequest) Append(b []byte) []byte {
 }
 
 // A BearerAccept accepts a request about a bearer: the types that end in Accept
-// (clauses 8.3.1, 8.3.4, 8.3.10, 8.3.16). Its Header has the type.
+// (clauses 8.3.1, 8.3.4, 8.3.11, 8.3.16). Its Header has the type.
 type BearerAccept struct {
 	Header
 	PCO []byte
@@ -129,7 +129,7 @@ func (m *BearerAccept) Append(b []byte) []byte {
 
 // A Release is an ESM message with a cause: the types that end in Reject, which
 // refuse a request, Deactivate EPS Bearer Context Request, and ESM Status (clauses
-// 8.3.2, 8.3.5, 8.3.7, 8.3.9, 8.3.11, 8.3.12, 8.3.15, 8.3.17, 8.3.19, 8.3.21). Its Header has
+// 8.3.2, 8.3.5, 8.3.7, 8.3.9, 8.3.12, 8.3.15, 8.3.17, 8.3.19, 8.3.21). Its Header has
 // the type.
 type Release struct {
 	Header

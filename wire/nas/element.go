@@ -8,6 +8,7 @@ type reader struct {
 	rest []byte
 	esm  bool
 	err  error
+	seen [4]uint64 // a bit for each optional element that was read, by identifier
 }
 
 // openEMM returns a reader positioned after the header of an EMM message, and
@@ -92,9 +93,22 @@ func (r *reader) lve() []byte {
 }
 
 // element returns the next optional element. It returns false at the end and on
-// an error. For a type 1 element, which has half an octet, iei has zeros in its
-// low half and the value is the whole octet: mask it.
+// an error. Only the first of repeated elements counts (clause 7.6.3). For a type
+// 1 element, which has half an octet, iei has zeros in its low half and the value
+// is the whole octet: mask it.
 func (r *reader) element() (iei byte, value []byte, ok bool) {
+	for {
+		iei, value, ok = r.next()
+		word, bit := &r.seen[iei>>6], uint64(1)<<(iei&63)
+		if !ok || *word&bit == 0 {
+			*word |= bit
+			return iei, value, ok
+		}
+	}
+}
+
+// next is element, but also returns repeated elements.
+func (r *reader) next() (iei byte, value []byte, ok bool) {
 	if r.err != nil || len(r.rest) == 0 {
 		return 0, nil, false
 	}

@@ -185,5 +185,12 @@ func ParseHeader(body []byte) (h Header, err error) {
 	return h, ErrDiscriminator
 }
 
+// IsKnown reports whether the type has a name here and belongs to the
+// discriminator. The two high bits of a type are 01 for EMM and 11 for ESM (clause
+// 9.8).
+func (h Header) IsKnown() bool {
+	return name(h.Type) != "" && (h.Discriminator == ESM) == (h.Type >= 0x80)
+}
+
 // appendEMM begins a plain EMM message.
 func appendEMM(b []byte, t Type) []byte { return append(b, byte(EMM), byte(t)) }

@@ -226,3 +226,18 @@ func TestUnknownElements(t *testing.T) {
 		t.Errorf("element that requires comprehension: got error %v", err)
 	}
 }
+
+// TestRepeatedElements checks that only the first of repeated elements counts (clause 7.6.3).
+func TestRepeatedElements(t *testing.T) {
+	accept := append((&nas.UpdateAccept{T3412: octets("49")}).Append(nil), 0x5a, 0x21) // without a length
+	var update nas.UpdateAccept
+	if err := update.Parse(accept); err != nil || !bytes.Equal(update.T3412, octets("49")) {
+		t.Errorf("tracking area update accept: got %+v, error %v", update, err)
+	}
+	request := nas.ConnectivityRequest{Header: nas.Bearer(0, 1), Request: 1, PDN: nas.PDNv4, Transfer: true, APN: apn}
+	again := append(request.Append(nil), 0xd0, 0x28, 2, 1, 'x') // half an octet; with a length
+	var connectivity nas.ConnectivityRequest
+	if err := connectivity.Parse(again); err != nil || !connectivity.Transfer || !bytes.Equal(connectivity.APN, apn) {
+		t.Errorf("PDN connectivity request: got %+v, error %v", connectivity, err)
+	}
+}

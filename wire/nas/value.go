@@ -21,10 +21,10 @@ func MakeTimer(d time.Duration) Timer {
 	switch {
 	case d < 0:
 		return 0
-	case d < 64*time.Second:
-		return Timer(d / (2 * time.Second))
-	case d < 32*time.Minute:
-		return 1<<5 | Timer(d/time.Minute)
+	case d < 2*time.Minute:
+		return Timer(min(d/(2*time.Second), 31))
+	case d < 36*time.Minute:
+		return 1<<5 | Timer(min(d/time.Minute, 31))
 	}
 	return 2<<5 | Timer(min(d/(6*time.Minute), 31))
 }

@@ -28,6 +28,14 @@ func TestTimer(t *testing.T) {
 			t.Errorf("%#x: %v, %v", uint8(c.octet), d, ok)
 		}
 	}
+	for d, want := range map[time.Duration]time.Duration{
+		-minute: 0, 3 * time.Second: 2 * time.Second, 64 * time.Second: 62 * time.Second, 2*minute - 1: 62 * time.Second, 2 * minute: 2 * minute,
+		35 * minute: 31 * minute, 36 * minute: 36 * minute, 5 * time.Hour: 186 * minute,
+	} {
+		if got, ok := nas.MakeTimer(d).Duration(); got != want || !ok {
+			t.Errorf("duration %v was encoded as %v, want %v", d, got, want)
+		}
+	}
 	for d := time.Duration(0); d <= 4*time.Hour; d += 500 * time.Millisecond {
 		back, ok := nas.MakeTimer(d).Duration()
 		if !ok || back > d || back == 0 && d >= 2*time.Second {

@@ -19,7 +19,6 @@ const (
 	CSeq
 	Contact
 	ContentLength
-	ContentType
 	MaxForwards
 	Route
 	RecordRoute
@@ -31,7 +30,6 @@ const (
 	ProxyAuthorization
 	Expires
 	Event
-	SubscriptionState // RFC 6665
 	ProxyRequire
 )
 
@@ -127,13 +125,10 @@ func kindOfLong(name []byte) Kind {
 		}
 		return match(name, "Expires", "expires", Expires)
 	case 12:
-		switch name[0] | 0x20 {
-		case 'm':
+		if name[0]|0x20 == 'm' {
 			return match(name, "Max-Forwards", "max-forwards", MaxForwards)
-		case 'r':
-			return match(name, "Record-Route", "record-route", RecordRoute)
 		}
-		return match(name, "Content-Type", "content-type", ContentType)
+		return match(name, "Record-Route", "record-route", RecordRoute)
 	case 13:
 		switch name[0] | 0x20 {
 		case 's':
@@ -147,9 +142,6 @@ func kindOfLong(name []byte) Kind {
 	case 16:
 		return match(name, "WWW-Authenticate", "www-authenticate", WWWAuthenticate)
 	case 18:
-		if name[0]|0x20 == 's' {
-			return match(name, "Subscription-State", "subscription-state", SubscriptionState)
-		}
 		return match(name, "Proxy-Authenticate", "proxy-authenticate", ProxyAuthenticate)
 	case 19:
 		return match(name, "Proxy-Authorization", "proxy-authorization", ProxyAuthorization)
@@ -171,8 +163,6 @@ func compact(letter byte) Kind {
 		return Contact
 	case 'l':
 		return ContentLength
-	case 'c':
-		return ContentType
 	case 'o':
 		return Event
 	}

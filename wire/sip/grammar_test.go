@@ -139,6 +139,8 @@ func TestViaHop(t *testing.T) {
 		{"SIP/2.0/UDP 192.0.2.1;branch=b", "192.0.2.1 0 false b - -", "192.0.2.1:5060"},
 		{"SIP/2.0/TCP 192.0.2.1:5070 ;Branch = b", "192.0.2.1 5070 true b - -", "192.0.2.1:5070"},
 		{"SIP  / 2.0\t/ tcp   h : 5070  ; rport;received=192.0.2.2", "h 5070 true - + 192.0.2.2", "192.0.2.2:5070"},
+		{"SIP/2.0/    UDP 192.0.2.1;branch=b", "192.0.2.1 0 false b - -", "192.0.2.1:5060"}, // a line folded after the slash
+		{"SIP/2.0/   TCP 192.0.2.1", "192.0.2.1 0 true - - -", "192.0.2.1:5060"},
 		{"SIP/2.0/UDP [2001:db8::1]:5070;rport=99;received=[::2]", "[2001:db8::1] 5070 false - 99 [::2]", "[::2]:99"},
 		{"SIP/2.0/UDP h;rport=0;received=192.0.2.2", "h 0 false - 0 192.0.2.2", ""},
 		{"SIP/2.0/UDP 192.0.2.1;maddr=192.0.2.3;received=192.0.2.2", "192.0.2.1 0 false - - 192.0.2.2", "192.0.2.3:5060"},

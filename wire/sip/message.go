@@ -248,7 +248,7 @@ func (m *Message) parseCSeq(value []byte) error {
 	}
 	n, ok := ParseNumber(value[:i])
 	method := trim(value[i:])
-	if !ok || n >= 1<<31 || i == len(value) || isDigit(value[i]) || !isSpace(value[i]) || !isToken(method) {
+	if !ok || n >= 1<<31 || i == len(value) || !isSpace(value[i]) || !isToken(method) {
 		return fmt.Errorf("%w: CSeq %.40q", ErrHeader, value)
 	}
 	if m.IsRequest() && !bytes.Equal(method, m.Method) {

@@ -51,7 +51,7 @@ func ParseViaHop(text []byte) (h ViaHop, ok bool) {
 // (sent-protocol), and the space after it.
 func (h *ViaHop) parseProtocol() (at int, ok bool) {
 	text := h.Text
-	if len(text) > 12 && string(text[:8]) == "SIP/2.0/" && text[11] == ' ' {
+	if len(text) > 12 && string(text[:8]) == "SIP/2.0/" && !isSpace(text[8]) && text[11] == ' ' {
 		h.Stream = EqualFold(text[8:11], "tcp")
 		return 12, true
 	}

@@ -6,12 +6,13 @@ import (
 	"net/netip"
 
 	"vitrine/wire/gtpc"
+	"vitrine/wire/nas"
 )
 
 // A Mix generates the requests that an MME sends to an S-GW. For each session it
 // generates a Create Session Request, a Modify Bearer, a Release Access Bearers,
 // a Modify Bearer, a Bearer Resource Command and a Delete Session Request. The
-// mean size is about 150 octets. Sequence numbers count up, with the command bit
+// mean size is about 100 octets. Sequence numbers count up, with the command bit
 // in commands. TEIDs and IMSIs change from session to session. Nothing is random:
 // the n-th message is the same in every Mix of the same Config.
 type Mix struct {
@@ -88,7 +89,7 @@ func (m *Mix) Append(b []byte) []byte {
 		sequence |= gtpc.CommandSequence
 	}
 	binary.BigEndian.PutUint32(out[at.sequence:], sequence<<8)
-	if at.imsi > 0 { // the last ten digits, as TBCD
+	if at.imsi > 0 { // the last nine digits, as TBCD
 		for i, rest := at.imsi+7, session; i >= at.imsi+3; i-- {
 			if i == at.imsi+7 { // the 15th digit has an octet of its own
 				out[i] = 0xf0 | byte(rest%10)
@@ -154,7 +155,7 @@ func appendCreateSession(b []byte, sender netip.Addr) ([]byte, places) {
 	at.sender = len(b) + 5
 	b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S11MME, V4: v4(sender), V6: v6(sender)})
 	b = gtpc.AppendFTEID(b, 1, gtpc.Endpoint{Interface: gtpc.S5PGW, V4: netip.AddrFrom4([4]byte{127, 0, 0, 3})})
-	b = gtpc.AppendAPN(b, "internet.example")
+	b = gtpc.AppendElement(b, gtpc.APN, 0, nas.AppendAPN(nil, "internet.example")...)
 	b = gtpc.AppendElement(b, gtpc.SelectionMode, 0, 0)
 	b = gtpc.AppendElement(b, gtpc.PDNType, 0, 1)
 	b = gtpc.AppendElement(b, gtpc.PAA, 0, 1, 0, 0, 0, 0)

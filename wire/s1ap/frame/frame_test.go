@@ -16,7 +16,7 @@ func TestFrameHasTheOctetsOfTheHeader(t *testing.T) {
 	}
 }
 
-// FuzzCut checks that what Cut returns is what AppendFrame frames again.
+// FuzzCut checks that what Cut returns is what Append frames again.
 func FuzzCut(f *testing.F) {
 	f.Add(frame.Append(nil, 0, []byte{1, 2, 3}))
 	f.Add([]byte{0, 0, 0, 1})
