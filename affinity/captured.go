@@ -27,6 +27,7 @@ type Captured struct {
 
 // ReadCaptures finds the transactions in captures, in one pass. On error it also returns
 // what it has found so far. With a key, the result has pseudonyms in place of identities.
+// divide.MaxMemory bounds transactions and state together: a quarter of it is for state.
 func ReadCaptures(ctx context.Context, captures []string, read message.Options, divide correlate.Options, key *pseudonym.Key) (*Captured, error) {
 	return collect(read, divide, key, func(read message.Options, handle func(*message.Message) error) (*message.Summary, error) {
 		return message.Read(ctx, captures, read, handle)
@@ -39,15 +40,16 @@ func collect(read message.Options, divide correlate.Options, key *pseudonym.Key,
 		read.Hide = key.Function
 	}
 	var courses *course.Collector
+	kept := state.New(divide.MaxMemory / 4)
+	divide.MaxMemory -= divide.MaxMemory / 4
 	correlator := correlate.New(divide, func(e *correlate.Event) { courses.Add(e) })
 	courses = course.New(correlator)
-	kept := state.New(divide.MaxMemory / 4)
 	summary, err := source(read, func(m *message.Message) error {
 		if key != nil {
 			m.Name = key.Name(m.Protocol, m.Name)
 		}
 		link := correlator.Add(m)
-		if len(m.Access) > 0 {
+		if len(m.Access) > 0 || m.Kind == message.Answer {
 			kept.Add(m, link)
 		}
 		return nil

@@ -3,6 +3,7 @@ package affinity
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
+	"vitrine/affinity/capture"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/course"
 	"vitrine/affinity/message"
@@ -129,6 +131,26 @@ func TestCapturesBecomeTransactions(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	validate(t, a)
+}
+
+// TestADamagedHeaderHidesNoTransactions: the second of two files ends within its header.
+func TestADamagedHeaderHidesNoTransactions(t *testing.T) {
+	whole := record(t, time.Millisecond)
+	octets, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(t.TempDir(), "cut.pcap")
+	if err := os.WriteFile(cut, octets[:20], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := ReadCaptures(t.Context(), []string{whole, cut}, message.Options{}, correlate.Options{}, nil)
+	if damage, ok := errors.AsType[*capture.Damage](err); !ok || damage.File != cut {
+		t.Errorf("got error %v, want a damage of %s", err, cut)
+	}
+	if m := c.Measured["REGISTER"]; m == nil || m.Transactions != 50 {
+		t.Errorf("got %+v, want 50 registrations", m)
+	}
 }
 
 // TestA5GReleaseIsPartOfItsDeregistration reads a deregistration whose AMF then releases the

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -32,7 +31,8 @@ type file struct {
 	frames interface {
 		ZeroCopyReadPacketData() ([]byte, gopacket.CaptureInfo, error)
 	}
-	link LinkType // of all frames of a pcap file
+	link    LinkType // of all frames of a pcap file
+	damaged *Damage  // of the header: the file has no frames
 
 	// The current frame. data is valid until the next one.
 	data  []byte
@@ -42,13 +42,17 @@ type file struct {
 	where Where
 }
 
-// openFile opens a capture file.
+// openFile opens a capture file. If its header is damaged, next returns the *Damage, so that
+// other files can be read.
 func openFile(name string) (*file, error) {
 	source, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	f, err := newFile(name, source)
+	if damage, ok := errors.AsType[*Damage](err); ok {
+		f, err = &file{name: name, damaged: damage}, nil
+	}
 	if err != nil {
 		_ = source.Close()
 		return nil, err
@@ -135,7 +139,7 @@ func (f *file) decompress(in *bufio.Reader) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("decompress %s: %w", f.name, err)
+		return &Damage{File: f.name, What: err}
 	}
 	f.guard.in = bufio.NewReaderSize(plain, readAhead)
 	return nil
@@ -143,6 +147,9 @@ func (f *file) decompress(in *bufio.Reader) error {
 
 // next reads the next frame. The error is io.EOF at the end of the file.
 func (f *file) next() error {
+	if f.damaged != nil {
+		return f.damaged
+	}
 	data, info, err := f.frames.ZeroCopyReadPacketData()
 	if err != nil {
 		f.data = nil

@@ -128,6 +128,13 @@ func TestFormats(t *testing.T) {
 			}
 		})
 	}
+	t.Run("pcapng of version 1.2", func(t *testing.T) {
+		content := pcapngFile(t, binary.LittleEndian)
+		content[14] = 2 // the minor version of the first section
+		if payloads, _, _, err := read(t, content); err != nil || len(payloads) != 4 {
+			t.Errorf("got %q, error %v", payloads, err)
+		}
+	})
 	t.Run("pcapng of another writer", func(t *testing.T) {
 		var b bytes.Buffer
 		w, err := pcapgo.NewNgWriter(&b, layers.LinkTypeRaw)
@@ -187,9 +194,6 @@ func compressions() []compression {
 
 // TestFilesThatAreNoCaptures checks that Open refuses them and names the file.
 func TestFilesThatAreNoCaptures(t *testing.T) {
-	pcap := pcapFile(binary.LittleEndian, false, Raw)
-	otherVersion := bytes.Clone(pcap)
-	otherVersion[4] = 3
 	tests := []struct {
 		name    string
 		content []byte
@@ -198,12 +202,7 @@ func TestFilesThatAreNoCaptures(t *testing.T) {
 		{"empty", nil, "the file is empty"},
 		{"text", []byte("hello, world"), "not a capture"},
 		{"one byte", []byte{0xa1}, "not a capture"},
-		{"pcap that ends in its header", pcap[:20], "truncated in the record at byte 0"},
-		{"pcap of another version", otherVersion, "major version 3"},
-		{"pcapng without byte order", join(be32(sectionHeader, 28, 1, 1, 1, 1, 28)), "without byte order"},
-		{"pcapng header that is too short", block(binary.BigEndian, sectionHeader, be32(byteOrderMagic)), "truncated"},
 		{"text in gzip", compressions()[0].compress(t, []byte("hello, world")), "not a capture"},
-		{"gzip header alone", []byte{0x1f, 0x8b, 8, 0}, "decompress"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -223,6 +222,53 @@ func TestFilesThatAreNoCaptures(t *testing.T) {
 	f, err := newFile("x", strings.NewReader("text"))
 	if !vitrine.IsBadInput(err) {
 		t.Error(f, err)
+	}
+}
+
+// TestADamagedHeaderHidesNoOtherFile checks that the packets of the files before and after a
+// file with a damaged header are delivered, and that Err names that file.
+func TestADamagedHeaderHidesNoOtherFile(t *testing.T) {
+	pcap := pcapFile(binary.LittleEndian, false, Raw, udp4(t, "one"))
+	otherVersion := bytes.Clone(pcap)
+	otherVersion[4] = 3
+	tests := []struct {
+		name    string
+		content []byte
+		want    string
+	}{
+		{"pcap that ends in its header", pcap[:20], "truncated in the record at byte 0"},
+		{"pcap of another version", otherVersion, "major version 3"},
+		{"pcapng without byte order", be32(sectionHeader, 28, 1, 1, 1, 1, 28), "without byte order"},
+		{"pcapng header that is too short", block(binary.BigEndian, sectionHeader, be32(byteOrderMagic)), "truncated"},
+		{"gzip header alone", []byte{0x1f, 0x8b, 8, 0}, "truncated"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			var names []string
+			for i, content := range [][]byte{pcap, test.content, pcap} {
+				names = append(names, filepath.Join(dir, string(rune('a'+i))))
+				if err := os.WriteFile(names[i], content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r, err := Open(names, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			var from []uint16
+			for p := r.Next(); p != nil; p = r.Next() {
+				from = append(from, p.Where.File)
+			}
+			if !slices.Equal(from, []uint16{0, 2}) {
+				t.Errorf("got packets of files %v, want 0 and 2", from)
+			}
+			damage, ok := errors.AsType[*Damage](r.Err())
+			if !ok || damage.File != names[1] || !strings.Contains(damage.Error(), test.want) {
+				t.Errorf("got error %v, want %q", r.Err(), test.want)
+			}
+		})
 	}
 }
 

@@ -69,6 +69,9 @@ func (g *guard) section() error {
 	default:
 		return errors.New("a section header without byte order")
 	}
+	if minor := rest[6:]; g.order.Uint16(minor) == 2 { // the same as 0 (draft-ietf-opsawg-pcapng section 4.1)
+		g.order.PutUint16(minor, 0)
+	}
 	const fixed = 16
 	length := g.order.Uint32(g.record[4:])
 	if length < blockEdges+fixed || length%4 != 0 {

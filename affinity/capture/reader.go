@@ -36,7 +36,8 @@ type Reader struct {
 }
 
 // Open opens capture files. The caller closes the Reader. The error is a
-// *vitrine.BadInput for a file that is not a capture.
+// *vitrine.BadInput for a file that is not a capture. A file with a damaged header has no
+// packets; Err returns its *Damage.
 func Open(names []string, o Options) (*Reader, error) {
 	if len(names) > math.MaxUint16 {
 		return nil, fmt.Errorf("%d captures: at most %d can be merged", len(names), math.MaxUint16)

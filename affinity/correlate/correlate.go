@@ -74,6 +74,7 @@ type Correlator struct {
 	places    []place // by function
 	events    [states]list
 	free      *Event
+	spare     int // transactions in free
 	memory    int // bytes of events
 	messages  map[uint64]ref
 	ids       identities

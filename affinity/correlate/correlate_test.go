@@ -495,6 +495,27 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestWhatIsKeptForReuseIsBounded: of a burst of transactions with their identifiers, little is kept after
+// its end, because it does not count towards the limit of memory.
+func TestWhatIsKeptForReuseIsBounded(t *testing.T) {
+	c := New(Options{}, func(*Event) {})
+	for n := range uint64(2 * maxUnused) {
+		ids := []message.Identifier{id(message.EndToEnd, fmt.Sprint(n))}
+		c.Add(&message.Message{ID: n + 1, From: "A", To: "B", Protocol: message.Diameter, Name: "Update-Location-Request", Identifiers: ids})
+	}
+	c.Close()
+	events, identifiers := 0, 0
+	for e := c.free; e != nil; e = e.next {
+		events++
+	}
+	for i := c.ids.free; i != nil; i = i.next {
+		identifiers++
+	}
+	if events != maxSpare || identifiers != maxUnused || c.Memory() != 0 {
+		t.Errorf("%d transactions and %d identifiers are kept, want %d and %d; %d bytes are in use", events, identifiers, maxSpare, maxUnused, c.Memory())
+	}
+}
+
 // TestMemoryOfSteadyLoadIsFlat: the same users come back, and each time a new session with
 // the HSS asks about them.
 func TestMemoryOfSteadyLoadIsFlat(t *testing.T) {

@@ -9,6 +9,10 @@ import (
 // MaxSteps bounds the messages that are kept of one transaction. An attach has a few dozen.
 const MaxSteps = 2000
 
+// maxSpare bounds the transactions that are kept to be used again, because they do not count
+// towards Options.MaxMemory.
+const maxSpare = 1 << 10
+
 // An Event is a transaction: the messages of one network event.
 type Event struct {
 	ID         uint64
@@ -153,6 +157,7 @@ func (c *Correlator) begin(m *message.Message, name int32, why Reason) *Event {
 		e = &Event{}
 	} else {
 		c.free = e.next
+		c.spare--
 	}
 	c.next++
 	*e = Event{ID: c.next, Begin: m.Time, End: m.Time, Reason: why, kind: c.names.list[name].kind,
@@ -244,5 +249,9 @@ func (c *Correlator) end(e *Event) {
 	if cap(e.Steps) > 128 { // few transactions are this long
 		e.Steps = nil
 	}
-	e.prev, e.next, c.free = nil, c.free, e
+	e.prev, e.next = nil, nil
+	if c.spare < maxSpare {
+		e.next, c.free = c.free, e
+		c.spare++
+	}
 }

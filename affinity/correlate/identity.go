@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	maxOpen    = 8   // open transactions kept for an identifier; an identifier of more says little
-	maxLinks   = 8   // links of an identifier
-	maxAnchors = 4   // users of a transaction that are linked with its other identifiers
-	inherited  = 0.5 // minimum confidence of a link for a transaction to take over the linked user
+	maxOpen    = 8       // open transactions kept for an identifier; an identifier of more says little
+	maxLinks   = 8       // links of an identifier
+	maxAnchors = 4       // users of a transaction that are linked with its other identifiers
+	maxUnused  = 1 << 14 // identifiers that are kept to be used again, because they do not count towards Options.MaxMemory
+	inherited  = 0.5     // minimum confidence of a link for a transaction to take over the linked user
 )
 
 // An identity is an identifier that was seen, the open transactions that name it, and the
@@ -102,6 +103,7 @@ type identities struct {
 	idle  identity // list of the lasting identifiers in no open transaction, the least recently used first
 	over  identity // list of the dialogs whose transactions have ended, the first first
 	free  *identity
+	spare int // identifiers in free
 	count int
 }
 
@@ -134,6 +136,7 @@ func (t *identities) get(id *message.Identifier) *identity {
 	}
 	if i = t.free; i != nil {
 		t.free = i.next
+		t.spare--
 		*i = identity{}
 	} else {
 		i = &identity{}
@@ -214,7 +217,10 @@ func (i *identity) unlink() {
 func (t *identities) drop(i *identity) {
 	delete(t.table, i.hash)
 	t.count--
-	i.next, t.free = t.free, i
+	if t.spare < maxUnused {
+		i.next, t.free = t.free, i
+		t.spare++
+	}
 }
 
 // evict forgets an identifier that is in no open transaction: a dialog that is over, or

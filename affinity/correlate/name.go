@@ -90,7 +90,7 @@ func radioBeginnings() []string {
 	return []string{
 		"initialuemessage", "attachrequest", "detachrequest", "servicerequest", "trackingareaupdaterequest",
 		"registrationrequest", "deregistrationrequest",
-		"pathswitchrequest", "handoverrequired", "handoverpreparationrequest", "uecontextreleaserequest",
+		"pathswitchrequest", "handoverrequired", "uecontextreleaserequest",
 	}
 }
 
@@ -140,7 +140,7 @@ func typeOf(p message.Protocol, text string) string {
 	for _, known := range [][2]string{
 		{"deregistrationrequest", "DEREGISTRATION"}, {"registrationrequest", "REGISTRATION"},
 		{"attachrequest", "ATTACH"}, {"detachrequest", "DETACH"}, {"trackingareaupdaterequest", "TAU"}, {"servicerequest", "SR"},
-		{"pathswitchrequest", "HANDOVER"}, {"handoverrequired", "HANDOVER"}, {"handoverpreparation", "HANDOVER"},
+		{"pathswitchrequest", "HANDOVER"}, {"handoverrequired", "HANDOVER"},
 		{"uecontextreleaserequest", "S1-RELEASE"}, {"createbearerrequest", "BEARER-CRT"}, {"downlinkdatanotification", "PAGING"},
 	} {
 		if strings.Contains(plain, known[0]) {

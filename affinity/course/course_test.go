@@ -379,7 +379,7 @@ func TestRetransmissionsThatArePassedOnAreNotAbsorbed(t *testing.T) {
 }
 
 // TestARequestIsAnsweredByItsFinalAnswer: a call rings after 10 ms, and is accepted after 1
-// s.
+// s. A capture at the UE has that answer 5 ms later than the capture at the server.
 func TestARequestIsAnsweredByItsFinalAnswer(t *testing.T) {
 	var c *Collector
 	correlator := correlate.New(correlate.Options{}, func(e *correlate.Event) { c.Add(e) })
@@ -389,7 +389,7 @@ func TestARequestIsAnsweredByItsFinalAnswer(t *testing.T) {
 		for i, m := range []message.Message{
 			{From: "UE", To: "Server", Name: "INVITE"},
 			{From: "Server", To: "UE", Name: "180 INVITE", Kind: message.Answer, Answers: invite, Time: int64(10 * time.Millisecond)},
-			{From: "Server", To: "UE", Name: "200 INVITE", Kind: message.Answer, Answers: invite, Time: int64(time.Second)},
+			{From: "Server", To: "UE", Name: "200 INVITE", Kind: message.Answer, Answers: invite, Time: int64(time.Second), Arrived: begin + int64(1005*time.Millisecond)},
 		} {
 			m.ID, m.Time, m.Protocol = invite+uint64(i), begin+m.Time, message.SIP
 			m.Identifiers = []message.Identifier{{Kind: message.CallID, Hash: invite, Text: fmt.Append(nil, n)}}
@@ -399,8 +399,23 @@ func TestARequestIsAnsweredByItsFinalAnswer(t *testing.T) {
 	correlator.Close()
 	hops := c.Result(func(string) bool { return false }).Measured["INVITE"].Hops
 	at := slices.IndexFunc(hops, func(h Hop) bool { return h.Name == "INVITE" })
-	if at < 0 || hops[at].Count != 10 || hops[at].Answer == nil || hops[at].Answer.P50 != 1000 {
+	if at < 0 || hops[at].Count != 10 || hops[at].Answer == nil || hops[at].Answer.P50 != 1005 {
 		t.Errorf("got %+v", hops)
+	}
+}
+
+// TestWhatWasGivenUpMayBeAnsweredYet: each transaction is closed at its request, for lack of memory.
+func TestWhatWasGivenUpMayBeAnsweredYet(t *testing.T) {
+	var c *Collector
+	correlator := correlate.New(correlate.Options{MaxMemory: 1}, func(e *correlate.Event) { c.Add(e) })
+	c = New(correlator)
+	say(correlator, []said{{"UE", "Server", "MESSAGE", 0}, {"Server", "UE", "200 MESSAGE", 1}})
+	m := c.Result(func(string) bool { return false }).Measured["MESSAGE"]
+	if m == nil || m.GivenUp != 1 || m.Unanswered != 0 {
+		t.Fatalf("got %+v", m)
+	}
+	if want := (Message{"UE", "Server", "MESSAGE"}); m.Begins != want || m.Ends != (Message{}) {
+		t.Errorf("begins with %+v, want %+v; ends with %+v, want nothing", m.Begins, want, m.Ends)
 	}
 }
 

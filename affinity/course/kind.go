@@ -54,16 +54,16 @@ func (k *kind) add(v *view, e *correlate.Event) {
 	k.count++
 	k.messages += len(e.Steps)
 	k.repeats += e.Repeats
-	k.unanswered += e.Unanswered
 	for i := range v.steps {
 		k.step(v, i)
 	}
+	increment(k.begins, v.steps[0].edge())
 	if e.GivenUp {
 		k.givenUp++
 		return
 	}
+	k.unanswered += e.Unanswered // not of those given up: their answers may come later
 	end := v.end()
-	increment(k.begins, v.steps[0].edge())
 	increment(k.ends, v.steps[end].edge())
 	k.duration.add(v.steps[end].At() - e.Begin)
 	k.course(v, e)
@@ -112,7 +112,7 @@ func (k *kind) step(v *view, i int) {
 	if s.Request >= 0 {
 		r := &v.steps[s.Request]
 		if h := k.hop(r.edge()); h != nil && !s.async && !s.interim {
-			h.answer.add(s.Time - r.Time)
+			h.answer.add(s.At() - r.Time)
 		}
 	}
 	if h := k.hop(s.edge()); h != nil {
@@ -177,7 +177,10 @@ func (k *kind) result(l *labels, n Names, database func(string) bool) ([]*flow.T
 		}
 	}
 	text := func(e edge) Message { return Message{l.list[e.from], l.list[e.to], n.Name(e.name)} }
-	m.Begins, m.Ends = text(most(k.begins)), text(most(k.ends))
+	m.Begins = text(byCount(k.begins)[0])
+	if ends := byCount(k.ends); len(ends) > 0 {
+		m.Ends = text(ends[0])
+	}
 	for _, e := range byCount(k.failures) {
 		m.Failures = append(m.Failures, Failure{text(e), k.failures[e]})
 	}
@@ -231,11 +234,4 @@ func byCount(counts map[edge]int) []edge {
 	return slices.SortedFunc(maps.Keys(counts), func(a, b edge) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.name, b.name))
 	})
-}
-
-func most(counts map[edge]int) edge {
-	if keys := byCount(counts); len(keys) > 0 {
-		return keys[0]
-	}
-	return edge{}
 }

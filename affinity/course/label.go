@@ -20,6 +20,7 @@ type labels struct {
 	ids    map[string]int32
 	list   []string
 	used   map[int32]int32 // labels of functions that keep their names
+	core   map[int32]bool  // those of functions that are not outside; nil: not known. See isOutside.
 }
 
 func newLabels(n Names) labels {
@@ -28,6 +29,7 @@ func newLabels(n Names) labels {
 
 // learn notes what functions do in a transaction.
 func (l *labels) learn(e *correlate.Event) {
+	l.core = nil
 	if len(l.begun) < 1<<20 {
 		l.begun[e.Initiator()]++
 		if _, known := l.what[e.Initiator()]; !known {
@@ -81,7 +83,7 @@ func (l *labels) of(function int32, nth func(string) int, named func(string) boo
 	name := l.names.Function(function)
 	if !l.outside(function) || !numeric(name) {
 		at := l.intern(name)
-		l.used[function] = at
+		l.used[function], l.core = at, nil
 		return at
 	}
 	for what := l.what[function]; ; {
@@ -111,12 +113,13 @@ func (l *labels) isOutside(label int32) bool {
 	if strings.Trim(number, "0123456789") == "" && (kind == "UE" || kind == "eNodeB" || kind == "gNodeB" || kind == "client") {
 		return true
 	}
-	for function, at := range l.used {
-		if at == label && !l.outside(function) {
-			return false
+	if l.core == nil {
+		l.core = map[int32]bool{}
+		for function, at := range l.used {
+			l.core[at] = l.core[at] || !l.outside(function)
 		}
 	}
-	return true
+	return !l.core[label]
 }
 
 // numeric reports whether a name is an address.

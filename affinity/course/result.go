@@ -8,7 +8,7 @@ type Measured struct {
 	Transactions int         `json:"transactions" jsonschema:"required"`    // How many there are.
 	Messages     float64     `json:"messages" jsonschema:"required"`        // Of the mean transaction, without retransmissions.
 	Begins       Message     `json:"begins" jsonschema:"required"`          // The message that begins most of them.
-	Ends         Message     `json:"ends" jsonschema:"required"`            // The message that ends most of them.
+	Ends         Message     `json:"ends" jsonschema:"required"`            // The message that ends most of them; empty names: all were given up.
 	Duration     *flow.Times `json:"duration,omitempty"`                    // From the first message to the end.
 	Repeats      int         `json:"retransmissions" jsonschema:"required"` // Messages that were sent again.
 	Unanswered   int         `json:"unanswered" jsonschema:"required"`      // Requests without an answer in the capture.

@@ -125,7 +125,7 @@ func (o *observer) Data(h *stream.Half, at int64, b []byte) {
 		return
 	}
 	for {
-		n, key := d.next(h)
+		n, key := d.next()
 		if n == 0 {
 			return
 		}
@@ -163,7 +163,7 @@ func (d *direction) drop(n int) {
 
 // next returns the length of the first message of the buffer, or 0 if it is not
 // complete, and its key. A message without a key is not of the functions.
-func (d *direction) next(*stream.Half) (n int, key string) {
+func (d *direction) next() (n int, key string) {
 	switch d.protocol {
 	case truth.S1AP:
 		message, rest, err := s1.Cut(d.buffer)

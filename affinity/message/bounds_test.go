@@ -2,6 +2,8 @@ package message
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 
 	"vitrine/wire/gtpc"
@@ -59,6 +61,87 @@ func TestHeaderIsReadOnce(t *testing.T) {
 	}
 }
 
+// TestHeaderIsSearchedOnce checks that a SIP header is searched for its end only where new bytes
+// are. A second search of the changed bytes would find an end.
+func TestHeaderIsSearchedOnce(t *testing.T) {
+	r := newReading(Options{}, nil)
+	x := &half{conn: &conn{protocol: SIP}}
+	header := []byte("OPTIONS sip:x SIP/2.0\r\nSubject: a long text\r\n")
+	if n, err := r.frameSIP(x, header); n != 0 || err != nil {
+		t.Fatalf("got %d, %v", n, err)
+	}
+	copy(header, "O\r\n\r\n")
+	if n, err := r.frameSIP(x, append(header, "Subject: another\r\n"...)); n != 0 || err != nil {
+		t.Errorf("with another line: got %d, %v", n, err)
+	}
+	r.drop(x)
+	if n, err := r.frameSIP(x, header); n != len("O\r\n\r\n") || err == nil {
+		t.Errorf("of another message: got %d, %v", n, err)
+	}
+}
+
+// TestMalformedBytesAreReadOnce sends lines that look like the starts of messages. A search that
+// goes on at the next line after an error would read the same bytes again, with an error for each
+// line.
+func TestMalformedBytesAreReadOnce(t *testing.T) {
+	const http, sip, segment = "GET / HTTP/1.1\r\n", "OPTIONS sip:x SIP/2.0\r\n", 1460
+	const good = "GET /good HTTP/1.1\r\n\r\n"
+	for name, c := range map[string]struct {
+		protocol Protocol
+		text     string
+		errors   uint64 // at most
+		messages int
+	}{
+		"HTTP without an empty line": {HTTP, strings.Repeat(http, 1<<14), 4, 0}, // 256 KiB
+		"HTTP with an empty line":    {HTTP, strings.Repeat(http, 4000) + "\r\n" + good, 1, 1},
+		"HTTP with a long method":    {HTTP, strings.Repeat("A", 8000) + http + "bad\r\n\r\n" + good, 1, 1},
+		"SIP without an empty line":  {SIP, strings.Repeat(sip, 100_000), 2, 0}, // 2.2 MiB
+		"SIP with an empty line":     {SIP, strings.Repeat(sip, 4000) + "\r\n" + string(sipRequest("OPTIONS", "a", 1)), 1, 1},
+	} {
+		messages := 0
+		r := newReading(Options{}, func(*Message) error { messages++; return nil })
+		x := &half{conn: &conn{protocol: c.protocol}, src: client, dst: server}
+		for rest := []byte(c.text); len(rest) > 0; {
+			n := min(segment, len(rest))
+			r.feed(x, rest[:n])
+			rest = rest[n:]
+		}
+		r.drain()
+		errors := uint64(0)
+		for _, n := range r.counts.undecodable[c.protocol] {
+			errors += n
+		}
+		if errors == 0 || errors > c.errors || messages != c.messages {
+			t.Errorf("%s: got %d errors and %d messages, want 1 to %d errors and %d messages", name, errors, messages, c.errors, c.messages)
+		}
+	}
+}
+
+// TestUnfinishedStreamsKeepTheirOrder: the messages that end with a connection of HTTP/2 get the
+// same IDs in each run.
+func TestUnfinishedStreamsKeepTheirOrder(t *testing.T) {
+	for name, end := range map[string]func(r *reading, c *conn){
+		"all streams are forgotten": func(r *reading, c *conn) { r.forgetStreams(c) },
+		"a direction ends":          func(r *reading, c *conn) { r.closeHTTP2(&c.halves[0]) },
+	} {
+		var got []int
+		r := newReading(Options{}, func(m *Message) error { got = append(got, m.Bytes); return nil })
+		c := &conn{protocol: HTTP2, client: -1, streams: map[uint32]h2Stream{}}
+		c.halves[0].conn = c
+		o := origin{at: start, src: client, dst: server}
+		for i := range 20 {
+			s := r.slot(&o, HTTP2)
+			s.m.Bytes = i
+			c.streams[uint32(i)] = h2Stream{open: [2]*slot{s}}
+		}
+		end(r, c)
+		r.drain()
+		if len(got) != 20 || !slices.IsSorted(got) {
+			t.Errorf("%s: got the order %v", name, got)
+		}
+	}
+}
+
 // TestUserPlane checks interface types by their names in TS 29.274 clause 8.22.
 func TestUserPlane(t *testing.T) {
 	for name, of := range map[string]struct {
@@ -73,5 +156,61 @@ func TestUserPlane(t *testing.T) {
 				t.Errorf("type %d is %s", i, name)
 			}
 		}
+	}
+}
+
+// TestAttributesTakeNoSlot reads replies of Redis that follow an attribute (RESP3). The reply
+// and its attribute are one message.
+func TestAttributesTakeNoSlot(t *testing.T) {
+	handled := 0
+	r := newReading(Options{}, func(*Message) error { handled++; return nil })
+	x := &half{conn: &conn{protocol: Redis}, side: 1, src: server, dst: client}
+	reply := []byte("|1\r\n+ttl\r\n:3600\r\n$5\r\nvalue\r\n")
+	const replies = 3
+	for range replies {
+		if n, err := r.readRedis(x, reply); n != len(reply) || err != nil {
+			t.Fatalf("read %d octets of %d, error %v", n, len(reply), err)
+		}
+	}
+	r.drain()
+	if r.hold.open != 0 || handled != replies {
+		t.Errorf("%d slots are still in use, %d messages were delivered, want 0 and %d", r.hold.open, handled, replies)
+	}
+}
+
+// TestRefusedDecoderLeavesNoSlot has memory for the HTTP/2 decoder of one direction only. The
+// request in progress must be delivered, because its end will not be read.
+func TestRefusedDecoderLeavesNoSlot(t *testing.T) {
+	handled := 0
+	r := newReading(Options{MaxMemory: 2 << 20}, func(*Message) error { handled++; return nil })
+	c := &conn{protocol: HTTP2, client: -1}
+	c.halves[0] = half{conn: c, src: client, dst: server}
+	c.halves[1] = half{conn: c, side: 1, src: server, dst: client}
+	const settings, headers = "\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x03\x01\x04\x00\x00\x00\x01\x82\x84\x86"
+	if _, err := r.readHTTP2(&c.halves[0], []byte(string(preface)+settings+headers)); err != nil || r.hold.open != 1 {
+		t.Fatalf("the request did not begin: %d slots in use, error %v", r.hold.open, err)
+	}
+	if _, err := r.readHTTP2(&c.halves[1], []byte(settings)); err != nil || c.protocol != Unknown {
+		t.Fatalf("the second decoder was not refused: protocol %v, error %v", c.protocol, err)
+	}
+	r.drain()
+	if r.hold.open != 0 || handled != 1 {
+		t.Errorf("%d slots are still in use, %d messages were delivered, want 0 and 1", r.hold.open, handled)
+	}
+}
+
+// TestLongTextsAreNotKept: a sender of long names and values must not fill the memory.
+func TestLongTextsAreNotKept(t *testing.T) {
+	var h hold
+	s := h.take()
+	s.text = make([]byte, 1<<20)
+	h.recycle(s)
+	if n := cap(h.take().text); n > maxIdentifiers*maxText {
+		t.Errorf("a slot keeps %d bytes for text", n)
+	}
+	var w words
+	w.init()
+	if name := w.intern(bytes.Repeat([]byte("/a"), maxWord)); name != "(other)" || len(w.texts) != 0 {
+		t.Errorf("interned a name of %d bytes", len(name))
 	}
 }

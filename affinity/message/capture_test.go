@@ -152,6 +152,27 @@ func TestEachGroupOfFilesHasAReference(t *testing.T) {
 	}
 }
 
+// TestSamplesAreBounded: with many files, fewer packets of each are compared, and no more are kept.
+func TestSamplesAreBounded(t *testing.T) {
+	for _, files := range []int{2, 64, 65, 1000, math.MaxUint16} {
+		if n := samplesOf(files); n*files > allSamples || n < fewest || files <= 64 && n != samples {
+			t.Errorf("of each of %d files, %d packets are compared", files, n)
+		}
+	}
+	const packets, number = 100, 16
+	file := built(t, func(f *capturetest.File) {
+		registrations(packets/2, func(at int64, frame []byte, _ bool) { f.Add(at, frame) })
+	})
+	all, err := takeSamples(context.Background(), file, samples)
+	if err != nil || len(all) != packets {
+		t.Fatalf("got %d samples, error %v", len(all), err)
+	}
+	some, err := takeSamples(context.Background(), file, number)
+	if err != nil || !slices.Equal(some, all[:number]) || cap(some) >= 2*number {
+		t.Errorf("got %d samples with room for %d, error %v, want the lowest %d", len(some), cap(some), err, number)
+	}
+}
+
 // TestPacketsTwiceAreRepeats checks a capture that has every second packet twice.
 func TestPacketsTwiceAreRepeats(t *testing.T) {
 	file := built(t, func(f *capturetest.File) {
@@ -233,6 +254,25 @@ func TestLostSegmentsCostTheirMessagesOnly(t *testing.T) {
 				t.Errorf("the gap was not counted: %v", c.Undecodable)
 			}
 		})
+	}
+}
+
+// TestLostBytesOfABodyCount loses a segment within a body.
+func TestLostBytesOfABodyCount(t *testing.T) {
+	const head, part = "PUT /x HTTP/1.1\r\nContent-Length: 30\r\n\r\n", "0123456789"
+	file := built(t, func(f *capturetest.File) {
+		at := start
+		add := func(frame []byte) { at += 200e6; f.Add(at, frame) }
+		conn := capturetest.Conn{Client: client, Server: end("192.0.2.4:7777"), Frames: &capturetest.Frames{}}
+		conn.Open(add)
+		add(conn.Send(false, []byte(head+part)))
+		conn.Send(false, []byte(part)) // lost
+		add(conn.Send(false, []byte(part)))
+		add(conn.Send(true, []byte("HTTP/1.1 204 No Content\r\n\r\n")))
+	})
+	lines, _ := read(t, Options{}, file)
+	if all, want := strings.Join(lines, "\n"), fmt.Sprintf(`"PUT /x" %d B`, len(head)+30); !strings.Contains(all, want) {
+		t.Errorf("got no %s:\n%s", want, all)
 	}
 }
 
@@ -318,6 +358,9 @@ func TestBadCaptures(t *testing.T) {
 			}
 			if s == nil || s.Messages+1 < c.messages || s.Messages > c.messages {
 				t.Errorf("got summary %+v, want %d messages", s, c.messages)
+			}
+			if s != nil && s.Functions == nil {
+				t.Error("got no list of functions, want one that may be empty")
 			}
 			if name == "unknown link" && s.Captures.Unknown[147] != 40 {
 				t.Errorf("the unknown link type was not counted: %+v", s.Captures)

@@ -30,7 +30,8 @@ type Clock struct {
 
 // The sample of a file's packets.
 const (
-	samples    = 1 << 14 // packets of a file that are compared
+	samples    = 1 << 14 // packets of a file that are compared, at most
+	allSamples = 1 << 20 // the same of all files together: 32 MiB, so that 1,000 files are compared within seconds
 	fewest     = 8       // minimum packets in each direction to bound an offset
 	partSize   = 64      // packets of a part of a file
 	tolerance  = 200_000 // ns: clocks that differ by less count as equal
@@ -66,12 +67,13 @@ func findClocks(ctx context.Context, files []string) (clocks, error) {
 			return nil, nil // a pipe, which cannot be read twice
 		}
 	}
+	most := samplesOf(len(files))
 	all := make(clocks, len(files))
 	taken := make([][]sample, len(files))
 	for i, name := range files {
 		all[i].File = name
 		var err error
-		if taken[i], err = takeSamples(ctx, name); err != nil {
+		if taken[i], err = takeSamples(ctx, name, most); err != nil {
 			return nil, err
 		}
 	}
@@ -107,9 +109,13 @@ func findClocks(ctx context.Context, files []string) (clocks, error) {
 	return all, nil
 }
 
-// takeSamples returns the samples of a file. A damaged file gives the samples before the
-// damage.
-func takeSamples(ctx context.Context, name string) ([]sample, error) {
+// samplesOf returns how many packets of each file are compared. Each file is compared with
+// each other, which takes time in proportion to the files and to all samples.
+func samplesOf(files int) int { return min(samples, allSamples/files) }
+
+// takeSamples returns at most a number of samples of a file. A damaged file gives the samples
+// before the damage.
+func takeSamples(ctx context.Context, name string, number int) ([]sample, error) {
 	source, err := capture.Open([]string{name}, capture.Options{})
 	if err != nil {
 		return nil, err
@@ -132,18 +138,18 @@ func takeSamples(ctx context.Context, name string) ([]sample, error) {
 		}
 		a, b := p.Src.Addr(), p.Dst.Addr()
 		kept = append(kept, sample{hash: hash, at: p.Time, pair: hashPair(hashAddr(a), hashAddr(b)), back: b.Less(a)})
-		if len(kept) == 2*samples {
-			kept = lowest(kept)
+		if len(kept) == 2*number {
+			kept = lowest(kept, number)
 			most = kept[len(kept)-1].hash
 		}
 	}
-	return lowest(kept), nil
+	return slices.Clone(lowest(kept, number)), nil // without room for more
 }
 
-// lowest sorts samples by their hashes and keeps the lowest.
-func lowest(all []sample) []sample {
+// lowest sorts samples by their hashes and keeps a number of the lowest.
+func lowest(all []sample, number int) []sample {
 	slices.SortFunc(all, func(a, b sample) int { return cmp.Compare(a.hash, b.hash) })
-	return all[:min(len(all), samples)]
+	return all[:min(len(all), number)]
 }
 
 // A match is a packet that two files have.

@@ -7,46 +7,46 @@ import (
 
 	"vitrine/wire/diameter"
 	"vitrine/wire/mongo"
+	s1frame "vitrine/wire/s1ap/frame"
 	"vitrine/wire/sip"
 )
 
-// S1AP over TCP has one message in a frame, in the format of package reference/epc/s1: the
-// length of the message in 4 octets, the SCTP payload protocol identifier in 4, a stream in
-// 2, and two zeros.
-const (
-	frameSize    = 12
-	maxFrameBody = 1<<14 + 64
-)
+var errFrame = errors.New("s1: frame of a protocol other than S1AP")
 
-var errFrame = errors.New("s1ap: frame is empty or longer than a message may be")
-
-// looksFrame says whether data begins with a frame of S1AP.
+// looksFrame says whether data begins with a frame of S1AP over TCP, in the format of
+// package wire/s1ap/frame.
 func looksFrame(data []byte) verdict {
-	if len(data) < frameSize+1 {
+	if len(data) < s1frame.HeaderSize+1 {
 		if len(data) >= 8 && binary.BigEndian.Uint32(data[4:]) != ppidS1AP || data[0] != 0 {
 			return no
 		}
 		return more
 	}
 	n := binary.BigEndian.Uint32(data)
-	kind := data[frameSize] &^ 0x60
-	if n == 0 || n > maxFrameBody || binary.BigEndian.Uint32(data[4:]) != ppidS1AP || data[10]|data[11] != 0 || kind != 0 {
+	kind := data[s1frame.HeaderSize] &^ 0x60
+	if n == 0 || n > s1frame.MaxMessage || binary.BigEndian.Uint32(data[4:]) != ppidS1AP || data[10]|data[11] != 0 || kind != 0 {
 		return no
 	}
 	return yes
 }
 
-// looksMongo says whether data begins with a header of MongoDB's protocol.
-func looksMongo(data []byte) verdict {
+// looksMongo says whether data begins with a header of MongoDB's protocol. The first
+// messages of a connection are short. So until the protocol is known, the bound is low, and
+// fewer other streams look like MongoDB.
+func looksMongo(data []byte, x *half) verdict {
+	most := mongo.MaxMessage
+	if x.conn.protocol == Mongo {
+		most = maxFramed
+	}
 	if len(data) < mongo.HeaderSize {
 		if len(data) >= 4 {
-			if n := binary.LittleEndian.Uint32(data); n < mongo.HeaderSize || n > mongo.MaxMessage {
+			if n := int(binary.LittleEndian.Uint32(data)); n < mongo.HeaderSize || n > most {
 				return no
 			}
 		}
 		return more
 	}
-	h, err := mongo.ParseHeader(data)
+	h, err := mongo.ParseHeader(data, most)
 	if err != nil || h.Op != mongo.OpMsg && h.Op != mongo.OpQuery && h.Op != mongo.OpReply {
 		return no
 	}
@@ -83,7 +83,7 @@ func begins(p Protocol, data []byte, x *half) verdict {
 	case S1AP:
 		return looksFrame(data)
 	case Mongo:
-		return looksMongo(data)
+		return looksMongo(data, x)
 	case Redis:
 		return looksRedis(data, x)
 	case HTTP2:
@@ -155,6 +155,9 @@ func (r *reading) readFramed(x *half, data []byte) (n int, err error) {
 		case Mongo:
 			k, err = r.frameMongo(x, data[n:])
 		}
+		if err != nil {
+			k = max(k, 1)
+		}
 		if k == 0 {
 			break
 		}
@@ -163,6 +166,10 @@ func (r *reading) readFramed(x *half, data []byte) (n int, err error) {
 	return n, err
 }
 
+var endOfHeader = []byte("\r\n\r\n")
+
+// frameSIP reads a message of SIP. It looks for the end of a header once, however the header
+// arrives. With an error, it returns the length of the header.
 func (r *reading) frameSIP(x *half, data []byte) (int, error) {
 	if data[0] == '\r' || data[0] == '\n' { // keep-alives (RFC 5626 section 3.5.1)
 		return len(data) - len(bytes.TrimLeft(data, "\r\n")), nil
@@ -170,11 +177,23 @@ func (r *reading) frameSIP(x *half, data []byte) (int, error) {
 	if len(data) < x.need {
 		return 0, nil
 	}
-	n, err := sip.Length(data, maxFramed)
-	if x.need = n; n == 0 || n > len(data) || err != nil {
-		return 0, err
+	from := max(x.searched-len(endOfHeader)+1, 0)
+	i := bytes.Index(data[from:], endOfHeader)
+	if i < 0 {
+		if len(data) > maxFramed {
+			return len(data), sip.ErrHeader
+		}
+		x.searched = len(data)
+		return 0, nil
 	}
-	x.need = 0
+	n, err := sip.Length(data, maxFramed)
+	if err != nil {
+		return from + i + len(endOfHeader), err
+	}
+	if x.need = n; n > len(data) {
+		return 0, nil
+	}
+	x.need, x.searched = 0, 0
 	m := &r.decoders.sip
 	if _, err := m.Parse(data[:n]); err != nil {
 		r.counts.bad(SIP, reason(err)) // the length is known, so the next message can be read
@@ -201,18 +220,14 @@ func (r *reading) frameDiameter(x *half, data []byte) (int, error) {
 }
 
 func (r *reading) frameS1AP(x *half, data []byte) (int, error) {
-	if len(data) < frameSize {
-		return 0, nil
-	}
-	n := binary.BigEndian.Uint32(data)
-	if n == 0 || n > maxFrameBody || binary.BigEndian.Uint32(data[4:]) != ppidS1AP {
+	if len(data) >= s1frame.HeaderSize && binary.BigEndian.Uint32(data[4:]) != ppidS1AP {
 		return 0, errFrame
 	}
-	end := frameSize + int(n)
-	if len(data) < end {
-		return 0, nil
+	message, rest, err := s1frame.Cut(data)
+	if message == nil {
+		return 0, err
 	}
 	o := r.origin(x)
-	r.s1ap(&o, data[frameSize:end])
-	return end, nil
+	r.s1ap(&o, message)
+	return len(data) - len(rest), nil
 }

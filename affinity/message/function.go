@@ -120,9 +120,10 @@ func (f *functions) make(text string) *Function {
 	return found
 }
 
-// list returns the functions that sent or received messages, by name.
+// list returns the functions that sent or received messages, by name. It is never nil, so that JSON
+// has a list.
 func (f *functions) list() []Function {
-	var all []Function
+	all := []Function{}
 	for _, one := range f.named {
 		if one.Sent+one.Received > 0 {
 			all = append(all, *one)

@@ -53,6 +53,9 @@ func (h *hold) recycle(s *slot) {
 	if cap(s.body) > slotSize { // the limit of slots assumes this size
 		s.body = nil
 	}
+	if cap(s.text) > maxIdentifiers*maxText { // a long value that was cut
+		s.text = nil
+	}
 	s.m.Identifiers, s.m.Access = identifiers, access
 	const keep = 1 << 14
 	if len(h.free) < keep {

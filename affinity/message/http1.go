@@ -10,13 +10,16 @@ func (r *reading) readHTTP1(x *half, data []byte) (n int, err error) {
 		k, event, err := d.Next(data[n:])
 		n += k
 		if err != nil {
-			return n, err
+			return max(n, 1), err
 		}
 		switch event {
 		case http1.More:
 			return n, nil
 		case http1.Head:
-			r.headHTTP(x, d)
+			if r.headHTTP(x, d) { // another protocol follows in both directions: perhaps HTTP/2
+				r.retry(x.conn)
+				return n, nil
+			}
 		case http1.Body:
 			bodyHTTP(x.slot, &x.scanned, d.Data)
 			x.body += len(d.Data)
@@ -25,9 +28,6 @@ func (r *reading) readHTTP1(x *half, data []byte) (n int, err error) {
 			if n == len(data) {
 				return n, nil
 			}
-		case http1.Tunnel: // another protocol follows: perhaps HTTP/2
-			r.retry(x.conn)
-			return n - k, nil
 		}
 	}
 }
@@ -42,11 +42,13 @@ func (r *reading) retry(c *conn) {
 	}
 }
 
-// headHTTP begins a message.
-func (r *reading) headHTTP(x *half, d *http1.Decoder) {
+// headHTTP begins a message. It reports whether the message is the last one of HTTP/1 on
+// its connection: an answer of 101, or of 2xx to CONNECT (RFC 9110 sections 15.2.2 and
+// 9.3.6).
+func (r *reading) headHTTP(x *half, d *http1.Decoder) (last bool) {
 	m, c := &d.Message, x.conn
 	if m.IsInterim() && m.Status != 101 {
-		return
+		return false
 	}
 	r.abandon(x)
 	x.scanned, x.body = 0, 0
@@ -62,28 +64,29 @@ func (r *reading) headHTTP(x *half, d *http1.Decoder) {
 	if m.Request {
 		s.m.Name = r.resource(s, m.Method, m.Target)
 		s.state(m.Method, m.Target)
-		s.part, s.key = opens, c.ask(x.at, string(m.Method) == "HEAD")
-		return
+		s.part, s.key = opens, c.ask(x.at, m.Method)
+		return false
 	}
 	status(r, s, m.Status)
-	key, bodiless := c.answer(x.at)
-	if s.key = key; bodiless {
+	key, method := c.answer(x.at)
+	if s.key = key; method == "HEAD" {
 		d.Answer([]byte("HEAD"))
 	}
+	return m.Status == 101 || method == "CONNECT" && m.Status/100 == 2
 }
 
 // status makes a slot an HTTP answer.
 func status(r *reading, s *slot, status int) {
 	s.part, s.m.Kind, s.status = only, Answer, status
-	s.m.Failed = status >= 400 && status != 401 // a challenge is not a failure: it asks for another round
+	s.m.Failed = status >= 400 && status != 401 && status != 407 // a challenge is not a failure: it asks for another round
 	if status >= 400 {
 		s.m.Cause = r.code(status)
 	}
 }
 
 // ask records a request, and returns the key of its exchange. A request that was delayed by
-// a gap takes the key of the first stray answer after it.
-func (c *conn) ask(at int64, bodiless bool) uint64 {
+// a gap takes the key of the first stray answer after it. The method is nil for Redis.
+func (c *conn) ask(at int64, method []byte) uint64 {
 	for i, s := range c.strays[:c.stray] {
 		if s.at >= at {
 			c.stray = copy(c.strays[:], c.strays[i+1:c.stray])
@@ -92,28 +95,38 @@ func (c *conn) ask(at int64, bodiless bool) uint64 {
 	}
 	c.stray = 0
 	bit := uint64(1) << (c.requests % pending)
-	c.bodiless &^= bit
-	if bodiless {
-		c.bodiless |= bit
+	c.heads, c.connects = c.heads&^bit, c.connects&^bit
+	switch string(method) {
+	case "HEAD":
+		c.heads |= bit
+	case "CONNECT":
+		c.connects |= bit
 	}
 	c.requests++
 	return join(c.link, c.requests)
 }
 
-// answer returns the key of the exchange of the next answer, and whether the answer has no
-// body regardless of its header.
-func (c *conn) answer(at int64) (key uint64, bodiless bool) {
+// answer returns the key of the exchange of the next answer, and the method of its request
+// if that is HEAD or CONNECT, which change what follows the head of the answer.
+func (c *conn) answer(at int64) (key uint64, method string) {
 	if c.answers == c.requests { // its request is lost or delayed
 		key = join(c.link, uint64(at)|1<<63)
 		if c.stray < maxStray {
 			c.strays[c.stray] = stray{at, key}
 			c.stray++
 		}
-		return key, false
+		return key, ""
 	}
-	bodiless = c.requests-c.answers <= pending && c.bodiless>>(c.answers%pending)&1 != 0
+	if c.requests-c.answers <= pending {
+		switch bit := uint64(1) << (c.answers % pending); {
+		case c.heads&bit != 0:
+			method = "HEAD"
+		case c.connects&bit != 0:
+			method = "CONNECT"
+		}
+	}
 	c.answers++
-	return join(c.link, c.answers), bodiless
+	return join(c.link, c.answers), method
 }
 
 // bodyHTTP searches the next bytes of a body for identities.

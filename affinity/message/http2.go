@@ -3,6 +3,8 @@ package message
 import (
 	"bytes"
 	"encoding/binary"
+	"maps"
+	"slices"
 
 	"vitrine/wire/http2"
 )
@@ -51,6 +53,7 @@ func (r *reading) readHTTP2(x *half, data []byte) (n int, err error) {
 	if x.http2 == nil {
 		if (r.tcp.decoder+1)*decoderMemory > r.tcp.limit {
 			r.tcp.given++
+			r.forgetStreams(x.conn) // no decoder will end them
 			x.conn.protocol, x.conn.tries = Unknown, maxTries
 			return len(data), nil
 		}
@@ -65,7 +68,7 @@ func (r *reading) readHTTP2(x *half, data []byte) (n int, err error) {
 		k, event, err := d.Next(data[n:])
 		n += k
 		if err != nil {
-			return n, err
+			return min(n+1, len(data)), err
 		}
 		switch event {
 		case http2.More:
@@ -130,9 +133,13 @@ func (r *reading) headHTTP2(x *half, d *http2.Decoder) {
 	if m.Kind == http2.Request {
 		s.part = opens
 		s.m.Name = "(path lost)"
-		if m.Method != nil && m.Path != nil {
-			s.m.Name = r.resource(s, m.Method, m.Path)
-			s.state(m.Method, m.Path)
+		target := m.Path
+		if target == nil && string(m.Method) == "CONNECT" { // it has no path (RFC 9113 section 8.5)
+			target = m.Authority
+		}
+		if m.Method != nil && target != nil {
+			s.m.Name = r.resource(s, m.Method, target)
+			s.state(m.Method, target)
 		}
 	} else {
 		status(r, s, m.Status)
@@ -177,10 +184,11 @@ func (r *reading) resetHTTP2(x *half, d *http2.Decoder) {
 	delete(c.streams, d.Stream)
 }
 
-// forgetStreams delivers all messages in progress of a connection.
+// forgetStreams delivers all messages in progress of a connection, in the order of their
+// streams, so that each run gives them the same IDs.
 func (r *reading) forgetStreams(c *conn) {
-	for _, st := range c.streams {
-		for _, s := range st.open {
+	for _, stream := range slices.Sorted(maps.Keys(c.streams)) {
+		for _, s := range c.streams[stream].open {
 			if s != nil {
 				r.commit(s)
 			}
@@ -196,7 +204,7 @@ func (r *reading) closeHTTP2(x *half) {
 			r.counts.bad(HTTP2, reason(err))
 		}
 	}
-	for stream := range x.conn.streams {
+	for _, stream := range slices.Sorted(maps.Keys(x.conn.streams)) {
 		st := x.conn.streams[stream]
 		if s := st.open[x.side]; s != nil {
 			r.commit(s)

@@ -7,16 +7,38 @@ import (
 	"vitrine/wire/mongo"
 )
 
-// frameMongo reads a message of MongoDB's protocol.
+const (
+	maxMongo  = 48_000_000 // bytes of a message that servers accept
+	partMongo = 64 << 10   // bytes that are read of a message above maxFramed
+)
+
+// opCompressed is the code of OP_COMPRESSED, whose messages are not read.
+const opCompressed mongo.Op = 2012
+
+// frameMongo reads a message of MongoDB's protocol, or the beginning of a long one.
 func (r *reading) frameMongo(x *half, data []byte) (int, error) {
+	if x.slot != nil { // the rest of a long message
+		n := min(x.left, len(data))
+		r.restMongo(x, n)
+		return n, nil
+	}
 	if len(data) < mongo.HeaderSize {
 		return 0, nil
 	}
-	h, err := mongo.ParseHeader(data)
+	h, err := mongo.ParseHeader(data, maxMongo)
 	if err != nil {
 		return 0, err
 	}
-	if len(data) < h.Length {
+	part := h.Length
+	if part > maxFramed {
+		switch h.Op { // behind a gap, a false header must not hide the messages of 48 MB
+		case mongo.OpMsg, mongo.OpQuery, mongo.OpReply, opCompressed:
+		default:
+			return 0, mongo.ErrOp
+		}
+		part = partMongo
+	}
+	if len(data) < part {
 		return 0, nil
 	}
 	c := x.conn
@@ -26,7 +48,7 @@ func (r *reading) frameMongo(x *half, data []byte) (int, error) {
 	o := r.origin(x)
 	s := r.slot(&o, Mongo)
 	s.m.Bytes = h.Length
-	document := mongoDocument(h, data[mongo.HeaderSize:h.Length])
+	document := mongoDocument(h, data[mongo.HeaderSize:part])
 	if h.To != 0 {
 		s.part, s.key, s.m.Kind, s.status = only, join(c.link, uint64(h.To)), Answer, plain
 		if ok, found := bsonNumber(document, "ok"); found && ok == 0 {
@@ -38,12 +60,25 @@ func (r *reading) frameMongo(x *half, data []byte) (int, error) {
 		r.mongoCommand(s, document)
 	}
 	s.bson(document, 0)
-	r.commit(s)
-	return h.Length, nil
+	if x.left = h.Length - part; x.left > 0 {
+		x.slot = s
+	} else {
+		r.commit(s)
+	}
+	return part, nil
 }
 
-// mongoDocument returns the document of a message: the command or the reply. It is nil
-// if the message is malformed.
+// restMongo skips the next n bytes of a long message, and delivers it at its end.
+func (r *reading) restMongo(x *half, n int) {
+	if x.left -= n; x.left == 0 {
+		x.slot.m.Time = x.at
+		r.commit(x.slot)
+		x.slot = nil
+	}
+}
+
+// mongoDocument returns the document of a message, the command or the reply, as far as body
+// has it. It is nil if the message is malformed.
 func mongoDocument(h mongo.Header, body []byte) []byte {
 	switch h.Op {
 	case mongo.OpMsg:
@@ -67,16 +102,16 @@ func mongoDocument(h mongo.Header, body []byte) []byte {
 	return nil
 }
 
-// cutDocument returns the document that b begins with.
+// cutDocument returns the document that b begins with, as far as b has it.
 func cutDocument(b []byte) []byte {
 	if len(b) < 5 {
 		return nil
 	}
 	n := binary.LittleEndian.Uint32(b)
-	if n < 5 || uint64(n) > uint64(len(b)) {
+	if n < 5 {
 		return nil
 	}
-	return b[:n]
+	return b[:min(uint64(n), uint64(len(b)))]
 }
 
 // bsonElements iterates over the elements of a document (bsonspec.org).

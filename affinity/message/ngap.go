@@ -1,16 +1,12 @@
 package message
 
-import (
-	"strings"
-
-	"vitrine/wire/ngap"
-)
+import "vitrine/wire/ngap"
 
 // ngapAnswered reports whether a procedure has an outcome: class 1 of TS 38.413 clause
 // 8.1.
 func ngapAnswered(p ngap.Procedure) bool {
 	switch p {
-	case 0, 10, 20, 21, 25, 26, 27, 28, 29, 32, 35, 40, 41, 43, 51, 58, 59, ngap.HandoverPreparation, ngap.HandoverResourceAllocation, ngap.InitialContextSetup:
+	case 0, 10, 12, 13, 14, 20, 21, 25, 26, 27, 28, 29, 32, 35, 40, 41, 43, 51, 58, 59, 60, 66, 67, 68, 69, 70, 71, 72, 73:
 		return true
 	}
 	return false
@@ -20,14 +16,30 @@ func ngapAnswered(p ngap.Procedure) bool {
 // 38.413 clause 9.2.
 func ngapNames(p ngap.Procedure) [3]string {
 	name := p.String()
-	switch {
-	case p == ngap.UEContextRelease: // UEContextReleaseRequest is a procedure of its own
+	switch p {
+	case 0, 35, ngap.PathSwitchRequest: // AMF and RAN Configuration Update
+		return [3]string{name, name + "Acknowledge", name + "Failure"}
+	case 10, ngap.NGReset: // Handover Cancel
+		return [3]string{name, name + "Acknowledge"}
+	case ngap.HandoverNotification:
+		return [3]string{"HandoverNotify"}
+	case ngap.HandoverPreparation:
+		return [3]string{"HandoverRequired", "HandoverCommand", name + "Failure"}
+	case ngap.HandoverResourceAllocation:
+		return [3]string{"HandoverRequest", "HandoverRequestAcknowledge", "HandoverFailure"}
+	case 27: // PDU Session Resource Modify Indication
+		return [3]string{name, "PDUSessionResourceModifyConfirm"}
+	case ngap.PDUSessionResourceRelease:
+		return [3]string{name + "Command", name + "Response"}
+	case ngap.UEContextRelease: // UEContextReleaseRequest is a procedure of its own
 		return [3]string{name + "Command", name + "Complete"}
-	case !ngapAnswered(p):
+	case 45: // UE TNLA Binding Release
+		return [3]string{name + "Request"}
+	}
+	if !ngapAnswered(p) {
 		return [3]string{name}
 	}
-	base := strings.TrimSuffix(name, "Request")
-	return [3]string{base + "Request", base + "Response", base + "Failure"}
+	return [3]string{name + "Request", name + "Response", name + "Failure"}
 }
 
 // ngap reads a message.

@@ -120,6 +120,24 @@ func TestMessagesAfterAClockWasSetBack(t *testing.T) {
 	}
 }
 
+// TestDisorderIsCounted: packets that are earlier than one before by more than the window
+// of copies are counted, and the summary says what to do.
+func TestDisorderIsCounted(t *testing.T) {
+	_, s := read(t, Options{}, built(t, func(f *capturetest.File) {
+		var b capturetest.Frames
+		for i, at := range []int64{0, 100, 50, 49, 51, 300, 150, 310, 261} { // ms: 49 and 150 are too early
+			f.Add(start+at*1e6, b.UDP(ue, proxy, sipRequest("REGISTER", "a", i)))
+		}
+	}))
+	var b strings.Builder
+	if err := s.Text(&b); err != nil {
+		t.Fatal(err)
+	}
+	if s.Disordered != 2 || !strings.Contains(b.String(), "sort each file with reordercap  2\n") {
+		t.Errorf("counted %d packets, want 2:\n%s", s.Disordered, b.String())
+	}
+}
+
 // TestSCTPMessagesThatAreNotWhole: a message whose fragments are not all in the capture, or
 // were cut off, is counted.
 func TestSCTPMessagesThatAreNotWhole(t *testing.T) {

@@ -41,6 +41,8 @@ func (r *reading) pfcpMessage(o *origin, m *pfcp.Message) {
 	client, server, request := hashEnd(o.src), hashEnd(o.dst), uint64(m.Type)
 	s.part = opens
 	if m.Type.IsResponse() {
+		// A Version Not Supported Response finds no request: it answers a message of another
+		// version, which this package does not read (TS 29.244 clause 7.6.2).
 		client, server, request = server, client, request-1 // a response has the type after its request's
 		s.part, s.m.Kind = closes, Answer
 	}

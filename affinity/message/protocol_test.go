@@ -213,14 +213,22 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 			[]string{"HTTP request \"POST /kv\"|writes reg/a of 192.0.2.4 6 B 1h0m59.5s|writes due/1/reg/a of 192.0.2.4 0 B 0s|reads b of", "answer \"200 POST /kv\"| of 1"}},
 		"Redis": {"192.0.2.4:9999", []string{">*5\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n$2\r\nEX\r\n$2\r\n60\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "<+OK\r\n$5\r\nvalue\r\n", ">*1\r\n$5\r\nWRONG\r\n", "<-ERR unknown\r\n"},
 			[]string{"Redis request \"SET\"|writes k of 192.0.2.4 5 B 1m0s", "request \"GET\"|reads k", "answer \"SET reply\"| of 1", "answer \"GET reply\"| of 2", "request \"(other)\"", "of 5 failed cause ERR"}},
+		"Redis with an option": {"192.0.2.4:9999", []string{">*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n$2\r\nNX\r\n$2\r\nPX\r\n$4\r\n1500\r\n", "<+OK\r\n"},
+			[]string{"Redis request \"SET\"|writes k of 192.0.2.4 5 B 1.5s", "answer \"SET reply\"| of 1"}},
+		"Redis with an attribute": {"192.0.2.4:9999", []string{">*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "<|1\r\n+ttl\r\n:3600\r\n$5\r\nvalue\r\n"},
+			[]string{"Redis request \"GET\"|reads k", "answer \"GET reply\"| of 1"}},
 		"S1AP": {"192.0.2.4:9999", []string{">" + frame(s1Setup), "<" + frame(s1SetupResponse)},
 			[]string{"S1AP request \"S1 Setup Request\"", "S1AP answer \"S1 Setup Response\"| of 1"}},
 		"MongoDB": {"192.0.2.4:9999", []string{">" + mongoFind, "<" + mongoReply},
 			[]string{"MongoDB request \"find subscribers\"|reads subscribers/001010000000001 of 192.0.2.4 0 B|IMSI*=001010000000001", "answer \"find subscribers reply\"| of 1"}},
 		"MongoDB that writes": {"192.0.2.4:9999", []string{">" + mongoInsert, "<" + mongoReply},
 			[]string{fmt.Sprintf("MongoDB request \"insert subscribers\"|writes subscribers of 192.0.2.4 %d B", len(mongoInsert)), "answer \"insert subscribers reply\"| of 1"}},
+		"MongoDB with a long reply": {"192.0.2.4:9999", []string{">" + mongoFind, "<" + mongoLong[:40_000], "<" + mongoLong[40_000:80_000], "<" + mongoLong[80_000:], ">" + mongoInsert, "<" + mongoReply},
+			[]string{"MongoDB request \"find subscribers\"", fmt.Sprintf("answer \"find subscribers reply\" %d B of 1", len(mongoLong)), "request \"insert subscribers\"", "answer \"insert subscribers reply\"| of 3"}},
 		"HTTP/2": {"192.0.2.4:9999", []string{">PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x03\x01\x05\x00\x00\x00\x01\x82\x84\x86", "<\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88"},
 			[]string{"HTTP2 request \"GET /\"", "HTTP2 answer \"200 GET /\"| of 1"}},
+		"a tunnel of HTTP/2": {"192.0.2.4:9999", []string{">PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x17\x01\x05\x00\x00\x00\x01\x02\x07CONNECT\x01\x0csip.test:443", "<\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88"},
+			[]string{"HTTP2 request \"CONNECT /{}\"", "HTTP2 answer \"200 CONNECT /{}\"| of 1"}},
 	}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -230,6 +238,61 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 				t.Errorf("messages were not decoded: %+v %+v", s.Unknown, s.Protocols)
 			}
 		})
+	}
+}
+
+// TestLongMessagesOfMongoDB: a message of more than 1 MiB is read by its beginning, and skipped
+// to its end, also if some of its bytes are lost.
+func TestLongMessagesOfMongoDB(t *testing.T) {
+	const part = 60_000
+	pad := "\x02pad\x00" + bsonText(strings.Repeat("x", 2<<20))
+	insert := opMsg(7, 0, bson("\x02insert\x00"+bsonText("subscribers")+pad))
+	reply := opMsg(8, 7, bson("\x01ok\x00\x00\x00\x00\x00\x00\x00\xf0\x3f"+pad))
+	for _, lost := range []int{-1, 20} { // the segment of each message that is lost
+		file := built(t, func(f *capturetest.File) {
+			at := start
+			add := func(frame []byte) {
+				at += 20e6
+				f.Add(at, frame)
+			}
+			conn := capturetest.Conn{Client: client, Server: end("192.0.2.4:9999"), Frames: &capturetest.Frames{}}
+			conn.Open(add)
+			for i, text := range []string{mongoFind, mongoReply, insert, reply, mongoFind, mongoReply} {
+				for n := 0; len(text) > 0; n++ {
+					piece := text[:min(part, len(text))]
+					text = text[len(piece):]
+					if frame := conn.Send(i%2 == 1, []byte(piece)); n != lost {
+						add(frame)
+					}
+				}
+				for range 2 { // acknowledgements, and time for lost bytes to arrive
+					add(conn.Send(i%2 == 0, nil))
+				}
+			}
+		})
+		lines, s := read(t, Options{}, file)
+		expect(t, lines, "request \"find subscribers\"", "answer \"find subscribers reply\"| of 1",
+			fmt.Sprintf("request \"insert subscribers\" %d B|writes subscribers of 192.0.2.4 %d B", len(insert), len(insert)),
+			fmt.Sprintf("answer \"insert subscribers reply\" %d B of 3", len(reply)),
+			"request \"find subscribers\"", "answer \"find subscribers reply\"| of 5")
+		if len(s.Protocols) != 1 || len(s.Protocols[0].Undecodable) != 0 {
+			t.Errorf("messages were not decoded: %+v", s.Protocols)
+		}
+	}
+}
+
+// TestFalseHeadersOfMongoDBAreNotSkipped: a header with an unknown operation is a false one. Its
+// length must not hide the messages behind it.
+func TestFalseHeadersOfMongoDBAreNotSkipped(t *testing.T) {
+	const operation = 12
+	long := []byte(opMsg(7, 0, bson("\x02pad\x00"+bsonText(strings.Repeat("x", 2<<20)))))
+	for code, skipped := range map[byte]bool{0xdc: true, 0xdd: true, 0xde: false} { // OP_COMPRESSED, OP_MSG, none
+		long[operation] = code
+		r := newReading(Options{}, nil)
+		x := &half{conn: &conn{protocol: Mongo}, src: client, dst: server}
+		if n, err := r.frameMongo(x, long); (err == nil) != skipped || (n > 0) != skipped || (x.slot != nil) != skipped {
+			t.Errorf("operation %d: got %d bytes, error %v", 0x700|int(code), n, err)
+		}
 	}
 }
 
@@ -257,6 +320,18 @@ func TestPipelinedRequestsFindTheirAnswers(t *testing.T) {
 	}
 }
 
+// TestReadsOfRedis checks commands that other commands resemble.
+func TestReadsOfRedis(t *testing.T) {
+	for name, reads := range map[string]bool{
+		"get": true, "getbit": true, "zrange": true, "zrevrange": true, "zunion": true, "eval_ro": true,
+		"getset": false, "getdel": false, "getex": false, "zrangestore": false, "zunionstore": false, "eval": false,
+	} {
+		if redisReads(name) != reads {
+			t.Errorf("%s only reads: got %t, want %t", name, !reads, reads)
+		}
+	}
+}
+
 // The messages of protocols that are tedious to build: S1 Setup Request of eNodeB 1 and its
 // response (TS 36.413 clause 9.1.8), and a command of MongoDB with its reply.
 const (
@@ -275,6 +350,8 @@ var (
 	mongoInsert = opMsg(7, 0, bson("\x02insert\x00"+bsonText("subscribers")+"\x02$db\x00"+bsonText("nextepc")))
 	// A reply without documents.
 	mongoReply = opMsg(9, 7, bson("\x01ok\x00\x00\x00\x00\x00\x00\x00\xf0\x3f"))
+	// A reply that is longer than a first message may be.
+	mongoLong = opMsg(8, 7, bson("\x01ok\x00\x00\x00\x00\x00\x00\x00\xf0\x3f\x02pad\x00"+bsonText(strings.Repeat("x", 80<<10))))
 )
 
 func bsonText(s string) string {

@@ -93,6 +93,8 @@ type reading struct {
 	copies  uint64
 	packets uint64
 
+	disordered uint64
+
 	finder    *capture.Finder
 	assembler *stream.Assembler
 	tcp       tcp
@@ -134,9 +136,14 @@ type origin struct {
 
 // packet reads one packet, and delivers the messages whose copies have had time to arrive.
 func (r *reading) packet(p *capture.Packet) {
-	if p.SetBack { // all waiting messages are older than this packet
+	switch {
+	case p.SetBack: // all waiting messages are older than this packet
 		r.drain()
 		r.last, r.setBack = p.Time, true
+	case r.packets == 0:
+		r.last = p.Time
+	case r.last-p.Time > int64(window): // the finder and the hold have forgotten what belongs to this packet
+		r.disordered++
 	}
 	r.last = max(r.last, p.Time)
 	r.take(p)
@@ -245,8 +252,8 @@ func (r *reading) drain() {
 }
 
 func (r *reading) summarise(c *capture.Counts) *Summary {
-	s := &Summary{Begin: r.begin, End: r.end, Messages: r.id, Copies: r.copies, Protocols: r.counts.list(), Functions: r.functions.list(),
-		Unknown: r.edges.list(), Streams: *r.assembler.Counts(), Clocks: []Clock{}}
+	s := &Summary{Begin: r.begin, End: r.end, Messages: r.id, Copies: r.copies, Disordered: r.disordered, Protocols: r.counts.list(),
+		Functions: r.functions.list(), Unknown: r.edges.list(), Streams: *r.assembler.Counts(), Clocks: []Clock{}}
 	if c != nil {
 		s.Captures = *c
 	}

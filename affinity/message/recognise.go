@@ -30,10 +30,9 @@ type decoders struct {
 // The payload protocol identifiers of SCTP that are read
 // (iana.org/assignments/sctp-parameters).
 const (
-	ppidS1AP         = 18
-	ppidDiameter     = 46
-	ppidDiameterDTLS = 47
-	ppidNGAP         = 60
+	ppidS1AP     = 18
+	ppidDiameter = 46
+	ppidNGAP     = 60
 )
 
 // datagram reads a UDP datagram.

@@ -19,7 +19,7 @@ func looksRedis(data []byte, x *half) verdict {
 	const longest = 16
 	switch data[0] {
 	case '*':
-	case '+', '-', ':', '$', '_', '#', ',', '(', '!', '=', '%', '~', '>':
+	case '+', '-', ':', '$', '_', '#', ',', '(', '!', '=', '%', '~', '>', '|':
 		if x.conn.protocol == Redis || x.src.Port() == redisPort {
 			return yes
 		}
@@ -81,7 +81,7 @@ func (r *reading) readRedis(x *half, data []byte) (n int, err error) {
 		k, event, err := d.Next(data[n:])
 		n += k
 		if err != nil {
-			return n, err
+			return min(n+1, len(data)), err
 		}
 		switch event {
 		case resp.More:
@@ -156,6 +156,7 @@ func (r *reading) redisArgument(x *half, v *resp.Value) {
 		values.option = inSeconds
 	case name == "set" && v.Index > 2 && sip.EqualFold(v.Text, "px"):
 		values.option = inMillis
+	case name == "set" && v.Index > 2: // an option such as NX, which is no part of the value
 	default:
 		values.bytes += size
 		s.scan(v.Text[:min(len(v.Text), maxScan)])
@@ -202,16 +203,19 @@ func (r *reading) redisAsked(x *half) {
 	case "subscribe", "psubscribe", "ssubscribe", "monitor", "psync", "sync":
 		c.loose = true
 	}
-	s.part, s.key = opens, c.ask(x.at, false)
+	s.part, s.key = opens, c.ask(x.at, nil)
 	r.commit(s)
 }
 
-// redisReply reads a value of a reply.
+// redisReply reads a value of a reply. An attribute may precede the reply, which then has
+// its slot already.
 func (r *reading) redisReply(x *half, v *resp.Value) {
 	s := x.slot
-	if v.Depth == 0 && v.Type != resp.Attribute || s == nil {
+	if s == nil {
 		s = r.redisSlot(x)
 		s.m.Kind = Answer
+	}
+	if v.Depth == 0 && v.Type != resp.Attribute {
 		x.values.push = v.Type == resp.Push
 		if v.IsError() {
 			s.m.Failed = true
@@ -219,7 +223,7 @@ func (r *reading) redisReply(x *half, v *resp.Value) {
 		}
 	}
 	s.m.Bytes += int(max(v.Size, int64(len(v.Text)), 0)) + len("+\r\n")
-	if v.Type == resp.Bulk && x.scanned < maxScan {
+	if v.Type == resp.Bulk {
 		s.scan(v.Text)
 	}
 }
@@ -244,10 +248,16 @@ func (r *reading) redisAnswered(x *half) {
 // redisReads reports whether a command only reads its keys.
 func redisReads(name string) bool {
 	switch name {
-	case "get", "mget", "exists", "hget", "hgetall", "hmget", "hkeys", "hvals", "hlen", "hexists", "hscan", "hstrlen", "lrange", "llen", "lindex",
-		"scard", "sismember", "smembers", "smismember", "sscan", "sinter", "sunion", "sdiff", "zrange", "zrangebyscore", "zscore", "zcard", "zcount", "zrank",
-		"zscan", "strlen", "ttl", "pttl", "type", "getrange", "bitcount", "dump", "expiretime", "pexpiretime", "object", "xrange", "xlen", "xread",
-		"watch", "pfcount", "touch", "memory":
+	case "get", "mget", "exists", "strlen", "getrange", "substr", "lcs", "getbit", "bitcount", "bitpos", "bitfield_ro", "pfcount",
+		"hget", "hgetall", "hmget", "hkeys", "hvals", "hlen", "hexists", "hscan", "hstrlen", "hrandfield",
+		"lrange", "llen", "lindex", "lpos", "sort_ro",
+		"scard", "sismember", "smembers", "smismember", "sscan", "srandmember", "sinter", "sintercard", "sunion", "sdiff",
+		"zrange", "zrangebyscore", "zrangebylex", "zrevrange", "zrevrangebyscore", "zrevrangebylex", "zscore", "zmscore", "zcard", "zcount", "zlexcount",
+		"zrank", "zrevrank", "zscan", "zrandmember", "zinter", "zintercard", "zunion", "zdiff",
+		"geodist", "geohash", "geopos", "geosearch", "georadius_ro", "georadiusbymember_ro",
+		"xrange", "xrevrange", "xlen", "xread", "xpending", "xinfo",
+		"ttl", "pttl", "expiretime", "pexpiretime", "type", "dump", "object", "memory", "touch", "watch",
+		"eval_ro", "evalsha_ro", "fcall_ro":
 		return true
 	}
 	return false

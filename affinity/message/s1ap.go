@@ -40,10 +40,37 @@ func s1apNames(p s1ap.Procedure) [3]string {
 		return [3]string{"ENB Configuration Update", "ENB Configuration Update Acknowledge", "ENB Configuration Update Failure"}
 	case 30: // MME Configuration Update
 		return [3]string{"MME Configuration Update", "MME Configuration Update Acknowledge", "MME Configuration Update Failure"}
+	case 36: // Write-Replace Warning
+		return [3]string{"Write-Replace Warning Request", "Write-Replace Warning Response"}
+	case 43: // Kill
+		return [3]string{"Kill Request", "Kill Response"}
+	case 48: // UE Radio Capability Match
+		return [3]string{"UE Radio Capability Match Request", "UE Radio Capability Match Response"}
+	case 50: // E-RAB Modification Indication
+		return [3]string{"E-RAB Modification Indication", "E-RAB Modification Confirm"}
+	case 53: // UE Context Modification Indication
+		return [3]string{"UE Context Modification Indication", "UE Context Modification Confirm"}
+	case 55: // UE Context Suspend
+		return [3]string{"UE Context Suspend Request", "UE Context Suspend Response"}
+	case 56: // UE Context Resume
+		return [3]string{"UE Context Resume Request", "UE Context Resume Response", "UE Context Resume Failure"}
+	case 63: // UE Radio Capability ID Mapping
+		return [3]string{"UE Radio Capability ID Mapping Request", "UE Radio Capability ID Mapping Response"}
 	case s1ap.ERABReleaseIndication:
 		return [3]string{"E-RAB Release Indication"}
 	}
 	return [3]string{capitals(p.String())}
+}
+
+// s1apAnswered reports whether a procedure has an outcome: class 1 of TS 36.413 clause
+// 8.1. s1apNames says the same, but allocates for procedures of class 2, which carry most
+// NAS messages.
+func s1apAnswered(p s1ap.Procedure) bool {
+	switch p {
+	case 0, 1, 3, 4, 5, 6, 7, 9, 14, 17, 21, 23, 29, 30, 36, 43, 48, 50, 53, 55, 56, 63:
+		return true
+	}
+	return false
 }
 
 // A subject collects the identities of the UE while an S1AP or NGAP message is read.
@@ -72,7 +99,7 @@ func (r *reading) s1ap(o *origin, data []byte) {
 	}
 	code := uint64(m.Procedure)<<32 | uint64(m.Kind)<<24 | uint64(nas)
 	s.m.Name = r.words.number(S1AP, code, func(uint64) string { return named(s1apNames(m.Procedure), int(m.Kind), nas.String()) })
-	r.procedure(s, o, &about, uint64(m.Procedure), int(m.Kind), s1apNames(m.Procedure)[1] != "")
+	r.procedure(s, o, &about, uint64(m.Procedure), int(m.Kind), s1apAnswered(m.Procedure))
 	r.commit(s)
 }
 

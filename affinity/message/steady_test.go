@@ -71,9 +71,12 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 		one.Payload = bytes.Clone(p.Payload)
 		packets = append(packets, one)
 	})
+	// An Uplink NAS Transport with a ciphered message of an unknown type.
+	const uplink = "\x00\x0d\x40\x10\x00\x00\x01" + "\x00\x1a\x00\x09\x08\x27\x01\x02\x03\x04\x05\x07\x6f"
 	const calls = 4000
 	for n := range calls {
 		x.call(n)
+		x.add(x.frames.SCTP(end("192.0.2.9:36412"), end("192.0.2.8:36412"), uint32(n+1), ppidS1AP, []byte(uplink)))
 	}
 	i := 0
 	several := func() {

@@ -46,17 +46,20 @@ func (o Options) fragments() int { return o.MaxMemory / 16 }
 
 // A Summary says what captures contained, and what of it was not understood.
 type Summary struct {
-	Begin     int64          `json:"begin"` // ns since 1970: first packet
-	End       int64          `json:"end"`   // ns since 1970: last packet
-	Messages  uint64         `json:"messages"`
-	Copies    uint64         `json:"copies"` // packets that were captured at another place before
-	Protocols []Count        `json:"protocols"`
-	Functions []Function     `json:"functions"`
-	Unknown   []Edge         `json:"unknown"` // exchanges in protocols that are not known
-	Clocks    []Clock        `json:"clocks"`  // one for each file, if there are several
-	GivenUp   GivenUp        `json:"given_up"`
-	Captures  capture.Counts `json:"captures"`
-	Streams   stream.Counts  `json:"streams"`
+	Begin    int64  `json:"begin"` // ns since 1970: first packet
+	End      int64  `json:"end"`   // ns since 1970: last packet
+	Messages uint64 `json:"messages"`
+	Copies   uint64 `json:"copies"` // packets that were captured at another place before
+	// Disordered counts packets more than 50 ms earlier than one before. Copies may count
+	// twice, and answers may precede their requests. The tool reordercap sorts a file.
+	Disordered uint64         `json:"disordered"`
+	Protocols  []Count        `json:"protocols"`
+	Functions  []Function     `json:"functions"`
+	Unknown    []Edge         `json:"unknown"` // exchanges in protocols that are not known
+	Clocks     []Clock        `json:"clocks"`  // one for each file, if there are several
+	GivenUp    GivenUp        `json:"given_up"`
+	Captures   capture.Counts `json:"captures"`
+	Streams    stream.Counts  `json:"streams"`
 }
 
 // A Count has the numbers of one protocol.

@@ -14,7 +14,7 @@ import (
 const (
 	maxTries  = 32      // unrecognised pieces before the search for a protocol stops
 	maxFramed = 1 << 20 // bytes of a message
-	pending   = 64      // last requests of a connection that are known to be HEAD or not
+	pending   = 64      // last requests of a connection that are known to be HEAD or CONNECT, or not
 	maxStray  = 8       // answers of a connection that were read before their requests
 )
 
@@ -39,7 +39,7 @@ type conn struct {
 
 	// HTTP/1 and Redis match answers to requests by their order.
 	requests, answers uint64
-	bodiless          uint64 // requests whose answers have no body (HEAD): one bit for each of the last 64
+	heads, connects   uint64 // requests by HEAD, and by CONNECT: one bit for each of the last 64
 	strays            [maxStray]stray
 	stray             int  // strays in use
 	loose             bool // answers do not follow requests: publish and subscribe
@@ -64,12 +64,14 @@ type half struct {
 	src, dst netip.AddrPort
 	buffer   []byte // the start of a message, or data that is not recognised yet
 	need     int    // length of the SIP message in the buffer, whose body is incomplete; 0: not known
+	searched int    // bytes of the buffer in which a SIP header does not end
 	at       int64  // time of the bytes in the buffer
 	begun    bool   // its messages are being read
 	lost     bool   // the start of the next message is unknown
 	opened   bool   // it sent the first SYN
 
 	slot    *slot // message in progress
+	left    int   // bytes of a long MongoDB message that have not arrived
 	scanned int   // bytes of its body that were searched for identities
 	body    int   // bytes of its body
 
@@ -279,7 +281,6 @@ func (r *reading) feed(x *half, b []byte) {
 		if err != nil {
 			r.counts.bad(x.conn.protocol, reason(err))
 			r.lose(x)
-			data = data[min(1, len(data)):]
 			continue
 		}
 		if n == 0 {
@@ -289,7 +290,9 @@ func (r *reading) feed(x *half, b []byte) {
 	r.store(x, data)
 }
 
-// decode reads whole messages, and returns the number of bytes consumed.
+// decode reads whole messages, and returns the number of bytes consumed. With an error, these
+// include the malformed bytes, as far as their number is known, and at least one. Otherwise
+// the search for the next message would read them again.
 func (r *reading) decode(x *half, data []byte) (int, error) {
 	switch x.conn.protocol {
 	case HTTP:
@@ -311,10 +314,18 @@ func (r *reading) skip(x *half, n int) bool {
 	case HTTP:
 		if len(x.buffer) == 0 && x.http1.Skip(int64(n)) {
 			x.body += n
+			if x.slot != nil {
+				x.slot.m.Bytes += n
+			}
 			return true
 		}
 	case Redis:
 		return len(x.buffer) == 0 && x.redis.Skip(int64(n))
+	case Mongo:
+		if x.slot != nil && n <= x.left {
+			r.restMongo(x, n)
+			return true
+		}
 	case HTTP2:
 		if x.http2 != nil {
 			missing := n + len(x.buffer)
@@ -361,7 +372,7 @@ func (r *reading) closeHalf(x *half) {
 	case HTTP2:
 		r.closeHTTP2(x)
 	default:
-		if len(x.buffer) > 0 && !x.lost {
+		if (len(x.buffer) > 0 || x.slot != nil) && !x.lost {
 			r.counts.bad(x.conn.protocol, "connection ended within a message")
 		}
 	}
@@ -407,5 +418,5 @@ func (r *reading) drop(x *half) {
 		r.tcp.held -= cap(x.buffer)
 		x.buffer = nil
 	}
-	x.buffer, x.need = x.buffer[:0], 0
+	x.buffer, x.need, x.searched = x.buffer[:0], 0, 0
 }

@@ -1,7 +1,10 @@
 package message
 
-// maxWords bounds the number of message names.
-const maxWords = 1 << 14
+// The bounds on the names of messages.
+const (
+	maxWords = 1 << 14 // names
+	maxWord  = 256     // bytes of a name
+)
 
 // words interns the names of messages and their causes.
 type words struct {
@@ -12,12 +15,12 @@ type words struct {
 
 func (w *words) init() { w.texts, w.numbers = map[string]string{}, map[uint64]string{} }
 
-// intern returns the string of a text. Beyond the bound it returns (other).
+// intern returns the string of a text. Beyond the bounds it returns (other).
 func (w *words) intern(text []byte) string {
 	if word, ok := w.texts[string(text)]; ok {
 		return word
 	}
-	if len(w.texts) >= maxWords {
+	if len(w.texts) >= maxWords || len(text) > maxWord {
 		return "(other)"
 	}
 	word := string(text)

@@ -64,7 +64,7 @@ func isWord(word string) bool {
 		return true
 	}
 	switch word {
-	case "{}", "{}*", "reply", "(other)", "push", "sip", "sips", "tel",
+	case "{}", "{}*", "reply", "(other)", "(path", "lost)", "push", "sip", "sips", "tel",
 		"REGISTER", "INVITE", "ACK", "CANCEL", "BYE", "OPTIONS", "PRACK", "SUBSCRIBE", "NOTIFY", "PUBLISH", "INFO", "REFER", "MESSAGE", "UPDATE", // SIP
 		"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "TRACE", "PATCH", "PRI": // RFC 9110 section 9, RFC 5789
 		return true

@@ -61,6 +61,7 @@ func TestNamesKeepKnownWordsAlone(t *testing.T) {
 		"GET /kv/bob":               "GET /kv/" + hidden,
 		"bob /":                     hidden + " /",
 		"GET /":                     "GET /",
+		"200 (path lost)":           "200 (path lost)",
 	} {
 		if got := k.Name(message.HTTP, name); got != want {
 			t.Errorf("name of %s: got %s, want %s", name, got, want)

@@ -54,7 +54,8 @@ type State struct {
 type Collector struct {
 	limit    int
 	keys     map[uint64]*list.Element
-	recent   list.List // of *key, the least recently used first
+	asked    map[uint64]*key // by key.asked
+	recent   list.List       // of *key, the least recently used first
 	forms    map[[3]string]*Form
 	givenUp  int
 	unformed int
@@ -64,8 +65,10 @@ type Collector struct {
 type key struct {
 	hash    uint64
 	owner   uint64 // the last transaction that wrote it, or else the first that read it; 0: none
+	asked   uint64 // ID of the last read before the first write, until its answer; 0: none
 	written bool
 	read    bool
+	found   bool // a read before the first write may have found a value
 	lent    bool // read by another transaction than its owner
 	uses    []use
 }
@@ -83,13 +86,16 @@ func New(memory int) *Collector {
 	if memory > 0 {
 		limit = max(16, memory/keySize)
 	}
-	return &Collector{limit: limit, keys: map[uint64]*list.Element{}, forms: map[[3]string]*Form{}}
+	return &Collector{limit: limit, keys: map[uint64]*list.Element{}, asked: map[uint64]*key{}, forms: map[[3]string]*Form{}}
 }
 
-// Add adds the accesses of a message that belongs to a transaction.
+// Add adds the accesses of a message that belongs to a transaction, or the answer to an access.
 func (c *Collector) Add(m *message.Message, of correlate.Link) {
-	if m.Kind == message.Repeat {
+	switch m.Kind {
+	case message.Repeat:
 		return
+	case message.Answer:
+		c.answer(m)
 	}
 	for i := range m.Access {
 		c.access(m, &m.Access[i], of)
@@ -111,13 +117,17 @@ func (c *Collector) access(m *message.Message, a *message.Access, of correlate.L
 		u.reads++
 		k.read = true
 		k.lent = k.lent || k.owner != of.Event
+		if !k.written && !k.found {
+			c.ask(k, m.ID)
+		}
 		f.ReadBy = note(f.ReadBy, of.Type)
 		return
 	}
 	u.writes++
 	u.bytes += int64(a.Bytes)
-	// Before the first write, the writer's own reads found nothing. Others may have found an earlier value.
-	k.lent = k.lent || !k.written && k.owner != of.Event
+	// A value that a read finds before the first write is from before the capture. A check in the same batch returns no value.
+	found := k.found || k.asked != 0 && k.asked != m.ID
+	k.lent = k.lent || !k.written && (k.owner != of.Event || found)
 	k.owner, k.written = of.Event, true
 	f.WrittenBy = note(f.WrittenBy, of.Type)
 	if seconds := a.Lifetime.Seconds(); a.Lifetime > 0 {
@@ -125,6 +135,24 @@ func (c *Collector) access(m *message.Message, a *message.Access, of correlate.L
 			f.Shortest = seconds
 		}
 		f.Longest = max(f.Longest, seconds)
+	}
+}
+
+// ask notes a read before the first write of a key.
+func (c *Collector) ask(k *key, read uint64) {
+	k.found = k.found || k.asked != 0 // the answer to the read before is not in the capture
+	delete(c.asked, k.asked)
+	k.asked = read
+	c.asked[read] = k
+}
+
+// answer notes whether a read found a value. Only the answer 404 says that the store has none. Other
+// failures, such as 503 of a busy store or 412 of a check, do not tell.
+func (c *Collector) answer(m *message.Message) {
+	if k := c.asked[m.Answers]; k != nil {
+		delete(c.asked, m.Answers)
+		k.asked = 0
+		k.found = k.found || m.Cause != "404"
 	}
 }
 
@@ -167,6 +195,7 @@ func (c *Collector) settle(at *list.Element) {
 	k := at.Value.(*key)
 	c.recent.Remove(at)
 	delete(c.keys, k.hash)
+	delete(c.asked, k.asked)
 	for _, u := range k.uses {
 		f := u.form
 		f.Keys++

@@ -11,12 +11,20 @@ import (
 )
 
 func access(c *Collector, event uint64, kind, function, key string, write bool, bytes int) {
+	number := event // of the message
+	if write {
+		number += 1000
+	}
+	c.Add(&message.Message{ID: number, From: function, To: "Store", Access: []message.Access{to(key, write, bytes)}}, correlate.Link{Event: event, Type: kind})
+}
+
+// to returns an access to a key.
+func to(key string, write bool, bytes int) message.Access {
 	hash := uint64(17)
 	for _, b := range []byte(key) {
 		hash = hash*131 + uint64(b)
 	}
-	c.Add(&message.Message{From: function, To: "Store", Access: []message.Access{{Store: "Store", Key: message.Identifier{Hash: hash, Text: []byte(key)},
-		Write: write, Bytes: bytes, Lifetime: 40 * time.Second}}}, correlate.Link{Event: event, Type: kind})
+	return message.Access{Store: "Store", Key: message.Identifier{Hash: hash, Text: []byte(key)}, Write: write, Bytes: bytes, Lifetime: 40 * time.Second}
 }
 
 // TestKeysReadInALaterTransactionAreShared: the registration that wrote a challenge reads
@@ -51,19 +59,37 @@ Sprout reg/{}: 10 shared, 0 private, 0 unread, 10+10 operations, 3000 B, saved 0
 }
 
 // TestWhatATransactionMissesIsNotShared: in the steps, transactions 1 and 2 read (r) and
-// write (w) a key. A transaction that reads a key and then writes it has found none.
+// write (w) a key, or check and write it in one batch (b). The answer to a read says that there
+// is none (m), reports another failure (e), has a value (f), or is not captured.
 func TestWhatATransactionMissesIsNotShared(t *testing.T) {
 	for steps, want := range map[string]string{
-		"r1 w1 r1": "private", "w1 r1 w2 r2": "private", "w1": "unread",
-		"r1 w2 r2": "shared", "r1 r2 w2 r2": "shared", "r1 w1 r2": "shared", "r1": "shared",
+		"r1 m1 w1 r1": "private", "r1 m1 r1 m1 w1": "private", "w1 r1 w2 r2": "private", "w1": "unread",
+		"r1 f1 w1": "shared", "r1 w1 m1": "shared", "r1 r1 m1 w1": "shared", "r1 f1 r1 m1 w1": "shared",
+		"b1": "private", "r1 m1 b1": "private", "r1 f1 b1": "shared", "r1 e1 w1": "shared",
+		"r1 m1 w2 r2": "shared", "r1 r2 w2 r2": "shared", "r1 m1 w1 r2": "shared", "r1": "shared",
 	} {
+		const record = "reg/sub000001"
+		causes := map[byte]string{'m': "404", 'e': "503", 'f': ""}
 		c := New(0)
 		for _, s := range strings.Fields(steps) {
-			access(c, uint64(s[1]-'0'), "REGISTER", "Sprout", "reg/sub000001", s[0] == 'w', 0)
+			event := uint64(s[1] - '0')
+			switch s[0] {
+			case 'r', 'w':
+				access(c, event, "REGISTER", "Sprout", record, s[0] == 'w', 0)
+			case 'b':
+				both := []message.Access{to(record, false, 0), to(record, true, 0)}
+				c.Add(&message.Message{ID: event + 1000, From: "Sprout", To: "Store", Access: both}, correlate.Link{Event: event, Type: "REGISTER"})
+			default:
+				cause := causes[s[0]]
+				c.Add(&message.Message{Kind: message.Answer, Answers: event, Failed: cause != "", Cause: cause}, correlate.Link{Event: event})
+			}
 		}
 		f := c.State().Forms[0]
 		if got := map[string]int{"shared": f.Shared, "private": f.Private, "unread": f.Unread}; got[want] != 1 || f.Keys != 1 {
 			t.Errorf("%s: got %v, want %s", steps, got, want)
+		}
+		if len(c.asked) > 0 {
+			t.Errorf("%s: %d reads still wait for an answer", steps, len(c.asked))
 		}
 	}
 }

@@ -158,10 +158,7 @@ func (a *Assembler) hold(h *Half, seq uint32, at int64, b []byte) bool {
 
 // insert adds the bytes that are not held yet to the held bytes.
 func (a *Assembler) insert(h *Half, seq uint32, at int64, b []byte) {
-	before := h.last // the last chunk that begins at or before seq
-	for before != nil && int32(before.seq-seq) > 0 {
-		before = before.prev
-	}
+	before := h.before(seq)
 	a.counts.Early += uint64(len(b))
 	for len(b) > 0 {
 		next := h.early
@@ -194,6 +191,22 @@ func (a *Assembler) insert(h *Half, seq uint32, at int64, b []byte) {
 		}
 		before = next
 	}
+}
+
+// before returns the last held chunk that begins at or before seq, or nil. It searches from
+// both ends, because segments also come in reverse order.
+func (h *Half) before(seq uint32) *chunk {
+	first, last := h.early, h.last
+	for last != nil {
+		switch {
+		case int32(last.seq-seq) <= 0:
+			return last
+		case int32(first.seq-seq) > 0:
+			return first.prev
+		}
+		first, last = first.next, last.prev
+	}
+	return nil
 }
 
 // acknowledged records that the receiver has all bytes of a half before sequence number

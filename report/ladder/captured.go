@@ -48,8 +48,11 @@ func measured(w io.Writer, m *course.Measured) error {
 	if m.Duration != nil {
 		fmt.Fprintf(w, ", %s ms, 95%% within %s ms", number(m.Duration.P50), number(m.Duration.P95))
 	}
-	fmt.Fprintf(w, "; begins with %s from %s, ends with %s to %s\n", m.Begins.Name, m.Begins.From, m.Ends.Name, m.Ends.To)
-	fmt.Fprintf(w, "%d retransmissions, %d requests without answer%s%s%s\n", m.Repeats, m.Unanswered, failures(m), rare(m), givenUp(m))
+	fmt.Fprintf(w, "; begins with %s from %s", m.Begins.Name, m.Begins.From)
+	if m.Ends.Name != "" { // otherwise all transactions were given up
+		fmt.Fprintf(w, ", ends with %s to %s", m.Ends.Name, m.Ends.To)
+	}
+	fmt.Fprintf(w, "\n%d retransmissions, %d requests without answer%s%s%s\n", m.Repeats, m.Unanswered, failures(m), rare(m), givenUp(m))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "critical path: function\treceives\tsends\tto\tmean ms\tp50\tp95\ton the way\tshare")
 	for _, s := range m.Path {

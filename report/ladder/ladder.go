@@ -20,15 +20,13 @@ import (
 	"vitrine/affinity/graph"
 	"vitrine/internal/durable"
 	"vitrine/report"
-	"vitrine/result"
 )
 
-// The names of the files and folders that Write makes.
+// The names of the files that Write makes.
 const (
-	JSONFile     = "affinity.json"
-	PageFile     = "affinity.html"
-	ChangesFile  = "comparison.json"
-	figureFolder = "figures"
+	JSONFile    = "affinity.json"
+	PageFile    = "affinity.html"
+	ChangesFile = "comparison.json"
 )
 
 //go:embed page.html
@@ -56,19 +54,13 @@ type ladderView struct {
 }
 
 // Write writes affinity.json, the offline page affinity.html, and the figures as SVG and DOT into
-// the folder. It replaces the files of an earlier Write, and refuses a folder that
-// result.CheckLinks refuses. c may be nil, or a comparison of an earlier analysis with this one.
-// With a comparison, the page includes it and Write also writes comparison.json.
+// the folder. It replaces the files of an earlier Write. See report.FigureFolder for the folders
+// that Write refuses. c may be nil, or a comparison of an earlier analysis with this one. With a
+// comparison, the page includes it and Write also writes comparison.json.
 func Write(dir string, a *affinity.Analysis, c *compare.Comparison) error {
-	figures := filepath.Join(dir, figureFolder)
-	if err := os.MkdirAll(figures, 0o755); err != nil {
-		return fmt.Errorf("making a folder for figures: %w", err)
-	}
-	if err := result.CheckLinks(dir); err != nil {
+	figures, err := report.FigureFolder(dir, ours)
+	if err != nil {
 		return err
-	}
-	if err := prune(figures); err != nil {
-		return fmt.Errorf("removing the figures of an earlier analysis: %w", err)
 	}
 	text, err := a.JSON()
 	if err != nil {
@@ -79,7 +71,7 @@ func Write(dir string, a *affinity.Analysis, c *compare.Comparison) error {
 		return fmt.Errorf("making %s: %w", PageFile, err)
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(figures, name), []byte(content), 0o644); err != nil {
+		if err := durable.Replace(filepath.Join(figures, name), []byte(content), 0o644); err != nil {
 			return fmt.Errorf("writing a figure: %w", err)
 		}
 	}
@@ -101,23 +93,6 @@ func Write(dir string, a *affinity.Analysis, c *compare.Comparison) error {
 
 // ours matches the file names of figures.
 var ours = regexp.MustCompile(`^affinity-[0-9]+(-graph|-[0-9]+)?\.(svg|dot)$`)
-
-// prune removes the figures of an earlier analysis, because this one may have fewer.
-func prune(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !ours.MatchString(e.Name()) {
-			continue
-		}
-		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // draw returns the page, and the figures by file name.
 func draw(a *affinity.Analysis, c *compare.Comparison) (html []byte, files map[string]string, err error) {

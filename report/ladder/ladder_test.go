@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"vitrine"
 	"vitrine/affinity"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/course"
@@ -68,11 +69,11 @@ func golden(t *testing.T, name string, got []byte) {
 
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
-	stale := filepath.Join(dir, figureFolder, "affinity-9-2.svg")
+	stale := filepath.Join(dir, "figures", "affinity-9-2.svg")
 	if err := os.MkdirAll(filepath.Dir(stale), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{stale, filepath.Join(dir, figureFolder, "mine.svg")} {
+	for _, path := range []string{stale, filepath.Join(dir, "figures", "mine.svg")} {
 		if err := os.WriteFile(path, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -94,6 +95,24 @@ func TestWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, name, text)
+	}
+}
+
+// TestWriteRefusesForeignLinks checks that nothing is made behind another user's link.
+func TestWriteRefusesForeignLinks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip(&vitrine.Unsupported{What: "a link of another user", Missing: "root"})
+	}
+	root := t.TempDir()
+	target, link := filepath.Join(root, "target"), filepath.Join(root, "link")
+	if err := errors.Join(os.Mkdir(target, 0o700), os.Symlink(target, link), os.Lchown(link, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(link, analyse(t), nil); !vitrine.IsBadInput(err) {
+		t.Errorf("Write returns %v", err)
+	}
+	if made, err := os.ReadDir(target); err != nil || len(made) > 0 {
+		t.Errorf("Write made %v behind the link, %v", made, err)
 	}
 }
 
@@ -185,6 +204,28 @@ func TestCapturesAreShown(t *testing.T) {
 	}
 	if !strings.Contains(files["affinity-1-1.svg"], "question (1.5, 3 ms)") {
 		t.Error("the ladder has no times")
+	}
+}
+
+// TestATypeWithoutAnEnd: all transactions of the type were given up, so no message ends them.
+func TestATypeWithoutAnEnd(t *testing.T) {
+	a := analyse(t)
+	captures(a)
+	m := a.Types[0].Measured
+	m.Ends, m.Duration, m.GivenUp = course.Message{}, nil, m.Transactions
+	var b bytes.Buffer
+	if err := Text(&b, a); err != nil {
+		t.Fatal(err)
+	}
+	if want := "EXAMPLE: 7 transactions of 7 messages; begins with question from A\n0 retransmissions"; !strings.Contains(b.String(), want) {
+		t.Errorf("got no %q:\n%s", want, b.String())
+	}
+	html, _, err := draw(a, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "They begin with question from A. 0 retransmissions"; !strings.Contains(string(html), want) {
+		t.Errorf("the page lacks %q", want)
 	}
 }
 

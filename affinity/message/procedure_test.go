@@ -1,0 +1,91 @@
+package message
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"vitrine/internal/capturetest"
+	"vitrine/wire/ngap"
+	"vitrine/wire/s1ap"
+)
+
+// TestProceduresOfClass1 checks which procedures have an outcome (tables 1 of TS 36.413 and TS 38.413
+// clause 8.1).
+func TestProceduresOfClass1(t *testing.T) {
+	s1 := []s1ap.Procedure{0, 1, 3, 4, 5, 6, 7, 9, 14, 17, 21, 23, 29, 30, 36, 43, 48, 50, 53, 55, 56, 63}
+	for p := range s1ap.Procedure(67) {
+		want := slices.Contains(s1, p)
+		if got, named := s1apAnswered(p), s1apNames(p)[1] != ""; got != want || named != want {
+			t.Errorf("S1AP procedure %v has an outcome: got %t, with a name %t, want %t", p, got, named, want)
+		}
+	}
+	ng := []ngap.Procedure{0, 10, 12, 13, 14, 20, 21, 25, 26, 27, 28, 29, 32, 35, 40, 41, 43, 51, 58, 59, 60, 66, 67, 68, 69, 70, 71, 72, 73}
+	for p := range ngap.Procedure(76) {
+		want := slices.Contains(ng, p)
+		if got, named := ngapAnswered(p), ngapNames(p)[1] != ""; got != want || named != want {
+			t.Errorf("NGAP procedure %v has an outcome: got %t, with a name %t, want %t", p, got, named, want)
+		}
+	}
+}
+
+// TestOutcomesOfNGAPFindTheirRequests checks pairs, and names of TS 38.413 clause 9.2.
+func TestOutcomesOfNGAPFindTheirRequests(t *testing.T) {
+	for procedure, names := range map[byte][2]string{
+		10: {"HandoverCancel", "HandoverCancelAcknowledge"},
+		12: {"HandoverRequired", "HandoverCommand"},
+		13: {"HandoverRequest", "HandoverRequestAcknowledge"},
+		20: {"NGReset", "NGResetAcknowledge"},
+		21: {"NGSetupRequest", "NGSetupResponse"},
+		25: {"PathSwitchRequest", "PathSwitchRequestAcknowledge"},
+		27: {"PDUSessionResourceModifyIndication", "PDUSessionResourceModifyConfirm"},
+		28: {"PDUSessionResourceReleaseCommand", "PDUSessionResourceReleaseResponse"},
+		35: {"RANConfigurationUpdate", "RANConfigurationUpdateAcknowledge"},
+		41: {"UEContextReleaseCommand", "UEContextReleaseComplete"},
+		60: {"UERadioCapabilityIDMappingRequest", "UERadioCapabilityIDMappingResponse"},
+		68: {"BroadcastSessionSetupRequest", "BroadcastSessionSetupResponse"},
+	} {
+		lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
+			var b capturetest.Frames
+			one, other := end("192.0.2.7:38412"), end("192.0.2.8:38412")
+			f.Add(start, b.SCTP(one, other, 1, ppidNGAP, []byte{0x00, procedure, 0, 3, 0, 0, 0})) // no elements
+			f.Add(start+1e6, b.SCTP(other, one, 2, ppidNGAP, []byte{0x20, procedure, 0, 3, 0, 0, 0}))
+		}))
+		expect(t, lines, fmt.Sprintf("NGAP request %q", names[0]), fmt.Sprintf("NGAP answer %q| of 1", names[1]))
+	}
+}
+
+// TestNamesOfNASMessages checks which messages with a header for ciphering are read: those that
+// begin with a known type of their protocol, as with EEA0.
+func TestNamesOfNASMessages(t *testing.T) {
+	ciphered := func(body ...byte) []byte { return append([]byte{0x27, 1, 2, 3, 4, 5}, body...) }
+	for name, c := range map[string]struct {
+		pdu  []byte
+		want string
+	}{
+		"no header":                      {ciphered(0x99, 0x99, 0x99), "ciphered"},
+		"unknown type of EMM":            {ciphered(0x07, 0x6f, 0), "ciphered"},
+		"unknown type of ESM":            {ciphered(0x52, 0, 0xff), "ciphered"},
+		"ESM type in a header of EMM":    {ciphered(0x07, 0xc2, 0), "ciphered"},
+		"EMM type in a header of ESM":    {ciphered(0x52, 0, 0x43), "ciphered"},
+		"EMM with EEA0":                  {ciphered(0x07, 0x43, 0), "Attach Complete"},
+		"ESM with EEA0":                  {ciphered(0x52, 0, 0xc2), "Activate Default EPS Bearer Context Accept"},
+		"plain message of unknown type":  {[]byte{0x07, 0x6f, 0}, "Message 111"},
+		"plain message without its type": {[]byte{0x52, 0}, ""},
+	} {
+		lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
+			m := s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.UplinkNASTransport, s1ap.Ignore)
+			m = s1ap.AppendMMEUEID(m, s1ap.MMEUEID, s1ap.Reject, 1)
+			m = s1ap.End(s1ap.AppendNAS(m, s1ap.NASPDU, s1ap.Reject, c.pdu), 0)
+			f.Add(start, (&capturetest.Frames{}).SCTP(end("192.0.2.7:36412"), end("192.0.2.8:36412"), 1, ppidS1AP, m))
+		}))
+		want := "Uplink NAS Transport"
+		if c.want != "" {
+			want += ": " + c.want
+		}
+		if len(lines) != 1 {
+			t.Fatalf("%s: got %d messages", name, len(lines))
+		}
+		expect(t, lines, fmt.Sprintf("S1AP notice %q", want))
+	}
+}
