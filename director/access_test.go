@@ -21,8 +21,8 @@ import (
 
 const token = "0123456789abcdef0123456789abcdef"
 
-// TestTokens checks that only /healthz answers without a token, and that refusals are logged. A
-// reload must change the tokens even if nothing else has changed.
+// TestTokens checks that only /healthz and /openapi.yaml answer without a token, and that refusals are
+// logged. A reload must change the tokens even if nothing else has changed.
 func TestTokens(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "tokens"), "# operators\n\n"+token+"\n")
@@ -41,7 +41,7 @@ func TestTokens(t *testing.T) {
 	if !strings.Contains(r.log.String(), "access refused") || strings.Contains(r.log.String(), token[1:]) {
 		t.Errorf("log of refused requests: %s", r.log)
 	}
-	for path, want := range map[string]int{"/metrics": 401, "/v1/status": 401, "/v1/instances": 401, "/nothing": 401, "/healthz": 200} {
+	for path, want := range map[string]int{"/metrics": 401, "/v1/status": 401, "/v1/instances": 401, "/nothing": 401, "/healthz": 200, "/openapi.yaml": 200} {
 		a, err := http.Get("http://" + r.Control() + path)
 		if err != nil {
 			t.Fatal(err)

@@ -39,7 +39,7 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 type Config struct {
 	Listen     Listen         `yaml:"listen" jsonschema:"required"`                       // Listening addresses. Beyond loopback, the control address needs tokens or client certificates.
 	Workers    int            `yaml:"workers" jsonschema:"minimum=1,maximum=256"`         // Goroutines that steer; default: one per CPU.
-	Transition Duration       `yaml:"transition" jsonschema:"format=positive-duration"`   // How long a transaction may still have messages after its table was replaced; default 64 x T1 = 32s. Set it longer if INVITEs ring longer.
+	Transition Duration       `yaml:"transition" jsonschema:"format=positive-duration"`   // How long a transaction may still have messages after its table was replaced; default 64 x T1 = 32s, at most 15m. Set it longer if INVITEs ring longer.
 	State      string         `yaml:"state"`                                              // File that outlives a restart: instances, epoch, and the previous table. Default: the configuration file's name with .state.
 	Memory     Memory         `yaml:"memory"`                                             // Bounds of the director's memory.
 	Types      []Type         `yaml:"types" jsonschema:"required,minItems=1,maxItems=64"` // The aggregate types.
@@ -144,7 +144,7 @@ type Overload struct {
 	Initial float64  `yaml:"initial" jsonschema:"exclusiveMinimum=0"`               // Transactions per second at the start; default: the sum of the weights of the type's active instances.
 	Min     float64  `yaml:"min" jsonschema:"exclusiveMinimum=0"`                   // Lower bound of transactions per second; default 10.
 	Max     float64  `yaml:"max" jsonschema:"exclusiveMinimum=0"`                   // Upper bound of transactions per second; left out: none.
-	Burst   float64  `yaml:"burst" jsonschema:"minimum=1"`                          // Transactions admitted at once; default a tenth of initial.
+	Burst   float64  `yaml:"burst" jsonschema:"minimum=1"`                          // Transactions admitted at once; default those of a tenth of a second at the present rate, at least one.
 	Invite  string   `yaml:"invite" jsonschema:"enum=provisional,enum=off"`         // SIP: with provisional, the time from INVITE to its first response counts, besides the latency of other requests. Default off, because a function may wait for others before it responds.
 }
 

@@ -93,15 +93,24 @@ func (d *Director) handler() http.Handler {
 		m.HandleFunc(pattern, serve)
 	}
 	open := http.NewServeMux()
-	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, map[string]string{"state": "serving"})
-	})
-	open.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/yaml")
-		_, _ = w.Write(openAPI) // an error means that the client has gone
-	})
+	for pattern, serve := range openRoutes() {
+		open.HandleFunc(pattern, serve)
+	}
 	open.Handle("/", d.guarded(m))
 	return open
+}
+
+// openRoutes returns the handlers that need no token, by pattern.
+func openRoutes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /healthz": func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, http.StatusOK, map[string]string{"state": "serving"})
+		},
+		"GET /openapi.yaml": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/yaml")
+			_, _ = w.Write(openAPI) // an error means that the client has gone
+		},
+	}
 }
 
 // openAPI describes the routes: OpenAPI 3.1, YAML.
@@ -109,7 +118,7 @@ func (d *Director) handler() http.Handler {
 //go:embed openapi.yaml
 var openAPI []byte
 
-// routes returns the handlers by pattern, as in http.ServeMux.
+// routes returns the guarded handlers by pattern, as in http.ServeMux.
 func (d *Director) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /v1/status":                   func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.status()) },
@@ -150,7 +159,7 @@ func fail(w http.ResponseWriter, err error) {
 		refuse(w, http.StatusNotFound, err.Error())
 	case errors.As(err, &conflict):
 		refuse(w, http.StatusConflict, err.Error())
-	case vitrine.IsBadInput(err):
+	case vitrine.IsBadInput(err), vitrine.IsUnsupported(err): // a new file with an error, or one that needs what this host lacks
 		refuse(w, http.StatusBadRequest, explainError(err))
 	case errors.Is(err, errFrozen):
 		w.Header().Set("Retry-After", "1")

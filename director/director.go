@@ -75,6 +75,8 @@ type Director struct {
 
 	panicking atomic.Pointer[map[string]bool] // types in panic, as published
 
+	numbers []int // while this process takes over: see takeTypes
+
 	begun time.Time
 }
 
@@ -100,6 +102,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 		}
 	})
 	d.watch = newWatch(d.now, o.Log)
+	d.watch.counter = c.GTPC.RestartCounter
 	d.roster.away = d.watch.away
 	if err := d.restore(c); err != nil {
 		return nil, err
@@ -141,11 +144,11 @@ func (d *Director) restore(c *Config) error {
 	}
 	err = d.roster.edit(func(draft *draft) error {
 		draft.apply(c)
-		if old == nil || !sameTypes(c, old.Current.Types) {
+		if old == nil {
 			return nil
 		}
 		before := old.instances(c)
-		if old.Digest == c.Digest() {
+		if old.Digest == c.Digest() && sameTypes(c, old.Current.Types) {
 			draft.instances, draft.rules, draft.rooms = before, old.Rules, old.Current.Rooms
 			return nil
 		}

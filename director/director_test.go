@@ -17,6 +17,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
+	"vitrine/director/sip"
 	"vitrine/internal/hosttest"
 )
 
@@ -165,12 +166,15 @@ func TestBadFiles(t *testing.T) {
 		"protocol: sip}":                       {"protocol: sup}", `6:36: types[0].protocol is "sup"`},
 		"type: session}\ninstances":            {"type: sessions}\ninstances", "10:12: no type sessions: want one of registration, session"},
 		"127.0.0.1:15062":                      {"127.0.0.1:15061", "instance reg-1 of type registration has it already"},
+		`"127.0.0.1:15063"`:                    {`"[::ffff:127.0.0.1]:15063"`, "want the address and port where the instance listens"},
 		"name: reg-2":                          {"name: reg-1", "13:12: duplicate instance reg-1"},
 		"weight: 100}\n  - {name: reg-2":       {"weight: 0}\n  - {name: reg-2", "12:75: instances[0].weight is 0"},
 		"control: 127.0.0.1:0":                 {"control: 0.0.0.0:0", "beyond loopback the control address needs"},
 		`["udp://127.0.0.1:0"]`:                {`["upd://127.0.0.1:0"]`, "want udp:// or tcp://"},
+		"  control:":                           {"  advertise: \"sip.example.net:5060\"\n  control:", "want a host name or an IP address, without a port"},
 		"method: REGISTER, type: registration": {"method: REGISTER, message: echo, type: registration", "is for types of protocol gtpc"},
 		"transition: 2s":                       {"transition: 0s", "transition"},
+		"transition: 2s\n":                     {"transition: 16m\n", "want at most 15m0s"},
 		"health:":                              {"healht:", "healht"},
 		"listen:":                              {"workers: 0\nlisten:", "workers"},
 		"  - {type: session}\n":                {"", "type session without a rule"},
@@ -195,6 +199,22 @@ func TestBadListeners(t *testing.T) {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), strings.Replace(good, "udp://127.0.0.1:0", bad, 1))
 		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), fmt.Sprintf("%q: want ", bad)) {
 			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// TestAdvertisedIPv6 checks that an advertised IPv6 address is in brackets in Via, as RFC 3261 section
+// 25.1 wants it, whether the file has the brackets or not.
+func TestAdvertisedIPv6(t *testing.T) {
+	for _, given := range []string{"2001:db8::1", "[2001:db8::1]"} {
+		bound := newAgent(t, "127.0.0.1")
+		at := bound.LocalAddr().String()
+		bound.Close()
+		d := newDirector(t, strings.Replace(good, `"udp://127.0.0.1:0"]`, fmt.Sprintf("%q]\n  advertise: %q", "udp://"+at, given), 1))
+		x, err := d.protocols[0].server.(*sip.Server).Explain(d.now(), d.meter.Probe(), netip.AddrPort{}, request("REGISTER", "x"))
+		want := "\r\nVia: SIP/2.0/UDP [2001:db8::1]:" + at[strings.LastIndexByte(at, ':')+1:] + ";branch="
+		if err != nil || !strings.Contains(string(x.Message), want) {
+			t.Errorf("%s: got %q, %v, want %q", given, x.Message, err, want)
 		}
 	}
 }
@@ -258,12 +278,18 @@ func TestRefusals(t *testing.T) {
 	}
 	_, absent := r.client.Drain(ctx, "nobody")
 	_, weight := r.client.Alter(ctx, "reg-1", client.Change{Weight: &zero})
+	place := "Eu 1"
+	_, region := r.client.Alter(ctx, "reg-1", client.Change{Region: &place})
 	for want, err := range map[string]error{
 		"404: no instance nobody":          absent,
 		"400: instance reg-1: weight 0":    weight,
+		"400: instance reg-1: region Eu 1": region,
 		"400: instance reg-9: no type tea": with(func(in *vitrine.Instance) { in.Type = "tea" }),
 		"same address":                     with(func(in *vitrine.Instance) { in.Address = netip.MustParseAddrPort("127.0.0.1:15061") }),
 		"want lower-case letters":          with(func(in *vitrine.Instance) { in.Name = "Reg 9" }),
+		"address [::ffff:10.0.0.1]:5060":   with(func(in *vitrine.Instance) { in.Address = netip.MustParseAddrPort("[::ffff:10.0.0.1]:5060") }),
+		"address [fe80::1%eth0]:5060":      with(func(in *vitrine.Instance) { in.Address = netip.MustParseAddrPort("[fe80::1%eth0]:5060") }),
+		"address 0.0.0.0:5060":             with(func(in *vitrine.Instance) { in.Address = netip.MustParseAddrPort("0.0.0.0:5060") }),
 		"same id":                          with(func(in *vitrine.Instance) { in.ID = r.epochs.View().Table.ByName("reg-1").ID }),
 		"404: no instance reg-8":           r.client.Remove(ctx, "reg-8"),
 		"all or none":                      r.client.AlterAll(ctx, map[string]client.Change{"reg-1": {Region: new(string)}, "reg-8": {}}),

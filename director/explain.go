@@ -139,22 +139,34 @@ func isText(message []byte) bool {
 	return true
 }
 
-// rulesOf returns the rules of a protocol.
-func (d *Director) rulesOf(protocol string) (rules []Rule) {
+// ruleText returns a protocol's rule in the format of the configuration file. at counts from 0.
+// The rule is missing for the moment in which other rules come into force.
+func (d *Director) ruleText(protocol string, at int) string {
 	c := d.config.Load()
 	all, _ := d.roster.rulesAndRooms()
 	for _, r := range all {
-		if t := c.Type(r.Type); t != nil && t.Protocol == protocol {
-			rules = append(rules, r)
+		if t := c.Type(r.Type); t == nil || t.Protocol != protocol {
+			continue
 		}
+		if at == 0 {
+			return r.text()
+		}
+		at--
 	}
-	return rules
+	return "it is being replaced"
 }
 
 // text returns a rule in the format of the configuration file.
 func (r Rule) text() string {
+	relocation := ""
+	if r.Relocation {
+		relocation = "true"
+	}
 	var parts []string
-	for _, p := range [][2]string{{"method", r.Method}, {"event", r.Event}, {"key", r.Key}, {"message", r.Message}, {"cause", r.Cause}, {"interface", r.Interface}, {"type", r.Type}} {
+	for _, p := range [][2]string{
+		{"method", r.Method}, {"event", r.Event}, {"key", r.Key}, {"message", r.Message}, {"relocation", relocation},
+		{"cause", r.Cause}, {"interface", r.Interface}, {"type", r.Type},
+	} {
 		if p[1] != "" {
 			parts = append(parts, p[0]+": "+p[1])
 		}

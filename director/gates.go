@@ -96,9 +96,6 @@ func (d *Director) newGate(t *Type, o *Overload) *overload.Gate {
 	}
 	c.Min = cmp.Or(c.Min, 10)
 	c.Initial = max(c.Initial, c.Min)
-	if c.Burst == 0 {
-		c.Burst = max(1, c.Initial/10)
-	}
 	g := overload.New(c, d.now())
 	g.Rebase(d.now(), d.totals()[t.Name])
 	return g

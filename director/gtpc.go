@@ -119,8 +119,7 @@ func (d *Director) explainGTPC(s *gtpc.Server, message []byte, from netip.AddrPo
 		step("no rule matches message type %d", x.Kind)
 		return e, nil
 	}
-	rules := d.rulesOf(GTPC)
-	step("rule %d matches: %s", x.Rule+1, rules[x.Rule].text())
+	step("rule %d matches: %s", x.Rule+1, d.ruleText(GTPC, x.Rule))
 	e.Type = v.Table.Types()[x.Type]
 	if x.Session {
 		step("its session key is %016x", x.Key)

@@ -55,6 +55,32 @@ func TestPeersOfTheFile(t *testing.T) {
 	dropped(2)
 }
 
+// TestRuleMistakes checks that the file's check finds rules that no message can match.
+func TestRuleMistakes(t *testing.T) {
+	for rule, want := range map[string]string{
+		"{message: create-sesion, type: gateway}":                   `no message "create-sesion": want one of alert-mme, `,
+		"{message: modify-bearer, relocation: true, type: gateway}": "relocation: is for rules with message: create-session",
+		"{relocation: true, type: gateway}":                         "relocation: is for rules with message: create-session",
+	} {
+		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), strings.Replace(both, "{type: gateway}", rule, 1))
+		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.HasPrefix(err.Error(), path+":4:") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", rule, err, want)
+		}
+	}
+}
+
+// TestRuleText checks that explanations show a rule as the file has it. A rule that another change
+// has just removed must not end the explanation.
+func TestRuleText(t *testing.T) {
+	const relocation = "{message: create-session, relocation: true, type: gateway}"
+	d := newDirector(t, strings.Replace(both, "{type: gateway}", relocation+", {type: gateway}", 1))
+	for at, want := range []string{relocation, "{type: gateway}", "it is being replaced"} {
+		if got := d.ruleText(GTPC, at); got != want {
+			t.Errorf("rule %d: got %s, want %s", at, got, want)
+		}
+	}
+}
+
 func TestPeersMistakes(t *testing.T) {
 	for more, want := range map[string]string{
 		"gtpc: {peers: []}\n":                        "peers",

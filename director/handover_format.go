@@ -4,15 +4,17 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"vitrine/director/table"
 )
 
-// The old process writes a sequence of sections to the new one: first the instances
-// that are away and the epochs, then the memory of each worker and the GTP-C exchanges,
+// The old process writes a sequence of sections to the new one: first the order of the types, the
+// instances that are away and the epochs, then the memory of each worker and the GTP-C exchanges,
 // last the meter's counts.
 // Each section begins with a header, the section struct in big-endian order. The
 // header gives the length of the body, so that a new process with other workers
@@ -26,6 +28,7 @@ const (
 	exchangesSection             // the exchanges, learned TEIDs and claims of GTP-C
 	s1apSection                  // the table.Steering of one S1AP worker
 	awaySection                  // the instances that are away; before the epochs
+	typesSection                 // the names of the types, by number; the first section
 )
 
 // A section is the header of one section.
@@ -44,6 +47,7 @@ type part struct {
 // parts lists the sections in the order in which they are written.
 func (d *Director) parts() (all []part) {
 	add := func(s section, carry func(io.Writer) error) { all = append(all, part{s, carry}) }
+	add(section{Kind: typesSection}, d.carryTypes)
 	add(section{Kind: awaySection}, d.watch.carry)
 	add(section{Kind: epochsSection}, d.epochs.Carry)
 	for _, p := range d.protocols {
@@ -102,6 +106,8 @@ func (d *Director) takeOver(from io.Reader) (keys int, err error) {
 func (d *Director) takeSection(s section, body []byte) (keys int, err error) {
 	in := bytes.NewReader(body)
 	switch s.Kind {
+	case typesSection:
+		return 0, d.takeTypes(in)
 	case awaySection:
 		return 0, d.watch.takeOver(in)
 	case epochsSection:
@@ -111,13 +117,47 @@ func (d *Director) takeSection(s section, body []byte) (keys int, err error) {
 	}
 	for _, p := range d.protocols {
 		switch {
+		case s.Kind == p.section && d.numbers != nil:
+			return 0, nil // the memory has hashes of the old numbers
 		case s.Kind == p.section:
 			return takeMemory(p.Steerings(), s, body)
 		case s.Kind == exchangesSection && p.shared != nil:
-			return p.shared.TakeOver(in)
+			keys, err = p.shared.TakeOver(in)
+			if d.numbers != nil {
+				p.shared.Renumber(d.numbers)
+			}
+			return keys, err
 		}
 	}
 	return 0, nil
+}
+
+// carryTypes writes the names of the types in the order of their numbers, for the next process.
+func (d *Director) carryTypes(to io.Writer) error {
+	if err := json.NewEncoder(to).Encode(d.epochs.View().Table.Types()); err != nil {
+		return fmt.Errorf("hand over the order of the types: %w", err)
+	}
+	return nil
+}
+
+// takeTypes reads what carryTypes wrote. If a type has another number here, it sets d.numbers: the
+// numbers here by the old ones, -1 for a type that is gone.
+func (d *Director) takeTypes(from io.Reader) error {
+	var were []string
+	if err := json.NewDecoder(from).Decode(&were); err != nil {
+		return fmt.Errorf("take over the order of the types: %w", err)
+	}
+	here := d.epochs.View().Table.Types()
+	if n := min(len(were), len(here)); slices.Equal(were[:n], here[:n]) {
+		return nil
+	}
+	d.log.Info("the order of the types has changed, so all keys go by the table")
+	numbers := make([]int, len(were))
+	for i, name := range were {
+		numbers[i] = slices.Index(here, name)
+	}
+	d.numbers = numbers
+	return nil
 }
 
 // takeMemory gives a worker's memory to the worker with the same index. If the number of

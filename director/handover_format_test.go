@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"vitrine/director/meter"
 	"vitrine/director/table"
 )
 
@@ -101,6 +102,30 @@ func TestSections(t *testing.T) {
 				t.Error("takeOver accepted a stream without its last byte")
 			}
 		})
+	}
+}
+
+// TestHandOverToOtherTypes hands over to a process that has the types in another order. Counts must
+// follow the names of the types. Keys must not be found in the memory of another type.
+func TestHandOverToOtherTypes(t *testing.T) {
+	old := newDirector(t, long+"workers: 1\n")
+	next := newDirector(t, reordered()+"workers: 1\n")
+	old.protocols[0].Steerings()[0].Choose(old.now(), 0, 1<<48, 0)
+	old.meter.Worker().Fail(0, meter.NoInstance) // registration
+	var stream bytes.Buffer
+	if err := old.handOver(&stream); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := next.takeOver(&stream); err != nil || n != 0 || remembered(t, next, next.protocols[0].Steerings()[0]) != 0 {
+		t.Errorf("took over %d keys, want 0: %v", n, err)
+	}
+	for i, want := range []uint64{0, 1} { // session, registration
+		if n := next.meter.Types()[i].Failures["no_instance"]; n != want {
+			t.Errorf("type %d: got %d failures, want %d", i, n, want)
+		}
+	}
+	if _, err := next.takeSection(section{Kind: typesSection}, []byte(`["session", "regis`)); err == nil {
+		t.Error("takeSection accepted half a list of types")
 	}
 }
 

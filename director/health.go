@@ -27,6 +27,7 @@ type watch struct {
 	now     func() time.Duration
 	log     *slog.Logger
 	changed chan struct{} // signals that findings are to be published
+	counter uint8         // GTP-C: the restart counter that all instances share; set it before run
 
 	mu      sync.Mutex
 	health  Health
@@ -163,7 +164,7 @@ func (w *watch) ask(ctx context.Context, in *watched, health Health) {
 	w.mu.Lock()
 	address, how, name := in.instance.Address, in.how, in.instance.Name
 	w.mu.Unlock()
-	check := map[string]func(context.Context, netip.AddrPort) error{"options": askOptions, "tcp": askTCP, "sctp": askSCTP, "echo": askEcho}[how]
+	check := map[string]func(context.Context, netip.AddrPort) error{"options": askOptions, "tcp": askTCP, "sctp": askSCTP, "echo": w.askEcho}[how]
 	// Spread the checks of the instances over the period.
 	phase := time.Duration(table.Key([]byte(name)) % uint64(health.Every))
 	timer := time.NewTimer(phase)
@@ -335,14 +336,17 @@ func askOptions(ctx context.Context, to netip.AddrPort) error {
 	return err
 }
 
-// askEcho sends an Echo Request (TS 29.274 clause 7.1.1).
-func askEcho(ctx context.Context, to netip.AddrPort) error {
+// askEcho sends an Echo Request (TS 29.274 clause 7.1.1). It has the restart counter of all
+// messages from the director's address: another counter would tell the instance that its peer has
+// restarted, and the instance would drop the peer's sessions (TS 23.007 clause 18).
+func (w *watch) askEcho(ctx context.Context, to netip.AddrPort) error {
 	var random [3]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return err
 	}
+	random[0] &= 0x7f // the highest bit is for commands (TS 29.274 clause 7.6)
 	sequence := uint32(random[0])<<16 | uint32(random[1])<<8 | uint32(random[2])
-	message := gtpc.AppendEchoRequest(nil, sequence, 0)
+	message := gtpc.AppendEchoRequest(nil, sequence, w.counter)
 	return exchange(ctx, to, message, func(answer []byte) bool {
 		return len(answer) >= 8 && answer[0]>>5 == 2 && answer[1] == byte(gtpc.EchoResponse) && slices.Equal(answer[4:7], random[:])
 	})

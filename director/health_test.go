@@ -93,6 +93,27 @@ health: {every: 20ms, timeout: 500ms, fail: 2, rise: 2}
 	}
 }
 
+// TestEchoHasTheSharedCounter checks that the Echo Requests of the health checks have the restart
+// counter of all other messages. With another one, an instance would drop its sessions.
+func TestEchoHasTheSharedCounter(t *testing.T) {
+	var counter, commands, echoes atomic.Int64
+	address := directortest.Answer(t, "127.0.0.1:0", func(message []byte) []byte {
+		counter.Store(int64(message[len(message)-1])) // Recovery is the only element
+		commands.Add(int64(message[4] >> 7))
+		echoes.Add(1)
+		return reply(message, 200)
+	})
+	file := strings.NewReplacer("127.0.0.9:15062", address, `, gtpc: "off"`, ", every: 20ms").Replace(both) + "gtpc: {restart_counter: 9}\n"
+	run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), file))
+	until(t, "there are ten Echo Requests", func() bool { return echoes.Load() >= 10 })
+	if n := counter.Load(); n != 9 {
+		t.Errorf("the Echo Requests have the restart counter %d, want 9", n)
+	}
+	if n := commands.Load(); n > 0 {
+		t.Errorf("%d Echo Requests have the sequence number of a command", n)
+	}
+}
+
 // TestHealthChanges checks that an unhealthy instance gets its keys back when the kind of health
 // check changes.
 func TestHealthChanges(t *testing.T) {

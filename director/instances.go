@@ -132,17 +132,22 @@ func (d *Director) complete(in *vitrine.Instance, name string) error {
 		return bad("the body names "+in.Name, "want the name of the path, or none")
 	}
 	if !isName(name) {
-		return bad("invalid name", "want lower-case letters, digits and dashes, a letter first, at most 32")
+		return bad("invalid name", nameWant)
 	}
 	if in.Region != "" && !isName(in.Region) {
-		return bad("region "+in.Region, "want lower-case letters, digits and dashes, a letter first, at most 32")
+		return bad("region "+in.Region, nameWant)
 	}
 	if d.config.Load().Type(in.Type) == nil {
 		return bad("no type "+in.Type, "want one of the configuration file's")
 	}
+	if !isPlace(in.Address) {
+		return bad("address "+in.Address.String(), placeWant)
+	}
 	in.Weight = cmp.Or(in.Weight, 1)
 	return nil
 }
+
+const nameWant = "want lower-case letters, digits and dashes, a letter first, at most 32"
 
 // isName reports whether text has the configuration file's format "name".
 func isName(text string) bool {

@@ -27,11 +27,12 @@ type server interface {
 	Close() error                 // after Run
 }
 
-// A carrier has memory that all workers of a server share. Carry and TakeOver are called
-// only while no worker runs.
+// A carrier has memory that all workers of a server share. Its methods are called only while
+// no worker runs. Renumber replaces the type numbers in what TakeOver read; -1: the type is gone.
 type carrier interface {
 	Carry(io.Writer) error
 	TakeOver(io.Reader) (n int, err error)
+	Renumber(numbers []int)
 }
 
 // A protocol is a server and the functions that differ between protocols.

@@ -75,6 +75,9 @@ func (r *roster) alterAll(changes map[string]client.Change) ([]vitrine.Instance,
 			in.State = *c.State
 		}
 		if c.Region != nil {
+			if *c.Region != "" && !isName(*c.Region) {
+				return nil, &vitrine.BadInput{File: "instance " + name, Found: "region " + *c.Region, Want: nameWant}
+			}
 			urgent = urgent || in.Region != *c.Region
 			in.Region = *c.Region
 		}

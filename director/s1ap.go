@@ -219,7 +219,7 @@ func (d *Director) explainS1AP(s *s1ap.Server, message []byte, from netip.AddrPo
 		step("no rule matches")
 		return e, nil
 	}
-	step("rule %d matches: %s", x.Rule+1, d.rulesOf(S1AP)[x.Rule].text())
+	step("rule %d matches: %s", x.Rule+1, d.ruleText(S1AP, x.Rule))
 	e.Type = v.Table.Types()[x.Type]
 	if x.Identity != "" {
 		step("the key is that of its %s: %016x", x.Identity, x.Key)

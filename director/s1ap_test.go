@@ -1,6 +1,8 @@
 package director
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -45,7 +47,7 @@ func TestBadS1APFiles(t *testing.T) {
 		"name: attach-detach, protocol":   {"name: attach-detach, transport: udp, protocol", "tcp or sctp for S1AP"},
 		"name: handover-sr, protocol":     {"name: handover-sr, number: 1, protocol", "only types of protocol gtpc have one"},
 		"enodebs: [127.0.0.0/8]":          {"enodebs: [\"::ffff:10.0.0.0/104\"]", "write it as IPv4"},
-		"  s1ap: [\"tcp://127.0.0.1:0\"]": {"  sip: []", "no listen.s1ap"},
+		"  s1ap: [\"tcp://127.0.0.1:0\"]": {"  sip: []", "such as tcp://127.0.0.1:36412"},
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), strings.Replace(goodS1AP, from, to[0], 1))
 		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), to[1]) {
@@ -75,6 +77,13 @@ func TestKernelDecidesWhetherThereIsSCTP(t *testing.T) {
 	write(t, d.options.Path, strings.Replace(goodS1AP, "name: handover-sr, protocol", "name: handover-sr, transport: sctp, protocol", 1))
 	if err, possible := d.reload(), sctp.Possible(); (err == nil) != (possible == nil) || err != nil && !vitrine.IsUnsupported(err) {
 		t.Errorf("reload: got %v, and the kernel reports %v", err, possible)
+	}
+	got, want := httptest.NewRecorder(), http.StatusOK
+	if sctp.Possible() != nil {
+		want = http.StatusBadRequest
+	}
+	if d.postReload(got, nil); got.Code != want {
+		t.Errorf("reload by REST: got status %d, want %d: %s", got.Code, want, got.Body)
 	}
 }
 

@@ -3,8 +3,10 @@ package director
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
+	"strings"
 
 	"vitrine/director/client"
 	"vitrine/director/sip"
@@ -21,7 +23,7 @@ func (d *Director) openSIP(c *Config, inherited []*os.File) (*protocol, error) {
 		}
 		host := ""
 		if c.Listen.Advertise != "" {
-			host = fmt.Sprintf("%s:%d", c.Listen.Advertise, l.Address.Port())
+			host = net.JoinHostPort(strings.Trim(c.Listen.Advertise, "[]"), fmt.Sprint(l.Address.Port()))
 		}
 		listeners = append(listeners, sip.Listener{Stream: l.Network == TCP, Address: l.Address, Host: host})
 	}
@@ -115,7 +117,6 @@ func (d *Director) explainSIP(s *sip.Server, message []byte, from netip.AddrPort
 		}
 		return e, nil
 	}
-	rules := d.rulesOf(SIP)
 	region := ""
 	if from.IsValid() {
 		region = d.regionName(from.Addr())
@@ -132,7 +133,7 @@ func (d *Director) explainSIP(s *sip.Server, message []byte, from netip.AddrPort
 	case x.Rule < 0:
 		step("no rule matches")
 	default:
-		step("rule %d matches: %s", x.Rule+1, rules[x.Rule].text())
+		step("rule %d matches: %s", x.Rule+1, d.ruleText(SIP, x.Rule))
 		e.Type = v.Table.Types()[x.Type]
 		step("its key has the hash %016x", x.Key)
 		d.explainPick(v, &e, x.Type, x.Key, region)

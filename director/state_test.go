@@ -69,6 +69,39 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// reordered returns the file long with its types in another order.
+func reordered() string {
+	const first, second = "  - {name: registration, protocol: sip}\n", "  - {name: session, protocol: sip, drain: dialog}\n"
+	return strings.Replace(long, first+second, second+first, 1)
+}
+
+// TestRestartWithOtherTypesKeepsIDs restarts a director whose file has its types in another order.
+// Instances must keep their IDs, because messages carry them.
+func TestRestartWithOtherTypesKeepsIDs(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), long)
+	r := run(t, path)
+	in, err := r.client.Instance(t.Context(), "reg-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const id = 7
+	if in.ID == id {
+		t.Fatalf("reg-1 has the ID %d without a change, so the test proves nothing", id)
+	}
+	in.ID = id
+	if _, err := r.client.Put(t.Context(), in.Instance); err != nil {
+		t.Fatal(err)
+	}
+	r.settle(t)
+	r.stop()
+
+	r = run(t, write(t, path, reordered()))
+	table := r.epochs.View().Table
+	if got := table.ByName("reg-1").ID; got != id || table.Types()[0] != "session" {
+		t.Errorf("got ID %d and types %v, want ID %d and session first", got, table.Types(), id)
+	}
+}
+
 // TestDrainedAfterABoot restarts a director after the host has booted. The last change is longer ago
 // than a transition, although the time since the boot is shorter.
 func TestDrainedAfterABoot(t *testing.T) {

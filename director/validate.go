@@ -3,6 +3,7 @@ package director
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"runtime"
@@ -12,8 +13,10 @@ import (
 
 	"vitrine"
 	"vitrine/director/gtpc"
+	"vitrine/director/meter"
 	"vitrine/director/s1ap"
 	"vitrine/director/table"
+	wire "vitrine/wire/gtpc"
 )
 
 func (c *Config) setDefaults() {
@@ -64,6 +67,9 @@ func (c *validator) bad(found, want string, path ...string) {
 // references to unknown names, and addresses that cannot be listened to.
 func (c *Config) validate() error {
 	v := &validator{Config: c}
+	if long := time.Duration(c.Transition); long > meter.MaxLifetime {
+		v.bad(long.String(), fmt.Sprintf("want at most %s: longer transactions cannot be timed", meter.MaxLifetime), "transition")
+	}
 	v.types()
 	v.listen()
 	v.rules()
@@ -81,9 +87,15 @@ func (c *validator) listen() {
 	for _, t := range c.Types {
 		protocols[t.Protocol] = true
 	}
-	for protocol, list := range map[string][]string{SIP: c.Listen.SIP, GTPC: c.Listen.GTPC, S1AP: c.Listen.S1AP} {
+	for _, of := range []struct {
+		protocol, example string
+		list              []string
+	}{
+		{SIP, "udp://127.0.0.1:5060", c.Listen.SIP}, {GTPC, "udp://127.0.0.1:2123", c.Listen.GTPC}, {S1AP, "tcp://127.0.0.1:36412", c.Listen.S1AP},
+	} {
+		protocol, list := of.protocol, of.list
 		if protocols[protocol] && len(list) == 0 {
-			c.bad("no listen."+protocol, "a type uses this protocol: give a listening address, such as udp://127.0.0.1:5060", "listen")
+			c.bad("no listen."+protocol, "a type uses this protocol: give a listening address, such as "+of.example, "listen")
 		}
 		if !protocols[protocol] && len(list) > 0 {
 			c.bad("listen."+protocol, "no type uses this protocol: remove the addresses, or add a type", "listen", protocol)
@@ -107,6 +119,11 @@ func (c *validator) listen() {
 			}
 			seen[text] = true
 		}
+	}
+	host := c.Listen.Advertise
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if err != nil && strings.ContainsAny(host, " \t\r\n:;,<>[]@/\"") || ip.Zone() != "" {
+		c.bad(fmt.Sprintf("%q", host), "want a host name or an IP address, without a port: each listener has its own", "listen", "advertise")
 	}
 }
 
@@ -175,8 +192,26 @@ func validateRules(rules []Rule, types []Type) (errs []ruleError) {
 				errs = append(errs, ruleError{i, f.name, f.name, want})
 			}
 		}
+		if known := messageNames(of.Protocol); r.Message != "" && len(known) > 0 && !slices.Contains(known, r.Message) {
+			errs = append(errs, ruleError{i, "message", fmt.Sprintf("no message %q", r.Message), "want one of " + strings.Join(known, ", ")})
+		}
+		if r.Relocation && of.Protocol == GTPC && r.Message != "create-session" {
+			errs = append(errs, ruleError{i, "relocation", "relocation", "is for rules with message: create-session"})
+		}
 	}
 	return errs
+}
+
+// messageNames returns the names of messages that rules may use; none for SIP, whose methods are
+// open.
+func messageNames(protocol string) []string {
+	switch protocol {
+	case GTPC:
+		return slices.Sorted(maps.Keys(wire.Types()))
+	case S1AP:
+		return s1ap.Messages()
+	}
+	return nil
 }
 
 func (c *validator) instances() {
@@ -199,8 +234,8 @@ func (c *validator) instances() {
 			c.bad(in.Address.String(), "instance "+other+" of type "+in.Type+" has it already", "instances", at, "address")
 		}
 		places[p] = in.Name
-		if in.Address.Port() == 0 || in.Address.Addr().IsUnspecified() {
-			c.bad(in.Address.String(), "want the address and port where the instance listens", "instances", at, "address")
+		if !isPlace(in.Address) {
+			c.bad(in.Address.String(), placeWant, "instances", at, "address")
 		}
 		if in.ID == 0 {
 			continue
@@ -214,6 +249,15 @@ func (c *validator) instances() {
 			c.bad(fmt.Sprint(in.ID), fmt.Sprintf("want at most %d, the highest ID of an instance of type %s", highestID(t), t.Name), "instances", at, "id")
 		}
 	}
+}
+
+const placeWant = "want the address and port where the instance listens: IPv4, or IPv6 without a zone"
+
+// isPlace reports whether an instance may have an address. IPv4 in IPv6, such as ::ffff:10.0.0.1, is
+// not allowed, because a packet's source is never in that form.
+func isPlace(a netip.AddrPort) bool {
+	ip := a.Addr()
+	return ip.IsValid() && a.Port() != 0 && !ip.IsUnspecified() && !ip.Is4In6() && ip.Zone() == ""
 }
 
 // highestOf returns highestID of the type with that name; table.MaxID if there is none.

@@ -13,8 +13,8 @@ import (
 )
 
 // Carry writes the Server's exchanges and learned TEIDs, for another process on the same
-// host, with the same clock and types, to take over. Run must have returned. Carry does
-// not include the memories of the workers: see Steerings.
+// host, with the same clock, to take over. Run must have returned. Carry does not include
+// the memories of the workers: see Steerings.
 func (s *Server) Carry(to io.Writer) error {
 	now := s.config.Now()
 	out := binary.BigEndian.AppendUint32(nil, s.exchanges.next.Load())
@@ -61,6 +61,43 @@ func (s *Server) TakeOver(from io.Reader) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// Renumber replaces the type numbers of another process in what TakeOver read, before Run. numbers
+// has the numbers of this process by the old ones; -1 is a type that is gone. What belongs to
+// instances of such a type is forgotten.
+func (s *Server) Renumber(numbers []int) {
+	for i := range s.exchanges.ring {
+		if e := &s.exchanges.ring[i]; !e.receiver.renumber(numbers) || !e.sender.renumber(numbers) {
+			*e = exchange{}
+		}
+	}
+	for _, l := range []*learned{s.sessions, s.peers} {
+		for i := range l.buckets {
+			for k := range l.buckets[i] {
+				e := &l.buckets[i][k]
+				switch {
+				case e.renumber(numbers):
+				case l == s.peers: // instances of other types may use the peer's TEID
+					e.instance = instance{}
+				default:
+					*e = learnedEntry{}
+				}
+			}
+		}
+	}
+}
+
+// renumber replaces the number of the instance's type. It returns false if the type is gone.
+func (i *instance) renumber(numbers []int) bool {
+	switch {
+	case i.id == 0: // a peer, or an unused entry
+		return true
+	case int(i.ty) >= len(numbers) || numbers[i.ty] < 0:
+		return false
+	}
+	i.ty = table.Type(numbers[i.ty])
+	return true
 }
 
 // takeListeners reads the listeners of the previous process. It returns the index of each

@@ -78,3 +78,35 @@ func TestClaimsCarried(t *testing.T) {
 		t.Error("another peer could claim a TEID that is already claimed")
 	}
 }
+
+// TestRenumber checks that exchanges and learned TEIDs follow their types to other numbers. Those of
+// a type that is gone are forgotten, except the TEIDs of peers.
+func TestRenumber(t *testing.T) {
+	s := &Server{exchanges: newExchanges(64, time.Minute, 1), sessions: newLearned(ways, time.Hour), peers: newLearned(ways, time.Hour)}
+	stays, gone, moved := instance{2, 7}, instance{0, 7}, instance{1, 7}
+	here := placeOf(somebody)
+	var numbers []uint32
+	for _, e := range []exchange{{receiver: stays}, {sender: stays}, {receiver: gone}, {receiver: stays, sender: gone}} {
+		e.from, e.to = here, here
+		numbers = append(numbers, s.exchanges.add(time.Second, e))
+	}
+	s.sessions.put(time.Second, 1, owner{instance: stays})
+	s.sessions.put(time.Second, 2, owner{instance: gone})
+	s.peers.accept(time.Second, claim{here, 3, 3}, gone)
+	s.Renumber([]int{-1, 0, 1})
+	for i, want := range []exchange{{receiver: moved}, {sender: moved}, {}, {}} {
+		e, ok := s.exchanges.get(time.Second, numbers[i])
+		if ok != (i < 2) || e.receiver != want.receiver || e.sender != want.sender {
+			t.Errorf("exchange %d: got %+v, found %v", i, e, ok)
+		}
+	}
+	if o, ok := s.sessions.find(time.Second, 1); !ok || o.instance != moved {
+		t.Errorf("learned TEID: got %+v, found %v", o, ok)
+	}
+	if o, ok := s.sessions.find(time.Second, 2); ok {
+		t.Errorf("the TEID of a type that is gone belongs to %+v", o)
+	}
+	if o, ok := s.peers.find(time.Second, 3); !ok || o.instance != (instance{}) || o.address != here {
+		t.Errorf("TEID of a peer: got %+v, found %v", o, ok)
+	}
+}

@@ -229,6 +229,20 @@ func TestSequenceNumberOfAnotherRequest(t *testing.T) {
 	}
 }
 
+// TestUserPlaneIsNoClaim checks that an F-TEID of the user plane in a Bearer Resource Command claims
+// no TEID and reaches the instance unchanged, although a peer has the same TEID.
+func TestUserPlaneIsNoClaim(t *testing.T) {
+	b := newBench(t, 0, 1<<10)
+	b.attach(t, "001010000000001", 1, honest, 1000, 0x80000001)
+	plane := gtpc.Endpoint{Interface: 15, TEID: 1000, V4: another.Addr()} // S4-U, at an SGSN
+	command := gtpc.AppendHeader(nil, gtpc.BearerResourceCommand, 0x80000001, 5|gtpc.CommandSequence)
+	sent, ok := b.deliver(t, gtpc.End(gtpc.AppendFTEID(command, 0, plane), 0), another)
+	v, _ := sent.Find(gtpc.FTEID, 0)
+	if f, _ := gtpc.ParseFTEID(v); !ok || f.TEID != 1000 || b.counters(t).Aliased != 0 {
+		t.Errorf("forwarded %v with F-TEID %+v; %+v", ok, f, b.counters(t))
+	}
+}
+
 // TestBadFTEIDs checks that a request does not reach an instance if functions may read its F-TEID
 // in different ways.
 func TestBadFTEIDs(t *testing.T) {

@@ -10,7 +10,7 @@ type message struct {
 	gtpc.Message
 	key       uint64 // of the IMSI
 	hasKey    bool
-	sender    gtpc.Endpoint // the sender's F-TEID: instance 0
+	sender    gtpc.Endpoint // the sender's F-TEID: see senderInstance
 	hasSender bool
 	senderIE  []byte        // its value
 	badSender bool          // it does not parse, has no address or is not the only one
@@ -27,14 +27,14 @@ func (m *message) read(data []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	e := m.Elements()
+	e, sender := m.Elements(), senderInstance(m.Type)
 	for e.Next() {
 		switch {
 		case e.Type == gtpc.IMSI && !m.hasKey:
 			if d, ok := gtpc.ParseDigits(e.Value); ok {
 				m.key, m.hasKey = table.Key(d.Bytes()), true
 			}
-		case e.Type == gtpc.FTEID && e.Instance == 0:
+		case e.Type == gtpc.FTEID && e.Instance == sender:
 			m.readSender(e.Value)
 		case e.Type == gtpc.FTEID && e.Instance == 1 && !m.hasPGW:
 			m.pgw, m.hasPGW = gtpc.ParseFTEID(e.Value)
@@ -47,7 +47,16 @@ func (m *message) read(data []byte) (int, error) {
 	return n, e.Err
 }
 
-// readSender reads an F-TEID of instance 0. The first one counts (TS 29.274 clause 7.7.10).
+// senderInstance returns the instance of the sender's F-TEID for the control plane. In a Bearer
+// Resource Command, instances 0 and 1 are of the user plane (TS 29.274 table 7.2.5-1).
+func senderInstance(t gtpc.Type) uint8 {
+	if t == gtpc.BearerResourceCommand {
+		return 2
+	}
+	return 0
+}
+
+// readSender reads the sender's F-TEID. The first one counts (TS 29.274 clause 7.7.10).
 // Not all functions follow this rule, so readSender marks a message with more than one.
 func (m *message) readSender(value []byte) {
 	f, ok := gtpc.ParseFTEID(value)

@@ -28,7 +28,11 @@ func refused(request *gtpc.Message, teid uint32) []byte {
 
 // with returns a message with the sender's F-TEID.
 func with(kind gtpc.Type, teid, sequence uint32, f gtpc.Endpoint) []byte {
-	return gtpc.End(gtpc.AppendFTEID(gtpc.AppendHeader(nil, kind, teid, sequence), 0, f), 0)
+	instance := uint8(0)
+	if kind == gtpc.BearerResourceCommand {
+		instance = 2 // TS 29.274 table 7.2.5-1
+	}
+	return gtpc.End(gtpc.AppendFTEID(gtpc.AppendHeader(nil, kind, teid, sequence), instance, f), 0)
 }
 
 func (n *node) endpoint(over gtpc.Interface, teid uint32) gtpc.Endpoint {

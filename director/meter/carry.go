@@ -4,6 +4,7 @@ import (
 	"encoding/gob"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"vitrine/director/table"
@@ -24,7 +25,10 @@ type carriedInstance struct {
 	Counts     []uint64 // in the order of instanceCounts.all
 }
 
-type carriedType struct{ Counts []uint64 } // in the order of typeCounts.all
+type carriedType struct {
+	Name   string   // empty: an older process wrote it, or no type has this number
+	Counts []uint64 // in the order of typeCounts.all
+}
 
 // Carry writes all counts and the transactions in flight, for another process on the same
 // host and with the same clock to continue. The workers must have stopped.
@@ -48,6 +52,9 @@ func (m *Meter) Carry(to io.Writer) error {
 	}
 	for ty := range table.MaxTypes + 1 {
 		var t carriedType
+		if ty < len(m.types) {
+			t.Name = m.types[ty]
+		}
 		for _, w := range m.workers {
 			t.Counts = sum(t.Counts, w.types[ty].all())
 		}
@@ -60,7 +67,7 @@ func (m *Meter) Carry(to io.Writer) error {
 }
 
 // TakeOver reads what Carry wrote. Call it after the table is registered and the workers
-// are made, and before they run. Counts of instances that are not in the table are
+// are made, and before they run. Counts of instances and types that are not in the table are
 // dropped. If from is not an io.ByteReader, TakeOver may read too much from it.
 func (m *Meter) TakeOver(from io.Reader) error {
 	var c carried
@@ -84,7 +91,10 @@ func (m *Meter) TakeOver(from io.Reader) error {
 		}
 	}
 	for ty, t := range c.Types {
-		if ty < len(w.types) {
+		if t.Name != "" {
+			ty = slices.Index(m.types, t.Name)
+		}
+		if ty >= 0 && ty < len(w.types) {
 			addTo(w.types[ty].all(), t.Counts)
 		}
 	}

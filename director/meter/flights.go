@@ -40,6 +40,10 @@ const (
 	tagMask     = heardBit>>flightShift - 1
 )
 
+// MaxLifetime is the longest lifetime of a transaction. An entry older than half of the time after
+// which its begin wraps, 18 minutes, counts as one from the future, and would never expire.
+const MaxLifetime = 15 * time.Minute
+
 func newFlights(limit int, lifetime time.Duration) *flights {
 	return &flights{lines: make([]line, max(1, (limit+7)/8)), lifetime: lifetime}
 }

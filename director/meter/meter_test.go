@@ -189,6 +189,22 @@ func TestExpire(t *testing.T) {
 	}
 }
 
+// TestLongestLifetime checks that transactions of the longest lifetime are timed and expire.
+func TestLongestLifetime(t *testing.T) {
+	m := New(1000, MaxLifetime)
+	a := registered(t, m, "a").ByName("a")
+	w := m.Worker()
+	w.Begin(start, a, hash(1))
+	w.Begin(start, a, hash(2))
+	if took, ok := w.End(start+MaxLifetime, hash(1), Succeeded); !ok || took < MaxLifetime-time.Millisecond {
+		t.Errorf("got latency %s, %v, want %s", took, ok, MaxLifetime)
+	}
+	m.Expire(start + MaxLifetime + 2*time.Second)
+	if got := of(m, "a"); got.InFlight != 0 || got.Ended["unanswered"] != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestSamplesGrow checks that samples of removed instances still count, because the gate uses the
 // growth of the counts.
 func TestSamplesGrow(t *testing.T) {
@@ -359,6 +375,39 @@ func TestCarry(t *testing.T) {
 	}
 	if err := next.TakeOver(bytes.NewReader([]byte("not this"))); err == nil {
 		t.Error("TakeOver accepted invalid data")
+	}
+}
+
+// TestCarryToOtherTypes checks that the counts of a type follow its name if the next process has the
+// types in another order.
+func TestCarryToOtherTypes(t *testing.T) {
+	m, next := New(64, lifetime), New(64, lifetime)
+	registered(t, m, "a")
+	w := m.Worker()
+	w.Fail(0, Looped) // registration
+	w.Fail(1, NoInstance)
+	w.Fail(NoType, Malformed)
+	var passed bytes.Buffer
+	if err := m.Carry(&passed); err != nil {
+		t.Fatal(err)
+	}
+	other, err := table.New(1, []string{"session", "message"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Register(other); err != nil {
+		t.Fatal(err)
+	}
+	next.Worker()
+	if err := next.TakeOver(&passed); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []map[string]uint64{{"no_instance": 1}, {}, {"malformed": 1}} { // session, message, no type
+		for cause, n := range next.Types()[i].Failures {
+			if n != want[cause] {
+				t.Errorf("type %d: got %d failures by %s, want %d", i, n, cause, want[cause])
+			}
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ type Config struct {
 	Initial float64       // rate at the start
 	Min     float64       // lower bound of the rate
 	Max     float64       // upper bound of the rate; 0: none
-	Burst   float64       // how many are admitted at once
+	Burst   float64       // how many are admitted at once; 0: as many as in burstTime at the present rate, at least one
 }
 
 const (
@@ -37,6 +37,10 @@ const (
 	// rate of answers that was known before. increase is the largest step beyond that rate.
 	double   = 2
 	increase = 0.1
+	// burstTime is the size of a bucket whose Burst is not given. All messages of a batch have one
+	// time. So a bucket that did not grow with the rate would refuse a part of each large batch, at
+	// any rate.
+	burstTime = 100 * time.Millisecond
 	// reserve is how far continued work may overdraw the bucket, in time at the present rate.
 	reserve = time.Second
 	// timeout is the latency of a transaction without answer, in targets. If one
@@ -100,8 +104,8 @@ func New(config Config, now time.Duration) *Gate {
 	return g
 }
 
-// set changes the rate. The number of tokens in the bucket stays the same, but the debt is never
-// more than reserve at the new rate.
+// set changes the rate. The bucket keeps its tokens, as far as it holds them at the new rate. The
+// debt is never more than reserve at the new rate.
 func (g *Gate) set(now time.Duration, rate float64) {
 	rate = max(rate, g.config.Min, 1e-3)
 	if g.config.Max > 0 {
@@ -109,14 +113,17 @@ func (g *Gate) set(now time.Duration, rate float64) {
 	}
 	g.rate = rate
 	interval := max(1, int64(float64(time.Second)/rate))
-	scale := float64(interval) / float64(max(1, g.interval.Swap(interval)))
+	old := max(1, g.interval.Swap(interval))
+	scale := float64(interval) / float64(old)
+	before, after := float64(g.tolerance(old, Begins)), float64(g.tolerance(interval, Begins))
+	most := float64(g.tolerance(interval, Continues))
 	for {
 		was := g.empty.Load()
 		ahead := was - int64(now)
 		if ahead <= 0 {
 			return
 		}
-		ahead = int64(min(float64(ahead)*scale, float64(g.tolerance(interval, Continues))))
+		ahead = int64(max(0, min(after+(float64(ahead)-before)*scale, most)))
 		if g.empty.CompareAndSwap(was, int64(now)+ahead) {
 			return
 		}
@@ -154,6 +161,9 @@ func (g *Gate) Open(now time.Duration, work Work) bool {
 // tolerance returns how far GCRA's theoretical arrival time may lie ahead, in nanoseconds.
 func (g *Gate) tolerance(interval int64, work Work) int64 {
 	t := int64(float64(interval) * max(g.config.Burst-1, 0))
+	if g.config.Burst == 0 {
+		t = max(int64(burstTime)-interval, 0)
+	}
 	if work == Continues {
 		t += int64(reserve)
 	}

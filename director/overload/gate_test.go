@@ -84,6 +84,45 @@ func TestBucket(t *testing.T) {
 	}
 }
 
+// TestBurstFollowsTheRate checks that a gate without a given burst admits whole batches, whose
+// messages have one time, as soon as its rate is above the load. An empty bucket must stay empty when
+// the rate changes: a fall must not make a debt of it, and a rise must not fill it.
+func TestBurstFollowsTheRate(t *testing.T) {
+	g := New(Config{Target: 100 * time.Millisecond, Initial: 10, Min: 10}, start)
+	var totals Totals
+	refused := 0
+	for i := range 2000 { // 64 requests every 5 ms, for 10 s
+		now := start + time.Duration(i)*5*time.Millisecond
+		for range 64 {
+			if g.Admit(now, Begins) {
+				totals.Answered++
+				totals.Latency += time.Millisecond
+			} else if i >= 1400 {
+				refused++
+			}
+		}
+		if i%20 == 0 {
+			g.Adjust(now, totals)
+		}
+	}
+	if refused > 0 {
+		t.Errorf("the gate refused %d requests after 7 seconds without an overload", refused)
+	}
+	g = New(Config{Target: 100 * time.Millisecond, Initial: 1000, Min: 10}, start)
+	n := 0
+	for g.Admit(start, Begins) {
+		n++
+	}
+	g.set(start, 10)
+	if n != 100 || g.Admit(start+99*time.Millisecond, Begins) || !g.Admit(start+101*time.Millisecond, Begins) {
+		t.Errorf("the gate admitted a burst of %d at 1000/s, want 100; then it must admit one after 0.1 s", n)
+	}
+	g.set(start+101*time.Millisecond, 1000)
+	if g.Admit(start+101*time.Millisecond, Begins) || !g.Admit(start+103*time.Millisecond, Begins) {
+		t.Error("when the rate rises, the empty bucket must stay empty and fill at the new rate")
+	}
+}
+
 // TestFallsAndRecovers checks that the rate falls to the minimum while latency is above the target.
 // Below the target, it must rise to the offered rate, but not above the maximum.
 func TestFallsAndRecovers(t *testing.T) {

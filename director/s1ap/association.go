@@ -39,8 +39,9 @@ const (
 
 // The reasons why the director ends an association.
 var (
-	errFull = errors.New("s1ap: too many octets wait for the peer")
-	errLate = errors.New("s1ap: the eNodeB was not set up in time")
+	errFull  = errors.New("s1ap: too many octets wait for the peer")
+	errLate  = errors.New("s1ap: the eNodeB was not set up in time")
+	errStuck = errors.New("s1ap: the peer does not read")
 )
 
 // An association is a connection with an eNodeB or with an instance that carries frames,
@@ -61,13 +62,18 @@ type association struct {
 	err      error  // why the association has ended; nil: it has not
 }
 
-// newAssociation returns an association over a connection.
+// newAssociation returns an association over a connection. It fails if the peer of a new SCTP
+// association has ended the association already: the connection then has no peer address.
 func newAssociation(s *Server, conn net.Conn, known bool) (*association, error) {
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("use a connection: %w", err)
 	}
-	peer := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return nil, fmt.Errorf("use a connection: %w", net.ErrClosed)
+	}
+	peer := remote.AddrPort()
 	a := &association{server: s, conn: conn, raw: raw, known: known, peer: netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())}
 	a.sctp, _ = conn.(*sctp.Conn)
 	a.write = a.writeSome
@@ -215,6 +221,7 @@ func (a *association) drain() {
 		if a.err != nil || a.sent == len(a.out) {
 			if a.err == nil {
 				a.reuse()
+				_ = a.conn.SetWriteDeadline(time.Time{}) // otherwise flush fails once the deadline has passed
 			}
 			a.draining = false
 			a.mu.Unlock()
@@ -225,8 +232,11 @@ func (a *association) drain() {
 		// rest stays valid without the lock: send only appends to out, and fail only drops it.
 		_ = a.conn.SetWriteDeadline(time.Now().Add(stall)) // a closed connection fails below
 		n, err := a.conn.Write(rest)
-		if n > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
-			err = nil // the peer reads, but slowly
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = errStuck
+			if n > 0 { // the peer reads, but slowly
+				err = nil
+			}
 		}
 		a.mu.Lock()
 		if a.err == nil {

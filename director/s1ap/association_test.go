@@ -1,17 +1,21 @@
 package s1ap
 
 import (
+	"errors"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"vitrine/director/meter"
 )
 
 // TestSlowPeerKeepsItsAssociation writes a queue to a peer that reads all the time, but needs longer for
-// the whole queue than a write may take.
+// the whole queue than a write may take. Long after that, the next write must succeed.
 func TestSlowPeerKeepsItsAssociation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
+		defer near.Close()
 		const octets, each = 100, 10
 		a := &association{server: &Server{}, conn: near, out: make([]byte, octets), draining: true}
 		a.server.queued.Store(octets)
@@ -30,5 +34,41 @@ func TestSlowPeerKeepsItsAssociation(t *testing.T) {
 		if queued := a.server.queued.Load(); a.err != nil || queued != 0 {
 			t.Errorf("a peer that reads: %v, %d octets are left", a.err, queued)
 		}
+		time.Sleep(2 * stall)
+		go func() { _, _ = far.Read(make([]byte, 1)) }()
+		if _, err := near.Write([]byte{1}); err != nil {
+			t.Errorf("a write long after the queue was sent: %v", err)
+		}
 	})
+}
+
+// TestStuckPeerLosesItsAssociation writes a queue to a peer that does not read. The reason must differ
+// from that of an eNodeB that is late.
+func TestStuckPeerLosesItsAssociation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		m := meter.New(8, time.Minute)
+		w := &worker{meter: m.Worker()}
+		w.meter.Protocol = "s1ap"
+		s := &Server{config: Config{Now: func() time.Duration { return 0 }}, workers: []*worker{w}}
+		a := &association{server: s, conn: near, out: make([]byte, 100), draining: true}
+		s.queued.Store(100)
+		a.drain()
+		if dropped := m.Drops("s1ap")[meter.Unsent.String()]; !errors.Is(a.err, errStuck) || dropped != 1 || s.queued.Load() != 0 {
+			t.Errorf("error %v, %d drops, %d octets are left", a.err, dropped, s.queued.Load())
+		}
+	})
+}
+
+// left is a connection whose peer has ended it: the kernel has no peer address.
+type left struct{ *net.TCPConn }
+
+func (left) RemoteAddr() net.Addr { return nil }
+
+func TestPeerThatHasLeftIsNoAssociation(t *testing.T) {
+	conn, _ := pair(t)
+	if _, err := newAssociation(new(Server), left{conn.(*net.TCPConn)}, true); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got error %v, want %v", err, net.ErrClosed)
+	}
 }

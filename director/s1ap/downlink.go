@@ -26,7 +26,7 @@ func (t *turn) downlink(l *link, whole, data []byte) {
 		t.malformed(l.association, l.target.Type, t.in.has&bothIDs, s1ap.CauseAbstractSyntax)
 	case m.Procedure == s1ap.S1Setup:
 		t.accepted(l)
-	case l.state != up || l.enodeb.state != up:
+	case l.state != up || l.enodeb.state != up && m.Procedure != s1ap.OverloadStart && m.Procedure != s1ap.OverloadStop:
 		t.worker.counts.strayed.Add(1) // an eNodeB expects no message before its S1 Setup Response
 	case m.Kind == s1ap.Initiating:
 		t.command(l, whole)
@@ -65,11 +65,7 @@ func (t *turn) accepted(l *link) {
 	}
 	l.state, l.settled = up, true
 	t.settle(e)
-	if e.overloaded { // the new instance is not overloaded
-		e.overloaded = false
-		t.out = s1ap.AppendHeader(t.out[:0], s1ap.Initiating, s1ap.OverloadStop, s1ap.Ignore)
-		t.answer(e.association, frame.Common)
-	}
+	t.reportOverload(e)
 }
 
 // command handles an initiating message of an instance.
@@ -83,18 +79,24 @@ func (t *turn) command(l *link, whole []byte) {
 	case s1ap.Reset:
 		t.resetByInstance(l)
 	case s1ap.OverloadStart:
-		t.overload(l, whole, true)
+		t.overload(l, bytes.Clone(whole))
 	case s1ap.OverloadStop:
-		t.overload(l, whole, false)
+		t.overload(l, nil)
 	case s1ap.MMEConfigurationUpdate: // eNodeBs see only the director's configuration of the pool
 		t.out = s1ap.AppendHeader(t.out[:0], s1ap.Successful, s1ap.MMEConfigurationUpdate, s1ap.Reject)
 		t.answer(l.association, frame.Common)
 	case s1ap.ErrorIndication:
-		if u, ok := e.ues[t.in.enb]; t.in.has&hasENB == 0 || !ok || u.number != l.number {
+		u, ok := e.ues[t.in.enb]
+		if t.in.has&hasENB == 0 || !ok || u.number != l.number {
 			t.worker.counts.absorbed.Add(1)
 			return
 		}
 		t.pass(e.association, whole)
+		// Both peers end a connection that one does not know (TS 36.413 clause 10.6). With another MME UE
+		// S1AP ID, the message is about an earlier connection.
+		if t.in.unknownUE() && (t.in.has&hasMME == 0 || u.is(t.in.mme)) {
+			t.remove(e, t.in.enb, u, meter.Failed)
+		}
 	default:
 		if t.in.has&bothIDs == 0 { // such as Paging
 			t.pass(e.association, whole)
@@ -213,10 +215,10 @@ func (t *turn) expect(l *link, whole []byte) {
 func (t *turn) leave(l *link, whole []byte) {
 	in, e := &t.in, l.enodeb
 	if in.has&bothIDs == hasMME {
-		p, ok := t.server.holders.find(in.mme)
+		enb, ok := t.connectionOf(e, in.mme)
 		switch {
-		case ok && p.enodeb == e:
-			in.enb, in.has = p.enb, in.has|hasENB
+		case ok:
+			in.enb, in.has = enb, in.has|hasENB
 		case numberOf(in.mme) == l.number && e.awaited(in.mme) != nil:
 			t.pass(e.association, whole)
 			return
@@ -240,21 +242,36 @@ func (t *turn) leave(l *link, whole []byte) {
 	t.pass(e.association, whole)
 }
 
-// overload handles Overload Start and Overload Stop. It forwards Overload Start only when all
-// active instances are overloaded, because the eNodeB would hold back the UEs of all instances.
-func (t *turn) overload(l *link, whole []byte, begins bool) {
+// overload handles Overload Start and Overload Stop. start is the frame of Overload Start.
+func (t *turn) overload(l *link, start []byte) {
 	e := l.enodeb
-	l.overloaded = begins
-	all := true
-	for _, other := range e.links {
-		if other != nil && other.state == up && other.isActive() {
-			all = all && other.overloaded
-		}
-	}
-	if all == e.overloaded || all != begins {
+	was := e.overloaded
+	l.overload = start
+	if t.reportOverload(e); e.overloaded == was {
 		t.worker.counts.absorbed.Add(1)
+	}
+}
+
+// reportOverload tells the eNodeB when all active instances are overloaded, and when one is no
+// more: the eNodeB would hold back the UEs of all instances. Call it after settle, because an
+// instance may have reported its overload before the eNodeB's S1 Setup Response.
+func (t *turn) reportOverload(e *enodeb) {
+	if e.state != up {
 		return
 	}
-	e.overloaded = all
-	t.pass(e.association, whole)
+	room, start := false, []byte(nil)
+	for _, l := range e.links {
+		if l != nil && l.state == up && l.isActive() {
+			room, start = room || l.overload == nil, l.overload
+		}
+	}
+	switch {
+	case room && e.overloaded:
+		e.overloaded = false
+		t.out = s1ap.AppendHeader(t.out[:0], s1ap.Initiating, s1ap.OverloadStop, s1ap.Ignore)
+		t.answer(e.association, frame.Common)
+	case !room && start != nil && !e.overloaded:
+		e.overloaded = true
+		t.pass(e.association, start)
+	}
 }

@@ -64,11 +64,13 @@ func (e *elements) element(id s1ap.ID, v []byte) (which present, ok bool) {
 		e.enb, ok = s1ap.ParseENBUEID(v)
 		return hasENB, ok
 	case s1ap.UEIDs:
-		var pair bool
-		if e.mme, e.enb, pair, ok = s1ap.ParseUEIDs(v); pair {
-			return hasMME | hasENB, ok
+		mme, enb, pair, sound := s1ap.ParseUEIDs(v)
+		e.mme = mme
+		if !pair { // e.enb may be that of an ENBUEID
+			return hasMME, sound
 		}
-		return hasMME, ok
+		e.enb = enb
+		return hasMME | hasENB, sound
 	case s1ap.SourceMMEUEID:
 		e.source, ok = s1ap.ParseMMEUEID(v)
 		return hasSource, ok
@@ -101,6 +103,11 @@ func (e *elements) element(id s1ap.ID, v []byte) (which present, ok bool) {
 		return hasAreas, true
 	}
 	return 0, true
+}
+
+// unknownUE reports whether an Error Indication says that its sender does not know the connection.
+func (e *elements) unknownUE() bool {
+	return e.has&hasCause != 0 && (e.cause == s1ap.CauseUnknownENBUEID || e.cause == s1ap.CauseUnknownMMEUEID || e.cause == s1ap.CauseUnknownPair)
 }
 
 // serves reports whether a tracking area of the eNodeB is in the pool's PLMN, and whether the

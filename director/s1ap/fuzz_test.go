@@ -151,6 +151,9 @@ func FuzzUplink(f *testing.F) {
 	} {
 		f.Add(seed, cell.AppendUplink(nil, one, []byte{7, 0x55}))
 	}
+	unanswered := enb.IDs{ENB: 3} // no instance gives the MME UE S1AP ID 0
+	f.Add(cell.AppendInitial(nil, unanswered.ENB, attachRequest(1), nil), cell.AppendReleased(nil, unanswered))
+	f.Add(cell.AppendInitial(nil, unanswered.ENB, attachRequest(1), nil), about(s1ap.Initiating, s1ap.ErrorIndication, unanswered, nil))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		b := newBench(t)
 		b.e.expect(one.MME)

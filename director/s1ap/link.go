@@ -35,9 +35,9 @@ type link struct {
 	target       *table.Target
 	setup        []byte // the S1 Setup Request that the instance got
 	state        state
-	settled      bool // the first attempt has succeeded or failed
-	gone         bool // end was called
-	overloaded   bool // the instance has sent Overload Start
+	settled      bool   // the first attempt has succeeded or failed
+	gone         bool   // end was called
+	overload     []byte // the frame of the instance's last Overload Start; nil: it is not overloaded
 }
 
 // isActive reports whether new connections may go to the instance.
@@ -84,6 +84,7 @@ func (t *turn) reconcile(ctx context.Context, e *enodeb) {
 		}
 	}
 	t.settle(e)
+	t.reportOverload(e) // an instance may have begun to drain, or have ended that
 }
 
 // start makes a link, over SCTP or TCP.
@@ -132,7 +133,8 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 		t.lost(l)
 		t.end()
 	}()
-	conn, err := l.dial(ctx, t.server.config.Setup)
+	deadline := time.Now().Add(t.server.config.Setup)
+	conn, err := l.dial(ctx, deadline)
 	if err != nil {
 		return false, err
 	}
@@ -156,7 +158,7 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r := &reading{first: time.Now().Add(t.server.config.Setup)}
+	r := &reading{first: deadline}
 	err = a.read(r, func(frames []byte) {
 		t.begin()
 		t.each(frames, func(whole, message []byte) {
@@ -176,8 +178,8 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 }
 
 // dial connects to the instance.
-func (l *link) dial(ctx context.Context, limit time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (l *link) dial(ctx context.Context, deadline time.Time) (net.Conn, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	if !l.sctp {
 		dialer := net.Dialer{KeepAliveConfig: keepAlive}
@@ -199,8 +201,9 @@ func (t *turn) lost(l *link) {
 		t.resetConnections(l)
 		t.server.losses.Add(1)
 	}
-	l.association, l.state, l.settled, l.overloaded = nil, down, true, false
+	l.association, l.state, l.settled, l.overload = nil, down, true, nil
 	t.settle(l.enodeb)
+	t.reportOverload(l.enodeb)
 }
 
 // has reports whether a type's instances speak S1AP.

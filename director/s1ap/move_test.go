@@ -11,6 +11,7 @@ import (
 	"vitrine/reference/epc/enb"
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
 )
 
 func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
@@ -54,33 +55,78 @@ func TestHandoverStaysAtItsInstance(t *testing.T) {
 	}
 }
 
-// TestHandoverThatIsNotAnsweredIsReleased ends a handover before its target has answered. The
-// release has only the MME UE S1AP ID, and must reach the target; the answer must reach the
-// instance.
-func TestHandoverThatIsNotAnsweredIsReleased(t *testing.T) {
-	a := newInstance(t, attachType, 1)
-	s := newSite(t, false, []*instance{a})
-	e, f := s.enodeb(5), s.enodeb(6)
-	_, ids := e.connection(1, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
-	request := s1ap.AppendMMEUEID(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.HandoverResourceAllocation, s1ap.Reject), s1ap.MMEUEID, s1ap.Reject, ids.MME)
-	a.at(f.Cell).send(s1ap.End(request, 0))
-	f.expect(s1ap.Initiating, s1ap.HandoverResourceAllocation)
+// TestHandoverIsReleasedByTheMMEIdentifier ends a handover before its instance has the answer of the
+// target. The release has only the MME UE S1AP ID. It must reach the target, and the target's answer
+// must reach the instance, also if the release crosses a Handover Request Acknowledge.
+func TestHandoverIsReleasedByTheMMEIdentifier(t *testing.T) {
+	for name, crosses := range map[string]bool{"not answered": false, "crosses the answer": true} {
+		t.Run(name, func(t *testing.T) {
+			a := newInstance(t, attachType, 1)
+			s := newSite(t, false, []*instance{a})
+			e, f := s.enodeb(5), s.enodeb(6)
+			_, ids := e.connection(1, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
+			request := s1ap.AppendMMEUEID(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.HandoverResourceAllocation, s1ap.Reject), s1ap.MMEUEID, s1ap.Reject, ids.MME)
+			a.at(f.Cell).send(s1ap.End(request, 0))
+			f.expect(s1ap.Initiating, s1ap.HandoverResourceAllocation)
+			there := enb.IDs{MME: ids.MME, ENB: 40}
+			if crosses {
+				f.send(f.AppendHandoverAdmitted(nil, there, []byte{1}, 5))
+				a.at(f.Cell).expect(s1ap.Successful, s1ap.HandoverResourceAllocation)
+			}
 
-	release := s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.UEContextRelease, s1ap.Reject)
-	release = s1ap.AppendElement(release, s1ap.UEIDs, s1ap.Reject, binary.BigEndian.AppendUint32([]byte{0x70}, ids.MME)) // the alternative of one identifier, of 4 octets
-	a.at(f.Cell).send(s1ap.End(s1ap.AppendCause(release, s1ap.Ignore, s1ap.CauseNormalRelease), 0))
-	if m, _ := f.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs.MME != ids.MME || m.HasENB {
-		t.Errorf("%+v", m)
+			release := appendMMEAlone(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.UEContextRelease, s1ap.Reject), ids.MME)
+			a.at(f.Cell).send(s1ap.End(s1ap.AppendCause(release, s1ap.Ignore, s1ap.CauseNormalRelease), 0))
+			if m, _ := f.expect(s1ap.Initiating, s1ap.UEContextRelease); m.IDs.MME != ids.MME || m.HasENB {
+				t.Errorf("%+v", m)
+			}
+			f.send(f.AppendReleased(nil, there))
+			if m, _ := a.at(f.Cell).expect(s1ap.Successful, s1ap.UEContextRelease); m.IDs != there {
+				t.Errorf("%+v", m)
+			}
+			f.send(f.AppendReleased(nil, there)) // once is enough
+			s.until("the second answer is absorbed", func() bool { return s.server.Counters().Absorbed == 1 })
+			e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
+			a.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
+			if c := s.server.Counters(); c.UEs != 1 {
+				t.Errorf("got %d connections, want 1", c.UEs)
+			}
+		})
 	}
-	there := enb.IDs{MME: ids.MME, ENB: 40}
-	f.send(f.AppendReleased(nil, there))
-	if m, _ := a.at(f.Cell).expect(s1ap.Successful, s1ap.UEContextRelease); m.IDs != there {
-		t.Errorf("%+v", m)
+}
+
+// TestResetEndsTheTargetOfAHandover resets a UE by its MME UE S1AP ID alone, between Handover Request
+// Acknowledge and Handover Notify. The connection at the target must end.
+func TestResetEndsTheTargetOfAHandover(t *testing.T) {
+	there := enb.IDs{MME: 1<<24 | 9, ENB: 3}
+	message := s1ap.End(s1ap.AppendReset(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.Reset, s1ap.Reject), s1ap.Connection{MME: there.MME, HasMME: true}), 0)
+	whole := frame.Append(nil, frame.Common, message)
+	for name, reset := range map[string]func(*bench){
+		"by the instance": func(b *bench) { b.downlink(b.links[0], whole, message) },
+		"by the eNodeB":   func(b *bench) { b.uplink(b.e, whole, message) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.begin()
+			defer b.done()
+			b.server.holders.set(there.MME, place{new(enodeb), 1}) // the source
+			b.e.expect(there.MME)
+			admitted := b.cell.AppendHandoverAdmitted(nil, there, []byte{1}, 5)
+			b.uplink(b.e, frame.Append(nil, frame.UE, admitted), admitted)
+			if _, ok := b.e.ues[there.ENB]; !ok {
+				t.Fatal("the target has no connection, so the test proves nothing")
+			}
+			reset(b)
+			if _, ok := b.e.ues[there.ENB]; ok {
+				t.Error("the target still has the connection")
+			}
+		})
 	}
-	f.send(f.AppendReleased(nil, there)) // once is enough
-	s.until("the second answer is absorbed", func() bool { return s.server.Counters().Absorbed == 1 })
-	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
-	a.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
+}
+
+// appendMMEAlone appends the element UEIDs with the MME UE S1AP ID alone: the second alternative, of
+// 4 octets.
+func appendMMEAlone(b []byte, mme uint32) []byte {
+	return s1ap.AppendElement(b, s1ap.UEIDs, s1ap.Reject, binary.BigEndian.AppendUint32([]byte{0x70}, mme))
 }
 
 func releaseCommand(ids enb.IDs) []byte {
@@ -197,6 +243,27 @@ func TestErrorIndicationOfAnEnodebEndsTheConnection(t *testing.T) {
 	s.until("it has ended", func() bool { return s.server.Counters().UEs == 0 })
 }
 
+// TestErrorIndicationOfAnInstanceEndsTheConnection checks that a connection ends if its instance does
+// not know it. An Error Indication about an earlier connection with the same eNB UE S1AP ID must not
+// end it.
+func TestErrorIndicationOfAnInstanceEndsTheConnection(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e := s.enodeb(5)
+	_, ids := e.connection(1, 1, attachRequest(1), nil, a)
+	complain := func(ids enb.IDs) {
+		t.Helper()
+		a.at(e.Cell).send(about(s1ap.Initiating, s1ap.ErrorIndication, ids, func(b []byte) []byte { return s1ap.AppendCause(b, s1ap.Ignore, s1ap.CauseUnknownMMEUEID) }))
+		e.expect(s1ap.Initiating, s1ap.ErrorIndication)
+	}
+	complain(enb.IDs{MME: a.id(99), ENB: ids.ENB})
+	e.download(a, ids)
+	complain(ids)
+	if c := s.server.Counters(); c.UEs != 0 {
+		t.Errorf("got %d connections, want 0", c.UEs)
+	}
+}
+
 func TestPagingReachesTheEnodebUnchanged(t *testing.T) {
 	a := newInstance(t, attachType, 1)
 	s := newSite(t, false, []*instance{a})
@@ -209,7 +276,8 @@ func TestPagingReachesTheEnodebUnchanged(t *testing.T) {
 }
 
 // TestOverloadIsPassedOnWhenAllInstancesHaveIt checks that the eNodeB learns of an overload only
-// while all instances are overloaded. Otherwise it would also refuse UEs of instances with room.
+// while all active instances are overloaded. Otherwise it would also refuse UEs of instances with
+// room. The loss, addition and drain of an instance with room count too.
 func TestOverloadIsPassedOnWhenAllInstancesHaveIt(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
 	s := newSite(t, false, []*instance{a, b})
@@ -222,6 +290,36 @@ func TestOverloadIsPassedOnWhenAllInstancesHaveIt(t *testing.T) {
 	e.expect(s1ap.Initiating, s1ap.OverloadStart)
 	a.at(e.Cell).send(stop)
 	e.expect(s1ap.Initiating, s1ap.OverloadStop)
+
+	a.kill()
+	e.expect(s1ap.Initiating, s1ap.OverloadStart)
+	c := newInstance(t, attachType, 3)
+	s.publish(b.instance(), c.instance())
+	e.expect(s1ap.Initiating, s1ap.OverloadStop)
+	draining := c.instance()
+	draining.State = vitrine.Draining
+	s.publish(b.instance(), draining)
+	e.expect(s1ap.Initiating, s1ap.OverloadStart)
+	s.publish(b.instance(), c.instance())
+	e.expect(s1ap.Initiating, s1ap.OverloadStop)
+}
+
+// TestOverloadDuringSetupIsNotLost lets an instance report its overload while the eNodeB's S1 Setup
+// waits for another instance. The eNodeB must learn of the overload after its S1 Setup Response.
+func TestOverloadDuringSetupIsNotLost(t *testing.T) {
+	b := newBench(t)
+	b.begin()
+	defer b.done()
+	b.e.state, b.links[1].state, b.links[1].settled = settingUp, settingUp, false
+	start := s1ap.End(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.OverloadStart, s1ap.Ignore), 0)
+	b.downlink(b.links[0], frame.Append(nil, frame.Common, start), start)
+	if early := b.take(b.e.association); len(early) > 0 {
+		t.Errorf("the eNodeB got % x before its S1 Setup Response", early)
+	}
+	b.lost(b.links[1])
+	if got := b.take(b.e.association); len(got) != 2 || string(got[1]) != string(start) {
+		t.Errorf("the eNodeB got % x, want an S1 Setup Response and an Overload Start", got)
+	}
 }
 
 // TestConfigurationUpdateReachesInstancesOfNowAndLater changes an eNodeB's tracking area. The

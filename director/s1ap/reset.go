@@ -54,12 +54,10 @@ func (t *turn) resetByENodeB(e *enodeb, whole []byte) {
 func (t *turn) endItem(e *enodeb, c *s1ap.Connection) uint8 {
 	enb, ok := c.ENB, true
 	if !c.HasENB {
-		var p place
-		p, ok = t.server.holders.find(c.MME)
-		enb, ok = p.enb, ok && c.HasMME && p.enodeb == e
+		enb, ok = t.connectionOf(e, c.MME)
 	}
 	u, has := e.ues[enb]
-	if !ok || !has || c.HasMME && u.mme != c.MME {
+	if !ok || !has || c.HasMME && !u.is(c.MME) {
 		t.worker.counts.unknown.Add(1)
 		return 0
 	}
@@ -114,8 +112,7 @@ func (t *turn) reset(to *association, some []s1ap.Connection) {
 func (t *turn) resetByInstance(l *link) {
 	all, some, ok := s1ap.ParseReset(t.in.reset)
 	if t.in.has&hasReset == 0 || !ok {
-		t.worker.counts.malformed.Add(1)
-		t.indicate(l.association, 0, s1ap.CauseAbstractSyntax)
+		t.malformed(l.association, l.target.Type, 0, s1ap.CauseAbstractSyntax)
 		return
 	}
 	t.worker.counts.resets.Add(1)
@@ -154,14 +151,12 @@ func (t *turn) resetByInstance(l *link) {
 func (t *turn) connectionAt(l *link, c *s1ap.Connection) (enb uint32, u ue, ok bool) {
 	enb = c.ENB
 	if !c.HasENB {
-		p, found := t.server.holders.find(c.MME)
-		if !c.HasMME || !found || p.enodeb != l.enodeb {
+		if enb, ok = t.connectionOf(l.enodeb, c.MME); !ok {
 			return 0, ue{}, false
 		}
-		enb = p.enb
 	}
 	u, ok = l.enodeb.ues[enb]
-	return enb, u, ok && u.number == l.number && (!c.HasMME || u.mme == c.MME)
+	return enb, u, ok && u.number == l.number && (!c.HasMME || u.is(c.MME))
 }
 
 // resetConnections ends all connections at an instance, such as a lost one. The eNodeB then
@@ -184,8 +179,8 @@ func (t *turn) resetConnections(l *link) {
 		t.reset(e.association, t.items)
 	}
 	for i := range e.arrivals {
-		if numberOf(uint32(e.arrivals[i])) == l.number {
-			e.arrivals[i] = 0
+		if numberOf(e.arrivals[i].mme) == l.number {
+			e.arrivals[i] = arrival{}
 		}
 	}
 }

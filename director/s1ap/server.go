@@ -60,7 +60,7 @@ type Config struct {
 	PerENodeB int           // most connections of one eNodeB; default 16,384
 	Queues    int64         // most octets in all send queues; default 64 MiB
 	First     time.Duration // timeout for an eNodeB to complete S1 Setup; default 10 s
-	Setup     time.Duration // timeout for an instance to accept a connection, and for its answer to S1 Setup; default 5 s
+	Setup     time.Duration // timeout for an instance to accept a connection and answer S1 Setup; default 5 s
 }
 
 // keepAlive detects dead TCP peers, as the heartbeats of SCTP do.

@@ -195,6 +195,21 @@ func TestResetOfOthersConnectionsDoesNothing(t *testing.T) {
 	}
 }
 
+// TestMMEIdentifierAloneLeavesTheOther parses a message with an eNB UE S1AP ID and, in another element,
+// the MME UE S1AP ID alone. The director and the peer must read the same pair.
+func TestMMEIdentifierAloneLeavesTheOther(t *testing.T) {
+	want := enb.IDs{MME: 1<<24 | 7, ENB: 5}
+	b := s1ap.AppendENBUEID(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.UEContextRelease, s1ap.Reject), s1ap.Reject, want.ENB)
+	var m s1ap.Message
+	if err := m.Parse(s1ap.End(appendMMEAlone(b, want.MME), 0)); err != nil {
+		t.Fatal(err)
+	}
+	var in elements
+	if _, ok := in.parse(&m); !ok || in.has&bothIDs != bothIDs || in.mme != want.MME || in.enb != want.ENB {
+		t.Errorf("got %+v, want %+v", in, want)
+	}
+}
+
 // TestRequestsWithIdentifiersTheyHaveNotAreRefused adds the identifier of another eNodeB's UE to
 // procedures that do not define one, and the identity of another eNodeB to a configuration update.
 func TestRequestsWithIdentifiersTheyHaveNotAreRefused(t *testing.T) {

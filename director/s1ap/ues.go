@@ -17,12 +17,18 @@ type ue struct {
 	leaving bool   // the instance has sent a UE Context Release Command
 }
 
-// An arrival is the MME UE S1AP ID of a UE in an unanswered Handover Request to an eNodeB. 0:
-// an empty slot.
-type arrival uint32
+// is reports whether the instance has given the connection this MME UE S1AP ID.
+func (u *ue) is(mme uint32) bool { return u.mme == mme && mme != 0 }
 
-// arrivals bounds the unanswered Handover Requests to one eNodeB. A further one overwrites the
-// oldest.
+// An arrival is a Handover Request to an eNodeB.
+type arrival struct {
+	mme      uint32 // the MME UE S1AP ID; 0: an empty slot
+	enb      uint32 // the eNB UE S1AP ID in the Handover Request Acknowledge
+	answered bool   // by a Handover Request Acknowledge
+}
+
+// arrivals bounds the Handover Requests to one eNodeB that the director remembers. A further one
+// overwrites the oldest.
 const arrivals = 64
 
 // A place identifies a connection: an eNodeB, and the eNB UE S1AP ID there.
@@ -126,27 +132,36 @@ func (e *enodeb) transaction(enb uint32, k kind) uint64 {
 
 // expect records a Handover Request to the eNodeB.
 func (e *enodeb) expect(mme uint32) {
-	e.arrivals[e.arrived%arrivals] = arrival(mme)
+	e.arrivals[e.arrived%arrivals] = arrival{mme: mme}
 	e.arrived++
 }
 
 // awaited returns the slot of the unanswered Handover Request for the UE; nil: there is none.
 func (e *enodeb) awaited(mme uint32) *arrival {
 	for i := range e.arrivals {
-		if e.arrivals[i] == arrival(mme) && mme != 0 {
-			return &e.arrivals[i]
+		if a := &e.arrivals[i]; a.mme == mme && mme != 0 && !a.answered {
+			return a
 		}
 	}
 	return nil
 }
 
-// expects reports whether a Handover Request for the UE is unanswered, and deletes it.
-func (e *enodeb) expects(mme uint32) bool {
-	slot := e.awaited(mme)
-	if slot != nil {
-		*slot = 0
+// connectionOf returns the eNB UE S1AP ID of a UE at the eNodeB. Until the Handover Notify, the
+// holder of a UE in handover is its source.
+func (t *turn) connectionOf(e *enodeb, mme uint32) (enb uint32, ok bool) {
+	if p, found := t.server.holders.find(mme); found && p.enodeb == e {
+		return p.enb, true
 	}
-	return slot != nil
+	for i := range e.arrivals {
+		a := &e.arrivals[i]
+		if !a.answered || a.mme != mme {
+			continue
+		}
+		if u := e.ues[a.enb]; u.is(mme) {
+			return a.enb, true
+		}
+	}
+	return 0, false
 }
 
 // unknownOf returns the cause for a message whose UE IDs match no connection of the eNodeB (TS

@@ -220,7 +220,7 @@ func (e *enodeb) keyFor(a *asker, enb uint32) uint64 {
 func (t *turn) about(e *enodeb, whole []byte) {
 	in := &t.in
 	u, ok := e.ues[in.enb]
-	if in.has&bothIDs != bothIDs || !ok || u.mme != in.mme || u.mme == 0 {
+	if in.has&bothIDs != bothIDs || !ok || !u.is(in.mme) {
 		t.disown(e, t.unknownOf(e))
 		return
 	}
@@ -254,10 +254,11 @@ func (t *turn) released(e *enodeb, whole []byte) {
 	u, ok := e.ues[in.enb]
 	l := e.links[numberOf(in.mme)]
 	switch {
-	case in.has&bothIDs == bothIDs && ok && u.mme == in.mme:
+	case in.has&bothIDs == bothIDs && ok && u.is(in.mme):
 		t.pass(e.links[u.number].association, whole)
 		t.remove(e, in.enb, u, meter.Failed)
-	case in.has&bothIDs == bothIDs && !ok && l != nil && e.expects(in.mme):
+	case in.has&bothIDs == bothIDs && !ok && l != nil && e.awaited(in.mme) != nil:
+		*e.awaited(in.mme) = arrival{}
 		t.pass(l.association, whole)
 	default:
 		t.worker.counts.absorbed.Add(1)
@@ -269,10 +270,12 @@ func (t *turn) released(e *enodeb, whole []byte) {
 // Request.
 func (t *turn) arrive(e *enodeb, whole []byte) {
 	in := &t.in
-	if in.has&hasMME == 0 || !e.expects(in.mme) {
+	slot := e.awaited(in.mme)
+	if in.has&hasMME == 0 || slot == nil {
 		t.disown(e, s1ap.CauseUnknownMMEUEID)
 		return
 	}
+	*slot = arrival{}
 	l := e.links[numberOf(in.mme)]
 	if l == nil || l.state != up { // the instance is lost, and with it the handover
 		t.stray(e)
@@ -290,6 +293,7 @@ func (t *turn) arrive(e *enodeb, whole []byte) {
 			t.failHandover(e, l)
 			return
 		}
+		*slot = arrival{mme: in.mme, enb: in.enb, answered: true}
 	}
 	t.worker.meter.Sent(l.target)
 	t.pass(l.association, whole)
@@ -353,17 +357,15 @@ func (t *turn) complaint(e *enodeb, whole []byte) {
 	in := &t.in
 	enb := in.enb
 	if in.has&bothIDs == hasMME {
-		if p, ok := t.server.holders.find(in.mme); ok && p.enodeb == e {
-			enb = p.enb
-		}
+		enb, _ = t.connectionOf(e, in.mme)
 	}
 	u, ok := e.ues[enb]
-	if in.has&bothIDs == 0 || !ok || in.has&hasMME != 0 && u.mme != in.mme {
+	if in.has&bothIDs == 0 || !ok || in.has&hasMME != 0 && !u.is(in.mme) {
 		t.worker.counts.absorbed.Add(1)
 		return
 	}
 	t.pass(e.links[u.number].association, whole)
-	if in.has&hasCause != 0 && (in.cause == s1ap.CauseUnknownENBUEID || in.cause == s1ap.CauseUnknownMMEUEID || in.cause == s1ap.CauseUnknownPair) {
+	if in.unknownUE() {
 		t.remove(e, enb, u, meter.Failed)
 	}
 }
