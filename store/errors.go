@@ -38,9 +38,10 @@ func (e *Behind) Error() string {
 	return fmt.Sprintf("store: changes up to version %d are no longer kept: scan, then watch from now", e.Oldest)
 }
 
-// Busy is the error of a request that would wait too long. Nothing was done.
+// Busy is the error of a request that would wait too long, or that the engine's servers do not take now.
+// Nothing was done.
 type Busy struct {
-	What       string // the resource that has run out
+	What       string // the resource that has run out, or what the servers do
 	RetryAfter time.Duration
 }
 

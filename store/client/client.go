@@ -123,6 +123,7 @@ func status(err error) int {
 type request struct {
 	method, path string // path is escaped and includes the query
 	contentType  string
+	encoding     string // Content-Transfer-Encoding
 	body         []byte
 	accept       string
 	conditions   Conditions
@@ -205,7 +206,7 @@ func (c *Client) sendTo(ctx context.Context, base string, q request) (*http.Resp
 		return nil, err
 	}
 	for name, value := range map[string]string{
-		"Content-Type": q.contentType, "Accept": q.accept, "If-Match": q.conditions.IfMatch, "If-None-Match": q.conditions.IfNoneMatch,
+		"Content-Type": q.contentType, "Content-Transfer-Encoding": q.encoding, "Accept": q.accept, "If-Match": q.conditions.IfMatch, "If-None-Match": q.conditions.IfNoneMatch,
 	} {
 		if value != "" {
 			r.Header.Set(name, value)

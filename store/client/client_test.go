@@ -167,8 +167,8 @@ func TestStandard(t *testing.T) {
 		if _, _, err := s.Get(ctx, "r/1", client.Conditions{IfNoneMatch: tag}); !errors.Is(err, client.ErrNotModified) {
 			t.Errorf("get of an unchanged record: got %v, want ErrNotModified", err)
 		}
-		must[string](t)(s.PutBlock(ctx, "r/1", wire.Block{ID: "c", ContentType: "text/plain", Content: []byte("y")}, client.Conditions{}))
-		if b, _, err := s.Block(ctx, "r/1", "c", client.Conditions{}); err != nil || string(b.Content) != "y" {
+		must[string](t)(s.PutBlock(ctx, "r/1", wire.Block{ID: "c", ContentType: "text/plain", Encoding: "8bit", Content: []byte("y")}, client.Conditions{}))
+		if b, _, err := s.Block(ctx, "r/1", "c", client.Conditions{}); err != nil || string(b.Content) != "y" || b.Encoding != "8bit" {
 			t.Errorf("block: %v %+v", err, b)
 		}
 		if err := s.DeleteBlock(ctx, "r/1", "c", client.Conditions{}); err != nil {

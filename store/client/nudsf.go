@@ -113,7 +113,7 @@ func (s *Storage) Block(ctx context.Context, id, block string, conditions Condit
 
 // PutBlock creates or replaces one block of an existing record and returns the block's entity tag.
 func (s *Storage) PutBlock(ctx context.Context, id string, b wire.Block, conditions Conditions) (etag string, err error) {
-	r, err := s.client.do(ctx, request{method: "PUT", path: s.records(id, "blocks", b.ID), contentType: b.ContentType, body: b.Content, conditions: conditions})
+	r, err := s.client.do(ctx, request{method: "PUT", path: s.records(id, "blocks", b.ID), contentType: b.ContentType, encoding: b.Encoding, body: b.Content, conditions: conditions})
 	if err != nil {
 		return "", err
 	}

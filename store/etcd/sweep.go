@@ -84,7 +84,7 @@ func (e *Engine) sweep() error {
 // sweepFrom deletes the records that expire between two times.
 func (e *Engine) sweepFrom(from, to time.Time) error {
 	base, listed, limit := e.config.Prefix+"x/", int64(sweepListed), sweepEntries
-	low, end := e.expiryKey(from, "", "")[:len(base)+16], e.expiryKey(to.Add(time.Millisecond), "", "")[:len(base)+16]
+	low, end := e.expiryKey(from, "", "")[:len(base)+16], e.expiryKey(time.UnixMilli(to.UnixMilli()+1), "", "")[:len(base)+16]
 	for low < end {
 		due, err := e.rangeOf(e.ctx, &pb.RangeRequest{Key: []byte(low), RangeEnd: []byte(end), KeysOnly: true}, &listed)
 		if err != nil || len(due.Kvs) == 0 {

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"math"
 	"net/http"
 	"strconv"
@@ -32,16 +33,13 @@ type Config struct {
 	MaxValue int              // bytes of a value; 0: store.MaxValue less room for its content type
 	MaxTTL   time.Duration    // 0: 10 years
 	ListTime time.Duration    // the longest duration of a list; 0: 30 s
-	Watches  int              // at the same time; 0: 1024
 	Silence  time.Duration    // interval of comments in a watch, which detect a lost client; 0: 15 s
 	Stall    time.Duration    // a watch ends if its client reads nothing for this time; 0: 30 s
+	Log      *slog.Logger     // nil: none
 }
 
 // API is the handler of everything below Root.
-type API struct {
-	config  Config
-	watches chan struct{} // holds one element per watch
-}
+type API struct{ config Config }
 
 // maxType bounds the Content-Type of a value, in bytes.
 const maxType = 256
@@ -57,16 +55,16 @@ func New(c Config) *API {
 	if c.ListTime <= 0 {
 		c.ListTime = 30 * time.Second
 	}
-	if c.Watches <= 0 {
-		c.Watches = 1024
-	}
 	if c.Silence <= 0 {
 		c.Silence = 15 * time.Second
 	}
 	if c.Stall <= 0 {
 		c.Stall = 30 * time.Second
 	}
-	return &API{config: c, watches: make(chan struct{}, c.Watches)}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &API{config: c}
 }
 
 // Operation returns the name of a request's operation for metrics, for example "kv get". For a
@@ -116,8 +114,18 @@ const spareBytes = 64
 // ServeHTTP serves a request below Root.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := a.serve(w, r); err != nil {
-		Fail(w, err)
+		a.report(r, err).write(w)
 	}
+}
+
+// report returns what the client of a failed request gets. The text of an unknown error of the engine
+// may hold addresses of servers, so only the log gets it.
+func (a *API) report(r *http.Request, err error) *Error {
+	e := describe(err)
+	if e.Status == http.StatusInternalServerError && r.Context().Err() == nil { // else the client is gone
+		a.config.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	return e
 }
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
@@ -200,8 +208,9 @@ func notAllowed(w http.ResponseWriter, methods string) error {
 }
 
 // Fail answers with the error of an engine or of this API as application/problem+json (RFC 9457).
-func Fail(w http.ResponseWriter, err error) {
-	e := describe(err)
+func Fail(w http.ResponseWriter, err error) { describe(err).write(w) }
+
+func (e *Error) write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	if e.ETag != "" {
@@ -253,7 +262,7 @@ func describe(err error) *Error {
 	case errors.Is(err, store.ErrClosed):
 		return &Error{Status: http.StatusServiceUnavailable, Title: "the store is closing", retry: time.Second}
 	}
-	return &Error{Status: http.StatusInternalServerError, Title: err.Error()}
+	return &Error{Status: http.StatusInternalServerError, Title: "the store failed; its log says why"}
 }
 
 func etag(version uint64) string {

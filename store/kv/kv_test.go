@@ -2,10 +2,13 @@ package kv_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -276,14 +279,42 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-func TestWatchLimit(t *testing.T) {
+// A failing engine returns an error with an address.
+type failing struct{ store.Engine }
+
+var errUnreachable = errors.New("dial tcp 192.0.2.1:6379: connection refused")
+
+func (failing) Get(context.Context, store.Key, *store.Record) error { return errUnreachable }
+
+func (failing) Watch(context.Context, string, string, uint64) iter.Seq2[*store.Event, error] {
+	return func(yield func(*store.Event, error) bool) {
+		if yield(&store.Event{Change: store.Started}, nil) {
+			yield(nil, errUnreachable)
+		}
+	}
+}
+
+// TestFailuresAreLogged checks that the log has the text of an engine's error, and the client does not.
+func TestFailuresAreLogged(t *testing.T) {
 	t.Parallel()
-	h := serve(t, kv.Config{Watches: 1}, 0)
-	r, _ := h.stream(t, "")
-	next(t, r)
-	_, got := h.stream(t, "")
-	if got.StatusCode != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" {
-		t.Errorf("second watch: got status %d, want 429 with Retry-After", got.StatusCode)
+	for _, c := range []struct {
+		path, accept string
+		status       int
+	}{
+		{"/kv/a", "", http.StatusInternalServerError},
+		{"/kv", "text/event-stream", http.StatusOK},
+	} {
+		var log bytes.Buffer
+		api := kv.New(kv.Config{Engine: failing{}, Now: time.Now, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, c.path, nil)
+		r.Header.Set("Accept", c.accept)
+		api.ServeHTTP(w, r)
+		if body := w.Body.String(); w.Code != c.status || !strings.Contains(body, `"status":500`) || strings.Contains(body, "192.0.2.1") {
+			t.Errorf("%s: got status %d: %s", c.path, w.Code, body)
+		}
+		if !strings.Contains(log.String(), errUnreachable.Error()) {
+			t.Errorf("%s: the log does not say why: %s", c.path, &log)
+		}
 	}
 }
 
@@ -335,6 +366,40 @@ func TestKeysHoldNoRequests(t *testing.T) {
 	if grown := heap() - before; grown > keys*query/2 {
 		t.Errorf("after writes of %d keys the heap is %d MiB larger", keys, grown>>20)
 	}
+}
+
+// TestBatchOfManyOps sends a body of very many ops, which decoded would take 40 to 60 times the memory
+// of their text. The test is not parallel, because it measures allocations.
+func TestBatchOfManyOps(t *testing.T) {
+	h := serve(t, kv.Config{}, 0)
+	for name, op := range map[string]string{"empty ops": "{}", "numbers": "0"} {
+		body := `{"ops":[` + strings.Repeat(op+",", 1<<20) + op + `]}`
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/kv", strings.NewReader(body))
+		before := allocated()
+		h.Config.Handler.ServeHTTP(w, r)
+		if n := allocated() - before; n > 16<<20 {
+			t.Errorf("%s: a body of %d MiB took %d MiB", name, len(body)>>20, n>>20)
+		}
+		if w.Code != http.StatusRequestEntityTooLarge && w.Code != http.StatusBadRequest {
+			t.Errorf("%s: got status %d: %s", name, w.Code, w.Body)
+		}
+	}
+	var ops []string
+	for i := range store.MaxOps + 1 {
+		ops = append(ops, fmt.Sprintf(`{"op":"check","key":"%d"}`, i))
+	}
+	h.want(t, 200, "POST", "/kv", `{"ops":[`+strings.Join(ops[1:], ",")+`]}`)
+	h.want(t, 413, "POST", "/kv", `{"ops":[`+strings.Join(ops, ",")+`]}`)
+	for _, bad := range []string{"null", "{}", "0"} {
+		h.want(t, 400, "POST", "/kv", `{"ops":`+bad+`}`)
+	}
+}
+
+// allocated returns the bytes allocated so far.
+func allocated() int64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.TotalAlloc)
 }
 
 // heap returns the bytes of objects in use.

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,7 +122,31 @@ func answer(w http.ResponseWriter, status int, v any) error {
 
 // A Batch is the body of POST /kv. It is atomic if the engine promises that.
 type Batch struct {
-	Ops []BatchOp `json:"ops"`
+	Ops batchOps `json:"ops"`
+}
+
+// batchOps decodes ops one by one, and at most store.MaxOps. The smallest ops take 40 times the memory
+// of their text, so a whole body of them must not be decoded.
+type batchOps []BatchOp
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *batchOps) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if start, err := d.Token(); err != nil || start != json.Delim('[') {
+		return errors.New("ops takes an array")
+	}
+	*o = nil
+	for d.More() {
+		if len(*o) == store.MaxOps {
+			return &store.TooLarge{What: "ops", Size: store.MaxOps + 1, Limit: store.MaxOps}
+		}
+		var op BatchOp
+		if err := d.Decode(&op); err != nil {
+			return err
+		}
+		*o = append(*o, op)
+	}
+	return nil
 }
 
 // A BatchOp is one change of a Batch.
@@ -157,11 +182,12 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, space string) error 
 		return badRequest("the body must be UTF-8")
 	}
 	var b Batch
-	if err := json.Unmarshal(*body, &b); err != nil {
+	var large *store.TooLarge
+	switch err := json.Unmarshal(*body, &b); {
+	case errors.As(err, &large):
+		return large
+	case err != nil:
 		return badRequest("the body is not a batch: " + err.Error())
-	}
-	if len(b.Ops) > store.MaxOps {
-		return &store.TooLarge{What: "ops", Size: len(b.Ops), Limit: store.MaxOps}
 	}
 	ops := make([]store.Op, len(b.Ops))
 	for i := range b.Ops {

@@ -42,20 +42,18 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error 
 	if err := checkText("prefix", prefix); err != nil {
 		return err
 	}
-	select {
-	case a.watches <- struct{}{}:
-		defer func() { <-a.watches }()
-	default:
-		return &Error{Status: http.StatusTooManyRequests, Title: "too many watches at the same time", retry: 10 * time.Second}
-	}
 	s := &stream{w: w, control: http.NewResponseController(w), stall: a.config.Stall, values: values}
 	ctx, cancel := context.WithCancel(r.Context())
 	var beat sync.WaitGroup
 	defer beat.Wait()
 	defer cancel()
 	for v, err := range a.config.Engine.Watch(ctx, space, prefix, from) {
+		if err != nil && !s.opened {
+			return err
+		}
 		if err != nil {
-			return s.end(err)
+			s.end(a.report(r.WithContext(ctx), err))
+			return nil
 		}
 		if v.Change == store.Started {
 			_ = s.control.SetReadDeadline(time.Time{}) // nothing more is read; not every server supports it
@@ -136,20 +134,16 @@ func (s *stream) event(v *store.Event) error {
 	return s.write()
 }
 
-// end reports why a watch ends: by status if no event was sent, else by an event.
-func (s *stream) end(err error) error {
-	if !s.opened {
-		return err
-	}
+// end sends an event that says why the watch ends.
+func (s *stream) end(e *Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text.Reset()
 	s.text.WriteString("event: end\ndata: ")
-	if json.NewEncoder(&s.text).Encode(describe(err)) == nil {
+	if json.NewEncoder(&s.text).Encode(e) == nil {
 		s.text.WriteByte('\n')
 		_ = s.write()
 	}
-	return nil
 }
 
 // beat sends a comment at intervals. The write fails if the client is gone.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -284,6 +285,97 @@ func TestManyDue(t *testing.T) {
 	}
 	if c := f.nudsf.Counters().Due; c.Errors > 0 || c.Handled != 50 {
 		t.Errorf("counters of the agenda: got %+v", c)
+	}
+}
+
+// TestLargestRecordExpires adds blocks with long Content-Types to a record until one is refused. The
+// notification of its expiry takes more bytes than the stored record. The record must still expire.
+func TestLargestRecordExpires(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nudsf.Config{Allow: []string{"127.0.0.1"}})
+	tags := wire.Tags{}
+	for i := range 40 {
+		tags[fmt.Sprint(i)] = []string{strings.Repeat("<", 490)} // six bytes each in JSON
+	}
+	hour := time.Now().Add(time.Hour)
+	record := wire.Record{Meta: wire.Meta{TTL: &hour, CallbackReference: "http://127.0.0.1:1/expired", Tags: tags}}
+	contentType, body, err := record.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, text := f.do("PUT", records+"/large", contentType, body); got.StatusCode != http.StatusCreated {
+		t.Fatalf("%s: %s", got.Status, text)
+	}
+	status := http.StatusCreated
+	for i := 0; status == http.StatusCreated; i++ {
+		got, text := f.do("PUT", fmt.Sprintf("%s/large/blocks/%d", records, i), "text/plain; x="+strings.Repeat("x", 3900), make([]byte, 15_000))
+		if status = got.StatusCode; status != http.StatusCreated && status != http.StatusRequestEntityTooLarge {
+			t.Fatalf("block %d: %s: %s", i, got.Status, text)
+		}
+	}
+	now := fmt.Sprintf(`[{"op":"replace","path":"/ttl","value":%q}]`, time.Now().UTC().Format(time.RFC3339Nano))
+	if got, text := f.do("PATCH", records+"/large/meta", wire.TypePatch, []byte(now)); got.StatusCode != http.StatusNoContent {
+		t.Fatalf("%s: %s", got.Status, text)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.nudsf.Run(ctx) }()
+	storetest.Await(t, "end of the record", func() bool {
+		var r store.Record
+		return errors.Is(f.engine.Get(t.Context(), store.Key{Space: "nudsf-dr/Realm01/Storage01", Name: "r/large"}, &r), store.ErrNotFound)
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRecordTooLargeToNotify expires a record as earlier versions could store it: the notification of its
+// expiry is too large for the outbox. The record must be deleted all the same.
+func TestRecordTooLargeToNotify(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nudsf.Config{Allow: []string{"127.0.0.1"}})
+	tags := wire.Tags{}
+	for i := range 40 {
+		tags[fmt.Sprint(i)] = []string{strings.Repeat("<", 490)} // six bytes each in JSON
+	}
+	now := time.Now()
+	record := wire.Record{
+		Meta:   wire.Meta{TTL: &now, CallbackReference: "http://127.0.0.1:1/expired", Tags: tags},
+		Blocks: []wire.Block{{ID: "b", ContentType: "text/plain", Content: []byte("x")}},
+	}
+	contentType, body, err := record.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, text := f.do("PUT", records+"/large", contentType, body); got.StatusCode != http.StatusCreated {
+		t.Fatalf("%s: %s", got.Status, text)
+	}
+	key := store.Key{Space: "nudsf-dr/Realm01/Storage01", Name: "r/large"}
+	var r store.Record
+	if err := f.engine.Get(t.Context(), key, &r); err != nil {
+		t.Fatal(err)
+	}
+	size := store.MaxValue - len(r.Meta) - 100
+	large := store.Op{
+		Action: store.Put, Name: key.Name, Value: make([]byte, size), Tags: r.Tags,
+		Meta: bytes.Replace(r.Meta, []byte(`"size":1,`), fmt.Appendf(nil, `"size":%d,`, size), 1),
+	}
+	if err := f.engine.Write(t.Context(), key.Space, large); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.nudsf.Run(ctx) }()
+	storetest.Await(t, "end of the record", func() bool {
+		return errors.Is(f.engine.Get(t.Context(), key, new(store.Record)), store.ErrNotFound)
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n := f.nudsf.Counters().Due.Errors; n != 0 {
+		t.Errorf("the agenda counted %d errors, want none", n)
 	}
 }
 

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"vitrine/store"
 	"vitrine/store/nudsf/callback"
@@ -35,6 +38,8 @@ type subscribers struct {
 	read   time.Time
 	valid  bool
 	number uint64 // increases with each change of the subscriptions here; the result of an older read is not cached
+
+	reads singleflight.Group // by number
 }
 
 type subscriber struct {
@@ -52,7 +57,8 @@ func (a *API) forget(space string) {
 	}
 }
 
-// subscribersOf returns the subscribers of a storage, from the cache if it is fresh.
+// subscribersOf returns the subscribers of a storage, from the cache if it is fresh. It does not stop
+// when ctx ends.
 func (a *API) subscribersOf(ctx context.Context, space string) ([]subscriber, error) {
 	shared := a.Engine.Promises().Shared
 	a.mu.Lock()
@@ -74,18 +80,43 @@ func (a *API) subscribersOf(ctx context.Context, space string) ([]subscriber, er
 	}
 	number, now := s.number, a.Clock()
 	a.mu.Unlock()
-	list, size, err := a.readSubscribers(ctx, space)
+	got, err := a.refresh(ctx, space, s, number)
+	// A slow read that another request began may miss subscriptions that other services made since then.
+	if err == nil && shared && now.Sub(got.began) >= staleAfter {
+		got, err = a.refresh(ctx, space, s, number)
+	}
+	return got.list, err
+}
+
+// A reading is the result of one read of a storage's subscribers.
+type reading struct {
+	list  []subscriber
+	began time.Time
+}
+
+// refresh reads the subscribers of a storage. It caches them in s if no subscription has changed here
+// since number. Requests at the same time share one read, because each list may take 64 MiB. A read
+// that began before the last change of a subscription here has another number.
+func (a *API) refresh(ctx context.Context, space string, s *subscribers, number uint64) (reading, error) {
+	got, err, _ := s.reads.Do(strconv.FormatUint(number, 10), func() (any, error) {
+		began := a.Clock()
+		list, size, err := a.readSubscribers(context.WithoutCancel(ctx), space) // other requests may wait for it
+		if err != nil {
+			return nil, err
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if s.number == number && a.subscribers[space] == s {
+			a.cached += size - s.bytes
+			s.list, s.bytes, s.read, s.valid = list, size, began, true
+			a.trimSubscribers(space)
+		}
+		return reading{list, began}, nil
+	})
 	if err != nil {
-		return nil, err
+		return reading{}, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if s.number == number && a.subscribers[space] == s {
-		a.cached += size - s.bytes
-		s.list, s.bytes, s.read, s.valid = list, size, now, true
-		a.trimSubscribers(space)
-	}
-	return list, nil
+	return got.(reading), nil
 }
 
 // trimSubscribers drops storages from the cache until it is within its bound, space last. The
@@ -150,7 +181,7 @@ func (a *API) room(ctx context.Context, space string) error {
 // notify informs subscribers of a change that is already written. It does not wait for them. It
 // drops and counts a notification if the receiver's queue is full.
 func (a *API) notify(ctx context.Context, at place, operation string, r *wire.Record) {
-	list, err := a.subscribersOf(context.WithoutCancel(ctx), at.space)
+	list, err := a.subscribersOf(ctx, at.space)
 	if err != nil {
 		a.dropped.Add(1)
 		a.Log.Error("cannot notify subscribers of a change", "record", at.id, "error", err)

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"vitrine/store"
@@ -64,4 +67,59 @@ func TestSubscriberBytes(t *testing.T) {
 			t.Errorf("the cache holds %d bytes but counts %d; the limit is %d", sum, a.cached, maxCachedBytes)
 		}
 	}
+}
+
+// A held engine has scans that wait until the test releases them.
+type held struct {
+	subscribed
+	scans   atomic.Int64
+	release chan struct{}
+}
+
+func (h *held) Promises() store.Promises { return store.Promises{Shared: true} }
+
+func (h *held) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
+	h.scans.Add(1)
+	<-h.release
+	return h.subscribed.Scan(ctx, q)
+}
+
+// TestSubscribersAreReadOnce checks that changes at the same time share one read of the subscriptions.
+// A change that comes after a new subscription must not share an older read. A change that joins a
+// slow read must read again, because the slow read may miss subscriptions made at other services.
+func TestSubscribersAreReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &held{release: make(chan struct{})}
+		a := &API{Config: rest.Config{Engine: e, Clock: time.Now}, subscribers: map[string]*subscribers{}}
+		var all sync.WaitGroup
+		begin := func(changes int) {
+			for range changes {
+				all.Go(func() {
+					if _, err := a.subscribersOf(t.Context(), "space"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		begin(8)
+		if n := e.scans.Load(); n != 1 {
+			t.Errorf("8 changes at the same time read the subscriptions %d times, want once", n)
+		}
+		a.forget("space") // as after a new subscription
+		begin(8)
+		if n := e.scans.Load(); n != 2 {
+			t.Errorf("after a new subscription there were %d reads, want 2", n)
+		}
+		time.Sleep(staleAfter)
+		begin(8)
+		if n := e.scans.Load(); n != 2 {
+			t.Errorf("changes during a slow read began %d reads, want none", n-2)
+		}
+		close(e.release)
+		all.Wait()
+		if n := e.scans.Load(); n < 3 {
+			t.Errorf("changes that joined a read %s after its begin did not read again", staleAfter)
+		}
+	})
 }

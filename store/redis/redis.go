@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"log/slog"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -149,11 +150,15 @@ func (e *Engine) ask(ctx context.Context) (store.Promises, error) {
 		return e.noPromises("a failover of the cluster may lose answered writes"), err // whatever the nodes' other settings
 	}
 	settings, unread, err := e.settings(ctx, e.client)
-	if unread != nil {
-		e.config.Logger.Warn("the configuration of Redis cannot be read: nothing is promised", "error", unread)
+	if err != nil {
+		return store.Promises{}, err
 	}
-	if unread != nil || err != nil {
-		return e.noPromises("the configuration of Redis cannot be read"), err
+	if unread != nil {
+		p := e.noPromises("the configuration of Redis cannot be read")
+		if old := e.promises.Load(); old == nil || *old != p { // else an earlier check has logged it
+			e.config.Logger.Warn("the configuration of Redis cannot be read: nothing is promised", "error", unread)
+		}
+		return p, nil
 	}
 	replication, err := e.client.Info(ctx, "replication").Result()
 	if err != nil {
@@ -312,6 +317,16 @@ func (e *Engine) translate(err error) error {
 		return fmt.Errorf("%w: %s", store.ErrFull, text)
 	case errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted):
 		return &store.Busy{What: "connections to Redis", RetryAfter: time.Second}
+	case refused(err):
+		return &store.Busy{What: "Redis is down, loading or a replica", RetryAfter: time.Second}
 	}
 	return fmt.Errorf("store: redis: %w", err)
+}
+
+// refused reports whether the attempt that failed with err did nothing: the server said so, or there was
+// no connection.
+func refused(err error) bool {
+	var network *net.OpError
+	return redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsMasterDownError(err) ||
+		errors.As(err, &network) && network.Op == "dial"
 }

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -180,6 +181,61 @@ func TestPromisesChange(t *testing.T) {
 		p := e.Promises()
 		return p.Durability == store.Memory && !p.Linearizable
 	})
+}
+
+// TestRefused checks that what Redis certainly did not do gets Busy: a write to a server that has become
+// a replica, and every request once the server has ended.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	address := storetest.Redis(t)
+	e := open(t, redis.Config{Addresses: []string{address}, Now: time.Now, Check: time.Hour})
+	server := goredis.NewClient(&goredis.Options{Addr: address, MaxRetries: -1})
+	defer server.Close()
+	write := func() error { return e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "a"}) }
+	read := func() error { return e.Get(t.Context(), store.Key{Space: "s", Name: "a"}, new(store.Record)) }
+	if err := errors.Join(write(), server.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err()); err != nil {
+		t.Fatal(err)
+	}
+	var busy *store.Busy
+	if err := write(); !errors.As(err, &busy) {
+		t.Errorf("write to a replica: got %v, want Busy", err)
+	}
+	if err := read(); err != nil {
+		t.Errorf("read from a replica: %v", err)
+	}
+	_ = server.Do(t.Context(), "shutdown", "nosave").Err() // the connection breaks
+	for name, do := range map[string]func() error{"write": write, "read": read} {
+		storetest.Await(t, name+" that is refused", func() bool { return errors.As(do(), &busy) })
+	}
+}
+
+// TestUnreadableConfiguration checks that a server that does not show its configuration promises nothing,
+// and that the log says so once.
+func TestUnreadableConfiguration(t *testing.T) {
+	t.Parallel()
+	address := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := goredis.NewClient(&goredis.Options{Addr: address})
+	defer server.Close()
+	if err := server.Do(t.Context(), "acl", "setuser", "default", "-config").Err(); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	e, err := redis.Open(t.Context(), redis.Config{Addresses: []string{address}, Now: time.Now, Check: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	checks := number(t, server, "cmdstat_ping:calls=")
+	storetest.Await(t, "ten checks", func() bool { return number(t, server, "cmdstat_ping:calls=") >= checks+10 })
+	if p := e.Promises(); p.Durability != store.Memory {
+		t.Errorf("got promises %+v, want none", p)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), `msg="the configuration of Redis cannot be read`); n != 1 {
+		t.Errorf("the log says %d times that the configuration cannot be read, want once:\n%s", n, &log)
+	}
 }
 
 // TestLogBytes checks that the log of a space is bounded in bytes and expires. A watch from before

@@ -101,6 +101,49 @@ func TestOneSourceLeavesRequestsToOthers(t *testing.T) {
 	}
 }
 
+// TestOneSourceLeavesWatchesToOthers checks that a source with as many watches as it gets leaves some to
+// another source.
+func TestOneSourceLeavesWatchesToOthers(t *testing.T) {
+	watch := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "short" {
+			<-r.Context().Done()
+		}
+	})
+	unnamed := func(*http.Request) string { return "" }
+	s, url := running(t, Config{Watches: 10, Routes: []Route{{Path: "/kv", Handler: watch, Operation: unnamed}}}, io.Discard)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	begin := func(path string) net.Conn {
+		c, err := dialer.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+		return c
+	}
+	for range 20 {
+		defer begin("/kv").Close()
+	}
+	hosttest.Until(t, time.Minute, "all have come", func() bool {
+		return value(s.refused.WithLabelValues("watches"))+float64(s.watches.taken()) == 20
+	})
+	if n := s.watches.taken(); n < 5 || n > 8 {
+		t.Errorf("one source has %d of 10 watches, want 5 to 8", n)
+	}
+	c := begin("/kv?short")
+	defer c.Close()
+	got, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Body.Close()
+	if got.StatusCode != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" {
+		t.Errorf("one more watch of that source: got status %d, want 429 with Retry-After", got.StatusCode)
+	}
+	if got := get(t, url+"/kv?short"); got.StatusCode != http.StatusOK {
+		t.Errorf("watch of another source: got status %d, want 200", got.StatusCode)
+	}
+}
+
 // TestLongBodiesAreRefusedAtOnce checks that a body above the size limit takes nothing from the
 // budget.
 func TestLongBodiesAreRefusedAtOnce(t *testing.T) {

@@ -22,24 +22,14 @@ type limited struct {
 	slots   chan struct{}
 	sources *sources
 	once    sync.Once
-	done    chan struct{}
-	mu      sync.Mutex
-}
-
-func (l *limited) ended() chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.done == nil {
-		l.done = make(chan struct{})
-	}
-	return l.done
+	done    chan struct{} // closed by Close
 }
 
 func (l *limited) Accept() (net.Conn, error) {
 	for {
 		select {
 		case l.slots <- struct{}{}:
-		case <-l.ended():
+		case <-l.done:
 			return nil, net.ErrClosed
 		}
 		c, err := l.Listener.Accept()
@@ -57,7 +47,7 @@ func (l *limited) Accept() (net.Conn, error) {
 }
 
 func (l *limited) Close() error {
-	l.once.Do(func() { close(l.ended()) })
+	l.once.Do(func() { close(l.done) })
 	return l.Listener.Close()
 }
 

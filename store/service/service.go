@@ -33,6 +33,7 @@ type Config struct {
 	Reload <-chan struct{}   // requests to reload their files, which also happens every 30 s; may be nil
 
 	InFlight    int           // requests at the same time; beyond it 503; default 1024
+	Watches     int           // at the same time; beyond it 429; default 1024
 	Bodies      int64         // bytes of request bodies at the same time; beyond it 503, and 413 if one body is; default 64 MiB
 	Answers     int64         // bytes of large answers at the same time, see Route.Answer; beyond it 503, and 403 if one answer is; default 256 MiB
 	Connections int           // at the same time; more wait to be accepted; default 4096
@@ -48,7 +49,7 @@ type Config struct {
 type Route struct {
 	Path      string // everything at it and below it
 	Handler   http.Handler
-	Operation func(*http.Request) string // operation name for metrics; "": not measured and not limited
+	Operation func(*http.Request) string // operation name for metrics; "": a watch, which only Watches limits; nil: not measured and not limited
 	Open      bool                       // needs no token
 	Answer    func(*http.Request) int64  // bytes of memory that a large answer may take; 0: small; nil: all answers are small
 	Quick     func(*http.Request) bool   // reports whether the answer is short and comes soon, see quick.Config; nil: never
@@ -66,6 +67,7 @@ func (r *Route) answer(request *http.Request) int64 {
 type Service struct {
 	config   Config
 	requests *budget
+	watches  *budget
 	bodies   *budget
 	answers  *budget
 	refused  *prometheus.CounterVec
@@ -75,6 +77,7 @@ type Service struct {
 // New returns a service for the routes.
 func New(c Config) *Service {
 	c.InFlight = cmp.Or(c.InFlight, 1024)
+	c.Watches = cmp.Or(c.Watches, 1024)
 	c.Bodies = cmp.Or(c.Bodies, 64<<20)
 	c.Answers = cmp.Or(c.Answers, 256<<20)
 	c.Connections = cmp.Or(c.Connections, 4096)
@@ -85,17 +88,17 @@ func New(c Config) *Service {
 	c.Every = cmp.Or(c.Every, 10*time.Second)
 	s := &Service{
 		config:   c,
-		requests: newBudget(int64(c.InFlight)), bodies: newBudget(c.Bodies), answers: newBudget(c.Answers),
+		requests: newBudget(int64(c.InFlight)), watches: newBudget(int64(c.Watches)), bodies: newBudget(c.Bodies), answers: newBudget(c.Answers),
 		watch: newWatch(c.Slow, c.Share, c.Every, c.Logger),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, size, requests, bodies, answers; connections, by cause: source, or head if they ended without a request.",
+			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, size, requests, watches, bodies, answers; connections, by cause: source, or head if they ended without a request.",
 		}, []string{"cause"}),
 	}
 	c.Registry.MustRegister(s.refused, s.watch,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "vitrine_store_requests_in_flight", Help: "Requests in progress.",
 		}, func() float64 { return float64(s.requests.taken()) }))
-	for _, cause := range []string{"token", "size", "requests", "bodies", "answers", "source", "head"} {
+	for _, cause := range []string{"token", "size", "requests", "watches", "bodies", "answers", "source", "head"} {
 		s.refused.WithLabelValues(cause)
 	}
 	return s
@@ -120,15 +123,29 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
 		return
 	}
-	operation := ""
-	if route.Operation != nil {
-		operation = route.Operation(r)
-	}
-	if operation == "" {
+	if route.Operation == nil {
 		route.Handler.ServeHTTP(w, r)
 		return
 	}
-	s.measured(w, r, route, operation)
+	if operation := route.Operation(r); operation != "" {
+		s.measured(w, r, route, operation)
+		return
+	}
+	s.watched(w, r, route)
+}
+
+// watched serves a watch within the limit. A refused watch does not count towards the threshold,
+// because watches stay, so another store would not help for long.
+func (s *Service) watched(w http.ResponseWriter, r *http.Request, route *Route) {
+	from := clientOf(r)
+	if !s.watches.take(from, 1) {
+		s.refused.WithLabelValues("watches").Inc()
+		w.Header().Set("Retry-After", "10")
+		refuse(w, http.StatusTooManyRequests, "too many watches at the same time")
+		return
+	}
+	defer s.watches.free(from, 1)
+	route.Handler.ServeHTTP(w, r)
 }
 
 func (s *Service) route(path string) *Route {
@@ -245,7 +262,7 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 	sources := &sources{most: s.config.PerSource, refused: s.refused.WithLabelValues("source"), unused: s.refused.WithLabelValues("head"), log: s.config.Logger, count: map[netip.Addr]int{}}
 	var quicks []*quick.Listener
 	for _, l := range listeners {
-		l = &limited{Listener: l, slots: limit, sources: sources}
+		l = &limited{Listener: l, slots: limit, sources: sources, done: make(chan struct{})}
 		serve := func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 		if s.config.TLS == nil {
 			q := s.quick(l)

@@ -66,6 +66,7 @@ func Run(t *testing.T, open Open) {
 		{name: "match", test: testMatch},
 		{name: "match follows changes", test: testReindex},
 		{name: "expiry", test: testExpiry},
+		{name: "expiry within a millisecond", test: testNotEarly},
 		{name: "expired is absent", test: testExpired},
 		{name: "clock jumps", test: testClockJumps},
 		{name: "watch", test: testWatch},

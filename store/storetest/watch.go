@@ -188,6 +188,21 @@ func testExpiry(t *testing.T, s *suite) {
 	w.expect(t, "expired later 2 true", "expired longer 3 true")
 }
 
+// testNotEarly moves the clock to between two milliseconds. The sweep that removes an expired record
+// must leave the record that expires at the next millisecond.
+func testNotEarly(t *testing.T, s *suite) {
+	w := s.watch(t, "", 0)
+	for i, name := range []string{"first", "second"} {
+		s.write(t, store.Op{Action: store.Put, Name: name, Expires: s.clock.Now().Add(time.Duration(1+i) * time.Millisecond)})
+	}
+	w.expect(t, "written first  false", "written second  false")
+	s.clock.Advance(3 * time.Millisecond / 2)
+	w.expect(t, "expired first  true")
+	if _, err := s.get(t, "second"); err != nil {
+		t.Error("a record was removed half a millisecond before its time")
+	}
+}
+
 func testExpired(t *testing.T, s *suite) {
 	w := s.watch(t, "", 0)
 	s.write(t, store.Op{Action: store.Put, Name: "a", Value: []byte("1"), Expires: s.clock.Now().Add(time.Second)})

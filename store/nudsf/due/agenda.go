@@ -31,7 +31,8 @@ import (
 const tagDue = "\x01due"
 
 // visits bounds the spaces that are visited at the same time. A visit mostly waits for the engine.
-const visits = 16
+// checks bounds the spaces that a round checks without known work, so that known work waits for few.
+const visits, checks = 16, 64
 
 // At returns the tag of a record that falls due at a time.
 func At(t time.Time) store.Tag {
@@ -96,11 +97,11 @@ type Counters struct {
 type Agenda struct {
 	Config
 	handlers map[string]Handler // by service and kind: "nudsf-dr\x00r/"
-	began    time.Time          // when Run began, or when the clock was last set back
 
 	handled, failed, delivered, postponed, refused, givenUp atomic.Uint64
 
 	mu      sync.Mutex
+	began   time.Time // when Run began, or when the clock was last set back
 	spaces  map[string]plan
 	wake    chan struct{}
 	workers chan struct{} // holds one element per handler that runs
@@ -108,9 +109,11 @@ type Agenda struct {
 
 // A plan is what the agenda knows about a registered space.
 type plan struct {
-	next  time.Time // when it has due work next, as far as known; zero: check now
-	named time.Time // when a service registered it last, as far as known
-	look  bool      // check in the next round, because other services may have planned work
+	next   time.Time // when it has due work next, as far as known; zero: check now
+	named  time.Time // when a service registered it last, as far as known
+	look   bool      // check soon, because other services may have planned work
+	outbox bool      // the next visit also handles letters that are not due
+	busy   bool      // a visit runs, and its end wakes the agenda
 }
 
 // kindOutbox is the prefix of the names of notifications to send.
@@ -157,7 +160,9 @@ func (a *Agenda) Planned(space string, at time.Time) {
 	p.next = at
 	a.spaces[space] = p
 	a.mu.Unlock()
-	a.wakeUp()
+	if !p.busy { // else the end of the visit wakes the agenda
+		a.wakeUp()
+	}
 }
 
 func (a *Agenda) wakeUp() {
@@ -170,28 +175,32 @@ func (a *Agenda) wakeUp() {
 // Run handles due records until ctx ends.
 func (a *Agenda) Run(ctx context.Context) error {
 	shared := a.Engine.Promises().Shared
-	a.began = a.Clock()
+	looked, loaded := a.Clock(), a.Clock()
+	back := rewind{wall: looked.Round(0)}
+	a.setBegan(looked)
 	if err := a.load(ctx); err != nil {
 		return err
 	}
-	first := !shared // not shared: only the previous process can have started to send the outbox, so send it again at once
-	looked, loaded := a.Clock(), a.Clock()
-	back := rewind{wall: a.began.Round(0)}
+	if !shared { // only the previous process can have started to send the outbox, so send it again at once
+		a.lookAgain(true)
+	}
+	var group errgroup.Group
+	group.SetLimit(visits)
+	defer func() { _ = group.Wait() }() // visits return no errors
 	for ctx.Err() == nil {
 		if back.mustLook(a) {
-			a.lookAgain()
-			first = true
+			a.lookAgain(true)
 		}
-		wait := a.round(ctx, first)
-		first = false
+		// This comes before the round. After it, the round at the end of a visit would check every space again.
+		if now := a.Clock(); shared && now.Sub(looked).Abs() >= a.poll() {
+			a.lookAgain(false)
+			looked = now
+		}
+		wait := a.round(ctx, &group)
 		if shared {
-			poll := a.poll()
-			wait = min(wait, poll)
-			if now := a.Clock(); now.Sub(looked).Abs() >= poll {
-				a.lookAgain()
-				looked = now
-			}
-			if now := a.Clock(); now.Sub(loaded).Abs() >= 30*a.Poll {
+			now := a.Clock()
+			wait = min(wait, a.poll()-now.Sub(looked).Abs())
+			if now.Sub(loaded).Abs() >= 30*a.Poll {
 				if err := a.load(ctx); err != nil && ctx.Err() == nil {
 					a.Log.Error("look for storages of other services", "error", err)
 				}
@@ -221,7 +230,8 @@ func (r *rewind) mustLook(a *Agenda) bool {
 	wall, now := a.Clock().Round(0), time.Now()
 	if wall.Before(r.wall.Add(-time.Second)) {
 		a.Log.Warn("the clock was set back: waiting notifications are sent now", "by", r.wall.Sub(wall))
-		a.began, r.suspect, r.again = wall, now.Add(a.Lease), now
+		a.setBegan(wall)
+		r.suspect, r.again = now.Add(a.Lease), now
 	}
 	r.wall = wall
 	if !now.Before(r.suspect) || now.Before(r.again) {
@@ -229,6 +239,13 @@ func (r *rewind) mustLook(a *Agenda) bool {
 	}
 	r.again = now.Add(time.Second) // a check wakes the agenda, which would otherwise check again at once
 	return true
+}
+
+// setBegan notes that letters from before a time were written by another process or by a wrong clock.
+func (a *Agenda) setBegan(began time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.began = began
 }
 
 // clockCheck bounds the agenda's sleep, because the clock may be changed meanwhile.
@@ -242,92 +259,123 @@ func (a *Agenda) poll() time.Duration {
 	return max(a.Poll, time.Duration(len(a.spaces))*time.Millisecond)
 }
 
-// lookAgain makes the next round check every space.
-func (a *Agenda) lookAgain() {
+// lookAgain makes the agenda check every space soon, also those that are visited now. With outbox, it
+// also handles letters that are not due.
+func (a *Agenda) lookAgain(outbox bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for space, p := range a.spaces {
 		p.look = true
+		p.outbox = p.outbox || outbox
 		a.spaces[space] = p
 	}
 }
 
-// round handles what is due in every space, and returns the time until something is due.
-func (a *Agenda) round(ctx context.Context, first bool) time.Duration {
+// round begins the visits of all spaces with due work, and of some spaces to check, except of those
+// that are visited now. It returns the time until something is due in a space that is not visited. It
+// does not wait for the visits: the visit of a space with very much work must not delay others.
+func (a *Agenda) round(ctx context.Context, group *errgroup.Group) time.Duration {
+	type visit struct {
+		space  string
+		outbox bool
+	}
 	const idle = time.Hour
 	now := a.Clock()
-	var ready, looks []string
+	var ready, looks []visit
 	a.mu.Lock()
 	for space, p := range a.spaces {
 		switch {
+		case p.busy:
+			continue
 		case !p.next.After(now):
-			ready = append(ready, space)
-		case p.look:
-			looks = append(looks, space)
+			ready = append(ready, visit{space, p.outbox})
+		case p.look && len(looks) < checks:
+			looks = append(looks, visit{space, p.outbox})
 		default:
 			continue
 		}
-		a.spaces[space] = plan{next: now.Add(idle), named: p.named} // Planned lowers it for records planned from here on
+		a.spaces[space] = plan{next: now.Add(idle), named: p.named, busy: true} // Planned lowers next for records planned from here on
 	}
 	a.mu.Unlock()
-	var group errgroup.Group
-	group.SetLimit(visits)
-	for _, space := range append(ready, looks...) { // known work first
+	for _, v := range append(ready, looks...) { // known work first
 		if ctx.Err() != nil {
 			break
 		}
 		group.Go(func() error {
-			a.visit(ctx, space, first)
+			a.visit(ctx, v.space, v.outbox)
 			return nil
 		})
 	}
-	_ = group.Wait()
+	now = a.Clock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	wait := idle
 	for _, p := range a.spaces {
-		wait = min(wait, p.next.Sub(a.Clock()))
+		switch {
+		case p.busy:
+		case p.look:
+			wait = 0
+		default:
+			wait = min(wait, p.next.Sub(now))
+		}
 	}
 	return max(wait, time.Millisecond)
 }
 
 // visit handles what is due in a space and plans the next visit.
-func (a *Agenda) visit(ctx context.Context, space string, first bool) {
+func (a *Agenda) visit(ctx context.Context, space string, outbox bool) {
 	began := a.Clock()
 	var err error
-	if first {
+	if outbox {
 		err = a.do(ctx, store.Query{Space: space, Prefix: kindOutbox})
 	}
 	if err == nil {
 		err = a.do(ctx, store.Query{Space: space, Match: &store.Match{Tag: tagDue, Op: store.LessOrEqual, Value: stamp(began.Truncate(time.Millisecond))}})
 	}
+	later := false
 	if err == nil {
-		err = a.next(ctx, space, began)
+		later, err = a.next(ctx, space, began)
 	}
-	if err == nil {
-		err = a.forget(ctx, space)
+	if err == nil && !later { // a space with later work stays registered
+		var gone bool
+		if gone, err = a.forget(ctx, space); gone {
+			return // if a service has registered it again, another visit may run already
+		}
 	}
 	if err != nil && ctx.Err() == nil {
 		a.failed.Add(1)
 		a.Log.Error("cannot handle a due record; trying again", "storage", space, "error", err)
 		a.Planned(space, a.Clock().Add(max(time.Second, a.Clock().Sub(began))))
 	}
+	a.visited(space, outbox && err != nil)
 }
 
-// next plans the next visit for when the first later record falls due.
-func (a *Agenda) next(ctx context.Context, space string, began time.Time) error {
+// visited notes that the visit of a space has ended. With outbox, the next visit handles its letters again.
+func (a *Agenda) visited(space string, outbox bool) {
+	a.mu.Lock()
+	p := a.spaces[space]
+	p.busy = false
+	p.outbox = p.outbox || outbox
+	a.spaces[space] = p
+	a.mu.Unlock()
+	a.wakeUp()
+}
+
+// next plans the next visit for when the first later record falls due, and reports whether there is one.
+func (a *Agenda) next(ctx context.Context, space string, began time.Time) (later bool, err error) {
 	q := store.Query{Space: space, Limit: 1, Match: &store.Match{Tag: tagDue, Op: store.Greater, Value: stamp(began.Truncate(time.Millisecond))}}
 	for r, err := range a.Engine.Scan(ctx, q) {
 		if err != nil {
-			return err
+			return false, err
 		}
+		later = true
 		for _, t := range r.Tags {
 			if at := parse(t.Value); Is(t) && !at.IsZero() {
 				a.Planned(space, at)
 			}
 		}
 	}
-	return nil
+	return later, nil
 }
 
 // do passes the records that q selects to their handlers, several at a time.

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"vitrine/store"
 	"vitrine/store/embedded"
 	"vitrine/store/storetest"
@@ -40,8 +42,10 @@ func TestUnusedSpacesAreForgotten(t *testing.T) {
 		t.Errorf("a fourth space: %v, want that there are too many", err)
 	}
 	visitAll := func(a *Agenda) {
-		a.lookAgain()
-		a.round(t.Context(), false)
+		var group errgroup.Group
+		a.lookAgain(false)
+		a.round(t.Context(), &group)
+		_ = group.Wait()
 	}
 	visitAll(a)
 	if err := register(a, "more"); !errors.Is(err, ErrSpaces) {
@@ -93,12 +97,14 @@ func registered(t *testing.T, engine store.Engine) (names []string) {
 type remote struct {
 	store.Engine
 	spaces []string
+	alone  bool // no other service uses the records
 
-	mu  sync.Mutex
-	due map[string]time.Time // by space
+	mu      sync.Mutex
+	due     map[string]time.Time // by space
+	lookups int                  // reads of a registration
 }
 
-func (e *remote) Promises() store.Promises { return store.Promises{Shared: true} }
+func (e *remote) Promises() store.Promises { return store.Promises{Shared: !e.alone} }
 
 func (e *remote) Scan(_ context.Context, q store.Query) iter.Seq2[*store.Record, error] {
 	return func(yield func(*store.Record, error) bool) {
@@ -112,7 +118,7 @@ func (e *remote) Scan(_ context.Context, q store.Query) iter.Seq2[*store.Record,
 			return
 		}
 		var r store.Record
-		if e.Get(context.Background(), store.Key{Space: q.Space, Name: "t/1"}, &r) != nil {
+		if q.Match == nil || e.Get(context.Background(), store.Key{Space: q.Space, Name: "t/1"}, &r) != nil {
 			return
 		}
 		if later := r.Tags[0].Value > q.Match.Value; later == (q.Match.Op == store.Greater) {
@@ -124,6 +130,9 @@ func (e *remote) Scan(_ context.Context, q store.Query) iter.Seq2[*store.Record,
 func (e *remote) Get(_ context.Context, key store.Key, r *store.Record) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if key.Space == registry {
+		e.lookups++
+	}
 	at, ok := e.due[key.Space]
 	if !ok {
 		return store.ErrNotFound
@@ -139,6 +148,24 @@ func (e *remote) remove(space string) time.Time {
 	at := e.due[space]
 	delete(e.due, space)
 	return at
+}
+
+// TestSpacesInUseAreNotLookedUp checks that the visit of a space with later work does not read its
+// registration, however old that is. Over a shared engine, each space is visited about once a second.
+func TestSpacesInUseAreNotLookedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &remote{due: map[string]time.Time{"s/1": time.Now().Add(time.Hour)}}
+		a := New(Config{Engine: e, Clock: time.Now})
+		for _, space := range []string{"s/1", "s/2"} {
+			a.addSpace(space, time.Now().Add(-2*forgetAfter))
+		}
+		var group errgroup.Group
+		a.round(t.Context(), &group)
+		_ = group.Wait()
+		if _, known := a.spaces["s/1"]; !known || len(a.spaces) != 1 || e.lookups != 1 {
+			t.Errorf("after %d reads of registrations the agenda knows %v, want the space in use after 1 read for the other", e.lookups, a.spaces)
+		}
+	})
 }
 
 // TestPollingDelaysNoTimers checks that the timers of some spaces are handled in time while the
@@ -176,5 +203,89 @@ func TestPollingDelaysNoTimers(t *testing.T) {
 		}
 		cancel()
 		running.Wait()
+	})
+}
+
+// TestWritesOfOthersAreFound checks that the agenda finds what another service has planned over a shared
+// engine within the polling interval, which is a second.
+func TestWritesOfOthersAreFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &remote{spaces: []string{"s/1"}, due: map[string]time.Time{}}
+		a := New(Config{Engine: e, Clock: time.Now})
+		late := make(chan time.Duration)
+		a.Handle("s", "t/", func(_ context.Context, space string, _ *store.Record) error {
+			late <- time.Since(e.remove(space))
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = a.Run(ctx) })
+		for range 5 {
+			time.Sleep(2500 * time.Millisecond)
+			e.mu.Lock()
+			e.due["s/1"] = time.Now()
+			e.mu.Unlock()
+			select {
+			case by := <-late:
+				if by > 1100*time.Millisecond {
+					t.Errorf("a timer of another service was handled %s after its time", by)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("a timer of another service was not handled")
+			}
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+// TestLongVisitDelaysNoOthers has a storage whose due timer takes a minute to handle. Meanwhile the
+// timer of another storage must be handled in time, and the long visit must not begin a second time.
+// What fell due during the long visit must be handled as soon as that ends.
+func TestLongVisitDelaysNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		e := &remote{alone: true, spaces: []string{"s/long", "s/other"}, due: map[string]time.Time{"s/long": began, "s/other": began.Add(2 * time.Second)}}
+		a := New(Config{Engine: e, Clock: time.Now})
+		type call struct {
+			space string
+			at    time.Duration
+		}
+		calls := make(chan call, 10)
+		a.Handle("s", "t/", func(_ context.Context, space string, _ *store.Record) error {
+			calls <- call{space, time.Since(began)}
+			if space == "s/other" || e.remove(space).After(began) {
+				e.remove(space)
+				return nil
+			}
+			next := began.Add(10 * time.Second)
+			e.mu.Lock()
+			e.due[space] = next
+			e.mu.Unlock()
+			a.Planned(space, next)
+			a.lookAgain(false)
+			time.Sleep(time.Minute)
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = a.Run(ctx) })
+		time.Sleep(2 * time.Minute)
+		cancel()
+		running.Wait()
+		close(calls)
+		want := []call{{"s/long", 0}, {"s/other", 2 * time.Second}, {"s/long", time.Minute}}
+		for got := range calls {
+			if len(want) == 0 {
+				t.Fatalf("one more timer was handled: %v", got)
+			}
+			if late := got.at - want[0].at; got.space != want[0].space || late < 0 || late > 100*time.Millisecond {
+				t.Errorf("handled a timer of %s after %s, want %s after %s", got.space, got.at, want[0].space, want[0].at)
+			}
+			want = want[1:]
+		}
+		if len(want) > 0 {
+			t.Errorf("not handled: %v", want)
+		}
 	})
 }

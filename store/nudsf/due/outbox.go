@@ -152,7 +152,10 @@ func (a *Agenda) claim(ctx context.Context, space string, r *store.Record, now b
 		return fmt.Errorf("read notification: %w", err)
 	}
 	clock := a.Clock()
-	if !reached && !l.delivery.Written.Before(a.began) && !l.delivery.Written.After(clock) {
+	a.mu.Lock()
+	began := a.began
+	a.mu.Unlock()
+	if !reached && !l.delivery.Written.Before(began) && !l.delivery.Written.After(clock) {
 		return nil // this process took it and is sending it
 	}
 	if l.delivery.Since.After(clock) {

@@ -52,35 +52,35 @@ func (a *Agenda) addSpace(space string, named time.Time) {
 }
 
 // forget takes a space off the registry if it has no due records and no service has registered it
-// lately. It then does not count against Spaces any more.
-func (a *Agenda) forget(ctx context.Context, space string) error {
+// lately, and reports whether it did. The space then does not count against Spaces any more.
+func (a *Agenda) forget(ctx context.Context, space string) (gone bool, err error) {
 	before := a.Clock().Add(-forgetAfter)
 	a.mu.Lock()
 	named := a.spaces[space].named
 	a.mu.Unlock()
 	if named.After(before) {
-		return nil
+		return false, nil
 	}
 	var r store.Record
-	err := a.Engine.Get(ctx, store.Key{Space: registry, Name: space}, &r)
+	err = a.Engine.Get(ctx, store.Key{Space: registry, Name: space}, &r)
 	switch at := parse(string(r.Meta)); {
 	case errors.Is(err, store.ErrNotFound): // another service has taken it off
 	case err != nil:
-		return err
+		return false, err
 	case at.After(before):
 		a.addSpace(space, at)
-		return nil
+		return false, nil
 	default:
-		if gone, err := a.unregister(ctx, space, r.Version); err != nil || !gone {
-			return err
+		if gone, err = a.unregister(ctx, space, r.Version); err != nil || !gone {
+			return false, err
 		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.spaces[space].named.After(before) {
+	if gone = !a.spaces[space].named.After(before); gone {
 		delete(a.spaces, space)
 	}
-	return nil
+	return gone, nil
 }
 
 // unregister deletes the registration with a version, unless the space has due records. It reports

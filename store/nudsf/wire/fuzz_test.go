@@ -157,6 +157,19 @@ func FuzzPrecondition(f *testing.F) {
 	})
 }
 
+// TestOneValue checks that a JSON body or filter is exactly one value.
+func TestOneValue(t *testing.T) {
+	for _, after := range []string{"]", "}", "{}", ",", "x"} {
+		_, err := wire.ParseMeta([]byte("{}"+after), wire.DefaultLimits())
+		problem(t, err)
+		_, err = wire.ParseFilter([]byte(`{"op":"EQ","tag":"a","value":"b"}`+after), wire.DefaultLimits())
+		problem(t, err)
+	}
+	if _, err := wire.ParseMeta([]byte(" {} \n"), wire.DefaultLimits()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestFilterLimits checks the limits of filters.
 func TestFilterLimits(t *testing.T) {
 	limits := wire.DefaultLimits()

@@ -3,7 +3,9 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -143,8 +145,9 @@ func decodeWith(d *json.Decoder, into any) error {
 	if err := d.Decode(into); err != nil {
 		return err
 	}
-	if d.More() {
-		return fmt.Errorf("something follows the JSON value at byte %d", d.InputOffset())
+	end := d.InputOffset()
+	if _, err := d.Token(); !errors.Is(err, io.EOF) { // More is false at a bracket that nothing opened
+		return fmt.Errorf("something follows the JSON value at byte %d", end)
 	}
 	return nil
 }
