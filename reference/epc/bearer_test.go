@@ -3,6 +3,7 @@ package epc_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"vitrine/reference/epc/diameter"
@@ -92,6 +93,7 @@ func TestApplicationsGetDedicatedBearers(t *testing.T) {
 	for path, want := range map[string]int{
 		imsi(0) + "/video?qci=2": http.StatusConflict, imsi(1) + "/call": http.StatusNotFound,
 		imsi(0) + "/call?qci=0": http.StatusBadRequest, imsi(0) + "/call?up=x": http.StatusBadRequest,
+		imsi(0) + "/" + strings.Repeat("x", 101): http.StatusBadRequest,
 	} {
 		if status := s.rule(http.MethodPut, path); status != want {
 			t.Errorf("PUT %s: got status %d, want %d", path, status, want)

@@ -112,7 +112,7 @@ func TestAttachReplacesASession(t *testing.T) {
 // TestTwoConnections checks a second connection of a UE: it shares the TEIDs on S11.
 func TestTwoConnections(t *testing.T) {
 	s := newSite(t)
-	s.pgw()
+	s.pgw("--apn", "Internet,ims") // names have no case (TS 23.003 clause 9.1)
 	s.sgw(11)
 	m := s.mme(1, 1)
 	first := m.create(11, m.request(imsi(0), 1))
@@ -264,6 +264,24 @@ func TestPeersRestart(t *testing.T) {
 		t.Errorf("counted %v lost sessions, want 3", n)
 	}
 	s.until("the P-GW has one session", func() bool { return s.metric(21, "pgw_sessions") == 1 })
+}
+
+// TestPGWRestarts checks that a P-GW's new restart counter removes the P-GW's connections, but
+// not the one whose answer has the counter.
+func TestPGWRestarts(t *testing.T) {
+	s := newSite(t)
+	stop := s.pgw("--restart-counter", "1")
+	s.sgw(11)
+	m := s.mme(1, 1)
+	m.create(11, m.request(imsi(0), 1))
+	stop()
+	s.pgw("--restart-counter", "2")
+	if a := m.create(11, m.request(imsi(1), 2)); a.Result.Cause != accepted {
+		t.Errorf("%+v", a)
+	}
+	if ues, sessions, lost := s.metric(11, "sgw_ues"), s.metric(21, "pgw_sessions"), s.metric(11, "sgw_sessions_lost_total"); ues != 1 || sessions != 1 || lost != 1 {
+		t.Errorf("got %v UEs, %v sessions, %v lost, want 1 each", ues, sessions, lost)
+	}
 }
 
 // TestInstancesNumberTheirTEIDs checks that the number of an instance is in all its

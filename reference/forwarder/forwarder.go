@@ -151,19 +151,19 @@ func Forward(ctx context.Context, o Options, ready func(string)) (Report, error)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer thread.Prefer()()
-	var err error
-	if o.in, err = findInterface(o.In); err != nil {
-		return Report{}, err
-	}
-	if o.out, err = findInterface(o.Out); err != nil {
-		return Report{}, err
-	}
 	if o.CPU >= 0 {
 		back, err := thread.Keep(o.CPU)
 		if err != nil {
 			return Report{}, bad("--cpu", fmt.Sprintf("%d: %v", o.CPU, err), "a CPU that this process may run on")
 		}
 		defer func() { _ = back() }()
+	}
+	var err error
+	if o.in, err = findInterface(o.In); err != nil {
+		return Report{}, err
+	}
+	if o.out, err = findInterface(o.Out); err != nil {
+		return Report{}, err
 	}
 	if o.Mode == XDP {
 		return forwardXDP(ctx, o, ready)

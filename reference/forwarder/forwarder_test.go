@@ -198,24 +198,28 @@ func TestInterfaceGoesAway(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	for _, args := range [][]string{
-		{},
-		{"--in", "lo"},
-		{"--in", "lo", "--next-mac", "02:00"},
-		{"--in", "lo", "--next-mac", "02:00:00:00:00:00:00:01"},
-		{"--in", "nosuch", "--next-mac", nextHop.String()},
-		{"--in", "lo", "--next-mac", nextHop.String(), "more"},
-		{"--in", "lo", "--next-mac", nextHop.String(), "--mode", "fast"},
-		{"--in", "lo", "--next-mac", nextHop.String(), "--delay", "-1us"},
-		{"--in", "lo", "--next-mac", nextHop.String(), "--mode", "xdp", "--delay", "2ms"},
-		{"--in", "lo", "--next-mac", nextHop.String(), "--cpu", "4000"},
-		{"--in", "lo", "--next-mac", nextHop.String(), "--attach", "x"},
-		{"--nosuch"},
+	valid := "--in lo --next-mac " + nextHop.String()
+	for args, want := range map[string]string{
+		"":                       "--in: no interface",
+		"--in lo":                "--next-mac",
+		"--in lo --next-mac 02:": "--next-mac",
+		"--in lo --next-mac 02:00:00:00:00:00:00:01": "--next-mac",
+		"--in nosuch --next-mac 02:00:00:00:00:01":   "no interface nosuch",
+		valid:                             "lo has no Ethernet address",
+		valid + " more":                   "more",
+		valid + " --mode fast":            "--mode",
+		valid + " --delay -1us":           "--delay",
+		valid + " --mode xdp --delay 2ms": "--delay",
+		valid + " --cpu -2":               "--cpu",
+		valid + " --cpu 4000":             "--cpu",
+		valid + " --attach x":             "--attach",
+		"--nosuch":                        "--nosuch",
 	} {
 		ctx, end := context.WithCancel(context.Background())
 		end()
-		if err := Run(ctx, args, io.Discard, io.Discard); !vitrine.IsBadInput(err) {
-			t.Errorf("%q: %v", args, err)
+		err := Run(ctx, strings.Fields(args), io.Discard, io.Discard)
+		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want a bad input about %s", args, err, want)
 		}
 	}
 }

@@ -106,9 +106,16 @@ func (c *Command) End() error {
 }
 
 // Counters returns a function that registers counters named PREFIX_NAME_total.
-func Counters(registry *prometheus.Registry, prefix string) func(name, help string) prometheus.Counter {
+func Counters(registry prometheus.Registerer, prefix string) func(name, help string) prometheus.Counter {
 	return func(name, help string) prometheus.Counter {
 		return promauto.With(registry).NewCounter(prometheus.CounterOpts{Name: prefix + "_" + name + "_total", Help: help})
+	}
+}
+
+// Gauges returns a function that registers gauges named PREFIX_NAME.
+func Gauges(registry prometheus.Registerer, prefix string) func(name, help string, value func() float64) {
+	return func(name, help string, value func() float64) {
+		promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "_" + name, Help: help}, value)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/emiago/sipgo/sip"
+
 	"vitrine/reference/ims"
 )
 
@@ -152,12 +154,14 @@ func testSubscriptionIsNotified(t *testing.T, s site) {
 		t.Errorf("SUBSCRIBE before the registration: got %d, want 403", got)
 	}
 	p.signIn(60)
-	if got := p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: presence").final().StatusCode; got != 489 {
-		t.Errorf("SUBSCRIBE to presence: got %d, want 489", got)
+	refused := p.want(p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: presence").final(), 489)
+	if h := refused.GetHeader("Allow-Events"); h == nil || h.Value() != "reg" {
+		t.Errorf("SUBSCRIBE to presence: got Allow-Events %v, want reg", h)
 	}
 	if got := subscribe(); got != 200 {
 		t.Fatalf("SUBSCRIBE: got %d, want 200", got)
 	}
+	documents := 0
 	notified := func(state, body string) {
 		t.Helper()
 		n := p.expect("NOTIFY")
@@ -168,6 +172,10 @@ func testSubscriptionIsNotified(t *testing.T, s site) {
 		if !strings.Contains(string(n.Body()), body) || string(*n.CallID()) != "watch" {
 			t.Errorf("NOTIFY of %s: missing %q in %s", *n.CallID(), body, n.Body())
 		}
+		if version := fmt.Sprintf(` version="%d" state=`, documents); !strings.Contains(string(n.Body()), version) {
+			t.Errorf("document %d: missing %q in %s", documents, version, n.Body())
+		}
+		documents++
 	}
 	notified("active", "<uri>"+p.contact()+"</uri>")
 	if got := len(p.want(p.register(60, "Contact:"), 200).GetHeaders("Contact")); got != 1 { // notifies nobody
@@ -177,6 +185,40 @@ func testSubscriptionIsNotified(t *testing.T, s site) {
 	notified("active", "<uri>sip:tablet@192.0.2.1</uri>")
 	p.want(p.register(0, "Contact: *"), 200)
 	notified("terminated", `state="terminated"`)
+}
+
+func TestFailedNotifyEndsTheSubscription(t *testing.T) {
+	t.Parallel()
+	forEachKeeper(t, testFailedNotifyEndsTheSubscription)
+}
+
+func testFailedNotifyEndsTheSubscription(t *testing.T, s site) {
+	p := s.phone(41, 8, s.single())
+	p.signIn(60)
+	subscribe := func(call, tag string) *sip.Response {
+		return p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: reg", "Expires: 300", "Call-ID: "+call,
+			"From: <"+ims.PublicID(p.user)+">;tag=w", "To: <"+ims.PublicID(p.user)+">"+tag).final()
+	}
+	tags := map[string]string{}
+	for _, c := range []struct {
+		call   string
+		answer int // to the NOTIFY; 0: none
+	}{{"stays", 500}, {"refused", 481}, {"ignored", 0}} {
+		tag, ok := p.want(subscribe(c.call, ""), 200).To().Params.Get("tag")
+		if !ok {
+			t.Fatalf("the answer to SUBSCRIBE %s has no tag", c.call)
+		}
+		tags[c.call] = ";tag=" + tag
+		if n := p.expect("NOTIFY"); c.answer > 0 {
+			p.reply(n, c.answer, "No")
+		}
+	}
+	eventually(t, "two subscriptions end", func() bool { return s.metric(11, "sprout_subscriptions_failed_total") == 2 })
+	for call, want := range map[string]int{"stays": 200, "refused": 481, "ignored": 481} {
+		if got := subscribe(call, tags[call]).StatusCode; got != want {
+			t.Errorf("refresh of the subscription %q: got %d, want %d", call, got, want)
+		}
+	}
 }
 
 // BenchmarkRegDereg measures one reg-dereg call at a time through all components

@@ -95,9 +95,7 @@ func New(k Config, prefix string, log *slog.Logger, registry *prometheus.Registr
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1},
 		}, []string{"call"}),
 	}
-	gauge := func(name, help string, value func() float64) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "_store_" + name, Help: help}, value))
-	}
+	gauge := ims.Gauges(registry, prefix+"_store")
 	gauge("up", "1 while the store answers.", func() float64 {
 		if s.Ready() {
 			return 1

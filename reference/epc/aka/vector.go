@@ -48,16 +48,6 @@ type Vector struct {
 	KASME      [32]byte
 }
 
-// MakeOPc derives OPc from OP, the operator's constant (TS 35.206 clause 4.1).
-func MakeOPc(k, op [16]byte) (opc [16]byte, err error) {
-	v, err := milenage.ComputeOPc(k[:], op[:])
-	if err != nil {
-		return opc, fmt.Errorf("aka: derive OPc: %w", err)
-	}
-	copy(opc[:], v)
-	return opc, nil
-}
-
 // Vector makes the vector for a challenge. sqn has 48 bits, and the caller must
 // never use one twice (TS 33.102 annex C). plmn is the MME's network.
 func (s Secret) Vector(rand [16]byte, sqn uint64, plmn identity.PLMN) (v Vector, err error) {

@@ -49,8 +49,11 @@ type client struct {
 	config      ClientConfig
 	application uint32
 	realm       string
+	state       uint32 // Origin-State-Id; 0: none
 	// handlers handle the server's requests, by command.
-	handlers  map[uint32]diam.HandlerFunc
+	handlers map[uint32]diam.HandlerFunc
+	// late handles an answer that no request waits for any more; nil: it is dropped.
+	late      diam.HandlerFunc
 	requests  *prometheus.CounterVec
 	connected prometheus.Gauge
 
@@ -154,7 +157,7 @@ func (c *client) dial(ctx context.Context) (*link, error) {
 	l.alive.Store(true)
 	machine := sm.New(&sm.Settings{
 		OriginHost: datatype.DiameterIdentity(c.config.Host), OriginRealm: datatype.DiameterIdentity(c.realm),
-		VendorID: vendor3GPP, ProductName: product,
+		VendorID: vendor3GPP, ProductName: product, OriginStateID: datatype.Unsigned32(c.state),
 	})
 	machine.HandleFunc("DWA", func(diam.Conn, *diam.Message) { l.alive.Store(true) })
 	for _, command := range commands(c.application) {
@@ -225,19 +228,18 @@ func (c *client) lose(l *link) {
 // error.
 func (c *client) call(ctx context.Context, command uint32, session string, avps []*diam.AVP) (set, error) {
 	answer, err := c.exchange(ctx, command, session, avps)
-	result := 0
+	result := uint32(0)
 	if err == nil {
 		s := set(answer.AVP)
-		code, _ := s.number(avp.ResultCode)
-		result = int(code)
+		result, _ = s.number(avp.ResultCode)
 		if err = s.result(); err != nil {
 			var r Result
 			if errors.As(err, &r) {
-				result = int(r.Code())
+				result = r.Code()
 			}
 		}
 	}
-	c.requests.WithLabelValues(strconv.Itoa(int(command)), strconv.Itoa(result)).Inc()
+	c.requests.WithLabelValues(strconv.Itoa(int(command)), resultLabel(result)).Inc()
 	if err != nil {
 		return nil, err
 	}
@@ -261,14 +263,15 @@ func (c *client) exchange(ctx context.Context, command uint32, session string, a
 		c.mu.Lock()
 		delete(c.waiting, id)
 		c.mu.Unlock()
+		select {
+		case answer, ok := <-wait: // it arrived after the wait had ended
+			if ok && c.late != nil {
+				c.late(conn, answer)
+			}
+		default:
+		}
 	}()
-	m := diam.NewMessage(command, diam.RequestFlag|diam.ProxiableFlag, c.application, id, id, nil)
-	for _, a := range c.header(session) {
-		m.AddAVP(a)
-	}
-	for _, a := range avps {
-		m.AddAVP(a)
-	}
+	m := c.request(command, id, session, avps)
 	if _, err := m.WriteTo(conn); err != nil {
 		return nil, ErrUnreachable
 	}
@@ -291,6 +294,18 @@ func (c *client) exchange(ctx context.Context, command uint32, session string, a
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// request returns a request.
+func (c *client) request(command, id uint32, session string, avps []*diam.AVP) *diam.Message {
+	m := diam.NewMessage(command, diam.RequestFlag|diam.ProxiableFlag, c.application, id, id, nil)
+	for _, a := range c.header(session) {
+		m.AddAVP(a)
+	}
+	for _, a := range avps {
+		m.AddAVP(a)
+	}
+	return m
 }
 
 // header returns the first AVPs of every request.
@@ -317,12 +332,16 @@ func (c *client) newSession() string {
 }
 
 // answered passes an answer to the request that waits for it.
-func (c *client) answered(_ diam.Conn, m *diam.Message) {
+func (c *client) answered(conn diam.Conn, m *diam.Message) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if wait, ok := c.waiting[m.Header.HopByHopID]; ok {
+	wait, ok := c.waiting[m.Header.HopByHopID]
+	if ok {
 		delete(c.waiting, m.Header.HopByHopID)
 		wait <- m
+	}
+	c.mu.Unlock()
+	if !ok && c.late != nil {
+		c.late(conn, m)
 	}
 }
 

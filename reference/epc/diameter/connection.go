@@ -45,10 +45,15 @@ func (c *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write writes to the connection.
+// Write writes to the connection. A failed write ends the connection, because part of a
+// message may have been sent.
 func (c *connection) Write(b []byte) (int, error) {
 	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout))
-	return c.Conn.Write(b)
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		c.Close()
+	}
+	return n, err
 }
 
 // Close closes the connection.

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/fiorix/go-diameter/v4/diam/datatype"
 	"github.com/fiorix/go-diameter/v4/diam/dict"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"vitrine/internal/hosttest"
 )
@@ -55,6 +58,21 @@ func TestFraming(t *testing.T) {
 				t.Errorf("%s, in pieces of %d octets: got %v", c.name, cut, ok)
 			}
 		}
+	}
+}
+
+// A stuck connection is one to a peer that does not read.
+type stuck struct{ net.Conn }
+
+func (stuck) SetWriteDeadline(time.Time) error { return nil }
+func (stuck) Write([]byte) (int, error)        { return 1, os.ErrDeadlineExceeded }
+func (stuck) Close() error                     { return nil }
+
+// TestFailedWriteEndsTheConnection checks that nothing follows the first part of a message.
+func TestFailedWriteEndsTheConnection(t *testing.T) {
+	c := newConnection(stuck{})
+	if _, err := c.Write(make([]byte, headerSize)); !errors.Is(err, os.ErrDeadlineExceeded) || !c.over() {
+		t.Errorf("got error %v; the connection is over: %v", err, c.over())
 	}
 }
 
@@ -185,6 +203,148 @@ func TestChangesReachAClientThatReconnects(t *testing.T) {
 	}
 	if got := <-changed; got != id {
 		t.Errorf("session %s was changed, want %s", got, id)
+	}
+}
+
+// startPGW runs a P-GW's client until the test ends, and returns it when it is connected.
+func startPGW(t *testing.T, c ClientConfig, state uint32) *PCEF {
+	t.Helper()
+	c.Host, c.Log, c.Registry = "pgw.epc.test", slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	p := NewPCEF(c, nil)
+	if p.state == 0 {
+		t.Error("a P-GW has no Origin-State-Id")
+	}
+	p.state = state
+	background(t, "client", p.Run)
+	hosttest.Until(t, patience, "a connection", p.Connected)
+	return p
+}
+
+// A slowPCRF admits sessions when its gate is open.
+type slowPCRF struct {
+	admitting
+	gate  chan struct{}
+	ended chan string
+}
+
+func (r slowPCRF) Begin(session, pgw string, request GxRequest) (Policy, error) {
+	<-r.gate
+	return r.admitting.Begin(session, pgw, request)
+}
+
+func (r slowPCRF) End(session string) error {
+	r.ended <- session
+	return nil
+}
+
+// TestSessionThatIsAdmittedTooLateEnds has the PCRF admit a session that the P-GW does not wait
+// for any more.
+func TestSessionThatIsAdmittedTooLateEnds(t *testing.T) {
+	rules := slowPCRF{gate: make(chan struct{}), ended: make(chan string, 3)}
+	at := serve(t, NewPCRF("pcrf.epc.test", rules, prometheus.NewRegistry()).Serve)
+	p := startPGW(t, ClientConfig{Peer: at}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // the request is sent, and the wait ends at once
+	if _, _, err := p.Begin(ctx, session); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got error %v, want context.Canceled", err)
+	}
+	close(rules.gate)
+	select {
+	case id := <-rules.ended:
+		if !strings.HasPrefix(id, "pgw.epc.test;") {
+			t.Errorf("ended the session %q", id)
+		}
+	case <-time.After(patience):
+		t.Fatal("the session stays at the PCRF")
+	}
+	for range 2 { // the answer to the second request follows all that came before it
+		if _, _, err := p.Begin(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(rules.ended); n > 0 {
+		t.Errorf("%d sessions ended that were admitted in time", n)
+	}
+}
+
+// An instant connection answers each request while the request is written.
+type instant struct {
+	diam.Conn
+	client *client
+}
+
+func (i instant) Write(b []byte) (int, error) {
+	i.client.answered(i, diam.NewMessage(creditControl, 0, gxApplication, binary.BigEndian.Uint32(b[12:]), 0, nil))
+	return len(b), nil
+}
+
+// TestAnswerAtTheEndOfTheWaitIsNotLost has each answer arrive when the wait ends, so that a
+// request takes the one or the other.
+func TestAnswerAtTheEndOfTheWaitIsNotLost(t *testing.T) {
+	c := newClient(ClientConfig{Host: "pgw.epc.test", Registry: prometheus.NewRegistry()}, gxApplication, "gx")
+	c.conn = &link{Conn: instant{client: c}}
+	inTime, late := 0, 0
+	c.late = func(diam.Conn, *diam.Message) { late++ }
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	const requests = 100
+	for range requests {
+		if _, err := c.exchange(ctx, creditControl, "", nil); err == nil {
+			inTime++
+		}
+	}
+	if late == 0 || inTime+late != requests {
+		t.Errorf("%d answers in time and %d late, want %d together, some of them late", inTime, late, requests)
+	}
+}
+
+// A restartPCRF records which P-GWs have restarted.
+type restartPCRF struct {
+	admitting
+	restarted chan string
+}
+
+func (r restartPCRF) Restarted(pgw string) { r.restarted <- pgw }
+
+// TestHigherOriginStateIDIsARestart connects P-GWs with the same identity one after the other.
+func TestHigherOriginStateIDIsARestart(t *testing.T) {
+	rules := restartPCRF{restarted: make(chan string, 4)}
+	at := serve(t, NewPCRF("pcrf.epc.test", rules, prometheus.NewRegistry()).Serve)
+	for _, c := range []struct {
+		state    uint32
+		restarts int
+	}{{7, 0}, {7, 0}, {8, 1}, {7, 1}, {8, 1}} {
+		p := startPGW(t, ClientConfig{Peer: at}, c.state)
+		if _, _, err := p.Begin(t.Context(), session); err != nil { // follows the exchange of capabilities
+			t.Fatal(err)
+		}
+		if got := len(rules.restarted); got != c.restarts {
+			t.Errorf("after Origin-State-Id %d: got %d restarts, want %d", c.state, got, c.restarts)
+		}
+	}
+}
+
+// TestResultsThatNobodyDefinesShareALabel has a server invent a result code.
+func TestResultsThatNobodyDefinesShareALabel(t *testing.T) {
+	silent := newSilent(t)
+	m := dial(t, silent.at, ClientConfig{})
+	hosttest.Until(t, patience, "a connection", m.Connected)
+	done := make(chan error, 1)
+	go func() { done <- m.Purge(t.Context(), "1") }()
+	asked := <-silent.requests
+	if _, err := asked.m.Answer(7777).WriteTo(asked.conn); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, Result(7777)) {
+		t.Errorf("got error %v, want the result 7777", err)
+	}
+	if n := testutil.ToFloat64(m.requests.WithLabelValues("321", "other")); n != 1 {
+		t.Errorf("counted %v Purge-UE-Requests with another result, want 1", n)
+	}
+	for _, code := range []uint32{0, 2001, 3004, 4181, 5001, 5421} {
+		if got := resultLabel(code); got != strconv.Itoa(int(code)) {
+			t.Errorf("result %d has the label %s", code, got)
+		}
 	}
 }
 

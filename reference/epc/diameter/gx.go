@@ -72,14 +72,17 @@ func (r *GxRequest) avps() []*diam.AVP {
 	)
 }
 
-// terminationAVPs returns the AVPs of a session's last request.
+// terminationAVPs returns the AVPs of a session's last request. imsi may be empty.
 func terminationAVPs(imsi string, requestNumber uint32) []*diam.AVP {
-	return []*diam.AVP{
+	all := []*diam.AVP{
 		base(avp.CCRequestType, datatype.Enumerated(terminationRequest)),
 		base(avp.CCRequestNumber, number(requestNumber)),
-		subscriptionID(endUserIMSI, imsi),
 		base(avp.TerminationCause, datatype.Enumerated(diameterLogout)),
 	}
+	if imsi != "" {
+		all = append(all, subscriptionID(endUserIMSI, imsi))
+	}
+	return all
 }
 
 func subscriptionID(kind int32, id string) *diam.AVP {

@@ -95,7 +95,7 @@ const mmeUpdate = 0
 // clause 5.2.1.2). It does not wait for the answer.
 func (h *HSS) Cancel(mme, imsi string) {
 	h.mu.Lock()
-	conn := h.conns[mme]
+	conn := h.peers[mme].conn
 	h.next++
 	id := h.next
 	h.mu.Unlock()

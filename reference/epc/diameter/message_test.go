@@ -171,6 +171,15 @@ func TestResults(t *testing.T) {
 	}
 }
 
+// TestAnswersKeepTheProxiableFlagAlone answers a request that was sent again: the T bit must
+// not be set in an answer (RFC 6733 clause 3).
+func TestAnswersKeepTheProxiableFlagAlone(t *testing.T) {
+	again := diam.NewMessage(purgeUE, diam.RequestFlag|diam.ProxiableFlag|diam.RetransmittedFlag, s6aApplication, 1, 2, nil)
+	if flags := beginAnswer(again, "hss.epc.test", "epc.test").Header.CommandFlags; flags != diam.ProxiableFlag {
+		t.Errorf("got flags %#x", flags)
+	}
+}
+
 // TestTshark compares the AVPs of each message with tshark's reading.
 func TestTshark(t *testing.T) {
 	var names []string
@@ -244,7 +253,7 @@ func FuzzMessage(f *testing.F) {
 		if m == nil {
 			return
 		}
-		for _, p := range []parser{&AuthenticationRequest{}, &vector{}, &LocationRequest{}, &Subscription{}, &GxRequest{}, &Policy{}} {
+		for _, p := range []parser{&AuthenticationRequest{}, &vector{}, &LocationRequest{}, &Subscription{}, &GxRequest{}, &Policy{}, &ResourceRequest{}, &Change{}} {
 			err := p.parse(m.AVP)
 			if r := Result(0); err != nil && !errors.Is(err, ErrAnswer) && !errors.As(err, &r) {
 				t.Errorf("%T: %v", p, err)

@@ -2,7 +2,9 @@ package diameter
 
 import (
 	"context"
+	"strconv"
 	"sync"
+	"time"
 
 	"github.com/fiorix/go-diameter/v4/diam"
 	"github.com/fiorix/go-diameter/v4/diam/avp"
@@ -29,7 +31,10 @@ const maxChanges = 1 << 10
 // is done. Its error is a Result; any other error is answered with
 // DIAMETER_UNABLE_TO_COMPLY.
 func NewPCEF(c ClientConfig, changed func(ctx context.Context, session string, c Change) error) *PCEF {
-	return &PCEF{client: newClient(c, gxApplication, "gx"), changed: changed, room: make(chan struct{}, maxChanges)}
+	p := &PCEF{client: newClient(c, gxApplication, "gx"), changed: changed, room: make(chan struct{}, maxChanges)}
+	p.late = p.dismiss
+	p.state = uint32(time.Now().Unix()) // this process knows no session of an earlier one (RFC 6733 clause 8.16)
+	return p
 }
 
 // Run connects to the PCRF, and reconnects after each loss of the connection, until
@@ -87,6 +92,27 @@ func (p *PCEF) Begin(ctx context.Context, r GxRequest) (session string, policy P
 		return "", Policy{}, err
 	}
 	return session, policy, nil
+}
+
+// dismiss ends a session that the PCRF has admitted too late: Begin fails, or has failed, with
+// ErrTimeout. dismiss does not wait for the answer, so that a slow PCRF cannot fill the table
+// of waiting requests.
+func (p *PCEF) dismiss(conn diam.Conn, answer *diam.Message) {
+	s := set(answer.AVP)
+	kind, _ := s.number(avp.CCRequestType)
+	session, ok := s.text(avp.SessionID)
+	if answer.Header.CommandCode != creditControl || kind != initialRequest || !ok || s.result() != nil {
+		return
+	}
+	p.mu.Lock()
+	p.next++
+	id := p.next
+	p.mu.Unlock()
+	m := p.request(creditControl, id, session, terminationAVPs("", 1))
+	p.requests.WithLabelValues(strconv.Itoa(creditControl), resultLabel(0)).Inc()
+	if _, err := m.WriteTo(conn); err == nil { // run notices if the connection is lost
+		logSent(p.config.Messages, conn, m, p.config.Messages.Begin())
+	}
 }
 
 // Update asks the PCRF to change a session's rules (CC-Request-Type UPDATE_REQUEST).

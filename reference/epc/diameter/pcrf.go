@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/fiorix/go-diameter/v4/diam"
@@ -22,6 +21,8 @@ type Rules interface {
 	// rules.
 	Update(session string, r ResourceRequest) (Change, error)
 	End(session string) error
+	// Restarted is called when a P-GW has restarted, and has lost its sessions.
+	Restarted(pgw string)
 }
 
 // A PCRF is the server side of Gx.
@@ -43,6 +44,7 @@ func NewPCRF(host string, rules Rules, registry prometheus.Registerer) *PCRF {
 		}, []string{"result"}),
 	}
 	registry.MustRegister(p.changes)
+	p.restarted = rules.Restarted
 	p.handle(creditControl, "credit-control", func(origin string, s set) ([]*diam.AVP, error) {
 		session, ok := s.text(avp.SessionID)
 		if !ok {
@@ -88,19 +90,19 @@ func decide(rules Rules, session, pgw string, s set) ([]*diam.AVP, error) {
 // otherwise it is ErrUnreachable, ErrTimeout or the context's error.
 func (p *PCRF) Change(ctx context.Context, session, pgw string, c Change) error {
 	err := p.change(ctx, session, pgw, c)
-	code, refused := 0, Result(0)
+	code, refused := uint32(0), Result(0)
 	if err == nil {
-		code = int(Success.Code())
+		code = Success.Code()
 	} else if errors.As(err, &refused) {
-		code = int(refused.Code())
+		code = refused.Code()
 	}
-	p.changes.WithLabelValues(strconv.Itoa(code)).Inc()
+	p.changes.WithLabelValues(resultLabel(code)).Inc()
 	return err
 }
 
 func (p *PCRF) change(ctx context.Context, session, pgw string, c Change) error {
 	p.mu.Lock()
-	conn := p.conns[pgw]
+	conn := p.peers[pgw].conn
 	if conn == nil || len(p.waiting) >= maxWaiting {
 		p.mu.Unlock()
 		return ErrUnreachable

@@ -30,12 +30,19 @@ type server struct {
 	application uint32
 	machine     *sm.StateMachine
 	requests    *prometheus.CounterVec
+	restarted   func(origin string) // a client has lost its sessions; nil: the server has none
 
 	mu    sync.Mutex
-	conns map[string]diam.Conn // by Diameter identity of the client: its latest connection
-	next  uint32               // identifier of the server's last request
+	peers map[string]peer // by Diameter identity
+	next  uint32          // identifier of the server's last request
 
 	Messages *truth.Log // nil: messages are not logged; set before Serve
+}
+
+// A peer is a client that has exchanged capabilities.
+type peer struct {
+	conn  diam.Conn // the latest connection
+	state uint32    // highest Origin-State-Id; 0: none
 }
 
 // newServer returns a server. name is the node's name in the counter.
@@ -50,7 +57,7 @@ func newServer(host string, application uint32, registry prometheus.Registerer, 
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: name + "_procedures_total", Help: "Requests answered, by command and result.",
 		}, []string{"procedure", "result"}),
-		conns: map[string]diam.Conn{}, next: firstID(),
+		peers: map[string]peer{}, next: firstID(),
 	}
 	registry.MustRegister(s.requests)
 	s.machine.HandleFunc("ALL", s.unknown)
@@ -84,19 +91,29 @@ func (s *server) handle(command uint32, name string, h handler) {
 }
 
 // receive handles a message. When capabilities have been exchanged, it stores the
-// connection for the server's own requests to the client.
+// connection for the server's own requests to the client. A client whose Origin-State-Id
+// has become higher has lost its sessions (RFC 6733 clause 8.16).
 func (s *server) receive(conn diam.Conn, m *diam.Message) {
 	s.machine.ServeDIAM(conn, m)
-	client, ok := smpeer.FromContext(conn.Context())
-	if !ok || m.Header.CommandCode != diam.CapabilitiesExchange {
+	if m.Header.CommandCode != diam.CapabilitiesExchange {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.conns) >= maxConnections { // no more than that are open
-		maps.DeleteFunc(s.conns, func(_ string, c diam.Conn) bool { return c.Connection().(*connection).over() })
+	client, ok := smpeer.FromContext(conn.Context())
+	if !ok {
+		return
 	}
-	s.conns[string(client.OriginHost)] = conn
+	origin := string(client.OriginHost)
+	state, _ := set(m.AVP).number(avp.OriginStateID)
+	s.mu.Lock()
+	before := s.peers[origin].state
+	if len(s.peers) >= maxConnections { // no more than that are open
+		maps.DeleteFunc(s.peers, func(_ string, p peer) bool { return p.conn.Connection().(*connection).over() })
+	}
+	s.peers[origin] = peer{conn, max(state, before)}
+	s.mu.Unlock()
+	if s.restarted != nil && before != 0 && state > before {
+		s.restarted(origin)
+	}
 }
 
 // unknown answers a request whose command has no handler.
@@ -120,9 +137,10 @@ func resultOf(err error) Result {
 }
 
 // beginAnswer begins the answer to a request. It sets the identifiers, the
-// session, the application and the origin.
+// session, the application and the origin. Of the request's flags, an answer keeps only
+// the P bit (RFC 6733 clauses 3 and 6.2).
 func beginAnswer(request *diam.Message, host, realm string) *diam.Message {
-	answer := diam.NewMessage(request.Header.CommandCode, request.Header.CommandFlags&^diam.RequestFlag, request.Header.ApplicationID,
+	answer := diam.NewMessage(request.Header.CommandCode, request.Header.CommandFlags&diam.ProxiableFlag, request.Header.ApplicationID,
 		request.Header.HopByHopID, request.Header.EndToEndID, request.Dictionary())
 	from := set(request.AVP)
 	if session := from.find(avp.SessionID); session != nil {

@@ -298,8 +298,12 @@ func (m *Message) element(id s1ap.ID, v []byte) (ok bool) {
 		m.IDs.ENB, ok = s1ap.ParseENBUEID(v)
 		m.HasENB = true
 	case s1ap.UEIDs:
-		m.IDs.MME, m.IDs.ENB, m.HasENB, ok = s1ap.ParseUEIDs(v)
-		m.HasMME = true
+		mme, enb, pair, sound := s1ap.ParseUEIDs(v)
+		m.IDs.MME, m.HasMME = mme, true
+		if pair { // otherwise IDs.ENB may be that of an ENBUEID
+			m.IDs.ENB, m.HasENB = enb, true
+		}
+		return sound
 	case s1ap.NASPDU:
 		m.NAS, ok = s1ap.ParseNAS(v)
 	case s1ap.ToBeSetupContext:

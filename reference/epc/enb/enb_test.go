@@ -46,6 +46,24 @@ func TestMessagesAreWellFormed(t *testing.T) {
 	}
 }
 
+// TestIdentifiersOfARelease gives an eNodeB the element ENBUEID, and then UEIDs as a pair or
+// with the MME's identifier alone.
+func TestIdentifiersOfARelease(t *testing.T) {
+	for name, c := range map[string]struct {
+		ids  func(b []byte) []byte
+		want enb.IDs
+	}{
+		"pair":      {func(b []byte) []byte { return s1ap.AppendUEIDs(b, s1ap.Reject, 3, 4) }, enb.IDs{MME: 3, ENB: 4}},
+		"MME alone": {func(b []byte) []byte { return s1ap.AppendElement(b, s1ap.UEIDs, s1ap.Reject, []byte{0x40, 3}) }, enb.IDs{MME: 3, ENB: 7}},
+	} {
+		b := s1ap.AppendENBUEID(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.UEContextRelease, s1ap.Reject), s1ap.Reject, 7)
+		var m enb.Message
+		if err := m.Parse(s1ap.End(c.ids(b), 0)); err != nil || m.IDs != c.want || !m.HasMME || !m.HasENB {
+			t.Errorf("%s: got %+v, error %v", name, m, err)
+		}
+	}
+}
+
 // FuzzParse checks that any octets are read or refused, and not changed.
 func FuzzParse(f *testing.F) {
 	for _, m := range messages() {

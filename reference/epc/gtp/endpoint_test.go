@@ -329,6 +329,7 @@ func TestMalformedMessages(t *testing.T) {
 	if _, m := p.read(); m.Type != gtpc.VersionNotSupported || m.Sequence != 0x1234 {
 		t.Errorf("answer to GTPv1: got %+v", m)
 	}
+	p.send([]byte{0x32, 3, 0, 4, 0, 0, 0, 0, 0x12, 0x35, 0, 0}, e) // its Version Not Supported gets no answer
 	long := (&gtpc.ReleaseAccessBearers{}).Append(nil, 7, 5)
 	long[3]++ // one octet more than there is
 	p.send(long, e)

@@ -103,8 +103,10 @@ func (e *Endpoint) malformed(data []byte, from netip.AddrPort, err error) {
 	var version gtpc.VersionError
 	switch {
 	case errors.As(err, &version) && !version.Prime():
-		sequence, _ := gtpc.ForeignSequence(data)
-		e.write(gtpc.AppendVersionNotSupported(nil, sequence), from, 0)
+		if gtpc.Type(data[1]) != gtpc.VersionNotSupported { // two nodes would answer each other without end
+			sequence, _ := gtpc.ForeignSequence(data)
+			e.write(gtpc.AppendVersionNotSupported(nil, sequence), from, 0)
+		}
 		e.counts.dropped.WithLabelValues(dropVersion).Inc()
 		return
 	case errors.Is(err, gtpc.ErrLength):

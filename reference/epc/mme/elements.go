@@ -34,6 +34,10 @@ const (
 // Container (TS 36.413 clause 9.3.6), which the MME forwards without reading it.
 const statusContainer s1ap.ID = 90
 
+// maxContainer bounds the containers that the MME forwards, in octets. The message to the
+// other eNodeB may have 16,383 octets, of which its other elements need less than 2,000.
+const maxContainer = 12 << 10
+
 // elements are the values of a message's information elements. Slices are views
 // into the message.
 type elements struct {
@@ -143,13 +147,14 @@ func (e *elements) rare(id s1ap.ID, v []byte) (ok bool) {
 	case s1ap.SourceToTarget, s1ap.TargetToSource:
 		which = hasContainer
 		e.container, ok = s1ap.ParseNAS(v)
+		ok = ok && len(e.container) <= maxContainer
 	case s1ap.RadioCapability:
 		which = hasRadio
 		e.radio, ok = s1ap.ParseNAS(v)
 	case s1ap.ResetType:
 		which, e.reset, ok = hasReset, v, true
 	case statusContainer:
-		which, e.status, ok = hasStatus, v, true
+		which, e.status, ok = hasStatus, v, len(v) <= maxContainer
 	default:
 		return true // not used here
 	}

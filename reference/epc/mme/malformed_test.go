@@ -42,6 +42,49 @@ func TestMalformedS1APIsAnsweredWithErrorIndication(t *testing.T) {
 	e.phone(1).attach()
 }
 
+// TestContainersAboveTheBoundAreRefused sends containers that make a message to the other
+// eNodeB longer than S1AP allows, or nearly. The MME must survive them, and forward
+// the longest container that it accepts.
+func TestContainersAboveTheBoundAreRefused(t *testing.T) {
+	const bound, statusContainer = 12 << 10, 90
+	b := start(t, nil)
+	e, other := b.enodeb(1), b.enodeb(2)
+	p := e.phone(1)
+	p.attach()
+	refused := func(at *base, what string) {
+		t.Helper()
+		if m := at.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseAbstractSyntax {
+			t.Errorf("%s: got cause %+v", what, m.Cause)
+		}
+	}
+	for _, size := range []int{16_320, bound + 1} {
+		e.send(e.AppendHandoverRequired(nil, p.ids, &other.Cell, make([]byte, size)))
+		refused(e, "source to target")
+	}
+	e.send(e.AppendHandoverRequired(nil, p.ids, &other.Cell, make([]byte, bound)))
+	if m := other.expect(s1ap.Initiating, s1ap.HandoverResourceAllocation); len(m.Container) != bound {
+		t.Errorf("the target got a container of %d octets, want %d", len(m.Container), bound)
+	}
+	other.last++
+	ids := enb.IDs{MME: p.ids.MME, ENB: other.last}
+	other.send(other.AppendHandoverAdmitted(nil, ids, make([]byte, bound+1), p.Bearer))
+	refused(other, "target to source")
+	other.send(other.AppendHandoverAdmitted(nil, ids, make([]byte, bound), p.Bearer))
+	if m := e.expect(s1ap.Successful, s1ap.HandoverPreparation); len(m.Container) != bound {
+		t.Errorf("the source got a container of %d octets, want %d", len(m.Container), bound)
+	}
+	for _, size := range []int{bound + 1, bound} {
+		m := s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.ENBStatusTransfer, s1ap.Ignore)
+		m = s1ap.AppendMMEUEID(m, s1ap.MMEUEID, s1ap.Reject, p.ids.MME)
+		m = s1ap.AppendENBUEID(m, s1ap.Reject, p.ids.ENB)
+		e.send(s1ap.End(s1ap.AppendElement(m, statusContainer, s1ap.Reject, make([]byte, size)), 0))
+		if size > bound {
+			refused(e, "status")
+		}
+	}
+	other.expect(s1ap.Initiating, s1ap.MMEStatusTransfer)
+}
+
 // TestUEOfAnotherENodeBIsNotFound uses a UE's identifiers at the wrong association.
 func TestUEOfAnotherENodeBIsNotFound(t *testing.T) {
 	b := start(t, nil)

@@ -8,6 +8,7 @@ import (
 
 	"vitrine/reference/epc/aka"
 	"vitrine/wire/identity"
+	"vitrine/wire/s1ap"
 )
 
 // A kept is a UE context as JSON in the store. It has what another MME needs to serve the
@@ -63,7 +64,7 @@ func parseKept(value []byte) (*kept, error) {
 	}
 	_, ok := identity.MakeDigits(k.IMSI)
 	if !ok || k.IMSI == "" || len(k.KASME) != 32 || len(k.Capability) < 2 || len(k.Capability) > len(ue{}.capability) || len(k.Radio) > maxRadio ||
-		k.KSI >= noKey || !areSound(k.Session.Dedicated) || k.Cipher != uint8(aka.Null) && k.Cipher != uint8(aka.AES) {
+		k.KSI >= noKey || !hasAddress(k.Session.Uplink) || !areSound(k.Session.Dedicated) || k.Cipher != uint8(aka.Null) && k.Cipher != uint8(aka.AES) {
 		return nil, errKept
 	}
 	return &k, nil
@@ -74,13 +75,17 @@ func areSound(bearers []DedicatedBearer) bool {
 	seen := uint16(0)
 	for _, b := range bearers {
 		bit := uint16(1) << (b.ID & 0x0f)
-		if b.ID <= defaultBearer || b.ID > lastBearer || seen&bit != 0 || !b.Uplink.V4.Is4() && !b.Uplink.V6.Is6() {
+		if b.ID <= defaultBearer || b.ID > lastBearer || seen&bit != 0 || !hasAddress(b.Uplink) {
 			return false
 		}
 		seen |= bit
 	}
 	return true
 }
+
+// hasAddress reports whether S1AP can carry the addresses of a tunnel: at least one, and
+// V4 is not of IPv6.
+func hasAddress(t s1ap.Tunnel) bool { return t.V4.Is4() || !t.V4.IsValid() && t.V6.Is6() }
 
 func (k *kept) stmsi() identity.STMSI { return identity.STMSI{Code: k.Code, TMSI: k.TMSI} }
 

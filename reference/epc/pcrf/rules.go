@@ -33,11 +33,13 @@ func newRules() *rules {
 }
 
 // Begin admits a session with the QoS of its APN, the rates that the P-GW requests,
-// and one predefined rule.
+// and one predefined rule. It replaces a session with the same identity.
 func (r *rules) Begin(id, pgw string, request diameter.GxRequest) (diameter.Policy, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.sessions[id]; !known && len(r.sessions) >= r.limit {
+	if old, known := r.sessions[id]; known {
+		r.drop(id, old)
+	} else if len(r.sessions) >= r.limit {
 		return diameter.Policy{}, diameter.TooBusy
 	}
 	r.sessions[id], r.latest[request.IMSI] = session{request.IMSI, pgw}, id
@@ -82,11 +84,27 @@ func (r *rules) End(id string) error {
 	if !known {
 		return diameter.UnknownSession
 	}
+	r.drop(id, of)
+	return nil
+}
+
+// Restarted removes the sessions of a P-GW that has lost them.
+func (r *rules) Restarted(pgw string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, of := range r.sessions {
+		if of.pgw == pgw {
+			r.drop(id, of)
+		}
+	}
+}
+
+// drop removes a session. The caller holds mu.
+func (r *rules) drop(id string, of session) {
 	delete(r.sessions, id)
 	if r.latest[of.imsi] == id {
 		delete(r.latest, of.imsi)
 	}
-	return nil
 }
 
 // count returns the number of sessions.
@@ -125,8 +143,16 @@ func (r *rules) handler(change changer) http.Handler {
 	return mux
 }
 
+// maxName limits the name of a rule, in octets. A Re-Auth-Request has the name twice, and
+// a P-GW ends a connection with a message of more than 8 KiB.
+const maxName = 100
+
 // serve makes a change, and answers once the P-GW has made or refused it.
 func (r *rules) serve(w http.ResponseWriter, request *http.Request, change changer, c diameter.Change) {
+	if n := len(request.PathValue("name")); n > maxName {
+		http.Error(w, fmt.Sprintf("the rule's name has %d octets, want at most %d", n, maxName), http.StatusBadRequest)
+		return
+	}
 	id, of, ok := r.find(request.PathValue("imsi"))
 	if !ok {
 		http.Error(w, "no session", http.StatusNotFound)

@@ -3,6 +3,7 @@ package pgw
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"vitrine/reference/epc/diameter"
@@ -222,18 +223,20 @@ func created(answer *gtpc.Answer) error {
 	return nil
 }
 
-// attach adds a bearer to a session. It fails with a gtpc.Result if the session was
-// removed or already has a bearer with the identity.
+// attach adds a dedicated bearer to a session. It replaces a bearer with the same identity:
+// the MME assigns identities, and has released that bearer, perhaps because an eNodeB did
+// not admit it. It fails with a gtpc.Result if the session was removed, or if the identity
+// is the default bearer's.
 func (s *server) attach(of *session, made bearer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found, _ := s.sessions.Get(of.teid); found != of {
 		return gtpc.Result{Cause: gtpc.ContextNotFound}
 	}
-	if of.find(made.EBI) != nil || made.EBI < 5 {
+	if made.EBI == of.key.ebi || made.EBI < 5 {
 		return gtpc.Result{Cause: gtpc.InvalidReply, Offending: gtpc.EBI}
 	}
-	of.bearers = append(of.bearers, made)
+	of.bearers = append(slices.DeleteFunc(of.bearers, func(b bearer) bool { return b.EBI == made.EBI }), made)
 	return nil
 }
 

@@ -25,7 +25,7 @@ import (
 type server struct {
 	endpoint   *gtp.Endpoint
 	pcef       *diameter.PCEF // nil: no PCRF
-	apns       []string       // access point names served
+	apns       []string       // access point names served, in lower case
 	procedures *gtp.Procedures
 	gxFailed   prometheus.Counter
 	lost       prometheus.Counter
@@ -91,7 +91,7 @@ func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Comman
 		return nil, c.Bad(fmt.Sprintf("--pool %q", k.pool), "want an IPv4 prefix of 8 to 30 bits")
 	}
 	s := &server{
-		apns: strings.Split(k.apns, ","), procedures: gtp.NewProcedures(c.Registry, "pgw"),
+		apns: strings.Split(strings.ToLower(k.apns), ","), procedures: gtp.NewProcedures(c.Registry, "pgw"),
 		gxFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "pgw_gx_unterminated_total", Help: "Gx sessions whose end did not reach the PCRF."}),
 		lost:     prometheus.NewCounter(prometheus.CounterOpts{Name: "pgw_sessions_lost_total", Help: "PDN connections removed because their S-GW restarted."}),
 		sessions: gtp.NewTable[*session](k.Node.Sessions, k.Node.Prefix), keys: map[sessionKey]*session{}, byGx: map[string]*session{}, pool: addresses,

@@ -61,3 +61,27 @@ func TestSettleLeavesARemovedSession(t *testing.T) {
 		t.Errorf("the session was not set up: %+v", second)
 	}
 }
+
+// TestIdentityOfAReleasedBearerIsUsedAgain has the MME assign an identity twice. The P-GW
+// still has the first bearer, because the MME released it alone.
+func TestIdentityOfAReleasedBearerIsUsedAgain(t *testing.T) {
+	s, key := testServer(t)
+	made, _, err := s.open(key, gtp.Peer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.settle(made, "gx;1", gtpc.Bearer{EBI: 5}) {
+		t.Fatal("the session was not set up")
+	}
+	for _, rule := range []string{"call", "video"} {
+		if err := s.attach(made, bearer{rule: rule, Bearer: gtpc.Bearer{EBI: 6}}); err != nil {
+			t.Errorf("bearer of rule %s: %v", rule, err)
+		}
+	}
+	if of := made.find(6); len(made.bearers) != 2 || of == nil || of.rule != "video" {
+		t.Errorf("got bearers %+v", made.bearers)
+	}
+	if err := s.attach(made, bearer{rule: "call", Bearer: gtpc.Bearer{EBI: 5}}); err == nil {
+		t.Error("a dedicated bearer got the identity of the default bearer")
+	}
+}

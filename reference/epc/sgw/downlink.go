@@ -36,16 +36,21 @@ func (s *server) downlinks() http.Handler {
 	return mux
 }
 
-// packet handles a downlink packet for the UE's first bearer (TS 23.401 clause
-// 5.3.4.3). It also returns the HTTP status.
+// packet handles a downlink packet for the default bearer of the UE's first connection (TS
+// 23.401 clause 5.3.4.3). It also returns the HTTP status.
 func (s *server) packet(ctx context.Context, imsi identity.Digits) (notified, int) {
 	s.mu.Lock()
 	of := s.ues[imsi]
-	if of == nil || len(of.connections) == 0 || len(of.connections[0].bearers) == 0 {
+	var found *gtpc.Bearer
+	if of != nil && len(of.connections) > 0 {
+		first := of.connections[0]
+		found = first.find(first.ebi) // not the first bearer: a dedicated one may be there before it
+	}
+	if found == nil {
 		s.mu.Unlock()
 		return notified{}, http.StatusNotFound
 	}
-	bearer, mme := of.connections[0].bearers[0], of.mme
+	bearer, mme := *found, of.mme
 	s.mu.Unlock()
 	if bearer.ENB.Addr().IsValid() {
 		return notified{}, http.StatusOK

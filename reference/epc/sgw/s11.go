@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -61,6 +62,9 @@ func (s *server) create(ctx context.Context, r *gtp.Request) {
 	}
 	if err == nil {
 		err = s.settle(c, &m, &answer)
+		if err != nil && m.PGW.TEID == 0 { // c is gone, but the P-GW has just created it
+			s.abandon(ctx, []*connection{{ebi: c.ebi, pgw: answer.PGW}})
+		}
 	}
 	if err != nil {
 		s.close(c)
@@ -300,8 +304,10 @@ func (s *server) restarted(ctx context.Context, peer netip.Addr) {
 }
 
 // abandon asks the P-GWs to remove connections that this S-GW has removed. It does
-// not wait for the answers.
+// not wait for the answers. It leaves out a connection that a P-GW has not created yet:
+// create abandons that one when the P-GW's answer gives the TEID.
 func (s *server) abandon(ctx context.Context, gone []*connection) {
+	gone = slices.DeleteFunc(gone, func(c *connection) bool { return c.pgw.TEID == 0 })
 	if len(gone) == 0 {
 		return
 	}

@@ -9,6 +9,16 @@ import (
 	"vitrine/wire/gtpc"
 )
 
+// add adds a dedicated bearer. It replaces a bearer with the same identity: the MME assigns
+// identities, and has released that bearer. It leaves the default bearer alone: the P-GW
+// refuses its identity. The caller holds the server's mu.
+func (c *connection) add(b gtpc.Bearer) {
+	if b.EBI != c.ebi {
+		c.remove(b.EBI)
+		c.bearers = append(c.bearers, b)
+	}
+}
+
 // remove removes a bearer. The caller holds the server's mu.
 func (c *connection) remove(ebi uint8) {
 	c.bearers = slices.DeleteFunc(c.bearers, func(b gtpc.Bearer) bool { return b.EBI == ebi })
@@ -100,7 +110,7 @@ func (s *server) createBearer(ctx context.Context, r *gtp.Request) {
 		b := &answer.Bearers[i]
 		if b.Result.Cause.Accepted() && i < len(m.Bearers) {
 			asked := m.Bearers[i]
-			c.bearers = append(c.bearers, gtpc.Bearer{EBI: b.EBI, QoS: asked.QoS, ENB: b.ENB, SGW: asked.SGW, S5PGW: asked.S5PGW, ChargingID: asked.ChargingID})
+			c.add(gtpc.Bearer{EBI: b.EBI, QoS: asked.QoS, ENB: b.ENB, SGW: asked.SGW, S5PGW: asked.S5PGW, ChargingID: asked.ChargingID})
 			b.S5SGW, b.S5PGW = s.endpoint.Direct(gtpc.S5USGW, c.teid), asked.S5PGW
 		}
 		b.ENB, b.SGW = gtpc.Endpoint{}, gtpc.Endpoint{}

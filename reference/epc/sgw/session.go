@@ -143,7 +143,9 @@ func (s *server) has(c *connection) bool {
 	return ok && known.on == c
 }
 
-// lose removes the connections of a restarted MME or P-GW. It returns those of an MME.
+// lose removes the connections of a restarted MME or P-GW. It returns those of an MME. A
+// connection that a P-GW has not created yet stays, because the message with the P-GW's new
+// restart counter may be the answer that creates it.
 func (s *server) lose(peer netip.Addr) (ofMME []*connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +156,7 @@ func (s *server) lose(peer netip.Addr) (ofMME []*connection) {
 		case e.of.mme.Addr() == peer:
 			ofMME = append(ofMME, e.on)
 			gone = append(gone, e.on)
-		case e.on.pgw.Addr() == peer:
+		case e.on.pgw.Addr() == peer && e.on.pgw.TEID != 0:
 			gone = append(gone, e.on)
 		}
 	}

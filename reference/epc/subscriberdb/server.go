@@ -129,7 +129,7 @@ func (s *server) answer(ctx context.Context, conn net.Conn) error {
 		if _, err := io.ReadFull(conn, header[1:]); err != nil {
 			return fmt.Errorf("read a header: %w", err)
 		}
-		h, err := mongo.ParseHeader(header[:])
+		h, err := mongo.ParseHeader(header[:], mongo.MaxMessage)
 		if err != nil {
 			return err
 		}

@@ -107,7 +107,7 @@ func (c *client) ask(command bson.D, updates ...bson.D) bson.Raw {
 	if _, err := io.ReadFull(c.conn, head); err != nil {
 		c.t.Fatal(err)
 	}
-	h, err := mongo.ParseHeader(head)
+	h, err := mongo.ParseHeader(head, mongo.MaxMessage)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(request(f, bson.D{{Key: "isMaster", Value: int32(1)}}))
 	s := newServer(set(f, "--subscribers", "10"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := mongo.ParseHeader(b)
+		h, err := mongo.ParseHeader(b, mongo.MaxMessage)
 		if err != nil || h.Length > len(b) {
 			return
 		}
@@ -294,7 +294,7 @@ func FuzzReply(f *testing.F) {
 		if err != nil || len(out) == 0 {
 			return
 		}
-		if got, err := mongo.ParseHeader(out); err != nil || got.Length != len(out) || got.To != h.ID {
+		if got, err := mongo.ParseHeader(out, mongo.MaxMessage); err != nil || got.Length != len(out) || got.To != h.ID {
 			t.Errorf("header of the reply: got %+v, error %v", got, err)
 		}
 		if len(s.database.states) > 10 {

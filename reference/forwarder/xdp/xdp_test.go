@@ -25,8 +25,8 @@ func packet(size int, kinds ...uint16) []byte {
 	return p[:size]
 }
 
-// TestProgramClassifies checks that the program and frame.go classify frames
-// alike.
+// TestProgramClassifies has the cases of the forwarder's TestClassify, which tests frame.go.
+// The two must classify alike.
 func TestProgramClassifies(t *testing.T) {
 	f := load(t)
 	const pass, redirect = 2, 4

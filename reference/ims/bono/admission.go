@@ -6,6 +6,7 @@ import (
 	"github.com/emiago/sipgo/sip"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vitrine/reference/ims"
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/sipudp"
 	wiresip "vitrine/wire/sip"
@@ -14,9 +15,7 @@ import (
 // admit makes the window decide which calls are admitted.
 func (p *proxy) admit(w *overload.Window, registry *prometheus.Registry) {
 	p.window = w
-	gauge := func(name, help string, value func() float64) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bono_" + name, Help: help}, value))
-	}
+	gauge := ims.Gauges(registry, "bono")
 	gauge("window", "Requests that may be in flight before new calls are refused.", w.Limit)
 	gauge("in_flight", "Requests admitted and not yet answered.", func() float64 { return float64(w.InFlight()) })
 }

@@ -84,9 +84,10 @@ func newProxy(socket *sipudp.Socket, log *slog.Logger, registry *prometheus.Regi
 		socket: socket, parser: sip.NewParser(), flows: flows{secret}, log: log,
 		counts: newCounts(registry),
 	}
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bono_transactions", Help: "Transactions held.",
-	}, func() float64 { held, _ := p.transactions.Pending(); return float64(held) }))
+	ims.Gauges(registry, "bono")("transactions", "Transactions held.", func() float64 {
+		held, _ := p.transactions.Pending()
+		return float64(held)
+	})
 	return p
 }
 

@@ -36,9 +36,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	var records recordFile
 	if *path != "" {
-		file, err := os.OpenFile(*path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-		if err != nil {
-			return fmt.Errorf("open the file of charging records (--records): %w", err)
+		file, openErr := os.OpenFile(*path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if openErr != nil {
+			return fmt.Errorf("open the file of charging records (--records): %w", openErr)
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		records = file

@@ -24,7 +24,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"vitrine/reference/ims"
 )
 
 // ErrConflict is the error for a write whose expected version is not the present
@@ -95,9 +96,7 @@ func New(config Config) *Store {
 		}
 		s.members = append(s.members, m)
 	}
-	counter := func(name, help string) prometheus.Counter {
-		return promauto.With(config.Metrics).NewCounter(prometheus.CounterOpts{Name: "replica_" + name + "_total", Help: help})
-	}
+	counter := ims.Counters(config.Metrics, "replica")
 	s.counts = counts{
 		writes:    counter("writes", "Records written through this instance."),
 		copies:    counter("copies", "Copies of records acknowledged by peers."),
@@ -189,6 +188,9 @@ func (s *Store) rank(key string) int {
 // Get returns a record; Version 0 means that there is none. A deleted record has
 // no value, but has the version that the next write expects.
 func (s *Store) Get(ctx context.Context, key string) (Record, error) {
+	if len(key) > maxKey {
+		return Record{}, nil // Put refuses such keys, and a peer would end the link
+	}
 	living := s.living(key)
 	want := 1
 	if s.config.Read == Quorum {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -297,6 +298,22 @@ func TestTimersFireOnce(t *testing.T) {
 	}
 	if len(on) != 3 {
 		t.Errorf("timers fired on instances %v, want on all three", on)
+	}
+}
+
+// TestLongKeyIsNotSent reads a key that a peer would refuse. Clients choose keys, and must
+// not be able to end a link.
+func TestLongKeyIsNotSent(t *testing.T) {
+	c := newCluster(t, 2, Config{Copies: 1})
+	key := strings.Repeat("k", maxKey+1)
+	for c.stores[0].rank(key) == 0 { // find a key that belongs to the other instance
+		key += "k"
+	}
+	if r := c.get(0, key); r.Version != 0 {
+		t.Errorf("got %q", r.Value)
+	}
+	if _, err := c.stores[0].Put(t.Context(), key, Record{}, 0); err == nil {
+		t.Error("wrote a key that is too long")
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vitrine/internal/truth"
+	"vitrine/reference/ims"
 	"vitrine/reference/ims/socket"
 )
 
@@ -68,11 +69,8 @@ func NewClient(name string, addrs []netip.AddrPort, connections int, timeout tim
 			IdleConnTimeout:     time.Minute,
 			DisableCompression:  true,
 		}},
-		asides: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: name + "_set_aside_total", Help: "Times that an instance of " + name + " was set aside.",
-		}),
+		asides: ims.Counters(metrics, name)("set_aside", "Times that an instance of "+name+" was set aside."),
 	}
-	metrics.MustRegister(c.asides)
 	for _, a := range addrs {
 		c.instances = append(c.instances, &instance{base: "http://" + a.String()})
 	}

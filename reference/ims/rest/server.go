@@ -44,7 +44,7 @@ func Wait(ctx context.Context, group *errgroup.Group, c *ims.Command, at fmt.Str
 	metrics, err := ims.Listen(ctx, "metrics", c.Metrics)
 	if err != nil {
 		group.Go(func() error { return err })
-		return group.Wait()
+		return errors.Join(group.Wait(), c.Messages.Close())
 	}
 	if metrics != nil {
 		mux := http.NewServeMux()

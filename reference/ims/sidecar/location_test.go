@@ -80,6 +80,19 @@ func TestReadLocationsDropsTheExpired(t *testing.T) {
 	}
 }
 
+// TestExpiredLocationIsRemoved checks that the REGISTER for a location which expired while others
+// were restored is valid.
+func TestExpiredLocationIsRemoved(t *testing.T) {
+	of := sip.Uri{Scheme: "sip", User: "a", Host: "h"}
+	for life, want := range map[time.Duration]string{
+		-5 * time.Second: "<sip:a@h>;expires=0", 0: "<sip:a@h>;expires=0", time.Millisecond: "<sip:a@h>;expires=1",
+	} {
+		if got := registerOf(of, &location{Contact: "<sip:a@h>"}, life).GetHeader("Contact").Value(); got != want {
+			t.Errorf("%s: got Contact %s, want %s", life, got, want)
+		}
+	}
+}
+
 // FuzzRegister checks for any REGISTER and any answer that what is stored of them can be
 // read again, and adds no line to the REGISTERs that restore it.
 func FuzzRegister(f *testing.F) {

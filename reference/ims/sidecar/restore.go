@@ -111,7 +111,7 @@ func registerOf(user sip.Uri, l *location, life time.Duration) *sip.Request {
 	req.AppendHeader(&id)
 	req.AppendHeader(&sip.CSeqHeader{SeqNo: sequence, MethodName: sip.REGISTER})
 	if l != nil {
-		seconds := int64((life + time.Second - 1) / time.Second)
+		seconds := max(int64((life+time.Second-1)/time.Second), 0) // the location may have expired by now
 		req.AppendHeader(sip.NewHeader("Contact", l.Contact+";expires="+strconv.FormatInt(seconds, 10)))
 		for _, p := range l.Path {
 			req.AppendHeader(sip.NewHeader("Path", p))

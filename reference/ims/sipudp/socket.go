@@ -88,21 +88,23 @@ type Arrival struct {
 
 // Serve calls handle for each datagram, one at a time, until the socket is
 // closed. data is valid until handle returns. refused, which may be nil, is
-// called when the kernel reports that no socket listens at the connected remote.
+// called for each ICMP error about a datagram to the connected remote: nobody
+// listens there, or a router drops what goes there.
 func (s *Socket) Serve(handle func(data []byte, a Arrival), refused func()) error {
 	buf := make([]byte, maxDatagram)
 	oob := make([]byte, oobSize)
 	for {
 		n, oobn, from, err := s.raw.ReadMsg(buf, oob)
 		switch {
+		case err == nil:
 		case errors.Is(err, net.ErrClosed):
 			return nil
-		case isRefused(err):
+		case fromICMP(err):
 			if refused != nil {
 				refused()
 			}
 			continue
-		case err != nil:
+		default:
 			return fmt.Errorf("receive on %s: %w", s.local, err)
 		}
 		at, ok := arrivalTime(oob[:oobn])

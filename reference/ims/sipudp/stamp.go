@@ -39,4 +39,14 @@ func arrivalTime(oob []byte) (time.Time, bool) {
 	return time.Unix(0, mmsg.Nanoseconds(stamp)), true
 }
 
-func isRefused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
+// fromICMP reports whether a read failed because of an ICMP message. The kernel reports
+// each message once, so the next read may succeed.
+func fromICMP(err error) bool {
+	errno, _ := errors.AsType[unix.Errno](err)
+	switch errno {
+	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET, unix.ENOPROTOOPT,
+		unix.EMSGSIZE, unix.EPROTO: // what Linux makes of ICMP errors about UDP over IPv4
+		return true
+	}
+	return false
+}

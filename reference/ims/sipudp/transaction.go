@@ -22,7 +22,7 @@ import (
 const (
 	t1     = 500 * time.Millisecond
 	t2     = 4 * time.Second
-	timerC = 180 * time.Second
+	timerC = 181 * time.Second // more than three minutes (section 16.6, step 11)
 	linger = 5 * time.Second
 	// grain is the shortest time that Run sleeps before a timer.
 	grain = 50 * time.Millisecond
@@ -50,7 +50,7 @@ type Transaction struct {
 	final       int    // status of the final answer; 0 before it
 	provisional bool
 	cancelled   bool      // by the client
-	began       time.Time // when the request was forwarded, or received if it was not
+	began       time.Time // when the request was forwarded, or received if it was not; reset by an INVITE's answers 101 to 199
 	finished    time.Time
 	interval    time.Duration
 	due         time.Time
@@ -150,13 +150,16 @@ func (t *Transactions) ReceiveAck(req *sip.Request) (forward bool, of truth.Even
 }
 
 // ReceiveCancel answers a CANCEL, and cancels its INVITE downstream if the INVITE
-// is here. If the INVITE has not been forwarded yet, Forward returns ErrCancelled.
+// is here. If the INVITE has not been forwarded yet, Forward returns ErrCancelled. If
+// the next hop has not answered yet, the CANCEL waits for the first answer.
 // ReceiveCancel returns the event.
 func (t *Transactions) ReceiveCancel(cancel *sip.Request, upstream Peer) (truth.Event, error) {
+	var err error
 	t.mu.Lock()
 	invite := t.server[serverKey(cancel)]
 	if invite != nil {
 		invite.cancelled = true
+		err = t.cancel(invite, time.Now())
 	}
 	t.mu.Unlock()
 	if invite == nil {
@@ -165,7 +168,7 @@ func (t *Transactions) ReceiveCancel(cancel *sip.Request, upstream Peer) (truth.
 		return of, nil
 	}
 	_ = upstream.Send(Bytes(Reply(cancel, sip.StatusOK, "OK")), invite.Event) // if it is lost, the client retransmits
-	return invite.Event, t.Cancel(invite)
+	return invite.Event, err
 }
 
 // Begin returns a transaction for a request that this node itself sends, with an
@@ -218,28 +221,23 @@ func ForwardAck(out *sip.Request, downstream Peer, of truth.Event) error {
 	return downstream.Send(Bytes(out), of)
 }
 
-// Cancel sends a CANCEL to the next hop for an INVITE without a final answer (RFC
-// 3261 section 9.1, 16.10).
-func (t *Transactions) Cancel(tx *Transaction) error {
-	t.mu.Lock()
-	pending := tx.out != nil && tx.final == 0
-	out, downstream := tx.out, tx.downstream
-	t.mu.Unlock()
-	if !pending {
+// cancel sends a CANCEL to the next hop for an INVITE that has a provisional and no
+// final answer, unless one is on its way (RFC 3261 sections 9.1 and 16.10). A CANCEL
+// before the provisional answer could overtake the INVITE, and then cancel nothing. The
+// caller holds the lock.
+func (t *Transactions) cancel(tx *Transaction, now time.Time) error {
+	key := tx.branch + " CANCEL" // the CANCEL has the INVITE's branch, so it needs a different key
+	if tx.out == nil || !tx.provisional || tx.final != 0 || t.client[key] != nil {
 		return nil
 	}
-	cancel := hopByHop(out, sip.CANCEL, out.To())
-	ctx := &Transaction{Request: cancel, Event: tx.Event, Owner: tx.Owner}
-	data := Bytes(cancel)
-	now := time.Now()
-	branch, _ := cancel.Via().Params.Get("branch")
-	t.mu.Lock()
-	// The CANCEL has the INVITE's branch, so it needs a different key.
-	ctx.branch, ctx.downstream, ctx.forwarded, ctx.began, ctx.interval = branch+" CANCEL", downstream, data, now, t1
-	t.client[ctx.branch] = ctx
-	t.schedule(ctx, now.Add(t1))
-	t.mu.Unlock()
-	return downstream.Send(data, tx.Event)
+	out := hopByHop(tx.out, sip.CANCEL, tx.out.To())
+	own := &Transaction{
+		Request: out, Event: tx.Event, Owner: tx.Owner,
+		branch: key, downstream: tx.downstream, forwarded: Bytes(out), began: now, interval: t1,
+	}
+	t.client[key] = own
+	t.schedule(own, now.Add(t1))
+	return own.downstream.Send(own.forwarded, own.Event)
 }
 
 // hopByHop returns an ACK or CANCEL for the forwarded INVITE.
@@ -274,9 +272,10 @@ func (t *Transactions) Answered(res *sip.Response) (tx *Transaction, pass, first
 	}
 	before := tx.final
 	out, downstream := tx.out, tx.downstream
-	if res.StatusCode < 200 {
-		tx.provisional = true
-	} else if tx.final == 0 {
+	switch {
+	case res.StatusCode < 200:
+		t.proceed(tx, res.StatusCode)
+	case tx.final == 0:
 		first = true
 		tx.final, tx.finished = res.StatusCode, time.Now()
 	}
@@ -293,6 +292,18 @@ func (t *Transactions) Answered(res *sip.Response) (tx *Transaction, pass, first
 	}
 	res.RemoveHeader("Via")
 	return tx, !tx.Own(), first
+}
+
+// proceed records a provisional answer, and sends a CANCEL that waited for it. The
+// caller holds the lock.
+func (t *Transactions) proceed(tx *Transaction, status int) {
+	tx.provisional = true
+	if tx.invite() && status > sip.StatusTrying {
+		tx.began = time.Now() // resets timer C (RFC 3261 section 16.7, step 2)
+	}
+	if tx.cancelled {
+		_ = t.cancel(tx, time.Now()) // if it is lost, Run retransmits it
+	}
 }
 
 // Respond sends an answer upstream, and stores it for retransmissions of the
@@ -400,6 +411,7 @@ func (t *Transactions) expire(now time.Time) (next time.Time, some bool) {
 				t.schedule(tx, now.Add(t2))
 				continue
 			}
+			_ = t.cancel(tx, now) // RFC 3261 section 16.8; if it is lost, Run retransmits it
 			late = t.giveUp(tx, now, late)
 		case !tx.began.Add(t.timeout).After(now):
 			late = t.giveUp(tx, now, late)

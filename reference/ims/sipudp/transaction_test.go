@@ -3,6 +3,7 @@ package sipudp
 import (
 	"errors"
 	"net/netip"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/emiago/sipgo/sip"
+	"golang.org/x/sys/unix"
 )
 
 // A wire is a socket and the datagrams it has received.
@@ -292,13 +294,71 @@ func TestCancelBeforeForward(t *testing.T) {
 	}
 }
 
+// TestCancelWaitsForTheNextHop cancels an INVITE before and after the next hop has answered.
+// The CANCEL must follow the first answer, once.
+func TestCancelWaitsForTheNextHop(t *testing.T) {
+	invite := strings.ReplaceAll(register, "REGISTER", "INVITE")
+	r := newRig(t)
+	tx, _ := r.receive(t, invite)
+	r.forward(t, tx)
+	sent := r.down.await(t, 1)[0]
+	cancel := func() {
+		t.Helper()
+		cancel := parse(t, strings.ReplaceAll(register, "REGISTER", "CANCEL")).(*sip.Request)
+		if _, err := r.table.ReceiveCancel(cancel, Peer{Socket: r.self.Socket, To: r.up.Local()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func(branch string) { // forwards another INVITE, which arrives after what was sent before
+		other, _ := r.receive(t, strings.Replace(invite, "abc", branch, 1))
+		r.forward(t, other)
+	}
+	cancel()
+	next("def")
+	r.table.Answered(answerTo(t, sent, 100))
+	r.table.Answered(answerTo(t, sent, 180))
+	cancel() // a retransmission
+	next("ghi")
+	got := r.down.await(t, 4)
+	for i, want := range []string{"z9hG4bKabc", "z9hG4bKdef", "CANCEL sip:", "z9hG4bKghi"} {
+		if !strings.Contains(got[i], want) {
+			t.Errorf("datagram %d: got %q, want %s", i, got[i], want)
+		}
+	}
+	for _, answer := range r.up.await(t, 2) {
+		if !strings.HasPrefix(answer, "SIP/2.0 200 ") {
+			t.Errorf("answer to a CANCEL: got %q", answer)
+		}
+	}
+}
+
+// TestTimerC checks that an INVITE which rings for too long is cancelled at the next hop, and
+// that a 180 restarts the timer.
+func TestTimerC(t *testing.T) {
+	r := newRig(t)
+	tx, _ := r.receive(t, strings.ReplaceAll(register, "REGISTER", "INVITE"))
+	r.forward(t, tx)
+	sent := r.down.await(t, 1)[0]
+	tx.began = tx.began.Add(-timerC) // it was forwarded long ago
+	r.table.Answered(answerTo(t, sent, 180))
+	answered := time.Now()
+	r.table.expire(answered.Add(timerC - time.Second))
+	if len(r.late) != 0 {
+		t.Fatal("an INVITE that still rings timed out")
+	}
+	r.table.expire(answered.Add(timerC + t2))
+	if len(r.late) != 1 || r.late[0] != tx {
+		t.Errorf("got timed-out transactions %v, want the INVITE", r.late)
+	}
+	if got := r.down.await(t, 2)[1]; !strings.HasPrefix(got, "CANCEL sip:") {
+		t.Errorf("sent %q, want a CANCEL", got)
+	}
+}
+
 // TestArrivalIsTheKernels checks that the reported time is that of the arrival,
 // not of the read.
 func TestArrivalIsTheKernels(t *testing.T) {
 	from, to := newWire(t).serve(t), newWire(t)
-	if oobSize == 0 {
-		t.Skip("this kernel reports no arrival times")
-	}
 	if err := (Peer{Socket: from.Socket, To: to.Local()}).Send([]byte("x"), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -313,6 +373,19 @@ func TestArrivalIsTheKernels(t *testing.T) {
 	}
 	if at.From != from.Local() {
 		t.Errorf("got source %s, want %s", at.From, from.Local())
+	}
+}
+
+// TestErrorsOfICMP checks after which errors the reader goes on. On loopback only the first
+// one happens; see TestRefusalIsNoticed.
+func TestErrorsOfICMP(t *testing.T) {
+	for errno, want := range map[unix.Errno]bool{
+		unix.ECONNREFUSED: true, unix.EHOSTUNREACH: true, unix.ENETUNREACH: true, unix.ENOPROTOOPT: true, unix.EMSGSIZE: true,
+		unix.EBADF: false, unix.ENOTCONN: false, unix.ENOMEM: false,
+	} {
+		if got := fromICMP(os.NewSyscallError("recvmsg", errno)); got != want {
+			t.Errorf("%v: got %t, want %t", errno, got, want)
+		}
 	}
 }
 

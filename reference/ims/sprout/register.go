@@ -78,7 +78,7 @@ func (s *server) register(ctx context.Context, tx *sipudp.Transaction) error {
 
 // identity returns the public identity in a To, From or request URI.
 func identity(uri *sip.Uri) (string, error) {
-	if uri.Host != ims.Domain || uri.User == "" {
+	if !strings.EqualFold(uri.Host, ims.Domain) || uri.User == "" { // hosts have no case (RFC 3261 section 19.1.4)
 		return "", refuse(sip.StatusNotFound, "Not Found")
 	}
 	return ims.PublicID(uri.User), nil

@@ -23,7 +23,6 @@ type registration struct {
 	Identities    []string       `json:"identities"` // the implicit registration set, the default first
 	Bindings      []binding      `json:"bindings"`
 	Subscriptions []subscription `json:"subscriptions,omitempty"`
-	Version       int            `json:"version"`           // version of the reg event document
 	Due           int64          `json:"due"`               // when the timer is due, Unix milliseconds
 	Claimed       bool           `json:"claimed,omitempty"` // a Sprout is sending the NOTIFYs of an expiry
 }
@@ -152,7 +151,6 @@ func (s *server) updateRegistration(ctx context.Context, impu string, edit func(
 		if timer.To = r.timer(); timer.To.IsZero() {
 			err = s.records.Delete(ctx, registrationKey(impu), tag, timer)
 		} else {
-			r.Version++
 			var value []byte
 			if value, err = json.Marshal(r); err == nil {
 				err = s.records.Put(ctx, registrationKey(impu), keep.Record{Value: value, Tag: tag, Expires: last.Add(keepAfter)}, timer)

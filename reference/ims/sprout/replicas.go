@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vitrine/reference/ims"
 	"vitrine/reference/ims/replica"
 	"vitrine/reference/keep"
 )
@@ -34,8 +35,9 @@ func newReplicas(k config, peers net.Listener, log *slog.Logger, registry *prome
 		Self: k.cluster.Self, Peers: k.cluster.Peers, Copies: k.copies, Read: replica.One, Ask: k.peerTimeout,
 		OnTimer: r.onTimer, Log: log, Metrics: registry,
 	})
-	addGauge(registry, "records", "Records held here.", func() float64 { return float64(r.store.Held()) })
-	addGauge(registry, "living", "Sprouts that can be reached, including this one.", func() float64 { return float64(r.store.Living()) })
+	gauge := ims.Gauges(registry, "sprout")
+	gauge("records", "Records held here.", func() float64 { return float64(r.store.Held()) })
+	gauge("living", "Sprouts that can be reached, including this one.", func() float64 { return float64(r.store.Living()) })
 	return r
 }
 

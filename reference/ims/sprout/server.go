@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vitrine/internal/truth"
+	"vitrine/reference/ims"
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/rest"
 	"vitrine/reference/ims/sipudp"
@@ -33,6 +34,7 @@ type server struct {
 	home         *rest.Client
 	homer, ralf  *rest.Client // nil if there is none
 	charges      chan chargeable
+	unwatched    chan watcher // subscriptions whose NOTIFY failed
 	maxExpires   time.Duration
 	log          *slog.Logger
 	counts       counts
@@ -195,13 +197,16 @@ func (s *server) respond(tx *sipudp.Transaction, res *sip.Response) {
 	}
 }
 
-// timedOut answers 408 for the next hop that did not answer.
+// timedOut answers 408 for the next hop that did not answer. If the request is a NOTIFY of
+// this Sprout, its subscription ends.
 func (s *server) timedOut(tx *sipudp.Transaction) {
 	s.counts.timeouts.Inc()
-	if !tx.Own() {
-		s.respond(tx, sipudp.Reply(tx.Request, sip.StatusRequestTimeout, "Request Timeout"))
-		s.publishLater(tx)
+	if tx.Own() {
+		s.notified(tx, sip.StatusRequestTimeout)
+		return
 	}
+	s.respond(tx, sipudp.Reply(tx.Request, sip.StatusRequestTimeout, "Request Timeout"))
+	s.publishLater(tx)
 }
 
 // uri returns this Sprout's own URI with lr, and with param if it is not empty.
@@ -217,14 +222,12 @@ type counts struct {
 	requests, registered                                                       *prometheus.CounterVec
 	shed, refused, late, challenges, wrong, subscriptions, notifies, forwarded prometheus.Counter
 	timeouts, garbage, expired, homerFailed, unchargeable, away, unpublished   prometheus.Counter
+	unwatched                                                                  prometheus.Counter
 	waited                                                                     prometheus.Histogram
 }
 
 func newCounts(registry *prometheus.Registry) counts {
-	register := promauto.With(registry)
-	counter := func(name, help string) prometheus.Counter {
-		return register.NewCounter(prometheus.CounterOpts{Name: "sprout_" + name + "_total", Help: help})
-	}
+	register, counter := promauto.With(registry), ims.Counters(registry, "sprout")
 	return counts{
 		requests:   register.NewCounterVec(prometheus.CounterOpts{Name: "sprout_requests_total", Help: "Requests received, without retransmissions."}, []string{"method"}),
 		registered: register.NewCounterVec(prometheus.CounterOpts{Name: "sprout_registrations_total", Help: "Registrations carried out, by kind."}, []string{"kind"}),
@@ -239,6 +242,7 @@ func newCounts(registry *prometheus.Registry) counts {
 		wrong:         counter("wrong_credentials", "REGISTERs with a wrong password, username, realm or public identity."),
 		subscriptions: counter("subscriptions", "Subscriptions begun, refreshed or ended."),
 		notifies:      counter("notifies", "NOTIFYs sent."),
+		unwatched:     counter("subscriptions_failed", "Subscriptions removed because a NOTIFY failed."),
 		forwarded:     counter("forwarded", "Requests forwarded."),
 		timeouts:      counter("timeouts", "Forwarded requests that nobody answered in time."),
 		garbage:       counter("garbage", "Datagrams that were no usable SIP message."),

@@ -70,8 +70,18 @@ func (s *server) terminate(ctx context.Context, tx *sipudp.Transaction, caller s
 	}
 	self := sip.Uri{Scheme: "sip", Host: s.socket.Local().Addr().String(), Port: int(s.socket.Local().Port()), UriParams: sip.HeaderParams{{K: "lr"}}}
 	out.PrependHeader(&sip.RecordRouteHeader{Address: self})
-	out.AppendHeader(sip.NewHeader("P-Asserted-Identity", "<"+caller+">"))
+	assertIdentity(out, caller)
 	return s.send(tx, out)
+}
+
+// assertIdentity tells the callee who the caller is. It removes identities that the caller
+// asserts, because the callee trusts the header (RFC 3325 section 5).
+func assertIdentity(out *sip.Request, caller string) {
+	const name = "P-Asserted-Identity"
+	for _, h := range out.GetHeaders(name) {
+		out.RemoveHeader(h.Name()) // as the caller spells it
+	}
+	out.AppendHeader(sip.NewHeader(name, "<"+caller+">"))
 }
 
 // retarget sets a request's URI to the contact and its Route to the contact's
@@ -158,14 +168,17 @@ func (s *server) ack(req *sip.Request, of truth.Event) {
 	}
 }
 
-// response forwards an answer, and starts or ends the charging of a call. It returns the
-// answer's event.
+// response forwards an answer, and starts or ends the charging of a call. An answer to a
+// NOTIFY of this Sprout ends here. response returns the answer's event.
 func (s *server) response(res *sip.Response) truth.Event {
 	tx, pass, first := s.transactions.Answered(res)
 	switch {
 	case tx == nil:
 		return 0
 	case !pass:
+		if first {
+			s.notified(tx, res.StatusCode)
+		}
 		return tx.Event
 	}
 	s.respond(tx, res)

@@ -14,6 +14,19 @@ import (
 	"vitrine/reference/ims/sipudp"
 )
 
+// TestAssertIdentity checks that a caller cannot assert an identity itself.
+func TestAssertIdentity(t *testing.T) {
+	req, ok := request("p-asserted-identity: <sip:b@ims.test>\r\nP-Asserted-Identity: <sip:c@ims.test>, <tel:+1>")
+	if !ok {
+		t.Fatal("cannot parse the request")
+	}
+	assertIdentity(req, "sip:a@ims.test")
+	got := req.GetHeaders("P-Asserted-Identity")
+	if len(got) != 1 || got[0].Value() != "<sip:a@ims.test>" {
+		t.Errorf("got %v, want the caller's identity alone", got)
+	}
+}
+
 // TestCancelOfQueuedInvite cancels an INVITE that waits for a worker.
 func TestCancelOfQueuedInvite(t *testing.T) {
 	socket, err := sipudp.Listen(netip.MustParseAddrPort("127.0.0.1:0"), 1<<16)

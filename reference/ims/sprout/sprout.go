@@ -116,7 +116,7 @@ func newServer(k config, socket *sipudp.Socket, records keeper, log *slog.Logger
 	local := k.listen.Addr()
 	s := &server{
 		socket: socket, ours: map[netip.AddrPort]bool{socket.Local(): true}, parser: sip.NewParser(),
-		queue: make(chan *sipudp.Transaction, k.queue), charges: make(chan chargeable, 1000),
+		queue: make(chan *sipudp.Transaction, k.queue), charges: make(chan chargeable, 1000), unwatched: make(chan watcher, 1000),
 		home:    rest.NewClient("homestead", k.homestead, k.homesteadConnections, k.homesteadTimeout, local, registry),
 		records: records, maxExpires: k.maxExpires, log: log, counts: newCounts(registry),
 	}
@@ -132,8 +132,9 @@ func newServer(k config, socket *sipudp.Socket, records keeper, log *slog.Logger
 	}
 	if k.overload == overload.Clearwater {
 		s.load = overload.New(overload.Config{Target: k.target, Initial: k.initialRate, Min: 10, Bucket: 200}, time.Now())
-		addGauge(registry, "token_rate", "Requests/s admitted at present.", s.load.Rate)
-		addGauge(registry, "latency_seconds", "Moving average of the latency of requests.", func() float64 { return s.load.Latency().Seconds() })
+		gauge := ims.Gauges(registry, "sprout")
+		gauge("token_rate", "Requests/s admitted at present.", s.load.Rate)
+		gauge("latency_seconds", "Moving average of the latency of requests.", func() float64 { return s.load.Latency().Seconds() })
 	}
 	return s
 }
@@ -148,10 +149,6 @@ func (s *server) logMessages(log *truth.Log) {
 	}
 }
 
-func addGauge(registry *prometheus.Registry, name, help string, value func() float64) {
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sprout_" + name, Help: help}, value))
-}
-
 func (s *server) run(ctx context.Context, k config, c *ims.Command) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.records.Run(ctx, s.expire) })
@@ -159,6 +156,7 @@ func (s *server) run(ctx context.Context, k config, c *ims.Command) error {
 	for range k.workers {
 		group.Go(func() error { s.work(ctx); return nil })
 	}
+	group.Go(func() error { s.endSubscriptions(ctx); return nil })
 	if s.ralf != nil {
 		for range 4 {
 			group.Go(func() error { s.sendCharges(ctx); return nil })

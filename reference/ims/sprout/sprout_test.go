@@ -94,20 +94,97 @@ func TestTriggers(t *testing.T) {
 
 func TestRegInfo(t *testing.T) {
 	r := registration{
-		Identities: []string{"sip:a@ims.test", "tel:+1"}, Version: 3,
-		Bindings: []binding{{URI: "sip:a@192.0.2.1?x=<&>", Expires: time.Now().Add(time.Hour).UnixMilli()}},
+		Identities: []string{"sip:a@ims.test", "tel:+1"},
+		Bindings: []binding{
+			{URI: "sip:a@192.0.2.1?x=<&>", Expires: time.Now().Add(time.Hour).UnixMilli()},
+			{URI: "sip:a@192.0.2.2", Expires: time.Now().Add(time.Hour).UnixMilli()},
+		},
 	}
-	body, err := regInfo("sip:a@ims.test", r)
-	if err != nil {
-		t.Fatal(err)
+	document := func() (doc regInfoDocument, body []byte) {
+		t.Helper()
+		body, err := regInfo("sip:a@ims.test", r, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := xml.Unmarshal(body, &doc); err != nil {
+			t.Fatal(err)
+		}
+		return doc, body
 	}
-	var doc regInfoDocument
-	if err := xml.Unmarshal(body, &doc); err != nil {
-		t.Fatal(err)
-	}
+	doc, body := document()
 	if doc.Version != 3 || doc.State != "full" || len(doc.Registrations) != 2 || doc.Registrations[1].AOR != "tel:+1" ||
 		doc.Registrations[0].State != "active" || doc.Registrations[0].Contacts[0].URI != r.Bindings[0].URI {
 		t.Errorf("%s", body)
+	}
+	ids := map[string]bool{}
+	for _, reg := range doc.Registrations {
+		for _, c := range reg.Contacts {
+			ids[c.ID] = true
+		}
+	}
+	if len(ids) != 4 {
+		t.Errorf("got %d IDs of 4 contacts: %s", len(ids), body)
+	}
+	r.Bindings = r.Bindings[1:]
+	if later, _ := document(); later.Registrations[0].Contacts[0].ID != doc.Registrations[0].Contacts[1].ID {
+		t.Errorf("the ID of a contact changed when another one went")
+	}
+}
+
+func TestSubscriptionsAreLimited(t *testing.T) {
+	var r registration
+	for i := range maxSubscriptions {
+		if err := watch(&r, subscription{CallID: fmt.Sprint(i)}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := watch(&r, subscription{CallID: "more"}, false); err == nil || len(r.Subscriptions) != maxSubscriptions {
+		t.Errorf("one more: got error %v, %d subscriptions", err, len(r.Subscriptions))
+	}
+	if err := watch(&r, subscription{CallID: "0"}, true); err != nil || r.Subscriptions[0].CSeq != 2 {
+		t.Errorf("a refresh: got error %v, CSeq %d of its NOTIFY, want 2", err, r.Subscriptions[0].CSeq)
+	}
+}
+
+// TestAnswersThatEndASubscription checks the statuses of RFC 6665 section 4.2.2.
+func TestAnswersThatEndASubscription(t *testing.T) {
+	for status, want := range map[int]bool{200: false, 403: false, 404: true, 408: true, 480: true, 481: true, 485: true, 486: false, 489: true, 500: false, 503: false, 604: true} {
+		if got := endsSubscription(status); got != want {
+			t.Errorf("%d ends the subscription: got %t, want %t", status, got, want)
+		}
+	}
+}
+
+// TestUnwatch removes a subscription whose NOTIFY failed, unless the next NOTIFY decides.
+func TestUnwatch(t *testing.T) {
+	now := time.UnixMilli(1000)
+	for _, c := range []struct {
+		name         string
+		expires, due int64
+		ends         bool
+	}{
+		{"unchanged", 5000, 2000, true},
+		{"refreshed since", 6000, 2000, false},
+		{"the registration's timer is due", 5000, 1000, false},
+	} {
+		r := registration{Due: c.due, Subscriptions: []subscription{{CallID: "1", Expires: 5000}, {CallID: "2", Expires: c.expires}}}
+		left := 2
+		if c.ends {
+			left = 1
+		}
+		err := r.unwatch(subscription{CallID: "2", Expires: 5000}, now)
+		if (err == nil) != c.ends || len(r.Subscriptions) != left || r.Subscriptions[0].CallID != "1" {
+			t.Errorf("%s: got error %v, subscriptions %+v", c.name, err, r.Subscriptions)
+		}
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	for host, want := range map[string]bool{ims.Domain: true, "IMS.Test": true, "elsewhere.test": false} {
+		got, err := identity(&sip.Uri{User: "a", Host: host})
+		if (err == nil) != want || want && got != ims.PublicID("a") {
+			t.Errorf("host %s: got %q, error %v", host, got, err)
+		}
 	}
 }
 
@@ -199,7 +276,7 @@ func FuzzCredentials(f *testing.F) {
 }
 
 func FuzzRegistration(f *testing.F) {
-	f.Add([]byte(`{"identities":["sip:a@ims.test"],"bindings":[{"uri":"sip:a@h","path":["sip:t@10.0.0.1;lr"],"expires":5}],"version":1}`))
+	f.Add([]byte(`{"identities":["sip:a@ims.test"],"bindings":[{"uri":"sip:a@h","path":["sip:t@10.0.0.1;lr"],"expires":5}],"due":5}`))
 	f.Add([]byte(``))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		r, err := parseRegistration(value)
@@ -208,7 +285,7 @@ func FuzzRegistration(f *testing.F) {
 		}
 		r.prune(time.UnixMilli(1))
 		r.expiry()
-		if _, err := regInfo("sip:a@ims.test", r); err != nil {
+		if _, err := regInfo("sip:a@ims.test", r, 0); err != nil {
 			t.Error(err)
 		}
 		again, err := json.Marshal(r)

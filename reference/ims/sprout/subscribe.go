@@ -3,6 +3,7 @@ package sprout
 import (
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,7 +26,9 @@ func (s *server) subscribe(ctx context.Context, tx *sipudp.Transaction) error {
 		event = req.GetHeader("o") // compact form
 	}
 	if event == nil || string(wiresip.WithoutParams([]byte(event.Value()))) != "reg" {
-		return refuse(489, "Bad Event")
+		s.counts.refused.Inc()
+		s.respond(tx, sipudp.Reply(req, 489, "Bad Event", sip.NewHeader("Allow-Events", "reg"))) // mandatory: RFC 3265 section 7.2
+		return nil
 	}
 	impu, err := identity(&req.To().Address)
 	if err != nil {
@@ -99,6 +102,10 @@ func (s *server) dialog(req *sip.Request, now time.Time) (subscription, error) {
 	}, nil
 }
 
+// maxSubscriptions is how many subscriptions a user may have. Each change of the
+// registration sends a NOTIFY for each of them.
+const maxSubscriptions = 100
+
 // watch adds, refreshes or ends a subscription, and counts the NOTIFY that is
 // due. A subscription that ends stays, expired, for that NOTIFY.
 func watch(r *registration, dialog subscription, refresh bool) error {
@@ -106,6 +113,8 @@ func watch(r *registration, dialog subscription, refresh bool) error {
 	switch {
 	case i < 0 && refresh:
 		return refuse(sip.StatusCallTransactionDoesNotExists, "No Such Subscription")
+	case i < 0 && len(r.Subscriptions) >= maxSubscriptions:
+		return refuse(sip.StatusForbidden, "Too Many Subscriptions")
 	case i < 0:
 		dialog.CSeq = 1
 		r.Subscriptions = append(r.Subscriptions, dialog)
@@ -119,19 +128,19 @@ func watch(r *registration, dialog subscription, refresh bool) error {
 
 // notify sends the present registration to the watchers, as an event of this Sprout. The
 // caller has already incremented the watchers' CSeq. Each NOTIFY is retransmitted until it
-// is answered, like any request.
+// is answered, like any request. If it fails, the subscription ends.
 func (s *server) notify(impu string, r registration, watchers []subscription, of truth.Event) {
 	for _, w := range watchers {
-		state := fmt.Sprintf("active;expires=%d", seconds(w.Expires))
+		state, owner := fmt.Sprintf("active;expires=%d", seconds(w.Expires)), any(watcher{impu, w, of})
 		switch {
 		case len(r.Bindings) == 0:
-			state = "terminated;reason=noresource"
+			state, owner = "terminated;reason=noresource", nil
 		case w.Expires <= time.Now().UnixMilli():
-			state = "terminated;reason=timeout"
+			state, owner = "terminated;reason=timeout", nil
 		}
 		req, to, err := s.notification(impu, r, w, state)
 		if err == nil {
-			err = s.transactions.Forward(sipudp.Begin(req, of), req, to, nil)
+			err = s.transactions.Forward(sipudp.Begin(req, of), req, to, owner)
 		}
 		if err != nil {
 			s.log.Warn("a NOTIFY was not sent", "identity", impu, "error", err)
@@ -147,7 +156,7 @@ func (s *server) notification(impu string, r registration, w subscription, state
 	if err := sip.ParseUri(w.Target, &target); err != nil {
 		return nil, sipudp.Peer{}, fmt.Errorf("contact of a subscription: %w", err)
 	}
-	body, err := regInfo(impu, r)
+	body, err := regInfo(impu, r, w.CSeq-1)
 	if err != nil {
 		return nil, sipudp.Peer{}, err
 	}
@@ -175,10 +184,75 @@ func (s *server) notification(impu string, r registration, w subscription, state
 	return req, to, err
 }
 
+// A watcher is a subscription to an identity, and the Owner of a NOTIFY's transaction.
+type watcher struct {
+	impu string
+	subscription
+	event truth.Event
+}
+
+// notified handles the final answer to a NOTIFY. Without an answer, status is 408.
+func (s *server) notified(tx *sipudp.Transaction, status int) {
+	w, ok := tx.Owner.(watcher)
+	if !ok || !endsSubscription(status) {
+		return
+	}
+	select {
+	case s.unwatched <- w:
+	default: // too many at once; the next NOTIFY fails too
+	}
+}
+
+// endsSubscription reports whether an answer to a NOTIFY ends the subscription (RFC 6665
+// section 4.2.2). 408 counts as no answer (RFC 3261 section 12.2.1.2): a proxy sends it for
+// a phone that does not answer.
+func endsSubscription(status int) bool {
+	switch status {
+	case 404, 405, 408, 410, 416, 480, 481, 482, 483, 484, 485, 489, 501, 604:
+		return true
+	}
+	return false
+}
+
+// endSubscriptions removes the subscriptions whose NOTIFY failed, until ctx is done.
+func (s *server) endSubscriptions(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case w := <-s.unwatched:
+			_, err := s.updateRegistration(truth.With(ctx, w.event), w.impu, func(r *registration, now time.Time) error {
+				return r.unwatch(w.subscription, now)
+			})
+			switch {
+			case err == nil:
+				s.counts.unwatched.Inc()
+			case !errors.Is(err, errWatched) && ctx.Err() == nil:
+				s.log.Warn("a subscription whose NOTIFY failed was not removed", "identity", w.impu, "error", err)
+			}
+		}
+	}
+}
+
+// errWatched is the error for a subscription that stays although a NOTIFY failed.
+var errWatched = errors.New("the subscription stays")
+
+// unwatch removes a subscription whose NOTIFY failed. It fails with errWatched if the
+// subscription has been refreshed since, or if the registration's timer is due: the next
+// NOTIFY then decides.
+func (r *registration) unwatch(gone subscription, now time.Time) error {
+	i := slices.IndexFunc(r.Subscriptions, func(have subscription) bool { return have.same(gone) && have.Expires == gone.Expires })
+	if i < 0 || r.Due <= now.UnixMilli() {
+		return errWatched
+	}
+	r.Subscriptions = slices.Delete(r.Subscriptions, i, i+1)
+	return nil
+}
+
 // regInfoDocument is the document of RFC 3680 section 5.
 type regInfoDocument struct {
 	XMLName       xml.Name              `xml:"urn:ietf:params:xml:ns:reginfo reginfo"`
-	Version       int                   `xml:"version,attr"`
+	Version       uint32                `xml:"version,attr"`
 	State         string                `xml:"state,attr"`
 	Registrations []regInfoRegistration `xml:"registration"`
 }
@@ -191,26 +265,27 @@ type regInfoRegistration struct {
 }
 
 type regInfoContact struct {
-	ID      string `xml:"id,attr"`
+	ID      string `xml:"id,attr"` // unique among all contacts of a subscription (RFC 3680 section 5.1)
 	State   string `xml:"state,attr"`
 	Event   string `xml:"event,attr"`
 	Expires int64  `xml:"expires,attr"`
 	URI     string `xml:"uri"`
 }
 
-// regInfo returns the full state of a registration.
-func regInfo(impu string, r registration) ([]byte, error) {
-	doc := regInfoDocument{Version: r.Version, State: "full"}
+// regInfo returns the full state of a registration. version counts the documents of a
+// subscription, from 0 on (RFC 3680 section 5.1).
+func regInfo(impu string, r registration, version uint32) ([]byte, error) {
+	doc := regInfoDocument{Version: version, State: "full"}
 	identities := r.Identities
 	if len(identities) == 0 {
 		identities = []string{impu}
 	}
 	for _, id := range identities {
 		reg := regInfoRegistration{AOR: id, ID: ims.UserOf(id), State: "terminated"}
-		for i, b := range r.Bindings {
+		for _, b := range r.Bindings {
 			reg.State = "active"
 			reg.Contacts = append(reg.Contacts, regInfoContact{
-				ID: strconv.Itoa(i), State: "active", Event: "registered", Expires: seconds(b.Expires), URI: b.URI,
+				ID: md5Hex(id + " " + b.URI), State: "active", Event: "registered", Expires: seconds(b.Expires), URI: b.URI,
 			})
 		}
 		doc.Registrations = append(doc.Registrations, reg)
