@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	// lead is the time from the call of Play to the first due call.
+	// lead is the time from the call of Play to the first due call or, if no call is due before
+	// the window, to the start of the window.
 	lead = 20 * time.Millisecond
 	// grace is how long after the end of the window a late call may still begin.
 	// Calls left after that count as not offered.
@@ -71,7 +72,7 @@ func (a *Agenda) Begin(now time.Duration) (due time.Duration, ok bool) {
 // must return soon.
 func (a *Agenda) Play(ctx context.Context, play func(start time.Time), stop func()) (start time.Time, err error) {
 	defer context.AfterFunc(ctx, stop)()
-	start = time.Now().Add(lead - a.due)
+	start = time.Now().Add(lead - min(a.due, 0)) // the window never begins before this process
 	play(start)
 	return start, ctx.Err()
 }

@@ -36,6 +36,22 @@ func TestAgenda(t *testing.T) {
 	}
 }
 
+// TestWindowDoesNotBeginInThePast checks that the window begins after the call of Play, even if
+// its first call is due seconds later.
+func TestWindowDoesNotBeginInThePast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trial := Trial{Rate: 0.1, Duration: 1000, Seed: 1}
+		a := NewAgenda(trial.Schedule(Poisson), NewRecorder(trial.Duration))
+		if first, more := a.Next(); !more || first <= lead {
+			t.Fatalf("the first call is due at %v, want more than %v", first, lead)
+		}
+		begin := time.Now()
+		if start, err := a.Play(t.Context(), func(time.Time) {}, func() {}); err != nil || start.Sub(begin) != lead {
+			t.Errorf("the window begins %v after the call, want %v: %v", start.Sub(begin), lead, err)
+		}
+	})
+}
+
 func TestAgendaPlays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trial := Trial{Rate: 10, Duration: 1, Warmup: 2}

@@ -26,7 +26,7 @@ const maxCauses = 256
 const MinOffered = 0.99
 
 // ReasonGenerator is the reason of a trial that offered less than MinOffered. It also begins the
-// reason of a trial that the generator could not run.
+// reason of a trial that the generator could not run, or for which it had another schedule.
 const ReasonGenerator = "generator"
 
 // ErrReport is wrapped by every error of ParseReport.
@@ -105,8 +105,9 @@ func (r *Report) check() error {
 	if !(r.WindowStart >= 0) || math.IsInf(r.WindowStart, 0) {
 		return fmt.Errorf("window_start_unix_s is %v: want seconds since 1970", r.WindowStart)
 	}
-	if !(r.Answered >= 0) || r.Answered > maxSeconds {
-		return fmt.Errorf("answered_s is %v: want seconds, at most %d", r.Answered, maxSeconds)
+	const maxAnswered = 2 * maxSeconds // the last calls of the longest window may end after it
+	if !(r.Answered >= 0) || r.Answered > maxAnswered {
+		return fmt.Errorf("answered_s is %v: want seconds, at most %d", r.Answered, maxAnswered)
 	}
 	if err := r.checkCounts(); err != nil {
 		return err
@@ -238,10 +239,11 @@ func (r *Report) Histogram() (*hdrhistogram.Histogram, error) {
 	return h, nil
 }
 
-// Outcome converts the report to the outcome of the trial with the key. It sets every field except
-// Use. The outcome is invalid if the generator could not run the trial, if no call was due in the
-// window, or if the generator offered less than MinOffered of its schedule.
-func (r *Report) Outcome(key vitrine.Key) (vitrine.Outcome, error) {
+// Outcome converts the report to the outcome of the trial with the key, whose window was to have
+// the given length. It sets every field except Use. The outcome is invalid if the generator could
+// not run the trial, if its schedule was not that of the trial, or if it offered less than
+// MinOffered of its schedule.
+func (r *Report) Outcome(key vitrine.Key, window time.Duration) (vitrine.Outcome, error) {
 	if r.Error != "" {
 		return vitrine.Outcome{Key: key, Reason: ReasonGenerator + ": " + r.Error}, nil
 	}
@@ -272,13 +274,24 @@ func (r *Report) Outcome(key vitrine.Key) (vitrine.Outcome, error) {
 		}
 		o.Seconds[i] = s
 	}
-	switch {
+	switch least, most := scheduleBounds(key.Rate * window.Seconds()); {
 	case r.Scheduled == 0:
 		o.Valid, o.Reason = false, ReasonGenerator+": no call was due inside the window"
+	case r.Scheduled < least || r.Scheduled > most:
+		o.Valid, o.Reason = false, fmt.Sprintf("%s: %d calls were due inside the window: want %d to %d at a rate of %g for %s: does the generator read its rate and duration?",
+			ReasonGenerator, r.Scheduled, least, most, key.Rate, window)
 	case float64(r.Offered) < MinOffered*float64(r.Scheduled):
 		o.Valid, o.Reason = false, ReasonGenerator
 	}
 	return o, nil
+}
+
+// scheduleBounds returns how many calls a schedule with the given mean may have, apart from none. A
+// paced schedule is always within these bounds. A Poisson one is beyond them less than once in 50
+// million trials.
+func scheduleBounds(mean float64) (least, most int64) {
+	slack := 4 + 6*math.Sqrt(mean) + (1-MinOffered)*mean
+	return max(1, int64(math.Ceil(mean-slack))), int64(math.Floor(mean + slack))
 }
 
 // Print writes the report as the one line that ParseReport reads.

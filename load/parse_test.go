@@ -68,7 +68,7 @@ func TestReportRoundTrip(t *testing.T) {
 	if r.WindowStart != 1000.5 {
 		t.Errorf("window start: got %v, want 1000.5", r.WindowStart)
 	}
-	o, err := r.Outcome(vitrine.Key{Seq: 3, Rate: 4})
+	o, err := r.Outcome(vitrine.Key{Seq: 3, Rate: 4}, 2500*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +86,14 @@ func TestReportRoundTrip(t *testing.T) {
 func TestOutcomeValidity(t *testing.T) {
 	for _, c := range []struct {
 		offered int
-		valid   bool
-	}{{1000, true}, {990, true}, {989, false}, {0, false}} {
+		rate    float64
+		reason  string // empty if valid
+	}{
+		{1000, 1000, ""}, {990, 1000, ""}, {989, 1000, ReasonGenerator}, {0, 1000, ReasonGenerator},
+		{1000, 1190, ""}, {1000, 830, ""},
+		// The generator had a rate of its own.
+		{1000, 100, "want 35 to 165"}, {1000, 1300, "want 1067 to 1533"}, {1000, 800, "want 619 to 981"},
+	} {
 		rec := NewRecorder(1)
 		for i := range 1000 {
 			rec.Scheduled(0)
@@ -100,16 +106,16 @@ func TestOutcomeValidity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := r.Outcome(vitrine.Key{})
+		o, err := r.Outcome(vitrine.Key{Rate: c.rate}, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o.Valid != c.valid {
-			t.Errorf("offered %d of 1000: got valid %v", c.offered, o.Valid)
+		if o.Valid != (c.reason == "") || !strings.Contains(o.Reason, c.reason) {
+			t.Errorf("offered %d of 1000 at a rate of %g: valid %v, reason %q, want %q", c.offered, c.rate, o.Valid, o.Reason, c.reason)
 		}
 	}
 	failed := Report{Error: "no such scenario"}
-	o, err := failed.Outcome(vitrine.Key{})
+	o, err := failed.Outcome(vitrine.Key{}, time.Second)
 	if err != nil || o.Valid || o.Reason != "generator: no such scenario" {
 		t.Errorf("report of an error: got %+v, %v", o, err)
 	}
@@ -145,6 +151,7 @@ func TestParseReportRefuses(t *testing.T) {
 		{"negative", change(func(r *Report) { r.Succeeded = -1 }), "below 0"},
 		{"negative cause", change(func(r *Report) { r.Failed["503"] = -1 }), "below 0"},
 		{"answered before the window", change(func(r *Report) { r.Answered = -1 }), "answered_s is -1"},
+		{"answered days later", change(func(r *Report) { r.Answered = 200_000 }), "answered_s is 200000"},
 		{"overflow", change(func(r *Report) { r.Failed["503"] = 1<<63 - 1 }), "too many"},
 		{"offered too much", change(func(r *Report) { r.Offered = 11 }), "more than scheduled"},
 		{"lost calls", change(func(r *Report) { r.Offered = 10 }), "add up to 9"},
@@ -180,7 +187,7 @@ func FuzzParseReport(f *testing.F) {
 			}
 			return
 		}
-		o, err := r.Outcome(vitrine.Key{})
+		o, err := r.Outcome(vitrine.Key{}, time.Second)
 		if err != nil {
 			t.Fatalf("the accepted report has no outcome: %v", err)
 		}

@@ -67,6 +67,23 @@ func TestInFlightIsOfTheWindow(t *testing.T) {
 	}
 }
 
+// TestLastCallEndsAfterTheLongestWindow checks that a report of the longest window is accepted if
+// its last call times out after the window.
+func TestLastCallEndsAfterTheLongestWindow(t *testing.T) {
+	r := NewRecorder(maxSeconds)
+	due := maxSeconds*time.Second - ms
+	r.Scheduled(due)
+	r.Offered(due, due)
+	r.Failed(due, due+10*time.Second, "timeout")
+	report, err := r.Report(time.Unix(1, 0))
+	if err == nil {
+		err = report.check()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRecordingDoesNotAllocate(t *testing.T) {
 	r := NewRecorder(100)
 	r.Failed(0, 0, "timeout")

@@ -9,7 +9,7 @@ package load
 // from its arguments: --rate, --duration, --warmup, --targets, --scratch, --seed,
 // then --param name=value for each parameter.
 type Trial struct {
-	Rate     float64           // calls per second (or the workload's unit)
+	Rate     float64           // calls per second; the workload's unit says what a call is
 	Duration float64           // of the window, in seconds
 	Warmup   float64           // before the window, in seconds; its calls have a rising rate and do not count
 	Targets  []string          // address:port of each entry instance

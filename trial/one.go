@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,8 @@ const defaultGrace = 60 * time.Second
 
 const stopGrace = 2 * time.Second
 
-// runTrial runs one trial on the deployed sizing. A fault of the generator, the function or the
-// fabric makes the outcome invalid. An error ends the campaign.
+// runTrial runs one trial on the deployed sizing. A fault of the generator or the function makes the
+// outcome invalid. An error ends the campaign.
 func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Duration) (out vitrine.Outcome, err error) {
 	scratch := filepath.Join(s.generator.Dir, fmt.Sprintf("%d-%d", key.Seq, key.Attempt))
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
@@ -52,8 +53,10 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 	}
 	report, trialErr := s.drive(ctx, command, warmup+2*window+s.Grace)
 	took := time.Since(started)
-	if ctx.Err() != nil {
-		return out, errors.Join(context.Cause(ctx), watch.Stop())
+	// Without the fabric, no later trial can succeed. This trial is not recorded, because a search
+	// avoids the rate of an invalid trial.
+	if err := cmp.Or(context.Cause(ctx), s.bed.FabricEnded()); err != nil {
+		return out, errors.Join(err, watch.Stop())
 	}
 	if report.WindowStart > 0 {
 		begin = time.UnixMicro(int64(report.WindowStart * 1e6))
@@ -62,7 +65,7 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 		return out, err
 	}
 	if trialErr == nil {
-		out, trialErr = report.Outcome(key)
+		out, trialErr = report.Outcome(key, window)
 	}
 	if trialErr != nil {
 		out = vitrine.Outcome{Key: key, Duration: window, Reason: trialErr.Error()}
@@ -91,7 +94,7 @@ func (s *site) command(key vitrine.Key, window time.Duration, scratch string) (v
 func (s *site) drive(ctx context.Context, command vitrine.Command, limit time.Duration) (load.Report, error) {
 	tctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	dead := errors.Join(s.deployment.Await(tctx, s.generator.Done()), s.fabricEnded())
+	dead := s.deployment.Await(tctx, s.generator.Done())
 	if err := s.generator.Stop(context.WithoutCancel(ctx), stopGrace); err != nil {
 		return load.Report{}, err
 	}

@@ -119,7 +119,7 @@ func (c *Campaign) mostSizings() (int, error) {
 	steps := 0
 	for range space.Components {
 		if c.Deployment.Mode.Scaling != spec.ScaleUp {
-			steps += int(space.Limit.VCPUs/space.Flavors[0].VCPUs) - 1
+			steps += int(space.Limit.VCPUs/space.Flavors[0].VCPUs+floatSlack) - 1
 		}
 		if c.Deployment.Mode.Scaling != spec.ScaleOut {
 			steps += len(space.Flavors) - 1

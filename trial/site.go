@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"vitrine"
-	"vitrine/fabric"
 	"vitrine/spec"
 	"vitrine/substrate"
 	"vitrine/testbed"
@@ -111,14 +110,6 @@ func (s *site) close(ctx context.Context) error {
 func (s *site) decideFresh(overloaded bool) {
 	stateful := s.Deployment.Stateful && overloaded
 	s.stale = stateful || (s.deployment != nil && s.deployment.Ended() != nil)
-}
-
-// fabricEnded returns an error if a process that the fabric's links need has ended.
-func (s *site) fabricEnded() error {
-	if f, ok := s.bed.Fabric().(fabric.Ender); ok {
-		return f.Ended()
-	}
-	return nil
 }
 
 // boot returns the median time, in seconds, that the sizing's deployments took to boot. It is 0 if

@@ -12,6 +12,20 @@ import (
 	"vitrine/testbed"
 )
 
+// TestMostSizingsOfDecimals checks the bound if the limit is a multiple of the flavor, but the
+// quotient of the two decimals is not whole: 0.3/0.1 is below 3.
+func TestMostSizingsOfDecimals(t *testing.T) {
+	c := &Campaign{Config: Config{Deployment: &spec.Deployment{Mode: spec.Mode{Name: spec.Directed, Scaling: spec.ScaleOut}}}}
+	c.space = size.Space{
+		Components: []vitrine.Component{{Name: "front", Short: "fr"}},
+		Flavors:    []vitrine.Flavor{{Name: "small", VCPUs: 0.1}},
+		Limit:      vitrine.Resources{VCPUs: 0.3},
+	}
+	if got, err := c.mostSizings(); got != 3 || err != nil { // fr1s, fr2s, fr3s
+		t.Errorf("at most %d sizings, %v; want 3", got, err)
+	}
+}
+
 // TestReasonOfTheChosenSize checks the reason if only one of two substrates has a size that
 // reaches the workload. The reason must be about that size, whichever was measured last.
 func TestReasonOfTheChosenSize(t *testing.T) {

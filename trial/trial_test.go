@@ -384,11 +384,6 @@ func TestEmulationIsMarked(t *testing.T) {
 	}
 }
 
-// A broken is a fabric that claims that one of its processes has ended.
-type broken struct{ fabric.Fabric }
-
-func (broken) Ended() error { return errors.New("the fabric ended on purpose") }
-
 func TestFaultsMakeTrialsInvalid(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ function, params, reason string }{
@@ -396,21 +391,13 @@ func TestFaultsMakeTrialsInvalid(t *testing.T) {
 		"crash":         {params: "fault: crash", reason: "generator crashed on purpose"},
 		"hang":          {params: "fault: hang", reason: "generator had not ended after"},
 		"slow":          {params: "fault: slow", reason: "generator"},
-		"fabric ends":   {reason: "the fabric ended on purpose"},
 		"instance dies": {function: ", \"5\"", reason: "front-1 ended (exit status 7); its log ends: out of luck"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := setUp(t, tt.function, "[fr1s]", tt.params)
-			switch name {
-			case "hang":
+			if name == "hang" {
 				c.config.Grace = 100 * time.Millisecond
-			case "fabric ends":
-				plain := c.config.Testbed.Fabric
-				c.config.Testbed.Fabric = func(ctx context.Context, o spec.Choice, part document.Node) (fabric.Fabric, error) {
-					f, err := plain(ctx, o, part)
-					return broken{f}, err
-				}
 			}
 			summary, err := c.measure(t.Context())
 			if err != nil {
@@ -429,6 +416,38 @@ func TestFaultsMakeTrialsInvalid(t *testing.T) {
 				t.Errorf("capacity censored %q, want generator, because no trial shows anything about the function", got)
 			}
 		})
+	}
+}
+
+// A broken is a fabric that claims that one of its processes has ended.
+type broken struct{ fabric.Fabric }
+
+func (broken) Ended() error { return errors.New("the fabric ended on purpose") }
+
+// TestEndedFabricEndsTheCampaign checks that the campaign ends with the fabric's error, that it does
+// not record the trial, and that a resumed campaign makes the trial.
+func TestEndedFabricEndsTheCampaign(t *testing.T) {
+	t.Parallel()
+	c := setUp(t, "", "[fr1s]", "ceiling: 25")
+	plain := c.config.Testbed.Fabric
+	c.config.Testbed.Fabric = func(ctx context.Context, o spec.Choice, part document.Node) (fabric.Fabric, error) {
+		f, err := plain(ctx, o, part)
+		return broken{f}, err
+	}
+	const reason = "the fabric ended on purpose"
+	summary, err := c.measure(t.Context())
+	if err == nil || !strings.Contains(err.Error(), reason) || !strings.Contains(summary.StoppedBecause, reason) || !summary.Partial {
+		t.Errorf("got the error %v and the summary %+v, want both to say %q", err, summary, reason)
+	}
+	if all := c.outcomes(); len(all) > 0 {
+		t.Fatalf("got the trials %+v, want none on record", all)
+	}
+	c.config.Testbed.Fabric = plain
+	if _, err := c.measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first := c.outcomes()[0]; first.Seq != 1 || first.Attempt != 1 || !first.Valid {
+		t.Errorf("the first trial of the resumed campaign is %+v, want a valid first attempt", first)
 	}
 }
 

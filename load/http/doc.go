@@ -10,7 +10,7 @@
 // to their end and discarded. Redirections are not followed.
 //
 // A call uses the connection that became free last. If none is free, it opens a new
-// one, up to Params.Connections. Otherwise it waits for a connection: the call is
+// one, up to its target's share of Params.Connections. Otherwise it waits: the call is
 // late, not skipped, and the wait is part of its latency. A waiting call counts as
 // sent and in flight, because connections run out when the function is slow.
 // Otherwise a function with a growing backlog would look steady. A call that times

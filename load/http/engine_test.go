@@ -366,7 +366,9 @@ func TestLimit(t *testing.T) {
 		{"timeout=1s", 100, 2, 76},
 		{"timeout=10ms", 0.1, 1, 2},
 		{"connections=7", 1e6, 1, 7},
-		{"connections=7", 1e6, 2, 4},
+		{"connections=7", 1e6, 2, 3},
+		{"connections=2", 1e6, 2, 1},
+		{"connections=1", 1e6, 2, 0}, // less than one for each target
 		{"connections=1000000", 1, 1, 0},
 	} {
 		given := map[string]string{}

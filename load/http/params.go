@@ -87,16 +87,16 @@ func (p Params) limit(t load.Trial) (int, error) {
 	if most < targets {
 		return 0, fmt.Errorf("the process may open %d files: raise RLIMIT_NOFILE", files.Cur)
 	}
-	all := p.Connections
-	if all == 0 {
+	if p.Connections == 0 {
 		open := t.Rate * time.Duration(p.Timeout).Seconds() // open calls if no call is answered
-		all = int(min(math.Ceil(open+5*math.Sqrt(open))+1, float64(most)))
+		need := int(min(math.Ceil(open+5*math.Sqrt(open))+1, float64(most)))
+		return min((need+targets-1)/targets, most/targets), nil
 	}
-	if all > most {
+	if p.Connections < targets || p.Connections > most {
 		return 0, &vitrine.BadInput{
-			File: name, Found: fmt.Sprintf("parameter connections is %d", all),
-			Want: fmt.Sprintf("at most %d here: RLIMIT_NOFILE is %d, and a target takes %d", most, files.Cur, mostConnections),
+			File: name, Found: fmt.Sprintf("parameter connections is %d", p.Connections),
+			Want: fmt.Sprintf("from %d (one for each target) to %d here: RLIMIT_NOFILE is %d, and a target takes %d", targets, most, files.Cur, mostConnections),
 		}
 	}
-	return (all + targets - 1) / targets, nil
+	return p.Connections / targets, nil // rounded down, because connections limits their sum
 }

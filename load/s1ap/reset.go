@@ -42,7 +42,7 @@ func (e *engine) reset(a *association, m *enb.Message) {
 	}
 }
 
-// named returns the UE of a connection that a Reset identifies by one or both identifiers, or nil
+// named returns the UE of a connection that a message identifies by one or both identifiers, or nil
 // if there is no such connection.
 func (e *engine) named(a *association, c s1ap.Connection) *user {
 	if c.HasENB {

@@ -255,6 +255,34 @@ func TestMalformedResetChangesNothing(t *testing.T) {
 	}
 }
 
+// TestReleaseByTheIdentifierOfTheMME releases a connection by a command without the eNodeB's
+// identifier, as an MME may (TS 36.413 clause 8.3.3.2). The confirmation must have both.
+func TestReleaseByTheIdentifierOfTheMME(t *testing.T) {
+	d := newDesk(t, "0")
+	d.begin(0, service, toServe)
+	u := d.begin(1, service, toRelease)
+	d.skip()
+	want := enb.IDs{MME: 101, ENB: u.ids.ENB}
+	b := wire.AppendHeader(nil, wire.Initiating, wire.UEContextRelease, wire.Reject)
+	b = wire.AppendElement(b, wire.UEIDs, wire.Reject, []byte{0x40, 101}) // the second alternative, of one octet
+	d.message(d.at, wire.End(b, 0))
+	if u.alive || !u.attached || d.counts[service].succeeded != 1 || d.open != 1 {
+		t.Errorf("the call did not end with the release: %+v, %d open", d.counts[service], d.open)
+	}
+	m, ok := d.received()
+	if !ok || m.Kind != wire.Successful || m.Procedure != wire.UEContextRelease {
+		t.Fatalf("got %+v, %v", m, ok)
+	}
+	v, _ := m.Find(wire.ENBUEID)
+	if id, ok := wire.ParseENBUEID(v); !ok || id != want.ENB {
+		t.Errorf("the confirmation has eNB UE S1AP ID %d, want %d", id, want.ENB)
+	}
+	v, _ = m.Find(wire.MMEUEID)
+	if id, ok := wire.ParseMMEUEID(v); !ok || id != want.MME {
+		t.Errorf("the confirmation has MME UE S1AP ID %d, want %d", id, want.MME)
+	}
+}
+
 // TestPathSwitchNamesTheUEAgain answers a Path Switch Request with another MME UE S1AP ID, as an MME may
 // (TS 36.413 clause 8.4.4.2). Later messages must carry that ID.
 func TestPathSwitchNamesTheUEAgain(t *testing.T) {

@@ -195,9 +195,15 @@ func (e *engine) message(a *association, data []byte) {
 
 // release confirms the release of a connection, whether the UE has a call or not.
 func (e *engine) release(a *association, m *enb.Message) {
+	u := e.named(a, s1ap.Connection{MME: m.IDs.MME, HasMME: m.HasMME, ENB: m.IDs.ENB, HasENB: m.HasENB})
+	if u != nil && !m.HasENB { // the command may have only the MME's identifier (TS 36.413 clause 8.3.3.2)
+		m.IDs.ENB = u.ids.ENB
+		if u.at != a {
+			m.IDs.ENB = u.nextIDs.ENB
+		}
+	}
 	e.out = a.cell.AppendReleased(e.out[:0], m.IDs)
 	e.queue(a, e.out)
-	u := e.find(a, m.IDs.ENB)
 	if u == nil {
 		return
 	}

@@ -58,7 +58,9 @@ func requestTrial(ctx context.Context, t load.Trial) (a answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	got, err := http.DefaultClient.Do(r)
+	// This transport uses no proxy, whatever HTTP_PROXY says, and keeps no connection.
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	got, err := client.Do(r)
 	if err != nil {
 		return a, fmt.Errorf("generator simulated: the entry component must be `vitrine reference simulated`: %w", err)
 	}

@@ -4,16 +4,19 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"net"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/load"
 )
 
-// serving is the running component, with a way to drive it.
+// serving is the running component, with a way to drive it. Its address is one to which Go would
+// use a proxy, and the environment names a proxy that does not exist: no request may go through it.
 type serving struct {
 	t      *testing.T
 	clock  time.Time
@@ -22,6 +25,7 @@ type serving struct {
 
 func serve(t *testing.T, sizing string) *serving {
 	t.Helper()
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	size, err := vitrine.ParseSizing(sizing)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +33,7 @@ func serve(t *testing.T, sizing string) *serving {
 	s := &serving{t: t, clock: time.Unix(1, 0)}
 	server := httptest.NewServer(&host{sizing: size, now: func() time.Time { return s.clock }})
 	t.Cleanup(server.Close)
-	s.target = strings.TrimPrefix(server.URL, "http://")
+	s.target = strings.Replace(strings.TrimPrefix(server.URL, "http://"), "127.0.0.1", "0.0.0.0", 1) // Go never uses a proxy to 127.0.0.1
 	return s
 }
 
@@ -44,7 +48,7 @@ func (s *serving) trial(rate, duration float64, params map[string]string) vitrin
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	o, err := report.Outcome(vitrine.Key{Rate: rate})
+	o, err := report.Outcome(vitrine.Key{Rate: rate}, time.Duration(duration*float64(time.Second)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -185,11 +189,26 @@ func TestServeRefusesWrongArguments(t *testing.T) {
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, []string{"--listen", "127.0.0.1:0", "--sizing", "fn1s"}, nil, nil) }()
+	go func() { ended <- Serve(ctx, []string{"--listen", address, "--sizing", "fn1s"}, nil, nil) }()
+	hosttest.Until(t, 30*time.Second, "the component listens", func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
 	cancel()
-	if err := <-ended; err != nil && ctx.Err() == nil {
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }

@@ -32,6 +32,7 @@ type engine struct {
 	record  *load.Recorder
 	start   time.Time // start of the window
 	now     time.Duration
+	clock   func() time.Duration // time since the start of the window
 	stopped atomic.Bool
 
 	targets []*socket // one connected socket for each target
@@ -88,6 +89,7 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 		scratch: make([]byte, 0, 1024), user: make([]byte, 0, 128),
 	}
 	e.sentFunc = e.sent
+	e.clock = func() time.Duration { return time.Since(e.start) }
 	e.agenda = load.NewAgenda(t.Schedule(p.Arrivals), e.record)
 	if e.format, err = parseNumbered(p.UserFormat); err != nil {
 		return nil, err
@@ -185,7 +187,7 @@ func (e *engine) run(start time.Time) {
 	e.start = start
 	sockets := e.sockets()
 	for !e.stopped.Load() {
-		e.now = time.Since(e.start)
+		e.now = e.clock()
 		e.begin()
 		e.alarms()
 		for _, s := range sockets {
@@ -195,7 +197,6 @@ func (e *engine) run(start time.Time) {
 			return
 		}
 		thread.Sleep(e.idleTime())
-		e.now = time.Since(e.start)
 		for _, s := range sockets {
 			e.receive(s)
 		}
@@ -259,7 +260,7 @@ func (e *engine) idleTime() time.Duration {
 			}
 		}
 	}
-	return at - time.Since(e.start)
+	return at - e.clock()
 }
 
 // alarms handles the alarms that are due.

@@ -44,6 +44,7 @@ func newBench(t testing.TB, trial load.Trial) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.clock = func() time.Duration { return e.now }
 	t.Cleanup(func() {
 		if err := e.close(); err != nil {
 			t.Error(err)
@@ -286,6 +287,46 @@ func TestLateAnswersAreStray(t *testing.T) {
 	b.requests(nil)
 	if b.malformed == 0 {
 		t.Error("malformed messages were not counted")
+	}
+}
+
+// TestClockIsReadForEachBatch lets more answers wait than one batch holds, while the clock advances
+// with each reading. Later answers must not have the time of the first ones.
+func TestClockIsReadForEachBatch(t *testing.T) {
+	b := newBench(t, load.Trial{Rate: 100, Duration: 2})
+	b.at(time.Second)
+	calls := b.agenda.Begun()
+	if calls <= batch || calls > 2*batch {
+		t.Fatalf("%d calls begun, want two batches of at most %d", calls, batch)
+	}
+	for answered := 0; answered < calls; {
+		n := b.peer.receive()
+		if n == 0 {
+			t.Fatalf("the peer got %d requests, want %d", answered, calls)
+		}
+		for i := range n {
+			if _, err := b.msg.Parse(b.peer.datagram(i)); err != nil {
+				t.Fatal(err)
+			}
+			b.reply(&b.msg, b.peer.source(i), 503, "")
+		}
+		b.peer.flush(func(_ owner, err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+		answered += n
+	}
+	readings := 0
+	b.clock = func() time.Duration {
+		readings++
+		return time.Second + time.Duration(readings)*time.Millisecond
+	}
+	for _, s := range b.sockets() {
+		b.receive(s)
+	}
+	if r := b.report(); readings != 2 || r.Answered != 1.002 || r.Failed["503"] != int64(calls) {
+		t.Errorf("the clock was read %d times, the last answer was at %v s, failed %v; want 2 readings and 1.002 s", readings, r.Answered, r.Failed)
 	}
 }
 

@@ -10,10 +10,14 @@ import (
 	"vitrine/wire/sip"
 )
 
-// receive handles all datagrams waiting on the socket.
+// receive handles all datagrams waiting on the socket. It reads the clock for each batch, because
+// the work on a batch delays the next one.
 func (e *engine) receive(s *socket) {
 	for {
 		n := s.receive()
+		if n > 0 {
+			e.now = e.clock()
+		}
 		for i := range n {
 			data := s.datagram(i)
 			if data == nil {

@@ -4,7 +4,8 @@
 // package load.
 //
 // Open loop: SIPp's call limit (-l) is the size of the subscriber pool, rate x
-// (timeout + call time), so that the limit never holds calls back.
+// (timeout + call time), so that the limit never holds calls back. Each target's
+// SIPp has an equal share of the pool, rounded up.
 //
 // Paced calls have the window's rate from the start of the warm-up, because SIPp
 // keeps one rate. For Poisson arrivals the scenario gets a pause as its first step.

@@ -69,7 +69,7 @@ func assignPauses(jobs []job, dues []time.Duration, rate float64) (later time.Du
 	for i := range jobs {
 		jobs[i].pauses = make([]time.Duration, jobs[i].calls)
 		for n := range jobs[i].pauses {
-			due := dues[n*len(jobs)+jobs[i].turn] - dues[0]
+			due := dues[n*len(jobs)+jobs[i].turn] - min(dues[0], 0) // without warm-up calls, the window begins with SIPp
 			jobs[i].pauses[n] = due - time.Duration(float64(n)*gap)
 			later = max(later, -jobs[i].pauses[n])
 		}
@@ -91,20 +91,20 @@ func (j *job) maxOpenCalls(rate float64) int {
 	return j.pool + int(math.Ceil(rate*slices.Max(j.pauses).Seconds())) + 1
 }
 
-// plan divides the calls of the trial among its targets.
+// plan divides the calls of the trial among its targets. A target whose first call would be due
+// after the window gets no SIPp.
 func plan(t load.Trial, p sip.Params, calls int, scratch string) ([]job, error) {
-	users, err := p.Pool(t.Rate)
-	if err != nil {
-		return nil, err
-	}
 	parties := 1
 	if p.Scenario == sip.RegInvite {
 		parties = 2
 	}
-	targets := len(t.Targets)
-	jobs := make([]job, len(t.Targets))
-	share := max(users/parties/len(t.Targets), 1)
-	for i, target := range t.Targets {
+	share, err := poolOfTarget(t, p, parties)
+	if err != nil {
+		return nil, err
+	}
+	targets := min(len(t.Targets), calls)
+	jobs := make([]job, targets)
+	for i, target := range t.Targets[:targets] {
 		local, err := localAddress(p.Local, target)
 		if err != nil {
 			return nil, err
@@ -122,6 +122,31 @@ func plan(t load.Trial, p sip.Params, calls int, scratch string) ([]job, error) 
 		}
 	}
 	return jobs, nil
+}
+
+// poolOfTarget returns the number of calls that each target may have open. It divides the calls that
+// the rate needs among the targets, and rounds up, because each target may have the odd call. If the
+// function has more subscribers (parameter users), each target may have more calls open.
+func poolOfTarget(t load.Trial, p sip.Params, parties int) (int, error) {
+	if _, err := p.Pool(t.Rate); err != nil {
+		return 0, err
+	}
+	given := p.Users
+	p.Users = 0
+	need, err := p.Pool(t.Rate)
+	if err != nil {
+		return 0, err
+	}
+	each := parties * len(t.Targets) // subscribers of one open call for each target
+	least := (need + each - 1) / each
+	switch {
+	case given == 0:
+		return least, nil
+	case given < least*each:
+		return 0, bad(fmt.Sprintf("parameter users is %d", given),
+			fmt.Sprintf("%d targets with equal shares take %d subscribers; provision them, or lower the rate, timeout or call_time", len(t.Targets), least*each))
+	}
+	return given / each, nil
 }
 
 // localAddress returns given. If given is empty, it returns the local address of the route to the

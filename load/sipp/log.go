@@ -156,8 +156,11 @@ func Totals(file string) (made, failed int64, err error) {
 	r := csv.NewReader(f)
 	r.Comma, r.FieldsPerRecord, r.LazyQuotes = ';', -1, true
 	rows, err := r.ReadAll()
-	if err != nil || len(rows) < 2 {
-		return 0, 0, fmt.Errorf("read SIPp's statistics: %s: %d lines, %w", file, len(rows), err)
+	if err == nil && len(rows) < 2 {
+		err = fmt.Errorf("%d lines: want a line of names and at least one of counts", len(rows))
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("read SIPp's statistics: %s: %w", file, err)
 	}
 	last := rows[len(rows)-1]
 	for i, name := range rows[0] {

@@ -44,6 +44,9 @@ func decode(given map[string]string) (sip.Params, Params, error) {
 			return sip.Params{}, Params{}, bad(fmt.Sprintf("parameter %s is %q", name, v), "a SIPp scenario sets this itself: write your own scenario and name it in scenario_file")
 		}
 	}
+	if v, ok := rest["messages"]; ok {
+		return sip.Params{}, Params{}, bad(fmt.Sprintf("parameter messages is %q", v), "SIPp cannot log events: use the generator sip")
+	}
 	p, err := sip.Decode(rest)
 	if err != nil {
 		return p, Params{}, err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -78,6 +79,8 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 
 // run runs the job's SIPp until it ends. If the job has a callee, run also runs the callee's SIPp.
 func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, longest time.Duration) error {
+	runtime.LockOSThread() // for Pdeathsig, see start
+	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	calleeEnded := make(chan struct{})
@@ -89,6 +92,9 @@ func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, long
 		go func() {
 			defer close(calleeEnded)
 			err := callee.Wait()
+			if err == nil {
+				err = errors.New("exit status 0")
+			}
 			cancel(fmt.Errorf("SIPp as callee on %v ended: %w; see %s", j.callee, err, filepath.Join(j.folder, calleeLog)))
 		}()
 	} else {
@@ -114,7 +120,8 @@ func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, long
 }
 
 // start starts a SIPp in the job's folder. SIPp is killed when ctx ends and when
-// this process dies.
+// this process dies. The calling goroutine must stay locked to its thread until
+// SIPp has ended, because the kernel also kills SIPp when that thread ends.
 func (j *job) start(ctx context.Context, path, output string, args []string) (*exec.Cmd, error) {
 	f, err := os.Create(filepath.Join(j.folder, output))
 	if err != nil {
