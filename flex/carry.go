@@ -61,8 +61,8 @@ func (o *Orchestrator) carryOut(ctx context.Context, now time.Time, actions []de
 		}
 		o.event(in, a.Kind.String(), a.Cause, a.Reason)
 	}
+	o.register(ctx) // before stop, so that no director sends to an instance that stops
 	o.stop(ctx)
-	o.register(ctx)
 }
 
 // start orders an instance. It saves the state before it calls the runner, so that no
@@ -95,17 +95,15 @@ func (o *Orchestrator) order(t *config.Type, in *instance) unit.Order {
 	}
 }
 
-// stop removes the Stopping instances, first from the directors and then from the runner. It
-// repeats the requests in each step until the instances are gone.
+// stop removes the Stopping instances from the runner. It repeats the requests in each step until
+// the instances are gone. One time limit holds for all of them, because a runner that hangs does so
+// for each instance.
 func (o *Orchestrator) stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
 	for _, in := range o.instances {
 		if in.State != decide.Stopping || in.unit.State == unit.Removing {
 			continue
-		}
-		for i, d := range o.Directors {
-			if o.directors[i].instances[in.Name] != nil {
-				o.drop(ctx, i, d, in.Name)
-			}
 		}
 		if err := o.Runner.Remove(ctx, in.Name); err != nil {
 			o.Log.Warn("cannot stop an instance; retrying", "instance", in.Name, "error", err)

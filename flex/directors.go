@@ -77,21 +77,21 @@ func readDirector(ctx context.Context, d Director) (r reading) {
 // hasForeign begins the error for a director with foreign instances.
 const hasForeign = "it has instances that this orchestrator did not start: "
 
-// admit checks the answers of a director until one has no foreign instances. While the director has foreign instances, it counts
-// as one that does not answer, because two orchestrators would overwrite each other's instances.
+// admit checks the answers of a director until one has no foreign instances. While the director
+// has foreign instances, it counts as one that does not answer, because two orchestrators would
+// overwrite each other's instances.
 func (o *Orchestrator) admit(i int, what string) {
-	r, before := &o.directors[i], o.foreign[i]
-	if r.err != nil || before != nil && len(before) == 0 {
+	r := &o.directors[i]
+	if o.admitted[i] || r.err != nil {
 		return
 	}
 	var names []string
-	foreign := map[string]bool{} // they stay foreign when an own instance of the same name is gone
 	for _, name := range slices.Sorted(maps.Keys(r.instances)) {
-		if before[name] || o.isForeign(r.instances[name]) {
-			names, foreign[name] = append(names, name), true
+		if o.isForeign(r.instances[name]) {
+			names = append(names, name)
 		}
 	}
-	if o.foreign[i] = foreign; len(foreign) == 0 {
+	if o.admitted[i] = len(names) == 0; o.admitted[i] {
 		return
 	}
 	*r = reading{err: errors.New(hasForeign + strings.Join(names, ", ") + "; another orchestrator may run. If not, remove them with vitrine director instances remove")}
@@ -109,11 +109,18 @@ func (o *Orchestrator) isForeign(e *client.Instance) bool {
 	case o.File.Type(e.Type) == nil:
 		return false
 	case in == nil:
-		return !o.gone[e.Name]
-	case in.address.IsValid():
-		return e.Address != in.address
+		return !o.isGone(e)
+	case in.Address.IsValid():
+		return e.Address != in.Address
 	}
-	return !in.ordered.IsZero() // an instance of this orchestrator is not registered before it is ready
+	return !in.ordered.IsZero() // an instance is not registered before it is ready
+}
+
+// isGone reports whether an instance that a director has is a removed one of this orchestrator.
+// Another orchestrator may use the same name, but not the same address.
+func (o *Orchestrator) isGone(e *client.Instance) bool {
+	at, gone := o.gone[e.Name]
+	return gone && (e.Address == at || !at.IsValid())
 }
 
 // allAnswered reports whether all directors answered in this step. Otherwise sums over the
@@ -220,8 +227,8 @@ func (o *Orchestrator) register(ctx context.Context) {
 		for _, in := range o.instances {
 			o.registerOne(ctx, i, d, in)
 		}
-		for name := range o.directors[i].instances {
-			if o.gone[name] {
+		for name, e := range o.directors[i].instances {
+			if o.isGone(e) {
 				o.drop(ctx, i, d, name)
 			}
 		}
@@ -233,7 +240,6 @@ func (o *Orchestrator) register(ctx context.Context) {
 func (o *Orchestrator) registerOne(ctx context.Context, i int, d Director, in *instance) {
 	has := o.directors[i].instances[in.Name]
 	want, ok := o.entry(in)
-	in.listed = in.listed || ok // the director has the instance, or gets it now
 	var got client.Instance
 	var err error
 	switch {
@@ -280,7 +286,8 @@ func (o *Orchestrator) forgetGone() {
 	for name := range o.gone {
 		there := false
 		for _, r := range o.directors {
-			there = there || r.instances[name] != nil
+			e := r.instances[name]
+			there = there || e != nil && o.isGone(e)
 		}
 		if !there {
 			delete(o.gone, name)

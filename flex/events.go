@@ -65,6 +65,7 @@ type Events struct {
 	size   int64
 	last   []Event
 	failed error // error of the last write; nil: it succeeded
+	torn   bool  // the file may end within a line
 }
 
 // openEvents opens the log in the folder for appending, and loads its last events.
@@ -75,15 +76,19 @@ func openEvents(folder string) (*Events, error) {
 }
 
 func (e *Events) open() error {
-	f, err := os.OpenFile(filepath.Join(e.folder, EventsFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(filepath.Join(e.folder, EventsFile), os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the log of events: %w", err)
 	}
 	info, err := f.Stat()
-	if err != nil {
-		return errors.Join(err, f.Close())
+	last := []byte{'\n'}
+	if err == nil && info.Size() > 0 {
+		_, err = f.ReadAt(last, info.Size()-1)
 	}
-	e.file, e.size = f, info.Size()
+	if err != nil {
+		return errors.Join(fmt.Errorf("read the log of events: %w", err), f.Close())
+	}
+	e.file, e.size, e.torn = f, info.Size(), last[0] != '\n'
 	return nil
 }
 
@@ -118,8 +123,14 @@ func (e *Events) add(event Event) {
 		err = e.turn()
 	}
 	if err == nil {
-		_, err = e.file.Write(append(text, '\n'))
-		e.size += int64(len(text)) + 1
+		line := append(text, '\n')
+		if e.torn { // otherwise the event would be lost with the torn line
+			line = slices.Insert(line, 0, '\n')
+		}
+		var n int
+		n, err = e.file.Write(line)
+		e.size += int64(n)
+		e.torn = err != nil
 	}
 	e.failed = err
 }

@@ -36,6 +36,7 @@ type fakeRunner struct {
 	reason string // why new units fail; empty: they become ready
 	err    error
 	stuck  error // of Remove
+	hangs  bool  // Remove does not return before its context ends, or the time limit of hold.Client
 	starts []string
 }
 
@@ -68,7 +69,13 @@ func (r *fakeRunner) Start(_ context.Context, o unit.Order) error {
 	return nil
 }
 
-func (r *fakeRunner) Remove(_ context.Context, name string) error {
+func (r *fakeRunner) Remove(ctx context.Context, name string) error {
+	if r.hangs {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if r.stuck != nil {
 		return r.stuck
 	}
@@ -253,22 +260,54 @@ func TestForeignInstancesOfALateDirectorAreLeftAlone(t *testing.T) {
 // TestForeignInstancesOutliveTheirNamesake takes over from a state file while the director does not
 // answer. The director then has another orchestrator's instance of the name, and the own one dies.
 func TestForeignInstancesOutliveTheirNamesake(t *testing.T) {
+	for name, boot := range map[string]time.Duration{"the own instance is ready": 2 * time.Second, "the own instance starts": 2 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, "")
+				r.runner.boot, r.director.err = boot, errors.New("no route to host")
+				r.run(10 * time.Second)
+				if err := r.Close(); err != nil {
+					t.Fatal(err)
+				}
+				r.begin()
+				r.run(10 * time.Second)
+				other := vitrine.Instance{Name: "registration-1", Type: "registration", Address: netip.MustParseAddrPort("192.0.2.1:5060"), Weight: 20, ID: 1}
+				r.director.all[other.Name], r.director.err = &client.Instance{Instance: other}, nil
+				r.run(10 * time.Second)
+				delete(r.runner.units, "registration-1")
+				r.run(time.Minute)
+				if got := r.director.all[other.Name]; len(r.director.all) != 1 || got == nil || got.Instance != other {
+					t.Errorf("the director has %+v: %+v", r.director.all, r.Events())
+				}
+			})
+		})
+	}
+}
+
+// TestForeignInstancesOutliveARemovedNamesake registers an instance, which dies while the director does
+// not answer. After a takeover, the director has another orchestrator's instance of the name.
+func TestForeignInstancesOutliveARemovedNamesake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")
+		r.run(10 * time.Second)
+		delete(r.runner.units, "registration-1")
 		r.director.err = errors.New("no route to host")
 		r.run(10 * time.Second)
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
 		}
 		r.begin()
-		r.run(10 * time.Second)
+		own := r.director.all["registration-1"]
 		other := vitrine.Instance{Name: "registration-1", Type: "registration", Address: netip.MustParseAddrPort("192.0.2.1:5060"), Weight: 20, ID: 1}
 		r.director.all[other.Name], r.director.err = &client.Instance{Instance: other}, nil
-		r.run(10 * time.Second)
-		delete(r.runner.units, "registration-1")
 		r.run(time.Minute)
-		if got := r.director.all[other.Name]; len(r.director.all) != 1 || got == nil || got.Instance != other {
+		if got := r.director.all[other.Name]; len(r.director.all) != 1 || got == nil || got.Instance != other || !r.has(EventAway, "did not start: registration-1;") {
 			t.Errorf("the director has %+v: %+v", r.director.all, r.Events())
+		}
+		r.director.all[other.Name] = own
+		r.run(10 * time.Second)
+		if r.director.all["registration-1"] != nil || r.director.all["registration-2"] == nil {
+			t.Errorf("the director has %+v, want the own instance that runs and not the removed one: %+v", r.director.all, r.Events())
 		}
 	})
 }
@@ -392,6 +431,62 @@ func TestRunnerAwayChangesNothing(t *testing.T) {
 	})
 }
 
+// TestAHungRunnerDelaysAStepOnce lets the runner hang while several units are removed. Together they
+// must not take longer than one time limit.
+func TestAHungRunnerDelaysAStepOnce(t *testing.T) {
+	for name, remove := range map[string]func(*rig){
+		"instances": func(r *rig) {
+			for _, in := range r.instances {
+				r.enter(in, decide.Stopping, time.Now())
+			}
+			r.stop(r.t.Context())
+		},
+		"services": func(r *rig) {
+			units := maps.Clone(r.runner.units)
+			for _, name := range []string{"service-store", "service-director"} {
+				u := units[name]
+				u.State = unit.Failed
+				units[name] = u
+			}
+			r.runServices(r.t.Context(), time.Now(), units)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, "services: [{name: store, command: [store]}, {name: director, command: [director]}]\n")
+				r.director.rate = 50
+				r.run(time.Minute)
+				if n := r.inState(decide.Active); n != 3 {
+					t.Fatalf("got %d active instances, want 3: %+v", n, r.Events())
+				}
+				r.runner.hangs = true
+				began := time.Now()
+				remove(r)
+				if took := time.Since(began); took != callLimit {
+					t.Errorf("the removal took %v, want %v", took, callLimit)
+				}
+			})
+		})
+	}
+}
+
+// TestOutdatedInstancesAreCounted checks that an instance is outdated if its order was another one.
+func TestOutdatedInstancesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.director.rate = 30
+		r.run(30 * time.Second)
+		before := r.Status().Types[0].Outdated
+		u := r.runner.units["registration-1"]
+		u.Digest = "of older files"
+		r.runner.units["registration-1"] = u
+		r.step(t.Context())
+		if after := r.Status().Types[0].Outdated; before != 0 || after != 1 || r.inState(decide.Active) < 2 {
+			t.Errorf("got %d and then %d outdated instances of %d, want 0 and then 1 of 2 or more", before, after, r.inState(decide.Active))
+		}
+	})
+}
+
 func TestDrainDeadlineReportsWhatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")
@@ -507,6 +602,79 @@ func TestRestartStartsNothingTwice(t *testing.T) {
 	})
 }
 
+// TestAnOlderStateIsRead takes over with a state file of an earlier version, which has no addresses. Its
+// instance has died meanwhile, and must leave the director.
+func TestAnOlderStateIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.run(10 * time.Second)
+		const older = `{"version": 1, "next": {"registration": 1}, "number": 1, "gone": ["registration-0"], "memory": {}, "instances": [
+			{"name": "registration-1", "type": "registration", "size": "bn1s-sp1s-hs1s-hm1s", "id": 1, "state": 2, "in_state_seconds": 7}]}`
+		if err := errors.Join(r.Close(), os.WriteFile(filepath.Join(r.File.State, StateFile), []byte(older), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		delete(r.runner.units, "registration-1")
+		r.begin()
+		r.run(10 * time.Second)
+		if r.director.all["registration-1"] != nil || r.director.all["registration-2"] == nil || len(r.Status().Away) != 0 {
+			t.Errorf("the director has %+v, want only registration-2; unhealthy %q", r.director.all, r.Status().Away)
+		}
+	})
+}
+
+// TestADamagedStateIsRefused reads state files that save cannot have written.
+func TestADamagedStateIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	for _, text := range []string{
+		``,
+		`{"version": 1, "instances": [`,
+		`{"version": 1, "instances": [null]}`,
+		`{"version": 1, "instances": [{"type": "registration", "state": 2}]}`,
+		`{"version": 1, "instances": [{"name": "registration-1", "type": "registration", "state": 7}]}`,
+		`{"version": 1, "memory": {"types": {"registration": null}}}`,
+		`{"version": 2}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, StateFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readState(dir); !vitrine.IsBadInput(err) {
+			t.Errorf("%s: got error %v, want bad input", text, err)
+		}
+	}
+}
+
+// TestDeathAfterATakeoverIsADeath takes over an instance, which dies before or after that. Only after
+// it, the death counts against the type.
+func TestDeathAfterATakeoverIsADeath(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration // from the takeover to the death
+		want  string
+		count uint64
+	}{
+		"before": {0, "while no orchestrator ran", 0},
+		"after":  {10 * time.Second, "nobody stopped it", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, "")
+				r.run(10 * time.Second)
+				if err := r.Close(); err != nil {
+					t.Fatal(err)
+				}
+				r.begin()
+				if c.after > 0 {
+					r.run(c.after)
+				}
+				delete(r.runner.units, "registration-1")
+				r.run(10 * time.Second)
+				if n := r.counted.deaths["registration"]; !r.has(EventFail, c.want) || n != c.count || r.inState(decide.Active) != 1 {
+					t.Errorf("counted %d deaths, want %d: %+v", n, c.count, r.Events())
+				}
+			})
+		})
+	}
+}
+
 // TestServicesComeFirst checks that instances wait for services. A service that ends must be
 // started again with pauses.
 func TestServicesComeFirst(t *testing.T) {
@@ -549,7 +717,7 @@ func TestServiceIsRemovedAgain(t *testing.T) {
 }
 
 // TestEventsAreBounded checks the bounds of the log on disk and in memory. A truncated line must do
-// no harm.
+// no harm, also to the next event.
 func TestEventsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	e, err := openEvents(dir)
@@ -591,8 +759,13 @@ func TestEventsAreBounded(t *testing.T) {
 	if err != nil || len(again.all()) == 0 || again.all()[0].Reason != "short" {
 		t.Errorf("got %d events, error %v", len(again.all()), err)
 	}
-	if err := again.close(); err != nil {
+	again.add(Event{Kind: EventStart, Reason: "after the crash"})
+	if err := errors.Join(again.failed, again.close()); err != nil {
 		t.Error(err)
+	}
+	last := readEvents(filepath.Join(dir, EventsFile))
+	if n := len(last); n == 0 || last[n-1].Reason != "after the crash" {
+		t.Errorf("the file ends with %+v, want the event after the crash", last[max(0, n-1):])
 	}
 }
 

@@ -25,11 +25,11 @@ type instance struct {
 	Manual bool         `json:"manual,omitempty"` // A user asked for its drain: do not resume it.
 	InAge  float64      `json:"in_state_seconds"` // Time in the state, at the time of the save.
 
+	Address netip.AddrPort `json:"address"` // Invalid: it has not been ready, so no director has it; or an earlier version started it.
+
 	since   time.Time // when it entered the state
-	ordered time.Time // when this orchestrator ordered it; zero: an earlier one did
+	ordered time.Time // when it was ordered; zero: it had started, or was gone, before this orchestrator saw it
 	active  time.Time // when it became active; zero: it never was
-	listed  bool      // this orchestrator registered it, or tried to
-	address netip.AddrPort
 	unit    unit.Unit
 	reason  string // why it failed
 
@@ -62,12 +62,16 @@ func (o *Orchestrator) observe(now time.Time, units map[string]unit.Unit) {
 	}
 	for _, in := range o.instances {
 		u, there := units[in.Name]
+		seen := in.unit.Name != ""
 		in.unit = u
+		if u.State == unit.Starting && in.ordered.IsZero() {
+			in.ordered = now.Add(-seconds(u.Age)) // an earlier orchestrator ordered it, and registered it nowhere
+		}
 		switch {
 		case !there && in.State == decide.Stopping:
 			o.event(in, EventStopped, "", "nothing of it is left")
 			o.forget(in)
-		case !there && in.ordered.IsZero(): // its end while no orchestrator ran is no evidence against the type: no o.fail
+		case !there && !seen && in.ordered.IsZero(): // its end while no orchestrator ran is no evidence against the type: no o.fail
 			o.enter(in, decide.Failed, now)
 			o.event(in, EventFail, "", "it ended while no orchestrator ran")
 			o.forget(in)
@@ -80,7 +84,7 @@ func (o *Orchestrator) observe(now time.Time, units map[string]unit.Unit) {
 			}
 		case u.State == unit.Failed && in.State != decide.Failed && in.State != decide.Stopping:
 			o.fail(in, now, u.Reason)
-		case u.State == unit.Ready && in.address == netip.AddrPort{}:
+		case u.State == unit.Ready && !in.Address.IsValid():
 			o.becomeReady(in, now)
 		}
 	}
@@ -94,7 +98,7 @@ func (o *Orchestrator) becomeReady(in *instance, now time.Time) {
 		o.fail(in, now, "its address: "+err.Error())
 		return
 	}
-	in.address = at
+	in.Address = at
 	if in.State == decide.Starting {
 		o.enter(in, decide.Warming, now.Add(-seconds(max(0, in.unit.Age-in.unit.Boot)))) // since it was ready: one that was adopted may be warm
 		o.event(in, EventReady, "", fmt.Sprintf("it booted in %.1f s, at %s", in.unit.Boot, at))
@@ -104,8 +108,8 @@ func (o *Orchestrator) becomeReady(in *instance, now time.Time) {
 // forget deletes an instance. o.gone keeps its name until no director has it.
 func (o *Orchestrator) forget(in *instance) {
 	delete(o.instances, in.Name)
-	if in.listed || in.ordered.IsZero() { // otherwise a director's instance of this name is foreign
-		o.gone[in.Name] = true
+	if in.Address.IsValid() || in.ordered.IsZero() { // otherwise a director's instance of this name is foreign
+		o.gone[in.Name] = in.Address
 	}
 	o.changed = true
 }
@@ -243,7 +247,7 @@ func (o *Orchestrator) capacity(in *instance) float64 {
 // entry returns the desired entry of an instance in the directors. ok is false if the
 // directors must not have the instance.
 func (o *Orchestrator) entry(in *instance) (e vitrine.Instance, ok bool) {
-	e = vitrine.Instance{Name: in.Name, Type: in.Type, Address: in.address, Weight: cmp.Or(o.capacity(in), 1), ID: in.ID}
+	e = vitrine.Instance{Name: in.Name, Type: in.Type, Address: in.Address, Weight: cmp.Or(o.capacity(in), 1), ID: in.ID}
 	if t := o.File.Type(in.Type); t != nil {
 		e.Region = t.Region
 	}
@@ -257,5 +261,5 @@ func (o *Orchestrator) entry(in *instance) (e vitrine.Instance, ok bool) {
 	default:
 		return e, false
 	}
-	return e, in.address.IsValid()
+	return e, in.Address.IsValid()
 }

@@ -11,6 +11,7 @@ package flex
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -71,7 +72,6 @@ type Options struct {
 type Orchestrator struct {
 	Options
 	events *Events
-	kept   *stateFile
 	status atomic.Pointer[Status]
 
 	asked   sync.Mutex // guards drains
@@ -81,13 +81,13 @@ type Orchestrator struct {
 	// Only the goroutine that calls step may use the fields below.
 
 	instances map[string]*instance
-	next      map[string]int // number in the name of the newest instance, by type
-	number    uint16         // last instance number that freeNumber chose in turn
-	gone      map[string]bool
+	next      map[string]int            // number in the name of the newest instance, by type
+	number    uint16                    // last instance number that freeNumber chose in turn
+	gone      map[string]netip.AddrPort // addresses of removed instances that directors may still have; invalid: not known
 	memory    decide.Memory
 	services  map[string]*service
 	directors []reading
-	foreign   []map[string]bool // by director: foreign names in its answers until it had none; nil: it has not answered
+	admitted  []bool // by director: an answer had no foreign instances
 	types     map[string]*typeReading
 	booted    []decide.Booted
 	died      []decide.Died
@@ -95,8 +95,9 @@ type Orchestrator struct {
 	why       map[string][]string   // by type: reasons of the actions in the last step
 	away      map[string]string     // unreachable components, with the error
 	store     storeWatch
-	profiles  map[string]*Profile // by type
-	measuring *measurement        // nil: no measurement is under way
+	profiles  map[string]*Profile  // by type
+	measuring *measurement         // nil: no measurement is under way
+	digests   map[[2]string]string // digests of orders from the present files, by type and size
 	saved     time.Time
 	changed   bool // the state file is out of date
 }
@@ -105,9 +106,9 @@ type Orchestrator struct {
 // file it starts from nothing.
 func New(o Options) (*Orchestrator, error) {
 	f := &Orchestrator{
-		Options: o, instances: map[string]*instance{}, next: map[string]int{}, gone: map[string]bool{}, services: map[string]*service{},
-		directors: make([]reading, len(o.Directors)), foreign: make([]map[string]bool, len(o.Directors)), types: map[string]*typeReading{}, holds: map[holdKey]time.Time{},
-		why: map[string][]string{}, away: map[string]string{}, profiles: map[string]*Profile{},
+		Options: o, instances: map[string]*instance{}, next: map[string]int{}, gone: map[string]netip.AddrPort{}, services: map[string]*service{},
+		directors: make([]reading, len(o.Directors)), admitted: make([]bool, len(o.Directors)), types: map[string]*typeReading{}, holds: map[holdKey]time.Time{},
+		why: map[string][]string{}, away: map[string]string{}, profiles: map[string]*Profile{}, digests: map[[2]string]string{},
 		store: storeWatch{silent: map[string]*silence{}},
 	}
 	if f.Policy == nil {
@@ -117,7 +118,7 @@ func New(o Options) (*Orchestrator, error) {
 	if f.events, err = openEvents(o.File.State); err != nil {
 		return nil, err
 	}
-	f.kept, f.Types = newStateFile(o.File.State), slices.Clone(o.Types)
+	f.Types = slices.Clone(o.Types)
 	if err := f.restore(); err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func (o *Orchestrator) mustEnd(typeName string) string {
 	}
 	if t := o.memory.Types[typeName]; t != nil {
 		if s := t.Sight; max(s.Level, s.Forecast) > s.Capacity {
-			return fmt.Sprintf("%.4g/s are expected and %.4g/s are carried: the type needs more instances", max(s.Level, s.Forecast), s.Capacity)
+			return fmt.Sprintf("%.4g/s are expected and %.4g/s can be carried: the type needs more instances", max(s.Level, s.Forecast), s.Capacity)
 		}
 	}
 	return ""

@@ -33,6 +33,8 @@ const (
 // ready at least once: before that, no instance may start. A service that ends later is
 // restarted without effect on the instances.
 func (o *Orchestrator) runServices(ctx context.Context, now time.Time, units map[string]unit.Unit) bool {
+	ctx, cancel := context.WithTimeout(ctx, callLimit) // for all services, because a runner that hangs does so for each one
+	defer cancel()
 	o.adoptMembers(now, units)
 	all := o.wantedServices()
 	o.dropServices(ctx, all, units)
@@ -72,8 +74,6 @@ func (o *Orchestrator) runService(ctx context.Context, now time.Time, c *config.
 
 func (o *Orchestrator) startService(ctx context.Context, c *config.Service, s *service) {
 	s.again = time.Time{}
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
 	err := o.Runner.Start(ctx, unit.Order{
 		Name: servicePrefix + c.Name, Folder: o.File.Resolve("."), Command: c.Command, Environment: c.Environment,
 		Ready: c.Ready, Deadline: config.DefaultStartDeadline,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,20 +25,13 @@ const stateVersion = 1
 
 // A state is the content of the state file.
 type state struct {
-	Version   int                 `json:"version"`
-	Instances []*instance         `json:"instances"`
-	Next      map[string]int      `json:"next"`   // number in the name of the newest instance, by type
-	Number    uint16              `json:"number"` // see Orchestrator.number
-	Gone      []string            `json:"gone"`   // removed instances that directors may still have
-	Memory    decide.Memory       `json:"memory"`
-	Profiles  map[string]*Profile `json:"profiles,omitempty"` // measurements by redline, by type
-}
-
-// A stateFile has the path of the state file.
-type stateFile struct{ path string }
-
-func newStateFile(folder string) *stateFile {
-	return &stateFile{path: filepath.Join(folder, StateFile)}
+	Version   int                       `json:"version"`
+	Instances []*instance               `json:"instances"`
+	Next      map[string]int            `json:"next"`    // number in the name of the newest instance, by type
+	Number    uint16                    `json:"number"`  // see Orchestrator.number
+	Gone      map[string]netip.AddrPort `json:"removed"` // see Orchestrator.gone
+	Memory    decide.Memory             `json:"memory"`
+	Profiles  map[string]*Profile       `json:"profiles,omitempty"` // measurements by redline, by type
 }
 
 // memoryEvery is the time between two writes when only decide.Memory has changed. It changes
@@ -50,7 +44,7 @@ func (o *Orchestrator) save(now time.Time, at bool) {
 	if !at && !o.changed && now.Sub(o.saved) < memoryEvery {
 		return
 	}
-	s := state{Version: stateVersion, Next: o.next, Number: o.number, Gone: slices.Sorted(maps.Keys(o.gone)), Memory: o.memory, Profiles: o.profiles}
+	s := state{Version: stateVersion, Next: o.next, Number: o.number, Gone: o.gone, Memory: o.memory, Profiles: o.profiles}
 	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
 		in := o.instances[name]
 		in.InAge = now.Sub(in.since).Seconds()
@@ -58,7 +52,7 @@ func (o *Orchestrator) save(now time.Time, at bool) {
 	}
 	text, err := json.Marshal(s)
 	if err == nil {
-		err = durable.Replace(o.kept.path, append(text, '\n'), 0o600)
+		err = durable.Replace(filepath.Join(o.File.State, StateFile), append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		o.Log.Error("cannot write the state file; retrying. A restarted orchestrator finds running instances without it", "error", err)
@@ -69,7 +63,7 @@ func (o *Orchestrator) save(now time.Time, at bool) {
 
 // restore loads the state file of an earlier orchestrator. A missing file is no error.
 func (o *Orchestrator) restore() error {
-	s, err := readState(o.kept.path)
+	s, err := readState(o.File.State)
 	o.takeUpProfiles(s.Profiles)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -89,30 +83,44 @@ func (o *Orchestrator) restore() error {
 		o.next = s.Next
 	}
 	o.number = s.Number
-	for _, name := range s.Gone {
-		o.gone[name] = true
-	}
+	maps.Copy(o.gone, s.Gone)
 	o.memory = s.Memory
 	o.memory.Rebase(now)
 	return nil
 }
 
-// readState reads a state file. The error for a missing file wraps fs.ErrNotExist.
-func readState(path string) (s state, err error) {
+// readState reads the state file in a folder. The error for a missing file wraps fs.ErrNotExist.
+func readState(folder string) (s state, err error) {
+	path := filepath.Join(folder, StateFile)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return s, fmt.Errorf("read the state: %w", err)
 	}
-	if err := json.Unmarshal(text, &s); err != nil || s.Version != stateVersion {
-		return state{}, &vitrine.BadInput{File: path, Found: "not a state of this version", Want: "remove it: the orchestrator finds running instances without it"}
+	if err := json.Unmarshal(text, &s); err != nil || s.Version != stateVersion || !s.isWhole() {
+		return state{}, &vitrine.BadInput{File: path, Found: "not a state of this version, or a damaged one", Want: "remove it: the orchestrator finds running instances without it"}
 	}
 	return s, nil
+}
+
+// isWhole reports whether the state has no instance and no memory that save cannot have written.
+func (s *state) isWhole() bool {
+	for _, in := range s.Instances {
+		if in == nil || in.Name == "" || in.State > decide.Stopping {
+			return false
+		}
+	}
+	for _, t := range s.Memory.Types {
+		if t == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Histories returns the measurements in a state folder by type, oldest first. It needs no
 // running orchestrator.
 func Histories(folder string) (map[string][]Measured, error) {
-	s, err := readState(filepath.Join(folder, StateFile))
+	s, err := readState(folder)
 	all := map[string][]Measured{}
 	for name, p := range s.Profiles {
 		if p != nil {

@@ -104,8 +104,8 @@ func (o *Orchestrator) describe(in *instance, now time.Time) InstanceStatus {
 		Name: in.Name, Type: in.Type, Size: in.Size, State: stateName(in.State), InState: now.Sub(in.since).Seconds(), Known: in.known, Success: 1,
 		CPU: in.unit.Use, Boot: in.unit.Boot, Reason: in.reason, Members: in.unit.Members,
 	}
-	if in.address.IsValid() {
-		s.Address = in.address.String()
+	if in.Address.IsValid() {
+		s.Address = in.Address.String()
 	}
 	if in.known {
 		late := in.lately()
@@ -146,11 +146,16 @@ func (o *Orchestrator) describeType(t decide.Type) TypeStatus {
 	return s
 }
 
-// orderDigest returns the digest of an order for the instance from the present files.
+// orderDigest returns the digest of an order for the instance from the present files. An order has
+// the whole deployment, so the digest is computed only once for each type and size.
 func (o *Orchestrator) orderDigest(in *instance) string {
 	t := o.File.Type(in.Type)
 	if t == nil {
 		return ""
 	}
-	return o.order(t, in).Digest()
+	key := [2]string{in.Type, in.Size}
+	if _, known := o.digests[key]; !known {
+		o.digests[key] = o.order(t, in).Digest()
+	}
+	return o.digests[key]
 }

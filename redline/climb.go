@@ -70,8 +70,12 @@ func (r *run) climb(ctx context.Context) error {
 	for {
 		step := search.Next(history)
 		if step.Done {
+			if last := &r.result.Steps[len(r.result.Steps)-1]; last.Invalid != "" {
+				r.result.Why = fmt.Sprintf("%.4g/s could not be measured: %s", last.Target, last.Invalid)
+			}
 			return nil
 		}
+		r.shifted = true
 		weight := r.weightFor(step.Rate)
 		if err := r.set(ctx, map[string]float64{r.instance: weight}); err != nil {
 			return r.lost(ctx, err)
@@ -90,7 +94,9 @@ func (r *run) climb(ctx context.Context) error {
 			r.result.Why = r.hotText(m)
 			return nil
 		}
-		r.follow(weight, m)
+		if !m.restarted { // otherwise its rates are too low, and the next weight would be too high
+			r.follow(weight, m)
+		}
 	}
 }
 

@@ -89,6 +89,7 @@ type run struct {
 	transition time.Duration // transition time of the directors
 	base       measured      // measurement at the present rate, with the latest rates of the traffic
 	lead       float64       // observed share of the traffic relative to the share of the weights
+	shifted    bool          // the lease has changed the weight of the instance
 }
 
 // Run measures the capacity of an instance, and restores the base weights before it returns.

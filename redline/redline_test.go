@@ -67,6 +67,46 @@ func TestResetInTheFirstStep(t *testing.T) {
 	})
 }
 
+// TestResetInALaterStep restarts the director while load is shifted. The step must be repeated with the
+// same weight, because its rates mean nothing, but not for ever.
+func TestResetInALaterStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		resets  int
+		verdict Verdict
+		why     string
+	}{
+		"once":            {1, Within, ""},
+		"again and again": {100, AtLeast, "could not be measured: a director reset its counters"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(300, 1, three(160)...)
+				begin, resets := time.Now(), 0
+				w.on = func(w *world) {
+					if resets == c.resets || w.at.Sub(begin) < 15*time.Second+time.Duration(resets)*3*time.Second {
+						return
+					}
+					resets++
+					for _, s := range w.servers {
+						s.begun, s.part, s.seen = 0, 0, latency.Histogram{}
+					}
+				}
+				r, err := Run(t.Context(), w.options())
+				if err != nil || r.Verdict != c.verdict || !strings.Contains(r.Why, c.why) || len(r.Steps) < 2 || !strings.Contains(r.Steps[1].line(), "does not count: a director") {
+					t.Errorf("%s, %v; steps: %+v", &r, err, r.Steps)
+				}
+				set := w.directors[0].set
+				for i := 1; i < len(set); i++ {
+					if set[i]["a"] > 1.3*set[i-1]["a"] {
+						t.Errorf("the weight rose from %g to %g in one step", set[i-1]["a"], set[i]["a"])
+					}
+				}
+				w.checkRestored(t)
+			})
+		})
+	}
+}
+
 // TestSaysAtLeast checks the result if the traffic is too low to reach the capacity. No step may
 // exceed the allowed share.
 func TestSaysAtLeast(t *testing.T) {
@@ -290,6 +330,26 @@ func TestInterruptRestores(t *testing.T) {
 	})
 }
 
+// TestInterruptAfterAnOverload checks that an interrupt before the instance has met the objective again
+// gives no capacity: a fault may have broken the objective.
+func TestInterruptAfterAnOverload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(160)...)
+		why := errors.New("interrupted")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		w.on = func(w *world) {
+			if w.shares()["a"] == 0 {
+				cancel(why)
+			}
+		}
+		r, err := Run(ctx, w.options())
+		if !errors.Is(err, why) || r.Verdict != Aborted || r.Rate != 0 {
+			t.Errorf("%s, %v", &r, err)
+		}
+		w.checkRestored(t)
+	})
+}
+
 // TestPartialLeaseIsReleased checks that a measurement does not begin if one director
 // refuses the lease. No other director may keep the lease.
 func TestPartialLeaseIsReleased(t *testing.T) {
@@ -326,21 +386,48 @@ func TestLostLeaseAborts(t *testing.T) {
 }
 
 // TestFewHealthyOthersAbort checks that the measurement ends if too few other instances are
-// healthy.
+// healthy, before or after load is shifted. The healthy one must not get all of the load.
 func TestFewHealthyOthersAbort(t *testing.T) {
+	for after, shifted := range map[time.Duration]bool{5 * time.Second: false, 20 * time.Second: true} {
+		t.Run(after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(300, 1, three(500)...)
+				begin := time.Now()
+				w.on = func(w *world) {
+					if w.at.Sub(begin) > after {
+						find(w, "b").health = "away"
+					}
+				}
+				o := w.options()
+				o.Min = 2
+				r, err := Run(t.Context(), o)
+				if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "1 other healthy") {
+					t.Errorf("%s, %v", &r, err)
+				}
+				set := w.directors[0].set
+				if len(set) > 0 != shifted || slices.ContainsFunc(set, func(weights map[string]float64) bool { return weights["a"] == 0 }) {
+					t.Errorf("weights set: got %v, want some only after %s, and none of 0", set, 20*time.Second)
+				}
+				w.checkRestored(t)
+			})
+		})
+	}
+}
+
+// TestFaultAtThePresentRateShiftsNothing checks that an instance that goes away before load is shifted
+// keeps its weight.
+func TestFaultAtThePresentRateShiftsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(500)...)
 		begin := time.Now()
 		w.on = func(w *world) {
-			if w.at.Sub(begin) > 20*time.Second {
-				find(w, "b").health = "away"
+			if w.at.Sub(begin) > 5*time.Second {
+				find(w, "a").health = "away"
 			}
 		}
-		o := w.options()
-		o.Min = 2
-		r, err := Run(t.Context(), o)
-		if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "1 other healthy") {
-			t.Errorf("%s, %v", &r, err)
+		r, err := Run(t.Context(), w.options())
+		if set := w.directors[0].set; err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "its health is away") || len(set) > 0 {
+			t.Errorf("%s, %v; weights set: %v", &r, err, set)
 		}
 		w.checkRestored(t)
 	})
@@ -370,7 +457,7 @@ func TestOnlyInstanceKeepsItsWork(t *testing.T) {
 }
 
 // TestShedEndsWithoutOthers checks that an instance whose load is shed gets new work again when the
-// only other instance goes away.
+// only other instance goes away, and that the reason names that.
 func TestShedEndsWithoutOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(200, 1, three(500)[:2]...)
@@ -390,7 +477,7 @@ func TestShedEndsWithoutOthers(t *testing.T) {
 			}
 		}
 		r, err := Run(t.Context(), w.options())
-		if err != nil || r.Verdict != Aborted {
+		if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "0 other healthy") {
 			t.Errorf("%s, %v", &r, err)
 		}
 		if took := last.Sub(first); took < 2*time.Second || took > 3*time.Second {

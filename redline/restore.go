@@ -35,21 +35,20 @@ func (r *run) end(ctx context.Context, err error) error {
 	return nil
 }
 
-// restore restores the weights after a measurement that ended with err. If the objective broke
-// under load and stays broken at the base weight, load was not the cause, and why is a *fault.
-// Otherwise why is err. restoring is the error of restoring the weights. If no other instance is
-// healthy, the load is not shed, because nothing else could take new work.
+// restore restores the weights after a measurement that ended with err. restoring is the error of
+// restoring them. If the objective broke under load, why is the error of awaitRecovery, and otherwise
+// err. The load is shed only if some was shifted, and only onto enough healthy instances.
 func (r *run) restore(ctx context.Context, err error) (restoring, why error) {
 	free := context.WithoutCancel(ctx)
 	defer r.settle()
 	_, isFault := errors.AsType[*fault](err)
 	over := err == nil && r.endedOver()
-	if !isFault && !over || r.last().healthy == 0 {
+	if !r.shifted || !isFault && !over || r.last().healthy < r.Min {
 		return r.giveBack(free), err
 	}
 	restoring = r.shed(free)
-	if over && restoring == nil && ctx.Err() == nil && !r.recovers(ctx) {
-		err = &fault{"the objective stays broken at the present rate, so the cause is a fault and not the load"}
+	if over && restoring == nil {
+		err = r.awaitRecovery(ctx)
 	}
 	return restoring, err
 }
@@ -63,10 +62,7 @@ func (r *run) endedOver() bool {
 // giveBack releases the lease, and waits until all directors apply the base weights.
 func (r *run) giveBack(ctx context.Context) error {
 	began := time.Now()
-	err := r.release(ctx)
-	if waiting := r.await(ctx); err == nil {
-		err = waiting
-	}
+	err := errors.Join(r.release(ctx), r.await(ctx))
 	r.result.Restored = time.Since(began).Seconds()
 	return err
 }
@@ -84,16 +80,12 @@ func (r *run) shed(ctx context.Context) error {
 	r.result.Restored = time.Since(began).Seconds()
 	r.note("weights restored in %.1fs; the instance gets no new work until its load has fallen", r.result.Restored)
 	r.awaitFall(ctx, began)
-	err := r.release(ctx)
-	if waiting := r.await(ctx); err == nil {
-		err = waiting
-	}
-	return err
+	return errors.Join(r.release(ctx), r.await(ctx))
 }
 
 // awaitFall waits until the instance has no more transactions in flight than before the shift, or
-// until no other instance is healthy. A failed reading does not end the wait, because the instance
-// may be gone.
+// until too few other instances are healthy. A failed reading does not end the wait, because the
+// instance may be gone.
 func (r *run) awaitFall(ctx context.Context, began time.Time) {
 	const deviations = 3
 	usual := float64(r.base.span.InFlight)
@@ -101,8 +93,8 @@ func (r *run) awaitFall(ctx context.Context, began time.Time) {
 	for time.Since(began) < fallTime {
 		if now, err := r.read(ctx); err == nil {
 			r.all = append(r.all, now)
-			if now.healthy == 0 {
-				r.note("no other instance is healthy, so the instance gets new work before its load has fallen")
+			if now.healthy < r.Min {
+				r.note("%d other instances are healthy, fewer than %d, so the instance gets new work before its load has fallen", now.healthy, r.Min)
 				return
 			}
 			if float64(now.own.InFlight) <= usual && r.overdue() == 0 {
@@ -118,19 +110,20 @@ func (r *run) awaitFall(ctx context.Context, began time.Time) {
 	r.note("the load has not fallen in %s", fallTime)
 }
 
-// recovers reports whether the instance meets the objective again at its base weight.
-func (r *run) recovers(ctx context.Context) bool {
+// awaitRecovery waits until the instance meets the objective again at its base weight. If it does
+// not, the load was not the cause, and the error is a *fault. Its other errors are those of next.
+func (r *run) awaitRecovery(ctx context.Context) error {
 	end := time.Now().Add(recoverTime)
 	for time.Now().Before(end) {
 		first := *r.last()
 		for r.last().own.At.Sub(first.own.At) < guardTime {
 			if _, err := r.next(ctx); err != nil {
-				return false
+				return err
 			}
 		}
 		if s, t := r.span(&first); s.Completed() > 0 && !r.objective.isBroken(t) {
-			return true
+			return nil
 		}
 	}
-	return false
+	return &fault{"the objective stays broken at the present rate, so the cause is a fault and not the load"}
 }

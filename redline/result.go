@@ -130,6 +130,9 @@ func (s *Step) line() string {
 	if s.Unresolved {
 		text += ", the backlog may grow"
 	}
+	if s.Invalid != "" {
+		text += ", does not count: " + s.Invalid
+	}
 	return text
 }
 
@@ -147,6 +150,7 @@ func (r *run) conclude() {
 		s.Verdict, s.High = Within, round(c.High)
 	case vitrine.CensoredBelow:
 		s.Verdict, s.Rate, s.Low, s.High = Below, 0, 0, round(c.High)
+		s.Why = fmt.Sprintf("the first step met the objective, but all steps together do not, even at %.4g/s", s.High)
 	default:
 		if s.Why == "" {
 			s.Why = "the limits allow no more traffic to be shifted"

@@ -16,13 +16,11 @@ type sampler struct {
 	objective Objective
 	inFlight  []int64
 	dialogs   float64
-	restarted bool
 	second    reading // reading at the begin of the present second
 	seconds   []vitrine.Second
 }
 
 func (s *sampler) take(now reading) {
-	s.restarted = s.restarted || now.restarted
 	s.inFlight = append(s.inFlight, int64(now.own.InFlight))
 	s.dialogs += float64(now.own.Dialogs)
 	if now.own.At.Sub(s.second.own.At) < time.Second-tick/2 {
@@ -73,8 +71,8 @@ func timeForGrowth(rate, precision float64) time.Duration {
 
 // measure measures the instance for one step. A step lasts at least Options.Step and three
 // holding times, and long enough to judge the objective and the growth of the backlog, but at
-// most MaxStep. A guard can end it early. The CPU limit does not end the step at the present rate,
-// because nothing is shifted yet.
+// most MaxStep. A guard can end it early, and so can a director that resets its counters. The CPU
+// limit does not end the step at the present rate, because nothing is shifted yet.
 func (r *run) measure(ctx context.Context) (measured, error) {
 	r.forget()
 	first := *r.last()
@@ -89,8 +87,11 @@ func (r *run) measure(ctx context.Context) (measured, error) {
 		if m.verdict == hot && len(r.result.Steps) == 0 {
 			m.verdict = good // atBase looks at the mean CPU use of the whole step
 		}
-		m.restarted, m.seconds = s.restarted, s.seconds
+		m.restarted, m.seconds = now.restarted, s.seconds
 		m.holding = r.holding(m.span, s.means)
+		if m.restarted {
+			return m, nil
+		}
 		steady, known := s.isSteady(&m, r.Precision)
 		if m.verdict != good {
 			m.unresolved = m.verdict == hot && known && !steady

@@ -28,10 +28,11 @@ func check(root document.Node, c *Config) error {
 	v.services(c)
 	v.storeMember(c)
 	v.access(c)
-	if v.Len() == 0 { // sizes and limits depend on valid members
+	if v.Len() == 0 { // sizes, impaired links and limits depend on valid members
 		for i := range c.Types {
 			v.flavors(c, i)
 		}
+		v.impairment(c)
 	}
 	if v.Len() == 0 {
 		v.limits(c)
@@ -206,7 +207,7 @@ func (v *validator) servers(s spec.Servers) {
 	for _, o := range []struct {
 		name   string
 		values int
-	}{{"substrate", len(s.Substrate)}, {"fabric", len(s.Fabric)}, {"cfs_period", len(s.CFSPeriod)}, {"pinning", len(s.Pinning)}, {"keep_awake", len(s.KeepAwake)}} {
+	}{{"substrate", len(s.Substrate)}, {"fabric", len(s.Fabric)}, {"cfs_period", len(s.CFSPeriod)}, {"pinning", len(s.Pinning)}, {"keep_awake", len(s.KeepAwake)}, {"impairment", len(s.Impairment)}} {
 		if o.values > 1 {
 			v.Bad(fmt.Sprintf("%s has %d values", o.name, o.values), "instances run in one way: want one value", "servers", o.name)
 		}

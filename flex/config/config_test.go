@@ -12,6 +12,7 @@ import (
 
 	"vitrine"
 	"vitrine/document"
+	"vitrine/fabric/impair"
 	"vitrine/spec"
 )
 
@@ -113,6 +114,34 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestImpairedNames checks that names in servers.impair are those of members, and that
+// servers.impairment is one variant. Other names would impair nothing.
+func TestImpairedNames(t *testing.T) {
+	const before = `
+directors: [{control: 127.0.0.1:8090}]
+types: [{name: voice, deployment: deployment.yaml, flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: 20}], max: 2}]
+`
+	for servers, want := range map[string]string{
+		"impair: {delay: 1ms, links: {sprout: {delay: 2ms, peers: [bono]}}}":                     "",
+		"impairment: far, impair: {variants: {far: {links: {sprout: {delay: 1ms}}}}}":            "",
+		"impair: {links: {sprout-1: {delay: 1ms}}}":                                              ":4:28: instance sprout-1: instances come and go with the load, so links are named by component: want sprout,",
+		"impair: {peers: [bono, sprout-2]}":                                                      ":4:34: instance sprout-2: ",
+		"impair: {links: {sprout: {delay: 1ms, peers: [bono-1]}}}":                               ":4:57: instance bono-1: ",
+		"impair: {variants: {far: {links: {homr: {delay: 1ms}}}}}":                               ":4:45: no member homr: did you mean homer?",
+		"impair: {links: {generator: {}}}":                                                       ":4:28: no member generator: allowed: bono, ",
+		"impairment: near, impair: {variants: {far: {delay: 1ms}}}":                              ":4:23: no variant near in servers.impair: ",
+		"impairment: [far, far-2], impair: {variants: {far: {delay: 1ms}, far-2: {delay: 2ms}}}": ":4:23: impairment has 2 values: ",
+	} {
+		file, err := document.Parse("testdata/flex.yaml", []byte(before+"servers: {"+servers+"}\n"), "an orchestrator's")
+		if err == nil {
+			_, err = load(file, spec.Known{Servers: map[string]any{impairPart: impair.Config{}}})
+		}
+		if want == "" && err != nil || want != "" && (!vitrine.IsBadInput(err) || !strings.HasPrefix(err.Error(), "testdata/flex.yaml"+want)) {
+			t.Errorf("%s: got error %v, want %q", servers, err, want)
+		}
 	}
 }
 

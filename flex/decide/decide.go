@@ -47,9 +47,9 @@ func Clear(v *View) (actions []Action) {
 	for i := range v.Instances {
 		switch in := &v.Instances[i]; in.State {
 		case Drained:
-			actions = append(actions, Action{Kind: Stop, Type: in.Type, Instance: in.Name, Cause: CauseDrained, Reason: "drained: nothing is in flight"})
+			actions = append(actions, Action{Kind: Stop, Type: in.Type, Instance: in.Name, Cause: CauseDrained, Reason: "its drain has ended: it is stopped"})
 		case Failed:
-			actions = append(actions, Action{Kind: Stop, Type: in.Type, Instance: in.Name, Cause: CauseFailed, Reason: "a member died or did not get ready: what is left of it is removed"})
+			actions = append(actions, Action{Kind: Stop, Type: in.Type, Instance: in.Name, Cause: CauseFailed, Reason: "a member died or did not become ready: what is left of it is removed"})
 		}
 	}
 	return actions
@@ -84,7 +84,7 @@ func (f *fleet) keep() {
 func (d *decision) explain(f *fleet) {
 	switch {
 	case !f.Known:
-		d.hold(f, CauseMetrics, "the rate is not known: the type stays as it is; instances that die are replaced")
+		d.hold(f, CauseMetrics, "the rate is not known, because a director does not answer or has just begun to: the type stays as it is; instances that die are replaced")
 	case f.unknown > 0:
 		d.hold(f, CauseMetrics, "%d of %d active instances have no fresh metrics: nothing is drained", f.unknown, f.states[Active])
 	case d.StoreAway:
@@ -98,10 +98,10 @@ func (d *decision) explain(f *fleet) {
 // ailment describes how the objective is broken. Empty: it is met.
 func (f *fleet) ailment() string {
 	if s := f.success(); f.Objective.Success > 0 && s < f.Objective.Success {
-		return fmt.Sprintf("the success ratio is %.4g, below %.4g", s, f.Objective.Success)
+		return fmt.Sprintf("the success ratio is %.6g, below the objective of %.6g", s, f.Objective.Success)
 	}
 	if f.slowest != nil {
-		return fmt.Sprintf("the 99th percentile of %s is %v, above %v", f.slowest.Name, f.slowest.P99.Round(time.Millisecond), f.Objective.P99)
+		return fmt.Sprintf("the 99th percentile of %s is %v, above the objective of %v", f.slowest.Name, f.slowest.P99.Round(time.Microsecond), f.Objective.P99)
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package decide_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -382,5 +383,59 @@ func BenchmarkDecide(b *testing.B) {
 	for b.Loop() {
 		v.Now = v.Now.Add(time.Second)
 		decide.Decide(v, &m)
+	}
+}
+
+// TestReasons checks that reasons say what was seen, what is wanted, and why.
+func TestReasons(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	in := func(name string, s decide.State) decide.Instance {
+		return decide.Instance{Name: name, Type: "register", Flavor: "s", State: s, Since: now.Add(-time.Hour), Known: true, Rate: 10, Success: 1}
+	}
+	for name, c := range map[string]struct {
+		alter func(v *decide.View, z *decide.TypeView, m *decide.Memory)
+		want  string
+	}{
+		"drained": {func(v *decide.View, _ *decide.TypeView, _ *decide.Memory) {
+			v.Instances = append(v.Instances, in("b", decide.Drained))
+		}, "stop: drained: its drain has ended: it is stopped"},
+		"minimum, and one drains": {func(v *decide.View, z *decide.TypeView, _ *decide.Memory) {
+			z.Min, v.Instances = 2, append(v.Instances, in("b", decide.Draining))
+		}, "resume: minimum: 1 instances run or start, below the minimum of 2: it has not gone yet, and a start takes 10s"},
+		"rate": {func(_ *decide.View, z *decide.TypeView, _ *decide.Memory) {
+			z.Rate = 150
+		}, "start: rate: 150/s arrive, 90/s can be carried with 10% headroom"},
+		"rate without headroom": {func(_ *decide.View, z *decide.TypeView, _ *decide.Memory) {
+			z.Rate, z.Headroom = 150, 0
+		}, "start: rate: 150/s arrive, 100/s can be carried"},
+		"unknown rate": {func(_ *decide.View, z *decide.TypeView, _ *decide.Memory) {
+			z.Known = false
+		}, "hold: metrics: the rate is not known, because a director does not answer or has just begun to: the type stays as it is; instances that die are replaced"},
+		"lease": {func(_ *decide.View, z *decide.TypeView, _ *decide.Memory) {
+			z.Min, z.Leased = 2, true
+		}, "hold: lease: redline measures an instance: nothing is started, although 1 instances run or start, below the minimum of 2"},
+		"deaths": {func(v *decide.View, _ *decide.TypeView, m *decide.Memory) {
+			v.Instances = nil
+			m.Types = map[string]*decide.Track{"register": {Failures: 3, Failed: now, Died: "exit status 1"}}
+		}, "hold: back-off: 10/s arrive, 0/s can be carried with 10% headroom; instances died 3 times in a row (exit status 1): the next start is in 20s"},
+		"limit of starts": {func(v *decide.View, z *decide.TypeView, _ *decide.Memory) {
+			z.Min, v.Limits.Starting, v.Instances = 3, 1, append(v.Instances, in("b", decide.Starting))
+		}, "hold: starts: 2 instances run or start, below the minimum of 3; 1 instances start already, and at most 1 may at the same time"},
+		"limit of CPUs": {func(v *decide.View, z *decide.TypeView, _ *decide.Memory) {
+			z.Min, v.Limits.CPUs = 3, 1.5
+		}, "hold: total: 1 instances run or start, below the minimum of 3; the limits leave 0.5 of 1.5 CPUs, too little for an instance of size s or a smaller one"},
+	} {
+		z := simple(1, 5, 100)
+		z.Headroom = 0.1
+		v := decide.View{Now: now, Types: []decide.TypeView{{Type: z, Known: true, Rate: 10}}, Instances: []decide.Instance{in("a", decide.Active)}}
+		var m decide.Memory
+		c.alter(&v, &v.Types[0], &m)
+		var got strings.Builder
+		for _, a := range decide.Decide(v, &m) {
+			fmt.Fprintf(&got, "%s: %s: %s\n", a.Kind, a.Cause, a.Reason)
+		}
+		if !strings.Contains(got.String(), c.want+"\n") {
+			t.Errorf("%s: got\n%swant %s", name, &got, c.want)
+		}
 	}
 }

@@ -27,21 +27,26 @@ func (d *decision) shrink(f *fleet) {
 		return
 	}
 	after := f.usable(f.profile - f.Flavors[f.flavorOf(victim.Flavor)].Capacity)
+	why := "by the profile, one less would do"
+	if excess {
+		why = fmt.Sprintf("%d instances are above the maximum of %d", f.serving(), f.Max)
+	}
 	switch left := float64(f.states[Active] - 1); {
 	case f.Leased:
-		d.hold(f, CauseLease, "redline measures an instance: nothing is drained, although one less would do")
+		d.hold(f, CauseLease, "redline measures an instance: nothing is drained, although %s", why)
 		return
 	case f.ailment() != "":
-		d.hold(f, CauseObjective, "%s: nothing is drained, although one less would do by the profile", f.ailment())
+		d.hold(f, CauseObjective, "%s: nothing is drained, although %s", f.ailment(), why)
 		return
 	case !f.Polling && f.cpu > busiest*left && !excess:
-		d.hold(f, CauseCPU, "one less would leave the others %.0f%% of their CPUs in use: nothing is drained, although it would do by the profile", 100*f.cpu/left)
+		d.hold(f, CauseCPU, "with one less, the others would use %.0f%% of their CPUs, above the limit of %.0f%%: nothing is drained, although %s", 100*f.cpu/left, 100*busiest, why)
 		return
 	}
 	a := Action{Kind: Drain, Type: f.Name, Instance: victim.Name, Cause: CauseIdle,
-		Reason: fmt.Sprintf("at most %.4g/s in %v, and the others carry %.4g/s; it has the fewest transactions in flight: %d", f.mem.Sight.Peak, f.stable(), after, victim.InFlight)}
+		Reason: fmt.Sprintf("at most %.4g/s were to be carried in the last %v, and the others can carry %.4g/s; of its size, it has the fewest transactions in flight: %d",
+			f.mem.Sight.Peak, f.stable(), after, victim.InFlight)}
 	if excess {
-		a.Cause, a.Reason = CauseMaximum, fmt.Sprintf("%d instances, above the maximum of %d; it has the fewest transactions in flight: %d", f.serving(), f.Max, victim.InFlight)
+		a.Cause, a.Reason = CauseMaximum, fmt.Sprintf("%s; of its size, it has the fewest transactions in flight: %d", why, victim.InFlight)
 	}
 	d.actions = append(d.actions, a)
 	f.mem.Drained = d.Now
@@ -66,8 +71,8 @@ func (d *decision) paced(f *fleet) bool {
 func (d *decision) victim(f *fleet, excess bool) (best *Instance) {
 	known := !f.mem.Known.IsZero() && d.Now.Sub(f.mem.Known) >= f.stable()
 	var saved float64
-	for i := range f.kinds {
-		v, z := f.kinds[i].victim, &f.Flavors[i]
+	for i, v := range f.victims {
+		z := &f.Flavors[i]
 		if v == nil || !excess && (!known || f.usable(f.profile-z.Capacity)*(1-spare) < f.mem.Sight.Peak) {
 			continue
 		}

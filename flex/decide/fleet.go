@@ -8,9 +8,9 @@ type fleet struct {
 	mem     *Track
 	boot    time.Duration
 	states  [Stopping + 1]int
-	profile float64 // capacity of the Starting, Warming and Active instances, by the profile
-	active  float64 // capacity of the Active instances, by the profile
-	kinds   []kind  // by flavor
+	profile float64     // capacity of the Starting, Warming and Active instances, by the profile
+	active  float64     // capacity of the Active instances, by the profile
+	victims []*Instance // by flavor: the Active instance with the fewest transactions in flight; nil: there is none
 
 	unknown   int     // Active instances with unknown metrics
 	rate      float64 // transactions/s sent to the Active instances
@@ -25,13 +25,8 @@ type fleet struct {
 	shortfall float64 // missing capacity, by the profile
 	plan      []int   // remaining starts, by flavor
 	started   int
-	cause     Cause  // of the starts
+	cause     Cause  // of the starts: see why
 	reason    string // of the starts
-}
-
-// A kind is the instances of one flavor.
-type kind struct {
-	victim *Instance // the Active instance with the fewest transactions in flight
 }
 
 // gather returns a fleet for each type, in the order of the view's types.
@@ -41,7 +36,7 @@ func gather(v *View, m *Memory) []fleet {
 	for i := range v.Types {
 		t := &v.Types[i]
 		mem := m.Types[t.Name]
-		fleets[i] = fleet{TypeView: t, mem: mem, boot: mem.boot(t), kinds: make([]kind, len(t.Flavors))}
+		fleets[i] = fleet{TypeView: t, mem: mem, boot: mem.boot(t), victims: make([]*Instance, len(t.Flavors))}
 		index[t.Name] = i
 	}
 	for i := range v.Instances {
@@ -64,7 +59,7 @@ func (f *fleet) add(in *Instance, now time.Time) {
 	case Active:
 		f.profile += flavor.Capacity
 		f.active += flavor.Capacity
-		f.addActive(in, now, &f.kinds[index])
+		f.addActive(in, now, index)
 	case Draining:
 		if f.revivable == nil || in.Since.After(f.since) {
 			f.revivable, f.since = in, in.Since
@@ -72,12 +67,12 @@ func (f *fleet) add(in *Instance, now time.Time) {
 	}
 }
 
-func (f *fleet) addActive(in *Instance, now time.Time, k *kind) {
+func (f *fleet) addActive(in *Instance, now time.Time, flavor int) {
 	if now.Sub(in.Since) >= longEnough && in.Since.After(f.survivor) {
 		f.survivor = in.Since
 	}
-	if k.victim == nil || in.InFlight < k.victim.InFlight || in.InFlight == k.victim.InFlight && in.Rate < k.victim.Rate {
-		k.victim = in
+	if v := f.victims[flavor]; v == nil || in.InFlight < v.InFlight || in.InFlight == v.InFlight && in.Rate < v.Rate {
+		f.victims[flavor] = in
 	}
 	if !in.Known {
 		f.unknown++

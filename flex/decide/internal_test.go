@@ -84,6 +84,19 @@ func TestTheBootTimeIsThe90thPercentileOfTheLastStarts(t *testing.T) {
 	}
 }
 
+// TestABrokenObjectiveIsShown checks that the measured value and the objective differ in the text.
+func TestABrokenObjectiveIsShown(t *testing.T) {
+	f := fleet{TypeView: &TypeView{}, rate: 100, good: 99.996}
+	f.Objective = Objective{Success: 0.99999}
+	if got, want := f.ailment(), "the success ratio is 0.99996, below the objective of 0.99999"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	f.Objective, f.slowest = Objective{P99: 300 * time.Microsecond}, &Instance{Name: "a", P99: 400_001}
+	if got, want := f.ailment(), "the 99th percentile of a is 400µs, above the objective of 300µs"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestLevelFollowsAStepAndIgnoresNoise(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 4))
 	var rates []float64

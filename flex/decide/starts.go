@@ -52,8 +52,9 @@ func (d *decision) revive(f *fleet) {
 	if in == nil || f.Leased || f.serving() >= f.Max || f.shortfall == 0 && f.serving() >= f.Min {
 		return
 	}
-	d.actions = append(d.actions, Action{Kind: Resume, Type: f.Name, Instance: in.Name, Cause: CauseRate,
-		Reason: fmt.Sprintf("%.4g/s are expected and %.4g/s are carried: it has not gone yet, and a start takes %v", f.wanted(), f.usable(f.profile), f.boot.Round(tick/10))})
+	cause, why := f.why()
+	d.actions = append(d.actions, Action{Kind: Resume, Type: f.Name, Instance: in.Name, Cause: cause,
+		Reason: fmt.Sprintf("%s: it has not gone yet, and a start takes %v", why, f.boot.Round(tick/10))})
 	capacity := f.Flavors[f.flavorOf(in.Flavor)].Capacity
 	f.states[Draining]--
 	f.states[Active]++
@@ -67,8 +68,9 @@ func (d *decision) plan(f *fleet) {
 	if f.shortfall == 0 && below <= 0 {
 		return
 	}
+	f.cause, f.reason = f.why()
 	if f.Leased {
-		d.hold(f, CauseLease, "redline measures an instance: nothing is started, although %.4g/s are expected and %.4g/s are carried", f.wanted(), f.usable(f.profile))
+		d.hold(f, CauseLease, "redline measures an instance: nothing is started, although %s", f.reason)
 		return
 	}
 	room := f.Max - f.existing()
@@ -76,7 +78,6 @@ func (d *decision) plan(f *fleet) {
 	if more := below - f.left(); more > 0 {
 		f.plan[f.cheapest()] += max(0, min(more, room-f.left()))
 	}
-	f.cause, f.reason = f.why()
 	missing := f.shortfall
 	for i, n := range f.plan {
 		missing -= float64(n) * f.Flavors[i].Capacity
@@ -99,21 +100,26 @@ func (f *fleet) cheapest() int {
 	return best
 }
 
-// why returns the cause and the reason of the starts.
+// why returns why the type needs more instances.
 func (f *fleet) why() (Cause, string) {
 	s := &f.mem.Sight
-	switch carried := f.usable(f.profile); {
+	carried := f.usable(f.profile)
+	can := fmt.Sprintf("%.4g/s can be carried", carried)
+	if f.Headroom > 0 {
+		can += fmt.Sprintf(" with %.3g%% headroom", 100*f.Headroom)
+	}
+	switch {
 	case f.shortfall == 0:
-		return CauseMinimum, fmt.Sprintf("%d instances, below the minimum of %d", f.serving(), f.Min)
+		return CauseMinimum, fmt.Sprintf("%d instances run or start, below the minimum of %d", f.serving(), f.Min)
 	case !f.Known:
 		return CauseFailed, "instances died, and the rate is not known: the capacity is kept as it was"
 	case f.mem.Faith < 1 && carried/f.mem.Faith >= f.wanted():
-		return CauseProfile, fmt.Sprintf("the objective did not hold at %.0f%% of the capacity in the profile, which is wrong for these instances: %.4g/s are expected, %.4g/s are trusted to be carried",
-			100*f.mem.Faith, f.wanted(), carried)
+		return CauseProfile, fmt.Sprintf("only %.0f%% of the profile's capacity is trusted, because the objective was broken at a rate that should have been carried: %.4g/s are expected, %s",
+			100*f.mem.Faith, f.wanted(), can)
 	case s.Level > carried:
-		return CauseRate, fmt.Sprintf("%.4g/s arrive, %.4g/s are carried", s.Level, carried)
+		return CauseRate, fmt.Sprintf("%.4g/s arrive, %s", s.Level, can)
 	default:
-		return CauseForecast, fmt.Sprintf("%.4g/s arrive, %.4g/s are expected when a start of %v is over, %.4g/s are carried", s.Level, s.Forecast, f.boot.Round(tick/10), carried)
+		return CauseForecast, fmt.Sprintf("%.4g/s arrive, %.4g/s are expected when a start of %v is over, %s", s.Level, s.Forecast, f.boot.Round(tick/10), can)
 	}
 }
 
@@ -137,7 +143,7 @@ func (d *decision) backOff(f *fleet) {
 	if d.Now.Before(until) {
 		next = "in " + until.Sub(d.Now).Round(time.Second).String()
 	}
-	d.hold(f, CauseBackOff, "instances died %d times in a row (%s): the next start is %s", f.mem.Failures, f.mem.Died, next)
+	d.hold(f, CauseBackOff, "%s; instances died %d times in a row (%s): the next start is %s", f.reason, f.mem.Failures, f.mem.Died, next)
 }
 
 // largestPlanned returns the planned flavor with the highest capacity.
@@ -167,7 +173,7 @@ func (d *decision) start(f *fleet) {
 	flavor := d.fitting(f, planned)
 	if flavor < 0 {
 		clear(f.plan)
-		d.hold(f, CauseTotal, "%s; the limits leave %s, too little for an instance", f.reason, d.Limits.left(d.used))
+		d.hold(f, CauseTotal, "%s; the limits leave %s, too little for an instance of size %s or a smaller one", f.reason, d.Limits.left(d.used), f.Flavors[planned].Name)
 		return
 	}
 	f.plan[planned]--
@@ -186,7 +192,7 @@ func (d *decision) full() string {
 	case l.Instances > 0 && d.used.Instances >= l.Instances:
 		return fmt.Sprintf("all types together have reached the limit of %d instances", l.Instances)
 	case l.Starting > 0 && d.used.Starting >= l.Starting:
-		return fmt.Sprintf("%d instances start already", d.used.Starting)
+		return fmt.Sprintf("%d instances start already, and at most %d may at the same time", d.used.Starting, l.Starting)
 	}
 	return ""
 }

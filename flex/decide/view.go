@@ -47,7 +47,7 @@ const (
 	Warming               // its members are ready and get little or no traffic yet
 	Active
 	Draining // gets no new transactions
-	Drained  // nothing is in flight: it may be stopped
+	Drained  // nothing is in flight, or the deadline has passed: it may be stopped
 	Failed   // a member died or did not become ready
 	Stopping // a Stop action is under way
 )
@@ -142,7 +142,7 @@ const (
 	CauseForecast  Cause = "forecast"  // the rate forecast for the end of a start needs more instances
 	CauseProfile   Cause = "profile"   // the objective is broken at a rate below the capacity in the profile
 	CauseIdle      Cause = "idle"      // the rate has been low for the stable time
-	CauseDrained   Cause = "drained"   // nothing is in flight any more
+	CauseDrained   Cause = "drained"   // the drain has ended
 	CauseFailed    Cause = "failed"    // a member died or did not become ready
 	CauseMetrics   Cause = "metrics"   // Hold: rates or latencies are not known
 	CauseStore     Cause = "store"     // Hold: no store answers, so nothing is drained

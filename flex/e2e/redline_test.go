@@ -277,7 +277,7 @@ func (s *system) checkMeasured(got *flex.Measured) {
 // says so.
 func (s *system) checkUsed(got *flex.Measured) {
 	s.t.Helper()
-	want := fmt.Sprintf("%.4g/s are carried", 2*got.After*(1-keptFree))
+	want := fmt.Sprintf("%.4g/s can be carried", 2*got.After*(1-keptFree))
 	hosttest.Until(s.t, limit, "a start because "+want, func() bool {
 		measured := false
 		for _, e := range s.events() {

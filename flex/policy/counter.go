@@ -34,7 +34,7 @@ const longestWindow = kpaStable
 const (
 	firstBackOff = 10 * time.Second // after the second death; the first has none. It doubles with each further one
 	mostBackOff  = 5 * time.Minute
-	lapse        = 10 * time.Minute // without a death after a back-off, or of an instance: its death counts as the first
+	lapse        = 10 * time.Minute // a death counts as the first if none came for this long after a back-off, or if the instance lived longer
 )
 
 // A sight is the input of rules in one second.

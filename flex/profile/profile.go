@@ -59,7 +59,7 @@ func Read(path string, q Question) (Answer, error) {
 	if differ := differences(data.Manifest.Host, q.Host); differ != "" {
 		return refuse("a profile of another host: "+differ, "characterize on this host, or give rate")
 	}
-	size, why := find(data.Profile, q)
+	setting, size, why := find(data.Profile, q)
 	if size == nil {
 		return refuse(why, "characterize this size, or give rate")
 	}
@@ -68,7 +68,7 @@ func Read(path string, q Question) (Answer, error) {
 		return refuse(why, "choose another size, loosen the objective, or give rate")
 	}
 	if len(q.Instances) > 0 {
-		a.Idle, a.Each = cost(data.Profile, size, q.Instances)
+		a.Idle, a.Each = cost(setting, q.Instances)
 	}
 	return a, nil
 }
@@ -90,7 +90,7 @@ func differences(then, now result.Host) string {
 
 // find returns the size in the setting with the substrate. If several settings match, such as
 // with and without pinning, it returns the one with the lowest capacity.
-func find(p *vitrine.Profile, q Question) (found *vitrine.SizeProfile, why string) {
+func find(p *vitrine.Profile, q Question) (setting *vitrine.Setting, found *vitrine.SizeProfile, why string) {
 	var sizes, substrates []string
 	for i := range p.Settings {
 		s := &p.Settings[i]
@@ -102,17 +102,17 @@ func find(p *vitrine.Profile, q Question) (found *vitrine.SizeProfile, why strin
 			z := &s.Sizes[k]
 			sizes = append(sizes, z.Sizing)
 			if z.Sizing == q.Size && (found == nil || z.Low < found.Low) {
-				found = z
+				setting, found = s, z
 			}
 		}
 	}
 	if found != nil {
-		return found, ""
+		return setting, found, ""
 	}
 	if len(sizes) == 0 {
-		return nil, fmt.Sprintf("a profile on substrate %s, not on %s", strings.Join(substrates, ", "), q.Substrate)
+		return nil, nil, fmt.Sprintf("a profile on substrate %s, not on %s", strings.Join(substrates, ", "), q.Substrate)
 	}
-	return nil, fmt.Sprintf("a profile without size %s: it has %s", q.Size, strings.Join(sizes[:min(len(sizes), 8)], ", "))
+	return nil, nil, fmt.Sprintf("a profile without size %s: it has %s", q.Size, strings.Join(sizes[:min(len(sizes), 8)], ", "))
 }
 
 // answer derives the highest rate that meets both the success ratio and the latency objective.
