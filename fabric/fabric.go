@@ -10,8 +10,9 @@ import (
 
 // A Port is an instance to wire.
 type Port struct {
-	Instance string // "sprout-1"; unique in the run
-	NetNS    string // path of its network namespace; empty: the host's
+	Instance  string // "sprout-1"; unique in the run
+	Component string // "sprout"; empty: the part of Instance before "-" and the number
+	NetNS     string // path of its network namespace; empty: the host's
 }
 
 // An Endpoint is where every other instance of the run reaches a wired

@@ -22,7 +22,11 @@ func openHost(proc string, buf []byte) *host {
 	var err error
 	if h.stat, err = openFile(filepath.Join(proc, "stat")); err != nil {
 		whole.lose(err.Error(), cpu, softirq, steal)
-	} else if data, err := h.stat.read(buf); err == nil {
+	} else if data, err := h.stat.read(buf); err != nil {
+		whole.lose(err.Error(), cpu, softirq, steal)
+		h.stat.close()
+		h.stat = nil
+	} else {
 		h.ticks = make([]ticks, 1+countCPUs(data))
 		for n := range len(h.ticks) - 1 {
 			one := newSubject("cpu"+strconv.Itoa(n), "host")

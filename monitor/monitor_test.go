@@ -467,3 +467,20 @@ func TestBadInterval(t *testing.T) {
 		t.Error("Start accepts a negative interval")
 	}
 }
+
+// TestUnreadableStat checks that CPU time of the host is missing for good if the first read of
+// /proc/stat fails, because that read finds the CPUs.
+func TestUnreadableStat(t *testing.T) {
+	f := newFake(t)
+	f.write(f.proc, "net/dev", "head\nhead\n")
+	if err := os.Mkdir(filepath.Join(f.proc, "stat"), 0o700); err != nil { // it opens, but cannot be read
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	h := openHost(f.proc, buf)
+	defer h.close()
+	h.read(buf)
+	if why := h.subjects[0].why[cpu]; h.stat != nil || len(h.subjects) != 1 || !strings.Contains(why, "is a directory") {
+		t.Errorf("got %d subjects, the host without CPU time because %q, and the file %v", len(h.subjects), why, h.stat)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -45,10 +46,15 @@ type Instance struct {
 	logBegins int64             // offset in the log at which the output of the last start begins
 }
 
-// create makes the instance's place, with its folder.
+// create makes the instance's place, with its folder. If it fails, another instance may have the
+// same name and folder, so it removes only a folder that it made.
 func (in *Instance) create(ctx context.Context, s *Site) error {
-	if err := os.MkdirAll(in.Scratch(), 0o755); err != nil {
+	if err := os.MkdirAll(in.Dir, 0o755); err != nil {
 		return err
+	}
+	made := os.Mkdir(in.Scratch(), 0o755)
+	if made != nil && !errors.Is(made, fs.ErrExist) {
+		return made
 	}
 	on := s.function
 	if in.OnHost {
@@ -56,6 +62,9 @@ func (in *Instance) create(ctx context.Context, s *Site) error {
 	}
 	place, err := on.Create(ctx, in.Spec.Spec)
 	if err != nil {
+		if made == nil {
+			err = errors.Join(err, os.RemoveAll(in.Scratch()))
+		}
 		return fmt.Errorf("create %s: %w", in.Name, err)
 	}
 	in.place = place

@@ -58,7 +58,7 @@ func (s *Site) Place(ctx context.Context, dir string, specs ...Spec) (_ *Placeme
 		if in.Unwired || s.fabric == nil {
 			continue
 		}
-		if in.Endpoint, err = s.fabric.Attach(ctx, fabric.Port{Instance: in.Name, NetNS: in.NetNS()}); err != nil {
+		if in.Endpoint, err = s.fabric.Attach(ctx, fabric.Port{Instance: in.Name, Component: in.Component, NetNS: in.NetNS()}); err != nil {
 			return nil, fmt.Errorf("attach %s: %w", in.Name, err)
 		}
 	}

@@ -69,6 +69,15 @@ func (s *Site) Substrate() substrate.Substrate { return s.function }
 // Fabric returns the fabric that wires the instances; nil if they are unwired.
 func (s *Site) Fabric() fabric.Fabric { return s.fabric }
 
+// FabricEnded returns an error if a process that the fabric's links need has ended. The fabric
+// does not recover from that.
+func (s *Site) FabricEnded() error {
+	if f, ok := s.fabric.(fabric.Ender); ok {
+		return f.Ended()
+	}
+	return nil
+}
+
 // Close removes the remaining placements, the last one first, and then closes the back ends. It
 // may be called more than once.
 func (s *Site) Close(ctx context.Context) error {

@@ -91,7 +91,7 @@ func release(run string) error {
 			return fmt.Errorf("listing interfaces: %w", err)
 		}
 		for _, link := range links {
-			if isLent(run, link) {
+			if isLent(run, link.Attrs().Alias) {
 				if err := giveBack(link, here); err != nil {
 					return err
 				}
@@ -101,10 +101,8 @@ func release(run string) error {
 	})
 }
 
-// isLent reports whether an interface has a mark of segment.Lender.
-func isLent(run string, link netlink.Link) bool {
-	return strings.HasPrefix(link.Attrs().Alias, "vitrine "+run+" ")
-}
+// isLent reports whether the alias of an interface is a mark of segment.Lender.
+func isLent(run, alias string) bool { return strings.HasPrefix(alias, "vitrine "+run+" ") }
 
 // giveBack moves an interface of the thread's namespace to the host's, which is
 // here.

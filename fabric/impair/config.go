@@ -1,11 +1,13 @@
 package impair
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +15,7 @@ import (
 
 	"vitrine"
 	"vitrine/document"
+	"vitrine/fabric"
 	"vitrine/internal/runstate"
 )
 
@@ -84,8 +87,9 @@ func Read(part document.Node, components []string) (Config, error) {
 // checkNames checks that the links are links of the components. path leads to the
 // variant in part.
 func (v Variant) checkNames(part document.Node, components []string, path ...string) error {
+	known := append(slices.Clone(components), vitrine.Generator)
 	check := func(name string, path ...string) error {
-		if slices.ContainsFunc(append(components, vitrine.Generator), func(c string) bool { return c == name || c == component(name) }) {
+		if slices.Contains(known, name) || slices.Contains(known, component(name)) {
 			return nil
 		}
 		return part.BadInput("no component or instance "+name, "want generator, or one of "+strings.Join(components, ", "), path...)
@@ -186,15 +190,25 @@ func (c *Config) checkCPU(part document.Node) error {
 	return nil
 }
 
-// component returns the component of an instance: sprout of sprout-1.
+var instancePattern = regexp.MustCompile(`^(.+)-[1-9][0-9]*$`)
+
+// component returns the component of an instance: sprout of sprout-1. It returns
+// an empty name if the name is not an instance's with a number.
 func component(instance string) string {
-	dash := strings.LastIndexByte(instance, '-')
-	return instance[:max(dash, 0)]
+	if m := instancePattern.FindStringSubmatch(instance); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// names returns the names by which options name an instance, the exact one first.
+func names(p fabric.Port) []string {
+	return []string{p.Instance, cmp.Or(p.Component, component(p.Instance))}
 }
 
 // linkOf returns the link of an instance.
-func (c *Config) linkOf(instance string) Link {
-	for _, name := range []string{instance, component(instance)} {
+func (c *Config) linkOf(p fabric.Port) Link {
+	for _, name := range names(p) {
 		if link, is := c.Links[name]; is {
 			return link
 		}

@@ -10,6 +10,7 @@ import (
 
 	"vitrine"
 	"vitrine/document"
+	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/loopback"
 )
@@ -52,9 +53,14 @@ links:
 		"sprout-1":  {Rate: 100e6, Queue: 65536, Way: Both},
 		"sprout-12": {Rate: 100e6, Queue: 65536, Way: Both},
 	} {
-		if got := c.linkOf(instance); !reflect.DeepEqual(got, want) {
+		if got := c.linkOf(fabric.Port{Instance: instance}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, want %+v", instance, got, want)
 		}
+	}
+	// Instances of aggregates have the aggregate's name in front of the component's.
+	member := fabric.Port{Instance: "voice-3-sprout-1", Component: "sprout"}
+	if got := c.linkOf(member); got.Rate != 100e6 || !(Link{Peers: []string{"sprout"}}).meets(member) {
+		t.Errorf("%s: got %+v, want the link of its component", member.Instance, got)
 	}
 	if c.seed("bono-1") == c.seed("bono-2") {
 		t.Error("two links have the same seed")
@@ -75,7 +81,7 @@ variants:
 	}
 	for variant, want := range map[string][2]time.Duration{"": {0, 5 * time.Millisecond}, "near": {0, 0}, "far": {time.Millisecond, 30 * time.Millisecond}} {
 		of := c.Of(variant)
-		if got := [2]time.Duration{of.linkOf("bono-1").Delay, of.linkOf("sprout-1").Delay}; got != want {
+		if got := [2]time.Duration{of.linkOf(fabric.Port{Instance: "bono-1"}).Delay, of.linkOf(fabric.Port{Instance: "sprout-1"}).Delay}; got != want {
 			t.Errorf("%q: got %v, want %v", variant, got, want)
 		}
 	}
@@ -102,6 +108,8 @@ func TestImpairBadInput(t *testing.T) {
 		"links:\n  bono: {jitter: 1ms}":      "deployment.yaml:2:18: jitter: 1ms of a delay of 0s",
 		"by: tc":                             "deployment.yaml:1:5",
 		"delay: 1ms\njitter: 1ms\nby: netem": "deployment.yaml:3:5: by: netem with jitter, rate or peers",
+		"links: {bono-one: {delay: 1ms}}":    "deployment.yaml:1:19: no component or instance bono-one",
+		"links: {bono-01: {delay: 1ms}}":     "deployment.yaml:1:18: no component or instance bono-01",
 		"peers: [bonno]":                     "deployment.yaml:1:8: no component or instance bonno: want generator, or one of bono, sprout",
 		"links: {bono: {peers: [spr-1]}}":    "deployment.yaml:1:23: no component or instance spr-1",
 		"variants: {far: {loss: 2}}":         "deployment.yaml:1:24",

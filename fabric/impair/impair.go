@@ -125,7 +125,7 @@ func (f *Fabric) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, er
 	if err != nil {
 		return fabric.Endpoint{}, err
 	}
-	made := &port{at: p, end: end, link: f.config.linkOf(p.Instance)}
+	made := &port{at: p, end: end, link: f.config.linkOf(p)}
 	f.attached[p.Instance] = made
 	err = made.whole()
 	if err == nil && !made.link.isPlain() {
@@ -181,14 +181,18 @@ func (f *Fabric) Mirror(ctx context.Context, of, to string) error {
 	return m.Mirror(ctx, of, to)
 }
 
-// Ended returns an error if the emulator has ended, with the reason.
-func (f *Fabric) Ended() error {
+// Ended returns an error if the emulator or a process of the wrapped fabric has
+// ended, with the reason.
+func (f *Fabric) Ended() (err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.process == nil {
-		return nil
+	if f.process != nil {
+		err = f.process.ended()
 	}
-	return f.process.ended()
+	if inner, can := f.inner.(fabric.Ender); can {
+		err = errors.Join(err, inner.Ended())
+	}
+	return err
 }
 
 // Detach ends the impairment of the instance's link and detaches the instance
@@ -271,13 +275,26 @@ func (f *Fabric) finish(ctx context.Context, instance string, p *port) {
 	p.finished = true
 	f.made = append(f.made, made...)
 	for _, m := range made {
-		level, says := slog.LevelInfo, "impaired link"
-		if !m.isAsConfigured() {
-			level, says = slog.LevelWarn, "an impaired link did not do what servers.impair asks for: give the emulator a CPU of its own (servers.impair.cpu)"
-		}
-		f.config.Logger.Log(ctx, level, says, "instance", m.Instance, "way", m.Way, "by", m.By, "asked", m.Asked, "packets", m.Packets, "sent", m.Sent,
-			"lost", m.Lost, "dropped", m.Dropped, "missed", m.Missed, "refused", m.Refused, "p99 late", m.Lateness.P99)
+		f.log(ctx, m)
 	}
+}
+
+// log logs the counts of a link in one direction.
+func (f *Fabric) log(ctx context.Context, m Made) {
+	level, says := slog.LevelInfo, "impaired link"
+	if !m.isAsConfigured() {
+		level, says = slog.LevelWarn, "an impaired link did not do what servers.impair asks for: "
+		if m.By == Netem {
+			says += fmt.Sprintf("netem has room for %d packets: offer fewer at once, or use servers.impair.by: emulator, whose room is in bytes", netemLimit)
+		} else {
+			says += "give the emulator a CPU of its own (servers.impair.cpu)"
+		}
+	}
+	counts := []any{"instance", m.Instance, "way", m.Way, "by", m.By, "asked", m.Asked, "packets", m.Packets, "sent", m.Sent, "lost", m.Lost}
+	if m.By == Emulator {
+		counts = append(counts, "dropped", m.Dropped, "missed", m.Missed, "refused", m.Refused, "p99 late", m.Lateness.P99)
+	}
+	f.config.Logger.Log(ctx, level, says, counts...)
 }
 
 // counts returns the counts of an instance's link. The emulator gets the order o.

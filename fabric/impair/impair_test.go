@@ -28,6 +28,7 @@ import (
 	"vitrine/fabric/macvlan"
 	"vitrine/fabric/macvtap"
 	"vitrine/fabric/ovs"
+	"vitrine/fabric/segment"
 	"vitrine/fabric/vxlan"
 	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
@@ -158,7 +159,7 @@ func TestImpairStays(t *testing.T) {
 			if err := b.Reach(generator, b.Attach("sprout-2")); err != nil {
 				t.Fatal(err)
 			}
-			if passed := sent(t, f, "generator") - before; (passed > 0) == f.config.linkOf("generator").isPlain() {
+			if passed := sent(t, f, "generator") - before; (passed > 0) == f.config.linkOf(fabric.Port{Instance: "generator"}).isPlain() {
 				t.Errorf("%d packets passed through the emulator", passed)
 			}
 			if segments != 1 {
@@ -409,6 +410,31 @@ func TestImpairLentIsPutBack(t *testing.T) {
 	}
 }
 
+// TestImpairLentWithoutCarrier checks that an interface of the host can be impaired before the other
+// end of its cable is up.
+func TestImpairLentWithoutCarrier(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	err := segment.In(host.Switch, func(links *netlink.Handle) error {
+		port, err := links.LinkByName("eno1")
+		if err != nil {
+			return err
+		}
+		return links.LinkSetDown(port)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	host.Do(t, func() error {
+		f, err := cases()["lent"].Make(run)
+		if err != nil {
+			return err
+		}
+		_, err = f.Attach(t.Context(), fabric.Port{Instance: "bono-1", NetNS: fabrictest.Place(t, run.ID, "bono-1")})
+		return errors.Join(err, f.Close(t.Context()))
+	})
+}
+
 // An interrupter is the emulator's stdin. It calls interrupt before each order.
 type interrupter struct {
 	io.WriteCloser
@@ -456,6 +482,20 @@ func TestImpairEnded(t *testing.T) {
 	<-f.process.done
 	if err := f.Ended(); err == nil || !strings.Contains(err.Error(), "the link emulator has ended (signal: killed)") {
 		t.Errorf("with a killed emulator: got %v", err)
+	}
+}
+
+// An endedFabric is a fabric with a process that has ended.
+type endedFabric struct{ fabric.Fabric }
+
+func (endedFabric) Ended() error { return errors.New("the switch has ended") }
+
+// TestImpairEndedInside checks that an impaired fabric also reports the end of the wrapped fabric's
+// processes.
+func TestImpairEndedInside(t *testing.T) {
+	f := &Fabric{inner: endedFabric{}}
+	if err := f.Ended(); err == nil || err.Error() != "the switch has ended" {
+		t.Errorf("got %v, want the error of the wrapped fabric", err)
 	}
 }
 

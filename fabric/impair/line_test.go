@@ -69,6 +69,21 @@ func TestImpairLineKeepsOrder(t *testing.T) {
 	}
 }
 
+// TestImpairLineJitterMean checks what docs/impair.md says about the mean delay with jitter.
+func TestImpairLineJitterMean(t *testing.T) {
+	for apart, want := range map[time.Duration]float64{4 * time.Millisecond: 20, 100 * time.Microsecond: 21.3} {
+		const n = 20000
+		l := newLine(Link{Delay: 20 * time.Millisecond, Jitter: 2 * time.Millisecond}, 1)
+		var sum int64
+		for i := range n {
+			at := int64(i) * int64(apart)
+			leaves, _ := l.offer(at, 1000)
+			sum += leaves - at
+		}
+		within(t, apart.String()+" apart: mean delay, ms", float64(sum)/n/1e6, want-0.1, want+0.1)
+	}
+}
+
 func TestImpairLineRate(t *testing.T) {
 	// 1000 bytes take 2 ms at 4 Mb/s, but a packet arrives every ms. So the queue
 	// fills.
@@ -139,12 +154,15 @@ func TestImpairLane(t *testing.T) {
 
 func TestImpairSaysWhatWasNotAsAsked(t *testing.T) {
 	asked := Link{Delay: 5 * time.Millisecond}
-	for _, m := range []Made{{Asked: asked, Missed: 1}, {Asked: asked, Refused: 1}, {Asked: asked, Lateness: Late{P99: 251 * time.Microsecond}}} {
+	for _, m := range []Made{
+		{Asked: asked, Missed: 1}, {Asked: asked, Refused: 1}, {Asked: asked, Lateness: Late{P99: 251 * time.Microsecond}}, {By: Netem, Asked: asked, Lost: 1},
+	} {
 		if m.isAsConfigured() {
 			t.Errorf("%+v counts as configured", m)
 		}
 	}
-	for _, m := range []Made{{Asked: asked, Lost: 1, Lateness: Late{P99: 250 * time.Microsecond}}, {Lateness: Late{P99: time.Second}}} {
+	lossy := Link{Delay: 5 * time.Millisecond, Loss: 0.1}
+	for _, m := range []Made{{Asked: lossy, Lost: 1, Lateness: Late{P99: 250 * time.Microsecond}}, {Lateness: Late{P99: time.Second}}} {
 		if !m.isAsConfigured() {
 			t.Errorf("%+v does not count as configured", m)
 		}

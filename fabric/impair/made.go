@@ -16,7 +16,7 @@ type Made struct {
 	Packets  int64  `json:"packets"`  // that arrived
 	Sent     int64  `json:"sent"`     // of these
 	Bytes    int64  `json:"bytes"`    // of frames sent, without FCS
-	Lost     int64  `json:"lost"`     // by chance, as configured; with netem also packets that it had no room for
+	Lost     int64  `json:"lost"`     // by chance, as configured; netem also counts packets here that it had no room for
 
 	// Only the emulator counts these.
 	Dropped  int64 `json:"dropped"`  // at the tail of the queue
@@ -44,7 +44,9 @@ const lateShare = 0.05
 // isAsConfigured reports whether the link did what the config asks for, and no
 // more.
 func (m Made) isAsConfigured() bool {
-	return m.Missed == 0 && m.Refused == 0 && (m.Asked.Delay == 0 || float64(m.Lateness.P99) <= lateShare*float64(m.Asked.Delay))
+	late := m.Asked.Delay > 0 && float64(m.Lateness.P99) > lateShare*float64(m.Asked.Delay)
+	full := m.Asked.Loss == 0 && m.Lost > 0 // netem had no room
+	return m.Missed == 0 && m.Refused == 0 && !late && !full
 }
 
 // quantiles returns the quantiles of a histogram of nanoseconds.

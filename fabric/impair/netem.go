@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
-	"vitrine/fabric/mirror"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 )
@@ -86,27 +85,11 @@ func (s *splice) byNetem(l Link) error {
 				return err
 			}
 		}
-		if err := redirect(links, d.from.Attrs().Index, d.to.Attrs().Index); err != nil {
-			return fmt.Errorf("redirecting %s to %s: %w", d.from.Attrs().Name, d.to.Attrs().Name, err)
+		if err := segment.Redirect(links, d.from, d.to); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// redirect makes the frames that one interface receives leave by another.
-func redirect(links *netlink.Handle, from, to int) error {
-	err := links.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: from, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-	}})
-	if err != nil {
-		return err
-	}
-	_, err = mirror.Everything(links,
-		netlink.FilterAttrs{LinkIndex: from, Parent: netlink.HANDLE_MIN_INGRESS, Protocol: unix.ETH_P_ALL, Priority: 1},
-		[]netlink.Action{&netlink.MirredAction{
-			ActionAttrs: netlink.ActionAttrs{Action: netlink.TC_ACT_STOLEN}, MirredAction: netlink.TCA_EGRESS_REDIR, Ifindex: to,
-		}})
-	return err
 }
 
 // netemMade returns what netem counted. It runs on a thread in the splice's

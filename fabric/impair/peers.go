@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/fabric"
 )
 
 // peers are the addresses whose packets a direction impairs; nil: all packets.
@@ -70,8 +72,8 @@ func addressIn(frame []byte, way string) (netip.Addr, bool) {
 }
 
 // meets reports whether the link impairs packets to and from the instance.
-func (l Link) meets(instance string) bool {
-	return slices.Contains(l.Peers, instance) || slices.Contains(l.Peers, component(instance))
+func (l Link) meets(p fabric.Port) bool {
+	return slices.ContainsFunc(names(p), func(name string) bool { return slices.Contains(l.Peers, name) })
 }
 
 // introduce sends the emulator the peers' addresses for every link that has
@@ -82,8 +84,8 @@ func (f *Fabric) introduce(ctx context.Context) error {
 			continue
 		}
 		met := meeting{Instance: name}
-		for other, q := range f.attached {
-			if p.link.meets(other) {
+		for _, q := range f.attached {
+			if p.link.meets(q.at) {
 				met.Addresses = append(met.Addresses, q.end.Addr)
 			}
 		}

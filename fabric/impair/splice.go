@@ -69,22 +69,23 @@ func (s *splice) cut() error {
 		err = settle(s.netns, s.name)
 	}
 	if err == nil {
-		err = settle(s.middle, s.outer, s.inner)
+		err = settle(s.middle, s.inner)
+	}
+	if err == nil && !isLent(s.run, s.was.attrs.Alias) { // a lent interface may have no carrier yet
+		err = settle(s.middle, s.outer)
 	}
 	return err
 }
 
-// settle waits until the interfaces of a namespace work.
-func settle(namespace string, names ...string) error {
+// settle waits until an interface of a namespace works.
+func settle(namespace, name string) error {
 	return segment.In(namespace, func(links *netlink.Handle) error {
-		for _, name := range names {
-			link, err := links.LinkByName(name)
-			if err == nil {
-				err = segment.Settle(links, link.Attrs().Index)
-			}
-			if err != nil {
-				return fmt.Errorf("waiting for %s: %w", name, err)
-			}
+		link, err := links.LinkByName(name)
+		if err == nil {
+			err = segment.Settle(links, link.Attrs().Index)
+		}
+		if err != nil {
+			return fmt.Errorf("waiting for %s: %w", name, err)
 		}
 		return nil
 	})
@@ -245,7 +246,7 @@ func (s *splice) drop() error {
 	defer here.Close()
 	return segment.In(s.middle, func(links *netlink.Handle) error {
 		link, err := links.LinkByName(s.outer)
-		if err == nil && isLent(s.run, link) {
+		if err == nil && isLent(s.run, link.Attrs().Alias) {
 			return giveBack(link, here)
 		}
 		return segment.RemoveByName(links, s.outer)

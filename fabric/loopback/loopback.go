@@ -48,8 +48,12 @@ func New(config Config) *Fabric {
 	return &Fabric{run: config.Run.ID, attached: make(map[string]netip.Addr)}
 }
 
-// Attach gives the instance an address. It reuses a freed address only when no
-// block is left.
+// reuse is the number of free addresses from which on the fabric reuses them. Each
+// block costs a file descriptor, so a run of months must not claim all blocks.
+const reuse = 1 << 14
+
+// Attach gives the instance an address. It reuses a freed address only when reuse
+// addresses are free, or no block is left.
 func (f *Fabric) Attach(ctx context.Context, port fabric.Port) (fabric.Endpoint, error) {
 	addr, err := f.attach(ctx, port)
 	if err != nil {
@@ -74,7 +78,7 @@ func (f *Fabric) attach(ctx context.Context, port fabric.Port) (netip.Addr, erro
 	if _, has := f.attached[port.Instance]; has {
 		return netip.Addr{}, errors.New("it is already attached")
 	}
-	if len(f.fresh) == 0 {
+	if len(f.fresh) == 0 && len(f.returned) < reuse {
 		if err := f.claim(); err != nil && len(f.returned) == 0 {
 			return netip.Addr{}, err
 		}

@@ -57,6 +57,27 @@ func TestLoopbackAddressesAreFreed(t *testing.T) {
 	}
 }
 
+// TestLoopbackReusesAddresses checks that a run that attaches instances for months does not claim
+// ever more blocks, and that it reuses an address as late as possible.
+func TestLoopbackReusesAddresses(t *testing.T) {
+	f := New(Config{Run: fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))})
+	defer f.Close(context.Background())
+	last := make(map[netip.Addr]int)
+	for i := range 3 * reuse {
+		addr := attach(t, f, "bono-1")
+		if before, had := last[addr]; had && i-before < reuse {
+			t.Fatalf("the address %s came back after %d others", addr, i-before)
+		}
+		last[addr] = i
+		if err := f.Detach(t.Context(), "bono-1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if most := reuse/254 + 1; len(f.claims) > most {
+		t.Errorf("the fabric has %d blocks, want at most %d", len(f.claims), most)
+	}
+}
+
 func TestLoopbackHasMoreThanOneBlock(t *testing.T) {
 	f := New(Config{Run: fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))})
 	defer f.Close(context.Background())

@@ -90,7 +90,10 @@ type Fabric struct {
 	mirrors map[[2]string]bool
 }
 
-var _ fabric.Mirrorer = (*Fabric)(nil)
+var (
+	_ fabric.Mirrorer = (*Fabric)(nil)
+	_ fabric.Ender    = (*Fabric)(nil)
+)
 
 // A port is the port of an instance at the bridge.
 type port struct {
@@ -246,6 +249,10 @@ func (f *Fabric) Describe() string {
 	}
 	return s + ", rules " + f.config.Rules
 }
+
+// Ended returns an error if a daemon of the run's own switch has ended, with the
+// daemon's last output.
+func (f *Fabric) Ended() error { return f.server.ended() }
 
 // wiring is the bridge, with a veth pair for each instance.
 type wiring struct {

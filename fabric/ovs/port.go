@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
@@ -18,10 +17,7 @@ import (
 
 // Join makes a veth pair and adds its outer end to the bridge.
 func (w *wiring) Join(s *segment.Segment, end *segment.End) error {
-	number, err := strconv.Atoi(strings.TrimPrefix(end.Outer, "p"))
-	if err != nil {
-		return fmt.Errorf("numbering the port %s: %w", end.Outer, err)
-	}
+	number := w.freeNumber()
 	if w.server == nil {
 		end.Outer, end.Links = interfaceOf(w.config.Run.ID, number), w.host
 	}
@@ -32,6 +28,23 @@ func (w *wiring) Join(s *segment.Segment, end *segment.End) error {
 		return errors.Join(err, w.Cut(s, end))
 	}
 	return nil
+}
+
+// freeNumber returns the lowest number that no port has. The largest number of an
+// OpenFlow port is 65279, and a long run attaches more instances one after the
+// other.
+func (f *Fabric) freeNumber() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	taken := make(map[int]bool, len(f.ports))
+	for _, p := range f.ports {
+		taken[p.number] = true
+	}
+	number := 1
+	for taken[number] {
+		number++
+	}
+	return number
 }
 
 // interfaceOf returns the name of a port's interface in the user's switch, at
@@ -46,6 +59,9 @@ func (w *wiring) join(end *segment.End, p port) error {
 	if err != nil {
 		return err
 	}
+	w.mu.Lock() // before add-port, so that Cut also removes a port that the switch could not set up
+	w.ports[end.Instance] = p
+	w.mu.Unlock()
 	ctx, cancel := changeContext()
 	defer cancel()
 	args := []string{"add-port", w.bridge, p.name, "--", "set", "Interface", p.name, "ofport_request=" + strconv.Itoa(p.number), "external_ids:instance=" + strconv.Quote(end.Instance)}
@@ -56,9 +72,6 @@ func (w *wiring) join(end *segment.End, p port) error {
 	if _, err := w.client.vsctl(ctx, args...); err != nil {
 		return w.server.explain(err)
 	}
-	w.mu.Lock()
-	w.ports[end.Instance] = p
-	w.mu.Unlock()
 	return w.install(ctx)
 }
 

@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -40,6 +41,22 @@ func TestTable(t *testing.T) {
 		if got := table(some, tt.flows, tt.chain); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
+	}
+}
+
+// TestFreeNumber checks that numbers of detached ports are used again, because OpenFlow has only
+// 65279.
+func TestFreeNumber(t *testing.T) {
+	f := &Fabric{ports: make(map[string]port)}
+	for _, want := range []int{1, 2, 3} {
+		if got := f.freeNumber(); got != want {
+			t.Errorf("got port %d, want %d", got, want)
+		}
+		f.ports[fmt.Sprint(want)] = port{number: want}
+	}
+	delete(f.ports, "2")
+	if got := f.freeNumber(); got != 2 {
+		t.Errorf("after port 2 was removed: got port %d", got)
 	}
 }
 

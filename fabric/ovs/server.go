@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -163,15 +162,28 @@ func onCPUs(cpus document.CPUs, f func() error) error {
 	return errors.Join(f(), back())
 }
 
-// explain adds the last output of each daemon that has ended to an error.
-func (s *server) explain(err error) error {
-	if s == nil || err == nil {
-		return err
+// ended returns an error for each daemon that has ended, with the daemon's last
+// output. It returns nil if none has, or if the switch is the user's.
+func (s *server) ended() error {
+	if s == nil {
+		return nil
 	}
+	var errs []error
 	for _, d := range s.daemons {
 		if d.hasEnded() {
-			err = fmt.Errorf("%w; %s has ended (%v): %s", err, d.name, d.err, s.last(d)) //nolint:errorlint // nil is an end too
+			errs = append(errs, fmt.Errorf("%s has ended (%v): %s", d.name, d.err, s.last(d))) //nolint:errorlint // nil is an end too
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// explain adds to an error which daemons have ended.
+func (s *server) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if ended := s.ended(); ended != nil {
+		return fmt.Errorf("%w; %w", err, ended)
 	}
 	return err
 }
@@ -188,7 +200,7 @@ func (d *daemon) hasEnded() bool {
 // ifRunning calls change, which changes the switch. If one of the daemons has
 // ended, there is no switch to change, and ifRunning returns nil.
 func (s *server) ifRunning(change func() error) error {
-	ended := func() bool { return s != nil && slices.ContainsFunc(s.daemons, (*daemon).hasEnded) }
+	ended := func() bool { return s.ended() != nil }
 	if ended() {
 		return nil
 	}

@@ -166,16 +166,22 @@ func TestOVSOfAKilledRun(t *testing.T) {
 	mirrortest.Must(t, runstate.Forget(root, other))
 }
 
-// TestOVSSaysWhatEndedIt checks that the error names a daemon that has ended.
+// TestOVSSaysWhatEndedIt checks that errors name a daemon that has ended, and that the fabric
+// reports it even if no other call follows.
 func TestOVSSaysWhatEndedIt(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{})
+	if err := f.Ended(); err != nil {
+		t.Errorf("with a running switch: got %v", err)
+	}
 	d := f.server.daemons[1]
 	mirrortest.Must(t, d.cmd.Process.Kill())
 	<-d.ended
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := f.server.explain(ctx.Err()); err == nil || !strings.Contains(err.Error(), "ovs-vswitchd has ended (signal: killed)") {
+	const want = "ovs-vswitchd has ended (signal: killed)"
+	if err := f.Ended(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("with a killed switch: got %v", err)
+	}
+	if err := f.server.explain(context.Canceled); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), want) {
 		t.Errorf("explanation of the error: got %v", err)
 	}
 }

@@ -78,15 +78,23 @@ func (h *Host) removeAll(ctx context.Context, name string) error {
 		return fmt.Errorf("ending the cgroup %s: %w", filepath.Join(Name, name), err)
 	}
 	for _, t := range h.trees {
-		dirs, err := subtree(filepath.Join(t.base, Name, name))
-		if err != nil {
+		if err := removeTree(ctx, filepath.Join(t.base, Name, name)); err != nil {
 			return err
 		}
-		slices.Reverse(dirs) // the deepest first
-		for _, dir := range dirs {
-			if err := remove(ctx, dir); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+// removeTree removes a group without processes, and all groups below it.
+func removeTree(ctx context.Context, dir string) error {
+	dirs, err := subtree(dir)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(dirs) // the deepest first
+	for _, d := range dirs {
+		if err := remove(ctx, d); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -2,11 +2,13 @@ package cgroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -195,6 +197,37 @@ func TestCgroupLeafStaysWhileUsed(t *testing.T) {
 	}
 	if gone, err := l.Remove(); gone || err != nil {
 		t.Errorf("Remove removed a leaf with a process: %v, %v", gone, err)
+	}
+}
+
+// TestCgroupLeafWithGroups checks that Remove also removes groups that a command made in its leaf,
+// but keeps them while one of them has a process.
+func TestCgroupLeafWithGroups(t *testing.T) {
+	h := host(t)
+	g, err := h.Create(run(t, h), "sprout-1", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, cmd := start(t, g, "1", "exec sleep 1000")
+	inner := filepath.Join(l.dir, "made", "inside")
+	if err := os.MkdirAll(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := set(inner, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := l.Remove(); gone || err != nil {
+		t.Errorf("Remove removed a leaf with a process in a group below it: %v, %v", gone, err)
+	}
+	if err := l.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if gone, err := l.Remove(); !gone || err != nil {
+		t.Errorf("Remove removed a leaf with two empty groups below it: %v, %v", gone, err)
+	}
+	if _, err := os.Stat(l.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the leaf still exists: %v", err)
 	}
 }
 

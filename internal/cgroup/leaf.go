@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -86,15 +87,25 @@ func (l *Leaf) join() error {
 // Kill ends all processes in the leaf and returns when they have ended.
 func (l *Leaf) Kill(ctx context.Context) error { return l.group.host.kill(ctx, l.dir) }
 
-// Remove removes the leaf, and gone is true if it did. It keeps a leaf with running processes,
-// which a command left on purpose. The group's Remove ends them.
+// removeLimit bounds Leaf.Remove. The kernel needs far less, unless the leaf has processes that
+// this process cannot see, such as those of another PID namespace.
+const removeLimit = 5 * time.Second
+
+// Remove removes the leaf with the groups that its command made below it, and gone is true if it
+// did. It keeps a leaf with running processes, which a command left on purpose. The group's Remove
+// ends them.
 func (l *Leaf) Remove() (gone bool, err error) {
 	if unix.Rmdir(l.dir) == nil {
 		return true, nil
 	}
-	pids, err := procs(l.dir)
+	pids, err := all(l.dir)
 	if err != nil || len(pids) > 0 {
 		return false, err
 	}
-	return true, remove(context.Background(), l.dir)
+	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
+	defer cancel()
+	if err := removeTree(ctx, l.dir); err != nil {
+		return false, err
+	}
+	return true, nil
 }

@@ -37,10 +37,10 @@ func (r *Run) RecordJSON(kind, name string, value any) error {
 }
 
 // Erase deletes a record. It is not an error if the record does not exist.
-func (r *Run) Erase(kind, name string) error { return Erase(r.Root, r.ID, kind, name) }
+func (r *Run) Erase(kind, name string) error { return erase(r.Root, r.ID, kind, name) }
 
-// Erase deletes a record of any run. It is for cleaning.
-func Erase(root, id, kind, name string) error {
+// erase deletes a record of any run. It is for cleaning.
+func erase(root, id, kind, name string) error {
 	err := os.Remove(filepath.Join(root, id, kind, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("erasing %s %s of run %s: %w", kind, name, id, err)

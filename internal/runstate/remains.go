@@ -56,7 +56,7 @@ func Undo(root, id, kind string, undo func(name string, value []byte) (removed s
 	for name, value := range records {
 		what, failed := undo(name, value)
 		if failed == nil {
-			failed = Erase(root, id, kind, name)
+			failed = erase(root, id, kind, name)
 		}
 		if what != "" {
 			removed = append(removed, what)

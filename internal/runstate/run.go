@@ -15,13 +15,20 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
-	lockName = "lock"
+	lockName  = "lock"
+	newPrefix = ".new-" // of a folder that New has not named yet
+	// newLimit is the age at which such a folder belongs to a process that was killed inside New, which
+	// takes milliseconds.
+	newLimit = time.Hour
+
 	idLength = 8
 	idDigits = "abcdefghijklmnopqrstuvwxyz0123456789"
 )
@@ -59,7 +66,7 @@ func New(root string) (*Run, error) {
 	}
 	// New makes the folder under another name, locks it and then renames it, because a folder
 	// without a lock looks like a dead run.
-	making, err := os.MkdirTemp(root, ".new-")
+	making, err := os.MkdirTemp(root, newPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the run: %w", err)
 	}
@@ -112,10 +119,11 @@ func (r *Run) forget() error {
 	return nil
 }
 
-// Alive reports whether a process holds the run now.
+// Alive reports whether a process holds the run now. A run whose lock cannot be read counts as
+// alive, because callers remove what belongs to a dead run.
 func Alive(root, id string) bool {
 	held, err := isHeld(filepath.Join(root, id, lockName))
-	return err == nil && held
+	return held || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 // Dead lists the runs below root that no process holds any more. It omits labels without a folder
@@ -154,6 +162,34 @@ func Forget(root, id string) error {
 		return fmt.Errorf("forgetting run %s: %w", id, err)
 	}
 	return nil
+}
+
+// ForgetUnnamed removes the folders of processes that were killed inside New.
+func ForgetUnnamed(root string) error {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing runs: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), newPrefix) || Alive(root, e.Name()) {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) { // New has named it
+			continue
+		}
+		if err == nil && time.Since(info.ModTime()) > newLimit {
+			err = os.RemoveAll(filepath.Join(root, e.Name()))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("removing %s: %w", filepath.Join(root, e.Name()), err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // MakeRoot makes the root. It refuses a root that other users can write to.

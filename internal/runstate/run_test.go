@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -223,6 +224,28 @@ func TestNewRefusesRootsOfOthers(t *testing.T) {
 	}
 }
 
+// TestUnreadableRunIsNotDead checks a run whose lock exists but cannot be opened.
+func TestUnreadableRunIsNotDead(t *testing.T) {
+	root := t.TempDir()
+	const id = "aaaaaaaa"
+	if Alive(root, id) {
+		t.Error("a run without a folder is alive")
+	}
+	lock := filepath.Join(root, id, lockName)
+	if err := errors.Join(os.Mkdir(filepath.Dir(lock), 0o700), os.Symlink(lock, lock)); err != nil { // ELOOP
+		t.Fatal(err)
+	}
+	if !Alive(root, id) {
+		t.Error("a run with an unreadable lock is not alive")
+	}
+	if err := Forget(root, id); err == nil {
+		t.Error("Forget removed a run with an unreadable lock")
+	}
+	if dead, err := Dead(root); err != nil || len(dead) > 0 {
+		t.Errorf("dead runs %q, %v; want none", dead, err)
+	}
+}
+
 func TestDeadLeavesUnknownNamesAlone(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{".new-1", "README", "notarun!"} {
@@ -277,5 +300,43 @@ func TestUncleanedFindsTheRuns(t *testing.T) {
 		if got, others := Uncleaned(c.err); !slices.Equal(got, c.want) || others != c.others {
 			t.Errorf("%v: runs %q, others %t; want %q, %t", c.err, got, others, c.want, c.others)
 		}
+	}
+}
+
+// TestForgetUnnamed checks that only the folder of a process that was killed inside New is removed,
+// not the folder of a process that is inside New now, or that was stopped there for long.
+func TestForgetUnnamed(t *testing.T) {
+	root := t.TempDir()
+	now := time.Now()
+	for name, age := range map[string]time.Duration{"killed": 2 * newLimit, "began": 0, "held": 2 * newLimit} {
+		dir := filepath.Join(root, newPrefix+name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := hold(filepath.Join(dir, lockName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Close()
+		if name != "held" {
+			err = lock.Close()
+		}
+		if err := errors.Join(err, os.Chtimes(dir, now, now.Add(-age))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ForgetUnnamed(root); err != nil {
+		t.Error(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(root)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{newPrefix + "began", newPrefix + "held"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("left are %q, %v; want %q", left, err, want)
+	}
+	if err := ForgetUnnamed(filepath.Join(root, "none")); err != nil {
+		t.Errorf("without a root: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -332,6 +333,19 @@ func TestCommandEndsWithVitrine(t *testing.T) {
 		_ = c.Wait()      // killed
 	}
 	b.check(in.Remove(b.ctx))
+}
+
+// A verbose is an instance with a log besides Dir/log.
+type verbose struct{ substrate.Instance }
+
+func (verbose) Logs() []string { return []string{"console"} }
+
+// TestLogsOfTheSubstrate checks that an instance of an image reports the logs of its substrate,
+// because a testbed bounds only the logs that it knows.
+func TestLogsOfTheSubstrate(t *testing.T) {
+	if got := substrate.Logs(&instance{Instance: verbose{}}); !slices.Equal(got, []string{"console"}) {
+		t.Errorf("got logs %q, want the substrate's console", got)
+	}
 }
 
 // TestKilledRunLeavesNoImage cleans up after a run that ended without removing its

@@ -50,6 +50,9 @@ func (in *instance) Own(path string) error {
 	return substrate.Own(in.Instance, path)
 }
 
+// Logs returns the substrate's own logs of the instance.
+func (in *instance) Logs() []string { return substrate.Logs(in.Instance) }
+
 // Remove removes the instance, then its unpacked image.
 func (in *instance) Remove(ctx context.Context) error {
 	err := in.Instance.Remove(ctx)

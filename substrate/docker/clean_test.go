@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
 	"golang.org/x/sync/errgroup"
 
 	"vitrine"
@@ -230,6 +231,50 @@ func testLoadedByEngine(b *bed) {
 		}
 	}
 	if err := other.Close(b.ctx); err != nil {
+		b.Error(err)
+	}
+}
+
+// testLoadedInUse checks an image of a killed run that a container uses. Clean must leave it without
+// an error, and a Clean after the container's end must remove it, also if the run that cleaned first
+// has used the image itself.
+func testLoadedInUse(b *bed) {
+	b.s.config.Run, b.s.images.run = b.run, b.run
+	archive := b.save(b.image)
+	if err := b.s.removeImage(b.ctx, b.image); err != nil {
+		b.Fatal(err)
+	}
+	name := strings.Repeat("0", 64) // not the engine's ID
+	id, err := b.s.Load(b.ctx, archive, name, b.image)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.s.images.made = nil
+	user, err := b.s.create(b.ctx, "user-"+b.run.ID, &container.Config{Image: id}, &container.HostConfig{NetworkMode: "none"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	hosttest.AtEnd(b, func() error { return b.s.removeContainer(context.Background(), user) })
+	killed, records := filepath.Join(b.s.config.Runs, "aaaaaaaa"), filepath.Join(b.run.Dir(), b.s.imageKind())
+	clean := func(want ...string) { // moves the records of this run to a killed run first
+		b.Helper()
+		if err := errors.Join(os.RemoveAll(killed), os.CopyFS(killed, os.DirFS(b.run.Dir())), os.RemoveAll(records)); err != nil {
+			b.Fatal(err)
+		}
+		if removed, err := b.s.Clean(b.ctx); err != nil || !slices.Equal(removed, want) {
+			b.Errorf("Clean removed %q, error %v, want %q", removed, err, want)
+		}
+	}
+	clean()
+	clear(b.s.images.have)
+	if _, err := b.s.Load(b.ctx, archive, name, b.image); err != nil {
+		b.Fatal(err)
+	}
+	if err := b.s.removeContainer(b.ctx, user); err != nil {
+		b.Fatal(err)
+	}
+	clean("docker image " + b.image)
+	if err := os.RemoveAll(killed); err != nil {
 		b.Error(err)
 	}
 }

@@ -44,6 +44,7 @@ func TestDockerSubstrateImages(t *testing.T) {
 		"Installed":     testInstalledCleaned,
 		"Loaded":        testLoaded,
 		"LoadedTwice":   testLoadedByEngine,
+		"LoadedInUse":   testLoadedInUse,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 
 // imageKind returns the kind of record for images that a run gives this engine. Each engine has a
 // kind of its own, so that cleaning asks an engine only for its images. A record's name is the
-// archive's image ID; its value is the reference, the ID that the reference had before (empty: none),
-// and the ID of the image that was loaded (missing while the load runs).
+// archive's image ID, or the engine's ID of an image that another run loaded (cleanLoaded). Its value
+// is the reference, the ID that the reference had before (empty: none), and the ID of the image that
+// was loaded (missing while the load runs).
 // Such an image has no label, because it must be identical everywhere.
 func (e *engine) imageKind() string { return "docker-image@" + e.engineRecord() }
 
@@ -85,7 +86,9 @@ func (g *gallery) erase(name string) error {
 	return g.run.Erase(g.e.imageKind(), name)
 }
 
-// cleanLoaded removes the images that dead runs gave this engine.
+// cleanLoaded removes the images that dead runs gave this engine. If an image is still in use, the
+// run that cleans takes over its record. The record outlives that run, so a later Clean tries again.
+// Its new name is the engine's ID, because a Load by this run would erase the archive's ID.
 func (s *Substrate) cleanLoaded(ctx context.Context) (removed []string, err error) {
 	return runstate.EachDead(s.config.Runs, func(run string) ([]string, error) {
 		return runstate.Undo(s.config.Runs, run, s.imageKind(), func(_ string, value []byte) (string, error) {
@@ -98,10 +101,19 @@ func (s *Substrate) cleanLoaded(ctx context.Context) (removed []string, err erro
 			if err == nil {
 				err = s.removeImage(ctx, p.id)
 			}
+			if cerrdefs.IsConflict(err) && s.runLives() {
+				return "", errors.Join(s.recordEngine(), s.images.record(p.id, string(value)))
+			}
 			if err != nil {
 				return "", err
 			}
 			return "docker image " + reference, nil
 		})
 	})
+}
+
+// runLives reports whether this substrate has a run that is alive. A failed run has ended when it
+// cleans up after itself, and would lose a record that it takes over.
+func (s *Substrate) runLives() bool {
+	return s.config.Run != nil && runstate.Alive(s.config.Runs, s.config.Run.ID)
 }

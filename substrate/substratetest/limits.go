@@ -167,7 +167,7 @@ func testMemoryLimit(s *suite) {
 	below := s.start(in, "allocate", "16")
 	s.logged(filepath.Join(spec.Dir, "log"), "ready")
 	if used, ok := memoryUsed(in.Vantage()); ok && (used < 16<<20 || used > float64(spec.Memory+extra)) {
-		s.Errorf("the vantage counted %.0f bytes, want 16 MiB to %d bytes", used, limit+extra>>20)
+		s.Errorf("the vantage counted %.0f bytes, want 16 to %d MiB", used, (spec.Memory+extra)>>20)
 	}
 	if err := in.Stop(s.ctx, 0); err != nil {
 		s.Fatal(err)

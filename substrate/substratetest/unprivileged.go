@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,6 +36,9 @@ func Unprivileged(t *testing.T, test string, env []string, parts ...string) {
 	cmd.Dir = own
 	cmd.Env = append(env, "TMPDIR="+own, "HOME="+own, "PATH="+os.Getenv("PATH"), BuiltAs(program))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: Nobody, Gid: Nobody}, Pdeathsig: syscall.SIGKILL}
+	// The kernel kills the child when the thread that started it ends, not only with this process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
 	t.Logf("as user %d:\n%s", Nobody, out)
 	if err != nil {

@@ -185,7 +185,7 @@ func (u use) beyond(cpus []int, idle use) (seen []string) {
 		usual = idle.other
 	}
 	if u.other-usual > otherLimit { // false for NaN
-		text := fmt.Sprintf("other processes used %.2f of the run's CPUs", u.other)
+		text := fmt.Sprintf("other processes used %.2f CPUs of the run's %d", u.other, len(cpus))
 		if len(u.busiest) > 0 {
 			text += " (the busiest on the host: " + strings.Join(u.busiest, ", ") + ")"
 		}

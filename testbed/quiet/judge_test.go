@@ -55,7 +55,7 @@ func TestJudge(t *testing.T) {
 		"a lower clock":     {like(steady(200, 7000, 8400), quietUse()), "CPU 3 ran at 0.71 of its best speed, as with a lower clock"},
 		"a little steal":    {like(usual, use{steal: []float64{0, 0.04}, other: 0}), ""},
 		"steal":             {like(usual, use{steal: []float64{0, 0.2}, other: 0}), "the hypervisor took 0.20 of CPU 3"},
-		"others":            {like(usual, use{steal: []float64{0, 0}, other: 0.33, busiest: []string{`"cc" (0.33)`}}), `other processes used 0.33 of the run's CPUs (the busiest on the host: "cc" (0.33))`},
+		"others":            {like(usual, use{steal: []float64{0, 0}, other: 0.33, busiest: []string{`"cc" (0.33)`}}), `other processes used 0.33 CPUs of the run's 2 (the busiest on the host: "cc" (0.33))`},
 		"the usual daemons": {like(usual, use{steal: []float64{0, 0}, other: 0.11}), ""},
 		"an unknown use":    {like(usual, use{steal: []float64{0, 0}, other: math.NaN()}), ""},
 		"a negative use":    {like(usual, use{steal: []float64{0, 0}, other: -0.3}), ""},

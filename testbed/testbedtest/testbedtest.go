@@ -320,6 +320,11 @@ func testFailureLeavesNothing(s *suite) {
 	if after, err := s.Left(); err != nil || fmt.Sprint(after) != fmt.Sprint(before) {
 		s.Errorf("%v, %v; before %v", after, err, before)
 	}
+	for name, want := range map[string]bool{"new-1": false, "new-2": false, "there-1": true} {
+		if _, err := os.Stat(filepath.Join(s.dir, name, "scratch")); (err == nil) != want {
+			s.Errorf("the scratch folder of %s: %v", name, err)
+		}
+	}
 	s.place(instance("new-1")) // reuses the names
 }
 

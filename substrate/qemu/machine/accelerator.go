@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -114,6 +115,16 @@ func probe(ctx context.Context, kernel string) (accelerator, why string, err err
 	return "", "", &vitrine.Unsupported{What: "virtual machines", Missing: fmt.Sprintf("an accelerator that boots: %s: %v; %s: %v", KVM, kvm, TCG, tcg)}
 }
 
+// runTied runs a command that the kernel kills when this process ends. The kernel
+// does so when the thread that started the command ends, and threads of other
+// goroutines may end at any time.
+func runTied(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return cmd.Run()
+}
+
 // boots starts the kernel and waits until it gives up because it has no disk, which ends
 // the machine. The error is nil if the kernel printed its version.
 func boots(ctx context.Context, accelerator, kernel string) error {
@@ -122,10 +133,9 @@ func boots(ctx context.Context, accelerator, kernel string) error {
 	cmd := exec.CommandContext(ctx, Program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-machine", Q35+",accel="+accelerator, "-cpu", s.processor(), "-m", "256",
 		"-kernel", kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
-	err := cmd.Run()
+	err := runTied(cmd)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("no kernel boots within %v", time.Since(began).Round(time.Second))

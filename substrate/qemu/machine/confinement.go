@@ -116,10 +116,9 @@ func (p *Prober) findSandbox(ctx context.Context) (string, error) {
 func tries(ctx context.Context, sandbox string) error {
 	cmd := exec.CommandContext(ctx, Program, "-nodefaults", "-no-user-config", "-display", "none", "-machine", "none", "-monitor", "stdio", "-sandbox", sandbox)
 	cmd.Stdin = strings.NewReader("quit\n")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	err := cmd.Run()
+	err := runTied(cmd)
 	if first, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n"); err != nil && first != "" {
 		return fmt.Errorf("%w: %s", err, first)
 	}

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
-	"vitrine/fabric/mirror"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 )
@@ -147,23 +146,7 @@ func (l *Link) tap(links *netlink.Handle, outer netlink.Link) error {
 		return err
 	}
 	l.Tap = tapName
-	return errors.Join(redirect(links, outer, inner), redirect(links, inner, outer))
-}
-
-// redirect sends frames that arrive at one interface out of the other.
-func redirect(links *netlink.Handle, from, to netlink.Link) error {
-	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: from.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS,
-	}}
-	if err := links.QdiscAdd(ingress); err != nil {
-		return fmt.Errorf("redirecting %s (CONFIG_NET_SCH_INGRESS): %w", from.Attrs().Name, err)
-	}
-	attrs := netlink.FilterAttrs{LinkIndex: from.Attrs().Index, Parent: ingress.Handle, Priority: 1, Protocol: unix.ETH_P_ALL}
-	_, err := mirror.Everything(links, attrs, []netlink.Action{netlink.NewMirredAction(to.Attrs().Index)})
-	if err != nil {
-		return fmt.Errorf("redirecting %s (CONFIG_NET_ACT_MIRRED, and CONFIG_NET_CLS_MATCHALL or CONFIG_NET_CLS_U32): %w", from.Attrs().Name, err)
-	}
-	return nil
+	return errors.Join(segment.Redirect(links, outer, inner), segment.Redirect(links, inner, outer))
 }
 
 // device makes the device file of a macvtap. The kernel makes it only for interfaces in
