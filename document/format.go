@@ -40,7 +40,7 @@ func Formats() []Format {
 			return err
 		}},
 		{"cpu-list", `^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`, `want CPU numbers such as "0-1,3"`, func(s string) error {
-			_, err := ParseCPUs(s)
+			_, err := parseCPUs(s)
 			return err
 		}},
 	}

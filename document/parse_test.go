@@ -80,7 +80,7 @@ func TestParseCPUs(t *testing.T) {
 		"0": "0", "0-1,3": "0-1,3", "3,1,2,1": "1-3", "5,7": "5,7", "0-0": "0", "8191": "8191",
 		"": "", "a": "", "1-": "", "-1": "", "2-1": "", "8192": "", "1,": "", "1--2": "", "99999": "", "1-2-3": "",
 	} {
-		got, err := ParseCPUs(text)
+		got, err := parseCPUs(text)
 		if got.String() != want || (err != nil) != (want == "") {
 			t.Errorf("%q is %s, %v; want %q", text, got, err, want)
 		}

@@ -220,15 +220,16 @@ func (s *set) capacityTable() capacityTable {
 		}
 		row.Relation = x.relationTo(ranked[0])
 		if z := x.summary; z != nil {
-			row.describe(z, s.componentTone(z.Bottleneck).name)
+			row.describe(z, x.capacity(), s.componentTone(z.Bottleneck).name)
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
 
-// describe fills in the fields that only a finished size has.
-func (row *capacityRow) describe(z *result.Sizing, tone string) {
+// describe fills in the fields that only a finished size has. c is its capacity at the report's
+// first threshold.
+func (row *capacityRow) describe(z *result.Sizing, c vitrine.Capacity, tone string) {
 	row.VCPUs, row.Memory, row.MemoryBytes = tidy(z.VCPUs), byteCount(z.MemoryBytes), z.MemoryBytes
 	row.Trials = max(row.Trials, z.Trials)
 	if z.Bottleneck != "" {
@@ -237,7 +238,7 @@ func (row *capacityRow) describe(z *result.Sizing, tone string) {
 			row.Use = percent(used)
 		}
 	}
-	if z.VCPUs > 0 && z.Censored == vitrine.CensoredNone {
-		row.PerCPU = number(z.Rate / z.VCPUs)
+	if z.VCPUs > 0 && c.Censored == vitrine.CensoredNone {
+		row.PerCPU = number(c.Rate / z.VCPUs)
 	}
 }

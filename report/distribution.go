@@ -108,11 +108,17 @@ func (d Distribution) bounds() (low, high float64) {
 // steps returns, as points of a staircase between the bounds, the share of the values up to each
 // value.
 func steps(values []float64, low, high float64) plotter.XYs {
-	sorted := slices.Sorted(slices.Values(values))
+	sorted := slices.Clone(values)
+	for i, v := range sorted {
+		if math.IsNaN(v) { // slices.Sort would put a NaN first; it lies beyond the axis
+			sorted[i] = math.Inf(1)
+		}
+	}
+	slices.Sort(sorted)
 	points := plotter.XYs{{X: low, Y: 0}}
 	share := 0.0
 	for i, v := range sorted {
-		if math.IsNaN(v) || v > high {
+		if v > high {
 			break
 		}
 		v = max(v, low)

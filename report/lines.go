@@ -45,7 +45,7 @@ const (
 	spanHeight  = 5
 )
 
-// Lines draws panels below each other, with a common x axis, for a page in Style. marks
+// Lines draws panels below each other, with a common x axis, for a page of WritePage. marks
 // is the meaning of the panels' marks; alt is for readers who cannot see the figure.
 func Lines(alt, x, marks string, panels []Panel) (template.HTML, error) {
 	f := &figure{alt: alt, width: figureWidth, height: titleHeight + 40 + vg.Length(len(panels)*panelHeight)}

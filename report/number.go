@@ -15,7 +15,8 @@ import (
 // missing stands for unknown values.
 const missing = "–"
 
-// number formats a number with about three digits, the precision of a capacity.
+// number formats a number with about three digits, the precision of a capacity. A number below 0.1
+// has two digits, at most nine after the decimal point.
 func number(v float64) string {
 	digits := 2
 	switch a := math.Abs(v); {
@@ -23,6 +24,8 @@ func number(v float64) string {
 		digits = 0
 	case a >= 10:
 		digits = 1
+	case a < 0.1:
+		digits = min(9, 1-int(math.Floor(math.Log10(a))))
 	}
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
@@ -110,8 +113,10 @@ func deploymentsText(c vitrine.Capacity, unit string) string {
 	if c.Deployments == 0 || c.Censored != vitrine.CensoredNone {
 		return ""
 	}
-	text := fmt.Sprintf("%d deployments, standard deviation %s %s; a new deployment carries %s %s with 90%% probability",
-		c.Deployments, number(c.SD), unit, number(c.Single), unit)
+	text := fmt.Sprintf("%d deployments, standard deviation %s %s", c.Deployments, number(c.SD), unit)
+	if c.Single > 0 {
+		text += fmt.Sprintf("; a new deployment carries %s %s with 90%% probability", number(c.Single), unit)
+	}
 	if st := c.States; st != nil {
 		text += fmt.Sprintf("; there are two kinds, with %s and %s %s; %s (%s to %s) are of the lower kind, whose capacity counts",
 			number(st.Lower), number(st.Upper), unit, percent(st.Share), percent(st.ShareLow), percent(st.ShareHigh))

@@ -43,6 +43,7 @@ func TestIntervalsThatOverlapAreTied(t *testing.T) {
 func TestNumbersReadWell(t *testing.T) {
 	for want, got := range map[string]string{
 		"1235": number(1234.56), "350": number(350), "87.5": number(87.54), "3": number(3), "0.25": number(0.25),
+		"0.012": number(0.0123), "0.0045": number(0.0045), "-0.050": number(-0.05), "0.000000001": number(1e-9),
 		"0.3": tidy(0.1 + 0.2), "0": tidy(math.Copysign(0, -1)), "96%": percent(0.9612),
 		"768 MiB": byteCount(768 << 20), "1.5 GiB": byteCount(3 << 29), missing: byteCount(0), "100 B": byteCount(100),
 	} {
@@ -81,6 +82,34 @@ func TestThinningKeepsTheMean(t *testing.T) {
 	}
 	if math.Abs(sum-4.5) > 0.2 {
 		t.Errorf("the mean is %v, not 4.5", sum)
+	}
+}
+
+// TestNaNLiesBeyondTheAxis checks that values that are not numbers count, and hide no other value.
+func TestNaNLiesBeyondTheAxis(t *testing.T) {
+	points := steps([]float64{2, math.NaN(), math.Inf(1), 1}, 0, 3)
+	if last := points[len(points)-1]; len(points) != 6 || last != (plotter.XY{X: 3, Y: 50}) {
+		t.Errorf("the staircase is %v", points)
+	}
+}
+
+// TestWithinThePredictedInterval checks that a capacity that was not enclosed is outside only if all
+// of its range is.
+func TestWithinThePredictedInterval(t *testing.T) {
+	predicted := vitrine.Capacity{Rate: 500, Low: 450, High: 550, Censored: vitrine.CensoredNone}
+	for name, x := range map[string]struct {
+		measured vitrine.Capacity
+		want     bool
+	}{
+		"inside":            {vitrine.Capacity{Rate: 460, Low: 440, High: 480, Censored: vitrine.CensoredNone}, true},
+		"below":             {vitrine.Capacity{Rate: 440, Low: 420, High: 460, Censored: vitrine.CensoredNone}, false},
+		"at least a lower":  {vitrine.Capacity{Rate: 400, Low: 390, High: 400, Censored: vitrine.CensoredAbove}, true},
+		"at least a higher": {vitrine.Capacity{Rate: 600, Low: 590, High: 600, Censored: vitrine.CensoredAbove}, false},
+		"less than a lower": {vitrine.Capacity{Rate: 400, High: 400, Censored: vitrine.CensoredBelow}, false},
+	} {
+		if got := (prediction{predicted: predicted, measured: x.measured}).within(); got != x.want {
+			t.Errorf("%s: got %t", name, got)
+		}
 	}
 }
 
@@ -168,8 +197,9 @@ func TestDeploymentsText(t *testing.T) {
 		want     string
 	}{
 		"a search that does not distinguish deployments": {vitrine.Capacity{Rate: 100, Censored: vitrine.CensoredNone}, ""},
-		"one kind": {c, plain},
-		"censored": {vitrine.Capacity{Rate: 100, Censored: vitrine.CensoredAbove, Deployments: 5}, ""},
+		"one kind":         {c, plain},
+		"an older summary": {with(c, func(c *vitrine.Capacity) { c.Single = 0 }), "6 deployments, standard deviation 4 calls/s"},
+		"censored":         {vitrine.Capacity{Rate: 100, Censored: vitrine.CensoredAbove, Deployments: 5}, ""},
 		"two kinds": {with(c, func(c *vitrine.Capacity) {
 			c.States = &vitrine.TwoStates{Lower: 100, Upper: 130, Share: 0.5, ShareLow: 0.2, ShareHigh: 0.8}
 		}), plain + "; there are two kinds, with 100 and 130 calls/s; 50% (20% to 80%) are of the lower kind, whose capacity counts"},
@@ -185,4 +215,25 @@ func TestDeploymentsText(t *testing.T) {
 func with(c vitrine.Capacity, change func(*vitrine.Capacity)) vitrine.Capacity {
 	change(&c)
 	return c
+}
+
+// TestResourceOfSeveralRuns checks that a figure of runs that scale on different resources names
+// none of them.
+func TestResourceOfSeveralRuns(t *testing.T) {
+	on := func(resource string) *subject {
+		return &subject{run: &run{Data: &result.Data{Summary: &result.Summary{ScaleOn: resource}}}}
+	}
+	for _, c := range []struct {
+		rows []*subject
+		want string
+	}{
+		{[]*subject{on(""), on(vitrine.CPU)}, "CPU"},
+		{[]*subject{on(vitrine.Memory), on(vitrine.Memory)}, "Memory"},
+		{[]*subject{on(vitrine.Network)}, "Share of the traffic"},
+		{[]*subject{on(vitrine.CPU), on(vitrine.Memory)}, "The resource of each run's scale_on"},
+	} {
+		if got := resourceNames(c.rows); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
 }

@@ -128,18 +128,17 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 // figures returns all figures of the page, in its order.
 func (s *set) figures() []*figure {
 	all := s.sectionFigures()
-	if len(s.subjects()) == 0 {
-		return all
+	if len(s.subjects()) > 0 {
+		all = append(all, s.successFigures()...)
+		all = append(all, s.capacityFigures()...)
+		all = append(all, s.frontierFigures()...)
+		all = append(all, s.predictionFigures()...)
+		all = append(all, s.useFigures()...)
+		all = append(all, s.demandFigures()...)
+		s.replaySearches()
+		all = append(all, s.searchFigures()...)
+		all = append(all, s.timeFigures()...)
 	}
-	all = append(all, s.successFigures()...)
-	all = append(all, s.capacityFigures()...)
-	all = append(all, s.frontierFigures()...)
-	all = append(all, s.predictionFigures()...)
-	all = append(all, s.useFigures()...)
-	all = append(all, s.demandFigures()...)
-	s.replaySearches()
-	all = append(all, s.searchFigures()...)
-	all = append(all, s.timeFigures()...)
 	taken := map[string]int{}
 	mark := s.mark()
 	for _, f := range all { // names may differ only in characters that file names cannot have
@@ -207,7 +206,7 @@ func (s *set) heading(r *run) heading {
 	h.Bottleneck = x.summary.Bottleneck
 	h.BottleneckTone = s.componentTone(h.Bottleneck).name
 	if used, ok := x.summary.Utilization[h.Bottleneck]; ok {
-		h.BottleneckUse = fmt.Sprintf("%s used at capacity: %s", s.resourceName(), percent(used))
+		h.BottleneckUse = fmt.Sprintf("%s used at capacity: %s", r.resourceName(), percent(used))
 	}
 	return h
 }

@@ -36,9 +36,14 @@ func (p prediction) err() (share float64, ok bool) {
 	return p.predicted.Rate/p.measured.Rate - 1, true
 }
 
-// within reports whether the measured capacity lies in the predicted interval.
+// within reports whether the measured capacity lies in the predicted interval. A capacity that was
+// not enclosed may lie anywhere within its bounds.
 func (p prediction) within() bool {
-	return p.measured.Rate >= p.predicted.Low && p.measured.Rate <= p.predicted.High
+	low, high := p.measured.Rate, p.measured.Rate
+	if p.measured.Censored != vitrine.CensoredNone {
+		low, high = p.measured.Bounds()
+	}
+	return high >= p.predicted.Low && low <= p.predicted.High
 }
 
 // predictions returns the predictions of the runs' paths, in their order. It skips a size that was

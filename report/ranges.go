@@ -166,24 +166,33 @@ func (s *set) useFigures() []*figure {
 			width: figureWidth, height: vg.Length(titleHeight + 74 + len(part)*(bars*barStep+16)),
 			alt: "For every size, the share of its resources that each component uses, at the size's capacity; the table of capacities names the bottlenecks.",
 			Caption: fmt.Sprintf("%s that a component's instances used, as a share of what they may use, in the trials at the highest rate that passed. "+
-				"The bottleneck is marked: the next larger size must grow this component.", s.resourceName()),
+				"The bottleneck is marked: the next larger size must grow this component.", resourceNames(part)),
 			draw: func(c draw.Canvas, t *tips) error { return s.drawUse(c, t, part) },
 		})
 	}
 	return numbered(figures)
 }
 
-// resourceName returns the resource of the utilization, capitalized for the start of a sentence.
-func (s *set) resourceName() string {
-	if r := s.runs[0]; r.Summary != nil {
-		switch r.Summary.ScaleOn {
-		case vitrine.Memory:
-			return "Memory"
-		case vitrine.Network:
-			return "Share of the traffic"
-		}
+// resourceName returns the resource of the run's utilization, capitalized for the start of a sentence.
+func (r *run) resourceName() string {
+	switch r.resource() {
+	case vitrine.Memory:
+		return "Memory"
+	case vitrine.Network:
+		return "Share of the traffic"
 	}
 	return "CPU"
+}
+
+// resourceNames returns the resource of the sizes' utilization. Runs may scale on different ones.
+func resourceNames(rows []*subject) string {
+	name := rows[0].run.resourceName()
+	for _, x := range rows {
+		if x.run.resourceName() != name {
+			return "The resource of each run's scale_on"
+		}
+	}
+	return name
 }
 
 // shownComponents returns the components that are scalable or have a known use in any of the

@@ -22,22 +22,19 @@ import (
 	"vitrine/result"
 )
 
-// The names of the files that Write makes in its folder.
-const (
-	PageFile     = "report.html"
-	figureFolder = "figures"
-)
+// PageFile is the name of the page that Write makes in its folder.
+const PageFile = "report.html"
 
 // Write makes report.html in dir, one file that opens offline, and its figures as
 // SVG and PNG in dir/figures. Several runs are shown and compared in one page;
-// they must have the same unit. Write refuses a folder that result.CheckLinks refuses.
+// they must have the same unit. See FigureFolder for the folders that Write refuses.
 func Write(dir string, datas ...*result.Data) error {
 	set, err := newSet(datas)
 	if err != nil {
 		return err
 	}
 	figures := set.figures()
-	if err := writeFigures(filepath.Join(dir, figureFolder), figures); err != nil {
+	if err := writeFigures(dir, figures); err != nil {
 		return err
 	}
 	var b bytes.Buffer
@@ -71,14 +68,9 @@ func Page(w io.Writer, datas ...*result.Data) error {
 
 // writeFigures draws each figure for the page and writes both its files.
 func writeFigures(dir string, figures []*figure) error {
-	if err := result.CheckLinks(dir); err != nil {
+	dir, err := FigureFolder(dir, drawn)
+	if err != nil {
 		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making a folder for figures: %w", err)
-	}
-	if err := prune(dir); err != nil {
-		return fmt.Errorf("removing the figures of an earlier report: %w", err)
 	}
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -93,8 +85,8 @@ func writeFigures(dir string, figures []*figure) error {
 				return fmt.Errorf("drawing %s: %w", f.Name, err)
 			}
 			err = errors.Join(
-				os.WriteFile(filepath.Join(dir, f.Name+".svg"), svg, 0o644),
-				os.WriteFile(filepath.Join(dir, f.Name+".png"), png, 0o644))
+				durable.Replace(filepath.Join(dir, f.Name+".svg"), svg, 0o644),
+				durable.Replace(filepath.Join(dir, f.Name+".png"), png, 0o644))
 			if err != nil {
 				return fmt.Errorf("writing a figure: %w", err)
 			}
@@ -104,23 +96,39 @@ func writeFigures(dir string, figures []*figure) error {
 	return group.Wait()
 }
 
-// prune removes the figures of an earlier report in the folder, because this one
-// may have fewer.
-func prune(dir string) error {
+// FigureFolder makes the folder for the figures of a page in dir and returns its
+// path. It removes the files whose names match earlier, because the new page may
+// have fewer figures, and those that a killed process did not finish. It refuses a
+// folder that result.CheckLinks refuses, before it makes or removes anything.
+func FigureFolder(dir string, earlier *regexp.Regexp) (string, error) {
+	dir = filepath.Join(dir, "figures")
+	if err := result.CheckLinks(dir); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("making a folder for figures: %w", err)
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return "", fmt.Errorf("looking for the figures of an earlier page: %w", err)
 	}
 	for _, e := range entries {
-		if !drawn.MatchString(e.Name()) {
+		name := e.Name()
+		if part := unfinished.FindStringSubmatch(name); part != nil {
+			name = part[1]
+		}
+		if !earlier.MatchString(name) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-			return err
+			return "", fmt.Errorf("removing a figure of an earlier page: %w", err)
 		}
 	}
-	return nil
+	return dir, nil
 }
+
+// unfinished matches the names of durable's temporary files, and in them the name of the file.
+var unfinished = regexp.MustCompile(`^\.(.+)\.[0-9]+\.tmp$`)
 
 // drawn matches the names of figures' files.
 var drawn = regexp.MustCompile(`^(measured|success|capacity|frontier|prediction|use|demand|search|time)(-.*)?\.(svg|png)$`)

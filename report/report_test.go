@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"image/png"
 	"io"
 	"maps"
@@ -310,9 +311,14 @@ func TestRunsOfDifferentThresholdsAreComparedAtOne(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &c); err != nil {
 		t.Fatal(err)
 	}
+	page := pageOf(t, runs...)
 	for _, r := range c.Rows {
 		if r.Threshold != 0.9 || r.Rate == 0 {
 			t.Errorf("%+v is not a capacity at success ratio 0.9", r)
+		}
+		perCPU := fmt.Sprintf(`<td class="n">%.0f</td><td><span class="relation`, r.Rate/r.VCPUs)
+		if r.Censored == vitrine.CensoredNone && !strings.Contains(page, perCPU) {
+			t.Errorf("%s of %s: the page lacks %q", r.Sizing, r.Run, perCPU)
 		}
 	}
 }
@@ -323,7 +329,7 @@ func TestOldFiguresAreRemoved(t *testing.T) {
 	if err := os.Mkdir(figures, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"success-9.svg", "demand-2.svg", "time-old.png", "search-old.svg", "frontier.png", "prediction.svg", "mine.svg", "useful.txt"} {
+	for _, name := range []string{"success-9.svg", "demand-2.svg", "time-old.png", "search-old.svg", "frontier.png", "prediction.svg", ".success-2.svg.123456.tmp", "mine.svg", ".mine.svg.1.tmp"} {
 		if err := os.WriteFile(filepath.Join(figures, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -332,8 +338,30 @@ func TestOldFiguresAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(figures)
-	if err != nil || len(entries) != 2 || entries[0].Name() != "mine.svg" || entries[1].Name() != "useful.txt" {
+	if err != nil || len(entries) != 2 || entries[0].Name() != ".mine.svg.1.tmp" || entries[1].Name() != "mine.svg" {
 		t.Errorf("left are %v, %v", entries, err)
+	}
+}
+
+// TestMeasuredFiguresAreApartAndMarked checks the figures of runs that measured something other than
+// capacities: each run has its own files, and emulation is marked.
+func TestMeasuredFiguresAreApartAndMarked(t *testing.T) {
+	measured := func(dir string) *result.Data {
+		return &result.Data{
+			Dir:      dir,
+			Manifest: result.Manifest{Unit: "packets/s", Accelerator: vitrine.Emulation, Measurement: json.RawMessage(`{"kind": "packets"}`)},
+			Sections: []result.Section{{Name: "latency", Title: "Latency", Charts: []result.Chart{{Name: "latency-median", Title: "Median", Bars: []result.Bar{{Name: "bridge", Whole: 1}}}}}},
+		}
+	}
+	dir, page := writeReport(t, measured("monday"), measured("tuesday"))
+	for _, name := range []string{"measured-latency-median.svg", "measured-latency-median-2.svg"} {
+		svg, err := os.ReadFile(filepath.Join(dir, "figures", name))
+		if err != nil {
+			t.Error(err)
+		}
+		if !bytes.Contains(svg, []byte("not comparable: ")) || !strings.Contains(page, "figures/"+name) {
+			t.Errorf("%s has no mark, or the page has no link to it", name)
+		}
 	}
 }
 

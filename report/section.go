@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -232,5 +231,5 @@ func textTable(w io.Writer, t result.Table) error {
 
 // rest returns the number of columns for which the line has no cell, at least 1.
 func rest(columns []result.Column, l result.Line) int {
-	return int(math.Max(float64(len(columns)-len(l.Cells)), 1))
+	return max(len(columns)-len(l.Cells), 1)
 }

@@ -83,7 +83,7 @@ func (s *set) optimal(t summary, x *subject) {
 	if z := x.summary; z.Bottleneck != "" {
 		bottleneck = z.Bottleneck
 		if used, ok := z.Utilization[z.Bottleneck]; ok {
-			bottleneck += fmt.Sprintf(", %s used at capacity: %s", s.resourceName(), percent(used))
+			bottleneck += fmt.Sprintf(", %s used at capacity: %s", r.resourceName(), percent(used))
 		}
 	}
 	t.line("bottleneck", bottleneck)

@@ -140,14 +140,14 @@ func (s *subject) sample(m *moment) {
 	}
 	end := m.outcome.Duration.Seconds()
 	at := map[string]int{}
-	reasons := map[string]bool{}
+	unread := ""
 	err := s.run.Usage(m.outcome.Key, func(x result.Sample) error {
 		use, known := m.outcome.Use[x.Instance]
 		if x.Component == result.HostComponent || !known || x.Time < 0 || x.Time > end {
 			return nil
 		}
 		if x.CPU == nil {
-			reasons[x.Missing] = true
+			unread = cmp.Or(unread, x.Missing)
 			return nil
 		}
 		i, ok := at[x.Instance]
@@ -167,9 +167,8 @@ func (s *subject) sample(m *moment) {
 		m.why = "samples not readable: " + err.Error()
 	case !m.watched():
 		m.why = "CPU was not read"
-		for reason := range reasons {
-			m.why += ": " + reason
-			break
+		if unread != "" {
+			m.why += ": " + unread
 		}
 	}
 	m.why = plain(m.why)

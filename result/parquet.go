@@ -144,9 +144,13 @@ func joinUsage(dir string, key vitrine.Key, w *parquet.GenericWriter[usageRow]) 
 	return damaged, writing
 }
 
+// rowsPerGroup limits the memory of a Parquet writer, which holds the rows of a group until the
+// group is complete.
+const rowsPerGroup = 1 << 17
+
 func writeRows[T any](path string, write func(*parquet.GenericWriter[T]) error) error {
 	return replace(path, func(out io.Writer) error {
-		w := parquet.NewGenericWriter[T](out, parquet.Compression(&parquet.Zstd))
+		w := parquet.NewGenericWriter[T](out, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(rowsPerGroup))
 		if err := write(w); err != nil {
 			return err
 		}

@@ -64,8 +64,8 @@ func Create(dir string, m Manifest) (*Run, error) {
 	return r, nil
 }
 
-// checkVacant returns an error if a run cannot begin in the folder. It accepts an empty
-// outcomes.jsonl without a manifest, which a killed Create leaves.
+// checkVacant returns an error if a run cannot begin in the folder. It accepts what a killed or
+// failed Create leaves.
 func checkVacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -77,13 +77,60 @@ func checkVacant(dir string) error {
 		}
 	}
 	for _, e := range entries {
-		if info, err := e.Info(); e.Name() == journalFile && err == nil && info.Size() == 0 {
+		if !leftByCreate(dir, e) {
+			return fmt.Errorf("%s is not empty and holds no run (it has %s): choose another folder (--out)", dir, e.Name())
+		}
+	}
+	return nil
+}
+
+// leftByCreate reports whether a Create without a manifest may have left the file: an empty
+// outcomes.jsonl, a trials.csv without trials, or a temporary file.
+func leftByCreate(dir string, e fs.DirEntry) bool {
+	info, err := e.Info()
+	if err != nil {
+		return false
+	}
+	const header = TableHeader + "\n"
+	switch e.Name() {
+	case journalFile:
+		return info.Size() == 0
+	case tableFile:
+		if info.Size() != int64(len(header)) {
+			return false
+		}
+		text, err := os.ReadFile(filepath.Join(dir, tableFile))
+		return err == nil && string(text) == header
+	}
+	return isTemporary(e.Name())
+}
+
+// isTemporary reports whether the file is a temporary file of durable.Replace for a file of the run
+// folder.
+func isTemporary(name string) bool {
+	for _, of := range []string{manifestFile, tableFile, summaryFile, profileFile, trialsParquet, usageParquet} {
+		if ok, _ := filepath.Match("."+of+".*.tmp", name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// removeTemporary removes the temporary files that a killed process left. The folder's lock is
+// held, so no other process is writing them.
+func (r *Run) removeTemporary() error {
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return advise("reading the run folder", err)
+	}
+	for _, e := range entries {
+		if !isTemporary(e.Name()) {
 			continue
 		}
-		if ok, _ := filepath.Match("."+manifestFile+".*.tmp", e.Name()); ok {
-			continue
+		if err := os.Remove(filepath.Join(r.dir, e.Name())); err != nil {
+			return advise("removing an unfinished file", err)
 		}
-		return fmt.Errorf("%s is not empty and holds no run (it has %s): choose another folder (--out)", dir, e.Name())
+		r.repaired = append(r.repaired, e.Name()+": removed, a killed process did not finish it")
 	}
 	return nil
 }
@@ -91,6 +138,9 @@ func checkVacant(dir string) error {
 // begin writes the first files. It writes the manifest last, because the manifest makes the folder
 // a run.
 func (r *Run) begin(m Manifest) error {
+	if err := r.removeTemporary(); err != nil {
+		return err
+	}
 	if err := r.rewriteTable(); err != nil {
 		return err
 	}
@@ -153,9 +203,12 @@ func (r *Run) unlock() {
 	}
 }
 
-// recover reads the folder and repairs it. It cuts a torn last line off outcomes.jsonl and makes
-// trials.csv match it.
+// recover reads the folder and repairs it. It removes unfinished files, cuts a torn last line off
+// outcomes.jsonl and makes trials.csv match it.
 func (r *Run) recover() error {
+	if err := r.removeTemporary(); err != nil {
+		return err
+	}
 	path := filepath.Join(r.dir, journalFile)
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -234,7 +287,7 @@ func (r *Run) openTable() error {
 // Dir returns the run folder.
 func (r *Run) Dir() string { return r.dir }
 
-// Repairs lists what Open repaired, one line each.
+// Repairs lists what Open repaired, and the unfinished files that Create removed, one line each.
 func (r *Run) Repairs() []string { return r.repaired }
 
 // Manifest returns the folder's manifest.
@@ -395,18 +448,25 @@ func (r *Run) Close() error {
 
 // An appender appends a whole line to a file, or nothing.
 type appender struct {
-	file *os.File
-	size int64 // length of the intact part, in bytes
+	file   *os.File
+	size   int64 // length of the intact part, in bytes
+	failed error // the file may end in an incomplete line, so nothing more is appended
 }
 
 // append returns once the line is on disk.
 func (a *appender) append(line []byte) error {
+	if a.failed != nil {
+		return a.failed
+	}
 	_, err := a.file.Write(line)
 	if err == nil {
 		err = a.file.Sync()
 	}
 	if err != nil {
-		return errors.Join(err, a.rewind())
+		if cut := a.rewind(); cut != nil {
+			a.failed = fmt.Errorf("cut off an incomplete line: %w", cut)
+		}
+		return errors.Join(err, a.failed)
 	}
 	a.size += int64(len(line))
 	return nil

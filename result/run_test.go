@@ -197,8 +197,39 @@ func TestCreateRefusesFoldersWithContent(t *testing.T) {
 func TestCreateAcceptsFolderOfAKilledCreate(t *testing.T) {
 	dir := t.TempDir()
 	write(t, nil, dir, "outcomes.jsonl")
+	write(t, []byte("seq"), dir, ".trials.csv.12.tmp")
+	write(t, []byte(result.TableHeader+"\n"), dir, "trials.csv")
 	write(t, []byte("{"), dir, ".manifest.json.123.tmp")
 	appendAll(t, create(t, dir), 1)
+	if left, err := filepath.Glob(filepath.Join(dir, ".*.tmp")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+
+	dir = t.TempDir()
+	write(t, []byte(result.TableHeader+"\n1,1\n"), dir, "trials.csv")
+	_, err := result.Create(dir, manifest())
+	wantError(t, err, "not empty", "trials.csv")
+}
+
+// TestOpenRemovesUnfinishedFiles checks that the temporary files of a killed process go, and that
+// files of others stay.
+func TestOpenRemovesUnfinishedFiles(t *testing.T) {
+	dir := t.TempDir()
+	closed(t, create(t, dir))
+	for _, name := range []string{".usage.parquet.1.tmp", ".summary.json.2.tmp", ".report.html.3.tmp", "usage.parquet.tmp"} {
+		write(t, nil, dir, name)
+	}
+	r := reopen(t, dir)
+	left, err := filepath.Glob(filepath.Join(dir, "*.tmp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range left {
+		left[i] = filepath.Base(left[i])
+	}
+	if want := []string{".report.html.3.tmp", "usage.parquet.tmp"}; !slices.Equal(left, want) || len(r.Repairs()) != 2 {
+		t.Errorf("left are %q, want %q; the repairs are %q", left, want, r.Repairs())
+	}
 }
 
 func TestOpenNeedsARun(t *testing.T) {

@@ -24,7 +24,7 @@ type Workload struct {
 	Unit       string        `yaml:"unit" jsonschema:"format=unit,default=calls/s"`                                     // Unit of rates.
 	Range      Range         `yaml:"range" jsonschema:"required"`                                                       // Lowest and highest offered rate.
 	Increase   float64       `yaml:"increase" jsonschema:"exclusiveMinimum=0"`                                          // Search ramp: step between rates. Search bisect: final resolution, by default 2%.
-	Duration   time.Duration `yaml:"duration" jsonschema:"required,format=positive-duration"`                           // Length of a trial's window, in which calls count. Searches adaptive and mlr: length of the longest window.
+	Duration   time.Duration `yaml:"duration" jsonschema:"required,format=positive-duration"`                           // Length of a trial's window, in which calls count. Search mlr also uses shorter windows, adaptive up to 16 times longer ones.
 	Repeat     int           `yaml:"repeat" jsonschema:"minimum=1,maximum=1000,default=1"`                              // Number of fresh deployments per size; for search adaptive the minimum. Their differences determine the interval of a capacity.
 	Warmup     time.Duration `yaml:"warmup" jsonschema:"format=whole-duration,default=0s"`                              // Time of load before the window; calls in it do not count.
 	Settle     time.Duration `yaml:"settle" jsonschema:"format=whole-duration,default=1s"`                              // Rest between trials.

@@ -59,11 +59,11 @@ func put(path string, mode fs.FileMode, write func(io.Writer) error, name func(f
 	if err := name(f.Name(), path); err != nil {
 		return err
 	}
-	return SyncFolder(dir)
+	return syncFolder(dir)
 }
 
-// SyncFolder makes the names in a folder survive a crash of the machine.
-func SyncFolder(dir string) error {
+// syncFolder makes the names in a folder survive a crash of the machine.
+func syncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

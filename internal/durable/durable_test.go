@@ -91,10 +91,10 @@ func TestCreateNeverReplaces(t *testing.T) {
 
 func TestSyncFolder(t *testing.T) {
 	dir := t.TempDir()
-	if err := SyncFolder(dir); err != nil {
+	if err := syncFolder(dir); err != nil {
 		t.Error(err)
 	}
-	if err := SyncFolder(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+	if err := syncFolder(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func (f *Queue[T]) Push(v T) {
 	f.count++
 }
 
-// Grow makes room for that many more elements.
+// Grow makes room for that many elements in total.
 func (f *Queue[T]) Grow(room int) {
 	if room <= len(f.ring) {
 		return
