@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"vitrine"
 	"vitrine/testbed/quiet"
@@ -21,6 +22,14 @@ type Disturbance struct {
 func (d Disturbance) Mark(o *vitrine.Outcome) {
 	if d.host != nil {
 		quiet.Mark(o, *d.host, d.why)
+	}
+}
+
+// MarkEnded makes an outcome invalid if something that its stream needs has ended, such as a process
+// of the fabric. Its lost packets then show nothing about the network. ended may be nil.
+func MarkEnded(o *vitrine.Outcome, ended error) {
+	if ended != nil {
+		o.Valid, o.Reason = false, strings.Join(strings.Fields(ended.Error()), " ")
 	}
 }
 

@@ -186,7 +186,7 @@ func (s *Settings) Check() error {
 			fmt.Sprintf("want at most %d for one receiver: send fewer packets, or choose fewer frame sizes", packet.MostReceived))
 	case s.Repeat < 1 || s.Repeat > 1000:
 		return bad("--repeat", s.Repeat, "want 1 to 1000")
-	case s.Cut.Head < 0 || s.Cut.Tail < 0 || s.Cut.Head > s.Packets || s.Cut.Tail > s.Packets || s.Cut.Head+s.Cut.Tail > s.Packets/2:
+	case !s.Cut.Fits(s.Packets):
 		return bad("--head and --tail", fmt.Sprintf("%d and %d", s.Cut.Head, s.Cut.Tail), "want at most half of the packets")
 	}
 	for _, rate := range []float64{s.Rates.Latency, s.Rates.Jitter, s.Rates.Efficiency} {

@@ -98,7 +98,8 @@ func (v *visit) dropOversized(list []stream) (fit []stream, err error) {
 // overMTU begins the reason for a stream whose frames are too large.
 const overMTU = "over the MTU"
 
-// measureRoundTrips measures round trips, one stream after the other.
+// measureRoundTrips measures round trips, one stream after the other. It returns an error if the
+// echo or the fabric has ended.
 func (v *visit) measureRoundTrips(ctx context.Context, list []stream) error {
 	if len(list) == 0 {
 		return nil
@@ -112,9 +113,12 @@ func (v *visit) measureRoundTrips(ctx context.Context, list []stream) error {
 			if err != nil {
 				return fmt.Errorf("%s of %d bytes, round trip: %w", x.metric, x.size, err)
 			}
+			ended := errors.Join(v.receiver.Ended(), v.FabricEnded())
 			o := outcome(x, v.Next(x), roundTripDetail(v.site, x, out))
+			MarkEnded(&o, ended)
 			seen.Mark(&o)
-			if finished, err = v.Keep(o); err != nil {
+			finished, err = v.Keep(o)
+			if err := errors.Join(err, ended); err != nil {
 				return err
 			}
 		}
@@ -123,7 +127,8 @@ func (v *visit) measureRoundTrips(ctx context.Context, list []stream) error {
 	return err
 }
 
-// measureOneWay measures streams with one receiver and returns the streams to repeat.
+// measureOneWay measures streams with one receiver and returns the streams to repeat. It returns
+// an error if the fabric has ended.
 func (v *visit) measureOneWay(ctx context.Context, list []stream) (again []stream, err error) {
 	args := []string{"receive", "--listen", v.receiverAddr().String(), "--run", fmt.Sprint(v.label), "--most", fmt.Sprint(mostProbes(list))}
 	if !v.guest { // a guest has CPUs of its own
@@ -146,12 +151,15 @@ func (v *visit) measureOneWay(ctx context.Context, list []stream) (again []strea
 	if err != nil {
 		return nil, fmt.Errorf("the record of %s: %w", v.receiver.Name, err)
 	}
+	ended := v.FabricEnded() // nobody knows during which stream
 	outcomes := make([]vitrine.Outcome, len(list))
 	for i, x := range list {
 		outcomes[i] = outcome(x, v.Next(x), oneWayDetail(v.site, x, sent[i], got))
+		MarkEnded(&outcomes[i], ended)
 		seen[i].Mark(&outcomes[i])
 	}
-	return v.keepAll(list, outcomes)
+	again, err = v.keepAll(list, outcomes)
+	return again, errors.Join(err, ended)
 }
 
 // mostProbes returns the maximum number of probes that the receiver must take.

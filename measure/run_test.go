@@ -95,6 +95,9 @@ func (b *bench) testbed() testbed.Config {
 			return nil, &vitrine.Unsupported{What: "the fabric nowhere", Missing: "a place"}
 		}
 		inner, err := bridge.New(bridge.Config{Run: b.run})
+		if err == nil && o.Fabric == "ended" {
+			return ended{inner}, nil
+		}
 		if err != nil || b.links[o.Fabric] == nil {
 			return inner, err
 		}
@@ -104,6 +107,11 @@ func (b *bench) testbed() testbed.Config {
 	}
 	return c
 }
+
+// An ended is a fabric that claims that one of its processes has ended.
+type ended struct{ fabric.Fabric }
+
+func (ended) Ended() error { return errors.New("the switch\nhas ended") }
 
 // machines reports whether a substrate's instances have their own kernel.
 func machines(substrate string) bool { return substrate == "qemu" }
@@ -259,6 +267,51 @@ func TestLinkSettingsAreReadBack(t *testing.T) {
 	}
 }
 
+// TestEndedFabricEndsTheVisit checks that the streams over a fabric whose process has ended are
+// invalid, that the run returns the reason without another attempt, and that it measures the other
+// fabrics.
+func TestEndedFabricEndsTheVisit(t *testing.T) {
+	b := newBench(t)
+	for _, metric := range []string{Latency, Jitter} { // a round trip comes first, or one way alone
+		dir := t.TempDir()
+		s := settings("ended", "bridge")
+		s.Metrics = []string{metric}
+		_, _, err := b.measure(t, s, dir)
+		if err == nil || !strings.Contains(err.Error(), "process on ended: the switch\nhas ended") || strings.Contains(err.Error(), "process on bridge") {
+			t.Errorf("%s: got the error %v", metric, err)
+		}
+		data, err := result.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams := map[string]int{}
+		for _, o := range data.Outcomes {
+			d, err := ReadDetail(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			streams[d.Fabric]++
+			if d.Fabric == "ended" && (o.Valid || o.Reason != "the switch has ended") {
+				t.Errorf("%s: got a stream that is valid %t, with the reason %q", metric, o.Valid, o.Reason)
+			}
+		}
+		if streams["ended"] != 1 || streams["bridge"] == 0 {
+			t.Errorf("%s: got %v streams", metric, streams)
+		}
+	}
+}
+
+// TestMarkEnded checks that the reason of an invalid stream is one line.
+func TestMarkEnded(t *testing.T) {
+	o := vitrine.Outcome{Valid: true, Reason: "sent on schedule"}
+	if MarkEnded(&o, nil); !o.Valid || o.Reason != "sent on schedule" {
+		t.Errorf("nothing has ended: got %+v", o)
+	}
+	if MarkEnded(&o, errors.New("it ended:\nwhy")); o.Valid || o.Reason != "it ended: why" {
+		t.Errorf("got %+v", o)
+	}
+}
+
 func TestHostWithoutSupport(t *testing.T) {
 	b := newBench(t)
 	if _, _, err := b.measure(t, settings("nowhere"), t.TempDir()); !vitrine.IsUnsupported(err) {
@@ -325,6 +378,20 @@ func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
 	d := Detail{Sent: *record.Sent, CPU: perPacket(sentStream{record: record, counted: record}, []int{0})}
 	if o := outcome(x, x.Key(1), d); o.Valid || !strings.Contains(o.Reason, "no room for 10 of 10") || d.CPU.Why == "" {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestRoundTripsNeedTheKernelsStamps checks that a round trip without the kernel's stamps is invalid,
+// because the program reads the replies later. One way, the program's stamps count.
+func TestRoundTripsNeedTheKernelsStamps(t *testing.T) {
+	for _, tt := range []struct {
+		way, stamps string
+		valid       bool
+	}{{RoundTrip, kernelStamps, true}, {RoundTrip, "program", false}, {OneWay, "program", true}} {
+		d := Detail{Way: tt.way, Stamps: tt.stamps, Network: delay.Report{Received: 1}}
+		if err := d.valid(); (err == nil) != tt.valid {
+			t.Errorf("%s by stamps of the %s: got %v", tt.way, tt.stamps, err)
+		}
 	}
 }
 

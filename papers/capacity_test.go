@@ -46,7 +46,17 @@ func TestCapacityReadings(t *testing.T) {
 			trialAt("bn2s", repeat, 300, 0, 0.9, 0.9),
 		)
 	}
-	d.Outcomes = append(d.Outcomes, trialAt("bn2s", 6, 100, 0.9, 0.4, 0.8)) // never driven at twice the capacity
+	for repeat := 1; repeat <= 5; repeat++ {
+		for _, rate := range []float64{450, 900} {
+			o := trialAt("bn1m", repeat, rate, 1, 0.4, 0.8)
+			o.Options = "pinning=on"
+			d.Outcomes = append(d.Outcomes, o)
+		}
+	}
+	d.Outcomes = append(d.Outcomes,
+		trialAt("bn2s", 6, 100, 0.9, 0.4, 0.8), // never driven at twice the capacity
+		trialAt("bn1s", 1, 50, 1, 0.2, 0.3),    // a second trial at this rate
+	)
 	r, err := Read(d)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +68,7 @@ func TestCapacityReadings(t *testing.T) {
 		"bn1s percall.sprout@50/s": 6, "bn1s percall.all@50/s": 10, "bn1s percall.all@150/s": 12,
 		"bn1s latency.p50@50/s": 5, "bn1s latency.p99@50/s": 25, "bn1s latency.p50@150/s": 15,
 		"bn1s goodput@50/s": 50, "bn1s goodput@100/s": 95, "bn1s least goodput@150/s": 30,
-		"bn1s answered@50/s": 6, "bn1s answered@150/s": 12,
+		"bn1s answered@50/s": 6, "bn1s answered@150/s": 12, "bn1m/pinning=on goodput@900/s": 900,
 		"bn1s success@1.25": 0.575, // half-way from 0.95 at 100 to 0.2 at 150
 		"bn2s goodput@2x":   50,    // at 200, a third of the way from 75 at 150 to 0 at 300
 	} {
@@ -69,9 +79,12 @@ func TestCapacityReadings(t *testing.T) {
 	if x := r.of["bn2s goodput@2x"]; x.Repeats != 5 {
 		t.Errorf("goodput of %d deployments, want only the five that were driven at twice the capacity", x.Repeats)
 	}
-	for _, name := range []string{"bn1s goodput@2x", "bn2s latency.p50@300/s"} {
+	if x := r.of["bn1s goodput@50/s"]; x.Repeats != 5 {
+		t.Errorf("goodput of %d deployments, want five: two trials of one deployment count once", x.Repeats)
+	}
+	for _, name := range []string{"bn1s goodput@2x", "bn2s latency.p50@300/s", "bn1m/pinning=on success@1.25"} {
 		if x, ok := r.of[name]; ok {
-			t.Errorf("%s: %v, although no deployment was driven that far or no call succeeded", name, x)
+			t.Errorf("%s: %v, although no deployment was driven that far, no call succeeded, or the capacity is only bounded", name, x)
 		}
 	}
 	if x := r.of["bn1s capacity@0.9"]; x.Repeats != 7 || x.unfit() != "" || x.Bound != "" {

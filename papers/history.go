@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"vitrine/internal/durable"
 )
 
 // A History lists the committed plans and the runs of an exhibit.
@@ -64,7 +66,7 @@ func (h History) Write(dir, base string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(to, text, 0o644)
+	return durable.Replace(to, text, 0o644)
 }
 
 // Committed returns the plan in force, or nil when there is none.

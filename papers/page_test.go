@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -18,9 +19,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the pages and golden files")
 
-// TestPlansArePutDown checks that the history has every plan, so that it is
+// TestPlansAreRecorded checks that the history has every plan, so that it is
 // committed before a run.
-func TestPlansArePutDown(t *testing.T) {
+func TestPlansAreRecorded(t *testing.T) {
 	for _, e := range exhibits(t) {
 		if e.As != "" {
 			continue
@@ -159,6 +160,41 @@ func TestGoldenPage(t *testing.T) {
 	}
 	if again, err := Fill("page.md", got, from); err != nil || again != got {
 		t.Errorf("filled twice, the page changes: %v", err)
+	}
+}
+
+// TestBeside checks that a statement about another run needs a record of that run by its committed
+// plan and of the same kind of machine.
+func TestBeside(t *testing.T) {
+	e, err := Find("nfv-vital/reg-invite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const base, name = "nfv-vital/figure-6", "bn1s-sp1m-hs1m/pinning=on capacity@0.9"
+	date := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+	record := &Record{
+		Exhibit: base, Plan: "new", Started: date, Host: machineOf(result.Host{CPUModel: "a CPU", CPUs: 2}) + kernelMark + "6.18",
+		Readings: map[string]Reading{name: {Interval: delay.Interval{Mean: 600}}},
+	}
+	for _, tt := range []struct{ committed, cpu, missing string }{
+		{"new", "a CPU", ""},
+		{"newer", "a CPU", "not run by its committed plan"},
+		{"new", "another CPU", "recorded on another machine (a CPU with 2 CPUs)"},
+	} {
+		dir := t.TempDir()
+		h := History{Plans: []Planned{{Digest: tt.committed, Date: date}}}
+		if err := errors.Join(record.Write(dir), h.Write(dir, base)); err != nil {
+			t.Fatal(err)
+		}
+		r := newReadings()
+		r.machine = machineOf(result.Host{CPUModel: tt.cpu, CPUs: 2})
+		if r, err = r.Beside(os.DirFS(dir), e); err != nil {
+			t.Fatal(err)
+		}
+		x, missing := r.read("figure-6: " + name)
+		if missing == "" != (tt.missing == "") || !strings.Contains(missing, tt.missing) || (missing == "") != (x.Mean == 600) {
+			t.Errorf("%+v: got %g, %q", tt, x.Mean, missing)
+		}
 	}
 }
 

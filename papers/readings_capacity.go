@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,7 +35,7 @@ type sized struct {
 // capacities reads the sizings of a campaign.
 func (r *Readings) capacities(d *result.Data) error {
 	if d.Summary == nil {
-		return &vitrine.BadInput{File: d.Dir, Found: "a run that has not ended", Want: "vitrine reproduce --resume first"}
+		return &vitrine.BadInput{File: d.Dir, Found: "a run that has not ended", Want: "continue it with vitrine reproduce --resume"}
 	}
 	for i, z := range d.Summary.Sizings {
 		again := slices.ContainsFunc(d.Summary.Sizings[i+1:], func(later result.Sizing) bool { return later.Label() == z.Label() })
@@ -56,8 +57,10 @@ func (r *Readings) capacities(d *result.Data) error {
 		r.use(x)
 		r.goodput(x)
 		r.costs(x)
-		r.past(x)
-		r.doubled(x)
+		if x.capacity.Censored == vitrine.CensoredNone { // a multiple of a bound says nothing about the capacity
+			r.past(x)
+			r.doubled(x)
+		}
 		if err := r.swings(x, d); err != nil {
 			return err
 		}
@@ -138,15 +141,7 @@ func (x sized) each() [][]vitrine.Outcome {
 	var list [][]vitrine.Outcome
 	for _, repeat := range sortedKeys(x.repeats) {
 		trials := slices.Clone(x.repeats[repeat])
-		slices.SortStableFunc(trials, func(a, b vitrine.Outcome) int {
-			switch {
-			case a.Rate < b.Rate:
-				return -1
-			case a.Rate > b.Rate:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(trials, func(a, b vitrine.Outcome) int { return cmp.Compare(a.Rate, b.Rate) })
 		list = append(list, trials)
 	}
 	return list
@@ -188,14 +183,24 @@ func perCall(o vitrine.Outcome) map[string]float64 {
 func (x sized) atRates(read func(vitrine.Outcome) map[string]float64) map[string][]float64 {
 	values := map[string][]float64{}
 	for _, trials := range x.each() {
+		own := map[string][]float64{}
 		for _, o := range trials {
 			for name, value := range read(o) {
 				name = fmt.Sprintf("%s@%g/s", name, o.Rate)
-				values[name] = append(values[name], value)
+				own[name] = append(own[name], value)
 			}
 		}
+		addMeans(values, own)
 	}
 	return values
+}
+
+// addMeans adds the mean of each of a deployment's readings. Several trials of one deployment count
+// once, because they are not independent.
+func addMeans(values, own map[string][]float64) {
+	for name, list := range own {
+		values[name] = append(values[name], mean(list))
+	}
 }
 
 // goodput reads how many calls a second succeeded at each rate that was offered: the
@@ -296,7 +301,7 @@ const swingSeconds = 10
 func (r *Readings) swings(x sized, d *result.Data) error {
 	values := map[string][]float64{}
 	for _, trials := range x.each() {
-		mine := map[string][]float64{}
+		own := map[string][]float64{}
 		for _, o := range trials {
 			at := "@over"
 			switch {
@@ -310,12 +315,10 @@ func (r *Readings) swings(x sized, d *result.Data) error {
 				return err
 			}
 			for name, v := range found {
-				mine[name+at] = append(mine[name+at], v)
+				own[name+at] = append(own[name+at], v)
 			}
 		}
-		for name, list := range mine {
-			values[name] = append(values[name], mean(list))
-		}
+		addMeans(values, own)
 	}
 	r.putEach(x.where, values)
 	return nil

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"vitrine/internal/durable"
 	"vitrine/measure"
 	"vitrine/result"
 )
@@ -66,7 +67,7 @@ func (r *Record) Write(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(to, append(text, '\n'), 0o644)
+	return durable.Replace(to, append(text, '\n'), 0o644)
 }
 
 // NewRecord returns the record of a run of the exhibit. It keeps the readings
@@ -83,7 +84,7 @@ func (e Exhibit) NewRecord(d *result.Data, r Readings) (*Record, error) {
 	}
 	record := &Record{
 		Exhibit: e.Base(), Plan: plan, Tool: m.Tool, Started: m.Started, Finished: m.Finished,
-		Host:        fmt.Sprintf("%s with %d CPUs, Linux %s", cmp.Or(m.Host.CPUModel, "a host"), m.Host.CPUs, m.Host.Kernel),
+		Host:        machineOf(m.Host) + kernelMark + m.Host.Kernel,
 		NotIsolated: m.NotIsolated, Notes: r.Notes, Readings: map[string]Reading{}, Missing: maps.Clone(r.missing),
 	}
 	if s, ok, err := measure.ReadSettings(m); err == nil && ok {
@@ -130,9 +131,18 @@ func (x Reading) rounded() Reading {
 	return x
 }
 
+// kernelMark stands before the kernel in Record.Host.
+const kernelMark = ", Linux "
+
+// machineOf names the kind of machine. Figures of another kind are not compared.
+func machineOf(h result.Host) string {
+	return fmt.Sprintf("%s with %d CPUs", cmp.Or(h.CPUModel, "a host"), h.CPUs)
+}
+
 // readings returns the record's readings.
 func (r *Record) readings() Readings {
-	return Readings{of: r.Readings, missing: r.Missing, Notes: r.Notes}
+	machine, _, _ := strings.Cut(r.Host, kernelMark)
+	return Readings{of: r.Readings, missing: r.Missing, machine: machine, Notes: r.Notes}
 }
 
 // circumstances returns when, where and by what the run was made, and what limits it.

@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -35,13 +36,7 @@ func (t Table) rows(r Readings) []Row {
 			return r.of[strings.Replace(row.On, wildcard, what, 1)+" "+t.Columns[0]].Mean
 		}
 		slices.SortFunc(found, func(a, b string) int {
-			switch {
-			case value(a) > value(b):
-				return -1
-			case value(a) < value(b):
-				return 1
-			}
-			return strings.Compare(a, b)
+			return cmp.Or(cmp.Compare(value(b), value(a)), strings.Compare(a, b))
 		})
 		for _, what := range found {
 			on := strings.Replace(row.On, wildcard, what, 1)

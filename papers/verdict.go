@@ -29,6 +29,9 @@ const (
 	NoClaim   = "no claim"   // the paper claims nothing
 )
 
+// bounded is the reason for not judging the quantity of a capacity outside the rates that were tried.
+const bounded = "a quantity is only bounded"
+
 // widest is the largest ratio of an interval's ends that still determines a
 // quantity.
 const widest = 2
@@ -52,7 +55,8 @@ func (e Exhibit) Judge(r Readings, refused string) []Verdict {
 	return list
 }
 
-// judge judges each instance of the claim and joins them.
+// judge judges each instance of the claim and joins them. The quantity is judged by the geometric
+// mean, so only if it is judged for each instance.
 func (c Claim) judge(r Readings) Verdict {
 	instances, of := c.instances(r)
 	if len(instances) == 1 {
@@ -63,14 +67,13 @@ func (c Claim) judge(r Readings) Verdict {
 	all := Verdict{Claim: c}
 	var figures, reasons []string
 	var ratios []Ratio
+	judged := c.Paper != nil
 	for i, x := range instances {
 		v := x.judgeOne(r)
 		if badness(v.Order) > badness(all.Order) {
 			all.Order = v.Order
 		}
-		if badness(v.Quantity) > badness(all.Quantity) {
-			all.Quantity = v.Quantity
-		}
+		judged = judged && v.Quantity != NotJudged
 		text := of[i] + ": "
 		if v.Ratio != nil {
 			ratios = append(ratios, *v.Ratio)
@@ -82,18 +85,20 @@ func (c Claim) judge(r Readings) Verdict {
 		}
 	}
 	all.Figures, all.Why = strings.Join(figures, "; "), strings.Join(reasons, "; ")
-	if len(ratios) == len(instances) && c.Paper != nil && all.Quantity != NotJudged {
+	switch {
+	case judged:
 		mean := average(ratios)
-		all.Ratio = &mean
-		all.Quantity = c.quantity(mean)
+		all.Ratio, all.Quantity = &mean, c.quantity(mean)
+	case c.Paper != nil:
+		all.Quantity = NotJudged
 	}
 	return all
 }
 
-// badness orders results: one contrary instance refutes a claim about all
+// badness ranks orders: one contrary instance refutes a claim about all
 // instances.
-func badness(result string) int {
-	return slices.Index([]string{"", NoClaim, Holds, Agrees, Tied, Open, NotJudged, Differs, Contrary}, result)
+func badness(order string) int {
+	return slices.Index([]string{"", NoClaim, Holds, Tied, NotJudged, Contrary}, order)
 }
 
 // judgeOne judges a claim without a *.
@@ -120,6 +125,10 @@ func (c Claim) judgeOne(r Readings) Verdict {
 	}
 	if c.Value != "" {
 		x := found[c.Value]
+		if x.Bound != "" {
+			v.Quantity, v.Why = NotJudged, bounded
+			return v
+		}
 		v.Ratio = &Ratio{x.Mean, x.Low, x.High}
 		v.Quantity = c.quantity(*v.Ratio)
 		return v
@@ -165,7 +174,7 @@ func (v *Verdict) compare(less, more Reading) {
 	case !ok:
 		v.Quantity, v.Why = NotJudged, "a ratio of a quantity that is not positive"
 	case less.Bound != "" || more.Bound != "":
-		v.Quantity, v.Why = NotJudged, "a quantity is only bounded"
+		v.Quantity, v.Why = NotJudged, bounded
 	default:
 		v.Quantity = v.quantity(x)
 	}

@@ -25,6 +25,7 @@ func testReadings() Readings {
 			"zero x": reading(0, -1, 1), "five x": reading(5, 4, 6),
 			"p y@64": reading(1, 0.9, 1.1), "q y@64": reading(2, 1.9, 2.1), "p y@128": reading(1, 0.9, 1.1), "q y@128": reading(1.05, 0.95, 1.15),
 			"s1 cap": reading(10, 9, 11), "s2 cap": reading(20, 19, 21), "s3 cap": reading(30, 29, 31), "s4 cap": few,
+			"p z@64": reading(1, 0.9, 1.1), "q z@64": reading(2, 1.9, 2.1), "p z@128": reading(1, 0.9, 1.1), "q z@128": above,
 			"use y": reading(0.8, 0.78, 0.82),
 		},
 		missing: map[string]string{"d": "no such device"},
@@ -62,6 +63,7 @@ func TestJudge(t *testing.T) {
 		{Claim{Value: "use y", Paper: &Span{0.75, 0.85}}, "", Agrees, ""},
 		{Claim{Value: "use y", Paper: &Span{0.8, 0.85}}, "", Open, ""},
 		{Claim{Value: "use y", Paper: &Span{0.9, 0.95}}, "", Differs, ""},
+		{Claim{Value: "above x", Paper: &Span{40, 40}}, "", NotJudged, "only bounded"},
 		// alike
 		{Claim{Less: "a x", More: "c x", Within: 1.25}, Holds, "", ""},
 		{Claim{Less: "a x", More: "c x", Within: 1.03}, Tied, "", ""},
@@ -79,7 +81,8 @@ func TestJudge(t *testing.T) {
 		{Claim{Less: "a x", More: "none: b x"}, NotJudged, "", "b of none: not run by its committed plan"},
 		// all of several
 		{Claim{Less: "p y@*", More: "q y@*"}, Tied, "", "64: 2.00 [1.79, 2.25], holds; 128: 1.05"},
-		{Claim{Less: "p y@*", More: "q y@*", Paper: &Span{1.45, 1.45}}, Tied, Agrees, ""}, // the mean of 2 and 1.05
+		{Claim{Less: "p y@*", More: "q y@*", Paper: &Span{1.45, 1.45}}, Tied, Agrees, ""},           // the mean of 2 and 1.05
+		{Claim{Less: "p z@*", More: "q z@*", Paper: &Span{5, 5}}, Holds, NotJudged, "only bounded"}, // 64 differs, 128 has no mean
 		{Claim{Less: "* cap", More: "s3 cap"}, NotJudged, "", "s1: 3.00"},
 		{Claim{Less: "s3 cap", More: "* cap"}, Contrary, "", ""}, // one is enough
 		{Claim{Less: "x z@*", More: "y z@*"}, NotJudged, "", "not measured"},

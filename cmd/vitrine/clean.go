@@ -58,5 +58,5 @@ func (a *app) cleanUp(ctx context.Context, run *runstate.Run, out io.Writer) err
 			failed = errors.Join(failed, runstate.Forget(run.Root, id))
 		}
 	}
-	return failed
+	return errors.Join(failed, runstate.ForgetUnnamed(run.Root))
 }

@@ -39,8 +39,8 @@ func (a *app) directorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "director",
 		Short: "Steer transactions to the instances of aggregates, and control a running director",
-		Long: "The director stands in front of aggregates of functions. It classifies each SIP or\n" +
-			"GTP-C message by its type of transaction, picks an instance of the aggregate that\n" +
+		Long: "The director stands in front of aggregates of functions. It classifies each SIP, GTP-C\n" +
+			"or S1AP message by its type of transaction, picks an instance of the aggregate that\n" +
 			"serves it and keeps the whole transaction there. See docs/director.md.",
 		Args: checkVerb,
 		RunE: showHelp,

@@ -137,18 +137,20 @@ func writeReplay(f flexSimulateFlags, c simulate.Case, all []simulate.Result) er
 
 func (f flexSimulateFlags) check() error {
 	for _, x := range []struct {
-		flag, want string
-		ok         bool
+		flag  string
+		found any
+		want  string
+		ok    bool
 	}{
-		{"--peak", "want a rate above 0, at most 1e9", f.peak > 0 && f.peak <= 1e9},
-		{"--truth", "want a share above 0, at most 10", f.truth > 0 && f.truth <= 10},
-		{"--loads", "want 1 to 10000", f.loads >= 1 && f.loads <= 10_000},
-		{"--boot", "want at most 1h", f.boot >= 0 && f.boot <= time.Hour},
-		{"--page", "want a load that is not random: a page shows one", f.page == "" || f.load != randomLoads},
-		{"--curve", "want seconds, from 0", f.curve >= 0},
+		{"--peak", f.peak, "want a rate above 0, at most 1e9", f.peak > 0 && f.peak <= 1e9},
+		{"--truth", f.truth, "want a share above 0, at most 10", f.truth > 0 && f.truth <= 10},
+		{"--loads", f.loads, "want 1 to 10000", f.loads >= 1 && f.loads <= 10_000},
+		{"--boot", f.boot, "want 0s to 1h", f.boot >= 0 && f.boot <= time.Hour},
+		{"--page", f.page, "want a load that is not random: a page shows one", f.page == "" || f.load != randomLoads},
+		{"--curve", f.curve, "want seconds, from 0", f.curve >= 0},
 	} {
 		if !x.ok {
-			return &vitrine.BadInput{File: x.flag, Found: "a value out of its range", Want: x.want}
+			return &vitrine.BadInput{File: x.flag, Found: fmt.Sprint(x.found), Want: x.want}
 		}
 	}
 	return nil

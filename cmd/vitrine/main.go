@@ -104,7 +104,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Short: "Characterise network functions: capacity, bottleneck, best size",
 		Long: "Vitrine deploys a network function at different sizes, drives it at rising rates,\n" +
 			"watches CPU, memory and network of every instance, and reports the capacity of\n" +
-			"each size, the bottleneck component and the best size.",
+			"each size, the bottleneck component and the best size. It also measures networks\n" +
+			"packet by packet, and runs functions that are bundled into aggregates.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          checkVerb,

@@ -71,7 +71,8 @@ func networkCommand(f *networkFlags) *cobra.Command {
 	flags.IntSliceVar(&f.frames, "frames", packet.Sizes(), "frame sizes for latency in bytes, without the frame check sequence; jitter and efficiency use the first")
 	flags.IntVar(&f.count, "count", measure.DefaultPackets, "packets per stream")
 	flags.IntVar(&f.repeat, "repeat", measure.DefaultRepeat, "fresh deployments of each combination; intervals come from their differences")
-	flags.Float64Var(&f.rate, "rate", 0, "packets per second (default the paper's, scaled to this host)")
+	flags.Float64Var(&f.rate, "rate", 0, fmt.Sprintf("packets per second in every stream (default %d for latency, %g Mb/s for jitter, %d for efficiency, lowered if this host does not hold them)",
+		measure.DefaultLatencyRate, measure.DefaultBandwidth/1e6, measure.DefaultEfficiencyRate))
 	flags.IntVar(&f.head, "head", -1, "packets to leave out at the beginning of a stream")
 	flags.IntVar(&f.tail, "tail", -1, "packets to leave out at the end of a stream")
 	flags.Lookup("head").DefValue, flags.Lookup("tail").DefValue = "1%", "1%"
@@ -149,7 +150,7 @@ func (a *app) network(ctx context.Context, s measure.Settings, kernelCPU string,
 	if err != nil {
 		return err
 	}
-	defer func() { err = r.end(ctx, err) }()
+	defer func() { err = r.endStreams(ctx, err) }()
 	if c.Stage, err = r.stage(ctx); err != nil {
 		return err
 	}

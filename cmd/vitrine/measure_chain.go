@@ -41,7 +41,7 @@ func (a *app) measureChainCommand() *cobra.Command {
 			"them directly.\n\n" +
 			"With --forwarder ovs, rules of Open vSwitch steer and rewrite, and a process at each\n" +
 			"hop sends back the frames that it receives. With --forwarder script, the program of\n" +
-			"--script forwards; its environment has INTERFACE and NEXT_MAC.",
+			"--script forwards; its environment has INTERFACE, NEXT_MAC and ADDRESS.",
 		Example: "  vitrine measure chain --fabric bridge,macvlan,ovs --length 0..4\n" +
 			"  vitrine measure chain --forwarder xdp --length 0..8 --inject 2:50us\n" +
 			"  vitrine measure chain --forwarder script --script ./click.sh --length 0..3",
@@ -180,7 +180,7 @@ func (a *app) chain(ctx context.Context, plan chain.Plan, in session) (err error
 	if err != nil {
 		return err
 	}
-	defer func() { err = r.end(ctx, err) }()
+	defer func() { err = r.endStreams(ctx, err) }()
 	stage, err := r.stage(ctx)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,11 +34,12 @@ type reproduceFlags struct {
 func (a *app) reproduceCommand() *cobra.Command {
 	var f reproduceFlags
 	c := &cobra.Command{
-		Use:   "reproduce NAME...",
+		Use:   "reproduce [NAME...]",
 		Short: "Measure tables or figures of a paper again, and compare with the paper's statements",
 		Long: "Measures tables or figures of a paper again with their committed plans, and reports\n" +
 			"which of the paper's statements hold here. NAME is a name from --list, or a paper for\n" +
-			"all of its exhibits. Exhibits of the same run share it. See docs/reproducing.md.",
+			"all of its exhibits; without NAME, the names are listed. Exhibits of the same run share\n" +
+			"it. See docs/reproducing.md.",
 		Example: "  vitrine reproduce papers/nfv-vital/table-2 --dry-run\n" +
 			"  vitrine reproduce papers/nfv-vital/table-2 --out runs/table-2\n" +
 			"  vitrine reproduce papers/nfv-vital/table-2 --from runs/table-2 --markdown\n" +
@@ -103,7 +105,7 @@ func (a *app) reproduceAll(ctx context.Context, c *cobra.Command, given []string
 	}
 	switch {
 	case f.because != "":
-		return a.putDown(list, f)
+		return a.recordPlans(list, f)
 	case f.dryRun:
 		return a.printPaperPlans(list, f)
 	}
@@ -112,8 +114,8 @@ func (a *app) reproduceAll(ctx context.Context, c *cobra.Command, given []string
 		var measuring error
 		if f.from == "" {
 			measuring = a.measure(ctx, m, f)
-			if context.Cause(ctx) != nil {
-				return measuring
+			if cause := context.Cause(ctx); cause != nil { // the runs so far are in their folders
+				return errors.Join(append(failed, cmp.Or(measuring, cause))...)
 			}
 			if measuring != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", m.exhibit.Name, measuring))
@@ -146,22 +148,22 @@ func checkReproduce(c *cobra.Command, packets bool, f reproduceFlags) error {
 	}
 	measures := []string{"out", "resume", "dry-run", "max-time", "substrate", "quick", "options", "slowdown", "shared-cpus"}
 	if name := changed(measures...); f.from != "" && name != "" {
-		return refuse("--from and --"+name, "one of them: --from measures nothing")
+		return refuse("--from and --"+name, "give only one of them: --from measures nothing")
 	}
 	if name := changed(append(measures, "from", "markdown")...); f.because != "" && name != "" {
-		return refuse("--because and --"+name, "one of them: --because measures nothing")
+		return refuse("--because and --"+name, "give only one of them: --because measures nothing")
 	}
 	if f.markdown && f.from == "" {
 		return refuse("--markdown without --from", "name the run's folder with --from: review a run before it goes into a page")
 	}
 	if f.page != "" && !f.markdown {
-		return refuse("--page without --markdown", "both")
+		return refuse("--page without --markdown", "give --markdown too: it writes the page")
 	}
 	if name := changed("max-time", "substrate"); packets && name != "" {
-		return refuse("--"+name, "an exhibit of capacities: exhibits of packets do not have this flag")
+		return refuse("--"+name, "an exhibit of capacities is needed: exhibits of packets do not have this flag")
 	}
 	if f.options.path != "" && !packets {
-		return refuse("--options", "an exhibit of packets: exhibits of capacities have options in their deployment")
+		return refuse("--options", "an exhibit of packets is needed: exhibits of capacities have options in their deployment")
 	}
 	return nil
 }
@@ -236,8 +238,8 @@ func measurements(exhibits []papers.Exhibit, f reproduceFlags) ([]*measurement, 
 	return list, nil
 }
 
-// putDown adds new plans to the histories, with the reason.
-func (a *app) putDown(list []*measurement, f reproduceFlags) error {
+// recordPlans adds new plans to the histories, with the reason.
+func (a *app) recordPlans(list []*measurement, f reproduceFlags) error {
 	count := 0
 	for _, m := range list {
 		h, err := papers.ReadHistory(os.DirFS(f.papers), m.exhibit.Name)
@@ -251,7 +253,7 @@ func (a *app) putDown(list []*measurement, f reproduceFlags) error {
 		if err := h.Write(f.papers, m.exhibit.Name); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.stdout, "%s%s: plan %s put down: commit it before the run\n", papers.Prefix, m.exhibit.Name, m.digest)
+		fmt.Fprintf(a.stdout, "%s%s: plan %s recorded: commit it before the run\n", papers.Prefix, m.exhibit.Name, m.digest)
 		count++
 	}
 	if count == 0 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"vitrine"
+	"vitrine/internal/durable"
 	"vitrine/papers"
 )
 
@@ -39,9 +40,9 @@ func (a *app) show(exhibits []papers.Exhibit, list []*measurement, f reproduceFl
 		}
 		all, of[list[i]] = append(all, s), append(of[list[i]], s)
 	}
-	for m, shown := range of {
+	for _, m := range list {
 		if f.from == "" {
-			if err := saveVerdicts(filepath.Join(m.dir, "verdicts.json"), shown); err != nil {
+			if err := saveVerdicts(filepath.Join(m.dir, "verdicts.json"), of[m]); err != nil {
 				return err
 			}
 		}
@@ -102,7 +103,7 @@ func saveVerdicts(path string, verdicts any) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	return durable.Replace(path, append(text, '\n'), 0o644)
 }
 
 // addRecord adds the run to the committed records and the page. It accepts only a
@@ -121,7 +122,7 @@ func (a *app) addRecord(m *measurement, f reproduceFlags) error {
 		return &vitrine.BadInput{File: m.dir, Found: why, Want: "a run of vitrine reproduce " + papers.Prefix + m.exhibit.Name + " by the committed plan"}
 	}
 	if record.Finished.IsZero() {
-		return &vitrine.BadInput{File: m.dir, Found: "a run that has not ended", Want: "vitrine reproduce --resume first"}
+		return &vitrine.BadInput{File: m.dir, Found: "a run that has not ended", Want: "continue it with vitrine reproduce --resume"}
 	}
 	h = h.WithRun(papers.Begun{Started: record.Started, Plan: record.Plan, Tool: record.Tool})
 	page := f.page
@@ -140,5 +141,5 @@ func (a *app) addRecord(m *measurement, f reproduceFlags) error {
 		return err
 	}
 	a.log().Info("written", "page", page, "record of", m.exhibit.Name)
-	return os.WriteFile(page, []byte(filled), 0o644)
+	return durable.Replace(page, []byte(filled), 0o644)
 }

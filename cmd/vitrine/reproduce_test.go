@@ -89,7 +89,7 @@ func TestRunBegins(t *testing.T) {
 		begun   int
 		refused bool
 	}{{resumed, 0, true}, {s, 1, false}, {s, 1, true}, {resumed, 2, false}} {
-		r, err := c.openResults(result.Manifest{})
+		r, err := c.openResults(result.Manifest{}, t.Output())
 		if begun != c.begun || vitrine.IsBadInput(err) != c.refused {
 			t.Errorf("case %d: started %d times, want %d; error %v", i, begun, c.begun, err)
 		}

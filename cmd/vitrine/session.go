@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"vitrine"
 	"vitrine/internal/runstate"
 	"vitrine/measure"
+	"vitrine/report"
 	"vitrine/result"
 	"vitrine/testbed"
 )
@@ -77,7 +80,7 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	if err := s.cpus.KeepOff(); err != nil {
 		return nil, err
 	}
-	r.results, err = s.openResults(m)
+	r.results, err = s.openResults(m, a.stderr)
 	return r, err
 }
 
@@ -113,9 +116,27 @@ func (r *recording) stage(ctx context.Context) (s measure.Stage, err error) {
 	return s, err
 }
 
-// openResults opens the session's run folder, and then calls onBegin.
-func (s session) openResults(m result.Manifest) (*result.Run, error) {
-	results, err := openResults(s.dir, s.resume, m)
+// endStreams is like end, for a run that measured streams. Without a valid stream, the run failed.
+func (r *recording) endStreams(ctx context.Context, failed error) error {
+	if err := r.end(ctx, failed); err != nil {
+		return err
+	}
+	return anyStream(r.results.Outcomes(), r.dir)
+}
+
+// anyStream returns an error if no stream was valid. Streams of the instrument's floor do not count.
+func anyStream(outcomes []vitrine.Outcome, dir string) error {
+	for _, o := range outcomes {
+		if o.Valid && o.Options != "fabric="+measure.Floor {
+			return nil
+		}
+	}
+	return fmt.Errorf("no stream was valid, so nothing was measured: %s says why", filepath.Join(dir, "trials.csv"))
+}
+
+// openResults opens the session's run folder, and then calls onBegin. It prints what it repaired.
+func (s session) openResults(m result.Manifest, out io.Writer) (*result.Run, error) {
+	results, err := openResults(s.dir, s.resume, m, out)
 	if err != nil || s.onBegin == nil {
 		return results, err
 	}
@@ -128,8 +149,9 @@ func (s session) openResults(m result.Manifest) (*result.Run, error) {
 // manifestPath returns the path of the manifest, the file that makes a folder a run.
 func manifestPath(dir string) string { return filepath.Join(dir, "manifest.json") }
 
-// openResults creates a run folder, or continues a run that began with the same specifications.
-func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error) {
+// openResults creates a run folder, or continues a run that began with the same specifications. It
+// prints what it repaired.
+func openResults(dir string, resume bool, m result.Manifest, out io.Writer) (*result.Run, error) {
 	dir, err := filepath.Abs(dir) // instances and the generator run in folders below it and need absolute paths
 	if err != nil {
 		return nil, err
@@ -147,6 +169,9 @@ func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error
 	if err != nil {
 		return nil, err
 	}
+	for _, repair := range r.Repairs() {
+		fmt.Fprintln(out, "repaired:", repair)
+	}
 	old := r.Manifest()
 	if err := old.SameSpecs(m); err != nil {
 		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the files with which the run began, or choose another --out"}, r.Close())
@@ -155,7 +180,10 @@ func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error
 	if slices.Contains(m.NotIsolated, notChecked) && !slices.Contains(old.NotIsolated, notChecked) {
 		old.NotIsolated = append(old.NotIsolated, notChecked)
 	}
-	return r, r.SaveManifest(old)
+	if err := r.SaveManifest(old); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
 }
 
 // measureAndPresent measures in the session and prints the results, as presentAs does. If a part of
@@ -177,12 +205,9 @@ func measureAndPresent[T any](ctx context.Context, a *app, in session, asJSON bo
 	return shown
 }
 
-// presentAs prints the results of the run: as text, or as JSON of the value that
-// read returns.
+// presentAs prints the results of the run: as text, or as JSON of the value that read returns. It
+// prints nothing if read refuses the run, because the run ended before it had anything to show.
 func presentAs[T any](a *app, dir string, asJSON bool, read func(*result.Data) (T, error)) error {
-	if !asJSON {
-		return a.present(dir)
-	}
 	data, err := loadRun(dir)
 	if err != nil {
 		return err
@@ -191,5 +216,8 @@ func presentAs[T any](a *app, dir string, asJSON bool, read func(*result.Data) (
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(a.stdout).Encode(found)
+	if asJSON {
+		return json.NewEncoder(a.stdout).Encode(found)
+	}
+	return report.Text(a.stdout, data)
 }

@@ -79,7 +79,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	flags.Float64SliceVar(&f.rates, "range", nil, "lowest and highest rate offered")
 	flags.Lookup("range").DefValue = "100,11500; with --trace those recorded"
 	flags.Float64Var(&f.increase, "increase", 0, "step of the ramp (default 1% of the highest rate)")
-	flags.DurationVar(&f.duration, "duration", 10*time.Second, "length of a trial's window, at most")
+	flags.DurationVar(&f.duration, "duration", 10*time.Second, "length of a trial's window; mlr also uses shorter ones, adaptive up to 16 times longer ones")
 	flags.DurationVar(&f.overhead, "overhead", 5*time.Second, "time to start a trial, during which the function rests")
 	flags.DurationVar(&f.restart, "restart", 0, "time of a fresh deployment")
 	flags.IntVar(&f.repeat, "repeat", 1, "fresh deployments; the ramp's repeats")
@@ -267,7 +267,7 @@ func newContender(name string, s sim.Scores) contender {
 }
 
 func (a *app) printSimulation(s simulation, f simulateFlags) error {
-	fmt.Fprintf(a.stdout, "%d %s; capacity at success ratio %g to %g%%; trials of at most %s, %s to start one\n\n",
+	fmt.Fprintf(a.stdout, "%d %s; capacity at success ratio %g to %g%%; trials of %s, mlr also shorter, adaptive up to 16 times as long; %s to start one\n\n",
 		s.Count, s.Functions, s.Threshold, 100*s.Precision, f.duration, f.overhead)
 	percent := func(v *float64) string {
 		if v == nil {

@@ -75,7 +75,7 @@ func (a *app) storeRunCommand() *cobra.Command {
 	flags.Int64Var(&f.answers, "max-answers", 256<<20, "bytes of large answers in memory (searches that retrieve records, lists with values); further requests are answered 503")
 	flags.IntVar(&f.connections, "max-connections", 4096, "concurrent connections; further ones wait")
 	flags.IntVar(&f.perSource, "max-connections-per-source", 1024, "concurrent connections from one address (IPv6: /64); further ones are closed")
-	flags.IntVar(&f.watches, "max-watches", 1024, "concurrent watches; further ones are answered 429")
+	flags.IntVar(&f.watches, "max-watches", 1024, "concurrent watches, at most three quarters of them from one address (IPv6: /64); further ones are answered 429")
 	flags.DurationVar(&f.slow, "slow", 50*time.Millisecond, "an operation that takes longer counts as slow")
 	flags.Float64Var(&f.share, "slow-share", 0.01, "share of slow or refused requests in a window above which /health reports the operation")
 	flags.DurationVar(&f.window, "slow-window", 10*time.Second, "length of the window for --slow-share")
@@ -123,7 +123,7 @@ func (f *storeFlags) check() error {
 		return &vitrine.BadInput{File: "--slow-share", Found: fmt.Sprint(f.share), Want: "want a share above 0, at most 1"}
 	}
 	e.ReserveBytes = max(e.ReserveBytes, 1) // 0 means the default there
-	return nil
+	return n.checkRoot()
 }
 
 func (a *app) storeLog(level string) (*slog.Logger, error) {
@@ -158,7 +158,7 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	c.Registry.MustRegister(function.Collector())
 	var s *service.Service
 	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { storeHealth(w, engine, s.Past()) })
-	plain := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now), Watches: f.watches})
+	plain := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now), Log: log})
 	c.Routes = []service.Route{
 		{Path: kv.Root, Handler: plain, Operation: kv.Operation, Answer: kv.Answer, Quick: quickOn(engine)},
 		{Path: "/openapi/kv.yaml", Handler: yaml(kv.OpenAPI), Open: true},
@@ -190,7 +190,7 @@ func (f *storeFlags) service(log *slog.Logger) (*service.Config, error) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	c := &service.Config{
 		Registry: registry, Logger: log,
-		InFlight: f.inFlight, Bodies: f.bodies, Answers: f.answers, Connections: f.connections, PerSource: f.perSource,
+		InFlight: f.inFlight, Watches: f.watches, Bodies: f.bodies, Answers: f.answers, Connections: f.connections, PerSource: f.perSource,
 		Slow: f.slow, Share: f.share, Every: f.window,
 	}
 	var err error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -33,6 +34,19 @@ func (f *nudsfFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.searchTime, "search-time", time.Minute, "longest duration of a search or a deletion by filter")
 	flags.Int64Var(&f.searchBytes, "max-search-bytes", 256<<20, "bytes that searches and deletions by filter hold in memory; further ones are answered 503")
 	flags.IntVar(&f.subscriptions, "max-subscriptions", 1000, "largest number of subscriptions per storage")
+}
+
+// checkRoot refuses an --api-root that has more than a scheme, a host and a port. The paths of URIs follow
+// it, and the store compares URIs of clients with its own.
+func (f *nudsfFlags) checkRoot() error {
+	if f.root == "" {
+		return nil
+	}
+	u, err := url.Parse(f.root)
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && f.root == u.Scheme+"://"+u.Host {
+		return nil
+	}
+	return &vitrine.BadInput{File: "--api-root", Found: f.root, Want: "want scheme, host and port alone, such as https://store.example:8443"}
 }
 
 // function creates the standard APIs on top of an engine. own are the addresses on which the store

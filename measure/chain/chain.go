@@ -140,7 +140,7 @@ func (s *Settings) Check() error {
 		return bad("--repeat", s.Repeat, "want 1 to 1000")
 	case !(s.Rate >= 1 && s.Rate <= 1e6):
 		return bad("--rate", s.Rate, "want 1 to 1000000 packets a second")
-	case s.Cut.Head < 0 || s.Cut.Tail < 0 || s.Cut.Head+s.Cut.Tail > s.Packets/2:
+	case !s.Cut.Fits(s.Packets):
 		return bad("--head and --tail", fmt.Sprintf("%d and %d", s.Cut.Head, s.Cut.Tail), "want at most half of the packets")
 	}
 	return s.checkInjection()

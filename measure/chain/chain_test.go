@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -22,6 +23,7 @@ import (
 	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/measure"
+	"vitrine/measure/delay"
 	"vitrine/reference/forwarder"
 	"vitrine/result"
 	"vitrine/spec"
@@ -85,11 +87,19 @@ func config(t *testing.T, s Settings) Config {
 			return macvlan.New(macvlan.Config{Run: run})
 		case "bridge":
 			return bridge.New(bridge.Config{Run: run})
+		case "ended":
+			inner, err := bridge.New(bridge.Config{Run: run})
+			return ended{inner}, err
 		}
 		return nil, &vitrine.Unsupported{What: c.Fabric, Missing: "a test with this fabric"}
 	}
 	return c
 }
+
+// An ended is a fabric that claims that one of its processes has ended.
+type ended struct{ fabric.Fabric }
+
+func (ended) Ended() error { return errors.New("the switch\nhas ended") }
 
 // onlyOVS reports whether the rules of a fabric can forward.
 func onlyOVS(fabric string) bool { return fabric == "ovs" }
@@ -282,6 +292,35 @@ func TestFailingForwarderIsNamed(t *testing.T) {
 	}
 }
 
+// TestEndedFabricEndsTheVisit checks that the stream over a fabric whose process has ended is
+// invalid, and that the run returns the reason without another attempt. On a busy host, the run may
+// end before that stream, because a probe of the chain is late.
+func TestEndedFabricEndsTheVisit(t *testing.T) {
+	c := config(t, Settings{Forwarders: []string{Packet}, Fabrics: []string{"ended"}, Lengths: []int{0, 1}, Size: 64, Packets: 100, Rate: 1000, Repeat: 2})
+	err := Run(t.Context(), c)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "the switch\nhas ended") {
+		t.Errorf("got the error %v", err)
+	}
+	if all := c.Results.Outcomes(); len(all) > 1 || len(all) == 1 && (all[0].Valid || all[0].Reason != "the switch has ended") {
+		t.Errorf("got %+v, want one invalid stream", all)
+	}
+}
+
+// TestUnstampedRepliesAreInvalid checks that a stream is invalid if the kernel did not stamp every
+// reply, because the program reads the replies later.
+func TestUnstampedRepliesAreInvalid(t *testing.T) {
+	for _, unstamped := range []int{0, 2} {
+		s := Stream{Unstamped: unstamped, Network: delay.Report{Received: 5}}
+		o, err := s.outcome(vitrine.Key{Seq: 1, Attempt: 1, Rate: 1000})
+		if err != nil || o.Valid != (unstamped == 0) {
+			t.Errorf("%d unstamped replies: valid %t (%s), error %v", unstamped, o.Valid, o.Reason, err)
+		}
+	}
+}
+
 func TestBadSettings(t *testing.T) {
 	good := Settings{Substrates: []string{"process"}, Forwarders: []string{Packet}, Fabrics: []string{"bridge"}, Lengths: []int{0, 1}, Size: 64, Packets: 100, Rate: 1000, Repeat: 1}
 	if _, err := MakePlan(good, onlyOVS); err != nil {
@@ -300,6 +339,7 @@ func TestBadSettings(t *testing.T) {
 		"size":                     func(s *Settings) { s.Size = 63 },
 		"packets":                  func(s *Settings) { s.Packets = 1 },
 		"rate":                     func(s *Settings) { s.Rate = 0 },
+		"cut":                      func(s *Settings) { s.Cut = delay.Cut{Head: 1<<63 - 1, Tail: 9} },
 		"hop":                      func(s *Settings) { s.Inject = Injection{Hop: 2, Delay: 1000} },
 		"delay":                    func(s *Settings) { s.Inject = Injection{Hop: 1} },
 		"all lengths pass the hop": func(s *Settings) { s.Lengths, s.Inject = []int{1, 2}, Injection{Hop: 1, Delay: 1000} },

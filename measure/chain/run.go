@@ -74,7 +74,8 @@ func (m *measurement) inject(ctx context.Context, injected bool) error {
 	return m.startForwarder(ctx, i.Hop, hold)
 }
 
-// measureLeg measures one stream. It repeats the stream until its outcome is valid.
+// measureLeg measures one stream. It repeats the stream until its outcome is valid. It returns an
+// error if a forwarder or the fabric has ended.
 func (m *measurement) measureLeg(ctx context.Context, l leg) error {
 	if err := m.inject(ctx, l.injected); err != nil {
 		return err
@@ -97,13 +98,16 @@ func (m *measurement) measureLeg(ctx context.Context, l leg) error {
 			return err
 		}
 		stream.Injected = l.injected
+		ended := m.ended(l.length)
 		o, err := stream.outcome(m.runner.Next(l))
 		if err != nil {
 			return err
 		}
+		measure.MarkEnded(&o, ended)
 		seen.Mark(&o)
 		o.Overhead = time.Since(began) - o.Duration
-		if finished, err = m.runner.Keep(o); err != nil {
+		finished, err = m.runner.Keep(o)
+		if err := errors.Join(err, ended); err != nil {
 			return err
 		}
 	}
@@ -166,16 +170,25 @@ func (m *measurement) await(ctx context.Context, length int) error {
 		if stream.Network.Received == warmSize {
 			return nil
 		}
-		for _, hop := range m.hops[:length] {
-			if err := hop.Ended(); err != nil {
-				return fmt.Errorf("the forwarder of %w", err)
-			}
+		if err := m.ended(length); err != nil {
+			return err
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("%d of %d probes came back within %s; the log of hop %d: %s", stream.Network.Received, warmSize,
 				wait, length, m.entryHop(length).Log())
 		}
 	}
+}
+
+// ended returns an error if a forwarder of the chain, or a process that the fabric's links need,
+// has ended.
+func (m *measurement) ended(length int) error {
+	for _, hop := range m.hops[:length] {
+		if err := hop.Ended(); err != nil {
+			return fmt.Errorf("the forwarder of %w", err)
+		}
+	}
+	return m.FabricEnded()
 }
 
 // answerLimit returns how long a chain may take to begin to answer.

@@ -29,6 +29,11 @@ type Cut struct {
 	Tail int `json:"tail"` // packets
 }
 
+// Fits reports whether the cut leaves at least half of a stream's packets.
+func (c Cut) Fits(packets int) bool {
+	return c.Head >= 0 && c.Tail >= 0 && c.Head <= packets/2 && c.Tail <= packets/2-c.Head
+}
+
 // A Distribution describes values in microseconds. Percentiles are by nearest
 // rank.
 type Distribution struct {
@@ -198,7 +203,7 @@ func describe(ns []float64) Distribution {
 }
 
 // NearestRank returns the rank of a percentile among n sorted values, from 1 to n. It is the
-// lowest rank whose value is not exceeded by at least that share of the values.
+// lowest rank such that at least that share of the values does not exceed its value.
 func NearestRank(share float64, n int) int {
 	return min(max(int(math.Ceil(share*float64(n))), 1), n)
 }

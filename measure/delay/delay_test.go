@@ -114,6 +114,16 @@ func TestLossDuplicatesAndReorderingAreReadBack(t *testing.T) {
 	}
 }
 
+func TestCutLeavesHalfOfTheStream(t *testing.T) {
+	for cut, want := range map[Cut]bool{
+		{}: true, {50, 0}: true, {25, 25}: true, {26, 25}: false, {51, 0}: false, {-1, 0}: false, {0, -1}: false, {1<<63 - 1, 9}: false, {9, 1<<63 - 1}: false,
+	} {
+		if got := cut.Fits(100); got != want {
+			t.Errorf("%+v of 100 packets: got %t, want %t", cut, got, want)
+		}
+	}
+}
+
 func TestNothingAndNonsense(t *testing.T) {
 	for _, r := range []Report{
 		Analyze(0, nil, Cut{}),
