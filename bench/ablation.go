@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -197,6 +198,10 @@ func (a ablation) run(ctx context.Context, dir string, precision float64) (found
 	c := exec.CommandContext(ctx, "go", "test", "-count", "1", "-vet", "off", "-timeout", "0", "-overlay", overlay, "./search/sim/queue",
 		"-run", "^TestAdaptiveHoldsTheTruth$", "-runs", strconv.Itoa(a.runs), "-precision", fmt.Sprint(precision), "-figures", figures)
 	c.Env = append(os.Environ(), "GOMAXPROCS=1")
+	// The go command runs the test in a child process. Killing the go command alone would leave the
+	// child running, and CombinedOutput would wait for it.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	// The test fails if coverage is too low. Only missing figures are an error here.
 	out, failed := c.CombinedOutput()
 	text, err := os.ReadFile(figures)

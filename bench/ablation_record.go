@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -78,21 +76,8 @@ func (r ablationRecord) find(a ablation, precision float64) *ablationFound {
 }
 
 func readAblations(file string) (record ablationRecord, err error) {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for line := range bytes.Lines(text) {
-		var f ablationFound
-		if err := json.Unmarshal(line, &f); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		record = append(record, f)
-	}
-	return record, nil
+	err = readLines(file, func(f ablationFound) { record = append(record, f) })
+	return record, err
 }
 
 func (r ablationRecord) write(file string) error {

@@ -79,21 +79,11 @@ func loadS1AP(ctx context.Context, dir string, progress io.Writer) (rows []Row, 
 // succeeded, and the CPU time of the process in seconds.
 func attachAndDetach(ctx context.Context, self, target string, trial load.Trial) (calls, cpu float64, err error) {
 	trial.Params, trial.Targets = map[string]string{"scenario": s1ap.AttachDetach}, []string{target}
-	c := load.Command([]string{self, generateCommand, "s1ap"}, trial)
-	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return 0, 0, fmt.Errorf("the built-in generator: %w: %s", err, stderr.String())
+	report, cpu, err := runBuiltIn(ctx, self, "s1ap", trial)
+	if err == nil && report.Succeeded < report.Scheduled*99/100 {
+		err = fmt.Errorf("the built-in generator made %d of %d calls: %v", report.Succeeded, report.Scheduled, report.Failed)
 	}
-	report, err := load.ParseReport(&stdout)
-	if err != nil {
-		return 0, 0, err
-	}
-	if report.Error != "" || report.Succeeded < report.Scheduled*99/100 {
-		return 0, 0, fmt.Errorf("the built-in generator made %d of %d calls: %s %v", report.Succeeded, report.Scheduled, report.Error, report.Failed)
-	}
-	return float64(report.Succeeded), cpuSeconds(cmd), nil
+	return float64(report.Succeeded), cpu, err
 }
 
 // withMME runs the measurement against a fresh MME of the reference EPC. MME, HSS and gateway are

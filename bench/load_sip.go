@@ -125,23 +125,30 @@ func cpuSeconds(cmd *exec.Cmd) float64 {
 	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 }
 
-// builtInCalls returns the built-in generator's calls per second of CPU time.
-func builtInCalls(ctx context.Context, self, target string) (float64, error) {
-	c := load.Command([]string{self, generateCommand, "sip"}, load.Trial{Rate: sipRate, Duration: sipDuration, Targets: []string{target}})
+// runBuiltIn runs a built-in generator in a process of its own. It returns the report, and the CPU
+// time of the process in seconds.
+func runBuiltIn(ctx context.Context, self, name string, trial load.Trial) (report load.Report, cpu float64, err error) {
+	c := load.Command([]string{self, generateCommand, name}, trial)
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return 0, fmt.Errorf("the built-in generator: %w: %s", err, stderr.String())
+		return report, 0, fmt.Errorf("the built-in generator: %w: %s", err, stderr.String())
 	}
-	report, err := load.ParseReport(&stdout)
-	if err != nil {
-		return 0, err
+	report, err = load.ParseReport(&stdout)
+	if err == nil && report.Error != "" {
+		err = fmt.Errorf("the built-in generator: %s", report.Error)
 	}
-	if report.Error != "" || report.Succeeded == 0 {
-		return 0, fmt.Errorf("the built-in generator made no calls: %s %v", report.Error, report.Failed)
+	return report, cpuSeconds(cmd), err
+}
+
+// builtInCalls returns the built-in generator's calls per second of CPU time.
+func builtInCalls(ctx context.Context, self, target string) (float64, error) {
+	report, cpu, err := runBuiltIn(ctx, self, "sip", load.Trial{Rate: sipRate, Duration: sipDuration, Targets: []string{target}})
+	if err == nil && report.Succeeded == 0 {
+		err = fmt.Errorf("the built-in generator made no calls: %v", report.Failed)
 	}
-	return float64(report.Succeeded) / cpuSeconds(cmd), nil
+	return float64(report.Succeeded) / cpu, err
 }
 
 // sippCalls returns SIPp's successful calls per second of CPU time.

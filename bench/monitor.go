@@ -130,6 +130,5 @@ func cpuPerSample(command *exec.Cmd, stdin []byte) (float64, error) {
 	if err != nil || samples < 1 {
 		return 0, fmt.Errorf("%s took %q samples: want at least one", command.Path, stdout.String())
 	}
-	spent := command.ProcessState.UserTime() + command.ProcessState.SystemTime()
-	return float64(spent.Microseconds()) / float64(samples), nil
+	return cpuSeconds(command) * 1e6 / float64(samples), nil
 }

@@ -122,6 +122,9 @@ func (s *overloadSite) try(ctx context.Context, w window) (_ window, seen vitrin
 	}
 	host, why := watch.Judge(cpus(m.Use(from, to)))
 	quiet.Mark(&seen, host, why)
+	if err := checkOffered(report); err != nil && !seen.Disturbed {
+		return w, seen, fmt.Errorf("at %g calls/s: %w", w.Rate, err)
+	}
 	uses := m.Use(began, began.Add(time.Duration(w.Seconds*float64(time.Second))))
 	delete(uses, vitrine.Generator)
 	w.source, w.Build = s.from, s.build
@@ -138,6 +141,16 @@ func (s *overloadSite) try(ctx context.Context, w window) (_ window, seen vitrin
 		w.Quotas[u.Component], w.Throttled[u.Component] = *u.CPU/u.VCPUs, *u.Throttled
 	}
 	return w, seen, nil
+}
+
+// checkOffered returns an error if the generator offered too little of its schedule. The function then
+// had less load than the window states.
+func checkOffered(r load.Report) error {
+	if r.Scheduled > 0 && float64(r.Offered) >= load.MinOffered*float64(r.Scheduled) {
+		return nil
+	}
+	return fmt.Errorf("the generator offered %d of %d calls: want at least %g of them; run the bench on a host with a faster CPU for the generator",
+		r.Offered, r.Scheduled, load.MinOffered)
 }
 
 // cpus returns the number of CPUs that the instances used together, or NaN if it is not known.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"vitrine/load"
 	"vitrine/reference/ims/overload"
 )
 
@@ -72,6 +73,18 @@ func TestInFlightGrowth(t *testing.T) {
 	}
 	if got := inFlightGrowth(nil); got != 0 {
 		t.Errorf("growth %g without any reading", got)
+	}
+}
+
+// TestLateGeneratorIsNoResult checks that a window counts only if its load was offered.
+func TestLateGeneratorIsNoResult(t *testing.T) {
+	for offered, counts := range map[int64]bool{1000: true, 990: true, 989: false, 0: false} {
+		if err := checkOffered(load.Report{Scheduled: 1000, Offered: offered}); (err == nil) != counts {
+			t.Errorf("%d of 1000 calls: %v", offered, err)
+		}
+	}
+	if checkOffered(load.Report{}) == nil {
+		t.Error("a window without calls counts")
 	}
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 	"time"
+
+	"vitrine/director/client"
 )
 
 // TestAgreementHasItsBounds checks which row misses its aim. It must be the right row alone, for
@@ -35,6 +37,25 @@ func TestAgreementHasItsBounds(t *testing.T) {
 			if want := r.Name != c.misses; *r.Holds != want {
 				t.Errorf("%s: %s is %.3g, aim %s: %t", name, r.Name, *r.Ratio, r.Aim, *r.Holds)
 			}
+		}
+	}
+}
+
+// TestNoNewWorkNeedsTheTableInForce checks when an instance counts as without new work.
+func TestNoNewWorkNeedsTheTableInForce(t *testing.T) {
+	for name, c := range map[string]struct {
+		leased  *float64
+		pending bool
+		want    bool
+	}{
+		"weight 0 in force":     {new(0.0), false, true},
+		"weight 0, not yet":     {new(0.0), true, false},
+		"a weight in force":     {new(50.0), false, false},
+		"the lease has ended":   {nil, false, false},
+		"the lease will be new": {nil, true, false},
+	} {
+		if got := getsNoNewWork(client.Instance{Leased: c.leased}, client.Status{Pending: c.pending}); got != c.want {
+			t.Errorf("%s: got %t", name, got)
 		}
 	}
 }

@@ -279,16 +279,21 @@ func (s *agreeSite) fault(ctx context.Context) (seconds float64, err error) {
 		found, err = redline.Run(ctx, options)
 		done <- err
 	}()
-	if err := s.awaitWeight(ctx, done, options.Instance, func(in client.Instance) bool { return in.Leased != nil && *in.Leased > in.Weight }); err != nil {
+	shifted := func(in client.Instance) (bool, error) { return in.Leased != nil && *in.Leased > in.Weight, nil }
+	if err := s.awaitWeight(ctx, done, options.Instance, shifted); err != nil {
 		return 0, err
 	}
 	if err := s.signal(ctx, options.Instance, syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
 	stopped := time.Now()
-	err = s.awaitWeight(ctx, nil, options.Instance, func(in client.Instance) bool { return in.Leased == nil || *in.Leased <= 0 })
+	err = s.awaitWeight(ctx, nil, options.Instance, func(in client.Instance) (bool, error) {
+		now, err := s.director.Status(ctx) // after the reading of the instance
+		return getsNoNewWork(in, now), err
+	})
 	seconds = time.Since(stopped).Seconds()
-	err = errors.Join(err, <-done, s.signal(ctx, options.Instance, syscall.SIGCONT))
+	// Ctrl-C must not leave the members stopped, because a stopped process cannot end in order.
+	err = errors.Join(err, <-done, s.signal(context.WithoutCancel(ctx), options.Instance, syscall.SIGCONT))
 	if err == nil && found.Verdict != redline.Aborted {
 		err = fmt.Errorf("redline did not abort when its instance stopped: %s", &found)
 	}
@@ -296,13 +301,23 @@ func (s *agreeSite) fault(ctx context.Context) (seconds float64, err error) {
 	return seconds, err
 }
 
+// getsNoNewWork reports whether a director steers no new work to an instance: the lease gives the
+// instance the weight 0, and the table in force has that weight. now was read after the instance. A
+// lease that has ended does not count, because the instance then has its own weight again.
+func getsNoNewWork(in client.Instance, now client.Status) bool {
+	return in.Leased != nil && *in.Leased <= 0 && !now.Pending
+}
+
 // awaitWeight waits until the instance satisfies is. It fails if redline ends before that.
-func (s *agreeSite) awaitWeight(ctx context.Context, done <-chan error, instance string, is func(client.Instance) bool) error {
+func (s *agreeSite) awaitWeight(ctx context.Context, done <-chan error, instance string, is func(client.Instance) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
 		in, err := s.director.Instance(ctx, instance)
-		if err != nil || is(in) {
+		if err != nil {
+			return err
+		}
+		if ok, err := is(in); ok || err != nil {
 			return err
 		}
 		select {

@@ -122,10 +122,11 @@ func storeReads(ctx context.Context, s *stage, progress io.Writer) (rows []Row, 
 	return []Row{row}, err
 }
 
+// programs returns an error if the host lacks one of the programs.
 func programs(names ...string) error {
 	for _, name := range names {
 		if _, err := exec.LookPath(name); err != nil {
-			return &vitrine.Unsupported{What: "a comparison of stores", Missing: name, Do: "install it: .ci/install"}
+			return &vitrine.Unsupported{What: "a comparison with " + strings.Join(names, " and "), Missing: name, Do: "install it: .ci/install"}
 		}
 	}
 	return nil

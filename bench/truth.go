@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -129,22 +127,24 @@ func (k truthKind) benches() (all []bench) {
 
 // bench runs the missing searches of one family, writes its record and returns
 // the rows of all its runs.
-func (k truthKind) bench(ctx context.Context, dir, family string, runs int, progress io.Writer) (rows []Row, err error) {
+func (k truthKind) bench(ctx context.Context, dir, family string, runs int, progress io.Writer) (rows []Row, _ error) {
 	oracle := sync.OnceValue(func() *queue.Oracle { return queue.NewOracle(family, queue.Config(0).Thresholds[0]) })
 	t := &truthBench{kind: k, family: family, runs: runs, version: k.version(family), progress: progress}
 	t.oracle = func(s *queue.Server) width { return oracle().On(s).Width }
 	if !k.stateful {
 		peer, err := mlrsearchPeer().install(ctx, dir)
-		if err == nil {
+		switch {
+		case err == nil:
 			t.peer = &peer
-		} else if !vitrine.IsUnsupported(err) {
+		case vitrine.IsUnsupported(err):
+			fmt.Fprintf(progress, "  %s: without MLRsearch: %v\n", family, err)
+		default:
 			return nil, err
 		}
 	}
 	if err := t.open(k.runsFile()); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, t.file.Close()) }()
 	if err := t.all(ctx); err != nil {
 		return nil, err
 	}
@@ -203,31 +203,21 @@ type truthBench struct {
 
 	lock sync.Mutex
 	done map[truthKey]truthRun
-	file *os.File
+	file string // of the runs
 }
 
-// open reads the stored runs. A truncated last line is lost.
-func (t *truthBench) open(name string) (err error) {
-	t.done = map[truthKey]truthRun{}
-	if t.file, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
-		return fmt.Errorf("keep the runs: %w", err)
-	}
-	last := ""
-	lines := bufio.NewScanner(t.file)
-	for lines.Scan() {
-		last = lines.Text()
-		var r truthRun
-		if json.Unmarshal(lines.Bytes(), &r) == nil && r.Version == t.version && r.Family == t.family {
+// open reads the stored runs of this family and version.
+func (t *truthBench) open(file string) error {
+	t.done, t.file = map[truthKey]truthRun{}, file
+	err := readLines(file, func(r truthRun) {
+		if r.Version == t.version && r.Family == t.family {
 			t.done[truthKey{r.Precision, r.Run, r.Search}] = r
 		}
-	}
+	})
 	if len(t.done) > 0 {
-		fmt.Fprintf(t.progress, "  %s: %d runs are in %s\n", t.family, len(t.done), name)
+		fmt.Fprintf(t.progress, "  %s: %d runs are in %s\n", t.family, len(t.done), file)
 	}
-	if last != "" && !json.Valid([]byte(last)) { // the last line is truncated: end it
-		_, err = t.file.WriteString("\n")
-	}
-	return errors.Join(err, lines.Err())
+	return err
 }
 
 // keep stores a run. Several goroutines may call it.
@@ -235,11 +225,7 @@ func (t *truthBench) keep(r truthRun) error {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.done[truthKey{r.Precision, r.Run, r.Search}] = r
-	line, err := json.Marshal(r)
-	if err == nil {
-		_, err = t.file.Write(append(line, '\n'))
-	}
-	return err
+	return appendLine(t.file, r)
 }
 
 // missing reports whether a run is still to be done.
