@@ -53,9 +53,9 @@ bench: ## ratios against named peers; BENCH=NAME for one
 	$(GO) run ./bench $(BENCH)
 
 lint: ## all packages, or PKG
-	CGO_ENABLED=1 $(GO) run $(LINTER) run $(PKG)
+	$(GO) run $(LINTER) run $(PKG)
 
-generate: ## the published JSON Schemas
+generate: ## the published JSON Schemas, and the BPF programs, which need clang
 	$(GO) generate ./...
 
 clean:
