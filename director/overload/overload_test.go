@@ -40,7 +40,7 @@ func (g *gated) adjust(now time.Duration) {
 
 // usual is the configuration of most gates here.
 func usual() Config {
-	return Config{Target: 100 * time.Millisecond, Initial: 1000, Min: 10, Burst: 100}
+	return Config{Target: 100 * time.Millisecond, Initial: 1000, Min: 10}
 }
 
 // TestGateHoldsGoodput checks that in an overload the calls per second stay near the capacity.
