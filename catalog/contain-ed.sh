@@ -10,7 +10,7 @@ set -eu
 folder=$1 types=$2 generator=$3 target=$4
 shift 4
 vitrine=$(command -v "${VITRINE:-vitrine}") || { echo "no program ${VITRINE:-vitrine}: set VITRINE" >&2; exit 1; }
-vitrine=$(realpath "$vitrine")
+vitrine=$(readlink -f "$vitrine")
 cd "$folder"
 scratch=$(mktemp -d)
 "$vitrine" flex run flex.yaml >"$scratch/flex.log" 2>&1 &
