@@ -1,5 +1,7 @@
 package vitrine
 
+import "regexp"
+
 // A Flavor is the resources given to one instance, like an OpenStack flavor:
 // NFV-VITAL's cw1.small is {"small", 1, 2 GiB}.
 type Flavor struct {
@@ -18,6 +20,17 @@ type Component struct {
 	Name     string // "sprout"
 	Short    string // "sp", as in bn1s-sp1s-hs1s
 	Scalable bool   // false: fixed count and flavor, outside names and limits (Homer in the paper)
+}
+
+var instanceName = regexp.MustCompile(`^(.+)-[1-9][0-9]*$`)
+
+// ComponentOf returns the component of an instance by the instance's name: sprout of sprout-1. It
+// returns an empty name if the name does not end in a dash and a number from 1.
+func ComponentOf(instance string) string {
+	if m := instanceName.FindStringSubmatch(instance); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // A Command is a program to run; Args[0] is the program. No shell is involved.

@@ -63,3 +63,12 @@ type Chainer interface {
 	// previous chain. An empty path only removes the previous chain.
 	Chain(ctx context.Context, path []string) error
 }
+
+// Ended returns an error if a process that the fabric's links need has ended. The fabric may be
+// nil.
+func Ended(f Fabric) error {
+	if e, can := f.(Ender); can {
+		return e.Ended()
+	}
+	return nil
+}

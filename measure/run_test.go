@@ -20,6 +20,7 @@ import (
 	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
+	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/impair"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
@@ -96,7 +97,7 @@ func (b *bench) testbed() testbed.Config {
 		}
 		inner, err := bridge.New(bridge.Config{Run: b.run})
 		if err == nil && o.Fabric == "ended" {
-			return ended{inner}, nil
+			return fabrictest.Ended{Fabric: inner, Err: errors.New("the switch\nhas ended")}, nil
 		}
 		if err != nil || b.links[o.Fabric] == nil {
 			return inner, err
@@ -107,11 +108,6 @@ func (b *bench) testbed() testbed.Config {
 	}
 	return c
 }
-
-// An ended is a fabric that claims that one of its processes has ended.
-type ended struct{ fabric.Fabric }
-
-func (ended) Ended() error { return errors.New("the switch\nhas ended") }
 
 // machines reports whether a substrate's instances have their own kernel.
 func machines(substrate string) bool { return substrate == "qemu" }

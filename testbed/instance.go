@@ -46,15 +46,16 @@ type Instance struct {
 	logBegins int64             // offset in the log at which the output of the last start begins
 }
 
-// create makes the instance's place, with its folder. If it fails, another instance may have the
-// same name and folder, so it removes only a folder that it made.
+// create makes the instance's place, with its folder. If create fails, it removes the scratch folder
+// only if it made that folder: another instance may have the same name.
 func (in *Instance) create(ctx context.Context, s *Site) error {
 	if err := os.MkdirAll(in.Dir, 0o755); err != nil {
 		return err
 	}
-	made := os.Mkdir(in.Scratch(), 0o755)
-	if made != nil && !errors.Is(made, fs.ErrExist) {
-		return made
+	err := os.Mkdir(in.Scratch(), 0o755)
+	made := err == nil
+	if !made && !errors.Is(err, fs.ErrExist) {
+		return err
 	}
 	on := s.function
 	if in.OnHost {
@@ -62,7 +63,7 @@ func (in *Instance) create(ctx context.Context, s *Site) error {
 	}
 	place, err := on.Create(ctx, in.Spec.Spec)
 	if err != nil {
-		if made == nil {
+		if made {
 			err = errors.Join(err, os.RemoveAll(in.Scratch()))
 		}
 		return fmt.Errorf("create %s: %w", in.Name, err)

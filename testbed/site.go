@@ -71,12 +71,7 @@ func (s *Site) Fabric() fabric.Fabric { return s.fabric }
 
 // FabricEnded returns an error if a process that the fabric's links need has ended. The fabric
 // does not recover from that.
-func (s *Site) FabricEnded() error {
-	if f, ok := s.fabric.(fabric.Ender); ok {
-		return f.Ended()
-	}
-	return nil
-}
+func (s *Site) FabricEnded() error { return fabric.Ended(s.fabric) }
 
 // Close removes the remaining placements, the last one first, and then closes the back ends. It
 // may be called more than once.

@@ -24,6 +24,7 @@ import (
 	"vitrine"
 	"vitrine/document"
 	"vitrine/fabric"
+	"vitrine/fabric/fabrictest"
 	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
@@ -419,22 +420,17 @@ func TestFaultsMakeTrialsInvalid(t *testing.T) {
 	}
 }
 
-// A broken is a fabric that claims that one of its processes has ended.
-type broken struct{ fabric.Fabric }
-
-func (broken) Ended() error { return errors.New("the fabric ended on purpose") }
-
 // TestEndedFabricEndsTheCampaign checks that the campaign ends with the fabric's error, that it does
 // not record the trial, and that a resumed campaign makes the trial.
 func TestEndedFabricEndsTheCampaign(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, "", "[fr1s]", "ceiling: 25")
+	const reason = "the fabric ended on purpose"
 	plain := c.config.Testbed.Fabric
 	c.config.Testbed.Fabric = func(ctx context.Context, o spec.Choice, part document.Node) (fabric.Fabric, error) {
 		f, err := plain(ctx, o, part)
-		return broken{f}, err
+		return fabrictest.Ended{Fabric: f, Err: errors.New(reason)}, err
 	}
-	const reason = "the fabric ended on purpose"
 	summary, err := c.measure(t.Context())
 	if err == nil || !strings.Contains(err.Error(), reason) || !strings.Contains(summary.StoppedBecause, reason) || !summary.Partial {
 		t.Errorf("got the error %v and the summary %+v, want both to say %q", err, summary, reason)

@@ -243,3 +243,12 @@ func (s *suite) checkReaches(from, to instance, transport string) {
 		s.Errorf("%s asks over %s %s: %q, %v; want %q", from.port.Instance, transport, to.port.Instance, got, err, want)
 	}
 }
+
+// An Ended is a fabric that claims that one of its processes has ended.
+type Ended struct {
+	fabric.Fabric
+	Err error // what Ended returns
+}
+
+// Ended returns the error.
+func (e Ended) Ended() error { return e.Err }

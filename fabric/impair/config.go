@@ -1,13 +1,11 @@
 package impair
 
 import (
-	"cmp"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -89,7 +87,7 @@ func Read(part document.Node, components []string) (Config, error) {
 func (v Variant) checkNames(part document.Node, components []string, path ...string) error {
 	known := append(slices.Clone(components), vitrine.Generator)
 	check := func(name string, path ...string) error {
-		if slices.Contains(known, name) || slices.Contains(known, component(name)) {
+		if slices.Contains(known, name) || slices.Contains(known, vitrine.ComponentOf(name)) {
 			return nil
 		}
 		return part.BadInput("no component or instance "+name, "want generator, or one of "+strings.Join(components, ", "), path...)
@@ -190,20 +188,12 @@ func (c *Config) checkCPU(part document.Node) error {
 	return nil
 }
 
-var instancePattern = regexp.MustCompile(`^(.+)-[1-9][0-9]*$`)
-
-// component returns the component of an instance: sprout of sprout-1. It returns
-// an empty name if the name is not an instance's with a number.
-func component(instance string) string {
-	if m := instancePattern.FindStringSubmatch(instance); m != nil {
-		return m[1]
-	}
-	return ""
-}
-
 // names returns the names by which options name an instance, the exact one first.
 func names(p fabric.Port) []string {
-	return []string{p.Instance, cmp.Or(p.Component, component(p.Instance))}
+	if p.Component == "" {
+		p.Component = vitrine.ComponentOf(p.Instance)
+	}
+	return []string{p.Instance, p.Component}
 }
 
 // linkOf returns the link of an instance.

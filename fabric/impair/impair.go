@@ -189,10 +189,7 @@ func (f *Fabric) Ended() (err error) {
 	if f.process != nil {
 		err = f.process.ended()
 	}
-	if inner, can := f.inner.(fabric.Ender); can {
-		err = errors.Join(err, inner.Ended())
-	}
-	return err
+	return errors.Join(err, fabric.Ended(f.inner))
 }
 
 // Detach ends the impairment of the instance's link and detaches the instance

@@ -485,15 +485,10 @@ func TestImpairEnded(t *testing.T) {
 	}
 }
 
-// An endedFabric is a fabric with a process that has ended.
-type endedFabric struct{ fabric.Fabric }
-
-func (endedFabric) Ended() error { return errors.New("the switch has ended") }
-
 // TestImpairEndedInside checks that an impaired fabric also reports the end of the wrapped fabric's
 // processes.
 func TestImpairEndedInside(t *testing.T) {
-	f := &Fabric{inner: endedFabric{}}
+	f := &Fabric{inner: fabrictest.Ended{Err: errors.New("the switch has ended")}}
 	if err := f.Ended(); err == nil || err.Error() != "the switch has ended" {
 		t.Errorf("got %v, want the error of the wrapped fabric", err)
 	}

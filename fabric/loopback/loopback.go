@@ -48,8 +48,8 @@ func New(config Config) *Fabric {
 	return &Fabric{run: config.Run.ID, attached: make(map[string]netip.Addr)}
 }
 
-// reuse is the number of free addresses from which on the fabric reuses them. Each
-// block costs a file descriptor, so a run of months must not claim all blocks.
+// The fabric reuses addresses once this many are free. Each block costs a file
+// descriptor, so a run of months must not claim all blocks.
 const reuse = 1 << 14
 
 // Attach gives the instance an address. It reuses a freed address only when reuse

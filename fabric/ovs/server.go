@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -200,7 +201,7 @@ func (d *daemon) hasEnded() bool {
 // ifRunning calls change, which changes the switch. If one of the daemons has
 // ended, there is no switch to change, and ifRunning returns nil.
 func (s *server) ifRunning(change func() error) error {
-	ended := func() bool { return s.ended() != nil }
+	ended := func() bool { return s != nil && slices.ContainsFunc(s.daemons, (*daemon).hasEnded) }
 	if ended() {
 		return nil
 	}

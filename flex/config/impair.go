@@ -3,9 +3,9 @@ package config
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
+	"vitrine"
 	"vitrine/document"
 )
 
@@ -58,9 +58,6 @@ func (v *validator) links(part map[string]any, members []string, path ...any) {
 	}
 }
 
-// instanceName matches the name of an instance in a deployment, such as sprout-1.
-var instanceName = regexp.MustCompile(`^(.+)-[1-9][0-9]*$`)
-
 // unlinked returns the error for a name in servers.impair. found is empty if the name is that of a
 // member. The names of instances are refused, because they change with the load: voice-3-sprout-1
 // is a sprout of the third instance of type voice.
@@ -68,8 +65,8 @@ func unlinked(name string, members []string) (found, want string) {
 	if slices.Contains(members, name) {
 		return "", ""
 	}
-	if m := instanceName.FindStringSubmatch(name); m != nil && slices.Contains(members, m[1]) {
-		return "instance " + document.Word(name), fmt.Sprintf("instances come and go with the load, so links are named by component: want %s, which is the link of each %s", m[1], m[1])
+	if c := vitrine.ComponentOf(name); c != "" && slices.Contains(members, c) {
+		return "instance " + document.Word(name), fmt.Sprintf("instances come and go with the load, so links are named by component: want %s, which is the link of each %s", c, c)
 	}
 	return "no member " + document.Word(name), document.Choose(name, members)
 }

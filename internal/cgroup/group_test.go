@@ -224,7 +224,7 @@ func TestCgroupLeafWithGroups(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	if gone, err := l.Remove(); !gone || err != nil {
-		t.Errorf("Remove removed a leaf with two empty groups below it: %v, %v", gone, err)
+		t.Errorf("Remove did not remove a leaf with two empty groups below it: %v, %v", gone, err)
 	}
 	if _, err := os.Stat(l.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the leaf still exists: %v", err)

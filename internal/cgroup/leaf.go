@@ -104,8 +104,6 @@ func (l *Leaf) Remove() (gone bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
 	defer cancel()
-	if err := removeTree(ctx, l.dir); err != nil {
-		return false, err
-	}
-	return true, nil
+	err = removeTree(ctx, l.dir)
+	return err == nil, err
 }

@@ -25,8 +25,7 @@ import (
 const (
 	lockName  = "lock"
 	newPrefix = ".new-" // of a folder that New has not named yet
-	// newLimit is the age at which such a folder belongs to a process that was killed inside New, which
-	// takes milliseconds.
+	// New takes milliseconds. A process was killed inside New if its folder is older than newLimit.
 	newLimit = time.Hour
 
 	idLength = 8
@@ -129,12 +128,9 @@ func Alive(root, id string) bool {
 // Dead lists the runs below root that no process holds any more. It omits labels without a folder
 // below root, because a live run may have its folder elsewhere.
 func Dead(root string) ([]string, error) {
-	entries, err := os.ReadDir(root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	entries, err := list(root)
 	if err != nil {
-		return nil, fmt.Errorf("listing runs: %w", err)
+		return nil, err
 	}
 	var dead []string
 	for _, e := range entries {
@@ -147,6 +143,15 @@ func Dead(root string) ([]string, error) {
 		}
 	}
 	return dead, nil
+}
+
+// list lists what is in the root. It lists nothing if the root does not exist.
+func list(root string) ([]fs.DirEntry, error) {
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing runs: %w", err)
+	}
+	return entries, nil
 }
 
 // Forget removes the folder of a dead run, with its records. Call it once every back end has
@@ -166,12 +171,9 @@ func Forget(root, id string) error {
 
 // ForgetUnnamed removes the folders of processes that were killed inside New.
 func ForgetUnnamed(root string) error {
-	entries, err := os.ReadDir(root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	entries, err := list(root)
 	if err != nil {
-		return fmt.Errorf("listing runs: %w", err)
+		return err
 	}
 	var errs []error
 	for _, e := range entries {

@@ -18,6 +18,7 @@ import (
 	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
+	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/macvlan"
 	"vitrine/fabric/ovs"
 	"vitrine/internal/hosttest"
@@ -89,17 +90,12 @@ func config(t *testing.T, s Settings) Config {
 			return bridge.New(bridge.Config{Run: run})
 		case "ended":
 			inner, err := bridge.New(bridge.Config{Run: run})
-			return ended{inner}, err
+			return fabrictest.Ended{Fabric: inner, Err: errors.New("the switch\nhas ended")}, err
 		}
 		return nil, &vitrine.Unsupported{What: c.Fabric, Missing: "a test with this fabric"}
 	}
 	return c
 }
-
-// An ended is a fabric that claims that one of its processes has ended.
-type ended struct{ fabric.Fabric }
-
-func (ended) Ended() error { return errors.New("the switch\nhas ended") }
 
 // onlyOVS reports whether the rules of a fabric can forward.
 func onlyOVS(fabric string) bool { return fabric == "ovs" }

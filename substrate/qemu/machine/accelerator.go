@@ -115,9 +115,8 @@ func probe(ctx context.Context, kernel string) (accelerator, why string, err err
 	return "", "", &vitrine.Unsupported{What: "virtual machines", Missing: fmt.Sprintf("an accelerator that boots: %s: %v; %s: %v", KVM, kvm, TCG, tcg)}
 }
 
-// runTied runs a command that the kernel kills when this process ends. The kernel
-// does so when the thread that started the command ends, and threads of other
-// goroutines may end at any time.
+// runTied runs a command that ends with this process. The kernel kills the command
+// when the thread that started it ends, so runTied keeps its goroutine on that thread.
 func runTied(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread()
