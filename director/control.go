@@ -88,16 +88,17 @@ func (d *Director) serveControl(ctx context.Context) error {
 }
 
 func (d *Director) handler() http.Handler {
+	open := mux(openRoutes())
+	open.Handle("/", d.guarded(mux(d.routes())))
+	return open
+}
+
+func mux(routes map[string]http.HandlerFunc) *http.ServeMux {
 	m := http.NewServeMux()
-	for pattern, serve := range d.routes() {
+	for pattern, serve := range routes {
 		m.HandleFunc(pattern, serve)
 	}
-	open := http.NewServeMux()
-	for pattern, serve := range openRoutes() {
-		open.HandleFunc(pattern, serve)
-	}
-	open.Handle("/", d.guarded(m))
-	return open
+	return m
 }
 
 // openRoutes returns the handlers that need no token, by pattern.

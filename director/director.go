@@ -75,7 +75,9 @@ type Director struct {
 
 	panicking atomic.Pointer[map[string]bool] // types in panic, as published
 
-	numbers []int // while this process takes over: see takeTypes
+	// While this process takes over:
+	numbers   []int // type numbers here by those of the previous process; -1: the type is gone
+	reordered bool  // a type has another number than in the previous process
 
 	begun time.Time
 }

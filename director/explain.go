@@ -140,7 +140,7 @@ func isText(message []byte) bool {
 }
 
 // ruleText returns a protocol's rule in the format of the configuration file. at counts from 0.
-// The rule is missing for the moment in which other rules come into force.
+// While other rules come into force, the rule may be missing.
 func (d *Director) ruleText(protocol string, at int) string {
 	c := d.config.Load()
 	all, _ := d.roster.rulesAndRooms()

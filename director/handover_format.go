@@ -117,16 +117,12 @@ func (d *Director) takeSection(s section, body []byte) (keys int, err error) {
 	}
 	for _, p := range d.protocols {
 		switch {
-		case s.Kind == p.section && d.numbers != nil:
+		case s.Kind == p.section && d.reordered:
 			return 0, nil // the memory has hashes of the old numbers
 		case s.Kind == p.section:
 			return takeMemory(p.Steerings(), s, body)
 		case s.Kind == exchangesSection && p.shared != nil:
-			keys, err = p.shared.TakeOver(in)
-			if d.numbers != nil {
-				p.shared.Renumber(d.numbers)
-			}
-			return keys, err
+			return p.shared.TakeOver(in, d.numbers)
 		}
 	}
 	return 0, nil
@@ -140,23 +136,21 @@ func (d *Director) carryTypes(to io.Writer) error {
 	return nil
 }
 
-// takeTypes reads what carryTypes wrote. If a type has another number here, it sets d.numbers: the
-// numbers here by the old ones, -1 for a type that is gone.
+// takeTypes reads what carryTypes wrote, and sets d.numbers and d.reordered.
 func (d *Director) takeTypes(from io.Reader) error {
 	var were []string
 	if err := json.NewDecoder(from).Decode(&were); err != nil {
 		return fmt.Errorf("take over the order of the types: %w", err)
 	}
 	here := d.epochs.View().Table.Types()
-	if n := min(len(were), len(here)); slices.Equal(were[:n], here[:n]) {
-		return nil
-	}
-	d.log.Info("the order of the types has changed, so all keys go by the table")
-	numbers := make([]int, len(were))
+	d.numbers = make([]int, len(were))
 	for i, name := range were {
-		numbers[i] = slices.Index(here, name)
+		d.numbers[i] = slices.Index(here, name)
 	}
-	d.numbers = numbers
+	n := min(len(were), len(here))
+	if d.reordered = !slices.Equal(were[:n], here[:n]); d.reordered {
+		d.log.Info("the order of the types has changed, so all keys go by the table")
+	}
 	return nil
 }
 

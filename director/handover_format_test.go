@@ -3,10 +3,12 @@ package director
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +128,16 @@ func TestHandOverToOtherTypes(t *testing.T) {
 	}
 	if _, err := next.takeSection(section{Kind: typesSection}, []byte(`["session", "regis`)); err == nil {
 		t.Error("takeSection accepted half a list of types")
+	}
+	// A removed last type moves no other one, so keys stay. But its number must not come back.
+	here := next.epochs.View().Table.Types()
+	var were bytes.Buffer
+	if err := json.NewEncoder(&were).Encode(append(slices.Clone(here), "removed")); err != nil {
+		t.Fatal(err)
+	}
+	next.reordered = false
+	if err := next.takeTypes(&were); err != nil || next.reordered || next.numbers[len(here)] != -1 {
+		t.Errorf("after the last type was removed: numbers %v, reordered %v, %v", next.numbers, next.reordered, err)
 	}
 }
 

@@ -134,8 +134,8 @@ func (d *Director) complete(in *vitrine.Instance, name string) error {
 	if !isName(name) {
 		return bad("invalid name", nameWant)
 	}
-	if in.Region != "" && !isName(in.Region) {
-		return bad("region "+in.Region, nameWant)
+	if err := checkRegion(name, in.Region); err != nil {
+		return err
 	}
 	if d.config.Load().Type(in.Type) == nil {
 		return bad("no type "+in.Type, "want one of the configuration file's")
@@ -148,6 +148,14 @@ func (d *Director) complete(in *vitrine.Instance, name string) error {
 }
 
 const nameWant = "want lower-case letters, digits and dashes, a letter first, at most 32"
+
+// checkRegion checks the region of an instance from REST; empty: none.
+func checkRegion(name, region string) error {
+	if region == "" || isName(region) {
+		return nil
+	}
+	return &vitrine.BadInput{File: "instance " + name, Found: "region " + region, Want: nameWant}
+}
 
 // isName reports whether text has the configuration file's format "name".
 func isName(text string) bool {

@@ -27,12 +27,12 @@ type server interface {
 	Close() error                 // after Run
 }
 
-// A carrier has memory that all workers of a server share. Its methods are called only while
-// no worker runs. Renumber replaces the type numbers in what TakeOver read; -1: the type is gone.
+// A carrier has memory that all workers of a server share. Its methods are called only while no
+// worker runs. numbers has the type numbers here by those of the writer; -1: the type is gone;
+// nil: they are the same.
 type carrier interface {
 	Carry(io.Writer) error
-	TakeOver(io.Reader) (n int, err error)
-	Renumber(numbers []int)
+	TakeOver(from io.Reader, numbers []int) (n int, err error)
 }
 
 // A protocol is a server and the functions that differ between protocols.

@@ -75,8 +75,8 @@ func (r *roster) alterAll(changes map[string]client.Change) ([]vitrine.Instance,
 			in.State = *c.State
 		}
 		if c.Region != nil {
-			if *c.Region != "" && !isName(*c.Region) {
-				return nil, &vitrine.BadInput{File: "instance " + name, Found: "region " + *c.Region, Want: nameWant}
+			if err := checkRegion(name, *c.Region); err != nil {
+				return nil, err
 			}
 			urgent = urgent || in.Region != *c.Region
 			in.Region = *c.Region

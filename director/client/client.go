@@ -130,17 +130,17 @@ func (c *Client) Instance(ctx context.Context, name string) (Instance, error) {
 	return c.callOn(ctx, http.MethodGet, name, nil)
 }
 
-// callOn is call for one instance, with which the director answers.
-func (c *Client) callOn(ctx context.Context, method, name string, in any) (out Instance, err error) {
-	err = c.call(ctx, method, "/v1/instances/"+url.PathEscape(name), in, &out)
-	out.director = c.given.URL
-	return out, err
-}
-
 // Put adds an instance, or replaces the instance of that name. The result has its ID:
 // give that ID to the other directors beside this one.
 func (c *Client) Put(ctx context.Context, in vitrine.Instance) (Instance, error) {
 	return c.callOn(ctx, http.MethodPut, in.Name, in)
+}
+
+// callOn makes a request about one instance. The director answers with that instance.
+func (c *Client) callOn(ctx context.Context, method, name string, in any) (out Instance, err error) {
+	err = c.call(ctx, method, "/v1/instances/"+url.PathEscape(name), in, &out)
+	out.director = c.given.URL
+	return out, err
 }
 
 // PutAll replaces all instances in one epoch.

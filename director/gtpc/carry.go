@@ -37,8 +37,10 @@ func (s *Server) Carry(to io.Writer) error {
 
 // TakeOver reads what Carry wrote, before Run, and returns the number of exchanges and
 // TEIDs taken over. If this Server has less room, it keeps the latest ones. It drops
-// exchanges of listeners that it does not have.
-func (s *Server) TakeOver(from io.Reader) (n int, err error) {
+// exchanges of listeners that it does not have. numbers has the type numbers here by those of
+// the writer; -1: the type is gone; nil: they are the same. TakeOver drops what belongs to
+// instances of a gone type, except the TEIDs of peers.
+func (s *Server) TakeOver(from io.Reader, numbers []int) (n int, err error) {
 	var next [4]byte
 	if _, err := io.ReadFull(from, next[:]); err != nil {
 		return 0, fmt.Errorf("take GTP-C exchanges over: %w", err)
@@ -47,14 +49,14 @@ func (s *Server) TakeOver(from io.Reader) (n int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("take GTP-C exchanges over: %w", err)
 	}
-	exchanges, err := s.exchanges.takeOver(from, listeners)
+	exchanges, err := s.exchanges.takeOver(from, listeners, numbers)
 	if err != nil {
 		return exchanges, fmt.Errorf("take GTP-C exchanges over: %w", err)
 	}
 	s.exchanges.next.Store(binary.BigEndian.Uint32(next[:]))
 	n = exchanges
 	for _, l := range []*learned{s.sessions, s.peers} {
-		more, err := l.takeOver(from)
+		more, err := l.takeOver(from, numbers, l == s.peers) // instances of other types may use a peer's TEID
 		n += more
 		if err != nil {
 			return n, fmt.Errorf("take learned TEIDs over: %w", err)
@@ -63,35 +65,10 @@ func (s *Server) TakeOver(from io.Reader) (n int, err error) {
 	return n, nil
 }
 
-// Renumber replaces the type numbers of another process in what TakeOver read, before Run. numbers
-// has the numbers of this process by the old ones; -1 is a type that is gone. What belongs to
-// instances of such a type is forgotten.
-func (s *Server) Renumber(numbers []int) {
-	for i := range s.exchanges.ring {
-		if e := &s.exchanges.ring[i]; !e.receiver.renumber(numbers) || !e.sender.renumber(numbers) {
-			*e = exchange{}
-		}
-	}
-	for _, l := range []*learned{s.sessions, s.peers} {
-		for i := range l.buckets {
-			for k := range l.buckets[i] {
-				e := &l.buckets[i][k]
-				switch {
-				case e.renumber(numbers):
-				case l == s.peers: // instances of other types may use the peer's TEID
-					e.instance = instance{}
-				default:
-					*e = learnedEntry{}
-				}
-			}
-		}
-	}
-}
-
 // renumber replaces the number of the instance's type. It returns false if the type is gone.
 func (i *instance) renumber(numbers []int) bool {
 	switch {
-	case i.id == 0: // a peer, or an unused entry
+	case numbers == nil || i.id == 0: // the same numbers, a peer, or an unused entry
 		return true
 	case int(i.ty) >= len(numbers) || numbers[i.ty] < 0:
 		return false
@@ -149,7 +126,7 @@ func (x *exchanges) carry(now time.Duration, to io.Writer) error {
 	return err
 }
 
-func (x *exchanges) takeOver(from io.Reader, listeners []int) (n int, err error) {
+func (x *exchanges) takeOver(from io.Reader, listeners, types []int) (n int, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {
 		return 0, err
@@ -163,7 +140,7 @@ func (x *exchanges) takeOver(from io.Reader, listeners []int) (n int, err error)
 		if e.number == 0 || e.number >= numbers {
 			return n, fmt.Errorf("sequence number %d is out of range", e.number)
 		}
-		if int(e.listener) >= len(listeners) || listeners[e.listener] < 0 {
+		if int(e.listener) >= len(listeners) || listeners[e.listener] < 0 || !e.receiver.renumber(types) || !e.sender.renumber(types) {
 			continue
 		}
 		e.listener = uint8(listeners[e.listener])
@@ -201,7 +178,9 @@ func (l *learned) carry(now time.Duration, to io.Writer) error {
 	return err
 }
 
-func (l *learned) takeOver(from io.Reader) (n int, err error) {
+// takeOver reads what carry wrote. Entries of a gone type stay without their instance if keeps is
+// set, and are dropped otherwise.
+func (l *learned) takeOver(from io.Reader, numbers []int, keeps bool) (n int, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {
 		return 0, err
@@ -212,6 +191,12 @@ func (l *learned) takeOver(from io.Reader) (n int, err error) {
 			return n, err
 		}
 		e := readLearned(in)
+		if !e.renumber(numbers) {
+			if !keeps {
+				continue
+			}
+			e.instance = instance{}
+		}
 		b, lock := l.bucket(e.teid)
 		lock.Lock()
 		l.enter(b, e)

@@ -9,15 +9,17 @@ import (
 	"vitrine/wire/gtpc"
 )
 
+// carrying returns a server without sockets that can carry its memory.
+func carrying(at ...netip.AddrPort) *Server {
+	return &Server{config: Config{Addresses: at, Now: func() time.Duration { return time.Second }}, exchanges: newExchanges(64, time.Minute, 1),
+		sessions: newLearned(ways, time.Hour), peers: newLearned(ways, time.Hour)}
+}
+
 // TestListenersCarried checks that an exchange stays with its listener if the next process has the
 // listeners in another order. An exchange whose listener is gone must be dropped.
 func TestListenersCarried(t *testing.T) {
 	one, two, three := netip.MustParseAddrPort("192.0.2.1:2123"), netip.MustParseAddrPort("192.0.2.2:2123"), netip.MustParseAddrPort("[2001:db8::3]:2123")
-	listening := func(at ...netip.AddrPort) *Server {
-		return &Server{config: Config{Addresses: at, Now: func() time.Duration { return time.Second }}, exchanges: newExchanges(64, time.Minute, 1),
-			sessions: newLearned(ways, time.Hour), peers: newLearned(ways, time.Hour)}
-	}
-	old, next := listening(one, two, three), listening(three, two)
+	old, next := carrying(one, two, three), carrying(three, two)
 	var numbers []uint32
 	for i := range uint8(3) {
 		numbers = append(numbers, old.exchanges.add(time.Second, exchange{from: placeOf(somebody), to: placeOf(somebody), listener: i, sequence: uint32(i), kind: gtpc.ModifyBearerRequest}))
@@ -27,7 +29,7 @@ func TestListenersCarried(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := carried.Bytes()
-	if n, err := next.TakeOver(bytes.NewReader(whole)); n != 2 || err != nil {
+	if n, err := next.TakeOver(bytes.NewReader(whole), nil); n != 2 || err != nil {
 		t.Fatalf("took over %d exchanges, want 2: %v", n, err)
 	}
 	for i, want := range []int{-1, 1, 0} {
@@ -37,7 +39,7 @@ func TestListenersCarried(t *testing.T) {
 		}
 	}
 	for cut := range len(whole) {
-		if _, err := listening(one).TakeOver(bytes.NewReader(whole[:cut])); err == nil {
+		if _, err := carrying(one).TakeOver(bytes.NewReader(whole[:cut]), nil); err == nil {
 			t.Errorf("TakeOver accepted %d of %d octets", cut, len(whole))
 		}
 	}
@@ -47,11 +49,7 @@ func TestListenersCarried(t *testing.T) {
 // TEIDs.
 func TestClaimsCarried(t *testing.T) {
 	here := netip.MustParseAddrPort("192.0.2.1:2123")
-	listening := func() *Server {
-		return &Server{config: Config{Addresses: []netip.AddrPort{here}, Now: func() time.Duration { return time.Second }}, exchanges: newExchanges(64, time.Minute, 1),
-			sessions: newLearned(ways, time.Hour), peers: newLearned(ways, time.Hour)}
-	}
-	old, next := listening(), listening()
+	old, next := carrying(here), carrying(here)
 	at := instance{1, 7}
 	waiting, accepted := claim{placeOf(somebody), 1, 0xa11a5}, claim{placeOf(here), 2, 2}
 	old.peers.claim(time.Second, waiting, at)
@@ -61,7 +59,7 @@ func TestClaimsCarried(t *testing.T) {
 	if err := old.Carry(&carried); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := next.TakeOver(&carried); n != 3 || err != nil || carried.Len() != 0 {
+	if n, err := next.TakeOver(&carried, nil); n != 3 || err != nil || carried.Len() != 0 {
 		t.Fatalf("took over %d entries, and %d octets are left: %v", n, carried.Len(), err)
 	}
 	was, _ := old.exchanges.get(time.Second, number)
@@ -82,18 +80,24 @@ func TestClaimsCarried(t *testing.T) {
 // TestRenumber checks that exchanges and learned TEIDs follow their types to other numbers. Those of
 // a type that is gone are forgotten, except the TEIDs of peers.
 func TestRenumber(t *testing.T) {
-	s := &Server{exchanges: newExchanges(64, time.Minute, 1), sessions: newLearned(ways, time.Hour), peers: newLearned(ways, time.Hour)}
 	stays, gone, moved := instance{2, 7}, instance{0, 7}, instance{1, 7}
 	here := placeOf(somebody)
+	old, s := carrying(here.addrPort()), carrying(here.addrPort())
 	var numbers []uint32
 	for _, e := range []exchange{{receiver: stays}, {sender: stays}, {receiver: gone}, {receiver: stays, sender: gone}} {
 		e.from, e.to = here, here
-		numbers = append(numbers, s.exchanges.add(time.Second, e))
+		numbers = append(numbers, old.exchanges.add(time.Second, e))
 	}
-	s.sessions.put(time.Second, 1, owner{instance: stays})
-	s.sessions.put(time.Second, 2, owner{instance: gone})
-	s.peers.accept(time.Second, claim{here, 3, 3}, gone)
-	s.Renumber([]int{-1, 0, 1})
+	old.sessions.put(time.Second, 1, owner{instance: stays})
+	old.sessions.put(time.Second, 2, owner{instance: gone})
+	old.peers.accept(time.Second, claim{here, 3, 3}, gone)
+	var carried bytes.Buffer
+	if err := old.Carry(&carried); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.TakeOver(&carried, []int{-1, 0, 1}); n != 4 || err != nil {
+		t.Fatalf("took over %d entries, want 4: %v", n, err)
+	}
 	for i, want := range []exchange{{receiver: moved}, {sender: moved}, {}, {}} {
 		e, ok := s.exchanges.get(time.Second, numbers[i])
 		if ok != (i < 2) || e.receiver != want.receiver || e.sender != want.sender {

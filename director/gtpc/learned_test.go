@@ -23,7 +23,7 @@ func TestLearnedKeepsWhatFits(t *testing.T) {
 			if err := here.carry(at(0), &carried); err != nil {
 				t.Fatal(err)
 			}
-			if n, err := there.takeOver(&carried); n != ways || err != nil {
+			if n, err := there.takeOver(&carried, nil, false); n != ways || err != nil {
 				t.Fatalf("took over %d of %d learned TEIDs: %v", n, ways, err)
 			}
 			for which, l := range map[string]*learned{"here": here, "there": there} {

@@ -170,7 +170,7 @@ func (d *side) restart() error {
 	if err != nil {
 		return err
 	}
-	if _, err := next.TakeOver(&memory); err != nil {
+	if _, err := next.TakeOver(&memory, nil); err != nil {
 		return errors.Join(err, next.Close())
 	}
 	d.Server = next

@@ -131,7 +131,7 @@ func (s *stage) restart(carry bool) {
 		if err := old.Carry(&memory); err != nil {
 			s.t.Fatal(err)
 		}
-		if n, err := s.director.TakeOver(&memory); err != nil || n == 0 || memory.Len() != 0 {
+		if n, err := s.director.TakeOver(&memory, nil); err != nil || n == 0 || memory.Len() != 0 {
 			s.t.Fatalf("took over %d entries, %d octets are left: %v", n, memory.Len(), err)
 		}
 	}

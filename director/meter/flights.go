@@ -40,8 +40,8 @@ const (
 	tagMask     = heardBit>>flightShift - 1
 )
 
-// MaxLifetime is the longest lifetime of a transaction. An entry older than half of the time after
-// which its begin wraps, 18 minutes, counts as one from the future, and would never expire.
+// MaxLifetime is the longest lifetime of a transaction. The begin of an entry wraps after 36 minutes.
+// An entry older than half of that counts as one from the future and never expires.
 const MaxLifetime = 15 * time.Minute
 
 func newFlights(limit int, lifetime time.Duration) *flights {

@@ -147,7 +147,7 @@ type Worker struct {
 const NoType table.Type = table.MaxTypes
 
 // New returns a Meter that times at most limit transactions at once, in 8 bytes each. A
-// transaction without final answer ends after lifetime, which is at most MaxLifetime.
+// transaction without final answer ends after lifetime. The lifetime is at most MaxLifetime.
 func New(limit int, lifetime time.Duration) *Meter {
 	return &Meter{flights: newFlights(limit, lifetime), slots: map[owner]uint16{}, present: map[uint16]bool{}, next: 1}
 }

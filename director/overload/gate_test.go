@@ -108,7 +108,7 @@ func TestBurstFollowsTheRate(t *testing.T) {
 	if refused > 0 {
 		t.Errorf("the gate refused %d requests after 7 seconds without an overload", refused)
 	}
-	g = New(Config{Target: 100 * time.Millisecond, Initial: 1000, Min: 10}, start)
+	g = New(usual(), start)
 	n := 0
 	for g.Admit(start, Begins) {
 		n++

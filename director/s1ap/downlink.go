@@ -64,8 +64,7 @@ func (t *turn) accepted(l *link) {
 		return
 	}
 	l.state, l.settled = up, true
-	t.settle(e)
-	t.reportOverload(e)
+	t.relinked(e)
 }
 
 // command handles an initiating message of an instance.
@@ -252,9 +251,8 @@ func (t *turn) overload(l *link, start []byte) {
 	}
 }
 
-// reportOverload tells the eNodeB when all active instances are overloaded, and when one is no
-// more: the eNodeB would hold back the UEs of all instances. Call it after settle, because an
-// instance may have reported its overload before the eNodeB's S1 Setup Response.
+// reportOverload tells the eNodeB when all active instances are overloaded, and when one no longer
+// is. An overloaded eNodeB holds back the UEs of all instances.
 func (t *turn) reportOverload(e *enodeb) {
 	if e.state != up {
 		return

@@ -83,8 +83,7 @@ func (t *turn) reconcile(ctx context.Context, e *enodeb) {
 			t.drop(l)
 		}
 	}
-	t.settle(e)
-	t.reportOverload(e) // an instance may have begun to drain, or have ended that
+	t.relinked(e) // an instance may have begun to drain, or have ended that
 }
 
 // start makes a link, over SCTP or TCP.
@@ -202,8 +201,7 @@ func (t *turn) lost(l *link) {
 		t.server.losses.Add(1)
 	}
 	l.association, l.state, l.settled, l.overload = nil, down, true, nil
-	t.settle(l.enodeb)
-	t.reportOverload(l.enodeb)
+	t.relinked(l.enodeb)
 }
 
 // has reports whether a type's instances speak S1AP.

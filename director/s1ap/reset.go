@@ -52,12 +52,8 @@ func (t *turn) resetByENodeB(e *enodeb, whole []byte) {
 // endItem ends a connection in the list of an eNodeB's Reset, and returns the number of its
 // instance. 0: the eNodeB has no such connection.
 func (t *turn) endItem(e *enodeb, c *s1ap.Connection) uint8 {
-	enb, ok := c.ENB, true
-	if !c.HasENB {
-		enb, ok = t.connectionOf(e, c.MME)
-	}
-	u, has := e.ues[enb]
-	if !ok || !has || c.HasMME && !u.is(c.MME) {
+	enb, u, ok := t.connectionAt(e, c)
+	if !ok {
 		t.worker.counts.unknown.Add(1)
 		return 0
 	}
@@ -125,10 +121,10 @@ func (t *turn) resetByInstance(l *link) {
 	e, kept := l.enodeb, t.numbers[:0]
 	for some.Next() && len(t.items) < maxReset {
 		c := some.Connection
-		enb, u, ok := t.connectionAt(l, &c)
+		enb, u, ok := t.connectionAt(e, &c)
 		t.items = append(t.items, c)
 		kept = append(kept, 0)
-		if ok {
+		if ok && u.number == l.number {
 			kept[len(kept)-1] = l.number
 			t.remove(e, enb, u, meter.Failed)
 		}
@@ -147,16 +143,16 @@ func (t *turn) resetByInstance(l *link) {
 	}
 }
 
-// connectionAt returns a connection in the list of an instance's Reset.
-func (t *turn) connectionAt(l *link, c *s1ap.Connection) (enb uint32, u ue, ok bool) {
+// connectionAt returns the connection of an eNodeB that c names by either identifier or both.
+func (t *turn) connectionAt(e *enodeb, c *s1ap.Connection) (enb uint32, u ue, ok bool) {
 	enb = c.ENB
 	if !c.HasENB {
-		if enb, ok = t.connectionOf(l.enodeb, c.MME); !ok {
+		if enb, ok = t.connectionOf(e, c.MME); !ok {
 			return 0, ue{}, false
 		}
 	}
-	u, ok = l.enodeb.ues[enb]
-	return enb, u, ok && u.number == l.number && (!c.HasMME || u.is(c.MME))
+	u, ok = e.ues[enb]
+	return enb, u, ok && (!c.HasMME || u.is(c.MME))
 }
 
 // resetConnections ends all connections at an instance, such as a lost one. The eNodeB then

@@ -49,6 +49,13 @@ func (t *turn) setUp(e *enodeb, data []byte) {
 	e.id, e.key, e.setup, e.state = in.enodeb, keyOf(in.enodeb), bytes.Clone(data), settingUp
 }
 
+// relinked follows a change of an eNodeB's links. An instance may have reported its overload before
+// the S1 Setup Response, so settle comes first.
+func (t *turn) relinked(e *enodeb) {
+	t.settle(e)
+	t.reportOverload(e)
+}
+
 // settle answers the eNodeB's S1 Setup when the attempts of all links are over. One link that
 // is up suffices for success.
 func (t *turn) settle(e *enodeb) {

@@ -355,12 +355,8 @@ func (t *turn) failSwitch(e *enodeb, cause s1ap.Cause) {
 // unknown UE ID, the connection ends.
 func (t *turn) complaint(e *enodeb, whole []byte) {
 	in := &t.in
-	enb := in.enb
-	if in.has&bothIDs == hasMME {
-		enb, _ = t.connectionOf(e, in.mme)
-	}
-	u, ok := e.ues[enb]
-	if in.has&bothIDs == 0 || !ok || in.has&hasMME != 0 && !u.is(in.mme) {
+	enb, u, ok := t.connectionAt(e, &s1ap.Connection{MME: in.mme, ENB: in.enb, HasMME: in.has&hasMME != 0, HasENB: in.has&hasENB != 0})
+	if !ok {
 		t.worker.counts.absorbed.Add(1)
 		return
 	}
