@@ -278,8 +278,8 @@ func (i instant) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestAnswerAtTheEndOfTheWaitIsNotLost has each answer arrive when the wait ends, so that a
-// request takes the one or the other.
+// TestAnswerAtTheEndOfTheWaitIsNotLost has each answer arrive when the wait ends. The request
+// gets the answer, or late does.
 func TestAnswerAtTheEndOfTheWaitIsNotLost(t *testing.T) {
 	c := newClient(ClientConfig{Host: "pgw.epc.test", Registry: prometheus.NewRegistry()}, gxApplication, "gx")
 	c.conn = &link{Conn: instant{client: c}}

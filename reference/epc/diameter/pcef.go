@@ -94,9 +94,8 @@ func (p *PCEF) Begin(ctx context.Context, r GxRequest) (session string, policy P
 	return session, policy, nil
 }
 
-// dismiss ends a session that the PCRF has admitted too late: Begin fails, or has failed, with
-// ErrTimeout. dismiss does not wait for the answer, so that a slow PCRF cannot fill the table
-// of waiting requests.
+// dismiss ends a session that the PCRF has admitted after Begin stopped waiting. It does not
+// wait for the answer, so that a slow PCRF cannot fill the table of waiting requests.
 func (p *PCEF) dismiss(conn diam.Conn, answer *diam.Message) {
 	s := set(answer.AVP)
 	kind, _ := s.number(avp.CCRequestType)

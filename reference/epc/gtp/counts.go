@@ -3,6 +3,7 @@ package gtp
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vitrine/reference/ims"
 	"vitrine/wire/gtpc"
 )
 
@@ -23,19 +24,15 @@ type counts struct {
 }
 
 func newCounts(registry prometheus.Registerer) *counts {
-	one := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-		registry.MustRegister(c)
-		return c
-	}
+	counter := ims.Counters(registry, "gtpc")
 	messages := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gtpc_messages_total", Help: "Messages, by direction and type. Retransmissions count."}, []string{"direction", "type"})
 	c := &counts{
-		retransmitted: one("gtpc_retransmissions_total", "Requests sent again."),
-		duplicates:    one("gtpc_duplicates_total", "Requests that a peer sent again."),
-		timeouts:      one("gtpc_timeouts_total", "Requests without an answer."),
-		busy:          one("gtpc_busy_total", "Requests not sent because too many wait for answers."),
-		restarts:      one("gtpc_peer_restarts_total", "Changes of a peer's restart counter."),
-		unsent:        one("gtpc_unsent_total", "Messages that the socket did not take."),
+		retransmitted: counter("retransmissions", "Requests sent again."),
+		duplicates:    counter("duplicates", "Requests that a peer sent again."),
+		timeouts:      counter("timeouts", "Requests without an answer."),
+		busy:          counter("busy", "Requests not sent because too many wait for answers."),
+		restarts:      counter("peer_restarts", "Changes of a peer's restart counter."),
+		unsent:        counter("unsent", "Messages that the socket did not take."),
 		dropped:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gtpc_dropped_total", Help: "Messages dropped or refused unread, by reason."}, []string{"reason"}),
 	}
 	registry.MustRegister(messages, c.dropped)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"vitrine/reference/ims"
 )
 
 // A procedure is a procedure of a UE that the MME counts.
@@ -73,10 +75,7 @@ type counts struct {
 }
 
 func newCounts(registry *prometheus.Registry) *counts {
-	with := promauto.With(registry)
-	counter := func(name, help string) prometheus.Counter {
-		return with.NewCounter(prometheus.CounterOpts{Name: "mme_" + name + "_total", Help: help})
-	}
+	with, counter := promauto.With(registry), ims.Counters(registry, "mme")
 	c := &counts{
 		received:       counter("messages_received", "S1AP messages received."),
 		sent:           counter("messages_sent", "S1AP messages sent."),
@@ -129,9 +128,7 @@ func (c *counts) called(what call, took time.Duration, err error) {
 
 // gauges registers the gauges, whose values are computed at each scrape.
 func (m *MME) gauges() {
-	gauge := func(name, help string, value func() float64) {
-		m.config.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mme_" + name, Help: help}, value))
-	}
+	gauge := ims.Gauges(m.config.Registry, "mme")
 	gauge("enodebs", "eNodeBs that are set up.", func() float64 {
 		m.mu.Lock()
 		defer m.mu.Unlock()

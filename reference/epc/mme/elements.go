@@ -35,7 +35,7 @@ const (
 const statusContainer s1ap.ID = 90
 
 // maxContainer bounds the containers that the MME forwards, in octets. The message to the
-// other eNodeB may have 16,383 octets, of which its other elements need less than 2,000.
+// other eNodeB may have 16,383 octets. Its other elements need less than 2,000.
 const maxContainer = 12 << 10
 
 // elements are the values of a message's information elements. Slices are views

@@ -83,8 +83,8 @@ func areSound(bearers []DedicatedBearer) bool {
 	return true
 }
 
-// hasAddress reports whether S1AP can carry the addresses of a tunnel: at least one, and
-// V4 is not of IPv6.
+// hasAddress reports whether S1AP can carry the addresses of a tunnel: there is at least
+// one, and V4 is not an IPv6 address.
 func hasAddress(t s1ap.Tunnel) bool { return t.V4.Is4() || !t.V4.IsValid() && t.V6.Is6() }
 
 func (k *kept) stmsi() identity.STMSI { return identity.STMSI{Code: k.Code, TMSI: k.TMSI} }

@@ -15,7 +15,7 @@ func FuzzRecord(f *testing.F) {
 	k := kept{IMSI: "001010000000001", Code: 1, TMSI: 2, KASME: make([]byte, 32), Cipher: 2, Capability: []byte{0xa0, 0x20}}
 	v4, v6 := netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 	for _, s := range []Session{
-		{}, // cannot be told to an eNodeB
+		{}, // without an address: S1AP cannot carry it
 		{Uplink: s1ap.Tunnel{V4: v6, V6: v6}},
 		{Uplink: s1ap.Tunnel{V6: v6}},
 		{Uplink: s1ap.Tunnel{V4: v4}},

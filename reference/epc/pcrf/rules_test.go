@@ -6,7 +6,7 @@ import (
 	"vitrine/reference/epc/diameter"
 )
 
-// TestSessionsOfARestartedPGWEnd has two P-GWs, of which one restarts.
+// TestSessionsOfARestartedPGWEnd has one of two P-GWs restart. The session of the other one stays.
 func TestSessionsOfARestartedPGWEnd(t *testing.T) {
 	r := newRules()
 	r.limit = 3

@@ -63,7 +63,7 @@ func TestSettleLeavesARemovedSession(t *testing.T) {
 }
 
 // TestIdentityOfAReleasedBearerIsUsedAgain has the MME assign an identity twice. The P-GW
-// still has the first bearer, because the MME released it alone.
+// still has the first bearer, because the MME did not tell the P-GW of the release.
 func TestIdentityOfAReleasedBearerIsUsedAgain(t *testing.T) {
 	s, key := testServer(t)
 	made, _, err := s.open(key, gtp.Peer{})

@@ -87,8 +87,8 @@ func TestAllAbandonedConnectionsReachTheirPGW(t *testing.T) {
 	}
 }
 
-// TestConnectionRemovedBeforeThePGWAnswersEndsThere has the MME restart while the P-GW creates
-// a connection of it.
+// TestConnectionRemovedBeforeThePGWAnswersEndsThere has an MME restart while the P-GW creates
+// a connection for that MME.
 func TestConnectionRemovedBeforeThePGWAnswersEndsThere(t *testing.T) {
 	own := gtpc.Endpoint{Interface: gtpc.S5PGW, TEID: 7, V4: netip.AddrFrom4([4]byte{127, 0, 0, 3})}
 	b := newBed(t)

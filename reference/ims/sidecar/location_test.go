@@ -80,8 +80,8 @@ func TestReadLocationsDropsTheExpired(t *testing.T) {
 	}
 }
 
-// TestExpiredLocationIsRemoved checks that the REGISTER for a location which expired while others
-// were restored is valid.
+// TestExpiredLocationIsRemoved has a location expire while others are restored. The REGISTER for it
+// must be valid.
 func TestExpiredLocationIsRemoved(t *testing.T) {
 	of := sip.Uri{Scheme: "sip", User: "a", Host: "h"}
 	for life, want := range map[time.Duration]string{

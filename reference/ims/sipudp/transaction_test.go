@@ -94,6 +94,26 @@ func (r *rig) forward(t *testing.T, tx *Transaction) {
 	}
 }
 
+// as returns register with another method.
+func as(method string) string { return strings.ReplaceAll(register, "REGISTER", method) }
+
+// invite forwards an INVITE. It returns the transaction and what the next hop received.
+func (r *rig) invite(t *testing.T) (tx *Transaction, sent string) {
+	t.Helper()
+	tx, _ = r.receive(t, as("INVITE"))
+	r.forward(t, tx)
+	return tx, r.down.await(t, 1)[0]
+}
+
+// cancel cancels the INVITE, as its client.
+func (r *rig) cancel(t *testing.T) {
+	t.Helper()
+	req := parse(t, as("CANCEL")).(*sip.Request)
+	if _, err := r.table.ReceiveCancel(req, Peer{Socket: r.self.Socket, To: r.up.Local()}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func answerTo(t *testing.T, request string, status int) *sip.Response {
 	t.Helper()
 	return sip.NewResponseFromRequest(parse(t, request).(*sip.Request), status, "", nil)
@@ -242,11 +262,8 @@ func TestLateForward(t *testing.T) {
 }
 
 func TestInviteIsAcknowledgedHopByHop(t *testing.T) {
-	invite := strings.ReplaceAll(register, "REGISTER", "INVITE")
 	r := newRig(t)
-	tx, _ := r.receive(t, invite)
-	r.forward(t, tx)
-	sent := r.down.await(t, 1)[0]
+	_, sent := r.invite(t)
 	if _, pass, _ := r.table.Answered(answerTo(t, sent, 100)); pass {
 		t.Error("100 was forwarded")
 	}
@@ -263,10 +280,10 @@ func TestInviteIsAcknowledgedHopByHop(t *testing.T) {
 	if !strings.HasPrefix(ack, "ACK sip:") || branch(ack) != branch(sent) || strings.Count(ack, "Via:") != 1 {
 		t.Errorf("got ACK %q", ack)
 	}
-	if forward, _ := r.table.ReceiveAck(parse(t, strings.ReplaceAll(register, "REGISTER", "ACK")).(*sip.Request)); forward {
+	if forward, _ := r.table.ReceiveAck(parse(t, as("ACK")).(*sip.Request)); forward {
 		t.Error("the upstream's ACK of a 486 was forwarded")
 	}
-	other := strings.Replace(strings.ReplaceAll(register, "REGISTER", "ACK"), "abc", "def", 1)
+	other := strings.Replace(as("ACK"), "abc", "def", 1)
 	if forward, _ := r.table.ReceiveAck(parse(t, other).(*sip.Request)); !forward {
 		t.Error("the ACK of a 2xx was not forwarded")
 	}
@@ -274,20 +291,16 @@ func TestInviteIsAcknowledgedHopByHop(t *testing.T) {
 
 // TestCancelBeforeForward cancels an INVITE that waits to be forwarded.
 func TestCancelBeforeForward(t *testing.T) {
-	invite := strings.ReplaceAll(register, "REGISTER", "INVITE")
 	r := newRig(t)
-	tx, _ := r.receive(t, invite)
-	cancel := parse(t, strings.ReplaceAll(register, "REGISTER", "CANCEL")).(*sip.Request)
-	if _, err := r.table.ReceiveCancel(cancel, Peer{Socket: r.self.Socket, To: r.up.Local()}); err != nil {
-		t.Fatal(err)
-	}
+	tx, _ := r.receive(t, as("INVITE"))
+	r.cancel(t)
 	if answer := r.up.await(t, 1)[0]; !strings.HasPrefix(answer, "SIP/2.0 200 ") {
 		t.Errorf("answer to the CANCEL: got %q", answer)
 	}
 	if err := r.table.Forward(tx, tx.Request.Clone(), Peer{Socket: r.self.Socket, To: r.down.Local()}, nil); !errors.Is(err, ErrCancelled) {
 		t.Errorf("got error %v, want ErrCancelled", err)
 	}
-	other, _ := r.receive(t, strings.Replace(invite, "abc", "def", 1))
+	other, _ := r.receive(t, strings.Replace(as("INVITE"), "abc", "def", 1))
 	r.forward(t, other)
 	if sent := r.down.await(t, 1); len(sent) != 1 || !strings.Contains(sent[0], "z9hG4bKdef") {
 		t.Errorf("forwarded %q, want only the other INVITE", sent)
@@ -297,27 +310,17 @@ func TestCancelBeforeForward(t *testing.T) {
 // TestCancelWaitsForTheNextHop cancels an INVITE before and after the next hop has answered.
 // The CANCEL must follow the first answer, once.
 func TestCancelWaitsForTheNextHop(t *testing.T) {
-	invite := strings.ReplaceAll(register, "REGISTER", "INVITE")
 	r := newRig(t)
-	tx, _ := r.receive(t, invite)
-	r.forward(t, tx)
-	sent := r.down.await(t, 1)[0]
-	cancel := func() {
-		t.Helper()
-		cancel := parse(t, strings.ReplaceAll(register, "REGISTER", "CANCEL")).(*sip.Request)
-		if _, err := r.table.ReceiveCancel(cancel, Peer{Socket: r.self.Socket, To: r.up.Local()}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	_, sent := r.invite(t)
 	next := func(branch string) { // forwards another INVITE, which arrives after what was sent before
-		other, _ := r.receive(t, strings.Replace(invite, "abc", branch, 1))
+		other, _ := r.receive(t, strings.Replace(as("INVITE"), "abc", branch, 1))
 		r.forward(t, other)
 	}
-	cancel()
+	r.cancel(t)
 	next("def")
 	r.table.Answered(answerTo(t, sent, 100))
 	r.table.Answered(answerTo(t, sent, 180))
-	cancel() // a retransmission
+	r.cancel(t) // a retransmission
 	next("ghi")
 	got := r.down.await(t, 4)
 	for i, want := range []string{"z9hG4bKabc", "z9hG4bKdef", "CANCEL sip:", "z9hG4bKghi"} {
@@ -332,13 +335,11 @@ func TestCancelWaitsForTheNextHop(t *testing.T) {
 	}
 }
 
-// TestTimerC checks that an INVITE which rings for too long is cancelled at the next hop, and
-// that a 180 restarts the timer.
+// TestTimerC checks that an INVITE is cancelled at the next hop if it rings for too long, and that a
+// 180 restarts the timer.
 func TestTimerC(t *testing.T) {
 	r := newRig(t)
-	tx, _ := r.receive(t, strings.ReplaceAll(register, "REGISTER", "INVITE"))
-	r.forward(t, tx)
-	sent := r.down.await(t, 1)[0]
+	tx, sent := r.invite(t)
 	tx.began = tx.began.Add(-timerC) // it was forwarded long ago
 	r.table.Answered(answerTo(t, sent, 180))
 	answered := time.Now()

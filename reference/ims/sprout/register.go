@@ -21,13 +21,16 @@ const defaultExpires = 300 * time.Second
 
 // A refusal is an error that holds the answer to the request.
 type refusal struct {
-	status int
-	reason string
+	status  int
+	reason  string
+	headers []sip.Header
 }
 
 func (r *refusal) Error() string { return fmt.Sprintf("%d %s", r.status, r.reason) }
 
-func refuse(status int, reason string) error { return &refusal{status, reason} }
+func refuse(status int, reason string, headers ...sip.Header) error {
+	return &refusal{status, reason, headers}
+}
 
 // register handles a REGISTER (RFC 3261 section 10.3, TS 24.229 section 5.4.1).
 func (s *server) register(ctx context.Context, tx *sipudp.Transaction) error {

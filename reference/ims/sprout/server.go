@@ -183,12 +183,12 @@ func (s *server) answer(tx *sipudp.Transaction, err error) {
 		s.unavailable(tx, "Store Is Unreachable")
 		return
 	}
-	r := &refusal{sip.StatusInternalServerError, "Internal Error"}
+	r := &refusal{status: sip.StatusInternalServerError, reason: "Internal Error"}
 	if !errors.As(err, &r) {
 		s.log.Warn("a request failed", "method", tx.Request.Method, "to", tx.Request.To().Address.Addr(), "error", err)
 	}
 	s.counts.refused.Inc()
-	s.respond(tx, sipudp.Reply(tx.Request, r.status, r.reason))
+	s.respond(tx, sipudp.Reply(tx.Request, r.status, r.reason, r.headers...))
 }
 
 func (s *server) respond(tx *sipudp.Transaction, res *sip.Response) {

@@ -26,9 +26,7 @@ func (s *server) subscribe(ctx context.Context, tx *sipudp.Transaction) error {
 		event = req.GetHeader("o") // compact form
 	}
 	if event == nil || string(wiresip.WithoutParams([]byte(event.Value()))) != "reg" {
-		s.counts.refused.Inc()
-		s.respond(tx, sipudp.Reply(req, 489, "Bad Event", sip.NewHeader("Allow-Events", "reg"))) // mandatory: RFC 3265 section 7.2
-		return nil
+		return refuse(489, "Bad Event", sip.NewHeader("Allow-Events", "reg")) // mandatory: RFC 3265 section 7.2
 	}
 	impu, err := identity(&req.To().Address)
 	if err != nil {
