@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"vitrine/load"
 )
@@ -88,7 +89,7 @@ func (s *stage) builtInRequests(ctx context.Context, self string) (float64, erro
 	if err != nil {
 		return 0, err
 	}
-	report, err := load.ParseReport(bytes.NewReader([]byte(out)))
+	report, err := readReport(strings.NewReader(out))
 	if err != nil {
 		return 0, err
 	}

@@ -135,11 +135,20 @@ func runBuiltIn(ctx context.Context, self, name string, trial load.Trial) (repor
 	if err := cmd.Run(); err != nil {
 		return report, 0, fmt.Errorf("the built-in generator: %w: %s", err, stderr.String())
 	}
-	report, err = load.ParseReport(&stdout)
-	if err == nil && report.Error != "" {
-		err = fmt.Errorf("the built-in generator: %s", report.Error)
-	}
+	report, err = readReport(&stdout)
 	return report, cpuSeconds(cmd), err
+}
+
+// readReport reads a generator's report. If the generator could not run its trial, that is the error.
+func readReport(r io.Reader) (load.Report, error) {
+	report, err := load.ParseReport(r)
+	if err == nil && report.Error != "" {
+		err = errors.New(report.Error)
+	}
+	if err != nil {
+		return report, fmt.Errorf("the generator: %w", err)
+	}
+	return report, nil
 }
 
 // builtInCalls returns the built-in generator's calls per second of CPU time.

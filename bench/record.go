@@ -40,7 +40,7 @@ func sourceAt(ctx context.Context, now time.Time) source {
 	}
 	s := source{
 		Date:   now.UTC().Format(time.DateOnly),
-		Host:   fmt.Sprintf("%s with %d CPUs, Linux %s", cmp.Or(h.CPUModel, "a host"), h.CPUs, h.Kernel),
+		Host:   h.Described(),
 		Commit: cmp.Or(git("rev-parse", "--short=12", "HEAD"), "not known"),
 	}
 	if git("status", "--porcelain", "--", "*.go") != "" {

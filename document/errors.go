@@ -21,6 +21,11 @@ func (e *Errors) Bad(found, want string, path ...any) {
 	e.found = append(e.found, e.BadInput(found, want, tokens(path)...))
 }
 
+// BadName adds an error at the key that path leads to.
+func (e *Errors) BadName(found, want string, path ...any) {
+	e.found = append(e.found, e.BadKey(found, want, tokens(path)...))
+}
+
 // Unknown adds an error at a name that is not one of the known names.
 func (e *Errors) Unknown(name string, known []string, path ...any) {
 	e.Bad(fmt.Sprintf("%s is %s", e.Name(tokens(path)...), Quote(name)), Choose(name, slices.Compact(known)), path...)

@@ -164,6 +164,22 @@ func newRig(t *testing.T, more string) *rig {
 	return r
 }
 
+// restart closes the orchestrator and begins a new one.
+func (r *rig) restart() {
+	r.t.Helper()
+	if err := r.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.begin()
+}
+
+// meetForeign lets the director answer, with registration-1 of another orchestrator.
+func (r *rig) meetForeign() vitrine.Instance {
+	other := vitrine.Instance{Name: "registration-1", Type: "registration", Address: netip.MustParseAddrPort("192.0.2.1:5060"), Weight: 20, ID: 1}
+	r.director.all[other.Name], r.director.err = &client.Instance{Instance: other}, nil
+	return other
+}
+
 // begin makes a new orchestrator for the rig's file, as a restart does.
 func (r *rig) begin() {
 	r.t.Helper()
@@ -241,8 +257,7 @@ func TestForeignInstancesOfALateDirectorAreLeftAlone(t *testing.T) {
 				r.run(10 * time.Second)
 				before(r)
 				r.run(10 * time.Second)
-				other := vitrine.Instance{Name: "registration-1", Type: "registration", Address: netip.MustParseAddrPort("192.0.2.1:5060"), Weight: 20, ID: 1}
-				r.director.all[other.Name], r.director.err = &client.Instance{Instance: other}, nil
+				other := r.meetForeign()
 				r.run(time.Minute)
 				if got := r.director.all[other.Name]; len(r.director.all) != 1 || got == nil || got.Instance != other || !r.has(EventAway, "did not start: registration-1;") || len(r.Status().Away) != 1 {
 					t.Errorf("the director has %+v, unhealthy %q: %+v", r.director.all, r.Status().Away, r.Events())
@@ -266,13 +281,9 @@ func TestForeignInstancesOutliveTheirNamesake(t *testing.T) {
 				r := newRig(t, "")
 				r.runner.boot, r.director.err = boot, errors.New("no route to host")
 				r.run(10 * time.Second)
-				if err := r.Close(); err != nil {
-					t.Fatal(err)
-				}
-				r.begin()
+				r.restart()
 				r.run(10 * time.Second)
-				other := vitrine.Instance{Name: "registration-1", Type: "registration", Address: netip.MustParseAddrPort("192.0.2.1:5060"), Weight: 20, ID: 1}
-				r.director.all[other.Name], r.director.err = &client.Instance{Instance: other}, nil
+				other := r.meetForeign()
 				r.run(10 * time.Second)
 				delete(r.runner.units, "registration-1")
 				r.run(time.Minute)
@@ -293,13 +304,9 @@ func TestForeignInstancesOutliveARemovedNamesake(t *testing.T) {
 		delete(r.runner.units, "registration-1")
 		r.director.err = errors.New("no route to host")
 		r.run(10 * time.Second)
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
-		r.begin()
+		r.restart()
 		own := r.director.all["registration-1"]
-		other := vitrine.Instance{Name: "registration-1", Type: "registration", Address: netip.MustParseAddrPort("192.0.2.1:5060"), Weight: 20, ID: 1}
-		r.director.all[other.Name], r.director.err = &client.Instance{Instance: other}, nil
+		other := r.meetForeign()
 		r.run(time.Minute)
 		if got := r.director.all[other.Name]; len(r.director.all) != 1 || got == nil || got.Instance != other || !r.has(EventAway, "did not start: registration-1;") {
 			t.Errorf("the director has %+v: %+v", r.director.all, r.Events())
@@ -319,10 +326,7 @@ func TestRestoredTimesKeepTheirAges(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	r.memory = decide.Memory{At: at, Types: map[string]*decide.Track{"registration": {Part: at, Known: at, Drained: at, Failed: at}, "session": {}}}
 	r.save(time.Now(), true)
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r.begin()
+	r.restart()
 	k := r.memory.Types["registration"]
 	for name, got := range map[string]time.Time{"at": r.memory.At, "part": k.Part, "known": k.Known, "drained": k.Drained, "failed": k.Failed} {
 		if wall := got.Round(0); !strings.Contains(got.String(), " m=") || !wall.Equal(at.Round(0)) {
@@ -658,10 +662,7 @@ func TestDeathAfterATakeoverIsADeath(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, "")
 				r.run(10 * time.Second)
-				if err := r.Close(); err != nil {
-					t.Fatal(err)
-				}
-				r.begin()
+				r.restart()
 				if c.after > 0 {
 					r.run(c.after)
 				}

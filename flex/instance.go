@@ -105,7 +105,7 @@ func (o *Orchestrator) becomeReady(in *instance, now time.Time) {
 	}
 }
 
-// forget deletes an instance. o.gone keeps its name until no director has it.
+// forget deletes an instance. o.gone keeps its address until no director has it.
 func (o *Orchestrator) forget(in *instance) {
 	delete(o.instances, in.Name)
 	if in.Address.IsValid() || in.ordered.IsZero() { // otherwise a director's instance of this name is foreign

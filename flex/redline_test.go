@@ -144,10 +144,7 @@ func TestMeasuredCapacityCounts(t *testing.T) {
 		}
 		again := func() {
 			t.Helper()
-			if err := r.Close(); err != nil {
-				t.Fatal(err)
-			}
-			r.begin()
+			r.restart()
 			r.wire()
 			r.run(20 * time.Second)
 		}
@@ -243,10 +240,7 @@ func TestAKilledOrchestratorsMeasurementIsOver(t *testing.T) {
 		r.orchestrate(time.Minute)
 		killed := r.Orchestrator
 		defer killed.endRedline()
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
-		r.begin()
+		r.restart()
 		r.wire()
 		r.mu.Lock()
 		r.takes = time.Minute

@@ -102,7 +102,7 @@ func readState(folder string) (s state, err error) {
 	return s, nil
 }
 
-// isWhole reports whether the state has no instance and no memory that save cannot have written.
+// isWhole reports whether save can have written the instances and the memory.
 func (s *state) isWhole() bool {
 	for _, in := range s.Instances {
 		if in == nil || in.Name == "" || in.State > decide.Stopping {

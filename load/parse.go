@@ -26,7 +26,7 @@ const maxCauses = 256
 const MinOffered = 0.99
 
 // ReasonGenerator is the reason of a trial that offered less than MinOffered. It also begins the
-// reason of a trial that the generator could not run, or for which it had another schedule.
+// reason if the generator could not run the trial, or had another schedule.
 const ReasonGenerator = "generator"
 
 // ErrReport is wrapped by every error of ParseReport.
@@ -239,8 +239,8 @@ func (r *Report) Histogram() (*hdrhistogram.Histogram, error) {
 	return h, nil
 }
 
-// Outcome converts the report to the outcome of the trial with the key, whose window was to have
-// the given length. It sets every field except Use. The outcome is invalid if the generator could
+// Outcome converts the report to the outcome of the trial with the key. window is the length of the
+// window that the trial asked for. Outcome sets every field except Use. The outcome is invalid if the generator could
 // not run the trial, if its schedule was not that of the trial, or if it offered less than
 // MinOffered of its schedule.
 func (r *Report) Outcome(key vitrine.Key, window time.Duration) (vitrine.Outcome, error) {
@@ -280,14 +280,17 @@ func (r *Report) Outcome(key vitrine.Key, window time.Duration) (vitrine.Outcome
 	case r.Scheduled < least || r.Scheduled > most:
 		o.Valid, o.Reason = false, fmt.Sprintf("%s: %d calls were due inside the window: want %d to %d at a rate of %g for %s: does the generator read its rate and duration?",
 			ReasonGenerator, r.Scheduled, least, most, key.Rate, window)
-	case float64(r.Offered) < MinOffered*float64(r.Scheduled):
+	case r.IsLate():
 		o.Valid, o.Reason = false, ReasonGenerator
 	}
 	return o, nil
 }
 
-// scheduleBounds returns how many calls a schedule with the given mean may have, apart from none. A
-// paced schedule is always within these bounds. A Poisson one is beyond them less than once in 50
+// IsLate reports whether the generator offered less than MinOffered of its schedule.
+func (r *Report) IsLate() bool { return float64(r.Offered) < MinOffered*float64(r.Scheduled) }
+
+// scheduleBounds returns the fewest and the most calls of a schedule with this mean. A schedule
+// without calls has a reason of its own. A paced schedule is always within these bounds. A Poisson one is beyond them less than once in 50
 // million trials.
 func scheduleBounds(mean float64) (least, most int64) {
 	slack := 4 + 6*math.Sqrt(mean) + (1-MinOffered)*mean

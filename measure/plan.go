@@ -40,10 +40,16 @@ func (s stream) Key(attempt int) vitrine.Key {
 		name = "latency-one-way"
 	}
 	return vitrine.Key{
-		Seq: s.seq, Attempt: attempt, Substrate: s.where.Substrate, Options: "fabric=" + s.where.Fabric,
+		Seq: s.seq, Attempt: attempt, Substrate: s.where.Substrate, Options: fabricOption(s.where.Fabric),
 		Subject: fmt.Sprintf("%s-%d", name, s.size), Repeat: s.repeat, Rate: s.rate,
 	}
 }
+
+// fabricOption returns the Options of a stream's key.
+func fabricOption(fabric string) string { return "fabric=" + fabric }
+
+// IsFloor reports whether the outcome is that of a stream of the instrument's floor.
+func IsFloor(o vitrine.Outcome) bool { return o.Options == fabricOption(Floor) }
 
 // Span returns the time of sending.
 func (s stream) Span() time.Duration { return time.Duration(float64(s.packets) / s.rate * 1e9) }

@@ -173,7 +173,7 @@ func TestBeside(t *testing.T) {
 	const base, name = "nfv-vital/figure-6", "bn1s-sp1m-hs1m/pinning=on capacity@0.9"
 	date := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 	record := &Record{
-		Exhibit: base, Plan: "new", Started: date, Host: machineOf(result.Host{CPUModel: "a CPU", CPUs: 2}) + kernelMark + "6.18",
+		Exhibit: base, Plan: "new", Started: date, Host: result.Host{CPUModel: "a CPU", CPUs: 2, Kernel: "6.18"}.Described(),
 		Readings: map[string]Reading{name: {Interval: delay.Interval{Mean: 600}}},
 	}
 	for _, tt := range []struct{ committed, cpu, missing string }{
@@ -187,7 +187,7 @@ func TestBeside(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := newReadings()
-		r.machine = machineOf(result.Host{CPUModel: tt.cpu, CPUs: 2})
+		r.machine = result.Host{CPUModel: tt.cpu, CPUs: 2}.Machine()
 		if r, err = r.Beside(os.DirFS(dir), e); err != nil {
 			t.Fatal(err)
 		}

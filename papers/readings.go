@@ -82,8 +82,7 @@ type Readings struct {
 	of      map[string]Reading
 	missing map[string]string   // "docker/sriov" -> why nothing was measured
 	beside  map[string]Readings // other runs of the paper, by the last part of their names
-	refused map[string]string   // other runs that this one is not compared with -> why
-	machine string              // see machineOf
+	machine string              // the kind of machine
 	Notes   []string            // remarks that a table must show
 }
 
@@ -94,7 +93,7 @@ func newReadings() Readings {
 // Read takes the readings from the data of any kind of run folder.
 func Read(d *result.Data) (Readings, error) {
 	r := newReadings()
-	r.machine = machineOf(d.Manifest.Host)
+	r.machine = d.Manifest.Host.Machine()
 	if _, ok, err := chain.ReadSettings(d.Manifest); err != nil {
 		return r, err
 	} else if ok {
@@ -115,9 +114,9 @@ func Read(d *result.Data) (Readings, error) {
 }
 
 // Beside adds the committed records of the paper's other runs that the claims name. It leaves out
-// records of other plans than the committed ones, and of other machines.
+// records of other plans than the committed ones.
 func (r Readings) Beside(from fs.FS, e Exhibit) (Readings, error) {
-	r.beside, r.refused = map[string]Readings{}, map[string]string{}
+	r.beside = map[string]Readings{}
 	for _, c := range e.Claims {
 		for _, name := range []string{c.Less, c.More, c.Value} {
 			other, _, ok := strings.Cut(name, ": ")
@@ -132,15 +131,9 @@ func (r Readings) Beside(from fs.FS, e Exhibit) (Readings, error) {
 			if err != nil {
 				return r, err
 			}
-			if record == nil || history.Refuses(record.Plan, record.Started) != "" {
-				continue
+			if record != nil && history.Refuses(record.Plan, record.Started) == "" {
+				r.beside[other] = record.readings()
 			}
-			was := record.readings()
-			if was.machine != r.machine {
-				r.refused[other] = "recorded on another machine (" + was.machine + "): run and record it on this one too"
-				continue
-			}
-			r.beside[other] = was
 		}
 	}
 	return r, nil
@@ -153,8 +146,11 @@ func (r Readings) read(name string) (x Reading, missing string) {
 	}
 	if other, rest, ok := strings.Cut(name, ": "); ok {
 		from, ok := r.beside[other]
-		if !ok {
-			return x, cmp.Or(r.refused[other], "not run by its committed plan")
+		switch {
+		case !ok:
+			return x, "not run by its committed plan"
+		case from.machine != r.machine: // absolute figures of different machines are not compared
+			return x, "recorded on another machine (" + from.machine + "): run and record it on this one too"
 		}
 		return from.read(rest)
 	}

@@ -84,7 +84,7 @@ func (e Exhibit) NewRecord(d *result.Data, r Readings) (*Record, error) {
 	}
 	record := &Record{
 		Exhibit: e.Base(), Plan: plan, Tool: m.Tool, Started: m.Started, Finished: m.Finished,
-		Host:        machineOf(m.Host) + kernelMark + m.Host.Kernel,
+		Host:        m.Host.Described(),
 		NotIsolated: m.NotIsolated, Notes: r.Notes, Readings: map[string]Reading{}, Missing: maps.Clone(r.missing),
 	}
 	if s, ok, err := measure.ReadSettings(m); err == nil && ok {
@@ -131,17 +131,9 @@ func (x Reading) rounded() Reading {
 	return x
 }
 
-// kernelMark stands before the kernel in Record.Host.
-const kernelMark = ", Linux "
-
-// machineOf names the kind of machine. Figures of another kind are not compared.
-func machineOf(h result.Host) string {
-	return fmt.Sprintf("%s with %d CPUs", cmp.Or(h.CPUModel, "a host"), h.CPUs)
-}
-
 // readings returns the record's readings.
 func (r *Record) readings() Readings {
-	machine, _, _ := strings.Cut(r.Host, kernelMark)
+	machine, _, _ := strings.Cut(r.Host, result.KernelMark)
 	return Readings{of: r.Readings, missing: r.Missing, machine: machine, Notes: r.Notes}
 }
 

@@ -114,8 +114,8 @@ func FigureFolder(dir string, earlier *regexp.Regexp) (string, error) {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		if part := unfinished.FindStringSubmatch(name); part != nil {
-			name = part[1]
+		if of, ok := durable.Unfinished(name); ok {
+			name = of
 		}
 		if !earlier.MatchString(name) {
 			continue
@@ -126,9 +126,6 @@ func FigureFolder(dir string, earlier *regexp.Regexp) (string, error) {
 	}
 	return dir, nil
 }
-
-// unfinished matches the names of durable's temporary files, and in them the name of the file.
-var unfinished = regexp.MustCompile(`^\.(.+)\.[0-9]+\.tmp$`)
 
 // drawn matches the names of figures' files.
 var drawn = regexp.MustCompile(`^(measured|success|capacity|frontier|prediction|use|demand|search|time)(-.*)?\.(svg|png)$`)

@@ -3,6 +3,7 @@ package result
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -35,6 +36,17 @@ type Host struct {
 
 	Missing map[string]string `json:"missing"`
 }
+
+// Machine names the kind of machine, such as "AMD EPYC with 2 CPUs".
+func (h Host) Machine() string {
+	return fmt.Sprintf("%s with %d CPUs", cmp.Or(h.CPUModel, "a host"), h.CPUs)
+}
+
+// KernelMark stands between machine and kernel in Described.
+const KernelMark = ", Linux "
+
+// Described names the kind of machine and its kernel.
+func (h Host) Described() string { return h.Machine() + KernelMark + h.Kernel }
 
 // ReadHost reads the machine from the folders proc, sys and etc below root. root is "/" except in
 // tests.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/durable"
 )
 
 // A Run is a run folder that is being written. Only one Run of a folder exists on the machine at a
@@ -108,12 +109,8 @@ func leftByCreate(dir string, e fs.DirEntry) bool {
 // isTemporary reports whether the file is a temporary file of durable.Replace for a file of the run
 // folder.
 func isTemporary(name string) bool {
-	for _, of := range []string{manifestFile, tableFile, summaryFile, profileFile, trialsParquet, usageParquet} {
-		if ok, _ := filepath.Match("."+of+".*.tmp", name); ok {
-			return true
-		}
-	}
-	return false
+	of, ok := durable.Unfinished(name)
+	return ok && slices.Contains([]string{manifestFile, tableFile, summaryFile, profileFile, trialsParquet, usageParquet}, of)
 }
 
 // removeTemporary removes the temporary files that a killed process left. The folder's lock is

@@ -261,7 +261,7 @@ func (v *validator) counts(d *Deployment) {
 		count, c := d.Counts[name], d.Component(name)
 		switch {
 		case c == nil:
-			v.Add(v.BadKey("instances names "+document.Word(name), document.Choose(name, slices.Compact(componentNames(d))), "instances", name))
+			v.BadName("instances names "+document.Word(name), document.Choose(name, slices.Compact(componentNames(d))), "instances", name)
 		case count.Max > 0 && count.Min > count.Max:
 			v.Bad(fmt.Sprintf("instances.%s has min %d above max %d", name, count.Min, count.Max), "want min at most max", "instances", name)
 		case !c.Scalable && count.Min != count.Max:

@@ -69,7 +69,7 @@ func (a *app) hold(ctx context.Context, c *config.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if b.impair, err = impairment(c.Servers.Parts, memberNames(c)); err != nil {
+	if b.impair, err = impairment(c.Servers.Parts, c.MemberNames()); err != nil {
 		return err
 	}
 	h, err := hold.Open(ctx, hold.Config{
@@ -90,13 +90,6 @@ func (a *app) hold(ctx context.Context, c *config.Config) (err error) {
 		return errors.Join(err, h.Close(context.WithoutCancel(ctx)))
 	}
 	return h.Serve(ctx, l)
-}
-
-func memberNames(c *config.Config) (names []string) {
-	for i := range c.Types {
-		names = append(names, c.Types[i].Members...)
-	}
-	return names
 }
 
 // serversDigest returns a digest of the options with which a holder is started.

@@ -154,20 +154,12 @@ func (v *validator) environment(t *Type, at func(...any) []any) {
 	for _, name := range slices.Sorted(maps.Keys(t.Environment)) {
 		switch {
 		case slices.Contains(Reserved(), name):
-			v.Add(v.BadKey("variable "+name, "every member is given it: choose another name", keys(at("environment", name))...))
+			v.BadName("variable "+name, "every member is given it: choose another name", at("environment", name)...)
 		case !variableName.MatchString(name):
-			v.Add(v.BadKey("variable "+document.Word(name), "want letters, digits and underscores, no digit first", keys(at("environment", name))...))
+			v.BadName("variable "+document.Word(name), "want letters, digits and underscores, no digit first", at("environment", name)...)
 		}
 		v.references(t.Environment[name], Reserved(), at("environment", name)...)
 	}
-}
-
-func keys(path []any) []string {
-	out := make([]string, len(path))
-	for i, token := range path {
-		out[i] = fmt.Sprint(token)
-	}
-	return out
 }
 
 // references reports every ${NAME} in the text that is not a known variable.

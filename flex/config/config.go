@@ -4,6 +4,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -149,6 +150,15 @@ func (c *Config) Type(name string) *Type {
 
 // DeploymentOf returns the deployment that the type's instances are copies of.
 func (c *Config) DeploymentOf(t *Type) *spec.Deployment { return c.deployments[t.Deployment] }
+
+// MemberNames returns the names of the members of all types, sorted, each once.
+func (c *Config) MemberNames() (names []string) {
+	for i := range c.Types {
+		names = append(names, c.Types[i].Members...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // Choice returns the one choice of substrate and fabric.
 func (c *Config) Choice() spec.Choice { return c.Servers.Choices()[0] }

@@ -20,12 +20,7 @@ func (v *validator) impairment(c *Config) {
 		v.Add(err)
 		return
 	}
-	var members []string
-	for i := range c.Types {
-		members = append(members, c.Types[i].Members...)
-	}
-	slices.Sort(members)
-	members = slices.Compact(members)
+	members := c.MemberNames()
 	v.links(given, members, "servers", impairPart)
 	variants, _ := given["variants"].(map[string]any)
 	for name, of := range variants {
@@ -51,7 +46,7 @@ func (v *validator) links(part map[string]any, members []string, path ...any) {
 	links, _ := part["links"].(map[string]any)
 	for name, of := range links {
 		if found, want := unlinked(name, members); found != "" {
-			v.Add(v.BadKey(found, want, keys(at("links", name))...))
+			v.BadName(found, want, at("links", name)...)
 		}
 		link, _ := of.(map[string]any)
 		v.links(link, members, at("links", name)...)
@@ -65,7 +60,7 @@ func unlinked(name string, members []string) (found, want string) {
 	if slices.Contains(members, name) {
 		return "", ""
 	}
-	if c := vitrine.ComponentOf(name); c != "" && slices.Contains(members, c) {
+	if c := vitrine.ComponentOf(name); slices.Contains(members, c) {
 		return "instance " + document.Word(name), fmt.Sprintf("instances come and go with the load, so links are named by component: want %s, which is the link of each %s", c, c)
 	}
 	return "no member " + document.Word(name), document.Choose(name, members)

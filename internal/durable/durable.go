@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"syscall"
 )
 
@@ -60,6 +61,19 @@ func put(path string, mode fs.FileMode, write func(io.Writer) error, name func(f
 		return err
 	}
 	return syncFolder(dir)
+}
+
+// temporary matches the names of put's temporary files, and in them the name of the file.
+var temporary = regexp.MustCompile(`^\.(.+)\.[0-9]+\.tmp$`)
+
+// Unfinished returns the name of the file that a killed process did not finish, if name is that of a
+// temporary file.
+func Unfinished(name string) (of string, ok bool) {
+	part := temporary.FindStringSubmatch(name)
+	if part == nil {
+		return "", false
+	}
+	return part[1], true
 }
 
 // syncFolder makes the names in a folder survive a crash of the machine.

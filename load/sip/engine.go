@@ -102,8 +102,8 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 	e.token = randomToken(random[:4])
 	e.generation = binary.NativeEndian.Uint32(random[4:])
 
-	e.pairs = pool / p.parties()
-	e.inCall = make([]*call, e.pairs*p.parties())
+	e.pairs = pool / p.Parties()
+	e.inCall = make([]*call, e.pairs*p.Parties())
 	e.users.Grow(e.pairs)
 	for i := range e.pairs {
 		e.users.Push(int32(i))
@@ -226,7 +226,7 @@ func (e *engine) begin() {
 		pair := int(e.users.Pop())
 		c.caller.number = e.params.FirstUser + pair
 		e.inCall[pair] = c
-		if e.params.parties() == 2 {
+		if e.params.Parties() == 2 {
 			c.callee.number = e.params.FirstUser + e.pairs + pair
 			e.inCall[e.pairs+pair] = c
 		}
@@ -315,7 +315,7 @@ func (e *engine) release(c *call) {
 	}
 	pair := c.caller.number - e.params.FirstUser
 	e.inCall[pair] = nil
-	if e.params.parties() == 2 {
+	if e.params.Parties() == 2 {
 		e.inCall[e.pairs+pair] = nil
 	}
 	e.users.Push(int32(pair))

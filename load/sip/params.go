@@ -155,8 +155,8 @@ func (p Params) transactions() int {
 	return registering + 1
 }
 
-// parties returns the number of subscribers in a call.
-func (p Params) parties() int {
+// Parties returns the number of subscribers in a call.
+func (p Params) Parties() int {
 	if p.Scenario == RegInvite {
 		return 2
 	}
@@ -178,7 +178,7 @@ func (p Params) Pool(rate float64) (int, error) {
 		const deviations = 5 // exceeded in about one second of three million
 		calls += math.Ceil(deviations * math.Sqrt(rate*most))
 	}
-	need := calls * float64(p.parties())
+	need := calls * float64(p.Parties())
 	if need > 1<<28 {
 		return 0, bad(fmt.Sprintf("%.0f subscribers", need), "lower the rate, the timeout or call_time")
 	}

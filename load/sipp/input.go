@@ -94,11 +94,8 @@ func (j *job) maxOpenCalls(rate float64) int {
 // plan divides the calls of the trial among its targets. A target whose first call would be due
 // after the window gets no SIPp.
 func plan(t load.Trial, p sip.Params, calls int, scratch string) ([]job, error) {
-	parties := 1
-	if p.Scenario == sip.RegInvite {
-		parties = 2
-	}
-	share, err := poolOfTarget(t, p, parties)
+	parties := p.Parties()
+	share, err := poolOfTarget(t, p)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +124,7 @@ func plan(t load.Trial, p sip.Params, calls int, scratch string) ([]job, error) 
 // poolOfTarget returns the number of calls that each target may have open. It divides the calls that
 // the rate needs among the targets, and rounds up, because each target may have the odd call. If the
 // function has more subscribers (parameter users), each target may have more calls open.
-func poolOfTarget(t load.Trial, p sip.Params, parties int) (int, error) {
+func poolOfTarget(t load.Trial, p sip.Params) (int, error) {
 	if _, err := p.Pool(t.Rate); err != nil {
 		return 0, err
 	}
@@ -137,7 +134,7 @@ func poolOfTarget(t load.Trial, p sip.Params, parties int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	each := parties * len(t.Targets) // subscribers of one open call for each target
+	each := p.Parties() * len(t.Targets) // subscribers of one open call for each target
 	least := (need + each - 1) / each
 	switch {
 	case given == 0:
