@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"vitrine"
-	"vitrine/director/latency"
 )
 
 // TestFindsTheCapacity checks that the interval contains the capacity, that the objective is broken
@@ -52,9 +50,7 @@ func TestResetInTheFirstStep(t *testing.T) {
 				return
 			}
 			reset = true
-			for _, s := range w.servers {
-				s.begun, s.part, s.seen = 0, 0, latency.Histogram{}
-			}
+			w.reset()
 		}
 		r, err := Run(t.Context(), w.options())
 		if err != nil {
@@ -87,9 +83,7 @@ func TestResetInALaterStep(t *testing.T) {
 						return
 					}
 					resets++
-					for _, s := range w.servers {
-						s.begun, s.part, s.seen = 0, 0, latency.Histogram{}
-					}
+					w.reset()
 				}
 				r, err := Run(t.Context(), w.options())
 				if err != nil || r.Verdict != c.verdict || !strings.Contains(r.Why, c.why) || len(r.Steps) < 2 || !strings.Contains(r.Steps[1].line(), "does not count: a director") {
@@ -392,12 +386,7 @@ func TestFewHealthyOthersAbort(t *testing.T) {
 		t.Run(after.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(300, 1, three(500)...)
-				begin := time.Now()
-				w.on = func(w *world) {
-					if w.at.Sub(begin) > after {
-						find(w, "b").health = "away"
-					}
-				}
+				w.loseAfter(after, "b")
 				o := w.options()
 				o.Min = 2
 				r, err := Run(t.Context(), o)
@@ -405,7 +394,7 @@ func TestFewHealthyOthersAbort(t *testing.T) {
 					t.Errorf("%s, %v", &r, err)
 				}
 				set := w.directors[0].set
-				if len(set) > 0 != shifted || slices.ContainsFunc(set, func(weights map[string]float64) bool { return weights["a"] == 0 }) {
+				if len(set) > 0 != shifted || w.directors[0].gated() {
 					t.Errorf("weights set: got %v, want some only after %s, and none of 0", set, 20*time.Second)
 				}
 				w.checkRestored(t)
@@ -419,12 +408,7 @@ func TestFewHealthyOthersAbort(t *testing.T) {
 func TestFaultAtThePresentRateShiftsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 1, three(500)...)
-		begin := time.Now()
-		w.on = func(w *world) {
-			if w.at.Sub(begin) > 5*time.Second {
-				find(w, "a").health = "away"
-			}
-		}
+		w.loseAfter(5*time.Second, "a")
 		r, err := Run(t.Context(), w.options())
 		if set := w.directors[0].set; err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "its health is away") || len(set) > 0 {
 			t.Errorf("%s, %v; weights set: %v", &r, err, set)
@@ -438,18 +422,13 @@ func TestFaultAtThePresentRateShiftsNothing(t *testing.T) {
 func TestOnlyInstanceKeepsItsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(200, 1, three(500)[:2]...)
-		begin := time.Now()
-		w.on = func(w *world) {
-			if w.at.Sub(begin) > 20*time.Second {
-				find(w, "b").health = "away"
-			}
-		}
+		w.loseAfter(20*time.Second, "b")
 		r, err := Run(t.Context(), w.options())
 		if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "0 other healthy") {
 			t.Errorf("%s, %v", &r, err)
 		}
 		set := w.directors[0].set
-		if len(set) == 0 || slices.ContainsFunc(set, func(weights map[string]float64) bool { return weights["a"] == 0 }) {
+		if len(set) == 0 || w.directors[0].gated() {
 			t.Errorf("weights set: got %v, want some, and none of 0", set)
 		}
 		w.checkRestored(t)

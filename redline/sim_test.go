@@ -253,3 +253,25 @@ func find(w *world, name string) *server {
 	i := slices.IndexFunc(w.servers, func(s *server) bool { return s.name == name })
 	return w.servers[i]
 }
+
+// reset restarts the directors' counters.
+func (w *world) reset() {
+	for _, s := range w.servers {
+		s.begun, s.part, s.seen = 0, 0, latency.Histogram{}
+	}
+}
+
+// loseAfter lets an instance go away after a time.
+func (w *world) loseAfter(d time.Duration, name string) {
+	begin := time.Now()
+	w.on = func(w *world) {
+		if w.at.Sub(begin) > d {
+			find(w, name).health = "away"
+		}
+	}
+}
+
+// gated reports whether a renewal set the weight of instance a to 0.
+func (d *simulated) gated() bool {
+	return slices.ContainsFunc(d.set, func(weights map[string]float64) bool { return weights["a"] == 0 })
+}

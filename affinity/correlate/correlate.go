@@ -73,9 +73,8 @@ type Correlator struct {
 	functions map[string]int32
 	places    []place // by function
 	events    [states]list
-	free      *Event
-	spare     int // transactions in free
-	memory    int // bytes of events
+	free      []*Event // ended transactions, to be used again
+	memory    int      // bytes of events
 	messages  map[uint64]ref
 	ids       identities
 	order     orders

@@ -495,8 +495,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptForReuseIsBounded: of a burst of transactions with their identifiers, little is kept after
-// its end, because it does not count towards the limit of memory.
+// TestWhatIsKeptForReuseIsBounded ends a burst of transactions. Only some of them and of their
+// identifiers may be kept, because those do not count towards Options.MaxMemory.
 func TestWhatIsKeptForReuseIsBounded(t *testing.T) {
 	c := New(Options{}, func(*Event) {})
 	for n := range uint64(2 * maxUnused) {
@@ -504,13 +504,7 @@ func TestWhatIsKeptForReuseIsBounded(t *testing.T) {
 		c.Add(&message.Message{ID: n + 1, From: "A", To: "B", Protocol: message.Diameter, Name: "Update-Location-Request", Identifiers: ids})
 	}
 	c.Close()
-	events, identifiers := 0, 0
-	for e := c.free; e != nil; e = e.next {
-		events++
-	}
-	for i := c.ids.free; i != nil; i = i.next {
-		identifiers++
-	}
+	events, identifiers := len(c.free), len(c.ids.free)
 	if events != maxSpare || identifiers != maxUnused || c.Memory() != 0 {
 		t.Errorf("%d transactions and %d identifiers are kept, want %d and %d; %d bytes are in use", events, identifiers, maxSpare, maxUnused, c.Memory())
 	}

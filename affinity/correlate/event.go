@@ -9,8 +9,8 @@ import (
 // MaxSteps bounds the messages that are kept of one transaction. An attach has a few dozen.
 const MaxSteps = 2000
 
-// maxSpare bounds the transactions that are kept to be used again, because they do not count
-// towards Options.MaxMemory.
+// maxSpare bounds the ended transactions that are kept for reuse. They do not count towards
+// Options.MaxMemory.
 const maxSpare = 1 << 10
 
 // An Event is a transaction: the messages of one network event.
@@ -152,12 +152,11 @@ func (l *list) push(e *Event) {
 
 // begin begins a transaction. The caller adds the first message with join.
 func (c *Correlator) begin(m *message.Message, name int32, why Reason) *Event {
-	e := c.free
-	if e == nil {
-		e = &Event{}
+	var e *Event
+	if n := len(c.free); n > 0 {
+		e, c.free = c.free[n-1], c.free[:n-1]
 	} else {
-		c.free = e.next
-		c.spare--
+		e = &Event{}
 	}
 	c.next++
 	*e = Event{ID: c.next, Begin: m.Time, End: m.Time, Reason: why, kind: c.names.list[name].kind,
@@ -250,8 +249,7 @@ func (c *Correlator) end(e *Event) {
 		e.Steps = nil
 	}
 	e.prev, e.next = nil, nil
-	if c.spare < maxSpare {
-		e.next, c.free = c.free, e
-		c.spare++
+	if len(c.free) < maxSpare {
+		c.free = append(c.free, e)
 	}
 }

@@ -12,7 +12,7 @@ const (
 	maxOpen    = 8       // open transactions kept for an identifier; an identifier of more says little
 	maxLinks   = 8       // links of an identifier
 	maxAnchors = 4       // users of a transaction that are linked with its other identifiers
-	maxUnused  = 1 << 14 // identifiers that are kept to be used again, because they do not count towards Options.MaxMemory
+	maxUnused  = 1 << 14 // identifiers that are kept for reuse; they do not count towards Options.MaxMemory
 	inherited  = 0.5     // minimum confidence of a link for a transaction to take over the linked user
 )
 
@@ -100,10 +100,9 @@ func (i *identity) in(e *Event) bool {
 // identities is the table of identifiers.
 type identities struct {
 	table map[uint64]*identity
-	idle  identity // list of the lasting identifiers in no open transaction, the least recently used first
-	over  identity // list of the dialogs whose transactions have ended, the first first
-	free  *identity
-	spare int // identifiers in free
+	idle  identity    // list of the lasting identifiers in no open transaction, the least recently used first
+	over  identity    // list of the dialogs whose transactions have ended, the first first
+	free  []*identity // to be used again
 	count int
 }
 
@@ -134,10 +133,8 @@ func (t *identities) get(id *message.Identifier) *identity {
 		i.lasting = i.lasting || lasts(id)
 		return i
 	}
-	if i = t.free; i != nil {
-		t.free = i.next
-		t.spare--
-		*i = identity{}
+	if n := len(t.free); n > 0 {
+		i, t.free = t.free[n-1], t.free[:n-1]
 	} else {
 		i = &identity{}
 	}
@@ -217,9 +214,9 @@ func (i *identity) unlink() {
 func (t *identities) drop(i *identity) {
 	delete(t.table, i.hash)
 	t.count--
-	if t.spare < maxUnused {
-		i.next, t.free = t.free, i
-		t.spare++
+	if len(t.free) < maxUnused {
+		*i = identity{} // its neighbours in a list must not stay reachable
+		t.free = append(t.free, i)
 	}
 }
 

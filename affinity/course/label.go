@@ -20,16 +20,15 @@ type labels struct {
 	ids    map[string]int32
 	list   []string
 	used   map[int32]int32 // labels of functions that keep their names
-	core   map[int32]bool  // those of functions that are not outside; nil: not known. See isOutside.
+	users  map[int32]int32 // those functions, by label
 }
 
 func newLabels(n Names) labels {
-	return labels{names: n, begun: map[int32]int32{}, passed: map[int32]int32{}, what: map[int32]string{}, ids: map[string]int32{}, used: map[int32]int32{}}
+	return labels{names: n, begun: map[int32]int32{}, passed: map[int32]int32{}, what: map[int32]string{}, ids: map[string]int32{}, used: map[int32]int32{}, users: map[int32]int32{}}
 }
 
 // learn notes what functions do in a transaction.
 func (l *labels) learn(e *correlate.Event) {
-	l.core = nil
 	if len(l.begun) < 1<<20 {
 		l.begun[e.Initiator()]++
 		if _, known := l.what[e.Initiator()]; !known {
@@ -83,7 +82,7 @@ func (l *labels) of(function int32, nth func(string) int, named func(string) boo
 	name := l.names.Function(function)
 	if !l.outside(function) || !numeric(name) {
 		at := l.intern(name)
-		l.used[function], l.core = at, nil
+		l.used[function], l.users[at] = at, function
 		return at
 	}
 	for what := l.what[function]; ; {
@@ -107,19 +106,14 @@ func (l *labels) intern(name string) int32 {
 	return at
 }
 
-// isOutside reports whether all functions with a label are outside.
+// isOutside reports whether the function with a label is outside.
 func (l *labels) isOutside(label int32) bool {
 	kind, number, _ := strings.Cut(l.list[label], "-")
 	if strings.Trim(number, "0123456789") == "" && (kind == "UE" || kind == "eNodeB" || kind == "gNodeB" || kind == "client") {
 		return true
 	}
-	if l.core == nil {
-		l.core = map[int32]bool{}
-		for function, at := range l.used {
-			l.core[at] = l.core[at] || !l.outside(function)
-		}
-	}
-	return !l.core[label]
+	function, ok := l.users[label]
+	return !ok || l.outside(function)
 }
 
 // numeric reports whether a name is an address.

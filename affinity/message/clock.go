@@ -109,12 +109,12 @@ func findClocks(ctx context.Context, files []string) (clocks, error) {
 	return all, nil
 }
 
-// samplesOf returns how many packets of each file are compared. Each file is compared with
-// each other, which takes time in proportion to the files and to all samples.
+// samplesOf returns how many packets of each file are compared. Every file is compared with every
+// other one, so the time grows with the number of files and with that of all samples.
 func samplesOf(files int) int { return min(samples, allSamples/files) }
 
-// takeSamples returns at most a number of samples of a file. A damaged file gives the samples
-// before the damage.
+// takeSamples returns the samples of a file, at most number. A damaged file gives the samples before
+// the damage.
 func takeSamples(ctx context.Context, name string, number int) ([]sample, error) {
 	source, err := capture.Open([]string{name}, capture.Options{})
 	if err != nil {
@@ -146,7 +146,7 @@ func takeSamples(ctx context.Context, name string, number int) ([]sample, error)
 	return slices.Clone(lowest(kept, number)), nil // without room for more
 }
 
-// lowest sorts samples by their hashes and keeps a number of the lowest.
+// lowest sorts samples by their hashes and returns the first ones, at most number.
 func lowest(all []sample, number int) []sample {
 	slices.SortFunc(all, func(a, b sample) int { return cmp.Compare(a.hash, b.hash) })
 	return all[:min(len(all), number)]

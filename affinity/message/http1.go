@@ -43,8 +43,7 @@ func (r *reading) retry(c *conn) {
 }
 
 // headHTTP begins a message. It reports whether the message is the last one of HTTP/1 on
-// its connection: an answer of 101, or of 2xx to CONNECT (RFC 9110 sections 15.2.2 and
-// 9.3.6).
+// its connection: see http1.Decoder.Tunnels.
 func (r *reading) headHTTP(x *half, d *http1.Decoder) (last bool) {
 	m, c := &d.Message, x.conn
 	if m.IsInterim() && m.Status != 101 {
@@ -69,10 +68,9 @@ func (r *reading) headHTTP(x *half, d *http1.Decoder) (last bool) {
 	}
 	status(r, s, m.Status)
 	key, method := c.answer(x.at)
-	if s.key = key; method == "HEAD" {
-		d.Answer([]byte("HEAD"))
-	}
-	return m.Status == 101 || method == "CONNECT" && m.Status/100 == 2
+	s.key = key
+	d.Answer([]byte(method))
+	return d.Tunnels()
 }
 
 // status makes a slot an HTTP answer.

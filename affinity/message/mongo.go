@@ -31,7 +31,7 @@ func (r *reading) frameMongo(x *half, data []byte) (int, error) {
 	}
 	part := h.Length
 	if part > maxFramed {
-		switch h.Op { // behind a gap, a false header must not hide the messages of 48 MB
+		switch h.Op { // behind a gap, a false header must not hide up to 48 MB of messages
 		case mongo.OpMsg, mongo.OpQuery, mongo.OpReply, opCompressed:
 		default:
 			return 0, mongo.ErrOp

@@ -40,10 +40,10 @@ func (n nasName) String() string {
 
 func decimal(n int) string { return strconv.Itoa(n) }
 
-// nas adds the identifiers in a NAS message, and returns its name. It reads the body of a
-// ciphered message that is plain anyway, as with EEA0: the body begins with a header of EMM
-// or ESM and a known type of that protocol. About one in 170 ciphered bodies looks so by
-// chance.
+// nas adds the identifiers in a NAS message, and returns its name. It also reads a
+// message with a header for ciphering if its body is plain, as with EEA0: the body begins with
+// a header of EMM or ESM and a known type of that protocol. About one in 170 ciphered bodies
+// begins so by chance.
 func (r *reading) nas(s *slot, octets []byte) nasName {
 	pdu := &r.decoders.pdu
 	if err := pdu.Parse(octets); err != nil {

@@ -120,8 +120,8 @@ func TestMessagesAfterAClockWasSetBack(t *testing.T) {
 	}
 }
 
-// TestDisorderIsCounted: packets that are earlier than one before by more than the window
-// of copies are counted, and the summary says what to do.
+// TestDisorderIsCounted: packets that are out of order by more than the window of copies are
+// counted, and the summary says what to do.
 func TestDisorderIsCounted(t *testing.T) {
 	_, s := read(t, Options{}, built(t, func(f *capturetest.File) {
 		var b capturetest.Frames

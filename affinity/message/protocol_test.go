@@ -245,9 +245,9 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 // to its end, also if some of its bytes are lost.
 func TestLongMessagesOfMongoDB(t *testing.T) {
 	const part = 60_000
-	pad := "\x02pad\x00" + bsonText(strings.Repeat("x", 2<<20))
+	pad := bsonPad(2 << 20)
 	insert := opMsg(7, 0, bson("\x02insert\x00"+bsonText("subscribers")+pad))
-	reply := opMsg(8, 7, bson("\x01ok\x00\x00\x00\x00\x00\x00\x00\xf0\x3f"+pad))
+	reply := opMsg(8, 7, bson(bsonOK+pad))
 	for _, lost := range []int{-1, 20} { // the segment of each message that is lost
 		file := built(t, func(f *capturetest.File) {
 			at := start
@@ -285,7 +285,7 @@ func TestLongMessagesOfMongoDB(t *testing.T) {
 // length must not hide the messages behind it.
 func TestFalseHeadersOfMongoDBAreNotSkipped(t *testing.T) {
 	const operation = 12
-	long := []byte(opMsg(7, 0, bson("\x02pad\x00"+bsonText(strings.Repeat("x", 2<<20)))))
+	long := []byte(opMsg(7, 0, bson(bsonPad(2<<20))))
 	for code, skipped := range map[byte]bool{0xdc: true, 0xdd: true, 0xde: false} { // OP_COMPRESSED, OP_MSG, none
 		long[operation] = code
 		r := newReading(Options{}, nil)
@@ -349,10 +349,16 @@ var (
 	mongoFind   = opMsg(7, 0, bson("\x02find\x00"+bsonText("subscribers")+"\x03filter\x00"+bson("\x02imsi\x00"+bsonText("001010000000001"))+"\x02$db\x00"+bsonText("nextepc")))
 	mongoInsert = opMsg(7, 0, bson("\x02insert\x00"+bsonText("subscribers")+"\x02$db\x00"+bsonText("nextepc")))
 	// A reply without documents.
-	mongoReply = opMsg(9, 7, bson("\x01ok\x00\x00\x00\x00\x00\x00\x00\xf0\x3f"))
+	mongoReply = opMsg(9, 7, bson(bsonOK))
 	// A reply that is longer than a first message may be.
-	mongoLong = opMsg(8, 7, bson("\x01ok\x00\x00\x00\x00\x00\x00\x00\xf0\x3f\x02pad\x00"+bsonText(strings.Repeat("x", 80<<10))))
+	mongoLong = opMsg(8, 7, bson(bsonOK+bsonPad(80<<10)))
 )
+
+// bsonOK is the element ok: 1.0 of a reply.
+const bsonOK = "\x01ok\x00\x00\x00\x00\x00\x00\x00\xf0\x3f"
+
+// bsonPad returns an element with a text of n bytes.
+func bsonPad(n int) string { return "\x02pad\x00" + bsonText(strings.Repeat("x", n)) }
 
 func bsonText(s string) string {
 	return string(binary.LittleEndian.AppendUint32(nil, uint32(len(s)+1))) + s + "\x00"

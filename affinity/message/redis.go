@@ -207,8 +207,8 @@ func (r *reading) redisAsked(x *half) {
 	r.commit(s)
 }
 
-// redisReply reads a value of a reply. An attribute may precede the reply, which then has
-// its slot already.
+// redisReply reads a value of a reply. If an attribute precedes the reply, the attribute has
+// already begun the slot.
 func (r *reading) redisReply(x *half, v *resp.Value) {
 	s := x.slot
 	if s == nil {

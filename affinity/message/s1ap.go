@@ -59,19 +59,12 @@ func s1apNames(p s1ap.Procedure) [3]string {
 	case s1ap.ERABReleaseIndication:
 		return [3]string{"E-RAB Release Indication"}
 	}
-	return [3]string{capitals(p.String())}
+	return [3]string{}
 }
 
 // s1apAnswered reports whether a procedure has an outcome: class 1 of TS 36.413 clause
-// 8.1. s1apNames says the same, but allocates for procedures of class 2, which carry most
-// NAS messages.
-func s1apAnswered(p s1ap.Procedure) bool {
-	switch p {
-	case 0, 1, 3, 4, 5, 6, 7, 9, 14, 17, 21, 23, 29, 30, 36, 43, 48, 50, 53, 55, 56, 63:
-		return true
-	}
-	return false
-}
+// 8.1.
+func s1apAnswered(p s1ap.Procedure) bool { return s1apNames(p)[1] != "" }
 
 // A subject collects the identities of the UE while an S1AP or NGAP message is read.
 type subject struct {
@@ -98,7 +91,13 @@ func (r *reading) s1ap(o *origin, data []byte) {
 		nas = r.nas(s, about.nas)
 	}
 	code := uint64(m.Procedure)<<32 | uint64(m.Kind)<<24 | uint64(nas)
-	s.m.Name = r.words.number(S1AP, code, func(uint64) string { return named(s1apNames(m.Procedure), int(m.Kind), nas.String()) })
+	s.m.Name = r.words.number(S1AP, code, func(uint64) string {
+		names := s1apNames(m.Procedure)
+		if names[0] == "" {
+			names[0] = capitals(m.Procedure.String())
+		}
+		return named(names, int(m.Kind), nas.String())
+	})
 	r.procedure(s, o, &about, uint64(m.Procedure), int(m.Kind), s1apAnswered(m.Procedure))
 	r.commit(s)
 }

@@ -15,7 +15,7 @@ import (
 func (r *reading) sipDatagram(o *origin, data []byte, missing int) {
 	m := &r.decoders.sip
 	_, err := m.Parse(data)
-	if missing > 0 && errors.Is(err, sip.ErrLength) && bytes.Contains(data, []byte("\r\n\r\n")) {
+	if missing > 0 && errors.Is(err, sip.ErrLength) && bytes.Contains(data, endOfHeader) {
 		// The body is shorter than Content-Length says; the header is whole.
 		if m.Salvage(data) {
 			err = nil

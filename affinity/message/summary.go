@@ -50,8 +50,8 @@ type Summary struct {
 	End      int64  `json:"end"`   // ns since 1970: last packet
 	Messages uint64 `json:"messages"`
 	Copies   uint64 `json:"copies"` // packets that were captured at another place before
-	// Disordered counts packets more than 50 ms earlier than one before. Copies may count
-	// twice, and answers may precede their requests. The tool reordercap sorts a file.
+	// Disordered counts packets that are more than 50 ms out of order. Their copies may
+	// count twice, and answers may precede their requests. The tool reordercap sorts a file.
 	Disordered uint64         `json:"disordered"`
 	Protocols  []Count        `json:"protocols"`
 	Functions  []Function     `json:"functions"`

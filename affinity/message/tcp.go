@@ -14,7 +14,7 @@ import (
 const (
 	maxTries  = 32      // unrecognised pieces before the search for a protocol stops
 	maxFramed = 1 << 20 // bytes of a message
-	pending   = 64      // last requests of a connection that are known to be HEAD or CONNECT, or not
+	pending   = 64      // last requests of a connection for which HEAD and CONNECT are remembered
 	maxStray  = 8       // answers of a connection that were read before their requests
 )
 

@@ -78,7 +78,7 @@ func (s *Summary) gaps(w io.Writer) {
 	c, l := &s.Captures, &s.Streams.Lost
 	all = append(all, gap{"packets of one message captured at several places", s.Copies}, gap{"frames that the kernel dropped, because they were read too slowly", c.Lost},
 		gap{"frames more than 1 s earlier than the one before: a clock was set back", c.SetBack},
-		gap{"packets more than 50 ms earlier than one before: sort each file with reordercap", s.Disordered},
+		gap{"packets more than 50 ms out of order: sort each file with reordercap", s.Disordered},
 		gap{"malformed frames", c.Malformed}, gap{"frames that are not IP", c.NotIP},
 		gap{"packets that are neither UDP, TCP nor SCTP", c.NotTransport}, gap{"SCTP chunks of I-DATA", c.Interleaved}, gap{"packets cut off by the capture", c.Cut},
 		gap{"bytes of TCP missing", l.Timeout + l.Connection + l.Memory + l.Cut + l.End},

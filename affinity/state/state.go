@@ -140,7 +140,7 @@ func (c *Collector) access(m *message.Message, a *message.Access, of correlate.L
 
 // ask notes a read before the first write of a key.
 func (c *Collector) ask(k *key, read uint64) {
-	k.found = k.found || k.asked != 0 // the answer to the read before is not in the capture
+	k.found = k.asked != 0 // the answer to the read before is not in the capture
 	delete(c.asked, k.asked)
 	k.asked = read
 	c.asked[read] = k

@@ -2,8 +2,8 @@ package stream
 
 import "testing"
 
-// TestSearchFromBothEnds searches for places near both ends of the held chunks. The chunks
-// are cut in the middle, so a search that has to pass it finds a wrong place.
+// TestSearchFromBothEnds searches for places near both ends of the held chunks. The list is cut in
+// the middle, so a search that crosses the middle finds a wrong place.
 func TestSearchFromBothEnds(t *testing.T) {
 	const chunks, step = 100, 10
 	var held [chunks]chunk

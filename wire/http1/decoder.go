@@ -63,8 +63,8 @@ const (
 // read. The caller removes these octets from data. On More, the caller appends
 // more octets to the rest and calls Next again. An error is final, because the
 // boundaries of messages are lost: Next returns the same error from then on. The
-// first time, n includes the malformed head or trailers, as far as they were
-// searched for their end, so that a caller need not search them again.
+// first time, n includes the part of a malformed head or trailer section that Next
+// has searched, so that the caller need not search it again.
 func (d *Decoder) Next(data []byte) (n int, e Event, err error) {
 	for e = again; e == again && d.err == nil; {
 		var took int
@@ -107,6 +107,14 @@ func (d *Decoder) Answer(method []byte) {
 	default:
 		d.answers = other
 	}
+}
+
+// Tunnels reports whether octets that are not HTTP follow the response in Message, in both
+// directions: after 101, and after 2xx to CONNECT (RFC 9110 sections 15.2.2 and 9.3.6). The
+// caller calls Answer before.
+func (d *Decoder) Tunnels() bool {
+	m := &d.Message
+	return !m.Request && (m.Status == 101 || d.answers == connect && m.Status/100 == 2)
 }
 
 // Close tells the decoder that the connection has ended. The caller calls it
@@ -198,7 +206,7 @@ func (d *Decoder) head(data []byte) (n int, e Event, err error) {
 func (d *Decoder) body() Event {
 	m := &d.Message
 	switch {
-	case !m.Request && (m.Status == 101 || d.answers == connect && m.Status/100 == 2):
+	case d.Tunnels():
 		d.state = inTunnel
 	case !m.Request && (d.answers == head || m.Status < 200 || m.Status == 204 || m.Status == 304):
 		return d.end(nil)

@@ -18,9 +18,9 @@ type Field struct {
 // table, but are not reported. The decoder rejects a block above the third
 // bound.
 const (
-	maxFields = 1 << 10   // real heads have less than 100
-	maxText   = 128 << 10 // octets that are decoded or copied: twice maxHead
-	maxCopied = 1 << 20   // octets, including names that are copied within the table
+	maxFields = 1 << 10     // real heads have less than 100
+	maxText   = 2 * maxHead // octets that are decoded or copied
+	maxCopied = 1 << 20     // octets, including names that are copied within the table
 )
 
 // Errors in header blocks, which are wrapped into ErrBlock.
