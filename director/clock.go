@@ -11,7 +11,7 @@ import (
 
 // A Clock gives the director the time.
 type Clock struct {
-	// Now returns the time since the host booted, suspension included. It never jumps,
+	// Now returns the time since the host booted, suspension excluded. It never jumps,
 	// and continues in a process that takes over.
 	Now func() time.Duration
 	// Boot identifies the boot that Now counts from.
@@ -24,8 +24,10 @@ type Clock struct {
 // HostClock returns the host's clock.
 func HostClock() (Clock, error) {
 	var at unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &at); err != nil {
-		return Clock{}, fmt.Errorf("read CLOCK_BOOTTIME: %w", err)
+	// time.Since counts by CLOCK_MONOTONIC. With another base, a process that takes over after a
+	// suspension would be ahead of the one before it.
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &at); err != nil {
+		return Clock{}, fmt.Errorf("read CLOCK_MONOTONIC: %w", err)
 	}
 	start, base := time.Now(), time.Duration(at.Nano())
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

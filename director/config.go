@@ -145,7 +145,7 @@ type Overload struct {
 	Min     float64  `yaml:"min" jsonschema:"exclusiveMinimum=0"`                   // Lower bound of transactions per second; default 10.
 	Max     float64  `yaml:"max" jsonschema:"exclusiveMinimum=0"`                   // Upper bound of transactions per second; left out: none.
 	Burst   float64  `yaml:"burst" jsonschema:"minimum=1"`                          // Transactions admitted at once; default those of a tenth of a second at the present rate, at least one.
-	Invite  string   `yaml:"invite" jsonschema:"enum=provisional,enum=off"`         // SIP: with provisional, the time from INVITE to its first response counts, besides the latency of other requests. Default off, because a function may wait for others before it responds.
+	Invite  string   `yaml:"invite" jsonschema:"enum=provisional,enum=off"`         // SIP: with provisional, the time from INVITE to its first response other than 100 Trying counts, besides the latency of other requests. Default off, because a function may wait for others before it responds.
 }
 
 // Quotas are the quotas of each protocol.

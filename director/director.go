@@ -218,7 +218,11 @@ func (d *Director) Run(ctx context.Context) error {
 	g.Go(func() error { return d.tick(ctx) })
 	g.Go(func() error { return d.logDrops(ctx) })
 	g.Go(func() error { return d.listenToFile(ctx) })
-	g.Go(func() error { return d.listenToRestart(ctx, stop) })
+	restarts := make(chan struct{}) // closed when no restart runs or can begin
+	g.Go(func() error {
+		defer close(restarts)
+		return d.listenToRestart(ctx, stop)
+	})
 	if err := d.options.Handover.ready(d); err != nil {
 		stop(err)
 	}
@@ -226,7 +230,9 @@ func (d *Director) Run(ctx context.Context) error {
 	g.Go(func() error {
 		// Hand over the workers' memories as soon as they stop, because the new process
 		// lets messages wait until then.
-		return errors.Join(d.runProtocols(ctx), d.options.Handover.finish(d))
+		err := d.runProtocols(ctx)
+		stop(err) // for listenToRestart, if the protocols failed
+		return errors.Join(err, d.options.Handover.finish(d, restarts))
 	})
 	err := g.Wait()
 	d.saveTerms() // unless a new process has the state file

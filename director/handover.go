@@ -188,6 +188,7 @@ func (d *Director) listenToRestart(ctx context.Context, stop context.CancelCause
 			continue
 		}
 		stop(errHandedOver)
+		return errHandedOver // another request would fail, and then this process would write the state file again
 	}
 }
 
@@ -254,16 +255,15 @@ func (d *Director) thaw() {
 	d.roster.thaw()
 }
 
-// finish hands over the memories after the workers have stopped.
-func (h *Handover) finish(d *Director) error {
+// finish hands over the memories after the workers have stopped. It ends a restart that is not
+// complete yet, and waits until the channel restarts is closed.
+func (h *Handover) finish(d *Director, restarts <-chan struct{}) error {
+	if h != nil {
+		h.upgrader.Stop()
+	}
+	<-restarts
 	if !h.isDone() {
 		d.removeSocket()
-	}
-	if h == nil {
-		return nil
-	}
-	h.upgrader.Stop()
-	if h.to == nil {
 		return nil
 	}
 	// The new process may no longer be waiting.

@@ -58,17 +58,11 @@ func (d *Director) healthOf(in vitrine.Instance) client.Instance {
 // view returns one instance with its health and counts.
 func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	out := d.healthOf(in)
-	out.Messages, out.Transactions, out.Ended, out.InFlight = c.Messages, c.Begun, c.Ended, c.InFlight
+	out.Messages, out.Transactions, out.Ended, out.InFlight, out.Proceeding = c.Messages, c.Begun, c.Ended, c.InFlight, c.Proceeding
 	out.Dialogs, out.DialogsBegun, out.Quiet = int64(c.DialogsBegun)-int64(c.DialogsEnded), c.DialogsBegun, c.Quiet
 	out.Latencies = c.Latencies
-	answered := uint64(0)
-	for outcome, n := range c.Ended {
-		if outcome != meter.Unanswered.String() {
-			answered += n
-		}
-	}
-	if answered > 0 {
-		out.Latency = c.Latency.Seconds() / float64(answered)
+	if n := c.Latencies.Count(); n > 0 {
+		out.Latency = c.Latency.Seconds() / float64(n)
 	}
 	out.Leased = d.roster.leasedWeight(&in)
 	ty := d.config.Load().Type(in.Type)

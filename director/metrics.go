@@ -76,7 +76,7 @@ func (c *collector) instances(e emitter) {
 		e.count("transactions_untimed_total", "Transactions forgotten for lack of room.", in.Untimed, l...)
 		e.count("dialogs_begun_total", "Dialogs begun through this director.", in.DialogsBegun, l...)
 		e.count("dialogs_ended_total", "Dialogs ended through this director; only sums over directors balance.", in.DialogsEnded, l...)
-		e.send(prometheus.CounterValue, "latency_seconds_total", "Time from request to final answer, summed over the answered transactions.", in.Latency.Seconds(), l...)
+		e.send(prometheus.CounterValue, "latency_seconds_total", "Sum of instance_latency_seconds.", in.Latency.Seconds(), l...)
 		for outcome, n := range in.Ended {
 			e.count("transactions_ended_total", "Transactions by outcome.", n, with("outcome", outcome)...)
 		}
@@ -99,10 +99,12 @@ func (c *collector) instances(e emitter) {
 	}
 }
 
+const latencyHelp = "Time from request to final answer; from INVITE to its first response other than 100 Trying."
+
 // latencies sends the histogram of an instance, with one bucket for each doubling from 64 us.
 func (e emitter) latencies(h latency.Histogram, sum time.Duration, labels ...string) {
 	const first, last = 64, 64 << 20 // microseconds
-	desc, values := describe("instance_latency_seconds", "Time from request to final answer.", labels)
+	desc, values := describe("instance_latency_seconds", latencyHelp, labels)
 	buckets, total := map[float64]uint64{}, uint64(0)
 	h.Each(func(bucket int, n uint64) {
 		total += n
@@ -132,7 +134,7 @@ func (c *collector) types(e emitter) {
 			panics = 1
 		}
 		e.gauge("panic", "1 while the type's instances count as up although checks fail.", panics, "type", t.Name)
-		desc, values := describe("latency_seconds", "Time from request to final answer.", []string{"type", t.Name})
+		desc, values := describe("latency_seconds", latencyHelp, []string{"type", t.Name})
 		buckets := make(map[float64]uint64, len(t.Latency))
 		total := uint64(0)
 		bounds := meter.Bounds()

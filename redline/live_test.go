@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -100,14 +99,14 @@ func newSite(t *testing.T, capacities map[string]float64) *site {
 	}
 	var text strings.Builder
 	for name, capacity := range capacities {
-		address := freePort(t)
+		address := hosttest.FreeAddress(t, "udp")
 		cmd := exec.Command(self, address)
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%g", serveVariable, capacity))
 		s.commands[name] = cmd
 		hosttest.Spawn(t, 20*time.Second, name, cmd)
 		fmt.Fprintf(&text, "- {name: %s, type: registration, address: %q, weight: 100}\n", name, address)
 	}
-	s.address = freePort(t)
+	s.address = hosttest.FreeAddress(t, "udp")
 	path := filepath.Join(memoryDir(t), "director.yaml")
 	file := fmt.Sprintf("listen: {sip: [\"udp://%s\"], control: \"127.0.0.1:0\"}\ntypes: [{name: registration, protocol: sip}]\nrules: [{type: registration}]\n"+
 		"transition: 4s\nhealth: {sip: \"off\"}\ninstances:\n%s", s.address, &text)
@@ -144,17 +143,6 @@ func memoryDir(t *testing.T) string {
 	}
 	hosttest.AtEnd(t, func() error { return os.RemoveAll(dir) })
 	return dir
-}
-
-// freePort returns a UDP address that nothing listens on.
-func freePort(t *testing.T) string {
-	t.Helper()
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	return c.LocalAddr().String()
 }
 
 // offer sends registrations at a rate in calls per second and returns when they arrive. report

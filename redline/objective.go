@@ -13,7 +13,7 @@ import (
 // latency.
 type Objective struct {
 	Success  float64       // lower bound on the share of transactions without failure, above 0 and below 1
-	Latency  time.Duration // upper bound on the quantile of latency, from request to final answer
+	Latency  time.Duration // upper bound on the quantile of latency, from request to final answer, and from INVITE to its first response but 100
 	Quantile float64       // the quantile, above 0 and below 1, such as 0.99
 }
 
@@ -36,37 +36,36 @@ func (o Objective) check() error {
 // A tally counts the transactions of a span by their relation to an objective.
 type tally struct {
 	ended   float64 // ended or overdue transactions
-	failed  float64
-	late    float64 // transactions answered later than the objective, or overdue
-	overdue float64 // transactions in flight for longer than the objective
+	failed  float64 // of those
+	timed   float64 // transactions with a latency, or overdue: more than have ended while calls ring
+	late    float64 // of those, later than the objective, or overdue
+	overdue float64 // transactions that wait for their response for longer than the objective
 }
 
-// tally counts the transactions of a span. Those overdue at its end count as ended and late.
+// tally counts the transactions of a span. Those overdue at its end count as ended, timed and late.
 func (o Objective) tally(s client.Span, overdue uint64) tally {
 	return tally{
 		ended: float64(s.Completed() + overdue), failed: float64(s.Failures()),
-		late: s.Latencies.Above(o.Latency) + float64(overdue), overdue: float64(overdue),
+		timed: float64(s.Latencies.Count() + overdue), late: s.Latencies.Above(o.Latency) + float64(overdue), overdue: float64(overdue),
 	}
 }
 
 // budget returns the used share of the error budget: the share of the allowed failures or of the
 // allowed late transactions, whichever is higher. The objective is met up to 1.
 func (o Objective) budget(t tally) float64 {
-	if t.ended == 0 {
-		return 0
-	}
-	return max(t.failed/t.ended/(1-o.Success), t.late/t.ended/(1-o.Quantile))
+	share := func(n, of float64) float64 { return n / max(of, 1) }
+	return max(share(t.failed, t.ended)/(1-o.Success), share(t.late, t.timed)/(1-o.Quantile))
 }
 
 // isBroken reports whether a span proves that the objective is broken. It does so if failures or
 // late transactions are significantly more than expected when the objective is just met.
 func (o Objective) isBroken(t tally) bool {
-	exceeds := func(n, share float64) bool {
+	exceeds := func(n, of, share float64) bool {
 		const deviations, least = 3, 3
-		mean := t.ended * share
+		mean := of * share
 		return n > mean+deviations*math.Sqrt(mean*(1-share))+least
 	}
-	return exceeds(t.failed, 1-o.Success) || exceeds(t.late, 1-o.Quantile)
+	return exceeds(t.failed, t.ended, 1-o.Success) || exceeds(t.late, t.timed, 1-o.Quantile)
 }
 
 // enough returns the number of transactions needed to judge the objective. With that many, five

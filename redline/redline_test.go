@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/director/client"
+	"vitrine/director/latency"
 )
 
 // TestFindsTheCapacity checks that the interval contains the capacity, that the objective is broken
@@ -36,6 +38,35 @@ func TestFindsTheCapacity(t *testing.T) {
 		}
 		w.checkRestored(t)
 	})
+}
+
+// TestRingingIsNotLate checks that calls that ring for longer than the objective do not count as late.
+func TestRingingIsNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(160)...)
+		find(w, "a").ringing = 200
+		r, err := Run(t.Context(), w.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Verdict != Within || r.Low > 160 || r.High < 160 {
+			t.Errorf("%s", &r)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestLateShareWhileCallsRing checks that the share of late responses is that of all responses. At
+// the begin of the traffic, no call has ended yet.
+func TestLateShareWhileCallsRing(t *testing.T) {
+	var s client.Span
+	s.Latencies.Add(latency.Bucket(10_000), 995)
+	s.Latencies.Add(latency.Bucket(900_000), 5)
+	o := Objective{Success: 0.99, Latency: 100 * time.Millisecond, Quantile: 0.99}
+	got := o.tally(s, 0)
+	if budget := o.budget(got); o.isBroken(got) || budget < 0.49 || budget > 0.51 {
+		t.Errorf("5 of 1000 responses are late: got a budget of %g, broken %t; want 0.5, false", budget, o.isBroken(got))
+	}
 }
 
 // TestResetInTheFirstStep restarts one of two directors in the step at the present rate. The other

@@ -27,7 +27,8 @@ type server struct {
 	base     time.Duration
 	state    vitrine.State
 	health   string
-	stopped  bool // true: answers nothing
+	stopped  bool   // true: answers nothing
+	ringing  uint64 // calls in flight that have a provisional response
 
 	backlog  float64 // transactions that wait
 	begun    float64
@@ -163,7 +164,7 @@ func (d *simulated) Instances(context.Context) ([]client.Instance, error) {
 		in.Latencies.Add(latency.Bucket(uint64(s.base.Microseconds())), d.before)
 		if d.number == 0 { // all messages go by the first director
 			in.Transactions = uint64(s.begun)
-			in.InFlight = uint64(s.backlog)
+			in.InFlight, in.Proceeding = uint64(s.backlog)+s.ringing, s.ringing
 			in.Ended = map[string]uint64{"succeeded": s.seen.Count()}
 			in.Latencies.Merge(s.seen)
 		}

@@ -54,7 +54,10 @@ func (s *sampler) isSteady(m *measured, precision float64) (steady, known bool) 
 	o := vitrine.Outcome{Valid: true, Seconds: s.seconds, InFlight: s.inFlight}
 	o.Rate = m.span.Rate() * interval / vitrine.InFlightEvery.Seconds()
 	o.Scheduled, o.Succeeded = s.objective.passed(m.tally)
-	return rate.Judge(o, precision).Steady, true
+	j := rate.Judge(o, precision)
+	// rate.Judge calls a part of the step with too few samples steady. Then the whole step decides.
+	judged := float64(n)*(1-j.Cut) >= fewest
+	return j.Steady && (judged || !rate.Grows(o, precision)), true
 }
 
 // longest bounds the extension of a step whose backlog may grow. Like a trial of search/rate, the

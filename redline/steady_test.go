@@ -40,6 +40,8 @@ func TestSteadyMatchesRateSearch(t *testing.T) {
 		"a transient in the first third":   {length, func(s float64) float64 { return min(10*s, 100) }, true},
 		"growth that began in the middle":  {length, func(s float64) float64 { return max(0, 5*(s-18)) }, false},
 		"waves that hide growth of a rate": {6 * time.Second, func(s float64) float64 { return 200 * float64(int(s*0.7)%2) }, false},
+		"last third is too short to judge": {6 * time.Second, func(s float64) float64 { return 20 * s }, false},
+		"last two thirds are too short":    {3 * time.Second, func(s float64) float64 { return 20 * s }, false},
 		"too short to judge":               {2 * time.Second, func(float64) float64 { return 7 }, false},
 	} {
 		s, m := sampled(c.length, c.inFlight)

@@ -46,8 +46,8 @@ func (a *app) directorCommand() *cobra.Command {
 		RunE: showHelp,
 	}
 	f := c.PersistentFlags()
-	f.StringVar(&k.access.URL, "director", "", "the director's control address, or unix:SOCKET; without it, the one director that this\n"+
-		"user runs here, or else "+defaultControl)
+	f.StringVar(&k.access.URL, "director", "", "the director's control address (beyond loopback: https://ADDRESS:PORT), or unix:SOCKET; without it, the\n"+
+		"one director that this user runs here, or else "+defaultControl)
 	k.credentials(f)
 	f.BoolVar(&k.json, "json", false, "print JSON")
 	c.AddCommand(a.directorRun(), a.directorCheck(), a.directorSchema(), k.status(), k.explain(), k.instances(), k.leases(), k.rules(), k.reload(), k.restart())
@@ -159,7 +159,7 @@ const defaultControl = "http://127.0.0.1:8090"
 // find returns the director's address if the user did not name one.
 func (k *directorControl) find(ctx context.Context) (string, error) {
 	if k.access.TokenFile != "" || k.access.Certificate != "" {
-		return defaultControl, nil // credentials are sent only to an address that the user named
+		return "", &vitrine.BadInput{File: "--director", Found: "credentials without an address", Want: "name the director that they are for, such as --director " + defaultControl}
 	}
 	switch all := client.Sockets(ctx); len(all) {
 	case 0:

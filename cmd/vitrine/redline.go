@@ -48,7 +48,7 @@ func (a *app) redlineCommand() *cobra.Command {
 
 func (o *redlineOptions) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringArrayVar(&o.urls, "director", nil, "control address of a director, or unix:SOCKET; repeat it for all directors side by side;\nwithout it, the one director that this user runs here, or else "+defaultControl)
+	f.StringArrayVar(&o.urls, "director", nil, "control address of a director (beyond loopback: https://ADDRESS:PORT), or unix:SOCKET; repeat it for all\ndirectors side by side; without it, the one director that this user runs here, or else "+defaultControl)
 	o.credentials(f)
 	f.StringVar(&o.Instance, "instance", "", "the instance to measure (default: the one with the most weight)")
 	f.StringVar(&o.Flavor, "flavor", "", "the instance's flavor, for the result file")

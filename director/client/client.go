@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -80,6 +81,9 @@ func (c *Client) Refresh() error {
 		return err
 	}
 	token = cmp.Or(c.given.Token, token)
+	if token != "" && c.base.Scheme == "http" && !c.isHere() {
+		return &vitrine.BadInput{File: c.given.URL, Found: "an address without TLS for a token", Want: "https://" + c.base.Host + ": beyond loopback a director needs TLS"}
+	}
 	secure, err := access.ClientTLS(c.given.Certificate, c.given.Key, c.given.Authorities)
 	if err != nil {
 		return err
@@ -100,6 +104,16 @@ func (c *Client) Refresh() error {
 		old.HTTP.CloseIdleConnections()
 	}
 	return nil
+}
+
+// isHere reports whether the address is a unix socket or a loopback address. Without TLS, a director
+// serves no other address and no name but localhost.
+func (c *Client) isHere() bool {
+	if strings.HasPrefix(c.given.URL, unixScheme) {
+		return true
+	}
+	ip, err := netip.ParseAddr(c.base.Hostname())
+	return err == nil && ip.IsLoopback() || strings.EqualFold(c.base.Hostname(), "localhost")
 }
 
 // call sends in as JSON and reads the answer into out; either may be nil.

@@ -12,6 +12,22 @@ import (
 	"vitrine/internal/certtest"
 )
 
+// TestTokensNeedTLSBeyondLoopback checks that no token goes in clear to another host.
+func TestTokensNeedTLSBeyondLoopback(t *testing.T) {
+	for address, want := range map[string]bool{
+		"192.0.2.1:8090": false, "http://[2001:db8::1]:8090": false, "director.example:8090": false,
+		"https://192.0.2.1:8090": true, "https://director.example:8090": true,
+		"127.0.0.1:8090": true, "http://[::1]:8090": true, "localhost:8090": true, "unix:/run/director.sock": true,
+	} {
+		if _, err := New(Access{URL: address, Token: "secret"}); (err == nil) != want || err != nil && !vitrine.IsBadInput(err) {
+			t.Errorf("%s: got error %v, want one: %t", address, err, !want)
+		}
+	}
+	if _, err := New(Access{URL: "192.0.2.1:8090"}); err != nil {
+		t.Errorf("without a token: %v", err)
+	}
+}
+
 // TestRefresh rotates the token and the certificate that a client shows. A broken file
 // changes nothing.
 func TestRefresh(t *testing.T) {

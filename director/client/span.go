@@ -7,7 +7,7 @@ import (
 )
 
 // The outcomes that count as failures of an instance. A declined transaction, such as one
-// that is challenged, is no failure.
+// that is challenged, is no failure, and neither is an INVITE that rings (proceeding).
 var failures = [...]string{"failed", "busy", "unanswered"}
 
 // A Reading holds the counts of an instance at a time, added up over directors side by side.
@@ -15,6 +15,7 @@ type Reading struct {
 	At       time.Time
 	Begun    uint64 // transactions
 	InFlight uint64 // transactions
+	Waiting  uint64 // of those in flight, the ones that are not proceeding
 	Dialogs  int64  // now
 	parts    map[source]Instance
 }
@@ -33,6 +34,7 @@ func Read(at time.Time, all ...Instance) Reading {
 		in := &all[i]
 		r.Begun += in.Transactions
 		r.InFlight += in.InFlight
+		r.Waiting += in.InFlight - min(in.InFlight, in.Proceeding)
 		r.Dialogs += in.Dialogs
 		from := source{director: in.director, instance: in.Name}
 		for r.has(from) {
@@ -53,7 +55,7 @@ type Span struct {
 	Duration     time.Duration
 	Begun        uint64            // transactions
 	Ended        map[string]uint64 // transactions, by outcome
-	Latencies    latency.Histogram // of the answered transactions
+	Latencies    latency.Histogram // as Instance.Latencies
 	InFlight     uint64            // transactions, at the end
 	DialogsBegun uint64
 	Dialogs      int64 // at the end
@@ -101,7 +103,7 @@ func (s Span) Completed() (n uint64) {
 	return n
 }
 
-// Failures returns how many transactions ended with a 5xx answer or without a final one.
+// Failures returns how many transactions ended with a 5xx answer or unanswered.
 func (s Span) Failures() (n uint64) {
 	for _, outcome := range failures {
 		n += s.Ended[outcome]
@@ -119,6 +121,6 @@ func (s Span) Success() float64 {
 	return float64(ended-s.Failures()) / float64(ended)
 }
 
-// Quantile returns the latency that a share q of the answered transactions, 0..1, does not
-// exceed; 0 if none was answered.
+// Quantile returns the latency that a share q of the transactions with a latency, 0..1, does
+// not exceed; 0 if there are none.
 func (s Span) Quantile(q float64) time.Duration { return s.Latencies.Quantile(q) }

@@ -59,15 +59,15 @@ func TestSpan(t *testing.T) {
 		h.Add(latency.Bucket(50_000), slow)
 		return h
 	}
-	one := Instance{Transactions: 100, InFlight: 4, Dialogs: 7, DialogsBegun: 9, Ended: map[string]uint64{"succeeded": 90, "failed": 6}, Latencies: latencies(96, 0), director: "a"}
+	one := Instance{Transactions: 100, InFlight: 4, Proceeding: 3, Dialogs: 7, DialogsBegun: 9, Ended: map[string]uint64{"succeeded": 90, "failed": 6}, Latencies: latencies(96, 0), director: "a"}
 	two := Instance{Transactions: 10, InFlight: 1, Dialogs: -2, Ended: map[string]uint64{"succeeded": 9}, director: "b"}
 	before := Read(at, one, two)
-	if before.Begun != 110 || before.InFlight != 5 || before.Dialogs != 5 {
+	if before.Begun != 110 || before.InFlight != 5 || before.Waiting != 2 || before.Dialogs != 5 {
 		t.Errorf("%+v", before)
 	}
 	one.Transactions, two.Transactions = 200, 110
 	one.Ended, one.Latencies = map[string]uint64{"succeeded": 170, "failed": 7, "declined": 20}, latencies(96, 99)
-	two.Ended = map[string]uint64{"succeeded": 108, "unanswered": 1}
+	two.Ended = map[string]uint64{"succeeded": 107, "unanswered": 1, "proceeding": 1}
 	two.Latencies.Add(latency.Bucket(900_000), 1)
 	s := Read(at.Add(2*time.Second), one, two).Since(before)
 	if s.Rate() != 100 || s.Completed() != 201 || s.Failures() != 2 || s.Success() != 199.0/201 {

@@ -18,11 +18,12 @@ type Instance struct {
 	Transactions uint64            `json:"transactions"`            // Of those, transactions begun.
 	Ended        map[string]uint64 `json:"ended,omitempty"`         // Transactions, by outcome.
 	InFlight     uint64            `json:"in_flight"`               // Transactions, now; add it up over directors to drain.
+	Proceeding   uint64            `json:"proceeding"`              // Of those in flight, INVITEs with a provisional response other than 100 Trying.
 	Dialogs      int64             `json:"dialogs"`                 // Begun less ended at this director; only the sum over directors is meaningful.
 	DialogsBegun uint64            `json:"dialogs_begun"`           // Dialogs begun at this director, since its start.
 	Quiet        bool              `json:"quiet"`                   // No request was sent to it for a transition.
-	Latency      float64           `json:"latency_seconds"`         // Mean, from request to final answer.
-	Latencies    latency.Histogram `json:"latencies"`               // From request to final answer, since the director's start: pairs of an upper bound in microseconds, and the number below it and above the bound before. Span makes quantiles of two readings.
+	Latency      float64           `json:"latency_seconds"`         // Mean of the latencies.
+	Latencies    latency.Histogram `json:"latencies"`               // From request to final answer, and from INVITE to its first response other than 100 Trying, since the director's start: pairs of an upper bound in microseconds, and the number below it and above the bound before. Span makes quantiles of two readings.
 	Drained      bool              `json:"drained"`                 // It is draining and has nothing left to do here: no transactions in flight, and a transition in which old ones could come is over. With drain: dialog, that transition begins with the last request of a dialog.
 	Leased       *float64          `json:"leased_weight,omitempty"` // Its weight by the type's lease, in place of its own; 0: it gets no new work.
 	TEIDPrefix   uint32            `json:"teid_prefix,omitempty"`   // GTP-C: the high bits of the TEIDs that it must hand out.

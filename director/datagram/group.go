@@ -164,11 +164,17 @@ func (g *Group) Addresses() []netip.AddrPort { return append([]netip.AddrPort(ni
 // handles and sends everything that it has read. Datagrams that still wait in the sockets
 // stay there for other holders of the sockets.
 func (g *Group) Run(ctx context.Context, handler func(worker int) Handler) error {
+	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
 		g.stopped.Store(true)
 		_, _ = unix.Write(g.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // fails only if it is readable already
 	})
-	defer stop()
+	defer func() {
+		if !stop() {
+			<-woken // after Close, another file may have the number of g.wake
+		}
+	}()
 	var workers sync.WaitGroup
 	for i, w := range g.workers {
 		h := handler(i)

@@ -105,7 +105,11 @@ func (m *Meter) TakeOver(from io.Reader) error {
 		switch {
 		case slotOf(entry) == 0 && same:
 			m.flights.put(line, entry) // if there is no room, a retransmission may count as a new transaction
-		case ok && (!same || !m.flights.put(line, entry&^(uint64(maxSlots-1)<<timeBits)|uint64(slot)<<timeBits)):
+		case ok && same && m.flights.put(line, entry&^(uint64(maxSlots-1)<<timeBits)|uint64(slot)<<timeBits):
+			if entry&heardBit != 0 {
+				w.counts(slot).proceeding.Add(1)
+			}
+		case ok:
 			w.counts(slot).untimed.Add(1)
 		}
 	}
@@ -122,17 +126,19 @@ func (f *flights) put(n uint32, entry uint64) bool {
 	return false
 }
 
-// all returns the counts in a fixed order.
+// all returns the counts in a fixed order. proceeding is not among them, because the entries of
+// the transactions in flight tell it.
 func (c *instanceCounts) all() []*atomic.Uint64 {
 	all := []*atomic.Uint64{&c.messages, &c.begun, &c.microseconds, &c.dialogsBegun, &c.dialogsEnded, &c.untimed}
-	for o := range c.ended {
+	for o := range c.ended[:Proceeding] {
 		all = append(all, &c.ended[o])
 	}
 	// A process of another version may know only the counts above.
 	for i := range c.latency {
 		all = append(all, &c.latency[i])
 	}
-	return all
+	// Or only those above.
+	return append(all, &c.ended[Proceeding])
 }
 
 // all returns the counts in a fixed order.

@@ -55,9 +55,9 @@ func (f *flights) line(transaction uint64) *line {
 }
 
 // begin enters a transaction. begun is false if the table has or had the transaction
-// already. displaced is the slot of the transaction that was forgotten to make room; 0:
-// none.
-func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (begun bool, displaced uint16) {
+// already. displaced is the entry that made room. Its slot is 0 if that entry was empty or
+// its transaction had ended.
+func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (begun bool, displaced uint64) {
 	l := f.line(transaction)
 	at := uint64(now/timeUnit) & timeMask
 	fresh := transaction&tagMask<<flightShift | uint64(slot)<<timeBits | at
@@ -80,29 +80,27 @@ func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (beg
 			}
 		}
 		if place.CompareAndSwap(was, fresh) {
-			return true, slotOf(was)
+			return true, was
 		}
 	}
 }
 
-// end marks a transaction as ended.
-func (f *flights) end(now time.Duration, transaction uint64) (slot uint16, latency time.Duration, ok bool) {
+// end marks a transaction as ended. heard reports whether noteResponse noted a response.
+func (f *flights) end(now time.Duration, transaction uint64) (slot uint16, latency time.Duration, heard, ok bool) {
 	l := f.line(transaction)
 	for i := range l {
-		e := l[i].Load()
-		if slotOf(e) == 0 || tagOf(e) != transaction&tagMask {
-			continue
+		// Another worker may note a response meanwhile, and then the entry still has a slot.
+		for e := l[i].Load(); slotOf(e) != 0 && tagOf(e) == transaction&tagMask; e = l[i].Load() {
+			if l[i].CompareAndSwap(e, e&^(uint64(maxSlots-1)<<timeBits)) {
+				return slotOf(e), sinceOf(e, now), e&heardBit != 0, true
+			}
 		}
-		if !l[i].CompareAndSwap(e, e&^(uint64(maxSlots-1)<<timeBits)) {
-			return 0, 0, false // another worker was faster: the answer came twice
-		}
-		return slotOf(e), sinceOf(e, now), true
 	}
-	return 0, 0, false
+	return 0, 0, false, false
 }
 
 // noteResponse notes a response to a transaction in flight. first is false if one came before.
-func (f *flights) noteResponse(now time.Duration, transaction uint64) (latency time.Duration, first bool) {
+func (f *flights) noteResponse(now time.Duration, transaction uint64) (slot uint16, latency time.Duration, first bool) {
 	l := f.line(transaction)
 	for i := range l {
 		e := l[i].Load()
@@ -110,11 +108,11 @@ func (f *flights) noteResponse(now time.Duration, transaction uint64) (latency t
 			continue
 		}
 		if e&heardBit != 0 || !l[i].CompareAndSwap(e, e|heardBit) {
-			return 0, false
+			return 0, 0, false
 		}
-		return sinceOf(e, now), true
+		return slotOf(e), sinceOf(e, now), true
 	}
-	return 0, false
+	return 0, 0, false
 }
 
 // sinceOf returns how long ago an entry began.

@@ -62,11 +62,12 @@ const (
 	Declined           // the function answered that it will not: 3xx to 6xx except those below
 	Failed             // the function answered that it cannot: 5xx except 503
 	Busy               // the function is overloaded: 503
-	Unanswered         // no final answer within a transition
+	Unanswered         // no final answer within a transition, and Hear noted no response
+	Proceeding         // no final answer within a transition, but Hear noted a response: an INVITE that rings
 	outcomes
 )
 
-var outcomeNames = [outcomes]string{"succeeded", "declined", "failed", "busy", "unanswered"}
+var outcomeNames = [outcomes]string{"succeeded", "declined", "failed", "busy", "unanswered", "proceeding"}
 
 func (o Outcome) String() string {
 	if o < outcomes {
@@ -86,12 +87,16 @@ type instanceCounts struct {
 	messages     atomic.Uint64 // requests sent there, retransmissions and ACKs included
 	begun        atomic.Uint64
 	ended        [outcomes]atomic.Uint64
-	microseconds atomic.Uint64 // sum from request to final answer
+	microseconds atomic.Uint64 // sum of the latencies
 	dialogsBegun atomic.Uint64
 	dialogsEnded atomic.Uint64
 	untimed      atomic.Uint64 // begun, and forgotten for lack of room
 
-	latency [latency.Buckets]atomic.Uint64 // answered transactions
+	// proceeding counts the transactions in flight for which Hear noted a response. It is below
+	// 0 if this worker got the final answers, and others the first responses.
+	proceeding atomic.Int64
+
+	latency [latency.Buckets]atomic.Uint64
 }
 
 // typeCounts are the counts of one worker for one type.
@@ -108,7 +113,10 @@ type typeCounts struct {
 
 const (
 	chunkSize = 64
-	maxSlots  = 1 << slotBits // 16384 instances since the start; slots of removed ones are reused
+	maxSlots  = 1 << slotBits // 16384; slot 0 is unused
+	// maxRemoved is the number of removed instances that keep their slots and counts, unless these
+	// slots are needed. It bounds the memory, because an orchestrator may never use a name again.
+	maxRemoved = 1024
 )
 
 type chunk [chunkSize]instanceCounts
@@ -172,7 +180,8 @@ func (w *Worker) reserve(slot uint16) {
 
 // Register makes room for the counts of a table's instances and sets their Slot. Call it
 // before the table is published. If the type and name of an instance are known, it keeps
-// its counts. An instance that was removed and comes back has no dialogs.
+// its counts. An instance that was removed and comes back has no dialogs. Of the removed
+// instances, the last maxRemoved are known.
 func (m *Meter) Register(t *table.Table) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -212,16 +221,17 @@ func (m *Meter) slot(o owner) (uint16, error) {
 		return slot, nil
 	}
 	slot := uint16(m.next)
-	if m.next < maxSlots {
-		m.next++
-	} else if len(m.removed) > 0 {
+	switch full := m.next == maxSlots; {
+	case len(m.removed) > maxRemoved, full && len(m.removed) > 0:
 		slot, m.removed = m.removed[0], m.removed[1:]
 		delete(m.slots, m.owners[slot])
 		for _, w := range m.workers {
 			w.counts(slot).reset()
 		}
-	} else {
+	case full:
 		return 0, fmt.Errorf("count instance %s: there are %d instances already, which is the maximum", o.name, maxSlots-1)
+	default:
+		m.next++
 	}
 	m.slots[o], m.owners[slot] = slot, o
 	return slot, nil
@@ -262,40 +272,68 @@ func (w *Worker) Sent(target *table.Target) {
 func (w *Worker) Begin(now time.Duration, target *table.Target, transaction uint64) {
 	c := w.counts(target.Slot)
 	c.messages.Add(1)
-	switch begun, displaced := w.meter.flights.begin(now, transaction, target.Slot); {
-	case displaced != 0:
+	begun, displaced := w.meter.flights.begin(now, transaction, target.Slot)
+	if begun {
 		c.begun.Add(1)
-		w.counts(displaced).untimed.Add(1)
-	case begun:
-		c.begun.Add(1)
+	}
+	w.forget(displaced)
+}
+
+// forget counts the transaction of an entry that made room for another.
+func (w *Worker) forget(displaced uint64) {
+	slot := slotOf(displaced)
+	if slot == 0 {
+		return
+	}
+	c := w.counts(slot)
+	c.untimed.Add(1)
+	if displaced&heardBit != 0 {
+		c.proceeding.Add(-1)
 	}
 }
 
 // End counts the final answer to a transaction in flight, and returns how long the
-// transaction took. ok is false if the transaction has ended or is unknown.
+// transaction took. ok is false if the transaction has ended or is unknown. The latency of
+// the transaction is that time, unless Hear noted a response before.
 func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (took time.Duration, ok bool) {
-	slot, took, ok := w.meter.flights.end(now, transaction)
+	slot, took, heard, ok := w.meter.flights.end(now, transaction)
 	if !ok {
 		return 0, false
 	}
-	microseconds := uint64(took / time.Microsecond)
 	c := w.counts(slot)
 	c.ended[outcome].Add(1)
+	if heard {
+		c.proceeding.Add(-1)
+	} else {
+		w.addLatency(slot, took)
+	}
+	return took, true
+}
+
+// Hear notes a response to a transaction in flight, and returns the time since Begin. Call
+// it for transactions whose final answer may wait for a person. The time to their first
+// response is their latency. first is false if an earlier response came or the transaction
+// is not in flight. A transaction whose response was noted ends as Proceeding, not as
+// Unanswered, if it has no final answer within a lifetime.
+func (w *Worker) Hear(now time.Duration, transaction uint64) (latency time.Duration, first bool) {
+	slot, latency, first := w.meter.flights.noteResponse(now, transaction)
+	if first {
+		w.counts(slot).proceeding.Add(1)
+		w.addLatency(slot, latency)
+	}
+	return latency, first
+}
+
+// addLatency counts the latency of a transaction for its instance and type.
+func (w *Worker) addLatency(slot uint16, took time.Duration) {
+	microseconds := uint64(took / time.Microsecond)
+	c := w.counts(slot)
 	c.microseconds.Add(microseconds)
 	c.latency[latency.Bucket(microseconds)].Add(1)
 	i, _ := slices.BinarySearch(bounds[:], microseconds)
 	t := &w.types[w.meter.typeOf[slot].Load()]
 	t.latency[i].Add(1)
 	t.microseconds.Add(microseconds)
-	return took, true
-}
-
-// Hear notes a response to a transaction in flight, and returns the time since Begin.
-// first is false if an earlier response came or the transaction is not in flight. A
-// transaction with a response does not count as timed out if it has no final answer
-// within a lifetime.
-func (w *Worker) Hear(now time.Duration, transaction uint64) (latency time.Duration, first bool) {
-	return w.meter.flights.noteResponse(now, transaction)
 }
 
 // Sample gives the gate of a type the latency of one transaction.
@@ -308,9 +346,7 @@ func (w *Worker) Sample(ty table.Type, latency time.Duration) {
 // must not be a transaction's.
 func (w *Worker) First(now time.Duration, what uint64) bool {
 	first, displaced := w.meter.flights.begin(now, what, 0)
-	if displaced != 0 {
-		w.counts(displaced).untimed.Add(1)
-	}
+	w.forget(displaced)
 	return first
 }
 

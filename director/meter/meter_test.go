@@ -161,8 +161,8 @@ func TestEndedMakesRoom(t *testing.T) {
 	}
 }
 
-// TestExpire checks that a transaction without an answer ends as unanswered. It counts as timed out
-// unless a provisional response came.
+// TestExpire checks that a transaction without an answer ends as unanswered and counts as timed out.
+// With a provisional response it ends as proceeding.
 func TestExpire(t *testing.T) {
 	m := New(1000, lifetime)
 	made := registered(t, m, "a")
@@ -181,11 +181,69 @@ func TestExpire(t *testing.T) {
 	}
 	w.Begin(start+time.Second, made.ByName("a"), hash(0)) // a retransmission
 	m.Expire(start + lifetime + 4500*time.Millisecond)
-	if got := of(m, "a"); got.InFlight != 5 || got.Ended["unanswered"] != 5 {
+	if got := of(m, "a"); got.InFlight != 5 || got.Proceeding != 0 || got.Ended["unanswered"] != 4 || got.Ended["proceeding"] != 1 {
 		t.Errorf("%+v", got)
 	}
 	if s := m.Samples()["session"]; s.Count != 0 || s.Timeouts != 4 {
-		t.Errorf("got %+v, want 4 timeouts: one of the 5 unanswered transactions was ringing", s)
+		t.Errorf("got %+v, want 4 timeouts: one of the 5 expired transactions was ringing", s)
+	}
+}
+
+// TestHear checks that the latency of a transaction ends with the first response that Hear notes, and
+// that the transaction counts as proceeding until its final answer, even in the next process.
+func TestHear(t *testing.T) {
+	m := New(1000, lifetime)
+	a := registered(t, m, "a").ByName("a")
+	one, two := m.Worker(), m.Worker()
+	for i := range 3 {
+		one.Begin(start, a, hash(i))
+	}
+	for i := range 2 {
+		two.Hear(start+10*time.Millisecond, hash(i))
+		two.Hear(start+20*time.Millisecond, hash(i))
+	}
+	one.End(start+5*time.Second, hash(0), Succeeded)
+	one.End(start+5*time.Second, hash(2), Succeeded)
+	got := of(m, "a")
+	if got.InFlight != 1 || got.Proceeding != 1 || got.Latencies.Count() != 3 || got.Latencies.Quantile(0.6) > 12*time.Millisecond || got.Latencies.Quantile(1) < 4*time.Second {
+		t.Errorf("%+v, want one transaction in flight that proceeds, two latencies of 10ms and one of 5s", got)
+	}
+	if got.Latency < 5018*time.Millisecond || got.Latency > 5022*time.Millisecond || m.Types()[1].Total != got.Latency {
+		t.Errorf("got latencies of %s in all, and of %s for the type, want 5.02s", got.Latency, m.Types()[1].Total)
+	}
+	var passed bytes.Buffer
+	if err := m.Carry(&passed); err != nil {
+		t.Fatal(err)
+	}
+	next := New(1000, lifetime)
+	registered(t, next, "b", "a")
+	w := next.Worker()
+	if err := next.TakeOver(&passed); err != nil {
+		t.Fatal(err)
+	}
+	if got := of(next, "a"); got.InFlight != 1 || got.Proceeding != 1 {
+		t.Errorf("after a hand-over: %+v", got)
+	}
+	w.End(start+6*time.Second, hash(1), Declined)
+	if got := of(next, "a"); got.InFlight != 0 || got.Proceeding != 0 || got.Latencies.Count() != 3 {
+		t.Errorf("after the last answer: %+v", got)
+	}
+}
+
+// TestForgottenDoNotProceed checks that a transaction that made room for another no longer proceeds.
+func TestForgottenDoNotProceed(t *testing.T) {
+	m := New(8, lifetime) // one line
+	a := registered(t, m, "a").ByName("a")
+	w := m.Worker()
+	for i := range 8 {
+		w.Begin(start, a, hash(i))
+		w.Hear(start, hash(i))
+	}
+	for i := range 5 {
+		w.Begin(start+time.Second, a, hash(100+i))
+	}
+	if got := of(m, "a"); got.InFlight != 8 || got.Proceeding != 3 || got.Untimed != 5 {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -296,6 +354,39 @@ func TestRegister(t *testing.T) {
 		if got := of(m, names[0]); got.Begun != 1 {
 			t.Fatalf("round %d: got %+v", round, got)
 		}
+	}
+}
+
+// TestRemovedInstancesAreForgotten checks that the memory of counts stays bounded if each instance has a
+// new name, and that an instance does not inherit the counts of a forgotten one. Once no slot is unused,
+// a single removed instance is forgotten.
+func TestRemovedInstancesAreForgotten(t *testing.T) {
+	const each, rounds = 200, 25
+	m := New(8, lifetime)
+	w := m.Worker()
+	for round := range rounds {
+		var names []string
+		for i := range each {
+			names = append(names, fmt.Sprintf("i-%d-%d", round, i))
+		}
+		made := registered(t, m, names...)
+		for _, name := range names {
+			w.Sent(made.ByName(name))
+			if n := m.Instance("session", name).Messages; n != 1 {
+				t.Fatalf("instance %s has %d messages, want 1", name, n)
+			}
+		}
+	}
+	if most := maxRemoved + 2*each + 1; m.next > most || len(m.slots) > most {
+		t.Errorf("after %d names there are %d slots and %d names, want at most %d", rounds*each, m.next, len(m.slots), most)
+	}
+	m.removed, m.next = m.removed[:1], maxSlots
+	want := m.removed[0]
+	if got, err := m.slot(owner{"session", "last but one"}); err != nil || got != want {
+		t.Errorf("got slot %d and error %v, want slot %d of the removed instance", got, err, want)
+	}
+	if got, err := m.slot(owner{"session", "last"}); err == nil {
+		t.Errorf("got slot %d, want an error, because all slots are in use", got)
 	}
 }
 

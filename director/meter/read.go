@@ -15,9 +15,10 @@ type Instance struct {
 	Begun        uint64            // transactions
 	Ended        map[string]uint64 // transactions, by the Outcome's name
 	InFlight     uint64            // transactions, now
+	Proceeding   uint64            // of those in flight, the ones for which Hear noted a response: INVITEs that ring
 	Untimed      uint64            // transactions that were forgotten for lack of room; not in Ended
-	Latency      time.Duration     // sum over the answered transactions
-	Latencies    latency.Histogram // of the answered transactions
+	Latency      time.Duration     // sum of the latencies
+	Latencies    latency.Histogram // from request to final answer, or to the first response that Hear noted
 	DialogsBegun uint64
 	DialogsEnded uint64
 	Quiet        bool // the last calls of Expire saw no request for a transaction's lifetime
@@ -28,7 +29,7 @@ type Instance struct {
 type Type struct {
 	Name     string
 	Failures map[string]uint64 // messages that were not served, by the Cause's name; transport causes are excluded
-	Latency  []uint64          // answers in each bucket of Bounds, and above
+	Latency  []uint64          // latencies in each bucket of Bounds, and above
 	Total    time.Duration     // sum of all latencies
 }
 
@@ -49,10 +50,14 @@ func (m *Meter) Expire(now time.Duration) {
 	}
 	w := m.workers[0] // its counts are atomic, and concurrent adds are rare
 	m.flights.expire(now, func(slot uint16, heard bool) {
-		w.counts(slot).ended[Unanswered].Add(1)
-		if !heard {
-			w.types[m.typeOf[slot].Load()].timeouts.Add(1)
+		c := w.counts(slot)
+		if heard {
+			c.ended[Proceeding].Add(1)
+			c.proceeding.Add(-1)
+			return
 		}
+		c.ended[Unanswered].Add(1)
+		w.types[m.typeOf[slot].Load()].timeouts.Add(1)
 	})
 	looks := make(map[uint16]look, len(m.present))
 	for slot := range m.present {
@@ -78,7 +83,7 @@ func (m *Meter) messages(slot uint16) (n uint64) {
 type Samples struct {
 	Count    uint64        // latencies
 	Total    time.Duration // sum of the latencies
-	Timeouts uint64        // transactions without any response within a lifetime
+	Timeouts uint64        // transactions that ended as Unanswered
 }
 
 // Samples returns the samples of each type, by name. They only grow: they include those
@@ -134,9 +139,11 @@ func (m *Meter) read(slot uint16) Instance {
 	in := Instance{Type: o.ty, Name: o.name, Messages: m.messages(slot), Ended: make(map[string]uint64, outcomes)}
 	in.Quiet = seen.quiet && seen.messages == in.Messages
 	var ended uint64
+	var proceeding int64
 	for _, w := range m.workers {
 		c := w.counts(slot)
 		in.Untimed += c.untimed.Load()
+		proceeding += c.proceeding.Load()
 		in.DialogsBegun += c.dialogsBegun.Load()
 		in.DialogsEnded += c.dialogsEnded.Load()
 		in.Latency += time.Duration(c.microseconds.Load()) * time.Microsecond
@@ -153,6 +160,7 @@ func (m *Meter) read(slot uint16) Instance {
 		in.Begun += w.counts(slot).begun.Load()
 	}
 	in.InFlight = in.Begun - min(in.Begun, ended+in.Untimed)
+	in.Proceeding = min(in.InFlight, uint64(max(proceeding, 0))) // counts change while they are read
 	return in
 }
 
@@ -189,4 +197,5 @@ func (c *instanceCounts) reset() {
 	for _, count := range c.all() {
 		count.Store(0)
 	}
+	c.proceeding.Store(0)
 }

@@ -35,6 +35,8 @@ const (
 	lastBuffer  = 32 << 10
 	// stall is the timeout of a write, and of the rest of a frame.
 	stall = 10 * time.Second
+	// silence is how long a TCP peer may acknowledge nothing. SCTP has its own heartbeats.
+	silence = 30 * time.Second
 )
 
 // The reasons why the director ends an association.
@@ -74,10 +76,30 @@ func newAssociation(s *Server, conn net.Conn, known bool) (*association, error) 
 		return nil, fmt.Errorf("use a connection: %w", net.ErrClosed)
 	}
 	peer := remote.AddrPort()
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		if err := limitSilence(tcp, raw, silence); err != nil {
+			return nil, fmt.Errorf("use a connection: %w", err)
+		}
+	}
 	a := &association{server: s, conn: conn, raw: raw, known: known, peer: netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())}
 	a.sctp, _ = conn.(*sctp.Conn)
 	a.write = a.writeSome
 	return a, nil
+}
+
+// limitSilence ends a connection whose peer's host is gone. Probes find that out while nothing waits
+// for an acknowledgement, and TCP_USER_TIMEOUT of tcp(7) does while something waits. Without it, the
+// kernel would send for a quarter of an hour.
+func limitSilence(conn *net.TCPConn, raw syscall.RawConn, limit time.Duration) error {
+	probes := net.KeepAliveConfig{Enable: true, Idle: limit / 2, Interval: limit / 6, Count: 3}
+	if err := conn.SetKeepAliveConfig(probes); err != nil {
+		return err
+	}
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(limit.Milliseconds()))
+	})
+	return errors.Join(err, os.NewSyscallError("setsockopt", failed))
 }
 
 // forward queues a copy of a whole frame.

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"vitrine/director/meter"
 )
 
@@ -59,6 +61,50 @@ func TestStuckPeerLosesItsAssociation(t *testing.T) {
 			t.Errorf("error %v, %d drops, %d octets are left", a.err, dropped, s.queued.Load())
 		}
 	})
+}
+
+// TestLostHostEndsItsConnection drops all segments to a peer, as the loss of the peer's host does. The
+// connection must end soon, whether or not something waits for an acknowledgement.
+func TestLostHostEndsItsConnection(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		near, far := pair(t)
+		raw, err := near.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := limitSilence(near.(*net.TCPConn), raw, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		deafen(t, far.(*net.TCPConn))
+		if waits {
+			if _, err := near.Write([]byte{1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := near.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := near.Read(make([]byte, 1)); !errors.Is(err, unix.ETIMEDOUT) {
+			t.Errorf("an octet waits: %t: got error %v, want %v", waits, err, unix.ETIMEDOUT)
+		}
+	}
+}
+
+// deafen attaches a filter that passes nothing, so the kernel drops all segments that arrive.
+func deafen(t *testing.T, conn *net.TCPConn) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := &unix.SockFprog{Len: 1, Filter: &unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, nothing)
+	})
+	if err := errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // left is a connection whose peer has ended it: the kernel has no peer address.

@@ -31,9 +31,12 @@ type ground struct {
 	table  *table.Table
 	meter  *meter.Meter
 	policy *Policy
-	conn   *net.TCPConn // no test writes to it
+	conn   optionless // no test writes to it
 	err    error
 }
+
+// optionless is a connection on which newAssociation sets no options, because a bench may have closed it.
+type optionless struct{ *net.TCPConn }
 
 var sharedGround = sync.OnceValue(func() (g ground) {
 	types := []string{attachType}
@@ -59,7 +62,7 @@ var sharedGround = sync.OnceValue(func() (g ground) {
 	}
 	conn, err := net.Dial("tcp4", l.Addr().String())
 	if g.err = err; err == nil {
-		g.conn = conn.(*net.TCPConn)
+		g.conn = optionless{conn.(*net.TCPConn)}
 	}
 	return g
 })

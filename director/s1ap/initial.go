@@ -71,15 +71,11 @@ func (t *turn) initialNAS(message []byte) (kind, nas.Identity) {
 			return update, t.update.GUTI
 		}
 		return update, nas.Identity{}
-	case extendedServiceRequest:
+	case nas.ExtendedServiceRequestType:
 		return extendedService, nas.Identity{}
 	}
 	return other, nas.Identity{}
 }
-
-// extendedServiceRequest is the message type of Extended Service Request (TS 24.301 table
-// 9.8.1), which package nas does not parse.
-const extendedServiceRequest nas.Type = 0x4c
 
 // keyOfSTMSI returns the steering key of an S-TMSI.
 func keyOfSTMSI(s identity.STMSI) uint64 {

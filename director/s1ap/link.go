@@ -181,8 +181,7 @@ func (l *link) dial(ctx context.Context, deadline time.Time) (net.Conn, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	if !l.sctp {
-		dialer := net.Dialer{KeepAliveConfig: keepAlive}
-		return dialer.DialContext(ctx, "tcp", l.address.String())
+		return new(net.Dialer).DialContext(ctx, "tcp", l.address.String())
 	}
 	conn, err := sctp.Dial(ctx, l.address)
 	if err != nil {

@@ -63,9 +63,6 @@ type Config struct {
 	Setup     time.Duration // timeout for an instance to accept a connection and answer S1 Setup; default 5 s
 }
 
-// keepAlive detects dead TCP peers, as the heartbeats of SCTP do.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
-
 // A Server serves the S1AP listeners.
 type Server struct {
 	config     Config // with defaults applied, and the bound addresses
@@ -303,11 +300,6 @@ func (s *Server) admit(conn net.Conn) (*enodeb, bool) {
 	}
 	if len(s.open) >= s.config.ENodeBs || from.associations >= s.config.PerSource || !s.policy.Load().admits(a.peer.Addr()) {
 		return nil, false
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok { // SCTP has its own heartbeats
-		if err := tcp.SetKeepAliveConfig(keepAlive); err != nil {
-			return nil, false
-		}
 	}
 	s.serial++
 	e := &enodeb{association: a, worker: s.workers[s.serial%uint64(len(s.workers))], origin: from, serial: s.serial, ues: map[uint32]ue{}, until: s.config.Now() + s.config.First}

@@ -22,7 +22,7 @@ type losses struct {
 // A loss is the share that one instance asks for.
 type loss struct {
 	mu       sync.Mutex
-	sequence uint64 // the newest oc-seq; feedback with a lower one is ignored
+	sequence uint64 // oc-seq of the present feedback
 	until    atomic.Int64
 	percent  atomic.Uint32
 }
@@ -54,7 +54,10 @@ func (l *losses) record(now time.Duration, ty table.Type, id uint16, v *sip.ViaH
 	}
 	asked.mu.Lock()
 	defer asked.mu.Unlock()
-	if sequence := v.OCSequence(); sequence >= asked.sequence {
+	// A response that a later one overtook has a lower number and is ignored. Much later, a lower number
+	// comes from another process: from the instance after a restart, or from another one with its ID.
+	recent := int64(now) < asked.until.Load()+int64(maxValidity)
+	if sequence := v.OCSequence(); sequence >= asked.sequence || !recent {
 		asked.sequence = sequence
 		asked.percent.Store(uint32(percent))
 		asked.until.Store(int64(now + validity))

@@ -116,6 +116,15 @@ func TestInstanceFeedback(t *testing.T) {
 	if n := refused(); n != 0 {
 		t.Errorf("refused %d requests after hours, want 0", n)
 	}
+	tell(`;oc=100;oc-seq=1`, six)
+	if n := refused(); n != 0 {
+		t.Errorf("refused %d requests after a lower sequence number, want 0", n)
+	}
+	s.now += 30 * time.Second
+	tell(`;oc=100;oc-seq=1`, six) // the instance has restarted
+	if n := refused(); n != 400 {
+		t.Errorf("refused %d of 400 requests after a lower sequence number, which came much later; want all", n)
+	}
 	own := branch(m)
 	at := len(sip.BranchCookie+mark) + 4 // the instance's ID
 	other := own[:at] + "ffff" + own[at+4:]
@@ -167,6 +176,49 @@ func TestDraining(t *testing.T) {
 		if (bye.to == r.to) != dialogs {
 			t.Errorf("drain by dialog %v: the BYE went to %s, its INVITE to %s", dialogs, bye.to, r.to)
 		}
+	}
+}
+
+// TestRingingIsNoLatency checks that the latency of an INVITE ends with its first response other than
+// 100, and that ringing beyond a transition is no failure. An INVITE that rings is in flight, so a drain
+// waits for it.
+func TestRingingIsNoLatency(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		first   int           // status of the first responses, after 10 ms; 0: there are none
+		rings   time.Duration // time from the INVITE to 200
+		outcome string
+		timed   uint64
+	}{
+		{"ringing", 180, 5 * time.Second, "succeeded", 1},
+		{"100 alone beyond a transition", 100, table.Transition + 5*time.Second, "unanswered", 0},
+		{"ringing beyond a transition", 180, table.Transition + 5*time.Second, "proceeding", 1},
+		{"no response within a transition", 0, table.Transition + 5*time.Second, "unanswered", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newCall(newStage(t, rulesConfig()))
+			sent := s.now
+			s.now = sent + 10*time.Millisecond
+			if c.first != 0 {
+				s.answer(s.sent, c.first)
+				s.answer(s.sent, c.first)
+			}
+			s.now = sent + 4*time.Second
+			s.meter.Expire(s.now)
+			if n := s.counted(s.target.Name); n.InFlight != 1 || n.Proceeding != c.timed {
+				t.Errorf("before the final answer: %+v", n)
+			}
+			s.now = sent + c.rings
+			s.meter.Expire(s.now)
+			s.answer(s.sent, 200)
+			n := s.counted(s.target.Name)
+			if n.InFlight != 0 || n.Proceeding != 0 || n.Begun != 1 || n.Ended[c.outcome] != 1 {
+				t.Errorf("after the final answer: %+v, want the outcome %s", n, c.outcome)
+			}
+			if p99 := n.Latencies.Quantile(0.99); n.Latencies.Count() != c.timed || p99 > 50*time.Millisecond {
+				t.Errorf("got %d latencies up to %s, want %d below 50ms", n.Latencies.Count(), p99, c.timed)
+			}
+		})
 	}
 }
 

@@ -113,7 +113,7 @@ func (p *Proxy) countResponse(m *sip.Message, s *stamp, begins bool) {
 	if method == "CANCEL" || !s.outward && !p.isTrusted(p.in.From.Addr()) {
 		return
 	}
-	if !s.outward && method == "INVITE" {
+	if !s.outward && method == "INVITE" && m.Status > 100 { // 100 Trying says nothing about the work (RFC 6076 section 4.3)
 		if latency, first := p.meter.Hear(p.in.At, s.transaction); first && p.rules.types[s.ty].Provisional {
 			p.meter.Sample(s.ty, latency)
 		}

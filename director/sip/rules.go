@@ -54,7 +54,8 @@ type TypeOptions struct {
 	Dialogs bool           // a draining instance keeps its dialogs to their end
 	Stream  bool           // the director uses TCP to instances; else UDP
 	Gate    *overload.Gate // nil: none
-	// Provisional lets the gate also measure the time from INVITE to its first response.
+	// Provisional lets the gate also measure the time from INVITE to its first response
+	// other than 100 Trying.
 	// Otherwise the gate measures other requests only.
 	Provisional bool
 }
