@@ -20,24 +20,43 @@ var OpenAPI []byte
 // Handler returns the REST interface. The guard protects everything except /healthz and
 // /openapi.yaml.
 func (o *Orchestrator) Handler(guard access.Guard) http.Handler {
+	open := mux(openRoutes())
+	open.Handle("/", guard.Wrap(mux(o.routes())))
+	return open
+}
+
+func mux(routes map[string]http.HandlerFunc) *http.ServeMux {
+	m := http.NewServeMux()
+	for pattern, serve := range routes {
+		m.HandleFunc(pattern, serve)
+	}
+	return m
+}
+
+// openRoutes returns the handlers that need no token, by pattern.
+func openRoutes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /healthz": func(w http.ResponseWriter, _ *http.Request) {
+			access.Answer(w, http.StatusOK, map[string]string{"state": "serving"})
+		},
+		"GET /openapi.yaml": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/yaml")
+			_, _ = w.Write(OpenAPI) // it fails only if the client has disconnected
+		},
+	}
+}
+
+// routes returns the guarded handlers by pattern, as in http.ServeMux.
+func (o *Orchestrator) routes() map[string]http.HandlerFunc {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{o})
-	m := http.NewServeMux()
-	m.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusOK, o.Status()) })
-	m.HandleFunc("GET /v1/events", func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusOK, o.Events()) })
-	m.HandleFunc("GET /v1/explain/{name}", o.getExplanation)
-	m.HandleFunc("POST /v1/instances/{name}/drain", o.postDrain)
-	m.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	open := http.NewServeMux()
-	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		access.Answer(w, http.StatusOK, map[string]string{"state": "serving"})
-	})
-	open.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/yaml")
-		_, _ = w.Write(OpenAPI) // it fails only if the client has disconnected
-	})
-	open.Handle("/", guard.Wrap(m))
-	return open
+	return map[string]http.HandlerFunc{
+		"GET /v1/status":                  func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusOK, o.Status()) },
+		"GET /v1/events":                  func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusOK, o.Events()) },
+		"GET /v1/explain/{name}":          o.getExplanation,
+		"POST /v1/instances/{name}/drain": o.postDrain,
+		"GET /metrics":                    promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP,
+	}
 }
 
 func (o *Orchestrator) postDrain(w http.ResponseWriter, r *http.Request) {

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +78,7 @@ func TestAPIAnswers(t *testing.T) {
 // TestOpenAPIHasAllPaths checks that the document describes exactly the served paths, and the
 // fields of a status.
 func TestOpenAPIHasAllPaths(t *testing.T) {
-	_, ask := served(t)
+	r, ask := served(t)
 	var document struct {
 		Paths      map[string]map[string]any
 		Components struct {
@@ -86,13 +88,21 @@ func TestOpenAPIHasAllPaths(t *testing.T) {
 	if err := yaml.Unmarshal(OpenAPI, &document); err != nil {
 		t.Fatal(err)
 	}
+	var documented []string
 	for path, methods := range document.Paths {
 		at := strings.ReplaceAll(path, "{name}", "registration-1")
 		for method := range methods {
+			documented = append(documented, strings.ToUpper(method)+" "+path)
 			if status, body := ask(strings.ToUpper(method), at); status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %d: %s", method, path, status, body)
 			}
 		}
+	}
+	slices.Sort(documented)
+	routes := r.routes()
+	maps.Copy(routes, openRoutes())
+	if patterns := slices.Sorted(maps.Keys(routes)); !slices.Equal(documented, patterns) {
+		t.Errorf("documented paths: %v\nserved paths: %v", documented, patterns)
 	}
 	now := time.Now()
 	for name, v := range map[string]any{

@@ -34,25 +34,34 @@ type typeReading struct {
 // window is the averaging time of latency and success ratio.
 const window = 5 * time.Second
 
-// readDirectors reads all directors concurrently, and then updates instances and types.
-func (o *Orchestrator) readDirectors(ctx context.Context, now time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
+// readDirectors reads all directors concurrently. A director counts at some time between the
+// question and its answer. at is the middle, so its error is at most half of the time that the
+// slowest director takes.
+func (o *Orchestrator) readDirectors(ctx context.Context) (all []reading, at time.Time) {
+	began := time.Now()
+	all = make([]reading, len(o.Directors))
 	var group sync.WaitGroup
 	for i, d := range o.Directors {
-		group.Go(func() { o.directors[i] = readDirector(ctx, d) })
+		group.Go(func() { all[i] = readDirector(ctx, d) })
 	}
 	group.Wait()
+	return all, began.Add(time.Since(began) / 2)
+}
+
+// takeReadings takes the answers of the directors, and updates instances and types. at is the time
+// of their counts.
+func (o *Orchestrator) takeReadings(all []reading, at time.Time) {
+	o.directors = all
 	for i := range o.directors {
 		what := "director " + o.File.Directors[i].Control
 		o.admit(i, what)
 		o.note(what, o.directors[i].err)
 	}
 	for _, in := range o.instances {
-		o.readInstance(in, now)
+		o.readInstance(in, at)
 	}
 	for i := range o.File.Types {
-		o.readType(o.File.Types[i].Name, now)
+		o.readType(o.File.Types[i].Name, at)
 	}
 }
 
@@ -136,7 +145,7 @@ func (o *Orchestrator) allAnswered() bool {
 
 // readInstance updates the directors' views of an instance, and adds a reading if all
 // directors answered.
-func (o *Orchestrator) readInstance(in *instance, now time.Time) {
+func (o *Orchestrator) readInstance(in *instance, at time.Time) {
 	in.views, in.known = make([]*client.Instance, len(o.directors)), false
 	var views []client.Instance
 	for i, r := range o.directors {
@@ -148,21 +157,21 @@ func (o *Orchestrator) readInstance(in *instance, now time.Time) {
 	if !o.allAnswered() || len(views) == 0 {
 		return
 	}
-	in.readings = append(in.readings, client.Read(now, views...))
-	for len(in.readings) > 2 && now.Sub(in.readings[1].At) >= window {
+	in.readings = append(in.readings, client.Read(at, views...))
+	for len(in.readings) > 2 && at.Sub(in.readings[1].At) >= window {
 		in.readings = in.readings[1:]
 	}
 	n := len(in.readings)
-	in.known = n >= 2 && now.Sub(in.readings[n-2].At) < 3*period
+	in.known = n >= 2 && at.Sub(in.readings[n-2].At) < 3*period
 }
 
 // beginReadings takes the first reading of the instances that this step registered. The next
 // step then has two readings and knows their rate. Without it the rate of the type would seem
 // to fall in a burst, just when new instances become active.
-func (o *Orchestrator) beginReadings(now time.Time) {
+func (o *Orchestrator) beginReadings(at time.Time) {
 	for _, in := range o.instances {
 		if len(in.readings) == 0 {
-			o.readInstance(in, now)
+			o.readInstance(in, at)
 		}
 	}
 }
@@ -185,7 +194,7 @@ func (in *instance) lately() client.Span {
 	return in.readings[n-1].Since(in.readings[0])
 }
 
-func (o *Orchestrator) readType(name string, now time.Time) {
+func (o *Orchestrator) readType(name string, at time.Time) {
 	t := o.types[name]
 	if t == nil {
 		t = &typeReading{}
@@ -207,13 +216,13 @@ func (o *Orchestrator) readType(name string, now time.Time) {
 			t.leased = t.leased || l.Type == name
 		}
 	}
-	elapsed := now.Sub(t.at)
+	elapsed := at.Sub(t.at)
 	t.known = !t.at.IsZero() && elapsed < 3*period
 	t.rate = 0
 	if t.known && refused >= t.refused {
 		t.rate = float64(refused-t.refused) / elapsed.Seconds()
 	}
-	t.at, t.refused = now, refused
+	t.at, t.refused = at, refused
 }
 
 // register reconciles the directors' instance tables with the orchestrator's instances.
@@ -323,10 +332,18 @@ func (o *Orchestrator) Foreign(ctx context.Context) (names []string, err error) 
 // Leave removes all instances from the directors. Call it before stopping the instances.
 func (o *Orchestrator) Leave(ctx context.Context) {
 	for i, d := range o.Directors {
-		for name := range o.instances {
-			if o.directors[i].instances[name] != nil {
-				o.drop(ctx, i, d, name)
-			}
+		o.leave(ctx, i, d)
+	}
+}
+
+// leave removes all instances from one director. After a signal during the last step, the answer that
+// shows an instance may be missing. So the director may have each instance that was ready.
+func (o *Orchestrator) leave(ctx context.Context, i int, d Director) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit) // for all instances, because a director that hangs does so for each one
+	defer cancel()
+	for name, in := range o.instances {
+		if o.directors[i].instances[name] != nil || o.admitted[i] && in.Address.IsValid() {
+			o.drop(ctx, i, d, name)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"vitrine/flex/decide"
+	"vitrine/internal/durable"
 )
 
 // The kinds of events, in addition to the kinds of decide.Action.
@@ -80,15 +81,11 @@ func (e *Events) open() error {
 	if err != nil {
 		return fmt.Errorf("open the log of events: %w", err)
 	}
-	info, err := f.Stat()
-	last := []byte{'\n'}
-	if err == nil && info.Size() > 0 {
-		_, err = f.ReadAt(last, info.Size()-1)
-	}
+	size, torn, err := durable.Torn(f)
 	if err != nil {
 		return errors.Join(fmt.Errorf("read the log of events: %w", err), f.Close())
 	}
-	e.file, e.size, e.torn = f, info.Size(), last[0] != '\n'
+	e.file, e.size, e.torn = f, size, torn
 	return nil
 }
 

@@ -134,16 +134,16 @@ const period = time.Second
 
 // Run decides until ctx ends. The instances keep running after Run returns.
 func (o *Orchestrator) Run(ctx context.Context) error {
-	tick := time.NewTicker(period)
-	defer tick.Stop()
 	for {
+		// A ticker would let two steps follow a long one closely. Rates over so short a time are noise.
+		next := time.After(period)
 		o.step(ctx)
 		select {
 		case <-ctx.Done():
 			o.endRedline()
 			o.save(time.Now(), true)
 			return context.Cause(ctx)
-		case <-tick.C:
+		case <-next:
 		}
 	}
 }
@@ -156,20 +156,21 @@ const callLimit = 2 * time.Second
 func (o *Orchestrator) step(ctx context.Context) {
 	now := time.Now()
 	defer o.publish(now)
-	o.watchStore(ctx, now)
-	units, ok := o.listUnits(ctx)
-	if !ok {
+	all := o.readAll(ctx, now)
+	o.watchStore(now, all.stores)
+	o.note("the runner of instances", all.failed)
+	if all.failed != nil {
 		return // hold: the running units are unknown
 	}
-	o.observe(now, units)
-	if !o.runServices(ctx, now, units) {
+	o.observe(now, all.units)
+	if !o.runServices(ctx, now, all.units) {
 		return
 	}
-	o.readDirectors(ctx, now)
+	o.takeReadings(all.directors, all.at)
 	o.obeyDrains(now)
 	o.advance(now)
 	o.register(ctx)
-	o.beginReadings(now)
+	o.beginReadings(all.at)
 	view := o.view(now)
 	began := time.Now()
 	actions := o.Policy(view, &o.memory)
@@ -180,21 +181,40 @@ func (o *Orchestrator) step(ctx context.Context) {
 	o.save(now, false)
 }
 
-// listUnits returns the runner's units by name. It reports false if the runner does not
-// answer.
-func (o *Orchestrator) listUnits(ctx context.Context) (map[string]unit.Unit, bool) {
+// answers are what a step has read.
+type answers struct {
+	stores    []storeAnswer        // none: no query was due
+	units     map[string]unit.Unit // by name
+	failed    error                // why the units are unknown
+	directors []reading
+	at        time.Time // time of the directors' counts
+}
+
+// readAll reads the stores, the runner and the directors at the same time. Otherwise a store that
+// hangs would delay the directors' counts, and the rate would seem to jump. The three reads change
+// no state.
+func (o *Orchestrator) readAll(ctx context.Context, now time.Time) (all answers) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
+	var group sync.WaitGroup
+	group.Go(func() { all.stores = o.askStores(ctx, now) })
+	group.Go(func() { all.units, all.failed = o.listUnits(ctx) })
+	group.Go(func() { all.directors, all.at = o.readDirectors(ctx) })
+	group.Wait()
+	return all
+}
+
+// listUnits returns the runner's units by name.
+func (o *Orchestrator) listUnits(ctx context.Context) (map[string]unit.Unit, error) {
 	all, err := o.Runner.Units(ctx)
-	o.note("the runner of instances", err)
 	if err != nil {
-		return nil, false
+		return nil, err
 	}
 	byName := make(map[string]unit.Unit, len(all))
 	for _, u := range all {
 		byName[u.Name] = u
 	}
-	return byName, true
+	return byName, nil
 }
 
 // note records whether a component answers, and adds an event when that changes.

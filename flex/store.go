@@ -57,15 +57,43 @@ type silence struct {
 	alerted bool
 }
 
-// watchStore queries the store and its members. While operations are past their threshold, it
-// adds members, or alerts with advice. When none has been for long enough, it stops members.
-func (o *Orchestrator) watchStore(ctx context.Context, now time.Time) {
-	w := &o.store
-	if o.Store == nil || now.Sub(w.asked) < storeEvery {
+// A storeAnswer is the answer of the store, or of a member.
+type storeAnswer struct {
+	name, url string
+	health    StoreHealth
+	err       error
+}
+
+// askStores queries the store and its members at the same time. It returns nothing if no query is
+// due.
+func (o *Orchestrator) askStores(ctx context.Context, now time.Time) []storeAnswer {
+	if o.Store == nil || now.Sub(o.store.asked) < storeEvery {
+		return nil
+	}
+	all := []storeAnswer{{name: firstStore, url: o.File.Store.URL}}
+	for n := range o.store.members {
+		m := o.File.Store.Member
+		all = append(all, storeAnswer{name: m.Service(n + 1).Name, url: m.URLOf(n + 1)})
+	}
+	var group sync.WaitGroup
+	for i := range all {
+		a := &all[i]
+		group.Go(func() { a.health, a.err = o.Store(ctx, a.url) })
+	}
+	group.Wait()
+	return all
+}
+
+// watchStore judges the answers of the store and its members. While operations are past their
+// threshold, it adds members, or alerts with advice. When none has been for long enough, it stops
+// members.
+func (o *Orchestrator) watchStore(now time.Time, all []storeAnswer) {
+	if len(all) == 0 {
 		return
 	}
+	w := &o.store
 	w.asked = now
-	health, ok := o.askStores(ctx, now)
+	health, ok := o.joinAnswers(now, all)
 	if !ok {
 		if len(w.past) == 0 {
 			w.since = now // the time without an answer does not count as fast
@@ -88,34 +116,20 @@ func (o *Orchestrator) watchStore(ctx context.Context, now time.Time) {
 	}
 }
 
-// askStores queries the store and its members at the same time. It returns the answer of the
-// first store, with the operations past their threshold at any of them. ok is false if one of
-// them does not answer.
-func (o *Orchestrator) askStores(ctx context.Context, now time.Time) (first StoreHealth, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	names, urls := []string{firstStore}, []string{o.File.Store.URL}
-	for n := range o.store.members {
-		m := o.File.Store.Member
-		names, urls = append(names, m.Service(n+1).Name), append(urls, m.URLOf(n+1))
-	}
-	answers, errs := make([]StoreHealth, len(urls)), make([]error, len(urls))
-	var group sync.WaitGroup
-	for i, url := range urls {
-		group.Go(func() { answers[i], errs[i] = o.Store(ctx, url) })
-	}
-	group.Wait()
-	first, ok = answers[0], true
+// joinAnswers returns the answer of the first store, with the operations past their threshold at
+// any of the stores. ok is false if one of them does not answer.
+func (o *Orchestrator) joinAnswers(now time.Time, all []storeAnswer) (first StoreHealth, ok bool) {
+	first, ok = all[0].health, true
 	past, reasons := []string(nil), map[string]string{}
-	for i, a := range answers {
-		if errs[0] == nil && errs[i] == nil && a.Engine != first.Engine {
-			errs[i] = fmt.Errorf("its engine is %s, but that of the first store is %s: it has other records", a.Engine, first.Engine)
+	for _, a := range all {
+		if all[0].err == nil && a.err == nil && a.health.Engine != first.Engine {
+			a.err = fmt.Errorf("its engine is %s, but that of the first store is %s: it has other records", a.health.Engine, first.Engine)
 		}
-		o.note(names[i], errs[i])
-		o.alertSilence(now, names[i], urls[i], errs[i])
-		ok = ok && errs[i] == nil
-		past = append(past, a.Past...)
-		maps.Copy(reasons, a.Reasons)
+		o.note(a.name, a.err)
+		o.alertSilence(now, a.name, a.url, a.err)
+		ok = ok && a.err == nil
+		past = append(past, a.health.Past...)
+		maps.Copy(reasons, a.health.Reasons)
 	}
 	slices.Sort(past)
 	first.Past, first.Reasons = slices.Compact(past), reasons

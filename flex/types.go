@@ -1,6 +1,7 @@
 package flex
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -36,6 +37,7 @@ func Types(c *config.Config, capacity func(*config.Type, config.Flavor) (Capacit
 			r := c.Resources(t, f)
 			d.Flavors = append(d.Flavors, decide.Flavor{Name: f.Size, Capacity: found.Rate, CPUs: r.VCPUs, Memory: r.Memory})
 		}
+		d.Boot = cmp.Or(d.Boot, decide.DefaultBoot) + t.Warm // a start ends when the instance is active, not when it is ready
 		all = append(all, d)
 	}
 	return all, nil

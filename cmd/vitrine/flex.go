@@ -346,7 +346,7 @@ func endHolder(ctx context.Context, h *hold.Client) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, holderEnds)
 	defer cancel()
-	for runstate.Alive(runstate.DefaultRoot(), h.About.Run) {
+	for h.Alive() {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("run %s, pid %d, did not end within %s after the request", h.About.Run, h.About.PID, holderEnds)

@@ -50,14 +50,7 @@ type servedFlex struct {
 // section.
 func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &servedFlex{t: t, dir: dir, address: l.Addr().String(), log: &hosttest.Output{}, reload: make(chan struct{})}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := &servedFlex{t: t, dir: dir, address: hosttest.FreeAddress(t, "tcp"), log: &hosttest.Output{}, reload: make(chan struct{})}
 	for name, text := range map[string]string{
 		"flex.yaml": "directors: [{control: 127.0.0.1:1}]\ncontrol: {listen: \"" + s.address + "\"" + control + "}\n" +
 			"types:\n  - {name: registration, deployment: deployment.yaml, flavors: [{size: fr1s, rate: 20}], max: 2}\n" +

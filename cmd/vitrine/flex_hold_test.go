@@ -2,12 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"vitrine/flex/config"
+	"vitrine/flex/hold"
 	"vitrine/internal/runstate"
 )
 
@@ -25,5 +30,48 @@ func TestSecondHolderIsRefused(t *testing.T) {
 	err = (&app{stdout: io.Discard, stderr: io.Discard}).hold(ctx, c)
 	if busy := (*runstate.BusyError)(nil); !errors.As(err, &busy) || busy.Owner.PID != 7 {
 		t.Errorf("got error %v, want one that names the first holder", err)
+	}
+}
+
+// TestHolderOfAnotherRootIsEnded checks that a holder is known to be alive, and is ended, although its
+// run is not in this process's folder of runs. It was started with another XDG_RUNTIME_DIR.
+func TestHolderOfAnotherRootIsEnded(t *testing.T) {
+	root, err := os.MkdirTemp("", "vt") // short: a socket's path has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) }) // in the temporary folder
+	run, err := runstate.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run.Close() }) // the holder closes the run unless the test has failed
+	l, err := hold.Listen(t.Context(), run.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := http.NewServeMux()
+	m.HandleFunc("GET /v1/holder", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(hold.About{Version: hold.Version, Run: run.ID}) // without an answer, Find fails
+	})
+	m.HandleFunc("POST /v1/end", func(http.ResponseWriter, *http.Request) { _ = run.Close() }) // the test looks at the run
+	server := &http.Server{Handler: m, ReadHeaderTimeout: time.Second}
+	go func() { _ = server.Serve(l) }() // ends with server.Close
+	t.Cleanup(func() { _ = server.Close() })
+	file := &config.Config{State: t.TempDir()}
+	if err := (hold.Record{Run: run.ID, Root: root, Socket: l.Addr().String(), PID: os.Getpid()}).Save(file.State); err != nil {
+		t.Fatal(err)
+	}
+	c, err := hold.Find(t.Context(), file.State)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &holderRunner{file: file, client: c}
+	refused := errors.New("the order is refused")
+	if err := r.with(t.Context(), func(*hold.Client) error { return refused }); !errors.Is(err, refused) || r.client != c {
+		t.Errorf("after an error of a live holder: %v, client %p, want %v and %p", err, r.client, refused, c)
+	}
+	if err := r.end(t.Context()); err != nil || c.Alive() {
+		t.Errorf("after the end: error %v, the holder is alive: %t", err, c.Alive())
 	}
 }

@@ -434,7 +434,7 @@ func (r *holderRunner) with(ctx context.Context, f func(*hold.Client) error) err
 		return err
 	}
 	err = f(c)
-	if err != nil && !runstate.Alive(runstate.DefaultRoot(), c.About.Run) {
+	if err != nil && !c.Alive() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.client == c {
@@ -467,7 +467,7 @@ func (r *holderRunner) Remove(ctx context.Context, name string) error {
 func (r *holderRunner) end(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.client == nil || !runstate.Alive(runstate.DefaultRoot(), r.client.About.Run) {
+	if r.client == nil || !r.client.Alive() {
 		return nil
 	}
 	return endHolder(ctx, r.client)

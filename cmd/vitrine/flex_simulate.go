@@ -63,7 +63,7 @@ func (a *app) flexSimulate() *cobra.Command {
 	flags.StringVar(&f.load, "load", "day", "day, steps, ramps, steady, random, or a CSV file of seconds,transactions/s")
 	flags.Float64Var(&f.peak, "peak", 0, "highest rate of a built-in load (default: the capacity of 80% of the type's max)")
 	flags.StringSliceVar(&f.against, "against", []string{"fixed", "hpa", "knative"}, "other scalers: fixed[=N], hpa[=UTILIZATION], knative[=UTILIZATION]")
-	flags.DurationVar(&f.boot, "boot", 0, "median time of a start (default: the type's)")
+	flags.DurationVar(&f.boot, "boot", 0, "median time from a start to ready (default: the type's)")
 	flags.Float64Var(&f.truth, "truth", 1, "true capacity of instances, as a share of the profile's; below 1, the profile is too high")
 	flags.Uint64Var(&f.seed, "seed", 0, "of arrivals and start times")
 	flags.IntVar(&f.loads, "loads", 100, "number of random loads")
@@ -95,6 +95,9 @@ func (a *app) simulateFlex(path string, f flexSimulateFlags) error {
 		return err
 	}
 	c := simulate.Case{Type: kind, Limits: flex.LimitsOf(file, file.Limits.VCPUs), Boot: f.boot, Truth: f.truth, Seed: f.seed}
+	if f.boot > 0 {
+		c.Boot += file.Type(kind.Name).Warm // as flex.Types does
+	}
 	if f.load == randomLoads {
 		totals, err := simulate.Sweep(c, f.loads, f.peak, f.against)
 		if err != nil {
@@ -239,7 +242,7 @@ func capacityOf(c *config.Config) func(*config.Type, config.Flavor) (flex.Capaci
 		}
 		q := profile.Question{
 			Function: c.DeploymentOf(t).VNFName, Size: f.Size, Substrate: strings.ToLower(c.Choice().Substrate),
-			Success: t.Objective.Success, P99: t.Objective.P99, Host: result.ReadHost("/"), Instances: instancesOf(c, t, f),
+			Success: t.Objective.Success, P99: t.Objective.P99, Host: result.ReadHost("/"), Members: membersOf(c, t, f),
 		}
 		found, err := profile.Read(f.Profile, q)
 		return flex.Capacity{
@@ -248,18 +251,17 @@ func capacityOf(c *config.Config) func(*config.Type, config.Flavor) (flex.Capaci
 	}
 }
 
-// instancesOf returns the number of instances of each member in an aggregate of the flavor.
-func instancesOf(c *config.Config, t *config.Type, f config.Flavor) map[string]int {
-	all := map[string]int{}
+// membersOf returns the members of an aggregate of the flavor.
+func membersOf(c *config.Config, t *config.Type, f config.Flavor) map[string]profile.Member {
+	all := map[string]profile.Member{}
 	sizing, err := vitrine.ParseSizing(f.Size)
 	if err != nil {
 		return all // the check of the file refuses such a type
 	}
+	d := c.DeploymentOf(t)
 	for _, name := range t.Members {
-		all[name] = 1
-		if p := sizing.Part(c.DeploymentOf(t).Component(name).Short); p != nil {
-			all[name] = p.Count
-		}
+		count, flavor := d.Given(d.Component(name), sizing)
+		all[name] = profile.Member{Count: count, VCPUs: flavor.VCPUs}
 	}
 	return all
 }

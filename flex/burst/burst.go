@@ -19,6 +19,7 @@ import (
 
 	"vitrine/flex"
 	"vitrine/flex/simulate"
+	"vitrine/load"
 )
 
 // A Plan describes a run: one load (the day) under one policy.
@@ -106,8 +107,12 @@ func (d *day) drive(ctx context.Context) error {
 	group, gctx := errgroup.WithContext(ctx)
 	start := time.Now()
 	group.Go(func() error { return d.watch(gctx, start) })
-	reports, err := d.offer(gctx, start)
-	if err = errors.Join(err, group.Wait()); err != nil {
+	var reports []load.Report
+	group.Go(func() (err error) {
+		reports, err = d.offer(gctx, start)
+		return err
+	})
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	return errors.Join(d.judge(reports), d.readLost(ctx))

@@ -11,7 +11,7 @@ type Type struct {
 	Flavors   []Flavor      // at least one, with different names
 	Headroom  float64       // share of the capacity to keep free, 0 <= Headroom < 1
 	Stable    time.Duration // time of low rate before a drain; 0: DefaultStable
-	Boot      time.Duration // expected time of a start until starts have been observed; 0: DefaultBoot
+	Boot      time.Duration // expected time from a Start action to Active, until starts have been observed; 0: DefaultBoot
 	Polling   bool          // members poll, so their CPU use does not show their load
 }
 

@@ -33,7 +33,7 @@ func (s *system) edit(name, old, now string) {
 func TestTokensAreReadAgain(t *testing.T) {
 	const first, second = "first-token-of-the-test", "second-token-of-the-test"
 	s := newSystem(t, shortSwell.rate)
-	api := freePort(t, "tcp")
+	api := hosttest.FreeAddress(t, "tcp")
 	rotate := func(token string, files ...string) {
 		for _, name := range files {
 			s.write(name, token+"\n")

@@ -57,7 +57,7 @@ func TestSlowStoreGetsAMember(t *testing.T) {
 
 func slowStoreGetsAMember(t *testing.T, engine, server string) {
 	s := newBare(t)
-	store, member := freePort(t, "tcp"), freePort(t, "tcp")
+	store, member := hosttest.FreeAddress(t, "tcp"), hosttest.FreeAddress(t, "tcp")
 	deployment, err := filepath.Abs("testdata/deployment.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ servers: {substrate: process, fabric: loopback}
 // instance may be drained until the store goes on.
 func TestStoreAwayDrainsNothing(t *testing.T) {
 	s := newBare(t)
-	address := freePort(t, "tcp")
+	address := hosttest.FreeAddress(t, "tcp")
 	store := exec.Command(s.vitrine, "store", "run", "--listen", address, "--dir", filepath.Join(s.dir, "records"))
 	if err := store.Start(); err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func newBare(t *testing.T) *system {
 	t.Helper()
 	_, err := cgroup.Detect()
 	hosttest.Need(t, err)
-	s := &system{t: t, dir: t.TempDir(), sip: freePort(t, "udp"), control: freePort(t, "tcp")}
+	s := &system{t: t, dir: t.TempDir(), sip: hosttest.FreeAddress(t, "udp"), control: hosttest.FreeAddress(t, "tcp")}
 	s.vitrine = program(t)
 	s.file = filepath.Join(s.dir, "flex.yaml")
 	t.Cleanup(func() {
@@ -70,7 +70,7 @@ func newSystem(t *testing.T, rate int) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := freePort(t, "tcp")
+	store := hosttest.FreeAddress(t, "tcp")
 	s.writeDirector("")
 	s.write("flex.yaml", `
 directors: [{control: "`+s.control+`"}]
@@ -100,25 +100,6 @@ transition: 2s
 types: [{name: registration, protocol: sip}]
 rules: [{type: registration}]
 `+more+"\n")
-}
-
-// freePort returns a loopback address with a port that is free now.
-func freePort(t *testing.T, network string) string {
-	t.Helper()
-	if network == "udp" {
-		c, err := net.ListenPacket(network, "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		return c.LocalAddr().String()
-	}
-	l, err := net.Listen(network, "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (s *system) write(name, text string) {

@@ -21,6 +21,7 @@ import (
 // A Client controls a holder. It is safe for concurrent use.
 type Client struct {
 	About  About
+	root   string // folder of runs that has the holder's run
 	caller access.Caller
 }
 
@@ -49,6 +50,7 @@ func Find(ctx context.Context, folder string) (*Client, error) {
 		return nil, ErrNone
 	}
 	c := dial(r.Socket)
+	c.root = r.Root
 	if err := c.call(ctx, http.MethodGet, "/v1/holder", nil, &c.About); err != nil {
 		return nil, fmt.Errorf("run %s, pid %d, holds the instances and does not answer: %w", r.Run, r.PID, err)
 	}
@@ -66,6 +68,9 @@ func dial(socket string) *Client {
 		Service: "the holder", HTTP: &http.Client{Timeout: callTimeout, Transport: access.BySocket(socket)}, Most: 256 << 20,
 	}}
 }
+
+// Alive reports whether the holder has not ended yet.
+func (c *Client) Alive() bool { return runstate.Alive(c.root, c.About.Run) }
 
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
 	return c.caller.Call(ctx, method, "http://holder"+path, in, out)

@@ -46,8 +46,9 @@ type Holder struct {
 	config Config
 	site   *testbed.Site
 	prober *testbed.Instance // readiness probes run in its network namespace
-	ctx    context.Context   // parent of the units' contexts
-	group  sync.WaitGroup    // goroutines of the units
+	ctx    context.Context   // parent of the units' contexts; it ends with stop
+	stop   context.CancelFunc
+	group  sync.WaitGroup // goroutines of the units
 
 	mu    sync.Mutex
 	units map[string]*held
@@ -63,12 +64,13 @@ func Open(ctx context.Context, c Config) (*Holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Holder{config: c, site: site, ctx: ctx, units: map[string]*held{}}
+	h := &Holder{config: c, site: site, units: map[string]*held{}}
 	placed, err := site.Place(ctx, c.Dir, testbed.Spec{OnHost: true, Spec: substrate.Spec{Name: proberName, Component: proberName}})
 	if err != nil {
 		return nil, errors.Join(err, site.Close(context.WithoutCancel(ctx)))
 	}
 	h.prober = placed.Instances[0]
+	h.ctx, h.stop = context.WithCancel(ctx)
 	h.prune()
 	return h, nil
 }
@@ -81,6 +83,7 @@ func (h *Holder) Close(ctx context.Context) error {
 		u.remove()
 	}
 	h.mu.Unlock()
+	h.stop() // takeDown no longer retries, so that the holder ends even if a back end is gone
 	h.group.Wait()
 	return errors.Join(h.site.Close(ctx), os.RemoveAll(h.config.Services))
 }
@@ -319,8 +322,8 @@ func (h *Holder) startService(ctx context.Context, u *held) (running *testbed.Pl
 	return p, nil
 }
 
-// takeDown frees the resources of a unit. It retries until that succeeds, because the
-// resources have the label of a live run and cleaning does not remove them.
+// takeDown frees the resources of a unit. It retries until that succeeds or the holder ends. Until
+// the end, the resources have the label of a live run and cleaning does not remove them.
 func (h *Holder) takeDown(ctx context.Context, u *held, running *testbed.Placement) {
 	ctx = context.WithoutCancel(ctx)
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {

@@ -262,6 +262,43 @@ func TestFailsBeforeItsRemoval(t *testing.T) {
 	r.end()
 }
 
+// errStuck is the error of a back end that is gone.
+var errStuck = errors.New("the back end does not answer")
+
+// A stuck is a substrate that cannot remove instances before its own end.
+type stuck struct{ substrate.Substrate }
+
+func (s stuck) Create(ctx context.Context, of substrate.Spec) (substrate.Instance, error) {
+	in, err := s.Substrate.Create(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	return stuckInstance{in}, nil
+}
+
+type stuckInstance struct{ substrate.Instance }
+
+func (stuckInstance) Remove(context.Context) error { return errStuck }
+
+// TestEndsAlthoughARemovalFails checks that a holder ends, with the error, although the resources of a
+// unit cannot be freed. Only then may cleaning free them.
+func TestEndsAlthoughARemovalFails(t *testing.T) {
+	r := newRigOn(t, func(s substrate.Substrate) substrate.Substrate { return stuck{s} })
+	r.start(r.pair("pair-1"))
+	r.await("pair-1", unit.Ready)
+	if err := r.client.End(t.Context()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-r.ended:
+		if !errors.Is(err, errStuck) {
+			t.Errorf("the holder ended with %v, want %v", err, errStuck)
+		}
+	case <-time.After(limit):
+		t.Fatal("the holder did not end")
+	}
+}
+
 // TestNotReadyInTime checks that a unit that is not ready at its deadline fails, and leaves no
 // process.
 func TestNotReadyInTime(t *testing.T) {

@@ -1,26 +1,35 @@
 package profile
 
-import "vitrine"
+import (
+	"math"
+
+	"vitrine"
+)
 
 // cost returns the CPU use of all members together: idle CPUs without load, and CPU seconds
-// for each call. instances is the number of instances of each member. Both results are 0 if the
-// setting lacks a member.
-func cost(s *vitrine.Setting, instances map[string]int) (idle, each float64) {
-	found := 0
+// for each call. Both results are 0 if the setting does not know the cost of a member.
+func cost(s *vitrine.Setting, members map[string]Member) (idle, each float64) {
+	known := 0
 	for i := range s.Components {
 		c := &s.Components[i]
-		n := instances[c.Name]
-		if n == 0 {
+		m := members[c.Name]
+		if m.Count == 0 || !isSmallest(c, m) {
 			continue
 		}
-		found++
-		idle += float64(n) * c.Idle.Value
-		each += c.Demand.Value * factor(c, n)
+		known++
+		idle += float64(m.Count) * c.Idle.Value
+		each += c.Demand.Value * factor(c, m.Count)
 	}
-	if found < len(instances) {
+	if known < len(members) {
 		return 0, 0
 	}
 	return idle, each
+}
+
+// isSmallest reports whether the member has the component's smallest flavor, which Saturation lists
+// first. A call may cost more on larger flavors, and the profile does not say how much.
+func isSmallest(c *vitrine.ComponentProfile, m Member) bool {
+	return len(c.Saturation) > 0 && math.Abs(m.VCPUs-c.Saturation[0].VCPUs) <= 1e-9
 }
 
 // factor returns the CPU cost of a call with n instances, relative to a single instance.

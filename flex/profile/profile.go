@@ -17,13 +17,19 @@ import (
 
 // A Question selects a capacity in a profile.
 type Question struct {
-	Function  string         // the deployment's vnf_name
-	Size      string         // such as bn1s-sp1s-hs1s
-	Substrate string         // empty: any
-	Success   float64        // objective of the success ratio, 0..1; 0: the profile's first threshold
-	P99       time.Duration  // objective of the 99th percentile of latency; 0: none
-	Host      result.Host    // where the instances will run
-	Instances map[string]int // number of instances of each member of the aggregate, by component; empty: do not derive the CPU cost
+	Function  string            // the deployment's vnf_name
+	Size      string            // such as bn1s-sp1s-hs1s
+	Substrate string            // empty: any
+	Success   float64           // objective of the success ratio, 0..1; 0: the profile's first threshold, which is its highest
+	P99       time.Duration     // objective of the 99th percentile of latency; 0: none
+	Host      result.Host       // where the instances will run
+	Members   map[string]Member // members of the aggregate, by component; empty: do not derive the CPU cost
+}
+
+// A Member is the instances of one component in an aggregate.
+type Member struct {
+	Count int
+	VCPUs float64 // of each instance
 }
 
 // An Answer is the capacity of one instance.
@@ -67,8 +73,8 @@ func Read(path string, q Question) (Answer, error) {
 	if why != "" {
 		return refuse(why, "choose another size, loosen the objective, or give rate")
 	}
-	if len(q.Instances) > 0 {
-		a.Idle, a.Each = cost(setting, q.Instances)
+	if len(q.Members) > 0 {
+		a.Idle, a.Each = cost(setting, q.Members)
 	}
 	return a, nil
 }
@@ -119,7 +125,7 @@ func find(p *vitrine.Profile, q Question) (setting *vitrine.Setting, found *vitr
 // why says why there is no such rate.
 func answer(p *vitrine.Profile, z *vitrine.SizeProfile, q Question) (a Answer, why string) {
 	a.Boot = time.Duration(z.Boot * float64(time.Second))
-	a.Rate, a.Says, why = carried(p, z, q.Success)
+	a.Rate, a.Says, why = carried(p, z, cmp.Or(q.Success, p.Thresholds[0]))
 	if why != "" || q.P99 == 0 || len(z.Latency) == 0 {
 		return a, why
 	}

@@ -25,7 +25,7 @@ func characterized(t *testing.T, z vitrine.SizeProfile) string {
 		t.Fatal(err)
 	}
 	predicted := vitrine.SizeProfile{Sizing: "sp2s", VCPUs: 2, Source: vitrine.SourcePredicted, Rate: 200, Low: 170, High: 230, Censored: vitrine.CensoredNone}
-	err = r.SaveProfile(vitrine.Profile{Version: vitrine.ProfileVersion, Function: "ims", Unit: "calls/s", Thresholds: []float64{0.9, 0.99}, Confidence: 0.95,
+	err = r.SaveProfile(vitrine.Profile{Version: vitrine.ProfileVersion, Function: "ims", Unit: "calls/s", Thresholds: []float64{0.99, 0.9}, Confidence: 0.95,
 		Settings:   []vitrine.Setting{{Substrate: "process", Sizes: []vitrine.SizeProfile{z, predicted}, Components: []vitrine.ComponentProfile{}}},
 		Provenance: vitrine.ProfileSource{Specs: map[string]string{}}})
 	if err == nil {
@@ -38,10 +38,10 @@ func characterized(t *testing.T, z vitrine.SizeProfile) string {
 }
 
 func measured() vitrine.SizeProfile {
-	return vitrine.SizeProfile{Sizing: "sp1s", VCPUs: 1, Source: vitrine.SourceMeasured, Rate: 120, Low: 110, High: 130, Censored: vitrine.CensoredNone, Boot: 4.5,
+	return vitrine.SizeProfile{Sizing: "sp1s", VCPUs: 1, Source: vitrine.SourceMeasured, Rate: 100, Low: 92, High: 108, Censored: vitrine.CensoredNone, Boot: 4.5,
 		Capacities: []vitrine.Capacity{
-			{Threshold: 0.9, Rate: 120, Low: 110, High: 130, Censored: vitrine.CensoredNone, Single: 105},
 			{Threshold: 0.99, Rate: 100, Low: 92, High: 108, Censored: vitrine.CensoredNone, Single: 88},
+			{Threshold: 0.9, Rate: 120, Low: 110, High: 130, Censored: vitrine.CensoredNone, Single: 105},
 		},
 		Latency: []vitrine.LatencyPoint{{Rate: 30, P99: 10}, {Rate: 60, P99: 20}, {Rate: 90, P99: 80}},
 	}
@@ -57,12 +57,13 @@ func TestAnInstanceCarriesTheLowerToleranceBound(t *testing.T) {
 		q    profile.Question
 		rate float64
 	}{
-		"first threshold":                {dir, profile.Question{Size: "sp1s"}, 105},
-		"the file instead of the folder": {filepath.Join(dir, "profile.json"), profile.Question{Size: "sp1s"}, 105},
+		"first threshold":                {dir, profile.Question{Size: "sp1s"}, 88},
+		"the file instead of the folder": {filepath.Join(dir, "profile.json"), profile.Question{Size: "sp1s"}, 88},
 		"objective of success":           {dir, profile.Question{Size: "sp1s", Success: 0.95}, 88},
+		"lower objective of success":     {dir, profile.Question{Size: "sp1s", Success: 0.85}, 105},
 		"objective of latency":           {dir, profile.Question{Size: "sp1s", P99: 50 * time.Millisecond}, 60},
-		"latency that no rate breaks":    {dir, profile.Question{Size: "sp1s", P99: time.Second}, 105},
-		"no tolerance bound":             {without, profile.Question{Size: "sp1s"}, 110},
+		"latency that no rate breaks":    {dir, profile.Question{Size: "sp1s", P99: time.Second}, 88},
+		"no tolerance bound":             {without, profile.Question{Size: "sp1s"}, 92},
 		"predicted":                      {dir, profile.Question{Size: "sp2s"}, 170},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ type Case struct {
 	Type   decide.Type
 	Limits decide.Limits
 	Load   Load
-	Boot   time.Duration // median start time; 0: the type's, or decide.DefaultBoot
+	Boot   time.Duration // median time from a start to active; 0: the type's, or decide.DefaultBoot
 	Spread float64       // standard deviation of the logarithm of the start time; 0: 0.2, below 0: none
 	Drain  time.Duration // duration of a drain; 0: 5 s
 	Queue  time.Duration // longest wait in an instance's queue; 0: 1 s
